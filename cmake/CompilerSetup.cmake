@@ -1,0 +1,62 @@
+# How our code is compiled: standard, warnings, linker, compiler cache.
+include(CheckLinkerFlag)
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_ARCHIVE_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/lib")
+set(CMAKE_LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/lib")
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bin")
+
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE RelWithDebInfo CACHE STRING "" FORCE)
+endif()
+
+# The target that carries the flags of our own code. Third-party and generated code never sees it.
+# No -march here: one binary must run on every machine of a cluster, so SIMD code asks for its
+# instruction set per function and is dispatched at run time.
+add_library(rackrail_options INTERFACE)
+target_compile_options(rackrail_options INTERFACE
+  -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Wcast-align
+  -Wextra-semi -Wformat=2 -Wundef -Wimplicit-fallthrough -Wunused
+  # Same simulation on every machine: no fused multiply-add unless it is written in the code.
+  -ffp-contract=off)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  target_compile_options(rackrail_options INTERFACE
+    -Wsuggest-override -Wlogical-op -Wduplicated-cond -Wduplicated-branches
+    # GCC 12 reports these falsely inside the standard library once it inlines (PR 105329, 105562).
+    -Wno-restrict)
+endif()
+if(RACKRAIL_WERROR)
+  target_compile_options(rackrail_options INTERFACE -Werror)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    # Found by flow analysis after inlining, so they depend on optimisation and have false
+    # positives; shown, but no reason to stop a build.
+    target_compile_options(rackrail_options INTERFACE
+      -Wno-error=maybe-uninitialized -Wno-error=array-bounds -Wno-error=stringop-overflow
+      -Wno-error=stringop-overread -Wno-error=dangling-pointer -Wno-error=free-nonheap-object)
+  endif()
+endif()
+
+# A faster linker, if there is one: the tests are many executables.
+foreach(linker IN ITEMS mold lld)
+  string(TOUPPER "RACKRAIL_LINKER_${linker}" linker_works)
+  check_linker_flag(CXX "-fuse-ld=${linker}" ${linker_works})
+  if(${linker_works})
+    add_link_options("-fuse-ld=${linker}")
+    break()
+  endif()
+endforeach()
+
+# ccache, if there is one. Paths are taken relative to the repository so that two build folders share
+# their results, and precompiled headers need the sloppiness named here.
+find_program(RACKRAIL_CCACHE ccache)
+mark_as_advanced(RACKRAIL_CCACHE)
+if(RACKRAIL_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER
+    "${CMAKE_COMMAND}" -E env "CCACHE_BASEDIR=${PROJECT_SOURCE_DIR}" CCACHE_NOHASHDIR=1
+    "CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime"
+    "${RACKRAIL_CCACHE}")
+endif()

@@ -1,0 +1,204 @@
+# The functions a folder's CMakeLists.txt is made of. Sources are always listed, never globbed.
+#
+#   rackrail_add_library(<folder> SOURCES a.cpp ... [PUBLIC target...] [PRIVATE target...])
+#       The library of a folder: target rackrail_<folder>, alias rackrail::<folder>. A nested folder
+#       'runtime/ucx' becomes rackrail::runtime_ucx. List .cpp files only. With no sources it is
+#       header-only.
+#   rackrail_add_executable(<name> SOURCES a.cpp ... [PRIVATE target...])
+#       With no sources there is no target.
+#   rackrail_add_proto(<target> PROTO <file> [GRPC] [LINK target...])
+#       A static library of the code generated from one .proto, whose headers are included by the
+#       path of the .proto from the root: "plan/plan.pb.h", "runtime/coordinator/x.grpc.pb.h".
+#   rackrail_add_tests(<name> SOURCES a_test.cpp ... [LINK target...] [LABELS label...]
+#                      [TIMEOUT seconds] [SERIAL])
+#       One Catch2 executable. Its label is the folder below tests/ it is in: unit, property, ...
+#       SERIAL: never run at the same time as another test (it measures time, or needs all cores).
+#   rackrail_add_script_test(<name> COMMAND ... [LABELS label...] [TIMEOUT seconds] [SERIAL])
+#       A test that is a program of its own; see scripts/run-tests for how its cases are counted.
+#   rackrail_add_bench(<name> SOURCES a_bench.cpp ... [LINK target...])
+#       One Google Benchmark executable, built and run by 'make bench'.
+#   rackrail_add_fuzzer(<name> SOURCES a_fuzz.cpp ... [LINK target...])
+#       One libFuzzer executable (preset 'fuzz').
+#   rackrail_own_code(<target>)
+#       Our include root and warnings, for a target made by hand.
+include_guard()
+
+function(rackrail_own_code target)
+  target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:rackrail_options>)
+  get_target_property(type ${target} TYPE)
+  set(visibility PUBLIC)
+  if(type STREQUAL "EXECUTABLE")
+    set(visibility PRIVATE)
+  endif()
+  target_include_directories(${target} ${visibility} "${PROJECT_SOURCE_DIR}")
+  target_include_directories(${target} SYSTEM ${visibility} "${RACKRAIL_GENERATED_DIR}")
+endfunction()
+
+function(rackrail_reject_unknown function)
+  if(ARG_UNPARSED_ARGUMENTS)
+    message(FATAL_ERROR "${function}: unknown argument '${ARG_UNPARSED_ARGUMENTS}'")
+  endif()
+endfunction()
+
+function(rackrail_add_library folder)
+  cmake_parse_arguments(PARSE_ARGV 1 ARG "" "" "SOURCES;PUBLIC;PRIVATE")
+  rackrail_reject_unknown(rackrail_add_library)
+  string(REPLACE "/" "_" name "${folder}")
+  set(target rackrail_${name})
+  if(ARG_SOURCES)
+    add_library(${target} STATIC ${ARG_SOURCES})
+    rackrail_own_code(${target})
+    target_link_libraries(${target} PUBLIC ${ARG_PUBLIC} PRIVATE ${ARG_PRIVATE})
+  else()
+    add_library(${target} INTERFACE)
+    target_include_directories(${target} INTERFACE "${PROJECT_SOURCE_DIR}")
+    target_include_directories(${target} SYSTEM INTERFACE "${RACKRAIL_GENERATED_DIR}")
+    target_link_libraries(${target} INTERFACE ${ARG_PUBLIC})
+  endif()
+  add_library(rackrail::${name} ALIAS ${target})
+endfunction()
+
+function(rackrail_add_executable name)
+  cmake_parse_arguments(PARSE_ARGV 1 ARG "" "" "SOURCES;PRIVATE")
+  rackrail_reject_unknown(rackrail_add_executable)
+  if(ARG_SOURCES)
+    add_executable(${name} ${ARG_SOURCES})
+    rackrail_own_code(${name})
+    target_link_libraries(${name} PRIVATE ${ARG_PRIVATE})
+  endif()
+endfunction()
+
+function(rackrail_add_proto target)
+  cmake_parse_arguments(PARSE_ARGV 1 ARG "GRPC" "PROTO" "LINK")
+  rackrail_reject_unknown(rackrail_add_proto)
+  cmake_path(ABSOLUTE_PATH ARG_PROTO BASE_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}" NORMALIZE)
+  cmake_path(RELATIVE_PATH ARG_PROTO BASE_DIRECTORY "${PROJECT_SOURCE_DIR}" OUTPUT_VARIABLE path)
+  cmake_path(REMOVE_EXTENSION path LAST_ONLY OUTPUT_VARIABLE stem)
+
+  set(options "--proto_path=${PROJECT_SOURCE_DIR}" "--cpp_out=${RACKRAIL_GENERATED_DIR}")
+  set(sources "${RACKRAIL_GENERATED_DIR}/${stem}.pb.cc")
+  set(headers "${RACKRAIL_GENERATED_DIR}/${stem}.pb.h")
+  set(needs "${ARG_PROTO}" protobuf::protoc)
+  if(ARG_GRPC)
+    list(APPEND options "--grpc_out=${RACKRAIL_GENERATED_DIR}"
+         "--plugin=protoc-gen-grpc=$<TARGET_FILE:gRPC::grpc_cpp_plugin>")
+    list(APPEND sources "${RACKRAIL_GENERATED_DIR}/${stem}.grpc.pb.cc")
+    list(APPEND headers "${RACKRAIL_GENERATED_DIR}/${stem}.grpc.pb.h")
+    list(APPEND needs gRPC::grpc_cpp_plugin)
+  endif()
+  add_custom_command(
+    OUTPUT ${sources} ${headers}
+    COMMAND protobuf::protoc ${options} "${path}"
+    DEPENDS ${needs}
+    WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}"
+    COMMENT "Generating ${stem}.pb.h"
+    VERBATIM)
+
+  add_library(${target} STATIC ${sources} ${headers})
+  target_compile_options(${target} PRIVATE -w)
+  target_include_directories(${target} SYSTEM PUBLIC "${RACKRAIL_GENERATED_DIR}")
+  target_link_libraries(${target} PUBLIC protobuf::libprotobuf ${ARG_LINK})
+  if(ARG_GRPC)
+    target_link_libraries(${target} PUBLIC gRPC::grpc++)
+  endif()
+endfunction()
+
+# Sets what ctest and scripts/run-tests know about a test.
+function(rackrail_describe_test name kind)
+  cmake_parse_arguments(PARSE_ARGV 2 ARG "SERIAL" "TIMEOUT" "LABELS")
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 300)
+  endif()
+  cmake_path(RELATIVE_PATH CMAKE_CURRENT_SOURCE_DIR BASE_DIRECTORY "${PROJECT_SOURCE_DIR}/tests"
+             OUTPUT_VARIABLE place)
+  string(REGEX REPLACE "/.*" "" group "${place}")
+  if(group MATCHES "^[.]*$")
+    set(group structure)
+  endif()
+  set(environment "RACKRAIL_SOURCE_DIR=${PROJECT_SOURCE_DIR}")
+  if(TARGET rackrail)
+    list(APPEND environment "RACKRAIL_COMMAND=$<TARGET_FILE:rackrail>")
+  endif()
+  set_tests_properties(${name} PROPERTIES
+    TIMEOUT ${ARG_TIMEOUT}
+    LABELS "${group};${kind};${ARG_LABELS}"
+    SKIP_RETURN_CODE 77
+    RUN_SERIAL "${ARG_SERIAL}"
+    ENVIRONMENT "${environment}")
+  set(RACKRAIL_TEST_GROUP "${group}" PARENT_SCOPE)
+endfunction()
+
+function(rackrail_add_tests name)
+  if(NOT RACKRAIL_BUILD_TESTS)
+    return()
+  endif()
+  cmake_parse_arguments(PARSE_ARGV 1 ARG "SERIAL" "TIMEOUT" "SOURCES;LINK;LABELS")
+  rackrail_reject_unknown(rackrail_add_tests)
+  if(NOT ARG_SOURCES)
+    return()
+  endif()
+  add_executable(${name} ${ARG_SOURCES})
+  rackrail_own_code(${name})
+  target_link_libraries(${name} PRIVATE ${ARG_LINK} rackrail::test_support)
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests")
+  if(NOT name STREQUAL "support_test")
+    target_precompile_headers(${name} REUSE_FROM support_test)
+  endif()
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    # Lets ccache see which precompiled header an object was made with.
+    target_compile_options(${name} PRIVATE -fpch-preprocess)
+  endif()
+
+  set(serial)
+  if(ARG_SERIAL)
+    set(serial SERIAL)
+  endif()
+  add_test(NAME ${name} COMMAND ${name})
+  rackrail_describe_test(${name} catch2 ${serial} TIMEOUT ${ARG_TIMEOUT} LABELS ${ARG_LABELS})
+  if(RACKRAIL_TEST_GROUP STREQUAL "unit")
+    add_dependencies(unit_tests ${name})
+  endif()
+  if(TARGET rackrail AND RACKRAIL_TEST_GROUP STREQUAL "integration")
+    add_dependencies(${name} rackrail)
+  endif()
+endfunction()
+
+function(rackrail_add_script_test name)
+  if(NOT RACKRAIL_BUILD_TESTS)
+    return()
+  endif()
+  cmake_parse_arguments(PARSE_ARGV 1 ARG "SERIAL" "TIMEOUT" "COMMAND;LABELS")
+  rackrail_reject_unknown(rackrail_add_script_test)
+  set(serial)
+  if(ARG_SERIAL)
+    set(serial SERIAL)
+  endif()
+  add_test(NAME ${name} COMMAND ${ARG_COMMAND} WORKING_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}")
+  rackrail_describe_test(${name} script ${serial} TIMEOUT ${ARG_TIMEOUT} LABELS ${ARG_LABELS})
+endfunction()
+
+function(rackrail_add_bench name)
+  cmake_parse_arguments(PARSE_ARGV 1 ARG "" "" "SOURCES;LINK")
+  rackrail_reject_unknown(rackrail_add_bench)
+  if(NOT ARG_SOURCES OR NOT TARGET benchmark::benchmark)
+    return()
+  endif()
+  add_executable(${name} EXCLUDE_FROM_ALL ${ARG_SOURCES})
+  rackrail_own_code(${name})
+  target_link_libraries(${name} PRIVATE ${ARG_LINK} benchmark::benchmark)
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bench")
+  add_dependencies(bench ${name})
+endfunction()
+
+function(rackrail_add_fuzzer name)
+  if(NOT RACKRAIL_BUILD_FUZZERS)
+    return()
+  endif()
+  cmake_parse_arguments(PARSE_ARGV 1 ARG "" "" "SOURCES;LINK")
+  rackrail_reject_unknown(rackrail_add_fuzzer)
+  add_executable(${name} ${ARG_SOURCES})
+  rackrail_own_code(${name})
+  target_link_libraries(${name} PRIVATE ${ARG_LINK})
+  target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/fuzz")
+endfunction()

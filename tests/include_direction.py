@@ -1,0 +1,116 @@
+#!/usr/bin/env python3
+"""Checks that includes only ever point down.
+
+    include_direction.py ROOT
+
+Folders: base <- topology <- plan <- {planner, sim, runtime} <- cli <- {tests, bench}. The three in
+the middle never include each other. Headers of third parties with heavy or optional dependencies
+stay where ALLOWED_HEADERS says. One line per violation; exit status 1 if there is any.
+"""
+
+import re
+import sys
+from pathlib import Path
+
+# A folder and all it may include, besides itself.
+BELOW = {
+    "base": set(),
+    "topology": {"base"},
+    "plan": {"base", "topology"},
+    "planner": {"base", "topology", "plan"},
+    "sim": {"base", "topology", "plan"},
+    "runtime": {"base", "topology", "plan"},
+    "cli": {"base", "topology", "plan", "planner", "sim", "runtime"},
+}
+LIBRARIES = set(BELOW)
+TOP = {"tests", "bench"}
+
+# (what, pattern of the included header, folder where even a .hpp may include it, whether a .cpp
+# anywhere may). A header for which neither holds may only be included below that folder.
+RESTRICTED_HEADERS = [
+    ("UCX", re.compile(r"(ucp|uct|ucs|ucm)/"), "runtime/ucx/", False),
+    ("CUDA", re.compile(r"(cuda|cudart|curand|cublas|nvml|cooperative_groups|cub/|thrust/)"),
+     "runtime/cuda/", False),
+    ("NCCL", re.compile(r"nccl"), "runtime/nccl/", False),
+    ("Boost.Graph", re.compile(r"boost/graph/"), None, True),
+    ("Protocol Buffers", re.compile(r"google/protobuf/|.*\.pb\.h$"), None, True),
+    ("gRPC", re.compile(r"grpc(pp)?/"), None, True),
+    ("Clp", re.compile(r"(coin/|Clp|Coin|Osi)"), None, True),
+    ("Eigen", re.compile(r"Eigen/"), "runtime/trainer/", True),
+]
+# nccl code also needs the CUDA runtime.
+ALSO_ALLOWED = {"CUDA": ("runtime/nccl/",)}
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
+HEADERS = {".hpp", ".h", ".cuh", ".inl", ".ipp"}
+SOURCES = {".cpp", ".cc", ".cu"}
+
+
+def violations_of(place, text):
+    """The violations in a file: place is its path from the root, with forward slashes."""
+    folder = place.split("/")[0]
+    is_header = Path(place).suffix in HEADERS
+    for number, line in enumerate(text.splitlines(), 1):
+        match = INCLUDE.match(line)
+        if not match:
+            continue
+        quote, included = match.groups()
+        target = included.split("/")[0] if "/" in included else None
+        where = f"{place}:{number}"
+
+        if folder in LIBRARIES:
+            if included.startswith("../") or "/../" in included:
+                yield f"{where}: found \"{included}\", expected a path from the root"
+            elif quote == '"' and target is None:
+                yield f"{where}: found \"{included}\", expected a path from the root"
+            elif quote == "<" and target in LIBRARIES and target != folder:
+                yield f"{where}: found <{included}>, expected \"{included}\""
+            elif target in LIBRARIES and target != folder and target not in BELOW[folder]:
+                allowed = ", ".join(sorted(BELOW[folder])) or "nothing else"
+                yield f"{where}: {folder}/ includes {included}, but may include only {allowed}"
+            elif target in TOP:
+                yield f"{where}: {folder}/ includes {included}, but {target}/ is above it"
+
+        if folder in LIBRARIES:
+            for name, pattern, home, in_sources in RESTRICTED_HEADERS:
+                if not pattern.match(included):
+                    continue
+                homes = ([home] if home else []) + list(ALSO_ALLOWED.get(name, ()))
+                if any(place.startswith(h) for h in homes):
+                    continue
+                if in_sources and not is_header:
+                    continue
+                rule = "only a .cpp" if in_sources else "only " + " and ".join(homes)
+                if in_sources and homes:
+                    rule += " or a file in " + " and ".join(homes)
+                yield f"{where}: includes {included}, but {rule} may include {name}"
+
+
+def check(root):
+    """(number of files read, list of violations)."""
+    root = Path(root)
+    files = 0
+    found = []
+    for folder in sorted(LIBRARIES):
+        for path in sorted((root / folder).rglob("*")):
+            if path.suffix in HEADERS | SOURCES and path.is_file():
+                files += 1
+                place = path.relative_to(root).as_posix()
+                found += violations_of(place, path.read_text(encoding="utf-8", errors="replace"))
+    return files, found
+
+
+def main():
+    if len(sys.argv) != 2:
+        sys.exit("usage: include_direction.py ROOT")
+    files, found = check(sys.argv[1])
+    for line in found:
+        print(line)
+    print(f"{files} files, {len(found)} violations")
+    if files == 0:
+        print(f"no source file below {sys.argv[1]}: nothing was checked")
+    sys.exit(1 if found or files == 0 else 0)
+
+
+if __name__ == "__main__":
+    main()
