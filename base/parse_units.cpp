@@ -1,0 +1,131 @@
+#include "base/parse_units.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <span>
+
+#include "base/error.hpp"
+
+namespace rackrail {
+
+namespace {
+
+struct Unit {
+  std::string_view name;
+  double factor;
+};
+
+constexpr std::array kByteUnits = {
+    Unit{"B", 1},      Unit{"kB", 1e3},         Unit{"KB", 1e3},           Unit{"MB", 1e6},
+    Unit{"GB", 1e9},   Unit{"TB", 1e12},        Unit{"KiB", 1024},         Unit{"MiB", 1048576},
+    Unit{"GiB", 1073741824.0}, Unit{"TiB", 1099511627776.0}};
+
+constexpr std::array kBandwidthUnits = {
+    Unit{"bps", 0.125},       Unit{"kbps", 125},       Unit{"Mbps", 125e3},
+    Unit{"Gbps", 125e6},      Unit{"Tbps", 125e9},     Unit{"bit/s", 0.125},
+    Unit{"kbit/s", 125},      Unit{"Mbit/s", 125e3},   Unit{"Gbit/s", 125e6},
+    Unit{"Tbit/s", 125e9},    Unit{"Gb/s", 125e6},     Unit{"Mb/s", 125e3},
+    Unit{"B/s", 1},           Unit{"kB/s", 1e3},       Unit{"KB/s", 1e3},
+    Unit{"MB/s", 1e6},        Unit{"GB/s", 1e9},       Unit{"TB/s", 1e12},
+    Unit{"KiB/s", 1024},      Unit{"MiB/s", 1048576},  Unit{"GiB/s", 1073741824.0}};
+
+constexpr std::array kDurationUnits = {Unit{"ps", 1},    Unit{"ns", 1e3},  Unit{"us", 1e6},
+                                       Unit{"µs", 1e6},  Unit{"ms", 1e9},  Unit{"s", 1e12},
+                                       Unit{"min", 6e13}, Unit{"h", 3.6e15}};
+
+std::string_view trimmed(std::string_view text) {
+  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) {
+    text.remove_prefix(1);
+  }
+  while (!text.empty() && (text.back() == ' ' || text.back() == '\t' || text.back() == '\r')) {
+    text.remove_suffix(1);
+  }
+  return text;
+}
+
+std::int64_t parse_quantity(std::string_view text, std::span<const Unit> units,
+                            const char* expected) {
+  const std::string_view input = trimmed(text);
+  const auto fail = [&]() -> std::int64_t {
+    throw ConfigError(ErrorContext{"", "", fmt::format("'{}'", text), expected});
+  };
+  double number = 0;
+  const auto [end, status] = std::from_chars(input.data(), input.data() + input.size(), number);
+  if (status != std::errc{} || !std::isfinite(number) || number < 0) {
+    return fail();
+  }
+  const std::string_view unit = trimmed({end, static_cast<std::size_t>(input.data() + input.size() - end)});
+  for (const Unit& u : units) {
+    if (u.name == unit) {
+      const double value = number * u.factor;
+      if (value >= 9.2e18) {
+        return fail();
+      }
+      return std::llround(value);
+    }
+  }
+  return fail();
+}
+
+std::string scaled_text(double value, std::span<const Unit> units) {
+  const Unit* chosen = &units.front();
+  for (const Unit& u : units) {
+    if (std::fabs(value) >= u.factor) {
+      chosen = &u;
+    }
+  }
+  const double v = value / chosen->factor;
+  const int decimals = std::fabs(v) >= 100 ? 0 : std::fabs(v) >= 10 ? 1 : 2;
+  return fmt::format("{:.{}f} {}", v, decimals, chosen->name);
+}
+
+}  // namespace
+
+Bytes parse_bytes(std::string_view text) {
+  return Bytes(parse_quantity(text, kByteUnits, "a size with a unit, such as '64 MiB' or '25 MB'"));
+}
+
+Bandwidth parse_bandwidth(std::string_view text) {
+  return Bandwidth(parse_quantity(text, kBandwidthUnits,
+                                  "a rate with a unit, such as '400 Gbit/s' or '25 GB/s'"));
+}
+
+Duration parse_duration(std::string_view text) {
+  return Duration(
+      parse_quantity(text, kDurationUnits, "a time with a unit, such as '2 us' or '1.5 ms'"));
+}
+
+std::string to_string(Bytes size) {
+  constexpr std::array kShown = {Unit{"B", 1}, Unit{"KiB", 1024}, Unit{"MiB", 1048576},
+                                 Unit{"GiB", 1073741824.0}, Unit{"TiB", 1099511627776.0}};
+  if (std::llabs(size.count()) < 1024) {
+    return fmt::format("{} B", size.count());
+  }
+  return scaled_text(static_cast<double>(size.count()), kShown);
+}
+
+std::string to_string(Bandwidth rate) {
+  constexpr std::array kShown = {Unit{"B/s", 1}, Unit{"kB/s", 1e3}, Unit{"MB/s", 1e6},
+                                 Unit{"GB/s", 1e9}, Unit{"TB/s", 1e12}};
+  return scaled_text(static_cast<double>(rate.bytes_per_second()), kShown);
+}
+
+std::string to_string(Duration time) {
+  constexpr std::array kShown = {Unit{"ps", 1}, Unit{"ns", 1e3}, Unit{"us", 1e6}, Unit{"ms", 1e9},
+                                 Unit{"s", 1e12}};
+  if (time.picoseconds() == 0) {
+    return "0 s";
+  }
+  return scaled_text(static_cast<double>(time.picoseconds()), kShown);
+}
+
+std::string to_exact_string(Bytes size) { return fmt::format("{} B", size.count()); }
+std::string to_exact_string(Bandwidth rate) {
+  return fmt::format("{} B/s", rate.bytes_per_second());
+}
+std::string to_exact_string(Duration time) { return fmt::format("{} ps", time.picoseconds()); }
+
+}  // namespace rackrail

@@ -1,0 +1,33 @@
+// Text ↔ quantities. Every number in a configuration carries its unit; these functions are the
+// only place where bits, prefixes and unit names exist.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "base/units.hpp"
+
+namespace rackrail {
+
+/// "64 MiB", "25MB", "4096 B", "1 GiB": decimal (kB, MB, GB, TB) and binary (KiB, MiB, GiB, TiB)
+/// prefixes. A number alone is an error. Throws ConfigError whose context has `found` and
+/// `expected`; the caller adds file and place with `at()`.
+Bytes parse_bytes(std::string_view text);
+
+/// "400 Gbps", "400 Gbit/s", "25 GB/s", "100 Mbit/s": bits as `bps`/`bit/s`, bytes as `B/s`.
+Bandwidth parse_bandwidth(std::string_view text);
+
+/// "2 us", "1.5 ms", "0.0005ms", "3 s", "12 ns", "7 ps", "2 min".
+Duration parse_duration(std::string_view text);
+
+/// Shortest useful text, three significant digits: "1.07 GB/s", "68.7 ms", "64.0 MiB".
+std::string to_string(Bytes size);
+std::string to_string(Bandwidth rate);
+std::string to_string(Duration time);
+
+/// Text that parses back to exactly the same quantity, for files that rackrail writes.
+std::string to_exact_string(Bytes size);
+std::string to_exact_string(Bandwidth rate);
+std::string to_exact_string(Duration time);
+
+}  // namespace rackrail

@@ -1,0 +1,69 @@
+// What the planner asks of a simulator, declared here so that the two need not know each other.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/units.hpp"
+#include "plan/codec.hpp"
+#include "plan/plan.hpp"
+#include "plan/workload.hpp"
+#include "topology/topology.hpp"
+
+namespace rackrail::plan {
+
+/// Speed of a device at everything that is not training: bytes of FP32 gradient per second.
+struct CodecRate {
+  Bandwidth encode;
+  Bandwidth decode;  ///< decode-and-add costs the same within the accuracy of this model
+};
+struct DeviceRates {
+  std::array<CodecRate, 4> codecs;  ///< by CodecKind; [kNone] is unused
+  Bandwidth reduce;                 ///< adding a received FP32 slice
+  Duration launch;                  ///< fixed cost of one encode, decode or reduce call
+};
+/// Rates of a device class ("V100", "A100", "H100", "cpu", …): memory bandwidth from the data
+/// sheet over the bytes that each codec moves per element. Unknown classes get those of "cpu".
+DeviceRates device_rates(std::string_view device_class);
+
+/// Measured on a machine (rackrail calibrate); replaces the table above where present.
+struct Calibration {
+  DeviceRates rates;
+  std::string source;
+};
+
+/// One thing that happened in a simulated or measured step: for timelines and traces.
+struct TimelineEvent {
+  std::string what;   ///< "backward", "bucket 3", "encode bucket 3" …
+  std::string track;  ///< "rank 0 compute", "rank 0 network" …
+  Duration start;
+  Duration end;
+};
+
+struct StepEstimate {
+  Duration step_time;
+  Duration compute_time;   ///< longest rank: forward, backward, optimiser without any waiting
+  double sync_share = 0;   ///< (step − compute) / step of the slowest rank
+  std::vector<Duration> bucket_ready;  ///< latest rank
+  std::vector<Duration> bucket_done;   ///< latest rank
+};
+
+class CostModel {
+ public:
+  virtual ~CostModel() = default;
+  CostModel() = default;
+  CostModel(const CostModel&) = delete;
+  CostModel& operator=(const CostModel&) = delete;
+
+  /// Time of one collective alone on the idle cluster, from the start on all ranks to the end on
+  /// the last. Throws SimulationError for a graph that cannot end.
+  virtual Duration collective_time(const TransferGraph& graph, std::int64_t elements,
+                                   std::int64_t slice_elements) = 0;
+  /// One training step of the plan: forward, backward with overlap, optimiser.
+  virtual StepEstimate step(const Plan& plan, const Workload& workload) = 0;
+};
+
+}  // namespace rackrail::plan

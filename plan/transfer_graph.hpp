@@ -1,0 +1,117 @@
+// The schedule of one collective as data: who sends which part of a buffer to whom, after what.
+//
+// Model. n ranks each hold a buffer of E floats. The buffer is divided into chunks in proportion
+// to integer weights, so a graph is independent of E. A transfer moves a range of chunks from one
+// rank to another and there copies or adds it, in place. Interpreters (verifier, simulator,
+// executor) follow these rules and nothing else:
+//
+//  1. A transfer reads its chunk range at `src` and writes the same range at `dst`.
+//  2. Slices. A range of e elements moves in max(1, ⌈e / slice_elements⌉) slices (the bucket says
+//     how large). Slice k of a transfer may start when slice k of every dependency with the same
+//     chunk range is done, and when every slice of each other dependency is done. Ranges of no
+//     elements are not sent and count as done.
+//  3. A dependency is something the sender can see: it ends at `src` (dep.dst == src; done = applied
+//     to the buffer) or starts there (dep.src == src; done = read and encoded).
+//  4. Ids are a topological order: a dependency has a smaller id. Everything that touches the same
+//     chunk of the same rank is ordered by dependencies, except additions among themselves; those
+//     are applied in the order of their ids (so sums are the same in every run).
+//  5. Transfers of the same (src, dst) pair leave in the order of their ids, slice by slice.
+//  6. Codecs. A lossy transfer sends C(x). A version of a chunk is encoded once per codec, and all
+//     transfers that read the version send the same bytes. For a copy the sender also replaces its
+//     own x by D(C(x)), and a chunk that arrived encoded is forwarded as it came when the codec is
+//     the same: after an all-reduce all ranks hold the same bits.
+//
+// An all-reduce is right when every rank ends with each rank's contribution exactly once
+// (plan/verifier.hpp).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/ids.hpp"
+#include "plan/codec.hpp"
+
+namespace rackrail::plan {
+
+enum class TransferOp : std::uint8_t { kCopy, kReduce };
+
+enum class Collective : std::uint8_t { kAllReduce, kReduceScatter, kAllGather };
+
+struct Transfer {
+  Rank src;
+  Rank dst;
+  std::uint32_t chunk_begin = 0;
+  std::uint32_t chunk_count = 1;
+  TransferOp op = TransferOp::kCopy;
+  std::uint8_t codec = 0;  ///< index into TransferGraph::codecs()
+  RouteId route;           ///< index into TransferGraph::routes()
+};
+
+/// Half-open range of elements of a buffer.
+struct ElementRange {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  std::int64_t size() const { return end - begin; }
+};
+
+class TransferGraph {
+ public:
+  TransferGraph() = default;
+  /// `chunk_weights` must be non-empty with a positive sum; throws PlanError otherwise.
+  TransferGraph(std::string name, Collective collective, std::size_t rank_count,
+                std::vector<std::uint32_t> chunk_weights);
+
+  const std::string& name() const { return name_; }
+  Collective collective() const { return collective_; }
+  std::size_t rank_count() const { return rank_count_; }
+  std::size_t chunk_count() const { return chunk_weights_.size(); }
+  std::span<const std::uint32_t> chunk_weights() const { return chunk_weights_; }
+  std::span<const Transfer> transfers() const { return transfers_; }
+  const Transfer& transfer(TransferId id) const { return transfers_[id.index()]; }
+  std::span<const TransferId> dependencies(TransferId id) const;
+  std::span<const Codec> codecs() const { return codecs_; }
+  /// A route is the links from src to dst; an empty one means that none is pinned.
+  std::span<const std::vector<LinkId>> routes() const { return routes_; }
+
+  /// Codec 0 is always "none". Returns the index of an equal codec if there is one.
+  std::uint8_t add_codec(const Codec& codec);
+  RouteId add_route(std::vector<LinkId> links);
+  /// Appends; `dependencies` are ids given out before. Throws PlanError when an index is out of
+  /// range or src == dst.
+  TransferId add_transfer(const Transfer& transfer, std::span<const TransferId> dependencies);
+  void reserve(std::size_t transfers, std::size_t dependencies);
+
+  /// Elements [begin, end) of chunks [begin, begin + count) of a buffer of `elements`.
+  ElementRange range(std::uint32_t chunk_begin, std::uint32_t chunk_count,
+                     std::int64_t elements) const;
+  ElementRange range(const Transfer& t, std::int64_t elements) const {
+    return range(t.chunk_begin, t.chunk_count, elements);
+  }
+
+  /// For reduce-scatter and all-gather: the rank that owns each chunk at the end (at the start).
+  /// Empty for all-reduce.
+  std::span<const Rank> owners() const { return owners_; }
+  void set_owners(std::vector<Rank> owners);
+
+ private:
+  std::string name_;
+  Collective collective_ = Collective::kAllReduce;
+  std::size_t rank_count_ = 0;
+  std::vector<std::uint32_t> chunk_weights_;
+  std::vector<std::uint64_t> cumulative_weights_;
+  std::vector<Transfer> transfers_;
+  std::vector<std::uint32_t> dependency_begin_{0};
+  std::vector<TransferId> dependencies_;
+  std::vector<Codec> codecs_{Codec{}};
+  std::vector<std::vector<LinkId>> routes_;
+  std::vector<Rank> owners_;
+};
+
+/// Number of slices of a range, and the elements of one of them relative to the buffer. A range of
+/// no elements has no slices.
+std::int64_t slice_count(ElementRange range, std::int64_t slice_elements);
+ElementRange slice(ElementRange range, std::int64_t slice_elements, std::int64_t index);
+
+}  // namespace rackrail::plan

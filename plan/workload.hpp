@@ -1,0 +1,74 @@
+// The model as the network sees it: gradients that become ready one after another.
+//
+// Files: YAML (configs/models/*.yaml) or CSV. The tensors are listed in the order in which their
+// gradients become ready in the backward pass (last layer first).
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/units.hpp"
+
+namespace rackrail::plan {
+
+struct GradientTensor {
+  std::string name;
+  std::int64_t elements = 0;  ///< FP32 elements
+  Duration ready_gap;         ///< backward time between the gradient before this one and this one
+
+  Bytes bytes() const { return Bytes(elements * 4); }
+  /// Norms, biases and tensors below 64 Ki elements are never encoded beyond FP16: they carry few
+  /// bytes and are sensitive.
+  bool is_protected() const;
+};
+
+struct Workload {
+  std::string name;
+  std::string source;                   ///< where the figures come from
+  std::string device_class;             ///< device on which the times were measured ("V100")
+  std::int64_t profiled_batch = 1;      ///< samples per device in the measured step
+  std::vector<GradientTensor> tensors;  ///< in gradient-ready order
+  Duration forward;                     ///< forward time of the measured step
+  Duration backward_tail;               ///< backward time after the last gradient (usually 0)
+  Duration optimizer;                   ///< update of the parameters after the last bucket
+  double fixed_share = 0.1;  ///< share of compute time that does not grow with the batch, 0..1
+  std::optional<Bytes> memory_per_sample;  ///< activations
+  std::optional<Bytes> memory_fixed;       ///< parameters, gradients, optimiser state
+  std::optional<double> noise_scale;       ///< gradient noise scale B_noise, in samples
+  double base_learning_rate = 0.1;         ///< at `base_batch`
+  std::int64_t base_batch = 256;           ///< global batch of the base learning rate
+
+  std::int64_t elements() const;
+  Bytes gradient_bytes() const { return Bytes(elements() * 4); }
+  /// From the first backward operation to the last gradient, plus the tail.
+  Duration backward() const;
+  /// SHA-256 of names and sizes of the tensors: what a plan must match to run this model.
+  std::string digest() const;
+};
+
+/// A file, or the name of a shipped one (configs/models). Throws ConfigError.
+Workload read_workload(const std::string& name_or_path, const std::filesystem::path& configs);
+std::string to_yaml(const Workload& workload);
+std::vector<std::string> shipped_workloads(const std::filesystem::path& configs);
+
+/// Factor on compute times from one device class to another: the ratio of the classes' sustained
+/// FP32-class training rates in the table of workload.cpp (from public data sheets; the rule and
+/// the sources are stated there). None when a class is unknown.
+std::optional<double> compute_scale(std::string_view from_class, std::string_view to_class);
+
+/// Compute times of one step on a device class with a local batch, scaled from the profile:
+/// t(b) = t₀ · (fixed_share + (1 − fixed_share) · b / profiled_batch) · class factor.
+struct ComputeTimes {
+  Duration forward;
+  std::vector<Duration> ready;  ///< per tensor: from the start of backward to its gradient
+  Duration backward;            ///< whole backward pass
+  Duration optimizer;
+};
+ComputeTimes compute_times(const Workload& workload, std::string_view device_class,
+                           std::int64_t local_batch);
+
+}  // namespace rackrail::plan

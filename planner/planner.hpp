@@ -1,0 +1,46 @@
+// The planner: a topology and a workload in, a plan out.
+//
+// Bucket size × schedule family × codecs per tier, each bucket the cheapest under the error budget
+// by the cost model, the whole step judged by the same cost model; then the batch size. See
+// planner/README.md for the search and what it does not look at yet.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "plan/cost_model.hpp"
+#include "plan/plan.hpp"
+#include "plan/workload.hpp"
+#include "topology/topology.hpp"
+
+namespace rackrail::planner {
+
+struct PlannerOptions {
+  /// Largest allowed relative error of a reduced gradient (‖error‖/‖gradient‖ of one encoding, as
+  /// plan::relative_error models it). 0 allows FP32 only; the default allows FP16 and 8-bit blocks.
+  double error_budget = 0.02;
+  std::optional<std::string> schedule;       ///< use only this family
+  std::optional<plan::Codec> codec;          ///< use only this codec (on the slow tier at least)
+  std::optional<Bytes> bucket_size;          ///< use only this bucket size
+  std::optional<std::int64_t> local_batch;   ///< fix the batch per rank
+  std::optional<std::int64_t> max_global_batch;
+  bool compare_baselines = true;
+  std::uint64_t seed = 0;
+  /// Called now and then with a share done in 0..1; may be empty.
+  std::function<void(double, const std::string&)> progress;
+};
+
+/// The plan is verified and carries prediction, bound, gap, baselines and notes. Throws ConfigError
+/// when the options exclude everything.
+plan::Plan make_plan(const topology::Topology& topology, const plan::Workload& workload,
+                     plan::CostModel& cost_model, const PlannerOptions& options);
+
+/// What people run without a planner: ring all-reduce in rank order as listed, FP32, buckets of
+/// 25 MiB, the profiled batch.
+plan::Plan make_naive_plan(const topology::Topology& topology, const plan::Workload& workload,
+                           plan::CostModel& cost_model, const PlannerOptions& options);
+
+}  // namespace rackrail::planner

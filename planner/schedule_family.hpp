@@ -1,0 +1,57 @@
+// Schedule families: functions from a topology to a transfer graph.
+//
+// To add one: write planner/schedules/<family>.cpp with a class derived from ScheduleFamily, name
+// its factory in planner/schedules/registry.cpp, and put a test into tests/unit/planner/.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "plan/codec.hpp"
+#include "plan/transfer_graph.hpp"
+#include "topology/queries.hpp"
+#include "topology/topology.hpp"
+
+namespace rackrail::planner {
+
+/// Which codec to use on transfers inside a group of ranks (a host; a rack where hosts hold one
+/// rank) and on transfers between groups.
+struct TierCodecs {
+  plan::Codec inside;
+  plan::Codec across;
+};
+
+struct ScheduleRequest {
+  const topology::Topology& topology;
+  topology::Router& router;
+  TierCodecs codecs;
+};
+
+class ScheduleFamily {
+ public:
+  virtual ~ScheduleFamily() = default;
+  ScheduleFamily() = default;
+  ScheduleFamily(const ScheduleFamily&) = delete;
+  ScheduleFamily& operator=(const ScheduleFamily&) = delete;
+
+  virtual std::string_view name() const = 0;  ///< for files and --schedule: "ring"
+  /// Why the family cannot be used on this topology with these codecs, if so.
+  virtual std::optional<std::string> refusal(const topology::Topology& topology,
+                                             const TierCodecs& codecs) const = 0;
+  /// An all-reduce with a pinned route for every transfer. Precondition: no refusal.
+  virtual plan::TransferGraph all_reduce(const ScheduleRequest& request) const = 0;
+};
+
+/// "ring", "double-binary-tree", "halving-doubling", "hierarchical", "parameter-server".
+std::span<const std::unique_ptr<ScheduleFamily>> schedule_families();
+/// Throws ConfigError that lists the known names.
+const ScheduleFamily& schedule_family(std::string_view name);
+
+/// The groups that "inside" and "across" speak of: hosts when a host holds several ranks, else
+/// racks when a rack does, else every rank alone.
+std::vector<topology::RankGroup> tier_groups(const topology::Topology& topology);
+
+}  // namespace rackrail::planner

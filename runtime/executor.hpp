@@ -1,0 +1,80 @@
+// The executor: walks the transfer graphs of a plan for one rank, and nothing else.
+//
+// One progress thread per executor encodes, sends, receives, decodes and adds by the rules of
+// plan/transfer_graph.hpp while the caller's thread goes on with backward. Slices that arrive for a
+// bucket whose local gradient is not ready yet are kept until it is. Buckets of one step move at
+// the same time, in launch order where they compete.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/ids.hpp"
+#include "base/units.hpp"
+#include "plan/cost_model.hpp"
+#include "plan/plan.hpp"
+#include "runtime/transport.hpp"
+
+namespace rackrail::runtime {
+
+struct ExecutorOptions {
+  std::uint32_t epoch = 0;
+  bool record_timeline = false;
+  /// Sends in flight per destination before further ones wait.
+  int send_window = 8;
+};
+
+/// Since the executor was made.
+struct ExecutorStatistics {
+  Bytes sent;
+  std::uint64_t messages = 0;
+  std::map<std::pair<Rank, Rank>, Bytes> bytes_by_pair;  ///< what this rank sent, by (self, dst)
+  Duration encode_time;
+  Duration decode_time;
+  std::size_t peak_buffered_bytes = 0;  ///< slices kept for buckets that were not ready
+};
+
+/// Error-feedback state of one rank: for checkpoints. Keys are stable names of the encoding place.
+using Residuals = std::map<std::string, std::vector<float>>;
+
+class Executor {
+ public:
+  /// Keeps references: plan and transport must outlive it; the transport must be connected and is
+  /// used by the executor's thread alone from now on.
+  Executor(const plan::Plan& plan, Rank self, Transport& transport, const ExecutorOptions& options);
+  ~Executor();
+  Executor(const Executor&) = delete;
+  Executor& operator=(const Executor&) = delete;
+
+  /// Buckets of step s may be launched after begin_step(s); steps count up by one.
+  void begin_step(std::uint32_t step);
+  /// The bucket's local gradient is in `data` (Bucket::elements floats), which becomes the sum over
+  /// all ranks in place; it must not be touched until wait(bucket) or wait_all() has returned.
+  void launch(BucketId bucket, std::span<float> data);
+  /// Block until the bucket (every bucket of the step) is done on this rank. Throws PeerLostError
+  /// once the executor was aborted: `data` is then unspecified, earlier steps are whole.
+  void wait(BucketId bucket);
+  void wait_all();
+
+  /// Makes every present and later wait throw PeerLostError(reason). From any thread; only the
+  /// first reason counts.
+  void abort(const std::string& reason);
+  bool aborted() const;
+
+  ExecutorStatistics statistics() const;
+  std::vector<plan::TimelineEvent> take_timeline();
+  /// Between steps only.
+  Residuals residuals() const;
+  void set_residuals(Residuals residuals);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace rackrail::runtime

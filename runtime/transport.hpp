@@ -1,0 +1,87 @@
+// Moving slices between ranks, whatever the wire is.
+//
+// A transport belongs to one rank and is used by one thread at a time (the executor's progress
+// thread), except `wake()`, which any thread may call. Messages carry a header that says what they
+// are; they arrive once, in order per sender, and the payload is only valid inside the handler.
+//
+// To add one: a folder (or file) beside the others with one factory, a line in
+// runtime/transports/registry.cpp, and it runs through tests/conformance/transport_test.cpp.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/ids.hpp"
+#include "base/units.hpp"
+
+namespace rackrail::runtime {
+
+/// What a slice is: enough for the receiver to place it without any other state.
+struct SliceHeader {
+  std::uint64_t plan = 0;      ///< first 8 bytes of the plan's digest
+  std::uint32_t epoch = 0;     ///< membership epoch
+  std::uint32_t step = 0;
+  std::uint32_t bucket = 0;
+  std::uint32_t transfer = 0;
+  std::uint32_t slice = 0;
+  std::uint32_t bytes = 0;     ///< of the payload
+};
+
+/// Called from progress() for each message that arrived. `payload` dies with the call.
+using ReceiveHandler =
+    std::function<void(Rank source, const SliceHeader& header, std::span<const std::byte> payload)>;
+/// Called from progress() once when a peer cannot be reached any more.
+using PeerErrorHandler = std::function<void(Rank peer, const std::string& reason)>;
+/// Called from progress() (or from send itself) once the payload may be reused.
+using SendCompletion = std::function<void()>;
+
+class Transport {
+ public:
+  virtual ~Transport() = default;
+  Transport() = default;
+  Transport(const Transport&) = delete;
+  Transport& operator=(const Transport&) = delete;
+
+  virtual std::string_view name() const = 0;
+  /// Opaque bytes that let others connect to this rank (exchanged by the coordinator).
+  virtual std::vector<std::byte> address() const = 0;
+  /// Addresses of all ranks by rank number. Called once. Throws RuntimeFailure.
+  virtual void connect(Rank self, std::span<const std::vector<std::byte>> addresses) = 0;
+  virtual void set_handlers(ReceiveHandler on_receive, PeerErrorHandler on_peer_error) = 0;
+
+  /// Starts a send; `payload` must stay valid until `done` was called. A failed send is reported
+  /// by the peer error handler, and `done` is still called.
+  virtual void send(Rank destination, const SliceHeader& header, std::span<const std::byte> payload,
+                    SendCompletion done) = 0;
+  /// Delivers what has arrived and completes what is done; returns the number of things that
+  /// happened. Never blocks.
+  virtual std::size_t progress() = 0;
+  /// Sleeps until something may have happened, `wake()` was called, or the time is over.
+  virtual void wait(Duration at_most) = 0;
+  virtual void wake() = 0;
+  /// Orderly end within the deadline; afterwards only destruction is allowed. Never throws.
+  virtual void close(Duration deadline) noexcept = 0;
+};
+
+/// A transport that this build or machine may or may not have.
+struct TransportKind {
+  std::string name;                          ///< "in-process", "ucx"
+  std::optional<std::string> unavailable;    ///< why it cannot be used here, if so
+  std::string detail;                        ///< version, devices: for `rackrail info`
+};
+std::vector<TransportKind> transport_kinds();
+/// Throws RuntimeFailure with the reason when it is unavailable, ConfigError when unknown.
+/// ("in-process" is made by make_in_process_transports: it needs its peers.)
+std::unique_ptr<Transport> make_transport(std::string_view name);
+
+/// n transports joined to each other inside this process, one per thread-as-rank: for tests.
+std::vector<std::unique_ptr<Transport>> make_in_process_transports(std::size_t ranks);
+
+}  // namespace rackrail::runtime

@@ -1,0 +1,71 @@
+// The simulator's door: a plan, a topology and a workload in; times, utilisation, a timeline out.
+//
+// Deterministic: integer picoseconds, ties broken by the order of creation; the same input gives
+// the same bytes out. See sim/README.md for the model and its limits.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "plan/cost_model.hpp"
+#include "plan/plan.hpp"
+#include "plan/workload.hpp"
+#include "topology/topology.hpp"
+
+namespace rackrail::sim {
+
+struct SimulationOptions {
+  std::optional<plan::DeviceRates> device_rates;  ///< for every rank; by device class if none
+  bool record_timeline = false;
+  int steps = 1;  ///< > 1: steady state over several steps, the last one is reported
+};
+
+struct LinkUse {
+  LinkId link;
+  Bytes bytes;
+  double utilization = 0;  ///< bytes / (bandwidth · step time)
+};
+
+/// A stretch of the critical path, latest last; together they cover the step without gaps.
+struct PathPiece {
+  std::string what;  ///< "rank 2 backward", "bucket 7: rank 1 → rank 3 on tor0→core", …
+  Duration start;
+  Duration end;
+};
+
+struct StepResult {
+  plan::StepEstimate estimate;
+  std::vector<LinkUse> links;                ///< only links that carried something
+  std::vector<PathPiece> critical_path;
+  std::vector<plan::TimelineEvent> timeline; ///< when recorded
+  std::uint64_t events = 0;
+  std::uint64_t flows = 0;
+};
+
+struct CollectiveResult {
+  Duration time;
+  std::vector<LinkUse> links;
+  std::uint64_t events = 0;
+  std::uint64_t flows = 0;
+};
+
+/// Throws PlanError when plan, topology and workload do not belong together, SimulationError for
+/// what can never end (naming what waits for what).
+StepResult simulate_step(const plan::Plan& plan, const plan::Workload& workload,
+                         const topology::Topology& topology, const SimulationOptions& options);
+
+/// One collective of `elements` floats per rank alone on the cluster. Transfers without a pinned
+/// route take the topology's route.
+CollectiveResult simulate_collective(const plan::TransferGraph& graph, std::int64_t elements,
+                                     std::int64_t slice_elements,
+                                     const topology::Topology& topology,
+                                     const SimulationOptions& options);
+
+/// The CostModel that simulates. Keeps references: topology must outlive it.
+std::unique_ptr<plan::CostModel> make_cost_model(const topology::Topology& topology,
+                                                 const SimulationOptions& options);
+
+}  // namespace rackrail::sim

@@ -1,0 +1,88 @@
+// Questions to a topology: routes, cuts and bounds.
+//
+// Routes are shortest by latency, then by number of links, then widest at the bottleneck; equal
+// ones (ECMP) are told apart by a hash of the two ranks, so that the same pair always takes the
+// same route and different pairs spread. Routes never pass through another rank's vertex unless
+// the vertex is the only way (rings and tori of directly linked GPUs).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/ids.hpp"
+#include "base/units.hpp"
+#include "topology/topology.hpp"
+
+namespace rackrail::topology {
+
+/// Links from the source's vertex to the destination's, in order; empty only for src == dst.
+using Route = std::vector<LinkId>;
+
+/// Route lookups with a cache per source. Not safe for concurrent use; cheap to make.
+class Router {
+ public:
+  explicit Router(const Topology& topology);
+  ~Router();
+  Router(Router&&) noexcept;
+  Router& operator=(Router&&) noexcept;
+  Router(const Router&) = delete;
+  Router& operator=(const Router&) = delete;
+
+  /// Throws ConfigError when there is no way from src to dst.
+  const Route& route(Rank src, Rank dst);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+Duration route_latency(const Topology& topology, const Route& route);
+/// Smallest bandwidth on the route; the route must not be empty.
+Bandwidth route_bandwidth(const Topology& topology, const Route& route);
+
+/// A directed cut: the ranks and vertices on the source side, and what leaves it.
+struct Cut {
+  std::vector<NodeId> source_side;
+  std::size_t ranks_inside = 0;
+  std::vector<LinkId> links;  ///< links that leave the source side
+  Bandwidth capacity;         ///< sum of their bandwidths
+};
+
+/// Largest flow from one vertex to another and a smallest cut that proves it.
+struct MaxFlow {
+  Bandwidth value;
+  Cut cut;
+};
+MaxFlow max_flow(const Topology& topology, NodeId from, NodeId to);
+
+/// Exact bound of all-gather: no schedule moves M bytes in less than (M/n) · p/q seconds, where
+/// p/q = max over cuts S of |ranks in S| / capacity leaving S (ALGORITHMS: Zhao et al.,
+/// "ForestColl", arXiv 2402.06787). Found by discrete Newton iteration on max-flows in integers.
+struct AllGatherBound {
+  std::int64_t p = 0;         ///< ranks behind the binding cut, reduced by the common factor
+  std::int64_t q = 1;         ///< capacity of the cut in bytes/s, reduced by the common factor
+  Cut cut;                    ///< the certificate
+  Bandwidth algbw;            ///< n · q/p: bytes of the whole result per second, rounded down
+  std::int64_t trees_per_root = 0;  ///< k of the optimal forest
+};
+AllGatherBound allgather_bound(const Topology& topology);
+/// The same on the reversed graph.
+AllGatherBound reducescatter_bound(const Topology& topology);
+
+/// A lower bound for the time of any all-reduce without reduction in the network: of 1 byte per
+/// rank, as seconds per byte, with the cut or partition that gives it.
+///
+/// Two facts give it. Any cut that parts two ranks must carry the whole sum (M bytes) in each
+/// direction: T ≥ M / min-cut. And if the ranks are parted into k groups, at least 2(k−1) messages
+/// of each element must enter groups (k−1 before the first group knows the sum, k−1 after it), so
+/// T ≥ 2(k−1)·M / Σ (capacity into the groups). Partitions tried: single ranks, hosts, racks.
+struct AllReduceBound {
+  Bandwidth algbw;          ///< M/T, rounded down
+  std::string reason;       ///< "cut around host3: 25.0 GB/s" or "partition into 8 hosts: …"
+  Cut cut;                  ///< the certificate where a single cut binds
+};
+AllReduceBound allreduce_bound(const Topology& topology, bool in_network = false);
+
+}  // namespace rackrail::topology

@@ -1,0 +1,67 @@
+// Readers: files that describe clusters → Topology. One reader per format, one registration each.
+//
+// To add a format: write topology/readers/<format>.cpp with a class derived from Reader, name its
+// factory in topology/readers/registry.cpp, and put a test beside the others in
+// tests/unit/topology/. Nothing else changes.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "topology/topology.hpp"
+
+namespace rackrail::topology {
+
+/// What a file lacks and the user says instead (see configs/README.md): how many machines of this
+/// kind there are, the network around them, the GPUs' class, link rates.
+struct ReadOptions {
+  std::optional<std::string> format;               ///< name of a reader; by content if none
+  std::optional<std::filesystem::path> overlay;    ///< YAML file
+};
+
+struct ReadResult {
+  Topology topology;
+  std::vector<std::string> notes;  ///< what was assumed or guessed, one sentence each
+  std::vector<std::filesystem::path> inputs;  ///< every file that was read (for digests)
+};
+
+class Reader {
+ public:
+  virtual ~Reader() = default;
+  Reader() = default;
+  Reader(const Reader&) = delete;
+  Reader& operator=(const Reader&) = delete;
+  /// Name for --format: "yaml", "nccl-xml", "edge-list".
+  virtual std::string_view format() const = 0;
+  /// Whether the content looks like this format; `path` helps where content cannot tell.
+  virtual bool accepts(const std::filesystem::path& path, std::string_view content) const = 0;
+  /// Throws ConfigError (file, place, found, expected).
+  virtual ReadResult read(const std::filesystem::path& path, std::string_view content,
+                          const ReadOptions& options) const = 0;
+};
+
+/// All readers, in the order in which `accepts` is asked.
+std::span<const std::unique_ptr<Reader>> readers();
+
+/// Reads `name_or_path`: an existing file, or the name of a shipped cluster (configs/clusters).
+/// The result is connected. Throws ConfigError.
+ReadResult read_cluster(const std::string& name_or_path, const ReadOptions& options = {});
+
+/// Folder of the shipped configurations: $RACKRAIL_CONFIGS, else beside the executable's install
+/// prefix, else the source tree. Throws ConfigError when none exists.
+std::filesystem::path configs_folder();
+
+/// Names of the shipped clusters.
+std::vector<std::string> shipped_clusters();
+
+/// The flat form that every topology can be written to and read from: YAML with `nodes` and
+/// `links`, or the edge-list CSV (`source,target,bandwidth,latency,kind`).
+std::string to_flat_yaml(const Topology& topology);
+std::string to_edge_list(const Topology& topology);
+
+}  // namespace rackrail::topology

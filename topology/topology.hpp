@@ -1,0 +1,139 @@
+// A cluster as a directed graph: devices and switches joined by links.
+//
+// Vertices are typed (NodeKind), links have a bandwidth and a latency, and the participants of
+// collectives (ranks) are some of the vertices, numbered 0..n-1 in the order in which they were
+// added. A cable that works in both directions is two links. The graph is a Boost.Graph inside;
+// no Boost header is reachable from here.
+//
+// A Topology is a value: copies are independent. Reading is safe from several threads.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/ids.hpp"
+#include "base/units.hpp"
+
+namespace rackrail::topology {
+
+enum class NodeKind : std::uint8_t {
+  kGpu,        ///< an accelerator that takes part in training
+  kCpu,        ///< a CPU socket or NUMA domain
+  kPciSwitch,  ///< a PCIe switch, or the root complex of a NUMA domain
+  kNic,        ///< a network adapter
+  kNvSwitch,   ///< a switch of the node's GPU fabric (NVSwitch, xGMI hub)
+  kHost,       ///< a whole machine seen as one device (CPU training, coarse models)
+  kTor,        ///< top-of-rack or leaf switch
+  kSpine,      ///< spine or aggregation switch
+  kCore,       ///< core switch
+  kSwitch,     ///< a switch of unknown role
+};
+
+enum class LinkKind : std::uint8_t {
+  kNvlink,    ///< between GPUs, or GPU and NVSwitch (xGMI too)
+  kPcie,      ///< PCIe at any place
+  kSocket,    ///< between CPU sockets (QPI, UPI, Infinity Fabric)
+  kHostLink,  ///< between a NIC or host and its ToR
+  kUplink,    ///< between switches
+  kShared,    ///< a resource that all traffic of a machine shares (memory, cores)
+  kOther,
+};
+
+struct Node {
+  std::string name;                ///< unique in the topology
+  NodeKind kind = NodeKind::kSwitch;
+  std::string host;                ///< name of the machine it is part of; empty for network switches
+  std::string rack;                ///< name of its rack; empty where there are none
+  std::string device_class;        ///< of ranks: "V100", "A100", "H100", "cpu" …; empty if unknown
+  std::optional<Bytes> memory;     ///< of ranks: memory for training; none if unknown
+  bool multicasts = false;         ///< can copy one input to several outputs in the network
+  bool reduces = false;            ///< can add its inputs in the network (SHARP, NVLS)
+};
+
+struct Link {
+  NodeId from;
+  NodeId to;
+  Bandwidth bandwidth;
+  Duration latency;
+  LinkKind kind = LinkKind::kOther;
+  std::string tier;  ///< name of the tier it belongs to ("nvlink", "host", "uplink"); for tables
+  Duration overhead;  ///< sender's and receiver's cost per message, charged once per end rank
+  double cpu_share = 0;  ///< share of the host's cores used at full rate (TCP about 0.35), 0..1
+};
+
+class Topology {
+ public:
+  Topology();
+  explicit Topology(std::string name);
+  Topology(const Topology&);
+  Topology(Topology&&) noexcept;
+  Topology& operator=(const Topology&);
+  Topology& operator=(Topology&&) noexcept;
+  ~Topology();
+
+  const std::string& name() const;
+  void set_name(std::string name);
+
+  /// Throws ConfigError when the name is empty or taken.
+  NodeId add_node(Node node);
+  /// Makes a vertex the next rank. Throws ConfigError when it is one already.
+  Rank add_rank(NodeId node);
+  /// Throws ConfigError when an end does not exist, the ends are the same, or the bandwidth is 0.
+  LinkId add_link(Link link);
+  /// Both directions with the same properties; returns the first, the second is the next id.
+  LinkId add_duplex_link(Link link);
+  /// Replaces bandwidth and latency of one link (degradation, calibration).
+  void set_link_rate(LinkId link, Bandwidth bandwidth, Duration latency);
+  /// Replaces the properties that an overlay may add to a vertex; its name stays.
+  void set_node_properties(NodeId node, const Node& properties);
+
+  std::size_t node_count() const;
+  std::size_t link_count() const;
+  std::size_t rank_count() const;
+  const Node& node(NodeId id) const;
+  const Link& link(LinkId id) const;
+  /// "a→b" of the two ends' names.
+  std::string link_name(LinkId id) const;
+  std::span<const LinkId> links_out_of(NodeId id) const;
+  std::span<const LinkId> links_into(NodeId id) const;
+  /// The vertex of a rank, and the rank of a vertex if it is one.
+  NodeId node_of(Rank rank) const;
+  std::optional<Rank> rank_of(NodeId node) const;
+  std::optional<NodeId> find_node(std::string_view name) const;
+
+  /// A shared resource of all ranks of a machine (see LinkKind::kShared), if the topology models
+  /// one: compute and codec work of the rank is charged to it too. None by default.
+  std::optional<LinkId> processor_of(Rank rank) const;
+  void set_processor(Rank rank, LinkId link);
+
+  /// SHA-256 of a canonical text of all vertices, links and ranks: a plan names its cluster by it.
+  std::string digest() const;
+
+  /// Throws ConfigError with the names of the two parts unless every rank can reach every other.
+  void require_connected() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+std::string_view to_string(NodeKind kind);
+std::string_view to_string(LinkKind kind);
+std::optional<NodeKind> parse_node_kind(std::string_view text);
+std::optional<LinkKind> parse_link_kind(std::string_view text);
+
+/// Ranks grouped by a name (host or rack), in order of their first rank. Ranks without the name
+/// form a group of their own each.
+struct RankGroup {
+  std::string name;
+  std::vector<Rank> ranks;
+};
+std::vector<RankGroup> ranks_by_host(const Topology& topology);
+std::vector<RankGroup> ranks_by_rack(const Topology& topology);
+
+}  // namespace rackrail::topology
