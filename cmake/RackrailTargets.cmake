@@ -11,7 +11,8 @@
 #       path of the .proto from the root: "plan/plan.pb.h", "runtime/coordinator/x.grpc.pb.h".
 #   rackrail_add_tests(<name> SOURCES a_test.cpp ... [LINK target...] [LABELS label...]
 #                      [TIMEOUT seconds] [SERIAL])
-#       One Catch2 executable. Its label is the folder below tests/ it is in: unit, property, ...
+#       One Catch2 executable. Its label is the folder below tests/ it is in: unit, property, ...;
+#       the target unit_tests, property_tests, ... builds all with that label.
 #       SERIAL: never run at the same time as another test (it measures time, or needs all cores).
 #   rackrail_add_script_test(<name> COMMAND ... [LABELS label...] [TIMEOUT seconds] [SERIAL])
 #       A test that is a program of its own; see scripts/run-tests for how its cases are counted.
@@ -22,6 +23,9 @@
 #   rackrail_own_code(<target>)
 #       Our include root and warnings, for a target made by hand.
 include_guard()
+
+# All code made from .proto files: what clang-tidy needs to have before it reads ours.
+add_custom_target(generated_sources)
 
 function(rackrail_own_code target)
   target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:rackrail_options>)
@@ -94,7 +98,11 @@ function(rackrail_add_proto target)
     COMMENT "Generating ${stem}.pb.h"
     VERBATIM)
 
+  add_custom_target(${target}_sources DEPENDS ${sources} ${headers})
+  add_dependencies(generated_sources ${target}_sources)
+
   add_library(${target} STATIC ${sources} ${headers})
+  add_dependencies(${target} ${target}_sources)
   target_compile_options(${target} PRIVATE -w)
   target_include_directories(${target} SYSTEM PUBLIC "${RACKRAIL_GENERATED_DIR}")
   target_link_libraries(${target} PUBLIC protobuf::libprotobuf ${ARG_LINK})
@@ -109,15 +117,29 @@ function(rackrail_describe_test name kind)
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 300)
   endif()
+  if(CMAKE_CXX_FLAGS MATCHES "-fsanitize=")
+    math(EXPR ARG_TIMEOUT "4 * ${ARG_TIMEOUT}")
+  endif()
   cmake_path(RELATIVE_PATH CMAKE_CURRENT_SOURCE_DIR BASE_DIRECTORY "${PROJECT_SOURCE_DIR}/tests"
              OUTPUT_VARIABLE place)
   string(REGEX REPLACE "/.*" "" group "${place}")
   if(group MATCHES "^[.]*$")
     set(group structure)
   endif()
-  set(environment "RACKRAIL_SOURCE_DIR=${PROJECT_SOURCE_DIR}")
+  if(NOT TARGET ${group}_tests)
+    add_custom_target(${group}_tests)
+  endif()
+  set(support "${PROJECT_SOURCE_DIR}/tests/support")
+  set(environment
+    "RACKRAIL_SOURCE_DIR=${PROJECT_SOURCE_DIR}"
+    "UBSAN_OPTIONS=print_stacktrace=1"
+    "LSAN_OPTIONS=suppressions=${support}/lsan.supp:print_suppressions=0"
+    "TSAN_OPTIONS=suppressions=${support}/tsan.supp:halt_on_error=1:second_deadlock_stack=1")
   if(TARGET rackrail)
     list(APPEND environment "RACKRAIL_COMMAND=$<TARGET_FILE:rackrail>")
+    if(group STREQUAL "integration")
+      add_dependencies(${group}_tests rackrail)
+    endif()
   endif()
   set_tests_properties(${name} PROPERTIES
     TIMEOUT ${ARG_TIMEOUT}
@@ -155,12 +177,7 @@ function(rackrail_add_tests name)
   endif()
   add_test(NAME ${name} COMMAND ${name})
   rackrail_describe_test(${name} catch2 ${serial} TIMEOUT ${ARG_TIMEOUT} LABELS ${ARG_LABELS})
-  if(RACKRAIL_TEST_GROUP STREQUAL "unit")
-    add_dependencies(unit_tests ${name})
-  endif()
-  if(TARGET rackrail AND RACKRAIL_TEST_GROUP STREQUAL "integration")
-    add_dependencies(${name} rackrail)
-  endif()
+  add_dependencies(${RACKRAIL_TEST_GROUP}_tests ${name})
 endfunction()
 
 function(rackrail_add_script_test name)

@@ -25,10 +25,11 @@ TEST_CASE("a temporary directory is empty, writable and goes with its owner") {
   CHECK_FALSE(fs::exists(path));
 }
 
-// Hidden: scripts/run_tests_test.py runs these by name and looks at how they are counted.
+// Hidden: run_tests_test.py runs these by name and looks at how they are counted.
 TEST_CASE("counted as skipped", "[.run-tests]") { RACKRAIL_SKIP("no such device"); }
 
 TEST_CASE("counted as skipped once, with both reasons", "[.run-tests]") {
+  SECTION("can run") { CHECK(true); }
   SECTION("one") { RACKRAIL_SKIP("first reason"); }
   SECTION("another") { RACKRAIL_SKIP("second\nreason"); }
   SECTION("and again") { RACKRAIL_SKIP("first reason"); }

@@ -1,0 +1,54 @@
+# The usual commands, on a Debian machine with nothing but make, git and a network. The build itself
+# is CMake: see CMakePresets.json.
+
+JOBS ?= $(shell nproc)
+FILES = git ls-files --cached --others --exclude-standard -- '*.cpp' '*.hpp' '*.cu' '*.cuh'
+export CMAKE_BUILD_PARALLEL_LEVEL = $(JOBS)
+
+.PHONY: help
+help:
+	@echo 'make demo     install what is needed, build the release, show what rackrail does'
+	@echo 'make test     install what is needed, build, run all tests, and the unit tests once more'
+	@echo '              under the address and undefined-behaviour sanitizers'
+	@echo 'make build    the release: build/release/bin/rackrail'
+	@echo 'make bench    build and run the benchmarks'
+	@echo 'make format   clang-format over all sources'
+	@echo 'make tidy     clang-tidy over all sources; any finding is an error'
+	@echo 'make clean    remove build/'
+
+.PHONY: dependencies
+dependencies:
+	@scripts/install-dependencies
+
+.PHONY: build
+build: dependencies
+	cmake --preset release
+	cmake --build --preset release
+
+.PHONY: demo
+demo: build
+	RACKRAIL_COMMAND=$(CURDIR)/build/release/bin/rackrail scripts/demo
+
+.PHONY: test
+test: dependencies
+	@scripts/run-tests --build -j $(JOBS) dev asan:unit
+
+.PHONY: bench
+bench: dependencies
+	cmake --preset release
+	cmake --build --preset release --target bench
+	@for program in build/release/bench/*; do echo "== $$program"; "$$program" || exit 1; done
+
+.PHONY: format
+format:
+	$(FILES) | xargs clang-format -i
+
+.PHONY: tidy
+tidy:
+	cmake --preset tidy
+	cmake --build --preset tidy --target generated_sources
+	@scripts/tidy build/tidy $(JOBS)
+
+.PHONY: clean
+clean:
+	rm -rf build
