@@ -1,0 +1,77 @@
+// Who started this process, and what it said about the job.
+//
+// Launchers tell their processes rank, size and meeting place through environment variables. This
+// is the one place that knows their names. The first launcher in the order below whose variables
+// are there wins, because the later ones are often set around the earlier ones (torchrun inside a
+// Slurm step, mpirun inside an allocation):
+//
+//   1. rackrail   RACKRAIL_RANK, RACKRAIL_WORLD_SIZE, RACKRAIL_LOCAL_RANK
+//   2. TF_CONFIG  JSON: cluster.{chief,worker} lists and task.{type,index}; the chief comes first
+//   3. torchrun   RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT
+//   4. Open MPI   OMPI_COMM_WORLD_RANK, _SIZE, _LOCAL_RANK
+//   5. PMI/PMIx   PMI_RANK, PMI_SIZE; PMIX_RANK with PMIX_JOB_SIZE or SLURM_NTASKS
+//   6. Slurm      SLURM_PROCID, SLURM_NTASKS, SLURM_LOCALID, SLURM_STEP_NODELIST, SLURM_STEP_ID
+//
+// A launcher counts as there when the variable that carries the rank is set (for Slurm inside a
+// step only: the shell of an allocation is no worker). What it says must then be complete and
+// consistent; a variable that is missing or malformed is a ConfigError that names it, never a
+// reason to try the next launcher.
+//
+// Where the coordinator listens (rank 0 runs it):
+//   * RACKRAIL_COORDINATOR=host:port always wins;
+//   * torchrun: MASTER_ADDR, and MASTER_PORT + 1, because torchrun's own store has MASTER_PORT;
+//   * TF_CONFIG: the first task's host, its port + 1 for the same reason;
+//   * Slurm: the first host of the node list; the port is derived from the job and step;
+//   * mpirun and PMI on one host: 127.0.0.1 and a port derived from the launcher's job id. These
+//     launchers do not say where rank 0 is, so a job over several hosts needs
+//     RACKRAIL_COORDINATOR, and the error says so.
+// Derived ports are 20000 + hash(job id) mod 10000: the same in all processes of a job, most likely
+// different between two jobs on one host. When the port is taken, rank 0 says so and
+// RACKRAIL_COORDINATOR settles it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/ids.hpp"
+
+namespace rackrail::runtime {
+
+/// Names and values of environment variables.
+using EnvironmentMap = std::map<std::string, std::string, std::less<>>;
+
+/// The environment of this process.
+EnvironmentMap process_environment();
+
+/// A host name or address, and a TCP port.
+struct HostPort {
+  std::string host;
+  std::uint16_t port = 0;
+
+  friend bool operator==(const HostPort&, const HostPort&) = default;
+};
+/// "host:port", with brackets around an IPv6 address.
+std::string to_string(const HostPort& address);
+/// Reads "host:port" or "[v6]:port". `where` names the variable or option in the ConfigError.
+HostPort parse_host_port(std::string_view text, const std::string& where);
+/// Whether only processes on this machine can reach it: 127.x.x.x, ::1, localhost.
+bool is_loopback(std::string_view host);
+
+/// What a launcher said.
+struct LaunchEnvironment {
+  std::string launcher;          ///< "rackrail", "TF_CONFIG", "torchrun", "Open MPI", "PMI", "Slurm"
+  Rank rank;
+  std::size_t world_size = 1;    ///< rank < world_size
+  std::size_t local_rank = 0;    ///< among the processes of this host; 0 where it is not said
+  HostPort coordinator;          ///< where rank 0's coordinator is, by the rules above
+};
+
+/// Nothing when no launcher started this process. Throws ConfigError with file "<environment>",
+/// the variable, what was found and what was expected. Pure: reads only its argument.
+std::optional<LaunchEnvironment> detect_launch(const EnvironmentMap& environment);
+
+}  // namespace rackrail::runtime

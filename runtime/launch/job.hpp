@@ -1,0 +1,90 @@
+// Running a plan as a job: `rackrail train` calls one of these two.
+//
+//   run_local_job     starts one worker process per rank on this machine (`rackrail worker`), runs
+//                     the coordinator in this process, and collects what the workers report.
+//   run_launched_job  is called by every process that mpirun, srun, torchrun … started; the one
+//                     with rank 0 runs the coordinator beside its own worker.
+//
+// Both end cleanly whatever happens: a lost or failing worker, SIGINT or SIGTERM abort the job with
+// one line that says why, and no worker process stays behind. Neither prints anything.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/ids.hpp"
+#include "base/units.hpp"
+#include "plan/plan.hpp"
+#include "runtime/launch/environment.hpp"
+#include "runtime/launch/report.hpp"
+
+namespace rackrail::runtime {
+
+/// Where the job is. Steps count from 0 over the whole training, also after a restart.
+struct JobProgress {
+  std::size_t joined = 0;        ///< workers that have come
+  std::size_t world_size = 0;
+  std::uint32_t step = 0;        ///< steps done by every worker
+  double loss = 0;               ///< latest training loss of the lowest rank that said one
+  Duration step_time;            ///< latest of the slowest rank
+};
+
+struct JobOptions {
+  /// What to train: JSON of the trainer's TrainingConfig (runtime/trainer/). Workers get it as it is.
+  std::string training;
+  std::string transport = "ucx";
+  /// Step whose measured timeline is wanted in every WorkerReport.
+  std::optional<std::uint32_t> timeline_step;
+
+  /// Local jobs: how to start a worker; "--coordinator host:port --rank i" is appended. The first
+  /// word is a path. Empty: {"/proc/self/exe", "worker"}.
+  std::vector<std::string> worker_command;
+  /// Added to the environment of each worker.
+  std::map<std::string, std::string> worker_environment;
+  /// A file with the job's token; empty: RACKRAIL_JOB_TOKEN, or (local jobs) a random one.
+  std::string token_file;
+
+  Duration rendezvous_deadline = Duration(60'000'000'000'000);  ///< 60 s for all to come
+  Duration heartbeat_period = Duration(500'000'000'000);        ///< 0.5 s
+  Duration heartbeat_timeout = Duration(3'000'000'000'000);     ///< 3 s of silence: lost
+  Duration stop_grace = Duration(3'000'000'000'000);            ///< 3 s from SIGTERM to SIGKILL
+
+  /// Called when something changed, at most some times per second, on a thread of its own.
+  std::function<void(const JobProgress&)> on_progress;
+  /// A line that a local worker wrote to stdout or stderr, without the line's end.
+  std::function<void(Rank, std::string_view)> on_worker_line;
+  /// A checkpoint of all ranks is complete and its manifest written.
+  std::function<void(std::uint32_t step)> on_checkpoint;
+};
+
+struct JobResult {
+  bool ok = false;
+  /// One line; empty when ok. "rank 2 (pid 1234 on host-a) was lost: connection closed".
+  std::string reason;
+  /// 0 done, 1 a worker or the environment failed, 2 bad input, 128 + signal when interrupted.
+  int exit_status = 0;
+  /// Whether this process knows the whole job (local jobs; rank 0 under a launcher).
+  bool is_leader = true;
+  /// By rank, as far as they came. On other processes than the leader: the own report only.
+  std::vector<WorkerReport> workers;
+  std::uint32_t membership_epochs = 0;
+  std::vector<std::uint32_t> checkpoints;  ///< steps whose checkpoint was completed
+  Duration wall_time;
+};
+
+/// One worker per rank of the plan, on this machine. Blocks until the end; SIGINT and SIGTERM are
+/// handled meanwhile and given back afterwards, so only one job may run per process at a time.
+/// Throws ConfigError or PlanError for bad input; what happens to workers is in the result.
+JobResult run_local_job(const plan::Plan& plan, const JobOptions& options);
+
+/// This process's part of a job that a launcher started. Every process has the same plan (compared
+/// by digest) and options. Throws as above.
+JobResult run_launched_job(const plan::Plan& plan, const JobOptions& options,
+                           const LaunchEnvironment& launch);
+
+}  // namespace rackrail::runtime
