@@ -10,7 +10,8 @@
 //     how large). Slice k of a transfer may start when slice k of every dependency with the same
 //     chunk range is done, and when every slice of each other dependency is done. Ranges of no
 //     elements are not sent and count as done.
-//  3. A dependency is something the sender can see: it ends at `src` (dep.dst == src; done = applied
+//  3. A dependency is something the sender can see: it ends at `src` (dep.dst == src; done =
+//  applied
 //     to the buffer) or starts there (dep.src == src; done = read and encoded).
 //  4. Ids are a topological order: a dependency has a smaller id. Everything that touches the same
 //     chunk of the same rank is ordered by dependencies, except additions among themselves; those
@@ -72,14 +73,16 @@ class TransferGraph {
   const Transfer& transfer(TransferId id) const { return transfers_[id.index()]; }
   std::span<const TransferId> dependencies(TransferId id) const;
   std::span<const Codec> codecs() const { return codecs_; }
-  /// A route is the links from src to dst; an empty one means that none is pinned.
+  /// A route is the links from src to dst; an empty one means that none is pinned. Route 0 is
+  /// always empty.
   std::span<const std::vector<LinkId>> routes() const { return routes_; }
 
   /// Codec 0 is always "none". Returns the index of an equal codec if there is one.
   std::uint8_t add_codec(const Codec& codec);
+  /// Adds a route for several transfers to share; an empty one is route 0.
   RouteId add_route(std::vector<LinkId> links);
-  /// Appends; `dependencies` are ids given out before. Throws PlanError when an index is out of
-  /// range or src == dst.
+  /// Appends; `dependencies` are ids given out before, so ids are a topological order. Throws
+  /// PlanError when an index is out of range or src == dst.
   TransferId add_transfer(const Transfer& transfer, std::span<const TransferId> dependencies);
   void reserve(std::size_t transfers, std::size_t dependencies);
 
@@ -93,6 +96,7 @@ class TransferGraph {
   /// For reduce-scatter and all-gather: the rank that owns each chunk at the end (at the start).
   /// Empty for all-reduce.
   std::span<const Rank> owners() const { return owners_; }
+  /// One rank per chunk; throws PlanError for another count, an unknown rank or an all-reduce.
   void set_owners(std::vector<Rank> owners);
 
  private:
@@ -105,12 +109,13 @@ class TransferGraph {
   std::vector<std::uint32_t> dependency_begin_{0};
   std::vector<TransferId> dependencies_;
   std::vector<Codec> codecs_{Codec{}};
-  std::vector<std::vector<LinkId>> routes_;
+  std::vector<std::vector<LinkId>> routes_{std::vector<LinkId>{}};
   std::vector<Rank> owners_;
 };
 
 /// Number of slices of a range, and the elements of one of them relative to the buffer. A range of
-/// no elements has no slices.
+/// no elements has no slices. `slice_elements` is positive (PlanError otherwise), `index` below the
+/// number of slices.
 std::int64_t slice_count(ElementRange range, std::int64_t slice_elements);
 ElementRange slice(ElementRange range, std::int64_t slice_elements, std::int64_t index);
 
