@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <optional>
@@ -35,8 +36,19 @@ struct JobProgress {
 };
 
 struct JobOptions {
-  /// What to train: JSON of the trainer's TrainingConfig (runtime/trainer/). Workers get it as it is.
+  /// What to train: the text of a training configuration (runtime/trainer/config.hpp) and where it
+  /// was read, which its relative paths start from. Workers get both as they are.
   std::string training;
+  std::filesystem::path training_file;
+  /// Instead of what the configuration says.
+  std::optional<std::int64_t> steps;
+  std::optional<std::uint64_t> seed;
+
+  /// Folder of checkpoints, seen by all workers; empty: none are written.
+  std::filesystem::path checkpoint_folder;
+  /// Go on from the latest complete checkpoint there, if there is one.
+  bool resume = false;
+
   std::string transport = "ucx";
   /// Step whose measured timeline is wanted in every WorkerReport.
   std::optional<std::uint32_t> timeline_step;

@@ -1,0 +1,10 @@
+# Read by runtime/CMakeLists.txt; paths are relative to runtime/.
+set(RACKRAIL_LAUNCH_SOURCES
+  launch/environment.cpp
+  launch/hostlist.cpp
+  launch/job.cpp
+  launch/report.cpp
+  launch/signals.cpp
+  launch/spawn.cpp
+  launch/worker.cpp)
+set(RACKRAIL_LAUNCH_LIBRARIES nlohmann_json::nlohmann_json fmt::fmt)
