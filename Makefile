@@ -37,7 +37,7 @@ test: dependencies
 bench: dependencies
 	cmake --preset release
 	cmake --build --preset release --target bench
-	@for program in build/release/bench/*; do echo "== $$program"; "$$program" || exit 1; done
+	@for program in build/release/bin/bench/*; do echo "== $$program"; "$$program" || exit 1; done
 
 .PHONY: format
 format:
