@@ -44,8 +44,7 @@ void write_file_atomically(const std::filesystem::path& path, std::string_view c
   if (path.has_parent_path()) {
     std::filesystem::create_directories(path.parent_path(), status);
     if (status) {
-      throw ConfigError(
-          ErrorContext{path.parent_path().string(), "", status.message(), kExpected});
+      throw ConfigError(ErrorContext{path.parent_path().string(), "", status.message(), kExpected});
     }
   }
   const std::string temporary = path.string() + "." + std::to_string(getpid()) + ".tmp";

@@ -18,22 +18,28 @@ struct Unit {
   double factor;
 };
 
-constexpr std::array kByteUnits = {
-    Unit{"B", 1},      Unit{"kB", 1e3},         Unit{"KB", 1e3},           Unit{"MB", 1e6},
-    Unit{"GB", 1e9},   Unit{"TB", 1e12},        Unit{"KiB", 1024},         Unit{"MiB", 1048576},
-    Unit{"GiB", 1073741824.0}, Unit{"TiB", 1099511627776.0}};
+constexpr std::array kByteUnits = {Unit{"B", 1},
+                                   Unit{"kB", 1e3},
+                                   Unit{"KB", 1e3},
+                                   Unit{"MB", 1e6},
+                                   Unit{"GB", 1e9},
+                                   Unit{"TB", 1e12},
+                                   Unit{"KiB", 1024},
+                                   Unit{"MiB", 1048576},
+                                   Unit{"GiB", 1073741824.0},
+                                   Unit{"TiB", 1099511627776.0}};
 
 constexpr std::array kBandwidthUnits = {
-    Unit{"bps", 0.125},       Unit{"kbps", 125},       Unit{"Mbps", 125e3},
-    Unit{"Gbps", 125e6},      Unit{"Tbps", 125e9},     Unit{"bit/s", 0.125},
-    Unit{"kbit/s", 125},      Unit{"Mbit/s", 125e3},   Unit{"Gbit/s", 125e6},
-    Unit{"Tbit/s", 125e9},    Unit{"Gb/s", 125e6},     Unit{"Mb/s", 125e3},
-    Unit{"B/s", 1},           Unit{"kB/s", 1e3},       Unit{"KB/s", 1e3},
-    Unit{"MB/s", 1e6},        Unit{"GB/s", 1e9},       Unit{"TB/s", 1e12},
-    Unit{"KiB/s", 1024},      Unit{"MiB/s", 1048576},  Unit{"GiB/s", 1073741824.0}};
+    Unit{"bps", 0.125},    Unit{"kbps", 125},      Unit{"Mbps", 125e3},
+    Unit{"Gbps", 125e6},   Unit{"Tbps", 125e9},    Unit{"bit/s", 0.125},
+    Unit{"kbit/s", 125},   Unit{"Mbit/s", 125e3},  Unit{"Gbit/s", 125e6},
+    Unit{"Tbit/s", 125e9}, Unit{"Gb/s", 125e6},    Unit{"Mb/s", 125e3},
+    Unit{"B/s", 1},        Unit{"kB/s", 1e3},      Unit{"KB/s", 1e3},
+    Unit{"MB/s", 1e6},     Unit{"GB/s", 1e9},      Unit{"TB/s", 1e12},
+    Unit{"KiB/s", 1024},   Unit{"MiB/s", 1048576}, Unit{"GiB/s", 1073741824.0}};
 
-constexpr std::array kDurationUnits = {Unit{"ps", 1},    Unit{"ns", 1e3},  Unit{"us", 1e6},
-                                       Unit{"µs", 1e6},  Unit{"ms", 1e9},  Unit{"s", 1e12},
+constexpr std::array kDurationUnits = {Unit{"ps", 1},     Unit{"ns", 1e3},  Unit{"us", 1e6},
+                                       Unit{"µs", 1e6},   Unit{"ms", 1e9},  Unit{"s", 1e12},
                                        Unit{"min", 6e13}, Unit{"h", 3.6e15}};
 
 std::string_view trimmed(std::string_view text) {
@@ -57,7 +63,8 @@ std::int64_t parse_quantity(std::string_view text, std::span<const Unit> units,
   if (status != std::errc{} || !std::isfinite(number) || number < 0) {
     return fail();
   }
-  const std::string_view unit = trimmed({end, static_cast<std::size_t>(input.data() + input.size() - end)});
+  const std::string_view unit =
+      trimmed({end, static_cast<std::size_t>(input.data() + input.size() - end)});
   for (const Unit& u : units) {
     if (u.name == unit) {
       const double value = number * u.factor;

@@ -48,8 +48,12 @@ class Bytes {
  private:
   std::int64_t count_ = 0;
 };
-inline Bytes operator+(Bytes a, Bytes b) { return Bytes(detail::checked_add(a.count(), b.count())); }
-inline Bytes operator-(Bytes a, Bytes b) { return Bytes(detail::checked_sub(a.count(), b.count())); }
+inline Bytes operator+(Bytes a, Bytes b) {
+  return Bytes(detail::checked_add(a.count(), b.count()));
+}
+inline Bytes operator-(Bytes a, Bytes b) {
+  return Bytes(detail::checked_sub(a.count(), b.count()));
+}
 inline Bytes operator*(Bytes a, std::int64_t k) { return Bytes(detail::checked_mul(a.count(), k)); }
 inline Bytes operator*(std::int64_t k, Bytes a) { return a * k; }
 /// The ratio of two sizes.
