@@ -1,0 +1,155 @@
+#include "cli/calibration.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <nlohmann/json.hpp>
+
+#include "base/error.hpp"
+#include "base/file.hpp"
+#include "base/parse_units.hpp"
+
+namespace rackrail::cli {
+
+namespace {
+
+constexpr std::array<const char*, 4> kCodecNames = {"none", "fp16", "int8", "topk"};
+
+class Fields {
+ public:
+  Fields(const nlohmann::json& object, std::string file)
+      : object_(object), file_(std::move(file)) {}
+
+  const nlohmann::json& at(const std::string& name) const {
+    if (!object_.is_object() || !object_.contains(name)) {
+      throw ConfigError(ErrorContext{file_, name, "nothing", "a calibration's '" + name + "'"});
+    }
+    return object_.at(name);
+  }
+  std::string text(const std::string& name) const {
+    const nlohmann::json& value = at(name);
+    if (!value.is_string()) {
+      throw ConfigError(ErrorContext{file_, name, value.dump(), "text with a unit"});
+    }
+    return value.get<std::string>();
+  }
+  double number(const std::string& name) const {
+    const nlohmann::json& value = at(name);
+    if (!value.is_number()) {
+      throw ConfigError(ErrorContext{file_, name, value.dump(), "a number"});
+    }
+    return value.get<double>();
+  }
+  template <typename Parse>
+  auto quantity(const std::string& name, Parse parse) const {
+    try {
+      return parse(text(name));
+    } catch (const ConfigError& error) {
+      throw ConfigError(ErrorContext{file_, name, error.context().found, error.context().expected});
+    }
+  }
+  Fields inside(const std::string& name) const { return {at(name), file_}; }
+
+ private:
+  const nlohmann::json& object_;
+  std::string file_;
+};
+
+Bandwidth positive(Bandwidth rate, const std::string& file, const std::string& name) {
+  if (rate.bytes_per_second() <= 0) {
+    throw ConfigError(ErrorContext{file, name, "a rate of zero", "a positive rate"});
+  }
+  return rate;
+}
+
+}  // namespace
+
+std::string to_json(const Calibration& calibration) {
+  nlohmann::json codecs = nlohmann::json::object();
+  for (std::size_t i = 1; i < kCodecNames.size(); ++i) {
+    codecs[kCodecNames[i]] = {{"encode", to_exact_string(calibration.rates.codecs[i].encode)},
+                              {"decode", to_exact_string(calibration.rates.codecs[i].decode)}};
+  }
+  const nlohmann::json file = {{"cores", calibration.cores},
+                               {"core_bandwidth", to_exact_string(calibration.core_bandwidth)},
+                               {"message_overhead", to_exact_string(calibration.message_overhead)},
+                               {"latency", to_exact_string(calibration.latency)},
+                               {"codecs", codecs},
+                               {"reduce", to_exact_string(calibration.rates.reduce)},
+                               {"launch", to_exact_string(calibration.rates.launch)},
+                               {"transport", calibration.transport},
+                               {"load", calibration.load}};
+  return file.dump(2) + "\n";
+}
+
+Calibration read_calibration(const std::filesystem::path& path) {
+  const nlohmann::json file = nlohmann::json::parse(read_file(path), nullptr, false);
+  if (!file.is_object()) {
+    throw ConfigError(ErrorContext{path.string(), "", "no JSON object",
+                                   "a file that 'rackrail calibrate' wrote"});
+  }
+  const std::string name = path.string();
+  const Fields fields(file, name);
+  Calibration calibration;
+  const double cores = fields.number("cores");
+  if (!(cores >= 1 && cores <= 65536)) {
+    throw ConfigError(ErrorContext{name, "cores", fmt::format("{}", cores), "1 to 65536"});
+  }
+  calibration.cores = static_cast<std::size_t>(cores);
+  calibration.core_bandwidth =
+      positive(fields.quantity("core_bandwidth", parse_bandwidth), name, "core_bandwidth");
+  calibration.message_overhead = fields.quantity("message_overhead", parse_duration);
+  calibration.latency = fields.quantity("latency", parse_duration);
+  calibration.rates.reduce = positive(fields.quantity("reduce", parse_bandwidth), name, "reduce");
+  calibration.rates.launch = fields.quantity("launch", parse_duration);
+  const Fields codecs = fields.inside("codecs");
+  for (std::size_t i = 1; i < kCodecNames.size(); ++i) {
+    const Fields codec = codecs.inside(kCodecNames[i]);
+    calibration.rates.codecs[i] = {
+        positive(codec.quantity("encode", parse_bandwidth), name, "encode"),
+        positive(codec.quantity("decode", parse_bandwidth), name, "decode")};
+  }
+  calibration.transport = fields.text("transport");
+  calibration.load = fields.number("load");
+  return calibration;
+}
+
+topology::Topology local_machine(const Calibration& calibration, std::size_t ranks) {
+  using topology::LinkKind;
+  using topology::NodeKind;
+  topology::Topology machine("this machine");
+  const NodeId in = machine.add_node({.name = "memory-in", .kind = NodeKind::kSwitch});
+  const NodeId out = machine.add_node({.name = "memory-out", .kind = NodeKind::kSwitch});
+  const auto cores = static_cast<std::int64_t>(calibration.cores);
+  const LinkId shared = machine.add_link({.from = in,
+                                          .to = out,
+                                          .bandwidth = calibration.core_bandwidth * cores,
+                                          .latency = calibration.latency,
+                                          .kind = LinkKind::kShared,
+                                          .tier = "cores",
+                                          .overhead = calibration.message_overhead,
+                                          .cpu_share = 1.0 / static_cast<double>(cores)});
+  for (std::size_t i = 0; i < ranks; ++i) {
+    const NodeId worker = machine.add_node({.name = fmt::format("worker{}", i),
+                                            .kind = NodeKind::kHost,
+                                            .host = fmt::format("worker{}", i),
+                                            .device_class = "cpu"});
+    const Rank rank = machine.add_rank(worker);
+    // Sender and receiver each do about half of the work of a message, on a thread of their own.
+    const Bandwidth one_end = calibration.core_bandwidth * 2;
+    machine.add_link({.from = worker,
+                      .to = in,
+                      .bandwidth = one_end,
+                      .kind = LinkKind::kOther,
+                      .tier = "worker"});
+    machine.add_link({.from = out,
+                      .to = worker,
+                      .bandwidth = one_end,
+                      .kind = LinkKind::kOther,
+                      .tier = "worker"});
+    machine.set_processor(rank, shared);
+  }
+  return machine;
+}
+
+}  // namespace rackrail::cli

@@ -1,0 +1,103 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <thread>
+
+#include "base/build_config.hpp"
+#include "cli/commands.hpp"
+#include "cli/session.hpp"
+#include "cli/table.hpp"
+#include "plan/codec.hpp"
+#include "plan/workload.hpp"
+#include "planner/schedule_family.hpp"
+#include "runtime/transport.hpp"
+#include "topology/reader.hpp"
+
+namespace rackrail::cli {
+
+namespace {
+
+struct Feature {
+  std::string name;
+  bool available = false;
+  std::string detail;  ///< version, or why it is missing
+};
+
+std::vector<Feature> features() {
+  namespace b = build_config;
+  const auto made = [](std::string name, bool have, std::string_view version,
+                       std::string_view reason) {
+    return Feature{std::move(name), have, std::string(have ? version : reason)};
+  };
+  std::vector<Feature> list = {
+      made("build: UCX", b::kHaveUcx, b::kUcxVersion, b::kUcxMissingReason),
+      made("build: CUDA", b::kHaveCuda, b::kCudaVersion, b::kCudaMissingReason),
+      made("build: NCCL", b::kHaveNccl, b::kNcclVersion, b::kNcclMissingReason)};
+  for (const runtime::TransportKind& kind : runtime::transport_kinds()) {
+    list.push_back({"transport: " + kind.name, !kind.unavailable.has_value(),
+                    kind.unavailable.value_or(kind.detail)});
+  }
+  return list;
+}
+
+void run_info(Session& session) {
+  const auto configs = topology::configs_folder();
+  const std::vector<std::string> clusters = topology::shipped_clusters();
+  const std::vector<std::string> models = plan::shipped_workloads(configs);
+  std::vector<std::string> schedules;
+  for (const auto& family : planner::schedule_families()) {
+    schedules.emplace_back(family->name());
+  }
+  std::vector<std::string> codecs;
+  for (const plan::Codec& codec : plan::known_codecs()) {
+    codecs.push_back(plan::to_string(codec));
+  }
+  if (session.json) {
+    nlohmann::json list = nlohmann::json::array();
+    for (const Feature& feature : features()) {
+      list.push_back(
+          {{"name", feature.name}, {"available", feature.available}, {"detail", feature.detail}});
+    }
+    session.print_json({{"compiler", build_config::kCompiler},
+                        {"build_type", build_config::kBuildType},
+                        {"revision", build_config::kGitRevision},
+                        {"cores", std::thread::hardware_concurrency()},
+                        {"features", list},
+                        {"clusters", clusters},
+                        {"models", models},
+                        {"schedules", schedules},
+                        {"codecs", codecs},
+                        {"configs", configs.string()}});
+    return;
+  }
+  fmt::print("rackrail {} ({}, {}, revision {})\n", build_config::kVersion, build_config::kCompiler,
+             build_config::kBuildType, build_config::kGitRevision);
+  fmt::print("machine    {} cores\n\n", std::thread::hardware_concurrency());
+  Table table({{"feature"}, {"here"}, {"detail"}});
+  for (const Feature& feature : features()) {
+    table.add_row({feature.name, feature.available ? "yes" : "no", feature.detail});
+  }
+  fmt::print("{}\n", table.to_string());
+  fmt::print("schedules  {}\n", fmt::join(schedules, ", "));
+  fmt::print("codecs     {}\n", fmt::join(codecs, ", "));
+  fmt::print("clusters   {}\n", fmt::join(clusters, ", "));
+  fmt::print("models     {}\n", fmt::join(models, ", "));
+  fmt::print("configs    {}\n", configs.string());
+}
+
+}  // namespace
+
+void add_info_command(CLI::App& app, Session& session) {
+  CLI::App* command = app.add_subcommand("info", "What this build and this machine can do");
+  add_common_options(*command, session);
+  command->footer("Example: rackrail info --json");
+  command->callback([&session] {
+    session.command = "info";
+    run_info(session);
+  });
+}
+
+}  // namespace rackrail::cli

@@ -1,0 +1,101 @@
+#include "cli/inputs.hpp"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <fstream>
+
+#include "base/error.hpp"
+#include "plan/format.hpp"
+#include "topology/reader.hpp"
+
+namespace rackrail::cli {
+
+void ClusterOptions::add_to(CLI::App& command) {
+  command.add_option("--overlay", overlay,
+                     "YAML file with what the cluster file lacks (number of hosts, network, GPU)");
+  command.add_option("--format", format, "Format of the cluster file; told by content by default");
+}
+
+topology::Topology ClusterOptions::load(Session& session) const {
+  topology::ReadOptions options;
+  if (!overlay.empty()) {
+    options.overlay = overlay;
+  }
+  if (!format.empty()) {
+    options.format = format;
+  }
+  topology::ReadResult result = topology::read_cluster(cluster, options);
+  session.add_inputs(result.inputs);
+  for (const std::string& note : result.notes) {
+    session.note("note: " + note);
+  }
+  return std::move(result.topology);
+}
+
+plan::Workload load_workload(Session& session, const std::string& name_or_path) {
+  const std::filesystem::path configs = topology::configs_folder();
+  plan::Workload workload = plan::read_workload(name_or_path, configs);
+  std::filesystem::path file = name_or_path;
+  if (!std::filesystem::exists(file)) {
+    file = configs / "models" / (name_or_path + ".yaml");
+  }
+  session.add_input(file);
+  return workload;
+}
+
+bool is_plan_file(const std::string& path) {
+  std::error_code status;
+  if (!std::filesystem::is_regular_file(path, status)) {
+    return false;
+  }
+  const std::filesystem::path extension = std::filesystem::path(path).extension();
+  if (extension == ".rrplan" || extension == ".json") {
+    return true;
+  }
+  std::ifstream in(path);
+  char first = 0;
+  in >> first;
+  return first == '{';
+}
+
+PlanInput load_plan_input(Session& session, const std::string& plan_path,
+                          const ClusterOptions& cluster, const std::string& workload) {
+  PlanInput input;
+  input.plan = plan::load_plan(plan_path);
+  session.add_input(plan_path);
+  ClusterOptions source = cluster;
+  if (source.cluster.empty()) {
+    source.cluster = input.plan.cluster_name;
+  }
+  try {
+    input.cluster = source.load(session);
+  } catch (const ConfigError& error) {
+    if (!cluster.cluster.empty()) {
+      throw;
+    }
+    throw ConfigError(
+        ErrorContext{plan_path, "cluster_name",
+                     fmt::format("'{}', which is not a shipped cluster", input.plan.cluster_name),
+                     "--cluster with the file that the plan was made for"});
+  }
+  if (input.cluster.digest() != input.plan.cluster_digest) {
+    throw PlanError(ErrorContext{plan_path, "cluster_digest",
+                                 fmt::format("a plan for cluster '{}' ({:.12})",
+                                             input.plan.cluster_name, input.plan.cluster_digest),
+                                 fmt::format("one for cluster '{}' ({:.12})", input.cluster.name(),
+                                             input.cluster.digest())});
+  }
+  const std::string workload_name = workload.empty() ? input.plan.workload_name : workload;
+  input.workload = load_workload(session, workload_name);
+  if (input.workload.digest() != input.plan.workload_digest) {
+    throw PlanError(ErrorContext{
+        plan_path, "workload_digest",
+        fmt::format("a plan for model '{}'", input.plan.workload_name),
+        fmt::format("one for model '{}' as in '{}'", input.workload.name, workload_name)});
+  }
+  return input;
+}
+
+}  // namespace rackrail::cli

@@ -1,0 +1,48 @@
+// The inputs that several subcommands take: a cluster, a workload, a plan.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "cli/session.hpp"
+#include "plan/plan.hpp"
+#include "plan/workload.hpp"
+#include "topology/topology.hpp"
+
+namespace CLI {
+class App;
+}
+
+namespace rackrail::cli {
+
+/// `<cluster>`, --overlay and --format.
+struct ClusterOptions {
+  std::string cluster;
+  std::string overlay;
+  std::string format;
+
+  /// Adds --overlay and --format; the cluster itself is a positional or an option of the caller.
+  void add_to(CLI::App& command);
+  /// Reads it, notes the inputs and prints the reader's notes. Throws ConfigError.
+  topology::Topology load(Session& session) const;
+};
+
+/// A file or the name of a shipped workload.
+plan::Workload load_workload(Session& session, const std::string& name_or_path);
+
+/// Whether the file holds a plan, told by its content. False when it cannot be read.
+bool is_plan_file(const std::string& path);
+
+/// A plan with the cluster and the workload that it was made for.
+struct PlanInput {
+  plan::Plan plan;
+  topology::Topology cluster;
+  plan::Workload workload;
+};
+
+/// Cluster and workload are those named in the plan where none are given. Throws PlanError when
+/// either is another than the plan was made for.
+PlanInput load_plan_input(Session& session, const std::string& plan_path,
+                          const ClusterOptions& cluster, const std::string& workload);
+
+}  // namespace rackrail::cli

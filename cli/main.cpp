@@ -1,0 +1,71 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <cstring>
+
+#include "base/build_config.hpp"
+#include "cli/commands.hpp"
+#include "cli/session.hpp"
+
+namespace rackrail::cli {
+
+void add_common_options(CLI::App& command, Session& session) {
+  command.add_flag("--json", session.json, "Print one JSON object instead of tables");
+  command.add_option("--seed", session.seed, "Seed of everything random")->capture_default_str();
+}
+
+namespace {
+
+// CLI11 throws in the middle of parsing, so --json may not have been seen when an option is wrong.
+bool asks_for_json(int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    if (std::strcmp(argv[i], "--json") == 0) {
+      return true;
+    }
+  }
+  return false;
+}
+
+int run(int argc, char** argv) {
+  Session session;
+  CLI::App app(
+      "rackrail plans how training moves its gradients over the network it really has,\n"
+      "simulates the plan, and trains with exactly that plan.",
+      "rackrail");
+  app.set_version_flag("--version", std::string(build_config::kVersion));
+  app.require_subcommand(1);
+  app.footer("Start with: rackrail plan two-racks-40g bert-large");
+  add_info_command(app, session);
+  add_topology_command(app, session);
+  add_plan_command(app, session);
+  add_verify_command(app, session);
+  add_simulate_command(app, session);
+  add_calibrate_command(app, session);
+  add_train_command(app, session);
+  add_report_command(app, session);
+  add_worker_command(app, session);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& success) {  // --help and --version
+    return app.exit(success);
+  } catch (const CLI::ParseError& error) {
+    session.json = session.json || asks_for_json(argc, argv);
+    std::string message = error.what();
+    for (std::size_t at = 0; (at = message.find('\n', at)) != std::string::npos;) {
+      message.replace(at, 1, " ");
+    }
+    report_error(std::runtime_error("<command line>: " + message + " (see rackrail --help)"),
+                 session.json);
+    return kBadInput;
+  } catch (const std::exception& error) {
+    return report_error(error, session.json);
+  }
+  return session.status;
+}
+
+}  // namespace
+
+}  // namespace rackrail::cli
+
+int main(int argc, char** argv) { return rackrail::cli::run(argc, argv); }

@@ -1,0 +1,142 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "base/error.hpp"
+#include "base/parse_units.hpp"
+#include "cli/commands.hpp"
+#include "cli/inputs.hpp"
+#include "cli/plan_text.hpp"
+#include "cli/progress.hpp"
+#include "cli/session.hpp"
+#include "plan/format.hpp"
+#include "planner/planner.hpp"
+#include "sim/simulator.hpp"
+
+namespace rackrail::cli {
+
+namespace {
+
+struct PlanOptions {
+  ClusterOptions cluster;
+  std::string workload;
+  std::string output;
+  double error_budget = planner::PlannerOptions{}.error_budget;
+  std::string schedule;
+  std::string codec;
+  std::string bucket_size;
+  std::int64_t local_batch = 0;
+  std::int64_t max_global_batch = 0;
+  bool naive = false;
+};
+
+planner::PlannerOptions planner_options(const PlanOptions& options, const Session& session) {
+  planner::PlannerOptions result;
+  result.error_budget = options.error_budget;
+  result.seed = session.seed;
+  if (!options.schedule.empty()) {
+    result.schedule = options.schedule;
+  }
+  if (!options.codec.empty()) {
+    result.codec = plan::parse_codec(options.codec);
+  }
+  if (!options.bucket_size.empty()) {
+    result.bucket_size = parse_bytes(options.bucket_size);
+  }
+  if (options.local_batch > 0) {
+    result.local_batch = options.local_batch;
+  }
+  if (options.max_global_batch > 0) {
+    result.max_global_batch = options.max_global_batch;
+  }
+  return result;
+}
+
+void run_plan(Session& session, const PlanOptions& options) {
+  planner::PlannerOptions chosen = planner_options(options, session);
+  const topology::Topology cluster = options.cluster.load(session);
+  const plan::Workload workload = load_workload(session, options.workload);
+  const auto cost_model = sim::make_cost_model(cluster, {});
+  ProgressBar bar("planning");
+  chosen.progress = [&bar](double share, const std::string& what) { bar.update(share, what); };
+  const auto start = std::chrono::steady_clock::now();
+  const plan::Plan made = options.naive
+                              ? planner::make_naive_plan(cluster, workload, *cost_model, chosen)
+                              : planner::make_plan(cluster, workload, *cost_model, chosen);
+  const double search_time =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  bar.clear();
+  if (!options.output.empty()) {
+    plan::save_plan(made, options.output);
+  }
+  if (session.json) {
+    nlohmann::json result = plan_json(made);
+    result["search_time_s"] = search_time;
+    if (!options.output.empty()) {
+      result["output"] = options.output;
+    }
+    session.print_json(result);
+    return;
+  }
+  fmt::print("{} on {}: {} ranks, {} of gradients, global batch {}\n\n", workload.name,
+             cluster.name(), cluster.rank_count(), to_string(workload.gradient_bytes()),
+             made.batch.global_batch());
+  fmt::print("{}\n{}\n", bucket_table(made), prediction_table(made));
+  fmt::print("synchronisation {:.1f} % of the step\n", made.prediction.sync_share * 100);
+  fmt::print("bound           {}\n", made.prediction.bound_reason);
+  fmt::print("learning rate   {}\n", made.batch.learning_rate_rule);
+  for (const std::string& note : made.notes) {
+    fmt::print("note            {}\n", note);
+  }
+  fmt::print("searched        {:.2f} s\n", search_time);
+  if (options.output.empty()) {
+    fmt::print("not written; add -o plan.json to keep it\n");
+  } else {
+    fmt::print("wrote           {}\n", options.output);
+  }
+}
+
+}  // namespace
+
+void add_plan_command(CLI::App& app, Session& session) {
+  CLI::App* command =
+      app.add_subcommand("plan", "Choose routes, codecs, buckets and batch size for a model");
+  add_common_options(*command, session);
+  const auto options = std::make_shared<PlanOptions>();
+  command
+      ->add_option("cluster,--cluster", options->cluster.cluster,
+                   "Cluster file, or the name of a shipped one")
+      ->required();
+  options->cluster.add_to(*command);
+  command
+      ->add_option("workload,--workload,--model", options->workload,
+                   "Workload file (YAML or CSV), or the name of a shipped one")
+      ->required();
+  command->add_option("-o,--output", options->output,
+                      "Plan file to write: .json (readable), anything else is binary");
+  command
+      ->add_option("--error-budget", options->error_budget,
+                   "Largest relative error of a reduced gradient that a codec may add; 0: FP32")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  command->add_option("--schedule", options->schedule, "Use only this family (see rackrail info)");
+  command->add_option("--codec", options->codec, "Use only this codec: none, fp16, int8, topk");
+  command->add_option("--bucket-size", options->bucket_size, "Use only this size, e.g. '25 MiB'");
+  command->add_option("--local-batch", options->local_batch, "Samples per rank and step")
+      ->check(CLI::PositiveNumber);
+  command->add_option("--max-global-batch", options->max_global_batch, "Largest batch of a step")
+      ->check(CLI::PositiveNumber);
+  command->add_flag("--naive", options->naive,
+                    "The plan people use without a planner: FP32 ring, 25 MiB buckets");
+  command->footer("Example: rackrail plan two-racks-40g bert-large -o plan.json");
+  command->callback([&session, options] {
+    session.command = "plan";
+    run_plan(session, *options);
+  });
+}
+
+}  // namespace rackrail::cli

@@ -1,0 +1,89 @@
+#include "cli/plan_text.hpp"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/parse_units.hpp"
+#include "cli/table.hpp"
+
+namespace rackrail::cli {
+
+nlohmann::json plan_json(const plan::Plan& plan) {
+  nlohmann::json buckets = nlohmann::json::array();
+  for (const plan::Bucket& bucket : plan.buckets) {
+    nlohmann::json tiers = nlohmann::json::object();
+    for (const auto& [tier, codec] : bucket.codec_tiers) {
+      tiers[tier] = plan::to_string(codec);
+    }
+    buckets.push_back({{"bytes", bucket.elements * 4},
+                       {"tensors", bucket.tensors.size()},
+                       {"schedule", plan.schedules.at(bucket.schedule).name()},
+                       {"codec", plan::to_string(bucket.codec)},
+                       {"codec_tiers", tiers}});
+  }
+  nlohmann::json baselines = nlohmann::json::object();
+  for (const auto& [name, time] : plan.prediction.baselines) {
+    baselines[name] = time.seconds();
+  }
+  return {{"cluster", plan.cluster_name},
+          {"workload", plan.workload_name},
+          {"ranks", plan.rank_count()},
+          {"step_time_s", plan.prediction.step_time.seconds()},
+          {"bound_s", plan.prediction.bound.seconds()},
+          {"bound_reason", plan.prediction.bound_reason},
+          {"gap", plan.prediction.gap},
+          {"sync_share", plan.prediction.sync_share},
+          {"global_batch", plan.batch.global_batch()},
+          {"local_batch", plan.batch.local_batch},
+          {"accumulation", plan.batch.accumulation},
+          {"learning_rate", plan.batch.learning_rate},
+          {"learning_rate_rule", plan.batch.learning_rate_rule},
+          {"error_budget", plan.error_budget},
+          {"buckets", buckets},
+          {"baselines", baselines},
+          {"notes", plan.notes}};
+}
+
+std::string codec_text(const plan::Bucket& bucket) {
+  std::vector<std::string> parts;
+  for (const auto& [tier, codec] : bucket.codec_tiers) {
+    parts.push_back(fmt::format("{} {}", tier, plan::to_string(codec)));
+  }
+  return parts.empty() ? plan::to_string(bucket.codec) : fmt::format("{}", fmt::join(parts, ", "));
+}
+
+std::string bucket_table(const plan::Plan& plan) {
+  Table table({{"bucket", Align::kRight},
+               {"size", Align::kRight},
+               {"tensors", Align::kRight},
+               {"schedule"},
+               {"codec by tier"},
+               {"slice", Align::kRight}});
+  for (std::size_t i = 0; i < plan.buckets.size(); ++i) {
+    const plan::Bucket& bucket = plan.buckets[i];
+    table.add_row({std::to_string(i), to_string(Bytes(bucket.elements * 4)),
+                   std::to_string(bucket.tensors.size()), plan.schedules.at(bucket.schedule).name(),
+                   codec_text(bucket), to_string(Bytes(bucket.slice_elements * 4))});
+  }
+  return table.to_string();
+}
+
+std::string prediction_table(const plan::Plan& plan) {
+  const plan::Prediction& prediction = plan.prediction;
+  Table table({{"plan"}, {"step time", Align::kRight}, {"against the bound", Align::kRight}});
+  const auto row = [&](const std::string& name, Duration time) {
+    table.add_row({name, to_string(time),
+                   prediction.bound.picoseconds() > 0
+                       ? fmt::format("{:+.1f} %", (time / prediction.bound - 1) * 100)
+                       : "-"});
+  };
+  row("lower bound", prediction.bound);
+  row("this plan", prediction.step_time);
+  for (const auto& [name, time] : prediction.baselines) {
+    row(name, time);
+  }
+  return table.to_string();
+}
+
+}  // namespace rackrail::cli

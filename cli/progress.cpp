@@ -1,0 +1,43 @@
+#include "cli/progress.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+
+namespace rackrail::cli {
+
+namespace {
+constexpr int kWidth = 30;
+constexpr std::size_t kTextWidth = 40;
+constexpr std::chrono::milliseconds kPeriod{100};
+}  // namespace
+
+ProgressBar::ProgressBar(std::string title)
+    : title_(std::move(title)), active_(isatty(STDERR_FILENO) == 1) {}
+
+ProgressBar::~ProgressBar() { clear(); }
+
+void ProgressBar::update(double share, const std::string& what) {
+  const auto now = std::chrono::steady_clock::now();
+  if (!active_ || (drawn_ && now - last_draw_ < kPeriod)) {
+    return;
+  }
+  drawn_ = true;
+  last_draw_ = now;
+  const int filled = static_cast<int>(std::clamp(share, 0.0, 1.0) * kWidth);
+  fmt::print(stderr, "\r{} [{:#<{}}{:.<{}}] {:3.0f} % {:.{}}\033[K", title_, "", filled, "",
+             kWidth - filled, share * 100, what, kTextWidth);
+  std::fflush(stderr);
+}
+
+void ProgressBar::clear() {
+  if (drawn_) {
+    fmt::print(stderr, "\r\033[K");
+    std::fflush(stderr);
+    drawn_ = false;
+  }
+}
+
+}  // namespace rackrail::cli

@@ -1,0 +1,219 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "base/build_config.hpp"
+#include "base/error.hpp"
+#include "base/file.hpp"
+#include "base/parse_units.hpp"
+#include "cli/commands.hpp"
+#include "cli/html.hpp"
+#include "cli/inputs.hpp"
+#include "cli/plan_text.hpp"
+#include "cli/session.hpp"
+#include "cli/table.hpp"
+#include "planner/planner.hpp"
+#include "sim/simulator.hpp"
+
+namespace rackrail::cli {
+
+namespace {
+
+constexpr double kHealthySyncShare = 0.2;
+constexpr std::size_t kLinksShown = 15;
+
+struct ReportOptions {
+  std::string plan;
+  ClusterOptions cluster;
+  std::string workload;
+  std::vector<std::string> runs;
+  std::string output = "report.html";
+};
+
+struct Run {
+  std::string name;
+  nlohmann::json result;
+};
+
+std::vector<Run> read_runs(Session& session, const std::vector<std::string>& files) {
+  std::vector<Run> runs;
+  for (const std::string& file : files) {
+    session.add_input(file);
+    nlohmann::json result = nlohmann::json::parse(read_file(file), nullptr, false);
+    if (!result.is_object() || result.value("command", "") != "train") {
+      throw ConfigError(ErrorContext{file, "", "no result of rackrail train",
+                                     "the output of 'rackrail train --json'"});
+    }
+    runs.push_back({result.value("plan_name", file), std::move(result)});
+  }
+  return runs;
+}
+
+std::string card(const std::string& value, const std::string& label) {
+  return fmt::format("<div class=\"card\"><b>{}</b><span>{}</span></div>", escape_html(value),
+                     escape_html(label));
+}
+
+std::string section(const std::string& title, const std::string& content) {
+  return fmt::format("<h2>{}</h2><section>{}</section>\n", escape_html(title), content);
+}
+
+std::string bucket_rows(const plan::Plan& plan) {
+  std::vector<std::vector<std::string>> rows = {
+      {"bucket", "size", "tensors", "schedule", "codec by tier", "slice"}};
+  for (std::size_t i = 0; i < plan.buckets.size(); ++i) {
+    const plan::Bucket& bucket = plan.buckets[i];
+    rows.push_back({std::to_string(i), to_string(Bytes(bucket.elements * 4)),
+                    std::to_string(bucket.tensors.size()),
+                    plan.schedules.at(bucket.schedule).name(), codec_text(bucket),
+                    to_string(Bytes(bucket.slice_elements * 4))});
+  }
+  return html_table(rows);
+}
+
+std::string link_rows(const topology::Topology& cluster, std::vector<sim::LinkUse> links) {
+  std::stable_sort(links.begin(), links.end(), [](const sim::LinkUse& a, const sim::LinkUse& b) {
+    return a.utilization > b.utilization;
+  });
+  std::vector<std::vector<std::string>> rows = {{"link", "tier", "bytes", "utilisation"}};
+  for (std::size_t i = 0; i < std::min(kLinksShown, links.size()); ++i) {
+    rows.push_back({cluster.link_name(links[i].link), cluster.link(links[i].link).tier,
+                    to_string(links[i].bytes), percent(links[i].utilization)});
+  }
+  return html_table(rows);
+}
+
+std::string run_rows(const std::vector<Run>& runs) {
+  std::vector<std::vector<std::string>> rows = {{"measured run", "step time", "predicted",
+                                                 "difference", "synchronisation", "final loss",
+                                                 "final accuracy"}};
+  for (const Run& run : runs) {
+    const double measured = run.result.value("step_time_s", 0.0);
+    const auto& predicted = run.result.value("predicted_step_time_s", nlohmann::json());
+    const bool has = predicted.is_number();
+    rows.push_back(
+        {run.name, to_string(Duration::from_seconds(measured)),
+         has ? to_string(Duration::from_seconds(predicted.get<double>())) : "-",
+         has ? fmt::format("{:+.1f} %", (predicted.get<double>() / measured - 1) * 100) : "-",
+         percent(run.result.value("sync_share", 0.0)),
+         fmt::format("{:.4f}", run.result.value("final_loss", 0.0)),
+         percent(run.result.value("final_accuracy", 0.0))});
+  }
+  return html_table(rows);
+}
+
+std::string run_curves(const std::vector<Run>& runs) {
+  std::string html;
+  for (const Run& run : runs) {
+    if (run.result.contains("losses") && run.result["losses"].is_array()) {
+      html +=
+          curve_svg(run.result["losses"].get<std::vector<double>>(), "loss by step: " + run.name);
+    }
+  }
+  return html;
+}
+
+std::string headline(const PlanInput& input, const sim::StepResult& chosen,
+                     const sim::StepResult& naive) {
+  const plan::StepEstimate& estimate = chosen.estimate;
+  const double gap = input.plan.prediction.bound.picoseconds() > 0
+                         ? estimate.step_time / input.plan.prediction.bound - 1
+                         : 0;
+  return "<div class=\"cards\">" + card(to_string(estimate.step_time), "step time, simulated") +
+         card(fmt::format("{:.2f} ×", naive.estimate.step_time / estimate.step_time),
+              "faster than the naive plan") +
+         card(fmt::format("{:+.1f} %", gap * 100), "above the lower bound") +
+         card(percent(estimate.sync_share), estimate.sync_share < kHealthySyncShare
+                                                ? "synchronisation share (healthy: below 20 %)"
+                                                : "synchronisation share (above 20 %)") +
+         card(std::to_string(input.plan.batch.global_batch()), "samples per step") + "</div>";
+}
+
+std::string report_html(const PlanInput& input, const std::vector<Run>& runs) {
+  sim::SimulationOptions recorded;
+  recorded.record_timeline = true;
+  const sim::StepResult chosen =
+      sim::simulate_step(input.plan, input.workload, input.cluster, recorded);
+  const auto cost_model = sim::make_cost_model(input.cluster, {});
+  planner::PlannerOptions naive_options;
+  naive_options.local_batch = input.plan.batch.local_batch.at(0);
+  const plan::Plan naive_plan =
+      planner::make_naive_plan(input.cluster, input.workload, *cost_model, naive_options);
+  const sim::StepResult naive =
+      sim::simulate_step(naive_plan, input.workload, input.cluster, recorded);
+  const Duration horizon = std::max(naive.estimate.step_time, chosen.estimate.step_time);
+
+  std::string body = fmt::format(
+      "<h1>{} on {}</h1><p class=\"lead\">{} ranks, {} of gradients per step, {} bucket(s). {}</p>",
+      escape_html(input.workload.name), escape_html(input.cluster.name()),
+      input.cluster.rank_count(), to_string(input.workload.gradient_bytes()),
+      input.plan.buckets.size(), escape_html(input.plan.batch.learning_rate_rule));
+  body += headline(input, chosen, naive);
+  std::vector<Bar> bars = {{"lower bound", input.plan.prediction.bound, false},
+                           {"this plan", chosen.estimate.step_time, true}};
+  for (const auto& [name, time] : input.plan.prediction.baselines) {
+    bars.push_back({name, time, false});
+  }
+  body += section("Step time against bound and alternatives", bars_svg(bars));
+  if (!runs.empty()) {
+    body += section("Predicted and measured on real workers", run_rows(runs) + run_curves(runs));
+  }
+  body += section("The cluster, links coloured by their use in a step",
+                  topology_svg(input.cluster, chosen.links));
+  body += section("One step of this plan", timeline_svg(chosen.timeline, horizon));
+  body += section("The same step with the naive plan", timeline_svg(naive.timeline, horizon));
+  body += section("Buckets", bucket_rows(input.plan));
+  body += section("Busiest links", link_rows(input.cluster, chosen.links));
+  std::string notes = "<ul>";
+  for (const std::string& note : input.plan.notes) {
+    notes += "<li>" + escape_html(note) + "</li>";
+  }
+  body += section("Why",
+                  notes + "<li>" + escape_html(input.plan.prediction.bound_reason) + "</li></ul>");
+  body += fmt::format("<footer>rackrail {}, seed {}, cluster {:.12}, model {:.12}</footer>",
+                      build_config::kVersion, input.plan.seed, input.plan.cluster_digest,
+                      input.plan.workload_digest);
+  return html_page(fmt::format("rackrail: {} on {}", input.workload.name, input.cluster.name()),
+                   body);
+}
+
+void run_report(Session& session, const ReportOptions& options) {
+  const PlanInput input = load_plan_input(session, options.plan, options.cluster, options.workload);
+  const std::vector<Run> runs = read_runs(session, options.runs);
+  const std::string page = report_html(input, runs);
+  write_file_atomically(options.output, page);
+  if (session.json) {
+    session.print_json({{"output", options.output}, {"bytes", page.size()}});
+  } else {
+    fmt::print("wrote {}\n", options.output);
+  }
+}
+
+}  // namespace
+
+void add_report_command(CLI::App& app, Session& session) {
+  CLI::App* command = app.add_subcommand(
+      "report", "Write a plan, its simulation and measured runs as one HTML page");
+  add_common_options(*command, session);
+  const auto options = std::make_shared<ReportOptions>();
+  command->add_option("plan", options->plan, "Plan file")->required();
+  command->add_option("--cluster", options->cluster.cluster,
+                      "Cluster of the plan, where it is not a shipped one");
+  options->cluster.add_to(*command);
+  command->add_option("--workload,--model", options->workload,
+                      "Workload of the plan, where it is not a shipped one");
+  command->add_option("--run", options->runs, "Output of 'rackrail train --json'; may repeat");
+  command->add_option("-o,--output", options->output, "HTML file")->capture_default_str();
+  command->footer("Example: rackrail report plan.json --run train.json -o report.html");
+  command->callback([&session, options] {
+    session.command = "report";
+    run_report(session, *options);
+  });
+}
+
+}  // namespace rackrail::cli

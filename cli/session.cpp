@@ -1,0 +1,62 @@
+#include "cli/session.hpp"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "base/build_config.hpp"
+#include "base/digest.hpp"
+#include "base/error.hpp"
+#include "base/file.hpp"
+
+namespace rackrail::cli {
+
+void Session::add_input(const std::filesystem::path& path) {
+  inputs_[path.string()] = sha256_hex(read_file(path));
+}
+
+void Session::add_inputs(std::span<const std::filesystem::path> paths) {
+  for (const auto& path : paths) {
+    add_input(path);
+  }
+}
+
+nlohmann::json Session::envelope() const {
+  return {{"rackrail", build_config::kVersion},
+          {"command", command},
+          {"seed", seed},
+          {"inputs", inputs_}};
+}
+
+void Session::print_json(const nlohmann::json& result) const {
+  nlohmann::json whole = envelope();
+  whole.update(result);
+  fmt::print("{}\n", whole.dump(2));
+}
+
+void Session::note(const std::string& line) const {
+  if (!json) {
+    fmt::print(stderr, "{}\n", line);
+  }
+}
+
+int report_error(const std::exception& error, bool json) {
+  const auto* ours = dynamic_cast<const Error*>(&error);
+  const int status = ours != nullptr && ours->is_bad_input() ? kBadInput : kNotMet;
+  if (json) {
+    const ErrorContext context = ours != nullptr ? ours->context() : ErrorContext{};
+    const nlohmann::json object = {{"error",
+                                    {{"file", context.file},
+                                     {"where", context.where},
+                                     {"found", context.found},
+                                     {"expected", context.expected},
+                                     {"message", error.what()}}}};
+    fmt::print(stderr, "{}\n", object.dump());
+  } else {
+    fmt::print(stderr, "rackrail: {}\n", error.what());
+  }
+  return status;
+}
+
+}  // namespace rackrail::cli

@@ -1,0 +1,44 @@
+// One run of the command: what every subcommand shares. Global flags, the inputs that were read,
+// the JSON envelope, and where text goes (results to stdout, progress and errors to stderr).
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json_fwd.hpp>
+#include <span>
+#include <string>
+
+namespace rackrail::cli {
+
+/// Exit statuses: done; ran, but did not reach what was asked; bad input.
+inline constexpr int kDone = 0;
+inline constexpr int kNotMet = 1;
+inline constexpr int kBadInput = 2;
+
+class Session {
+ public:
+  bool json = false;       ///< --json: one JSON object on stdout instead of tables
+  std::uint64_t seed = 0;  ///< --seed
+  std::string command;     ///< "plan", "topology bounds", …
+  int status = kDone;      ///< of the subcommand that ran
+
+  /// Notes a file that the result depends on (with its SHA-256).
+  void add_input(const std::filesystem::path& path);
+  void add_inputs(std::span<const std::filesystem::path> paths);
+
+  /// Prints the result with the keys that every result has: rackrail, command, seed, inputs.
+  void print_json(const nlohmann::json& result) const;
+  nlohmann::json envelope() const;
+
+  /// A line on stderr, unless --json keeps stderr for errors.
+  void note(const std::string& line) const;
+
+ private:
+  std::map<std::string, std::string> inputs_;
+};
+
+/// Reports an exception as one line (or JSON) on stderr; returns the exit status it stands for.
+int report_error(const std::exception& error, bool json);
+
+}  // namespace rackrail::cli

@@ -1,0 +1,271 @@
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "base/error.hpp"
+#include "base/file.hpp"
+#include "base/parse_units.hpp"
+#include "cli/commands.hpp"
+#include "cli/inputs.hpp"
+#include "cli/session.hpp"
+#include "cli/table.hpp"
+#include "cli/trace.hpp"
+#include "planner/schedule_family.hpp"
+#include "sim/simulator.hpp"
+#include "topology/queries.hpp"
+
+namespace rackrail::cli {
+
+namespace {
+
+constexpr std::size_t kRowsShown = 12;
+constexpr std::int64_t kBytesPerElement = 4;
+constexpr double kBytesPerKibibyte = 1024;
+
+struct SimulateOptions {
+  std::string target;  ///< a plan file or a cluster
+  std::string plan;
+  ClusterOptions cluster;
+  std::string workload;
+  std::string collective;
+  std::string bytes = "1 GiB";
+  std::string schedule = "ring";
+  std::string codec = "none";
+  std::string slice = "1 MiB";
+  std::string trace;
+  int steps = 1;
+};
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+std::int64_t peak_rss_bytes() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<std::int64_t>(static_cast<double>(usage.ru_maxrss) * kBytesPerKibibyte);
+}
+
+nlohmann::json links_json(const topology::Topology& cluster,
+                          const std::vector<sim::LinkUse>& links) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const sim::LinkUse& use : links) {
+    list.push_back({{"name", cluster.link_name(use.link)},
+                    {"tier", cluster.link(use.link).tier},
+                    {"bytes", use.bytes.count()},
+                    {"utilization", use.utilization}});
+  }
+  return list;
+}
+
+std::string busiest_links(const topology::Topology& cluster, std::vector<sim::LinkUse> links) {
+  std::stable_sort(links.begin(), links.end(), [](const sim::LinkUse& a, const sim::LinkUse& b) {
+    return a.utilization > b.utilization;
+  });
+  Table table(
+      {{"busiest links"}, {"tier"}, {"bytes", Align::kRight}, {"utilisation", Align::kRight}});
+  for (std::size_t i = 0; i < std::min(kRowsShown, links.size()); ++i) {
+    table.add_row({cluster.link_name(links[i].link), cluster.link(links[i].link).tier,
+                   to_string(links[i].bytes), percent(links[i].utilization)});
+  }
+  return table.to_string();
+}
+
+void run_collective(Session& session, const SimulateOptions& options) {
+  if (options.collective != "all-reduce") {
+    throw ConfigError(ErrorContext{"<command line>", "--collective",
+                                   fmt::format("'{}'", options.collective), "all-reduce"});
+  }
+  const topology::Topology cluster = options.cluster.load(session);
+  const Bytes size = parse_bytes(options.bytes);
+  const std::int64_t elements = size.count() / kBytesPerElement;
+  if (elements == 0) {
+    throw ConfigError(ErrorContext{"<command line>", "--bytes", fmt::format("'{}'", options.bytes),
+                                   "at least one float (4 B)"});
+  }
+  const planner::ScheduleFamily& family = planner::schedule_family(options.schedule);
+  const plan::Codec codec = plan::parse_codec(options.codec);
+  const planner::TierCodecs codecs{codec, codec};
+  if (const auto refusal = family.refusal(cluster, codecs)) {
+    throw ConfigError(ErrorContext{"<command line>", "--schedule " + options.schedule,
+                                   "a schedule that cannot be used here: " + *refusal,
+                                   "another schedule or codec"});
+  }
+  topology::Router router(cluster);
+  const plan::TransferGraph graph = family.all_reduce({cluster, router, codecs});
+  const auto start = std::chrono::steady_clock::now();
+  const std::int64_t slice_elements =
+      std::max<std::int64_t>(1024, parse_bytes(options.slice).count() / kBytesPerElement);
+  const sim::CollectiveResult result =
+      sim::simulate_collective(graph, elements, slice_elements, cluster, {});
+  const double wall = seconds_since(start);
+  const auto n = static_cast<double>(cluster.rank_count());
+  const auto moved = static_cast<double>(elements * kBytesPerElement);
+  const double algbw = moved / result.time.seconds();
+  const auto bound = topology::allreduce_bound(cluster);
+  const double bound_s = static_cast<double>(plan::encoded_size(codec, elements).count()) /
+                         static_cast<double>(bound.algbw.bytes_per_second());
+  if (session.json) {
+    session.print_json({{"time_s", result.time.seconds()},
+                        {"algbw_Bps", algbw},
+                        {"busbw_Bps", algbw * 2 * (n - 1) / n},
+                        {"bound_s", bound_s},
+                        {"links", links_json(cluster, result.links)},
+                        {"events", result.events},
+                        {"flows", result.flows},
+                        {"wall_s", wall},
+                        {"peak_rss_bytes", peak_rss_bytes()}});
+    return;
+  }
+  fmt::print("{} of {} over {} ranks of {}, {}\n\n", options.collective, to_string(size),
+             cluster.rank_count(), cluster.name(), family.name());
+  Table table({{"time", Align::kRight},
+               {"algbw", Align::kRight},
+               {"busbw", Align::kRight},
+               {"lower bound", Align::kRight},
+               {"gap", Align::kRight}});
+  table.add_row({to_string(result.time), to_string(Bandwidth(static_cast<std::int64_t>(algbw))),
+                 to_string(Bandwidth(static_cast<std::int64_t>(algbw * 2 * (n - 1) / n))),
+                 to_string(Duration::from_seconds(bound_s)),
+                 fmt::format("{:+.1f} %", (result.time.seconds() / bound_s - 1) * 100)});
+  fmt::print("{}\n{}\n{} flows, {} events, {:.3f} s of simulation\n", table.to_string(),
+             busiest_links(cluster, result.links), result.flows, result.events, wall);
+}
+
+void print_step(const PlanInput& input, const sim::StepResult& result, double wall) {
+  fmt::print("{} on {}\n\n", input.workload.name, input.cluster.name());
+  Table parts({{"step time", Align::kRight},
+               {"compute", Align::kRight},
+               {"exposed synchronisation", Align::kRight},
+               {"share", Align::kRight}});
+  const plan::StepEstimate& estimate = result.estimate;
+  parts.add_row({to_string(estimate.step_time), to_string(estimate.compute_time),
+                 to_string(estimate.step_time - estimate.compute_time),
+                 percent(estimate.sync_share)});
+  fmt::print("{}\n", parts.to_string());
+  Table path({{"critical path"}, {"from", Align::kRight}, {"for", Align::kRight}});
+  // The longest pieces, in the order in which they happened.
+  std::vector<std::size_t> order(result.critical_path.size());
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    order[i] = i;
+  }
+  const auto length = [&](std::size_t i) {
+    return result.critical_path[i].end - result.critical_path[i].start;
+  };
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return length(a) > length(b); });
+  order.resize(std::min(order.size(), kRowsShown));
+  std::sort(order.begin(), order.end());
+  for (const std::size_t i : order) {
+    const sim::PathPiece& piece = result.critical_path[i];
+    path.add_row({piece.what, to_string(piece.start), to_string(piece.end - piece.start)});
+  }
+  fmt::print("{}", path.to_string());
+  if (order.size() < result.critical_path.size()) {
+    fmt::print("({} shorter pieces not shown)\n", result.critical_path.size() - order.size());
+  }
+  fmt::print("\n{}\n", busiest_links(input.cluster, result.links));
+  fmt::print("{} flows, {} events, {:.3f} s of simulation\n", result.flows, result.events, wall);
+}
+
+void run_step(Session& session, const SimulateOptions& options) {
+  const PlanInput input = load_plan_input(session, options.plan, options.cluster, options.workload);
+  sim::SimulationOptions simulation;
+  simulation.record_timeline = !options.trace.empty();
+  simulation.steps = options.steps;
+  const auto start = std::chrono::steady_clock::now();
+  const sim::StepResult result =
+      sim::simulate_step(input.plan, input.workload, input.cluster, simulation);
+  const double wall = seconds_since(start);
+  if (!options.trace.empty()) {
+    const TraceProcess process{"simulated: " + input.plan.name, result.timeline};
+    write_file_atomically(options.trace, to_trace_json({&process, 1}));
+  }
+  if (!session.json) {
+    print_step(input, result, wall);
+    if (!options.trace.empty()) {
+      fmt::print("wrote {} (open it at ui.perfetto.dev)\n", options.trace);
+    }
+    return;
+  }
+  nlohmann::json path = nlohmann::json::array();
+  for (const sim::PathPiece& piece : result.critical_path) {
+    path.push_back(
+        {{"what", piece.what}, {"start_s", piece.start.seconds()}, {"end_s", piece.end.seconds()}});
+  }
+  session.print_json({{"step_time_s", result.estimate.step_time.seconds()},
+                      {"compute_time_s", result.estimate.compute_time.seconds()},
+                      {"sync_share", result.estimate.sync_share},
+                      {"critical_path", path},
+                      {"links", links_json(input.cluster, result.links)},
+                      {"events", result.events},
+                      {"flows", result.flows},
+                      {"wall_s", wall},
+                      {"peak_rss_bytes", peak_rss_bytes()}});
+}
+
+void run_simulate(Session& session, SimulateOptions options) {
+  if (!options.target.empty()) {
+    if (options.plan.empty() && options.collective.empty() && is_plan_file(options.target)) {
+      options.plan = options.target;
+    } else {
+      options.cluster.cluster = options.target;
+    }
+  }
+  if (!options.plan.empty()) {
+    run_step(session, options);
+    return;
+  }
+  if (options.collective.empty()) {
+    throw ConfigError(ErrorContext{"<command line>", "simulate", "neither a plan nor --collective",
+                                   "a plan file, or a cluster with --collective all-reduce"});
+  }
+  if (options.cluster.cluster.empty()) {
+    throw ConfigError(
+        ErrorContext{"<command line>", "simulate", "no cluster", "a cluster file or name"});
+  }
+  run_collective(session, options);
+}
+
+}  // namespace
+
+void add_simulate_command(CLI::App& app, Session& session) {
+  CLI::App* command =
+      app.add_subcommand("simulate", "Simulate a plan's training step, or one bare collective");
+  add_common_options(*command, session);
+  const auto options = std::make_shared<SimulateOptions>();
+  command->add_option("target", options->target, "Plan file; or a cluster, with --collective");
+  command->add_option("--plan", options->plan, "Plan file, where the target is its cluster");
+  command->add_option("--cluster", options->cluster.cluster,
+                      "Cluster of the plan, where it is not a shipped one");
+  options->cluster.add_to(*command);
+  command->add_option("--workload,--model", options->workload,
+                      "Workload of the plan, where it is not a shipped one");
+  command->add_option("--steps", options->steps, "Steps to simulate; the last one is reported")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command->add_option("--trace", options->trace, "Perfetto trace to write");
+  command->add_option("--collective", options->collective, "all-reduce");
+  command->add_option("--bytes", options->bytes, "Size of the buffer on each rank")
+      ->capture_default_str();
+  command->add_option("--schedule", options->schedule, "Family, see rackrail info")
+      ->capture_default_str();
+  command->add_option("--codec", options->codec, "Codec on every hop")->capture_default_str();
+  command->add_option("--slice", options->slice, "Size of the pipelined pieces")
+      ->capture_default_str();
+  command->footer(
+      "Examples: rackrail simulate plan.json --trace step.json\n"
+      "          rackrail simulate a100-8x8 --collective all-reduce --bytes 1GiB --schedule ring");
+  command->callback([&session, options] {
+    session.command = "simulate";
+    run_simulate(session, *options);
+  });
+}
+
+}  // namespace rackrail::cli

@@ -1,0 +1,51 @@
+#include "cli/table.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace rackrail::cli {
+
+namespace {
+
+// Width on a terminal: one cell per code point (our tables hold no wide or combining characters).
+std::size_t width(const std::string& text) {
+  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) {
+    return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U;
+  }));
+}
+
+}  // namespace
+
+std::string Table::to_string() const {
+  std::vector<std::size_t> widths;
+  for (std::size_t i = 0; i < columns_.size(); ++i) {
+    std::size_t widest = width(columns_[i].title);
+    for (const auto& row : rows_) {
+      widest = std::max(widest, width(row.at(i)));
+    }
+    widths.push_back(widest);
+  }
+  std::string text;
+  const auto add_line = [&](const auto& cell) {
+    std::string line;
+    for (std::size_t i = 0; i < columns_.size(); ++i) {
+      const std::string value = cell(i);
+      const std::string padding(widths[i] - width(value), ' ');
+      line += (i == 0 ? "" : "  ");
+      line += columns_[i].align == Align::kRight ? padding + value : value + padding;
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += line + "\n";
+  };
+  add_line([&](std::size_t i) { return columns_[i].title; });
+  add_line([&](std::size_t i) { return std::string(widths[i], '-'); });
+  for (const auto& row : rows_) {
+    add_line([&](std::size_t i) { return row[i]; });
+  }
+  return text;
+}
+
+std::string percent(double share) { return fmt::format("{:.1f} %", share * 100); }
+
+}  // namespace rackrail::cli

@@ -1,0 +1,33 @@
+// Text tables for people: columns as wide as their content, numbers to the right.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace rackrail::cli {
+
+enum class Align { kLeft, kRight };
+
+class Table {
+ public:
+  struct Column {
+    std::string title;
+    Align align = Align::kLeft;
+  };
+  explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
+
+  /// As many cells as columns.
+  void add_row(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
+  bool empty() const { return rows_.empty(); }
+  /// With a line under the titles; every line ends with a newline and has no trailing spaces.
+  std::string to_string() const;
+
+ private:
+  std::vector<Column> columns_;
+  std::vector<std::vector<std::string>> rows_;
+};
+
+/// "12.3 %" of a share in 0..1.
+std::string percent(double share);
+
+}  // namespace rackrail::cli

@@ -1,0 +1,185 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "base/error.hpp"
+#include "base/file.hpp"
+#include "base/parse_units.hpp"
+#include "cli/commands.hpp"
+#include "cli/inputs.hpp"
+#include "cli/session.hpp"
+#include "cli/table.hpp"
+#include "topology/queries.hpp"
+#include "topology/reader.hpp"
+
+namespace rackrail::cli {
+
+namespace {
+
+/// Links of one tier name: how many, and what they carry together.
+struct TierSummary {
+  std::size_t links = 0;
+  Bandwidth bandwidth;
+  Bandwidth slowest;
+  Duration latency;
+};
+
+std::map<std::string, TierSummary> tiers_of(const topology::Topology& cluster) {
+  std::map<std::string, TierSummary> tiers;
+  for (std::size_t i = 0; i < cluster.link_count(); ++i) {
+    const topology::Link& link = cluster.link(LinkId(i));
+    TierSummary& tier = tiers[link.tier.empty() ? std::string(to_string(link.kind)) : link.tier];
+    tier.slowest = tier.links == 0 ? link.bandwidth : std::min(tier.slowest, link.bandwidth);
+    tier.latency = std::max(tier.latency, link.latency);
+    tier.bandwidth = tier.bandwidth + link.bandwidth;
+    ++tier.links;
+  }
+  return tiers;
+}
+
+void run_show(Session& session, const ClusterOptions& options) {
+  const topology::Topology cluster = options.load(session);
+  const auto tiers = tiers_of(cluster);
+  if (session.json) {
+    nlohmann::json list = nlohmann::json::array();
+    for (const auto& [name, tier] : tiers) {
+      list.push_back({{"name", name},
+                      {"links", tier.links},
+                      {"bandwidth_Bps", tier.bandwidth.bytes_per_second()}});
+    }
+    session.print_json({{"name", cluster.name()},
+                        {"ranks", cluster.rank_count()},
+                        {"vertices", cluster.node_count()},
+                        {"links", cluster.link_count()},
+                        {"hosts", ranks_by_host(cluster).size()},
+                        {"racks", ranks_by_rack(cluster).size()},
+                        {"tiers", list}});
+    return;
+  }
+  fmt::print("{}: {} ranks on {} hosts, {} vertices, {} links\n\n", cluster.name(),
+             cluster.rank_count(), ranks_by_host(cluster).size(), cluster.node_count(),
+             cluster.link_count());
+  Table table({{"tier"},
+               {"links", Align::kRight},
+               {"slowest link", Align::kRight},
+               {"all together", Align::kRight},
+               {"latency", Align::kRight}});
+  for (const auto& [name, tier] : tiers) {
+    table.add_row({name, std::to_string(tier.links), to_string(tier.slowest),
+                   to_string(tier.bandwidth), to_string(tier.latency)});
+  }
+  fmt::print("{}", table.to_string());
+}
+
+void run_convert(Session& session, const ClusterOptions& options, const std::string& to,
+                 const std::string& output) {
+  const topology::Topology cluster = options.load(session);
+  const std::string text =
+      to == "edge-list" ? topology::to_edge_list(cluster) : topology::to_flat_yaml(cluster);
+  if (output.empty()) {
+    fmt::print("{}", text);
+    return;
+  }
+  write_file_atomically(output, text);
+  if (session.json) {
+    session.print_json({{"output", output}, {"format", to}, {"bytes", text.size()}});
+  } else {
+    fmt::print("wrote {}\n", output);
+  }
+}
+
+std::vector<std::string> names_of(const topology::Topology& cluster, const topology::Cut& cut) {
+  std::vector<std::string> names;
+  for (const LinkId link : cut.links) {
+    names.push_back(cluster.link_name(link));
+  }
+  return names;
+}
+
+void run_bounds(Session& session, const ClusterOptions& options, bool in_network) {
+  const topology::Topology cluster = options.load(session);
+  const auto gather = topology::allgather_bound(cluster);
+  const auto scatter = topology::reducescatter_bound(cluster);
+  const auto reduce = topology::allreduce_bound(cluster, in_network);
+  const std::vector<std::string> cut = names_of(cluster, gather.cut);
+  const std::string exact = fmt::format("{}/{}", gather.p, gather.q);
+  if (session.json) {
+    session.print_json({{"allgather_algbw_Bps", gather.algbw.bytes_per_second()},
+                        {"reducescatter_algbw_Bps", scatter.algbw.bytes_per_second()},
+                        {"allreduce_algbw_Bps", reduce.algbw.bytes_per_second()},
+                        {"allreduce_reason", reduce.reason},
+                        {"trees_per_root", gather.trees_per_root},
+                        {"cut", cut},
+                        {"exact", exact},
+                        {"in_network", in_network}});
+    return;
+  }
+  Table table({{"collective"}, {"no schedule moves more than", Align::kRight}, {"because of"}});
+  constexpr std::size_t kShown = 4;
+  std::vector<std::string> shown(cut.begin(), cut.begin() + std::min(kShown, cut.size()));
+  const std::string more =
+      cut.size() > kShown ? fmt::format(" and {} more", cut.size() - kShown) : "";
+  table.add_row({"all-gather", to_string(gather.algbw),
+                 fmt::format("{} ranks behind {} ({}{})", gather.cut.ranks_inside,
+                             to_string(gather.cut.capacity), fmt::join(shown, ", "), more)});
+  table.add_row({"reduce-scatter", to_string(scatter.algbw),
+                 fmt::format("{} ranks behind {}", scatter.cut.ranks_inside,
+                             to_string(scatter.cut.capacity))});
+  table.add_row({"all-reduce", to_string(reduce.algbw), reduce.reason});
+  fmt::print("{}\nexact all-gather bound: {} s per byte and rank; {} tree(s) per root reach it\n",
+             table.to_string(), exact, gather.trees_per_root);
+}
+
+}  // namespace
+
+void add_topology_command(CLI::App& app, Session& session) {
+  CLI::App* group = app.add_subcommand("topology", "Look at a cluster: show, convert, bounds");
+  group->require_subcommand(1);
+  group->footer("Example: rackrail topology show a100-8x8");
+  const auto options = std::make_shared<ClusterOptions>();
+
+  const auto add = [&](const char* name, const char* help, const char* example) {
+    CLI::App* command = group->add_subcommand(name, help);
+    add_common_options(*command, session);
+    command->add_option("cluster", options->cluster, "Cluster file, or the name of a shipped one")
+        ->required();
+    options->add_to(*command);
+    command->footer(example);
+    return command;
+  };
+
+  add("show", "Ranks, links and tiers", "Example: rackrail topology show two-racks-40g")
+      ->callback([&session, options] {
+        session.command = "topology show";
+        run_show(session, *options);
+      });
+
+  const auto to = std::make_shared<std::string>("yaml");
+  const auto output = std::make_shared<std::string>();
+  CLI::App* convert = add("convert", "Write a cluster in rackrail's flat form",
+                          "Example: rackrail topology convert ndv4-topo.xml --overlay "
+                          "ndv4-8-nodes.yaml -o cluster.yaml");
+  convert->add_option("--to", *to, "yaml or edge-list")
+      ->check(CLI::IsMember({"yaml", "edge-list"}))
+      ->capture_default_str();
+  convert->add_option("-o,--output", *output, "File to write; standard output by default");
+  convert->callback([&session, options, to, output] {
+    session.command = "topology convert";
+    run_convert(session, *options, *to, *output);
+  });
+
+  const auto in_network = std::make_shared<bool>(false);
+  CLI::App* bounds = add("bounds", "What no schedule can beat, and the cut that says so",
+                         "Example: rackrail topology bounds fat-tree-128-2to1");
+  bounds->add_flag("--in-network", *in_network, "Let switches that can reduce and multicast");
+  bounds->callback([&session, options, in_network] {
+    session.command = "topology bounds";
+    run_bounds(session, *options, *in_network);
+  });
+}
+
+}  // namespace rackrail::cli

@@ -1,0 +1,368 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "base/error.hpp"
+#include "base/file.hpp"
+#include "base/parse_units.hpp"
+#include "cli/calibration.hpp"
+#include "cli/commands.hpp"
+#include "cli/inputs.hpp"
+#include "cli/local_prediction.hpp"
+#include "cli/progress.hpp"
+#include "cli/session.hpp"
+#include "cli/table.hpp"
+#include "cli/trace.hpp"
+#include "plan/format.hpp"
+#include "runtime/launch/job.hpp"
+#include "topology/queries.hpp"
+#include "topology/reader.hpp"
+
+namespace rackrail::cli {
+
+namespace {
+
+constexpr std::uint32_t kTimelineStep = 10;
+
+struct TrainOptions {
+  std::string plan;
+  ClusterOptions cluster;
+  std::string training = "digits-mlp";
+  std::size_t workers = 0;
+  std::int64_t steps = 0;
+  std::string checkpoints;
+  bool resume = false;
+  std::string transport = "ucx";
+  std::string calibration;
+  std::string workload;
+  std::string trace;
+  std::string token_file;
+};
+
+std::filesystem::path training_file(const std::string& name_or_path) {
+  if (std::filesystem::exists(name_or_path)) {
+    return name_or_path;
+  }
+  const std::filesystem::path folder = topology::configs_folder() / "training";
+  const std::filesystem::path shipped = folder / (name_or_path + ".yaml");
+  if (std::filesystem::exists(shipped)) {
+    return shipped;
+  }
+  throw ConfigError(ErrorContext{"<command line>", "--training", fmt::format("'{}'", name_or_path),
+                                 "a training file, or the name of one in " + folder.string()});
+}
+
+/// What moved over each tier of the plan's cluster; empty when the cluster is not known here.
+std::map<std::string, std::int64_t> bytes_over_tiers(
+    const runtime::JobResult& job, const std::optional<topology::Topology>& cluster) {
+  std::map<std::string, std::int64_t> tiers;
+  if (!cluster.has_value()) {
+    return tiers;
+  }
+  topology::Router router(*cluster);
+  for (const runtime::WorkerReport& worker : job.workers) {
+    for (const auto& [pair, bytes] : worker.bytes_by_pair) {
+      std::set<std::string> crossed;
+      for (const LinkId link : router.route(pair.first, pair.second)) {
+        crossed.insert(cluster->link(link).tier);
+      }
+      for (const std::string& tier : crossed) {
+        tiers[tier] += bytes.count();
+      }
+    }
+  }
+  return tiers;
+}
+
+std::optional<topology::Topology> cluster_of(Session& session, const TrainOptions& options,
+                                             const plan::Plan& plan) {
+  ClusterOptions source = options.cluster;
+  const bool asked = !source.cluster.empty();
+  if (!asked) {
+    source.cluster = plan.cluster_name;
+  }
+  std::optional<topology::Topology> cluster;
+  try {
+    cluster = source.load(session);
+  } catch (const ConfigError&) {
+    if (asked) {
+      throw;
+    }
+    session.note("note: cluster '" + plan.cluster_name +
+                 "' is not a shipped one; bytes per tier need --cluster");
+    return std::nullopt;
+  }
+  if (cluster->digest() != plan.cluster_digest) {
+    throw PlanError(
+        ErrorContext{options.plan, "cluster_digest",
+                     fmt::format("a plan for another cluster than '{}'", cluster->name()),
+                     "--cluster with the file that the plan was made for"});
+  }
+  return cluster;
+}
+
+std::optional<sim::StepResult> predicted_step(Session& session, const TrainOptions& options,
+                                              const plan::Plan& plan) {
+  if (options.calibration.empty()) {
+    return std::nullopt;
+  }
+  const Calibration calibration = read_calibration(options.calibration);
+  session.add_input(options.calibration);
+  const std::string source = options.workload.empty() ? plan.workload_name : options.workload;
+  const plan::Workload workload = load_workload(session, source);
+  if (workload.digest() != plan.workload_digest) {
+    throw PlanError(ErrorContext{options.plan, "workload_digest",
+                                 fmt::format("a plan for model '{}'", plan.workload_name),
+                                 fmt::format("one for the model of '{}'", source)});
+  }
+  return predict_here(plan, workload, calibration);
+}
+
+/// Losses as the coordinator hears of them; the callback comes from another thread.
+class ProgressLog {
+ public:
+  explicit ProgressLog(std::int64_t steps) : steps_(steps), bar_("training") {}
+
+  void update(const runtime::JobProgress& progress) {
+    const std::lock_guard lock(mutex_);
+    if (progress.joined < progress.world_size) {
+      bar_.update(0,
+                  fmt::format("{} of {} workers are here", progress.joined, progress.world_size));
+      return;
+    }
+    if (progress.step > last_step_) {
+      last_step_ = progress.step;
+      losses_.push_back(progress.loss);
+    }
+    const double share =
+        steps_ > 0 ? static_cast<double>(progress.step) / static_cast<double>(steps_) : 0;
+    bar_.update(share, fmt::format("step {}, loss {:.4f}, {} per step", progress.step,
+                                   progress.loss, to_string(progress.step_time)));
+  }
+  std::vector<double> finish() {
+    const std::lock_guard lock(mutex_);
+    bar_.clear();
+    return losses_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::int64_t steps_;
+  ProgressBar bar_;
+  std::uint32_t last_step_ = 0;
+  std::vector<double> losses_;
+};
+
+struct Summary {
+  std::uint32_t steps = 0;
+  double loss = 0;
+  std::optional<double> accuracy;
+  Duration step_time;
+  double sync_share = 0;
+  Duration cpu_time;
+  bool parameters_agree = true;
+};
+
+Summary summarise(const runtime::JobResult& job) {
+  Summary summary;
+  for (const runtime::WorkerReport& worker : job.workers) {
+    summary.steps = std::max(summary.steps, worker.steps);
+    summary.step_time = std::max(summary.step_time, worker.step_time);
+    summary.sync_share = std::max(summary.sync_share, worker.sync_share);
+    summary.cpu_time += worker.cpu_time;
+    summary.parameters_agree =
+        summary.parameters_agree && worker.parameters_digest == job.workers[0].parameters_digest;
+    if (worker.final_accuracy.has_value() && !summary.accuracy.has_value()) {
+      summary.accuracy = worker.final_accuracy;
+      summary.loss = worker.final_loss;
+    }
+  }
+  return summary;
+}
+
+void print_text(const plan::Plan& plan, const runtime::JobResult& job, const Summary& summary,
+                const std::optional<sim::StepResult>& predicted,
+                const std::map<std::string, std::int64_t>& tiers) {
+  Table table({{"run"}, {""}});
+  table.add_row({"plan", plan.name});
+  table.add_row({"workers", std::to_string(job.workers.size())});
+  table.add_row({"steps", std::to_string(summary.steps)});
+  table.add_row({"step time", to_string(summary.step_time) + " (median, slowest rank)"});
+  if (predicted.has_value()) {
+    const Duration time = predicted->estimate.step_time;
+    table.add_row({"predicted", fmt::format("{} ({:+.1f} %)", to_string(time),
+                                            (time / summary.step_time - 1) * 100)});
+  }
+  table.add_row({"synchronisation", percent(summary.sync_share) + " of the step"});
+  for (const auto& [tier, bytes] : tiers) {
+    table.add_row({"over " + tier, to_string(Bytes(bytes))});
+  }
+  table.add_row({"final loss", fmt::format("{:.4f}", summary.loss)});
+  if (summary.accuracy.has_value()) {
+    table.add_row({"final accuracy", percent(*summary.accuracy)});
+  }
+  table.add_row({"parameters",
+                 summary.parameters_agree ? "bit-identical on all ranks" : "DIFFER between ranks"});
+  fmt::print("{}", table.to_string());
+}
+
+nlohmann::json run_json(const plan::Plan& plan, const runtime::JobResult& job,
+                        const Summary& summary, const std::optional<sim::StepResult>& predicted,
+                        const std::map<std::string, std::int64_t>& tiers,
+                        const std::vector<double>& losses) {
+  nlohmann::json result = {{"plan_name", plan.name},
+                           {"plan_digest", plan::digest(plan)},
+                           {"plan_step_time_s", plan.prediction.step_time.seconds()},
+                           {"plan_sync_share", plan.prediction.sync_share},
+                           {"workers", job.workers.size()},
+                           {"steps", summary.steps},
+                           {"final_loss", summary.loss},
+                           {"step_time_s", summary.step_time.seconds()},
+                           {"sync_share", summary.sync_share},
+                           {"cpu_time_s", summary.cpu_time.seconds()},
+                           {"wall_s", job.wall_time.seconds()},
+                           {"bytes_over_tier", tiers},
+                           {"parameters_agree", summary.parameters_agree},
+                           {"epochs_of_membership", job.membership_epochs},
+                           {"losses", losses}};
+  result["final_accuracy"] =
+      summary.accuracy.has_value() ? nlohmann::json(*summary.accuracy) : nlohmann::json();
+  result["predicted_step_time_s"] = predicted.has_value()
+                                        ? nlohmann::json(predicted->estimate.step_time.seconds())
+                                        : nlohmann::json();
+  return result;
+}
+
+void write_trace(const std::string& path, const plan::Plan& plan, const runtime::JobResult& job,
+                 const std::optional<sim::StepResult>& predicted) {
+  std::vector<TraceProcess> processes;
+  TraceProcess measured{"measured: " + plan.name, {}};
+  for (const runtime::WorkerReport& worker : job.workers) {
+    measured.events.insert(measured.events.end(), worker.timeline.begin(), worker.timeline.end());
+  }
+  processes.push_back(std::move(measured));
+  if (predicted.has_value()) {
+    processes.push_back({"simulated on this machine: " + plan.name, predicted->timeline});
+  }
+  write_file_atomically(path, to_trace_json(processes));
+}
+
+void run_train(Session& session, const TrainOptions& options) {
+  const plan::Plan plan = plan::load_plan(options.plan);
+  session.add_input(options.plan);
+  const std::optional<runtime::LaunchEnvironment> launch =
+      runtime::detect_launch(runtime::process_environment());
+  if (!launch.has_value() && options.workers != 0 && options.workers != plan.rank_count()) {
+    throw PlanError(ErrorContext{options.plan, "ranks",
+                                 fmt::format("a plan for {} ranks", plan.rank_count()),
+                                 fmt::format("one for --workers {}", options.workers)});
+  }
+  const std::optional<topology::Topology> cluster = cluster_of(session, options, plan);
+  const std::optional<sim::StepResult> predicted = predicted_step(session, options, plan);
+
+  runtime::JobOptions job_options;
+  job_options.training_file = training_file(options.training);
+  job_options.training = read_file(job_options.training_file);
+  session.add_input(job_options.training_file);
+  if (options.steps > 0) {
+    job_options.steps = options.steps;
+  }
+  if (session.seed != 0) {
+    job_options.seed = session.seed;
+  }
+  job_options.checkpoint_folder = options.checkpoints;
+  job_options.resume = options.resume;
+  job_options.transport = options.transport;
+  job_options.token_file = options.token_file;
+  if (!options.trace.empty()) {
+    job_options.timeline_step = kTimelineStep;
+  }
+  job_options.on_worker_line = [&session](Rank rank, std::string_view line) {
+    session.note(fmt::format("[rank {}] {}", rank.value(), line));
+  };
+  ProgressLog log(options.steps);
+  job_options.on_progress = [&log](const runtime::JobProgress& progress) { log.update(progress); };
+  const runtime::JobResult job = launch.has_value()
+                                     ? runtime::run_launched_job(plan, job_options, *launch)
+                                     : runtime::run_local_job(plan, job_options);
+  const std::vector<double> losses = log.finish();
+  if (!job.ok) {
+    if (job.is_leader) {
+      report_error(RuntimeFailure(job.reason), session.json);
+    }
+    session.status = job.exit_status == kDone ? kNotMet : job.exit_status;
+    return;
+  }
+  if (!job.is_leader) {
+    return;
+  }
+  for (const std::string& note :
+       job.workers.empty() ? std::vector<std::string>{} : job.workers[0].notes) {
+    session.note("note: " + note);
+  }
+  const Summary summary = summarise(job);
+  const auto tiers = bytes_over_tiers(job, cluster);
+  if (!options.trace.empty()) {
+    write_trace(options.trace, plan, job, predicted);
+  }
+  if (session.json) {
+    session.print_json(run_json(plan, job, summary, predicted, tiers, losses));
+  } else {
+    print_text(plan, job, summary, predicted, tiers);
+    if (!options.trace.empty()) {
+      fmt::print("wrote {} (open it at ui.perfetto.dev)\n", options.trace);
+    }
+  }
+  session.status = summary.parameters_agree ? kDone : kNotMet;
+}
+
+}  // namespace
+
+void add_train_command(CLI::App& app, Session& session) {
+  CLI::App* command = app.add_subcommand("train", "Train a built-in model with exactly this plan");
+  add_common_options(*command, session);
+  const auto options = std::make_shared<TrainOptions>();
+  command->add_option("plan", options->plan, "Plan file")->required();
+  command
+      ->add_option("--workers", options->workers,
+                   "Local worker processes to start; must be the plan's number of ranks")
+      ->check(CLI::PositiveNumber);
+  command
+      ->add_option("--training", options->training,
+                   "Training file (model, data, optimiser), or the name of a shipped one")
+      ->capture_default_str();
+  command->add_option("--steps", options->steps, "Steps to train, instead of the training file's")
+      ->check(CLI::PositiveNumber);
+  command->add_option("--checkpoints", options->checkpoints, "Folder for checkpoints");
+  command->add_flag("--resume", options->resume, "Go on from the latest checkpoint there");
+  command->add_option("--transport", options->transport, "Transport, see rackrail info")
+      ->capture_default_str();
+  command->add_option("--calibration", options->calibration,
+                      "File that 'rackrail calibrate' wrote: adds the prediction for this machine");
+  command->add_option("--workload,--model", options->workload,
+                      "Workload with compute times of this machine, for the prediction");
+  command->add_option("--cluster", options->cluster.cluster,
+                      "Cluster of the plan, where it is not a shipped one");
+  options->cluster.add_to(*command);
+  command->add_option("--trace", options->trace, "Perfetto trace of one measured step to write");
+  command->add_option("--token-file", options->token_file,
+                      "File with the job's secret; RACKRAIL_JOB_TOKEN by default");
+  command->footer(
+      "Examples: rackrail train plan.json --workers 4\n"
+      "          mpirun -n 4 rackrail train plan.json\n"
+      "Under mpirun, srun, torchrun or with TF_CONFIG each process is one rank.");
+  command->callback([&session, options] {
+    session.command = "train";
+    run_train(session, *options);
+  });
+}
+
+}  // namespace rackrail::cli
