@@ -214,7 +214,7 @@ LaunchEnvironment from_tf_config(const Variables& variables) {
 void meet_by_tf_config(const Variables& variables, LaunchEnvironment& launch) {
   const TaskList tasks = read_tf_config(*variables.text("TF_CONFIG"));
   launch.coordinator =
-      next_port(parse_host_port(tasks.addresses.front(), "TF_CONFIG.cluster"), "TF_CONFIG.cluster");
+      next_port(parse_host_port(tasks.addresses.front(), "<environment>", "TF_CONFIG.cluster"), "TF_CONFIG.cluster");
   launch.coordinator_source = "TF_CONFIG: the first task's port + 1";
 }
 
@@ -315,35 +315,6 @@ EnvironmentMap process_environment() {
   return map;
 }
 
-std::string to_string(const HostPort& address) {
-  const bool v6 = address.host.find(':') != std::string::npos;
-  return (v6 ? "[" + address.host + "]" : address.host) + ":" + std::to_string(address.port);
-}
-
-HostPort parse_host_port(std::string_view text, const std::string& where) {
-  const std::size_t colon = text.rfind(':');
-  std::string_view host = text.substr(0, colon == std::string_view::npos ? 0 : colon);
-  const std::string_view digits =
-      colon == std::string_view::npos ? std::string_view() : text.substr(colon + 1);
-  const bool bracketed = host.size() > 2 && host.front() == '[' && host.back() == ']';
-  if (bracketed) {
-    host = host.substr(1, host.size() - 2);
-  }
-  unsigned port = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), port);
-  if (host.empty() || (!bracketed && host.find_first_of(":[]") != std::string_view::npos) ||
-      host.find_first_of(" /\t") != std::string_view::npos || digits.empty() ||
-      error != std::errc{} || end != digits.data() + digits.size() || port > 65'535) {
-    reject(where, text.empty() ? "an empty value" : quoted(text),
-           "host:port with a port from 0 to 65535 (an IPv6 address in brackets)");
-  }
-  return {std::string(host), static_cast<std::uint16_t>(port)};
-}
-
-bool is_loopback(std::string_view host) {
-  return host == "localhost" || host == "::1" || host.starts_with("127.");
-}
-
 std::optional<LaunchEnvironment> detect_launch(const EnvironmentMap& environment) {
   const Variables variables(environment);
   const bool pmi = variables.has("PMI_RANK") || variables.has("PMIX_RANK");
@@ -362,7 +333,7 @@ std::optional<LaunchEnvironment> detect_launch(const EnvironmentMap& environment
     }
     LaunchEnvironment launch = launcher.read(variables);
     if (const auto address = variables.text(kCoordinatorVariable)) {
-      launch.coordinator = parse_host_port(*address, std::string(kCoordinatorVariable));
+      launch.coordinator = parse_host_port(*address, "<environment>", std::string(kCoordinatorVariable));
       launch.coordinator_source = kCoordinatorVariable;
     } else if (launch.world_size == 1) {
       launch.coordinator = {"127.0.0.1", 0};

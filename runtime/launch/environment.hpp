@@ -36,7 +36,6 @@
 // RACKRAIL_COORDINATOR settles it.
 #pragma once
 
-#include <cstdint>
 #include <functional>
 #include <map>
 #include <optional>
@@ -44,6 +43,7 @@
 #include <string_view>
 
 #include "base/ids.hpp"
+#include "runtime/coordinator/host_port.hpp"
 
 namespace rackrail::runtime {
 
@@ -52,20 +52,6 @@ using EnvironmentMap = std::map<std::string, std::string, std::less<>>;
 
 /// The environment of this process.
 EnvironmentMap process_environment();
-
-/// A host name or address, and a TCP port.
-struct HostPort {
-  std::string host;
-  std::uint16_t port = 0;
-
-  friend bool operator==(const HostPort&, const HostPort&) = default;
-};
-/// "host:port", with brackets around an IPv6 address.
-std::string to_string(const HostPort& address);
-/// Reads "host:port" or "[v6]:port". `where` names the variable or option in the ConfigError.
-HostPort parse_host_port(std::string_view text, const std::string& where);
-/// Whether only processes on this machine can reach it: 127.x.x.x, ::1, localhost.
-bool is_loopback(std::string_view host);
 
 /// What a launcher said.
 struct LaunchEnvironment {

@@ -21,19 +21,11 @@
 #include "base/ids.hpp"
 #include "base/units.hpp"
 #include "plan/plan.hpp"
+#include "runtime/coordinator/progress.hpp"
 #include "runtime/launch/environment.hpp"
 #include "runtime/launch/report.hpp"
 
 namespace rackrail::runtime {
-
-/// Where the job is. Steps count from 0 over the whole training, also after a restart.
-struct JobProgress {
-  std::size_t joined = 0;        ///< workers that have come
-  std::size_t world_size = 0;
-  std::uint32_t step = 0;        ///< steps done by every worker
-  double loss = 0;               ///< latest training loss of the lowest rank that said one
-  Duration step_time;            ///< latest of the slowest rank
-};
 
 struct JobOptions {
   /// What to train: the text of a training configuration (runtime/trainer/config.hpp) and where it

@@ -10,7 +10,7 @@
 
 #include "base/ids.hpp"
 #include "base/units.hpp"
-#include "runtime/launch/environment.hpp"
+#include "runtime/coordinator/host_port.hpp"
 #include "runtime/launch/report.hpp"
 
 namespace rackrail::runtime {

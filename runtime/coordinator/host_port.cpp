@@ -1,0 +1,42 @@
+#include "runtime/coordinator/host_port.hpp"
+
+#include <charconv>
+
+#include "base/error.hpp"
+
+namespace rackrail::runtime {
+
+std::string to_string(const HostPort& address) {
+  const bool v6 = address.host.find(':') != std::string::npos;
+  return (v6 ? "[" + address.host + "]" : address.host) + ":" + std::to_string(address.port);
+}
+
+HostPort parse_host_port(std::string_view text, const std::string& file, const std::string& where) {
+  const std::size_t colon = text.rfind(':');
+  const bool has_colon = colon != std::string_view::npos;
+  std::string_view host = text.substr(0, has_colon ? colon : 0);
+  const std::string_view digits = has_colon ? text.substr(colon + 1) : std::string_view();
+  const bool bracketed = host.size() > 2 && host.front() == '[' && host.back() == ']';
+  if (bracketed) {
+    host = host.substr(1, host.size() - 2);
+  }
+  unsigned port = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), port);
+  const bool bad_host = host.empty() || host.find_first_of("[] /\t") != std::string_view::npos ||
+                        (!bracketed && host.find(':') != std::string_view::npos);
+  if (bad_host || digits.empty() || error != std::errc{} ||
+      end != digits.data() + digits.size() || port > 65'535) {
+    throw ConfigError(ErrorContext{
+        .file = file,
+        .where = where,
+        .found = text.empty() ? "an empty value" : "'" + std::string(text) + "'",
+        .expected = "host:port with a port from 0 to 65535 (an IPv6 address in brackets)"});
+  }
+  return {std::string(host), static_cast<std::uint16_t>(port)};
+}
+
+bool is_loopback(std::string_view host) {
+  return host == "localhost" || host == "::1" || host.starts_with("127.");
+}
+
+}  // namespace rackrail::runtime

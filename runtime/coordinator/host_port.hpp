@@ -1,0 +1,28 @@
+// A meeting place: host and TCP port.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace rackrail::runtime {
+
+/// A host name or address, and a TCP port.
+struct HostPort {
+  std::string host;
+  std::uint16_t port = 0;
+
+  friend bool operator==(const HostPort&, const HostPort&) = default;
+};
+
+/// "host:port", with brackets around an IPv6 address.
+std::string to_string(const HostPort& address);
+
+/// Reads "host:port" or "[v6]:port". Throws ConfigError with `file` ("<environment>") and `where`
+/// (the variable or option) otherwise.
+HostPort parse_host_port(std::string_view text, const std::string& file, const std::string& where);
+
+/// Whether only processes on this machine can reach it: 127.x.x.x, ::1, localhost.
+bool is_loopback(std::string_view host);
+
+}  // namespace rackrail::runtime

@@ -1,0 +1,335 @@
+#include "runtime/coordinator/membership.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/parse_units.hpp"
+
+namespace rackrail::runtime {
+namespace {
+
+// Ticks come at least this often, so that a pause of the coordinator itself shows.
+constexpr std::chrono::milliseconds kTickPeriod{200};
+
+std::chrono::nanoseconds to_chrono(Duration time) {
+  return std::chrono::nanoseconds(time.picoseconds() / 1000);
+}
+
+std::string rank_text(Rank rank) { return "rank " + std::to_string(rank.value()); }
+
+}  // namespace
+
+Membership::Membership(MembershipOptions options, TimePoint now)
+    : options_(std::move(options)),
+      start_(now),
+      last_tick_(now),
+      end_(now),
+      results_(options_.world_size) {}
+
+std::optional<Refusal> Membership::refusal_of(const JoinRequest& request) const {
+  const std::string who = (request.rank ? rank_text(*request.rank) : std::string("a worker")) +
+                          " (pid " + std::to_string(request.pid) + " on " + request.host + ")";
+  const std::string size = std::to_string(options_.world_size);
+  if (request.version != options_.version) {
+    return Refusal{who + " runs rackrail " + request.version + ", expected " + options_.version};
+  }
+  if (request.world_size != 0 && request.world_size != options_.world_size) {
+    return Refusal{who + " expects " + std::to_string(request.world_size) +
+                   " workers, the job has " + size};
+  }
+  if (!request.plan_digest.empty() && request.plan_digest != options_.plan_digest) {
+    return Refusal{who + " has the plan " + request.plan_digest.substr(0, 12) +
+                   ", the job runs the plan " + options_.plan_digest.substr(0, 12)};
+  }
+  if (request.rank && request.rank->index() >= options_.world_size) {
+    return Refusal{who + " is out of range: the job has ranks 0 to " +
+                   std::to_string(options_.world_size - 1)};
+  }
+  if (state_ != MembershipState::kGathering) {
+    return Refusal{who + " came too late: " +
+                   (state_ == MembershipState::kAborted
+                        ? "the job was aborted: " + abort_reason_.line
+                        : "all " + size + " workers of the job are there")};
+  }
+  for (const Member& member : members_) {
+    if (request.rank && member.rank == request.rank) {
+      return Refusal{who + " came twice: pid " + std::to_string(member.request.pid) + " on " +
+                     member.request.host + " has the same rank"};
+    }
+  }
+  return std::nullopt;
+}
+
+std::variant<MemberId, Refusal> Membership::join(JoinRequest request, TimePoint now) {
+  if (std::optional<Refusal> refusal = refusal_of(request)) {
+    return *std::move(refusal);
+  }
+  Member member;
+  member.id = MemberId(members_.size());
+  member.rank = request.rank;
+  member.request = std::move(request);
+  member.last_heard = now;
+  members_.push_back(std::move(member));
+  const MemberId id = members_.back().id;
+  if (members_.size() == options_.world_size) {
+    start(now);
+  }
+  return id;
+}
+
+void Membership::start(TimePoint now) {
+  std::vector<bool> taken(options_.world_size, false);
+  for (const Member& member : members_) {
+    if (member.rank) {
+      taken[member.rank->index()] = true;
+    }
+  }
+  by_rank_.assign(options_.world_size, 0);
+  std::size_t next_free = 0;
+  for (std::size_t i = 0; i < members_.size(); ++i) {
+    Member& member = members_[i];
+    if (!member.rank) {
+      while (taken[next_free]) {
+        ++next_free;
+      }
+      taken[next_free] = true;
+      member.rank = Rank(next_free);
+    }
+    by_rank_[member.rank->index()] = i;
+    member.last_heard = now;
+  }
+  state_ = MembershipState::kRunning;
+  epoch_ = 1;
+  events_.emplace_back(AllJoined{});
+}
+
+void Membership::abort(AbortReason reason, TimePoint now) {
+  if (state_ == MembershipState::kAborted || state_ == MembershipState::kFinished) {
+    return;
+  }
+  state_ = MembershipState::kAborted;
+  end_ = now;
+  abort_reason_ = std::move(reason);
+  events_.emplace_back(Aborted{abort_reason_});
+}
+
+void Membership::stop(const AbortReason& reason, TimePoint now) { abort(reason, now); }
+
+void Membership::stream_closed(MemberId id, TimePoint now) {
+  if (id.index() >= members_.size() || !members_[id.index()].present) {
+    return;
+  }
+  Member& member = members_[id.index()];
+  member.present = false;
+  abort({name(member) + " was lost: connection closed", false}, now);
+}
+
+void Membership::heartbeat(Rank rank, const WorkerProgress& progress, TimePoint now) {
+  if (Member* member = find(rank)) {
+    member->last_heard = now;
+    member->progress = progress;
+  }
+}
+
+void Membership::report_checkpoint(Rank rank, std::uint32_t step,
+                                   std::vector<CheckpointFile> files) {
+  if (find(rank) == nullptr || state_ != MembershipState::kRunning) {
+    return;
+  }
+  auto& parts = checkpoints_[step];
+  parts.resize(options_.world_size);
+  parts[rank.index()] = std::move(files);
+  if (!std::all_of(parts.begin(), parts.end(), [](const auto& part) { return part.has_value(); })) {
+    return;
+  }
+  CheckpointComplete complete{.step = step, .files = {}};
+  for (auto& part : parts) {
+    complete.files.push_back(*std::move(part));
+  }
+  // An older one that is still incomplete never will be: ranks save in the order of steps.
+  checkpoints_.erase(checkpoints_.begin(), checkpoints_.upper_bound(step));
+  events_.emplace_back(std::move(complete));
+}
+
+void Membership::report_result(Rank rank, std::string payload, TimePoint now) {
+  Member* member = find(rank);
+  if (member == nullptr || state_ != MembershipState::kRunning) {
+    return;
+  }
+  member->has_result = true;
+  results_[rank.index()] = std::move(payload);
+  if (std::all_of(members_.begin(), members_.end(),
+                  [](const Member& each) { return each.has_result; })) {
+    state_ = MembershipState::kFinished;
+    end_ = now;
+    events_.emplace_back(AllFinished{});
+  }
+}
+
+void Membership::report_transport_error(Rank rank, std::optional<Rank> peer,
+                                        const std::string& reason, TimePoint now) {
+  if (find(rank) != nullptr && state_ == MembershipState::kRunning && !suspicion_) {
+    suspicion_ = Suspicion{rank, peer, reason, now + to_chrono(options_.suspicion_grace)};
+  }
+}
+
+void Membership::leave(Rank rank, bool ok, const AbortReason& reason, TimePoint now) {
+  Member* member = find(rank);
+  if (member == nullptr) {
+    return;
+  }
+  member->present = false;
+  if (!ok) {
+    abort({name(*member) + " failed: " + reason.line, reason.bad_input}, now);
+  } else if (state_ == MembershipState::kRunning) {
+    abort({name(*member) + " left before the job's end", false}, now);
+  }
+}
+
+void Membership::tick(TimePoint now) {
+  const auto late = now - last_tick_ - 5 * kTickPeriod;
+  last_tick_ = now;
+  if (late > std::chrono::nanoseconds(0)) {
+    start_ += late;
+    for (Member& member : members_) {
+      member.last_heard += late;
+    }
+  }
+  if (state_ == MembershipState::kGathering &&
+      now >= start_ + to_chrono(options_.rendezvous_deadline)) {
+    abort({std::to_string(members_.size()) + " of " + std::to_string(options_.world_size) +
+               " workers came within " + to_string(options_.rendezvous_deadline) + missing_ranks(),
+           false},
+          now);
+    return;
+  }
+  if (state_ != MembershipState::kRunning) {
+    return;
+  }
+  for (const Member& member : members_) {
+    if (member.present && now >= member.last_heard + to_chrono(options_.heartbeat_timeout)) {
+      abort({name(member) + " was lost: no heartbeat for " + to_string(options_.heartbeat_timeout),
+             false},
+            now);
+      return;
+    }
+  }
+  if (suspicion_ && now >= suspicion_->deadline) {
+    const Member& reporter = members_[by_rank_[suspicion_->reporter.index()]];
+    const Member* suspect = suspicion_->suspect ? find(*suspicion_->suspect) : nullptr;
+    abort({suspect != nullptr
+               ? name(*suspect) + " was lost: " + rank_text(suspicion_->reporter) +
+                     " cannot reach it: " + suspicion_->reason
+               : name(reporter) + " lost its peers: " + suspicion_->reason,
+           false},
+          now);
+  }
+}
+
+TimePoint Membership::next_deadline(TimePoint now) const {
+  TimePoint next = now + kTickPeriod;
+  if (state_ == MembershipState::kGathering) {
+    next = std::min(next, start_ + to_chrono(options_.rendezvous_deadline));
+  } else if (state_ == MembershipState::kRunning) {
+    for (const Member& member : members_) {
+      next = std::min(next, member.last_heard + to_chrono(options_.heartbeat_timeout));
+    }
+    if (suspicion_) {
+      next = std::min(next, suspicion_->deadline);
+    }
+  } else {
+    next = std::min(next, end_ + to_chrono(options_.leave_grace));
+  }
+  return next;
+}
+
+std::vector<MembershipEvent> Membership::take_events() { return std::exchange(events_, {}); }
+
+bool Membership::is_over(TimePoint now) const {
+  if (state_ != MembershipState::kFinished && state_ != MembershipState::kAborted) {
+    return false;
+  }
+  // Before the start nobody has a rank to leave with: those who wait are told by their stream's end.
+  return epoch_ == 0 || now >= end_ + to_chrono(options_.leave_grace) ||
+         std::none_of(members_.begin(), members_.end(),
+                      [](const Member& member) { return member.present; });
+}
+
+JobProgress Membership::progress() const {
+  JobProgress progress;
+  progress.joined = members_.size();
+  progress.world_size = options_.world_size;
+  std::size_t with_loss = 0;
+  for (const Member& member : members_) {
+    progress.step = &member == &members_.front() ? member.progress.step
+                                                 : std::min(progress.step, member.progress.step);
+    progress.step_time = std::max(progress.step_time, member.progress.step_time);
+    if (member.progress.step > 0) {
+      progress.loss += member.progress.loss;
+      ++with_loss;
+    }
+  }
+  if (with_loss > 0) {
+    progress.loss /= static_cast<double>(with_loss);
+  }
+  return progress;
+}
+
+std::vector<std::vector<std::byte>> Membership::addresses() const {
+  std::vector<std::vector<std::byte>> result;
+  result.reserve(by_rank_.size());
+  for (const std::size_t index : by_rank_) {
+    result.push_back(members_[index].request.address);
+  }
+  return result;
+}
+
+std::optional<Rank> Membership::rank_of(MemberId member) const {
+  return member.index() < members_.size() ? members_[member.index()].rank : std::nullopt;
+}
+
+std::optional<MemberId> Membership::member_of(Rank rank) const {
+  if (rank.index() >= by_rank_.size()) {
+    return std::nullopt;
+  }
+  return members_[by_rank_[rank.index()]].id;
+}
+
+Membership::Member* Membership::find(Rank rank) {
+  return const_cast<Member*>(std::as_const(*this).find(rank));
+}
+
+const Membership::Member* Membership::find(Rank rank) const {
+  if (rank.index() >= by_rank_.size()) {
+    return nullptr;
+  }
+  const Member& member = members_[by_rank_[rank.index()]];
+  return member.present ? &member : nullptr;
+}
+
+std::string Membership::name(const Member& member) const {
+  return (member.rank ? rank_text(*member.rank) : std::string("a worker")) + " (pid " +
+         std::to_string(member.request.pid) + " on " + member.request.host + ")";
+}
+
+std::string Membership::missing_ranks() const {
+  // Only said when every member named its rank: otherwise nobody is missing in particular.
+  std::vector<bool> there(options_.world_size, false);
+  for (const Member& member : members_) {
+    if (!member.rank) {
+      return "";
+    }
+    there[member.rank->index()] = true;
+  }
+  constexpr std::size_t kMostListed = 8;
+  std::string list;
+  std::size_t missing = 0;
+  for (std::size_t rank = 0; rank < there.size(); ++rank) {
+    if (!there[rank] && ++missing <= kMostListed) {
+      list += (list.empty() ? "" : ", ") + std::to_string(rank);
+    }
+  }
+  return "; missing: rank " + list + (missing > kMostListed ? ", …" : "");
+}
+
+}  // namespace rackrail::runtime

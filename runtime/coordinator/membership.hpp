@@ -1,0 +1,177 @@
+// Who is in the job, and whether the job goes on: the coordinator's logic without its network.
+//
+// Model. A job has a fixed number of members. It gathers until all have joined, runs until all have
+// reported their results, and is then finished. It is aborted, from any state and for ever, by the
+// first of: the rendezvous deadline, a member that fails or is lost, a stop from outside.
+//
+//     gathering ──all joined──► running ──all results──► finished
+//         └───────────┬────────────┘
+//                     ▼  deadline, lost member, failed member, stop
+//                  aborted
+//
+// A member is lost when its stream breaks before it left (at once: the kernel closes the sockets of
+// a killed process), when its heartbeat is overdue, or when a peer cannot reach it. The last is only
+// a suspicion: the peers of a killed process see their connections break at the same moment as the
+// coordinator does, so a suspicion waits for a short grace period, in which the suspect's own end
+// gives the better reason.
+//
+// Time is an argument of every call and never asked for, so a test can be exact. When ticks were late
+// the coordinator itself was not running (stopped, suspended, starved); that gap is not held
+// against the members.
+//
+// Invariants: the state only moves along the arrows; the abort reason never changes once set; ranks
+// are unique; every event is given out once, in order. Each call is O(members) at most, a heartbeat
+// O(1).
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/ids.hpp"
+#include "base/units.hpp"
+#include "runtime/coordinator/progress.hpp"
+
+namespace rackrail::runtime {
+
+using TimePoint = std::chrono::steady_clock::time_point;
+
+struct MembershipOptions {
+  std::size_t world_size = 1;
+  Duration rendezvous_deadline = Duration(60'000'000'000'000);  ///< 60 s
+  Duration heartbeat_timeout = Duration(3'000'000'000'000);     ///< 3 s
+  Duration suspicion_grace = Duration(500'000'000'000);         ///< 0.5 s
+  /// How long members may take to leave after the end before they are given up.
+  Duration leave_grace = Duration(3'000'000'000'000);           ///< 3 s
+  std::string plan_digest;  ///< what a member that has a plan must have
+  std::string version;      ///< of the program, equal for all
+};
+
+struct JoinRequest {
+  std::optional<Rank> rank;        ///< none: any
+  std::size_t world_size = 0;      ///< expected; 0: any
+  std::vector<std::byte> address;  ///< of the transport
+  std::string plan_digest;         ///< empty: has none
+  std::string host;
+  std::int64_t pid = 0;
+  std::string version;
+};
+
+struct CheckpointFile {
+  std::string name;
+  std::string sha256;
+  Bytes size;
+};
+
+/// Stands for a member from joining to leaving; never given out twice.
+using MemberId = Id<struct MemberTag>;
+
+/// Why a join was refused: one line. A refused join changes nothing.
+struct Refusal {
+  std::string reason;
+};
+
+struct AbortReason {
+  std::string line;
+  bool bad_input = false;  ///< the user's input is at fault: exit status 2
+};
+
+struct AllJoined {};
+struct Aborted {
+  AbortReason reason;
+};
+struct CheckpointComplete {
+  std::uint32_t step = 0;
+  std::vector<std::vector<CheckpointFile>> files;  ///< by rank
+};
+struct AllFinished {};
+using MembershipEvent = std::variant<AllJoined, Aborted, CheckpointComplete, AllFinished>;
+
+enum class MembershipState { kGathering, kRunning, kFinished, kAborted };
+
+class Membership {
+ public:
+  Membership(MembershipOptions options, TimePoint now);
+
+  [[nodiscard]] std::variant<MemberId, Refusal> join(JoinRequest request, TimePoint now);
+  /// The member's stream is gone; nothing happens when it had left.
+  void stream_closed(MemberId member, TimePoint now);
+
+  // What members say once the job runs; nothing happens when `rank` has left.
+  void heartbeat(Rank rank, const WorkerProgress& progress, TimePoint now);
+  void report_checkpoint(Rank rank, std::uint32_t step, std::vector<CheckpointFile> files);
+  void report_result(Rank rank, std::string payload, TimePoint now);
+  void report_transport_error(Rank rank, std::optional<Rank> peer, const std::string& reason,
+                              TimePoint now);
+  void leave(Rank rank, bool ok, const AbortReason& reason, TimePoint now);
+
+  /// Aborts the job from outside.
+  void stop(const AbortReason& reason, TimePoint now);
+  /// Lets deadlines pass. To be called at next_deadline() at the latest.
+  void tick(TimePoint now);
+  /// Never far away, so that a late tick can be told.
+  TimePoint next_deadline(TimePoint now) const;
+
+  /// What happened since the last call.
+  std::vector<MembershipEvent> take_events();
+
+  MembershipState state() const { return state_; }
+  /// The job is over and all members have left or were given up.
+  bool is_over(TimePoint now) const;
+  const AbortReason& abort_reason() const { return abort_reason_; }
+  /// 0 while gathering, then 1.
+  std::uint32_t epoch() const { return epoch_; }
+  JobProgress progress() const;
+
+  /// By rank; valid once all have joined.
+  std::vector<std::vector<std::byte>> addresses() const;
+  std::optional<Rank> rank_of(MemberId member) const;
+  std::optional<MemberId> member_of(Rank rank) const;
+  /// By rank; empty where none was reported.
+  const std::vector<std::string>& results() const { return results_; }
+
+ private:
+  struct Member {
+    MemberId id;
+    std::optional<Rank> rank;
+    JoinRequest request;
+    TimePoint last_heard;
+    WorkerProgress progress;
+    bool present = true;
+    bool has_result = false;
+  };
+  struct Suspicion {
+    Rank reporter;
+    std::optional<Rank> suspect;
+    std::string reason;
+    TimePoint deadline;
+  };
+
+  std::optional<Refusal> refusal_of(const JoinRequest& request) const;
+  void start(TimePoint now);
+  void abort(AbortReason reason, TimePoint now);
+  Member* find(Rank rank);
+  const Member* find(Rank rank) const;
+  std::string name(const Member& member) const;
+  std::string missing_ranks() const;
+
+  MembershipOptions options_;
+  MembershipState state_ = MembershipState::kGathering;
+  TimePoint start_;
+  TimePoint last_tick_;
+  TimePoint end_;  ///< when the state became finished or aborted
+  std::uint32_t epoch_ = 0;
+  AbortReason abort_reason_;
+  std::vector<Member> members_;  ///< in the order of joining
+  std::vector<std::size_t> by_rank_;  ///< index into members_, once all have joined
+  std::optional<Suspicion> suspicion_;
+  std::map<std::uint32_t, std::vector<std::optional<std::vector<CheckpointFile>>>> checkpoints_;
+  std::vector<std::string> results_;
+  std::vector<MembershipEvent> events_;
+};
+
+}  // namespace rackrail::runtime

@@ -1,0 +1,10 @@
+# Read by runtime/CMakeLists.txt; paths are relative to runtime/.
+rackrail_add_proto(rackrail_coordinator_proto PROTO coordinator/coordinator.proto GRPC)
+set(RACKRAIL_COORDINATOR_SOURCES
+  coordinator/client.cpp
+  coordinator/host_port.cpp
+  coordinator/job_token.cpp
+  coordinator/membership.cpp
+  coordinator/server.cpp
+  coordinator/task_thread.cpp)
+set(RACKRAIL_COORDINATOR_LIBRARIES rackrail_coordinator_proto fmt::fmt)
