@@ -46,9 +46,8 @@ target_compile_options(rackrail_options INTERFACE
   "$<$<COMPILE_LANGUAGE:CXX>:${warnings}>"
   # Same simulation on every machine: no fused multiply-add unless it is written in the code.
   $<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off>
-  # By hand, since CMake 3.25 does not know that nvcc has C++20. Fewer warnings, since nvcc has the host
-  # compiler look at code that it made itself.
-  "$<$<COMPILE_LANGUAGE:CUDA>:-std=c++20;-Xcompiler=-Wall,-Wextra>")
+  # Fewer warnings, since nvcc has the host compiler look at code that it made itself.
+  $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra>)
 
 # A faster linker, if there is one: the tests are many executables.
 foreach(linker IN ITEMS mold lld)
