@@ -81,7 +81,7 @@ std::optional<Number> parse_number(std::string_view text) {
 [[noreturn]] void reject(std::string_view text) {
   throw ConfigError(ErrorContext{.file = {},
                                  .where = "codec",
-                                 .found = std::string(text),
+                                 .found = fmt::format("'{}'", text),
                                  .expected = std::string(kExpected)});
 }
 

@@ -45,8 +45,8 @@ struct TimelineEvent {
 
 struct StepEstimate {
   Duration step_time;
-  Duration compute_time;   ///< longest rank: forward, backward, optimiser without any waiting
-  double sync_share = 0;   ///< (step − compute) / step of the slowest rank
+  Duration compute_time;  ///< longest rank: forward, backward, optimiser without any waiting
+  double sync_share = 0;  ///< (step − compute) / step of the slowest rank
   std::vector<Duration> bucket_ready;  ///< latest rank
   std::vector<Duration> bucket_done;   ///< latest rank
 };

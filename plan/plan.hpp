@@ -17,10 +17,10 @@ namespace rackrail::plan {
 struct Bucket {
   std::vector<std::uint32_t> tensors;  ///< indices into Workload::tensors, ascending
   std::int64_t elements = 0;
-  std::uint32_t schedule = 0;          ///< index into Plan::schedules
-  std::int64_t slice_elements = 0;     ///< elements per slice, a multiple of 1,024
-  std::uint32_t priority = 0;          ///< 0 first: order of need in the next forward pass
-  Codec codec;                         ///< the strongest codec on its route, for tables
+  std::uint32_t schedule = 0;                ///< index into Plan::schedules
+  std::int64_t slice_elements = 0;           ///< elements per slice, a multiple of 1,024
+  std::uint32_t priority = 0;                ///< 0 first: order of need in the next forward pass
+  Codec codec;                               ///< the strongest codec on its route, for tables
   std::map<std::string, Codec> codec_tiers;  ///< tier name → codec used there, for tables
 };
 
@@ -28,7 +28,7 @@ struct BatchPlan {
   std::vector<std::int64_t> local_batch;  ///< samples per rank and pass
   std::int64_t accumulation = 1;          ///< passes per step
   double learning_rate = 0;
-  std::string learning_rate_rule;         ///< in words, with the numbers
+  std::string learning_rate_rule;  ///< in words, with the numbers
   std::int64_t warmup_steps = 0;
   std::int64_t global_batch() const;
 };
@@ -36,10 +36,10 @@ struct BatchPlan {
 /// What the planner expects, from the simulator.
 struct Prediction {
   Duration step_time;
-  Duration bound;          ///< no plan under the same budget can be faster
+  Duration bound;  ///< no plan under the same budget can be faster
   std::string bound_reason;
-  double gap = 0;          ///< step_time / bound − 1
-  double sync_share = 0;   ///< share of the step in which gradients move and nothing computes
+  double gap = 0;         ///< step_time / bound − 1
+  double sync_share = 0;  ///< share of the step in which gradients move and nothing computes
   std::map<std::string, Duration> baselines;  ///< name → step time of the alternative
 };
 
@@ -51,11 +51,11 @@ struct Plan {
   std::string workload_name;
   std::string workload_digest;
   std::vector<TransferGraph> schedules;
-  std::vector<Bucket> buckets;          ///< in launch order
+  std::vector<Bucket> buckets;  ///< in launch order
   BatchPlan batch;
-  double error_budget = 0;              ///< largest allowed relative error of a reduced gradient
+  double error_budget = 0;  ///< largest allowed relative error of a reduced gradient
   Prediction prediction;
-  std::vector<std::string> notes;       ///< why the plan is as it is, one sentence each
+  std::vector<std::string> notes;  ///< why the plan is as it is, one sentence each
   std::uint64_t seed = 0;
 
   std::size_t rank_count() const { return rank_names.size(); }

@@ -47,7 +47,7 @@ struct Transfer {
   std::uint32_t chunk_count = 1;
   TransferOp op = TransferOp::kCopy;
   std::uint8_t codec = 0;  ///< index into TransferGraph::codecs()
-  RouteId route;           ///< index into TransferGraph::routes()
+  RouteId route{};         ///< index into TransferGraph::routes()
 };
 
 /// Half-open range of elements of a buffer.

@@ -1,7 +1,18 @@
 // The model as the network sees it: gradients that become ready one after another.
 //
-// Files: YAML (configs/models/*.yaml) or CSV. The tensors are listed in the order in which their
-// gradients become ready in the backward pass (last layer first).
+// Files, told by content:
+//  - YAML, as configs/models/*.yaml: the fields of Workload by name, every time and size with its
+//    unit, and `tensors`, a list of [name, elements, ready gap].
+//  - CSV `tensor,elements,ready_gap_us`: the tensors in the order in which their gradients become
+//    ready; forward is taken as half of backward.
+//  - CSV `name,parameters,bytes_per_parameter,forward_us,backward_us`: layers in forward order,
+//  which
+//    are turned round. Gradients move as FP32 here, so parameters of another width count as the
+//    FP32 elements of the same size; the time of a layer without parameters goes to the next
+//    gradient.
+// A CSV has no device class (its times are those of whatever device runs it) and describes the step
+// of one sample. The tensors of a Workload are in the order in which their gradients become ready
+// in the backward pass (last layer first).
 #pragma once
 
 #include <cstdint>
@@ -18,7 +29,7 @@ namespace rackrail::plan {
 struct GradientTensor {
   std::string name;
   std::int64_t elements = 0;  ///< FP32 elements
-  Duration ready_gap;         ///< backward time between the gradient before this one and this one
+  Duration ready_gap{};       ///< backward time between the gradient before this one and this one
 
   Bytes bytes() const { return Bytes(elements * 4); }
   /// Norms, biases and tensors below 64 Ki elements are never encoded beyond FP16: they carry few
@@ -29,7 +40,7 @@ struct GradientTensor {
 struct Workload {
   std::string name;
   std::string source;                   ///< where the figures come from
-  std::string device_class;             ///< device on which the times were measured ("V100")
+  std::string device_class;             ///< device on which the times were measured ("V100"); or ""
   std::int64_t profiled_batch = 1;      ///< samples per device in the measured step
   std::vector<GradientTensor> tensors;  ///< in gradient-ready order
   Duration forward;                     ///< forward time of the measured step
@@ -50,18 +61,26 @@ struct Workload {
   std::string digest() const;
 };
 
-/// A file, or the name of a shipped one (configs/models). Throws ConfigError.
+/// A file, or the name of a shipped one (`configs`/models/<name>.yaml). Throws ConfigError.
 Workload read_workload(const std::string& name_or_path, const std::filesystem::path& configs);
+/// Text of a file that reads back as the same workload.
 std::string to_yaml(const Workload& workload);
+/// Names in alphabetical order; none when the folder does not exist.
 std::vector<std::string> shipped_workloads(const std::filesystem::path& configs);
 
 /// Factor on compute times from one device class to another: the ratio of the classes' sustained
-/// FP32-class training rates in the table of workload.cpp (from public data sheets; the rule and
-/// the sources are stated there). None when a class is unknown.
+/// FP32-class training rates. 1 for equal names, known or not; none when a class is unknown.
+///
+/// Rule: half of a V100's step is matrix products, which scale with the peak FP32-class matrix
+/// rate, and half is bound by memory (normalisation, activations, the optimiser), which scales with
+/// its bandwidth; both from the data sheets in device_class.cpp. A first guess, to be replaced by a
+/// measurement where one exists.
 std::optional<double> compute_scale(std::string_view from_class, std::string_view to_class);
 
 /// Compute times of one step on a device class with a local batch, scaled from the profile:
-/// t(b) = t₀ · (fixed_share + (1 − fixed_share) · b / profiled_batch) · class factor.
+/// t(b) = t₀ · (fixed_share + (1 − fixed_share) · b / profiled_batch) · class factor; the
+/// optimiser's time does not depend on the batch. The factor is 1 where the profile or the rank
+/// names no class. Throws ConfigError for an unknown class and for a batch below 1.
 struct ComputeTimes {
   Duration forward;
   std::vector<Duration> ready;  ///< per tensor: from the start of backward to its gradient

@@ -1,0 +1,42 @@
+#include "plan/device_class.hpp"
+
+#include <algorithm>
+#include <array>
+
+namespace rackrail::plan {
+namespace {
+
+// Matrix rate and memory bandwidth are the peaks of the vendors' data sheets:
+//   T4     NVIDIA T4 data sheet (2019): FP32 8.1 TFLOP/s, GDDR6 320 GB/s
+//   V100   NVIDIA V100 data sheet (2020), SXM2: FP32 15.7 TFLOP/s, HBM2 900 GB/s
+//   A10G   AWS EC2 G5 and NVIDIA A10 data sheet: TF32 70 TFLOP/s (dense), GDDR6 600 GB/s
+//   A100   NVIDIA A100 data sheet (2021), SXM 40 GB: TF32 156 TFLOP/s (dense), HBM2 1,555 GB/s
+//   H100   NVIDIA H100 data sheet (2023), SXM: TF32 494 TFLOP/s (dense), HBM3 3.35 TB/s
+//   H200   NVIDIA H200 data sheet (2024), SXM: TF32 494 TFLOP/s (dense), HBM3e 4.8 TB/s
+//   cpu    one socket of Intel Xeon Platinum 8358: 32 cores · 2.6 GHz · 2 AVX-512 FMA units
+//          (64 FLOP per cycle) = 5.3 TFLOP/s; 8 channels of DDR4-3200 = 204.8 GB/s
+// A GPU's codecs run on the whole device. On a CPU one thread per rank encodes and decodes while
+// the other cores compute; a core sustains about one channel of the memory, 25.6 GB/s. The launch
+// is that of a CUDA kernel, 5 µs from call to start; on a CPU it is a function call and a cold
+// cache, 0.5 µs.
+constexpr std::array kClasses{
+    DeviceClass{"T4", 8.1, Bandwidth(320'000'000'000), Bandwidth(320'000'000'000), 5_us},
+    DeviceClass{"V100", 15.7, Bandwidth(900'000'000'000), Bandwidth(900'000'000'000), 5_us},
+    DeviceClass{"A10G", 70, Bandwidth(600'000'000'000), Bandwidth(600'000'000'000), 5_us},
+    DeviceClass{"A100", 156, Bandwidth(1'555'000'000'000), Bandwidth(1'555'000'000'000), 5_us},
+    DeviceClass{"H100", 494, Bandwidth(3'350'000'000'000), Bandwidth(3'350'000'000'000), 5_us},
+    DeviceClass{"H200", 494, Bandwidth(4'800'000'000'000), Bandwidth(4'800'000'000'000), 5_us},
+    DeviceClass{"cpu", 5.3, Bandwidth(204'800'000'000), Bandwidth(25'600'000'000), 500_ns},
+};
+
+}  // namespace
+
+std::span<const DeviceClass> device_classes() { return kClasses; }
+
+const DeviceClass* find_device_class(std::string_view name) {
+  const auto found = std::find_if(kClasses.begin(), kClasses.end(),
+                                  [name](const DeviceClass& c) { return c.name == name; });
+  return found == kClasses.end() ? nullptr : &*found;
+}
+
+}  // namespace rackrail::plan

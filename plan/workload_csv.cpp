@@ -1,0 +1,183 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <optional>
+
+#include "base/error.hpp"
+#include "base/parse_units.hpp"
+#include "plan/workload_formats.hpp"
+
+namespace rackrail::plan {
+namespace {
+
+constexpr std::string_view kProfileHeader = "tensor,elements,ready_gap_us";
+constexpr std::string_view kLayerHeader =
+    "name,parameters,bytes_per_parameter,forward_us,backward_us";
+
+struct Line {
+  std::size_t number = 0;  ///< from 1
+  std::vector<std::string_view> cells;
+};
+
+std::string_view trimmed(std::string_view text) {
+  constexpr std::string_view kBlank = " \t\r";
+  const std::size_t begin = text.find_first_not_of(kBlank);
+  if (begin == std::string_view::npos) {
+    return {};
+  }
+  return text.substr(begin, text.find_last_not_of(kBlank) - begin + 1);
+}
+
+/// Lines that are neither empty nor comments (#), cut at commas.
+std::vector<Line> cut_lines(std::string_view content) {
+  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+  if (content.starts_with(kByteOrderMark)) {
+    content.remove_prefix(kByteOrderMark.size());
+  }
+  std::vector<Line> lines;
+  for (std::size_t number = 1; !content.empty(); ++number) {
+    const std::size_t end = content.find('\n');
+    std::string_view text = trimmed(content.substr(0, end));
+    content.remove_prefix(end == std::string_view::npos ? content.size() : end + 1);
+    if (text.empty() || text.front() == '#') {
+      continue;
+    }
+    Line line{number, {}};
+    while (true) {
+      const std::size_t comma = text.find(',');
+      line.cells.push_back(trimmed(text.substr(0, comma)));
+      if (comma == std::string_view::npos) {
+        break;
+      }
+      text.remove_prefix(comma + 1);
+    }
+    lines.push_back(std::move(line));
+  }
+  return lines;
+}
+
+std::string header_of(const Line& line) { return fmt::format("{}", fmt::join(line.cells, ",")); }
+
+[[noreturn]] void fail(const std::string& file, std::size_t line, std::string found,
+                       std::string expected) {
+  throw ConfigError(ErrorContext{.file = file,
+                                 .where = fmt::format("line {}", line),
+                                 .found = std::move(found),
+                                 .expected = std::move(expected)});
+}
+
+/// The cells of one line as what their column says.
+class Cells {
+ public:
+  Cells(const std::string& file, const Line& line) : file_(file), line_(line) {}
+
+  std::string name(std::size_t column) const {
+    const std::string_view cell = line_.cells[column];
+    if (cell.empty()) {
+      fail(file_, line_.number, "an empty name", "a name");
+    }
+    return std::string(cell);
+  }
+
+  std::int64_t count(std::size_t column, std::string_view what, std::int64_t least,
+                     std::int64_t most) const {
+    const std::string_view cell = line_.cells[column];
+    std::int64_t value = 0;
+    const auto [end, error] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
+    if (error != std::errc{} || end != cell.data() + cell.size() || value < least || value > most) {
+      fail(file_, line_.number, fmt::format("{} '{}'", what, cell),
+           fmt::format("a whole number from {} to {}", least, most));
+    }
+    return value;
+  }
+
+  Duration microseconds(std::size_t column, std::string_view what) const {
+    const std::string_view cell = line_.cells[column];
+    double value = 0;
+    const auto [end, error] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
+    if (error != std::errc{} || end != cell.data() + cell.size() ||
+        !(value >= 0 && value * 1e-6 <= kLongestTime.seconds())) {
+      fail(file_, line_.number, fmt::format("{} '{}'", what, cell),
+           fmt::format("a number of microseconds, from 0 to {}", to_string(kLongestTime)));
+    }
+    return Duration(std::llround(value * 1e6));
+  }
+
+ private:
+  const std::string& file_;
+  const Line& line_;
+};
+
+void read_profile(const std::vector<Line>& lines, const std::string& file, Workload& workload) {
+  for (const Line& line : lines) {
+    const Cells cells(file, line);
+    workload.tensors.push_back({.name = cells.name(0),
+                                .elements = cells.count(1, "elements", 1, kLargestTensor),
+                                .ready_gap = cells.microseconds(2, "ready gap")});
+  }
+  // Backward computes two matrix products for each one of forward.
+  workload.forward = scaled(workload.backward(), 0.5);
+}
+
+void read_layers(const std::vector<Line>& lines, const std::string& file, Workload& workload) {
+  Duration gap;
+  for (auto line = lines.rbegin(); line != lines.rend(); ++line) {
+    const Cells cells(file, *line);
+    const std::string name = cells.name(0);
+    const std::int64_t parameters = cells.count(1, "parameters", 0, kLargestTensor / 8);
+    const std::int64_t width = cells.count(2, "bytes per parameter", 1, 8);
+    workload.forward += cells.microseconds(3, "forward time");
+    gap += cells.microseconds(4, "backward time");
+    if (parameters > 0) {
+      workload.tensors.push_back(
+          {.name = name, .elements = (parameters * width + 3) / 4, .ready_gap = gap});
+      gap = Duration();
+    }
+  }
+  workload.backward_tail = gap;
+}
+
+}  // namespace
+
+bool looks_like_workload_csv(std::string_view content) {
+  const std::vector<Line> lines = cut_lines(content.substr(0, 64 * 1024));
+  if (lines.empty()) {
+    return false;
+  }
+  const std::string header = header_of(lines.front());
+  return header == kProfileHeader || header == kLayerHeader;
+}
+
+Workload parse_workload_csv(std::string_view content, const std::string& file,
+                            const std::string& name) {
+  std::vector<Line> lines = cut_lines(content);
+  if (lines.size() < 2) {
+    fail(file, lines.empty() ? 1 : lines.front().number, "no tensor",
+         "a header and at least one line");
+  }
+  if (lines.size() > kMostTensors) {
+    fail(file, lines[kMostTensors].number, "one tensor more",
+         fmt::format("fewer than {} tensors", kMostTensors));
+  }
+  const bool is_profile = header_of(lines.front()) == kProfileHeader;
+  const std::size_t columns = lines.front().cells.size();
+  lines.erase(lines.begin());
+  for (const Line& line : lines) {
+    if (line.cells.size() != columns) {
+      fail(file, line.number, fmt::format("{} cells", line.cells.size()),
+           fmt::format("{}: {}", columns, is_profile ? kProfileHeader : kLayerHeader));
+    }
+  }
+  Workload workload;
+  workload.name = name;
+  workload.source = fmt::format("read from {}.csv", name);
+  (is_profile ? read_profile : read_layers)(lines, file, workload);
+  if (workload.tensors.empty()) {
+    fail(file, lines.back().number, "no layer with parameters", "at least one");
+  }
+  return workload;
+}
+
+}  // namespace rackrail::plan
