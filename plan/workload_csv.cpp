@@ -161,7 +161,12 @@ Workload parse_workload_csv(std::string_view content, const std::string& file,
     fail(file, lines[kMostTensors].number, "one tensor more",
          fmt::format("fewer than {} tensors", kMostTensors));
   }
-  const bool is_profile = header_of(lines.front()) == kProfileHeader;
+  const std::string header = header_of(lines.front());
+  const bool is_profile = header == kProfileHeader;
+  if (!is_profile && header != kLayerHeader) {
+    fail(file, lines.front().number, fmt::format("header '{}'", header),
+         fmt::format("'{}' or '{}'", kProfileHeader, kLayerHeader));
+  }
   const std::size_t columns = lines.front().cells.size();
   lines.erase(lines.begin());
   for (const Line& line : lines) {
