@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -182,6 +183,66 @@ std::string report_html(const PlanInput& input, const std::vector<Run>& runs) {
                    body);
 }
 
+/// What the runs say beside each other: on the plan's cluster (simulated) and here (measured).
+std::string comparison(const std::vector<Run>& runs) {
+  std::vector<Table::Column> columns = {{""}};
+  for (const Run& run : runs) {
+    columns.push_back({run.name, Align::kRight});
+  }
+  Table table(columns);
+  const auto row = [&](const std::string& title, const auto& cell) {
+    std::vector<std::string> cells = {title};
+    for (const Run& run : runs) {
+      cells.push_back(cell(run.result));
+    }
+    table.add_row(std::move(cells));
+  };
+  const auto time = [](const char* key) {
+    return [key](const nlohmann::json& run) {
+      return run.contains(key) && run[key].is_number()
+                 ? to_string(Duration::from_seconds(run[key].get<double>()))
+                 : std::string("-");
+    };
+  };
+  const auto share = [](const char* key) {
+    return [key](const nlohmann::json& run) {
+      return run.contains(key) && run[key].is_number() ? percent(run[key].get<double>())
+                                                       : std::string("-");
+    };
+  };
+  row("step time on the cluster, simulated", time("plan_step_time_s"));
+  row("synchronisation share there", share("plan_sync_share"));
+  row("step time here, predicted", time("predicted_step_time_s"));
+  row("step time here, measured", time("step_time_s"));
+  row("prediction against measurement", [](const nlohmann::json& run) {
+    if (!run.contains("predicted_step_time_s") || !run["predicted_step_time_s"].is_number()) {
+      return std::string("-");
+    }
+    return fmt::format(
+        "{:+.1f} %",
+        (run["predicted_step_time_s"].get<double>() / run.value("step_time_s", 1.0) - 1) * 100);
+  });
+  row("synchronisation share here", share("sync_share"));
+  std::set<std::string> tiers;
+  for (const Run& run : runs) {
+    for (const auto& [tier, bytes] :
+         run.result.value("bytes_over_tier", nlohmann::json::object()).items()) {
+      tiers.insert(tier);
+    }
+  }
+  for (const std::string& tier : tiers) {
+    row("bytes over " + tier + " per step", [&tier](const nlohmann::json& run) {
+      const auto bytes = run.value("bytes_over_tier", nlohmann::json::object());
+      const auto steps = run.value("steps", std::int64_t{0});
+      return bytes.contains(tier) && steps > 0
+                 ? to_string(Bytes(bytes.at(tier).get<std::int64_t>() / steps))
+                 : std::string("-");
+    });
+  }
+  row("final accuracy", share("final_accuracy"));
+  return table.to_string();
+}
+
 void run_report(Session& session, const ReportOptions& options) {
   const PlanInput input = load_plan_input(session, options.plan, options.cluster, options.workload);
   const std::vector<Run> runs = read_runs(session, options.runs);
@@ -190,6 +251,9 @@ void run_report(Session& session, const ReportOptions& options) {
   if (session.json) {
     session.print_json({{"output", options.output}, {"bytes", page.size()}});
   } else {
+    if (!runs.empty()) {
+      fmt::print("{}\n", comparison(runs));
+    }
     fmt::print("wrote {}\n", options.output);
   }
 }
