@@ -24,8 +24,8 @@ HostPort parse_host_port(std::string_view text, const std::string& file, const s
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), port);
   const bool bad_host = host.empty() || host.find_first_of("[] /\t") != std::string_view::npos ||
                         (!bracketed && host.find(':') != std::string_view::npos);
-  if (bad_host || digits.empty() || error != std::errc{} ||
-      end != digits.data() + digits.size() || port > 65'535) {
+  if (bad_host || digits.empty() || error != std::errc{} || end != digits.data() + digits.size() ||
+      port > 65'535) {
     throw ConfigError(ErrorContext{
         .file = file,
         .where = where,

@@ -31,30 +31,32 @@ std::optional<Refusal> Membership::refusal_of(const JoinRequest& request) const 
                           " (pid " + std::to_string(request.pid) + " on " + request.host + ")";
   const std::string size = std::to_string(options_.world_size);
   if (request.version != options_.version) {
-    return Refusal{who + " runs rackrail " + request.version + ", expected " + options_.version};
+    return Refusal{.reason = who + " runs rackrail " + request.version + ", expected " +
+                             options_.version};
   }
   if (request.world_size != 0 && request.world_size != options_.world_size) {
-    return Refusal{who + " expects " + std::to_string(request.world_size) +
-                   " workers, the job has " + size};
+    return Refusal{.reason = who + " expects " + std::to_string(request.world_size) +
+                             " workers, the job has " + size};
   }
   if (!request.plan_digest.empty() && request.plan_digest != options_.plan_digest) {
-    return Refusal{who + " has the plan " + request.plan_digest.substr(0, 12) +
-                   ", the job runs the plan " + options_.plan_digest.substr(0, 12)};
+    return Refusal{.reason = who + " has the plan " + request.plan_digest.substr(0, 12) +
+                             ", the job runs the plan " + options_.plan_digest.substr(0, 12)};
   }
   if (request.rank && request.rank->index() >= options_.world_size) {
-    return Refusal{who + " is out of range: the job has ranks 0 to " +
-                   std::to_string(options_.world_size - 1)};
+    return Refusal{.reason = who + " is out of range: the job has ranks 0 to " +
+                             std::to_string(options_.world_size - 1)};
   }
   if (state_ != MembershipState::kGathering) {
-    return Refusal{who + " came too late: " +
-                   (state_ == MembershipState::kAborted
-                        ? "the job was aborted: " + abort_reason_.line
-                        : "all " + size + " workers of the job are there")};
+    return Refusal{.reason = who + " came too late: " +
+                             (state_ == MembershipState::kAborted
+                                  ? "the job was aborted: " + abort_reason_.line
+                                  : "all " + size + " workers of the job are there"),
+                   .too_late = true};
   }
   for (const Member& member : members_) {
     if (request.rank && member.rank == request.rank) {
-      return Refusal{who + " came twice: pid " + std::to_string(member.request.pid) + " on " +
-                     member.request.host + " has the same rank"};
+      return Refusal{.reason = who + " came twice: pid " + std::to_string(member.request.pid) +
+                               " on " + member.request.host + " has the same rank"};
     }
   }
   return std::nullopt;
@@ -217,10 +219,9 @@ void Membership::tick(TimePoint now) {
   if (suspicion_ && now >= suspicion_->deadline) {
     const Member& reporter = members_[by_rank_[suspicion_->reporter.index()]];
     const Member* suspect = suspicion_->suspect ? find(*suspicion_->suspect) : nullptr;
-    abort({suspect != nullptr
-               ? name(*suspect) + " was lost: " + rank_text(suspicion_->reporter) +
-                     " cannot reach it: " + suspicion_->reason
-               : name(reporter) + " lost its peers: " + suspicion_->reason,
+    abort({suspect != nullptr ? name(*suspect) + " was lost: " + rank_text(suspicion_->reporter) +
+                                    " cannot reach it: " + suspicion_->reason
+                              : name(reporter) + " lost its peers: " + suspicion_->reason,
            false},
           now);
   }
@@ -237,8 +238,8 @@ TimePoint Membership::next_deadline(TimePoint now) const {
     if (suspicion_) {
       next = std::min(next, suspicion_->deadline);
     }
-  } else {
-    next = std::min(next, end_ + to_chrono(options_.leave_grace));
+  } else if (const TimePoint given_up = end_ + to_chrono(options_.leave_grace); given_up > now) {
+    next = std::min(next, given_up);
   }
   return next;
 }
@@ -249,7 +250,8 @@ bool Membership::is_over(TimePoint now) const {
   if (state_ != MembershipState::kFinished && state_ != MembershipState::kAborted) {
     return false;
   }
-  // Before the start nobody has a rank to leave with: those who wait are told by their stream's end.
+  // Before the start nobody has a rank to leave with: those who wait are told by their stream's
+  // end.
   return epoch_ == 0 || now >= end_ + to_chrono(options_.leave_grace) ||
          std::none_of(members_.begin(), members_.end(),
                       [](const Member& member) { return member.present; });

@@ -10,13 +10,13 @@
 //                  aborted
 //
 // A member is lost when its stream breaks before it left (at once: the kernel closes the sockets of
-// a killed process), when its heartbeat is overdue, or when a peer cannot reach it. The last is only
-// a suspicion: the peers of a killed process see their connections break at the same moment as the
-// coordinator does, so a suspicion waits for a short grace period, in which the suspect's own end
-// gives the better reason.
+// a killed process), when its heartbeat is overdue, or when a peer cannot reach it. The last is
+// only a suspicion: the peers of a killed process see their connections break at the same moment as
+// the coordinator does, so a suspicion waits for a short grace period, in which the suspect's own
+// end gives the better reason.
 //
-// Time is an argument of every call and never asked for, so a test can be exact. When ticks were late
-// the coordinator itself was not running (stopped, suspended, starved); that gap is not held
+// Time is an argument of every call and never asked for, so a test can be exact. When ticks were
+// late the coordinator itself was not running (stopped, suspended, starved); that gap is not held
 // against the members.
 //
 // Invariants: the state only moves along the arrows; the abort reason never changes once set; ranks
@@ -46,9 +46,9 @@ struct MembershipOptions {
   Duration heartbeat_timeout = Duration(3'000'000'000'000);     ///< 3 s
   Duration suspicion_grace = Duration(500'000'000'000);         ///< 0.5 s
   /// How long members may take to leave after the end before they are given up.
-  Duration leave_grace = Duration(3'000'000'000'000);           ///< 3 s
-  std::string plan_digest;  ///< what a member that has a plan must have
-  std::string version;      ///< of the program, equal for all
+  Duration leave_grace = Duration(3'000'000'000'000);  ///< 3 s
+  std::string plan_digest;                             ///< what a member that has a plan must have
+  std::string version;                                 ///< of the program, equal for all
 };
 
 struct JoinRequest {
@@ -73,6 +73,7 @@ using MemberId = Id<struct MemberTag>;
 /// Why a join was refused: one line. A refused join changes nothing.
 struct Refusal {
   std::string reason;
+  bool too_late = false;  ///< there is nothing wrong with the request itself
 };
 
 struct AbortReason {
@@ -166,7 +167,7 @@ class Membership {
   TimePoint end_;  ///< when the state became finished or aborted
   std::uint32_t epoch_ = 0;
   AbortReason abort_reason_;
-  std::vector<Member> members_;  ///< in the order of joining
+  std::vector<Member> members_;       ///< in the order of joining
   std::vector<std::size_t> by_rank_;  ///< index into members_, once all have joined
   std::optional<Suspicion> suspicion_;
   std::map<std::uint32_t, std::vector<std::optional<std::vector<CheckpointFile>>>> checkpoints_;

@@ -2,6 +2,7 @@
 rackrail_add_proto(rackrail_coordinator_proto PROTO coordinator/coordinator.proto GRPC)
 set(RACKRAIL_COORDINATOR_SOURCES
   coordinator/client.cpp
+  coordinator/grpc_setup.cpp
   coordinator/host_port.cpp
   coordinator/job_token.cpp
   coordinator/membership.cpp

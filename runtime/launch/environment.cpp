@@ -59,7 +59,8 @@ class Variables {
     return result;
   }
 
-  std::uint64_t number_or(std::string_view name, std::uint64_t otherwise, std::uint64_t most) const {
+  std::uint64_t number_or(std::string_view name, std::uint64_t otherwise,
+                          std::uint64_t most) const {
     return has(name) ? number(name, 0, most) : otherwise;
   }
 
@@ -214,7 +215,8 @@ LaunchEnvironment from_tf_config(const Variables& variables) {
 void meet_by_tf_config(const Variables& variables, LaunchEnvironment& launch) {
   const TaskList tasks = read_tf_config(*variables.text("TF_CONFIG"));
   launch.coordinator =
-      next_port(parse_host_port(tasks.addresses.front(), "<environment>", "TF_CONFIG.cluster"), "TF_CONFIG.cluster");
+      next_port(parse_host_port(tasks.addresses.front(), "<environment>", "TF_CONFIG.cluster"),
+                "TF_CONFIG.cluster");
   launch.coordinator_source = "TF_CONFIG: the first task's port + 1";
 }
 
@@ -333,7 +335,8 @@ std::optional<LaunchEnvironment> detect_launch(const EnvironmentMap& environment
     }
     LaunchEnvironment launch = launcher.read(variables);
     if (const auto address = variables.text(kCoordinatorVariable)) {
-      launch.coordinator = parse_host_port(*address, "<environment>", std::string(kCoordinatorVariable));
+      launch.coordinator =
+          parse_host_port(*address, "<environment>", std::string(kCoordinatorVariable));
       launch.coordinator_source = kCoordinatorVariable;
     } else if (launch.world_size == 1) {
       launch.coordinator = {"127.0.0.1", 0};

@@ -15,11 +15,11 @@
 //                 SLURM_JOB_ID, SLURM_STEP_ID (or SLURM_NTASKS, SLURM_NODELIST)
 //
 // A launcher counts as there when the variable that carries the rank is set (RANK, a common name,
-// only with WORLD_SIZE; Slurm only in a step: the shell of an allocation is no worker). What it says must then be complete and
-// consistent; a variable that is missing or malformed is a ConfigError that names it, never a
-// reason to try the next launcher. One exception: `srun --mpi=…` sets PMI variables beside its own;
-// where both agree on the rank (and on the size, if PMI says one), Slurm is the launcher, because
-// it also says where the hosts are.
+// only with WORLD_SIZE; Slurm only in a step: the shell of an allocation is no worker). What it
+// says must then be complete and consistent; a variable that is missing or malformed is a
+// ConfigError that names it, never a reason to try the next launcher. One exception: `srun --mpi=…`
+// sets PMI variables beside its own; where both agree on the rank (and on the size, if PMI says
+// one), Slurm is the launcher, because it also says where the hosts are.
 //
 // Where the coordinator listens (rank 0 runs it):
 //   * RACKRAIL_COORDINATOR=host:port always wins;
@@ -55,11 +55,11 @@ EnvironmentMap process_environment();
 
 /// What a launcher said.
 struct LaunchEnvironment {
-  std::string launcher;          ///< "rackrail", "TF_CONFIG", "torchrun", "Open MPI", "PMI", "Slurm"
+  std::string launcher;  ///< "rackrail", "TF_CONFIG", "torchrun", "Open MPI", "PMI", "Slurm"
   Rank rank;
-  std::size_t world_size = 1;    ///< rank < world_size
-  std::size_t local_rank = 0;    ///< among the processes of this host; 0 where it is not said
-  HostPort coordinator;          ///< where rank 0's coordinator is, by the rules above
+  std::size_t world_size = 1;      ///< rank < world_size
+  std::size_t local_rank = 0;      ///< among the processes of this host; 0 where it is not said
+  HostPort coordinator;            ///< where rank 0's coordinator is, by the rules above
   std::string coordinator_source;  ///< what says so: "MASTER_ADDR and MASTER_PORT + 1"
 };
 

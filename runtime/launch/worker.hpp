@@ -17,9 +17,9 @@ namespace rackrail::runtime {
 
 struct WorkerOptions {
   HostPort coordinator;
-  std::optional<Rank> rank;        ///< none: the coordinator gives one
-  std::size_t world_size = 0;      ///< expected number of workers; 0: any
-  std::string plan_digest;         ///< refuse a job with another plan; empty: any
+  std::optional<Rank> rank;    ///< none: the coordinator gives one
+  std::size_t world_size = 0;  ///< expected number of workers; 0: any
+  std::string plan_digest;     ///< refuse a job with another plan; empty: any
   /// The file with the job's token; empty: the variable RACKRAIL_JOB_TOKEN.
   std::string token_file;
   /// How long the coordinator and the other workers may take to come.
@@ -30,8 +30,8 @@ struct WorkerOptions {
 
 struct WorkerResult {
   bool ok = false;
-  std::string reason;              ///< one line; empty when ok
-  int exit_status = 0;             ///< 0 done, 1 failed or aborted, 2 bad input
+  std::string reason;   ///< one line; empty when ok
+  int exit_status = 0;  ///< 0 done, 1 failed or aborted, 2 bad input
   std::optional<WorkerReport> report;
 };
 

@@ -1,0 +1,390 @@
+#include "runtime/coordinator/client.hpp"
+
+#include <grpcpp/grpcpp.h>
+
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "base/error.hpp"
+#include "base/parse_units.hpp"
+#include "runtime/coordinator/coordinator.grpc.pb.h"
+#include "runtime/coordinator/grpc_setup.hpp"
+#include "runtime/coordinator/job_token.hpp"
+
+namespace rackrail::runtime {
+namespace {
+
+namespace proto = rackrail::coordinator::v1;
+
+constexpr std::chrono::seconds kReportDeadline{30};
+constexpr std::chrono::seconds kLeaveDeadline{2};
+// The coordinator waits half a second for a suspect's own end.
+constexpr std::chrono::milliseconds kBetterReason{1500};
+
+std::chrono::nanoseconds to_chrono(Duration time) {
+  return std::chrono::nanoseconds(time.picoseconds() / 1000);
+}
+
+std::shared_ptr<grpc::Channel> make_channel(const HostPort& coordinator) {
+  prepare_grpc();
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(kLargestWelcome);
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);  // an address in the cluster, not on the web
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  // The coordinator may come a little later than its workers: ask often.
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
+  return grpc::CreateCustomChannel(to_string(coordinator), grpc::InsecureChannelCredentials(),
+                                   arguments);
+}
+
+proto::JoinRequest to_proto(const JoinRequest& request) {
+  proto::JoinRequest message;
+  if (request.rank) {
+    message.set_rank(request.rank->value());
+  }
+  message.set_world_size(static_cast<std::uint32_t>(request.world_size));
+  message.set_address(request.address.data(), request.address.size());
+  message.set_plan_digest(request.plan_digest);
+  message.set_host(request.host);
+  message.set_pid(request.pid);
+  message.set_version(request.version);
+  return message;
+}
+
+Welcome from_proto(proto::Welcome& message) {
+  Welcome welcome;
+  welcome.rank = Rank(static_cast<std::size_t>(message.rank()));
+  welcome.world_size = message.world_size();
+  welcome.epoch = message.epoch();
+  for (const std::string& address : message.addresses()) {
+    const auto* bytes = reinterpret_cast<const std::byte*>(address.data());
+    welcome.addresses.emplace_back(bytes, bytes + address.size());
+  }
+  welcome.plan = std::move(*message.mutable_plan());
+  welcome.job_options = std::move(*message.mutable_job_options());
+  return welcome;
+}
+
+}  // namespace
+
+struct CoordinatorClient::Impl {
+  Impl(const HostPort& coordinator, std::string given_token,
+       std::function<void(const std::string&)> given_on_abort)
+      : where("the coordinator at " + to_string(coordinator)),
+        token(std::move(given_token)),
+        on_abort(std::move(given_on_abort)),
+        channel(make_channel(coordinator)),
+        stub(proto::Coordinator::NewStub(channel)) {}
+
+  // ---- the reader's thread
+
+  void read(const proto::JoinRequest& request) {
+    stream_context.set_wait_for_ready(true);
+    stream_context.AddMetadata(kTokenKey, token);
+    const auto reader = stub->Join(&stream_context, request);
+    proto::Event event;
+    while (reader->Read(&event)) {
+      if (event.has_welcome()) {
+        start(*event.mutable_welcome());
+      } else if (event.has_abort()) {
+        abort(event.abort().reason());
+      } else if (event.has_finish()) {
+        const std::lock_guard lock(mutex);
+        finished = true;
+        changed.notify_all();
+      }
+    }
+    const grpc::Status status = reader->Finish();
+    bool lost = false;
+    {
+      const std::lock_guard lock(mutex);
+      stream_status = status;
+      lost = welcome.has_value() && !finished && !leaving;
+      changed.notify_all();
+    }
+    if (lost) {
+      abort(where + " was lost: connection closed");
+    }
+  }
+
+  void start(proto::Welcome& message) {
+    const std::lock_guard lock(mutex);
+    heartbeat_period = Duration(message.heartbeat_period_ps());
+    heartbeat_timeout = Duration(message.heartbeat_timeout_ps());
+    welcome = from_proto(message);
+    member.set_rank(message.rank());
+    member.set_epoch(message.epoch());
+    changed.notify_all();
+  }
+
+  /// Only the first reason counts.
+  void abort(const std::string& reason) {
+    {
+      const std::lock_guard lock(mutex);
+      if (aborted || finished || leaving) {
+        return;
+      }
+      aborted = reason;
+      changed.notify_all();
+    }
+    if (on_abort) {
+      on_abort(reason);
+    }
+  }
+
+  // ---- the heartbeats' thread
+
+  void beat() {
+    while (true) {
+      proto::HeartbeatRequest request;
+      grpc::ClientContext context;
+      {
+        std::unique_lock lock(mutex);
+        changed.wait_for(lock, to_chrono(heartbeat_period), [&] { return leaving || aborted; });
+        if (leaving || aborted) {
+          return;
+        }
+        *request.mutable_member() = member;
+        request.set_step(progress.step);
+        request.set_loss(progress.loss);
+        request.set_step_time_ps(progress.step_time.picoseconds());
+        heartbeat_context = &context;
+      }
+      prepare(context, to_chrono(heartbeat_timeout));
+      proto::HeartbeatReply reply;
+      const grpc::Status status = stub->Heartbeat(&context, request, &reply);
+      {
+        const std::lock_guard lock(mutex);
+        heartbeat_context = nullptr;
+      }
+      if (!status.ok()) {
+        abort(describe(status, heartbeat_timeout));
+      } else if (reply.aborted()) {
+        abort(reply.reason());
+      }
+    }
+  }
+
+  // ---- calls
+
+  template <typename Time>
+  void prepare(grpc::ClientContext& context, Time deadline) const {
+    context.AddMetadata(kTokenKey, token);
+    context.set_deadline(std::chrono::system_clock::now() +
+                         std::chrono::duration_cast<std::chrono::microseconds>(deadline));
+  }
+
+  std::string describe(const grpc::Status& status, Duration deadline) const {
+    if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
+      return where + " was lost: no answer for " + to_string(deadline);
+    }
+    if (status.error_code() == grpc::StatusCode::UNAVAILABLE) {
+      return where + " was lost: connection closed";
+    }
+    return where + " refused: " + one_line(status.error_message());
+  }
+
+  proto::Member self() const {
+    const std::lock_guard lock(mutex);
+    return member;
+  }
+
+  void throw_if_aborted() const {
+    const std::lock_guard lock(mutex);
+    if (aborted) {
+      throw PeerLostError(*aborted);
+    }
+  }
+
+  template <typename Call, typename Request>
+  void report(Call call, Request& request) {
+    throw_if_aborted();
+    *request.mutable_member() = self();
+    grpc::ClientContext context;
+    prepare(context, kReportDeadline);
+    proto::Acknowledged reply;
+    const grpc::Status status = (stub.get()->*call)(&context, request, &reply);
+    if (!status.ok()) {
+      abort(describe(status, Duration::from_seconds(kReportDeadline.count())));
+      throw_if_aborted();
+    }
+  }
+
+  void end_threads() {
+    {
+      const std::lock_guard lock(mutex);
+      leaving = true;
+      if (heartbeat_context != nullptr) {
+        heartbeat_context->TryCancel();
+      }
+      changed.notify_all();
+    }
+    if (reader_thread.joinable()) {
+      {
+        // The coordinator ends the stream of a member that left.
+        std::unique_lock lock(mutex);
+        changed.wait_for(lock, said_goodbye ? kLeaveDeadline : std::chrono::seconds(0),
+                         [&] { return stream_status.has_value(); });
+      }
+      stream_context.TryCancel();
+      reader_thread.join();
+    }
+    if (heartbeat_thread.joinable()) {
+      heartbeat_thread.join();
+    }
+  }
+
+  const std::string where;
+  const std::string token;
+  const std::function<void(const std::string&)> on_abort;
+  std::shared_ptr<grpc::Channel> channel;
+  std::unique_ptr<proto::Coordinator::Stub> stub;
+  grpc::ClientContext stream_context;
+
+  mutable std::mutex mutex;  // guards what follows
+  std::condition_variable changed;
+  std::optional<Welcome> welcome;
+  proto::Member member;
+  Duration heartbeat_period;
+  Duration heartbeat_timeout;
+  WorkerProgress progress;
+  std::optional<std::string> aborted;
+  std::optional<grpc::Status> stream_status;
+  grpc::ClientContext* heartbeat_context = nullptr;  // of the call in flight
+  bool finished = false;
+  bool leaving = false;
+  bool said_goodbye = false;
+
+  std::thread reader_thread;
+  std::thread heartbeat_thread;
+};
+
+CoordinatorClient::CoordinatorClient(const HostPort& coordinator, std::string token,
+                                     std::function<void(const std::string& reason)> on_abort)
+    : impl_(std::make_unique<Impl>(coordinator, std::move(token), std::move(on_abort))) {}
+
+CoordinatorClient::~CoordinatorClient() { impl_->end_threads(); }
+
+Welcome CoordinatorClient::join(const JoinRequest& request, Duration deadline) {
+  Impl& impl = *impl_;
+  impl.reader_thread = std::thread([&impl, message = to_proto(request)] { impl.read(message); });
+  std::unique_lock lock(impl.mutex);
+  const bool in_time = impl.changed.wait_for(lock, to_chrono(deadline), [&] {
+    return impl.welcome.has_value() || impl.stream_status.has_value();
+  });
+  if (impl.welcome) {
+    Welcome welcome = std::move(*impl.welcome);
+    impl.welcome.emplace();  // still says that there was one
+    if (welcome.rank.index() >= welcome.world_size ||
+        welcome.addresses.size() != welcome.world_size) {
+      throw RuntimeFailure(impl.where + " sent a welcome that contradicts itself");
+    }
+    impl.heartbeat_thread = std::thread([&impl] { impl.beat(); });
+    return welcome;
+  }
+  if (!in_time) {
+    const bool connected = impl.channel->GetState(false) == GRPC_CHANNEL_READY;
+    throw RuntimeFailure(connected ? "the other workers did not come within " + to_string(deadline)
+                                   : "no coordinator answered within " + to_string(deadline) +
+                                         ": " + impl.where.substr(impl.where.find("at ")));
+  }
+  const grpc::Status status = *impl.stream_status;
+  switch (status.error_code()) {
+    case grpc::StatusCode::PERMISSION_DENIED:
+      throw ConfigError(
+          ErrorContext{.file = "<environment>",
+                       .where = kJobTokenVariable,
+                       .found = impl.token.empty() ? "no token" : "a wrong token",
+                       .expected = "the token of the job that " + impl.where + " runs"});
+    case grpc::StatusCode::FAILED_PRECONDITION:
+    case grpc::StatusCode::INVALID_ARGUMENT:
+      throw ConfigError(impl.where + " refused: " + one_line(status.error_message()));
+    case grpc::StatusCode::ABORTED:
+      throw RuntimeFailure(one_line(status.error_message()));
+    default:
+      throw RuntimeFailure(impl.where + " was lost before all workers had come: " +
+                           one_line(status.error_message()));
+  }
+}
+
+void CoordinatorClient::set_progress(const WorkerProgress& progress) {
+  const std::lock_guard lock(impl_->mutex);
+  impl_->progress = progress;
+}
+
+void CoordinatorClient::report_checkpoint(std::uint32_t step,
+                                          const std::vector<CheckpointFile>& files) {
+  proto::CheckpointReport request;
+  request.set_step(step);
+  for (const CheckpointFile& file : files) {
+    proto::CheckpointFile& message = *request.add_files();
+    message.set_name(file.name);
+    message.set_sha256(file.sha256);
+    message.set_bytes(file.size.count());
+  }
+  impl_->report(&proto::Coordinator::Stub::ReportCheckpoint, request);
+}
+
+void CoordinatorClient::report_result(const std::string& payload) {
+  proto::ResultReport request;
+  request.set_payload(payload);
+  impl_->report(&proto::Coordinator::Stub::ReportResult, request);
+}
+
+void CoordinatorClient::wait_until_finished() {
+  {
+    std::unique_lock lock(impl_->mutex);
+    impl_->changed.wait(lock, [&] { return impl_->finished || impl_->aborted; });
+    if (impl_->finished) {
+      return;
+    }
+  }
+  impl_->throw_if_aborted();
+}
+
+std::optional<std::string> CoordinatorClient::report_transport_error(std::optional<Rank> peer,
+                                                                     const std::string& reason) {
+  proto::TransportErrorReport request;
+  if (peer) {
+    request.set_peer(peer->value());
+  }
+  request.set_reason(reason);
+  try {
+    impl_->report(&proto::Coordinator::Stub::ReportTransportError, request);
+  } catch (const PeerLostError&) {
+    return abort_reason();
+  }
+  std::unique_lock lock(impl_->mutex);
+  impl_->changed.wait_for(lock, kBetterReason, [&] { return impl_->aborted.has_value(); });
+  return impl_->aborted;
+}
+
+std::optional<std::string> CoordinatorClient::abort_reason() const {
+  const std::lock_guard lock(impl_->mutex);
+  return impl_->aborted;
+}
+
+void CoordinatorClient::leave(bool ok, const AbortReason& reason) {
+  proto::LeaveRequest request;
+  {
+    const std::lock_guard lock(impl_->mutex);
+    if (impl_->leaving || !impl_->welcome || impl_->stream_status) {
+      return;
+    }
+    impl_->leaving = true;
+    *request.mutable_member() = impl_->member;
+  }
+  request.set_ok(ok);
+  request.set_reason(reason.line);
+  request.set_bad_input(reason.bad_input);
+  grpc::ClientContext context;
+  impl_->prepare(context, kLeaveDeadline);
+  proto::Acknowledged reply;
+  impl_->said_goodbye = impl_->stub->Leave(&context, request, &reply).ok();
+  impl_->end_threads();
+}
+
+}  // namespace rackrail::runtime

@@ -1,0 +1,74 @@
+// A worker's side of the coordinator.
+//
+// A thread reads the stream of the membership, another sends heartbeats. The job is aborted for
+// this worker when the coordinator says so, when the stream breaks, or when a heartbeat is not
+// answered in time; whatever comes first calls `on_abort`, once.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/ids.hpp"
+#include "base/units.hpp"
+#include "runtime/coordinator/host_port.hpp"
+#include "runtime/coordinator/membership.hpp"
+#include "runtime/coordinator/progress.hpp"
+
+namespace rackrail::runtime {
+
+/// What all workers get once everybody has come.
+struct Welcome {
+  Rank rank;
+  std::size_t world_size = 1;
+  std::uint32_t epoch = 0;
+  std::vector<std::vector<std::byte>> addresses;  ///< of the transports, by rank
+  std::string plan;                               ///< binary form
+  std::string job_options;                        ///< JSON
+};
+
+class CoordinatorClient {
+ public:
+  /// Connects in the background: the coordinator need not be there yet. `on_abort` is called on a
+  /// thread of the client, at most once, after the welcome has come (maybe while join() returns).
+  CoordinatorClient(const HostPort& coordinator, std::string token,
+                    std::function<void(const std::string& reason)> on_abort);
+  /// Without leave(), the others take this worker for lost.
+  ~CoordinatorClient();
+  CoordinatorClient(const CoordinatorClient&) = delete;
+  CoordinatorClient& operator=(const CoordinatorClient&) = delete;
+
+  /// Waits until all workers have come; heartbeats go from then on. Called once. Throws ConfigError
+  /// when the coordinator refuses (token, plan, rank), RuntimeFailure when it cannot be reached
+  /// within the deadline or the job ends before it began.
+  Welcome join(const JoinRequest& request, Duration deadline);
+
+  /// What the next heartbeats say.
+  void set_progress(const WorkerProgress& progress);
+
+  // Each throws PeerLostError with the reason when the job was aborted or the coordinator is gone.
+  void report_checkpoint(std::uint32_t step, const std::vector<CheckpointFile>& files);
+  void report_result(const std::string& payload);
+  /// After report_result: waits until all ranks have reported theirs.
+  void wait_until_finished();
+
+  /// Says that the transport cannot reach a peer (if known which), and waits shortly for the
+  /// coordinator's reason, which knows more; nothing when it has none. Never throws.
+  std::optional<std::string> report_transport_error(std::optional<Rank> peer,
+                                                    const std::string& reason);
+  /// The reason when the job was aborted.
+  std::optional<std::string> abort_reason() const;
+
+  /// Says good-bye and ends the connection; `reason` is one line for everybody when not ok.
+  /// Never throws; the second call does nothing.
+  void leave(bool ok, const AbortReason& reason = {});
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace rackrail::runtime

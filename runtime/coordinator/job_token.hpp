@@ -1,0 +1,26 @@
+// The secret that the workers of one job share with its coordinator.
+//
+// It comes from a file or from the environment variable RACKRAIL_JOB_TOKEN, never from the command
+// line, which every user of a machine can read.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+namespace rackrail::runtime {
+
+inline constexpr const char* kJobTokenVariable = "RACKRAIL_JOB_TOKEN";
+
+/// The first line of the file, or the variable where `file` is empty; empty when there is neither.
+/// Throws ConfigError when the file cannot be read, or the token is empty, longer than 4096
+/// characters or not printable ASCII.
+std::string read_job_token(const std::filesystem::path& file);
+
+/// 256 random bits from the operating system, as text.
+std::string make_job_token();
+
+/// Whether the two are equal, in a time that does not depend on where they differ.
+bool same_token(std::string_view a, std::string_view b);
+
+}  // namespace rackrail::runtime

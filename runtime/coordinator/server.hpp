@@ -1,0 +1,74 @@
+// The coordinator of a job: a gRPC service around Membership.
+//
+// Everything that happens is a task on one thread of its own, so the membership and the streams
+// need no locks; calls that wait (Join) hold no thread. What may take long (writing a manifest, a
+// progress bar) runs on a second thread, so that it never delays a heartbeat's answer.
+//
+// The connection is not encrypted: the job's token keeps strangers out of a job on a network whose
+// lines are trusted, as those between the machines of a cluster are.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/units.hpp"
+#include "runtime/coordinator/host_port.hpp"
+#include "runtime/coordinator/membership.hpp"
+#include "runtime/coordinator/progress.hpp"
+
+namespace rackrail::runtime {
+
+struct CoordinatorOptions {
+  HostPort listen{"127.0.0.1", 0};  ///< port 0: any free one
+  std::string token;                ///< empty only where nobody from outside can come
+  MembershipOptions membership;
+  std::string plan;                                       ///< binary form, for all workers
+  std::string job_options;                                ///< JSON, for all workers
+  Duration heartbeat_period = Duration(500'000'000'000);  ///< 0.5 s
+
+  // Called on one thread, one after another. An exception of on_checkpoint aborts the job.
+  /// All ranks have written their part; `files` by rank.
+  std::function<void(std::uint32_t step, const std::vector<std::vector<CheckpointFile>>& files)>
+      on_checkpoint;
+  /// At most ten times per second.
+  std::function<void(const JobProgress&)> on_progress;
+};
+
+struct CoordinatorOutcome {
+  bool ok = false;
+  AbortReason reason;                ///< when not ok
+  std::vector<std::string> results;  ///< by rank; empty where none was reported
+  JobProgress progress;
+  std::uint32_t epochs = 0;  ///< of membership
+};
+
+class CoordinatorServer {
+ public:
+  /// Listens when it returns. Throws ConfigError when the token is missing where one is needed or
+  /// the plan is too large, RuntimeFailure when the address cannot be listened on.
+  explicit CoordinatorServer(CoordinatorOptions options);
+  /// Aborts a job that still runs, and ends all connections.
+  ~CoordinatorServer();
+  CoordinatorServer(const CoordinatorServer&) = delete;
+  CoordinatorServer& operator=(const CoordinatorServer&) = delete;
+
+  const HostPort& address() const;
+
+  /// Aborts the job: everybody is told the reason. From any thread; only the first reason counts.
+  void stop(const std::string& reason);
+  /// Whether all have joined, so that a process which ends is a lost worker.
+  bool has_started() const;
+  /// The outcome once the job is over: all have left, and all callbacks have returned. Empty when
+  /// that was not so after `at_most`.
+  std::optional<CoordinatorOutcome> wait_for(Duration at_most);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace rackrail::runtime
