@@ -14,13 +14,17 @@
 //  applied
 //     to the buffer) or starts there (dep.src == src; done = read and encoded).
 //  4. Ids are a topological order: a dependency has a smaller id. Everything that touches the same
-//     chunk of the same rank is ordered by dependencies, except additions among themselves; those
-//     are applied in the order of their ids (so sums are the same in every run).
+//     chunk of the same rank is ordered by dependencies, except reads among themselves and
+//     additions among themselves; additions are applied in the order of their ids (so sums are the
+//     same in every run). A chain of dependencies counts only as far as its transfers move that
+//     chunk too: any other chunk may be empty in a small buffer, and then orders nothing.
 //  5. Transfers of the same (src, dst) pair leave in the order of their ids, slice by slice.
 //  6. Codecs. A lossy transfer sends C(x). A version of a chunk is encoded once per codec, and all
 //     transfers that read the version send the same bytes. For a copy the sender also replaces its
 //     own x by D(C(x)), and a chunk that arrived encoded is forwarded as it came when the codec is
-//     the same: after an all-reduce all ranks hold the same bits.
+//     the same: after an all-reduce all ranks hold the same bits. For rule 4, the first lossy copy
+//     of a version that did not arrive in that code is a write at its sender too; only transfers
+//     with the same codec need not be ordered with it.
 //
 // An all-reduce is right when every rank ends with each rank's contribution exactly once
 // (plan/verifier.hpp).

@@ -1,0 +1,182 @@
+#include "plan/chunk_execution.hpp"
+
+#include <algorithm>
+
+#include "base/random.hpp"
+
+namespace rackrail::plan {
+namespace {
+
+// Identities are mixed from these so that no two kinds of expression meet by construction.
+constexpr std::uint64_t kInput = 0x696e707574ULL;
+constexpr std::uint64_t kSum = 0x73756dULL;
+constexpr std::uint64_t kCode = 0x636f6465ULL;
+
+std::uint64_t input_identity(Rank rank) { return random_bits(kInput, rank.value()); }
+
+/// Commutative, as the addition of floats is, and not associative.
+std::uint64_t sum_identity(std::uint64_t a, std::uint64_t b) {
+  return random_bits(random_bits(kSum, std::min(a, b)), std::max(a, b));
+}
+
+std::uint64_t decoded_identity(std::uint8_t codec, std::uint64_t value) {
+  return random_bits(random_bits(kCode, codec), value);
+}
+
+void set_bit(std::span<std::uint64_t> words, Rank rank) {
+  words[rank.index() / 64] |= std::uint64_t{1} << (rank.index() % 64);
+}
+
+/// The first rank in `a` and not in `b`, if any.
+std::optional<std::size_t> first_missing(std::span<const std::uint64_t> a,
+                                         std::span<const std::uint64_t> b) {
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    if (const std::uint64_t missing = a[i] & ~b[i]; missing != 0) {
+      return i * 64 + static_cast<std::size_t>(__builtin_ctzll(missing));
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<std::size_t> first_common(std::span<const std::uint64_t> a,
+                                        std::span<const std::uint64_t> b) {
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    if (const std::uint64_t common = a[i] & b[i]; common != 0) {
+      return i * 64 + static_cast<std::size_t>(__builtin_ctzll(common));
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+ChunkExecution::ChunkExecution(const TransferGraph& graph, ProblemList& problems)
+    : graph_(graph),
+      problems_(problems),
+      order_(graph, problems),
+      words_((graph.rank_count() + 63) / 64),
+      values_(graph.rank_count()),
+      contributions_(graph.rank_count() * words_) {}
+
+std::span<std::uint64_t> ChunkExecution::contributions(Rank rank) {
+  return std::span(contributions_).subspan(rank.index() * words_, words_);
+}
+
+std::string ChunkExecution::place(Rank rank) const {
+  return fmt::format("rank {}, chunk {}", rank.value(), chunk_);
+}
+
+void ChunkExecution::run(std::uint32_t chunk, std::span<const TransferId> transfers) {
+  begin(chunk);
+  for (const TransferId id : transfers) {
+    apply(id);
+  }
+  check_end();
+}
+
+void ChunkExecution::begin(std::uint32_t chunk) {
+  chunk_ = chunk;
+  order_.begin_chunk(chunk);
+  std::fill(contributions_.begin(), contributions_.end(), 0);
+  std::fill(values_.begin(), values_.end(), Value{});
+  for (std::size_t i = 0; i < values_.size(); ++i) {
+    const Rank rank(i);
+    if (graph_.collective() != Collective::kAllGather || graph_.owners()[chunk] == rank) {
+      values_[i] = {.defined = true, .encoded_as = 0, .identity = input_identity(rank)};
+      set_bit(contributions(rank), rank);
+    }
+  }
+}
+
+void ChunkExecution::apply(TransferId id) {
+  const Transfer& transfer = graph_.transfer(id);
+  Value& from = values_[transfer.src.index()];
+  Value& to = values_[transfer.dst.index()];
+  const auto text = [&](std::string_view what) {
+    return fmt::format("{}: transfer {} (rank {} to rank {}) {}", place(transfer.src), id.value(),
+                       transfer.src.value(), transfer.dst.value(), what);
+  };
+  if (!from.defined) {
+    problems_.add([&] { return text("sends what the rank does not have yet"); });
+  }
+
+  const bool is_lossy = graph_.codecs()[transfer.codec].is_lossy();
+  const bool is_reencoded = is_lossy && from.encoded_as != transfer.codec;
+  Value sent = from;
+  sent.encoded_as = is_lossy ? transfer.codec : std::uint8_t{0};
+  if (is_reencoded) {
+    sent.identity = decoded_identity(transfer.codec, from.identity);
+  }
+  const bool adopts = is_reencoded && transfer.op == TransferOp::kCopy;
+  order_.read(id, adopts);
+  if (adopts) {
+    from = sent;
+  }
+
+  const auto sent_set = contributions(transfer.src);
+  const auto set = contributions(transfer.dst);
+  if (transfer.op == TransferOp::kCopy) {
+    order_.write(id);
+    std::copy(sent_set.begin(), sent_set.end(), set.begin());
+    to = sent;
+    return;
+  }
+  order_.add(id);
+  if (!to.defined) {
+    problems_.add([&] { return text("adds to a chunk that the destination does not have yet"); });
+  }
+  if (const auto twice = first_common(sent_set, set)) {
+    problems_.add([&] {
+      return text(fmt::format("adds the contribution of rank {} a second time", *twice));
+    });
+  }
+  std::transform(sent_set.begin(), sent_set.end(), set.begin(), set.begin(),
+                 [](std::uint64_t a, std::uint64_t b) { return a | b; });
+  to = {
+      .defined = to.defined, .encoded_as = 0, .identity = sum_identity(to.identity, sent.identity)};
+}
+
+void ChunkExecution::check_contributions(Rank rank, std::span<const std::uint64_t> expected) {
+  if (!values_[rank.index()].defined) {
+    problems_.add([&] { return fmt::format("{}: nothing arrives", place(rank)); });
+    return;
+  }
+  if (const auto missing = first_missing(expected, contributions(rank))) {
+    problems_.add([&] {
+      return fmt::format("{}: ends without the contribution of rank {}", place(rank), *missing);
+    });
+  }
+  if (const auto foreign = first_missing(contributions(rank), expected)) {
+    problems_.add([&] {
+      return fmt::format("{}: ends with a contribution of rank {}, which does not belong there",
+                         place(rank), *foreign);
+    });
+  }
+}
+
+void ChunkExecution::check_end() {
+  std::vector<std::uint64_t> expected(words_, 0);
+  const bool gathers = graph_.collective() == Collective::kAllGather;
+  for (std::size_t i = 0; i < values_.size(); ++i) {
+    if (!gathers || graph_.owners()[chunk_] == Rank(i)) {
+      set_bit(expected, Rank(i));
+    }
+  }
+  if (graph_.collective() == Collective::kReduceScatter) {
+    check_contributions(graph_.owners()[chunk_], expected);
+    return;
+  }
+  for (std::size_t i = 0; i < values_.size(); ++i) {
+    check_contributions(Rank(i), expected);
+    if (values_[i].identity != values_[0].identity) {
+      problems_.add([&] {
+        return fmt::format(
+            "{}: ends with other bits than rank 0 (another order of additions or "
+            "other codecs)",
+            place(Rank(i)));
+      });
+    }
+  }
+}
+
+}  // namespace rackrail::plan

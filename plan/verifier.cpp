@@ -1,0 +1,157 @@
+#include "plan/verifier.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include "plan/graph_verifier.hpp"
+#include "plan/problem_list.hpp"
+
+namespace rackrail::plan {
+namespace {
+
+void check_cluster(const Plan& plan, const topology::Topology& topology, ProblemList& problems) {
+  if (plan.cluster_digest != topology.digest()) {
+    problems.add([&] {
+      return fmt::format("made for the cluster '{}', not for '{}' (their digests differ)",
+                         plan.cluster_name, topology.name());
+    });
+  }
+  for (std::size_t i = 0; i < std::min(plan.rank_count(), topology.rank_count()); ++i) {
+    const std::string& there = topology.node(topology.node_of(Rank(i))).name;
+    if (plan.rank_names[i] != there) {
+      problems.add([&] {
+        return fmt::format("rank {} is '{}' in the plan, '{}' in the cluster", i,
+                           plan.rank_names[i], there);
+      });
+    }
+  }
+}
+
+void check_buckets(const Plan& plan, ProblemList& problems) {
+  std::set<std::uint32_t> taken;
+  for (std::size_t i = 0; i < plan.buckets.size(); ++i) {
+    const Bucket& bucket = plan.buckets[i];
+    const auto complain = [&](const std::string& what) {
+      problems.add([&] { return fmt::format("bucket {}: {}", i, what); });
+    };
+    if (bucket.elements < 1) {
+      complain(fmt::format("{} elements, expected at least 1", bucket.elements));
+    }
+    if (bucket.slice_elements < 1 || bucket.slice_elements % 1024 != 0) {
+      complain(
+          fmt::format("slices of {} elements, expected a multiple of 1024", bucket.slice_elements));
+    }
+    if (bucket.schedule >= plan.schedules.size()) {
+      complain(fmt::format("schedule {}, the plan has {}", bucket.schedule, plan.schedules.size()));
+    } else if (plan.schedules[bucket.schedule].collective() != Collective::kAllReduce) {
+      complain(
+          fmt::format("schedule '{}' is no all-reduce", plan.schedules[bucket.schedule].name()));
+    }
+    for (std::size_t k = 0; k < bucket.tensors.size(); ++k) {
+      if (k > 0 && bucket.tensors[k] <= bucket.tensors[k - 1]) {
+        complain(fmt::format("tensor {} after tensor {}, expected ascending order",
+                             bucket.tensors[k], bucket.tensors[k - 1]));
+      } else if (!taken.insert(bucket.tensors[k]).second) {
+        complain(fmt::format("tensor {} is in another bucket too", bucket.tensors[k]));
+      }
+    }
+  }
+}
+
+void check_workload(const Plan& plan, const Workload& workload, ProblemList& problems) {
+  if (plan.workload_digest != workload.digest()) {
+    problems.add([&] {
+      return fmt::format("made for the workload '{}', not for '{}' (their digests differ)",
+                         plan.workload_name, workload.name);
+    });
+  }
+  std::vector<bool> covered(workload.tensors.size(), false);
+  for (std::size_t i = 0; i < plan.buckets.size(); ++i) {
+    const Bucket& bucket = plan.buckets[i];
+    std::int64_t elements = 0;
+    for (const std::uint32_t tensor : bucket.tensors) {
+      if (tensor >= covered.size()) {
+        problems.add([&] {
+          return fmt::format("bucket {}: tensor {}, the workload '{}' has {}", i, tensor,
+                             workload.name, covered.size());
+        });
+        continue;
+      }
+      covered[tensor] = true;
+      elements += workload.tensors[tensor].elements;
+    }
+    if (elements != bucket.elements) {
+      problems.add([&] {
+        return fmt::format("bucket {}: {} elements, its tensors have {}", i, bucket.elements,
+                           elements);
+      });
+    }
+  }
+  for (std::size_t tensor = 0; tensor < covered.size(); ++tensor) {
+    if (!covered[tensor]) {
+      problems.add([&] {
+        return fmt::format("tensor {} ('{}') is in no bucket", tensor,
+                           workload.tensors[tensor].name);
+      });
+    }
+  }
+}
+
+void check_batch(const Plan& plan, ProblemList& problems) {
+  const BatchPlan& batch = plan.batch;
+  if (batch.local_batch.size() != plan.rank_count()) {
+    problems.add([&] {
+      return fmt::format("batch: sizes for {} ranks, the plan has {}", batch.local_batch.size(),
+                         plan.rank_count());
+    });
+  }
+  const auto smallest = std::min_element(batch.local_batch.begin(), batch.local_batch.end());
+  if ((smallest != batch.local_batch.end() && *smallest < 1) || batch.accumulation < 1) {
+    problems.add([] { return std::string("batch: sizes and passes must be at least 1"); });
+  }
+}
+
+}  // namespace
+
+VerifyReport verify(const TransferGraph& graph, const topology::Topology* topology) {
+  ProblemList problems;
+  VerifyReport report = check_graph(graph, topology, problems);
+  report.problems = problems.take();
+  return report;
+}
+
+VerifyReport verify(const Plan& plan, const topology::Topology* topology,
+                    const Workload* workload) {
+  ProblemList problems;
+  VerifyReport total;
+  if (plan.rank_count() == 0) {
+    problems.add([] { return std::string("no ranks"); });
+  }
+  if (topology != nullptr) {
+    check_cluster(plan, *topology, problems);
+  }
+  for (const TransferGraph& schedule : plan.schedules) {
+    problems.set_prefix(fmt::format("schedule '{}': ", schedule.name()));
+    if (schedule.rank_count() != plan.rank_count()) {
+      problems.add([&] {
+        return fmt::format("made for {} ranks, the plan has {}", schedule.rank_count(),
+                           plan.rank_count());
+      });
+      continue;
+    }
+    const VerifyReport report = check_graph(schedule, topology, problems);
+    total.transfers += report.transfers;
+    total.depth = std::max(total.depth, report.depth);
+    total.largest_fan_in = std::max(total.largest_fan_in, report.largest_fan_in);
+  }
+  problems.set_prefix({});
+  check_buckets(plan, problems);
+  if (workload != nullptr) {
+    check_workload(plan, *workload, problems);
+  }
+  check_batch(plan, problems);
+  total.problems = problems.take();
+  return total;
+}
+
+}  // namespace rackrail::plan
