@@ -1,0 +1,63 @@
+// The model as the planner sees it: its tensors, and how long computing really takes here.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/units.hpp"
+#include "plan/plan.hpp"
+#include "plan/workload.hpp"
+#include "runtime/trainer/config.hpp"
+#include "runtime/trainer/model.hpp"
+
+namespace rackrail::trainer {
+
+/// Medians over some steps on one device with one clock.
+struct ComputeProfile {
+  Duration forward;
+  std::vector<Duration> ready_gaps;  ///< by tensor: since the gradient before it, or backward's start
+  Duration backward_tail;
+  Duration optimizer;
+  Duration total() const;
+};
+
+struct MeasuredProfile {
+  std::int64_t local_batch = 0;
+  ComputeProfile wall;
+  ComputeProfile cpu;        ///< processor time of the computing thread
+  double fixed_share = 0.1;  ///< of the processor time: what does not grow with the batch
+};
+
+struct ProfileOptions {
+  std::int64_t local_batch = 32;
+  int steps = 20;   ///< measured ones
+  int warmup = 3;   ///< before them
+};
+
+/// Runs the model on `data` without a network. Leaves other parameters than it found.
+MeasuredProfile profile_model(Model& model, const SgdOptions& optimizer, const Dataset& data,
+                              const ProfileOptions& options);
+
+enum class ProfileClock : std::uint8_t {
+  kWall,       ///< what a worker that has a core to itself sees
+  kThreadCpu,  ///< what it would see: use this when other processes disturb the measurement
+};
+
+/// The workload of a configuration: tensors exactly as the trainer has them (so its digest is that of
+/// the model that will run) and times as measured, on device class "cpu".
+plan::Workload make_workload(const TrainingConfig& config, Model& model,
+                             const MeasuredProfile& profile, ProfileClock clock);
+
+/// The same from scratch: builds the model, loads the data, measures. `local_batch` of the options is
+/// used.
+plan::Workload profile_training(const TrainingConfig& config, const ProfileOptions& options,
+                                ProfileClock clock);
+
+/// Names and sizes alone, without times: for digests and for checking plans.
+plan::Workload workload_shape(const std::string& name, const Model& model);
+
+/// A plan for one rank alone: a bucket per tensor and nothing to transfer.
+plan::Plan single_rank_plan(const plan::Workload& workload, std::int64_t local_batch);
+
+}  // namespace rackrail::trainer

@@ -1,0 +1,57 @@
+#include "runtime/trainer/statistics.hpp"
+
+#include <time.h>
+
+#include <algorithm>
+
+namespace rackrail::trainer {
+namespace {
+
+Duration read_clock(clockid_t clock) {
+  timespec now{};
+  clock_gettime(clock, &now);
+  return Duration(now.tv_sec * 1'000'000'000'000) + Duration(now.tv_nsec * 1'000);
+}
+
+template <typename Value>
+Value middle(std::vector<Value> values) {
+  const auto half = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
+  std::nth_element(values.begin(), half, values.end());
+  return *half;
+}
+
+template <typename Of>
+Duration median_of(const std::vector<StepTimes>& steps, const Of& of) {
+  std::vector<Duration> values(steps.size());
+  std::ranges::transform(steps, values.begin(), of);
+  return middle(std::move(values));
+}
+
+}  // namespace
+
+StepSummary summarise(const std::vector<StepTimes>& steps) {
+  StepSummary summary;
+  if (steps.empty()) {
+    return summary;
+  }
+  summary.steps = static_cast<std::int64_t>(steps.size());
+  summary.step_time = median_of(steps, [](const StepTimes& t) { return t.step; });
+  summary.compute_time = median_of(steps, [](const StepTimes& t) { return t.compute(); });
+  summary.compute_cpu_time = median_of(steps, [](const StepTimes& t) { return t.compute_cpu; });
+  summary.sync_time = median_of(steps, [](const StepTimes& t) { return t.synchronise; });
+  summary.input_wait = median_of(steps, [](const StepTimes& t) { return t.input_wait; });
+  std::vector<double> shares;
+  for (const StepTimes& t : steps) {
+    shares.push_back(t.step > Duration() ? t.synchronise / t.step : 0.0);
+  }
+  summary.sync_share = middle(std::move(shares));
+  return summary;
+}
+
+Duration median(std::vector<Duration> values) { return middle(std::move(values)); }
+
+Duration wall_clock() { return read_clock(CLOCK_MONOTONIC); }
+
+Duration thread_cpu_clock() { return read_clock(CLOCK_THREAD_CPUTIME_ID); }
+
+}  // namespace rackrail::trainer

@@ -1,0 +1,44 @@
+// Times of training steps and what they come down to.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/units.hpp"
+
+namespace rackrail::trainer {
+
+/// One step of one rank, in wall-clock time unless said otherwise.
+struct StepTimes {
+  Duration step;         ///< from the wait for the first batch to the end of the update
+  Duration forward;      ///< all passes
+  Duration backward;     ///< all passes, launches included
+  Duration synchronise;  ///< after backward, until all gradients are summed: the exposed part
+  Duration optimizer;
+  Duration input_wait;   ///< for batches from the loader
+  Duration compute_cpu;  ///< processor time of the computing thread in forward, backward, optimiser
+
+  Duration compute() const { return forward + backward + optimizer; }
+};
+
+/// Medians over the measured steps: one slow step (an evaluation elsewhere, another process) does
+/// not move them.
+struct StepSummary {
+  std::int64_t steps = 0;  ///< number of measured steps
+  Duration step_time;
+  Duration compute_time;
+  Duration compute_cpu_time;
+  Duration sync_time;
+  Duration input_wait;
+  double sync_share = 0;  ///< median of synchronise / step
+};
+StepSummary summarise(const std::vector<StepTimes>& steps);
+
+/// The middle value (the lower of two middle ones). `values` must not be empty.
+Duration median(std::vector<Duration> values);
+
+/// Time since an unspecified moment: monotonic, and processor time of the calling thread.
+Duration wall_clock();
+Duration thread_cpu_clock();
+
+}  // namespace rackrail::trainer

@@ -1,0 +1,117 @@
+// One rank's training loop, whatever moves the gradients.
+//
+// A step: take the next batch, go forward and backward, launch each bucket of the plan the moment its
+// last gradient is final while backward goes on, wait for the sums, clip, update. Gradients are
+// weighted by 1 / (global batch) where they are computed, so the sum over ranks is the gradient of the
+// mean over the global batch for any division of it. The model's parameters and the optimiser's state
+// are the same bits on every rank after every step, because they start equal and see equal sums.
+//
+// Where plan and configuration both speak, the plan counts: local batches, passes per step, learning
+// rate and warm-up of plan::BatchPlan are taken when they are there (non-empty, positive).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/ids.hpp"
+#include "base/units.hpp"
+#include "plan/cost_model.hpp"
+#include "plan/plan.hpp"
+#include "runtime/trainer/checkpoint.hpp"
+#include "runtime/trainer/config.hpp"
+#include "runtime/trainer/gradient_exchange.hpp"
+#include "runtime/trainer/statistics.hpp"
+
+namespace rackrail::trainer {
+
+/// Batches and learning rates that a run really uses, out of plan and configuration.
+struct EffectiveSettings {
+  std::vector<std::int64_t> local_batch;  ///< per rank and pass
+  std::int64_t accumulation = 1;
+  std::int64_t global_batch = 0;  ///< samples per step
+  std::int64_t total_steps = 0;
+  LearningRate learning_rate;
+};
+EffectiveSettings effective_settings(const TrainingConfig& config, const plan::Plan& plan,
+                                     std::int64_t training_samples);
+
+struct StepReport {
+  std::int64_t step = 0;     ///< steps done, this one included
+  double loss = 0;           ///< mean over this rank's samples of the step
+  std::int64_t samples = 0;  ///< this rank's
+  double learning_rate = 0;
+  double gradient_norm = 0;  ///< of the sum, before clipping
+  bool clipped = false;
+  bool skipped = false;  ///< the sum was not finite, nothing was updated
+  StepTimes times;
+  std::optional<Evaluation> evaluation;  ///< on the test set, where this step had one
+};
+
+/// Called on the training thread between two steps.
+struct TrainerHooks {
+  std::function<void(const StepReport&)> on_step;
+  /// Every `checkpoint_every` steps: write_shards and whatever makes the parts whole.
+  std::function<void(const TrainingState&)> on_checkpoint;
+};
+
+struct TrainerOptions {
+  Rank self;
+  bool evaluate = true;           ///< only rank 0 does, and only if this is set
+  std::int64_t warmup_steps = 3;  ///< first steps of a run that no statistic counts
+  /// Step (counted from 0 over the whole training) whose timeline is kept.
+  std::optional<std::int64_t> timeline_step;
+};
+
+struct TrainingResult {
+  std::int64_t first_step = 0;  ///< steps before this one came from a checkpoint
+  std::int64_t steps = 0;       ///< steps of the whole training that are done
+  bool finished = false;        ///< false after a request to stop
+  double final_loss = 0;        ///< of this rank's latest step
+  std::optional<Evaluation> final_evaluation;
+  std::int64_t skipped_steps = 0;
+  std::string parameters_digest;
+  StepSummary summary;
+  /// "forward", "backward", "wait", "optimizer" on the track "rank r compute" and "bucket b" from
+  /// launch to the end of the wait on "rank r buckets"; from the start of the step.
+  std::vector<plan::TimelineEvent> timeline;
+};
+
+class Trainer {
+ public:
+  /// Keeps references to `data` and `exchange`. Throws ConfigError for an impossible configuration
+  /// and PlanError for a plan that was not made for its model or has no such rank.
+  Trainer(const TrainingConfig& config, const plan::Plan& plan, const DataSplit& data,
+          GradientExchange& exchange, const TrainerOptions& options, TrainerHooks hooks);
+  ~Trainer();
+  Trainer(const Trainer&) = delete;
+  Trainer& operator=(const Trainer&) = delete;
+
+  const EffectiveSettings& settings() const;
+  Model& model();
+
+  /// What a checkpoint must be made for.
+  CheckpointExpectation expectation() const;
+  /// Before run(): continue from there, to the same bits as a run without a break.
+  void restore(const LoadedCheckpoint& checkpoint);
+  /// Between steps (so in hooks, or outside of run()).
+  TrainingState state() const;
+
+  /// Trains until the configured number of steps or a stop. Throws PeerLostError out of the exchange;
+  /// the model is then as after the latest whole step.
+  TrainingResult run();
+
+  /// run() returns once `steps` steps of the whole training are done (at once if they are). From any
+  /// thread; the smallest of several numbers counts. Ranks must agree on it, or those that go on wait
+  /// for those that stopped.
+  void request_stop_after(std::int64_t steps);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace rackrail::trainer
