@@ -1,0 +1,145 @@
+#pragma once
+
+// Small schedules, written out by hand, that the tests of this module know to be right.
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "plan/transfer_graph.hpp"
+
+namespace rackrail::plan::test {
+
+/// A transfer graph that can still be changed: what a test mutates before it builds the real one.
+struct Draft {
+  struct Step {
+    Transfer transfer;
+    std::vector<TransferId> dependencies;
+  };
+  std::string name = "draft";
+  Collective collective = Collective::kAllReduce;
+  std::size_t ranks = 0;
+  std::vector<std::uint32_t> weights;
+  std::vector<Codec> codecs;  ///< after codec 0, "none"
+  std::vector<std::vector<LinkId>> routes;
+  std::vector<Rank> owners;
+  std::vector<Step> steps;
+
+  TransferId add(int src, int dst, TransferOp op, std::vector<TransferId> dependencies,
+                 std::uint32_t chunk = 0, std::uint32_t count = 1, std::uint8_t codec = 0) {
+    steps.push_back({Transfer{.src = Rank(src),
+                              .dst = Rank(dst),
+                              .chunk_begin = chunk,
+                              .chunk_count = count,
+                              .op = op,
+                              .codec = codec},
+                     std::move(dependencies)});
+    return TransferId(steps.size() - 1);
+  }
+
+  TransferGraph build() const {
+    TransferGraph graph(name, collective, ranks, weights);
+    for (const Codec& codec : codecs) {
+      graph.add_codec(codec);
+    }
+    for (const auto& route : routes) {
+      graph.add_route(route);
+    }
+    for (const Step& step : steps) {
+      graph.add_transfer(step.transfer, step.dependencies);
+    }
+    if (collective != Collective::kAllReduce) {
+      graph.set_owners(owners);
+    }
+    return graph;
+  }
+};
+
+/// Reduce-scatter and all-gather round the ring: rank r sends to rank r + 1. The codecs are indices
+/// into {none, `codecs`...}.
+inline Draft ring(int ranks, std::vector<Codec> codecs = {}, std::uint8_t reduce_codec = 0,
+                  std::uint8_t copy_codec = 0) {
+  Draft draft;
+  draft.name = "ring";
+  draft.ranks = static_cast<std::size_t>(ranks);
+  draft.weights.assign(draft.ranks, 1);
+  draft.codecs = std::move(codecs);
+  // The transfer with which each chunk came to each rank last.
+  std::vector<std::vector<TransferId>> arrived(draft.ranks * draft.ranks);
+  for (int phase = 0; phase < 2; ++phase) {
+    for (int step = 0; step + 1 < ranks; ++step) {
+      for (int rank = 0; rank < ranks; ++rank) {
+        const int chunk = (rank - step + phase + 2 * ranks) % ranks;
+        const int next = (rank + 1) % ranks;
+        const auto here = static_cast<std::size_t>(rank * ranks + chunk);
+        const auto there = static_cast<std::size_t>(next * ranks + chunk);
+        const TransferId id = draft.add(
+            rank, next, phase == 0 ? TransferOp::kReduce : TransferOp::kCopy, arrived[here],
+            static_cast<std::uint32_t>(chunk), 1, phase == 0 ? reduce_codec : copy_codec);
+        arrived[there] = {id};
+      }
+    }
+  }
+  return draft;
+}
+
+/// Two ranks: one adds what the other has and sends the sum back.
+inline Draft exchange() {
+  Draft draft;
+  draft.name = "exchange";
+  draft.ranks = 2;
+  draft.weights = {1};
+  const TransferId there = draft.add(1, 0, TransferOp::kReduce, {});
+  draft.add(0, 1, TransferOp::kCopy, {there});
+  return draft;
+}
+
+/// Sum up a tree of seven ranks (1 and 2 below 0, 3 to 6 below them), then copy down.
+inline Draft tree(std::uint8_t copy_codec = 0, std::vector<Codec> codecs = {}) {
+  Draft draft;
+  draft.name = "tree";
+  draft.ranks = 7;
+  draft.weights = {1};
+  draft.codecs = std::move(codecs);
+  const TransferId u3 = draft.add(3, 1, TransferOp::kReduce, {});
+  const TransferId u4 = draft.add(4, 1, TransferOp::kReduce, {});
+  const TransferId u5 = draft.add(5, 2, TransferOp::kReduce, {});
+  const TransferId u6 = draft.add(6, 2, TransferOp::kReduce, {});
+  const TransferId u1 = draft.add(1, 0, TransferOp::kReduce, {u3, u4});
+  const TransferId u2 = draft.add(2, 0, TransferOp::kReduce, {u5, u6});
+  const TransferId d1 = draft.add(0, 1, TransferOp::kCopy, {u1, u2}, 0, 1, copy_codec);
+  const TransferId d2 = draft.add(0, 2, TransferOp::kCopy, {u1, u2}, 0, 1, copy_codec);
+  draft.add(1, 3, TransferOp::kCopy, {d1}, 0, 1, copy_codec);
+  draft.add(1, 4, TransferOp::kCopy, {d1}, 0, 1, copy_codec);
+  draft.add(2, 5, TransferOp::kCopy, {d2}, 0, 1, copy_codec);
+  draft.add(2, 6, TransferOp::kCopy, {d2}, 0, 1, copy_codec);
+  return draft;
+}
+
+/// Recursive halving, then doubling, on four ranks; moves ranges of one and of two chunks.
+inline Draft halving_doubling() {
+  Draft draft;
+  draft.name = "halving-doubling";
+  draft.ranks = 4;
+  draft.weights = {1, 1, 1, 1};
+  // Halves between 0-1 and 2-3 (even ranks keep chunks 0 and 1), quarters between 0-2 and 1-3.
+  const TransferId h01 = draft.add(0, 1, TransferOp::kReduce, {}, 2, 2);
+  const TransferId h10 = draft.add(1, 0, TransferOp::kReduce, {}, 0, 2);
+  const TransferId h23 = draft.add(2, 3, TransferOp::kReduce, {}, 2, 2);
+  const TransferId h32 = draft.add(3, 2, TransferOp::kReduce, {}, 0, 2);
+  const TransferId q02 = draft.add(0, 2, TransferOp::kReduce, {h10}, 1, 1);
+  const TransferId q20 = draft.add(2, 0, TransferOp::kReduce, {h32}, 0, 1);
+  const TransferId q13 = draft.add(1, 3, TransferOp::kReduce, {h01}, 3, 1);
+  const TransferId q31 = draft.add(3, 1, TransferOp::kReduce, {h23}, 2, 1);
+  const TransferId d02 = draft.add(0, 2, TransferOp::kCopy, {h10, q20}, 0, 1);
+  const TransferId d20 = draft.add(2, 0, TransferOp::kCopy, {h32, q02}, 1, 1);
+  const TransferId d13 = draft.add(1, 3, TransferOp::kCopy, {h01, q31}, 2, 1);
+  const TransferId d31 = draft.add(3, 1, TransferOp::kCopy, {h23, q13}, 3, 1);
+  draft.add(0, 1, TransferOp::kCopy, {h10, q20, d20}, 0, 2);
+  draft.add(1, 0, TransferOp::kCopy, {h01, q31, d31}, 2, 2);
+  draft.add(2, 3, TransferOp::kCopy, {h32, q02, d02}, 0, 2);
+  draft.add(3, 2, TransferOp::kCopy, {h23, q13, d13}, 2, 2);
+  return draft;
+}
+
+}  // namespace rackrail::plan::test
