@@ -11,7 +11,7 @@ std::string to_string(const HostPort& address) {
   return (v6 ? "[" + address.host + "]" : address.host) + ":" + std::to_string(address.port);
 }
 
-HostPort parse_host_port(std::string_view text, const std::string& file, const std::string& where) {
+HostPort parse_host_port(std::string_view text, const std::string& where, const std::string& file) {
   const std::size_t colon = text.rfind(':');
   const bool has_colon = colon != std::string_view::npos;
   std::string_view host = text.substr(0, has_colon ? colon : 0);

@@ -18,9 +18,10 @@ struct HostPort {
 /// "host:port", with brackets around an IPv6 address.
 std::string to_string(const HostPort& address);
 
-/// Reads "host:port" or "[v6]:port". Throws ConfigError with `file` ("<environment>") and `where`
-/// (the variable or option) otherwise.
-HostPort parse_host_port(std::string_view text, const std::string& file, const std::string& where);
+/// Reads "host:port" or "[v6]:port". Throws ConfigError otherwise, with `where` (the option or the
+/// variable) and `file` (where that is: "<environment>" for variables).
+HostPort parse_host_port(std::string_view text, const std::string& where,
+                         const std::string& file = "<command line>");
 
 /// Whether only processes on this machine can reach it: 127.x.x.x, ::1, localhost.
 bool is_loopback(std::string_view host);

@@ -215,7 +215,7 @@ LaunchEnvironment from_tf_config(const Variables& variables) {
 void meet_by_tf_config(const Variables& variables, LaunchEnvironment& launch) {
   const TaskList tasks = read_tf_config(*variables.text("TF_CONFIG"));
   launch.coordinator =
-      next_port(parse_host_port(tasks.addresses.front(), "<environment>", "TF_CONFIG.cluster"),
+      next_port(parse_host_port(tasks.addresses.front(), "TF_CONFIG.cluster", "<environment>"),
                 "TF_CONFIG.cluster");
   launch.coordinator_source = "TF_CONFIG: the first task's port + 1";
 }
@@ -336,7 +336,7 @@ std::optional<LaunchEnvironment> detect_launch(const EnvironmentMap& environment
     LaunchEnvironment launch = launcher.read(variables);
     if (const auto address = variables.text(kCoordinatorVariable)) {
       launch.coordinator =
-          parse_host_port(*address, "<environment>", std::string(kCoordinatorVariable));
+          parse_host_port(*address, std::string(kCoordinatorVariable), "<environment>");
       launch.coordinator_source = kCoordinatorVariable;
     } else if (launch.world_size == 1) {
       launch.coordinator = {"127.0.0.1", 0};

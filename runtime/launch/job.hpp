@@ -78,6 +78,8 @@ struct JobResult {
   std::vector<WorkerReport> workers;
   std::uint32_t membership_epochs = 0;
   std::vector<std::uint32_t> checkpoints;  ///< steps whose checkpoint was completed
+  std::filesystem::path resumed_from;      ///< checkpoint that the job went on from; empty: none
+  std::vector<std::string> notes;          ///< what the user should know, one line each
   Duration wall_time;
 };
 

@@ -20,23 +20,34 @@ struct WorkerReport {
   std::int64_t pid = 0;
   std::string transport;           ///< name of the transport that moved the gradients
   std::vector<std::string> notes;  ///< what the user should know, one line each
-  std::uint32_t first_step = 0;    ///< steps before this one came from a checkpoint
-  std::uint32_t steps = 0;         ///< steps of the whole training that are done
-  double final_loss = 0;
-  std::optional<double> final_accuracy;  ///< share of held-out samples; some ranks do not measure
-  Duration step_time;                    ///< median over the steps of this run
-  Duration sync_time;                    ///< median wait for gradients per step
-  double sync_share = 0;                 ///< of all step time: gradients move and nothing computes
+
+  std::uint32_t first_step = 0;  ///< steps before this one came from a checkpoint
+  std::uint32_t steps = 0;       ///< steps of the whole training that are done
+  std::vector<double> losses;    ///< training loss of each step of this run, this rank's samples
+  double final_loss = 0;  ///< the last of them; of the checkpoint's run when no step was left
+  std::optional<double> final_accuracy;   ///< share of the test samples; only rank 0 measures
+  std::optional<double> final_test_loss;  ///< likewise
+  std::uint32_t skipped_steps = 0;        ///< without an update, because the sum was not finite
+  std::string parameters_digest;          ///< SHA-256 of the parameters: equal on all ranks
+
+  // Medians over the measured steps of this run (the first few are not).
+  Duration step_time;
+  Duration compute_time;      ///< forward, backward, optimiser
+  Duration compute_cpu_time;  ///< processor time of the computing thread in the same
+  Duration sync_time;         ///< after backward, until all gradients were summed
+  Duration input_wait;        ///< for batches
+  double sync_share = 0;      ///< of the step time: gradients move and nothing computes
+
   Bytes bytes_sent;
   std::uint64_t messages = 0;
   std::map<std::pair<Rank, Rank>, Bytes> bytes_by_pair;  ///< sent by this rank, by (self, dst)
   Duration encode_time;                                  ///< in total
   Duration decode_time;                                  ///< in total
-  Duration cpu_time;                                     ///< user and system time of this process
-  Duration wall_time;                                    ///< from joining to the last step's end
+  Duration cpu_time;   ///< user and system time of this process since it joined
+  Duration wall_time;  ///< from joining to the last step's end
   std::uint32_t membership_epochs = 1;
-  std::string parameters_digest;  ///< SHA-256 of the trained parameters: equal on all ranks
-  std::vector<plan::TimelineEvent> timeline;  ///< of the step that was asked for
+  /// Of the step that was asked for, from its start; trainer's and executor's tracks.
+  std::vector<plan::TimelineEvent> timeline;
 };
 
 /// One JSON object; durations in integer picoseconds, so that nothing is lost on the way.

@@ -3,6 +3,7 @@ set(RACKRAIL_LAUNCH_SOURCES
   launch/environment.cpp
   launch/hostlist.cpp
   launch/job.cpp
+  launch/job_settings.cpp
   launch/report.cpp
   launch/signals.cpp
   launch/spawn.cpp

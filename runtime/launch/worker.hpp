@@ -22,6 +22,9 @@ struct WorkerOptions {
   std::string plan_digest;     ///< refuse a job with another plan; empty: any
   /// The file with the job's token; empty: the variable RACKRAIL_JOB_TOKEN.
   std::string token_file;
+  /// What moves the gradients; empty: the variable RACKRAIL_TRANSPORT, or "ucx". Where it cannot be
+  /// used, another one is taken and the report has a note.
+  std::string transport;
   /// How long the coordinator and the other workers may take to come.
   Duration rendezvous_deadline = Duration(60'000'000'000'000);
   /// End with the process that started this one, even when that is killed (local workers).

@@ -1,0 +1,334 @@
+#include "runtime/launch/job.hpp"
+
+#include <csignal>
+#include <mutex>
+#include <utility>
+
+#include "base/build_config.hpp"
+#include "base/error.hpp"
+#include "plan/format.hpp"
+#include "runtime/coordinator/job_token.hpp"
+#include "runtime/coordinator/server.hpp"
+#include "runtime/launch/job_settings.hpp"
+#include "runtime/launch/signals.hpp"
+#include "runtime/launch/spawn.hpp"
+#include "runtime/launch/worker.hpp"
+#include "runtime/trainer/checkpoint.hpp"
+#include "runtime/trainer/statistics.hpp"
+
+namespace rackrail::runtime {
+namespace {
+
+constexpr Duration kLook(100'000'000'000);  // 0.1 s between two looks at everything
+// Workers wait longer than the coordinator, which knows better who did not come.
+constexpr Duration kWorkerPatience(5'000'000'000'000);
+// A worker whose heart stopped may take this long to be noticed and given up.
+constexpr Duration kEndPatience(30'000'000'000'000);
+
+std::string signal_name(int number) { return number == SIGINT ? "SIGINT" : "SIGTERM"; }
+
+/// What the coordinator's side of a job has, whoever starts the workers.
+class Leader {
+ public:
+  Leader(const plan::Plan& plan, const JobOptions& options, const HostPort& listen,
+         std::string token)
+      : options_(options), start_(trainer::wall_clock()) {
+    JobSettings settings;
+    settings.training = options.training;
+    settings.training_file = absolute(options.training_file);
+    settings.steps = options.steps;
+    settings.seed = options.seed;
+    settings.checkpoint_folder = absolute(options.checkpoint_folder);
+    settings.timeline_step = options.timeline_step;
+    training_config(settings);  // bad input is said here, once, and not by every worker
+    if (options.resume) {
+      settings.restore = latest_checkpoint(settings.checkpoint_folder);
+    }
+
+    CoordinatorOptions coordinator;
+    coordinator.listen = listen;
+    coordinator.token = std::move(token);
+    coordinator.membership.world_size = plan.rank_count();
+    coordinator.membership.rendezvous_deadline = options.rendezvous_deadline;
+    coordinator.membership.heartbeat_timeout = options.heartbeat_timeout;
+    coordinator.membership.plan_digest = plan::digest(plan);
+    coordinator.membership.version = build_config::kVersion;
+    coordinator.plan = plan::to_binary(plan);
+    coordinator.job_options = to_json(settings);
+    coordinator.heartbeat_period = options.heartbeat_period;
+    coordinator.on_progress = options.on_progress;
+    coordinator.on_checkpoint = [this, folder = settings.checkpoint_folder](
+                                    std::uint32_t step,
+                                    const std::vector<std::vector<CheckpointFile>>& files) {
+      commit(folder, step, files);
+    };
+    server_ = std::make_unique<CoordinatorServer>(std::move(coordinator));
+  }
+
+  CoordinatorServer& server() { return *server_; }
+
+  JobResult result(const CoordinatorOutcome& outcome) {
+    JobResult result;
+    result.ok = outcome.ok;
+    result.reason = outcome.reason.line;
+    result.exit_status = outcome.ok ? 0 : (outcome.reason.bad_input ? 2 : 1);
+    result.membership_epochs = outcome.epochs;
+    for (const std::string& report : outcome.results) {
+      if (!report.empty()) {
+        result.workers.push_back(parse_worker_report(report));
+      }
+    }
+    result.resumed_from = resumed_from_;
+    result.notes = notes_;
+    {
+      const std::lock_guard lock(mutex_);
+      result.checkpoints = checkpoints_;
+    }
+    result.wall_time = trainer::wall_clock() - start_;
+    return result;
+  }
+
+ private:
+  static std::filesystem::path absolute(const std::filesystem::path& path) {
+    return path.empty() ? path : std::filesystem::absolute(path);
+  }
+
+  /// Chosen once for all ranks, so that they cannot differ.
+  std::filesystem::path latest_checkpoint(const std::filesystem::path& folder) {
+    if (folder.empty()) {
+      throw ConfigError(ErrorContext{.file = "<command line>",
+                                     .where = "resume",
+                                     .found = "no folder of checkpoints",
+                                     .expected = "the folder to go on from"});
+    }
+    const trainer::FoundCheckpoint found = trainer::find_latest_valid(folder);
+    notes_ = found.notes;
+    if (!found.path) {
+      notes_.push_back("no checkpoint in " + folder.string() + ": training starts at step 0");
+      return {};
+    }
+    resumed_from_ = *found.path;
+    return *found.path;
+  }
+
+  void commit(const std::filesystem::path& folder, std::uint32_t step,
+              const std::vector<std::vector<CheckpointFile>>& files) {
+    std::vector<trainer::CheckpointFile> all;
+    for (const std::vector<CheckpointFile>& rank : files) {
+      for (const CheckpointFile& file : rank) {
+        all.push_back({file.name, file.size.count(), file.sha256});
+      }
+    }
+    trainer::commit_checkpoint(folder, step, std::move(all));
+    {
+      const std::lock_guard lock(mutex_);
+      checkpoints_.push_back(step);
+    }
+    if (options_.on_checkpoint) {
+      options_.on_checkpoint(step);
+    }
+  }
+
+  const JobOptions& options_;
+  const Duration start_;
+  std::filesystem::path resumed_from_;
+  std::vector<std::string> notes_;
+  std::mutex mutex_;
+  std::vector<std::uint32_t> checkpoints_;     // guarded by mutex_
+  std::unique_ptr<CoordinatorServer> server_;  // last: its threads call commit()
+};
+
+/// Starts the workers of a local job and looks after them until the job is over.
+class LocalWorkers {
+ public:
+  LocalWorkers(const JobOptions& options, CoordinatorServer& server)
+      : options_(options),
+        server_(server),
+        children_([this](std::size_t child, std::string_view line) {
+          if (options_.on_worker_line) {
+            options_.on_worker_line(Rank(child), line);
+          }
+        }) {}
+
+  void start(std::size_t count, const std::string& token) {
+    ChildCommand command;
+    command.words = options_.worker_command;
+    if (command.words.empty()) {
+      command.words = {"/proc/self/exe", "worker"};
+    }
+    command.words.insert(command.words.end(),
+                         {"--coordinator", to_string(server_.address()), "--rank", ""});
+    command.environment = options_.worker_environment;
+    command.environment[kJobTokenVariable] = token;
+    command.environment["RACKRAIL_TRANSPORT"] = options_.transport;
+    for (std::size_t rank = 0; rank < count; ++rank) {
+      command.words.back() = std::to_string(rank);
+      children_.start(command);
+    }
+  }
+
+  CoordinatorOutcome wait() {
+    while (true) {
+      // Its descriptor stays readable after the first signal.
+      const int signals = guard_.received() == 0 ? guard_.file_descriptor() : -1;
+      for (const ChildEnd& end : children_.wait_for(kLook, signals)) {
+        ended(end);
+      }
+      if (guard_.received() != 0) {
+        server_.stop("interrupted by " + signal_name(guard_.received()));
+      }
+      if (children_.running() == 0) {
+        server_.stop("all workers ended without a result");  // no news if there are results
+      }
+      if (std::optional<CoordinatorOutcome> outcome = server_.wait_for(Duration())) {
+        finish();
+        if (!outcome->ok) {
+          explain(outcome->reason);
+        }
+        return *std::move(outcome);
+      }
+    }
+  }
+
+  int interrupted_by() const { return guard_.received(); }
+
+ private:
+  void ended(const ChildEnd& end) {
+    if (!server_.has_started() && !end.ok()) {
+      if (!early_end_) {
+        early_end_ = end;
+      }
+      server_.stop("rank " + std::to_string(end.child) + " (pid " + std::to_string(end.pid) + ") " +
+                   describe(end) + " before all workers had come" +
+                   (end.last_line.empty() ? "" : ": " + end.last_line));
+    }
+    if (end.signal != 0) {
+      killed_.push_back(end);
+    }
+  }
+
+  /// The workers leave by themselves; those that do not are ended.
+  void finish() {
+    const Duration start = trainer::wall_clock();
+    const Duration grace = guard_.count() > 1 ? Duration() : options_.stop_grace;
+    while (children_.running() > 0 && guard_.count() < 2 && trainer::wall_clock() - start < grace) {
+      for (const ChildEnd& end : children_.wait_for(kLook)) {
+        ended(end);
+      }
+    }
+    children_.terminate(guard_.count() > 1 ? Duration() : options_.stop_grace);
+  }
+
+  /// Adds what only the parent of the processes knows.
+  void explain(AbortReason& reason) const {
+    if (early_end_ && early_end_->status == 2) {
+      reason.bad_input = true;
+    }
+    for (const ChildEnd& end : killed_) {
+      const std::string who =
+          "rank " + std::to_string(end.child) + " (pid " + std::to_string(end.pid) + " ";
+      if (reason.line.starts_with(who)) {
+        reason.line += "; its process " + describe(end);
+      }
+    }
+  }
+
+  const JobOptions& options_;
+  CoordinatorServer& server_;
+  InterruptGuard guard_;
+  ChildProcesses children_;
+  std::optional<ChildEnd> early_end_;
+  std::vector<ChildEnd> killed_;  ///< not by us: before the job was over
+};
+
+/// The own worker of a process that a launcher started.
+WorkerOptions launched_worker(const plan::Plan& plan, const JobOptions& options,
+                              const LaunchEnvironment& launch, const HostPort& coordinator) {
+  WorkerOptions worker;
+  worker.coordinator = coordinator;
+  worker.rank = launch.rank;
+  worker.world_size = launch.world_size;
+  worker.plan_digest = plan::digest(plan);
+  worker.token_file = options.token_file;
+  worker.transport = options.transport;
+  worker.rendezvous_deadline = options.rendezvous_deadline + kWorkerPatience;
+  return worker;
+}
+
+JobResult follower_result(WorkerResult worker, Duration start) {
+  JobResult result;
+  result.ok = worker.ok;
+  result.reason = std::move(worker.reason);
+  result.exit_status = worker.exit_status;
+  result.is_leader = false;
+  if (worker.report) {
+    result.membership_epochs = worker.report->membership_epochs;
+    result.workers.push_back(*std::move(worker.report));
+  }
+  result.wall_time = trainer::wall_clock() - start;
+  return result;
+}
+
+}  // namespace
+
+JobResult run_local_job(const plan::Plan& plan, const JobOptions& options) {
+  std::string token = read_job_token(options.token_file);
+  if (token.empty()) {
+    token = make_job_token();
+  }
+  Leader leader(plan, options, {"127.0.0.1", 0}, token);
+  LocalWorkers workers(options, leader.server());
+  workers.start(plan.rank_count(), token);
+  const CoordinatorOutcome outcome = workers.wait();
+  JobResult result = leader.result(outcome);
+  if (!result.ok && workers.interrupted_by() != 0) {
+    result.exit_status = 128 + workers.interrupted_by();
+  }
+  return result;
+}
+
+JobResult run_launched_job(const plan::Plan& plan, const JobOptions& options,
+                           const LaunchEnvironment& launch) {
+  if (plan.rank_count() != launch.world_size) {
+    throw PlanError(ErrorContext{.file = "",
+                                 .where = "the plan's ranks",
+                                 .found = std::to_string(plan.rank_count()),
+                                 .expected = std::to_string(launch.world_size) +
+                                             ", the number of workers that " + launch.launcher +
+                                             " started"});
+  }
+  if (launch.rank.value() != 0) {
+    const Duration start = trainer::wall_clock();
+    WorkerResult worker = run_worker(launched_worker(plan, options, launch, launch.coordinator));
+    if (!worker.ok && worker.reason.starts_with("no coordinator answered")) {
+      worker.reason += " (" + launch.coordinator_source + "; RACKRAIL_COORDINATOR overrules it)";
+    }
+    return follower_result(std::move(worker), start);
+  }
+
+  // Others may come from other hosts by any of this host's addresses.
+  HostPort listen = launch.coordinator;
+  HostPort own = launch.coordinator;
+  if (!is_loopback(listen.host)) {
+    listen.host = "0.0.0.0";
+    own.host = "127.0.0.1";
+  }
+  Leader leader(plan, options, listen, read_job_token(options.token_file));
+  own.port = leader.server().address().port;
+  const WorkerResult worker = run_worker(launched_worker(plan, options, launch, own));
+  if (!worker.ok) {
+    leader.server().stop(worker.reason);  // no news if it had joined
+  }
+  std::optional<CoordinatorOutcome> outcome = leader.server().wait_for(kEndPatience);
+  if (!outcome) {
+    outcome.emplace();
+    outcome->reason = {worker.ok ? "the coordinator did not come to an end" : worker.reason, false};
+  }
+  JobResult result = leader.result(*outcome);
+  if (!result.ok && !worker.ok) {
+    result.exit_status = std::max(result.exit_status, worker.exit_status);
+  }
+  return result;
+}
+
+}  // namespace rackrail::runtime

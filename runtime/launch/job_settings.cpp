@@ -1,0 +1,72 @@
+#include "runtime/launch/job_settings.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.hpp"
+
+namespace rackrail::runtime {
+namespace {
+
+template <typename T>
+std::optional<T> optional_field(const nlohmann::json& object, const char* name) {
+  const auto it = object.find(name);
+  return it == object.end() ? std::nullopt : std::optional<T>(it->get<T>());
+}
+
+}  // namespace
+
+std::string to_json(const JobSettings& settings) {
+  nlohmann::json object = {{"training", settings.training},
+                           {"training_file", settings.training_file.string()},
+                           {"checkpoint_folder", settings.checkpoint_folder.string()},
+                           {"restore", settings.restore.string()}};
+  if (settings.steps) {
+    object["steps"] = *settings.steps;
+  }
+  if (settings.seed) {
+    object["seed"] = *settings.seed;
+  }
+  if (settings.timeline_step) {
+    object["timeline_step"] = *settings.timeline_step;
+  }
+  return object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+JobSettings parse_job_settings(const std::string& text) {
+  try {
+    const nlohmann::json object = nlohmann::json::parse(text);
+    JobSettings settings;
+    settings.training = object.at("training").get<std::string>();
+    settings.training_file = object.at("training_file").get<std::string>();
+    settings.checkpoint_folder = object.at("checkpoint_folder").get<std::string>();
+    settings.restore = object.at("restore").get<std::string>();
+    settings.steps = optional_field<std::int64_t>(object, "steps");
+    settings.seed = optional_field<std::uint64_t>(object, "seed");
+    settings.timeline_step = optional_field<std::uint32_t>(object, "timeline_step");
+    return settings;
+  } catch (const nlohmann::json::exception& error) {
+    throw RuntimeFailure(std::string("the coordinator's job options cannot be read: ") +
+                         error.what());
+  }
+}
+
+trainer::TrainingConfig training_config(const JobSettings& settings) {
+  trainer::TrainingConfig config =
+      trainer::parse_training_config(settings.training, settings.training_file);
+  if (settings.steps) {
+    if (*settings.steps <= 0) {
+      throw ConfigError(ErrorContext{.file = "<command line>",
+                                     .where = "steps",
+                                     .found = std::to_string(*settings.steps),
+                                     .expected = "a positive number"});
+    }
+    config.steps = settings.steps;
+    config.epochs.reset();
+  }
+  if (settings.seed) {
+    config.seed = *settings.seed;
+  }
+  return config;
+}
+
+}  // namespace rackrail::runtime

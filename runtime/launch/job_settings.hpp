@@ -1,0 +1,30 @@
+// What a job's leader tells its workers besides the plan: JSON that the coordinator carries.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "runtime/trainer/config.hpp"
+
+namespace rackrail::runtime {
+
+struct JobSettings {
+  std::string training;                     ///< text of the training configuration
+  std::filesystem::path training_file;      ///< absolute: workers may run in another folder
+  std::optional<std::int64_t> steps;        ///< instead of what the text says
+  std::optional<std::uint64_t> seed;        ///< likewise
+  std::filesystem::path checkpoint_folder;  ///< absolute; empty: no checkpoints
+  std::filesystem::path restore;            ///< checkpoint to go on from; empty: from the start
+  std::optional<std::uint32_t> timeline_step;
+};
+
+std::string to_json(const JobSettings& settings);
+/// Throws RuntimeFailure when the text is not what to_json writes.
+JobSettings parse_job_settings(const std::string& json);
+
+/// The configuration that the settings stand for. Throws ConfigError.
+trainer::TrainingConfig training_config(const JobSettings& settings);
+
+}  // namespace rackrail::runtime
