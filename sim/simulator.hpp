@@ -38,9 +38,9 @@ struct PathPiece {
 
 struct StepResult {
   plan::StepEstimate estimate;
-  std::vector<LinkUse> links;                ///< only links that carried something
+  std::vector<LinkUse> links;  ///< only links that carried something
   std::vector<PathPiece> critical_path;
-  std::vector<plan::TimelineEvent> timeline; ///< when recorded
+  std::vector<plan::TimelineEvent> timeline;  ///< when recorded
   std::uint64_t events = 0;
   std::uint64_t flows = 0;
 };
