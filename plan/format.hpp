@@ -15,6 +15,7 @@ namespace rackrail::plan {
 
 inline constexpr int kPlanFormatVersion = 1;
 
+/// Both throw PlanError for a plan with a text that is not UTF-8.
 std::string to_json(const Plan& plan);
 std::string to_binary(const Plan& plan);
 /// SHA-256 of the binary form: what workers compare before they start.

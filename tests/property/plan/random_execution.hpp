@@ -12,7 +12,7 @@
 
 #include "plan/transfer_graph.hpp"
 
-namespace rackrail::plan::test {
+namespace rackrail::plan::examples {
 
 /// Numbers that stand for floats: arithmetic modulo a prime is exact, so a wrong sum is wrong
 /// beyond doubt; a "codec" is an affine map that changes what it encodes, each time.
@@ -257,4 +257,4 @@ class RandomExecution {
   std::vector<std::vector<State>> progress_;
 };
 
-}  // namespace rackrail::plan::test
+}  // namespace rackrail::plan::examples

@@ -12,9 +12,9 @@
 namespace rackrail::plan {
 namespace {
 
-using test::Draft;
-using test::Number;
-using test::RandomExecution;
+using examples::Draft;
+using examples::Number;
+using examples::RandomExecution;
 
 constexpr int kOrders = 6;
 // Sizes at which some chunks are empty, each has one element, and each has several slices.
@@ -128,11 +128,11 @@ bool always_alike(const TransferGraph& graph, std::uint64_t seed) {
 std::vector<Draft> right_drafts(const std::vector<Codec>& codecs) {
   const std::uint8_t lossy = codecs.empty() ? 0 : 1;
   const auto last = static_cast<std::uint8_t>(codecs.size());
-  Draft halving = test::halving_doubling();
+  Draft halving = examples::halving_doubling();
   halving.codecs = codecs;
-  return {test::ring(2, codecs, lossy, last),  test::ring(3, codecs, 0, lossy),
-          test::ring(4, codecs, lossy, lossy), test::ring(4, codecs, last, 0),
-          test::tree(lossy, codecs),           halving};
+  return {examples::ring(2, codecs, lossy, last),  examples::ring(3, codecs, 0, lossy),
+          examples::ring(4, codecs, lossy, lossy), examples::ring(4, codecs, last, 0),
+          examples::tree(lossy, codecs),           halving};
 }
 
 struct Counts {

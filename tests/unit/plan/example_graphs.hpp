@@ -8,7 +8,7 @@
 
 #include "plan/transfer_graph.hpp"
 
-namespace rackrail::plan::test {
+namespace rackrail::plan::examples {
 
 /// A transfer graph that can still be changed: what a test mutates before it builds the real one.
 struct Draft {
@@ -142,4 +142,4 @@ inline Draft halving_doubling() {
   return draft;
 }
 
-}  // namespace rackrail::plan::test
+}  // namespace rackrail::plan::examples

@@ -8,7 +8,7 @@
 namespace rackrail::plan {
 namespace {
 
-using test::Draft;
+using examples::Draft;
 
 constexpr auto kCopy = TransferOp::kCopy;
 constexpr auto kReduce = TransferOp::kReduce;
@@ -43,12 +43,12 @@ Draft all_gather(int ranks) {
 }
 
 TEST_CASE("right schedules are right") {
-  CHECK(problems(test::exchange()) == "");
-  CHECK(problems(test::tree()) == "");
-  CHECK(problems(test::halving_doubling()) == "");
+  CHECK(problems(examples::exchange()) == "");
+  CHECK(problems(examples::tree()) == "");
+  CHECK(problems(examples::halving_doubling()) == "");
   for (const int ranks : {2, 3, 4, 7, 65}) {
     CAPTURE(ranks);
-    CHECK(problems(test::ring(ranks)) == "");
+    CHECK(problems(examples::ring(ranks)) == "");
   }
   CHECK(problems(all_gather(4)) == "");
 
@@ -57,7 +57,7 @@ TEST_CASE("right schedules are right") {
   alone.weights = {1};
   CHECK(problems(alone) == "");
 
-  Draft scatter = test::ring(4);
+  Draft scatter = examples::ring(4);
   scatter.collective = Collective::kReduceScatter;
   scatter.steps.resize(scatter.steps.size() / 2);
   scatter.owners = {Rank(3), Rank(0), Rank(1), Rank(2)};
@@ -67,18 +67,18 @@ TEST_CASE("right schedules are right") {
 }
 
 TEST_CASE("the figures of the report describe the graph") {
-  const VerifyReport ring = check(test::ring(4));
+  const VerifyReport ring = check(examples::ring(4));
   CHECK(ring.transfers == 24);
   CHECK(ring.depth == 6);
   CHECK(ring.largest_fan_in == 1);
-  const VerifyReport tree = check(test::tree());
+  const VerifyReport tree = check(examples::tree());
   CHECK(tree.transfers == 12);
   CHECK(tree.depth == 4);
   CHECK(tree.largest_fan_in == 2);
 }
 
 TEST_CASE("a ring without one of its dependencies is found out, whichever it is") {
-  const Draft right = test::ring(4);
+  const Draft right = examples::ring(4);
   for (std::size_t i = 0; i < right.steps.size(); ++i) {
     if (right.steps[i].dependencies.empty()) {
       continue;
@@ -91,27 +91,27 @@ TEST_CASE("a ring without one of its dependencies is found out, whichever it is"
 }
 
 TEST_CASE("a contribution that is added twice is named") {
-  Draft wrong = test::exchange();
+  Draft wrong = examples::exchange();
   wrong.steps.insert(wrong.steps.begin() + 1, wrong.steps.front());
   wrong.steps[2].dependencies = {TransferId(0), TransferId(1)};
   CHECK_THAT(problems(wrong), Catch::Contains("adds the contribution of rank 1 a second time"));
 }
 
 TEST_CASE("a wrong chunk leaves a contribution out") {
-  Draft wrong = test::ring(4);
+  Draft wrong = examples::ring(4);
   wrong.steps[1].transfer.chunk_begin = 3;
   CHECK_THAT(problems(wrong), Catch::Contains("ends without the contribution of rank"));
 }
 
 TEST_CASE("a missing copy leaves a rank with a part of the sum") {
-  Draft wrong = test::tree();
+  Draft wrong = examples::tree();
   wrong.steps.pop_back();
   CHECK_THAT(problems(wrong), Catch::Contains("rank 6, chunk 0: ends without the contribution of "
                                               "rank 0"));
 }
 
 TEST_CASE("a dependency that the sender cannot see is named") {
-  Draft wrong = test::tree();
+  Draft wrong = examples::tree();
   // Rank 3's transfer ends at rank 1; rank 2 knows nothing of it.
   wrong.steps[5].dependencies.push_back(TransferId(0));
   CHECK_THAT(problems(wrong), Catch::Contains("transfer 5 (rank 2 to rank 0) waits for transfer 0 "
@@ -183,14 +183,14 @@ TEST_CASE("all-gather sends nothing before it is there, and everything everywher
 }
 
 TEST_CASE("codecs keep all ranks at the same bits when copies are forwarded as they came") {
-  CHECK(problems(test::ring(4, {kFp16Codec}, 1, 1)) == "");
-  CHECK(problems(test::ring(4, {kFp16Codec}, 1, 0)) == "");
-  CHECK(problems(test::ring(4, {kFp16Codec, kInt8Codec}, 1, 2)) == "");
-  CHECK(problems(test::tree(1, {kInt8Codec})) == "");
+  CHECK(problems(examples::ring(4, {kFp16Codec}, 1, 1)) == "");
+  CHECK(problems(examples::ring(4, {kFp16Codec}, 1, 0)) == "");
+  CHECK(problems(examples::ring(4, {kFp16Codec, kInt8Codec}, 1, 2)) == "");
+  CHECK(problems(examples::tree(1, {kInt8Codec})) == "");
 }
 
 TEST_CASE("a link that copies with another codec than the rest ends with other bits") {
-  Draft wrong = test::ring(4, {kFp16Codec, kInt8Codec}, 0, 1);
+  Draft wrong = examples::ring(4, {kFp16Codec, kInt8Codec}, 0, 1);
   wrong.steps.back().transfer.codec = 2;
   CHECK_THAT(problems(wrong), Catch::Contains("ends with other bits than rank 0"));
 }
@@ -246,7 +246,7 @@ TEST_CASE("at most sixteen problems are told, the rest counted") {
 }
 
 TEST_CASE("chunks that move together cost no more than one") {
-  Draft draft = test::exchange();
+  Draft draft = examples::exchange();
   draft.weights.assign(1'000'000, 1);
   for (auto& step : draft.steps) {
     step.transfer.chunk_count = 1'000'000;
@@ -257,7 +257,7 @@ TEST_CASE("chunks that move together cost no more than one") {
 }
 
 TEST_CASE("a ring of 256 ranks is verified in well under a second") {
-  const TransferGraph graph = test::ring(256).build();
+  const TransferGraph graph = examples::ring(256).build();
   const auto start = std::chrono::steady_clock::now();
   const VerifyReport report = verify(graph, nullptr);
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
@@ -298,7 +298,7 @@ topology::Topology three_ranks() {
 }
 
 Draft routed_exchange() {
-  Draft draft = test::tree();
+  Draft draft = examples::tree();
   draft.steps.clear();
   draft.ranks = 3;
   draft.routes = {{LinkId(3), LinkId(1)}, {LinkId(5)}, {LinkId(0), LinkId(2)}, {LinkId(4)}};
@@ -340,7 +340,7 @@ TEST_CASE("routes are connected paths between the ends of their transfers") {
   Draft unknown = routed_exchange();
   unknown.routes[3] = {LinkId(6)};
   CHECK_THAT(routed_problems(unknown), Catch::Contains("link 6 is not in the cluster"));
-  CHECK_THAT(routed_problems(test::exchange()),
+  CHECK_THAT(routed_problems(examples::exchange()),
              Catch::Contains("made for 2 ranks, the cluster 'three' has 3"));
 }
 
@@ -415,7 +415,7 @@ TEST_CASE("what does not fit in a plan is named") {
   expect([](WholePlan& w) { w.plan.batch.accumulation = 0; }, "at least 1");
   expect(
       [](WholePlan& w) {
-        Draft scatter = test::ring(3);
+        Draft scatter = examples::ring(3);
         scatter.collective = Collective::kReduceScatter;
         scatter.steps.resize(scatter.steps.size() / 2);
         scatter.owners = {Rank(2), Rank(0), Rank(1)};

@@ -1,0 +1,218 @@
+#include "plan/format.hpp"
+
+#include <fmt/format.h>
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
+#include <google/protobuf/util/json_util.h>
+
+#include <algorithm>
+#include <charconv>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "base/digest.hpp"
+#include "base/error.hpp"
+#include "base/file.hpp"
+#include "plan/json_layout.hpp"
+#include "plan/plan.pb.h"
+#include "plan/plan_message.hpp"
+#include "plan/verifier.hpp"
+
+namespace rackrail::plan {
+namespace {
+
+[[noreturn]] void fail(const std::string& file, std::string where, std::string found,
+                       std::string expected) {
+  throw PlanError(ErrorContext{.file = file,
+                               .where = std::move(where),
+                               .found = std::move(found),
+                               .expected = std::move(expected)});
+}
+
+std::string serialized(const v1::Plan& message) {
+  std::string bytes;
+  {
+    google::protobuf::io::StringOutputStream stream(&bytes);
+    google::protobuf::io::CodedOutputStream coded(&stream);
+    coded.SetSerializationDeterministic(true);
+    message.SerializeToCodedStream(&coded);
+  }
+  return bytes;
+}
+
+/// The checksum field that ends a binary plan whose other bytes are `body`.
+std::string checksum_field(std::string_view body) {
+  const std::string digest = sha256_hex(body);
+  std::uint64_t checksum = 0;
+  std::from_chars(digest.data(), digest.data() + 16, checksum, 16);
+  v1::Plan message;
+  message.set_checksum(checksum);
+  return serialized(message);
+}
+
+void check_version(const v1::Plan& message, const std::string& file) {
+  if (message.version() > kPlanFormatVersion) {
+    fail(file, "version", fmt::format("{}", message.version()),
+         fmt::format("at most {}, the newest that this program knows", kPlanFormatVersion));
+  }
+  if (message.version() < 1) {
+    fail(file, "version", "none", fmt::format("1 to {}: is this a plan?", kPlanFormatVersion));
+  }
+}
+
+v1::Plan parse_binary(std::string_view content, const std::string& file) {
+  // First the checksum: protobuf prints complaints about some kinds of damage.
+  const std::size_t tail = std::min(checksum_field({}).size(), content.size());
+  const std::string_view body = content.substr(0, content.size() - tail);
+  if (content.substr(body.size()) != checksum_field(body)) {
+    fail(file, fmt::format("byte {}", content.size()), "a wrong checksum, or none",
+         "a whole plan: the file was cut short or damaged, or is none");
+  }
+  v1::Plan message;
+  const bool parsed = content.size() <= std::numeric_limits<int>::max() &&
+                      message.ParseFromArray(content.data(), static_cast<int>(content.size()));
+  if (!parsed) {
+    fail(file, {}, "no message of plan.proto", "a plan as JSON or in binary form");
+  }
+  check_version(message, file);
+  return message;
+}
+
+/// "line 3, column 7" of a byte of the content.
+std::string place_of(std::string_view content, std::size_t byte) {
+  const std::string_view before = content.substr(0, byte);
+  const auto line = std::count(before.begin(), before.end(), '\n') + 1;
+  const std::size_t last = before.rfind('\n');
+  return fmt::format("line {}, column {}", line,
+                     before.size() - (last == std::string_view::npos ? 0 : last + 1) + 1);
+}
+
+/// Throws unless the content is JSON; says where it stops being so, which protobuf does not.
+void check_syntax(std::string_view content, const std::string& file) {
+  try {
+    // The callback drops every value at once: this reads and keeps nothing.
+    const auto drop = [](int, nlohmann::json::parse_event_t, nlohmann::json&) { return false; };
+    [[maybe_unused]] const auto nothing =
+        nlohmann::json::parse(content.begin(), content.end(), drop);
+  } catch (const nlohmann::json::exception& e) {
+    const auto* syntax = dynamic_cast<const nlohmann::json::parse_error*>(&e);
+    const std::size_t byte = syntax == nullptr || syntax->byte == 0 ? 0 : syntax->byte - 1;
+    fail(file, place_of(content, byte),
+         byte >= content.size() ? "the end of the file" : "what is not JSON there",
+         "a whole JSON document");
+  }
+}
+
+/// One line of what protobuf says about JSON that does not fit, without its status code.
+std::string json_complaint(const google::protobuf::util::Status& status) {
+  std::string text = status.message().ToString();
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  while (!text.empty() && text.back() == ' ') {
+    text.pop_back();
+  }
+  return text;
+}
+
+v1::Plan parse_json(std::string_view content, const std::string& file) {
+  check_syntax(content, file);
+  const google::protobuf::StringPiece text(content.data(), content.size());
+  v1::Plan message;
+  google::protobuf::util::JsonParseOptions options;
+  const auto status = google::protobuf::util::JsonStringToMessage(text, &message, options);
+  if (!status.ok()) {
+    // A newer plan has fields that this program does not know; its version is the better answer.
+    v1::Plan lenient;
+    options.ignore_unknown_fields = true;
+    if (google::protobuf::util::JsonStringToMessage(text, &lenient, options).ok()) {
+      check_version(lenient, file);
+    }
+    fail(file, {}, json_complaint(status), "the fields of plan.proto");
+  }
+  check_version(message, file);
+  return message;
+}
+
+Plan parse_unverified(std::string_view content, const std::string& file) {
+  const std::size_t first = content.find_first_not_of(" \t\r\n");
+  if (first == std::string_view::npos) {
+    fail(file, {}, "nothing", "a plan as JSON or in binary form");
+  }
+  const v1::Plan message =
+      content[first] == '{' ? parse_json(content, file) : parse_binary(content, file);
+  try {
+    return read_message(message);
+  } catch (const Error& e) {
+    if (!e.is_bad_input()) {
+      throw;
+    }
+    ErrorContext context = e.context();
+    context.file = file;
+    throw PlanError(std::move(context));
+  }
+}
+
+void require_right(const Plan& plan, const topology::Topology* topology, const std::string& file) {
+  const VerifyReport report = verify(plan, topology, nullptr);
+  if (!report.ok()) {
+    const std::size_t more = report.problems.size() - 1;
+    fail(file, {},
+         report.problems.front() +
+             (more == 0 ? std::string() : fmt::format(" (and {} more problems)", more)),
+         "a plan that verifies");
+  }
+}
+
+}  // namespace
+
+std::string to_json(const Plan& plan) {
+  v1::Plan message;
+  write_message(plan, message);
+  google::protobuf::util::JsonPrintOptions options;
+  options.add_whitespace = true;
+  options.preserve_proto_field_names = true;
+  std::string text;
+  const auto status = google::protobuf::util::MessageToJsonString(message, &text, options);
+  if (!status.ok()) {
+    throw PlanError(ErrorContext{.file = {},
+                                 .where = fmt::format("plan '{}'", plan.name),
+                                 .found = json_complaint(status),
+                                 .expected = "a plan that JSON can hold"});
+  }
+  return with_compact_lists(text);
+}
+
+std::string to_binary(const Plan& plan) {
+  v1::Plan message;
+  write_message(plan, message);
+  std::string bytes = serialized(message);
+  bytes += checksum_field(bytes);
+  return bytes;
+}
+
+std::string digest(const Plan& plan) { return sha256_hex(to_binary(plan)); }
+
+Plan parse_plan(std::string_view content, const std::string& file) {
+  Plan plan = parse_unverified(content, file);
+  require_right(plan, nullptr, file);
+  return plan;
+}
+
+Plan load_plan(const std::filesystem::path& path, const topology::Topology* topology) {
+  const std::string file = path.string();
+  Plan plan = parse_unverified(read_file(path), file);
+  if (topology != nullptr && plan.cluster_digest != topology->digest()) {
+    const auto name = [](const std::string& cluster, const std::string& digest) {
+      return fmt::format("the cluster '{}' (digest {})", cluster, digest.substr(0, 12));
+    };
+    fail(file, {}, "a plan made for " + name(plan.cluster_name, plan.cluster_digest),
+         "one made for " + name(topology->name(), topology->digest()));
+  }
+  require_right(plan, topology, file);
+  return plan;
+}
+
+void save_plan(const Plan& plan, const std::filesystem::path& path) {
+  write_file_atomically(path, path.extension() == ".json" ? to_json(plan) : to_binary(plan));
+}
+
+}  // namespace rackrail::plan

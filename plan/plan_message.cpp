@@ -1,0 +1,173 @@
+#include "plan/plan_message.hpp"
+
+#include <cmath>
+
+#include "plan/format.hpp"
+#include "plan/message_errors.hpp"
+#include "plan/plan.pb.h"
+#include "plan/schedule_message.hpp"
+
+namespace rackrail::plan {
+namespace {
+
+using message::at;
+using message::fail;
+using message::utf8;
+
+double finite(double value, const char* where) {
+  if (!std::isfinite(value)) {
+    fail(where, fmt::format("{}", value), "a finite number");
+  }
+  return value;
+}
+
+Duration duration(std::int64_t picoseconds, const char* where) {
+  if (picoseconds < 0) {
+    fail(where, fmt::format("{} ps", picoseconds), "no negative time");
+  }
+  return Duration(picoseconds);
+}
+
+void write_bucket(const Bucket& bucket, v1::Bucket& message) {
+  message.mutable_tensors()->Add(bucket.tensors.begin(), bucket.tensors.end());
+  message.set_elements(bucket.elements);
+  message.set_schedule(bucket.schedule);
+  message.set_slice_elements(bucket.slice_elements);
+  message.set_priority(bucket.priority);
+  message.set_codec(to_string(bucket.codec));
+  for (const auto& [tier, codec] : bucket.codec_tiers) {
+    v1::TierCodec& entry = *message.add_codec_tiers();
+    entry.set_tier(utf8(tier, "codec_tiers"));
+    entry.set_codec(to_string(codec));
+  }
+}
+
+Bucket read_bucket(const v1::Bucket& message) {
+  Bucket bucket;
+  bucket.tensors.assign(message.tensors().begin(), message.tensors().end());
+  bucket.elements = message.elements();
+  bucket.schedule = message.schedule();
+  bucket.slice_elements = message.slice_elements();
+  bucket.priority = message.priority();
+  bucket.codec = parse_codec(message.codec());
+  for (const v1::TierCodec& entry : message.codec_tiers()) {
+    if (!bucket.codec_tiers.emplace(entry.tier(), parse_codec(entry.codec())).second) {
+      fail("codec_tiers", fmt::format("tier '{}' twice", entry.tier()), "each tier once");
+    }
+  }
+  return bucket;
+}
+
+void write_batch(const BatchPlan& batch, v1::Batch& message) {
+  message.mutable_local_batch()->Add(batch.local_batch.begin(), batch.local_batch.end());
+  message.set_accumulation(batch.accumulation);
+  message.set_learning_rate(batch.learning_rate);
+  message.set_learning_rate_rule(utf8(batch.learning_rate_rule, "learning_rate_rule"));
+  message.set_warmup_steps(batch.warmup_steps);
+}
+
+BatchPlan read_batch(const v1::Batch& message) {
+  // 2³² samples per rank and 2¹⁵ ranks stay far within 64 bits, as do this many passes.
+  constexpr std::int64_t kMost = std::int64_t{1} << 32U;
+  constexpr std::int64_t kMostPasses = std::int64_t{1} << 14U;
+  const auto within = [](std::int64_t value, std::int64_t least, std::int64_t most,
+                         const char* where) {
+    if (value < least || value > most) {
+      fail(where, fmt::format("{}", value), fmt::format("{} to {}", least, most));
+    }
+    return value;
+  };
+  BatchPlan batch;
+  for (const std::int64_t samples : message.local_batch()) {
+    batch.local_batch.push_back(within(samples, 1, kMost, "local_batch"));
+  }
+  batch.accumulation = within(message.accumulation(), 1, kMostPasses, "accumulation");
+  batch.learning_rate = finite(message.learning_rate(), "learning_rate");
+  batch.learning_rate_rule = message.learning_rate_rule();
+  batch.warmup_steps = within(message.warmup_steps(), 0, kMost, "warmup_steps");
+  return batch;
+}
+
+void write_prediction(const Prediction& prediction, v1::Prediction& message) {
+  message.set_step_time_ps(prediction.step_time.picoseconds());
+  message.set_bound_ps(prediction.bound.picoseconds());
+  message.set_bound_reason(utf8(prediction.bound_reason, "bound_reason"));
+  message.set_gap(prediction.gap);
+  message.set_sync_share(prediction.sync_share);
+  for (const auto& [name, step_time] : prediction.baselines) {
+    v1::Baseline& baseline = *message.add_baselines();
+    baseline.set_name(utf8(name, "baselines"));
+    baseline.set_step_time_ps(step_time.picoseconds());
+  }
+}
+
+Prediction read_prediction(const v1::Prediction& message) {
+  Prediction prediction;
+  prediction.step_time = duration(message.step_time_ps(), "step_time_ps");
+  prediction.bound = duration(message.bound_ps(), "bound_ps");
+  prediction.bound_reason = message.bound_reason();
+  prediction.gap = finite(message.gap(), "gap");
+  prediction.sync_share = finite(message.sync_share(), "sync_share");
+  for (const v1::Baseline& baseline : message.baselines()) {
+    const Duration step_time = duration(baseline.step_time_ps(), "baselines");
+    if (!prediction.baselines.emplace(baseline.name(), step_time).second) {
+      fail("baselines", fmt::format("'{}' twice", baseline.name()), "each name once");
+    }
+  }
+  return prediction;
+}
+
+}  // namespace
+
+void write_message(const Plan& plan, v1::Plan& message) {
+  message.Clear();
+  message.set_version(kPlanFormatVersion);
+  message.set_name(utf8(plan.name, "name"));
+  message.set_cluster_name(utf8(plan.cluster_name, "cluster_name"));
+  message.set_cluster_digest(utf8(plan.cluster_digest, "cluster_digest"));
+  for (const std::string& name : plan.rank_names) {
+    message.add_rank_names(utf8(name, "rank_names"));
+  }
+  message.set_workload_name(utf8(plan.workload_name, "workload_name"));
+  message.set_workload_digest(utf8(plan.workload_digest, "workload_digest"));
+  for (const Bucket& bucket : plan.buckets) {
+    write_bucket(bucket, *message.add_buckets());
+  }
+  write_batch(plan.batch, *message.mutable_batch());
+  message.set_error_budget(plan.error_budget);
+  write_prediction(plan.prediction, *message.mutable_prediction());
+  for (const std::string& note : plan.notes) {
+    message.add_notes(utf8(note, "notes"));
+  }
+  message.set_seed(plan.seed);
+  for (const TransferGraph& schedule : plan.schedules) {
+    write_schedule(schedule, *message.add_schedules());
+  }
+}
+
+Plan read_message(const v1::Plan& message) {
+  Plan plan;
+  plan.name = message.name();
+  plan.cluster_name = message.cluster_name();
+  plan.cluster_digest = message.cluster_digest();
+  plan.rank_names.assign(message.rank_names().begin(), message.rank_names().end());
+  plan.workload_name = message.workload_name();
+  plan.workload_digest = message.workload_digest();
+  for (int i = 0; i < message.buckets_size(); ++i) {
+    plan.buckets.push_back(
+        at(fmt::format("buckets[{}]", i), [&] { return read_bucket(message.buckets(i)); }));
+  }
+  plan.batch = at("batch", [&] { return read_batch(message.batch()); });
+  plan.error_budget = finite(message.error_budget(), "error_budget");
+  plan.prediction = at("prediction", [&] { return read_prediction(message.prediction()); });
+  plan.notes.assign(message.notes().begin(), message.notes().end());
+  plan.seed = message.seed();
+  for (int i = 0; i < message.schedules_size(); ++i) {
+    plan.schedules.push_back(at(fmt::format("schedules[{}]", i), [&] {
+      return read_schedule(message.schedules(i), plan.rank_names.size());
+    }));
+  }
+  return plan;
+}
+
+}  // namespace rackrail::plan

@@ -1,0 +1,391 @@
+#include "plan/format.hpp"
+
+#include <catch2/catch.hpp>
+#include <random>
+
+#include "base/digest.hpp"
+#include "base/error.hpp"
+#include "base/file.hpp"
+#include "tests/support/paths.hpp"
+#include "tests/unit/plan/example_graphs.hpp"
+
+namespace rackrail::plan {
+namespace {
+
+using examples::Draft;
+
+/// n hosts on one switch; host i has links 2i (up) and 2i + 1 (down).
+topology::Topology star(const std::string& name, int hosts) {
+  topology::Topology topology(name);
+  topology::Node node;
+  node.name = "switch";
+  node.kind = topology::NodeKind::kTor;
+  const NodeId hub = topology.add_node(node);
+  for (int i = 0; i < hosts; ++i) {
+    node.name = "h" + std::to_string(i);
+    node.kind = topology::NodeKind::kHost;
+    const NodeId host = topology.add_node(node);
+    topology.add_rank(host);
+    topology::Link link;
+    link.from = host;
+    link.to = hub;
+    link.bandwidth = 10_GBps;
+    topology.add_duplex_link(link);
+  }
+  return topology;
+}
+
+/// A plan in which every field has a value of its own.
+Plan full_plan(const topology::Topology& topology) {
+  const auto ranks = static_cast<int>(topology.rank_count());
+  Draft ring =
+      examples::ring(ranks, {{.kind = CodecKind::kFp16}, {.kind = CodecKind::kTopK}}, 2, 1);
+  for (auto& step : ring.steps) {
+    // Rank r's neighbour is always r + 1: one route per rank.
+    step.transfer.route = RouteId(1 + step.transfer.src.index());
+  }
+  for (int rank = 0; rank < ranks; ++rank) {
+    ring.routes.push_back({LinkId(2 * rank), LinkId(2 * ((rank + 1) % ranks) + 1)});
+  }
+  Plan plan;
+  plan.name = "a \"plan\"\nof ours, µ";
+  plan.cluster_name = topology.name();
+  plan.cluster_digest = topology.digest();
+  for (int rank = 0; rank < ranks; ++rank) {
+    plan.rank_names.push_back("h" + std::to_string(rank));
+  }
+  plan.workload_name = "w";
+  plan.workload_digest = sha256_hex("w");
+  plan.schedules = {ring.build(), examples::ring(ranks).build()};
+  Bucket first;
+  first.tensors = {0, 3, 4};
+  first.elements = 1'000'000;
+  first.slice_elements = 65'536;
+  first.priority = 1;
+  first.codec = {.kind = CodecKind::kTopK, .density = 0.001};
+  first.codec_tiers = {{"uplink", first.codec}, {"host", {.kind = CodecKind::kFp16}}};
+  Bucket second;
+  second.tensors = {1, 2};
+  second.elements = 7;
+  second.schedule = 1;
+  second.slice_elements = 1024;
+  plan.buckets = {first, second};
+  plan.batch.local_batch.assign(topology.rank_count(), 32);
+  plan.batch.accumulation = 2;
+  plan.batch.learning_rate = 0.1;
+  plan.batch.learning_rate_rule = "0.1 · 256/256";
+  plan.batch.warmup_steps = 500;
+  plan.error_budget = 1.0 / 3;
+  plan.prediction.step_time = 123'456'789_ps;
+  plan.prediction.bound = 100'000'000_ps;
+  plan.prediction.bound_reason = "cut around h0";
+  plan.prediction.gap = 0.23456789;
+  plan.prediction.sync_share = 0.125;
+  plan.prediction.baselines = {{"ring", 200'000'000_ps}, {"naive", 300'000'000_ps}};
+  plan.notes = {"one", "two"};
+  plan.seed = 0xfedcba9876543210ULL;
+  return plan;
+}
+
+Plan small_plan() { return full_plan(star("star", 4)); }
+
+std::string refusal(const std::string& content) {
+  try {
+    const Plan plan = parse_plan(content, "p.plan");
+    FAIL("accepted '" << plan.name << "'");
+  } catch (const Error& e) {
+    CHECK(e.is_bad_input());
+    CHECK(e.context().file == "p.plan");
+    CHECK(std::string(e.what()).find('\n') == std::string::npos);
+    return e.what();
+  }
+  return {};
+}
+
+std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  const std::size_t place = text.find(from);
+  REQUIRE(place != std::string::npos);
+  return text.replace(place, from.size(), to);
+}
+
+/// The binary form of a plan whose other bytes are `body`: tag 2047 (fixed64), then the first 8
+/// bytes of the digest as a number, which the wire has the other way round.
+std::string with_checksum(std::string body) {
+  const std::string digest = sha256_hex(body);
+  body += "\xF9\x7F";
+  for (int byte = 7; byte >= 0; --byte) {
+    const std::string hex = digest.substr(static_cast<std::size_t>(2 * byte), 2);
+    body += static_cast<char>(std::stoi(hex, nullptr, 16));
+  }
+  return body;
+}
+
+TEST_CASE("a plan comes back from both forms with every field") {
+  const Plan plan = small_plan();
+  const std::string binary = to_binary(plan);
+  const std::string json = to_json(plan);
+  for (const std::string& form : {binary, json}) {
+    const Plan again = parse_plan(form, "p");
+    CHECK(to_binary(again) == binary);
+    CHECK(to_json(again) == json);
+    CHECK(digest(again) == digest(plan));
+    CHECK(again.name == plan.name);
+    CHECK(again.rank_names == plan.rank_names);
+    CHECK(again.seed == plan.seed);
+    CHECK(again.notes == plan.notes);
+    CHECK(again.error_budget == plan.error_budget);
+    CHECK(again.prediction.step_time == plan.prediction.step_time);
+    CHECK(again.prediction.gap == plan.prediction.gap);
+    CHECK(again.prediction.baselines == plan.prediction.baselines);
+    CHECK(again.batch.local_batch == plan.batch.local_batch);
+    CHECK(again.batch.learning_rate == plan.batch.learning_rate);
+    CHECK(again.batch.warmup_steps == 500);
+    REQUIRE(again.buckets.size() == 2);
+    CHECK(again.buckets[0].tensors == plan.buckets[0].tensors);
+    CHECK(again.buckets[0].codec == plan.buckets[0].codec);
+    CHECK(again.buckets[0].codec_tiers == plan.buckets[0].codec_tiers);
+    CHECK(again.buckets[0].priority == 1);
+    CHECK(again.buckets[1].schedule == 1);
+    REQUIRE(again.schedules.size() == 2);
+    const TransferGraph& graph = again.schedules[0];
+    REQUIRE(graph.transfers().size() == plan.schedules[0].transfers().size());
+    CHECK(graph.name() == "ring");
+    CHECK(graph.codecs().size() == 3);
+    CHECK(graph.routes().size() == 5);
+    for (std::size_t i = 0; i < graph.transfers().size(); ++i) {
+      const Transfer& a = graph.transfers()[i];
+      const Transfer& b = plan.schedules[0].transfers()[i];
+      REQUIRE(std::tie(a.src, a.dst, a.chunk_begin, a.chunk_count, a.op, a.codec, a.route) ==
+              std::tie(b.src, b.dst, b.chunk_begin, b.chunk_count, b.op, b.codec, b.route));
+      const auto there = plan.schedules[0].dependencies(TransferId(i));
+      const auto here = graph.dependencies(TransferId(i));
+      REQUIRE(std::equal(here.begin(), here.end(), there.begin(), there.end()));
+    }
+  }
+}
+
+TEST_CASE("writing is deterministic and the digest is that of the binary form") {
+  CHECK(to_binary(small_plan()) == to_binary(small_plan()));
+  CHECK(to_json(small_plan()) == to_json(small_plan()));
+  CHECK(digest(small_plan()) == sha256_hex(to_binary(small_plan())));
+  Plan other = small_plan();
+  other.seed += 1;
+  CHECK(digest(other) != digest(small_plan()));
+}
+
+TEST_CASE("the JSON form reads well") {
+  const std::string json = to_json(small_plan());
+  CHECK_THAT(json, Catch::Contains("\"version\": 1") &&
+                       Catch::Contains("\"rank_names\": [\"h0\", \"h1\", \"h2\", \"h3\"]") &&
+                       Catch::Contains("\"step_time_ps\": \"123456789\"") &&
+                       Catch::Contains("\"codec\": \"topk:density=0.001\"") &&
+                       Catch::Contains("\"collective\": \"ALL_REDUCE\""));
+  CHECK(json.find("checksum") == std::string::npos);
+}
+
+TEST_CASE("a newer plan is refused with both numbers, in either form") {
+  const std::string newer =
+      replaced(to_json(small_plan()), "\"version\": 1,", "\"version\": 9, \"of_tomorrow\": {},");
+  CHECK_THAT(refusal(newer), Catch::Contains("version") && Catch::Contains("found 9") &&
+                                 Catch::Contains("at most 1"));
+  std::string body = to_binary(small_plan());
+  REQUIRE(body.substr(0, 2) == std::string("\x08\x01", 2));
+  body[1] = 9;
+  body.resize(body.size() - 10);
+  CHECK_THAT(refusal(with_checksum(body)),
+             Catch::Contains("found 9") && Catch::Contains("at most 1"));
+  CHECK_THAT(refusal("{}"), Catch::Contains("version") && Catch::Contains("none"));
+}
+
+TEST_CASE("an unknown field of JSON is named") {
+  const std::string json = to_json(small_plan());
+  CHECK_THAT(refusal(replaced(json, "\"seed\"", "\"sede\"")), Catch::Contains("sede"));
+  CHECK_THAT(refusal(replaced(json, "\"slice_elements\"", "\"slice\"")),
+             Catch::Contains("slice") && Catch::Contains("buckets"));
+  CHECK_THAT(refusal(replaced(json, "\"elements\": \"7\"", "\"elements\": \"seven\"")),
+             Catch::Contains("seven"));
+}
+
+TEST_CASE("a plan that was cut short or damaged is refused in a clear line") {
+  const std::string json = to_json(small_plan());
+  CHECK_THAT(refusal(json.substr(0, json.size() / 2)),
+             Catch::Contains("line ") && Catch::Contains("end of the file"));
+  CHECK_THAT(refusal(replaced(json, "\"seed\":", "\"seed\"")),
+             Catch::Contains("line ") && Catch::Contains("not JSON"));
+  const std::string binary = to_binary(small_plan());
+  CHECK_THAT(refusal(binary.substr(0, binary.size() / 2)), Catch::Contains("cut short"));
+  // Where a field ends, protobuf sees nothing missing.
+  CHECK_THAT(refusal(binary.substr(0, binary.size() - 10)), Catch::Contains("cut short"));
+  CHECK_THAT(refusal(""), Catch::Contains("found nothing"));
+  CHECK_THAT(refusal("  \n"), Catch::Contains("found nothing"));
+  CHECK_THAT(refusal("hello"), Catch::Contains("none"));
+  CHECK_THAT(refusal("[1]"), Catch::Contains("checksum"));
+}
+
+TEST_CASE("numbers that point nowhere are refused with their place") {
+  const auto spoiled = [](const std::string& from, const std::string& to) {
+    return refusal(replaced(to_json(small_plan()), from, to));
+  };
+  CHECK_THAT(spoiled("\"dst\": [1,", "\"dst\": [4,"),
+             Catch::Contains("schedules[0]") && Catch::Contains("destination rank 4"));
+  CHECK_THAT(spoiled("\"dst\": [1,", "\"dst\": [0,"), Catch::Contains("at both ends"));
+  CHECK_THAT(spoiled("\"src\": [0,", "\"src\": [0, 0,"), Catch::Contains("transfers.src"));
+  CHECK_THAT(spoiled("\"route\": [1,", "\"route\": [5,"), Catch::Contains("route 5"));
+  CHECK_THAT(spoiled("\"codec\": [2,", "\"codec\": [259,"), Catch::Contains("transfers.codec[0]"));
+  CHECK_THAT(spoiled("\"op\": [1,", "\"op\": [2,"), Catch::Contains("transfers.op[0]"));
+  CHECK_THAT(spoiled("\"dependency_distances\": [", "\"dependency_distances\": [0, "),
+             Catch::Contains("dependency_distances"));
+  CHECK_THAT(spoiled("\"count\": 24", "\"count\": 4000000000"), Catch::Contains("4000000000"));
+  CHECK_THAT(spoiled("\"codecs\": [\"none\"", "\"codecs\": [\"fp16\""), Catch::Contains("'none'"));
+  CHECK_THAT(spoiled("\"codecs\": [\"none\", \"fp16\"", "\"codecs\": [\"none\", \"fp61\""),
+             Catch::Contains("schedules[0].codecs[1]") && Catch::Contains("fp61"));
+  CHECK_THAT(spoiled("\"rank_count\": 4", "\"rank_count\": 5"), Catch::Contains("rank_count"));
+  CHECK_THAT(spoiled("\"collective\": \"ALL_REDUCE\"", "\"collective\": \"ALL_GATHER\""),
+             Catch::Contains("owners"));
+  CHECK_THAT(spoiled("\"accumulation\": \"2\"", "\"accumulation\": \"0\""),
+             Catch::Contains("batch.accumulation"));
+  CHECK_THAT(spoiled("\"gap\": 0.23456789", "\"gap\": \"NaN\""), Catch::Contains("prediction.gap"));
+  CHECK_THAT(spoiled("\"bound_ps\": \"", "\"bound_ps\": \"-"),
+             Catch::Contains("prediction.bound_ps"));
+  CHECK_THAT(spoiled("\"schedule\": 1", "\"schedule\": 2"),
+             Catch::Contains("bucket 1: schedule 2"));
+}
+
+TEST_CASE("bytes with a right checksum that are no plan are refused") {
+  CHECK_THAT(refusal(with_checksum("\x08\x01\x12")), Catch::Contains("no message"));
+  CHECK_THAT(refusal(with_checksum("")), Catch::Contains("version"));
+}
+
+TEST_CASE("a text that is not UTF-8 is refused before it is written") {
+  for (const char* text :
+       {"\xFF", "a\xC3", "\xC0\x80", "\xED\xA0\x80", "\xF4\x90\x80\x80", "\xE2\x82"}) {
+    Plan plan = small_plan();
+    plan.rank_names[2] = text;
+    CHECK_THROWS_WITH(to_binary(plan), Catch::Contains("rank_names") && Catch::Contains("UTF-8"));
+    CHECK_THROWS_AS(to_json(plan), PlanError);
+  }
+  for (const char* text : {"", "ascii", "µ", "€", "𝄞", "\x7F"}) {
+    Plan plan = small_plan();
+    plan.notes = {text};
+    CHECK(parse_plan(to_json(plan), "p").notes == plan.notes);
+    CHECK(parse_plan(to_binary(plan), "p").notes == plan.notes);
+  }
+}
+
+TEST_CASE("a plan whose schedule is wrong does not load") {
+  Plan plan = small_plan();
+  Draft wrong = examples::ring(4);
+  wrong.steps.pop_back();
+  plan.schedules[1] = wrong.build();
+  CHECK_THAT(refusal(to_binary(plan)), Catch::Contains("schedule 'ring'") &&
+                                           Catch::Contains("ends without the contribution") &&
+                                           Catch::Contains("a plan that verifies"));
+  CHECK_THAT(refusal(to_json(plan)), Catch::Contains("ends without the contribution"));
+}
+
+TEST_CASE("plans are saved by the name of the file and loaded for their cluster only") {
+  const test::TemporaryDirectory folder;
+  const topology::Topology cluster = star("here", 4);
+  const Plan plan = full_plan(cluster);
+  const auto json = folder.path() / "p.json";
+  const auto binary = folder.path() / "deep" / "p.plan";
+  save_plan(plan, json);
+  save_plan(plan, binary);
+  CHECK(read_file(json) == to_json(plan));
+  CHECK(read_file(binary) == to_binary(plan));
+  CHECK(digest(load_plan(json)) == digest(plan));
+  CHECK(digest(load_plan(binary, &cluster)) == digest(plan));
+
+  const topology::Topology other = star("there", 5);
+  CHECK_THROWS_WITH(load_plan(json, &other), Catch::Contains(json.string()) &&
+                                                 Catch::Contains("'here'") &&
+                                                 Catch::Contains("'there'"));
+  CHECK_THROWS_AS(load_plan(folder.path() / "none.json"), ConfigError);
+}
+
+TEST_CASE("a route that the cluster does not have is found when the plan is loaded for it") {
+  const test::TemporaryDirectory folder;
+  const topology::Topology cluster = star("here", 4);
+  Plan plan = full_plan(cluster);
+  Draft ring = examples::ring(4);
+  ring.routes = {{LinkId(0), LinkId(5)}};
+  ring.steps[0].transfer.route = RouteId(1);
+  plan.schedules[1] = ring.build();
+  save_plan(plan, folder.path() / "p.json");
+  CHECK_NOTHROW(load_plan(folder.path() / "p.json"));
+  CHECK_THROWS_WITH(load_plan(folder.path() / "p.json", &cluster), Catch::Contains("ends at 'h2'"));
+}
+
+TEST_CASE("damaged plans are refused, never crash") {
+  const std::uint64_t seed = 31;
+  INFO("seed " << seed);
+  std::mt19937_64 random(seed);
+  const Plan plan = full_plan(star("star", 3));
+  const std::string binary = to_binary(plan);
+  const std::string json = to_json(plan);
+  int refused_binary = 0;
+  int refused_json = 0;
+  constexpr int kRounds = 400;
+  for (int round = 0; round < 2 * kRounds; ++round) {
+    const bool is_json = round % 2 == 0;
+    std::string bytes = is_json ? json : binary;
+    for (std::uint64_t flips = 1 + random() % 3; flips > 0; --flips) {
+      bytes[random() % bytes.size()] ^= static_cast<char>(1U << (random() % 8));
+    }
+    if (random() % 4 == 0) {
+      bytes.resize(random() % bytes.size());
+    }
+    try {
+      const Plan accepted = parse_plan(bytes, "p");
+      CHECK(accepted.rank_count() == 3);
+    } catch (const Error& e) {
+      CHECK(e.is_bad_input());
+      (is_json ? refused_json : refused_binary) += 1;
+    }
+  }
+  // The checksum misses nothing; in JSON a flip may fall into a name or a note.
+  CHECK(refused_binary == kRounds);
+  CHECK(refused_json > kRounds / 2);
+}
+
+TEST_CASE("a plan with damaged content but a right checksum is refused or right, never a crash") {
+  const std::uint64_t seed = 37;
+  INFO("seed " << seed);
+  std::mt19937_64 random(seed);
+  const std::string json = to_json(full_plan(star("star", 3)));
+  int refused = 0;
+  constexpr int kRounds = 400;
+  for (int round = 0; round < kRounds; ++round) {
+    // Digits only: what is left is JSON of the right shape with wrong numbers.
+    std::string text = json;
+    for (int changes = 0; changes < 2;) {
+      char& c = text[random() % text.size()];
+      if (c >= '0' && c <= '9') {
+        c = static_cast<char>('0' + random() % 10);
+        ++changes;
+      }
+    }
+    try {
+      const Plan accepted = parse_plan(text, "p");
+      CHECK(accepted.buckets.size() == 2);
+    } catch (const Error& e) {
+      CHECK(e.is_bad_input());
+      ++refused;
+    }
+  }
+  CHECK(refused > kRounds / 4);
+}
+
+TEST_CASE("a plan for 256 ranks is a few megabytes") {
+  Plan plan = full_plan(star("big", 256));
+  plan.schedules.pop_back();
+  plan.buckets[1].schedule = 0;
+  const std::string binary = to_binary(plan);
+  CHECK(binary.size() < 3'000'000);
+  const Plan again = parse_plan(binary, "p");
+  CHECK(again.schedules[0].transfers().size() == 130'560);
+  CHECK(to_json(plan).size() < 10'000'000);
+}
+
+}  // namespace
+}  // namespace rackrail::plan
