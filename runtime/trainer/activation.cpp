@@ -57,9 +57,8 @@ class MaxPool final : public Layer {
                 sample * input_.features() + y * row + x * input_.channels + c;
             const std::array window{corner, corner + input_.channels, corner + row,
                                     corner + row + input_.channels};
-            const std::int64_t best = *std::ranges::max_element(window, {}, [&](std::int64_t i) {
-              return input[static_cast<std::size_t>(i)];
-            });
+            const std::int64_t best = *std::ranges::max_element(
+                window, {}, [&](std::int64_t i) { return input[static_cast<std::size_t>(i)]; });
             winner_[out] = static_cast<std::uint32_t>(best);
             output_[out] = input[static_cast<std::size_t>(best)];
           }

@@ -1,8 +1,8 @@
 // The buckets of a plan in the gradient arena of a model.
 //
-// A bucket whose tensors are neighbours in the arena is a span of the arena and moves where it lies;
-// any other is gathered into a buffer of its own before it is launched and scattered back when its
-// sum is there.
+// A bucket whose tensors are neighbours in the arena is a span of the arena and moves where it
+// lies; any other is gathered into a buffer of its own before it is launched and scattered back
+// when its sum is there.
 #pragma once
 
 #include <cstdint>

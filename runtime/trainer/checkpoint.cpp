@@ -27,9 +27,7 @@ constexpr std::string_view kStepPrefix = "step-";
 constexpr std::string_view kPartialSuffix = ".partial";
 constexpr std::string_view kReplacedSuffix = ".replaced";
 
-std::string rank_file(std::size_t rank) {
-  return "rank-" + std::to_string(rank) + ".safetensors";
-}
+std::string rank_file(std::size_t rank) { return "rank-" + std::to_string(rank) + ".safetensors"; }
 
 std::string folder_name(std::int64_t step) {
   char digits[32];
@@ -164,7 +162,8 @@ void read_model(const std::string& content, const std::string& file, LoadedCheck
       loaded.tensors.push_back({entry.name, entry.shape,
                                 static_cast<std::int64_t>(loaded.parameters.size()),
                                 static_cast<std::int64_t>(entry.values.size())});
-    } else if (t - count >= count || entry.name != kMomentumPrefix + loaded.tensors[t - count].name ||
+    } else if (t - count >= count ||
+               entry.name != kMomentumPrefix + loaded.tensors[t - count].name ||
                entry.shape != loaded.tensors[t - count].shape) {
       reject(file, "", "tensor " + entry.name, "parameters, then the momentum of each");
     }
@@ -205,8 +204,8 @@ std::vector<CheckpointFile> write_shards(const fs::path& folder, Rank self,
   for (const auto& [name, values] : state.residuals) {
     residuals.push_back({name, {static_cast<std::int64_t>(values.size())}, values});
   }
-  files.push_back(write_tensors(partial, rank_file(self.index()), residuals,
-                                to_metadata(state.info)));
+  files.push_back(
+      write_tensors(partial, rank_file(self.index()), residuals, to_metadata(state.info)));
   return files;
 }
 
@@ -294,7 +293,8 @@ LoadedCheckpoint load_checkpoint(const fs::path& checkpoint, Rank self,
   read_model(read_file(model), model.string(), loaded);
   if (self.index() < info.world_size) {
     const fs::path path = checkpoint / rank_file(self.index());
-    for (SafetensorsFile::Entry& entry : parse_safetensors(read_file(path), path.string()).tensors) {
+    for (SafetensorsFile::Entry& entry :
+         parse_safetensors(read_file(path), path.string()).tensors) {
       loaded.residuals.emplace(std::move(entry.name), std::move(entry.values));
     }
   }

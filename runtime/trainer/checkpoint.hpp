@@ -4,12 +4,12 @@
 //                          rank-<r>.safetensors  error-feedback residuals of each rank
 //                          manifest.json         what it belongs to; size and SHA-256 of each file
 //
-// Life of one: every rank writes its files into `step-00000120.partial` (write_shards) and tells the
-// committing process their names, sizes and digests. When all have come, that one checks the files
-// against what it was told, adds the manifest and renames the folder (commit_checkpoint). A folder
-// under its final name is therefore complete, and digests protect it from what happens to disks
-// later. Files that an interrupted run left in a partial folder cannot slip in: they would have to
-// match the digests that this run reported.
+// Life of one: every rank writes its files into `step-00000120.partial` (write_shards) and tells
+// the committing process their names, sizes and digests. When all have come, that one checks the
+// files against what it was told, adds the manifest and renames the folder (commit_checkpoint). A
+// folder under its final name is therefore complete, and digests protect it from what happens to
+// disks later. Files that an interrupted run left in a partial folder cannot slip in: they would
+// have to match the digests that this run reported.
 //
 // The model file says in its metadata what it belongs to, so committing needs nothing but the step.
 #pragma once
@@ -96,9 +96,9 @@ struct LoadedCheckpoint {
   std::vector<float> momentum;
   Residuals residuals;
 };
-/// Verifies, compares and reads the parts that rank `self` needs. A rank that did not exist when the
-/// checkpoint was made starts without residuals. Throws ConfigError as above, and when the checkpoint
-/// was made for another model, plan or training.
+/// Verifies, compares and reads the parts that rank `self` needs. A rank that did not exist when
+/// the checkpoint was made starts without residuals. Throws ConfigError as above, and when the
+/// checkpoint was made for another model, plan or training.
 LoadedCheckpoint load_checkpoint(const std::filesystem::path& checkpoint, Rank self,
                                  const CheckpointExpectation& expected);
 

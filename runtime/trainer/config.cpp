@@ -17,9 +17,10 @@ namespace {
 constexpr std::uint64_t kSplitSeed = 0x7261636b7261696cULL;
 
 std::string text_of(const YAML::Node& node) {
-  return node.IsScalar() ? node.Scalar() : node.IsSequence() ? "a list"
-                                       : node.IsMap()        ? "a section"
-                                                             : "nothing";
+  return node.IsScalar()     ? node.Scalar()
+         : node.IsSequence() ? "a list"
+         : node.IsMap()      ? "a section"
+                             : "nothing";
 }
 
 /// One mapping of the file: hands out values by key and knows which keys nobody asked for.
@@ -169,7 +170,8 @@ ModelConfig read_model(Section section) {
   const char* sizes = "a list of positive integers";
   section.optional("hidden", model.hidden, sizes);
   section.optional("channels", model.channels, sizes);
-  for (const auto& [key, list] : {std::pair{"hidden", &model.hidden}, {"channels", &model.channels}}) {
+  for (const auto& [key, list] :
+       {std::pair{"hidden", &model.hidden}, {"channels", &model.channels}}) {
     if (std::ranges::any_of(*list, [](auto n) { return n < 1 || n > (1 << 20); })) {
       section.reject_value(key, sizes);
     }
@@ -217,10 +219,6 @@ void read_run(Section& section, TrainingConfig& config) {
   const char* epochs = "a number above 0";
   section.optional("epochs", config.epochs, epochs);
   section.check("epochs", config.epochs.value_or(1), 1e-9, kLarge, epochs);
-  if (config.steps.has_value() == config.epochs.has_value()) {
-    section.reject_section(config.steps ? "steps and epochs" : "neither steps nor epochs",
-                           "one of the two");
-  }
   const char* batch = "a positive integer";
   section.optional("local_batch", config.local_batch, batch);
   section.check<std::int64_t>("local_batch", config.local_batch, 1, kMany, batch);
@@ -263,11 +261,11 @@ std::string TrainingConfig::digest() const {
   if (decay == Decay::kCosine) {
     out << "steps " << steps.value_or(0) << "\nepochs " << epochs.value_or(0) << '\n';
   }
-  out << "local_batch " << local_batch << "\nbase_learning_rate " << base_learning_rate << "\nbase_batch "
-      << base_batch << "\ndecay " << (decay == Decay::kCosine ? "cosine" : "constant")
-      << "\nwarmup_steps " << warmup_steps << "\nmomentum " << optimizer.momentum
-      << "\nweight_decay " << optimizer.weight_decay << "\nclip_norm "
-      << optimizer.clip_norm.value_or(0) << "\nseed " << seed << '\n';
+  out << "local_batch " << local_batch << "\nbase_learning_rate " << base_learning_rate
+      << "\nbase_batch " << base_batch << "\ndecay "
+      << (decay == Decay::kCosine ? "cosine" : "constant") << "\nwarmup_steps " << warmup_steps
+      << "\nmomentum " << optimizer.momentum << "\nweight_decay " << optimizer.weight_decay
+      << "\nclip_norm " << optimizer.clip_norm.value_or(0) << "\nseed " << seed << '\n';
   return sha256_hex(out.str());
 }
 
@@ -289,6 +287,10 @@ TrainingConfig parse_training_config(const std::string& content,
   read_optimizer(section.section("optimizer"), config);
   read_run(section, config);
   section.reject_unknown_keys();
+  if (config.steps.has_value() == config.epochs.has_value()) {
+    section.reject_section(config.steps ? "steps and epochs" : "neither steps nor epochs",
+                           "one of the two");
+  }
   return config;
 }
 
@@ -301,8 +303,8 @@ TrainingConfig read_training_config(const std::string& name_or_path,
     for (const std::string& name : shipped_training_configs(configs)) {
       names += ", " + name;
     }
-    throw ConfigError(ErrorContext{name_or_path, "", "no such file or shipped training",
-                                   "a YAML file" + names});
+    throw ConfigError(
+        ErrorContext{name_or_path, "", "no such file or shipped training", "a YAML file" + names});
   }
   const std::filesystem::path file =
       is_name && std::filesystem::exists(shipped) ? shipped : std::filesystem::path(name_or_path);

@@ -54,8 +54,7 @@ struct TrainingConfig {
 TrainingConfig read_training_config(const std::string& name_or_path,
                                     const std::filesystem::path& configs);
 /// `file` is for messages and for relative paths.
-TrainingConfig parse_training_config(const std::string& content,
-                                     const std::filesystem::path& file);
+TrainingConfig parse_training_config(const std::string& content, const std::filesystem::path& file);
 std::vector<std::string> shipped_training_configs(const std::filesystem::path& configs);
 
 /// The data set of a configuration in its two parts. The split does not depend on the seed, so that

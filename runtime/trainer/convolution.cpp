@@ -83,10 +83,10 @@ class Convolution final : public Layer {
         for (std::int64_t x = 0; x < input_.width; ++x) {
           for (std::int64_t dy = -1; dy <= 1; ++dy) {
             for (std::int64_t dx = -1; dx <= 1; ++dx, column += input_.channels) {
-              const bool inside = y + dy >= 0 && y + dy < input_.height && x + dx >= 0 &&
-                                  x + dx < input_.width;
-              visit(column, inside ? image + ((y + dy) * input_.width + x + dx) * input_.channels
-                                   : -1);
+              const bool inside =
+                  y + dy >= 0 && y + dy < input_.height && x + dx >= 0 && x + dx < input_.width;
+              visit(column,
+                    inside ? image + ((y + dy) * input_.width + x + dx) * input_.channels : -1);
             }
           }
         }

@@ -146,9 +146,9 @@ DataSplit split(const Dataset& all, double test_share, std::uint64_t seed) {
   const auto test_size =
       static_cast<std::int64_t>(std::floor(test_share * static_cast<double>(all.size())));
   if (test_size < 1 || test_size >= all.size()) {
-    throw ConfigError(ErrorContext{"", "test_share", std::to_string(test_share),
-                                   "a share that leaves samples on both sides of " +
-                                       std::to_string(all.size())});
+    throw ConfigError(
+        ErrorContext{"", "test_share", std::to_string(test_share),
+                     "a share that leaves samples on both sides of " + std::to_string(all.size())});
   }
   const std::vector<std::uint32_t> order = permutation(all.size(), seed);
   DataSplit parts{Dataset(all.image(), all.classes()), Dataset(all.image(), all.classes())};

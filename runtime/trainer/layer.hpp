@@ -1,7 +1,7 @@
 // The building blocks of models: each computes its output forward and its gradients backward.
 //
-// Activations are row-major [sample][height][width][channel], so a convolution over a whole batch is
-// one matrix product and its result needs no reordering. A layer owns its output and whatever it
+// Activations are row-major [sample][height][width][channel], so a convolution over a whole batch
+// is one matrix product and its result needs no reordering. A layer owns its output and whatever it
 // keeps for backward; parameters and gradients live in the model's arenas and are bound once.
 #pragma once
 

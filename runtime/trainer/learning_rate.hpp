@@ -1,9 +1,9 @@
 // Learning rate by step: linear warm-up to a peak, then constant or a half cosine down to zero.
 //
-// The peak follows the linear scaling rule η · B / B₀ and the warm-up is gradual, both from Goyal et
-// al., "Accurate, large minibatch SGD" (arXiv 1706.02677). The cosine is computed here with exactly
-// rounded operations alone, because ranks on different machines must step by the same bits and
-// mathematical libraries differ in the last one.
+// The peak follows the linear scaling rule η · B / B₀ and the warm-up is gradual, both from Goyal
+// et al., "Accurate, large minibatch SGD" (arXiv 1706.02677). The cosine is computed here with
+// exactly rounded operations alone, because ranks on different machines must step by the same bits
+// and mathematical libraries differ in the last one.
 #pragma once
 
 #include <cstdint>

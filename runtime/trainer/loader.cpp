@@ -52,8 +52,8 @@ struct BatchLoader::Impl {
     const auto width = static_cast<std::size_t>(dataset.image().features());
     // One more than `depth`: the one that the consumer holds.
     for (std::size_t i = 0; i < std::max<std::size_t>(options.depth, 1) + 1; ++i) {
-      free.push_back(BatchBuffer{std::vector<float>(samples * width),
-                                 std::vector<std::int32_t>(samples)});
+      free.push_back(
+          BatchBuffer{std::vector<float>(samples * width), std::vector<std::int32_t>(samples)});
     }
     filler = std::jthread([this](const std::stop_token& stop) { fill_ahead(stop); });
   }

@@ -1,8 +1,8 @@
 // Batches of one rank, put together ahead of their use by a thread of their own.
 //
-// Augmentation: an image may be moved by up to `max_shift` pixels in each direction, zeros coming in
-// from outside. The move depends on the seed and the sample's place in the stream alone, so it is the
-// same whichever rank trains on the sample.
+// Augmentation: an image may be moved by up to `max_shift` pixels in each direction, zeros coming
+// in from outside. The move depends on the seed and the sample's place in the stream alone, so it
+// is the same whichever rank trains on the sample.
 #pragma once
 
 #include <cstdint>

@@ -75,8 +75,7 @@ class Reader {
   }
 
   [[noreturn]] void reject(const std::string& key, std::string found, std::string expected) const {
-    throw ConfigError(
-        ErrorContext{file_, place_ + key, std::move(found), std::move(expected)});
+    throw ConfigError(ErrorContext{file_, place_ + key, std::move(found), std::move(expected)});
   }
 
  private:
@@ -98,8 +97,7 @@ std::string to_json(const CheckpointManifest& manifest) {
   for_each_field(manifest.info, [&](const char* key, const auto& value) { json[key] = value; });
   json["files"] = Json::array();
   for (const CheckpointFile& file : manifest.files) {
-    json["files"].push_back(
-        {{"name", file.name}, {"bytes", file.bytes}, {"sha256", file.sha256}});
+    json["files"].push_back({{"name", file.name}, {"bytes", file.bytes}, {"sha256", file.sha256}});
   }
   return json.dump(2) + "\n";
 }
@@ -139,8 +137,7 @@ CheckpointManifest parse_manifest(const std::string& content, const std::string&
 
 Metadata to_metadata(const CheckpointInfo& info) {
   Metadata metadata{{"format", "rackrail checkpoint"}};
-  for_each_field(info,
-                 [&](const char* key, const auto& value) { metadata[key] = text_of(value); });
+  for_each_field(info, [&](const char* key, const auto& value) { metadata[key] = text_of(value); });
   return metadata;
 }
 
@@ -149,10 +146,10 @@ CheckpointInfo parse_metadata(const Metadata& metadata, const std::string& file)
   for_each_field(info, [&](const char* key, auto& value) {
     const auto entry = metadata.find(key);
     if (entry == metadata.end() || !parse_text(entry->second, value)) {
-      throw ConfigError(ErrorContext{
-          file, std::string("__metadata__.") + key,
-          entry == metadata.end() ? "nothing" : "'" + entry->second + "'",
-          "what a checkpoint of rackrail says about itself"});
+      throw ConfigError(
+          ErrorContext{file, std::string("__metadata__.") + key,
+                       entry == metadata.end() ? "nothing" : "'" + entry->second + "'",
+                       "what a checkpoint of rackrail says about itself"});
     }
   });
   return info;

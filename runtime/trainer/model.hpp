@@ -2,8 +2,8 @@
 // after another.
 //
 // All parameters lie in one contiguous FP32 arena, all gradients in another of the same layout.
-// Tensors are laid out in the order in which backward finishes their gradients (last layer first), so
-// that a bucket of neighbouring tensors is a contiguous span that can be sent where it lies.
+// Tensors are laid out in the order in which backward finishes their gradients (last layer first),
+// so that a bucket of neighbouring tensors is a contiguous span that can be sent where it lies.
 #pragma once
 
 #include <cstddef>
@@ -52,8 +52,8 @@ class Model {
 
   /// One pass forward and backward. Leaves (or with `accumulate` adds) the gradient of
   /// sample_weight · Σ loss over the batch's samples, and returns Σ loss without the weight. With
-  /// sample_weight = 1/B the sum of all ranks' gradients is the gradient of the mean over the global
-  /// batch of B samples, however it is divided.
+  /// sample_weight = 1/B the sum of all ranks' gradients is the gradient of the mean over the
+  /// global batch of B samples, however it is divided.
   virtual double forward_backward(const BatchView& batch, double sample_weight, bool accumulate,
                                   const PassHooks& hooks) = 0;
   /// Forward only, in portions of bounded memory. `samples` must not be empty.

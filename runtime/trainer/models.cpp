@@ -55,8 +55,7 @@ Layers convolutional(const ModelConfig& config, const ImageShape& input, std::in
   Layers layers;
   ImageShape shape = input;
   for (std::size_t i = 0; i < config.channels.size(); ++i) {
-    layers.push_back(
-        make_convolution("conv" + std::to_string(i + 1), shape, config.channels[i]));
+    layers.push_back(make_convolution("conv" + std::to_string(i + 1), shape, config.channels[i]));
     shape.channels = config.channels[i];
     layers.push_back(make_relu(shape));
   }

@@ -36,8 +36,7 @@ class Sgd {
   Sgd(std::span<const ParameterTensor> tensors, const SgdOptions& options);
 
   /// Spans of the whole arena.
-  Update apply(std::span<float> parameters, std::span<const float> gradients,
-               double learning_rate);
+  Update apply(std::span<float> parameters, std::span<const float> gradients, double learning_rate);
 
   /// v, laid out like the parameters: for checkpoints.
   std::span<float> momentum() { return momentum_; }

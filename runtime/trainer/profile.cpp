@@ -30,9 +30,8 @@ ComputeProfile medians(const std::vector<Moments>& steps) {
   ComputeProfile profile;
   profile.forward = over([](const Moments& m) { return m.forward_done - m.begin; });
   for (std::size_t t = 0; t < steps.front().ready.size(); ++t) {
-    profile.ready_gaps.push_back(over([t](const Moments& m) {
-      return m.ready[t] - (t == 0 ? m.forward_done : m.ready[t - 1]);
-    }));
+    profile.ready_gaps.push_back(over(
+        [t](const Moments& m) { return m.ready[t] - (t == 0 ? m.forward_done : m.ready[t - 1]); }));
   }
   profile.backward_tail = over([](const Moments& m) { return m.backward_done - m.ready.back(); });
   profile.optimizer = over([](const Moments& m) { return m.end - m.backward_done; });
@@ -106,11 +105,10 @@ MeasuredProfile profile_model(Model& model, const SgdOptions& optimizer, const D
     const ComputeProfile smaller = measure(model, optimizer, data, half, options).cpu;
     const double whole_time = (profile.cpu.total() - profile.cpu.optimizer).seconds();
     const double half_time = (smaller.total() - smaller.optimizer).seconds();
-    const double slope =
-        (whole_time - half_time) / static_cast<double>(options.local_batch - half);
+    const double slope = (whole_time - half_time) / static_cast<double>(options.local_batch - half);
     if (whole_time > 0) {
-      profile.fixed_share = std::clamp(
-          1.0 - slope * static_cast<double>(options.local_batch) / whole_time, 0.0, 1.0);
+      profile.fixed_share =
+          std::clamp(1.0 - slope * static_cast<double>(options.local_batch) / whole_time, 0.0, 1.0);
     }
   }
   return profile;
@@ -154,8 +152,8 @@ plan::Workload profile_training(const TrainingConfig& config, const ProfileOptio
   const DataSplit data = load_data(config.data);
   const auto model =
       make_model(config.model, config.data.format.image, config.data.format.classes, config.seed);
-  return make_workload(config, *model,
-                       profile_model(*model, config.optimizer, data.train, options), clock);
+  return make_workload(config, *model, profile_model(*model, config.optimizer, data.train, options),
+                       clock);
 }
 
 plan::Plan single_rank_plan(const plan::Workload& workload, std::int64_t local_batch) {

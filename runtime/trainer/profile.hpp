@@ -16,7 +16,8 @@ namespace rackrail::trainer {
 /// Medians over some steps on one device with one clock.
 struct ComputeProfile {
   Duration forward;
-  std::vector<Duration> ready_gaps;  ///< by tensor: since the gradient before it, or backward's start
+  std::vector<Duration>
+      ready_gaps;  ///< by tensor: since the gradient before it, or backward's start
   Duration backward_tail;
   Duration optimizer;
   Duration total() const;
@@ -31,8 +32,8 @@ struct MeasuredProfile {
 
 struct ProfileOptions {
   std::int64_t local_batch = 32;
-  int steps = 20;   ///< measured ones
-  int warmup = 3;   ///< before them
+  int steps = 20;  ///< measured ones
+  int warmup = 3;  ///< before them
 };
 
 /// Runs the model on `data` without a network. Leaves other parameters than it found.
@@ -44,13 +45,13 @@ enum class ProfileClock : std::uint8_t {
   kThreadCpu,  ///< what it would see: use this when other processes disturb the measurement
 };
 
-/// The workload of a configuration: tensors exactly as the trainer has them (so its digest is that of
-/// the model that will run) and times as measured, on device class "cpu".
+/// The workload of a configuration: tensors exactly as the trainer has them (so its digest is that
+/// of the model that will run) and times as measured, on device class "cpu".
 plan::Workload make_workload(const TrainingConfig& config, Model& model,
                              const MeasuredProfile& profile, ProfileClock clock);
 
-/// The same from scratch: builds the model, loads the data, measures. `local_batch` of the options is
-/// used.
+/// The same from scratch: builds the model, loads the data, measures. `local_batch` of the options
+/// is used.
 plan::Workload profile_training(const TrainingConfig& config, const ProfileOptions& options,
                                 ProfileClock clock);
 

@@ -39,8 +39,7 @@ class Parser {
       result.tensors.push_back(read(tensor));
     }
     if (data_.size() != next_) {
-      reject("size", size_text(content_.size()),
-             size_text(content_.size() - data_.size() + next_));
+      reject("size", size_text(content_.size()), size_text(content_.size() - data_.size() + next_));
     }
     return result;
   }
@@ -55,8 +54,7 @@ class Parser {
   };
 
   [[noreturn]] void reject(std::string where, std::string found, std::string expected) const {
-    throw ConfigError(
-        ErrorContext{file_, std::move(where), std::move(found), std::move(expected)});
+    throw ConfigError(ErrorContext{file_, std::move(where), std::move(found), std::move(expected)});
   }
 
   static std::string size_text(std::size_t bytes) { return std::to_string(bytes) + " bytes"; }
@@ -177,8 +175,7 @@ std::string encode_safetensors(std::span<const NamedTensor> tensors, const Metad
   content.reserve(kLengthBytes + text.size() + offset);
   content += text;
   for (const NamedTensor& tensor : tensors) {
-    content.append(reinterpret_cast<const char*>(tensor.values.data()),
-                   tensor.values.size_bytes());
+    content.append(reinterpret_cast<const char*>(tensor.values.data()), tensor.values.size_bytes());
   }
   return content;
 }

@@ -1,10 +1,10 @@
 // Who trains on which sample, when: a pure function of (seed, position), the same on every rank.
 //
-// The training set is read as one endless stream: epoch after epoch, each a fresh permutation of all
-// samples. A step takes the next B samples of the stream (a batch may straddle two epochs, so no
-// sample is ever dropped), pass after pass, and a pass is divided over the ranks in rank order by
-// their local batches. Hence the set of samples that a step trains on depends on B alone, not on how
-// many ranks share it or how evenly, and a resumed run needs to know nothing but its position.
+// The training set is read as one endless stream: epoch after epoch, each a fresh permutation of
+// all samples. A step takes the next B samples of the stream (a batch may straddle two epochs, so
+// no sample is ever dropped), pass after pass, and a pass is divided over the ranks in rank order
+// by their local batches. Hence the set of samples that a step trains on depends on B alone, not on
+// how many ranks share it or how evenly, and a resumed run needs to know nothing but its position.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@ namespace rackrail::trainer {
 /// A random permutation of 0 … count − 1 (Fisher–Yates) that depends on `key` alone.
 std::vector<std::uint32_t> permutation(std::int64_t count, std::uint64_t key);
 
-/// The endless stream of sample indices. Not for several threads at a time: it keeps the permutation
-/// of the epoch that was asked for last.
+/// The endless stream of sample indices. Not for several threads at a time: it keeps the
+/// permutation of the epoch that was asked for last.
 class SampleStream {
  public:
   SampleStream(std::int64_t samples, std::uint64_t seed);

@@ -28,10 +28,9 @@ EffectiveSettings effective_settings(const TrainingConfig& config, const plan::P
     settings.local_batch.assign(plan.rank_count(), config.local_batch);
   }
   if (settings.local_batch.size() != plan.rank_count()) {
-    throw PlanError(ErrorContext{plan.name, "batch.local_batch",
-                                 std::to_string(settings.local_batch.size()) + " entries",
-                                 "one for each of " + std::to_string(plan.rank_count()) +
-                                     " ranks"});
+    throw PlanError(ErrorContext{
+        plan.name, "batch.local_batch", std::to_string(settings.local_batch.size()) + " entries",
+        "one for each of " + std::to_string(plan.rank_count()) + " ranks"});
   }
   settings.accumulation = plan.batch.accumulation;
   settings.global_batch = Shard(settings.local_batch, 0, settings.accumulation).global_batch();
@@ -65,13 +64,12 @@ struct Trainer::Impl {
     info.world_size = plan.rank_count();
     info.model_digest = workload_shape(config.name, *model).digest();
     info.plan_digest = plan::digest(plan);
-    info.training_digest =
-        sha256_hex(config.digest() + data.train.digest() + data.test.digest());
+    info.training_digest = sha256_hex(config.digest() + data.train.digest() + data.test.digest());
     if (!plan.workload_digest.empty() && plan.workload_digest != info.model_digest) {
-      throw PlanError(ErrorContext{
-          plan.name, "workload_digest",
-          brief(plan.workload_digest) + " (" + plan.workload_name + ")",
-          brief(info.model_digest) + ", the model of training '" + config.name + "'"});
+      throw PlanError(
+          ErrorContext{plan.name, "workload_digest",
+                       brief(plan.workload_digest) + " (" + plan.workload_name + ")",
+                       brief(info.model_digest) + ", the model of training '" + config.name + "'"});
     }
   }
 

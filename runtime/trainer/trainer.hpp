@@ -1,13 +1,14 @@
 // One rank's training loop, whatever moves the gradients.
 //
-// A step: take the next batch, go forward and backward, launch each bucket of the plan the moment its
-// last gradient is final while backward goes on, wait for the sums, clip, update. Gradients are
-// weighted by 1 / (global batch) where they are computed, so the sum over ranks is the gradient of the
-// mean over the global batch for any division of it. The model's parameters and the optimiser's state
-// are the same bits on every rank after every step, because they start equal and see equal sums.
+// A step: take the next batch, go forward and backward, launch each bucket of the plan the moment
+// its last gradient is final while backward goes on, wait for the sums, clip, update. Gradients are
+// weighted by 1 / (global batch) where they are computed, so the sum over ranks is the gradient of
+// the mean over the global batch for any division of it. The model's parameters and the optimiser's
+// state are the same bits on every rank after every step, because they start equal and see equal
+// sums.
 //
-// Where plan and configuration both speak, the plan counts: local batches, passes per step, learning
-// rate and warm-up of plan::BatchPlan are taken when they are there (non-empty, positive).
+// Where plan and configuration both speak, the plan counts: local batches, passes per step,
+// learning rate and warm-up of plan::BatchPlan are taken when they are there (non-empty, positive).
 #pragma once
 
 #include <cstdint>
@@ -100,13 +101,13 @@ class Trainer {
   /// Between steps (so in hooks, or outside of run()).
   TrainingState state() const;
 
-  /// Trains until the configured number of steps or a stop. Throws PeerLostError out of the exchange;
-  /// the model is then as after the latest whole step.
+  /// Trains until the configured number of steps or a stop. Throws PeerLostError out of the
+  /// exchange; the model is then as after the latest whole step.
   TrainingResult run();
 
-  /// run() returns once `steps` steps of the whole training are done (at once if they are). From any
-  /// thread; the smallest of several numbers counts. Ranks must agree on it, or those that go on wait
-  /// for those that stopped.
+  /// run() returns once `steps` steps of the whole training are done (at once if they are). From
+  /// any thread; the smallest of several numbers counts. Ranks must agree on it, or those that go
+  /// on wait for those that stopped.
   void request_stop_after(std::int64_t steps);
 
  private:
