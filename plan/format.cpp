@@ -103,14 +103,27 @@ void check_syntax(std::string_view content, const std::string& file) {
   }
 }
 
-/// One line of what protobuf says about JSON that does not fit, without its status code.
-std::string json_complaint(const google::protobuf::util::Status& status) {
+/// What protobuf says about JSON that does not fit, "(path) field: complaint" or "(path):
+/// complaint", in the parts of our messages and on one line.
+ErrorContext json_complaint(const google::protobuf::util::Status& status, const std::string& file) {
+  constexpr std::string_view kUnknownField = ": Cannot find field.";
   std::string text = status.message().ToString();
   std::replace(text.begin(), text.end(), '\n', ' ');
-  while (!text.empty() && text.back() == ' ') {
-    text.pop_back();
+  text.erase(text.find_last_not_of(' ') + 1);
+  ErrorContext context{.file = file, .where = {}, .found = {}, .expected = "as in plan.proto"};
+  const std::size_t close = text.find(')');
+  if (text.starts_with('(') && close != std::string::npos) {
+    context.where = text.substr(1, close - 1);
+    text.erase(0, text.find_first_not_of(": ", close + 1));
   }
-  return text;
+  if (text.ends_with(kUnknownField)) {
+    text.resize(text.size() - kUnknownField.size());
+    context.found = fmt::format("unknown field '{}'", text);
+    context.expected = "the fields of plan.proto";
+  } else {
+    context.found = text;
+  }
+  return context;
 }
 
 v1::Plan parse_json(std::string_view content, const std::string& file) {
@@ -126,7 +139,7 @@ v1::Plan parse_json(std::string_view content, const std::string& file) {
     if (google::protobuf::util::JsonStringToMessage(text, &lenient, options).ok()) {
       check_version(lenient, file);
     }
-    fail(file, {}, json_complaint(status), "the fields of plan.proto");
+    throw PlanError(json_complaint(status, file));
   }
   check_version(message, file);
   return message;
@@ -173,10 +186,7 @@ std::string to_json(const Plan& plan) {
   std::string text;
   const auto status = google::protobuf::util::MessageToJsonString(message, &text, options);
   if (!status.ok()) {
-    throw PlanError(ErrorContext{.file = {},
-                                 .where = fmt::format("plan '{}'", plan.name),
-                                 .found = json_complaint(status),
-                                 .expected = "a plan that JSON can hold"});
+    throw PlanError(json_complaint(status, fmt::format("plan '{}'", plan.name)));
   }
   return with_compact_lists(text);
 }
