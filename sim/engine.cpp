@@ -301,6 +301,11 @@ void Engine::try_send(std::uint32_t physical) {
       overhead = std::max(overhead, topology_.link(link).overhead);
     }
     spend(begin(ActivityKind::kOverhead, transfer.src, number, t, k), overhead);
+    // A slice counts as read when it starts to leave; one that was encoded for it, when it was.
+    if (!index.graph.codecs()[transfer.codec].is_lossy() ||
+        info.encoding != EncodingSource::kOwn) {
+      signal(number, t, k, true);
+    }
     return;
   }
 }
@@ -426,17 +431,12 @@ void Engine::finish(std::uint32_t id) {
       const std::uint32_t physical =
           runs_[activity.run].physical[index.transfers[activity.transfer].channel];
       channels_[physical].busy = false;
-      const plan::Transfer& transfer = index.graph.transfers()[activity.transfer];
       queue_.push(
           now_ + topology::route_latency(topology_, index.route(activity.transfer)).picoseconds(),
           0,
           begin(ActivityKind::kLatency, activity.rank, activity.run, activity.transfer,
                 activity.slice),
           0);
-      if (!index.graph.codecs()[transfer.codec].is_lossy() ||
-          index.transfers[activity.transfer].encoding != EncodingSource::kOwn) {
-        signal(activity.run, activity.transfer, activity.slice, true);
-      }
       count_down(activity.run, activity.rank);
       try_send(physical);
       return;

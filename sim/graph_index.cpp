@@ -100,7 +100,9 @@ GraphIndex::GraphIndex(const plan::TransferGraph& g, std::int64_t elements, std:
       const auto key = std::tuple(t.src, t.chunk_begin, t.chunk_count, t.codec);
       const auto before = encoders.find(key);
       if (before != encoders.end() && before->second + 1 > written) {
-        info.encoding = EncodingSource::kShared;
+        const bool forwarded =
+            transfers[before->second].encoding == EncodingSource::kForwarded;
+        info.encoding = forwarded ? EncodingSource::kForwarded : EncodingSource::kShared;
         info.encoded_by = before->second;
       } else {
         encoders[key] = static_cast<std::uint32_t>(i);

@@ -1,0 +1,97 @@
+#include "planner/schedules/builder.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace rackrail::planner {
+
+GraphBuilder::GraphBuilder(std::string name, const ScheduleRequest& request,
+                           std::vector<std::uint32_t> chunk_weights)
+    : router_(request.router),
+      graph_(std::move(name), plan::Collective::kAllReduce, request.topology.rank_count(),
+             std::move(chunk_weights)),
+      group_of_(request.topology.rank_count()) {
+  const auto groups = tier_groups(request.topology);
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    for (const Rank rank : groups[g].ranks) {
+      group_of_[rank.index()] = static_cast<std::uint32_t>(g);
+    }
+  }
+  inside_ = graph_.add_codec(request.codecs.inside);
+  across_ = graph_.add_codec(request.codecs.across);
+}
+
+RouteId GraphBuilder::route(Rank src, Rank dst) {
+  const std::uint64_t key = (static_cast<std::uint64_t>(src.value()) << 32U) | dst.value();
+  const auto known = routes_.find(key);
+  if (known != routes_.end()) {
+    return known->second;
+  }
+  return routes_.emplace(key, graph_.add_route(router_.route(src, dst))).first->second;
+}
+
+TransferId GraphBuilder::add(plan::TransferOp op, Rank src, Rank dst, Range range,
+                             std::span<const TransferId> after) {
+  const bool inside = group_of_[src.index()] == group_of_[dst.index()];
+  return graph_.add_transfer({.src = src,
+                              .dst = dst,
+                              .chunk_begin = range.begin,
+                              .chunk_count = range.count,
+                              .op = op,
+                              .codec = inside ? inside_ : across_,
+                              .route = route(src, dst)},
+                             after);
+}
+
+TransferId GraphBuilder::reduce(Rank src, Rank dst, Range range,
+                                std::span<const TransferId> after) {
+  return add(plan::TransferOp::kReduce, src, dst, range, after);
+}
+
+TransferId GraphBuilder::copy(Rank src, Rank dst, Range range, std::span<const TransferId> after) {
+  return add(plan::TransferOp::kCopy, src, dst, range, after);
+}
+
+std::vector<Rank> near_order(const topology::Topology& topology) {
+  std::vector<std::uint32_t> rack(topology.rank_count());
+  std::vector<std::uint32_t> host(topology.rank_count());
+  const auto number = [](const std::vector<topology::RankGroup>& groups,
+                         std::vector<std::uint32_t>& numbers) {
+    for (std::size_t g = 0; g < groups.size(); ++g) {
+      for (const Rank rank : groups[g].ranks) {
+        numbers[rank.index()] = static_cast<std::uint32_t>(g);
+      }
+    }
+  };
+  number(topology::ranks_by_rack(topology), rack);
+  number(topology::ranks_by_host(topology), host);
+  std::vector<Rank> order;
+  for (std::size_t r = 0; r < topology.rank_count(); ++r) {
+    order.emplace_back(r);
+  }
+  std::stable_sort(order.begin(), order.end(), [&](Rank a, Rank b) {
+    return std::pair(rack[a.index()], host[a.index()]) <
+           std::pair(rack[b.index()], host[b.index()]);
+  });
+  return order;
+}
+
+bool survives_many_hops(const plan::Codec& codec) { return !codec.has_error_feedback(); }
+
+std::optional<std::string> refuse_lossy_hops(const TierCodecs& codecs) {
+  for (const plan::Codec& codec : {codecs.inside, codecs.across}) {
+    if (!survives_many_hops(codec)) {
+      return fmt::format("partial sums take several hops, and {} would add its error at each",
+                         plan::to_string(codec));
+    }
+  }
+  // One version of a chunk in two codecs would leave ranks with different bits.
+  if (!(codecs.inside == codecs.across)) {
+    return "it crosses tiers in both directions, so it takes one codec for all of them";
+  }
+  return std::nullopt;
+}
+
+}  // namespace rackrail::planner

@@ -1,0 +1,59 @@
+// What every schedule family does: transfers with pinned routes, each pair's route stored once.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "plan/transfer_graph.hpp"
+#include "planner/schedule_family.hpp"
+
+namespace rackrail::planner {
+
+class GraphBuilder {
+ public:
+  GraphBuilder(std::string name, const ScheduleRequest& request,
+               std::vector<std::uint32_t> chunk_weights);
+
+  /// A range of chunks: the first one and how many.
+  struct Range {
+    std::uint32_t begin = 0;
+    std::uint32_t count = 1;
+  };
+  /// The codec is the request's for the tier of the pair (inside a group or across groups).
+  TransferId reduce(Rank src, Rank dst, Range range, std::span<const TransferId> after);
+  TransferId copy(Rank src, Rank dst, Range range, std::span<const TransferId> after);
+
+  plan::TransferGraph take() { return std::move(graph_); }
+
+ private:
+  TransferId add(plan::TransferOp op, Rank src, Rank dst, Range range,
+                 std::span<const TransferId> after);
+  RouteId route(Rank src, Rank dst);
+
+  topology::Router& router_;
+  plan::TransferGraph graph_;
+  std::vector<std::uint32_t> group_of_;
+  std::uint8_t inside_ = 0;
+  std::uint8_t across_ = 0;
+  std::unordered_map<std::uint64_t, RouteId> routes_;
+};
+
+/// Ranks in an order in which neighbours are near: by rack, then by host, then by number.
+std::vector<Rank> near_order(const topology::Topology& topology);
+
+/// Whether a codec may be applied again at every hop: FP32 and FP16 may, 8-bit blocks and top-k
+/// would add their error at each of them.
+bool survives_many_hops(const plan::Codec& codec);
+/// The refusal of a family whose partial sums take many hops, if a codec does not survive them.
+std::optional<std::string> refuse_lossy_hops(const TierCodecs& codecs);
+
+std::unique_ptr<ScheduleFamily> make_ring();
+std::unique_ptr<ScheduleFamily> make_double_binary_tree();
+std::unique_ptr<ScheduleFamily> make_halving_doubling();
+std::unique_ptr<ScheduleFamily> make_hierarchical();
+std::unique_ptr<ScheduleFamily> make_parameter_server();
+
+}  // namespace rackrail::planner

@@ -1,0 +1,46 @@
+#include <fmt/format.h>
+
+#include <array>
+#include <vector>
+
+#include "base/error.hpp"
+#include "planner/schedules/builder.hpp"
+
+namespace rackrail::planner {
+
+std::span<const std::unique_ptr<ScheduleFamily>> schedule_families() {
+  static const std::array<std::unique_ptr<ScheduleFamily>, 5> kFamilies = {
+      make_ring(), make_double_binary_tree(), make_halving_doubling(), make_hierarchical(),
+      make_parameter_server()};
+  return kFamilies;
+}
+
+const ScheduleFamily& schedule_family(std::string_view name) {
+  std::vector<std::string_view> known;
+  for (const auto& family : schedule_families()) {
+    if (family->name() == name) {
+      return *family;
+    }
+    known.push_back(family->name());
+  }
+  throw ConfigError(ErrorContext{"<command line>", "schedule", fmt::format("'{}'", name),
+                                 fmt::format("one of {}", fmt::join(known, ", "))});
+}
+
+std::vector<topology::RankGroup> tier_groups(const topology::Topology& topology) {
+  auto hosts = topology::ranks_by_host(topology);
+  for (const auto& host : hosts) {
+    if (host.ranks.size() > 1) {
+      return hosts;
+    }
+  }
+  auto racks = topology::ranks_by_rack(topology);
+  for (const auto& rack : racks) {
+    if (rack.ranks.size() > 1) {
+      return racks;
+    }
+  }
+  return hosts;
+}
+
+}  // namespace rackrail::planner
