@@ -2,9 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <boost/graph/adjacency_list.hpp>
-#include <map>
+#include <boost/graph/strong_components.hpp>
 #include <unordered_map>
 #include <utility>
 
@@ -13,27 +12,90 @@
 #include "base/parse_units.hpp"
 
 namespace rackrail::topology {
-
 namespace {
 
-// The graph keeps the structure; links are also numbered in the order in which they were added, so
-// that a LinkId finds its edge in constant time.
-using Graph = boost::adjacency_list<boost::vecS, boost::vecS, boost::bidirectionalS, Node, LinkId>;
+using Graph = boost::adjacency_list<boost::vecS, boost::vecS, boost::bidirectionalS, Node, Link>;
+using Edge = Graph::edge_descriptor;
 
-constexpr const char* kWhere = "topology";
+/// Names for an error message: all of a short list, the first few and the number of a long one.
+std::string sample_of(const std::vector<std::string>& names) {
+  constexpr std::size_t kShown = 4;
+  if (names.size() <= kShown) {
+    return fmt::format("{}", fmt::join(names, ", "));
+  }
+  return fmt::format("{} and {} more", fmt::join(names.begin(), names.begin() + kShown, ", "),
+                     names.size() - kShown);
+}
 
 }  // namespace
 
+// The properties of vertices and links live in the Boost graph. Beside it stand what Boost does not
+// give in the form the interface needs: links by number, the links of a vertex as contiguous
+// numbers, and vertices by name.
 struct Topology::Impl {
   std::string name;
   Graph graph;
-  std::vector<Link> links;
+  std::vector<Edge> edges;  // by LinkId
   std::vector<std::vector<LinkId>> out;
   std::vector<std::vector<LinkId>> in;
-  std::vector<NodeId> ranks;
   std::unordered_map<std::string, NodeId> by_name;
-  std::unordered_map<NodeId, Rank> rank_by_node;
-  std::vector<std::optional<LinkId>> processors;
+  std::vector<NodeId> ranks;                      // by Rank
+  std::vector<std::optional<Rank>> rank_of_node;  // by NodeId
+  std::vector<std::optional<LinkId>> processors;  // by Rank
+
+  Impl() = default;
+  Impl(const Impl& other)
+      : name(other.name),
+        by_name(other.by_name),
+        ranks(other.ranks),
+        rank_of_node(other.rank_of_node),
+        processors(other.processors) {
+    // Edge descriptors point into the graph that made them, so the edges are added anew, in order.
+    for (std::size_t v = 0; v < other.out.size(); ++v) {
+      boost::add_vertex(other.graph[v], graph);
+    }
+    out.resize(other.out.size());
+    in.resize(other.out.size());
+    edges.reserve(other.edges.size());
+    for (const Edge& edge : other.edges) {
+      append(other.graph[edge]);
+    }
+  }
+  Impl(Impl&&) = delete;
+  Impl& operator=(const Impl&) = delete;
+  Impl& operator=(Impl&&) = delete;
+  ~Impl() = default;
+
+  /// Where a complaint points: this cluster, and a part of it. Who read a file knows its name.
+  std::string place(const std::string& part = "") const {
+    return fmt::format("cluster '{}'{}{}", name, part.empty() ? "" : ", ", part);
+  }
+
+  LinkId append(const Link& link) {
+    const LinkId id(edges.size());
+    edges.push_back(boost::add_edge(link.from.index(), link.to.index(), link, graph).first);
+    out[link.from.index()].push_back(id);
+    in[link.to.index()].push_back(id);
+    return id;
+  }
+
+  void check_node(NodeId id) const {
+    if (id.index() >= out.size()) {
+      throw ConfigError(ErrorContext{"", place(), fmt::format("vertex number {}", id.value()),
+                                     fmt::format("a number below {}", out.size())});
+    }
+  }
+
+  void check_rates(const std::string& where, Bandwidth bandwidth, Duration latency) const {
+    if (bandwidth <= Bandwidth(0)) {
+      throw ConfigError(ErrorContext{"", place(where), "bandwidth " + to_exact_string(bandwidth),
+                                     "a bandwidth above 0"});
+    }
+    if (latency < Duration(0)) {
+      throw ConfigError(ErrorContext{"", place(where), "latency " + to_exact_string(latency),
+                                     "a latency of 0 or more"});
+    }
+  }
 };
 
 Topology::Topology() : impl_(std::make_unique<Impl>()) {}
@@ -53,128 +115,155 @@ const std::string& Topology::name() const { return impl_->name; }
 void Topology::set_name(std::string name) { impl_->name = std::move(name); }
 
 NodeId Topology::add_node(Node node) {
-  if (node.name.empty()) {
-    throw ConfigError(ErrorContext{"", kWhere, "a vertex without a name", "a unique name"});
-  }
   const NodeId id(impl_->out.size());
+  if (node.name.empty()) {
+    throw ConfigError(ErrorContext{"", impl_->place(fmt::format("vertex number {}", id.value())),
+                                   "no name", "a name"});
+  }
   if (!impl_->by_name.emplace(node.name, id).second) {
-    throw ConfigError(
-        ErrorContext{"", kWhere, fmt::format("two vertices '{}'", node.name), "unique names"});
+    throw ConfigError(ErrorContext{"", impl_->place(),
+                                   fmt::format("a second vertex '{}'", node.name),
+                                   "names that are unique"});
   }
   boost::add_vertex(std::move(node), impl_->graph);
   impl_->out.emplace_back();
   impl_->in.emplace_back();
+  impl_->rank_of_node.emplace_back();
   return id;
 }
 
 Rank Topology::add_rank(NodeId node) {
-  const Rank rank(impl_->ranks.size());
-  if (!impl_->rank_by_node.emplace(node, rank).second) {
-    throw ConfigError(ErrorContext{"", kWhere,
-                                   fmt::format("'{}' as two ranks", this->node(node).name),
-                                   "one rank per vertex"});
+  impl_->check_node(node);
+  std::optional<Rank>& slot = impl_->rank_of_node[node.index()];
+  if (slot) {
+    throw ConfigError(ErrorContext{
+        "", impl_->place(), fmt::format("vertex '{}' as a rank twice", this->node(node).name),
+        "each vertex at most once"});
   }
+  slot = Rank(impl_->ranks.size());
   impl_->ranks.push_back(node);
   impl_->processors.emplace_back();
-  return rank;
+  return *slot;
 }
 
 LinkId Topology::add_link(Link link) {
-  if (link.from.index() >= node_count() || link.to.index() >= node_count()) {
-    throw ConfigError(ErrorContext{"", kWhere, "a link to a vertex that does not exist",
-                                   "two vertices of the topology"});
-  }
+  impl_->check_node(link.from);
+  impl_->check_node(link.to);
+  const std::string where = fmt::format("link {}→{}", node(link.from).name, node(link.to).name);
   if (link.from == link.to) {
-    throw ConfigError(ErrorContext{"", kWhere,
-                                   fmt::format("a link from '{}' to itself", node(link.from).name),
-                                   "two different vertices"});
+    throw ConfigError(ErrorContext{"", impl_->place(where), "a link from a vertex to itself",
+                                   "two different ends"});
   }
-  if (link.bandwidth.bytes_per_second() <= 0 || link.latency < Duration()) {
-    throw ConfigError(
-        ErrorContext{"", fmt::format("link {}→{}", node(link.from).name, node(link.to).name),
-                     fmt::format("{}, latency {}", rackrail::to_string(link.bandwidth),
-                                 rackrail::to_string(link.latency)),
-                     "a positive bandwidth and a latency of 0 or more"});
+  impl_->check_rates(where, link.bandwidth, link.latency);
+  if (link.overhead < Duration(0)) {
+    throw ConfigError(ErrorContext{"", impl_->place(where),
+                                   "overhead " + to_exact_string(link.overhead),
+                                   "an overhead of 0 or more"});
   }
-  const LinkId id(impl_->links.size());
-  impl_->out[link.from.index()].push_back(id);
-  impl_->in[link.to.index()].push_back(id);
-  boost::add_edge(link.from.index(), link.to.index(), id, impl_->graph);
-  impl_->links.push_back(std::move(link));
-  return id;
+  if (!(link.cpu_share >= 0 && link.cpu_share <= 1)) {
+    throw ConfigError(ErrorContext{"", impl_->place(where),
+                                   fmt::format("cpu_share {}", link.cpu_share),
+                                   "a share from 0 to 1"});
+  }
+  return impl_->append(link);
 }
 
 LinkId Topology::add_duplex_link(Link link) {
-  Link back = link;
-  std::swap(back.from, back.to);
-  const LinkId first = add_link(std::move(link));
-  add_link(std::move(back));
+  const LinkId first = add_link(link);
+  std::swap(link.from, link.to);
+  add_link(std::move(link));
   return first;
 }
 
 void Topology::set_link_rate(LinkId link, Bandwidth bandwidth, Duration latency) {
-  if (bandwidth.bytes_per_second() <= 0) {
-    throw ConfigError(
-        ErrorContext{"", "link " + link_name(link), "a bandwidth of zero", "a positive bandwidth"});
-  }
-  Link& changed = impl_->links.at(link.index());
-  changed.bandwidth = bandwidth;
-  changed.latency = latency;
+  impl_->check_rates("link " + link_name(link), bandwidth, latency);
+  Link& stored = impl_->graph[impl_->edges[link.index()]];
+  stored.bandwidth = bandwidth;
+  stored.latency = latency;
 }
 
 void Topology::set_node_properties(NodeId node, const Node& properties) {
-  Node& changed = impl_->graph[node.index()];
-  std::string name = changed.name;
-  changed = properties;
-  changed.name = std::move(name);
+  impl_->check_node(node);
+  Node& stored = impl_->graph[node.index()];
+  std::string name = std::move(stored.name);
+  stored = properties;
+  stored.name = std::move(name);
 }
 
 std::size_t Topology::node_count() const { return impl_->out.size(); }
-std::size_t Topology::link_count() const { return impl_->links.size(); }
+std::size_t Topology::link_count() const { return impl_->edges.size(); }
 std::size_t Topology::rank_count() const { return impl_->ranks.size(); }
 const Node& Topology::node(NodeId id) const { return impl_->graph[id.index()]; }
-const Link& Topology::link(LinkId id) const { return impl_->links[id.index()]; }
+const Link& Topology::link(LinkId id) const { return impl_->graph[impl_->edges[id.index()]]; }
 
 std::string Topology::link_name(LinkId id) const {
-  return node(link(id).from).name + "→" + node(link(id).to).name;
+  const Link& l = link(id);
+  return node(l.from).name + "→" + node(l.to).name;
 }
 
 std::span<const LinkId> Topology::links_out_of(NodeId id) const { return impl_->out[id.index()]; }
 std::span<const LinkId> Topology::links_into(NodeId id) const { return impl_->in[id.index()]; }
-NodeId Topology::node_of(Rank rank) const { return impl_->ranks.at(rank.index()); }
+
+NodeId Topology::node_of(Rank rank) const {
+  if (rank.index() >= impl_->ranks.size()) {
+    throw ConfigError(ErrorContext{"", impl_->place(), fmt::format("rank {}", rank.value()),
+                                   fmt::format("a rank below {}", impl_->ranks.size())});
+  }
+  return impl_->ranks[rank.index()];
+}
 
 std::optional<Rank> Topology::rank_of(NodeId node) const {
-  const auto it = impl_->rank_by_node.find(node);
-  return it == impl_->rank_by_node.end() ? std::nullopt : std::optional(it->second);
+  return impl_->rank_of_node[node.index()];
 }
 
 std::optional<NodeId> Topology::find_node(std::string_view name) const {
-  const auto it = impl_->by_name.find(std::string(name));
-  return it == impl_->by_name.end() ? std::nullopt : std::optional(it->second);
+  const auto found = impl_->by_name.find(std::string(name));
+  return found == impl_->by_name.end() ? std::nullopt : std::optional(found->second);
 }
 
 std::optional<LinkId> Topology::processor_of(Rank rank) const {
-  return impl_->processors.at(rank.index());
+  return impl_->processors[rank.index()];
 }
-void Topology::set_processor(Rank rank, LinkId link) { impl_->processors.at(rank.index()) = link; }
+
+void Topology::set_processor(Rank rank, LinkId link) {
+  if (rank.index() >= rank_count() || link.index() >= link_count()) {
+    throw ConfigError(ErrorContext{
+        "", impl_->place(),
+        fmt::format("link number {} as processor of rank {}", link.value(), rank.value()),
+        "a link and a rank that exist"});
+  }
+  impl_->processors[rank.index()] = link;
+}
 
 std::string Topology::digest() const {
+  // Names are preceded by their length, so that no two topologies share a text.
   std::string text;
-  for (std::size_t i = 0; i < node_count(); ++i) {
-    const Node& n = node(NodeId(i));
-    text += fmt::format("node {:?} {} {:?} {:?} {:?} {} {} {}\n", n.name, to_string(n.kind), n.host,
-                        n.rack, n.device_class, n.memory ? n.memory->count() : -1, n.multicasts,
-                        n.reduces);
+  const auto add = [&text](std::string_view field) {
+    fmt::format_to(std::back_inserter(text), "{}:{} ", field.size(), field);
+  };
+  for (std::size_t v = 0; v < node_count(); ++v) {
+    const Node& n = node(NodeId(v));
+    text += "node ";
+    for (const std::string& field : {n.name, n.host, n.rack, n.device_class}) {
+      add(field);
+    }
+    const std::optional<Rank> rank = rank_of(NodeId(v));
+    fmt::format_to(std::back_inserter(text), "{} {} {} {} {}\n", to_string(n.kind),
+                   n.memory ? to_exact_string(*n.memory) : "-", n.multicasts, n.reduces,
+                   rank ? std::to_string(rank->value()) : "-");
   }
-  for (const Link& l : impl_->links) {
-    text += fmt::format("link {} {} {} {} {} {:?} {} {}\n", l.from.value(), l.to.value(),
-                        l.bandwidth.bytes_per_second(), l.latency.picoseconds(), to_string(l.kind),
-                        l.tier, l.overhead.picoseconds(), l.cpu_share);
+  for (std::size_t l = 0; l < link_count(); ++l) {
+    const Link& k = link(LinkId(l));
+    text += "link ";
+    add(k.tier);
+    fmt::format_to(std::back_inserter(text), "{} {} {} {} {} {} {}\n", k.from.value(), k.to.value(),
+                   to_exact_string(k.bandwidth), to_exact_string(k.latency), to_string(k.kind),
+                   to_exact_string(k.overhead), k.cpu_share);
   }
   for (std::size_t r = 0; r < rank_count(); ++r) {
-    const auto processor = impl_->processors[r];
-    text += fmt::format("rank {} {}\n", impl_->ranks[r].value(),
-                        processor ? static_cast<std::int64_t>(processor->value()) : -1);
+    if (const std::optional<LinkId> processor = processor_of(Rank(r))) {
+      fmt::format_to(std::back_inserter(text), "processor {} {}\n", r, processor->value());
+    }
   }
   return sha256_hex(text);
 }
@@ -183,109 +272,23 @@ void Topology::require_connected() const {
   if (rank_count() < 2) {
     return;
   }
-  const auto reach = [&](bool forward) {
-    std::vector<bool> seen(node_count(), false);
-    std::vector<NodeId> open = {impl_->ranks[0]};
-    seen[open[0].index()] = true;
-    while (!open.empty()) {
-      const NodeId at = open.back();
-      open.pop_back();
-      for (const LinkId l : forward ? links_out_of(at) : links_into(at)) {
-        const NodeId next = forward ? link(l).to : link(l).from;
-        if (!seen[next.index()]) {
-          seen[next.index()] = true;
-          open.push_back(next);
-        }
-      }
-    }
-    return seen;
-  };
-  for (const bool forward : {true, false}) {
-    const std::vector<bool> seen = reach(forward);
-    std::vector<std::string> apart;
-    for (const NodeId rank : impl_->ranks) {
-      if (!seen[rank.index()]) {
-        apart.push_back(node(rank).name);
-      }
-    }
-    if (!apart.empty()) {
-      const std::string first = node(impl_->ranks[0]).name;
-      throw ConfigError(ErrorContext{
-          "", fmt::format("cluster '{}'", name()),
-          fmt::format("no way {} '{}' {} '{}'{}", forward ? "from" : "to", first,
-                      forward ? "to" : "from", apart.front(),
-                      apart.size() > 1 ? fmt::format(" and {} other ranks", apart.size() - 1) : ""),
-          "a connected graph"});
-    }
+  // Ranks that reach each other are the ranks of one strongly connected component.
+  std::vector<int> component(node_count());
+  boost::strong_components(impl_->graph,
+                           boost::make_iterator_property_map(
+                               component.begin(), boost::get(boost::vertex_index, impl_->graph)));
+  const int first = component[impl_->ranks.front().index()];
+  std::vector<std::string> together;
+  std::vector<std::string> apart;
+  for (const NodeId v : impl_->ranks) {
+    (component[v.index()] == first ? together : apart).push_back(node(v).name);
   }
-}
-
-namespace {
-
-constexpr std::pair<NodeKind, std::string_view> kNodeKinds[] = {
-    {NodeKind::kGpu, "gpu"},      {NodeKind::kCpu, "cpu"},           {NodeKind::kPciSwitch, "pci"},
-    {NodeKind::kNic, "nic"},      {NodeKind::kNvSwitch, "nvswitch"}, {NodeKind::kHost, "host"},
-    {NodeKind::kTor, "tor"},      {NodeKind::kSpine, "spine"},       {NodeKind::kCore, "core"},
-    {NodeKind::kSwitch, "switch"}};
-constexpr std::pair<LinkKind, std::string_view> kLinkKinds[] = {
-    {LinkKind::kNvlink, "nvlink"}, {LinkKind::kPcie, "pcie"},     {LinkKind::kSocket, "socket"},
-    {LinkKind::kHostLink, "host"}, {LinkKind::kUplink, "uplink"}, {LinkKind::kShared, "shared"},
-    {LinkKind::kOther, "other"}};
-
-template <typename Key>
-std::vector<RankGroup> grouped(const Topology& topology, Key key) {
-  std::vector<RankGroup> groups;
-  std::map<std::string, std::size_t> by_name;
-  for (std::size_t r = 0; r < topology.rank_count(); ++r) {
-    const Node& node = topology.node(topology.node_of(Rank(r)));
-    const std::string& name = key(node);
-    if (name.empty()) {
-      groups.push_back({node.name, {Rank(r)}});
-      continue;
-    }
-    const auto [it, added] = by_name.emplace(name, groups.size());
-    if (added) {
-      groups.push_back({name, {}});
-    }
-    groups[it->second].ranks.push_back(Rank(r));
+  if (!apart.empty()) {
+    throw ConfigError(ErrorContext{"", impl_->place(),
+                                   fmt::format("two parts without a way there and back: {} | {}",
+                                               sample_of(together), sample_of(apart)),
+                                   "every rank to reach every other"});
   }
-  return groups;
-}
-
-}  // namespace
-
-std::string_view to_string(NodeKind kind) {
-  return std::find_if(std::begin(kNodeKinds), std::end(kNodeKinds),
-                      [&](const auto& entry) { return entry.first == kind; })
-      ->second;
-}
-std::string_view to_string(LinkKind kind) {
-  return std::find_if(std::begin(kLinkKinds), std::end(kLinkKinds),
-                      [&](const auto& entry) { return entry.first == kind; })
-      ->second;
-}
-std::optional<NodeKind> parse_node_kind(std::string_view text) {
-  for (const auto& [kind, name] : kNodeKinds) {
-    if (name == text) {
-      return kind;
-    }
-  }
-  return std::nullopt;
-}
-std::optional<LinkKind> parse_link_kind(std::string_view text) {
-  for (const auto& [kind, name] : kLinkKinds) {
-    if (name == text) {
-      return kind;
-    }
-  }
-  return std::nullopt;
-}
-
-std::vector<RankGroup> ranks_by_host(const Topology& topology) {
-  return grouped(topology, [](const Node& n) -> const std::string& { return n.host; });
-}
-std::vector<RankGroup> ranks_by_rack(const Topology& topology) {
-  return grouped(topology, [](const Node& n) -> const std::string& { return n.rack; });
 }
 
 }  // namespace rackrail::topology
