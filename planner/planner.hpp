@@ -22,10 +22,10 @@ struct PlannerOptions {
   /// Largest allowed relative error of a reduced gradient (‖error‖/‖gradient‖ of one encoding, as
   /// plan::relative_error models it). 0 allows FP32 only; the default allows FP16 and 8-bit blocks.
   double error_budget = 0.02;
-  std::optional<std::string> schedule;       ///< use only this family
-  std::optional<plan::Codec> codec;          ///< use only this codec (on the slow tier at least)
-  std::optional<Bytes> bucket_size;          ///< use only this bucket size
-  std::optional<std::int64_t> local_batch;   ///< fix the batch per rank
+  std::optional<std::string> schedule;      ///< use only this family
+  std::optional<plan::Codec> codec;         ///< use only this codec (on the slow tier at least)
+  std::optional<Bytes> bucket_size;         ///< use only this bucket size
+  std::optional<std::int64_t> local_batch;  ///< fix the batch per rank
   std::optional<std::int64_t> max_global_batch;
   bool compare_baselines = true;
   std::uint64_t seed = 0;

@@ -1,0 +1,97 @@
+#include "planner/batch.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <set>
+
+#include "base/error.hpp"
+#include "base/parse_units.hpp"
+
+namespace rackrail::planner {
+
+namespace {
+
+constexpr std::int64_t kWarmupSteps = 200;
+constexpr std::int64_t kLargestFactor = 64;  // of the profiled batch
+
+std::int64_t largest_by_memory(const topology::Topology& topology, const plan::Workload& workload) {
+  std::int64_t largest = std::numeric_limits<std::int64_t>::max();
+  if (!workload.memory_per_sample || workload.memory_per_sample->count() <= 0) {
+    return largest;
+  }
+  for (std::size_t r = 0; r < topology.rank_count(); ++r) {
+    const auto& memory = topology.node(topology.node_of(Rank(r))).memory;
+    if (memory.has_value()) {
+      const Bytes free = *memory - workload.memory_fixed.value_or(Bytes());
+      largest = std::min(
+          largest, std::max<std::int64_t>(0, free.count() / workload.memory_per_sample->count()));
+    }
+  }
+  return largest;
+}
+
+}  // namespace
+
+std::vector<std::int64_t> local_batches(const topology::Topology& topology,
+                                        const plan::Workload& workload,
+                                        const PlannerOptions& options) {
+  const std::int64_t by_memory = largest_by_memory(topology, workload);
+  const auto ranks = static_cast<std::int64_t>(topology.rank_count());
+  std::int64_t limit = by_memory;
+  if (options.max_global_batch.has_value()) {
+    limit = std::min(limit, *options.max_global_batch / ranks);
+  }
+  if (options.local_batch.has_value()) {
+    if (*options.local_batch > by_memory) {
+      throw ConfigError(ErrorContext{
+          "<command line>", "local batch", std::to_string(*options.local_batch),
+          fmt::format("at most {}, which is what fits into memory ({} fixed, {} per sample)",
+                      by_memory, to_string(workload.memory_fixed.value_or(Bytes())),
+                      to_string(*workload.memory_per_sample))});
+    }
+    return {*options.local_batch};
+  }
+  if (limit < 1) {
+    throw ConfigError(
+        ErrorContext{"", "batch size",
+                     fmt::format("room for {} samples per rank", std::max<std::int64_t>(0, limit)),
+                     "memory and a largest global batch that allow at least one"});
+  }
+  std::set<std::int64_t> batches = {std::min(workload.profiled_batch, limit)};
+  if (workload.noise_scale.has_value()) {
+    for (std::int64_t b = 1; b <= workload.profiled_batch * kLargestFactor && b <= limit; b *= 2) {
+      batches.insert(b);
+    }
+  }
+  return {batches.begin(), batches.end()};
+}
+
+plan::BatchPlan batch_plan(const topology::Topology& topology, const plan::Workload& workload,
+                           std::int64_t local_batch) {
+  plan::BatchPlan batch;
+  batch.local_batch.assign(topology.rank_count(), local_batch);
+  const auto global = static_cast<double>(batch.global_batch());
+  const double factor = global / static_cast<double>(workload.base_batch);
+  batch.learning_rate = workload.base_learning_rate * factor;
+  batch.warmup_steps = factor > 1 ? kWarmupSteps : 0;
+  batch.learning_rate_rule = fmt::format(
+      "linear: {:.4g} = {:.4g} at batch {} times {}/{}{}", batch.learning_rate,
+      workload.base_learning_rate, workload.base_batch, batch.global_batch(), workload.base_batch,
+      batch.warmup_steps > 0
+          ? fmt::format(", after a linear warm-up over {} steps", batch.warmup_steps)
+          : "");
+  return batch;
+}
+
+double statistical_efficiency(const plan::Workload& workload, std::int64_t global_batch) {
+  if (!workload.noise_scale.has_value()) {
+    return 1;
+  }
+  const double noise = *workload.noise_scale;
+  return (noise + static_cast<double>(workload.base_batch)) /
+         (noise + static_cast<double>(global_batch));
+}
+
+}  // namespace rackrail::planner

@@ -1,0 +1,66 @@
+#include "planner/bound.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "base/parse_units.hpp"
+#include "topology/queries.hpp"
+
+namespace rackrail::planner {
+
+namespace {
+
+double smallest_ratio(const plan::GradientTensor& tensor, const std::vector<plan::Codec>& allowed) {
+  double ratio = 1;
+  for (const plan::Codec& codec : allowed) {
+    const bool fits =
+        !codec.is_lossy() || codec.kind == plan::CodecKind::kFp16 || !tensor.is_protected();
+    if (fits) {
+      // Of a large buffer: tensors share their last block and entry with others in the bucket.
+      constexpr std::int64_t kMany = 1 << 20;
+      ratio = std::min(ratio, plan::encoded_size(codec, kMany) / Bytes(kMany * 4));
+    }
+  }
+  return ratio;
+}
+
+}  // namespace
+
+LowerBound lower_bound(const topology::Topology& topology, const plan::Workload& workload,
+                       const plan::BatchPlan& batch, const std::vector<plan::Codec>& allowed) {
+  LowerBound bound{Duration(), "compute: forward, backward and optimiser of the slowest rank"};
+  std::map<std::pair<std::string, std::int64_t>, plan::ComputeTimes> kinds;
+  for (std::size_t r = 0; r < topology.rank_count(); ++r) {
+    const std::string& device = topology.node(topology.node_of(Rank(r))).device_class;
+    const std::int64_t local = batch.local_batch.at(r);
+    kinds.try_emplace({device, local}, plan::compute_times(workload, device, local));
+  }
+  std::vector<double> rest(workload.tensors.size() + 1, 0);  // wire bytes of tensors i, i+1, …
+  for (std::size_t i = workload.tensors.size(); i-- > 0;) {
+    const plan::GradientTensor& tensor = workload.tensors[i];
+    rest[i] =
+        rest[i + 1] + static_cast<double>(tensor.bytes().count()) * smallest_ratio(tensor, allowed);
+  }
+  const auto network = topology::allreduce_bound(topology);
+  const auto rate = static_cast<double>(network.algbw.bytes_per_second());
+  for (const auto& [kind, times] : kinds) {
+    const Duration passes =
+        (batch.accumulation - 1) * (times.forward + times.backward) + times.forward;
+    bound.time = std::max(bound.time, passes + times.backward + times.optimizer);
+    for (std::size_t i = 0; i < workload.tensors.size() && rate > 0; ++i) {
+      const Duration moving = Duration::from_seconds(rest[i] / rate);
+      const Duration time = passes + times.ready[i] + moving + times.optimizer;
+      if (time > bound.time) {
+        bound = {time,
+                 fmt::format("network: from {} into backward on, {} must cross {}",
+                             to_string(times.ready[i]),
+                             to_string(Bytes(static_cast<std::int64_t>(rest[i]))), network.reason)};
+      }
+    }
+  }
+  return bound;
+}
+
+}  // namespace rackrail::planner

@@ -1,0 +1,28 @@
+// What no plan under the same budget can beat.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "plan/codec.hpp"
+#include "plan/plan.hpp"
+#include "plan/workload.hpp"
+#include "topology/topology.hpp"
+
+namespace rackrail::planner {
+
+struct LowerBound {
+  Duration time;
+  std::string reason;
+};
+
+/// The largest of
+///   compute: forward, backward and optimiser of the slowest rank, and
+///   for every tensor i: forward + time until gradient i is ready + (wire bytes of gradients i,
+///   i+1, …) / A + optimiser, since none of those may leave before gradient i is there (on the
+///   slowest rank). A is the bound on all-reduce (topology::allreduce_bound); the wire bytes take
+///   the smallest ratio that an allowed codec gives each tensor, on every link.
+LowerBound lower_bound(const topology::Topology& topology, const plan::Workload& workload,
+                       const plan::BatchPlan& batch, const std::vector<plan::Codec>& allowed);
+
+}  // namespace rackrail::planner

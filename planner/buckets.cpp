@@ -1,0 +1,47 @@
+#include "planner/buckets.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace rackrail::planner {
+
+namespace {
+// Protected tensors are small; a group of them per this many regular groups keeps messages few.
+constexpr int kRegularGroupsPerProtected = 4;
+}  // namespace
+
+std::vector<TensorGroup> group_tensors(const plan::Workload& workload, Bytes size,
+                                       bool separate_protected) {
+  std::vector<TensorGroup> groups;
+  TensorGroup regular;
+  TensorGroup apart{{}, 0, true};
+  int regular_since_flush = 0;
+  const auto close = [&groups](TensorGroup& group, bool is_protected) {
+    if (!group.tensors.empty()) {
+      groups.push_back(std::exchange(group, TensorGroup{{}, 0, is_protected}));
+    }
+  };
+  for (std::uint32_t i = 0; i < workload.tensors.size(); ++i) {
+    const plan::GradientTensor& tensor = workload.tensors[i];
+    const bool goes_apart = separate_protected && tensor.is_protected();
+    TensorGroup& group = goes_apart ? apart : regular;
+    group.tensors.push_back(i);
+    group.elements += tensor.elements;
+    if (Bytes(group.elements * 4) < size) {
+      continue;
+    }
+    close(group, goes_apart);
+    if (!goes_apart && ++regular_since_flush == kRegularGroupsPerProtected) {
+      close(apart, true);
+      regular_since_flush = 0;
+    }
+  }
+  close(regular, false);
+  close(apart, true);
+  std::stable_sort(groups.begin(), groups.end(), [](const TensorGroup& a, const TensorGroup& b) {
+    return a.tensors.back() < b.tensors.back();
+  });
+  return groups;
+}
+
+}  // namespace rackrail::planner

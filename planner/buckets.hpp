@@ -1,0 +1,27 @@
+// Dividing a model's gradients into buckets.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/units.hpp"
+#include "plan/plan.hpp"
+#include "plan/workload.hpp"
+
+namespace rackrail::planner {
+
+/// Tensors that move together, and whether all of them are protected
+/// (GradientTensor::is_protected).
+struct TensorGroup {
+  std::vector<std::uint32_t> tensors;
+  std::int64_t elements = 0;
+  bool is_protected = false;
+};
+
+/// Tensors in ready order, cut whenever a group has reached `size`. With `separate_protected` the
+/// protected ones form groups of their own, which close together with every few others, so that
+/// they do not wait for the end of backward. In launch order (by the last tensor that is ready).
+std::vector<TensorGroup> group_tensors(const plan::Workload& workload, Bytes size,
+                                       bool separate_protected);
+
+}  // namespace rackrail::planner

@@ -1,0 +1,161 @@
+#include "planner/candidates.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+#include "base/error.hpp"
+
+namespace rackrail::planner {
+
+namespace {
+
+// Slices that are tried, in elements (256 KiB to 4 MiB of FP32). With many ranks chunks are small
+// and slices hardly matter, so only one is tried.
+constexpr std::int64_t kSlices[] = {1 << 16, 1 << 18, 1 << 20};
+constexpr std::int64_t kUsualSlice = 1 << 18;
+constexpr std::size_t kManyRanks = 64;
+
+int strength(const plan::Codec& codec) { return static_cast<int>(codec.kind); }
+
+std::vector<plan::Codec> codecs_within(const PlannerOptions& options) {
+  if (options.codec.has_value()) {
+    return {*options.codec};
+  }
+  std::vector<plan::Codec> allowed;
+  for (const plan::Codec& codec : plan::known_codecs()) {
+    if (!codec.is_lossy() || plan::relative_error(codec) <= options.error_budget) {
+      allowed.push_back(codec);
+    }
+  }
+  return allowed;
+}
+
+// Which pairs make sense: the slow tier's codec is never weaker than the fast tier's.
+std::vector<TierCodecs> codec_pairs(const std::vector<plan::Codec>& allowed, bool only_one) {
+  std::vector<plan::Codec> inside = allowed;
+  if (only_one && allowed[0].is_lossy()) {
+    inside.push_back(plan::Codec{});
+    if (allowed[0].kind != plan::CodecKind::kFp16) {
+      inside.push_back(plan::Codec{.kind = plan::CodecKind::kFp16});
+    }
+  }
+  std::vector<TierCodecs> pairs;
+  for (const plan::Codec& across : allowed) {
+    for (const plan::Codec& codec : inside) {
+      if (strength(codec) <= strength(across)) {
+        pairs.push_back({codec, across});
+      }
+    }
+  }
+  return pairs;
+}
+
+std::map<std::string, plan::Codec> codecs_by_tier(const topology::Topology& topology,
+                                                  const plan::TransferGraph& graph) {
+  std::map<std::string, plan::Codec> tiers;
+  std::map<std::pair<std::uint32_t, std::uint8_t>, bool> seen;  // (route, codec)
+  for (const plan::Transfer& transfer : graph.transfers()) {
+    if (!seen.emplace(std::pair(transfer.route.value(), transfer.codec), true).second) {
+      continue;
+    }
+    const plan::Codec& codec = graph.codecs()[transfer.codec];
+    for (const LinkId link : graph.routes()[transfer.route.index()]) {
+      const auto [it, added] = tiers.emplace(topology.link(link).tier, codec);
+      if (!added && strength(codec) > strength(it->second)) {
+        it->second = codec;
+      }
+    }
+  }
+  return tiers;
+}
+
+}  // namespace
+
+CandidateSet::CandidateSet(const topology::Topology& topology, plan::CostModel& cost_model,
+                           const PlannerOptions& options)
+    : topology_(topology), cost_model_(cost_model), allowed_(codecs_within(options)) {
+  topology::Router router(topology);
+  std::vector<std::string> refusals;
+  for (const auto& family : schedule_families()) {
+    if (options.schedule.has_value() && *options.schedule != family->name()) {
+      continue;
+    }
+    const std::size_t before = candidates_.size();
+    add_family(*family, router, options);
+    if (candidates_.size() == before) {
+      const TierCodecs codecs{allowed_.back(), allowed_.back()};
+      refusals.push_back(fmt::format("{} ({})", family->name(),
+                                     family->refusal(topology, codecs).value_or("no codec fits")));
+    }
+  }
+  if (options.schedule.has_value()) {
+    schedule_family(*options.schedule);  // throws for a name that does not exist
+  }
+  if (candidates_.empty()) {
+    throw ConfigError(
+        ErrorContext{"<command line>", "schedule and codec",
+                     fmt::format("no schedule that can be used: {}", fmt::join(refusals, "; ")),
+                     "options that leave at least one"});
+  }
+}
+
+void CandidateSet::add_family(const ScheduleFamily& family, topology::Router& router,
+                              const PlannerOptions& options) {
+  for (const TierCodecs& codecs : codec_pairs(allowed_, options.codec.has_value())) {
+    if (family.refusal(topology_, codecs).has_value()) {
+      continue;
+    }
+    Candidate candidate;
+    candidate.family = family.name();
+    candidate.codecs = codecs;
+    candidate.graph = family.all_reduce({topology_, router, codecs});
+    for (const plan::Transfer& transfer : candidate.graph.transfers()) {
+      const plan::Codec& codec = candidate.graph.codecs()[transfer.codec];
+      if (strength(codec) > strength(candidate.strongest)) {
+        candidate.strongest = codec;
+      }
+    }
+    candidate.hurts_protected =
+        candidate.strongest.is_lossy() && candidate.strongest.kind != plan::CodecKind::kFp16;
+    candidate.codec_tiers = codecs_by_tier(topology_, candidate.graph);
+    candidates_.push_back(std::move(candidate));
+  }
+}
+
+Duration CandidateSet::time(std::size_t candidate, std::int64_t elements,
+                            std::int64_t slice_elements) {
+  const auto [it, added] = times_.try_emplace(std::tuple(candidate, elements, slice_elements));
+  if (added) {
+    it->second =
+        cost_model_.collective_time(candidates_[candidate].graph, elements, slice_elements);
+  }
+  return it->second;
+}
+
+std::optional<Choice> CandidateSet::cheapest(std::int64_t elements, const CandidateFilter& filter) {
+  std::optional<Choice> best;
+  const bool many = topology_.rank_count() >= kManyRanks;
+  for (std::size_t i = 0; i < candidates_.size(); ++i) {
+    if (!filter(candidates_[i])) {
+      continue;
+    }
+    for (const std::int64_t slice : kSlices) {
+      if ((many && slice != kUsualSlice) || (slice > elements && slice != kSlices[0])) {
+        continue;
+      }
+      const Duration cost = time(i, elements, slice);
+      if (!best.has_value() || cost < best->time) {
+        best = Choice{i, slice, cost};
+      }
+    }
+    if (!best.has_value()) {
+      best = Choice{i, kUsualSlice, time(i, elements, kUsualSlice)};
+    }
+  }
+  return best;
+}
+
+}  // namespace rackrail::planner

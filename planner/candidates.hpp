@@ -1,0 +1,62 @@
+// Schedules to choose from: every family with every allowed pair of codecs, made once, timed on
+// demand by the cost model and remembered by size.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "plan/cost_model.hpp"
+#include "plan/transfer_graph.hpp"
+#include "planner/planner.hpp"
+#include "planner/schedule_family.hpp"
+
+namespace rackrail::planner {
+
+struct Candidate {
+  std::string family;
+  TierCodecs codecs;
+  plan::TransferGraph graph;
+  plan::Codec strongest;                           ///< of the codecs that are used
+  std::map<std::string, plan::Codec> codec_tiers;  ///< tier of a link → strongest codec over it
+  bool hurts_protected = false;                    ///< encodes beyond FP16
+};
+
+/// The best candidate for a size, how it is sliced, and the time of the collective alone.
+struct Choice {
+  std::size_t candidate = 0;
+  std::int64_t slice_elements = 0;
+  Duration time;
+};
+
+/// Which candidates a choice may fall on.
+using CandidateFilter = std::function<bool(const Candidate&)>;
+
+class CandidateSet {
+ public:
+  /// Keeps references to topology and cost model. Throws ConfigError when nothing is left.
+  CandidateSet(const topology::Topology& topology, plan::CostModel& cost_model,
+               const PlannerOptions& options);
+
+  const std::vector<Candidate>& all() const { return candidates_; }
+  /// Codecs within the error budget (and the one that was asked for, if one was).
+  const std::vector<plan::Codec>& allowed_codecs() const { return allowed_; }
+  /// None when the filter accepts no candidate.
+  std::optional<Choice> cheapest(std::int64_t elements, const CandidateFilter& filter);
+
+ private:
+  Duration time(std::size_t candidate, std::int64_t elements, std::int64_t slice_elements);
+  void add_family(const ScheduleFamily& family, topology::Router& router,
+                  const PlannerOptions& options);
+
+  const topology::Topology& topology_;
+  plan::CostModel& cost_model_;
+  std::vector<plan::Codec> allowed_;
+  std::vector<Candidate> candidates_;
+  std::map<std::tuple<std::size_t, std::int64_t, std::int64_t>, Duration> times_;
+};
+
+}  // namespace rackrail::planner
