@@ -61,10 +61,10 @@ MaxFlow max_flow(const Topology& topology, NodeId from, NodeId to);
 /// p/q = max over cuts S of |ranks in S| / capacity leaving S (ALGORITHMS: Zhao et al.,
 /// "ForestColl", arXiv 2402.06787). Found by discrete Newton iteration on max-flows in integers.
 struct AllGatherBound {
-  std::int64_t p = 0;         ///< ranks behind the binding cut, reduced by the common factor
-  std::int64_t q = 1;         ///< capacity of the cut in bytes/s, reduced by the common factor
-  Cut cut;                    ///< the certificate
-  Bandwidth algbw;            ///< n · q/p: bytes of the whole result per second, rounded down
+  std::int64_t p = 0;  ///< ranks behind the binding cut, reduced by the common factor
+  std::int64_t q = 1;  ///< capacity of the cut in bytes/s, reduced by the common factor
+  Cut cut;             ///< the certificate
+  Bandwidth algbw;     ///< n · q/p: bytes of the whole result per second, rounded down
   std::int64_t trees_per_root = 0;  ///< k of the optimal forest
 };
 AllGatherBound allgather_bound(const Topology& topology);
@@ -79,9 +79,9 @@ AllGatherBound reducescatter_bound(const Topology& topology);
 /// of each element must enter groups (k−1 before the first group knows the sum, k−1 after it), so
 /// T ≥ 2(k−1)·M / Σ (capacity into the groups). Partitions tried: single ranks, hosts, racks.
 struct AllReduceBound {
-  Bandwidth algbw;          ///< M/T, rounded down
-  std::string reason;       ///< "cut around host3: 25.0 GB/s" or "partition into 8 hosts: …"
-  Cut cut;                  ///< the certificate where a single cut binds
+  Bandwidth algbw;     ///< M/T, rounded down
+  std::string reason;  ///< "cut around host3: 25.0 GB/s" or "partition into 8 hosts: …"
+  Cut cut;             ///< the certificate where a single cut binds
 };
 AllReduceBound allreduce_bound(const Topology& topology, bool in_network = false);
 

@@ -20,13 +20,13 @@ namespace rackrail::topology {
 /// What a file lacks and the user says instead (see configs/README.md): how many machines of this
 /// kind there are, the network around them, the GPUs' class, link rates.
 struct ReadOptions {
-  std::optional<std::string> format;               ///< name of a reader; by content if none
-  std::optional<std::filesystem::path> overlay;    ///< YAML file
+  std::optional<std::string> format;             ///< name of a reader; by content if none
+  std::optional<std::filesystem::path> overlay;  ///< YAML file
 };
 
 struct ReadResult {
   Topology topology;
-  std::vector<std::string> notes;  ///< what was assumed or guessed, one sentence each
+  std::vector<std::string> notes;             ///< what was assumed or guessed, one sentence each
   std::vector<std::filesystem::path> inputs;  ///< every file that was read (for digests)
 };
 

@@ -45,14 +45,14 @@ enum class LinkKind : std::uint8_t {
 };
 
 struct Node {
-  std::string name;                ///< unique in the topology
+  std::string name;  ///< unique in the topology
   NodeKind kind = NodeKind::kSwitch;
-  std::string host;                ///< name of the machine it is part of; empty for network switches
-  std::string rack;                ///< name of its rack; empty where there are none
-  std::string device_class;        ///< of ranks: "V100", "A100", "H100", "cpu" …; empty if unknown
-  std::optional<Bytes> memory;     ///< of ranks: memory for training; none if unknown
-  bool multicasts = false;         ///< can copy one input to several outputs in the network
-  bool reduces = false;            ///< can add its inputs in the network (SHARP, NVLS)
+  std::string host;             ///< name of the machine it is part of; empty for network switches
+  std::string rack;             ///< name of its rack; empty where there are none
+  std::string device_class;     ///< of ranks: "V100", "A100", "H100", "cpu" …; empty if unknown
+  std::optional<Bytes> memory;  ///< of ranks: memory for training; none if unknown
+  bool multicasts = false;      ///< can copy one input to several outputs in the network
+  bool reduces = false;         ///< can add its inputs in the network (SHARP, NVLS)
 };
 
 struct Link {
@@ -61,7 +61,7 @@ struct Link {
   Bandwidth bandwidth;
   Duration latency;
   LinkKind kind = LinkKind::kOther;
-  std::string tier;  ///< name of the tier it belongs to ("nvlink", "host", "uplink"); for tables
+  std::string tier;   ///< name of the tier it belongs to ("nvlink", "host", "uplink"); for tables
   Duration overhead;  ///< sender's and receiver's cost per message, charged once per end rank
   double cpu_share = 0;  ///< share of the host's cores used at full rate (TCP about 0.35), 0..1
 };

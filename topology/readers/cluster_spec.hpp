@@ -1,0 +1,104 @@
+// What a hierarchical cluster file or an overlay says, read and checked but not yet built: classes
+// of links and devices, kinds of machines, racks, and the wiring between them.
+//
+// configs/README.md is the reference of the format for people who write such files.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/units.hpp"
+#include "topology/readers/config_tree.hpp"
+
+namespace rackrail::topology {
+
+/// A kind of cable or path with what it costs.
+struct LinkClass {
+  Bandwidth bandwidth;
+  Duration latency;
+  Duration overhead;     ///< per message at each end rank
+  double cpu_share = 0;  ///< of the host's cores at full rate
+};
+
+/// Named link classes: the presets `tcp` and `rdma`, and what the file adds or replaces.
+using LinkClasses = std::map<std::string, LinkClass>;
+LinkClasses read_link_classes(const ConfigValue* section);
+
+/// A link class by its name, with the properties beside `link` replacing those of the class:
+/// `{ link: tcp, bandwidth: 10 Gbit/s }`, or all properties without a class.
+LinkClass read_link(const ConfigValue& value, const LinkClasses& classes);
+
+/// Memory of device classes by name.
+using DeviceMemories = std::map<std::string, Bytes>;
+DeviceMemories read_device_classes(const ConfigValue* section);
+
+/// GPUs joined to each other inside a machine.
+struct GpuFabric {
+  Bandwidth bandwidth;  ///< of one GPU in each direction, to all others together
+  Duration latency;     ///< of one link (GPU to switch, or GPU to GPU)
+  bool is_switched = true;
+  bool multicasts = false;
+  bool reduces = false;
+};
+GpuFabric read_gpu_fabric(const ConfigValue& value);
+
+/// A kind of machine.
+struct NodeType {
+  bool is_rank_itself = false;  ///< the host is one rank; no parts inside
+  std::string device_class;
+  std::optional<Bytes> memory;  ///< per rank
+  int gpus = 0;
+  std::optional<GpuFabric> nvlink;
+  LinkClass pcie;  ///< GPU, NIC and CPU to the PCIe switch
+  int gpus_per_pcie_switch = 1;
+  int sockets = 1;
+  LinkClass socket_link;
+  int nics = 0;
+  LinkClass nic_link;  ///< NIC (or host) to its ToR
+};
+NodeType read_node_type(const ConfigValue& value, const LinkClasses& links,
+                        const DeviceMemories& devices);
+
+/// Racks that are alike.
+struct RackGroup {
+  int count = 1;
+  int hosts = 1;     ///< per rack
+  std::string type;  ///< of the machines; empty where there is only one
+};
+
+/// A tier of switches above another: how many, and how each is joined to each below.
+struct SwitchTier {
+  int count = 1;  ///< in all; per pod for the spines of a fat tree
+  LinkClass link;
+  int cables = 1;                          ///< parallel ones between two switches
+  std::optional<double> oversubscription;  ///< replaces the rate: downward / upward capacity
+  std::string tier;                        ///< name of the links' tier
+  bool multicasts = false;
+  bool reduces = false;
+};
+
+enum class Wiring : std::uint8_t {
+  kSingleSwitch,   ///< one rack with one switch; nothing above
+  kLeafSpine,      ///< one ToR per rack, each joined to every switch of one tier above
+  kRailOptimised,  ///< in each rack one leaf per NIC number, each joined to every switch above
+  kFatTree,        ///< ToRs to the spines of their pod, spines to the cores of their plane
+};
+
+struct Network {
+  Wiring wiring = Wiring::kSingleSwitch;
+  std::optional<SwitchTier> spine;
+  std::optional<SwitchTier> core;
+  int racks_per_pod = 1;
+  bool tor_multicasts = false;
+  bool tor_reduces = false;
+};
+
+std::vector<RackGroup> read_racks(const ConfigValue& value);
+/// `network` may be null: one rack needs none.
+Network read_network(const ConfigValue* network, const LinkClasses& links,
+                     const std::vector<RackGroup>& racks, const ConfigValue& root);
+
+}  // namespace rackrail::topology

@@ -1,0 +1,356 @@
+// The plain edge list: CSV with a header.
+//
+//   source,target,bandwidth,latency,kind
+//   gpu0,leaf0,25 GB/s,1 us,host-link
+//
+// `kind`, `tier`, `overhead` and `cpu_share` may be left out. Each line is both directions unless a
+// comment line before the header says `# directed`. Vertices whose names start with "gpu" or "host"
+// are ranks, in order of appearance. A second table, with a header of its own, may say otherwise:
+//
+//   vertex,role,kind,host,rack,device_class,memory
+//   gpu0,rank,gpu,node0,,A100,40 GB
+//
+// Once it is there, the ranks are the vertices with the role `rank`, in its order. Columns after
+// `role` may be left out, and so may vertices that are plain switches.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "base/error.hpp"
+#include "base/parse_units.hpp"
+#include "topology/readers/formats.hpp"
+
+namespace rackrail::topology {
+namespace {
+
+constexpr std::size_t kMostColumns = 16;
+
+bool starts_with_any(std::string_view name, std::initializer_list<std::string_view> prefixes) {
+  return std::any_of(prefixes.begin(), prefixes.end(),
+                     [name](std::string_view prefix) { return name.starts_with(prefix); });
+}
+
+/// The kind that a vertex name suggests.
+NodeKind kind_by_name(std::string_view name) {
+  if (name.starts_with("gpu")) return NodeKind::kGpu;
+  if (name.starts_with("host")) return NodeKind::kHost;
+  if (name.starts_with("nvswitch")) return NodeKind::kNvSwitch;
+  if (name.starts_with("nic")) return NodeKind::kNic;
+  if (name.starts_with("cpu")) return NodeKind::kCpu;
+  if (name.starts_with("pcie")) return NodeKind::kPciSwitch;
+  if (starts_with_any(name, {"tor", "leaf"})) return NodeKind::kTor;
+  if (name.starts_with("spine")) return NodeKind::kSpine;
+  if (name.starts_with("core")) return NodeKind::kCore;
+  return NodeKind::kSwitch;
+}
+
+bool is_rank_by_name(std::string_view name) { return starts_with_any(name, {"gpu", "host"}); }
+
+std::vector<std::string_view> cells_of(std::string_view line) {
+  std::vector<std::string_view> cells;
+  while (true) {
+    const std::size_t comma = line.find(',');
+    cells.push_back(trimmed(line.substr(0, comma)));
+    if (comma == std::string_view::npos) return cells;
+    line.remove_prefix(comma + 1);
+  }
+}
+
+/// One line of a table; complains with file, line and column.
+class Row {
+ public:
+  Row(const std::string& file, std::size_t line, const std::vector<std::string>& columns,
+      const std::vector<std::string_view>& cells)
+      : file_(file), line_(line), columns_(columns), cells_(cells) {
+    if (cells.size() != columns.size()) {
+      throw ConfigError(
+          ErrorContext{file_, fmt::format("line {}", line_), fmt::format("{} cells", cells.size()),
+                       fmt::format("{}: {}", columns.size(), fmt::join(columns, ","))});
+    }
+  }
+
+  [[noreturn]] void fail(std::string_view column, const std::string& found,
+                         const std::string& expected) const {
+    throw ConfigError(
+        ErrorContext{file_, fmt::format("line {}, column {}", line_, column), found, expected});
+  }
+
+  /// The cell, or an empty text where the table has no such column.
+  std::string cell(std::string_view column) const {
+    const auto found = std::find(columns_.begin(), columns_.end(), column);
+    return found == columns_.end()
+               ? std::string()
+               : std::string(cells_[static_cast<std::size_t>(found - columns_.begin())]);
+  }
+
+  std::string name(std::string_view column) const {
+    std::string text = cell(column);
+    if (text.empty()) fail(column, "nothing", "a name");
+    return text;
+  }
+
+  template <typename Parse>
+  auto quantity(std::string_view column, Parse parse) const {
+    try {
+      return parse(cell(column));
+    } catch (const ConfigError& e) {
+      fail(column, e.context().found, e.context().expected);
+    }
+  }
+
+ private:
+  const std::string& file_;
+  std::size_t line_;
+  const std::vector<std::string>& columns_;
+  const std::vector<std::string_view>& cells_;
+};
+
+class EdgeListParser {
+ public:
+  EdgeListParser(std::string file, std::string name)
+      : file_(std::move(file)), topology_(std::move(name)) {}
+
+  Topology parse(std::string_view content) {
+    for (std::size_t line = 1; !content.empty(); ++line) {
+      const std::size_t end = content.find('\n');
+      read_line(line, trimmed(content.substr(0, end)));
+      content.remove_prefix(end == std::string_view::npos ? content.size() : end + 1);
+    }
+    if (columns_.empty()) {
+      throw ConfigError(
+          ErrorContext{file_, "", "no header", "a line 'source,target,bandwidth,latency'"});
+    }
+    if (!has_vertex_table_) {
+      for (std::size_t v = 0; v < topology_.node_count(); ++v) {
+        if (is_rank_by_name(topology_.node(NodeId(v)).name)) topology_.add_rank(NodeId(v));
+      }
+    }
+    return std::move(topology_);
+  }
+
+ private:
+  void read_line(std::size_t line, std::string_view text) {
+    if (text.empty()) return;
+    if (text.front() == '#') {
+      if (columns_.empty() && trimmed(text.substr(1)) == "directed") is_directed_ = true;
+      return;
+    }
+    const std::vector<std::string_view> cells = cells_of(text);
+    if (cells.front() == "source") {
+      set_columns(line, cells, {"source", "target", "bandwidth", "latency"},
+                  {"kind", "tier", "overhead", "cpu_share"});
+    } else if (cells.front() == "vertex") {
+      set_columns(line, cells, {"vertex", "role"},
+                  {"kind", "host", "rack", "device_class", "memory"});
+      has_vertex_table_ = true;
+    } else if (columns_.empty()) {
+      throw ConfigError(ErrorContext{file_, fmt::format("line {}", line),
+                                     fmt::format("'{:.60}'", text),
+                                     "a header 'source,target,bandwidth,latency[,kind]'"});
+    } else if (has_vertex_table_) {
+      read_vertex(Row(file_, line, columns_, cells));
+    } else {
+      read_edge(Row(file_, line, columns_, cells));
+    }
+  }
+
+  void set_columns(std::size_t line, const std::vector<std::string_view>& cells,
+                   const std::vector<std::string>& required,
+                   const std::vector<std::string>& optional) {
+    const std::string where = fmt::format("line {}", line);
+    if (columns_.empty() != (cells.front() == "source")) {
+      throw ConfigError(ErrorContext{file_, where, fmt::format("a table '{}'", cells.front()),
+                                     "one table of edges, then at most one of vertices"});
+    }
+    if (has_vertex_table_ || cells.size() > kMostColumns || cells.size() < required.size() ||
+        !std::equal(required.begin(), required.end(), cells.begin())) {
+      throw ConfigError(ErrorContext{
+          file_, where, fmt::format("header '{}'", fmt::join(cells, ",")),
+          fmt::format("'{}[,{}]'", fmt::join(required, ","), fmt::join(optional, ","))});
+    }
+    columns_.assign(cells.begin(), cells.end());
+    for (std::size_t i = required.size(); i < columns_.size(); ++i) {
+      const bool is_known =
+          std::find(optional.begin(), optional.end(), columns_[i]) != optional.end();
+      const bool is_second = std::find(columns_.begin(), columns_.begin() + static_cast<long>(i),
+                                       columns_[i]) != columns_.begin() + static_cast<long>(i);
+      if (!is_known || is_second) {
+        throw ConfigError(
+            ErrorContext{file_, where, fmt::format("column '{}'", columns_[i]),
+                         fmt::format("{}, each at most once", fmt::join(optional, ", "))});
+      }
+    }
+  }
+
+  NodeId vertex(const std::string& name) {
+    if (const std::optional<NodeId> known = topology_.find_node(name)) return *known;
+    Node node;
+    node.name = name;
+    node.kind = kind_by_name(name);
+    return topology_.add_node(std::move(node));
+  }
+
+  void read_edge(const Row& row) {
+    Link link;
+    link.from = vertex(row.name("source"));
+    link.to = vertex(row.name("target"));
+    if (link.from == link.to) row.fail("target", row.cell("target"), "another vertex than source");
+    link.bandwidth = row.quantity("bandwidth", [](const auto& t) { return parse_bandwidth(t); });
+    if (link.bandwidth <= Bandwidth(0)) row.fail("bandwidth", "0", "a rate above 0");
+    link.latency = row.quantity("latency", [](const auto& t) { return parse_duration(t); });
+    if (const std::string kind = row.cell("kind"); !kind.empty()) {
+      const std::optional<LinkKind> known = parse_link_kind(kind);
+      if (!known) {
+        row.fail("kind", fmt::format("'{}'", kind),
+                 "nvlink, pcie, socket, host-link, uplink, shared or other");
+      }
+      link.kind = *known;
+    }
+    link.tier = row.cell("tier");
+    if (!row.cell("overhead").empty()) {
+      link.overhead = row.quantity("overhead", [](const auto& t) { return parse_duration(t); });
+    }
+    if (const std::string share = row.cell("cpu_share"); !share.empty()) {
+      link.cpu_share = share_of(row, share);
+    }
+    if (is_directed_) {
+      topology_.add_link(std::move(link));
+    } else {
+      topology_.add_duplex_link(std::move(link));
+    }
+  }
+
+  static double share_of(const Row& row, const std::string& text) {
+    char* end = nullptr;
+    const double value = std::strtod(text.c_str(), &end);
+    if (end != text.c_str() + text.size() || !(value >= 0 && value <= 1)) {
+      row.fail("cpu_share", fmt::format("'{}'", text), "a share from 0 to 1");
+    }
+    return value;
+  }
+
+  void read_vertex(const Row& row) {
+    const NodeId id = vertex(row.name("vertex"));
+    Node node = topology_.node(id);
+    const std::string role = row.cell("role");
+    if (role != "rank" && role != "switch") {
+      row.fail("role", fmt::format("'{}'", role), "rank or switch");
+    }
+    if (const std::string kind = row.cell("kind"); !kind.empty()) {
+      const std::optional<NodeKind> known = parse_node_kind(kind);
+      if (!known) {
+        row.fail("kind", fmt::format("'{}'", kind),
+                 "gpu, cpu, pcie, nic, nvswitch, host, tor, spine, core or switch");
+      }
+      node.kind = *known;
+    }
+    node.host = row.cell("host");
+    node.rack = row.cell("rack");
+    node.device_class = row.cell("device_class");
+    if (!row.cell("memory").empty()) {
+      node.memory = row.quantity("memory", [](const auto& t) { return parse_bytes(t); });
+    }
+    topology_.set_node_properties(id, node);
+    if (role == "rank") {
+      if (topology_.rank_of(id))
+        row.fail("vertex", fmt::format("'{}'", node.name), "each rank once");
+      topology_.add_rank(id);
+    }
+  }
+
+  std::string file_;
+  Topology topology_;
+  std::vector<std::string> columns_;
+  bool has_vertex_table_ = false;
+  bool is_directed_ = false;
+};
+
+class EdgeListReader : public Reader {
+ public:
+  std::string_view format() const override { return "edge-list"; }
+
+  bool accepts(const std::filesystem::path& path, std::string_view content) const override {
+    // Comments and blank lines may stand before the header.
+    for (std::string_view rest = content; !rest.empty();) {
+      const std::size_t end = rest.find('\n');
+      const std::string_view line = trimmed(rest.substr(0, end));
+      if (!line.empty() && line.front() != '#') {
+        return cells_of(line).front() == "source" || path.extension() == ".csv";
+      }
+      rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
+    }
+    return path.extension() == ".csv";
+  }
+
+  ReadResult read(const std::filesystem::path& path, std::string_view content,
+                  const ReadOptions& options) const override {
+    refuse_overlay(path, options);
+    return {EdgeListParser(path.string(), path.stem().string()).parse(content), {}, {path}};
+  }
+};
+
+/// Whether the rule of the names alone gives the same ranks in the same order.
+bool names_say_it_all(const Topology& topology, const std::vector<NodeId>& appearance) {
+  std::uint32_t next = 0;
+  for (const NodeId id : appearance) {
+    const Node& node = topology.node(id);
+    const std::optional<Rank> rank = topology.rank_of(id);
+    if (rank.has_value() != is_rank_by_name(node.name) || (rank && rank->value() != next++) ||
+        node.kind != kind_by_name(node.name) || !node.host.empty() || !node.rack.empty() ||
+        !node.device_class.empty() || node.memory) {
+      return false;
+    }
+  }
+  return appearance.size() == topology.node_count();
+}
+
+std::string vertex_row(const Topology& topology, NodeId id) {
+  const Node& node = topology.node(id);
+  return fmt::format("{},{},{},{},{},{},{}\n", node.name, topology.rank_of(id) ? "rank" : "switch",
+                     to_string(node.kind), node.host, node.rack, node.device_class,
+                     node.memory ? to_exact_string(*node.memory) : "");
+}
+
+}  // namespace
+
+std::unique_ptr<Reader> make_edge_list_reader() { return std::make_unique<EdgeListReader>(); }
+
+bool is_reverse_of(const Link& back, const Link& link) {
+  return back.from == link.to && back.to == link.from && back.bandwidth == link.bandwidth &&
+         back.latency == link.latency && back.kind == link.kind && back.tier == link.tier &&
+         back.overhead == link.overhead && back.cpu_share == link.cpu_share;
+}
+
+std::string to_edge_list(const Topology& topology) {
+  const std::size_t count = topology.link_count();
+  bool is_duplex = count % 2 == 0;
+  for (std::size_t l = 0; is_duplex && l < count; l += 2) {
+    is_duplex = is_reverse_of(topology.link(LinkId(l + 1)), topology.link(LinkId(l)));
+  }
+  std::string text = is_duplex ? "" : "# directed\n";
+  text += "source,target,bandwidth,latency,kind\n";
+  std::vector<NodeId> appearance;
+  std::vector<bool> seen(topology.node_count());
+  for (std::size_t l = 0; l < count; l += is_duplex ? 2 : 1) {
+    const Link& link = topology.link(LinkId(l));
+    for (const NodeId end : {link.from, link.to}) {
+      if (!seen[end.index()]) appearance.push_back(end);
+      seen[end.index()] = true;
+    }
+    text += fmt::format("{},{},{},{},{}\n", topology.node(link.from).name,
+                        topology.node(link.to).name, to_exact_string(link.bandwidth),
+                        to_exact_string(link.latency), to_string(link.kind));
+  }
+  if (names_say_it_all(topology, appearance)) return text;
+  text += "\nvertex,role,kind,host,rack,device_class,memory\n";
+  for (std::size_t r = 0; r < topology.rank_count(); ++r) {
+    text += vertex_row(topology, topology.node_of(Rank(r)));
+  }
+  for (std::size_t v = 0; v < topology.node_count(); ++v) {
+    if (!topology.rank_of(NodeId(v))) text += vertex_row(topology, NodeId(v));
+  }
+  return text;
+}
+
+}  // namespace rackrail::topology

@@ -1,0 +1,157 @@
+#include "topology/readers/fabric.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/error.hpp"
+
+namespace rackrail::topology {
+namespace {
+
+/// A switch that is built, with what its links downward carry in one direction.
+struct Switch {
+  NodeId node;
+  Bandwidth downward;
+};
+
+NodeId add_switch(Topology& topology, std::string name, NodeKind kind, bool multicasts,
+                  bool reduces) {
+  Node node;
+  node.name = std::move(name);
+  node.kind = kind;
+  node.multicasts = multicasts;
+  node.reduces = reduces;
+  return topology.add_node(std::move(node));
+}
+
+std::vector<Switch> add_switches(Topology& topology, const SwitchTier& tier, NodeKind kind,
+                                 const std::string& prefix) {
+  std::vector<Switch> switches;
+  for (int i = 0; i < tier.count; ++i) {
+    switches.push_back(
+        {add_switch(topology, prefix + std::to_string(i), kind, tier.multicasts, tier.reduces),
+         Bandwidth(0)});
+  }
+  return switches;
+}
+
+/// Joins a switch to each of the upper ones; `uppers` of the tier's switches are within its reach.
+void join(Topology& topology, Switch& lower, std::span<Switch> uppers, const SwitchTier& tier) {
+  const Bandwidth rate = tier.oversubscription
+                             ? scaled(lower.downward, 1.0 / (*tier.oversubscription *
+                                                             static_cast<double>(uppers.size())))
+                             : tier.link.bandwidth * tier.cables;
+  for (Switch& upper : uppers) {
+    Link link;
+    link.from = lower.node;
+    link.to = upper.node;
+    link.bandwidth = rate;
+    link.latency = tier.link.latency;
+    link.kind = LinkKind::kUplink;
+    link.tier = tier.tier;
+    topology.add_duplex_link(std::move(link));
+    upper.downward = upper.downward + rate;
+  }
+}
+
+void plug(Topology& topology, const Port& port, Switch& leaf) {
+  Link link;
+  link.from = port.node;
+  link.to = leaf.node;
+  link.bandwidth = port.link.bandwidth;
+  link.latency = port.link.latency;
+  link.kind = LinkKind::kHostLink;
+  link.tier = "nic";
+  link.overhead = port.link.overhead;
+  link.cpu_share = port.link.cpu_share;
+  topology.add_duplex_link(std::move(link));
+  leaf.downward = leaf.downward + port.link.bandwidth;
+}
+
+/// The leaves of one rack with its machines plugged in: one ToR, or one leaf per rail.
+std::vector<Switch> add_leaves(Topology& topology, int rack, const Network& network,
+                               const std::vector<std::vector<Port>>& hosts) {
+  const auto add = [&](std::string name) {
+    return Switch{add_switch(topology, std::move(name), NodeKind::kTor, network.tor_multicasts,
+                             network.tor_reduces),
+                  Bandwidth(0)};
+  };
+  std::vector<Switch> leaves;
+  if (network.wiring != Wiring::kRailOptimised) {
+    leaves.push_back(add(fmt::format("tor{}", rack)));
+    for (const std::vector<Port>& ports : hosts) {
+      for (const Port& port : ports) plug(topology, port, leaves.front());
+    }
+    return leaves;
+  }
+  for (const std::vector<Port>& ports : hosts) {
+    for (std::size_t rail = 0; rail < ports.size(); ++rail) {
+      if (rail == leaves.size()) leaves.push_back(add(fmt::format("leaf{}.{}", rack, rail)));
+      plug(topology, ports[rail], leaves[rail]);
+    }
+  }
+  return leaves;
+}
+
+void join_leaf_spine(Topology& topology, const Network& network,
+                     std::vector<std::vector<Switch>>& leaves) {
+  const bool has_spine = network.spine.has_value();
+  const SwitchTier& tier = has_spine ? *network.spine : *network.core;
+  std::vector<Switch> uppers = add_switches(
+      topology, tier, has_spine ? NodeKind::kSpine : NodeKind::kCore, has_spine ? "spine" : "core");
+  for (std::vector<Switch>& rack : leaves) {
+    for (Switch& leaf : rack) join(topology, leaf, uppers, tier);
+  }
+}
+
+// Core c belongs to the plane of spine c / (cores per spine) of every pod, as in a k-ary fat tree.
+void join_fat_tree(Topology& topology, const Network& network,
+                   std::vector<std::vector<Switch>>& leaves) {
+  const auto per_pod = static_cast<std::size_t>(network.racks_per_pod);
+  std::vector<std::vector<Switch>> spines;
+  for (std::size_t rack = 0; rack < leaves.size(); ++rack) {
+    if (rack % per_pod == 0) {
+      spines.push_back(add_switches(topology, *network.spine, NodeKind::kSpine,
+                                    fmt::format("spine{}.", rack / per_pod)));
+    }
+    for (Switch& leaf : leaves[rack]) join(topology, leaf, spines.back(), *network.spine);
+  }
+  std::vector<Switch> cores = add_switches(topology, *network.core, NodeKind::kCore, "core");
+  const std::size_t per_plane = cores.size() / static_cast<std::size_t>(network.spine->count);
+  for (std::vector<Switch>& pod : spines) {
+    for (std::size_t s = 0; s < pod.size(); ++s) {
+      join(topology, pod[s], std::span(cores).subspan(s * per_plane, per_plane), *network.core);
+    }
+  }
+}
+
+}  // namespace
+
+void build_cluster(Topology& topology, const std::vector<RackGroup>& racks, const Network& network,
+                   const HostFactory& add_host) {
+  std::vector<std::vector<std::vector<Port>>> ports;  // by rack, host, NIC
+  int number = 0;
+  for (const RackGroup& group : racks) {
+    for (int r = 0; r < group.count; ++r) {
+      const std::string rack = fmt::format("rack{}", ports.size());
+      ports.emplace_back();
+      for (int h = 0; h < group.hosts; ++h, ++number) {
+        ports.back().push_back(
+            add_host(topology, {number, fmt::format("host{}", number), rack, group.type}));
+      }
+    }
+  }
+  if (number == 1) return;  // one machine needs no network
+  std::vector<std::vector<Switch>> leaves;
+  for (std::size_t r = 0; r < ports.size(); ++r) {
+    leaves.push_back(add_leaves(topology, static_cast<int>(r), network, ports[r]));
+  }
+  if (network.wiring == Wiring::kFatTree) {
+    join_fat_tree(topology, network, leaves);
+  } else if (network.wiring != Wiring::kSingleSwitch) {
+    join_leaf_spine(topology, network, leaves);
+  }
+}
+
+}  // namespace rackrail::topology

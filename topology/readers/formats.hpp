@@ -1,0 +1,29 @@
+// The factories of the readers, one per format, and what they share.
+#pragma once
+
+#include <memory>
+#include <string_view>
+
+#include "topology/reader.hpp"
+
+namespace rackrail::topology {
+
+class ConfigValue;
+
+std::unique_ptr<Reader> make_yaml_reader();
+std::unique_ptr<Reader> make_nccl_xml_reader();
+std::unique_ptr<Reader> make_edge_list_reader();
+
+/// The flat form (`nodes` and `links`) of the YAML reader.
+Topology read_flat_yaml(const ConfigValue& root);
+
+/// Throws ConfigError when there is an overlay, for formats that say all themselves.
+void refuse_overlay(const std::filesystem::path& path, const ReadOptions& options);
+
+/// Whether `back` is `link` with its ends exchanged: together they are one duplex link.
+bool is_reverse_of(const Link& back, const Link& link);
+
+/// Text without leading and trailing blanks.
+std::string_view trimmed(std::string_view text);
+
+}  // namespace rackrail::topology

@@ -1,0 +1,85 @@
+// The list of readers and the choice among them. A new format is one more line in `readers()`.
+#include <fmt/format.h>
+
+#include <array>
+
+#include "base/error.hpp"
+#include "base/file.hpp"
+#include "topology/configs.hpp"
+#include "topology/reader.hpp"
+#include "topology/readers/formats.hpp"
+
+namespace rackrail::topology {
+namespace {
+
+std::string format_names() {
+  std::string names;
+  for (const std::unique_ptr<Reader>& reader : readers()) {
+    names += (names.empty() ? "" : ", ") + std::string(reader->format());
+  }
+  return names;
+}
+
+const Reader& reader_for(const std::filesystem::path& path, std::string_view content,
+                         const ReadOptions& options) {
+  for (const std::unique_ptr<Reader>& reader : readers()) {
+    if (options.format ? *options.format == reader->format() : reader->accepts(path, content)) {
+      return *reader;
+    }
+  }
+  if (options.format) {
+    throw ConfigError(ErrorContext{"<command line>", "--format",
+                                   fmt::format("'{}'", *options.format), format_names()});
+  }
+  throw ConfigError(ErrorContext{path.string(), "", "a file of no known kind",
+                                 "a cluster file: " + format_names()});
+}
+
+}  // namespace
+
+std::span<const std::unique_ptr<Reader>> readers() {
+  static const std::array<std::unique_ptr<Reader>, 2> all{make_edge_list_reader(),
+                                                          make_yaml_reader()};
+  return all;
+}
+
+ReadResult read_cluster(const std::string& name_or_path, const ReadOptions& options) {
+  const std::filesystem::path path = cluster_path(name_or_path);
+  const std::string content = read_file(path);
+  if (trimmed(content).empty()) {
+    throw ConfigError(ErrorContext{path.string(), "", "an empty file", "a cluster"});
+  }
+  const Reader& reader = reader_for(path, content, options);
+  try {
+    ReadResult result = reader.read(path, content, options);
+    if (result.topology.rank_count() == 0) {
+      throw ConfigError(ErrorContext{"", "", "no rank", "at least one GPU or host"});
+    }
+    result.topology.require_connected();
+    return result;
+  } catch (const ConfigError& e) {
+    // What the topology itself found wrong does not know the file.
+    if (!e.context().file.empty() || e.context().found.empty()) throw;
+    throw ConfigError(
+        ErrorContext{path.string(), e.context().where, e.context().found, e.context().expected});
+  } catch (const OverflowError& e) {
+    throw ConfigError(ErrorContext{path.string(), "", e.what(), "quantities that can be added up"});
+  }
+}
+
+void refuse_overlay(const std::filesystem::path& path, const ReadOptions& options) {
+  if (options.overlay) {
+    throw ConfigError(ErrorContext{path.string(), "",
+                                   fmt::format("an overlay ({})", options.overlay->string()),
+                                   "none: this kind of file says everything itself"});
+  }
+}
+
+std::string_view trimmed(std::string_view text) {
+  constexpr std::string_view kBlank = " \t\r\n";
+  const std::size_t first = text.find_first_not_of(kBlank);
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(kBlank) - first + 1);
+}
+
+}  // namespace rackrail::topology
