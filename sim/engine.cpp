@@ -111,14 +111,14 @@ std::uint32_t Engine::add_run(std::shared_ptr<const GraphIndex> index, std::stri
     const plan::Transfer& transfer = index->graph.transfers()[i];
     run.open[transfer.src.index()] += info.slices;
     run.open[transfer.dst.index()] += info.slices;
-    lossy = lossy || info.encoding != EncodingSource::kOwn ||
+    lossy = lossy || info.encoding != plan::EncodingKind::kOwn ||
             index->graph.codecs()[transfer.codec].is_lossy();
   }
   if (lossy) {
     run.encoded.assign(index->slice_count, false);
     run.sharers.resize(index->transfers.size());
     for (std::size_t i = 0; i < index->transfers.size(); ++i) {
-      if (index->transfers[i].encoding == EncodingSource::kShared) {
+      if (index->transfers[i].encoding == plan::EncodingKind::kShared) {
         run.sharers[index->transfers[i].encoded_by].push_back(static_cast<std::uint32_t>(i));
       }
     }
@@ -256,7 +256,7 @@ void Engine::slice_unblocked(std::uint32_t number, std::uint32_t t, std::uint32_
   }
   const TransferInfo& info = index.transfers[t];
   const plan::Codec& codec = index.graph.codecs()[transfer.codec];
-  if (codec.is_lossy() && info.encoding == EncodingSource::kOwn) {
+  if (codec.is_lossy() && info.encoding == plan::EncodingKind::kOwn) {
     const std::int64_t elements = plan::slice(info.range, index.slice_elements, k).size();
     push_stream(ranks_[transfer.src.index()].codec, transfer.src, ActivityKind::kEncode, number, t,
                 k, codec_time(transfer.src, codec, elements, true));
@@ -285,8 +285,8 @@ void Engine::try_send(std::uint32_t physical) {
     }
     const plan::Transfer& transfer = index.graph.transfers()[t];
     if (index.graph.codecs()[transfer.codec].is_lossy() &&
-        info.encoding != EncodingSource::kForwarded) {
-      const std::uint32_t by = info.encoding == EncodingSource::kShared ? info.encoded_by : t;
+        info.encoding != plan::EncodingKind::kForwarded) {
+      const std::uint32_t by = info.encoding == plan::EncodingKind::kShared ? info.encoded_by : t;
       if (!run.encoded[index.transfers[by].first_slice + k]) {
         continue;
       }
@@ -303,7 +303,7 @@ void Engine::try_send(std::uint32_t physical) {
     spend(begin(ActivityKind::kOverhead, transfer.src, number, t, k), overhead);
     // A slice counts as read when it starts to leave; one that was encoded for it, when it was.
     if (!index.graph.codecs()[transfer.codec].is_lossy() ||
-        info.encoding != EncodingSource::kOwn) {
+        info.encoding != plan::EncodingKind::kOwn) {
       signal(number, t, k, true);
     }
     return;

@@ -1,18 +1,8 @@
 #include "sim/graph_index.hpp"
 
 #include <map>
-#include <tuple>
-#include <unordered_map>
 
 namespace rackrail::sim {
-
-namespace {
-
-std::uint64_t chunk_key(Rank rank, std::uint32_t chunk) {
-  return (static_cast<std::uint64_t>(rank.value()) << 32U) | chunk;
-}
-
-}  // namespace
 
 GraphIndex::GraphIndex(const plan::TransferGraph& g, std::int64_t elements, std::int64_t slice_size,
                        topology::Router& router)
@@ -75,49 +65,10 @@ GraphIndex::GraphIndex(const plan::TransferGraph& g, std::int64_t elements, std:
       dependents[cursor[dependency.index()]++] = {static_cast<std::uint32_t>(i), !same};
     }
   }
-  // Encodings, in id order: an encoding stands until something writes a chunk of its range.
-  bool lossy = false;
-  for (const plan::Codec& codec : g.codecs()) {
-    lossy = lossy || codec.is_lossy();
-  }
-  if (!lossy) {
-    return;
-  }
-  std::unordered_map<std::uint64_t, std::uint32_t> last_write;  // (rank, chunk) → transfer + 1
-  std::map<std::tuple<Rank, std::uint32_t, std::uint32_t, std::uint8_t>, std::uint32_t> encoders;
+  const std::vector<plan::EncodingSource> sources = plan::encoding_sources(g);
   for (std::size_t i = 0; i < transfers.size(); ++i) {
-    const plan::Transfer& t = g.transfers()[i];
-    TransferInfo& info = transfers[i];
-    if (g.codecs()[t.codec].is_lossy()) {
-      std::uint32_t written = 0;
-      bool one_writer = true;
-      for (std::uint32_t c = 0; c < t.chunk_count; ++c) {
-        const auto it = last_write.find(chunk_key(t.src, t.chunk_begin + c));
-        const std::uint32_t by = it == last_write.end() ? 0 : it->second;
-        one_writer = one_writer && (c == 0 || by == written);
-        written = std::max(written, by);
-      }
-      const auto key = std::tuple(t.src, t.chunk_begin, t.chunk_count, t.codec);
-      const auto before = encoders.find(key);
-      if (before != encoders.end() && before->second + 1 > written) {
-        const bool forwarded =
-            transfers[before->second].encoding == EncodingSource::kForwarded;
-        info.encoding = forwarded ? EncodingSource::kForwarded : EncodingSource::kShared;
-        info.encoded_by = before->second;
-      } else {
-        encoders[key] = static_cast<std::uint32_t>(i);
-        if (one_writer && written > 0) {
-          const plan::Transfer& w = g.transfers()[written - 1];
-          if (w.op == plan::TransferOp::kCopy && w.codec == t.codec &&
-              w.chunk_begin == t.chunk_begin && w.chunk_count == t.chunk_count) {
-            info.encoding = EncodingSource::kForwarded;
-          }
-        }
-      }
-    }
-    for (std::uint32_t c = 0; c < t.chunk_count; ++c) {
-      last_write[chunk_key(t.dst, t.chunk_begin + c)] = static_cast<std::uint32_t>(i) + 1;
-    }
+    transfers[i].encoding = sources[i].kind;
+    transfers[i].encoded_by = sources[i].from.value();
   }
 }
 

@@ -4,20 +4,13 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <vector>
 
+#include "plan/encoding_source.hpp"
 #include "plan/transfer_graph.hpp"
 #include "topology/queries.hpp"
 
 namespace rackrail::sim {
-
-/// Where the bytes of a lossy transfer come from (rule 6 of plan/transfer_graph.hpp).
-enum class EncodingSource : std::uint8_t {
-  kOwn,        ///< encoded for this transfer
-  kShared,     ///< the encoding that an earlier transfer of the same version made
-  kForwarded,  ///< as it arrived
-};
 
 struct TransferInfo {
   plan::ElementRange range;
@@ -26,7 +19,7 @@ struct TransferInfo {
   std::uint32_t channel = 0;
   std::uint32_t whole_waits = 0;  ///< dependencies of which every slice must be done
   std::uint32_t slice_waits = 0;  ///< dependencies of which the same slice must be done
-  EncodingSource encoding = EncodingSource::kOwn;
+  plan::EncodingKind encoding = plan::EncodingKind::kOwn;
   std::uint32_t encoded_by = 0;  ///< kShared: the transfer that encodes
 };
 

@@ -1,0 +1,156 @@
+// The elements of largest magnitude, exactly; of equal ones those with the lower index.
+//
+// Layout of k kept elements: k indices (unsigned 32 bits, ascending), then k values (FP32).
+//
+// Selection. Magnitudes order like the integers of their bits, so the k-th largest is found digit
+// by digit: a histogram of the upper 11 bits says which digit it has and how many are above; the
+// elements with that digit are counted again by the next 10 bits, then by the last 10. Three passes
+// in linear time whatever the data is, with no copy of it, followed by one pass that writes.
+// Not-a-number counts as larger than infinity, so it is sent on.
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+#include "base/error.hpp"
+#include "runtime/codecs/factories.hpp"
+#include "runtime/codecs/payload.hpp"
+
+namespace rackrail::runtime {
+namespace {
+
+std::uint32_t magnitude(float value) { return std::bit_cast<std::uint32_t>(value) & 0x7fffffffU; }
+
+struct Threshold {
+  std::uint32_t magnitude = 0;  ///< of the k-th largest element
+  std::size_t ties = 0;         ///< elements of just that magnitude to keep
+};
+
+Threshold find_threshold(std::span<const float> values, std::size_t kept) {
+  constexpr std::array<std::uint32_t, 3> kShifts{20, 10, 0};
+  constexpr std::array<std::uint32_t, 3> kWidths{11, 10, 10};
+  std::uint32_t prefix = 0;
+  std::size_t wanted = kept;  // rank of the element among those with the prefix, from 1
+  for (std::size_t pass = 0; pass < kShifts.size(); ++pass) {
+    std::array<std::uint32_t, 2048> counts{};
+    const std::uint32_t digit_mask = (1U << kWidths[pass]) - 1;
+    const std::uint32_t above = kShifts[pass] + kWidths[pass];
+    for (const float value : values) {
+      const std::uint32_t bits = magnitude(value);
+      if (bits >> above == prefix) {
+        ++counts[(bits >> kShifts[pass]) & digit_mask];
+      }
+    }
+    std::uint32_t digit = digit_mask;
+    while (counts[digit] < wanted) {
+      wanted -= counts[digit];
+      --digit;
+    }
+    prefix = prefix << kWidths[pass] | digit;
+  }
+  return {.magnitude = prefix, .ties = wanted};
+}
+
+class TopKCodec final : public Codec {
+ public:
+  explicit TopKCodec(const plan::Codec& descriptor) : descriptor_(descriptor) {}
+
+  const plan::Codec& descriptor() const override { return descriptor_; }
+
+  void encode(std::span<const float> input, std::span<float> residual, EncodeKey /*key*/,
+              std::span<std::byte> output) const override {
+    check_encode_buffers(descriptor_, input, residual, output);
+    if (input.empty()) {
+      return;
+    }
+    const std::span<const float> values = compensated(input, residual);
+    const std::size_t kept = kept_elements(values.size());
+    Threshold threshold = find_threshold(values, kept);
+    std::byte* indices = output.data();
+    std::byte* kept_values = output.data() + kept * sizeof(std::uint32_t);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const std::uint32_t size = magnitude(values[i]);
+      if (size < threshold.magnitude) {
+        continue;
+      }
+      if (size == threshold.magnitude) {
+        if (threshold.ties == 0) {
+          continue;
+        }
+        --threshold.ties;
+      }
+      const auto index = static_cast<std::uint32_t>(i);
+      std::memcpy(indices, &index, sizeof index);
+      std::memcpy(kept_values, &values[i], sizeof(float));
+      indices += sizeof index;
+      kept_values += sizeof(float);
+      if (!residual.empty()) {
+        residual[i] = 0;
+      }
+    }
+    for (float& error : residual) {
+      // More of them than can be sent: they must not stay in the feedback of all later steps.
+      error = std::isfinite(error) ? error : 0;
+    }
+  }
+
+  void decode(std::span<const std::byte> encoded, std::span<float> output) const override {
+    const std::size_t kept = check(encoded, output.size());
+    std::fill(output.begin(), output.end(), 0.0F);
+    for (std::size_t k = 0; k < kept; ++k) {
+      output[index_at(encoded, k)] = value_at(encoded, kept, k);
+    }
+  }
+
+  void decode_add(std::span<const std::byte> encoded, std::span<float> output) const override {
+    const std::size_t kept = check(encoded, output.size());
+    for (std::size_t k = 0; k < kept; ++k) {
+      output[index_at(encoded, k)] += value_at(encoded, kept, k);
+    }
+  }
+
+ private:
+  std::size_t kept_elements(std::size_t elements) const {
+    return static_cast<std::size_t>(
+        plan::kept_elements(descriptor_, static_cast<std::int64_t>(elements)));
+  }
+
+  static std::uint32_t index_at(std::span<const std::byte> encoded, std::size_t k) {
+    std::uint32_t index = 0;
+    std::memcpy(&index, encoded.data() + k * sizeof index, sizeof index);
+    return index;
+  }
+
+  static float value_at(std::span<const std::byte> encoded, std::size_t kept, std::size_t k) {
+    float value = 0;
+    std::memcpy(&value, encoded.data() + (kept + k) * sizeof value, sizeof value);
+    return value;
+  }
+
+  /// Everything is looked at before anything is written. Returns the number of elements kept.
+  std::size_t check(std::span<const std::byte> encoded, std::size_t elements) const {
+    check_encoded_size(descriptor_, encoded, elements);
+    const std::size_t kept = kept_elements(elements);
+    std::uint64_t lowest = 0;
+    for (std::size_t k = 0; k < kept; ++k) {
+      const std::uint32_t index = index_at(encoded, k);
+      if (index < lowest || index >= elements) {
+        throw RuntimeFailure("codec " + plan::to_string(descriptor_) + ": index " +
+                             std::to_string(index) + " instead of an ascending one below " +
+                             std::to_string(elements));
+      }
+      lowest = std::uint64_t{index} + 1;
+    }
+    return kept;
+  }
+
+  plan::Codec descriptor_;
+};
+
+}  // namespace
+
+std::unique_ptr<Codec> make_top_k_codec(const plan::Codec& descriptor) {
+  return std::make_unique<TopKCodec>(descriptor);
+}
+
+}  // namespace rackrail::runtime
