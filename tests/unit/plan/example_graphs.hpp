@@ -71,8 +71,10 @@ inline Draft ring(int ranks, std::vector<Codec> codecs = {}, std::uint8_t reduce
       for (int rank = 0; rank < ranks; ++rank) {
         const int chunk = (rank - step + phase + 2 * ranks) % ranks;
         const int next = (rank + 1) % ranks;
-        const auto here = static_cast<std::size_t>(rank * ranks + chunk);
-        const auto there = static_cast<std::size_t>(next * ranks + chunk);
+        const auto here =
+            static_cast<std::size_t>(rank) * draft.ranks + static_cast<std::size_t>(chunk);
+        const auto there =
+            static_cast<std::size_t>(next) * draft.ranks + static_cast<std::size_t>(chunk);
         const TransferId id = draft.add(
             rank, next, phase == 0 ? TransferOp::kReduce : TransferOp::kCopy, arrived[here],
             static_cast<std::uint32_t>(chunk), 1, phase == 0 ? reduce_codec : copy_codec);

@@ -113,8 +113,8 @@ std::string replaced(std::string text, const std::string& from, const std::strin
 std::string with_checksum(std::string body) {
   const std::string digest = sha256_hex(body);
   body += "\xF9\x7F";
-  for (int byte = 7; byte >= 0; --byte) {
-    const std::string hex = digest.substr(static_cast<std::size_t>(2 * byte), 2);
+  for (std::size_t byte = 8; byte-- > 0;) {
+    const std::string hex = digest.substr(2 * byte, 2);
     body += static_cast<char>(std::stoi(hex, nullptr, 16));
   }
   return body;
