@@ -300,8 +300,9 @@ JobResult run_launched_job(const plan::Plan& plan, const JobOptions& options,
   if (launch.rank.value() != 0) {
     const Duration start = trainer::wall_clock();
     WorkerResult worker = run_worker(launched_worker(plan, options, launch, launch.coordinator));
-    if (!worker.ok && worker.reason.starts_with("no coordinator answered")) {
-      worker.reason += " (" + launch.coordinator_source + "; RACKRAIL_COORDINATOR overrules it)";
+    if (!worker.joined && worker.exit_status == 1) {
+      worker.reason +=
+          " (its address: " + launch.coordinator_source + "; RACKRAIL_COORDINATOR overrules it)";
     }
     return follower_result(std::move(worker), start);
   }

@@ -119,7 +119,8 @@ class Life {
   WorkerResult run() {
     try {
       live();
-      return {.ok = true, .reason = {}, .exit_status = 0, .report = std::move(report_)};
+      return {
+          .ok = true, .joined = true, .reason = {}, .exit_status = 0, .report = std::move(report_)};
     } catch (const PeerLostError& error) {
       return end_after_loss(error.what());
     } catch (const Error& error) {
@@ -141,6 +142,7 @@ class Life {
                                           .pid = report_.pid,
                                           .version = std::string(build_config::kVersion)},
                                          options_.rendezvous_deadline);
+    joined_ = true;
     const Duration joined_at = trainer::wall_clock();
     const Duration cpu_before = process_cpu_time();
     report_.rank = welcome.rank;
@@ -283,12 +285,14 @@ class Life {
     client_.leave(false, reason);
     close();
     return {.ok = false,
+            .joined = joined_,
             .reason = reason.line,
             .exit_status = reason.bad_input ? 2 : 1,
             .report = std::nullopt};
   }
 
   const WorkerOptions& options_;
+  bool joined_ = false;
   WorkerReport report_;
   JobSettings settings_;
   std::unique_ptr<Transport> transport_;
@@ -312,11 +316,16 @@ WorkerResult run_worker(const WorkerOptions& options) {
     return Life(options).run();
   } catch (const Error& error) {  // no token, for example
     return {.ok = false,
+            .joined = false,
             .reason = error.what(),
             .exit_status = error.is_bad_input() ? 2 : 1,
             .report = std::nullopt};
   } catch (const std::exception& error) {
-    return {.ok = false, .reason = error.what(), .exit_status = 1, .report = std::nullopt};
+    return {.ok = false,
+            .joined = false,
+            .reason = error.what(),
+            .exit_status = 1,
+            .report = std::nullopt};
   }
 }
 

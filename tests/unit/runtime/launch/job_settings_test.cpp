@@ -1,0 +1,53 @@
+#include "runtime/launch/job_settings.hpp"
+
+#include <catch2/catch.hpp>
+
+#include "base/error.hpp"
+#include "tests/unit/runtime/launch/test_job.hpp"
+
+namespace rackrail::runtime {
+namespace {
+
+JobSettings full_settings() {
+  JobSettings settings;
+  settings.training = test::training_text(10, 5);
+  settings.training_file = "/folder/training.yaml";
+  settings.steps = 20;
+  settings.seed = 18'446'744'073'709'551'615ULL;
+  settings.checkpoint_folder = "/checkpoints";
+  settings.restore = "/checkpoints/step-00000005";
+  settings.timeline_step = 3;
+  return settings;
+}
+
+}  // namespace
+
+TEST_CASE("job settings come back from JSON as they were") {
+  const JobSettings back = parse_job_settings(to_json(full_settings()));
+  CHECK(to_json(back) == to_json(full_settings()));
+  CHECK(back.seed == full_settings().seed);
+  CHECK(back.restore == full_settings().restore);
+  const JobSettings plain = parse_job_settings(to_json(JobSettings{}));
+  CHECK_FALSE(plain.steps.has_value());
+  CHECK_FALSE(plain.timeline_step.has_value());
+}
+
+TEST_CASE("steps and seed of the job overrule those of the file") {
+  JobSettings settings = full_settings();
+  CHECK(training_config(settings).steps == 20);
+  CHECK(training_config(settings).seed == settings.seed);
+  settings.steps.reset();
+  settings.seed.reset();
+  CHECK(training_config(settings).steps == 10);
+  CHECK(training_config(settings).seed == 1);
+  settings.steps = 0;
+  CHECK_THROWS_AS(training_config(settings), ConfigError);
+}
+
+TEST_CASE("settings that are none are refused") {
+  for (const char* text : {"", "{}", "[]", R"({"training": 1})"}) {
+    CHECK_THROWS_AS(parse_job_settings(text), RuntimeFailure);
+  }
+}
+
+}  // namespace rackrail::runtime

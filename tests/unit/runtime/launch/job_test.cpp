@@ -1,0 +1,207 @@
+// Whole jobs of real processes on this machine.
+#include "runtime/launch/job.hpp"
+
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <csignal>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "base/error.hpp"
+#include "runtime/transport.hpp"
+#include "tests/support/paths.hpp"
+#include "tests/support/skip.hpp"
+#include "tests/unit/runtime/launch/test_job.hpp"
+
+namespace rackrail::runtime {
+namespace {
+
+using std::chrono::steady_clock;
+
+/// Why workers on this machine cannot train, if so.
+std::string no_transport() {
+  for (const TransportKind& kind : transport_kinds()) {
+    if (kind.name == "ucx" && kind.unavailable) {
+      return *kind.unavailable;
+    }
+  }
+  return "";
+}
+
+/// What the workers wrote, by rank.
+class Listener {
+ public:
+  void attach(JobOptions& options) {
+    options.on_worker_line = [this](Rank rank, std::string_view line) {
+      const std::lock_guard lock(mutex_);
+      lines_[rank.index()].emplace_back(line);
+    };
+  }
+  std::vector<std::string> lines(std::size_t rank) {
+    const std::lock_guard lock(mutex_);
+    return lines_[rank];
+  }
+  /// Of a worker that trains; 0 before it said so.
+  pid_t pid(std::size_t rank) {
+    const std::vector<std::string> said = lines(rank);
+    return said.empty() ? 0 : std::stoi(said.front().substr(4));
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::size_t, std::vector<std::string>> lines_;
+};
+
+}  // namespace
+
+TEST_CASE("what workers report is the job's result") {
+  JobOptions options = test::make_options("report");
+  Listener listener;
+  listener.attach(options);
+  std::atomic<std::size_t> joined = 0;
+  options.on_progress = [&](const JobProgress& progress) { joined = progress.joined; };
+  const JobResult result = run_local_job(test::make_plan(3), options);
+  CHECK(result.reason.empty());
+  CHECK(result.ok);
+  CHECK(result.exit_status == 0);
+  CHECK(result.is_leader);
+  CHECK(result.membership_epochs == 1);
+  REQUIRE(result.workers.size() == 3);
+  for (std::size_t rank = 0; rank < 3; ++rank) {
+    CHECK(result.workers[rank].rank == Rank(rank));
+    CHECK(result.workers[rank].steps == 8);
+    CHECK(listener.lines(rank) == std::vector<std::string>{"joined"});
+  }
+  CHECK(joined == 3);
+}
+
+TEST_CASE("a worker that ends before it joined ends the job with its last words") {
+  const JobResult result = run_local_job(test::make_plan(2), test::make_options("crash-early"));
+  CHECK_FALSE(result.ok);
+  CHECK(result.exit_status == 2);
+  CHECK_THAT(result.reason, Catch::StartsWith("rank 1 (pid ") &&
+                                Catch::EndsWith("exited with status 2 before all workers had come: "
+                                                "data.csv: found nothing"));
+}
+
+TEST_CASE("a killed worker ends the job, and what killed it is said") {
+  const auto start = steady_clock::now();
+  const JobResult result = run_local_job(test::make_plan(3), test::make_options("crash-late"));
+  CHECK(steady_clock::now() - start < std::chrono::seconds(5));
+  CHECK_FALSE(result.ok);
+  CHECK(result.exit_status == 1);
+  CHECK_THAT(result.reason,
+             Catch::StartsWith("rank 1 (pid ") &&
+                 Catch::EndsWith(" on host-s) was lost: connection closed; its process was killed "
+                                 "by signal 9 (Killed)"));
+}
+
+TEST_CASE("an interrupted job ends in order, and no worker stays, however stubborn") {
+  JobOptions options = test::make_options("linger");
+  options.stop_grace = 300_ms;
+  Listener listener;
+  listener.attach(options);
+  std::thread interrupter([&] {
+    const auto deadline = steady_clock::now() + std::chrono::seconds(30);
+    while ((listener.lines(0).empty() || listener.lines(1).empty()) &&
+           steady_clock::now() < deadline) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    kill(getpid(), SIGINT);
+  });
+  const JobResult result = run_local_job(test::make_plan(2), options);
+  interrupter.join();
+  CHECK_FALSE(result.ok);
+  CHECK(result.reason == "interrupted by SIGINT");
+  CHECK(result.exit_status == 128 + SIGINT);
+}
+
+TEST_CASE("bad input is said before any worker starts") {
+  JobOptions options = test::make_options("no such script");
+  options.training = "name: [";
+  CHECK_THROWS_AS(run_local_job(test::make_plan(2), options), ConfigError);
+  options = test::make_options("no such script");
+  options.resume = true;
+  CHECK_THROWS_WITH(run_local_job(test::make_plan(2), options), Catch::Contains("resume"));
+  options = test::make_options("no such script");
+  options.worker_command = {"/no/such/program"};
+  CHECK_THROWS_WITH(run_local_job(test::make_plan(2), options),
+                    Catch::Contains("cannot start /no/such/program"));
+}
+
+TEST_CASE("workers train a model together") {
+  if (const std::string reason = no_transport(); !reason.empty()) {
+    RACKRAIL_SKIP(reason);
+  }
+  JobOptions options = test::make_options("train", 12);
+  options.timeline_step = 10;
+  const JobResult result = run_local_job(test::make_plan(3), options);
+  CHECK(result.reason.empty());
+  REQUIRE(result.ok);
+  REQUIRE(result.workers.size() == 3);
+  for (const WorkerReport& worker : result.workers) {
+    CHECK(worker.steps == 12);
+    CHECK(worker.losses.size() == 12);
+    CHECK(worker.parameters_digest == result.workers[0].parameters_digest);
+    CHECK(worker.final_loss == worker.losses.back());
+    CHECK(worker.step_time > Duration());
+    CHECK(worker.cpu_time > Duration());
+    CHECK(worker.transport == "ucx");
+    CHECK_FALSE(worker.timeline.empty());
+  }
+  CHECK(result.workers[0].final_accuracy.has_value());
+  // (64 · 32 + 32 + 32 · 10 + 10) gradients of 4 bytes, 12 times, from rank 1 to rank 0.
+  const Bytes expected((64 * 32 + 32 + 32 * 10 + 10) * 4 * 12);
+  CHECK(result.workers[1].bytes_by_pair.at({Rank(1), Rank(0)}) == expected);
+  CHECK(result.workers[0].bytes_by_pair.at({Rank(0), Rank(2)}) == expected);
+  CHECK(result.workers[0].bytes_sent == 2 * expected);
+}
+
+TEST_CASE("a job whose worker was killed goes on from its checkpoint to the same result") {
+  if (const std::string reason = no_transport(); !reason.empty()) {
+    RACKRAIL_SKIP(reason);
+  }
+  constexpr std::int64_t kSteps = 400;
+  const plan::Plan plan = test::make_plan(2);
+  const rackrail::test::TemporaryDirectory folder;
+  JobOptions options = test::make_options("train", kSteps, 20);
+  options.checkpoint_folder = folder.path() / "unbroken";
+  const JobResult unbroken = run_local_job(plan, options);
+  REQUIRE(unbroken.reason.empty());
+  CHECK(unbroken.checkpoints.size() >= kSteps / 20 - 1);
+
+  options.checkpoint_folder = folder.path() / "broken";
+  Listener listener;
+  listener.attach(options);
+  options.on_checkpoint = [&](std::uint32_t step) {
+    if (step == 40) {
+      kill(listener.pid(1), SIGKILL);
+    }
+  };
+  const JobResult broken = run_local_job(plan, options);
+  CHECK_FALSE(broken.ok);
+  CHECK(broken.exit_status == 1);
+  CHECK_THAT(broken.reason,
+             Catch::StartsWith("rank 1 (pid ") && Catch::Contains("was lost: connection closed"));
+  // The survivor ends with one line, which is the job's reason as far as it could know.
+  REQUIRE(listener.lines(0).size() == 2);
+  CHECK_THAT(broken.reason, Catch::StartsWith(listener.lines(0)[1]));
+
+  options.on_checkpoint = {};
+  options.on_worker_line = {};
+  options.resume = true;
+  const JobResult resumed = run_local_job(plan, options);
+  CHECK(resumed.reason.empty());
+  REQUIRE(resumed.ok);
+  CHECK_FALSE(resumed.resumed_from.empty());
+  CHECK(resumed.workers[0].first_step >= 40);
+  CHECK(resumed.workers[0].first_step < kSteps);
+  CHECK(resumed.workers[0].steps == kSteps);
+  for (std::size_t rank = 0; rank < 2; ++rank) {
+    CHECK(resumed.workers[rank].final_loss == unbroken.workers[rank].final_loss);
+    CHECK(resumed.workers[rank].parameters_digest == unbroken.workers[0].parameters_digest);
+  }
+}
+
+}  // namespace rackrail::runtime
