@@ -33,6 +33,7 @@ struct WorkerOptions {
 
 struct WorkerResult {
   bool ok = false;
+  bool joined = false;  ///< had come into the job
   std::string reason;   ///< one line; empty when ok
   int exit_status = 0;  ///< 0 done, 1 failed or aborted, 2 bad input
   std::optional<WorkerReport> report;
