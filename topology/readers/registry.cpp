@@ -38,8 +38,8 @@ const Reader& reader_for(const std::filesystem::path& path, std::string_view con
 }  // namespace
 
 std::span<const std::unique_ptr<Reader>> readers() {
-  static const std::array<std::unique_ptr<Reader>, 2> all{make_edge_list_reader(),
-                                                          make_yaml_reader()};
+  static const std::array<std::unique_ptr<Reader>, 3> all{
+      make_nccl_xml_reader(), make_edge_list_reader(), make_yaml_reader()};
   return all;
 }
 

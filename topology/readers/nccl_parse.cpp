@@ -1,0 +1,247 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <pugixml.hpp>
+#include <set>
+
+#include "base/error.hpp"
+#include "topology/readers/nccl_machine.hpp"
+#include "topology/readers/nccl_rates.hpp"
+
+namespace rackrail::topology {
+namespace {
+
+constexpr int kDeepestNesting = 64;
+constexpr std::size_t kMostDevices = 4096;
+constexpr std::int64_t kMostMegabits = 100'000'000;
+
+std::size_t line_of(const std::string& content, std::ptrdiff_t offset) {
+  const std::size_t end =
+      std::min(content.size(), static_cast<std::size_t>(std::max<std::ptrdiff_t>(offset, 0)));
+  return 1 + static_cast<std::size_t>(std::count(
+                 content.begin(), content.begin() + static_cast<std::ptrdiff_t>(end), '\n'));
+}
+
+class NcclParser {
+ public:
+  NcclParser(const std::string& file, const std::string& content)
+      : file_(file), content_(content) {}
+
+  NcclFile parse() {
+    pugi::xml_document document;
+    const pugi::xml_parse_result status = document.load_buffer(content_.data(), content_.size());
+    if (!status) {
+      throw ConfigError(ErrorContext{file_,
+                                     fmt::format("line {}", line_of(content_, status.offset)),
+                                     status.description(), "XML that is complete"});
+    }
+    const pugi::xml_node root = document.document_element();
+    const std::string name = root.name();
+    if (name != "system") {
+      fail(root,
+           name == "topology" ? "an hwloc topology (root 'topology')"
+           : name == "graphs" ? "an NCCL graph (root 'graphs')"
+           : name == "algo"   ? "an MSCCL schedule (root 'algo')"
+                              : fmt::format("root '{}'", name),
+           "an NCCL topology (root 'system'), as NCCL_TOPO_DUMP_FILE writes it");
+    }
+    for (const pugi::xml_node cpu : root.children("cpu")) read_cpu(cpu);
+    if (result_.machines.empty()) fail(root, "no 'cpu'", "at least one");
+    return std::move(result_);
+  }
+
+ private:
+  [[noreturn]] void fail(const pugi::xml_node& element, const std::string& found,
+                         const std::string& expected) const {
+    throw ConfigError(ErrorContext{file_, where(element), found, expected});
+  }
+
+  std::string where(const pugi::xml_node& element) const {
+    return fmt::format("line {}", line_of(content_, element.offset_debug()));
+  }
+
+  void note(std::string text) {
+    if (noted_.insert(text).second) result_.notes.push_back(std::move(text));
+  }
+
+  /// A whole number, none when the attribute is absent, empty or negative (NCCL writes -1).
+  std::optional<std::int64_t> number(const pugi::xml_node& element, const char* key,
+                                     std::int64_t most) const {
+    const std::string_view text = element.attribute(key).value();
+    if (text.empty()) return std::nullopt;
+    std::int64_t value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error != std::errc{} || end != text.data() + text.size() || value > most) {
+      fail(element, fmt::format("{}=\"{}\"", key, text),
+           fmt::format("a whole number up to {}", most));
+    }
+    return value < 0 ? std::nullopt : std::optional(value);
+  }
+
+  void read_cpu(const pugi::xml_node& cpu) {
+    const std::string host_hash = cpu.attribute("host_hash").value();
+    auto machine = std::find_if(result_.machines.begin(), result_.machines.end(),
+                                [&](const NcclMachine& m) { return m.host_hash == host_hash; });
+    if (machine == result_.machines.end()) {
+      result_.machines.emplace_back();
+      machine = result_.machines.end() - 1;
+      machine->host_hash = host_hash;
+      const std::optional<Bandwidth> rate =
+          socket_rate(cpu.attribute("arch").value(), cpu.attribute("vendor").value(),
+                      cpu.attribute("familyid").as_int(-1), cpu.attribute("modelid").as_int(-1));
+      if (!rate) note("the file does not name a known CPU: 10 GB/s assumed between sockets");
+      machine->socket_rate = rate.value_or(default_socket_rate());
+    }
+    machine_ = &*machine;
+    machine_->cpus.emplace_back(cpu.attribute("numaid").value());
+    read_children(cpu, std::nullopt, 0);
+  }
+
+  void read_children(const pugi::xml_node& parent, std::optional<std::size_t> parent_device,
+                     int depth) {
+    if (depth > kDeepestNesting) {
+      fail(parent, fmt::format("more than {} nested devices", kDeepestNesting), "fewer");
+    }
+    for (const pugi::xml_node child : parent.children()) {
+      const std::string_view name = child.name();
+      if (name == "pci") {
+        read_pci(child, parent_device, depth);
+      } else if (name == "nic" && !parent_device) {
+        PciDevice device;
+        device.role = PciDevice::Role::kNic;
+        device.where = where(child);
+        read_nets(child, device);
+        append(child, std::move(device), std::nullopt);
+      }
+    }
+  }
+
+  std::size_t append(const pugi::xml_node& element, PciDevice device,
+                     std::optional<std::size_t> parent) {
+    if (machine_->devices.size() == kMostDevices) {
+      fail(element, fmt::format("more than {} devices", kMostDevices), "fewer");
+    }
+    device.parent = parent;
+    device.cpu = machine_->cpus.size() - 1;
+    machine_->devices.push_back(std::move(device));
+    return machine_->devices.size() - 1;
+  }
+
+  void read_pci(const pugi::xml_node& element, std::optional<std::size_t> parent, int depth) {
+    PciDevice device;
+    device.bus_id = normalised_bus_id(element.attribute("busid").value());
+    device.where = where(element);
+    device.rate = pcie_rate(element);
+    const std::string_view code = element.attribute("class").value();
+    const pugi::xml_node gpu = element.child("gpu");
+    const pugi::xml_node nic = element.child("nic");
+    if (gpu || code.starts_with("0x03")) {
+      device.role = PciDevice::Role::kGpu;
+      device.device_class = gpu_model_by_pci(element.attribute("vendor").value(),
+                                             element.attribute("device").value());
+      if (gpu) read_gpu(gpu, device);
+    } else if (nic || code.starts_with("0x02")) {
+      device.role = PciDevice::Role::kNic;
+      if (nic) read_nets(nic, device);
+    } else if (element.child("pci") || code.starts_with("0x0604")) {
+      device.role = PciDevice::Role::kBridge;
+    } else {
+      device.role = code.empty() ? PciDevice::Role::kUnknown : PciDevice::Role::kOther;
+    }
+    const std::size_t index = append(element, std::move(device), parent);
+    read_children(element, index, depth + 1);
+  }
+
+  std::optional<Bandwidth> pcie_rate(const pugi::xml_node& element) {
+    const std::string_view speed = element.attribute("link_speed").value();
+    const std::optional<Bandwidth> lane = pcie_lane_rate(speed);
+    if (!lane) return std::nullopt;
+    const std::optional<std::int64_t> width = number(element, "link_width", 64);
+    if (!width || *width == 0) note("a PCIe device without a width: 16 lanes assumed");
+    return *lane * (width.value_or(0) == 0 ? 16 : *width);
+  }
+
+  void read_gpu(const pugi::xml_node& gpu, PciDevice& device) {
+    device.number = number(gpu, "rank", 1'000'000);
+    if (!device.number) device.number = number(gpu, "dev", 1'000'000);
+    const std::string gcn = gpu.attribute("gcn").value();
+    const int sm = static_cast<int>(number(gpu, "sm", 10'000).value_or(0));
+    const std::string model = gcn.empty() ? gpu_model_by_sm(sm) : gpu_model_by_gcn(gcn);
+    if (device.device_class.empty()) device.device_class = model;
+    for (const pugi::xml_node link : gpu.children()) {
+      const std::string_view kind = link.name();
+      if (kind == "nvlink") {
+        add_gpu_link(link, device, nvlink_rate(sm), nvlink_rate(80));
+      } else if (kind == "xgmi") {
+        add_gpu_link(link, device, xgmi_rate(gcn), xgmi_rate("908"));
+      } else if (kind == "c2c") {
+        // In MB/s per link.
+        const std::int64_t rate = number(link, "bw", kMostMegabits).value_or(0) *
+                                  number(link, "count", 256).value_or(1) * 1'000'000;
+        if (rate > 0) device.cpu_link = Bandwidth(rate);
+      }
+    }
+  }
+
+  void add_gpu_link(const pugi::xml_node& element, PciDevice& device, std::optional<Bandwidth> rate,
+                    std::optional<Bandwidth> otherwise) {
+    const std::optional<std::int64_t> count = number(element, "count", 256);
+    if (!count || *count == 0) return;
+    if (!rate) {
+      note(fmt::format("{} of unknown generation: {} GB/s per link assumed", element.name(),
+                       otherwise->bytes_per_second() / 1'000'000'000));
+    }
+    GpuLink link;
+    link.rate = rate.value_or(*otherwise) * *count;
+    link.target = normalised_bus_id(element.attribute("target").value());
+    link.to = std::string_view(element.attribute("tclass").value()).starts_with("0x0680")
+                  ? GpuLink::To::kSwitch
+                  : GpuLink::To::kDevice;
+    device.links.push_back(std::move(link));
+  }
+
+  /// A NIC carries what its ports do together. A port may be listed once more for collectives in
+  /// the network (`coll`), with the same guid and port number.
+  void read_nets(const pugi::xml_node& nic, PciDevice& device) {
+    std::set<std::string> ports;
+    for (const pugi::xml_node net : nic.children("net")) {
+      const std::string guid = net.attribute("guid").value();
+      const bool has_guid = guid.find_first_not_of("0x") != std::string::npos;
+      const std::string port = fmt::format("{} {}", has_guid ? guid : net.attribute("name").value(),
+                                           net.attribute("port").value());
+      if (!ports.insert(port).second) continue;
+      if (!device.number) device.number = number(net, "dev", 1'000'000);
+      const std::int64_t megabits = number(net, "speed", kMostMegabits).value_or(0);
+      if (megabits > 0) {
+        device.port_rate = device.port_rate.value_or(Bandwidth(0)) + Bandwidth(megabits * 125'000);
+      }
+    }
+  }
+
+  const std::string& file_;
+  const std::string& content_;
+  NcclFile result_;
+  NcclMachine* machine_ = nullptr;
+  std::set<std::string> noted_;
+};
+
+}  // namespace
+
+std::string normalised_bus_id(const std::string& text) {
+  std::string id;
+  for (const char c : text) {
+    id += static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+  }
+  // nvidia-smi writes domains with eight digits, the kernel with four.
+  while (id.find(':') > 4 && id.find(':') != std::string::npos && id.front() == '0') {
+    id.erase(0, 1);
+  }
+  return id;
+}
+
+NcclFile parse_nccl_xml(const std::string& file, const std::string& content) {
+  return NcclParser(file, content).parse();
+}
+
+}  // namespace rackrail::topology

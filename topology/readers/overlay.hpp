@@ -1,0 +1,31 @@
+// What a file about one machine lacks and the user says in an overlay (configs/README.md): how many
+// such machines, the network between them, the GPUs, rates.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "topology/readers/cluster_spec.hpp"
+
+namespace rackrail::topology {
+
+struct Overlay {
+  std::optional<std::string> name;  ///< of the cluster
+  bool names_hosts = false;         ///< whether it says how many hosts there are
+  std::vector<RackGroup> racks{RackGroup{}};
+  Network network;
+  std::string device_class;       ///< of all GPUs; empty: as the file tells
+  std::optional<Bytes> memory;    ///< of each GPU
+  std::vector<std::string> gpus;  ///< bus ids, for files without classes
+  std::vector<std::string> nics;  ///< bus ids, for files without classes
+  std::optional<GpuFabric> nvlink;
+  std::optional<LinkClass> nic;   ///< NIC to ToR
+  std::optional<LinkClass> pcie;  ///< of devices whose rate the file does not tell
+};
+
+/// Throws ConfigError. Without a path: one machine by itself.
+Overlay read_overlay(const std::optional<std::filesystem::path>& path);
+
+}  // namespace rackrail::topology
