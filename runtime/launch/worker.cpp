@@ -104,6 +104,29 @@ std::vector<std::vector<std::byte>> plain_addresses(
   return result;
 }
 
+/// The executor, and when its current step began.
+class TimedExchange final : public trainer::GradientExchange {
+ public:
+  explicit TimedExchange(Executor& executor) : exchange_(executor) {}
+
+  void begin_step(std::uint32_t step) override {
+    step_began_ = trainer::wall_clock();
+    exchange_.begin_step(step);
+  }
+  void launch(BucketId bucket, std::span<float> data) override { exchange_.launch(bucket, data); }
+  void wait_all() override { exchange_.wait_all(); }
+  trainer::Residuals residuals() const override { return exchange_.residuals(); }
+  void set_residuals(trainer::Residuals residuals) override {
+    exchange_.set_residuals(std::move(residuals));
+  }
+
+  Duration step_began() const { return step_began_; }
+
+ private:
+  trainer::ExecutorExchange exchange_;
+  Duration step_began_;
+};
+
 /// One worker from joining to leaving. Members are made in the order of the story, and go in the
 /// opposite one.
 class Life {
@@ -175,6 +198,7 @@ class Life {
     ExecutorOptions options;
     options.epoch = welcome.epoch;
     options.record_timeline = settings_.timeline_step.has_value();
+    executor_made_ = trainer::wall_clock();
     auto executor = std::make_unique<Executor>(*plan_, welcome.rank, *transport_, options);
     const std::lock_guard lock(executor_mutex_);
     executor_ = std::move(executor);
@@ -186,7 +210,7 @@ class Life {
   void train() {
     const trainer::TrainingConfig config = training_config(settings_);
     data_ = std::make_unique<trainer::DataSplit>(trainer::load_data(config.data));
-    exchange_ = std::make_unique<trainer::ExecutorExchange>(*executor_);
+    exchange_ = std::make_unique<TimedExchange>(*executor_);
     trainer::TrainerOptions options;
     options.self = report_.rank;
     options.timeline_step = settings_.timeline_step;
@@ -227,9 +251,14 @@ class Life {
     client_.set_progress({static_cast<std::uint32_t>(step.step), step.loss, step.times.step});
     if (settings_.timeline_step) {
       // Taken after every step, so that only the wanted one is kept.
-      std::vector<plan::TimelineEvent> events = executor_->take_timeline();
+      const std::vector<plan::TimelineEvent> events = executor_->take_timeline();
       if (step.step == std::int64_t{*settings_.timeline_step} + 1) {
-        report_.timeline.insert(report_.timeline.end(), events.begin(), events.end());
+        // The executor counts from its making, the trainer's timeline from the step's beginning.
+        const Duration shift = executor_made_ - exchange_->step_began();
+        for (const plan::TimelineEvent& event : events) {
+          report_.timeline.push_back(
+              {event.what, event.track, event.start + shift, event.end + shift});
+        }
       }
     }
   }
@@ -298,11 +327,12 @@ class Life {
   std::unique_ptr<Transport> transport_;
   std::unique_ptr<plan::Plan> plan_;
   std::unique_ptr<trainer::DataSplit> data_;
-  std::unique_ptr<trainer::ExecutorExchange> exchange_;
+  std::unique_ptr<TimedExchange> exchange_;
   // Owns the gradients, which the executor's thread may touch as long as there is one.
   std::unique_ptr<trainer::Trainer> trainer_;
   std::mutex executor_mutex_;  // guards the pointer against the client's threads
   std::unique_ptr<Executor> executor_;
+  Duration executor_made_;
   CoordinatorClient client_;  // last: its threads call abort()
 };
 
