@@ -1,0 +1,155 @@
+// The exact bound of all-gather and reduce-scatter.
+//
+// Model. Each of n ranks holds M/n bytes that all others need. The shards born inside a vertex set
+// S that lacks some rank must leave it, so T ≥ (M/n) · |ranks in S| / B⁺(S); the bound is the
+// largest such ratio p/q, and a packing of trees reaches it (Zhao et al., "ForestColl", arXiv
+// 2402.06787). Reduce-scatter is all-gather on the reversed graph.
+//
+// Oracle. Give every rank an arc of capacity q from a new source and multiply the links by p. A cut
+// that separates rank v carries q · (ranks outside S) + p · B⁺(S), which is below n·q exactly when
+// |ranks in S| / B⁺(S) > p/q. So the ratio is large enough for v iff maxflow(source → v) ≥ n·q.
+//
+// Discrete Newton. Start with the cut around all vertices but the rank with the least capacity into
+// it. Whenever a max-flow falls short, its source side is a cut with a larger ratio; take that one.
+// A larger ratio only makes the links wider against the sources, so a rank that passed stays
+// passed: n flows and one more for each step, all on one structure, each capped at n·q. In integers
+// throughout; the last cut is the certificate.
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include "base/error.hpp"
+#include "topology/cuts.hpp"
+#include "topology/queries.hpp"
+
+namespace rackrail::topology {
+namespace {
+
+struct Ratio {
+  std::int64_t p = 0;  // ranks behind the cut
+  std::int64_t q = 1;  // its capacity
+};
+
+Ratio ratio_of(const Cut& cut) {
+  const auto ranks = static_cast<std::int64_t>(cut.ranks_inside);
+  const std::int64_t capacity = cut.capacity.bytes_per_second();
+  const std::int64_t common = std::gcd(ranks, capacity);
+  return {ranks / common, capacity / common};
+}
+
+bool is_larger(const Ratio& a, const Ratio& b) {
+  return static_cast<Capacity>(a.p) * b.q > static_cast<Capacity>(b.p) * a.q;
+}
+
+/// The cut around everything but the rank that least can enter.
+Cut narrowest_rank(const Topology& topology, bool reversed) {
+  Bandwidth least(std::numeric_limits<std::int64_t>::max());
+  std::vector<bool> side;
+  for (std::size_t r = 0; r < topology.rank_count(); ++r) {
+    const NodeId v = topology.node_of(Rank(r));
+    Bandwidth sum;
+    for (const LinkId id : reversed ? topology.links_out_of(v) : topology.links_into(v)) {
+      const Link& link = topology.link(id);
+      if (link.kind != LinkKind::kShared) sum = sum + link.bandwidth;
+    }
+    if (sum < least) {
+      least = sum;
+      side.assign(topology.node_count(), true);
+      side[v.index()] = false;
+    }
+  }
+  return cut_around(topology, side, reversed);
+}
+
+class BoundSearch {
+ public:
+  BoundSearch(const Topology& topology, bool reversed)
+      : topology_(topology),
+        reversed_(reversed),
+        network_(flow_network_of(topology, 1, reversed)),
+        source_(network_.add_vertex()) {
+    for (std::size_t r = 0; r < topology.rank_count(); ++r) {
+      source_arcs_.push_back(network_.add_arc(source_, topology.node_of(Rank(r)).value(), 0));
+    }
+    take(narrowest_rank(topology, reversed));
+  }
+
+  AllGatherBound run() {
+    const auto n = static_cast<Capacity>(topology_.rank_count());
+    for (std::size_t r = 0; r < topology_.rank_count(); ++r) {
+      const auto sink = topology_.node_of(Rank(r)).value();
+      for (bool has_passed = false; !has_passed;) {
+        network_.reset();
+        has_passed = network_.augment(source_, sink, n * ratio_.q) == n * ratio_.q;
+        if (!has_passed) step();
+      }
+    }
+    AllGatherBound bound;
+    bound.p = ratio_.p;
+    bound.q = ratio_.q;
+    bound.cut = cut_;
+    const Capacity algbw = n * ratio_.q / ratio_.p;
+    bound.algbw = Bandwidth(static_cast<std::int64_t>(
+        std::min(algbw, static_cast<Capacity>(std::numeric_limits<std::int64_t>::max()))));
+    bound.trees_per_root = trees_per_root();
+    return bound;
+  }
+
+ private:
+  void step() {
+    std::vector<bool> side = network_.reachable_from(source_);
+    side.pop_back();  // the source itself
+    Cut cut = cut_around(topology_, side, reversed_);
+    if (!is_larger(ratio_of(cut), ratio_)) {
+      throw Error("all-gather bound: a flow fell short without a tighter cut");
+    }
+    take(std::move(cut));
+  }
+
+  void take(Cut cut) {
+    cut_ = std::move(cut);
+    ratio_ = ratio_of(cut_);
+    for (std::size_t l = 0; l < topology_.link_count(); ++l) {
+      const Link& link = topology_.link(LinkId(l));
+      if (link.kind == LinkKind::kShared) continue;
+      network_.set_capacity(static_cast<FlowNetwork::Arc>(2 * l),
+                            static_cast<Capacity>(link.bandwidth.bytes_per_second()) * ratio_.p);
+    }
+    for (const FlowNetwork::Arc arc : source_arcs_) network_.set_capacity(arc, ratio_.q);
+  }
+
+  // With U = p / gcd(q, all bandwidths), every link's bandwidth times U is an integer number of
+  // trees, and U · q/p of them are rooted at each rank.
+  std::int64_t trees_per_root() const {
+    std::int64_t common = ratio_.q;
+    for (std::size_t l = 0; l < topology_.link_count(); ++l) {
+      const Link& link = topology_.link(LinkId(l));
+      if (link.kind != LinkKind::kShared) {
+        common = std::gcd(common, link.bandwidth.bytes_per_second());
+      }
+    }
+    return ratio_.q / common;
+  }
+
+  const Topology& topology_;
+  bool reversed_;
+  FlowNetwork network_;
+  FlowNetwork::Vertex source_;
+  std::vector<FlowNetwork::Arc> source_arcs_;
+  Cut cut_;
+  Ratio ratio_;
+};
+
+}  // namespace
+
+AllGatherBound allgather_bound(const Topology& topology) {
+  require_collective(topology);
+  return BoundSearch(topology, false).run();
+}
+
+AllGatherBound reducescatter_bound(const Topology& topology) {
+  require_collective(topology);
+  return BoundSearch(topology, true).run();
+}
+
+}  // namespace rackrail::topology

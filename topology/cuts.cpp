@@ -1,0 +1,76 @@
+#include "topology/cuts.hpp"
+
+#include <fmt/format.h>
+
+#include <limits>
+
+#include "base/error.hpp"
+
+namespace rackrail::topology {
+
+FlowNetwork flow_network_of(const Topology& topology, Capacity scale, bool reversed) {
+  FlowNetwork network(topology.node_count());
+  for (std::size_t l = 0; l < topology.link_count(); ++l) {
+    const Link& link = topology.link(LinkId(l));
+    const Capacity rate = link.kind == LinkKind::kShared ? 0 : link.bandwidth.bytes_per_second();
+    network.add_arc(reversed ? link.to.value() : link.from.value(),
+                    reversed ? link.from.value() : link.to.value(), rate * scale);
+  }
+  return network;
+}
+
+Cut cut_around(const Topology& topology, const std::vector<bool>& source_side, bool reversed) {
+  Cut cut;
+  for (std::size_t v = 0; v < topology.node_count(); ++v) {
+    if (!source_side[v]) continue;
+    cut.source_side.emplace_back(v);
+    cut.ranks_inside += topology.rank_of(NodeId(v)) ? 1 : 0;
+  }
+  for (std::size_t l = 0; l < topology.link_count(); ++l) {
+    const Link& link = topology.link(LinkId(l));
+    const bool from = source_side[link.from.index()];
+    const bool to = source_side[link.to.index()];
+    if (link.kind != LinkKind::kShared && (reversed ? to && !from : from && !to)) {
+      cut.links.emplace_back(l);
+      cut.capacity = cut.capacity + link.bandwidth;
+    }
+  }
+  return cut;
+}
+
+std::string names_of_ranks_in(const Topology& topology, const Cut& cut) {
+  constexpr std::size_t kShown = 2;
+  std::string names;
+  std::size_t shown = 0;
+  for (const NodeId v : cut.source_side) {
+    if (!topology.rank_of(v)) continue;
+    if (++shown <= kShown) names += (names.empty() ? "" : ", ") + topology.node(v).name;
+  }
+  return shown > kShown ? fmt::format("{} and {} more", names, shown - kShown) : names;
+}
+
+void require_collective(const Topology& topology) {
+  if (topology.rank_count() < 2) {
+    throw ConfigError(ErrorContext{"", fmt::format("cluster '{}'", topology.name()),
+                                   fmt::format("{} ranks", topology.rank_count()),
+                                   "at least 2, to have something to exchange"});
+  }
+  topology.require_connected();
+}
+
+MaxFlow max_flow(const Topology& topology, NodeId from, NodeId to) {
+  if (from == to) {
+    throw ConfigError(ErrorContext{"", fmt::format("cluster '{}'", topology.name()),
+                                   "a flow from a vertex to itself", "two vertices"});
+  }
+  FlowNetwork network = flow_network_of(topology);
+  network.reset();
+  const Capacity value =
+      network.augment(from.value(), to.value(), std::numeric_limits<std::int64_t>::max());
+  MaxFlow result;
+  result.value = Bandwidth(static_cast<std::int64_t>(value));
+  result.cut = cut_around(topology, network.reachable_from(from.value()));
+  return result;
+}
+
+}  // namespace rackrail::topology
