@@ -12,6 +12,7 @@
 #include "runtime/coordinator/coordinator.grpc.pb.h"
 #include "runtime/coordinator/grpc_setup.hpp"
 #include "runtime/coordinator/job_token.hpp"
+#include "runtime/coordinator/messages.hpp"
 
 namespace rackrail::runtime {
 namespace {
@@ -38,34 +39,6 @@ std::shared_ptr<grpc::Channel> make_channel(const HostPort& coordinator) {
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
   return grpc::CreateCustomChannel(to_string(coordinator), grpc::InsecureChannelCredentials(),
                                    arguments);
-}
-
-proto::JoinRequest to_proto(const JoinRequest& request) {
-  proto::JoinRequest message;
-  if (request.rank) {
-    message.set_rank(request.rank->value());
-  }
-  message.set_world_size(static_cast<std::uint32_t>(request.world_size));
-  message.set_address(request.address.data(), request.address.size());
-  message.set_plan_digest(request.plan_digest);
-  message.set_host(request.host);
-  message.set_pid(request.pid);
-  message.set_version(request.version);
-  return message;
-}
-
-Welcome from_proto(proto::Welcome& message) {
-  Welcome welcome;
-  welcome.rank = Rank(static_cast<std::size_t>(message.rank()));
-  welcome.world_size = message.world_size();
-  welcome.epoch = message.epoch();
-  for (const std::string& address : message.addresses()) {
-    const auto* bytes = reinterpret_cast<const std::byte*>(address.data());
-    welcome.addresses.emplace_back(bytes, bytes + address.size());
-  }
-  welcome.plan = std::move(*message.mutable_plan());
-  welcome.job_options = std::move(*message.mutable_job_options());
-  return welcome;
 }
 
 }  // namespace
@@ -114,7 +87,7 @@ struct CoordinatorClient::Impl {
     const std::lock_guard lock(mutex);
     heartbeat_period = Duration(message.heartbeat_period_ps());
     heartbeat_timeout = Duration(message.heartbeat_timeout_ps());
-    welcome = from_proto(message);
+    welcome = take_welcome(message);
     member.set_rank(message.rank());
     member.set_epoch(message.epoch());
     changed.notify_all();
@@ -270,7 +243,7 @@ CoordinatorClient::~CoordinatorClient() { impl_->end_threads(); }
 
 Welcome CoordinatorClient::join(const JoinRequest& request, Duration deadline) {
   Impl& impl = *impl_;
-  impl.reader_thread = std::thread([&impl, message = to_proto(request)] { impl.read(message); });
+  impl.reader_thread = std::thread([&impl, message = to_message(request)] { impl.read(message); });
   std::unique_lock lock(impl.mutex);
   const bool in_time = impl.changed.wait_for(lock, to_chrono(deadline), [&] {
     return impl.welcome.has_value() || impl.stream_status.has_value();
@@ -319,12 +292,7 @@ void CoordinatorClient::report_checkpoint(std::uint32_t step,
                                           const std::vector<CheckpointFile>& files) {
   proto::CheckpointReport request;
   request.set_step(step);
-  for (const CheckpointFile& file : files) {
-    proto::CheckpointFile& message = *request.add_files();
-    message.set_name(file.name);
-    message.set_sha256(file.sha256);
-    message.set_bytes(file.size.count());
-  }
+  put_files(files, request);
   impl_->report(&proto::Coordinator::Stub::ReportCheckpoint, request);
 }
 

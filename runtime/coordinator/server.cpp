@@ -2,18 +2,21 @@
 
 #include <grpcpp/grpcpp.h>
 
-#include <atomic>
 #include <condition_variable>
 #include <deque>
-#include <map>
+#include <functional>
+#include <memory>
 #include <mutex>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "base/error.hpp"
 #include "runtime/coordinator/coordinator.grpc.pb.h"
 #include "runtime/coordinator/grpc_setup.hpp"
+#include "runtime/coordinator/job_control.hpp"
 #include "runtime/coordinator/job_token.hpp"
-#include "runtime/coordinator/task_thread.hpp"
+#include "runtime/coordinator/messages.hpp"
 
 namespace rackrail::runtime {
 namespace {
@@ -22,90 +25,114 @@ namespace proto = rackrail::coordinator::v1;
 
 TimePoint now() { return std::chrono::steady_clock::now(); }
 
-/// Empty when the request may be looked at; otherwise what is wrong with its sizes.
-std::string malformed(const proto::JoinRequest& request) {
-  constexpr std::size_t kLargestAddress = 64 << 10;
-  if (request.address().size() > kLargestAddress) {
-    return "a transport address of " + std::to_string(request.address().size()) +
-           " bytes, expected at most " + std::to_string(kLargestAddress);
+void check(const CoordinatorOptions& options) {
+  constexpr std::size_t kLargestPlan = kLargestWelcome / 2;
+  if (options.plan.size() > kLargestPlan) {
+    throw ConfigError(ErrorContext{.file = "",
+                                   .where = "the plan's binary form",
+                                   .found = std::to_string(options.plan.size()) + " bytes",
+                                   .expected = "at most " + std::to_string(kLargestPlan)});
   }
-  if (request.host().size() > 255 || request.version().size() > 255 ||
-      request.plan_digest().size() > 255) {
-    return "a host, version or digest of more than 255 characters";
+  if (options.token.empty() && !is_loopback(options.listen.host)) {
+    throw ConfigError(ErrorContext{
+        .file = "<environment>",
+        .where = kJobTokenVariable,
+        .found = "nothing",
+        .expected = "a secret that all workers have, because the coordinator listens at " +
+                    to_string(options.listen)});
   }
-  return "";
 }
 
-JoinRequest from_proto(const proto::JoinRequest& message) {
-  JoinRequest request;
-  if (message.has_rank()) {
-    request.rank = Rank(static_cast<std::size_t>(message.rank()));
-  }
-  request.world_size = message.world_size();
-  const auto* address = reinterpret_cast<const std::byte*>(message.address().data());
-  request.address.assign(address, address + message.address().size());
-  request.plan_digest = one_line(message.plan_digest());
-  request.host = one_line(message.host());
-  request.pid = message.pid();
-  request.version = one_line(message.version());
-  return request;
-}
-
-std::vector<CheckpointFile> from_proto(const proto::CheckpointReport& message) {
-  std::vector<CheckpointFile> files;
-  files.reserve(static_cast<std::size_t>(message.files_size()));
-  for (const proto::CheckpointFile& file : message.files()) {
-    files.push_back({file.name(), file.sha256(), Bytes(file.bytes())});
-  }
-  return files;
-}
-
-/// The stream of one member. Everything but the reactions is called on the service thread only.
-class JoinStream final : public grpc::ServerWriteReactor<proto::Event> {
+/// The gRPC stream of one member. gRPC calls the reactions (On…) on threads of its own, which turn
+/// them into tasks of the service thread, where everything else happens.
+class JoinStream final : public grpc::ServerWriteReactor<proto::Event>, public MemberStream {
  public:
-  /// What the reactions of gRPC's threads turn into, on the service thread.
-  struct Listener {
-    std::function<void(TaskThread::Task)> post;
-    std::function<void(JoinStream&)> on_broken;
-    std::function<void(JoinStream&)> on_done;
-  };
+  /// `on_done` is called on the service thread after gRPC's last word: nobody else has a pointer
+  /// to the stream then.
+  JoinStream(JobControl& control, const CoordinatorOptions& options,
+             std::function<void(JoinStream*)> on_done)
+      : control_(control), options_(options), on_done_(std::move(on_done)) {}
 
-  explicit JoinStream(const Listener& listener) : listener_(listener) {}
+  void welcome(Rank rank, std::uint32_t epoch,
+               const std::vector<std::vector<std::byte>>& addresses) override {
+    proto::Event event;
+    proto::Welcome& message = *event.mutable_welcome();
+    message.set_rank(rank.value());
+    message.set_world_size(static_cast<std::uint32_t>(addresses.size()));
+    message.set_epoch(epoch);
+    for (const std::vector<std::byte>& address : addresses) {
+      message.add_addresses(address.data(), address.size());
+    }
+    message.set_plan(options_.plan);
+    message.set_job_options(options_.job_options);
+    message.set_heartbeat_period_ps(options_.heartbeat_period.picoseconds());
+    message.set_heartbeat_timeout_ps(options_.membership.heartbeat_timeout.picoseconds());
+    send(std::move(event));
+  }
 
+  void abort(const std::string& reason) override {
+    proto::Event event;
+    event.mutable_abort()->set_reason(reason);
+    send(std::move(event));
+  }
+
+  void finish() override {
+    proto::Event event;
+    event.mutable_finish();
+    send(std::move(event));
+  }
+
+  void end(End how, const std::string& reason) override {
+    if (ending_) {
+      return;
+    }
+    ending_ = true;
+    switch (how) {
+      case End::kLeft:
+        status_ = grpc::Status::OK;
+        break;
+      case End::kAborted:
+        status_ = grpc::Status(grpc::StatusCode::ABORTED, reason);
+        break;
+      case End::kRefused:
+        status_ = grpc::Status(grpc::StatusCode::FAILED_PRECONDITION, reason);
+        break;
+      case End::kBroken:
+        queue_.resize(writing_ ? 1 : 0);  // nobody reads the rest
+        status_ = grpc::Status(grpc::StatusCode::CANCELLED, reason);
+        break;
+    }
+    go_on();
+  }
+
+  void OnWriteDone(bool ok) override {
+    control_.post([this, ok] {
+      writing_ = false;
+      queue_.pop_front();
+      if (!ok) {
+        control_.broken(*this);
+      }
+      go_on();
+    });
+  }
+  void OnCancel() override {
+    control_.post([this] { control_.broken(*this); });
+  }
+  void OnDone() override {
+    control_.post([this] {
+      const auto on_done = on_done_;  // its owner goes with the call
+      on_done(this);
+    });
+  }
+
+ private:
   void send(proto::Event event) {
     if (!ending_) {
       queue_.push_back(std::move(event));
       go_on();
     }
   }
-  /// After what is queued; later calls do nothing.
-  void end(const grpc::Status& status) {
-    if (!ending_) {
-      ending_ = true;
-      status_ = status;
-      go_on();
-    }
-  }
 
-  void OnWriteDone(bool ok) override {
-    listener_.post([this, ok] {
-      writing_ = false;
-      queue_.pop_front();
-      if (!ok) {
-        queue_.clear();
-        listener_.on_broken(*this);
-      }
-      go_on();
-    });
-  }
-  void OnCancel() override {
-    listener_.post([this] { listener_.on_broken(*this); });
-  }
-  void OnDone() override {
-    listener_.post([this] { listener_.on_done(*this); });
-  }
-
- private:
   void go_on() {
     if (writing_ || ended_) {
       return;
@@ -119,7 +146,9 @@ class JoinStream final : public grpc::ServerWriteReactor<proto::Event> {
     }
   }
 
-  const Listener& listener_;
+  JobControl& control_;
+  const CoordinatorOptions& options_;
+  const std::function<void(JoinStream*)> on_done_;
   std::deque<proto::Event> queue_;  // the front stays where it is while it is written
   bool writing_ = false;
   bool ending_ = false;
@@ -137,60 +166,22 @@ class RefusedStream final : public grpc::ServerWriteReactor<proto::Event> {
 }  // namespace
 
 struct CoordinatorServer::Impl final : proto::Coordinator::CallbackService {
-  explicit Impl(CoordinatorOptions given)
-      : options(std::move(given)), membership(options.membership, now()) {
-    if (options.plan.size() > kLargestWelcome / 2U) {
-      throw ConfigError(ErrorContext{.file = "",
-                                     .where = "plan",
-                                     .found = std::to_string(options.plan.size()) + " bytes",
-                                     .expected = "at most " + std::to_string(kLargestWelcome / 2)});
-    }
-    if (options.token.empty() && !is_loopback(options.listen.host)) {
-      throw ConfigError(
-          ErrorContext{.file = "<environment>",
-                       .where = kJobTokenVariable,
-                       .found = "nothing",
-                       .expected = "a secret that all workers have, because the coordinator "
-                                   "listens at " +
-                                   to_string(options.listen)});
-    }
+  explicit Impl(CoordinatorOptions given) : options(std::move(given)), control(options) {
+    check(options);
     prepare_grpc();
-    listener.post = [this](TaskThread::Task task) { service->post(std::move(task)); };
-    listener.on_broken = [this](JoinStream& stream) {
-      if (const auto it = member_of_stream.find(&stream); it != member_of_stream.end()) {
-        membership.stream_closed(it->second, now());
-      }
-      stream.end(grpc::Status(grpc::StatusCode::CANCELLED, "connection closed"));
-    };
-    listener.on_done = [this](JoinStream& stream) {
-      forget(stream);
-      delete &stream;
-      const std::lock_guard lock(mutex);
-      --open_streams;
-      changed.notify_all();
-    };
-    callbacks = std::make_unique<TaskThread>([] { return TimePoint::max(); });
-    service = std::make_unique<TaskThread>([this] { return turn(); });
     listen();
   }
 
   ~Impl() override {
     if (server != nullptr) {
-      service->post([this] {
-        membership.stop({"the coordinator was shut down", false}, now());
-        for (const auto& [stream, member] : std::map(member_of_stream)) {
-          stream->end(grpc::Status(grpc::StatusCode::ABORTED, membership.abort_reason().line));
-        }
-      });
+      control.post([this] { control.end_all("the coordinator was shut down"); });
       server->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(1));
-      server.reset();
     }
     {
       std::unique_lock lock(mutex);
       changed.wait(lock, [&] { return open_streams == 0; });
     }
-    service->finish();  // does what is still posted, which may post to the callbacks
-    callbacks->finish();
+    control.finish();
   }
 
   void listen() {
@@ -203,14 +194,11 @@ struct CoordinatorServer::Impl final : proto::Coordinator::CallbackService {
     builder.RegisterService(this);
     server = builder.BuildAndStart();
     if (server == nullptr || port <= 0) {
-      server.reset();
       throw RuntimeFailure("the coordinator cannot listen at " + to_string(options.listen) +
                            ": the port is taken or the address is not of this host");
     }
     address = {options.listen.host, static_cast<std::uint16_t>(port)};
   }
-
-  // ---- calls, on gRPC's threads
 
   bool may_talk(const grpc::CallbackServerContext& context) const {
     if (options.token.empty()) {
@@ -238,11 +226,19 @@ struct CoordinatorServer::Impl final : proto::Coordinator::CallbackService {
       const std::lock_guard lock(mutex);
       ++open_streams;
     }
-    auto* stream = new JoinStream(listener);  // deleted by on_done, after gRPC's last word
-    service->post([this, stream, message = from_proto(*request)]() mutable {
-      join(*stream, std::move(message));
+    auto* stream = new JoinStream(control, options, [this](JoinStream* done) { bury(done); });
+    control.post([this, stream, message = from_message(*request)]() mutable {
+      control.join(*stream, std::move(message));
     });
     return stream;
+  }
+
+  void bury(JoinStream* stream) {
+    control.forget(*stream);
+    delete stream;
+    const std::lock_guard lock(mutex);
+    --open_streams;
+    changed.notify_all();
   }
 
   /// Runs `act` on the service thread, then answers.
@@ -254,7 +250,7 @@ struct CoordinatorServer::Impl final : proto::Coordinator::CallbackService {
       return reactor;
     }
     // Request and response live until Finish.
-    service->post([reactor, act = std::move(act)] {
+    control.post([reactor, act = std::move(act)] {
       act();
       reactor->Finish(grpc::Status::OK);
     });
@@ -264,8 +260,9 @@ struct CoordinatorServer::Impl final : proto::Coordinator::CallbackService {
   /// Calls `act(rank)` if the speaker is a member of this epoch.
   template <typename Act>
   void as_member(const proto::Member& member, Act act) {
-    if (membership.epoch() != 0 && member.epoch() == membership.epoch()) {
-      act(Rank(static_cast<std::size_t>(member.rank())));
+    const std::uint32_t epoch = control.membership().epoch();
+    if (epoch != 0 && member.epoch() == epoch) {
+      act(Rank(std::size_t{member.rank()}));
     }
   }
 
@@ -274,11 +271,11 @@ struct CoordinatorServer::Impl final : proto::Coordinator::CallbackService {
                                       proto::HeartbeatReply* reply) override {
     return answer(context, [this, request, reply] {
       as_member(request->member(), [&](Rank rank) {
-        membership.heartbeat(
+        control.membership().heartbeat(
             rank, {request->step(), request->loss(), Duration(request->step_time_ps())}, now());
       });
-      reply->set_aborted(membership.state() == MembershipState::kAborted);
-      reply->set_reason(membership.abort_reason().line);
+      reply->set_aborted(control.membership().state() == MembershipState::kAborted);
+      reply->set_reason(control.membership().abort_reason().line);
     });
   }
 
@@ -287,7 +284,7 @@ struct CoordinatorServer::Impl final : proto::Coordinator::CallbackService {
                                              proto::Acknowledged*) override {
     return answer(context, [this, request] {
       as_member(request->member(), [&](Rank rank) {
-        membership.report_checkpoint(rank, request->step(), from_proto(*request));
+        control.membership().report_checkpoint(rank, request->step(), from_message(*request));
       });
     });
   }
@@ -296,8 +293,9 @@ struct CoordinatorServer::Impl final : proto::Coordinator::CallbackService {
                                          const proto::ResultReport* request,
                                          proto::Acknowledged*) override {
     return answer(context, [this, request] {
-      as_member(request->member(),
-                [&](Rank rank) { membership.report_result(rank, request->payload(), now()); });
+      as_member(request->member(), [&](Rank rank) {
+        control.membership().report_result(rank, request->payload(), now());
+      });
     });
   }
 
@@ -310,7 +308,7 @@ struct CoordinatorServer::Impl final : proto::Coordinator::CallbackService {
         if (request->has_peer()) {
           peer = Rank(static_cast<std::size_t>(request->peer()));
         }
-        membership.report_transport_error(rank, peer, one_line(request->reason()), now());
+        control.membership().report_transport_error(rank, peer, one_line(request->reason()), now());
       });
     });
   }
@@ -320,171 +318,18 @@ struct CoordinatorServer::Impl final : proto::Coordinator::CallbackService {
                                   proto::Acknowledged*) override {
     return answer(context, [this, request] {
       as_member(request->member(), [&](Rank rank) {
-        membership.leave(rank, request->ok(), {one_line(request->reason()), request->bad_input()},
-                         now());
-        const std::optional<MemberId> member = membership.member_of(rank);
-        for (const auto& [stream, id] : std::map(member_of_stream)) {
-          if (id == member) {
-            stream->end(grpc::Status::OK);
-          }
-        }
+        control.leave(rank, request->ok(), {one_line(request->reason()), request->bad_input()});
       });
     });
   }
 
-  // ---- the service thread
-
-  void join(JoinStream& stream, JoinRequest request) {
-    const auto joined = membership.join(std::move(request), now());
-    if (const auto* refusal = std::get_if<Refusal>(&joined)) {
-      stream.end(grpc::Status(
-          refusal->too_late ? grpc::StatusCode::ABORTED : grpc::StatusCode::FAILED_PRECONDITION,
-          refusal->reason));
-      return;
-    }
-    member_of_stream.emplace(&stream, std::get<MemberId>(joined));
-  }
-
-  void forget(JoinStream& stream) {
-    const auto it = member_of_stream.find(&stream);
-    if (it != member_of_stream.end()) {
-      membership.stream_closed(it->second, now());
-      member_of_stream.erase(it);
-    }
-  }
-
-  TimePoint turn() {
-    const TimePoint time = now();
-    membership.tick(time);
-    for (MembershipEvent& event : membership.take_events()) {
-      std::visit([this](auto& each) { tell(each); }, event);
-    }
-    publish_progress(time);
-    if (!over && membership.is_over(time)) {
-      over = true;
-      callbacks->post([this, outcome = outcome_now()]() mutable { publish(std::move(outcome)); });
-    }
-    return membership.next_deadline(time);
-  }
-
-  void tell(const AllJoined&) {
-    started = true;
-    proto::Event event;
-    proto::Welcome& welcome = *event.mutable_welcome();
-    const auto addresses = membership.addresses();
-    for (const std::vector<std::byte>& each : addresses) {
-      welcome.add_addresses(each.data(), each.size());
-    }
-    welcome.set_world_size(static_cast<std::uint32_t>(addresses.size()));
-    welcome.set_epoch(membership.epoch());
-    welcome.set_plan(options.plan);
-    welcome.set_job_options(options.job_options);
-    welcome.set_heartbeat_period_ps(options.heartbeat_period.picoseconds());
-    welcome.set_heartbeat_timeout_ps(options.membership.heartbeat_timeout.picoseconds());
-    for (const auto& [stream, member] : member_of_stream) {
-      welcome.set_rank(membership.rank_of(member).value().value());
-      stream->send(event);
-    }
-  }
-
-  void tell(const Aborted& aborted) {
-    proto::Event event;
-    event.mutable_abort()->set_reason(aborted.reason.line);
-    for (const auto& [stream, member] : member_of_stream) {
-      if (membership.epoch() == 0) {
-        stream->end(grpc::Status(grpc::StatusCode::ABORTED, aborted.reason.line));
-      } else {
-        stream->send(event);
-      }
-    }
-  }
-
-  void tell(CheckpointComplete& checkpoint) {
-    if (!options.on_checkpoint) {
-      return;
-    }
-    callbacks->post([this, complete = std::move(checkpoint)] {
-      try {
-        options.on_checkpoint(complete.step, complete.files);
-      } catch (const Error& error) {
-        callback_failure = AbortReason{one_line(error.what()), error.is_bad_input()};
-      } catch (const std::exception& error) {
-        callback_failure = AbortReason{one_line(error.what()), false};
-      }
-      if (callback_failure) {
-        service->post([this, reason = *callback_failure] { membership.stop(reason, now()); });
-      }
-    });
-  }
-
-  void tell(const AllFinished&) {
-    proto::Event event;
-    event.mutable_finish();
-    for (const auto& [stream, member] : member_of_stream) {
-      stream->send(event);
-    }
-  }
-
-  void publish_progress(TimePoint time) {
-    constexpr std::chrono::milliseconds kPeriod{100};
-    if (!options.on_progress || progress_waits || time < last_progress + kPeriod) {
-      return;
-    }
-    last_progress = time;
-    progress_waits = true;
-    callbacks->post([this, progress = membership.progress()] {
-      options.on_progress(progress);
-      progress_waits = false;
-    });
-  }
-
-  CoordinatorOutcome outcome_now() const {
-    CoordinatorOutcome result;
-    result.ok = membership.state() == MembershipState::kFinished;
-    result.reason = membership.abort_reason();
-    result.results = membership.results();
-    result.progress = membership.progress();
-    result.epochs = membership.epoch();
-    return result;
-  }
-
-  // ---- the callbacks' thread, after everything else it had to do
-
-  void publish(CoordinatorOutcome result) {
-    if (options.on_progress) {
-      options.on_progress(result.progress);
-    }
-    if (result.ok && callback_failure) {  // the last checkpoint, after all workers had finished
-      result.ok = false;
-      result.reason = *callback_failure;
-    }
-    const std::lock_guard lock(mutex);
-    outcome = std::move(result);
-    changed.notify_all();
-  }
-
   CoordinatorOptions options;
   HostPort address;
-  JoinStream::Listener listener;
-
-  // Touched on the service thread only.
-  Membership membership;
-  std::map<JoinStream*, MemberId> member_of_stream;
-  TimePoint last_progress;
-  bool over = false;
-  // Touched on the callbacks' thread only.
-  std::optional<AbortReason> callback_failure;
-
-  std::atomic<bool> started = false;
-  std::atomic<bool> progress_waits = false;
-  std::mutex mutex;  // guards what follows
+  std::mutex mutex;
   std::condition_variable changed;
-  std::size_t open_streams = 0;
-  std::optional<CoordinatorOutcome> outcome;
-
-  std::unique_ptr<TaskThread> callbacks;
-  std::unique_ptr<TaskThread> service;
-  std::unique_ptr<grpc::Server> server;
+  std::size_t open_streams = 0;  // guarded by mutex
+  JobControl control;
+  std::unique_ptr<grpc::Server> server;  // last: its threads use everything above
 };
 
 CoordinatorServer::CoordinatorServer(CoordinatorOptions options)
@@ -494,19 +339,12 @@ CoordinatorServer::~CoordinatorServer() = default;
 
 const HostPort& CoordinatorServer::address() const { return impl_->address; }
 
-void CoordinatorServer::stop(const std::string& reason) {
-  impl_->service->post([impl = impl_.get(), reason] {
-    impl->membership.stop({reason, false}, now());
-  });
-}
+void CoordinatorServer::stop(const std::string& reason) { impl_->control.stop(reason); }
 
-bool CoordinatorServer::has_started() const { return impl_->started; }
+bool CoordinatorServer::has_started() const { return impl_->control.has_started(); }
 
 std::optional<CoordinatorOutcome> CoordinatorServer::wait_for(Duration at_most) {
-  std::unique_lock lock(impl_->mutex);
-  impl_->changed.wait_for(lock, std::chrono::nanoseconds(at_most.picoseconds() / 1000),
-                          [&] { return impl_->outcome.has_value(); });
-  return impl_->outcome;
+  return impl_->control.wait_for(at_most);
 }
 
 }  // namespace rackrail::runtime

@@ -4,8 +4,10 @@ set(RACKRAIL_COORDINATOR_SOURCES
   coordinator/client.cpp
   coordinator/grpc_setup.cpp
   coordinator/host_port.cpp
+  coordinator/job_control.cpp
   coordinator/job_token.cpp
   coordinator/membership.cpp
+  coordinator/messages.cpp
   coordinator/server.cpp
   coordinator/task_thread.cpp)
 set(RACKRAIL_COORDINATOR_LIBRARIES rackrail_coordinator_proto fmt::fmt)

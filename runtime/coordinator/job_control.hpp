@@ -1,0 +1,102 @@
+// The coordinator between its membership and its network: what happens turns into messages and
+// callbacks here. The gRPC service (server.cpp) brings calls and streams.
+//
+// Two threads. The service thread owns the membership and the list of streams, so neither needs a
+// lock; every call of the network becomes a task there. What may take long (writing a manifest, a
+// progress bar) runs on the callbacks' thread, so that it never delays a heartbeat's answer. The
+// outcome goes the same way and is therefore the last thing that comes out of it.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/units.hpp"
+#include "runtime/coordinator/membership.hpp"
+#include "runtime/coordinator/server.hpp"
+#include "runtime/coordinator/task_thread.hpp"
+
+namespace rackrail::runtime {
+
+/// What goes to one member. Called on the service thread only; never blocks.
+class MemberStream {
+ public:
+  enum class End { kLeft, kAborted, kRefused, kBroken };
+
+  virtual ~MemberStream() = default;
+  MemberStream() = default;
+  MemberStream(const MemberStream&) = delete;
+  MemberStream& operator=(const MemberStream&) = delete;
+
+  virtual void welcome(Rank rank, std::uint32_t epoch,
+                       const std::vector<std::vector<std::byte>>& addresses) = 0;
+  virtual void abort(const std::string& reason) = 0;
+  virtual void finish() = 0;
+  /// After what was sent; later calls of anything do nothing.
+  virtual void end(End how, const std::string& reason) = 0;
+};
+
+class JobControl {
+ public:
+  /// Keeps a reference.
+  explicit JobControl(const CoordinatorOptions& options);
+
+  /// From any thread: `task` runs on the service thread, where alone it may call what follows.
+  void post(TaskThread::Task task) { service_.post(std::move(task)); }
+
+  // On the service thread.
+  Membership& membership() { return membership_; }
+  void join(MemberStream& stream, JoinRequest request);
+  /// The connection is gone: a member that had not left is lost.
+  void broken(MemberStream& stream);
+  /// The stream will not be there any more.
+  void forget(MemberStream& stream);
+  void leave(Rank rank, bool ok, const AbortReason& reason);
+  /// Aborts a job that still runs and ends all streams.
+  void end_all(const std::string& reason);
+
+  // From any thread.
+  void stop(const std::string& reason);
+  bool has_started() const { return started_; }
+  std::optional<CoordinatorOutcome> wait_for(Duration at_most);
+  /// Does what is still posted; nothing happens after it.
+  void finish();
+
+ private:
+  TimePoint turn();
+  void tell(const AllJoined& event);
+  void tell(const Aborted& event);
+  void tell(const CheckpointComplete& event);
+  void tell(const AllFinished& event);
+  void publish_progress(TimePoint time);
+  CoordinatorOutcome outcome_now() const;
+
+  // On the callbacks' thread.
+  void complete_checkpoint(const CheckpointComplete& checkpoint);
+  void publish(CoordinatorOutcome outcome);
+
+  const CoordinatorOptions& options_;
+
+  // Of the service thread.
+  Membership membership_;
+  std::map<MemberStream*, MemberId> streams_;
+  TimePoint last_progress_;
+  bool over_ = false;
+  // Of the callbacks' thread.
+  std::optional<AbortReason> callback_failure_;
+
+  std::atomic<bool> started_ = false;
+  std::atomic<bool> progress_waits_ = false;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::optional<CoordinatorOutcome> outcome_;  // guarded by mutex_
+
+  TaskThread callbacks_;
+  TaskThread service_;  // last: it uses everything above from the start
+};
+
+}  // namespace rackrail::runtime

@@ -1,0 +1,93 @@
+#include "runtime/coordinator/messages.hpp"
+
+#include <utility>
+
+#include "runtime/coordinator/coordinator.pb.h"
+#include "runtime/coordinator/grpc_setup.hpp"
+
+namespace rackrail::runtime {
+namespace {
+
+namespace proto = rackrail::coordinator::v1;
+
+std::vector<std::byte> bytes_of(const std::string& text) {
+  const auto* begin = reinterpret_cast<const std::byte*>(text.data());
+  return {begin, begin + text.size()};
+}
+
+}  // namespace
+
+std::string malformed(const proto::JoinRequest& message) {
+  constexpr std::size_t kLargestAddress = 64U << 10U;
+  constexpr std::size_t kLongestText = 255;
+  if (message.address().size() > kLargestAddress) {
+    return "a transport address of " + std::to_string(message.address().size()) +
+           " bytes, expected at most " + std::to_string(kLargestAddress);
+  }
+  if (message.host().size() > kLongestText || message.version().size() > kLongestText ||
+      message.plan_digest().size() > kLongestText) {
+    return "a host, version or digest of more than " + std::to_string(kLongestText) + " characters";
+  }
+  return "";
+}
+
+JoinRequest from_message(const proto::JoinRequest& message) {
+  JoinRequest request;
+  if (message.has_rank()) {
+    request.rank = Rank(std::size_t{message.rank()});
+  }
+  request.world_size = message.world_size();
+  request.address = bytes_of(message.address());
+  request.plan_digest = one_line(message.plan_digest());
+  request.host = one_line(message.host());
+  request.pid = message.pid();
+  request.version = one_line(message.version());
+  return request;
+}
+
+proto::JoinRequest to_message(const JoinRequest& request) {
+  proto::JoinRequest message;
+  if (request.rank) {
+    message.set_rank(request.rank->value());
+  }
+  message.set_world_size(static_cast<std::uint32_t>(request.world_size));
+  message.set_address(request.address.data(), request.address.size());
+  message.set_plan_digest(request.plan_digest);
+  message.set_host(request.host);
+  message.set_pid(request.pid);
+  message.set_version(request.version);
+  return message;
+}
+
+std::vector<CheckpointFile> from_message(const proto::CheckpointReport& message) {
+  std::vector<CheckpointFile> files;
+  files.reserve(static_cast<std::size_t>(message.files_size()));
+  for (const proto::CheckpointFile& file : message.files()) {
+    files.push_back({file.name(), file.sha256(), Bytes(file.bytes())});
+  }
+  return files;
+}
+
+void put_files(const std::vector<CheckpointFile>& files, proto::CheckpointReport& message) {
+  for (const CheckpointFile& file : files) {
+    proto::CheckpointFile& entry = *message.add_files();
+    entry.set_name(file.name);
+    entry.set_sha256(file.sha256);
+    entry.set_bytes(file.size.count());
+  }
+}
+
+Welcome take_welcome(proto::Welcome& message) {
+  Welcome welcome;
+  welcome.rank = Rank(std::size_t{message.rank()});
+  welcome.world_size = message.world_size();
+  welcome.epoch = message.epoch();
+  for (const std::string& address : message.addresses()) {
+    welcome.addresses.push_back(bytes_of(address));
+  }
+  welcome.plan = std::move(*message.mutable_plan());
+  welcome.job_options = std::move(*message.mutable_job_options());
+  return welcome;
+}
+
+}  // namespace rackrail::runtime

@@ -1,0 +1,31 @@
+// The protocol's messages and the types that they stand for (coordinator.proto).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "runtime/coordinator/client.hpp"
+#include "runtime/coordinator/membership.hpp"
+
+namespace rackrail::coordinator::v1 {
+class CheckpointReport;
+class JoinRequest;
+class Welcome;
+}  // namespace rackrail::coordinator::v1
+
+namespace rackrail::runtime {
+
+/// Empty when the request may be looked at; otherwise what is wrong with its sizes.
+std::string malformed(const coordinator::v1::JoinRequest& message);
+
+JoinRequest from_message(const coordinator::v1::JoinRequest& message);
+coordinator::v1::JoinRequest to_message(const JoinRequest& request);
+
+std::vector<CheckpointFile> from_message(const coordinator::v1::CheckpointReport& message);
+void put_files(const std::vector<CheckpointFile>& files,
+               coordinator::v1::CheckpointReport& message);
+
+/// Takes the large parts out of the message.
+Welcome take_welcome(coordinator::v1::Welcome& message);
+
+}  // namespace rackrail::runtime
