@@ -17,6 +17,7 @@
 #include <cstring>
 #include <limits>
 
+#include "base/error.hpp"
 #include "runtime/codecs/factories.hpp"
 #include "runtime/codecs/kernels.hpp"
 #include "runtime/codecs/payload.hpp"
@@ -33,8 +34,8 @@ float block_scale(std::uint32_t largest_magnitude) {
     return std::numeric_limits<float>::quiet_NaN();
   }
   const auto largest = std::bit_cast<float>(largest_magnitude);
-  const std::uint32_t bits =
-      (std::bit_cast<std::uint32_t>(largest / 127) >> kDroppedBits) << kDroppedBits;
+  const std::uint32_t bits = (std::bit_cast<std::uint32_t>(largest / 127) >> kDroppedBits)
+                             << kDroppedBits;
   const auto scale = std::bit_cast<float>(bits);
   // The division may have rounded up to a number of 17 bits.
   return scale * 127 > largest ? std::bit_cast<float>(bits - (1U << kDroppedBits)) : scale;
@@ -54,8 +55,7 @@ class Int8BlockCodec final : public Codec {
     std::byte* codes = output.data() + scale_bytes(input.size());
     for (std::size_t begin = 0; begin < input.size(); begin += descriptor_.block) {
       const std::size_t size = std::min<std::size_t>(descriptor_.block, input.size() - begin);
-      const std::span<float> error =
-          residual.empty() ? residual : residual.subspan(begin, size);
+      const std::span<float> error = residual.empty() ? residual : residual.subspan(begin, size);
       const std::span<const float> values = compensated(input.subspan(begin, size), error);
       const float scale = block_scale(run.largest_magnitude(values.data(), size));
       std::memcpy(scales, &scale, sizeof scale);
@@ -114,6 +114,9 @@ class Int8BlockCodec final : public Codec {
 }  // namespace
 
 std::unique_ptr<Codec> make_int8_block_codec(const plan::Codec& descriptor) {
+  if (descriptor.block == 0) {
+    throw RuntimeFailure("codec int8: blocks of no elements");
+  }
   return std::make_unique<Int8BlockCodec>(descriptor);
 }
 

@@ -151,24 +151,24 @@ RACKRAIL_LOOP void decode_add_int8_loop(const std::byte* codes, float scale, flo
 
 // One instruction set: every loop above under its attribute, except binary16 where the set has
 // instructions for it.
-#define RACKRAIL_KERNELS(SET, ATTRIBUTE)                                                           \
-  ATTRIBUTE void add_##SET(float* sum, const std::byte* addend, std::size_t count) {               \
-    add_loop(sum, addend, count);                                                                  \
-  }                                                                                                \
-  ATTRIBUTE std::uint32_t largest_magnitude_##SET(const float* input, std::size_t count) {         \
-    return largest_magnitude_loop(input, count);                                                   \
-  }                                                                                                \
-  ATTRIBUTE void encode_int8_##SET(const float* input, float scale, std::uint64_t stream,          \
-                                   std::uint64_t first, std::byte* codes, std::size_t count) {     \
-    encode_int8_loop(input, scale, stream, first, codes, count);                                   \
-  }                                                                                                \
-  ATTRIBUTE void decode_int8_##SET(const std::byte* codes, float scale, float* output,             \
-                                   std::size_t count) {                                            \
-    decode_int8_loop(codes, scale, output, count);                                                 \
-  }                                                                                                \
-  ATTRIBUTE void decode_add_int8_##SET(const std::byte* codes, float scale, float* output,         \
-                                       std::size_t count) {                                        \
-    decode_add_int8_loop(codes, scale, output, count);                                             \
+#define RACKRAIL_KERNELS(SET, ATTRIBUTE)                                                       \
+  ATTRIBUTE void add_##SET(float* sum, const std::byte* addend, std::size_t count) {           \
+    add_loop(sum, addend, count);                                                              \
+  }                                                                                            \
+  ATTRIBUTE std::uint32_t largest_magnitude_##SET(const float* input, std::size_t count) {     \
+    return largest_magnitude_loop(input, count);                                               \
+  }                                                                                            \
+  ATTRIBUTE void encode_int8_##SET(const float* input, float scale, std::uint64_t stream,      \
+                                   std::uint64_t first, std::byte* codes, std::size_t count) { \
+    encode_int8_loop(input, scale, stream, first, codes, count);                               \
+  }                                                                                            \
+  ATTRIBUTE void decode_int8_##SET(const std::byte* codes, float scale, float* output,         \
+                                   std::size_t count) {                                        \
+    decode_int8_loop(codes, scale, output, count);                                             \
+  }                                                                                            \
+  ATTRIBUTE void decode_add_int8_##SET(const std::byte* codes, float scale, float* output,     \
+                                       std::size_t count) {                                    \
+    decode_add_int8_loop(codes, scale, output, count);                                         \
   }
 
 #define RACKRAIL_PLAIN

@@ -1,0 +1,140 @@
+#include "runtime/ucx/context.hpp"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <ucs/config/global_opts.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <sstream>
+
+#include "base/error.hpp"
+
+namespace rackrail::runtime {
+namespace {
+
+/// A setting by the name of its environment variable, and by the name that ucp_config_modify knows.
+struct Setting {
+  const char* variable;
+  const char* name;
+  const char* value;
+};
+
+// Slices are sent eagerly, so the sizes of TCP's own buffers matter: 8 KiB segments, the default,
+// cost a system call each. The keep-alive interval is how soon a killed process is noticed over
+// shared memory (sockets tell at once).
+constexpr std::array<Setting, 4> kSettings{
+    Setting{"UCX_TCP_TX_SEG_SIZE", "TX_SEG_SIZE", "128k"},
+    Setting{"UCX_TCP_RX_SEG_SIZE", "RX_SEG_SIZE", "128k"},
+    Setting{"UCX_TCP_MAX_POLL", "MAX_POLL", "64"},
+    Setting{"UCX_KEEPALIVE_INTERVAL", "KEEPALIVE_INTERVAL", "1s"}};
+
+constexpr Duration kSleepWithoutArming = 1_ms;
+
+}  // namespace
+
+void check_ucx(ucs_status_t status, const char* what) {
+  if (status != UCS_OK) {
+    throw RuntimeFailure(std::string("transport ucx: ") + what + ": " + ucs_status_string(status));
+  }
+}
+
+UcpContext open_ucx_context() {
+  if (std::getenv("UCX_LOG_LEVEL") == nullptr) {
+    // Its warnings would appear between the lines of the program; errors arrive as exceptions.
+    ucs_global_opts_set_value("LOG_LEVEL", "error");
+  }
+  ucp_config_t* raw_config = nullptr;
+  check_ucx(ucp_config_read(nullptr, nullptr, &raw_config), "reading its configuration");
+  const UcpConfig config(raw_config);
+  for (const Setting& setting : kSettings) {
+    if (std::getenv(setting.variable) == nullptr) {
+      // A version of UCX that lacks one of them works with its own value.
+      (void)ucp_config_modify(config.get(), setting.name, setting.value);
+    }
+  }
+  ucp_params_t parameters = {};
+  parameters.field_mask = UCP_PARAM_FIELD_FEATURES;
+  parameters.features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP;
+  ucp_context_h context = nullptr;
+  check_ucx(ucp_init(&parameters, config.get(), &context), "opening a context");
+  return UcpContext(context);
+}
+
+UcpWorker open_ucx_worker(const UcpContext& context) {
+  ucp_worker_params_t parameters = {};
+  parameters.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
+  parameters.thread_mode = UCS_THREAD_MODE_SERIALIZED;
+  ucp_worker_h worker = nullptr;
+  check_ucx(ucp_worker_create(context.get(), &parameters, &worker), "opening a worker");
+  return UcpWorker(worker);
+}
+
+std::vector<std::string> ucx_devices(const UcpContext& context) {
+  // UCP has no call for it but the one that prints: "#  resource 1  : md 1 dev 1 flags -- tcp/lo".
+  char* text = nullptr;
+  std::size_t size = 0;
+  std::FILE* stream = open_memstream(&text, &size);
+  if (stream == nullptr) {
+    return {};
+  }
+  ucp_context_print_info(context.get(), stream);
+  std::fclose(stream);
+  const std::unique_ptr<char, decltype(&std::free)> owner(text, &std::free);
+
+  std::vector<std::string> devices;
+  std::istringstream lines(std::string(text, size));
+  for (std::string line; std::getline(lines, line);) {
+    const std::size_t device = line.rfind(' ');
+    if (line.find(" resource ") != std::string::npos && device != std::string::npos &&
+        line.find('/', device) != std::string::npos) {
+      devices.push_back(line.substr(device + 1));
+    }
+  }
+  return devices;
+}
+
+UcxWaiter::UcxWaiter(const UcpWorker& worker) : worker_(worker.get()) {
+  check_ucx(ucp_worker_get_efd(worker_, &worker_descriptor_), "asking for a wake-up descriptor");
+  wake_descriptor_ = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+  if (wake_descriptor_ < 0) {
+    throw RuntimeFailure(std::string("transport ucx: making an event descriptor: ") +
+                         std::strerror(errno));
+  }
+}
+
+UcxWaiter::~UcxWaiter() { ::close(wake_descriptor_); }
+
+void UcxWaiter::wait(Duration at_most) noexcept {
+  const ucs_status_t armed = ucp_worker_arm(worker_);
+  if (armed == UCS_ERR_BUSY) {
+    return;  // something came in the meantime
+  }
+  if (armed != UCS_OK && at_most > kSleepWithoutArming) {
+    at_most = kSleepWithoutArming;
+  }
+  std::array<pollfd, 2> descriptors{
+      pollfd{.fd = worker_descriptor_, .events = POLLIN, .revents = 0},
+      pollfd{.fd = wake_descriptor_, .events = POLLIN, .revents = 0}};
+  constexpr std::int64_t kPerSecond = 1'000'000'000'000;
+  const timespec time{.tv_sec = at_most.picoseconds() / kPerSecond,
+                      .tv_nsec = at_most.picoseconds() % kPerSecond / 1000};
+  ppoll(descriptors.data(), descriptors.size(), &time, nullptr);
+  if (descriptors[1].revents != 0) {
+    std::uint64_t count = 0;
+    (void)!read(wake_descriptor_, &count, sizeof count);
+  }
+}
+
+void UcxWaiter::wake() noexcept {
+  const std::uint64_t one = 1;
+  // Fails only where the counter is at its end: then it is set already.
+  (void)!write(wake_descriptor_, &one, sizeof one);
+}
+
+}  // namespace rackrail::runtime

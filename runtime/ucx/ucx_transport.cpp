@@ -1,0 +1,381 @@
+// Slices as UCP active messages: over shared memory, TCP and RDMA, whatever UCX finds.
+//
+// Every message is sent eagerly, so messages of one sender arrive in order and whole, the payload
+// is there when the handler runs, and none waits for a rendezvous that a dead peer never finishes.
+// Endpoints to all peers are made by connect() in UCX's mode for peer failure, and a hello over
+// each of them lets both sides notice when the other one goes, even if they never send a slice.
+//
+// Nothing that arrives is believed: a message counts only if it carries this job's session number
+// (a hash of all addresses), a known rank other than this one, and the size that it says. A peer
+// whose messages are malformed is reported as failed; a stranger's are dropped.
+#include <chrono>
+#include <deque>
+#include <exception>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include "base/error.hpp"
+#include "base/random.hpp"
+#include "runtime/ucx/context.hpp"
+#include "runtime/ucx/factory.hpp"
+
+namespace rackrail::runtime {
+namespace {
+
+constexpr unsigned kSliceMessage = 0;
+constexpr unsigned kHelloMessage = 1;
+
+struct WireHeader {
+  std::uint64_t session = 0;
+  std::uint32_t source = 0;
+  std::uint32_t reserved = 0;
+  SliceHeader slice;
+};
+static_assert(std::is_trivially_copyable_v<WireHeader> && sizeof(WireHeader) == 48);
+
+/// The same on all ranks, and different for every job: addresses contain process and socket
+/// numbers.
+std::uint64_t session_of(std::span<const std::vector<std::byte>> addresses) {
+  std::uint64_t hash = addresses.size();
+  for (const std::vector<std::byte>& address : addresses) {
+    hash = mix64(hash ^ address.size());
+    for (const std::byte byte : address) {
+      hash = mix64(hash ^ static_cast<std::uint64_t>(byte));
+    }
+  }
+  return hash;
+}
+
+using Clock = std::chrono::steady_clock;
+
+class UcxTransport final : public Transport {
+ public:
+  UcxTransport() : context_(open_ucx_context()), worker_(open_ucx_worker(context_)) {
+    waiter_.emplace(worker_);
+    set_message_handler(kSliceMessage);
+    set_message_handler(kHelloMessage);
+  }
+
+  ~UcxTransport() override { close(Duration()); }
+
+  std::string_view name() const override { return "ucx"; }
+
+  std::vector<std::byte> address() const override {
+    ucp_address_t* address = nullptr;
+    std::size_t length = 0;
+    check_ucx(ucp_worker_get_address(worker_.get(), &address, &length), "asking for its address");
+    const auto* bytes = reinterpret_cast<const std::byte*>(address);
+    std::vector<std::byte> copy(bytes, bytes + length);
+    ucp_worker_release_address(worker_.get(), address);
+    return copy;
+  }
+
+  void connect(Rank self, std::span<const std::vector<std::byte>> addresses) override {
+    if (!peers_.empty() || closed_) {
+      throw RuntimeFailure("transport ucx: connected a second time");
+    }
+    if (self.index() >= addresses.size()) {
+      throw RuntimeFailure("transport ucx: rank " + std::to_string(self.value()) + " among " +
+                           std::to_string(addresses.size()) + " addresses");
+    }
+    self_ = self;
+    session_ = session_of(addresses);
+    for (std::size_t rank = 0; rank < addresses.size(); ++rank) {
+      Peer& peer = peers_.emplace_back();
+      peer.transport = this;
+      peer.rank = Rank(rank);
+      if (peer.rank != self_) {
+        open_endpoint(peer, addresses[rank]);
+      }
+    }
+    for (Peer& peer : peers_) {
+      if (peer.rank != self_) {
+        start(peer, kHelloMessage, SliceHeader{}, {}, {});
+      }
+    }
+  }
+
+  void set_handlers(ReceiveHandler on_receive, PeerErrorHandler on_peer_error) override {
+    on_receive_ = std::move(on_receive);
+    on_peer_error_ = std::move(on_peer_error);
+  }
+
+  void send(Rank destination, const SliceHeader& header, std::span<const std::byte> payload,
+            SendCompletion done) override {
+    start(peers_.at(destination.index()), kSliceMessage, header, payload, std::move(done));
+  }
+
+  std::size_t progress() override {
+    constexpr int kMostRounds = 64;  // then the caller has its turn
+    std::size_t events = 0;
+    for (int round = 0; round < kMostRounds; ++round) {
+      const unsigned count = ucp_worker_progress(worker_.get());
+      events += count;
+      if (count == 0) {
+        // Only now, when all that had arrived before the failure is delivered.
+        events += report_failures();
+        break;
+      }
+    }
+    if (thrown_) {
+      std::rethrow_exception(std::exchange(thrown_, nullptr));
+    }
+    return events;
+  }
+
+  void wait(Duration at_most) override {
+    if (failures_.empty()) {
+      waiter_->wait(at_most);
+    }
+  }
+
+  void wake() override { waiter_->wake(); }
+
+  void close(Duration deadline) noexcept override {
+    if (std::exchange(closed_, true)) {
+      return;
+    }
+    on_receive_ = nullptr;
+    on_peer_error_ = nullptr;
+    const Clock::time_point end =
+        Clock::now() + std::chrono::nanoseconds(deadline.picoseconds() / 1000);
+    flush(end);
+    for (Peer& peer : peers_) {
+      peer.endpoint.reset();
+    }
+    // Closing ended all sends; their completions are still to be heard.
+    constexpr std::chrono::milliseconds kForCompletions(100);
+    progress_until(Clock::now() + kForCompletions, [this] { return outstanding_ == 0; });
+  }
+
+ private:
+  struct Peer {
+    UcxTransport* transport = nullptr;
+    Rank rank;
+    UcpEndpoint endpoint;
+    bool failed = false;
+  };
+
+  /// What must live as long as a send is under way.
+  struct Send {
+    Peer* peer = nullptr;
+    WireHeader header;
+    SendCompletion done;
+  };
+
+  void set_message_handler(unsigned id) {
+    ucp_am_handler_param_t parameters = {};
+    parameters.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB |
+                            UCP_AM_HANDLER_PARAM_FIELD_ARG;
+    parameters.id = id;
+    parameters.cb = id == kSliceMessage ? on_slice : on_hello;
+    parameters.arg = this;
+    check_ucx(ucp_worker_set_am_recv_handler(worker_.get(), &parameters),
+              "setting a message handler");
+  }
+
+  void open_endpoint(Peer& peer, const std::vector<std::byte>& address) {
+    ucp_ep_params_t parameters = {};
+    parameters.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS |
+                            UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER;
+    parameters.address = reinterpret_cast<const ucp_address_t*>(address.data());
+    parameters.err_mode = UCP_ERR_HANDLING_MODE_PEER;
+    parameters.err_handler.cb = on_endpoint_error;
+    parameters.err_handler.arg = &peer;
+    ucp_ep_h endpoint = nullptr;
+    const ucs_status_t status = address.empty()
+                                    ? UCS_ERR_INVALID_ADDR
+                                    : ucp_ep_create(worker_.get(), &parameters, &endpoint);
+    if (status != UCS_OK) {
+      throw RuntimeFailure("transport ucx: connecting to rank " +
+                           std::to_string(peer.rank.value()) + ": " + ucs_status_string(status));
+    }
+    peer.endpoint = UcpEndpoint(endpoint);
+  }
+
+  void start(Peer& peer, unsigned id, const SliceHeader& slice, std::span<const std::byte> payload,
+             SendCompletion done) {
+    if (!peer.endpoint || peer.failed) {
+      fail(peer, "not connected");
+      if (done) {
+        done();
+      }
+      return;
+    }
+    Send& send = acquire();
+    send.peer = &peer;
+    send.header = {.session = session_, .source = self_.value(), .reserved = 0, .slice = slice};
+    send.done = std::move(done);
+    ucp_request_param_t parameters = {};
+    parameters.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
+                              UCP_OP_ATTR_FIELD_FLAGS | UCP_OP_ATTR_FIELD_MEMORY_TYPE;
+    parameters.flags = UCP_AM_SEND_FLAG_EAGER;
+    parameters.memory_type = UCS_MEMORY_TYPE_HOST;
+    parameters.cb.send = on_sent;
+    parameters.user_data = &send;
+    ++outstanding_;
+    const ucs_status_ptr_t status =
+        ucp_am_send_nbx(peer.endpoint.get(), id, &send.header, sizeof send.header, payload.data(),
+                        payload.size(), &parameters);
+    if (!UCS_PTR_IS_PTR(status)) {
+      finish(send, UCS_PTR_STATUS(status));
+    }
+  }
+
+  Send& acquire() {
+    if (free_sends_.empty()) {
+      return sends_.emplace_back();
+    }
+    Send& send = *free_sends_.back();
+    free_sends_.pop_back();
+    return send;
+  }
+
+  void finish(Send& send, ucs_status_t status) {
+    --outstanding_;
+    if (status != UCS_OK) {
+      fail(*send.peer, ucs_status_string(status));
+    }
+    const SendCompletion done = std::exchange(send.done, nullptr);
+    free_sends_.push_back(&send);
+    if (done) {
+      done();
+    }
+  }
+
+  void fail(Peer& peer, const char* reason) {
+    if (!std::exchange(peer.failed, true)) {
+      failures_.emplace_back(peer.rank, reason);
+    }
+  }
+
+  std::size_t report_failures() {
+    const auto failures = std::exchange(failures_, {});
+    for (const auto& [rank, reason] : failures) {
+      if (on_peer_error_) {
+        on_peer_error_(rank, reason);
+      }
+    }
+    return failures.size();
+  }
+
+  /// Lets what is under way reach the peers.
+  void flush(Clock::time_point end) noexcept {
+    std::vector<UcpRequest> flushes;
+    for (Peer& peer : peers_) {
+      if (peer.endpoint && !peer.failed && Clock::now() < end) {
+        ucp_request_param_t parameters = {};
+        const ucs_status_ptr_t status = ucp_ep_flush_nbx(peer.endpoint.get(), &parameters);
+        if (UCS_PTR_IS_PTR(status)) {
+          flushes.emplace_back(status);
+        }
+      }
+    }
+    progress_until(end, [&flushes] {
+      std::erase_if(flushes, [](const UcpRequest& request) {
+        return ucp_request_check_status(request.get()) != UCS_INPROGRESS;
+      });
+      return flushes.empty();
+    });
+  }
+
+  template <typename Condition>
+  void progress_until(Clock::time_point end, Condition condition) noexcept {
+    while (!condition() && Clock::now() < end) {
+      if (ucp_worker_progress(worker_.get()) == 0) {
+        waiter_->wait(1_ms);
+      }
+    }
+  }
+
+  /// The sender, if the message is what it claims to be.
+  Peer* sender_of(const void* header, std::size_t header_length, WireHeader& copy) {
+    if (header == nullptr || header_length != sizeof copy) {
+      return nullptr;
+    }
+    __builtin_memcpy(&copy, header, sizeof copy);
+    if (copy.session != session_ || copy.source >= peers_.size() || Rank(copy.source) == self_) {
+      return nullptr;
+    }
+    return &peers_[copy.source];
+  }
+
+  static ucs_status_t on_slice(void* self, const void* header, std::size_t header_length,
+                               void* data, std::size_t length,
+                               const ucp_am_recv_param_t* attributes) {
+    auto& transport = *static_cast<UcxTransport*>(self);
+    WireHeader wire;
+    Peer* peer = transport.sender_of(header, header_length, wire);
+    if (peer == nullptr) {
+      return UCS_OK;
+    }
+    if (wire.slice.bytes != length || (attributes->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0) {
+      transport.fail(*peer, "it sent a malformed message");
+      return UCS_OK;
+    }
+    if (transport.on_receive_ && !transport.thrown_) {
+      try {
+        transport.on_receive_(peer->rank, wire.slice,
+                              {static_cast<const std::byte*>(data), length});
+      } catch (...) {  // must not pass through UCX; progress() throws it
+        transport.thrown_ = std::current_exception();
+      }
+    }
+    return UCS_OK;
+  }
+
+  static ucs_status_t on_hello(void* /*self*/, const void* /*header*/,
+                               std::size_t /*header_length*/, void* /*data*/,
+                               std::size_t /*length*/, const ucp_am_recv_param_t* /*attributes*/) {
+    return UCS_OK;
+  }
+
+  static void on_sent(void* request, ucs_status_t status, void* user_data) {
+    auto& send = *static_cast<Send*>(user_data);
+    send.peer->transport->finish(send, status);
+    ucp_request_free(request);
+  }
+
+  static void on_endpoint_error(void* argument, ucp_ep_h /*endpoint*/, ucs_status_t status) {
+    auto& peer = *static_cast<Peer*>(argument);
+    peer.transport->fail(peer, ucs_status_string(status));
+  }
+
+  Rank self_;
+  std::uint64_t session_ = 0;
+  ReceiveHandler on_receive_;
+  PeerErrorHandler on_peer_error_;
+  std::exception_ptr thrown_;
+  std::vector<std::pair<Rank, std::string>> failures_;  ///< not reported yet
+  std::size_t outstanding_ = 0;
+  bool closed_ = false;
+  std::deque<Send> sends_;
+  std::vector<Send*> free_sends_;
+  // Released in the opposite order.
+  UcpContext context_;
+  UcpWorker worker_;
+  std::optional<UcxWaiter> waiter_;
+  std::deque<Peer> peers_;  ///< by rank; addresses are known to UCX
+};
+
+}  // namespace
+
+TransportKind ucx_kind() {
+  TransportKind kind{.name = "ucx", .unavailable = {}, .detail = {}};
+  try {
+    const UcpContext context = open_ucx_context();
+    kind.detail = std::string("version ") + ucp_get_version_string() + ":";
+    for (const std::string& device : ucx_devices(context)) {
+      kind.detail += " " + device;
+    }
+  } catch (const RuntimeFailure& error) {
+    kind.unavailable = error.what();
+  }
+  return kind;
+}
+
+std::unique_ptr<Transport> make_ucx_transport() { return std::make_unique<UcxTransport>(); }
+
+}  // namespace rackrail::runtime
