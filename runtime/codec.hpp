@@ -1,4 +1,5 @@
-// Codecs at work: floats ↔ wire bytes. What a codec *is* (name, sizes, error model) is plan/codec.hpp.
+// Codecs at work: floats ↔ wire bytes. What a codec *is* (name, sizes, error model) is
+// plan/codec.hpp.
 //
 // To add one: a kind in plan/codec.hpp, runtime/codecs/<name>.cpp with one factory, a line in
 // runtime/codecs/registry.cpp; tests/conformance/codec_test.cpp then runs over it.

@@ -25,13 +25,13 @@ namespace rackrail::runtime {
 
 /// What a slice is: enough for the receiver to place it without any other state.
 struct SliceHeader {
-  std::uint64_t plan = 0;      ///< first 8 bytes of the plan's digest
-  std::uint32_t epoch = 0;     ///< membership epoch
+  std::uint64_t plan = 0;   ///< first 8 bytes of the plan's digest
+  std::uint32_t epoch = 0;  ///< membership epoch
   std::uint32_t step = 0;
   std::uint32_t bucket = 0;
   std::uint32_t transfer = 0;
   std::uint32_t slice = 0;
-  std::uint32_t bytes = 0;     ///< of the payload
+  std::uint32_t bytes = 0;  ///< of the payload
 };
 
 /// Called from progress() for each message that arrived. `payload` dies with the call.
@@ -72,9 +72,9 @@ class Transport {
 
 /// A transport that this build or machine may or may not have.
 struct TransportKind {
-  std::string name;                          ///< "in-process", "ucx"
-  std::optional<std::string> unavailable;    ///< why it cannot be used here, if so
-  std::string detail;                        ///< version, devices: for `rackrail info`
+  std::string name;                        ///< "in-process", "ucx"
+  std::optional<std::string> unavailable;  ///< why it cannot be used here, if so
+  std::string detail;                      ///< version, devices: for `rackrail info`
 };
 std::vector<TransportKind> transport_kinds();
 /// Throws RuntimeFailure with the reason when it is unavailable, ConfigError when unknown.
