@@ -58,8 +58,9 @@ std::int64_t parse_quantity(std::string_view text, std::span<const Unit> units,
   const auto fail = [&]() -> std::int64_t {
     throw ConfigError(ErrorContext{"", "", fmt::format("'{}'", text), expected});
   };
+  const char* const last = input.data() + input.size();
   double number = 0;
-  const auto [end, status] = std::from_chars(input.data(), input.data() + input.size(), number);
+  const auto [end, status] = std::from_chars(input.data(), last, number);
   if (status != std::errc{} || !std::isfinite(number) || number < 0) {
     return fail();
   }
@@ -67,6 +68,15 @@ std::int64_t parse_quantity(std::string_view text, std::span<const Unit> units,
       trimmed({end, static_cast<std::size_t>(input.data() + input.size() - end)});
   for (const Unit& u : units) {
     if (u.name == unit) {
+      // Whole numbers of whole units stay exact where a double would round.
+      std::int64_t whole = 0;
+      const auto [whole_end, whole_status] = std::from_chars(input.data(), last, whole);
+      if (whole_status == std::errc{} && whole_end == end && u.factor >= 1) {
+        std::int64_t product = 0;
+        return __builtin_mul_overflow(whole, static_cast<std::int64_t>(u.factor), &product)
+                   ? fail()
+                   : product;
+      }
       const double value = number * u.factor;
       if (value >= 9.2e18) {
         return fail();
@@ -78,15 +88,17 @@ std::int64_t parse_quantity(std::string_view text, std::span<const Unit> units,
 }
 
 std::string scaled_text(double value, std::span<const Unit> units) {
+  const double size = std::fabs(value);
   const Unit* chosen = &units.front();
   for (const Unit& u : units) {
-    if (std::fabs(value) >= u.factor) {
+    // The next prefix from where rounding reaches it, so that 999.9 MB/s is 1.00 GB/s.
+    if (std::round(size / chosen->factor) * chosen->factor >= u.factor) {
       chosen = &u;
     }
   }
-  const double v = value / chosen->factor;
-  const int decimals = std::fabs(v) >= 100 ? 0 : std::fabs(v) >= 10 ? 1 : 2;
-  return fmt::format("{:.{}f} {}", v, decimals, chosen->name);
+  const double v = size / chosen->factor;
+  const int decimals = v >= 99.95 ? 0 : v >= 9.995 ? 1 : 2;
+  return fmt::format("{:.{}f} {}", value / chosen->factor, decimals, chosen->name);
 }
 
 }  // namespace
@@ -117,6 +129,9 @@ std::string to_string(Bytes size) {
 std::string to_string(Bandwidth rate) {
   constexpr std::array kShown = {Unit{"B/s", 1}, Unit{"kB/s", 1e3}, Unit{"MB/s", 1e6},
                                  Unit{"GB/s", 1e9}, Unit{"TB/s", 1e12}};
+  if (rate.bytes_per_second() == 0) {
+    return "0 B/s";
+  }
   return scaled_text(static_cast<double>(rate.bytes_per_second()), kShown);
 }
 

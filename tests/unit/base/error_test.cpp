@@ -1,0 +1,37 @@
+#include "base/error.hpp"
+
+#include <catch2/catch.hpp>
+
+using namespace rackrail;
+
+TEST_CASE("an error context becomes one line from the parts that are known") {
+  CHECK(describe({"a.yaml", "line 3", "'4'", "a size"}) ==
+        "a.yaml: line 3: found '4', expected a size");
+  CHECK(describe({"a.yaml", "", "'4'", ""}) == "a.yaml: found '4'");
+  CHECK(describe({"", "line 3", "'4'", "a size"}) == "line 3: found '4', expected a size");
+  CHECK(describe({"", "", "'4'", "a size"}) == "found '4', expected a size");
+  CHECK(describe({"a.yaml", "", "", "a size"}) == "a.yaml: expected a size");
+  CHECK(describe({"", "", "", "a size"}) == "expected a size");
+  CHECK(describe({"a.yaml", "line 3", "", ""}) == "a.yaml: line 3");
+}
+
+TEST_CASE("bad input is told from a broken environment") {
+  CHECK(ConfigError("x").is_bad_input());
+  CHECK(PlanError("x").is_bad_input());
+  CHECK_FALSE(OverflowError("x").is_bad_input());
+  CHECK_FALSE(SimulationError("x").is_bad_input());
+  CHECK_FALSE(PeerLostError("x").is_bad_input());
+}
+
+TEST_CASE("an error keeps its parts for programs") {
+  const ConfigError error(ErrorContext{"f", "w", "x", "y"});
+  CHECK(error.context().file == "f");
+  CHECK(error.context().where == "w");
+  CHECK(error.context().found == "x");
+  CHECK(error.context().expected == "y");
+  CHECK(std::string(error.what()) == "f: w: found x, expected y");
+}
+
+TEST_CASE("a lost peer is a failure of the runtime") {
+  CHECK_THROWS_AS(throw PeerLostError("rank 3"), RuntimeFailure);
+}

@@ -1,0 +1,66 @@
+#include "base/file.hpp"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <string>
+
+#include "base/error.hpp"
+#include "tests/support/paths.hpp"
+#include "tests/support/skip.hpp"
+
+namespace fs = std::filesystem;
+using namespace rackrail;
+
+TEST_CASE("a file reads back as it was written, zero bytes too") {
+  const test::TemporaryDirectory folder;
+  const std::string content("first\r\n\0last", 12);
+  write_file_atomically(folder.path() / "file", content);
+  CHECK(read_file(folder.path() / "file") == content);
+}
+
+TEST_CASE("an empty file is read as an empty text") {
+  const test::TemporaryDirectory folder;
+  write_file_atomically(folder.path() / "empty", "");
+  CHECK(read_file(folder.path() / "empty").empty());
+}
+
+TEST_CASE("writing makes missing folders and replaces the file, and leaves nothing else") {
+  const test::TemporaryDirectory folder;
+  const fs::path file = folder.path() / "a" / "b" / "file";
+  write_file_atomically(file, "old");
+  write_file_atomically(file, "new");
+  CHECK(read_file(file) == "new");
+  CHECK(std::distance(fs::directory_iterator(file.parent_path()), fs::directory_iterator()) == 1);
+}
+
+TEST_CASE("what cannot be read is named with its reason") {
+  const test::TemporaryDirectory folder;
+  CHECK_THROWS_WITH(read_file(folder.path() / "none"),
+                    Catch::Contains("none") && Catch::Contains("No such file"));
+  CHECK_THROWS_WITH(read_file(folder.path()), Catch::Contains("found a folder"));
+}
+
+TEST_CASE("a write that fails leaves the old content and no temporary file") {
+  const test::TemporaryDirectory folder;
+  fs::create_directory(folder.path() / "taken");
+  write_file_atomically(folder.path() / "taken" / "inside", "x");
+  // A folder that is not empty cannot be replaced by a file.
+  CHECK_THROWS_AS(write_file_atomically(folder.path() / "taken", "y"), ConfigError);
+  CHECK(read_file(folder.path() / "taken" / "inside") == "x");
+  CHECK(std::distance(fs::directory_iterator(folder.path()), fs::directory_iterator()) == 1);
+
+  // A file cannot be a folder.
+  write_file_atomically(folder.path() / "file", "z");
+  CHECK_THROWS_AS(write_file_atomically(folder.path() / "file" / "below", "y"), ConfigError);
+}
+
+TEST_CASE("a folder without the right to write is named") {
+  if (::geteuid() == 0) RACKRAIL_SKIP("root may write anywhere");
+  const test::TemporaryDirectory folder;
+  ::chmod(folder.path().c_str(), 0500);
+  CHECK_THROWS_WITH(write_file_atomically(folder.path() / "file", "x"),
+                    Catch::Contains("Permission denied"));
+}

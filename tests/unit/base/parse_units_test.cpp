@@ -1,0 +1,90 @@
+#include "base/parse_units.hpp"
+
+#include <catch2/catch.hpp>
+#include <string>
+
+#include "base/error.hpp"
+
+using namespace rackrail;
+
+TEST_CASE("sizes are read with decimal and binary prefixes") {
+  CHECK(parse_bytes("64 MiB") == Bytes(64LL << 20));
+  CHECK(parse_bytes("25MB") == Bytes(25'000'000));
+  CHECK(parse_bytes("  4096 B ") == Bytes(4096));
+  CHECK(parse_bytes("1.5 GiB") == Bytes(3LL << 29));
+  CHECK(parse_bytes("2 TB") == Bytes(2'000'000'000'000));
+  CHECK(parse_bytes("0 B") == Bytes(0));
+}
+
+TEST_CASE("rates are read in bits and bytes") {
+  CHECK(parse_bandwidth("400 Gbps") == Bandwidth(50'000'000'000));
+  CHECK(parse_bandwidth("400Gbit/s") == Bandwidth(50'000'000'000));
+  CHECK(parse_bandwidth("25 GB/s") == Bandwidth(25'000'000'000));
+  CHECK(parse_bandwidth("12.4 GB/s") == Bandwidth(12'400'000'000));
+  CHECK(parse_bandwidth("100 Mbit/s") == Bandwidth(12'500'000));
+  CHECK(parse_bandwidth("1 GiB/s") == Bandwidth(1 << 30));
+}
+
+TEST_CASE("times are read from picoseconds to hours") {
+  CHECK(parse_duration("7 ps") == Duration(7));
+  CHECK(parse_duration("0.0005ms") == Duration(500'000));
+  CHECK(parse_duration("8.2 us") == Duration(8'200'000));
+  CHECK(parse_duration("8.2 µs") == Duration(8'200'000));
+  CHECK(parse_duration("2 min") == Duration(120'000'000'000'000));
+  CHECK(parse_duration("1 h") == Duration(3'600'000'000'000'000));
+}
+
+TEST_CASE("a number without its unit is an error that says so") {
+  try {
+    (void)parse_bandwidth("40");
+    FAIL("accepted");
+  } catch (const ConfigError& e) {
+    CHECK(e.context().found == "'40'");
+    CHECK_THAT(e.context().expected, Catch::Contains("a rate with a unit"));
+  }
+}
+
+TEST_CASE("what is no quantity is refused") {
+  const std::string text = GENERATE(as<std::string>{}, "", " ", "B", "GB", "GB 3", "-1 B", "nan B",
+                                    "inf B", "1 GB/s", "1 gb", "1e30 TB", "1e400 B", "3 B B",
+                                    "0x10 B", "1,5 GB", "64 MiB extra", "--3 B", "1 Bytes");
+  CAPTURE(text);
+  CHECK_THROWS_AS(parse_bytes(text), ConfigError);
+}
+
+TEST_CASE("a rate is no time and a time is no size") {
+  CHECK_THROWS_AS(parse_duration("1 GB"), ConfigError);
+  CHECK_THROWS_AS(parse_bandwidth("1 s"), ConfigError);
+  CHECK_THROWS_AS(parse_bytes("1 us"), ConfigError);
+}
+
+TEST_CASE("exact text reads back as the same quantity") {
+  const std::int64_t value = GENERATE(as<std::int64_t>{}, 0, 1, 999, 12'400'000'000, 1LL << 52);
+  CHECK(parse_bytes(to_exact_string(Bytes(value))) == Bytes(value));
+  CHECK(parse_bandwidth(to_exact_string(Bandwidth(value))) == Bandwidth(value));
+  CHECK(parse_duration(to_exact_string(Duration(value))) == Duration(value));
+}
+
+TEST_CASE("exact text reads back beyond the integers that a double holds") {
+  const std::int64_t value = GENERATE(as<std::int64_t>{}, (1LL << 53) + 1, 9'007'199'254'740'993,
+                                      1'234'567'890'123'456'789);
+  CHECK(parse_bytes(to_exact_string(Bytes(value))) == Bytes(value));
+  CHECK(parse_duration(to_exact_string(Duration(value))) == Duration(value));
+}
+
+TEST_CASE("shown text has three significant digits") {
+  CHECK(to_string(Bytes(1023)) == "1023 B");
+  CHECK(to_string(64_MiB) == "64.0 MiB");
+  CHECK(to_string(Bandwidth(1'073'741'824)) == "1.07 GB/s");
+  CHECK(to_string(400_Gbps) == "50.0 GB/s");
+  CHECK(to_string(Duration(68'719'000'000)) == "68.7 ms");
+  CHECK(to_string(Duration(0)) == "0 s");
+  CHECK(to_string(Bandwidth(0)) == "0 B/s");
+}
+
+TEST_CASE("shown text changes its prefix where rounding reaches it") {
+  CHECK(to_string(Duration(999'999)) == "1.00 us");
+  CHECK(to_string(Bandwidth(999'999'999)) == "1.00 GB/s");
+  CHECK(to_string(Bandwidth(9'999'000'000)) == "10.0 GB/s");
+  CHECK(to_string(Bandwidth(99'990'000'000)) == "100 GB/s");
+}
