@@ -51,6 +51,7 @@ class Leader {
     coordinator.membership.world_size = plan.rank_count();
     coordinator.membership.rendezvous_deadline = options.rendezvous_deadline;
     coordinator.membership.heartbeat_timeout = options.heartbeat_timeout;
+    coordinator.membership.leave_grace = options.stop_grace;
     coordinator.membership.plan_digest = plan::digest(plan);
     coordinator.membership.version = build_config::kVersion;
     coordinator.plan = plan::to_binary(plan);

@@ -56,7 +56,8 @@ struct JobOptions {
   Duration rendezvous_deadline = Duration(60'000'000'000'000);  ///< 60 s for all to come
   Duration heartbeat_period = Duration(500'000'000'000);        ///< 0.5 s
   Duration heartbeat_timeout = Duration(3'000'000'000'000);     ///< 3 s of silence: lost
-  Duration stop_grace = Duration(3'000'000'000'000);            ///< 3 s from SIGTERM to SIGKILL
+  /// After the end: for workers to leave by themselves, and again from SIGTERM to SIGKILL.
+  Duration stop_grace = Duration(3'000'000'000'000);
 
   /// Called when something changed, at most some times per second, on a thread of its own.
   std::function<void(const JobProgress&)> on_progress;

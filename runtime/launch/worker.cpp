@@ -116,8 +116,8 @@ class TimedExchange final : public trainer::GradientExchange {
   void launch(BucketId bucket, std::span<float> data) override { exchange_.launch(bucket, data); }
   void wait_all() override { exchange_.wait_all(); }
   trainer::Residuals residuals() const override { return exchange_.residuals(); }
-  void set_residuals(trainer::Residuals residuals) override {
-    exchange_.set_residuals(std::move(residuals));
+  void set_residuals(const trainer::Residuals& residuals) override {
+    exchange_.set_residuals(residuals);
   }
 
   Duration step_began() const { return step_began_; }
