@@ -1,0 +1,120 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdlib>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <thread>
+
+#include "base/file.hpp"
+#include "base/parse_units.hpp"
+#include "cli/calibration.hpp"
+#include "cli/commands.hpp"
+#include "cli/session.hpp"
+#include "cli/table.hpp"
+#include "plan/codec.hpp"
+#include "runtime/microbenchmark.hpp"
+#include "runtime/trainer/profile.hpp"
+#include "topology/reader.hpp"
+
+namespace rackrail::cli {
+
+namespace {
+
+struct CalibrateOptions {
+  std::size_t workers = 4;
+  std::string transport = "ucx";
+  std::string training = "digits-mlp";
+  std::int64_t local_batch = 32;
+  std::string output = "machine.json";
+  std::string workload_output;
+};
+
+double load_average() {
+  double load = 0;
+  return getloadavg(&load, 1) == 1 ? load : 0;
+}
+
+void run_calibrate(Session& session, const CalibrateOptions& options) {
+  Calibration calibration;
+  calibration.load = load_average();
+  calibration.cores = std::max(1U, std::thread::hardware_concurrency());
+  calibration.transport = options.transport;
+  calibration.rates = runtime::measure_codec_rates();
+  const runtime::MessageCosts costs =
+      runtime::measure_message_costs(options.transport, options.workers, calibration.rates);
+  calibration.core_bandwidth = costs.core_bandwidth;
+  calibration.message_overhead = costs.message_overhead;
+  calibration.latency = costs.latency;
+  write_file_atomically(options.output, to_json(calibration));
+  plan::Workload workload;
+  if (!options.workload_output.empty()) {
+    const auto config =
+        trainer::read_training_config(options.training, topology::configs_folder());
+    workload = trainer::profile_training(config, {.local_batch = options.local_batch},
+                                         trainer::ProfileClock::kThreadCpu);
+    write_file_atomically(options.workload_output, plan::to_yaml(workload));
+  }
+  if (session.json) {
+    nlohmann::json result = nlohmann::json::parse(to_json(calibration));
+    result["output"] = options.output;
+    result["workload_output"] = options.workload_output;
+    session.print_json(result);
+    return;
+  }
+  Table table({{"on one of " + std::to_string(calibration.cores) + " cores"},
+               {"", Align::kRight}});
+  table.add_row({"messages over " + options.transport, to_string(calibration.core_bandwidth)});
+  table.add_row({"per message", to_string(calibration.message_overhead)});
+  table.add_row({"latency", to_string(calibration.latency)});
+  for (const plan::Codec& codec : plan::known_codecs()) {
+    if (codec.is_lossy()) {
+      const auto& rate = calibration.rates.codecs[static_cast<std::size_t>(codec.kind)];
+      table.add_row({plan::to_string(codec) + " encode / decode",
+                     to_string(rate.encode) + " / " + to_string(rate.decode)});
+    }
+  }
+  table.add_row({"adding", to_string(calibration.rates.reduce)});
+  if (!options.workload_output.empty()) {
+    table.add_row({workload.name + ", batch " + std::to_string(workload.profiled_batch),
+                   to_string(workload.forward + workload.backward() + workload.optimizer)});
+  }
+  fmt::print("{}wrote {}\n", table.to_string(), options.output);
+  if (!options.workload_output.empty()) {
+    fmt::print("wrote {}\n", options.workload_output);
+  }
+}
+
+}  // namespace
+
+void add_calibrate_command(CLI::App& app, Session& session) {
+  CLI::App* command = app.add_subcommand(
+      "calibrate", "Measure what messages, codecs and a built-in model cost on this machine");
+  add_common_options(*command, session);
+  const auto options = std::make_shared<CalibrateOptions>();
+  command->add_option("--workers", options->workers, "Workers that will share the machine")
+      ->check(CLI::Range(2, 64))
+      ->capture_default_str();
+  command->add_option("--transport", options->transport, "Transport to measure")
+      ->capture_default_str();
+  command
+      ->add_option("--training", options->training,
+                   "Training file, or the name of a shipped one, whose model is measured")
+      ->capture_default_str();
+  command->add_option("--local-batch", options->local_batch, "Samples per worker and step")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command->add_option("-o,--output", options->output, "Calibration file to write")
+      ->capture_default_str();
+  command->add_option("--workload-output", options->workload_output,
+                      "Workload file of the model to write, with times measured here");
+  command->footer(
+      "Example: rackrail calibrate --workers 4 -o machine.json --workload-output digits.yaml");
+  command->callback([&session, options] {
+    session.command = "calibrate";
+    run_calibrate(session, *options);
+  });
+}
+
+}  // namespace rackrail::cli
