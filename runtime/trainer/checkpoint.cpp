@@ -235,7 +235,7 @@ fs::path commit_checkpoint(const fs::path& folder, std::int64_t step,
   write_file_atomically(partial / kManifestFile, to_json(manifest));
   flush_folder(partial);
 
-  const fs::path complete = folder / folder_name(step);
+  fs::path complete = folder / folder_name(step);
   const fs::path replaced = folder / (folder_name(step) + std::string(kReplacedSuffix));
   std::error_code error;
   fs::remove_all(replaced, error);

@@ -15,9 +15,7 @@ class ExecutorExchange final : public GradientExchange {
   void launch(BucketId bucket, std::span<float> data) override { executor_.launch(bucket, data); }
   void wait_all() override { executor_.wait_all(); }
   Residuals residuals() const override { return executor_.residuals(); }
-  void set_residuals(Residuals residuals) override {
-    executor_.set_residuals(std::move(residuals));
-  }
+  void set_residuals(const Residuals& residuals) override { executor_.set_residuals(residuals); }
 
  private:
   runtime::Executor& executor_;

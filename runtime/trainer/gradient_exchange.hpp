@@ -33,7 +33,7 @@ class GradientExchange {
 
   /// Between steps only.
   virtual Residuals residuals() const { return {}; }
-  virtual void set_residuals(Residuals /*residuals*/) {}
+  virtual void set_residuals(const Residuals& /*residuals*/) {}
 };
 
 /// One rank alone: its share is the sum.

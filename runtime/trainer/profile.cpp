@@ -21,10 +21,8 @@ struct Moments {
 /// Medians over steps, interval by interval.
 ComputeProfile medians(const std::vector<Moments>& steps) {
   const auto over = [&](const auto& interval) {
-    std::vector<Duration> values;
-    for (const Moments& step : steps) {
-      values.push_back(interval(step));
-    }
+    std::vector<Duration> values(steps.size());
+    std::ranges::transform(steps, values.begin(), interval);
     return median(std::move(values));
   };
   ComputeProfile profile;

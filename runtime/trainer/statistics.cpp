@@ -40,10 +40,10 @@ StepSummary summarise(const std::vector<StepTimes>& steps) {
   summary.compute_cpu_time = median_of(steps, [](const StepTimes& t) { return t.compute_cpu; });
   summary.sync_time = median_of(steps, [](const StepTimes& t) { return t.synchronise; });
   summary.input_wait = median_of(steps, [](const StepTimes& t) { return t.input_wait; });
-  std::vector<double> shares;
-  for (const StepTimes& t : steps) {
-    shares.push_back(t.step > Duration() ? t.synchronise / t.step : 0.0);
-  }
+  std::vector<double> shares(steps.size());
+  std::ranges::transform(steps, shares.begin(), [](const StepTimes& t) {
+    return t.step > Duration() ? t.synchronise / t.step : 0.0;
+  });
   summary.sync_share = middle(std::move(shares));
   return summary;
 }

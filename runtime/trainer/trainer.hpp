@@ -102,7 +102,8 @@ class Trainer {
   TrainingState state() const;
 
   /// Trains until the configured number of steps or a stop. Throws PeerLostError out of the
-  /// exchange; the model is then as after the latest whole step.
+  /// exchange; the parameters are then those of the latest whole step, while what moves gradients
+  /// may still touch their arena: it must end before this object does.
   TrainingResult run();
 
   /// run() returns once `steps` steps of the whole training are done (at once if they are). From

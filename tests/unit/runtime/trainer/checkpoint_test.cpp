@@ -107,7 +107,7 @@ TEST_CASE("A commit refuses files that are missing, foreign or left over") {
   const fs::path partial = folder.path() / "step-00000050.partial";
   const std::vector<CheckpointFile> all = example.write_all(folder.path());
   const auto refused = [&](const std::vector<CheckpointFile>& files) {
-    const ErrorContext context =
+    ErrorContext context =
         test::context_of<ConfigError>([&] { commit_checkpoint(folder.path(), 50, files); });
     CHECK_FALSE(fs::exists(partial / "manifest.json"));
     CHECK_FALSE(fs::exists(folder.path() / "step-00000050"));
@@ -135,7 +135,7 @@ TEST_CASE("Damage is found, named, and an earlier checkpoint is taken") {
     const FoundCheckpoint found = find_latest_valid(folder.path());
     CHECK(found.path == folder.path() / "step-00000010");
     REQUIRE(found.notes.size() == 1);
-    const ErrorContext context =
+    ErrorContext context =
         test::context_of<ConfigError>([&] { load_checkpoint(path, Rank(0), {}); });
     CHECK(found.notes[0].find(context.found) != std::string::npos);
     return context;

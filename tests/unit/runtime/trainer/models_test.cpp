@@ -19,13 +19,13 @@ struct Example {
 };
 
 const std::vector<Example>& examples() {
-  static const std::vector<Example> all{
+  static const std::vector<Example> kAll{
       {"linear", {"mlp", {}, {}}, {1, 6, 1}},
       {"mlp", {"mlp", {5, 4}, {}}, {1, 6, 1}},
       {"cnn, one convolution", {"cnn", {}, {3}}, {2, 4, 1}},
       {"cnn", {"cnn", {5}, {3, 4}}, {4, 6, 2}},
   };
-  return all;
+  return kAll;
 }
 
 constexpr std::int64_t kClasses = 3;
