@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <boost/graph/adjacency_list.hpp>
+#include <boost/graph/filtered_graph.hpp>
 #include <boost/graph/strong_components.hpp>
+#include <functional>
 #include <unordered_map>
 #include <utility>
 
@@ -272,11 +274,14 @@ void Topology::require_connected() const {
   if (rank_count() < 2) {
     return;
   }
-  // Ranks that reach each other are the ranks of one strongly connected component.
+  // Ranks that reach each other are the ranks of one strongly connected component. Resources of a
+  // machine are no ways.
+  const Graph& graph = impl_->graph;
+  const auto is_way = [&graph](const Edge& edge) { return graph[edge].kind != LinkKind::kShared; };
+  const boost::filtered_graph<Graph, std::function<bool(Edge)>> ways(graph, is_way);
   std::vector<int> component(node_count());
-  boost::strong_components(impl_->graph,
-                           boost::make_iterator_property_map(
-                               component.begin(), boost::get(boost::vertex_index, impl_->graph)));
+  boost::strong_components(ways, boost::make_iterator_property_map(
+                                     component.begin(), boost::get(boost::vertex_index, graph)));
   const int first = component[impl_->ranks.front().index()];
   std::vector<std::string> together;
   std::vector<std::string> apart;

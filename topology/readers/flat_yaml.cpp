@@ -20,7 +20,8 @@ std::string quoted(const std::string& text) {
   };
   const bool starts_as_word = !text.empty() && ((text.front() >= 'a' && text.front() <= 'z') ||
                                                 (text.front() >= 'A' && text.front() <= 'Z'));
-  if (starts_as_word && std::all_of(text.begin(), text.end(), is_harmless)) {
+  const bool is_null = text == "null" || text == "Null" || text == "NULL";
+  if (starts_as_word && !is_null && std::all_of(text.begin(), text.end(), is_harmless)) {
     return text;
   }
   std::string result = "\"";

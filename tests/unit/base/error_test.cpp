@@ -1,6 +1,7 @@
 #include "base/error.hpp"
 
 #include <catch2/catch.hpp>
+#include <string>
 
 using namespace rackrail;
 
@@ -13,6 +14,17 @@ TEST_CASE("an error context becomes one line from the parts that are known") {
   CHECK(describe({"a.yaml", "", "", "a size"}) == "a.yaml: expected a size");
   CHECK(describe({"", "", "", "a size"}) == "expected a size");
   CHECK(describe({"a.yaml", "line 3", "", ""}) == "a.yaml: line 3");
+}
+
+TEST_CASE("an error is one line of bounded length, whatever was found") {
+  CHECK(describe({"f", "", "a\nb\tc\x7f", ""}) == "f: found a\\nb\\x09c\\x7f");
+  const std::string message = describe({"f", "", std::string(10'000, 'x'), "less"});
+  CHECK(message.size() < 500);
+  CHECK_THAT(message, Catch::EndsWith("x..., expected less"));
+  // Cut between characters, not inside one.
+  std::string umlauts;
+  for (int i = 0; i < 1000; ++i) umlauts += "\u00e4";
+  CHECK_THAT(describe({"f", "", "x" + umlauts, ""}), Catch::EndsWith("\u00e4..."));
 }
 
 TEST_CASE("bad input is told from a broken environment") {

@@ -1,0 +1,212 @@
+#include <catch2/catch.hpp>
+#include <chrono>
+
+#include "base/error.hpp"
+#include "tests/unit/topology/graphs.hpp"
+#include "topology/queries.hpp"
+#include "topology/reader.hpp"
+
+using namespace rackrail;
+using namespace rackrail::topology;
+using topology::test::add_gpu;
+using topology::test::add_switch;
+using topology::test::boxes;
+using topology::test::grid;
+using topology::test::join;
+using topology::test::join_one_way;
+using topology::test::ring;
+using topology::test::star;
+
+namespace {
+
+constexpr std::int64_t kUnit = 1'000'000'000;
+
+double in_units(Bandwidth rate) {
+  return static_cast<double>(rate.bytes_per_second()) / static_cast<double>(kUnit);
+}
+
+/// Hosts with 10 units to their ToR, ToRs with 4 units to a core.
+Topology two_racks() {
+  Topology t("two-racks");
+  const NodeId core = add_switch(t, "core");
+  for (int r = 0; r < 2; ++r) {
+    const NodeId tor = add_switch(t, "tor" + std::to_string(r));
+    join(t, tor, core, Bandwidth(4 * kUnit));
+    for (int h = 0; h < 2; ++h) {
+      join(t, add_gpu(t, "host" + std::to_string(2 * r + h)), tor, Bandwidth(10 * kUnit));
+    }
+  }
+  return t;
+}
+
+}  // namespace
+
+TEST_CASE("max-flow comes with a cut that proves it") {
+  Topology t;
+  const NodeId a = add_gpu(t, "a");
+  const NodeId b = add_gpu(t, "b");
+  const NodeId s1 = add_switch(t, "s1");
+  const NodeId s2 = add_switch(t, "s2");
+  join_one_way(t, a, s1, 10_GBps);
+  join_one_way(t, a, s2, 10_GBps);
+  join_one_way(t, s1, s2, 2_GBps);
+  join_one_way(t, s1, b, 4_GBps);
+  join_one_way(t, s2, b, 9_GBps);
+  const MaxFlow flow = max_flow(t, a, b);
+  CHECK(flow.value == 13_GBps);
+  CHECK(flow.cut.capacity == 13_GBps);
+  CHECK(flow.cut.links == std::vector{LinkId(3), LinkId(4)});
+  CHECK(flow.cut.ranks_inside == 1);
+  CHECK(max_flow(t, b, a).value == Bandwidth(0));
+  CHECK_THROWS_AS(max_flow(t, a, a), ConfigError);
+}
+
+TEST_CASE("all-gather bounds of known clusters") {
+  SECTION("two boxes of 8 GPUs, 25 per GPU between them") {
+    const AllGatherBound bound = allgather_bound(boxes(2, kUnit));
+    CHECK(in_units(bound.algbw) == Approx(346.6666667).epsilon(1e-9));
+    CHECK(bound.trees_per_root == 13);
+    // 15 GPUs against the 325 that enter the last one.
+    CHECK(bound.p == 3);
+    CHECK(bound.q == 65 * kUnit);
+    CHECK(bound.cut.ranks_inside == 15);
+    CHECK(bound.cut.capacity == Bandwidth(325 * kUnit));
+  }
+  SECTION("one box") {
+    CHECK(in_units(allgather_bound(boxes(1, kUnit)).algbw) == Approx(342.857142857).epsilon(1e-9));
+  }
+  SECTION("two racks of two hosts") {
+    const Topology t = two_racks();
+    const AllGatherBound bound = allgather_bound(t);
+    CHECK(in_units(bound.algbw) == Approx(8));
+    CHECK(bound.cut.ranks_inside == 2);
+    REQUIRE(bound.cut.links.size() == 1);
+    CHECK_THAT(t.link_name(bound.cut.links[0]), Catch::Contains("core"));
+  }
+  SECTION("4 x 4 torus") {
+    const AllGatherBound bound = allgather_bound(grid(4, 4, true, Bandwidth(kUnit)));
+    CHECK(in_units(bound.algbw) == Approx(64.0 / 15));
+    // 15/4, in lowest terms: a unit is divisible by 5.
+    CHECK(bound.p == 3);
+    CHECK(bound.q == 4 * kUnit / 5);
+  }
+  SECTION("4 x 4 mesh") {
+    CHECK(in_units(allgather_bound(grid(4, 4, false, Bandwidth(kUnit))).algbw) ==
+          Approx(32.0 / 15));
+  }
+  SECTION("ring of 16") {
+    CHECK(in_units(allgather_bound(ring(16, Bandwidth(kUnit))).algbw) == Approx(32.0 / 15));
+  }
+}
+
+TEST_CASE("reduce-scatter is bounded by what leaves, all-gather by what enters") {
+  // gpu0 sends with 1 and receives with 5.
+  Topology t;
+  const NodeId hub = add_switch(t, "hub");
+  const NodeId uneven = add_gpu(t, "gpu0");
+  join_one_way(t, uneven, hub, Bandwidth(kUnit));
+  join_one_way(t, hub, uneven, Bandwidth(5 * kUnit));
+  for (int i = 1; i < 4; ++i) {
+    join(t, add_gpu(t, "gpu" + std::to_string(i)), hub, Bandwidth(9 * kUnit));
+  }
+  // All-gather: one shard of four leaves gpu0 (4·1), three enter it (4·5/3).
+  CHECK(in_units(allgather_bound(t).algbw) == Approx(4));
+  // Reduce-scatter: three partial sums leave gpu0 for the others' shards.
+  const AllGatherBound scatter = reducescatter_bound(t);
+  CHECK(in_units(scatter.algbw) == Approx(4.0 / 3));
+  REQUIRE(scatter.cut.links.size() == 1);
+  CHECK(t.link_name(scatter.cut.links[0]) == "gpu0→hub");
+}
+
+TEST_CASE("symmetric clusters have equal bounds in both directions") {
+  for (const char* name : {"two-racks-40g", "a100-8x8", "fat-tree-128-2to1"}) {
+    const Topology t = read_cluster(name).topology;
+    CAPTURE(name);
+    CHECK(allgather_bound(t).algbw == reducescatter_bound(t).algbw);
+  }
+}
+
+TEST_CASE("all-reduce is bounded by cuts and by partitions") {
+  SECTION("two racks: the uplink carries the whole sum") {
+    const AllReduceBound bound = allreduce_bound(two_racks());
+    CHECK(in_units(bound.algbw) == Approx(4));
+    CHECK_THAT(bound.reason, Catch::Contains("cut around"));
+    CHECK(bound.cut.links.size() == 1);
+  }
+  SECTION("a star of equals: 2(k-1) messages enter k ranks") {
+    const AllReduceBound bound =
+        allreduce_bound(star(std::vector<Bandwidth>(8, Bandwidth(100 * kUnit))));
+    CHECK(in_units(bound.algbw) == Approx(800.0 / 14));
+    CHECK_THAT(bound.reason, Catch::Contains("partition into 8 ranks"));
+  }
+  SECTION("a slow member: its own link binds") {
+    std::vector<Bandwidth> rates(7, Bandwidth(100 * kUnit));
+    rates.push_back(Bandwidth(25 * kUnit));
+    CHECK(in_units(allreduce_bound(star(rates)).algbw) == Approx(25));
+  }
+  SECTION("reduction in the network leaves only the cuts") {
+    const Topology box = boxes(1, kUnit);
+    CHECK(in_units(allreduce_bound(box).algbw) == Approx(2400.0 / 14));
+    CHECK(in_units(allreduce_bound(box, true).algbw) == Approx(300));
+  }
+  SECTION("hosts with fast GPUs inside") {
+    const Topology t = boxes(4, kUnit);
+    const AllReduceBound bound = allreduce_bound(t);
+    // 4 boxes of 200 in: 800 / 6. Single ranks: 32 · 325 / 62 = 167.7.
+    CHECK(in_units(bound.algbw) == Approx(800.0 / 6));
+    CHECK_THAT(bound.reason, Catch::Contains("4 hosts"));
+  }
+  SECTION("links that carry more one way than the other") {
+    Topology t;
+    const NodeId a = add_gpu(t, "a");
+    const NodeId b = add_gpu(t, "b");
+    join_one_way(t, a, b, Bandwidth(9 * kUnit));
+    join_one_way(t, b, a, Bandwidth(2 * kUnit));
+    const AllReduceBound bound = allreduce_bound(t);
+    CHECK(in_units(bound.algbw) == Approx(2));
+    REQUIRE(bound.cut.links.size() == 1);
+    CHECK(t.link_name(bound.cut.links[0]) == "b→a");
+    CHECK(bound.cut.capacity == Bandwidth(2 * kUnit));
+  }
+}
+
+TEST_CASE("resources of a machine do not widen a cut") {
+  Topology t = star({Bandwidth(4 * kUnit), Bandwidth(4 * kUnit)});
+  Link shared;
+  shared.from = NodeId(1);
+  shared.to = NodeId(2);
+  shared.bandwidth = Bandwidth(100 * kUnit);
+  shared.kind = LinkKind::kShared;
+  t.add_duplex_link(shared);
+  CHECK(in_units(allgather_bound(t).algbw) == Approx(8));
+  CHECK(in_units(allreduce_bound(t).algbw) == Approx(4));
+  CHECK(in_units(max_flow(t, NodeId(1), NodeId(2)).value) == Approx(4));
+}
+
+TEST_CASE("rates without a common factor stay exact") {
+  const Topology t =
+      star({Bandwidth(999'999'999'989), Bandwidth(999'999'999'961), Bandwidth(1'000'000'000'039)});
+  const AllGatherBound bound = allgather_bound(t);
+  // The narrowest rank takes in two shards of three.
+  CHECK(bound.p == 2);
+  CHECK(bound.q == 999'999'999'961);
+}
+
+TEST_CASE("bounds need two ranks that reach each other") {
+  Topology t("few");
+  add_gpu(t, "a");
+  CHECK_THROWS_WITH(allgather_bound(t), Catch::Contains("1 ranks"));
+  add_gpu(t, "b");
+  CHECK_THROWS_WITH(allgather_bound(t), Catch::Contains("a | b"));
+  CHECK_THROWS_AS(allreduce_bound(t), ConfigError);
+}
+
+TEST_CASE("the bound of 256 GPUs takes less than half a second", "[timing]") {
+  const Topology t = read_cluster("h100-32x8-rail").topology;
+  const auto start = std::chrono::steady_clock::now();
+  const AllGatherBound bound = allgather_bound(t);
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  // 32 machines of 8 x 50 GB/s: 248 GPUs' shards enter the last machine with 400 GB/s.
+  CHECK(bound.algbw == Bandwidth(256 * 400'000'000'000LL / 248));
+  CHECK(seconds.count() < 0.5);
+}

@@ -1,0 +1,130 @@
+#include <catch2/catch.hpp>
+#include <string>
+
+#include "tests/unit/topology/graphs.hpp"
+#include "topology/queries.hpp"
+#include "topology/reader.hpp"
+
+using namespace rackrail;
+using namespace rackrail::topology;
+using topology::test::error_of;
+using topology::test::TextFile;
+
+namespace {
+
+Topology read_text(const std::string& text) {
+  return read_cluster(TextFile("edges.csv", text).path()).topology;
+}
+
+const std::string kHeader = "source,target,bandwidth,latency\n";
+
+}  // namespace
+
+TEST_CASE("an edge list: both directions, ranks by name") {
+  const Topology t = read_text(
+      "# a comment\n\nsource,target,bandwidth,latency,kind\r\n"
+      "gpu1,leaf0,25 GB/s,1 us,host-link\r\n"
+      " gpu0 , leaf0 , 200 Gbit/s , 1000 ns , host-link \n"
+      "leaf0,box,25 GB/s,1 us,uplink\nbox,host7,25 GB/s,1 us,\n");
+  CHECK(t.name() == "edges");
+  CHECK(t.link_count() == 8);
+  CHECK(t.rank_count() == 3);
+  CHECK(t.node(t.node_of(Rank(0))).name == "gpu1");
+  CHECK(t.node(t.node_of(Rank(2))).kind == NodeKind::kHost);
+  CHECK(t.node(*t.find_node("leaf0")).kind == NodeKind::kTor);
+  CHECK(t.node(*t.find_node("box")).kind == NodeKind::kSwitch);
+  CHECK(t.link(LinkId(0)).kind == LinkKind::kHostLink);
+  CHECK(t.link(LinkId(2)).bandwidth == 25_GBps);
+  CHECK(t.link(LinkId(2)).latency == 1_us);
+}
+
+TEST_CASE("a directed edge list says so in a comment") {
+  const Topology t = read_text("# directed\n" + kHeader +
+                               "gpu0,gpu1,1 GB/s,1 us\ngpu1,gpu2,1 GB/s,1 us\n"
+                               "gpu2,gpu0,1 GB/s,1 us\n");
+  CHECK(t.link_count() == 3);
+  Router router(t);
+  CHECK(router.route(Rank(1), Rank(0)).size() == 2);
+}
+
+TEST_CASE("a second table says who is a rank, and where") {
+  const Topology t = read_text(kHeader +
+                               "x,s,1 GB/s,1 us\ny,s,1 GB/s,1 us\nhostess,s,1 GB/s,1 us\n"
+                               "\nvertex,role,kind,host,rack,device_class,memory\n"
+                               "y,rank,gpu,n0,r0,A100,40 GB\nx,rank,gpu,n0,r0,,\n"
+                               "hostess,switch,core,,,,\n");
+  REQUIRE(t.rank_count() == 2);
+  const Node& y = t.node(t.node_of(Rank(0)));
+  CHECK(y.name == "y");
+  CHECK(y.device_class == "A100");
+  CHECK(y.memory == Bytes(40'000'000'000));
+  CHECK(ranks_by_host(t).size() == 1);
+  CHECK(t.node(*t.find_node("hostess")).kind == NodeKind::kCore);
+}
+
+TEST_CASE("what to_edge_list writes reads back as the same graph") {
+  std::vector<Topology> clusters;
+  for (const std::string& name : shipped_clusters()) {
+    clusters.push_back(read_cluster(name).topology);
+  }
+  clusters.push_back(topology::test::boxes(2, 1'000'000'000));
+  clusters.push_back(topology::test::ring(5, 3_GBps));
+  for (const Topology& t : clusters) {
+    CAPTURE(t.name());
+    const Topology again = read_text(to_edge_list(t));
+    REQUIRE(again.rank_count() == t.rank_count());
+    REQUIRE(again.link_count() == t.link_count());
+    for (std::size_t l = 0; l < t.link_count(); ++l) {
+      REQUIRE(again.link_name(LinkId(l)) == t.link_name(LinkId(l)));
+      REQUIRE(again.link(LinkId(l)).bandwidth == t.link(LinkId(l)).bandwidth);
+      REQUIRE(again.link(LinkId(l)).latency == t.link(LinkId(l)).latency);
+      REQUIRE(again.link(LinkId(l)).kind == t.link(LinkId(l)).kind);
+    }
+    for (std::size_t r = 0; r < t.rank_count(); ++r) {
+      const Node& before = t.node(t.node_of(Rank(r)));
+      const Node& after = again.node(again.node_of(Rank(r)));
+      REQUIRE(after.name == before.name);
+      REQUIRE(after.host == before.host);
+      REQUIRE(after.rack == before.rack);
+      REQUIRE(after.memory == before.memory);
+    }
+  }
+}
+
+TEST_CASE("one-way links are written as directed") {
+  Topology t = topology::test::ring(3, 1_GBps);
+  topology::test::join_one_way(t, NodeId(0), NodeId(2), 2_GBps);
+  const std::string text = to_edge_list(t);
+  CHECK(text.starts_with("# directed\n"));
+  CHECK(read_text(text).link_count() == t.link_count());
+}
+
+TEST_CASE("mistakes in an edge list are named with line and column") {
+  const auto [text, expected] = GENERATE(table<std::string, std::string>({
+      {"gpu0,gpu1,1 GB/s,1 us\n", "line 1: found 'gpu0,gpu1,1 GB/s,1 us', expected a header"},
+      {"source,target,bandwidth\n", "header 'source,target,bandwidth'"},
+      {"source,target,bandwidth,latency,colour\n", "column 'colour'"},
+      {"source,target,bandwidth,latency,kind,kind\n", "column 'kind'"},
+      {kHeader + "gpu0,gpu1,1 GB/s\n", "line 2: found 3 cells"},
+      {kHeader + "gpu0,gpu1,25,1 us\n",
+       "line 2, column bandwidth: found '25', expected a rate with a unit"},
+      {kHeader + "gpu0,gpu1,1 GB/s,1\n", "column latency: found '1'"},
+      {kHeader + "gpu0,gpu1,0 GB/s,1 us\n", "column bandwidth"},
+      {kHeader + "gpu0,gpu1,-1 GB/s,1 us\n", "column bandwidth: found '-1 GB/s'"},
+      {kHeader + "gpu0,gpu0,1 GB/s,1 us\n", "another vertex"},
+      {kHeader + ",gpu0,1 GB/s,1 us\n", "column source: found nothing"},
+      {"source,target,bandwidth,latency,kind\ngpu0,gpu1,1 GB/s,1 us,rope\n", "found 'rope'"},
+      {"source,target,bandwidth,latency,cpu_share\ngpu0,gpu1,1 GB/s,1 us,2\n", "column cpu_share"},
+      {kHeader + "gpu0,gpu1,1 GB/s,1 us\n" + kHeader, "one table of edges"},
+      {kHeader + "gpu0,gpu1,1 GB/s,1 us\nvertex,role\ngpu0,king\n", "found 'king'"},
+      {kHeader + "gpu0,gpu1,1 GB/s,1 us\nvertex,role\ngpu0,rank\ngpu0,rank\n", "each rank once"},
+      {kHeader + "gpu0,gpu1,1 GB/s,1 us\ngpu2,s,1 GB/s,1 us\n", "gpu0, gpu1 | gpu2"},
+      {kHeader + "a,b,1 GB/s,1 us\n", "no rank"},
+      {kHeader, "no rank"},
+      {"# only a comment\n", "no header"},
+      {"vertex,role\na,rank\n", "one table of edges"},
+  }));
+  CAPTURE(text);
+  CHECK_THAT(error_of([&, t = text] { read_text(t); }),
+             Catch::Contains("edges.csv: ") && Catch::Contains(expected));
+}

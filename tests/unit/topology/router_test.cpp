@@ -1,0 +1,159 @@
+#include <catch2/catch.hpp>
+#include <map>
+#include <set>
+
+#include "base/error.hpp"
+#include "tests/unit/topology/graphs.hpp"
+#include "topology/queries.hpp"
+#include "topology/reader.hpp"
+
+using namespace rackrail;
+using namespace rackrail::topology;
+using topology::test::add_gpu;
+using topology::test::add_switch;
+using topology::test::join;
+
+namespace {
+
+std::string text_of(const Topology& t, const Route& route) {
+  std::string text = route.empty() ? "" : t.node(t.link(route.front()).from).name;
+  for (const LinkId link : route) text += " " + t.node(t.link(link).to).name;
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("the smallest latency wins, whatever the rate") {
+  Topology t;
+  const NodeId a = add_gpu(t, "a");
+  const NodeId b = add_gpu(t, "b");
+  const NodeId slow = add_switch(t, "wide");
+  const NodeId fast = add_switch(t, "near");
+  join(t, a, slow, 100_GBps, 3_us);
+  join(t, slow, b, 100_GBps, 3_us);
+  join(t, a, fast, 1_GBps, 2_us);
+  join(t, fast, b, 1_GBps, 2_us);
+  Router router(t);
+  const Route& route = router.route(Rank(0), Rank(1));
+  CHECK(text_of(t, route) == "a near b");
+  CHECK(route_latency(t, route) == 4_us);
+  CHECK(route_bandwidth(t, route) == 1_GBps);
+  CHECK(router.route(Rank(0), Rank(0)).empty());
+}
+
+TEST_CASE("at equal latency fewer links win, then the wider bottleneck") {
+  Topology t;
+  const NodeId a = add_gpu(t, "a");
+  const NodeId b = add_gpu(t, "b");
+  const NodeId s1 = add_switch(t, "s1");
+  const NodeId s2 = add_switch(t, "s2");
+  join(t, a, s1, 100_GBps, 1_us);
+  join(t, s1, s2, 100_GBps, 1_us);
+  join(t, s2, b, 100_GBps, 1_us);
+  const NodeId narrow = add_switch(t, "narrow");
+  join(t, a, narrow, 50_GBps, 1_us);
+  join(t, narrow, b, 1_GBps, 2_us);
+  const NodeId even = add_switch(t, "even");
+  join(t, a, even, 4_GBps, 2_us);
+  join(t, even, b, 4_GBps, 1_us);
+  Router router(t);
+  // The widest first link is on the narrow way, so a greedy choice would miss the bottleneck.
+  CHECK(text_of(t, router.route(Rank(0), Rank(1))) == "a even b");
+  CHECK(text_of(t, router.route(Rank(1), Rank(0))) == "b even a");
+}
+
+TEST_CASE("a route goes around other ranks where it can") {
+  Topology t;
+  const NodeId a = add_gpu(t, "a");
+  const NodeId b = add_gpu(t, "b");
+  const NodeId c = add_gpu(t, "c");
+  const NodeId s = add_switch(t, "s");
+  join(t, a, b, 100_GBps, 1_us);
+  join(t, b, c, 100_GBps, 1_us);
+  join(t, a, s, 1_GBps, 50_us);
+  join(t, s, c, 1_GBps, 50_us);
+  Router router(t);
+  CHECK(text_of(t, router.route(Rank(0), Rank(2))) == "a s c");
+  CHECK(text_of(t, router.route(Rank(0), Rank(1))) == "a b");
+}
+
+TEST_CASE("machines of a ring reach each other through as few others as possible") {
+  const Topology t = topology::test::ring(7, 1_GBps);
+  Router router(t);
+  CHECK(text_of(t, router.route(Rank(0), Rank(3))) == "gpu0 gpu1 gpu2 gpu3");
+  CHECK(text_of(t, router.route(Rank(0), Rank(5))) == "gpu0 gpu6 gpu5");
+}
+
+TEST_CASE("resources of a machine are no ways") {
+  Topology t;
+  const NodeId a = add_gpu(t, "a");
+  const NodeId b = add_gpu(t, "b");
+  const NodeId s = add_switch(t, "s");
+  join(t, a, s, 1_GBps, 9_us);
+  join(t, s, b, 1_GBps, 9_us);
+  Link shared;
+  shared.from = a;
+  shared.to = b;
+  shared.bandwidth = 100_GBps;
+  shared.kind = LinkKind::kShared;
+  t.add_link(shared);
+  Router router(t);
+  CHECK(text_of(t, router.route(Rank(0), Rank(1))) == "a s b");
+}
+
+TEST_CASE("equal ways are shared out by pair, and each pair keeps its own") {
+  const Topology t = read_cluster("fat-tree-128-2to1").topology;
+  Router router(t);
+  Router again(t);
+  std::map<std::string, int> used;
+  for (std::size_t src = 0; src < 32; ++src) {
+    for (std::size_t dst = 64; dst < 96; ++dst) {
+      const Route& route = router.route(Rank(src), Rank(dst));
+      REQUIRE(route.size() == 6);
+      REQUIRE(again.route(Rank(src), Rank(dst)) == route);
+      ++used[t.node(t.link(route[2]).to).name];
+    }
+  }
+  // 1,024 pairs over 16 cores: 64 each on average, with a standard deviation of 8.
+  CHECK(used.size() == 16);
+  for (const auto& [core, count] : used) {
+    CAPTURE(core);
+    CHECK(count > 24);
+    CHECK(count < 104);
+  }
+}
+
+TEST_CASE("GPUs that share a PCIe switch with several NICs use one each") {
+  const Topology t = read_cluster("a100-8x8").topology;
+  Router router(t);
+  std::set<std::string> out;
+  std::set<std::string> in;
+  for (std::size_t i = 0; i < 8; ++i) {
+    const Route& route = router.route(Rank(i), Rank(8 + i));
+    out.insert(t.node(t.link(route[1]).to).name);
+    in.insert(t.node(t.link(route[route.size() - 2]).from).name);
+  }
+  CHECK(out.size() == 8);
+  CHECK(in.size() == 8);
+}
+
+TEST_CASE("rails are kept: GPU i talks to GPU i over leaf i alone") {
+  const Topology t = read_cluster("h100-32x8-rail").topology;
+  Router router(t);
+  for (std::size_t i = 0; i < 8; ++i) {
+    CHECK(text_of(t, router.route(Rank(i), Rank(8 + i))) ==
+          "gpu0." + std::to_string(i) + " pcie0." + std::to_string(i) + " nic0." +
+              std::to_string(i) + " leaf0." + std::to_string(i) + " nic1." + std::to_string(i) +
+              " pcie1." + std::to_string(i) + " gpu1." + std::to_string(i));
+  }
+}
+
+TEST_CASE("no way is an error with both names") {
+  Topology t("apart");
+  add_gpu(t, "a");
+  add_gpu(t, "b");
+  Router router(t);
+  CHECK_THROWS_WITH(router.route(Rank(0), Rank(1)),
+                    Catch::Contains("from 'a' to 'b'") && Catch::Contains("apart"));
+  CHECK_THROWS_AS(router.route(Rank(0), Rank(2)), ConfigError);
+}
