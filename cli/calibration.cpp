@@ -125,7 +125,7 @@ topology::Topology local_machine(const Calibration& calibration, std::size_t ran
                                           .to = out,
                                           .bandwidth = calibration.core_bandwidth * cores,
                                           .latency = calibration.latency,
-                                          .kind = LinkKind::kShared,
+                                          .kind = LinkKind::kOther,
                                           .tier = "cores",
                                           .overhead = calibration.message_overhead,
                                           .cpu_share = 1.0 / static_cast<double>(cores)});
