@@ -21,25 +21,16 @@ void AccessOrder::begin_chunk(std::uint32_t chunk) {
   }
 }
 
-void AccessOrder::read(TransferId id, bool adopts) {
-  const Transfer& transfer = graph_.transfer(id);
-  RankState& state = ranks_[transfer.src.index()];
-  const Event event{.id = id, .at_source = true};
-  const bool same_codec = state.codec == transfer.codec;
-  if (adopts) {
-    // Reads with the same codec have sent the same C(x) whether it was adopted before or after
-    // them.
-    const bool joins = state.kind == Kind::kRead && state.uniform && same_codec;
-    access(transfer.src, event, Kind::kAdopt, joins);
-    state.codec = transfer.codec;
-  } else if (state.kind == Kind::kAdopt && same_codec) {
-    access(transfer.src, event, Kind::kAdopt, true);
-  } else {
-    const bool joins = state.kind == Kind::kRead;
-    access(transfer.src, event, Kind::kRead, joins);
-    state.uniform = joins ? state.uniform && same_codec : true;
-    state.codec = transfer.codec;
-  }
+void AccessOrder::read(TransferId id, std::uint64_t bytes, bool adopts) {
+  const Rank rank = graph_.transfer(id).src;
+  RankState& state = ranks_[rank.index()];
+  const bool same_bytes = bytes != 0 && bytes == state.bytes;
+  const bool joins = (state.kind == Kind::kAdopt && same_bytes) ||
+                     (state.kind == Kind::kRead && (same_bytes || !adopts));
+  const bool stays_adopted = joins && state.kind == Kind::kAdopt;
+  access(rank, {.id = id, .at_source = true}, adopts || stays_adopted ? Kind::kAdopt : Kind::kRead,
+         joins);
+  state.bytes = !joins || same_bytes ? bytes : 0;
 }
 
 void AccessOrder::write(TransferId id) {

@@ -8,10 +8,10 @@
 // ones wait for each other whole (rule 2).
 //
 // Method. The accesses to one chunk of one rank, in id order, fall into phases: maximal runs that
-// need no order among themselves (reads; additions; reads and copies with one codec, which all see
-// D(C(x)) and send C(x); a single copy in). Each access must happen after every access of the phase
-// before its own; by transitivity that orders all conflicting pairs. The check of one access is a
-// search backwards from it that stops when all of that phase is found, or at ids below it.
+// need no order among themselves (reads; additions; transfers that send the same bytes, of which
+// one replaces x by D(C(x)); a single copy in). Each access must happen after every access of the
+// phase before its own; by transitivity that orders all conflicting pairs. The check of one access
+// is a search backwards from it that stops when all of that phase is found, or at ids below it.
 //
 // Cost: of one access, the dependencies between it and the phase before it. For a ring of n ranks
 // that is O(n) per access to each of n² (rank, chunk) pairs, about n³ steps in all; at worst it is
@@ -34,8 +34,9 @@ class AccessOrder {
 
   /// From now on accesses are to this chunk.
   void begin_chunk(std::uint32_t chunk);
-  /// The transfer reads the chunk at its source; `adopts` when it replaces it there (rule 6).
-  void read(TransferId id, bool adopts);
+  /// The transfer reads the chunk at its source; `adopts` when it replaces it there (rule 6). Reads
+  /// with the same `bytes`, if not 0, send the same whether before or after the one that adopts.
+  void read(TransferId id, std::uint64_t bytes, bool adopts);
   /// The transfer copies onto, or adds to, the chunk at its destination.
   void write(TransferId id);
   void add(TransferId id);
@@ -48,8 +49,8 @@ class AccessOrder {
   };
   struct RankState {
     Kind kind = Kind::kNothing;
-    std::uint8_t codec = 0;  ///< kAdopt: the codec; kRead: the codec of all reads, if uniform
-    bool uniform = true;     ///< kRead: whether they all have `codec`
+    std::uint64_t bytes =
+        0;  ///< kRead, kAdopt: what all reads of the phase send; 0 if not the same
     std::vector<Event> before;
     std::vector<Event> current;
   };

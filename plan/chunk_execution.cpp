@@ -19,8 +19,16 @@ std::uint64_t sum_identity(std::uint64_t a, std::uint64_t b) {
   return random_bits(random_bits(kSum, std::min(a, b)), std::max(a, b));
 }
 
+/// Of D(C(value)) for an elementwise codec.
 std::uint64_t decoded_identity(std::uint8_t codec, std::uint64_t value) {
   return random_bits(random_bits(kCode, codec), value);
+}
+
+/// Of D(C(value)) for any other: `transfer` encodes the value as a part of its range.
+std::uint64_t decoded_identity(const Transfer& transfer, std::uint64_t value) {
+  const std::uint64_t range = (std::uint64_t{transfer.chunk_begin} << 32U) | transfer.chunk_count;
+  const std::uint64_t who = transfer.op == TransferOp::kReduce ? 1ULL + transfer.src.value() : 0;
+  return random_bits(random_bits(decoded_identity(transfer.codec, range), who), value);
 }
 
 void set_bit(std::span<std::uint64_t> words, Rank rank) {
@@ -54,8 +62,10 @@ ChunkExecution::ChunkExecution(const TransferGraph& graph, ProblemList& problems
     : graph_(graph),
       problems_(problems),
       order_(graph, problems),
+      sources_(encoding_sources(graph)),
       words_((graph.rank_count() + 63) / 64),
       values_(graph.rank_count()),
+      sent_(graph.transfers().size()),
       contributions_(graph.rank_count() * words_) {}
 
 std::span<std::uint64_t> ChunkExecution::contributions(Rank rank) {
@@ -82,7 +92,7 @@ void ChunkExecution::begin(std::uint32_t chunk) {
   for (std::size_t i = 0; i < values_.size(); ++i) {
     const Rank rank(i);
     if (graph_.collective() != Collective::kAllGather || graph_.owners()[chunk] == rank) {
-      values_[i] = {.defined = true, .encoded_as = 0, .identity = input_identity(rank)};
+      values_[i] = {.defined = true, .fixed_by = 0, .identity = input_identity(rank)};
       set_bit(contributions(rank), rank);
     }
   }
@@ -100,15 +110,13 @@ void ChunkExecution::apply(TransferId id) {
     problems_.add([&] { return text("sends what the rank does not have yet"); });
   }
 
+  const Value sent = sent_value(id);
+  sent_[id.index()] = sent;
   const bool is_lossy = graph_.codecs()[transfer.codec].is_lossy();
-  const bool is_reencoded = is_lossy && from.encoded_as != transfer.codec;
-  Value sent = from;
-  sent.encoded_as = is_lossy ? transfer.codec : std::uint8_t{0};
-  if (is_reencoded) {
-    sent.identity = decoded_identity(transfer.codec, from.identity);
-  }
-  const bool adopts = is_reencoded && transfer.op == TransferOp::kCopy;
-  order_.read(id, adopts);
+  const bool adopts = is_lossy && transfer.op == TransferOp::kCopy &&
+                      sources_[id.index()].kind == EncodingKind::kOwn &&
+                      sent.identity != from.identity;
+  order_.read(id, sent_bytes(id), adopts);
   if (adopts) {
     from = sent;
   }
@@ -132,8 +140,42 @@ void ChunkExecution::apply(TransferId id) {
   }
   std::transform(sent_set.begin(), sent_set.end(), set.begin(), set.begin(),
                  [](std::uint64_t a, std::uint64_t b) { return a | b; });
-  to = {
-      .defined = to.defined, .encoded_as = 0, .identity = sum_identity(to.identity, sent.identity)};
+  to = {.defined = to.defined, .fixed_by = 0, .identity = sum_identity(to.identity, sent.identity)};
+}
+
+ChunkExecution::Value ChunkExecution::sent_value(TransferId id) const {
+  const EncodingSource& source = sources_[id.index()];
+  if (source.kind != EncodingKind::kOwn) {
+    return sent_[source.from.index()];
+  }
+  const Transfer& transfer = graph_.transfer(id);
+  const Codec& codec = graph_.codecs()[transfer.codec];
+  Value sent = values_[transfer.src.index()];
+  if (!codec.is_lossy() || sent.fixed_by == transfer.codec) {
+    return sent;
+  }
+  if (codec.is_elementwise()) {
+    sent.identity = decoded_identity(transfer.codec, sent.identity);
+    sent.fixed_by = transfer.codec;
+  } else {
+    sent.identity = decoded_identity(transfer, sent.identity);
+    sent.fixed_by = 0;
+  }
+  return sent;
+}
+
+/// What tells apart the bytes of the reads of one phase (access_order.hpp); 0: those of the value.
+std::uint64_t ChunkExecution::sent_bytes(TransferId id) const {
+  const Codec& codec = graph_.codecs()[graph_.transfer(id).codec];
+  if (!codec.is_lossy()) {
+    return 0;
+  }
+  if (codec.is_elementwise()) {
+    return graph_.transfer(id).codec;
+  }
+  // Past the numbers of the codecs.
+  const EncodingSource& source = sources_[id.index()];
+  return 256 + std::uint64_t{source.kind == EncodingKind::kOwn ? id.value() : source.from.value()};
 }
 
 void ChunkExecution::check_contributions(Rank rank, std::span<const std::uint64_t> expected) {

@@ -2,9 +2,10 @@
 //
 // A rank holds a set of contributions (a bit per rank) and a value identity: a hash of the
 // expression that made the value, so that equal identities mean equal bits (a + b and b + a are
-// equal in floating point, (a + b) + c and a + (b + c) are not). A value may have an encoded form
-// that came with it or was adopted (rule 6 of transfer_graph.hpp): encoding it with the same codec
-// gives the same bytes.
+// equal in floating point, (a + b) + c and a + (b + c) are not). What a lossy transfer sends
+// follows encoding_source.hpp. A code of its own is a function of the value, the codec and, unless
+// the codec is elementwise, the range that is encoded and for reductions the rank, because
+// contributions of different ranks are rounded independently.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +15,7 @@
 
 #include "base/ids.hpp"
 #include "plan/access_order.hpp"
+#include "plan/encoding_source.hpp"
 #include "plan/problem_list.hpp"
 #include "plan/transfer_graph.hpp"
 
@@ -30,12 +32,14 @@ class ChunkExecution {
  private:
   struct Value {
     bool defined = false;
-    std::uint8_t encoded_as = 0;  ///< codec of the encoded form; 0: none
+    std::uint8_t fixed_by = 0;  ///< elementwise codec that changes nothing any more; 0: none
     std::uint64_t identity = 0;
   };
 
   void begin(std::uint32_t chunk);
   void apply(TransferId id);
+  Value sent_value(TransferId id) const;
+  std::uint64_t sent_bytes(TransferId id) const;
   void check_end();
   void check_contributions(Rank rank, std::span<const std::uint64_t> expected);
   std::span<std::uint64_t> contributions(Rank rank);
@@ -44,9 +48,11 @@ class ChunkExecution {
   const TransferGraph& graph_;
   ProblemList& problems_;
   AccessOrder order_;
+  std::vector<EncodingSource> sources_;
   std::uint32_t chunk_ = 0;
-  std::size_t words_;  ///< 64-bit words of one rank's set
-  std::vector<Value> values_;
+  std::size_t words_;          ///< 64-bit words of one rank's set
+  std::vector<Value> values_;  ///< by rank
+  std::vector<Value> sent_;    ///< by transfer, of those of the chunk that were executed
   std::vector<std::uint64_t> contributions_;
 };
 

@@ -27,6 +27,9 @@ struct Codec {
 
   bool operator==(const Codec& other) const;
   bool is_lossy() const { return kind != CodecKind::kNone; }
+  /// Whether an element's code depends on that element alone, and encoding what was decoded changes
+  /// nothing: then neither the range that is encoded nor a second encoding makes a difference.
+  bool is_elementwise() const { return kind == CodecKind::kNone || kind == CodecKind::kFp16; }
   /// Whether the error is fed back (e ← g + e − D(C(g+e))): 8-bit blocks and top-k, not FP16.
   bool has_error_feedback() const {
     return kind == CodecKind::kInt8Block || kind == CodecKind::kTopK;

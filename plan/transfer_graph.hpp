@@ -19,12 +19,14 @@
 //     same in every run). A chain of dependencies counts only as far as its transfers move that
 //     chunk too: any other chunk may be empty in a small buffer, and then orders nothing.
 //  5. Transfers of the same (src, dst) pair leave in the order of their ids, slice by slice.
-//  6. Codecs. A lossy transfer sends C(x). A version of a chunk is encoded once per codec, and all
-//     transfers that read the version send the same bytes. For a copy the sender also replaces its
-//     own x by D(C(x)), and a chunk that arrived encoded is forwarded as it came when the codec is
-//     the same: after an all-reduce all ranks hold the same bits. For rule 4, the first lossy copy
-//     of a version that did not arrive in that code is a write at its sender too; only transfers
-//     with the same codec need not be ordered with it.
+//  6. Codecs. A lossy transfer sends C(x) of its range, slice by slice; other ranges of the same
+//     elements have other codes, unless the codec works element by element. For a copy the sender
+//     also replaces its own x by D(C(x)), which is a write that makes a new version. Copies of one
+//     version of one range with one codec send the same bytes, encoded once, and so do reductions;
+//     a range that arrived with a copy in the same codec is forwarded as it came.
+//     encoding_source.hpp works out which is which. So after an all-reduce all ranks hold the same
+//     bits. For rule 4, transfers that send the same bytes need not be ordered among themselves,
+//     though the first one writes.
 //
 // An all-reduce is right when every rank ends with each rank's contribution exactly once
 // (plan/verifier.hpp).

@@ -3,36 +3,40 @@
 // An independent judge of transfer graphs: it executes one with numbers, slice by slice, in an
 // order that is legal by the rules of plan/transfer_graph.hpp and otherwise random.
 
+#include <algorithm>
 #include <cstdint>
-#include <map>
-#include <optional>
 #include <random>
-#include <tuple>
 #include <vector>
 
+#include "plan/encoding_source.hpp"
 #include "plan/transfer_graph.hpp"
 
 namespace rackrail::plan::examples {
 
 /// Numbers that stand for floats: arithmetic modulo a prime is exact, so a wrong sum is wrong
-/// beyond doubt; a "codec" is an affine map that changes what it encodes, each time.
+/// beyond doubt. An elementwise codec drops low bits; any other is a map that changes what it
+/// encodes each time and depends on all of the slice, on the op and, for reductions, on the rank.
 using Number = std::uint64_t;
 inline constexpr Number kPrime = 2'147'483'647;
 
 class RandomExecution {
  public:
+  /// Keeps a reference to the graph.
   RandomExecution(const TransferGraph& graph, std::int64_t elements, std::int64_t slice_elements,
                   std::uint64_t seed)
-      : graph_(graph), elements_(elements), slice_elements_(slice_elements), random_(seed) {
+      : graph_(graph),
+        sources_(encoding_sources(graph)),
+        elements_(elements),
+        slice_elements_(slice_elements),
+        random_(seed) {
     for (std::size_t rank = 0; rank < graph.rank_count(); ++rank) {
       for (std::int64_t i = 0; i < elements; ++i) {
-        buffers_.push_back({input(rank, i), std::nullopt, {}});
+        buffers_.push_back(input(rank, i));
       }
     }
-    for (std::size_t id = 0; id < graph.transfers().size(); ++id) {
-      const ElementRange range = graph.range(graph.transfers()[id], elements);
-      const auto slices = static_cast<std::size_t>(slice_count(range, slice_elements));
-      progress_.push_back(std::vector<State>(slices));
+    for (const Transfer& transfer : graph.transfers()) {
+      const std::int64_t slices = slice_count(graph.range(transfer, elements), slice_elements);
+      progress_.emplace_back(static_cast<std::size_t>(slices));
     }
   }
 
@@ -44,10 +48,10 @@ class RandomExecution {
     for (std::int64_t i = 0; i < elements_; ++i) {
       Number sum = 0;
       for (std::size_t rank = 0; rank < graph_.rank_count(); ++rank) {
-        sum = (sum + input(rank, i)) % kPrime;
+        sum = remainder(sum + input(rank, i));
       }
       for (std::size_t rank = 0; rank < graph_.rank_count(); ++rank) {
-        if (at(rank, i).value != sum) {
+        if (at(rank, i) != sum) {
           return false;
         }
       }
@@ -55,16 +59,16 @@ class RandomExecution {
     return true;
   }
 
-  /// Whether it ends, and all ranks hold the same numbers; what they are is in `result`.
+  /// Whether it ends, and all ranks hold the same numbers, which are left in `result`.
   bool ends_alike(std::vector<Number>& result) {
     if (!run()) {
       return false;
     }
     result.clear();
     for (std::int64_t i = 0; i < elements_; ++i) {
-      result.push_back(at(0, i).value);
+      result.push_back(at(0, i));
       for (std::size_t rank = 1; rank < graph_.rank_count(); ++rank) {
-        if (at(rank, i).value != result.back()) {
+        if (at(rank, i) != result.back()) {
           return false;
         }
       }
@@ -73,40 +77,56 @@ class RandomExecution {
   }
 
  private:
-  struct Element {
-    Number value = 0;
-    /// Codec and content of the encoded form that came with the value.
-    std::optional<std::pair<std::uint8_t, Number>> arrived;
-    /// What this version was encoded to, by codec: a version is encoded once.
-    std::map<std::uint8_t, Number> encoded;
-  };
-  struct Sent {
-    Number code = 0;
-    std::uint8_t codec = 0;
-  };
+  /// One slice of one transfer.
   struct State {
     bool read = false;
     bool applied = false;
-    std::vector<Sent> wire;
+    std::vector<Number> wire;  ///< what is sent, element by element
   };
-  /// Something that may happen next: slice `slice` of `transfer` is read, or is applied.
+  /// Something that may happen next: a slice is read, or is applied.
   struct Action {
     std::size_t transfer;
     std::size_t slice;
     bool apply;
   };
 
+  static Number remainder(Number x) { return x % kPrime; }
   static Number input(std::size_t rank, std::int64_t element) {
-    return (1 + rank * 1'000'003 + static_cast<Number>(element) * 7'919) * 48'271 % kPrime;
+    return remainder((1 + rank * 1'000'003 + static_cast<Number>(element) * 7'919) * 48'271);
   }
-  static Number encode(std::uint8_t codec, Number x) { return (x * (codec + 2) + 17) % kPrime; }
-  static Number decode(std::uint8_t codec, Number code) { return (code * 31 + codec) % kPrime; }
 
-  Element& at(std::size_t rank, std::int64_t element) {
+  Number& at(std::size_t rank, std::int64_t element) {
     return buffers_[rank * static_cast<std::size_t>(elements_) + static_cast<std::size_t>(element)];
   }
+  ElementRange slice_of(std::size_t id, std::size_t index) const {
+    return slice(graph_.range(graph_.transfers()[id], elements_), slice_elements_,
+                 static_cast<std::int64_t>(index));
+  }
 
-  /// Rule 2 and rule 3, for one dependency of one slice.
+  std::vector<Number> encode(const Transfer& t, ElementRange range) {
+    std::vector<Number> code;
+    auto all = static_cast<Number>(range.size());
+    for (std::int64_t i = range.begin; i < range.end; ++i) {
+      code.push_back(at(t.src.index(), i));
+      all += code.back();
+    }
+    if (graph_.codecs()[t.codec].is_elementwise()) {
+      for (Number& x : code) {
+        x -= x % 8;
+      }
+      return code;
+    }
+    const Number who = t.op == TransferOp::kReduce ? 1 + t.src.value() : 0;
+    for (Number& x : code) {
+      x = remainder(x * 5 + remainder(all) * 3 + who * 1009 + t.codec);
+    }
+    return code;
+  }
+  Number decode(std::uint8_t codec, Number code) const {
+    return graph_.codecs()[codec].is_elementwise() ? code : remainder(code * 31 + codec);
+  }
+
+  /// Rules 2 and 3, for one dependency of one slice.
   bool is_done(std::size_t dependency, std::size_t dependent, std::size_t index) const {
     const Transfer& d = graph_.transfers()[dependency];
     const Transfer& t = graph_.transfers()[dependent];
@@ -131,6 +151,13 @@ class RandomExecution {
         return false;
       }
     }
+    // Rule 6: what another transfer encodes, or brings, has to be there.
+    if (const EncodingSource& source = sources_[id]; source.kind != EncodingKind::kOwn) {
+      const State& from = progress_[source.from.index()][index];
+      if (source.kind == EncodingKind::kShared ? !from.read : !from.applied) {
+        return false;
+      }
+    }
     const auto dependencies = graph_.dependencies(TransferId(id));
     return std::all_of(dependencies.begin(), dependencies.end(), [&](TransferId dependency) {
       return is_done(dependency.index(), id, index);
@@ -139,23 +166,18 @@ class RandomExecution {
 
   bool may_apply(std::size_t id, std::size_t index) const {
     const Transfer& t = graph_.transfers()[id];
-    if (!progress_[id][index].read) {
-      return false;
-    }
     if (t.op == TransferOp::kCopy) {
       return true;
     }
     // Rule 4: additions to the same elements in id order.
-    const ElementRange mine =
-        slice(graph_.range(t, elements_), slice_elements_, static_cast<std::int64_t>(index));
+    const ElementRange mine = slice_of(id, index);
     for (std::size_t earlier = 0; earlier < id; ++earlier) {
       const Transfer& e = graph_.transfers()[earlier];
       if (e.dst != t.dst || e.op != TransferOp::kReduce) {
         continue;
       }
       for (std::size_t k = 0; k < progress_[earlier].size(); ++k) {
-        const ElementRange other =
-            slice(graph_.range(e, elements_), slice_elements_, static_cast<std::int64_t>(k));
+        const ElementRange other = slice_of(earlier, k);
         if (other.begin < mine.end && mine.begin < other.end && !progress_[earlier][k].applied) {
           return false;
         }
@@ -166,47 +188,36 @@ class RandomExecution {
 
   void read(std::size_t id, std::size_t index) {
     const Transfer& t = graph_.transfers()[id];
-    const ElementRange range =
-        slice(graph_.range(t, elements_), slice_elements_, static_cast<std::int64_t>(index));
+    const ElementRange range = slice_of(id, index);
     State& state = progress_[id][index];
     state.read = true;
+    if (sources_[id].kind != EncodingKind::kOwn) {
+      state.wire = progress_[sources_[id].from.index()][index].wire;
+      return;
+    }
+    const bool is_lossy = graph_.codecs()[t.codec].is_lossy();
+    if (is_lossy) {
+      state.wire = encode(t, range);
+    }
     for (std::int64_t i = range.begin; i < range.end; ++i) {
-      Element& element = at(t.src.index(), i);
-      if (t.codec == 0) {
-        state.wire.push_back({element.value, 0});
-        continue;
+      Number& element = at(t.src.index(), i);
+      if (!is_lossy) {
+        state.wire.push_back(element);
+      } else if (t.op == TransferOp::kCopy) {
+        element = decode(t.codec, state.wire[static_cast<std::size_t>(i - range.begin)]);
       }
-      // Rule 6.
-      Number code = 0;
-      if (element.arrived && element.arrived->first == t.codec) {
-        code = element.arrived->second;
-      } else {
-        code = element.encoded.try_emplace(t.codec, encode(t.codec, element.value)).first->second;
-        if (t.op == TransferOp::kCopy) {
-          element = {decode(t.codec, code), std::pair{t.codec, code}, {}};
-        }
-      }
-      state.wire.push_back({code, t.codec});
     }
   }
 
   void apply(std::size_t id, std::size_t index) {
     const Transfer& t = graph_.transfers()[id];
-    const ElementRange range =
-        slice(graph_.range(t, elements_), slice_elements_, static_cast<std::int64_t>(index));
+    const ElementRange range = slice_of(id, index);
     State& state = progress_[id][index];
     state.applied = true;
     for (std::int64_t i = range.begin; i < range.end; ++i) {
-      const Sent& sent = state.wire[static_cast<std::size_t>(i - range.begin)];
-      const Number value = sent.codec == 0 ? sent.code : decode(sent.codec, sent.code);
-      Element& element = at(t.dst.index(), i);
-      if (t.op == TransferOp::kReduce) {
-        element = {(element.value + value) % kPrime, std::nullopt, {}};
-      } else if (sent.codec == 0) {
-        element = {value, std::nullopt, {}};
-      } else {
-        element = {value, std::pair{sent.codec, sent.code}, {}};
-      }
+      const Number value = decode(t.codec, state.wire[static_cast<std::size_t>(i - range.begin)]);
+      Number& element = at(t.dst.index(), i);
+      element = t.op == TransferOp::kReduce ? remainder(element + value) : value;
     }
   }
 
@@ -250,10 +261,11 @@ class RandomExecution {
   }
 
   const TransferGraph& graph_;
+  std::vector<EncodingSource> sources_;
   std::int64_t elements_;
   std::int64_t slice_elements_;
   std::mt19937_64 random_;
-  std::vector<Element> buffers_;
+  std::vector<Number> buffers_;
   std::vector<std::vector<State>> progress_;
 };
 

@@ -119,8 +119,9 @@ inline Draft tree(std::uint8_t copy_codec = 0, std::vector<Codec> codecs = {}) {
 }
 
 /// Recursive halving, then doubling, on four ranks; moves ranges of one and of two chunks.
-inline Draft halving_doubling() {
+inline Draft halving_doubling(std::uint8_t copy_codec = 0, std::vector<Codec> codecs = {}) {
   Draft draft;
+  draft.codecs = std::move(codecs);
   draft.name = "halving-doubling";
   draft.ranks = 4;
   draft.weights = {1, 1, 1, 1};
@@ -133,14 +134,14 @@ inline Draft halving_doubling() {
   const TransferId q20 = draft.add(2, 0, TransferOp::kReduce, {h32}, 0, 1);
   const TransferId q13 = draft.add(1, 3, TransferOp::kReduce, {h01}, 3, 1);
   const TransferId q31 = draft.add(3, 1, TransferOp::kReduce, {h23}, 2, 1);
-  const TransferId d02 = draft.add(0, 2, TransferOp::kCopy, {h10, q20}, 0, 1);
-  const TransferId d20 = draft.add(2, 0, TransferOp::kCopy, {h32, q02}, 1, 1);
-  const TransferId d13 = draft.add(1, 3, TransferOp::kCopy, {h01, q31}, 2, 1);
-  const TransferId d31 = draft.add(3, 1, TransferOp::kCopy, {h23, q13}, 3, 1);
-  draft.add(0, 1, TransferOp::kCopy, {h10, q20, d20}, 0, 2);
-  draft.add(1, 0, TransferOp::kCopy, {h01, q31, d31}, 2, 2);
-  draft.add(2, 3, TransferOp::kCopy, {h32, q02, d02}, 0, 2);
-  draft.add(3, 2, TransferOp::kCopy, {h23, q13, d13}, 2, 2);
+  const TransferId d02 = draft.add(0, 2, TransferOp::kCopy, {h10, q20}, 0, 1, copy_codec);
+  const TransferId d20 = draft.add(2, 0, TransferOp::kCopy, {h32, q02}, 1, 1, copy_codec);
+  const TransferId d13 = draft.add(1, 3, TransferOp::kCopy, {h01, q31}, 2, 1, copy_codec);
+  const TransferId d31 = draft.add(3, 1, TransferOp::kCopy, {h23, q13}, 3, 1, copy_codec);
+  draft.add(0, 1, TransferOp::kCopy, {h10, q20, d02, d20}, 0, 2, copy_codec);
+  draft.add(1, 0, TransferOp::kCopy, {h01, q31, d13, d31}, 2, 2, copy_codec);
+  draft.add(2, 3, TransferOp::kCopy, {h32, q02, d20, d02}, 0, 2, copy_codec);
+  draft.add(3, 2, TransferOp::kCopy, {h23, q13, d31, d13}, 2, 2, copy_codec);
   return draft;
 }
 

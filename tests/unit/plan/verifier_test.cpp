@@ -189,6 +189,30 @@ TEST_CASE("codecs keep all ranks at the same bits when copies are forwarded as t
   CHECK(problems(examples::tree(1, {kInt8Codec})) == "");
 }
 
+TEST_CASE("an encoding of another range is another encoding, unless the codec is elementwise") {
+  // Rank 0 sends two chunks together to rank 1, and one by one to rank 2.
+  const auto draft = [](const Codec& codec, bool ordered) {
+    Draft d;
+    d.collective = Collective::kAllGather;
+    d.ranks = 3;
+    d.weights = {1, 1};
+    d.owners = {Rank(0), Rank(0)};
+    d.codecs = {codec};
+    const TransferId both = d.add(0, 1, kCopy, {}, 0, 2, 1);
+    const auto after = ordered ? std::vector{both} : std::vector<TransferId>{};
+    d.add(0, 2, kCopy, after, 0, 1, 1);
+    d.add(0, 2, kCopy, after, 1, 1, 1);
+    return d;
+  };
+  CHECK(problems(draft(kFp16Codec, false)) == "");
+  CHECK_THAT(problems(draft(kInt8Codec, false)), Catch::Contains("is not ordered after the send"));
+  CHECK_THAT(problems(draft(kInt8Codec, true)), Catch::Contains("rank 1, chunk 0: ends with other "
+                                                                "bits than rank 0"));
+  CHECK(problems(examples::halving_doubling(1, {kFp16Codec})) == "");
+  // Both pairs encode the same halves again, and end alike.
+  CHECK(problems(examples::halving_doubling(1, {kInt8Codec})) == "");
+}
+
 TEST_CASE("a link that copies with another codec than the rest ends with other bits") {
   Draft wrong = examples::ring(4, {kFp16Codec, kInt8Codec}, 0, 1);
   wrong.steps.back().transfer.codec = 2;
