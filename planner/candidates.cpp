@@ -78,13 +78,14 @@ CandidateSet::CandidateSet(const topology::Topology& topology, plan::CostModel& 
                            const PlannerOptions& options)
     : topology_(topology), cost_model_(cost_model), allowed_(codecs_within(options)) {
   topology::Router router(topology);
+  const auto pairs = codec_pairs(allowed_, options.codec.has_value());
   std::vector<std::string> refusals;
   for (const auto& family : schedule_families()) {
     if (options.schedule.has_value() && *options.schedule != family->name()) {
       continue;
     }
     const std::size_t before = candidates_.size();
-    add_family(*family, router, options);
+    add_family(*family, router, pairs, false);
     if (candidates_.size() == before) {
       const TierCodecs codecs{allowed_.back(), allowed_.back()};
       refusals.push_back(fmt::format("{} ({})", family->name(),
@@ -100,17 +101,25 @@ CandidateSet::CandidateSet(const topology::Topology& topology, plan::CostModel& 
                      fmt::format("no schedule that can be used: {}", fmt::join(refusals, "; ")),
                      "options that leave at least one"});
   }
+  if (allowed_[0].has_error_feedback()) {
+    const plan::Codec fp16{.kind = plan::CodecKind::kFp16};
+    for (const auto& family : schedule_families()) {
+      add_family(*family, router, {{fp16, fp16}}, true);
+    }
+    allowed_.push_back(fp16);
+  }
 }
 
 void CandidateSet::add_family(const ScheduleFamily& family, topology::Router& router,
-                              const PlannerOptions& options) {
-  for (const TierCodecs& codecs : codec_pairs(allowed_, options.codec.has_value())) {
+                              const std::vector<TierCodecs>& pairs, bool only_protected) {
+  for (const TierCodecs& codecs : pairs) {
     if (family.refusal(topology_, codecs).has_value()) {
       continue;
     }
     Candidate candidate;
     candidate.family = family.name();
     candidate.codecs = codecs;
+    candidate.only_protected = only_protected;
     candidate.graph = family.all_reduce({topology_, router, codecs});
     for (const plan::Transfer& transfer : candidate.graph.transfers()) {
       const plan::Codec& codec = candidate.graph.codecs()[transfer.codec];

@@ -23,6 +23,7 @@ struct Candidate {
   plan::Codec strongest;                           ///< of the codecs that are used
   std::map<std::string, plan::Codec> codec_tiers;  ///< tier of a link → strongest codec over it
   bool hurts_protected = false;                    ///< encodes beyond FP16
+  bool only_protected = false;  ///< beside a codec that was asked for: for tensors it would hurt
 };
 
 /// The best candidate for a size, how it is sliced, and the time of the collective alone.
@@ -50,7 +51,7 @@ class CandidateSet {
  private:
   Duration time(std::size_t candidate, std::int64_t elements, std::int64_t slice_elements);
   void add_family(const ScheduleFamily& family, topology::Router& router,
-                  const PlannerOptions& options);
+                  const std::vector<TierCodecs>& pairs, bool only_protected);
 
   const topology::Topology& topology_;
   plan::CostModel& cost_model_;

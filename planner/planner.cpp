@@ -86,9 +86,9 @@ class Search {
         if (kind >= now.strongest.kind) {
           break;
         }
-        const auto lighter =
-            candidates_.cheapest(best.plan.buckets[b].elements,
-                                 [&](const Candidate& c) { return c.strongest.kind == kind; });
+        const auto lighter = candidates_.cheapest(
+            best.plan.buckets[b].elements,
+            [&](const Candidate& c) { return c.strongest.kind == kind && !c.only_protected; });
         if (!lighter.has_value()) {
           continue;
         }
@@ -115,7 +115,8 @@ class Search {
                                    [](const TensorGroup& g) { return g.is_protected; });
     for (const TensorGroup& group : groups) {
       auto choice = candidates_.cheapest(group.elements, [&](const Candidate& c) {
-        return filter(c) && !(mixed && group.is_protected && c.hurts_protected);
+        return filter(c) && !c.only_protected &&
+               !(mixed && group.is_protected && c.hurts_protected);
       });
       if (!choice.has_value() && group.is_protected) {
         choice = candidates_.cheapest(group.elements,

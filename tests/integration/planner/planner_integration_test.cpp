@@ -1,0 +1,151 @@
+// The planner with the simulator as its cost model, on the shipped clusters and models.
+#include <fmt/format.h>
+
+#include <catch2/catch.hpp>
+#include <map>
+
+#include "plan/format.hpp"
+#include "plan/verifier.hpp"
+#include "planner/planner.hpp"
+#include "planner/schedule_family.hpp"
+#include "sim/simulator.hpp"
+#include "topology/reader.hpp"
+
+namespace rackrail {
+namespace {
+
+topology::Topology cluster(const std::string& name) {
+  return topology::read_cluster(name).topology;
+}
+
+plan::Workload model(const std::string& name) {
+  return plan::read_workload(name, topology::configs_folder());
+}
+
+plan::Plan make_plan(const topology::Topology& topology, const plan::Workload& workload,
+                     const planner::PlannerOptions& options = {}) {
+  const auto costs = sim::make_cost_model(topology, {});
+  return planner::make_plan(topology, workload, *costs, options);
+}
+
+// Devices that add at no cost, so that the time is the network's alone.
+sim::SimulationOptions network_only() {
+  sim::SimulationOptions options;
+  plan::DeviceRates rates;
+  constexpr Bandwidth kFast(1'000'000'000'000'000);
+  rates.codecs.fill({kFast, kFast});
+  rates.reduce = kFast;
+  options.device_rates = rates;
+  return options;
+}
+
+TEST_CASE("the ring's busbw in the simulator is the bottleneck's rate on every shipped cluster") {
+  for (const std::string& name : topology::shipped_clusters()) {
+    CAPTURE(name);
+    const topology::Topology topology = cluster(name);
+    topology::Router router(topology);
+    const plan::TransferGraph ring =
+        planner::schedule_family("ring").all_reduce({topology, router, {}});
+    // The closed form 2(n-1)/n · bytes / bottleneck, where the bottleneck is the link with the
+    // least bandwidth per neighbour pair whose route uses it.
+    std::map<LinkId, int> users;
+    for (const auto& route : ring.routes()) {
+      for (const LinkId link : route) {
+        ++users[link];
+      }
+    }
+    double bottleneck = 1e30;
+    for (const auto& [link, count] : users) {
+      bottleneck =
+          std::min(bottleneck,
+                   static_cast<double>(topology.link(link).bandwidth.bytes_per_second()) / count);
+    }
+    const auto n = static_cast<double>(topology.rank_count());
+    // Chunks of 1 GiB: 150 us of latency per hop of the TCP preset are far below half a percent.
+    const std::int64_t elements = static_cast<std::int64_t>(topology.rank_count()) << 28;
+    const auto result =
+        sim::simulate_collective(ring, elements, elements, topology, network_only());
+    const double busbw =
+        static_cast<double>(elements) * 4 / result.time.seconds() * 2 * (n - 1) / n;
+    CHECK(busbw == Approx(bottleneck).epsilon(0.005));
+    CHECK(busbw <= bottleneck * 1.0001);
+  }
+}
+
+TEST_CASE("a plan is never slower than the naive one, and never below its bound") {
+  const topology::Topology topology = cluster("two-racks-40g");
+  for (const std::string& name : plan::shipped_workloads(topology::configs_folder())) {
+    CAPTURE(name);
+    const plan::Workload workload = model(name);
+    const plan::Plan plan = make_plan(topology, workload);
+    CHECK(plan::verify(plan, &topology, &workload).problems == std::vector<std::string>{});
+    CHECK(plan.prediction.gap >= 0);
+    for (const auto& [baseline, time] : plan.prediction.baselines) {
+      CAPTURE(baseline);
+      CHECK(plan.prediction.step_time <= scaled(time, 1.002));
+    }
+  }
+}
+
+TEST_CASE("a network-bound model is compressed, and protected tensors are not beyond FP16") {
+  topology::Topology topology = cluster("two-racks-40g");
+  for (std::size_t i = 0; i < topology.link_count(); ++i) {
+    const topology::Link& link = topology.link(LinkId(i));
+    topology.set_link_rate(LinkId(i), std::min(link.bandwidth, 4_Gbps), link.latency);
+  }
+  const plan::Workload workload = model("vgg-16");
+  const plan::Plan plan = make_plan(topology, workload);
+  bool compressed = false;
+  for (const plan::Bucket& bucket : plan.buckets) {
+    compressed = compressed || bucket.codec.kind == plan::CodecKind::kInt8Block;
+    for (const std::uint32_t tensor : bucket.tensors) {
+      if (workload.tensors[tensor].is_protected()) {
+        CHECK(bucket.codec.kind <= plan::CodecKind::kFp16);
+      }
+    }
+  }
+  CHECK(compressed);
+  planner::PlannerOptions strict;
+  strict.error_budget = 0;
+  for (const plan::Bucket& bucket : make_plan(topology, workload, strict).buckets) {
+    CHECK_FALSE(bucket.codec.is_lossy());
+  }
+}
+
+TEST_CASE("the same input and seed give the same plan, byte for byte") {
+  const topology::Topology topology = cluster("two-racks-40g");
+  const plan::Workload workload = model("resnet-50");
+  CHECK(plan::to_binary(make_plan(topology, workload)) ==
+        plan::to_binary(make_plan(topology, workload)));
+}
+
+TEST_CASE("no bucket size, schedule or codec that is forced beats the free plan") {
+  const topology::Topology topology = cluster("two-racks-40g");
+  const plan::Workload workload = model("bert-large");
+  const plan::Plan free = make_plan(topology, workload);
+  std::vector<planner::PlannerOptions> forced(4);
+  forced[0].schedule = "parameter-server";
+  forced[1].codec = plan::parse_codec("int8");
+  forced[2].bucket_size = 50_MiB;
+  forced[3].codec = plan::parse_codec("fp16");
+  for (const planner::PlannerOptions& options : forced) {
+    const plan::Plan plan = make_plan(topology, workload, options);
+    CHECK(free.prediction.step_time <= scaled(plan.prediction.step_time, 1.003));
+  }
+}
+
+TEST_CASE("on a fast fabric with overlap the plan says that compression does not pay") {
+  const topology::Topology topology = cluster("a100-8x8");
+  const plan::Workload workload = model("resnet-50");
+  planner::PlannerOptions options;
+  options.compare_baselines = false;
+  options.bucket_size = 25_MiB;
+  const plan::Plan plan = make_plan(topology, workload, options);
+  for (const plan::Bucket& bucket : plan.buckets) {
+    CHECK(bucket.codec.kind <= plan::CodecKind::kFp16);
+  }
+  CHECK(plan.prediction.sync_share < 0.2);
+}
+
+}  // namespace
+}  // namespace rackrail

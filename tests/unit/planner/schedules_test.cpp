@@ -1,0 +1,172 @@
+#include <fmt/format.h>
+
+#include <catch2/catch.hpp>
+#include <set>
+
+#include "base/error.hpp"
+#include "plan/verifier.hpp"
+#include "planner/schedule_family.hpp"
+
+namespace rackrail::planner {
+namespace {
+
+using topology::NodeKind;
+using topology::Topology;
+
+// racks × hosts × gpus; hosts of one GPU are the rank themselves.
+Topology cluster(int racks, int hosts, int gpus) {
+  Topology topology("cluster");
+  const NodeId core = topology.add_node({.name = "core", .kind = NodeKind::kCore});
+  for (int r = 0; r < racks; ++r) {
+    const std::string rack = fmt::format("rack{}", r);
+    const NodeId tor = topology.add_node({.name = rack + "-tor", .kind = NodeKind::kTor});
+    topology.add_duplex_link({.from = tor, .to = core, .bandwidth = 40_Gbps, .tier = "uplink"});
+    for (int h = 0; h < hosts; ++h) {
+      const std::string host = fmt::format("{}-host{}", rack, h);
+      const NodeId inside =
+          topology.add_node({.name = host + "-switch", .kind = NodeKind::kNvSwitch, .host = host});
+      topology.add_duplex_link({.from = inside, .to = tor, .bandwidth = 100_Gbps, .tier = "host"});
+      for (int g = 0; g < gpus; ++g) {
+        const NodeId gpu = topology.add_node({.name = fmt::format("{}-gpu{}", host, g),
+                                              .kind = NodeKind::kGpu,
+                                              .host = host,
+                                              .rack = rack});
+        topology.add_rank(gpu);
+        topology.add_duplex_link(
+            {.from = gpu, .to = inside, .bandwidth = 300_GBps, .tier = "nvlink"});
+      }
+    }
+  }
+  return topology;
+}
+
+// Executes a graph with whole numbers in floats, in id order: sums of whole numbers are exact, so a
+// missing or doubled contribution shows. Ids are a topological order, so this is a legal execution.
+std::vector<std::vector<float>> execute(const plan::TransferGraph& graph, std::int64_t elements) {
+  std::vector<std::vector<float>> buffers;
+  for (std::size_t r = 0; r < graph.rank_count(); ++r) {
+    auto& buffer = buffers.emplace_back();
+    for (std::int64_t i = 0; i < elements; ++i) {
+      buffer.push_back(static_cast<float>((r + 1) * static_cast<std::size_t>(i % 13 + 1)));
+    }
+  }
+  for (const plan::Transfer& t : graph.transfers()) {
+    const plan::ElementRange range = graph.range(t, elements);
+    for (std::int64_t i = range.begin; i < range.end; ++i) {
+      float& target = buffers[t.dst.index()][static_cast<std::size_t>(i)];
+      const float value = buffers[t.src.index()][static_cast<std::size_t>(i)];
+      target = t.op == plan::TransferOp::kReduce ? target + value : value;
+    }
+  }
+  return buffers;
+}
+
+TEST_CASE("every family with every codec that it accepts is verified and sums exactly") {
+  struct Shape {
+    int racks;
+    int hosts;
+    int gpus;
+  };
+  const Shape shape = GENERATE(Shape{1, 2, 1}, Shape{1, 3, 1}, Shape{2, 2, 1}, Shape{1, 5, 1},
+                               Shape{2, 3, 1}, Shape{1, 7, 1}, Shape{2, 2, 2}, Shape{1, 9, 1},
+                               Shape{3, 4, 1}, Shape{2, 2, 4}, Shape{1, 1, 8}, Shape{3, 1, 3});
+  const Topology topology = cluster(shape.racks, shape.hosts, shape.gpus);
+  CAPTURE(shape.racks, shape.hosts, shape.gpus);
+  topology::Router router(topology);
+  int graphs = 0;
+  for (const auto& family : schedule_families()) {
+    for (const plan::Codec& inside : plan::known_codecs()) {
+      for (const plan::Codec& across : plan::known_codecs()) {
+        const TierCodecs codecs{inside, across};
+        if (family->refusal(topology, codecs).has_value()) {
+          continue;
+        }
+        CAPTURE(family->name(), plan::to_string(inside), plan::to_string(across));
+        const plan::TransferGraph graph = family->all_reduce({topology, router, codecs});
+        const plan::VerifyReport report = plan::verify(graph, &topology);
+        CHECK(report.problems == std::vector<std::string>{});
+        ++graphs;
+        const std::int64_t elements = 37;  // fewer than there are chunks, in the larger shapes
+        const float sum =
+            static_cast<float>(topology.rank_count() * (topology.rank_count() + 1) / 2);
+        for (const auto& buffer : execute(graph, elements)) {
+          for (std::size_t i = 0; i < buffer.size(); ++i) {
+            REQUIRE(buffer[i] == sum * static_cast<float>(i % 13 + 1));
+          }
+        }
+      }
+    }
+  }
+  CHECK(graphs >= 8);  // ring, tree, halving-doubling in FP32 and FP16, parameter server in more
+}
+
+TEST_CASE("families refuse what would hurt, with a reason") {
+  const Topology topology = cluster(2, 2, 1);
+  const plan::Codec int8 = plan::parse_codec("int8");
+  for (const char* name : {"ring", "double-binary-tree", "halving-doubling"}) {
+    const auto refusal = schedule_family(name).refusal(topology, {int8, int8});
+    REQUIRE(refusal.has_value());
+    CHECK_THAT(*refusal, Catch::Contains("several hops"));
+  }
+  CHECK(schedule_family("hierarchical").refusal(cluster(1, 4, 1), {}).has_value());
+  CHECK(schedule_family("parameter-server").refusal(topology, {int8, int8}) == std::nullopt);
+  CHECK(schedule_family("ring").refusal(cluster(1, 1, 1), {}).has_value());
+  CHECK_THROWS_AS(schedule_family("rings"), ConfigError);
+}
+
+TEST_CASE("each rank of a ring sends to one neighbour, and twice (n-1)/n of the buffer") {
+  const Topology topology = cluster(2, 2, 2);
+  topology::Router router(topology);
+  const plan::TransferGraph graph = schedule_family("ring").all_reduce({topology, router, {}});
+  std::vector<std::set<std::uint32_t>> neighbours(topology.rank_count());
+  std::vector<std::size_t> sent(topology.rank_count());
+  for (const plan::Transfer& t : graph.transfers()) {
+    neighbours[t.src.index()].insert(t.dst.value());
+    ++sent[t.src.index()];
+  }
+  for (std::size_t r = 0; r < topology.rank_count(); ++r) {
+    CHECK(neighbours[r].size() == 1);
+    CHECK(sent[r] == 2 * (topology.rank_count() - 1));
+  }
+}
+
+TEST_CASE("a hierarchical schedule crosses racks with 2(k-1)/k of the buffer per rack") {
+  const Topology topology = cluster(2, 3, 1);
+  topology::Router router(topology);
+  const plan::TransferGraph graph =
+      schedule_family("hierarchical").all_reduce({topology, router, {}});
+  constexpr std::int64_t kElements = 6000;
+  std::int64_t across = 0;
+  for (const plan::Transfer& t : graph.transfers()) {
+    const auto rack = [&](Rank r) { return topology.node(topology.node_of(r)).rack; };
+    if (rack(t.src) == "rack0" && rack(t.dst) == "rack1") {
+      across += graph.range(t, kElements).size();
+    }
+  }
+  CHECK(across == kElements);  // half of the buffer to be summed, half of the sums: 2(2-1)/2 = 1
+}
+
+TEST_CASE("shares of a parameter server follow the rate of each server's link") {
+  Topology topology("uneven");
+  const NodeId hub = topology.add_node({.name = "hub", .kind = NodeKind::kTor});
+  for (int i = 0; i < 4; ++i) {
+    const std::string name = fmt::format("host{}", i);
+    const NodeId host = topology.add_node({.name = name, .kind = NodeKind::kHost, .host = name});
+    topology.add_rank(host);
+    topology.add_duplex_link({.from = host, .to = hub, .bandwidth = i == 0 ? 25_Gbps : 100_Gbps});
+  }
+  topology::Router router(topology);
+  const auto graph = schedule_family("parameter-server").all_reduce({topology, router, {}});
+  const auto weights = graph.chunk_weights();
+  CHECK(weights[1] == 4 * weights[0]);
+  CHECK(weights[1] == weights[3]);
+}
+
+TEST_CASE("groups are hosts of several ranks, else racks, else single ranks") {
+  CHECK(tier_groups(cluster(2, 2, 4)).size() == 4);
+  CHECK(tier_groups(cluster(2, 2, 1)).size() == 2);
+  CHECK(tier_groups(cluster(4, 1, 1)).size() == 4);
+}
+
+}  // namespace
+}  // namespace rackrail::planner

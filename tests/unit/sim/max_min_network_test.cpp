@@ -1,0 +1,147 @@
+#include "sim/max_min_network.hpp"
+
+#include <fmt/format.h>
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <limits>
+#include <random>
+
+namespace rackrail::sim {
+namespace {
+
+using topology::Topology;
+
+struct Net {
+  Topology topology{"net"};
+  std::vector<LinkId> links;
+};
+
+// Links that share nothing but what flows put on them: the solver looks at capacities alone.
+Net make_links(const std::vector<Bandwidth>& rates) {
+  Net net;
+  for (std::size_t i = 0; i < rates.size(); ++i) {
+    const NodeId a = net.topology.add_node({.name = fmt::format("a{}", i)});
+    const NodeId b = net.topology.add_node({.name = fmt::format("b{}", i)});
+    net.links.push_back(net.topology.add_link({.from = a, .to = b, .bandwidth = rates[i]}));
+  }
+  return net;
+}
+
+// Progressive filling as in the textbook, one saturated link at a time: the independent reference.
+std::vector<double> reference_rates(const std::vector<double>& capacities,
+                                    const std::vector<std::vector<LinkId>>& routes) {
+  std::vector<double> left = capacities;
+  std::vector<double> rates(routes.size(), -1);
+  while (true) {
+    double level = std::numeric_limits<double>::infinity();
+    std::size_t tightest = 0;
+    for (std::size_t l = 0; l < left.size(); ++l) {
+      std::size_t users = 0;
+      for (std::size_t f = 0; f < routes.size(); ++f) {
+        users += rates[f] < 0 && std::count(routes[f].begin(), routes[f].end(), LinkId(l)) > 0;
+      }
+      if (users > 0 && left[l] / static_cast<double>(users) < level) {
+        level = left[l] / static_cast<double>(users);
+        tightest = l;
+      }
+    }
+    if (std::isinf(level)) {
+      return rates;
+    }
+    for (std::size_t f = 0; f < routes.size(); ++f) {
+      if (rates[f] < 0 && std::count(routes[f].begin(), routes[f].end(), LinkId(tightest)) > 0) {
+        rates[f] = level;
+        for (const LinkId l : routes[f]) {
+          left[l.index()] -= level;
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("rates equal an independent progressive filling on random networks") {
+  const unsigned seed = GENERATE(range(1U, 41U));
+  CAPTURE(seed);
+  std::mt19937 random(seed);
+  std::vector<Bandwidth> rates;
+  std::vector<double> capacities;
+  const std::size_t link_count = 1 + random() % 12;
+  for (std::size_t i = 0; i < link_count; ++i) {
+    rates.emplace_back(1'000'000 * (1 + static_cast<std::int64_t>(random() % 1000)));
+    capacities.push_back(static_cast<double>(rates.back().bytes_per_second()));
+  }
+  Net net = make_links(rates);
+  MaxMinNetwork network(net.topology);
+  std::vector<std::vector<LinkId>> routes;
+  for (std::size_t f = 0; f < 1 + random() % 30; ++f) {
+    std::vector<LinkId> route;
+    for (const LinkId l : net.links) {
+      if (random() % 3 == 0) {
+        route.push_back(l);
+      }
+    }
+    if (!route.empty()) {
+      routes.push_back(route);
+    }
+  }
+  for (std::size_t f = 0; f < routes.size(); ++f) {
+    network.start(0, 1'000'000'000, routes[f], 0, f);
+  }
+  network.next_end(0);
+  const std::vector<double> expected = reference_rates(capacities, routes);
+  for (std::size_t f = 0; f < routes.size(); ++f) {
+    CHECK(network.rate_of(f) == Approx(expected[f]).epsilon(1e-6));
+  }
+}
+
+TEST_CASE("two flows share a link, and the second has it alone when the first ends") {
+  Net net = make_links({Bandwidth(1'000'000'000)});
+  MaxMinNetwork network(net.topology);
+  network.start(0, 1000, net.links, 0, 1);
+  network.start(0, 3000, net.links, 0, 2);
+  // 1 GB/s: 1000 B at half of it take 2 us; the other then has 2000 B left at the full rate.
+  CHECK(network.next_end(0) == 2'000'000);
+  CHECK(network.take_ended(2'000'000) == std::vector<FlowTag>{1});
+  CHECK(network.next_end(2'000'000) == 4'000'000);
+}
+
+TEST_CASE("a flow that starts late takes its share from then on") {
+  Net net = make_links({Bandwidth(1'000'000'000)});
+  MaxMinNetwork network(net.topology);
+  network.start(0, 2000, net.links, 0, 1);
+  CHECK(network.next_end(0) == 2'000'000);
+  network.start(1'000'000, 500, net.links, 0, 2);
+  // 1000 B are left; 500 B at half the rate take 1 us, then 500 B remain for the first.
+  CHECK(network.next_end(1'000'000) == 2'000'000);
+  CHECK(network.take_ended(2'000'000) == std::vector<FlowTag>{2});
+  CHECK(network.next_end(2'000'000) == 2'500'000);
+}
+
+TEST_CASE("a rate cap leaves the rest to others") {
+  Net net = make_links({Bandwidth(1'000'000'000)});
+  MaxMinNetwork network(net.topology);
+  network.start(0, 1'000'000, net.links, 250e6, 1);
+  network.start(0, 1'000'000, net.links, 0, 2);
+  network.next_end(0);
+  CHECK(network.rate_of(1) == Approx(250e6));
+  CHECK(network.rate_of(2) == Approx(750e6));
+}
+
+TEST_CASE("flows end in the order of their starts when they end together, and empty ones at once") {
+  Net net = make_links({Bandwidth(1'000'000'000), Bandwidth(1'000'000'000)});
+  MaxMinNetwork network(net.topology);
+  const std::vector<LinkId> first = {net.links[0]};
+  const std::vector<LinkId> second = {net.links[1]};
+  network.start(0, 1000, second, 0, 7);
+  network.start(0, 1000, first, 0, 3);
+  network.start(0, 0, first, 0, 9);
+  CHECK(network.next_end(0) == 0);
+  CHECK(network.take_ended(0) == std::vector<FlowTag>{9});
+  CHECK(network.next_end(0) == 1'000'000);
+  CHECK(network.take_ended(1'000'000) == std::vector<FlowTag>{7, 3});
+  CHECK(network.next_end(1'000'000) == -1);
+}
+
+}  // namespace
+}  // namespace rackrail::sim
