@@ -16,7 +16,7 @@ namespace {
 // and slices hardly matter, so only one is tried.
 constexpr std::int64_t kSlices[] = {1 << 16, 1 << 18, 1 << 20};
 constexpr std::int64_t kUsualSlice = 1 << 18;
-constexpr std::size_t kManyRanks = 64;
+constexpr std::size_t kManyRanks = 32;
 
 int strength(const plan::Codec& codec) { return static_cast<int>(codec.kind); }
 
@@ -51,6 +51,12 @@ std::vector<TierCodecs> codec_pairs(const std::vector<plan::Codec>& allowed, boo
     }
   }
   return pairs;
+}
+
+// The least share of its time that a collective can need when its codec becomes a stronger one.
+double most_saved(const plan::Codec& from, const plan::Codec& to) {
+  constexpr std::int64_t kMany = 1 << 20;
+  return plan::encoded_size(to, kMany) / plan::encoded_size(from, kMany);
 }
 
 std::map<std::string, plan::Codec> codecs_by_tier(const topology::Topology& topology,
@@ -147,21 +153,37 @@ Duration CandidateSet::time(std::size_t candidate, std::int64_t elements,
 std::optional<Choice> CandidateSet::cheapest(std::int64_t elements, const CandidateFilter& filter) {
   std::optional<Choice> best;
   const bool many = topology_.rank_count() >= kManyRanks;
-  for (std::size_t i = 0; i < candidates_.size(); ++i) {
-    if (!filter(candidates_[i])) {
-      continue;
-    }
+  const auto time_of = [&](std::size_t i) {
+    std::optional<Duration> fastest;
     for (const std::int64_t slice : kSlices) {
-      if ((many && slice != kUsualSlice) || (slice > elements && slice != kSlices[0])) {
+      const bool pointless = slice > elements && slice != kSlices[0];
+      if (many ? slice != kUsualSlice : pointless) {
         continue;
       }
       const Duration cost = time(i, elements, slice);
+      fastest = std::min(fastest.value_or(cost), cost);
       if (!best.has_value() || cost < best->time) {
         best = Choice{i, slice, cost};
       }
     }
-    if (!best.has_value()) {
-      best = Choice{i, kUsualSlice, time(i, elements, kUsualSlice)};
+    return *fastest;
+  };
+  // The lightest form of every family first. A codec shrinks messages by its ratio at most, so a
+  // family that is slower than the best by more than that need not be tried with codecs.
+  std::map<std::string, std::pair<std::size_t, Duration>> lightest;
+  for (std::size_t i = 0; i < candidates_.size(); ++i) {
+    if (filter(candidates_[i]) && !lightest.contains(candidates_[i].family)) {
+      lightest[candidates_[i].family] = {i, time_of(i)};
+    }
+  }
+  for (std::size_t i = 0; i < candidates_.size(); ++i) {
+    if (!filter(candidates_[i])) {
+      continue;
+    }
+    const auto& [first, fastest] = lightest.at(candidates_[i].family);
+    const double gain = most_saved(candidates_[first].strongest, candidates_[i].strongest);
+    if (i != first && scaled(fastest, gain) < best->time) {
+      time_of(i);
     }
   }
   return best;

@@ -23,7 +23,7 @@ namespace {
 constexpr Bytes kUsualBucket = Bytes(25 << 20);
 // Work of the search is limited by simulated transfers, not by a clock: the same input must give
 // the same plan on a fast and on a slow machine.
-constexpr std::int64_t kTransferBudget = 12'000'000;
+constexpr std::int64_t kTransferBudget = 4'000'000;
 // A lighter codec is preferred when it costs less than this share of the step.
 constexpr double kWorthwhile = 0.001;
 
@@ -213,7 +213,7 @@ std::vector<Bytes> bucket_sizes(const plan::Workload& workload, const topology::
   if (options.bucket_size.has_value()) {
     return {*options.bucket_size};
   }
-  constexpr std::size_t kManyRanks = 64;
+  constexpr std::size_t kManyRanks = 32;
   const bool many = topology.rank_count() >= kManyRanks;
   const std::vector<std::int64_t> mebibytes =
       many ? std::vector<std::int64_t>{100, 25}
