@@ -131,6 +131,9 @@ class Section {
 
 constexpr double kLarge = 1e18;
 constexpr std::int64_t kMany = std::int64_t{1} << 40;
+/// Steps travel in messages as 32 bits.
+constexpr std::int64_t kMostSteps = std::int64_t{1} << 31;
+constexpr double kMostEpochs = 1e6;
 
 DataConfig read_data(Section section, const std::filesystem::path& folder) {
   DataConfig data;
@@ -215,10 +218,10 @@ void read_optimizer(Section section, TrainingConfig& config) {
 void read_run(Section& section, TrainingConfig& config) {
   const char* steps = "a positive integer";
   section.optional("steps", config.steps, steps);
-  section.check<std::int64_t>("steps", config.steps.value_or(1), 1, kMany, steps);
-  const char* epochs = "a number above 0";
+  section.check<std::int64_t>("steps", config.steps.value_or(1), 1, kMostSteps, steps);
+  const char* epochs = "a number above 0, at most a million";
   section.optional("epochs", config.epochs, epochs);
-  section.check("epochs", config.epochs.value_or(1), 1e-9, kLarge, epochs);
+  section.check("epochs", config.epochs.value_or(1), 1e-9, kMostEpochs, epochs);
   const char* batch = "a positive integer";
   section.optional("local_batch", config.local_batch, batch);
   section.check<std::int64_t>("local_batch", config.local_batch, 1, kMany, batch);

@@ -60,6 +60,8 @@ struct Trainer::Impl {
                          the_config.data.format.classes, the_config.seed)),
         sgd(model->tensors(), the_config.optimizer),
         buckets(plan.name, model->tensors(), plan.buckets) {
+    require_format(data.train);
+    require_format(data.test);
     info.seed = config.seed;
     info.world_size = plan.rank_count();
     info.model_digest = workload_shape(config.name, *model).digest();
@@ -76,6 +78,16 @@ struct Trainer::Impl {
   void restore(const LoadedCheckpoint& checkpoint);
   TrainingState state() const;
   TrainingResult run();
+
+  void require_format(const Dataset& part) const {
+    const DataFormat& format = config.data.format;
+    if (!(part.image() == format.image) || part.classes() != format.classes || part.size() == 0) {
+      throw ConfigError(ErrorContext{config.data.file.string(), "",
+                                     std::to_string(part.size()) + " samples of " +
+                                         std::to_string(part.image().features()) + " features",
+                                     "the data set of training '" + config.name + "'"});
+    }
+  }
 
   bool may_go_on() const {
     return info.step < settings.total_steps && info.step < stop_after.load();

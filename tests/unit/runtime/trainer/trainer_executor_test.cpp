@@ -1,7 +1,7 @@
 // The trainer over the real executor: ranks are threads, joined by in-process transports.
 #include "runtime/trainer/executor_exchange.hpp"
-#include "tests/support/paths.hpp"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <exception>
 #include <mutex>
@@ -9,6 +9,7 @@
 
 #include "runtime/trainer/trainer.hpp"
 #include "runtime/transport.hpp"
+#include "tests/support/paths.hpp"
 #include "tests/unit/runtime/trainer/test_data.hpp"
 
 namespace rackrail::trainer {
@@ -70,10 +71,9 @@ Outcome train(const TrainingConfig& config, const DataSplit& data, const plan::P
               const Course& course = {}) {
   const std::size_t ranks = plan.rank_count();
   auto transports = runtime::make_in_process_transports(ranks);
-  std::vector<std::vector<std::byte>> addresses;
-  for (const auto& transport : transports) {
-    addresses.push_back(transport->address());
-  }
+  std::vector<std::vector<std::byte>> addresses(ranks);
+  std::ranges::transform(transports, addresses.begin(),
+                         [](const auto& transport) { return transport->address(); });
   Outcome outcome;
   outcome.losses.resize(static_cast<std::size_t>(*config.steps));
   outcome.digests.resize(ranks);

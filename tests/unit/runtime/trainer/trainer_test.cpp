@@ -192,6 +192,16 @@ TEST_CASE("A checkpoint of another training is refused") {
   CHECK(refused(config, data, 9).starts_with("plan "));
 }
 
+TEST_CASE("Data of another shape is refused") {
+  const TrainingConfig config = test::small_config();
+  TrainingConfig other = config;
+  other.data.format.image = {2, 4, 1};
+  const DataSplit data = test::make_split(other, 50, 20);
+  LocalExchange exchange;
+  CHECK_THROWS_AS(Trainer(config, test::make_plan(config, {8}), data, exchange, {}, {}),
+                  ConfigError);
+}
+
 TEST_CASE("A plan for another model is refused") {
   const TrainingConfig config = test::small_config();
   const DataSplit data = test::make_split(config, 50, 20);
