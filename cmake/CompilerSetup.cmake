@@ -34,7 +34,7 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # These come from flow analysis after inlining, so they depend on optimisation and have false
   # positives: shown, but no reason to stop a build. The code that a sanitizer adds confuses them
   # altogether.
-  foreach(name IN ITEMS maybe-uninitialized array-bounds stringop-overflow stringop-overread
+  foreach(name IN ITEMS maybe-uninitialized uninitialized array-bounds stringop-overflow stringop-overread
                         dangling-pointer free-nonheap-object)
     if(CMAKE_CXX_FLAGS MATCHES "-fsanitize=")
       list(APPEND warnings -Wno-${name})
