@@ -63,7 +63,7 @@ struct CoordinatorClient::Impl {
       if (event.has_welcome()) {
         start(*event.mutable_welcome());
       } else if (event.has_abort()) {
-        abort(event.abort().reason());
+        abort(event.abort().reason(), /*from_coordinator=*/true);
       } else if (event.has_finish()) {
         const std::lock_guard lock(mutex);
         finished = true;
@@ -94,13 +94,14 @@ struct CoordinatorClient::Impl {
   }
 
   /// Only the first reason counts.
-  void abort(const std::string& reason) {
+  void abort(const std::string& reason, bool from_coordinator = false) {
     {
       const std::lock_guard lock(mutex);
       if (aborted || finished || leaving) {
         return;
       }
       aborted = reason;
+      told_to_abort = from_coordinator;
       changed.notify_all();
     }
     if (on_abort) {
@@ -136,7 +137,7 @@ struct CoordinatorClient::Impl {
       if (!status.ok()) {
         abort(describe(status, heartbeat_timeout));
       } else if (reply.aborted()) {
-        abort(reply.reason());
+        abort(reply.reason(), /*from_coordinator=*/true);
       }
     }
   }
@@ -225,6 +226,7 @@ struct CoordinatorClient::Impl {
   Duration heartbeat_timeout;
   WorkerProgress progress;
   std::optional<std::string> aborted;
+  bool told_to_abort = false;
   std::optional<grpc::Status> stream_status;
   grpc::ClientContext* heartbeat_context = nullptr;  // of the call in flight
   bool finished = false;
@@ -333,6 +335,11 @@ std::optional<std::string> CoordinatorClient::report_transport_error(std::option
 std::optional<std::string> CoordinatorClient::abort_reason() const {
   const std::lock_guard lock(impl_->mutex);
   return impl_->aborted;
+}
+
+bool CoordinatorClient::was_told_to_abort() const {
+  const std::lock_guard lock(impl_->mutex);
+  return impl_->told_to_abort;
 }
 
 void CoordinatorClient::leave(bool ok, const AbortReason& reason) {

@@ -61,6 +61,8 @@ class CoordinatorClient {
                                                     const std::string& reason);
   /// The reason when the job was aborted.
   std::optional<std::string> abort_reason() const;
+  /// Whether that reason came from the coordinator, so that all others have it too.
+  bool was_told_to_abort() const;
 
   /// Says good-bye and ends the connection; `reason` is one line for everybody when not ok.
   /// Never throws; the second call does nothing.

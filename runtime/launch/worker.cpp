@@ -104,6 +104,13 @@ std::vector<std::vector<std::byte>> plain_addresses(
   return result;
 }
 
+WorkerResult failed(const AbortReason& reason) {
+  WorkerResult result;
+  result.reason = reason.line;
+  result.exit_status = reason.bad_input ? 2 : 1;
+  return result;
+}
+
 /// The executor, and when its current step began.
 class TimedExchange final : public trainer::GradientExchange {
  public:
@@ -142,8 +149,11 @@ class Life {
   WorkerResult run() {
     try {
       live();
-      return {
-          .ok = true, .joined = true, .reason = {}, .exit_status = 0, .report = std::move(report_)};
+      WorkerResult result;
+      result.ok = true;
+      result.joined = true;
+      result.report = std::move(report_);
+      return result;
     } catch (const PeerLostError& error) {
       return end_after_loss(error.what());
     } catch (const Error& error) {
@@ -307,17 +317,18 @@ class Life {
     if (!reason) {
       reason = client_.report_transport_error(std::nullopt, seen_here);
     }
-    return end_after_failure({reason.value_or(seen_here), false});
+    const bool is_jobs_reason = client_.was_told_to_abort();
+    WorkerResult result = end_after_failure({reason.value_or(seen_here), false});
+    result.is_jobs_reason = is_jobs_reason;
+    return result;
   }
 
   WorkerResult end_after_failure(const AbortReason& reason) {
     client_.leave(false, reason);
     close();
-    return {.ok = false,
-            .joined = joined_,
-            .reason = reason.line,
-            .exit_status = reason.bad_input ? 2 : 1,
-            .report = std::nullopt};
+    WorkerResult result = failed(reason);
+    result.joined = joined_;
+    return result;
   }
 
   const WorkerOptions& options_;
@@ -345,17 +356,9 @@ WorkerResult run_worker(const WorkerOptions& options) {
   try {
     return Life(options).run();
   } catch (const Error& error) {  // no token, for example
-    return {.ok = false,
-            .joined = false,
-            .reason = error.what(),
-            .exit_status = error.is_bad_input() ? 2 : 1,
-            .report = std::nullopt};
+    return failed({error.what(), error.is_bad_input()});
   } catch (const std::exception& error) {
-    return {.ok = false,
-            .joined = false,
-            .reason = error.what(),
-            .exit_status = 1,
-            .report = std::nullopt};
+    return failed({error.what(), false});
   }
 }
 

@@ -344,6 +344,7 @@ TEST_CASE("a coordinator that goes tells its workers") {
   server.reset();
   CHECK_THAT(client.wait_for_abort().value_or("none"), Catch::Contains("the coordinator"));
   CHECK(client.aborts() == 1);
+  CHECK(client->was_told_to_abort());
 }
 
 TEST_CASE("two coordinators never share a port") {

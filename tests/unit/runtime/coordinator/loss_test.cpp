@@ -122,6 +122,7 @@ TEST_CASE("workers notice that the coordinator was killed") {
   CHECK(client.wait_for_abort() ==
         "the coordinator at " + to_string(address) + " was lost: connection closed");
   CHECK(std::chrono::duration<double>(client.aborted_at() - start).count() < 1.0);
+  CHECK_FALSE(client->was_told_to_abort());
   client->leave(false);  // returns, although nobody hears it
 }
 
