@@ -10,7 +10,7 @@
 namespace rackrail::topology {
 
 /// The topology's vertices, numbered alike, and its links with their bandwidths times `scale`;
-/// with `reversed`, every link turned round. `arcs[i]` belongs to link i, 0 or not.
+/// with `reversed`, every link turned round. Link i is arc 2i, whatever its kind.
 FlowNetwork flow_network_of(const Topology& topology, Capacity scale = 1, bool reversed = false);
 
 /// The cut whose source side are the vertices marked; `reversed` as above, in which case the links

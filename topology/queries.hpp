@@ -2,11 +2,13 @@
 //
 // Routes are shortest by latency, then by number of links, then widest at the bottleneck; equal
 // ones (ECMP) are told apart by a hash of the two ranks, so that the same pair always takes the
-// same route and different pairs spread. Routes never pass through another rank's vertex unless
+// same route and different pairs spread; inside the machine of either end, by the rank's number in
+// it, so that GPUs use one near NIC each. Routes never pass through another rank's vertex unless
 // the vertex is the only way (rings and tori of directly linked GPUs).
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -20,7 +22,8 @@ namespace rackrail::topology {
 /// Links from the source's vertex to the destination's, in order; empty only for src == dst.
 using Route = std::vector<LinkId>;
 
-/// Route lookups with a cache per source. Not safe for concurrent use; cheap to make.
+/// Route lookups with a cache per source. Not safe for concurrent use; cheap to make. The topology
+/// must outlive it and must not change; routes stay valid as long as the router.
 class Router {
  public:
   explicit Router(const Topology& topology);
@@ -84,5 +87,12 @@ struct AllReduceBound {
   Cut cut;             ///< the certificate where a single cut binds
 };
 AllReduceBound allreduce_bound(const Topology& topology, bool in_network = false);
+
+/// The joint optimum of all-reduce over free root weights, where reduction and broadcast share the
+/// links (topology/joint_allreduce_bound.cpp): never above `allreduce_bound`, and what trees can
+/// reach. With `in_network`, the switches that say they multicast or reduce may; where none says
+/// so, all may. Exact to about 1e-7; above 64 ranks, and in builds without a solver for linear
+/// programs, it is `allreduce_bound`.
+AllReduceBound joint_allreduce_bound(const Topology& topology, bool in_network = false);
 
 }  // namespace rackrail::topology

@@ -1,0 +1,112 @@
+#include <catch2/catch.hpp>
+#include <chrono>
+
+#include "tests/support/skip.hpp"
+#include "tests/unit/topology/graphs.hpp"
+#include "topology/linear_program.hpp"
+#include "topology/queries.hpp"
+#include "topology/reader.hpp"
+
+using namespace rackrail;
+using namespace rackrail::topology;
+using topology::test::boxes;
+using topology::test::grid;
+using topology::test::ring;
+using topology::test::star;
+
+namespace {
+
+constexpr std::int64_t kUnit = 1'000'000'000;
+
+double joint(const Topology& t, bool in_network = false) {
+  return static_cast<double>(joint_allreduce_bound(t, in_network).algbw.bytes_per_second()) /
+         static_cast<double>(kUnit);
+}
+
+}  // namespace
+
+TEST_CASE("joint optimum of all-reduce on known clusters") {
+  if (!LinearProgram::is_available()) RACKRAIL_SKIP("no solver for linear programs in this build");
+  SECTION("4 x 4 mesh: 1.6, where reduce-scatter and all-gather in turn reach 1.067") {
+    CHECK(joint(grid(4, 4, false, Bandwidth(kUnit))) == Approx(1.6).epsilon(1e-6));
+  }
+  SECTION("symmetric rings and tori gain nothing") {
+    CHECK(joint(grid(4, 4, true, Bandwidth(kUnit))) == Approx(32.0 / 15).epsilon(1e-6));
+    CHECK(joint(ring(16, Bandwidth(kUnit))) == Approx(16.0 / 15).epsilon(1e-6));
+  }
+  SECTION("a star with one slow member: 25 instead of 14.29") {
+    std::vector<Bandwidth> rates(7, Bandwidth(100 * kUnit));
+    rates.push_back(Bandwidth(25 * kUnit));
+    CHECK(joint(star(rates)) == Approx(25).epsilon(1e-6));
+  }
+  SECTION("one NVSwitch box: 171.4, in the network 300") {
+    CHECK(joint(boxes(1, kUnit)) == Approx(2400.0 / 14).epsilon(1e-6));
+    CHECK(joint(boxes(1, kUnit), true) == Approx(300).epsilon(1e-6));
+  }
+  SECTION("in-network reduction where there is no switch changes nothing") {
+    CHECK(joint(grid(4, 4, false, Bandwidth(kUnit)), true) == Approx(1.6).epsilon(1e-6));
+    CHECK(joint(ring(16, Bandwidth(kUnit)), true) == Approx(16.0 / 15).epsilon(1e-6));
+  }
+}
+
+TEST_CASE("only switches that say they can work do so, once any says it") {
+  if (!LinearProgram::is_available()) RACKRAIL_SKIP("no solver for linear programs in this build");
+  Topology t = boxes(1, kUnit);
+  // The idle spines of a single box claim to work; the NVSwitch then is one that does not.
+  Node spine = t.node(NodeId(0));
+  spine.multicasts = spine.reduces = true;
+  t.set_node_properties(NodeId(0), spine);
+  CHECK(joint(t, true) == Approx(2400.0 / 14).epsilon(1e-6));
+  Node hub = t.node(*t.find_node("nvswitch0"));
+  hub.multicasts = true;
+  t.set_node_properties(*t.find_node("nvswitch0"), hub);
+  // Copies in the switch spare the senders; the receivers still take in 2 · 7 messages per element.
+  CHECK(joint(t, true) == Approx(2400.0 / 14).epsilon(1e-6));
+  hub.reduces = true;
+  t.set_node_properties(*t.find_node("nvswitch0"), hub);
+  CHECK(joint(t, true) == Approx(300).epsilon(1e-6));
+}
+
+TEST_CASE("a box with one degraded GPU loses less than two halves in turn do") {
+  if (!LinearProgram::is_available()) RACKRAIL_SKIP("no solver for linear programs in this build");
+  Topology t = boxes(1, kUnit);
+  for (const LinkId link : {LinkId(0), LinkId(1)}) {
+    t.set_link_rate(link, Bandwidth(150 * kUnit), t.link(link).latency);
+  }
+  // 14 messages of each element enter the 8 GPUs over 7 · 300 + 150; the slow GPU's own link allows
+  // 150.
+  CHECK(joint(t) == Approx(150).epsilon(1e-6));
+  const double halves = static_cast<double>(allgather_bound(t).algbw.bytes_per_second()) / 2 /
+                        static_cast<double>(kUnit);
+  CHECK(halves < 90);
+}
+
+TEST_CASE("the joint bound of shipped clusters is quick and no looser than the simple one") {
+  for (const std::string& name : shipped_clusters()) {
+    const Topology t = read_cluster(name).topology;
+    CAPTURE(name);
+    const auto start = std::chrono::steady_clock::now();
+    const AllReduceBound bound = joint_allreduce_bound(t);
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+    CHECK(bound.algbw <= allreduce_bound(t).algbw);
+    CHECK_FALSE(bound.reason.empty());
+    CHECK(seconds.count() < 5);
+  }
+}
+
+TEST_CASE("a linear program grows by rows and is solved again") {
+  if (!LinearProgram::is_available()) RACKRAIL_SKIP("no solver for linear programs in this build");
+  LinearProgram program;
+  const int x = program.add_variable(4, 3);
+  const int y = program.add_variable(10, 2);
+  program.add_row({{x, -1}, {y, -1}}, -8);  // x + y <= 8
+  CHECK(program.maximise().value() == Approx(20));
+  CHECK(program.value(x) == Approx(4));
+  CHECK(program.value(y) == Approx(4));
+  program.add_row({{y, -1}}, -1);
+  CHECK(program.maximise().value() == Approx(14));
+  program.add_row({{x, 1}, {y, -1}}, 0, true);
+  CHECK(program.maximise().value() == Approx(5));
+  program.add_row({{x, 1}}, 9);
+  CHECK_FALSE(program.maximise());
+}

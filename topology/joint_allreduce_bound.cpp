@@ -1,0 +1,268 @@
+// The joint optimum of all-reduce: reduction and broadcast share the links and choose their roots.
+//
+// Model. Of every byte, x_v is summed at rank v and broadcast from it (X = Σ x_v bytes per second
+// in all). Link e carries r_e of the reduction and a_e of the broadcast, a_e + r_e ≤ b_e. A
+// broadcast of these rates exists iff every cut lets enough through (Edmonds' branchings; switches
+// that cannot copy must pass on exactly what they receive, and splitting off then keeps the
+// condition; Zhao et al., "ForestColl", arXiv 2402.06787):
+//     Σ a over links that leave S ≥ Σ x_v over ranks in S,   for every S without some rank,
+// and the same for r on the reversed graph. A switch that multicasts is free of the conservation of
+// a, one that reduces of that of r. The largest X bounds the algorithm bandwidth of all-reduce.
+//
+// Method. The cuts are too many to write down, so they are added when they are violated: solve the
+// linear program with those that are known, find for each rank a smallest cut between the roots and
+// it (a max-flow on the solution's rates), add those that are too small, repeat. Every intermediate
+// optimum is a relaxation and hence a valid bound, so stopping early costs tightness only. The cuts
+// around ranks, machines and racks are there from the start.
+//
+// Reduce-scatter followed by all-gather reaches a rate of its own; where the simple bounds or an
+// intermediate optimum come down to it, the answer is found. That is so on most symmetric clusters,
+// of any size, before the first linear program.
+//
+// Precision: rates are scaled to the widest link; the result is exact to about 1e-6.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <set>
+
+#include "base/error.hpp"
+#include "base/parse_units.hpp"
+#include "topology/cuts.hpp"
+#include "topology/linear_program.hpp"
+#include "topology/queries.hpp"
+
+namespace rackrail::topology {
+namespace {
+
+constexpr std::size_t kMostRanks = 64;
+// Effort is counted in entries of the linear programs solved, so that it is the same on every
+// machine: seconds for the largest, milliseconds for the small ones, which always run to the end.
+constexpr double kMostWork = 1e7;
+constexpr double kSmallWork = 1e6;
+constexpr int kMostIdleRounds = 4;
+constexpr double kTolerance = 1e-6;  // the solver itself keeps rows to 1e-7
+constexpr double kFlowUnits = 1e15;  // integers per scaled rate in the max-flows
+
+bool is_way(const Link& link) { return link.kind != LinkKind::kShared; }
+
+/// Which switches can work on what passes. Where no vertex says that it can, all can that stand in
+/// the network or in a GPU fabric.
+struct Abilities {
+  std::vector<bool> multicasts;  // by vertex; ranks always
+  std::vector<bool> reduces;
+};
+
+Abilities abilities_of(const Topology& topology, bool in_network) {
+  Abilities able{std::vector<bool>(topology.node_count()),
+                 std::vector<bool>(topology.node_count())};
+  bool is_said = false;
+  for (std::size_t v = 0; v < topology.node_count(); ++v) {
+    const Node& node = topology.node(NodeId(v));
+    is_said = is_said || node.multicasts || node.reduces;
+  }
+  for (std::size_t v = 0; v < topology.node_count(); ++v) {
+    const Node& node = topology.node(NodeId(v));
+    const bool is_rank = topology.rank_of(NodeId(v)).has_value();
+    const bool is_switch = node.kind == NodeKind::kNvSwitch || node.kind == NodeKind::kTor ||
+                           node.kind == NodeKind::kSpine || node.kind == NodeKind::kCore ||
+                           node.kind == NodeKind::kSwitch;
+    able.multicasts[v] = is_rank || (in_network && (is_said ? node.multicasts : is_switch));
+    able.reduces[v] = is_rank || (in_network && (is_said ? node.reduces : is_switch));
+  }
+  return able;
+}
+
+class JointOptimum {
+ public:
+  JointOptimum(const Topology& topology, bool in_network)
+      : topology_(topology), broadcast_(topology, false), reduction_(topology, true) {
+    for (std::size_t l = 0; l < topology.link_count(); ++l) {
+      scale_ = std::max(scale_, rate(l));
+    }
+    for (std::size_t r = 0; r < topology.rank_count(); ++r) {
+      roots_.push_back(program_.add_variable(kUnbounded, 1));
+    }
+    for (std::size_t l = 0; l < topology.link_count(); ++l) {
+      const double upper = is_way(topology.link(LinkId(l))) ? rate(l) / scale_ : 0;
+      const int a = program_.add_variable(upper, 0);
+      const int r = program_.add_variable(upper, 0);
+      broadcast_.rates.push_back(a);
+      reduction_.rates.push_back(r);
+      program_.add_row({{a, -1}, {r, -1}}, -upper);
+    }
+    const Abilities able = abilities_of(topology, in_network);
+    conserve(broadcast_, able.multicasts);
+    conserve(reduction_, able.reduces);
+    add_natural_cuts();
+  }
+
+  /// Bytes per second; none when the solver gave up. Nothing below `reachable` is looked for.
+  std::optional<double> solve(double reachable) {
+    double work = 0;
+    for (int idle_rounds = 0; work < kMostWork;) {
+      const std::optional<double> total = program_.maximise();
+      if (!total) return std::nullopt;
+      const double optimum = *total * scale_;
+      if (optimum <= reachable * (1 + kTolerance)) return reachable;
+      // What is left to do on a plateau is mostly the proof that the value can be reached.
+      idle_rounds = optimum < best_ * (1 - kTolerance) ? 0 : idle_rounds + 1;
+      best_ = optimum;
+      if (idle_rounds > kMostIdleRounds && work > kSmallWork) break;
+      const bool is_cut = separate(broadcast_, *total);
+      if (!separate(reduction_, *total) && !is_cut) break;
+      work += static_cast<double>(rows_) * static_cast<double>(2 * topology_.link_count());
+    }
+    return best_;
+  }
+
+ private:
+  static constexpr double kUnbounded = 1e6;  // no rank can root more than all links carry
+
+  /// Broadcast, or reduction as a broadcast on the reversed graph.
+  struct Half {
+    Half(const Topology& topology, bool reversed)
+        : is_reversed(reversed),
+          network(flow_network_of(topology, 0, reversed)),
+          source(network.add_vertex()) {
+      for (std::size_t r = 0; r < topology.rank_count(); ++r) {
+        root_arcs.push_back(network.add_arc(source, topology.node_of(Rank(r)).value(), 0));
+      }
+    }
+    NodeId from(const Link& link) const { return is_reversed ? link.to : link.from; }
+    NodeId to(const Link& link) const { return is_reversed ? link.from : link.to; }
+
+    bool is_reversed;
+    FlowNetwork network;
+    FlowNetwork::Vertex source;
+    std::vector<FlowNetwork::Arc> root_arcs;
+    std::vector<int> rates;  // variable of each link
+  };
+
+  double rate(std::size_t link) const {
+    return static_cast<double>(topology_.link(LinkId(link)).bandwidth.bytes_per_second());
+  }
+
+  void conserve(const Half& half, const std::vector<bool>& is_free) {
+    std::vector<LinearProgram::Terms> balance(topology_.node_count());
+    for (std::size_t l = 0; l < topology_.link_count(); ++l) {
+      const Link& link = topology_.link(LinkId(l));
+      if (!is_way(link)) continue;
+      balance[link.from.index()].emplace_back(half.rates[l], -1.0);
+      balance[link.to.index()].emplace_back(half.rates[l], 1.0);
+    }
+    for (std::size_t v = 0; v < balance.size(); ++v) {
+      if (!is_free[v] && !balance[v].empty()) program_.add_row(balance[v], 0, true);
+    }
+  }
+
+  void add_cut(const Half& half, const std::vector<bool>& side) {
+    LinearProgram::Terms terms;
+    for (std::size_t l = 0; l < topology_.link_count(); ++l) {
+      const Link& link = topology_.link(LinkId(l));
+      if (is_way(link) && side[half.from(link).index()] && !side[half.to(link).index()]) {
+        terms.emplace_back(half.rates[l], 1.0);
+      }
+    }
+    for (std::size_t r = 0; r < roots_.size(); ++r) {
+      if (side[topology_.node_of(Rank(r)).index()]) terms.emplace_back(roots_[r], -1.0);
+    }
+    program_.add_row(terms, 0);
+    ++rows_;
+  }
+
+  /// Cuts around each rank, machine and rack, and around all but it: most of those that bind.
+  void add_natural_cuts() {
+    std::set<std::vector<bool>> sides;
+    for (std::size_t r = 0; r < topology_.rank_count(); ++r) {
+      const NodeId rank = topology_.node_of(Rank(r));
+      const Node& node = topology_.node(rank);
+      std::vector<bool> alone(topology_.node_count());
+      alone[rank.index()] = true;
+      sides.insert(std::move(alone));
+      for (std::string Node::*const field : {&Node::host, &Node::rack}) {
+        if ((node.*field).empty()) continue;
+        std::vector<bool> group(topology_.node_count());
+        for (std::size_t v = 0; v < group.size(); ++v) {
+          group[v] = topology_.node(NodeId(v)).*field == node.*field;
+        }
+        sides.insert(std::move(group));
+      }
+    }
+    for (std::vector<bool> side : sides) {
+      const bool has_all_ranks = std::all_of(roots_.begin(), roots_.end(), [&](int root) {
+        return side[topology_.node_of(Rank(root)).index()];
+      });
+      if (has_all_ranks) continue;
+      for (const bool is_complement : {false, true}) {
+        if (is_complement) side.flip();
+        add_cut(broadcast_, side);
+        add_cut(reduction_, side);
+      }
+    }
+  }
+
+  /// Adds the violated cuts of one half; false when there is none.
+  bool separate(Half& half, double total) {
+    const auto units = [this](int variable) {
+      return static_cast<Capacity>(std::max(0.0, program_.value(variable)) * kFlowUnits);
+    };
+    for (std::size_t l = 0; l < topology_.link_count(); ++l) {
+      half.network.set_capacity(static_cast<FlowNetwork::Arc>(2 * l), units(half.rates[l]));
+    }
+    for (std::size_t r = 0; r < roots_.size(); ++r) {
+      half.network.set_capacity(half.root_arcs[r], units(roots_[r]));
+    }
+    const auto wanted = static_cast<Capacity>(total * (1 - kTolerance) * kFlowUnits);
+    std::vector<std::vector<bool>> sides;
+    for (std::size_t r = 0; r < roots_.size(); ++r) {
+      half.network.reset();
+      const auto sink = topology_.node_of(Rank(r)).value();
+      if (half.network.augment(half.source, sink, wanted) >= wanted) continue;
+      std::vector<bool> side = half.network.reachable_from(half.source);
+      side.pop_back();
+      if (std::find(sides.begin(), sides.end(), side) == sides.end()) {
+        sides.push_back(std::move(side));
+      }
+    }
+    for (const std::vector<bool>& side : sides) add_cut(half, side);
+    return !sides.empty();
+  }
+
+  const Topology& topology_;
+  LinearProgram program_;
+  double scale_ = 0;
+  double best_ = std::numeric_limits<double>::infinity();
+  std::size_t rows_ = 0;  // cuts so far
+  std::vector<int> roots_;
+  Half broadcast_;
+  Half reduction_;
+};
+
+/// Bytes per second of the best reduce-scatter followed by the best all-gather.
+double rate_of_two_halves(const Topology& topology) {
+  const auto gather = static_cast<double>(allgather_bound(topology).algbw.bytes_per_second());
+  const auto scatter = static_cast<double>(reducescatter_bound(topology).algbw.bytes_per_second());
+  return 1 / (1 / gather + 1 / scatter);
+}
+
+}  // namespace
+
+AllReduceBound joint_allreduce_bound(const Topology& topology, bool in_network) {
+  AllReduceBound bound = allreduce_bound(topology, in_network);
+  const auto simple = static_cast<double>(bound.algbw.bytes_per_second());
+  const double reachable = rate_of_two_halves(topology);
+  if (reachable >= simple * (1 - kTolerance) || !LinearProgram::is_available() ||
+      topology.rank_count() > kMostRanks) {
+    return bound;
+  }
+  const std::optional<double> optimum = JointOptimum(topology, in_network).solve(reachable);
+  if (!optimum || *optimum >= simple * (1 - kTolerance)) return bound;
+  bound.algbw = Bandwidth(static_cast<std::int64_t>(*optimum));
+  bound.reason =
+      fmt::format("joint optimum of reduction and broadcast: {}", to_string(bound.algbw));
+  bound.cut = Cut{};
+  return bound;
+}
+
+}  // namespace rackrail::topology
