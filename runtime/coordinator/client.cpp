@@ -78,7 +78,9 @@ struct CoordinatorClient::Impl {
       lost = welcome.has_value() && !finished && !leaving;
       changed.notify_all();
     }
-    if (lost) {
+    if (lost && status.error_code() == grpc::StatusCode::ABORTED) {
+      abort(one_line(status.error_message()), /*from_coordinator=*/true);  // it ended in order
+    } else if (lost) {
       abort(where + " was lost: connection closed");
     }
   }
