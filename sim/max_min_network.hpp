@@ -1,21 +1,17 @@
 // The flow model: every flow gets its max–min fair rate on the links of its route.
 //
-// Model. A flow is a fluid over all links of its route at once. Rates are max–min fair: raise the
-// rates of all flows together; the link (or rate cap) that saturates first fixes its flows; go on
-// with the rest (progressive filling; Bertsekas and Gallager, "Data Networks", 6.5.2).
-// Rates change only when flows start or end. Then only the flows that share links, directly or
-// through others, with a changed flow are solved again: a connected component of the graph of flows
-// and links. Everything that happens at one instant is one change.
-//
-// Remaining bytes are kept per flow with the time at which they were true, so an untouched
-// component costs nothing. Ends are rounded up to a picosecond. Components are solved in O(flows ·
-// route length · saturation rounds).
+// A flow is a fluid over all links of its route at once. Rates change only when flows start or end;
+// sim/fair_shares.hpp then solves what is concerned and says whose rate is new. Everything that
+// happens at one instant is one change. Remaining bytes are kept per flow with the time at which
+// they were true, so a flow whose rate stands costs nothing. Ends are rounded up to a picosecond.
 #pragma once
 
-#include <queue>
+#include <cstdint>
 #include <vector>
 
+#include "sim/fair_shares.hpp"
 #include "sim/network_model.hpp"
+#include "sim/quad_heap.hpp"
 #include "topology/topology.hpp"
 
 namespace rackrail::sim {
@@ -37,52 +33,31 @@ class MaxMinNetwork final : public NetworkModel {
   struct Flow {
     double remaining = 0;  ///< bytes, at `updated`
     double rate = 0;       ///< bytes per picosecond
-    double cap = 0;        ///< bytes per picosecond, 0: none
     Time updated = 0;
-    Time end = 0;
     std::uint64_t order = 0;  ///< of its start
     FlowTag tag = 0;
-    std::span<const LinkId> links;
-    std::vector<std::uint32_t> positions;  ///< in the flow list of each link
-    std::uint32_t version = 0;             ///< of `end`; older entries of the queue are void
-    std::uint32_t visit = 0;
-    bool active = false;
-    bool fixed = false;
-  };
-  struct LinkState {
-    double capacity = 0;  ///< bytes per picosecond
-    double left = 0;      ///< while solving
-    std::uint32_t unfixed = 0;
-    std::uint32_t visit = 0;
-    std::vector<std::uint32_t> flows;
+    std::size_t place = SIZE_MAX;  ///< in the heap of ends
+    bool moves = false;
+    bool shares = false;  ///< it uses links, so the solver knows it
   };
   struct End {
-    Time time;
-    std::uint64_t order;
-    std::uint32_t flow;
-    std::uint32_t version;
+    Time time = 0;
+    std::uint64_t order = 0;
+    std::uint32_t flow = 0;
+    bool operator<(const End& o) const { return time != o.time ? time < o.time : order < o.order; }
   };
-  struct Later {
-    bool operator()(const End& x, const End& y) const {
-      return x.time != y.time ? x.time > y.time : x.order > y.order;
-    }
+  struct RememberPlace {
+    std::vector<Flow>* flows;
+    void operator()(const End& end, std::size_t place) const { (*flows)[end.flow].place = place; }
   };
 
-  void remove(std::uint32_t index);
-  void solve_changed(Time now);
-  void gather_component(std::uint32_t link);
-  void fill_component(Time now);
-  void set_rate(Flow& flow, std::uint32_t index, double rate, Time now);
+  void set_rate(std::uint32_t number, double rate, Time now);
+  void set_end(std::uint32_t number, Time end);
 
+  FairShares shares_;
   std::vector<Flow> flows_;
   std::vector<std::uint32_t> free_;
-  std::vector<LinkState> links_;
-  std::vector<std::uint32_t> changed_links_;
-  std::vector<std::uint32_t> lone_flows_;  ///< started on no link: only their cap counts
-  std::priority_queue<End, std::vector<End>, Later> ends_;
-  std::vector<std::uint32_t> component_flows_;
-  std::vector<std::uint32_t> component_links_;
-  std::uint32_t visit_ = 0;
+  QuadHeap<End, RememberPlace> ends_;
   std::uint64_t started_ = 0;
 };
 

@@ -1,0 +1,124 @@
+// Max–min fair rates of flows on links, kept up to date as flows come and go.
+//
+// Model. A flow is a fluid over all links of its route at once, at one rate. An allocation is
+// max–min fair when no rate can rise without lowering one that is not larger. It is unique, and
+// characterised by this: no link carries more than its capacity, and every flow is either at its
+// own cap or has a *bottleneck*, a saturated link on which no flow is faster (Bertsekas and
+// Gallager, "Data Networks", 6.5.2). Progressive filling finds it: raise all rates together; the
+// link (or cap) that saturates first fixes its flows; go on with the rest.
+//
+// Change. A change travels only through bottlenecks: a flow is concerned when its bottleneck has
+// room again, or is shared by a flow that is faster now (Ros-Giralt et al., "On the Bottleneck
+// Structure of Congestion-Controlled Networks", SIGMETRICS 2020). So instead of the whole component
+// of flows that share links, which in a busy network is everything, a region is solved:
+//  1. The region is what is new, and the flows whose bottleneck is a link that something left or
+//     that something new uses.
+//  2. Fill the region progressively; all other rates stand, their share is taken off the links.
+//  3. Look at the links of the region: does every flow outside still have its bottleneck, and is no
+//     flow outside faster than the flows of the region that have theirs here? Flows for which this
+//     fails join the region; then from 2. again.
+// When nothing joins, every flow meets the characterisation above, so the allocation is the one
+// that solving everything would give. Should this take more than kPatience rounds, the region grows
+// to all that is connected to it through bottlenecks.
+//
+// Flows with all their links to themselves, and flows that leave links which were nobody's
+// bottleneck, need none of this: O(links of the flow). That is the usual case of collectives on a
+// fabric of full bisection. A region of f flows on l links costs O((f · route length + l) log l) a
+// round, plus a look at all flows on its bottlenecks.
+//
+// Numbers. Levels and saturation are compared with a relative slack of 1e-9, always on absolute
+// values, so errors do not add up over time. Rates that are alike by symmetry come out equal bit
+// for bit, as a level that is within rounding of the one before is taken to be the same.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/ids.hpp"
+
+namespace rackrail::sim {
+
+class FairShares {
+ public:
+  using Flow = std::uint32_t;
+  struct Change {
+    Flow flow = 0;
+    double rate = 0;
+  };
+
+  explicit FairShares(std::span<const double> capacities);
+  /// `links`, not none, must outlive the flow. Its rate is known after solve().
+  void add(Flow flow, std::span<const LinkId> links, std::optional<double> cap);
+  void remove(Flow flow);
+  bool is_stale() const { return !added_.empty() || !freed_.empty(); }
+  std::span<const Change> solve();
+  double rate(Flow flow) const { return flows_[flow].rate; }
+
+ private:
+  static constexpr std::uint32_t kNone = UINT32_MAX;
+  struct FlowState {
+    const LinkId* links = nullptr;
+    std::uint32_t link_count = 0;
+    std::uint32_t bottleneck = kNone;
+    double rate = 0;
+    double cap = 0;
+    double new_rate = 0;
+    std::uint64_t region = 0;
+    std::uint32_t new_bottleneck = kNone;
+    bool is_fixed = false;
+  };
+  struct Member {
+    Flow flow;
+    std::uint32_t hop;
+  };
+  struct LinkState {
+    double capacity = 0;
+    double used = 0;
+    double level = 0;
+    std::vector<Member> flows;
+    std::uint64_t region = 0;
+    std::uint32_t bottlenecked = 0;
+    std::uint32_t region_flows = 0;
+    std::uint32_t region_bottlenecked = 0;
+    std::uint32_t unfixed = 0;
+    std::uint16_t age = 0;
+    bool binds = false;
+    double outside = 0;
+    double left = 0;
+    double highest = 0;
+    double new_level = 0;
+  };
+  struct Candidate {
+    double level = 0;
+    std::uint32_t what = 0;
+  };
+
+  std::span<const LinkId> links_of(const FlowState& f) const { return {f.links, f.link_count}; }
+  bool is_alone(const FlowState& flow) const;
+  void solve_alone(Flow flow);
+  void include(Flow flow);
+  void include_bottlenecked(std::uint32_t link);
+  void include_connected();
+  void fill();
+  void fix(FlowState& flow, double level, std::uint32_t bottleneck);
+  bool grow();
+  void commit();
+  void changed_use(LinkState& link) const;
+
+  std::vector<FlowState> flows_;
+  std::vector<LinkState> links_;
+  std::vector<std::uint32_t> places_;
+  std::size_t stride_ = 8;
+  std::vector<Flow> added_;
+  std::vector<std::uint32_t> freed_;
+  std::uint64_t solve_ = 0;
+  std::vector<Flow> region_flows_;
+  std::vector<std::uint32_t> region_links_;
+  std::vector<Candidate> candidates_;
+  std::vector<Change> changes_;
+};
+
+}  // namespace rackrail::sim
