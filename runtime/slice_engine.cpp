@@ -1,0 +1,505 @@
+#include "runtime/slice_engine.hpp"
+
+#include <fmt/format.h>
+
+#include "base/error.hpp"
+#include "base/random.hpp"
+#include "plan/format.hpp"
+
+namespace rackrail::runtime {
+
+namespace {
+
+using Clock = ExecutionLedger::Clock;
+
+std::uint64_t first_eight_bytes(const std::string& hex) {
+  return std::stoull(hex.substr(0, 16), nullptr, 16);
+}
+
+}  // namespace
+
+/// A slice that came before its bucket was launched.
+struct SliceEngine::EarlySlice {
+  Rank source;
+  SliceHeader header;
+  std::vector<std::byte> payload;
+};
+
+/// An addition that has arrived and may be applied now.
+struct SliceEngine::FreedSlice {
+  RunKey run;
+  std::uint32_t transfer;
+  std::uint32_t slice;
+};
+
+/// A bucket of one step, from launch to the last slice.
+struct SliceEngine::Run {
+  Run(const BucketProgram& p, std::uint32_t s, std::span<float> d)
+      : program(p),
+        step(s),
+        data(d),
+        waits(p.transfers.size()),
+        done(p.transfers.size(), 0),
+        has_arrived(p.transfers.size()),
+        encoded(p.transfers.size()),
+        arrived(p.transfers.size()),
+        open(p.open_slices),
+        needs(p.sends_to.size(), 0),
+        lane(p.sends_to.size(), 0),
+        lane_slice(p.sends_to.size(), 0) {
+    for (std::size_t i = 0; i < p.transfers.size(); ++i) {
+      const LocalTransfer& t = p.transfers[i];
+      waits[i].assign(t.slices, t.whole_waits + t.slice_waits);
+      needs[t.peer.index()] += t.slices;
+      if (t.keeps_encoding) {
+        encoded[i].resize(t.slices);
+      }
+      if (!t.is_send) {
+        has_arrived[i].assign(t.slices, 0);
+        arrived[i].resize(t.slices);
+      }
+    }
+  }
+
+  RunKey key() const { return {step, program.bucket.value()}; }
+
+  std::span<float> values(const plan::ElementRange& part) const {
+    return data.subspan(static_cast<std::size_t>(part.begin),
+                        static_cast<std::size_t>(part.size()));
+  }
+
+  const BucketProgram& program;
+  std::uint32_t step;
+  std::span<float> data;
+  std::vector<std::vector<std::uint32_t>> waits;  ///< by transfer and slice
+  std::vector<std::uint32_t> done;                ///< slices, by transfer
+  std::vector<std::vector<char>> has_arrived;     ///< by transfer that is received, and slice
+  std::vector<std::vector<Payload>> encoded;      ///< bytes kept, by transfer and slice
+  /// Additions that arrived before the ones that must be applied first.
+  std::vector<std::vector<std::optional<std::vector<std::byte>>>> arrived;
+  std::uint64_t open;                ///< slices not sent or not applied yet
+  std::vector<std::uint64_t> needs;  ///< by peer: slices that must still come or be sent
+  std::vector<std::size_t> lane;     ///< by destination: position in sends_to
+  std::vector<std::uint32_t> lane_slice;
+};
+
+SliceEngine::SliceEngine(const plan::Plan& plan, Rank self, Transport& transport,
+                         const ExecutorOptions& options, ExecutionLedger& ledger)
+    : plan_(plan),
+      self_(self),
+      transport_(transport),
+      options_(options),
+      ledger_(ledger),
+      plan_id_(first_eight_bytes(plan::digest(plan))),
+      programs_([&] {
+        std::vector<BucketProgram> programs;
+        for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
+          programs.emplace_back(plan, BucketId(b), self);
+        }
+        return programs;
+      }()),
+      most_buffered_(4 * bytes_per_step() + (std::size_t{16} << 20)),
+      anchor_(std::make_shared<Anchor>(Anchor{this})),
+      lost_(plan.rank_count()),
+      in_flight_(plan.rank_count(), 0),
+      pump_is_queued_(plan.rank_count(), 0) {
+  for (const plan::TransferGraph& graph : plan.schedules) {
+    auto& list = codecs_.emplace_back();
+    for (const plan::Codec& codec : graph.codecs()) {
+      list.push_back(make_codec(codec));
+    }
+  }
+  transport.set_handlers(
+      [this](Rank source, const SliceHeader& header, std::span<const std::byte> payload) {
+        on_slice(source, header, payload);
+      },
+      [this](Rank peer, const std::string& reason) { on_peer_error(peer, reason); });
+}
+
+SliceEngine::~SliceEngine() {
+  transport_.set_handlers({}, {});
+  anchor_->engine = nullptr;
+}
+
+// What peers that follow the plan send to this rank in one step.
+std::size_t SliceEngine::bytes_per_step() const {
+  std::int64_t bytes = 0;
+  for (const BucketProgram& program : programs_) {
+    for (const LocalTransfer& t : program.transfers) {
+      if (!t.is_send) {
+        bytes += 4 * t.range.size();
+      }
+    }
+  }
+  return static_cast<std::size_t>(bytes);
+}
+
+void SliceEngine::begin_step(std::uint32_t step) {
+  step_ = step;
+  ended_.clear();
+  const auto end = early_.lower_bound({step, 0});
+  for (auto it = early_.begin(); it != end; it = early_.erase(it)) {
+    for (const EarlySlice& slice : it->second) {
+      buffered_ -= slice.payload.size();
+    }
+  }
+}
+
+void SliceEngine::start(BucketId bucket, std::span<float> data) {
+  const BucketProgram& program = programs_[bucket.index()];
+  auto& slot = runs_[{*step_, bucket.value()}];
+  slot = std::make_unique<Run>(program, *step_, data);
+  Run& run = *slot;
+  if (run.open == 0) {
+    ended_.insert(bucket.value());
+    finished_.push_back(bucket);
+    runs_.erase(run.key());
+    return;
+  }
+  const auto early = early_.find(run.key());
+  if (early != early_.end()) {
+    const std::vector<EarlySlice> slices = std::move(early->second);
+    early_.erase(early);
+    for (const EarlySlice& slice : slices) {
+      buffered_ -= slice.payload.size();
+      accept(run, slice.source, slice.header, slice.payload);
+    }
+  }
+  for (std::size_t peer = 0; peer < lost_.size(); ++peer) {
+    if (lost_[peer] && run.needs[peer] != 0) {
+      throw PeerLostError(*lost_[peer]);
+    }
+    if (!program.sends_to[peer].empty()) {
+      want_pump(Rank(peer));
+    }
+  }
+}
+
+void SliceEngine::on_peer_error(Rank peer, const std::string& reason) {
+  if (halted_) {
+    return;
+  }
+  // One that has done its part in all that is under way may go: it is missed when next needed.
+  lost_[peer.index()] = fmt::format("rank {} cannot be reached: {}", peer.value(), reason);
+  for (const auto& [key, run] : runs_) {
+    if (run->needs[peer.index()] != 0) {
+      throw PeerLostError(*lost_[peer.index()]);
+    }
+  }
+}
+
+// ---- receiving ----
+
+void SliceEngine::on_slice(Rank source, const SliceHeader& header,
+                           std::span<const std::byte> payload) {
+  if (halted_ || header.plan != plan_id_ || header.epoch != options_.epoch ||
+      header.bucket >= programs_.size() || (step_ && header.step < *step_)) {
+    return;  // of another plan, or of an epoch or step that is over
+  }
+  const auto run = runs_.find({header.step, header.bucket});
+  if (run != runs_.end()) {
+    accept(*run->second, source, header, payload);
+    drain();
+  } else {
+    keep_for_later(source, header, payload);
+  }
+}
+
+void SliceEngine::keep_for_later(Rank source, const SliceHeader& header,
+                                 std::span<const std::byte> payload) {
+  if (header.step == step_ && ended_.contains(header.bucket)) {
+    throw RuntimeFailure(fmt::format("rank {} sent slice {} of transfer {} once more",
+                                     source.value(), header.slice, header.transfer));
+  }
+  if (payload.size() > most_buffered_ - buffered_) {
+    throw RuntimeFailure(fmt::format("rank {} is too far ahead: {} bytes wait for their buckets",
+                                     source.value(), buffered_));
+  }
+  early_[{header.step, header.bucket}].push_back(
+      {source, header, {payload.begin(), payload.end()}});
+  buffered_ += payload.size();
+  ledger_.note_buffered(buffered_);
+}
+
+void SliceEngine::accept(Run& run, Rank source, const SliceHeader& header,
+                         std::span<const std::byte> payload) {
+  const auto it = run.program.local.find(header.transfer);
+  if (it == run.program.local.end()) {
+    throw RuntimeFailure(fmt::format("rank {} sent transfer {}, which is none of ours",
+                                     source.value(), header.transfer));
+  }
+  const std::uint32_t index = it->second;
+  const LocalTransfer& t = run.program.transfers[index];
+  if (t.is_send || t.peer != source || header.slice >= t.slices) {
+    throw RuntimeFailure(fmt::format("rank {} sent slice {} of transfer {}, which is not its own",
+                                     source.value(), header.slice, header.transfer));
+  }
+  if (std::exchange(run.has_arrived[index][header.slice], 1) != 0) {
+    throw RuntimeFailure(fmt::format("rank {} sent slice {} of transfer {} once more",
+                                     source.value(), header.slice, header.transfer));
+  }
+  --run.needs[source.index()];
+  if (run.waits[index][header.slice] != 0) {
+    run.arrived[index][header.slice].emplace(payload.begin(), payload.end());
+  } else {
+    apply(run, index, header.slice, payload);
+  }
+}
+
+void SliceEngine::apply(Run& run, std::uint32_t index, std::uint32_t k,
+                        std::span<const std::byte> payload) {
+  const LocalTransfer& t = run.program.transfers[index];
+  const std::span<float> values = run.values(plan::slice(t.range, run.program.slice_elements, k));
+  const auto started = Clock::now();
+  const Codec& codec = codec_of(run, t);
+  if (t.op == plan::TransferOp::kReduce) {
+    codec.decode_add(payload, values);
+  } else {
+    codec.decode(payload, values);
+    if (t.keeps_encoding) {
+      run.encoded[index][k] =
+          std::make_shared<const std::vector<std::byte>>(payload.begin(), payload.end());
+    }
+  }
+  ledger_.add_time(&ExecutorStatistics::decode_time, started);
+  if (ledger_.keeps_timeline()) {
+    ledger_.record(fmt::format("{} bucket {}", t.op == plan::TransferOp::kReduce ? "add" : "decode",
+                               run.program.bucket.value()),
+                   "codec", started);
+  }
+  signal(run, index, k);
+  close_slice(run);
+}
+
+// ---- sending ----
+
+void SliceEngine::pump(Rank destination) {
+  bool sent = true;
+  while (sent && in_flight_[destination.index()] < options_.send_window) {
+    sent = false;
+    for (const auto& [key, run] : runs_) {
+      if (send_next(*run, destination)) {
+        sent = true;
+        break;
+      }
+    }
+  }
+}
+
+bool SliceEngine::send_next(Run& run, Rank destination) {
+  const auto& lane = run.program.sends_to[destination.index()];
+  std::size_t& at = run.lane[destination.index()];
+  if (at >= lane.size()) {
+    return false;
+  }
+  const std::uint32_t index = lane[at];
+  const LocalTransfer& t = run.program.transfers[index];
+  std::uint32_t& next_slice = run.lane_slice[destination.index()];
+  const std::uint32_t k = next_slice;
+  if (run.waits[index][k] != 0) {
+    return false;
+  }
+  const bool borrows = !run.program.graph.codecs()[t.codec].is_lossy();
+  const plan::ElementRange part = plan::slice(t.range, run.program.slice_elements, k);
+  const std::span<float> values = run.values(part);
+  Payload owned;
+  if (!borrows) {
+    if (t.encoding == plan::EncodingKind::kOwn) {
+      owned = encode(run, t, part, values);
+      if (t.keeps_encoding) {
+        run.encoded[index][k] = owned;
+      }
+    } else {
+      owned = run.encoded[t.encoding_from][k];
+      if (!owned) {
+        return false;  // the transfer that encodes it has not come to this slice
+      }
+    }
+  }
+  const std::span<const std::byte> payload =
+      borrows ? std::as_bytes(values) : std::span<const std::byte>(*owned);
+  if (++next_slice == t.slices) {
+    next_slice = 0;
+    ++at;
+  }
+  SliceHeader header;
+  header.plan = plan_id_;
+  header.epoch = options_.epoch;
+  header.step = run.step;
+  header.bucket = run.program.bucket.value();
+  header.transfer = t.id;
+  header.slice = k;
+  header.bytes = static_cast<std::uint32_t>(payload.size());
+  ++in_flight_[destination.index()];
+  borrowed_ += borrows ? 1 : 0;
+  ledger_.count_sent(destination, payload.size());
+  transport_.send(destination, header, payload,
+                  [anchor = anchor_, owned, key = run.key(), index, k, borrows, destination,
+                   started = Clock::now()] {
+                    if (SliceEngine* engine = anchor->engine; engine != nullptr) {
+                      --engine->in_flight_[destination.index()];
+                      engine->on_sent(key, index, k, borrows, started);
+                    }
+                  });
+  if (!borrows) {
+    signal(run, index, k);
+  }
+  return true;
+}
+
+// May be called from within Transport::send, so it only queues what has become possible.
+void SliceEngine::on_sent(RunKey key, std::uint32_t transfer, std::uint32_t slice,
+                          bool was_borrowed, Clock::time_point started) {
+  borrowed_ -= was_borrowed ? 1 : 0;
+  const auto it = runs_.find(key);
+  if (it == runs_.end()) {
+    return;  // halted
+  }
+  Run& run = *it->second;
+  const Rank destination = run.program.transfers[transfer].peer;
+  if (ledger_.keeps_timeline()) {
+    ledger_.record(fmt::format("bucket {} to rank {}", key.second, destination.value()), "network",
+                   started);
+  }
+  --run.needs[destination.index()];
+  if (was_borrowed) {
+    signal(run, transfer, slice);
+  }
+  close_slice(run);
+  want_pump(destination);
+}
+
+SliceEngine::Payload SliceEngine::encode(Run& run, const LocalTransfer& t,
+                                         const plan::ElementRange& part, std::span<float> values) {
+  const Codec& codec = codec_of(run, t);
+  const auto started = Clock::now();
+  auto bytes = std::make_shared<std::vector<std::byte>>(
+      static_cast<std::size_t>(plan::encoded_size(codec.descriptor(), part.size()).count()));
+  // Contributions of different ranks must round independently, so that their errors average out;
+  // a sum is the same wherever it is encoded.
+  const bool is_copy = t.op == plan::TransferOp::kCopy;
+  const std::uint64_t who = is_copy ? 0 : 1 + self_.value();
+  const std::uint64_t stream =
+      mix64(mix64(mix64(plan_.seed ^ mix64(run.step)) ^ run.program.bucket.value()) ^ who);
+  {
+    std::span<float> residual;
+    const std::lock_guard lock(residual_mutex_);
+    if (!t.residual.empty()) {
+      auto& state = residuals_[t.residual];
+      state.resize(static_cast<std::size_t>(t.range.size()), 0.0F);
+      residual = std::span(state).subspan(static_cast<std::size_t>(part.begin - t.range.begin),
+                                          static_cast<std::size_t>(part.size()));
+    }
+    codec.encode(values, residual, {stream, part.begin}, *bytes);
+  }
+  if (is_copy) {
+    codec.decode(*bytes, values);  // the sender goes on with what the others get
+  }
+  ledger_.add_time(&ExecutorStatistics::encode_time, started);
+  if (ledger_.keeps_timeline()) {
+    ledger_.record(fmt::format("encode bucket {}", run.program.bucket.value()), "codec", started);
+  }
+  return bytes;
+}
+
+// ---- what follows ----
+
+// Slice k of a local transfer is done: frees what waits for it.
+void SliceEngine::signal(Run& run, std::uint32_t index, std::uint32_t k) {
+  const BucketProgram& program = run.program;
+  const bool all = ++run.done[index] == program.transfers[index].slices;
+  for (const LocalDependent& dependent : program.dependents[index]) {
+    const LocalTransfer& next = program.transfers[dependent.transfer];
+    if (!dependent.whole) {
+      unblock(run, dependent.transfer, k);
+    } else if (all) {
+      for (std::uint32_t s = 0; s < next.slices; ++s) {
+        unblock(run, dependent.transfer, s);
+      }
+    }
+  }
+  if (program.transfers[index].keeps_encoding) {
+    for (std::size_t destination = 0; destination < program.sends_to.size(); ++destination) {
+      if (!program.sends_to[destination].empty()) {
+        want_pump(Rank(destination));
+      }
+    }
+  }
+}
+
+void SliceEngine::unblock(Run& run, std::uint32_t index, std::uint32_t k) {
+  if (--run.waits[index][k] != 0) {
+    return;
+  }
+  const LocalTransfer& t = run.program.transfers[index];
+  if (t.is_send) {
+    want_pump(t.peer);
+  } else if (run.arrived[index][k]) {
+    to_apply_.push_back({run.key(), index, k});
+  }
+}
+
+void SliceEngine::want_pump(Rank destination) {
+  if (std::exchange(pump_is_queued_[destination.index()], 1) == 0) {
+    to_pump_.push_back(destination);
+  }
+}
+
+void SliceEngine::drain() {
+  while (!to_apply_.empty() || !to_pump_.empty()) {
+    if (to_apply_.empty()) {
+      const Rank destination = to_pump_.front();
+      to_pump_.pop_front();
+      pump_is_queued_[destination.index()] = 0;
+      pump(destination);
+      continue;
+    }
+    const FreedSlice freed = to_apply_.front();
+    to_apply_.pop_front();
+    Run& run = *runs_.at(freed.run);  // a run with a slice to be applied has not ended
+    auto& arrived = run.arrived[freed.transfer][freed.slice];
+    const std::vector<std::byte> payload = std::move(*arrived);
+    arrived.reset();
+    apply(run, freed.transfer, freed.slice, payload);
+  }
+}
+
+void SliceEngine::close_slice(Run& run) {
+  if (--run.open == 0) {
+    finished_.push_back(run.program.bucket);
+  }
+}
+
+// Runs end here, where nothing on the stack refers to them.
+std::vector<BucketId> SliceEngine::take_finished() {
+  for (const BucketId bucket : finished_) {
+    ended_.insert(bucket.value());
+    runs_.erase({*step_, bucket.value()});
+  }
+  return std::exchange(finished_, {});
+}
+
+void SliceEngine::halt() {
+  halted_ = true;
+  runs_.clear();
+  early_.clear();
+  to_apply_.clear();
+  to_pump_.clear();
+  finished_.clear();
+}
+
+const Codec& SliceEngine::codec_of(const Run& run, const LocalTransfer& t) const {
+  return *codecs_[plan_.buckets[run.program.bucket.index()].schedule][t.codec];
+}
+
+Residuals SliceEngine::residuals() const {
+  const std::lock_guard lock(residual_mutex_);
+  return residuals_;
+}
+
+void SliceEngine::set_residuals(Residuals residuals) {
+  const std::lock_guard lock(residual_mutex_);
+  residuals_ = std::move(residuals);
+}
+
+}  // namespace rackrail::runtime

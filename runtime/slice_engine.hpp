@@ -1,0 +1,126 @@
+// The rules of plan/transfer_graph.hpp at work for one rank: what is encoded, sent, decoded and
+// added when, for all buckets that are under way. One thread uses it (the executor's progress
+// thread), from whose transport it takes messages; only the residuals may be read from others.
+//
+// State of a bucket of one step, a run: for each slice of each local transfer the number of things
+// that must be done before it. A slice that is done lowers the counts of its dependents; those that
+// reach zero are queued, and drain() works through the queues, so no chain of dependencies is ever
+// a chain of calls. Per destination, slices leave in the order of transfer ids within a run; runs
+// take turns in launch order.
+//
+// Plain slices are sent straight from the gradient, and count as read only when the transport has
+// completed them: until then nothing that depends on them may write there. Encoded slices have
+// memory of their own and count as read at once.
+//
+// Cost: O(1) per slice and dependency, plus O(runs) to look for the next slice to a destination.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/bucket_program.hpp"
+#include "runtime/codec.hpp"
+#include "runtime/execution_ledger.hpp"
+#include "runtime/executor.hpp"
+#include "runtime/transport.hpp"
+
+namespace rackrail::runtime {
+
+class SliceEngine {
+ public:
+  /// Takes over the transport's handlers until it is destroyed. Keeps all references.
+  SliceEngine(const plan::Plan& plan, Rank self, Transport& transport,
+              const ExecutorOptions& options, ExecutionLedger& ledger);
+  ~SliceEngine();
+  SliceEngine(const SliceEngine&) = delete;
+  SliceEngine& operator=(const SliceEngine&) = delete;
+
+  /// Forgets slices of earlier steps.
+  void begin_step(std::uint32_t step);
+  /// Throws PeerLostError when the bucket needs a peer that is gone.
+  void start(BucketId bucket, std::span<float> data);
+  /// Does what has become possible. Call after Transport::progress(), which itself throws
+  /// PeerLostError when a peer that is needed is lost, and RuntimeFailure for slices that no peer
+  /// with the same plan would send.
+  void drain();
+  /// Buckets of the current step that ended since the last call.
+  std::vector<BucketId> take_finished();
+
+  /// Lets go of all gradients and ignores everything from now on. Sends that are under way may
+  /// still read gradients as long as borrowed() is not 0; Transport::progress() completes them.
+  void halt();
+  std::size_t borrowed() const { return borrowed_; }
+
+  Residuals residuals() const;
+  void set_residuals(Residuals residuals);
+
+ private:
+  struct Run;
+  struct EarlySlice;
+  struct FreedSlice;
+  using RunKey = std::pair<std::uint32_t, std::uint32_t>;  ///< step, bucket
+  using Payload = std::shared_ptr<const std::vector<std::byte>>;
+
+  /// Lets completions find out that the engine is gone.
+  struct Anchor {
+    SliceEngine* engine = nullptr;
+  };
+
+  void on_slice(Rank source, const SliceHeader& header, std::span<const std::byte> payload);
+  void on_peer_error(Rank peer, const std::string& reason);
+  void on_sent(RunKey key, std::uint32_t transfer, std::uint32_t slice, bool was_borrowed,
+               ExecutionLedger::Clock::time_point started);
+  void keep_for_later(Rank source, const SliceHeader& header, std::span<const std::byte> payload);
+  void accept(Run& run, Rank source, const SliceHeader& header, std::span<const std::byte> payload);
+  void apply(Run& run, std::uint32_t index, std::uint32_t k, std::span<const std::byte> payload);
+  void pump(Rank destination);
+  bool send_next(Run& run, Rank destination);
+  Payload encode(Run& run, const LocalTransfer& t, const plan::ElementRange& part,
+                 std::span<float> values);
+  void signal(Run& run, std::uint32_t index, std::uint32_t k);
+  void unblock(Run& run, std::uint32_t index, std::uint32_t k);
+  void close_slice(Run& run);
+  void want_pump(Rank destination);
+  const Codec& codec_of(const Run& run, const LocalTransfer& t) const;
+  std::size_t bytes_per_step() const;
+
+  const plan::Plan& plan_;
+  const Rank self_;
+  Transport& transport_;
+  const ExecutorOptions options_;
+  ExecutionLedger& ledger_;
+  const std::uint64_t plan_id_;
+  std::vector<BucketProgram> programs_;                      ///< by bucket
+  std::vector<std::vector<std::unique_ptr<Codec>>> codecs_;  ///< by schedule and codec index
+  const std::size_t most_buffered_;                          ///< bytes of early slices
+  std::shared_ptr<Anchor> anchor_;
+
+  std::optional<std::uint32_t> step_;
+  std::map<RunKey, std::unique_ptr<Run>> runs_;
+  std::set<std::uint32_t> ended_;  ///< buckets of this step
+  std::vector<BucketId> finished_;
+  std::map<RunKey, std::vector<EarlySlice>> early_;
+  std::size_t buffered_ = 0;
+  std::vector<std::optional<std::string>> lost_;  ///< by peer: why
+  std::vector<int> in_flight_;                    ///< by destination
+  std::size_t borrowed_ = 0;                      ///< sends that read gradients
+  std::deque<Rank> to_pump_;
+  std::vector<char> pump_is_queued_;  ///< by destination
+  std::deque<FreedSlice> to_apply_;
+  bool halted_ = false;
+
+  mutable std::mutex residual_mutex_;
+  Residuals residuals_;
+};
+
+}  // namespace rackrail::runtime
