@@ -51,13 +51,18 @@ class Executor {
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
-  /// Buckets of step s may be launched after begin_step(s); steps count up by one.
+  /// Buckets of step s may be launched after begin_step(s). Throws RuntimeFailure unless steps
+  /// count up by one and every bucket launched in the step before is done.
   void begin_step(std::uint32_t step);
   /// The bucket's local gradient is in `data` (Bucket::elements floats), which becomes the sum over
-  /// all ranks in place; it must not be touched until wait(bucket) or wait_all() has returned.
+  /// all ranks in place; it must not be touched until wait(bucket) or wait_all() has returned or
+  /// thrown. Throws RuntimeFailure for a bucket that the plan lacks, another size, or a second
+  /// launch in one step.
   void launch(BucketId bucket, std::span<float> data);
-  /// Block until the bucket (every bucket of the step) is done on this rank. Throws PeerLostError
-  /// once the executor was aborted: `data` is then unspecified, earlier steps are whole.
+  /// Block until the bucket (every bucket that was launched in this step) is done on this rank.
+  /// Throw PeerLostError once the executor was aborted: `data` is then unspecified, earlier steps
+  /// are whole. Nothing is written into `data` after that, and nothing reads it but sends that a
+  /// peer has not taken within a second.
   void wait(BucketId bucket);
   void wait_all();
 

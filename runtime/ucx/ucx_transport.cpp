@@ -3,7 +3,8 @@
 // Every message is sent eagerly, so messages of one sender arrive in order and whole, the payload
 // is there when the handler runs, and none waits for a rendezvous that a dead peer never finishes.
 // Endpoints to all peers are made by connect() in UCX's mode for peer failure, and a hello over
-// each of them lets both sides notice when the other one goes, even if they never send a slice.
+// each of them lets both sides notice when the other one dies, even if they never send a slice. One
+// that closes says goodbye.
 //
 // Nothing that arrives is believed: a message counts only if it carries this job's session number
 // (a hash of all addresses), a known rank other than this one, and the size that it says. A peer
@@ -26,6 +27,7 @@ namespace {
 
 constexpr unsigned kSliceMessage = 0;
 constexpr unsigned kHelloMessage = 1;
+constexpr unsigned kGoodbyeMessage = 2;
 
 struct WireHeader {
   std::uint64_t session = 0;
@@ -54,8 +56,9 @@ class UcxTransport final : public Transport {
  public:
   UcxTransport() : context_(open_ucx_context()), worker_(open_ucx_worker(context_)) {
     waiter_.emplace(worker_);
-    set_message_handler(kSliceMessage);
-    set_message_handler(kHelloMessage);
+    set_message_handler(kSliceMessage, on_slice);
+    set_message_handler(kHelloMessage, on_hello);
+    set_message_handler(kGoodbyeMessage, on_goodbye);
   }
 
   ~UcxTransport() override { close(Duration()); }
@@ -141,6 +144,11 @@ class UcxTransport final : public Transport {
     on_peer_error_ = nullptr;
     const Clock::time_point end =
         Clock::now() + std::chrono::nanoseconds(deadline.picoseconds() / 1000);
+    for (Peer& peer : peers_) {
+      if (peer.endpoint && !peer.failed) {
+        start(peer, kGoodbyeMessage, SliceHeader{}, {}, {});
+      }
+    }
     flush(end);
     for (Peer& peer : peers_) {
       peer.endpoint.reset();
@@ -165,12 +173,12 @@ class UcxTransport final : public Transport {
     SendCompletion done;
   };
 
-  void set_message_handler(unsigned id) {
+  void set_message_handler(unsigned id, ucp_am_recv_callback_t handler) {
     ucp_am_handler_param_t parameters = {};
     parameters.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB |
                             UCP_AM_HANDLER_PARAM_FIELD_ARG;
     parameters.id = id;
-    parameters.cb = id == kSliceMessage ? on_slice : on_hello;
+    parameters.cb = handler;
     parameters.arg = this;
     check_ucx(ucp_worker_set_am_recv_handler(worker_.get(), &parameters),
               "setting a message handler");
@@ -329,6 +337,17 @@ class UcxTransport final : public Transport {
   static ucs_status_t on_hello(void* /*self*/, const void* /*header*/,
                                std::size_t /*header_length*/, void* /*data*/,
                                std::size_t /*length*/, const ucp_am_recv_param_t* /*attributes*/) {
+    return UCS_OK;
+  }
+
+  static ucs_status_t on_goodbye(void* self, const void* header, std::size_t header_length,
+                                 void* /*data*/, std::size_t /*length*/,
+                                 const ucp_am_recv_param_t* /*attributes*/) {
+    auto& transport = *static_cast<UcxTransport*>(self);
+    WireHeader wire;
+    if (Peer* peer = transport.sender_of(header, header_length, wire); peer != nullptr) {
+      transport.fail(*peer, "it closed its connections");
+    }
     return UCS_OK;
   }
 
