@@ -7,9 +7,9 @@ namespace rackrail {
 Error::Error(const std::string& message, ErrorContext context)
     : std::runtime_error(message), context_(std::move(context)) {}
 
-ConfigError::ConfigError(ErrorContext context) : Error(describe(context), context) {}
+ConfigError::ConfigError(const ErrorContext& context) : Error(describe(context), context) {}
 
-PlanError::PlanError(ErrorContext context) : Error(describe(context), context) {}
+PlanError::PlanError(const ErrorContext& context) : Error(describe(context), context) {}
 
 namespace {
 

@@ -37,7 +37,7 @@ class ConfigError : public Error {
  public:
   explicit ConfigError(const std::string& message) : Error(message) {}
   /// Builds the line "file:where: found F, expected E" out of the parts.
-  explicit ConfigError(ErrorContext context);
+  explicit ConfigError(const ErrorContext& context);
   bool is_bad_input() const noexcept override { return true; }
 };
 
@@ -45,7 +45,7 @@ class ConfigError : public Error {
 class PlanError : public Error {
  public:
   explicit PlanError(const std::string& message) : Error(message) {}
-  explicit PlanError(ErrorContext context);
+  explicit PlanError(const ErrorContext& context);
   bool is_bad_input() const noexcept override { return true; }
 };
 

@@ -20,10 +20,9 @@ fs::path configs_folder() {
         ErrorContext{"<environment>", "RACKRAIL_CONFIGS", fmt::format("'{}'", named), "a folder"});
   }
   const fs::path executable = fs::read_symlink("/proc/self/exe", status);
-  const fs::path installed =
-      executable.parent_path().parent_path() / "share" / "rackrail" / "configs";
+  fs::path installed = executable.parent_path().parent_path() / "share" / "rackrail" / "configs";
   if (!status && fs::is_directory(installed, status)) return installed;
-  const fs::path source = fs::path(RACKRAIL_SOURCE_DIR) / "configs";
+  fs::path source = fs::path(RACKRAIL_SOURCE_DIR) / "configs";
   if (fs::is_directory(source, status)) return source;
   throw ConfigError(
       ErrorContext{"", "the shipped configurations",
@@ -44,7 +43,7 @@ std::vector<std::string> shipped_clusters() {
 
 fs::path cluster_path(const std::string& name_or_path) {
   std::error_code status;
-  const fs::path path = name_or_path;
+  fs::path path = name_or_path;
   if (!name_or_path.empty() && fs::exists(path, status)) return path;
   const std::vector<std::string> names = shipped_clusters();
   if (std::find(names.begin(), names.end(), name_or_path) != names.end()) {

@@ -88,6 +88,13 @@ struct Topology::Impl {
     }
   }
 
+  void check_link(LinkId id) const {
+    if (id.index() >= edges.size()) {
+      throw ConfigError(ErrorContext{"", place(), fmt::format("link number {}", id.value()),
+                                     fmt::format("a number below {}", edges.size())});
+    }
+  }
+
   void check_rates(const std::string& where, Bandwidth bandwidth, Duration latency) const {
     if (bandwidth <= Bandwidth(0)) {
       throw ConfigError(ErrorContext{"", place(where), "bandwidth " + to_exact_string(bandwidth),
@@ -178,6 +185,7 @@ LinkId Topology::add_duplex_link(Link link) {
 }
 
 void Topology::set_link_rate(LinkId link, Bandwidth bandwidth, Duration latency) {
+  impl_->check_link(link);
   impl_->check_rates("link " + link_name(link), bandwidth, latency);
   Link& stored = impl_->graph[impl_->edges[link.index()]];
   stored.bandwidth = bandwidth;

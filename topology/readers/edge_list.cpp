@@ -4,8 +4,9 @@
 //   gpu0,leaf0,25 GB/s,1 us,host-link
 //
 // `kind`, `tier`, `overhead` and `cpu_share` may be left out. Each line is both directions unless a
-// comment line before the header says `# directed`. Vertices whose names start with "gpu" or "host"
-// are ranks, in order of appearance. A second table, with a header of its own, may say otherwise:
+// line before the header says `# directed`, or the line itself has `true` in a column `directed`.
+// Cells may be in double quotes. Vertices whose names start with "gpu" or "host" are ranks, in
+// order of appearance. A second table, with a header of its own, may say otherwise:
 //
 //   vertex,role,kind,host,rack,device_class,memory
 //   gpu0,rank,gpu,node0,,A100,40 GB
@@ -47,21 +48,61 @@ NodeKind kind_by_name(std::string_view name) {
 
 bool is_rank_by_name(std::string_view name) { return starts_with_any(name, {"gpu", "host"}); }
 
-std::vector<std::string_view> cells_of(std::string_view line) {
-  std::vector<std::string_view> cells;
+/// The cells of a line, without blanks around them. In quotes, commas and blanks are text and two
+/// quotes are one.
+std::vector<std::string> cells_of(std::string_view line) {
+  std::vector<std::string> cells;
   while (true) {
-    const std::size_t comma = line.find(',');
-    cells.push_back(trimmed(line.substr(0, comma)));
+    std::string cell;
+    std::string_view rest = trimmed(line);
+    if (rest.starts_with('"')) {
+      std::size_t i = 1;
+      for (; i < rest.size() && (rest[i] != '"' || rest.substr(i, 2) == "\"\""); ++i) {
+        cell += rest[i];
+        if (rest[i] == '"') ++i;
+      }
+      rest.remove_prefix(std::min(rest.size(), i + 1));
+    }
+    const std::size_t comma = rest.find(',');
+    cell += trimmed(rest.substr(0, comma));
+    cells.push_back(std::move(cell));
     if (comma == std::string_view::npos) return cells;
-    line.remove_prefix(comma + 1);
+    line = rest.substr(comma + 1);
   }
+}
+
+/// Text that cells_of gives back as it is.
+std::string quoted(const std::string& text) {
+  const bool is_plain = text.find_first_of(",\"") == std::string::npos && trimmed(text) == text &&
+                        !text.starts_with('#');
+  if (is_plain) return text;
+  std::string result = "\"";
+  for (const char c : text) {
+    result += c;
+    if (c == '"') result += c;
+  }
+  return result + '"';
+}
+
+bool is_header(const std::vector<std::string>& cells, std::string_view first,
+               std::string_view second) {
+  return cells.size() > 1 && cells[0] == first && cells[1] == second;
+}
+
+/// "directed", "directed: true" or "directed=true", in a comment or on a line of its own.
+bool says_directed(std::string_view line) {
+  if (line.starts_with('#')) line = trimmed(line.substr(1));
+  if (!line.starts_with("directed")) return false;
+  line = trimmed(line.substr(std::string_view("directed").size()));
+  if (line.starts_with(':') || line.starts_with('=')) line = trimmed(line.substr(1));
+  return line.empty() || line == "true" || line == "yes";
 }
 
 /// One line of a table; complains with file, line and column.
 class Row {
  public:
   Row(const std::string& file, std::size_t line, const std::vector<std::string>& columns,
-      const std::vector<std::string_view>& cells)
+      const std::vector<std::string>& cells)
       : file_(file), line_(line), columns_(columns), cells_(cells) {
     if (cells.size() != columns.size()) {
       throw ConfigError(
@@ -79,9 +120,8 @@ class Row {
   /// The cell, or an empty text where the table has no such column.
   std::string cell(std::string_view column) const {
     const auto found = std::find(columns_.begin(), columns_.end(), column);
-    return found == columns_.end()
-               ? std::string()
-               : std::string(cells_[static_cast<std::size_t>(found - columns_.begin())]);
+    return found == columns_.end() ? std::string()
+                                   : cells_[static_cast<std::size_t>(found - columns_.begin())];
   }
 
   std::string name(std::string_view column) const {
@@ -103,7 +143,7 @@ class Row {
   const std::string& file_;
   std::size_t line_;
   const std::vector<std::string>& columns_;
-  const std::vector<std::string_view>& cells_;
+  const std::vector<std::string>& cells_;
 };
 
 class EdgeListParser {
@@ -132,21 +172,24 @@ class EdgeListParser {
  private:
   void read_line(std::size_t line, std::string_view text) {
     if (text.empty()) return;
-    if (text.front() == '#') {
-      if (columns_.empty() && trimmed(text.substr(1)) == "directed") is_directed_ = true;
+    if (columns_.empty() && says_directed(text)) {
+      is_directed_ = true;
       return;
     }
-    const std::vector<std::string_view> cells = cells_of(text);
-    if (cells.front() == "source") {
-      set_columns(line, cells, {"source", "target", "bandwidth", "latency"},
-                  {"kind", "tier", "overhead", "cpu_share"});
-    } else if (cells.front() == "vertex") {
-      set_columns(line, cells, {"vertex", "role"},
+    if (text.front() == '#') return;
+    const std::vector<std::string> cells = cells_of(text);
+    const std::string where = fmt::format("line {}", line);
+    if (is_header(cells, "source", "target")) {
+      if (!columns_.empty()) fail_order(where, cells);
+      set_columns(where, cells, {"source", "target", "bandwidth", "latency"},
+                  {"kind", "tier", "overhead", "cpu_share", "directed"});
+    } else if (is_header(cells, "vertex", "role")) {
+      if (columns_.empty() || has_vertex_table_) fail_order(where, cells);
+      set_columns(where, cells, {"vertex", "role"},
                   {"kind", "host", "rack", "device_class", "memory"});
       has_vertex_table_ = true;
     } else if (columns_.empty()) {
-      throw ConfigError(ErrorContext{file_, fmt::format("line {}", line),
-                                     fmt::format("'{:.60}'", text),
+      throw ConfigError(ErrorContext{file_, where, fmt::format("'{:.60}'", text),
                                      "a header 'source,target,bandwidth,latency[,kind]'"});
     } else if (has_vertex_table_) {
       read_vertex(Row(file_, line, columns_, cells));
@@ -155,15 +198,16 @@ class EdgeListParser {
     }
   }
 
-  void set_columns(std::size_t line, const std::vector<std::string_view>& cells,
+  [[noreturn]] void fail_order(const std::string& where,
+                               const std::vector<std::string>& cells) const {
+    throw ConfigError(ErrorContext{file_, where, fmt::format("a table '{},{}'", cells[0], cells[1]),
+                                   "one table of edges, then at most one of vertices"});
+  }
+
+  void set_columns(const std::string& where, const std::vector<std::string>& cells,
                    const std::vector<std::string>& required,
                    const std::vector<std::string>& optional) {
-    const std::string where = fmt::format("line {}", line);
-    if (columns_.empty() != (cells.front() == "source")) {
-      throw ConfigError(ErrorContext{file_, where, fmt::format("a table '{}'", cells.front()),
-                                     "one table of edges, then at most one of vertices"});
-    }
-    if (has_vertex_table_ || cells.size() > kMostColumns || cells.size() < required.size() ||
+    if (cells.size() > kMostColumns || cells.size() < required.size() ||
         !std::equal(required.begin(), required.end(), cells.begin())) {
       throw ConfigError(ErrorContext{
           file_, where, fmt::format("header '{}'", fmt::join(cells, ",")),
@@ -214,7 +258,11 @@ class EdgeListParser {
     if (const std::string share = row.cell("cpu_share"); !share.empty()) {
       link.cpu_share = share_of(row, share);
     }
-    if (is_directed_) {
+    const std::string directed = row.cell("directed");
+    if (directed != "true" && directed != "false" && !directed.empty()) {
+      row.fail("directed", fmt::format("'{}'", directed), "true or false");
+    }
+    if (is_directed_ || directed == "true") {
       topology_.add_link(std::move(link));
     } else {
       topology_.add_duplex_link(std::move(link));
@@ -276,7 +324,7 @@ class EdgeListReader : public Reader {
       const std::size_t end = rest.find('\n');
       const std::string_view line = trimmed(rest.substr(0, end));
       if (!line.empty() && line.front() != '#') {
-        return cells_of(line).front() == "source" || path.extension() == ".csv";
+        return is_header(cells_of(line), "source", "target") || path.extension() == ".csv";
       }
       rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
     }
@@ -338,8 +386,8 @@ std::string to_edge_list(const Topology& topology) {
       if (!seen[end.index()]) appearance.push_back(end);
       seen[end.index()] = true;
     }
-    text += fmt::format("{},{},{},{},{}\n", topology.node(link.from).name,
-                        topology.node(link.to).name, to_exact_string(link.bandwidth),
+    text += fmt::format("{},{},{},{},{}\n", quoted(topology.node(link.from).name),
+                        quoted(topology.node(link.to).name), to_exact_string(link.bandwidth),
                         to_exact_string(link.latency), to_string(link.kind));
   }
   if (names_say_it_all(topology, appearance)) return text;

@@ -28,6 +28,7 @@ NodeId add_switch(Topology& topology, std::string name, NodeKind kind, bool mult
 std::vector<Switch> add_switches(Topology& topology, const SwitchTier& tier, NodeKind kind,
                                  const std::string& prefix) {
   std::vector<Switch> switches;
+  switches.reserve(static_cast<std::size_t>(tier.count));
   for (int i = 0; i < tier.count; ++i) {
     switches.push_back(
         {add_switch(topology, prefix + std::to_string(i), kind, tier.multicasts, tier.reduces),

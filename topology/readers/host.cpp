@@ -20,6 +20,7 @@ class HostBuilder {
     }
     const int switches = (type_.gpus + type_.gpus_per_pcie_switch - 1) / type_.gpus_per_pcie_switch;
     std::vector<NodeId> gpus;
+    gpus.reserve(static_cast<std::size_t>(type_.gpus));
     for (int i = 0; i < type_.gpus; ++i) {
       gpus.push_back(add_rank_node(NodeKind::kGpu, fmt::format("gpu{}.{}", place_.number, i)));
     }

@@ -27,6 +27,7 @@ struct GpuLink {
 struct PciDevice {
   enum class Role : std::uint8_t { kBridge, kGpu, kNic, kOther, kUnknown };
   Role role = Role::kUnknown;
+  bool is_described = false;           ///< has a `gpu` or `nic` element, not just a class code
   std::string bus_id;                  ///< normalised; empty for a NIC directly below a CPU
   std::optional<Bandwidth> rate;       ///< to its parent
   std::optional<std::size_t> parent;   ///< index of a device; none: directly below the CPU

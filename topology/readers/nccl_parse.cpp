@@ -110,6 +110,7 @@ class NcclParser {
       } else if (name == "nic" && !parent_device) {
         PciDevice device;
         device.role = PciDevice::Role::kNic;
+        device.is_described = true;
         device.where = where(child);
         read_nets(child, device);
         append(child, std::move(device), std::nullopt);
@@ -133,6 +134,7 @@ class NcclParser {
     device.bus_id = normalised_bus_id(element.attribute("busid").value());
     device.where = where(element);
     device.rate = pcie_rate(element);
+    device.is_described = element.child("gpu") || element.child("nic");
     const std::string_view code = element.attribute("class").value();
     const pugi::xml_node gpu = element.child("gpu");
     const pugi::xml_node nic = element.child("nic");

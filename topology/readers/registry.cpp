@@ -38,14 +38,15 @@ const Reader& reader_for(const std::filesystem::path& path, std::string_view con
 }  // namespace
 
 std::span<const std::unique_ptr<Reader>> readers() {
-  static const std::array<std::unique_ptr<Reader>, 3> all{
+  static const std::array<std::unique_ptr<Reader>, 3> kAll{
       make_nccl_xml_reader(), make_edge_list_reader(), make_yaml_reader()};
-  return all;
+  return kAll;
 }
 
 ReadResult read_cluster(const std::string& name_or_path, const ReadOptions& options) {
   const std::filesystem::path path = cluster_path(name_or_path);
-  const std::string content = read_file(path);
+  std::string content = read_file(path);
+  if (content.starts_with("\xef\xbb\xbf")) content.erase(0, 3);  // a byte order mark
   if (trimmed(content).empty()) {
     throw ConfigError(ErrorContext{path.string(), "", "an empty file", "a cluster"});
   }

@@ -114,6 +114,7 @@ TEST_CASE("what makes no sense is refused with its place") {
   CHECK_THROWS_AS(t.node_of(Rank(2)), ConfigError);
   join(t, a, b, 1_GBps);
   CHECK_THROWS_AS(t.set_link_rate(LinkId(0), Bandwidth(0), 1_us), ConfigError);
+  CHECK_THROWS_AS(t.set_link_rate(LinkId(2), 1_GBps, 1_us), ConfigError);
 }
 
 TEST_CASE("a graph in two parts is named by both") {

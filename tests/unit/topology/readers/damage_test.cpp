@@ -43,7 +43,8 @@ void feed_truncations(const Reader& reader, const fs::path& name, const std::str
 void feed_mutations(const Reader& reader, const fs::path& name, const std::string& content,
                     std::uint64_t count) {
   CAPTURE(kSeed);
-  static const std::string kBytes("\0\n:{}[]<>\"'&*-09 \xff\t,#", 22);
+  using namespace std::string_literals;
+  static const std::string kBytes = "\0\n:{}[]<>\"'&*-09 \xff\t,#"s;
   for (std::uint64_t i = 0; i < count; ++i) {
     std::string damaged = content;
     for (std::uint64_t k = 0; k < 1 + i % 4; ++k) {

@@ -47,6 +47,34 @@ TEST_CASE("a directed edge list says so in a comment") {
   CHECK(router.route(Rank(1), Rank(0)).size() == 2);
 }
 
+TEST_CASE("directed: a bare line, a value, or a column of its own") {
+  const std::string edges =
+      kHeader + "gpu0,gpu1,1 GB/s,1 us\ngpu1,gpu0,1 GB/s,1 us\ngpu0,gpu1,1 GB/s,1 us\n";
+  CHECK(read_text("directed\n" + edges).link_count() == 3);
+  CHECK(read_text("#directed: true\n" + edges).link_count() == 3);
+  CHECK(read_text("# directed = yes\n" + edges).link_count() == 3);
+  CHECK(read_text("# directed: false\n" + edges).link_count() == 6);
+  CHECK(read_text("# directed by somebody\n" + edges).link_count() == 6);
+  CHECK(read_text("source,target,bandwidth,latency,directed\ngpu0,gpu1,1 GB/s,1 us,false\n"
+                  "gpu0,gpu1,1 GB/s,1 us,true\n")
+            .link_count() == 3);
+  CHECK_THAT(error_of([] {
+               read_text("source,target,bandwidth,latency,directed\ngpu0,gpu1,1 GB/s,1 us,up\n");
+             }),
+             Catch::Contains("column directed: found 'up'"));
+}
+
+TEST_CASE("cells in quotes, a byte order mark, and names that need quotes") {
+  const Topology t = read_text(
+      "\xef\xbb\xbfsource,target,bandwidth,latency\n"
+      "\"gpu0\",\"a, \"\"b\"\"\",\"25 GB/s\",\"1 us\"\ngpu1,\"a, \"\"b\"\"\",25 GB/s,1 us\n");
+  CHECK(t.rank_count() == 2);
+  CHECK(t.find_node("a, \"b\""));
+  const Topology again = read_text(to_edge_list(t));
+  CHECK(again.link_name(LinkId(0)) == t.link_name(LinkId(0)));
+  CHECK_THROWS_AS(read_text(kHeader + "\"gpu0,gpu1,1 GB/s,1 us\n"), ConfigError);
+}
+
 TEST_CASE("a second table says who is a rank, and where") {
   const Topology t = read_text(kHeader +
                                "x,s,1 GB/s,1 us\ny,s,1 GB/s,1 us\nhostess,s,1 GB/s,1 us\n"

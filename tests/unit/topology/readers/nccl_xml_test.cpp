@@ -258,6 +258,21 @@ TEST_CASE("bus ids that stand twice, and coherent links to the CPU") {
   CHECK(rate_between(result.topology, "gpu0.0", "cpu0.0") == 220_GBps + 24_GBps);
 }
 
+TEST_CASE("in a dump, a class code alone does not make a GPU or a NIC") {
+  const ReadResult result = read_text(
+      machine(
+          gpu("0000:01:00.0", R"(<gpu dev="0" sm="90"/>)") +
+          gpu("0000:02:00.0", R"(<gpu dev="1" sm="90"/>)") +
+          R"(<pci busid="0000:03:00.0" class="0x030000" link_speed="2.5 GT/s" link_width="1"/>)" +
+          nic("0000:04:00.0", R"(<net name="a" speed="100000" port="1" guid="0x1"/>)") +
+          R"(<pci busid="0000:05:00.0" class="0x020000" link_speed="8 GT/s" link_width="4"/>)"),
+      "hosts: 2\n");
+  CHECK(result.topology.rank_count() == 4);
+  CHECK_FALSE(result.topology.find_node("nic0.1"));
+  CHECK(has_note(result, "0000:03:00.0 has the class of a GPU"));
+  CHECK(has_note(result, "0000:05:00.0 has the class of a NIC"));
+}
+
 TEST_CASE("a merged file with host hashes is several machines") {
   const auto cpu = [](const std::string& hash, const std::string& sm) {
     return "<cpu numaid=\"0\" host_hash=\"" + hash + "\">" +
