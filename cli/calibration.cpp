@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
@@ -13,30 +14,36 @@ namespace rackrail::cli {
 
 namespace {
 
+constexpr int kMostCores = 65536;
 constexpr std::array<const char*, 4> kCodecNames = {"none", "fp16", "int8", "topk"};
 
 class Fields {
  public:
-  Fields(const nlohmann::json& object, std::string file)
-      : object_(object), file_(std::move(file)) {}
+  /// `prefix` is the place of the object in the file: "codecs.".
+  Fields(const nlohmann::json& object, std::string file, std::string prefix = "")
+      : object_(object), file_(std::move(file)), prefix_(std::move(prefix)) {}
 
   const nlohmann::json& at(const std::string& name) const {
     if (!object_.is_object() || !object_.contains(name)) {
-      throw ConfigError(ErrorContext{file_, name, "nothing", "a calibration's '" + name + "'"});
+      throw error(name, "nothing", "a calibration's '" + name + "'");
     }
     return object_.at(name);
+  }
+  ConfigError error(const std::string& name, const std::string& found,
+                    const std::string& expected) const {
+    return ConfigError(ErrorContext{file_, prefix_ + name, found, expected});
   }
   std::string text(const std::string& name) const {
     const nlohmann::json& value = at(name);
     if (!value.is_string()) {
-      throw ConfigError(ErrorContext{file_, name, value.dump(), "text with a unit"});
+      throw error(name, value.dump(), "text with a unit");
     }
     return value.get<std::string>();
   }
   double number(const std::string& name) const {
     const nlohmann::json& value = at(name);
     if (!value.is_number()) {
-      throw ConfigError(ErrorContext{file_, name, value.dump(), "a number"});
+      throw error(name, value.dump(), "a number");
     }
     return value.get<double>();
   }
@@ -44,23 +51,31 @@ class Fields {
   auto quantity(const std::string& name, Parse parse) const {
     try {
       return parse(text(name));
-    } catch (const ConfigError& error) {
-      throw ConfigError(ErrorContext{file_, name, error.context().found, error.context().expected});
+    } catch (const ConfigError& wrong) {
+      throw error(name, wrong.context().found, wrong.context().expected);
     }
   }
-  Fields inside(const std::string& name) const { return {at(name), file_}; }
+  Bandwidth rate(const std::string& name) const {
+    const Bandwidth value = quantity(name, parse_bandwidth);
+    if (value.bytes_per_second() <= 0) {
+      throw error(name, "'" + text(name) + "'", "a positive rate");
+    }
+    return value;
+  }
+  Duration duration(const std::string& name) const {
+    const Duration value = quantity(name, parse_duration);
+    if (value < Duration()) {
+      throw error(name, "'" + text(name) + "'", "a duration that is not negative");
+    }
+    return value;
+  }
+  Fields inside(const std::string& name) const { return {at(name), file_, prefix_ + name + "."}; }
 
  private:
   const nlohmann::json& object_;
   std::string file_;
+  std::string prefix_;
 };
-
-Bandwidth positive(Bandwidth rate, const std::string& file, const std::string& name) {
-  if (rate.bytes_per_second() <= 0) {
-    throw ConfigError(ErrorContext{file, name, "a rate of zero", "a positive rate"});
-  }
-  return rate;
-}
 
 }  // namespace
 
@@ -88,26 +103,23 @@ Calibration read_calibration(const std::filesystem::path& path) {
     throw ConfigError(ErrorContext{path.string(), "", "no JSON object",
                                    "a file that 'rackrail calibrate' wrote"});
   }
-  const std::string name = path.string();
-  const Fields fields(file, name);
+  const Fields fields(file, path.string());
   Calibration calibration;
   const double cores = fields.number("cores");
-  if (!(cores >= 1 && cores <= 65536)) {
-    throw ConfigError(ErrorContext{name, "cores", fmt::format("{}", cores), "1 to 65536"});
+  if (!(cores >= 1 && cores <= kMostCores && cores == std::floor(cores))) {
+    throw fields.error("cores", fields.at("cores").dump(),
+                       fmt::format("a whole number from 1 to {}", kMostCores));
   }
   calibration.cores = static_cast<std::size_t>(cores);
-  calibration.core_bandwidth =
-      positive(fields.quantity("core_bandwidth", parse_bandwidth), name, "core_bandwidth");
-  calibration.message_overhead = fields.quantity("message_overhead", parse_duration);
-  calibration.latency = fields.quantity("latency", parse_duration);
-  calibration.rates.reduce = positive(fields.quantity("reduce", parse_bandwidth), name, "reduce");
-  calibration.rates.launch = fields.quantity("launch", parse_duration);
+  calibration.core_bandwidth = fields.rate("core_bandwidth");
+  calibration.message_overhead = fields.duration("message_overhead");
+  calibration.latency = fields.duration("latency");
+  calibration.rates.reduce = fields.rate("reduce");
+  calibration.rates.launch = fields.duration("launch");
   const Fields codecs = fields.inside("codecs");
   for (std::size_t i = 1; i < kCodecNames.size(); ++i) {
     const Fields codec = codecs.inside(kCodecNames[i]);
-    calibration.rates.codecs[i] = {
-        positive(codec.quantity("encode", parse_bandwidth), name, "encode"),
-        positive(codec.quantity("decode", parse_bandwidth), name, "decode")};
+    calibration.rates.codecs[i] = {codec.rate("encode"), codec.rate("decode")};
   }
   calibration.transport = fields.text("transport");
   calibration.load = fields.number("load");

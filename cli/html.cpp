@@ -30,9 +30,11 @@ li { margin:3px 0 }
 footer { color:var(--soft); font-size:13px; margin-top:36px }
 )css";
 
+// A number with a sign or a "<" before it and a unit after it, or the "-" that stands for none.
 bool is_numeric_cell(const std::string& cell) {
-  return !cell.empty() && (std::isdigit(static_cast<unsigned char>(cell.front())) != 0 ||
-                           cell.front() == '-' || cell.front() == '+' || cell.front() == '<');
+  const std::size_t first = cell.find_first_not_of("-+< ");
+  return cell == "-" ||
+         (first != std::string::npos && std::isdigit(static_cast<unsigned char>(cell[first])) != 0);
 }
 
 }  // namespace

@@ -37,7 +37,8 @@ struct Bar {
 };
 std::string bars_svg(const std::vector<Bar>& bars);
 
-/// A line over steps, for example the loss.
+/// A line over steps, for example the loss. Leaves out what is no finite number; empty with fewer
+/// than two values.
 std::string curve_svg(const std::vector<double>& values, const std::string& label);
 
 }  // namespace rackrail::cli

@@ -3,10 +3,11 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <filesystem>
-#include <fstream>
 
 #include "base/error.hpp"
+#include "base/file.hpp"
 #include "plan/format.hpp"
 #include "topology/reader.hpp"
 
@@ -45,19 +46,16 @@ plan::Workload load_workload(Session& session, const std::string& name_or_path) 
   return workload;
 }
 
-bool is_plan_file(const std::string& path) {
+bool is_cluster(const std::string& name_or_path) {
   std::error_code status;
-  if (!std::filesystem::is_regular_file(path, status)) {
-    return false;
+  if (!std::filesystem::is_regular_file(name_or_path, status)) {
+    const std::vector<std::string> shipped = topology::shipped_clusters();
+    return std::find(shipped.begin(), shipped.end(), name_or_path) != shipped.end();
   }
-  const std::filesystem::path extension = std::filesystem::path(path).extension();
-  if (extension == ".rrplan" || extension == ".json") {
-    return true;
-  }
-  std::ifstream in(path);
-  char first = 0;
-  in >> first;
-  return first == '{';
+  const std::string content = read_file(name_or_path);
+  const auto readers = topology::readers();
+  return std::any_of(readers.begin(), readers.end(),
+                     [&](const auto& reader) { return reader->accepts(name_or_path, content); });
 }
 
 PlanInput load_plan_input(Session& session, const std::string& plan_path,

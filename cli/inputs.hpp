@@ -30,8 +30,8 @@ struct ClusterOptions {
 /// A file or the name of a shipped workload.
 plan::Workload load_workload(Session& session, const std::string& name_or_path);
 
-/// Whether the file holds a plan, told by its content. False when it cannot be read.
-bool is_plan_file(const std::string& path);
+/// Whether this is the name of a shipped cluster or a file that a reader of clusters takes for one.
+bool is_cluster(const std::string& name_or_path);
 
 /// A plan with the cluster and the workload that it was made for.
 struct PlanInput {

@@ -2,8 +2,10 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -41,16 +43,51 @@ struct Run {
   nlohmann::json result;
 };
 
+/// None where a run has no such number: nobody measured it, or it was not finite.
+std::optional<double> number(const nlohmann::json& run, const char* key) {
+  const auto it = run.find(key);
+  return it != run.end() && it->is_number() ? std::optional(it->get<double>()) : std::nullopt;
+}
+
+std::string time_cell(const nlohmann::json& run, const char* key) {
+  const auto seconds = number(run, key);
+  return seconds ? to_string(Duration::from_seconds(*seconds)) : "-";
+}
+
+std::string share_cell(const nlohmann::json& run, const char* key) {
+  const auto share = number(run, key);
+  return share ? percent(*share) : "-";
+}
+
+nlohmann::json bytes_over_tiers(const nlohmann::json& run) {
+  const auto it = run.find("bytes_over_tier");
+  return it != run.end() && it->is_object() ? *it : nlohmann::json::object();
+}
+
+/// How far the prediction for this machine is from what was measured on it.
+std::string difference_cell(const nlohmann::json& run) {
+  const auto predicted = number(run, "predicted_step_time_s");
+  const auto measured = number(run, "step_time_s");
+  return predicted && measured && *measured > 0
+             ? fmt::format("{:+.1f} %", (*predicted / *measured - 1) * 100)
+             : "-";
+}
+
 std::vector<Run> read_runs(Session& session, const std::vector<std::string>& files) {
   std::vector<Run> runs;
   for (const std::string& file : files) {
     session.add_input(file);
     nlohmann::json result = nlohmann::json::parse(read_file(file), nullptr, false);
-    if (!result.is_object() || result.value("command", "") != "train") {
+    if (!result.is_object() || !result.contains("command") || result["command"] != "train") {
       throw ConfigError(ErrorContext{file, "", "no result of rackrail train",
                                      "the output of 'rackrail train --json'"});
     }
-    runs.push_back({result.value("plan_name", file), std::move(result)});
+    if (!number(result, "step_time_s").has_value()) {
+      throw ConfigError(ErrorContext{file, "step_time_s", "no number",
+                                     "the step time that 'rackrail train --json' printed"});
+    }
+    const bool named = result.contains("plan_name") && result["plan_name"].is_string();
+    runs.push_back({named ? result["plan_name"].get<std::string>() : file, std::move(result)});
   }
   return runs;
 }
@@ -94,16 +131,11 @@ std::string run_rows(const std::vector<Run>& runs) {
                                                  "difference", "synchronisation", "final loss",
                                                  "final accuracy"}};
   for (const Run& run : runs) {
-    const double measured = run.result.value("step_time_s", 0.0);
-    const auto& predicted = run.result.value("predicted_step_time_s", nlohmann::json());
-    const bool has = predicted.is_number();
-    rows.push_back(
-        {run.name, to_string(Duration::from_seconds(measured)),
-         has ? to_string(Duration::from_seconds(predicted.get<double>())) : "-",
-         has ? fmt::format("{:+.1f} %", (predicted.get<double>() / measured - 1) * 100) : "-",
-         percent(run.result.value("sync_share", 0.0)),
-         fmt::format("{:.4f}", run.result.value("final_loss", 0.0)),
-         percent(run.result.value("final_accuracy", 0.0))});
+    const auto loss = number(run.result, "final_loss");
+    rows.push_back({run.name, time_cell(run.result, "step_time_s"),
+                    time_cell(run.result, "predicted_step_time_s"), difference_cell(run.result),
+                    share_cell(run.result, "sync_share"), loss ? fmt::format("{:.4f}", *loss) : "-",
+                    share_cell(run.result, "final_accuracy")});
   }
   return html_table(rows);
 }
@@ -111,10 +143,15 @@ std::string run_rows(const std::vector<Run>& runs) {
 std::string run_curves(const std::vector<Run>& runs) {
   std::string html;
   for (const Run& run : runs) {
-    if (run.result.contains("losses") && run.result["losses"].is_array()) {
-      html +=
-          curve_svg(run.result["losses"].get<std::vector<double>>(), "loss by step: " + run.name);
+    if (!run.result.contains("losses") || !run.result["losses"].is_array()) {
+      continue;
     }
+    std::vector<double> losses;
+    for (const nlohmann::json& loss : run.result["losses"]) {
+      losses.push_back(loss.is_number() ? loss.get<double>()
+                                        : std::numeric_limits<double>::quiet_NaN());
+    }
+    html += curve_svg(losses, "loss by step: " + run.name);
   }
   return html;
 }
@@ -198,44 +235,29 @@ std::string comparison(const std::vector<Run>& runs) {
     table.add_row(std::move(cells));
   };
   const auto time = [](const char* key) {
-    return [key](const nlohmann::json& run) {
-      return run.contains(key) && run[key].is_number()
-                 ? to_string(Duration::from_seconds(run[key].get<double>()))
-                 : std::string("-");
-    };
+    return [key](const nlohmann::json& run) { return time_cell(run, key); };
   };
   const auto share = [](const char* key) {
-    return [key](const nlohmann::json& run) {
-      return run.contains(key) && run[key].is_number() ? percent(run[key].get<double>())
-                                                       : std::string("-");
-    };
+    return [key](const nlohmann::json& run) { return share_cell(run, key); };
   };
   row("step time on the cluster, simulated", time("plan_step_time_s"));
   row("synchronisation share there", share("plan_sync_share"));
   row("step time here, predicted", time("predicted_step_time_s"));
   row("step time here, measured", time("step_time_s"));
-  row("prediction against measurement", [](const nlohmann::json& run) {
-    if (!run.contains("predicted_step_time_s") || !run["predicted_step_time_s"].is_number()) {
-      return std::string("-");
-    }
-    return fmt::format(
-        "{:+.1f} %",
-        (run["predicted_step_time_s"].get<double>() / run.value("step_time_s", 1.0) - 1) * 100);
-  });
+  row("prediction against measurement", difference_cell);
   row("synchronisation share here", share("sync_share"));
   std::set<std::string> tiers;
   for (const Run& run : runs) {
-    for (const auto& [tier, bytes] :
-         run.result.value("bytes_over_tier", nlohmann::json::object()).items()) {
+    for (const auto& [tier, bytes] : bytes_over_tiers(run.result).items()) {
       tiers.insert(tier);
     }
   }
   for (const std::string& tier : tiers) {
     row("bytes over " + tier + " per step", [&tier](const nlohmann::json& run) {
-      const auto bytes = run.value("bytes_over_tier", nlohmann::json::object());
-      const auto steps = run.value("steps", std::int64_t{0});
-      return bytes.contains(tier) && steps > 0
-                 ? to_string(Bytes(bytes.at(tier).get<std::int64_t>() / steps))
+      const auto bytes = number(bytes_over_tiers(run), tier.c_str());
+      const auto steps = number(run, "steps");
+      return bytes && steps && *steps > 0
+                 ? to_string(Bytes(static_cast<std::int64_t>(*bytes / *steps)))
                  : std::string("-");
     });
   }

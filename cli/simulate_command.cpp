@@ -212,10 +212,14 @@ void run_step(Session& session, const SimulateOptions& options) {
 
 void run_simulate(Session& session, SimulateOptions options) {
   if (!options.target.empty()) {
-    if (options.plan.empty() && options.collective.empty() && is_plan_file(options.target)) {
-      options.plan = options.target;
-    } else {
+    if (!options.plan.empty() || !options.collective.empty()) {
       options.cluster.cluster = options.target;
+    } else if (is_cluster(options.target)) {
+      throw ConfigError(ErrorContext{"<command line>", "simulate",
+                                     fmt::format("the cluster '{}' alone", options.target),
+                                     "--collective all-reduce or --plan beside it"});
+    } else {
+      options.plan = options.target;
     }
   }
   if (!options.plan.empty()) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <set>
 
@@ -70,7 +71,7 @@ std::string topology_svg(const topology::Topology& topology,
   std::map<int, std::vector<std::string>> layers;
   std::set<std::string> known;
   std::map<std::string, int> ranks;
-  std::size_t hidden = 0;
+  std::set<std::string> hidden;
   for (std::size_t i = 0; i < topology.node_count(); ++i) {
     const topology::Node& node = topology.node(NodeId(i));
     const std::string box = box_of(node);
@@ -80,7 +81,7 @@ std::string topology_svg(const topology::Topology& topology,
       continue;
     }
     if (layer == 3 && layers[3].size() >= kMostHosts) {
-      ++hidden;
+      hidden.insert(box);
       continue;
     }
     known.insert(box);
@@ -115,7 +116,7 @@ std::string topology_svg(const topology::Topology& topology,
       it->second = std::max(it->second, use.utilization);
     }
   }
-  const int height = 60 + (row - 1) * kLayerHeight + (hidden > 0 ? 24 : 0);
+  const int height = 60 + (row - 1) * kLayerHeight + (hidden.empty() ? 0 : 24);
   std::string svg = fmt::format("<svg viewBox=\"0 0 {} {}\" role=\"img\">", kPageWidth, height);
   for (const auto& [ends, utilization] : busiest) {
     const Place& a = places.at(ends.first);
@@ -141,9 +142,9 @@ std::string topology_svg(const topology::Topology& topology,
           escape_html(box), inside, place.x, place.y + 4, escape_html(label));
     }
   }
-  if (hidden > 0) {
+  if (!hidden.empty()) {
     svg += fmt::format("<text class=\"soft\" x=\"4\" y=\"{}\">and {} more hosts</text>", height - 6,
-                       hidden);
+                       hidden.size());
   }
   return svg + "</svg>";
 }
@@ -247,16 +248,28 @@ std::string bars_svg(const std::vector<Bar>& bars) {
 std::string curve_svg(const std::vector<double>& values, const std::string& label) {
   constexpr int kHeight = 200;
   constexpr int kMargin = 46;
-  if (values.size() < 2) {
+  double low = std::numeric_limits<double>::infinity();
+  double high = -low;
+  std::size_t shown = 0;
+  for (const double value : values) {
+    if (std::isfinite(value)) {
+      low = std::min(low, value);
+      high = std::max(high, value);
+      ++shown;
+    }
+  }
+  if (shown < 2) {
     return "";
   }
-  const auto [low, high] = std::minmax_element(values.begin(), values.end());
-  const double range = std::max(1e-12, *high - *low);
+  const double range = std::max(1e-12, high - low);
   std::string points;
   for (std::size_t i = 0; i < values.size(); ++i) {
+    if (!std::isfinite(values[i])) {
+      continue;
+    }
     const double x = kMargin + (kPageWidth - kMargin) * static_cast<double>(i) /
                                    static_cast<double>(values.size() - 1);
-    const double y = 8 + (kHeight - 36) * (1 - (values[i] - *low) / range);
+    const double y = 8 + (kHeight - 36) * (1 - (values[i] - low) / range);
     points += fmt::format("{:.1f},{:.1f} ", x, y);
   }
   return fmt::format(
@@ -264,7 +277,7 @@ std::string curve_svg(const std::vector<double>& values, const std::string& labe
       "<text class=\"soft\" x=\"0\" y=\"{}\">{:.3g}</text><polyline points=\"{}\" fill=\"none\" "
       "stroke=\"#2563a8\" stroke-width=\"2\"/><text class=\"soft\" x=\"{}\" "
       "y=\"{}\">{}</text></svg>",
-      kPageWidth, kHeight, *high, kHeight - 26, *low, points, kMargin, kHeight - 6,
+      kPageWidth, kHeight, high, kHeight - 26, low, points, kMargin, kHeight - 6,
       escape_html(label));
 }
 

@@ -80,13 +80,15 @@ void run_convert(Session& session, const ClusterOptions& options, const std::str
   const topology::Topology cluster = options.load(session);
   const std::string text =
       to == "edge-list" ? topology::to_edge_list(cluster) : topology::to_flat_yaml(cluster);
-  if (output.empty()) {
-    fmt::print("{}", text);
-    return;
+  if (!output.empty()) {
+    write_file_atomically(output, text);
   }
-  write_file_atomically(output, text);
   if (session.json) {
-    session.print_json({{"output", output}, {"format", to}, {"bytes", text.size()}});
+    nlohmann::json result = {{"format", to}, {"bytes", text.size()}};
+    result[output.empty() ? "text" : "output"] = output.empty() ? text : output;
+    session.print_json(result);
+  } else if (output.empty()) {
+    fmt::print("{}", text);
   } else {
     fmt::print("wrote {}\n", output);
   }
@@ -104,7 +106,7 @@ void run_bounds(Session& session, const ClusterOptions& options, bool in_network
   const topology::Topology cluster = options.load(session);
   const auto gather = topology::allgather_bound(cluster);
   const auto scatter = topology::reducescatter_bound(cluster);
-  const auto reduce = topology::allreduce_bound(cluster, in_network);
+  const auto reduce = topology::joint_allreduce_bound(cluster, in_network);
   const std::vector<std::string> cut = names_of(cluster, gather.cut);
   const std::string exact = fmt::format("{}/{}", gather.p, gather.q);
   if (session.json) {
