@@ -50,8 +50,7 @@ void run_calibrate(Session& session, const CalibrateOptions& options) {
   write_file_atomically(options.output, to_json(calibration));
   plan::Workload workload;
   if (!options.workload_output.empty()) {
-    const auto config =
-        trainer::read_training_config(options.training, topology::configs_folder());
+    const auto config = trainer::read_training_config(options.training, topology::configs_folder());
     workload = trainer::profile_training(config, {.local_batch = options.local_batch},
                                          trainer::ProfileClock::kThreadCpu);
     write_file_atomically(options.workload_output, plan::to_yaml(workload));
@@ -63,8 +62,7 @@ void run_calibrate(Session& session, const CalibrateOptions& options) {
     session.print_json(result);
     return;
   }
-  Table table({{"on one of " + std::to_string(calibration.cores) + " cores"},
-               {"", Align::kRight}});
+  Table table({{"on one of " + std::to_string(calibration.cores) + " cores"}, {"", Align::kRight}});
   table.add_row({"messages over " + options.transport, to_string(calibration.core_bandwidth)});
   table.add_row({"per message", to_string(calibration.message_overhead)});
   table.add_row({"latency", to_string(calibration.latency)});

@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <filesystem>
 #include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -73,9 +74,21 @@ std::string difference_cell(const nlohmann::json& run) {
              : "-";
 }
 
+/// What tells the runs apart: the names of their files as far as the first dot, else whole paths.
+std::vector<std::string> run_names(const std::vector<std::string>& files) {
+  std::vector<std::string> names;
+  for (const std::string& file : files) {
+    const std::string name = std::filesystem::path(file).filename().string();
+    names.push_back(name.substr(0, name.find('.')));
+  }
+  return std::set<std::string>(names.begin(), names.end()).size() == names.size() ? names : files;
+}
+
 std::vector<Run> read_runs(Session& session, const std::vector<std::string>& files) {
   std::vector<Run> runs;
-  for (const std::string& file : files) {
+  const std::vector<std::string> names = run_names(files);
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    const std::string& file = files[i];
     session.add_input(file);
     nlohmann::json result = nlohmann::json::parse(read_file(file), nullptr, false);
     if (!result.is_object() || !result.contains("command") || result["command"] != "train") {
@@ -86,8 +99,7 @@ std::vector<Run> read_runs(Session& session, const std::vector<std::string>& fil
       throw ConfigError(ErrorContext{file, "step_time_s", "no number",
                                      "the step time that 'rackrail train --json' printed"});
     }
-    const bool named = result.contains("plan_name") && result["plan_name"].is_string();
-    runs.push_back({named ? result["plan_name"].get<std::string>() : file, std::move(result)});
+    runs.push_back({names[i], std::move(result)});
   }
   return runs;
 }
@@ -248,8 +260,9 @@ std::string comparison(const std::vector<Run>& runs) {
   row("synchronisation share here", share("sync_share"));
   std::set<std::string> tiers;
   for (const Run& run : runs) {
-    for (const auto& [tier, bytes] : bytes_over_tiers(run.result).items()) {
-      tiers.insert(tier);
+    const nlohmann::json bytes = bytes_over_tiers(run.result);  // must outlive its items()
+    for (const auto& item : bytes.items()) {
+      tiers.insert(item.key());
     }
   }
   for (const std::string& tier : tiers) {

@@ -126,10 +126,10 @@ std::optional<sim::StepResult> predicted_step(Session& session, const TrainOptio
   return predict_here(plan, workload, calibration);
 }
 
-/// Losses as the coordinator hears of them; the callback comes from another thread.
-class ProgressLog {
+/// A progress bar over steps; the callback comes from another thread.
+class TrainingProgress {
  public:
-  explicit ProgressLog(std::int64_t steps) : steps_(steps), bar_("training") {}
+  explicit TrainingProgress(std::int64_t steps) : steps_(steps), bar_("training") {}
 
   void update(const runtime::JobProgress& progress) {
     const std::lock_guard lock(mutex_);
@@ -138,32 +138,26 @@ class ProgressLog {
                   fmt::format("{} of {} workers are here", progress.joined, progress.world_size));
       return;
     }
-    if (progress.step > last_step_) {
-      last_step_ = progress.step;
-      losses_.push_back(progress.loss);
-    }
     const double share =
         steps_ > 0 ? static_cast<double>(progress.step) / static_cast<double>(steps_) : 0;
     bar_.update(share, fmt::format("step {}, loss {:.4f}, {} per step", progress.step,
                                    progress.loss, to_string(progress.step_time)));
   }
-  std::vector<double> finish() {
+  void finish() {
     const std::lock_guard lock(mutex_);
     bar_.clear();
-    return losses_;
   }
 
  private:
   std::mutex mutex_;
   std::int64_t steps_;
   ProgressBar bar_;
-  std::uint32_t last_step_ = 0;
-  std::vector<double> losses_;
 };
 
 struct Summary {
   std::uint32_t steps = 0;
-  double loss = 0;
+  double loss = 0;             ///< of the last step, mean over the ranks
+  std::vector<double> losses;  ///< likewise, by step of this run
   std::optional<double> accuracy;
   Duration step_time;
   double sync_share = 0;
@@ -173,6 +167,7 @@ struct Summary {
 
 Summary summarise(const runtime::JobResult& job) {
   Summary summary;
+  const auto ranks = static_cast<double>(job.workers.size());
   for (const runtime::WorkerReport& worker : job.workers) {
     summary.steps = std::max(summary.steps, worker.steps);
     summary.step_time = std::max(summary.step_time, worker.step_time);
@@ -180,9 +175,13 @@ Summary summarise(const runtime::JobResult& job) {
     summary.cpu_time += worker.cpu_time;
     summary.parameters_agree =
         summary.parameters_agree && worker.parameters_digest == job.workers[0].parameters_digest;
-    if (worker.final_accuracy.has_value() && !summary.accuracy.has_value()) {
+    summary.loss += worker.final_loss / ranks;
+    summary.losses.resize(std::max(summary.losses.size(), worker.losses.size()), 0.0);
+    for (std::size_t i = 0; i < worker.losses.size(); ++i) {
+      summary.losses[i] += worker.losses[i] / ranks;
+    }
+    if (worker.final_accuracy.has_value()) {
       summary.accuracy = worker.final_accuracy;
-      summary.loss = worker.final_loss;
     }
   }
   return summary;
@@ -216,8 +215,7 @@ void print_text(const plan::Plan& plan, const runtime::JobResult& job, const Sum
 
 nlohmann::json run_json(const plan::Plan& plan, const runtime::JobResult& job,
                         const Summary& summary, const std::optional<sim::StepResult>& predicted,
-                        const std::map<std::string, std::int64_t>& tiers,
-                        const std::vector<double>& losses) {
+                        const std::map<std::string, std::int64_t>& tiers) {
   nlohmann::json result = {{"plan_name", plan.name},
                            {"plan_digest", plan::digest(plan)},
                            {"plan_step_time_s", plan.prediction.step_time.seconds()},
@@ -232,7 +230,7 @@ nlohmann::json run_json(const plan::Plan& plan, const runtime::JobResult& job,
                            {"bytes_over_tier", tiers},
                            {"parameters_agree", summary.parameters_agree},
                            {"epochs_of_membership", job.membership_epochs},
-                           {"losses", losses}};
+                           {"losses", summary.losses}};
   result["final_accuracy"] =
       summary.accuracy.has_value() ? nlohmann::json(*summary.accuracy) : nlohmann::json();
   result["predicted_step_time_s"] = predicted.has_value()
@@ -288,12 +286,14 @@ void run_train(Session& session, const TrainOptions& options) {
   job_options.on_worker_line = [&session](Rank rank, std::string_view line) {
     session.note(fmt::format("[rank {}] {}", rank.value(), line));
   };
-  ProgressLog log(options.steps);
-  job_options.on_progress = [&log](const runtime::JobProgress& progress) { log.update(progress); };
+  TrainingProgress progress_bar(options.steps);
+  job_options.on_progress = [&progress_bar](const runtime::JobProgress& progress) {
+    progress_bar.update(progress);
+  };
   const runtime::JobResult job = launch.has_value()
                                      ? runtime::run_launched_job(plan, job_options, *launch)
                                      : runtime::run_local_job(plan, job_options);
-  const std::vector<double> losses = log.finish();
+  progress_bar.finish();
   if (!job.ok) {
     if (job.is_leader) {
       report_error(RuntimeFailure(job.reason), session.json);
@@ -314,7 +314,7 @@ void run_train(Session& session, const TrainOptions& options) {
     write_trace(options.trace, plan, job, predicted);
   }
   if (session.json) {
-    session.print_json(run_json(plan, job, summary, predicted, tiers, losses));
+    session.print_json(run_json(plan, job, summary, predicted, tiers));
   } else {
     print_text(plan, job, summary, predicted, tiers);
     if (!options.trace.empty()) {
