@@ -33,7 +33,7 @@ int run(int argc, char** argv) {
       "rackrail plans how training moves its gradients over the network it really has,\n"
       "simulates the plan, and trains with exactly that plan.",
       "rackrail");
-  app.set_version_flag("--version", std::string(build_config::kVersion));
+  app.set_version_flag("--version", fmt::format("rackrail {}", build_config::kVersion));
   app.require_subcommand(1);
   app.footer("Start with: rackrail plan two-racks-40g bert-large");
   add_info_command(app, session);

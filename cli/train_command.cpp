@@ -23,6 +23,7 @@
 #include "cli/trace.hpp"
 #include "plan/format.hpp"
 #include "runtime/launch/job.hpp"
+#include "runtime/transport.hpp"
 #include "topology/queries.hpp"
 #include "topology/reader.hpp"
 
@@ -58,6 +59,21 @@ std::filesystem::path training_file(const std::string& name_or_path) {
   }
   throw ConfigError(ErrorContext{"<command line>", "--training", fmt::format("'{}'", name_or_path),
                                  "a training file, or the name of one in " + folder.string()});
+}
+
+/// One that joins processes; whether it works here is found out, and said, by the workers.
+void require_transport(const std::string& name) {
+  std::string known;
+  for (const runtime::TransportKind& kind : runtime::transport_kinds()) {
+    if (kind.name == "in-process") {
+      continue;
+    }
+    if (kind.name == name) {
+      return;
+    }
+    known += (known.empty() ? "" : ", ") + kind.name;
+  }
+  throw ConfigError(ErrorContext{"<command line>", "--transport", fmt::format("'{}'", name), known});
 }
 
 /// What moved over each tier of the plan's cluster; empty when the cluster is not known here.
@@ -254,6 +270,7 @@ void write_trace(const std::string& path, const plan::Plan& plan, const runtime:
 }
 
 void run_train(Session& session, const TrainOptions& options) {
+  require_transport(options.transport);
   const plan::Plan plan = plan::load_plan(options.plan);
   session.add_input(options.plan);
   const std::optional<runtime::LaunchEnvironment> launch =

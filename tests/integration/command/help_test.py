@@ -1,0 +1,47 @@
+"""Help, version, and commands that do not exist."""
+
+import re
+
+import harness
+
+COMMANDS = ("info", "topology", "plan", "verify", "simulate", "calibrate", "train", "report")
+TOPOLOGY_COMMANDS = ("show", "convert", "bounds")
+
+
+class Help(harness.CommandTest):
+    def test_every_command_explains_itself_with_an_example(self):
+        overview = self.rackrail("--help").out
+        for command in COMMANDS:
+            with self.subTest(command=command):
+                self.assertRegex(overview, rf"(?m)^  {command} ")
+                text = self.rackrail(command, "--help").out
+                self.assertIn(f"rackrail {command}", text.partition("Example")[2])
+        for command in TOPOLOGY_COMMANDS:
+            with self.subTest(command=command):
+                text = self.rackrail("topology", command, "--help").out
+                self.assertIn(f"rackrail topology {command}", text.partition("Example")[2])
+
+    def test_the_hidden_worker_is_not_advertised(self):
+        self.assertNotRegex(self.rackrail("--help").out, r"(?m)^  worker ")
+
+    def test_version(self):
+        self.assertRegex(self.rackrail("--version").out, r"^rackrail \d+\.\d+\.\d+")
+
+    def test_what_does_not_exist_is_bad_input(self):
+        for arguments in (("fly",), ("plan", "--fly"), ("topology", "fly"), ()):
+            with self.subTest(arguments=arguments):
+                result = self.rackrail(*arguments, status=2)
+                self.assertEqual(result.out, "")
+                self.assertRegex(result.err, r"\Arackrail: [^\n]+\n\Z")
+
+    def test_info_says_what_there_is(self):
+        info = self.rackrail_json("info")
+        self.assertEqual(info["command"], "info")
+        text = self.rackrail("info").out
+        for word in ("ucx", "in-process", "ring", "hierarchical"):
+            self.assertIn(word, text)
+        self.assertTrue(re.search(r"cores?", text), text)
+
+
+if __name__ == "__main__":
+    harness.main()

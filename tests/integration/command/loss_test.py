@@ -1,0 +1,86 @@
+"""Workers that die, and users who interrupt: the command ends soon, says why, and can go on."""
+
+import os
+import signal
+import time
+
+import harness
+from training import TrainingTest
+
+STEPS = "400"  # some seconds: enough to be interrupted
+
+
+class Loss(TrainingTest):
+    def workers(self):
+        """Process ids of this test's workers by rank."""
+        found = {}
+        for pid in self.processes():
+            words = harness.command_line(pid).split()
+            if "worker" in words and "--rank" in words:
+                found[int(words[words.index("--rank") + 1])] = pid
+        return found
+
+    def train_until_checkpoint(self, plan, *options):
+        process = self.start("train", plan, "--workers", "2", "--checkpoints", "saved", "--steps",
+                             STEPS, *options)
+        saved = self.folder / "saved"
+        self.assertTrue(harness.wait_until(
+            lambda: saved.exists() and any(saved.rglob("*manifest*")), 60), "no checkpoint")
+        return process
+
+    def quick_training(self):
+        """The shipped training with a checkpoint every 10 steps."""
+        text = (harness.CONFIGS / "training" / "digits-mlp.yaml").read_text()
+        text = text.replace("../data/digits.csv", str(harness.CONFIGS / "data" / "digits.csv"))
+        return self.write("quick.yaml", text.replace("checkpoint_every: 100", "checkpoint_every: 10"))
+
+    def test_a_killed_worker_ends_the_job_which_resumes_to_the_same_loss(self):
+        plan = self.two_host_plan()
+        steps = ("--training", self.quick_training(), "--workers", "2", "--steps", STEPS)
+        process = self.train_until_checkpoint(plan, "--training", steps[1])
+        os.kill(self.workers()[1], signal.SIGKILL)
+        killed = time.monotonic()
+        result = self.finish(process, timeout=30)
+        self.assertLess(time.monotonic() - killed, 5)
+        self.assertEqual(result.status, 1, str(result))
+        self.assertRegex(result.err, r"(?m)^rackrail: [^\n]*rank 1\b[^\n]*$")
+        self.assert_no_processes_left()
+
+        resumed = self.rackrail_json("train", plan, *steps, "--checkpoints", "saved", "--resume")
+        whole = self.rackrail_json("train", plan, *steps)
+        rest = len(resumed["losses"])
+        self.assertIn(rest, range(1, int(STEPS)))
+        self.assertEqual(resumed["losses"], whole["losses"][-rest:])
+        self.assertEqual(resumed["final_loss"], whole["final_loss"])
+        self.assertEqual(resumed["final_accuracy"], whole["final_accuracy"])
+
+    def test_a_lost_leader_is_named_too(self):
+        process = self.train_until_checkpoint(self.two_host_plan(), "--training",
+                                              self.quick_training())
+        os.kill(self.workers()[0], signal.SIGKILL)
+        result = self.finish(process, timeout=30)
+        self.assertEqual(result.status, 1, str(result))
+        self.assertRegex(result.err, r"(?m)^rackrail: [^\n]*rank 0\b[^\n]*$")
+        self.assert_no_processes_left()
+
+    def test_an_interrupt_ends_all_workers(self):
+        process = self.train_until_checkpoint(self.two_host_plan(), "--training",
+                                              self.quick_training())
+        process.send_signal(signal.SIGINT)
+        interrupted = time.monotonic()
+        result = self.finish(process, timeout=30)
+        self.assertLess(time.monotonic() - interrupted, 5)
+        self.assertNotEqual(result.status, 0)
+        self.assert_no_processes_left()
+
+    def test_a_killed_command_leaves_no_workers(self):
+        process = self.train_until_checkpoint(self.two_host_plan(), "--training",
+                                              self.quick_training())
+        process.kill()
+        process.communicate()
+        self.assertTrue(harness.wait_until(lambda: not self.processes(), 5),
+                        "workers outlived the command")
+
+
+if __name__ == "__main__":
+    harness.main()

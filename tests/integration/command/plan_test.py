@@ -1,0 +1,84 @@
+"""Plans: what is printed, that files say the same again, and that damage is noticed."""
+
+import json
+
+import harness
+
+MODELS = ("resnet-50", "vgg-16", "bert-large", "gpt2-124m")
+
+
+class Plan(harness.CommandTest):
+    def test_what_is_printed_is_consistent(self):
+        plan = self.rackrail_json("plan", "two-racks-40g", "resnet-50")
+        self.assertLessEqual({"step_time_s", "bound_s", "gap", "sync_share", "global_batch",
+                              "buckets", "baselines", "search_time_s", "rackrail", "command", "seed",
+                              "inputs"}, set(plan))
+        self.assertAlmostEqual(plan["gap"], plan["step_time_s"] / plan["bound_s"] - 1, places=9)
+        self.assertGreaterEqual(plan["gap"], 0)
+        self.assertLess(plan["gap"], 0.1)
+        self.assertGreater(len(plan["baselines"]), 2)
+        for name, step_time in plan["baselines"].items():
+            # The planner gives up to 0.1 % for codecs that round less.
+            self.assertGreaterEqual(step_time, plan["step_time_s"] * (1 - 0.0011), name)
+        parameters = 25_557_032  # of ResNet-50, as torchvision has it
+        self.assertEqual(sum(bucket["bytes"] for bucket in plan["buckets"]), 4 * parameters)
+        for bucket in plan["buckets"]:
+            self.assertLessEqual({"bytes", "schedule", "codec", "codec_tiers"}, set(bucket))
+        for digest in plan["inputs"].values():
+            self.assertRegex(digest, r"^[0-9a-f]{64}$")
+
+    def test_same_input_and_seed_give_the_same_bytes(self):
+        for output in ("a.json", "b.json", "a.rrplan", "b.rrplan"):
+            self.rackrail("plan", "two-racks-40g", "vgg-16", "--seed", "5", "-o", output)
+        files = self.contents()
+        self.assertEqual(files["a.json"], files["b.json"])
+        self.assertEqual(files["a.rrplan"], files["b.rrplan"])
+
+    def test_binary_and_readable_files_are_one_plan(self):
+        for output in ("plan.json", "plan.rrplan"):
+            self.rackrail("plan", "two-racks-40g", "resnet-50", "-o", output)
+        results = [self.rackrail_json("simulate", output) for output in ("plan.json", "plan.rrplan")]
+        for key in ("step_time_s", "sync_share", "critical_path", "links", "flows"):
+            self.assertEqual(results[0][key], results[1][key])
+
+    def test_every_shipped_model_is_planned_and_verified(self):
+        for model in MODELS:
+            with self.subTest(model=model):
+                plan = self.rackrail_json("plan", "two-racks-40g", model, "-o", f"{model}.json")
+                naive = self.rackrail_json("plan", "two-racks-40g", model, "--naive")
+                self.assertLess(plan["step_time_s"], naive["step_time_s"])
+                self.rackrail("verify", f"{model}.json")
+
+    def test_options_bind_the_search(self):
+        plan = self.rackrail_json("plan", "two-racks-40g", "resnet-50", "--schedule", "ring",
+                                  "--codec", "none")
+        self.assertEqual({bucket["schedule"] for bucket in plan["buckets"]}, {"ring"})
+        self.assertEqual({bucket["codec"] for bucket in plan["buckets"]}, {"none"})
+        budget = self.rackrail_json("plan", "two-racks-40g", "vgg-16", "--error-budget", "0")
+        self.assertEqual({bucket["codec"] for bucket in budget["buckets"]}, {"none"})
+
+    def test_a_damaged_plan_is_refused(self):
+        self.rackrail("plan", "two-racks-40g", "resnet-50", "-o", "plan.rrplan")
+        content = (self.folder / "plan.rrplan").read_bytes()
+        for name, damaged in (("cut", content[:len(content) // 2]),
+                              ("flipped", content[:400] + bytes([content[400] ^ 1]) + content[401:]),
+                              ("longer", content + b"\0")):
+            with self.subTest(damage=name):
+                self.write(f"{name}.rrplan", damaged)
+                self.assert_bad_input("verify", f"{name}.rrplan", file=f"{name}.rrplan")
+
+    def test_a_plan_with_one_altered_transfer_is_wrong(self):
+        self.rackrail("plan", "two-racks-40g", "resnet-50", "--schedule", "ring", "--codec", "none",
+                      "-o", "plan.json")
+        for column, value in (("op", 1), ("dst", 0)):  # adds where it should copy; a wrong receiver
+            with self.subTest(column=column):
+                plan = json.loads((self.folder / "plan.json").read_text())
+                transfers = plan["schedules"][0]["transfers"]
+                self.assertNotEqual(transfers[column][-1], value)
+                transfers[column][-1] = value
+                self.write("wrong.json", json.dumps(plan))
+                self.assert_bad_input("verify", "wrong.json", file="wrong.json")
+
+
+if __name__ == "__main__":
+    harness.main()

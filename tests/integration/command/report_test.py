@@ -1,0 +1,43 @@
+"""The HTML report: one file, with nothing from outside, and robust against odd results."""
+
+import json
+import re
+
+import harness
+from training import TrainingTest
+
+
+class Report(TrainingTest):
+    def test_plan_and_runs_in_one_page(self):
+        plan = self.make_plan("plan.json")
+        for name in ("first", "second"):
+            run = self.rackrail("train", plan, "--workers", "4", "--steps", "6", "--json")
+            self.write(f"{name}.run.json", run.out)
+        printed = self.rackrail("report", plan, "--workload", "digits.yaml", "--run",
+                                "first.run.json", "--run", "second.run.json", "-o", "r.html").out
+        for word in ("first", "second", "step time here, measured", "bytes over rack-uplink per step",
+                     "final accuracy", "wrote r.html"):
+            self.assertIn(word, printed)
+        page = (self.folder / "r.html").read_text()
+        self.assertIn("digits-mlp on two-racks-40g", page)
+        self.assertNotRegex(page, r"<script|<link|https?:|src=|@import")
+        for tag in ("table", "svg", "section", "div"):
+            self.assertEqual(len(re.findall(rf"<{tag}\b", page)), len(re.findall(rf"</{tag}>", page)))
+
+    def test_without_runs(self):
+        self.make_plan("plan.json")
+        result = self.rackrail_json("report", "plan.json", "--workload", "digits.yaml")
+        self.assertEqual(result["output"], "report.html")
+        self.assertEqual(result["bytes"], (self.folder / "report.html").stat().st_size)
+
+    def test_what_a_run_lacks_is_a_dash(self):
+        self.make_plan("plan.json")
+        self.write("run.json", json.dumps({"command": "train", "step_time_s": 0.01,
+                                           "final_loss": None, "losses": [None, 1.0]}))
+        printed = self.rackrail("report", "plan.json", "--workload", "digits.yaml", "--run",
+                                "run.json").out
+        self.assertRegex(printed, r"(?m)^final accuracy +-$")
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,70 @@
+"""Simulation: what it prints, closed forms of bare collectives, traces."""
+
+import json
+
+import harness
+
+
+class Simulate(harness.CommandTest):
+    def collective(self, cluster, size, schedule, *more):
+        return self.rackrail_json("simulate", cluster, "--collective", "all-reduce", "--bytes", size,
+                                  "--schedule", schedule, *more)
+
+    def test_a_plan_takes_what_the_planner_said(self):
+        planned = self.rackrail_json("plan", "two-racks-40g", "vgg-16", "-o", "plan.json")
+        result = self.rackrail_json("simulate", "plan.json")
+        self.assertLessEqual({"step_time_s", "sync_share", "critical_path", "links", "events",
+                              "flows", "wall_s", "peak_rss_bytes"}, set(result))
+        self.assertAlmostEqual(result["step_time_s"] / planned["step_time_s"], 1, places=3)
+        path = result["critical_path"]
+        self.assertEqual([set(step) for step in path], [{"what", "start_s", "end_s"}] * len(path))
+        for before, after in zip(path, path[1:]):
+            self.assertLessEqual(before["start_s"], after["start_s"])
+        self.assertAlmostEqual(path[-1]["end_s"] / result["step_time_s"], 1, places=6)
+        for link in result["links"]:
+            self.assertLessEqual({"name", "bytes", "utilization"}, set(link))
+            self.assertLessEqual(link["utilization"], 1 + 1e-9)
+
+    def test_two_simulations_are_equal(self):
+        self.rackrail("plan", "two-racks-40g", "resnet-50", "-o", "plan.json")
+        first, second = (self.rackrail_json("simulate", "plan.json", "--steps", "3")
+                         for _ in range(2))
+        for result in (first, second):
+            del result["wall_s"], result["peak_rss_bytes"]
+        self.assertEqual(first, second)
+
+    def test_a_large_ring_runs_at_its_bottlenecks_rate(self):
+        # busbw = 2(n−1)/n · S/T is the rate of the ring's slowest link.
+        self.write("cluster.csv", "source,target,bandwidth,latency\n"
+                   "host0,tor0,10 Gbit/s,2 us\nhost1,tor0,10 Gbit/s,2 us\n"
+                   "host2,tor1,10 Gbit/s,2 us\nhost3,tor1,10 Gbit/s,2 us\n"
+                   "tor0,tor1,5 Gbit/s,1 us\n")
+        result = self.collective("cluster.csv", "1GiB", "ring")
+        self.assertLessEqual({"time_s", "algbw_Bps", "busbw_Bps", "bound_s"}, set(result))
+        self.assertAlmostEqual(result["busbw_Bps"] / 625e6, 1, delta=0.005)
+        self.assertAlmostEqual(result["algbw_Bps"] * 2 * 3 / 4, result["busbw_Bps"], delta=1)
+        self.assertAlmostEqual(result["algbw_Bps"], 2**30 / result["time_s"], delta=1)
+        self.assertLessEqual(result["bound_s"], result["time_s"])
+
+    def test_time_grows_with_size_and_a_codec_takes_fewer_bytes(self):
+        times = [self.collective("a100-8x8", size, "hierarchical")["time_s"]
+                 for size in ("64KiB", "16MiB", "1GiB")]
+        self.assertEqual(times, sorted(times))
+        plain = self.collective("two-racks-40g", "256MiB", "ring")["time_s"]
+        small = self.collective("two-racks-40g", "256MiB", "ring", "--codec", "fp16")["time_s"]
+        self.assertAlmostEqual(small / plain, 0.5, delta=0.1)
+
+    def test_a_trace_is_a_timeline(self):
+        self.rackrail("plan", "two-racks-40g", "resnet-50", "-o", "plan.json")
+        self.rackrail("simulate", "plan.json", "--trace", "trace.json")
+        trace = json.loads((self.folder / "trace.json").read_text())
+        slices = [event for event in trace["traceEvents"] if event["ph"] == "X"]
+        self.assertGreater(len(slices), 100)
+        self.assertTrue(all(event["dur"] >= 0 and event["ts"] >= 0 for event in slices))
+        end = max(event["ts"] + event["dur"] for event in slices) * 1e-6
+        result = self.rackrail_json("simulate", "plan.json")
+        self.assertAlmostEqual(end / result["step_time_s"], 1, delta=0.02)
+
+
+if __name__ == "__main__":
+    harness.main()

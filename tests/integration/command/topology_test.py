@@ -1,0 +1,71 @@
+"""Clusters: shown, converted, bounded; real vendor files with overlays, and plain edge lists."""
+
+import unittest
+
+import harness
+
+RANKS = {"two-racks-40g": 4, "a100-8x8": 64, "h100-32x8-rail": 256, "fat-tree-128-2to1": 128}
+NDV4 = harness.SHARED / "inputs" / "nccl-topology" / "ndv4-topo.xml"
+EDGES = """source,target,bandwidth,latency
+host0,tor0,10 Gbit/s,2 us
+host1,tor0,10 Gbit/s,2 us
+host2,tor1,10 Gbit/s,2 us
+host3,tor1,10 Gbit/s,2 us
+tor0,tor1,5 Gbit/s,1 us
+"""
+
+
+class Topology(harness.CommandTest):
+    def test_show_has_its_keys_and_counts(self):
+        for name, ranks in RANKS.items():
+            with self.subTest(cluster=name):
+                shown = self.rackrail_json("topology", "show", name)
+                self.assertLessEqual({"ranks", "vertices", "links", "tiers", "rackrail", "command",
+                                      "seed", "inputs"}, set(shown))
+                self.assertEqual(shown["ranks"], ranks)
+                self.assertEqual(sum(tier["links"] for tier in shown["tiers"]), shown["links"])
+                for tier in shown["tiers"]:
+                    self.assertEqual(set(tier), {"name", "links", "bandwidth_Bps"})
+                    self.assertGreater(tier["bandwidth_Bps"], 0)
+
+    def test_a_converted_cluster_is_the_same_cluster(self):
+        for name in RANKS:
+            with self.subTest(cluster=name):
+                path = self.folder / f"{name}.yaml"
+                self.rackrail("topology", "convert", name, "-o", path)
+                first = self.rackrail_json("topology", "show", name)
+                second = self.rackrail_json("topology", "show", path)
+                for key in ("ranks", "vertices", "links", "tiers"):
+                    self.assertEqual(second[key], first[key])
+
+    def test_bounds_of_two_racks_are_what_the_uplink_allows(self):
+        # Two racks of two workers behind 40 Gbit/s each way: every rack must receive the halves
+        # of the other one, so an all-gather of S bytes takes (S/2) / (5 GB/s).
+        bounds = self.rackrail_json("topology", "bounds", "two-racks-40g")
+        self.assertLessEqual({"allgather_algbw_Bps", "reducescatter_algbw_Bps",
+                              "allreduce_algbw_Bps", "trees_per_root", "cut", "exact"}, set(bounds))
+        self.assertAlmostEqual(bounds["allgather_algbw_Bps"] / 10e9, 1, places=6)
+        self.assertAlmostEqual(bounds["reducescatter_algbw_Bps"] / 10e9, 1, places=6)
+        self.assertGreater(len(bounds["cut"]), 0)
+
+    def test_a_plain_edge_list_goes_the_whole_way(self):
+        cluster = self.write("cluster.csv", EDGES)
+        self.assertEqual(self.rackrail_json("topology", "show", cluster)["ranks"], 4)
+        self.rackrail("plan", cluster, "resnet-50", "-o", "plan.json")
+        self.rackrail("verify", "plan.json", "--cluster", cluster)
+        planned = self.rackrail_json("plan", cluster, "resnet-50")
+        simulated = self.rackrail_json("simulate", "plan.json", "--cluster", cluster)
+        self.assertAlmostEqual(simulated["step_time_s"] / planned["step_time_s"], 1, places=2)
+
+    @unittest.skipUnless(NDV4.exists(), f"no vendor file {NDV4.name} beside the project")
+    def test_eight_azure_nodes_from_nccls_file_and_an_overlay(self):
+        overlay = harness.CONFIGS / "overlays" / "ndv4-8-nodes.yaml"
+        shown = self.rackrail_json("topology", "show", NDV4, "--overlay", overlay)
+        self.assertEqual(shown["ranks"], 64)
+        planned = self.rackrail_json("plan", NDV4, "resnet-50", "--overlay", overlay, "-o", "p.json")
+        self.assertGreaterEqual(planned["gap"], 0)
+        self.rackrail("verify", "p.json", "--cluster", NDV4, "--overlay", overlay)
+
+
+if __name__ == "__main__":
+    harness.main()

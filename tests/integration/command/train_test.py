@@ -1,0 +1,69 @@
+"""Training with a plan on worker processes of this machine."""
+
+import json
+import math
+
+import harness
+from training import TrainingTest
+
+
+class Train(TrainingTest):
+    def test_what_is_printed_and_what_moved(self):
+        self.make_plan("plain.json", "--codec", "none", "--schedule", "ring", "--bucket-size", "25MiB")
+        run = self.rackrail_json("train", "plain.json", "--workers", "4", "--steps", "8")
+        self.assertLessEqual({"steps", "final_loss", "final_accuracy", "step_time_s",
+                              "predicted_step_time_s", "sync_share", "bytes_over_tier",
+                              "epochs_of_membership", "rackrail", "command", "seed", "inputs"},
+                             set(run))
+        self.assertEqual(run["steps"], 8)
+        self.assertTrue(run["parameters_agree"])
+        self.assertEqual(len(run["losses"]), 8)
+        self.assertAlmostEqual(run["losses"][-1], run["final_loss"])
+        self.assertLess(run["final_loss"], run["losses"][0])
+        self.assertIsNone(run["predicted_step_time_s"])  # no calibration was given
+        # A ring of four over two racks: each rank sends 2·3/4 of the gradients, two of the four
+        # neighbours are in the other rack.
+        gradients = 4 * (10 + 10240 + 1024 + 1048576 + 1024 + 65536)
+        self.assertAlmostEqual(run["bytes_over_tier"]["nic"] / (8 * 4 * 1.5 * gradients), 1, places=4)
+        self.assertAlmostEqual(run["bytes_over_tier"]["rack-uplink"] / (8 * 2 * 1.5 * gradients), 1,
+                               places=4)
+
+    def test_compression_learns_too_and_sends_less(self):
+        runs = {}
+        for codec in ("none", "int8"):
+            plan = self.make_plan(f"{codec}.json", "--codec", codec)
+            runs[codec] = self.rackrail_json("train", plan, "--workers", "4", "--steps", "60")
+            self.assertTrue(runs[codec]["parameters_agree"])
+        self.assertLess(runs["int8"]["bytes_over_tier"]["nic"],
+                        0.5 * runs["none"]["bytes_over_tier"]["nic"])
+        self.assertGreater(runs["none"]["final_accuracy"], 0.8)
+        self.assertAlmostEqual(runs["int8"]["final_accuracy"], runs["none"]["final_accuracy"],
+                               delta=0.03)
+
+    def test_a_seed_decides_everything(self):
+        plan = self.two_host_plan()
+        first, again, other = (self.rackrail_json("train", plan, "--workers", "2", "--steps", "5",
+                                                  "--seed", seed) for seed in ("3", "3", "4"))
+        self.assertEqual(first["losses"], again["losses"])
+        self.assertNotEqual(first["losses"], other["losses"])
+
+    def test_trace_and_prediction(self):
+        self.rackrail("calibrate", "--workers", "2", "-o", "machine.json", "--workload-output",
+                      "here.yaml")
+        self.rackrail("plan", "two-hosts.csv", "here.yaml", "--local-batch", "32", "-o", "plan.json")
+        run = self.rackrail_json("train", "plan.json", "--workers", "2", "--steps", "15",
+                                 "--cluster", "two-hosts.csv", "--calibration", "machine.json",
+                                 "--workload", "here.yaml", "--trace", "trace.json")
+        # How near it comes depends on what else the machine does; see results/.
+        self.assertTrue(math.isfinite(run["predicted_step_time_s"]))
+        self.assertGreater(run["predicted_step_time_s"], 0)
+        trace = json.loads((self.folder / "trace.json").read_text())
+        names = {event["args"]["name"] for event in trace["traceEvents"]
+                 if event["ph"] == "M" and event["name"] == "process_name"}
+        self.assertEqual(len(names), 2, names)  # measured, and simulated
+        self.assertTrue(all(event["dur"] >= 0 for event in trace["traceEvents"]
+                            if event["ph"] == "X"))
+
+
+if __name__ == "__main__":
+    harness.main()

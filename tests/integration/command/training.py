@@ -1,0 +1,42 @@
+"""What the tests of short training runs share."""
+
+import harness
+
+# The built-in model as a workload. Its times are round figures: nothing is measured against them.
+DIGITS = """name: digits-mlp
+source: round figures for tests
+device_class: cpu
+profiled_batch: 32
+forward: 2.5 ms
+backward_tail: 0 s
+optimizer: 0.4 ms
+fixed_share: 0.1
+memory_per_sample: 32 kB
+memory_fixed: 14 MB
+base_learning_rate: 0.2
+base_batch: 128
+tensors:
+  - [fc3.bias, 10, 1 us]
+  - [fc3.weight, 10240, 40 us]
+  - [fc2.bias, 1024, 180 us]
+  - [fc2.weight, 1048576, 1900 us]
+  - [fc1.bias, 1024, 2000 us]
+  - [fc1.weight, 65536, 130 us]
+"""
+TWO_HOSTS = "source,target,bandwidth,latency\nhost0,host1,10 Gbit/s,10 us\n"
+
+
+class TrainingTest(harness.CommandTest):
+    """Its plans are made for four workers in two racks, or for two hosts."""
+
+    def setUp(self):
+        super().setUp()
+        self.write("digits.yaml", DIGITS)
+        self.write("two-hosts.csv", TWO_HOSTS)
+
+    def make_plan(self, name, *options, cluster="two-racks-40g"):
+        self.rackrail("plan", cluster, "digits.yaml", "--local-batch", "32", "-o", name, *options)
+        return name
+
+    def two_host_plan(self):
+        return self.make_plan("two.json", cluster="two-hosts.csv")
