@@ -61,6 +61,8 @@ struct Engine::Run {
   std::string name;
   std::vector<std::uint32_t> pending;                     ///< per slice: dependencies not met
   std::vector<bool> encoded;                              ///< per slice, of lossy transfers
+  std::vector<std::uint32_t> additions_before;            ///< per slice, not applied; may be empty
+  std::vector<bool> waits_for_additions;                  ///< per slice: arrived, but not its turn
   std::vector<std::array<std::uint32_t, 2>> slices_done;  ///< per transfer: at source, applied
   std::vector<bool> ready;                                ///< per rank
   std::vector<std::uint32_t> open;                        ///< per rank: slices to send or to apply
@@ -103,9 +105,17 @@ std::uint32_t Engine::add_run(std::shared_ptr<const GraphIndex> index, std::stri
   run.open.assign(ranks_.size(), 0);
   run.lane_transfer.assign(index->channels.size(), 0);
   run.lane_slice.assign(index->channels.size(), 0);
+  if (!index->next_additions.empty()) {
+    run.additions_before.resize(index->slice_count);
+    run.waits_for_additions.resize(index->slice_count);
+  }
   bool lossy = false;
   for (std::size_t i = 0; i < index->transfers.size(); ++i) {
     const TransferInfo& info = index->transfers[i];
+    if (!index->next_additions.empty()) {
+      std::fill_n(run.additions_before.begin() + info.first_slice, info.slices,
+                  info.additions_before);
+    }
     std::fill_n(run.pending.begin() + info.first_slice, info.slices,
                 info.slice_waits + info.whole_waits);
     const plan::Transfer& transfer = index->graph.transfers()[i];
@@ -258,8 +268,13 @@ void Engine::slice_unblocked(std::uint32_t number, std::uint32_t t, std::uint32_
   const plan::Codec& codec = index.graph.codecs()[transfer.codec];
   if (codec.is_lossy() && info.encoding == plan::EncodingKind::kOwn) {
     const std::int64_t elements = plan::slice(info.range, index.slice_elements, k).size();
+    Duration duration = codec_time(transfer.src, codec, elements, true);
+    if (transfer.op == plan::TransferOp::kCopy) {
+      // The sender goes on with what the others will decode.
+      duration += codec_time(transfer.src, codec, elements, false);
+    }
     push_stream(ranks_[transfer.src.index()].codec, transfer.src, ActivityKind::kEncode, number, t,
-                k, codec_time(transfer.src, codec, elements, true));
+                k, duration);
     return;
   }
   try_send(run.physical[info.channel]);
@@ -301,8 +316,8 @@ void Engine::try_send(std::uint32_t physical) {
       overhead = std::max(overhead, topology_.link(link).overhead);
     }
     spend(begin(ActivityKind::kOverhead, transfer.src, number, t, k), overhead);
-    // A slice counts as read when it starts to leave; one that was encoded for it, when it was.
-    if (!index.graph.codecs()[transfer.codec].is_lossy() ||
+    // Sent from memory of its own, so the buffer is free; its own encoding was signalled before.
+    if (index.graph.codecs()[transfer.codec].is_lossy() &&
         info.encoding != plan::EncodingKind::kOwn) {
       signal(number, t, k, true);
     }
@@ -317,6 +332,13 @@ void Engine::arrived(std::uint32_t number, std::uint32_t t, std::uint32_t k) {
   if (!run.ready[transfer.dst.index()]) {
     run.held.emplace_back(t, k);
     return;
+  }
+  if (!run.additions_before.empty()) {
+    const std::uint32_t slice = index.transfers[t].first_slice + k;
+    run.waits_for_additions[slice] = run.additions_before[slice] > 0;
+    if (run.waits_for_additions[slice]) {
+      return;
+    }
   }
   const plan::Codec& codec = index.graph.codecs()[transfer.codec];
   const std::int64_t elements =
@@ -370,7 +392,31 @@ void Engine::signal(std::uint32_t number, std::uint32_t t, std::uint32_t k, bool
     }
   }
   if (!at_source) {
+    if (!index.next_additions.empty()) {
+      free_additions(number, t, k, whole_done);
+    }
     count_down(number, here);
+  }
+}
+
+// Slice k of addition t is applied: those that had to wait for it have their turn.
+void Engine::free_additions(std::uint32_t number, std::uint32_t t, std::uint32_t k,
+                            bool whole_done) {
+  Run& run = runs_[number];
+  const auto applied_before = [&](std::uint32_t next, std::uint32_t s) {
+    const std::uint32_t slice = run.index->transfers[next].first_slice + s;
+    if (--run.additions_before[slice] == 0 && run.waits_for_additions[slice]) {
+      arrived(number, next, s);
+    }
+  };
+  for (const Dependent& next : run.index->next_additions[t]) {
+    if (!next.whole) {
+      applied_before(next.transfer, k);
+    } else if (whole_done) {
+      for (std::uint32_t s = 0; s < run.index->transfers[next.transfer].slices; ++s) {
+        applied_before(next.transfer, s);
+      }
+    }
   }
 }
 
@@ -431,6 +477,10 @@ void Engine::finish(std::uint32_t id) {
       const std::uint32_t physical =
           runs_[activity.run].physical[index.transfers[activity.transfer].channel];
       channels_[physical].busy = false;
+      const plan::Transfer& transfer = index.graph.transfers()[activity.transfer];
+      if (!index.graph.codecs()[transfer.codec].is_lossy()) {
+        signal(activity.run, activity.transfer, activity.slice, true);  // read to the end
+      }
       queue_.push(
           now_ + topology::route_latency(topology_, index.route(activity.transfer)).picoseconds(),
           0,

@@ -106,6 +106,8 @@ class Engine {
   void try_send(std::uint32_t channel);
   void arrived(std::uint32_t run, std::uint32_t transfer, std::uint32_t slice);
   void signal(std::uint32_t run, std::uint32_t transfer, std::uint32_t slice, bool at_source);
+  void free_additions(std::uint32_t run, std::uint32_t transfer, std::uint32_t slice,
+                      bool whole_done);
   void count_down(std::uint32_t run, Rank rank);
   Duration codec_time(Rank rank, const plan::Codec& codec, std::int64_t elements,
                       bool encode) const;

@@ -1,8 +1,17 @@
 #include "sim/graph_index.hpp"
 
+#include <algorithm>
 #include <map>
 
 namespace rackrail::sim {
+
+namespace {
+
+bool same_range(const plan::Transfer& a, const plan::Transfer& b) {
+  return a.chunk_begin == b.chunk_begin && a.chunk_count == b.chunk_count;
+}
+
+}  // namespace
 
 GraphIndex::GraphIndex(const plan::TransferGraph& g, std::int64_t elements, std::int64_t slice_size,
                        topology::Router& router)
@@ -40,8 +49,7 @@ GraphIndex::GraphIndex(const plan::TransferGraph& g, std::int64_t elements, std:
         continue;
       }
       const plan::Transfer& d = g.transfer(dependency);
-      const bool same = d.chunk_begin == t.chunk_begin && d.chunk_count == t.chunk_count;
-      ++(same ? info.slice_waits : info.whole_waits);
+      ++(same_range(d, t) ? info.slice_waits : info.whole_waits);
       ++dependent_counts[dependency.index() + 1];
     }
   }
@@ -61,14 +69,46 @@ GraphIndex::GraphIndex(const plan::TransferGraph& g, std::int64_t elements, std:
         continue;
       }
       const plan::Transfer& d = g.transfer(dependency);
-      const bool same = d.chunk_begin == t.chunk_begin && d.chunk_count == t.chunk_count;
-      dependents[cursor[dependency.index()]++] = {static_cast<std::uint32_t>(i), !same};
+      dependents[cursor[dependency.index()]++] = {static_cast<std::uint32_t>(i), !same_range(d, t)};
     }
   }
   const std::vector<plan::EncodingSource> sources = plan::encoding_sources(g);
   for (std::size_t i = 0; i < transfers.size(); ++i) {
     transfers[i].encoding = sources[i].kind;
     transfers[i].encoded_by = sources[i].from.value();
+  }
+  order_additions();
+}
+
+// Additions into a chunk of a rank are applied in the order of their ids.
+void GraphIndex::order_additions() {
+  constexpr std::uint32_t kNone = UINT32_MAX;
+  const std::size_t chunks = graph.chunk_count();
+  std::vector<std::uint32_t> last(graph.rank_count() * chunks, kNone);
+  std::vector<std::uint32_t> before;
+  for (std::size_t i = 0; i < transfers.size(); ++i) {
+    const plan::Transfer& t = graph.transfers()[i];
+    if (t.op != plan::TransferOp::kReduce || transfers[i].slices == 0) {
+      continue;
+    }
+    before.clear();
+    for (std::size_t c = t.chunk_begin; c < std::size_t{t.chunk_begin} + t.chunk_count; ++c) {
+      std::uint32_t& addition = last[t.dst.index() * chunks + c];
+      if (addition != kNone) {
+        before.push_back(addition);
+      }
+      addition = static_cast<std::uint32_t>(i);
+    }
+    std::sort(before.begin(), before.end());
+    before.erase(std::unique(before.begin(), before.end()), before.end());
+    if (!before.empty() && next_additions.empty()) {
+      next_additions.resize(transfers.size());
+    }
+    for (const std::uint32_t addition : before) {
+      const bool whole = !same_range(graph.transfers()[addition], t);
+      next_additions[addition].push_back({static_cast<std::uint32_t>(i), whole});
+      ++transfers[i].additions_before;
+    }
   }
 }
 

@@ -17,8 +17,9 @@ struct TransferInfo {
   std::uint32_t slices = 0;       ///< 0: moves nothing
   std::uint32_t first_slice = 0;  ///< index of slice 0 in arrays over all slices
   std::uint32_t channel = 0;
-  std::uint32_t whole_waits = 0;  ///< dependencies of which every slice must be done
-  std::uint32_t slice_waits = 0;  ///< dependencies of which the same slice must be done
+  std::uint32_t whole_waits = 0;       ///< dependencies of which every slice must be done
+  std::uint32_t slice_waits = 0;       ///< dependencies of which the same slice must be done
+  std::uint32_t additions_before = 0;  ///< additions at its receiver that must be applied first
   plan::EncodingKind encoding = plan::EncodingKind::kOwn;
   std::uint32_t encoded_by = 0;  ///< kShared: the transfer that encodes
 };
@@ -45,6 +46,8 @@ struct GraphIndex {
   std::vector<Channel> channels;
   std::vector<std::uint32_t> dependents_begin;  ///< per transfer, into `dependents`
   std::vector<Dependent> dependents;
+  /// Per transfer, the additions that may be applied after it; empty when no order is needed.
+  std::vector<std::vector<Dependent>> next_additions;
   std::vector<topology::Route> routes;  ///< per channel, where transfers have none pinned
   std::vector<std::vector<std::uint32_t>> channels_of;  ///< by source rank
   std::uint32_t slice_count = 0;
@@ -54,6 +57,9 @@ struct GraphIndex {
     const auto& pinned = graph.routes()[graph.transfers()[transfer].route.index()];
     return pinned.empty() ? routes[transfers[transfer].channel] : pinned;
   }
+
+ private:
+  void order_additions();
 };
 
 }  // namespace rackrail::sim
