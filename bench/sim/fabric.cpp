@@ -1,0 +1,48 @@
+#include "bench/sim/fabric.hpp"
+
+#include <fmt/format.h>
+
+namespace rackrail::bench {
+
+Fabric::Fabric(std::size_t hosts) {
+  using topology::NodeKind;
+  const auto join = [this](NodeId a, NodeId b) {
+    return topology.add_duplex_link({.from = a, .to = b, .bandwidth = 100_Gbps, .latency = 1_us});
+  };
+  const auto back = [](LinkId link) { return LinkId(link.value() + 1); };
+  std::vector<NodeId> spines;
+  for (std::size_t s = 0; s < kHostsPerLeaf; ++s) {
+    spines.push_back(
+        topology.add_node({.name = fmt::format("spine{}", s), .kind = NodeKind::kSpine}));
+  }
+  NodeId leaf;
+  for (std::size_t h = 0; h < hosts; ++h) {
+    if (h % kHostsPerLeaf == 0) {
+      leaf = topology.add_node(
+          {.name = fmt::format("leaf{}", leaf_up.size()), .kind = NodeKind::kTor});
+      auto& ups = leaf_up.emplace_back();
+      auto& downs = leaf_down.emplace_back();
+      for (const NodeId spine : spines) {
+        ups.push_back(join(leaf, spine));
+        downs.push_back(back(ups.back()));
+      }
+    }
+    const std::string name = fmt::format("host{}", h);
+    const NodeId host = topology.add_node({.name = name, .kind = NodeKind::kHost, .host = name});
+    topology.add_rank(host);
+    up.push_back(join(host, leaf));
+    down.push_back(back(up.back()));
+  }
+}
+
+std::vector<LinkId> Fabric::route(std::size_t from, std::size_t to, std::size_t salt) const {
+  const std::size_t a = from / kHostsPerLeaf;
+  const std::size_t b = to / kHostsPerLeaf;
+  if (a == b) {
+    return {up[from], down[to]};
+  }
+  const std::size_t spine = (from + salt) % kHostsPerLeaf;
+  return {up[from], leaf_up[a][spine], leaf_down[b][spine], down[to]};
+}
+
+}  // namespace rackrail::bench
