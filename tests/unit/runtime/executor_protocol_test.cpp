@@ -10,7 +10,7 @@
 
 #include "base/error.hpp"
 #include "plan/format.hpp"
-#include "tests/unit/runtime/rank_threads.hpp"
+#include "tests/support/rank_threads.hpp"
 
 namespace rackrail::runtime {
 namespace {

@@ -10,7 +10,7 @@
 #include <random>
 
 #include "base/error.hpp"
-#include "tests/unit/runtime/rank_threads.hpp"
+#include "tests/support/rank_threads.hpp"
 
 namespace rackrail::runtime {
 namespace {
