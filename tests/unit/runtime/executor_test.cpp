@@ -308,9 +308,9 @@ TEST_CASE("executor: a peer that leaves when it is done is missed only when it i
 
 TEST_CASE("executor: steps and launches that make no sense are refused") {
   const plan::Plan plan = plan_of(ring(2), {100, 100}, 1024);
+  std::vector<float> data(100);  // outlives the executor, which still sends it at the end
   Ranks job(plan);
   Executor& executor = job[Rank(0)];
-  std::vector<float> data(100);
   CHECK_THROWS_AS(executor.launch(BucketId(0), data), RuntimeFailure);
   executor.begin_step(41);
   CHECK_THROWS_AS(executor.begin_step(41), RuntimeFailure);
