@@ -1,0 +1,244 @@
+// What every codec must do, whatever it is.
+#include "runtime/codec.hpp"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "base/error.hpp"
+
+namespace rackrail::runtime {
+namespace {
+
+constexpr unsigned kSeed = 17;
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+const std::vector<std::string> kCodecs = {
+    "none",          "fp16", "int8", "int8:block=1", "int8:block=100", "topk", "topk:density=0.25",
+    "topk:density=1"};
+const std::vector<std::size_t> kSizes = {1, 2, 31, 255, 256, 257, 1023, 1024, 1025, 100'003};
+
+using Floats = std::vector<float>;
+using Encoded = std::vector<std::byte>;
+
+Floats normal(std::size_t size, unsigned seed = kSeed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> distribution;
+  Floats values(size);
+  std::generate(values.begin(), values.end(), [&] { return distribution(random); });
+  return values;
+}
+
+Encoded encode(const Codec& codec, const Floats& input, EncodeKey key = {},
+               std::span<float> residual = {}) {
+  Encoded bytes(static_cast<std::size_t>(
+      plan::encoded_size(codec.descriptor(), static_cast<std::int64_t>(input.size())).count()));
+  codec.encode(input, residual, key, bytes);
+  return bytes;
+}
+
+Floats decode(const Codec& codec, const Encoded& bytes, std::size_t size) {
+  Floats output(size, -77.0F);  // what was there must not matter
+  codec.decode(bytes, output);
+  return output;
+}
+
+bool same_bits(const Floats& a, const Floats& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+double relative_difference(const Floats& a, const Floats& b) {
+  double error = 0;
+  double norm = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    error += (double{a[i]} - b[i]) * (double{a[i]} - b[i]);
+    norm += double{b[i]} * b[i];
+  }
+  return std::sqrt(error / norm);
+}
+
+TEST_CASE("codec: what is decoded is near what was encoded, as the error model says") {
+  const std::string name = GENERATE(from_range(kCodecs));
+  const auto codec = make_codec(plan::parse_codec(name));
+  CAPTURE(name);
+  const Floats input = normal(100'003);
+  const Floats output = decode(*codec, encode(*codec, input), input.size());
+  const double expected = plan::relative_error(codec->descriptor());
+  // Scales of 17 bits may cost 2⁻¹⁶ more than the model of 8-bit blocks says.
+  CHECK(relative_difference(output, input) == Approx(expected).epsilon(0.05).margin(0x1p-16));
+  CHECK(same_bits(output, input) ==
+        (name == "none" || name == "topk:density=1"));  // which keep all there is
+}
+
+TEST_CASE("codec: sizes, and none writes beyond them") {
+  const std::string name = GENERATE(from_range(kCodecs));
+  const auto codec = make_codec(plan::parse_codec(name));
+  for (const std::size_t size : kSizes) {
+    CAPTURE(name, size);
+    const Floats input = normal(size);
+    const Encoded bytes = encode(*codec, input);
+    CHECK(decode(*codec, bytes, size).size() == size);
+    Encoded longer = bytes;
+    longer.push_back(std::byte{0});
+    Floats output(size, 5.0F);
+    CHECK_THROWS_AS(codec->decode(longer, output), RuntimeFailure);
+    CHECK_THROWS_AS(codec->decode_add(longer, output), RuntimeFailure);
+    CHECK_THROWS_AS(codec->decode(std::span(bytes).first(bytes.size() - 1), output),
+                    RuntimeFailure);
+    CHECK(output == Floats(size, 5.0F));
+  }
+  CHECK(encode(*codec, {}).empty());
+}
+
+TEST_CASE("codec: adding what is decoded is decoding and then adding") {
+  const std::string name = GENERATE(from_range(kCodecs));
+  const auto codec = make_codec(plan::parse_codec(name));
+  for (const std::size_t size : kSizes) {
+    CAPTURE(name, size);
+    const Encoded bytes = encode(*codec, normal(size));
+    const Floats decoded = decode(*codec, bytes, size);
+    const Floats start = normal(size, kSeed + 1);
+    Floats expected = start;
+    std::transform(expected.begin(), expected.end(), decoded.begin(), expected.begin(),
+                   [](float a, float b) { return a + b; });
+    Floats sum = start;
+    codec->decode_add(bytes, sum);
+    CHECK(same_bits(sum, expected));
+  }
+}
+
+TEST_CASE("codec: the key decides all that is random") {
+  const std::string name = GENERATE(from_range(kCodecs));
+  const auto codec = make_codec(plan::parse_codec(name));
+  CAPTURE(name);
+  const Floats input = normal(3'000);
+  const Encoded first = encode(*codec, input, {1, 0});
+  CHECK(encode(*codec, input, {1, 0}) == first);
+  const bool is_random =
+      codec->descriptor().kind == plan::CodecKind::kInt8Block && codec->descriptor().block > 1;
+  CHECK((encode(*codec, input, {2, 0}) == first) == !is_random);
+  CHECK((encode(*codec, input, {1, 4'096}) == first) == !is_random);
+}
+
+TEST_CASE("codec: encoding what was decoded changes nothing") {
+  const std::string name = GENERATE(from_range(kCodecs));
+  const auto codec = make_codec(plan::parse_codec(name));
+  CAPTURE(name);
+  const Floats once = decode(*codec, encode(*codec, normal(5'000), {1, 0}), 5'000);
+  CHECK(same_bits(decode(*codec, encode(*codec, once, {2, 0}), once.size()), once));
+}
+
+TEST_CASE("codec: stochastic rounding is right on average") {
+  const auto codec = make_codec(plan::parse_codec("int8"));
+  const Floats input = normal(256);
+  const float largest = *std::max_element(
+      input.begin(), input.end(), [](float a, float b) { return std::abs(a) < std::abs(b); });
+  constexpr int kRounds = 4'000;
+  std::vector<double> sums(input.size(), 0.0);
+  for (int round = 0; round < kRounds; ++round) {
+    const Floats output =
+        decode(*codec, encode(*codec, input, {static_cast<std::uint64_t>(round), 0}), 256);
+    for (std::size_t i = 0; i < sums.size(); ++i) {
+      sums[i] += output[i];
+    }
+  }
+  // One rounding varies by at most half a step; six standard errors of the mean of all rounds, and
+  // what clipping to the last code may cost.
+  const double step = std::abs(largest) / 127;
+  const double allowed = 6 * 0.5 * step / std::sqrt(double{kRounds}) + 0.002 * step;
+  double worst = 0;
+  for (std::size_t i = 0; i < sums.size(); ++i) {
+    worst = std::max(worst, std::abs(sums[i] / kRounds - input[i]));
+  }
+  CHECK(worst < allowed);
+  CHECK(worst > 0);
+}
+
+TEST_CASE("codec: error feedback keeps what was not sent, and sends it later") {
+  const std::string name = GENERATE("fp16", "int8", "topk:density=0.05");
+  const auto codec = make_codec(plan::parse_codec(name));
+  CAPTURE(name);
+  constexpr std::size_t kSize = 2'000;
+  Floats residual(kSize, 0.0F);
+  std::vector<double> sent(kSize, 0.0);
+  std::vector<double> wanted(kSize, 0.0);
+  const Floats gradient = normal(kSize);
+  for (std::uint64_t step = 0; step < 200; ++step) {
+    const Floats before = residual;
+    const Floats output = decode(*codec, encode(*codec, gradient, {step, 0}, residual), kSize);
+    float worst = 0;
+    for (std::size_t i = 0; i < kSize; ++i) {
+      worst = std::max(worst, std::abs(gradient[i] + before[i] - (output[i] + residual[i])));
+      sent[i] += output[i];
+      wanted[i] += gradient[i];
+    }
+    CHECK(worst <= 1e-4F);  // rounding of FP32 sums up to a few hundred
+  }
+  // What is still missing is exactly what the residual holds, not something that grows.
+  double missing = 0;
+  double total = 0;
+  for (std::size_t i = 0; i < kSize; ++i) {
+    CHECK(wanted[i] - sent[i] == Approx(residual[i]).margin(0.02));
+    missing += std::abs(wanted[i] - sent[i]);
+    total += std::abs(wanted[i]);
+  }
+  CHECK(missing / total < (codec->descriptor().kind == plan::CodecKind::kTopK ? 0.15 : 0.001));
+}
+
+TEST_CASE("codec: zeros, tiny and huge values, infinities and NaN") {
+  for (const std::string& name : kCodecs) {
+    const auto codec = make_codec(plan::parse_codec(name));
+    const plan::CodecKind kind = codec->descriptor().kind;
+    CAPTURE(name);
+    const auto pass = [&](const Floats& input) {
+      return decode(*codec, encode(*codec, input), input.size());
+    };
+    CHECK(pass(Floats(300, 0.0F)) == Floats(300, 0.0F));
+    for (const float tiny : pass(Floats(300, 1e-42F))) {
+      CHECK(std::abs(tiny) <= 2e-42F);
+    }
+    for (const float huge : pass(Floats(300, 3e38F))) {
+      // Top-k leaves some out; FP16 has no such number.
+      CHECK((huge == 0.0F || huge == kInfinity || std::abs(huge / 3e38F - 1) < 0.01F));
+      CHECK((huge == kInfinity) == (kind == plan::CodecKind::kFp16));
+    }
+    const Floats with_nan = pass({1.0F, kNan, 2.0F});
+    CHECK(std::any_of(with_nan.begin(), with_nan.end(), [](float x) { return std::isnan(x); }));
+    const Floats with_infinity = pass({1.0F, -kInfinity, 2.0F});
+    CHECK(std::any_of(with_infinity.begin(), with_infinity.end(),
+                      [](float x) { return !std::isfinite(x); }));
+  }
+}
+
+TEST_CASE("codec: top-k keeps the largest, and refuses indices that cannot be") {
+  const auto codec = make_codec(plan::parse_codec("topk:density=0.01"));
+  const Floats input = normal(10'000);
+  const Encoded bytes = encode(*codec, input);
+  const Floats output = decode(*codec, bytes, input.size());
+  Floats kept;
+  Floats dropped;
+  for (std::size_t i = 0; i < input.size(); ++i) {
+    (output[i] != 0 ? kept : dropped).push_back(std::abs(input[i]));
+    CHECK((output[i] == 0 || output[i] == input[i]));
+  }
+  REQUIRE(kept.size() == 100);
+  CHECK(*std::min_element(kept.begin(), kept.end()) >=
+        *std::max_element(dropped.begin(), dropped.end()));
+
+  for (const std::uint32_t index : {10'000U, 0xffffffffU}) {
+    Encoded damaged = bytes;
+    std::memcpy(damaged.data() + 4 * 99, &index, 4);  // the last of the ascending indices
+    Floats untouched(input.size(), 1.0F);
+    CHECK_THROWS_AS(codec->decode_add(damaged, untouched), RuntimeFailure);
+    CHECK_THROWS_AS(codec->decode(damaged, untouched), RuntimeFailure);
+  }
+}
+
+}  // namespace
+}  // namespace rackrail::runtime

@@ -1,0 +1,257 @@
+// What every transport must do, whatever the wire is.
+#include "runtime/transport.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <cstring>
+#include <functional>
+#include <numeric>
+#include <stdexcept>
+#include <thread>
+
+#include "tests/support/rank_threads.hpp"
+#include "tests/support/skip.hpp"
+
+namespace rackrail::runtime {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using namespace std::chrono_literals;
+
+using Transports = std::vector<std::unique_ptr<Transport>>;
+
+/// Joined transports of a kind; skips the test where it cannot be used.
+Transports open(const std::string& name, std::size_t ranks) {
+  const auto kinds = transport_kinds();
+  const auto kind = std::find_if(kinds.begin(), kinds.end(),
+                                 [&](const TransportKind& k) { return k.name == name; });
+  if (kind == kinds.end() || kind->unavailable) {
+    return {};
+  }
+  return joined_transports(name, ranks);
+}
+
+void progress_until(Transport& transport, const std::function<bool()>& is_done) {
+  const auto end = Clock::now() + 20s;
+  while (!is_done()) {
+    if (Clock::now() > end) {
+      throw std::runtime_error("nothing happened for too long");
+    }
+    if (transport.progress() == 0) {
+      transport.wait(1_ms);
+    }
+  }
+}
+
+std::vector<std::byte> payload_of(Rank source, std::uint32_t number, std::size_t size) {
+  std::vector<std::byte> bytes(size);
+  for (std::size_t i = 0; i < size; ++i) {
+    bytes[i] = static_cast<std::byte>((i * 31 + number * 7 + source.value()) & 0xffU);
+  }
+  return bytes;
+}
+
+SliceHeader header_of(Rank source, std::uint32_t number, std::size_t size) {
+  return {.plan = 0x0123456789abcdefULL ^ source.value(),
+          .epoch = 5,
+          .step = number,
+          .bucket = number + 1,
+          .transfer = number + 2,
+          .slice = number + 3,
+          .bytes = static_cast<std::uint32_t>(size)};
+}
+
+bool same(const SliceHeader& a, const SliceHeader& b) {
+  return a.plan == b.plan && a.epoch == b.epoch && a.step == b.step && a.bucket == b.bucket &&
+         a.transfer == b.transfer && a.slice == b.slice && a.bytes == b.bytes;
+}
+
+void close_all(Transports& transports) {
+  on_every_rank(transports.size(), [&](Rank rank) { transports[rank.index()]->close(1_s); });
+}
+
+TEST_CASE("transport: messages of all sizes arrive once, whole and in order") {
+  const std::string name = GENERATE("in-process", "ucx");
+  const std::size_t ranks = GENERATE(2U, 4U);
+  CAPTURE(name, ranks);
+  Transports transports = open(name, ranks);
+  if (transports.empty()) {
+    RACKRAIL_SKIP(name + " cannot be used here");
+  }
+  const std::vector<std::size_t> sizes = {0, 4, 1 << 10, 1 << 16, 0, 1 << 20, 4, 8 << 20, 4};
+  on_every_rank(ranks, [&](Rank self) {
+    Transport& transport = *transports[self.index()];
+    std::vector<std::uint32_t> arrived(ranks, 0);
+    std::string wrong;
+    transport.set_handlers(
+        [&](Rank source, const SliceHeader& header, std::span<const std::byte> payload) {
+          const std::uint32_t number = arrived[source.index()]++;
+          if (number >= sizes.size() || payload.size() != sizes[number] ||
+              !same(header, header_of(source, number, sizes[number])) ||
+              !std::ranges::equal(payload, payload_of(source, number, sizes[number]))) {
+            wrong = "message " + std::to_string(number) + " of " + std::to_string(source.value());
+          }
+        },
+        [&](Rank peer, const std::string& why) {
+          wrong = "lost " + std::to_string(peer.value()) + ": " + why;
+        });
+    std::vector<int> completions(ranks * sizes.size(), 0);
+    std::vector<std::vector<std::byte>> payloads;
+    payloads.reserve(completions.size());
+    for (std::uint32_t number = 0; number < sizes.size(); ++number) {
+      for (std::size_t peer = 0; peer < ranks; ++peer) {
+        if (Rank(peer) == self) {
+          continue;
+        }
+        auto& payload = payloads.emplace_back(payload_of(self, number, sizes[number]));
+        int& completed = completions[number * ranks + peer];
+        transport.send(Rank(peer), header_of(self, number, sizes[number]), payload,
+                       [&completed, &payload] {
+                         ++completed;
+                         // It is the sender's again: to change it must harm nobody.
+                         std::fill(payload.begin(), payload.end(), std::byte{0xee});
+                       });
+      }
+    }
+    progress_until(transport, [&] {
+      return !wrong.empty() ||
+             (std::accumulate(arrived.begin(), arrived.end(), 0U) == (ranks - 1) * sizes.size() &&
+              std::accumulate(completions.begin(), completions.end(), 0) ==
+                  static_cast<int>((ranks - 1) * sizes.size()));
+    });
+    if (!wrong.empty()) {
+      throw std::runtime_error("wrong: " + wrong);
+    }
+    if (*std::max_element(completions.begin(), completions.end()) != 1) {
+      throw std::runtime_error("a completion came twice");
+    }
+    transport.set_handlers({}, {});
+  });
+  close_all(transports);
+}
+
+TEST_CASE("transport: wake() from another thread ends a wait") {
+  const std::string name = GENERATE("in-process", "ucx");
+  CAPTURE(name);
+  Transports transports = open(name, 2);
+  if (transports.empty()) {
+    RACKRAIL_SKIP(name + " cannot be used here");
+  }
+  while (transports[0]->progress() + transports[1]->progress() != 0) {
+  }
+  std::atomic<bool> is_over = false;
+  std::thread waiter([&] {
+    while (!is_over) {
+      transports[0]->wait(Duration(30'000'000'000'000));  // 30 s
+    }
+  });
+  const auto start = Clock::now();
+  std::this_thread::sleep_for(20ms);
+  is_over = true;
+  transports[0]->wake();
+  waiter.join();
+  CHECK(Clock::now() - start < 5s);
+  close_all(transports);
+}
+
+TEST_CASE("transport: one that closes is reported once, after its last message") {
+  const std::string name = GENERATE("in-process", "ucx");
+  CAPTURE(name);
+  Transports transports = open(name, 3);
+  if (transports.empty()) {
+    RACKRAIL_SKIP(name + " cannot be used here");
+  }
+  std::atomic<int> has_told = 0;
+  on_every_rank(3, [&](Rank self) {
+    Transport& transport = *transports[self.index()];
+    std::vector<int> lost(3, 0);
+    std::uint32_t messages = 0;
+    std::uint32_t messages_when_lost = 0;
+    transport.set_handlers([&](Rank /*source*/, const SliceHeader& /*header*/,
+                               std::span<const std::byte> /*payload*/) { ++messages; },
+                           [&](Rank peer, const std::string& why) {
+                             ++lost[peer.index()];
+                             messages_when_lost = messages;
+                             if (why.empty()) {
+                               throw std::runtime_error("no reason");
+                             }
+                           });
+    constexpr std::uint32_t kMessages = 50;
+    const std::vector<std::byte> payload(10'000);
+    std::uint32_t completed = 0;
+    if (self == Rank(2)) {
+      for (std::uint32_t i = 0; i < kMessages; ++i) {
+        for (const Rank peer : {Rank(0), Rank(1)}) {
+          transport.send(peer, header_of(self, i, payload.size()), payload, [&] { ++completed; });
+        }
+      }
+      progress_until(transport, [&] { return completed == 2 * kMessages; });
+      transport.close(Duration(5'000'000'000'000));
+      return;
+    }
+    progress_until(transport, [&] { return lost[2] != 0; });
+    if (messages_when_lost != kMessages) {
+      throw std::runtime_error("it was reported before its last message");
+    }
+    // A send to it is complete all the same, and it is not reported again.
+    transport.send(Rank(2), header_of(self, 0, payload.size()), payload, [&] { ++completed; });
+    progress_until(transport, [&] { return completed == 1; });
+    for (int i = 0; i < 20; ++i) {
+      transport.progress();
+      transport.wait(1_ms);
+    }
+    if (lost != std::vector<int>{0, 0, 1}) {
+      throw std::runtime_error("peers were reported lost wrongly");
+    }
+    ++has_told;
+    progress_until(transport, [&] { return has_told == 2; });
+    transport.set_handlers({}, {});
+  });
+  CHECK(has_told == 2);
+  transports.pop_back();
+  close_all(transports);
+}
+
+TEST_CASE("transport: what a handler throws comes out of progress(), which goes on afterwards") {
+  const std::string name = GENERATE("in-process", "ucx");
+  CAPTURE(name);
+  Transports transports = open(name, 2);
+  if (transports.empty()) {
+    RACKRAIL_SKIP(name + " cannot be used here");
+  }
+  int received = 0;
+  transports[1]->set_handlers(
+      [&](Rank /*source*/, const SliceHeader& /*header*/, std::span<const std::byte> /*payload*/) {
+        if (++received == 1) {
+          throw std::domain_error("the first is refused");
+        }
+      },
+      {});
+  const auto send = [&](std::uint32_t number) {
+    bool is_complete = false;
+    const std::vector<std::byte> payload(100);
+    transports[0]->send(Rank(1), header_of(Rank(0), number, payload.size()), payload,
+                        [&] { is_complete = true; });
+    bool has_thrown = false;
+    const int before = received;
+    const auto end = Clock::now() + 10s;
+    while ((received == before || !is_complete) && Clock::now() < end) {
+      transports[0]->progress();
+      try {
+        transports[1]->progress();
+      } catch (const std::domain_error&) {
+        has_thrown = true;
+      }
+    }
+    return has_thrown;
+  };
+  CHECK(send(0));
+  CHECK_FALSE(send(1));
+  CHECK(received == 2);
+  close_all(transports);
+}
+
+}  // namespace
+}  // namespace rackrail::runtime
