@@ -32,7 +32,7 @@ std::map<std::string, TierSummary> tiers_of(const topology::Topology& cluster) {
   std::map<std::string, TierSummary> tiers;
   for (std::size_t i = 0; i < cluster.link_count(); ++i) {
     const topology::Link& link = cluster.link(LinkId(i));
-    TierSummary& tier = tiers[link.tier.empty() ? std::string(to_string(link.kind)) : link.tier];
+    TierSummary& tier = tiers[link.tier];
     tier.slowest = tier.links == 0 ? link.bandwidth : std::min(tier.slowest, link.bandwidth);
     tier.latency = std::max(tier.latency, link.latency);
     tier.bandwidth = tier.bandwidth + link.bandwidth;

@@ -174,6 +174,9 @@ LinkId Topology::add_link(Link link) {
                                    fmt::format("cpu_share {}", link.cpu_share),
                                    "a share from 0 to 1"});
   }
+  if (link.tier.empty()) {
+    link.tier = to_string(link.kind);
+  }
   return impl_->append(link);
 }
 

@@ -61,8 +61,9 @@ struct Link {
   Bandwidth bandwidth;
   Duration latency;
   LinkKind kind = LinkKind::kOther;
-  std::string tier;   ///< name of the tier it belongs to ("nvlink", "host", "uplink"); for tables
-  Duration overhead;  ///< sender's and receiver's cost per message, charged once per end rank
+  /// Name of the tier it belongs to ("nvlink", "host", "uplink"), for tables; its kind by default.
+  std::string tier;
+  Duration overhead;     ///< sender's and receiver's cost per message, charged once per end rank
   double cpu_share = 0;  ///< share of the host's cores used at full rate (TCP about 0.35), 0..1
 };
 

@@ -1,6 +1,9 @@
 """Plans: what is printed, that files say the same again, and that damage is noticed."""
 
 import json
+import os
+import pty
+import subprocess
 
 import harness
 
@@ -37,6 +40,9 @@ class Plan(harness.CommandTest):
     def test_binary_and_readable_files_are_one_plan(self):
         for output in ("plan.json", "plan.rrplan"):
             self.rackrail("plan", "two-racks-40g", "resnet-50", "-o", output)
+        digests = {self.rackrail_json("verify", output)["digest"]
+                   for output in ("plan.json", "plan.rrplan")}
+        self.assertEqual(len(digests), 1)
         results = [self.rackrail_json("simulate", output) for output in ("plan.json", "plan.rrplan")]
         for key in ("step_time_s", "sync_share", "critical_path", "links", "flows"):
             self.assertEqual(results[0][key], results[1][key])
@@ -57,6 +63,26 @@ class Plan(harness.CommandTest):
         budget = self.rackrail_json("plan", "two-racks-40g", "vgg-16", "--error-budget", "0")
         self.assertEqual({bucket["codec"] for bucket in budget["buckets"]}, {"none"})
 
+    def test_a_terminal_shows_progress_and_a_pipe_does_not(self):
+        self.assertEqual(self.rackrail("plan", "two-racks-40g", "bert-large").err, "")
+        leader, follower = pty.openpty()
+        process = subprocess.Popen([harness.COMMAND, "plan", "two-racks-40g", "bert-large"],
+                                   cwd=self.folder, stdout=subprocess.DEVNULL, stderr=follower,
+                                   env=self.environment())
+        os.close(follower)
+        shown = b""
+        while True:
+            try:
+                piece = os.read(leader, 4096)
+            except OSError:  # what Linux says when the other end is closed
+                break
+            if not piece:
+                break
+            shown += piece
+        os.close(leader)
+        self.assertEqual(process.wait(), 0)
+        self.assertRegex(shown.decode(), r"\[#*\.*\] +\d+ %")
+
     def test_a_damaged_plan_is_refused(self):
         self.rackrail("plan", "two-racks-40g", "resnet-50", "-o", "plan.rrplan")
         content = (self.folder / "plan.rrplan").read_bytes()
@@ -66,6 +92,26 @@ class Plan(harness.CommandTest):
             with self.subTest(damage=name):
                 self.write(f"{name}.rrplan", damaged)
                 self.assert_bad_input("verify", f"{name}.rrplan", file=f"{name}.rrplan")
+
+    def test_a_plan_that_lacks_a_transfer_is_wrong(self):
+        self.rackrail("plan", "two-racks-40g", "resnet-50", "--schedule", "ring", "--codec", "none",
+                      "-o", "plan.json")
+        plan = json.loads((self.folder / "plan.json").read_text())
+        transfers = plan["schedules"][0]["transfers"]
+        count = transfers["count"]
+        self.assertEqual(count, 2 * 3 * 4)  # a ring of four: 2·3 rounds in which each rank sends
+        # Columns are as long as there are transfers, or have one value for all of them. Nothing
+        # depends on the last transfer, as dependencies point back.
+        needs = transfers["dependency_counts"]
+        self.assertEqual(len(needs), count)
+        del transfers["dependency_distances"][-needs[-1]:]
+        for column in transfers.values():
+            if isinstance(column, list) and len(column) == count:
+                column.pop()
+        transfers["count"] = count - 1
+        self.write("short.json", json.dumps(plan))
+        # The complaint is the verifier's: one rank lacks one contribution.
+        self.assert_bad_input("verify", "short.json", file="short.json", found="chunk")
 
     def test_a_plan_with_one_altered_transfer_is_wrong(self):
         self.rackrail("plan", "two-racks-40g", "resnet-50", "--schedule", "ring", "--codec", "none",
