@@ -11,6 +11,7 @@
 #include "base/parse_units.hpp"
 #include "cli/calibration.hpp"
 #include "cli/commands.hpp"
+#include "cli/inputs.hpp"
 #include "cli/session.hpp"
 #include "cli/table.hpp"
 #include "plan/codec.hpp"
@@ -21,6 +22,8 @@
 namespace rackrail::cli {
 
 namespace {
+
+constexpr int kMostSamples = 1'000'000;
 
 struct CalibrateOptions {
   std::size_t workers = 4;
@@ -37,6 +40,11 @@ double load_average() {
 }
 
 void run_calibrate(Session& session, const CalibrateOptions& options) {
+  for (const std::string& output : {options.output, options.workload_output}) {
+    if (!output.empty()) {
+      require_place(output);
+    }
+  }
   Calibration calibration;
   calibration.load = load_average();
   calibration.cores = std::max(1U, std::thread::hardware_concurrency());
@@ -101,7 +109,7 @@ void add_calibrate_command(CLI::App& app, Session& session) {
                    "Training file, or the name of a shipped one, whose model is measured")
       ->capture_default_str();
   command->add_option("--local-batch", options->local_batch, "Samples per worker and step")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(1, kMostSamples))
       ->capture_default_str();
   command->add_option("-o,--output", options->output, "Calibration file to write")
       ->capture_default_str();

@@ -1,10 +1,13 @@
 #include "cli/inputs.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
+#include <system_error>
 
 #include "base/error.hpp"
 #include "base/file.hpp"
@@ -33,6 +36,22 @@ topology::Topology ClusterOptions::load(Session& session) const {
     session.note("note: " + note);
   }
   return std::move(result.topology);
+}
+
+void require_place(const std::string& path) {
+  const std::filesystem::path file = path;
+  const std::filesystem::path folder = file.has_parent_path() ? file.parent_path() : ".";
+  std::error_code status;
+  std::filesystem::create_directories(folder, status);
+  if (!status && std::filesystem::is_directory(file)) {
+    status = std::make_error_code(std::errc::is_a_directory);
+  }
+  if (!status && ::access(folder.c_str(), W_OK | X_OK) != 0) {
+    status = {errno, std::generic_category()};
+  }
+  if (status) {
+    throw ConfigError(ErrorContext{path, "", status.message(), "a place that can be written"});
+  }
 }
 
 plan::Workload load_workload(Session& session, const std::string& name_or_path) {

@@ -27,6 +27,10 @@ struct ClusterOptions {
   topology::Topology load(Session& session) const;
 };
 
+/// For work that takes long: throws ConfigError before it when a file cannot be written at `path`
+/// after it. Makes missing folders, as writing does; the file itself is left alone.
+void require_place(const std::string& path);
+
 /// A file or the name of a shipped workload.
 plan::Workload load_workload(Session& session, const std::string& name_or_path);
 

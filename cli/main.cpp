@@ -3,8 +3,10 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <cstring>
+#include <string>
 
 #include "base/build_config.hpp"
+#include "base/error.hpp"
 #include "cli/commands.hpp"
 #include "cli/session.hpp"
 
@@ -12,7 +14,11 @@ namespace rackrail::cli {
 
 void add_common_options(CLI::App& command, Session& session) {
   command.add_flag("--json", session.json, "Print one JSON object instead of tables");
-  command.add_option("--seed", session.seed, "Seed of everything random")->capture_default_str();
+  command.add_option("--seed", session.seed, "Seed of everything random")
+      ->check([](const std::string& text) {  // CLI11 takes -1 for the largest number
+        return text.starts_with('-') ? "Value " + text + " is negative" : std::string();
+      })
+      ->capture_default_str();
 }
 
 namespace {
@@ -55,7 +61,8 @@ int run(int argc, char** argv) {
     for (std::size_t at = 0; (at = message.find('\n', at)) != std::string::npos;) {
       message.replace(at, 1, " ");
     }
-    report_error(std::runtime_error("<command line>: " + message + " (see rackrail --help)"),
+    report_error(Error("<command line>: " + message + " (see rackrail --help)",
+                       {"<command line>", "", message, "what rackrail --help shows"}),
                  session.json);
     return kBadInput;
   } catch (const std::exception& error) {

@@ -21,6 +21,9 @@ namespace rackrail::cli {
 
 namespace {
 
+constexpr int kMostSamples = 1'000'000'000;
+constexpr double kLargestErrorBudget = 1000;
+
 struct PlanOptions {
   ClusterOptions cluster;
   std::string workload;
@@ -121,15 +124,15 @@ void add_plan_command(CLI::App& app, Session& session) {
   command
       ->add_option("--error-budget", options->error_budget,
                    "Largest relative error of a reduced gradient that a codec may add; 0: FP32")
-      ->check(CLI::NonNegativeNumber)
+      ->check(CLI::Range(0.0, kLargestErrorBudget))
       ->capture_default_str();
   command->add_option("--schedule", options->schedule, "Use only this family (see rackrail info)");
   command->add_option("--codec", options->codec, "Use only this codec: none, fp16, int8, topk");
   command->add_option("--bucket-size", options->bucket_size, "Use only this size, e.g. '25 MiB'");
   command->add_option("--local-batch", options->local_batch, "Samples per rank and step")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(1, kMostSamples));
   command->add_option("--max-global-batch", options->max_global_batch, "Largest batch of a step")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(1, kMostSamples));
   command->add_flag("--naive", options->naive,
                     "The plan people use without a planner: FP32 ring, 25 MiB buckets");
   command->footer("Example: rackrail plan two-racks-40g bert-large -o plan.json");

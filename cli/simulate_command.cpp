@@ -25,6 +25,7 @@ namespace rackrail::cli {
 namespace {
 
 constexpr std::size_t kRowsShown = 12;
+constexpr int kMostSteps = 1'000'000;
 constexpr std::int64_t kBytesPerElement = 4;
 constexpr double kBytesPerKibibyte = 1024;
 
@@ -252,7 +253,7 @@ void add_simulate_command(CLI::App& app, Session& session) {
   command->add_option("--workload,--model", options->workload,
                       "Workload of the plan, where it is not a shipped one");
   command->add_option("--steps", options->steps, "Steps to simulate; the last one is reported")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(1, kMostSteps))
       ->capture_default_str();
   command->add_option("--trace", options->trace, "Perfetto trace to write");
   command->add_option("--collective", options->collective, "all-reduce");

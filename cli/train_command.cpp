@@ -32,6 +32,8 @@ namespace rackrail::cli {
 namespace {
 
 constexpr std::uint32_t kTimelineStep = 10;
+constexpr int kMostWorkers = 65'536;
+constexpr int kMostSteps = 1'000'000'000;
 
 struct TrainOptions {
   std::string plan;
@@ -73,7 +75,8 @@ void require_transport(const std::string& name) {
     }
     known += (known.empty() ? "" : ", ") + kind.name;
   }
-  throw ConfigError(ErrorContext{"<command line>", "--transport", fmt::format("'{}'", name), known});
+  throw ConfigError(
+      ErrorContext{"<command line>", "--transport", fmt::format("'{}'", name), known});
 }
 
 /// What moved over each tier of the plan's cluster; empty when the cluster is not known here.
@@ -181,6 +184,15 @@ struct Summary {
   bool parameters_agree = true;
 };
 
+std::vector<std::string> notes_of(const runtime::JobResult& job) {
+  std::vector<std::string> notes = job.notes;
+  if (!job.workers.empty()) {
+    const auto& leaders = job.workers[0].notes;
+    notes.insert(notes.end(), leaders.begin(), leaders.end());
+  }
+  return notes;
+}
+
 Summary summarise(const runtime::JobResult& job) {
   Summary summary;
   const auto ranks = static_cast<double>(job.workers.size());
@@ -246,7 +258,9 @@ nlohmann::json run_json(const plan::Plan& plan, const runtime::JobResult& job,
                            {"bytes_over_tier", tiers},
                            {"parameters_agree", summary.parameters_agree},
                            {"epochs_of_membership", job.membership_epochs},
-                           {"losses", summary.losses}};
+                           {"losses", summary.losses},
+                           {"resumed_from", job.resumed_from.string()},
+                           {"notes", notes_of(job)}};
   result["final_accuracy"] =
       summary.accuracy.has_value() ? nlohmann::json(*summary.accuracy) : nlohmann::json();
   result["predicted_step_time_s"] = predicted.has_value()
@@ -298,6 +312,7 @@ void run_train(Session& session, const TrainOptions& options) {
   job_options.transport = options.transport;
   job_options.token_file = options.token_file;
   if (!options.trace.empty()) {
+    require_place(options.trace);
     job_options.timeline_step = kTimelineStep;
   }
   job_options.on_worker_line = [&session](Rank rank, std::string_view line) {
@@ -321,8 +336,7 @@ void run_train(Session& session, const TrainOptions& options) {
   if (!job.is_leader) {
     return;
   }
-  for (const std::string& note :
-       job.workers.empty() ? std::vector<std::string>{} : job.workers[0].notes) {
+  for (const std::string& note : notes_of(job)) {
     session.note("note: " + note);
   }
   const Summary summary = summarise(job);
@@ -351,13 +365,13 @@ void add_train_command(CLI::App& app, Session& session) {
   command
       ->add_option("--workers", options->workers,
                    "Local worker processes to start; must be the plan's number of ranks")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(1, kMostWorkers));
   command
       ->add_option("--training", options->training,
                    "Training file (model, data, optimiser), or the name of a shipped one")
       ->capture_default_str();
   command->add_option("--steps", options->steps, "Steps to train, instead of the training file's")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(1, kMostSteps));
   command->add_option("--checkpoints", options->checkpoints, "Folder for checkpoints");
   command->add_flag("--resume", options->resume, "Go on from the latest checkpoint there");
   command->add_option("--transport", options->transport, "Transport, see rackrail info")

@@ -41,6 +41,9 @@ class Leader {
     settings.checkpoint_folder = absolute(options.checkpoint_folder);
     settings.timeline_step = options.timeline_step;
     training_config(settings);  // bad input is said here, once, and not by every worker
+    if (!settings.checkpoint_folder.empty()) {
+      require_folder(settings.checkpoint_folder);
+    }
     if (options.resume) {
       settings.restore = latest_checkpoint(settings.checkpoint_folder);
     }
@@ -94,6 +97,18 @@ class Leader {
     return path.empty() ? path : std::filesystem::absolute(path);
   }
 
+  /// Made here, so that a place where none can be is not found out after the first steps.
+  static void require_folder(const std::filesystem::path& folder) {
+    std::error_code status;
+    std::filesystem::create_directories(folder, status);
+    if (status) {
+      throw ConfigError(ErrorContext{.file = folder.string(),
+                                     .where = {},
+                                     .found = status.message(),
+                                     .expected = "a folder for checkpoints"});
+    }
+  }
+
   /// Chosen once for all ranks, so that they cannot differ.
   std::filesystem::path latest_checkpoint(const std::filesystem::path& folder) {
     if (folder.empty()) {
@@ -104,6 +119,10 @@ class Leader {
     }
     const trainer::FoundCheckpoint found = trainer::find_latest_valid(folder);
     notes_ = found.notes;
+    if (!found.path && found.damaged) {
+      // Starting anew would in time remove what may be the only trace of the work.
+      throw *found.damaged;
+    }
     if (!found.path) {
       notes_.push_back("no checkpoint in " + folder.string() + ": training starts at step 0");
       return {};

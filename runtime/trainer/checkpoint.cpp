@@ -274,6 +274,9 @@ FoundCheckpoint find_latest_valid(const fs::path& folder) {
       return found;
     } catch (const ConfigError& error) {
       found.notes.push_back(std::string("passed over: ") + error.what());
+      if (!found.damaged) {
+        found.damaged = error;
+      }
     }
   }
   return found;

@@ -21,6 +21,7 @@
 #include <string>
 #include <vector>
 
+#include "base/error.hpp"
 #include "base/ids.hpp"
 #include "runtime/trainer/gradient_exchange.hpp"
 #include "runtime/trainer/model.hpp"
@@ -78,6 +79,7 @@ CheckpointManifest verify_checkpoint(const std::filesystem::path& checkpoint);
 struct FoundCheckpoint {
   std::optional<std::filesystem::path> path;  ///< none: there is no valid one
   std::vector<std::string> notes;             ///< why later ones were passed over, one line each
+  std::optional<ConfigError> damaged;         ///< what is wrong with the latest complete one
 };
 /// The valid checkpoint of the largest step. A missing folder has none.
 FoundCheckpoint find_latest_valid(const std::filesystem::path& folder);

@@ -1,6 +1,16 @@
 """Bad input: one line that says where and what, exit status 2, and nothing is lost."""
 
+import json
+
 import harness
+
+
+CLUSTER = """name: two
+device_classes: {V100: {memory: 16 GB}}
+node_types: {worker: {rank: host, device_class: V100, nics: {count: 1, link: tcp}}}
+racks: {count: 1, hosts: 2, type: worker}
+network: {wiring: leaf-spine, core: {count: 1, bandwidth: 40 Gbit/s, latency: 1 us, tier: up}}
+"""
 
 
 class BadInput(harness.CommandTest):
@@ -17,6 +27,34 @@ class BadInput(harness.CommandTest):
                 self.assert_bad_input("topology", "show", name, file=name)
                 self.assert_bad_input("plan", name, "resnet-50", file=name)
 
+    def test_clusters(self):
+        self.write("cluster.yaml", CLUSTER)
+        self.assertEqual(self.rackrail_json("topology", "show", "cluster.yaml")["ranks"], 2)
+        for good, bad, named in (("name: two", "name: two\ncolour: red", "colour"),
+                                 ("latency: 1 us, tier", "speed: 1 us, tier", "speed"),
+                                 ("40 Gbit/s", "40", "40"),
+                                 ("40 Gbit/s", "-40 Gbit/s", "-40 Gbit/s"),
+                                 ("40 Gbit/s", "0 Gbit/s", "0 Gbit/s"),
+                                 ("40 Gbit/s", "40 parsec", "40 parsec"),
+                                 ("memory: 16 GB", "memory: 16", "16"),
+                                 ("type: worker", "type: manager", "manager"),
+                                 ("hosts: 2", "hosts: none", "none"),
+                                 ("link: tcp", "link: string", "string"),
+                                 ("racks: {count: 1", "racks: {count: -1", "-1")):
+            with self.subTest(bad=bad):
+                self.assertIn(good, CLUSTER)
+                self.write("cluster.yaml", CLUSTER.replace(good, bad))
+                error = self.assert_bad_input("topology", "show", "cluster.yaml",
+                                              file="cluster.yaml").error
+                self.assertIn(named, error["where"] + error["found"])
+                self.assertNotEqual(error["where"], "")
+
+    def test_overlays(self):
+        edges = self.write("edges.csv", "source,target,bandwidth,latency\ngpu0,gpu1,1 GB/s,1 us\n")
+        self.assert_bad_input("topology", "show", edges, "--overlay", "missing.yaml",
+                              found="missing.yaml")
+        self.assert_bad_input("topology", "show", edges, "--format", "telepathy", found="telepathy")
+
     def test_edge_lists(self):
         head = "source,target,bandwidth,latency\n"
         for found, rows in (("25", "gpu0,gpu1,25,1 us\n"),  # no unit
@@ -28,6 +66,15 @@ class BadInput(harness.CommandTest):
             with self.subTest(rows=rows):
                 self.write("edges.csv", head + rows)
                 self.assert_bad_input("topology", "show", "edges.csv", file="edges.csv", found=found)
+
+    def test_edge_lists_with_other_columns(self):
+        row = {"source": "gpu0", "target": "gpu1", "bandwidth": "1 GB/s", "latency": "1 us"}
+        for missing in row:
+            with self.subTest(missing=missing):
+                rest = {name: cell for name, cell in row.items() if name != missing}
+                self.write("edges.csv", ",".join(rest) + "\n" + ",".join(rest.values()) + "\n")
+                self.assert_bad_input("topology", "show", "edges.csv", "--format", "edge-list",
+                                      file="edges.csv", where="line 1")
 
     def test_ranks_that_cannot_reach_each_other(self):
         self.write("edges.csv", "source,target,bandwidth,latency\ngpu0,gpu1,1 GB/s,1 us\n"
@@ -49,24 +96,61 @@ class BadInput(harness.CommandTest):
     def test_options(self):
         for option, value in (("--bucket-size", "25"), ("--bucket-size", "-1 MiB"),
                               ("--schedule", "spiral"), ("--codec", "zip"), ("--local-batch", "0"),
-                              ("--error-budget", "-1"), ("--error-budget", "much")):
+                              ("--local-batch", "1.5"), ("--max-global-batch", "-1"),
+                              ("--error-budget", "-1"), ("--error-budget", "much"),
+                              ("--seed", "-1")):
             with self.subTest(option=option, value=value):
-                result = self.rackrail("plan", "two-racks-40g", "resnet-50", option, value, status=2)
-                self.assertRegex(result.err, r"\Arackrail: [^\n]+\n\Z")
-                self.assertIn(value.lstrip("-"), result.err)
+                error = self.assert_bad_input("plan", "two-racks-40g", "resnet-50", option, value)
+                self.assertIn(value.lstrip("-"), error.error["found"])
+                self.assertLess(len(error.error["message"]), 200)
         self.assert_bad_input("simulate", "two-racks-40g", "--collective", "all-reduce", "--bytes",
                               "lots", found="lots")
         self.assert_bad_input("simulate", "two-racks-40g", "--collective", "all-to-all")
 
     def test_an_output_that_cannot_be_written(self):
+        # Below a file and on a folder: folders that are merely missing are made.
         self.write("file", "mine")
-        self.assert_bad_input("plan", "two-racks-40g", "resnet-50", "-o", "file/plan.json",
-                              file="file")
+        (self.folder / "folder").mkdir()
+        self.rackrail("plan", "two-racks-40g", "resnet-50", "-o", "new/folder/plan.json")
+        plan = "new/folder/plan.json"
+        for output in ("file/output", "folder"):
+            for arguments in (("plan", "two-racks-40g", "resnet-50", "-o"),
+                              ("topology", "convert", "two-racks-40g", "-o"),
+                              ("simulate", plan, "--trace"),
+                              ("report", plan, "-o"),
+                              ("calibrate", "--workers", "2", "-o"),
+                              ("train", plan, "--workers", "4", "--trace")):
+                with self.subTest(command=arguments[0], output=output):
+                    self.assert_bad_input(*arguments, output, file=output.partition("/")[0])
 
     def test_a_run_that_fails_keeps_the_file_that_was_there(self):
-        self.write("plan.json", "mine")
-        self.assert_bad_input("plan", "two-racks-40g", "resnet-51", "-o", "plan.json")
-        self.assertEqual((self.folder / "plan.json").read_text(), "mine")
+        self.rackrail("plan", "two-racks-40g", "resnet-50", "-o", "plan.json")
+        self.write("mine", "mine")
+        for arguments in (("plan", "two-racks-40g", "resnet-51", "-o", "mine"),
+                          ("topology", "convert", "three-racks", "-o", "mine"),
+                          ("simulate", "plan.json", "--cluster", "a100-8x8", "--trace", "mine"),
+                          ("report", "plan.json", "--run", "missing.json", "-o", "mine"),
+                          ("train", "plan.json", "--training", "opera", "--trace", "mine")):
+            with self.subTest(command=arguments[0]):
+                self.assert_bad_input(*arguments)  # compares the folder before and after
+
+    def test_calibrations(self):
+        self.rackrail("plan", "two-racks-40g", "resnet-50", "-o", "plan.json")
+        rate = {"encode": "1 GB/s", "decode": "1 GB/s"}
+        good = {"cores": 2, "core_bandwidth": "1 GB/s", "message_overhead": "1 us",
+                "latency": "1 us", "codecs": {"fp16": rate, "int8": rate, "topk": rate},
+                "reduce": "1 GB/s", "launch": "0 s", "transport": "ucx", "load": 0}
+        wrong = {"cores": 0, "core_bandwidth": "1", "message_overhead": "-1 us", "latency": 1,
+                 "codecs": {"fp16": rate, "int8": rate}, "reduce": "0 GB/s", "launch": "soon",
+                 "transport": None, "load": "high"}
+        self.assertEqual(set(wrong), set(good))
+        for key, value in wrong.items():
+            for change in ({}, {key: value}):
+                with self.subTest(key=key, value=change.get(key, "absent")):
+                    bad = {k: v for k, v in good.items() if k != key}
+                    self.write("machine.json", json.dumps({**bad, **change}))
+                    self.assert_bad_input("train", "plan.json", "--workers", "4", "--calibration",
+                                          "machine.json", file="machine.json", where=key)
 
     def test_plans_and_calibrations(self):
         self.write("words.json", "{}")
@@ -74,6 +158,10 @@ class BadInput(harness.CommandTest):
         self.assert_bad_input("train", "words.json", "--workers", "2", file="words.json")
         self.rackrail("plan", "two-racks-40g", "resnet-50", "-o", "plan.json")
         self.assert_bad_input("train", "plan.json", "--workers", "3", file="plan.json", found="4")
+        self.assert_bad_input("train", "plan.json", "--workers", "0", found="--workers")
+        self.assert_bad_input("train", "plan.json", "--resume", where="resume")
+        self.assert_bad_input("train", "plan.json", "--token-file", "missing", file="missing")
+        self.assert_bad_input("train", "plan.json", "--checkpoints", "words.json", file="words.json")
         self.assert_bad_input("train", "plan.json", "--training", "opera", found="opera")
         self.assert_bad_input("train", "plan.json", "--calibration", "words.json", "--workers", "4",
                               file="words.json")

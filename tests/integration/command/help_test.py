@@ -27,12 +27,23 @@ class Help(harness.CommandTest):
     def test_version(self):
         self.assertRegex(self.rackrail("--version").out, r"^rackrail \d+\.\d+\.\d+")
 
+    def test_examples_use_options_that_exist(self):
+        for command in (*COMMANDS, *(f"topology {name}" for name in TOPOLOGY_COMMANDS)):
+            with self.subTest(command=command):
+                options, _, example = self.rackrail(*command.split(), "--help").out.partition("Example")
+                for option in re.findall(r"(?<= )--?[a-z][a-z-]*", example.replace("mpirun -n", "")):
+                    self.assertRegex(options, rf"(?m)(^ +|,){option}[ ,]")
+
     def test_what_does_not_exist_is_bad_input(self):
-        for arguments in (("fly",), ("plan", "--fly"), ("topology", "fly"), ()):
+        for arguments in (("fly",), ("plan", "--fly"), ("topology", "fly"), ("verify", "a", "b"), ()):
             with self.subTest(arguments=arguments):
                 result = self.rackrail(*arguments, status=2)
                 self.assertEqual(result.out, "")
                 self.assertRegex(result.err, r"\Arackrail: [^\n]+\n\Z")
+                error = self.rackrail(*arguments, "--json", status=2).error
+                self.assertEqual(error["file"], "<command line>")
+                for part in ("found", "expected", "message"):
+                    self.assertNotEqual(error[part], "", part)
 
     def test_info_says_what_there_is(self):
         info = self.rackrail_json("info")

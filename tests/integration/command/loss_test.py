@@ -1,6 +1,7 @@
 """Workers that die, and users who interrupt: the command ends soon, says why, and can go on."""
 
 import os
+import re
 import signal
 import time
 
@@ -19,6 +20,19 @@ class Loss(TrainingTest):
             if "worker" in words and "--rank" in words:
                 found[int(words[words.index("--rank") + 1])] = pid
         return found
+
+    @staticmethod
+    def own_lines(result):
+        """What the command itself said on stderr, apart from notes and the workers' lines."""
+        return [line for line in result.err.splitlines()
+                if not re.match(r"note: |\[rank \d+\] ", line)]
+
+    def assert_names_lost_rank(self, result, rank):
+        self.assertEqual(result.status, 1, str(result))
+        self.assertEqual(result.out, "")
+        self.assertEqual(len(self.own_lines(result)), 1, result.err)
+        self.assertRegex(self.own_lines(result)[0],
+                         rf"^rackrail: rank {rank} \(pid \d+ on [^)]+\) was lost: .*killed by signal 9")
 
     def train_until_checkpoint(self, plan, *options):
         process = self.start("train", plan, "--workers", "2", "--checkpoints", "saved", "--steps",
@@ -42,25 +56,53 @@ class Loss(TrainingTest):
         killed = time.monotonic()
         result = self.finish(process, timeout=30)
         self.assertLess(time.monotonic() - killed, 5)
-        self.assertEqual(result.status, 1, str(result))
-        self.assertRegex(result.err, r"(?m)^rackrail: [^\n]*rank 1\b[^\n]*$")
+        self.assert_names_lost_rank(result, 1)
         self.assert_no_processes_left()
 
         resumed = self.rackrail_json("train", plan, *steps, "--checkpoints", "saved", "--resume")
         whole = self.rackrail_json("train", plan, *steps)
         rest = len(resumed["losses"])
         self.assertIn(rest, range(1, int(STEPS)))
+        self.assertIn("saved/step-", resumed["resumed_from"])
+        self.assertEqual(whole["resumed_from"], "")
         self.assertEqual(resumed["losses"], whole["losses"][-rest:])
         self.assertEqual(resumed["final_loss"], whole["final_loss"])
         self.assertEqual(resumed["final_accuracy"], whole["final_accuracy"])
+
+    def test_a_damaged_checkpoint_is_passed_over_but_not_the_last_one(self):
+        plan = self.two_host_plan()
+        steps = ("--training", self.quick_training(), "--workers", "2", "--checkpoints", "saved",
+                 "--steps", "25", "--cluster", "two-hosts.csv")
+        whole = self.rackrail_json("train", plan, *steps)
+        saved = self.folder / "saved"
+        models = [saved / f"step-{step:08}" / "model.safetensors" for step in (10, 20)]
+        self.assertTrue(all(model.exists() for model in models), list(saved.iterdir()))
+
+        os.truncate(models[1], 1000)
+        again = self.rackrail_json("train", plan, *steps, "--resume")
+        self.assertTrue(again["resumed_from"].endswith("saved/step-00000010"), again["resumed_from"])
+        self.assertEqual(again["losses"], whole["losses"][10:])
+        self.assertIn(str(models[1]), " ".join(again["notes"]))
+
+        # When none is whole, training does not start anew over what is left of the work.
+        for model in models:
+            os.truncate(model, 1000)
+        self.assert_bad_input("train", plan, *steps, "--resume", file=models[1], found="1000 bytes")
+
+    def test_without_a_checkpoint_resuming_starts_and_says_so(self):
+        run = self.rackrail_json("train", self.two_host_plan(), "--workers", "2", "--steps", "3",
+                                 "--checkpoints", "saved", "--resume")
+        self.assertEqual(len(run["losses"]), 3)
+        self.assertIn("starts at step 0", " ".join(run["notes"]))
 
     def test_a_lost_leader_is_named_too(self):
         process = self.train_until_checkpoint(self.two_host_plan(), "--training",
                                               self.quick_training())
         os.kill(self.workers()[0], signal.SIGKILL)
+        killed = time.monotonic()
         result = self.finish(process, timeout=30)
-        self.assertEqual(result.status, 1, str(result))
-        self.assertRegex(result.err, r"(?m)^rackrail: [^\n]*rank 0\b[^\n]*$")
+        self.assertLess(time.monotonic() - killed, 5)
+        self.assert_names_lost_rank(result, 0)
         self.assert_no_processes_left()
 
     def test_an_interrupt_ends_all_workers(self):
@@ -70,7 +112,8 @@ class Loss(TrainingTest):
         interrupted = time.monotonic()
         result = self.finish(process, timeout=30)
         self.assertLess(time.monotonic() - interrupted, 5)
-        self.assertNotEqual(result.status, 0)
+        self.assertEqual(result.status, 128 + signal.SIGINT)
+        self.assertEqual(self.own_lines(result), ["rackrail: interrupted by SIGINT"])
         self.assert_no_processes_left()
 
     def test_a_killed_command_leaves_no_workers(self):

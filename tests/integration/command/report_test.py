@@ -20,7 +20,8 @@ class Report(TrainingTest):
             self.assertIn(word, printed)
         page = (self.folder / "r.html").read_text()
         self.assertIn("digits-mlp on two-racks-40g", page)
-        self.assertNotRegex(page, r"<script|<link|https?:|src=|@import")
+        self.assertNotRegex(page, r"<script|<link|<iframe|https?:|src=|@import|url\((?!#)")
+        self.assertTrue(all(target.startswith("#") for target in re.findall(r'href="([^"]*)"', page)))
         for tag in ("table", "svg", "section", "div"):
             self.assertEqual(len(re.findall(rf"<{tag}\b", page)), len(re.findall(rf"</{tag}>", page)))
 

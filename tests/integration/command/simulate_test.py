@@ -46,6 +46,19 @@ class Simulate(harness.CommandTest):
         self.assertAlmostEqual(result["algbw_Bps"], 2**30 / result["time_s"], delta=1)
         self.assertLessEqual(result["bound_s"], result["time_s"])
 
+    def test_large_rings_of_the_shipped_clusters_run_at_their_bottlenecks_rate(self):
+        # One ring passes each machine once in and once out, through one port of this rate. In the
+        # rail-optimised cluster it changes rails through a spine link that several hops share.
+        for cluster, rate in (("two-racks-40g", 5e9), ("a100-8x8", 25e9),
+                              ("fat-tree-128-2to1", 12.5e9), ("h100-32x8-rail", None)):
+            with self.subTest(cluster=cluster):
+                result = self.collective(cluster, "16GiB", "ring", "--slice", "16MiB")
+                busiest = max(link["utilization"] for link in result["links"])
+                self.assertGreater(busiest, 0.995)
+                self.assertLessEqual(busiest, 1 + 1e-9)
+                if rate is not None:
+                    self.assertAlmostEqual(result["busbw_Bps"] / rate, 1, delta=0.005)
+
     def test_time_grows_with_size_and_a_codec_takes_fewer_bytes(self):
         times = [self.collective("a100-8x8", size, "hierarchical")["time_s"]
                  for size in ("64KiB", "16MiB", "1GiB")]
@@ -58,6 +71,14 @@ class Simulate(harness.CommandTest):
         self.rackrail("plan", "two-racks-40g", "resnet-50", "-o", "plan.json")
         self.rackrail("simulate", "plan.json", "--trace", "trace.json")
         trace = json.loads((self.folder / "trace.json").read_text())
+        tracks = [(event["pid"], event["tid"]) for event in trace["traceEvents"]
+                  if event["ph"] == "M" and event["name"] == "thread_name"]
+        self.assertEqual(len(tracks), len(set(tracks)))
+        self.assertEqual({event["ph"] for event in trace["traceEvents"]}, {"M", "X"})
+        for event in trace["traceEvents"]:
+            if event["ph"] == "X":
+                self.assertIn((event["pid"], event["tid"]), tracks)
+                self.assertNotEqual(event["name"], "")
         slices = [event for event in trace["traceEvents"] if event["ph"] == "X"]
         self.assertGreater(len(slices), 100)
         self.assertTrue(all(event["dur"] >= 0 and event["ts"] >= 0 for event in slices))

@@ -1,6 +1,7 @@
 """Clusters: shown, converted, bounded; real vendor files with overlays, and plain edge lists."""
 
 import unittest
+from fractions import Fraction
 
 import harness
 
@@ -37,6 +38,30 @@ class Topology(harness.CommandTest):
                 second = self.rackrail_json("topology", "show", path)
                 for key in ("ranks", "vertices", "links", "tiers"):
                     self.assertEqual(second[key], first[key])
+                self.assertEqual(self.table(path), self.table(name))
+                # Standard output has the same text as the file.
+                self.assertEqual(self.rackrail("topology", "convert", path).out, path.read_text())
+
+    def table(self, cluster):
+        """What show prints below the line that names the cluster."""
+        return self.rackrail("topology", "show", cluster).out.partition("\n")[2]
+
+    def test_an_edge_list_of_a_cluster_keeps_its_links(self):
+        # It has no tier names, so only what the links add up to can be compared.
+        for name in RANKS:
+            with self.subTest(cluster=name):
+                path = self.folder / f"{name}.csv"
+                self.rackrail("topology", "convert", name, "--to", "edge-list", "-o", path)
+                first, second = (self.rackrail_json("topology", "show", cluster)
+                                 for cluster in (name, path))
+                for key in ("ranks", "vertices", "links"):
+                    self.assertEqual(second[key], first[key])
+                self.assertEqual(*(sum(tier["bandwidth_Bps"] for tier in shown["tiers"])
+                                   for shown in (first, second)))
+                first, second = (self.rackrail_json("topology", "bounds", cluster)
+                                 for cluster in (name, path))
+                for key in ("allgather_algbw_Bps", "reducescatter_algbw_Bps", "exact"):
+                    self.assertEqual(second[key], first[key])
 
     def test_bounds_of_two_racks_are_what_the_uplink_allows(self):
         # Two racks of two workers behind 40 Gbit/s each way: every rack must receive the halves
@@ -47,6 +72,21 @@ class Topology(harness.CommandTest):
         self.assertAlmostEqual(bounds["allgather_algbw_Bps"] / 10e9, 1, places=6)
         self.assertAlmostEqual(bounds["reducescatter_algbw_Bps"] / 10e9, 1, places=6)
         self.assertGreater(len(bounds["cut"]), 0)
+
+    def test_bounds_where_every_machine_is_the_bottleneck(self):
+        # n machines that each take in B: all but a 1/n of an all-gather must come in, and an
+        # all-reduce brings the same again on its second way.
+        for name, machines, rate in (("a100-8x8", 8, 8 * 25e9), ("h100-32x8-rail", 32, 8 * 50e9),
+                                     ("fat-tree-128-2to1", 128, 12.5e9)):
+            with self.subTest(cluster=name):
+                bounds = self.rackrail_json("topology", "bounds", name)
+                gather = rate * machines / (machines - 1)
+                self.assertAlmostEqual(bounds["allgather_algbw_Bps"] / gather, 1, places=6)
+                self.assertAlmostEqual(bounds["reducescatter_algbw_Bps"] / gather, 1, places=6)
+                self.assertAlmostEqual(bounds["allreduce_algbw_Bps"] / (gather / 2), 1, places=6)
+                # Exactly: seconds for each byte of one rank's share.
+                self.assertAlmostEqual(Fraction(bounds["exact"]) * int(gather) / RANKS[name], 1,
+                                       places=6)
 
     def test_a_plain_edge_list_goes_the_whole_way(self):
         cluster = self.write("cluster.csv", EDGES)

@@ -28,6 +28,16 @@ class Train(TrainingTest):
         self.assertAlmostEqual(run["bytes_over_tier"]["rack-uplink"] / (8 * 2 * 1.5 * gradients), 1,
                                places=4)
 
+    def test_naive_and_chosen_plans_train_any_number_of_workers(self):
+        for cluster, workers in (("two-racks-40g", "4"), ("two-hosts.csv", "2")):
+            for options in (("--naive",), ()):
+                with self.subTest(workers=workers, options=options):
+                    plan = self.make_plan("plan.json", *options, cluster=cluster)
+                    run = self.rackrail_json("train", plan, "--workers", workers, "--steps", "4")
+                    self.assertEqual(run["workers"], int(workers))
+                    self.assertTrue(all(map(math.isfinite, run["losses"])), run["losses"])
+                    self.assertTrue(run["parameters_agree"])
+
     def test_compression_learns_too_and_sends_less(self):
         runs = {}
         for codec in ("none", "int8"):
