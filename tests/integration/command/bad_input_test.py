@@ -21,8 +21,8 @@ class BadInput(harness.CommandTest):
         self.write("open.xml", "<system version='1'><cpu")
         self.write("words.csv", "name,size\na,b\n")
         (self.folder / "folder").mkdir()
-        for name in ("missing.yaml", "empty.yaml", "junk.yaml", "list.yaml", "open.xml", "words.csv",
-                     "folder"):
+        for name in ("missing.yaml", "empty.yaml", "junk.yaml", "list.yaml", "open.xml",
+                     "words.csv", "folder"):
             with self.subTest(file=name):
                 self.assert_bad_input("topology", "show", name, file=name)
                 self.assert_bad_input("plan", name, "resnet-50", file=name)
@@ -65,7 +65,8 @@ class BadInput(harness.CommandTest):
                             (None, "")):
             with self.subTest(rows=rows):
                 self.write("edges.csv", head + rows)
-                self.assert_bad_input("topology", "show", "edges.csv", file="edges.csv", found=found)
+                self.assert_bad_input("topology", "show", "edges.csv", file="edges.csv",
+                                      found=found)
 
     def test_edge_lists_with_other_columns(self):
         row = {"source": "gpu0", "target": "gpu1", "bandwidth": "1 GB/s", "latency": "1 us"}
@@ -85,7 +86,7 @@ class BadInput(harness.CommandTest):
         good = (harness.CONFIGS / "models" / "resnet-50.yaml").read_text()
         for name, content in (("unknown-key.yaml", "colour: red\n" + good),
                               ("cut.yaml", good[:good.rindex(",")]),
-                              ("negative.yaml", good.replace("conv1.weight, 9408", "conv1.weight, -9408")),
+                              ("negative.yaml", good.replace("weight, 9408", "weight, -9408")),
                               ("empty.csv", "name,parameters\n")):
             with self.subTest(file=name):
                 self.write(name, content)
@@ -161,7 +162,8 @@ class BadInput(harness.CommandTest):
         self.assert_bad_input("train", "plan.json", "--workers", "0", found="--workers")
         self.assert_bad_input("train", "plan.json", "--resume", where="resume")
         self.assert_bad_input("train", "plan.json", "--token-file", "missing", file="missing")
-        self.assert_bad_input("train", "plan.json", "--checkpoints", "words.json", file="words.json")
+        self.assert_bad_input("train", "plan.json", "--checkpoints", "words.json",
+                              file="words.json")
         self.assert_bad_input("train", "plan.json", "--training", "opera", found="opera")
         self.assert_bad_input("train", "plan.json", "--calibration", "words.json", "--workers", "4",
                               file="words.json")

@@ -1,9 +1,9 @@
 """What the tests of the rackrail command share.
 
 A test file has classes derived from CommandTest and ends with `harness.main()`, which prints the
-reason of each skip and, last, 'N passed, N failed, N skipped', as scripts/run-tests reads it. A test
-runs the command of this build ($RACKRAIL_COMMAND) in an empty folder of its own and without the
-variables that launchers set; nothing outside that folder is written.
+reason of each skip and, last, 'N passed, N failed, N skipped', as scripts/run-tests reads it.
+A test runs the command of this build ($RACKRAIL_COMMAND) in an empty folder of its own and without
+the variables that launchers set; nothing outside that folder is written.
 
     ctest --test-dir build/dev -R command_ --output-on-failure
     RACKRAIL_COMMAND=build/dev/bin/rackrail python3 tests/integration/command/help_test.py -v Help
@@ -33,8 +33,8 @@ TIMEOUT = 180  # seconds for one command that should end by itself
 MARK = "RACKRAIL_TEST_MARK"
 
 LAUNCHER_VARIABLES = re.compile(
-    r"^(RACKRAIL_(?!COMMAND$|SHARED$|SOURCE_DIR$|CONFIGS$)|OMPI_|PMIX?_|PRTE_|SLURM_|MASTER_|TF_CONFIG$"
-    r"|RANK$|WORLD_SIZE$|LOCAL_RANK$|LOCAL_WORLD_SIZE$)")
+    r"^(RACKRAIL_(?!COMMAND$|SHARED$|SOURCE_DIR$|CONFIGS$)|OMPI_|PMIX?_|PRTE_|SLURM_|MASTER_"
+    r"|TF_CONFIG$|RANK$|WORLD_SIZE$|LOCAL_RANK$|LOCAL_WORLD_SIZE$)")
 
 
 class Result:
@@ -81,7 +81,8 @@ class CommandTest(unittest.TestCase):
         """Starts a command and returns its process, with pipes as stdout and stderr."""
         return subprocess.Popen(
             [*program, *map(str, arguments)], cwd=self.folder, text=True, stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=self.environment(**(variables or {})))
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            env=self.environment(**(variables or {})))
 
     def finish(self, process, timeout=TIMEOUT):
         """Waits for a started command; one that does not end is a failure."""

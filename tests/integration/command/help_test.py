@@ -30,12 +30,14 @@ class Help(harness.CommandTest):
     def test_examples_use_options_that_exist(self):
         for command in (*COMMANDS, *(f"topology {name}" for name in TOPOLOGY_COMMANDS)):
             with self.subTest(command=command):
-                options, _, example = self.rackrail(*command.split(), "--help").out.partition("Example")
-                for option in re.findall(r"(?<= )--?[a-z][a-z-]*", example.replace("mpirun -n", "")):
+                text = self.rackrail(*command.split(), "--help").out
+                options, _, example = text.replace("mpirun -n", "").partition("Example")
+                for option in re.findall(r"(?<= )--?[a-z][a-z-]*", example):
                     self.assertRegex(options, rf"(?m)(^ +|,){option}[ ,]")
 
     def test_what_does_not_exist_is_bad_input(self):
-        for arguments in (("fly",), ("plan", "--fly"), ("topology", "fly"), ("verify", "a", "b"), ()):
+        for arguments in (("fly",), ("plan", "--fly"), ("topology", "fly"), ("verify", "a", "b"),
+                          ()):
             with self.subTest(arguments=arguments):
                 result = self.rackrail(*arguments, status=2)
                 self.assertEqual(result.out, "")

@@ -14,8 +14,8 @@ class Plan(harness.CommandTest):
     def test_what_is_printed_is_consistent(self):
         plan = self.rackrail_json("plan", "two-racks-40g", "resnet-50")
         self.assertLessEqual({"step_time_s", "bound_s", "gap", "sync_share", "global_batch",
-                              "buckets", "baselines", "search_time_s", "rackrail", "command", "seed",
-                              "inputs"}, set(plan))
+                              "buckets", "baselines", "search_time_s", "rackrail", "command",
+                              "seed", "inputs"}, set(plan))
         self.assertAlmostEqual(plan["gap"], plan["step_time_s"] / plan["bound_s"] - 1, places=9)
         self.assertGreaterEqual(plan["gap"], 0)
         self.assertLess(plan["gap"], 0.1)
@@ -43,7 +43,8 @@ class Plan(harness.CommandTest):
         digests = {self.rackrail_json("verify", output)["digest"]
                    for output in ("plan.json", "plan.rrplan")}
         self.assertEqual(len(digests), 1)
-        results = [self.rackrail_json("simulate", output) for output in ("plan.json", "plan.rrplan")]
+        results = [self.rackrail_json("simulate", output)
+                   for output in ("plan.json", "plan.rrplan")]
         for key in ("step_time_s", "sync_share", "critical_path", "links", "flows"):
             self.assertEqual(results[0][key], results[1][key])
 
@@ -87,7 +88,8 @@ class Plan(harness.CommandTest):
         self.rackrail("plan", "two-racks-40g", "resnet-50", "-o", "plan.rrplan")
         content = (self.folder / "plan.rrplan").read_bytes()
         for name, damaged in (("cut", content[:len(content) // 2]),
-                              ("flipped", content[:400] + bytes([content[400] ^ 1]) + content[401:]),
+                              ("flipped",
+                               content[:400] + bytes([content[400] ^ 1]) + content[401:]),
                               ("longer", content + b"\0")):
             with self.subTest(damage=name):
                 self.write(f"{name}.rrplan", damaged)

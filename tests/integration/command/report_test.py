@@ -15,15 +15,15 @@ class Report(TrainingTest):
             self.write(f"{name}.run.json", run.out)
         printed = self.rackrail("report", plan, "--workload", "digits.yaml", "--run",
                                 "first.run.json", "--run", "second.run.json", "-o", "r.html").out
-        for word in ("first", "second", "step time here, measured", "bytes over rack-uplink per step",
-                     "final accuracy", "wrote r.html"):
+        for word in ("first", "second", "step time here, measured",
+                     "bytes over rack-uplink per step", "final accuracy", "wrote r.html"):
             self.assertIn(word, printed)
         page = (self.folder / "r.html").read_text()
         self.assertIn("digits-mlp on two-racks-40g", page)
         self.assertNotRegex(page, r"<script|<link|<iframe|https?:|src=|@import|url\((?!#)")
-        self.assertTrue(all(target.startswith("#") for target in re.findall(r'href="([^"]*)"', page)))
+        self.assertNotRegex(page, r'href="(?!#)')
         for tag in ("table", "svg", "section", "div"):
-            self.assertEqual(len(re.findall(rf"<{tag}\b", page)), len(re.findall(rf"</{tag}>", page)))
+            self.assertEqual(len(re.findall(rf"<{tag}\b", page)), page.count(f"</{tag}>"))
 
     def test_without_runs(self):
         self.make_plan("plan.json")

@@ -7,8 +7,8 @@ import harness
 
 class Simulate(harness.CommandTest):
     def collective(self, cluster, size, schedule, *more):
-        return self.rackrail_json("simulate", cluster, "--collective", "all-reduce", "--bytes", size,
-                                  "--schedule", schedule, *more)
+        return self.rackrail_json("simulate", cluster, "--collective", "all-reduce", "--bytes",
+                                  size, "--schedule", schedule, *more)
 
     def test_a_plan_takes_what_the_planner_said(self):
         planned = self.rackrail_json("plan", "two-racks-40g", "vgg-16", "-o", "plan.json")

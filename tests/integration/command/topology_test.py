@@ -102,7 +102,8 @@ class Topology(harness.CommandTest):
         overlay = harness.CONFIGS / "overlays" / "ndv4-8-nodes.yaml"
         shown = self.rackrail_json("topology", "show", NDV4, "--overlay", overlay)
         self.assertEqual(shown["ranks"], 64)
-        planned = self.rackrail_json("plan", NDV4, "resnet-50", "--overlay", overlay, "-o", "p.json")
+        planned = self.rackrail_json("plan", NDV4, "resnet-50", "--overlay", overlay, "-o",
+                                    "p.json")
         self.assertGreaterEqual(planned["gap"], 0)
         self.rackrail("verify", "p.json", "--cluster", NDV4, "--overlay", overlay)
 

@@ -9,7 +9,8 @@ from training import TrainingTest
 
 class Train(TrainingTest):
     def test_what_is_printed_and_what_moved(self):
-        self.make_plan("plain.json", "--codec", "none", "--schedule", "ring", "--bucket-size", "25MiB")
+        self.make_plan("plain.json", "--codec", "none", "--schedule", "ring", "--bucket-size",
+                       "25MiB")
         run = self.rackrail_json("train", "plain.json", "--workers", "4", "--steps", "8")
         self.assertLessEqual({"steps", "final_loss", "final_accuracy", "step_time_s",
                               "predicted_step_time_s", "sync_share", "bytes_over_tier",
@@ -24,9 +25,9 @@ class Train(TrainingTest):
         # A ring of four over two racks: each rank sends 2·3/4 of the gradients, two of the four
         # neighbours are in the other rack.
         gradients = 4 * (10 + 10240 + 1024 + 1048576 + 1024 + 65536)
-        self.assertAlmostEqual(run["bytes_over_tier"]["nic"] / (8 * 4 * 1.5 * gradients), 1, places=4)
-        self.assertAlmostEqual(run["bytes_over_tier"]["rack-uplink"] / (8 * 2 * 1.5 * gradients), 1,
-                               places=4)
+        bytes_over = run["bytes_over_tier"]
+        self.assertAlmostEqual(bytes_over["nic"] / (8 * 4 * 1.5 * gradients), 1, places=4)
+        self.assertAlmostEqual(bytes_over["rack-uplink"] / (8 * 2 * 1.5 * gradients), 1, places=4)
 
     def test_naive_and_chosen_plans_train_any_number_of_workers(self):
         for cluster, workers in (("two-racks-40g", "4"), ("two-hosts.csv", "2")):
@@ -60,7 +61,8 @@ class Train(TrainingTest):
     def test_trace_and_prediction(self):
         self.rackrail("calibrate", "--workers", "2", "-o", "machine.json", "--workload-output",
                       "here.yaml")
-        self.rackrail("plan", "two-hosts.csv", "here.yaml", "--local-batch", "32", "-o", "plan.json")
+        self.rackrail("plan", "two-hosts.csv", "here.yaml", "--local-batch", "32", "-o",
+                      "plan.json")
         run = self.rackrail_json("train", "plan.json", "--workers", "2", "--steps", "15",
                                  "--cluster", "two-hosts.csv", "--calibration", "machine.json",
                                  "--workload", "here.yaml", "--trace", "trace.json")
