@@ -40,6 +40,7 @@ double load_average() {
 }
 
 void run_calibrate(Session& session, const CalibrateOptions& options) {
+  require_transport(options.transport);
   for (const std::string& output : {options.output, options.workload_output}) {
     if (!output.empty()) {
       require_place(output);

@@ -12,6 +12,7 @@
 #include "base/error.hpp"
 #include "base/file.hpp"
 #include "plan/format.hpp"
+#include "runtime/transport.hpp"
 #include "topology/reader.hpp"
 
 namespace rackrail::cli {
@@ -52,6 +53,21 @@ void require_place(const std::string& path) {
   if (status) {
     throw ConfigError(ErrorContext{path, "", status.message(), "a place that can be written"});
   }
+}
+
+void require_transport(const std::string& name) {
+  std::string known;
+  for (const runtime::TransportKind& kind : runtime::transport_kinds()) {
+    if (kind.name == "in-process") {
+      continue;
+    }
+    if (kind.name == name) {
+      return;
+    }
+    known += (known.empty() ? "" : ", ") + kind.name;
+  }
+  throw ConfigError(
+      ErrorContext{"<command line>", "--transport", fmt::format("'{}'", name), known});
 }
 
 plan::Workload load_workload(Session& session, const std::string& name_or_path) {

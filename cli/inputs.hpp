@@ -31,6 +31,10 @@ struct ClusterOptions {
 /// after it. Makes missing folders, as writing does; the file itself is left alone.
 void require_place(const std::string& path);
 
+/// Throws ConfigError unless --transport names one that joins processes; whether it works here is
+/// found out by those who open it.
+void require_transport(const std::string& name);
+
 /// A file or the name of a shipped workload.
 plan::Workload load_workload(Session& session, const std::string& name_or_path);
 

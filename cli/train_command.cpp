@@ -63,22 +63,6 @@ std::filesystem::path training_file(const std::string& name_or_path) {
                                  "a training file, or the name of one in " + folder.string()});
 }
 
-/// One that joins processes; whether it works here is found out, and said, by the workers.
-void require_transport(const std::string& name) {
-  std::string known;
-  for (const runtime::TransportKind& kind : runtime::transport_kinds()) {
-    if (kind.name == "in-process") {
-      continue;
-    }
-    if (kind.name == name) {
-      return;
-    }
-    known += (known.empty() ? "" : ", ") + kind.name;
-  }
-  throw ConfigError(
-      ErrorContext{"<command line>", "--transport", fmt::format("'{}'", name), known});
-}
-
 /// What moved over each tier of the plan's cluster; empty when the cluster is not known here.
 std::map<std::string, std::int64_t> bytes_over_tiers(
     const runtime::JobResult& job, const std::optional<topology::Topology>& cluster) {

@@ -260,11 +260,12 @@ TrainingResult Trainer::Impl::run() {
         LoaderOptions{config.seed, info.position, config.data.max_shift, LoaderOptions{}.depth});
     while (may_go_on()) {
       StepReport report = step(loader);
-      if (info.step - result.first_step >= options.warmup_steps) {
-        times.push_back(report.times);
-      }
+      times.push_back(report.times);
       after_step(report);
     }
+  }
+  if (static_cast<std::int64_t>(times.size()) > options.warmup_steps) {
+    times.erase(times.begin(), times.begin() + options.warmup_steps);
   }
   if (evaluates() && !latest_evaluation) {
     latest_evaluation = model->evaluate(data.test.all());

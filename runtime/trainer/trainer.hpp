@@ -61,8 +61,9 @@ struct TrainerHooks {
 
 struct TrainerOptions {
   Rank self;
-  bool evaluate = true;           ///< only rank 0 does, and only if this is set
-  std::int64_t warmup_steps = 3;  ///< first steps of a run that no statistic counts
+  bool evaluate = true;  ///< only rank 0 does, and only if this is set
+  /// First steps of a run that no statistic counts, unless the run has no others.
+  std::int64_t warmup_steps = 3;
   /// Step (counted from 0 over the whole training) whose timeline is kept.
   std::optional<std::int64_t> timeline_step;
 };
