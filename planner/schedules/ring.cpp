@@ -3,11 +3,33 @@
 // The sum of chunk c starts at position c and is whole at position c−1 after n−1 hops; n−1 more
 // hops copy it to everyone. Every rank sends 2(n−1)/n of the buffer to one neighbour only, which is
 // the least that is possible without reduction in the network; latency grows with n.
+#include <algorithm>
+#include <iterator>
+
 #include "planner/schedules/builder.hpp"
 
 namespace rackrail::planner {
 
 namespace {
+
+/// Near order with every second host backwards: where hosts have a rail per device, the hop from
+/// one host to the next then stays on its rail.
+std::vector<Rank> ring_order(const topology::Topology& topology) {
+  std::vector<Rank> order = near_order(topology);
+  const auto host = [&](Rank rank) { return topology.node(topology.node_of(rank)).host; };
+  bool is_odd = false;
+  for (auto begin = order.begin(); begin != order.end(); is_odd = !is_odd) {
+    const auto end = std::find_if(begin, order.end(), [&, name = host(*begin)](Rank rank) {
+      return name.empty() || host(rank) != name;
+    });
+    const auto next = end == begin ? std::next(begin) : end;  // a rank without a host is alone
+    if (is_odd) {
+      std::reverse(begin, next);
+    }
+    begin = next;
+  }
+  return order;
+}
 
 class Ring final : public ScheduleFamily {
  public:
@@ -22,7 +44,7 @@ class Ring final : public ScheduleFamily {
   }
 
   plan::TransferGraph all_reduce(const ScheduleRequest& request) const override {
-    const std::vector<Rank> order = near_order(request.topology);
+    const std::vector<Rank> order = ring_order(request.topology);
     const std::size_t n = order.size();
     GraphBuilder builder("ring", request, std::vector<std::uint32_t>(n, 1));
     std::vector<TransferId> last(n);  // of each chunk

@@ -72,6 +72,18 @@ TEST_CASE("the ring's busbw in the simulator is the bottleneck's rate on every s
   }
 }
 
+TEST_CASE("the ring keeps to the rails of a rail-optimised cluster") {
+  const topology::Topology topology = cluster("h100-32x8-rail");
+  topology::Router router(topology);
+  const plan::TransferGraph ring =
+      planner::schedule_family("ring").all_reduce({topology, router, {}});
+  for (const auto& route : ring.routes()) {
+    for (const LinkId link : route) {
+      CHECK(topology.node(topology.link(link).to).kind != topology::NodeKind::kSpine);
+    }
+  }
+}
+
 TEST_CASE("a plan is never slower than the naive one, and never below its bound") {
   const topology::Topology topology = cluster("two-racks-40g");
   for (const std::string& name : plan::shipped_workloads(topology::configs_folder())) {
