@@ -368,6 +368,17 @@ plan::Plan make_plan(const topology::Topology& topology, const plan::Workload& w
   progress(1, "checking");
 
   plan::Plan plan = best->plan;
+  // Lightening can lead below what the searches among lighter codecs found.
+  const auto includes_this_plan = [&](const char* name, plan::CodecKind heaviest) {
+    const auto it = best_of.find(name);
+    if (it != best_of.end() &&
+        std::all_of(plan.buckets.begin(), plan.buckets.end(),
+                    [&](const plan::Bucket& b) { return b.codec.kind <= heaviest; })) {
+      it->second = std::min(it->second, best->estimate.step_time);
+    }
+  };
+  includes_this_plan("best fp32", plan::CodecKind::kNone);
+  includes_this_plan("best fp16", plan::CodecKind::kFp16);
   const LowerBound bound =
       lower_bound(topology, workload, plan.batch, search.candidates().allowed_codecs());
   set_prediction(plan, best->estimate, bound);

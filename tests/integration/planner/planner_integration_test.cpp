@@ -96,6 +96,17 @@ TEST_CASE("a plan is never slower than the naive one, and never below its bound"
       CAPTURE(baseline);
       CHECK(plan.prediction.step_time <= scaled(time, 1.002));
     }
+    // A plan that keeps to a codec is among those with that codec.
+    const auto keeps_to = [&](plan::CodecKind heaviest) {
+      return std::all_of(plan.buckets.begin(), plan.buckets.end(),
+                         [&](const plan::Bucket& b) { return b.codec.kind <= heaviest; });
+    };
+    if (keeps_to(plan::CodecKind::kFp16)) {
+      CHECK(plan.prediction.baselines.at("best fp16") <= plan.prediction.step_time);
+    }
+    if (keeps_to(plan::CodecKind::kNone)) {
+      CHECK(plan.prediction.baselines.at("best fp32") <= plan.prediction.step_time);
+    }
   }
 }
 
