@@ -63,6 +63,14 @@ double relative_difference(const Floats& a, const Floats& b) {
   return std::sqrt(error / norm);
 }
 
+TEST_CASE("codec: these are all there are") {
+  for (const plan::Codec& known : plan::known_codecs()) {
+    CAPTURE(plan::to_string(known));
+    CHECK(std::any_of(kCodecs.begin(), kCodecs.end(),
+                      [&](const std::string& name) { return plan::parse_codec(name) == known; }));
+  }
+}
+
 TEST_CASE("codec: what is decoded is near what was encoded, as the error model says") {
   const std::string name = GENERATE(from_range(kCodecs));
   const auto codec = make_codec(plan::parse_codec(name));
@@ -216,6 +224,18 @@ TEST_CASE("codec: zeros, tiny and huge values, infinities and NaN") {
   }
 }
 
+TEST_CASE("codec: an 8-bit block with a NaN or an infinity is NaN, its neighbours are not") {
+  const auto codec = make_codec(plan::parse_codec("int8"));
+  for (const float bad : {kNan, kInfinity, -kInfinity}) {
+    Floats input = normal(3 * 256);
+    input[300] = bad;
+    const Floats output = decode(*codec, encode(*codec, input), input.size());
+    for (std::size_t i = 0; i < output.size(); ++i) {
+      CHECK(std::isnan(output[i]) == (i / 256 == 1));
+    }
+  }
+}
+
 TEST_CASE("codec: top-k keeps the largest, and refuses indices that cannot be") {
   const auto codec = make_codec(plan::parse_codec("topk:density=0.01"));
   const Floats input = normal(10'000);
@@ -237,7 +257,14 @@ TEST_CASE("codec: top-k keeps the largest, and refuses indices that cannot be") 
     Floats untouched(input.size(), 1.0F);
     CHECK_THROWS_AS(codec->decode_add(damaged, untouched), RuntimeFailure);
     CHECK_THROWS_AS(codec->decode(damaged, untouched), RuntimeFailure);
+    CHECK(untouched == Floats(input.size(), 1.0F));
   }
+  Encoded descending = bytes;
+  std::memcpy(descending.data(), bytes.data() + 4, 4);
+  std::memcpy(descending.data() + 4, bytes.data(), 4);
+  Floats untouched(input.size(), 1.0F);
+  CHECK_THROWS_AS(codec->decode_add(descending, untouched), RuntimeFailure);
+  CHECK(untouched == Floats(input.size(), 1.0F));
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <functional>
 #include <numeric>
+#include <optional>
 #include <stdexcept>
 #include <thread>
 
@@ -22,15 +23,22 @@ using namespace std::chrono_literals;
 
 using Transports = std::vector<std::unique_ptr<Transport>>;
 
-/// Joined transports of a kind; skips the test where it cannot be used.
-Transports open(const std::string& name, std::size_t ranks) {
-  const auto kinds = transport_kinds();
-  const auto kind = std::find_if(kinds.begin(), kinds.end(),
-                                 [&](const TransportKind& k) { return k.name == name; });
-  if (kind == kinds.end() || kind->unavailable) {
-    return {};
+std::vector<std::string> all_kinds() {
+  std::vector<std::string> names;
+  for (const TransportKind& kind : transport_kinds()) {
+    names.push_back(kind.name);
   }
-  return joined_transports(name, ranks);
+  return names;
+}
+
+/// Why a kind cannot be used here, if so.
+std::optional<std::string> unavailable(const std::string& name) {
+  for (const TransportKind& kind : transport_kinds()) {
+    if (kind.name == name && kind.unavailable) {
+      return name + ": " + *kind.unavailable;
+    }
+  }
+  return std::nullopt;
 }
 
 void progress_until(Transport& transport, const std::function<bool()>& is_done) {
@@ -73,13 +81,13 @@ void close_all(Transports& transports) {
 }
 
 TEST_CASE("transport: messages of all sizes arrive once, whole and in order") {
-  const std::string name = GENERATE("in-process", "ucx");
-  const std::size_t ranks = GENERATE(2U, 4U);
+  const std::string name = GENERATE(from_range(all_kinds()));
+  const std::size_t ranks = GENERATE(2U, 3U, 4U);
   CAPTURE(name, ranks);
-  Transports transports = open(name, ranks);
-  if (transports.empty()) {
-    RACKRAIL_SKIP(name + " cannot be used here");
+  if (const auto reason = unavailable(name)) {
+    RACKRAIL_SKIP(*reason);
   }
+  Transports transports = joined_transports(name, ranks);
   const std::vector<std::size_t> sizes = {0, 4, 1 << 10, 1 << 16, 0, 1 << 20, 4, 8 << 20, 4};
   on_every_rank(ranks, [&](Rank self) {
     Transport& transport = *transports[self.index()];
@@ -133,12 +141,12 @@ TEST_CASE("transport: messages of all sizes arrive once, whole and in order") {
 }
 
 TEST_CASE("transport: wake() from another thread ends a wait") {
-  const std::string name = GENERATE("in-process", "ucx");
+  const std::string name = GENERATE(from_range(all_kinds()));
   CAPTURE(name);
-  Transports transports = open(name, 2);
-  if (transports.empty()) {
-    RACKRAIL_SKIP(name + " cannot be used here");
+  if (const auto reason = unavailable(name)) {
+    RACKRAIL_SKIP(*reason);
   }
+  Transports transports = joined_transports(name, 2);
   while (transports[0]->progress() + transports[1]->progress() != 0) {
   }
   std::atomic<bool> is_over = false;
@@ -157,12 +165,12 @@ TEST_CASE("transport: wake() from another thread ends a wait") {
 }
 
 TEST_CASE("transport: one that closes is reported once, after its last message") {
-  const std::string name = GENERATE("in-process", "ucx");
+  const std::string name = GENERATE(from_range(all_kinds()));
   CAPTURE(name);
-  Transports transports = open(name, 3);
-  if (transports.empty()) {
-    RACKRAIL_SKIP(name + " cannot be used here");
+  if (const auto reason = unavailable(name)) {
+    RACKRAIL_SKIP(*reason);
   }
+  Transports transports = joined_transports(name, 3);
   std::atomic<int> has_told = 0;
   on_every_rank(3, [&](Rank self) {
     Transport& transport = *transports[self.index()];
@@ -215,12 +223,12 @@ TEST_CASE("transport: one that closes is reported once, after its last message")
 }
 
 TEST_CASE("transport: what a handler throws comes out of progress(), which goes on afterwards") {
-  const std::string name = GENERATE("in-process", "ucx");
+  const std::string name = GENERATE(from_range(all_kinds()));
   CAPTURE(name);
-  Transports transports = open(name, 2);
-  if (transports.empty()) {
-    RACKRAIL_SKIP(name + " cannot be used here");
+  if (const auto reason = unavailable(name)) {
+    RACKRAIL_SKIP(*reason);
   }
+  Transports transports = joined_transports(name, 2);
   int received = 0;
   transports[1]->set_handlers(
       [&](Rank /*source*/, const SliceHeader& /*header*/, std::span<const std::byte> /*payload*/) {
