@@ -13,6 +13,10 @@ namespace {
 //   A100   NVIDIA A100 data sheet (2021), SXM 40 GB: TF32 156 TFLOP/s (dense), HBM2 1,555 GB/s
 //   H100   NVIDIA H100 data sheet (2023), SXM: TF32 494 TFLOP/s (dense), HBM3 3.35 TB/s
 //   H200   NVIDIA H200 data sheet (2024), SXM: TF32 494 TFLOP/s (dense), HBM3e 4.8 TB/s
+//   MI100  AMD Instinct MI100 data sheet (2020): FP32 matrix 46.1 TFLOP/s, HBM2 1,228.8 GB/s
+//   MI250X AMD Instinct MI250X data sheet (2021), one of its two dies, which is what ROCm counts as
+//          a GPU: FP32 matrix 47.9 TFLOP/s, HBM2e 1,638.4 GB/s
+//   MI300X AMD Instinct MI300X data sheet (2023): TF32 653.7 TFLOP/s (dense), HBM3 5.3 TB/s
 //   cpu    one socket of Intel Xeon Platinum 8358: 32 cores · 2.6 GHz · 2 AVX-512 FMA units
 //          (64 FLOP per cycle) = 5.3 TFLOP/s; 8 channels of DDR4-3200 = 204.8 GB/s
 // A GPU's codecs run on the whole device. On a CPU one thread per rank encodes and decodes while
@@ -26,6 +30,9 @@ constexpr std::array kClasses{
     DeviceClass{"A100", 156, Bandwidth(1'555'000'000'000), Bandwidth(1'555'000'000'000), 5_us},
     DeviceClass{"H100", 494, Bandwidth(3'350'000'000'000), Bandwidth(3'350'000'000'000), 5_us},
     DeviceClass{"H200", 494, Bandwidth(4'800'000'000'000), Bandwidth(4'800'000'000'000), 5_us},
+    DeviceClass{"MI100", 46.1, Bandwidth(1'228'800'000'000), Bandwidth(1'228'800'000'000), 5_us},
+    DeviceClass{"MI250X", 47.9, Bandwidth(1'638'400'000'000), Bandwidth(1'638'400'000'000), 5_us},
+    DeviceClass{"MI300X", 653.7, Bandwidth(5'300'000'000'000), Bandwidth(5'300'000'000'000), 5_us},
     DeviceClass{"cpu", 5.3, Bandwidth(204'800'000'000), Bandwidth(25'600'000'000), 500_ns},
 };
 
