@@ -56,6 +56,7 @@ class FairShares {
   bool is_stale() const { return !added_.empty() || !freed_.empty(); }
   std::span<const Change> solve();
   double rate(Flow flow) const { return flows_[flow].rate; }
+  bool is_idle(LinkId link) const { return links_[link.index()].flows.empty(); }
 
  private:
   static constexpr std::uint32_t kNone = UINT32_MAX;

@@ -1,7 +1,12 @@
+// The index of a TransferGraph: everything stored.
 #include "sim/graph_index.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <map>
+#include <unordered_map>
+
+#include "sim/route_use.hpp"
 
 namespace rackrail::sim {
 
@@ -11,84 +16,197 @@ bool same_range(const plan::Transfer& a, const plan::Transfer& b) {
   return a.chunk_begin == b.chunk_begin && a.chunk_count == b.chunk_count;
 }
 
-}  // namespace
+constexpr std::uint32_t kNone = UINT32_MAX;
 
-GraphIndex::GraphIndex(const plan::TransferGraph& g, std::int64_t elements, std::int64_t slice_size,
-                       topology::Router& router)
-    : graph(g),
-      slice_elements(slice_size),
-      transfers(g.transfers().size()),
-      channels_of(g.rank_count()) {
-  std::map<std::pair<Rank, Rank>, std::uint32_t> channel_ids;
-  std::vector<std::uint32_t> dependent_counts(transfers.size() + 1, 0);
-  for (std::size_t i = 0; i < transfers.size(); ++i) {
-    const plan::Transfer& t = g.transfers()[i];
-    TransferInfo& info = transfers[i];
-    info.range = g.range(t, elements);
-    info.slices = static_cast<std::uint32_t>(plan::slice_count(info.range, slice_size));
-    info.first_slice = slice_count;
-    slice_count += info.slices;
-    const auto [it, added] =
-        channel_ids.emplace(std::pair(t.src, t.dst), static_cast<std::uint32_t>(channels.size()));
-    if (added) {
-      channels.push_back({t.src, t.dst, {}});
-      channels_of[t.src.index()].push_back(it->second);
-      routes.emplace_back();
+class ListedIndex final : public GraphIndex {
+ public:
+  ListedIndex(const plan::TransferGraph& graph, std::int64_t elements, std::int64_t slice_size,
+              const topology::Topology& topology, topology::Router& router) {
+    slice_elements = slice_size;
+    codecs.assign(graph.codecs().begin(), graph.codecs().end());
+    slices_at.assign(graph.rank_count(), 0);
+    number_items(graph, elements);
+    add_routes(graph, topology, router);
+    add_dependents(graph);
+    const std::vector<plan::EncodingSource> sources = plan::encoding_sources(graph);
+    for (std::size_t i = 0; i < items_.size(); ++i) {
+      const plan::EncodingSource& source = sources[originals_[i]];
+      items_[i].encoding = source.kind;
+      if (source.kind != plan::EncodingKind::kOwn) {
+        items_[i].encoded_by = place_of(numbers_[source.from.index()]);
+      }
     }
-    info.channel = it->second;
-    if (info.slices == 0) {
+    order_additions(graph);
+    sort_lanes_by_source(graph.rank_count());
+    numbers_ = {};
+  }
+
+  Item item(Place place) const override { return items_[number_of(place)]; }
+  std::span<const Dependent> dependents(Place place, bool at_source,
+                                        std::vector<Dependent>& scratch) const override {
+    (void)scratch;
+    const std::uint32_t number = number_of(place);
+    const Dependents& own = dependents_begin_[number];
+    const std::uint32_t end = dependents_begin_[number + 1].at_source;
+    return at_source ? std::span(dependents_).subspan(own.at_source, own.applied - own.at_source)
+                     : std::span(dependents_).subspan(own.applied, end - own.applied);
+  }
+  std::span<const Dependent> next_additions(Place place,
+                                            std::vector<Dependent>& scratch) const override {
+    (void)scratch;
+    return next_additions_[number_of(place)];
+  }
+
+ protected:
+  std::string original(Place place) const override {
+    return std::to_string(originals_[number_of(place)]);
+  }
+
+ private:
+  /// Where the dependents of a transfer begin: first those at its source.
+  struct Dependents {
+    std::uint32_t at_source = 0;
+    std::uint32_t applied = 0;
+  };
+
+  std::uint32_t number_of(Place place) const { return begin_[place.lane] + place.position; }
+  Place place_of(std::uint32_t number) const {
+    return {lane_of_[number], number - begin_[lane_of_[number]]};
+  }
+
+  void number_items(const plan::TransferGraph& graph, std::int64_t elements);
+  void add_routes(const plan::TransferGraph& graph, const topology::Topology& topology,
+                  topology::Router& router);
+  void add_dependents(const plan::TransferGraph& graph);
+  void order_additions(const plan::TransferGraph& graph);
+
+  std::vector<Item> items_;
+  std::vector<std::uint32_t> begin_;      ///< by lane: its first item
+  std::vector<std::uint32_t> lane_of_;    ///< by item
+  std::vector<std::uint32_t> originals_;  ///< by item: transfer of the graph
+  std::vector<std::uint32_t> numbers_;    ///< by transfer of the graph: item, or kNone
+  std::vector<Dependents> dependents_begin_;
+  std::vector<Dependent> dependents_;
+  std::vector<std::vector<Dependent>> next_additions_;
+};
+
+void ListedIndex::number_items(const plan::TransferGraph& graph, std::int64_t elements) {
+  const auto transfers = graph.transfers();
+  std::unordered_map<std::uint64_t, std::uint32_t> lane_of_pair;
+  std::vector<std::uint32_t> lane_of(transfers.size(), kNone);
+  for (std::size_t i = 0; i < transfers.size(); ++i) {
+    const plan::Transfer& t = transfers[i];
+    if (graph.range(t, elements).size() == 0) {
       continue;
     }
-    channels[info.channel].transfers.push_back(static_cast<std::uint32_t>(i));
-    if (g.routes()[t.route.index()].empty() && routes[info.channel].empty()) {
-      routes[info.channel] = router.route(t.src, t.dst);
+    const std::uint64_t pair = (std::uint64_t{t.src.value()} << 32U) | t.dst.value();
+    const auto [it, is_new] = lane_of_pair.emplace(pair, static_cast<std::uint32_t>(lanes.size()));
+    if (is_new) {
+      lanes.push_back({t.src, t.dst, 0});
     }
-    for (const TransferId dependency : g.dependencies(TransferId(i))) {
-      const TransferInfo& before = transfers[dependency.index()];
-      if (before.slices == 0) {
-        continue;
-      }
-      const plan::Transfer& d = g.transfer(dependency);
-      ++(same_range(d, t) ? info.slice_waits : info.whole_waits);
-      ++dependent_counts[dependency.index() + 1];
-    }
+    lane_of[i] = it->second;
+    ++lanes[it->second].count;
   }
-  for (std::size_t i = 1; i < dependent_counts.size(); ++i) {
-    dependent_counts[i] += dependent_counts[i - 1];
+  std::uint32_t count = 0;
+  for (const Lane& lane : lanes) {
+    begin_.push_back(count);
+    count += lane.count;
   }
-  dependents_begin = dependent_counts;
-  dependents.resize(dependent_counts.back());
-  std::vector<std::uint32_t> cursor(dependents_begin.begin(), dependents_begin.end() - 1);
+  items_.resize(count);
+  lane_of_.resize(count);
+  originals_.resize(count);
+  numbers_.assign(transfers.size(), kNone);
+  std::vector<std::uint32_t> next = begin_;
   for (std::size_t i = 0; i < transfers.size(); ++i) {
-    if (transfers[i].slices == 0) {
-      continue;
+    if (lane_of[i] != kNone) {
+      const std::uint32_t number = next[lane_of[i]]++;
+      lane_of_[number] = lane_of[i];
+      originals_[number] = static_cast<std::uint32_t>(i);
+      numbers_[i] = number;
     }
-    const plan::Transfer& t = g.transfers()[i];
-    for (const TransferId dependency : g.dependencies(TransferId(i))) {
-      if (transfers[dependency.index()].slices == 0) {
-        continue;
+  }
+  for (std::uint32_t number = 0; number < count; ++number) {
+    const plan::Transfer& t = transfers[originals_[number]];
+    Item& item = items_[number];
+    const plan::ElementRange range = graph.range(t, elements);
+    item.elements = range.size();
+    item.slices = static_cast<std::uint32_t>(plan::slice_count(range, slice_elements));
+    item.first_slice = slice_count;
+    item.op = t.op;
+    item.codec = t.codec;
+    slice_count += item.slices;
+    slices_at[t.src.index()] += item.slices;
+    slices_at[t.dst.index()] += item.slices;
+  }
+}
+
+void ListedIndex::add_routes(const plan::TransferGraph& graph, const topology::Topology& topology,
+                             topology::Router& router) {
+  std::vector<std::uint32_t> pinned(graph.routes().size(), kNone);
+  std::vector<std::uint32_t> found(lanes.size(), kNone);
+  for (std::uint32_t number = 0; number < items_.size(); ++number) {
+    const plan::Transfer& t = graph.transfers()[originals_[number]];
+    const auto& links = graph.routes()[t.route.index()];
+    std::uint32_t& route = links.empty() ? found[lane_of_[number]] : pinned[t.route.index()];
+    if (route == kNone) {
+      route = static_cast<std::uint32_t>(routes.size());
+      routes.push_back(route_use(topology, links.empty() ? router.route(t.src, t.dst) : links));
+    }
+    items_[number].route = route;
+  }
+}
+
+void ListedIndex::add_dependents(const plan::TransferGraph& graph) {
+  // Counted, then placed: the classic two passes of a compressed list of lists.
+  const auto for_each = [&](const auto& visit) {
+    for (std::uint32_t number = 0; number < items_.size(); ++number) {
+      const TransferId id(originals_[number]);
+      const plan::Transfer& t = graph.transfer(id);
+      for (const TransferId dependency : graph.dependencies(id)) {
+        const std::uint32_t before = numbers_[dependency.index()];
+        if (before != kNone) {
+          const plan::Transfer& d = graph.transfer(dependency);
+          const bool whole = !same_range(d, t);
+          visit(number, before, Dependent{place_of(number), whole}, t.src == d.src, t.src == d.dst);
+        }
       }
-      const plan::Transfer& d = g.transfer(dependency);
-      dependents[cursor[dependency.index()]++] = {static_cast<std::uint32_t>(i), !same_range(d, t)};
     }
+  };
+  dependents_begin_.resize(items_.size() + 1);
+  std::vector<Dependents> counts(items_.size());
+  for_each([&](std::uint32_t number, std::uint32_t before, const Dependent& dependent,
+               bool at_source, bool at_destination) {
+    ++items_[number].waits;
+    counts[before].at_source += at_source ? 1 : 0;
+    counts[before].applied += !at_source && at_destination ? 1 : 0;
+    has_partial_waits = has_partial_waits || (dependent.whole && items_[before].slices > 1);
+  });
+  std::uint32_t total = 0;
+  for (std::uint32_t number = 0; number < items_.size(); ++number) {
+    dependents_begin_[number] = {total, total + counts[number].at_source};
+    total += counts[number].at_source + counts[number].applied;
+    counts[number] = dependents_begin_[number];
   }
-  const std::vector<plan::EncodingSource> sources = plan::encoding_sources(g);
-  for (std::size_t i = 0; i < transfers.size(); ++i) {
-    transfers[i].encoding = sources[i].kind;
-    transfers[i].encoded_by = sources[i].from.value();
-  }
-  order_additions();
+  dependents_begin_.back() = {total, total};
+  dependents_.resize(total);
+  for_each([&](std::uint32_t /*number*/, std::uint32_t before, const Dependent& dependent,
+               bool at_source, bool at_destination) {
+    if (at_source) {
+      dependents_[counts[before].at_source++] = dependent;
+    } else if (at_destination) {
+      dependents_[counts[before].applied++] = dependent;
+    }
+  });
 }
 
 // Additions into a chunk of a rank are applied in the order of their ids.
-void GraphIndex::order_additions() {
-  constexpr std::uint32_t kNone = UINT32_MAX;
+void ListedIndex::order_additions(const plan::TransferGraph& graph) {
   const std::size_t chunks = graph.chunk_count();
   std::vector<std::uint32_t> last(graph.rank_count() * chunks, kNone);
   std::vector<std::uint32_t> before;
-  for (std::size_t i = 0; i < transfers.size(); ++i) {
+  for (std::size_t i = 0; i < graph.transfers().size(); ++i) {
     const plan::Transfer& t = graph.transfers()[i];
-    if (t.op != plan::TransferOp::kReduce || transfers[i].slices == 0) {
+    if (t.op != plan::TransferOp::kReduce || numbers_[i] == kNone) {
       continue;
     }
     before.clear();
@@ -101,15 +219,47 @@ void GraphIndex::order_additions() {
     }
     std::sort(before.begin(), before.end());
     before.erase(std::unique(before.begin(), before.end()), before.end());
-    if (!before.empty() && next_additions.empty()) {
-      next_additions.resize(transfers.size());
+    if (!before.empty() && next_additions_.empty()) {
+      next_additions_.resize(items_.size());
+      orders_additions = true;
     }
     for (const std::uint32_t addition : before) {
       const bool whole = !same_range(graph.transfers()[addition], t);
-      next_additions[addition].push_back({static_cast<std::uint32_t>(i), whole});
-      ++transfers[i].additions_before;
+      next_additions_[numbers_[addition]].push_back({place_of(numbers_[i]), whole});
+      ++items_[numbers_[i]].additions_before;
+      has_partial_waits = has_partial_waits || (whole && items_[numbers_[addition]].slices > 1);
     }
   }
+}
+
+}  // namespace
+
+void GraphIndex::sort_lanes_by_source(std::size_t ranks) {
+  lanes_from_begin_.assign(ranks + 1, 0);
+  for (const Lane& lane : lanes) {
+    ++lanes_from_begin_[lane.src.index() + 1];
+  }
+  for (std::size_t r = 0; r < ranks; ++r) {
+    lanes_from_begin_[r + 1] += lanes_from_begin_[r];
+  }
+  std::vector<std::uint32_t> cursor(lanes_from_begin_.begin(), lanes_from_begin_.end() - 1);
+  lanes_from_.resize(lanes.size());
+  for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
+    lanes_from_[cursor[lanes[lane].src.index()]++] = static_cast<std::uint32_t>(lane);
+  }
+}
+
+std::string GraphIndex::describe(Place place) const {
+  const Lane& lane = lanes[place.lane];
+  return fmt::format("transfer {} (rank {} to rank {})", original(place), lane.src.value(),
+                     lane.dst.value());
+}
+
+std::unique_ptr<const GraphIndex> index_graph(const plan::TransferGraph& graph,
+                                              std::int64_t elements, std::int64_t slice_elements,
+                                              const topology::Topology& topology,
+                                              topology::Router& router) {
+  return std::make_unique<ListedIndex>(graph, elements, slice_elements, topology, router);
 }
 
 }  // namespace rackrail::sim

@@ -1,65 +1,104 @@
-// A transfer graph prepared for interpretation: who waits for whom, in which order transfers leave
-// a rank, and which encoding each lossy transfer sends. Made once per (graph, elements, slice
-// size).
+// A schedule prepared for interpretation: who waits for whom, in which order transfers leave a
+// rank, which encoding each lossy transfer sends, and over which links it goes. Made once per
+// (schedule, elements, slice size).
+//
+// A transfer is named by its lane, that is its (src, dst) pair, and its position in the order in
+// which they leave; arrays are laid out in this order too, so that what the interpreter touches
+// next is beside what it touched last.
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "plan/encoding_source.hpp"
+#include "plan/regular_schedule.hpp"
 #include "plan/transfer_graph.hpp"
 #include "topology/queries.hpp"
 
 namespace rackrail::sim {
 
-struct TransferInfo {
-  plan::ElementRange range;
-  std::uint32_t slices = 0;       ///< 0: moves nothing
-  std::uint32_t first_slice = 0;  ///< index of slice 0 in arrays over all slices
-  std::uint32_t channel = 0;
-  std::uint32_t whole_waits = 0;       ///< dependencies of which every slice must be done
-  std::uint32_t slice_waits = 0;       ///< dependencies of which the same slice must be done
-  std::uint32_t additions_before = 0;  ///< additions at its receiver that must be applied first
-  plan::EncodingKind encoding = plan::EncodingKind::kOwn;
-  std::uint32_t encoded_by = 0;  ///< kShared: the transfer that encodes
-};
+using Lane = plan::RegularSchedule::Lane;
+using Place = plan::RegularSchedule::Place;
 
-/// Transfers of one (src, dst) pair, in the order in which they leave.
-struct Channel {
-  Rank src;
-  Rank dst;
-  std::vector<std::uint32_t> transfers;
+/// One transfer; those that move nothing are left out.
+struct Item {
+  std::int64_t elements = 0;
+  std::uint32_t slices = 0;
+  std::uint32_t first_slice = 0;       ///< index of slice 0 in arrays over all slices
+  std::uint32_t route = 0;             ///< index into GraphIndex::routes
+  std::uint32_t waits = 0;             ///< dependencies of each slice
+  std::uint32_t additions_before = 0;  ///< additions at its receiver that must be applied first
+  Place encoded_by;                    ///< kShared: the transfer that encodes
+  plan::EncodingKind encoding = plan::EncodingKind::kOwn;
+  plan::TransferOp op = plan::TransferOp::kCopy;
+  std::uint8_t codec = 0;
 };
 
 struct Dependent {
-  std::uint32_t transfer = 0;
-  bool whole = false;
+  Place place;
+  bool whole = false;  ///< its slices wait for all slices, else slice k for slice k
 };
 
-struct GraphIndex {
-  GraphIndex(const plan::TransferGraph& graph, std::int64_t elements, std::int64_t slice_elements,
-             topology::Router& router);
+struct RouteUse {
+  std::vector<LinkId> links;
+  Duration overhead;  ///< largest message overhead of its links
+};
 
-  const plan::TransferGraph& graph;
-  std::int64_t slice_elements;
-  std::vector<TransferInfo> transfers;
-  std::vector<Channel> channels;
-  std::vector<std::uint32_t> dependents_begin;  ///< per transfer, into `dependents`
-  std::vector<Dependent> dependents;
-  /// Per transfer, the additions that may be applied after it; empty when no order is needed.
-  std::vector<std::vector<Dependent>> next_additions;
-  std::vector<topology::Route> routes;  ///< per channel, where transfers have none pinned
-  std::vector<std::vector<std::uint32_t>> channels_of;  ///< by source rank
-  std::uint32_t slice_count = 0;
+class GraphIndex {
+ public:
+  virtual ~GraphIndex() = default;
+  GraphIndex(const GraphIndex&) = delete;
+  GraphIndex& operator=(const GraphIndex&) = delete;
 
-  /// Links of a transfer: pinned by the graph, else the topology's route.
-  const topology::Route& route(std::uint32_t transfer) const {
-    const auto& pinned = graph.routes()[graph.transfers()[transfer].route.index()];
-    return pinned.empty() ? routes[transfers[transfer].channel] : pinned;
+  virtual Item item(Place place) const = 0;
+  /// Those that wait for this one to be read (`at_source`) or applied. `scratch` may hold them.
+  virtual std::span<const Dependent> dependents(Place place, bool at_source,
+                                                std::vector<Dependent>& scratch) const = 0;
+  /// Additions that may be applied after this one.
+  virtual std::span<const Dependent> next_additions(Place place,
+                                                    std::vector<Dependent>& scratch) const = 0;
+  /// "transfer 7 (rank 0 to rank 1)", with its number in the schedule it was made from.
+  std::string describe(Place place) const;
+  std::span<const std::uint32_t> lanes_from(Rank rank) const {
+    return std::span(lanes_from_)
+        .subspan(lanes_from_begin_[rank.index()],
+                 lanes_from_begin_[rank.index() + 1] - lanes_from_begin_[rank.index()]);
   }
 
+  std::vector<Lane> lanes;
+  std::vector<RouteUse> routes;
+  std::vector<plan::Codec> codecs;
+  std::vector<std::uint32_t> slices_at;  ///< by rank: slices it sends and receives
+  std::int64_t slice_elements = 0;
+  std::uint32_t slice_count = 0;
+  bool orders_additions = false;   ///< whether any Item::additions_before is not 0
+  bool has_partial_waits = false;  ///< whether something waits for all of several slices
+
+ protected:
+  GraphIndex() = default;
+  /// Its number in the schedule that the index was made from.
+  virtual std::string original(Place place) const = 0;
+  void sort_lanes_by_source(std::size_t ranks);
+
  private:
-  void order_additions();
+  std::vector<std::uint32_t> lanes_from_begin_;
+  std::vector<std::uint32_t> lanes_from_;
 };
+
+/// Keeps nothing of `graph`, whose transfers without a pinned route get the router's.
+std::unique_ptr<const GraphIndex> index_graph(const plan::TransferGraph& graph,
+                                              std::int64_t elements, std::int64_t slice_elements,
+                                              const topology::Topology& topology,
+                                              topology::Router& router);
+
+/// `routes` has the links of each lane; the schedule must outlive the index. Throws
+/// SimulationError when there are more than 2³² slices.
+std::unique_ptr<const GraphIndex> index_schedule(const plan::RegularSchedule& schedule,
+                                                 std::int64_t elements, std::int64_t slice_elements,
+                                                 const topology::Topology& topology,
+                                                 std::vector<std::vector<LinkId>> routes);
 
 }  // namespace rackrail::sim

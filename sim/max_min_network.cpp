@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <optional>
 
 #include "base/error.hpp"
@@ -12,6 +13,7 @@ namespace {
 
 constexpr double kPicosecondsPerSecond = 1e12;
 constexpr double kLongestTime = 9.0e18;
+constexpr double kInfinite = std::numeric_limits<double>::infinity();
 // What is within the rounding of the arithmetic does not cost another picosecond.
 constexpr double kRelativeRounding = 1e-14;
 constexpr double kAbsoluteRounding = 1e-6;
@@ -28,42 +30,92 @@ std::vector<double> capacities(const topology::Topology& topology) {
 }  // namespace
 
 MaxMinNetwork::MaxMinNetwork(const topology::Topology& topology)
-    : shares_(capacities(topology)), ends_(RememberPlace{&flows_}) {}
-
-void MaxMinNetwork::start(Time now, std::int64_t bytes, std::span<const LinkId> links,
-                          double rate_cap, FlowTag tag) {
-  std::uint32_t number = 0;
-  if (free_.empty()) {
-    number = static_cast<std::uint32_t>(flows_.size());
-    flows_.emplace_back();
-  } else {
-    number = free_.back();
-    free_.pop_back();
-  }
-  flows_[number] = {.remaining = static_cast<double>(bytes),
-                    .updated = now,
-                    .order = started_++,
-                    .tag = tag,
-                    .moves = true,
-                    .shares = bytes > 0 && !links.empty()};
-  const std::optional<double> cap =
-      rate_cap > 0 ? std::optional(rate_cap / kPicosecondsPerSecond) : std::nullopt;
-  if (flows_[number].shares) {
-    shares_.add(number, links, cap);
-  } else if (bytes > 0 && cap.has_value()) {
-    set_rate(number, *cap, now);
-  } else {
-    set_end(number, now);
+    : shares_(capacities(topology)), ends_(RememberPlace{&flows_}) {
+  const std::vector<double> rates = capacities(topology);
+  for (std::size_t i = 0; i < rates.size(); ++i) {
+    links_.push_back({rates[i], topology.link(LinkId(i)).latency.picoseconds(), kNobody});
   }
 }
 
-void MaxMinNetwork::set_end(std::uint32_t number, Time end) {
-  Flow& flow = flows_[number];
-  if (flow.place == SIZE_MAX) {
-    ends_.push({end, flow.order, number});
-  } else {
-    ends_.update(flow.place, {end, flow.order, number});
+std::uint32_t MaxMinNetwork::new_flow() {
+  if (free_.empty()) {
+    flows_.emplace_back();
+    return static_cast<std::uint32_t>(flows_.size() - 1);
   }
+  const std::uint32_t number = free_.back();
+  free_.pop_back();
+  return number;
+}
+
+void MaxMinNetwork::start(Time now, std::int64_t bytes, std::span<const LinkId> links,
+                          double rate_cap, FlowTag tag) {
+  const std::uint32_t number = new_flow();
+  Flow& flow = flows_[number];
+  flow.order = started_++;
+  flow.remaining = static_cast<double>(bytes);
+  flow.cap = rate_cap > 0 ? rate_cap / kPicosecondsPerSecond : kInfinite;
+  flow.rate = flow.cap;
+  flow.updated = now;
+  flow.latency = 0;
+  flow.tag = tag;
+  flow.links = links;
+  flow.place = SIZE_MAX;
+  bool is_alone = true;
+  for (const LinkId id : links) {
+    const LinkUse& link = links_[id.index()];
+    flow.latency += link.latency;
+    flow.rate = std::min(flow.rate, link.capacity);
+    is_alone = is_alone && link.user == kNobody;
+  }
+  if (bytes == 0) {
+    flow.links = {};  // it takes nothing from anyone
+    is_alone = true;
+  }
+  if (is_alone) {
+    for (const LinkId id : flow.links) {
+      links_[id.index()].user = number;
+    }
+    set_alone(number, now);
+    return;
+  }
+  for (const LinkId id : links) {
+    const std::uint32_t user = links_[id.index()].user;
+    if (user != kNobody && user != kSolver) {
+      Flow& other = flows_[user];
+      other.remaining =
+          std::max(0.0, other.remaining - other.rate * static_cast<double>(now - other.updated));
+      other.updated = now;
+      share(user);
+    }
+  }
+  share(number);
+}
+
+// Picoseconds until the last byte of a flow has left, at its present rate.
+Time MaxMinNetwork::time_left(const Flow& flow, Time now) {
+  const double exact = flow.remaining > 0 ? flow.remaining / flow.rate : 0;
+  if (!(exact < kLongestTime - static_cast<double>(now))) {
+    throw SimulationError("a flow would end after more than 106 days of simulated time");
+  }
+  const double rounded = std::ceil(exact - exact * kRelativeRounding - kAbsoluteRounding);
+  return std::max(Time{0}, static_cast<Time>(rounded));
+}
+
+void MaxMinNetwork::set_alone(std::uint32_t number, Time now) {
+  Flow& flow = flows_[number];
+  flow.state = State::kAlone;
+  flow.end_number = ++ends_made_;
+  due_.push(now, time_left(flow, now), {flow.tag, number, flow.end_number, false});
+}
+
+// Hands a flow over to the solver.
+void MaxMinNetwork::share(std::uint32_t number) {
+  Flow& flow = flows_[number];
+  flow.state = State::kShares;
+  for (const LinkId id : flow.links) {
+    links_[id.index()].user = kSolver;
+  }
+  shares_.add(number, flow.links, flow.cap < kInfinite ? std::optional(flow.cap) : std::nullopt);
 }
 
 void MaxMinNetwork::set_rate(std::uint32_t number, double rate, Time now) {
@@ -72,43 +124,75 @@ void MaxMinNetwork::set_rate(std::uint32_t number, double rate, Time now) {
       std::max(0.0, flow.remaining - flow.rate * static_cast<double>(now - flow.updated));
   flow.updated = now;
   flow.rate = rate;
-  const double exact = flow.remaining / rate;
-  if (!(exact < kLongestTime - static_cast<double>(now))) {
-    throw SimulationError("a flow would end after more than 106 days of simulated time");
+  const End end{now + time_left(flow, now), flow.order, number};
+  if (flow.place == SIZE_MAX) {
+    ends_.push(end);
+  } else {
+    ends_.update(flow.place, end);
   }
-  const double rounded = std::ceil(exact - exact * kRelativeRounding - kAbsoluteRounding);
-  set_end(number, now + std::max(Time{0}, static_cast<Time>(rounded)));
 }
 
-Time MaxMinNetwork::next_end(Time now) {
+Time MaxMinNetwork::next_event(Time now) {
   if (shares_.is_stale()) {
     for (const FairShares::Change& change : shares_.solve()) {
       set_rate(change.flow, change.rate, now);
     }
   }
-  return ends_.empty() ? -1 : ends_.top().time;
+  while (!due_.empty()) {
+    const Due& due = due_.next();
+    const Flow& flow = flows_[due.flow];
+    if (due.is_delivery || (flow.state == State::kAlone && flow.end_number == due.end_number)) {
+      break;
+    }
+    due_.pop();
+  }
+  if (due_.empty() || ends_.empty()) {
+    return !due_.empty() ? due_.next_time() : !ends_.empty() ? ends_.top().time : -1;
+  }
+  return std::min(due_.next_time(), ends_.top().time);
 }
 
-std::vector<FlowTag> MaxMinNetwork::take_ended(Time now) {
-  std::vector<FlowTag> tags;
+void MaxMinNetwork::take_events(Time now, std::vector<FlowEvent>& events) {
+  while (!due_.empty() && due_.next_time() <= now) {
+    const Due due = due_.pop();
+    if (due.is_delivery) {
+      events.push_back({due.tag, true});
+    } else if (flows_[due.flow].state == State::kAlone &&
+               flows_[due.flow].end_number == due.end_number) {
+      finish(due.flow, now, events);
+    }
+  }
   while (!ends_.empty() && ends_.top().time <= now) {
     const std::uint32_t number = ends_.top().flow;
     ends_.pop();
-    Flow& flow = flows_[number];
-    tags.push_back(flow.tag);
-    if (flow.shares) {
-      shares_.remove(number);
-    }
-    flow.moves = false;
-    flow.place = SIZE_MAX;
-    free_.push_back(number);
+    finish(number, now, events);
   }
-  return tags;
+}
+
+void MaxMinNetwork::finish(std::uint32_t number, Time now, std::vector<FlowEvent>& events) {
+  Flow& flow = flows_[number];
+  events.push_back({flow.tag, false});
+  if (flow.latency == 0) {
+    events.push_back({flow.tag, true});
+  } else {
+    due_.push(now, flow.latency, {flow.tag, number, 0, true});
+  }
+  if (flow.state == State::kShares) {
+    shares_.remove(number);
+  }
+  for (const LinkId id : flow.links) {
+    if (flow.state == State::kAlone || shares_.is_idle(id)) {
+      links_[id.index()].user = kNobody;
+    }
+  }
+  flow.state = State::kGone;
+  free_.push_back(number);
 }
 
 double MaxMinNetwork::rate_of(FlowTag tag) const {
-  const auto it = std::find_if(flows_.begin(), flows_.end(),
-                               [tag](const Flow& f) { return f.moves && f.tag == tag; });
+  const auto it = std::find_if(flows_.begin(), flows_.end(), [tag](const Flow& f) {
+    return f.state != State::kGone && f.tag == tag;
+  });
   return it == flows_.end() ? 0 : it->rate * kPicosecondsPerSecond;
 }
 

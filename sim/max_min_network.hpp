@@ -1,14 +1,20 @@
 // The flow model: every flow gets its max–min fair rate on the links of its route.
 //
-// A flow is a fluid over all links of its route at once. Rates change only when flows start or end;
-// sim/fair_shares.hpp then solves what is concerned and says whose rate is new. Everything that
-// happens at one instant is one change. Remaining bytes are kept per flow with the time at which
-// they were true, so a flow whose rate stands costs nothing. Ends are rounded up to a picosecond.
+// A flow is a fluid over all links of its route at once (cut-through); the latency of the route
+// follows its last byte. Rates change only when flows start or end; sim/fair_shares.hpp then solves
+// what is concerned and says whose rate is new. Everything that happens at one instant is one
+// change. Remaining bytes are kept per flow with the time at which they were true, so a flow whose
+// rate stands costs nothing. Ends are rounded up to a picosecond.
+//
+// A flow that has all its links to itself needs no solving: its rate is the narrowest link's, and
+// it stays outside the solver until another flow comes to one of its links. On a fabric of full
+// bisection that is nearly every flow of a ring or tree.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
+#include "sim/delay_queue.hpp"
 #include "sim/fair_shares.hpp"
 #include "sim/network_model.hpp"
 #include "sim/quad_heap.hpp"
@@ -22,23 +28,42 @@ class MaxMinNetwork final : public NetworkModel {
 
   void start(Time now, std::int64_t bytes, std::span<const LinkId> links, double rate_cap,
              FlowTag tag) override;
-  Time next_end(Time now) override;
-  std::vector<FlowTag> take_ended(Time now) override;
+  Time next_event(Time now) override;
+  void take_events(Time now, std::vector<FlowEvent>& events) override;
   std::uint64_t flows_started() const override { return started_; }
 
   /// Rate in bytes/s of the moving flow with this tag; 0 when there is none. For tests.
   double rate_of(FlowTag tag) const;
 
  private:
+  enum class State : std::uint8_t { kGone, kAlone, kShares };
   struct Flow {
     double remaining = 0;  ///< bytes, at `updated`
     double rate = 0;       ///< bytes per picosecond
+    double cap = 0;        ///< the same; infinite where there is none
     Time updated = 0;
-    std::uint64_t order = 0;  ///< of its start
+    Time latency = 0;
     FlowTag tag = 0;
-    std::size_t place = SIZE_MAX;  ///< in the heap of ends
-    bool moves = false;
-    bool shares = false;  ///< it uses links, so the solver knows it
+    std::uint64_t order = 0;  ///< of its start
+    std::span<const LinkId> links;
+    std::size_t place = SIZE_MAX;  ///< kShares: in the heap of ends
+    std::uint32_t end_number = 0;  ///< kAlone: an End with another number is void
+    State state = State::kGone;
+  };
+  struct LinkUse {
+    double capacity = 0;  ///< bytes per picosecond
+    Time latency = 0;
+    std::uint32_t user = 0;  ///< the flow that has it alone, or one of the two values below
+  };
+  static constexpr std::uint32_t kNobody = UINT32_MAX;
+  static constexpr std::uint32_t kSolver = UINT32_MAX - 1;
+
+  /// Of a flow alone on its links, or a delivery.
+  struct Due {
+    FlowTag tag = 0;
+    std::uint32_t flow = 0;
+    std::uint32_t end_number = 0;
+    bool is_delivery = false;
   };
   struct End {
     Time time = 0;
@@ -51,14 +76,21 @@ class MaxMinNetwork final : public NetworkModel {
     void operator()(const End& end, std::size_t place) const { (*flows)[end.flow].place = place; }
   };
 
+  std::uint32_t new_flow();
+  static Time time_left(const Flow& flow, Time now);
+  void set_alone(std::uint32_t number, Time now);
+  void share(std::uint32_t number);
   void set_rate(std::uint32_t number, double rate, Time now);
-  void set_end(std::uint32_t number, Time end);
+  void finish(std::uint32_t number, Time now, std::vector<FlowEvent>& events);
 
+  std::vector<LinkUse> links_;
   FairShares shares_;
   std::vector<Flow> flows_;
   std::vector<std::uint32_t> free_;
+  DelayQueue<Due> due_;
   QuadHeap<End, RememberPlace> ends_;
   std::uint64_t started_ = 0;
+  std::uint32_t ends_made_ = 0;
 };
 
 }  // namespace rackrail::sim

@@ -6,12 +6,20 @@
 #include <vector>
 
 #include "base/ids.hpp"
-#include "sim/event_queue.hpp"
+#include "sim/time.hpp"
 
 namespace rackrail::sim {
 
-/// A number that the model hands back when the flow ends.
+/// A number that the model hands back in the events of a flow.
 using FlowTag = std::uint64_t;
+
+/// Every flow has two events, in this order: the sender has let go of the last byte, and the
+/// receiver has it.
+struct FlowEvent {
+  FlowTag tag = 0;
+  bool is_delivered = false;
+  bool operator==(const FlowEvent&) const = default;
+};
 
 class NetworkModel {
  public:
@@ -24,11 +32,11 @@ class NetworkModel {
   /// per second limits this flow alone; 0 means no limit. A flow of no bytes ends at once.
   virtual void start(Time now, std::int64_t bytes, std::span<const LinkId> links, double rate_cap,
                      FlowTag tag) = 0;
-  /// Earliest time at which a flow ends, or -1 when none moves. Flows that were started or ended
-  /// since the last call are taken into account together, as one change.
-  virtual Time next_end(Time now) = 0;
-  /// Tags of the flows that end at `now`, in the order in which they were started.
-  virtual std::vector<FlowTag> take_ended(Time now) = 0;
+  /// Time of the earliest event, or -1 when nothing moves. Flows that started or ended since the
+  /// last call are taken into account together, as one change. Never less than `now`.
+  virtual Time next_event(Time now) = 0;
+  /// Appends the events at `now`, which next_event() gave.
+  virtual void take_events(Time now, std::vector<FlowEvent>& events) = 0;
   virtual std::uint64_t flows_started() const = 0;
 };
 

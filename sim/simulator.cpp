@@ -47,10 +47,10 @@ std::vector<ComputePiece> pieces_of(const plan::Plan& plan, const plan::Workload
   *optimizer = times.optimizer;
   std::vector<ComputePiece> pieces;
   for (std::int64_t pass = 1; pass < plan.batch.accumulation; ++pass) {
-    pieces.push_back({ActivityKind::kForward, times.forward, {}});
-    pieces.push_back({ActivityKind::kBackward, times.backward, {}});
+    pieces.push_back({TaskKind::kForward, times.forward, {}});
+    pieces.push_back({TaskKind::kBackward, times.backward, {}});
   }
-  pieces.push_back({ActivityKind::kForward, times.forward, {}});
+  pieces.push_back({TaskKind::kForward, times.forward, {}});
   std::map<Duration, std::vector<std::uint32_t>> ready;
   for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
     Duration last;
@@ -61,11 +61,11 @@ std::vector<ComputePiece> pieces_of(const plan::Plan& plan, const plan::Workload
   }
   Duration at;
   for (auto& [when, runs] : ready) {
-    pieces.push_back({ActivityKind::kBackward, when - at, std::move(runs)});
+    pieces.push_back({TaskKind::kBackward, when - at, std::move(runs)});
     at = when;
   }
   if (times.backward > at) {
-    pieces.push_back({ActivityKind::kBackward, times.backward - at, {}});
+    pieces.push_back({TaskKind::kBackward, times.backward - at, {}});
   }
   return pieces;
 }
@@ -96,7 +96,7 @@ std::vector<PathPiece> critical_path(const Engine& engine, Time from, std::uint3
       continue;
     }
     const Time start = std::max(activity.start, from) - from;
-    const std::string what = engine.describe(activity);
+    const std::string what = engine.describe(activity.task);
     if (!path.empty() && path.back().what == what) {
       path.back().start = Duration(start);
     } else {
@@ -107,10 +107,42 @@ std::vector<PathPiece> critical_path(const Engine& engine, Time from, std::uint3
   return path;
 }
 
+std::vector<plan::TimelineEvent> timeline(const Engine& engine, Time from) {
+  std::vector<plan::TimelineEvent> events;
+  for (const Activity& activity : engine.activities()) {
+    const Task& task = activity.task;
+    if (activity.end > activity.start && activity.start >= from &&
+        task.kind != TaskKind::kLatency && task.kind != TaskKind::kOverhead) {
+      events.push_back({engine.describe(task), engine.track(task), Duration(activity.start - from),
+                        Duration(activity.end - from)});
+    }
+  }
+  return events;
+}
+
+CollectiveResult run_alone(std::shared_ptr<const GraphIndex> index, const std::string& name,
+                           const topology::Topology& topology, SimulationOptions options) {
+  options.record_critical_path = false;
+  options.record_timeline = false;
+  Engine engine(topology, options);
+  const std::uint32_t run = engine.add_run(std::move(index), name);
+  for (std::size_t r = 0; r < topology.rank_count(); ++r) {
+    engine.add_step(Rank(r), {{TaskKind::kForward, Duration(), {run}}}, {run}, Duration());
+  }
+  engine.run();
+  CollectiveResult result;
+  result.time = Duration(engine.run_done(run));
+  result.links = link_uses(topology, engine.link_bytes(run, run + 1), result.time);
+  result.events = engine.events();
+  result.flows = engine.flows();
+  return result;
+}
+
 class SimulatedCosts final : public plan::CostModel {
  public:
   SimulatedCosts(const topology::Topology& topology, SimulationOptions options)
       : topology_(topology), options_(std::move(options)) {
+    options_.record_critical_path = false;
     options_.record_timeline = false;
     options_.steps = 1;
   }
@@ -136,8 +168,8 @@ StepResult simulate_step(const plan::Plan& plan, const plan::Workload& workload,
   topology::Router router(topology);
   std::vector<std::shared_ptr<const GraphIndex>> indices;
   for (const plan::Bucket& bucket : plan.buckets) {
-    indices.push_back(std::make_shared<const GraphIndex>(
-        plan.schedules.at(bucket.schedule), bucket.elements, bucket.slice_elements, router));
+    indices.push_back(index_graph(plan.schedules.at(bucket.schedule), bucket.elements,
+                                  bucket.slice_elements, topology, router));
   }
   const auto buckets = static_cast<std::uint32_t>(plan.buckets.size());
   for (int step = 0; step < options.steps; ++step) {
@@ -185,20 +217,13 @@ StepResult simulate_step(const plan::Plan& plan, const plan::Workload& workload,
   }
   result.links = link_uses(topology, engine.link_bytes(first_run, first_run + buckets),
                            result.estimate.step_time);
-  std::uint32_t end_activity = kNoActivity;
-  for (std::size_t i = 0; i < engine.activities().size(); ++i) {
-    const Activity& activity = engine.activities()[i];
-    if (activity.kind == ActivityKind::kOptimizer && activity.rank == slowest &&
-        activity.end == to) {
-      end_activity = static_cast<std::uint32_t>(i);
-    }
-    if (options.record_timeline && activity.end > activity.start && activity.start >= from &&
-        activity.kind != ActivityKind::kLatency && activity.kind != ActivityKind::kOverhead) {
-      result.timeline.push_back({engine.describe(activity), engine.track(activity),
-                                 Duration(activity.start - from), Duration(activity.end - from)});
-    }
+  if (options.record_timeline) {
+    result.timeline = timeline(engine, from);
   }
-  result.critical_path = critical_path(engine, from, end_activity);
+  if (options.record_critical_path) {
+    result.critical_path =
+        critical_path(engine, from, engine.steps_of(slowest)[last].last_activity);
+  }
   result.events = engine.events();
   result.flows = engine.flows();
   return result;
@@ -209,20 +234,23 @@ CollectiveResult simulate_collective(const plan::TransferGraph& graph, std::int6
                                      const topology::Topology& topology,
                                      const SimulationOptions& options) {
   require_same_ranks("schedule '" + graph.name() + "'", graph.rank_count(), topology);
-  Engine engine(topology, options);
   topology::Router router(topology);
-  const std::uint32_t run = engine.add_run(
-      std::make_shared<const GraphIndex>(graph, elements, slice_elements, router), graph.name());
-  for (std::size_t r = 0; r < topology.rank_count(); ++r) {
-    engine.add_step(Rank(r), {{ActivityKind::kForward, Duration(), {run}}}, {run}, Duration());
+  return run_alone(index_graph(graph, elements, slice_elements, topology, router), graph.name(),
+                   topology, options);
+}
+
+CollectiveResult simulate_collective(const plan::RegularSchedule& schedule, std::int64_t elements,
+                                     std::int64_t slice_elements,
+                                     const topology::Topology& topology,
+                                     const SimulationOptions& options) {
+  require_same_ranks("schedule '" + schedule.name() + "'", schedule.rank_count(), topology);
+  topology::Router router(topology);
+  std::vector<std::vector<LinkId>> routes;
+  for (const plan::RegularSchedule::Lane& lane : schedule.lanes()) {
+    routes.push_back(router.route(lane.src, lane.dst));
   }
-  engine.run();
-  CollectiveResult result;
-  result.time = Duration(engine.run_done(run));
-  result.links = link_uses(topology, engine.link_bytes(run, run + 1), result.time);
-  result.events = engine.events();
-  result.flows = engine.flows();
-  return result;
+  return run_alone(index_schedule(schedule, elements, slice_elements, topology, std::move(routes)),
+                   schedule.name(), topology, options);
 }
 
 std::unique_ptr<plan::CostModel> make_cost_model(const topology::Topology& topology,

@@ -12,6 +12,7 @@
 
 #include "plan/cost_model.hpp"
 #include "plan/plan.hpp"
+#include "plan/regular_schedule.hpp"
 #include "plan/workload.hpp"
 #include "topology/topology.hpp"
 
@@ -19,7 +20,8 @@ namespace rackrail::sim {
 
 struct SimulationOptions {
   std::optional<plan::DeviceRates> device_rates;  ///< for every rank; by device class if none
-  bool record_timeline = false;
+  bool record_critical_path = true;               ///< of a step; takes memory for every task
+  bool record_timeline = false;                   ///< the same
   int steps = 1;  ///< > 1: steady state over several steps, the last one is reported
 };
 
@@ -58,8 +60,14 @@ StepResult simulate_step(const plan::Plan& plan, const plan::Workload& workload,
                          const topology::Topology& topology, const SimulationOptions& options);
 
 /// One collective of `elements` floats per rank alone on the cluster. Transfers without a pinned
-/// route take the topology's route.
+/// route take the topology's route. Nothing is recorded.
 CollectiveResult simulate_collective(const plan::TransferGraph& graph, std::int64_t elements,
+                                     std::int64_t slice_elements,
+                                     const topology::Topology& topology,
+                                     const SimulationOptions& options);
+
+/// The same for a schedule given by formulas; `elements` must be at least its number of chunks.
+CollectiveResult simulate_collective(const plan::RegularSchedule& schedule, std::int64_t elements,
                                      std::int64_t slice_elements,
                                      const topology::Topology& topology,
                                      const SimulationOptions& options);

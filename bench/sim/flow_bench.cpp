@@ -29,11 +29,16 @@ void churn(benchmark::State& state) {
     }
     const std::size_t wanted = 16 * hosts;
     sim::Time now = 0;
+    std::vector<sim::FlowEvent> events;
     for (std::size_t done = 0; done < wanted;) {
-      now = network.next_end(now);
-      for (const sim::FlowTag host : network.take_ended(now)) {
-        ++done;
-        launch(now, host);
+      now = network.next_event(now);
+      events.clear();
+      network.take_events(now, events);
+      for (const sim::FlowEvent& event : events) {
+        if (event.is_delivered) {
+          ++done;
+          launch(now, event.tag);
+        }
       }
     }
     flows += wanted;
@@ -63,9 +68,12 @@ void all_to_all(benchmark::State& state) {
     for (std::size_t i = 0; i < routes.size(); ++i) {
       network.start(0, bytes, routes[i], 0, i);
     }
-    for (sim::Time now = 0; (now = network.next_end(now)) >= 0; end = now) {
-      flows += network.take_ended(now).size();
+    std::vector<sim::FlowEvent> events;
+    for (sim::Time now = 0; (now = network.next_event(now)) >= 0; end = now) {
+      events.clear();
+      network.take_events(now, events);
     }
+    flows += network.flows_started();
   }
   state.counters["flows/s"] =
       benchmark::Counter(static_cast<double>(flows), benchmark::Counter::kIsRate);

@@ -18,12 +18,13 @@ struct Net {
 };
 
 // Links that share nothing but what flows put on them: the solver looks at capacities alone.
-Net make_links(const std::vector<Bandwidth>& rates) {
+Net make_links(const std::vector<Bandwidth>& rates, Duration latency = Duration()) {
   Net net;
   for (std::size_t i = 0; i < rates.size(); ++i) {
     const NodeId a = net.topology.add_node({.name = fmt::format("a{}", i)});
     const NodeId b = net.topology.add_node({.name = fmt::format("b{}", i)});
-    net.links.push_back(net.topology.add_link({.from = a, .to = b, .bandwidth = rates[i]}));
+    net.links.push_back(
+        net.topology.add_link({.from = a, .to = b, .bandwidth = rates[i], .latency = latency}));
   }
   return net;
 }
@@ -88,11 +89,24 @@ TEST_CASE("rates equal an independent progressive filling on random networks") {
   for (std::size_t f = 0; f < routes.size(); ++f) {
     network.start(0, 1'000'000'000, routes[f], 0, f);
   }
-  network.next_end(0);
+  network.next_event(0);
   const std::vector<double> expected = reference_rates(capacities, routes);
   for (std::size_t f = 0; f < routes.size(); ++f) {
     CHECK(network.rate_of(f) == Approx(expected[f]).epsilon(1e-6));
   }
+}
+
+/// Tags of the flows whose senders let go at `now`.
+std::vector<FlowTag> ended(MaxMinNetwork& network, Time now) {
+  std::vector<FlowEvent> events;
+  network.take_events(now, events);
+  std::vector<FlowTag> tags;
+  for (const FlowEvent& event : events) {
+    if (!event.is_delivered) {
+      tags.push_back(event.tag);
+    }
+  }
+  return tags;
 }
 
 TEST_CASE("two flows share a link, and the second has it alone when the first ends") {
@@ -101,21 +115,52 @@ TEST_CASE("two flows share a link, and the second has it alone when the first en
   network.start(0, 1000, net.links, 0, 1);
   network.start(0, 3000, net.links, 0, 2);
   // 1 GB/s: 1000 B at half of it take 2 us; the other then has 2000 B left at the full rate.
-  CHECK(network.next_end(0) == 2'000'000);
-  CHECK(network.take_ended(2'000'000) == std::vector<FlowTag>{1});
-  CHECK(network.next_end(2'000'000) == 4'000'000);
+  CHECK(network.next_event(0) == 2'000'000);
+  CHECK(ended(network, 2'000'000) == std::vector<FlowTag>{1});
+  CHECK(network.next_event(2'000'000) == 4'000'000);
 }
 
 TEST_CASE("a flow that starts late takes its share from then on") {
   Net net = make_links({Bandwidth(1'000'000'000)});
   MaxMinNetwork network(net.topology);
   network.start(0, 2000, net.links, 0, 1);
-  CHECK(network.next_end(0) == 2'000'000);
+  CHECK(network.next_event(0) == 2'000'000);
   network.start(1'000'000, 500, net.links, 0, 2);
   // 1000 B are left; 500 B at half the rate take 1 us, then 500 B remain for the first.
-  CHECK(network.next_end(1'000'000) == 2'000'000);
-  CHECK(network.take_ended(2'000'000) == std::vector<FlowTag>{2});
-  CHECK(network.next_end(2'000'000) == 2'500'000);
+  CHECK(network.next_event(1'000'000) == 2'000'000);
+  CHECK(ended(network, 2'000'000) == std::vector<FlowTag>{2});
+  CHECK(network.next_event(2'000'000) == 2'500'000);
+}
+
+TEST_CASE("the last byte is delivered after the latency of all links") {
+  Net net = make_links({Bandwidth(1'000'000'000), Bandwidth(2'000'000'000)}, 3_us);
+  MaxMinNetwork network(net.topology);
+  network.start(0, 1000, net.links, 0, 5);
+  std::vector<FlowEvent> events;
+  REQUIRE(network.next_event(0) == 1'000'000);
+  network.take_events(1'000'000, events);
+  REQUIRE(network.next_event(1'000'000) == 7'000'000);
+  network.take_events(7'000'000, events);
+  CHECK(events == std::vector<FlowEvent>{{5, false}, {5, true}});
+  CHECK(network.next_event(7'000'000) == -1);
+}
+
+TEST_CASE("a flow that was alone shares as soon as another one comes, and not before") {
+  Net net = make_links({Bandwidth(1'000'000'000), Bandwidth(1'000'000'000)});
+  MaxMinNetwork network(net.topology);
+  const std::vector<LinkId> first = {net.links[0]};
+  network.start(0, 4000, net.links, 0, 1);
+  REQUIRE(network.next_event(0) == 4'000'000);
+  network.start(1'000'000, 500, first, 0, 2);
+  // 3000 B are left; both run at half the rate until the 500 B are through, 1 us later.
+  REQUIRE(network.next_event(1'000'000) == 2'000'000);
+  CHECK(ended(network, 2'000'000) == std::vector<FlowTag>{2});
+  CHECK(network.next_event(2'000'000) == 4'500'000);
+  // A third one that shares nothing with them changes nothing.
+  const std::vector<LinkId> second = {net.links[1]};
+  CHECK(ended(network, 4'500'000) == std::vector<FlowTag>{1});
+  network.start(4'500'000, 1000, second, 0, 3);
+  CHECK(network.next_event(4'500'000) == 5'500'000);
 }
 
 TEST_CASE("a rate cap leaves the rest to others") {
@@ -123,7 +168,7 @@ TEST_CASE("a rate cap leaves the rest to others") {
   MaxMinNetwork network(net.topology);
   network.start(0, 1'000'000, net.links, 250e6, 1);
   network.start(0, 1'000'000, net.links, 0, 2);
-  network.next_end(0);
+  network.next_event(0);
   CHECK(network.rate_of(1) == Approx(250e6));
   CHECK(network.rate_of(2) == Approx(750e6));
 }
@@ -136,11 +181,11 @@ TEST_CASE("flows end in the order of their starts when they end together, and em
   network.start(0, 1000, second, 0, 7);
   network.start(0, 1000, first, 0, 3);
   network.start(0, 0, first, 0, 9);
-  CHECK(network.next_end(0) == 0);
-  CHECK(network.take_ended(0) == std::vector<FlowTag>{9});
-  CHECK(network.next_end(0) == 1'000'000);
-  CHECK(network.take_ended(1'000'000) == std::vector<FlowTag>{7, 3});
-  CHECK(network.next_end(1'000'000) == -1);
+  CHECK(network.next_event(0) == 0);
+  CHECK(ended(network, 0) == std::vector<FlowTag>{9});
+  CHECK(network.next_event(0) == 1'000'000);
+  CHECK(ended(network, 1'000'000) == std::vector<FlowTag>{7, 3});
+  CHECK(network.next_event(1'000'000) == -1);
 }
 
 }  // namespace

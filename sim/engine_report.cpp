@@ -1,0 +1,105 @@
+// What the engine says to people: names of tasks, bytes of links, and what waits for what.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "sim/engine.hpp"
+#include "sim/engine_state.hpp"
+
+namespace rackrail::sim {
+
+void Engine::fail_stuck() const {
+  for (const Run& run : runs_) {
+    const GraphIndex& index = *run.index;
+    for (std::uint32_t lane = 0; lane < index.lanes.size(); ++lane) {
+      const Run::LaneState& state = run.lanes[lane];
+      if (state.position >= index.lanes[lane].count) {
+        continue;
+      }
+      const Place place{lane, state.position};
+      const Item item = index.item(place);
+      const std::uint32_t missing = item.waits - run.met[item.first_slice + state.slice];
+      throw SimulationError(fmt::format(
+          "the simulation can never end: {} waits for {}, whose slice {} {}", run.name,
+          index.describe(place), state.slice,
+          missing > 0 ? fmt::format("waits for {} dependencies that are never met", missing)
+                      : std::string("waits for data that never becomes ready")));
+    }
+  }
+  throw SimulationError(
+      "the simulation can never end: every slice has left, but one is never applied");
+}
+
+std::string Engine::describe(const Task& task) const {
+  const auto of_rank = [](Rank rank, const char* what) {
+    return fmt::format("rank {} {}", rank.value(), what);
+  };
+  switch (task.kind) {
+    case TaskKind::kForward:
+      return of_rank(task.rank, "forward");
+    case TaskKind::kBackward:
+      return of_rank(task.rank, "backward");
+    case TaskKind::kOptimizer:
+      return of_rank(task.rank, "optimiser");
+    case TaskKind::kEncode:
+      return runs_[task.run].name + ": " + of_rank(task.rank, "encodes");
+    case TaskKind::kDecode:
+      return runs_[task.run].name + ": " + of_rank(task.rank, "decodes");
+    case TaskKind::kReduce:
+      return runs_[task.run].name + ": " + of_rank(task.rank, "adds");
+    case TaskKind::kOverhead:
+    case TaskKind::kWire:
+    case TaskKind::kLatency:
+      break;
+  }
+  const GraphIndex& index = *runs_[task.run].index;
+  const Lane& lane = index.lanes[task.place.lane];
+  const std::string pair = fmt::format("{}: rank {} → rank {}", runs_[task.run].name,
+                                       lane.src.value(), lane.dst.value());
+  if (task.kind != TaskKind::kWire) {
+    return pair + (task.kind == TaskKind::kOverhead ? " message overhead" : " latency");
+  }
+  // The link that the slice waited for is the narrowest of its route.
+  const auto& route = index.routes[index.item(task.place).route].links;
+  const auto narrowest = std::min_element(route.begin(), route.end(), [&](LinkId x, LinkId y) {
+    return topology_.link(x).bandwidth < topology_.link(y).bandwidth;
+  });
+  return narrowest == route.end() ? pair : pair + " on " + topology_.link_name(*narrowest);
+}
+
+std::string Engine::track(const Task& task) const {
+  const auto of_rank = [&](const char* what) {
+    return fmt::format("rank {} {}", task.rank.value(), what);
+  };
+  switch (task.kind) {
+    case TaskKind::kForward:
+    case TaskKind::kBackward:
+    case TaskKind::kOptimizer:
+      return of_rank("compute");
+    case TaskKind::kEncode:
+    case TaskKind::kDecode:
+      return of_rank("codec");
+    case TaskKind::kReduce:
+      return of_rank("reduce");
+    case TaskKind::kOverhead:
+    case TaskKind::kWire:
+    case TaskKind::kLatency:
+      break;
+  }
+  return of_rank("network");
+}
+
+std::vector<Bytes> Engine::link_bytes(std::uint32_t first_run, std::uint32_t end_run) const {
+  std::vector<Bytes> bytes(topology_.link_count());
+  for (std::uint32_t r = first_run; r < end_run; ++r) {
+    for (std::size_t route = 0; route < runs_[r].route_bytes.size(); ++route) {
+      for (const LinkId link : runs_[r].index->routes[route].links) {
+        bytes[link.index()] += Bytes(runs_[r].route_bytes[route]);
+      }
+    }
+  }
+  return bytes;
+}
+
+}  // namespace rackrail::sim

@@ -1,0 +1,103 @@
+// What the engine keeps of ranks, channels and collectives; for engine*.cpp only.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "sim/engine.hpp"
+#include "sim/ring_buffer.hpp"
+
+namespace rackrail::sim {
+
+struct Engine::Stream {
+  struct Waiting {
+    Task task;
+    Duration duration;
+  };
+  RingBuffer<Waiting> waiting;
+  bool is_busy = false;
+};
+
+struct Engine::RankState {
+  struct Step {
+    std::vector<ComputePiece> pieces;
+    std::vector<std::uint32_t> runs;
+    Duration optimizer;
+  };
+  plan::DeviceRates rates;
+  std::vector<LinkId> processor;  ///< one link, or empty
+  double core_rate = 0;           ///< bytes/s of one core on the processor link
+  Stream codec;
+  Stream reduce;
+  std::vector<Step> steps;
+  std::vector<StepTimes> times;
+  std::size_t step = 0;
+  std::size_t piece = 0;
+  std::size_t open_runs = 0;  ///< of the current step, not done on this rank
+  bool is_computing = false;
+  Time begun = 0;  ///< when it began to compute
+
+  /// Of adding a received slice; the last answer is kept, as slices are mostly alike.
+  Duration reduce_time(std::int64_t elements) {
+    if (elements != last_elements) {
+      last_elements = elements;
+      last_reduce_time = Bytes(elements * 4) / rates.reduce + rates.launch;
+    }
+    return last_reduce_time;
+  }
+  std::int64_t last_elements = -1;
+  Duration last_reduce_time;
+};
+
+struct Engine::Channel {
+  bool is_busy = false;
+  std::size_t first_open = 0;  ///< lanes before it have sent everything
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> lanes;  ///< (run, lane of its index)
+};
+
+struct Engine::Run {
+  struct LaneState {
+    std::uint32_t position = 0;  ///< next to send
+    std::uint32_t slice = 0;
+    std::uint32_t channel = 0;
+  };
+  std::shared_ptr<const GraphIndex> index;
+  std::string name;
+  std::vector<LaneState> lanes;
+  std::vector<std::uint16_t> met;   ///< per slice: dependencies met
+  std::vector<std::uint8_t> ready;  ///< per rank
+  std::vector<std::uint32_t> open;  ///< per rank: slices to send or to apply
+  /// Per rank: arrived before it was ready.
+  std::unordered_map<std::uint32_t, std::vector<std::pair<Place, std::uint32_t>>> held;
+  std::vector<std::int64_t> route_bytes;  ///< by route of the index: sent over it
+
+  // Only where the schedule needs them.
+  std::array<std::vector<std::uint32_t>, 2> slices_done;  ///< at [first_slice]: read, applied
+  std::vector<bool> encoded;                              ///< per slice, of lossy transfers
+  std::vector<std::uint16_t> additions_met;               ///< per slice: applied before it
+  std::vector<bool> waits_for_additions;                  ///< per slice: arrived, but not its turn
+  std::unordered_map<std::uint64_t, std::vector<Place>> sharers;  ///< of what a transfer encodes
+
+  Time ready_at = 0;
+  Time done_at = 0;
+};
+
+inline std::uint64_t key(Place place) {
+  return (std::uint64_t{place.lane} << 32U) | place.position;
+}
+
+inline bool is_lossy(const GraphIndex& index, const Item& item) {
+  return item.codec != 0 && index.codecs[item.codec].is_lossy();
+}
+
+/// Elements of one slice of a transfer.
+inline std::int64_t slice_size(const GraphIndex& index, const Item& item, std::uint32_t slice) {
+  return slice + 1 < item.slices ? index.slice_elements
+                                 : item.elements - index.slice_elements * (item.slices - 1);
+}
+
+}  // namespace rackrail::sim

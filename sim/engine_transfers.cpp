@@ -1,0 +1,307 @@
+// Slices: what unblocks them, how they leave, and what they set free.
+#include <algorithm>
+#include <utility>
+
+#include "sim/engine.hpp"
+#include "sim/engine_state.hpp"
+
+namespace rackrail::sim {
+
+namespace {
+constexpr std::int64_t kBytesPerElement = 4;
+
+std::size_t side(bool at_source) { return at_source ? 0 : 1; }
+}  // namespace
+
+std::uint32_t Engine::add_run(std::shared_ptr<const GraphIndex> shared, std::string name) {
+  const auto number = static_cast<std::uint32_t>(runs_.size());
+  const GraphIndex& index = *shared;
+  Run& run = runs_.emplace_back();
+  run.name = std::move(name);
+  run.met.resize(index.slice_count);
+  run.ready.assign(ranks_.size(), 0);
+  run.open = index.slices_at;
+  run.route_bytes.resize(index.routes.size());
+  if (index.orders_additions) {
+    run.additions_met.resize(index.slice_count);
+    run.waits_for_additions.resize(index.slice_count);
+  }
+  if (index.has_partial_waits) {
+    run.slices_done[side(true)].resize(index.slice_count);
+    run.slices_done[side(false)].resize(index.slice_count);
+  }
+  if (index.codecs.size() > 1) {
+    run.encoded.resize(index.slice_count);
+  }
+  for (std::uint32_t lane = 0; lane < index.lanes.size(); ++lane) {
+    const Lane& ends = index.lanes[lane];
+    const std::uint64_t pair = (std::uint64_t{ends.src.value()} << 32U) | ends.dst.value();
+    const auto [it, is_new] =
+        channel_ids_.emplace(pair, static_cast<std::uint32_t>(channels_.size()));
+    if (is_new) {
+      channels_.emplace_back();
+    }
+    channels_[it->second].lanes.emplace_back(number, lane);
+    run.lanes.push_back({.channel = it->second});
+    for (std::uint32_t i = 0; index.codecs.size() > 1 && i < ends.count; ++i) {
+      const Item item = index.item({lane, i});
+      if (item.encoding == plan::EncodingKind::kShared) {
+        run.sharers[key(item.encoded_by)].push_back({lane, i});
+      }
+    }
+  }
+  run.index = std::move(shared);
+  return number;
+}
+
+Duration Engine::codec_time(Rank rank, const plan::Codec& codec, std::int64_t elements,
+                            bool encode) const {
+  const plan::DeviceRates& rates = ranks_[rank.index()].rates;
+  const plan::CodecRate& rate = rates.codecs[static_cast<std::size_t>(codec.kind)];
+  return Bytes(elements * kBytesPerElement) / (encode ? rate.encode : rate.decode) + rates.launch;
+}
+
+void Engine::data_ready(std::uint32_t number, Rank rank) {
+  Run& run = runs_[number];
+  run.ready[rank.index()] = 1;
+  run.ready_at = std::max(run.ready_at, now_);
+  const GraphIndex& index = *run.index;
+  for (const std::uint32_t lane : index.lanes_from(rank)) {
+    // Transfers to encode need not be the next to leave.
+    for (std::uint32_t i = 0; index.codecs.size() > 1 && i < index.lanes[lane].count; ++i) {
+      const Item item = index.item({lane, i});
+      for (std::uint32_t k = 0; is_lossy(index, item) && k < item.slices; ++k) {
+        if (run.met[item.first_slice + k] == item.waits) {
+          slice_unblocked(number, {lane, i}, item, k);
+        }
+      }
+    }
+    try_send(run.lanes[lane].channel);
+  }
+  if (const auto held = run.held.extract(rank.value())) {
+    for (const auto& [place, k] : held.mapped()) {
+      arrived(number, place, k);
+    }
+  }
+}
+
+// All dependencies are met and the local data is there: encode where needed, then send.
+void Engine::slice_unblocked(std::uint32_t number, Place place, const Item& item, std::uint32_t k) {
+  const Run& run = runs_[number];
+  const GraphIndex& index = *run.index;
+  if (run.ready[index.lanes[place.lane].src.index()] == 0) {
+    return;
+  }
+  if (is_lossy(index, item) && item.encoding == plan::EncodingKind::kOwn) {
+    encode(number, place, item, k);
+  } else {
+    try_send(run.lanes[place.lane].channel);
+  }
+}
+
+void Engine::encode(std::uint32_t number, Place place, const Item& item, std::uint32_t k) {
+  const GraphIndex& index = *runs_[number].index;
+  const Rank rank = index.lanes[place.lane].src;
+  const plan::Codec& codec = index.codecs[item.codec];
+  const std::int64_t elements = slice_size(index, item, k);
+  Duration duration = codec_time(rank, codec, elements, true);
+  if (item.op == plan::TransferOp::kCopy) {
+    // The sender goes on with what the others will decode.
+    duration += codec_time(rank, codec, elements, false);
+  }
+  push_stream(ranks_[rank.index()].codec,
+              {.kind = TaskKind::kEncode, .rank = rank, .run = number, .place = place, .slice = k},
+              duration);
+}
+
+void Engine::finish_encode(const Task& task) {
+  Run& run = runs_[task.run];
+  run.encoded[run.index->item(task.place).first_slice + task.slice] = true;
+  signal(task.run, task.place, task.slice, true);
+  try_send(runs_[task.run].lanes[task.place.lane].channel);
+  const auto sharers = runs_[task.run].sharers.find(key(task.place));
+  if (sharers != runs_[task.run].sharers.end()) {
+    for (const Place sharer : sharers->second) {
+      try_send(runs_[task.run].lanes[sharer.lane].channel);
+    }
+  }
+  next_in_stream(ranks_[task.rank.index()].codec);
+}
+
+void Engine::try_send(std::uint32_t number) {
+  Channel& channel = channels_[number];
+  for (std::size_t i = channel.first_open; i < channel.lanes.size() && !channel.is_busy; ++i) {
+    const auto [run, lane] = channel.lanes[i];
+    if (runs_[run].lanes[lane].position < runs_[run].index->lanes[lane].count) {
+      channel.is_busy = try_send_lane(number, run, lane);
+    } else if (i == channel.first_open) {
+      ++channel.first_open;
+    }
+  }
+}
+
+bool Engine::try_send_lane(std::uint32_t channel, std::uint32_t number, std::uint32_t lane) {
+  Run& run = runs_[number];
+  const GraphIndex& index = *run.index;
+  Run::LaneState& state = run.lanes[lane];
+  const Rank src = index.lanes[lane].src;
+  if (run.ready[src.index()] == 0) {
+    return false;
+  }
+  const Place place{lane, state.position};
+  const std::uint32_t k = state.slice;
+  const Item item = index.item(place);
+  if (run.met[item.first_slice + k] != item.waits) {
+    return false;
+  }
+  const bool lossy = is_lossy(index, item);
+  if (lossy && item.encoding != plan::EncodingKind::kForwarded) {
+    const bool is_shared = item.encoding == plan::EncodingKind::kShared;
+    const std::uint32_t first =
+        is_shared ? index.item(item.encoded_by).first_slice : item.first_slice;
+    if (!run.encoded[first + k]) {
+      return false;
+    }
+  }
+  if (++state.slice == item.slices) {
+    state.slice = 0;
+    ++state.position;
+  }
+  channels_[channel].is_busy = true;
+  const Duration overhead = index.routes[item.route].overhead;
+  const Task task{
+      .kind = TaskKind::kOverhead, .rank = src, .run = number, .place = place, .slice = k};
+  if (overhead > Duration()) {
+    begin(task, overhead);
+  } else {
+    finish_overhead(task);
+  }
+  // Sent from memory of its own, so the buffer is free; its own encoding was signalled before.
+  if (lossy && item.encoding != plan::EncodingKind::kOwn) {
+    signal(number, place, k, true);
+  }
+  return true;
+}
+
+void Engine::finish_overhead(Task task) {
+  Run& run = runs_[task.run];
+  const GraphIndex& index = *run.index;
+  const Item item = index.item(task.place);
+  const std::int64_t elements = slice_size(index, item, task.slice);
+  const std::int64_t bytes = item.codec == 0
+                                 ? elements * kBytesPerElement
+                                 : plan::encoded_size(index.codecs[item.codec], elements).count();
+  run.route_bytes[item.route] += bytes;
+  task.kind = TaskKind::kWire;
+  if (records_) {
+    record(task);
+  }
+  start_flow(task, bytes, index.routes[item.route].links, 0);
+}
+
+void Engine::finish_wire(const Task& task) {
+  const GraphIndex& index = *runs_[task.run].index;
+  const std::uint32_t channel = runs_[task.run].lanes[task.place.lane].channel;
+  channels_[channel].is_busy = false;
+  if (index.codecs.size() == 1 || !is_lossy(index, index.item(task.place))) {
+    signal(task.run, task.place, task.slice, true);  // read to the end
+  }
+  count_down(task.run, task.rank);
+  try_send(channel);
+}
+
+void Engine::arrived(std::uint32_t number, Place place, std::uint32_t k) {
+  Run& run = runs_[number];
+  const GraphIndex& index = *run.index;
+  const Rank dst = index.lanes[place.lane].dst;
+  if (run.ready[dst.index()] == 0) {
+    run.held[dst.value()].emplace_back(place, k);
+    return;
+  }
+  const Item item = index.item(place);
+  if (index.orders_additions) {
+    const std::uint32_t slice = item.first_slice + k;
+    run.waits_for_additions[slice] = run.additions_met[slice] < item.additions_before;
+    if (run.waits_for_additions[slice]) {
+      return;
+    }
+  }
+  RankState& rank = ranks_[dst.index()];
+  Task task{.kind = TaskKind::kReduce, .rank = dst, .run = number, .place = place, .slice = k};
+  if (is_lossy(index, item)) {
+    task.kind = TaskKind::kDecode;
+    push_stream(rank.codec, task,
+                codec_time(dst, index.codecs[item.codec], slice_size(index, item, k), false));
+  } else if (item.op == plan::TransferOp::kReduce) {
+    push_stream(rank.reduce, task, rank.reduce_time(slice_size(index, item, k)));
+  } else {
+    signal(number, place, k, false);
+  }
+}
+
+void Engine::count_down(std::uint32_t number, Rank rank) {
+  Run& run = runs_[number];
+  if (--run.open[rank.index()] > 0) {
+    return;
+  }
+  run.done_at = std::max(run.done_at, now_);
+  --ranks_[rank.index()].open_runs;
+  next_compute(rank);
+}
+
+// One more dependency of a slice is met.
+void Engine::met(std::uint32_t number, Place place, const Item& item, std::uint32_t k) {
+  if (++runs_[number].met[item.first_slice + k] == item.waits) {
+    slice_unblocked(number, place, item, k);
+  }
+}
+
+void Engine::signal(std::uint32_t number, Place place, std::uint32_t k, bool at_source) {
+  Run& run = runs_[number];
+  const GraphIndex& index = *run.index;
+  bool whole_done = true;
+  if (index.has_partial_waits) {
+    const Item item = index.item(place);
+    whole_done = ++run.slices_done[side(at_source)][item.first_slice] == item.slices;
+  }
+  // What is set free comes back here only for lossy transfers, and those are stored, not computed.
+  for (const Dependent& dependent : index.dependents(place, at_source, scratch_)) {
+    const Item item = index.item(dependent.place);
+    if (!dependent.whole) {
+      met(number, dependent.place, item, k);
+    } else if (whole_done) {
+      for (std::uint32_t s = 0; s < item.slices; ++s) {
+        met(number, dependent.place, item, s);
+      }
+    }
+  }
+  if (!at_source) {
+    if (index.orders_additions) {
+      free_additions(number, place, k, whole_done);
+    }
+    count_down(number, index.lanes[place.lane].dst);
+  }
+}
+
+// Slice k of an addition is applied: those that had to wait for it have their turn.
+void Engine::free_additions(std::uint32_t number, Place place, std::uint32_t k, bool whole_done) {
+  const auto applied_before = [&](const Dependent& next, const Item& item, std::uint32_t s) {
+    Run& run = runs_[number];
+    const std::uint32_t slice = item.first_slice + s;
+    if (++run.additions_met[slice] == item.additions_before && run.waits_for_additions[slice]) {
+      arrived(number, next.place, s);
+    }
+  };
+  for (const Dependent& next : runs_[number].index->next_additions(place, scratch_)) {
+    const Item item = runs_[number].index->item(next.place);
+    if (!next.whole) {
+      applied_before(next, item, k);
+    } else if (whole_done) {
+      for (std::uint32_t s = 0; s < item.slices; ++s) {
+        applied_before(next, item, s);
+      }
+    }
+  }
+}
+
+}  // namespace rackrail::sim

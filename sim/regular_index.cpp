@@ -1,0 +1,148 @@
+// The index of a RegularSchedule: lanes and routes stored, transfers computed.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.hpp"
+#include "sim/graph_index.hpp"
+#include "sim/route_use.hpp"
+
+namespace rackrail::sim {
+
+namespace {
+
+class RegularIndex final : public GraphIndex {
+ public:
+  RegularIndex(const plan::RegularSchedule& schedule, std::int64_t elements,
+               std::int64_t slice_size, const topology::Topology& topology,
+               std::vector<std::vector<LinkId>> lane_links)
+      : schedule_(schedule), chunk_begin_(schedule.chunk_count() + 1) {
+    slice_elements = slice_size;
+    codecs = {plan::Codec{}};
+    slices_at.assign(schedule.rank_count(), 0);
+    const plan::TransferGraph chunks(schedule.name(), plan::Collective::kAllReduce,
+                                     schedule.rank_count(),
+                                     std::vector<std::uint32_t>(schedule.chunk_count(), 1));
+    for (std::uint32_t c = 0; c < schedule.chunk_count(); ++c) {
+      chunk_begin_[c + 1] = chunks.range(c, 1, elements).end;
+    }
+    if (elements < static_cast<std::int64_t>(schedule.chunk_count())) {
+      throw SimulationError(fmt::format("{} elements are less than the {} chunks of '{}'", elements,
+                                        schedule.chunk_count(), schedule.name()));
+    }
+    for (const Lane& lane : schedule.lanes()) {
+      add_lane(lane);
+    }
+    for (const auto& links : lane_links) {
+      routes.push_back(route_use(topology, links));
+    }
+    sort_lanes_by_source(schedule.rank_count());
+  }
+
+  Item item(Place place) const override {
+    const plan::RegularSchedule::Step step = schedule_.step(place);
+    Item item;
+    item.elements = elements_of(step);
+    item.slices = slices_of(item.elements);
+    item.first_slice = first_slice_[place.lane] + place.position * most_slices_[place.lane];
+    item.route = place.lane;
+    item.waits = step.waits;
+    item.additions_before = step.additions_before;
+    item.op = step.op;
+    return item;
+  }
+  std::span<const Dependent> dependents(Place place, bool at_source,
+                                        std::vector<Dependent>& scratch) const override {
+    if (at_source) {
+      return {};
+    }
+    return after(place, &plan::RegularSchedule::append_dependents, scratch);
+  }
+  std::span<const Dependent> next_additions(Place place,
+                                            std::vector<Dependent>& scratch) const override {
+    return after(place, &plan::RegularSchedule::append_next_additions, scratch);
+  }
+
+ protected:
+  std::string original(Place place) const override {
+    return fmt::format("{} of its lane", place.position);
+  }
+
+ private:
+  using Append = void (plan::RegularSchedule::*)(Place, std::vector<Place>&) const;
+
+  std::int64_t elements_of(const plan::RegularSchedule::Step& step) const {
+    return chunk_begin_[step.chunk_begin + step.chunk_count] - chunk_begin_[step.chunk_begin];
+  }
+  std::uint32_t slices_of(std::int64_t elements) const {
+    return elements <= slice_elements
+               ? 1
+               : static_cast<std::uint32_t>((elements + slice_elements - 1) / slice_elements);
+  }
+
+  void add_lane(const Lane& lane) {
+    const auto number = static_cast<std::uint32_t>(lanes.size());
+    lanes.push_back(lane);
+    std::uint32_t most = 0;
+    std::uint32_t sum = 0;
+    for (std::uint32_t position = 0; position < lane.count; ++position) {
+      const plan::RegularSchedule::Step step = schedule_.step({number, position});
+      const std::uint32_t slices = slices_of(elements_of(step));
+      most = std::max(most, slices);
+      sum += slices;
+      orders_additions = orders_additions || step.additions_before > 0;
+    }
+    const std::uint64_t end = std::uint64_t{slice_count} + std::uint64_t{most} * lane.count;
+    if (end > UINT32_MAX) {
+      throw SimulationError(fmt::format("'{}' has more than 4,294,967,295 slices; make them larger",
+                                        schedule_.name()));
+    }
+    first_slice_.push_back(slice_count);
+    most_slices_.push_back(most);
+    slice_count = static_cast<std::uint32_t>(end);
+    slices_at[lane.src.index()] += sum;
+    slices_at[lane.dst.index()] += sum;
+    has_partial_waits = has_partial_waits || (most > 1 && schedule_.mixes_ranges());
+  }
+
+  std::span<const Dependent> after(Place place, Append append,
+                                   std::vector<Dependent>& scratch) const {
+    places_.clear();
+    (schedule_.*append)(place, places_);
+    scratch.clear();
+    const plan::RegularSchedule::Step own = schedule_.step(place);
+    for (const Place next : places_) {
+      const plan::RegularSchedule::Step step = schedule_.step(next);
+      scratch.push_back(
+          {next, step.chunk_begin != own.chunk_begin || step.chunk_count != own.chunk_count});
+    }
+    return scratch;
+  }
+
+  const plan::RegularSchedule& schedule_;
+  std::vector<std::int64_t> chunk_begin_;
+  std::vector<std::uint32_t> first_slice_;
+  std::vector<std::uint32_t> most_slices_;
+  mutable std::vector<Place> places_;
+};
+
+}  // namespace
+
+RouteUse route_use(const topology::Topology& topology, std::span<const LinkId> links) {
+  RouteUse use{{links.begin(), links.end()}, Duration()};
+  for (const LinkId link : links) {
+    use.overhead = std::max(use.overhead, topology.link(link).overhead);
+  }
+  return use;
+}
+
+std::unique_ptr<const GraphIndex> index_schedule(const plan::RegularSchedule& schedule,
+                                                 std::int64_t elements, std::int64_t slice_elements,
+                                                 const topology::Topology& topology,
+                                                 std::vector<std::vector<LinkId>> routes) {
+  return std::make_unique<RegularIndex>(schedule, elements, slice_elements, topology,
+                                        std::move(routes));
+}
+
+}  // namespace rackrail::sim
