@@ -26,7 +26,8 @@ class Ring final : public RegularSchedule {
     return lanes;
   }
   Step step(Place place) const override {
-    const std::uint32_t behind = place.position % ranks_;
+    const std::uint32_t behind =
+        place.position < ranks_ ? place.position : place.position - ranks_;
     return {
         .chunk_begin = place.lane >= behind ? place.lane - behind : place.lane + ranks_ - behind,
         .op = place.position < ranks_ - 1 ? TransferOp::kReduce : TransferOp::kCopy,

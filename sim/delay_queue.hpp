@@ -70,19 +70,25 @@ class DelayQueue {
   static constexpr unsigned kLineBits = 8;
   static constexpr std::size_t kLines = std::size_t{1} << kLineBits;
 
+  // Numbers may wrap around: those of events that wait at once are near each other.
+  static bool is_before(std::uint32_t a, std::uint32_t b) {
+    return static_cast<std::int32_t>(a - b) < 0;
+  }
   struct Event {
     Time time = 0;
-    std::uint64_t order = 0;
+    std::uint32_t order = 0;
     Payload payload{};
     bool operator<(const Event& o) const {
-      return time != o.time ? time < o.time : order < o.order;
+      return time != o.time ? time < o.time : is_before(order, o.order);
     }
   };
   struct Head {
     Time time = 0;
-    std::uint64_t order = 0;
+    std::uint32_t order = 0;
     std::uint32_t line = 0;
-    bool operator<(const Head& o) const { return time != o.time ? time < o.time : order < o.order; }
+    bool operator<(const Head& o) const {
+      return time != o.time ? time < o.time : is_before(order, o.order);
+    }
   };
   struct Line {
     Time delay = -1;
@@ -101,13 +107,13 @@ class DelayQueue {
     }
     const Head& head = heads_.top();
     const Event& other = others_.top();
-    return head.time != other.time ? head.time < other.time : head.order < other.order;
+    return head.time != other.time ? head.time < other.time : is_before(head.order, other.order);
   }
 
   std::vector<Line> lines_;
   QuadHeap<Head> heads_;
   QuadHeap<Event> others_;
-  std::uint64_t created_ = 0;
+  std::uint32_t created_ = 0;
 };
 
 }  // namespace rackrail::sim

@@ -54,9 +54,9 @@ void Engine::record(Task& task) {
 
 void Engine::start_flow(const Task& task, std::int64_t bytes, std::span<const LinkId> links,
                         double cap) {
-  std::uint32_t tag = 0;
+  FlowTag tag = 0;
   if (free_tags_.empty()) {
-    tag = static_cast<std::uint32_t>(flying_.size());
+    tag = static_cast<FlowTag>(flying_.size());
     flying_.push_back(task);
   } else {
     tag = free_tags_.back();
@@ -189,10 +189,9 @@ void Engine::take_network_events() {
   network_events_.clear();
   network_->take_events(now_, network_events_);
   for (const FlowEvent& event : network_events_) {
-    const auto tag = static_cast<std::uint32_t>(event.tag);
-    const Task task = flying_[tag];
+    const Task task = flying_[event.tag];
     if (event.is_delivered) {
-      free_tags_.push_back(tag);
+      free_tags_.push_back(event.tag);
       if (task.kind == TaskKind::kLatency) {
         finish(task);
       }
@@ -206,7 +205,7 @@ void Engine::take_network_events() {
         current_ = task.activity;  // what its end started may have set another one
         record(latency);
       }
-      flying_[tag] = latency;
+      flying_[event.tag] = latency;
     }
   }
 }

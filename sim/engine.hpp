@@ -122,7 +122,8 @@ class Engine {
   void try_send(std::uint32_t channel);
   bool try_send_lane(std::uint32_t channel, std::uint32_t run, std::uint32_t lane);
   void finish_encode(const Task& task);
-  void finish_overhead(Task task);
+  void finish_overhead(const Task& task);
+  void send(Task task, const Item& item);
   void finish_wire(const Task& task);
   void arrived(std::uint32_t run, Place place, std::uint32_t slice);
   void signal(std::uint32_t run, Place place, std::uint32_t slice, bool at_source);

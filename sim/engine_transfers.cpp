@@ -174,7 +174,7 @@ bool Engine::try_send_lane(std::uint32_t channel, std::uint32_t number, std::uin
   if (overhead > Duration()) {
     begin(task, overhead);
   } else {
-    finish_overhead(task);
+    send(task, item);
   }
   // Sent from memory of its own, so the buffer is free; its own encoding was signalled before.
   if (lossy && item.encoding != plan::EncodingKind::kOwn) {
@@ -183,10 +183,14 @@ bool Engine::try_send_lane(std::uint32_t channel, std::uint32_t number, std::uin
   return true;
 }
 
-void Engine::finish_overhead(Task task) {
+void Engine::finish_overhead(const Task& task) {
+  send(task, runs_[task.run].index->item(task.place));
+}
+
+// The bytes of a slice begin to move.
+void Engine::send(Task task, const Item& item) {
   Run& run = runs_[task.run];
   const GraphIndex& index = *run.index;
-  const Item item = index.item(task.place);
   const std::int64_t elements = slice_size(index, item, task.slice);
   const std::int64_t bytes = item.codec == 0
                                  ? elements * kBytesPerElement

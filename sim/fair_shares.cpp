@@ -38,7 +38,7 @@ void FairShares::add(Flow number, std::span<const LinkId> links, std::optional<d
   }
   FlowState& flow = flows_[number];
   flow.links = links.data();
-  flow.link_count = static_cast<std::uint32_t>(links.size());
+  flow.link_count = static_cast<std::uint16_t>(links.size());
   flow.bottleneck = kNone;
   flow.rate = 0;
   flow.cap = cap.value_or(kInfinite);
@@ -66,7 +66,8 @@ void FairShares::remove(Flow number) {
     link.flows.pop_back();
     link.used -= flow.rate;
     changed_use(link);
-    if (link.bottlenecked > 0) {
+    if (link.bottlenecked > 0 && !link.is_freed) {
+      link.is_freed = true;
       freed_.push_back(flow.links[hop].value());
     }
   }
@@ -85,12 +86,21 @@ void FairShares::changed_use(LinkState& link) const {
   }
 }
 
-std::span<const FairShares::Change> FairShares::solve() {
-  changes_.clear();
-  ++solve_;
+std::span<const FairShares::Flow> FairShares::solve() {
+  changed_.clear();
+  if (++solve_ == 0) {  // once around: no old mark may look new
+    for (FlowState& flow : flows_) {
+      flow.region = 0;
+    }
+    for (LinkState& link : links_) {
+      link.region = 0;
+    }
+    solve_ = 1;
+  }
   region_flows_.clear();
   region_links_.clear();
   for (const std::uint32_t link : freed_) {
+    links_[link].is_freed = false;
     include_bottlenecked(link);
   }
   freed_.clear();
@@ -119,7 +129,7 @@ std::span<const FairShares::Change> FairShares::solve() {
     }
     commit();
   }
-  return changes_;
+  return changed_;
 }
 
 bool FairShares::is_alone(const FlowState& flow) const {
@@ -144,7 +154,7 @@ void FairShares::solve_alone(Flow number) {
     links_[flow.bottleneck].level = flow.rate;
     links_[flow.bottleneck].bottlenecked = 1;
   }
-  changes_.push_back({number, flow.rate});
+  changed_.push_back(number);
 }
 
 void FairShares::include(Flow number) {
@@ -310,7 +320,7 @@ void FairShares::commit() {
     }
     if (std::fabs(flow.new_rate - flow.rate) > kRounding * flow.rate) {
       flow.rate = flow.new_rate;
-      changes_.push_back({number, flow.rate});
+      changed_.push_back(number);
     }
   }
   for (const std::uint32_t number : region_links_) {

@@ -44,17 +44,14 @@ namespace rackrail::sim {
 class FairShares {
  public:
   using Flow = std::uint32_t;
-  struct Change {
-    Flow flow = 0;
-    double rate = 0;
-  };
 
   explicit FairShares(std::span<const double> capacities);
   /// `links`, not none, must outlive the flow. Its rate is known after solve().
   void add(Flow flow, std::span<const LinkId> links, std::optional<double> cap);
   void remove(Flow flow);
   bool is_stale() const { return !added_.empty() || !freed_.empty(); }
-  std::span<const Change> solve();
+  /// Flows whose rates are new.
+  std::span<const Flow> solve();
   double rate(Flow flow) const { return flows_[flow].rate; }
   bool is_idle(LinkId link) const { return links_[link.index()].flows.empty(); }
 
@@ -62,13 +59,13 @@ class FairShares {
   static constexpr std::uint32_t kNone = UINT32_MAX;
   struct FlowState {
     const LinkId* links = nullptr;
-    std::uint32_t link_count = 0;
-    std::uint32_t bottleneck = kNone;
     double rate = 0;
     double cap = 0;
     double new_rate = 0;
-    std::uint64_t region = 0;
+    std::uint32_t region = 0;
+    std::uint32_t bottleneck = kNone;
     std::uint32_t new_bottleneck = kNone;
+    std::uint16_t link_count = 0;
     bool is_fixed = false;
   };
   struct Member {
@@ -80,13 +77,14 @@ class FairShares {
     double used = 0;
     double level = 0;
     std::vector<Member> flows;
-    std::uint64_t region = 0;
+    std::uint32_t region = 0;
     std::uint32_t bottlenecked = 0;
     std::uint32_t region_flows = 0;
     std::uint32_t region_bottlenecked = 0;
     std::uint32_t unfixed = 0;
     std::uint16_t age = 0;
     bool binds = false;
+    bool is_freed = false;  ///< in freed_
     double outside = 0;
     double left = 0;
     double highest = 0;
@@ -112,14 +110,14 @@ class FairShares {
   std::vector<FlowState> flows_;
   std::vector<LinkState> links_;
   std::vector<std::uint32_t> places_;
-  std::size_t stride_ = 8;
+  std::size_t stride_ = 4;
   std::vector<Flow> added_;
   std::vector<std::uint32_t> freed_;
-  std::uint64_t solve_ = 0;
+  std::uint32_t solve_ = 0;
   std::vector<Flow> region_flows_;
   std::vector<std::uint32_t> region_links_;
   std::vector<Candidate> candidates_;
-  std::vector<Change> changes_;
+  std::vector<Flow> changed_;
 };
 
 }  // namespace rackrail::sim

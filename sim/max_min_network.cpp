@@ -1,7 +1,6 @@
 #include "sim/max_min_network.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <optional>
 
@@ -51,15 +50,19 @@ void MaxMinNetwork::start(Time now, std::int64_t bytes, std::span<const LinkId> 
                           double rate_cap, FlowTag tag) {
   const std::uint32_t number = new_flow();
   Flow& flow = flows_[number];
-  flow.order = started_++;
+  flow.order = static_cast<std::uint32_t>(started_++);
   flow.remaining = static_cast<double>(bytes);
-  flow.cap = rate_cap > 0 ? rate_cap / kPicosecondsPerSecond : kInfinite;
-  flow.rate = flow.cap;
+  flow.rate = kInfinite;
+  if (rate_cap > 0) {
+    flow.rate = rate_cap / kPicosecondsPerSecond;
+    caps_[number] = flow.rate;
+  }
   flow.updated = now;
   flow.latency = 0;
   flow.tag = tag;
-  flow.links = links;
-  flow.place = SIZE_MAX;
+  flow.first_link = links.data();
+  flow.link_count = static_cast<std::uint16_t>(links.size());
+  flow.place = kNone;
   bool is_alone = true;
   for (const LinkId id : links) {
     const LinkUse& link = links_[id.index()];
@@ -68,11 +71,11 @@ void MaxMinNetwork::start(Time now, std::int64_t bytes, std::span<const LinkId> 
     is_alone = is_alone && link.user == kNobody;
   }
   if (bytes == 0) {
-    flow.links = {};  // it takes nothing from anyone
+    flow.link_count = 0;  // it takes nothing from anyone
     is_alone = true;
   }
   if (is_alone) {
-    for (const LinkId id : flow.links) {
+    for (const LinkId id : flow.links()) {
       links_[id.index()].user = number;
     }
     set_alone(number, now);
@@ -97,25 +100,30 @@ Time MaxMinNetwork::time_left(const Flow& flow, Time now) {
   if (!(exact < kLongestTime - static_cast<double>(now))) {
     throw SimulationError("a flow would end after more than 106 days of simulated time");
   }
-  const double rounded = std::ceil(exact - exact * kRelativeRounding - kAbsoluteRounding);
-  return std::max(Time{0}, static_cast<Time>(rounded));
+  const double least = exact - exact * kRelativeRounding - kAbsoluteRounding;
+  if (least <= 0) {
+    return 0;
+  }
+  const auto below = static_cast<Time>(least);
+  return static_cast<double>(below) < least ? below + 1 : below;
 }
 
 void MaxMinNetwork::set_alone(std::uint32_t number, Time now) {
   Flow& flow = flows_[number];
   flow.state = State::kAlone;
-  flow.end_number = ++ends_made_;
-  due_.push(now, time_left(flow, now), {flow.tag, number, flow.end_number, false});
+  flow.end_number = ++ends_made_ == 0 ? ++ends_made_ : ends_made_;  // 0 is taken
+  due_.push(now, time_left(flow, now), {flow.tag, number, flow.end_number});
 }
 
 // Hands a flow over to the solver.
 void MaxMinNetwork::share(std::uint32_t number) {
   Flow& flow = flows_[number];
   flow.state = State::kShares;
-  for (const LinkId id : flow.links) {
+  for (const LinkId id : flow.links()) {
     links_[id.index()].user = kSolver;
   }
-  shares_.add(number, flow.links, flow.cap < kInfinite ? std::optional(flow.cap) : std::nullopt);
+  const auto cap = caps_.find(number);
+  shares_.add(number, flow.links(), cap == caps_.end() ? std::nullopt : std::optional(cap->second));
 }
 
 void MaxMinNetwork::set_rate(std::uint32_t number, double rate, Time now) {
@@ -125,25 +133,26 @@ void MaxMinNetwork::set_rate(std::uint32_t number, double rate, Time now) {
   flow.updated = now;
   flow.rate = rate;
   const End end{now + time_left(flow, now), flow.order, number};
-  if (flow.place == SIZE_MAX) {
+  if (flow.place == kNone) {
     ends_.push(end);
   } else {
     ends_.update(flow.place, end);
   }
 }
 
+// Whether it is the end of a flow that shares its links by now.
+bool MaxMinNetwork::is_void(const Due& due) const {
+  const Flow& flow = flows_[due.flow];
+  return due.end_number != 0 && (flow.state != State::kAlone || flow.end_number != due.end_number);
+}
+
 Time MaxMinNetwork::next_event(Time now) {
   if (shares_.is_stale()) {
-    for (const FairShares::Change& change : shares_.solve()) {
-      set_rate(change.flow, change.rate, now);
+    for (const FairShares::Flow flow : shares_.solve()) {
+      set_rate(flow, shares_.rate(flow), now);
     }
   }
-  while (!due_.empty()) {
-    const Due& due = due_.next();
-    const Flow& flow = flows_[due.flow];
-    if (due.is_delivery || (flow.state == State::kAlone && flow.end_number == due.end_number)) {
-      break;
-    }
+  while (!due_.empty() && is_void(due_.next())) {
     due_.pop();
   }
   if (due_.empty() || ends_.empty()) {
@@ -155,10 +164,9 @@ Time MaxMinNetwork::next_event(Time now) {
 void MaxMinNetwork::take_events(Time now, std::vector<FlowEvent>& events) {
   while (!due_.empty() && due_.next_time() <= now) {
     const Due due = due_.pop();
-    if (due.is_delivery) {
+    if (due.end_number == 0) {
       events.push_back({due.tag, true});
-    } else if (flows_[due.flow].state == State::kAlone &&
-               flows_[due.flow].end_number == due.end_number) {
+    } else if (!is_void(due)) {
       finish(due.flow, now, events);
     }
   }
@@ -175,15 +183,18 @@ void MaxMinNetwork::finish(std::uint32_t number, Time now, std::vector<FlowEvent
   if (flow.latency == 0) {
     events.push_back({flow.tag, true});
   } else {
-    due_.push(now, flow.latency, {flow.tag, number, 0, true});
+    due_.push(now, flow.latency, {flow.tag, number, 0});
   }
   if (flow.state == State::kShares) {
     shares_.remove(number);
   }
-  for (const LinkId id : flow.links) {
+  for (const LinkId id : flow.links()) {
     if (flow.state == State::kAlone || shares_.is_idle(id)) {
       links_[id.index()].user = kNobody;
     }
+  }
+  if (!caps_.empty()) {
+    caps_.erase(number);
   }
   flow.state = State::kGone;
   free_.push_back(number);

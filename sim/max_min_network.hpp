@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <unordered_map>
 #include <vector>
 
 #include "sim/delay_queue.hpp"
@@ -36,47 +37,53 @@ class MaxMinNetwork final : public NetworkModel {
   double rate_of(FlowTag tag) const;
 
  private:
+  static constexpr std::uint32_t kNone = UINT32_MAX;
+  static constexpr std::uint32_t kNobody = UINT32_MAX;
+  static constexpr std::uint32_t kSolver = UINT32_MAX - 1;
+
   enum class State : std::uint8_t { kGone, kAlone, kShares };
   struct Flow {
     double remaining = 0;  ///< bytes, at `updated`
     double rate = 0;       ///< bytes per picosecond
-    double cap = 0;        ///< the same; infinite where there is none
     Time updated = 0;
     Time latency = 0;
+    const LinkId* first_link = nullptr;
     FlowTag tag = 0;
-    std::uint64_t order = 0;  ///< of its start
-    std::span<const LinkId> links;
-    std::size_t place = SIZE_MAX;  ///< kShares: in the heap of ends
-    std::uint32_t end_number = 0;  ///< kAlone: an End with another number is void
+    std::uint32_t order = 0;       ///< of its start
+    std::uint32_t place = kNone;   ///< kShares: in the heap of ends
+    std::uint32_t end_number = 0;  ///< kAlone: a Due with another number is void
+    std::uint16_t link_count = 0;
     State state = State::kGone;
+
+    std::span<const LinkId> links() const { return {first_link, link_count}; }
   };
   struct LinkUse {
     double capacity = 0;  ///< bytes per picosecond
     Time latency = 0;
     std::uint32_t user = 0;  ///< the flow that has it alone, or one of the two values below
   };
-  static constexpr std::uint32_t kNobody = UINT32_MAX;
-  static constexpr std::uint32_t kSolver = UINT32_MAX - 1;
 
-  /// Of a flow alone on its links, or a delivery.
+  /// Of a flow alone on its links; or a delivery, which has no end number.
   struct Due {
     FlowTag tag = 0;
     std::uint32_t flow = 0;
     std::uint32_t end_number = 0;
-    bool is_delivery = false;
   };
   struct End {
     Time time = 0;
-    std::uint64_t order = 0;
+    std::uint32_t order = 0;
     std::uint32_t flow = 0;
     bool operator<(const End& o) const { return time != o.time ? time < o.time : order < o.order; }
   };
   struct RememberPlace {
     std::vector<Flow>* flows;
-    void operator()(const End& end, std::size_t place) const { (*flows)[end.flow].place = place; }
+    void operator()(const End& end, std::size_t place) const {
+      (*flows)[end.flow].place = static_cast<std::uint32_t>(place);
+    }
   };
 
   std::uint32_t new_flow();
+  bool is_void(const Due& due) const;
   static Time time_left(const Flow& flow, Time now);
   void set_alone(std::uint32_t number, Time now);
   void share(std::uint32_t number);
@@ -91,6 +98,8 @@ class MaxMinNetwork final : public NetworkModel {
   QuadHeap<End, RememberPlace> ends_;
   std::uint64_t started_ = 0;
   std::uint32_t ends_made_ = 0;
+  /// Bytes per picosecond, by flow; few have one.
+  std::unordered_map<std::uint32_t, double> caps_;
 };
 
 }  // namespace rackrail::sim

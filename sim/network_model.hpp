@@ -11,7 +11,7 @@
 namespace rackrail::sim {
 
 /// A number that the model hands back in the events of a flow.
-using FlowTag = std::uint64_t;
+using FlowTag = std::uint32_t;
 
 /// Every flow has two events, in this order: the sender has let go of the last byte, and the
 /// receiver has it.

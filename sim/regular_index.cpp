@@ -111,6 +111,12 @@ class RegularIndex final : public GraphIndex {
     places_.clear();
     (schedule_.*append)(place, places_);
     scratch.clear();
+    if (!schedule_.mixes_ranges()) {
+      for (const Place next : places_) {
+        scratch.push_back({next, false});
+      }
+      return scratch;
+    }
     const plan::RegularSchedule::Step own = schedule_.step(place);
     for (const Place next : places_) {
       const plan::RegularSchedule::Step step = schedule_.step(next);

@@ -22,7 +22,7 @@ namespace rackrail::topology {
 /// Links from the source's vertex to the destination's, in order; empty only for src == dst.
 using Route = std::vector<LinkId>;
 
-/// Route lookups with a cache per source. Not safe for concurrent use; cheap to make. The topology
+/// Route lookups with a cache. Not safe for concurrent use; cheap to make. The topology
 /// must outlive it and must not change; routes stay valid as long as the router.
 class Router {
  public:

@@ -1,25 +1,29 @@
-// Shortest routes with a cache per source.
+// Shortest routes, each kept once found.
 //
 // Model. The cost of a route is (ranks passed through, latency, links), compared in this order. A
 // rank in the middle counts in the first place, so a route uses one only where there is no other
 // way, and then as few as possible; the machines of a ring or torus thereby reach each other too.
 //
-// Per source: Dijkstra gives the cost of every vertex. An arc (u, v) is tight when cost(u) + its
-// own cost = cost(v); the tight arcs form a DAG that holds all shortest routes. Vertices leave the
-// heap in a topological order of it, since every arc adds a link; so `width`, the best bottleneck
-// among the shortest routes, is one pass in that order.
+// Per root: Dijkstra gives the cost of every vertex, as far as it is needed: it stops at the
+// destination and goes on from there when a farther one is asked for. An arc (u, v) is tight when
+// cost(u) + its own cost = cost(v); the tight arcs form a DAG that holds all shortest routes.
+// Vertices leave the heap in a topological order of it, since every arc adds a link; so `width`,
+// the best bottleneck among the shortest routes, is found on the way. The root is the source, or
+// the switch behind it where there is only one way out: then hosts of one switch share the work.
 //
 // Per destination: walk back from it along tight arcs that keep its width. Where several remain
 // (ECMP), a hash of the two ranks decides; within the machine of the source or destination, the
 // number of the rank in its machine does, so that GPUs with several near NICs use one each, as
 // collective libraries have it.
 //
-// Cost: O(E log V) per source and O(links · in-degree) per destination; 8 + 8 + 4 + 4 bytes per
-// vertex are kept for each source.
+// Cost: O(E log V) per root and O(links · in-degree) per destination; 24 bytes per vertex are kept
+// for each root, as long as all of them stay below kMostKept.
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <queue>
 #include <tuple>
+#include <unordered_map>
 #include <utility>
 
 #include "base/error.hpp"
@@ -40,16 +44,26 @@ struct Cost {
   bool operator<(const Cost& o) const { return key() < o.key(); }
 };
 
-struct Source {
+constexpr std::size_t kMostKept = std::size_t{256} << 20U;  // bytes
+
+using Entry = std::pair<Cost, NodeId>;
+struct Later {
+  bool operator()(const Entry& a, const Entry& b) const {
+    return b.first < a.first || (a.first == b.first && b.second < a.second);
+  }
+};
+
+/// What is known of the ways from one vertex.
+struct Exploration {
   std::vector<Cost> cost;        // by vertex
   std::vector<Bandwidth> width;  // by vertex: best bottleneck among the shortest routes
-  std::vector<Route> routes;     // by destination rank; empty until asked for
+  std::priority_queue<Entry, std::vector<Entry>, Later> queue;
 };
 
 }  // namespace
 
 struct Router::Impl {
-  explicit Impl(const Topology& t) : topology(t), sources(t.rank_count()) {
+  explicit Impl(const Topology& t) : topology(t) {
     local_index.resize(t.rank_count());
     for (const RankGroup& group : ranks_by_host(t)) {
       for (std::size_t i = 0; i < group.ranks.size(); ++i) {
@@ -67,57 +81,67 @@ struct Router::Impl {
     return cost;
   }
 
-  const Source& explored(Rank src) {
-    std::unique_ptr<Source>& slot = sources[src.index()];
-    if (slot) return *slot;
-    auto found = std::make_unique<Source>();
-    found->cost.resize(topology.node_count());
-    found->width.resize(topology.node_count());
-    found->routes.resize(topology.rank_count());
+  /// The only link out of a rank's vertex, where there is only one and it leads to a switch.
+  std::optional<LinkId> only_way_out(NodeId start) const {
+    std::optional<LinkId> only;
+    for (const LinkId id : topology.links_out_of(start)) {
+      if (topology.link(id).kind != LinkKind::kShared) {
+        if (only) return std::nullopt;
+        only = id;
+      }
+    }
+    return only && !topology.rank_of(topology.link(*only).to) ? only : std::nullopt;
+  }
 
-    const NodeId start = topology.node_of(src);
-    using Entry = std::pair<Cost, NodeId>;
-    const auto later = [](const Entry& a, const Entry& b) {
-      return b.first < a.first || (a.first == b.first && b.second < a.second);
-    };
-    std::priority_queue<Entry, std::vector<Entry>, decltype(later)> queue(later);
-    found->cost[start.index()] = Cost{0, 0, Duration(0)};
-    found->width[start.index()] = Bandwidth(std::numeric_limits<std::int64_t>::max());
-    queue.push({found->cost[start.index()], start});
-    while (!queue.empty()) {
-      const auto [cost, v] = queue.top();
-      queue.pop();
-      if (!(cost == found->cost[v.index()])) continue;  // a cheaper way was found since
+  /// Ways from `root`, known at least as far as `end`.
+  const Exploration& explored(NodeId root, NodeId end) {
+    const std::size_t vertices = topology.node_count();
+    if (explorations.size() * vertices * (sizeof(Cost) + sizeof(Bandwidth)) > kMostKept) {
+      explorations.clear();
+    }
+    const auto [it, is_new] = explorations.try_emplace(root);
+    Exploration& found = it->second;
+    if (is_new) {
+      found.cost.resize(vertices);
+      found.width.resize(vertices);
+      found.cost[root.index()] = Cost{0, 0, Duration(0)};
+      found.width[root.index()] = Bandwidth(std::numeric_limits<std::int64_t>::max());
+      found.queue.push({found.cost[root.index()], root});
+    }
+    // All that is cheaper than the destination must have left the heap.
+    while (!found.queue.empty() && found.queue.top().first < found.cost[end.index()]) {
+      const auto [cost, v] = found.queue.top();
+      found.queue.pop();
+      if (!(cost == found.cost[v.index()])) continue;  // a cheaper way was found since
       for (const LinkId id : topology.links_out_of(v)) {
         const Link& link = topology.link(id);
         if (link.kind == LinkKind::kShared) continue;  // a resource, not a way
-        const Cost next = extended(cost, link, start);
-        Cost& known = found->cost[link.to.index()];
-        Bandwidth& width = found->width[link.to.index()];
-        const Bandwidth through = std::min(found->width[v.index()], link.bandwidth);
+        const Cost next = extended(cost, link, root);
+        Cost& known = found.cost[link.to.index()];
+        Bandwidth& width = found.width[link.to.index()];
+        const Bandwidth through = std::min(found.width[v.index()], link.bandwidth);
         if (next < known) {
           known = next;
           width = through;
-          queue.push({next, link.to});
+          found.queue.push({next, link.to});
         } else if (next == known) {
           width = std::max(width, through);
         }
       }
     }
-    slot = std::move(found);
-    return *slot;
+    return found;
   }
 
   /// Tight links into v that keep the width, in order of their ids.
-  std::vector<LinkId> candidates(const Source& source, NodeId start, NodeId v,
+  std::vector<LinkId> candidates(const Exploration& found, NodeId root, NodeId v,
                                  Bandwidth width) const {
     std::vector<LinkId> list;
     for (const LinkId id : topology.links_into(v)) {
       const Link& link = topology.link(id);
-      const Cost& before = source.cost[link.from.index()];
+      const Cost& before = found.cost[link.from.index()];
       if (link.kind != LinkKind::kShared && before.is_reached() &&
-          extended(before, link, start) == source.cost[v.index()] &&
-          std::min(source.width[link.from.index()], link.bandwidth) >= width) {
+          extended(before, link, root) == found.cost[v.index()] &&
+          std::min(found.width[link.from.index()], link.bandwidth) >= width) {
         list.push_back(id);
       }
     }
@@ -144,8 +168,9 @@ struct Router::Impl {
   }
 
   const Topology& topology;
-  std::vector<std::unique_ptr<Source>> sources;  // by rank, made when first asked for
-  std::vector<std::size_t> local_index;          // of each rank in its machine
+  std::unordered_map<NodeId, Exploration> explorations;  // by root
+  std::unordered_map<std::uint64_t, Route> routes;       // by source and destination
+  std::vector<std::size_t> local_index;                  // of each rank in its machine
 };
 
 Router::Router(const Topology& topology) : impl_(std::make_unique<Impl>(topology)) {}
@@ -154,28 +179,41 @@ Router::Router(Router&&) noexcept = default;
 Router& Router::operator=(Router&&) noexcept = default;
 
 const Route& Router::route(Rank src, Rank dst) {
-  const NodeId start = impl_->topology.node_of(src);
-  const NodeId end = impl_->topology.node_of(dst);
-  const Source& source = impl_->explored(src);
-  Route& route = impl_->sources[src.index()]->routes[dst.index()];
-  if (!route.empty() || src == dst) {
-    return route;
+  const std::uint64_t pair = (std::uint64_t{src.value()} << 32U) | dst.value();
+  const auto known = impl_->routes.find(pair);
+  if (known != impl_->routes.end()) {
+    return known->second;
   }
-  if (!source.cost[end.index()].is_reached()) {
-    throw ConfigError(ErrorContext{"", "cluster '" + impl_->topology.name() + "'",
-                                   "no way from '" + impl_->topology.node(start).name + "' to '" +
-                                       impl_->topology.node(end).name + "'",
-                                   "a connected graph"});
+  Route route;
+  const Topology& topology = impl_->topology;
+  const NodeId start = topology.node_of(src);
+  const NodeId end = topology.node_of(dst);
+  if (start != end) {
+    const std::optional<LinkId> way_out = impl_->only_way_out(start);
+    const NodeId root = way_out ? topology.link(*way_out).to : start;
+    const Exploration& found = impl_->explored(root, end);
+    if (!found.cost[end.index()].is_reached()) {
+      throw ConfigError(ErrorContext{
+          "", "cluster '" + topology.name() + "'",
+          "no way from '" + topology.node(start).name + "' to '" + topology.node(end).name + "'",
+          "a connected graph"});
+    }
+    Bandwidth width = found.width[end.index()];
+    if (way_out) {
+      width = std::min(width, topology.link(*way_out).bandwidth);
+    }
+    for (NodeId v = end; v != root;) {
+      const std::vector<LinkId> links = impl_->candidates(found, root, v, width);
+      const LinkId chosen = links[links.size() == 1 ? 0 : impl_->choose(links, src, dst, v)];
+      route.push_back(chosen);
+      v = topology.link(chosen).from;
+    }
+    if (way_out) {
+      route.push_back(*way_out);
+    }
+    std::reverse(route.begin(), route.end());
   }
-  const Bandwidth width = source.width[end.index()];
-  for (NodeId v = end; v != start;) {
-    const std::vector<LinkId> links = impl_->candidates(source, start, v, width);
-    const LinkId chosen = links[links.size() == 1 ? 0 : impl_->choose(links, src, dst, v)];
-    route.push_back(chosen);
-    v = impl_->topology.link(chosen).from;
-  }
-  std::reverse(route.begin(), route.end());
-  return route;
+  return impl_->routes.emplace(pair, std::move(route)).first->second;
 }
 
 Duration route_latency(const Topology& topology, const Route& route) {

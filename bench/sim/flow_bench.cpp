@@ -2,6 +2,8 @@
 #include <benchmark/benchmark.h>
 
 #include <random>
+#include <span>
+#include <vector>
 
 #include "bench/sim/fabric.hpp"
 #include "sim/max_min_network.hpp"
@@ -22,7 +24,7 @@ void churn(benchmark::State& state) {
       const std::size_t other = random() % (hosts - 1);
       routes[host] = fabric.route(host, other + (other >= host ? 1 : 0), random() % 32);
       network.start(now, 1000 + static_cast<std::int64_t>(random() % 4'000'000), routes[host], 0,
-                    host);
+                    static_cast<sim::FlowTag>(host));
     };
     for (std::size_t host = 0; host < hosts; ++host) {
       launch(0, host);
@@ -52,11 +54,16 @@ BENCHMARK(churn)->Arg(1024)->Arg(4096)->Unit(benchmark::kMillisecond);
 void all_to_all(benchmark::State& state) {
   const auto hosts = static_cast<std::size_t>(state.range(0));
   const Fabric fabric(hosts);
-  std::vector<std::vector<LinkId>> routes;
+  std::vector<LinkId> links;
+  links.reserve(4 * hosts * hosts);
+  std::vector<std::uint32_t> ends;  // of each flow's links
+  ends.reserve(hosts * hosts);
   for (std::size_t from = 0; from < hosts; ++from) {
     for (std::size_t to = 0; to < hosts; ++to) {
       if (from != to) {
-        routes.push_back(fabric.route(from, to, to));
+        const std::vector<LinkId> route = fabric.route(from, to, to);
+        links.insert(links.end(), route.begin(), route.end());
+        ends.push_back(static_cast<std::uint32_t>(links.size()));
       }
     }
   }
@@ -65,8 +72,11 @@ void all_to_all(benchmark::State& state) {
   sim::Time end = 0;
   for (auto _ : state) {
     sim::MaxMinNetwork network(fabric.topology);
-    for (std::size_t i = 0; i < routes.size(); ++i) {
-      network.start(0, bytes, routes[i], 0, i);
+    std::size_t begin = 0;
+    for (std::size_t i = 0; i < ends.size(); ++i) {
+      network.start(0, bytes, std::span(links).subspan(begin, ends[i] - begin), 0,
+                    static_cast<sim::FlowTag>(i));
+      begin = ends[i];
     }
     std::vector<sim::FlowEvent> events;
     for (sim::Time now = 0; (now = network.next_event(now)) >= 0; end = now) {
