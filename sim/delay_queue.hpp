@@ -50,13 +50,14 @@ class DelayQueue {
                              : others_.top().payload;
   }
   Payload pop() {
-    const Payload payload = next();
     if (!next_is_in_line()) {
+      const Payload payload = others_.top().payload;
       others_.pop();
       return payload;
     }
     const std::uint32_t number = heads_.top().line;
     RingBuffer<Event>& events = lines_[number].events;
+    const Payload payload = events.front().payload;
     events.pop_front();
     if (events.empty()) {
       heads_.pop();

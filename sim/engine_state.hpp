@@ -61,9 +61,11 @@ struct Engine::Channel {
 
 struct Engine::Run {
   struct LaneState {
-    std::uint32_t position = 0;  ///< next to send
+    Item next;  ///< to send: the transfer at `position`, unless the lane is at its end
+    std::uint32_t position = 0;
     std::uint32_t slice = 0;
     std::uint32_t channel = 0;
+    std::uint32_t count = 0;  ///< transfers of the lane
   };
   std::shared_ptr<const GraphIndex> index;
   std::string name;
@@ -84,6 +86,16 @@ struct Engine::Run {
 
   Time ready_at = 0;
   Time done_at = 0;
+
+  /// A transfer, copied into `other` unless it is the next one of its lane.
+  const Item& item(Place place, Item& other) const {
+    const LaneState& lane = lanes[place.lane];
+    if (place.position == lane.position) {
+      return lane.next;
+    }
+    index->get(place, other);
+    return other;
+  }
 };
 
 inline std::uint64_t key(Place place) {

@@ -42,7 +42,8 @@ std::uint32_t Engine::add_run(std::shared_ptr<const GraphIndex> shared, std::str
       channels_.emplace_back();
     }
     channels_[it->second].lanes.emplace_back(number, lane);
-    run.lanes.push_back({.channel = it->second});
+    run.lanes.push_back(
+        {.next = index.item({lane, 0}), .channel = it->second, .count = ends.count});
     for (std::uint32_t i = 0; index.codecs.size() > 1 && i < ends.count; ++i) {
       const Item item = index.item({lane, i});
       if (item.encoding == plan::EncodingKind::kShared) {
@@ -132,7 +133,8 @@ void Engine::try_send(std::uint32_t number) {
   Channel& channel = channels_[number];
   for (std::size_t i = channel.first_open; i < channel.lanes.size() && !channel.is_busy; ++i) {
     const auto [run, lane] = channel.lanes[i];
-    if (runs_[run].lanes[lane].position < runs_[run].index->lanes[lane].count) {
+    const Run::LaneState& state = runs_[run].lanes[lane];
+    if (state.position < state.count) {
       channel.is_busy = try_send_lane(number, run, lane);
     } else if (i == channel.first_open) {
       ++channel.first_open;
@@ -150,22 +152,18 @@ bool Engine::try_send_lane(std::uint32_t channel, std::uint32_t number, std::uin
   }
   const Place place{lane, state.position};
   const std::uint32_t k = state.slice;
-  const Item item = index.item(place);
-  if (run.met[item.first_slice + k] != item.waits) {
+  if (run.met[state.next.first_slice + k] != state.next.waits) {
     return false;
   }
+  const Item& item = state.next;
   const bool lossy = is_lossy(index, item);
+  const bool encodes = item.encoding == plan::EncodingKind::kOwn;
   if (lossy && item.encoding != plan::EncodingKind::kForwarded) {
-    const bool is_shared = item.encoding == plan::EncodingKind::kShared;
     const std::uint32_t first =
-        is_shared ? index.item(item.encoded_by).first_slice : item.first_slice;
+        encodes ? item.first_slice : index.item(item.encoded_by).first_slice;
     if (!run.encoded[first + k]) {
       return false;
     }
-  }
-  if (++state.slice == item.slices) {
-    state.slice = 0;
-    ++state.position;
   }
   channels_[channel].is_busy = true;
   const Duration overhead = index.routes[item.route].overhead;
@@ -176,15 +174,22 @@ bool Engine::try_send_lane(std::uint32_t channel, std::uint32_t number, std::uin
   } else {
     send(task, item);
   }
+  if (++state.slice == item.slices) {
+    state.slice = 0;
+    if (++state.position < state.count) {
+      index.get({lane, state.position}, state.next);
+    }
+  }
   // Sent from memory of its own, so the buffer is free; its own encoding was signalled before.
-  if (lossy && item.encoding != plan::EncodingKind::kOwn) {
+  if (lossy && !encodes) {
     signal(number, place, k, true);
   }
   return true;
 }
 
 void Engine::finish_overhead(const Task& task) {
-  send(task, runs_[task.run].index->item(task.place));
+  Item other;
+  send(task, runs_[task.run].item(task.place, other));
 }
 
 // The bytes of a slice begin to move.
@@ -270,10 +275,11 @@ void Engine::signal(std::uint32_t number, Place place, std::uint32_t k, bool at_
   }
   // What is set free comes back here only for lossy transfers, and those are stored, not computed.
   for (const Dependent& dependent : index.dependents(place, at_source, scratch_)) {
-    const Item item = index.item(dependent.place);
     if (!dependent.whole) {
-      met(number, dependent.place, item, k);
+      Item other;
+      met(number, dependent.place, run.item(dependent.place, other), k);
     } else if (whole_done) {
+      const Item item = index.item(dependent.place);
       for (std::uint32_t s = 0; s < item.slices; ++s) {
         met(number, dependent.place, item, s);
       }

@@ -41,7 +41,7 @@ class ListedIndex final : public GraphIndex {
     numbers_ = {};
   }
 
-  Item item(Place place) const override { return items_[number_of(place)]; }
+  void get(Place place, Item& item) const override { item = items_[number_of(place)]; }
   std::span<const Dependent> dependents(Place place, bool at_source,
                                         std::vector<Dependent>& scratch) const override {
     (void)scratch;

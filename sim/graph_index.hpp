@@ -53,7 +53,14 @@ class GraphIndex {
   GraphIndex(const GraphIndex&) = delete;
   GraphIndex& operator=(const GraphIndex&) = delete;
 
-  virtual Item item(Place place) const = 0;
+  /// Into `item`, and not returned: the interpreter asks some million times a second, and filled in
+  /// place it need not be copied.
+  virtual void get(Place place, Item& item) const = 0;
+  Item item(Place place) const {
+    Item result;
+    get(place, result);
+    return result;
+  }
   /// Those that wait for this one to be read (`at_source`) or applied. `scratch` may hold them.
   virtual std::span<const Dependent> dependents(Place place, bool at_source,
                                                 std::vector<Dependent>& scratch) const = 0;

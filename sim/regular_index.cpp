@@ -40,9 +40,8 @@ class RegularIndex final : public GraphIndex {
     sort_lanes_by_source(schedule.rank_count());
   }
 
-  Item item(Place place) const override {
+  void get(Place place, Item& item) const override {
     const plan::RegularSchedule::Step step = schedule_.step(place);
-    Item item;
     item.elements = elements_of(step);
     item.slices = slices_of(item.elements);
     item.first_slice = first_slice_[place.lane] + place.position * most_slices_[place.lane];
@@ -50,7 +49,6 @@ class RegularIndex final : public GraphIndex {
     item.waits = step.waits;
     item.additions_before = step.additions_before;
     item.op = step.op;
-    return item;
   }
   std::span<const Dependent> dependents(Place place, bool at_source,
                                         std::vector<Dependent>& scratch) const override {

@@ -8,6 +8,7 @@
 
 #include "base/error.hpp"
 #include "sim/engine.hpp"
+#include "sim/symmetry.hpp"
 
 namespace rackrail::sim {
 
@@ -121,7 +122,8 @@ std::vector<plan::TimelineEvent> timeline(const Engine& engine, Time from) {
 }
 
 CollectiveResult run_alone(std::shared_ptr<const GraphIndex> index, const std::string& name,
-                           const topology::Topology& topology, SimulationOptions options) {
+                           const topology::Topology& topology, SimulationOptions options,
+                           std::span<const LinkId> stands_for = {}) {
   options.record_critical_path = false;
   options.record_timeline = false;
   Engine engine(topology, options);
@@ -132,7 +134,11 @@ CollectiveResult run_alone(std::shared_ptr<const GraphIndex> index, const std::s
   engine.run();
   CollectiveResult result;
   result.time = Duration(engine.run_done(run));
-  result.links = link_uses(topology, engine.link_bytes(run, run + 1), result.time);
+  std::vector<Bytes> bytes = engine.link_bytes(run, run + 1);
+  for (std::size_t i = 0; i < stands_for.size(); ++i) {
+    bytes[i] = bytes[stands_for[i].index()];
+  }
+  result.links = link_uses(topology, bytes, result.time);
   result.events = engine.events();
   result.flows = engine.flows();
   return result;
@@ -249,8 +255,18 @@ CollectiveResult simulate_collective(const plan::RegularSchedule& schedule, std:
   for (const plan::RegularSchedule::Lane& lane : schedule.lanes()) {
     routes.push_back(router.route(lane.src, lane.dst));
   }
-  return run_alone(index_schedule(schedule, elements, slice_elements, topology, std::move(routes)),
-                   schedule.name(), topology, options);
+  const std::optional<FoldedSchedule> folded =
+      options.use_symmetry ? fold(schedule, elements, routes, topology, options) : std::nullopt;
+  if (!folded) {
+    return run_alone(
+        index_schedule(schedule, elements, slice_elements, topology, std::move(routes)),
+        schedule.name(), topology, options);
+  }
+  CollectiveResult result = run_alone(
+      index_schedule(*folded->schedule, elements, slice_elements, topology, folded->routes),
+      schedule.name(), topology, options, folded->stands_for);
+  result.copies = folded->copies;
+  return result;
 }
 
 std::unique_ptr<plan::CostModel> make_cost_model(const topology::Topology& topology,

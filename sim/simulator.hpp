@@ -22,6 +22,9 @@ struct SimulationOptions {
   std::optional<plan::DeviceRates> device_rates;  ///< for every rank; by device class if none
   bool record_critical_path = true;               ///< of a step; takes memory for every task
   bool record_timeline = false;                   ///< the same
+  /// Whether a collective by formulas is folded where it is symmetric (sim/symmetry.hpp): the same
+  /// times, sooner.
+  bool use_symmetry = true;
   int steps = 1;  ///< > 1: steady state over several steps, the last one is reported
 };
 
@@ -51,7 +54,8 @@ struct CollectiveResult {
   Duration time;
   std::vector<LinkUse> links;
   std::uint64_t events = 0;
-  std::uint64_t flows = 0;
+  std::uint64_t flows = 0;   ///< that were simulated
+  std::uint32_t copies = 1;  ///< flows of the schedule that each of them stands for
 };
 
 /// Throws PlanError when plan, topology and workload do not belong together, SimulationError for
