@@ -52,18 +52,14 @@ void Engine::record(Task& task) {
   activities_.push_back({task, current_, now_, now_});
 }
 
-void Engine::start_flow(const Task& task, std::int64_t bytes, std::span<const LinkId> links,
-                        double cap) {
-  FlowTag tag = 0;
+FlowTag Engine::new_tag() {
   if (free_tags_.empty()) {
-    tag = static_cast<FlowTag>(flying_.size());
-    flying_.push_back(task);
-  } else {
-    tag = free_tags_.back();
-    free_tags_.pop_back();
-    flying_[tag] = task;
+    flying_.emplace_back();
+    return static_cast<FlowTag>(flying_.size() - 1);
   }
-  network_->start(now_, bytes, links, cap, tag);
+  const FlowTag tag = free_tags_.back();
+  free_tags_.pop_back();
+  return tag;
 }
 
 // Work of a device: a flow over its processor where it has one, else plain time.
@@ -77,12 +73,14 @@ void Engine::begin(Task task, Duration duration) {
     return;
   }
   const auto bytes = static_cast<std::int64_t>(rank.core_rate * duration.seconds());
-  start_flow(task, bytes, rank.processor, rank.core_rate);
+  const FlowTag tag = new_tag();
+  flying_[tag] = task;
+  network_->start(now_, bytes, rank.processor, rank.core_rate, tag);
 }
 
 void Engine::push_stream(Stream& stream, const Task& task, Duration duration) {
   if (stream.is_busy) {
-    stream.waiting.push_back({task, duration});
+    stream.waiting.push_back() = {task, duration};
     return;
   }
   stream.is_busy = true;
@@ -199,13 +197,12 @@ void Engine::take_network_events() {
     }
     finish(task);
     if (task.kind == TaskKind::kWire) {
-      Task latency = task;
+      Task& latency = flying_[event.tag];
       latency.kind = TaskKind::kLatency;
       if (records_) {
         current_ = task.activity;  // what its end started may have set another one
         record(latency);
       }
-      flying_[event.tag] = latency;
     }
   }
 }

@@ -107,7 +107,7 @@ class Engine {
 
   void begin(Task task, Duration duration);
   void record(Task& task);
-  void start_flow(const Task& task, std::int64_t bytes, std::span<const LinkId> links, double cap);
+  FlowTag new_tag();
   void finish(const Task& task);
   void take_network_events();
 
@@ -123,7 +123,7 @@ class Engine {
   bool try_send_lane(std::uint32_t channel, std::uint32_t run, std::uint32_t lane);
   void finish_encode(const Task& task);
   void finish_overhead(const Task& task);
-  void send(Task task, const Item& item);
+  void send(Rank src, std::uint32_t run, Place place, std::uint32_t slice, const Item& item);
   void finish_wire(const Task& task);
   void arrived(std::uint32_t run, Place place, std::uint32_t slice);
   void signal(std::uint32_t run, Place place, std::uint32_t slice, bool at_source);

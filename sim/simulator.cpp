@@ -121,15 +121,17 @@ std::vector<plan::TimelineEvent> timeline(const Engine& engine, Time from) {
   return events;
 }
 
-CollectiveResult run_alone(std::shared_ptr<const GraphIndex> index, const std::string& name,
+CollectiveResult run_alone(const std::shared_ptr<const GraphIndex>& index, const std::string& name,
                            const topology::Topology& topology, SimulationOptions options,
                            std::span<const LinkId> stands_for = {}) {
   options.record_critical_path = false;
   options.record_timeline = false;
   Engine engine(topology, options);
-  const std::uint32_t run = engine.add_run(std::move(index), name);
+  const std::uint32_t run = engine.add_run(index, name);
   for (std::size_t r = 0; r < topology.rank_count(); ++r) {
-    engine.add_step(Rank(r), {{TaskKind::kForward, Duration(), {run}}}, {run}, Duration());
+    if (index->slices_at[r] > 0) {
+      engine.add_step(Rank(r), {{TaskKind::kForward, Duration(), {run}}}, {run}, Duration());
+    }
   }
   engine.run();
   CollectiveResult result;

@@ -23,4 +23,8 @@ struct Fabric {
   std::vector<std::vector<LinkId>> leaf_down;  ///< by leaf and spine
 };
 
+/// Hosts of eight GPUs on an NVSwitch, 450 GB/s each way, and a 400 Gbit/s NIC for each GPU; 32
+/// hosts share eight leaves, one per NIC, and all leaves of a number share 32 spines.
+topology::Topology rail_fabric(std::size_t hosts);
+
 }  // namespace rackrail::bench
