@@ -41,6 +41,7 @@ struct SimulateOptions {
   std::string slice = "1 MiB";
   std::string trace;
   int steps = 1;
+  bool every_flow = false;
 };
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
@@ -78,6 +79,21 @@ std::string busiest_links(const topology::Topology& cluster, std::vector<sim::Li
   return table.to_string();
 }
 
+sim::CollectiveResult simulate_all_reduce(const planner::ScheduleFamily& family,
+                                          const planner::TierCodecs& codecs,
+                                          const topology::Topology& cluster, std::int64_t elements,
+                                          std::int64_t slice_elements,
+                                          const sim::SimulationOptions& options) {
+  const auto regular = family.regular_all_reduce(cluster);
+  if (regular != nullptr && !codecs.inside.is_lossy() &&
+      elements >= static_cast<std::int64_t>(regular->chunk_count())) {
+    return sim::simulate_collective(*regular, elements, slice_elements, cluster, options);
+  }
+  topology::Router router(cluster);
+  return sim::simulate_collective(family.all_reduce({cluster, router, codecs}), elements,
+                                  slice_elements, cluster, options);
+}
+
 void run_collective(Session& session, const SimulateOptions& options) {
   if (options.collective != "all-reduce") {
     throw ConfigError(ErrorContext{"<command line>", "--collective",
@@ -98,13 +114,11 @@ void run_collective(Session& session, const SimulateOptions& options) {
                                    "a schedule that cannot be used here: " + *refusal,
                                    "another schedule or codec"});
   }
-  topology::Router router(cluster);
-  const plan::TransferGraph graph = family.all_reduce({cluster, router, codecs});
-  const auto start = std::chrono::steady_clock::now();
   const std::int64_t slice_elements =
       std::max<std::int64_t>(1024, parse_bytes(options.slice).count() / kBytesPerElement);
-  const sim::CollectiveResult result =
-      sim::simulate_collective(graph, elements, slice_elements, cluster, {});
+  const auto start = std::chrono::steady_clock::now();
+  const sim::CollectiveResult result = simulate_all_reduce(
+      family, codecs, cluster, elements, slice_elements, {.use_symmetry = !options.every_flow});
   const double wall = seconds_since(start);
   const auto n = static_cast<double>(cluster.rank_count());
   const auto moved = static_cast<double>(elements * kBytesPerElement);
@@ -120,6 +134,7 @@ void run_collective(Session& session, const SimulateOptions& options) {
                         {"links", links_json(cluster, result.links)},
                         {"events", result.events},
                         {"flows", result.flows},
+                        {"copies", result.copies},
                         {"wall_s", wall},
                         {"peak_rss_bytes", peak_rss_bytes()}});
     return;
@@ -137,6 +152,9 @@ void run_collective(Session& session, const SimulateOptions& options) {
                  fmt::format("{:+.1f} %", (result.time.seconds() / bound_s - 1) * 100)});
   fmt::print("{}\n{}\n{} flows, {} events, {:.3f} s of simulation\n", table.to_string(),
              busiest_links(cluster, result.links), result.flows, result.events, wall);
+  if (result.copies > 1) {
+    fmt::print("each flow stands for {} alike (--every-flow simulates them all)\n", result.copies);
+  }
 }
 
 void print_step(const PlanInput& input, const sim::StepResult& result, double wall) {
@@ -264,6 +282,8 @@ void add_simulate_command(CLI::App& app, Session& session) {
   command->add_option("--codec", options->codec, "Codec on every hop")->capture_default_str();
   command->add_option("--slice", options->slice, "Size of the pipelined pieces")
       ->capture_default_str();
+  command->add_flag("--every-flow", options->every_flow,
+                    "Of a collective: simulate alike parts of the cluster one by one too");
   command->footer(
       "Examples: rackrail simulate plan.json --trace step.json\n"
       "          rackrail simulate a100-8x8 --collective all-reduce --bytes 1GiB --schedule ring");
