@@ -40,7 +40,12 @@ struct SimulateOptions {
   std::string codec = "none";
   std::string slice = "1 MiB";
   std::string trace;
+  std::string network = "flow";
   int steps = 1;
+
+  sim::NetworkLevel level() const {
+    return network == "packet" ? sim::NetworkLevel::kPacket : sim::NetworkLevel::kFlow;
+  }
 };
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
@@ -103,8 +108,10 @@ void run_collective(Session& session, const SimulateOptions& options) {
   const auto start = std::chrono::steady_clock::now();
   const std::int64_t slice_elements =
       std::max<std::int64_t>(1024, parse_bytes(options.slice).count() / kBytesPerElement);
+  sim::SimulationOptions simulation;
+  simulation.network = options.level();
   const sim::CollectiveResult result =
-      sim::simulate_collective(graph, elements, slice_elements, cluster, {});
+      sim::simulate_collective(graph, elements, slice_elements, cluster, simulation);
   const double wall = seconds_since(start);
   const auto n = static_cast<double>(cluster.rank_count());
   const auto moved = static_cast<double>(elements * kBytesPerElement);
@@ -180,6 +187,7 @@ void run_step(Session& session, const SimulateOptions& options) {
   sim::SimulationOptions simulation;
   simulation.record_timeline = !options.trace.empty();
   simulation.steps = options.steps;
+  simulation.network = options.level();
   const auto start = std::chrono::steady_clock::now();
   const sim::StepResult result =
       sim::simulate_step(input.plan, input.workload, input.cluster, simulation);
@@ -263,6 +271,11 @@ void add_simulate_command(CLI::App& app, Session& session) {
       ->capture_default_str();
   command->add_option("--codec", options->codec, "Codec on every hop")->capture_default_str();
   command->add_option("--slice", options->slice, "Size of the pipelined pieces")
+      ->capture_default_str();
+  command
+      ->add_option("--network", options->network,
+                   "flow: max-min fair rates; packet: packets in queues, for small cases")
+      ->check(CLI::IsMember({"flow", "packet"}))
       ->capture_default_str();
   command->footer(
       "Examples: rackrail simulate plan.json --trace step.json\n"
