@@ -40,8 +40,13 @@ struct SimulateOptions {
   std::string codec = "none";
   std::string slice = "1 MiB";
   std::string trace;
+  std::string network = "flow";
   int steps = 1;
   bool every_flow = false;
+
+  sim::NetworkLevel level() const {
+    return network == "packet" ? sim::NetworkLevel::kPacket : sim::NetworkLevel::kFlow;
+  }
 };
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
@@ -116,9 +121,12 @@ void run_collective(Session& session, const SimulateOptions& options) {
   }
   const std::int64_t slice_elements =
       std::max<std::int64_t>(1024, parse_bytes(options.slice).count() / kBytesPerElement);
+  sim::SimulationOptions simulation;
+  simulation.network = options.level();
+  simulation.use_symmetry = !options.every_flow;
   const auto start = std::chrono::steady_clock::now();
-  const sim::CollectiveResult result = simulate_all_reduce(
-      family, codecs, cluster, elements, slice_elements, {.use_symmetry = !options.every_flow});
+  const sim::CollectiveResult result =
+      simulate_all_reduce(family, codecs, cluster, elements, slice_elements, simulation);
   const double wall = seconds_since(start);
   const auto n = static_cast<double>(cluster.rank_count());
   const auto moved = static_cast<double>(elements * kBytesPerElement);
@@ -198,6 +206,7 @@ void run_step(Session& session, const SimulateOptions& options) {
   sim::SimulationOptions simulation;
   simulation.record_timeline = !options.trace.empty();
   simulation.steps = options.steps;
+  simulation.network = options.level();
   const auto start = std::chrono::steady_clock::now();
   const sim::StepResult result =
       sim::simulate_step(input.plan, input.workload, input.cluster, simulation);
@@ -284,6 +293,11 @@ void add_simulate_command(CLI::App& app, Session& session) {
       ->capture_default_str();
   command->add_flag("--every-flow", options->every_flow,
                     "Of a collective: simulate alike parts of the cluster one by one too");
+  command
+      ->add_option("--network", options->network,
+                   "flow: max-min fair rates; packet: packets in queues, for small cases")
+      ->check(CLI::IsMember({"flow", "packet"}))
+      ->capture_default_str();
   command->footer(
       "Examples: rackrail simulate plan.json --trace step.json\n"
       "          rackrail simulate a100-8x8 --collective all-reduce --bytes 1GiB --schedule ring");

@@ -7,17 +7,33 @@
 #include "base/error.hpp"
 #include "sim/engine_state.hpp"
 #include "sim/max_min_network.hpp"
+#include "sim/packet_network.hpp"
 
 namespace rackrail::sim {
 
 namespace {
 constexpr double kOneCoreIfUnsaid = 1.0;
+
+std::unique_ptr<NetworkModel> make_network(const topology::Topology& topology,
+                                           const SimulationOptions& options) {
+  if (options.network == NetworkLevel::kFlow) {
+    return std::make_unique<MaxMinNetwork>(topology);
+  }
+  for (std::size_t r = 0; r < topology.rank_count(); ++r) {
+    if (topology.processor_of(Rank(r))) {
+      throw ConfigError(ErrorContext{
+          "", "packet level", "cluster '" + topology.name() + "', whose ranks share processors",
+          "one without, or the flow level"});
+    }
+  }
+  return std::make_unique<PacketNetwork>(topology, options.packets);
+}
 }  // namespace
 
 Engine::Engine(const topology::Topology& topology, const SimulationOptions& options)
     : topology_(topology),
       records_(options.record_critical_path || options.record_timeline),
-      network_(std::make_unique<MaxMinNetwork>(topology)),
+      network_(make_network(topology, options)),
       ranks_(topology.rank_count()) {
   for (std::size_t r = 0; r < ranks_.size(); ++r) {
     RankState& rank = ranks_[r];
@@ -45,6 +61,7 @@ const std::vector<Engine::StepTimes>& Engine::steps_of(Rank rank) const {
 }
 Time Engine::run_ready(std::uint32_t run) const { return runs_[run].ready_at; }
 Time Engine::run_done(std::uint32_t run) const { return runs_[run].done_at; }
+std::vector<QueueUse> Engine::queues() const { return network_->queues(); }
 std::uint64_t Engine::flows() const { return network_->flows_started(); }
 
 void Engine::record(Task& task) {

@@ -98,6 +98,7 @@ class Engine {
   std::vector<Bytes> link_bytes(std::uint32_t first_run, std::uint32_t end_run) const;
   std::uint64_t events() const { return handled_; }
   std::uint64_t flows() const;
+  std::vector<QueueUse> queues() const;
 
  private:
   struct RankState;

@@ -141,6 +141,7 @@ CollectiveResult run_alone(const std::shared_ptr<const GraphIndex>& index, const
     bytes[i] = bytes[stands_for[i].index()];
   }
   result.links = link_uses(topology, bytes, result.time);
+  result.queues = engine.queues();
   result.events = engine.events();
   result.flows = engine.flows();
   return result;
@@ -232,6 +233,7 @@ StepResult simulate_step(const plan::Plan& plan, const plan::Workload& workload,
     result.critical_path =
         critical_path(engine, from, engine.steps_of(slowest)[last].last_activity);
   }
+  result.queues = engine.queues();
   result.events = engine.events();
   result.flows = engine.flows();
   return result;
@@ -257,8 +259,9 @@ CollectiveResult simulate_collective(const plan::RegularSchedule& schedule, std:
   for (const plan::RegularSchedule::Lane& lane : schedule.lanes()) {
     routes.push_back(router.route(lane.src, lane.dst));
   }
+  const bool may_fold = options.use_symmetry && options.network == NetworkLevel::kFlow;
   const std::optional<FoldedSchedule> folded =
-      options.use_symmetry ? fold(schedule, elements, routes, topology, options) : std::nullopt;
+      may_fold ? fold(schedule, elements, routes, topology, options) : std::nullopt;
   if (!folded) {
     return run_alone(
         index_schedule(schedule, elements, slice_elements, topology, std::move(routes)),
