@@ -1,0 +1,139 @@
+#include <array>
+#include <simgrid/s4u.hpp>
+#include <string>
+#include <vector>
+
+// Needs macros of those above.
+#include <simgrid/version.h>
+
+#include "bench/peers/peers.hpp"
+#include "bench/sim/fabric.hpp"
+
+namespace rackrail::bench {
+
+namespace {
+
+namespace s4u = simgrid::s4u;
+
+using Hosts = std::vector<s4u::Host*>;
+
+/// The hosts of a two-level fat tree like bench/sim/fabric.hpp.
+Hosts make_fat_tree(std::size_t ranks) {
+  constexpr unsigned leaf = Fabric::kHostsPerLeaf;
+  constexpr double bytes_per_second = 100e9 / 8;
+  Hosts hosts(ranks);
+  const auto add_host = [&](s4u::NetZone* zone, const std::vector<unsigned long>&,
+                            unsigned long id) {
+    hosts[id] = zone->create_host("host" + std::to_string(id), 1e9)->seal();
+    return std::pair<simgrid::kernel::routing::NetPoint*, simgrid::kernel::routing::NetPoint*>(
+        hosts[id]->get_netpoint(), nullptr);
+  };
+  const s4u::FatTreeParams shape(2, {leaf, static_cast<unsigned>(ranks) / leaf}, {1, leaf}, {1, 1});
+  s4u::create_fatTree_zone("fabric", nullptr, shape, s4u::ClusterCallbacks(add_host),
+                           bytes_per_second, 0, s4u::Link::SharingPolicy::SPLITDUPLEX)
+      ->seal();
+  // "link_from_<child>_<parent>_…", where hosts have the lowest numbers.
+  for (s4u::Link* link : s4u::Engine::get_instance()->get_all_links()) {
+    const std::string prefix = "link_from_";
+    const std::string& link_name = link->get_name();
+    if (link_name.rfind(prefix, 0) == 0 && std::stoul(link_name.substr(prefix.size())) < ranks) {
+      link->set_latency(1e-6);
+    }
+  }
+  return hosts;
+}
+
+/// A rank is an actor that sends to the next one and receives from the one before.
+void add_ring(const Hosts& hosts, std::uint64_t& flows) {
+  const std::size_t n = hosts.size();
+  std::vector<s4u::Mailbox*> boxes;
+  for (std::size_t r = 0; r < n; ++r) {
+    boxes.push_back(s4u::Mailbox::by_name(std::to_string(r)));
+  }
+  for (std::size_t r = 0; r < n; ++r) {
+    s4u::Actor::create("rank", hosts[r], [n, &flows, in = boxes[r], out = boxes[(r + 1) % n]] {
+      char payload = 0;
+      for (std::size_t step = 0; step < 2 * (n - 1); ++step) {
+        const s4u::CommPtr sent = out->put_async(&payload, kRingBytes / n);
+        in->get<char>();
+        sent->wait();
+        ++flows;
+      }
+    });
+  }
+}
+
+void add_all_to_all(const Hosts& hosts, std::uint64_t& flows) {
+  s4u::Actor::create("starter", hosts[0], [&hosts, &flows] {
+    std::vector<s4u::CommPtr> comms;
+    for (s4u::Host* from : hosts) {
+      for (s4u::Host* to : hosts) {
+        if (from != to) {
+          comms.push_back(s4u::Comm::sendto_async(from, to, kAllToAllBytes / hosts.size()));
+        }
+      }
+    }
+    for (const s4u::CommPtr& comm : comms) {
+      comm->wait();
+      ++flows;
+    }
+  });
+}
+
+void add_churn(const Hosts& hosts, std::uint64_t& flows) {
+  for (std::size_t from = 0; from < hosts.size(); ++from) {
+    s4u::Actor::create("rank", hosts[from], [&hosts, &flows, from] {
+      for (std::size_t i = 0; i < kChurnMessages; ++i) {
+        const Message message = churn_message(hosts.size(), from, i);
+        s4u::Comm::sendto(hosts[from], hosts[message.to],
+                          static_cast<std::uint64_t>(message.bytes));
+        ++flows;
+      }
+    });
+  }
+}
+
+}  // namespace
+
+Outcome run_simgrid(const Case& what) {
+  const double began = cpu_seconds();
+  std::string program = "simgrid";
+  std::string quiet = "--log=root.thresh:warning";
+  std::array<char*, 3> arguments{program.data(), quiet.data(), nullptr};
+  int argument_count = 2;
+  s4u::Engine engine(&argument_count, arguments.data());
+  for (const char* setting :
+       {"network/model:CM02", "network/bandwidth-factor:1", "network/latency-factor:1",
+        "network/weight-S:0", "network/TCP-gamma:0", "network/crosstraffic:0",
+        "contexts/stack-size:64"}) {
+    s4u::Engine::set_config(setting);
+  }
+  const Hosts hosts = make_fat_tree(what.ranks);
+  Outcome outcome;
+  switch (what.pattern) {
+    case Pattern::kRing:
+      add_ring(hosts, outcome.flows);
+      break;
+    case Pattern::kAllToAll:
+      add_all_to_all(hosts, outcome.flows);
+      break;
+    case Pattern::kChurn:
+      add_churn(hosts, outcome.flows);
+      break;
+  }
+  outcome.setup_cpu_seconds = cpu_seconds() - began;
+  engine.run();
+  outcome.simulated_seconds = s4u::Engine::get_clock();
+  return outcome;
+}
+
+std::string simgrid_version() {
+  int major = 0;
+  int minor = 0;
+  int patch = 0;
+  sg_version_get(&major, &minor, &patch);
+  return std::to_string(major) + "." + std::to_string(minor) +
+         (patch > 0 ? "." + std::to_string(patch) : "");
+}
+
+}  // namespace rackrail::bench
