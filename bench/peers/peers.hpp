@@ -28,7 +28,7 @@ struct Case {
 
 constexpr std::int64_t kRingBytes = std::int64_t{1} << 30U;
 constexpr std::int64_t kAllToAllBytes = 64'000'000;
-constexpr std::size_t kChurnMessages = 32;
+constexpr std::size_t kChurnMessages = 16;
 
 std::string name(const Case& what);
 
