@@ -78,12 +78,11 @@ std::uint64_t flows_of(const Case& what) {
   return what.ranks * kChurnMessages;
 }
 
-/// The run with the median processor time.
-Measurement median(std::vector<Measurement> runs) {
-  std::sort(runs.begin(), runs.end(), [](const Measurement& a, const Measurement& b) {
-    return a.cpu_seconds < b.cpu_seconds;
-  });
-  return runs[runs.size() / 2];
+/// The run with the least processor time: what else goes on in the machine only adds to it.
+Measurement least(const std::vector<Measurement>& runs) {
+  return *std::min_element(
+      runs.begin(), runs.end(),
+      [](const Measurement& a, const Measurement& b) { return a.cpu_seconds < b.cpu_seconds; });
 }
 
 /// The two sides take turns, so that both see the same machine.
@@ -101,7 +100,7 @@ Row compare(const Case& what, int repetitions) {
                               flows_of(what)));
     }
   }
-  return {what, median(rackrail), median(simgrid)};
+  return {what, least(rackrail), least(simgrid)};
 }
 
 nlohmann::json to_json(const Measurement& side) {
@@ -148,11 +147,11 @@ int run(int argc, char** argv) {
       "whether the simulated times agree.");
   std::vector<std::string> names{"ring/64",       "ring/256",       "ring/1024",
                                  "all-to-all/64", "all-to-all/256", "churn/1024"};
-  int repetitions = 3;
+  int repetitions = 5;
   bool is_json = false;
   app.add_option("--case", names, "Pattern and ranks; may be given several times")
       ->capture_default_str();
-  app.add_option("--repeat", repetitions, "Medians of so many runs; one where SimGrid takes 10 s")
+  app.add_option("--repeat", repetitions, "The best of so many runs; one where SimGrid takes 10 s")
       ->check(CLI::Range(1, 99))
       ->capture_default_str();
   app.add_flag("--json", is_json, "Print JSON");
