@@ -4,10 +4,11 @@
 
 namespace rackrail::bench {
 
-Fabric::Fabric(std::size_t hosts) {
+Fabric::Fabric(std::size_t hosts, Duration spine_latency) {
   using topology::NodeKind;
-  const auto join = [this](NodeId a, NodeId b) {
-    return topology.add_duplex_link({.from = a, .to = b, .bandwidth = 100_Gbps, .latency = 1_us});
+  const auto join = [this](NodeId a, NodeId b, Duration latency) {
+    return topology.add_duplex_link(
+        {.from = a, .to = b, .bandwidth = 100_Gbps, .latency = latency});
   };
   const auto back = [](LinkId link) { return LinkId(link.value() + 1); };
   std::vector<NodeId> spines;
@@ -23,14 +24,14 @@ Fabric::Fabric(std::size_t hosts) {
       auto& ups = leaf_up.emplace_back();
       auto& downs = leaf_down.emplace_back();
       for (const NodeId spine : spines) {
-        ups.push_back(join(leaf, spine));
+        ups.push_back(join(leaf, spine, spine_latency));
         downs.push_back(back(ups.back()));
       }
     }
     const std::string name = fmt::format("host{}", h);
     const NodeId host = topology.add_node({.name = name, .kind = NodeKind::kHost, .host = name});
     topology.add_rank(host);
-    up.push_back(join(host, leaf));
+    up.push_back(join(host, leaf, 1_us));
     down.push_back(back(up.back()));
   }
 }

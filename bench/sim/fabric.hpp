@@ -12,7 +12,8 @@ namespace rackrail::bench {
 struct Fabric {
   static constexpr std::size_t kHostsPerLeaf = 32;
 
-  explicit Fabric(std::size_t hosts);
+  /// Host links have a latency of 1 us.
+  explicit Fabric(std::size_t hosts, Duration spine_latency = 1_us);
   /// Over spine `salt` mod 32, as a hash of the flow would choose it.
   std::vector<LinkId> route(std::size_t from, std::size_t to, std::size_t salt) const;
 
