@@ -255,7 +255,8 @@ void Engine::count_down(std::uint32_t number, Rank rank) {
     return;
   }
   run.done_at = std::max(run.done_at, now_);
-  --ranks_[rank.index()].open_runs;
+  --unfinished_;
+  --ranks_[rank.index()].open_runs[run.step];
   next_compute(rank);
 }
 

@@ -74,6 +74,13 @@ void FairShares::remove(Flow number) {
   flow.bottleneck = kNone;
 }
 
+void FairShares::set_capacity(LinkId link, double capacity) {
+  links_[link.index()].capacity = capacity;
+  if (!is_idle(link)) {
+    resized_.push_back(link.value());
+  }
+}
+
 // Sums of changes drift from the sum of what is there, so now and then it is summed up again.
 void FairShares::changed_use(LinkState& link) const {
   if (link.flows.empty()) {
@@ -104,6 +111,12 @@ std::span<const FairShares::Flow> FairShares::solve() {
     include_bottlenecked(link);
   }
   freed_.clear();
+  for (const std::uint32_t link : resized_) {
+    for (const Member& member : links_[link].flows) {
+      include(member.flow);
+    }
+  }
+  resized_.clear();
   for (const Flow flow : added_) {
     if (is_alone(flows_[flow])) {
       solve_alone(flow);

@@ -14,6 +14,7 @@
 #include "plan/plan.hpp"
 #include "plan/regular_schedule.hpp"
 #include "plan/workload.hpp"
+#include "sim/disturbances.hpp"
 #include "sim/network_model.hpp"
 #include "sim/packet_options.hpp"
 #include "topology/topology.hpp"
@@ -26,6 +27,12 @@ enum class NetworkLevel : std::uint8_t {
   kPacket,  ///< sim/packet_network.hpp; for small cases: the work grows with the bytes
 };
 
+/// Each rank has a loader that prepares one batch after another.
+struct DataLoading {
+  Duration batch;    ///< time for one
+  int prefetch = 2;  ///< how many may be ready or in preparation, beside the one in use
+};
+
 struct SimulationOptions {
   std::optional<plan::DeviceRates> device_rates;  ///< for every rank; by device class if none
   bool record_critical_path = true;               ///< of a step; takes memory for every task
@@ -36,6 +43,14 @@ struct SimulationOptions {
   NetworkLevel network = NetworkLevel::kFlow;
   PacketOptions packets;  ///< of the packet level
   int steps = 1;          ///< > 1: steady state over several steps, the last one is reported
+  /// How many steps a rank may go on without the gradients of the last ones: it ends step s when
+  /// those of step s − staleness are there. 0: synchronous.
+  int staleness = 0;
+  /// Ranks synchronise after every so many steps and learn for themselves between (periodic
+  /// averaging).
+  int local_steps = 1;
+  std::optional<DataLoading> loading;  ///< if none, data is always there
+  Disturbances disturbances;
 };
 
 struct LinkUse {
@@ -51,9 +66,17 @@ struct PathPiece {
   Duration end;
 };
 
+/// From the first rank's start to the last one's end; steps may overlap.
+struct StepSpan {
+  Duration start;
+  Duration end;
+  Duration waited_for_data;  ///< of the rank that waited longest
+};
+
 struct StepResult {
   plan::StepEstimate estimate;
-  std::vector<LinkUse> links;  ///< only links that carried something
+  std::vector<StepSpan> steps;  ///< all of them; their mean time is the last end by their number
+  std::vector<LinkUse> links;   ///< only links that carried something
   std::vector<PathPiece> critical_path;
   std::vector<plan::TimelineEvent> timeline;  ///< when recorded
   std::vector<QueueUse> queues;               ///< over all steps; of the packet level
