@@ -68,6 +68,7 @@ class FairShares {
     std::uint32_t new_bottleneck = kNone;
     std::uint16_t link_count = 0;
     bool is_fixed = false;
+    bool is_new = false;
   };
   struct Member {
     Flow flow;
