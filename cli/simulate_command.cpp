@@ -4,8 +4,10 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <string>
 
 #include "base/error.hpp"
@@ -17,6 +19,7 @@
 #include "cli/table.hpp"
 #include "cli/trace.hpp"
 #include "planner/schedule_family.hpp"
+#include "sim/scenario.hpp"
 #include "sim/simulator.hpp"
 #include "topology/queries.hpp"
 
@@ -41,13 +44,31 @@ struct SimulateOptions {
   std::string slice = "1 MiB";
   std::string trace;
   std::string network = "flow";
-  int steps = 1;
+  std::string scenario;
+  int steps = 0;  ///< 0: as the scenario says, else 1
   bool every_flow = false;
 
-  sim::NetworkLevel level() const {
-    return network == "packet" ? sim::NetworkLevel::kPacket : sim::NetworkLevel::kFlow;
-  }
+  sim::SimulationOptions simulation(Session& session, const topology::Topology& on) const;
 };
+
+/// What the scenario says, and the command line more loudly.
+sim::SimulationOptions SimulateOptions::simulation(Session& session,
+                                                   const topology::Topology& on) const {
+  sim::SimulationOptions options;
+  if (!scenario.empty()) {
+    options = sim::read_scenario(scenario, on).options;
+    const std::filesystem::path file = scenario;
+    session.add_inputs({&file, 1});
+  }
+  if (network == "packet") {
+    options.network = sim::NetworkLevel::kPacket;
+  }
+  if (steps > 0) {
+    options.steps = steps;
+  }
+  options.use_symmetry = !every_flow;
+  return options;
+}
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -121,9 +142,7 @@ void run_collective(Session& session, const SimulateOptions& options) {
   }
   const std::int64_t slice_elements =
       std::max<std::int64_t>(1024, parse_bytes(options.slice).count() / kBytesPerElement);
-  sim::SimulationOptions simulation;
-  simulation.network = options.level();
-  simulation.use_symmetry = !options.every_flow;
+  const sim::SimulationOptions simulation = options.simulation(session, cluster);
   const auto start = std::chrono::steady_clock::now();
   const sim::CollectiveResult result =
       simulate_all_reduce(family, codecs, cluster, elements, slice_elements, simulation);
@@ -165,8 +184,43 @@ void run_collective(Session& session, const SimulateOptions& options) {
   }
 }
 
+double mean_step_seconds(const sim::StepResult& result) {
+  return result.steps.back().end.seconds() / static_cast<double>(result.steps.size());
+}
+
+/// Samples per second of all ranks together, over all steps.
+double throughput(const plan::Plan& plan, const sim::StepResult& result) {
+  return static_cast<double>(plan.batch.global_batch()) / mean_step_seconds(result);
+}
+
+/// The steps together, and those that took longest.
+void print_steps(const plan::Plan& plan, const sim::StepResult& result) {
+  std::vector<std::size_t> order(result.steps.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  const auto length = [&](std::size_t i) { return result.steps[i].end - result.steps[i].start; };
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return length(a) > length(b); });
+  order.resize(std::min(order.size(), kRowsShown));
+  std::sort(order.begin(), order.end());
+  Table table({{"longest steps", Align::kRight},
+               {"start", Align::kRight},
+               {"time", Align::kRight},
+               {"waited for data", Align::kRight}});
+  for (const std::size_t i : order) {
+    table.add_row({std::to_string(i), to_string(result.steps[i].start), to_string(length(i)),
+                   to_string(result.steps[i].waited_for_data)});
+  }
+  fmt::print("{}{} steps, {} each on average, {:.1f} samples/s; what follows is the last one's\n\n",
+             table.to_string(), result.steps.size(),
+             to_string(Duration::from_seconds(mean_step_seconds(result))),
+             throughput(plan, result));
+}
+
 void print_step(const PlanInput& input, const sim::StepResult& result, double wall) {
   fmt::print("{} on {}\n\n", input.workload.name, input.cluster.name());
+  if (result.steps.size() > 1) {
+    print_steps(input.plan, result);
+  }
   Table parts({{"step time", Align::kRight},
                {"compute", Align::kRight},
                {"exposed synchronisation", Align::kRight},
@@ -203,10 +257,8 @@ void print_step(const PlanInput& input, const sim::StepResult& result, double wa
 
 void run_step(Session& session, const SimulateOptions& options) {
   const PlanInput input = load_plan_input(session, options.plan, options.cluster, options.workload);
-  sim::SimulationOptions simulation;
+  sim::SimulationOptions simulation = options.simulation(session, input.cluster);
   simulation.record_timeline = !options.trace.empty();
-  simulation.steps = options.steps;
-  simulation.network = options.level();
   const auto start = std::chrono::steady_clock::now();
   const sim::StepResult result =
       sim::simulate_step(input.plan, input.workload, input.cluster, simulation);
@@ -227,7 +279,16 @@ void run_step(Session& session, const SimulateOptions& options) {
     path.push_back(
         {{"what", piece.what}, {"start_s", piece.start.seconds()}, {"end_s", piece.end.seconds()}});
   }
+  nlohmann::json steps = nlohmann::json::array();
+  for (const sim::StepSpan& step : result.steps) {
+    steps.push_back({{"start_s", step.start.seconds()},
+                     {"end_s", step.end.seconds()},
+                     {"waited_for_data_s", step.waited_for_data.seconds()}});
+  }
   session.print_json({{"step_time_s", result.estimate.step_time.seconds()},
+                      {"mean_step_time_s", mean_step_seconds(result)},
+                      {"samples_per_s", throughput(input.plan, result)},
+                      {"steps", steps},
                       {"compute_time_s", result.estimate.compute_time.seconds()},
                       {"sync_share", result.estimate.sync_share},
                       {"critical_path", path},
@@ -280,8 +341,9 @@ void add_simulate_command(CLI::App& app, Session& session) {
   command->add_option("--workload,--model", options->workload,
                       "Workload of the plan, where it is not a shipped one");
   command->add_option("--steps", options->steps, "Steps to simulate; the last one is reported")
-      ->check(CLI::Range(1, kMostSteps))
-      ->capture_default_str();
+      ->check(CLI::Range(1, kMostSteps));
+  command->add_option("--scenario", options->scenario,
+                      "YAML file of what goes wrong, and of how ranks keep in step");
   command->add_option("--trace", options->trace, "Perfetto trace to write");
   command->add_option("--collective", options->collective, "all-reduce");
   command->add_option("--bytes", options->bytes, "Size of the buffer on each rank")
