@@ -45,10 +45,12 @@ planner::PlannerOptions planner_options(const PlanOptions& options, const Sessio
     result.schedule = options.schedule;
   }
   if (!options.codec.empty()) {
-    result.codec = plan::parse_codec(options.codec);
+    result.codec =
+        named("<command line>", "--codec", [&] { return plan::parse_codec(options.codec); });
   }
   if (!options.bucket_size.empty()) {
-    result.bucket_size = parse_bytes(options.bucket_size);
+    result.bucket_size =
+        named("<command line>", "--bucket-size", [&] { return parse_bytes(options.bucket_size); });
   }
   if (options.local_batch > 0) {
     result.local_batch = options.local_batch;
@@ -67,9 +69,10 @@ void run_plan(Session& session, const PlanOptions& options) {
   ProgressBar bar("planning");
   chosen.progress = [&bar](double share, const std::string& what) { bar.update(share, what); };
   const auto start = std::chrono::steady_clock::now();
-  const plan::Plan made = options.naive
-                              ? planner::make_naive_plan(cluster, workload, *cost_model, chosen)
-                              : planner::make_plan(cluster, workload, *cost_model, chosen);
+  const plan::Plan made = named(options.cluster.cluster, "", [&] {
+    return options.naive ? planner::make_naive_plan(cluster, workload, *cost_model, chosen)
+                         : planner::make_plan(cluster, workload, *cost_model, chosen);
+  });
   const double search_time =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   bar.clear();

@@ -126,22 +126,25 @@ void run_collective(Session& session, const SimulateOptions& options) {
                                    fmt::format("'{}'", options.collective), "all-reduce"});
   }
   const topology::Topology cluster = options.cluster.load(session);
-  const Bytes size = parse_bytes(options.bytes);
+  const auto option = [](const char* name, const std::string& text, auto parse) {
+    return named("<command line>", name, [&] { return parse(text); });
+  };
+  const Bytes size = option("--bytes", options.bytes, parse_bytes);
   const std::int64_t elements = size.count() / kBytesPerElement;
   if (elements == 0) {
     throw ConfigError(ErrorContext{"<command line>", "--bytes", fmt::format("'{}'", options.bytes),
                                    "at least one float (4 B)"});
   }
   const planner::ScheduleFamily& family = planner::schedule_family(options.schedule);
-  const plan::Codec codec = plan::parse_codec(options.codec);
+  const plan::Codec codec = option("--codec", options.codec, plan::parse_codec);
   const planner::TierCodecs codecs{codec, codec};
   if (const auto refusal = family.refusal(cluster, codecs)) {
     throw ConfigError(ErrorContext{"<command line>", "--schedule " + options.schedule,
                                    "a schedule that cannot be used here: " + *refusal,
                                    "another schedule or codec"});
   }
-  const std::int64_t slice_elements =
-      std::max<std::int64_t>(1024, parse_bytes(options.slice).count() / kBytesPerElement);
+  const std::int64_t slice_elements = std::max<std::int64_t>(
+      1024, option("--slice", options.slice, parse_bytes).count() / kBytesPerElement);
   const sim::SimulationOptions simulation = options.simulation(session, cluster);
   const auto start = std::chrono::steady_clock::now();
   const sim::CollectiveResult result =
@@ -338,23 +341,34 @@ void add_simulate_command(CLI::App& app, Session& session) {
   command->add_option("--cluster", options->cluster.cluster,
                       "Cluster of the plan, where it is not a shipped one");
   options->cluster.add_to(*command);
-  command->add_option("--workload,--model", options->workload,
-                      "Workload of the plan, where it is not a shipped one");
+  // What would be ignored is refused.
+  CLI::Option* collective = command->add_option("--collective", options->collective, "all-reduce");
+  command
+      ->add_option("--workload,--model", options->workload,
+                   "Workload of the plan, where it is not a shipped one")
+      ->excludes(collective);
   command->add_option("--steps", options->steps, "Steps to simulate; the last one is reported")
-      ->check(CLI::Range(1, kMostSteps));
+      ->check(CLI::Range(1, kMostSteps))
+      ->excludes(collective);
   command->add_option("--scenario", options->scenario,
                       "YAML file of what goes wrong, and of how ranks keep in step");
-  command->add_option("--trace", options->trace, "Perfetto trace to write");
-  command->add_option("--collective", options->collective, "all-reduce");
+  command->add_option("--trace", options->trace, "Perfetto trace to write")->excludes(collective);
   command->add_option("--bytes", options->bytes, "Size of the buffer on each rank")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->needs(collective);
   command->add_option("--schedule", options->schedule, "Family, see rackrail info")
-      ->capture_default_str();
-  command->add_option("--codec", options->codec, "Codec on every hop")->capture_default_str();
+      ->capture_default_str()
+      ->needs(collective);
+  command->add_option("--codec", options->codec, "Codec on every hop")
+      ->capture_default_str()
+      ->needs(collective);
   command->add_option("--slice", options->slice, "Size of the pipelined pieces")
-      ->capture_default_str();
-  command->add_flag("--every-flow", options->every_flow,
-                    "Of a collective: simulate alike parts of the cluster one by one too");
+      ->capture_default_str()
+      ->needs(collective);
+  command
+      ->add_flag("--every-flow", options->every_flow,
+                 "Of a collective: simulate alike parts of the cluster one by one too")
+      ->needs(collective);
   command
       ->add_option("--network", options->network,
                    "flow: max-min fair rates; packet: packets in queues, for small cases")

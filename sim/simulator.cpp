@@ -80,7 +80,8 @@ CollectiveResult simulate_collective(const plan::RegularSchedule& schedule, std:
   for (const plan::RegularSchedule::Lane& lane : schedule.lanes()) {
     routes.push_back(router.route(lane.src, lane.dst));
   }
-  const bool may_fold = options.use_symmetry && options.network == NetworkLevel::kFlow;
+  const bool may_fold = options.use_symmetry && options.network == NetworkLevel::kFlow &&
+                        options.disturbances.empty();
   const std::optional<FoldedSchedule> folded =
       may_fold ? fold(schedule, elements, routes, topology, options) : std::nullopt;
   if (!folded) {
