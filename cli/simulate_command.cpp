@@ -16,6 +16,7 @@
 #include "cli/commands.hpp"
 #include "cli/inputs.hpp"
 #include "cli/session.hpp"
+#include "cli/simulation_csv.hpp"
 #include "cli/table.hpp"
 #include "cli/trace.hpp"
 #include "planner/schedule_family.hpp"
@@ -28,6 +29,7 @@ namespace rackrail::cli {
 namespace {
 
 constexpr std::size_t kRowsShown = 12;
+constexpr std::size_t kTimelineBins = 200;
 constexpr int kMostSteps = 1'000'000;
 constexpr std::int64_t kBytesPerElement = 4;
 constexpr double kBytesPerKibibyte = 1024;
@@ -43,6 +45,8 @@ struct SimulateOptions {
   std::string codec = "none";
   std::string slice = "1 MiB";
   std::string trace;
+  std::string flows;
+  std::string links;
   std::string network = "flow";
   std::string scenario;
   int steps = 0;  ///< 0: as the scenario says, else 1
@@ -233,7 +237,10 @@ void print_step(const PlanInput& input, const sim::StepResult& result, double wa
                  to_string(estimate.step_time - estimate.compute_time),
                  percent(estimate.sync_share)});
   fmt::print("{}\n", parts.to_string());
-  Table path({{"critical path"}, {"from", Align::kRight}, {"for", Align::kRight}});
+  Table path({{"critical path"},
+              {"from", Align::kRight},
+              {"for", Align::kRight},
+              {"of it sharing links", Align::kRight}});
   // The longest pieces, in the order in which they happened.
   std::vector<std::size_t> order(result.critical_path.size());
   for (std::size_t i = 0; i < order.size(); ++i) {
@@ -248,7 +255,8 @@ void print_step(const PlanInput& input, const sim::StepResult& result, double wa
   std::sort(order.begin(), order.end());
   for (const std::size_t i : order) {
     const sim::PathPiece& piece = result.critical_path[i];
-    path.add_row({piece.what, to_string(piece.start), to_string(piece.end - piece.start)});
+    path.add_row({piece.what, to_string(piece.start), to_string(piece.end - piece.start),
+                  piece.waited > Duration() ? to_string(piece.waited) : ""});
   }
   fmt::print("{}", path.to_string());
   if (order.size() < result.critical_path.size()) {
@@ -262,6 +270,7 @@ void run_step(Session& session, const SimulateOptions& options) {
   const PlanInput input = load_plan_input(session, options.plan, options.cluster, options.workload);
   sim::SimulationOptions simulation = options.simulation(session, input.cluster);
   simulation.record_timeline = !options.trace.empty();
+  simulation.record_flows = !options.flows.empty() || !options.links.empty();
   const auto start = std::chrono::steady_clock::now();
   const sim::StepResult result =
       sim::simulate_step(input.plan, input.workload, input.cluster, simulation);
@@ -270,17 +279,31 @@ void run_step(Session& session, const SimulateOptions& options) {
     const TraceProcess process{"simulated: " + input.plan.name, result.timeline};
     write_file_atomically(options.trace, to_trace_json({&process, 1}));
   }
+  if (!options.flows.empty()) {
+    write_file_atomically(options.flows, flows_csv(result.flow_records, input.cluster));
+  }
+  if (!options.links.empty()) {
+    const auto timeline = sim::link_timeline(result.flow_records, input.cluster, kTimelineBins);
+    write_file_atomically(options.links, links_csv(timeline, input.cluster));
+  }
   if (!session.json) {
     print_step(input, result, wall);
     if (!options.trace.empty()) {
       fmt::print("wrote {} (open it at ui.perfetto.dev)\n", options.trace);
     }
+    for (const std::string& file : {options.flows, options.links}) {
+      if (!file.empty()) {
+        fmt::print("wrote {}\n", file);
+      }
+    }
     return;
   }
   nlohmann::json path = nlohmann::json::array();
   for (const sim::PathPiece& piece : result.critical_path) {
-    path.push_back(
-        {{"what", piece.what}, {"start_s", piece.start.seconds()}, {"end_s", piece.end.seconds()}});
+    path.push_back({{"what", piece.what},
+                    {"start_s", piece.start.seconds()},
+                    {"end_s", piece.end.seconds()},
+                    {"waited_s", piece.waited.seconds()}});
   }
   nlohmann::json steps = nlohmann::json::array();
   for (const sim::StepSpan& step : result.steps) {
@@ -353,6 +376,12 @@ void add_simulate_command(CLI::App& app, Session& session) {
   command->add_option("--scenario", options->scenario,
                       "YAML file of what goes wrong, and of how ranks keep in step");
   command->add_option("--trace", options->trace, "Perfetto trace to write")->excludes(collective);
+  command->add_option("--flows", options->flows, "CSV to write: each message of the last step")
+      ->excludes(collective);
+  command
+      ->add_option("--links", options->links,
+                   "CSV to write: utilisation of the links over the last step")
+      ->excludes(collective);
   command->add_option("--bytes", options->bytes, "Size of the buffer on each rank")
       ->capture_default_str()
       ->needs(collective);

@@ -32,7 +32,7 @@ std::unique_ptr<NetworkModel> make_network(const topology::Topology& topology,
 
 Engine::Engine(const topology::Topology& topology, const SimulationOptions& options)
     : topology_(topology),
-      records_(options.record_critical_path || options.record_timeline),
+      records_(options.record_critical_path || options.record_timeline || options.record_flows),
       staleness_(static_cast<std::size_t>(options.staleness)),
       loading_(options.loading),
       disturbances_(options.disturbances),

@@ -22,6 +22,7 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -103,6 +104,13 @@ class Engine {
   Time run_done(std::uint32_t run) const;
   /// Empty unless the options asked to record.
   const std::vector<Activity>& activities() const { return activities_; }
+  struct Message {
+    Bytes bytes;
+    std::span<const LinkId> links;
+    Rank dst;
+  };
+  /// What a kWire task moves.
+  Message message(const Task& task) const;
   std::string describe(const Task& task) const;
   std::string track(const Task& task) const;
   /// By link: what the runs [first_run, end_run) sent over it.

@@ -7,6 +7,7 @@
 
 #include "base/error.hpp"
 #include "sim/engine.hpp"
+#include "sim/flow_records.hpp"
 #include "sim/results.hpp"
 
 namespace rackrail::sim {
@@ -61,7 +62,22 @@ std::vector<ComputePiece> pieces_of(const plan::Plan& plan, const plan::Workload
   return pieces;
 }
 
-std::vector<PathPiece> critical_path(const Engine& engine, Time from, std::uint32_t last) {
+/// What a message took longer than it would have taken alone.
+Duration waited(const Engine& engine, const Activity& activity,
+                const topology::Topology& topology) {
+  if (activity.task.kind != TaskKind::kWire) {
+    return Duration();
+  }
+  const Engine::Message message = engine.message(activity.task);
+  Duration alone;
+  for (const LinkId link : message.links) {
+    alone = std::max(alone, message.bytes / topology.link(link).bandwidth);
+  }
+  return std::max(Duration(), Duration(activity.end - activity.start) - alone);
+}
+
+std::vector<PathPiece> critical_path(const Engine& engine, const topology::Topology& topology,
+                                     Time from, std::uint32_t last) {
   std::vector<PathPiece> path;
   for (std::uint32_t at = last; at != kNoActivity; at = engine.activities()[at].cause) {
     const Activity& activity = engine.activities()[at];
@@ -73,11 +89,11 @@ std::vector<PathPiece> critical_path(const Engine& engine, Time from, std::uint3
     }
     const Time start = std::max(activity.start, from) - from;
     const std::string what = engine.describe(activity.task);
-    if (!path.empty() && path.back().what == what) {
-      path.back().start = Duration(start);
-    } else {
-      path.push_back({what, Duration(start), Duration(activity.end - from)});
+    if (path.empty() || path.back().what != what) {
+      path.push_back({.what = what, .end = Duration(activity.end - from)});
     }
+    path.back().start = Duration(start);
+    path.back().waited += waited(engine, activity, topology);
   }
   std::reverse(path.begin(), path.end());
   return path;
@@ -204,9 +220,12 @@ StepResult simulate_step(const plan::Plan& plan, const plan::Workload& workload,
   if (options.record_timeline) {
     result.timeline = timeline(engine, from);
   }
+  if (options.record_flows) {
+    result.flow_records = flow_records(engine, from, first_run);
+  }
   if (options.record_critical_path) {
     result.critical_path =
-        critical_path(engine, from, engine.steps_of(slowest)[last].last_activity);
+        critical_path(engine, topology, from, engine.steps_of(slowest)[last].last_activity);
   }
   result.queues = engine.queues();
   result.events = engine.events();
