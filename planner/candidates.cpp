@@ -127,6 +127,7 @@ void CandidateSet::add_family(const ScheduleFamily& family, topology::Router& ro
     candidate.codecs = codecs;
     candidate.only_protected = only_protected;
     candidate.graph = family.all_reduce({topology_, router, codecs});
+    candidate.model = plan::alpha_beta(candidate.graph, topology_);
     for (const plan::Transfer& transfer : candidate.graph.transfers()) {
       const plan::Codec& codec = candidate.graph.codecs()[transfer.codec];
       if (strength(codec) > strength(candidate.strongest)) {
@@ -168,21 +169,36 @@ std::optional<Choice> CandidateSet::cheapest(std::int64_t elements, const Candid
     }
     return *fastest;
   };
-  // The lightest form of every family first. A codec shrinks messages by its ratio at most, so a
-  // family that is slower than the best by more than that need not be tried with codecs.
-  std::map<std::string, std::pair<std::size_t, Duration>> lightest;
+  const auto may_win = [&](std::size_t i) {
+    return !best.has_value() || candidates_[i].model.at_least(elements) < best->time;
+  };
+  // The lightest form of every family first, the most promising family before others.
+  std::vector<std::size_t> lightest;
+  std::map<std::string, std::size_t> lightest_of;
   for (std::size_t i = 0; i < candidates_.size(); ++i) {
-    if (filter(candidates_[i]) && !lightest.contains(candidates_[i].family)) {
-      lightest[candidates_[i].family] = {i, time_of(i)};
+    if (filter(candidates_[i]) && lightest_of.emplace(candidates_[i].family, i).second) {
+      lightest.push_back(i);
     }
   }
+  std::stable_sort(lightest.begin(), lightest.end(), [&](std::size_t a, std::size_t b) {
+    return candidates_[a].model.at_least(elements) < candidates_[b].model.at_least(elements);
+  });
+  std::map<std::size_t, Duration> simulated;
+  for (const std::size_t i : lightest) {
+    if (may_win(i)) {
+      simulated.emplace(i, time_of(i));
+    }
+  }
+  // A codec shrinks messages by its ratio at most, so a family that is slower than the best by more
+  // than that need not be tried with codecs.
   for (std::size_t i = 0; i < candidates_.size(); ++i) {
-    if (!filter(candidates_[i])) {
+    if (!filter(candidates_[i]) || !may_win(i)) {
       continue;
     }
-    const auto& [first, fastest] = lightest.at(candidates_[i].family);
+    const std::size_t first = lightest_of.at(candidates_[i].family);
+    const auto known = simulated.find(first);
     const double gain = most_saved(candidates_[first].strongest, candidates_[i].strongest);
-    if (i != first && scaled(fastest, gain) < best->time) {
+    if (i != first && (known == simulated.end() || scaled(known->second, gain) < best->time)) {
       time_of(i);
     }
   }

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "plan/alpha_beta.hpp"
 #include "plan/cost_model.hpp"
 #include "plan/transfer_graph.hpp"
 #include "planner/planner.hpp"
@@ -20,6 +21,7 @@ struct Candidate {
   std::string family;
   TierCodecs codecs;
   plan::TransferGraph graph;
+  plan::AlphaBeta model;                           ///< of the graph
   plan::Codec strongest;                           ///< of the codecs that are used
   std::map<std::string, plan::Codec> codec_tiers;  ///< tier of a link → strongest codec over it
   bool hurts_protected = false;                    ///< encodes beyond FP16

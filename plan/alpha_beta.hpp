@@ -1,0 +1,33 @@
+// The α–β model of a schedule: what it takes at least, as a closed form in its size.
+//
+// α: along the longest chain of dependencies every transfer needs at least the latency of its route
+// and the addition's or codec's share of it, whatever its size. β: a link carries the bytes of all
+// transfers over it one after the other. The larger of the two is a bound of any execution of the
+// graph, and where nothing contends and slices pipeline, nearly what it takes (Hockney 1994; for
+// the classical schedules the costs are those of Thakur, Rabenseifner, Gropp, "Optimization of
+// Collective Communication Operations in MPICH", IJHPCA 2005). It takes O(transfers) once, so a
+// planner can discard most candidates without simulating them.
+#pragma once
+
+#include <cstdint>
+
+#include "base/units.hpp"
+#include "plan/transfer_graph.hpp"
+#include "topology/topology.hpp"
+
+namespace rackrail::plan {
+
+struct AlphaBeta {
+  Duration alpha;
+  double seconds_per_element = 0;
+  Duration rounding;                 ///< what unequal parts of a buffer may take off that
+  std::int64_t fewest_elements = 1;  ///< α holds from this size on: below, some chunks are empty
+
+  /// No execution of a collective of `elements` floats takes less.
+  Duration at_least(std::int64_t elements) const;
+};
+
+/// Of a graph whose transfers have pinned routes on this topology.
+AlphaBeta alpha_beta(const TransferGraph& graph, const topology::Topology& topology);
+
+}  // namespace rackrail::plan

@@ -1,0 +1,207 @@
+// The α–β model against the simulator and against closed forms of the classical schedules.
+#include "plan/alpha_beta.hpp"
+
+#include <fmt/format.h>
+
+#include <catch2/catch.hpp>
+#include <cmath>
+
+#include "planner/schedule_family.hpp"
+#include "sim/simulator.hpp"
+#include "topology/queries.hpp"
+
+namespace rackrail {
+namespace {
+
+using topology::NodeKind;
+using topology::Topology;
+
+constexpr Duration kLatency = 2_us;  // of a link
+constexpr Bandwidth kRate(10'000'000'000);
+
+// Racks of hosts; the host of rank r under rack r % racks, so that no order is by accident right.
+Topology cluster(std::size_t ranks, std::size_t racks, Bandwidth uplink) {
+  Topology topology("cluster");
+  const NodeId core = topology.add_node({.name = "core", .kind = NodeKind::kCore});
+  std::vector<NodeId> tors;
+  for (std::size_t r = 0; r < racks; ++r) {
+    tors.push_back(topology.add_node({.name = fmt::format("tor{}", r), .kind = NodeKind::kTor}));
+    topology.add_duplex_link(
+        {.from = tors.back(), .to = core, .bandwidth = uplink, .latency = kLatency});
+  }
+  for (std::size_t h = 0; h < ranks; ++h) {
+    const std::string name = fmt::format("host{}", h);
+    const NodeId host = topology.add_node({.name = name,
+                                           .kind = NodeKind::kHost,
+                                           .host = name,
+                                           .rack = fmt::format("rack{}", h % racks)});
+    topology.add_rank(host);
+    topology.add_duplex_link(
+        {.from = host, .to = tors[h % racks], .bandwidth = kRate, .latency = kLatency});
+  }
+  return topology;
+}
+
+sim::SimulationOptions network_only() {
+  sim::SimulationOptions options;
+  plan::DeviceRates rates;
+  constexpr Bandwidth kFast(1'000'000'000'000'000);
+  rates.codecs.fill({kFast, kFast});
+  rates.reduce = kFast;
+  rates.launch = Duration();
+  options.device_rates = rates;
+  return options;
+}
+
+TEST_CASE("no simulation is faster than the model of its schedule says") {
+  const auto [ranks, racks] = GENERATE(std::pair{2, 1}, std::pair{5, 2}, std::pair{8, 2},
+                                       std::pair{9, 3}, std::pair{16, 4});
+  const Bandwidth uplink = GENERATE(100_GBps, 8_GBps);
+  const Topology topology =
+      cluster(static_cast<std::size_t>(ranks), static_cast<std::size_t>(racks), uplink);
+  topology::Router router(topology);
+  std::size_t checked = 0;
+  for (const auto& family : planner::schedule_families()) {
+    for (const plan::Codec& codec : plan::known_codecs()) {
+      const planner::TierCodecs codecs{codec, codec};
+      if (family->refusal(topology, codecs)) {
+        continue;
+      }
+      const plan::TransferGraph graph = family->all_reduce({topology, router, codecs});
+      const plan::AlphaBeta model = plan::alpha_beta(graph, topology);
+      for (const std::int64_t elements : {1, 100, 12'345, 1'000'000, 10'000'000}) {
+        CAPTURE(ranks, racks, family->name(), plan::to_string(codec), elements);
+        const auto result = sim::simulate_collective(graph, elements, 1 << 18, topology, {});
+        CHECK(model.at_least(elements) <= result.time);
+        CHECK(result.time > Duration());
+        ++checked;
+      }
+    }
+  }
+  CHECK(checked >= 40);
+}
+
+struct ClosedForm {
+  const char* family;
+  double latencies;  // of a route
+  double buffers;    // sent and received by the busiest rank
+};
+
+TEST_CASE("over one switch, classical schedules take what their closed forms say") {
+  const auto n = GENERATE(2, 4, 8, 16);
+  const double ranks = n;
+  const double rounds = std::log2(ranks);
+  // Thakur, Rabenseifner, Gropp 2005, tables 1 and 2.
+  const ClosedForm form =
+      GENERATE_COPY(ClosedForm{"ring", 2 * (ranks - 1), 2 * (ranks - 1) / ranks},
+                    ClosedForm{"halving-doubling", 2 * rounds, 2 * (ranks - 1) / ranks});
+  const Topology topology = cluster(static_cast<std::size_t>(n), 1, 100_GBps);
+  topology::Router router(topology);
+  const plan::TransferGraph graph =
+      planner::schedule_family(form.family).all_reduce({topology, router, {}});
+  for (const std::int64_t elements : {16, 1 << 14, 1 << 20, 1 << 26}) {
+    CAPTURE(n, form.family, elements);
+    const double bytes = 4.0 * static_cast<double>(elements);
+    const double expected = form.latencies * (2 * kLatency).seconds() +
+                            form.buffers * bytes / static_cast<double>(kRate.bytes_per_second());
+    const auto result =
+        sim::simulate_collective(graph, elements, elements, topology, network_only());
+    CHECK(result.time.seconds() == Approx(expected).epsilon(0.02));
+    const double bound =
+        bytes / static_cast<double>(topology::allreduce_bound(topology).algbw.bytes_per_second());
+    CHECK(result.time.seconds() >= bound * (1 - 1e-9));
+  }
+}
+
+// Everyone sends a chunk of its own to everyone else, all at once.
+plan::TransferGraph all_to_all(std::size_t n) {
+  plan::TransferGraph graph("all-to-all", plan::Collective::kAllGather, n,
+                            std::vector<std::uint32_t>(n * n, 1));
+  const RouteId route = graph.add_route({});
+  for (std::size_t src = 0; src < n; ++src) {
+    for (std::size_t dst = 0; dst < n; ++dst) {
+      if (src != dst) {
+        graph.add_transfer({.src = Rank(src),
+                            .dst = Rank(dst),
+                            .chunk_begin = static_cast<std::uint32_t>(src * n + dst),
+                            .route = route},
+                           {});
+      }
+    }
+  }
+  return graph;
+}
+
+TEST_CASE("a direct all-to-all takes what the ports of its ranks need") {
+  const auto n = static_cast<std::size_t>(GENERATE(2, 5, 16, 32));
+  const Topology topology = cluster(n, 1, 100_GBps);
+  // n² chunks of m floats: each rank sends and receives n − 1 of them.
+  for (const std::int64_t m : {1 << 8, 1 << 14, 1 << 20}) {
+    CAPTURE(n, m);
+    const auto ranks = static_cast<std::int64_t>(n);
+    const double port =
+        4.0 * static_cast<double>((ranks - 1) * m) / static_cast<double>(kRate.bytes_per_second());
+    const auto result =
+        sim::simulate_collective(all_to_all(n), ranks * ranks * m, m, topology, network_only());
+    CHECK(result.time.seconds() == Approx((2 * kLatency).seconds() + port).epsilon(0.02));
+    CHECK(result.time.seconds() >= port);
+  }
+}
+
+TEST_CASE("a binomial broadcast takes a message and a latency for each of its rounds") {
+  const auto rounds = GENERATE(1, 2, 3, 5);
+  const std::size_t n = std::size_t{1} << static_cast<unsigned>(rounds);
+  const Topology topology = cluster(n, 1, 100_GBps);
+  plan::TransferGraph graph("broadcast", plan::Collective::kAllGather, n, {1});
+  const RouteId route = graph.add_route({});
+  std::vector<std::vector<TransferId>> last(n);  // to or from each rank
+  for (std::size_t reached = 1; reached < n; reached *= 2) {
+    for (std::size_t src = 0; src < reached; ++src) {
+      const TransferId id = graph.add_transfer(
+          {.src = Rank(src), .dst = Rank(src + reached), .route = route}, last[src]);
+      last[src] = {id};
+      last[src + reached] = {id};
+    }
+  }
+  for (const std::int64_t elements : {1 << 6, 1 << 14, 1 << 22}) {
+    CAPTURE(n, elements);
+    const double message =
+        4.0 * static_cast<double>(elements) / static_cast<double>(kRate.bytes_per_second());
+    const double expected = rounds * (message + (2 * kLatency).seconds());
+    const auto result =
+        sim::simulate_collective(graph, elements, elements, topology, network_only());
+    CHECK(result.time.seconds() == Approx(expected).epsilon(0.02));
+  }
+}
+
+TEST_CASE("a ring over a ring of cables costs what a ring costs") {
+  const auto n = static_cast<std::size_t>(GENERATE(3, 4, 9, 16));
+  Topology topology("torus of one dimension");
+  std::vector<NodeId> hosts;
+  for (std::size_t h = 0; h < n; ++h) {
+    const std::string name = fmt::format("host{}", h);
+    hosts.push_back(topology.add_node({.name = name, .kind = NodeKind::kHost, .host = name}));
+    topology.add_rank(hosts.back());
+  }
+  for (std::size_t h = 0; h < n; ++h) {
+    topology.add_duplex_link(
+        {.from = hosts[h], .to = hosts[(h + 1) % n], .bandwidth = kRate, .latency = kLatency});
+  }
+  topology::Router router(topology);
+  const plan::TransferGraph graph =
+      planner::schedule_family("ring").all_reduce({topology, router, {}});
+  for (const std::int64_t elements : {1 << 10, 1 << 18, 1 << 25}) {
+    CAPTURE(n, elements);
+    const auto ranks = static_cast<double>(n);
+    const double bytes = 4.0 * static_cast<double>(elements);
+    const double expected =
+        2 * (ranks - 1) *
+        (kLatency.seconds() + bytes / ranks / static_cast<double>(kRate.bytes_per_second()));
+    const auto result =
+        sim::simulate_collective(graph, elements, elements, topology, network_only());
+    CHECK(result.time.seconds() == Approx(expected).epsilon(0.02));
+  }
+}
+
+}  // namespace
+}  // namespace rackrail
