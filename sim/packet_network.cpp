@@ -165,8 +165,8 @@ void PacketNetwork::finish_transmission(Time now, std::uint32_t number) {
   if (packet.hop > 0) {
     port.queued -= packet.size;
     release(now, brought_by(packet), packet.size);
-  } else if (packet.is_last) {
-    message_left(packet.message);
+  } else {
+    packet_left(now, packet.message);
   }
   queue_.push(now, port.latency, {What::kArrival, packet_number});
   port.current = kNothing;

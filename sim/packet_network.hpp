@@ -97,7 +97,7 @@ class PacketNetwork final : public NetworkModel {
   std::uint32_t sender_for(std::span<const LinkId> links);
   void get_in_line(std::uint32_t sender);
   std::uint32_t next_packet(Time now, std::uint32_t port);
-  void message_left(std::uint32_t message);
+  void packet_left(Time now, std::uint32_t message);
   void deliver(Time now, std::uint32_t packet);
   void finish_message(std::uint32_t message);
 

@@ -25,6 +25,7 @@ struct DcqcnOptions {
   std::uint32_t fast_recovery_steps = 5;   ///< F
   double additive_increase = 1.0 / 1000;   ///< R_AI as a share of the link: 40 Mbit/s of 40 Gbit/s
   double hyper_increase = 1.0 / 100;       ///< R_HAI as a share of the link
+  double least_rate = 1.0 / 1000;          ///< of a sender, as a share of the link
 };
 
 struct PacketOptions {

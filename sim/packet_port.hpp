@@ -22,7 +22,6 @@ struct Packet {
   std::int32_t payload = 0;       ///< bytes
   std::int32_t size = 0;          ///< bytes with the header
   std::uint16_t hop = 0;          ///< of the link that it waits for or is on
-  bool is_last = false;           ///< of its message
   bool is_marked = false;
 };
 

@@ -13,8 +13,8 @@ namespace {
 constexpr double kPicosecondsPerSecond = 1e12;
 constexpr double kLongestTime = 9.0e18;
 
-Time time_for(std::int64_t bytes, double bytes_per_picosecond, Time now) {
-  const double time = std::ceil(static_cast<double>(bytes) / bytes_per_picosecond);
+Time whole_time(double time, Time now) {
+  time = std::ceil(time);
   if (!(time < kLongestTime - static_cast<double>(now))) {
     throw SimulationError("a flow would end after more than 106 days of simulated time");
   }
@@ -50,7 +50,8 @@ void PacketNetwork::start(Time now, std::int64_t bytes, std::span<const LinkId> 
     for (const LinkId link : links) {
       message.latency += ports_[link.index()].latency;
     }
-    queue_.push(now, message.cap > 0 ? time_for(bytes, message.cap, now) : 0,
+    queue_.push(now,
+                message.cap > 0 ? whole_time(static_cast<double>(bytes) / message.cap, now) : 0,
                 {What::kNothingLeft, number});
     return;
   }
@@ -95,33 +96,36 @@ std::uint32_t PacketNetwork::next_packet(Time now, std::uint32_t port_number) {
   const std::int64_t size = payload + options_.header.count();
   message.unsent -= payload;
 
-  const bool has_control = options_.rate_control == RateControl::kDcqcn;
-  Time interval = time_for(size, has_control ? sender.control.rate(now) : sender.line, now);
-  if (message.cap > 0) {
-    interval = std::max(interval, time_for(payload, message.cap, now));
+  double interval = static_cast<double>(size) / sender.line;
+  if (options_.rate_control == RateControl::kDcqcn) {
+    sender.control.rate(now);
+    sender.control.sent(size);
+    interval = sender.control.time_for(size, now);
   }
-  sender.control.sent(size);
-  sender.turn = std::max(sender.turn + interval, now);
+  if (message.cap > 0) {
+    interval = std::max(interval, static_cast<double>(payload) / message.cap);
+  }
+  sender.turn = std::max(sender.turn + whole_time(interval, now), now);
 
   const std::uint32_t number = packets_.take();
   packets_[number] = {.message = sender.message,
                       .payload = static_cast<std::int32_t>(payload),
-                      .size = static_cast<std::int32_t>(size),
-                      .is_last = message.unsent == 0};
-  if (message.unsent > 0) {
-    // Who would be ready before the link is free again is ready now, for the order of turns.
-    if (sender.turn <= now + transmission_time(port, size)) {
+                      .size = static_cast<std::int32_t>(size)};
+  return number;
+}
+
+// A sender's packet has left: it waits for its next turn, or its message has left.
+void PacketNetwork::packet_left(Time now, std::uint32_t number) {
+  const std::uint32_t sender_number = messages_[number].sender;
+  Sender& sender = senders_[sender_number];
+  if (messages_[number].unsent > 0) {
+    if (sender.turn <= now) {
       get_in_line(sender_number);
     } else {
       queue_.push(now, sender.turn - now, {What::kTurn, sender_number});
     }
+    return;
   }
-  return number;
-}
-
-void PacketNetwork::message_left(std::uint32_t number) {
-  const std::uint32_t sender_number = messages_[number].sender;
-  Sender& sender = senders_[sender_number];
   events_.push_back({messages_[number].tag, false});
   sender.message = kNothing;
   idle_[sender.route].push(senders_, sender_number);

@@ -21,7 +21,7 @@ void DcqcnRate::notify(Time now) {
   rate(now);
   decay_alpha(now);
   target_ = rate_;
-  rate_ *= 1 - alpha_ / 2;
+  rate_ = std::max(rate_ * (1 - alpha_ / 2), options_->least_rate * line_rate_);
   alpha_ = (1 - options_->gain) * alpha_ + options_->gain;
   alpha_at_ = now;
   increase_at_ = now + options_->increase_interval.picoseconds();
@@ -46,6 +46,23 @@ void DcqcnRate::sent(std::int64_t bytes) {
     ++by_bytes_;
     increase();
   }
+}
+
+double DcqcnRate::time_for(std::int64_t bytes, Time now) const {
+  DcqcnRate later = *this;
+  auto left = static_cast<double>(bytes);
+  auto at = static_cast<double>(now);
+  double rate = later.rate(now);
+  while (rate < line_rate_) {
+    const auto change = static_cast<double>(later.increase_at_);
+    if (at + left / rate <= change) {
+      break;
+    }
+    left -= (change - at) * rate;
+    at = change;
+    rate = later.rate(later.increase_at_);
+  }
+  return at + left / rate - static_cast<double>(now);
 }
 
 void DcqcnRate::increase() {
