@@ -45,6 +45,8 @@ void check(const PacketOptions& options) {
   require(dcqcn.notification_interval > Duration() && dcqcn.alpha_interval > Duration() &&
               dcqcn.increase_interval > Duration() && dcqcn.increase_bytes > Bytes(),
           "dcqcn intervals", "one that is not above 0", "all above 0");
+  require(dcqcn.least_rate > 0 && dcqcn.least_rate <= 1, "least_rate",
+          fmt::format("{}", dcqcn.least_rate), "above 0, at most 1");
   require(dcqcn.additive_increase > 0 && dcqcn.hyper_increase > 0, "dcqcn increases",
           "one that is not above 0", "both above 0");
 }

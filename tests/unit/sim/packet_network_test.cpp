@@ -392,6 +392,7 @@ TEST_CASE("options out of range are refused") {
   SECTION("probability") { options.mark_probability = 1.5; }
   SECTION("gain") { options.dcqcn.gain = 0; }
   SECTION("interval") { options.dcqcn.increase_interval = Duration(); }
+  SECTION("least rate") { options.dcqcn.least_rate = 0; }
   SECTION("increase") { options.dcqcn.additive_increase = 0; }
   CHECK_THROWS_AS(PacketNetwork(line.topology, options), ConfigError);
 }
