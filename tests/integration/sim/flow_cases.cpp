@@ -8,8 +8,11 @@
 #include <random>
 
 #include "base/file.hpp"
+#include "base/parse_units.hpp"
+#include "planner/schedule_family.hpp"
 #include "sim/max_min_network.hpp"
 #include "sim/packet_network.hpp"
+#include "sim/simulator.hpp"
 #include "tests/support/paths.hpp"
 #include "topology/queries.hpp"
 #include "topology/reader.hpp"
@@ -18,7 +21,11 @@ namespace rackrail::sim::test {
 
 namespace {
 
-Outcome run(NetworkModel& network, const Case& flows) {
+constexpr double kSecond = 1e12;
+constexpr std::int64_t kSliceElements = 1 << 18;  // 1 MiB
+constexpr double kPercent = 100;
+
+Outcome run(NetworkModel& network, const Flows& flows) {
   Outcome outcome;
   outcome.completions.resize(flows.routes.size());
   for (std::size_t f = 0; f < flows.routes.size(); ++f) {
@@ -30,53 +37,89 @@ Outcome run(NetworkModel& network, const Case& flows) {
     network.take_events(now, events);
     for (const FlowEvent& event : events) {
       if (event.is_delivered) {
-        outcome.completions[event.tag] = now;
-        outcome.makespan = now;
+        outcome.completions[event.tag] = static_cast<double>(now) / kSecond;
       }
     }
   }
+  outcome.makespan = *std::max_element(outcome.completions.begin(), outcome.completions.end());
   outcome.mean_completion =
       std::accumulate(outcome.completions.begin(), outcome.completions.end(), 0.0) /
       static_cast<double>(flows.routes.size());
+  outcome.queues = network.queues();
   return outcome;
+}
+
+/// 0, 1, … n - 1 in random order.
+std::vector<std::size_t> shuffled(std::size_t n, unsigned seed) {
+  std::vector<std::size_t> order(n);
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::mt19937 random(seed);
+  for (std::size_t i = n - 1; i > 0; --i) {
+    std::swap(order[i], order[random() % (i + 1)]);
+  }
+  return order;
+}
+
+Outcome simulate(const plan::TransferGraph& graph, Bytes bytes, const topology::Topology& topology,
+                 NetworkLevel level) {
+  SimulationOptions options;
+  options.network = level;
+  plan::DeviceRates free_devices;
+  constexpr Bandwidth kFast(1'000'000'000'000'000);
+  free_devices.codecs.fill({kFast, kFast});
+  free_devices.reduce = kFast;
+  free_devices.launch = Duration();
+  options.device_rates = free_devices;
+  const CollectiveResult result =
+      simulate_collective(graph, bytes.count() / 4, kSliceElements, topology, options);
+  return {result.time.seconds(), result.time.seconds(), {}, result.queues};
+}
+
+Comparison compare(std::string name, const plan::TransferGraph& graph, Bytes bytes,
+                   const topology::Topology& topology) {
+  return {std::move(name), simulate(graph, bytes, topology, NetworkLevel::kFlow),
+          simulate(graph, bytes, topology, NetworkLevel::kPacket)};
 }
 
 }  // namespace
 
-Case permutation(int oversubscription, Bytes bytes, unsigned seed) {
+topology::Topology fat_tree(int oversubscription) {
   std::string text =
       read_file(rackrail::test::source_dir() / "configs/clusters/fat-tree-128-2to1.yaml");
   if (oversubscription == 1) {
-    const std::string racks = "count: 4, oversubscription: 2";
-    const std::string cores = "core: { count: 16,";
-    text.replace(text.find(racks), racks.size(), "count: 8, oversubscription: 1");
-    text.replace(text.find(cores), cores.size(), "core: { count: 32,");
+    const auto replace = [&](const std::string& from, const std::string& to) {
+      text.replace(text.find(from), from.size(), to);
+    };
+    replace("count: 4, oversubscription: 2", "count: 8, oversubscription: 1");
+    replace("core: { count: 16,", "core: { count: 32,");
   }
   const rackrail::test::TemporaryDirectory folder;
   const std::filesystem::path file = folder.path() / "fat-tree.yaml";
   std::ofstream(file) << text;
-  Case result{fmt::format("permutation of 128, {}:1", oversubscription),
-              topology::read_cluster(file.string()).topology,
-              {},
-              bytes};
-  const std::size_t hosts = result.topology.rank_count();
-  // A random cycle through all hosts: nobody sends to itself.
-  std::vector<std::size_t> order(hosts);
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::mt19937 random(seed);
-  for (std::size_t i = hosts - 1; i > 0; --i) {
-    std::swap(order[i], order[random() % (i + 1)]);
-  }
-  topology::Router router(result.topology);
-  for (std::size_t i = 0; i < hosts; ++i) {
-    result.routes.push_back(router.route(Rank(order[i]), Rank(order[(i + 1) % hosts])));
-  }
-  return result;
+  return topology::read_cluster(file.string()).topology;
 }
 
-Case incast(std::size_t senders, Bytes bytes) {
-  Case result{fmt::format("incast {}:1", senders), topology::Topology("star"), {}, bytes};
-  topology::Topology& star = result.topology;
+Flows permutation(int oversubscription, Bytes bytes, unsigned seed) {
+  Flows flows{
+      fmt::format("permutation {}:1, {}, seed {}", oversubscription, to_string(bytes), seed),
+      fat_tree(oversubscription),
+      {},
+      bytes};
+  // A random cycle through all hosts: nobody sends to itself.
+  const std::vector<std::size_t> order = shuffled(flows.topology.rank_count(), seed);
+  topology::Router router(flows.topology);
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    flows.routes.push_back(router.route(Rank(order[i]), Rank(order[(i + 1) % order.size()])));
+  }
+  return flows;
+}
+
+Flows incast(std::size_t senders, Bytes bytes) {
+  Flows flows{fmt::format("incast {}:1, {}", senders, to_string(bytes)),
+              topology::Topology("star"),
+              {},
+              bytes};
+  topology::Topology& star = flows.topology;
   const NodeId hub = star.add_node({.name = "hub", .kind = topology::NodeKind::kTor});
   for (std::size_t i = 0; i <= senders; ++i) {
     const std::string name = fmt::format("host{}", i);
@@ -87,24 +130,105 @@ Case incast(std::size_t senders, Bytes bytes) {
   }
   topology::Router router(star);
   for (std::size_t i = 1; i <= senders; ++i) {
-    result.routes.push_back(router.route(Rank(i), Rank(0)));
+    flows.routes.push_back(router.route(Rank(i), Rank(0)));
   }
-  return result;
+  return flows;
 }
 
-Outcome run_flow_level(const Case& flows) {
+Flows parking_lot(std::size_t hops, Bytes bytes) {
+  Flows flows{fmt::format("parking lot of {}, {}", hops, to_string(bytes)),
+              topology::Topology("parking lot"),
+              {},
+              bytes};
+  topology::Topology& lot = flows.topology;
+  const auto vertex = [&](const char* kind, std::size_t i) {
+    return lot.add_node({.name = fmt::format("{}{}", kind, i)});
+  };
+  const auto join = [&](NodeId a, NodeId b) {
+    return lot.add_link({.from = a, .to = b, .bandwidth = 100_Gbps, .latency = 690_ns});
+  };
+  NodeId at = vertex("switch", 0);
+  std::vector<LinkId> through = {join(vertex("source", 0), at)};
+  for (std::size_t i = 1; i <= hops; ++i) {
+    const NodeId next = vertex("switch", i);
+    const LinkId shared = join(at, next);
+    flows.routes.push_back({join(vertex("source", i), at), shared, join(next, vertex("sink", i))});
+    through.push_back(shared);
+    at = next;
+  }
+  through.push_back(join(at, vertex("sink", 0)));
+  flows.routes.insert(flows.routes.begin(), through);
+  return flows;
+}
+
+Outcome on_flow_level(const Flows& flows) {
   MaxMinNetwork network(flows.topology);
   return run(network, flows);
 }
 
-Outcome run_packet_level(const Case& flows, const PacketOptions& options,
-                         std::vector<QueueUse>* queues) {
+Outcome on_packet_level(const Flows& flows, const PacketOptions& options) {
   PacketNetwork network(flows.topology, options);
-  Outcome outcome = run(network, flows);
-  if (queues != nullptr) {
-    *queues = network.queues();
+  return run(network, flows);
+}
+
+Comparison compare(const Flows& flows) {
+  return {flows.name, on_flow_level(flows), on_packet_level(flows)};
+}
+
+Comparison compare_all_reduce(std::string_view schedule, Bytes bytes) {
+  const topology::Topology topology = fat_tree(2);
+  topology::Router router(topology);
+  const plan::TransferGraph graph =
+      planner::schedule_family(schedule).all_reduce({topology, router, {}});
+  return compare(fmt::format("all-reduce {}, {}", schedule, to_string(bytes)), graph, bytes,
+                 topology);
+}
+
+Comparison compare_random_ring(Bytes bytes, unsigned seed) {
+  const topology::Topology topology = fat_tree(2);
+  const std::size_t n = topology.rank_count();
+  const std::vector<std::size_t> order = shuffled(n, seed);
+  plan::TransferGraph graph("random ring", plan::Collective::kAllReduce, n,
+                            std::vector<std::uint32_t>(n, 1));
+  const RouteId route = graph.add_route({});
+  std::vector<TransferId> last(n);
+  for (std::size_t step = 0; step < 2 * (n - 1); ++step) {
+    for (std::size_t chunk = 0; chunk < n; ++chunk) {
+      const auto op = step < n - 1 ? plan::TransferOp::kReduce : plan::TransferOp::kCopy;
+      last[chunk] = graph.add_transfer({.src = Rank(order[(chunk + step) % n]),
+                                        .dst = Rank(order[(chunk + step + 1) % n]),
+                                        .chunk_begin = static_cast<std::uint32_t>(chunk),
+                                        .op = op,
+                                        .route = route},
+                                       {&last[chunk], std::size_t{step == 0 ? 0U : 1U}});
+    }
   }
-  return outcome;
+  return compare(
+      fmt::format("all-reduce ring in random order, {}, seed {}", to_string(bytes), seed), graph,
+      bytes, topology);
+}
+
+std::string table_head() {
+  return "| case | flow ms | packet ms | makespan | mean completion | longest queue | marks | "
+         "pauses |\n"
+         "| --- | --- | --- | --- | --- | --- | --- | --- |";
+}
+
+std::string table_row(const Comparison& comparison) {
+  Bytes longest;
+  std::uint64_t marks = 0;
+  std::uint64_t pauses = 0;
+  for (const QueueUse& use : comparison.packet.queues) {
+    longest = std::max(longest, use.longest);
+    marks += use.marks;
+    pauses += use.pauses;
+  }
+  constexpr double kMilli = 1e3;
+  return fmt::format(
+      "| {} | {:.3f} | {:.3f} | {:+.1f} % | {:+.1f} % | {} KiB | {} | {} |", comparison.name,
+      comparison.flow.makespan * kMilli, comparison.packet.makespan * kMilli,
+      (comparison.makespan_ratio() - 1) * kPercent, (comparison.completion_ratio() - 1) * kPercent,
+      longest.count() / 1024, marks, pauses);
 }
 
 }  // namespace rackrail::sim::test
