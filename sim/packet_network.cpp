@@ -30,13 +30,19 @@ void check(const PacketOptions& options) {
           "1 B to 1 MiB");
   require(header >= 0 && header <= kLargestPacket, "header", fmt::format("{} B", header),
           "0 B to 1 MiB");
-  const auto times =
-      fmt::format("{}, {}, {}, {}", to_string(options.mark_from), to_string(options.mark_all),
-                  to_string(options.resume_below), to_string(options.pause_above));
+  const std::string marks =
+      fmt::format("{} to {}", to_string(options.mark_from), to_string(options.mark_all));
   require(options.mark_from >= Duration() && options.mark_all > options.mark_from, "mark_all",
-          times, "more than mark_from, which is not negative");
-  require(options.resume_below > Duration() && options.pause_above >= options.resume_below,
-          "pause_above", times, "at least resume_below, which is above 0");
+          marks, "more than mark_from, which is not negative");
+  require(options.queue_capacity > Bytes(), "queue_capacity",
+          fmt::format("{} B", options.queue_capacity.count()), "above 0");
+  require(options.pause_above > Duration(), "pause_above", to_string(options.pause_above),
+          "above 0");
+  require(options.pause_share > 0 && options.pause_share <= 1 && options.resume_share > 0 &&
+              options.resume_share <= 1,
+          "pause_share and resume_share",
+          fmt::format("{} and {}", options.pause_share, options.resume_share),
+          "above 0, at most 1");
   require(options.mark_probability >= 0 && options.mark_probability <= 1, "mark_probability",
           fmt::format("{}", options.mark_probability), "0 to 1");
   const DcqcnOptions& dcqcn = options.dcqcn;
@@ -72,7 +78,6 @@ PacketNetwork::PacketNetwork(const topology::Topology& topology, const PacketOpt
     port.mark_from = bytes(options_.mark_from);
     port.mark_all = bytes(options_.mark_all);
     port.pause_above = bytes(options_.pause_above);
-    port.resume_below = bytes(options_.resume_below);
   }
 }
 
@@ -166,7 +171,7 @@ void PacketNetwork::finish_transmission(Time now, std::uint32_t number) {
   const Packet& packet = packets_[packet_number];
   if (packet.hop > 0) {
     port.queued -= packet.size;
-    release(now, brought_by(packet), packet.size);
+    release(now, brought_by(packet), number, packet.size);
   } else {
     packet_left(now, packet.message);
   }
@@ -180,11 +185,21 @@ std::uint32_t PacketNetwork::brought_by(const Packet& packet) const {
   return senders_[messages_[packet.message].sender].route[packet.hop - 1U].value();
 }
 
-// The far end of link `from` has sent on `size` bytes of what came over it.
-void PacketNetwork::release(Time now, std::uint32_t from, std::int64_t size) {
+// What a link may have in the vertex at its end when it adds to the queue of `to`.
+std::int64_t PacketNetwork::allowance(const Port& from, const Port& to) const {
+  const auto free = static_cast<double>(options_.queue_capacity.count() - to.queued);
+  return std::min(from.pause_above, static_cast<std::int64_t>(free * options_.pause_share));
+}
+
+// `size` bytes that came over link `from` have left the queue of link `to`.
+void PacketNetwork::release(Time now, std::uint32_t from, std::uint32_t to, std::int64_t size) {
   Port& port = ports_[from];
   port.arrived -= size;
-  if (port.has_paused && port.arrived < port.resume_below) {
+  if (!port.has_paused) {
+    return;
+  }
+  const auto allowed = static_cast<double>(allowance(port, ports_[to]));
+  if (port.arrived == 0 || static_cast<double>(port.arrived) < allowed * options_.resume_share) {
     port.has_paused = false;
     queue_.push(now, port.latency, {What::kResume, from});
   }
@@ -201,12 +216,13 @@ void PacketNetwork::arrive(Time now, std::uint32_t number) {
   const std::uint32_t from = route[packet.hop - 1U].value();
   Port& before = ports_[from];
   before.arrived += packet.size;
-  if (!before.has_paused && before.arrived > before.pause_above) {
+  const std::uint32_t to = route[packet.hop].value();
+  if (!before.has_paused && before.arrived > allowance(before, ports_[to])) {
     before.has_paused = true;
     ++before.pauses;
     queue_.push(now, before.latency, {What::kPause, from});
   }
-  enqueue(now, number, route[packet.hop].value());
+  enqueue(now, number, to);
 }
 
 void PacketNetwork::enqueue(Time now, std::uint32_t number, std::uint32_t to) {

@@ -20,9 +20,9 @@ enum class RateControl : std::uint8_t {
 /// those a sender that was cut comes back within tens of milliseconds, longer than a message of a
 /// collective lasts: permutations of 16 MiB then take twice as long as max-min fair rates would
 /// give. The defaults are for such messages: intervals of two to four round trips of a loaded
-/// fabric, steps of 2 %, and marking so steep that every sender at a full queue is notified in
+/// fabric, steps of 3 %, and marking so steep that every sender at a full queue is notified in
 /// every interval, which treats them alike. They were searched for on permutations with seeds 1 to
-/// 3 and an incast; results/flow-against-packet.md shows other seeds.
+/// 15, an incast and rings; results/flow-against-packet.md has other seeds.
 struct DcqcnOptions {
   double gain = 1.0 / 256;                 ///< g
   Duration notification_interval = 20_us;  ///< N: least time between two notifications of a flow
@@ -30,8 +30,8 @@ struct DcqcnOptions {
   Duration increase_interval = 10_us;      ///< T
   Bytes increase_bytes{10'000'000};        ///< B
   std::uint32_t fast_recovery_steps = 1;   ///< F
-  double additive_increase = 1.0 / 50;     ///< R_AI as a share of the link
-  double hyper_increase = 1.0 / 50;        ///< R_HAI as a share of the link
+  double additive_increase = 0.03;         ///< R_AI as a share of the link
+  double hyper_increase = 0.03;            ///< R_HAI as a share of the link
   double least_rate = 1.0 / 100;           ///< of a sender, as a share of the link
 };
 
@@ -51,10 +51,13 @@ struct PacketOptions {
   double mark_probability = 1;
   std::uint64_t seed = 1;  ///< of the marking
 
-  /// A switch pauses a link that brought more than `pause_above` of what waits in the switch, and
-  /// lets it go on when less than `resume_below` is left (PFC, IEEE 802.1Qbb).
-  Duration pause_above = 40_us;
-  Duration resume_below = 36_us;
+  /// A switch pauses a link that brought more than `pause_above` of what waits in the switch (PFC,
+  /// IEEE 802.1Qbb), or more than `pause_share` of what is still free in the queue that it adds to:
+  /// the more links fill a queue, the less each may (dynamic threshold, as in Zhu et al., section
+  /// 4). The link goes on when less than `resume_share` of that is left.
+  Duration pause_above = 80_us;
+  double pause_share = 1.0 / 16;
+  double resume_share = 0.9;
 
   RateControl rate_control = RateControl::kDcqcn;
   DcqcnOptions dcqcn;

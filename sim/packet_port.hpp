@@ -92,7 +92,6 @@ struct Port {
   std::int64_t mark_from = 0;  ///< thresholds in bytes, see PacketOptions
   std::int64_t mark_all = 0;
   std::int64_t pause_above = 0;
-  std::int64_t resume_below = 0;
 
   LinkedQueue<Packet> queue;         ///< packets from other links
   LinkedQueue<Sender> senders;       ///< that start here and may send now

@@ -1,5 +1,5 @@
 // The flow level against the packet level: two models that share no code but the interface. The
-// default options were searched for on permutations with seeds 1 to 3; the seeds here are others.
+// default options were searched for on permutations with seeds 1 to 15; the seeds here are others.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,24 +18,11 @@ double off(double ratio) { return std::abs(ratio - 1); }
 
 TEST_CASE("random permutations on fat trees of 128 hosts") {
   const int oversubscription = GENERATE(1, 2);
-  // A flow that meets others on several links in a row is notified for each of them and gets less
-  // than its max–min share (see the parking lot below); where such a flow is the last one, the
-  // makespan is longer. That is so in a few permutations, hence the bounds over all of them.
-  constexpr double kWorstMakespan = 0.10;
-  constexpr unsigned kFirstSeed = 4;
-  constexpr unsigned kSeeds = 8;
-  double sum = 0;
-  unsigned within = 0;
-  for (unsigned seed = kFirstSeed; seed < kFirstSeed + kSeeds; ++seed) {
-    const Comparison result = compare(permutation(oversubscription, 16_MiB, seed));
-    CAPTURE(table_row(result));
-    CHECK(off(result.completion_ratio()) < kMeanCompletion);
-    CHECK(off(result.makespan_ratio()) < kWorstMakespan);
-    sum += off(result.makespan_ratio());
-    within += off(result.makespan_ratio()) < kMakespan ? 1 : 0;
-  }
-  CHECK(sum / kSeeds < kMakespan);
-  CHECK(within >= 3 * kSeeds / 4);
+  const unsigned seed = GENERATE(range(101U, 109U));
+  const Comparison result = compare(permutation(oversubscription, 16_MiB, seed));
+  CAPTURE(table_row(result));
+  CHECK(off(result.makespan_ratio()) < kMakespan);
+  CHECK(off(result.completion_ratio()) < kMeanCompletion);
 }
 
 TEST_CASE("incast of 32 hosts") {
@@ -52,7 +39,7 @@ TEST_CASE("all-reduce by a ring on a fat tree oversubscribed 2:1") {
 }
 
 TEST_CASE("all-reduce by a ring in random order, whose flows meet on uplinks") {
-  const Comparison result = compare_random_ring(64_MiB, GENERATE(1U, 2U));
+  const Comparison result = compare_random_ring(64_MiB, GENERATE(101U, 102U));
   CAPTURE(table_row(result));
   CHECK(off(result.makespan_ratio()) < kMakespan);
 }
@@ -76,11 +63,11 @@ TEST_CASE("table of both levels", "[.table]") {
   fmt::print("{}\n", table_head());
   const auto show = [](const Comparison& result) { fmt::print("{}\n", table_row(result)); };
   for (const int oversubscription : {1, 2}) {
-    for (unsigned seed = 4; seed < 16; ++seed) {
+    for (unsigned seed = 101; seed < 113; ++seed) {
       show(compare(permutation(oversubscription, 16_MiB, seed)));
     }
     for (const Bytes bytes : {1_MiB, 4_MiB, 64_MiB}) {
-      show(compare(permutation(oversubscription, bytes, 4)));
+      show(compare(permutation(oversubscription, bytes, 101)));
     }
   }
   for (const std::size_t senders : {8U, 32U, 127U}) {
@@ -91,9 +78,9 @@ TEST_CASE("table of both levels", "[.table]") {
        {"ring", "halving-doubling", "hierarchical", "double-binary-tree", "parameter-server"}) {
     show(compare_all_reduce(schedule, 64_MiB));
   }
-  show(compare_random_ring(16_MiB, 1));
-  show(compare_random_ring(64_MiB, 1));
-  show(compare_random_ring(64_MiB, 2));
+  show(compare_random_ring(16_MiB, 101));
+  show(compare_random_ring(64_MiB, 101));
+  show(compare_random_ring(64_MiB, 102));
 }
 
 }  // namespace

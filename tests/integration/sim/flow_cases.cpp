@@ -61,8 +61,9 @@ std::vector<std::size_t> shuffled(std::size_t n, unsigned seed) {
 }
 
 Outcome simulate(const plan::TransferGraph& graph, Bytes bytes, const topology::Topology& topology,
-                 NetworkLevel level) {
+                 NetworkLevel level, const PacketOptions& packets) {
   SimulationOptions options;
+  options.packets = packets;
   options.network = level;
   plan::DeviceRates free_devices;
   constexpr Bandwidth kFast(1'000'000'000'000'000);
@@ -76,9 +77,9 @@ Outcome simulate(const plan::TransferGraph& graph, Bytes bytes, const topology::
 }
 
 Comparison compare(std::string name, const plan::TransferGraph& graph, Bytes bytes,
-                   const topology::Topology& topology) {
-  return {std::move(name), simulate(graph, bytes, topology, NetworkLevel::kFlow),
-          simulate(graph, bytes, topology, NetworkLevel::kPacket)};
+                   const topology::Topology& topology, const PacketOptions& packets) {
+  return {std::move(name), simulate(graph, bytes, topology, NetworkLevel::kFlow, packets),
+          simulate(graph, bytes, topology, NetworkLevel::kPacket, packets)};
 }
 
 }  // namespace
@@ -175,16 +176,17 @@ Comparison compare(const Flows& flows) {
   return {flows.name, on_flow_level(flows), on_packet_level(flows)};
 }
 
-Comparison compare_all_reduce(std::string_view schedule, Bytes bytes) {
+Comparison compare_all_reduce(std::string_view schedule, Bytes bytes,
+                              const PacketOptions& packets) {
   const topology::Topology topology = fat_tree(2);
   topology::Router router(topology);
   const plan::TransferGraph graph =
       planner::schedule_family(schedule).all_reduce({topology, router, {}});
   return compare(fmt::format("all-reduce {}, {}", schedule, to_string(bytes)), graph, bytes,
-                 topology);
+                 topology, packets);
 }
 
-Comparison compare_random_ring(Bytes bytes, unsigned seed) {
+Comparison compare_random_ring(Bytes bytes, unsigned seed, const PacketOptions& packets) {
   const topology::Topology topology = fat_tree(2);
   const std::size_t n = topology.rank_count();
   const std::vector<std::size_t> order = shuffled(n, seed);
@@ -205,7 +207,7 @@ Comparison compare_random_ring(Bytes bytes, unsigned seed) {
   }
   return compare(
       fmt::format("all-reduce ring in random order, {}, seed {}", to_string(bytes), seed), graph,
-      bytes, topology);
+      bytes, topology, packets);
 }
 
 std::string table_head() {

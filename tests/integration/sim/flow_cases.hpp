@@ -54,9 +54,10 @@ Comparison compare(const Flows& flows);
 
 /// An all-reduce of `bytes` per rank on the shipped fat tree, by a schedule of the planner; devices
 /// take no time. The mean completion is that of the one collective, its makespan.
-Comparison compare_all_reduce(std::string_view schedule, Bytes bytes);
+Comparison compare_all_reduce(std::string_view schedule, Bytes bytes,
+                              const PacketOptions& packets = {});
 /// A ring that visits the hosts in a random order, so that its flows meet on uplinks.
-Comparison compare_random_ring(Bytes bytes, unsigned seed);
+Comparison compare_random_ring(Bytes bytes, unsigned seed, const PacketOptions& packets = {});
 
 /// "| name | … |", and the head of such a table.
 std::string table_row(const Comparison& comparison);
