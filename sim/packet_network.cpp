@@ -32,6 +32,7 @@ void check(const PacketOptions& options) {
           "0 B to 1 MiB");
   const std::string marks =
       fmt::format("{} to {}", to_string(options.mark_from), to_string(options.mark_all));
+  require(options.round_trip > Duration(), "round_trip", to_string(options.round_trip), "above 0");
   require(options.mark_from >= Duration() && options.mark_all > options.mark_from, "mark_all",
           marks, "more than mark_from, which is not negative");
   require(options.queue_capacity > Bytes(), "queue_capacity",
@@ -69,16 +70,22 @@ PacketNetwork::PacketNetwork(const topology::Topology& topology, const PacketOpt
     port.bytes_per_second = link.bandwidth.bytes_per_second();
     port.latency = link.latency.picoseconds();
     port.full_packet_time = transmission_time(port, full_packet);
-    const auto rate = static_cast<double>(port.bytes_per_second);
-    const double least =
-        static_cast<double>(kFewestPacketsToMarkAll * full_packet) / options_.mark_all.seconds();
-    const auto bytes = [&](Duration time) {
-      return static_cast<std::int64_t>(std::max(rate, least) * time.seconds());
-    };
-    port.mark_from = bytes(options_.mark_from);
-    port.mark_all = bytes(options_.mark_all);
-    port.pause_above = bytes(options_.pause_above);
+    set_thresholds(port, 1);
   }
+}
+
+void PacketNetwork::set_thresholds(Port& port, double stretch) {
+  const std::int64_t full_packet = options_.payload.count() + options_.header.count();
+  const double rate = std::max(
+      static_cast<double>(port.bytes_per_second) * stretch,
+      static_cast<double>(kFewestPacketsToMarkAll * full_packet) / options_.mark_all.seconds());
+  const auto bytes = [&](Duration time) {
+    return static_cast<std::int64_t>(rate * time.seconds());
+  };
+  port.stretch = stretch;
+  port.mark_from = bytes(options_.mark_from);
+  port.mark_all = bytes(options_.mark_all);
+  port.pause_above = bytes(options_.pause_above);
 }
 
 Time PacketNetwork::next_event(Time now) {
@@ -228,15 +235,14 @@ void PacketNetwork::arrive(Time now, std::uint32_t number) {
 void PacketNetwork::enqueue(Time now, std::uint32_t number, std::uint32_t to) {
   Port& port = ports_[to];
   Packet& packet = packets_[number];
-  if (port.queued >= port.mark_all) {
-    packet.is_marked = true;
-  } else if (port.queued > port.mark_from) {
+  bool is_marked = port.queued >= port.mark_all;
+  if (!is_marked && port.queued > port.mark_from) {
     const double share = static_cast<double>(port.queued - port.mark_from) /
                          static_cast<double>(port.mark_all - port.mark_from);
-    packet.is_marked |=
-        random_unit(options_.seed, marked_for_++) < share * options_.mark_probability;
+    is_marked = random_unit(options_.seed, marked_for_++) < share * options_.mark_probability;
   }
-  port.marks += packet.is_marked ? 1 : 0;
+  packet.is_marked |= is_marked;
+  port.marks += is_marked ? 1 : 0;
   port.queued += packet.size;
   port.most_queued = std::max(port.most_queued, port.queued);
   if (port.queued > options_.queue_capacity.count()) {

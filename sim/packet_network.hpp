@@ -92,6 +92,7 @@ class PacketNetwork final : public NetworkModel {
   void enqueue(Time now, std::uint32_t packet, std::uint32_t port);
   void release(Time now, std::uint32_t from, std::uint32_t to, std::int64_t size);
   std::int64_t allowance(const Port& from, const Port& to) const;
+  void set_thresholds(Port& port, double stretch);
   Time transmission_time(const Port& port, std::int64_t size) const;
   std::uint32_t brought_by(const Packet& packet) const;
 

@@ -41,8 +41,11 @@ struct PacketOptions {
 
   Bytes queue_capacity{32 << 20};  ///< of a link; more is an error where pauses are to prevent it
 
-  // The four times below hold for links that send at least 16 packets in `mark_all`; for slower
-  // ones all four are longer by the same factor, so that they do.
+  /// The times here and in DcqcnOptions are for routes whose latencies, there and back, add up to
+  /// this. Senders with longer routes take proportionally longer intervals, and links take
+  /// proportionally longer times of the longest route over them, as one would configure a fabric.
+  /// For links that send less than 16 packets in `mark_all`, all are longer so that they do.
+  Duration round_trip = 7_us;
 
   /// A packet that finds less than `mark_from` of queue is not marked, one that finds more than
   /// `mark_all` always is; between them the probability rises to `mark_probability`.

@@ -71,13 +71,20 @@ class Pool {
 
 /// Of one message at a time on one route.
 struct Sender {
-  Sender(std::vector<LinkId> links, const DcqcnOptions& options, double line_rate, Time latency)
-      : route(std::move(links)), control(options, line_rate), line(line_rate), back(latency) {}
+  Sender(std::vector<LinkId> links, const DcqcnOptions& options, double line_rate, Time latency,
+         double stretch)
+      : route(std::move(links)),
+        control(options, line_rate, stretch),
+        line(line_rate),
+        back(latency),
+        notification_interval(static_cast<Time>(
+            static_cast<double>(options.notification_interval.picoseconds()) * stretch)) {}
 
   std::vector<LinkId> route;
   DcqcnRate control;
   double line;  ///< bytes per picosecond
   Time back;    ///< latency of a notification
+  Time notification_interval;
   std::uint32_t next = kNothing;
   std::uint32_t message = kNothing;
   Time turn = 0;                 ///< of the next packet
@@ -89,6 +96,7 @@ struct Port {
   std::int64_t bytes_per_second = 0;
   Time latency = 0;
   Time full_packet_time = 0;
+  double stretch = 0;          ///< of the times in PacketOptions, for the longest route
   std::int64_t mark_from = 0;  ///< thresholds in bytes, see PacketOptions
   std::int64_t mark_all = 0;
   std::int64_t pause_above = 0;

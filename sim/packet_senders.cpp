@@ -76,8 +76,16 @@ std::uint32_t PacketNetwork::sender_for(std::span<const LinkId> links) {
   for (const LinkId link : links) {
     latency += ports_[link.index()].latency;
   }
+  const double stretch = std::max(1.0, 2 * static_cast<double>(latency) /
+                                           static_cast<double>(options_.round_trip.picoseconds()));
+  for (const LinkId link : links) {
+    Port& port = ports_[link.index()];
+    if (stretch > port.stretch) {
+      set_thresholds(port, stretch);
+    }
+  }
   const double line = line_rate(topology_, links);
-  senders_.emplace_back(std::move(route), options_.dcqcn, line, latency);
+  senders_.emplace_back(std::move(route), options_.dcqcn, line, latency, stretch);
   return static_cast<std::uint32_t>(senders_.size() - 1);
 }
 
@@ -138,7 +146,7 @@ void PacketNetwork::deliver(Time now, std::uint32_t number) {
   Sender& sender = senders_[message.sender];
   if (packet.is_marked && now >= sender.notify_from &&
       options_.rate_control == RateControl::kDcqcn) {
-    sender.notify_from = now + options_.dcqcn.notification_interval.picoseconds();
+    sender.notify_from = now + sender.notification_interval;
     queue_.push(now, sender.back, {What::kNotify, message.sender});
   }
   message.undelivered -= packet.payload;

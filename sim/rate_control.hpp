@@ -20,8 +20,9 @@ namespace rackrail::sim {
 
 class DcqcnRate {
  public:
-  /// `line_rate` in bytes per picosecond: the first rate and the highest. Keeps the options.
-  DcqcnRate(const DcqcnOptions& options, double line_rate);
+  /// `line_rate` in bytes per picosecond: the first rate and the highest. All intervals are
+  /// `stretch` times those of the options. Keeps the options.
+  DcqcnRate(const DcqcnOptions& options, double line_rate, double stretch = 1);
 
   /// Times must not go back from call to call.
   void notify(Time now);
@@ -37,6 +38,8 @@ class DcqcnRate {
   void increase();
 
   const DcqcnOptions* options_;
+  Time alpha_interval_;
+  Time increase_interval_;
   double line_rate_;
   double rate_;
   double target_;

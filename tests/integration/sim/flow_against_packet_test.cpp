@@ -70,6 +70,9 @@ TEST_CASE("table of both levels", "[.table]") {
       show(compare(permutation(oversubscription, bytes, 101)));
     }
   }
+  // The worst of the seeds that were searched with.
+  show(compare(permutation(1, 16_MiB, 9)));
+  show(compare(permutation(1, 4_MiB, 4)));
   for (const std::size_t senders : {8U, 32U, 127U}) {
     show(compare(incast(senders, 16_MiB)));
   }

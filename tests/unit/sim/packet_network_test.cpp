@@ -253,6 +253,35 @@ TEST_CASE("rate control keeps the queue of an incast below what pauses alone all
   CHECK(pauses_with(RateControl::kDcqcn) < pauses_with(RateControl::kNone) / 4);
 }
 
+TEST_CASE("one sender to a slower link keeps it busy, whatever the latency") {
+  const Duration latency = GENERATE(100_ns, 1_us, 10_us, 75_us);
+  CAPTURE(latency.picoseconds());
+  const Line line = make_line({Bandwidth(12'500'000'000), Bandwidth(5'000'000'000)}, latency);
+  PacketNetwork network(line.topology, {});
+  constexpr std::int64_t kBytes = 256 << 20;
+  network.start(0, kBytes, line.links, 0, 1);
+  const auto least = static_cast<double>(time_of(kBytes, Bandwidth(5'000'000'000)));
+  CHECK(static_cast<double>(run(network).delivered.at(1)) < 1.05 * least);
+  const std::vector<QueueUse> queues = network.queues();
+  REQUIRE(queues.back().link == line.links.back());
+  CHECK(queues.back().marks > 0);
+}
+
+TEST_CASE("marks are counted where the queue is, and only there") {
+  // The third link queues nothing: packets come to it at the rate of the second.
+  const Bandwidth slow(5'000'000'000);
+  const Line line = make_line({Bandwidth(12'500'000'000), slow, slow}, 1_us);
+  PacketNetwork network(line.topology, {});
+  network.start(0, 16 << 20, line.links, 0, 1);
+  run(network);
+  const std::vector<QueueUse> queues = network.queues();
+  REQUIRE(queues.size() == 2);
+  CHECK(queues[0].link == line.links[1]);
+  CHECK(queues[0].marks > 0);
+  CHECK(queues[1].marks == 0);
+  CHECK(queues[1].longest <= Bytes(2 * 4096));  // one being sent, one just there
+}
+
 TEST_CASE("more than a queue can hold is an error that names the link") {
   const Star star = make_star(32, Bandwidth(12'500'000'000), 690_ns);
   PacketOptions options;
@@ -385,6 +414,7 @@ TEST_CASE("random flows: everything arrives, no link is faster than it is, and t
 TEST_CASE("options out of range are refused") {
   const Line line = make_line({Bandwidth(1'000'000'000)}, 1_us);
   PacketOptions options;
+  SECTION("round trip") { options.round_trip = Duration(); }
   SECTION("payload") { options.payload = Bytes(0); }
   SECTION("header") { options.header = Bytes(-1); }
   SECTION("marks") { options.mark_all = options.mark_from; }
