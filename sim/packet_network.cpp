@@ -46,6 +46,10 @@ void check(const PacketOptions& options) {
           "above 0, at most 1");
   require(options.mark_probability >= 0 && options.mark_probability <= 1, "mark_probability",
           fmt::format("{}", options.mark_probability), "0 to 1");
+  const TrimOptions& trim = options.trim;
+  require(trim.queue_packets > 0 && trim.window > 0 && trim.trimmed > Bytes() &&
+              trim.trimmed.count() <= kLargestPacket,
+          "trim", "a value out of range", "packets above 0, a trimmed size of 1 B to 1 MiB");
   const DcqcnOptions& dcqcn = options.dcqcn;
   require(dcqcn.gain > 0 && dcqcn.gain < 1, "gain", fmt::format("{}", dcqcn.gain),
           "between 0 and 1");
@@ -129,11 +133,20 @@ void PacketNetwork::handle(Time now, Event event) {
       ports_[event.subject].is_paused = false;
       transmit(now, event.subject);
       return;
-    case What::kTurn: {
+    case What::kTurn:
       get_in_line(event.subject);
       transmit(now, senders_[event.subject].route.front().value());
       return;
-    }
+    case What::kRefusal:
+      refused(now, event.subject);
+      return;
+    case What::kPull:
+      pull(now, event.subject);
+      return;
+    case What::kCredit:
+      ++senders_[event.subject].credits;
+      wake(now, event.subject);
+      return;
     case What::kNotify:
       senders_[event.subject].control.notify(now);
       return;
@@ -157,7 +170,9 @@ void PacketNetwork::transmit(Time now, std::uint32_t number) {
   if (port.current != kNothing || port.is_paused) {
     return;
   }
-  if (!port.queue.empty() && (port.queue_is_next || port.senders.empty())) {
+  if (!port.trimmed.empty()) {
+    port.current = port.trimmed.pop(packets_.entries());
+  } else if (!port.queue.empty() && (port.queue_is_next || port.senders.empty())) {
     port.current = port.queue.pop(packets_.entries());
     port.queue_is_next = false;
   } else if (!port.senders.empty()) {
@@ -177,7 +192,7 @@ void PacketNetwork::finish_transmission(Time now, std::uint32_t number) {
   const std::uint32_t packet_number = port.current;
   const Packet& packet = packets_[packet_number];
   if (packet.hop > 0) {
-    port.queued -= packet.size;
+    port.queued -= packet.is_trimmed ? 0 : packet.size;
     release(now, brought_by(packet), number, packet.size);
   } else {
     packet_left(now, packet.message);
@@ -201,6 +216,9 @@ std::int64_t PacketNetwork::allowance(const Port& from, const Port& to) const {
 // `size` bytes that came over link `from` have left the queue of link `to`.
 void PacketNetwork::release(Time now, std::uint32_t from, std::uint32_t to, std::int64_t size) {
   Port& port = ports_[from];
+  if (options_.overload == Overload::kTrim) {
+    return;
+  }
   port.arrived -= size;
   if (!port.has_paused) {
     return;
@@ -222,8 +240,12 @@ void PacketNetwork::arrive(Time now, std::uint32_t number) {
   }
   const std::uint32_t from = route[packet.hop - 1U].value();
   Port& before = ports_[from];
-  before.arrived += packet.size;
   const std::uint32_t to = route[packet.hop].value();
+  if (options_.overload == Overload::kTrim) {
+    enqueue_or_trim(now, number, to);
+    return;
+  }
+  before.arrived += packet.size;
   if (!before.has_paused && before.arrived > allowance(before, ports_[to])) {
     before.has_paused = true;
     ++before.pauses;

@@ -35,6 +35,22 @@ struct DcqcnOptions {
   double least_rate = 1.0 / 100;           ///< of a sender, as a share of the link
 };
 
+/// What a switch does where too much comes.
+enum class Overload : std::uint8_t {
+  kPause,  ///< pauses the links that bring it (PFC): nothing is lost
+  kTrim,   ///< cuts the payload off packets, whose receivers ask for it again
+           ///< (sim/packet_network.hpp)
+};
+
+/// Handley et al., "Re-architecting Datacenter Networks and Stacks for Low Latency and High
+/// Performance" (NDP), SIGCOMM 2017: queues of eight packets, and a first window that fills the way
+/// there and back; there 30 packets of 9 KB at 10 Gbit/s.
+struct TrimOptions {
+  std::int64_t queue_packets = 8;  ///< full packets that may wait; those after them are trimmed
+  std::int64_t window = 32;        ///< packets that a sender has under way at most
+  Bytes trimmed{64};               ///< size of a packet without its payload
+};
+
 struct PacketOptions {
   Bytes payload{4096};  ///< of a full packet
   Bytes header;         ///< on top of it; none, as the flow model has none
@@ -61,6 +77,9 @@ struct PacketOptions {
   Duration pause_above = 80_us;
   double pause_share = 1.0 / 16;
   double resume_share = 0.9;
+
+  Overload overload = Overload::kPause;
+  TrimOptions trim;  ///< with kTrim, whose senders have no other rate control
 
   RateControl rate_control = RateControl::kDcqcn;
   DcqcnOptions dcqcn;

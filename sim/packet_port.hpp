@@ -9,7 +9,9 @@
 #include <vector>
 
 #include "base/ids.hpp"
+#include "sim/network_model.hpp"
 #include "sim/rate_control.hpp"
+#include "sim/ring_buffer.hpp"
 #include "sim/time.hpp"
 
 namespace rackrail::sim {
@@ -23,6 +25,20 @@ struct Packet {
   std::int32_t size = 0;          ///< bytes with the header
   std::uint16_t hop = 0;          ///< of the link that it waits for or is on
   bool is_marked = false;
+  bool is_trimmed = false;
+};
+
+struct Message {
+  std::uint32_t next = kNothing;  ///< of the free ones, or of those with packets to send again
+  std::uint32_t sender = kNothing;
+  FlowTag tag = 0;
+  std::int64_t unsent = 0;        ///< bytes
+  std::int64_t undelivered = 0;   ///< bytes
+  double cap = 0;                 ///< bytes per picosecond; 0 for none
+  Time latency = 0;               ///< of one without packets
+  std::int32_t last_payload = 0;  ///< bytes of the last packet, where that is a shorter one
+  std::uint32_t full_again = 0;   ///< full packets to send again
+  bool is_last_again = false;     ///< whether the shorter one is to be sent again
 };
 
 /// Entries of a pool in a line; `Entry` has a member `next`.
@@ -87,6 +103,10 @@ struct Sender {
   Time notification_interval;
   std::uint32_t next = kNothing;
   std::uint32_t message = kNothing;
+  LinkedQueue<Message> again;    ///< messages with packets to send again
+  std::int64_t credits = 0;      ///< packets that it may send, when packets are trimmed
+  std::uint32_t open = 0;        ///< messages that are not delivered
+  bool is_up = false;            ///< in line, or it waits for its turn, or its packet is being sent
   Time turn = 0;                 ///< of the next packet
   Time notify_from = INT64_MIN;  ///< the receiver stays silent until then
 };
@@ -101,6 +121,7 @@ struct Port {
   std::int64_t mark_all = 0;
   std::int64_t pause_above = 0;
 
+  LinkedQueue<Packet> trimmed;       ///< goes before all else
   LinkedQueue<Packet> queue;         ///< packets from other links
   LinkedQueue<Sender> senders;       ///< that start here and may send now
   std::uint32_t current = kNothing;  ///< the packet that is being sent
@@ -113,6 +134,10 @@ struct Port {
   std::int64_t most_queued = 0;
   std::uint64_t marks = 0;
   std::uint64_t pauses = 0;
+  std::uint64_t trims = 0;
+
+  RingBuffer<std::uint32_t> pulls;  ///< senders to be asked for a packet, by the far end
+  bool is_pulling = false;
 };
 
 }  // namespace rackrail::sim

@@ -367,8 +367,10 @@ TEST_CASE("random flows: everything arrives, no link is faster than it is, and t
     out_of[from] += bytes;
     into[to] += bytes;
   }
+  PacketOptions options;
+  options.overload = GENERATE(Overload::kPause, Overload::kTrim);
   const auto run_all = [&] {
-    PacketNetwork network(topology, {});
+    PacketNetwork network(topology, options);
     std::vector<std::pair<Time, FlowEvent>> log;
     std::vector<FlowEvent> events;
     Time now = 0;
@@ -411,10 +413,61 @@ TEST_CASE("random flows: everything arrives, no link is faster than it is, and t
   CHECK(run_all() == log);
 }
 
+PacketOptions trimming() {
+  PacketOptions options;
+  options.overload = Overload::kTrim;
+  return options;
+}
+
+TEST_CASE("trimming: a flow alone takes as long as with pauses, and nothing is trimmed") {
+  const Bandwidth rate(12'500'000'000);
+  const std::int64_t bytes = GENERATE(100, 4096, 1'000'000, 10'000'001);
+  CAPTURE(bytes);
+  const Line line = make_line({rate, rate, rate}, 500_ns);
+  const auto end = [&](const PacketOptions& options) {
+    PacketNetwork network(line.topology, options);
+    network.start(0, bytes, line.links, 0, 1);
+    const Ends ends = run(network);
+    for (const QueueUse& use : network.queues()) {
+      CHECK(use.trims == 0);
+    }
+    return ends.delivered.at(1);
+  };
+  CHECK(end(trimming()) == end({}));
+}
+
+TEST_CASE("trimming: an incast keeps short queues and the link busy, and all bytes arrive") {
+  const std::size_t senders = GENERATE(2U, 8U, 32U);
+  CAPTURE(senders);
+  const Bandwidth rate(12'500'000'000);
+  const Star star = make_star(senders, rate, 690_ns);
+  const PacketOptions options = trimming();
+  PacketNetwork network(star.topology, options);
+  constexpr std::int64_t kBytes = 4'000'001;  // the last packet is a short one
+  for (FlowTag f = 0; f < senders; ++f) {
+    network.start(0, kBytes, star.routes[f], 0, f);
+  }
+  const Ends ends = run(network);
+  REQUIRE(ends.delivered.size() == senders);
+  Time last = 0;
+  for (const auto& [tag, time] : ends.delivered) {
+    last = std::max(last, time);
+  }
+  const Time least = time_of(kBytes * static_cast<std::int64_t>(senders), rate);
+  CHECK(last >= least);
+  CHECK(static_cast<double>(last) < 1.05 * static_cast<double>(least));
+  for (const QueueUse& use : network.queues()) {
+    CHECK(use.longest <= Bytes(options.trim.queue_packets * 4096));
+    CHECK(use.pauses == 0);
+    CHECK((use.trims > 0) == (use.link == star.last));
+  }
+}
+
 TEST_CASE("options out of range are refused") {
   const Line line = make_line({Bandwidth(1'000'000'000)}, 1_us);
   PacketOptions options;
   SECTION("round trip") { options.round_trip = Duration(); }
+  SECTION("trim") { options.trim.window = 0; }
   SECTION("payload") { options.payload = Bytes(0); }
   SECTION("header") { options.header = Bytes(-1); }
   SECTION("marks") { options.mark_all = options.mark_from; }
