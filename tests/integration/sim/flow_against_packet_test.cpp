@@ -77,6 +77,13 @@ TEST_CASE("table of both levels", "[.table]") {
     show(compare(incast(senders, 16_MiB)));
   }
   show(compare(parking_lot(4, 16_MiB)));
+  PacketOptions trimming;
+  trimming.overload = Overload::kTrim;
+  for (Flows flows : {incast(32, 16_MiB), permutation(1, 16_MiB, 101), permutation(2, 16_MiB, 101),
+                      parking_lot(4, 16_MiB)}) {
+    flows.name += ", trimming";
+    show(compare(flows, trimming));
+  }
   for (const char* schedule :
        {"ring", "halving-doubling", "hierarchical", "double-binary-tree", "parameter-server"}) {
     show(compare_all_reduce(schedule, 64_MiB));

@@ -172,8 +172,8 @@ Outcome on_packet_level(const Flows& flows, const PacketOptions& options) {
   return run(network, flows);
 }
 
-Comparison compare(const Flows& flows) {
-  return {flows.name, on_flow_level(flows), on_packet_level(flows)};
+Comparison compare(const Flows& flows, const PacketOptions& options) {
+  return {flows.name, on_flow_level(flows), on_packet_level(flows, options)};
 }
 
 Comparison compare_all_reduce(std::string_view schedule, Bytes bytes,
@@ -212,25 +212,27 @@ Comparison compare_random_ring(Bytes bytes, unsigned seed, const PacketOptions& 
 
 std::string table_head() {
   return "| case | flow ms | packet ms | makespan | mean completion | longest queue | marks | "
-         "pauses |\n"
-         "| --- | --- | --- | --- | --- | --- | --- | --- |";
+         "pauses | trims |\n"
+         "| --- | --- | --- | --- | --- | --- | --- | --- | --- |";
 }
 
 std::string table_row(const Comparison& comparison) {
   Bytes longest;
   std::uint64_t marks = 0;
   std::uint64_t pauses = 0;
+  std::uint64_t trims = 0;
   for (const QueueUse& use : comparison.packet.queues) {
     longest = std::max(longest, use.longest);
     marks += use.marks;
     pauses += use.pauses;
+    trims += use.trims;
   }
   constexpr double kMilli = 1e3;
   return fmt::format(
-      "| {} | {:.3f} | {:.3f} | {:+.1f} % | {:+.1f} % | {} KiB | {} | {} |", comparison.name,
+      "| {} | {:.3f} | {:.3f} | {:+.1f} % | {:+.1f} % | {} KiB | {} | {} | {} |", comparison.name,
       comparison.flow.makespan * kMilli, comparison.packet.makespan * kMilli,
       (comparison.makespan_ratio() - 1) * kPercent, (comparison.completion_ratio() - 1) * kPercent,
-      longest.count() / 1024, marks, pauses);
+      longest.count() / 1024, marks, pauses, trims);
 }
 
 }  // namespace rackrail::sim::test

@@ -50,7 +50,7 @@ struct Comparison {
   double completion_ratio() const { return packet.mean_completion / flow.mean_completion; }
 };
 
-Comparison compare(const Flows& flows);
+Comparison compare(const Flows& flows, const PacketOptions& options = {});
 
 /// An all-reduce of `bytes` per rank on the shipped fat tree, by a schedule of the planner; devices
 /// take no time. The mean completion is that of the one collective, its makespan.
