@@ -22,6 +22,7 @@ namespace rackrail::sim {
 
 using Lane = plan::RegularSchedule::Lane;
 using Place = plan::RegularSchedule::Place;
+using Dependent = plan::RegularSchedule::Dependent;
 
 /// One transfer; those that move nothing are left out.
 struct Item {
@@ -35,11 +36,6 @@ struct Item {
   plan::EncodingKind encoding = plan::EncodingKind::kOwn;
   plan::TransferOp op = plan::TransferOp::kCopy;
   std::uint8_t codec = 0;
-};
-
-struct Dependent {
-  Place place;
-  bool whole = false;  ///< its slices wait for all slices, else slice k for slice k
 };
 
 struct RouteUse {

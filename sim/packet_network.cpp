@@ -92,6 +92,30 @@ void PacketNetwork::set_thresholds(Port& port, double stretch) {
   port.pause_above = bytes(options_.pause_above);
 }
 
+void PacketNetwork::set_capacity(Time now, LinkId link, Bandwidth capacity) {
+  Port& port = ports_[link.index()];
+  dead_links_ -= port.bytes_per_second == 0 ? 1 : 0;
+  port.bytes_per_second = capacity.bytes_per_second();
+  if (port.bytes_per_second == 0) {
+    ++dead_links_;
+    return;
+  }
+  port.full_packet_time =
+      transmission_time(port, options_.payload.count() + options_.header.count());
+  set_thresholds(port, port.stretch);
+  transmit(now, link.value());
+}
+
+bool PacketNetwork::is_moving(FlowTag tag) const {
+  return std::any_of(
+      messages_.entries().begin(), messages_.entries().end(), [&](const Message& message) {
+        return message.tag == tag && message.undelivered > 0 && message.sender != kNothing &&
+               std::none_of(
+                   senders_[message.sender].route.begin(), senders_[message.sender].route.end(),
+                   [&](LinkId link) { return ports_[link.index()].bytes_per_second == 0; });
+      });
+}
+
 Time PacketNetwork::next_event(Time now) {
   if (!events_.empty()) {
     return now;
@@ -100,6 +124,9 @@ Time PacketNetwork::next_event(Time now) {
     return -1;
   }
   if (queue_.empty()) {
+    if (dead_links_ > 0) {
+      return -1;
+    }
     fail_stuck();
   }
   return std::max(now, queue_.next_time());
@@ -152,7 +179,7 @@ void PacketNetwork::handle(Time now, Event event) {
       return;
     case What::kNothingLeft:
       events_.push_back({messages_[event.subject].tag, false});
-      queue_.push(now, messages_[event.subject].latency, {What::kDelivery, event.subject});
+      queue_.push(now, messages_[event.subject].latency, What::kDelivery, event.subject);
       return;
     case What::kDelivery:
       finish_message(event.subject);
@@ -167,7 +194,7 @@ Time PacketNetwork::transmission_time(const Port& port, std::int64_t size) const
 
 void PacketNetwork::transmit(Time now, std::uint32_t number) {
   Port& port = ports_[number];
-  if (port.current != kNothing || port.is_paused) {
+  if (port.current != kNothing || port.is_paused || port.bytes_per_second == 0) {
     return;
   }
   if (!port.trimmed.empty()) {
@@ -183,8 +210,8 @@ void PacketNetwork::transmit(Time now, std::uint32_t number) {
   }
   const std::int64_t size = packets_[port.current].size;
   const bool is_full = size == options_.payload.count() + options_.header.count();
-  queue_.push(now, is_full ? port.full_packet_time : transmission_time(port, size),
-              {What::kSent, number});
+  queue_.push(now, is_full ? port.full_packet_time : transmission_time(port, size), What::kSent,
+              number);
 }
 
 void PacketNetwork::finish_transmission(Time now, std::uint32_t number) {
@@ -197,7 +224,7 @@ void PacketNetwork::finish_transmission(Time now, std::uint32_t number) {
   } else {
     packet_left(now, packet.message);
   }
-  queue_.push(now, port.latency, {What::kArrival, packet_number});
+  queue_.push(now, port.latency, What::kArrival, packet_number);
   port.current = kNothing;
   transmit(now, number);
 }
@@ -226,7 +253,7 @@ void PacketNetwork::release(Time now, std::uint32_t from, std::uint32_t to, std:
   const auto allowed = static_cast<double>(allowance(port, ports_[to]));
   if (port.arrived == 0 || static_cast<double>(port.arrived) < allowed * options_.resume_share) {
     port.has_paused = false;
-    queue_.push(now, port.latency, {What::kResume, from});
+    queue_.push(now, port.latency, What::kResume, from);
   }
 }
 
@@ -249,7 +276,7 @@ void PacketNetwork::arrive(Time now, std::uint32_t number) {
   if (!before.has_paused && before.arrived > allowance(before, ports_[to])) {
     before.has_paused = true;
     ++before.pauses;
-    queue_.push(now, before.latency, {What::kPause, from});
+    queue_.push(now, before.latency, What::kPause, from);
   }
   enqueue(now, number, to);
 }

@@ -52,7 +52,7 @@ void PacketNetwork::start(Time now, std::int64_t bytes, std::span<const LinkId> 
     }
     queue_.push(now,
                 message.cap > 0 ? whole_time(static_cast<double>(bytes) / message.cap, now) : 0,
-                {What::kNothingLeft, number});
+                What::kNothingLeft, number);
     return;
   }
   message.sender = sender_for(links);
@@ -107,7 +107,7 @@ void PacketNetwork::wake(Time now, std::uint32_t number) {
   }
   sender.is_up = true;
   if (sender.turn > now) {
-    queue_.push(now, sender.turn - now, {What::kTurn, number});
+    queue_.push(now, sender.turn - now, What::kTurn, number);
     return;
   }
   get_in_line(number);
@@ -184,7 +184,7 @@ void PacketNetwork::deliver(Time now, std::uint32_t number) {
   const std::uint32_t sender_number = messages_[packet.message].sender;
   Sender& sender = senders_[sender_number];
   if (packet.is_trimmed) {
-    queue_.push(now, sender.back, {What::kRefusal, number});
+    queue_.push(now, sender.back, What::kRefusal, number);
     ask_for_more(now, sender_number);
     return;
   }
@@ -192,7 +192,7 @@ void PacketNetwork::deliver(Time now, std::uint32_t number) {
   if (packet.is_marked && now >= sender.notify_from &&
       options_.rate_control == RateControl::kDcqcn) {
     sender.notify_from = now + sender.notification_interval;
-    queue_.push(now, sender.back, {What::kNotify, sender_number});
+    queue_.push(now, sender.back, What::kNotify, sender_number);
   }
   Message& message = messages_[packet.message];
   message.undelivered -= packet.payload;

@@ -49,7 +49,7 @@ void PacketNetwork::refused(Time now, std::uint32_t number) {
 void PacketNetwork::ask_for_more(Time now, std::uint32_t number) {
   const std::uint32_t last = senders_[number].route.back().value();
   Port& port = ports_[last];
-  port.pulls.push_back(number);
+  port.pulls.push_back() = number;
   if (!port.is_pulling) {
     pull(now, last);
   }
@@ -61,11 +61,11 @@ void PacketNetwork::pull(Time now, std::uint32_t port_number) {
   while (!port.pulls.empty() && !port.is_pulling) {
     const std::uint32_t number = port.pulls.front();
     port.pulls.pop_front();
-    queue_.push(now, senders_[number].back, {What::kCredit, number});
+    queue_.push(now, senders_[number].back, What::kCredit, number);
     port.is_pulling = senders_[number].open > 0;
   }
   if (port.is_pulling) {
-    queue_.push(now, port.full_packet_time, {What::kPull, port_number});
+    queue_.push(now, port.full_packet_time, What::kPull, port_number);
   }
 }
 
