@@ -56,7 +56,8 @@ class Simulate(harness.CommandTest):
                 flow = self.collective(*case)
                 packet = self.collective(*case, "--network", "packet")
                 self.assertEqual(flow["queues"], [])
-                self.assertEqual(flow["flows"], packet["flows"])
+                # The flow level may simulate one of several parts that are alike.
+                self.assertEqual(packet["flows"] % flow["flows"], 0)
                 self.assertAlmostEqual(packet["time_s"] / flow["time_s"], 1, delta=0.05)
                 self.assertGreater(max(queue["longest_bytes"] for queue in packet["queues"]), 0)
 
