@@ -96,6 +96,18 @@ nlohmann::json links_json(const topology::Topology& cluster,
   return list;
 }
 
+nlohmann::json queues_json(const topology::Topology& cluster,
+                           const std::vector<sim::QueueUse>& queues) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const sim::QueueUse& use : queues) {
+    list.push_back({{"name", cluster.link_name(use.link)},
+                    {"longest_bytes", use.longest.count()},
+                    {"marks", use.marks},
+                    {"pauses", use.pauses}});
+  }
+  return list;
+}
+
 std::string busiest_links(const topology::Topology& cluster, std::vector<sim::LinkUse> links) {
   std::stable_sort(links.begin(), links.end(), [](const sim::LinkUse& a, const sim::LinkUse& b) {
     return a.utilization > b.utilization;
@@ -166,6 +178,7 @@ void run_collective(Session& session, const SimulateOptions& options) {
                         {"busbw_Bps", algbw * 2 * (n - 1) / n},
                         {"bound_s", bound_s},
                         {"links", links_json(cluster, result.links)},
+                        {"queues", queues_json(cluster, result.queues)},
                         {"events", result.events},
                         {"flows", result.flows},
                         {"copies", result.copies},
@@ -319,6 +332,7 @@ void run_step(Session& session, const SimulateOptions& options) {
                       {"sync_share", result.estimate.sync_share},
                       {"critical_path", path},
                       {"links", links_json(input.cluster, result.links)},
+                      {"queues", queues_json(input.cluster, result.queues)},
                       {"events", result.events},
                       {"flows", result.flows},
                       {"wall_s", wall},

@@ -28,6 +28,7 @@ struct QueueUse {
   Bytes longest;             ///< most that waited at the same time
   std::uint64_t marks = 0;   ///< packets marked for congestion
   std::uint64_t pauses = 0;  ///< times the link was paused by its far end
+  std::uint64_t trims = 0;   ///< packets that lost their payload
 };
 
 class NetworkModel {

@@ -30,21 +30,34 @@ void check(const PacketOptions& options) {
           "1 B to 1 MiB");
   require(header >= 0 && header <= kLargestPacket, "header", fmt::format("{} B", header),
           "0 B to 1 MiB");
-  const auto times =
-      fmt::format("{}, {}, {}, {}", to_string(options.mark_from), to_string(options.mark_all),
-                  to_string(options.resume_below), to_string(options.pause_above));
+  const std::string marks =
+      fmt::format("{} to {}", to_string(options.mark_from), to_string(options.mark_all));
+  require(options.round_trip > Duration(), "round_trip", to_string(options.round_trip), "above 0");
   require(options.mark_from >= Duration() && options.mark_all > options.mark_from, "mark_all",
-          times, "more than mark_from, which is not negative");
-  require(options.resume_below > Duration() && options.pause_above >= options.resume_below,
-          "pause_above", times, "at least resume_below, which is above 0");
+          marks, "more than mark_from, which is not negative");
+  require(options.queue_capacity > Bytes(), "queue_capacity",
+          fmt::format("{} B", options.queue_capacity.count()), "above 0");
+  require(options.pause_above > Duration(), "pause_above", to_string(options.pause_above),
+          "above 0");
+  require(options.pause_share > 0 && options.pause_share <= 1 && options.resume_share > 0 &&
+              options.resume_share <= 1,
+          "pause_share and resume_share",
+          fmt::format("{} and {}", options.pause_share, options.resume_share),
+          "above 0, at most 1");
   require(options.mark_probability >= 0 && options.mark_probability <= 1, "mark_probability",
           fmt::format("{}", options.mark_probability), "0 to 1");
+  const TrimOptions& trim = options.trim;
+  require(trim.queue_packets > 0 && trim.window > 0 && trim.trimmed > Bytes() &&
+              trim.trimmed.count() <= kLargestPacket,
+          "trim", "a value out of range", "packets above 0, a trimmed size of 1 B to 1 MiB");
   const DcqcnOptions& dcqcn = options.dcqcn;
   require(dcqcn.gain > 0 && dcqcn.gain < 1, "gain", fmt::format("{}", dcqcn.gain),
           "between 0 and 1");
   require(dcqcn.notification_interval > Duration() && dcqcn.alpha_interval > Duration() &&
               dcqcn.increase_interval > Duration() && dcqcn.increase_bytes > Bytes(),
           "dcqcn intervals", "one that is not above 0", "all above 0");
+  require(dcqcn.least_rate > 0 && dcqcn.least_rate <= 1, "least_rate",
+          fmt::format("{}", dcqcn.least_rate), "above 0, at most 1");
   require(dcqcn.additive_increase > 0 && dcqcn.hyper_increase > 0, "dcqcn increases",
           "one that is not above 0", "both above 0");
 }
@@ -61,17 +74,22 @@ PacketNetwork::PacketNetwork(const topology::Topology& topology, const PacketOpt
     port.bytes_per_second = link.bandwidth.bytes_per_second();
     port.latency = link.latency.picoseconds();
     port.full_packet_time = transmission_time(port, full_packet);
-    const auto rate = static_cast<double>(port.bytes_per_second);
-    const double least =
-        static_cast<double>(kFewestPacketsToMarkAll * full_packet) / options_.mark_all.seconds();
-    const auto bytes = [&](Duration time) {
-      return static_cast<std::int64_t>(std::max(rate, least) * time.seconds());
-    };
-    port.mark_from = bytes(options_.mark_from);
-    port.mark_all = bytes(options_.mark_all);
-    port.pause_above = bytes(options_.pause_above);
-    port.resume_below = bytes(options_.resume_below);
+    set_thresholds(port, 1);
   }
+}
+
+void PacketNetwork::set_thresholds(Port& port, double stretch) {
+  const std::int64_t full_packet = options_.payload.count() + options_.header.count();
+  const double rate = std::max(
+      static_cast<double>(port.bytes_per_second) * stretch,
+      static_cast<double>(kFewestPacketsToMarkAll * full_packet) / options_.mark_all.seconds());
+  const auto bytes = [&](Duration time) {
+    return static_cast<std::int64_t>(rate * time.seconds());
+  };
+  port.stretch = stretch;
+  port.mark_from = bytes(options_.mark_from);
+  port.mark_all = bytes(options_.mark_all);
+  port.pause_above = bytes(options_.pause_above);
 }
 
 void PacketNetwork::set_capacity(Time now, LinkId link, Bandwidth capacity) {
@@ -84,13 +102,14 @@ void PacketNetwork::set_capacity(Time now, LinkId link, Bandwidth capacity) {
   }
   port.full_packet_time =
       transmission_time(port, options_.payload.count() + options_.header.count());
+  set_thresholds(port, port.stretch);
   transmit(now, link.value());
 }
 
 bool PacketNetwork::is_moving(FlowTag tag) const {
   return std::any_of(
       messages_.entries().begin(), messages_.entries().end(), [&](const Message& message) {
-        return message.tag == tag && message.undelivered > 0 &&
+        return message.tag == tag && message.undelivered > 0 && message.sender != kNothing &&
                std::none_of(
                    senders_[message.sender].route.begin(), senders_[message.sender].route.end(),
                    [&](LinkId link) { return ports_[link.index()].bytes_per_second == 0; });
@@ -141,11 +160,20 @@ void PacketNetwork::handle(Time now, Event event) {
       ports_[event.subject].is_paused = false;
       transmit(now, event.subject);
       return;
-    case What::kTurn: {
+    case What::kTurn:
       get_in_line(event.subject);
       transmit(now, senders_[event.subject].route.front().value());
       return;
-    }
+    case What::kRefusal:
+      refused(now, event.subject);
+      return;
+    case What::kPull:
+      pull(now, event.subject);
+      return;
+    case What::kCredit:
+      ++senders_[event.subject].credits;
+      wake(now, event.subject);
+      return;
     case What::kNotify:
       senders_[event.subject].control.notify(now);
       return;
@@ -169,7 +197,9 @@ void PacketNetwork::transmit(Time now, std::uint32_t number) {
   if (port.current != kNothing || port.is_paused || port.bytes_per_second == 0) {
     return;
   }
-  if (!port.queue.empty() && (port.queue_is_next || port.senders.empty())) {
+  if (!port.trimmed.empty()) {
+    port.current = port.trimmed.pop(packets_.entries());
+  } else if (!port.queue.empty() && (port.queue_is_next || port.senders.empty())) {
     port.current = port.queue.pop(packets_.entries());
     port.queue_is_next = false;
   } else if (!port.senders.empty()) {
@@ -189,10 +219,10 @@ void PacketNetwork::finish_transmission(Time now, std::uint32_t number) {
   const std::uint32_t packet_number = port.current;
   const Packet& packet = packets_[packet_number];
   if (packet.hop > 0) {
-    port.queued -= packet.size;
-    release(now, brought_by(packet), packet.size);
-  } else if (packet.is_last) {
-    message_left(packet.message);
+    port.queued -= packet.is_trimmed ? 0 : packet.size;
+    release(now, brought_by(packet), number, packet.size);
+  } else {
+    packet_left(now, packet.message);
   }
   queue_.push(now, port.latency, What::kArrival, packet_number);
   port.current = kNothing;
@@ -204,11 +234,24 @@ std::uint32_t PacketNetwork::brought_by(const Packet& packet) const {
   return senders_[messages_[packet.message].sender].route[packet.hop - 1U].value();
 }
 
-// The far end of link `from` has sent on `size` bytes of what came over it.
-void PacketNetwork::release(Time now, std::uint32_t from, std::int64_t size) {
+// What a link may have in the vertex at its end when it adds to the queue of `to`.
+std::int64_t PacketNetwork::allowance(const Port& from, const Port& to) const {
+  const auto free = static_cast<double>(options_.queue_capacity.count() - to.queued);
+  return std::min(from.pause_above, static_cast<std::int64_t>(free * options_.pause_share));
+}
+
+// `size` bytes that came over link `from` have left the queue of link `to`.
+void PacketNetwork::release(Time now, std::uint32_t from, std::uint32_t to, std::int64_t size) {
   Port& port = ports_[from];
+  if (options_.overload == Overload::kTrim) {
+    return;
+  }
   port.arrived -= size;
-  if (port.has_paused && port.arrived < port.resume_below) {
+  if (!port.has_paused) {
+    return;
+  }
+  const auto allowed = static_cast<double>(allowance(port, ports_[to]));
+  if (port.arrived == 0 || static_cast<double>(port.arrived) < allowed * options_.resume_share) {
     port.has_paused = false;
     queue_.push(now, port.latency, What::kResume, from);
   }
@@ -224,27 +267,31 @@ void PacketNetwork::arrive(Time now, std::uint32_t number) {
   }
   const std::uint32_t from = route[packet.hop - 1U].value();
   Port& before = ports_[from];
+  const std::uint32_t to = route[packet.hop].value();
+  if (options_.overload == Overload::kTrim) {
+    enqueue_or_trim(now, number, to);
+    return;
+  }
   before.arrived += packet.size;
-  if (!before.has_paused && before.arrived > before.pause_above) {
+  if (!before.has_paused && before.arrived > allowance(before, ports_[to])) {
     before.has_paused = true;
     ++before.pauses;
     queue_.push(now, before.latency, What::kPause, from);
   }
-  enqueue(now, number, route[packet.hop].value());
+  enqueue(now, number, to);
 }
 
 void PacketNetwork::enqueue(Time now, std::uint32_t number, std::uint32_t to) {
   Port& port = ports_[to];
   Packet& packet = packets_[number];
-  if (port.queued >= port.mark_all) {
-    packet.is_marked = true;
-  } else if (port.queued > port.mark_from) {
+  bool is_marked = port.queued >= port.mark_all;
+  if (!is_marked && port.queued > port.mark_from) {
     const double share = static_cast<double>(port.queued - port.mark_from) /
                          static_cast<double>(port.mark_all - port.mark_from);
-    packet.is_marked |=
-        random_unit(options_.seed, marked_for_++) < share * options_.mark_probability;
+    is_marked = random_unit(options_.seed, marked_for_++) < share * options_.mark_probability;
   }
-  port.marks += packet.is_marked ? 1 : 0;
+  packet.is_marked |= is_marked;
+  port.marks += is_marked ? 1 : 0;
   port.queued += packet.size;
   port.most_queued = std::max(port.most_queued, port.queued);
   if (port.queued > options_.queue_capacity.count()) {

@@ -18,15 +18,22 @@
 // holds back everything behind it. Where pauses wait for each other in a circle nothing moves
 // again: that is found and said.
 //
+// Instead of pauses there may be trimming (NDP: Handley et al., SIGCOMM 2017): a packet that finds
+// eight full ones waiting loses its payload and goes on before all others. The receiver refuses it,
+// so that it is sent again, and for every packet that comes, trimmed or not, asks for one more, at
+// the pace at which its link could bring them. A sender starts with a window of packets at the rate
+// of its link, and then sends what it is asked for. As routes are fixed, packets are not sprayed
+// over paths; what is trimmed goes back to the sender at once, not through the switch's queue.
+//
 // Receivers take packets at once. Links between devices inside a machine are queues like any other.
-// Not modelled: loss, retransmission, several priorities, processors that ranks share.
+// Not modelled: loss, several priorities, processors that ranks share.
 //
 // Deterministic: integer picoseconds, ties in order of creation, marking by a counter-based
 // generator. Two events per packet and link, each O(log of distinct delays) (sim/delay_queue.hpp);
 // packets, messages and senders are reused, so memory is what is under way at the same time.
 //
 // packet_network.cpp: links and queues. packet_senders.cpp: messages, senders and receivers.
-// packet_report.cpp: statistics, and what waits for what.
+// packet_trimming.cpp: refusals and pulls. packet_report.cpp: statistics, and what waits for what.
 #pragma once
 
 #include <cstdint>
@@ -50,7 +57,7 @@ class PacketNetwork final : public NetworkModel {
 
   void start(Time now, std::int64_t bytes, std::span<const LinkId> links, double rate_cap,
              FlowTag tag) override;
-  /// Thresholds of queues stay as they were, and so does a packet that is being sent.
+  /// Thresholds of queues follow; a packet that is being sent stays as it was.
   void set_capacity(Time now, LinkId link, Bandwidth capacity) override;
   bool is_moving(FlowTag tag) const override;
   /// Also the times at which only packets move. Throws SimulationError when flows are under way
@@ -70,21 +77,15 @@ class PacketNetwork final : public NetworkModel {
     kResume,       ///< a link may go on
     kTurn,         ///< a sender may send its next packet
     kNotify,       ///< a sender is told of congestion
+    kRefusal,      ///< a sender is told of a trimmed packet
+    kPull,         ///< a receiver may ask for the next packet
+    kCredit,       ///< a sender may send one packet more
     kNothingLeft,  ///< a message without packets leaves
     kDelivery,     ///< and is there
   };
   struct Event {
     What what = What::kSent;
     std::uint32_t subject = 0;
-  };
-  struct Message {
-    std::uint32_t next = kNothing;  ///< of the free ones
-    std::uint32_t sender = kNothing;
-    FlowTag tag = 0;
-    std::int64_t unsent = 0;       ///< bytes
-    std::int64_t undelivered = 0;  ///< bytes
-    double cap = 0;                ///< bytes per picosecond; 0 for none
-    Time latency = 0;              ///< of one without packets
   };
 
   void handle(Time now, Event event);
@@ -93,16 +94,25 @@ class PacketNetwork final : public NetworkModel {
   void transmit(Time now, std::uint32_t port);
   void finish_transmission(Time now, std::uint32_t port);
   void arrive(Time now, std::uint32_t packet);
+  void enqueue_or_trim(Time now, std::uint32_t packet, std::uint32_t port);
   void enqueue(Time now, std::uint32_t packet, std::uint32_t port);
-  void release(Time now, std::uint32_t from, std::int64_t size);
+  void release(Time now, std::uint32_t from, std::uint32_t to, std::int64_t size);
+  std::int64_t allowance(const Port& from, const Port& to) const;
+  void set_thresholds(Port& port, double stretch);
   Time transmission_time(const Port& port, std::int64_t size) const;
   std::uint32_t brought_by(const Packet& packet) const;
 
   std::uint32_t sender_for(std::span<const LinkId> links);
   void get_in_line(std::uint32_t sender);
   std::uint32_t next_packet(Time now, std::uint32_t port);
-  void message_left(std::uint32_t message);
+  void packet_left(Time now, std::uint32_t message);
   void deliver(Time now, std::uint32_t packet);
+  bool has_work(const Sender& sender) const;
+  void wake(Time now, std::uint32_t sender);
+  std::int64_t take_payload(Sender& sender, std::uint32_t* message);
+  void ask_for_more(Time now, std::uint32_t sender);
+  void pull(Time now, std::uint32_t port);
+  void refused(Time now, std::uint32_t packet);
   void finish_message(std::uint32_t message);
 
   [[noreturn]] void fail_stuck() const;
@@ -115,8 +125,8 @@ class PacketNetwork final : public NetworkModel {
   Pool<Packet> packets_;
   Pool<Message> messages_;
   std::vector<Sender> senders_;
-  std::map<std::vector<LinkId>, LinkedQueue<Sender>> idle_;  ///< senders by route
-  std::vector<FlowEvent> events_;                            ///< not yet taken
+  std::map<std::vector<LinkId>, std::vector<std::uint32_t>> idle_;  ///< senders by route
+  std::vector<FlowEvent> events_;                                   ///< not yet taken
   std::uint64_t under_way_ = 0;
   std::uint64_t started_ = 0;
   std::uint64_t marked_for_ = 0;  ///< counter of the generator

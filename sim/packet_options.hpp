@@ -15,16 +15,40 @@ enum class RateControl : std::uint8_t {
 };
 
 /// Names as in Zhu et al., "Congestion Control for Large-Scale RDMA Deployments", SIGCOMM 2015,
-/// with their symbols. The values are those of the paper's section 5 unless said otherwise.
+/// with their symbols. Published there, for 40 Gbit/s: N = 50 us, K = T = 55 us, B = 10 MB, F = 5,
+/// R_AI = 40 Mbit/s (1/1000 of the link), marking between 5 KB and 200 KB with at most 1 %. With
+/// those a sender that was cut comes back within tens of milliseconds, longer than a message of a
+/// collective lasts: permutations of 16 MiB then take twice as long as max-min fair rates would
+/// give. The defaults are for such messages: intervals of two to four round trips of a loaded
+/// fabric, steps of 3 %, and marking so steep that every sender at a full queue is notified in
+/// every interval, which treats them alike. They were searched for on permutations with seeds 1 to
+/// 15, an incast and rings; results/flow-against-packet.md has other seeds.
 struct DcqcnOptions {
   double gain = 1.0 / 256;                 ///< g
-  Duration notification_interval = 50_us;  ///< N: least time between two notifications of a flow
-  Duration alpha_interval = 55_us;         ///< K: alpha decays when none came for so long
-  Duration increase_interval = 55_us;      ///< T
+  Duration notification_interval = 20_us;  ///< N: least time between two notifications of a flow
+  Duration alpha_interval = 20_us;         ///< K: alpha decays when none came for so long
+  Duration increase_interval = 10_us;      ///< T
   Bytes increase_bytes{10'000'000};        ///< B
-  std::uint32_t fast_recovery_steps = 5;   ///< F
-  double additive_increase = 1.0 / 1000;   ///< R_AI as a share of the link: 40 Mbit/s of 40 Gbit/s
-  double hyper_increase = 1.0 / 100;       ///< R_HAI as a share of the link
+  std::uint32_t fast_recovery_steps = 1;   ///< F
+  double additive_increase = 0.03;         ///< R_AI as a share of the link
+  double hyper_increase = 0.03;            ///< R_HAI as a share of the link
+  double least_rate = 1.0 / 100;           ///< of a sender, as a share of the link
+};
+
+/// What a switch does where too much comes.
+enum class Overload : std::uint8_t {
+  kPause,  ///< pauses the links that bring it (PFC): nothing is lost
+  kTrim,   ///< cuts the payload off packets, whose receivers ask for it again
+           ///< (sim/packet_network.hpp)
+};
+
+/// Handley et al., "Re-architecting Datacenter Networks and Stacks for Low Latency and High
+/// Performance" (NDP), SIGCOMM 2017: queues of eight packets, and a first window that fills the way
+/// there and back; there 30 packets of 9 KB at 10 Gbit/s.
+struct TrimOptions {
+  std::int64_t queue_packets = 8;  ///< full packets that may wait; those after them are trimmed
+  std::int64_t window = 32;        ///< packets that a sender has under way at most
+  Bytes trimmed{64};               ///< size of a packet without its payload
 };
 
 struct PacketOptions {
@@ -33,20 +57,29 @@ struct PacketOptions {
 
   Bytes queue_capacity{32 << 20};  ///< of a link; more is an error where pauses are to prevent it
 
-  // The four times below hold for links that send at least 16 packets in `mark_all`; for slower
-  // ones all four are longer by the same factor, so that they do.
+  /// The times here and in DcqcnOptions are for routes whose latencies, there and back, add up to
+  /// this. Senders with longer routes take proportionally longer intervals, and links take
+  /// proportionally longer times of the longest route over them, as one would configure a fabric.
+  /// For links that send less than 16 packets in `mark_all`, all are longer so that they do.
+  Duration round_trip = 7_us;
 
   /// A packet that finds less than `mark_from` of queue is not marked, one that finds more than
   /// `mark_all` always is; between them the probability rises to `mark_probability`.
-  Duration mark_from = 8_us;
-  Duration mark_all = 32_us;
-  double mark_probability = 0.2;
+  Duration mark_from = 6_us;
+  Duration mark_all = 12_us;
+  double mark_probability = 1;
   std::uint64_t seed = 1;  ///< of the marking
 
-  /// A switch pauses a link that brought more than `pause_above` of what waits in the switch, and
-  /// lets it go on when less than `resume_below` is left (PFC, IEEE 802.1Qbb).
-  Duration pause_above = 40_us;
-  Duration resume_below = 36_us;
+  /// A switch pauses a link that brought more than `pause_above` of what waits in the switch (PFC,
+  /// IEEE 802.1Qbb), or more than `pause_share` of what is still free in the queue that it adds to:
+  /// the more links fill a queue, the less each may (dynamic threshold, as in Zhu et al., section
+  /// 4). The link goes on when less than `resume_share` of that is left.
+  Duration pause_above = 80_us;
+  double pause_share = 1.0 / 16;
+  double resume_share = 0.9;
+
+  Overload overload = Overload::kPause;
+  TrimOptions trim;  ///< with kTrim, whose senders have no other rate control
 
   RateControl rate_control = RateControl::kDcqcn;
   DcqcnOptions dcqcn;

@@ -9,7 +9,9 @@
 #include <vector>
 
 #include "base/ids.hpp"
+#include "sim/network_model.hpp"
 #include "sim/rate_control.hpp"
+#include "sim/ring_buffer.hpp"
 #include "sim/time.hpp"
 
 namespace rackrail::sim {
@@ -22,8 +24,21 @@ struct Packet {
   std::int32_t payload = 0;       ///< bytes
   std::int32_t size = 0;          ///< bytes with the header
   std::uint16_t hop = 0;          ///< of the link that it waits for or is on
-  bool is_last = false;           ///< of its message
   bool is_marked = false;
+  bool is_trimmed = false;
+};
+
+struct Message {
+  std::uint32_t next = kNothing;  ///< of the free ones, or of those with packets to send again
+  std::uint32_t sender = kNothing;
+  FlowTag tag = 0;
+  std::int64_t unsent = 0;        ///< bytes
+  std::int64_t undelivered = 0;   ///< bytes
+  double cap = 0;                 ///< bytes per picosecond; 0 for none
+  Time latency = 0;               ///< of one without packets
+  std::int32_t last_payload = 0;  ///< bytes of the last packet, where that is a shorter one
+  std::uint32_t full_again = 0;   ///< full packets to send again
+  bool is_last_again = false;     ///< whether the shorter one is to be sent again
 };
 
 /// Entries of a pool in a line; `Entry` has a member `next`.
@@ -72,15 +87,26 @@ class Pool {
 
 /// Of one message at a time on one route.
 struct Sender {
-  Sender(std::vector<LinkId> links, const DcqcnOptions& options, double line_rate, Time latency)
-      : route(std::move(links)), control(options, line_rate), line(line_rate), back(latency) {}
+  Sender(std::vector<LinkId> links, const DcqcnOptions& options, double line_rate, Time latency,
+         double stretch)
+      : route(std::move(links)),
+        control(options, line_rate, stretch),
+        line(line_rate),
+        back(latency),
+        notification_interval(static_cast<Time>(
+            static_cast<double>(options.notification_interval.picoseconds()) * stretch)) {}
 
   std::vector<LinkId> route;
   DcqcnRate control;
   double line;  ///< bytes per picosecond
   Time back;    ///< latency of a notification
+  Time notification_interval;
   std::uint32_t next = kNothing;
   std::uint32_t message = kNothing;
+  LinkedQueue<Message> again;    ///< messages with packets to send again
+  std::int64_t credits = 0;      ///< packets that it may send, when packets are trimmed
+  std::uint32_t open = 0;        ///< messages that are not delivered
+  bool is_up = false;            ///< in line, or it waits for its turn, or its packet is being sent
   Time turn = 0;                 ///< of the next packet
   Time notify_from = INT64_MIN;  ///< the receiver stays silent until then
 };
@@ -90,11 +116,12 @@ struct Port {
   std::int64_t bytes_per_second = 0;
   Time latency = 0;
   Time full_packet_time = 0;
+  double stretch = 0;          ///< of the times in PacketOptions, for the longest route
   std::int64_t mark_from = 0;  ///< thresholds in bytes, see PacketOptions
   std::int64_t mark_all = 0;
   std::int64_t pause_above = 0;
-  std::int64_t resume_below = 0;
 
+  LinkedQueue<Packet> trimmed;       ///< goes before all else
   LinkedQueue<Packet> queue;         ///< packets from other links
   LinkedQueue<Sender> senders;       ///< that start here and may send now
   std::uint32_t current = kNothing;  ///< the packet that is being sent
@@ -107,6 +134,10 @@ struct Port {
   std::int64_t most_queued = 0;
   std::uint64_t marks = 0;
   std::uint64_t pauses = 0;
+  std::uint64_t trims = 0;
+
+  RingBuffer<std::uint32_t> pulls;  ///< senders to be asked for a packet, by the far end
+  bool is_pulling = false;
 };
 
 }  // namespace rackrail::sim

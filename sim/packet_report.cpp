@@ -13,7 +13,7 @@ std::vector<QueueUse> PacketNetwork::queues() const {
   for (std::size_t i = 0; i < ports_.size(); ++i) {
     const Port& port = ports_[i];
     if (port.most_queued > 0 || port.pauses > 0) {
-      uses.push_back({LinkId(i), Bytes(port.most_queued), port.marks, port.pauses});
+      uses.push_back({LinkId(i), Bytes(port.most_queued), port.marks, port.pauses, port.trims});
     }
   }
   return uses;

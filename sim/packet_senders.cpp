@@ -13,8 +13,8 @@ namespace {
 constexpr double kPicosecondsPerSecond = 1e12;
 constexpr double kLongestTime = 9.0e18;
 
-Time time_for(std::int64_t bytes, double bytes_per_picosecond, Time now) {
-  const double time = std::ceil(static_cast<double>(bytes) / bytes_per_picosecond);
+Time whole_time(double time, Time now) {
+  time = std::ceil(time);
   if (!(time < kLongestTime - static_cast<double>(now))) {
     throw SimulationError("a flow would end after more than 106 days of simulated time");
   }
@@ -50,33 +50,42 @@ void PacketNetwork::start(Time now, std::int64_t bytes, std::span<const LinkId> 
     for (const LinkId link : links) {
       message.latency += ports_[link.index()].latency;
     }
-    queue_.push(now, message.cap > 0 ? time_for(bytes, message.cap, now) : 0, What::kNothingLeft,
-                number);
+    queue_.push(now,
+                message.cap > 0 ? whole_time(static_cast<double>(bytes) / message.cap, now) : 0,
+                What::kNothingLeft, number);
     return;
   }
   message.sender = sender_for(links);
   Sender& sender = senders_[message.sender];
+  message.last_payload = static_cast<std::int32_t>(bytes % options_.payload.count());
   sender.message = number;
-  if (sender.turn > now) {
-    queue_.push(now, sender.turn - now, What::kTurn, message.sender);
-    return;
-  }
-  get_in_line(message.sender);
-  transmit(now, sender.route.front().value());
+  ++sender.open;
+  wake(now, message.sender);
 }
 
 std::uint32_t PacketNetwork::sender_for(std::span<const LinkId> links) {
   std::vector<LinkId> route(links.begin(), links.end());
-  LinkedQueue<Sender>& idle = idle_[route];
+  std::vector<std::uint32_t>& idle = idle_[route];
   if (!idle.empty()) {
-    return idle.pop(senders_);
+    const std::uint32_t sender = idle.back();
+    idle.pop_back();
+    return sender;
   }
   Time latency = 0;
   for (const LinkId link : links) {
     latency += ports_[link.index()].latency;
   }
+  const double stretch = std::max(1.0, 2 * static_cast<double>(latency) /
+                                           static_cast<double>(options_.round_trip.picoseconds()));
+  for (const LinkId link : links) {
+    Port& port = ports_[link.index()];
+    if (stretch > port.stretch) {
+      set_thresholds(port, stretch);
+    }
+  }
   const double line = line_rate(topology_, links);
-  senders_.emplace_back(std::move(route), options_.dcqcn, line, latency);
+  senders_.emplace_back(std::move(route), options_.dcqcn, line, latency, stretch);
+  senders_.back().credits = options_.trim.window;
   return static_cast<std::uint32_t>(senders_.size() - 1);
 }
 
@@ -84,62 +93,115 @@ void PacketNetwork::get_in_line(std::uint32_t sender) {
   ports_[senders_[sender].route.front().index()].senders.push(senders_, sender);
 }
 
-// Cuts the next packet off the message whose turn it is at a free link, and gives its sender the
-// time of the packet after it.
+bool PacketNetwork::has_work(const Sender& sender) const {
+  const bool may_send = options_.overload == Overload::kPause || sender.credits > 0;
+  return may_send && (!sender.again.empty() ||
+                      (sender.message != kNothing && messages_[sender.message].unsent > 0));
+}
+
+// Puts a sender in line that has something to send, unless it is up already.
+void PacketNetwork::wake(Time now, std::uint32_t number) {
+  Sender& sender = senders_[number];
+  if (sender.is_up || !has_work(sender)) {
+    return;
+  }
+  sender.is_up = true;
+  if (sender.turn > now) {
+    queue_.push(now, sender.turn - now, What::kTurn, number);
+    return;
+  }
+  get_in_line(number);
+  transmit(now, sender.route.front().value());
+}
+
+// Bytes of the next packet of a sender: one that is to be sent again, else the next of its message.
+std::int64_t PacketNetwork::take_payload(Sender& sender, std::uint32_t* number) {
+  --sender.credits;
+  if (sender.again.empty()) {
+    *number = sender.message;
+    Message& message = messages_[sender.message];
+    const std::int64_t payload = std::min(message.unsent, options_.payload.count());
+    message.unsent -= payload;
+    return payload;
+  }
+  *number = sender.again.front();
+  Message& message = messages_[*number];
+  std::int64_t payload = options_.payload.count();
+  if (message.full_again > 0) {
+    --message.full_again;
+  } else {
+    message.is_last_again = false;
+    payload = message.last_payload;
+  }
+  if (message.full_again == 0 && !message.is_last_again) {
+    sender.again.pop(messages_.entries());
+  }
+  return payload;
+}
+
+// The next packet of the sender whose turn it is at a free link; gives the sender the time of the
+// packet after it.
 std::uint32_t PacketNetwork::next_packet(Time now, std::uint32_t port_number) {
   Port& port = ports_[port_number];
-  const std::uint32_t sender_number = port.senders.pop(senders_);
-  Sender& sender = senders_[sender_number];
-  Message& message = messages_[sender.message];
-  const std::int64_t payload = std::min(message.unsent, options_.payload.count());
+  Sender& sender = senders_[port.senders.pop(senders_)];
+  std::uint32_t message = kNothing;
+  const std::int64_t payload = take_payload(sender, &message);
   const std::int64_t size = payload + options_.header.count();
-  message.unsent -= payload;
 
-  const bool has_control = options_.rate_control == RateControl::kDcqcn;
-  Time interval = time_for(size, has_control ? sender.control.rate(now) : sender.line, now);
-  if (message.cap > 0) {
-    interval = std::max(interval, time_for(payload, message.cap, now));
+  double interval = static_cast<double>(size) / sender.line;
+  if (options_.rate_control == RateControl::kDcqcn && options_.overload == Overload::kPause) {
+    sender.control.rate(now);
+    sender.control.sent(size);
+    interval = sender.control.time_for(size, now);
   }
-  sender.control.sent(size);
-  sender.turn = std::max(sender.turn + interval, now);
+  if (messages_[message].cap > 0) {
+    interval = std::max(interval, static_cast<double>(payload) / messages_[message].cap);
+  }
+  sender.turn = std::max(sender.turn + whole_time(interval, now), now);
 
   const std::uint32_t number = packets_.take();
-  packets_[number] = {.message = sender.message,
+  packets_[number] = {.message = message,
                       .payload = static_cast<std::int32_t>(payload),
-                      .size = static_cast<std::int32_t>(size),
-                      .is_last = message.unsent == 0};
-  if (message.unsent > 0) {
-    // Who would be ready before the link is free again is ready now, for the order of turns.
-    if (sender.turn <= now + transmission_time(port, size)) {
-      get_in_line(sender_number);
-    } else {
-      queue_.push(now, sender.turn - now, What::kTurn, sender_number);
-    }
-  }
+                      .size = static_cast<std::int32_t>(size)};
   return number;
 }
 
-void PacketNetwork::message_left(std::uint32_t number) {
+// A sender's packet has left: it waits for its next turn, and its message may have left with it.
+void PacketNetwork::packet_left(Time now, std::uint32_t number) {
   const std::uint32_t sender_number = messages_[number].sender;
   Sender& sender = senders_[sender_number];
-  events_.push_back({messages_[number].tag, false});
-  sender.message = kNothing;
-  idle_[sender.route].push(senders_, sender_number);
+  sender.is_up = false;
+  if (sender.message == number && messages_[number].unsent == 0) {
+    events_.push_back({messages_[number].tag, false});
+    sender.message = kNothing;
+    idle_[sender.route].push_back(sender_number);
+  }
+  wake(now, sender_number);
 }
 
 void PacketNetwork::deliver(Time now, std::uint32_t number) {
   const Packet packet = packets_[number];
+  const std::uint32_t sender_number = messages_[packet.message].sender;
+  Sender& sender = senders_[sender_number];
+  if (packet.is_trimmed) {
+    queue_.push(now, sender.back, What::kRefusal, number);
+    ask_for_more(now, sender_number);
+    return;
+  }
   packets_.give_back(number);
-  Message& message = messages_[packet.message];
-  Sender& sender = senders_[message.sender];
   if (packet.is_marked && now >= sender.notify_from &&
       options_.rate_control == RateControl::kDcqcn) {
-    sender.notify_from = now + options_.dcqcn.notification_interval.picoseconds();
-    queue_.push(now, sender.back, What::kNotify, message.sender);
+    sender.notify_from = now + sender.notification_interval;
+    queue_.push(now, sender.back, What::kNotify, sender_number);
   }
+  Message& message = messages_[packet.message];
   message.undelivered -= packet.payload;
   if (message.undelivered == 0) {
+    --sender.open;
     finish_message(packet.message);
+  }
+  if (options_.overload == Overload::kTrim) {
+    ask_for_more(now, sender_number);
   }
 }
 

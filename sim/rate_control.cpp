@@ -5,15 +5,25 @@
 
 namespace rackrail::sim {
 
-DcqcnRate::DcqcnRate(const DcqcnOptions& options, double line_rate)
-    : options_(&options), line_rate_(line_rate), rate_(line_rate), target_(line_rate) {}
+namespace {
+Time stretched(Duration interval, double stretch) {
+  return static_cast<Time>(static_cast<double>(interval.picoseconds()) * stretch);
+}
+}  // namespace
+
+DcqcnRate::DcqcnRate(const DcqcnOptions& options, double line_rate, double stretch)
+    : options_(&options),
+      alpha_interval_(stretched(options.alpha_interval, stretch)),
+      increase_interval_(stretched(options.increase_interval, stretch)),
+      line_rate_(line_rate),
+      rate_(line_rate),
+      target_(line_rate) {}
 
 void DcqcnRate::decay_alpha(Time now) {
-  const Time interval = options_->alpha_interval.picoseconds();
-  const Time passed = (now - alpha_at_) / interval;
+  const Time passed = (now - alpha_at_) / alpha_interval_;
   if (passed > 0) {
     alpha_ *= std::pow(1 - options_->gain, static_cast<double>(passed));
-    alpha_at_ += passed * interval;
+    alpha_at_ += passed * alpha_interval_;
   }
 }
 
@@ -21,10 +31,10 @@ void DcqcnRate::notify(Time now) {
   rate(now);
   decay_alpha(now);
   target_ = rate_;
-  rate_ *= 1 - alpha_ / 2;
+  rate_ = std::max(rate_ * (1 - alpha_ / 2), options_->least_rate * line_rate_);
   alpha_ = (1 - options_->gain) * alpha_ + options_->gain;
   alpha_at_ = now;
-  increase_at_ = now + options_->increase_interval.picoseconds();
+  increase_at_ = now + increase_interval_;
   bytes_ = 0;
   by_time_ = 0;
   by_bytes_ = 0;
@@ -32,7 +42,7 @@ void DcqcnRate::notify(Time now) {
 
 double DcqcnRate::rate(Time now) {
   while (rate_ < line_rate_ && increase_at_ <= now) {
-    increase_at_ += options_->increase_interval.picoseconds();
+    increase_at_ += increase_interval_;
     ++by_time_;
     increase();
   }
@@ -46,6 +56,23 @@ void DcqcnRate::sent(std::int64_t bytes) {
     ++by_bytes_;
     increase();
   }
+}
+
+double DcqcnRate::time_for(std::int64_t bytes, Time now) const {
+  DcqcnRate later = *this;
+  auto left = static_cast<double>(bytes);
+  auto at = static_cast<double>(now);
+  double rate = later.rate(now);
+  while (rate < line_rate_) {
+    const auto change = static_cast<double>(later.increase_at_);
+    if (at + left / rate <= change) {
+      break;
+    }
+    left -= (change - at) * rate;
+    at = change;
+    rate = later.rate(later.increase_at_);
+  }
+  return at + left / rate - static_cast<double>(now);
 }
 
 void DcqcnRate::increase() {

@@ -4,7 +4,8 @@
 // A notification of congestion cuts the rate by alpha / 2 and remembers the rate before it as the
 // target; alpha is a moving average of whether notifications come. From then on every T and every B
 // bytes the rate rises: the first F times halfway to the target (fast recovery), then the target
-// itself moves by R_AI (additive), and after F of both by R_HAI (hyper increase).
+// itself moves by R_AI (additive), and after F of both by R_HAI (hyper increase). A sender never
+// sends slower than a share of its line rate, as adapters have it (Mellanox: rpg_min_rate).
 //
 // The rate matters only when a packet is sent, so time that passed is made up for then: a sender
 // needs no events of its own, and one that is held back for good leaves none behind.
@@ -19,14 +20,17 @@ namespace rackrail::sim {
 
 class DcqcnRate {
  public:
-  /// `line_rate` in bytes per picosecond: the first rate and the highest. Keeps the options.
-  DcqcnRate(const DcqcnOptions& options, double line_rate);
+  /// `line_rate` in bytes per picosecond: the first rate and the highest. All intervals are
+  /// `stretch` times those of the options. Keeps the options.
+  DcqcnRate(const DcqcnOptions& options, double line_rate, double stretch = 1);
 
   /// Times must not go back from call to call.
   void notify(Time now);
   /// Bytes per picosecond.
   double rate(Time now);
   void sent(std::int64_t bytes);
+  /// Picoseconds from `now` in which the rate adds up to so many bytes, if no notification comes.
+  double time_for(std::int64_t bytes, Time now) const;
   double alpha() const { return alpha_; }
 
  private:
@@ -34,6 +38,8 @@ class DcqcnRate {
   void increase();
 
   const DcqcnOptions* options_;
+  Time alpha_interval_;
+  Time increase_interval_;
   double line_rate_;
   double rate_;
   double target_;

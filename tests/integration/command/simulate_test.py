@@ -49,6 +49,24 @@ class Simulate(harness.CommandTest):
         self.assertAlmostEqual(result["algbw_Bps"], 2**30 / result["time_s"], delta=1)
         self.assertLessEqual(result["bound_s"], result["time_s"])
 
+    def test_packets_take_as_long_as_flows_and_tell_of_queues(self):
+        for schedule in ("ring", "halving-doubling"):
+            with self.subTest(schedule=schedule):
+                case = ("two-racks-40g", "64MiB", schedule)
+                flow = self.collective(*case)
+                packet = self.collective(*case, "--network", "packet")
+                self.assertEqual(flow["queues"], [])
+                # The flow level may simulate one of several parts that are alike.
+                self.assertEqual(packet["flows"] % flow["flows"], 0)
+                self.assertAlmostEqual(packet["time_s"] / flow["time_s"], 1, delta=0.05)
+                self.assertGreater(max(queue["longest_bytes"] for queue in packet["queues"]), 0)
+
+    def test_a_plan_at_the_packet_level(self):
+        self.rackrail("plan", "two-racks-40g", "resnet-50", "-o", "plan.json")
+        flow = self.rackrail_json("simulate", "plan.json")
+        packet = self.rackrail_json("simulate", "plan.json", "--network", "packet")
+        self.assertAlmostEqual(packet["step_time_s"] / flow["step_time_s"], 1, delta=0.05)
+
     def test_large_rings_of_the_shipped_clusters_run_at_their_bottlenecks_rate(self):
         # One ring passes each machine once in and once out, through one port of this rate.
         for cluster, rate in (("two-racks-40g", 5e9), ("a100-8x8", 25e9),

@@ -1,0 +1,238 @@
+#include "tests/integration/sim/flow_cases.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+#include <numeric>
+#include <random>
+
+#include "base/file.hpp"
+#include "base/parse_units.hpp"
+#include "planner/schedule_family.hpp"
+#include "sim/max_min_network.hpp"
+#include "sim/packet_network.hpp"
+#include "sim/simulator.hpp"
+#include "tests/support/paths.hpp"
+#include "topology/queries.hpp"
+#include "topology/reader.hpp"
+
+namespace rackrail::sim::test {
+
+namespace {
+
+constexpr double kSecond = 1e12;
+constexpr std::int64_t kSliceElements = 1 << 18;  // 1 MiB
+constexpr double kPercent = 100;
+
+Outcome run(NetworkModel& network, const Flows& flows) {
+  Outcome outcome;
+  outcome.completions.resize(flows.routes.size());
+  for (std::size_t f = 0; f < flows.routes.size(); ++f) {
+    network.start(0, flows.bytes.count(), flows.routes[f], 0, static_cast<FlowTag>(f));
+  }
+  std::vector<FlowEvent> events;
+  for (Time now = network.next_event(0); now >= 0; now = network.next_event(now)) {
+    events.clear();
+    network.take_events(now, events);
+    for (const FlowEvent& event : events) {
+      if (event.is_delivered) {
+        outcome.completions[event.tag] = static_cast<double>(now) / kSecond;
+      }
+    }
+  }
+  outcome.makespan = *std::max_element(outcome.completions.begin(), outcome.completions.end());
+  outcome.mean_completion =
+      std::accumulate(outcome.completions.begin(), outcome.completions.end(), 0.0) /
+      static_cast<double>(flows.routes.size());
+  outcome.queues = network.queues();
+  return outcome;
+}
+
+/// 0, 1, … n - 1 in random order.
+std::vector<std::size_t> shuffled(std::size_t n, unsigned seed) {
+  std::vector<std::size_t> order(n);
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::mt19937 random(seed);
+  for (std::size_t i = n - 1; i > 0; --i) {
+    std::swap(order[i], order[random() % (i + 1)]);
+  }
+  return order;
+}
+
+Outcome simulate(const plan::TransferGraph& graph, Bytes bytes, const topology::Topology& topology,
+                 NetworkLevel level, const PacketOptions& packets) {
+  SimulationOptions options;
+  options.packets = packets;
+  options.network = level;
+  plan::DeviceRates free_devices;
+  constexpr Bandwidth kFast(1'000'000'000'000'000);
+  free_devices.codecs.fill({kFast, kFast});
+  free_devices.reduce = kFast;
+  free_devices.launch = Duration();
+  options.device_rates = free_devices;
+  const CollectiveResult result =
+      simulate_collective(graph, bytes.count() / 4, kSliceElements, topology, options);
+  return {result.time.seconds(), result.time.seconds(), {}, result.queues};
+}
+
+Comparison compare(std::string name, const plan::TransferGraph& graph, Bytes bytes,
+                   const topology::Topology& topology, const PacketOptions& packets) {
+  return {std::move(name), simulate(graph, bytes, topology, NetworkLevel::kFlow, packets),
+          simulate(graph, bytes, topology, NetworkLevel::kPacket, packets)};
+}
+
+}  // namespace
+
+topology::Topology fat_tree(int oversubscription) {
+  std::string text =
+      read_file(rackrail::test::source_dir() / "configs/clusters/fat-tree-128-2to1.yaml");
+  if (oversubscription == 1) {
+    const auto replace = [&](const std::string& from, const std::string& to) {
+      text.replace(text.find(from), from.size(), to);
+    };
+    replace("count: 4, oversubscription: 2", "count: 8, oversubscription: 1");
+    replace("core: { count: 16,", "core: { count: 32,");
+  }
+  const rackrail::test::TemporaryDirectory folder;
+  const std::filesystem::path file = folder.path() / "fat-tree.yaml";
+  std::ofstream(file) << text;
+  return topology::read_cluster(file.string()).topology;
+}
+
+Flows permutation(int oversubscription, Bytes bytes, unsigned seed) {
+  Flows flows{
+      fmt::format("permutation {}:1, {}, seed {}", oversubscription, to_string(bytes), seed),
+      fat_tree(oversubscription),
+      {},
+      bytes};
+  // A random cycle through all hosts: nobody sends to itself.
+  const std::vector<std::size_t> order = shuffled(flows.topology.rank_count(), seed);
+  topology::Router router(flows.topology);
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    flows.routes.push_back(router.route(Rank(order[i]), Rank(order[(i + 1) % order.size()])));
+  }
+  return flows;
+}
+
+Flows incast(std::size_t senders, Bytes bytes) {
+  Flows flows{fmt::format("incast {}:1, {}", senders, to_string(bytes)),
+              topology::Topology("star"),
+              {},
+              bytes};
+  topology::Topology& star = flows.topology;
+  const NodeId hub = star.add_node({.name = "hub", .kind = topology::NodeKind::kTor});
+  for (std::size_t i = 0; i <= senders; ++i) {
+    const std::string name = fmt::format("host{}", i);
+    const NodeId host =
+        star.add_node({.name = name, .kind = topology::NodeKind::kHost, .host = name});
+    star.add_rank(host);
+    star.add_duplex_link({.from = host, .to = hub, .bandwidth = 100_Gbps, .latency = 690_ns});
+  }
+  topology::Router router(star);
+  for (std::size_t i = 1; i <= senders; ++i) {
+    flows.routes.push_back(router.route(Rank(i), Rank(0)));
+  }
+  return flows;
+}
+
+Flows parking_lot(std::size_t hops, Bytes bytes) {
+  Flows flows{fmt::format("parking lot of {}, {}", hops, to_string(bytes)),
+              topology::Topology("parking lot"),
+              {},
+              bytes};
+  topology::Topology& lot = flows.topology;
+  const auto vertex = [&](const char* kind, std::size_t i) {
+    return lot.add_node({.name = fmt::format("{}{}", kind, i)});
+  };
+  const auto join = [&](NodeId a, NodeId b) {
+    return lot.add_link({.from = a, .to = b, .bandwidth = 100_Gbps, .latency = 690_ns});
+  };
+  NodeId at = vertex("switch", 0);
+  std::vector<LinkId> through = {join(vertex("source", 0), at)};
+  for (std::size_t i = 1; i <= hops; ++i) {
+    const NodeId next = vertex("switch", i);
+    const LinkId shared = join(at, next);
+    flows.routes.push_back({join(vertex("source", i), at), shared, join(next, vertex("sink", i))});
+    through.push_back(shared);
+    at = next;
+  }
+  through.push_back(join(at, vertex("sink", 0)));
+  flows.routes.insert(flows.routes.begin(), through);
+  return flows;
+}
+
+Outcome on_flow_level(const Flows& flows) {
+  MaxMinNetwork network(flows.topology);
+  return run(network, flows);
+}
+
+Outcome on_packet_level(const Flows& flows, const PacketOptions& options) {
+  PacketNetwork network(flows.topology, options);
+  return run(network, flows);
+}
+
+Comparison compare(const Flows& flows, const PacketOptions& options) {
+  return {flows.name, on_flow_level(flows), on_packet_level(flows, options)};
+}
+
+Comparison compare_all_reduce(std::string_view schedule, Bytes bytes,
+                              const PacketOptions& packets) {
+  const topology::Topology topology = fat_tree(2);
+  topology::Router router(topology);
+  const plan::TransferGraph graph =
+      planner::schedule_family(schedule).all_reduce({topology, router, {}});
+  return compare(fmt::format("all-reduce {}, {}", schedule, to_string(bytes)), graph, bytes,
+                 topology, packets);
+}
+
+Comparison compare_random_ring(Bytes bytes, unsigned seed, const PacketOptions& packets) {
+  const topology::Topology topology = fat_tree(2);
+  const std::size_t n = topology.rank_count();
+  const std::vector<std::size_t> order = shuffled(n, seed);
+  plan::TransferGraph graph("random ring", plan::Collective::kAllReduce, n,
+                            std::vector<std::uint32_t>(n, 1));
+  const RouteId route = graph.add_route({});
+  std::vector<TransferId> last(n);
+  for (std::size_t step = 0; step < 2 * (n - 1); ++step) {
+    for (std::size_t chunk = 0; chunk < n; ++chunk) {
+      const auto op = step < n - 1 ? plan::TransferOp::kReduce : plan::TransferOp::kCopy;
+      last[chunk] = graph.add_transfer({.src = Rank(order[(chunk + step) % n]),
+                                        .dst = Rank(order[(chunk + step + 1) % n]),
+                                        .chunk_begin = static_cast<std::uint32_t>(chunk),
+                                        .op = op,
+                                        .route = route},
+                                       {&last[chunk], std::size_t{step == 0 ? 0U : 1U}});
+    }
+  }
+  return compare(
+      fmt::format("all-reduce ring in random order, {}, seed {}", to_string(bytes), seed), graph,
+      bytes, topology, packets);
+}
+
+std::string table_head() {
+  return "| case | flow ms | packet ms | makespan | mean completion | longest queue | marks | "
+         "pauses | trims |\n"
+         "| --- | --- | --- | --- | --- | --- | --- | --- | --- |";
+}
+
+std::string table_row(const Comparison& comparison) {
+  Bytes longest;
+  std::uint64_t marks = 0;
+  std::uint64_t pauses = 0;
+  std::uint64_t trims = 0;
+  for (const QueueUse& use : comparison.packet.queues) {
+    longest = std::max(longest, use.longest);
+    marks += use.marks;
+    pauses += use.pauses;
+    trims += use.trims;
+  }
+  constexpr double kMilli = 1e3;
+  return fmt::format(
+      "| {} | {:.3f} | {:.3f} | {:+.1f} % | {:+.1f} % | {} KiB | {} | {} | {} |", comparison.name,
+      comparison.flow.makespan * kMilli, comparison.packet.makespan * kMilli,
+      (comparison.makespan_ratio() - 1) * kPercent, (comparison.completion_ratio() - 1) * kPercent,
+      longest.count() / 1024, marks, pauses, trims);
+}
+
+}  // namespace rackrail::sim::test
