@@ -41,6 +41,9 @@ enum class TaskKind : std::uint8_t {
   kReduce,
 };
 
+/// "forward", "wire", …: as in PathPiece::kind.
+std::string_view name_of(TaskKind kind);
+
 inline constexpr std::uint32_t kNoActivity = UINT32_MAX;
 
 struct Task {
@@ -93,6 +96,8 @@ class Engine {
   /// Empty unless the options asked to record.
   const std::vector<Activity>& activities() const { return activities_; }
   std::string describe(const Task& task) const;
+  /// Of bytes on a wire: the narrowest link of their route, if they pass any.
+  std::optional<LinkId> narrowest_link(const Task& task) const;
   std::string track(const Task& task) const;
   /// By link: what the runs [first_run, end_run) sent over it.
   std::vector<Bytes> link_bytes(std::uint32_t first_run, std::uint32_t end_run) const;

@@ -101,7 +101,9 @@ std::vector<PathPiece> critical_path(const Engine& engine, Time from, std::uint3
     if (!path.empty() && path.back().what == what) {
       path.back().start = Duration(start);
     } else {
-      path.push_back({what, Duration(start), Duration(activity.end - from)});
+      path.push_back({what, Duration(start), Duration(activity.end - from),
+                      std::string(name_of(activity.task.kind)),
+                      engine.narrowest_link(activity.task)});
     }
   }
   std::reverse(path.begin(), path.end());

@@ -39,6 +39,10 @@ struct PathPiece {
   std::string what;  ///< "rank 2 backward", "bucket 7: rank 1 → rank 3 on tor0→core", …
   Duration start;
   Duration end;
+  /// Without names: "forward", "backward", "optimiser", "encode", "decode", "add", "message
+  /// overhead", "latency" or "wire".
+  std::string kind;
+  std::optional<LinkId> link;  ///< of "wire": the narrowest of the route
 };
 
 struct StepResult {
