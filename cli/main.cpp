@@ -47,6 +47,8 @@ int run(int argc, char** argv) {
   add_plan_command(app, session);
   add_verify_command(app, session);
   add_simulate_command(app, session);
+  add_sweep_command(app, session);
+  add_explain_command(app, session);
   add_calibrate_command(app, session);
   add_train_command(app, session);
   add_report_command(app, session);

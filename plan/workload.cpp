@@ -88,25 +88,33 @@ std::string Workload::digest() const {
   return sha256_hex(text);
 }
 
-Workload read_workload(const std::string& name_or_path, const std::filesystem::path& configs) {
+std::filesystem::path workload_path(const std::string& name_or_path,
+                                    const std::filesystem::path& configs) {
   std::error_code ignored;
   std::filesystem::path path = name_or_path;
-  if (!std::filesystem::exists(path, ignored)) {
-    const auto shipped = shipped_workloads(configs);
-    if (std::find(shipped.begin(), shipped.end(), name_or_path) == shipped.end()) {
-      throw ConfigError(
-          ErrorContext{.file = name_or_path,
-                       .where = {},
-                       .found = "no such file",
-                       .expected = fmt::format("a workload file, or one of: {}", joined(shipped))});
-    }
-    path = configs / "models" / (name_or_path + ".yaml");
+  if (std::filesystem::exists(path, ignored)) {
+    return path;
   }
-  const std::string content = read_file(path);
-  Workload workload = looks_like_workload_csv(content)
-                          ? parse_workload_csv(content, path.string(), path.stem().string())
-                          : parse_workload_yaml(content, path.string());
-  return workload;
+  const auto shipped = shipped_workloads(configs);
+  if (std::find(shipped.begin(), shipped.end(), name_or_path) == shipped.end()) {
+    throw ConfigError(
+        ErrorContext{.file = name_or_path,
+                     .where = {},
+                     .found = "no such file",
+                     .expected = fmt::format("a workload file, or one of: {}", joined(shipped))});
+  }
+  return configs / "models" / (name_or_path + ".yaml");
+}
+
+Workload read_workload_text(const std::string& content, const std::filesystem::path& path) {
+  return looks_like_workload_csv(content)
+             ? parse_workload_csv(content, path.string(), path.stem().string())
+             : parse_workload_yaml(content, path.string());
+}
+
+Workload read_workload(const std::string& name_or_path, const std::filesystem::path& configs) {
+  const std::filesystem::path path = workload_path(name_or_path, configs);
+  return read_workload_text(read_file(path), path);
 }
 
 std::vector<std::string> shipped_workloads(const std::filesystem::path& configs) {

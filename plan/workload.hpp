@@ -63,6 +63,11 @@ struct Workload {
 
 /// A file, or the name of a shipped one (`configs`/models/<name>.yaml). Throws ConfigError.
 Workload read_workload(const std::string& name_or_path, const std::filesystem::path& configs);
+/// The same for the content of such a file; `path` is for messages and names a CSV's workload.
+Workload read_workload_text(const std::string& content, const std::filesystem::path& path);
+/// The file that read_workload reads. Throws ConfigError with the names of the shipped workloads.
+std::filesystem::path workload_path(const std::string& name_or_path,
+                                    const std::filesystem::path& configs);
 /// Text of a file that reads back as the same workload.
 std::string to_yaml(const Workload& workload);
 /// Names in alphabetical order; none when the folder does not exist.

@@ -50,6 +50,9 @@ enum class TaskKind : std::uint8_t {
   kBackground,
 };
 
+/// "forward", "wire", …: as in PathPiece::kind.
+std::string_view name_of(TaskKind kind);
+
 inline constexpr std::uint32_t kNoActivity = UINT32_MAX;
 
 struct Task {
@@ -112,6 +115,8 @@ class Engine {
   /// What a kWire task moves.
   Message message(const Task& task) const;
   std::string describe(const Task& task) const;
+  /// Of bytes on a wire: the narrowest link of their route, if they pass any.
+  std::optional<LinkId> narrowest_link(const Task& task) const;
   std::string track(const Task& task) const;
   /// By link: what the runs [first_run, end_run) sent over it.
   std::vector<Bytes> link_bytes(std::uint32_t first_run, std::uint32_t end_run) const;

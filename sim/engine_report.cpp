@@ -74,12 +74,45 @@ std::string Engine::describe(const Task& task) const {
   if (task.kind != TaskKind::kWire) {
     return pair + (task.kind == TaskKind::kOverhead ? " message overhead" : " latency");
   }
+  const std::optional<LinkId> link = narrowest_link(task);
+  return link ? pair + " on " + topology_.link_name(*link) : pair;
+}
+
+std::optional<LinkId> Engine::narrowest_link(const Task& task) const {
+  if (task.kind != TaskKind::kWire) {
+    return std::nullopt;
+  }
   // The link that the slice waited for is the narrowest of its route.
+  const GraphIndex& index = *runs_[task.run].index;
   const auto& route = index.routes[index.item(task.place).route].links;
   const auto narrowest = std::min_element(route.begin(), route.end(), [&](LinkId x, LinkId y) {
     return topology_.link(x).bandwidth < topology_.link(y).bandwidth;
   });
-  return narrowest == route.end() ? pair : pair + " on " + topology_.link_name(*narrowest);
+  return narrowest == route.end() ? std::nullopt : std::optional(*narrowest);
+}
+
+std::string_view name_of(TaskKind kind) {
+  switch (kind) {
+    case TaskKind::kForward:
+      return "forward";
+    case TaskKind::kBackward:
+      return "backward";
+    case TaskKind::kOptimizer:
+      return "optimiser";
+    case TaskKind::kEncode:
+      return "encode";
+    case TaskKind::kDecode:
+      return "decode";
+    case TaskKind::kReduce:
+      return "add";
+    case TaskKind::kOverhead:
+      return "message overhead";
+    case TaskKind::kLatency:
+      return "latency";
+    case TaskKind::kWire:
+      break;
+  }
+  return "wire";
 }
 
 std::string Engine::track(const Task& task) const {

@@ -90,7 +90,10 @@ std::vector<PathPiece> critical_path(const Engine& engine, const topology::Topol
     const Time start = std::max(activity.start, from) - from;
     const std::string what = engine.describe(activity.task);
     if (path.empty() || path.back().what != what) {
-      path.push_back({.what = what, .end = Duration(activity.end - from)});
+      path.push_back({.what = what,
+                      .end = Duration(activity.end - from),
+                      .kind = std::string(name_of(activity.task.kind)),
+                      .link = engine.narrowest_link(activity.task)});
     }
     path.back().start = Duration(start);
     path.back().waited += waited(engine, activity, topology);

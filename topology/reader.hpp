@@ -52,6 +52,11 @@ std::span<const std::unique_ptr<Reader>> readers();
 /// The result is connected. Throws ConfigError.
 ReadResult read_cluster(const std::string& name_or_path, const ReadOptions& options = {});
 
+/// The same for content that is no file (or not yet): `path` is for messages, and for formats that
+/// content cannot tell.
+ReadResult read_cluster_text(const std::filesystem::path& path, std::string content,
+                             const ReadOptions& options = {});
+
 /// Folder of the shipped configurations: $RACKRAIL_CONFIGS, else beside the executable's install
 /// prefix, else the source tree. Throws ConfigError when none exists.
 std::filesystem::path configs_folder();

@@ -45,7 +45,11 @@ std::span<const std::unique_ptr<Reader>> readers() {
 
 ReadResult read_cluster(const std::string& name_or_path, const ReadOptions& options) {
   const std::filesystem::path path = cluster_path(name_or_path);
-  std::string content = read_file(path);
+  return read_cluster_text(path, read_file(path), options);
+}
+
+ReadResult read_cluster_text(const std::filesystem::path& path, std::string content,
+                             const ReadOptions& options) {
   if (content.starts_with("\xef\xbb\xbf")) content.erase(0, 3);  // a byte order mark
   if (trimmed(content).empty()) {
     throw ConfigError(ErrorContext{path.string(), "", "an empty file", "a cluster"});

@@ -1,0 +1,132 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdlib>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "base/file.hpp"
+#include "base/parse_units.hpp"
+#include "cli/commands.hpp"
+#include "cli/inputs.hpp"
+#include "cli/progress.hpp"
+#include "cli/session.hpp"
+#include "cli/sweep_text.hpp"
+#include "explore/scenario.hpp"
+#include "explore/sweep.hpp"
+
+namespace rackrail::cli {
+
+namespace {
+
+constexpr std::size_t kRowsShown = 20;
+constexpr int kMostThreads = 4096;
+
+struct SweepCommandOptions {
+  std::string scenario;
+  std::string results;
+  std::string csv;
+  std::size_t jobs = 0;
+  bool retry_failed = false;
+};
+
+void print_sweep(const explore::Scenario& scenario, const explore::SweepResult& result,
+                 const std::filesystem::path& file) {
+  const explore::Objective& objective = *scenario.objective;
+  fmt::print("{}: {} on {}\n\n", scenario.name, scenario.workload.file.stem().string(),
+             scenario.cluster.file.stem().string());
+  fmt::print("{}\n", sweep_table(result.rows, objective, kRowsShown));
+  if (scenario.repetitions > 1 && all_executions_equal(result.rows)) {
+    fmt::print("the {} executions of each cell are equal: nothing in them is random\n",
+               scenario.repetitions);
+  }
+  fmt::print("{} cells, {} run now, {} finished before, {} failed\n", result.rows.size(),
+             result.ran, result.rows.size() - result.ran, result.failed);
+  if (result.kept > 0) {
+    fmt::print("{} rows of other cells in the file are kept\n", result.kept);
+  }
+  fmt::print("wrote {}\n", file.string());
+}
+
+void run(Session& session, const SweepCommandOptions& options) {
+  const explore::Scenario scenario = explore::read_scenario(options.scenario);
+  session.add_inputs(scenario.inputs);
+  session.seed = scenario.seed;
+  const explore::Cells cells(scenario);
+  explore::SweepOptions sweep;
+  sweep.share = explore::share_from_environment([](const char* name) { return std::getenv(name); });
+  sweep.results = options.results.empty()
+                      ? std::filesystem::path(options.scenario).stem().string() + ".jsonl"
+                      : options.results;
+  sweep.threads = options.jobs;
+  sweep.retry_failed = options.retry_failed;
+  const std::filesystem::path file = sweep.share.own_file(sweep.results);
+  const std::filesystem::path csv =
+      options.csv.empty() ? std::filesystem::path() : sweep.share.own_file(options.csv);
+  require_place(file.string());
+  if (!csv.empty()) {
+    require_place(csv.string());
+  }
+  if (sweep.share.count > 1) {
+    session.note(fmt::format("rank {} of {}: its cells go to {}", sweep.share.rank,
+                             sweep.share.count, file.string()));
+  }
+  ProgressBar bar("sweeping");
+  sweep.progress = [&bar](std::size_t done, std::size_t all) {
+    bar.update(static_cast<double>(done) / static_cast<double>(std::max<std::size_t>(1, all)),
+               fmt::format("{} of {} cells", done, all));
+  };
+  const explore::SweepResult result = explore::run_sweep(cells, sweep);
+  bar.clear();
+  if (!csv.empty()) {
+    write_file_atomically(csv, explore::to_csv(result.rows));
+  }
+  session.status = result.failed > 0 ? kNotMet : kDone;
+  if (!session.json) {
+    print_sweep(scenario, result, file);
+    if (!csv.empty()) {
+      fmt::print("wrote {}\n", csv.string());
+    }
+    return;
+  }
+  nlohmann::json object = {
+      {"scenario", scenario.name}, {"cells", result.rows.size()},           {"ran", result.ran},
+      {"failed", result.failed},   {"objective", scenario.objective->name}, {"best", nullptr},
+      {"output", file.string()}};
+  if (const explore::Row* best = explore::best_row(result.rows, *scenario.objective)) {
+    object["best"] = nlohmann::json::parse(explore::to_line(*best));
+  }
+  if (!csv.empty()) {
+    object["csv"] = csv.string();
+  }
+  session.print_json(object);
+}
+
+}  // namespace
+
+void add_sweep_command(CLI::App& app, Session& session) {
+  CLI::App* command = app.add_subcommand(
+      "sweep", "Plan and simulate many variants of a cluster, a model and their options");
+  command->add_flag("--json", session.json, "Print one JSON object instead of tables");
+  const auto options = std::make_shared<SweepCommandOptions>();
+  command->add_option("scenario", options->scenario, "Scenario file: what varies, and how")
+      ->required();
+  command->add_option("-o,--out", options->results,
+                      "Results, a line of JSON per cell; <scenario>.jsonl by default. What is in "
+                      "it already is not run again");
+  command->add_option("--csv", options->csv, "The same results as a table");
+  command->add_option("-j,--jobs", options->jobs, "Threads; one per core by default")
+      ->check(CLI::Range(1, kMostThreads));
+  command->add_flag("--retry-failed", options->retry_failed, "Run cells again that failed before");
+  command->footer(
+      "Example: rackrail sweep configs/scenarios/uplink-study.yaml --out uplinks.jsonl\n"
+      "Under srun or mpirun every process takes its share and writes uplinks.rank<N>.jsonl; once\n"
+      "more without the launcher joins them.");
+  command->callback([&session, options] {
+    session.command = "sweep";
+    run(session, *options);
+  });
+}
+
+}  // namespace rackrail::cli

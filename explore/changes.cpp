@@ -1,0 +1,191 @@
+#include "explore/changes.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+namespace rackrail::explore {
+namespace {
+
+using topology::Link;
+using topology::LinkKind;
+using topology::Topology;
+
+constexpr double kMarginal = 0.1;
+
+std::string tier_of(const Link& link) {
+  return link.tier.empty() ? std::string(to_string(link.kind)) : link.tier;
+}
+
+/// A change of all links of a tier.
+Change of_tier(const std::string& tier, const char* property, const char* by, bool is_marginal,
+               const std::function<void(Link&)>& change) {
+  return {.what = tier + " " + property,
+          .by = by,
+          .is_marginal = is_marginal,
+          .links =
+              [tier, change](LinkId, Link& link) {
+                if (tier_of(link) == tier) {
+                  change(link);
+                }
+              },
+          .device_speed = 1,
+          .device_rates = std::nullopt};
+}
+
+void add_tiers(const Topology& topology, std::vector<Change>& changes) {
+  std::vector<std::string> names;  // in the order of the first link
+  std::set<std::string> processors;
+  std::set<std::string> without_latency;
+  for (std::size_t i = 0; i < topology.link_count(); ++i) {
+    const Link& link = topology.link(LinkId(i));
+    const std::string tier = tier_of(link);
+    if (std::find(names.begin(), names.end(), tier) == names.end()) {
+      names.push_back(tier);
+      without_latency.insert(tier);
+    }
+    if (link.kind == LinkKind::kShared) {
+      processors.insert(tier);
+    }
+    if (link.latency > Duration()) {
+      without_latency.erase(tier);
+    }
+  }
+  const auto faster = [](double factor) {
+    return [factor](Link& link) { link.bandwidth = scaled(link.bandwidth, factor); };
+  };
+  const auto nearer = [](double factor) {
+    return [factor](Link& link) { link.latency = scaled(link.latency, factor); };
+  };
+  for (const std::string& tier : names) {
+    if (processors.contains(tier)) {
+      // More cores of the same speed, of which one can use the smaller share.
+      changes.push_back(of_tier(tier, "cores", "x2", false, [](Link& link) {
+        link.bandwidth = link.bandwidth * 2;
+        link.cpu_share /= 2;
+      }));
+      continue;
+    }
+    changes.push_back(of_tier(tier, "bandwidth", "+10 %", true, faster(1 + kMarginal)));
+    changes.push_back(of_tier(tier, "bandwidth", "x2", false, faster(2)));
+    if (!without_latency.contains(tier)) {
+      changes.push_back(of_tier(tier, "latency", "-10 %", true, nearer(1 - kMarginal)));
+      changes.push_back(of_tier(tier, "latency", "half", false, nearer(0.5)));
+    }
+  }
+}
+
+void add_device(const Topology& topology, std::vector<Change>& changes,
+                std::vector<std::string>& notes) {
+  Change speed{.what = "device speed",
+               .by = "+10 %",
+               .is_marginal = true,
+               .links = {},
+               .device_speed = 1 + kMarginal,
+               .device_rates = std::nullopt};
+  changes.push_back(speed);
+  speed.by = "x2";
+  speed.is_marginal = false;
+  speed.device_speed = 2;
+  changes.push_back(speed);
+
+  std::set<std::string> classes;
+  for (std::size_t r = 0; r < topology.rank_count(); ++r) {
+    classes.insert(topology.node(topology.node_of(Rank(r))).device_class);
+  }
+  if (classes.size() != 1) {
+    notes.push_back(
+        fmt::format("faster codecs and additions are not tried: the ranks are of {} device classes",
+                    classes.size()));
+    return;
+  }
+  Change codecs{.what = "codec rates",
+                .by = "x2",
+                .is_marginal = false,
+                .links = {},
+                .device_speed = 1,
+                .device_rates = plan::device_rates(*classes.begin())};
+  Change additions = codecs;
+  additions.what = "rate of additions";
+  for (plan::CodecRate& rate : codecs.device_rates->codecs) {
+    rate = {rate.encode * 2, rate.decode * 2};
+  }
+  additions.device_rates->reduce = additions.device_rates->reduce * 2;
+  changes.push_back(std::move(codecs));
+  changes.push_back(std::move(additions));
+}
+
+void add_overhead(const Topology& topology, std::vector<Change>& changes) {
+  for (std::size_t i = 0; i < topology.link_count(); ++i) {
+    if (topology.link(LinkId(i)).overhead > Duration()) {
+      changes.push_back(
+          {.what = "message overhead",
+           .by = "half",
+           .is_marginal = false,
+           .links = [](LinkId, Link& link) { link.overhead = scaled(link.overhead, 0.5); },
+           .device_speed = 1,
+           .device_rates = std::nullopt});
+      return;
+    }
+  }
+}
+
+void add_uplinks(const Topology& topology, std::vector<Change>& changes) {
+  // Per link the number of links that leave its ToR upwards; 0 for all others. A link between two
+  // ToRs counts for the one that it leaves.
+  std::vector<std::size_t> ways(topology.link_count());
+  std::set<std::size_t> counts;
+  for (std::size_t n = 0; n < topology.node_count(); ++n) {
+    if (topology.node(NodeId(n)).kind != topology::NodeKind::kTor) {
+      continue;
+    }
+    const auto is_uplink = [&](LinkId link) {
+      return topology.link(link).kind == LinkKind::kUplink;
+    };
+    const auto out = topology.links_out_of(NodeId(n));
+    const auto in = topology.links_into(NodeId(n));
+    const auto count = static_cast<std::size_t>(std::count_if(out.begin(), out.end(), is_uplink));
+    if (count == 0) {
+      continue;
+    }
+    counts.insert(count);
+    for (const LinkId link : out) {
+      ways[link.index()] = is_uplink(link) ? count : ways[link.index()];
+    }
+    for (const LinkId link : in) {
+      if (is_uplink(link) && ways[link.index()] == 0) {
+        ways[link.index()] = count;
+      }
+    }
+  }
+  if (counts.empty()) {
+    return;
+  }
+  changes.push_back({.what = "uplinks",
+                     .by = counts.size() == 1 ? fmt::format("{} instead of {} per ToR",
+                                                            *counts.begin() + 1, *counts.begin())
+                                              : "one more per ToR",
+                     .is_marginal = false,
+                     .links =
+                         [ways](LinkId id, Link& link) {
+                           if (const auto k = static_cast<double>(ways[id.index()]); k > 0) {
+                             link.bandwidth = scaled(link.bandwidth, (k + 1) / k);
+                           }
+                         },
+                     .device_speed = 1,
+                     .device_rates = std::nullopt});
+}
+
+}  // namespace
+
+std::vector<Change> changes_of(const Topology& topology, std::vector<std::string>& notes) {
+  std::vector<Change> changes;
+  add_tiers(topology, changes);
+  add_uplinks(topology, changes);
+  add_overhead(topology, changes);
+  add_device(topology, changes, notes);
+  return changes;
+}
+
+}  // namespace rackrail::explore

@@ -1,0 +1,65 @@
+#include "explore/evaluate.hpp"
+
+#include <algorithm>
+
+#include "base/random.hpp"
+#include "explore/plan_options.hpp"
+#include "plan/workload.hpp"
+#include "planner/batch.hpp"
+#include "sim/simulator.hpp"
+#include "topology/reader.hpp"
+
+namespace rackrail::explore {
+
+double value_of(const Figures& figures, const Objective& objective) {
+  if (objective.name == "throughput") {
+    return figures.throughput;
+  }
+  if (objective.name == "goodput") {
+    return figures.goodput;
+  }
+  if (objective.name == "sync_share") {
+    return figures.sync_share;
+  }
+  return objective.name == "gap" ? figures.gap : figures.step_time_s;
+}
+
+Figures evaluate(const Cell& cell, plan::Plan* made) {
+  PlanChoice choice = read_plan_choice(cell.plan);
+  choice.options.seed = cell.seed;
+  const topology::Topology cluster =
+      topology::read_cluster_text(cell.cluster.file, cell.cluster.text).topology;
+  const plan::Workload workload = plan::read_workload_text(cell.workload.text, cell.workload.file);
+  const auto cost_model = sim::make_cost_model(cluster, {});
+  plan::Plan plan = choice.naive
+                        ? planner::make_naive_plan(cluster, workload, *cost_model, choice.options)
+                        : planner::make_plan(cluster, workload, *cost_model, choice.options);
+  if (made != nullptr) {
+    *made = plan;
+  }
+  sim::SimulationOptions simulation;
+  simulation.record_critical_path = false;
+  std::vector<plan::StepEstimate> steps;
+  for (int i = 0; i < cell.repetitions; ++i) {
+    plan.seed = random_bits(cell.seed, static_cast<std::uint64_t>(i));
+    steps.push_back(sim::simulate_step(plan, workload, cluster, simulation).estimate);
+  }
+  Figures figures;
+  figures.sync_share = steps.front().sync_share;
+  figures.executions = cell.repetitions;
+  std::sort(steps.begin(), steps.end(),
+            [](const auto& a, const auto& b) { return a.step_time < b.step_time; });
+  figures.executions_equal = steps.front().step_time == steps.back().step_time;
+  figures.step_time_s = (steps[(steps.size() - 1) / 2].step_time.seconds() +
+                         steps[steps.size() / 2].step_time.seconds()) /
+                        2;
+  figures.bound_s = plan.prediction.bound.seconds();
+  figures.gap = figures.step_time_s / figures.bound_s - 1;
+  figures.global_batch = plan.batch.global_batch();
+  figures.throughput = static_cast<double>(figures.global_batch) / figures.step_time_s;
+  figures.goodput =
+      figures.throughput * planner::statistical_efficiency(workload, figures.global_batch);
+  return figures;
+}
+
+}  // namespace rackrail::explore

@@ -1,0 +1,223 @@
+#include "explore/scenario.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "base/error.hpp"
+#include "base/file.hpp"
+#include "explore/document.hpp"
+#include "explore/nearest.hpp"
+#include "explore/plan_options.hpp"
+#include "plan/workload.hpp"
+#include "topology/configs.hpp"
+#include "topology/reader.hpp"
+
+namespace rackrail::explore {
+namespace {
+
+using topology::ConfigValue;
+
+constexpr std::int64_t kMostTrials = 1'000'000;
+constexpr int kMostRepetitions = 1000;
+constexpr std::string_view kClusterPrefix = "cluster.";
+constexpr std::string_view kWorkloadPrefix = "workload.";
+constexpr std::string_view kPlanPrefix = "plan.";
+
+constexpr std::array kObjectives{Objective{"step_time_s", false}, Objective{"throughput", true},
+                                 Objective{"goodput", true}, Objective{"sync_share", false},
+                                 Objective{"gap", false}};
+
+/// A name or path as the scenario means it: beside the scenario if such a file is there.
+std::string beside(const std::filesystem::path& scenario, const std::string& name) {
+  const std::filesystem::path near = scenario.parent_path() / name;
+  std::error_code status;
+  return std::filesystem::is_regular_file(near, status) ? near.string() : name;
+}
+
+void check_document(const Source& source, bool is_cluster, const std::string& text) {
+  if (is_cluster) {
+    topology::read_cluster_text(source.file, text);
+  } else {
+    plan::read_workload_text(text, source.file);
+  }
+}
+
+/// `path` is the field's within the document, `axis.path` that within the scenario.
+void check_field(const Scenario& scenario, const Axis& axis, bool is_cluster,
+                 const std::string& path, const ConfigValue& value) {
+  const Source& source = is_cluster ? scenario.cluster : scenario.workload;
+  const FieldState state = find_field(source.text, path);
+  if (state == FieldState::kThere) {
+    return;
+  }
+  std::string found =
+      state == FieldState::kBranch ? "a map or a list, not a single value" : "no such field";
+  if (state == FieldState::kAddable) {
+    // A field that may be left out, and was, can be varied too: whoever reads the document knows.
+    const std::string text = axis.values.empty() ? axis.range->at(0) : axis.values.front();
+    try {
+      check_document(source, is_cluster, with_fields(source.text, {{path, text}}));
+      return;
+    } catch (const Error& e) {
+      found += fmt::format(", and adding it is refused (found {}, expected {})", e.context().found,
+                           e.context().expected);
+    }
+  }
+  const std::string prefix(is_cluster ? kClusterPrefix : kWorkloadPrefix);
+  std::vector<std::string> known = field_paths(source.text);
+  for (std::string& name : known) {
+    name.insert(0, prefix);
+  }
+  value.fail(found, fmt::format("a field of {} like: {}", source.file.string(),
+                                fmt::join(nearest(axis.path, known), ", ")));
+}
+
+void check_plan_option(const Scenario& scenario, const Axis& axis, const std::string& option,
+                       const ConfigValue& value) {
+  if (scenario.plan.contains(option)) {
+    value.fail(fmt::format("'{}' here and below 'plan'", option), "one of the two");
+  }
+  std::vector<std::string> texts = axis.values;
+  if (axis.range) {
+    texts = {axis.range->at(0), axis.range->at(1)};
+  }
+  for (const std::string& text : texts) {
+    try {
+      read_plan_choice({{option, text}});
+    } catch (const ConfigError& e) {
+      value.fail(e.context().found, e.context().expected);
+    }
+  }
+}
+
+void check_axis(const Scenario& scenario, const Axis& axis, const ConfigValue& value) {
+  const std::string& path = axis.path;
+  if (path.starts_with(kClusterPrefix)) {
+    check_field(scenario, axis, true, path.substr(kClusterPrefix.size()), value);
+  } else if (path.starts_with(kWorkloadPrefix)) {
+    check_field(scenario, axis, false, path.substr(kWorkloadPrefix.size()), value);
+  } else if (path.starts_with(kPlanPrefix)) {
+    check_plan_option(scenario, axis, path.substr(kPlanPrefix.size()), value);
+  } else {
+    value.fail("a path of nothing known", "cluster.<field>, workload.<field> or plan.<option>");
+  }
+}
+
+void read_search(const ConfigValue& search, Scenario& scenario) {
+  if (search.kind() == ConfigValue::Kind::kText && search.text() == "grid") {
+    return;
+  }
+  const ConfigValue* random = search.is_map() ? search.find("random") : nullptr;
+  if (random == nullptr) {
+    search.fail("grid, or {random: {trials: 50}}");
+  }
+  search.allow_only({"random"});
+  random->allow_only({"trials"});
+  scenario.trials = random->require("trials").count(1, kMostTrials);
+}
+
+void read_plan_options(const ConfigValue& section, Scenario& scenario) {
+  for (const auto& [name, value] : section.members()) {
+    scenario.plan[name] = value.text();
+    try {
+      read_plan_choice({{name, value.text()}});
+    } catch (const ConfigError& e) {
+      value.fail(e.context().found, e.context().expected);
+    }
+  }
+}
+
+}  // namespace
+
+const Objective& objective_named(std::string_view name) {
+  const auto* const objective =
+      std::find_if(kObjectives.begin(), kObjectives.end(),
+                   [name](const Objective& known) { return known.name == name; });
+  if (objective != kObjectives.end()) {
+    return *objective;
+  }
+  std::vector<std::string_view> names;
+  for (const Objective& known : kObjectives) {
+    names.push_back(known.name);
+  }
+  throw ConfigError(ErrorContext{"", "objective", fmt::format("'{}'", name),
+                                 fmt::format("one of: {}", fmt::join(names, ", "))});
+}
+
+Source cluster_source(const std::string& name_or_path,
+                      const std::optional<std::filesystem::path>& overlay) {
+  const std::filesystem::path file = topology::cluster_path(name_or_path);
+  // Read in any case: what is wrong with the file itself is no matter of any cell.
+  const topology::ReadResult read =
+      topology::read_cluster(name_or_path, {.format = std::nullopt, .overlay = overlay});
+  std::string content = read_file(file);
+  const auto readers = topology::readers();
+  const auto reader = std::find_if(readers.begin(), readers.end(), [&](const auto& candidate) {
+    return candidate->accepts(file, content);
+  });
+  if (reader != readers.end() && (*reader)->format() == "yaml") {
+    return {file, std::move(content)};
+  }
+  return {file, topology::to_flat_yaml(read.topology)};
+}
+
+Source workload_source(const std::string& name_or_path) {
+  const std::filesystem::path file = plan::workload_path(name_or_path, topology::configs_folder());
+  std::string content = read_file(file);
+  const plan::Workload workload = plan::read_workload_text(content, file);
+  const bool is_yaml = !field_paths(content).empty();
+  return {file, is_yaml ? std::move(content) : plan::to_yaml(workload)};
+}
+
+Scenario read_scenario(const std::filesystem::path& path) {
+  const ConfigValue root = ConfigValue::parse(path.string(), read_file(path));
+  if (!root.is_map()) {
+    root.fail("a scenario: a map with cluster, workload and vary");
+  }
+  root.allow_only({"name", "cluster", "overlay", "workload", "plan", "vary", "search",
+                   "repetitions", "objective", "seed"});
+  Scenario scenario;
+  scenario.name = root.find("name") != nullptr ? root.require("name").name() : path.stem().string();
+  std::optional<std::filesystem::path> overlay;
+  if (const auto* file = root.find("overlay")) {
+    overlay = beside(path, file->name());
+    scenario.inputs.push_back(*overlay);
+  }
+  scenario.cluster = cluster_source(beside(path, root.require("cluster").name()), overlay);
+  scenario.workload = workload_source(beside(path, root.require("workload").name()));
+  scenario.inputs.insert(scenario.inputs.begin(),
+                         {path, scenario.cluster.file, scenario.workload.file});
+  if (const auto* options = root.find("plan")) {
+    read_plan_options(*options, scenario);
+  }
+  if (const auto* search = root.find("search")) {
+    read_search(*search, scenario);
+  }
+  if (const auto* repetitions = root.find("repetitions")) {
+    scenario.repetitions = static_cast<int>(repetitions->count(1, kMostRepetitions));
+  }
+  if (const auto* seed = root.find("seed")) {
+    scenario.seed = static_cast<std::uint64_t>(seed->count(0, INT64_MAX));
+  }
+  scenario.objective = &objective_named("step_time_s");
+  if (const auto* objective = root.find("objective")) {
+    try {
+      scenario.objective = &objective_named(objective->text());
+    } catch (const ConfigError& e) {
+      objective->fail(e.context().expected);
+    }
+  }
+  const ConfigValue& vary = root.require("vary");
+  for (const auto& [field, value] : vary.members()) {
+    scenario.axes.push_back(read_axis(field, value, scenario.trials.has_value()));
+    check_axis(scenario, scenario.axes.back(), value);
+  }
+  if (scenario.axes.empty()) {
+    vary.fail("nothing", "at least one field that varies");
+  }
+  return scenario;
+}
+
+}  // namespace rackrail::explore

@@ -1,0 +1,53 @@
+// A scenario: a cluster, a workload, options of the planner, and fields of all three that vary.
+// configs/scenarios/README.md documents the file.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "explore/axis.hpp"
+
+namespace rackrail::explore {
+
+/// What a search tells better from worse by.
+struct Objective {
+  std::string_view name;  ///< the key of a result: "step_time_s", "throughput", …
+  bool more_is_better = false;
+};
+/// Throws ConfigError that lists the known names.
+const Objective& objective_named(std::string_view name);
+
+/// A YAML document with the name that messages call it by.
+struct Source {
+  std::filesystem::path file;
+  std::string text;
+};
+/// A cluster or workload as YAML whose fields can be replaced: the file itself where it is such
+/// YAML, else what it describes in rackrail's own (flat) form. Throws ConfigError.
+Source cluster_source(const std::string& name_or_path,
+                      const std::optional<std::filesystem::path>& overlay = std::nullopt);
+Source workload_source(const std::string& name_or_path);
+
+struct Scenario {
+  std::string name;
+  Source cluster;
+  Source workload;
+  std::map<std::string, std::string> plan;  ///< options of the planner by name
+  std::vector<Axis> axes;                   ///< in the order of the file
+  std::optional<std::int64_t> trials;       ///< of a random search; all combinations if none
+  int repetitions = 1;                      ///< executions of each cell
+  const Objective* objective = nullptr;
+  std::uint64_t seed = 0;
+  std::vector<std::filesystem::path> inputs;  ///< every file that was read
+};
+
+/// Names of clusters and workloads are looked for beside the scenario first. Throws ConfigError
+/// with file, line and field; for a path that leads nowhere it names the nearest that exist.
+Scenario read_scenario(const std::filesystem::path& path);
+
+}  // namespace rackrail::explore

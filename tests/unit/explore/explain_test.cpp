@@ -1,0 +1,282 @@
+#include "explore/explain.hpp"
+
+#include <fmt/format.h>
+
+#include <catch2/catch.hpp>
+
+#include "base/error.hpp"
+#include "explore/altered.hpp"
+#include "explore/changes.hpp"
+#include "planner/planner.hpp"
+#include "sim/simulator.hpp"
+#include "topology/reader.hpp"
+
+namespace rackrail::explore {
+namespace {
+
+using topology::LinkKind;
+using topology::NodeKind;
+using topology::Topology;
+
+constexpr Bandwidth kUplink(1'000'000'000);
+constexpr Duration kUplinkLatency(1'000'000'000);  // 1 ms
+
+// Two racks of one host each: host – ToR at 200 times the uplinks' rate, ToR – spine. One gradient
+// of `bytes`, ready at the end of the backward pass, in FP32 over a ring: nothing overlaps.
+struct Case {
+  Topology topology{"two racks"};
+  plan::Workload workload;
+  plan::Plan plan;
+
+  Case(std::int64_t bytes, Duration compute) {
+    const NodeId spine = topology.add_node({.name = "spine", .kind = NodeKind::kSpine});
+    for (int i = 0; i < 2; ++i) {
+      const NodeId tor =
+          topology.add_node({.name = fmt::format("tor{}", i), .kind = NodeKind::kTor});
+      const std::string name = fmt::format("host{}", i);
+      const NodeId host = topology.add_node({.name = name,
+                                             .kind = NodeKind::kHost,
+                                             .host = name,
+                                             .rack = fmt::format("rack{}", i),
+                                             .device_class = "H100"});
+      topology.add_rank(host);
+      topology.add_duplex_link({.from = host,
+                                .to = tor,
+                                .bandwidth = kUplink * 200,
+                                .kind = LinkKind::kHostLink,
+                                .tier = "nic"});
+      topology.add_duplex_link({.from = tor,
+                                .to = spine,
+                                .bandwidth = kUplink,
+                                .latency = kUplinkLatency,
+                                .kind = LinkKind::kUplink,
+                                .tier = "rack-uplink"});
+    }
+    workload.name = "one gradient";
+    workload.device_class = "H100";
+    workload.tensors = {{"w", bytes / 4, scaled(compute, 0.5)}};
+    workload.forward = scaled(compute, 0.25);
+    workload.optimizer = scaled(compute, 0.25);
+    const auto cost_model = sim::make_cost_model(topology, {});
+    planner::PlannerOptions options;
+    options.error_budget = 0;
+    options.schedule = "ring";
+    options.bucket_size = Bytes(bytes);
+    options.local_batch = 1;
+    plan = planner::make_plan(topology, workload, *cost_model, options);
+  }
+
+  Explanation explain(bool replan = false) const {
+    ExplainOptions options;
+    options.replan = replan;
+    return explore::explain(plan, workload, topology, options);
+  }
+};
+
+const Gain& gain_of(const Explanation& explanation, const std::string& what,
+                    const std::string& change) {
+  for (const Gain& gain : explanation.gains) {
+    if (gain.what == what && gain.change == change) {
+      return gain;
+    }
+  }
+  FAIL("no gain of " << what << " by " << change);
+  return explanation.gains.front();
+}
+
+double share_of(const Explanation& explanation, const std::string& what) {
+  for (const Part& part : explanation.parts) {
+    if (part.what == what) {
+      return part.share;
+    }
+  }
+  return 0;
+}
+
+void check_order(const Explanation& explanation) {
+  double shares = 0;
+  for (const Part& part : explanation.parts) {
+    shares += part.share;
+  }
+  CHECK(shares == Approx(1).epsilon(1e-9));
+  for (std::size_t i = 1; i < explanation.gains.size(); ++i) {
+    CHECK(explanation.gains[i - 1].gain >= explanation.gains[i].gain);
+  }
+  for (const Gain& gain : explanation.gains) {
+    CHECK(gain.gain == Approx(1 - gain.step_time / explanation.step_time));
+  }
+}
+
+// Ring all-reduce of S bytes over n = 2: 2(n−1)/n · S = S over the uplink each way, in slices that
+// follow each other without a gap, and one latency of the route (two uplinks) at the end:
+// T = C + S/B + 2L + a little for the last slice's bytes elsewhere.
+TEST_CASE("where the uplinks carry more than anything else takes, they are the bottleneck") {
+  const Case network(1'000'000'000, 200_ms);
+  const Explanation explanation = network.explain();
+  check_order(explanation);
+  const double step = explanation.step_time.seconds();
+  const double compute = 0.2;
+  const double wire = 1.0;
+  const double latency = 0.002;
+  CHECK(step == Approx(compute + wire + latency).epsilon(0.01));
+
+  REQUIRE(explanation.bottleneck() != nullptr);
+  CHECK(explanation.bottleneck()->what == "rack-uplink bandwidth");
+  CHECK(explanation.parts.front().what == "wire: rack-uplink");
+  CHECK(share_of(explanation, "wire: rack-uplink") == Approx(wire / step).epsilon(0.01));
+
+  const auto gain = [&](const char* what, const char* change) {
+    return gain_of(explanation, what, change).gain;
+  };
+  CHECK(gain("rack-uplink bandwidth", "+10 %") ==
+        Approx(wire * (1 - 1 / 1.1) / step).epsilon(0.01));
+  CHECK(gain("rack-uplink bandwidth", "x2") == Approx(wire / 2 / step).epsilon(0.01));
+  CHECK(gain("device speed", "+10 %") == Approx(compute * (1 - 1 / 1.1) / step).epsilon(0.01));
+  CHECK(gain("device speed", "x2") == Approx(compute / 2 / step).epsilon(0.01));
+  CHECK(gain("rack-uplink latency", "half") == Approx(latency / 2 / step).epsilon(0.05));
+  CHECK(gain("rack-uplink latency", "-10 %") == Approx(latency / 10 / step).epsilon(0.05));
+  CHECK(gain("codec rates", "x2") == 0);
+  // 200 times too fast already: nothing but the bytes of the last slice.
+  CHECK(std::abs(gain("nic bandwidth", "x2")) < 0.001);
+  CHECK(gain("uplinks", "2 instead of 1 per ToR") == gain("rack-uplink bandwidth", "x2"));
+}
+
+TEST_CASE("where computing takes longest, the device is the bottleneck") {
+  const Case compute(10'000'000, 2000_ms);
+  const Explanation explanation = compute.explain();
+  check_order(explanation);
+  const double step = explanation.step_time.seconds();
+  CHECK(step == Approx(2.0 + 0.01 + 0.002).epsilon(0.001));
+  REQUIRE(explanation.bottleneck() != nullptr);
+  CHECK(explanation.bottleneck()->what == "device speed");
+  CHECK(explanation.parts.front().what == "backward");
+  CHECK(share_of(explanation, "backward") == Approx(1.0 / step).epsilon(0.001));
+  CHECK(share_of(explanation, "forward") == Approx(0.5 / step).epsilon(0.001));
+  CHECK(share_of(explanation, "optimiser") == Approx(0.5 / step).epsilon(0.001));
+  CHECK(gain_of(explanation, "device speed", "+10 %").gain ==
+        Approx(2.0 * (1 - 1 / 1.1) / step).epsilon(0.001));
+  CHECK(gain_of(explanation, "rack-uplink bandwidth", "x2").gain ==
+        Approx(0.005 / step).epsilon(0.05));
+}
+
+TEST_CASE("planning anew is never worse than the plan as it is") {
+  Case network(100'000'000, 50_ms);
+  // The plan allows 8-bit codes but was made without: planning anew finds them.
+  network.plan.error_budget = 0.02;
+  const Explanation kept = network.explain(false);
+  const Explanation anew = network.explain(true);
+  check_order(anew);
+  for (const Gain& gain : kept.gains) {
+    INFO(gain.what << " " << gain.change);
+    CHECK_FALSE(gain.kept_plan_time.has_value());
+    const Gain& other = gain_of(anew, gain.what, gain.change);
+    REQUIRE(other.kept_plan_time.has_value());
+    CHECK(*other.kept_plan_time == gain.step_time);
+    CHECK(other.step_time <= gain.step_time);
+  }
+  // 100 ms of FP32 on the wire become about 25 ms.
+  CHECK(gain_of(anew, "plan", "anew").gain > 0.4);
+  CHECK(anew.gains.size() == kept.gains.size() + 1);
+}
+
+TEST_CASE("an explanation is the same on any number of threads") {
+  const Case network(100'000'000, 50_ms);
+  const auto text = [&](std::size_t threads) {
+    ExplainOptions options;
+    options.threads = threads;
+    std::size_t calls = 0;
+    options.progress = [&](std::size_t done, std::size_t) { CHECK(done == ++calls); };
+    const Explanation result = explain(network.plan, network.workload, network.topology, options);
+    CHECK(calls == result.gains.size());
+    std::string lines;
+    for (const Gain& gain : result.gains) {
+      lines += fmt::format("{} {} {}\n", gain.what, gain.change, gain.step_time.picoseconds());
+    }
+    return lines;
+  };
+  const std::string alone = text(1);
+  CHECK(text(2) == alone);
+  CHECK(text(16) == alone);
+}
+
+TEST_CASE("a change alters what it names and nothing else") {
+  for (const std::string& name : topology::shipped_clusters()) {
+    const Topology before = topology::read_cluster(name).topology;
+    CHECK(with_links(before, [](LinkId, topology::Link&) {}).digest() == before.digest());
+    std::vector<std::string> notes;
+    for (const Change& change : changes_of(before, notes)) {
+      if (!change.links) {
+        continue;
+      }
+      INFO(name << ": " << change.what << " " << change.by);
+      const Topology after = with_links(before, change.links);
+      std::size_t changed = 0;
+      for (std::size_t i = 0; i < before.link_count(); ++i) {
+        const topology::Link& a = before.link(LinkId(i));
+        const topology::Link& b = after.link(LinkId(i));
+        CHECK(a.from == b.from);
+        CHECK(a.to == b.to);
+        if (a.bandwidth != b.bandwidth || a.latency != b.latency || a.overhead != b.overhead) {
+          ++changed;
+          CHECK((change.what.starts_with(a.tier) || change.what == "uplinks" ||
+                 change.what == "message overhead"));
+        }
+      }
+      CHECK(changed > 0);
+    }
+    CHECK(notes.empty());
+  }
+}
+
+TEST_CASE("one more uplink is that share of what a ToR has") {
+  // Four spines per leaf, and of a fat tree's ToR four spines too: 5/4 of the bandwidth.
+  for (const char* name : {"a100-8x8", "fat-tree-128-2to1"}) {
+    const Topology before = topology::read_cluster(name).topology;
+    std::vector<std::string> notes;
+    const auto changes = changes_of(before, notes);
+    const auto uplinks = std::find_if(changes.begin(), changes.end(),
+                                      [](const Change& c) { return c.what == "uplinks"; });
+    INFO(name);
+    REQUIRE(uplinks != changes.end());
+    CHECK(uplinks->by == "5 instead of 4 per ToR");
+    const Topology after = with_links(before, uplinks->links);
+    for (std::size_t i = 0; i < before.link_count(); ++i) {
+      const topology::Link& link = before.link(LinkId(i));
+      const bool at_tor = before.node(link.from).kind == NodeKind::kTor ||
+                          before.node(link.to).kind == NodeKind::kTor;
+      const double factor = at_tor && link.kind == LinkKind::kUplink ? 1.25 : 1;
+      CHECK(after.link(LinkId(i)).bandwidth == scaled(link.bandwidth, factor));
+    }
+  }
+}
+
+TEST_CASE("ranks of several device classes have no common codec rate to change") {
+  Topology mixed("mixed");
+  const NodeId a = mixed.add_node({.name = "a", .kind = NodeKind::kGpu, .device_class = "V100"});
+  const NodeId b = mixed.add_node({.name = "b", .kind = NodeKind::kGpu, .device_class = "A100"});
+  mixed.add_rank(a);
+  mixed.add_rank(b);
+  mixed.add_duplex_link({.from = a, .to = b, .bandwidth = 1_GBps});
+  std::vector<std::string> notes;
+  for (const Change& change : changes_of(mixed, notes)) {
+    CHECK_FALSE(change.device_rates.has_value());
+    CHECK(change.what.find("latency") == std::string::npos);  // there is none
+    CHECK(change.what != "uplinks");
+  }
+  REQUIRE(notes.size() == 1);
+  CHECK(notes.front().find("2 device classes") != std::string::npos);
+}
+
+TEST_CASE("a faster device shortens all of its times") {
+  const Case some(1'000'000, 80_ms);
+  plan::Workload workload = some.workload;
+  workload.backward_tail = 8_ms;
+  const plan::Workload faster = with_speed(workload, 2);
+  CHECK(faster.forward == 10_ms);
+  CHECK(faster.backward() == 24_ms);
+  CHECK(faster.optimizer == 10_ms);
+  CHECK(faster.digest() == workload.digest());
+}
+
+}  // namespace
+}  // namespace rackrail::explore
