@@ -1,0 +1,47 @@
+// Fitting the parameters to measured times.
+//
+// Least squares on the logarithms: Σ (log predicted/measured / kNoise)² over the cases, plus
+// Σ (log value/usual / spread)² over the parameters (parameter_table). The second sum is what is
+// known beforehand; it decides where the cases say nothing (a network's rate from one host), and
+// hardly counts where they do. The minimum is found by the simplex of Nelder and Mead (1965) in the
+// logarithms of the values, from the usual values on; no randomness.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "sim/nccl/machine.hpp"
+#include "sim/nccl/model.hpp"
+
+namespace rackrail::sim::nccl {
+
+struct Measured {
+  std::string what;
+  std::size_t nodes = 1;
+  std::size_t gpus_per_node = 1;
+  Bytes size;
+  double seconds = 0;
+  Choice choice;  ///< what is known to have run
+};
+
+struct Fit {
+  Parameters parameters;
+  double rms_log_error = 0;              ///< over the cases
+  std::vector<std::string_view> fitted;  ///< parameters on which the cases depend
+};
+
+/// `start` gives what is not fitted (channels). Of cases of one machine size, at most
+/// kCasesPerMachine are used, spread evenly over the logarithm of the size. Throws ConfigError
+/// without cases.
+inline constexpr std::size_t kCasesPerMachine = 32;
+Fit fit(const topology::Topology& cluster, std::span<const Measured> cases,
+        const Parameters& start);
+
+/// A minimum of `f` near `start`, by the simplex method with first steps of `scale`; at most about
+/// `evaluations` calls.
+std::vector<double> minimise(const std::function<double(const std::vector<double>&)>& f,
+                             const std::vector<double>& start, double scale, int evaluations);
+
+}  // namespace rackrail::sim::nccl
