@@ -22,7 +22,7 @@ double port_payload_Bps(double nominal_Bps, std::size_t gpus, Algorithm algorith
   double payload = nominal_Bps * parameters.link_efficiency * payload_share(protocol);
   if (algorithm == Algorithm::kNvls || algorithm == Algorithm::kNvlsTree) {
     const auto n = static_cast<double>(gpus);
-    payload *= parameters.sharp_efficiency * (n - 1) / (n + 1);
+    payload *= parameters.sharp_efficiency * 2 * (n - 1) / (n + 1);
   }
   return payload;
 }

@@ -24,9 +24,10 @@ namespace rackrail::sim::nccl {
 topology::Topology make_view(const Machine& machine, std::span<const HostPair> pairs,
                              Algorithm algorithm, Protocol protocol, const Parameters& parameters);
 
-/// Payload rate of a GPU's port. For NVLS it is what a schedule sees that moves the n−1 foreign
-/// parts only: the port itself carries the n parts of the GPU towards the switch and one result
-/// back (and the same in the other direction for the multicast), so (n−1)/(n+1) of its rate.
+/// Payload rate of a GPU's port. For NVLS it is what its schedule sees: that moves the n−1 foreign
+/// n-ths of the buffer through a port twice in each direction, to be summed and to be copied, where
+/// the real port carries n n-ths towards the adding switch and one result (out), one sum and n
+/// multicast n-ths (in): so 2(n−1)/(n+1) of its rate.
 double port_payload_Bps(double nominal_Bps, std::size_t gpus, Algorithm algorithm,
                         Protocol protocol, const Parameters& parameters);
 
