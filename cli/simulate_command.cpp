@@ -40,7 +40,13 @@ struct SimulateOptions {
   std::string codec = "none";
   std::string slice = "1 MiB";
   std::string trace;
+  std::string network = "flow";
   int steps = 1;
+  bool every_flow = false;
+
+  sim::NetworkLevel level() const {
+    return network == "packet" ? sim::NetworkLevel::kPacket : sim::NetworkLevel::kFlow;
+  }
 };
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
@@ -78,6 +84,21 @@ std::string busiest_links(const topology::Topology& cluster, std::vector<sim::Li
   return table.to_string();
 }
 
+sim::CollectiveResult simulate_all_reduce(const planner::ScheduleFamily& family,
+                                          const planner::TierCodecs& codecs,
+                                          const topology::Topology& cluster, std::int64_t elements,
+                                          std::int64_t slice_elements,
+                                          const sim::SimulationOptions& options) {
+  const auto regular = family.regular_all_reduce(cluster);
+  if (regular != nullptr && !codecs.inside.is_lossy() &&
+      elements >= static_cast<std::int64_t>(regular->chunk_count())) {
+    return sim::simulate_collective(*regular, elements, slice_elements, cluster, options);
+  }
+  topology::Router router(cluster);
+  return sim::simulate_collective(family.all_reduce({cluster, router, codecs}), elements,
+                                  slice_elements, cluster, options);
+}
+
 void run_collective(Session& session, const SimulateOptions& options) {
   if (options.collective != "all-reduce") {
     throw ConfigError(ErrorContext{"<command line>", "--collective",
@@ -98,13 +119,14 @@ void run_collective(Session& session, const SimulateOptions& options) {
                                    "a schedule that cannot be used here: " + *refusal,
                                    "another schedule or codec"});
   }
-  topology::Router router(cluster);
-  const plan::TransferGraph graph = family.all_reduce({cluster, router, codecs});
-  const auto start = std::chrono::steady_clock::now();
   const std::int64_t slice_elements =
       std::max<std::int64_t>(1024, parse_bytes(options.slice).count() / kBytesPerElement);
+  sim::SimulationOptions simulation;
+  simulation.network = options.level();
+  simulation.use_symmetry = !options.every_flow;
+  const auto start = std::chrono::steady_clock::now();
   const sim::CollectiveResult result =
-      sim::simulate_collective(graph, elements, slice_elements, cluster, {});
+      simulate_all_reduce(family, codecs, cluster, elements, slice_elements, simulation);
   const double wall = seconds_since(start);
   const auto n = static_cast<double>(cluster.rank_count());
   const auto moved = static_cast<double>(elements * kBytesPerElement);
@@ -120,6 +142,7 @@ void run_collective(Session& session, const SimulateOptions& options) {
                         {"links", links_json(cluster, result.links)},
                         {"events", result.events},
                         {"flows", result.flows},
+                        {"copies", result.copies},
                         {"wall_s", wall},
                         {"peak_rss_bytes", peak_rss_bytes()}});
     return;
@@ -137,6 +160,9 @@ void run_collective(Session& session, const SimulateOptions& options) {
                  fmt::format("{:+.1f} %", (result.time.seconds() / bound_s - 1) * 100)});
   fmt::print("{}\n{}\n{} flows, {} events, {:.3f} s of simulation\n", table.to_string(),
              busiest_links(cluster, result.links), result.flows, result.events, wall);
+  if (result.copies > 1) {
+    fmt::print("each flow stands for {} alike (--every-flow simulates them all)\n", result.copies);
+  }
 }
 
 void print_step(const PlanInput& input, const sim::StepResult& result, double wall) {
@@ -180,6 +206,7 @@ void run_step(Session& session, const SimulateOptions& options) {
   sim::SimulationOptions simulation;
   simulation.record_timeline = !options.trace.empty();
   simulation.steps = options.steps;
+  simulation.network = options.level();
   const auto start = std::chrono::steady_clock::now();
   const sim::StepResult result =
       sim::simulate_step(input.plan, input.workload, input.cluster, simulation);
@@ -263,6 +290,13 @@ void add_simulate_command(CLI::App& app, Session& session) {
       ->capture_default_str();
   command->add_option("--codec", options->codec, "Codec on every hop")->capture_default_str();
   command->add_option("--slice", options->slice, "Size of the pipelined pieces")
+      ->capture_default_str();
+  command->add_flag("--every-flow", options->every_flow,
+                    "Of a collective: simulate alike parts of the cluster one by one too");
+  command
+      ->add_option("--network", options->network,
+                   "flow: max-min fair rates; packet: packets in queues, for small cases")
+      ->check(CLI::IsMember({"flow", "packet"}))
       ->capture_default_str();
   command->footer(
       "Examples: rackrail simulate plan.json --trace step.json\n"

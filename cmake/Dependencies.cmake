@@ -15,6 +15,7 @@
 # optional (ask `if(TARGET ...)`):
 #   PkgConfig::CLP                 COIN-OR linear programming
 #   benchmark::benchmark           linked by rackrail_add_bench
+#   PkgConfig::SIMGRID             a peer, for tests and benchmarks that compare
 #   PkgConfig::UCX                 see cmake/Features.cmake, as for CUDA and NCCL
 #
 # Their headers are system headers, so our warnings do not apply to them.
@@ -40,6 +41,11 @@ endif()
 pkg_check_modules(CLP QUIET IMPORTED_TARGET clp)
 if(NOT CLP_FOUND)
   message(STATUS "CLP: not found; what needs a linear-programming solver is left out")
+endif()
+
+pkg_check_modules(SIMGRID QUIET IMPORTED_TARGET simgrid)
+if(NOT SIMGRID_FOUND)
+  message(STATUS "SimGrid: not found; comparisons with it are left out")
 endif()
 
 if(RACKRAIL_BUILD_TESTS)

@@ -29,11 +29,15 @@ class RegularSchedule {
     std::uint32_t position = 0;
     bool operator==(const Place&) const = default;
   };
+  struct Dependent {
+    Place place;
+    bool whole = false;  ///< it moves another range: its slices wait for all slices
+  };
   struct Step {
     std::uint32_t chunk_begin = 0;
     std::uint32_t chunk_count = 1;
+    std::uint32_t waits = 0;  ///< how many transfers it depends on
     TransferOp op = TransferOp::kCopy;
-    std::uint32_t waits = 0;             ///< how many transfers it depends on
     std::uint32_t additions_before = 0;  ///< in how many append_next_additions() lists it is
     std::uint32_t stage = 0;             ///< larger than that of all it depends on
   };
@@ -49,15 +53,18 @@ class RegularSchedule {
   virtual std::vector<Lane> lanes() const = 0;
   virtual Step step(Place place) const = 0;
   /// Appends the transfers that depend on this one and start at its destination.
-  virtual void append_dependents(Place place, std::vector<Place>& dependents) const = 0;
+  virtual void append_dependents(Place place, std::vector<Dependent>& dependents) const = 0;
   /// Appends the additions that may be applied to the same chunks only after this one, where no
   /// dependency says so (rule 4).
-  virtual void append_next_additions(Place place, std::vector<Place>& additions) const {
+  virtual void append_next_additions(Place place, std::vector<Dependent>& additions) const {
     (void)place;
     (void)additions;
   }
-  /// Whether a transfer may depend on one of another range of chunks.
+  /// Whether a Dependent may be `whole`.
   virtual bool mixes_ranges() const { return false; }
+  /// Whether each lane is a connection of its own: rule 5 then holds within a lane only, and lanes
+  /// of the same pair of ranks share links like any others.
+  virtual bool has_connections() const { return false; }
   /// The schedule on its first `lanes` lanes, where the others do the same elsewhere: what would
   /// come from another lane comes from the one like it. Null where the formulas do not allow it.
   virtual std::unique_ptr<RegularSchedule> folded(std::uint32_t lanes) const {
@@ -76,8 +83,14 @@ struct ListedStep {
 std::vector<ListedStep> list_steps(const RegularSchedule& schedule);
 
 /// All-reduce in a ring: rank order[i] sends n chunks of 1/n to order[i + 1] to be summed, and n
-/// more to be copied, less one each time (planner/schedules/ring.cpp). Lane i starts at order[i].
-/// `order` holds every rank once, at least two.
+/// more to be copied, less one each time. Lane i starts at order[i]. `order` holds every rank once,
+/// at least two.
 std::unique_ptr<RegularSchedule> make_ring_schedule(std::vector<Rank> order);
+
+/// All-reduce over groups of equal size: sums inside them, rings between ranks of the same position
+/// in neighbouring groups, copies inside (hierarchical_ring_schedule.cpp). At least two groups that
+/// hold every rank once.
+std::unique_ptr<RegularSchedule> make_hierarchical_ring_schedule(
+    std::vector<std::vector<Rank>> groups);
 
 }  // namespace rackrail::plan

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "plan/codec.hpp"
+#include "plan/regular_schedule.hpp"
 #include "plan/transfer_graph.hpp"
 #include "topology/queries.hpp"
 #include "topology/topology.hpp"
@@ -41,11 +42,19 @@ class ScheduleFamily {
   /// Why the family cannot be used on this topology with these codecs, if so.
   virtual std::optional<std::string> refusal(const topology::Topology& topology,
                                              const TierCodecs& codecs) const = 0;
+  /// The all-reduce by formulas, in FP32 and without routes, where the family has them; else null.
+  /// Precondition: no refusal.
+  virtual std::unique_ptr<plan::RegularSchedule> regular_all_reduce(
+      const topology::Topology& topology) const {
+    (void)topology;
+    return nullptr;
+  }
   /// An all-reduce with a pinned route for every transfer. Precondition: no refusal.
   virtual plan::TransferGraph all_reduce(const ScheduleRequest& request) const = 0;
 };
 
-/// "ring", "double-binary-tree", "halving-doubling", "hierarchical", "parameter-server".
+/// "ring", "double-binary-tree", "halving-doubling", "hierarchical", "hierarchical-ring",
+/// "parameter-server".
 std::span<const std::unique_ptr<ScheduleFamily>> schedule_families();
 /// Throws ConfigError that lists the known names.
 const ScheduleFamily& schedule_family(std::string_view name);

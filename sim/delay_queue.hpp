@@ -24,23 +24,30 @@ class DelayQueue {
  public:
   DelayQueue() : lines_(kLines) {}
 
-  /// An event at `now + delay`. `now` must not be less than in any call before; `delay` is not
-  /// negative.
-  void push(Time now, Time delay, const Payload& payload) {
-    const Event event{now + delay, created_++, payload};
+  /// An event at `now + delay`, its payload given by its fields or as a whole. `now` must not be
+  /// less than in any call before; `delay` is not negative.
+  template <typename... Fields>
+  void push(Time now, Time delay, const Fields&... payload) {
+    const Time time = now + delay;
+    const std::uint32_t order = created_++;
     const std::uint32_t number = line_for(delay);
     Line& line = lines_[number];
     if (line.delay != delay) {
       if (!line.events.empty()) {
-        others_.push(event);
+        others_.push({time, order, Payload{payload...}});
         return;
       }
       line.delay = delay;
     }
     if (line.events.empty()) {
-      heads_.push({event.time, event.order, number});
+      heads_.push({time, order, number});
     }
-    line.events.push_back(event);
+    // Field by field: a struct just made of its fields is slow to copy as a whole, as the processor
+    // has to wait for them to reach the cache.
+    Event& event = line.events.push_back();
+    event.time = time;
+    event.order = order;
+    event.payload = Payload{payload...};
   }
   bool empty() const { return heads_.empty() && others_.empty(); }
   /// Of the earliest event; there must be one.

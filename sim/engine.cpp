@@ -7,17 +7,33 @@
 #include "base/error.hpp"
 #include "sim/engine_state.hpp"
 #include "sim/max_min_network.hpp"
+#include "sim/packet_network.hpp"
 
 namespace rackrail::sim {
 
 namespace {
 constexpr double kOneCoreIfUnsaid = 1.0;
+
+std::unique_ptr<NetworkModel> make_network(const topology::Topology& topology,
+                                           const SimulationOptions& options) {
+  if (options.network == NetworkLevel::kFlow) {
+    return std::make_unique<MaxMinNetwork>(topology);
+  }
+  for (std::size_t r = 0; r < topology.rank_count(); ++r) {
+    if (topology.processor_of(Rank(r))) {
+      throw ConfigError(ErrorContext{
+          "", "packet level", "cluster '" + topology.name() + "', whose ranks share processors",
+          "one without, or the flow level"});
+    }
+  }
+  return std::make_unique<PacketNetwork>(topology, options.packets);
+}
 }  // namespace
 
 Engine::Engine(const topology::Topology& topology, const SimulationOptions& options)
     : topology_(topology),
       records_(options.record_critical_path || options.record_timeline),
-      network_(std::make_unique<MaxMinNetwork>(topology)),
+      network_(make_network(topology, options)),
       ranks_(topology.rank_count()) {
   for (std::size_t r = 0; r < ranks_.size(); ++r) {
     RankState& rank = ranks_[r];
@@ -45,6 +61,7 @@ const std::vector<Engine::StepTimes>& Engine::steps_of(Rank rank) const {
 }
 Time Engine::run_ready(std::uint32_t run) const { return runs_[run].ready_at; }
 Time Engine::run_done(std::uint32_t run) const { return runs_[run].done_at; }
+std::vector<QueueUse> Engine::queues() const { return network_->queues(); }
 std::uint64_t Engine::flows() const { return network_->flows_started(); }
 
 void Engine::record(Task& task) {
@@ -52,18 +69,14 @@ void Engine::record(Task& task) {
   activities_.push_back({task, current_, now_, now_});
 }
 
-void Engine::start_flow(const Task& task, std::int64_t bytes, std::span<const LinkId> links,
-                        double cap) {
-  FlowTag tag = 0;
+FlowTag Engine::new_tag() {
   if (free_tags_.empty()) {
-    tag = static_cast<FlowTag>(flying_.size());
-    flying_.push_back(task);
-  } else {
-    tag = free_tags_.back();
-    free_tags_.pop_back();
-    flying_[tag] = task;
+    flying_.emplace_back();
+    return static_cast<FlowTag>(flying_.size() - 1);
   }
-  network_->start(now_, bytes, links, cap, tag);
+  const FlowTag tag = free_tags_.back();
+  free_tags_.pop_back();
+  return tag;
 }
 
 // Work of a device: a flow over its processor where it has one, else plain time.
@@ -77,12 +90,14 @@ void Engine::begin(Task task, Duration duration) {
     return;
   }
   const auto bytes = static_cast<std::int64_t>(rank.core_rate * duration.seconds());
-  start_flow(task, bytes, rank.processor, rank.core_rate);
+  const FlowTag tag = new_tag();
+  flying_[tag] = task;
+  network_->start(now_, bytes, rank.processor, rank.core_rate, tag);
 }
 
 void Engine::push_stream(Stream& stream, const Task& task, Duration duration) {
   if (stream.is_busy) {
-    stream.waiting.push_back({task, duration});
+    stream.waiting.push_back() = {task, duration};
     return;
   }
   stream.is_busy = true;
@@ -199,13 +214,12 @@ void Engine::take_network_events() {
     }
     finish(task);
     if (task.kind == TaskKind::kWire) {
-      Task latency = task;
+      Task& latency = flying_[event.tag];
       latency.kind = TaskKind::kLatency;
       if (records_) {
         current_ = task.activity;  // what its end started may have set another one
         record(latency);
       }
-      flying_[event.tag] = latency;
     }
   }
 }

@@ -98,6 +98,7 @@ class Engine {
   std::vector<Bytes> link_bytes(std::uint32_t first_run, std::uint32_t end_run) const;
   std::uint64_t events() const { return handled_; }
   std::uint64_t flows() const;
+  std::vector<QueueUse> queues() const;
 
  private:
   struct RankState;
@@ -107,7 +108,7 @@ class Engine {
 
   void begin(Task task, Duration duration);
   void record(Task& task);
-  void start_flow(const Task& task, std::int64_t bytes, std::span<const LinkId> links, double cap);
+  FlowTag new_tag();
   void finish(const Task& task);
   void take_network_events();
 
@@ -123,7 +124,7 @@ class Engine {
   bool try_send_lane(std::uint32_t channel, std::uint32_t run, std::uint32_t lane);
   void finish_encode(const Task& task);
   void finish_overhead(const Task& task);
-  void send(Task task, const Item& item);
+  void send(Rank src, std::uint32_t run, Place place, std::uint32_t slice, const Item& item);
   void finish_wire(const Task& task);
   void arrived(std::uint32_t run, Place place, std::uint32_t slice);
   void signal(std::uint32_t run, Place place, std::uint32_t slice, bool at_source);

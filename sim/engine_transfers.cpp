@@ -36,14 +36,15 @@ std::uint32_t Engine::add_run(std::shared_ptr<const GraphIndex> shared, std::str
   for (std::uint32_t lane = 0; lane < index.lanes.size(); ++lane) {
     const Lane& ends = index.lanes[lane];
     const std::uint64_t pair = (std::uint64_t{ends.src.value()} << 32U) | ends.dst.value();
-    const auto [it, is_new] =
-        channel_ids_.emplace(pair, static_cast<std::uint32_t>(channels_.size()));
-    if (is_new) {
+    auto channel = static_cast<std::uint32_t>(channels_.size());
+    if (!index.has_connections) {
+      channel = channel_ids_.emplace(pair, channel).first->second;
+    }
+    if (channel == channels_.size()) {
       channels_.emplace_back();
     }
-    channels_[it->second].lanes.emplace_back(number, lane);
-    run.lanes.push_back(
-        {.next = index.item({lane, 0}), .channel = it->second, .count = ends.count});
+    channels_[channel].lanes.emplace_back(number, lane);
+    run.lanes.push_back({.next = index.item({lane, 0}), .channel = channel, .count = ends.count});
     for (std::uint32_t i = 0; index.codecs.size() > 1 && i < ends.count; ++i) {
       const Item item = index.item({lane, i});
       if (item.encoding == plan::EncodingKind::kShared) {
@@ -167,12 +168,11 @@ bool Engine::try_send_lane(std::uint32_t channel, std::uint32_t number, std::uin
   }
   channels_[channel].is_busy = true;
   const Duration overhead = index.routes[item.route].overhead;
-  const Task task{
-      .kind = TaskKind::kOverhead, .rank = src, .run = number, .place = place, .slice = k};
   if (overhead > Duration()) {
-    begin(task, overhead);
+    begin({.kind = TaskKind::kOverhead, .rank = src, .run = number, .place = place, .slice = k},
+          overhead);
   } else {
-    send(task, item);
+    send(src, number, place, k, item);
   }
   if (++state.slice == item.slices) {
     state.slice = 0;
@@ -189,23 +189,25 @@ bool Engine::try_send_lane(std::uint32_t channel, std::uint32_t number, std::uin
 
 void Engine::finish_overhead(const Task& task) {
   Item other;
-  send(task, runs_[task.run].item(task.place, other));
+  send(task.rank, task.run, task.place, task.slice, runs_[task.run].item(task.place, other));
 }
 
 // The bytes of a slice begin to move.
-void Engine::send(Task task, const Item& item) {
-  Run& run = runs_[task.run];
+void Engine::send(Rank src, std::uint32_t number, Place place, std::uint32_t k, const Item& item) {
+  Run& run = runs_[number];
   const GraphIndex& index = *run.index;
-  const std::int64_t elements = slice_size(index, item, task.slice);
+  const std::int64_t elements = slice_size(index, item, k);
   const std::int64_t bytes = item.codec == 0
                                  ? elements * kBytesPerElement
                                  : plan::encoded_size(index.codecs[item.codec], elements).count();
   run.route_bytes[item.route] += bytes;
-  task.kind = TaskKind::kWire;
+  const FlowTag tag = new_tag();
+  Task& task = flying_[tag];
+  task = {.kind = TaskKind::kWire, .rank = src, .run = number, .place = place, .slice = k};
   if (records_) {
     record(task);
   }
-  start_flow(task, bytes, index.routes[item.route].links, 0);
+  network_->start(now_, bytes, index.routes[item.route].links, 0, tag);
 }
 
 void Engine::finish_wire(const Task& task) {

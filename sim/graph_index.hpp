@@ -22,6 +22,7 @@ namespace rackrail::sim {
 
 using Lane = plan::RegularSchedule::Lane;
 using Place = plan::RegularSchedule::Place;
+using Dependent = plan::RegularSchedule::Dependent;
 
 /// One transfer; those that move nothing are left out.
 struct Item {
@@ -35,11 +36,6 @@ struct Item {
   plan::EncodingKind encoding = plan::EncodingKind::kOwn;
   plan::TransferOp op = plan::TransferOp::kCopy;
   std::uint8_t codec = 0;
-};
-
-struct Dependent {
-  Place place;
-  bool whole = false;  ///< its slices wait for all slices, else slice k for slice k
 };
 
 struct RouteUse {
@@ -82,6 +78,7 @@ class GraphIndex {
   std::int64_t slice_elements = 0;
   std::uint32_t slice_count = 0;
   bool orders_additions = false;   ///< whether any Item::additions_before is not 0
+  bool has_connections = false;    ///< each lane is a channel of its own
   bool has_partial_waits = false;  ///< whether something waits for all of several slices
 
  protected:

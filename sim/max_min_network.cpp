@@ -1,6 +1,7 @@
 #include "sim/max_min_network.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <optional>
 
@@ -96,23 +97,25 @@ void MaxMinNetwork::start(Time now, std::int64_t bytes, std::span<const LinkId> 
 
 // Picoseconds until the last byte of a flow has left, at its present rate.
 Time MaxMinNetwork::time_left(const Flow& flow, Time now) {
-  const double exact = flow.remaining > 0 ? flow.remaining / flow.rate : 0;
-  if (!(exact < kLongestTime - static_cast<double>(now))) {
-    throw SimulationError("a flow would end after more than 106 days of simulated time");
+  if (flow.remaining != last_remaining_ || flow.rate != last_rate_) {
+    last_remaining_ = flow.remaining;
+    last_rate_ = flow.rate;
+    const double exact = flow.remaining > 0 ? flow.remaining / flow.rate : 0;
+    const double least =
+        std::clamp(exact - exact * kRelativeRounding - kAbsoluteRounding, 0.0, kLongestTime);
+    last_time_left_ = static_cast<Time>(std::ceil(least));
   }
-  const double least = exact - exact * kRelativeRounding - kAbsoluteRounding;
-  if (least <= 0) {
-    return 0;
+  if (last_time_left_ >= static_cast<Time>(kLongestTime) - now) {
+    throw SimulationError("a flow would end after more than 104 days of simulated time");
   }
-  const auto below = static_cast<Time>(least);
-  return static_cast<double>(below) < least ? below + 1 : below;
+  return last_time_left_;
 }
 
 void MaxMinNetwork::set_alone(std::uint32_t number, Time now) {
   Flow& flow = flows_[number];
   flow.state = State::kAlone;
-  flow.end_number = ++ends_made_ == 0 ? ++ends_made_ : ends_made_;  // 0 is taken
-  due_.push(now, time_left(flow, now), {flow.tag, number, flow.end_number});
+  flow.end_number = ++ends_made_ == kDelivery ? ++ends_made_ : ends_made_;
+  due_.push(now, time_left(flow, now), flow.tag, number, flow.end_number);
 }
 
 // Hands a flow over to the solver.
@@ -143,7 +146,8 @@ void MaxMinNetwork::set_rate(std::uint32_t number, double rate, Time now) {
 // Whether it is the end of a flow that shares its links by now.
 bool MaxMinNetwork::is_void(const Due& due) const {
   const Flow& flow = flows_[due.flow];
-  return due.end_number != 0 && (flow.state != State::kAlone || flow.end_number != due.end_number);
+  return due.end_number != kDelivery &&
+         (flow.state != State::kAlone || flow.end_number != due.end_number);
 }
 
 Time MaxMinNetwork::next_event(Time now) {
@@ -164,7 +168,7 @@ Time MaxMinNetwork::next_event(Time now) {
 void MaxMinNetwork::take_events(Time now, std::vector<FlowEvent>& events) {
   while (!due_.empty() && due_.next_time() <= now) {
     const Due due = due_.pop();
-    if (due.end_number == 0) {
+    if (due.end_number == kDelivery) {
       events.push_back({due.tag, true});
     } else if (!is_void(due)) {
       finish(due.flow, now, events);
@@ -183,7 +187,7 @@ void MaxMinNetwork::finish(std::uint32_t number, Time now, std::vector<FlowEvent
   if (flow.latency == 0) {
     events.push_back({flow.tag, true});
   } else {
-    due_.push(now, flow.latency, {flow.tag, number, 0});
+    due_.push(now, flow.latency, flow.tag, number, kDelivery);
   }
   if (flow.state == State::kShares) {
     shares_.remove(number);

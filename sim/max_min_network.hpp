@@ -38,6 +38,7 @@ class MaxMinNetwork final : public NetworkModel {
 
  private:
   static constexpr std::uint32_t kNone = UINT32_MAX;
+  static constexpr std::uint32_t kDelivery = 0;  ///< for Due::end_number
   static constexpr std::uint32_t kNobody = UINT32_MAX;
   static constexpr std::uint32_t kSolver = UINT32_MAX - 1;
 
@@ -63,7 +64,7 @@ class MaxMinNetwork final : public NetworkModel {
     std::uint32_t user = 0;  ///< the flow that has it alone, or one of the two values below
   };
 
-  /// Of a flow alone on its links; or a delivery, which has no end number.
+  /// The end of a flow alone on its links, or a delivery.
   struct Due {
     FlowTag tag = 0;
     std::uint32_t flow = 0;
@@ -84,7 +85,7 @@ class MaxMinNetwork final : public NetworkModel {
 
   std::uint32_t new_flow();
   bool is_void(const Due& due) const;
-  static Time time_left(const Flow& flow, Time now);
+  Time time_left(const Flow& flow, Time now);
   void set_alone(std::uint32_t number, Time now);
   void share(std::uint32_t number);
   void set_rate(std::uint32_t number, double rate, Time now);
@@ -98,6 +99,9 @@ class MaxMinNetwork final : public NetworkModel {
   QuadHeap<End, RememberPlace> ends_;
   std::uint64_t started_ = 0;
   std::uint32_t ends_made_ = 0;
+  double last_remaining_ = -1;  ///< what time_left() last computed: flows are mostly alike
+  double last_rate_ = 0;
+  Time last_time_left_ = 0;
   /// Bytes per picosecond, by flow; few have one.
   std::unordered_map<std::uint32_t, double> caps_;
 };

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/ids.hpp"
+#include "base/units.hpp"
 #include "sim/time.hpp"
 
 namespace rackrail::sim {
@@ -19,6 +20,14 @@ struct FlowEvent {
   FlowTag tag = 0;
   bool is_delivered = false;
   bool operator==(const FlowEvent&) const = default;
+};
+
+/// What a link's queue went through, of models that have queues.
+struct QueueUse {
+  LinkId link;
+  Bytes longest;             ///< most that waited at the same time
+  std::uint64_t marks = 0;   ///< packets marked for congestion
+  std::uint64_t pauses = 0;  ///< times the link was paused by its far end
 };
 
 class NetworkModel {
@@ -38,6 +47,8 @@ class NetworkModel {
   /// Appends the events at `now`, which next_event() gave.
   virtual void take_events(Time now, std::vector<FlowEvent>& events) = 0;
   virtual std::uint64_t flows_started() const = 0;
+  /// Of the links in use, by link; empty where the model has no queues.
+  virtual std::vector<QueueUse> queues() const { return {}; }
 };
 
 }  // namespace rackrail::sim

@@ -19,6 +19,7 @@ class RegularIndex final : public GraphIndex {
                std::vector<std::vector<LinkId>> lane_links)
       : schedule_(schedule), chunk_begin_(schedule.chunk_count() + 1) {
     slice_elements = slice_size;
+    has_connections = schedule.has_connections();
     codecs = {plan::Codec{}};
     slices_at.assign(schedule.rank_count(), 0);
     const plan::TransferGraph chunks(schedule.name(), plan::Collective::kAllReduce,
@@ -52,14 +53,17 @@ class RegularIndex final : public GraphIndex {
   }
   std::span<const Dependent> dependents(Place place, bool at_source,
                                         std::vector<Dependent>& scratch) const override {
-    if (at_source) {
-      return {};
+    scratch.clear();
+    if (!at_source) {
+      schedule_.append_dependents(place, scratch);
     }
-    return after(place, &plan::RegularSchedule::append_dependents, scratch);
+    return scratch;
   }
   std::span<const Dependent> next_additions(Place place,
                                             std::vector<Dependent>& scratch) const override {
-    return after(place, &plan::RegularSchedule::append_next_additions, scratch);
+    scratch.clear();
+    schedule_.append_next_additions(place, scratch);
+    return scratch;
   }
 
  protected:
@@ -68,8 +72,6 @@ class RegularIndex final : public GraphIndex {
   }
 
  private:
-  using Append = void (plan::RegularSchedule::*)(Place, std::vector<Place>&) const;
-
   std::int64_t elements_of(const plan::RegularSchedule::Step& step) const {
     return chunk_begin_[step.chunk_begin + step.chunk_count] - chunk_begin_[step.chunk_begin];
   }
@@ -104,31 +106,10 @@ class RegularIndex final : public GraphIndex {
     has_partial_waits = has_partial_waits || (most > 1 && schedule_.mixes_ranges());
   }
 
-  std::span<const Dependent> after(Place place, Append append,
-                                   std::vector<Dependent>& scratch) const {
-    places_.clear();
-    (schedule_.*append)(place, places_);
-    scratch.clear();
-    if (!schedule_.mixes_ranges()) {
-      for (const Place next : places_) {
-        scratch.push_back({next, false});
-      }
-      return scratch;
-    }
-    const plan::RegularSchedule::Step own = schedule_.step(place);
-    for (const Place next : places_) {
-      const plan::RegularSchedule::Step step = schedule_.step(next);
-      scratch.push_back(
-          {next, step.chunk_begin != own.chunk_begin || step.chunk_count != own.chunk_count});
-    }
-    return scratch;
-  }
-
   const plan::RegularSchedule& schedule_;
   std::vector<std::int64_t> chunk_begin_;
   std::vector<std::uint32_t> first_slice_;
   std::vector<std::uint32_t> most_slices_;
-  mutable std::vector<Place> places_;
 };
 
 }  // namespace

@@ -13,12 +13,12 @@ class RingBuffer {
   bool empty() const { return size_ == 0; }
   std::size_t size() const { return size_; }
   const T& front() const { return slots_[first_]; }
-  void push_back(const T& value) {
+  /// A new last element to be written to in place; it holds what the slot held before.
+  T& push_back() {
     if (size_ == slots_.size()) {
       grow();
     }
-    slots_[(first_ + size_) & (slots_.size() - 1)] = value;
-    ++size_;
+    return slots_[(first_ + size_++) & (slots_.size() - 1)];
   }
   void pop_front() {
     first_ = (first_ + 1) & (slots_.size() - 1);

@@ -121,15 +121,17 @@ std::vector<plan::TimelineEvent> timeline(const Engine& engine, Time from) {
   return events;
 }
 
-CollectiveResult run_alone(std::shared_ptr<const GraphIndex> index, const std::string& name,
+CollectiveResult run_alone(const std::shared_ptr<const GraphIndex>& index, const std::string& name,
                            const topology::Topology& topology, SimulationOptions options,
                            std::span<const LinkId> stands_for = {}) {
   options.record_critical_path = false;
   options.record_timeline = false;
   Engine engine(topology, options);
-  const std::uint32_t run = engine.add_run(std::move(index), name);
+  const std::uint32_t run = engine.add_run(index, name);
   for (std::size_t r = 0; r < topology.rank_count(); ++r) {
-    engine.add_step(Rank(r), {{TaskKind::kForward, Duration(), {run}}}, {run}, Duration());
+    if (index->slices_at[r] > 0) {
+      engine.add_step(Rank(r), {{TaskKind::kForward, Duration(), {run}}}, {run}, Duration());
+    }
   }
   engine.run();
   CollectiveResult result;
@@ -139,6 +141,7 @@ CollectiveResult run_alone(std::shared_ptr<const GraphIndex> index, const std::s
     bytes[i] = bytes[stands_for[i].index()];
   }
   result.links = link_uses(topology, bytes, result.time);
+  result.queues = engine.queues();
   result.events = engine.events();
   result.flows = engine.flows();
   return result;
@@ -230,6 +233,7 @@ StepResult simulate_step(const plan::Plan& plan, const plan::Workload& workload,
     result.critical_path =
         critical_path(engine, from, engine.steps_of(slowest)[last].last_activity);
   }
+  result.queues = engine.queues();
   result.events = engine.events();
   result.flows = engine.flows();
   return result;
@@ -255,8 +259,9 @@ CollectiveResult simulate_collective(const plan::RegularSchedule& schedule, std:
   for (const plan::RegularSchedule::Lane& lane : schedule.lanes()) {
     routes.push_back(router.route(lane.src, lane.dst));
   }
+  const bool may_fold = options.use_symmetry && options.network == NetworkLevel::kFlow;
   const std::optional<FoldedSchedule> folded =
-      options.use_symmetry ? fold(schedule, elements, routes, topology, options) : std::nullopt;
+      may_fold ? fold(schedule, elements, routes, topology, options) : std::nullopt;
   if (!folded) {
     return run_alone(
         index_schedule(schedule, elements, slice_elements, topology, std::move(routes)),

@@ -14,18 +14,28 @@
 #include "plan/plan.hpp"
 #include "plan/regular_schedule.hpp"
 #include "plan/workload.hpp"
+#include "sim/network_model.hpp"
+#include "sim/packet_options.hpp"
 #include "topology/topology.hpp"
 
 namespace rackrail::sim {
+
+/// How closely the network is looked at.
+enum class NetworkLevel : std::uint8_t {
+  kFlow,    ///< sim/max_min_network.hpp
+  kPacket,  ///< sim/packet_network.hpp; for small cases: the work grows with the bytes
+};
 
 struct SimulationOptions {
   std::optional<plan::DeviceRates> device_rates;  ///< for every rank; by device class if none
   bool record_critical_path = true;               ///< of a step; takes memory for every task
   bool record_timeline = false;                   ///< the same
   /// Whether a collective by formulas is folded where it is symmetric (sim/symmetry.hpp): the same
-  /// times, sooner.
+  /// times, sooner. Never on the packet level: what shares a queue is not told by rates alone.
   bool use_symmetry = true;
-  int steps = 1;  ///< > 1: steady state over several steps, the last one is reported
+  NetworkLevel network = NetworkLevel::kFlow;
+  PacketOptions packets;  ///< of the packet level
+  int steps = 1;          ///< > 1: steady state over several steps, the last one is reported
 };
 
 struct LinkUse {
@@ -46,6 +56,7 @@ struct StepResult {
   std::vector<LinkUse> links;  ///< only links that carried something
   std::vector<PathPiece> critical_path;
   std::vector<plan::TimelineEvent> timeline;  ///< when recorded
+  std::vector<QueueUse> queues;               ///< over all steps; of the packet level
   std::uint64_t events = 0;
   std::uint64_t flows = 0;
 };
@@ -53,6 +64,7 @@ struct StepResult {
 struct CollectiveResult {
   Duration time;
   std::vector<LinkUse> links;
+  std::vector<QueueUse> queues;  ///< of the packet level
   std::uint64_t events = 0;
   std::uint64_t flows = 0;   ///< that were simulated
   std::uint32_t copies = 1;  ///< flows of the schedule that each of them stands for

@@ -72,10 +72,13 @@ struct Router::Impl {
     }
   }
 
-  /// Cost of arriving over `link` at its end, where leaving `link.from` for it costs `at_start`.
-  Cost extended(const Cost& at_start, const Link& link, NodeId source) const {
-    Cost cost = at_start;
-    cost.ranks += link.from != source && topology.rank_of(link.from) ? 1 : 0;
+  /// Cost of passing through `v`, which is reached at the cost of `at`, on the way from `root`.
+  Cost through(const Cost& at, NodeId v, NodeId root) const {
+    Cost cost = at;
+    cost.ranks += v != root && topology.rank_of(v) ? 1 : 0;
+    return cost;
+  }
+  static Cost extended(Cost cost, const Link& link) {
     cost.latency += link.latency;
     ++cost.links;
     return cost;
@@ -113,19 +116,20 @@ struct Router::Impl {
       const auto [cost, v] = found.queue.top();
       found.queue.pop();
       if (!(cost == found.cost[v.index()])) continue;  // a cheaper way was found since
+      const Cost left = through(cost, v, root);
       for (const LinkId id : topology.links_out_of(v)) {
         const Link& link = topology.link(id);
         if (link.kind == LinkKind::kShared) continue;  // a resource, not a way
-        const Cost next = extended(cost, link, root);
+        const Cost next = extended(left, link);
         Cost& known = found.cost[link.to.index()];
         Bandwidth& width = found.width[link.to.index()];
-        const Bandwidth through = std::min(found.width[v.index()], link.bandwidth);
+        const Bandwidth narrowest = std::min(found.width[v.index()], link.bandwidth);
         if (next < known) {
           known = next;
-          width = through;
+          width = narrowest;
           found.queue.push({next, link.to});
         } else if (next == known) {
-          width = std::max(width, through);
+          width = std::max(width, narrowest);
         }
       }
     }
@@ -140,7 +144,7 @@ struct Router::Impl {
       const Link& link = topology.link(id);
       const Cost& before = found.cost[link.from.index()];
       if (link.kind != LinkKind::kShared && before.is_reached() &&
-          extended(before, link, root) == found.cost[v.index()] &&
+          extended(through(before, link.from, root), link) == found.cost[v.index()] &&
           std::min(found.width[link.from.index()], link.bandwidth) >= width) {
         list.push_back(id);
       }

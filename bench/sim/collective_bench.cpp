@@ -50,5 +50,32 @@ BENCHMARK_CAPTURE(ring_all_reduce, folded, true)
     ->Arg(4096)
     ->Unit(benchmark::kMillisecond);
 
+/// All-reduce of 4 GiB per rank inside hosts of eight and in eight rings between them.
+void hierarchical_ring_all_reduce(benchmark::State& state, bool use_symmetry) {
+  constexpr std::size_t kGpus = 8;
+  const auto ranks = static_cast<std::size_t>(state.range(0));
+  const topology::Topology topology = rail_fabric(ranks / kGpus);
+  std::vector<std::vector<Rank>> groups(ranks / kGpus);
+  for (std::size_t r = 0; r < ranks; ++r) {
+    groups[r / kGpus].emplace_back(r);
+  }
+  const auto schedule = plan::make_hierarchical_ring_schedule(std::move(groups));
+  constexpr std::int64_t kElements = std::int64_t{1} << 30U;
+  sim::CollectiveResult result;
+  for (auto _ : state) {
+    result = sim::simulate_collective(*schedule, kElements, kElements, topology,
+                                      {.use_symmetry = use_symmetry});
+  }
+  report(state, result);
+}
+BENCHMARK_CAPTURE(hierarchical_ring_all_reduce, every_flow, false)
+    ->Arg(1024)
+    ->Arg(16384)
+    ->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(hierarchical_ring_all_reduce, folded, true)
+    ->Arg(1024)
+    ->Arg(16384)
+    ->Unit(benchmark::kMillisecond);
+
 }  // namespace
 }  // namespace rackrail::bench

@@ -12,7 +12,8 @@ namespace rackrail::bench {
 struct Fabric {
   static constexpr std::size_t kHostsPerLeaf = 32;
 
-  explicit Fabric(std::size_t hosts);
+  /// Host links have a latency of 1 us.
+  explicit Fabric(std::size_t hosts, Duration spine_latency = 1_us);
   /// Over spine `salt` mod 32, as a hash of the flow would choose it.
   std::vector<LinkId> route(std::size_t from, std::size_t to, std::size_t salt) const;
 
@@ -22,5 +23,9 @@ struct Fabric {
   std::vector<std::vector<LinkId>> leaf_up;    ///< by leaf and spine
   std::vector<std::vector<LinkId>> leaf_down;  ///< by leaf and spine
 };
+
+/// Hosts of eight GPUs on an NVSwitch, 450 GB/s each way, and a 400 Gbit/s NIC for each GPU; 32
+/// hosts share eight leaves, one per NIC, and all leaves of a number share 32 spines.
+topology::Topology rail_fabric(std::size_t hosts);
 
 }  // namespace rackrail::bench

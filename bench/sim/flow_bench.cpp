@@ -50,7 +50,7 @@ void churn(benchmark::State& state) {
 }
 BENCHMARK(churn)->Arg(1024)->Arg(4096)->Unit(benchmark::kMillisecond);
 
-/// All flows start at once and share: every host sends 64 MB to every other one.
+/// All flows start at once and share: every host sends 64 MB, spread over all others.
 void all_to_all(benchmark::State& state) {
   const auto hosts = static_cast<std::size_t>(state.range(0));
   const Fabric fabric(hosts);

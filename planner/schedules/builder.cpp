@@ -54,6 +54,28 @@ TransferId GraphBuilder::copy(Rank src, Rank dst, Range range, std::span<const T
   return add(plan::TransferOp::kCopy, src, dst, range, after);
 }
 
+void GraphBuilder::add_all(const plan::RegularSchedule& schedule) {
+  const std::vector<plan::RegularSchedule::Lane> lanes = schedule.lanes();
+  std::vector<TransferId> ids;
+  std::vector<TransferId> after;
+  for (const plan::ListedStep& listed : plan::list_steps(schedule)) {
+    after.clear();
+    for (const std::uint32_t dependency : listed.dependencies) {
+      after.push_back(ids[dependency]);
+    }
+    const plan::RegularSchedule::Lane& lane = lanes[listed.place.lane];
+    ids.push_back(add(listed.step.op, lane.src, lane.dst,
+                      {listed.step.chunk_begin, listed.step.chunk_count}, after));
+  }
+}
+
+plan::TransferGraph build(const plan::RegularSchedule& schedule, const ScheduleRequest& request) {
+  GraphBuilder builder(schedule.name(), request,
+                       std::vector<std::uint32_t>(schedule.chunk_count(), 1));
+  builder.add_all(schedule);
+  return builder.take();
+}
+
 std::vector<Rank> near_order(const topology::Topology& topology) {
   std::vector<std::uint32_t> rack(topology.rank_count());
   std::vector<std::uint32_t> host(topology.rank_count());
@@ -90,6 +112,23 @@ std::optional<std::string> refuse_lossy_hops(const TierCodecs& codecs) {
   // One version of a chunk in two codecs would leave ranks with different bits.
   if (!(codecs.inside == codecs.across)) {
     return "it crosses tiers in both directions, so it takes one codec for all of them";
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> refuse_uneven_groups(const topology::Topology& topology) {
+  const auto groups = tier_groups(topology);
+  if (groups.size() < 2) {
+    return "there is one group of ranks only";
+  }
+  for (const auto& group : groups) {
+    if (group.ranks.size() != groups[0].ranks.size()) {
+      return fmt::format("groups differ in size: {} has {} ranks, {} has {}", groups[0].name,
+                         groups[0].ranks.size(), group.name, group.ranks.size());
+    }
+  }
+  if (groups[0].ranks.size() < 2) {
+    return "no group has more than one rank";
   }
   return std::nullopt;
 }

@@ -26,6 +26,9 @@ class GraphBuilder {
   TransferId reduce(Rank src, Rank dst, Range range, std::span<const TransferId> after);
   TransferId copy(Rank src, Rank dst, Range range, std::span<const TransferId> after);
 
+  /// All transfers of a schedule over as many chunks of equal weight.
+  void add_all(const plan::RegularSchedule& schedule);
+
   plan::TransferGraph take() { return std::move(graph_); }
 
  private:
@@ -41,6 +44,9 @@ class GraphBuilder {
   std::unordered_map<std::uint64_t, RouteId> routes_;
 };
 
+/// A schedule given by formulas as a graph.
+plan::TransferGraph build(const plan::RegularSchedule& schedule, const ScheduleRequest& request);
+
 /// Ranks in an order in which neighbours are near: by rack, then by host, then by number.
 std::vector<Rank> near_order(const topology::Topology& topology);
 
@@ -49,11 +55,14 @@ std::vector<Rank> near_order(const topology::Topology& topology);
 bool survives_many_hops(const plan::Codec& codec);
 /// The refusal of a family whose partial sums take many hops, if a codec does not survive them.
 std::optional<std::string> refuse_lossy_hops(const TierCodecs& codecs);
+/// The refusal of a family that needs groups (tier_groups) of one size, more than one rank each.
+std::optional<std::string> refuse_uneven_groups(const topology::Topology& topology);
 
 std::unique_ptr<ScheduleFamily> make_ring();
 std::unique_ptr<ScheduleFamily> make_double_binary_tree();
 std::unique_ptr<ScheduleFamily> make_halving_doubling();
 std::unique_ptr<ScheduleFamily> make_hierarchical();
+std::unique_ptr<ScheduleFamily> make_hierarchical_ring();
 std::unique_ptr<ScheduleFamily> make_parameter_server();
 
 }  // namespace rackrail::planner

@@ -5,8 +5,6 @@
 // 2(k−1)/k of the buffer per group crosses groups, spread over the g members ("rails"): member l
 // talks to the members l of the other groups only. All phases are one hop, so every codec is
 // possible on either tier; chunks are the same in all phases, so slices pipeline through them.
-#include <fmt/format.h>
-
 #include "planner/schedules/builder.hpp"
 
 namespace rackrail::planner {
@@ -20,20 +18,7 @@ class Hierarchical final : public ScheduleFamily {
   std::optional<std::string> refusal(const topology::Topology& topology,
                                      const TierCodecs& codecs) const override {
     (void)codecs;
-    const auto groups = tier_groups(topology);
-    if (groups.size() < 2) {
-      return "there is one group of ranks only";
-    }
-    for (const auto& group : groups) {
-      if (group.ranks.size() != groups[0].ranks.size()) {
-        return fmt::format("groups differ in size: {} has {} ranks, {} has {}", groups[0].name,
-                           groups[0].ranks.size(), group.name, group.ranks.size());
-      }
-    }
-    if (groups[0].ranks.size() < 2) {
-      return "no group has more than one rank";
-    }
-    return std::nullopt;
+    return refuse_uneven_groups(topology);
   }
 
   plan::TransferGraph all_reduce(const ScheduleRequest& request) const override {

@@ -43,22 +43,13 @@ class Ring final : public ScheduleFamily {
     return refuse_lossy_hops(codecs);
   }
 
+  std::unique_ptr<plan::RegularSchedule> regular_all_reduce(
+      const topology::Topology& topology) const override {
+    return plan::make_ring_schedule(ring_order(topology));
+  }
+
   plan::TransferGraph all_reduce(const ScheduleRequest& request) const override {
-    const std::vector<Rank> order = ring_order(request.topology);
-    const std::size_t n = order.size();
-    GraphBuilder builder("ring", request, std::vector<std::uint32_t>(n, 1));
-    std::vector<TransferId> last(n);  // of each chunk
-    for (std::size_t step = 0; step < 2 * (n - 1); ++step) {
-      for (std::size_t chunk = 0; chunk < n; ++chunk) {
-        const Rank src = order[(chunk + step) % n];
-        const Rank dst = order[(chunk + step + 1) % n];
-        const GraphBuilder::Range range{static_cast<std::uint32_t>(chunk), 1};
-        const std::span<const TransferId> after(&last[chunk], step == 0 ? 0 : 1);
-        last[chunk] = step < n - 1 ? builder.reduce(src, dst, range, after)
-                                   : builder.copy(src, dst, range, after);
-      }
-    }
-    return builder.take();
+    return build(*regular_all_reduce(request.topology), request);
   }
 };
 

@@ -16,7 +16,7 @@
 
 namespace rackrail::sim::nccl {
 
-inline constexpr std::uint32_t kLoopsSimulated = 256;
+inline constexpr std::uint32_t kLoopsSimulated = 64;
 
 struct Choice {
   std::optional<Algorithm> algorithm;  ///< NCCL's own choice if none

@@ -25,6 +25,7 @@ class Repeated final : public plan::RegularSchedule {
   std::size_t rank_count() const override { return ranks_; }
   std::size_t chunk_count() const override { return std::size_t{chunks_} * times_; }
   bool mixes_ranges() const override { return window_ < times_; }
+  bool has_connections() const override { return true; }
 
   std::vector<Lane> lanes() const override {
     std::vector<Lane> lanes;
@@ -39,19 +40,19 @@ class Repeated final : public plan::RegularSchedule {
     const bool waits_for_window = lane.ends && place.position >= window_;
     return {.chunk_begin = lane.transfer.chunk_begin + place.position * chunks_,
             .chunk_count = lane.transfer.chunk_count,
-            .op = lane.transfer.op,
             .waits = lane.waits + (waits_for_window ? 1 : 0),
+            .op = lane.transfer.op,
             .additions_before = 0,
             .stage = lane.stage + place.position / window_ * stages_};
   }
 
-  void append_dependents(Place place, std::vector<Place>& dependents) const override {
+  void append_dependents(Place place, std::vector<Dependent>& dependents) const override {
     for (const std::uint32_t next : lanes_[place.lane].dependents) {
-      dependents.push_back({next, place.position});
+      dependents.push_back({{next, place.position}, false});
     }
     const auto& starts = lanes_[place.lane].starts;
     if (starts && place.position + window_ < times_) {
-      dependents.push_back({*starts, place.position + window_});
+      dependents.push_back({{*starts, place.position + window_}, true});
     }
   }
 

@@ -73,7 +73,7 @@ plan::TransferGraph nvls_tree_loop(std::size_t hosts, std::size_t gpus);
 ///
 /// Takes loops without codecs whose chunks have equal weights. Sums are not put in an order: the
 /// switch or thread block adds what is there, so rule 4's order of additions is not simulated.
-inline constexpr std::uint32_t kBufferSteps = 64;
+inline constexpr std::uint32_t kBufferSteps = 8;
 std::unique_ptr<plan::RegularSchedule> repeat(const plan::TransferGraph& loop, std::uint32_t times,
                                               std::uint32_t window = kBufferSteps);
 

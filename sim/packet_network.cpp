@@ -1,0 +1,233 @@
+// Links and queues.
+#include "sim/packet_network.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "base/parse_units.hpp"
+#include "base/random.hpp"
+
+namespace rackrail::sim {
+
+namespace {
+
+constexpr std::int64_t kPicosecondsPerSecond = 1'000'000'000'000;
+constexpr std::int64_t kLargestPacket = 1 << 20;
+constexpr std::int64_t kFewestPacketsToMarkAll = 16;
+
+void require(bool is_right, const char* option, const std::string& found, const char* expected) {
+  if (!is_right) {
+    throw ConfigError(ErrorContext{"", fmt::format("packet option '{}'", option), found, expected});
+  }
+}
+
+void check(const PacketOptions& options) {
+  const std::int64_t payload = options.payload.count();
+  const std::int64_t header = options.header.count();
+  require(payload > 0 && payload <= kLargestPacket, "payload", fmt::format("{} B", payload),
+          "1 B to 1 MiB");
+  require(header >= 0 && header <= kLargestPacket, "header", fmt::format("{} B", header),
+          "0 B to 1 MiB");
+  const auto times =
+      fmt::format("{}, {}, {}, {}", to_string(options.mark_from), to_string(options.mark_all),
+                  to_string(options.resume_below), to_string(options.pause_above));
+  require(options.mark_from >= Duration() && options.mark_all > options.mark_from, "mark_all",
+          times, "more than mark_from, which is not negative");
+  require(options.resume_below > Duration() && options.pause_above >= options.resume_below,
+          "pause_above", times, "at least resume_below, which is above 0");
+  require(options.mark_probability >= 0 && options.mark_probability <= 1, "mark_probability",
+          fmt::format("{}", options.mark_probability), "0 to 1");
+  const DcqcnOptions& dcqcn = options.dcqcn;
+  require(dcqcn.gain > 0 && dcqcn.gain < 1, "gain", fmt::format("{}", dcqcn.gain),
+          "between 0 and 1");
+  require(dcqcn.notification_interval > Duration() && dcqcn.alpha_interval > Duration() &&
+              dcqcn.increase_interval > Duration() && dcqcn.increase_bytes > Bytes(),
+          "dcqcn intervals", "one that is not above 0", "all above 0");
+  require(dcqcn.additive_increase > 0 && dcqcn.hyper_increase > 0, "dcqcn increases",
+          "one that is not above 0", "both above 0");
+}
+
+}  // namespace
+
+PacketNetwork::PacketNetwork(const topology::Topology& topology, const PacketOptions& options)
+    : topology_(topology), options_(options), ports_(topology.link_count()) {
+  check(options_);
+  const std::int64_t full_packet = options_.payload.count() + options_.header.count();
+  for (std::size_t i = 0; i < ports_.size(); ++i) {
+    Port& port = ports_[i];
+    const topology::Link& link = topology.link(LinkId(i));
+    port.bytes_per_second = link.bandwidth.bytes_per_second();
+    port.latency = link.latency.picoseconds();
+    port.full_packet_time = transmission_time(port, full_packet);
+    const auto rate = static_cast<double>(port.bytes_per_second);
+    const double least =
+        static_cast<double>(kFewestPacketsToMarkAll * full_packet) / options_.mark_all.seconds();
+    const auto bytes = [&](Duration time) {
+      return static_cast<std::int64_t>(std::max(rate, least) * time.seconds());
+    };
+    port.mark_from = bytes(options_.mark_from);
+    port.mark_all = bytes(options_.mark_all);
+    port.pause_above = bytes(options_.pause_above);
+    port.resume_below = bytes(options_.resume_below);
+  }
+}
+
+Time PacketNetwork::next_event(Time now) {
+  if (!events_.empty()) {
+    return now;
+  }
+  if (under_way_ == 0) {
+    return -1;
+  }
+  if (queue_.empty()) {
+    fail_stuck();
+  }
+  return std::max(now, queue_.next_time());
+}
+
+void PacketNetwork::take_events(Time now, std::vector<FlowEvent>& events) {
+  advance(now);
+  events.insert(events.end(), events_.begin(), events_.end());
+  events_.clear();
+}
+
+void PacketNetwork::advance(Time until) {
+  while (!queue_.empty() && queue_.next_time() <= until) {
+    const Time now = queue_.next_time();
+    handle(now, queue_.pop());
+  }
+}
+
+void PacketNetwork::handle(Time now, Event event) {
+  switch (event.what) {
+    case What::kSent:
+      finish_transmission(now, event.subject);
+      return;
+    case What::kArrival:
+      arrive(now, event.subject);
+      return;
+    case What::kPause:
+      ports_[event.subject].is_paused = true;
+      return;
+    case What::kResume:
+      ports_[event.subject].is_paused = false;
+      transmit(now, event.subject);
+      return;
+    case What::kTurn: {
+      get_in_line(event.subject);
+      transmit(now, senders_[event.subject].route.front().value());
+      return;
+    }
+    case What::kNotify:
+      senders_[event.subject].control.notify(now);
+      return;
+    case What::kNothingLeft:
+      events_.push_back({messages_[event.subject].tag, false});
+      queue_.push(now, messages_[event.subject].latency, What::kDelivery, event.subject);
+      return;
+    case What::kDelivery:
+      finish_message(event.subject);
+      return;
+  }
+}
+
+// Rounded up, as Bytes / Bandwidth is.
+Time PacketNetwork::transmission_time(const Port& port, std::int64_t size) const {
+  return (size * kPicosecondsPerSecond + port.bytes_per_second - 1) / port.bytes_per_second;
+}
+
+void PacketNetwork::transmit(Time now, std::uint32_t number) {
+  Port& port = ports_[number];
+  if (port.current != kNothing || port.is_paused) {
+    return;
+  }
+  if (!port.queue.empty() && (port.queue_is_next || port.senders.empty())) {
+    port.current = port.queue.pop(packets_.entries());
+    port.queue_is_next = false;
+  } else if (!port.senders.empty()) {
+    port.current = next_packet(now, number);
+    port.queue_is_next = true;
+  } else {
+    return;
+  }
+  const std::int64_t size = packets_[port.current].size;
+  const bool is_full = size == options_.payload.count() + options_.header.count();
+  queue_.push(now, is_full ? port.full_packet_time : transmission_time(port, size), What::kSent,
+              number);
+}
+
+void PacketNetwork::finish_transmission(Time now, std::uint32_t number) {
+  Port& port = ports_[number];
+  const std::uint32_t packet_number = port.current;
+  const Packet& packet = packets_[packet_number];
+  if (packet.hop > 0) {
+    port.queued -= packet.size;
+    release(now, brought_by(packet), packet.size);
+  } else if (packet.is_last) {
+    message_left(packet.message);
+  }
+  queue_.push(now, port.latency, What::kArrival, packet_number);
+  port.current = kNothing;
+  transmit(now, number);
+}
+
+/// The link over which a packet came to where it waits.
+std::uint32_t PacketNetwork::brought_by(const Packet& packet) const {
+  return senders_[messages_[packet.message].sender].route[packet.hop - 1U].value();
+}
+
+// The far end of link `from` has sent on `size` bytes of what came over it.
+void PacketNetwork::release(Time now, std::uint32_t from, std::int64_t size) {
+  Port& port = ports_[from];
+  port.arrived -= size;
+  if (port.has_paused && port.arrived < port.resume_below) {
+    port.has_paused = false;
+    queue_.push(now, port.latency, What::kResume, from);
+  }
+}
+
+void PacketNetwork::arrive(Time now, std::uint32_t number) {
+  Packet& packet = packets_[number];
+  const std::vector<LinkId>& route = senders_[messages_[packet.message].sender].route;
+  ++packet.hop;
+  if (packet.hop == route.size()) {
+    deliver(now, number);
+    return;
+  }
+  const std::uint32_t from = route[packet.hop - 1U].value();
+  Port& before = ports_[from];
+  before.arrived += packet.size;
+  if (!before.has_paused && before.arrived > before.pause_above) {
+    before.has_paused = true;
+    ++before.pauses;
+    queue_.push(now, before.latency, What::kPause, from);
+  }
+  enqueue(now, number, route[packet.hop].value());
+}
+
+void PacketNetwork::enqueue(Time now, std::uint32_t number, std::uint32_t to) {
+  Port& port = ports_[to];
+  Packet& packet = packets_[number];
+  if (port.queued >= port.mark_all) {
+    packet.is_marked = true;
+  } else if (port.queued > port.mark_from) {
+    const double share = static_cast<double>(port.queued - port.mark_from) /
+                         static_cast<double>(port.mark_all - port.mark_from);
+    packet.is_marked |=
+        random_unit(options_.seed, marked_for_++) < share * options_.mark_probability;
+  }
+  port.marks += packet.is_marked ? 1 : 0;
+  port.queued += packet.size;
+  port.most_queued = std::max(port.most_queued, port.queued);
+  if (port.queued > options_.queue_capacity.count()) {
+    throw SimulationError(fmt::format(
+        "the queue of {} holds {} B, more than its capacity of {} B: pauses come too late for it",
+        topology_.link_name(LinkId(to)), port.queued, options_.queue_capacity.count()));
+  }
+  port.queue.push(packets_.entries(), number);
+  transmit(now, to);
+}
+
+}  // namespace rackrail::sim

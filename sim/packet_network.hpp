@@ -1,0 +1,121 @@
+// The packet level: flows as packets that wait in queues, to check the flow model and to see what
+// it cannot: queues, marks and pauses.
+//
+// A flow is a message that its sender cuts into packets. Every directed link has a queue at its
+// beginning, first in, first out; a packet is sent as a whole at the link's rate, takes the latency
+// and queues at the next link when its last byte is there (store and forward). So k equal links
+// take the message's bytes, k - 1 more packets, and all latencies.
+//
+// Senders. One sender serves one message at a time on one route and keeps its rate for the next
+// message, as a queue pair does; messages under way on one route at the same time have a sender
+// each. The senders that start on a link take turns packet by packet, and turns with the queue of
+// packets from other links; each sends no faster than its rate control and the flow's own cap say.
+//
+// Congestion. A packet that finds a long queue is marked (RED on the instantaneous queue), and its
+// receiver notifies the sender, at most once per interval; notifications and pauses take the
+// latency of the way back and no bandwidth. A vertex counts what waits in it by the link that
+// brought it, and pauses that link above a threshold; so no packet is lost, and what is paused
+// holds back everything behind it. Where pauses wait for each other in a circle nothing moves
+// again: that is found and said.
+//
+// Receivers take packets at once. Links between devices inside a machine are queues like any other.
+// Not modelled: loss, retransmission, several priorities, processors that ranks share.
+//
+// Deterministic: integer picoseconds, ties in order of creation, marking by a counter-based
+// generator. Two events per packet and link, each O(log of distinct delays) (sim/delay_queue.hpp);
+// packets, messages and senders are reused, so memory is what is under way at the same time.
+//
+// packet_network.cpp: links and queues. packet_senders.cpp: messages, senders and receivers.
+// packet_report.cpp: statistics, and what waits for what.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "sim/delay_queue.hpp"
+#include "sim/network_model.hpp"
+#include "sim/packet_options.hpp"
+#include "sim/packet_port.hpp"
+#include "topology/topology.hpp"
+
+namespace rackrail::sim {
+
+class PacketNetwork final : public NetworkModel {
+ public:
+  /// Keeps a reference to the topology. Throws ConfigError for options out of range.
+  PacketNetwork(const topology::Topology& topology, const PacketOptions& options);
+
+  void start(Time now, std::int64_t bytes, std::span<const LinkId> links, double rate_cap,
+             FlowTag tag) override;
+  /// Also the times at which only packets move. Throws SimulationError when flows are under way
+  /// that nothing can move again, with the pauses that wait for each other.
+  Time next_event(Time now) override;
+  /// Throws SimulationError when a queue holds more than its capacity.
+  void take_events(Time now, std::vector<FlowEvent>& events) override;
+  std::uint64_t flows_started() const override { return started_; }
+  std::vector<QueueUse> queues() const override;
+
+ private:
+  enum class What : std::uint8_t {
+    kSent,         ///< a link has sent its packet
+    kArrival,      ///< a packet is at the end of its link
+    kPause,        ///< a link is told to pause
+    kResume,       ///< a link may go on
+    kTurn,         ///< a sender may send its next packet
+    kNotify,       ///< a sender is told of congestion
+    kNothingLeft,  ///< a message without packets leaves
+    kDelivery,     ///< and is there
+  };
+  struct Event {
+    What what = What::kSent;
+    std::uint32_t subject = 0;
+  };
+  struct Message {
+    std::uint32_t next = kNothing;  ///< of the free ones
+    std::uint32_t sender = kNothing;
+    FlowTag tag = 0;
+    std::int64_t unsent = 0;       ///< bytes
+    std::int64_t undelivered = 0;  ///< bytes
+    double cap = 0;                ///< bytes per picosecond; 0 for none
+    Time latency = 0;              ///< of one without packets
+  };
+
+  void handle(Time now, Event event);
+  void advance(Time until);
+
+  void transmit(Time now, std::uint32_t port);
+  void finish_transmission(Time now, std::uint32_t port);
+  void arrive(Time now, std::uint32_t packet);
+  void enqueue(Time now, std::uint32_t packet, std::uint32_t port);
+  void release(Time now, std::uint32_t from, std::int64_t size);
+  Time transmission_time(const Port& port, std::int64_t size) const;
+  std::uint32_t brought_by(const Packet& packet) const;
+
+  std::uint32_t sender_for(std::span<const LinkId> links);
+  void get_in_line(std::uint32_t sender);
+  std::uint32_t next_packet(Time now, std::uint32_t port);
+  void message_left(std::uint32_t message);
+  void deliver(Time now, std::uint32_t packet);
+  void finish_message(std::uint32_t message);
+
+  [[noreturn]] void fail_stuck() const;
+  std::string waiting_chain(std::uint32_t port) const;
+
+  const topology::Topology& topology_;
+  PacketOptions options_;
+  DelayQueue<Event> queue_;
+  std::vector<Port> ports_;  ///< by link
+  Pool<Packet> packets_;
+  Pool<Message> messages_;
+  std::vector<Sender> senders_;
+  std::map<std::vector<LinkId>, LinkedQueue<Sender>> idle_;  ///< senders by route
+  std::vector<FlowEvent> events_;                            ///< not yet taken
+  std::uint64_t under_way_ = 0;
+  std::uint64_t started_ = 0;
+  std::uint64_t marked_for_ = 0;  ///< counter of the generator
+};
+
+}  // namespace rackrail::sim
