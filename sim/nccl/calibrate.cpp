@@ -17,6 +17,7 @@ constexpr double kNoise = 0.03;
 constexpr double kFirstStep = 0.1;
 constexpr int kEvaluations = 400;
 constexpr double kFlat = 1e-9;
+constexpr double kConverged = 1e-4;  // of the objective, which counts in standard deviations
 
 using Counts = std::pair<std::size_t, std::size_t>;
 using Machines = std::map<Counts, std::unique_ptr<Machine>>;
@@ -53,10 +54,12 @@ std::vector<const Measured*> thin(std::span<const Measured> cases) {
   return kept;
 }
 
-Parameters parameters_at(const std::vector<double>& logarithms, Parameters start) {
-  const auto table = parameter_table();
-  for (std::size_t i = 0; i < table.size(); ++i) {
-    start.*table[i].member = std::clamp(std::exp(logarithms[i]), table[i].least, table[i].most);
+/// The parameters of the table with these indices at e^logarithm, within their limits.
+Parameters parameters_at(const std::vector<std::size_t>& indices,
+                         const std::vector<double>& logarithms, Parameters start) {
+  for (std::size_t i = 0; i < indices.size(); ++i) {
+    const ParameterInfo& info = parameter_table()[indices[i]];
+    start.*info.member = std::clamp(std::exp(logarithms[i]), info.least, info.most);
   }
   return start;
 }
@@ -86,35 +89,39 @@ Fit fit(const topology::Topology& cluster, std::span<const Measured> cases,
     }
     return sum;
   };
+  // Only what the cases depend on is fitted.
   const auto table = parameter_table();
-  const auto objective = [&](const std::vector<double>& logarithms) {
-    double sum = squares(parameters_at(logarithms, start)) / (kNoise * kNoise);
-    for (std::size_t i = 0; i < table.size(); ++i) {
-      const double stray = (logarithms[i] - std::log(table[i].usual)) / table[i].spread;
-      const double outside = std::max(
-          {0.0, logarithms[i] - std::log(table[i].most), std::log(table[i].least) - logarithms[i]});
+  std::vector<std::size_t> indices;
+  std::vector<double> logarithms;
+  const double at_start = squares(start);
+  for (std::size_t i = 0; i < table.size(); ++i) {
+    Parameters moved = start;
+    moved.*table[i].member *= std::exp(-kFirstStep);
+    if (std::abs(squares(moved) - at_start) > kFlat) {
+      indices.push_back(i);
+      logarithms.push_back(std::log(start.*table[i].member));
+    }
+  }
+  const auto objective = [&](const std::vector<double>& at) {
+    double sum = squares(parameters_at(indices, at, start)) / (kNoise * kNoise);
+    for (std::size_t i = 0; i < indices.size(); ++i) {
+      const ParameterInfo& info = table[indices[i]];
+      const double stray = (at[i] - std::log(info.usual)) / info.spread;
+      const double outside =
+          std::max({0.0, at[i] - std::log(info.most), std::log(info.least) - at[i]});
       sum += stray * stray + outside * outside / (kNoise * kNoise);
     }
     return sum;
   };
-  std::vector<double> logarithms;
-  for (const ParameterInfo& info : table) {
-    logarithms.push_back(std::log(info.usual));
-  }
   // A simplex may shrink before it arrives; starting it again where it stopped costs little.
   logarithms = minimise(objective, logarithms, kFirstStep, kEvaluations);
   logarithms = minimise(objective, logarithms, kFirstStep, kEvaluations);
 
   Fit result;
-  result.parameters = parameters_at(logarithms, start);
-  const double least = squares(result.parameters);
-  result.rms_log_error = std::sqrt(least / static_cast<double>(kept.size()));
-  for (std::size_t i = 0; i < table.size(); ++i) {
-    std::vector<double> moved = logarithms;
-    moved[i] -= kFirstStep;
-    if (std::abs(squares(parameters_at(moved, start)) - least) > kFlat) {
-      result.fitted.push_back(table[i].name);
-    }
+  result.parameters = parameters_at(indices, logarithms, start);
+  result.rms_log_error = std::sqrt(squares(result.parameters) / static_cast<double>(kept.size()));
+  for (const std::size_t i : indices) {
+    result.fitted.push_back(table[i].name);
   }
   return result;
 }
@@ -142,6 +149,9 @@ std::vector<double> minimise(const std::function<double(const std::vector<double
   while (calls < evaluations) {
     std::stable_sort(simplex.begin(), simplex.end(), by_value);
     Vertex& worst = simplex.back();
+    if (worst.value - simplex.front().value < kConverged) {
+      break;
+    }
     std::vector<double> centre(dimensions, 0);
     for (std::size_t v = 0; v < dimensions; ++v) {
       for (std::size_t i = 0; i < dimensions; ++i) {

@@ -40,7 +40,7 @@ Fit fit(const topology::Topology& cluster, std::span<const Measured> cases,
         const Parameters& start);
 
 /// A minimum of `f` near `start`, by the simplex method with first steps of `scale`; at most about
-/// `evaluations` calls.
+/// `evaluations` calls, fewer where the simplex's values agree to 1e-4.
 std::vector<double> minimise(const std::function<double(const std::vector<double>&)>& f,
                              const std::vector<double>& start, double scale, int evaluations);
 

@@ -17,6 +17,7 @@ constexpr std::int64_t kLl128Chunk = 576'000;
 constexpr std::int64_t kLlChunk = 32 * kKibi;
 constexpr std::int64_t kLeastSlice = 32 * kKibi;
 constexpr std::int64_t kNvlsChunk = 128 * kKibi;
+constexpr std::size_t kManyHosts = 4;  // from here on NVLS trees halve their chunks
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
@@ -39,25 +40,34 @@ Chunking ring_chunking(std::int64_t bytes, std::size_t ranks, int channels, Prot
   return chunking;
 }
 
-Chunking tree_chunking(std::int64_t bytes, std::int64_t parts, std::size_t depth,
+Chunking tree_chunking(std::int64_t bytes, std::int64_t parts, std::size_t hosts, std::size_t gpus,
                        Algorithm algorithm, Protocol protocol) {
   // Smaller chunks where the buffer would not fill the pipeline (enqueue.cc).
-  std::int64_t chunk = protocol == Protocol::kLl128 ? kLl128Chunk : kLlChunk;
-  const auto halve_while = [&](std::int64_t loops, std::int64_t least) {
-    while (chunk > least && bytes < loops * parts * chunk) {
+  std::int64_t chunk = kLlChunk;
+  const auto halve_while = [&](double loops, std::int64_t least) {
+    while (chunk > least &&
+           static_cast<double>(bytes) < loops * static_cast<double>(parts * chunk)) {
       chunk /= 2;
     }
   };
+  const auto depth = static_cast<double>(tree_depth(hosts));
+  const auto per_host = static_cast<double>(gpus);
   if (algorithm == Algorithm::kNvls || algorithm == Algorithm::kNvlsTree) {
-    chunk = kNvlsChunk;
+    const bool is_deep = algorithm == Algorithm::kNvlsTree && hosts >= kManyHosts;
+    chunk = is_deep ? kNvlsChunk / 2 : kNvlsChunk;
     halve_while(4, kNvlsChunk / 2);
     halve_while(1, kNvlsChunk / 4);
   } else if (protocol == Protocol::kSimple) {
+    const double steps = std::max(1.0, depth + per_host - 1);
     chunk = kSimpleStep;
-    const auto deep = static_cast<std::int64_t>(std::max<std::size_t>(depth, 1));
-    halve_while(8 * deep, 128 * kKibi);
-    halve_while(4 * deep, 64 * kKibi);
-    halve_while(deep, 32 * kKibi);
+    halve_while(8 * steps, 128 * kKibi);
+    halve_while(4 * steps, 64 * kKibi);
+    halve_while(steps, 32 * kKibi);
+  } else if (protocol == Protocol::kLl128) {
+    const double steps = 1 + depth + 0.1 * per_host;
+    chunk = kLl128Chunk;
+    halve_while(steps * 64 / per_host, 128 * kKibi);
+    halve_while(steps * 16 / per_host, 32 * kKibi);
   }
   Chunking chunking;
   chunking.loops = std::max<std::int64_t>(1, ceil_div(bytes, parts * chunk));

@@ -16,7 +16,7 @@
 
 namespace rackrail::sim::nccl {
 
-inline constexpr std::uint32_t kLoopsSimulated = 64;
+inline constexpr std::uint32_t kLoopsSimulated = 32;
 
 struct Choice {
   std::optional<Algorithm> algorithm;  ///< NCCL's own choice if none

@@ -2,6 +2,7 @@
 // tuning.cc, limits per channel of sm80.
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <string>
@@ -44,12 +45,29 @@ double tree_share(Protocol protocol, std::size_t hosts) {
   return 0.92;
 }
 
+/// NCCL's correction of the tree's bandwidth at medium sizes: powers of two from 64 B.
+double tree_correction(Protocol protocol, std::int64_t bytes) {
+  constexpr std::array<std::array<double, 22>, kProtocols> kFactors{{
+      {1.0, 1.0, 1.0, 1.0, 0.9, 0.8, 0.7, 0.7, 0.7, 0.7, 0.6,
+       0.5, 0.4, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.0, 1.0},
+      {1.0, 1.0, 1.0, 1.0, 1.0, 0.9, 0.8, 0.8, 0.8, 0.7, 0.6,
+       0.6, 0.6, 0.5, 0.6, 0.6, 0.7, 0.7, 0.8, 0.9, 0.9, 1.0},
+      {0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 0.8, 0.7, 0.6, 0.6,
+       0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.6, 0.6, 0.7, 0.8, 0.9},
+  }};
+  const auto units = static_cast<std::uint64_t>(bytes) / 64;
+  const auto index =
+      static_cast<std::size_t>(std::max(0, static_cast<int>(std::bit_width(units)) - 1));
+  const auto& factors = kFactors[static_cast<std::size_t>(protocol)];
+  return index < factors.size() ? factors[index] : 1;
+}
+
 struct Formula {
   double latency_s = 0;
   double algbw_Bps = 0;
 };
 
-Formula formula(const Machine& machine, Algorithm algorithm, Protocol protocol) {
+Formula formula(const Machine& machine, Bytes size, Algorithm algorithm, Protocol protocol) {
   const std::size_t hosts = machine.hosts().size();
   const std::size_t gpus = machine.gpus_per_node();
   const auto n = static_cast<double>(machine.rank_count());
@@ -75,7 +93,8 @@ Formula formula(const Machine& machine, Algorithm algorithm, Protocol protocol) 
     }
     case Algorithm::kTree:
       result.latency_s += 2 * ((g - 1) * hop + static_cast<double>(tree_depth(hosts)) * wire);
-      result.algbw_Bps = bus * tree_share(protocol, hosts) * 0.5;
+      result.algbw_Bps =
+          bus * tree_share(protocol, hosts) * 0.5 * tree_correction(protocol, size.count());
       break;
     case Algorithm::kNvls:
     case Algorithm::kNvlsTree:
@@ -127,7 +146,7 @@ Tuned tune(const Machine& machine, Bytes size, const Choice& choice) {
         reason = std::string(to_string(algorithm)) + " needs " + why_not;
         continue;
       }
-      const Formula cost = formula(machine, algorithm, protocol);
+      const Formula cost = formula(machine, size, algorithm, protocol);
       const double estimate = cost.latency_s + static_cast<double>(size.count()) / cost.algbw_Bps;
       if (estimate < best.estimate_s) {
         best = {algorithm, protocol, estimate};
