@@ -87,6 +87,13 @@ Sum pipeline(const Machine& machine, Bytes size, Algorithm algorithm, Protocol p
   const std::int64_t chunk_elements =
       elements_of(block * static_cast<double>(parts) / static_cast<double>(chunks));
   Sum sum;
+  if (!is_tree) {
+    // Each GPU copies the first loop into buffers that the switch can reach, and the last one out
+    // of them; all other copies overlap.
+    const double port =
+        port_payload_Bps(machine.port_Bps(), gpus, Algorithm::kRing, protocol, parameters);
+    sum.seconds += 2 * parameters.tail_share * block * static_cast<double>(parts) / port;
+  }
   const auto simulate = [&](std::uint32_t loops) {
     const CollectiveResult result = simulate_collective(
         *repeat(loop, loops), chunk_elements * chunks * loops, chunk_elements, view, simulation());
@@ -94,13 +101,13 @@ Sum pipeline(const Machine& machine, Bytes size, Algorithm algorithm, Protocol p
     return result.time.seconds();
   };
   if (chunking.loops <= kLoopsSimulated) {
-    sum.seconds = simulate(static_cast<std::uint32_t>(chunking.loops));
+    sum.seconds += simulate(static_cast<std::uint32_t>(chunking.loops));
     return sum;
   }
   const double half = simulate(kLoopsSimulated / 2);
   const double full = simulate(kLoopsSimulated);
   const auto more = static_cast<double>(chunking.loops - kLoopsSimulated);
-  sum.seconds = full + more * (full - half) / (kLoopsSimulated / 2);
+  sum.seconds += full + more * (full - half) / (kLoopsSimulated / 2);
   return sum;
 }
 

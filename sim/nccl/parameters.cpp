@@ -10,6 +10,7 @@ namespace rackrail::sim::nccl {
 namespace {
 
 constexpr double kMicrosecond = 1e-6;
+constexpr double kNvlsLatency = 25 * kMicrosecond;
 constexpr int kUsualChannels = 24;
 constexpr int kUsualNvlsChannels = 16;
 constexpr int kMostChannels = 64;
@@ -104,11 +105,15 @@ std::string to_yaml(const Parameters& parameters, std::string_view name, std::st
 }
 
 double hop_latency_s(Algorithm algorithm, Protocol protocol, HopKind kind) {
-  // Tree and ring; NVLS uses the tree's rows, whose hops it takes.
+  // Tree and ring; an NVLS tree takes 14 us per network hop too.
   constexpr std::array<std::array<ByProtocol, 3>, 2> kHops{{
       {{{0.6, 1.25, 4.0}, {1.0, 1.9, 4.0}, {5.0, 8.5, 14.0}}},
       {{{0.6, 1.9, 3.4}, {1.0, 2.5, 5.7}, {2.7, 4.0, 14.0}}},
   }};
+  const bool is_nvls = algorithm == Algorithm::kNvls || algorithm == Algorithm::kNvlsTree;
+  if (is_nvls && kind != HopKind::kNetwork) {
+    return kNvlsLatency / 2;  // to the switch's sum and back
+  }
   const std::size_t row = algorithm == Algorithm::kRing ? 1 : 0;
   return kHops[row][static_cast<std::size_t>(kind)][static_cast<std::size_t>(protocol)] *
          kMicrosecond;

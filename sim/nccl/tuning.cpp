@@ -19,7 +19,6 @@ constexpr double kGiga = 1e9;
 constexpr double kNcclLinkShare = 0.8;      // 20 of 25 GB/s per NVLink
 constexpr double kNcclNetworkShare = 0.96;  // 12 of 12.5 GB/s per 100 Gbit/s
 constexpr double kNcclSharpShare = 0.85;
-constexpr double kNvlsLatency = 25e-6;
 
 double ring_share(Protocol protocol, std::size_t gpus) {
   switch (protocol) {
@@ -98,7 +97,7 @@ Formula formula(const Machine& machine, Bytes size, Algorithm algorithm, Protoco
       break;
     case Algorithm::kNvls:
     case Algorithm::kNvlsTree:
-      result.latency_s = kNvlsLatency + 2 * static_cast<double>(tree_depth(hosts)) * wire;
+      result.latency_s = 2 * hop + 2 * static_cast<double>(tree_depth(hosts)) * wire;
       // An inner host takes in two children and, of the other tree, its parent: twice the buffer.
       result.algbw_Bps = std::min(port * kNcclSharpShare * g / (g + 1), hosts > 2 ? nic / 2 : nic);
       break;
