@@ -17,7 +17,7 @@ constexpr std::int64_t kLl128Chunk = 576'000;
 constexpr std::int64_t kLlChunk = 32 * kKibi;
 constexpr std::int64_t kLeastSlice = 32 * kKibi;
 constexpr std::int64_t kNvlsChunk = 128 * kKibi;
-constexpr std::size_t kManyHosts = 4;  // from here on NVLS trees halve their chunks
+constexpr std::size_t kManyHosts = 4;  // from here on NVLS trees have a chunk size of their own
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
@@ -41,7 +41,7 @@ Chunking ring_chunking(std::int64_t bytes, std::size_t ranks, int channels, Prot
 }
 
 Chunking tree_chunking(std::int64_t bytes, std::int64_t parts, std::size_t hosts, std::size_t gpus,
-                       Algorithm algorithm, Protocol protocol) {
+                       Algorithm algorithm, Protocol protocol, Bytes nvls_tree_chunk) {
   // Smaller chunks where the buffer would not fill the pipeline (enqueue.cc).
   std::int64_t chunk = kLlChunk;
   const auto halve_while = [&](double loops, std::int64_t least) {
@@ -54,7 +54,7 @@ Chunking tree_chunking(std::int64_t bytes, std::int64_t parts, std::size_t hosts
   const auto per_host = static_cast<double>(gpus);
   if (algorithm == Algorithm::kNvls || algorithm == Algorithm::kNvlsTree) {
     const bool is_deep = algorithm == Algorithm::kNvlsTree && hosts >= kManyHosts;
-    chunk = is_deep ? kNvlsChunk / 2 : kNvlsChunk;
+    chunk = is_deep ? nvls_tree_chunk.count() : kNvlsChunk;
     halve_while(4, kNvlsChunk / 2);
     halve_while(1, kNvlsChunk / 4);
   } else if (protocol == Protocol::kSimple) {

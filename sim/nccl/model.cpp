@@ -76,7 +76,8 @@ Sum pipeline(const Machine& machine, Bytes size, Algorithm algorithm, Protocol p
   const bool is_tree = algorithm == Algorithm::kTree;
   const std::int64_t parts =
       is_tree ? parameters.channels : parameters.nvls_channels * static_cast<std::int64_t>(gpus);
-  const Chunking chunking = tree_chunking(size.count(), parts, hosts, gpus, algorithm, protocol);
+  const Chunking chunking = tree_chunking(size.count(), parts, hosts, gpus, algorithm, protocol,
+                                          parameters.nvls_tree_chunk);
   const plan::TransferGraph loop = is_tree                         ? tree_loop(hosts, gpus)
                                    : algorithm == Algorithm::kNvls ? nvls_loop(gpus)
                                                                    : nvls_tree_loop(hosts, gpus);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/file.hpp"
+#include "base/parse_units.hpp"
 #include "topology/readers/config_tree.hpp"
 
 namespace rackrail::sim::nccl {
@@ -53,20 +54,27 @@ Parameters usual_parameters() {
   }
   parameters.channels = kUsualChannels;
   parameters.nvls_channels = kUsualNvlsChannels;
+  parameters.nvls_tree_chunk = 128_KiB;
   return parameters;
 }
 
 Parameters read_parameters(const std::filesystem::path& file) {
   const auto root = topology::ConfigValue::parse(file.string(), read_file(file));
-  root.allow_only({"name", "channels", "nvls_channels", "launch", "link_efficiency",
-                   "slice_overhead", "pass_share", "tail_share", "sharp_efficiency",
-                   "network_efficiency", "network_latency"});
+  root.allow_only({"name", "channels", "nvls_channels", "nvls_tree_chunk", "launch",
+                   "link_efficiency", "slice_overhead", "pass_share", "tail_share",
+                   "sharp_efficiency", "network_efficiency", "network_latency"});
   Parameters parameters = usual_parameters();
   if (const auto* value = root.find("channels")) {
     parameters.channels = static_cast<int>(value->count(1, kMostChannels));
   }
   if (const auto* value = root.find("nvls_channels")) {
     parameters.nvls_channels = static_cast<int>(value->count(1, kMostChannels));
+  }
+  if (const auto* value = root.find("nvls_tree_chunk")) {
+    parameters.nvls_tree_chunk = value->bytes();
+    if (parameters.nvls_tree_chunk < 32_KiB || parameters.nvls_tree_chunk > 128_KiB) {
+      value->fail("32 KiB to 128 KiB");
+    }
   }
   for (const ParameterInfo& info : kTable) {
     const topology::ConfigValue* value = root.find(info.name);
@@ -94,8 +102,9 @@ std::string to_yaml(const Parameters& parameters, std::string_view name, std::st
     text += fmt::format("# {}\n", origin.substr(0, end));
     origin.remove_prefix(end == std::string_view::npos ? origin.size() : end + 1);
   }
-  text += fmt::format("name: {}\nchannels: {}\nnvls_channels: {}\n", name, parameters.channels,
-                      parameters.nvls_channels);
+  text += fmt::format("name: {}\nchannels: {}\nnvls_channels: {}\nnvls_tree_chunk: {}\n", name,
+                      parameters.channels, parameters.nvls_channels,
+                      rackrail::to_exact_string(parameters.nvls_tree_chunk));
   for (const ParameterInfo& info : kTable) {
     const double value = parameters.*info.member;
     text += info.is_time ? fmt::format("{}: {:.4g} us\n", info.name, value / kMicrosecond)

@@ -36,6 +36,9 @@ struct Parameters {
   double network_latency = 0;     ///< latency of a network hop, of NCCL's table
   int channels = 0;               ///< thread blocks per GPU; not fitted
   int nvls_channels = 0;          ///< the same for NVLS; not fitted
+  /// Largest chunk of an NVLS tree over four or more hosts; not fitted. NCCL began with 128 KiB, as
+  /// for fewer hosts; later versions take 64 KiB (NCCL_NVLSTREE_MAX_CHUNKSIZE).
+  Bytes nvls_tree_chunk;
 };
 
 /// One fitted parameter: how it is called in files, its usual value and how it may be.

@@ -45,7 +45,7 @@ Chunking ring_chunking(std::int64_t bytes, std::size_t ranks, int channels, Prot
 /// Loops of the tree algorithms over hosts of `gpus`, in `parts` parts of the buffer that move at
 /// the same time (channels; channels · heads for NVLS).
 Chunking tree_chunking(std::int64_t bytes, std::int64_t parts, std::size_t hosts, std::size_t gpus,
-                       Algorithm algorithm, Protocol protocol);
+                       Algorithm algorithm, Protocol protocol, Bytes nvls_tree_chunk);
 /// What a thread block spends on a slice, in bytes moved at full speed: the slice, and of its
 /// unfilled last pass the share `pass_share`. LL and LL128 have no passes.
 double block_bytes(std::int64_t slice_bytes, double pass_share, Protocol protocol);
