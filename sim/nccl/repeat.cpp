@@ -13,13 +13,13 @@ namespace {
 
 class Repeated final : public plan::RegularSchedule {
  public:
-  Repeated(const plan::TransferGraph& loop, std::uint32_t times, std::uint32_t window)
+  Repeated(const plan::TransferGraph& loop, std::uint32_t times, std::uint32_t steps)
       : name_(loop.name()),
         ranks_(loop.rank_count()),
         chunks_(static_cast<std::uint32_t>(loop.chunk_count())),
         times_(times),
-        window_(window),
-        lanes_(lanes_of(loop)) {}
+        lanes_(lanes_of(loop)),
+        window_(steps * stages_) {}
 
   std::string name() const override { return name_; }
   std::size_t rank_count() const override { return ranks_; }
@@ -115,16 +115,16 @@ class Repeated final : public plan::RegularSchedule {
   std::size_t ranks_;
   std::uint32_t chunks_;
   std::uint32_t times_;
-  std::uint32_t window_;
   std::uint32_t stages_ = 0;
   std::vector<LaneOfLoop> lanes_;
+  std::uint32_t window_;
 };
 
 }  // namespace
 
 std::unique_ptr<plan::RegularSchedule> repeat(const plan::TransferGraph& loop, std::uint32_t times,
-                                              std::uint32_t window) {
-  return std::make_unique<Repeated>(loop, times, window);
+                                              std::uint32_t steps) {
+  return std::make_unique<Repeated>(loop, times, steps);
 }
 
 }  // namespace rackrail::sim::nccl

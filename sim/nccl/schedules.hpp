@@ -67,14 +67,15 @@ plan::TransferGraph nvls_tree_loop(std::size_t hosts, std::size_t gpus);
 /// `loop` repeated: repetition r does with chunks [r·c, (r+1)·c) what the loop does with its c
 /// chunks. Every transfer has a lane of its own, so the repetitions follow each other through the
 /// loop as a pipeline, and transfers of one pair of ranks share its channel without waiting for
-/// each other's turn. At most `window` (positive) repetitions are under way: NCCL's buffers have
-/// that many steps. In detail, a transfer that waits for nothing in the loop waits for the copy of
-/// its chunk that ends the loop at its sender, `window` repetitions before.
+/// each other's turn. NCCL's connections buffer `steps` chunks each (positive), so as many
+/// repetitions may be under way as fit into the connections of the loop's longest chain: a transfer
+/// that waits for nothing in the loop waits for the copy of its chunk that ended the loop at its
+/// sender that many repetitions before.
 ///
 /// Takes loops without codecs whose chunks have equal weights. Sums are not put in an order: the
 /// switch or thread block adds what is there, so rule 4's order of additions is not simulated.
 inline constexpr std::uint32_t kBufferSteps = 8;
 std::unique_ptr<plan::RegularSchedule> repeat(const plan::TransferGraph& loop, std::uint32_t times,
-                                              std::uint32_t window = kBufferSteps);
+                                              std::uint32_t steps = kBufferSteps);
 
 }  // namespace rackrail::sim::nccl
