@@ -166,7 +166,11 @@ class CsvReader {
     Measured one;
     one.size = Bytes(whole(cell(size_), kMostBytes, place));
     one.seconds = positive(cell(time_), place) * unit_;
-    one.choice = parse_choice(cell(algorithm_), cell(protocol_));
+    try {
+      one.choice = parse_choice(cell(algorithm_), cell(protocol_));
+    } catch (const ConfigError& error) {
+      place.fail(error.context().found, error.context().expected);
+    }
     set_machine(one, gpus_ ? whole(cell(gpus_), kMostRanks, place) : *gpus_in_name_,
                 nodes_ ? whole(cell(nodes_), kMostRanks, place) : 1, place);
     add_case(result, std::move(one));
@@ -295,7 +299,9 @@ sim::nccl::Choice parse_choice(const std::string& algorithm, const std::string& 
 
 Measurements read_measurements(const std::filesystem::path& path) {
   const std::string content = read_file(path);
-  const bool is_log = content.find("# Rank") != std::string::npos;
+  // nccl-tests 2 writes "#  Rank  0 …", later ones pad the number only.
+  const bool is_log =
+      content.find("# Rank") != std::string::npos || content.find("#  Rank") != std::string::npos;
   Measurements result;
   LogReader log;
   std::optional<CsvReader> csv;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -229,6 +230,11 @@ void run_validate(Session& session, const ValidateOptions& options) {
   const topology::Topology cluster = options.cluster.load(session);
   const Bytes from = parse_bytes(options.from);
   const nccl::Choice forced = parse_choice(options.algorithm, options.protocol);
+  const auto bound = [](const char* option, const std::string& text) {
+    return text.empty() ? std::numeric_limits<double>::infinity() : parse_share(option, text);
+  };
+  const double worst_allowed = bound("--within", options.within);
+  const double mean_allowed = bound("--mean-within", options.mean_within);
   std::vector<nccl::Measured> measured;
   for (const std::string& file : options.files) {
     Measurements read = read_measurements(file);
@@ -281,6 +287,9 @@ void run_validate(Session& session, const ValidateOptions& options) {
   if (measured.empty()) {
     if (!options.save.empty()) {
       session.note("every case was calibrated on: nothing left to predict");
+      if (session.json) {
+        session.print_json(to_json({}, {}, parameters, calibrates));
+      }
       return;
     }
     throw ConfigError(ErrorContext{"<command line>", "validate", "no case to predict",
@@ -301,10 +310,7 @@ void run_validate(Session& session, const ValidateOptions& options) {
   } else {
     print_text(cases, summary, cluster.name(), options.all_rows);
   }
-  const bool is_missed =
-      (!options.within.empty() && summary.worst > parse_share("--within", options.within)) ||
-      (!options.mean_within.empty() &&
-       summary.mean > parse_share("--mean-within", options.mean_within));
+  const bool is_missed = summary.worst > worst_allowed || summary.mean > mean_allowed;
   session.status = is_missed ? kNotMet : kDone;
 }
 

@@ -4,7 +4,8 @@ import re
 
 import harness
 
-COMMANDS = ("info", "topology", "plan", "verify", "simulate", "calibrate", "train", "report")
+COMMANDS = ("info", "topology", "plan", "verify", "simulate", "calibrate", "train", "validate",
+            "report")
 TOPOLOGY_COMMANDS = ("show", "convert", "bounds")
 
 
