@@ -91,6 +91,9 @@ void set_machine(Measured& one, std::int64_t ranks, std::int64_t nodes, const Pl
 
 void add_case(Measurements& result, Measured one) {
   one.what = fmt::format("all-reduce, {} x {} GPUs", one.nodes, one.gpus_per_node);
+  if (!one.hosts.empty()) {
+    one.what += fmt::format(" on hosts {}", fmt::join(one.hosts, ";"));
+  }
   result.cases.push_back(std::move(one));
 }
 
@@ -147,6 +150,7 @@ class CsvReader {
     collective_ = first_of({"op", "collective"});
     algorithm_ = first_of({"algo", "algorithm"});
     protocol_ = first_of({"proto", "protocol"});
+    placement_ = first_of({"placement"});
     if (!gpus_ && !gpus_in_name_) {
       place.fail("no column 'gpus'", "one, or a file name that ends in the number: -4gpu.csv");
     }
@@ -173,10 +177,27 @@ class CsvReader {
     }
     set_machine(one, gpus_ ? whole(cell(gpus_), kMostRanks, place) : *gpus_in_name_,
                 nodes_ ? whole(cell(nodes_), kMostRanks, place) : 1, place);
+    one.hosts = host_numbers(cell(placement_), one.nodes, place);
     add_case(result, std::move(one));
   }
 
  private:
+  /// "0 4" or "0;4": as many different numbers as nodes; none for an empty cell.
+  static std::vector<std::size_t> host_numbers(std::string text, std::size_t nodes,
+                                               const Place& place) {
+    std::replace(text.begin(), text.end(), ';', ' ');
+    std::istringstream words(text);
+    std::vector<std::size_t> hosts;
+    for (std::string word; words >> word;) {
+      hosts.push_back(word == "0" ? 0 : static_cast<std::size_t>(whole(word, kMostRanks, place)));
+    }
+    const std::set<std::size_t> different(hosts.begin(), hosts.end());
+    if (!hosts.empty() && (hosts.size() != nodes || different.size() != nodes)) {
+      place.fail("'" + text + "'", fmt::format("{} different host numbers, from 0", nodes));
+    }
+    return hosts;
+  }
+
   std::optional<std::size_t> first_of(std::initializer_list<const char*> names) const {
     for (const char* name : names) {
       const auto found = columns_.find(name);
@@ -189,7 +210,8 @@ class CsvReader {
 
   std::map<std::string, std::size_t> columns_;
   std::optional<std::int64_t> gpus_in_name_;
-  std::optional<std::size_t> size_, time_, gpus_, nodes_, collective_, algorithm_, protocol_;
+  std::optional<std::size_t> size_, time_, gpus_, nodes_, collective_, algorithm_, protocol_,
+      placement_;
   double unit_ = kMicro;
 };
 

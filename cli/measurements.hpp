@@ -2,7 +2,8 @@
 //
 //  - CSV with a header: a size (`size_bytes`, `size(B)`), a time (`time_us`, `time(ns)`: the first
 //    such column, which nccl-tests has out of place), and where they are there `gpus` (in all),
-//    `nodes`, `op`, `algo`, `proto`. Without a column the number of GPUs is that in the file's name
+//    `nodes`, `op`, `algo`, `proto`, `placement` (numbers of the cluster's hosts, "0;4"). Without a
+//    column the number of GPUs is that in the file's name
 //    ("…-4gpu.csv").
 //  - JSON lines of MSCCL++'s benchmark: name, ranks, ranksPerNode, size, time in µs.
 //  - the log of nccl-tests, with its "# Rank" lines.

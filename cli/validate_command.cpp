@@ -295,14 +295,10 @@ void run_validate(Session& session, const ValidateOptions& options) {
     throw ConfigError(ErrorContext{"<command line>", "validate", "no case to predict",
                                    "measurements from --from on, beside those calibrated on"});
   }
-  std::map<std::pair<std::size_t, std::size_t>, std::unique_ptr<nccl::Machine>> machines;
+  nccl::Machines machines(cluster);
   std::vector<Case> cases;
   for (const nccl::Measured& one : measured) {
-    auto& machine = machines[{one.nodes, one.gpus_per_node}];
-    if (machine == nullptr) {
-      machine = std::make_unique<nccl::Machine>(cluster, one.nodes, one.gpus_per_node);
-    }
-    cases.push_back({&one, nccl::all_reduce(*machine, one.size, one.choice, parameters)});
+    cases.push_back({&one, nccl::all_reduce(machines.of(one), one.size, one.choice, parameters)});
   }
   const Summary summary = summarise(cases);
   if (session.json) {

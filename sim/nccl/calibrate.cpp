@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <memory>
+#include <numeric>
 #include <utility>
 
 #include "base/error.hpp"
@@ -20,7 +20,6 @@ constexpr double kFlat = 1e-9;
 constexpr double kConverged = 1e-4;  // of the objective, which counts in standard deviations
 
 using Counts = std::pair<std::size_t, std::size_t>;
-using Machines = std::map<Counts, std::unique_ptr<Machine>>;
 
 /// For each machine size, at most kCasesPerMachine cases, evenly spread in log size.
 std::vector<const Measured*> thin(std::span<const Measured> cases) {
@@ -66,24 +65,33 @@ Parameters parameters_at(const std::vector<std::size_t>& indices,
 
 }  // namespace
 
+const Machine& Machines::of(const Measured& one) {
+  std::vector<std::size_t> hosts = one.hosts;
+  if (hosts.empty()) {
+    hosts.resize(one.nodes);
+    std::iota(hosts.begin(), hosts.end(), std::size_t{0});
+  }
+  Key key{std::move(hosts), one.gpus_per_node};
+  const auto known = machines_.find(key);
+  if (known != machines_.end()) {
+    return known->second;
+  }
+  Machine machine(cluster_, key.first, key.second);
+  return machines_.emplace(std::move(key), std::move(machine)).first->second;
+}
+
 Fit fit(const topology::Topology& cluster, std::span<const Measured> cases,
         const Parameters& start) {
   const std::vector<const Measured*> kept = thin(cases);
   if (kept.empty()) {
     throw ConfigError(ErrorContext{"", "calibration", "no measured case", "at least one"});
   }
-  Machines machines;
-  for (const Measured* one : kept) {
-    auto& machine = machines[{one->nodes, one->gpus_per_node}];
-    if (machine == nullptr) {
-      machine = std::make_unique<Machine>(cluster, one->nodes, one->gpus_per_node);
-    }
-  }
+  Machines machines(cluster);
   const auto squares = [&](const Parameters& parameters) {
     double sum = 0;
     for (const Measured* one : kept) {
-      const Prediction prediction = all_reduce(*machines.at({one->nodes, one->gpus_per_node}),
-                                               one->size, one->choice, parameters);
+      const Prediction prediction =
+          all_reduce(machines.of(*one), one->size, one->choice, parameters);
       const double error = std::log(prediction.time.seconds() / one->seconds);
       sum += error * error;
     }

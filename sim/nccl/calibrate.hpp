@@ -8,8 +8,10 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "sim/nccl/machine.hpp"
@@ -23,7 +25,21 @@ struct Measured {
   std::size_t gpus_per_node = 1;
   Bytes size;
   double seconds = 0;
-  Choice choice;  ///< what is known to have run
+  std::vector<std::size_t> hosts;  ///< which of the cluster, `nodes` of them; empty: the first ones
+  Choice choice;                   ///< what is known to have run
+};
+
+/// The machines that cases were measured on, each made once. Keeps a reference to the cluster.
+class Machines {
+ public:
+  explicit Machines(const topology::Topology& cluster) : cluster_(cluster) {}
+  /// Throws ConfigError when the cluster has not so many hosts or GPUs.
+  const Machine& of(const Measured& one);
+
+ private:
+  using Key = std::pair<std::vector<std::size_t>, std::size_t>;  // hosts, GPUs of each
+  const topology::Topology& cluster_;
+  std::map<Key, Machine> machines_;
 };
 
 struct Fit {

@@ -32,7 +32,10 @@ double nvlink_rate(const topology::Topology& cluster, Rank rank) {
 }
 
 bool is_between_switches(const topology::Topology& cluster, const topology::Link& link) {
-  return cluster.node(link.from).host.empty() && cluster.node(link.to).host.empty();
+  const auto is_switch = [&](NodeId node) {
+    return cluster.node(node).host.empty() && !cluster.rank_of(node);
+  };
+  return is_switch(link.from) && is_switch(link.to);
 }
 
 Host describe(const topology::Topology& cluster, std::vector<Rank> ranks,
@@ -92,7 +95,12 @@ void count_users(const Machine& machine, HostPair pair, topology::Router& router
 double nic_rate(const Machine& machine, std::uint32_t host, std::uint32_t peer,
                 topology::Router& router) {
   const topology::Topology& cluster = machine.cluster();
-  const std::string& name = cluster.node(cluster.node_of(machine.hosts()[host].ranks.front())).host;
+  // A rank that no machine is named for is a machine of its own.
+  const NodeId first = cluster.node_of(machine.hosts()[host].ranks.front());
+  const std::string& name = cluster.node(first).host;
+  const auto is_own = [&](NodeId node) {
+    return name.empty() ? node == first : cluster.node(node).host == name;
+  };
   double slowest = kUnlimited;
   const std::array<HostPair, 2> both{HostPair{host, peer}, HostPair{peer, host}};
   for (const HostPair& pair : both) {
@@ -101,7 +109,7 @@ double nic_rate(const Machine& machine, std::uint32_t host, std::uint32_t peer,
     for (const auto& [id, uses] : users) {
       const topology::Link& link = cluster.link(LinkId(id));
       const NodeId own_end = pair.first == host ? link.from : link.to;
-      if (cluster.node(own_end).host == name && !is_between_switches(cluster, link)) {
+      if (is_own(own_end)) {
         slowest = std::min(slowest, rate_of(link) / static_cast<double>(uses));
       }
     }

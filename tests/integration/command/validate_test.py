@@ -127,6 +127,21 @@ class Validate(harness.CommandTest):
                                    "nvls-tree", "--protocol", "simple")["cases"]
         self.assertEqual({case["algorithm"] for case in cases}, {"nvls-tree"})
 
+    def test_a_placement_across_a_thin_uplink_takes_longer(self):
+        hosts = "".join(f"gpu{i},tor{i // 2},10 GB/s,1 us\n" for i in range(4))
+        cluster = self.write("cluster.csv", "source,target,bandwidth,latency\n" + hosts
+                             + "tor0,tor1,2 GB/s,1 us\n")
+        table = self.write("m.csv", "nodes,gpus,size_bytes,time_us,placement,algo\n"
+                           + "".join(f"2,2,1073741824,1,{placement},ring\n"
+                                     for placement in ("", "0;1", "3 2", "0;2")))
+        times = [case["predicted_s"] for case in self.rackrail_json(
+            "validate", table, "--cluster", cluster)["cases"]]
+        self.assertEqual(times[0], times[1])
+        self.assertEqual(times[0], times[2])
+        # 1 GiB each way at 96 % of 2 GB/s.
+        self.assertAlmostEqual(times[3] / (2 ** 30 / (0.96 * 2e9)), 1, delta=0.03)
+        self.assertAlmostEqual(times[3] / times[0], 5, delta=0.2)
+
     def test_bad_input_is_one_line(self):
         good = "gpus,size_bytes,time_us\n2,1048576,50\n"
         for content, where in (("gpus,time_us\n2,5\n", "line 1"),
@@ -135,6 +150,8 @@ class Validate(harness.CommandTest):
                                ("gpus,size_bytes,time_us\n2,1048576\n", "line 2"),
                                ("nodes,gpus,size_bytes,time_us\n2,3,1048576,5\n", "line 2"),
                                ("gpus,size_bytes,time_us,algo\n2,1048576,5,star\n", "line 2"),
+                               ("nodes,gpus,size_bytes,time_us,placement\n2,2,4096,5,1;1\n",
+                                "line 2"),
                                ("size_bytes,time_us\n1048576,5\n", "line 1"),
                                ("{\"name\": \"allreduce\"}\n", "line 1"), ("{no\n", "line 1")):
             with self.subTest(content=content):
