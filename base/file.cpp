@@ -19,6 +19,32 @@ namespace {
   throw ConfigError(ErrorContext{path.string(), "", std::strerror(error), expected});
 }
 
+/// Where a stream is asked for, not a file: a device, a pipe, or what /dev/stdout is here.
+bool is_stream(const std::filesystem::path& path) {
+  std::error_code status;
+  const auto kind = std::filesystem::status(path, status).type();
+  if (kind == std::filesystem::file_type::character || kind == std::filesystem::file_type::fifo) {
+    return true;
+  }
+  const std::string name = std::filesystem::absolute(path, status).lexically_normal().string();
+  return name.starts_with("/dev/std") || name.starts_with("/dev/fd/");
+}
+
+/// Returns 0, or what errno said.
+int write_all(int descriptor, std::string_view content) {
+  while (!content.empty()) {
+    const ssize_t written = ::write(descriptor, content.data(), content.size());
+    if (written < 0 && errno == EINTR) {
+      continue;
+    }
+    if (written < 0) {
+      return errno;
+    }
+    content.remove_prefix(static_cast<std::size_t>(written));
+  }
+  return 0;
+}
+
 }  // namespace
 
 std::string read_file(const std::filesystem::path& path) {
@@ -38,9 +64,24 @@ std::string read_file(const std::filesystem::path& path) {
   return std::move(content).str();
 }
 
-void write_file_atomically(const std::filesystem::path& path, std::string_view content) {
+void write_file_atomically(const std::filesystem::path& name, std::string_view content) {
   constexpr const char* kExpected = "a place that can be written";
   std::error_code status;
+  if (is_stream(name)) {
+    const int descriptor = ::open(name.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
+    const int error = descriptor < 0 ? errno : write_all(descriptor, content);
+    if (descriptor >= 0) {
+      ::close(descriptor);
+    }
+    if (error != 0) {
+      fail(name, kExpected, error);
+    }
+    return;
+  }
+  // A link stays, and what it points to is replaced.
+  const bool is_link = std::filesystem::is_symlink(name, status);
+  const std::filesystem::path path =
+      is_link && std::filesystem::exists(name, status) ? std::filesystem::canonical(name) : name;
   if (path.has_parent_path()) {
     std::filesystem::create_directories(path.parent_path(), status);
     if (status) {
@@ -57,15 +98,8 @@ void write_file_atomically(const std::filesystem::path& path, std::string_view c
     ::unlink(temporary.c_str());
     fail(path, kExpected, error);
   };
-  while (!content.empty()) {
-    const ssize_t written = ::write(descriptor, content.data(), content.size());
-    if (written < 0 && errno == EINTR) {
-      continue;
-    }
-    if (written < 0) {
-      abandon(errno);
-    }
-    content.remove_prefix(static_cast<std::size_t>(written));
+  if (const int error = write_all(descriptor, content); error != 0) {
+    abandon(error);
   }
   if (::fsync(descriptor) != 0) {
     abandon(errno);

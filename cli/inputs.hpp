@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "base/error.hpp"
 #include "cli/session.hpp"
 #include "plan/plan.hpp"
 #include "plan/workload.hpp"
@@ -26,6 +27,22 @@ struct ClusterOptions {
   /// Reads it, notes the inputs and prints the reader's notes. Throws ConfigError.
   topology::Topology load(Session& session) const;
 };
+
+/// What `read` returns; an error of it that names no file gets this file and place.
+template <typename Read>
+auto named(const std::string& file, const std::string& where, const Read& read) {
+  try {
+    return read();
+  } catch (const Error& error) {
+    ErrorContext context = error.context();
+    if (!error.is_bad_input() || !context.file.empty() || context.found.empty()) {
+      throw;
+    }
+    context.file = file;
+    context.where = where.empty() ? context.where : where;
+    throw ConfigError(context);
+  }
+}
 
 /// For work that takes long: throws ConfigError before it when a file cannot be written at `path`
 /// after it. Makes missing folders, as writing does; the file itself is left alone.

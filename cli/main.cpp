@@ -69,6 +69,9 @@ int run(int argc, char** argv) {
   } catch (const std::exception& error) {
     return report_error(error, session.json);
   }
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+    return report_error(Error("standard output could not be written whole"), session.json);
+  }
   return session.status;
 }
 

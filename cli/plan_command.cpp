@@ -29,6 +29,7 @@ struct PlanOptions {
   std::string workload;
   std::string output;
   double error_budget = planner::PlannerOptions{}.error_budget;
+  bool has_error_budget = false;  ///< whether it was said
   std::string schedule;
   std::string codec;
   std::string bucket_size;
@@ -45,10 +46,19 @@ planner::PlannerOptions planner_options(const PlanOptions& options, const Sessio
     result.schedule = options.schedule;
   }
   if (!options.codec.empty()) {
-    result.codec = plan::parse_codec(options.codec);
+    result.codec =
+        named("<command line>", "--codec", [&] { return plan::parse_codec(options.codec); });
+    const double error = result.codec->is_lossy() ? plan::relative_error(*result.codec) : 0;
+    if (options.has_error_budget && error > options.error_budget) {
+      throw ConfigError(ErrorContext{
+          "<command line>", "--codec " + options.codec,
+          fmt::format("a relative error of {:.2g}", error),
+          fmt::format("at most the --error-budget {}; or leave one out", options.error_budget)});
+    }
   }
   if (!options.bucket_size.empty()) {
-    result.bucket_size = parse_bytes(options.bucket_size);
+    result.bucket_size =
+        named("<command line>", "--bucket-size", [&] { return parse_bytes(options.bucket_size); });
   }
   if (options.local_batch > 0) {
     result.local_batch = options.local_batch;
@@ -67,9 +77,10 @@ void run_plan(Session& session, const PlanOptions& options) {
   ProgressBar bar("planning");
   chosen.progress = [&bar](double share, const std::string& what) { bar.update(share, what); };
   const auto start = std::chrono::steady_clock::now();
-  const plan::Plan made = options.naive
-                              ? planner::make_naive_plan(cluster, workload, *cost_model, chosen)
-                              : planner::make_plan(cluster, workload, *cost_model, chosen);
+  const plan::Plan made = named(options.cluster.cluster, "", [&] {
+    return options.naive ? planner::make_naive_plan(cluster, workload, *cost_model, chosen)
+                         : planner::make_plan(cluster, workload, *cost_model, chosen);
+  });
   const double search_time =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   bar.clear();
@@ -121,13 +132,16 @@ void add_plan_command(CLI::App& app, Session& session) {
       ->required();
   command->add_option("-o,--output", options->output,
                       "Plan file to write: .json (readable), anything else is binary");
-  command
-      ->add_option("--error-budget", options->error_budget,
-                   "Largest relative error of a reduced gradient that a codec may add; 0: FP32")
-      ->check(CLI::Range(0.0, kLargestErrorBudget))
-      ->capture_default_str();
+  CLI::Option* error_budget =
+      command
+          ->add_option("--error-budget", options->error_budget,
+                       "Largest relative error of a reduced gradient that a codec may add; 0: FP32")
+          ->check(CLI::Range(0.0, kLargestErrorBudget))
+          ->capture_default_str();
   command->add_option("--schedule", options->schedule, "Use only this family (see rackrail info)");
-  command->add_option("--codec", options->codec, "Use only this codec: none, fp16, int8, topk");
+  command->add_option("--codec", options->codec,
+                      "Between groups of near ranks only this codec, inside them at most it: none, "
+                      "fp16, int8, topk");
   command->add_option("--bucket-size", options->bucket_size, "Use only this size, e.g. '25 MiB'");
   command->add_option("--local-batch", options->local_batch, "Samples per rank and step")
       ->check(CLI::Range(1, kMostSamples));
@@ -136,8 +150,9 @@ void add_plan_command(CLI::App& app, Session& session) {
   command->add_flag("--naive", options->naive,
                     "The plan people use without a planner: FP32 ring, 25 MiB buckets");
   command->footer("Example: rackrail plan two-racks-40g bert-large -o plan.json");
-  command->callback([&session, options] {
+  command->callback([&session, options, error_budget] {
     session.command = "plan";
+    options->has_error_budget = error_budget->count() > 0;
     run_plan(session, *options);
   });
 }

@@ -4,8 +4,10 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <string>
 
 #include "base/error.hpp"
@@ -14,9 +16,11 @@
 #include "cli/commands.hpp"
 #include "cli/inputs.hpp"
 #include "cli/session.hpp"
+#include "cli/simulation_csv.hpp"
 #include "cli/table.hpp"
 #include "cli/trace.hpp"
 #include "planner/schedule_family.hpp"
+#include "sim/scenario.hpp"
 #include "sim/simulator.hpp"
 #include "topology/queries.hpp"
 
@@ -25,6 +29,7 @@ namespace rackrail::cli {
 namespace {
 
 constexpr std::size_t kRowsShown = 12;
+constexpr std::size_t kTimelineBins = 200;
 constexpr int kMostSteps = 1'000'000;
 constexpr std::int64_t kBytesPerElement = 4;
 constexpr double kBytesPerKibibyte = 1024;
@@ -40,14 +45,34 @@ struct SimulateOptions {
   std::string codec = "none";
   std::string slice = "1 MiB";
   std::string trace;
+  std::string flows;
+  std::string links;
   std::string network = "flow";
-  int steps = 1;
+  std::string scenario;
+  int steps = 0;  ///< 0: as the scenario says, else 1
   bool every_flow = false;
 
-  sim::NetworkLevel level() const {
-    return network == "packet" ? sim::NetworkLevel::kPacket : sim::NetworkLevel::kFlow;
-  }
+  sim::SimulationOptions simulation(Session& session, const topology::Topology& on) const;
 };
+
+/// What the scenario says, and the command line more loudly.
+sim::SimulationOptions SimulateOptions::simulation(Session& session,
+                                                   const topology::Topology& on) const {
+  sim::SimulationOptions options;
+  if (!scenario.empty()) {
+    options = sim::read_scenario(scenario, on).options;
+    const std::filesystem::path file = scenario;
+    session.add_inputs({&file, 1});
+  }
+  if (network == "packet") {
+    options.network = sim::NetworkLevel::kPacket;
+  }
+  if (steps > 0) {
+    options.steps = steps;
+  }
+  options.use_symmetry = !every_flow;
+  return options;
+}
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -105,25 +130,26 @@ void run_collective(Session& session, const SimulateOptions& options) {
                                    fmt::format("'{}'", options.collective), "all-reduce"});
   }
   const topology::Topology cluster = options.cluster.load(session);
-  const Bytes size = parse_bytes(options.bytes);
+  const auto option = [](const char* name, const std::string& text, auto parse) {
+    return named("<command line>", name, [&] { return parse(text); });
+  };
+  const Bytes size = option("--bytes", options.bytes, parse_bytes);
   const std::int64_t elements = size.count() / kBytesPerElement;
   if (elements == 0) {
     throw ConfigError(ErrorContext{"<command line>", "--bytes", fmt::format("'{}'", options.bytes),
                                    "at least one float (4 B)"});
   }
   const planner::ScheduleFamily& family = planner::schedule_family(options.schedule);
-  const plan::Codec codec = plan::parse_codec(options.codec);
+  const plan::Codec codec = option("--codec", options.codec, plan::parse_codec);
   const planner::TierCodecs codecs{codec, codec};
   if (const auto refusal = family.refusal(cluster, codecs)) {
     throw ConfigError(ErrorContext{"<command line>", "--schedule " + options.schedule,
                                    "a schedule that cannot be used here: " + *refusal,
                                    "another schedule or codec"});
   }
-  const std::int64_t slice_elements =
-      std::max<std::int64_t>(1024, parse_bytes(options.slice).count() / kBytesPerElement);
-  sim::SimulationOptions simulation;
-  simulation.network = options.level();
-  simulation.use_symmetry = !options.every_flow;
+  const std::int64_t slice_elements = std::max<std::int64_t>(
+      1024, option("--slice", options.slice, parse_bytes).count() / kBytesPerElement);
+  const sim::SimulationOptions simulation = options.simulation(session, cluster);
   const auto start = std::chrono::steady_clock::now();
   const sim::CollectiveResult result =
       simulate_all_reduce(family, codecs, cluster, elements, slice_elements, simulation);
@@ -165,8 +191,43 @@ void run_collective(Session& session, const SimulateOptions& options) {
   }
 }
 
+double mean_step_seconds(const sim::StepResult& result) {
+  return result.steps.back().end.seconds() / static_cast<double>(result.steps.size());
+}
+
+/// Samples per second of all ranks together, over all steps.
+double throughput(const plan::Plan& plan, const sim::StepResult& result) {
+  return static_cast<double>(plan.batch.global_batch()) / mean_step_seconds(result);
+}
+
+/// The steps together, and those that took longest.
+void print_steps(const plan::Plan& plan, const sim::StepResult& result) {
+  std::vector<std::size_t> order(result.steps.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  const auto length = [&](std::size_t i) { return result.steps[i].end - result.steps[i].start; };
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return length(a) > length(b); });
+  order.resize(std::min(order.size(), kRowsShown));
+  std::sort(order.begin(), order.end());
+  Table table({{"longest steps", Align::kRight},
+               {"start", Align::kRight},
+               {"time", Align::kRight},
+               {"waited for data", Align::kRight}});
+  for (const std::size_t i : order) {
+    table.add_row({std::to_string(i), to_string(result.steps[i].start), to_string(length(i)),
+                   to_string(result.steps[i].waited_for_data)});
+  }
+  fmt::print("{}{} steps, {} each on average, {:.1f} samples/s; what follows is the last one's\n\n",
+             table.to_string(), result.steps.size(),
+             to_string(Duration::from_seconds(mean_step_seconds(result))),
+             throughput(plan, result));
+}
+
 void print_step(const PlanInput& input, const sim::StepResult& result, double wall) {
   fmt::print("{} on {}\n\n", input.workload.name, input.cluster.name());
+  if (result.steps.size() > 1) {
+    print_steps(input.plan, result);
+  }
   Table parts({{"step time", Align::kRight},
                {"compute", Align::kRight},
                {"exposed synchronisation", Align::kRight},
@@ -176,7 +237,10 @@ void print_step(const PlanInput& input, const sim::StepResult& result, double wa
                  to_string(estimate.step_time - estimate.compute_time),
                  percent(estimate.sync_share)});
   fmt::print("{}\n", parts.to_string());
-  Table path({{"critical path"}, {"from", Align::kRight}, {"for", Align::kRight}});
+  Table path({{"critical path"},
+              {"from", Align::kRight},
+              {"for", Align::kRight},
+              {"of it sharing links", Align::kRight}});
   // The longest pieces, in the order in which they happened.
   std::vector<std::size_t> order(result.critical_path.size());
   for (std::size_t i = 0; i < order.size(); ++i) {
@@ -191,7 +255,8 @@ void print_step(const PlanInput& input, const sim::StepResult& result, double wa
   std::sort(order.begin(), order.end());
   for (const std::size_t i : order) {
     const sim::PathPiece& piece = result.critical_path[i];
-    path.add_row({piece.what, to_string(piece.start), to_string(piece.end - piece.start)});
+    path.add_row({piece.what, to_string(piece.start), to_string(piece.end - piece.start),
+                  piece.waited > Duration() ? to_string(piece.waited) : ""});
   }
   fmt::print("{}", path.to_string());
   if (order.size() < result.critical_path.size()) {
@@ -203,10 +268,9 @@ void print_step(const PlanInput& input, const sim::StepResult& result, double wa
 
 void run_step(Session& session, const SimulateOptions& options) {
   const PlanInput input = load_plan_input(session, options.plan, options.cluster, options.workload);
-  sim::SimulationOptions simulation;
+  sim::SimulationOptions simulation = options.simulation(session, input.cluster);
   simulation.record_timeline = !options.trace.empty();
-  simulation.steps = options.steps;
-  simulation.network = options.level();
+  simulation.record_flows = !options.flows.empty() || !options.links.empty();
   const auto start = std::chrono::steady_clock::now();
   const sim::StepResult result =
       sim::simulate_step(input.plan, input.workload, input.cluster, simulation);
@@ -215,19 +279,42 @@ void run_step(Session& session, const SimulateOptions& options) {
     const TraceProcess process{"simulated: " + input.plan.name, result.timeline};
     write_file_atomically(options.trace, to_trace_json({&process, 1}));
   }
+  if (!options.flows.empty()) {
+    write_file_atomically(options.flows, flows_csv(result.flow_records, input.cluster));
+  }
+  if (!options.links.empty()) {
+    const auto timeline = sim::link_timeline(result.flow_records, input.cluster, kTimelineBins);
+    write_file_atomically(options.links, links_csv(timeline, input.cluster));
+  }
   if (!session.json) {
     print_step(input, result, wall);
     if (!options.trace.empty()) {
       fmt::print("wrote {} (open it at ui.perfetto.dev)\n", options.trace);
     }
+    for (const std::string& file : {options.flows, options.links}) {
+      if (!file.empty()) {
+        fmt::print("wrote {}\n", file);
+      }
+    }
     return;
   }
   nlohmann::json path = nlohmann::json::array();
   for (const sim::PathPiece& piece : result.critical_path) {
-    path.push_back(
-        {{"what", piece.what}, {"start_s", piece.start.seconds()}, {"end_s", piece.end.seconds()}});
+    path.push_back({{"what", piece.what},
+                    {"start_s", piece.start.seconds()},
+                    {"end_s", piece.end.seconds()},
+                    {"waited_s", piece.waited.seconds()}});
+  }
+  nlohmann::json steps = nlohmann::json::array();
+  for (const sim::StepSpan& step : result.steps) {
+    steps.push_back({{"start_s", step.start.seconds()},
+                     {"end_s", step.end.seconds()},
+                     {"waited_for_data_s", step.waited_for_data.seconds()}});
   }
   session.print_json({{"step_time_s", result.estimate.step_time.seconds()},
+                      {"mean_step_time_s", mean_step_seconds(result)},
+                      {"samples_per_s", throughput(input.plan, result)},
+                      {"steps", steps},
                       {"compute_time_s", result.estimate.compute_time.seconds()},
                       {"sync_share", result.estimate.sync_share},
                       {"critical_path", path},
@@ -277,22 +364,40 @@ void add_simulate_command(CLI::App& app, Session& session) {
   command->add_option("--cluster", options->cluster.cluster,
                       "Cluster of the plan, where it is not a shipped one");
   options->cluster.add_to(*command);
-  command->add_option("--workload,--model", options->workload,
-                      "Workload of the plan, where it is not a shipped one");
+  // What would be ignored is refused.
+  CLI::Option* collective = command->add_option("--collective", options->collective, "all-reduce");
+  command
+      ->add_option("--workload,--model", options->workload,
+                   "Workload of the plan, where it is not a shipped one")
+      ->excludes(collective);
   command->add_option("--steps", options->steps, "Steps to simulate; the last one is reported")
       ->check(CLI::Range(1, kMostSteps))
-      ->capture_default_str();
-  command->add_option("--trace", options->trace, "Perfetto trace to write");
-  command->add_option("--collective", options->collective, "all-reduce");
+      ->excludes(collective);
+  command->add_option("--scenario", options->scenario,
+                      "YAML file of what goes wrong, and of how ranks keep in step");
+  command->add_option("--trace", options->trace, "Perfetto trace to write")->excludes(collective);
+  command->add_option("--flows", options->flows, "CSV to write: each message of the last step")
+      ->excludes(collective);
+  command
+      ->add_option("--links", options->links,
+                   "CSV to write: utilisation of the links over the last step")
+      ->excludes(collective);
   command->add_option("--bytes", options->bytes, "Size of the buffer on each rank")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->needs(collective);
   command->add_option("--schedule", options->schedule, "Family, see rackrail info")
-      ->capture_default_str();
-  command->add_option("--codec", options->codec, "Codec on every hop")->capture_default_str();
+      ->capture_default_str()
+      ->needs(collective);
+  command->add_option("--codec", options->codec, "Codec on every hop")
+      ->capture_default_str()
+      ->needs(collective);
   command->add_option("--slice", options->slice, "Size of the pipelined pieces")
-      ->capture_default_str();
-  command->add_flag("--every-flow", options->every_flow,
-                    "Of a collective: simulate alike parts of the cluster one by one too");
+      ->capture_default_str()
+      ->needs(collective);
+  command
+      ->add_flag("--every-flow", options->every_flow,
+                 "Of a collective: simulate alike parts of the cluster one by one too")
+      ->needs(collective);
   command
       ->add_option("--network", options->network,
                    "flow: max-min fair rates; packet: packets in queues, for small cases")

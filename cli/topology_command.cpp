@@ -104,7 +104,8 @@ std::vector<std::string> names_of(const topology::Topology& cluster, const topol
 
 void run_bounds(Session& session, const ClusterOptions& options, bool in_network) {
   const topology::Topology cluster = options.load(session);
-  const auto gather = topology::allgather_bound(cluster);
+  const auto gather =
+      named(options.cluster, "", [&] { return topology::allgather_bound(cluster); });
   const auto scatter = topology::reducescatter_bound(cluster);
   const auto reduce = topology::joint_allreduce_bound(cluster, in_network);
   const std::vector<std::string> cut = names_of(cluster, gather.cut);

@@ -306,9 +306,10 @@ void run_train(Session& session, const TrainOptions& options) {
   job_options.on_progress = [&progress_bar](const runtime::JobProgress& progress) {
     progress_bar.update(progress);
   };
-  const runtime::JobResult job = launch.has_value()
-                                     ? runtime::run_launched_job(plan, job_options, *launch)
-                                     : runtime::run_local_job(plan, job_options);
+  const runtime::JobResult job = named(options.plan, "", [&] {
+    return launch.has_value() ? runtime::run_launched_job(plan, job_options, *launch)
+                              : runtime::run_local_job(plan, job_options);
+  });
   progress_bar.finish();
   if (!job.ok) {
     if (job.is_leader) {

@@ -32,7 +32,10 @@ std::unique_ptr<NetworkModel> make_network(const topology::Topology& topology,
 
 Engine::Engine(const topology::Topology& topology, const SimulationOptions& options)
     : topology_(topology),
-      records_(options.record_critical_path || options.record_timeline),
+      records_(options.record_critical_path || options.record_timeline || options.record_flows),
+      staleness_(static_cast<std::size_t>(options.staleness)),
+      loading_(options.loading),
+      disturbances_(options.disturbances),
       network_(make_network(topology, options)),
       ranks_(topology.rank_count()) {
   for (std::size_t r = 0; r < ranks_.size(); ++r) {
@@ -53,7 +56,13 @@ Engine::~Engine() = default;
 
 void Engine::add_step(Rank rank, std::vector<ComputePiece> pieces, std::vector<std::uint32_t> runs,
                       Duration optimizer) {
-  ranks_[rank.index()].steps.push_back({std::move(pieces), std::move(runs), optimizer});
+  RankState& state = ranks_[rank.index()];
+  for (const std::uint32_t run : runs) {
+    runs_[run].step = static_cast<std::uint32_t>(state.steps.size());
+    unfinished_ += runs_[run].open[rank.index()] > 0 ? 1 : 0;
+  }
+  unfinished_ += state.steps.empty() ? 1 : 0;
+  state.steps.push_back({std::move(pieces), std::move(runs), optimizer});
 }
 
 const std::vector<Engine::StepTimes>& Engine::steps_of(Rank rank) const {
@@ -86,6 +95,7 @@ void Engine::begin(Task task, Duration duration) {
   }
   const RankState& rank = ranks_[task.rank.index()];
   if (rank.processor.empty()) {
+    ++own_queued_;
     queue_.push(now_, duration.picoseconds(), task);
     return;
   }
@@ -119,19 +129,26 @@ void Engine::next_compute(Rank rank) {
     return;
   }
   const RankState::Step& step = state.steps[state.step];
-  if (state.piece == 0) {
-    state.times.push_back({now_, now_, 0, kNoActivity});
-    state.open_runs = 0;
+  if (state.times.size() == state.step) {
+    state.times.push_back({.start = now_, .end = now_});
+    std::size_t& open = state.open_runs.emplace_back();
     for (const std::uint32_t run : step.runs) {
-      state.open_runs += runs_[run].open[rank.index()] > 0 ? 1 : 0;
+      open += runs_[run].open[rank.index()] > 0 ? 1 : 0;
     }
+  }
+  if (loading_ && state.piece == 0) {
+    if (state.loaded <= state.step) {
+      next_load(rank);
+      return;  // it goes on when the data is there
+    }
+    state.times.back().waited_for_data = now_ - state.times.back().start;
   }
   Duration duration;
   TaskKind kind = TaskKind::kOptimizer;
   if (state.piece < step.pieces.size()) {
     duration = step.pieces[state.piece].duration;
     kind = step.pieces[state.piece].kind;
-  } else if (state.open_runs > 0) {
+  } else if (state.step >= staleness_ && state.open_runs[state.step - staleness_] > 0) {
     return;  // gradients still move
   } else {
     duration = step.optimizer;
@@ -145,6 +162,18 @@ void Engine::next_compute(Rank rank) {
         duration);
 }
 
+// Prepares the next batch of data, unless the loader is far enough ahead.
+void Engine::next_load(Rank rank) {
+  RankState& state = ranks_[rank.index()];
+  const std::size_t wanted =
+      std::min(state.steps.size(), state.step + 1 + static_cast<std::size_t>(loading_->prefetch));
+  if (!state.is_loading && state.loaded < wanted) {
+    state.is_loading = true;
+    begin({.kind = TaskKind::kLoad, .rank = rank, .run = static_cast<std::uint32_t>(state.loaded)},
+          loading_->batch);
+  }
+}
+
 void Engine::finish_compute(const Task& task) {
   RankState& rank = ranks_[task.rank.index()];
   RankState::Step& step = rank.steps[rank.step];
@@ -154,8 +183,13 @@ void Engine::finish_compute(const Task& task) {
   if (task.kind == TaskKind::kOptimizer) {
     times.end = now_;
     times.last_activity = task.activity;
-    ++rank.step;
+    if (++rank.step == rank.steps.size()) {
+      --unfinished_;
+    }
     rank.piece = 0;
+    if (loading_) {
+      next_load(task.rank);
+    }
   } else {
     const std::vector<std::uint32_t> ready = std::move(step.pieces[rank.piece].ready);
     ++rank.piece;
@@ -167,12 +201,25 @@ void Engine::finish_compute(const Task& task) {
 }
 
 void Engine::finish(const Task& task) {
+  if (!is_of_plan(task)) {
+    disturb(task);
+    return;
+  }
   ++handled_;
+  background_since_ = 0;
   if (records_) {
     activities_[task.activity].end = now_;
     current_ = task.activity;
   }
   switch (task.kind) {
+    case TaskKind::kLoad: {
+      RankState& rank = ranks_[task.rank.index()];
+      rank.is_loading = false;
+      ++rank.loaded;
+      next_load(task.rank);
+      next_compute(task.rank);
+      return;
+    }
     case TaskKind::kForward:
     case TaskKind::kBackward:
     case TaskKind::kOptimizer:
@@ -197,6 +244,9 @@ void Engine::finish(const Task& task) {
       next_in_stream(task.kind == TaskKind::kDecode ? rank.codec : rank.reduce);
       return;
     }
+    case TaskKind::kCapacityChange:
+    case TaskKind::kBackground:
+      return;  // handled above: they are nobody's activity
   }
 }
 
@@ -205,6 +255,10 @@ void Engine::take_network_events() {
   network_->take_events(now_, network_events_);
   for (const FlowEvent& event : network_events_) {
     const Task task = flying_[event.tag];
+    if (task.kind == TaskKind::kBackground && !event.is_delivered) {
+      background_left(task.slice);
+      continue;
+    }
     if (event.is_delivered) {
       free_tags_.push_back(event.tag);
       if (task.kind == TaskKind::kLatency) {
@@ -225,14 +279,18 @@ void Engine::take_network_events() {
 }
 
 void Engine::run() {
+  schedule_disturbances();
   for (std::size_t r = 0; r < ranks_.size(); ++r) {
     next_compute(Rank(r));
+    if (loading_ && !ranks_[r].steps.empty()) {
+      next_load(Rank(r));
+    }
   }
-  while (true) {
+  while (unfinished_ > 0) {
     const Time network = network_->next_event(now_);
     const bool has_network = network >= 0;
     if (!has_network && queue_.empty()) {
-      break;
+      fail_stuck();
     }
     if (has_network && (queue_.empty() || network <= queue_.next_time())) {
       now_ = network;
@@ -241,12 +299,9 @@ void Engine::run() {
       now_ = queue_.next_time();
     }
     while (!queue_.empty() && queue_.next_time() == now_) {
-      finish(queue_.pop());
-    }
-  }
-  for (const RankState& rank : ranks_) {
-    if (rank.step < rank.steps.size()) {
-      fail_stuck();
+      const Task task = queue_.pop();
+      own_queued_ -= is_of_plan(task) ? 1 : 0;
+      finish(task);
     }
   }
 }

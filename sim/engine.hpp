@@ -7,16 +7,22 @@
 // follows and occupies nothing. Where a rank has a processor (a shared link), stream work and
 // overheads are flows over that link, capped at one core.
 //
+// A rank's program is its steps, one after the other; the gradients of a step must be there before
+// it ends, or, with a staleness of s, before step + s ends. A loader may have to bring the data of
+// a step before it begins.
+//
 // When asked to record, the engine keeps every task as an Activity that remembers which one it
 // started at the end of, its cause: the chain of causes back from the last activity is the critical
 // path, without gaps by construction. Otherwise memory is what waits and what moves, and for each
 // slice two bytes.
 //
-// engine.cpp: ranks and streams, and the loop. engine_transfers.cpp: slices. engine_report.cpp:
-// words for people.
+// engine.cpp: ranks and streams, and the loop. engine_transfers.cpp: slices.
+// engine_disturbances.cpp: what others do to the network. engine_report.cpp: words for people.
 #pragma once
 
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -30,6 +36,7 @@
 namespace rackrail::sim {
 
 enum class TaskKind : std::uint8_t {
+  kLoad,  ///< of one batch of data
   kForward,
   kBackward,
   kOptimizer,
@@ -39,6 +46,8 @@ enum class TaskKind : std::uint8_t {
   kLatency,
   kDecode,
   kReduce,
+  kCapacityChange,  ///< this and the next are nobody's work; `slice` says which of their list
+  kBackground,
 };
 
 inline constexpr std::uint32_t kNoActivity = UINT32_MAX;
@@ -51,6 +60,8 @@ struct Task {
   std::uint32_t slice = 0;  ///< of compute: index in the rank's program
   std::uint32_t activity = kNoActivity;
 };
+
+inline bool is_of_plan(const Task& task) { return task.kind < TaskKind::kCapacityChange; }
 
 struct Activity {
   Task task;
@@ -85,6 +96,7 @@ class Engine {
     Time start = 0;
     Time end = 0;
     Time compute = 0;  ///< sum of its compute pieces as they ran
+    Time waited_for_data = 0;
     std::uint32_t last_activity = kNoActivity;
   };
   const std::vector<StepTimes>& steps_of(Rank rank) const;
@@ -92,6 +104,13 @@ class Engine {
   Time run_done(std::uint32_t run) const;
   /// Empty unless the options asked to record.
   const std::vector<Activity>& activities() const { return activities_; }
+  struct Message {
+    Bytes bytes;
+    std::span<const LinkId> links;
+    Rank dst;
+  };
+  /// What a kWire task moves.
+  Message message(const Task& task) const;
   std::string describe(const Task& task) const;
   std::string track(const Task& task) const;
   /// By link: what the runs [first_run, end_run) sent over it.
@@ -115,6 +134,7 @@ class Engine {
   void push_stream(Stream& stream, const Task& task, Duration duration);
   void next_in_stream(Stream& stream);
   void next_compute(Rank rank);
+  void next_load(Rank rank);
   void finish_compute(const Task& task);
 
   void data_ready(std::uint32_t run, Rank rank);
@@ -133,10 +153,22 @@ class Engine {
   void count_down(std::uint32_t run, Rank rank);
   Duration codec_time(Rank rank, const plan::Codec& codec, std::int64_t elements,
                       bool encode) const;
+  void schedule_disturbances();
+  void disturb(const Task& task);
+  void send_background(std::uint32_t number);
+  void background_left(std::uint32_t number);
+  bool is_held_for_good() const;
   [[noreturn]] void fail_stuck() const;
 
   const topology::Topology& topology_;
   bool records_;
+  std::size_t staleness_;
+  std::optional<DataLoading> loading_;
+  Disturbances disturbances_;
+  std::vector<std::vector<LinkId>> background_routes_;
+  std::uint64_t background_since_ = 0;  ///< messages since the plan's last event
+  std::size_t own_queued_ = 0;          ///< tasks of the plan in queue_
+  std::size_t unfinished_ = 0;          ///< programs of ranks, and collectives on ranks
   DelayQueue<Task> queue_;
   std::unique_ptr<NetworkModel> network_;
   std::vector<FlowEvent> network_events_;

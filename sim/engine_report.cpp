@@ -10,6 +10,16 @@
 namespace rackrail::sim {
 
 void Engine::fail_stuck() const {
+  std::vector<bool> is_free(flying_.size(), false);
+  for (const std::uint32_t tag : free_tags_) {
+    is_free[tag] = true;
+  }
+  for (FlowTag tag = 0; tag < flying_.size(); ++tag) {
+    if (!is_free[tag] && is_of_plan(flying_[tag]) && !network_->is_moving(tag)) {
+      throw SimulationError("the simulation can never end: " + describe(flying_[tag]) +
+                            " stands still on a link without capacity");
+    }
+  }
   for (const Run& run : runs_) {
     const GraphIndex& index = *run.index;
     for (std::uint32_t lane = 0; lane < index.lanes.size(); ++lane) {
@@ -36,6 +46,8 @@ std::string Engine::describe(const Task& task) const {
     return fmt::format("rank {} {}", rank.value(), what);
   };
   switch (task.kind) {
+    case TaskKind::kLoad:
+      return of_rank(task.rank, "loads data");
     case TaskKind::kForward:
       return of_rank(task.rank, "forward");
     case TaskKind::kBackward:
@@ -51,6 +63,8 @@ std::string Engine::describe(const Task& task) const {
     case TaskKind::kOverhead:
     case TaskKind::kWire:
     case TaskKind::kLatency:
+    case TaskKind::kCapacityChange:
+    case TaskKind::kBackground:
       break;
   }
   const GraphIndex& index = *runs_[task.run].index;
@@ -73,6 +87,8 @@ std::string Engine::track(const Task& task) const {
     return fmt::format("rank {} {}", task.rank.value(), what);
   };
   switch (task.kind) {
+    case TaskKind::kLoad:
+      return of_rank("loader");
     case TaskKind::kForward:
     case TaskKind::kBackward:
     case TaskKind::kOptimizer:
@@ -85,6 +101,8 @@ std::string Engine::track(const Task& task) const {
     case TaskKind::kOverhead:
     case TaskKind::kWire:
     case TaskKind::kLatency:
+    case TaskKind::kCapacityChange:
+    case TaskKind::kBackground:
       break;
   }
   return of_rank("network");

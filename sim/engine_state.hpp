@@ -37,7 +37,9 @@ struct Engine::RankState {
   std::vector<StepTimes> times;
   std::size_t step = 0;
   std::size_t piece = 0;
-  std::size_t open_runs = 0;  ///< of the current step, not done on this rank
+  std::vector<std::size_t> open_runs;  ///< by step that has begun: not done on this rank
+  std::size_t loaded = 0;              ///< batches of data
+  bool is_loading = false;
   bool is_computing = false;
   Time begun = 0;  ///< when it began to compute
 
@@ -73,6 +75,7 @@ struct Engine::Run {
   std::vector<std::uint16_t> met;   ///< per slice: dependencies met
   std::vector<std::uint8_t> ready;  ///< per rank
   std::vector<std::uint32_t> open;  ///< per rank: slices to send or to apply
+  std::uint32_t step = 0;           ///< of the ranks' programs
   /// Per rank: arrived before it was ready.
   std::unordered_map<std::uint32_t, std::vector<std::pair<Place, std::uint32_t>>> held;
   std::vector<std::int64_t> route_bytes;  ///< by route of the index: sent over it

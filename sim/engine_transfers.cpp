@@ -10,6 +10,12 @@ namespace rackrail::sim {
 namespace {
 constexpr std::int64_t kBytesPerElement = 4;
 
+std::int64_t slice_bytes(const GraphIndex& index, const Item& item, std::uint32_t slice) {
+  const std::int64_t elements = slice_size(index, item, slice);
+  return item.codec == 0 ? elements * kBytesPerElement
+                         : plan::encoded_size(index.codecs[item.codec], elements).count();
+}
+
 std::size_t side(bool at_source) { return at_source ? 0 : 1; }
 }  // namespace
 
@@ -196,10 +202,7 @@ void Engine::finish_overhead(const Task& task) {
 void Engine::send(Rank src, std::uint32_t number, Place place, std::uint32_t k, const Item& item) {
   Run& run = runs_[number];
   const GraphIndex& index = *run.index;
-  const std::int64_t elements = slice_size(index, item, k);
-  const std::int64_t bytes = item.codec == 0
-                                 ? elements * kBytesPerElement
-                                 : plan::encoded_size(index.codecs[item.codec], elements).count();
+  const std::int64_t bytes = slice_bytes(index, item, k);
   run.route_bytes[item.route] += bytes;
   const FlowTag tag = new_tag();
   Task& task = flying_[tag];
@@ -208,6 +211,13 @@ void Engine::send(Rank src, std::uint32_t number, Place place, std::uint32_t k, 
     record(task);
   }
   network_->start(now_, bytes, index.routes[item.route].links, 0, tag);
+}
+
+Engine::Message Engine::message(const Task& task) const {
+  const GraphIndex& index = *runs_[task.run].index;
+  const Item item = index.item(task.place);
+  return {Bytes(slice_bytes(index, item, task.slice)), index.routes[item.route].links,
+          index.lanes[task.place.lane].dst};
 }
 
 void Engine::finish_wire(const Task& task) {
@@ -256,7 +266,8 @@ void Engine::count_down(std::uint32_t number, Rank rank) {
     return;
   }
   run.done_at = std::max(run.done_at, now_);
-  --ranks_[rank.index()].open_runs;
+  --unfinished_;
+  --ranks_[rank.index()].open_runs[run.step];
   next_compute(rank);
 }
 

@@ -42,6 +42,7 @@ void FairShares::add(Flow number, std::span<const LinkId> links, std::optional<d
   flow.bottleneck = kNone;
   flow.rate = 0;
   flow.cap = cap.value_or(kInfinite);
+  flow.is_new = true;
   std::uint32_t* places = &places_[number * stride_];
   for (std::uint32_t hop = 0; hop < flow.link_count; ++hop) {
     std::vector<Member>& members = links_[links[hop].index()].flows;
@@ -74,6 +75,13 @@ void FairShares::remove(Flow number) {
   flow.bottleneck = kNone;
 }
 
+void FairShares::set_capacity(LinkId link, double capacity) {
+  links_[link.index()].capacity = capacity;
+  if (!is_idle(link)) {
+    resized_.push_back(link.value());
+  }
+}
+
 // Sums of changes drift from the sum of what is there, so now and then it is summed up again.
 void FairShares::changed_use(LinkState& link) const {
   if (link.flows.empty()) {
@@ -104,6 +112,12 @@ std::span<const FairShares::Flow> FairShares::solve() {
     include_bottlenecked(link);
   }
   freed_.clear();
+  for (const std::uint32_t link : resized_) {
+    for (const Member& member : links_[link].flows) {
+      include(member.flow);
+    }
+  }
+  resized_.clear();
   for (const Flow flow : added_) {
     if (is_alone(flows_[flow])) {
       solve_alone(flow);
@@ -140,6 +154,7 @@ bool FairShares::is_alone(const FlowState& flow) const {
 
 void FairShares::solve_alone(Flow number) {
   FlowState& flow = flows_[number];
+  flow.is_new = false;
   flow.rate = flow.cap;
   for (const LinkId link : links_of(flow)) {
     if (links_[link.index()].capacity < flow.rate) {
@@ -215,7 +230,7 @@ void FairShares::fill() {
     // Exact where nobody else is on the link.
     link.left = link.region_flows == link.flows.size()
                     ? link.capacity
-                    : std::max(0.0, link.capacity - link.outside);
+                    : std::clamp(link.capacity - link.outside, 0.0, link.capacity);
     link.unfixed = link.region_flows;
     link.binds = false;
     link.highest = 0;
@@ -318,7 +333,8 @@ void FairShares::commit() {
       }
       flow.bottleneck = flow.new_bottleneck;
     }
-    if (std::fabs(flow.new_rate - flow.rate) > kRounding * flow.rate) {
+    if (flow.is_new || std::fabs(flow.new_rate - flow.rate) > kRounding * flow.rate) {
+      flow.is_new = false;
       flow.rate = flow.new_rate;
       changed_.push_back(number);
     }

@@ -11,8 +11,8 @@
 // room again, or is shared by a flow that is faster now (Ros-Giralt et al., "On the Bottleneck
 // Structure of Congestion-Controlled Networks", SIGMETRICS 2020). So instead of the whole component
 // of flows that share links, which in a busy network is everything, a region is solved:
-//  1. The region is what is new, and the flows whose bottleneck is a link that something left or
-//     that something new uses.
+//  1. The region is what is new, the flows whose bottleneck is a link that something left or that
+//     something new uses, and all flows of links with a new capacity.
 //  2. Fill the region progressively; all other rates stand, their share is taken off the links.
 //  3. Look at the links of the region: does every flow outside still have its bottleneck, and is no
 //     flow outside faster than the flows of the region that have theirs here? Flows for which this
@@ -49,7 +49,8 @@ class FairShares {
   /// `links`, not none, must outlive the flow. Its rate is known after solve().
   void add(Flow flow, std::span<const LinkId> links, std::optional<double> cap);
   void remove(Flow flow);
-  bool is_stale() const { return !added_.empty() || !freed_.empty(); }
+  void set_capacity(LinkId link, double capacity);
+  bool is_stale() const { return !added_.empty() || !freed_.empty() || !resized_.empty(); }
   /// Flows whose rates are new.
   std::span<const Flow> solve();
   double rate(Flow flow) const { return flows_[flow].rate; }
@@ -67,6 +68,7 @@ class FairShares {
     std::uint32_t new_bottleneck = kNone;
     std::uint16_t link_count = 0;
     bool is_fixed = false;
+    bool is_new = false;
   };
   struct Member {
     Flow flow;
@@ -113,6 +115,7 @@ class FairShares {
   std::size_t stride_ = 4;
   std::vector<Flow> added_;
   std::vector<std::uint32_t> freed_;
+  std::vector<std::uint32_t> resized_;
   std::uint32_t solve_ = 0;
   std::vector<Flow> region_flows_;
   std::vector<std::uint32_t> region_links_;

@@ -71,6 +71,7 @@ void MaxMinNetwork::start(Time now, std::int64_t bytes, std::span<const LinkId> 
     flow.rate = std::min(flow.rate, link.capacity);
     is_alone = is_alone && link.user == kNobody;
   }
+  is_alone = is_alone && flow.rate > 0;
   if (bytes == 0) {
     flow.link_count = 0;  // it takes nothing from anyone
     is_alone = true;
@@ -85,14 +86,28 @@ void MaxMinNetwork::start(Time now, std::int64_t bytes, std::span<const LinkId> 
   for (const LinkId id : links) {
     const std::uint32_t user = links_[id.index()].user;
     if (user != kNobody && user != kSolver) {
-      Flow& other = flows_[user];
-      other.remaining =
-          std::max(0.0, other.remaining - other.rate * static_cast<double>(now - other.updated));
-      other.updated = now;
+      settle(flows_[user], now);
       share(user);
     }
   }
   share(number);
+}
+
+void MaxMinNetwork::set_capacity(Time now, LinkId id, Bandwidth capacity) {
+  LinkUse& link = links_[id.index()];
+  link.capacity = static_cast<double>(capacity.bytes_per_second()) / kPicosecondsPerSecond;
+  if (link.user != kNobody && link.user != kSolver) {
+    settle(flows_[link.user], now);
+    share(link.user);
+  }
+  shares_.set_capacity(id, link.capacity);
+}
+
+// Remaining bytes at another time.
+void MaxMinNetwork::settle(Flow& flow, Time now) {
+  flow.remaining =
+      std::max(0.0, flow.remaining - flow.rate * static_cast<double>(now - flow.updated));
+  flow.updated = now;
 }
 
 // Picoseconds until the last byte of a flow has left, at its present rate.
@@ -131,10 +146,15 @@ void MaxMinNetwork::share(std::uint32_t number) {
 
 void MaxMinNetwork::set_rate(std::uint32_t number, double rate, Time now) {
   Flow& flow = flows_[number];
-  flow.remaining =
-      std::max(0.0, flow.remaining - flow.rate * static_cast<double>(now - flow.updated));
-  flow.updated = now;
+  settle(flow, now);
   flow.rate = rate;
+  if (rate <= 0) {  // it stands still until a link of its route carries something again
+    if (flow.place != kNone) {
+      ends_.erase(flow.place);
+      flow.place = kNone;
+    }
+    return;
+  }
   const End end{now + time_left(flow, now), flow.order, number};
   if (flow.place == kNone) {
     ends_.push(end);

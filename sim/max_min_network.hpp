@@ -29,6 +29,8 @@ class MaxMinNetwork final : public NetworkModel {
 
   void start(Time now, std::int64_t bytes, std::span<const LinkId> links, double rate_cap,
              FlowTag tag) override;
+  void set_capacity(Time now, LinkId link, Bandwidth capacity) override;
+  bool is_moving(FlowTag tag) const override { return rate_of(tag) > 0; }
   Time next_event(Time now) override;
   void take_events(Time now, std::vector<FlowEvent>& events) override;
   std::uint64_t flows_started() const override { return started_; }
@@ -86,6 +88,7 @@ class MaxMinNetwork final : public NetworkModel {
   std::uint32_t new_flow();
   bool is_void(const Due& due) const;
   Time time_left(const Flow& flow, Time now);
+  static void settle(Flow& flow, Time now);
   void set_alone(std::uint32_t number, Time now);
   void share(std::uint32_t number);
   void set_rate(std::uint32_t number, double rate, Time now);

@@ -41,6 +41,11 @@ class NetworkModel {
   /// per second limits this flow alone; 0 means no limit. A flow of no bytes ends at once.
   virtual void start(Time now, std::int64_t bytes, std::span<const LinkId> links, double rate_cap,
                      FlowTag tag) = 0;
+  /// From now on the link carries this much; 0 holds what is on it until it carries something
+  /// again.
+  virtual void set_capacity(Time now, LinkId link, Bandwidth capacity) = 0;
+  /// Whether the flow with this tag moves, that is, was started, has bytes left and a rate above 0.
+  virtual bool is_moving(FlowTag tag) const = 0;
   /// Time of the earliest event, or -1 when nothing moves. Flows that started or ended since the
   /// last call are taken into account together, as one change. Never less than `now`.
   virtual Time next_event(Time now) = 0;

@@ -74,6 +74,29 @@ PacketNetwork::PacketNetwork(const topology::Topology& topology, const PacketOpt
   }
 }
 
+void PacketNetwork::set_capacity(Time now, LinkId link, Bandwidth capacity) {
+  Port& port = ports_[link.index()];
+  dead_links_ -= port.bytes_per_second == 0 ? 1 : 0;
+  port.bytes_per_second = capacity.bytes_per_second();
+  if (port.bytes_per_second == 0) {
+    ++dead_links_;
+    return;
+  }
+  port.full_packet_time =
+      transmission_time(port, options_.payload.count() + options_.header.count());
+  transmit(now, link.value());
+}
+
+bool PacketNetwork::is_moving(FlowTag tag) const {
+  return std::any_of(
+      messages_.entries().begin(), messages_.entries().end(), [&](const Message& message) {
+        return message.tag == tag && message.undelivered > 0 &&
+               std::none_of(
+                   senders_[message.sender].route.begin(), senders_[message.sender].route.end(),
+                   [&](LinkId link) { return ports_[link.index()].bytes_per_second == 0; });
+      });
+}
+
 Time PacketNetwork::next_event(Time now) {
   if (!events_.empty()) {
     return now;
@@ -82,6 +105,9 @@ Time PacketNetwork::next_event(Time now) {
     return -1;
   }
   if (queue_.empty()) {
+    if (dead_links_ > 0) {
+      return -1;
+    }
     fail_stuck();
   }
   return std::max(now, queue_.next_time());
@@ -140,7 +166,7 @@ Time PacketNetwork::transmission_time(const Port& port, std::int64_t size) const
 
 void PacketNetwork::transmit(Time now, std::uint32_t number) {
   Port& port = ports_[number];
-  if (port.current != kNothing || port.is_paused) {
+  if (port.current != kNothing || port.is_paused || port.bytes_per_second == 0) {
     return;
   }
   if (!port.queue.empty() && (port.queue_is_next || port.senders.empty())) {

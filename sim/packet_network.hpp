@@ -50,8 +50,12 @@ class PacketNetwork final : public NetworkModel {
 
   void start(Time now, std::int64_t bytes, std::span<const LinkId> links, double rate_cap,
              FlowTag tag) override;
+  /// Thresholds of queues stay as they were, and so does a packet that is being sent.
+  void set_capacity(Time now, LinkId link, Bandwidth capacity) override;
+  bool is_moving(FlowTag tag) const override;
   /// Also the times at which only packets move. Throws SimulationError when flows are under way
-  /// that nothing can move again, with the pauses that wait for each other.
+  /// that nothing can move again, with the pauses that wait for each other, unless a link without
+  /// capacity may be what holds them.
   Time next_event(Time now) override;
   /// Throws SimulationError when a queue holds more than its capacity.
   void take_events(Time now, std::vector<FlowEvent>& events) override;
@@ -116,6 +120,7 @@ class PacketNetwork final : public NetworkModel {
   std::uint64_t under_way_ = 0;
   std::uint64_t started_ = 0;
   std::uint64_t marked_for_ = 0;  ///< counter of the generator
+  std::size_t dead_links_ = 0;    ///< without capacity
 };
 
 }  // namespace rackrail::sim

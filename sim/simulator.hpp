@@ -14,6 +14,7 @@
 #include "plan/plan.hpp"
 #include "plan/regular_schedule.hpp"
 #include "plan/workload.hpp"
+#include "sim/disturbances.hpp"
 #include "sim/network_model.hpp"
 #include "sim/packet_options.hpp"
 #include "topology/topology.hpp"
@@ -26,16 +27,31 @@ enum class NetworkLevel : std::uint8_t {
   kPacket,  ///< sim/packet_network.hpp; for small cases: the work grows with the bytes
 };
 
+/// Each rank has a loader that prepares one batch after another.
+struct DataLoading {
+  Duration batch;    ///< time for one
+  int prefetch = 2;  ///< how many may be ready or in preparation, beside the one in use
+};
+
 struct SimulationOptions {
   std::optional<plan::DeviceRates> device_rates;  ///< for every rank; by device class if none
   bool record_critical_path = true;               ///< of a step; takes memory for every task
   bool record_timeline = false;                   ///< the same
+  bool record_flows = false;                      ///< the same; of a step
   /// Whether a collective by formulas is folded where it is symmetric (sim/symmetry.hpp): the same
   /// times, sooner. Never on the packet level: what shares a queue is not told by rates alone.
   bool use_symmetry = true;
   NetworkLevel network = NetworkLevel::kFlow;
   PacketOptions packets;  ///< of the packet level
   int steps = 1;          ///< > 1: steady state over several steps, the last one is reported
+  /// How many steps a rank may go on without the gradients of the last ones: it ends step s when
+  /// those of step s − staleness are there. 0: synchronous.
+  int staleness = 0;
+  /// Ranks synchronise after every so many steps and learn for themselves between (periodic
+  /// averaging).
+  int local_steps = 1;
+  std::optional<DataLoading> loading;  ///< if none, data is always there
+  Disturbances disturbances;
 };
 
 struct LinkUse {
@@ -49,13 +65,44 @@ struct PathPiece {
   std::string what;  ///< "rank 2 backward", "bucket 7: rank 1 → rank 3 on tor0→core", …
   Duration start;
   Duration end;
+  Duration waited;  ///< of a message: what sharing its links with others has cost
+};
+
+/// One slice of one transfer, as it went over the network.
+struct FlowRecord {
+  std::uint32_t bucket = 0;
+  std::uint32_t slice = 0;
+  Rank src;
+  Rank dst;
+  Bytes bytes;
+  Duration start;
+  Duration sent;       ///< the last byte has left
+  Duration delivered;  ///< and is there
+  std::vector<LinkId> links;
+};
+
+/// Utilisation of links over a step: at [i · links.size() + j], of links[j] from i · bin to
+/// (i + 1) · bin, where a message counts evenly over its time on the wire.
+struct LinkTimeline {
+  Duration bin;
+  std::vector<LinkId> links;
+  std::vector<double> utilization;
+};
+
+/// From the first rank's start to the last one's end; steps may overlap.
+struct StepSpan {
+  Duration start;
+  Duration end;
+  Duration waited_for_data;  ///< of the rank that waited longest
 };
 
 struct StepResult {
   plan::StepEstimate estimate;
-  std::vector<LinkUse> links;  ///< only links that carried something
+  std::vector<StepSpan> steps;  ///< all of them; their mean time is the last end by their number
+  std::vector<LinkUse> links;   ///< only links that carried something
   std::vector<PathPiece> critical_path;
   std::vector<plan::TimelineEvent> timeline;  ///< when recorded
+  std::vector<FlowRecord> flow_records;       ///< the same, of the last step, by start
   std::vector<QueueUse> queues;               ///< over all steps; of the packet level
   std::uint64_t events = 0;
   std::uint64_t flows = 0;
@@ -74,6 +121,10 @@ struct CollectiveResult {
 /// what can never end (naming what waits for what).
 StepResult simulate_step(const plan::Plan& plan, const plan::Workload& workload,
                          const topology::Topology& topology, const SimulationOptions& options);
+
+/// Of all links that carried something, in `bins` equal parts of the time up to the last delivery.
+LinkTimeline link_timeline(const std::vector<FlowRecord>& flows, const topology::Topology& topology,
+                           std::size_t bins);
 
 /// One collective of `elements` floats per rank alone on the cluster. Transfers without a pinned
 /// route take the topology's route. Nothing is recorded.

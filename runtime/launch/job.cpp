@@ -14,6 +14,7 @@
 #include "runtime/launch/spawn.hpp"
 #include "runtime/launch/worker.hpp"
 #include "runtime/trainer/checkpoint.hpp"
+#include "runtime/trainer/profile.hpp"
 #include "runtime/trainer/statistics.hpp"
 
 namespace rackrail::runtime {
@@ -40,13 +41,15 @@ class Leader {
     settings.seed = options.seed;
     settings.checkpoint_folder = absolute(options.checkpoint_folder);
     settings.timeline_step = options.timeline_step;
-    training_config(settings);  // bad input is said here, once, and not by every worker
+    // Bad input is said here, once, and not by every worker.
+    const trainer::TrainingConfig training = training_config(settings);
     if (!settings.checkpoint_folder.empty()) {
       require_folder(settings.checkpoint_folder);
     }
     if (options.resume) {
       settings.restore = latest_checkpoint(settings.checkpoint_folder);
     }
+    require_training(training, plan);
 
     CoordinatorOptions coordinator;
     coordinator.listen = listen;
@@ -95,6 +98,22 @@ class Leader {
  private:
   static std::filesystem::path absolute(const std::filesystem::path& path) {
     return path.empty() ? path : std::filesystem::absolute(path);
+  }
+
+  /// The plan is for the model of this training, and the data can be read.
+  static void require_training(const trainer::TrainingConfig& training, const plan::Plan& plan) {
+    const auto model = trainer::make_model(training.model, training.data.format.image,
+                                           training.data.format.classes, training.seed);
+    if (!plan.workload_digest.empty() &&
+        trainer::workload_shape(training.name, *model).digest() != plan.workload_digest) {
+      throw PlanError(ErrorContext{
+          .file = "",
+          .where = "workload_digest",
+          .found = "a plan for model '" + plan.workload_name + "'",
+          .expected = "one for the model of training '" + training.name +
+                      "' ('rackrail calibrate --workload-output' writes that workload)"});
+    }
+    trainer::load_data(training.data);
   }
 
   /// Made here, so that a place where none can be is not found out after the first steps.

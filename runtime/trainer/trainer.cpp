@@ -264,6 +264,10 @@ TrainingResult Trainer::Impl::run() {
       after_step(report);
     }
   }
+  const bool saves = hooks.on_checkpoint && config.checkpoint_every > 0;
+  if (saves && !times.empty() && info.step % config.checkpoint_every != 0) {
+    hooks.on_checkpoint(state());  // the end, which no interval has saved
+  }
   if (static_cast<std::int64_t>(times.size()) > options.warmup_steps) {
     times.erase(times.begin(), times.begin() + options.warmup_steps);
   }

@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 
+#include "base/config_tree.hpp"
 #include "base/file.hpp"
 #include "base/parse_units.hpp"
-#include "topology/readers/config_tree.hpp"
 
 namespace rackrail::sim::nccl {
 
@@ -59,7 +59,7 @@ Parameters usual_parameters() {
 }
 
 Parameters read_parameters(const std::filesystem::path& file) {
-  const auto root = topology::ConfigValue::parse(file.string(), read_file(file));
+  const auto root = ConfigValue::parse(file.string(), read_file(file));
   root.allow_only({"name", "channels", "nvls_channels", "nvls_tree_chunk", "launch",
                    "link_efficiency", "slice_overhead", "pass_share", "tail_share",
                    "sharp_efficiency", "network_efficiency", "network_latency"});
@@ -77,7 +77,7 @@ Parameters read_parameters(const std::filesystem::path& file) {
     }
   }
   for (const ParameterInfo& info : kTable) {
-    const topology::ConfigValue* value = root.find(info.name);
+    const ConfigValue* value = root.find(info.name);
     if (value == nullptr) {
       continue;
     }

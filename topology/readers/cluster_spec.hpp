@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/units.hpp"
-#include "topology/readers/config_tree.hpp"
+#include "base/config_tree.hpp"
 
 namespace rackrail::topology {
 

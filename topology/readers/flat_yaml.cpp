@@ -6,7 +6,7 @@
 #include <map>
 
 #include "base/parse_units.hpp"
-#include "topology/readers/config_tree.hpp"
+#include "base/config_tree.hpp"
 #include "topology/readers/formats.hpp"
 
 namespace rackrail::topology {

@@ -6,9 +6,11 @@
 
 #include "topology/reader.hpp"
 
-namespace rackrail::topology {
-
+namespace rackrail {
 class ConfigValue;
+}  // namespace rackrail
+
+namespace rackrail::topology {
 
 std::unique_ptr<Reader> make_yaml_reader();
 std::unique_ptr<Reader> make_nccl_xml_reader();

@@ -1,6 +1,7 @@
 """Bad input: one line that says where and what, exit status 2, and nothing is lost."""
 
 import json
+import subprocess
 
 import harness
 
@@ -104,9 +105,44 @@ class BadInput(harness.CommandTest):
                 error = self.assert_bad_input("plan", "two-racks-40g", "resnet-50", option, value)
                 self.assertIn(value.lstrip("-"), error.error["found"])
                 self.assertLess(len(error.error["message"]), 200)
-        self.assert_bad_input("simulate", "two-racks-40g", "--collective", "all-reduce", "--bytes",
-                              "lots", found="lots")
+        for option in ("--bytes", "--slice", "--codec"):
+            self.assert_bad_input("simulate", "two-racks-40g", "--collective", "all-reduce", option,
+                                  "lots", file="<command line>", where=option, found="lots")
+        for option in ("--bucket-size", "--codec"):
+            self.assert_bad_input("plan", "two-racks-40g", "resnet-50", option, "lots",
+                                  file="<command line>", where=option, found="lots")
         self.assert_bad_input("simulate", "two-racks-40g", "--collective", "all-to-all")
+
+    def test_options_that_would_be_ignored(self):
+        self.rackrail("plan", "two-racks-40g", "resnet-50", "-o", "plan.json")
+        for option, value in (("--bytes", "1 MiB"), ("--schedule", "ring"), ("--codec", "none"),
+                              ("--slice", "1 MiB")):
+            self.assert_bad_input("simulate", "plan.json", option, value, found=option)
+        for option, value in (("--trace", "trace.json"), ("--steps", "2"),
+                              ("--workload", "resnet-50")):
+            self.assert_bad_input("simulate", "two-racks-40g", "--collective", "all-reduce", option,
+                                  value, found=option)
+
+    def test_training_that_is_not_what_was_planned(self):
+        self.rackrail("plan", "two-racks-40g", "resnet-50", "-o", "plan.json")
+        self.assert_bad_input("train", "plan.json", "--workers", "4", file="plan.json",
+                              where="workload_digest", found="resnet-50", expected="calibrate")
+        self.rackrail("calibrate", "--workers", "2", "-o", "machine.json", "--workload-output",
+                      "here.yaml")
+        self.rackrail("plan", "two-racks-40g", "here.yaml", "-o", "plan.json")
+        text = (harness.CONFIGS / "training" / "digits-mlp.yaml").read_text()
+        self.write("training.yaml", text.replace("../data/digits.csv", "digits.csv"))
+        train = ("train", "plan.json", "--workers", "4", "--training", "training.yaml")
+        self.assert_bad_input(*train, file="digits.csv", found="No such file")
+        self.write("digits.csv", "1,2,3\n")
+        self.assert_bad_input(*train, file="digits.csv", where="line 1")
+
+    def test_standard_output_that_is_full(self):
+        with open("/dev/full", "w", encoding="utf-8") as full:
+            process = subprocess.run([harness.COMMAND, "info"], stdout=full, text=True, check=False,
+                                     stderr=subprocess.PIPE, env=self.environment())
+        self.assertEqual(process.returncode, 1)
+        self.assertRegex(process.stderr, r"\Arackrail: standard output [^\n]+\n\Z")
 
     def test_an_output_that_cannot_be_written(self):
         # Below a file and on a folder: folders that are merely missing are made.

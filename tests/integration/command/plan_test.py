@@ -118,10 +118,12 @@ class Plan(harness.CommandTest):
     def test_a_plan_with_one_altered_transfer_is_wrong(self):
         self.rackrail("plan", "two-racks-40g", "resnet-50", "--schedule", "ring", "--codec", "none",
                       "-o", "plan.json")
-        for column, value in (("op", 1), ("dst", 0)):  # adds where it should copy; a wrong receiver
+        for column in ("op", "dst"):  # adds where it should copy; a wrong receiver
             with self.subTest(column=column):
                 plan = json.loads((self.folder / "plan.json").read_text())
                 transfers = plan["schedules"][0]["transfers"]
+                others = set(range(4)) - {transfers["src"][-1], transfers["dst"][-1]}
+                value = 1 if column == "op" else min(others)
                 self.assertNotEqual(transfers[column][-1], value)
                 transfers[column][-1] = value
                 self.write("wrong.json", json.dumps(plan))

@@ -21,7 +21,8 @@ constexpr double kTolerance = 1e-6;
 double difference(std::span<const double> rates, std::span<const double> expected) {
   double worst = 0;
   for (std::size_t i = 0; i < rates.size(); ++i) {
-    worst = std::max(worst, std::abs(rates[i] - expected[i]) / expected[i]);
+    const double gap = std::abs(rates[i] - expected[i]);
+    worst = std::max(worst, gap == 0 ? 0 : gap / expected[i]);
   }
   return worst;
 }
@@ -29,7 +30,7 @@ double difference(std::span<const double> rates, std::span<const double> expecte
 /// A solver, the flows that are in it, and the rates as a caller knows them: from solve() alone.
 class Present {
  public:
-  explicit Present(const RandomFlows& set)
+  explicit Present(RandomFlows& set)
       : set_(set), shares_(set.capacities), is_in_(set.flows.size()), rates_(set.flows.size()) {}
 
   bool contains(std::size_t flow) const { return is_in_[flow]; }
@@ -40,6 +41,10 @@ class Present {
   void remove(std::size_t flow) {
     is_in_[flow] = false;
     shares_.remove(static_cast<FairShares::Flow>(flow));
+  }
+  void set_capacity(std::size_t link, double capacity) {
+    set_.capacities[link] = capacity;
+    shares_.set_capacity(LinkId(link), capacity);
   }
   void solve() {
     for (const FairShares::Flow flow : shares_.solve()) {
@@ -73,7 +78,7 @@ class Present {
   }
 
  private:
-  const RandomFlows& set_;
+  RandomFlows& set_;
   FairShares shares_;
   std::vector<bool> is_in_;
   std::vector<double> rates_;
@@ -81,11 +86,13 @@ class Present {
 
 }  // namespace
 
-TEST_CASE("rates are those of progressive filling and of a fresh solver, as flows come and go") {
+TEST_CASE(
+    "rates are those of progressive filling and of a fresh solver, as flows come and go and links "
+    "change") {
   std::size_t compared = 0;
   std::size_t incremental = 0;
   for (std::uint64_t seed = kSeed; seed < kSeed + kGraphs; ++seed) {
-    const RandomFlows set = random_flows(seed);
+    RandomFlows set = random_flows(seed);
     CAPTURE(seed, set.kind, set.capacities.size(), set.flows.size());
     std::uint64_t counter = 0;
     const auto percent = [&] { return random_bits(~seed, counter++) % 100; };
@@ -97,6 +104,13 @@ TEST_CASE("rates are those of progressive filling and of a fresh solver, as flow
       for (std::size_t flow = 0; flow < set.flows.size(); ++flow) {
         if (percent() < share) {
           present.contains(flow) ? present.remove(flow) : present.add(flow);
+        }
+      }
+      // Every other time some links get wider, narrower, or are cut.
+      for (std::size_t link = 0; change % 2 == 1 && link < set.capacities.size(); ++link) {
+        if (percent() < 5) {
+          const double factor = std::array<double, 4>{0.1, 0.5, 3, 10}[percent() % 4];
+          present.set_capacity(link, percent() < 10 ? 0 : (set.capacities[link] + 1e6) * factor);
         }
       }
       present.solve();

@@ -9,6 +9,7 @@ std::vector<double> progressive_filling(std::span<const double> capacities,
                                         std::span<const Demand> demands) {
   // Levels this close are one level: what is full by symmetry fills up in one round.
   constexpr double kSame = 1 + 1e-12;
+  constexpr double kInfinite = std::numeric_limits<double>::infinity();
   std::vector<double> rates(demands.size());
   std::vector<bool> stands(demands.size());
   std::vector<double> taken(capacities.size());
@@ -16,7 +17,7 @@ std::vector<double> progressive_filling(std::span<const double> capacities,
   for (std::size_t left = demands.size(); left > 0;) {
     std::fill(taken.begin(), taken.end(), 0);
     std::fill(rising.begin(), rising.end(), 0);
-    double level = std::numeric_limits<double>::infinity();
+    double level = kInfinite;
     for (std::size_t f = 0; f < demands.size(); ++f) {
       for (const LinkId link : demands[f].links) {
         (stands[f] ? taken : rising)[link.index()] += stands[f] ? rates[f] : 1;
@@ -33,7 +34,7 @@ std::vector<double> progressive_filling(std::span<const double> capacities,
     }
     for (std::size_t f = 0; f < demands.size(); ++f) {
       const auto& links = demands[f].links;
-      if (!stands[f] && (demands[f].cap.value_or(2 * level) <= level * kSame ||
+      if (!stands[f] && (demands[f].cap.value_or(kInfinite) <= level * kSame ||
                          std::any_of(links.begin(), links.end(), [&](LinkId link) {
                            return full_at(link.index()) <= level * kSame;
                          }))) {

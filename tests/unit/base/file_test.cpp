@@ -1,8 +1,10 @@
 #include "base/file.hpp"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <string>
@@ -55,6 +57,30 @@ TEST_CASE("a write that fails leaves the old content and no temporary file") {
   // A file cannot be a folder.
   write_file_atomically(folder.path() / "file", "z");
   CHECK_THROWS_AS(write_file_atomically(folder.path() / "file" / "below", "y"), ConfigError);
+}
+
+TEST_CASE("a link stays, and the file that it points to is replaced") {
+  const test::TemporaryDirectory folder;
+  write_file_atomically(folder.path() / "file", "old");
+  fs::create_symlink("file", folder.path() / "link");
+  write_file_atomically(folder.path() / "link", "new");
+  CHECK(fs::is_symlink(folder.path() / "link"));
+  CHECK(read_file(folder.path() / "file") == "new");
+  CHECK(std::distance(fs::directory_iterator(folder.path()), fs::directory_iterator()) == 2);
+}
+
+TEST_CASE("a pipe is written to and stays a pipe") {
+  const test::TemporaryDirectory folder;
+  const fs::path pipe = folder.path() / "pipe";
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  const int reader = ::open(pipe.c_str(), O_RDWR | O_NONBLOCK);  // so that nobody waits
+  REQUIRE(reader >= 0);
+  write_file_atomically(pipe, "text");
+  CHECK(fs::is_fifo(pipe));
+  std::array<char, 16> content{};
+  CHECK(::read(reader, content.data(), content.size()) == 4);
+  CHECK(std::string(content.data()) == "text");
+  ::close(reader);
 }
 
 TEST_CASE("a folder without the right to write is named") {

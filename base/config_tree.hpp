@@ -13,7 +13,7 @@
 
 #include "base/units.hpp"
 
-namespace rackrail::topology {
+namespace rackrail {
 
 /// A value of a configuration file: nothing, a text, a list or a map.
 class ConfigValue {
@@ -72,4 +72,4 @@ class ConfigValue {
   std::vector<std::pair<std::string, ConfigValue>> members_;
 };
 
-}  // namespace rackrail::topology
+}  // namespace rackrail

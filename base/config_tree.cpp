@@ -1,4 +1,4 @@
-#include "topology/readers/config_tree.hpp"
+#include "base/config_tree.hpp"
 
 #include <fmt/format.h>
 #include <yaml-cpp/yaml.h>
@@ -11,7 +11,7 @@
 #include "base/error.hpp"
 #include "base/parse_units.hpp"
 
-namespace rackrail::topology {
+namespace rackrail {
 namespace {
 
 // Anchors make a few lines stand for billions of values; a cluster file never needs this many.
@@ -216,4 +216,4 @@ Duration ConfigValue::duration() const {
   return value;
 }
 
-}  // namespace rackrail::topology
+}  // namespace rackrail

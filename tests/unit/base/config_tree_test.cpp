@@ -1,16 +1,24 @@
-#include "topology/readers/config_tree.hpp"
+#include "base/config_tree.hpp"
 
 #include <catch2/catch.hpp>
 #include <string>
 
-#include "tests/unit/topology/graphs.hpp"
+#include "base/error.hpp"
 
 using namespace rackrail;
-using rackrail::topology::ConfigValue;
-using rackrail::topology::test::error_of;
 
 namespace {
 ConfigValue parse(const std::string& text) { return ConfigValue::parse("c.yaml", text); }
+
+template <typename Read>
+std::string error_of(Read read) {
+  try {
+    read();
+  } catch (const ConfigError& e) {
+    return e.what();
+  }
+  return "(none)";
+}
 }  // namespace
 
 TEST_CASE("values know their file, line and field") {

@@ -1,0 +1,42 @@
+#include "cli/simulation_csv.hpp"
+
+#include <fmt/format.h>
+
+#include <iterator>
+
+namespace rackrail::cli {
+
+std::string flows_csv(const std::vector<sim::FlowRecord>& flows,
+                      const topology::Topology& topology) {
+  std::string text = "bucket,slice,src,dst,bytes,start_s,sent_s,delivered_s,links\n";
+  for (const sim::FlowRecord& flow : flows) {
+    fmt::format_to(std::back_inserter(text), "{},{},{},{},{},{:.12f},{:.12f},{:.12f},", flow.bucket,
+                   flow.slice, flow.src.value(), flow.dst.value(), flow.bytes.count(),
+                   flow.start.seconds(), flow.sent.seconds(), flow.delivered.seconds());
+    for (std::size_t i = 0; i < flow.links.size(); ++i) {
+      text += (i > 0 ? " " : "") + topology.link_name(flow.links[i]);
+    }
+    text += '\n';
+  }
+  return text;
+}
+
+std::string links_csv(const sim::LinkTimeline& timeline, const topology::Topology& topology) {
+  std::string text = "time_s";
+  for (const LinkId link : timeline.links) {
+    text += "," + topology.link_name(link);
+  }
+  text += '\n';
+  const std::size_t links = timeline.links.size();
+  for (std::size_t i = 0; i < timeline.utilization.size(); ++i) {
+    if (i % links == 0) {
+      fmt::format_to(std::back_inserter(text), "{:.12f}",
+                     (timeline.bin * static_cast<std::int64_t>(i / links)).seconds());
+    }
+    fmt::format_to(std::back_inserter(text), ",{:.6g}{}", timeline.utilization[i],
+                   i % links + 1 == links ? "\n" : "");
+  }
+  return text;
+}
+
+}  // namespace rackrail::cli

@@ -1,0 +1,19 @@
+// What simulations of steps and of bare collectives have in common; for sim/*.cpp only.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "sim/simulator.hpp"
+
+namespace rackrail::sim {
+
+/// Throws PlanError, naming `what`, unless the cluster has as many ranks.
+void require_same_ranks(const std::string& what, std::size_t ranks,
+                        const topology::Topology& topology);
+
+/// Of links that carried something, from the bytes of each in `time`.
+std::vector<LinkUse> link_uses(const topology::Topology& topology, const std::vector<Bytes>& bytes,
+                               Duration time);
+
+}  // namespace rackrail::sim

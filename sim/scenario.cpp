@@ -1,0 +1,230 @@
+#include "sim/scenario.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <functional>
+#include <sstream>
+
+#include "base/config_tree.hpp"
+#include "base/error.hpp"
+#include "base/file.hpp"
+#include "base/parse_units.hpp"
+
+namespace rackrail::sim {
+
+namespace {
+
+constexpr int kMostSteps = 1'000'000;
+constexpr int kMostPrefetch = 1'000'000;
+constexpr double kLargestFactor = 1e6;
+constexpr std::size_t kMostChanges = 1'000'000;
+
+class ScenarioReader {
+ public:
+  ScenarioReader(const std::string& file, const topology::Topology& topology)
+      : folder_(std::filesystem::path(file).parent_path()), topology_(topology) {}
+
+  Scenario read(const ConfigValue& root) {
+    root.allow_only({"name", "steps", "staleness", "local_steps", "network", "seed", "loading",
+                     "slow_devices", "links", "background"});
+    Scenario scenario;
+    SimulationOptions& options = scenario.options;
+    with(root, "name", [&](const ConfigValue& v) { scenario.name = v.name(); });
+    with(root, "steps", [&](const ConfigValue& v) { options.steps = number(v, 1, kMostSteps); });
+    with(root, "staleness",
+         [&](const ConfigValue& v) { options.staleness = number(v, 0, kMostSteps); });
+    with(root, "local_steps",
+         [&](const ConfigValue& v) { options.local_steps = number(v, 1, kMostSteps); });
+    with(root, "network", [&](const ConfigValue& v) { options.network = level(v); });
+    with(root, "loading", [&](const ConfigValue& v) { options.loading = loading(v); });
+    Disturbances& disturbances = options.disturbances;
+    with(root, "seed", [&](const ConfigValue& v) {
+      disturbances.seed = static_cast<std::uint64_t>(v.count(0, INT64_MAX));
+    });
+    each(root, "slow_devices",
+         [&](const ConfigValue& v) { disturbances.slow_devices.push_back(slow_device(v)); });
+    each(root, "links", [&](const ConfigValue& v) { add_changes(v, disturbances.capacity); });
+    each(root, "background",
+         [&](const ConfigValue& v) { disturbances.background.push_back(background(v)); });
+    return scenario;
+  }
+
+ private:
+  using Use = std::function<void(const ConfigValue&)>;
+
+  static void with(const ConfigValue& map, std::string_view key, const Use& use) {
+    if (const ConfigValue* value = map.find(key)) {
+      use(*value);
+    }
+  }
+  static void each(const ConfigValue& map, std::string_view key, const Use& use) {
+    if (const ConfigValue* list = map.find(key)) {
+      std::for_each(list->elements().begin(), list->elements().end(), use);
+    }
+  }
+  static int number(const ConfigValue& value, int least, int most) {
+    return static_cast<int>(value.count(least, most));
+  }
+  static NetworkLevel level(const ConfigValue& value) {
+    if (value.text() == "flow") {
+      return NetworkLevel::kFlow;
+    }
+    return value.text() == "packet" ? NetworkLevel::kPacket
+                                    : (value.fail("flow or packet"), NetworkLevel::kFlow);
+  }
+  static DataLoading loading(const ConfigValue& value) {
+    value.allow_only({"batch", "prefetch"});
+    DataLoading loading{.batch = value.require("batch").duration()};
+    with(value, "prefetch",
+         [&](const ConfigValue& v) { loading.prefetch = number(v, 0, kMostPrefetch); });
+    return loading;
+  }
+  Rank rank(const ConfigValue& value) const {
+    return Rank(static_cast<std::size_t>(
+        value.count(0, static_cast<std::int64_t>(topology_.rank_count()) - 1)));
+  }
+
+  SlowDevice slow_device(const ConfigValue& value) const {
+    value.allow_only({"ranks", "factor", "sigma", "first_step", "last_step"});
+    SlowDevice slow;
+    each(value, "ranks", [&](const ConfigValue& v) { slow.ranks.push_back(rank(v)); });
+    with(value, "factor",
+         [&](const ConfigValue& v) { slow.factor = v.ratio(1 / kLargestFactor, kLargestFactor); });
+    with(value, "sigma", [&](const ConfigValue& v) { slow.sigma = v.ratio(0, 5); });
+    with(value, "first_step",
+         [&](const ConfigValue& v) { slow.first_step = number(v, 0, kMostSteps); });
+    with(value, "last_step",
+         [&](const ConfigValue& v) { slow.last_step = number(v, slow.first_step, kMostSteps); });
+    return slow;
+  }
+
+  BackgroundTraffic background(const ConfigValue& value) const {
+    value.allow_only({"from", "to", "message", "start", "every", "rate"});
+    BackgroundTraffic traffic{.src = rank(value.require("from")),
+                              .dst = rank(value.require("to")),
+                              .message = value.require("message").bytes()};
+    if (traffic.src == traffic.dst) {
+      value.fail("a rank that sends to itself", "two ranks");
+    }
+    with(value, "start", [&](const ConfigValue& v) { traffic.start = v.duration(); });
+    with(value, "every", [&](const ConfigValue& v) { traffic.every = v.duration(); });
+    with(value, "rate", [&](const ConfigValue& v) { traffic.cap = v.bandwidth(); });
+    return traffic;
+  }
+
+  std::vector<LinkId> links(const ConfigValue& value) const {
+    const ConfigValue* tier = value.find("tier");
+    const ConfigValue& name = tier != nullptr ? *tier : value.require("link");
+    std::vector<LinkId> found;
+    for (std::size_t i = 0; i < topology_.link_count(); ++i) {
+      const LinkId link(i);
+      if ((tier != nullptr ? topology_.link(link).tier : topology_.link_name(link)) ==
+          name.text()) {
+        found.push_back(link);
+      }
+    }
+    if (found.empty()) {
+      name.fail(fmt::format("'{}'", name.text()),
+                tier != nullptr
+                    ? "a tier of the cluster, see rackrail topology show"
+                    : "a link of the cluster, such as " + topology_.link_name(LinkId(0)));
+    }
+    return found;
+  }
+
+  void add_changes(const ConfigValue& value, std::vector<CapacityChange>& changes) const {
+    value.allow_only({"link", "tier", "from", "until", "bandwidth", "cut", "flapping", "capacity"});
+    Duration from;
+    std::optional<Duration> until;
+    with(value, "from", [&](const ConfigValue& v) { from = v.duration(); });
+    with(value, "until", [&](const ConfigValue& v) {
+      until = v.duration();
+      if (*until <= from) {
+        v.fail(to_string(*until), "a time after " + to_string(from));
+      }
+    });
+    const bool is_cut = value.find("cut") != nullptr && value.require("cut").flag();
+    const ConfigValue* flapping = value.find("flapping");
+    const ConfigValue* file = value.find("capacity");
+    const ConfigValue* bandwidth = value.find("bandwidth");
+    if ((is_cut ? 1 : 0) + (flapping != nullptr ? 1 : 0) + (file != nullptr ? 1 : 0) +
+            (bandwidth != nullptr ? 1 : 0) !=
+        1) {
+      value.fail("another number of them", "one of bandwidth, cut, flapping, capacity");
+    }
+    for (const LinkId link : links(value)) {
+      const Bandwidth own = topology_.link(link).bandwidth;
+      if (flapping != nullptr) {
+        add_flapping(*flapping, link, from, until, changes);
+      } else if (file != nullptr) {
+        add_file(*file, link, changes);
+      } else {
+        changes.push_back({from, link, is_cut ? Bandwidth(0) : bandwidth->bandwidth()});
+        if (until) {
+          changes.push_back({*until, link, own});
+        }
+      }
+    }
+  }
+
+  void add_flapping(const ConfigValue& value, LinkId link, Duration from,
+                    std::optional<Duration> until, std::vector<CapacityChange>& changes) const {
+    value.allow_only({"every", "for"});
+    const Duration every = value.require("every").duration();
+    const Duration down = value.require("for").duration();
+    if (!until) {
+      value.fail("no end", "'until' beside it");
+    }
+    if (down >= every) {
+      value.fail("down for " + to_string(down), "less than every " + to_string(every));
+    }
+    for (Duration at = from; at < *until; at += every) {
+      if (changes.size() > kMostChanges) {
+        value.fail("too many changes", fmt::format("at most {}", kMostChanges));
+      }
+      changes.push_back({at, link, Bandwidth(0)});
+      changes.push_back({std::min(at + down, *until), link, topology_.link(link).bandwidth});
+    }
+  }
+
+  void add_file(const ConfigValue& value, LinkId link, std::vector<CapacityChange>& changes) const {
+    const std::string file = (folder_ / value.name()).string();
+    std::istringstream lines(read_file(file));
+    std::string line;
+    for (int number = 1; std::getline(lines, line); ++number) {
+      if (line.empty() || line.front() == '#' || line == "time,bandwidth") {
+        continue;
+      }
+      const std::size_t comma = line.find(',');
+      try {
+        if (comma == std::string::npos) {
+          throw ConfigError(ErrorContext{"", "", fmt::format("'{}'", line), "time,bandwidth"});
+        }
+        const std::string rate = line.substr(comma + 1);
+        changes.push_back({parse_duration(line.substr(0, comma)), link,
+                           rate == "0" ? Bandwidth(0) : parse_bandwidth(rate)});
+      } catch (const ConfigError& e) {
+        throw ConfigError(ErrorContext{file, fmt::format("line {}", number), e.context().found,
+                                       e.context().expected});
+      }
+    }
+  }
+
+  std::filesystem::path folder_;
+  const topology::Topology& topology_;
+};
+
+}  // namespace
+
+Scenario parse_scenario(const std::string& file, const std::string& content,
+                        const topology::Topology& topology) {
+  return ScenarioReader(file, topology).read(ConfigValue::parse(file, content));
+}
+
+Scenario read_scenario(const std::string& file, const topology::Topology& topology) {
+  return parse_scenario(file, read_file(file), topology);
+}
+
+}  // namespace rackrail::sim

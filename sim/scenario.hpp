@@ -1,0 +1,41 @@
+// Scenario files: how a plan is run, and what goes wrong meanwhile.
+//
+//   name: a cut in the middle
+//   steps: 20                # to simulate
+//   staleness: 1             # SimulationOptions::staleness; local_steps alike
+//   network: packet          # flow is the default
+//   seed: 7
+//   loading: { batch: 20 ms, prefetch: 2 }
+//   slow_devices:            # SlowDevice
+//     - { ranks: [3, 4], factor: 1.5, first_step: 10, last_step: 12 }
+//     - { sigma: 0.1 }
+//   links:                   # a name as `rackrail topology show` has it, or all of a tier
+//     - { link: tor0→core, from: 1 s, until: 2 s, bandwidth: 10 Gbit/s }
+//     - { tier: uplink, from: 3 s, cut: true, until: 3500 ms }
+//     - { link: core→tor1, flapping: { every: 100 ms, for: 5 ms }, from: 4 s, until: 5 s }
+//     - { link: tor1→core, capacity: uplink.csv }   # rows "time,bandwidth", with units
+//   background:              # BackgroundTraffic
+//     - { from: 0, to: 5, message: 1 MB, every: 10 ms, start: 1 s, rate: 1 Gbit/s }
+//
+// All keys are optional. Links go back to their own rate at `until`, or stay if there is none.
+#pragma once
+
+#include <string>
+
+#include "sim/simulator.hpp"
+#include "topology/topology.hpp"
+
+namespace rackrail::sim {
+
+struct Scenario {
+  std::string name;
+  SimulationOptions options;
+};
+
+/// Ranks and links are those of `topology`; files are found beside the scenario. Throws ConfigError
+/// with the file and line of what is wrong.
+Scenario parse_scenario(const std::string& file, const std::string& content,
+                        const topology::Topology& topology);
+Scenario read_scenario(const std::string& file, const topology::Topology& topology);
+
+}  // namespace rackrail::sim

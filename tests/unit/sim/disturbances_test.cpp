@@ -1,0 +1,215 @@
+// What goes wrong, against closed forms: two ranks on one link each way, devices that cost nothing
+// unless the test gives them work.
+#include "sim/disturbances.hpp"
+
+#include <catch2/catch.hpp>
+#include <cmath>
+
+#include "base/error.hpp"
+#include "plan/regular_schedule.hpp"
+#include "sim/simulator.hpp"
+
+namespace rackrail::sim {
+namespace {
+
+using topology::NodeKind;
+using topology::Topology;
+
+constexpr LinkId kForth(0);  // rank 0 → rank 1
+
+Topology pair() {
+  Topology topology("pair");
+  const NodeId a = topology.add_node({.name = "a", .kind = NodeKind::kHost, .host = "a"});
+  const NodeId b = topology.add_node({.name = "b", .kind = NodeKind::kHost, .host = "b"});
+  topology.add_rank(a);
+  topology.add_rank(b);
+  topology.add_duplex_link({.from = a, .to = b, .bandwidth = Bandwidth(1'000'000'000)});
+  return topology;
+}
+
+SimulationOptions network_only() {
+  SimulationOptions options;
+  plan::DeviceRates rates;
+  constexpr Bandwidth kFast(1'000'000'000'000'000);
+  rates.codecs.fill({kFast, kFast});
+  rates.reduce = kFast;
+  rates.launch = Duration();
+  options.device_rates = rates;
+  return options;
+}
+
+// 4 MB from rank 0 to rank 1: 4 ms.
+CollectiveResult four_megabytes(const SimulationOptions& options) {
+  plan::TransferGraph graph("one way", plan::Collective::kAllReduce, 2, {1});
+  const RouteId route = graph.add_route({});
+  graph.add_transfer({.src = Rank(0), .dst = Rank(1), .route = route}, {});
+  return simulate_collective(graph, 1'000'000, 1'000'000, pair(), options);
+}
+
+// Forward 10 ms, backward 20 ms, optimiser 1 ms; gradients that become ready at the end of it.
+struct Job {
+  Topology topology = pair();
+  plan::Workload workload;
+  plan::Plan plan;
+
+  explicit Job(std::int64_t elements) {
+    workload.name = "job";
+    workload.tensors = {{"all", elements, 20_ms}};
+    workload.forward = 10_ms;
+    workload.fixed_share = 0;
+    workload.optimizer = 1_ms;
+    plan.name = "job";
+    plan.rank_names = {"a", "b"};
+    plan.workload_digest = workload.digest();
+    plan.workload_name = workload.name;
+    plan::TransferGraph graph("exchange", plan::Collective::kAllReduce, 2, {1, 1});
+    const RouteId route = graph.add_route({});
+    const auto send = [&](std::uint32_t chunk, std::uint32_t src, plan::TransferOp op,
+                          std::span<const TransferId> after) {
+      return graph.add_transfer(
+          {.src = Rank(src), .dst = Rank(1 - src), .chunk_begin = chunk, .op = op, .route = route},
+          after);
+    };
+    const TransferId sum0 = send(0, 0, plan::TransferOp::kReduce, {});
+    const TransferId sum1 = send(1, 1, plan::TransferOp::kReduce, {});
+    send(0, 1, plan::TransferOp::kCopy, {&sum0, 1});
+    send(1, 0, plan::TransferOp::kCopy, {&sum1, 1});
+    plan.schedules = {graph};
+    plan.buckets = {{.tensors = {0}, .elements = elements, .slice_elements = elements}};
+    plan.batch.local_batch = {1, 1};
+  }
+  StepResult run(const SimulationOptions& options) const {
+    return simulate_step(plan, workload, topology, options);
+  }
+};
+
+double mean_step_ms(const StepResult& result) {
+  return result.steps.back().end.seconds() * 1e3 / static_cast<double>(result.steps.size());
+}
+
+TEST_CASE("a link that gets slower in the middle of a message") {
+  SimulationOptions options = network_only();
+  options.network = GENERATE(NetworkLevel::kFlow, NetworkLevel::kPacket);
+  // 2 ms at the full rate, then the other 2 MB at half of it: 4 ms.
+  options.disturbances.capacity = {{2_ms, kForth, Bandwidth(500'000'000)}};
+  CHECK(four_megabytes(options).time.seconds() == Approx(6e-3).epsilon(1e-3));
+}
+
+TEST_CASE("a link that is cut for a while delays by that while") {
+  SimulationOptions options = network_only();
+  options.network = GENERATE(NetworkLevel::kFlow, NetworkLevel::kPacket);
+  options.disturbances.capacity = {{1_ms, kForth, Bandwidth(0)},
+                                   {8_ms, kForth, Bandwidth(1'000'000'000)}};
+  CHECK(four_megabytes(options).time.seconds() == Approx(11e-3).epsilon(1e-3));
+}
+
+TEST_CASE("a link that is cut before the message starts and comes back") {
+  SimulationOptions options = network_only();
+  options.disturbances.capacity = {{Duration(), kForth, Bandwidth(0)},
+                                   {3_ms, kForth, Bandwidth(2'000'000'000)}};
+  CHECK(four_megabytes(options).time.seconds() == Approx(5e-3).epsilon(1e-3));
+}
+
+TEST_CASE("a link that stays cut is an error that names it, whatever else moves") {
+  SimulationOptions options = network_only();
+  options.network = GENERATE(NetworkLevel::kFlow, NetworkLevel::kPacket);
+  options.disturbances.capacity = {{1_ms, kForth, Bandwidth(0)}};
+  if (GENERATE(false, true)) {
+    options.disturbances.background = {{.src = Rank(1), .dst = Rank(0), .message = Bytes(100'000)}};
+  }
+  CHECK_THROWS_AS(four_megabytes(options), SimulationError);
+  CHECK_THROWS_WITH(four_megabytes(options), Catch::Contains("rank 0 → rank 1 on a→b"));
+}
+
+TEST_CASE("background traffic takes its share of the links it uses") {
+  SimulationOptions options = network_only();
+  const bool same_way = GENERATE(true, false);
+  options.disturbances.background = {
+      {.src = Rank(same_way ? 0 : 1), .dst = Rank(same_way ? 1 : 0), .message = Bytes(1'000'000)}};
+  CHECK(four_megabytes(options).time.seconds() == Approx(same_way ? 8e-3 : 4e-3).epsilon(1e-3));
+}
+
+TEST_CASE("background traffic with a cap or a pace takes that much") {
+  SimulationOptions options = network_only();
+  BackgroundTraffic traffic{.src = Rank(0), .dst = Rank(1), .message = Bytes(250'000)};
+  SECTION("a cap of a quarter of the link") { traffic.cap = Bandwidth(250'000'000); }
+  SECTION("250 kB each millisecond") { traffic.every = 1_ms; }
+  options.disturbances.background = {traffic};
+  CHECK(four_megabytes(options).time.seconds() == Approx(4e-3 / 0.75).epsilon(0.05));
+}
+
+TEST_CASE("a slow device holds up the step by what it computes longer") {
+  const Job job(1'000'000);  // 4 MB: 4 ms in two halves that cross
+  SimulationOptions options = network_only();
+  CHECK(job.run(options).estimate.step_time.seconds() == Approx(35e-3).epsilon(1e-3));
+  options.disturbances.slow_devices = {{.ranks = {Rank(1)}, .factor = 1.5}};
+  CHECK(job.run(options).estimate.step_time.seconds() == Approx(50.5e-3).epsilon(1e-3));
+  options.disturbances.slow_devices[0].first_step = 1;
+  CHECK(job.run(options).estimate.step_time.seconds() == Approx(35e-3).epsilon(1e-3));
+}
+
+TEST_CASE("random slowdowns have mean 1 and the asked spread, and depend on the seed alone") {
+  Disturbances disturbances{.slow_devices = {{.sigma = 0.3}}, .seed = GENERATE(1U, 2U)};
+  double sum = 0;
+  double squares = 0;
+  constexpr int kDraws = 20'000;
+  for (int i = 0; i < kDraws; ++i) {
+    const double factor = slowdown(disturbances, Rank(i % 100), i / 100);
+    CHECK(factor == slowdown(disturbances, Rank(i % 100), i / 100));
+    sum += factor;
+    squares += std::log(factor) * std::log(factor);
+  }
+  CHECK(sum / kDraws == Approx(1).margin(0.01));
+  // The logarithm has variance σ² and mean −σ²/2.
+  CHECK(squares / kDraws == Approx(0.09 + 0.045 * 0.045).epsilon(0.03));
+  Disturbances other = disturbances;
+  ++other.seed;
+  CHECK(slowdown(disturbances, Rank(3), 5) != slowdown(other, Rank(3), 5));
+}
+
+TEST_CASE("a starved device shows as waiting for data") {
+  const Job job(1'000'000);  // a step of 35 ms
+  SimulationOptions options = network_only();
+  options.steps = 6;
+  SECTION("a loader that is fast enough is waited for once") {
+    options.loading = DataLoading{.batch = 20_ms, .prefetch = 1};
+    const StepResult result = job.run(options);
+    CHECK(result.steps.front().waited_for_data == 20_ms);
+    CHECK(result.steps.back().waited_for_data == Duration());
+    CHECK(result.estimate.step_time.seconds() == Approx(35e-3).epsilon(1e-3));
+  }
+  SECTION("a slow one sets the pace") {
+    options.loading = DataLoading{.batch = 50_ms, .prefetch = 2};
+    const StepResult result = job.run(options);
+    CHECK(result.steps.back().waited_for_data.seconds() == Approx(15e-3).epsilon(1e-3));
+    CHECK(result.estimate.step_time.seconds() == Approx(50e-3).epsilon(1e-3));
+  }
+  SECTION("without prefetch it loads only while nothing else happens") {
+    options.loading = DataLoading{.batch = 20_ms, .prefetch = 0};
+    CHECK(job.run(options).estimate.step_time.seconds() == Approx(55e-3).epsilon(1e-3));
+  }
+}
+
+TEST_CASE("with a staleness, gradients move while the next step computes") {
+  const Job job(25'000'000);  // 100 MB: 100 ms
+  SimulationOptions options = network_only();
+  options.steps = 20;
+  CHECK(mean_step_ms(job.run(options)) == Approx(131).epsilon(1e-3));
+  options.staleness = 1;
+  // The network is the bottleneck: 100 ms a step, and 31 ms once. The last gradients are not
+  // waited for.
+  CHECK(mean_step_ms(job.run(options)) == Approx((19 * 100.0 + 31 + 31) / 20).epsilon(0.02));
+  options.staleness = 3;
+  CHECK(mean_step_ms(job.run(options)) < 100);
+}
+
+TEST_CASE("with local steps, only some of them synchronise") {
+  const Job job(25'000'000);
+  SimulationOptions options = network_only();
+  options.steps = 8;
+  options.local_steps = 4;
+  CHECK(mean_step_ms(job.run(options)) == Approx(31 + 100.0 / 4).epsilon(1e-3));
+}
+
+}  // namespace
+}  // namespace rackrail::sim
