@@ -62,6 +62,9 @@ class RegularSchedule {
   }
   /// Whether a Dependent may be `whole`.
   virtual bool mixes_ranges() const { return false; }
+  /// Whether each lane is a connection of its own: rule 5 then holds within a lane only, and lanes
+  /// of the same pair of ranks share links like any others.
+  virtual bool has_connections() const { return false; }
   /// The schedule on its first `lanes` lanes, where the others do the same elsewhere: what would
   /// come from another lane comes from the one like it. Null where the formulas do not allow it.
   virtual std::unique_ptr<RegularSchedule> folded(std::uint32_t lanes) const {

@@ -93,6 +93,8 @@ std::optional<LinkId> Engine::narrowest_link(const Task& task) const {
 
 std::string_view name_of(TaskKind kind) {
   switch (kind) {
+    case TaskKind::kLoad:
+      return "load data";
     case TaskKind::kForward:
       return "forward";
     case TaskKind::kBackward:
@@ -110,6 +112,8 @@ std::string_view name_of(TaskKind kind) {
     case TaskKind::kLatency:
       return "latency";
     case TaskKind::kWire:
+    case TaskKind::kCapacityChange:
+    case TaskKind::kBackground:
       break;
   }
   return "wire";

@@ -42,14 +42,15 @@ std::uint32_t Engine::add_run(std::shared_ptr<const GraphIndex> shared, std::str
   for (std::uint32_t lane = 0; lane < index.lanes.size(); ++lane) {
     const Lane& ends = index.lanes[lane];
     const std::uint64_t pair = (std::uint64_t{ends.src.value()} << 32U) | ends.dst.value();
-    const auto [it, is_new] =
-        channel_ids_.emplace(pair, static_cast<std::uint32_t>(channels_.size()));
-    if (is_new) {
+    auto channel = static_cast<std::uint32_t>(channels_.size());
+    if (!index.has_connections) {
+      channel = channel_ids_.emplace(pair, channel).first->second;
+    }
+    if (channel == channels_.size()) {
       channels_.emplace_back();
     }
-    channels_[it->second].lanes.emplace_back(number, lane);
-    run.lanes.push_back(
-        {.next = index.item({lane, 0}), .channel = it->second, .count = ends.count});
+    channels_[channel].lanes.emplace_back(number, lane);
+    run.lanes.push_back({.next = index.item({lane, 0}), .channel = channel, .count = ends.count});
     for (std::uint32_t i = 0; index.codecs.size() > 1 && i < ends.count; ++i) {
       const Item item = index.item({lane, i});
       if (item.encoding == plan::EncodingKind::kShared) {

@@ -78,6 +78,7 @@ class GraphIndex {
   std::int64_t slice_elements = 0;
   std::uint32_t slice_count = 0;
   bool orders_additions = false;   ///< whether any Item::additions_before is not 0
+  bool has_connections = false;    ///< each lane is a channel of its own
   bool has_partial_waits = false;  ///< whether something waits for all of several slices
 
  protected:

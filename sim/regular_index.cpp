@@ -19,6 +19,7 @@ class RegularIndex final : public GraphIndex {
                std::vector<std::vector<LinkId>> lane_links)
       : schedule_(schedule), chunk_begin_(schedule.chunk_count() + 1) {
     slice_elements = slice_size;
+    has_connections = schedule.has_connections();
     codecs = {plan::Codec{}};
     slices_at.assign(schedule.rank_count(), 0);
     const plan::TransferGraph chunks(schedule.name(), plan::Collective::kAllReduce,

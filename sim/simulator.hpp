@@ -66,8 +66,8 @@ struct PathPiece {
   Duration start;
   Duration end;
   Duration waited;  ///< of a message: what sharing its links with others has cost
-  /// Without names: "forward", "backward", "optimiser", "encode", "decode", "add", "message
-  /// overhead", "latency" or "wire".
+  /// Without names: "load data", "forward", "backward", "optimiser", "encode", "decode", "add",
+  /// "message overhead", "latency" or "wire".
   std::string kind;
   std::optional<LinkId> link;  ///< of "wire": the narrowest of the route
 };

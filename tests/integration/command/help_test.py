@@ -5,7 +5,7 @@ import re
 import harness
 
 COMMANDS = ("info", "topology", "plan", "verify", "simulate", "sweep", "explain", "calibrate",
-            "train", "report")
+            "train", "validate", "report")
 TOPOLOGY_COMMANDS = ("show", "convert", "bounds")
 
 

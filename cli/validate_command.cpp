@@ -1,0 +1,348 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "base/error.hpp"
+#include "base/file.hpp"
+#include "base/parse_units.hpp"
+#include "cli/commands.hpp"
+#include "cli/inputs.hpp"
+#include "cli/measurements.hpp"
+#include "cli/session.hpp"
+#include "cli/table.hpp"
+#include "sim/nccl/calibrate.hpp"
+#include "sim/nccl/model.hpp"
+#include "topology/reader.hpp"
+
+namespace rackrail::cli {
+
+namespace {
+
+namespace nccl = sim::nccl;
+
+constexpr std::size_t kRowsShown = 24;
+constexpr double kPercent = 100;
+
+struct ValidateOptions {
+  std::vector<std::string> files;
+  ClusterOptions cluster;
+  std::string calibrate_on;
+  std::string parameters;
+  std::string save;
+  std::string from = "4 B";
+  std::string algorithm;
+  std::string protocol;
+  std::string within;
+  std::string mean_within;
+  bool all_rows = false;
+};
+
+struct Case {
+  const nccl::Measured* measured;
+  nccl::Prediction prediction;
+  double error() const { return prediction.time.seconds() / measured->seconds - 1; }
+};
+
+/// "gpus=2,4" or "nodes=2": which cases to calibrate on.
+class Selection {
+ public:
+  explicit Selection(const std::string& text) {
+    const std::size_t equals = text.find('=');
+    by_nodes_ = text.substr(0, equals) == "nodes";
+    if (equals == std::string::npos || (!by_nodes_ && text.substr(0, equals) != "gpus")) {
+      fail(text);
+    }
+    const char* at = text.data() + equals + 1;
+    const char* end = text.data() + text.size();
+    while (true) {
+      std::size_t count = 0;
+      const auto [next, error] = std::from_chars(at, end, count);
+      if (error != std::errc() || count == 0 || (next != end && *next != ',')) {
+        fail(text);
+      }
+      counts_.push_back(count);
+      if (next == end) {
+        return;
+      }
+      at = next + 1;
+    }
+  }
+  bool has(const nccl::Measured& one) const {
+    const std::size_t count = by_nodes_ ? one.nodes : one.nodes * one.gpus_per_node;
+    return std::find(counts_.begin(), counts_.end(), count) != counts_.end();
+  }
+
+ private:
+  [[noreturn]] static void fail(const std::string& text) {
+    throw ConfigError(ErrorContext{"<command line>", "--calibrate-on", "'" + text + "'",
+                                   "gpus=N,N… (in all) or nodes=N,N…"});
+  }
+  bool by_nodes_ = false;
+  std::vector<std::size_t> counts_;
+};
+
+double parse_share(const std::string& option, const std::string& text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  std::string unit(end, text.data() + text.size());
+  unit.erase(std::remove(unit.begin(), unit.end(), ' '), unit.end());
+  if (error != std::errc() || !(value > 0) || (unit != "%" && !unit.empty())) {
+    throw ConfigError(
+        ErrorContext{"<command line>", option, "'" + text + "'", "a share above 0, as 10% or 0.1"});
+  }
+  return unit == "%" ? value / kPercent : value;
+}
+
+nccl::Parameters load_parameters(Session& session, const std::string& name_or_path) {
+  if (name_or_path.empty()) {
+    return nccl::usual_parameters();
+  }
+  std::filesystem::path path = name_or_path;
+  if (!std::filesystem::exists(path)) {
+    const auto shipped = topology::configs_folder() / "nccl" / (name_or_path + ".yaml");
+    if (std::filesystem::exists(shipped)) {
+      path = shipped;
+    }
+  }
+  nccl::Parameters parameters = nccl::read_parameters(path);
+  session.add_input(path);
+  return parameters;
+}
+
+struct Summary {
+  double median = 0;
+  double mean = 0;  ///< e^mean(|log predicted/measured|) − 1
+  double worst = 0;
+};
+
+Summary summarise(const std::vector<Case>& cases) {
+  std::vector<double> errors;
+  double logarithms = 0;
+  for (const Case& one : cases) {
+    errors.push_back(std::abs(one.error()));
+    logarithms += std::abs(std::log1p(one.error()));
+  }
+  std::sort(errors.begin(), errors.end());
+  const std::size_t half = errors.size() / 2;
+  return {errors.size() % 2 == 1 ? errors[half] : (errors[half - 1] + errors[half]) / 2,
+          std::exp(logarithms / static_cast<double>(errors.size())) - 1, errors.back()};
+}
+
+/// Per machine size: how many cases, mean and worst.
+std::string groups_table(const std::vector<Case>& cases) {
+  std::map<std::string, std::vector<Case>> groups;
+  for (const Case& one : cases) {
+    groups[one.measured->what].push_back(one);
+  }
+  Table table({{"what"},
+               {"cases", Align::kRight},
+               {"mean error", Align::kRight},
+               {"median", Align::kRight},
+               {"worst", Align::kRight}});
+  for (const auto& [what, group] : groups) {
+    const Summary summary = summarise(group);
+    table.add_row({what, std::to_string(group.size()), percent(summary.mean),
+                   percent(summary.median), percent(summary.worst)});
+  }
+  return table.to_string();
+}
+
+/// Some rows, spread over all of them and with the worst.
+std::vector<std::size_t> rows_shown(const std::vector<Case>& cases, bool all) {
+  std::vector<std::size_t> rows;
+  const std::size_t most = all ? cases.size() : std::min(cases.size(), kRowsShown);
+  for (std::size_t k = 0; k < most; ++k) {
+    rows.push_back(most == 1 ? 0 : k * (cases.size() - 1) / (most - 1));
+  }
+  const auto worst = std::max_element(cases.begin(), cases.end(), [](const Case& a, const Case& b) {
+    return std::abs(a.error()) < std::abs(b.error());
+  });
+  rows.push_back(static_cast<std::size_t>(worst - cases.begin()));
+  std::sort(rows.begin(), rows.end());
+  rows.erase(std::unique(rows.begin(), rows.end()), rows.end());
+  return rows;
+}
+
+std::string how(const nccl::Prediction& prediction) {
+  return fmt::format("{}, {}", nccl::to_string(prediction.algorithm),
+                     nccl::to_string(prediction.protocol));
+}
+
+void print_text(const std::vector<Case>& cases, const Summary& summary, const std::string& cluster,
+                bool all_rows) {
+  fmt::print("all-reduce by NCCL on {}: predicted and measured\n\n", cluster);
+  Table table({{"what"},
+               {"size", Align::kRight},
+               {"by"},
+               {"predicted", Align::kRight},
+               {"measured", Align::kRight},
+               {"error", Align::kRight}});
+  const std::vector<std::size_t> rows = rows_shown(cases, all_rows);
+  for (const std::size_t i : rows) {
+    const Case& one = cases[i];
+    table.add_row({one.measured->what, to_string(one.measured->size), how(one.prediction),
+                   to_string(one.prediction.time),
+                   to_string(Duration::from_seconds(one.measured->seconds)),
+                   fmt::format("{:+.1f} %", one.error() * kPercent)});
+  }
+  fmt::print("{}", table.to_string());
+  if (rows.size() < cases.size()) {
+    fmt::print("({} more with --all-rows)\n", cases.size() - rows.size());
+  }
+  fmt::print("\n{}\ngeometric-mean error {}, median {}, worst {}\n", groups_table(cases),
+             percent(summary.mean), percent(summary.median), percent(summary.worst));
+}
+
+nlohmann::json to_json(const std::vector<Case>& cases, const Summary& summary,
+                       const nccl::Parameters& parameters, bool calibrated) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const Case& one : cases) {
+    list.push_back({{"what", one.measured->what},
+                    {"bytes", one.measured->size.count()},
+                    {"algorithm", nccl::to_string(one.prediction.algorithm)},
+                    {"protocol", nccl::to_string(one.prediction.protocol)},
+                    {"predicted_s", one.prediction.time.seconds()},
+                    {"measured_s", one.measured->seconds},
+                    {"relative_error", one.error()}});
+  }
+  nlohmann::json values;
+  for (const nccl::ParameterInfo& info : nccl::parameter_table()) {
+    values[std::string(info.name) + (info.is_time ? "_s" : "")] = parameters.*info.member;
+  }
+  return {{"cases", list},
+          {"median_relative_error", summary.median},
+          {"geomean_relative_error", summary.mean},
+          {"worst_relative_error", summary.worst},
+          {"parameters", values},
+          {"calibrated", calibrated}};
+}
+
+void run_validate(Session& session, const ValidateOptions& options) {
+  const topology::Topology cluster = options.cluster.load(session);
+  const Bytes from = parse_bytes(options.from);
+  const nccl::Choice forced = parse_choice(options.algorithm, options.protocol);
+  const auto bound = [](const char* option, const std::string& text) {
+    return text.empty() ? std::numeric_limits<double>::infinity() : parse_share(option, text);
+  };
+  const double worst_allowed = bound("--within", options.within);
+  const double mean_allowed = bound("--mean-within", options.mean_within);
+  std::vector<nccl::Measured> measured;
+  for (const std::string& file : options.files) {
+    Measurements read = read_measurements(file);
+    session.add_input(file);
+    if (read.others > 0) {
+      session.note(
+          fmt::format("note: {}: {} rows of other collectives left out", file, read.others));
+    }
+    for (nccl::Measured& one : read.cases) {
+      if (one.size >= from) {
+        one.choice.algorithm = forced.algorithm ? forced.algorithm : one.choice.algorithm;
+        one.choice.protocol = forced.protocol ? forced.protocol : one.choice.protocol;
+        measured.push_back(std::move(one));
+      }
+    }
+  }
+  nccl::Parameters parameters = load_parameters(session, options.parameters);
+  const bool calibrates = !options.calibrate_on.empty();
+  std::vector<nccl::Measured> learnt;
+  if (calibrates) {
+    const Selection selection(options.calibrate_on);
+    const auto held =
+        std::stable_partition(measured.begin(), measured.end(),
+                              [&](const nccl::Measured& one) { return selection.has(one); });
+    learnt.assign(std::make_move_iterator(measured.begin()), std::make_move_iterator(held));
+    measured.erase(measured.begin(), held);
+    const nccl::Fit fit = nccl::fit(cluster, learnt, parameters);
+    parameters = fit.parameters;
+    std::string names;
+    for (const std::string_view name : fit.fitted) {
+      names += (names.empty() ? "" : ", ") + std::string(name);
+    }
+    session.note(fmt::format("calibrated on {} cases ({}), root mean square error {}: {}",
+                             learnt.size(), options.calibrate_on, percent(fit.rms_log_error),
+                             names));
+  }
+  if (!options.save.empty()) {
+    std::string origin =
+        "Constants of the NCCL model on " + cluster.name() + ", by:\nrackrail validate";
+    for (const std::string& file : options.files) {
+      origin += " " + std::filesystem::path(file).filename().string();
+    }
+    origin +=
+        fmt::format(" --cluster {}{} --from '{}' --save-parameters …", options.cluster.cluster,
+                    calibrates ? " --calibrate-on " + options.calibrate_on : "", options.from);
+    write_file_atomically(
+        options.save,
+        nccl::to_yaml(parameters, std::filesystem::path(options.save).stem().string(), origin));
+  }
+  if (measured.empty()) {
+    if (!options.save.empty()) {
+      session.note("every case was calibrated on: nothing left to predict");
+      if (session.json) {
+        session.print_json(to_json({}, {}, parameters, calibrates));
+      }
+      return;
+    }
+    throw ConfigError(ErrorContext{"<command line>", "validate", "no case to predict",
+                                   "measurements from --from on, beside those calibrated on"});
+  }
+  nccl::Machines machines(cluster);
+  std::vector<Case> cases;
+  for (const nccl::Measured& one : measured) {
+    cases.push_back({&one, nccl::all_reduce(machines.of(one), one.size, one.choice, parameters)});
+  }
+  const Summary summary = summarise(cases);
+  if (session.json) {
+    session.print_json(to_json(cases, summary, parameters, calibrates));
+  } else {
+    print_text(cases, summary, cluster.name(), options.all_rows);
+  }
+  const bool is_missed = summary.worst > worst_allowed || summary.mean > mean_allowed;
+  session.status = is_missed ? kNotMet : kDone;
+}
+
+}  // namespace
+
+void add_validate_command(CLI::App& app, Session& session) {
+  CLI::App* command =
+      app.add_subcommand("validate", "Hold predictions of NCCL's all-reduce against measurements");
+  add_common_options(*command, session);
+  const auto options = std::make_shared<ValidateOptions>();
+  command->add_option("measurements", options->files, "CSV, JSON lines or logs of nccl-tests")
+      ->required();
+  command->add_option("--cluster", options->cluster.cluster, "Cluster they were measured on")
+      ->required();
+  options->cluster.add_to(*command);
+  command->add_option(
+      "--calibrate-on", options->calibrate_on,
+      "Fit the constants on these cases and predict the others: gpus=2,4 or nodes=2");
+  command->add_option("--parameters", options->parameters,
+                      "Constants to use or to start from: file, or the name of shipped ones");
+  command->add_option("--save-parameters", options->save, "Where to write the constants used");
+  command->add_option("--from", options->from, "Smallest size to look at")->capture_default_str();
+  command->add_option("--algorithm", options->algorithm,
+                      "ring, tree, nvls or nvls-tree; as the file says, else NCCL's choice");
+  command->add_option("--protocol", options->protocol, "ll, ll128 or simple; the same");
+  command->add_option("--within", options->within,
+                      "Exit with 1 when the worst error is above this: 10%");
+  command->add_option("--mean-within", options->mean_within, "The same for the geometric mean: 5%");
+  command->add_flag("--all-rows", options->all_rows, "Show every case");
+  command->footer(
+      "Example: rackrail validate a100-2gpu.csv a100-3gpu.csv a100-4gpu.csv --cluster a100-8x8 \\\n"
+      "             --calibrate-on gpus=2,4 --from 8MiB --within 10%");
+  command->callback([&session, options] {
+    session.command = "validate";
+    run_validate(session, *options);
+  });
+}
+
+}  // namespace rackrail::cli

@@ -1,0 +1,48 @@
+// How long NCCL's all-reduce takes on a machine: the schedules, chunks and rates of this folder,
+// run by the simulator.
+//
+// What repeats is simulated once: a ring's whole loops are alike and do not overlap, so a time is
+// launch + loops · (loop + tail) + the last loop; a tree's pipeline of many loops is in its steady
+// state long before kLoopsSimulated, so the rest is added at the steady rate. Tests hold both
+// against simulations of everything.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "base/units.hpp"
+#include "sim/nccl/machine.hpp"
+#include "sim/nccl/parameters.hpp"
+
+namespace rackrail::sim::nccl {
+
+inline constexpr std::uint32_t kLoopsSimulated = 32;
+
+struct Choice {
+  std::optional<Algorithm> algorithm;  ///< NCCL's own choice if none
+  std::optional<Protocol> protocol;
+};
+
+struct Prediction {
+  Duration time;
+  Algorithm algorithm = Algorithm::kRing;
+  Protocol protocol = Protocol::kSimple;
+  std::uint64_t flows = 0;  ///< that were simulated
+};
+
+/// All-reduce of `size` (at least one float) on every rank of the machine. Throws ConfigError when
+/// the machine cannot run the algorithm that is asked for.
+Prediction all_reduce(const Machine& machine, Bytes size, const Choice& choice,
+                      const Parameters& parameters);
+
+/// NCCL's tuning formula (graph/tuning.cc): latency + bytes / bandwidth with its own constants for
+/// every algorithm and protocol that the machine can run, the least wins. Not with the fitted
+/// parameters: NCCL does not know them when it chooses.
+struct Tuned {
+  Algorithm algorithm = Algorithm::kRing;
+  Protocol protocol = Protocol::kSimple;
+  double estimate_s = 0;  ///< what the formula says
+};
+Tuned tune(const Machine& machine, Bytes size, const Choice& choice);
+
+}  // namespace rackrail::sim::nccl

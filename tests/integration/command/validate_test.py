@@ -1,0 +1,176 @@
+"""NCCL's predicted times against measured ones: held-out counts, forms of input, exit status."""
+
+import json
+import math
+import unittest
+
+import harness
+
+MEASURED = harness.SHARED / "measured"
+FROM = 8 * 2 ** 20
+NEEDS = unittest.skipUnless(MEASURED.is_dir(), f"no measurements in {MEASURED}")
+
+
+def mean_and_worst(cases):
+    """e^mean |log| − 1 and the largest error, from the cases themselves."""
+    logs = [abs(math.log(case["predicted_s"] / case["measured_s"])) for case in cases]
+    errors = [abs(case["predicted_s"] / case["measured_s"] - 1) for case in cases]
+    return math.exp(sum(logs) / len(logs)) - 1, max(errors)
+
+
+class Validate(harness.CommandTest):
+    @NEEDS
+    def test_calibrated_on_2_and_4_gpus_it_predicts_3_and_5(self):
+        files = [MEASURED / f"a100-nvswitch-allreduce-{gpus}gpu.csv" for gpus in (2, 3, 4, 5)]
+        result = self.rackrail_json("validate", *files, "--cluster", "a100-8x8", "--from", "8MiB",
+                                    "--calibrate-on", "gpus=2,4", "--within", "10%",
+                                    "--mean-within", "5%")
+        self.assertTrue(result["calibrated"])
+        for gpus in (3, 5):
+            cases = [case for case in result["cases"] if f"1 x {gpus} GPUs" in case["what"]]
+            self.assertEqual(len(cases), 1024 - 7)  # 1 MiB to 1 GiB, every MiB
+            mean, worst = mean_and_worst(cases)
+            self.assertLess(mean, 0.05)
+            self.assertLess(worst, 0.10)
+
+    @NEEDS
+    def test_calibrated_on_2_nodes_it_predicts_4(self):
+        result = self.rackrail_json("validate", MEASURED / "h100-2-and-4-nodes-allreduce.csv",
+                                    "--cluster", "h100-32x8-rail", "--from", "8MiB",
+                                    "--calibrate-on", "nodes=2")
+        self.assertEqual(sorted(case["bytes"] for case in result["cases"]),
+                         [2 ** 24, 2 ** 27, 2 ** 30, 2 ** 34])
+        self.assertEqual({case["what"] for case in result["cases"]}, {"all-reduce, 4 x 8 GPUs"})
+        mean, worst = mean_and_worst(result["cases"])
+        self.assertLess(mean, 0.05)
+        self.assertLess(worst, 0.10)
+
+    @NEEDS
+    def test_shipped_constants_are_what_the_command_fits(self):
+        for name, files, cluster, on in (
+                ("a100-nvswitch", ["a100-nvswitch-allreduce-2gpu.csv",
+                                   "a100-nvswitch-allreduce-4gpu.csv"], "a100-8x8", "gpus=2,4"),
+                ("h100-nvswitch-ndr", ["h100-2-and-4-nodes-allreduce.csv"], "h100-32x8-rail",
+                 "nodes=2")):
+            with self.subTest(name=name):
+                path = self.folder / f"{name}.yaml"
+                self.rackrail("validate", *(MEASURED / file for file in files), "--cluster",
+                              cluster, "--from", "8MiB", "--calibrate-on", on,
+                              "--save-parameters", path)
+                self.assertEqual(self.values(path),
+                                 self.values(harness.CONFIGS / "nccl" / f"{name}.yaml"))
+
+    @staticmethod
+    def values(path):
+        return [line for line in path.read_text().splitlines() if not line.startswith("#")]
+
+    def measurements(self, factor=1.0, name="m.csv"):
+        """Times that are `factor` off what the command itself predicts."""
+        rows = [(gpus, mebi << 20) for gpus in (2, 4) for mebi in (1, 8, 64)]
+        table = self.write(name, "gpus,op,size_bytes,time_us\n" + "".join(
+            f"{gpus},allreduce,{size},1\n" for gpus, size in rows))
+        cases = self.rackrail_json("validate", table, "--cluster", "a100-8x8")["cases"]
+        return self.write(name, "gpus,op,size_bytes,time_us\n" + "".join(
+            f"{gpus},allreduce,{size},{case['predicted_s'] * 1e6 * factor}\n"
+            for (gpus, size), case in zip(rows, cases)))
+
+    def test_exit_status_says_whether_the_bound_was_met(self):
+        table = self.measurements(factor=1 / 1.05)  # predictions are 5 % too long
+        for options, status in ((["--within", "6%"], 0), (["--within", "4 %"], 1),
+                                (["--within", "0.06"], 0), (["--mean-within", "4%"], 1),
+                                (["--mean-within", "6%", "--within", "4%"], 1), ([], 0)):
+            with self.subTest(options=options):
+                result = self.rackrail("validate", table, "--cluster", "a100-8x8", "--json",
+                                       *options, status=status).json
+                self.assertAlmostEqual(result["median_relative_error"], 0.05, places=4)
+                self.assertAlmostEqual(result["worst_relative_error"], 0.05, places=4)
+                self.assertFalse(result["calibrated"])
+                for case in result["cases"]:
+                    self.assertLessEqual({"what", "bytes", "predicted_s", "measured_s",
+                                          "relative_error"}, set(case))
+                    self.assertAlmostEqual(case["relative_error"], 0.05, places=4)
+
+    def test_every_form_of_measurement_says_the_same(self):
+        forms = {
+            "a.csv": "# comment\nnodes,gpus,op,algo,size_bytes,time_us\n"
+                     "2,16,allreduce,default(NVLSTree),16777216,200\n"
+                     "2,16,allgather,ring,16777216,100\n",
+            "b-16gpu.csv": "nodes,size(B),count,type,time(ns),busbw,time(ns),busbw\n"
+                           "2,16777216,4194304,float,200000,1,190000,1\n",
+            "c.jsonl": json.dumps({"name": "allreduce", "kernel": 1, "ranks": 16,
+                                   "ranksPerNode": 8, "size": 16777216, "time": 200.0}) + "\n",
+            "d.log": "# nThread 1 nGpus 1 minBytes 16777216\n# Using devices\n"
+                     + "".join(f"#  Rank {rank:2} Group 0 Pid {rank} on node{rank // 8} device "
+                               f"{rank % 8:2} [0x{rank}] NVIDIA H100\n" for rank in range(16))
+                     + "#       size         count      type   redop    root     time   algbw\n"
+                     "    16777216       4194304     float     sum      -1    200.0   83.89  157.29"
+                     "      0    199.0   84.31  158.08      0\n# Avg bus bandwidth    : 157\n",
+        }
+        seen = set()
+        for name, content in forms.items():
+            with self.subTest(form=name):
+                result = self.rackrail_json("validate", self.write(name, content), "--cluster",
+                                            "h100-32x8-rail")
+                case, = result["cases"]
+                self.assertEqual(case["bytes"], 2 ** 24)
+                self.assertAlmostEqual(case["measured_s"], 200e-6, places=9)
+                seen.add((case["what"], case["predicted_s"]))
+        self.assertEqual(len(seen), 1)
+
+    def test_a_given_algorithm_is_taken(self):
+        table = self.write("m.csv", "nodes,gpus,size_bytes,time_us,algo,proto\n"
+                           "4,32,67108864,900,Tree,Simple\n4,32,67108864,900,ring,LL128\n")
+        cases = self.rackrail_json("validate", table, "--cluster", "h100-32x8-rail")["cases"]
+        self.assertEqual([(case["algorithm"], case["protocol"]) for case in cases],
+                         [("tree", "simple"), ("ring", "ll128")])
+        cases = self.rackrail_json("validate", table, "--cluster", "h100-32x8-rail", "--algorithm",
+                                   "nvls-tree", "--protocol", "simple")["cases"]
+        self.assertEqual({case["algorithm"] for case in cases}, {"nvls-tree"})
+
+    def test_a_placement_across_a_thin_uplink_takes_longer(self):
+        hosts = "".join(f"gpu{i},tor{i // 2},10 GB/s,1 us\n" for i in range(4))
+        cluster = self.write("cluster.csv", "source,target,bandwidth,latency\n" + hosts
+                             + "tor0,tor1,2 GB/s,1 us\n")
+        table = self.write("m.csv", "nodes,gpus,size_bytes,time_us,placement,algo\n"
+                           + "".join(f"2,2,1073741824,1,{placement},ring\n"
+                                     for placement in ("", "0;1", "3 2", "0;2")))
+        times = [case["predicted_s"] for case in self.rackrail_json(
+            "validate", table, "--cluster", cluster)["cases"]]
+        self.assertEqual(times[0], times[1])
+        self.assertEqual(times[0], times[2])
+        # 1 GiB each way at 96 % of 2 GB/s.
+        self.assertAlmostEqual(times[3] / (2 ** 30 / (0.96 * 2e9)), 1, delta=0.03)
+        self.assertAlmostEqual(times[3] / times[0], 5, delta=0.2)
+
+    def test_bad_input_is_one_line(self):
+        good = "gpus,size_bytes,time_us\n2,1048576,50\n"
+        for content, where in (("gpus,time_us\n2,5\n", "line 1"),
+                               ("gpus,size_bytes,time_us\n2,many,5\n", "line 2"),
+                               ("gpus,size_bytes,time_us\n2,1048576,-5\n", "line 2"),
+                               ("gpus,size_bytes,time_us\n2,1048576\n", "line 2"),
+                               ("nodes,gpus,size_bytes,time_us\n2,3,1048576,5\n", "line 2"),
+                               ("gpus,size_bytes,time_us,algo\n2,1048576,5,star\n", "line 2"),
+                               ("nodes,gpus,size_bytes,time_us,placement\n2,2,4096,5,1;1\n",
+                                "line 2"),
+                               ("size_bytes,time_us\n1048576,5\n", "line 1"),
+                               ("{\"name\": \"allreduce\"}\n", "line 1"), ("{no\n", "line 1")):
+            with self.subTest(content=content):
+                path = self.write("bad.csv", content)
+                error = self.rackrail("validate", path, "--cluster", "a100-8x8", "--json",
+                                      status=2).error
+                self.assertEqual(error["where"], where)
+                self.assertEqual(error["file"], str(path))
+        path = self.write("good.csv", good)
+        for options in (["--calibrate-on", "gpus"], ["--calibrate-on", "racks=2"],
+                        ["--calibrate-on", "gpus=2,"], ["--calibrate-on", "gpus=4"],
+                        ["--calibrate-on", "gpus=2"], ["--within", "much"],
+                        ["--algorithm", "star"], ["--algorithm", "nvls"], ["--from", "1GiB"],
+                        ["--parameters", "missing"]):
+            with self.subTest(options=options):
+                self.rackrail("validate", path, "--cluster", "a100-8x8", *options, status=2)
+        big = self.write("big.csv", "gpus,size_bytes,time_us\n9,1048576,5\n")
+        self.rackrail("validate", big, "--cluster", "a100-8x8", status=2)
+
+
+if __name__ == "__main__":
+    harness.main()
