@@ -23,7 +23,7 @@ struct Quantity {
   std::string unit;
 };
 
-Quantity read_quantity(const topology::ConfigValue& value) {
+Quantity read_quantity(const ConfigValue& value) {
   const std::string& text = value.text();
   Quantity quantity;
   const char* end = text.data() + text.size();
@@ -35,7 +35,7 @@ Quantity read_quantity(const topology::ConfigValue& value) {
   return quantity;
 }
 
-Range read_range(const topology::ConfigValue& value) {
+Range read_range(const ConfigValue& value) {
   const Quantity from = read_quantity(value.require("from"));
   const Quantity to = read_quantity(value.require("to"));
   if (from.unit != to.unit) {
@@ -60,9 +60,9 @@ Range read_range(const topology::ConfigValue& value) {
   return range;
 }
 
-std::vector<std::string> read_values(const topology::ConfigValue& list) {
+std::vector<std::string> read_values(const ConfigValue& list) {
   std::vector<std::string> values;
-  for (const topology::ConfigValue& element : list.elements()) {
+  for (const ConfigValue& element : list.elements()) {
     const std::string& text = element.text();
     if (std::find(values.begin(), values.end(), text) != values.end()) {
       element.fail(fmt::format("'{}' a second time", text), "each value once");
@@ -109,7 +109,7 @@ std::string Axis::draw(std::uint64_t seed, std::uint64_t number) const {
   return values[static_cast<std::size_t>(place * static_cast<double>(values.size()))];
 }
 
-Axis read_axis(const std::string& path, const topology::ConfigValue& value, bool for_random) {
+Axis read_axis(const std::string& path, const ConfigValue& value, bool for_random) {
   Axis axis{.path = path, .values = {}, .range = std::nullopt};
   if (value.is_list()) {
     axis.values = read_values(value);

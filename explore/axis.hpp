@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "topology/readers/config_tree.hpp"
+#include "base/config_tree.hpp"
 
 namespace rackrail::explore {
 
@@ -35,6 +35,6 @@ struct Axis {
 
 /// `{values: […]}`, a list alone, or `{from:, to:, steps:, scale: linear|log, whole: true}`; steps
 /// may be left out where `for_random`. Throws ConfigError with line and field.
-Axis read_axis(const std::string& path, const topology::ConfigValue& value, bool for_random);
+Axis read_axis(const std::string& path, const ConfigValue& value, bool for_random);
 
 }  // namespace rackrail::explore

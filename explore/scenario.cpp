@@ -17,8 +17,6 @@
 namespace rackrail::explore {
 namespace {
 
-using topology::ConfigValue;
-
 constexpr std::int64_t kMostTrials = 1'000'000;
 constexpr int kMostRepetitions = 1000;
 constexpr std::string_view kClusterPrefix = "cluster.";

@@ -10,7 +10,7 @@ namespace rackrail::explore {
 namespace {
 
 Axis axis_of(const std::string& yaml, bool for_random = false) {
-  return read_axis("plan.x", topology::ConfigValue::parse("test.yaml", yaml), for_random);
+  return read_axis("plan.x", ConfigValue::parse("test.yaml", yaml), for_random);
 }
 
 TEST_CASE("values are what the file says") {
