@@ -18,7 +18,6 @@ namespace {
 constexpr std::size_t kMostValues = 1'000'000;
 constexpr int kDeepest = 32;
 constexpr Bandwidth kFastest(1'000'000'000'000'000);
-constexpr Duration kLongest(3'600'000'000'000'000);
 
 }  // namespace
 
@@ -209,10 +208,10 @@ Bandwidth ConfigValue::bandwidth() const {
   return value;
 }
 
-Duration ConfigValue::duration() const {
+Duration ConfigValue::duration(Duration most) const {
   const Duration value =
       parsed(*this, "a time with a unit", [](auto& t) { return parse_duration(t); });
-  if (value > kLongest) fail("a time up to 1 h");
+  if (value > most) fail("a time up to " + to_string(most));
   return value;
 }
 

@@ -10,6 +10,7 @@
 #include <numeric>
 #include <string>
 
+#include "base/config_tree.hpp"
 #include "base/error.hpp"
 #include "base/file.hpp"
 #include "base/parse_units.hpp"
@@ -19,6 +20,7 @@
 #include "cli/simulation_csv.hpp"
 #include "cli/table.hpp"
 #include "cli/trace.hpp"
+#include "explore/outages.hpp"
 #include "planner/schedule_family.hpp"
 #include "sim/scenario.hpp"
 #include "sim/simulator.hpp"
@@ -279,6 +281,60 @@ void print_step(const PlanInput& input, const sim::StepResult& result, double wa
   fmt::print("{} flows, {} events, {:.3f} s of simulation\n", result.flows, result.events, wall);
 }
 
+std::optional<explore::OutageResult> simulate_outages(const Session& session,
+                                                      const SimulateOptions& options,
+                                                      const PlanInput& input) {
+  if (options.scenario.empty()) {
+    return std::nullopt;
+  }
+  const ConfigValue root = ConfigValue::parse(options.scenario, read_file(options.scenario));
+  const auto scenario = explore::read_outages(root, input.cluster);
+  if (!scenario) {
+    return std::nullopt;
+  }
+  planner::PlannerOptions planning;
+  planning.seed = session.seed;
+  planning.compare_baselines = false;
+  return explore::simulate_outages(input.plan, input.workload, input.cluster, *scenario, planning);
+}
+
+void print_outages(const explore::OutageResult& result) {
+  Table table({{"the run"},
+               {"from", Align::kRight},
+               {"to", Align::kRight},
+               {"ranks", Align::kRight},
+               {"step time", Align::kRight},
+               {"steps", Align::kRight},
+               {"of them lost", Align::kRight}});
+  for (const explore::Phase& phase : result.phases) {
+    const bool trains = phase.steps > 0;
+    table.add_row({phase.what, to_string(phase.start), to_string(phase.end),
+                   trains ? std::to_string(phase.ranks) : "",
+                   trains ? to_string(phase.step_time) : "",
+                   trains ? std::to_string(phase.steps) : "",
+                   phase.lost > 0 ? std::to_string(phase.lost) : ""});
+  }
+  fmt::print("\n{}goodput {:.1f} samples/s, {} of what an undisturbed run has\n", table.to_string(),
+             result.samples_per_s,
+             percent(result.samples_per_s / result.undisturbed_samples_per_s));
+}
+
+nlohmann::json outages_json(const explore::OutageResult& result) {
+  nlohmann::json phases = nlohmann::json::array();
+  for (const explore::Phase& phase : result.phases) {
+    phases.push_back({{"what", phase.what},
+                      {"start_s", phase.start.seconds()},
+                      {"end_s", phase.end.seconds()},
+                      {"ranks", phase.ranks},
+                      {"step_time_s", phase.step_time.seconds()},
+                      {"steps", phase.steps},
+                      {"lost_steps", phase.lost}});
+  }
+  return {{"phases", phases},
+          {"samples_per_s", result.samples_per_s},
+          {"undisturbed_samples_per_s", result.undisturbed_samples_per_s}};
+}
+
 void run_step(Session& session, const SimulateOptions& options) {
   const PlanInput input = load_plan_input(session, options.plan, options.cluster, options.workload);
   sim::SimulationOptions simulation = options.simulation(session, input.cluster);
@@ -287,6 +343,7 @@ void run_step(Session& session, const SimulateOptions& options) {
   const auto start = std::chrono::steady_clock::now();
   const sim::StepResult result =
       sim::simulate_step(input.plan, input.workload, input.cluster, simulation);
+  const std::optional<explore::OutageResult> outages = simulate_outages(session, options, input);
   const double wall = seconds_since(start);
   if (!options.trace.empty()) {
     const TraceProcess process{"simulated: " + input.plan.name, result.timeline};
@@ -301,6 +358,9 @@ void run_step(Session& session, const SimulateOptions& options) {
   }
   if (!session.json) {
     print_step(input, result, wall);
+    if (outages) {
+      print_outages(*outages);
+    }
     if (!options.trace.empty()) {
       fmt::print("wrote {} (open it at ui.perfetto.dev)\n", options.trace);
     }
@@ -324,19 +384,23 @@ void run_step(Session& session, const SimulateOptions& options) {
                      {"end_s", step.end.seconds()},
                      {"waited_for_data_s", step.waited_for_data.seconds()}});
   }
-  session.print_json({{"step_time_s", result.estimate.step_time.seconds()},
-                      {"mean_step_time_s", mean_step_seconds(result)},
-                      {"samples_per_s", throughput(input.plan, result)},
-                      {"steps", steps},
-                      {"compute_time_s", result.estimate.compute_time.seconds()},
-                      {"sync_share", result.estimate.sync_share},
-                      {"critical_path", path},
-                      {"links", links_json(input.cluster, result.links)},
-                      {"queues", queues_json(input.cluster, result.queues)},
-                      {"events", result.events},
-                      {"flows", result.flows},
-                      {"wall_s", wall},
-                      {"peak_rss_bytes", peak_rss_bytes()}});
+  nlohmann::json answer = {{"step_time_s", result.estimate.step_time.seconds()},
+                           {"mean_step_time_s", mean_step_seconds(result)},
+                           {"samples_per_s", throughput(input.plan, result)},
+                           {"steps", steps},
+                           {"compute_time_s", result.estimate.compute_time.seconds()},
+                           {"sync_share", result.estimate.sync_share},
+                           {"critical_path", path},
+                           {"links", links_json(input.cluster, result.links)},
+                           {"queues", queues_json(input.cluster, result.queues)},
+                           {"events", result.events},
+                           {"flows", result.flows},
+                           {"wall_s", wall},
+                           {"peak_rss_bytes", peak_rss_bytes()}};
+  if (outages) {
+    answer["outages"] = outages_json(*outages);
+  }
+  session.print_json(answer);
 }
 
 void run_simulate(Session& session, SimulateOptions options) {

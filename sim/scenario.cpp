@@ -28,7 +28,9 @@ class ScenarioReader {
 
   Scenario read(const ConfigValue& root) {
     root.allow_only({"name", "steps", "staleness", "local_steps", "network", "seed", "loading",
-                     "slow_devices", "links", "background"});
+                     "slow_devices", "links", "background",
+                     // Of the run as a whole, see explore/outages.hpp.
+                     "duration", "checkpoint_every", "outages"});
     Scenario scenario;
     SimulationOptions& options = scenario.options;
     with(root, "name", [&](const ConfigValue& v) { scenario.name = v.name(); });

@@ -1,4 +1,4 @@
-// Scenario files: how a plan is run, and what goes wrong meanwhile.
+// Scenario files: how a plan is run, and what goes wrong meanwhile. configs/faults has examples.
 //
 //   name: a cut in the middle
 //   steps: 20                # to simulate

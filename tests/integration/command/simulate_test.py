@@ -158,7 +158,7 @@ class Simulate(harness.CommandTest):
 
     def test_the_shipped_scenario_runs(self):
         self.rackrail("plan", "two-racks-40g", "resnet-50", "-o", "plan.json")
-        scenario = harness.CONFIGS / "scenarios" / "rough-day.yaml"
+        scenario = harness.CONFIGS / "faults" / "rough-day.yaml"
         result = self.rackrail_json("simulate", "plan.json", "--scenario", str(scenario))
         self.assertEqual(len(result["steps"]), 40)
 

@@ -1,0 +1,301 @@
+#include "explore/outages.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "base/error.hpp"
+#include "base/parse_units.hpp"
+#include "topology/remove.hpp"
+
+namespace rackrail::explore {
+
+namespace {
+
+constexpr std::int64_t kMostSteps = std::int64_t{1} << 40U;
+constexpr int kStepsToSteadyState = 2;
+constexpr Duration kLongestRun(7'776'000'000'000'000'000);  // 90 days
+
+std::vector<LinkId> cable(const topology::Topology& topology, const ConfigValue& name) {
+  std::vector<LinkId> links;
+  for (std::size_t i = 0; i < topology.link_count() && links.empty(); ++i) {
+    if (topology.link_name(LinkId(i)) == name.text()) {
+      links.emplace_back(i);
+    }
+  }
+  if (links.empty()) {
+    name.fail("a link of the cluster, such as " + topology.link_name(LinkId(0)));
+  }
+  const topology::Link& there = topology.link(links[0]);
+  for (const LinkId back : topology.links_out_of(there.to)) {
+    if (topology.link(back).to == there.from) {
+      links.push_back(back);
+      break;
+    }
+  }
+  return links;
+}
+
+Reaction reaction(const ConfigValue& value) {
+  const std::map<std::string, Reaction> known = {
+      {"replan", Reaction::kReplan}, {"restart", Reaction::kRestart}, {"wait", Reaction::kWait}};
+  const auto found = known.find(value.text());
+  if (found == known.end()) {
+    value.fail("replan, restart or wait");
+  }
+  return found->second;
+}
+
+Outage outage(const ConfigValue& value, const topology::Topology& topology, Duration duration) {
+  value.allow_only({"host", "link", "at", "back", "detection", "recovery", "then", "drain"});
+  Outage outage;
+  if ((value.find("host") != nullptr) == (value.find("link") != nullptr)) {
+    value.fail("neither or both", "one of host and link");
+  }
+  if (const ConfigValue* host = value.find("host")) {
+    outage.host = host->name();
+    try {
+      (void)topology::without(topology, {&outage.host, 1}, {});
+    } catch (const ConfigError& e) {
+      host->fail(e.context().found, e.context().expected);
+    }
+  } else {
+    outage.links = cable(topology, value.require("link"));
+  }
+  outage.at = value.require("at").duration(kLongestRun);
+  if (outage.at >= duration) {
+    value.require("at").fail("a time before the end of the run, " + to_string(duration));
+  }
+  if (const ConfigValue* back = value.find("back")) {
+    outage.back = back->duration(kLongestRun);
+    if (*outage.back <= outage.at) {
+      back->fail("a time after " + to_string(outage.at));
+    }
+  }
+  outage.is_drain = value.find("drain") != nullptr && value.require("drain").flag();
+  if (const ConfigValue* detection = value.find("detection")) {
+    outage.detection = detection->duration();
+  }
+  if (const ConfigValue* recovery = value.find("recovery")) {
+    outage.recovery = recovery->duration();
+  }
+  if (const ConfigValue* then = value.find("then")) {
+    outage.then = reaction(*then);
+  }
+  if (outage.then == Reaction::kWait && !outage.back) {
+    value.fail("waiting for what never comes back", "'back' beside 'then: wait'");
+  }
+  return outage;
+}
+
+/// Which outages are in force, by their place in the scenario.
+using Missing = std::set<std::size_t>;
+
+class Run {
+ public:
+  Run(const plan::Plan& plan, const plan::Workload& workload, const topology::Topology& topology,
+      const OutageScenario& scenario, const planner::PlannerOptions& options)
+      : plan_(plan),
+        workload_(workload),
+        topology_(topology),
+        scenario_(scenario),
+        options_(options) {}
+
+  OutageResult simulate() {
+    struct Event {
+      Duration at;
+      bool is_end = false;
+      std::size_t outage = 0;
+    };
+    std::vector<Event> events;
+    for (std::size_t i = 0; i < scenario_.outages.size(); ++i) {
+      const Outage& outage = scenario_.outages[i];
+      events.push_back({outage.at, false, i});
+      if (outage.back && *outage.back < scenario_.duration) {
+        events.push_back({*outage.back, true, i});
+      }
+    }
+    std::stable_sort(events.begin(), events.end(),
+                     [](const Event& a, const Event& b) { return a.at < b.at; });
+    for (const Event& event : events) {
+      const Outage& outage = scenario_.outages[event.outage];
+      const bool is_announced = event.is_end || outage.is_drain;
+      train_until(event.at, is_announced);
+      if (event.is_end) {
+        missing_.erase(event.outage);
+      } else {
+        missing_.insert(event.outage);
+        if (outage.then == Reaction::kRestart && !outage.is_drain) {
+          go_back_to_checkpoint();
+        }
+      }
+      pause(outage, event.is_end);
+    }
+    train_until(scenario_.duration, false);
+    return result();
+  }
+
+ private:
+  struct State {
+    std::size_t ranks = 0;
+    Duration step_time;
+    double samples = 0;  // per step
+  };
+
+  bool waits() const {
+    return std::any_of(missing_.begin(), missing_.end(),
+                       [&](std::size_t i) { return scenario_.outages[i].then == Reaction::kWait; });
+  }
+
+  std::string name() const {
+    std::string text;
+    for (const std::size_t i : missing_) {
+      text += (text.empty() ? "without " : ", ") + what(scenario_.outages[i]);
+    }
+    return text.empty() ? "all there" : text;
+  }
+  std::string what(const Outage& outage) const {
+    return outage.host.empty() ? topology_.link_name(outage.links[0]) : outage.host;
+  }
+
+  /// The plan's steps with what is there; planned and simulated once for each set.
+  const State& state() {
+    const auto [it, is_new] = states_.try_emplace(missing_);
+    if (is_new) {
+      std::vector<std::string> hosts;
+      std::vector<LinkId> links;
+      for (const std::size_t i : missing_) {
+        const Outage& outage = scenario_.outages[i];
+        if (!outage.host.empty()) {
+          hosts.push_back(outage.host);
+        }
+        links.insert(links.end(), outage.links.begin(), outage.links.end());
+      }
+      sim::SimulationOptions simulation;
+      simulation.steps = kStepsToSteadyState;
+      simulation.record_critical_path = false;
+      if (missing_.empty()) {
+        it->second = measured(plan_, topology_, simulation);
+      } else {
+        const topology::Topology rest = topology::without(topology_, hosts, links);
+        rest.require_connected();
+        const auto cost_model = sim::make_cost_model(rest, {});
+        const plan::Plan plan = planner::make_plan(rest, workload_, *cost_model, options_);
+        it->second = measured(plan, rest, simulation);
+      }
+    }
+    return it->second;
+  }
+  State measured(const plan::Plan& plan, const topology::Topology& topology,
+                 const sim::SimulationOptions& simulation) const {
+    const auto step = sim::simulate_step(plan, workload_, topology, simulation);
+    return {topology.rank_count(), step.estimate.step_time,
+            static_cast<double>(plan.batch.global_batch())};
+  }
+
+  /// Steps from now on; one that does not end by then is finished or lost.
+  void train_until(Duration end, bool finishes) {
+    if (now_ >= end) {
+      return;  // still recovering from what was before
+    }
+    Phase phase{.what = name(), .start = now_, .end = end};
+    if (waits()) {
+      phase.what += ", waiting";
+    } else {
+      const State& with = state();
+      phase.ranks = with.ranks;
+      phase.step_time = with.step_time;
+      phase.steps = (end - now_).picoseconds() / with.step_time.picoseconds();
+      if (finishes && now_ + with.step_time * phase.steps < end) {
+        ++phase.steps;
+      }
+      phase.end = std::max(end, now_ + with.step_time * phase.steps);
+      phase.samples = with.samples * static_cast<double>(phase.steps);
+      since_checkpoint_ += phase.steps;
+      last_samples_ = with.samples;
+    }
+    now_ = phase.end;
+    phases_.push_back(phase);
+  }
+
+  void go_back_to_checkpoint() {
+    const std::int64_t lost = since_checkpoint_ % scenario_.checkpoint_every;
+    since_checkpoint_ -= lost;
+    if (lost > 0 && !phases_.empty()) {
+      phases_.back().lost += lost;
+      lost_samples_ += static_cast<double>(lost) * last_samples_;
+    }
+  }
+
+  void pause(const Outage& outage, bool is_end) {
+    const bool is_detected = is_end || outage.is_drain;
+    const Duration pause = outage.recovery + (is_detected ? Duration() : outage.detection);
+    if (pause == Duration() || now_ >= scenario_.duration) {
+      return;
+    }
+    const char* happened = is_end            ? " back: "
+                           : outage.is_drain ? " drained: "
+                                             : " lost: detection and ";
+    const Duration end = std::min(now_ + pause, scenario_.duration);
+    phases_.push_back({.what = what(outage) + happened + "recovery", .start = now_, .end = end});
+    now_ = end;
+  }
+
+  OutageResult result() {
+    OutageResult result;
+    double samples = -lost_samples_;
+    for (const Phase& phase : phases_) {
+      samples += phase.samples;
+    }
+    const double seconds = scenario_.duration.seconds();
+    result.samples_per_s = samples / std::max(now_, scenario_.duration).seconds();
+    missing_.clear();
+    const State& all = state();
+    const auto steps = scenario_.duration.picoseconds() / all.step_time.picoseconds();
+    result.undisturbed_samples_per_s = all.samples * static_cast<double>(steps) / seconds;
+    result.phases = std::move(phases_);
+    return result;
+  }
+
+  const plan::Plan& plan_;
+  const plan::Workload& workload_;
+  const topology::Topology& topology_;
+  const OutageScenario& scenario_;
+  const planner::PlannerOptions& options_;
+  std::map<Missing, State> states_;
+  Missing missing_;
+  Duration now_;
+  std::vector<Phase> phases_;
+  std::int64_t since_checkpoint_ = 0;  // steps
+  double last_samples_ = 0;
+  double lost_samples_ = 0;
+};
+
+}  // namespace
+
+std::optional<OutageScenario> read_outages(const ConfigValue& root,
+                                           const topology::Topology& topology) {
+  const ConfigValue* list = root.find("outages");
+  if (list == nullptr) {
+    return std::nullopt;
+  }
+  OutageScenario scenario;
+  scenario.duration = root.require("duration").duration(kLongestRun);
+  if (const ConfigValue* every = root.find("checkpoint_every")) {
+    scenario.checkpoint_every = every->count(1, kMostSteps);
+  }
+  for (const ConfigValue& value : list->elements()) {
+    scenario.outages.push_back(outage(value, topology, scenario.duration));
+  }
+  return scenario;
+}
+
+OutageResult simulate_outages(const plan::Plan& plan, const plan::Workload& workload,
+                              const topology::Topology& topology, const OutageScenario& scenario,
+                              const planner::PlannerOptions& options) {
+  return Run(plan, workload, topology, scenario, options).simulate();
+}
+
+}  // namespace rackrail::explore

@@ -1,0 +1,70 @@
+// A long run through failures and maintenance: how much of the time the cluster trains.
+//
+// Model. Between two events a run makes steps of one length, that of the plan for what is there,
+// as simulated. When a host or cable fails, the step under way is lost; the survivors know after
+// `detection` and go on after `recovery` more: with a new plan for what is left (replan), with a
+// new plan and from the last checkpoint, so that the steps since are lost too (restart), or when it
+// is back (wait). A drain is announced: the step under way is finished, and nothing has to be
+// detected. When something comes back, the step under way is finished, and training goes on with
+// the plan for all after `recovery`.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/config_tree.hpp"
+#include "planner/planner.hpp"
+#include "sim/simulator.hpp"
+
+namespace rackrail::explore {
+
+enum class Reaction : std::uint8_t { kReplan, kRestart, kWait };
+
+struct Outage {
+  std::string host;           ///< a machine, or
+  std::vector<LinkId> links;  ///< the two directions of a cable
+  Duration at;
+  std::optional<Duration> back;
+  Duration detection;
+  Duration recovery;
+  Reaction then = Reaction::kReplan;
+  bool is_drain = false;
+};
+
+struct OutageScenario {
+  Duration duration;                    ///< of the run
+  std::int64_t checkpoint_every = 100;  ///< steps
+  std::vector<Outage> outages;
+};
+
+/// Reads the keys `duration`, `checkpoint_every` and `outages` of a scenario file; none if there
+/// are no outages. Throws ConfigError with the place of what is wrong.
+std::optional<OutageScenario> read_outages(const ConfigValue& root,
+                                           const topology::Topology& topology);
+
+struct Phase {
+  std::string what;  ///< "all there", "without host3", "host3 lost: detection, new plan", …
+  Duration start;
+  Duration end;
+  std::size_t ranks = 0;   ///< that train
+  Duration step_time;      ///< 0 where nothing trains
+  std::int64_t steps = 0;  ///< made
+  std::int64_t lost = 0;   ///< of the steps made before, by going back to a checkpoint
+  double samples = 0;      ///< of the steps made
+};
+
+struct OutageResult {
+  std::vector<Phase> phases;
+  double samples_per_s = 0;  ///< useful ones, over the whole run
+  double undisturbed_samples_per_s = 0;
+};
+
+/// Plans anew with `options` for every set of machines that is left. Throws ConfigError when a set
+/// leaves fewer than two ranks, or parts that cannot reach each other.
+OutageResult simulate_outages(const plan::Plan& plan, const plan::Workload& workload,
+                              const topology::Topology& topology, const OutageScenario& scenario,
+                              const planner::PlannerOptions& options);
+
+}  // namespace rackrail::explore

@@ -1,0 +1,150 @@
+// Outages on a cluster whose steps all take the same: devices are the bottleneck, so the arithmetic
+// of a run can be done by hand.
+#include "explore/outages.hpp"
+
+#include <fmt/format.h>
+
+#include <catch2/catch.hpp>
+
+#include "base/error.hpp"
+
+namespace rackrail::explore {
+namespace {
+
+using topology::NodeKind;
+using topology::Topology;
+
+Topology cluster() {
+  Topology topology("cluster");
+  const NodeId tor = topology.add_node({.name = "tor", .kind = NodeKind::kTor});
+  for (int i = 0; i < 4; ++i) {
+    const std::string name = fmt::format("host{}", i);
+    const NodeId host = topology.add_node(
+        {.name = name, .kind = NodeKind::kHost, .host = name, .device_class = "V100"});
+    topology.add_rank(host);
+    topology.add_duplex_link({.from = host, .to = tor, .bandwidth = 100_GBps});
+  }
+  return topology;
+}
+
+struct Job {
+  Topology topology = cluster();
+  plan::Workload workload;
+  plan::Plan plan;
+  planner::PlannerOptions options;
+
+  Job() {
+    workload.name = "job";
+    workload.tensors = {{"all", 1000, 600_ms}};
+    workload.forward = 400_ms;
+    workload.fixed_share = 0;
+    workload.device_class = "V100";
+    options.compare_baselines = false;
+    options.local_batch = 1;
+    const auto cost_model = sim::make_cost_model(topology, {});
+    plan = planner::make_plan(topology, workload, *cost_model, options);
+  }
+  OutageResult run(const std::string& text) const {
+    const auto scenario = read_outages(ConfigValue::parse("s.yaml", text), topology);
+    REQUIRE(scenario.has_value());
+    return simulate_outages(plan, workload, topology, *scenario, options);
+  }
+};
+
+std::vector<std::int64_t> steps(const OutageResult& result) {
+  std::vector<std::int64_t> steps;
+  for (const Phase& phase : result.phases) {
+    steps.push_back(phase.steps);
+  }
+  return steps;
+}
+
+// A step is a second and a few microseconds, so whole seconds minus a little hold one step less.
+TEST_CASE("a lost host costs the step under way, detection, recovery, and its samples") {
+  const OutageResult result = Job().run(
+      "duration: 100 s\n"
+      "outages: [{ host: host2, at: 20500 ms, detection: 2 s, recovery: 3 s, back: 50 s }]");
+  REQUIRE(result.phases.size() == 5);
+  CHECK(steps(result) == std::vector<std::int64_t>{20, 0, 25, 0, 48});
+  CHECK(result.phases[0].ranks == 4);
+  CHECK(result.phases[1].end == 25500_ms);
+  CHECK(result.phases[2].ranks == 3);
+  CHECK(result.phases[4].ranks == 4);
+  // Who comes back is no surprise: the step under way is finished first.
+  CHECK(result.phases[2].end >= 50500_ms);
+  CHECK(result.samples_per_s == Approx((20 * 4 + 25 * 3 + 46 * 4) / 100.0).epsilon(0.03));
+  CHECK(result.undisturbed_samples_per_s == Approx(4).epsilon(0.011));
+}
+
+TEST_CASE("a restart loses the steps since the last checkpoint") {
+  const std::string outage =
+      "duration: 100 s\ncheckpoint_every: 8\n"
+      "outages: [{ host: host2, at: 20500 ms, then: ";
+  const OutageResult restarted = Job().run(outage + "restart }]");
+  const OutageResult replanned = Job().run(outage + "replan }]");
+  CHECK(restarted.phases[0].lost == 4);
+  CHECK(replanned.phases[0].lost == 0);
+  CHECK(replanned.samples_per_s - restarted.samples_per_s == Approx(4 * 4 / 100.0));
+}
+
+TEST_CASE("a drain finishes its step and detects nothing") {
+  const OutageResult result = Job().run(
+      "duration: 60 s\n"
+      "outages: [{ host: host0, at: 20500 ms, drain: true, detection: 9 s, recovery: 1 s }]");
+  CHECK(steps(result)[0] == 21);
+  CHECK(result.phases[1].end - result.phases[1].start == 1000_ms);
+  CHECK(result.phases[2].ranks == 3);
+}
+
+TEST_CASE("waiting makes no steps until all is back") {
+  const OutageResult result = Job().run(
+      "duration: 60 s\n"
+      "outages: [{ link: host0→tor, at: 10 s, then: wait, back: 40 s, recovery: 1 s }]");
+  for (const Phase& phase : result.phases) {
+    if (phase.start >= 11000_ms && phase.end <= 40000_ms) {
+      CHECK(phase.steps == 0);
+    }
+  }
+  CHECK(result.samples_per_s == Approx(4 * (9 + 18) / 60.0).epsilon(0.05));
+}
+
+TEST_CASE("outages that overlap are planned for together, and phases cover the run") {
+  const OutageResult result = Job().run(
+      "duration: 100 s\noutages:\n"
+      "  - { host: host0, at: 10 s, back: 60 s }\n"
+      "  - { host: host1, at: 30 s, back: 90 s }\n");
+  std::vector<std::size_t> ranks;
+  for (std::size_t i = 0; i < result.phases.size(); ++i) {
+    ranks.push_back(result.phases[i].ranks);
+    CHECK(result.phases[i].start == (i == 0 ? Duration() : result.phases[i - 1].end));
+  }
+  CHECK(ranks == std::vector<std::size_t>{4, 3, 2, 3, 4});
+  CHECK(result.phases.back().end == 100000_ms);
+}
+
+TEST_CASE("what cannot be trained through is an error") {
+  CHECK_THROWS_AS(Job().run("duration: 100 s\noutages:\n"
+                            "  - { host: host0, at: 10 s }\n  - { host: host1, at: 20 s }\n"
+                            "  - { host: host2, at: 30 s }\n"),
+                  ConfigError);
+  // A host that nobody can reach any more.
+  CHECK_THROWS_AS(Job().run("duration: 100 s\noutages: [{ link: host0→tor, at: 10 s }]"),
+                  ConfigError);
+}
+
+TEST_CASE("outages that mean nothing are refused with their place") {
+  const auto [text, said] = GENERATE(
+      std::pair{"outages: []", "duration"},
+      std::pair{"duration: 9 s\noutages: [{ at: 1 s }]", "one of host and link"},
+      std::pair{"duration: 9 s\noutages: [{ host: host9, at: 1 s }]", "host9"},
+      std::pair{"duration: 9 s\noutages: [{ link: a→b, at: 1 s }]", "such as host0→tor"},
+      std::pair{"duration: 9 s\noutages: [{ host: host1, at: 9 s }]", "before the end"},
+      std::pair{"duration: 9 s\noutages: [{ host: host1, at: 2 s, back: 1 s }]", "after 2"},
+      std::pair{"duration: 9 s\noutages: [{ host: host1, at: 2 s, then: hope }]", "restart or wait"},
+      std::pair{"duration: 9 s\noutages: [{ host: host1, at: 2 s, then: wait }]", "'back'"});
+  CAPTURE(text);
+  CHECK_THROWS_WITH(Job().run(text), Catch::Contains(said));
+}
+
+}  // namespace
+}  // namespace rackrail::explore
