@@ -48,6 +48,7 @@ int run(int argc, char** argv) {
   add_verify_command(app, session);
   add_simulate_command(app, session);
   add_sweep_command(app, session);
+  add_tune_command(app, session);
   add_explain_command(app, session);
   add_calibrate_command(app, session);
   add_train_command(app, session);

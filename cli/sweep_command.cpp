@@ -49,9 +49,12 @@ void print_sweep(const explore::Scenario& scenario, const explore::SweepResult& 
   fmt::print("wrote {}\n", file.string());
 }
 
-void run(Session& session, const SweepCommandOptions& options) {
-  const explore::Scenario scenario = explore::read_scenario(options.scenario);
+void run(Session& session, const SweepCommandOptions& options, bool seed_is_given) {
+  explore::Scenario scenario = explore::read_scenario(options.scenario);
   session.add_inputs(scenario.inputs);
+  if (seed_is_given) {
+    scenario.seed = session.seed;
+  }
   session.seed = scenario.seed;
   const explore::Cells cells(scenario);
   explore::SweepOptions sweep;
@@ -108,7 +111,7 @@ void run(Session& session, const SweepCommandOptions& options) {
 void add_sweep_command(CLI::App& app, Session& session) {
   CLI::App* command = app.add_subcommand(
       "sweep", "Plan and simulate many variants of a cluster, a model and their options");
-  command->add_flag("--json", session.json, "Print one JSON object instead of tables");
+  add_common_options(*command, session);
   const auto options = std::make_shared<SweepCommandOptions>();
   command->add_option("scenario", options->scenario, "Scenario file: what varies, and how")
       ->required();
@@ -123,9 +126,9 @@ void add_sweep_command(CLI::App& app, Session& session) {
       "Example: rackrail sweep configs/scenarios/uplink-study.yaml --out uplinks.jsonl\n"
       "Under srun or mpirun every process takes its share and writes uplinks.rank<N>.jsonl; once\n"
       "more without the launcher joins them.");
-  command->callback([&session, options] {
+  command->callback([&session, options, command] {
     session.command = "sweep";
-    run(session, *options);
+    run(session, *options, command->count("--seed") > 0);
   });
 }
 

@@ -27,6 +27,7 @@ double value_of(const Figures& figures, const Objective& objective) {
 Figures evaluate(const Cell& cell, plan::Plan* made) {
   PlanChoice choice = read_plan_choice(cell.plan);
   choice.options.seed = cell.seed;
+  choice.options.compare_baselines = made != nullptr;
   const topology::Topology cluster =
       topology::read_cluster_text(cell.cluster.file, cell.cluster.text).topology;
   const plan::Workload workload = plan::read_workload_text(cell.workload.text, cell.workload.file);

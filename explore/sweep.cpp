@@ -38,9 +38,18 @@ std::vector<fs::path> files_of(const fs::path& results) {
 /// Appends lines to a file, whole and at once.
 class Journal {
  public:
-  explicit Journal(const fs::path& path) : path_(path), out_(path, std::ios::app) { check(); }
+  /// Keeps nothing when the path is empty.
+  explicit Journal(const fs::path& path) : path_(path) {
+    if (!path_.empty()) {
+      out_.open(path_, std::ios::app);
+      check();
+    }
+  }
 
   void add(const Row& row) {
+    if (path_.empty()) {
+      return;
+    }
     out_ << to_line(row) + "\n" << std::flush;
     check();
   }
@@ -57,34 +66,10 @@ class Journal {
   std::ofstream out_;
 };
 
-Row run_cell(const Cell& cell, const std::function<Figures(const Cell&)>& evaluate_cell) {
-  Row row{.cell = cell.number,
-          .digest = cell.digest(),
-          .varied = cell.varied,
-          .figures = std::nullopt,
-          .error = {},
-          .seconds = 0};
-  const auto start = std::chrono::steady_clock::now();
-  try {
-    row.figures = evaluate_cell(cell);
-  } catch (const std::exception& e) {
-    row.error = e.what();
-  }
-  row.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  return row;
-}
-
-}  // namespace
-
-SweepResult run_sweep(const Cells& cells, const SweepOptions& options) {
-  const fs::path own = options.share.own_file(options.results);
-  if (own.has_parent_path()) {
-    std::error_code status;
-    fs::create_directories(own.parent_path(), status);
-  }
-  // What is finished, wherever it is. Other processes may be writing their files just now; the
-  // cells of this share are not among what they write.
-  RowFile before = read_rows(own);
+/// What is finished, wherever it is. Other processes may be writing their files just now; the cells
+/// of this share are not among what they write.
+std::unordered_map<std::string, Row> finished_rows(const SweepOptions& options, const fs::path& own,
+                                                   const RowFile& before) {
   std::unordered_map<std::string, Row> finished;
   const auto take = [&](const std::vector<Row>& rows) {
     for (const Row& row : rows) {
@@ -99,6 +84,41 @@ SweepResult run_sweep(const Cells& cells, const SweepOptions& options) {
     }
   }
   take(before.rows);
+  return finished;
+}
+
+}  // namespace
+
+Row run_cell(const Cell& cell, const SweepOptions& options) {
+  Row row{.cell = cell.number,
+          .digest = cell.digest(),
+          .varied = cell.varied,
+          .figures = std::nullopt,
+          .error = {},
+          .seconds = 0};
+  const auto start = std::chrono::steady_clock::now();
+  try {
+    row.figures = options.evaluate ? options.evaluate(cell) : evaluate(cell);
+  } catch (const std::exception& e) {
+    row.error = e.what();
+  }
+  row.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return row;
+}
+
+SweepResult run_sweep(const Cells& cells, const SweepOptions& options) {
+  const bool keeps = !options.results.empty();
+  const fs::path own = keeps ? options.share.own_file(options.results) : fs::path();
+  RowFile before;
+  std::unordered_map<std::string, Row> finished;
+  if (keeps) {
+    if (own.has_parent_path()) {
+      std::error_code status;
+      fs::create_directories(own.parent_path(), status);
+    }
+    before = read_rows(own);
+    finished = finished_rows(options, own, before);
+  }
 
   SweepResult result;
   std::vector<std::size_t> missing;  // places in result.rows
@@ -126,8 +146,6 @@ SweepResult run_sweep(const Cells& cells, const SweepOptions& options) {
   if (before.is_damaged) {
     write_rows(own, before.rows);  // else the next line would be joined to the half one
   }
-  const auto evaluate_cell =
-      options.evaluate ? options.evaluate : [](const Cell& cell) { return evaluate(cell); };
   std::mutex mutex;
   Journal journal(own);
   std::size_t done = result.rows.size() - missing.size();
@@ -138,7 +156,7 @@ SweepResult run_sweep(const Cells& cells, const SweepOptions& options) {
   };
   report();
   for_each_index(missing.size(), thread_count(options.threads, missing.size()), [&](std::size_t i) {
-    Row row = run_cell(cells.at(result.rows[missing[i]].cell), evaluate_cell);
+    Row row = run_cell(cells.at(result.rows[missing[i]].cell), options);
     const std::lock_guard lock(mutex);
     journal.add(row);
     result.rows[missing[i]] = std::move(row);
@@ -151,7 +169,9 @@ SweepResult run_sweep(const Cells& cells, const SweepOptions& options) {
                [&](const Row& row) { return !ours.contains(row.digest); });
   result.kept = whole.size();
   whole.insert(whole.end(), result.rows.begin(), result.rows.end());
-  write_rows(own, whole);
+  if (keeps) {
+    write_rows(own, whole);
+  }
   result.failed = static_cast<std::size_t>(std::count_if(
       result.rows.begin(), result.rows.end(), [](const Row& row) { return !row.figures; }));
   return result;

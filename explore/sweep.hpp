@@ -19,9 +19,10 @@
 namespace rackrail::explore {
 
 struct SweepOptions {
-  std::filesystem::path results;  ///< of the whole sweep; a share of it writes Share::own_file
-  std::size_t threads = 0;        ///< one per core if 0
-  bool retry_failed = false;      ///< run cells again whose row is an error
+  /// Of the whole sweep; a share of it writes Share::own_file. Nothing is kept if empty.
+  std::filesystem::path results;
+  std::size_t threads = 0;    ///< one per core if 0
+  bool retry_failed = false;  ///< run cells again whose row is an error
   Share share;
   /// Called after every cell with how many of how many are finished; from one thread at a time.
   std::function<void(std::size_t, std::size_t)> progress;
@@ -39,6 +40,9 @@ struct SweepResult {
 /// Throws ConfigError when the results cannot be read or written. What a cell throws becomes its
 /// row, unless it is no std::exception.
 SweepResult run_sweep(const Cells& cells, const SweepOptions& options);
+
+/// What becomes of one cell, by options.evaluate.
+Row run_cell(const Cell& cell, const SweepOptions& options);
 
 /// The row whose objective is best, the earlier one of equals; null when all failed.
 const Row* best_row(const std::vector<Row>& rows, const Objective& objective);

@@ -79,6 +79,13 @@ class ThirdParty(unittest.TestCase):
             self.assertEqual(caught("runtime/a.cpp", line), [], line)
             self.assertEqual(len(caught("runtime/a.hpp", line)), 1, line)
 
+    def test_explore_joins_planner_and_simulator_but_not_the_runtime(self):
+        self.assertEqual(caught("explore/a.cpp", '#include "sim/b.hpp"', '#include "planner/b.hpp"'),
+                         [])
+        self.assertEqual(len(caught("explore/a.cpp", '#include "runtime/b.hpp"')), 1)
+        self.assertEqual(len(caught("planner/a.cpp", '#include "explore/b.hpp"')), 1)
+        self.assertEqual(caught("cli/a.cpp", '#include "explore/b.hpp"'), [])
+
     def test_eigen_may_be_in_the_headers_of_the_trainer(self):
         self.assertEqual(caught("runtime/trainer/a.hpp", "#include <Eigen/Core>"), [])
         self.assertEqual(len(caught("runtime/trainer_a.hpp", "#include <Eigen/Core>")), 1)

@@ -4,8 +4,8 @@ import re
 
 import harness
 
-COMMANDS = ("info", "topology", "plan", "verify", "simulate", "sweep", "explain", "calibrate",
-            "train", "validate", "report")
+COMMANDS = ("info", "topology", "plan", "verify", "simulate", "sweep", "tune", "explain",
+            "calibrate", "train", "validate", "report")
 TOPOLOGY_COMMANDS = ("show", "convert", "bounds")
 
 

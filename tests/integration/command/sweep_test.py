@@ -94,6 +94,18 @@ class Sweep(harness.CommandTest):
                                      status=1)
         self.assertEqual((retried["ran"], retried["failed"]), (2, 2))
 
+    def test_the_seed_chooses_the_draws(self):
+        self.write("study.yaml", SCENARIO.replace("[16, 32, 64]", "{from: 1, to: 64, whole: true}")
+                   + "search: {random: {trials: 5}}\nseed: 3\n")
+        drawn = []
+        for more in ((), ("--seed", "3"), ("--seed", "4")):
+            name = f"out{len(drawn)}.jsonl"
+            self.rackrail("sweep", "study.yaml", "--out", name, *more)
+            drawn.append([row["varied"] for row in self.rows(name)])
+        self.assertEqual(len(drawn[0]), 5)
+        self.assertEqual(drawn[0], drawn[1])
+        self.assertNotEqual(drawn[0], drawn[2])
+
     def test_equal_executions_are_recognised(self):
         self.write("study.yaml", SCENARIO + "repetitions: 3\n")
         result = self.rackrail("sweep", "study.yaml", "--out", "out.jsonl")

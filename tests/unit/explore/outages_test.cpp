@@ -65,7 +65,7 @@ TEST_CASE("a lost host costs the step under way, detection, recovery, and its sa
       "duration: 100 s\n"
       "outages: [{ host: host2, at: 20500 ms, detection: 2 s, recovery: 3 s, back: 50 s }]");
   REQUIRE(result.phases.size() == 5);
-  CHECK(steps(result) == std::vector<std::int64_t>{20, 0, 25, 0, 48});
+  CHECK(steps(result) == std::vector<std::int64_t>{20, 0, 25, 0, 46});
   CHECK(result.phases[0].ranks == 4);
   CHECK(result.phases[1].end == 25500_ms);
   CHECK(result.phases[2].ranks == 3);
@@ -140,7 +140,8 @@ TEST_CASE("outages that mean nothing are refused with their place") {
       std::pair{"duration: 9 s\noutages: [{ link: a→b, at: 1 s }]", "such as host0→tor"},
       std::pair{"duration: 9 s\noutages: [{ host: host1, at: 9 s }]", "before the end"},
       std::pair{"duration: 9 s\noutages: [{ host: host1, at: 2 s, back: 1 s }]", "after 2"},
-      std::pair{"duration: 9 s\noutages: [{ host: host1, at: 2 s, then: hope }]", "restart or wait"},
+      std::pair{"duration: 9 s\noutages: [{ host: host1, at: 2 s, then: hope }]",
+                "restart or wait"},
       std::pair{"duration: 9 s\noutages: [{ host: host1, at: 2 s, then: wait }]", "'back'"});
   CAPTURE(text);
   CHECK_THROWS_WITH(Job().run(text), Catch::Contains(said));

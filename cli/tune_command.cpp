@@ -1,0 +1,205 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "base/error.hpp"
+#include "base/parse_units.hpp"
+#include "cli/commands.hpp"
+#include "cli/inputs.hpp"
+#include "cli/plan_text.hpp"
+#include "cli/progress.hpp"
+#include "cli/session.hpp"
+#include "cli/sweep_text.hpp"
+#include "explore/tune.hpp"
+#include "plan/format.hpp"
+
+namespace rackrail::cli {
+
+namespace {
+
+constexpr std::size_t kRowsShown = 5;
+constexpr int kMostThreads = 4096;
+constexpr int kMostTrials = 1'000'000;
+constexpr int kMostExecutions = 1000;
+constexpr double kLargestErrorBudget = 1000;
+
+struct TuneCommandOptions {
+  std::string target;  ///< a cluster, with a workload; or a scenario
+  std::string workload;
+  std::string overlay;
+  std::string output;
+  std::string results;
+  std::optional<std::string> objective;
+  std::optional<int> trials;
+  std::optional<int> executions;
+  double error_budget = planner::PlannerOptions{}.error_budget;
+  std::size_t jobs = 0;
+};
+
+explore::Scenario scenario_of(Session& session, const TuneCommandOptions& options,
+                              bool seed_is_given) {
+  explore::Scenario scenario;
+  if (options.workload.empty()) {
+    if (!std::filesystem::exists(options.target) && is_cluster(options.target)) {
+      throw ConfigError(ErrorContext{"<command line>", "tune",
+                                     fmt::format("the cluster '{}' alone", options.target),
+                                     "a workload beside it, or a scenario"});
+    }
+    scenario = explore::read_scenario(options.target);
+  } else {
+    std::optional<std::filesystem::path> overlay;
+    if (!options.overlay.empty()) {
+      overlay = options.overlay;
+      session.add_input(options.overlay);
+    }
+    scenario =
+        explore::tuning_scenario(explore::cluster_source(options.target, overlay),
+                                 explore::workload_source(options.workload), options.error_budget);
+  }
+  if (options.trials) {
+    scenario.trials = *options.trials;
+  }
+  if (options.executions) {
+    scenario.repetitions = *options.executions;
+  }
+  if (options.objective) {
+    scenario.objective = &explore::objective_named(*options.objective);
+  }
+  if (seed_is_given) {
+    scenario.seed = session.seed;
+  }
+  session.seed = scenario.seed;
+  session.add_inputs(scenario.inputs);
+  return scenario;
+}
+
+std::string settings(const explore::Row& row) {
+  std::string text;
+  for (const auto& [path, value] : row.varied) {
+    text +=
+        fmt::format("{}{} {}", text.empty() ? "" : ", ", path.substr(path.find('.') + 1), value);
+  }
+  return text.empty() ? "the planner's own choice" : text;
+}
+
+void print(const explore::Scenario& scenario, const explore::TuneResult& result,
+           const TuneCommandOptions& options) {
+  const explore::Objective& objective = *scenario.objective;
+  const explore::SweepResult& trials = result.trials;
+  fmt::print("{}: {} trials of {} executions, by {}\n\n", scenario.name, trials.rows.size(),
+             scenario.repetitions, objective.name);
+  fmt::print("{}\n", sweep_table(trials.rows, objective, kRowsShown));
+  fmt::print("best            {}\n", settings(result.best));
+  fmt::print("{:<15} {:.6g}\n", objective.name, explore::value_of(*result.best.figures, objective));
+  if (result.planner_alone.figures) {
+    fmt::print("planner alone   {:.6g}\n",
+               explore::value_of(*result.planner_alone.figures, objective));
+  } else {
+    fmt::print("planner alone   {}\n", result.planner_alone.error);
+  }
+  if (scenario.repetitions > 1 && all_executions_equal(trials.rows)) {
+    fmt::print(
+        "note            the {} executions of each trial are equal: nothing in them is "
+        "random\n",
+        scenario.repetitions);
+  }
+  if (trials.failed > 0) {
+    fmt::print("note            {} of {} trials failed\n", trials.failed, trials.rows.size());
+  }
+  fmt::print("\n{}\n{}\n", bucket_table(result.plan), prediction_table(result.plan));
+  if (options.output.empty()) {
+    fmt::print("not written; add -o plan.json to keep it\n");
+  } else {
+    fmt::print("wrote           {}\n", options.output);
+  }
+}
+
+void run(Session& session, const TuneCommandOptions& options, bool seed_is_given) {
+  const explore::Scenario scenario = scenario_of(session, options, seed_is_given);
+  explore::SweepOptions sweep;
+  sweep.results = options.results;
+  sweep.threads = options.jobs;
+  for (const std::string& file : {options.output, options.results}) {
+    if (!file.empty()) {
+      require_place(file);
+    }
+  }
+  ProgressBar bar("tuning");
+  sweep.progress = [&bar](std::size_t done, std::size_t all) {
+    bar.update(static_cast<double>(done) / static_cast<double>(std::max<std::size_t>(1, all)),
+               fmt::format("{} of {} trials", done, all));
+  };
+  const explore::TuneResult result = explore::tune(scenario, sweep);
+  bar.clear();
+  if (!options.output.empty()) {
+    plan::save_plan(result.plan, options.output);
+  }
+  if (!session.json) {
+    print(scenario, result, options);
+    return;
+  }
+  nlohmann::json object = {
+      {"objective", scenario.objective->name},
+      {"trials", result.trials.rows.size()},
+      {"ran", result.trials.ran},
+      {"failed", result.trials.failed},
+      {"executions", scenario.repetitions},
+      {"executions_equal", all_executions_equal(result.trials.rows)},
+      {"best", nlohmann::json::parse(explore::to_line(result.best))},
+      {"planner_alone", nlohmann::json::parse(explore::to_line(result.planner_alone))},
+      {"planner_alone_is_best", result.planner_alone_is_best()},
+      {"plan", plan_json(result.plan)}};
+  if (!options.output.empty()) {
+    object["output"] = options.output;
+  }
+  session.print_json(object);
+}
+
+}  // namespace
+
+void add_tune_command(CLI::App& app, Session& session) {
+  CLI::App* command =
+      app.add_subcommand("tune", "Search for the options of the planner that make the best plan");
+  add_common_options(*command, session);
+  const auto options = std::make_shared<TuneCommandOptions>();
+  command
+      ->add_option(
+          "target", options->target,
+          "Cluster file, or the name of a shipped one; or a scenario that says what varies")
+      ->required();
+  command->add_option("workload,--workload,--model", options->workload,
+                      "Workload file, or the name of a shipped one; not beside a scenario");
+  command->add_option("--overlay", options->overlay,
+                      "YAML file with what the cluster file lacks (number of hosts, network, GPU)");
+  command->add_option("-o,--out,--output", options->output,
+                      "Plan file to write: .json (readable), anything else is binary");
+  command->add_option("--results", options->results,
+                      "Every trial as a line of JSON; what is in it already is not run again");
+  command->add_option("--trials", options->trials, "Different random settings; 50 by default")
+      ->check(CLI::Range(1, kMostTrials));
+  command
+      ->add_option("--executions", options->executions,
+                   "Simulated runs of each, with seeds of their own; 3 by default")
+      ->check(CLI::Range(1, kMostExecutions));
+  command->add_option("--objective", options->objective,
+                      "step_time_s, throughput, goodput (the default), sync_share or gap");
+  command
+      ->add_option("--error-budget", options->error_budget,
+                   "Largest error budget that is tried, see rackrail plan")
+      ->check(CLI::Range(0.0, kLargestErrorBudget))
+      ->capture_default_str();
+  command->add_option("-j,--jobs", options->jobs, "Threads; one per core by default")
+      ->check(CLI::Range(1, kMostThreads));
+  command->footer("Example: rackrail tune two-racks-40g resnet-50 -o plan.json");
+  command->callback([&session, options, command] {
+    session.command = "tune";
+    run(session, *options, command->count("--seed") > 0);
+  });
+}
+
+}  // namespace rackrail::cli
