@@ -75,6 +75,7 @@ std::string Cell::digest() const {
   };
   add(cluster.text);
   add(workload.text);
+  add(faults ? faults->text : "");
   for (const auto& [name, value] : plan) {
     add(name);
     add(value);
@@ -95,6 +96,7 @@ Cell Cells::at(std::size_t number) const {
   cell.seed = scenario_.seed;
   std::vector<FieldValue> of_cluster;
   std::vector<FieldValue> of_workload;
+  std::vector<FieldValue> of_faults;
   const Values& values = values_.at(number);
   for (std::size_t a = 0; a < values.size(); ++a) {
     const std::string& path = scenario_.axes[a].path;
@@ -104,6 +106,8 @@ Cell Cells::at(std::size_t number) const {
       of_cluster.emplace_back(field, values[a]);
     } else if (path.starts_with("workload.")) {
       of_workload.emplace_back(field, values[a]);
+    } else if (path.starts_with("faults.")) {
+      of_faults.emplace_back(field, values[a]);
     } else {
       cell.plan[field] = values[a];
     }
@@ -111,6 +115,9 @@ Cell Cells::at(std::size_t number) const {
   }
   cell.cluster = varied(scenario_.cluster, of_cluster);
   cell.workload = varied(scenario_.workload, of_workload);
+  if (scenario_.faults) {
+    cell.faults = varied(*scenario_.faults, of_faults);
+  }
   return cell;
 }
 

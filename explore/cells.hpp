@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,7 @@ struct Cell {
   std::vector<FieldValue> varied;  ///< field and value, in the order of the axes
   Source cluster;                  ///< with the cell's values
   Source workload;
+  std::optional<Source> faults;
   std::map<std::string, std::string> plan;
   int repetitions = 1;
   std::uint64_t seed = 0;

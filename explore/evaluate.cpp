@@ -6,7 +6,7 @@
 #include "explore/plan_options.hpp"
 #include "plan/workload.hpp"
 #include "planner/batch.hpp"
-#include "sim/simulator.hpp"
+#include "sim/scenario.hpp"
 #include "topology/reader.hpp"
 
 namespace rackrail::explore {
@@ -39,11 +39,22 @@ Figures evaluate(const Cell& cell, plan::Plan* made) {
     *made = plan;
   }
   sim::SimulationOptions simulation;
+  if (cell.faults) {
+    simulation =
+        sim::parse_scenario(cell.faults->file.string(), cell.faults->text, cluster).options;
+  }
   simulation.record_critical_path = false;
+  const std::uint64_t seed_of_faults = simulation.disturbances.seed;
   std::vector<plan::StepEstimate> steps;
   for (int i = 0; i < cell.repetitions; ++i) {
     plan.seed = random_bits(cell.seed, static_cast<std::uint64_t>(i));
-    steps.push_back(sim::simulate_step(plan, workload, cluster, simulation).estimate);
+    simulation.disturbances.seed = random_bits(plan.seed, seed_of_faults);
+    const sim::StepResult result = sim::simulate_step(plan, workload, cluster, simulation);
+    steps.push_back(result.estimate);
+    if (result.steps.size() > 1) {
+      steps.back().step_time = Duration(result.steps.back().end.picoseconds() /
+                                        static_cast<std::int64_t>(result.steps.size()));
+    }
   }
   Figures figures;
   figures.sync_share = steps.front().sync_share;

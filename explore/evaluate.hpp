@@ -11,7 +11,7 @@
 namespace rackrail::explore {
 
 struct Figures {
-  double step_time_s = 0;  ///< median of the executions
+  double step_time_s = 0;  ///< median of the executions; each the mean of its steps
   double bound_s = 0;      ///< no plan under the same budget can be faster
   double gap = 0;          ///< step_time_s / bound_s − 1
   double sync_share = 0;   ///< of the step, of the first execution
@@ -27,7 +27,7 @@ double value_of(const Figures& figures, const Objective& objective);
 
 /// Plans the cell with the scenario's seed and simulates the plan `repetitions` times, execution i
 /// with a seed of its own in the plan (random_bits of seed and i), which is what everything random
-/// in an execution derives from. `made`, if given, receives the plan, which is then compared with
+/// in an execution derives from, the seed of its faults too. `made`, if given, receives the plan, which is then compared with
 /// baselines too. Throws what reading, planning and simulating throw. Safe from several threads.
 Figures evaluate(const Cell& cell, plan::Plan* made = nullptr);
 

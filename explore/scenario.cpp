@@ -11,6 +11,7 @@
 #include "explore/nearest.hpp"
 #include "explore/plan_options.hpp"
 #include "plan/workload.hpp"
+#include "sim/scenario.hpp"
 #include "topology/configs.hpp"
 #include "topology/reader.hpp"
 
@@ -22,6 +23,7 @@ constexpr int kMostRepetitions = 1000;
 constexpr std::string_view kClusterPrefix = "cluster.";
 constexpr std::string_view kWorkloadPrefix = "workload.";
 constexpr std::string_view kPlanPrefix = "plan.";
+constexpr std::string_view kFaultsPrefix = "faults.";
 
 constexpr std::array kObjectives{Objective{"step_time_s", false}, Objective{"throughput", true},
                                  Objective{"goodput", true}, Objective{"sync_share", false},
@@ -34,18 +36,30 @@ std::string beside(const std::filesystem::path& scenario, const std::string& nam
   return std::filesystem::is_regular_file(near, status) ? near.string() : name;
 }
 
-void check_document(const Source& source, bool is_cluster, const std::string& text) {
-  if (is_cluster) {
-    topology::read_cluster_text(source.file, text);
+/// A document whose fields can vary, and what their paths begin with.
+struct Document {
+  std::string_view prefix;
+  const Source& source;
+};
+
+void check_document(const Scenario& scenario, const Document& document, const std::string& text) {
+  const std::filesystem::path& file = document.source.file;
+  if (document.prefix == kClusterPrefix) {
+    topology::read_cluster_text(file, text);
+  } else if (document.prefix == kWorkloadPrefix) {
+    plan::read_workload_text(text, file);
   } else {
-    plan::read_workload_text(text, source.file);
+    sim::parse_scenario(
+        file.string(), text,
+        topology::read_cluster_text(scenario.cluster.file, scenario.cluster.text).topology);
   }
 }
 
 /// `path` is the field's within the document, `axis.path` that within the scenario.
-void check_field(const Scenario& scenario, const Axis& axis, bool is_cluster,
-                 const std::string& path, const ConfigValue& value) {
-  const Source& source = is_cluster ? scenario.cluster : scenario.workload;
+void check_field(const Scenario& scenario, const Axis& axis, const Document& document,
+                 const ConfigValue& value) {
+  const Source& source = document.source;
+  const std::string path = axis.path.substr(document.prefix.size());
   const FieldState state = find_field(source.text, path);
   if (state == FieldState::kThere) {
     return;
@@ -56,17 +70,16 @@ void check_field(const Scenario& scenario, const Axis& axis, bool is_cluster,
     // A field that may be left out, and was, can be varied too: whoever reads the document knows.
     const std::string text = axis.values.empty() ? axis.range->at(0) : axis.values.front();
     try {
-      check_document(source, is_cluster, with_fields(source.text, {{path, text}}));
+      check_document(scenario, document, with_fields(source.text, {{path, text}}));
       return;
     } catch (const Error& e) {
       found += fmt::format(", and adding it is refused (found {}, expected {})", e.context().found,
                            e.context().expected);
     }
   }
-  const std::string prefix(is_cluster ? kClusterPrefix : kWorkloadPrefix);
   std::vector<std::string> known = field_paths(source.text);
   for (std::string& name : known) {
-    name.insert(0, prefix);
+    name.insert(0, document.prefix);
   }
   value.fail(found, fmt::format("a field of {} like: {}", source.file.string(),
                                 fmt::join(nearest(axis.path, known), ", ")));
@@ -93,13 +106,18 @@ void check_plan_option(const Scenario& scenario, const Axis& axis, const std::st
 void check_axis(const Scenario& scenario, const Axis& axis, const ConfigValue& value) {
   const std::string& path = axis.path;
   if (path.starts_with(kClusterPrefix)) {
-    check_field(scenario, axis, true, path.substr(kClusterPrefix.size()), value);
+    check_field(scenario, axis, {kClusterPrefix, scenario.cluster}, value);
   } else if (path.starts_with(kWorkloadPrefix)) {
-    check_field(scenario, axis, false, path.substr(kWorkloadPrefix.size()), value);
+    check_field(scenario, axis, {kWorkloadPrefix, scenario.workload}, value);
+  } else if (path.starts_with(kFaultsPrefix) && scenario.faults) {
+    check_field(scenario, axis, {kFaultsPrefix, *scenario.faults}, value);
   } else if (path.starts_with(kPlanPrefix)) {
     check_plan_option(scenario, axis, path.substr(kPlanPrefix.size()), value);
   } else {
-    value.fail("a path of nothing known", "cluster.<field>, workload.<field> or plan.<option>");
+    value.fail(
+        "a path of nothing known",
+        "cluster.<field>, workload.<field>, plan.<option>, or faults.<field> where there are "
+        "'faults'");
   }
 }
 
@@ -174,7 +192,7 @@ Scenario read_scenario(const std::filesystem::path& path) {
   if (!root.is_map()) {
     root.fail("a scenario: a map with cluster, workload and vary");
   }
-  root.allow_only({"name", "cluster", "overlay", "workload", "plan", "vary", "search",
+  root.allow_only({"name", "cluster", "overlay", "workload", "faults", "plan", "vary", "search",
                    "repetitions", "objective", "seed"});
   Scenario scenario;
   scenario.name = root.find("name") != nullptr ? root.require("name").name() : path.stem().string();
@@ -187,6 +205,12 @@ Scenario read_scenario(const std::filesystem::path& path) {
   scenario.workload = workload_source(beside(path, root.require("workload").name()));
   scenario.inputs.insert(scenario.inputs.begin(),
                          {path, scenario.cluster.file, scenario.workload.file});
+  if (const auto* faults = root.find("faults")) {
+    const std::filesystem::path file = beside(path, faults->name());
+    scenario.faults = Source{file, read_file(file)};
+    check_document(scenario, {kFaultsPrefix, *scenario.faults}, scenario.faults->text);
+    scenario.inputs.push_back(file);
+  }
   if (const auto* options = root.find("plan")) {
     read_plan_options(*options, scenario);
   }

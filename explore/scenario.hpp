@@ -37,6 +37,7 @@ struct Scenario {
   std::string name;
   Source cluster;
   Source workload;
+  std::optional<Source> faults;             ///< what goes wrong, see sim/scenario.hpp
   std::map<std::string, std::string> plan;  ///< options of the planner by name
   std::vector<Axis> axes;                   ///< in the order of the file
   std::optional<std::int64_t> trials;       ///< of a random search; all combinations if none

@@ -53,6 +53,25 @@ TEST_CASE("a naive plan is no better, and a plan is given to who asks") {
   CHECK(evaluate(cell).step_time_s >= searched);
 }
 
+TEST_CASE("faults of a cell slow it down as they say, each execution with its own random numbers") {
+  Cell cell = pair_cell();
+  cell.repetitions = 3;
+  const double quiet = evaluate(cell).step_time_s;
+  // 120 ms of compute on the slower of two devices, once in four steps twice as long.
+  cell.faults =
+      Source{"faults.yaml", "steps: 4\nslow_devices: [{ ranks: [0], factor: 2, last_step: 0 }]\n"};
+  const Figures slow = evaluate(cell);
+  CHECK(slow.step_time_s == Approx(quiet + 0.120 / 4).epsilon(1e-3));
+  CHECK(slow.executions_equal);
+
+  cell.faults->text = "steps: 4\nslow_devices: [{ sigma: 0.2 }]\n";
+  const Figures random = evaluate(cell);
+  CHECK_FALSE(random.executions_equal);
+  CHECK(random.step_time_s == evaluate(cell).step_time_s);
+  cell.seed = 1;
+  CHECK(random.step_time_s != evaluate(cell).step_time_s);
+}
+
 TEST_CASE("what is wrong with a cell is thrown") {
   Cell cell = pair_cell();
   cell.plan["codec"] = "gzip";
