@@ -4,9 +4,12 @@
 // rank in the middle counts in the first place, so a route uses one only where there is no other
 // way, and then as few as possible; the machines of a ring or torus thereby reach each other too.
 //
-// Per root: Dijkstra gives the cost of every vertex, as far as it is needed: it stops at the
-// destination and goes on from there when a farther one is asked for. An arc (u, v) is tight when
-// cost(u) + its own cost = cost(v); the tight arcs form a DAG that holds all shortest routes.
+// Per root: Dijkstra gives the cost of every vertex, as far as it is needed: it stops near the
+// destination and goes on from there when a farther one is asked for. Near means: where no vertex
+// that is left could lead to the destination as soon as the best way that is known, given what the
+// last links through the destination's machine cost at least. So the insides of other machines at
+// the same distance, which are most of a large cluster, are never looked at. An arc (u, v) is tight
+// when cost(u) + its own cost = cost(v); the tight arcs form a DAG that holds all shortest routes.
 // Vertices leave the heap in a topological order of it, since every arc adds a link; so `width`,
 // the best bottleneck among the shortest routes, is found on the way. The root is the source, or
 // the switch behind it where there is only one way out: then hosts of one switch share the work.
@@ -16,13 +19,19 @@
 // number of the rank in its machine does, so that GPUs with several near NICs use one each, as
 // collective libraries have it.
 //
-// Cost: O(E log V) per root and O(links · in-degree) per destination; 24 bytes per vertex are kept
-// for each root, as long as all of them stay below kMostKept.
+// Cost: O(E log V) per root for the part that is looked at, O(machine) and O(links · in-degree) per
+// destination. Labels take memory by pages, as they are reached; kMostKept bounds what they could
+// take.
 #include <algorithm>
+#include <cstdlib>
 #include <limits>
+#include <memory>
+#include <new>
 #include <optional>
 #include <queue>
+#include <string>
 #include <tuple>
+#include <type_traits>
 #include <unordered_map>
 #include <utility>
 
@@ -34,16 +43,52 @@ namespace rackrail::topology {
 namespace {
 
 struct Cost {
-  std::uint32_t ranks = std::numeric_limits<std::uint32_t>::max();
+  bool is_reached = false;
+  std::uint32_t ranks = 0;
   std::uint32_t links = 0;
   Duration latency;
 
-  bool is_reached() const { return ranks != std::numeric_limits<std::uint32_t>::max(); }
-  auto key() const { return std::tuple(ranks, latency, links); }
+  auto key() const { return std::tuple(!is_reached, ranks, latency, links); }
   bool operator==(const Cost& o) const { return key() == o.key(); }
   bool operator<(const Cost& o) const { return key() < o.key(); }
 };
+Cost operator+(Cost a, const Cost& b) {
+  a.is_reached = a.is_reached && b.is_reached;
+  a.ranks += b.ranks;
+  a.links += b.links;
+  a.latency += b.latency;
+  return a;
+}
 
+struct Label {
+  Cost cost;
+  Bandwidth width;  // best bottleneck among the shortest routes
+};
+static_assert(std::is_trivially_copyable_v<Label>);
+
+/// A label for every vertex, all bits zero (not reached) until written to; costs no time where
+/// nothing is written.
+class Labels {
+ public:
+  explicit Labels(std::size_t vertices)
+      : labels_(static_cast<Label*>(std::calloc(vertices, sizeof(Label)))) {
+    if (labels_ == nullptr) {
+      throw std::bad_alloc();
+    }
+  }
+  Label& operator[](NodeId node) { return labels_.get()[node.index()]; }
+  const Label& operator[](NodeId node) const { return labels_.get()[node.index()]; }
+
+ private:
+  struct Free {
+    void operator()(Label* labels) const { std::free(labels); }
+  };
+  std::unique_ptr<Label, Free> labels_;
+};
+
+constexpr std::uint32_t kNoMachine = 0;
+// For more than so many destinations it pays to look at everything on the way once.
+constexpr int kFewDestinations = 8;
 constexpr std::size_t kMostKept = std::size_t{256} << 20U;  // bytes
 
 using Entry = std::pair<Cost, NodeId>;
@@ -55,10 +100,21 @@ struct Later {
 
 /// What is known of the ways from one vertex.
 struct Exploration {
-  std::vector<Cost> cost;        // by vertex
-  std::vector<Bandwidth> width;  // by vertex: best bottleneck among the shortest routes
+  explicit Exploration(std::size_t vertices) : labels(vertices) {}
+  Labels labels;
   std::priority_queue<Entry, std::vector<Entry>, Later> queue;
+  int far_destinations = 0;  ///< asked for so far
 };
+
+/// The last links of all ways to a vertex: through its machine, entered over one of `entries`.
+struct Approach {
+  std::vector<LinkId> entries;
+  std::vector<Cost> rest;  ///< by entry: of it and what follows
+  Cost least;              ///< of `rest`
+};
+
+/// Labels of the vertices of one machine.
+using MachineLabels = std::unordered_map<NodeId, Label>;
 
 }  // namespace
 
@@ -68,6 +124,17 @@ struct Router::Impl {
     for (const RankGroup& group : ranks_by_host(t)) {
       for (std::size_t i = 0; i < group.ranks.size(); ++i) {
         local_index[group.ranks[i].index()] = i;
+      }
+    }
+    std::unordered_map<std::string, std::vector<std::size_t>> machines;
+    for (std::size_t i = 0; i < t.node_count(); ++i) {
+      machines[t.node(NodeId(i)).host].push_back(i);
+    }
+    machine.resize(t.node_count(), kNoMachine);
+    for (const auto& [host, vertices] : machines) {
+      // One that is a single vertex has no inside.
+      for (std::size_t i = 0; !host.empty() && vertices.size() > 1 && i < vertices.size(); ++i) {
+        machine[vertices[i]] = static_cast<std::uint32_t>(vertices[0] + 1);
       }
     }
   }
@@ -96,56 +163,158 @@ struct Router::Impl {
     return only && !topology.rank_of(topology.link(*only).to) ? only : std::nullopt;
   }
 
-  /// Ways from `root`, known at least as far as `end`.
-  const Exploration& explored(NodeId root, NodeId end) {
-    const std::size_t vertices = topology.node_count();
-    if (explorations.size() * vertices * (sizeof(Cost) + sizeof(Bandwidth)) > kMostKept) {
+  Exploration& exploration(NodeId root) {
+    if (explorations.size() * topology.node_count() * sizeof(Label) > kMostKept) {
       explorations.clear();
     }
-    const auto [it, is_new] = explorations.try_emplace(root);
-    Exploration& found = it->second;
+    const auto [it, is_new] = explorations.try_emplace(root, topology.node_count());
     if (is_new) {
-      found.cost.resize(vertices);
-      found.width.resize(vertices);
-      found.cost[root.index()] = Cost{0, 0, Duration(0)};
-      found.width[root.index()] = Bandwidth(std::numeric_limits<std::int64_t>::max());
-      found.queue.push({found.cost[root.index()], root});
+      Exploration& found = it->second;
+      found.labels[root] = {Cost{.is_reached = true},
+                            Bandwidth(std::numeric_limits<std::int64_t>::max())};
+      found.queue.push({found.labels[root].cost, root});
     }
-    // All that is cheaper than the destination must have left the heap.
-    while (!found.queue.empty() && found.queue.top().first < found.cost[end.index()]) {
-      const auto [cost, v] = found.queue.top();
-      found.queue.pop();
-      if (!(cost == found.cost[v.index()])) continue;  // a cheaper way was found since
-      const Cost left = through(cost, v, root);
-      for (const LinkId id : topology.links_out_of(v)) {
+    return it->second;
+  }
+
+  /// Whether the next vertex can be on a way that costs no more than `best` (less, if `rest` is
+  /// nothing), where the last links of it cost at least `rest`.
+  static bool goes_on(const Exploration& found, const Cost& rest, const Cost& best) {
+    if (found.queue.empty()) {
+      return false;
+    }
+    const Cost cost = found.queue.top().first + rest;
+    return rest.links == 0 ? cost < best : !(best < cost);
+  }
+
+  /// Takes the next vertex from the queue.
+  void expand(Exploration& found, NodeId root) const {
+    const auto [cost, v] = found.queue.top();
+    found.queue.pop();
+    if (!(cost == found.labels[v].cost)) {
+      return;  // a cheaper way was found since
+    }
+    const Cost left = through(cost, v, root);
+    for (const LinkId id : topology.links_out_of(v)) {
+      const Link& link = topology.link(id);
+      if (link.kind != LinkKind::kShared &&  // a resource, not a way
+          relax(found.labels[link.to], left, found.labels[v].width, link)) {
+        found.queue.push({found.labels[link.to].cost, link.to});
+      }
+    }
+  }
+
+  /// Whether `link` gives a cheaper way to what `known` is the label of.
+  static bool relax(Label& known, const Cost& left, Bandwidth width, const Link& link) {
+    const Cost next = extended(left, link);
+    const Bandwidth narrowest = std::min(width, link.bandwidth);
+    if (next < known.cost) {
+      known = {next, narrowest};
+      return true;
+    }
+    if (next == known.cost) {
+      known.width = std::max(known.width, narrowest);
+    }
+    return false;
+  }
+
+  /// How a vertex is reached from outside its machine, by Dijkstra backwards from it.
+  const Approach& approach(NodeId end) {
+    const auto [it, is_new] = approaches.try_emplace(end);
+    Approach& found = it->second;
+    if (!is_new) {
+      return found;
+    }
+    std::unordered_map<NodeId, Cost> to_end = {{end, Cost{.is_reached = true}}};
+    std::priority_queue<Entry, std::vector<Entry>, Later> queue;
+    queue.push({to_end[end], end});
+    while (!queue.empty()) {
+      const auto [cost, v] = queue.top();
+      queue.pop();
+      if (!(cost == to_end[v])) {
+        continue;
+      }
+      const Cost from_v = through(cost, v, end);
+      for (const LinkId id : topology.links_into(v)) {
         const Link& link = topology.link(id);
-        if (link.kind == LinkKind::kShared) continue;  // a resource, not a way
-        const Cost next = extended(left, link);
-        Cost& known = found.cost[link.to.index()];
-        Bandwidth& width = found.width[link.to.index()];
-        const Bandwidth narrowest = std::min(found.width[v.index()], link.bandwidth);
-        if (next < known) {
+        if (link.kind == LinkKind::kShared) {
+          continue;
+        }
+        const Cost next = extended(from_v, link);
+        if (machine[link.from.index()] != machine[end.index()]) {
+          found.entries.push_back(id);
+          found.rest.push_back(next);
+        } else if (Cost& known = to_end[link.from]; next < known || !known.is_reached) {
           known = next;
-          width = narrowest;
-          found.queue.push({next, link.to});
-        } else if (next == known) {
-          width = std::max(width, narrowest);
+          queue.push({next, link.from});
         }
       }
+    }
+    if (!found.rest.empty()) {
+      found.least = *std::min_element(found.rest.begin(), found.rest.end());
     }
     return found;
   }
 
-  /// Tight links into v that keep the width, in order of their ids.
-  std::vector<LinkId> candidates(const Exploration& found, NodeId root, NodeId v,
+  /// Ways from `root` to `end` in another machine: labels of that machine's vertices, as far as
+  /// they are on ways to `end`; those of all others are in the exploration of `root`.
+  MachineLabels arrive(Exploration& found, NodeId root, NodeId end) {
+    const Approach& last = approach(end);
+    const auto best = [&] {
+      Cost least;
+      for (std::size_t i = 0; i < last.entries.size(); ++i) {
+        const NodeId from = topology.link(last.entries[i]).from;
+        const Cost& cost = found.labels[from].cost;
+        if (cost.is_reached) {
+          least = std::min(least, through(cost, from, root) + last.rest[i]);
+        }
+      }
+      return least;
+    };
+    for (Cost known = best(); goes_on(found, last.least, known); known = best()) {
+      expand(found, root);
+    }
+    MachineLabels inside;
+    std::priority_queue<Entry, std::vector<Entry>, Later> queue;
+    const auto reach = [&](const Cost& left, Bandwidth width, const Link& link) {
+      Label& label = inside[link.to];
+      if (relax(label, left, width, link)) {
+        queue.push({label.cost, link.to});
+      }
+    };
+    for (const LinkId entry : last.entries) {
+      const Link& link = topology.link(entry);
+      const Label& from = found.labels[link.from];
+      if (from.cost.is_reached) {
+        reach(through(from.cost, link.from, root), from.width, link);
+      }
+    }
+    while (!queue.empty()) {
+      const auto [cost, v] = queue.top();
+      queue.pop();
+      const Label label = inside[v];
+      for (const LinkId id : topology.links_out_of(v)) {
+        const Link& link = topology.link(id);
+        if (cost == label.cost && link.kind != LinkKind::kShared &&
+            machine[link.to.index()] == machine[end.index()]) {
+          reach(through(cost, v, root), label.width, link);
+        }
+      }
+    }
+    return inside;
+  }
+
+  /// Tight links into v that keep the width, in order of their ids. `label_of` has the labels.
+  template <typename LabelOf>
+  std::vector<LinkId> candidates(const LabelOf& label_of, NodeId root, NodeId v,
                                  Bandwidth width) const {
     std::vector<LinkId> list;
     for (const LinkId id : topology.links_into(v)) {
       const Link& link = topology.link(id);
-      const Cost& before = found.cost[link.from.index()];
-      if (link.kind != LinkKind::kShared && before.is_reached() &&
-          extended(through(before, link.from, root), link) == found.cost[v.index()] &&
-          std::min(found.width[link.from.index()], link.bandwidth) >= width) {
+      const Label before = label_of(link.from);
+      if (link.kind != LinkKind::kShared && before.cost.is_reached &&
+          extended(through(before.cost, link.from, root), link) == label_of(v).cost &&
+          std::min(before.width, link.bandwidth) >= width) {
         list.push_back(id);
       }
     }
@@ -156,9 +325,9 @@ struct Router::Impl {
     const auto machine_of = [this](NodeId id) -> const std::string& {
       return topology.node(id).host;
     };
-    const auto all_from = [&](const std::string& machine) {
-      return !machine.empty() && std::all_of(links.begin(), links.end(), [&](LinkId id) {
-        return machine_of(topology.link(id).from) == machine;
+    const auto all_from = [&](const std::string& name) {
+      return !name.empty() && std::all_of(links.begin(), links.end(), [&](LinkId id) {
+        return machine_of(topology.link(id).from) == name;
       });
     };
     if (all_from(machine_of(topology.node_of(dst)))) {
@@ -173,6 +342,8 @@ struct Router::Impl {
 
   const Topology& topology;
   std::unordered_map<NodeId, Exploration> explorations;  // by root
+  std::unordered_map<NodeId, Approach> approaches;       // by destination
+  std::vector<std::uint32_t> machine;                    // by vertex, kNoMachine where none
   std::unordered_map<std::uint64_t, Route> routes;       // by source and destination
   std::vector<std::size_t> local_index;                  // of each rank in its machine
 };
@@ -195,19 +366,33 @@ const Route& Router::route(Rank src, Rank dst) {
   if (start != end) {
     const std::optional<LinkId> way_out = impl_->only_way_out(start);
     const NodeId root = way_out ? topology.link(*way_out).to : start;
-    const Exploration& found = impl_->explored(root, end);
-    if (!found.cost[end.index()].is_reached()) {
+    const std::uint32_t there = impl_->machine[end.index()];
+    Exploration& found = impl_->exploration(root);
+    const bool is_far = there != kNoMachine && there != impl_->machine[root.index()] &&
+                        ++found.far_destinations <= kFewDestinations;
+    const MachineLabels inside = is_far ? impl_->arrive(found, root, end) : MachineLabels();
+    while (!is_far && Impl::goes_on(found, Cost{.is_reached = true}, found.labels[end].cost)) {
+      impl_->expand(found, root);
+    }
+    const auto label_of = [&](NodeId v) {
+      if (!is_far || impl_->machine[v.index()] != there) {
+        return found.labels[v];
+      }
+      const auto label = inside.find(v);
+      return label == inside.end() ? Label() : label->second;
+    };
+    if (!label_of(end).cost.is_reached) {
       throw ConfigError(ErrorContext{
           "", "cluster '" + topology.name() + "'",
           "no way from '" + topology.node(start).name + "' to '" + topology.node(end).name + "'",
           "a connected graph"});
     }
-    Bandwidth width = found.width[end.index()];
+    Bandwidth width = label_of(end).width;
     if (way_out) {
       width = std::min(width, topology.link(*way_out).bandwidth);
     }
     for (NodeId v = end; v != root;) {
-      const std::vector<LinkId> links = impl_->candidates(found, root, v, width);
+      const std::vector<LinkId> links = impl_->candidates(label_of, root, v, width);
       const LinkId chosen = links[links.size() == 1 ? 0 : impl_->choose(links, src, dst, v)];
       route.push_back(chosen);
       v = topology.link(chosen).from;

@@ -157,3 +157,26 @@ TEST_CASE("no way is an error with both names") {
                     Catch::Contains("from 'a' to 'b'") && Catch::Contains("apart"));
   CHECK_THROWS_AS(router.route(Rank(0), Rank(2)), ConfigError);
 }
+
+// A router that is asked for a few destinations looks at less of the cluster than one that is asked
+// for many; the routes must not tell.
+TEST_CASE("routes do not depend on what was asked before") {
+  const Topology t =
+      read_cluster(GENERATE("a100-8x8", "h100-32x8-rail", "fat-tree-128-2to1")).topology;
+  Router knows_all(t);
+  for (std::size_t dst = 1; dst < t.rank_count(); ++dst) {
+    (void)knows_all.route(Rank(0), Rank(dst));
+    (void)knows_all.route(Rank(t.rank_count() - 1), Rank(dst - 1));
+  }
+  std::size_t far = 0;
+  for (std::size_t dst = 1; dst < t.rank_count(); dst += 3) {
+    Router fresh(t);
+    for (const auto& [a, b] :
+         {std::pair{Rank(0), Rank(dst)}, std::pair{Rank(t.rank_count() - 1), Rank(dst - 1)}}) {
+      CAPTURE(t.name(), a.value(), b.value());
+      CHECK(text_of(t, fresh.route(a, b)) == text_of(t, knows_all.route(a, b)));
+      far += t.node(t.node_of(a)).host != t.node(t.node_of(b)).host ? 1 : 0;
+    }
+  }
+  CHECK(far > t.rank_count() / 3);
+}
