@@ -374,12 +374,18 @@ const Route& Router::route(Rank src, Rank dst) {
     while (!is_far && Impl::goes_on(found, Cost{.is_reached = true}, found.labels[end].cost)) {
       impl_->expand(found, root);
     }
+    // A way may also pass through the machine before it comes back to it, so both count.
     const auto label_of = [&](NodeId v) {
-      if (!is_far || impl_->machine[v.index()] != there) {
-        return found.labels[v];
+      Label label = found.labels[v];
+      const auto arrived = inside.find(v);
+      if (arrived != inside.end()) {
+        if (arrived->second.cost < label.cost) {
+          label = arrived->second;
+        } else if (arrived->second.cost == label.cost) {
+          label.width = std::max(label.width, arrived->second.width);
+        }
       }
-      const auto label = inside.find(v);
-      return label == inside.end() ? Label() : label->second;
+      return label;
     };
     if (!label_of(end).cost.is_reached) {
       throw ConfigError(ErrorContext{

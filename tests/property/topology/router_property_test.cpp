@@ -62,7 +62,7 @@ class AllPaths {
 }  // namespace
 
 TEST_CASE("a route is a path, and no other path is better") {
-  for (std::uint64_t i = 0; i < 80; ++i) {
+  for (std::uint64_t i = 0; i < 300; ++i) {
     CAPTURE(kSeed, i);
     const Topology t = random_topology(kSeed + i, 5, 3);
     Router router(t);
