@@ -16,6 +16,7 @@
 #include "base/file.hpp"
 #include "base/parse_units.hpp"
 #include "cli/commands.hpp"
+#include "cli/health.hpp"
 #include "cli/html.hpp"
 #include "cli/inputs.hpp"
 #include "cli/plan_text.hpp"
@@ -28,7 +29,6 @@ namespace rackrail::cli {
 
 namespace {
 
-constexpr double kHealthySyncShare = 0.2;
 constexpr std::size_t kLinksShown = 15;
 
 struct ReportOptions {
@@ -174,13 +174,16 @@ std::string headline(const PlanInput& input, const sim::StepResult& chosen,
   const double gap = input.plan.prediction.bound.picoseconds() > 0
                          ? estimate.step_time / input.plan.prediction.bound - 1
                          : 0;
+  std::string cards;
+  for (const HealthFigure& figure : health(estimate)) {
+    cards += card(percent(figure.value),
+                  fmt::format("{} ({}: {})", figure.what,
+                              figure.is_healthy ? "healthy" : "healthy would be", figure.limit));
+  }
   return "<div class=\"cards\">" + card(to_string(estimate.step_time), "step time, simulated") +
          card(fmt::format("{:.2f} ×", naive.estimate.step_time / estimate.step_time),
               "faster than the naive plan") +
-         card(fmt::format("{:+.1f} %", gap * 100), "above the lower bound") +
-         card(percent(estimate.sync_share), estimate.sync_share < kHealthySyncShare
-                                                ? "synchronisation share (healthy: below 20 %)"
-                                                : "synchronisation share (above 20 %)") +
+         card(fmt::format("{:+.1f} %", gap * 100), "above the lower bound") + cards +
          card(std::to_string(input.plan.batch.global_batch()), "samples per step") + "</div>";
 }
 

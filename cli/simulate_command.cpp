@@ -15,6 +15,7 @@
 #include "base/file.hpp"
 #include "base/parse_units.hpp"
 #include "cli/commands.hpp"
+#include "cli/health.hpp"
 #include "cli/inputs.hpp"
 #include "cli/session.hpp"
 #include "cli/simulation_csv.hpp"
@@ -123,6 +124,27 @@ std::string busiest_links(const topology::Topology& cluster, std::vector<sim::Li
   return table.to_string();
 }
 
+/// The longest queues; nothing where the network model has none.
+std::string longest_queues(const topology::Topology& cluster, std::vector<sim::QueueUse> queues) {
+  if (queues.empty()) {
+    return "";
+  }
+  std::stable_sort(
+      queues.begin(), queues.end(),
+      [](const sim::QueueUse& a, const sim::QueueUse& b) { return a.longest > b.longest; });
+  Table table({{"longest queues"},
+               {"bytes", Align::kRight},
+               {"marked packets", Align::kRight},
+               {"pauses", Align::kRight},
+               {"trimmed packets", Align::kRight}});
+  for (std::size_t i = 0; i < std::min(kRowsShown, queues.size()); ++i) {
+    table.add_row({cluster.link_name(queues[i].link), to_string(queues[i].longest),
+                   std::to_string(queues[i].marks), std::to_string(queues[i].pauses),
+                   std::to_string(queues[i].trims)});
+  }
+  return table.to_string() + "\n";
+}
+
 sim::CollectiveResult simulate_all_reduce(const planner::ScheduleFamily& family,
                                           const planner::TierCodecs& codecs,
                                           const topology::Topology& cluster, std::int64_t elements,
@@ -199,8 +221,9 @@ void run_collective(Session& session, const SimulateOptions& options) {
                  to_string(Bandwidth(static_cast<std::int64_t>(algbw * 2 * (n - 1) / n))),
                  to_string(Duration::from_seconds(bound_s)),
                  fmt::format("{:+.1f} %", (result.time.seconds() / bound_s - 1) * 100)});
-  fmt::print("{}\n{}\n{} flows, {} events, {:.3f} s of simulation\n", table.to_string(),
-             busiest_links(cluster, result.links), result.flows, result.events, wall);
+  fmt::print("{}\n{}\n{}{} flows, {} events, {:.3f} s of simulation\n", table.to_string(),
+             busiest_links(cluster, result.links), longest_queues(cluster, result.queues),
+             result.flows, result.events, wall);
   if (result.copies > 1) {
     fmt::print("each flow stands for {} alike (--every-flow simulates them all)\n", result.copies);
   }
@@ -251,7 +274,12 @@ void print_step(const PlanInput& input, const sim::StepResult& result, double wa
   parts.add_row({to_string(estimate.step_time), to_string(estimate.compute_time),
                  to_string(estimate.step_time - estimate.compute_time),
                  percent(estimate.sync_share)});
-  fmt::print("{}\n", parts.to_string());
+  fmt::print("{}", parts.to_string());
+  for (const HealthFigure& figure : health(estimate)) {
+    fmt::print("{} {}: {}{})\n", figure.what, percent(figure.value),
+               figure.is_healthy ? "healthy (" : "not healthy (should be ", figure.limit);
+  }
+  fmt::print("\n");
   Table path({{"critical path"},
               {"from", Align::kRight},
               {"for", Align::kRight},
@@ -277,8 +305,20 @@ void print_step(const PlanInput& input, const sim::StepResult& result, double wa
   if (order.size() < result.critical_path.size()) {
     fmt::print("({} shorter pieces not shown)\n", result.critical_path.size() - order.size());
   }
-  fmt::print("\n{}\n", busiest_links(input.cluster, result.links));
+  fmt::print("\n{}\n{}", busiest_links(input.cluster, result.links),
+             longest_queues(input.cluster, result.queues));
   fmt::print("{} flows, {} events, {:.3f} s of simulation\n", result.flows, result.events, wall);
+}
+
+nlohmann::json health_json(const plan::StepEstimate& estimate) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const HealthFigure& figure : health(estimate)) {
+    list.push_back({{"what", figure.what},
+                    {"share", figure.value},
+                    {"limit", figure.limit},
+                    {"healthy", figure.is_healthy}});
+  }
+  return list;
 }
 
 std::optional<explore::OutageResult> simulate_outages(const Session& session,
@@ -386,6 +426,7 @@ void run_step(Session& session, const SimulateOptions& options) {
   }
   nlohmann::json answer = {{"step_time_s", result.estimate.step_time.seconds()},
                            {"mean_step_time_s", mean_step_seconds(result)},
+                           {"health", health_json(result.estimate)},
                            {"samples_per_s", throughput(input.plan, result)},
                            {"steps", steps},
                            {"compute_time_s", result.estimate.compute_time.seconds()},

@@ -18,6 +18,11 @@ class Simulate(harness.CommandTest):
         self.assertLessEqual({"step_time_s", "sync_share", "critical_path", "links", "events",
                               "flows", "wall_s", "peak_rss_bytes"}, set(result))
         self.assertAlmostEqual(result["step_time_s"] / planned["step_time_s"], 1, places=3)
+        health = {figure["what"]: figure for figure in result["health"]}
+        self.assertAlmostEqual(health["gradient synchronisation"]["share"], result["sync_share"])
+        self.assertEqual(health["gradient synchronisation"]["healthy"], result["sync_share"] < 0.2)
+        self.assertAlmostEqual(health["device busy"]["share"],
+                               result["compute_time_s"] / result["step_time_s"])
         path = result["critical_path"]
         for step in path:
             self.assertLessEqual({"what", "start_s", "end_s", "waited_s"}, set(step))
