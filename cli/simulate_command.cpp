@@ -375,9 +375,39 @@ nlohmann::json outages_json(const explore::OutageResult& result) {
           {"undisturbed_samples_per_s", result.undisturbed_samples_per_s}};
 }
 
+void run_asynchronous(Session& session, const PlanInput& input,
+                      const sim::SimulationOptions& simulation) {
+  const sim::AsynchronousResult result =
+      sim::simulate_asynchronous(input.plan, input.workload, input.cluster, simulation);
+  if (session.json) {
+    nlohmann::json times = nlohmann::json::array();
+    for (const Duration time : result.step_times) {
+      times.push_back(time.seconds());
+    }
+    session.print_json({{"step_times_s", times},
+                        {"samples_per_s", result.samples_per_s},
+                        {"staleness_updates", result.staleness},
+                        {"conflict_rate", result.conflict_rate}});
+    return;
+  }
+  fmt::print("{} on {}, asynchronous, {} steps of each rank\n\n", input.workload.name,
+             input.cluster.name(), simulation.steps);
+  Table table({{"rank", Align::kRight}, {"step time", Align::kRight}});
+  for (std::size_t r = 0; r < result.step_times.size(); ++r) {
+    table.add_row({std::to_string(r), to_string(result.step_times[r])});
+  }
+  fmt::print("{}\n{:.1f} samples/s; {} of the updates met others' ({:.2f} on average)\n",
+             table.to_string(), result.samples_per_s, percent(result.conflict_rate),
+             result.staleness);
+}
+
 void run_step(Session& session, const SimulateOptions& options) {
   const PlanInput input = load_plan_input(session, options.plan, options.cluster, options.workload);
   sim::SimulationOptions simulation = options.simulation(session, input.cluster);
+  if (simulation.is_asynchronous) {
+    run_asynchronous(session, input, simulation);
+    return;
+  }
   simulation.record_timeline = !options.trace.empty();
   simulation.record_flows = !options.flows.empty() || !options.links.empty();
   const auto start = std::chrono::steady_clock::now();

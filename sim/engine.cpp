@@ -70,6 +70,7 @@ const std::vector<Engine::StepTimes>& Engine::steps_of(Rank rank) const {
 }
 Time Engine::run_ready(std::uint32_t run) const { return runs_[run].ready_at; }
 Time Engine::run_done(std::uint32_t run) const { return runs_[run].done_at; }
+Time Engine::run_added(std::uint32_t run) const { return runs_[run].added_at; }
 std::vector<QueueUse> Engine::queues() const { return network_->queues(); }
 std::uint64_t Engine::flows() const { return network_->flows_started(); }
 
@@ -239,6 +240,9 @@ void Engine::finish(const Task& task) {
       return;
     case TaskKind::kDecode:
     case TaskKind::kReduce: {
+      if (runs_[task.run].owner != task.rank) {  // not its own decoding of what it pulled
+        runs_[task.run].added_at = now_;
+      }
       signal(task.run, task.place, task.slice, false);
       RankState& rank = ranks_[task.rank.index()];
       next_in_stream(task.kind == TaskKind::kDecode ? rank.codec : rank.reduce);

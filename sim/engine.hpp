@@ -86,7 +86,9 @@ class Engine {
   ~Engine();
 
   /// A collective; returns its number. Runs of a lower number leave first.
-  std::uint32_t add_run(std::shared_ptr<const GraphIndex> index, std::string name);
+  /// With an `owner`, only this rank waits for it; the data of all others is ready from the start.
+  std::uint32_t add_run(std::shared_ptr<const GraphIndex> index, std::string name,
+                        std::optional<Rank> owner = std::nullopt);
   /// Appends a step to a rank's program: after it, the rank waits for all runs of the step and then
   /// does `optimizer`.
   void add_step(Rank rank, std::vector<ComputePiece> pieces, std::vector<std::uint32_t> runs,
@@ -105,6 +107,8 @@ class Engine {
   const std::vector<StepTimes>& steps_of(Rank rank) const;
   Time run_ready(std::uint32_t run) const;
   Time run_done(std::uint32_t run) const;
+  /// Of its last addition; 0 if there was none.
+  Time run_added(std::uint32_t run) const;
   /// Empty unless the options asked to record.
   const std::vector<Activity>& activities() const { return activities_; }
   struct Message {

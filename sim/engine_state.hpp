@@ -3,6 +3,7 @@
 
 #include <array>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -76,6 +77,7 @@ struct Engine::Run {
   std::vector<std::uint8_t> ready;  ///< per rank
   std::vector<std::uint32_t> open;  ///< per rank: slices to send or to apply
   std::uint32_t step = 0;           ///< of the ranks' programs
+  std::optional<Rank> owner;
   /// Per rank: arrived before it was ready.
   std::unordered_map<std::uint32_t, std::vector<std::pair<Place, std::uint32_t>>> held;
   std::vector<std::int64_t> route_bytes;  ///< by route of the index: sent over it
@@ -89,6 +91,7 @@ struct Engine::Run {
 
   Time ready_at = 0;
   Time done_at = 0;
+  Time added_at = 0;
 
   /// A transfer, copied into `other` unless it is the next one of its lane.
   const Item& item(Place place, Item& other) const {

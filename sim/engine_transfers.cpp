@@ -19,13 +19,18 @@ std::int64_t slice_bytes(const GraphIndex& index, const Item& item, std::uint32_
 std::size_t side(bool at_source) { return at_source ? 0 : 1; }
 }  // namespace
 
-std::uint32_t Engine::add_run(std::shared_ptr<const GraphIndex> shared, std::string name) {
+std::uint32_t Engine::add_run(std::shared_ptr<const GraphIndex> shared, std::string name,
+                              std::optional<Rank> owner) {
   const auto number = static_cast<std::uint32_t>(runs_.size());
   const GraphIndex& index = *shared;
   Run& run = runs_.emplace_back();
   run.name = std::move(name);
   run.met.resize(index.slice_count);
-  run.ready.assign(ranks_.size(), 0);
+  run.ready.assign(ranks_.size(), owner ? 1 : 0);
+  if (owner) {
+    run.ready[owner->index()] = 0;
+  }
+  run.owner = owner;
   run.open = index.slices_at;
   run.route_bytes.resize(index.routes.size());
   if (index.orders_additions) {
@@ -262,7 +267,7 @@ void Engine::arrived(std::uint32_t number, Place place, std::uint32_t k) {
 
 void Engine::count_down(std::uint32_t number, Rank rank) {
   Run& run = runs_[number];
-  if (--run.open[rank.index()] > 0) {
+  if (--run.open[rank.index()] > 0 || (run.owner && *run.owner != rank)) {
     return;
   }
   run.done_at = std::max(run.done_at, now_);

@@ -27,8 +27,8 @@ class ScenarioReader {
       : folder_(std::filesystem::path(file).parent_path()), topology_(topology) {}
 
   Scenario read(const ConfigValue& root) {
-    root.allow_only({"name", "steps", "staleness", "local_steps", "network", "seed", "loading",
-                     "slow_devices", "links", "background",
+    root.allow_only({"name", "steps", "staleness", "local_steps", "asynchronous", "network", "seed",
+                     "loading", "slow_devices", "links", "background",
                      // Of the run as a whole, see explore/outages.hpp.
                      "duration", "checkpoint_every", "outages"});
     Scenario scenario;
@@ -39,6 +39,7 @@ class ScenarioReader {
          [&](const ConfigValue& v) { options.staleness = number(v, 0, kMostSteps); });
     with(root, "local_steps",
          [&](const ConfigValue& v) { options.local_steps = number(v, 1, kMostSteps); });
+    with(root, "asynchronous", [&](const ConfigValue& v) { options.is_asynchronous = v.flag(); });
     with(root, "network", [&](const ConfigValue& v) { options.network = level(v); });
     with(root, "loading", [&](const ConfigValue& v) { options.loading = loading(v); });
     Disturbances& disturbances = options.disturbances;

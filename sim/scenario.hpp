@@ -3,6 +3,7 @@
 //   name: a cut in the middle
 //   steps: 20                # to simulate
 //   staleness: 1             # SimulationOptions::staleness; local_steps alike
+//   asynchronous: true       # simulate_asynchronous()
 //   network: packet          # flow is the default
 //   seed: 7
 //   loading: { batch: 20 ms, prefetch: 2 }

@@ -50,6 +50,7 @@ struct SimulationOptions {
   /// Ranks synchronise after every so many steps and learn for themselves between (periodic
   /// averaging).
   int local_steps = 1;
+  bool is_asynchronous = false;        ///< for callers: simulate_asynchronous() instead of a step
   std::optional<DataLoading> loading;  ///< if none, data is always there
   Disturbances disturbances;
 };
@@ -125,6 +126,23 @@ struct CollectiveResult {
 /// what can never end (naming what waits for what).
 StepResult simulate_step(const plan::Plan& plan, const plan::Workload& workload,
                          const topology::Topology& topology, const SimulationOptions& options);
+
+struct AsynchronousResult {
+  std::vector<Duration> step_times;  ///< by rank: mean
+  double samples_per_s = 0;          ///< of all ranks together
+  /// Updates of others that servers applied between a rank's pull and its own update, on average.
+  double staleness = 0;
+  double conflict_rate = 0;  ///< share of the updates for which there was one at least
+};
+
+/// `options.steps` steps of each rank with an asynchronous parameter server: a rank pushes its
+/// gradients to the servers of a bucket's parts and pulls the parameters as soon as its own update
+/// is applied, whatever the others do. All buckets of the plan must have the schedule
+/// "parameter-server"; throws PlanError otherwise. A bucket counts as updated when the last of its
+/// servers has added the gradient.
+AsynchronousResult simulate_asynchronous(const plan::Plan& plan, const plan::Workload& workload,
+                                         const topology::Topology& topology,
+                                         const SimulationOptions& options);
 
 /// Of all links that carried something, in `bins` equal parts of the time up to the last delivery.
 LinkTimeline link_timeline(const std::vector<FlowRecord>& flows, const topology::Topology& topology,

@@ -2,65 +2,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 #include <utility>
 
 #include "base/error.hpp"
 #include "sim/engine.hpp"
 #include "sim/flow_records.hpp"
+#include "sim/programs.hpp"
 #include "sim/results.hpp"
 
 namespace rackrail::sim {
 
 namespace {
-
-void require_matching(const plan::Plan& plan, const plan::Workload& workload,
-                      const topology::Topology& topology) {
-  require_same_ranks("plan '" + plan.name + "'", plan.rank_count(), topology);
-  if (plan.workload_digest != workload.digest()) {
-    throw PlanError(ErrorContext{"", "plan '" + plan.name + "'",
-                                 fmt::format("a plan for model '{}'", plan.workload_name),
-                                 fmt::format("one for model '{}'", workload.name)});
-  }
-  if (plan.batch.local_batch.size() != plan.rank_count()) {
-    throw PlanError(ErrorContext{"", "plan '" + plan.name + "'",
-                                 fmt::format("{} local batches", plan.batch.local_batch.size()),
-                                 fmt::format("{}, one per rank", plan.rank_count())});
-  }
-}
-
-/// One rank's compute pieces: passes without communication first (accumulation), then forward, then
-/// backward cut at the moments at which buckets become ready.
-std::vector<ComputePiece> pieces_of(const plan::Plan& plan, const plan::Workload& workload,
-                                    const std::string& device_class, std::size_t rank,
-                                    std::uint32_t first_run, Duration* optimizer) {
-  const plan::ComputeTimes times =
-      plan::compute_times(workload, device_class, plan.batch.local_batch[rank]);
-  *optimizer = times.optimizer;
-  std::vector<ComputePiece> pieces;
-  for (std::int64_t pass = 1; pass < plan.batch.accumulation; ++pass) {
-    pieces.push_back({TaskKind::kForward, times.forward, {}});
-    pieces.push_back({TaskKind::kBackward, times.backward, {}});
-  }
-  pieces.push_back({TaskKind::kForward, times.forward, {}});
-  std::map<Duration, std::vector<std::uint32_t>> ready;
-  for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
-    Duration last;
-    for (const std::uint32_t tensor : plan.buckets[b].tensors) {
-      last = std::max(last, times.ready.at(tensor));
-    }
-    ready[last].push_back(first_run + static_cast<std::uint32_t>(b));
-  }
-  Duration at;
-  for (auto& [when, runs] : ready) {
-    pieces.push_back({TaskKind::kBackward, when - at, std::move(runs)});
-    at = when;
-  }
-  if (times.backward > at) {
-    pieces.push_back({TaskKind::kBackward, times.backward - at, {}});
-  }
-  return pieces;
-}
 
 /// What a message took longer than it would have taken alone.
 Duration waited(const Engine& engine, const Activity& activity,
@@ -115,10 +67,6 @@ std::vector<plan::TimelineEvent> timeline(const Engine& engine, Time from) {
   return events;
 }
 
-Duration longer(Duration duration, double factor) {
-  return factor == 1 ? duration : Duration::from_seconds(duration.seconds() * factor);
-}
-
 /// Puts the steps into the engine. Returns the number of each synchronisation's first collective.
 std::vector<std::uint32_t> add_steps(Engine& engine,
                                      const std::vector<std::shared_ptr<const GraphIndex>>& indices,
@@ -136,18 +84,15 @@ std::vector<std::uint32_t> add_steps(Engine& engine,
       first_runs.push_back(runs.empty() ? 0 : runs.front());
     }
     for (std::size_t r = 0; r < topology.rank_count(); ++r) {
-      Duration optimizer;
-      const std::string& device = topology.node(topology.node_of(Rank(r))).device_class;
-      auto pieces = pieces_of(plan, workload, device, r, first_runs.empty() ? 0 : first_runs.back(),
-                              &optimizer);
-      const double factor = slowdown(options.disturbances, Rank(r), step);
-      for (ComputePiece& piece : pieces) {
-        piece.duration = longer(piece.duration, factor);
+      const auto first = first_runs.empty() ? 0 : first_runs.back();
+      Program program = program_of(plan, workload, topology, Rank(r), first,
+                                   slowdown(options.disturbances, Rank(r), step));
+      for (ComputePiece& piece : program.pieces) {
         if (!synchronizes) {
           piece.ready.clear();
         }
       }
-      engine.add_step(Rank(r), std::move(pieces), runs, longer(optimizer, factor));
+      engine.add_step(Rank(r), std::move(program.pieces), runs, program.optimizer);
     }
   }
   return first_runs;

@@ -161,11 +161,37 @@ class Simulate(harness.CommandTest):
             self.assertAlmostEqual(sum(over_time) * bin_s / result["step_time_s"], expected,
                                    delta=1e-4)
 
-    def test_the_shipped_scenario_runs(self):
+    def test_the_shipped_scenarios_run(self):
         self.rackrail("plan", "two-racks-40g", "resnet-50", "-o", "plan.json")
-        scenario = harness.CONFIGS / "faults" / "rough-day.yaml"
-        result = self.rackrail_json("simulate", "plan.json", "--scenario", str(scenario))
-        self.assertEqual(len(result["steps"]), 40)
+        for name, steps in (("rough-day", 40), ("stragglers", 20)):
+            scenario = str(harness.CONFIGS / "faults" / f"{name}.yaml")
+            result = self.rackrail_json("simulate", "plan.json", "--scenario", scenario)
+            self.assertEqual(len(result["steps"]), steps)
+
+    def test_an_asynchronous_server_lets_nobody_wait_for_the_slow(self):
+        scenario = str(harness.CONFIGS / "faults" / "asynchronous.yaml")
+        self.rackrail("plan", "two-racks-40g", "resnet-50", "--schedule", "parameter-server",
+                      "-o", "servers.json")
+        result = self.rackrail_json("simulate", "servers.json", "--scenario", scenario)
+        *others, slow = result["step_times_s"]
+        self.assertGreater(slow, 1.7 * max(others))
+        self.assertGreater(result["conflict_rate"], 0.5)
+        self.assertLessEqual(result["conflict_rate"], 1)
+        self.assertGreater(result["staleness_updates"], result["conflict_rate"])
+        self.rackrail("plan", "two-racks-40g", "resnet-50", "--schedule", "ring", "-o", "ring.json")
+        refused = self.rackrail("simulate", "ring.json", "--scenario", scenario, status=2)
+        self.assertIn("parameter-server for all", refused.err)
+
+    def test_outages_cost_steps_and_goodput(self):
+        self.rackrail("plan", "two-racks-40g", "resnet-50", "-o", "plan.json")
+        scenario = str(harness.CONFIGS / "faults" / "failures.yaml")
+        run = self.rackrail_json("simulate", "plan.json", "--scenario", scenario)["outages"]
+        for before, after in zip(run["phases"], run["phases"][1:]):
+            self.assertEqual(before["end_s"], after["start_s"])
+        self.assertEqual({phase["ranks"] for phase in run["phases"]}, {0, 3, 4})
+        self.assertEqual(sum(phase["lost_steps"] > 0 for phase in run["phases"]), 1)
+        self.assertLess(run["samples_per_s"], 0.9 * run["undisturbed_samples_per_s"])
+
 
 
 if __name__ == "__main__":

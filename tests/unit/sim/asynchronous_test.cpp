@@ -1,0 +1,121 @@
+// Asynchronous parameter servers on three ranks around a switch; rank 0 serves the only bucket.
+#include <fmt/format.h>
+
+#include <catch2/catch.hpp>
+
+#include "base/error.hpp"
+#include "sim/simulator.hpp"
+#include "topology/queries.hpp"
+
+namespace rackrail::sim {
+namespace {
+
+using topology::NodeKind;
+using topology::Topology;
+
+Topology star(std::size_t n) {
+  Topology topology("star");
+  const NodeId hub = topology.add_node({.name = "hub", .kind = NodeKind::kTor});
+  for (std::size_t i = 0; i < n; ++i) {
+    const std::string name = fmt::format("host{}", i);
+    const NodeId host = topology.add_node({.name = name, .kind = NodeKind::kHost, .host = name});
+    topology.add_rank(host);
+    topology.add_duplex_link({.from = host, .to = hub, .bandwidth = Bandwidth(1'000'000'000)});
+  }
+  return topology;
+}
+
+// Forward 10 ms, backward 20 ms, then 1 MB to the server and back, then the optimiser 1 ms.
+struct Job {
+  Topology topology;
+  plan::Workload workload;
+  plan::Plan plan;
+  SimulationOptions options;
+
+  explicit Job(std::size_t n, const std::string& schedule = "parameter-server")
+      : topology(star(n)) {
+    workload.name = "job";
+    workload.tensors = {{"all", 250'000, 20_ms}};
+    workload.forward = 10_ms;
+    workload.fixed_share = 0;
+    workload.optimizer = 1_ms;
+    topology::Router router(topology);
+    plan::TransferGraph graph(schedule, plan::Collective::kAllReduce, n, {1});
+    std::vector<TransferId> sums;
+    for (std::size_t r = 1; r < n; ++r) {
+      sums.push_back(graph.add_transfer({.src = Rank(r),
+                                         .dst = Rank(0),
+                                         .op = plan::TransferOp::kReduce,
+                                         .route = graph.add_route(router.route(Rank(r), Rank(0)))},
+                                        {}));
+    }
+    for (std::size_t r = 1; r < n; ++r) {
+      graph.add_transfer({.src = Rank(0),
+                          .dst = Rank(r),
+                          .op = plan::TransferOp::kCopy,
+                          .route = graph.add_route(router.route(Rank(0), Rank(r)))},
+                         sums);
+    }
+    plan.name = "job";
+    plan.rank_names.assign(n, "host");
+    plan.workload_digest = workload.digest();
+    plan.workload_name = workload.name;
+    plan.schedules = {graph};
+    plan.buckets = {{.tensors = {0}, .elements = 250'000, .slice_elements = 250'000}};
+    plan.batch.local_batch.assign(n, 1);
+    plan::DeviceRates rates;
+    constexpr Bandwidth kFast(1'000'000'000'000'000);
+    rates.codecs.fill({kFast, kFast});
+    rates.reduce = kFast;
+    rates.launch = Duration();
+    options.device_rates = rates;
+    options.steps = 20;
+  }
+  AsynchronousResult run() const {
+    return simulate_asynchronous(plan, workload, topology, options);
+  }
+};
+
+double ms(Duration time) { return time.seconds() * 1e3; }
+
+TEST_CASE("a worker alone pushes and pulls in every step, and nothing conflicts") {
+  const AsynchronousResult result = Job(2).run();
+  REQUIRE(result.step_times.size() == 2);
+  CHECK(ms(result.step_times[0]) == Approx(31).epsilon(1e-3));
+  CHECK(ms(result.step_times[1]) == Approx(33).epsilon(1e-3));
+  CHECK(result.samples_per_s == Approx(1 / 0.031 + 1 / 0.033).epsilon(1e-3));
+  CHECK(result.conflict_rate == 0);
+  CHECK(result.staleness == 0);
+}
+
+TEST_CASE("workers in step share the server's link, and every second update meets another") {
+  const AsynchronousResult result = Job(3).run();
+  // Two pushes share 1 GB/s, and so do two pulls: 2 ms each way.
+  CHECK(ms(result.step_times[1]) == Approx(35).epsilon(1e-3));
+  CHECK(ms(result.step_times[2]) == Approx(35).epsilon(1e-3));
+  // They are applied one after the other: the second finds the first one's.
+  CHECK(result.conflict_rate == Approx(0.5));
+  CHECK(result.staleness == Approx(0.5));
+}
+
+TEST_CASE("a slow worker holds up nobody, and its updates are the stale ones") {
+  Job job(3);
+  job.options.disturbances.slow_devices = {{.ranks = {Rank(2)}, .factor = 4}};
+  const AsynchronousResult result = job.run();
+  CHECK(ms(result.step_times[1]) < 33.3);
+  CHECK(ms(result.step_times[2]) == Approx(4 * 31 + 2).epsilon(0.01));
+  // While the fast one works, four updates of it meet each of the slow one's; after its 20 steps
+  // (660 ms, in which the slow one made 5) nobody else updates. Every fourth of its own meets one.
+  CHECK(result.staleness == Approx((5 * 3.8 + 5) / 40).epsilon(0.15));
+  CHECK(result.conflict_rate == Approx(11.0 / 40).epsilon(0.15));
+  // A synchronous step would wait for it every time.
+  CHECK(ms(simulate_step(job.plan, job.workload, job.topology, job.options).estimate.step_time) >
+        4 * 31);
+}
+
+TEST_CASE("only parameter servers can be asynchronous") {
+  CHECK_THROWS_AS(Job(3, "ring").run(), PlanError);
+}
+
+}  // namespace
+}  // namespace rackrail::sim
