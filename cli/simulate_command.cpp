@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <numeric>
 #include <string>
 
 #include "base/config_tree.hpp"
@@ -15,10 +14,11 @@
 #include "base/file.hpp"
 #include "base/parse_units.hpp"
 #include "cli/commands.hpp"
-#include "cli/health.hpp"
 #include "cli/inputs.hpp"
 #include "cli/session.hpp"
 #include "cli/simulation_csv.hpp"
+#include "cli/simulation_json.hpp"
+#include "cli/simulation_text.hpp"
 #include "cli/table.hpp"
 #include "cli/trace.hpp"
 #include "explore/outages.hpp"
@@ -31,7 +31,6 @@ namespace rackrail::cli {
 
 namespace {
 
-constexpr std::size_t kRowsShown = 12;
 constexpr std::size_t kTimelineBins = 200;
 constexpr int kMostSteps = 1'000'000;
 constexpr std::int64_t kBytesPerElement = 4;
@@ -85,64 +84,6 @@ std::int64_t peak_rss_bytes() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
   return static_cast<std::int64_t>(static_cast<double>(usage.ru_maxrss) * kBytesPerKibibyte);
-}
-
-nlohmann::json links_json(const topology::Topology& cluster,
-                          const std::vector<sim::LinkUse>& links) {
-  nlohmann::json list = nlohmann::json::array();
-  for (const sim::LinkUse& use : links) {
-    list.push_back({{"name", cluster.link_name(use.link)},
-                    {"tier", cluster.link(use.link).tier},
-                    {"bytes", use.bytes.count()},
-                    {"utilization", use.utilization}});
-  }
-  return list;
-}
-
-nlohmann::json queues_json(const topology::Topology& cluster,
-                           const std::vector<sim::QueueUse>& queues) {
-  nlohmann::json list = nlohmann::json::array();
-  for (const sim::QueueUse& use : queues) {
-    list.push_back({{"name", cluster.link_name(use.link)},
-                    {"longest_bytes", use.longest.count()},
-                    {"marks", use.marks},
-                    {"pauses", use.pauses}});
-  }
-  return list;
-}
-
-std::string busiest_links(const topology::Topology& cluster, std::vector<sim::LinkUse> links) {
-  std::stable_sort(links.begin(), links.end(), [](const sim::LinkUse& a, const sim::LinkUse& b) {
-    return a.utilization > b.utilization;
-  });
-  Table table(
-      {{"busiest links"}, {"tier"}, {"bytes", Align::kRight}, {"utilisation", Align::kRight}});
-  for (std::size_t i = 0; i < std::min(kRowsShown, links.size()); ++i) {
-    table.add_row({cluster.link_name(links[i].link), cluster.link(links[i].link).tier,
-                   to_string(links[i].bytes), percent(links[i].utilization)});
-  }
-  return table.to_string();
-}
-
-/// The longest queues; nothing where the network model has none.
-std::string longest_queues(const topology::Topology& cluster, std::vector<sim::QueueUse> queues) {
-  if (queues.empty()) {
-    return "";
-  }
-  std::stable_sort(
-      queues.begin(), queues.end(),
-      [](const sim::QueueUse& a, const sim::QueueUse& b) { return a.longest > b.longest; });
-  Table table({{"longest queues"},
-               {"bytes", Align::kRight},
-               {"marked packets", Align::kRight},
-               {"pauses", Align::kRight},
-               {"trimmed packets", Align::kRight}});
-  for (std::size_t i = 0; i < std::min(kRowsShown, queues.size()); ++i) {
-    table.add_row({cluster.link_name(queues[i].link), to_string(queues[i].longest),
-                   std::to_string(queues[i].marks), std::to_string(queues[i].pauses),
-                   std::to_string(queues[i].trims)});
-  }
-  return table.to_string() + "\n";
 }
 
 sim::CollectiveResult simulate_all_reduce(const planner::ScheduleFamily& family,
@@ -229,98 +170,6 @@ void run_collective(Session& session, const SimulateOptions& options) {
   }
 }
 
-double mean_step_seconds(const sim::StepResult& result) {
-  return result.steps.back().end.seconds() / static_cast<double>(result.steps.size());
-}
-
-/// Samples per second of all ranks together, over all steps.
-double throughput(const plan::Plan& plan, const sim::StepResult& result) {
-  return static_cast<double>(plan.batch.global_batch()) / mean_step_seconds(result);
-}
-
-/// The steps together, and those that took longest.
-void print_steps(const plan::Plan& plan, const sim::StepResult& result) {
-  std::vector<std::size_t> order(result.steps.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  const auto length = [&](std::size_t i) { return result.steps[i].end - result.steps[i].start; };
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return length(a) > length(b); });
-  order.resize(std::min(order.size(), kRowsShown));
-  std::sort(order.begin(), order.end());
-  Table table({{"longest steps", Align::kRight},
-               {"start", Align::kRight},
-               {"time", Align::kRight},
-               {"waited for data", Align::kRight}});
-  for (const std::size_t i : order) {
-    table.add_row({std::to_string(i), to_string(result.steps[i].start), to_string(length(i)),
-                   to_string(result.steps[i].waited_for_data)});
-  }
-  fmt::print("{}{} steps, {} each on average, {:.1f} samples/s; what follows is the last one's\n\n",
-             table.to_string(), result.steps.size(),
-             to_string(Duration::from_seconds(mean_step_seconds(result))),
-             throughput(plan, result));
-}
-
-void print_step(const PlanInput& input, const sim::StepResult& result, double wall) {
-  fmt::print("{} on {}\n\n", input.workload.name, input.cluster.name());
-  if (result.steps.size() > 1) {
-    print_steps(input.plan, result);
-  }
-  Table parts({{"step time", Align::kRight},
-               {"compute", Align::kRight},
-               {"exposed synchronisation", Align::kRight},
-               {"share", Align::kRight}});
-  const plan::StepEstimate& estimate = result.estimate;
-  parts.add_row({to_string(estimate.step_time), to_string(estimate.compute_time),
-                 to_string(estimate.step_time - estimate.compute_time),
-                 percent(estimate.sync_share)});
-  fmt::print("{}", parts.to_string());
-  for (const HealthFigure& figure : health(estimate)) {
-    fmt::print("{} {}: {}{})\n", figure.what, percent(figure.value),
-               figure.is_healthy ? "healthy (" : "not healthy (should be ", figure.limit);
-  }
-  fmt::print("\n");
-  Table path({{"critical path"},
-              {"from", Align::kRight},
-              {"for", Align::kRight},
-              {"of it sharing links", Align::kRight}});
-  // The longest pieces, in the order in which they happened.
-  std::vector<std::size_t> order(result.critical_path.size());
-  for (std::size_t i = 0; i < order.size(); ++i) {
-    order[i] = i;
-  }
-  const auto length = [&](std::size_t i) {
-    return result.critical_path[i].end - result.critical_path[i].start;
-  };
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return length(a) > length(b); });
-  order.resize(std::min(order.size(), kRowsShown));
-  std::sort(order.begin(), order.end());
-  for (const std::size_t i : order) {
-    const sim::PathPiece& piece = result.critical_path[i];
-    path.add_row({piece.what, to_string(piece.start), to_string(piece.end - piece.start),
-                  piece.waited > Duration() ? to_string(piece.waited) : ""});
-  }
-  fmt::print("{}", path.to_string());
-  if (order.size() < result.critical_path.size()) {
-    fmt::print("({} shorter pieces not shown)\n", result.critical_path.size() - order.size());
-  }
-  fmt::print("\n{}\n{}", busiest_links(input.cluster, result.links),
-             longest_queues(input.cluster, result.queues));
-  fmt::print("{} flows, {} events, {:.3f} s of simulation\n", result.flows, result.events, wall);
-}
-
-nlohmann::json health_json(const plan::StepEstimate& estimate) {
-  nlohmann::json list = nlohmann::json::array();
-  for (const HealthFigure& figure : health(estimate)) {
-    list.push_back({{"what", figure.what},
-                    {"share", figure.value},
-                    {"limit", figure.limit},
-                    {"healthy", figure.is_healthy}});
-  }
-  return list;
-}
-
 std::optional<explore::OutageResult> simulate_outages(const Session& session,
                                                       const SimulateOptions& options,
                                                       const PlanInput& input) {
@@ -336,43 +185,6 @@ std::optional<explore::OutageResult> simulate_outages(const Session& session,
   planning.seed = session.seed;
   planning.compare_baselines = false;
   return explore::simulate_outages(input.plan, input.workload, input.cluster, *scenario, planning);
-}
-
-void print_outages(const explore::OutageResult& result) {
-  Table table({{"the run"},
-               {"from", Align::kRight},
-               {"to", Align::kRight},
-               {"ranks", Align::kRight},
-               {"step time", Align::kRight},
-               {"steps", Align::kRight},
-               {"of them lost", Align::kRight}});
-  for (const explore::Phase& phase : result.phases) {
-    const bool trains = phase.steps > 0;
-    table.add_row({phase.what, to_string(phase.start), to_string(phase.end),
-                   trains ? std::to_string(phase.ranks) : "",
-                   trains ? to_string(phase.step_time) : "",
-                   trains ? std::to_string(phase.steps) : "",
-                   phase.lost > 0 ? std::to_string(phase.lost) : ""});
-  }
-  fmt::print("\n{}goodput {:.1f} samples/s, {} of what an undisturbed run has\n", table.to_string(),
-             result.samples_per_s,
-             percent(result.samples_per_s / result.undisturbed_samples_per_s));
-}
-
-nlohmann::json outages_json(const explore::OutageResult& result) {
-  nlohmann::json phases = nlohmann::json::array();
-  for (const explore::Phase& phase : result.phases) {
-    phases.push_back({{"what", phase.what},
-                      {"start_s", phase.start.seconds()},
-                      {"end_s", phase.end.seconds()},
-                      {"ranks", phase.ranks},
-                      {"step_time_s", phase.step_time.seconds()},
-                      {"steps", phase.steps},
-                      {"lost_steps", phase.lost}});
-  }
-  return {{"phases", phases},
-          {"samples_per_s", result.samples_per_s},
-          {"undisturbed_samples_per_s", result.undisturbed_samples_per_s}};
 }
 
 void run_asynchronous(Session& session, const PlanInput& input,
@@ -441,33 +253,9 @@ void run_step(Session& session, const SimulateOptions& options) {
     }
     return;
   }
-  nlohmann::json path = nlohmann::json::array();
-  for (const sim::PathPiece& piece : result.critical_path) {
-    path.push_back({{"what", piece.what},
-                    {"start_s", piece.start.seconds()},
-                    {"end_s", piece.end.seconds()},
-                    {"waited_s", piece.waited.seconds()}});
-  }
-  nlohmann::json steps = nlohmann::json::array();
-  for (const sim::StepSpan& step : result.steps) {
-    steps.push_back({{"start_s", step.start.seconds()},
-                     {"end_s", step.end.seconds()},
-                     {"waited_for_data_s", step.waited_for_data.seconds()}});
-  }
-  nlohmann::json answer = {{"step_time_s", result.estimate.step_time.seconds()},
-                           {"mean_step_time_s", mean_step_seconds(result)},
-                           {"health", health_json(result.estimate)},
-                           {"samples_per_s", throughput(input.plan, result)},
-                           {"steps", steps},
-                           {"compute_time_s", result.estimate.compute_time.seconds()},
-                           {"sync_share", result.estimate.sync_share},
-                           {"critical_path", path},
-                           {"links", links_json(input.cluster, result.links)},
-                           {"queues", queues_json(input.cluster, result.queues)},
-                           {"events", result.events},
-                           {"flows", result.flows},
-                           {"wall_s", wall},
-                           {"peak_rss_bytes", peak_rss_bytes()}};
+  nlohmann::json answer = step_json(input, result);
+  answer["wall_s"] = wall;
+  answer["peak_rss_bytes"] = peak_rss_bytes();
   if (outages) {
     answer["outages"] = outages_json(*outages);
   }

@@ -27,8 +27,9 @@ double value_of(const Figures& figures, const Objective& objective);
 
 /// Plans the cell with the scenario's seed and simulates the plan `repetitions` times, execution i
 /// with a seed of its own in the plan (random_bits of seed and i), which is what everything random
-/// in an execution derives from, the seed of its faults too. `made`, if given, receives the plan, which is then compared with
-/// baselines too. Throws what reading, planning and simulating throw. Safe from several threads.
+/// in an execution derives from, its faults too. `made`, if given, receives the plan, which is then
+/// compared with baselines too. Throws what reading, planning and simulating throw. Safe from
+/// several threads.
 Figures evaluate(const Cell& cell, plan::Plan* made = nullptr);
 
 }  // namespace rackrail::explore

@@ -1,0 +1,93 @@
+#include "cli/simulation_json.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include "cli/health.hpp"
+#include "cli/simulation_text.hpp"
+
+namespace rackrail::cli {
+
+namespace {
+
+nlohmann::json health_json(const plan::StepEstimate& estimate) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const HealthFigure& figure : health(estimate)) {
+    list.push_back({{"what", figure.what},
+                    {"share", figure.value},
+                    {"limit", figure.limit},
+                    {"healthy", figure.is_healthy}});
+  }
+  return list;
+}
+
+}  // namespace
+
+nlohmann::json links_json(const topology::Topology& cluster,
+                          const std::vector<sim::LinkUse>& links) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const sim::LinkUse& use : links) {
+    list.push_back({{"name", cluster.link_name(use.link)},
+                    {"tier", cluster.link(use.link).tier},
+                    {"bytes", use.bytes.count()},
+                    {"utilization", use.utilization}});
+  }
+  return list;
+}
+
+nlohmann::json queues_json(const topology::Topology& cluster,
+                           const std::vector<sim::QueueUse>& queues) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const sim::QueueUse& use : queues) {
+    list.push_back({{"name", cluster.link_name(use.link)},
+                    {"longest_bytes", use.longest.count()},
+                    {"marks", use.marks},
+                    {"pauses", use.pauses}});
+  }
+  return list;
+}
+
+nlohmann::json step_json(const PlanInput& input, const sim::StepResult& result) {
+  nlohmann::json path = nlohmann::json::array();
+  for (const sim::PathPiece& piece : result.critical_path) {
+    path.push_back({{"what", piece.what},
+                    {"start_s", piece.start.seconds()},
+                    {"end_s", piece.end.seconds()},
+                    {"waited_s", piece.waited.seconds()}});
+  }
+  nlohmann::json steps = nlohmann::json::array();
+  for (const sim::StepSpan& step : result.steps) {
+    steps.push_back({{"start_s", step.start.seconds()},
+                     {"end_s", step.end.seconds()},
+                     {"waited_for_data_s", step.waited_for_data.seconds()}});
+  }
+  return {{"step_time_s", result.estimate.step_time.seconds()},
+          {"mean_step_time_s", mean_step_seconds(result)},
+          {"health", health_json(result.estimate)},
+          {"samples_per_s", throughput(input.plan, result)},
+          {"steps", steps},
+          {"compute_time_s", result.estimate.compute_time.seconds()},
+          {"sync_share", result.estimate.sync_share},
+          {"critical_path", path},
+          {"links", links_json(input.cluster, result.links)},
+          {"queues", queues_json(input.cluster, result.queues)},
+          {"events", result.events},
+          {"flows", result.flows}};
+}
+
+nlohmann::json outages_json(const explore::OutageResult& result) {
+  nlohmann::json phases = nlohmann::json::array();
+  for (const explore::Phase& phase : result.phases) {
+    phases.push_back({{"what", phase.what},
+                      {"start_s", phase.start.seconds()},
+                      {"end_s", phase.end.seconds()},
+                      {"ranks", phase.ranks},
+                      {"step_time_s", phase.step_time.seconds()},
+                      {"steps", phase.steps},
+                      {"lost_steps", phase.lost}});
+  }
+  return {{"phases", phases},
+          {"samples_per_s", result.samples_per_s},
+          {"undisturbed_samples_per_s", result.undisturbed_samples_per_s}};
+}
+
+}  // namespace rackrail::cli

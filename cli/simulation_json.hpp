@@ -1,0 +1,20 @@
+// Simulated steps as JSON, with the keys that `rackrail simulate --json` has.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <vector>
+
+#include "cli/inputs.hpp"
+#include "explore/outages.hpp"
+#include "sim/simulator.hpp"
+
+namespace rackrail::cli {
+
+nlohmann::json links_json(const topology::Topology& cluster,
+                          const std::vector<sim::LinkUse>& links);
+nlohmann::json queues_json(const topology::Topology& cluster,
+                           const std::vector<sim::QueueUse>& queues);
+nlohmann::json step_json(const PlanInput& input, const sim::StepResult& result);
+nlohmann::json outages_json(const explore::OutageResult& result);
+
+}  // namespace rackrail::cli

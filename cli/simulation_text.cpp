@@ -1,0 +1,154 @@
+#include "cli/simulation_text.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/parse_units.hpp"
+#include "cli/health.hpp"
+#include "cli/table.hpp"
+
+namespace rackrail::cli {
+
+namespace {
+
+constexpr std::size_t kRowsShown = 12;
+
+/// The steps together, and those that took longest.
+void print_steps(const plan::Plan& plan, const sim::StepResult& result) {
+  std::vector<std::size_t> order(result.steps.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  const auto length = [&](std::size_t i) { return result.steps[i].end - result.steps[i].start; };
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return length(a) > length(b); });
+  order.resize(std::min(order.size(), kRowsShown));
+  std::sort(order.begin(), order.end());
+  Table table({{"longest steps", Align::kRight},
+               {"start", Align::kRight},
+               {"time", Align::kRight},
+               {"waited for data", Align::kRight}});
+  for (const std::size_t i : order) {
+    table.add_row({std::to_string(i), to_string(result.steps[i].start), to_string(length(i)),
+                   to_string(result.steps[i].waited_for_data)});
+  }
+  fmt::print("{}{} steps, {} each on average, {:.1f} samples/s; what follows is the last one's\n\n",
+             table.to_string(), result.steps.size(),
+             to_string(Duration::from_seconds(mean_step_seconds(result))),
+             throughput(plan, result));
+}
+
+}  // namespace
+
+double mean_step_seconds(const sim::StepResult& result) {
+  return result.steps.back().end.seconds() / static_cast<double>(result.steps.size());
+}
+
+double throughput(const plan::Plan& plan, const sim::StepResult& result) {
+  return static_cast<double>(plan.batch.global_batch()) / mean_step_seconds(result);
+}
+
+std::string busiest_links(const topology::Topology& cluster, std::vector<sim::LinkUse> links) {
+  std::stable_sort(links.begin(), links.end(), [](const sim::LinkUse& a, const sim::LinkUse& b) {
+    return a.utilization > b.utilization;
+  });
+  Table table(
+      {{"busiest links"}, {"tier"}, {"bytes", Align::kRight}, {"utilisation", Align::kRight}});
+  for (std::size_t i = 0; i < std::min(kRowsShown, links.size()); ++i) {
+    table.add_row({cluster.link_name(links[i].link), cluster.link(links[i].link).tier,
+                   to_string(links[i].bytes), percent(links[i].utilization)});
+  }
+  return table.to_string();
+}
+
+std::string longest_queues(const topology::Topology& cluster, std::vector<sim::QueueUse> queues) {
+  if (queues.empty()) {
+    return "";
+  }
+  std::stable_sort(
+      queues.begin(), queues.end(),
+      [](const sim::QueueUse& a, const sim::QueueUse& b) { return a.longest > b.longest; });
+  Table table({{"longest queues"},
+               {"bytes", Align::kRight},
+               {"marked packets", Align::kRight},
+               {"pauses", Align::kRight},
+               {"trimmed packets", Align::kRight}});
+  for (std::size_t i = 0; i < std::min(kRowsShown, queues.size()); ++i) {
+    table.add_row({cluster.link_name(queues[i].link), to_string(queues[i].longest),
+                   std::to_string(queues[i].marks), std::to_string(queues[i].pauses),
+                   std::to_string(queues[i].trims)});
+  }
+  return table.to_string() + "\n";
+}
+
+void print_step(const PlanInput& input, const sim::StepResult& result, double wall) {
+  fmt::print("{} on {}\n\n", input.workload.name, input.cluster.name());
+  if (result.steps.size() > 1) {
+    print_steps(input.plan, result);
+  }
+  Table parts({{"step time", Align::kRight},
+               {"compute", Align::kRight},
+               {"exposed synchronisation", Align::kRight},
+               {"share", Align::kRight}});
+  const plan::StepEstimate& estimate = result.estimate;
+  parts.add_row({to_string(estimate.step_time), to_string(estimate.compute_time),
+                 to_string(estimate.step_time - estimate.compute_time),
+                 percent(estimate.sync_share)});
+  fmt::print("{}", parts.to_string());
+  for (const HealthFigure& figure : health(estimate)) {
+    fmt::print("{} {}: {}{})\n", figure.what, percent(figure.value),
+               figure.is_healthy ? "healthy (" : "not healthy (should be ", figure.limit);
+  }
+  fmt::print("\n");
+  Table path({{"critical path"},
+              {"from", Align::kRight},
+              {"for", Align::kRight},
+              {"of it sharing links", Align::kRight}});
+  // The longest pieces, in the order in which they happened.
+  std::vector<std::size_t> order(result.critical_path.size());
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    order[i] = i;
+  }
+  const auto length = [&](std::size_t i) {
+    return result.critical_path[i].end - result.critical_path[i].start;
+  };
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return length(a) > length(b); });
+  order.resize(std::min(order.size(), kRowsShown));
+  std::sort(order.begin(), order.end());
+  for (const std::size_t i : order) {
+    const sim::PathPiece& piece = result.critical_path[i];
+    path.add_row({piece.what, to_string(piece.start), to_string(piece.end - piece.start),
+                  piece.waited > Duration() ? to_string(piece.waited) : ""});
+  }
+  fmt::print("{}", path.to_string());
+  if (order.size() < result.critical_path.size()) {
+    fmt::print("({} shorter pieces not shown)\n", result.critical_path.size() - order.size());
+  }
+  fmt::print("\n{}\n{}", busiest_links(input.cluster, result.links),
+             longest_queues(input.cluster, result.queues));
+  fmt::print("{} flows, {} events, {:.3f} s of simulation\n", result.flows, result.events, wall);
+}
+
+void print_outages(const explore::OutageResult& result) {
+  Table table({{"the run"},
+               {"from", Align::kRight},
+               {"to", Align::kRight},
+               {"ranks", Align::kRight},
+               {"step time", Align::kRight},
+               {"steps", Align::kRight},
+               {"of them lost", Align::kRight}});
+  for (const explore::Phase& phase : result.phases) {
+    const bool trains = phase.steps > 0;
+    table.add_row({phase.what, to_string(phase.start), to_string(phase.end),
+                   trains ? std::to_string(phase.ranks) : "",
+                   trains ? to_string(phase.step_time) : "",
+                   trains ? std::to_string(phase.steps) : "",
+                   phase.lost > 0 ? std::to_string(phase.lost) : ""});
+  }
+  fmt::print("\n{}goodput {:.1f} samples/s, {} of what an undisturbed run has\n", table.to_string(),
+             result.samples_per_s,
+             percent(result.samples_per_s / result.undisturbed_samples_per_s));
+}
+
+}  // namespace rackrail::cli

@@ -1,0 +1,24 @@
+// Simulated steps and collectives in words and tables.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cli/inputs.hpp"
+#include "explore/outages.hpp"
+#include "sim/simulator.hpp"
+
+namespace rackrail::cli {
+
+double mean_step_seconds(const sim::StepResult& result);
+/// Samples per second of all ranks together, over all steps.
+double throughput(const plan::Plan& plan, const sim::StepResult& result);
+
+std::string busiest_links(const topology::Topology& cluster, std::vector<sim::LinkUse> links);
+/// Nothing where the network model has no queues.
+std::string longest_queues(const topology::Topology& cluster, std::vector<sim::QueueUse> queues);
+/// `wall`: seconds that the simulation took.
+void print_step(const PlanInput& input, const sim::StepResult& result, double wall);
+void print_outages(const explore::OutageResult& result);
+
+}  // namespace rackrail::cli
