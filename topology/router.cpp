@@ -30,6 +30,7 @@
 #include <optional>
 #include <queue>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <type_traits>
 #include <unordered_map>
@@ -126,16 +127,20 @@ struct Router::Impl {
         local_index[group.ranks[i].index()] = i;
       }
     }
-    std::unordered_map<std::string, std::vector<std::size_t>> machines;
-    for (std::size_t i = 0; i < t.node_count(); ++i) {
-      machines[t.node(NodeId(i)).host].push_back(i);
-    }
+    // A machine that is a single vertex has no inside.
+    std::unordered_map<std::string_view, std::uint32_t> machines;
+    std::vector<std::uint32_t> vertices = {0};
     machine.resize(t.node_count(), kNoMachine);
-    for (const auto& [host, vertices] : machines) {
-      // One that is a single vertex has no inside.
-      for (std::size_t i = 0; !host.empty() && vertices.size() > 1 && i < vertices.size(); ++i) {
-        machine[vertices[i]] = static_cast<std::uint32_t>(vertices[0] + 1);
+    for (std::size_t i = 0; i < t.node_count(); ++i) {
+      const std::string& host = t.node(NodeId(i)).host;
+      if (!host.empty()) {
+        machine[i] = machines.try_emplace(host, vertices.size()).first->second;
+        vertices.resize(std::max<std::size_t>(vertices.size(), machine[i] + 1));
+        ++vertices[machine[i]];
       }
+    }
+    for (std::uint32_t& number : machine) {
+      number = vertices[number] > 1 ? number : kNoMachine;
     }
   }
 
@@ -177,14 +182,10 @@ struct Router::Impl {
     return it->second;
   }
 
-  /// Whether the next vertex can be on a way that costs no more than `best` (less, if `rest` is
-  /// nothing), where the last links of it cost at least `rest`.
+  /// Whether the next vertex can be on a way that costs no more than `best`, where the last links
+  /// of it cost at least `rest`. (One that is followed by nothing but these need not be expanded.)
   static bool goes_on(const Exploration& found, const Cost& rest, const Cost& best) {
-    if (found.queue.empty()) {
-      return false;
-    }
-    const Cost cost = found.queue.top().first + rest;
-    return rest.links == 0 ? cost < best : !(best < cost);
+    return !found.queue.empty() && found.queue.top().first + rest < best;
   }
 
   /// Takes the next vertex from the queue.
@@ -200,6 +201,41 @@ struct Router::Impl {
       if (link.kind != LinkKind::kShared &&  // a resource, not a way
           relax(found.labels[link.to], left, found.labels[v].width, link)) {
         found.queue.push({found.labels[link.to].cost, link.to});
+      }
+    }
+  }
+
+  /// The exploration knows all shortest ways to `end` afterwards.
+  void reach(Exploration& found, NodeId root, NodeId end) const {
+    std::optional<Cost> least_link;
+    for (const LinkId id : topology.links_into(end)) {
+      const Link& link = topology.link(id);
+      if (link.kind != LinkKind::kShared) {
+        const Cost cost = extended(Cost{.is_reached = true}, link);
+        least_link = std::min(least_link.value_or(cost), cost);
+      }
+    }
+    const auto best = [&] {
+      Cost least = found.labels[end].cost;
+      for (const LinkId id : topology.links_into(end)) {
+        const Link& link = topology.link(id);
+        const Cost& cost = found.labels[link.from].cost;
+        if (cost.is_reached && link.kind != LinkKind::kShared) {
+          least = std::min(least, extended(through(cost, link.from, root), link));
+        }
+      }
+      return least;
+    };
+    const Cost rest = least_link.value_or(Cost{.is_reached = true});
+    for (Cost known = best(); goes_on(found, rest, known); known = best()) {
+      expand(found, root);
+    }
+    for (const LinkId id : topology.links_into(end)) {
+      const Link& link = topology.link(id);
+      const Label from = found.labels[link.from];
+      if (from.cost.is_reached && link.kind != LinkKind::kShared &&
+          relax(found.labels[end], through(from.cost, link.from, root), from.width, link)) {
+        found.queue.push({found.labels[end].cost, end});
       }
     }
   }
@@ -371,8 +407,8 @@ const Route& Router::route(Rank src, Rank dst) {
     const bool is_far = there != kNoMachine && there != impl_->machine[root.index()] &&
                         ++found.far_destinations <= kFewDestinations;
     const MachineLabels inside = is_far ? impl_->arrive(found, root, end) : MachineLabels();
-    while (!is_far && Impl::goes_on(found, Cost{.is_reached = true}, found.labels[end].cost)) {
-      impl_->expand(found, root);
+    if (!is_far) {
+      impl_->reach(found, root, end);
     }
     // A way may also pass through the machine before it comes back to it, so both count.
     const auto label_of = [&](NodeId v) {
