@@ -49,6 +49,12 @@ void check_document(const Scenario& scenario, const Document& document, const st
   } else if (document.prefix == kWorkloadPrefix) {
     plan::read_workload_text(text, file);
   } else {
+    const ConfigValue root = ConfigValue::parse(file.string(), text);
+    for (const char* key : {"outages", "asynchronous"}) {
+      if (const ConfigValue* value = root.find(key)) {
+        value->fail(fmt::format("'{}'", key), "a file without it: a sweep compares steps");
+      }
+    }
     sim::parse_scenario(
         file.string(), text,
         topology::read_cluster_text(scenario.cluster.file, scenario.cluster.text).topology);

@@ -15,6 +15,13 @@ void require_same_ranks(const std::string& what, std::size_t ranks,
   }
 }
 
+void require_in_step(const SimulationOptions& options) {
+  if (options.is_asynchronous) {
+    throw ConfigError(ErrorContext{"", "scenario", "asynchronous: true",
+                                   "none of it here, where all ranks keep in step"});
+  }
+}
+
 std::vector<LinkUse> link_uses(const topology::Topology& topology, const std::vector<Bytes>& bytes,
                                Duration time) {
   std::vector<LinkUse> uses;

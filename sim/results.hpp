@@ -12,6 +12,9 @@ namespace rackrail::sim {
 void require_same_ranks(const std::string& what, std::size_t ranks,
                         const topology::Topology& topology);
 
+/// Throws ConfigError for an asynchronous scenario, where what is simulated has all ranks in step.
+void require_in_step(const SimulationOptions& options);
+
 /// Of links that carried something, from the bytes of each in `time`.
 std::vector<LinkUse> link_uses(const topology::Topology& topology, const std::vector<Bytes>& bytes,
                                Duration time);

@@ -64,6 +64,7 @@ CollectiveResult simulate_collective(const plan::TransferGraph& graph, std::int6
                                      std::int64_t slice_elements,
                                      const topology::Topology& topology,
                                      const SimulationOptions& options) {
+  require_in_step(options);
   require_same_ranks("schedule '" + graph.name() + "'", graph.rank_count(), topology);
   topology::Router router(topology);
   return run_alone(index_graph(graph, elements, slice_elements, topology, router), graph.name(),
@@ -74,6 +75,7 @@ CollectiveResult simulate_collective(const plan::RegularSchedule& schedule, std:
                                      std::int64_t slice_elements,
                                      const topology::Topology& topology,
                                      const SimulationOptions& options) {
+  require_in_step(options);
   require_same_ranks("schedule '" + schedule.name() + "'", schedule.rank_count(), topology);
   topology::Router router(topology);
   std::vector<std::vector<LinkId>> routes;

@@ -50,7 +50,7 @@ struct SimulationOptions {
   /// Ranks synchronise after every so many steps and learn for themselves between (periodic
   /// averaging).
   int local_steps = 1;
-  bool is_asynchronous = false;        ///< for callers: simulate_asynchronous() instead of a step
+  bool is_asynchronous = false;        ///< only simulate_asynchronous() takes it, the others throw
   std::optional<DataLoading> loading;  ///< if none, data is always there
   Disturbances disturbances;
 };

@@ -119,6 +119,7 @@ std::vector<StepSpan> spans(const Engine& engine, std::size_t ranks, int steps) 
 
 StepResult simulate_step(const plan::Plan& plan, const plan::Workload& workload,
                          const topology::Topology& topology, const SimulationOptions& options) {
+  require_in_step(options);
   require_matching(plan, workload, topology);
   Engine engine(topology, options);
   topology::Router router(topology);

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "base/units.hpp"
 #include "base/config_tree.hpp"
+#include "base/units.hpp"
 
 namespace rackrail::topology {
 

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <map>
 
-#include "base/parse_units.hpp"
 #include "base/config_tree.hpp"
+#include "base/parse_units.hpp"
 #include "topology/readers/formats.hpp"
 
 namespace rackrail::topology {

@@ -113,6 +113,15 @@ TEST_CASE("a slow worker holds up nobody, and its updates are the stale ones") {
         4 * 31);
 }
 
+TEST_CASE(
+    "what has all ranks in step does not take an asynchronous scenario for a synchronous one") {
+  Job job(2);
+  job.options.is_asynchronous = true;
+  CHECK_THROWS_AS(simulate_step(job.plan, job.workload, job.topology, job.options), ConfigError);
+  CHECK_THROWS_AS(simulate_collective(job.plan.schedules[0], 1000, 1000, job.topology, job.options),
+                  ConfigError);
+}
+
 TEST_CASE("only parameter servers can be asynchronous") {
   CHECK_THROWS_AS(Job(3, "ring").run(), PlanError);
 }
