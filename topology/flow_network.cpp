@@ -9,14 +9,19 @@ namespace {
 constexpr std::uint32_t kUnreached = std::numeric_limits<std::uint32_t>::max();
 }
 
-FlowNetwork::FlowNetwork(std::size_t vertices) : adjacent_(vertices) {}
+template <typename Capacity>
+BasicFlowNetwork<Capacity>::BasicFlowNetwork(std::size_t vertices) : adjacent_(vertices) {}
 
-FlowNetwork::Vertex FlowNetwork::add_vertex() {
+template <typename Capacity>
+typename BasicFlowNetwork<Capacity>::Vertex BasicFlowNetwork<Capacity>::add_vertex() {
   adjacent_.emplace_back();
   return static_cast<Vertex>(adjacent_.size() - 1);
 }
 
-FlowNetwork::Arc FlowNetwork::add_arc(Vertex from, Vertex to, Capacity forward, Capacity backward) {
+template <typename Capacity>
+typename BasicFlowNetwork<Capacity>::Arc BasicFlowNetwork<Capacity>::add_arc(Vertex from, Vertex to,
+                                                                             Capacity forward,
+                                                                             Capacity backward) {
   const Arc arc = static_cast<Arc>(arcs_.size());
   arcs_.push_back({to, forward, 0});
   arcs_.push_back({from, backward, 0});
@@ -25,13 +30,18 @@ FlowNetwork::Arc FlowNetwork::add_arc(Vertex from, Vertex to, Capacity forward, 
   return arc;
 }
 
-void FlowNetwork::set_capacity(Arc arc, Capacity forward) { arcs_[arc].capacity = forward; }
+template <typename Capacity>
+void BasicFlowNetwork<Capacity>::set_capacity(Arc arc, Capacity forward) {
+  arcs_[arc].capacity = forward;
+}
 
-void FlowNetwork::reset() {
+template <typename Capacity>
+void BasicFlowNetwork<Capacity>::reset() {
   for (HalfArc& arc : arcs_) arc.residual = arc.capacity;
 }
 
-bool FlowNetwork::find_levels(Vertex source, Vertex sink) {
+template <typename Capacity>
+bool BasicFlowNetwork<Capacity>::find_levels(Vertex source, Vertex sink) {
   level_.assign(adjacent_.size(), kUnreached);
   next_.assign(adjacent_.size(), 0);
   queue_.clear();
@@ -51,7 +61,8 @@ bool FlowNetwork::find_levels(Vertex source, Vertex sink) {
 }
 
 /// One augmenting path that descends the levels; 0 when there is none left.
-Capacity FlowNetwork::push(Vertex source, Vertex sink, Capacity limit) {
+template <typename Capacity>
+Capacity BasicFlowNetwork<Capacity>::push(Vertex source, Vertex sink, Capacity limit) {
   path_.clear();
   for (Vertex v = source; v != sink;) {
     std::uint32_t& next = next_[v];
@@ -82,7 +93,8 @@ Capacity FlowNetwork::push(Vertex source, Vertex sink, Capacity limit) {
   return amount;
 }
 
-Capacity FlowNetwork::augment(Vertex source, Vertex sink, Capacity cap) {
+template <typename Capacity>
+Capacity BasicFlowNetwork<Capacity>::augment(Vertex source, Vertex sink, Capacity cap) {
   Capacity flow = 0;
   while (flow < cap && find_levels(source, sink)) {
     while (flow < cap) {
@@ -94,7 +106,8 @@ Capacity FlowNetwork::augment(Vertex source, Vertex sink, Capacity cap) {
   return flow;
 }
 
-std::vector<bool> FlowNetwork::reachable_from(Vertex source) const {
+template <typename Capacity>
+std::vector<bool> BasicFlowNetwork<Capacity>::reachable_from(Vertex source) const {
   std::vector<bool> reached(adjacent_.size());
   std::vector<Vertex> open{source};
   reached[source] = true;
@@ -110,5 +123,8 @@ std::vector<bool> FlowNetwork::reachable_from(Vertex source) const {
   }
   return reached;
 }
+
+template class BasicFlowNetwork<Capacity>;
+template class BasicFlowNetwork<std::int64_t>;
 
 }  // namespace rackrail::topology

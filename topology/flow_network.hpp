@@ -10,7 +10,8 @@
 // a value, not how far beyond it goes. Boost's push-relabel answers the same questions in the
 // tests.
 //
-// Capacities are 128-bit, since the bounds multiply bytes per second by bytes per second.
+// Capacities are 128-bit for the bounds, which multiply bytes per second by bytes per second, and
+// 64-bit where they count trees.
 #pragma once
 
 #include <cstdint>
@@ -21,17 +22,19 @@ namespace rackrail::topology {
 // GCC's and Clang's 128-bit integer; not ISO C++, hence the extension.
 __extension__ using Capacity = __int128;
 
-class FlowNetwork {
+template <typename Capacity>
+class BasicFlowNetwork {
  public:
   using Vertex = std::uint32_t;
   using Arc = std::uint32_t;
 
-  explicit FlowNetwork(std::size_t vertices);
+  explicit BasicFlowNetwork(std::size_t vertices);
 
   Vertex add_vertex();
   /// An arc and its reverse; the capacities are in force from the next `reset` on.
   Arc add_arc(Vertex from, Vertex to, Capacity forward, Capacity backward = 0);
   void set_capacity(Arc arc, Capacity forward);
+  Capacity capacity(Arc arc) const { return arcs_[arc].capacity; }
 
   std::size_t vertex_count() const { return adjacent_.size(); }
 
@@ -39,6 +42,8 @@ class FlowNetwork {
   void reset();
   /// Flow from source to sink on top of what flows already, at most `cap` of it.
   Capacity augment(Vertex source, Vertex sink, Capacity cap);
+  /// Flow through an arc since the last `reset`.
+  Capacity flow(Arc arc) const { return arcs_[arc].capacity - arcs_[arc].residual; }
   /// Vertices that the source still reaches: after an `augment` that ended below its cap, the
   /// source's side of a smallest cut.
   std::vector<bool> reachable_from(Vertex source) const;
@@ -59,5 +64,10 @@ class FlowNetwork {
   std::vector<Vertex> queue_;
   std::vector<Arc> path_;
 };
+
+using FlowNetwork = BasicFlowNetwork<Capacity>;
+using UnitFlowNetwork = BasicFlowNetwork<std::int64_t>;
+extern template class BasicFlowNetwork<Capacity>;
+extern template class BasicFlowNetwork<std::int64_t>;
 
 }  // namespace rackrail::topology

@@ -1,0 +1,296 @@
+#include "planner/forest/forest.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <utility>
+
+#include "base/error.hpp"
+#include "planner/forest/demand_check.hpp"
+#include "planner/forest/grouped_packing.hpp"
+#include "planner/forest/logical_network.hpp"
+#include "planner/forest/switch_removal.hpp"
+#include "topology/flow_network.hpp"
+
+namespace rackrail::planner {
+
+namespace {
+
+using topology::Capacity;
+
+// Up to so many ranks switches are removed exactly where guesses fail; it takes seconds there.
+constexpr std::size_t kMostExactly = 48;
+// Room beyond what the bound leaves, tried in turn until trees are found.
+constexpr double kRoom[] = {1, 1.005, 1.01, 1.02, 1.05, 1.1, 1.25, 1.5, 2};
+// Trees per second and per byte per second: a ratio of two integers, of which this is the lower.
+constexpr std::int64_t kScale = std::int64_t{1} << 40U;
+
+/// Links as arcs that hold as many trees as U allows, U given as trees · kScale / (bytes/s).
+LogicalNetwork network_of(const topology::Topology& topology, std::int64_t trees_per_rank,
+                          Capacity trees_numerator, Capacity trees_denominator, bool reversed) {
+  std::vector<std::int64_t> roots(topology.node_count());
+  for (std::size_t r = 0; r < topology.rank_count(); ++r) {
+    roots[topology.node_of(Rank(r)).index()] = trees_per_rank;
+  }
+  LogicalNetwork network(std::move(roots));
+  const auto most =
+      static_cast<Capacity>(trees_per_rank) * static_cast<Capacity>(topology.rank_count());
+  for (std::size_t l = 0; l < topology.link_count(); ++l) {
+    const topology::Link& link = topology.link(LinkId(l));
+    if (link.kind == topology::LinkKind::kShared) {
+      continue;
+    }
+    const Capacity units = static_cast<Capacity>(link.bandwidth.bytes_per_second()) *
+                           trees_numerator / trees_denominator;
+    if (units > 0) {
+      network.add_link((reversed ? link.to : link.from).value(),
+                       (reversed ? link.from : link.to).value(),
+                       static_cast<std::int64_t>(std::min(units, most)), LinkId(l));
+    }
+  }
+  return network;
+}
+
+std::vector<Grouping> tiers_of(const topology::Topology& topology) {
+  std::vector<Grouping> tiers;
+  for (std::string topology::Node::*const field : {&topology::Node::rack, &topology::Node::host}) {
+    std::map<std::string, std::uint32_t> numbers;
+    Grouping grouping(topology.node_count());
+    for (std::size_t v = 0; v < topology.node_count(); ++v) {
+      const std::string& name = topology.node(NodeId(v)).*field;
+      // A vertex without a name is a group of its own.
+      const std::string key = name.empty() ? fmt::format("\n{}", v) : name;
+      grouping[v] = numbers.emplace(key, static_cast<std::uint32_t>(numbers.size())).first->second;
+    }
+    tiers.push_back(std::move(grouping));
+  }
+  return tiers;
+}
+
+/// Each arc of a tree on one route; trees are divided where an arc's units take several.
+std::vector<Tree> routed(const std::vector<TreeBundle>& bundles, LogicalNetwork& network,
+                         const topology::Topology& topology) {
+  std::vector<Tree> trees;
+  for (const TreeBundle& bundle : bundles) {
+    std::vector<Tree> open{{*topology.rank_of(NodeId(bundle.root)), bundle.units, {}}};
+    for (const auto& [from, to] : bundle.arcs) {
+      const Rank parent = *topology.rank_of(NodeId(from));
+      const Rank child = *topology.rank_of(NodeId(to));
+      for (std::size_t i = 0; i < open.size(); ++i) {
+        std::vector<Strand> strands = network.take(from, to, open[i].units);
+        for (std::size_t s = 1; s < strands.size(); ++s) {
+          open.push_back(open[i]);
+          open.back().units = strands[s].units;
+          // It is put back, to be taken when this part's turn comes.
+          network.give_back(from, to, strands[s]);
+        }
+        open[i].units = strands[0].units;
+        open[i].arcs.push_back({parent, child, strands[0].route});
+      }
+    }
+    std::move(open.begin(), open.end(), std::back_inserter(trees));
+  }
+  return trees;
+}
+
+std::vector<std::int64_t> loads_of(const Forest& forest, std::size_t links) {
+  std::vector<std::int64_t> on_route(forest.routes.size());
+  for (const Tree& tree : forest.trees) {
+    for (const TreeArc& arc : tree.arcs) {
+      on_route[arc.route] += tree.units;
+    }
+  }
+  std::vector<std::int64_t> loads(links);
+  for (std::size_t r = 0; r < forest.routes.size(); ++r) {
+    for (const LinkId link : forest.routes[r]) {
+      loads[link.index()] += on_route[r];
+    }
+  }
+  return loads;
+}
+
+/// What the links allow, given how many trees each carries.
+Bandwidth algbw_of(const Forest& forest, const topology::Topology& topology) {
+  const std::vector<std::int64_t> loads = loads_of(forest, topology.link_count());
+  const auto trees =
+      static_cast<Capacity>(forest.trees_per_rank) * static_cast<Capacity>(topology.rank_count());
+  Capacity least = std::numeric_limits<std::int64_t>::max();
+  for (std::size_t l = 0; l < loads.size(); ++l) {
+    if (loads[l] > 0) {
+      least =
+          std::min(least, topology.link(LinkId(l)).bandwidth.bytes_per_second() * trees / loads[l]);
+    }
+  }
+  return Bandwidth(static_cast<std::int64_t>(least));
+}
+
+class ForestSearch {
+ public:
+  ForestSearch(const topology::Topology& topology, const ForestOptions& options, bool reversed)
+      : topology_(topology),
+        options_(options),
+        is_reversed_(reversed),
+        bound_(reversed ? topology::reducescatter_bound(topology)
+                        : topology::allgather_bound(topology)),
+        tiers_(tiers_of(topology)) {}
+
+  Forest run() {
+    for (const double room : kRoom) {
+      for (std::int64_t k = 1; k <= options_.most_trees_per_rank; ++k) {
+        try_trees(k, room);
+        if (best_ && best_->share_of_bound >= options_.good_enough) {
+          return std::move(*best_);
+        }
+      }
+      if (best_ && best_->share_of_bound * room >= 1) {
+        break;  // no more than that is left to find
+      }
+    }
+    if (!best_) {
+      throw PlanError(fmt::format("cluster '{}': no forest was found", topology_.name()));
+    }
+    return std::move(*best_);
+  }
+
+ private:
+  LogicalNetwork network(std::int64_t k, double room) const {
+    const auto scale = static_cast<Capacity>(room * static_cast<double>(kScale));
+    // U = k · p/q · room; the numerator is below 2¹²⁷ as p ≤ ranks and bandwidths are below 2⁴⁷.
+    return network_of(topology_, k, static_cast<Capacity>(bound_.p) * k * scale,
+                      static_cast<Capacity>(bound_.q) * kScale, is_reversed_);
+  }
+
+  void try_trees(std::int64_t k, double room) {
+    LogicalNetwork even = network(k, room);
+    if (!DemandCheck(even, even.terminals()).is_met()) {
+      return;
+    }
+    const bool is_even = remove_switches_evenly(even, topology_);
+    if (is_even && pack(even, k)) {
+      return;
+    }
+    if (topology_.rank_count() <= kMostExactly && room == 1) {
+      LogicalNetwork exact = network(k, room);
+      if (remove_switches_exactly(exact)) {
+        if (!pack(exact, k)) {
+          pack_exactly_flat(exact, k);
+        }
+      }
+    }
+  }
+
+  bool pack(LogicalNetwork& network, std::int64_t k) {
+    const auto bundles = pack_by_tiers(network, tiers_);
+    if (bundles) {
+      keep(*bundles, network, k);
+    }
+    return bundles.has_value();
+  }
+
+  void pack_exactly_flat(LogicalNetwork& network, std::int64_t k) {
+    const auto bundles = pack_by_tiers(network, {});
+    if (bundles) {
+      keep(*bundles, network, k);
+    }
+  }
+
+  void keep(const std::vector<TreeBundle>& bundles, LogicalNetwork& network, std::int64_t k) {
+    Forest forest;
+    forest.trees_per_rank = k;
+    forest.trees = routed(bundles, network, topology_);
+    forest.routes = network.routes();
+    if (is_reversed_) {
+      for (topology::Route& route : forest.routes) {
+        std::reverse(route.begin(), route.end());
+      }
+    }
+    forest.algbw = algbw_of(forest, topology_);
+    forest.share_of_bound = static_cast<double>(forest.algbw.bytes_per_second()) /
+                            static_cast<double>(bound_.algbw.bytes_per_second());
+    if (!best_ || forest.share_of_bound > best_->share_of_bound) {
+      best_ = std::move(forest);
+    }
+  }
+
+  const topology::Topology& topology_;
+  const ForestOptions& options_;
+  bool is_reversed_;
+  topology::AllGatherBound bound_;
+  std::vector<Grouping> tiers_;
+  std::optional<Forest> best_;
+};
+
+}  // namespace
+
+Forest make_forest(const topology::Topology& topology, const ForestOptions& options,
+                   bool reversed) {
+  return ForestSearch(topology, options, reversed).run();
+}
+
+std::vector<std::string> problems_of(const Forest& forest, const topology::Topology& topology,
+                                     bool reversed) {
+  std::vector<std::string> problems;
+  std::vector<std::int64_t> rooted(topology.rank_count());
+  for (const Tree& tree : forest.trees) {
+    rooted[tree.root.index()] += tree.units;
+    std::vector<bool> has(topology.rank_count());
+    has[tree.root.index()] = true;
+    for (const TreeArc& arc : tree.arcs) {
+      if (!has[arc.from.index()] || has[arc.to.index()]) {
+        problems.push_back(fmt::format("a tree of rank {} enters rank {} from rank {} out of turn",
+                                       tree.root.value(), arc.to.value(), arc.from.value()));
+      }
+      has[arc.to.index()] = true;
+      NodeId here = topology.node_of(reversed ? arc.to : arc.from);
+      for (const LinkId link : forest.routes[arc.route]) {
+        if (topology.link(link).from != here) {
+          problems.push_back(
+              fmt::format("link {} is not the next one on the way from rank {} to {}",
+                          topology.link_name(link), arc.from.value(), arc.to.value()));
+        }
+        here = topology.link(link).to;
+      }
+      if (here != topology.node_of(reversed ? arc.from : arc.to)) {
+        problems.push_back(fmt::format("a route between ranks {} and {} ends at '{}'",
+                                       arc.from.value(), arc.to.value(), topology.node(here).name));
+      }
+    }
+    if (tree.arcs.size() + 1 != topology.rank_count()) {
+      problems.push_back(
+          fmt::format("a tree of rank {} has {} arcs", tree.root.value(), tree.arcs.size()));
+    }
+  }
+  for (std::size_t r = 0; r < rooted.size(); ++r) {
+    if (rooted[r] != forest.trees_per_rank) {
+      problems.push_back(fmt::format("{} trees start at rank {}, expected {}", rooted[r], r,
+                                     forest.trees_per_rank));
+    }
+  }
+  const std::vector<std::int64_t> loads = loads_of(forest, topology.link_count());
+  const auto trees =
+      static_cast<Capacity>(forest.trees_per_rank) * static_cast<Capacity>(topology.rank_count());
+  for (std::size_t l = 0; l < loads.size(); ++l) {
+    const topology::Link& link = topology.link(LinkId(l));
+    if (static_cast<Capacity>(loads[l]) * forest.algbw.bytes_per_second() >
+        static_cast<Capacity>(link.bandwidth.bytes_per_second()) * trees) {
+      problems.push_back(fmt::format("link {} carries {} trees, too many",
+                                     topology.link_name(LinkId(l)), loads[l]));
+    }
+  }
+  return problems;
+}
+
+std::size_t depth_of(const Forest& forest) {
+  std::size_t deepest = 0;
+  for (const Tree& tree : forest.trees) {
+    std::map<Rank, std::size_t> depth;
+    for (const TreeArc& arc : tree.arcs) {
+      deepest = std::max(deepest, depth[arc.to] = depth[arc.from] + 1);
+    }
+  }
+  return deepest;
+}
+
+}  // namespace rackrail::planner

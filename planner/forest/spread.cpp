@@ -1,0 +1,170 @@
+#include "planner/forest/spread.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "topology/flow_network.hpp"
+
+namespace rackrail::planner {
+
+namespace {
+
+constexpr int kRounds = 40;
+constexpr double kNegligible = 1e-6;
+
+class Table {
+ public:
+  Table(const std::vector<std::int64_t>& rows, const std::vector<std::int64_t>& columns,
+        const std::function<bool(std::size_t, std::size_t)>& is_allowed)
+      : rows_(rows), columns_(columns), real_(rows.size() * columns.size()), units_(real_.size()) {
+    for (std::size_t r = 0; r < rows.size(); ++r) {
+      for (std::size_t c = 0; c < columns.size(); ++c) {
+        if (is_allowed(r, c)) {
+          real_[at(r, c)] = static_cast<double>(rows[r]) * static_cast<double>(columns[c]);
+        }
+      }
+    }
+  }
+
+  void fit() {
+    const auto total = [](const std::vector<std::int64_t>& sums) {
+      return static_cast<double>(std::accumulate(sums.begin(), sums.end(), std::int64_t{0}));
+    };
+    const double smaller = std::min(total(rows_), total(columns_));
+    for (int round = 0; round < kRounds; ++round) {
+      scale(
+          columns_, smaller / total(columns_),
+          [&](std::size_t c, std::size_t r) { return at(r, c); }, rows_.size());
+      scale(
+          rows_, smaller / total(rows_), [&](std::size_t r, std::size_t c) { return at(r, c); },
+          columns_.size());
+    }
+  }
+
+  /// Each cell down, then as many of them up by one as the sums allow.
+  void round() {
+    is_used_.resize(real_.size());
+    std::vector<std::int64_t> column_left = columns_;
+    for (std::size_t r = 0; r < rows_.size(); ++r) {
+      std::int64_t row_left = rows_[r];
+      for (std::size_t c = 0; c < columns_.size(); ++c) {
+        const double real = real_[at(r, c)];
+        const auto down = static_cast<std::int64_t>(std::floor(real + kNegligible));
+        const std::int64_t units = std::min({down, row_left, column_left[c]});
+        is_used_[at(r, c)] = real > kNegligible;
+        units_[at(r, c)] = units;
+        row_left -= units;
+        column_left[c] -= units;
+      }
+    }
+    fill([&](std::size_t cell) {
+      return is_used_[cell] && real_[cell] - static_cast<double>(units_[cell]) > kNegligible
+                 ? std::int64_t{1}
+                 : 0;
+    });
+    const std::int64_t most = std::accumulate(rows_.begin(), rows_.end(), std::int64_t{0});
+    fill([&](std::size_t cell) { return is_used_[cell] ? most : 0; });
+  }
+
+  std::vector<Share> shares() const {
+    std::vector<Share> shares;
+    for (std::size_t r = 0; r < rows_.size(); ++r) {
+      for (std::size_t c = 0; c < columns_.size(); ++c) {
+        if (units_[at(r, c)] > 0) {
+          shares.push_back({r, c, units_[at(r, c)]});
+        }
+      }
+    }
+    return shares;
+  }
+
+ private:
+  std::size_t at(std::size_t row, std::size_t column) const {
+    return row * columns_.size() + column;
+  }
+
+  template <typename CellOf>
+  void scale(const std::vector<std::int64_t>& sums, double factor, CellOf cell_of,
+             std::size_t count) {
+    for (std::size_t line = 0; line < sums.size(); ++line) {
+      double sum = 0;
+      for (std::size_t i = 0; i < count; ++i) {
+        sum += real_[cell_of(line, i)];
+      }
+      if (sum > 0) {
+        const double ratio = static_cast<double>(sums[line]) * factor / sum;
+        for (std::size_t i = 0; i < count; ++i) {
+          real_[cell_of(line, i)] *= ratio;
+        }
+      }
+    }
+  }
+
+  template <typename Room>
+  void fill(Room room_of) {
+    const std::size_t rows = rows_.size();
+    const std::size_t columns = columns_.size();
+    std::vector<std::int64_t> row_left = rows_;
+    std::vector<std::int64_t> column_left = columns_;
+    for (std::size_t r = 0; r < rows; ++r) {
+      for (std::size_t c = 0; c < columns; ++c) {
+        row_left[r] -= units_[at(r, c)];
+        column_left[c] -= units_[at(r, c)];
+      }
+    }
+    using Flow = topology::UnitFlowNetwork;
+    Flow flow(rows + columns + 2);
+    const auto source = static_cast<Flow::Vertex>(rows + columns);
+    const Flow::Vertex sink = source + 1;
+    std::vector<std::pair<std::size_t, Flow::Arc>> cells;
+    std::int64_t wanted = 0;
+    for (std::size_t r = 0; r < rows; ++r) {
+      if (row_left[r] <= 0) {
+        continue;
+      }
+      wanted += row_left[r];
+      flow.add_arc(source, static_cast<Flow::Vertex>(r), row_left[r]);
+      for (std::size_t i = 1; i <= columns; ++i) {
+        const std::size_t c = (r + i) % columns;
+        const std::int64_t room = column_left[c] > 0 ? room_of(at(r, c)) : 0;
+        if (room > 0) {
+          cells.emplace_back(at(r, c), flow.add_arc(static_cast<Flow::Vertex>(r),
+                                                    static_cast<Flow::Vertex>(rows + c), room));
+        }
+      }
+    }
+    if (cells.empty()) {
+      return;
+    }
+    for (std::size_t c = 0; c < columns; ++c) {
+      if (column_left[c] > 0) {
+        flow.add_arc(static_cast<Flow::Vertex>(rows + c), sink, column_left[c]);
+      }
+    }
+    flow.reset();
+    flow.augment(source, sink, wanted);
+    for (const auto& [cell, arc] : cells) {
+      units_[cell] += flow.flow(arc);
+    }
+  }
+
+  const std::vector<std::int64_t>& rows_;
+  const std::vector<std::int64_t>& columns_;
+  std::vector<double> real_;
+  std::vector<std::int64_t> units_;
+  std::vector<bool> is_used_;
+};
+
+}  // namespace
+
+std::vector<Share> spread_evenly(const std::vector<std::int64_t>& rows,
+                                 const std::vector<std::int64_t>& columns,
+                                 const std::function<bool(std::size_t, std::size_t)>& is_allowed) {
+  Table table(rows, columns, is_allowed);
+  table.fit();
+  table.round();
+  return table.shares();
+}
+
+}  // namespace rackrail::planner
