@@ -25,7 +25,7 @@ struct Way {
 };
 
 enum class Pattern : std::uint8_t {
-  kLocalEnd,  ///< one end at least is next to the switch: nothing passes it that need not
+  kDown,       ///< one end at least lies below the switch: nothing passes it that need not
   kOtherHost,
   kAny,
 };
@@ -35,6 +35,7 @@ class EvenRemoval {
   EvenRemoval(LogicalNetwork& network, const topology::Topology& topology)
       : network_(network), topology_(topology), check_(network, sample()) {
     order_ = spreading_order();
+    level_ = levels();
   }
 
   bool run() {
@@ -176,33 +177,38 @@ class EvenRemoval {
     }
   }
 
-  /// Switches that are removed together: inside hosts before the network, far from terminals first.
-  std::map<std::tuple<bool, int, topology::NodeKind>, std::vector<Vertex>> layers() const {
+  /// Links to the nearest terminal.
+  std::vector<int> levels() const {
     constexpr int kFar = std::numeric_limits<int>::max();
-    std::vector<int> distance(network_.vertex_count(), kFar);
+    std::vector<int> level(network_.vertex_count(), kFar);
     std::vector<Vertex> queue = network_.terminals();
     for (const Vertex v : queue) {
-      distance[v] = 0;
+      level[v] = 0;
     }
     for (std::size_t i = 0; i < queue.size(); ++i) {
       for (const auto& [to, units] : network_.out_of(queue[i])) {
-        if (distance[to] == kFar) {
-          distance[to] = distance[queue[i]] + 1;
+        if (level[to] == kFar) {
+          level[to] = level[queue[i]] + 1;
           queue.push_back(to);
         }
       }
     }
+    return level;
+  }
+
+  /// Switches that are removed together: inside hosts before the network, far from terminals first.
+  std::map<std::tuple<bool, int, topology::NodeKind>, std::vector<Vertex>> layers() const {
     std::map<std::tuple<bool, int, topology::NodeKind>, std::vector<Vertex>> layers;
     for (Vertex v = 0; v < network_.vertex_count(); ++v) {
       if (network_.is_switch(v)) {
-        layers[{node(v).host.empty(), -distance[v], node(v).kind}].push_back(v);
+        layers[{node(v).host.empty(), -level_[v], node(v).kind}].push_back(v);
       }
     }
     return layers;
   }
 
   bool remove(const std::vector<Vertex>& switches) {
-    for (const Pattern pattern : {Pattern::kLocalEnd, Pattern::kOtherHost, Pattern::kAny}) {
+    for (const Pattern pattern : {Pattern::kDown, Pattern::kOtherHost, Pattern::kAny}) {
       // Switches next to each other: the table of the next one depends on that of the last one.
       LogicalNetwork before = network_;
       for (const Vertex via : switches) {
@@ -233,18 +239,15 @@ class EvenRemoval {
     network_.isolate(via);
   }
 
-  /// Whether an arc between v and a switch stays inside v's host but for the switch itself.
-  bool is_local(Vertex v, Vertex from, Vertex to) const {
-    if (node(v).host.empty()) {
-      return false;
-    }
+  /// Whether a switch's arc leads down: no vertex on the way is as far from terminals as the switch.
+  bool is_local(Vertex via, Vertex from, Vertex to) const {
     const topology::Route& route = network_.routes()[network_.strands(from, to)[0].route];
-    return std::none_of(route.begin(), route.end(), [&](LinkId id) {
+    return std::all_of(route.begin(), route.end(), [&](LinkId id) {
       const topology::Link& link = topology_.link(id);
-      const auto is_outside = [&](NodeId end) {
-        return end.value() != from && end.value() != to && topology_.node(end).host != node(v).host;
+      const auto is_below = [&](NodeId end) {
+        return end.value() == via || level_[end.index()] < level_[via];
       };
-      return is_outside(link.from) || is_outside(link.to);
+      return is_below(link.from) && is_below(link.to);
     });
   }
 
@@ -257,11 +260,11 @@ class EvenRemoval {
     std::vector<bool> is_local_output;
     for (const Vertex from : inputs) {
       rows.push_back(network_.capacity(from, via));
-      is_local_input.push_back(is_local(from, from, via));
+      is_local_input.push_back(is_local(via, from, via));
     }
     for (const Vertex to : outputs) {
       columns.push_back(network_.capacity(via, to));
-      is_local_output.push_back(is_local(to, via, to));
+      is_local_output.push_back(is_local(via, via, to));
     }
     const bool has_local = std::count(is_local_input.begin(), is_local_input.end(), true) > 0;
     const bool is_in_host = !node(via).host.empty();
@@ -280,8 +283,7 @@ class EvenRemoval {
       if (pattern == Pattern::kOtherHost) {
         return true;
       }
-      return is_in_host ? !network_.is_switch(from) || !network_.is_switch(to)
-                        : !has_local || is_local_input[row] || is_local_output[column];
+      return !has_local || is_local_input[row] || is_local_output[column];
     };
     std::vector<Way> ways;
     for (const Share& share : spread_evenly(rows, columns, is_allowed)) {
@@ -294,6 +296,7 @@ class EvenRemoval {
   const topology::Topology& topology_;
   DemandCheck check_;
   std::vector<std::size_t> order_;
+  std::vector<int> level_;
 };
 
 }  // namespace

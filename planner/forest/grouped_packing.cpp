@@ -10,7 +10,7 @@ namespace {
 
 // Above this many vertices the exact packing takes seconds, and nothing is tried when the quick one
 // fails.
-constexpr std::size_t kMostExactly = 32;
+constexpr std::size_t kMostExactly = 128;
 
 std::optional<std::vector<TreeBundle>> pack(const PackingProblem& problem) {
   auto bundles = pack_quickly(problem);

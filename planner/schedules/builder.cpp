@@ -8,9 +8,9 @@
 namespace rackrail::planner {
 
 GraphBuilder::GraphBuilder(std::string name, const ScheduleRequest& request,
-                           std::vector<std::uint32_t> chunk_weights)
+                           std::vector<std::uint32_t> chunk_weights, plan::Collective collective)
     : router_(request.router),
-      graph_(std::move(name), plan::Collective::kAllReduce, request.topology.rank_count(),
+      graph_(std::move(name), collective, request.topology.rank_count(),
              std::move(chunk_weights)),
       group_of_(request.topology.rank_count()) {
   const auto groups = tier_groups(request.topology);
@@ -33,7 +33,7 @@ RouteId GraphBuilder::route(Rank src, Rank dst) {
 }
 
 TransferId GraphBuilder::add(plan::TransferOp op, Rank src, Rank dst, Range range,
-                             std::span<const TransferId> after) {
+                             std::span<const TransferId> after, RouteId route) {
   const bool inside = group_of_[src.index()] == group_of_[dst.index()];
   return graph_.add_transfer({.src = src,
                               .dst = dst,
@@ -41,17 +41,26 @@ TransferId GraphBuilder::add(plan::TransferOp op, Rank src, Rank dst, Range rang
                               .chunk_count = range.count,
                               .op = op,
                               .codec = inside ? inside_ : across_,
-                              .route = route(src, dst)},
+                              .route = route},
                              after);
+}
+
+TransferId GraphBuilder::add(plan::TransferOp op, Rank src, Rank dst, Range range,
+                             std::span<const TransferId> after, const topology::Route& route) {
+  auto known = own_routes_.find(route);
+  if (known == own_routes_.end()) {
+    known = own_routes_.emplace(route, graph_.add_route(route)).first;
+  }
+  return add(op, src, dst, range, after, known->second);
 }
 
 TransferId GraphBuilder::reduce(Rank src, Rank dst, Range range,
                                 std::span<const TransferId> after) {
-  return add(plan::TransferOp::kReduce, src, dst, range, after);
+  return add(plan::TransferOp::kReduce, src, dst, range, after, route(src, dst));
 }
 
 TransferId GraphBuilder::copy(Rank src, Rank dst, Range range, std::span<const TransferId> after) {
-  return add(plan::TransferOp::kCopy, src, dst, range, after);
+  return add(plan::TransferOp::kCopy, src, dst, range, after, route(src, dst));
 }
 
 void GraphBuilder::add_all(const plan::RegularSchedule& schedule) {
@@ -65,7 +74,8 @@ void GraphBuilder::add_all(const plan::RegularSchedule& schedule) {
     }
     const plan::RegularSchedule::Lane& lane = lanes[listed.place.lane];
     ids.push_back(add(listed.step.op, lane.src, lane.dst,
-                      {listed.step.chunk_begin, listed.step.chunk_count}, after));
+                      {listed.step.chunk_begin, listed.step.chunk_count}, after,
+                      route(lane.src, lane.dst)));
   }
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -15,7 +16,8 @@ namespace rackrail::planner {
 class GraphBuilder {
  public:
   GraphBuilder(std::string name, const ScheduleRequest& request,
-               std::vector<std::uint32_t> chunk_weights);
+               std::vector<std::uint32_t> chunk_weights,
+               plan::Collective collective = plan::Collective::kAllReduce);
 
   /// A range of chunks: the first one and how many.
   struct Range {
@@ -26,6 +28,10 @@ class GraphBuilder {
   TransferId reduce(Rank src, Rank dst, Range range, std::span<const TransferId> after);
   TransferId copy(Rank src, Rank dst, Range range, std::span<const TransferId> after);
 
+  /// On a route of its own.
+  TransferId add(plan::TransferOp op, Rank src, Rank dst, Range range,
+                 std::span<const TransferId> after, const topology::Route& route);
+
   /// All transfers of a schedule over as many chunks of equal weight.
   void add_all(const plan::RegularSchedule& schedule);
 
@@ -33,7 +39,7 @@ class GraphBuilder {
 
  private:
   TransferId add(plan::TransferOp op, Rank src, Rank dst, Range range,
-                 std::span<const TransferId> after);
+                 std::span<const TransferId> after, RouteId route);
   RouteId route(Rank src, Rank dst);
 
   topology::Router& router_;
@@ -42,6 +48,7 @@ class GraphBuilder {
   std::uint8_t inside_ = 0;
   std::uint8_t across_ = 0;
   std::unordered_map<std::uint64_t, RouteId> routes_;
+  std::map<topology::Route, RouteId> own_routes_;
 };
 
 /// A schedule given by formulas as a graph.
@@ -59,6 +66,7 @@ std::optional<std::string> refuse_lossy_hops(const TierCodecs& codecs);
 std::optional<std::string> refuse_uneven_groups(const topology::Topology& topology);
 
 std::unique_ptr<ScheduleFamily> make_ring();
+std::unique_ptr<ScheduleFamily> make_forest_family();
 std::unique_ptr<ScheduleFamily> make_double_binary_tree();
 std::unique_ptr<ScheduleFamily> make_halving_doubling();
 std::unique_ptr<ScheduleFamily> make_hierarchical();

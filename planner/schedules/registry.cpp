@@ -9,9 +9,10 @@
 namespace rackrail::planner {
 
 std::span<const std::unique_ptr<ScheduleFamily>> schedule_families() {
-  static const std::array<std::unique_ptr<ScheduleFamily>, 6> kFamilies = {
+  static const std::array<std::unique_ptr<ScheduleFamily>, 7> kFamilies = {
       make_ring(),         make_double_binary_tree(), make_halving_doubling(),
-      make_hierarchical(), make_hierarchical_ring(),  make_parameter_server()};
+      make_hierarchical(), make_hierarchical_ring(),  make_parameter_server(),
+      make_forest_family()};
   return kFamilies;
 }
 

@@ -1,0 +1,25 @@
+// A forest as a transfer graph: trees broadcast their share of the data, or sum it up.
+#pragma once
+
+#include "plan/transfer_graph.hpp"
+#include "planner/forest/forest.hpp"
+#include "planner/schedule_family.hpp"
+
+namespace rackrail::planner {
+
+/// Every rank starts with its part, 1/n of the buffer, and ends with all of them.
+plan::TransferGraph all_gather_along(const Forest& broadcast, const ScheduleRequest& request);
+
+/// Every rank starts with a buffer of its own and ends with the sum of its part. `reduction` is a
+/// forest made with `reversed`.
+plan::TransferGraph reduce_scatter_along(const Forest& reduction, const ScheduleRequest& request);
+
+/// A reduce-scatter and an all-gather, each part of which follows as soon as it is there.
+plan::TransferGraph all_reduce_along(const Forest& reduction, const Forest& broadcast,
+                                     const ScheduleRequest& request);
+
+/// The forest for the other direction: the same trees on the opposite links, where every link has
+/// an opposite one that is as wide.
+std::optional<Forest> mirrored(const Forest& forest, const topology::Topology& topology);
+
+}  // namespace rackrail::planner

@@ -1,0 +1,42 @@
+// Throughput-optimal forests (planner/forest/): from every rank, trees that fill the links that bind
+// and no more; what they sum up they broadcast, part by part.
+#include <algorithm>
+
+#include "planner/forest/forest_schedule.hpp"
+#include "planner/schedules/builder.hpp"
+
+namespace rackrail::planner {
+
+namespace {
+
+// Beyond this many ranks a graph has millions of transfers.
+constexpr std::size_t kMostRanks = 512;
+
+class ForestFamily final : public ScheduleFamily {
+ public:
+  std::string_view name() const override { return "forest"; }
+
+  std::optional<std::string> refusal(const topology::Topology& topology,
+                                     const TierCodecs& codecs) const override {
+    if (topology.rank_count() < 2) {
+      return "one rank alone has nothing to exchange";
+    }
+    if (topology.rank_count() > kMostRanks) {
+      return "there are too many ranks for a tree from each of them";
+    }
+    return refuse_lossy_hops(codecs);
+  }
+
+  plan::TransferGraph all_reduce(const ScheduleRequest& request) const override {
+    const Forest broadcast = make_forest(request.topology);
+    const std::optional<Forest> mirror = mirrored(broadcast, request.topology);
+    return all_reduce_along(mirror ? *mirror : make_forest(request.topology, {}, true), broadcast,
+                            request);
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<ScheduleFamily> make_forest_family() { return std::make_unique<ForestFamily>(); }
+
+}  // namespace rackrail::planner
