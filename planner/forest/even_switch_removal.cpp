@@ -4,6 +4,7 @@
 #include <set>
 #include <string>
 #include <tuple>
+#include <utility>
 
 #include "planner/forest/demand_check.hpp"
 #include "planner/forest/spread.hpp"
@@ -25,10 +26,16 @@ struct Way {
 };
 
 enum class Pattern : std::uint8_t {
-  kDown,       ///< one end at least lies below the switch: nothing passes it that need not
+  kDown,  ///< one end at least lies below the switch: nothing passes it that need not
   kOtherHost,
   kAny,
 };
+
+// In turn: over which pairs, and whether over hosts first.
+constexpr std::pair<Pattern, bool> kGuesses[] = {{Pattern::kDown, true},
+                                                 {Pattern::kDown, false},
+                                                 {Pattern::kOtherHost, true},
+                                                 {Pattern::kAny, false}};
 
 class EvenRemoval {
  public:
@@ -208,11 +215,11 @@ class EvenRemoval {
   }
 
   bool remove(const std::vector<Vertex>& switches) {
-    for (const Pattern pattern : {Pattern::kDown, Pattern::kOtherHost, Pattern::kAny}) {
+    for (const auto& [pattern, is_grouped] : kGuesses) {
       // Switches next to each other: the table of the next one depends on that of the last one.
       LogicalNetwork before = network_;
       for (const Vertex via : switches) {
-        for (const Way& way : table(via, pattern)) {
+        for (const Way& way : table(via, pattern, is_grouped)) {
           network_.split(way.from, way.via, way.to, way.units);
           check_.change(way.from, way.via, -way.units);
           check_.change(way.via, way.to, -way.units);
@@ -239,7 +246,8 @@ class EvenRemoval {
     network_.isolate(via);
   }
 
-  /// Whether a switch's arc leads down: no vertex on the way is as far from terminals as the switch.
+  /// Whether a switch's arc leads down: no vertex on the way is as far from terminals as the
+  /// switch.
   bool is_local(Vertex via, Vertex from, Vertex to) const {
     const topology::Route& route = network_.routes()[network_.strands(from, to)[0].route];
     return std::all_of(route.begin(), route.end(), [&](LinkId id) {
@@ -251,7 +259,7 @@ class EvenRemoval {
     });
   }
 
-  std::vector<Way> table(Vertex via, Pattern pattern) const {
+  std::vector<Way> table(Vertex via, Pattern pattern, bool is_grouped) const {
     const std::vector<Vertex> inputs = in_order(network_.into(via));
     const std::vector<Vertex> outputs = in_order(network_.out_of(via));
     std::vector<std::int64_t> rows;
@@ -286,10 +294,24 @@ class EvenRemoval {
       return !has_local || is_local_input[row] || is_local_output[column];
     };
     std::vector<Way> ways;
-    for (const Share& share : spread_evenly(rows, columns, is_allowed)) {
+    for (const Share& share : is_grouped ? spread_by_groups(rows, columns, hosts_of(inputs),
+                                                            hosts_of(outputs), is_allowed)
+                                         : spread_evenly(rows, columns, is_allowed)) {
       ways.push_back({inputs[share.row], via, outputs[share.column], share.units});
     }
     return ways;
+  }
+
+  /// Numbers of the hosts, in the order in which they come; a vertex outside hosts has its own.
+  std::vector<std::size_t> hosts_of(const std::vector<Vertex>& ends) const {
+    std::map<std::string, std::size_t> numbers;
+    std::vector<std::size_t> hosts;
+    for (const Vertex v : ends) {
+      const std::string& host = node(v).host;
+      hosts.push_back(
+          numbers.emplace(host.empty() ? node(v).name : host + '\n', numbers.size()).first->second);
+    }
+    return hosts;
   }
 
   LogicalNetwork& network_;

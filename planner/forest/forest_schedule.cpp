@@ -84,8 +84,7 @@ void append_reduction(std::vector<Due>& due, const Tree& tree, std::uint32_t par
   std::vector<std::size_t> height(ranks);
   for (auto arc = tree.arcs.rbegin(); arc != tree.arcs.rend(); ++arc) {
     due.push_back({height[arc->to.index()], part, plan::TransferOp::kReduce, *arc});
-    height[arc->from.index()] =
-        std::max(height[arc->from.index()], height[arc->to.index()] + 1);
+    height[arc->from.index()] = std::max(height[arc->from.index()], height[arc->to.index()] + 1);
   }
 }
 
@@ -120,8 +119,8 @@ plan::TransferGraph make_graph(plan::Collective collective, const Forest* reduct
   std::stable_sort(due.begin(), due.end(), [](const Due& a, const Due& b) {
     return std::tie(a.stage, a.part) < std::tie(b.stage, b.part);
   });
-  const std::size_t rounds =
-      std::clamp(kMostTransfers / std::max<std::size_t>(1, due.size()), std::size_t{1}, kMostRounds);
+  const std::size_t rounds = std::clamp(kMostTransfers / std::max<std::size_t>(1, due.size()),
+                                        std::size_t{1}, kMostRounds);
 
   std::vector<std::uint32_t> weights;
   std::vector<Rank> owners;
@@ -156,8 +155,8 @@ plan::TransferGraph make_graph(plan::Collective collective, const Forest* reduct
   }
   const std::size_t stages = begin.size() - 1;
   for (std::size_t step = 0; step < stages + rounds - 1; ++step) {
-    for (std::size_t round = step < stages ? 0 : step - stages + 1;
-         round < rounds && round <= step; ++round) {
+    for (std::size_t round = step < stages ? 0 : step - stages + 1; round < rounds && round <= step;
+         ++round) {
       const std::size_t stage = step - round;
       for (std::size_t i = begin[stage]; i < begin[stage + 1]; ++i) {
         add(due[i], round);

@@ -156,6 +156,37 @@ class Table {
   std::vector<bool> is_used_;
 };
 
+/// Members of each group, ascending.
+std::vector<std::vector<std::size_t>> members_of(const std::vector<std::size_t>& group_of) {
+  std::vector<std::vector<std::size_t>> members;
+  for (std::size_t i = 0; i < group_of.size(); ++i) {
+    members.resize(std::max(members.size(), group_of[i] + 1));
+    members[group_of[i]].push_back(i);
+  }
+  return members;
+}
+
+std::vector<std::int64_t> sums_of(const std::vector<std::int64_t>& units,
+                                  const std::vector<std::vector<std::size_t>>& groups) {
+  std::vector<std::int64_t> sums;
+  for (const auto& members : groups) {
+    sums.push_back(0);
+    for (const std::size_t i : members) {
+      sums.back() += units[i];
+    }
+  }
+  return sums;
+}
+
+std::vector<std::int64_t> at(const std::vector<std::int64_t>& units,
+                             const std::vector<std::size_t>& places) {
+  std::vector<std::int64_t> some;
+  for (const std::size_t i : places) {
+    some.push_back(units[i]);
+  }
+  return some;
+}
+
 }  // namespace
 
 std::vector<Share> spread_evenly(const std::vector<std::int64_t>& rows,
@@ -165,6 +196,70 @@ std::vector<Share> spread_evenly(const std::vector<std::int64_t>& rows,
   table.fit();
   table.round();
   return table.shares();
+}
+
+std::vector<Share> spread_by_groups(
+    const std::vector<std::int64_t>& rows, const std::vector<std::int64_t>& columns,
+    const std::vector<std::size_t>& row_groups, const std::vector<std::size_t>& column_groups,
+    const std::function<bool(std::size_t, std::size_t)>& is_allowed) {
+  const auto row_members = members_of(row_groups);
+  const auto column_members = members_of(column_groups);
+  const std::size_t width = column_members.size();
+  const auto are_allowed = [&](std::size_t g, std::size_t h) {
+    return std::any_of(row_members[g].begin(), row_members[g].end(), [&](std::size_t r) {
+      return std::any_of(column_members[h].begin(), column_members[h].end(),
+                         [&](std::size_t c) { return is_allowed(r, c); });
+    });
+  };
+  // Between groups; then of each pair of groups, what each row and what each column has of it.
+  std::vector<std::int64_t> between(row_members.size() * width);
+  for (const Share& share :
+       spread_evenly(sums_of(rows, row_members), sums_of(columns, column_members), are_allowed)) {
+    between[share.row * width + share.column] = share.units;
+  }
+  const auto always = [](std::size_t, std::size_t) { return true; };
+  std::vector<std::int64_t> of_row(rows.size() * width);
+  for (std::size_t g = 0; g < row_members.size(); ++g) {
+    const std::vector<std::int64_t> whole(
+        between.begin() + static_cast<std::ptrdiff_t>(g * width),
+        between.begin() + static_cast<std::ptrdiff_t>((g + 1) * width));
+    for (const Share& share : spread_evenly(at(rows, row_members[g]), whole, always)) {
+      of_row[row_members[g][share.row] * width + share.column] = share.units;
+    }
+  }
+  std::vector<std::int64_t> of_column(columns.size() * row_members.size());
+  for (std::size_t h = 0; h < width; ++h) {
+    std::vector<std::int64_t> whole;
+    for (std::size_t g = 0; g < row_members.size(); ++g) {
+      whole.push_back(between[g * width + h]);
+    }
+    for (const Share& share : spread_evenly(whole, at(columns, column_members[h]), always)) {
+      of_column[column_members[h][share.column] * row_members.size() + share.row] = share.units;
+    }
+  }
+  std::vector<Share> shares;
+  for (std::size_t g = 0; g < row_members.size(); ++g) {
+    for (std::size_t h = 0; h < width; ++h) {
+      if (between[g * width + h] == 0) {
+        continue;
+      }
+      std::vector<std::int64_t> some_rows;
+      for (const std::size_t r : row_members[g]) {
+        some_rows.push_back(of_row[r * width + h]);
+      }
+      std::vector<std::int64_t> some_columns;
+      for (const std::size_t c : column_members[h]) {
+        some_columns.push_back(of_column[c * row_members.size() + g]);
+      }
+      for (const Share& share :
+           spread_evenly(some_rows, some_columns, [&](std::size_t r, std::size_t c) {
+             return is_allowed(row_members[g][r], column_members[h][c]);
+           })) {
+        shares.push_back({row_members[g][share.row], column_members[h][share.column], share.units});
+      }
+    }
+  }
+  return shares;
 }
 
 }  // namespace rackrail::planner

@@ -22,4 +22,11 @@ std::vector<Share> spread_evenly(const std::vector<std::int64_t>& rows,
                                  const std::vector<std::int64_t>& columns,
                                  const std::function<bool(std::size_t, std::size_t)>& is_allowed);
 
+/// The same for rows and columns that are in groups (numbered from 0), evenly over pairs of groups
+/// before evenly inside them.
+std::vector<Share> spread_by_groups(
+    const std::vector<std::int64_t>& rows, const std::vector<std::int64_t>& columns,
+    const std::vector<std::size_t>& row_groups, const std::vector<std::size_t>& column_groups,
+    const std::function<bool(std::size_t, std::size_t)>& is_allowed);
+
 }  // namespace rackrail::planner
