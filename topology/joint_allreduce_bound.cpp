@@ -116,6 +116,23 @@ class JointOptimum {
     return best_;
   }
 
+  /// Rates of the last optimum.
+  JointAllReduce rates() {
+    JointAllReduce rates;
+    const auto rate_of = [this](int variable) {
+      return std::max(0.0, program_.value(variable)) * scale_;
+    };
+    for (const int root : roots_) {
+      rates.roots.push_back(rate_of(root));
+      rates.algbw += rates.roots.back();
+    }
+    for (std::size_t l = 0; l < topology_.link_count(); ++l) {
+      rates.broadcast.push_back(rate_of(broadcast_.rates[l]));
+      rates.reduction.push_back(rate_of(reduction_.rates[l]));
+    }
+    return rates;
+  }
+
  private:
   static constexpr double kUnbounded = 1e6;  // no rank can root more than all links carry
 
@@ -263,6 +280,19 @@ AllReduceBound joint_allreduce_bound(const Topology& topology, bool in_network) 
       fmt::format("joint optimum of reduction and broadcast: {}", to_string(bound.algbw));
   bound.cut = Cut{};
   return bound;
+}
+
+std::optional<JointAllReduce> joint_allreduce(const Topology& topology) {
+  const AllReduceBound bound = allreduce_bound(topology, false);
+  const double reachable = rate_of_two_halves(topology);
+  if (reachable >= static_cast<double>(bound.algbw.bytes_per_second()) * (1 - kTolerance) ||
+      !LinearProgram::is_available() || topology.rank_count() > kMostRanks) {
+    return std::nullopt;
+  }
+  JointOptimum search(topology, false);
+  const std::optional<double> optimum = search.solve(reachable);
+  if (!optimum || *optimum <= reachable * (1 + kTolerance)) return std::nullopt;
+  return search.rates();
 }
 
 }  // namespace rackrail::topology

@@ -95,4 +95,15 @@ AllReduceBound allreduce_bound(const Topology& topology, bool in_network = false
 /// programs, it is `allreduce_bound`.
 AllReduceBound joint_allreduce_bound(const Topology& topology, bool in_network = false);
 
+/// How the joint optimum without reduction in the network is reached, in bytes per second.
+struct JointAllReduce {
+  double algbw = 0;
+  std::vector<double> roots;      ///< by rank: what is summed there and broadcast from there
+  std::vector<double> broadcast;  ///< by link
+  std::vector<double> reduction;  ///< by link
+};
+/// None where a reduce-scatter followed by an all-gather is as good, where there is no solver, and
+/// above 64 ranks. Rates may be a little too small where the search for cuts was broken off.
+std::optional<JointAllReduce> joint_allreduce(const Topology& topology);
+
 }  // namespace rackrail::topology

@@ -9,9 +9,8 @@
 
 #include "base/error.hpp"
 #include "planner/forest/demand_check.hpp"
-#include "planner/forest/grouped_packing.hpp"
+#include "planner/forest/forest_building.hpp"
 #include "planner/forest/logical_network.hpp"
-#include "planner/forest/switch_removal.hpp"
 #include "topology/flow_network.hpp"
 
 namespace rackrail::planner {
@@ -31,10 +30,12 @@ constexpr std::int64_t kScale = std::int64_t{1} << 40U;
 LogicalNetwork network_of(const topology::Topology& topology, std::int64_t trees_per_rank,
                           Capacity trees_numerator, Capacity trees_denominator, bool reversed) {
   std::vector<std::int64_t> roots(topology.node_count());
+  std::vector<bool> is_terminal(topology.node_count());
   for (std::size_t r = 0; r < topology.rank_count(); ++r) {
     roots[topology.node_of(Rank(r)).index()] = trees_per_rank;
+    is_terminal[topology.node_of(Rank(r)).index()] = true;
   }
-  LogicalNetwork network(std::move(roots));
+  LogicalNetwork network(std::move(roots), std::move(is_terminal));
   const auto most =
       static_cast<Capacity>(trees_per_rank) * static_cast<Capacity>(topology.rank_count());
   for (std::size_t l = 0; l < topology.link_count(); ++l) {
@@ -51,64 +52,6 @@ LogicalNetwork network_of(const topology::Topology& topology, std::int64_t trees
     }
   }
   return network;
-}
-
-std::vector<Grouping> tiers_of(const topology::Topology& topology) {
-  std::vector<Grouping> tiers;
-  for (std::string topology::Node::*const field : {&topology::Node::rack, &topology::Node::host}) {
-    std::map<std::string, std::uint32_t> numbers;
-    Grouping grouping(topology.node_count());
-    for (std::size_t v = 0; v < topology.node_count(); ++v) {
-      const std::string& name = topology.node(NodeId(v)).*field;
-      // A vertex without a name is a group of its own.
-      const std::string key = name.empty() ? fmt::format("\n{}", v) : name;
-      grouping[v] = numbers.emplace(key, static_cast<std::uint32_t>(numbers.size())).first->second;
-    }
-    tiers.push_back(std::move(grouping));
-  }
-  return tiers;
-}
-
-/// Each arc of a tree on one route; trees are divided where an arc's units take several.
-std::vector<Tree> routed(const std::vector<TreeBundle>& bundles, LogicalNetwork& network,
-                         const topology::Topology& topology) {
-  std::vector<Tree> trees;
-  for (const TreeBundle& bundle : bundles) {
-    std::vector<Tree> open{{*topology.rank_of(NodeId(bundle.root)), bundle.units, {}}};
-    for (const auto& [from, to] : bundle.arcs) {
-      const Rank parent = *topology.rank_of(NodeId(from));
-      const Rank child = *topology.rank_of(NodeId(to));
-      for (std::size_t i = 0; i < open.size(); ++i) {
-        std::vector<Strand> strands = network.take(from, to, open[i].units);
-        for (std::size_t s = 1; s < strands.size(); ++s) {
-          open.push_back(open[i]);
-          open.back().units = strands[s].units;
-          // It is put back, to be taken when this part's turn comes.
-          network.give_back(from, to, strands[s]);
-        }
-        open[i].units = strands[0].units;
-        open[i].arcs.push_back({parent, child, strands[0].route});
-      }
-    }
-    std::move(open.begin(), open.end(), std::back_inserter(trees));
-  }
-  return trees;
-}
-
-std::vector<std::int64_t> loads_of(const Forest& forest, std::size_t links) {
-  std::vector<std::int64_t> on_route(forest.routes.size());
-  for (const Tree& tree : forest.trees) {
-    for (const TreeArc& arc : tree.arcs) {
-      on_route[arc.route] += tree.units;
-    }
-  }
-  std::vector<std::int64_t> loads(links);
-  for (std::size_t r = 0; r < forest.routes.size(); ++r) {
-    for (const LinkId link : forest.routes[r]) {
-      loads[link.index()] += on_route[r];
-    }
-  }
-  return loads;
 }
 
 /// What the links allow, given how many trees each carries.
@@ -133,8 +76,7 @@ class ForestSearch {
         options_(options),
         is_reversed_(reversed),
         bound_(reversed ? topology::reducescatter_bound(topology)
-                        : topology::allgather_bound(topology)),
-        tiers_(tiers_of(topology)) {}
+                        : topology::allgather_bound(topology)) {}
 
   Forest run() {
     for (const double room : kRoom) {
@@ -163,53 +105,20 @@ class ForestSearch {
   }
 
   void try_trees(std::int64_t k, double room) {
-    LogicalNetwork even = network(k, room);
-    if (!DemandCheck(even, even.terminals()).is_met()) {
+    const LogicalNetwork asked = network(k, room);
+    if (!DemandCheck(asked, asked.terminals()).is_met()) {
       return;
     }
-    const bool is_even = remove_switches_evenly(even, topology_);
-    if (is_even && pack(even, k)) {
+    std::optional<Forest> forest = build_forest(
+        asked, topology_, is_reversed_, room == 1 && topology_.rank_count() <= kMostExactly);
+    if (!forest) {
       return;
     }
-    if (topology_.rank_count() <= kMostExactly && room == 1) {
-      LogicalNetwork exact = network(k, room);
-      if (remove_switches_exactly(exact)) {
-        if (!pack(exact, k)) {
-          pack_exactly_flat(exact, k);
-        }
-      }
-    }
-  }
-
-  bool pack(LogicalNetwork& network, std::int64_t k) {
-    const auto bundles = pack_by_tiers(network, tiers_);
-    if (bundles) {
-      keep(*bundles, network, k);
-    }
-    return bundles.has_value();
-  }
-
-  void pack_exactly_flat(LogicalNetwork& network, std::int64_t k) {
-    const auto bundles = pack_by_tiers(network, {});
-    if (bundles) {
-      keep(*bundles, network, k);
-    }
-  }
-
-  void keep(const std::vector<TreeBundle>& bundles, LogicalNetwork& network, std::int64_t k) {
-    Forest forest;
-    forest.trees_per_rank = k;
-    forest.trees = routed(bundles, network, topology_);
-    forest.routes = network.routes();
-    if (is_reversed_) {
-      for (topology::Route& route : forest.routes) {
-        std::reverse(route.begin(), route.end());
-      }
-    }
-    forest.algbw = algbw_of(forest, topology_);
-    forest.share_of_bound = static_cast<double>(forest.algbw.bytes_per_second()) /
-                            static_cast<double>(bound_.algbw.bytes_per_second());
-    if (!best_ || forest.share_of_bound > best_->share_of_bound) {
+    forest->trees_per_rank = k;
+    forest->algbw = algbw_of(*forest, topology_);
+    forest->share_of_bound = static_cast<double>(forest->algbw.bytes_per_second()) /
+                             static_cast<double>(bound_.algbw.bytes_per_second());
+    if (!best_ || forest->share_of_bound > best_->share_of_bound) {
       best_ = std::move(forest);
     }
   }
@@ -218,7 +127,6 @@ class ForestSearch {
   const ForestOptions& options_;
   bool is_reversed_;
   topology::AllGatherBound bound_;
-  std::vector<Grouping> tiers_;
   std::optional<Forest> best_;
 };
 

@@ -40,7 +40,11 @@ std::vector<Part> parts_of(const Forest* reduction, const Forest* broadcast) {
       return;
     }
     for (const auto& [root, trees] : trees_by_root(*forest)) {
-      auto& of_root = parts.try_emplace(root, std::vector<Part>{{root, whole}}).first->second;
+      std::int64_t weight = 0;
+      for (const Tree* tree : trees) {
+        weight += tree->units * (whole / k);
+      }
+      auto& of_root = parts.try_emplace(root, std::vector<Part>{{root, weight}}).first->second;
       std::size_t next = 0;
       for (const Tree* tree : trees) {
         for (std::int64_t left = tree->units * (whole / k); left > 0; ++next) {

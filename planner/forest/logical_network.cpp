@@ -5,8 +5,11 @@
 
 namespace rackrail::planner {
 
-LogicalNetwork::LogicalNetwork(std::vector<std::int64_t> roots)
-    : roots_(std::move(roots)), out_(roots_.size()), in_(roots_.size()) {
+LogicalNetwork::LogicalNetwork(std::vector<std::int64_t> roots, std::vector<bool> is_terminal)
+    : roots_(std::move(roots)),
+      is_terminal_(std::move(is_terminal)),
+      out_(roots_.size()),
+      in_(roots_.size()) {
   for (Vertex v = 0; v < roots_.size(); ++v) {
     tree_count_ += roots_[v];
     if (!is_switch(v)) {

@@ -1,9 +1,9 @@
 // A directed network whose capacities count trees: what the forest is built on.
 //
-// Model. Vertices are those of a topology. `roots` says how many trees start at each vertex; a
-// vertex with none is a switch, and only passes on what it receives. An arc's capacity is the
-// number of trees that may use it. Every unit of capacity stands for a way through the topology: at
-// first a single link, and after switches were removed (split) a path of links.
+// Model. Vertices are those of a topology: terminals, which every tree reaches, and switches, which
+// only pass on what they receive. `roots` says how many trees start at each terminal. An arc's
+// capacity is the number of trees that may use it. Every unit of capacity stands for a way through
+// the topology: at first a single link, and after switches were removed (split) a path of links.
 #pragma once
 
 #include <cstdint>
@@ -29,14 +29,14 @@ class LogicalNetwork {
   /// Arcs from, or to, one vertex: the other end, and the number of units.
   using Arcs = std::map<Vertex, std::int64_t>;
 
-  explicit LogicalNetwork(std::vector<std::int64_t> roots);
+  LogicalNetwork(std::vector<std::int64_t> roots, std::vector<bool> is_terminal);
 
   std::size_t vertex_count() const { return roots_.size(); }
   std::int64_t roots(Vertex v) const { return roots_[v]; }
-  bool is_switch(Vertex v) const { return roots_[v] == 0; }
+  bool is_switch(Vertex v) const { return !is_terminal_[v]; }
   /// Trees in all.
   std::int64_t tree_count() const { return tree_count_; }
-  /// Vertices that are not switches, ascending.
+  /// Ascending.
   const std::vector<Vertex>& terminals() const { return terminals_; }
 
   const Arcs& out_of(Vertex v) const { return out_[v]; }
@@ -67,6 +67,7 @@ class LogicalNetwork {
   }
 
   std::vector<std::int64_t> roots_;
+  std::vector<bool> is_terminal_;
   std::vector<Vertex> terminals_;
   std::int64_t tree_count_ = 0;
   std::vector<Arcs> out_;

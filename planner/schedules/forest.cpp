@@ -1,8 +1,9 @@
-// Throughput-optimal forests (planner/forest/): from every rank, trees that fill the links that bind
-// and no more; what they sum up they broadcast, part by part.
+// Throughput-optimal forests (planner/forest/): from every rank, trees that fill the links that
+// bind and no more; what they sum up they broadcast, part by part.
 #include <algorithm>
 
 #include "planner/forest/forest_schedule.hpp"
+#include "planner/forest/joint_forest.hpp"
 #include "planner/schedules/builder.hpp"
 
 namespace rackrail::planner {
@@ -28,10 +29,8 @@ class ForestFamily final : public ScheduleFamily {
   }
 
   plan::TransferGraph all_reduce(const ScheduleRequest& request) const override {
-    const Forest broadcast = make_forest(request.topology);
-    const std::optional<Forest> mirror = mirrored(broadcast, request.topology);
-    return all_reduce_along(mirror ? *mirror : make_forest(request.topology, {}, true), broadcast,
-                            request);
+    const AllReduceForests forests = make_allreduce_forests(request.topology);
+    return all_reduce_along(forests.reduction, forests.broadcast, request);
   }
 };
 

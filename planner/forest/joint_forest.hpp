@@ -1,0 +1,20 @@
+// Forests for all-reduce: where halves that share the links unevenly, and roots of unequal shares,
+// beat a reduce-scatter followed by an all-gather (topology::joint_allreduce), those.
+#pragma once
+
+#include "planner/forest/forest.hpp"
+
+namespace rackrail::planner {
+
+/// In both forests as many trees start at a rank, which may be none.
+struct AllReduceForests {
+  Forest reduction;
+  Forest broadcast;
+  Bandwidth algbw;  ///< bytes of the buffer per second, with links that work in both halves at once
+};
+
+/// Throws like make_forest.
+AllReduceForests make_allreduce_forests(const topology::Topology& topology,
+                                        const ForestOptions& options = {});
+
+}  // namespace rackrail::planner
