@@ -312,7 +312,7 @@ void run_train(Session& session, const TrainOptions& options) {
   });
   progress_bar.finish();
   if (!job.ok) {
-    if (job.is_leader) {
+    if (job.speaks) {
       report_error(RuntimeFailure(job.reason), session.json);
     }
     session.status = job.exit_status == kDone ? kNotMet : job.exit_status;

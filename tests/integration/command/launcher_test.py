@@ -53,6 +53,43 @@ class Launcher(TrainingTest):
         self.assertEqual(result.status, 0, str(result))
         self.assert_same_as_local(json.loads(result.out))
 
+    def start_three(self):
+        """Three ranks of three commands, each with at least one checkpoint behind it."""
+        self.write("three.csv", "source,target,bandwidth,latency\n" + "".join(
+            f"host{host},switch,10 Gbit/s,10 us\n" for host in range(3)))
+        plan = self.make_plan("three.json", cluster="three.csv")
+        training = (harness.CONFIGS / "training" / "digits-mlp.yaml").read_text()
+        training = training.replace("../data/", f"{harness.CONFIGS}/data/")
+        training = training.replace("checkpoint_every: 100", "checkpoint_every: 5")
+        port = harness.free_ports(2)
+        processes = [
+            self.start("train", plan, "--cluster", "three.csv", "--checkpoints", "saved",
+                       "--training", self.write("often.yaml", training),
+                       variables={**TOKEN, "RANK": str(rank), "WORLD_SIZE": "3",
+                                  "LOCAL_RANK": str(rank), "MASTER_ADDR": "127.0.0.1",
+                                  "MASTER_PORT": str(port)}) for rank in range(3)]
+        self.assertTrue(harness.wait_until(
+            lambda: any((self.folder / "saved").rglob("*manifest*")), 60), "no checkpoint")
+        return processes
+
+    def assert_survivors_say(self, processes, killed, lines):
+        """`lines`: by rank, what a survivor must say; the others must be silent."""
+        processes[killed].kill()
+        results = [self.finish(process, timeout=30) for process in processes]
+        for rank, result in enumerate(results):
+            if rank != killed:
+                self.assertEqual(result.status, 1, str(result))
+                self.assertEqual(result.out, "", str(result))
+                self.assertRegex(result.err, lines.get(rank, r"\A\Z"), f"rank {rank}")
+
+    def test_rank_0_alone_says_who_was_lost(self):
+        self.assert_survivors_say(self.start_three(), 2, {
+            0: r"\Arackrail: rank 2 \(pid \d+ on [^)]+\) was lost: [^\n]+\n\Z"})
+
+    def test_without_rank_0_each_rank_says_why_it_ends(self):
+        line = r"\Arackrail: the coordinator at 127\.0\.0\.1:\d+ was lost: [^\n]+\n\Z"
+        self.assert_survivors_say(self.start_three(), 0, {1: line, 2: line})
+
     def test_a_launcher_that_says_half(self):
         self.assert_bad_input("train", self.plan, file="<environment>", where="MASTER_ADDR",
                               variables={**TOKEN, "RANK": "0", "WORLD_SIZE": "2"})
