@@ -30,17 +30,11 @@ class Loss(TrainingTest):
     def train_until_checkpoint(self, plan, *options, workers=2, cluster="two-hosts.csv"):
         process = self.start("train", plan, "--workers", workers, "--checkpoints", "saved",
                              "--cluster", cluster, "--steps", STEPS, *options)
-        saved = self.folder / "saved"
-        self.assertTrue(harness.wait_until(
-            lambda: saved.exists() and any(saved.rglob("*manifest*")), 60), "no checkpoint")
+        self.wait_for_checkpoint("saved")
         return process
 
     def quick_training(self):
-        """The shipped training with a checkpoint every 10 steps."""
-        text = (harness.CONFIGS / "training" / "digits-mlp.yaml").read_text()
-        text = text.replace("../data/digits.csv", str(harness.CONFIGS / "data" / "digits.csv"))
-        text = text.replace("checkpoint_every: 100", "checkpoint_every: 10")
-        return self.write("quick.yaml", text)
+        return self.training_with_checkpoints_every(10)
 
     def test_a_killed_worker_ends_the_job_which_resumes_to_the_same_loss(self):
         plan = self.two_host_plan()
