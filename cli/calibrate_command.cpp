@@ -13,6 +13,7 @@
 #include "cli/commands.hpp"
 #include "cli/inputs.hpp"
 #include "cli/session.hpp"
+#include "cli/stages.hpp"
 #include "cli/table.hpp"
 #include "plan/codec.hpp"
 #include "runtime/microbenchmark.hpp"
@@ -39,6 +40,35 @@ double load_average() {
   return getloadavg(&load, 1) == 1 ? load : 0;
 }
 
+struct Measured {
+  Calibration calibration;
+  plan::Workload workload;  ///< only where it was asked for
+};
+
+Measured measure(const CalibrateOptions& options) {
+  StageBar bar("measuring", options.workload_output.empty() ? 2 : 3);
+  Measured measured;
+  Calibration& calibration = measured.calibration;
+  calibration.load = load_average();
+  calibration.cores = std::max(1U, std::thread::hardware_concurrency());
+  calibration.transport = options.transport;
+  bar.begin("codecs");
+  calibration.rates = runtime::measure_codec_rates();
+  bar.begin("messages");
+  const runtime::MessageCosts costs =
+      runtime::measure_message_costs(options.transport, options.workers, calibration.rates);
+  calibration.core_bandwidth = costs.core_bandwidth;
+  calibration.message_overhead = costs.message_overhead;
+  calibration.latency = costs.latency;
+  if (!options.workload_output.empty()) {
+    bar.begin("the model");
+    const auto config = trainer::read_training_config(options.training, topology::configs_folder());
+    measured.workload = trainer::profile_training(config, {.local_batch = options.local_batch},
+                                                  trainer::ProfileClock::kThreadCpu);
+  }
+  return measured;
+}
+
 void run_calibrate(Session& session, const CalibrateOptions& options) {
   require_transport(options.transport);
   for (const std::string& output : {options.output, options.workload_output}) {
@@ -46,22 +76,9 @@ void run_calibrate(Session& session, const CalibrateOptions& options) {
       require_place(output);
     }
   }
-  Calibration calibration;
-  calibration.load = load_average();
-  calibration.cores = std::max(1U, std::thread::hardware_concurrency());
-  calibration.transport = options.transport;
-  calibration.rates = runtime::measure_codec_rates();
-  const runtime::MessageCosts costs =
-      runtime::measure_message_costs(options.transport, options.workers, calibration.rates);
-  calibration.core_bandwidth = costs.core_bandwidth;
-  calibration.message_overhead = costs.message_overhead;
-  calibration.latency = costs.latency;
+  const auto [calibration, workload] = measure(options);
   write_file_atomically(options.output, to_json(calibration));
-  plan::Workload workload;
   if (!options.workload_output.empty()) {
-    const auto config = trainer::read_training_config(options.training, topology::configs_folder());
-    workload = trainer::profile_training(config, {.local_batch = options.local_batch},
-                                         trainer::ProfileClock::kThreadCpu);
     write_file_atomically(options.workload_output, plan::to_yaml(workload));
   }
   if (session.json) {

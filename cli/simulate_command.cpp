@@ -15,6 +15,7 @@
 #include "base/parse_units.hpp"
 #include "cli/commands.hpp"
 #include "cli/inputs.hpp"
+#include "cli/progress.hpp"
 #include "cli/session.hpp"
 #include "cli/simulation_csv.hpp"
 #include "cli/simulation_json.hpp"
@@ -126,11 +127,14 @@ void run_collective(Session& session, const SimulateOptions& options) {
   }
   const std::int64_t slice_elements = std::max<std::int64_t>(
       1024, option("--slice", options.slice, parse_bytes).count() / kBytesPerElement);
-  const sim::SimulationOptions simulation = options.simulation(session, cluster);
+  sim::SimulationOptions simulation = options.simulation(session, cluster);
+  ProgressBar bar("simulating");
+  simulation.progress = [&bar](double share) { bar.update(share); };
   const auto start = std::chrono::steady_clock::now();
   const sim::CollectiveResult result =
       simulate_all_reduce(family, codecs, cluster, elements, slice_elements, simulation);
   const double wall = seconds_since(start);
+  bar.clear();
   const auto n = static_cast<double>(cluster.rank_count());
   const auto moved = static_cast<double>(elements * kBytesPerElement);
   const double algbw = moved / result.time.seconds();
@@ -172,7 +176,7 @@ void run_collective(Session& session, const SimulateOptions& options) {
 
 std::optional<explore::OutageResult> simulate_outages(const Session& session,
                                                       const SimulateOptions& options,
-                                                      const PlanInput& input) {
+                                                      const PlanInput& input, ProgressBar& bar) {
   if (options.scenario.empty()) {
     return std::nullopt;
   }
@@ -184,13 +188,17 @@ std::optional<explore::OutageResult> simulate_outages(const Session& session,
   planner::PlannerOptions planning;
   planning.seed = session.seed;
   planning.compare_baselines = false;
+  planning.progress = [&bar](double share, const std::string& what) {
+    bar.update(share, "planning for what is left: " + what);
+  };
   return explore::simulate_outages(input.plan, input.workload, input.cluster, *scenario, planning);
 }
 
 void run_asynchronous(Session& session, const PlanInput& input,
-                      const sim::SimulationOptions& simulation) {
+                      const sim::SimulationOptions& simulation, ProgressBar& bar) {
   const sim::AsynchronousResult result =
       sim::simulate_asynchronous(input.plan, input.workload, input.cluster, simulation);
+  bar.clear();
   if (session.json) {
     nlohmann::json times = nlohmann::json::array();
     for (const Duration time : result.step_times) {
@@ -216,8 +224,10 @@ void run_asynchronous(Session& session, const PlanInput& input,
 void run_step(Session& session, const SimulateOptions& options) {
   const PlanInput input = load_plan_input(session, options.plan, options.cluster, options.workload);
   sim::SimulationOptions simulation = options.simulation(session, input.cluster);
+  ProgressBar bar("simulating");
+  simulation.progress = [&bar](double share) { bar.update(share); };
   if (simulation.is_asynchronous) {
-    run_asynchronous(session, input, simulation);
+    run_asynchronous(session, input, simulation, bar);
     return;
   }
   simulation.record_timeline = !options.trace.empty();
@@ -225,8 +235,10 @@ void run_step(Session& session, const SimulateOptions& options) {
   const auto start = std::chrono::steady_clock::now();
   const sim::StepResult result =
       sim::simulate_step(input.plan, input.workload, input.cluster, simulation);
-  const std::optional<explore::OutageResult> outages = simulate_outages(session, options, input);
+  const std::optional<explore::OutageResult> outages =
+      simulate_outages(session, options, input, bar);
   const double wall = seconds_since(start);
+  bar.clear();
   if (!options.trace.empty()) {
     const TraceProcess process{"simulated: " + input.plan.name, result.timeline};
     write_file_atomically(options.trace, to_trace_json({&process, 1}));
