@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdlib>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -71,9 +72,13 @@ Measured measure(const CalibrateOptions& options) {
 
 void run_calibrate(Session& session, const CalibrateOptions& options) {
   require_transport(options.transport);
+  if (!options.workload_output.empty() && std::filesystem::exists(options.training)) {
+    session.add_input(options.training);
+  }
   for (const std::string& output : {options.output, options.workload_output}) {
     if (!output.empty()) {
       require_place(output);
+      session.require_no_input(output);
     }
   }
   const auto [calibration, workload] = measure(options);

@@ -73,6 +73,7 @@ void run_plan(Session& session, const PlanOptions& options) {
   planner::PlannerOptions chosen = planner_options(options, session);
   const topology::Topology cluster = options.cluster.load(session);
   const plan::Workload workload = load_workload(session, options.workload);
+  session.require_no_input(options.output);
   const auto cost_model = sim::make_cost_model(cluster, {});
   ProgressBar bar("planning");
   chosen.progress = [&bar](double share, const std::string& what) { bar.update(share, what); };
@@ -138,17 +139,21 @@ void add_plan_command(CLI::App& app, Session& session) {
                        "Largest relative error of a reduced gradient that a codec may add; 0: FP32")
           ->check(CLI::Range(0.0, kLargestErrorBudget))
           ->capture_default_str();
-  command->add_option("--schedule", options->schedule, "Use only this family (see rackrail info)");
-  command->add_option("--codec", options->codec,
-                      "Between groups of near ranks only this codec, inside them at most it: none, "
-                      "fp16, int8, topk");
+  CLI::Option* schedule = command->add_option("--schedule", options->schedule,
+                                              "Use only this family (see rackrail info)");
+  CLI::Option* codec = command->add_option(
+      "--codec", options->codec,
+      "Between groups of near ranks only this codec, inside them at most it: none, fp16, int8, "
+      "topk");
   command->add_option("--bucket-size", options->bucket_size, "Use only this size, e.g. '25 MiB'");
   command->add_option("--local-batch", options->local_batch, "Samples per rank and step")
       ->check(CLI::Range(1, kMostSamples));
   command->add_option("--max-global-batch", options->max_global_batch, "Largest batch of a step")
       ->check(CLI::Range(1, kMostSamples));
-  command->add_flag("--naive", options->naive,
-                    "The plan people use without a planner: FP32 ring, 25 MiB buckets");
+  command
+      ->add_flag("--naive", options->naive,
+                 "The plan people use without a planner: FP32 ring, 25 MiB buckets")
+      ->excludes(schedule, codec, error_budget);
   command->footer("Example: rackrail plan two-racks-40g bert-large -o plan.json");
   command->callback([&session, options, error_budget] {
     session.command = "plan";

@@ -288,6 +288,7 @@ std::string comparison(const std::vector<Run>& runs) {
 void run_report(Session& session, const ReportOptions& options) {
   const PlanInput input = load_plan_input(session, options.plan, options.cluster, options.workload);
   const std::vector<Run> runs = read_runs(session, options.runs);
+  session.require_no_input(options.output);
   const std::string page = report_html(input, runs);
   write_file_atomically(options.output, page);
   if (session.json) {

@@ -35,6 +35,7 @@ namespace {
 constexpr std::size_t kTimelineBins = 200;
 constexpr int kMostSteps = 1'000'000;
 constexpr std::int64_t kBytesPerElement = 4;
+constexpr Bytes kSmallestSlice = 4_KiB;
 constexpr double kBytesPerKibibyte = 1024;
 
 struct SimulateOptions {
@@ -125,8 +126,12 @@ void run_collective(Session& session, const SimulateOptions& options) {
                                    "a schedule that cannot be used here: " + *refusal,
                                    "another schedule or codec"});
   }
-  const std::int64_t slice_elements = std::max<std::int64_t>(
-      1024, option("--slice", options.slice, parse_bytes).count() / kBytesPerElement);
+  const Bytes slice = option("--slice", options.slice, parse_bytes);
+  if (slice < kSmallestSlice) {
+    throw ConfigError(ErrorContext{"<command line>", "--slice", fmt::format("'{}'", options.slice),
+                                   "at least " + to_string(kSmallestSlice)});
+  }
+  const std::int64_t slice_elements = slice.count() / kBytesPerElement;
   sim::SimulationOptions simulation = options.simulation(session, cluster);
   ProgressBar bar("simulating");
   simulation.progress = [&bar](double share) { bar.update(share); };
@@ -229,6 +234,9 @@ void run_step(Session& session, const SimulateOptions& options) {
   if (simulation.is_asynchronous) {
     run_asynchronous(session, input, simulation, bar);
     return;
+  }
+  for (const std::string& output : {options.trace, options.flows, options.links}) {
+    session.require_no_input(output);
   }
   simulation.record_timeline = !options.trace.empty();
   simulation.record_flows = !options.flows.empty() || !options.links.empty();

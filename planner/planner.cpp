@@ -436,8 +436,8 @@ plan::Plan make_naive_plan(const topology::Topology& topology, const plan::Workl
   const std::int64_t local_batch =
       options.local_batch.value_or(local_batches(topology, workload, plain).front());
   Search search(topology, workload, cost_model, plain);
-  const auto scored = search.evaluate(
-      {"naive", options.bucket_size.value_or(kUsualBucket), any_candidate}, local_batch);
+  const Bytes bucket_size = options.bucket_size.value_or(kUsualBucket);
+  const auto scored = search.evaluate({"naive", bucket_size, any_candidate}, local_batch);
   if (!scored.has_value()) {
     throw ConfigError(ErrorContext{"", fmt::format("cluster '{}'", topology.name()),
                                    "no ring over its ranks", "a connected cluster"});
@@ -446,7 +446,10 @@ plan::Plan make_naive_plan(const topology::Topology& topology, const plan::Workl
   plan.name = "naive: " + plan.name;
   set_prediction(plan, scored->estimate,
                  lower_bound(topology, workload, plan.batch, {plan::Codec{}}));
-  plan.notes = {"FP32 ring over the ranks, buckets of 25 MiB: what runs without a planner"};
+  plan.notes = {fmt::format("FP32 ring over the ranks, buckets of {}: {}", to_string(bucket_size),
+                            bucket_size == kUsualBucket
+                                ? "what runs without a planner"
+                                : "as without a planner, but for their size")};
   search.materialise(plan);
   verify_or_throw(plan, topology, workload);
   return plan;

@@ -95,6 +95,18 @@ class Loss(TrainingTest):
         self.assert_names_lost_rank(result, 0)
         self.assert_no_processes_left()
 
+    def test_with_json_the_loss_has_its_parts(self):
+        process = self.train_until_checkpoint(self.two_host_plan(), "--training",
+                                              self.quick_training(), "--json")
+        os.kill(self.workers()[1], signal.SIGKILL)
+        result = self.finish(process, timeout=30)
+        self.assertEqual(result.status, 1, str(result))
+        self.assertEqual(result.error["file"], "two.json")
+        self.assertEqual(result.error["where"], "training")
+        self.assertIn("rank 1 ", result.error["found"])
+        self.assertIn("2 workers", result.error["expected"])
+        self.assertEqual(result.error["message"], result.error["found"])
+
     def test_of_several_survivors_none_repeats_the_line(self):
         process = self.train_until_checkpoint(
             self.make_plan("four.json"), "--training", self.quick_training(), workers=4,
