@@ -63,7 +63,8 @@ class Loss(TrainingTest):
                  "--steps", "25", "--cluster", "two-hosts.csv")
         whole = self.rackrail_json("train", plan, *steps)
         saved = self.folder / "saved"
-        models = [saved / f"step-{step:08}" / "model.safetensors" for step in (10, 20, 25)]  # at intervals and at the end
+        models = [saved / f"step-{step:08}" / "model.safetensors"
+                  for step in (10, 20, 25)]  # at intervals and at the end
         self.assertTrue(all(model.exists() for model in models), list(saved.iterdir()))
 
         for model in models[1:]:

@@ -1,9 +1,9 @@
-"""The road end to end, as `make demo` takes it, but shorter: calibrate, plan, predict, train, compare.
+"""The road end to end, as `make demo` takes it, but shorter: calibrate, plan, predict, train.
 
-The machine that runs this may have other work. A prediction is made for an idle machine, so the step
-time has three attempts, each with a calibration of its own, and must be right in one. Other
-processes' share of the cores is measured over each attempt; only where they took a large part of the
-machine in every one of them is the comparison skipped instead of failed.
+The machine that runs this may have other work. A prediction is made for an idle machine, so the
+step time has three attempts, each with a calibration of its own, and must be right in one. Other
+processes' share of the cores is measured over each attempt; only where they took a large part of
+the machine in every one of them is the comparison skipped instead of failed.
 """
 
 import os
