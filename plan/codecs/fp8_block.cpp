@@ -37,18 +37,23 @@ constexpr std::uint32_t kShift = 23 - kMantissaBits;
 constexpr std::uint32_t kBiasDifference = (127U - 7U) << 23U;
 constexpr float kSmallestNormal = 0x1.0p-6F;
 constexpr float kSubnormalUnit = 0x1.0p-9F;
-constexpr float kSubnormalMagic = 0x1.0p14F;  // its unit in the last place is kSubnormalUnit
+constexpr std::uint32_t kSmallestNormalBits = 0x3c800000U;
+constexpr std::uint32_t kSubnormalMagicBits = 0x46800000U;  // 2¹⁴: last place kSubnormalUnit
 constexpr float kSmallestBlock = 0x1.0p-112F;
+
+// Both loops choose between integers only: of two floating-point expressions the compiler would
+// compute one behind a branch, and no vectors.
 
 RACKRAIL_LOOP float float_of(std::byte code) {
   const auto bits = static_cast<std::uint32_t>(code);
   const std::uint32_t magnitude = bits & 0x7fU;
-  const std::uint32_t normal = (magnitude << kShift) + kBiasDifference;
-  const auto subnormal = bits_as<std::uint32_t>(
-      static_cast<float>(static_cast<std::int32_t>(magnitude)) * kSubnormalUnit);
-  std::uint32_t result = magnitude >= 8U ? normal : subnormal;
-  result = magnitude == 0x7fU ? 0x7fc00000U : result;
-  return bits_as<float>(result | (bits & 0x80U) << 24U);
+  const bool is_subnormal = magnitude < 8U;
+  // A subnormal number is read as a normal one with the smallest exponent, less its leading one.
+  const std::uint32_t with_one =
+      (magnitude << kShift) + kBiasDifference + (is_subnormal ? 1U << 23U : 0U);
+  const auto excess = bits_as<float>(is_subnormal ? kSmallestNormalBits : 0U);
+  const auto value = bits_as<std::uint32_t>(bits_as<float>(with_one) - excess);
+  return bits_as<float>((magnitude == 0x7fU ? 0x7fc00000U : value) | (bits & 0x80U) << 24U);
 }
 
 /// |input| is at most 450 times as large as the scale.
@@ -57,14 +62,14 @@ struct EncodeE4m3 {
     for (std::size_t i = 0; i < count; ++i) {
       const auto bits = bits_as<std::uint32_t>(input[i] / scale);
       const std::uint32_t magnitude = bits & 0x7fffffffU;
-      // As in fp16.cpp: rounding by adding, once in integers and once in the float adder.
+      const bool is_subnormal = magnitude < kSmallestNormalBits;
+      // As in fp16.cpp, rounding by adding: subnormal numbers in the float adder, others in
+      // integers.
+      const auto magic = bits_as<float>(is_subnormal ? kSubnormalMagicBits : 0U);
+      const auto sum = bits_as<std::uint32_t>(bits_as<float>(magnitude) + magic);
       const std::uint32_t half = (1U << (kShift - 1)) - 1;
-      const std::uint32_t normal =
-          (magnitude - kBiasDifference + half + ((magnitude >> kShift) & 1U)) >> kShift;
-      const std::uint32_t subnormal =
-          bits_as<std::uint32_t>(bits_as<float>(magnitude) + kSubnormalMagic) -
-          bits_as<std::uint32_t>(kSubnormalMagic);
-      const std::uint32_t code = bits_as<float>(magnitude) < kSmallestNormal ? subnormal : normal;
+      const std::uint32_t normal = (sum - kBiasDifference + half + (sum >> kShift & 1U)) >> kShift;
+      const std::uint32_t code = is_subnormal ? sum - kSubnormalMagicBits : normal;
       codes[i] = static_cast<std::byte>(code | (bits >> 24U & 0x80U));
     }
   }
