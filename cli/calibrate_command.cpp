@@ -97,7 +97,7 @@ void run_calibrate(Session& session, const CalibrateOptions& options) {
   table.add_row({"messages over " + options.transport, to_string(calibration.core_bandwidth)});
   table.add_row({"per message", to_string(calibration.message_overhead)});
   table.add_row({"latency", to_string(calibration.latency)});
-  for (const plan::Codec& codec : plan::known_codecs()) {
+  for (const plan::Codec& codec : plan::all_codecs()) {
     if (codec.is_lossy()) {
       const auto& rate = calibration.rates.codecs[static_cast<std::size_t>(codec.kind)];
       table.add_row({plan::to_string(codec) + " encode / decode",

@@ -143,8 +143,8 @@ void add_plan_command(CLI::App& app, Session& session) {
                                               "Use only this family (see rackrail info)");
   CLI::Option* codec = command->add_option(
       "--codec", options->codec,
-      "Between groups of near ranks only this codec, inside them at most it: none, fp16, int8, "
-      "topk");
+      "Between groups of near ranks only this codec, inside them at most it: any that "
+      "rackrail info lists; 'fp8:block=64' sets a parameter");
   command->add_option("--bucket-size", options->bucket_size, "Use only this size, e.g. '25 MiB'");
   command->add_option("--local-batch", options->local_batch, "Samples per rank and step")
       ->check(CLI::Range(1, kMostSamples));

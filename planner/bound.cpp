@@ -15,8 +15,7 @@ namespace {
 double smallest_ratio(const plan::GradientTensor& tensor, const std::vector<plan::Codec>& allowed) {
   double ratio = 1;
   for (const plan::Codec& codec : allowed) {
-    const bool fits =
-        !codec.is_lossy() || codec.kind == plan::CodecKind::kFp16 || !tensor.is_protected();
+    const bool fits = codec.survives_many_hops() || !tensor.is_protected();
     if (fits) {
       // Of a large buffer: tensors share their last block and entry with others in the bucket.
       constexpr std::int64_t kMany = 1 << 20;

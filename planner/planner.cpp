@@ -229,7 +229,7 @@ std::vector<Bytes> bucket_sizes(const plan::Workload& workload, const topology::
 
 bool any_candidate(const Candidate&) { return true; }
 bool is_fp32(const Candidate& c) { return !c.strongest.is_lossy(); }
-bool is_at_most_fp16(const Candidate& c) { return !c.hurts_protected; }
+bool is_at_most_fp16(const Candidate& c) { return c.strongest.kind <= plan::CodecKind::kFp16; }
 
 std::string share_text(Duration time, Duration reference) {
   return fmt::format("{:+.1f} %", (time / reference - 1) * 100);
