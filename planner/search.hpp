@@ -1,0 +1,72 @@
+// Whole plans from choices per bucket, and what they take: the state of one search.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "plan/cost_model.hpp"
+#include "plan/plan.hpp"
+#include "plan/workload.hpp"
+#include "planner/buckets.hpp"
+#include "planner/candidates.hpp"
+#include "planner/planner.hpp"
+
+namespace rackrail::planner {
+
+/// A way to plan the whole step: bucket size and which candidates are considered.
+struct Policy {
+  std::string name;
+  Bytes bucket_size;
+  CandidateFilter filter;
+};
+
+/// A lighter codec is preferred when it costs less than this share of the step.
+inline constexpr double kWorthwhile = 0.001;
+
+/// Keeps references to all that it is made from. While searching, Bucket::schedule is the
+/// candidate's number; see materialise().
+class Search {
+ public:
+  Search(const topology::Topology& topology, const plan::Workload& workload,
+         plan::CostModel& cost_model, const PlannerOptions& options);
+
+  struct Scored {
+    plan::Plan plan;
+    plan::StepEstimate estimate;
+    std::vector<std::size_t> chosen;  ///< candidate per bucket
+  };
+
+  const CandidateSet& candidates() const { return candidates_; }
+
+  /// Each bucket takes the candidate that is cheapest alone among those of the policy; none when
+  /// the policy leaves a bucket without.
+  std::optional<Scored> evaluate(const Policy& policy, std::int64_t local_batch);
+  /// Lighter codecs where the step does not become longer by it: overlap hides the extra bytes.
+  void lighten(Scored& best);
+  /// Buckets that lighten() has changed.
+  int lightened() const { return lightened_; }
+  /// Simulates the step again, after a change of the plan.
+  void score(Scored& scored);
+  /// A plan that leaves the search has only the schedules that it uses, each once.
+  void materialise(plan::Plan& plan) const;
+
+ private:
+  std::vector<Choice> choose(const std::vector<TensorGroup>& groups, const CandidateFilter& filter);
+  plan::Plan assemble(const std::vector<TensorGroup>& groups, const std::vector<Choice>& choices,
+                      std::int64_t local_batch);
+  void set_schedule(plan::Plan& plan, std::size_t bucket, const Choice& choice);
+  std::int64_t transfers_of(const Scored& scored) const;
+  bool budget_left(const Scored& scored) const;
+
+  const topology::Topology& topology_;
+  const plan::Workload& workload_;
+  plan::CostModel& cost_model_;
+  const PlannerOptions& options_;
+  CandidateSet candidates_;
+  std::int64_t spent_ = 0;
+  int lightened_ = 0;
+};
+
+}  // namespace rackrail::planner
