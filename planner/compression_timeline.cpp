@@ -81,15 +81,21 @@ Timeline::Timeline(const TimelineProblem& problem) {
   compute_end_ = problem.compute_end.picoseconds();
   optimizer_ = problem.optimizer.picoseconds();
   first_.push_back(0);
+  first_use_.push_back(0);
   for (const TimelineBucket& bucket : problem.buckets) {
     ready_.push_back(bucket.ready.picoseconds());
     for (const TimelineOption& option : bucket.options) {
       jobs_.push_back({option.alone.picoseconds(), option.delay.picoseconds()});
       harm_.push_back(option.harm);
-      for (const std::size_t q : needed) {
-        busy_.push_back(option.busy[q].picoseconds());
-        lead_.push_back(option.lead[q].picoseconds());
+      for (std::uint32_t q = 0; q < needed.size(); ++q) {
+        const Time busy = option.busy[needed[q]].picoseconds();
+        if (busy > 0) {
+          uses_.push_back({q, option.lead[needed[q]].picoseconds(), busy});
+        }
       }
+      std::stable_sort(uses_.begin() + static_cast<std::ptrdiff_t>(first_use_.back()), uses_.end(),
+                       [](const Use& a, const Use& b) { return a.lead < b.lead; });
+      first_use_.push_back(uses_.size());
     }
     first_.push_back(jobs_.size());
   }
@@ -124,17 +130,23 @@ void Timeline::advance(ConstState before, std::size_t bucket, std::uint32_t opti
                        State after) const {
   const std::size_t number = first_[bucket] + option;
   const Job& job = jobs_[number];
-  const Time start = ready_[bucket] + before[resources_];
-  Time done = std::max(before[resources_ + 1], start + job.alone);
-  const Time* busy = this->busy(number);
-  const Time* lead = this->lead(number);
-  for (std::size_t q = 0; q < resources_; ++q) {
-    const Time begin = std::max(before[q], start + lead[q]);
-    done = std::max(done, begin + job.alone - lead[q]);
-    after[q] = begin + busy[q];
+  const std::span<const Use> uses = this->uses(number);
+  if (after.data() != before.data()) {
+    std::copy(before.begin(), before.end(), after.begin());
   }
-  after[resources_] = before[resources_] + job.delay;
-  after[resources_ + 1] = done;
+  // When the collective would have started to be where it is, if nothing had held it up.
+  Time start = ready_[bucket] + before[resources_];
+  for (std::size_t i = 0; i < uses.size();) {
+    const std::size_t first = i;
+    for (; i < uses.size() && uses[i].lead == uses[first].lead; ++i) {
+      start = std::max(start, before[uses[i].resource] - uses[i].lead);
+    }
+    for (std::size_t k = first; k < i; ++k) {
+      after[uses[k].resource] = start + uses[k].lead + uses[k].busy;
+    }
+  }
+  after[resources_] += job.delay;
+  after[resources_ + 1] = std::max(after[resources_ + 1], start + job.alone);
 }
 
 void Timeline::end(State tail) const {
@@ -147,18 +159,22 @@ void Timeline::retreat(ConstState after, std::size_t bucket, std::uint32_t optio
                        State before) const {
   const std::size_t number = first_[bucket] + option;
   const Job& job = jobs_[number];
-  const Time ready = ready_[bucket];
-  const Time done = after[resources_ + 1];
-  const Time* busy = this->busy(number);
-  const Time* lead = this->lead(number);
-  Time delayed = std::max(after[resources_] + job.delay, ready + job.alone + done);
-  for (std::size_t q = 0; q < resources_; ++q) {
-    const Time tail = std::max(after[q] + busy[q], job.alone - lead[q] + done);
-    delayed = std::max(delayed, ready + lead[q] + tail);
-    before[q] = tail;
+  const std::span<const Use> uses = this->uses(number);
+  if (before.data() != after.data()) {
+    std::copy(after.begin(), after.end(), before.begin());
   }
-  before[resources_] = delayed;
-  before[resources_ + 1] = done;
+  // What follows the start of the collective.
+  Time rest = after[resources_ + 1] + job.alone;
+  for (std::size_t i = uses.size(); i > 0;) {
+    const std::size_t last = i;
+    for (; i > 0 && uses[i - 1].lead == uses[last - 1].lead; --i) {
+      rest = std::max(rest, after[uses[i - 1].resource] + uses[i - 1].lead + uses[i - 1].busy);
+    }
+    for (std::size_t k = i; k < last; ++k) {
+      before[uses[k].resource] = rest - uses[k].lead;
+    }
+  }
+  before[resources_] = std::max(after[resources_] + job.delay, ready_[bucket] + rest);
 }
 
 Timeline::Time Timeline::join(ConstState state, ConstState tail) {

@@ -3,17 +3,19 @@
 // Bucket j is ready at r_j and is moved in one of several ways. Way o takes `alone` on an idle
 // cluster, and meanwhile occupies resource q (a link, a pair of ranks, the codec or the reduction
 // stream of a rank) for busy_q, from lead_q after its start on. Buckets leave in the order in which
-// they are ready, and resources are work-conserving, so with e_q the time at which q is free
+// they are ready and resources are work-conserving, so with e_q the time at which q is free, and
+// over the resources that o uses in the order of their leads (those of one lead together),
 //
-//   s_q = max(e_q, r_j + D + lead_q),  e_q ← s_q + busy_q,
-//   done ← max(done, r_j + D + alone, e_q + alone − lead_q − busy_q for each q),  D ← D + delay
+//   s_q = max(e_q, r_j + D + lead_q, s_p + lead_q − lead_p for each p before it),
+//   e_q ← s_q + busy_q,  done ← max(done, s_q + alone − lead_q),  D ← D + delay
 //
-// where D is what codecs have delayed backward so far (only where they share a processor with it).
-// The step is max(done, compute end + D) + optimiser. A single bucket takes what it takes alone, a
-// long queue what its busiest resource needs; between the two the model lets a bucket fill the gaps
-// that the one before it leaves. What it leaves out: two buckets that share a link at once slow
-// each other down, here the first one goes first. That moves single buckets, the end of the step
-// little.
+// where D is what codecs have delayed backward so far (only where they share a processor with it),
+// and a way that uses nothing is done at r_j + D + alone. The step is max(done, compute end + D) +
+// optimiser. A single bucket takes what it takes alone, a long queue what its busiest resource
+// needs; between the two a bucket fills the gaps that the one before it leaves, as far as it can
+// have come by then. What this leaves out: two buckets that share a link at once slow each other
+// down, here the first one goes first; and a link that is used twice, with something else between,
+// counts as used once. Against the simulator: tests/integration/planner/compression_test.cpp.
 //
 // The recurrence is linear in (max, +): with a choice fixed from bucket j on, the step is
 // max(done, max_q(e_q + tail_q), D + tail_D), so the change of one bucket costs O(resources). The
@@ -94,14 +96,21 @@ class Timeline {
     Time alone;
     Time delay;
   };
-  const Time* busy(std::size_t job) const { return &busy_[job * resources_]; }
-  const Time* lead(std::size_t job) const { return &lead_[job * resources_]; }
+  /// One resource that an option uses.
+  struct Use {
+    std::uint32_t resource;
+    Time lead;
+    Time busy;
+  };
+  std::span<const Use> uses(std::size_t job) const {
+    return std::span(uses_).subspan(first_use_[job], first_use_[job + 1] - first_use_[job]);
+  }
   std::size_t resources_ = 0;
   std::vector<Time> ready_;
-  std::vector<std::size_t> first_;  ///< by bucket: its first option among all
-  std::vector<Job> jobs_;           ///< by option
-  std::vector<Time> busy_;          ///< by option and resource
-  std::vector<Time> lead_;
+  std::vector<std::size_t> first_;      ///< by bucket: its first option among all
+  std::vector<Job> jobs_;               ///< by option
+  std::vector<Use> uses_;               ///< by option, in the order of their leads
+  std::vector<std::size_t> first_use_;  ///< by option
   std::vector<double> harm_;
   Time compute_end_ = 0;
   Time optimizer_ = 0;

@@ -52,9 +52,11 @@ RandomCompression random_compression(std::mt19937_64& random, std::size_t bucket
       busy.push_back(codec);
       const double alone = longest * between(random, 1, 1.6) + 0.05;
       option.alone = ms(alone);
+      const bool together = between(random, 0, 1) < 0.3;  // a wire of many links
+      const double lead = (alone - longest) * between(random, 0, 1);
       for (const double time : busy) {
         option.busy.push_back(ms(time));
-        option.lead.push_back(ms((alone - time) * between(random, 0, 1)));
+        option.lead.push_back(ms(together ? lead : (alone - time) * between(random, 0, 1)));
       }
       option.delay = shares_processor ? ms(codec) : Duration();
       option.harm = bytes * static_cast<double>(o * o);
@@ -94,12 +96,22 @@ double step_by_definition(const TimelineProblem& problem, const Assignment& assi
     const TimelineOption& option = bucket.options[assignment[b]];
     const double start = bucket.ready.seconds() + delayed;
     const double alone = option.alone.seconds();
+    std::vector<double> begin(problem.resources, 0);
     done = std::max(done, start + alone);
     for (std::size_t q = 0; q < problem.resources; ++q) {
       const double lead = option.lead[q].seconds();
-      const double busy = option.busy[q].seconds();
-      free[q] = std::max(free[q], start + lead) + busy;
-      done = std::max(done, free[q] + alone - lead - busy);
+      begin[q] = start + lead;
+      for (std::size_t p = 0; p < problem.resources; ++p) {
+        if (option.busy[p] > Duration() && option.lead[p] <= option.lead[q]) {
+          begin[q] = std::max(begin[q], free[p] + lead - option.lead[p].seconds());
+        }
+      }
+    }
+    for (std::size_t q = 0; q < problem.resources; ++q) {
+      if (option.busy[q] > Duration()) {
+        free[q] = begin[q] + option.busy[q].seconds();
+        done = std::max(done, begin[q] + alone - option.lead[q].seconds());
+      }
     }
     delayed += option.delay.seconds();
   }
