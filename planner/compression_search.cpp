@@ -1,6 +1,7 @@
 #include "planner/compression_search.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <numeric>
 #include <utility>
 
@@ -252,26 +253,6 @@ void improve(const Timeline& timeline, Walk& walk, std::size_t window) {
   }
 }
 
-/// Less harm where the step stays within `limit`.
-void lighten(const Timeline& timeline, Walk& walk, Time limit) {
-  std::vector<std::size_t> buckets(timeline.bucket_count());
-  std::iota(buckets.begin(), buckets.end(), std::size_t{0});
-  std::stable_sort(buckets.begin(), buckets.end(), [&](std::size_t a, std::size_t b) {
-    return timeline.harm(a, walk.assignment()[a]) > timeline.harm(b, walk.assignment()[b]);
-  });
-  for (const std::size_t b : buckets) {
-    std::uint32_t lightest = walk.assignment()[b];
-    for (std::uint32_t o = 0; o < timeline.option_count(b); ++o) {
-      if (timeline.harm(b, o) < timeline.harm(b, lightest) && walk.step_with(b, o) <= limit) {
-        lightest = o;
-      }
-    }
-    if (lightest != walk.assignment()[b]) {
-      walk.set(b, lightest);
-    }
-  }
-}
-
 }  // namespace
 
 CompressionChoice search_compression(const Timeline& timeline,
@@ -290,9 +271,9 @@ CompressionChoice search_compression(const Timeline& timeline,
   bool is_first = true;
   const auto offer = [&](const Assignment& assignment) {
     const Duration step = timeline.step(assignment);
-    if (is_first || step < choice.fastest_step) {
+    if (is_first || step < choice.step) {
       choice.fastest = assignment;
-      choice.fastest_step = step;
+      choice.step = step;
       is_first = false;
     }
   };
@@ -301,22 +282,47 @@ CompressionChoice search_compression(const Timeline& timeline,
   }
   Labels labels(timeline, limits.labels);
   choice.bound = Duration(labels.bound());
-  for (const Assignment& assignment : labels.run(choice.fastest_step.picoseconds())) {
+  for (const Assignment& assignment : labels.run(choice.step.picoseconds())) {
     offer(assignment);
     known.push_back(assignment);
   }
-  choice.is_exact = labels.is_exact() || choice.fastest_step == choice.bound;
+  choice.is_exact = labels.is_exact() || choice.step == choice.bound;
   for (std::size_t i = 0; i < known.size() && !choice.is_exact; ++i) {
     Walk walk(timeline, known[i]);
     improve(timeline, walk, limits.pair_window);
     offer(walk.assignment());
-    choice.is_exact = choice.fastest_step == choice.bound;
+    choice.is_exact = choice.step == choice.bound;
   }
-  Walk walk(timeline, choice.fastest);
-  lighten(timeline, walk, scaled(choice.fastest_step, 1 + limits.tolerance).picoseconds());
-  choice.lightest = walk.assignment();
-  choice.lightest_step = timeline.step(choice.lightest);
   return choice;
+}
+
+std::vector<LighterOption> lighten(const Timeline& timeline, const Assignment& assignment,
+                                   Duration limit) {
+  Walk walk(timeline, assignment);
+  std::vector<LighterOption> changes;
+  std::vector<std::size_t> buckets(timeline.bucket_count());
+  std::iota(buckets.begin(), buckets.end(), std::size_t{0});
+  std::stable_sort(buckets.begin(), buckets.end(), [&](std::size_t a, std::size_t b) {
+    return timeline.harm(a, assignment[a]) > timeline.harm(b, assignment[b]);
+  });
+  // A lighter option can free a resource for others, so once more until nothing changes.
+  for (std::size_t before = SIZE_MAX; before != changes.size();) {
+    before = changes.size();
+    for (const std::size_t b : buckets) {
+      std::uint32_t lightest = walk.assignment()[b];
+      for (std::uint32_t o = 0; o < timeline.option_count(b); ++o) {
+        if (timeline.harm(b, o) < timeline.harm(b, lightest) &&
+            walk.step_with(b, o) <= limit.picoseconds()) {
+          lightest = o;
+        }
+      }
+      if (lightest != walk.assignment()[b]) {
+        walk.set(b, lightest);
+        changes.push_back({b, lightest});
+      }
+    }
+  }
+  return changes;
 }
 
 }  // namespace rackrail::planner

@@ -7,13 +7,12 @@
 //    least tail of what follows) is not below the best choice known, is dropped. As long as no more
 //    than `labels` remain per bucket this is exact; beyond it the ones with the best bound go on.
 // 3. Local moves from every choice so far: one bucket at a time, then two at a time within a
-// window,
-//    each in O(resources) by a prefix and a tail.
-// 4. Accuracy: what is sent before a bubble need not be encoded as strongly. Largest harm first,
-// each
-//    bucket takes the option of least harm that keeps the step within `tolerance` of the best. (The
-//    idea of dropping tensors before bubbles and of taking large ones first is Espresso's: Wang et
-//    al., EuroSys 2023; there per tensor by greedy passes, here on top of the labels.)
+//    window, each in O(resources) by a prefix and a tail.
+//
+// lighten() then gives up speed for accuracy: what is sent before a bubble need not be encoded as
+// strongly. Largest harm first, each bucket takes the option of least harm that keeps the step
+// within a limit. (Dropping tensors before bubbles and taking large ones first are ideas of
+// Espresso: Wang et al., EuroSys 2023; there per tensor by greedy passes, here on top of labels.)
 //
 // No random numbers, no clock: the same problem gives the same choice on every machine.
 #pragma once
@@ -28,14 +27,11 @@ namespace rackrail::planner {
 struct CompressionLimits {
   std::size_t labels = 32;      ///< partial choices kept per bucket
   std::size_t pair_window = 8;  ///< distance of two buckets that are changed together
-  double tolerance = 0.001;     ///< share of the step that less harm may cost
 };
 
 struct CompressionChoice {
   Assignment fastest;
-  Duration fastest_step;  ///< by the timeline
-  Assignment lightest;    ///< within the tolerance of `fastest`, with less harm where possible
-  Duration lightest_step;
+  Duration step;          ///< by the timeline
   Duration bound;         ///< no choice is faster by the timeline
   bool is_exact = false;  ///< `fastest` is an optimum of the timeline
 };
@@ -44,5 +40,15 @@ struct CompressionChoice {
 CompressionChoice search_compression(const Timeline& timeline,
                                      const std::vector<Assignment>& starts,
                                      const CompressionLimits& limits = {});
+
+/// A bucket takes an option of less harm.
+struct LighterOption {
+  std::size_t bucket = 0;
+  std::uint32_t option = 0;
+};
+/// Changes in the order in which they are made: after any number of them the timeline's step is at
+/// most `limit`, if it was before.
+std::vector<LighterOption> lighten(const Timeline& timeline, const Assignment& assignment,
+                                   Duration limit);
 
 }  // namespace rackrail::planner
