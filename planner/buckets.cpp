@@ -11,10 +11,10 @@ constexpr int kRegularGroupsPerProtected = 4;
 }  // namespace
 
 std::vector<TensorGroup> group_tensors(const plan::Workload& workload, Bytes size,
-                                       bool separate_protected) {
+                                       const std::vector<bool>& apart) {
   std::vector<TensorGroup> groups;
   TensorGroup regular;
-  TensorGroup apart{{}, 0, true};
+  TensorGroup sensitive{{}, 0, true};
   int regular_since_flush = 0;
   const auto close = [&groups](TensorGroup& group, bool is_protected) {
     if (!group.tensors.empty()) {
@@ -23,8 +23,8 @@ std::vector<TensorGroup> group_tensors(const plan::Workload& workload, Bytes siz
   };
   for (std::uint32_t i = 0; i < workload.tensors.size(); ++i) {
     const plan::GradientTensor& tensor = workload.tensors[i];
-    const bool goes_apart = separate_protected && tensor.is_protected();
-    TensorGroup& group = goes_apart ? apart : regular;
+    const bool goes_apart = !apart.empty() && apart[i];
+    TensorGroup& group = goes_apart ? sensitive : regular;
     group.tensors.push_back(i);
     group.elements += tensor.elements;
     if (Bytes(group.elements * 4) < size) {
@@ -32,12 +32,12 @@ std::vector<TensorGroup> group_tensors(const plan::Workload& workload, Bytes siz
     }
     close(group, goes_apart);
     if (!goes_apart && ++regular_since_flush == kRegularGroupsPerProtected) {
-      close(apart, true);
+      close(sensitive, true);
       regular_since_flush = 0;
     }
   }
   close(regular, false);
-  close(apart, true);
+  close(sensitive, true);
   std::stable_sort(groups.begin(), groups.end(), [](const TensorGroup& a, const TensorGroup& b) {
     return a.tensors.back() < b.tensors.back();
   });

@@ -30,6 +30,10 @@ std::string name_of(const TierCodecs& pair) {
                            plan::to_string(pair.across));
 }
 
+bool is_light(const plan::Codec& codec) {
+  return !codec.is_lossy() || codec.kind == plan::CodecKind::kFp16;
+}
+
 /// By tensor: when its gradient is ready on the latest rank, from the start of the step; then the
 /// same for the end of backward and the longest optimiser.
 struct ComputeSpan {
@@ -93,7 +97,7 @@ CompressionTable compression_table(const std::vector<TensorGroup>& groups,
   table.problem.optimizer = compute.optimizer;
   const std::vector<TierCodecs> pairs = pairs_of(candidates);
   for (const TierCodecs& pair : pairs) {
-    table.uniform.push_back({name_of(pair), {}});
+    table.uniform.push_back({name_of(pair), !is_light(pair.inside) || !is_light(pair.across), {}});
   }
   for (const TensorGroup& group : groups) {
     TimelineBucket bucket;

@@ -23,7 +23,8 @@ struct CompressionTable {
   std::vector<std::vector<Choice>> choices;  ///< by bucket and option
   /// The same pair of codecs wherever a bucket has it; elsewhere the fastest option.
   struct Uniform {
-    std::string name;  ///< "none", "fp16", "none inside, int8 across"
+    std::string name;              ///< "none", "fp16", "none inside, int8 across"
+    bool hurts_protected = false;  ///< beyond FP16 somewhere
     Assignment assignment;
   };
   std::vector<Uniform> uniform;

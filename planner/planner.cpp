@@ -47,6 +47,19 @@ std::string share_text(Duration time, Duration reference) {
   return fmt::format("{:+.1f} %", (time / reference - 1) * 100);
 }
 
+/// "compression: none; fp16 everywhere would cost +0.4 % of the step, …".
+std::string uniform_note(bool compresses, const std::map<std::string, Duration>& uniform,
+                         Duration step) {
+  std::vector<std::string> parts;
+  for (const auto& [name, time] : uniform) {
+    if (compresses || name != "none") {
+      parts.push_back(fmt::format("{} everywhere {}", name, share_text(time, step)));
+    }
+  }
+  return fmt::format("compression: {}; by simulation, of the step: {}",
+                     compresses ? "chosen per bucket and tier" : "none", fmt::join(parts, ", "));
+}
+
 void add_baselines(plan::Plan& plan, Search& search, const topology::Topology& topology,
                    const plan::Workload& workload, plan::CostModel& cost_model,
                    const PlannerOptions& options, std::int64_t local_batch) {
@@ -120,6 +133,13 @@ plan::Plan make_plan(const topology::Topology& topology, const plan::Workload& w
   const std::vector<Bytes> sizes = bucket_sizes(workload, topology, options);
   const std::pair<const char*, bool (*)(const Candidate&)> limits[] = {
       {"best fp32", is_fp32}, {"best fp16", is_at_most_fp16}, {"best", any_candidate}};
+  const bool may_compress = search.candidates().allowed_codecs().size() > 1;
+  const auto offer = [&](Search::Scored scored) {
+    if (!best.has_value() ||
+        scored.estimate.step_time < scaled(best->estimate.step_time, 1 - kWorthwhile)) {
+      best = std::move(scored);
+    }
+  };
   std::size_t done = 0;
   const auto try_all = [&](std::int64_t batch) {
     for (const Bytes size : sizes) {
@@ -136,8 +156,13 @@ plan::Plan make_plan(const topology::Topology& topology, const plan::Workload& w
         if (!added) {
           it->second = std::min(it->second, time);
         }
-        if (!best.has_value() || time < scaled(best->estimate.step_time, 1 - kWorthwhile)) {
-          best = std::move(scored);
+        offer(std::move(*scored));
+      }
+      for (const bool separate_protected : {false, true}) {
+        if (may_compress) {
+          if (auto scored = search.compress(size, separate_protected, batch)) {
+            offer(std::move(*scored));
+          }
         }
       }
     }
@@ -175,6 +200,14 @@ plan::Plan make_plan(const topology::Topology& topology, const plan::Workload& w
     notes.push_back(fmt::format("batch {} per rank gives the best goodput: {:.0f} useful samples/s",
                                 local_batch, best_goodput));
   }
+  progress(0.9, "the same codec everywhere");
+  std::map<std::string, Duration> uniform;
+  if (may_compress) {
+    for (Search::Uniform& plan : search.uniform_plans(best->bucket_size, local_batch)) {
+      uniform.emplace(plan.name, plan.scored.estimate.step_time);
+      offer(std::move(plan.scored));
+    }
+  }
   progress(0.95, "lighter codecs");
   search.lighten(*best);
   progress(1, "checking");
@@ -192,7 +225,8 @@ plan::Plan make_plan(const topology::Topology& topology, const plan::Workload& w
   includes_this_plan("best fp32", plan::CodecKind::kNone);
   includes_this_plan("best fp16", plan::CodecKind::kFp16);
   const LowerBound bound =
-      lower_bound(topology, workload, plan.batch, search.candidates().allowed_codecs());
+      lower_bound(topology, workload, plan.batch, search.candidates().allowed_codecs(),
+                  search.protected_by_tensor());
   set_prediction(plan, best->estimate, bound);
   if (options.compare_baselines) {
     add_baselines(plan, search, topology, workload, cost_model, options, local_batch);
@@ -215,11 +249,8 @@ plan::Plan make_plan(const topology::Topology& topology, const plan::Workload& w
     notes.push_back(fmt::format("against the best plan with at most FP16: {} ({})",
                                 to_string(fp16->second), share_text(fp16->second, step)));
   }
-  if (!compresses && best_of.contains("best") && search.candidates().allowed_codecs().size() > 1) {
-    notes.push_back(fmt::format(
-        "no compression: the best plan with a codec takes {} ({}), because the network is fast "
-        "enough or hidden behind compute",
-        to_string(best_of.at("best")), share_text(best_of.at("best"), step)));
+  if (!uniform.empty()) {
+    notes.push_back(uniform_note(compresses, uniform, step));
   }
   if (search.lightened() > 0) {
     notes.push_back(
@@ -256,8 +287,9 @@ plan::Plan make_naive_plan(const topology::Topology& topology, const plan::Workl
   }
   plan::Plan plan = scored->plan;
   plan.name = "naive: " + plan.name;
-  set_prediction(plan, scored->estimate,
-                 lower_bound(topology, workload, plan.batch, {plan::Codec{}}));
+  set_prediction(
+      plan, scored->estimate,
+      lower_bound(topology, workload, plan.batch, {plan::Codec{}}, search.protected_by_tensor()));
   plan.notes = {"FP32 ring over the ranks, buckets of 25 MiB: what runs without a planner"};
   search.materialise(plan);
   verify_or_throw(plan, topology, workload);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "planner/batch.hpp"
+#include "planner/protection.hpp"
 
 namespace rackrail::planner {
 
@@ -24,22 +25,30 @@ Search::Search(const topology::Topology& topology, const plan::Workload& workloa
       workload_(workload),
       cost_model_(cost_model),
       options_(options),
+      protected_(protected_tensors(workload, options.protect_outer_layers)),
       candidates_(topology, cost_model, options) {}
 
 std::optional<Search::Scored> Search::evaluate(const Policy& policy, std::int64_t local_batch) {
-  std::vector<TensorGroup> groups = group_tensors(workload_, policy.bucket_size, false);
+  std::vector<TensorGroup> groups = group_tensors(workload_, policy.bucket_size);
   std::vector<Choice> choices = choose(groups, policy.filter);
   const bool needs_protection = std::any_of(choices.begin(), choices.end(), [&](const Choice& c) {
     return candidates_.all()[c.candidate].hurts_protected;
   });
   if (needs_protection) {
-    groups = group_tensors(workload_, policy.bucket_size, true);
+    groups = group_tensors(workload_, policy.bucket_size, protected_);
     choices = choose(groups, policy.filter);
   }
   if (choices.size() != groups.size()) {
     return std::nullopt;
   }
+  return scored(groups, choices, policy.bucket_size, local_batch);
+}
+
+Search::Scored Search::scored(const std::vector<TensorGroup>& groups,
+                              const std::vector<Choice>& choices, Bytes bucket_size,
+                              std::int64_t local_batch) {
   Scored scored;
+  scored.bucket_size = bucket_size;
   scored.plan = assemble(groups, choices, local_batch);
   for (const Choice& choice : choices) {
     scored.chosen.push_back(choice.candidate);
@@ -48,34 +57,27 @@ std::optional<Search::Scored> Search::evaluate(const Policy& policy, std::int64_
   return scored;
 }
 
-void Search::lighten(Scored& best) {
-  const Scored before = best;
-  for (std::size_t b = 0; b < best.plan.buckets.size() && budget_left(best); ++b) {
-    const Candidate& now = candidates_.all()[best.chosen[b]];
-    if (!now.strongest.is_lossy()) {
-      continue;
-    }
-    for (const plan::CodecKind kind : {plan::CodecKind::kNone, plan::CodecKind::kFp16}) {
-      if (kind >= now.strongest.kind) {
-        break;
-      }
-      const auto lighter = candidates_.cheapest(
-          best.plan.buckets[b].elements,
-          [&](const Candidate& c) { return c.strongest.kind == kind && !c.only_protected; });
-      if (!lighter.has_value()) {
-        continue;
-      }
-      Scored trial = best;
-      trial.chosen[b] = lighter->candidate;
-      set_schedule(trial.plan, b, *lighter);
-      score(trial);
-      if (trial.estimate.step_time <= scaled(before.estimate.step_time, 1 + kWorthwhile)) {
-        best = std::move(trial);
-        ++lightened_;
-        break;
-      }
-    }
+std::vector<TensorGroup> Search::groups_of(Bytes bucket_size, bool separate_protected) const {
+  std::vector<TensorGroup> groups = separate_protected
+                                        ? group_tensors(workload_, bucket_size, protected_)
+                                        : group_tensors(workload_, bucket_size);
+  for (TensorGroup& group : groups) {
+    group.is_protected = holds_protected(group.tensors);
   }
+  return groups;
+}
+
+std::vector<TensorGroup> Search::groups_in(const plan::Plan& plan) const {
+  std::vector<TensorGroup> groups;
+  for (const plan::Bucket& bucket : plan.buckets) {
+    groups.push_back({bucket.tensors, bucket.elements, holds_protected(bucket.tensors)});
+  }
+  return groups;
+}
+
+bool Search::holds_protected(const std::vector<std::uint32_t>& tensors) const {
+  return std::any_of(tensors.begin(), tensors.end(),
+                     [&](std::uint32_t tensor) { return protected_[tensor]; });
 }
 
 std::vector<Choice> Search::choose(const std::vector<TensorGroup>& groups,

@@ -11,6 +11,7 @@
 #include "plan/workload.hpp"
 #include "planner/buckets.hpp"
 #include "planner/candidates.hpp"
+#include "planner/compression.hpp"
 #include "planner/planner.hpp"
 
 namespace rackrail::planner {
@@ -36,14 +37,29 @@ class Search {
     plan::Plan plan;
     plan::StepEstimate estimate;
     std::vector<std::size_t> chosen;  ///< candidate per bucket
+    Bytes bucket_size;
   };
 
   const CandidateSet& candidates() const { return candidates_; }
+  /// By tensor (planner/protection.hpp).
+  const std::vector<bool>& protected_by_tensor() const { return protected_; }
 
   /// Each bucket takes the candidate that is cheapest alone among those of the policy; none when
   /// the policy leaves a bucket without.
   std::optional<Scored> evaluate(const Policy& policy, std::int64_t local_batch);
-  /// Lighter codecs where the step does not become longer by it: overlap hides the extra bytes.
+  /// Codecs per bucket and tier by the compression search over the whole step, on buckets of this
+  /// size, with the protected tensors apart or not.
+  std::optional<Scored> compress(Bytes bucket_size, bool separate_protected,
+                                 std::int64_t local_batch);
+  /// The same pair of codecs wherever a bucket may have it, for each pair; where protected tensors
+  /// may not, they are in buckets of their own.
+  struct Uniform {
+    std::string name;  ///< CompressionTable::Uniform::name
+    Scored scored;
+  };
+  std::vector<Uniform> uniform_plans(Bytes bucket_size, std::int64_t local_batch);
+  /// Lighter codecs where the step does not become longer by it: overlap hides the extra bytes. By
+  /// the timeline, as far as simulation agrees.
   void lighten(Scored& best);
   /// Buckets that lighten() has changed.
   int lightened() const { return lightened_; }
@@ -54,6 +70,13 @@ class Search {
 
  private:
   std::vector<Choice> choose(const std::vector<TensorGroup>& groups, const CandidateFilter& filter);
+  Scored scored(const std::vector<TensorGroup>& groups, const std::vector<Choice>& choices,
+                Bytes bucket_size, std::int64_t local_batch);
+  /// A group with a protected tensor in it counts as protected.
+  std::vector<TensorGroup> groups_of(Bytes bucket_size, bool separate_protected) const;
+  std::vector<TensorGroup> groups_in(const plan::Plan& plan) const;
+  bool holds_protected(const std::vector<std::uint32_t>& tensors) const;
+  CompressionTable table_for(const std::vector<TensorGroup>& groups, std::int64_t local_batch);
   plan::Plan assemble(const std::vector<TensorGroup>& groups, const std::vector<Choice>& choices,
                       std::int64_t local_batch);
   void set_schedule(plan::Plan& plan, std::size_t bucket, const Choice& choice);
@@ -64,7 +87,9 @@ class Search {
   const plan::Workload& workload_;
   plan::CostModel& cost_model_;
   const PlannerOptions& options_;
+  std::vector<bool> protected_;
   CandidateSet candidates_;
+  std::optional<ScheduleLoads> loads_;  ///< when first needed
   std::int64_t spent_ = 0;
   int lightened_ = 0;
 };

@@ -1,0 +1,86 @@
+// The part of the search that looks for codecs over the whole step.
+#include <algorithm>
+#include <utility>
+
+#include "planner/compression.hpp"
+#include "planner/compression_search.hpp"
+#include "planner/search.hpp"
+
+namespace rackrail::planner {
+
+CompressionTable Search::table_for(const std::vector<TensorGroup>& groups,
+                                   std::int64_t local_batch) {
+  if (!loads_.has_value()) {
+    loads_.emplace(candidates_.all(), topology_);
+  }
+  return compression_table(groups, workload_, topology_, local_batch, candidates_, *loads_);
+}
+
+std::optional<Search::Scored> Search::compress(Bytes bucket_size, bool separate_protected,
+                                               std::int64_t local_batch) {
+  const std::vector<TensorGroup> groups = groups_of(bucket_size, separate_protected);
+  const CompressionTable table = table_for(groups, local_batch);
+  if (table.choices.empty()) {
+    return std::nullopt;
+  }
+  const CompressionChoice found = search_compression(Timeline(table.problem), table.starts());
+  return scored(groups, table.chosen(found.fastest), bucket_size, local_batch);
+}
+
+std::vector<Search::Uniform> Search::uniform_plans(Bytes bucket_size, std::int64_t local_batch) {
+  std::vector<Uniform> plans;
+  for (const bool separate_protected : {false, true}) {
+    const std::vector<TensorGroup> groups = groups_of(bucket_size, separate_protected);
+    const CompressionTable table = table_for(groups, local_batch);
+    for (const CompressionTable::Uniform& uniform : table.uniform) {
+      if (uniform.hurts_protected == separate_protected) {
+        plans.push_back({uniform.name, scored(groups, table.chosen(uniform.assignment), bucket_size,
+                                              local_batch)});
+      }
+    }
+  }
+  return plans;
+}
+
+void Search::lighten(Scored& best) {
+  const std::vector<TensorGroup> groups = groups_in(best.plan);
+  const CompressionTable table = table_for(groups, best.plan.batch.local_batch.front());
+  Assignment assignment;
+  for (std::size_t b = 0; b < table.choices.size(); ++b) {
+    const auto at =
+        std::find_if(table.choices[b].begin(), table.choices[b].end(),
+                     [&](const Choice& choice) { return choice.candidate == best.chosen[b]; });
+    if (at == table.choices[b].end()) {
+      return;  // chosen by other rules: nothing to start from
+    }
+    assignment.push_back(static_cast<std::uint32_t>(at - table.choices[b].begin()));
+  }
+  const Timeline timeline(table.problem);
+  const std::vector<LighterOption> changes =
+      planner::lighten(timeline, assignment, scaled(timeline.step(assignment), 1 + kWorthwhile));
+  // As many of them as the simulator agrees to, by bisection: more changes are mostly slower.
+  const Duration limit = scaled(best.estimate.step_time, 1 + kWorthwhile);
+  std::size_t agreed = 0;
+  std::size_t refused = changes.size() + 1;
+  while (agreed + 1 < refused && budget_left(best)) {
+    const std::size_t count =
+        refused > changes.size() ? changes.size() : agreed + (refused - agreed) / 2;
+    Scored trial = best;
+    for (std::size_t i = agreed; i < count; ++i) {
+      const auto& [bucket, option] = changes[i];
+      const Choice& choice = table.choices[bucket][option];
+      trial.chosen[bucket] = choice.candidate;
+      set_schedule(trial.plan, bucket, choice);
+    }
+    score(trial);
+    if (trial.estimate.step_time <= limit) {
+      best = std::move(trial);
+      agreed = count;
+    } else {
+      refused = count;
+    }
+  }
+  lightened_ += static_cast<int>(agreed);
+}
+
+}  // namespace rackrail::planner
