@@ -23,15 +23,20 @@ std::vector<TierCodecs> pairs_of(const CandidateSet& candidates) {
   return pairs;
 }
 
+bool is_of(const Candidate& candidate, const TierCodecs& pair) {
+  return candidate.codecs.inside == pair.inside && candidate.codecs.across == pair.across;
+}
+
+bool hurts_protected(const CandidateSet& candidates, const TierCodecs& pair) {
+  return std::any_of(candidates.all().begin(), candidates.all().end(),
+                     [&](const Candidate& c) { return is_of(c, pair) && c.hurts_protected; });
+}
+
 std::string name_of(const TierCodecs& pair) {
   return pair.inside == pair.across
              ? plan::to_string(pair.across)
              : fmt::format("{} inside, {} across", plan::to_string(pair.inside),
                            plan::to_string(pair.across));
-}
-
-bool is_light(const plan::Codec& codec) {
-  return !codec.is_lossy() || codec.kind == plan::CodecKind::kFp16;
 }
 
 /// By tensor: when its gradient is ready on the latest rank, from the start of the step; then the
@@ -97,7 +102,7 @@ CompressionTable compression_table(const std::vector<TensorGroup>& groups,
   table.problem.optimizer = compute.optimizer;
   const std::vector<TierCodecs> pairs = pairs_of(candidates);
   for (const TierCodecs& pair : pairs) {
-    table.uniform.push_back({name_of(pair), !is_light(pair.inside) || !is_light(pair.across), {}});
+    table.uniform.push_back({name_of(pair), hurts_protected(candidates, pair), {}});
   }
   for (const TensorGroup& group : groups) {
     TimelineBucket bucket;
@@ -108,8 +113,7 @@ CompressionTable compression_table(const std::vector<TensorGroup>& groups,
     std::vector<std::size_t> pair_of_option;
     for (std::size_t p = 0; p < pairs.size(); ++p) {
       const auto choice = candidates.cheapest(group.elements, [&](const Candidate& c) {
-        return c.codecs.inside == pairs[p].inside && c.codecs.across == pairs[p].across &&
-               (group.is_protected ? !c.hurts_protected : !c.only_protected);
+        return is_of(c, pairs[p]) && (group.is_protected ? !c.hurts_protected : !c.only_protected);
       });
       if (!choice.has_value()) {
         continue;
