@@ -8,6 +8,8 @@ namespace rackrail::planner {
 namespace {
 // Protected tensors are small; a group of them per this many regular groups keeps messages few.
 constexpr int kRegularGroupsPerProtected = 4;
+// A whole layer among them need not wait for those: it is worth a message of its own.
+constexpr Bytes kWorthSending = Bytes(1 << 20);
 }  // namespace
 
 std::vector<TensorGroup> group_tensors(const plan::Workload& workload, Bytes size,
@@ -27,7 +29,7 @@ std::vector<TensorGroup> group_tensors(const plan::Workload& workload, Bytes siz
     TensorGroup& group = goes_apart ? sensitive : regular;
     group.tensors.push_back(i);
     group.elements += tensor.elements;
-    if (Bytes(group.elements * 4) < size) {
+    if (Bytes(group.elements * 4) < (goes_apart ? std::min(size, kWorthSending) : size)) {
       continue;
     }
     close(group, goes_apart);

@@ -72,6 +72,15 @@ TEST_CASE("tensors of the first and of the last layer are protected, whatever th
   CHECK(protected_tensors(model, true) == std::vector<bool>{true, false, true});
 }
 
+TEST_CASE("a large protected tensor does not wait for other groups") {
+  plan::Workload model = workload();
+  model.tensors[1].elements = 2'000'000;
+  const auto groups = group_tensors(model, Bytes(400'000'000), protected_tensors(model, true));
+  check_each_tensor_once(model, groups);
+  REQUIRE(groups[0].is_protected);
+  CHECK(groups[0].tensors == std::vector<std::uint32_t>{0, 1});
+}
+
 TEST_CASE("one bucket holds everything when the size allows it") {
   const plan::Workload model = workload();
   CHECK(group_tensors(model, Bytes(1 << 30)).size() == 1);
