@@ -162,6 +162,8 @@ std::int64_t Search::transfers_of(const Scored& scored) const {
   return transfers;
 }
 
+bool Search::is_within_budget() const { return spent_ <= kTransferBudget; }
+
 bool Search::budget_left(const Scored& scored) const {
   return spent_ + transfers_of(scored) <= kTransferBudget;
 }

@@ -48,11 +48,11 @@ class Search {
   /// the policy leaves a bucket without.
   std::optional<Scored> evaluate(const Policy& policy, std::int64_t local_batch);
   /// Codecs per bucket and tier by the compression search over the whole step, on buckets of this
-  /// size, with the protected tensors apart or not.
-  std::optional<Scored> compress(Bytes bucket_size, bool separate_protected,
-                                 std::int64_t local_batch);
+  /// size, with the protected tensors apart where that is faster.
+  std::optional<Scored> compress(Bytes bucket_size, std::int64_t local_batch);
   /// The same pair of codecs wherever a bucket may have it, for each pair; where protected tensors
-  /// may not, they are in buckets of their own.
+  /// may not, they are in buckets of their own. When much has been simulated already, only those
+  /// that may be the best by what the timeline says.
   struct Uniform {
     std::string name;  ///< CompressionTable::Uniform::name
     Scored scored;
@@ -81,6 +81,7 @@ class Search {
                       std::int64_t local_batch);
   void set_schedule(plan::Plan& plan, std::size_t bucket, const Choice& choice);
   std::int64_t transfers_of(const Scored& scored) const;
+  bool is_within_budget() const;
   bool budget_left(const Scored& scored) const;
 
   const topology::Topology& topology_;

@@ -8,6 +8,12 @@
 
 namespace rackrail::planner {
 
+namespace {
+// How far the timeline may be off for a uniform choice
+// (tests/integration/planner/compression_test).
+constexpr double kTimelineDeviation = 0.03;
+}  // namespace
+
 CompressionTable Search::table_for(const std::vector<TensorGroup>& groups,
                                    std::int64_t local_batch) {
   if (!loads_.has_value()) {
@@ -16,27 +22,59 @@ CompressionTable Search::table_for(const std::vector<TensorGroup>& groups,
   return compression_table(groups, workload_, topology_, local_batch, candidates_, *loads_);
 }
 
-std::optional<Search::Scored> Search::compress(Bytes bucket_size, bool separate_protected,
-                                               std::int64_t local_batch) {
-  const std::vector<TensorGroup> groups = groups_of(bucket_size, separate_protected);
-  const CompressionTable table = table_for(groups, local_batch);
-  if (table.choices.empty()) {
+std::optional<Search::Scored> Search::compress(Bytes bucket_size, std::int64_t local_batch) {
+  std::optional<Duration> fastest;
+  std::vector<TensorGroup> groups;
+  std::vector<Choice> choices;
+  for (const bool separate_protected : {false, true}) {
+    std::vector<TensorGroup> own = groups_of(bucket_size, separate_protected);
+    const CompressionTable table = table_for(own, local_batch);
+    if (table.choices.empty()) {
+      continue;
+    }
+    const CompressionChoice found = search_compression(Timeline(table.problem), table.starts());
+    if (!fastest.has_value() || found.step < scaled(*fastest, 1 - kWorthwhile)) {
+      fastest = found.step;
+      groups = std::move(own);
+      choices = table.chosen(found.fastest);
+    }
+  }
+  if (!fastest.has_value()) {
     return std::nullopt;
   }
-  const CompressionChoice found = search_compression(Timeline(table.problem), table.starts());
-  return scored(groups, table.chosen(found.fastest), bucket_size, local_batch);
+  return scored(groups, choices, bucket_size, local_batch);
 }
 
 std::vector<Search::Uniform> Search::uniform_plans(Bytes bucket_size, std::int64_t local_batch) {
-  std::vector<Uniform> plans;
+  struct Expected {
+    const CompressionTable::Uniform* uniform;
+    std::size_t division;
+    Duration step;
+  };
+  std::vector<std::vector<TensorGroup>> groups;
+  std::vector<CompressionTable> tables;
   for (const bool separate_protected : {false, true}) {
-    const std::vector<TensorGroup> groups = groups_of(bucket_size, separate_protected);
-    const CompressionTable table = table_for(groups, local_batch);
-    for (const CompressionTable::Uniform& uniform : table.uniform) {
-      if (uniform.hurts_protected == separate_protected) {
-        plans.push_back({uniform.name, scored(groups, table.chosen(uniform.assignment), bucket_size,
-                                              local_batch)});
+    groups.push_back(groups_of(bucket_size, separate_protected));
+    tables.push_back(table_for(groups.back(), local_batch));
+  }
+  std::vector<Expected> all;
+  Duration best = Duration(INT64_MAX);
+  for (std::size_t division = 0; division < tables.size(); ++division) {
+    const Timeline timeline(tables[division].problem);
+    for (const CompressionTable::Uniform& uniform : tables[division].uniform) {
+      if (uniform.hurts_protected == (division == 1) && !uniform.assignment.empty()) {
+        all.push_back({&uniform, division, timeline.step(uniform.assignment)});
+        best = std::min(best, all.back().step);
       }
+    }
+  }
+  std::vector<Uniform> plans;
+  for (const Expected& one : all) {
+    if (is_within_budget() || one.step <= scaled(best, 1 + kTimelineDeviation)) {
+      plans.push_back(
+          {one.uniform->name,
+           scored(groups[one.division], tables[one.division].chosen(one.uniform->assignment),
+                  bucket_size, local_batch)});
     }
   }
   return plans;
