@@ -50,9 +50,9 @@ class Search {
   /// Codecs per bucket and tier by the compression search over the whole step, on buckets of this
   /// size, with the protected tensors apart where that is faster.
   std::optional<Scored> compress(Bytes bucket_size, std::int64_t local_batch);
-  /// The same pair of codecs wherever a bucket may have it, for each pair; where protected tensors
-  /// may not, they are in buckets of their own. When much has been simulated already, only those
-  /// that may be the best by what the timeline says.
+  /// The same pair of codecs wherever a bucket may have it, for each pair; protected tensors are in
+  /// buckets of their own where the pair would hurt them or that is faster. When much has been
+  /// simulated already, only those that may be the best by what the timeline says.
   struct Uniform {
     std::string name;  ///< CompressionTable::Uniform::name
     Scored scored;
