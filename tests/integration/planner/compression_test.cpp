@@ -191,8 +191,7 @@ TEST_CASE(
                     [](const plan::Bucket& bucket) { return bucket.codec.is_lossy(); });
     const bool says_none =
         std::any_of(plan.notes.begin(), plan.notes.end(), [](const std::string& note) {
-          return note.starts_with("compression: none;") &&
-                 note.find("fp16 ") != std::string::npos;
+          return note.starts_with("compression: none;") && note.find("fp16 ") != std::string::npos;
         });
     CHECK(says_none != compresses);
   }

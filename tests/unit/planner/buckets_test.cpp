@@ -70,6 +70,9 @@ TEST_CASE("tensors of the first and of the last layer are protected, whatever th
                    {"layer1.weight", 100'000, 1_us},
                    {"embedding", 100'000, 1_us}};
   CHECK(protected_tensors(model, true) == std::vector<bool>{true, false, true});
+  // A model with nothing between has no outer layers.
+  model.tensors.erase(model.tensors.begin() + 1);
+  CHECK(protected_tensors(model, true) == std::vector<bool>{false, false});
 }
 
 TEST_CASE("a large protected tensor does not wait for other groups") {
