@@ -35,6 +35,7 @@ struct PlanOptions {
   std::string bucket_size;
   std::int64_t local_batch = 0;
   std::int64_t max_global_batch = 0;
+  bool compress_outer_layers = false;
   bool naive = false;
 };
 
@@ -42,6 +43,7 @@ planner::PlannerOptions planner_options(const PlanOptions& options, const Sessio
   planner::PlannerOptions result;
   result.error_budget = options.error_budget;
   result.seed = session.seed;
+  result.protect_outer_layers = !options.compress_outer_layers;
   if (!options.schedule.empty()) {
     result.schedule = options.schedule;
   }
@@ -133,6 +135,8 @@ void add_plan_command(CLI::App& app, Session& session) {
       ->required();
   command->add_option("-o,--output", options->output,
                       "Plan file to write: .json (readable), anything else is binary");
+  command->add_flag("--compress-outer-layers", options->compress_outer_layers,
+                    "Allow codecs beyond FP16 on the first and the last layer too");
   CLI::Option* error_budget =
       command
           ->add_option("--error-budget", options->error_budget,
