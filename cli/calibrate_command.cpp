@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdlib>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -13,6 +14,7 @@
 #include "cli/commands.hpp"
 #include "cli/inputs.hpp"
 #include "cli/session.hpp"
+#include "cli/stages.hpp"
 #include "cli/table.hpp"
 #include "plan/codec.hpp"
 #include "runtime/microbenchmark.hpp"
@@ -39,29 +41,49 @@ double load_average() {
   return getloadavg(&load, 1) == 1 ? load : 0;
 }
 
-void run_calibrate(Session& session, const CalibrateOptions& options) {
-  require_transport(options.transport);
-  for (const std::string& output : {options.output, options.workload_output}) {
-    if (!output.empty()) {
-      require_place(output);
-    }
-  }
+struct Measured {
   Calibration calibration;
+  plan::Workload workload;  ///< only where it was asked for
+};
+
+Measured measure(const CalibrateOptions& options) {
+  StageBar bar("measuring", options.workload_output.empty() ? 2 : 3);
+  Measured measured;
+  Calibration& calibration = measured.calibration;
   calibration.load = load_average();
   calibration.cores = std::max(1U, std::thread::hardware_concurrency());
   calibration.transport = options.transport;
+  bar.begin("codecs");
   calibration.rates = runtime::measure_codec_rates();
+  bar.begin("messages");
   const runtime::MessageCosts costs =
       runtime::measure_message_costs(options.transport, options.workers, calibration.rates);
   calibration.core_bandwidth = costs.core_bandwidth;
   calibration.message_overhead = costs.message_overhead;
   calibration.latency = costs.latency;
-  write_file_atomically(options.output, to_json(calibration));
-  plan::Workload workload;
   if (!options.workload_output.empty()) {
+    bar.begin("the model");
     const auto config = trainer::read_training_config(options.training, topology::configs_folder());
-    workload = trainer::profile_training(config, {.local_batch = options.local_batch},
-                                         trainer::ProfileClock::kThreadCpu);
+    measured.workload = trainer::profile_training(config, {.local_batch = options.local_batch},
+                                                  trainer::ProfileClock::kThreadCpu);
+  }
+  return measured;
+}
+
+void run_calibrate(Session& session, const CalibrateOptions& options) {
+  require_transport(options.transport);
+  if (!options.workload_output.empty() && std::filesystem::exists(options.training)) {
+    session.add_input(options.training);
+  }
+  for (const std::string& output : {options.output, options.workload_output}) {
+    if (!output.empty()) {
+      require_place(output);
+      session.require_no_input(output);
+    }
+  }
+  const auto [calibration, workload] = measure(options);
+  write_file_atomically(options.output, to_json(calibration));
+  if (!options.workload_output.empty()) {
     write_file_atomically(options.workload_output, plan::to_yaml(workload));
   }
   if (session.json) {
@@ -75,7 +97,7 @@ void run_calibrate(Session& session, const CalibrateOptions& options) {
   table.add_row({"messages over " + options.transport, to_string(calibration.core_bandwidth)});
   table.add_row({"per message", to_string(calibration.message_overhead)});
   table.add_row({"latency", to_string(calibration.latency)});
-  for (const plan::Codec& codec : plan::known_codecs()) {
+  for (const plan::Codec& codec : plan::all_codecs()) {
     if (codec.is_lossy()) {
       const auto& rate = calibration.rates.codecs[static_cast<std::size_t>(codec.kind)];
       table.add_row({plan::to_string(codec) + " encode / decode",

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <array>
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -15,7 +15,6 @@ namespace rackrail::cli {
 namespace {
 
 constexpr int kMostCores = 65536;
-constexpr std::array<const char*, 4> kCodecNames = {"none", "fp16", "int8", "topk"};
 
 class Fields {
  public:
@@ -55,6 +54,7 @@ class Fields {
       throw error(name, wrong.context().found, wrong.context().expected);
     }
   }
+  bool has(const std::string& name) const { return object_.is_object() && object_.contains(name); }
   Bandwidth rate(const std::string& name) const {
     const Bandwidth value = quantity(name, parse_bandwidth);
     if (value.bytes_per_second() <= 0) {
@@ -77,13 +77,26 @@ class Fields {
   std::string prefix_;
 };
 
+template <typename Rates>
+auto& rate_of(Rates& rates, const plan::Codec& codec) {
+  return rates.codecs[static_cast<std::size_t>(codec.kind)];
+}
+
+bool is_tried_unasked(const plan::Codec& codec) {
+  const auto tried = plan::known_codecs();
+  return std::find(tried.begin(), tried.end(), codec) != tried.end();
+}
+
 }  // namespace
 
 std::string to_json(const Calibration& calibration) {
   nlohmann::json codecs = nlohmann::json::object();
-  for (std::size_t i = 1; i < kCodecNames.size(); ++i) {
-    codecs[kCodecNames[i]] = {{"encode", to_exact_string(calibration.rates.codecs[i].encode)},
-                              {"decode", to_exact_string(calibration.rates.codecs[i].decode)}};
+  for (const plan::Codec& codec : plan::all_codecs()) {
+    if (codec.is_lossy()) {
+      const plan::CodecRate& rate = rate_of(calibration.rates, codec);
+      codecs[plan::to_string(codec)] = {{"encode", to_exact_string(rate.encode)},
+                                        {"decode", to_exact_string(rate.decode)}};
+    }
   }
   const nlohmann::json file = {{"cores", calibration.cores},
                                {"core_bandwidth", to_exact_string(calibration.core_bandwidth)},
@@ -117,9 +130,14 @@ Calibration read_calibration(const std::filesystem::path& path) {
   calibration.rates.reduce = fields.rate("reduce");
   calibration.rates.launch = fields.duration("launch");
   const Fields codecs = fields.inside("codecs");
-  for (std::size_t i = 1; i < kCodecNames.size(); ++i) {
-    const Fields codec = codecs.inside(kCodecNames[i]);
-    calibration.rates.codecs[i] = {codec.rate("encode"), codec.rate("decode")};
+  calibration.rates.codecs = plan::device_rates("cpu").codecs;
+  for (const plan::Codec& codec : plan::all_codecs()) {
+    const std::string name = plan::to_string(codec);
+    if (codec.is_lossy() && (is_tried_unasked(codec) || codecs.has(name))) {
+      const Fields fields_of_codec = codecs.inside(name);
+      rate_of(calibration.rates, codec) = {fields_of_codec.rate("encode"),
+                                           fields_of_codec.rate("decode")};
+    }
   }
   calibration.transport = fields.text("transport");
   calibration.load = fields.number("load");

@@ -29,7 +29,9 @@ struct Calibration {
 };
 
 std::string to_json(const Calibration& calibration);
-/// Throws ConfigError (file, field, found, expected).
+/// Codecs that the planner uses only when asked for may be missing, as in files of earlier
+/// versions; theirs are the rates of the device class "cpu". Throws ConfigError (file, field,
+/// found, expected).
 Calibration read_calibration(const std::filesystem::path& path);
 
 /// `ranks` workers ("worker0" …) of device class "cpu" around the shared cores of this machine.

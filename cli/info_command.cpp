@@ -52,7 +52,7 @@ void run_info(Session& session) {
     schedules.emplace_back(family->name());
   }
   std::vector<std::string> codecs;
-  for (const plan::Codec& codec : plan::known_codecs()) {
+  for (const plan::Codec& codec : plan::all_codecs()) {
     codecs.push_back(plan::to_string(codec));
   }
   if (session.json) {

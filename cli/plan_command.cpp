@@ -35,6 +35,7 @@ struct PlanOptions {
   std::string bucket_size;
   std::int64_t local_batch = 0;
   std::int64_t max_global_batch = 0;
+  bool compress_outer_layers = false;
   bool naive = false;
 };
 
@@ -42,6 +43,7 @@ planner::PlannerOptions planner_options(const PlanOptions& options, const Sessio
   planner::PlannerOptions result;
   result.error_budget = options.error_budget;
   result.seed = session.seed;
+  result.protect_outer_layers = !options.compress_outer_layers;
   if (!options.schedule.empty()) {
     result.schedule = options.schedule;
   }
@@ -73,6 +75,7 @@ void run_plan(Session& session, const PlanOptions& options) {
   planner::PlannerOptions chosen = planner_options(options, session);
   const topology::Topology cluster = options.cluster.load(session);
   const plan::Workload workload = load_workload(session, options.workload);
+  session.require_no_input(options.output);
   const auto cost_model = sim::make_cost_model(cluster, {});
   ProgressBar bar("planning");
   chosen.progress = [&bar](double share, const std::string& what) { bar.update(share, what); };
@@ -132,23 +135,29 @@ void add_plan_command(CLI::App& app, Session& session) {
       ->required();
   command->add_option("-o,--output", options->output,
                       "Plan file to write: .json (readable), anything else is binary");
+  command->add_flag("--compress-outer-layers", options->compress_outer_layers,
+                    "Allow codecs beyond FP16 on the first and the last layer too");
   CLI::Option* error_budget =
       command
           ->add_option("--error-budget", options->error_budget,
                        "Largest relative error of a reduced gradient that a codec may add; 0: FP32")
           ->check(CLI::Range(0.0, kLargestErrorBudget))
           ->capture_default_str();
-  command->add_option("--schedule", options->schedule, "Use only this family (see rackrail info)");
-  command->add_option("--codec", options->codec,
-                      "Between groups of near ranks only this codec, inside them at most it: none, "
-                      "fp16, int8, topk");
+  CLI::Option* schedule = command->add_option("--schedule", options->schedule,
+                                              "Use only this family (see rackrail info)");
+  CLI::Option* codec = command->add_option(
+      "--codec", options->codec,
+      "Between groups of near ranks only this codec, inside them at most it: any that "
+      "rackrail info lists; 'fp8:block=64' sets a parameter");
   command->add_option("--bucket-size", options->bucket_size, "Use only this size, e.g. '25 MiB'");
   command->add_option("--local-batch", options->local_batch, "Samples per rank and step")
       ->check(CLI::Range(1, kMostSamples));
   command->add_option("--max-global-batch", options->max_global_batch, "Largest batch of a step")
       ->check(CLI::Range(1, kMostSamples));
-  command->add_flag("--naive", options->naive,
-                    "The plan people use without a planner: FP32 ring, 25 MiB buckets");
+  command
+      ->add_flag("--naive", options->naive,
+                 "The plan people use without a planner: FP32 ring, 25 MiB buckets")
+      ->excludes(schedule, codec, error_budget);
   command->footer("Example: rackrail plan two-racks-40g bert-large -o plan.json");
   command->callback([&session, options, error_budget] {
     session.command = "plan";

@@ -13,6 +13,8 @@ class ProgressBar {
   ProgressBar(const ProgressBar&) = delete;
   ProgressBar& operator=(const ProgressBar&) = delete;
 
+  /// Whether stderr is a terminal, so that anything is drawn at all.
+  bool is_active() const { return active_; }
   /// `share` in 0..1; redraws at most ten times a second.
   void update(double share, const std::string& what = "");
   /// Removes the bar from the terminal.

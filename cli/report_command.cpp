@@ -20,6 +20,7 @@
 #include "cli/html.hpp"
 #include "cli/inputs.hpp"
 #include "cli/plan_text.hpp"
+#include "cli/progress.hpp"
 #include "cli/session.hpp"
 #include "cli/table.hpp"
 #include "planner/planner.hpp"
@@ -190,6 +191,8 @@ std::string headline(const PlanInput& input, const sim::StepResult& chosen,
 std::string report_html(const PlanInput& input, const std::vector<Run>& runs) {
   sim::SimulationOptions recorded;
   recorded.record_timeline = true;
+  ProgressBar bar("simulating");
+  recorded.progress = [&bar](double share) { bar.update(share / 2, "this plan"); };
   const sim::StepResult chosen =
       sim::simulate_step(input.plan, input.workload, input.cluster, recorded);
   const auto cost_model = sim::make_cost_model(input.cluster, {});
@@ -197,6 +200,7 @@ std::string report_html(const PlanInput& input, const std::vector<Run>& runs) {
   naive_options.local_batch = input.plan.batch.local_batch.at(0);
   const plan::Plan naive_plan =
       planner::make_naive_plan(input.cluster, input.workload, *cost_model, naive_options);
+  recorded.progress = [&bar](double share) { bar.update((1 + share) / 2, "the naive plan"); };
   const sim::StepResult naive =
       sim::simulate_step(naive_plan, input.workload, input.cluster, recorded);
   const Duration horizon = std::max(naive.estimate.step_time, chosen.estimate.step_time);
@@ -284,6 +288,7 @@ std::string comparison(const std::vector<Run>& runs) {
 void run_report(Session& session, const ReportOptions& options) {
   const PlanInput input = load_plan_input(session, options.plan, options.cluster, options.workload);
   const std::vector<Run> runs = read_runs(session, options.runs);
+  session.require_no_input(options.output);
   const std::string page = report_html(input, runs);
   write_file_atomically(options.output, page);
   if (session.json) {

@@ -22,6 +22,17 @@ void Session::add_inputs(std::span<const std::filesystem::path> paths) {
   }
 }
 
+void Session::require_no_input(const std::filesystem::path& path) const {
+  for (const auto& [input, digest] : inputs_) {
+    std::error_code absent;  // then it is another file
+    if (!path.empty() && std::filesystem::equivalent(path, input, absent)) {
+      throw ConfigError(ErrorContext{path.string(), "",
+                                     "an output that is an input of this command",
+                                     "another file to write to"});
+    }
+  }
+}
+
 nlohmann::json Session::envelope() const {
   return {{"rackrail", build_config::kVersion},
           {"command", command},
@@ -46,12 +57,13 @@ int report_error(const std::exception& error, bool json) {
   const int status = ours != nullptr && ours->is_bad_input() ? kBadInput : kNotMet;
   if (json) {
     const ErrorContext context = ours != nullptr ? ours->context() : ErrorContext{};
-    const nlohmann::json object = {{"error",
-                                    {{"file", context.file},
-                                     {"where", context.where},
-                                     {"found", context.found},
-                                     {"expected", context.expected},
-                                     {"message", error.what()}}}};
+    const nlohmann::json object = {
+        {"error",
+         {{"file", context.file},
+          {"where", context.where},
+          {"found", context.found.empty() ? error.what() : context.found},
+          {"expected", context.expected},
+          {"message", error.what()}}}};
     fmt::print(stderr, "{}\n", object.dump());
   } else {
     fmt::print(stderr, "rackrail: {}\n", error.what());

@@ -26,6 +26,9 @@ class Session {
   /// Notes a file that the result depends on (with its SHA-256).
   void add_input(const std::filesystem::path& path);
   void add_inputs(std::span<const std::filesystem::path> paths);
+  /// Throws ConfigError when writing to `path` would overwrite one of those; empty: nothing is
+  /// written.
+  void require_no_input(const std::filesystem::path& path) const;
 
   /// Prints the result with the keys that every result has: rackrail, command, seed, inputs.
   void print_json(const nlohmann::json& result) const;

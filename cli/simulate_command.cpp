@@ -15,6 +15,7 @@
 #include "base/parse_units.hpp"
 #include "cli/commands.hpp"
 #include "cli/inputs.hpp"
+#include "cli/progress.hpp"
 #include "cli/session.hpp"
 #include "cli/simulation_csv.hpp"
 #include "cli/simulation_json.hpp"
@@ -34,6 +35,7 @@ namespace {
 constexpr std::size_t kTimelineBins = 200;
 constexpr int kMostSteps = 1'000'000;
 constexpr std::int64_t kBytesPerElement = 4;
+constexpr Bytes kSmallestSlice = 4_KiB;
 constexpr double kBytesPerKibibyte = 1024;
 
 struct SimulateOptions {
@@ -124,13 +126,20 @@ void run_collective(Session& session, const SimulateOptions& options) {
                                    "a schedule that cannot be used here: " + *refusal,
                                    "another schedule or codec"});
   }
-  const std::int64_t slice_elements = std::max<std::int64_t>(
-      1024, option("--slice", options.slice, parse_bytes).count() / kBytesPerElement);
-  const sim::SimulationOptions simulation = options.simulation(session, cluster);
+  const Bytes slice = option("--slice", options.slice, parse_bytes);
+  if (slice < kSmallestSlice) {
+    throw ConfigError(ErrorContext{"<command line>", "--slice", fmt::format("'{}'", options.slice),
+                                   "at least " + to_string(kSmallestSlice)});
+  }
+  const std::int64_t slice_elements = slice.count() / kBytesPerElement;
+  sim::SimulationOptions simulation = options.simulation(session, cluster);
+  ProgressBar bar("simulating");
+  simulation.progress = [&bar](double share) { bar.update(share); };
   const auto start = std::chrono::steady_clock::now();
   const sim::CollectiveResult result =
       simulate_all_reduce(family, codecs, cluster, elements, slice_elements, simulation);
   const double wall = seconds_since(start);
+  bar.clear();
   const auto n = static_cast<double>(cluster.rank_count());
   const auto moved = static_cast<double>(elements * kBytesPerElement);
   const double algbw = moved / result.time.seconds();
@@ -172,7 +181,7 @@ void run_collective(Session& session, const SimulateOptions& options) {
 
 std::optional<explore::OutageResult> simulate_outages(const Session& session,
                                                       const SimulateOptions& options,
-                                                      const PlanInput& input) {
+                                                      const PlanInput& input, ProgressBar& bar) {
   if (options.scenario.empty()) {
     return std::nullopt;
   }
@@ -184,13 +193,17 @@ std::optional<explore::OutageResult> simulate_outages(const Session& session,
   planner::PlannerOptions planning;
   planning.seed = session.seed;
   planning.compare_baselines = false;
+  planning.progress = [&bar](double share, const std::string& what) {
+    bar.update(share, "planning for what is left: " + what);
+  };
   return explore::simulate_outages(input.plan, input.workload, input.cluster, *scenario, planning);
 }
 
 void run_asynchronous(Session& session, const PlanInput& input,
-                      const sim::SimulationOptions& simulation) {
+                      const sim::SimulationOptions& simulation, ProgressBar& bar) {
   const sim::AsynchronousResult result =
       sim::simulate_asynchronous(input.plan, input.workload, input.cluster, simulation);
+  bar.clear();
   if (session.json) {
     nlohmann::json times = nlohmann::json::array();
     for (const Duration time : result.step_times) {
@@ -216,17 +229,24 @@ void run_asynchronous(Session& session, const PlanInput& input,
 void run_step(Session& session, const SimulateOptions& options) {
   const PlanInput input = load_plan_input(session, options.plan, options.cluster, options.workload);
   sim::SimulationOptions simulation = options.simulation(session, input.cluster);
+  ProgressBar bar("simulating");
+  simulation.progress = [&bar](double share) { bar.update(share); };
   if (simulation.is_asynchronous) {
-    run_asynchronous(session, input, simulation);
+    run_asynchronous(session, input, simulation, bar);
     return;
+  }
+  for (const std::string& output : {options.trace, options.flows, options.links}) {
+    session.require_no_input(output);
   }
   simulation.record_timeline = !options.trace.empty();
   simulation.record_flows = !options.flows.empty() || !options.links.empty();
   const auto start = std::chrono::steady_clock::now();
   const sim::StepResult result =
       sim::simulate_step(input.plan, input.workload, input.cluster, simulation);
-  const std::optional<explore::OutageResult> outages = simulate_outages(session, options, input);
+  const std::optional<explore::OutageResult> outages =
+      simulate_outages(session, options, input, bar);
   const double wall = seconds_since(start);
+  bar.clear();
   if (!options.trace.empty()) {
     const TraceProcess process{"simulated: " + input.plan.name, result.timeline};
     write_file_atomically(options.trace, to_trace_json({&process, 1}));

@@ -12,6 +12,7 @@
 #include "cli/commands.hpp"
 #include "cli/inputs.hpp"
 #include "cli/session.hpp"
+#include "cli/stages.hpp"
 #include "cli/table.hpp"
 #include "topology/queries.hpp"
 #include "topology/reader.hpp"
@@ -78,6 +79,7 @@ void run_show(Session& session, const ClusterOptions& options) {
 void run_convert(Session& session, const ClusterOptions& options, const std::string& to,
                  const std::string& output) {
   const topology::Topology cluster = options.load(session);
+  session.require_no_input(output);
   const std::string text =
       to == "edge-list" ? topology::to_edge_list(cluster) : topology::to_flat_yaml(cluster);
   if (!output.empty()) {
@@ -102,12 +104,27 @@ std::vector<std::string> names_of(const topology::Topology& cluster, const topol
   return names;
 }
 
+struct Bounds {
+  topology::AllGatherBound gather;
+  topology::AllGatherBound scatter;
+  topology::AllReduceBound reduce;
+};
+
+Bounds bounds_of(const topology::Topology& cluster, const std::string& name, bool in_network) {
+  StageBar bar("bounds", 3);
+  Bounds bounds;
+  bar.begin("all-gather");
+  bounds.gather = named(name, "", [&] { return topology::allgather_bound(cluster); });
+  bar.begin("reduce-scatter");
+  bounds.scatter = topology::reducescatter_bound(cluster);
+  bar.begin("all-reduce");
+  bounds.reduce = topology::joint_allreduce_bound(cluster, in_network);
+  return bounds;
+}
+
 void run_bounds(Session& session, const ClusterOptions& options, bool in_network) {
   const topology::Topology cluster = options.load(session);
-  const auto gather =
-      named(options.cluster, "", [&] { return topology::allgather_bound(cluster); });
-  const auto scatter = topology::reducescatter_bound(cluster);
-  const auto reduce = topology::joint_allreduce_bound(cluster, in_network);
+  const auto [gather, scatter, reduce] = bounds_of(cluster, options.cluster, in_network);
   const std::vector<std::string> cut = names_of(cluster, gather.cut);
   const std::string exact = fmt::format("{}/{}", gather.p, gather.q);
   if (session.json) {

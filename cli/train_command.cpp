@@ -23,6 +23,7 @@
 #include "cli/trace.hpp"
 #include "plan/format.hpp"
 #include "runtime/launch/job.hpp"
+#include "runtime/trainer/config.hpp"
 #include "runtime/transport.hpp"
 #include "topology/queries.hpp"
 #include "topology/reader.hpp"
@@ -48,6 +49,7 @@ struct TrainOptions {
   std::string workload;
   std::string trace;
   std::string token_file;
+  bool has_seed = false;  ///< whether it was said
 };
 
 std::filesystem::path training_file(const std::string& name_or_path) {
@@ -288,8 +290,10 @@ void run_train(Session& session, const TrainOptions& options) {
   if (options.steps > 0) {
     job_options.steps = options.steps;
   }
-  if (session.seed != 0) {
+  if (options.has_seed) {
     job_options.seed = session.seed;
+  } else {
+    session.seed = trainer::read_training_config(options.training, topology::configs_folder()).seed;
   }
   job_options.checkpoint_folder = options.checkpoints;
   job_options.resume = options.resume;
@@ -297,6 +301,7 @@ void run_train(Session& session, const TrainOptions& options) {
   job_options.token_file = options.token_file;
   if (!options.trace.empty()) {
     require_place(options.trace);
+    session.require_no_input(options.trace);
     job_options.timeline_step = kTimelineStep;
   }
   job_options.on_worker_line = [&session](Rank rank, std::string_view line) {
@@ -312,8 +317,14 @@ void run_train(Session& session, const TrainOptions& options) {
   });
   progress_bar.finish();
   if (!job.ok) {
-    if (job.is_leader) {
-      report_error(RuntimeFailure(job.reason), session.json);
+    if (job.speaks) {
+      report_error(RuntimeFailure(job.reason, {.file = options.plan,
+                                               .where = "training",
+                                               .found = job.reason,
+                                               .expected = fmt::format("{} workers that train to "
+                                                                       "the end",
+                                                                       plan.rank_count())}),
+                   session.json);
     }
     session.status = job.exit_status == kDone ? kNotMet : job.exit_status;
     return;
@@ -361,10 +372,13 @@ void add_train_command(CLI::App& app, Session& session) {
   command->add_flag("--resume", options->resume, "Go on from the latest checkpoint there");
   command->add_option("--transport", options->transport, "Transport, see rackrail info")
       ->capture_default_str();
-  command->add_option("--calibration", options->calibration,
-                      "File that 'rackrail calibrate' wrote: adds the prediction for this machine");
-  command->add_option("--workload,--model", options->workload,
-                      "Workload with compute times of this machine, for the prediction");
+  CLI::Option* calibration = command->add_option(
+      "--calibration", options->calibration,
+      "File that 'rackrail calibrate' wrote: adds the prediction for this machine");
+  command
+      ->add_option("--workload,--model", options->workload,
+                   "Workload with compute times of this machine, for the prediction")
+      ->needs(calibration);
   command->add_option("--cluster", options->cluster.cluster,
                       "Cluster of the plan, where it is not a shipped one");
   options->cluster.add_to(*command);
@@ -374,9 +388,12 @@ void add_train_command(CLI::App& app, Session& session) {
   command->footer(
       "Examples: rackrail train plan.json --workers 4\n"
       "          mpirun -n 4 rackrail train plan.json\n"
-      "Under mpirun, srun, torchrun or with TF_CONFIG each process is one rank.");
-  command->callback([&session, options] {
+      "Under mpirun, srun, torchrun or with TF_CONFIG each process is one rank.\n"
+      "Exit status besides 0, 1 and 2: 130 after SIGINT and 143 after SIGTERM (128 + signal).");
+  CLI::Option* seed = command->get_option("--seed")->default_str("the training file's");
+  command->callback([&session, options, seed] {
     session.command = "train";
+    options->has_seed = seed->count() > 0;
     run_train(session, *options);
   });
 }

@@ -28,7 +28,7 @@ void add_worker_command(CLI::App& app, Session& session) {
     }
     options.die_with_parent = true;
     const runtime::WorkerResult result = runtime::run_worker(options);
-    if (!result.ok) {
+    if (!result.ok && !result.leader_knows) {
       fmt::print(stderr, "{}\n", result.reason);
     }
     session.status = result.exit_status;

@@ -20,6 +20,9 @@
 #       One Google Benchmark executable, built and run by 'make bench'.
 #   rackrail_add_fuzzer(<name> SOURCES a_fuzz.cpp ... [LINK target...])
 #       One libFuzzer executable (preset 'fuzz').
+#   rackrail_registered(<out> <list>)
+#       The names x in the lines RACKRAIL_REGISTER(x) of a list that C++ includes too, so that what is
+#       registered there is also what is compiled. CMake runs again when the list changes.
 #   rackrail_own_code(<target>)
 #       Our include root and warnings, for a target made by hand.
 include_guard()
@@ -42,6 +45,21 @@ function(rackrail_reject_unknown function)
   if(ARG_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "${function}: unknown argument '${ARG_UNPARSED_ARGUMENTS}'")
   endif()
+endfunction()
+
+function(rackrail_registered out list)
+  cmake_path(ABSOLUTE_PATH list BASE_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}" NORMALIZE)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${list}")
+  file(STRINGS "${list}" lines)
+  set(names)
+  foreach(line IN LISTS lines)
+    if(line MATCHES "^RACKRAIL_REGISTER\\(([a-z][a-z0-9_]*)\\)$")
+      list(APPEND names "${CMAKE_MATCH_1}")
+    elseif(NOT line MATCHES "^(//.*)?$")
+      message(FATAL_ERROR "${list}: found '${line}', expected RACKRAIL_REGISTER(name)")
+    endif()
+  endforeach()
+  set(${out} "${names}" PARENT_SCOPE)
 endfunction()
 
 function(rackrail_add_library folder)

@@ -39,6 +39,13 @@ std::int64_t samples(const std::string& text) {
   return number<std::int64_t>(text, 1, kMostSamples, "a whole number");
 }
 
+bool flag(const std::string& text) {
+  if (text != "true" && text != "false") {
+    refuse(text, "true or false");
+  }
+  return text == "true";
+}
+
 struct Option {
   std::string_view name;
   void (*read)(const std::string& text, PlanChoice& choice);
@@ -66,13 +73,11 @@ constexpr std::array kOptions{
            [](const std::string& text, PlanChoice& choice) {
              choice.options.max_global_batch = samples(text);
            }},
-    Option{"naive",
+    Option{"compress_outer_layers",
            [](const std::string& text, PlanChoice& choice) {
-             if (text != "true" && text != "false") {
-               refuse(text, "true or false");
-             }
-             choice.naive = text == "true";
+             choice.options.protect_outer_layers = !flag(text);
            }},
+    Option{"naive", [](const std::string& text, PlanChoice& choice) { choice.naive = flag(text); }},
 };
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "plan/chunk_execution.hpp"
 
 #include <algorithm>
+#include <optional>
 
 #include "base/random.hpp"
 

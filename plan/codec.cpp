@@ -1,72 +1,22 @@
 #include "plan/codec.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <cmath>
-#include <numbers>
+#include <limits>
+#include <optional>
+#include <vector>
 
 #include "base/error.hpp"
+#include "plan/codecs/format.hpp"
 
 namespace rackrail::plan {
 namespace {
 
-constexpr std::uint32_t kLargestBlock = 1U << 20U;
-constexpr std::string_view kExpected =
-    "none, fp16, int8, int8:block=<1..1048576>, topk or topk:density=<above 0, up to 1>";
-
-/// Upper tail of the standard normal distribution.
-double normal_tail(double x) { return 0.5 * std::erfc(x / std::numbers::sqrt2); }
-
-double normal_density(double x) { return std::exp(-0.5 * x * x) / std::sqrt(2 * std::numbers::pi); }
-
-/// E[max |z|²] of `count` independent standard normal numbers: ∫ 2x·(1 − P(|z| < x)^count) dx by
-/// Simpson's rule. The integrand is below 1e-20 past x = 12 for every block size that is allowed.
-double expected_squared_maximum(std::uint32_t count) {
-  constexpr int kIntervals = 480;
-  constexpr double kEnd = 12;
-  constexpr double kStep = kEnd / kIntervals;
-  const auto integrand = [count](double x) {
-    // 1 − (1 − tail)^count without loss of digits where the tail is small.
-    return -2 * x * std::expm1(count * std::log1p(-2 * normal_tail(x)));
-  };
-  double sum = integrand(kEnd);  // The integrand is 0 at x = 0, where the logarithm has no value.
-  for (int i = 1; i < kIntervals; ++i) {
-    sum += (i % 2 == 1 ? 4 : 2) * integrand(i * kStep);
-  }
-  return sum * kStep / 3;
-}
-
-double fp16_error() {
-  // Half a unit in the last place is 2⁻¹¹ of the power of two below the number; a magnitude that
-  // is spread evenly over an octave on a logarithmic scale has a mean of m⁻² of 3/(8·ln 2).
-  return 0x1.0p-11 / std::sqrt(3.0) * std::sqrt(3 / (8 * std::numbers::ln2));
-}
-
-double int8_error(std::uint32_t block) {
-  // Stochastic rounding of a fraction f has variance f(1 − f), 1/6 on average; the largest element
-  // of a block lands on a code exactly.
-  const double others = 1 - 1.0 / block;
-  return std::sqrt(expected_squared_maximum(block) * others / 6) / 127;
-}
-
-double top_k_error(double density) {
-  if (density >= 1) {
-    return 0;
-  }
-  // Magnitudes above t are kept, where 2·tail(t) = density; they hold 2(t·φ(t) + tail(t)) of the
-  // energy.
-  double low = 0;
-  double high = 40;
-  for (int i = 0; i < 100; ++i) {
-    const double middle = 0.5 * (low + high);
-    (2 * normal_tail(middle) > density ? low : high) = middle;
-  }
-  const double kept = density + 2 * low * normal_density(low);
-  return std::sqrt(std::max(0.0, 1 - kept));
-}
+const CodecTraits& traits_of(const Codec& codec) { return codec_format(codec.kind).traits(); }
 
 template <typename Number>
 std::optional<Number> parse_number(std::string_view text) {
@@ -78,30 +28,73 @@ std::optional<Number> parse_number(std::string_view text) {
   return value;
 }
 
+template <typename Number>
+std::string limits(const CodecParameter& parameter, Number Codec::* /*field*/) {
+  if constexpr (std::numeric_limits<Number>::is_integer) {
+    return fmt::format("<{:.0f}..{:.0f}>", parameter.above + 1, parameter.most);
+  } else {
+    return fmt::format("<above {}, up to {}>", parameter.above, parameter.most);
+  }
+}
+
+/// "none, fp16, int8, int8:block=<1..1048576>, …"
+std::string all_spellings() {
+  std::vector<std::string> spellings;
+  for (const Codec& codec : all_codecs()) {
+    const CodecTraits& traits = traits_of(codec);
+    spellings.emplace_back(traits.name);
+    for (const CodecParameter& parameter : traits.parameters) {
+      spellings.push_back(fmt::format(
+          "{}:{}={}", traits.name, parameter.name,
+          std::visit([&](auto field) { return limits(parameter, field); }, parameter.field)));
+    }
+  }
+  const std::string last = std::move(spellings.back());
+  spellings.pop_back();
+  return fmt::format("{} or {}", fmt::join(spellings, ", "), last);
+}
+
 [[noreturn]] void reject(std::string_view text) {
   throw ConfigError(ErrorContext{.file = {},
                                  .where = "codec",
                                  .found = fmt::format("'{}'", text),
-                                 .expected = std::string(kExpected)});
+                                 .expected = all_spellings()});
+}
+
+/// Reads "128" into the parameter; false when it is no number within the limits.
+bool set_parameter(Codec& codec, const CodecParameter& parameter, std::string_view text) {
+  return std::visit(
+      [&]<typename Number>(Number Codec::*field) {
+        const auto value = parse_number<Number>(text);
+        codec.*field = value.value_or(Number{});
+        return value.has_value() && is_within_limits(parameter, codec);
+      },
+      parameter.field);
 }
 
 }  // namespace
+
+bool is_within_limits(const CodecParameter& parameter, const Codec& codec) {
+  const double value =
+      std::visit([&](auto field) { return static_cast<double>(codec.*field); }, parameter.field);
+  return value > parameter.above && value <= parameter.most;
+}
 
 bool Codec::operator==(const Codec& other) const {
   if (kind != other.kind) {
     return false;
   }
-  switch (kind) {
-    case CodecKind::kNone:
-    case CodecKind::kFp16:
-      return true;
-    case CodecKind::kInt8Block:
-      return block == other.block;
-    case CodecKind::kTopK:
-      return density == other.density;
-  }
-  return false;
+  const auto& parameters = traits_of(*this).parameters;
+  return std::all_of(parameters.begin(), parameters.end(), [&](const CodecParameter& parameter) {
+    return std::visit([&](auto field) { return this->*field == other.*field; }, parameter.field);
+  });
 }
+
+bool Codec::is_elementwise() const { return traits_of(*this).is_elementwise; }
+
+bool Codec::has_error_feedback() const { return traits_of(*this).has_error_feedback; }
+
+bool Codec::survives_many_hops() const { return traits_of(*this).survives_many_hops; }
 
 std::int64_t kept_elements(const Codec& codec, std::int64_t elements) {
   if (elements <= 0) {
@@ -116,85 +109,51 @@ std::int64_t kept_elements(const Codec& codec, std::int64_t elements) {
 }
 
 Bytes encoded_size(const Codec& codec, std::int64_t elements) {
-  if (elements <= 0) {
-    return Bytes(0);
-  }
-  switch (codec.kind) {
-    case CodecKind::kNone:
-      return Bytes(elements) * 4;
-    case CodecKind::kFp16:
-      return Bytes(elements) * 2;
-    case CodecKind::kInt8Block: {
-      const std::int64_t block = codec.block;
-      const std::int64_t blocks = elements / block + (elements % block != 0 ? 1 : 0);
-      return Bytes(elements) + Bytes(blocks) * 4;
-    }
-    case CodecKind::kTopK:
-      return Bytes(kept_elements(codec, elements)) * 8;
-  }
-  return Bytes(0);
+  return elements <= 0 ? Bytes(0) : codec_format(codec.kind).encoded_size(codec, elements);
 }
 
-double relative_error(const Codec& codec) {
-  switch (codec.kind) {
-    case CodecKind::kNone:
-      return 0;
-    case CodecKind::kFp16:
-      return fp16_error();
-    case CodecKind::kInt8Block:
-      return int8_error(codec.block);
-    case CodecKind::kTopK:
-      return top_k_error(codec.density);
-  }
-  return 0;
-}
+double relative_error(const Codec& codec) { return codec_format(codec.kind).relative_error(codec); }
 
 std::string to_string(const Codec& codec) {
   const Codec defaults;
-  switch (codec.kind) {
-    case CodecKind::kNone:
-      return "none";
-    case CodecKind::kFp16:
-      return "fp16";
-    case CodecKind::kInt8Block:
-      return codec.block == defaults.block ? "int8" : fmt::format("int8:block={}", codec.block);
-    case CodecKind::kTopK:
-      return codec.density == defaults.density ? "topk"
-                                               : fmt::format("topk:density={}", codec.density);
+  std::string text(traits_of(codec).name);
+  char separator = ':';
+  for (const CodecParameter& parameter : traits_of(codec).parameters) {
+    std::visit(
+        [&](auto field) {
+          if (codec.*field != defaults.*field) {
+            text += fmt::format("{}{}={}", separator, parameter.name, codec.*field);
+            separator = ',';
+          }
+        },
+        parameter.field);
   }
-  return "none";
+  return text;
 }
 
 Codec parse_codec(std::string_view text) {
-  constexpr std::string_view kInt8Prefix = "int8:block=";
-  constexpr std::string_view kTopKPrefix = "topk:density=";
-  Codec codec;
-  if (text == "none") {
-    return codec;
-  }
-  if (text == "fp16") {
-    codec.kind = CodecKind::kFp16;
-    return codec;
-  }
-  if (text == "int8" || text.starts_with(kInt8Prefix)) {
-    codec.kind = CodecKind::kInt8Block;
-    if (text != "int8") {
-      const auto block = parse_number<std::uint32_t>(text.substr(kInt8Prefix.size()));
-      if (!block || *block < 1 || *block > kLargestBlock) {
-        reject(text);
-      }
-      codec.block = *block;
+  const std::size_t colon = text.find(':');
+  for (const Codec& known : all_codecs()) {
+    if (traits_of(known).name != text.substr(0, colon)) {
+      continue;
     }
-    return codec;
-  }
-  if (text == "topk" || text.starts_with(kTopKPrefix)) {
-    codec.kind = CodecKind::kTopK;
-    if (text != "topk") {
-      const auto density = parse_number<double>(text.substr(kTopKPrefix.size()));
-      if (!density || !(*density > 0 && *density <= 1)) {
-        reject(text);
+    Codec codec = known;
+    // Parameters come in the order in which to_string writes them, each at most once.
+    std::string_view rest = text.substr(std::min(colon, text.size()));
+    for (const CodecParameter& parameter : traits_of(known).parameters) {
+      const std::string start =
+          fmt::format("{}{}=", colon == text.size() - rest.size() ? ':' : ',', parameter.name);
+      if (rest.starts_with(start)) {
+        rest.remove_prefix(start.size());
+        const std::string_view number = rest.substr(0, rest.find(','));
+        if (!set_parameter(codec, parameter, number)) {
+          reject(text);
+        }
+        rest.remove_prefix(number.size());
       }
-      codec.density = *density;
+    }
+    if (!rest.empty()) {
+      reject(text);
     }
     return codec;
   }
@@ -202,9 +161,23 @@ Codec parse_codec(std::string_view text) {
 }
 
 std::span<const Codec> known_codecs() {
-  static const std::array<Codec, 4> kCodecs{
-      Codec{.kind = CodecKind::kNone}, Codec{.kind = CodecKind::kFp16},
-      Codec{.kind = CodecKind::kInt8Block}, Codec{.kind = CodecKind::kTopK}};
+  static const std::vector<Codec> kCodecs = [] {
+    std::vector<Codec> found;
+    std::copy_if(all_codecs().begin(), all_codecs().end(), std::back_inserter(found),
+                 [](const Codec& codec) { return traits_of(codec).is_default; });
+    return found;
+  }();
+  return kCodecs;
+}
+
+std::span<const Codec> all_codecs() {
+  static const std::vector<Codec> kCodecs = [] {
+    std::vector<Codec> found;
+    for (std::size_t i = 0; i < kCodecKinds; ++i) {
+      found.push_back(Codec{.kind = static_cast<CodecKind>(i)});
+    }
+    return found;
+  }();
   return kCodecs;
 }
 

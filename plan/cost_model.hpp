@@ -21,9 +21,9 @@ struct CodecRate {
   Bandwidth decode;  ///< decode-and-add costs the same within the accuracy of this model
 };
 struct DeviceRates {
-  std::array<CodecRate, 4> codecs;  ///< by CodecKind; [kNone] is unused
-  Bandwidth reduce;                 ///< adding a received FP32 slice
-  Duration launch;                  ///< fixed cost of one encode, decode or reduce call
+  std::array<CodecRate, kCodecKinds> codecs;  ///< by CodecKind, of default parameters
+  Bandwidth reduce;                           ///< adding a received FP32 slice
+  Duration launch;                            ///< fixed cost of one encode, decode or reduce call
 };
 /// Rates of a device class ("V100", "A100", "H100", "cpu", …): memory bandwidth from the data
 /// sheet over the bytes that each codec moves per element. Unknown classes get those of "cpu".

@@ -12,11 +12,10 @@ namespace rackrail::planner {
 
 namespace {
 
-double smallest_ratio(const plan::GradientTensor& tensor, const std::vector<plan::Codec>& allowed) {
+double smallest_ratio(bool is_protected, const std::vector<plan::Codec>& allowed) {
   double ratio = 1;
   for (const plan::Codec& codec : allowed) {
-    const bool fits =
-        !codec.is_lossy() || codec.kind == plan::CodecKind::kFp16 || !tensor.is_protected();
+    const bool fits = codec.survives_many_hops() || !is_protected;
     if (fits) {
       // Of a large buffer: tensors share their last block and entry with others in the bucket.
       constexpr std::int64_t kMany = 1 << 20;
@@ -29,7 +28,8 @@ double smallest_ratio(const plan::GradientTensor& tensor, const std::vector<plan
 }  // namespace
 
 LowerBound lower_bound(const topology::Topology& topology, const plan::Workload& workload,
-                       const plan::BatchPlan& batch, const std::vector<plan::Codec>& allowed) {
+                       const plan::BatchPlan& batch, const std::vector<plan::Codec>& allowed,
+                       const std::vector<bool>& is_protected) {
   LowerBound bound{Duration(), "compute: forward, backward and optimiser of the slowest rank"};
   std::map<std::pair<std::string, std::int64_t>, plan::ComputeTimes> kinds;
   for (std::size_t r = 0; r < topology.rank_count(); ++r) {
@@ -40,8 +40,8 @@ LowerBound lower_bound(const topology::Topology& topology, const plan::Workload&
   std::vector<double> rest(workload.tensors.size() + 1, 0);  // wire bytes of tensors i, i+1, …
   for (std::size_t i = workload.tensors.size(); i-- > 0;) {
     const plan::GradientTensor& tensor = workload.tensors[i];
-    rest[i] =
-        rest[i + 1] + static_cast<double>(tensor.bytes().count()) * smallest_ratio(tensor, allowed);
+    rest[i] = rest[i + 1] + static_cast<double>(tensor.bytes().count()) *
+                                smallest_ratio(is_protected[i], allowed);
   }
   const auto network = topology::allreduce_bound(topology);
   const auto rate = static_cast<double>(network.algbw.bytes_per_second());

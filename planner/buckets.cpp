@@ -8,13 +8,15 @@ namespace rackrail::planner {
 namespace {
 // Protected tensors are small; a group of them per this many regular groups keeps messages few.
 constexpr int kRegularGroupsPerProtected = 4;
+// A whole layer among them need not wait for those: it is worth a message of its own.
+constexpr Bytes kWorthSending = Bytes(1 << 20);
 }  // namespace
 
 std::vector<TensorGroup> group_tensors(const plan::Workload& workload, Bytes size,
-                                       bool separate_protected) {
+                                       const std::vector<bool>& apart) {
   std::vector<TensorGroup> groups;
   TensorGroup regular;
-  TensorGroup apart{{}, 0, true};
+  TensorGroup sensitive{{}, 0, true};
   int regular_since_flush = 0;
   const auto close = [&groups](TensorGroup& group, bool is_protected) {
     if (!group.tensors.empty()) {
@@ -23,21 +25,21 @@ std::vector<TensorGroup> group_tensors(const plan::Workload& workload, Bytes siz
   };
   for (std::uint32_t i = 0; i < workload.tensors.size(); ++i) {
     const plan::GradientTensor& tensor = workload.tensors[i];
-    const bool goes_apart = separate_protected && tensor.is_protected();
-    TensorGroup& group = goes_apart ? apart : regular;
+    const bool goes_apart = !apart.empty() && apart[i];
+    TensorGroup& group = goes_apart ? sensitive : regular;
     group.tensors.push_back(i);
     group.elements += tensor.elements;
-    if (Bytes(group.elements * 4) < size) {
+    if (Bytes(group.elements * 4) < (goes_apart ? std::min(size, kWorthSending) : size)) {
       continue;
     }
     close(group, goes_apart);
     if (!goes_apart && ++regular_since_flush == kRegularGroupsPerProtected) {
-      close(apart, true);
+      close(sensitive, true);
       regular_since_flush = 0;
     }
   }
   close(regular, false);
-  close(apart, true);
+  close(sensitive, true);
   std::stable_sort(groups.begin(), groups.end(), [](const TensorGroup& a, const TensorGroup& b) {
     return a.tensors.back() < b.tensors.back();
   });

@@ -10,18 +10,18 @@
 
 namespace rackrail::planner {
 
-/// Tensors that move together, and whether all of them are protected
-/// (GradientTensor::is_protected).
+/// Tensors that move together, and whether they are protected (planner/protection.hpp).
 struct TensorGroup {
   std::vector<std::uint32_t> tensors;
   std::int64_t elements = 0;
   bool is_protected = false;
 };
 
-/// Tensors in ready order, cut whenever a group has reached `size`. With `separate_protected` the
-/// protected ones form groups of their own, which close together with every few others, so that
-/// they do not wait for the end of backward. In launch order (by the last tensor that is ready).
+/// Tensors in ready order, cut whenever a group has reached `size`. Those that are `apart` (by
+/// tensor; none if empty) form groups of their own, which count as protected and close together
+/// with every few others, so that they do not wait for the end of backward. In launch order (by the
+/// last tensor that is ready).
 std::vector<TensorGroup> group_tensors(const plan::Workload& workload, Bytes size,
-                                       bool separate_protected);
+                                       const std::vector<bool>& apart = {});
 
 }  // namespace rackrail::planner

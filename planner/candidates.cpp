@@ -134,8 +134,7 @@ void CandidateSet::add_family(const ScheduleFamily& family, topology::Router& ro
         candidate.strongest = codec;
       }
     }
-    candidate.hurts_protected =
-        candidate.strongest.is_lossy() && candidate.strongest.kind != plan::CodecKind::kFp16;
+    candidate.hurts_protected = !candidate.strongest.survives_many_hops();
     candidate.codec_tiers = codecs_by_tier(topology_, candidate.graph);
     candidates_.push_back(std::move(candidate));
   }

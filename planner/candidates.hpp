@@ -24,7 +24,7 @@ struct Candidate {
   plan::AlphaBeta model;                           ///< of the graph
   plan::Codec strongest;                           ///< of the codecs that are used
   std::map<std::string, plan::Codec> codec_tiers;  ///< tier of a link → strongest codec over it
-  bool hurts_protected = false;                    ///< encodes beyond FP16
+  bool hurts_protected = false;                    ///< encodes beyond 16 bits
   bool only_protected = false;  ///< beside a codec that was asked for: for tensors it would hurt
 };
 

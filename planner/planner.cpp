@@ -3,9 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
-#include <set>
-#include <tuple>
 #include <utility>
 
 #include "base/error.hpp"
@@ -13,200 +12,14 @@
 #include "plan/verifier.hpp"
 #include "planner/batch.hpp"
 #include "planner/bound.hpp"
-#include "planner/buckets.hpp"
 #include "planner/candidates.hpp"
+#include "planner/search.hpp"
 
 namespace rackrail::planner {
 
 namespace {
 
 constexpr Bytes kUsualBucket = Bytes(25 << 20);
-// Work of the search is limited by simulated transfers, not by a clock: the same input must give
-// the same plan on a fast and on a slow machine.
-constexpr std::int64_t kTransferBudget = 4'000'000;
-// A lighter codec is preferred when it costs less than this share of the step.
-constexpr double kWorthwhile = 0.001;
-
-/// A way to plan the whole step: bucket size and which candidates are considered.
-struct Policy {
-  std::string name;
-  Bytes bucket_size;
-  CandidateFilter filter;
-};
-
-class Search {
- public:
-  Search(const topology::Topology& topology, const plan::Workload& workload,
-         plan::CostModel& cost_model, const PlannerOptions& options)
-      : topology_(topology),
-        workload_(workload),
-        cost_model_(cost_model),
-        options_(options),
-        candidates_(topology, cost_model, options) {}
-
-  struct Scored {
-    plan::Plan plan;
-    plan::StepEstimate estimate;
-    std::vector<std::size_t> chosen;  ///< candidate per bucket
-  };
-
-  const CandidateSet& candidates() const { return candidates_; }
-
-  std::optional<Scored> evaluate(const Policy& policy, std::int64_t local_batch) {
-    std::vector<TensorGroup> groups = group_tensors(workload_, policy.bucket_size, false);
-    std::vector<Choice> choices = choose(groups, policy.filter);
-    const bool needs_protection = std::any_of(choices.begin(), choices.end(), [&](const Choice& c) {
-      return candidates_.all()[c.candidate].hurts_protected;
-    });
-    if (needs_protection) {
-      groups = group_tensors(workload_, policy.bucket_size, true);
-      choices = choose(groups, policy.filter);
-    }
-    if (choices.size() != groups.size()) {
-      return std::nullopt;
-    }
-    Scored scored;
-    scored.plan = assemble(groups, choices, local_batch);
-    for (const Choice& choice : choices) {
-      scored.chosen.push_back(choice.candidate);
-    }
-    score(scored);
-    return scored;
-  }
-
-  /// Lighter codecs where the step does not become longer by it: overlap hides the extra bytes.
-  void lighten(Scored& best) {
-    const Scored before = best;
-    for (std::size_t b = 0; b < best.plan.buckets.size() && budget_left(best); ++b) {
-      const Candidate& now = candidates_.all()[best.chosen[b]];
-      if (!now.strongest.is_lossy()) {
-        continue;
-      }
-      for (const plan::CodecKind kind : {plan::CodecKind::kNone, plan::CodecKind::kFp16}) {
-        if (kind >= now.strongest.kind) {
-          break;
-        }
-        const auto lighter = candidates_.cheapest(
-            best.plan.buckets[b].elements,
-            [&](const Candidate& c) { return c.strongest.kind == kind && !c.only_protected; });
-        if (!lighter.has_value()) {
-          continue;
-        }
-        Scored trial = best;
-        trial.chosen[b] = lighter->candidate;
-        set_schedule(trial.plan, b, *lighter);
-        score(trial);
-        if (trial.estimate.step_time <= scaled(before.estimate.step_time, 1 + kWorthwhile)) {
-          best = std::move(trial);
-          ++lightened_;
-          break;
-        }
-      }
-    }
-  }
-
-  int lightened() const { return lightened_; }
-
- private:
-  std::vector<Choice> choose(const std::vector<TensorGroup>& groups,
-                             const CandidateFilter& filter) {
-    std::vector<Choice> choices;
-    const bool mixed = std::any_of(groups.begin(), groups.end(),
-                                   [](const TensorGroup& g) { return g.is_protected; });
-    for (const TensorGroup& group : groups) {
-      auto choice = candidates_.cheapest(group.elements, [&](const Candidate& c) {
-        return filter(c) && !c.only_protected &&
-               !(mixed && group.is_protected && c.hurts_protected);
-      });
-      if (!choice.has_value() && group.is_protected) {
-        choice = candidates_.cheapest(group.elements,
-                                      [](const Candidate& c) { return !c.hurts_protected; });
-      }
-      if (choice.has_value()) {
-        choices.push_back(*choice);
-      }
-    }
-    return choices;
-  }
-
-  plan::Plan assemble(const std::vector<TensorGroup>& groups, const std::vector<Choice>& choices,
-                      std::int64_t local_batch) {
-    plan::Plan plan;
-    plan.name = fmt::format("{} on {}", workload_.name, topology_.name());
-    plan.cluster_name = topology_.name();
-    plan.cluster_digest = topology_.digest();
-    for (std::size_t r = 0; r < topology_.rank_count(); ++r) {
-      plan.rank_names.push_back(topology_.node(topology_.node_of(Rank(r))).name);
-    }
-    plan.workload_name = workload_.name;
-    plan.workload_digest = workload_.digest();
-    plan.batch = batch_plan(topology_, workload_, local_batch);
-    plan.error_budget = options_.error_budget;
-    plan.seed = options_.seed;
-    for (std::size_t b = 0; b < groups.size(); ++b) {
-      plan::Bucket bucket;
-      bucket.tensors = groups[b].tensors;
-      bucket.elements = groups[b].elements;
-      bucket.priority = static_cast<std::uint32_t>(groups.size() - 1 - b);
-      plan.buckets.push_back(std::move(bucket));
-      set_schedule(plan, b, choices[b]);
-    }
-    return plan;
-  }
-
-  void set_schedule(plan::Plan& plan, std::size_t bucket, const Choice& choice) {
-    const Candidate& candidate = candidates_.all()[choice.candidate];
-    plan::Bucket& target = plan.buckets[bucket];
-    target.slice_elements = choice.slice_elements;
-    target.codec = candidate.strongest;
-    target.codec_tiers = candidate.codec_tiers;
-    target.schedule = static_cast<std::uint32_t>(choice.candidate);
-  }
-
- public:
-  /// While searching, Bucket::schedule is the candidate's number; a plan that leaves the search has
-  /// only the schedules that it uses, each once.
-  void materialise(plan::Plan& plan) const {
-    std::map<std::uint32_t, std::uint32_t> numbers;
-    plan.schedules.clear();
-    for (plan::Bucket& bucket : plan.buckets) {
-      const auto [it, added] =
-          numbers.emplace(bucket.schedule, static_cast<std::uint32_t>(plan.schedules.size()));
-      if (added) {
-        plan.schedules.push_back(candidates_.all()[bucket.schedule].graph);
-      }
-      bucket.schedule = it->second;
-    }
-  }
-
-  void score(Scored& scored) {
-    plan::Plan whole = scored.plan;
-    materialise(whole);
-    spent_ += transfers_of(scored);
-    scored.estimate = cost_model_.step(whole, workload_);
-  }
-
-  std::int64_t transfers_of(const Scored& scored) const {
-    std::int64_t transfers = 0;
-    for (const std::size_t candidate : scored.chosen) {
-      transfers += static_cast<std::int64_t>(candidates_.all()[candidate].graph.transfers().size());
-    }
-    return transfers;
-  }
-
-  bool budget_left(const Scored& scored) const {
-    return spent_ + transfers_of(scored) <= kTransferBudget;
-  }
-
- private:
-  const topology::Topology& topology_;
-  const plan::Workload& workload_;
-  plan::CostModel& cost_model_;
-  const PlannerOptions& options_;
-  CandidateSet candidates_;
-  std::int64_t spent_ = 0;
-  int lightened_ = 0;
-};
 
 std::vector<Bytes> bucket_sizes(const plan::Workload& workload, const topology::Topology& topology,
                                 const PlannerOptions& options) {
@@ -229,10 +42,26 @@ std::vector<Bytes> bucket_sizes(const plan::Workload& workload, const topology::
 
 bool any_candidate(const Candidate&) { return true; }
 bool is_fp32(const Candidate& c) { return !c.strongest.is_lossy(); }
-bool is_at_most_fp16(const Candidate& c) { return !c.hurts_protected; }
+bool is_at_most_fp16(const Candidate& c) { return c.strongest.kind <= plan::CodecKind::kFp16; }
 
 std::string share_text(Duration time, Duration reference) {
-  return fmt::format("{:+.1f} %", (time / reference - 1) * 100);
+  const double percent = (time / reference - 1) * 100;
+  constexpr double kShown = 0.05;  // less than this is +0.0, not -0.0
+  return fmt::format("{:+.1f} %", std::abs(percent) < kShown ? 0.0 : percent);
+}
+
+/// "compression: none; the same everywhere instead: fp16 +0.4 % of the step, int8 +3.2 %".
+std::string uniform_note(bool compresses, const std::map<std::string, Duration>& uniform,
+                         Duration step) {
+  std::vector<std::string> parts;
+  for (const auto& [name, time] : uniform) {
+    if (compresses || name != "none") {
+      parts.push_back(fmt::format("{} {}{}", name, share_text(time, step),
+                                  parts.empty() ? " of the step" : ""));
+    }
+  }
+  return fmt::format("compression: {}; the same everywhere instead: {}",
+                     compresses ? "per bucket and tier" : "none", fmt::join(parts, "; "));
 }
 
 void add_baselines(plan::Plan& plan, Search& search, const topology::Topology& topology,
@@ -308,6 +137,13 @@ plan::Plan make_plan(const topology::Topology& topology, const plan::Workload& w
   const std::vector<Bytes> sizes = bucket_sizes(workload, topology, options);
   const std::pair<const char*, bool (*)(const Candidate&)> limits[] = {
       {"best fp32", is_fp32}, {"best fp16", is_at_most_fp16}, {"best", any_candidate}};
+  const bool may_compress = search.candidates().allowed_codecs().size() > 1;
+  const auto offer = [&](Search::Scored scored) {
+    if (!best.has_value() ||
+        scored.estimate.step_time < scaled(best->estimate.step_time, 1 - kWorthwhile)) {
+      best = std::move(scored);
+    }
+  };
   std::size_t done = 0;
   const auto try_all = [&](std::int64_t batch) {
     for (const Bytes size : sizes) {
@@ -324,8 +160,11 @@ plan::Plan make_plan(const topology::Topology& topology, const plan::Workload& w
         if (!added) {
           it->second = std::min(it->second, time);
         }
-        if (!best.has_value() || time < scaled(best->estimate.step_time, 1 - kWorthwhile)) {
-          best = std::move(scored);
+        offer(std::move(*scored));
+      }
+      if (may_compress) {
+        if (auto scored = search.compress(size, batch)) {
+          offer(std::move(*scored));
         }
       }
     }
@@ -363,6 +202,14 @@ plan::Plan make_plan(const topology::Topology& topology, const plan::Workload& w
     notes.push_back(fmt::format("batch {} per rank gives the best goodput: {:.0f} useful samples/s",
                                 local_batch, best_goodput));
   }
+  progress(0.9, "the same codec everywhere");
+  std::map<std::string, Duration> uniform;
+  if (may_compress) {
+    for (Search::Uniform& plan : search.uniform_plans(best->bucket_size, local_batch)) {
+      uniform.emplace(plan.name, plan.scored.estimate.step_time);
+      offer(std::move(plan.scored));
+    }
+  }
   progress(0.95, "lighter codecs");
   search.lighten(*best);
   progress(1, "checking");
@@ -380,7 +227,8 @@ plan::Plan make_plan(const topology::Topology& topology, const plan::Workload& w
   includes_this_plan("best fp32", plan::CodecKind::kNone);
   includes_this_plan("best fp16", plan::CodecKind::kFp16);
   const LowerBound bound =
-      lower_bound(topology, workload, plan.batch, search.candidates().allowed_codecs());
+      lower_bound(topology, workload, plan.batch, search.candidates().allowed_codecs(),
+                  search.protected_by_tensor());
   set_prediction(plan, best->estimate, bound);
   if (options.compare_baselines) {
     add_baselines(plan, search, topology, workload, cost_model, options, local_batch);
@@ -403,11 +251,8 @@ plan::Plan make_plan(const topology::Topology& topology, const plan::Workload& w
     notes.push_back(fmt::format("against the best plan with at most FP16: {} ({})",
                                 to_string(fp16->second), share_text(fp16->second, step)));
   }
-  if (!compresses && best_of.contains("best") && search.candidates().allowed_codecs().size() > 1) {
-    notes.push_back(fmt::format(
-        "no compression: the best plan with a codec takes {} ({}), because the network is fast "
-        "enough or hidden behind compute",
-        to_string(best_of.at("best")), share_text(best_of.at("best"), step)));
+  if (!uniform.empty()) {
+    notes.push_back(uniform_note(compresses, uniform, step));
   }
   if (search.lightened() > 0) {
     notes.push_back(
@@ -436,17 +281,21 @@ plan::Plan make_naive_plan(const topology::Topology& topology, const plan::Workl
   const std::int64_t local_batch =
       options.local_batch.value_or(local_batches(topology, workload, plain).front());
   Search search(topology, workload, cost_model, plain);
-  const auto scored = search.evaluate(
-      {"naive", options.bucket_size.value_or(kUsualBucket), any_candidate}, local_batch);
+  const Bytes bucket_size = options.bucket_size.value_or(kUsualBucket);
+  const auto scored = search.evaluate({"naive", bucket_size, any_candidate}, local_batch);
   if (!scored.has_value()) {
     throw ConfigError(ErrorContext{"", fmt::format("cluster '{}'", topology.name()),
                                    "no ring over its ranks", "a connected cluster"});
   }
   plan::Plan plan = scored->plan;
   plan.name = "naive: " + plan.name;
-  set_prediction(plan, scored->estimate,
-                 lower_bound(topology, workload, plan.batch, {plan::Codec{}}));
-  plan.notes = {"FP32 ring over the ranks, buckets of 25 MiB: what runs without a planner"};
+  set_prediction(
+      plan, scored->estimate,
+      lower_bound(topology, workload, plan.batch, {plan::Codec{}}, search.protected_by_tensor()));
+  plan.notes = {fmt::format("FP32 ring over the ranks, buckets of {}: {}", to_string(bucket_size),
+                            bucket_size == kUsualBucket
+                                ? "what runs without a planner"
+                                : "as without a planner, but for their size")};
   search.materialise(plan);
   verify_or_throw(plan, topology, workload);
   return plan;

@@ -27,6 +27,9 @@ struct PlannerOptions {
   std::optional<Bytes> bucket_size;         ///< use only this bucket size
   std::optional<std::int64_t> local_batch;  ///< fix the batch per rank
   std::optional<std::int64_t> max_global_batch;
+  /// Whether the first and the last layer are kept from codecs beyond FP16, as norms, biases and
+  /// small tensors always are (planner/protection.hpp).
+  bool protect_outer_layers = true;
   bool compare_baselines = true;
   std::uint64_t seed = 0;
   /// Called now and then with a share done in 0..1; may be empty.

@@ -1,7 +1,8 @@
 // Schedule families: functions from a topology to a transfer graph.
 //
-// To add one: write planner/schedules/<family>.cpp with a class derived from ScheduleFamily, name
-// its factory in planner/schedules/registry.cpp, and put a test into tests/unit/planner/.
+// To add one: write planner/schedules/<family>.cpp with a class derived from ScheduleFamily and its
+// factory make_<family>(), add the line RACKRAIL_REGISTER(<family>) to
+// planner/schedules/families.def, and put a test into tests/unit/planner/. Nothing else changes.
 #pragma once
 
 #include <memory>
@@ -53,8 +54,7 @@ class ScheduleFamily {
   virtual plan::TransferGraph all_reduce(const ScheduleRequest& request) const = 0;
 };
 
-/// "ring", "double-binary-tree", "halving-doubling", "hierarchical", "hierarchical-ring",
-/// "parameter-server".
+/// All of planner/schedules/families.def, in its order.
 std::span<const std::unique_ptr<ScheduleFamily>> schedule_families();
 /// Throws ConfigError that lists the known names.
 const ScheduleFamily& schedule_family(std::string_view name);

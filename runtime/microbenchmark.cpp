@@ -175,7 +175,7 @@ plan::DeviceRates measure_codec_rates() {
   const std::vector<float> input = gradient(kSliceElements);
   std::vector<float> output = input;
   constexpr std::int64_t kBytes = kSliceElements * 4;
-  for (const plan::Codec& descriptor : plan::known_codecs()) {
+  for (const plan::Codec& descriptor : plan::all_codecs()) {
     const auto codec = make_codec(descriptor);
     std::vector<std::byte> encoded(
         static_cast<std::size_t>(plan::encoded_size(descriptor, kSliceElements).count()));

@@ -13,6 +13,7 @@ namespace rackrail::sim {
 
 namespace {
 constexpr double kOneCoreIfUnsaid = 1.0;
+constexpr std::uint64_t kRoundsPerReport = 1024;
 
 std::unique_ptr<NetworkModel> make_network(const topology::Topology& topology,
                                            const SimulationOptions& options) {
@@ -36,6 +37,7 @@ Engine::Engine(const topology::Topology& topology, const SimulationOptions& opti
       staleness_(static_cast<std::size_t>(options.staleness)),
       loading_(options.loading),
       disturbances_(options.disturbances),
+      progress_(options.progress),
       network_(make_network(topology, options)),
       ranks_(topology.rank_count()) {
   for (std::size_t r = 0; r < ranks_.size(); ++r) {
@@ -290,7 +292,10 @@ void Engine::run() {
       next_load(Rank(r));
     }
   }
-  while (unfinished_ > 0) {
+  for (std::uint64_t round = 0; unfinished_ > 0; ++round) {
+    if (progress_ && round % kRoundsPerReport == 0 && slice_ends_ > 0) {
+      progress_(static_cast<double>(ended_) / static_cast<double>(slice_ends_));
+    }
     const Time network = network_->next_event(now_);
     const bool has_network = network >= 0;
     if (!has_network && queue_.empty()) {

@@ -20,6 +20,7 @@
 // engine_disturbances.cpp: what others do to the network. engine_report.cpp: words for people.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -178,6 +179,9 @@ class Engine {
   std::uint64_t background_since_ = 0;  ///< messages since the plan's last event
   std::size_t own_queued_ = 0;          ///< tasks of the plan in queue_
   std::size_t unfinished_ = 0;          ///< programs of ranks, and collectives on ranks
+  std::function<void(double)> progress_;
+  std::uint64_t slice_ends_ = 0;  ///< of all runs: slices to send or to apply
+  std::uint64_t ended_ = 0;       ///< of those
   DelayQueue<Task> queue_;
   std::unique_ptr<NetworkModel> network_;
   std::vector<FlowEvent> network_events_;

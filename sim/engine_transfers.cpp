@@ -1,5 +1,6 @@
 // Slices: what unblocks them, how they leave, and what they set free.
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "sim/engine.hpp"
@@ -32,6 +33,7 @@ std::uint32_t Engine::add_run(std::shared_ptr<const GraphIndex> shared, std::str
   }
   run.owner = owner;
   run.open = index.slices_at;
+  slice_ends_ = std::accumulate(run.open.begin(), run.open.end(), slice_ends_);
   run.route_bytes.resize(index.routes.size());
   if (index.orders_additions) {
     run.additions_met.resize(index.slice_count);
@@ -267,6 +269,7 @@ void Engine::arrived(std::uint32_t number, Place place, std::uint32_t k) {
 
 void Engine::count_down(std::uint32_t number, Rank rank) {
   Run& run = runs_[number];
+  ++ended_;
   if (--run.open[rank.index()] > 0 || (run.owner && *run.owner != rank)) {
     return;
   }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -53,6 +54,9 @@ struct SimulationOptions {
   bool is_asynchronous = false;        ///< only simulate_asynchronous() takes it, the others throw
   std::optional<DataLoading> loading;  ///< if none, data is always there
   Disturbances disturbances;
+  /// Called now and then with the share of the messages' ends that are simulated, in 0..1; may be
+  /// empty.
+  std::function<void(double share)> progress = {};
 };
 
 struct LinkUse {

@@ -1,8 +1,9 @@
 // Readers: files that describe clusters → Topology. One reader per format, one registration each.
 //
-// To add a format: write topology/readers/<format>.cpp with a class derived from Reader, name its
-// factory in topology/readers/registry.cpp, and put a test beside the others in
-// tests/unit/topology/. Nothing else changes.
+// To add a format: write topology/readers/<format>.cpp with a class derived from Reader and its
+// factory make_<format>_reader(), add the line RACKRAIL_REGISTER(<format>) to
+// topology/readers/formats.def, and put a test beside the others in tests/unit/topology/. Nothing
+// else changes.
 #pragma once
 
 #include <filesystem>

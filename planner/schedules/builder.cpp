@@ -110,7 +110,7 @@ std::vector<Rank> near_order(const topology::Topology& topology) {
   return order;
 }
 
-bool survives_many_hops(const plan::Codec& codec) { return !codec.has_error_feedback(); }
+bool survives_many_hops(const plan::Codec& codec) { return codec.survives_many_hops(); }
 
 std::optional<std::string> refuse_lossy_hops(const TierCodecs& codecs) {
   for (const plan::Codec& codec : {codecs.inside, codecs.across}) {

@@ -65,12 +65,8 @@ std::optional<std::string> refuse_lossy_hops(const TierCodecs& codecs);
 /// The refusal of a family that needs groups (tier_groups) of one size, more than one rank each.
 std::optional<std::string> refuse_uneven_groups(const topology::Topology& topology);
 
-std::unique_ptr<ScheduleFamily> make_ring();
-std::unique_ptr<ScheduleFamily> make_forest_family();
-std::unique_ptr<ScheduleFamily> make_double_binary_tree();
-std::unique_ptr<ScheduleFamily> make_halving_doubling();
-std::unique_ptr<ScheduleFamily> make_hierarchical();
-std::unique_ptr<ScheduleFamily> make_hierarchical_ring();
-std::unique_ptr<ScheduleFamily> make_parameter_server();
+#define RACKRAIL_REGISTER(family) std::unique_ptr<ScheduleFamily> make_##family();
+#include "planner/schedules/families.def"
+#undef RACKRAIL_REGISTER
 
 }  // namespace rackrail::planner

@@ -9,10 +9,11 @@
 namespace rackrail::planner {
 
 std::span<const std::unique_ptr<ScheduleFamily>> schedule_families() {
-  static const std::array<std::unique_ptr<ScheduleFamily>, 7> kFamilies = {
-      make_ring(),         make_double_binary_tree(), make_halving_doubling(),
-      make_hierarchical(), make_hierarchical_ring(),  make_parameter_server(),
-      make_forest_family()};
+  static const std::array kFamilies = {
+#define RACKRAIL_REGISTER(family) make_##family(),
+#include "planner/schedules/families.def"
+#undef RACKRAIL_REGISTER
+  };
   return kFamilies;
 }
 

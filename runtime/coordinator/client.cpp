@@ -280,6 +280,7 @@ Welcome CoordinatorClient::join(const JoinRequest& request, Duration deadline) {
     case grpc::StatusCode::INVALID_ARGUMENT:
       throw ConfigError(impl.where + " refused: " + one_line(status.error_message()));
     case grpc::StatusCode::ABORTED:
+      impl.told_to_abort = true;
       throw RuntimeFailure(one_line(status.error_message()));
     default:
       throw RuntimeFailure(impl.where + " was lost before all workers had come: " +
@@ -344,6 +345,11 @@ bool CoordinatorClient::was_told_to_abort() const {
   return impl_->told_to_abort;
 }
 
+bool CoordinatorClient::coordinator_knows() const {
+  const std::lock_guard lock(impl_->mutex);
+  return impl_->told_to_abort || impl_->said_goodbye;
+}
+
 void CoordinatorClient::leave(bool ok, const AbortReason& reason) {
   proto::LeaveRequest request;
   {
@@ -360,7 +366,11 @@ void CoordinatorClient::leave(bool ok, const AbortReason& reason) {
   grpc::ClientContext context;
   impl_->prepare(context, kLeaveDeadline);
   proto::Acknowledged reply;
-  impl_->said_goodbye = impl_->stub->Leave(&context, request, &reply).ok();
+  const bool said_goodbye = impl_->stub->Leave(&context, request, &reply).ok();
+  {
+    const std::lock_guard lock(impl_->mutex);
+    impl_->said_goodbye = said_goodbye;
+  }
   impl_->end_threads();
 }
 

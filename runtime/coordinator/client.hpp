@@ -63,6 +63,9 @@ class CoordinatorClient {
   std::optional<std::string> abort_reason() const;
   /// Whether that reason came from the coordinator, so that all others have it too.
   bool was_told_to_abort() const;
+  /// Whether the coordinator knows why this worker ends: it gave the reason, or took note of the
+  /// one that leave() said. Then it is for the job's leader to say it, once.
+  bool coordinator_knows() const;
 
   /// Says good-bye and ends the connection; `reason` is one line for everybody when not ok.
   /// Never throws; the second call does nothing.

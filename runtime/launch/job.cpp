@@ -300,6 +300,7 @@ JobResult follower_result(WorkerResult worker, Duration start) {
   result.reason = std::move(worker.reason);
   result.exit_status = worker.exit_status;
   result.is_leader = false;
+  result.speaks = !worker.leader_knows;
   if (worker.report) {
     result.membership_epochs = worker.report->membership_epochs;
     result.workers.push_back(*std::move(worker.report));

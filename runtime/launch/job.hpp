@@ -75,6 +75,8 @@ struct JobResult {
   int exit_status = 0;
   /// Whether this process knows the whole job (local jobs; rank 0 under a launcher).
   bool is_leader = true;
+  /// Whether `reason` is for this process to say: it leads the job, or its leader cannot know.
+  bool speaks = true;
   /// By rank, as far as they came. On other processes than the leader: the own report only.
   std::vector<WorkerReport> workers;
   std::uint32_t membership_epochs = 0;

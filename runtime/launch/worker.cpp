@@ -317,10 +317,7 @@ class Life {
     if (!reason) {
       reason = client_.report_transport_error(std::nullopt, seen_here);
     }
-    const bool is_jobs_reason = client_.was_told_to_abort();
-    WorkerResult result = end_after_failure({reason.value_or(seen_here), false});
-    result.is_jobs_reason = is_jobs_reason;
-    return result;
+    return end_after_failure({reason.value_or(seen_here), false});
   }
 
   WorkerResult end_after_failure(const AbortReason& reason) {
@@ -328,6 +325,7 @@ class Life {
     close();
     WorkerResult result = failed(reason);
     result.joined = joined_;
+    result.leader_knows = client_.coordinator_knows();
     return result;
   }
 

@@ -35,8 +35,8 @@ struct WorkerResult {
   bool ok = false;
   bool joined = false;  ///< had come into the job
   std::string reason;   ///< one line; empty when ok
-  /// The coordinator gave that reason: whoever runs the job knows it and says it.
-  bool is_jobs_reason = false;
+  /// The coordinator gave that reason or took note of it: the job's leader says it, once for all.
+  bool leader_knows = false;
   int exit_status = 0;  ///< 0 done, 1 failed or aborted, 2 bad input
   std::optional<WorkerReport> report;
 };

@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "runtime/transport.hpp"
+#include "runtime/transports/factories.hpp"
 
 namespace rackrail::runtime {
 namespace {
@@ -205,6 +205,14 @@ std::vector<std::unique_ptr<Transport>> make_in_process_transports(std::size_t r
     transports.push_back(std::make_unique<InProcessTransport>(hub, Rank(rank)));
   }
   return transports;
+}
+
+TransportKind in_process_kind() {
+  return {.name = "in-process", .unavailable = {}, .detail = "ranks are threads of one process"};
+}
+
+std::unique_ptr<Transport> make_in_process_transport() {
+  throw RuntimeFailure("transport in-process: it joins the threads of one process only");
 }
 
 }  // namespace rackrail::runtime

@@ -1,25 +1,52 @@
+#include <algorithm>
+#include <array>
+
 #include "base/error.hpp"
-#include "runtime/transport.hpp"
-#include "runtime/ucx/factory.hpp"
+#include "runtime/transports/factories.hpp"
 
 namespace rackrail::runtime {
+namespace {
+
+struct Registered {
+  std::string_view identifier;
+  TransportKind (*kind)();
+  std::unique_ptr<Transport> (*make)();
+
+  std::string name() const {
+    std::string result(identifier);
+    std::replace(result.begin(), result.end(), '_', '-');
+    return result;
+  }
+};
+
+constexpr std::array kAll = {
+#define RACKRAIL_REGISTER(name) Registered{#name, name##_kind, make_##name##_transport},
+#include "runtime/transports/kinds.def"
+#undef RACKRAIL_REGISTER
+};
+
+}  // namespace
 
 std::vector<TransportKind> transport_kinds() {
-  return {{.name = "in-process", .unavailable = {}, .detail = "ranks are threads of one process"},
-          ucx_kind()};
+  std::vector<TransportKind> kinds;
+  for (const Registered& each : kAll) {
+    kinds.push_back(each.kind());
+  }
+  return kinds;
 }
 
 std::unique_ptr<Transport> make_transport(std::string_view name) {
-  if (name == "ucx") {
-    return make_ucx_transport();
-  }
-  if (name == "in-process") {
-    throw RuntimeFailure("transport in-process: it joins the threads of one process only");
+  std::string known;
+  for (const Registered& each : kAll) {
+    if (each.name() == name) {
+      return each.make();
+    }
+    known += (known.empty() ? "" : ", ") + each.name();
   }
   throw ConfigError(ErrorContext{.file = {},
                                  .where = "transport",
                                  .found = "'" + std::string(name) + "'",
-                                 .expected = "ucx or in-process"});
+                                 .expected = "one of " + known});
 }
 
 }  // namespace rackrail::runtime

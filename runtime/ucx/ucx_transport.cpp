@@ -19,8 +19,8 @@
 
 #include "base/error.hpp"
 #include "base/random.hpp"
+#include "runtime/transports/factories.hpp"
 #include "runtime/ucx/context.hpp"
-#include "runtime/ucx/factory.hpp"
 
 namespace rackrail::runtime {
 namespace {

@@ -1,9 +1,9 @@
-// What stands behind the door when the build has no UCX.
+// The transport of a build that has no UCX.
 #include <string>
 
 #include "base/build_config.hpp"
 #include "base/error.hpp"
-#include "runtime/ucx/factory.hpp"
+#include "runtime/transports/factories.hpp"
 
 namespace rackrail::runtime {
 namespace {

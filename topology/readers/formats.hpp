@@ -12,9 +12,9 @@ class ConfigValue;
 
 namespace rackrail::topology {
 
-std::unique_ptr<Reader> make_yaml_reader();
-std::unique_ptr<Reader> make_nccl_xml_reader();
-std::unique_ptr<Reader> make_edge_list_reader();
+#define RACKRAIL_REGISTER(format) std::unique_ptr<Reader> make_##format##_reader();
+#include "topology/readers/formats.def"
+#undef RACKRAIL_REGISTER
 
 /// The flat form (`nodes` and `links`) of the YAML reader.
 Topology read_flat_yaml(const ConfigValue& root);

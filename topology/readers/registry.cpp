@@ -1,4 +1,4 @@
-// The list of readers and the choice among them. A new format is one more line in `readers()`.
+// The list of readers and the choice among them. A new format is one more line in formats.def.
 #include <fmt/format.h>
 
 #include <array>
@@ -38,8 +38,11 @@ const Reader& reader_for(const std::filesystem::path& path, std::string_view con
 }  // namespace
 
 std::span<const std::unique_ptr<Reader>> readers() {
-  static const std::array<std::unique_ptr<Reader>, 3> kAll{
-      make_nccl_xml_reader(), make_edge_list_reader(), make_yaml_reader()};
+  static const std::array kAll = {
+#define RACKRAIL_REGISTER(format) make_##format##_reader(),
+#include "topology/readers/formats.def"
+#undef RACKRAIL_REGISTER
+  };
   return kAll;
 }
 

@@ -122,6 +122,31 @@ class BadInput(harness.CommandTest):
                               ("--workload", "resnet-50")):
             self.assert_bad_input("simulate", "two-racks-40g", "--collective", "all-reduce", option,
                                   value, found=option)
+        for option, value in (("--schedule", "ring"), ("--schedule", "nonsense"),
+                              ("--codec", "fp16"), ("--error-budget", "0.1")):
+            self.assert_bad_input("plan", "two-racks-40g", "resnet-50", "--naive", option, value,
+                                  found=option)
+        self.assert_bad_input("train", "plan.json", "--workload", "nonsense",
+                              found="--calibration")
+        self.assert_bad_input("simulate", "two-racks-40g", "--collective", "all-reduce", "--slice",
+                              "1B", where="--slice", found="1B", expected="4.00 KiB")
+
+    def test_an_output_that_is_an_input(self):
+        model = (harness.CONFIGS / "models" / "resnet-50.yaml").read_text()
+        self.write("model.yaml", model)
+        self.rackrail("topology", "convert", "two-racks-40g", "-o", "cluster.yaml")
+        self.rackrail("plan", "cluster.yaml", "model.yaml", "-o", "plan.json")
+        (self.folder / "also.json").symlink_to("plan.json")
+        of_plan = ("plan.json", "--cluster", "cluster.yaml", "--workload", "model.yaml")
+        for command in (("topology", "convert", "cluster.yaml", "-o", "cluster.yaml"),
+                        ("plan", "cluster.yaml", "model.yaml", "-o", "./cluster.yaml"),
+                        ("plan", "cluster.yaml", "model.yaml", "-o", "model.yaml"),
+                        ("simulate", *of_plan, "--trace", "plan.json"),
+                        ("simulate", *of_plan, "--flows", "also.json"),
+                        ("report", *of_plan, "-o", "plan.json"),
+                        ("train", *of_plan[:3], "--trace", "plan.json")):
+            with self.subTest(command=command):
+                self.assert_bad_input(*command, file=command[-1], found="is an input")
 
     def test_training_that_is_not_what_was_planned(self):
         self.rackrail("plan", "two-racks-40g", "resnet-50", "-o", "plan.json")

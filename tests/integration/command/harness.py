@@ -197,6 +197,15 @@ def command_line(pid):
     return " ".join(w.decode(errors="replace") for w in words if w)
 
 
+def variable_of(pid, name):
+    """An environment variable that a process was started with; None if it was not."""
+    for setting in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+        key, is_set, value = setting.decode(errors="replace").partition("=")
+        if is_set and key == name:
+            return value
+    return None
+
+
 def wait_until(condition, seconds):
     """Whether the condition came true in time."""
     end = time.monotonic() + seconds

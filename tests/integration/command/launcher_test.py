@@ -5,9 +5,7 @@ import shutil
 import unittest
 
 import harness
-from training import TrainingTest
-
-TOKEN = {"RACKRAIL_JOB_TOKEN": "a-secret-of-this-test-0123456789"}
+from training import TOKEN, TrainingTest
 
 
 class Launcher(TrainingTest):
@@ -25,16 +23,12 @@ class Launcher(TrainingTest):
         self.assertEqual([result.out for result in results[1:]], [""] * (len(results) - 1))
         return results[0].json
 
-    def assert_same_as_local(self, run):
-        local = self.rackrail_json("train", self.plan, "--workers", "2", "--steps", "5")
-        self.assertEqual(run["losses"], local["losses"])
-        self.assertTrue(run["parameters_agree"])
-
     def test_torchrun_variables(self):
         port = harness.free_ports(2)
         self.assert_same_as_local(self.run_ranks([
             {"RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": str(rank),
-             "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)} for rank in range(2)]))
+             "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)} for rank in range(2)]),
+            self.plan, steps=5)
 
     def test_tf_config(self):
         port = harness.free_ports(4)
@@ -42,7 +36,7 @@ class Launcher(TrainingTest):
         self.assert_same_as_local(self.run_ranks([
             {"TF_CONFIG": json.dumps({"cluster": {"worker": workers},
                                       "task": {"type": "worker", "index": rank}})}
-            for rank in range(2)]))
+            for rank in range(2)]), self.plan, steps=5)
 
     @unittest.skipUnless(shutil.which("mpirun"), "no mpirun here (Debian: openmpi-bin)")
     def test_mpirun(self):
@@ -51,7 +45,41 @@ class Launcher(TrainingTest):
                              variables=TOKEN)
         result = self.finish(process, timeout=60)
         self.assertEqual(result.status, 0, str(result))
-        self.assert_same_as_local(json.loads(result.out))
+        self.assert_same_as_local(json.loads(result.out), self.plan, steps=5)
+
+    def start_three(self):
+        """Three ranks of three commands, each with at least one checkpoint behind it."""
+        self.write("three.csv", "source,target,bandwidth,latency\n" + "".join(
+            f"host{host},switch,10 Gbit/s,10 us\n" for host in range(3)))
+        plan = self.make_plan("three.json", cluster="three.csv")
+        training = self.training_with_checkpoints_every(5)
+        port = harness.free_ports(2)
+        processes = [
+            self.start("train", plan, "--cluster", "three.csv", "--checkpoints", "saved",
+                       "--training", training,
+                       variables={**TOKEN, "RANK": str(rank), "WORLD_SIZE": "3",
+                                  "LOCAL_RANK": str(rank), "MASTER_ADDR": "127.0.0.1",
+                                  "MASTER_PORT": str(port)}) for rank in range(3)]
+        self.wait_for_checkpoint("saved")
+        return processes
+
+    def assert_survivors_say(self, processes, killed, lines):
+        """`lines`: by rank, what a survivor must say; the others must be silent."""
+        processes[killed].kill()
+        results = [self.finish(process, timeout=30) for process in processes]
+        for rank, result in enumerate(results):
+            if rank != killed:
+                self.assertEqual(result.status, 1, str(result))
+                self.assertEqual(result.out, "", str(result))
+                self.assertRegex(result.err, lines.get(rank, r"\A\Z"), f"rank {rank}")
+
+    def test_rank_0_alone_says_who_was_lost(self):
+        self.assert_survivors_say(self.start_three(), 2, {
+            0: r"\Arackrail: rank 2 \(pid \d+ on [^)]+\) was lost: [^\n]+\n\Z"})
+
+    def test_without_rank_0_each_rank_says_why_it_ends(self):
+        line = r"\Arackrail: the coordinator at 127\.0\.0\.1:\d+ was lost: [^\n]+\n\Z"
+        self.assert_survivors_say(self.start_three(), 0, {1: line, 2: line})
 
     def test_a_launcher_that_says_half(self):
         self.assert_bad_input("train", self.plan, file="<environment>", where="MASTER_ADDR",

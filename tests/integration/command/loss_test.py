@@ -1,7 +1,6 @@
 """Workers that die, and users who interrupt: the command ends soon, says why, and can go on."""
 
 import os
-import re
 import signal
 import time
 
@@ -21,33 +20,21 @@ class Loss(TrainingTest):
                 found[int(words[words.index("--rank") + 1])] = pid
         return found
 
-    @staticmethod
-    def own_lines(result):
-        """What the command itself said on stderr, apart from notes and the workers' lines."""
-        return [line for line in result.err.splitlines()
-                if not re.match(r"note: |\[rank \d+\] ", line)]
-
     def assert_names_lost_rank(self, result, rank):
+        """One line in all: the survivors leave it to the command."""
         self.assertEqual(result.status, 1, str(result))
         self.assertEqual(result.out, "")
-        self.assertEqual(len(self.own_lines(result)), 1, result.err)
-        self.assertRegex(self.own_lines(result)[0], rf"^rackrail: rank {rank} \(pid \d+ on [^)]+\) "
-                                                    r"was lost: .*killed by signal 9")
+        self.assertRegex(result.err, rf"\Arackrail: rank {rank} \(pid \d+ on [^)]+\) was lost: "
+                                     r"[^\n]*killed by signal 9[^\n]*\n\Z")
 
-    def train_until_checkpoint(self, plan, *options):
-        process = self.start("train", plan, "--workers", "2", "--checkpoints", "saved", "--steps",
-                             STEPS, *options)
-        saved = self.folder / "saved"
-        self.assertTrue(harness.wait_until(
-            lambda: saved.exists() and any(saved.rglob("*manifest*")), 60), "no checkpoint")
+    def train_until_checkpoint(self, plan, *options, workers=2, cluster="two-hosts.csv"):
+        process = self.start("train", plan, "--workers", workers, "--checkpoints", "saved",
+                             "--cluster", cluster, "--steps", STEPS, *options)
+        self.wait_for_checkpoint("saved")
         return process
 
     def quick_training(self):
-        """The shipped training with a checkpoint every 10 steps."""
-        text = (harness.CONFIGS / "training" / "digits-mlp.yaml").read_text()
-        text = text.replace("../data/digits.csv", str(harness.CONFIGS / "data" / "digits.csv"))
-        text = text.replace("checkpoint_every: 100", "checkpoint_every: 10")
-        return self.write("quick.yaml", text)
+        return self.training_with_checkpoints_every(10)
 
     def test_a_killed_worker_ends_the_job_which_resumes_to_the_same_loss(self):
         plan = self.two_host_plan()
@@ -76,7 +63,8 @@ class Loss(TrainingTest):
                  "--steps", "25", "--cluster", "two-hosts.csv")
         whole = self.rackrail_json("train", plan, *steps)
         saved = self.folder / "saved"
-        models = [saved / f"step-{step:08}" / "model.safetensors" for step in (10, 20, 25)]  # at intervals and at the end
+        models = [saved / f"step-{step:08}" / "model.safetensors"
+                  for step in (10, 20, 25)]  # at intervals and at the end
         self.assertTrue(all(model.exists() for model in models), list(saved.iterdir()))
 
         for model in models[1:]:
@@ -108,6 +96,26 @@ class Loss(TrainingTest):
         self.assert_names_lost_rank(result, 0)
         self.assert_no_processes_left()
 
+    def test_with_json_the_loss_has_its_parts(self):
+        process = self.train_until_checkpoint(self.two_host_plan(), "--training",
+                                              self.quick_training(), "--json")
+        os.kill(self.workers()[1], signal.SIGKILL)
+        result = self.finish(process, timeout=30)
+        self.assertEqual(result.status, 1, str(result))
+        self.assertEqual(result.error["file"], "two.json")
+        self.assertEqual(result.error["where"], "training")
+        self.assertIn("rank 1 ", result.error["found"])
+        self.assertIn("2 workers", result.error["expected"])
+        self.assertEqual(result.error["message"], result.error["found"])
+
+    def test_of_several_survivors_none_repeats_the_line(self):
+        process = self.train_until_checkpoint(
+            self.make_plan("four.json"), "--training", self.quick_training(), workers=4,
+            cluster="two-racks-40g")
+        os.kill(self.workers()[2], signal.SIGKILL)
+        self.assert_names_lost_rank(self.finish(process, timeout=30), 2)
+        self.assert_no_processes_left()
+
     def test_an_interrupt_ends_all_workers(self):
         process = self.train_until_checkpoint(self.two_host_plan(), "--training",
                                               self.quick_training())
@@ -116,7 +124,7 @@ class Loss(TrainingTest):
         result = self.finish(process, timeout=30)
         self.assertLess(time.monotonic() - interrupted, 5)
         self.assertEqual(result.status, 128 + signal.SIGINT)
-        self.assertEqual(self.own_lines(result), ["rackrail: interrupted by SIGINT"])
+        self.assertEqual(result.err, "rackrail: interrupted by SIGINT\n")
         self.assert_no_processes_left()
 
     def test_a_killed_command_leaves_no_workers(self):

@@ -53,6 +53,12 @@ class Plan(harness.CommandTest):
             with self.subTest(model=model):
                 plan = self.rackrail_json("plan", "two-racks-40g", model, "-o", f"{model}.json")
                 naive = self.rackrail_json("plan", "two-racks-40g", model, "--naive")
+                self.assertIn("buckets of 25.0 MiB: what runs without a planner",
+                              naive["notes"][0])
+                other = self.rackrail_json("plan", "two-racks-40g", model, "--naive",
+                                           "--bucket-size", "4 MiB")
+                self.assertIn("buckets of 4.00 MiB", other["notes"][0])
+                self.assertNotIn("25", other["notes"][0])
                 self.assertLess(plan["step_time_s"], naive["step_time_s"])
                 self.rackrail("verify", f"{model}.json")
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 
 import harness
 from training import TrainingTest
@@ -59,6 +60,19 @@ class Train(TrainingTest):
                                                   "--seed", seed) for seed in ("3", "3", "4"))
         self.assertEqual(first["losses"], again["losses"])
         self.assertNotEqual(first["losses"], other["losses"])
+
+    def test_the_seed_that_was_used_is_said(self):
+        plan = self.two_host_plan()
+        run = ("train", plan, "--workers", "2", "--steps", "2")
+        shipped = (harness.CONFIGS / "training" / "digits-mlp.yaml").read_text()
+        of_file = int(re.search(r"^seed: (\d+)", shipped, re.MULTILINE).group(1))
+        self.assertNotEqual(of_file, 0)
+        by_default = self.rackrail_json(*run)
+        self.assertEqual(by_default["seed"], of_file)
+        for seed, is_same in ((of_file, True), (0, False)):
+            said = self.rackrail_json(*run, "--seed", seed)
+            self.assertEqual(said["seed"], seed)
+            self.assertEqual(said["losses"] == by_default["losses"], is_same)
 
     def test_trace_and_prediction(self):
         self.rackrail("calibrate", "--workers", "2", "-o", "machine.json", "--workload-output",

@@ -23,6 +23,7 @@ tensors:
   - [fc1.bias, 1024, 2000 us]
   - [fc1.weight, 65536, 130 us]
 """
+TOKEN = {"RACKRAIL_JOB_TOKEN": "a-secret-of-these-tests-0123456789"}
 TWO_HOSTS = "source,target,bandwidth,latency\nhost0,host1,10 Gbit/s,10 us\n"
 
 
@@ -40,3 +41,22 @@ class TrainingTest(harness.CommandTest):
 
     def two_host_plan(self):
         return self.make_plan("two.json", cluster="two-hosts.csv")
+
+    def training_with_checkpoints_every(self, steps):
+        """The shipped training, which saves more often."""
+        text = (harness.CONFIGS / "training" / "digits-mlp.yaml").read_text()
+        text = text.replace("../data/digits.csv", str(harness.CONFIGS / "data" / "digits.csv"))
+        self.assertIn("checkpoint_every: 100", text)
+        return self.write("quick.yaml",
+                          text.replace("checkpoint_every: 100", f"checkpoint_every: {steps}"))
+
+    def wait_for_checkpoint(self, name):
+        folder = self.folder / name
+        self.assertTrue(harness.wait_until(
+            lambda: folder.exists() and any(folder.rglob("*manifest*")), 60), "no checkpoint")
+
+    def assert_same_as_local(self, run, plan, steps):
+        """That a launched run computed what as many local workers compute."""
+        local = self.rackrail_json("train", plan, "--workers", run["workers"], "--steps", steps)
+        self.assertEqual(run["losses"], local["losses"])
+        self.assertTrue(run["parameters_agree"])

@@ -85,6 +85,30 @@ TEST_CASE("every field is required, and its absence named") {
   }
 }
 
+TEST_CASE("codecs that are not tried unasked may be missing, as in older files") {
+  json older = json::parse(to_json(example()));
+  for (const char* name : {"bf16", "fp8", "randomk"}) {
+    REQUIRE(older["codecs"].erase(name) == 1);
+  }
+  const test::TemporaryDirectory folder;
+  const auto path = folder.path() / "machine.json";
+  write_file_atomically(path, older.dump());
+  const Calibration read = read_calibration(path);
+  for (const plan::Codec& codec : plan::all_codecs()) {
+    const auto i = static_cast<std::size_t>(codec.kind);
+    CAPTURE(plan::to_string(codec));
+    const bool is_missing = !older["codecs"].contains(plan::to_string(codec));
+    const plan::DeviceRates expected = is_missing ? plan::device_rates("cpu") : example().rates;
+    CHECK((!codec.is_lossy() || read.rates.codecs[i].encode == expected.codecs[i].encode));
+    CHECK((!codec.is_lossy() || read.rates.codecs[i].decode == expected.codecs[i].decode));
+  }
+  for (const char* name : {"fp16", "int8", "topk"}) {
+    json lacking = older;
+    lacking["codecs"].erase(name);
+    CHECK(error_of(lacking.dump()).where == std::string("codecs.") + name);
+  }
+}
+
 TEST_CASE("values of another kind, without a unit, or impossible are refused") {
   const json whole = json::parse(to_json(example()));
   const auto [field, value] = GENERATE(table<std::string, json>({

@@ -22,10 +22,11 @@ TEST_CASE("rates of every class are positive and ordered as the work they mean")
     const DeviceRates rates = device_rates(device.name);
     CHECK(rates.launch > Duration());
     CHECK(rates.reduce > Bandwidth());
-    for (const CodecKind kind : {CodecKind::kFp16, CodecKind::kInt8Block, CodecKind::kTopK}) {
-      CHECK(rate_of(rates, kind).encode > Bandwidth());
-      CHECK(rate_of(rates, kind).decode > Bandwidth());
-      CHECK(rate_of(rates, kind).encode < device.codec_memory);
+    for (const Codec& codec : all_codecs()) {
+      CAPTURE(to_string(codec));
+      CHECK(rate_of(rates, codec.kind).encode > Bandwidth());
+      CHECK(rate_of(rates, codec.kind).decode > Bandwidth());
+      CHECK(rate_of(rates, codec.kind).encode < device.codec_memory);
     }
     CHECK(rate_of(rates, CodecKind::kFp16).encode > rate_of(rates, CodecKind::kInt8Block).encode);
     CHECK(rate_of(rates, CodecKind::kInt8Block).encode > rate_of(rates, CodecKind::kTopK).encode);

@@ -218,7 +218,9 @@ TEST_CASE("a wrong or missing token is refused in one line, and the job goes on"
   }
   TestClient member(server.address(), kToken);
   CHECK(member.join(Rank(0)).rank == Rank(0));
+  CHECK_FALSE(member->coordinator_knows());
   member->leave(false, {"the test is over", false});
+  CHECK(member->coordinator_knows());
 }
 
 TEST_CASE("a worker that does not fit the job is refused as bad input") {
@@ -345,6 +347,7 @@ TEST_CASE("a coordinator that goes tells its workers") {
   CHECK(client.wait_for_abort() == "the coordinator was shut down");
   CHECK(client.aborts() == 1);
   CHECK(client->was_told_to_abort());
+  CHECK(client->coordinator_knows());
 }
 
 TEST_CASE("two coordinators never share a port") {

@@ -124,6 +124,7 @@ TEST_CASE("workers notice that the coordinator was killed") {
   CHECK(std::chrono::duration<double>(client.aborted_at() - start).count() < 1.0);
   CHECK_FALSE(client->was_told_to_abort());
   client->leave(false);  // returns, although nobody hears it
+  CHECK_FALSE(client->coordinator_knows());
 }
 
 TEST_CASE("workers notice that the coordinator is silent") {

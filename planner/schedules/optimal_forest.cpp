@@ -36,6 +36,6 @@ class ForestFamily final : public ScheduleFamily {
 
 }  // namespace
 
-std::unique_ptr<ScheduleFamily> make_forest_family() { return std::make_unique<ForestFamily>(); }
+std::unique_ptr<ScheduleFamily> make_optimal_forest() { return std::make_unique<ForestFamily>(); }
 
 }  // namespace rackrail::planner

@@ -7,16 +7,19 @@
 // elements with that digit are counted again by the next 10 bits, then by the last 10. Three passes
 // in linear time whatever the data is, with no copy of it, followed by one pass that writes.
 // Not-a-number counts as larger than infinity, so it is sent on.
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
 #include <cstring>
 
 #include "base/error.hpp"
-#include "runtime/codecs/factories.hpp"
-#include "runtime/codecs/payload.hpp"
+#include "plan/codecs/cpu_arithmetic.hpp"
+#include "plan/codecs/error_models.hpp"
+#include "plan/codecs/format.hpp"
+#include "plan/codecs/registry.hpp"
 
-namespace rackrail::runtime {
+namespace rackrail::plan {
 namespace {
 
 std::uint32_t magnitude(float value) { return std::bit_cast<std::uint32_t>(value) & 0x7fffffffU; }
@@ -51,15 +54,13 @@ Threshold find_threshold(std::span<const float> values, std::size_t kept) {
   return {.magnitude = prefix, .ties = wanted};
 }
 
-class TopKCodec final : public Codec {
+class TopKArithmetic final : public CpuArithmetic {
  public:
-  explicit TopKCodec(const plan::Codec& descriptor) : descriptor_(descriptor) {}
-
-  const plan::Codec& descriptor() const override { return descriptor_; }
+  using CpuArithmetic::CpuArithmetic;
 
   void encode(std::span<const float> input, std::span<float> residual, EncodeKey /*key*/,
               std::span<std::byte> output) const override {
-    check_encode_buffers(descriptor_, input, residual, output);
+    check_encode_buffers(input, residual, output);
     if (input.empty()) {
       return;
     }
@@ -88,10 +89,7 @@ class TopKCodec final : public Codec {
         residual[i] = 0;
       }
     }
-    for (float& error : residual) {
-      // More of them than can be sent: they must not stay in the feedback of all later steps.
-      error = std::isfinite(error) ? error : 0;
-    }
+    drop_overflow(residual);  // where there is more of it than can be sent
   }
 
   void decode(std::span<const std::byte> encoded, std::span<float> output) const override {
@@ -112,7 +110,7 @@ class TopKCodec final : public Codec {
  private:
   std::size_t kept_elements(std::size_t elements) const {
     return static_cast<std::size_t>(
-        plan::kept_elements(descriptor_, static_cast<std::int64_t>(elements)));
+        rackrail::plan::kept_elements(descriptor(), static_cast<std::int64_t>(elements)));
   }
 
   static std::uint32_t index_at(std::span<const std::byte> encoded, std::size_t k) {
@@ -129,13 +127,13 @@ class TopKCodec final : public Codec {
 
   /// Everything is looked at before anything is written. Returns the number of elements kept.
   std::size_t check(std::span<const std::byte> encoded, std::size_t elements) const {
-    check_encoded_size(descriptor_, encoded, elements);
+    check_encoded_size(encoded, elements);
     const std::size_t kept = kept_elements(elements);
     std::uint64_t lowest = 0;
     for (std::size_t k = 0; k < kept; ++k) {
       const std::uint32_t index = index_at(encoded, k);
       if (index < lowest || index >= elements) {
-        throw RuntimeFailure("codec " + plan::to_string(descriptor_) + ": index " +
+        throw RuntimeFailure("codec " + to_string(descriptor()) + ": index " +
                              std::to_string(index) + " instead of an ascending one below " +
                              std::to_string(elements));
       }
@@ -143,14 +141,53 @@ class TopKCodec final : public Codec {
     }
     return kept;
   }
+};
 
-  plan::Codec descriptor_;
+class TopKFormat final : public CodecFormat {
+ public:
+  using CodecFormat::CodecFormat;
+
+  Bytes encoded_size(const Codec& codec, std::int64_t elements) const override {
+    return Bytes(kept_elements(codec, elements)) * 8;
+  }
+  /// √(1 − share of the energy that is kept).
+  double relative_error(const Codec& codec) const override {
+    if (codec.density >= 1) {
+      return 0;
+    }
+    // Magnitudes above t are kept, where 2·tail(t) = density; they hold 2(t·φ(t) + tail(t)) of the
+    // energy.
+    double low = 0;
+    double high = 40;
+    for (int i = 0; i < 100; ++i) {
+      const double middle = 0.5 * (low + high);
+      (2 * normal_tail(middle) > codec.density ? low : high) = middle;
+    }
+    const double kept = codec.density + 2 * low * normal_density(low);
+    return std::sqrt(std::max(0.0, 1 - kept));
+  }
+  /// Selection of the threshold by three radix passes over the corrected gradient, which is written
+  /// once for them; the last pass compacts and clears what was sent from the residual. Decoding
+  /// reads entries of 8 bytes, each of which reads and writes a sector of 32 bytes, and the FP32
+  /// output that a plain decode clears first.
+  CodecTraffic traffic(const Codec& codec) const override {
+    return {.encode = kFeedbackTraffic + 3 * 4 + 8, .decode_add = codec.density * (8 + 2 * 32) + 4};
+  }
+  std::unique_ptr<CodecArithmetic> arithmetic(const Codec& codec,
+                                              InstructionSet set) const override {
+    return std::make_unique<TopKArithmetic>(codec, set);
+  }
 };
 
 }  // namespace
 
-std::unique_ptr<Codec> make_top_k_codec(const plan::Codec& descriptor) {
-  return std::make_unique<TopKCodec>(descriptor);
+const CodecFormat& top_k_format() {
+  static const TopKFormat kFormat(
+      {.name = "topk",
+       .parameters = {{.name = "density", .field = &Codec::density, .above = 0, .most = 1}},
+       .has_error_feedback = true,
+       .is_default = true});
+  return kFormat;
 }
 
-}  // namespace rackrail::runtime
+}  // namespace rackrail::plan

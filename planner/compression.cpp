@@ -1,0 +1,148 @@
+#include "planner/compression.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+namespace rackrail::planner {
+
+namespace {
+
+std::vector<TierCodecs> pairs_of(const CandidateSet& candidates) {
+  std::vector<TierCodecs> pairs;
+  for (const Candidate& candidate : candidates.all()) {
+    const bool is_known = std::any_of(pairs.begin(), pairs.end(), [&](const TierCodecs& pair) {
+      return pair.inside == candidate.codecs.inside && pair.across == candidate.codecs.across;
+    });
+    if (!is_known) {
+      pairs.push_back(candidate.codecs);
+    }
+  }
+  return pairs;
+}
+
+bool is_of(const Candidate& candidate, const TierCodecs& pair) {
+  return candidate.codecs.inside == pair.inside && candidate.codecs.across == pair.across;
+}
+
+bool hurts_protected(const CandidateSet& candidates, const TierCodecs& pair) {
+  return std::any_of(candidates.all().begin(), candidates.all().end(),
+                     [&](const Candidate& c) { return is_of(c, pair) && c.hurts_protected; });
+}
+
+std::string name_of(const TierCodecs& pair) {
+  return pair.inside == pair.across
+             ? plan::to_string(pair.across)
+             : fmt::format("{} inside, {} across", plan::to_string(pair.inside),
+                           plan::to_string(pair.across));
+}
+
+/// By tensor: when its gradient is ready on the latest rank, from the start of the step; then the
+/// same for the end of backward and the longest optimiser.
+struct ComputeSpan {
+  std::vector<Duration> ready;
+  Duration end;
+  Duration optimizer;
+};
+
+ComputeSpan latest_compute(const plan::Workload& workload, const topology::Topology& topology,
+                           std::int64_t local_batch, double stretch) {
+  ComputeSpan span{std::vector<Duration>(workload.tensors.size()), {}, {}};
+  std::map<std::string, bool> seen;
+  for (std::size_t r = 0; r < topology.rank_count(); ++r) {
+    const std::string& device = topology.node(topology.node_of(Rank(r))).device_class;
+    if (!seen.emplace(device, true).second) {
+      continue;
+    }
+    const plan::ComputeTimes times = plan::compute_times(workload, device, local_batch);
+    for (std::size_t i = 0; i < span.ready.size(); ++i) {
+      span.ready[i] = std::max(span.ready[i], scaled(times.forward + times.ready[i], stretch));
+    }
+    span.end = std::max(span.end, scaled(times.forward + times.backward, stretch));
+    span.optimizer = std::max(span.optimizer, scaled(times.optimizer, stretch));
+  }
+  return span;
+}
+
+double harm_of(const TierCodecs& pair, std::int64_t elements) {
+  const double inside = plan::relative_error(pair.inside);
+  const double across = plan::relative_error(pair.across);
+  return static_cast<double>(elements) * (inside * inside + across * across);
+}
+
+}  // namespace
+
+std::vector<Assignment> CompressionTable::starts() const {
+  std::vector<Assignment> assignments;
+  for (const Uniform& one : uniform) {
+    assignments.push_back(one.assignment);
+  }
+  return assignments;
+}
+
+std::vector<Choice> CompressionTable::chosen(const Assignment& assignment) const {
+  std::vector<Choice> chosen;
+  for (std::size_t b = 0; b < assignment.size(); ++b) {
+    chosen.push_back(choices[b][assignment[b]]);
+  }
+  return chosen;
+}
+
+CompressionTable compression_table(const std::vector<TensorGroup>& groups,
+                                   const plan::Workload& workload,
+                                   const topology::Topology& topology, std::int64_t local_batch,
+                                   CandidateSet& candidates, const ScheduleLoads& loads) {
+  const ComputeSpan compute =
+      latest_compute(workload, topology, local_batch, loads.compute_stretch());
+  CompressionTable table;
+  table.problem.resources = loads.resource_count();
+  table.problem.compute_end = compute.end;
+  table.problem.optimizer = compute.optimizer;
+  const std::vector<TierCodecs> pairs = pairs_of(candidates);
+  for (const TierCodecs& pair : pairs) {
+    table.uniform.push_back({name_of(pair), hurts_protected(candidates, pair), {}});
+  }
+  for (const TensorGroup& group : groups) {
+    TimelineBucket bucket;
+    for (const std::uint32_t tensor : group.tensors) {
+      bucket.ready = std::max(bucket.ready, compute.ready[tensor]);
+    }
+    std::vector<Choice> choices;
+    std::vector<std::size_t> pair_of_option;
+    for (std::size_t p = 0; p < pairs.size(); ++p) {
+      const auto choice = candidates.cheapest(group.elements, [&](const Candidate& c) {
+        return is_of(c, pairs[p]) && (group.is_protected ? !c.hurts_protected : !c.only_protected);
+      });
+      if (!choice.has_value()) {
+        continue;
+      }
+      const Candidate& candidate = candidates.all()[choice->candidate];
+      TimelineOption option =
+          loads.option(choice->candidate, group.elements, choice->slice_elements, choice->time);
+      option.harm = harm_of(candidate.codecs, group.elements);
+      bucket.options.push_back(std::move(option));
+      choices.push_back(*choice);
+      pair_of_option.push_back(p);
+    }
+    if (choices.empty()) {
+      return {};
+    }
+    const auto fastest = static_cast<std::uint32_t>(
+        std::min_element(choices.begin(), choices.end(),
+                         [](const Choice& a, const Choice& b) { return a.time < b.time; }) -
+        choices.begin());
+    for (std::size_t p = 0; p < pairs.size(); ++p) {
+      const auto at = std::find(pair_of_option.begin(), pair_of_option.end(), p);
+      table.uniform[p].assignment.push_back(
+          at == pair_of_option.end() ? fastest
+                                     : static_cast<std::uint32_t>(at - pair_of_option.begin()));
+    }
+    table.problem.buckets.push_back(std::move(bucket));
+    table.choices.push_back(std::move(choices));
+  }
+  return table;
+}
+
+}  // namespace rackrail::planner

@@ -1,0 +1,43 @@
+// The compression search's problem for one division into buckets, and its answers as choices.
+//
+// Options of a bucket: for each pair of codecs (inside a group of ranks, across groups) that the
+// budget allows, the schedule and slice that are fastest alone. So an option says what is encoded
+// and where: nothing, only what crosses the slow tier, or everywhere with the same codec or a
+// lighter one inside. Protected buckets have no option beyond FP16.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "plan/workload.hpp"
+#include "planner/buckets.hpp"
+#include "planner/candidates.hpp"
+#include "planner/compression_loads.hpp"
+#include "planner/compression_timeline.hpp"
+
+namespace rackrail::planner {
+
+/// What a bucket may be moved by, and what the timeline knows about it.
+struct CompressionTable {
+  TimelineProblem problem;
+  std::vector<std::vector<Choice>> choices;  ///< by bucket and option
+  /// The same pair of codecs wherever a bucket has it; elsewhere the fastest option.
+  struct Uniform {
+    std::string name;              ///< "none", "fp16", "none inside, int8 across"
+    bool hurts_protected = false;  ///< beyond FP16 somewhere
+    Assignment assignment;
+  };
+  std::vector<Uniform> uniform;
+
+  std::vector<Assignment> starts() const;
+  std::vector<Choice> chosen(const Assignment& assignment) const;
+};
+
+/// Times collectives by the cost model where the candidate set has not yet. Empty `problem.buckets`
+/// when some group has no option. Harm is elements · (relative error inside² + across²).
+CompressionTable compression_table(const std::vector<TensorGroup>& groups,
+                                   const plan::Workload& workload,
+                                   const topology::Topology& topology, std::int64_t local_batch,
+                                   CandidateSet& candidates, const ScheduleLoads& loads);
+
+}  // namespace rackrail::planner

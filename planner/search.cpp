@@ -1,0 +1,171 @@
+#include "planner/search.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "planner/batch.hpp"
+#include "planner/protection.hpp"
+
+namespace rackrail::planner {
+
+namespace {
+
+// Work of the search is limited by simulated transfers, not by a clock: the same input must give
+// the same plan on a fast and on a slow machine.
+constexpr std::int64_t kTransferBudget = 4'000'000;
+
+}  // namespace
+
+Search::Search(const topology::Topology& topology, const plan::Workload& workload,
+               plan::CostModel& cost_model, const PlannerOptions& options)
+    : topology_(topology),
+      workload_(workload),
+      cost_model_(cost_model),
+      options_(options),
+      protected_(protected_tensors(workload, options.protect_outer_layers)),
+      candidates_(topology, cost_model, options) {}
+
+std::optional<Search::Scored> Search::evaluate(const Policy& policy, std::int64_t local_batch) {
+  std::vector<TensorGroup> groups = group_tensors(workload_, policy.bucket_size);
+  std::vector<Choice> choices = choose(groups, policy.filter);
+  const bool needs_protection = std::any_of(choices.begin(), choices.end(), [&](const Choice& c) {
+    return candidates_.all()[c.candidate].hurts_protected;
+  });
+  if (needs_protection) {
+    groups = group_tensors(workload_, policy.bucket_size, protected_);
+    choices = choose(groups, policy.filter);
+  }
+  if (choices.size() != groups.size()) {
+    return std::nullopt;
+  }
+  return scored(groups, choices, policy.bucket_size, local_batch);
+}
+
+Search::Scored Search::scored(const std::vector<TensorGroup>& groups,
+                              const std::vector<Choice>& choices, Bytes bucket_size,
+                              std::int64_t local_batch) {
+  Scored scored;
+  scored.bucket_size = bucket_size;
+  scored.plan = assemble(groups, choices, local_batch);
+  for (const Choice& choice : choices) {
+    scored.chosen.push_back(choice.candidate);
+  }
+  score(scored);
+  return scored;
+}
+
+std::vector<TensorGroup> Search::groups_of(Bytes bucket_size, bool separate_protected) const {
+  std::vector<TensorGroup> groups = separate_protected
+                                        ? group_tensors(workload_, bucket_size, protected_)
+                                        : group_tensors(workload_, bucket_size);
+  for (TensorGroup& group : groups) {
+    group.is_protected = holds_protected(group.tensors);
+  }
+  return groups;
+}
+
+std::vector<TensorGroup> Search::groups_in(const plan::Plan& plan) const {
+  std::vector<TensorGroup> groups;
+  for (const plan::Bucket& bucket : plan.buckets) {
+    groups.push_back({bucket.tensors, bucket.elements, holds_protected(bucket.tensors)});
+  }
+  return groups;
+}
+
+bool Search::holds_protected(const std::vector<std::uint32_t>& tensors) const {
+  return std::any_of(tensors.begin(), tensors.end(),
+                     [&](std::uint32_t tensor) { return protected_[tensor]; });
+}
+
+std::vector<Choice> Search::choose(const std::vector<TensorGroup>& groups,
+                                   const CandidateFilter& filter) {
+  std::vector<Choice> choices;
+  const bool mixed = std::any_of(groups.begin(), groups.end(),
+                                 [](const TensorGroup& g) { return g.is_protected; });
+  for (const TensorGroup& group : groups) {
+    auto choice = candidates_.cheapest(group.elements, [&](const Candidate& c) {
+      return filter(c) && !c.only_protected && !(mixed && group.is_protected && c.hurts_protected);
+    });
+    if (!choice.has_value() && group.is_protected) {
+      choice = candidates_.cheapest(group.elements,
+                                    [](const Candidate& c) { return !c.hurts_protected; });
+    }
+    if (choice.has_value()) {
+      choices.push_back(*choice);
+    }
+  }
+  return choices;
+}
+
+plan::Plan Search::assemble(const std::vector<TensorGroup>& groups,
+                            const std::vector<Choice>& choices, std::int64_t local_batch) {
+  plan::Plan plan;
+  plan.name = fmt::format("{} on {}", workload_.name, topology_.name());
+  plan.cluster_name = topology_.name();
+  plan.cluster_digest = topology_.digest();
+  for (std::size_t r = 0; r < topology_.rank_count(); ++r) {
+    plan.rank_names.push_back(topology_.node(topology_.node_of(Rank(r))).name);
+  }
+  plan.workload_name = workload_.name;
+  plan.workload_digest = workload_.digest();
+  plan.batch = batch_plan(topology_, workload_, local_batch);
+  plan.error_budget = options_.error_budget;
+  plan.seed = options_.seed;
+  for (std::size_t b = 0; b < groups.size(); ++b) {
+    plan::Bucket bucket;
+    bucket.tensors = groups[b].tensors;
+    bucket.elements = groups[b].elements;
+    bucket.priority = static_cast<std::uint32_t>(groups.size() - 1 - b);
+    plan.buckets.push_back(std::move(bucket));
+    set_schedule(plan, b, choices[b]);
+  }
+  return plan;
+}
+
+void Search::set_schedule(plan::Plan& plan, std::size_t bucket, const Choice& choice) {
+  const Candidate& candidate = candidates_.all()[choice.candidate];
+  plan::Bucket& target = plan.buckets[bucket];
+  target.slice_elements = choice.slice_elements;
+  target.codec = candidate.strongest;
+  target.codec_tiers = candidate.codec_tiers;
+  target.schedule = static_cast<std::uint32_t>(choice.candidate);
+}
+
+void Search::materialise(plan::Plan& plan) const {
+  std::map<std::uint32_t, std::uint32_t> numbers;
+  plan.schedules.clear();
+  for (plan::Bucket& bucket : plan.buckets) {
+    const auto [it, added] =
+        numbers.emplace(bucket.schedule, static_cast<std::uint32_t>(plan.schedules.size()));
+    if (added) {
+      plan.schedules.push_back(candidates_.all()[bucket.schedule].graph);
+    }
+    bucket.schedule = it->second;
+  }
+}
+
+void Search::score(Scored& scored) {
+  plan::Plan whole = scored.plan;
+  materialise(whole);
+  spent_ += transfers_of(scored);
+  scored.estimate = cost_model_.step(whole, workload_);
+}
+
+std::int64_t Search::transfers_of(const Scored& scored) const {
+  std::int64_t transfers = 0;
+  for (const std::size_t candidate : scored.chosen) {
+    transfers += static_cast<std::int64_t>(candidates_.all()[candidate].graph.transfers().size());
+  }
+  return transfers;
+}
+
+bool Search::is_within_budget() const { return spent_ <= kTransferBudget; }
+
+bool Search::budget_left(const Scored& scored) const {
+  return spent_ + transfers_of(scored) <= kTransferBudget;
+}
+
+}  // namespace rackrail::planner

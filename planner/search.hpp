@@ -1,0 +1,98 @@
+// Whole plans from choices per bucket, and what they take: the state of one search.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "plan/cost_model.hpp"
+#include "plan/plan.hpp"
+#include "plan/workload.hpp"
+#include "planner/buckets.hpp"
+#include "planner/candidates.hpp"
+#include "planner/compression.hpp"
+#include "planner/planner.hpp"
+
+namespace rackrail::planner {
+
+/// A way to plan the whole step: bucket size and which candidates are considered.
+struct Policy {
+  std::string name;
+  Bytes bucket_size;
+  CandidateFilter filter;
+};
+
+/// A lighter codec is preferred when it costs less than this share of the step.
+inline constexpr double kWorthwhile = 0.001;
+
+/// Keeps references to all that it is made from. While searching, Bucket::schedule is the
+/// candidate's number; see materialise().
+class Search {
+ public:
+  Search(const topology::Topology& topology, const plan::Workload& workload,
+         plan::CostModel& cost_model, const PlannerOptions& options);
+
+  struct Scored {
+    plan::Plan plan;
+    plan::StepEstimate estimate;
+    std::vector<std::size_t> chosen;  ///< candidate per bucket
+    Bytes bucket_size;
+  };
+
+  const CandidateSet& candidates() const { return candidates_; }
+  /// By tensor (planner/protection.hpp).
+  const std::vector<bool>& protected_by_tensor() const { return protected_; }
+
+  /// Each bucket takes the candidate that is cheapest alone among those of the policy; none when
+  /// the policy leaves a bucket without.
+  std::optional<Scored> evaluate(const Policy& policy, std::int64_t local_batch);
+  /// Codecs per bucket and tier by the compression search over the whole step, on buckets of this
+  /// size, with the protected tensors apart where that is faster.
+  std::optional<Scored> compress(Bytes bucket_size, std::int64_t local_batch);
+  /// The same pair of codecs wherever a bucket may have it, for each pair; protected tensors are in
+  /// buckets of their own where the pair would hurt them or that is faster. When much has been
+  /// simulated already, only those that may be the best by what the timeline says.
+  struct Uniform {
+    std::string name;  ///< CompressionTable::Uniform::name
+    Scored scored;
+  };
+  std::vector<Uniform> uniform_plans(Bytes bucket_size, std::int64_t local_batch);
+  /// Lighter codecs where the step does not become longer by it: overlap hides the extra bytes. By
+  /// the timeline, as far as simulation agrees.
+  void lighten(Scored& best);
+  /// Buckets that lighten() has changed.
+  int lightened() const { return lightened_; }
+  /// Simulates the step again, after a change of the plan.
+  void score(Scored& scored);
+  /// A plan that leaves the search has only the schedules that it uses, each once.
+  void materialise(plan::Plan& plan) const;
+
+ private:
+  std::vector<Choice> choose(const std::vector<TensorGroup>& groups, const CandidateFilter& filter);
+  Scored scored(const std::vector<TensorGroup>& groups, const std::vector<Choice>& choices,
+                Bytes bucket_size, std::int64_t local_batch);
+  /// A group with a protected tensor in it counts as protected.
+  std::vector<TensorGroup> groups_of(Bytes bucket_size, bool separate_protected) const;
+  std::vector<TensorGroup> groups_in(const plan::Plan& plan) const;
+  bool holds_protected(const std::vector<std::uint32_t>& tensors) const;
+  CompressionTable table_for(const std::vector<TensorGroup>& groups, std::int64_t local_batch);
+  plan::Plan assemble(const std::vector<TensorGroup>& groups, const std::vector<Choice>& choices,
+                      std::int64_t local_batch);
+  void set_schedule(plan::Plan& plan, std::size_t bucket, const Choice& choice);
+  std::int64_t transfers_of(const Scored& scored) const;
+  bool is_within_budget() const;
+  bool budget_left(const Scored& scored) const;
+
+  const topology::Topology& topology_;
+  const plan::Workload& workload_;
+  plan::CostModel& cost_model_;
+  const PlannerOptions& options_;
+  std::vector<bool> protected_;
+  CandidateSet candidates_;
+  std::optional<ScheduleLoads> loads_;  ///< when first needed
+  std::int64_t spent_ = 0;
+  int lightened_ = 0;
+};
+
+}  // namespace rackrail::planner

@@ -1,0 +1,132 @@
+// The part of the search that looks for codecs over the whole step.
+#include <algorithm>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "planner/compression.hpp"
+#include "planner/compression_search.hpp"
+#include "planner/search.hpp"
+
+namespace rackrail::planner {
+
+namespace {
+// How far the timeline may be off for a uniform choice
+// (tests/integration/planner/compression_test).
+constexpr double kTimelineDeviation = 0.03;
+}  // namespace
+
+CompressionTable Search::table_for(const std::vector<TensorGroup>& groups,
+                                   std::int64_t local_batch) {
+  if (!loads_.has_value()) {
+    loads_.emplace(candidates_.all(), topology_);
+  }
+  return compression_table(groups, workload_, topology_, local_batch, candidates_, *loads_);
+}
+
+std::optional<Search::Scored> Search::compress(Bytes bucket_size, std::int64_t local_batch) {
+  std::optional<Duration> fastest;
+  std::vector<TensorGroup> groups;
+  std::vector<Choice> choices;
+  for (const bool separate_protected : {false, true}) {
+    std::vector<TensorGroup> own = groups_of(bucket_size, separate_protected);
+    const CompressionTable table = table_for(own, local_batch);
+    if (table.choices.empty()) {
+      continue;
+    }
+    const CompressionChoice found = search_compression(Timeline(table.problem), table.starts());
+    if (!fastest.has_value() || found.step < scaled(*fastest, 1 - kWorthwhile)) {
+      fastest = found.step;
+      groups = std::move(own);
+      choices = table.chosen(found.fastest);
+    }
+  }
+  if (!fastest.has_value()) {
+    return std::nullopt;
+  }
+  return scored(groups, choices, bucket_size, local_batch);
+}
+
+std::vector<Search::Uniform> Search::uniform_plans(Bytes bucket_size, std::int64_t local_batch) {
+  struct Expected {
+    const CompressionTable::Uniform* uniform;
+    std::size_t division;
+    Duration step;
+  };
+  std::vector<std::vector<TensorGroup>> groups;
+  std::vector<CompressionTable> tables;
+  for (const bool separate_protected : {false, true}) {
+    groups.push_back(groups_of(bucket_size, separate_protected));
+    tables.push_back(table_for(groups.back(), local_batch));
+  }
+  std::map<std::string, Expected> all;  // by name: on the division where it is faster
+  Duration best = Duration(INT64_MAX);
+  for (std::size_t division = 0; division < tables.size(); ++division) {
+    const Timeline timeline(tables[division].problem);
+    for (const CompressionTable::Uniform& uniform : tables[division].uniform) {
+      const bool needs_division = uniform.hurts_protected && division == 0;
+      if (needs_division || uniform.assignment.empty()) {
+        continue;
+      }
+      const Expected expected{&uniform, division, timeline.step(uniform.assignment)};
+      const auto at = all.emplace(uniform.name, expected).first;
+      if (expected.step < at->second.step) {
+        at->second = expected;
+      }
+      best = std::min(best, expected.step);
+    }
+  }
+  std::vector<Uniform> plans;
+  for (const auto& [name, one] : all) {
+    if (is_within_budget() || one.step <= scaled(best, 1 + kTimelineDeviation)) {
+      plans.push_back(
+          {one.uniform->name,
+           scored(groups[one.division], tables[one.division].chosen(one.uniform->assignment),
+                  bucket_size, local_batch)});
+    }
+  }
+  return plans;
+}
+
+void Search::lighten(Scored& best) {
+  const std::vector<TensorGroup> groups = groups_in(best.plan);
+  const CompressionTable table = table_for(groups, best.plan.batch.local_batch.front());
+  Assignment assignment;
+  for (std::size_t b = 0; b < table.choices.size(); ++b) {
+    const auto at =
+        std::find_if(table.choices[b].begin(), table.choices[b].end(),
+                     [&](const Choice& choice) { return choice.candidate == best.chosen[b]; });
+    if (at == table.choices[b].end()) {
+      return;  // chosen by other rules: nothing to start from
+    }
+    assignment.push_back(static_cast<std::uint32_t>(at - table.choices[b].begin()));
+  }
+  const Timeline timeline(table.problem);
+  const std::vector<LighterOption> changes =
+      planner::lighten(timeline, assignment, scaled(timeline.step(assignment), 1 + kWorthwhile));
+  // As many of them as the simulator agrees to, by bisection: more changes are mostly slower.
+  const Duration limit = scaled(best.estimate.step_time, 1 + kWorthwhile);
+  std::size_t agreed = 0;
+  std::size_t refused = changes.size() + 1;
+  while (agreed + 1 < refused && budget_left(best)) {
+    const std::size_t count =
+        refused > changes.size() ? changes.size() : agreed + (refused - agreed) / 2;
+    Scored trial = best;
+    for (std::size_t i = agreed; i < count; ++i) {
+      const auto& [bucket, option] = changes[i];
+      const Choice& choice = table.choices[bucket][option];
+      trial.chosen[bucket] = choice.candidate;
+      set_schedule(trial.plan, bucket, choice);
+    }
+    score(trial);
+    if (trial.estimate.step_time <= limit) {
+      best = std::move(trial);
+      agreed = count;
+    } else {
+      refused = count;
+    }
+  }
+  lightened_ += static_cast<int>(agreed);
+}
+
+}  // namespace rackrail::planner

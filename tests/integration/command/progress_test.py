@@ -1,0 +1,103 @@
+"""Progress bars: on a terminal, on stderr, and gone at the end; elsewhere not a byte of them."""
+
+import os
+import pty
+import re
+import subprocess
+import threading
+
+import harness
+from training import TrainingTest
+
+BAR = re.compile(r"\r(?P<title>[^\r\[]+) \[#*\.*\] +(?P<percent>\d+) % (?P<what>[^\r]*)\x1b\[K")
+ERASED = "\r\x1b[K"
+
+# A ring is not symmetric when one host is far: every message is simulated.
+CLUSTER = "source,target,bandwidth,latency\n" + "".join(
+    f"host{host},switch,{100 if host else 90} Gbit/s,2 us\n" for host in range(48))
+
+
+class Progress(TrainingTest):
+    def setUp(self):
+        super().setUp()
+        self.write("many.csv", CLUSTER)
+
+    def run_on_terminal(self, *arguments):
+        """Runs a command whose stderr is a terminal; returns (stdout, what the terminal got)."""
+        master, slave = pty.openpty()
+        received = []
+
+        def read():
+            try:
+                while data := os.read(master, 65536):
+                    received.append(data)
+            except OSError:  # the other end is closed
+                pass
+
+        reader = threading.Thread(target=read)
+        try:
+            process = subprocess.Popen(
+                [harness.COMMAND, *map(str, arguments)], cwd=self.folder, text=True,
+                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=slave,
+                env=self.environment())
+            os.close(slave)
+            reader.start()
+            out, _ = process.communicate(timeout=harness.TIMEOUT)
+            reader.join(timeout=10)
+        finally:
+            os.close(master)
+        terminal = b"".join(received).decode()
+        self.assertEqual(process.returncode, 0, terminal)
+        return out, terminal
+
+    def assert_draws(self, *arguments, title, stages=()):
+        """A bar that only grows and is erased at the end; none where stderr is no terminal."""
+        out, terminal = self.run_on_terminal(*arguments)
+        self.assertNotIn("\x1b", out)
+        drawn = list(BAR.finditer(terminal))
+        self.assertGreater(len(drawn), 0, repr(terminal))
+        self.assertEqual({bar["title"] for bar in drawn}, {title})
+        percents = [int(bar["percent"]) for bar in drawn]
+        self.assertEqual(percents, sorted(percents))
+        self.assertLessEqual(percents[-1], 100)
+        for stage in stages:
+            self.assertTrue(any(stage in bar["what"] for bar in drawn), (stage, terminal))
+        # Whatever else there is comes after the bar is gone.
+        self.assertTrue(terminal[drawn[-1].end():].startswith(ERASED), repr(terminal[-200:]))
+
+        silent = self.rackrail(*arguments)
+        self.assertNotIn("\x1b", silent.err + silent.out)
+        self.assertNotIn("\r", silent.err + silent.out)
+        self.assertNotIn(title + " [", silent.err)
+        return percents
+
+    def test_simulating_a_collective(self):
+        percents = self.assert_draws(
+            "simulate", "many.csv", "--collective", "all-reduce", "--schedule", "parameter-server",
+            "--bytes", "256MiB", "--slice", "64KiB", title="simulating")
+        self.assertGreater(len(set(percents)), 2, percents)
+
+    def test_simulating_a_plan_and_its_report(self):
+        self.rackrail("plan", "fat-tree-128-2to1", "bert-large", "--naive", "-o", "plan.json")
+        self.assert_draws("simulate", "plan.json", title="simulating")
+        self.assert_draws("report", "plan.json", "-o", "report.html", title="simulating",
+                          stages=("this plan",))
+
+    def test_calibrating(self):
+        percents = self.assert_draws("calibrate", "--workers", "2", "-o", "machine.json",
+                                     "--workload-output", "here.yaml", title="measuring")
+        self.assertGreater(percents[-1], 0)
+
+    def test_bounds(self):
+        self.assert_draws("topology", "bounds", "h100-32x8-rail", title="bounds",
+                          stages=("all-gather",))
+
+    def test_planning_and_training(self):
+        self.assert_draws("plan", "two-hosts.csv", "digits.yaml", "--local-batch", "32", "-o",
+                          "plan.json", title="planning")
+        self.assert_draws("train", "plan.json", "--workers", "2", "--steps", "5", "--cluster",
+                          "two-hosts.csv", title="training")
+
+
+if __name__ == "__main__":
+    harness.main()
