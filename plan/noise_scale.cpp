@@ -1,0 +1,71 @@
+#include "plan/noise_scale.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "base/error.hpp"
+
+namespace rackrail::plan {
+
+NoiseScaleEstimator::NoiseScaleEstimator(double memory) : memory_(memory) {
+  if (!(memory >= 0 && memory < 1)) {
+    throw ConfigError(ErrorContext{"", "memory of the noise scale", fmt::format("{}", memory),
+                                   "at least 0 and below 1"});
+  }
+}
+
+void NoiseScaleEstimator::add(std::span<const LocalGradient> ranks, double average_squared_norm) {
+  std::int64_t global = 0;
+  double sum = 0;
+  for (const LocalGradient& rank : ranks) {
+    if (rank.batch < 1) {
+      throw PlanError(ErrorContext{"", "noise scale", fmt::format("a batch of {}", rank.batch),
+                                   "at least one sample on each rank"});
+    }
+    global += rank.batch;
+    sum += static_cast<double>(rank.batch) * rank.squared_norm;
+  }
+  add(sum / static_cast<double>(global), average_squared_norm, ranks.size(), global);
+}
+
+void NoiseScaleEstimator::add(double weighted_squared_norms, double average_squared_norm,
+                              std::size_t ranks, std::int64_t global_batch) {
+  if (ranks < 2) {
+    throw PlanError(ErrorContext{"", "noise scale", fmt::format("{} rank(s)", ranks),
+                                 "at least two, whose gradients differ"});
+  }
+  if (!std::isfinite(weighted_squared_norms) || !std::isfinite(average_squared_norm)) {
+    return;
+  }
+  const auto batch = static_cast<double>(global_batch);
+  const double variance =
+      batch * (weighted_squared_norms - average_squared_norm) / static_cast<double>(ranks - 1);
+  variance_ = memory_ * variance_ + variance;
+  squared_ = memory_ * squared_ + (average_squared_norm - variance / batch);
+  weight_ = memory_ * weight_ + 1;
+  ++steps_;
+}
+
+double NoiseScaleEstimator::gradient_variance() const {
+  return steps_ > 0 ? variance_ / weight_ : 0;
+}
+
+double NoiseScaleEstimator::squared_gradient() const { return steps_ > 0 ? squared_ / weight_ : 0; }
+
+std::optional<double> NoiseScaleEstimator::noise_scale() const {
+  if (!(variance_ > 0) || !(squared_ > 0)) {
+    return std::nullopt;
+  }
+  return variance_ / squared_;
+}
+
+double statistical_efficiency(double noise_scale, double base_batch, double batch) {
+  return (noise_scale + base_batch) / (noise_scale + batch);
+}
+
+double adascale_gain(double noise_scale, double base_batch, double batch) {
+  return (noise_scale / base_batch + 1) / (noise_scale / batch + 1);
+}
+
+}  // namespace rackrail::plan
