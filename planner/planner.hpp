@@ -14,6 +14,7 @@
 #include "plan/cost_model.hpp"
 #include "plan/plan.hpp"
 #include "plan/workload.hpp"
+#include "planner/batch/policies.hpp"
 #include "topology/topology.hpp"
 
 namespace rackrail::planner {
@@ -27,6 +28,8 @@ struct PlannerOptions {
   std::optional<Bytes> bucket_size;         ///< use only this bucket size
   std::optional<std::int64_t> local_batch;  ///< fix the batch per rank
   std::optional<std::int64_t> max_global_batch;
+  BatchPolicy batch_policy = BatchPolicy::kGoodput;
+  LearningRateRule learning_rate_rule = LearningRateRule::kLinear;
   bool compare_baselines = true;
   std::uint64_t seed = 0;
   /// Called now and then with a share done in 0..1; may be empty.
