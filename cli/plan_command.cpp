@@ -35,6 +35,8 @@ struct PlanOptions {
   std::string bucket_size;
   std::int64_t local_batch = 0;
   std::int64_t max_global_batch = 0;
+  std::string batch_policy{planner::name_of(planner::PlannerOptions{}.batch_policy)};
+  std::string learning_rate_rule{planner::name_of(planner::PlannerOptions{}.learning_rate_rule)};
   bool naive = false;
 };
 
@@ -66,6 +68,11 @@ planner::PlannerOptions planner_options(const PlanOptions& options, const Sessio
   if (options.max_global_batch > 0) {
     result.max_global_batch = options.max_global_batch;
   }
+  result.batch_policy = named("<command line>", "--batch-policy",
+                              [&] { return planner::parse_batch_policy(options.batch_policy); });
+  result.learning_rate_rule = named("<command line>", "--learning-rate-rule", [&] {
+    return planner::parse_learning_rate_rule(options.learning_rate_rule);
+  });
   return result;
 }
 
@@ -147,6 +154,15 @@ void add_plan_command(CLI::App& app, Session& session) {
       ->check(CLI::Range(1, kMostSamples));
   command->add_option("--max-global-batch", options->max_global_batch, "Largest batch of a step")
       ->check(CLI::Range(1, kMostSamples));
+  command
+      ->add_option("--batch-policy", options->batch_policy,
+                   "goodput (needs a noise scale), latency (largest batch times base latency over "
+                   "current latency), fixed")
+      ->capture_default_str();
+  command
+      ->add_option("--learning-rate-rule", options->learning_rate_rule,
+                   "linear, sqrt, adascale (needs a noise scale)")
+      ->capture_default_str();
   command->add_flag("--naive", options->naive,
                     "The plan people use without a planner: FP32 ring, 25 MiB buckets");
   command->footer("Example: rackrail plan two-racks-40g bert-large -o plan.json");
