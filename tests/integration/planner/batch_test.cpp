@@ -4,6 +4,7 @@
 #include <map>
 #include <numeric>
 
+#include "planner/batch/host_count.hpp"
 #include "planner/planner.hpp"
 #include "sim/simulator.hpp"
 #include "topology/reader.hpp"
@@ -81,6 +82,31 @@ TEST_CASE("the batch by goodput is at least as good in simulation as the other p
   }
   CHECK(goodput[planner::BatchPolicy::kGoodput] >= goodput[planner::BatchPolicy::kLatency]);
   CHECK(goodput[planner::BatchPolicy::kGoodput] >= goodput[planner::BatchPolicy::kFixed]);
+}
+
+std::vector<planner::HostCountPoint> by_hosts(Bandwidth bandwidth, double noise_scale) {
+  const topology::Topology topology = mixed_cluster(std::vector<std::string>(6, "V100"), bandwidth);
+  plan::Workload workload = plan::read_workload("resnet-50", topology::configs_folder());
+  workload.noise_scale = noise_scale;
+  planner::PlannerOptions options;
+  options.compare_baselines = false;
+  return planner::goodput_by_hosts(topology, workload, [&](const topology::Topology& part) {
+    const auto costs = sim::make_cost_model(part, {});
+    return planner::make_plan(part, workload, *costs, options);
+  });
+}
+
+TEST_CASE("more hosts pay on a fast network, and do not on one that is slower than one device") {
+  const auto fast = by_hosts(100_Gbps, 1e5);
+  REQUIRE(fast.size() == 3);
+  CHECK(fast[0].hosts == 2);
+  CHECK(fast[1].hosts == 4);
+  CHECK(fast[2].hosts == 6);
+  CHECK(fast[1].goodput > 1.8 * fast[0].goodput);
+  CHECK(planner::best_host_count(fast).hosts == 6);
+  // With hardly any noise a larger batch is worth no more than a small one.
+  const auto quiet = by_hosts(1_Gbps, 1);
+  CHECK(quiet[2].goodput < 1.3 * quiet[0].goodput);
 }
 
 }  // namespace
