@@ -64,6 +64,37 @@ double statistical_efficiency(double noise_scale, double base_batch, double batc
   return (noise_scale + base_batch) / (noise_scale + batch);
 }
 
+double statistical_efficiency(std::span<const NoiseAt> curve, double base_batch, double batch) {
+  if (curve.size() == 1) {
+    return statistical_efficiency(curve.front().noise_scale, base_batch, batch);
+  }
+  // 1/E = 1 + (B − B₀)/(N + B₀); the mean of 1/(N + B₀) over a stretch on which N is linear from N₁
+  // to N₂ is ln((N₂ + B₀)/(N₁ + B₀))/(N₂ − N₁).
+  double mean = 0;
+  const double whole = curve.back().progress - curve.front().progress;
+  for (std::size_t i = 1; i < curve.size(); ++i) {
+    const double first = curve[i - 1].noise_scale + base_batch;
+    const double rise = curve[i].noise_scale - curve[i - 1].noise_scale;
+    constexpr double kLevel = 1e-9;
+    const double inverse =
+        std::abs(rise) < kLevel * first ? 1 / first : std::log1p(rise / first) / rise;
+    mean += (curve[i].progress - curve[i - 1].progress) / whole * inverse;
+  }
+  return 1 / (1 + (batch - base_batch) * mean);
+}
+
+double mean_noise_scale(std::span<const NoiseAt> curve) {
+  if (curve.size() == 1) {
+    return curve.front().noise_scale;
+  }
+  double sum = 0;
+  for (std::size_t i = 1; i < curve.size(); ++i) {
+    sum += (curve[i].progress - curve[i - 1].progress) *
+           (curve[i].noise_scale + curve[i - 1].noise_scale) / 2;
+  }
+  return sum / (curve.back().progress - curve.front().progress);
+}
+
 double adascale_gain(double noise_scale, double base_batch, double batch) {
   return (noise_scale / base_batch + 1) / (noise_scale / batch + 1);
 }

@@ -54,6 +54,20 @@ class NoiseScaleEstimator {
 /// E(B) = (N + B₀)/(N + B) for noise scale N.
 double statistical_efficiency(double noise_scale, double base_batch, double batch);
 
+/// A noise scale at a moment of training.
+struct NoiseAt {
+  double progress = 0;     ///< steps at the base batch
+  double noise_scale = 0;  ///< in samples
+  bool operator==(const NoiseAt&) const = default;
+};
+
+/// The same over a whole training, for one batch throughout: samples needed are the mean of 1/E
+/// over progress, so this is the inverse of that. N is linear in progress between points; `curve`
+/// ascends and is not empty.
+double statistical_efficiency(std::span<const NoiseAt> curve, double base_batch, double batch);
+/// Mean of the noise scale over the curve's progress.
+double mean_noise_scale(std::span<const NoiseAt> curve);
+
 /// AdaScale's gain (Johnson et al., ICML 2020): steps at the base batch that a step of `batch` is
 /// worth, r = (tr(Σ)/B₀ + |G|²)/(tr(Σ)/B + |G|²) = (N/B₀ + 1)/(N/B + 1), from 1 to B/B₀.
 double adascale_gain(double noise_scale, double base_batch, double batch);

@@ -72,9 +72,11 @@ double statistical_efficiency(const plan::Workload& workload, std::int64_t globa
   if (!workload.noise_scale.has_value()) {
     return 1;
   }
-  return plan::statistical_efficiency(*workload.noise_scale,
-                                      static_cast<double>(workload.base_batch),
-                                      static_cast<double>(global_batch));
+  const auto base = static_cast<double>(workload.base_batch);
+  const auto batch = static_cast<double>(global_batch);
+  return workload.noise_curve.empty()
+             ? plan::statistical_efficiency(*workload.noise_scale, base, batch)
+             : plan::statistical_efficiency(workload.noise_curve, base, batch);
 }
 
 }  // namespace rackrail::planner

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "base/error.hpp"
-#include "plan/noise_scale.hpp"
+#include "planner/batch.hpp"
 
 namespace rackrail::planner {
 
@@ -30,9 +30,8 @@ void set_learning_rate(plan::BatchPlan& batch, const plan::Workload& workload,
       throw ConfigError(ErrorContext{"", fmt::format("workload '{}'", workload.name),
                                      "no noise scale", "one, which AdaScale's gain needs"});
     }
-    const double gain =
-        plan::adascale_gain(*workload.noise_scale, static_cast<double>(workload.base_batch),
-                            static_cast<double>(global));
+    // By its definition the gain is what efficiency makes of a larger batch.
+    const double gain = ratio * statistical_efficiency(workload, global);
     batch.learning_rate = workload.base_learning_rate * gain;
     batch.learning_rate_rule = fmt::format(
         "AdaScale: {:.4g} = {} times the gain {:.4g} of batch {} at a noise scale of {:.4g}; a "

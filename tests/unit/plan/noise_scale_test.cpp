@@ -129,5 +129,24 @@ TEST_CASE("gain is what efficiency makes of a larger batch") {
   }
 }
 
+TEST_CASE("efficiency over a curve is the mean of what each moment costs") {
+  const std::vector<NoiseAt> curve = {{0, 100}, {300, 700}, {400, 700}, {1000, 4000}};
+  for (const double batch : {16.0, 64.0, 2000.0}) {
+    CAPTURE(batch);
+    double cost = 0;  // midpoint rule
+    constexpr int kPieces = 100'000;
+    for (int i = 0; i < kPieces; ++i) {
+      const double p = 1000 * (i + 0.5) / kPieces;
+      const double noise = p < 300 ? 100 + 2 * p : p < 400 ? 700 : 700 + (p - 400) * 5.5;
+      cost += 1 / statistical_efficiency(noise, 64, batch) / kPieces;
+    }
+    CHECK(statistical_efficiency(curve, 64, batch) == Approx(1 / cost).epsilon(1e-6));
+  }
+  CHECK(mean_noise_scale(curve) == Approx((300 * 400 + 100 * 700 + 600 * 2350) / 1000.0));
+  const std::vector<NoiseAt> one = {{5, 936}};
+  CHECK(statistical_efficiency(one, 64, 1064) == Approx(0.5));
+  CHECK(mean_noise_scale(one) == 936);
+}
+
 }  // namespace
 }  // namespace rackrail::plan
