@@ -189,7 +189,7 @@ void add_fit_command(CLI::App& app, Session& session) {
   CLI::App* command =
       app.add_subcommand("fit", "Fit step times and noise scales to measured training runs");
   command->require_subcommand(1);
-  command->footer("Example: rackrail fit steps placements.csv --hold-out rows");
+  command->footer("Example: rackrail fit steps placements.csv");
 
   CLI::App* steps = command->add_subcommand(
       "steps", "Step time by placement and local batch, and how well unseen rows are predicted");
