@@ -12,6 +12,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "planner/batch.hpp"
 #include "planner/compression.hpp"
 #include "planner/compression_search.hpp"
 #include "planner/protection.hpp"
@@ -39,8 +40,9 @@ class Cluster {
 
   planner::CompressionTable table(const plan::Workload& workload,
                                   const std::vector<planner::TensorGroup>& groups) {
-    return planner::compression_table(groups, workload, topology_, workload.profiled_batch,
-                                      *candidates_, *loads_);
+    return planner::compression_table(
+        groups, workload, topology_,
+        planner::batch_plan(topology_, workload, workload.profiled_batch), *candidates_, *loads_);
   }
 
  private:

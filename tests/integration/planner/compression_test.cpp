@@ -40,7 +40,8 @@ class Situation {
         costs_(sim::make_cost_model(topology_, {})),
         candidates_(topology_, *costs_, {}),
         groups_(group_tensors(workload_, bucket_size, protected_tensors(workload_, true))),
-        table_(compression_table(groups_, workload_, topology_, workload_.profiled_batch,
+        table_(compression_table(groups_, workload_, topology_,
+                                 batch_plan(topology_, workload_, workload_.profiled_batch),
                                  candidates_, ScheduleLoads(candidates_.all(), topology_))),
         timeline_(table_.problem) {}
 
