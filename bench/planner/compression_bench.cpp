@@ -12,7 +12,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "planner/batch.hpp"
+#include "planner/batch/batch_space.hpp"
 #include "planner/compression.hpp"
 #include "planner/compression_search.hpp"
 #include "planner/protection.hpp"
@@ -40,9 +40,9 @@ class Cluster {
 
   planner::CompressionTable table(const plan::Workload& workload,
                                   const std::vector<planner::TensorGroup>& groups) {
-    return planner::compression_table(
-        groups, workload, topology_,
-        planner::batch_plan(topology_, workload, workload.profiled_batch), *candidates_, *loads_);
+    return planner::compression_table(groups, workload, topology_,
+                                      planner::BatchSpace(topology_, workload, {}).fixed(),
+                                      *candidates_, *loads_);
   }
 
  private:
