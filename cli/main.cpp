@@ -54,6 +54,7 @@ int run(int argc, char** argv) {
   add_train_command(app, session);
   add_report_command(app, session);
   add_validate_command(app, session);
+  add_fit_command(app, session);
   add_worker_command(app, session);
   try {
     app.parse(argc, argv);

@@ -13,7 +13,9 @@
 #include "cli/plan_text.hpp"
 #include "cli/progress.hpp"
 #include "cli/session.hpp"
+#include "cli/table.hpp"
 #include "plan/format.hpp"
+#include "planner/batch/host_count.hpp"
 #include "planner/planner.hpp"
 #include "sim/simulator.hpp"
 
@@ -36,7 +38,10 @@ struct PlanOptions {
   std::int64_t local_batch = 0;
   std::int64_t max_global_batch = 0;
   bool compress_outer_layers = false;
+  std::string batch_policy{planner::name_of(planner::PlannerOptions{}.batch_policy)};
+  std::string learning_rate_rule{planner::name_of(planner::PlannerOptions{}.learning_rate_rule)};
   bool naive = false;
+  bool compare_hosts = false;
 };
 
 planner::PlannerOptions planner_options(const PlanOptions& options, const Session& session) {
@@ -68,7 +73,43 @@ planner::PlannerOptions planner_options(const PlanOptions& options, const Sessio
   if (options.max_global_batch > 0) {
     result.max_global_batch = options.max_global_batch;
   }
+  result.batch_policy = named("<command line>", "--batch-policy",
+                              [&] { return planner::parse_batch_policy(options.batch_policy); });
+  result.learning_rate_rule = named("<command line>", "--learning-rate-rule", [&] {
+    return planner::parse_learning_rate_rule(options.learning_rate_rule);
+  });
   return result;
+}
+
+/// Goodput by number of hosts, each with a plan of its own.
+std::vector<planner::HostCountPoint> compare_hosts(const topology::Topology& cluster,
+                                                   const plan::Workload& workload,
+                                                   planner::PlannerOptions chosen) {
+  chosen.compare_baselines = false;
+  chosen.progress = nullptr;
+  return planner::goodput_by_hosts(cluster, workload, [&](const topology::Topology& part) {
+    const auto costs = sim::make_cost_model(part, {});
+    return planner::make_plan(part, workload, *costs, chosen);
+  });
+}
+
+std::string host_table(const std::vector<planner::HostCountPoint>& points) {
+  Table table({{"hosts", Align::kRight},
+               {"ranks", Align::kRight},
+               {"global batch", Align::kRight},
+               {"step", Align::kRight},
+               {"useful samples/s", Align::kRight},
+               {"per host", Align::kRight},
+               {""}});
+  const std::size_t best = planner::best_host_count(points).hosts;
+  for (const planner::HostCountPoint& point : points) {
+    table.add_row({std::to_string(point.hosts), std::to_string(point.ranks),
+                   std::to_string(point.global_batch), to_string(point.step_time),
+                   fmt::format("{:.1f}", point.goodput),
+                   fmt::format("{:.1f}", point.goodput / static_cast<double>(point.hosts)),
+                   point.hosts == best ? "fewest within 1 % of the best" : ""});
+  }
+  return table.to_string();
 }
 
 void run_plan(Session& session, const PlanOptions& options) {
@@ -84,6 +125,10 @@ void run_plan(Session& session, const PlanOptions& options) {
     return options.naive ? planner::make_naive_plan(cluster, workload, *cost_model, chosen)
                          : planner::make_plan(cluster, workload, *cost_model, chosen);
   });
+  std::vector<planner::HostCountPoint> by_hosts;
+  if (options.compare_hosts) {
+    by_hosts = compare_hosts(cluster, workload, chosen);
+  }
   const double search_time =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   bar.clear();
@@ -96,6 +141,13 @@ void run_plan(Session& session, const PlanOptions& options) {
     if (!options.output.empty()) {
       result["output"] = options.output;
     }
+    for (const planner::HostCountPoint& point : by_hosts) {
+      result["goodput_by_hosts"].push_back({{"hosts", point.hosts},
+                                            {"ranks", point.ranks},
+                                            {"global_batch", point.global_batch},
+                                            {"step_time_s", point.step_time.seconds()},
+                                            {"goodput", point.goodput}});
+    }
     session.print_json(result);
     return;
   }
@@ -103,6 +155,9 @@ void run_plan(Session& session, const PlanOptions& options) {
              cluster.name(), cluster.rank_count(), to_string(workload.gradient_bytes()),
              made.batch.global_batch());
   fmt::print("{}\n{}\n", bucket_table(made), prediction_table(made));
+  if (!by_hosts.empty()) {
+    fmt::print("{}\n", host_table(by_hosts));
+  }
   fmt::print("synchronisation {:.1f} % of the step\n", made.prediction.sync_share * 100);
   fmt::print("bound           {}\n", made.prediction.bound_reason);
   fmt::print("learning rate   {}\n", made.batch.learning_rate_rule);
@@ -154,6 +209,17 @@ void add_plan_command(CLI::App& app, Session& session) {
       ->check(CLI::Range(1, kMostSamples));
   command->add_option("--max-global-batch", options->max_global_batch, "Largest batch of a step")
       ->check(CLI::Range(1, kMostSamples));
+  command
+      ->add_option("--batch-policy", options->batch_policy,
+                   "goodput (needs a noise scale), latency (largest batch times base latency over "
+                   "current latency), fixed")
+      ->capture_default_str();
+  command
+      ->add_option("--learning-rate-rule", options->learning_rate_rule,
+                   "linear, sqrt, adascale (needs a noise scale)")
+      ->capture_default_str();
+  command->add_flag("--compare-hosts", options->compare_hosts,
+                    "Also plan for 1, 2, 4, ... hosts and show the goodput of each");
   command
       ->add_flag("--naive", options->naive,
                  "The plan people use without a planner: FP32 ring, 25 MiB buckets")

@@ -22,6 +22,7 @@
 #include "cli/table.hpp"
 #include "cli/trace.hpp"
 #include "plan/format.hpp"
+#include "plan/noise_scale.hpp"
 #include "runtime/launch/job.hpp"
 #include "runtime/trainer/config.hpp"
 #include "runtime/transport.hpp"
@@ -168,6 +169,7 @@ struct Summary {
   double sync_share = 0;
   Duration cpu_time;
   bool parameters_agree = true;
+  std::optional<double> noise_scale;  ///< live estimate at the end, in samples
 };
 
 std::vector<std::string> notes_of(const runtime::JobResult& job) {
@@ -179,7 +181,25 @@ std::vector<std::string> notes_of(const runtime::JobResult& job) {
   return notes;
 }
 
-Summary summarise(const runtime::JobResult& job) {
+/// The estimate over the last fifty steps or so; none for one rank, or while the gradient drowns.
+std::optional<double> noise_scale(const plan::Plan& plan, const runtime::JobResult& job) {
+  std::size_t steps = job.workers.size() < 2 ? 0 : job.workers[0].squared_norms.size();
+  for (const runtime::WorkerReport& worker : job.workers) {
+    steps = std::min(steps, worker.weighted_squared_norms.size());
+  }
+  plan::NoiseScaleEstimator estimator;
+  for (std::size_t step = 0; step < steps; ++step) {
+    double weighted = 0;
+    for (const runtime::WorkerReport& worker : job.workers) {
+      weighted += worker.weighted_squared_norms[step];
+    }
+    estimator.add(weighted, job.workers[0].squared_norms[step], job.workers.size(),
+                  plan.batch.global_batch());
+  }
+  return estimator.noise_scale();
+}
+
+Summary summarise(const plan::Plan& plan, const runtime::JobResult& job) {
   Summary summary;
   const auto ranks = static_cast<double>(job.workers.size());
   for (const runtime::WorkerReport& worker : job.workers) {
@@ -198,6 +218,7 @@ Summary summarise(const runtime::JobResult& job) {
       summary.accuracy = worker.final_accuracy;
     }
   }
+  summary.noise_scale = noise_scale(plan, job);
   return summary;
 }
 
@@ -217,6 +238,10 @@ void print_text(const plan::Plan& plan, const runtime::JobResult& job, const Sum
   table.add_row({"synchronisation", percent(summary.sync_share) + " of the step"});
   for (const auto& [tier, bytes] : tiers) {
     table.add_row({"over " + tier, to_string(Bytes(bytes))});
+  }
+  if (summary.noise_scale.has_value()) {
+    table.add_row({"noise scale",
+                   fmt::format("{:.4g} samples (gradients, last steps)", *summary.noise_scale)});
   }
   table.add_row({"final loss", fmt::format("{:.4f}", summary.loss)});
   if (summary.accuracy.has_value()) {
@@ -249,6 +274,8 @@ nlohmann::json run_json(const plan::Plan& plan, const runtime::JobResult& job,
                            {"notes", notes_of(job)}};
   result["final_accuracy"] =
       summary.accuracy.has_value() ? nlohmann::json(*summary.accuracy) : nlohmann::json();
+  result["noise_scale"] =
+      summary.noise_scale.has_value() ? nlohmann::json(*summary.noise_scale) : nlohmann::json();
   result["predicted_step_time_s"] = predicted.has_value()
                                         ? nlohmann::json(predicted->estimate.step_time.seconds())
                                         : nlohmann::json();
@@ -335,7 +362,7 @@ void run_train(Session& session, const TrainOptions& options) {
   for (const std::string& note : notes_of(job)) {
     session.note("note: " + note);
   }
-  const Summary summary = summarise(job);
+  const Summary summary = summarise(plan, job);
   const auto tiers = bytes_over_tiers(job, cluster);
   if (!options.trace.empty()) {
     write_trace(options.trace, plan, job, predicted);

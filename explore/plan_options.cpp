@@ -73,6 +73,14 @@ constexpr std::array kOptions{
            [](const std::string& text, PlanChoice& choice) {
              choice.options.max_global_batch = samples(text);
            }},
+    Option{"batch_policy",
+           [](const std::string& text, PlanChoice& choice) {
+             choice.options.batch_policy = planner::parse_batch_policy(text);
+           }},
+    Option{"learning_rate_rule",
+           [](const std::string& text, PlanChoice& choice) {
+             choice.options.learning_rate_rule = planner::parse_learning_rate_rule(text);
+           }},
     Option{"compress_outer_layers",
            [](const std::string& text, PlanChoice& choice) {
              choice.options.protect_outer_layers = !flag(text);

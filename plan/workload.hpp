@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "base/units.hpp"
+#include "plan/noise_scale.hpp"
 
 namespace rackrail::plan {
 
@@ -50,8 +51,11 @@ struct Workload {
   std::optional<Bytes> memory_per_sample;  ///< activations
   std::optional<Bytes> memory_fixed;       ///< parameters, gradients, optimiser state
   std::optional<double> noise_scale;       ///< gradient noise scale B_noise, in samples
-  double base_learning_rate = 0.1;         ///< at `base_batch`
-  std::int64_t base_batch = 256;           ///< global batch of the base learning rate
+  /// Along training, ascending in progress, where the file has a list of [progress, noise scale];
+  /// `noise_scale` is its mean then. Empty otherwise.
+  std::vector<NoiseAt> noise_curve;
+  double base_learning_rate = 0.1;  ///< at `base_batch`
+  std::int64_t base_batch = 256;    ///< global batch of the base learning rate
 
   std::int64_t elements() const;
   Bytes gradient_bytes() const { return Bytes(elements() * 4); }

@@ -79,6 +79,10 @@ class Value {
   }
 
   const YAML::Node& node() const { return node_; }
+  /// A value within this one; `what` is added to the field's name.
+  Value part(const char* what, const YAML::Node& node) const {
+    return Value(file_, field_ + what, node);
+  }
 
  private:
   double number_where(const std::function<bool(double)>& allowed,
@@ -136,6 +140,25 @@ void read_tensors(const std::string& file, const Value& list, Workload& workload
   }
 }
 
+constexpr double kLargestNoise = 1e15;
+
+void read_noise_curve(const Value& list, Workload& workload) {
+  double last = 0;
+  for (const YAML::Node& entry : list.node()) {
+    if (!entry.IsSequence() || entry.size() != 2) {
+      list.fail("an entry of another form", "a number, or a list of [progress, noise scale]");
+    }
+    const NoiseAt at{list.part(" progress", entry[0]).number(last, kLargestNoise),
+                     list.part("", entry[1]).number(0, kLargestNoise)};
+    workload.noise_curve.push_back(at);
+    last = at.progress;
+  }
+  if (workload.noise_curve.empty()) {
+    list.fail("an empty list", "a number, or a list of [progress, noise scale]");
+  }
+  workload.noise_scale = mean_noise_scale(workload.noise_curve);
+}
+
 /// A key of the file: whether it must be there, and what its value fills in.
 struct Field {
   std::string_view key;
@@ -160,7 +183,13 @@ constexpr std::array kFields{
           [](const Value& v, Workload& w) { w.memory_per_sample = v.bytes(); }},
     Field{"memory_fixed", false, [](const Value& v, Workload& w) { w.memory_fixed = v.bytes(); }},
     Field{"noise_scale", false,
-          [](const Value& v, Workload& w) { w.noise_scale = v.number(0, 1e15); }},
+          [](const Value& v, Workload& w) {
+            if (v.node().IsSequence()) {
+              read_noise_curve(v, w);
+            } else {
+              w.noise_scale = v.number(0, kLargestNoise);
+            }
+          }},
     Field{"base_learning_rate", false,
           [](const Value& v, Workload& w) { w.base_learning_rate = v.number(0, 1e6); }},
     Field{"base_batch", false,
@@ -268,7 +297,13 @@ std::string to_yaml(const Workload& workload) {
   if (workload.memory_fixed) {
     line("memory_fixed", to_exact_string(*workload.memory_fixed));
   }
-  if (workload.noise_scale) {
+  if (!workload.noise_curve.empty()) {
+    std::string curve;
+    for (const NoiseAt& at : workload.noise_curve) {
+      curve += fmt::format("{}[{}, {}]", curve.empty() ? "" : ", ", at.progress, at.noise_scale);
+    }
+    line("noise_scale", "[" + curve + "]");
+  } else if (workload.noise_scale) {
     line("noise_scale", fmt::format("{}", *workload.noise_scale));
   }
   line("base_learning_rate", fmt::format("{}", workload.base_learning_rate));

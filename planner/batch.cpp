@@ -8,12 +8,12 @@
 
 #include "base/error.hpp"
 #include "base/parse_units.hpp"
+#include "plan/noise_scale.hpp"
 
 namespace rackrail::planner {
 
 namespace {
 
-constexpr std::int64_t kWarmupSteps = 200;
 constexpr std::int64_t kLargestFactor = 64;  // of the profiled batch
 
 std::int64_t largest_by_memory(const topology::Topology& topology, const plan::Workload& workload) {
@@ -68,30 +68,15 @@ std::vector<std::int64_t> local_batches(const topology::Topology& topology,
   return {batches.begin(), batches.end()};
 }
 
-plan::BatchPlan batch_plan(const topology::Topology& topology, const plan::Workload& workload,
-                           std::int64_t local_batch) {
-  plan::BatchPlan batch;
-  batch.local_batch.assign(topology.rank_count(), local_batch);
-  const auto global = static_cast<double>(batch.global_batch());
-  const double factor = global / static_cast<double>(workload.base_batch);
-  batch.learning_rate = workload.base_learning_rate * factor;
-  batch.warmup_steps = factor > 1 ? kWarmupSteps : 0;
-  batch.learning_rate_rule = fmt::format(
-      "linear: {:.4g} = {:.4g} at batch {} times {}/{}{}", batch.learning_rate,
-      workload.base_learning_rate, workload.base_batch, batch.global_batch(), workload.base_batch,
-      batch.warmup_steps > 0
-          ? fmt::format(", after a linear warm-up over {} steps", batch.warmup_steps)
-          : "");
-  return batch;
-}
-
 double statistical_efficiency(const plan::Workload& workload, std::int64_t global_batch) {
   if (!workload.noise_scale.has_value()) {
     return 1;
   }
-  const double noise = *workload.noise_scale;
-  return (noise + static_cast<double>(workload.base_batch)) /
-         (noise + static_cast<double>(global_batch));
+  const auto base = static_cast<double>(workload.base_batch);
+  const auto batch = static_cast<double>(global_batch);
+  return workload.noise_curve.empty()
+             ? plan::statistical_efficiency(*workload.noise_scale, base, batch)
+             : plan::statistical_efficiency(workload.noise_curve, base, batch);
 }
 
 }  // namespace rackrail::planner

@@ -1,10 +1,9 @@
-// Batch sizes and the learning rate that goes with them.
+// Batch sizes that fit, and what their samples are worth; how they are chosen is in batch/.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
-#include "plan/plan.hpp"
 #include "plan/workload.hpp"
 #include "planner/planner.hpp"
 #include "topology/topology.hpp"
@@ -17,12 +16,6 @@ namespace rackrail::planner {
 std::vector<std::int64_t> local_batches(const topology::Topology& topology,
                                         const plan::Workload& workload,
                                         const PlannerOptions& options);
-
-/// The same local batch on every rank, with the learning rate by the linear rule: base · B/base
-/// batch after a warm-up of about five epochs' worth of base steps (Goyal et al., "Accurate, Large
-/// Minibatch SGD", arXiv 1706.02677).
-plan::BatchPlan batch_plan(const topology::Topology& topology, const plan::Workload& workload,
-                           std::int64_t local_batch);
 
 /// Samples that a sample of batch B is worth at the base batch: E(B) = (N + B₀)/(N + B) for noise
 /// scale N (McCandlish et al., arXiv 1812.06162); 1 without a noise scale.

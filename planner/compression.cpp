@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 
 namespace rackrail::planner {
@@ -48,19 +49,22 @@ struct ComputeSpan {
 };
 
 ComputeSpan latest_compute(const plan::Workload& workload, const topology::Topology& topology,
-                           std::int64_t local_batch, double stretch) {
+                           const plan::BatchPlan& batch, double stretch) {
   ComputeSpan span{std::vector<Duration>(workload.tensors.size()), {}, {}};
-  std::map<std::string, bool> seen;
+  std::set<std::pair<std::string, std::int64_t>> seen;
   for (std::size_t r = 0; r < topology.rank_count(); ++r) {
     const std::string& device = topology.node(topology.node_of(Rank(r))).device_class;
-    if (!seen.emplace(device, true).second) {
+    if (!seen.emplace(device, batch.local_batch[r]).second) {
       continue;
     }
-    const plan::ComputeTimes times = plan::compute_times(workload, device, local_batch);
+    const plan::ComputeTimes times = plan::compute_times(workload, device, batch.local_batch[r]);
+    // Gradients of the last pass are sent, those before only add up.
+    const Duration before =
+        (batch.accumulation - 1) * (times.forward + times.backward) + times.forward;
     for (std::size_t i = 0; i < span.ready.size(); ++i) {
-      span.ready[i] = std::max(span.ready[i], scaled(times.forward + times.ready[i], stretch));
+      span.ready[i] = std::max(span.ready[i], scaled(before + times.ready[i], stretch));
     }
-    span.end = std::max(span.end, scaled(times.forward + times.backward, stretch));
+    span.end = std::max(span.end, scaled(before + times.backward, stretch));
     span.optimizer = std::max(span.optimizer, scaled(times.optimizer, stretch));
   }
   return span;
@@ -92,10 +96,9 @@ std::vector<Choice> CompressionTable::chosen(const Assignment& assignment) const
 
 CompressionTable compression_table(const std::vector<TensorGroup>& groups,
                                    const plan::Workload& workload,
-                                   const topology::Topology& topology, std::int64_t local_batch,
+                                   const topology::Topology& topology, const plan::BatchPlan& batch,
                                    CandidateSet& candidates, const ScheduleLoads& loads) {
-  const ComputeSpan compute =
-      latest_compute(workload, topology, local_batch, loads.compute_stretch());
+  const ComputeSpan compute = latest_compute(workload, topology, batch, loads.compute_stretch());
   CompressionTable table;
   table.problem.resources = loads.resource_count();
   table.problem.compute_end = compute.end;

@@ -37,7 +37,7 @@ struct CompressionTable {
 /// when some group has no option. Harm is elements · (relative error inside² + across²).
 CompressionTable compression_table(const std::vector<TensorGroup>& groups,
                                    const plan::Workload& workload,
-                                   const topology::Topology& topology, std::int64_t local_batch,
+                                   const topology::Topology& topology, const plan::BatchPlan& batch,
                                    CandidateSet& candidates, const ScheduleLoads& loads);
 
 }  // namespace rackrail::planner

@@ -11,6 +11,8 @@
 #include "base/parse_units.hpp"
 #include "plan/verifier.hpp"
 #include "planner/batch.hpp"
+#include "planner/batch/batch_space.hpp"
+#include "planner/batch/decide_batch.hpp"
 #include "planner/bound.hpp"
 #include "planner/candidates.hpp"
 #include "planner/search.hpp"
@@ -64,29 +66,6 @@ std::string uniform_note(bool compresses, const std::map<std::string, Duration>&
                      compresses ? "per bucket and tier" : "none", fmt::join(parts, "; "));
 }
 
-void add_baselines(plan::Plan& plan, Search& search, const topology::Topology& topology,
-                   const plan::Workload& workload, plan::CostModel& cost_model,
-                   const PlannerOptions& options, std::int64_t local_batch) {
-  auto& baselines = plan.prediction.baselines;
-  PlannerOptions plain = options;
-  plain.codec = plan::Codec{};
-  plain.local_batch = local_batch;
-  plain.schedule.reset();
-  baselines["naive ring fp32 25 MiB"] =
-      make_naive_plan(topology, workload, cost_model, plain).prediction.step_time;
-  const auto family = [](const char* name) {
-    return [name](const Candidate& c) { return !c.strongest.is_lossy() && c.family == name; };
-  };
-  const std::pair<const char*, CandidateFilter> kinds[] = {
-      {"double tree fp32", family("double-binary-tree")},
-      {"parameter server fp32", family("parameter-server")}};
-  for (const auto& [name, filter] : kinds) {
-    if (const auto scored = search.evaluate({name, kUsualBucket, filter}, local_batch)) {
-      baselines[name] = scored->estimate.step_time;
-    }
-  }
-}
-
 void verify_or_throw(const plan::Plan& plan, const topology::Topology& topology,
                      const plan::Workload& workload) {
   const plan::VerifyReport report = plan::verify(plan, &topology, &workload);
@@ -111,6 +90,64 @@ void require_ranks(const topology::Topology& topology) {
   }
 }
 
+/// FP32 over a ring in buckets of one size, whatever the options say about schedules and codecs.
+plan::Plan naive_plan(const topology::Topology& topology, const plan::Workload& workload,
+                      plan::CostModel& cost_model, PlannerOptions options,
+                      const plan::BatchPlan& batch) {
+  options.codec = plan::Codec{};
+  options.schedule = "ring";
+  Search search(topology, workload, cost_model, options);
+  const Bytes bucket_size = options.bucket_size.value_or(kUsualBucket);
+  const auto scored = search.evaluate({"naive", bucket_size, any_candidate}, batch);
+  if (!scored.has_value()) {
+    throw ConfigError(ErrorContext{"", fmt::format("cluster '{}'", topology.name()),
+                                   "no ring over its ranks", "a connected cluster"});
+  }
+  plan::Plan plan = scored->plan;
+  plan.name = "naive: " + plan.name;
+  set_prediction(
+      plan, scored->estimate,
+      lower_bound(topology, workload, plan.batch, {plan::Codec{}}, search.protected_by_tensor()));
+  plan.notes = {fmt::format("FP32 ring over the ranks, buckets of {}: {}", to_string(bucket_size),
+                            bucket_size == kUsualBucket
+                                ? "what runs without a planner"
+                                : "as without a planner, but for their size")};
+  search.materialise(plan);
+  verify_or_throw(plan, topology, workload);
+  return plan;
+}
+
+/// The same number of samples on every rank, as a program without a planner has it, whether or not
+/// they fit into the smallest memory.
+plan::BatchPlan same_everywhere(const plan::BatchPlan& batch) {
+  plan::BatchPlan same = batch;
+  const auto ranks = static_cast<std::int64_t>(batch.local_batch.size());
+  const std::int64_t each =
+      std::max<std::int64_t>(1, batch.global_batch() / batch.accumulation / ranks);
+  same.local_batch.assign(batch.local_batch.size(), each);
+  return same;
+}
+
+void add_baselines(plan::Plan& plan, Search& search, const topology::Topology& topology,
+                   const plan::Workload& workload, plan::CostModel& cost_model,
+                   const PlannerOptions& options) {
+  auto& baselines = plan.prediction.baselines;
+  const plan::BatchPlan batch = same_everywhere(plan.batch);
+  baselines["naive ring fp32 25 MiB"] =
+      naive_plan(topology, workload, cost_model, options, batch).prediction.step_time;
+  const auto family = [](const char* name) {
+    return [name](const Candidate& c) { return !c.strongest.is_lossy() && c.family == name; };
+  };
+  const std::pair<const char*, CandidateFilter> kinds[] = {
+      {"double tree fp32", family("double-binary-tree")},
+      {"parameter server fp32", family("parameter-server")}};
+  for (const auto& [name, filter] : kinds) {
+    if (const auto scored = search.evaluate({name, kUsualBucket, filter}, batch)) {
+      baselines[name] = scored->estimate.step_time;
+    }
+  }
+}
+
 }  // namespace
 
 plan::Plan make_plan(const topology::Topology& topology, const plan::Workload& workload,
@@ -122,13 +159,9 @@ plan::Plan make_plan(const topology::Topology& topology, const plan::Workload& w
       options.progress(share, what);
     }
   };
-  const std::vector<std::int64_t> batches = local_batches(topology, workload, options);
+  const BatchSpace space(topology, workload, options);
   progress(0, "schedules");
   Search search(topology, workload, cost_model, options);
-  std::int64_t local_batch = std::min(workload.profiled_batch, batches.back());
-  if (std::find(batches.begin(), batches.end(), local_batch) == batches.end()) {
-    local_batch = batches.front();
-  }
 
   // Every bucket size with every limit on codecs: compression that hides behind compute, or that
   // makes small buckets slower, loses against its own uncompressed form here.
@@ -145,7 +178,7 @@ plan::Plan make_plan(const topology::Topology& topology, const plan::Workload& w
     }
   };
   std::size_t done = 0;
-  const auto try_all = [&](std::int64_t batch) {
+  const auto try_all = [&](const plan::BatchPlan& batch) {
     for (const Bytes size : sizes) {
       for (const auto& [name, filter] : limits) {
         progress(
@@ -169,43 +202,33 @@ plan::Plan make_plan(const topology::Topology& topology, const plan::Workload& w
       }
     }
   };
-  try_all(local_batch);
+  const plan::BatchPlan first_batch = space.fixed();
+  try_all(first_batch);
   if (!best.has_value()) {
     throw ConfigError(ErrorContext{"<command line>", "options", "no plan that they allow",
                                    "options that leave a schedule for every bucket"});
   }
-  std::vector<std::string> notes;
-  if (batches.size() > 1) {
-    // Goodput = samples per second × what each is worth; compute times change with the batch,
-    // routes and codecs much less, so batches are compared with the plan found above.
-    double best_goodput = 0;
-    std::int64_t best_batch = local_batch;
-    for (const std::int64_t batch : batches) {
-      Search::Scored trial = *best;
-      trial.plan.batch = batch_plan(topology, workload, batch);
-      search.score(trial);
-      const auto global = trial.plan.batch.global_batch();
-      const double goodput = static_cast<double>(global) / trial.estimate.step_time.seconds() *
-                             statistical_efficiency(workload, global);
-      if (goodput > best_goodput) {
-        best_goodput = goodput;
-        best_batch = batch;
-      }
-    }
-    if (best_batch != local_batch) {
-      local_batch = best_batch;
-      best.reset();
-      best_of.clear();
-      done = 0;
-      try_all(local_batch);
-    }
-    notes.push_back(fmt::format("batch {} per rank gives the best goodput: {:.0f} useful samples/s",
-                                local_batch, best_goodput));
+  // Compute times change with the batch, routes and codecs much less, so batches are compared with
+  // the plan found above.
+  BatchDecision decision =
+      decide_batch(workload, space, options.batch_policy, [&](const plan::BatchPlan& batch) {
+        Search::Scored trial = *best;
+        trial.plan.batch = batch;
+        search.score(trial);
+        return trial.estimate.step_time;
+      });
+  std::vector<std::string> notes = std::move(decision.notes);
+  if (decision.batch.local_batch != first_batch.local_batch ||
+      decision.batch.accumulation != first_batch.accumulation) {
+    best.reset();
+    best_of.clear();
+    done = 0;
+    try_all(decision.batch);
   }
   progress(0.9, "the same codec everywhere");
   std::map<std::string, Duration> uniform;
   if (may_compress) {
-    for (Search::Uniform& plan : search.uniform_plans(best->bucket_size, local_batch)) {
+    for (Search::Uniform& plan : search.uniform_plans(best->bucket_size, decision.batch)) {
       uniform.emplace(plan.name, plan.scored.estimate.step_time);
       offer(std::move(plan.scored));
     }
@@ -231,7 +254,7 @@ plan::Plan make_plan(const topology::Topology& topology, const plan::Workload& w
                   search.protected_by_tensor());
   set_prediction(plan, best->estimate, bound);
   if (options.compare_baselines) {
-    add_baselines(plan, search, topology, workload, cost_model, options, local_batch);
+    add_baselines(plan, search, topology, workload, cost_model, options);
     for (const auto& [name, time] : best_of) {
       if (name != "best") {
         plan.prediction.baselines[name] = time;
@@ -274,31 +297,12 @@ plan::Plan make_plan(const topology::Topology& topology, const plan::Workload& w
 plan::Plan make_naive_plan(const topology::Topology& topology, const plan::Workload& workload,
                            plan::CostModel& cost_model, const PlannerOptions& options) {
   require_ranks(topology);
-  PlannerOptions plain = options;
-  plain.codec = plan::Codec{};
-  plain.schedule = "ring";
-  plain.compare_baselines = false;
-  const std::int64_t local_batch =
-      options.local_batch.value_or(local_batches(topology, workload, plain).front());
-  Search search(topology, workload, cost_model, plain);
-  const Bytes bucket_size = options.bucket_size.value_or(kUsualBucket);
-  const auto scored = search.evaluate({"naive", bucket_size, any_candidate}, local_batch);
-  if (!scored.has_value()) {
-    throw ConfigError(ErrorContext{"", fmt::format("cluster '{}'", topology.name()),
-                                   "no ring over its ranks", "a connected cluster"});
+  plan::BatchPlan batch = same_everywhere(BatchSpace(topology, workload, options).fixed());
+  const std::int64_t most = local_batches(topology, workload, options).back();
+  for (std::int64_t& local : batch.local_batch) {
+    local = std::min(local, most);
   }
-  plan::Plan plan = scored->plan;
-  plan.name = "naive: " + plan.name;
-  set_prediction(
-      plan, scored->estimate,
-      lower_bound(topology, workload, plan.batch, {plan::Codec{}}, search.protected_by_tensor()));
-  plan.notes = {fmt::format("FP32 ring over the ranks, buckets of {}: {}", to_string(bucket_size),
-                            bucket_size == kUsualBucket
-                                ? "what runs without a planner"
-                                : "as without a planner, but for their size")};
-  search.materialise(plan);
-  verify_or_throw(plan, topology, workload);
-  return plan;
+  return naive_plan(topology, workload, cost_model, options, batch);
 }
 
 }  // namespace rackrail::planner

@@ -14,6 +14,7 @@
 #include "plan/cost_model.hpp"
 #include "plan/plan.hpp"
 #include "plan/workload.hpp"
+#include "planner/batch/policies.hpp"
 #include "topology/topology.hpp"
 
 namespace rackrail::planner {
@@ -30,6 +31,8 @@ struct PlannerOptions {
   /// Whether the first and the last layer are kept from codecs beyond FP16, as norms, biases and
   /// small tensors always are (planner/protection.hpp).
   bool protect_outer_layers = true;
+  BatchPolicy batch_policy = BatchPolicy::kGoodput;
+  LearningRateRule learning_rate_rule = LearningRateRule::kLinear;
   bool compare_baselines = true;
   std::uint64_t seed = 0;
   /// Called now and then with a share done in 0..1; may be empty.

@@ -28,7 +28,7 @@ Search::Search(const topology::Topology& topology, const plan::Workload& workloa
       protected_(protected_tensors(workload, options.protect_outer_layers)),
       candidates_(topology, cost_model, options) {}
 
-std::optional<Search::Scored> Search::evaluate(const Policy& policy, std::int64_t local_batch) {
+std::optional<Search::Scored> Search::evaluate(const Policy& policy, const plan::BatchPlan& batch) {
   std::vector<TensorGroup> groups = group_tensors(workload_, policy.bucket_size);
   std::vector<Choice> choices = choose(groups, policy.filter);
   const bool needs_protection = std::any_of(choices.begin(), choices.end(), [&](const Choice& c) {
@@ -41,15 +41,15 @@ std::optional<Search::Scored> Search::evaluate(const Policy& policy, std::int64_
   if (choices.size() != groups.size()) {
     return std::nullopt;
   }
-  return scored(groups, choices, policy.bucket_size, local_batch);
+  return scored(groups, choices, policy.bucket_size, batch);
 }
 
 Search::Scored Search::scored(const std::vector<TensorGroup>& groups,
                               const std::vector<Choice>& choices, Bytes bucket_size,
-                              std::int64_t local_batch) {
+                              const plan::BatchPlan& batch) {
   Scored scored;
   scored.bucket_size = bucket_size;
-  scored.plan = assemble(groups, choices, local_batch);
+  scored.plan = assemble(groups, choices, batch);
   for (const Choice& choice : choices) {
     scored.chosen.push_back(choice.candidate);
   }
@@ -101,7 +101,7 @@ std::vector<Choice> Search::choose(const std::vector<TensorGroup>& groups,
 }
 
 plan::Plan Search::assemble(const std::vector<TensorGroup>& groups,
-                            const std::vector<Choice>& choices, std::int64_t local_batch) {
+                            const std::vector<Choice>& choices, const plan::BatchPlan& batch) {
   plan::Plan plan;
   plan.name = fmt::format("{} on {}", workload_.name, topology_.name());
   plan.cluster_name = topology_.name();
@@ -111,7 +111,7 @@ plan::Plan Search::assemble(const std::vector<TensorGroup>& groups,
   }
   plan.workload_name = workload_.name;
   plan.workload_digest = workload_.digest();
-  plan.batch = batch_plan(topology_, workload_, local_batch);
+  plan.batch = batch;
   plan.error_budget = options_.error_budget;
   plan.seed = options_.seed;
   for (std::size_t b = 0; b < groups.size(); ++b) {

@@ -46,10 +46,10 @@ class Search {
 
   /// Each bucket takes the candidate that is cheapest alone among those of the policy; none when
   /// the policy leaves a bucket without.
-  std::optional<Scored> evaluate(const Policy& policy, std::int64_t local_batch);
+  std::optional<Scored> evaluate(const Policy& policy, const plan::BatchPlan& batch);
   /// Codecs per bucket and tier by the compression search over the whole step, on buckets of this
   /// size, with the protected tensors apart where that is faster.
-  std::optional<Scored> compress(Bytes bucket_size, std::int64_t local_batch);
+  std::optional<Scored> compress(Bytes bucket_size, const plan::BatchPlan& batch);
   /// The same pair of codecs wherever a bucket may have it, for each pair; protected tensors are in
   /// buckets of their own where the pair would hurt them or that is faster. When much has been
   /// simulated already, only those that may be the best by what the timeline says.
@@ -57,7 +57,7 @@ class Search {
     std::string name;  ///< CompressionTable::Uniform::name
     Scored scored;
   };
-  std::vector<Uniform> uniform_plans(Bytes bucket_size, std::int64_t local_batch);
+  std::vector<Uniform> uniform_plans(Bytes bucket_size, const plan::BatchPlan& batch);
   /// Lighter codecs where the step does not become longer by it: overlap hides the extra bytes. By
   /// the timeline, as far as simulation agrees.
   void lighten(Scored& best);
@@ -71,14 +71,14 @@ class Search {
  private:
   std::vector<Choice> choose(const std::vector<TensorGroup>& groups, const CandidateFilter& filter);
   Scored scored(const std::vector<TensorGroup>& groups, const std::vector<Choice>& choices,
-                Bytes bucket_size, std::int64_t local_batch);
+                Bytes bucket_size, const plan::BatchPlan& batch);
   /// A group with a protected tensor in it counts as protected.
   std::vector<TensorGroup> groups_of(Bytes bucket_size, bool separate_protected) const;
   std::vector<TensorGroup> groups_in(const plan::Plan& plan) const;
   bool holds_protected(const std::vector<std::uint32_t>& tensors) const;
-  CompressionTable table_for(const std::vector<TensorGroup>& groups, std::int64_t local_batch);
+  CompressionTable table_for(const std::vector<TensorGroup>& groups, const plan::BatchPlan& batch);
   plan::Plan assemble(const std::vector<TensorGroup>& groups, const std::vector<Choice>& choices,
-                      std::int64_t local_batch);
+                      const plan::BatchPlan& batch);
   void set_schedule(plan::Plan& plan, std::size_t bucket, const Choice& choice);
   std::int64_t transfers_of(const Scored& scored) const;
   bool is_within_budget() const;

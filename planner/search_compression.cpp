@@ -17,20 +17,20 @@ constexpr double kTimelineDeviation = 0.03;
 }  // namespace
 
 CompressionTable Search::table_for(const std::vector<TensorGroup>& groups,
-                                   std::int64_t local_batch) {
+                                   const plan::BatchPlan& batch) {
   if (!loads_.has_value()) {
     loads_.emplace(candidates_.all(), topology_);
   }
-  return compression_table(groups, workload_, topology_, local_batch, candidates_, *loads_);
+  return compression_table(groups, workload_, topology_, batch, candidates_, *loads_);
 }
 
-std::optional<Search::Scored> Search::compress(Bytes bucket_size, std::int64_t local_batch) {
+std::optional<Search::Scored> Search::compress(Bytes bucket_size, const plan::BatchPlan& batch) {
   std::optional<Duration> fastest;
   std::vector<TensorGroup> groups;
   std::vector<Choice> choices;
   for (const bool separate_protected : {false, true}) {
     std::vector<TensorGroup> own = groups_of(bucket_size, separate_protected);
-    const CompressionTable table = table_for(own, local_batch);
+    const CompressionTable table = table_for(own, batch);
     if (table.choices.empty()) {
       continue;
     }
@@ -44,10 +44,11 @@ std::optional<Search::Scored> Search::compress(Bytes bucket_size, std::int64_t l
   if (!fastest.has_value()) {
     return std::nullopt;
   }
-  return scored(groups, choices, bucket_size, local_batch);
+  return scored(groups, choices, bucket_size, batch);
 }
 
-std::vector<Search::Uniform> Search::uniform_plans(Bytes bucket_size, std::int64_t local_batch) {
+std::vector<Search::Uniform> Search::uniform_plans(Bytes bucket_size,
+                                                   const plan::BatchPlan& batch) {
   struct Expected {
     const CompressionTable::Uniform* uniform;
     std::size_t division;
@@ -57,7 +58,7 @@ std::vector<Search::Uniform> Search::uniform_plans(Bytes bucket_size, std::int64
   std::vector<CompressionTable> tables;
   for (const bool separate_protected : {false, true}) {
     groups.push_back(groups_of(bucket_size, separate_protected));
-    tables.push_back(table_for(groups.back(), local_batch));
+    tables.push_back(table_for(groups.back(), batch));
   }
   std::map<std::string, Expected> all;  // by name: on the division where it is faster
   Duration best = Duration(INT64_MAX);
@@ -82,7 +83,7 @@ std::vector<Search::Uniform> Search::uniform_plans(Bytes bucket_size, std::int64
       plans.push_back(
           {one.uniform->name,
            scored(groups[one.division], tables[one.division].chosen(one.uniform->assignment),
-                  bucket_size, local_batch)});
+                  bucket_size, batch)});
     }
   }
   return plans;
@@ -90,7 +91,7 @@ std::vector<Search::Uniform> Search::uniform_plans(Bytes bucket_size, std::int64
 
 void Search::lighten(Scored& best) {
   const std::vector<TensorGroup> groups = groups_in(best.plan);
-  const CompressionTable table = table_for(groups, best.plan.batch.local_batch.front());
+  const CompressionTable table = table_for(groups, best.plan.batch);
   Assignment assignment;
   for (std::size_t b = 0; b < table.choices.size(); ++b) {
     const auto at =

@@ -12,6 +12,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "planner/batch/batch_space.hpp"
 #include "planner/compression.hpp"
 #include "planner/compression_search.hpp"
 #include "planner/protection.hpp"
@@ -39,7 +40,8 @@ class Cluster {
 
   planner::CompressionTable table(const plan::Workload& workload,
                                   const std::vector<planner::TensorGroup>& groups) {
-    return planner::compression_table(groups, workload, topology_, workload.profiled_batch,
+    return planner::compression_table(groups, workload, topology_,
+                                      planner::BatchSpace(topology_, workload, {}).fixed(),
                                       *candidates_, *loads_);
   }
 

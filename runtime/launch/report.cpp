@@ -105,6 +105,8 @@ void visit(Report& report, Archive& field) {
   field("first_step", report.first_step);
   field("steps", report.steps);
   field("losses", report.losses);
+  field("weighted_squared_norms", report.weighted_squared_norms);
+  field("squared_norms", report.squared_norms);
   field("final_loss", report.final_loss);
   field("final_accuracy", report.final_accuracy);
   field("final_test_loss", report.final_test_loss);

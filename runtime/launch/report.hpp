@@ -24,6 +24,10 @@ struct WorkerReport {
   std::uint32_t first_step = 0;  ///< steps before this one came from a checkpoint
   std::uint32_t steps = 0;       ///< steps of the whole training that are done
   std::vector<double> losses;    ///< training loss of each step of this run, this rank's samples
+  /// Of each step with an update: this rank's w_i·|g_i|² and everybody's |ḡ|²
+  /// (plan/noise_scale.hpp).
+  std::vector<double> weighted_squared_norms;
+  std::vector<double> squared_norms;
   double final_loss = 0;  ///< the last of them; of the checkpoint's run when no step was left
   std::optional<double> final_accuracy;   ///< share of the test samples; only rank 0 measures
   std::optional<double> final_test_loss;  ///< likewise

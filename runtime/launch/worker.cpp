@@ -258,6 +258,10 @@ class Life {
 
   void step_done(const trainer::StepReport& step) {
     report_.losses.push_back(step.loss);
+    if (!step.skipped) {
+      report_.weighted_squared_norms.push_back(step.weighted_squared_norm);
+      report_.squared_norms.push_back(step.gradient_norm * step.gradient_norm);
+    }
     client_.set_progress({static_cast<std::uint32_t>(step.step), step.loss, step.times.step});
     if (settings_.timeline_step) {
       // Taken after every step, so that only the wanted one is kept.

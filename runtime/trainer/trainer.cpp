@@ -1,5 +1,6 @@
 #include "runtime/trainer/trainer.hpp"
 
+#include <Eigen/Core>
 #include <algorithm>
 #include <atomic>
 #include <limits>
@@ -116,6 +117,7 @@ struct Trainer::Impl {
   std::optional<Evaluation> latest_evaluation;  // of the present parameters
   double latest_loss = 0;
 
+  double squared_share = 0;  // of this rank's share of the sum, in this step
   Duration step_begin;
   bool recording = false;  // the timeline, in this step
   std::vector<plan::TimelineEvent> timeline;
@@ -154,7 +156,12 @@ void Trainer::Impl::event(std::string what, const char* track, Duration begin, D
 }
 
 void Trainer::Impl::launch(BucketId bucket) {
-  exchange.launch(bucket, buckets.gather(bucket, model->gradients()));
+  const std::span<float> share = buckets.gather(bucket, model->gradients());
+  squared_share +=
+      Eigen::Map<const Eigen::VectorXf>(share.data(), static_cast<Eigen::Index>(share.size()))
+          .cast<double>()
+          .squaredNorm();
+  exchange.launch(bucket, share);
   if (recording) {
     launches.emplace_back(bucket, wall_clock());
   }
@@ -191,6 +198,7 @@ StepReport Trainer::Impl::step(BatchLoader& loader) {
   StepReport report;
   recording = options.timeline_step == info.step;
   launches.clear();
+  squared_share = 0;
   step_begin = wall_clock();
   exchange.begin_step(static_cast<std::uint32_t>(info.step));
   buckets.reset();
@@ -223,6 +231,9 @@ StepReport Trainer::Impl::step(BatchLoader& loader) {
   report.samples = shard.local_batch() * shard.passes();
   report.loss = loss / static_cast<double>(report.samples);
   report.gradient_norm = update.gradient_norm;
+  // The share is w_i·g_i.
+  report.weighted_squared_norm = squared_share * static_cast<double>(settings.global_batch) /
+                                 static_cast<double>(report.samples);
   report.clipped = update.clipped;
   report.skipped = update.skipped;
   return report;

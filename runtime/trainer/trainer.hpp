@@ -46,6 +46,9 @@ struct StepReport {
   std::int64_t samples = 0;  ///< this rank's
   double learning_rate = 0;
   double gradient_norm = 0;  ///< of the sum, before clipping
+  /// This rank's part of what plan::NoiseScaleEstimator wants: w_i·|g_i|² with g_i its mean
+  /// gradient before any encoding and w_i its share of the global batch.
+  double weighted_squared_norm = 0;
   bool clipped = false;
   bool skipped = false;  ///< the sum was not finite, nothing was updated
   StepTimes times;

@@ -5,7 +5,7 @@ import re
 import harness
 
 COMMANDS = ("info", "topology", "plan", "verify", "simulate", "sweep", "tune", "explain",
-            "calibrate", "train", "validate", "report")
+            "calibrate", "train", "validate", "fit", "report")
 TOPOLOGY_COMMANDS = ("show", "convert", "bounds")
 
 

@@ -8,7 +8,7 @@
 #include <random>
 
 #include "base/parse_units.hpp"
-#include "planner/batch.hpp"
+#include "planner/batch/batch_space.hpp"
 #include "planner/compression.hpp"
 #include "planner/compression_search.hpp"
 #include "planner/planner.hpp"
@@ -40,8 +40,9 @@ class Situation {
         costs_(sim::make_cost_model(topology_, {})),
         candidates_(topology_, *costs_, {}),
         groups_(group_tensors(workload_, bucket_size, protected_tensors(workload_, true))),
-        table_(compression_table(groups_, workload_, topology_, workload_.profiled_batch,
-                                 candidates_, ScheduleLoads(candidates_.all(), topology_))),
+        table_(compression_table(groups_, workload_, topology_,
+                                 BatchSpace(topology_, workload_, {}).fixed(), candidates_,
+                                 ScheduleLoads(candidates_.all(), topology_))),
         timeline_(table_.problem) {}
 
   const CompressionTable& table() const { return table_; }
@@ -50,7 +51,7 @@ class Situation {
   Duration simulated(const Assignment& assignment) {
     plan::Plan plan;
     plan.workload_digest = workload_.digest();
-    plan.batch = batch_plan(topology_, workload_, workload_.profiled_batch);
+    plan.batch = BatchSpace(topology_, workload_, {}).fixed();
     plan.rank_names.resize(topology_.rank_count());
     std::map<std::size_t, std::uint32_t> schedules;
     for (std::size_t b = 0; b < assignment.size(); ++b) {

@@ -59,6 +59,27 @@ TEST_CASE("a short YAML workload has the defaults of the header") {
   CHECK(workload.tensors[1].elements == 1000);
 }
 
+TEST_CASE("a noise scale is a number, or a list along training") {
+  const auto with = [](const std::string& noise) {
+    return replaced(kYaml, "tensors:", "noise_scale: " + noise + "\ntensors:");
+  };
+  const Workload one = parse_workload_yaml(with("700"), "w.yaml");
+  CHECK(one.noise_scale == 700);
+  CHECK(one.noise_curve.empty());
+  const Workload curve = parse_workload_yaml(with("[[10, 100], [30, 300]]"), "w.yaml");
+  CHECK(curve.noise_curve == std::vector<NoiseAt>{{10, 100}, {30, 300}});
+  CHECK(curve.noise_scale == 200);
+  const Workload again = parse_workload_yaml(to_yaml(curve), "w.yaml");
+  CHECK(again.noise_curve == curve.noise_curve);
+  CHECK(again.noise_scale == curve.noise_scale);
+  using Catch::Contains;
+  CHECK_THAT(yaml_error(with("[[10, 100], [10, 300]]")), Contains("noise_scale progress"));
+  CHECK_THAT(yaml_error(with("[[10, 0]]")), Contains("noise_scale"));
+  CHECK_THAT(yaml_error(with("[]")), Contains("empty list"));
+  CHECK_THAT(yaml_error(with("[5]")), Contains("[progress, noise scale]"));
+  CHECK_THAT(yaml_error(with("-3")), Contains("'-3'"));
+}
+
 TEST_CASE("a workload reads back from its own text, with names of any kind") {
   Workload workload = parse_workload_yaml(kYaml, "w.yaml");
   workload.source = "a: \"quoted\" #source\nin two lines";

@@ -50,16 +50,6 @@ TEST_CASE("with a noise scale powers of two up to the limits are offered") {
         std::vector<std::int64_t>{1, 2, 4, 8, 16, 32});
 }
 
-TEST_CASE("the learning rate follows the global batch, with a warm-up when it grows") {
-  const auto same = batch_plan(two_gpus(16_GiB), model(), 32);
-  CHECK(same.learning_rate == Approx(0.1));
-  CHECK(same.warmup_steps == 0);
-  const auto larger = batch_plan(two_gpus(16_GiB), model(), 128);
-  CHECK(larger.learning_rate == Approx(0.4));
-  CHECK(larger.warmup_steps > 0);
-  CHECK(larger.global_batch() == 256);
-}
-
 TEST_CASE("a larger batch is worth less per sample, by the noise scale") {
   plan::Workload workload = model();
   CHECK(statistical_efficiency(workload, 4096) == 1);

@@ -62,6 +62,8 @@ struct Outcome {
   std::vector<double> losses;        // mean over the global batch, by step
   std::vector<std::string> digests;  // by rank
   double accuracy = 0;
+  std::vector<double> first_weighted;  // w_i·|g_i|² of the first step, by rank
+  double first_norm = 0;               // |ḡ| of the first step
 };
 
 Outcome train(const TrainingConfig& config, const DataSplit& data,
@@ -72,6 +74,7 @@ Outcome train(const TrainingConfig& config, const DataSplit& data,
   Outcome outcome;
   outcome.losses.resize(static_cast<std::size_t>(*config.steps));
   outcome.digests.resize(ranks);
+  outcome.first_weighted.resize(ranks);
   std::mutex mutex;
   {
     std::vector<std::jthread> threads;
@@ -84,6 +87,10 @@ Outcome train(const TrainingConfig& config, const DataSplit& data,
           outcome.losses[static_cast<std::size_t>(report.step - 1)] +=
               report.loss * static_cast<double>(report.samples) /
               static_cast<double>(plan.batch.global_batch());
+          if (report.step == 1) {
+            outcome.first_weighted[r] = report.weighted_squared_norm;
+            outcome.first_norm = report.gradient_norm;
+          }
         };
         TrainerOptions options;
         options.self = Rank(r);
@@ -120,6 +127,25 @@ TEST_CASE("Ranks that share a batch learn the same as one that has it alone") {
     }
   }
   CHECK(alone.losses.back() < 0.5 * alone.losses.front());
+}
+
+TEST_CASE("A rank's norm is that of the gradient it would have alone") {
+  const TrainingConfig config = test::small_config();
+  const DataSplit data = test::make_split(config, 100, 50);
+  // The first rank's samples of the first step are the first of the stream, with or without others.
+  for (const std::vector<std::int64_t>& local_batch :
+       std::vector<std::vector<std::int64_t>>{{3, 9}, {5, 3, 4}}) {
+    CAPTURE(local_batch);
+    const Outcome shared = train(config, data, local_batch);
+    const double alone = train(config, data, {local_batch[0]}).first_norm;
+    CHECK(shared.first_weighted[0] * 12 / static_cast<double>(local_batch[0]) ==
+          Approx(alone * alone).epsilon(1e-4));
+    double sum = 0;
+    for (const double weighted : shared.first_weighted) {
+      sum += weighted;
+    }
+    CHECK(sum > shared.first_norm * shared.first_norm);  // Jensen's inequality
+  }
 }
 
 }  // namespace

@@ -1,0 +1,230 @@
+// Models of step time and of noise, fitted to measurements of training runs.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.hpp"
+#include "base/parse_units.hpp"
+#include "cli/commands.hpp"
+#include "cli/inputs.hpp"
+#include "cli/session.hpp"
+#include "cli/table.hpp"
+#include "planner/batch/noise_path.hpp"
+#include "planner/batch/throughput_model.hpp"
+
+namespace rackrail::cli {
+
+namespace {
+
+using planner::HoldOut;
+using planner::MeasuredStep;
+using planner::ThroughputForm;
+using planner::ThroughputModel;
+
+struct FitOptions {
+  std::vector<std::string> files;
+  std::string hold_out;
+  std::string predict;
+};
+
+std::vector<MeasuredStep> read_steps(Session& session, const std::vector<std::string>& files) {
+  std::vector<MeasuredStep> steps;
+  for (const std::string& file : files) {
+    for (MeasuredStep& step : planner::read_measured_steps(file)) {
+      steps.push_back(std::move(step));
+    }
+    session.add_input(file);
+  }
+  return steps;
+}
+
+nlohmann::json errors_json(const planner::PredictionErrors& errors) {
+  return {{"rows", errors.rows},
+          {"mean_relative_error", errors.mean},
+          {"median_relative_error", errors.median},
+          {"worst_relative_error", errors.worst}};
+}
+
+void print_predictions(const ThroughputModel& model, const std::vector<MeasuredStep>& steps) {
+  Table table({{"placement"},
+               {"local batch", Align::kRight},
+               {"predicted", Align::kRight},
+               {"measured", Align::kRight},
+               {"error", Align::kRight}});
+  for (const MeasuredStep& step : steps) {
+    const Duration predicted = model.step_time(step.placement, step.local_batch);
+    table.add_row({step.placement.name, std::to_string(step.local_batch), to_string(predicted),
+                   to_string(step.step_time),
+                   fmt::format("{:+.1f} %", (predicted / step.step_time - 1) * 100)});
+  }
+  fmt::print("{}\n", table.to_string());
+}
+
+void run_fit_steps(Session& session, const FitOptions& options) {
+  std::vector<MeasuredStep> known = read_steps(session, options.files);
+  std::vector<MeasuredStep> asked;
+  if (!options.predict.empty()) {
+    asked = read_steps(session, {options.predict});
+  } else if (!options.hold_out.empty()) {
+    auto divided =
+        planner::divide(known, options.hold_out == "rows" ? HoldOut::kRows : HoldOut::kPlacements);
+    known = std::move(divided.known);
+    asked = std::move(divided.held_out);
+  }
+  const std::pair<const char*, ThroughputForm> forms[] = {
+      {"per node count", ThroughputForm::kPerNodeCount},
+      {"seven parameters", ThroughputForm::kSevenParameters}};
+  std::map<std::string, ThroughputModel> models;
+  nlohmann::json result = {{"rows_known", known.size()}};
+  Table table({{"form"},
+               {"rows"},
+               {"number", Align::kRight},
+               {"mean error", Align::kRight},
+               {"median", Align::kRight},
+               {"worst", Align::kRight}});
+  for (const auto& [name, form] : forms) {
+    const auto& model =
+        models
+            .emplace(name, named(options.files.front(), "",
+                                 [&, form = form] { return ThroughputModel::fit(known, form); }))
+            .first->second;
+    nlohmann::json entry = {{"parameters", nlohmann::json::object()}};
+    for (const auto& [parameter, value] : model.parameters()) {
+      entry["parameters"][parameter] = value;
+    }
+    const auto add = [&](const char* key, const char* what,
+                         const std::vector<MeasuredStep>& steps) {
+      const planner::PredictionErrors errors = planner::prediction_errors(model, steps);
+      entry[key] = errors_json(errors);
+      table.add_row({name, what, std::to_string(errors.rows),
+                     fmt::format("{:.1f} %", errors.mean * 100),
+                     fmt::format("{:.1f} %", errors.median * 100),
+                     fmt::format("{:.1f} %", errors.worst * 100)});
+    };
+    add("known", "fitted to", known);
+    if (!asked.empty()) {
+      add("predicted", "predicted", asked);
+    }
+    result["forms"][name] = std::move(entry);
+  }
+  const ThroughputModel& best = models.at("per node count");
+  result["predictions"] = nlohmann::json::array();
+  for (const MeasuredStep& step : asked) {
+    result["predictions"].push_back(
+        {{"placement", step.placement.name},
+         {"local_batch", step.local_batch},
+         {"predicted_s", best.step_time(step.placement, step.local_batch).seconds()},
+         {"measured_s", step.step_time.seconds()}});
+  }
+  if (session.json) {
+    session.print_json(result);
+    return;
+  }
+  if (!options.predict.empty()) {
+    print_predictions(best, asked);
+  }
+  fmt::print("{}\n", table.to_string());
+  Table constants({{"parameter"}, {"value", Align::kRight}});
+  for (const auto& [parameter, value] : best.parameters()) {
+    constants.add_row({parameter, fmt::format("{:.4g}", value)});
+  }
+  fmt::print("{}", constants.to_string());
+}
+
+void run_fit_noise(Session& session, const FitOptions& options) {
+  const std::vector<std::filesystem::path> paths(options.files.begin(), options.files.end());
+  const std::vector<planner::NoiseRun> runs = planner::read_noise_runs(paths);
+  session.add_inputs(paths);
+  const double base = runs.front().batch;
+  nlohmann::json result = {{"base_batch", base}, {"runs", nlohmann::json::array()}};
+  Table table({{"batch", Align::kRight},
+               {"noise: first", Align::kRight},
+               {"middle", Align::kRight},
+               {"last", Align::kRight},
+               {"steps", Align::kRight},
+               {"by its own noise", Align::kRight},
+               {"by the others'", Align::kRight}});
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const planner::NoiseRun& run = runs[i];
+    const planner::NoisePoint& end = run.points.back();
+    const double own = planner::NoisePath({run}).steps(0, end.progress, base, run.batch);
+    std::vector<planner::NoiseRun> others = runs;
+    others.erase(others.begin() + static_cast<std::ptrdiff_t>(i));
+    nlohmann::json entry = {{"batch", run.batch},
+                            {"steps", end.steps},
+                            {"steps_by_own_noise", own},
+                            {"noise_scale_first", run.points.front().noise_scale},
+                            {"noise_scale_middle", run.points[run.points.size() / 2].noise_scale},
+                            {"noise_scale_last", end.noise_scale}};
+    std::string by_others = "-";
+    if (!others.empty()) {
+      const double steps = planner::NoisePath(others).steps(0, end.progress, base, run.batch);
+      entry["steps_by_others_noise"] = steps;
+      by_others = fmt::format("{:+.1f} %", (steps / end.steps - 1) * 100);
+    }
+    table.add_row({fmt::format("{}", run.batch),
+                   fmt::format("{:.0f}", run.points.front().noise_scale),
+                   fmt::format("{:.0f}", run.points[run.points.size() / 2].noise_scale),
+                   fmt::format("{:.0f}", end.noise_scale), fmt::format("{}", end.steps),
+                   fmt::format("{:+.1f} %", (own / end.steps - 1) * 100), by_others});
+    result["runs"].push_back(std::move(entry));
+  }
+  if (session.json) {
+    session.print_json(result);
+    return;
+  }
+  fmt::print("{}", table.to_string());
+}
+
+}  // namespace
+
+void add_fit_command(CLI::App& app, Session& session) {
+  CLI::App* command =
+      app.add_subcommand("fit", "Fit step times and noise scales to measured training runs");
+  command->require_subcommand(1);
+  command->footer("Example: rackrail fit steps placements.csv");
+
+  CLI::App* steps = command->add_subcommand(
+      "steps", "Step time by placement and local batch, and how well unseen rows are predicted");
+  add_common_options(*steps, session);
+  const auto step_options = std::make_shared<FitOptions>();
+  steps
+      ->add_option("files", step_options->files,
+                   "CSV with local_bsz, step_time (s), and placement or num_nodes,num_replicas")
+      ->required();
+  CLI::Option* hold_out =
+      steps
+          ->add_option("--hold-out", step_options->hold_out,
+                       "Predict a fifth that is not fitted to, chosen by a hash: rows, placements")
+          ->check(CLI::IsMember({"rows", "placements"}));
+  steps->add_option("--predict", step_options->predict, "Predict the rows of this file")
+      ->excludes(hold_out);
+  steps->footer("Example: rackrail fit steps placements.csv scalability.csv --hold-out rows");
+  steps->callback([&session, step_options] {
+    session.command = "fit steps";
+    run_fit_steps(session, *step_options);
+  });
+
+  CLI::App* noise = command->add_subcommand(
+      "noise", "The noise scale along training, and the steps that it predicts for each batch");
+  add_common_options(*noise, session);
+  const auto noise_options = std::make_shared<FitOptions>();
+  noise
+      ->add_option("files", noise_options->files,
+                   "CSV files ...-BATCH.csv with progress, iteration, grad_sqr, grad_var")
+      ->required();
+  noise->footer("Example: rackrail fit noise validation-128.csv validation-256.csv");
+  noise->callback([&session, noise_options] {
+    session.command = "fit noise";
+    run_fit_noise(session, *noise_options);
+  });
+}
+
+}  // namespace rackrail::cli

@@ -1,0 +1,32 @@
+// What more machines buy: goodput by number of hosts.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "plan/plan.hpp"
+#include "plan/workload.hpp"
+#include "topology/topology.hpp"
+
+namespace rackrail::planner {
+
+struct HostCountPoint {
+  std::size_t hosts = 0;
+  std::size_t ranks = 0;
+  std::int64_t global_batch = 0;
+  Duration step_time;
+  double goodput = 0;  ///< useful samples per second; just samples without a noise scale
+};
+
+/// Plans for 1, 2, 4, … and all hosts, the first ones in rank order (so racks fill up as listed);
+/// counts that leave fewer than two ranks are left out. `make_plan` gets the cluster without the
+/// others and returns a plan with its prediction. Ascending in hosts.
+std::vector<HostCountPoint> goodput_by_hosts(
+    const topology::Topology& topology, const plan::Workload& workload,
+    const std::function<plan::Plan(const topology::Topology&)>& make_plan);
+
+/// The fewest hosts whose goodput is within 1 % of the best; `points` must not be empty.
+const HostCountPoint& best_host_count(const std::vector<HostCountPoint>& points);
+
+}  // namespace rackrail::planner
