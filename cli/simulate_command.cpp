@@ -99,8 +99,15 @@ sim::CollectiveResult simulate_all_reduce(const planner::ScheduleFamily& family,
     return sim::simulate_collective(*regular, elements, slice_elements, cluster, options);
   }
   topology::Router router(cluster);
-  return sim::simulate_collective(family.all_reduce({cluster, router, codecs}), elements,
-                                  slice_elements, cluster, options);
+  std::optional<sim::CollectiveResult> best;
+  for (const plan::TransferGraph& graph : family.all_reduces({cluster, router, codecs})) {
+    sim::CollectiveResult result =
+        sim::simulate_collective(graph, elements, slice_elements, cluster, options);
+    if (!best || result.time < best->time) {
+      best = std::move(result);
+    }
+  }
+  return std::move(*best);
 }
 
 void run_collective(Session& session, const SimulateOptions& options) {

@@ -78,6 +78,11 @@ std::map<std::string, plan::Codec> codecs_by_tier(const topology::Topology& topo
   return tiers;
 }
 
+/// What candidates share that differ in codecs only.
+std::pair<std::string, std::size_t> shape_of(const Candidate& candidate) {
+  return {candidate.family, candidate.variant};
+}
+
 }  // namespace
 
 CandidateSet::CandidateSet(const topology::Topology& topology, plan::CostModel& cost_model,
@@ -122,21 +127,25 @@ void CandidateSet::add_family(const ScheduleFamily& family, topology::Router& ro
     if (family.refusal(topology_, codecs).has_value()) {
       continue;
     }
-    Candidate candidate;
-    candidate.family = family.name();
-    candidate.codecs = codecs;
-    candidate.only_protected = only_protected;
-    candidate.graph = family.all_reduce({topology_, router, codecs});
-    candidate.model = plan::alpha_beta(candidate.graph, topology_);
-    for (const plan::Transfer& transfer : candidate.graph.transfers()) {
-      const plan::Codec& codec = candidate.graph.codecs()[transfer.codec];
-      if (strength(codec) > strength(candidate.strongest)) {
-        candidate.strongest = codec;
+    std::size_t variant = 0;
+    for (plan::TransferGraph& graph : family.all_reduces({topology_, router, codecs})) {
+      Candidate candidate;
+      candidate.family = family.name();
+      candidate.variant = variant++;
+      candidate.codecs = codecs;
+      candidate.only_protected = only_protected;
+      candidate.graph = std::move(graph);
+      candidate.model = plan::alpha_beta(candidate.graph, topology_);
+      for (const plan::Transfer& transfer : candidate.graph.transfers()) {
+        const plan::Codec& codec = candidate.graph.codecs()[transfer.codec];
+        if (strength(codec) > strength(candidate.strongest)) {
+          candidate.strongest = codec;
+        }
       }
+      candidate.hurts_protected = !candidate.strongest.survives_many_hops();
+      candidate.codec_tiers = codecs_by_tier(topology_, candidate.graph);
+      candidates_.push_back(std::move(candidate));
     }
-    candidate.hurts_protected = !candidate.strongest.survives_many_hops();
-    candidate.codec_tiers = codecs_by_tier(topology_, candidate.graph);
-    candidates_.push_back(std::move(candidate));
   }
 }
 
@@ -173,9 +182,9 @@ std::optional<Choice> CandidateSet::cheapest(std::int64_t elements, const Candid
   };
   // The lightest form of every family first, the most promising family before others.
   std::vector<std::size_t> lightest;
-  std::map<std::string, std::size_t> lightest_of;
+  std::map<std::pair<std::string, std::size_t>, std::size_t> lightest_of;
   for (std::size_t i = 0; i < candidates_.size(); ++i) {
-    if (filter(candidates_[i]) && lightest_of.emplace(candidates_[i].family, i).second) {
+    if (filter(candidates_[i]) && lightest_of.emplace(shape_of(candidates_[i]), i).second) {
       lightest.push_back(i);
     }
   }
@@ -194,7 +203,7 @@ std::optional<Choice> CandidateSet::cheapest(std::int64_t elements, const Candid
     if (!filter(candidates_[i]) || !may_win(i)) {
       continue;
     }
-    const std::size_t first = lightest_of.at(candidates_[i].family);
+    const std::size_t first = lightest_of.at(shape_of(candidates_[i]));
     const auto known = simulated.find(first);
     const double gain = most_saved(candidates_[first].strongest, candidates_[i].strongest);
     if (i != first && (known == simulated.end() || scaled(known->second, gain) < best->time)) {

@@ -19,6 +19,7 @@ namespace rackrail::planner {
 
 struct Candidate {
   std::string family;
+  std::size_t variant = 0;  ///< index into the family's all_reduces()
   TierCodecs codecs;
   plan::TransferGraph graph;
   plan::AlphaBeta model;                           ///< of the graph

@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "plan/codec.hpp"
 #include "plan/regular_schedule.hpp"
@@ -52,6 +53,9 @@ class ScheduleFamily {
   }
   /// An all-reduce with a pinned route for every transfer. Precondition: no refusal.
   virtual plan::TransferGraph all_reduce(const ScheduleRequest& request) const = 0;
+  /// All-reduces of which some suit small buffers and some large ones: that of all_reduce(), then
+  /// finer ones, if the family has any.
+  virtual std::vector<plan::TransferGraph> all_reduces(const ScheduleRequest& request) const;
 };
 
 /// All of planner/schedules/families.def, in its order.

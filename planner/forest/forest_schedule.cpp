@@ -69,12 +69,6 @@ std::vector<Part> parts_of(const Forest* reduction, const Forest* broadcast) {
   return all;
 }
 
-// Transfers of a pair of ranks leave in the order of their ids, so a pair that passes on several
-// parts, which arrive at the same time, has to take turns: parts are cut into rounds, as many as
-// keep the graph below this many transfers.
-constexpr std::size_t kMostTransfers = 200'000;
-constexpr std::size_t kMostRounds = 16;
-
 /// One arc of one part's trees, and how many have to be done before.
 struct Due {
   std::size_t stage;
@@ -102,7 +96,8 @@ void append_broadcast(std::vector<Due>& due, const Tree& tree, std::uint32_t par
 }
 
 plan::TransferGraph make_graph(plan::Collective collective, const Forest* reduction,
-                               const Forest* broadcast, const ScheduleRequest& request) {
+                               const Forest* broadcast, const ScheduleRequest& request,
+                               std::size_t rounds) {
   const std::size_t ranks = request.topology.rank_count();
   const std::vector<Part> parts = parts_of(reduction, broadcast);
   std::vector<Due> due;
@@ -123,9 +118,6 @@ plan::TransferGraph make_graph(plan::Collective collective, const Forest* reduct
   std::stable_sort(due.begin(), due.end(), [](const Due& a, const Due& b) {
     return std::tie(a.stage, a.part) < std::tie(b.stage, b.part);
   });
-  const std::size_t rounds = std::clamp(kMostTransfers / std::max<std::size_t>(1, due.size()),
-                                        std::size_t{1}, kMostRounds);
-
   std::vector<std::uint32_t> weights;
   std::vector<Rank> owners;
   for (const Part& part : parts) {
@@ -176,17 +168,19 @@ plan::TransferGraph make_graph(plan::Collective collective, const Forest* reduct
 
 }  // namespace
 
-plan::TransferGraph all_gather_along(const Forest& broadcast, const ScheduleRequest& request) {
-  return make_graph(plan::Collective::kAllGather, nullptr, &broadcast, request);
+plan::TransferGraph all_gather_along(const Forest& broadcast, const ScheduleRequest& request,
+                                     std::size_t rounds) {
+  return make_graph(plan::Collective::kAllGather, nullptr, &broadcast, request, rounds);
 }
 
-plan::TransferGraph reduce_scatter_along(const Forest& reduction, const ScheduleRequest& request) {
-  return make_graph(plan::Collective::kReduceScatter, &reduction, nullptr, request);
+plan::TransferGraph reduce_scatter_along(const Forest& reduction, const ScheduleRequest& request,
+                                         std::size_t rounds) {
+  return make_graph(plan::Collective::kReduceScatter, &reduction, nullptr, request, rounds);
 }
 
 plan::TransferGraph all_reduce_along(const Forest& reduction, const Forest& broadcast,
-                                     const ScheduleRequest& request) {
-  return make_graph(plan::Collective::kAllReduce, &reduction, &broadcast, request);
+                                     const ScheduleRequest& request, std::size_t rounds) {
+  return make_graph(plan::Collective::kAllReduce, &reduction, &broadcast, request, rounds);
 }
 
 std::optional<Forest> mirrored(const Forest& forest, const topology::Topology& topology) {

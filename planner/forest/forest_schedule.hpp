@@ -1,4 +1,8 @@
 // A forest as a transfer graph: trees broadcast their share of the data, or sum it up.
+//
+// Transfers of a pair of ranks leave in the order of their ids, so a pair that passes on several
+// parts, which arrive at the same time, has to take turns: parts are cut into rounds. The time that
+// the last round is passed on after it arrived is what is lost, and falls with their number.
 #pragma once
 
 #include "plan/transfer_graph.hpp"
@@ -8,15 +12,17 @@
 namespace rackrail::planner {
 
 /// Every rank starts with its part, 1/n of the buffer, and ends with all of them.
-plan::TransferGraph all_gather_along(const Forest& broadcast, const ScheduleRequest& request);
+plan::TransferGraph all_gather_along(const Forest& broadcast, const ScheduleRequest& request,
+                                     std::size_t rounds);
 
 /// Every rank starts with a buffer of its own and ends with the sum of its part. `reduction` is a
 /// forest made with `reversed`.
-plan::TransferGraph reduce_scatter_along(const Forest& reduction, const ScheduleRequest& request);
+plan::TransferGraph reduce_scatter_along(const Forest& reduction, const ScheduleRequest& request,
+                                         std::size_t rounds);
 
 /// A reduce-scatter and an all-gather, each part of which follows as soon as it is there.
 plan::TransferGraph all_reduce_along(const Forest& reduction, const Forest& broadcast,
-                                     const ScheduleRequest& request);
+                                     const ScheduleRequest& request, std::size_t rounds);
 
 /// The forest for the other direction: the same trees on the opposite links, where every link has
 /// an opposite one that is as wide.

@@ -10,8 +10,7 @@ namespace rackrail::planner {
 GraphBuilder::GraphBuilder(std::string name, const ScheduleRequest& request,
                            std::vector<std::uint32_t> chunk_weights, plan::Collective collective)
     : router_(request.router),
-      graph_(std::move(name), collective, request.topology.rank_count(),
-             std::move(chunk_weights)),
+      graph_(std::move(name), collective, request.topology.rank_count(), std::move(chunk_weights)),
       group_of_(request.topology.rank_count()) {
   const auto groups = tier_groups(request.topology);
   for (std::size_t g = 0; g < groups.size(); ++g) {

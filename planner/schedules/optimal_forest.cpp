@@ -12,6 +12,9 @@ namespace {
 
 // Beyond this many ranks a graph has millions of transfers.
 constexpr std::size_t kMostRanks = 512;
+// Large buffers gain from rounds, until graphs become large themselves.
+constexpr std::size_t kFineRounds = 16;
+constexpr std::size_t kMostTransfers = 130'000;
 
 class ForestFamily final : public ScheduleFamily {
  public:
@@ -30,7 +33,18 @@ class ForestFamily final : public ScheduleFamily {
 
   plan::TransferGraph all_reduce(const ScheduleRequest& request) const override {
     const AllReduceForests forests = make_allreduce_forests(request.topology);
-    return all_reduce_along(forests.reduction, forests.broadcast, request);
+    return all_reduce_along(forests.reduction, forests.broadcast, request, 1);
+  }
+
+  std::vector<plan::TransferGraph> all_reduces(const ScheduleRequest& request) const override {
+    const AllReduceForests forests = make_allreduce_forests(request.topology);
+    std::vector<plan::TransferGraph> graphs;
+    graphs.push_back(all_reduce_along(forests.reduction, forests.broadcast, request, 1));
+    const std::size_t rounds = std::min(kFineRounds, kMostTransfers / graphs[0].transfers().size());
+    if (rounds > 1) {
+      graphs.push_back(all_reduce_along(forests.reduction, forests.broadcast, request, rounds));
+    }
+    return graphs;
   }
 };
 

@@ -17,6 +17,10 @@ std::span<const std::unique_ptr<ScheduleFamily>> schedule_families() {
   return kFamilies;
 }
 
+std::vector<plan::TransferGraph> ScheduleFamily::all_reduces(const ScheduleRequest& request) const {
+  return {all_reduce(request)};
+}
+
 const ScheduleFamily& schedule_family(std::string_view name) {
   std::vector<std::string_view> known;
   for (const auto& family : schedule_families()) {

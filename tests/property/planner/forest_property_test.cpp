@@ -117,9 +117,9 @@ TEST_CASE("schedules along forests on random cables are right") {
     REQUIRE(mirror.has_value());
     CHECK(problems_of(*mirror, topology, true).empty());
     for (const plan::TransferGraph& graph :
-         {all_gather_along(broadcast, request), reduce_scatter_along(reduction, request),
-          all_reduce_along(reduction, broadcast, request),
-          all_reduce_along(*mirror, broadcast, request)}) {
+         {all_gather_along(broadcast, request, 1), reduce_scatter_along(reduction, request, 3),
+          all_reduce_along(reduction, broadcast, request, 2),
+          all_reduce_along(*mirror, broadcast, request, 1)}) {
       const plan::VerifyReport report = plan::verify(graph, &topology);
       INFO(fmt::format("{}", fmt::join(report.problems, "\n")));
       CHECK(report.ok());
