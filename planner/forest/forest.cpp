@@ -91,7 +91,7 @@ class ForestSearch {
       }
     }
     if (!best_) {
-      throw PlanError(fmt::format("cluster '{}': no forest was found", topology_.name()));
+      keep(stars(), 1);
     }
     return std::move(*best_);
   }
@@ -111,14 +111,37 @@ class ForestSearch {
     }
     std::optional<Forest> forest = build_forest(
         asked, topology_, is_reversed_, room == 1 && topology_.rank_count() <= kMostExactly);
-    if (!forest) {
-      return;
+    if (forest) {
+      keep(std::move(*forest), k);
     }
-    forest->trees_per_rank = k;
-    forest->algbw = algbw_of(*forest, topology_);
-    forest->share_of_bound = static_cast<double>(forest->algbw.bytes_per_second()) /
-                             static_cast<double>(bound_.algbw.bytes_per_second());
-    if (!best_ || forest->share_of_bound > best_->share_of_bound) {
+  }
+
+  /// What is always there: every rank sends to every other one, each pair on the usual route.
+  Forest stars() const {
+    topology::Router router(topology_);
+    Forest forest;
+    for (std::size_t r = 0; r < topology_.rank_count(); ++r) {
+      const Rank root(r);
+      Tree tree{root, 1, {}};
+      for (std::size_t other = 0; other < topology_.rank_count(); ++other) {
+        const Rank rank(other);
+        if (rank != root) {
+          tree.arcs.push_back({root, rank, static_cast<std::uint32_t>(forest.routes.size())});
+          forest.routes.push_back(is_reversed_ ? router.route(rank, root)
+                                               : router.route(root, rank));
+        }
+      }
+      forest.trees.push_back(std::move(tree));
+    }
+    return forest;
+  }
+
+  void keep(Forest forest, std::int64_t k) {
+    forest.trees_per_rank = k;
+    forest.algbw = algbw_of(forest, topology_);
+    forest.share_of_bound = static_cast<double>(forest.algbw.bytes_per_second()) /
+                            static_cast<double>(bound_.algbw.bytes_per_second());
+    if (!best_ || forest.share_of_bound > best_->share_of_bound) {
       best_ = std::move(forest);
     }
   }

@@ -48,8 +48,8 @@ struct ForestOptions {
 };
 
 /// Trees for all-gather; with `reversed`, trees along which reduce-scatter sums, their arcs still
-/// from parent to child but routes and capacities those of child to parent. Throws ConfigError
-/// where ranks do not reach each other, PlanError where no trees were found.
+/// from parent to child but routes and capacities those of child to parent. Where nothing better is
+/// found, a star from every rank. Throws ConfigError where ranks do not reach each other.
 Forest make_forest(const topology::Topology& topology, const ForestOptions& options = {},
                    bool reversed = false);
 

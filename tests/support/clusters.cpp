@@ -1,0 +1,129 @@
+#include "tests/support/clusters.hpp"
+
+#include <fmt/format.h>
+
+namespace rackrail::test {
+
+using topology::NodeKind;
+using topology::Topology;
+
+namespace {
+
+NodeId add_gpu(Topology& topology, const std::string& name, const std::string& host,
+               const std::string& rack = "") {
+  const NodeId gpu = topology.add_node(
+      {.name = name, .kind = NodeKind::kGpu, .host = host, .rack = rack, .device_class = "H100"});
+  topology.add_rank(gpu);
+  return gpu;
+}
+
+void join(Topology& topology, NodeId a, NodeId b, int gigabytes_per_second) {
+  topology::Link link;
+  link.from = a;
+  link.to = b;
+  link.bandwidth = Bandwidth(std::int64_t{1'000'000'000} * gigabytes_per_second);
+  link.latency = Duration(1'000'000);
+  topology.add_duplex_link(link);
+}
+
+}  // namespace
+
+Topology boxes(int count, int rails) {
+  Topology topology("boxes");
+  std::vector<NodeId> switches;
+  for (int i = 0; i < rails; ++i) {
+    switches.push_back(
+        topology.add_node({.name = fmt::format("spine{}", i), .kind = NodeKind::kSpine}));
+  }
+  for (int b = 0; b < count; ++b) {
+    const std::string host = fmt::format("box{}", b);
+    const NodeId inside =
+        topology.add_node({.name = host + "-switch", .kind = NodeKind::kNvSwitch, .host = host});
+    for (int g = 0; g < 8; ++g) {
+      const NodeId gpu = add_gpu(topology, fmt::format("{}-gpu{}", host, g), host);
+      join(topology, gpu, inside, 300);
+      join(topology, gpu, switches[static_cast<std::size_t>(g % rails)], 25);
+    }
+  }
+  return topology;
+}
+
+Topology grid(int rows, int columns, bool wrap) {
+  Topology topology(wrap ? "torus" : "mesh");
+  std::vector<NodeId> gpus;
+  for (int i = 0; i < rows * columns; ++i) {
+    gpus.push_back(add_gpu(topology, fmt::format("gpu{}", i), ""));
+  }
+  const auto at = [&](int row, int column) {
+    return gpus[static_cast<std::size_t>(row % rows * columns + column % columns)];
+  };
+  const auto next = [&](int length) { return wrap && length > 2 ? length : length - 1; };
+  for (int row = 0; row < rows; ++row) {
+    for (int column = 0; column < columns; ++column) {
+      if (row < next(rows)) join(topology, at(row, column), at(row + 1, column), 1);
+      if (column < next(columns)) join(topology, at(row, column), at(row, column + 1), 1);
+    }
+  }
+  return topology;
+}
+
+Topology two_racks() {
+  Topology topology("two racks");
+  const NodeId core = topology.add_node({.name = "core", .kind = NodeKind::kCore});
+  for (int r = 0; r < 2; ++r) {
+    const std::string rack = fmt::format("rack{}", r);
+    const NodeId tor = topology.add_node({.name = rack + "-tor", .kind = NodeKind::kTor});
+    join(topology, tor, core, 4);
+    for (int h = 0; h < 2; ++h) {
+      const std::string host = fmt::format("{}-host{}", rack, h);
+      join(topology, add_gpu(topology, host, host, rack), tor, 10);
+    }
+  }
+  return topology;
+}
+
+Topology clos(const std::vector<int>& hosts, int uplinks) {
+  Topology topology("clos");
+  std::vector<NodeId> spines;
+  for (int i = 0; i < uplinks; ++i) {
+    spines.push_back(
+        topology.add_node({.name = fmt::format("spine{}", i), .kind = NodeKind::kSpine}));
+  }
+  for (std::size_t r = 0; r < hosts.size(); ++r) {
+    const std::string rack = fmt::format("rack{}", r);
+    const NodeId tor =
+        topology.add_node({.name = rack + "-tor", .kind = NodeKind::kTor, .rack = rack});
+    for (const NodeId spine : spines) join(topology, tor, spine, 10);
+    for (int h = 0; h < hosts[r]; ++h) {
+      const std::string host = fmt::format("{}-host{}", rack, h);
+      join(topology, add_gpu(topology, host, host, rack), tor, 10);
+    }
+  }
+  return topology;
+}
+
+Topology cube_mesh() {
+  Topology topology("cube mesh");
+  std::vector<NodeId> gpus;
+  for (int i = 0; i < 8; ++i) gpus.push_back(add_gpu(topology, fmt::format("gpu{}", i), "dgx"));
+  constexpr struct {
+    std::size_t a, b;
+    int links;
+  } kPairs[] = {{0, 1, 1}, {0, 2, 1}, {0, 3, 2}, {0, 4, 2}, {1, 2, 2}, {1, 3, 1},
+                {1, 5, 2}, {2, 3, 2}, {2, 6, 1}, {3, 7, 1}, {4, 5, 1}, {4, 6, 1},
+                {4, 7, 2}, {5, 6, 2}, {5, 7, 1}, {6, 7, 2}};
+  for (const auto& pair : kPairs) join(topology, gpus[pair.a], gpus[pair.b], pair.links);
+  return topology;
+}
+
+Topology uneven_star() {
+  Topology topology("star");
+  const NodeId middle = topology.add_node({.name = "switch", .kind = NodeKind::kTor});
+  for (int h = 0; h < 8; ++h) {
+    const std::string host = fmt::format("host{}", h);
+    join(topology, add_gpu(topology, host, host), middle, h == 7 ? 25 : 100);
+  }
+  return topology;
+}
+
+}  // namespace rackrail::test

@@ -1,0 +1,24 @@
+// Clusters whose optimum is known, for tests and benchmarks. Rates in GB/s each way.
+#pragma once
+
+#include "topology/topology.hpp"
+
+namespace rackrail::test {
+
+/// Boxes of 8 GPUs on an NVSwitch (300 per GPU); GPU i of every box has 25 to switch i mod `rails`.
+topology::Topology boxes(int count, int rails);
+/// GPUs in rows and columns, joined to their neighbours by links of 1; with `wrap`, the last of a
+/// row or column to the first.
+topology::Topology grid(int rows, int columns, bool wrap);
+/// Two racks of two hosts: 10 per host, 4 per rack uplink.
+topology::Topology two_racks();
+/// Racks of hosts with 10 each, under ToRs with `uplinks` links of 10 each to as many spines; rack
+/// i has hosts[i] hosts.
+topology::Topology clos(const std::vector<int>& hosts, int uplinks);
+/// The 8 GPUs of a DGX-1V (NVIDIA, "NVIDIA DGX-1 With Tesla V100 System Architecture", 2017): 6
+/// links of 1 per GPU.
+topology::Topology cube_mesh();
+/// Seven hosts with 100 and one with 25 on a switch.
+topology::Topology uneven_star();
+
+}  // namespace rackrail::test

@@ -1,0 +1,122 @@
+// Forests of clusters whose optimum is known (Zhao et al., "ForestColl", arXiv 2402.06787, and
+// closed forms), and what such forests are held to: their size, their depth, what their graphs do.
+#include "planner/forest/forest.hpp"
+
+#include <fmt/format.h>
+
+#include <catch2/catch.hpp>
+
+#include "plan/verifier.hpp"
+#include "planner/forest/forest_schedule.hpp"
+#include "planner/forest/joint_forest.hpp"
+#include "tests/support/clusters.hpp"
+
+namespace rackrail::planner {
+namespace {
+
+using topology::Topology;
+
+double gigabytes(Bandwidth rate) { return static_cast<double>(rate.bytes_per_second()) * 1e-9; }
+
+void check(const Forest& forest, const Topology& topology) {
+  const std::vector<std::string> problems = problems_of(forest, topology);
+  INFO(fmt::format("{}", fmt::join(problems, "\n")));
+  CHECK(problems.empty());
+}
+
+TEST_CASE("forests reach the known optimum of all-gather") {
+  struct Case {
+    std::string name;
+    Topology topology;
+    double optimum;  // GB/s
+  };
+  const Case cases[] = {
+      {"one box, its NICs included", test::boxes(1, 2), 8 * 325.0 / 7},
+      {"two boxes on two spines", test::boxes(2, 2), 346.0 + 2.0 / 3},
+      {"four boxes on two spines", test::boxes(4, 2), 266.0 + 2.0 / 3},
+      {"eight boxes on rails", test::boxes(8, 8), 64.0 * 200 / 56},
+      {"two racks", test::two_racks(), 8},
+      {"torus", test::grid(4, 4, true), 64.0 / 15},
+      {"mesh", test::grid(4, 4, false), 32.0 / 15},
+      {"larger mesh", test::grid(8, 8, false), 128.0 / 63},
+      {"ring", test::grid(1, 16, true), 32.0 / 15},
+      {"cube mesh", test::cube_mesh(), 8.0 * 6 / 7},
+  };
+  for (const Case& c : cases) {
+    INFO(c.name);
+    const Forest forest =
+        make_forest(c.topology, {.most_trees_per_rank = 16, .good_enough = 1 - 1e-7});
+    check(forest, c.topology);
+    CHECK(gigabytes(forest.algbw) == Approx(c.optimum).epsilon(1e-6));
+    CHECK(forest.share_of_bound == Approx(1).epsilon(1e-6));
+  }
+}
+
+TEST_CASE("few trees per rank keep 96 % of the optimum") {
+  for (const Topology& topology : {test::boxes(2, 2), test::boxes(3, 2), test::grid(4, 4, true),
+                                   test::grid(6, 6, true), test::grid(8, 8, false)}) {
+    const Forest forest = make_forest(topology);
+    check(forest, topology);
+    CHECK(forest.trees_per_rank <= 4);
+    CHECK(forest.share_of_bound >= 0.96);
+  }
+}
+
+TEST_CASE("trees stay shallow") {
+  struct Case {
+    Topology topology;
+    std::size_t diameter;  // hops between ranks
+  };
+  const Case cases[] = {{test::boxes(2, 2), 2},        {test::boxes(32, 2), 2},
+                        {test::boxes(32, 8), 2},       {test::grid(4, 4, true), 4},
+                        {test::grid(8, 8, true), 8},   {test::grid(8, 8, false), 14},
+                        {test::grid(16, 16, true), 16}};
+  for (const Case& c : cases) {
+    const Forest forest = make_forest(c.topology);
+    INFO(c.topology.name() << " of " << c.topology.rank_count());
+    CHECK(forest.share_of_bound >= 0.98);
+    CHECK(depth_of(forest) <= 2 * c.diameter + 4);
+  }
+}
+
+TEST_CASE("all-reduce forests reach the joint optimum where halves are uneven") {
+  struct Case {
+    Topology topology;
+    double optimum;  // GB/s
+  };
+  const Case cases[] = {{test::grid(4, 4, false), 1.6}, {test::uneven_star(), 25}};
+  for (const Case& c : cases) {
+    const AllReduceForests forests = make_allreduce_forests(c.topology);
+    INFO(c.topology.name());
+    CHECK(gigabytes(forests.algbw) >= 0.98 * c.optimum);
+    CHECK(gigabytes(forests.algbw) <= c.optimum * (1 + 1e-6));
+    topology::Router router(c.topology);
+    const plan::TransferGraph graph =
+        all_reduce_along(forests.reduction, forests.broadcast, {c.topology, router, {}}, 2);
+    CHECK(plan::verify(graph, &c.topology).ok());
+  }
+}
+
+TEST_CASE("a forest with a wrong arc, link or root has problems") {
+  const Topology topology = test::boxes(2, 2);
+  const Forest right = make_forest(topology);
+  REQUIRE(problems_of(right, topology).empty());
+  Forest wrong = right;
+  wrong.trees[0].arcs.pop_back();
+  CHECK_FALSE(problems_of(wrong, topology).empty());
+  wrong = right;
+  wrong.routes[wrong.trees[0].arcs[0].route].pop_back();
+  CHECK_FALSE(problems_of(wrong, topology).empty());
+  wrong = right;
+  std::swap(wrong.trees[0].arcs.front(), wrong.trees[0].arcs.back());
+  CHECK_FALSE(problems_of(wrong, topology).empty());
+  wrong = right;
+  wrong.trees[0].units += 1;
+  CHECK_FALSE(problems_of(wrong, topology).empty());
+  wrong = right;
+  wrong.algbw = wrong.algbw * 2;
+  CHECK_FALSE(problems_of(wrong, topology).empty());
+}
+
+}  // namespace
+}  // namespace rackrail::planner
