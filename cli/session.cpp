@@ -37,7 +37,9 @@ void Session::add_output(const std::filesystem::path& path) {
   std::error_code unknown;  // a place that cannot be looked at is refused when it is written to
   const bool is_device =
       std::filesystem::is_other(path, unknown) || std::filesystem::is_character_file(path, unknown);
-  const bool is_new = outputs_.insert(std::filesystem::weakly_canonical(path, unknown)).second;
+  const bool is_new =
+      outputs_.insert(std::filesystem::weakly_canonical(std::filesystem::absolute(path), unknown))
+          .second;
   if (!is_new && !is_device && !unknown) {
     throw ConfigError(ErrorContext{path.string(), "", "two outputs of this command",
                                    "another file for one of them"});
