@@ -78,7 +78,7 @@ void run_calibrate(Session& session, const CalibrateOptions& options) {
   for (const std::string& output : {options.output, options.workload_output}) {
     if (!output.empty()) {
       require_place(output);
-      session.require_no_input(output);
+      session.add_output(output);
     }
   }
   const auto [calibration, workload] = measure(options);

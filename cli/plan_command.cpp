@@ -24,6 +24,7 @@ namespace rackrail::cli {
 namespace {
 
 constexpr int kMostSamples = 1'000'000'000;
+constexpr Bytes kSmallestBucket = 4_B;
 constexpr double kLargestErrorBudget = 1000;
 
 struct PlanOptions {
@@ -40,6 +41,7 @@ struct PlanOptions {
   bool compress_outer_layers = false;
   std::string batch_policy{planner::name_of(planner::PlannerOptions{}.batch_policy)};
   std::string learning_rate_rule{planner::name_of(planner::PlannerOptions{}.learning_rate_rule)};
+  bool has_batch_policy = false;  ///< whether it was said
   bool naive = false;
   bool compare_hosts = false;
 };
@@ -66,6 +68,10 @@ planner::PlannerOptions planner_options(const PlanOptions& options, const Sessio
   if (!options.bucket_size.empty()) {
     result.bucket_size =
         named("<command line>", "--bucket-size", [&] { return parse_bytes(options.bucket_size); });
+    if (*result.bucket_size < kSmallestBucket) {
+      throw ConfigError(ErrorContext{"<command line>", "--bucket-size",
+                                     "'" + options.bucket_size + "'", "at least one float (4 B)"});
+    }
   }
   if (options.local_batch > 0) {
     result.local_batch = options.local_batch;
@@ -116,7 +122,12 @@ void run_plan(Session& session, const PlanOptions& options) {
   planner::PlannerOptions chosen = planner_options(options, session);
   const topology::Topology cluster = options.cluster.load(session);
   const plan::Workload workload = load_workload(session, options.workload);
-  session.require_no_input(options.output);
+  if (options.has_batch_policy && chosen.batch_policy == planner::BatchPolicy::kGoodput &&
+      !workload.noise_scale.has_value()) {
+    throw ConfigError(ErrorContext{options.workload, "--batch-policy goodput", "no noise scale",
+                                   "one in the workload; or another policy"});
+  }
+  session.add_output(options.output);
   const auto cost_model = sim::make_cost_model(cluster, {});
   ProgressBar bar("planning");
   chosen.progress = [&bar](double share, const std::string& what) { bar.update(share, what); };
@@ -190,8 +201,9 @@ void add_plan_command(CLI::App& app, Session& session) {
       ->required();
   command->add_option("-o,--output", options->output,
                       "Plan file to write: .json (readable), anything else is binary");
-  command->add_flag("--compress-outer-layers", options->compress_outer_layers,
-                    "Allow codecs beyond FP16 on the first and the last layer too");
+  CLI::Option* outer_layers =
+      command->add_flag("--compress-outer-layers", options->compress_outer_layers,
+                        "Allow codecs beyond FP16 on the first and the last layer too");
   CLI::Option* error_budget =
       command
           ->add_option("--error-budget", options->error_budget,
@@ -205,29 +217,34 @@ void add_plan_command(CLI::App& app, Session& session) {
       "Between groups of near ranks only this codec, inside them at most it: any that "
       "rackrail info lists; 'fp8:block=64' sets a parameter");
   command->add_option("--bucket-size", options->bucket_size, "Use only this size, e.g. '25 MiB'");
-  command->add_option("--local-batch", options->local_batch, "Samples per rank and step")
-      ->check(CLI::Range(1, kMostSamples));
+  CLI::Option* local_batch =
+      command->add_option("--local-batch", options->local_batch, "Samples per rank and step")
+          ->check(CLI::Range(1, kMostSamples));
   command->add_option("--max-global-batch", options->max_global_batch, "Largest batch of a step")
       ->check(CLI::Range(1, kMostSamples));
-  command
-      ->add_option("--batch-policy", options->batch_policy,
-                   "goodput (needs a noise scale), latency (largest batch times base latency over "
-                   "current latency), fixed")
-      ->capture_default_str();
+  CLI::Option* batch_policy =
+      command
+          ->add_option("--batch-policy", options->batch_policy,
+                       "goodput (needs a noise scale), latency (largest batch times base latency "
+                       "over current latency), fixed")
+          ->capture_default_str()
+          ->excludes(local_batch);
   command
       ->add_option("--learning-rate-rule", options->learning_rate_rule,
                    "linear, sqrt, adascale (needs a noise scale)")
       ->capture_default_str();
-  command->add_flag("--compare-hosts", options->compare_hosts,
-                    "Also plan for 1, 2, 4, ... hosts and show the goodput of each");
+  CLI::Option* compare_hosts =
+      command->add_flag("--compare-hosts", options->compare_hosts,
+                        "Also plan for 1, 2, 4, ... hosts and show the goodput of each");
   command
       ->add_flag("--naive", options->naive,
                  "The plan people use without a planner: FP32 ring, 25 MiB buckets")
-      ->excludes(schedule, codec, error_budget);
+      ->excludes(schedule, codec, error_budget, outer_layers, batch_policy, compare_hosts);
   command->footer("Example: rackrail plan two-racks-40g bert-large -o plan.json");
-  command->callback([&session, options, error_budget] {
+  command->callback([&session, options, error_budget, batch_policy] {
     session.command = "plan";
     options->has_error_budget = error_budget->count() > 0;
+    options->has_batch_policy = batch_policy->count() > 0;
     run_plan(session, *options);
   });
 }

@@ -96,7 +96,8 @@ std::vector<Run> read_runs(Session& session, const std::vector<std::string>& fil
       throw ConfigError(ErrorContext{file, "", "no result of rackrail train",
                                      "the output of 'rackrail train --json'"});
     }
-    if (!number(result, "step_time_s").has_value()) {
+    const bool has_no_steps = result.contains("step_time_s") && result["step_time_s"].is_null();
+    if (!has_no_steps && !number(result, "step_time_s").has_value()) {
       throw ConfigError(ErrorContext{file, "step_time_s", "no number",
                                      "the step time that 'rackrail train --json' printed"});
     }
@@ -288,7 +289,7 @@ std::string comparison(const std::vector<Run>& runs) {
 void run_report(Session& session, const ReportOptions& options) {
   const PlanInput input = load_plan_input(session, options.plan, options.cluster, options.workload);
   const std::vector<Run> runs = read_runs(session, options.runs);
-  session.require_no_input(options.output);
+  session.add_output(options.output);
   const std::string page = report_html(input, runs);
   write_file_atomically(options.output, page);
   if (session.json) {

@@ -22,14 +22,27 @@ void Session::add_inputs(std::span<const std::filesystem::path> paths) {
   }
 }
 
-void Session::require_no_input(const std::filesystem::path& path) const {
+void Session::add_output(const std::filesystem::path& path) {
+  if (path.empty()) {
+    return;
+  }
   for (const auto& [input, digest] : inputs_) {
     std::error_code absent;  // then it is another file
-    if (!path.empty() && std::filesystem::equivalent(path, input, absent)) {
+    if (std::filesystem::equivalent(path, input, absent)) {
       throw ConfigError(ErrorContext{path.string(), "",
                                      "an output that is an input of this command",
                                      "another file to write to"});
     }
+  }
+  std::error_code unknown;  // a place that cannot be looked at is refused when it is written to
+  const bool is_device =
+      std::filesystem::is_other(path, unknown) || std::filesystem::is_character_file(path, unknown);
+  const bool is_new =
+      outputs_.insert(std::filesystem::weakly_canonical(std::filesystem::absolute(path), unknown))
+          .second;
+  if (!is_new && !is_device && !unknown) {
+    throw ConfigError(ErrorContext{path.string(), "", "two outputs of this command",
+                                   "another file for one of them"});
   }
 }
 

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <map>
 #include <nlohmann/json_fwd.hpp>
+#include <set>
 #include <span>
 #include <string>
 
@@ -26,9 +27,9 @@ class Session {
   /// Notes a file that the result depends on (with its SHA-256).
   void add_input(const std::filesystem::path& path);
   void add_inputs(std::span<const std::filesystem::path> paths);
-  /// Throws ConfigError when writing to `path` would overwrite one of those; empty: nothing is
-  /// written.
-  void require_no_input(const std::filesystem::path& path) const;
+  /// Notes a file that will be written; empty: none. Throws ConfigError when that would overwrite
+  /// one of those inputs, or an output noted before.
+  void add_output(const std::filesystem::path& path);
 
   /// Prints the result with the keys that every result has: rackrail, command, seed, inputs.
   void print_json(const nlohmann::json& result) const;
@@ -39,6 +40,7 @@ class Session {
 
  private:
   std::map<std::string, std::string> inputs_;
+  std::set<std::filesystem::path> outputs_;
 };
 
 /// Reports an exception as one line (or JSON) on stderr; returns the exit status it stands for.

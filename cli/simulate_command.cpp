@@ -243,7 +243,7 @@ void run_step(Session& session, const SimulateOptions& options) {
     return;
   }
   for (const std::string& output : {options.trace, options.flows, options.links}) {
-    session.require_no_input(output);
+    session.add_output(output);
   }
   simulation.record_timeline = !options.trace.empty();
   simulation.record_flows = !options.flows.empty() || !options.links.empty();

@@ -68,10 +68,10 @@ void run(Session& session, const SweepCommandOptions& options, bool seed_is_give
   const std::filesystem::path csv =
       options.csv.empty() ? std::filesystem::path() : sweep.share.own_file(options.csv);
   require_place(file.string());
-  session.require_no_input(file);
+  session.add_output(file);
   if (!csv.empty()) {
     require_place(csv.string());
-    session.require_no_input(csv);
+    session.add_output(csv);
   }
   if (sweep.share.count > 1) {
     session.note(fmt::format("rank {} of {}: its cells go to {}", sweep.share.rank,

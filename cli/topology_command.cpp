@@ -79,7 +79,7 @@ void run_show(Session& session, const ClusterOptions& options) {
 void run_convert(Session& session, const ClusterOptions& options, const std::string& to,
                  const std::string& output) {
   const topology::Topology cluster = options.load(session);
-  session.require_no_input(output);
+  session.add_output(output);
   const std::string text =
       to == "edge-list" ? topology::to_edge_list(cluster) : topology::to_flat_yaml(cluster);
   if (!output.empty()) {

@@ -229,13 +229,18 @@ void print_text(const plan::Plan& plan, const runtime::JobResult& job, const Sum
   table.add_row({"plan", plan.name});
   table.add_row({"workers", std::to_string(job.workers.size())});
   table.add_row({"steps", std::to_string(summary.steps)});
-  table.add_row({"step time", to_string(summary.step_time) + " (median, slowest rank)"});
+  const bool has_measured = !summary.losses.empty();  // else no step was left after the checkpoint
+  table.add_row({"step time", has_measured
+                                  ? to_string(summary.step_time) + " (median, slowest rank)"
+                                  : "- (no step was left)"});
   if (predicted.has_value()) {
     const Duration time = predicted->estimate.step_time;
-    table.add_row({"predicted", fmt::format("{} ({:+.1f} %)", to_string(time),
-                                            (time / summary.step_time - 1) * 100)});
+    table.add_row({"predicted", has_measured ? fmt::format("{} ({:+.1f} %)", to_string(time),
+                                                           (time / summary.step_time - 1) * 100)
+                                             : to_string(time)});
   }
-  table.add_row({"synchronisation", percent(summary.sync_share) + " of the step"});
+  table.add_row(
+      {"synchronisation", has_measured ? percent(summary.sync_share) + " of the step" : "-"});
   for (const auto& [tier, bytes] : tiers) {
     table.add_row({"over " + tier, to_string(Bytes(bytes))});
   }
@@ -243,7 +248,7 @@ void print_text(const plan::Plan& plan, const runtime::JobResult& job, const Sum
     table.add_row({"noise scale",
                    fmt::format("{:.4g} samples (gradients, last steps)", *summary.noise_scale)});
   }
-  table.add_row({"final loss", fmt::format("{:.4f}", summary.loss)});
+  table.add_row({"final loss", has_measured ? fmt::format("{:.4f}", summary.loss) : "-"});
   if (summary.accuracy.has_value()) {
     table.add_row({"final accuracy", percent(*summary.accuracy)});
   }
@@ -272,6 +277,11 @@ nlohmann::json run_json(const plan::Plan& plan, const runtime::JobResult& job,
                            {"losses", summary.losses},
                            {"resumed_from", job.resumed_from.string()},
                            {"notes", notes_of(job)}};
+  if (summary.losses.empty()) {  // no step was left after the checkpoint
+    for (const char* const measured : {"final_loss", "step_time_s", "sync_share"}) {
+      result[measured] = nullptr;
+    }
+  }
   result["final_accuracy"] =
       summary.accuracy.has_value() ? nlohmann::json(*summary.accuracy) : nlohmann::json();
   result["noise_scale"] =
@@ -328,7 +338,7 @@ void run_train(Session& session, const TrainOptions& options) {
   job_options.token_file = options.token_file;
   if (!options.trace.empty()) {
     require_place(options.trace);
-    session.require_no_input(options.trace);
+    session.add_output(options.trace);
     job_options.timeline_step = kTimelineStep;
   }
   job_options.on_worker_line = [&session](Rank rank, std::string_view line) {

@@ -127,7 +127,7 @@ void run(Session& session, const TuneCommandOptions& options, bool seed_is_given
   for (const std::string& file : {options.output, options.results}) {
     if (!file.empty()) {
       require_place(file);
-      session.require_no_input(file);
+      session.add_output(file);
     }
   }
   ProgressBar bar("tuning");

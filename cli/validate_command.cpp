@@ -272,7 +272,7 @@ void run_validate(Session& session, const ValidateOptions& options) {
                              names));
   }
   if (!options.save.empty()) {
-    session.require_no_input(options.save);
+    session.add_output(options.save);
     std::string origin =
         "Constants of the NCCL model on " + cluster.name() + ", by:\nrackrail validate";
     for (const std::string& file : options.files) {

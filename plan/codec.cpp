@@ -37,16 +37,17 @@ std::string limits(const CodecParameter& parameter, Number Codec::* /*field*/) {
   }
 }
 
-/// "none, fp16, int8, int8:block=<1..1048576>, …"
+/// "none, fp16, int8[:block=<1..1048576>], …"
 std::string all_spellings() {
   std::vector<std::string> spellings;
   for (const Codec& codec : all_codecs()) {
     const CodecTraits& traits = traits_of(codec);
-    spellings.emplace_back(traits.name);
-    for (const CodecParameter& parameter : traits.parameters) {
-      spellings.push_back(fmt::format(
-          "{}:{}={}", traits.name, parameter.name,
-          std::visit([&](auto field) { return limits(parameter, field); }, parameter.field)));
+    std::string& spelling = spellings.emplace_back(traits.name);
+    for (std::size_t i = 0; i < traits.parameters.size(); ++i) {
+      const CodecParameter& parameter = traits.parameters[i];
+      spelling += fmt::format(
+          "[{}{}={}]", i == 0 ? ':' : ',', parameter.name,
+          std::visit([&](auto field) { return limits(parameter, field); }, parameter.field));
     }
   }
   const std::string last = std::move(spellings.back());

@@ -38,7 +38,7 @@ struct Codec {
   /// Whether an element's code depends on that element alone, and encoding what was decoded changes
   /// nothing: then neither the range that is encoded nor a second encoding makes a difference.
   bool is_elementwise() const;
-  /// Whether the error is fed back (e ← g + e − D(C(g+e))): 8-bit blocks and top-k, not FP16.
+  /// Whether the error is fed back (e ← g + e − D(C(g+e))): all that are coarser than 16 bits.
   bool has_error_feedback() const;
   /// Whether it may be applied again to every partial sum of a long route, and to gradients that
   /// are sensitive (norms, biases): rounding to 16 bits may, what is coarser may not.
@@ -57,7 +57,7 @@ std::int64_t kept_elements(const Codec& codec, std::int64_t elements);
 /// codecs that round take no time.
 double relative_error(const Codec& codec);
 
-/// "none", "fp16", "int8" (or "int8:block=128"), "topk" (or "topk:density=0.001").
+/// "none", "fp16", "int8" (or "int8:block=128"), "topk" (or "topk:density=0.001"), …
 std::string to_string(const Codec& codec);
 /// The reverse; throws ConfigError with found and expected.
 Codec parse_codec(std::string_view text);

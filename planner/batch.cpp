@@ -51,6 +51,13 @@ std::vector<std::int64_t> local_batches(const topology::Topology& topology,
                       by_memory, to_string(workload.memory_fixed.value_or(Bytes())),
                       to_string(*workload.memory_per_sample))});
     }
+    if (*options.local_batch > limit) {
+      throw ConfigError(ErrorContext{
+          "<command line>", "local batch", std::to_string(*options.local_batch),
+          fmt::format("at most {}, which is what the largest global batch of {} leaves each of {} "
+                      "ranks",
+                      limit, *options.max_global_batch, ranks)});
+    }
     return {*options.local_batch};
   }
   if (limit < 1) {

@@ -13,8 +13,8 @@ struct BatchDecision {
   std::vector<std::string> notes;  ///< one sentence each, for the plan
 };
 
-/// kGoodput without a noise scale in the workload decides as kFixed does, and says so. A batch that
-/// was asked for stays as it is. `step_time` is asked only where there is a noise scale.
+/// kGoodput without a noise scale in the workload decides as kFixed does. A batch that was asked
+/// for stays as it is. `step_time` is asked only where there is a noise scale.
 BatchDecision decide_batch(const plan::Workload& workload, const BatchSpace& space,
                            BatchPolicy policy, const StepTime& step_time);
 

@@ -28,7 +28,7 @@ struct WorkerReport {
   /// (plan/noise_scale.hpp).
   std::vector<double> weighted_squared_norms;
   std::vector<double> squared_norms;
-  double final_loss = 0;  ///< the last of them; of the checkpoint's run when no step was left
+  double final_loss = 0;                  ///< the last of them; 0 when no step was left
   std::optional<double> final_accuracy;   ///< share of the test samples; only rank 0 measures
   std::optional<double> final_test_loss;  ///< likewise
   std::uint32_t skipped_steps = 0;        ///< without an update, because the sum was not finite

@@ -96,7 +96,7 @@ class BadInput(harness.CommandTest):
                               expected="resnet-50")
 
     def test_options(self):
-        for option, value in (("--bucket-size", "25"), ("--bucket-size", "-1 MiB"),
+        for option, value in (("--bucket-size", "25"), ("--bucket-size", "0 B"), ("--bucket-size", "-1 MiB"),
                               ("--schedule", "spiral"), ("--codec", "zip"), ("--local-batch", "0"),
                               ("--local-batch", "1.5"), ("--max-global-batch", "-1"),
                               ("--error-budget", "-1"), ("--error-budget", "much"),
@@ -123,9 +123,20 @@ class BadInput(harness.CommandTest):
             self.assert_bad_input("simulate", "two-racks-40g", "--collective", "all-reduce", option,
                                   value, found=option)
         for option, value in (("--schedule", "ring"), ("--schedule", "nonsense"),
-                              ("--codec", "fp16"), ("--error-budget", "0.1")):
+                              ("--codec", "fp16"), ("--error-budget", "0.1"),
+                              ("--batch-policy", "latency")):
             self.assert_bad_input("plan", "two-racks-40g", "resnet-50", "--naive", option, value,
                                   found=option)
+        for option in ("--compress-outer-layers", "--compare-hosts"):
+            self.assert_bad_input("plan", "two-racks-40g", "resnet-50", "--naive", option,
+                                  found=option)
+        self.assert_bad_input("plan", "two-racks-40g", "resnet-50", "--local-batch", "16",
+                              "--batch-policy", "latency", found="--local-batch")
+        self.assert_bad_input("plan", "two-racks-40g", "resnet-50", "--local-batch", "16",
+                              "--max-global-batch", "63", where="local batch", found="16",
+                              expected="at most 15")
+        self.assert_bad_input("plan", "two-racks-40g", "resnet-50", "--batch-policy", "goodput",
+                              where="--batch-policy goodput", found="no noise scale")
         self.assert_bad_input("train", "plan.json", "--workload", "nonsense",
                               found="--calibration")
         self.assert_bad_input("simulate", "two-racks-40g", "--collective", "all-reduce", "--slice",
@@ -147,6 +158,15 @@ class BadInput(harness.CommandTest):
                         ("train", *of_plan[:3], "--trace", "plan.json")):
             with self.subTest(command=command):
                 self.assert_bad_input(*command, file=command[-1], found="is an input")
+
+    def test_an_output_twice(self):
+        self.rackrail("plan", "two-racks-40g", "resnet-50", "-o", "plan.json")
+        for command in (("simulate", "plan.json", "--flows", "new", "--links", "./new"),
+                        ("simulate", "plan.json", "--trace", "new", "--flows", "new"),
+                        ("calibrate", "--workers", "2", "-o", "new", "--workload-output", "new")):
+            with self.subTest(command=command):
+                self.assert_bad_input(*command, file=command[-1], found="two outputs")
+        self.rackrail("simulate", "plan.json", "--flows", "/dev/null", "--links", "/dev/null")
 
     def test_training_that_is_not_what_was_planned(self):
         self.rackrail("plan", "two-racks-40g", "resnet-50", "-o", "plan.json")

@@ -62,6 +62,12 @@ class Loss(TrainingTest):
         steps = ("--training", self.quick_training(), "--workers", "2", "--checkpoints", "saved",
                  "--steps", "25", "--cluster", "two-hosts.csv")
         whole = self.rackrail_json("train", plan, *steps)
+        # Where nothing is left to do, nothing is measured, and nothing is claimed.
+        done = self.rackrail_json("train", plan, *steps, "--resume")
+        self.assertEqual((done["steps"], done["losses"]), (25, []))
+        self.assertEqual(done["final_accuracy"], whole["final_accuracy"])
+        for measured in ("final_loss", "step_time_s", "sync_share"):
+            self.assertIsNone(done[measured])
         saved = self.folder / "saved"
         models = [saved / f"step-{step:08}" / "model.safetensors"
                   for step in (10, 20, 25)]  # at intervals and at the end

@@ -39,6 +39,18 @@ class Report(TrainingTest):
                                 "run.json").out
         self.assertRegex(printed, r"(?m)^final accuracy +-$")
 
+    def test_a_run_that_had_no_step_left_is_dashes(self):
+        plan = self.make_plan("plan.json")
+        train = ("train", plan, "--workers", "4", "--steps", "2", "--checkpoints", "saved")
+        self.rackrail(*train)
+        run = self.rackrail(*train, "--resume", "--json")
+        self.assertIsNone(run.json["step_time_s"])
+        self.write("run.json", run.out)
+        printed = self.rackrail("report", plan, "--workload", "digits.yaml", "--run",
+                                "run.json").out
+        self.assertRegex(printed, r"(?m)^step time here, measured +-$")
+        self.assertRegex(self.rackrail(*train, "--resume").out, r"(?m)^final loss +-$")
+
 
 if __name__ == "__main__":
     harness.main()

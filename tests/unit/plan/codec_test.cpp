@@ -94,8 +94,8 @@ TEST_CASE("a codec that does not exist is refused with what does") {
   }
   CHECK_THROWS_WITH(parse_codec("fp4"),
                     Catch::Contains("'fp4'") && Catch::Contains("fp16, ") &&
-                        Catch::Contains("int8, int8:block=<1..1048576>, ") &&
-                        Catch::Contains(" or randomk:density=<above 0, up to 1>"));
+                        Catch::Contains("int8[:block=<1..1048576>], ") &&
+                        Catch::Contains(" or randomk[:density=<above 0, up to 1>]"));
 }
 
 TEST_CASE("every kind of codec is there once and reads by its short name") {
