@@ -66,6 +66,20 @@ std::string uniform_note(bool compresses, const std::map<std::string, Duration>&
                      compresses ? "per bucket and tier" : "none", fmt::join(parts, "; "));
 }
 
+/// How much does not use the codec that was asked for.
+std::string lighter_note(const plan::Codec& codec, const std::vector<plan::Bucket>& buckets) {
+  std::int64_t all = 0;
+  std::int64_t lighter = 0;
+  for (const plan::Bucket& bucket : buckets) {
+    all += bucket.elements;
+    lighter += bucket.codec == codec ? 0 : bucket.elements;
+  }
+  return fmt::format(
+      "{} where it may be used; {:.1f} % of the gradients, in buckets with norms, "
+      "biases or small tensors, take a lighter codec",
+      plan::to_string(codec), 100 * static_cast<double>(lighter) / static_cast<double>(all));
+}
+
 void verify_or_throw(const plan::Plan& plan, const topology::Topology& topology,
                      const plan::Workload& workload) {
   const plan::VerifyReport report = plan::verify(plan, &topology, &workload);
@@ -276,6 +290,9 @@ plan::Plan make_plan(const topology::Topology& topology, const plan::Workload& w
   }
   if (!uniform.empty()) {
     notes.push_back(uniform_note(compresses, uniform, step));
+  }
+  if (options.codec.has_value() && !options.codec->survives_many_hops()) {
+    notes.push_back(lighter_note(*options.codec, plan.buckets));
   }
   if (search.lightened() > 0) {
     notes.push_back(

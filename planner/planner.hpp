@@ -30,6 +30,7 @@ struct PlannerOptions {
   std::optional<std::int64_t> max_global_batch;
   /// Whether the first and the last layer are kept from codecs beyond FP16, as norms, biases and
   /// small tensors always are (planner/protection.hpp).
+  /// A codec that was asked for is used on them too.
   bool protect_outer_layers = true;
   BatchPolicy batch_policy = BatchPolicy::kGoodput;
   LearningRateRule learning_rate_rule = LearningRateRule::kLinear;

@@ -25,7 +25,8 @@ Search::Search(const topology::Topology& topology, const plan::Workload& workloa
       workload_(workload),
       cost_model_(cost_model),
       options_(options),
-      protected_(protected_tensors(workload, options.protect_outer_layers)),
+      protected_(
+          protected_tensors(workload, options.protect_outer_layers && !options.codec.has_value())),
       candidates_(topology, cost_model, options) {}
 
 std::optional<Search::Scored> Search::evaluate(const Policy& policy, const plan::BatchPlan& batch) {

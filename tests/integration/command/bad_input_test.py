@@ -69,6 +69,14 @@ class BadInput(harness.CommandTest):
                 self.assert_bad_input("topology", "show", "edges.csv", file="edges.csv",
                                       found=found)
 
+    def test_a_cluster_in_two_parts(self):
+        self.write("edges.csv", "source,target,bandwidth,latency\n"
+                                "gpu0,gpu1,10 GB/s,1 us\ngpu2,gpu3,10 GB/s,1 us\n")
+        self.assert_bad_input("topology", "show", "edges.csv", file="edges.csv",
+                              found="gpu0, gpu1 | gpu2, gpu3")
+        self.assert_bad_input("plan", "edges.csv", "resnet-50", file="edges.csv",
+                              found="gpu0, gpu1 | gpu2, gpu3")
+
     def test_edge_lists_with_other_columns(self):
         row = {"source": "gpu0", "target": "gpu1", "bandwidth": "1 GB/s", "latency": "1 us"}
         for missing in row:

@@ -101,6 +101,18 @@ class Plan(harness.CommandTest):
                 self.write(f"{name}.rrplan", damaged)
                 self.assert_bad_input("verify", f"{name}.rrplan", file=f"{name}.rrplan")
 
+    def test_a_codec_that_is_asked_for_is_used(self):
+        for codec in ("int8", "topk", "fp8"):
+            with self.subTest(codec=codec):
+                plan = self.rackrail_json("plan", "two-racks-40g", "vgg-16", "--codec", codec)
+                sizes = {True: 0, False: 0}
+                for bucket in plan["buckets"]:
+                    sizes[bucket["codec"] == codec] += bucket["bytes"]
+                self.assertGreater(sizes[True], 50 * sizes[False])
+                share = 100 * sizes[False] / (sizes[True] + sizes[False])
+                self.assertTrue(any(note.startswith(codec) and f"{share:.1f} % of" in note
+                                    for note in plan["notes"]), plan["notes"])
+
     def test_a_plan_that_lacks_a_transfer_is_wrong(self):
         self.rackrail("plan", "two-racks-40g", "resnet-50", "--schedule", "ring", "--codec", "none",
                       "-o", "plan.json")
