@@ -4,7 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
+#include <functional>
+#include <map>
 #include <utility>
 
 #include "base/error.hpp"
@@ -23,6 +24,7 @@ using topology::Topology;
 constexpr double kMostWork = 1e8;  // links visited; some seconds
 constexpr std::size_t kMostChoices = 3000;
 constexpr std::size_t kFewestChoices = 60;
+constexpr std::size_t kImprovedStarts = 4;
 
 ConfigError unplaceable(const Topology& topology, const std::string& found,
                         const std::string& expected) {
@@ -53,10 +55,18 @@ class ChoiceSearch {
       return true;
     }
     set_kinds();
-    for (const HostSet& start : starts()) {
-      Chosen local{start, valuer_.value(start)};
-      improve(local);
-      take(local);
+    std::vector<Chosen> local;
+    for (HostSet& start : starts()) {
+      const ChoiceValue value = valuer_.value(start);
+      local.push_back({std::move(start), value});
+    }
+    std::stable_sort(local.begin(), local.end(), [](const Chosen& a, const Chosen& b) {
+      return a.value.is_better_than(b.value);
+    });
+    local.resize(std::min(local.size(), kImprovedStarts));
+    for (Chosen& chosen : local) {
+      improve(chosen);
+      take(chosen);
     }
     return false;
   }
@@ -95,42 +105,47 @@ class ChoiceSearch {
     }
   }
 
+  /// In the order of the blocks; the widest hosts; one host of every group in turn; and for every
+  /// group (the largest, if there are many) its widest hosts, filled up with the widest of others.
   std::vector<HostSet> starts() const {
-    const auto first = [&](std::vector<std::size_t> order) {
-      order.resize(count_);
-      std::sort(order.begin(), order.end());
-      return order;
+    std::vector<HostSet> starts;
+    const auto add = [&](const std::vector<std::size_t>& order) {
+      std::vector<bool> is_in(candidates_.size());
+      HostSet hosts;
+      for (const std::size_t h : order) {  // a host below two levels of switches is in two groups
+        if (hosts.size() < count_ && !is_in[h]) hosts.push_back(h);
+        is_in[h] = true;
+      }
+      std::sort(hosts.begin(), hosts.end());
+      starts.push_back(std::move(hosts));
     };
-    const auto is_wider = [&](std::size_t a, std::size_t b) {
-      return std::min(candidates_[a].out, candidates_[a].in) >
-             std::min(candidates_[b].out, candidates_[b].in);
+    const auto by_width = [&](std::vector<std::size_t> hosts) {
+      std::stable_sort(hosts.begin(), hosts.end(), [&](std::size_t a, std::size_t b) {
+        return std::min(candidates_[a].out, candidates_[a].in) >
+               std::min(candidates_[b].out, candidates_[b].in);
+      });
+      return hosts;
     };
-    std::vector<std::size_t> nested = blocks_.root().hosts;
-    std::vector<std::size_t> widest = nested;
-    std::stable_sort(widest.begin(), widest.end(), is_wider);
-    // The largest groups whole; and one host of every group in turn.
+    const std::vector<std::size_t> widest = by_width(blocks_.root().hosts);
+    add(blocks_.root().hosts);
+    add(widest);
     auto groups = groups_;
     std::stable_sort(groups.begin(), groups.end(), [](const auto* a, const auto* b) {
       return a->hosts.size() > b->hosts.size();
     });
-    std::vector<std::size_t> packed;
-    std::vector<std::size_t> spread;
-    for (const auto* group : groups) {
-      packed.insert(packed.end(), group->hosts.begin(), group->hosts.end());
-    }
-    for (std::size_t i = 0; spread.size() < packed.size(); ++i) {
-      for (const auto* group : groups) {
-        if (i < group->hosts.size()) spread.push_back(group->hosts[i]);
+    std::vector<std::vector<std::size_t>> inside;
+    for (const auto* group : groups) inside.push_back(by_width(group->hosts));
+    std::vector<std::size_t> in_turn;
+    for (std::size_t i = 0; i < candidates_.size(); ++i) {
+      for (const auto& hosts : inside) {
+        if (i < hosts.size()) in_turn.push_back(hosts[i]);
       }
     }
-    std::vector<HostSet> starts{first(nested), first(widest)};
-    for (auto* order : {&packed, &spread}) {  // a host below two levels of switches is in two
-      std::set<std::size_t> seen;
-      std::vector<std::size_t> once;
-      for (const std::size_t h : *order) {
-        if (seen.insert(h).second) once.push_back(h);
-      }
-      if (once.size() == candidates_.size()) starts.push_back(first(once));
+    add(in_turn);
+    for (std::size_t g = 0; g < std::min(inside.size(), most_ / 4); ++g) {
+      std::vector<std::size_t> order = inside[g];
+      order.insert(order.end(), widest.begin(), widest.end());
+      add(order);
     }
     return starts;
   }
