@@ -1,11 +1,14 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <cmath>
 #include <ctime>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/error.hpp"
@@ -178,12 +181,18 @@ void print_text(const ReplanOptions& options, const Outcome& outcome,
                    change.bandwidth ? to_string(*change.bandwidth) : "lost"});
   }
   fmt::print("{}\n", links.to_string());
-  Table buckets({{"bucket", Align::kRight}, {"before"}, {"now"}, {"other routes", Align::kRight}});
+  std::map<std::pair<std::string, std::string>, std::pair<std::size_t, std::size_t>> kinds;
   for (const planner::BucketChange& change : replan.changes) {
-    const bool is_rerouted = change.before == change.after;
-    buckets.add_row({std::to_string(change.bucket), change.before,
-                     is_rerouted ? "the same, rerouted" : change.after,
-                     is_rerouted ? std::to_string(change.routes) : ""});
+    auto& [count, routes] = kinds[{change.before, change.after}];
+    ++count;
+    routes = change.routes;
+  }
+  Table buckets({{"buckets", Align::kRight}, {"before"}, {"now"}});
+  for (const auto& [kind, figures] : kinds) {
+    buckets.add_row({std::to_string(figures.first), kind.first,
+                     kind.first == kind.second && figures.second > 0
+                         ? fmt::format("the same over {} other routes", figures.second)
+                         : kind.second});
   }
   if (!buckets.empty()) {
     fmt::print("{}\n", buckets.to_string());
@@ -233,6 +242,7 @@ void run_replan(Session& session, const ReplanOptions& options) {
     planner::PlannerOptions full;
     full.error_budget = input.plan.error_budget;
     full.seed = input.plan.seed;
+    full.compare_baselines = false;
     const auto fresh = sim::make_cost_model(now, {});
     outcome.full = planner::make_plan(now, input.workload, *fresh, full).prediction.step_time;
     outcome.full_cpu_s = cpu_seconds() - start;
