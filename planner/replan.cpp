@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "base/error.hpp"
@@ -95,10 +96,11 @@ class Replanner {
       return candidate.strongest.kind <= plan::CodecKind::kFp16;
     };
     const Allows any = [](const plan::Bucket&, const Candidate&) { return true; };
+    std::set<std::vector<std::uint32_t>> tried;  // candidate and slice of each touched bucket
     for (const Allows allows : {same_codec, at_most_fp16, any}) {
       plan::Plan trial = rerouted_;
       std::map<std::size_t, std::uint32_t> schedule_of;  // by candidate
-      bool is_other = false;
+      std::vector<std::uint32_t> choices;
       for (plan::Bucket& bucket : trial.buckets) {
         if (!is_touched_[bucket.schedule]) continue;
         const auto choice = candidates.cheapest(bucket.elements, [&](const Candidate& candidate) {
@@ -113,9 +115,10 @@ class Replanner {
         bucket.slice_elements = choice->slice_elements;
         bucket.codec = candidate.strongest;
         bucket.codec_tiers = candidate.codec_tiers;
-        is_other = true;
+        choices.push_back(static_cast<std::uint32_t>(choice->candidate));
+        choices.push_back(static_cast<std::uint32_t>(choice->slice_elements));
       }
-      if (!is_other) continue;
+      if (choices.empty() || !tried.insert(choices).second) continue;
       drop_unused(trial);
       const plan::StepEstimate estimate = step(trial);
       if (estimate.step_time < estimate_.step_time) {

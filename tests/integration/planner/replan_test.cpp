@@ -1,6 +1,4 @@
 // Planning again after links changed, against planning everything again.
-#include <fmt/format.h>
-
 #include <catch2/catch.hpp>
 #include <ctime>
 #include <optional>
