@@ -13,6 +13,8 @@ class Session;
 void add_info_command(CLI::App& app, Session& session);
 void add_topology_command(CLI::App& app, Session& session);
 void add_plan_command(CLI::App& app, Session& session);
+void add_place_command(CLI::App& app, Session& session);
+void add_replan_command(CLI::App& app, Session& session);
 void add_verify_command(CLI::App& app, Session& session);
 void add_simulate_command(CLI::App& app, Session& session);
 void add_sweep_command(CLI::App& app, Session& session);

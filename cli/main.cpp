@@ -45,6 +45,8 @@ int run(int argc, char** argv) {
   add_info_command(app, session);
   add_topology_command(app, session);
   add_plan_command(app, session);
+  add_place_command(app, session);
+  add_replan_command(app, session);
   add_verify_command(app, session);
   add_simulate_command(app, session);
   add_sweep_command(app, session);

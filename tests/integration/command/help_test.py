@@ -4,7 +4,7 @@ import re
 
 import harness
 
-COMMANDS = ("info", "topology", "plan", "verify", "simulate", "sweep", "tune", "explain",
+COMMANDS = ("info", "topology", "plan", "place", "replan", "verify", "simulate", "sweep", "tune", "explain",
             "calibrate", "train", "validate", "fit", "report")
 TOPOLOGY_COMMANDS = ("show", "convert", "bounds")
 

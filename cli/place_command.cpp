@@ -1,0 +1,145 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "base/error.hpp"
+#include "base/file.hpp"
+#include "base/parse_units.hpp"
+#include "cli/commands.hpp"
+#include "cli/inputs.hpp"
+#include "cli/session.hpp"
+#include "cli/table.hpp"
+#include "planner/placement.hpp"
+#include "topology/reader.hpp"
+
+namespace rackrail::cli {
+
+namespace {
+
+constexpr int kMostHosts = 1'000'000;
+
+struct PlaceOptions {
+  ClusterOptions cluster;
+  std::size_t hosts = 0;
+  std::size_t gpus_per_host = 0;
+  std::string format = "openmpi";
+  std::string output;
+  std::string cluster_output;
+};
+
+/// `openmpi`: a line per host with its slots, for mpirun --hostfile. `slurm`: a line per rank, for
+/// SLURM_HOSTFILE with srun --distribution=arbitrary, which keeps the order; `nodelist`: the names
+/// for --nodelist, which does not.
+std::string hostfile(const planner::Placement& placement, const std::string& format) {
+  std::string text;
+  for (const planner::PlacedHost& host : placement.hosts) {
+    if (format == "openmpi") {
+      text += fmt::format("{} slots={}\n", host.name, host.ranks.size());
+    } else if (format == "slurm") {
+      for (std::size_t i = 0; i < host.ranks.size(); ++i) text += host.name + "\n";
+    } else {
+      text += (text.empty() ? "" : ",") + host.name;
+    }
+  }
+  return format == "nodelist" ? text + "\n" : text;
+}
+
+nlohmann::json placement_json(const planner::Placement& placement, const std::string& file) {
+  nlohmann::json hosts = nlohmann::json::array();
+  std::size_t ranks = 0;
+  for (const planner::PlacedHost& host : placement.hosts) {
+    hosts.push_back({{"name", host.name}, {"rack", host.rack}, {"ranks", host.ranks}});
+    ranks += host.ranks.size();
+  }
+  return {{"hosts", hosts},
+          {"ranks", ranks},
+          {"racks", placement.racks},
+          {"candidate_hosts", placement.candidates},
+          {"allgather_algbw_Bps", placement.allgather.bytes_per_second()},
+          {"reducescatter_algbw_Bps", placement.reducescatter.bytes_per_second()},
+          {"allreduce_algbw_Bps", placement.allreduce.bytes_per_second()},
+          {"exact", placement.is_exact},
+          {"compared", placement.compared},
+          {"hostfile", file}};
+}
+
+void run_place(Session& session, const PlaceOptions& options) {
+  const topology::Topology cluster = options.cluster.load(session);
+  session.require_no_input(options.output);
+  session.require_no_input(options.cluster_output);
+  planner::PlacementOptions wanted;
+  wanted.hosts = options.hosts;
+  if (options.gpus_per_host > 0) {
+    wanted.gpus_per_host = options.gpus_per_host;
+  }
+  const planner::Placement placement =
+      named(options.cluster.cluster, "", [&] { return planner::place(cluster, wanted); });
+  const std::string file = hostfile(placement, options.format);
+  if (!options.output.empty()) {
+    write_file_atomically(options.output, file);
+  }
+  if (!options.cluster_output.empty()) {
+    write_file_atomically(options.cluster_output, topology::to_flat_yaml(placement.cluster));
+  }
+  if (session.json) {
+    session.print_json(placement_json(placement, file));
+    return;
+  }
+  session.note(fmt::format(
+      "{} of {} hosts{}: all-gather {}, all-reduce {} at most; {} choices compared, {}",
+      placement.hosts.size(), placement.candidates,
+      placement.racks > 0 ? fmt::format(" in {} rack(s)", placement.racks) : "",
+      to_string(placement.allgather), to_string(placement.allreduce), placement.compared,
+      placement.is_exact ? "the best there is" : "by exchanging hosts"));
+  for (const planner::PlacedHost& host : placement.hosts) {
+    if (host.ranks.size() > 1) {
+      session.note(fmt::format("{}: {}", host.name, fmt::join(host.ranks, " ")));
+    }
+  }
+  if (options.output.empty()) {
+    fmt::print("{}", file);
+  } else {
+    fmt::print("wrote {}\n", options.output);
+  }
+}
+
+}  // namespace
+
+void add_place_command(CLI::App& app, Session& session) {
+  CLI::App* command =
+      app.add_subcommand("place", "Choose hosts and rank order for a job, as a hostfile");
+  add_common_options(*command, session);
+  const auto options = std::make_shared<PlaceOptions>();
+  command
+      ->add_option("cluster,--cluster", options->cluster.cluster,
+                   "Cluster file, or the name of a shipped one")
+      ->required();
+  options->cluster.add_to(*command);
+  command->add_option("-n,--hosts", options->hosts, "Hosts that the job needs")
+      ->required()
+      ->check(CLI::Range(1, kMostHosts));
+  command
+      ->add_option("--gpus-per-host", options->gpus_per_host,
+                   "Ranks on each host; by default the most that so many hosts have each")
+      ->check(CLI::Range(1, kMostHosts));
+  command
+      ->add_option("--hostfile-format", options->format,
+                   "openmpi (mpirun --hostfile), slurm (SLURM_HOSTFILE for srun "
+                   "--distribution=arbitrary), nodelist (sbatch --nodelist)")
+      ->check(CLI::IsMember({"openmpi", "slurm", "nodelist"}))
+      ->capture_default_str();
+  command->add_option("-o,--output", options->output,
+                      "Hostfile to write; standard output by default");
+  command->add_option("--cluster-output", options->cluster_output,
+                      "Also write what is chosen as a cluster to plan for (YAML)");
+  command->footer("Example: rackrail place a100-8x8 --hosts 4 -o hostfile");
+  command->callback([&session, options] {
+    session.command = "place";
+    run_place(session, *options);
+  });
+}
+
+}  // namespace rackrail::cli

@@ -1,0 +1,303 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cmath>
+#include <ctime>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.hpp"
+#include "base/file.hpp"
+#include "base/parse_units.hpp"
+#include "cli/commands.hpp"
+#include "cli/inputs.hpp"
+#include "cli/session.hpp"
+#include "cli/table.hpp"
+#include "plan/format.hpp"
+#include "planner/batch/csv_table.hpp"
+#include "planner/planner.hpp"
+#include "planner/replan.hpp"
+#include "sim/simulator.hpp"
+#include "topology/reader.hpp"
+
+namespace rackrail::cli {
+
+namespace {
+
+struct ReplanOptions {
+  std::string plan;
+  ClusterOptions cluster;
+  std::string workload;
+  std::vector<std::string> lost;
+  std::string rates;
+  double tolerance = 0.05;
+  bool compare_full = false;
+  std::string output;
+  std::string cluster_output;
+};
+
+/// Finds links by name, parallel ones one after the other, each once.
+class LinkNames {
+ public:
+  explicit LinkNames(const topology::Topology& cluster)
+      : cluster_(cluster), is_named_(cluster.link_count()) {}
+
+  /// "a→b" or "a->b"; none where no (further) link has the name.
+  std::optional<LinkId> take(std::string name) {
+    if (const std::size_t at = name.find("->"); at != std::string::npos) {
+      name.replace(at, 2, "→");
+    }
+    for (std::size_t i = 0; i < cluster_.link_count(); ++i) {
+      if (!is_named_[i] && cluster_.link_name(LinkId(i)) == name) {
+        is_named_[i] = true;
+        return LinkId(i);
+      }
+    }
+    return std::nullopt;
+  }
+  std::string expected() const {
+    return "a link of the cluster, once each, such as " + cluster_.link_name(LinkId(0));
+  }
+
+ private:
+  const topology::Topology& cluster_;
+  std::vector<bool> is_named_;
+};
+
+/// Both directions of every cable that is lost; of a file of rates, those that differ from the
+/// cluster's by more than the tolerance.
+std::vector<planner::LinkChange> changes_of(const ReplanOptions& options,
+                                            const topology::Topology& cluster) {
+  LinkNames names(cluster);
+  std::vector<planner::LinkChange> changes;
+  for (const std::string& name : options.lost) {
+    const auto link = names.take(name);
+    if (!link) {
+      throw ConfigError(
+          ErrorContext{"<command line>", "--lost-link", "'" + name + "'", names.expected()});
+    }
+    changes.push_back({*link, std::nullopt});
+    const topology::Link& there = cluster.link(*link);
+    if (const auto back =
+            names.take(cluster.node(there.to).name + "→" + cluster.node(there.from).name)) {
+      changes.push_back({*back, std::nullopt});
+    }
+  }
+  if (options.rates.empty()) {
+    return changes;
+  }
+  const planner::CsvTable table = planner::CsvTable::read(options.rates);
+  for (std::size_t row = 0; row < table.rows(); ++row) {
+    const auto link = names.take(table.text(row, "link"));
+    if (!link) {
+      table.fail(row, "link", names.expected());
+    }
+    const std::string& text = table.text(row, "bandwidth");
+    if (text == "lost") {
+      changes.push_back({*link, std::nullopt});
+      continue;
+    }
+    std::optional<Bandwidth> bandwidth;
+    try {
+      bandwidth = parse_bandwidth(text);
+    } catch (const ConfigError& error) {
+      table.fail(row, "bandwidth", error.context().expected + ", or 'lost'");
+    }
+    if (*bandwidth == Bandwidth()) {
+      table.fail(row, "bandwidth", "more than 0, or 'lost'");
+    }
+    const double planned = static_cast<double>(cluster.link(*link).bandwidth.bytes_per_second());
+    const double now = static_cast<double>(bandwidth->bytes_per_second());
+    if (std::abs(now / planned - 1) > options.tolerance) {
+      changes.push_back({*link, bandwidth});
+    }
+  }
+  return changes;
+}
+
+double cpu_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
+
+struct Outcome {
+  planner::Replan replan;
+  std::optional<Duration> kept;
+  double cpu_s = 0;
+  std::optional<Duration> full;
+  double full_cpu_s = 0;
+};
+
+void print_json(Session& session, const Outcome& outcome,
+                const std::vector<planner::LinkChange>& changes,
+                const topology::Topology& cluster) {
+  const planner::Replan& replan = outcome.replan;
+  nlohmann::json links = nlohmann::json::array();
+  for (const planner::LinkChange& change : changes) {
+    nlohmann::json link = {
+        {"name", cluster.link_name(change.link)},
+        {"before_Bps", cluster.link(change.link).bandwidth.bytes_per_second()},
+        {"now_Bps", change.bandwidth ? change.bandwidth->bytes_per_second() : 0}};
+    links.push_back(link);
+  }
+  nlohmann::json buckets = nlohmann::json::array();
+  for (const planner::BucketChange& change : replan.changes) {
+    buckets.push_back({{"bucket", change.bucket},
+                       {"before", change.before},
+                       {"after", change.after},
+                       {"routes", change.routes}});
+  }
+  nlohmann::json result = {{"links", links},
+                           {"changes", buckets},
+                           {"buckets", replan.plan.buckets.size()},
+                           {"touched_buckets", replan.touched_buckets},
+                           {"touched_schedules", replan.touched_schedules},
+                           {"before_step_time_s", replan.before.seconds()},
+                           {"rerouted_step_time_s", replan.rerouted.seconds()},
+                           {"step_time_s", replan.after.seconds()},
+                           {"bound_s", replan.plan.prediction.bound.seconds()},
+                           {"bytes_before", replan.bytes_before.count()},
+                           {"bytes_after", replan.bytes_after.count()},
+                           {"simulated_steps", replan.simulated_steps},
+                           {"replan_cpu_s", outcome.cpu_s}};
+  result["kept_step_time_s"] =
+      outcome.kept ? nlohmann::json(outcome.kept->seconds()) : nlohmann::json();
+  if (outcome.full) {
+    result["full_step_time_s"] = outcome.full->seconds();
+    result["full_cpu_s"] = outcome.full_cpu_s;
+  }
+  session.print_json(result);
+}
+
+void print_text(const ReplanOptions& options, const Outcome& outcome,
+                const std::vector<planner::LinkChange>& changes,
+                const topology::Topology& cluster) {
+  const planner::Replan& replan = outcome.replan;
+  Table links({{"changed link"}, {"before", Align::kRight}, {"now", Align::kRight}});
+  for (const planner::LinkChange& change : changes) {
+    links.add_row({cluster.link_name(change.link), to_string(cluster.link(change.link).bandwidth),
+                   change.bandwidth ? to_string(*change.bandwidth) : "lost"});
+  }
+  fmt::print("{}\n", links.to_string());
+  std::map<std::pair<std::string, std::string>, std::pair<std::size_t, std::size_t>> kinds;
+  for (const planner::BucketChange& change : replan.changes) {
+    auto& [count, routes] = kinds[{change.before, change.after}];
+    ++count;
+    routes = change.routes;
+  }
+  Table buckets({{"buckets", Align::kRight}, {"before"}, {"now"}});
+  for (const auto& [kind, figures] : kinds) {
+    buckets.add_row({std::to_string(figures.first), kind.first,
+                     kind.first == kind.second && figures.second > 0
+                         ? fmt::format("the same over {} other routes", figures.second)
+                         : kind.second});
+  }
+  if (!buckets.empty()) {
+    fmt::print("{}\n", buckets.to_string());
+  }
+  fmt::print("touched         {} of {} buckets; {} changed\n", replan.touched_buckets,
+             replan.plan.buckets.size(), replan.changes.size());
+  fmt::print("step before     {}\n", to_string(replan.before));
+  fmt::print("old plan kept   {}\n",
+             outcome.kept ? to_string(*outcome.kept) : "cannot run: it uses a lost link");
+  fmt::print("only rerouted   {}\n", to_string(replan.rerouted));
+  fmt::print("step now        {}\n", to_string(replan.after));
+  if (outcome.full) {
+    fmt::print("full plan       {} ({:.2f} s of CPU against {:.2f} s)\n", to_string(*outcome.full),
+               outcome.full_cpu_s, outcome.cpu_s);
+  }
+  fmt::print("bytes           {} per step over the changed links before, {} now\n",
+             to_string(replan.bytes_before), to_string(replan.bytes_after));
+  fmt::print("planned again   in {:.2f} s, {} step(s) simulated\n", outcome.cpu_s,
+             replan.simulated_steps);
+  for (const std::string& file : {options.output, options.cluster_output}) {
+    if (!file.empty()) {
+      fmt::print("wrote           {}\n", file);
+    }
+  }
+}
+
+void run_replan(Session& session, const ReplanOptions& options) {
+  const PlanInput input = load_plan_input(session, options.plan, options.cluster, options.workload);
+  if (!options.rates.empty()) {
+    session.add_input(options.rates);
+  }
+  session.require_no_input(options.output);
+  session.require_no_input(options.cluster_output);
+  const std::vector<planner::LinkChange> changes = changes_of(options, input.cluster);
+  const topology::Topology now = named(options.cluster.cluster, "", [&] {
+    return planner::changed_cluster(input.cluster, changes);
+  });
+  Outcome outcome;
+  double start = cpu_seconds();
+  const auto costs = sim::make_cost_model(now, {});
+  outcome.replan = planner::replan(input.plan, input.cluster, now, changes, input.workload, *costs);
+  outcome.cpu_s = cpu_seconds() - start;
+  outcome.kept =
+      planner::step_if_kept(input.plan, input.cluster, now, changes, input.workload, *costs);
+  if (options.compare_full) {
+    start = cpu_seconds();
+    planner::PlannerOptions full;
+    full.error_budget = input.plan.error_budget;
+    full.seed = input.plan.seed;
+    full.compare_baselines = false;
+    const auto fresh = sim::make_cost_model(now, {});
+    outcome.full = planner::make_plan(now, input.workload, *fresh, full).prediction.step_time;
+    outcome.full_cpu_s = cpu_seconds() - start;
+  }
+  if (!options.output.empty()) {
+    plan::save_plan(outcome.replan.plan, options.output);
+  }
+  if (!options.cluster_output.empty()) {
+    write_file_atomically(options.cluster_output, topology::to_flat_yaml(now));
+  }
+  if (session.json) {
+    print_json(session, outcome, changes, input.cluster);
+  } else {
+    print_text(options, outcome, changes, input.cluster);
+  }
+}
+
+}  // namespace
+
+void add_replan_command(CLI::App& app, Session& session) {
+  CLI::App* command = app.add_subcommand(
+      "replan", "Plan again what used links that were lost or changed their rates");
+  add_common_options(*command, session);
+  const auto options = std::make_shared<ReplanOptions>();
+  command->add_option("plan", options->plan, "Plan file that is in use")->required();
+  command->add_option("--cluster", options->cluster.cluster,
+                      "Cluster of the plan, where it is not a shipped one");
+  options->cluster.add_to(*command);
+  command->add_option("--workload,--model", options->workload,
+                      "Workload of the plan, where it is not a shipped one");
+  CLI::Option* lost = command->add_option("--lost-link", options->lost,
+                                          "Cable that is gone, 'nic0.0->tor0'; both directions");
+  CLI::Option* rates = command->add_option(
+      "--link-rates", options->rates,
+      "CSV file with the columns link (one direction) and bandwidth ('10 Gbit/s', or 'lost')");
+  command
+      ->add_option("--tolerance", options->tolerance,
+                   "Share by which a rate must differ from the planned one to count")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
+  command->add_flag("--compare-full", options->compare_full, "Also make a full plan and compare");
+  command->add_option("-o,--output", options->output, "Plan file to write");
+  command->add_option("--cluster-output", options->cluster_output,
+                      "Also write the cluster as it is now, which the new plan is for (YAML)");
+  command->footer(
+      "Example: rackrail replan plan.json --lost-link 'nic0.0->tor0' -o new-plan.json "
+      "--cluster-output now.yaml");
+  command->callback([&session, options, lost, rates] {
+    session.command = "replan";
+    if (lost->count() + rates->count() == 0) {
+      throw ConfigError(
+          ErrorContext{"<command line>", "", "no change", "--lost-link, --link-rates or both"});
+    }
+    run_replan(session, *options);
+  });
+}
+
+}  // namespace rackrail::cli

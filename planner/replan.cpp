@@ -1,0 +1,252 @@
+#include "planner/replan.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "base/error.hpp"
+#include "base/parse_units.hpp"
+#include "plan/verifier.hpp"
+#include "planner/bound.hpp"
+#include "planner/candidates.hpp"
+#include "planner/protection.hpp"
+#include "planner/replan/link_map.hpp"
+#include "topology/queries.hpp"
+#include "topology/remove.hpp"
+
+namespace rackrail::planner {
+
+namespace {
+
+using topology::Topology;
+
+// A step that is longer than before by less than this is not worth a search.
+constexpr double kNoticeable = 0.005;
+
+std::string name_of(const plan::Plan& plan, const plan::Bucket& bucket) {
+  return fmt::format("{} {}", plan.schedules[bucket.schedule].name(),
+                     bucket.codec.is_lossy() ? plan::to_string(bucket.codec) : "fp32");
+}
+
+/// The routes of a plan that is otherwise kept.
+void move_to(plan::Plan& plan, const Topology& now) { plan.cluster_digest = now.digest(); }
+
+class Replanner {
+ public:
+  Replanner(const plan::Plan& plan, const Topology& now, const LinkMap& links,
+            const plan::Workload& workload, plan::CostModel& cost_model)
+      : old_(plan), now_(now), links_(links), workload_(workload), cost_model_(cost_model) {}
+
+  Replan run() {
+    result_.before = old_.prediction.step_time;
+    reroute();
+    best_ = rerouted_;
+    estimate_ = step(best_);
+    result_.rerouted = estimate_.step_time;
+    if (result_.touched_buckets > 0 && result_.rerouted > scaled(result_.before, 1 + kNoticeable)) {
+      search();
+    }
+    finish();
+    return std::move(result_);
+  }
+
+ private:
+  void reroute() {
+    topology::Router router(now_);
+    rerouted_ = old_;
+    move_to(rerouted_, now_);
+    for (std::size_t s = 0; s < old_.schedules.size(); ++s) {
+      Rerouted graph = rerouted(old_.schedules[s], links_, router);
+      rerouted_.schedules[s] = std::move(graph.graph);
+      routes_.push_back(graph.routes);
+      is_touched_.push_back(touches(old_.schedules[s], links_));
+      result_.touched_schedules += is_touched_.back() ? 1 : 0;
+    }
+    for (const plan::Bucket& bucket : old_.buckets) {
+      result_.touched_buckets += is_touched_[bucket.schedule] ? 1 : 0;
+    }
+  }
+
+  plan::StepEstimate step(const plan::Plan& plan) {
+    ++result_.simulated_steps;
+    return cost_model_.step(plan, workload_);
+  }
+
+  void search() {
+    PlannerOptions options;
+    options.error_budget = old_.error_budget;
+    options.seed = old_.seed;
+    CandidateSet candidates(now_, cost_model_, options);
+    const std::vector<bool> is_protected =
+        protected_tensors(workload_, options.protect_outer_layers);
+    const auto may_have = [&](const plan::Bucket& bucket, const Candidate& candidate) {
+      return !candidate.only_protected &&
+             !(candidate.hurts_protected &&
+               std::any_of(bucket.tensors.begin(), bucket.tensors.end(),
+                           [&](std::uint32_t t) { return is_protected[t]; }));
+    };
+    using Allows = bool (*)(const plan::Bucket&, const Candidate&);
+    const Allows same_codec = [](const plan::Bucket& bucket, const Candidate& candidate) {
+      return candidate.strongest == bucket.codec;
+    };
+    const Allows at_most_fp16 = [](const plan::Bucket&, const Candidate& candidate) {
+      return candidate.strongest.kind <= plan::CodecKind::kFp16;
+    };
+    const Allows any = [](const plan::Bucket&, const Candidate&) { return true; };
+    std::set<std::vector<std::uint32_t>> tried;  // candidate and slice of each touched bucket
+    for (const Allows allows : {same_codec, at_most_fp16, any}) {
+      plan::Plan trial = rerouted_;
+      std::map<std::size_t, std::uint32_t> schedule_of;  // by candidate
+      std::vector<std::uint32_t> choices;
+      for (plan::Bucket& bucket : trial.buckets) {
+        if (!is_touched_[bucket.schedule]) continue;
+        const auto choice = candidates.cheapest(bucket.elements, [&](const Candidate& candidate) {
+          return may_have(bucket, candidate) && allows(bucket, candidate);
+        });
+        if (!choice) continue;
+        const Candidate& candidate = candidates.all()[choice->candidate];
+        const auto next = static_cast<std::uint32_t>(trial.schedules.size());
+        const auto [it, is_new] = schedule_of.emplace(choice->candidate, next);
+        if (is_new) trial.schedules.push_back(candidate.graph);
+        bucket.schedule = it->second;
+        bucket.slice_elements = choice->slice_elements;
+        bucket.codec = candidate.strongest;
+        bucket.codec_tiers = candidate.codec_tiers;
+        choices.push_back(static_cast<std::uint32_t>(choice->candidate));
+        choices.push_back(static_cast<std::uint32_t>(choice->slice_elements));
+      }
+      if (choices.empty() || !tried.insert(choices).second) continue;
+      drop_unused(trial);
+      const plan::StepEstimate estimate = step(trial);
+      if (estimate.step_time < estimate_.step_time) {
+        estimate_ = estimate;
+        best_ = std::move(trial);
+      }
+    }
+  }
+
+  static void drop_unused(plan::Plan& plan) {
+    std::map<std::uint32_t, std::uint32_t> numbers;
+    std::vector<plan::TransferGraph> used;
+    for (plan::Bucket& bucket : plan.buckets) {
+      const auto next = static_cast<std::uint32_t>(used.size());
+      const auto [it, is_new] = numbers.emplace(bucket.schedule, next);
+      if (is_new) used.push_back(plan.schedules[bucket.schedule]);
+      bucket.schedule = it->second;
+    }
+    plan.schedules = std::move(used);
+  }
+
+  void finish() {
+    result_.after = estimate_.step_time;
+    plan::Prediction& prediction = best_.prediction;
+    std::vector<plan::Codec> allowed;
+    for (const plan::Codec& codec : plan::known_codecs()) {
+      if (!codec.is_lossy() || plan::relative_error(codec) <= best_.error_budget) {
+        allowed.push_back(codec);
+      }
+    }
+    const LowerBound bound =
+        lower_bound(now_, workload_, best_.batch, allowed,
+                    protected_tensors(workload_, PlannerOptions{}.protect_outer_layers));
+    prediction.step_time = estimate_.step_time;
+    prediction.sync_share = estimate_.sync_share;
+    prediction.bound = bound.time;
+    prediction.bound_reason = bound.reason;
+    prediction.gap = estimate_.step_time / bound.time - 1;
+    prediction.baselines = {{"the same plan, rerouted", result_.rerouted}};
+    best_.notes = {fmt::format("planned again after links changed: {} of {} buckets touched",
+                               result_.touched_buckets, old_.buckets.size())};
+    for (std::size_t b = 0; b < old_.buckets.size(); ++b) {
+      const std::uint32_t before = old_.buckets[b].schedule;
+      const BucketChange change{b, name_of(old_, old_.buckets[b]), name_of(best_, best_.buckets[b]),
+                                routes_[before]};
+      const bool is_same_schedule = change.before == change.after;
+      if (is_touched_[before] && (!is_same_schedule || change.routes > 0)) {
+        result_.changes.push_back(change);
+      }
+    }
+    const plan::VerifyReport report = plan::verify(best_, &now_, &workload_);
+    if (!report.ok()) {
+      throw PlanError("the planner made a wrong plan: " + report.problems.front());
+    }
+    result_.plan = std::move(best_);
+  }
+
+  const plan::Plan& old_;
+  const Topology& now_;
+  const LinkMap& links_;
+  const plan::Workload& workload_;
+  plan::CostModel& cost_model_;
+  Replan result_;
+  plan::Plan rerouted_;
+  plan::Plan best_;
+  plan::StepEstimate estimate_;
+  std::vector<bool> is_touched_;     // by schedule of the old plan
+  std::vector<std::size_t> routes_;  // that are others, by schedule of the old plan
+};
+
+void require_plan_for(const plan::Plan& plan, const Topology& before,
+                      const plan::Workload& workload) {
+  if (plan.cluster_digest != before.digest() || plan.workload_digest != workload.digest()) {
+    throw PlanError(ErrorContext{
+        "", "plan '" + plan.name + "'", "one for something else",
+        fmt::format("one for model '{}' on cluster '{}'", workload.name, before.name())});
+  }
+}
+
+}  // namespace
+
+Topology changed_cluster(const Topology& topology, std::span<const LinkChange> changes) {
+  Topology now = topology;
+  std::vector<LinkId> lost;
+  for (const LinkChange& change : changes) {
+    if (!change.bandwidth) {
+      lost.push_back(change.link);
+    } else {
+      now.set_link_rate(change.link, *change.bandwidth, topology.link(change.link).latency);
+    }
+  }
+  if (!lost.empty()) {
+    now = topology::without(now, {}, lost);
+  }
+  now.require_connected();
+  return now;
+}
+
+Replan replan(const plan::Plan& plan, const Topology& before, const Topology& now,
+              std::span<const LinkChange> changes, const plan::Workload& workload,
+              plan::CostModel& cost_model) {
+  require_plan_for(plan, before, workload);
+  const LinkMap links(before.link_count(), changes);
+  Replan result = Replanner(plan, now, links, workload, cost_model).run();
+  std::vector<bool> is_changed_before(before.link_count());
+  std::vector<bool> is_changed_now(now.link_count());
+  for (const LinkChange& change : changes) {
+    is_changed_before[change.link.index()] = true;
+    if (const auto link = links.now(change.link)) is_changed_now[link->index()] = true;
+  }
+  result.bytes_before = bytes_over(plan, is_changed_before);
+  result.bytes_after = bytes_over(result.plan, is_changed_now);
+  return result;
+}
+
+std::optional<Duration> step_if_kept(const plan::Plan& plan, const Topology& before,
+                                     const Topology& now, std::span<const LinkChange> changes,
+                                     const plan::Workload& workload, plan::CostModel& cost_model) {
+  require_plan_for(plan, before, workload);
+  const LinkMap links(before.link_count(), changes);
+  plan::Plan kept = plan;
+  move_to(kept, now);
+  for (plan::TransferGraph& graph : kept.schedules) {
+    auto same = renumbered(graph, links);
+    if (!same) return std::nullopt;
+    graph = std::move(*same);
+  }
+  return cost_model.step(kept, workload).step_time;
+}
+
+}  // namespace rackrail::planner

@@ -1,0 +1,70 @@
+// Planning again while a job runs, after links were lost or changed their rates: only what moves
+// over those links is planned anew, and the rest of the plan stays as it is.
+//
+// Method. A schedule is touched when a pinned route of it uses a changed link; a bucket is touched
+// when its schedule is. First the touched routes are replaced by those that the router takes now.
+// The plan was the best that the planner found for the cluster before, and links are rarely better
+// than they were; so when the step is not noticeably longer than before, a full search has little
+// to find, and this is the answer. Otherwise each touched bucket also gets the schedule that is
+// cheapest alone on the cluster as it is now, with the codec that it has and with the lightest and
+// the strongest that its error budget allows, and the fastest of these whole steps is kept.
+// Buckets, their order, the batch and all that is not touched stay.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "plan/cost_model.hpp"
+#include "plan/plan.hpp"
+#include "plan/workload.hpp"
+#include "topology/topology.hpp"
+
+namespace rackrail::planner {
+
+struct LinkChange {
+  LinkId link;                         ///< one direction, of the cluster before
+  std::optional<Bandwidth> bandwidth;  ///< what it has now; none: the link is lost
+};
+
+/// The cluster as it is now: without the links that are lost, the others with their rates. Throws
+/// ConfigError when a rank can no longer reach the others, or a bandwidth is 0.
+topology::Topology changed_cluster(const topology::Topology& topology,
+                                   std::span<const LinkChange> changes);
+
+/// A bucket whose schedule or routes are others than before.
+struct BucketChange {
+  std::size_t bucket = 0;
+  std::string before;  ///< "ring fp16"
+  std::string after;
+  std::size_t routes = 0;  ///< pairs of ranks whose route is another, where the schedule stayed
+};
+
+struct Replan {
+  plan::Plan plan;  ///< verified for the changed cluster
+  std::size_t touched_schedules = 0;
+  std::size_t touched_buckets = 0;
+  std::vector<BucketChange> changes;
+  Duration before;     ///< step time that the old plan predicts
+  Duration rerouted;   ///< of the old plan with new routes where it needs them
+  Duration after;      ///< of the new plan
+  Bytes bytes_before;  ///< per step over the changed links, by the old plan
+  Bytes bytes_after;   ///< by the new plan, over those that are left
+  int simulated_steps = 0;
+};
+
+/// `now` is changed_cluster(before, changes), and `cost_model` is of it. Throws PlanError when the
+/// plan is not for `before` and `workload`. Deterministic.
+Replan replan(const plan::Plan& plan, const topology::Topology& before,
+              const topology::Topology& now, std::span<const LinkChange> changes,
+              const plan::Workload& workload, plan::CostModel& cost_model);
+
+/// The step time of the plan as it is on the changed cluster; none when it uses a lost link.
+std::optional<Duration> step_if_kept(const plan::Plan& plan, const topology::Topology& before,
+                                     const topology::Topology& now,
+                                     std::span<const LinkChange> changes,
+                                     const plan::Workload& workload, plan::CostModel& cost_model);
+
+}  // namespace rackrail::planner

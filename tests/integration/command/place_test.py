@@ -1,0 +1,89 @@
+"""Placement and planning again: what is printed, the files, and what is refused."""
+
+import harness
+
+
+class Place(harness.CommandTest):
+    def test_hostfiles_say_the_same(self):
+        placed = self.rackrail_json("place", "a100-8x8", "--hosts", "4", "--gpus-per-host", "4")
+        names = [host["name"] for host in placed["hosts"]]
+        self.assertEqual(len(set(names)), 4)
+        self.assertEqual(placed["racks"], 1)
+        self.assertEqual(placed["ranks"], 16)
+        self.assertTrue(placed["exact"])
+        self.assertEqual(placed["hostfile"], "".join(f"{name} slots=4\n" for name in names))
+        arguments = ("place", "a100-8x8", "-n", "4", "--gpus-per-host", "4", "--hostfile-format")
+        self.assertEqual(self.rackrail(*arguments, "slurm").out.split(),
+                         [name for name in names for _ in range(4)])
+        self.assertEqual(self.rackrail(*arguments, "nodelist").out, ",".join(names) + "\n")
+
+    def test_what_is_chosen_can_be_planned_for(self):
+        self.rackrail("place", "fat-tree-128-2to1", "--hosts", "8", "-o", "hostfile",
+                      "--cluster-output", "part.yaml")
+        files = self.contents()
+        self.assertEqual(len(files["hostfile"].splitlines()), 8)
+        shown = self.rackrail_json("topology", "show", "part.yaml")
+        self.assertEqual((shown["ranks"], shown["racks"]), (8, 1))
+        self.rackrail("plan", "part.yaml", "resnet-50", "-o", "plan.json")
+        self.rackrail("verify", "plan.json", "--cluster", "part.yaml")
+
+    def test_what_is_not_there_is_bad_input(self):
+        for arguments in (("two-racks-40g", "--hosts", "5"),
+                          ("two-racks-40g", "--hosts", "2", "--gpus-per-host", "2"),
+                          ("two-racks-40g", "--hosts", "1")):
+            with self.subTest(arguments=arguments):
+                result = self.rackrail("place", *arguments, status=2)
+                self.assertRegex(result.err, r"\Arackrail: [^\n]*two-racks-40g[^\n]*\n\Z")
+
+
+class Replan(harness.CommandTest):
+    def setUp(self):
+        super().setUp()
+        self.rackrail("plan", "two-racks-40g", "resnet-50", "-o", "plan.json")
+
+    def write(self, name, text):
+        (self.folder / name).write_text(text, encoding="utf-8")
+
+    def test_the_new_plan_is_for_the_cluster_as_it_is_now(self):
+        self.write("rates.csv", "link,bandwidth\ntor0->core0,10 Gbit/s\ncore0->tor0,10 Gbit/s\n"
+                                "host0->tor0,12.3 GB/s\n")
+        result = self.rackrail_json("replan", "plan.json", "--link-rates", "rates.csv",
+                                    "-o", "new.json", "--cluster-output", "now.yaml")
+        # The third is within the tolerance.
+        self.assertEqual([link["name"] for link in result["links"]], ["tor0→core0", "core0→tor0"])
+        self.assertLess(result["step_time_s"], result["kept_step_time_s"])
+        self.assertGreaterEqual(result["step_time_s"], result["bound_s"])
+        self.rackrail("verify", "new.json", "--cluster", "now.yaml")
+        simulated = self.rackrail_json("simulate", "new.json", "--cluster", "now.yaml")
+        self.assertAlmostEqual(simulated["step_time_s"], result["step_time_s"], places=9)
+        text = self.rackrail("replan", "plan.json", "--link-rates", "rates.csv").out
+        for part in ("step before", "old plan kept", "step now", "per step over the changed links"):
+            self.assertIn(part, text)
+        self.rackrail("verify", "new.json", status=2)  # the shipped cluster is another one
+
+    def test_the_same_again_gives_the_same_bytes(self):
+        self.write("rates.csv", "link,bandwidth\ntor1->core0,5 Gbit/s\n")
+        for output in ("a.json", "b.json"):
+            self.rackrail("replan", "plan.json", "--link-rates", "rates.csv", "-o", output)
+        files = self.contents()
+        self.assertEqual(files["a.json"], files["b.json"])
+
+    def test_what_is_wrong_is_said_in_a_line(self):
+        self.write("unknown.csv", "link,bandwidth\nhost0->host9,10 Gbit/s\n")
+        self.write("unit.csv", "link,bandwidth\ntor0->core0,10\n")
+        self.write("title.csv", "link,speed\ntor0->core0,10 Gbit/s\n")
+        for arguments, part in (((), "--lost-link"),
+                                (("--lost-link", "tor0->core0"), "two parts without a way"),
+                                (("--lost-link", "tor0->moon"), "tor0->moon"),
+                                (("--link-rates", "unknown.csv"), "unknown.csv"),
+                                (("--link-rates", "unit.csv"), "unit.csv"),
+                                (("--link-rates", "title.csv"), "title.csv"),
+                                (("--link-rates", "absent.csv"), "absent.csv")):
+            with self.subTest(arguments=arguments):
+                result = self.rackrail("replan", "plan.json", *arguments, status=2)
+                self.assertRegex(result.err, r"\Arackrail: [^\n]+\n\Z")
+                self.assertIn(part, result.err)
+
+
+if __name__ == "__main__":
+    harness.main()

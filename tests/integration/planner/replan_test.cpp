@@ -1,0 +1,168 @@
+// Planning again after links changed, against planning everything again.
+#include <catch2/catch.hpp>
+#include <ctime>
+#include <optional>
+
+#include "base/error.hpp"
+#include "plan/format.hpp"
+#include "plan/verifier.hpp"
+#include "planner/planner.hpp"
+#include "planner/replan.hpp"
+#include "sim/simulator.hpp"
+#include "topology/reader.hpp"
+
+namespace rackrail {
+namespace {
+
+topology::Topology cluster(const std::string& name) {
+  return topology::read_cluster(name).topology;
+}
+
+plan::Workload model(const std::string& name) {
+  return plan::read_workload(name, topology::configs_folder());
+}
+
+plan::Plan full_plan(const topology::Topology& topology, const plan::Workload& workload) {
+  const auto costs = sim::make_cost_model(topology, {});
+  planner::PlannerOptions options;
+  options.compare_baselines = false;
+  return planner::make_plan(topology, workload, *costs, options);
+}
+
+/// Both directions between two vertices.
+std::vector<planner::LinkChange> cable(const topology::Topology& topology, const std::string& a,
+                                       const std::string& b, std::optional<Bandwidth> bandwidth) {
+  std::vector<planner::LinkChange> changes;
+  for (std::size_t i = 0; i < topology.link_count(); ++i) {
+    const std::string name = topology.link_name(LinkId(i));
+    if (name == a + "→" + b || name == b + "→" + a) {
+      changes.push_back({LinkId(i), bandwidth});
+    }
+  }
+  REQUIRE(changes.size() == 2);
+  return changes;
+}
+
+double cpu_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
+
+struct Case {
+  std::string cluster;
+  std::string model;
+  std::string from;
+  std::string to;
+  std::optional<Bandwidth> bandwidth;
+};
+
+TEST_CASE("planning again is near a full plan for the changed cluster, in a tenth of its time") {
+  const Case cases[] = {
+      {"two-racks-40g", "bert-large", "tor0", "core0", Bandwidth(1'250'000'000)},
+      {"two-racks-40g", "resnet-50", "tor0", "core0", Bandwidth(2'500'000'000)},
+      {"two-racks-40g", "bert-large", "host0", "tor0", Bandwidth(1'250'000'000)},
+      {"a100-8x8", "resnet-50", "tor0", "spine0", std::nullopt},
+      {"a100-8x8", "resnet-50", "nic0.0", "tor0", std::nullopt},
+      {"a100-8x8", "resnet-50", "nic0.0", "tor0", Bandwidth(2'500'000'000)},
+  };
+  constexpr double kNear = 1.03;
+  constexpr double kShareOfTime = 0.1;
+  for (const Case& c : cases) {
+    CAPTURE(c.cluster, c.model, c.from, c.to);
+    const topology::Topology before = cluster(c.cluster);
+    const plan::Workload workload = model(c.model);
+    const plan::Plan old = full_plan(before, workload);
+    const auto changes = cable(before, c.from, c.to, c.bandwidth);
+    const topology::Topology now = planner::changed_cluster(before, changes);
+
+    double start = cpu_seconds();
+    const auto costs = sim::make_cost_model(now, {});
+    const planner::Replan again = planner::replan(old, before, now, changes, workload, *costs);
+    const double spent = cpu_seconds() - start;
+    start = cpu_seconds();
+    const plan::Plan full = full_plan(now, workload);
+    const double spent_on_full = cpu_seconds() - start;
+
+    // What is reported is what another simulation of the file says.
+    const plan::VerifyReport report = plan::verify(again.plan, &now, &workload);
+    CAPTURE(report.problems);
+    CHECK(report.ok());
+    const auto step = sim::make_cost_model(now, {})->step(again.plan, workload);
+    CHECK(step.step_time == again.after);
+    CHECK(again.after <= again.rerouted);
+    CAPTURE(again.after.seconds(), full.prediction.step_time.seconds(), spent, spent_on_full);
+    CHECK(again.after / full.prediction.step_time <= kNear);
+    CHECK(spent / spent_on_full <= kShareOfTime);
+    CHECK(again.after >= again.plan.prediction.bound);
+    CHECK(again.bytes_before > Bytes(0));
+    if (!c.bandwidth) {
+      CHECK(again.bytes_after == Bytes(0));
+      CHECK_FALSE(planner::step_if_kept(old, before, now, changes, workload, *costs).has_value());
+    }
+    CHECK(plan::to_binary(planner::replan(old, before, now, changes, workload, *costs).plan) ==
+          plan::to_binary(again.plan));
+  }
+}
+
+TEST_CASE("a plan whose routes avoid the changed link stays as it is") {
+  // Its buckets use the ring through gpu0 ... gpu3, each joined to the next; the chord is spare.
+  topology::Topology before("ring with a chord");
+  std::vector<NodeId> gpus;
+  for (const char* name : {"gpu0", "gpu1", "gpu2", "gpu3"}) {
+    topology::Node node;
+    node.name = name;
+    node.kind = topology::NodeKind::kGpu;
+    gpus.push_back(before.add_node(node));
+    before.add_rank(gpus.back());
+  }
+  const auto join = [&](std::size_t a, std::size_t b) {
+    topology::Link link;
+    link.from = gpus[a];
+    link.to = gpus[b];
+    link.bandwidth = Bandwidth(10'000'000'000);
+    link.latency = Duration(1'000'000);
+    return before.add_duplex_link(link);
+  };
+  const LinkId chord = join(0, 2);  // the first, so that all other links get new numbers
+  for (std::size_t i = 0; i < 4; ++i) join(i, (i + 1) % 4);
+  const plan::Workload workload = model("resnet-50");
+  const auto costs_before = sim::make_cost_model(before, {});
+  planner::PlannerOptions options;
+  options.schedule = "ring";
+  options.codec = plan::Codec{};
+  const plan::Plan old = planner::make_plan(before, workload, *costs_before, options);
+  const std::vector<planner::LinkChange> changes = {{chord, std::nullopt},
+                                                    {LinkId(chord.value() + 1), std::nullopt}};
+  const topology::Topology now = planner::changed_cluster(before, changes);
+  const auto costs = sim::make_cost_model(now, {});
+  const planner::Replan again = planner::replan(old, before, now, changes, workload, *costs);
+  CHECK(again.touched_buckets == 0);
+  CHECK(again.changes.empty());
+  CHECK(again.bytes_before == Bytes(0));
+  CHECK(again.simulated_steps == 1);
+  CHECK(again.after == old.prediction.step_time);
+  CHECK(planner::step_if_kept(old, before, now, changes, workload, *costs) == again.after);
+  for (std::size_t s = 0; s < old.schedules.size(); ++s) {
+    const auto routes_before = old.schedules[s].routes();
+    const auto routes_now = again.plan.schedules[s].routes();
+    REQUIRE(routes_before.size() == routes_now.size());
+    for (std::size_t r = 0; r < routes_before.size(); ++r) {
+      REQUIRE(routes_before[r].size() == routes_now[r].size());
+      for (std::size_t l = 0; l < routes_before[r].size(); ++l) {
+        CHECK(before.link_name(routes_before[r][l]) == now.link_name(routes_now[r][l]));
+      }
+    }
+  }
+}
+
+TEST_CASE("a lost link without which ranks are cut off, and a plan for another cluster, are said") {
+  const topology::Topology before = cluster("two-racks-40g");
+  const auto lost = cable(before, "tor0", "core0", std::nullopt);
+  CHECK_THROWS_AS(planner::changed_cluster(before, lost), ConfigError);
+  const plan::Workload workload = model("resnet-50");
+  const plan::Plan old = full_plan(before, workload);
+  const auto slower = cable(before, "tor0", "core0", Bandwidth(1'000'000'000));
+  const topology::Topology now = planner::changed_cluster(before, slower);
+  const auto costs = sim::make_cost_model(now, {});
+  CHECK_THROWS_AS(planner::replan(old, now, now, slower, workload, *costs), PlanError);
+}
+
+}  // namespace
+}  // namespace rackrail
