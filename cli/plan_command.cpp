@@ -9,6 +9,7 @@
 #include "base/error.hpp"
 #include "base/parse_units.hpp"
 #include "cli/commands.hpp"
+#include "cli/compare_text.hpp"
 #include "cli/inputs.hpp"
 #include "cli/plan_text.hpp"
 #include "cli/progress.hpp"
@@ -41,6 +42,7 @@ struct PlanOptions {
   std::string batch_policy{planner::name_of(planner::PlannerOptions{}.batch_policy)};
   std::string learning_rate_rule{planner::name_of(planner::PlannerOptions{}.learning_rate_rule)};
   bool naive = false;
+  bool compare = false;
   bool compare_hosts = false;
 };
 
@@ -131,6 +133,10 @@ void run_plan(Session& session, const PlanOptions& options) {
   }
   const double search_time =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  std::vector<planner::FamilySteps> families;
+  if (options.compare) {
+    families = planner::compare_families(cluster, workload, *cost_model, chosen, made.batch);
+  }
   bar.clear();
   if (!options.output.empty()) {
     plan::save_plan(made, options.output);
@@ -140,6 +146,9 @@ void run_plan(Session& session, const PlanOptions& options) {
     result["search_time_s"] = search_time;
     if (!options.output.empty()) {
       result["output"] = options.output;
+    }
+    if (options.compare) {
+      result["schedules"] = comparison_json(families, made.prediction.step_time);
     }
     for (const planner::HostCountPoint& point : by_hosts) {
       result["goodput_by_hosts"].push_back({{"hosts", point.hosts},
@@ -155,6 +164,9 @@ void run_plan(Session& session, const PlanOptions& options) {
              cluster.name(), cluster.rank_count(), to_string(workload.gradient_bytes()),
              made.batch.global_batch());
   fmt::print("{}\n{}\n", bucket_table(made), prediction_table(made));
+  if (options.compare) {
+    fmt::print("{}\n", comparison_table(families, made.prediction.step_time));
+  }
   if (!by_hosts.empty()) {
     fmt::print("{}\n", host_table(by_hosts));
   }
@@ -218,6 +230,9 @@ void add_plan_command(CLI::App& app, Session& session) {
       ->add_option("--learning-rate-rule", options->learning_rate_rule,
                    "linear, sqrt, adascale (needs a noise scale)")
       ->capture_default_str();
+  command->add_flag("--compare", options->compare,
+                    "Also show the step time of every schedule family alone, for the same batch, "
+                    "whatever --schedule and --codec say");
   command->add_flag("--compare-hosts", options->compare_hosts,
                     "Also plan for 1, 2, 4, ... hosts and show the goodput of each");
   command
