@@ -12,6 +12,7 @@ class Session;
 
 void add_info_command(CLI::App& app, Session& session);
 void add_topology_command(CLI::App& app, Session& session);
+void add_schedules_command(CLI::App& app, Session& session);
 void add_plan_command(CLI::App& app, Session& session);
 void add_verify_command(CLI::App& app, Session& session);
 void add_simulate_command(CLI::App& app, Session& session);

@@ -4,8 +4,8 @@ import re
 
 import harness
 
-COMMANDS = ("info", "topology", "plan", "verify", "simulate", "sweep", "tune", "explain",
-            "calibrate", "train", "validate", "fit", "report")
+COMMANDS = ("info", "topology", "schedules", "plan", "verify", "simulate", "sweep", "tune",
+            "explain", "calibrate", "train", "validate", "fit", "report")
 TOPOLOGY_COMMANDS = ("show", "convert", "bounds")
 
 
