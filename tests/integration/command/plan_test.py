@@ -41,7 +41,8 @@ class Plan(harness.CommandTest):
         plan = self.rackrail_json("plan", "two-racks-40g", "resnet-50", "--compare")
         families = {row["schedule"]: row for row in plan["schedules"]}
         self.assertLessEqual({"ring", "double-binary-tree", "halving-doubling", "hierarchical",
-                              "hierarchical-ring", "parameter-server"}, set(families))
+                              "hierarchical-ring", "parameter-server", "torus"}, set(families))
+        self.assertIn("no link to another rank", families["torus"]["refused"])
         for name, row in families.items():
             if "refused" in row:
                 continue
@@ -61,6 +62,7 @@ class Plan(harness.CommandTest):
                 self.assertLessEqual(abs(alone["step_time_s"] / fp32 - 1), 0.001)
         text = self.rackrail("plan", "two-racks-40g", "resnet-50", "--compare").out
         self.assertRegex(text, r"(?m)^hierarchical-ring +\d")
+        self.assertRegex(text, r"(?m)^not here +torus: ")
         no_loss = self.rackrail_json("plan", "two-racks-40g", "resnet-50", "--compare",
                                      "--error-budget", "0")
         self.assertEqual({row.get("fp16_refused") for row in no_loss["schedules"]
