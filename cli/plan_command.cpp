@@ -18,6 +18,7 @@
 #include "plan/format.hpp"
 #include "planner/batch/host_count.hpp"
 #include "planner/planner.hpp"
+#include "planner/schedule_table.hpp"
 #include "sim/simulator.hpp"
 
 namespace rackrail::cli {
@@ -26,6 +27,9 @@ namespace {
 
 constexpr int kMostSamples = 1'000'000'000;
 constexpr double kLargestErrorBudget = 1000;
+/// Up to here the table of schedules by size takes less than the search and is always in the plan;
+/// above, only with --compare.
+constexpr std::size_t kRanksOfQuickTable = 16;
 
 struct PlanOptions {
   ClusterOptions cluster;
@@ -123,10 +127,13 @@ void run_plan(Session& session, const PlanOptions& options) {
   ProgressBar bar("planning");
   chosen.progress = [&bar](double share, const std::string& what) { bar.update(share, what); };
   const auto start = std::chrono::steady_clock::now();
-  const plan::Plan made = named(options.cluster.cluster, "", [&] {
+  plan::Plan made = named(options.cluster.cluster, "", [&] {
     return options.naive ? planner::make_naive_plan(cluster, workload, *cost_model, chosen)
                          : planner::make_plan(cluster, workload, *cost_model, chosen);
   });
+  if (!options.naive && (options.compare || cluster.rank_count() <= kRanksOfQuickTable)) {
+    made.schedules_by_size = planner::make_schedule_table(cluster, *cost_model, {}).ranges();
+  }
   std::vector<planner::HostCountPoint> by_hosts;
   if (options.compare_hosts) {
     by_hosts = compare_hosts(cluster, workload, chosen);

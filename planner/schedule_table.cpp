@@ -23,6 +23,7 @@ constexpr std::int64_t kMostMessages = 200'000;
 constexpr std::int64_t kMostCuts = 256;
 constexpr std::int64_t kFewestElements =
     2048;  // of a slice: below, a message costs more than it moves
+constexpr double kLeastOfSmaller = 0.5;
 constexpr double kCrossoverAccuracy = 1.03;
 
 struct Entry {
@@ -117,7 +118,12 @@ TableRow TableMaker::row(std::int64_t elements, bool simulate_all) {
   std::vector<std::size_t> order(entries_.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   for (const Entry& entry : entries_) {
-    row.times.push_back({entry.model.at_least(elements)});
+    Duration least = entry.model.at_least(elements);
+    if (!entry.simulated.empty()) {
+      // Sizes ascend: the last one simulated is smaller.
+      least = std::max(least, scaled(entry.simulated.rbegin()->second.time, kLeastOfSmaller));
+    }
+    row.times.push_back({least});
   }
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
     return row.times[a].time < row.times[b].time;
@@ -188,6 +194,14 @@ const std::string& ScheduleTable::best_for(Bytes bytes) const {
     }
   }
   return families[best];
+}
+
+std::vector<plan::ScheduleRange> ScheduleTable::ranges() const {
+  std::vector<plan::ScheduleRange> ranges = {{rows.front().bytes, families[rows.front().best]}};
+  for (const Crossover& crossover : crossovers) {
+    ranges.push_back({crossover.bytes, families[crossover.to]});
+  }
+  return ranges;
 }
 
 ScheduleTable make_schedule_table(const topology::Topology& topology, plan::CostModel& cost_model,

@@ -7,9 +7,10 @@
 //
 // Work. A family's α–β bound (plan/alpha_beta.hpp) is no simulation and never more than one, so at
 // each size families are simulated in the order of their bounds until the next bound exceeds the
-// best time: what is left out cannot win. Transfers are cut into 1, 4, 16, ... slices until finer
-// ones are no faster or more than 200,000 messages. From 256 ranks on every second power of two is
-// left out.
+// best time: what is left out cannot win. Nor can what took more than twice the best time for a
+// smaller buffer, as long as no schedule takes half the time for more bytes. Transfers are cut into
+// 1, 4, 16, ... slices until finer ones are no faster or more than 200,000 messages. From 256 ranks
+// on every second power of two is left out.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +22,7 @@
 #include "base/units.hpp"
 #include "plan/codec.hpp"
 #include "plan/cost_model.hpp"
+#include "plan/plan.hpp"
 #include "topology/topology.hpp"
 
 namespace rackrail::planner {
@@ -66,6 +68,8 @@ struct ScheduleTable {
 
   /// The best family by the crossovers; smaller and larger sizes count as the nearest in the table.
   const std::string& best_for(Bytes bytes) const;
+  /// The crossovers as a plan keeps them, the first range from the smallest size of the table.
+  std::vector<plan::ScheduleRange> ranges() const;
 };
 
 /// Deterministic. Throws ConfigError for fewer than two ranks or more than kMostTableRanks, for a

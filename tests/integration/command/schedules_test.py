@@ -1,5 +1,7 @@
 """The table of schedules by message size."""
 
+import json
+
 import harness
 
 
@@ -38,6 +40,18 @@ class Schedules(harness.CommandTest):
         self.assertRegex(text, r"(?m)^ *1.00 KiB +\S+ ")
         self.assertRegex(text, r"(?m)^from .* \(before: ")
         self.assertRegex(text, r"(?m)^not here +torus: ")
+
+    def test_a_plan_keeps_the_table_of_its_cluster(self):
+        table = self.rackrail_json("schedules", "two-racks-40g")
+        plan = self.rackrail_json("plan", "two-racks-40g", "resnet-50", "-o", "plan.json")
+        self.assertEqual(plan["schedules_by_size"],
+                         [{"from_bytes": 1024, "schedule": table["sizes"][0]["best"]}]
+                         + [{"from_bytes": crossover["bytes"], "schedule": crossover["to"]}
+                            for crossover in table["crossovers"]])
+        kept = json.loads((self.folder / "plan.json").read_text())["schedules_by_size"]
+        self.assertEqual([(int(entry["from_bytes"]), entry["schedule"]) for entry in kept],
+                         [(entry["from_bytes"], entry["schedule"])
+                          for entry in plan["schedules_by_size"]])
 
     def test_bad_input_is_one_line(self):
         for arguments in (("--from", "1"), ("--codec", "zip"), ("--from", "2 MiB", "--to",

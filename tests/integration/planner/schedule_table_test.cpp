@@ -106,6 +106,11 @@ TEST_CASE("crossovers are where the faster schedule changes") {
   for (const TableRow& row : table.rows) {
     CHECK(table.best_for(row.bytes) == table.families[row.best]);
   }
+  const auto ranges = table.ranges();
+  REQUIRE(ranges.size() == table.crossovers.size() + 1);
+  for (const plan::ScheduleRange& range : ranges) {
+    CHECK(table.best_for(range.from) == range.schedule);
+  }
   CHECK(table.best_for(1_B) == table.families[table.rows.front().best]);
 }
 
