@@ -12,6 +12,7 @@ class Session;
 
 void add_info_command(CLI::App& app, Session& session);
 void add_topology_command(CLI::App& app, Session& session);
+void add_schedules_command(CLI::App& app, Session& session);
 void add_plan_command(CLI::App& app, Session& session);
 void add_place_command(CLI::App& app, Session& session);
 void add_replan_command(CLI::App& app, Session& session);

@@ -44,6 +44,7 @@ int run(int argc, char** argv) {
   app.footer("Start with: rackrail plan two-racks-40g bert-large");
   add_info_command(app, session);
   add_topology_command(app, session);
+  add_schedules_command(app, session);
   add_plan_command(app, session);
   add_place_command(app, session);
   add_replan_command(app, session);

@@ -9,6 +9,7 @@
 #include "base/error.hpp"
 #include "base/parse_units.hpp"
 #include "cli/commands.hpp"
+#include "cli/compare_text.hpp"
 #include "cli/inputs.hpp"
 #include "cli/plan_text.hpp"
 #include "cli/progress.hpp"
@@ -17,6 +18,7 @@
 #include "plan/format.hpp"
 #include "planner/batch/host_count.hpp"
 #include "planner/planner.hpp"
+#include "planner/schedule_table.hpp"
 #include "sim/simulator.hpp"
 
 namespace rackrail::cli {
@@ -26,6 +28,9 @@ namespace {
 constexpr int kMostSamples = 1'000'000'000;
 constexpr Bytes kSmallestBucket = 4_B;
 constexpr double kLargestErrorBudget = 1000;
+/// Up to here the table of schedules by size takes less than the search and is always in the plan;
+/// above, only with --compare.
+constexpr std::size_t kRanksOfQuickTable = 16;
 
 struct PlanOptions {
   ClusterOptions cluster;
@@ -43,6 +48,7 @@ struct PlanOptions {
   std::string learning_rate_rule{planner::name_of(planner::PlannerOptions{}.learning_rate_rule)};
   bool has_batch_policy = false;  ///< whether it was said
   bool naive = false;
+  bool compare = false;
   bool compare_hosts = false;
 };
 
@@ -132,16 +138,23 @@ void run_plan(Session& session, const PlanOptions& options) {
   ProgressBar bar("planning");
   chosen.progress = [&bar](double share, const std::string& what) { bar.update(share, what); };
   const auto start = std::chrono::steady_clock::now();
-  const plan::Plan made = named(options.cluster.cluster, "", [&] {
+  plan::Plan made = named(options.cluster.cluster, "", [&] {
     return options.naive ? planner::make_naive_plan(cluster, workload, *cost_model, chosen)
                          : planner::make_plan(cluster, workload, *cost_model, chosen);
   });
+  if (!options.naive && (options.compare || cluster.rank_count() <= kRanksOfQuickTable)) {
+    made.schedules_by_size = planner::make_schedule_table(cluster, *cost_model, {}).ranges();
+  }
   std::vector<planner::HostCountPoint> by_hosts;
   if (options.compare_hosts) {
     by_hosts = compare_hosts(cluster, workload, chosen);
   }
   const double search_time =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  std::vector<planner::FamilySteps> families;
+  if (options.compare) {
+    families = planner::compare_families(cluster, workload, *cost_model, chosen, made.batch);
+  }
   bar.clear();
   if (!options.output.empty()) {
     plan::save_plan(made, options.output);
@@ -151,6 +164,9 @@ void run_plan(Session& session, const PlanOptions& options) {
     result["search_time_s"] = search_time;
     if (!options.output.empty()) {
       result["output"] = options.output;
+    }
+    if (options.compare) {
+      result["schedules"] = comparison_json(families, made.prediction.step_time);
     }
     for (const planner::HostCountPoint& point : by_hosts) {
       result["goodput_by_hosts"].push_back({{"hosts", point.hosts},
@@ -166,6 +182,9 @@ void run_plan(Session& session, const PlanOptions& options) {
              cluster.name(), cluster.rank_count(), to_string(workload.gradient_bytes()),
              made.batch.global_batch());
   fmt::print("{}\n{}\n", bucket_table(made), prediction_table(made));
+  if (options.compare) {
+    fmt::print("{}\n", comparison_table(families, made.prediction.step_time));
+  }
   if (!by_hosts.empty()) {
     fmt::print("{}\n", host_table(by_hosts));
   }
@@ -233,13 +252,17 @@ void add_plan_command(CLI::App& app, Session& session) {
       ->add_option("--learning-rate-rule", options->learning_rate_rule,
                    "linear, sqrt, adascale (needs a noise scale)")
       ->capture_default_str();
+  CLI::Option* compare = command->add_flag(
+      "--compare", options->compare,
+      "Also show the step time of every schedule family alone, for the same batch, "
+      "whatever --schedule and --codec say");
   CLI::Option* compare_hosts =
       command->add_flag("--compare-hosts", options->compare_hosts,
                         "Also plan for 1, 2, 4, ... hosts and show the goodput of each");
   command
       ->add_flag("--naive", options->naive,
                  "The plan people use without a planner: FP32 ring, 25 MiB buckets")
-      ->excludes(schedule, codec, error_budget, outer_layers, batch_policy, compare_hosts);
+      ->excludes(schedule, codec, error_budget, outer_layers, batch_policy, compare, compare_hosts);
   command->footer("Example: rackrail plan two-racks-40g bert-large -o plan.json");
   command->callback([&session, options, error_budget, batch_policy] {
     session.command = "plan";

@@ -26,6 +26,10 @@ nlohmann::json plan_json(const plan::Plan& plan) {
   for (const auto& [name, time] : plan.prediction.baselines) {
     baselines[name] = time.seconds();
   }
+  nlohmann::json by_size = nlohmann::json::array();
+  for (const plan::ScheduleRange& range : plan.schedules_by_size) {
+    by_size.push_back({{"from_bytes", range.from.count()}, {"schedule", range.schedule}});
+  }
   return {{"cluster", plan.cluster_name},
           {"workload", plan.workload_name},
           {"ranks", plan.rank_count()},
@@ -42,6 +46,7 @@ nlohmann::json plan_json(const plan::Plan& plan) {
           {"error_budget", plan.error_budget},
           {"buckets", buckets},
           {"baselines", baselines},
+          {"schedules_by_size", by_size},
           {"notes", plan.notes}};
 }
 

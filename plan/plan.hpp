@@ -43,6 +43,13 @@ struct Prediction {
   std::map<std::string, Duration> baselines;  ///< name → step time of the alternative
 };
 
+/// From this size of a buffer on, to that of the next range, a family is the fastest.
+struct ScheduleRange {
+  Bytes from;
+  std::string schedule;  ///< name of the family
+  bool operator==(const ScheduleRange&) const = default;
+};
+
 struct Plan {
   std::string name;
   std::string cluster_name;
@@ -57,6 +64,9 @@ struct Plan {
   Prediction prediction;
   std::vector<std::string> notes;  ///< why the plan is as it is, one sentence each
   std::uint64_t seed = 0;
+  /// Of an FP32 all-reduce alone on the cluster, sizes ascending; empty if nobody looked. For
+  /// people and for callers with messages of their own: buckets have their schedules above.
+  std::vector<ScheduleRange> schedules_by_size;
 
   std::size_t rank_count() const { return rank_names.size(); }
 };

@@ -117,6 +117,22 @@ Prediction read_prediction(const v1::Prediction& message) {
   return prediction;
 }
 
+std::vector<ScheduleRange> read_ranges(const v1::Plan& message) {
+  std::vector<ScheduleRange> ranges;
+  for (const v1::ScheduleRange& range : message.schedules_by_size()) {
+    const Bytes from(range.from_bytes());
+    if (from < Bytes(1) || (!ranges.empty() && from <= ranges.back().from)) {
+      fail("schedules_by_size", fmt::format("from_bytes {}", from.count()),
+           "positive sizes, each larger than the last");
+    }
+    if (range.schedule().empty()) {
+      fail("schedules_by_size", "no schedule", "the name of one");
+    }
+    ranges.push_back({from, range.schedule()});
+  }
+  return ranges;
+}
+
 }  // namespace
 
 void write_message(const Plan& plan, v1::Plan& message) {
@@ -143,6 +159,11 @@ void write_message(const Plan& plan, v1::Plan& message) {
   for (const TransferGraph& schedule : plan.schedules) {
     write_schedule(schedule, *message.add_schedules());
   }
+  for (const ScheduleRange& range : plan.schedules_by_size) {
+    v1::ScheduleRange& entry = *message.add_schedules_by_size();
+    entry.set_from_bytes(range.from.count());
+    entry.set_schedule(utf8(range.schedule, "schedules_by_size"));
+  }
 }
 
 Plan read_message(const v1::Plan& message) {
@@ -167,6 +188,7 @@ Plan read_message(const v1::Plan& message) {
       return read_schedule(message.schedules(i), plan.rank_names.size());
     }));
   }
+  plan.schedules_by_size = read_ranges(message);
   return plan;
 }
 

@@ -4,8 +4,8 @@ import re
 
 import harness
 
-COMMANDS = ("info", "topology", "plan", "place", "replan", "verify", "simulate", "sweep", "tune", "explain",
-            "calibrate", "train", "validate", "fit", "report")
+COMMANDS = ("info", "topology", "schedules", "plan", "place", "replan", "verify", "simulate",
+            "sweep", "tune", "explain", "calibrate", "train", "validate", "fit", "report")
 TOPOLOGY_COMMANDS = ("show", "convert", "bounds")
 
 

@@ -37,6 +37,37 @@ class Plan(harness.CommandTest):
         self.assertEqual(files["a.json"], files["b.json"])
         self.assertEqual(files["a.rrplan"], files["b.rrplan"])
 
+    def test_every_family_is_compared_with_the_plan(self):
+        plan = self.rackrail_json("plan", "two-racks-40g", "resnet-50", "--compare")
+        families = {row["schedule"]: row for row in plan["schedules"]}
+        self.assertLessEqual({"ring", "double-binary-tree", "halving-doubling", "hierarchical",
+                              "hierarchical-ring", "parameter-server", "torus"}, set(families))
+        self.assertIn("no link to another rank", families["torus"]["refused"])
+        for name, row in families.items():
+            if "refused" in row:
+                continue
+            with self.subTest(schedule=name):
+                fp32 = row["fp32"]["step_time_s"]
+                # The planner gives up to 0.1 % for codecs that round less.
+                self.assertGreaterEqual(row["any"]["step_time_s"], plan["step_time_s"] * 0.9989)
+                self.assertLessEqual(row["any"]["step_time_s"], fp32)
+                self.assertGreaterEqual(fp32, plan["bound_s"])
+                self.assertAlmostEqual(row["fp32"]["against_plan"],
+                                       fp32 / plan["step_time_s"] - 1, places=9)
+                self.assertEqual(row["fp16"] is None, "fp16_refused" in row)
+                # Independently: the best of what planning with this family alone finds.
+                alone = self.rackrail_json("plan", "two-racks-40g", "resnet-50", "--schedule", name,
+                                           "--codec", "none", "--bucket-size",
+                                           f"{row['fp32']['bucket_bytes']} B")
+                self.assertLessEqual(abs(alone["step_time_s"] / fp32 - 1), 0.001)
+        text = self.rackrail("plan", "two-racks-40g", "resnet-50", "--compare").out
+        self.assertRegex(text, r"(?m)^hierarchical-ring +\d")
+        self.assertRegex(text, r"(?m)^not here +torus: ")
+        no_loss = self.rackrail_json("plan", "two-racks-40g", "resnet-50", "--compare",
+                                     "--error-budget", "0")
+        self.assertEqual({row.get("fp16_refused") for row in no_loss["schedules"]
+                          if row["schedule"] == "ring"}, {"FP16 is beyond the error budget"})
+
     def test_binary_and_readable_files_are_one_plan(self):
         for output in ("plan.json", "plan.rrplan"):
             self.rackrail("plan", "two-racks-40g", "resnet-50", "-o", output)

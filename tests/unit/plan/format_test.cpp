@@ -84,6 +84,7 @@ Plan full_plan(const topology::Topology& topology) {
   plan.prediction.baselines = {{"ring", 200'000'000_ps}, {"naive", 300'000'000_ps}};
   plan.notes = {"one", "two"};
   plan.seed = 0xfedcba9876543210ULL;
+  plan.schedules_by_size = {{1_KiB, "double-binary-tree"}, {3_MiB, "ring"}};
   return plan;
 }
 
@@ -133,6 +134,7 @@ TEST_CASE("a plan comes back from both forms with every field") {
     CHECK(again.rank_names == plan.rank_names);
     CHECK(again.seed == plan.seed);
     CHECK(again.notes == plan.notes);
+    CHECK(again.schedules_by_size == plan.schedules_by_size);
     CHECK(again.error_budget == plan.error_budget);
     CHECK(again.prediction.step_time == plan.prediction.step_time);
     CHECK(again.prediction.gap == plan.prediction.gap);
@@ -171,6 +173,20 @@ TEST_CASE("writing is deterministic and the digest is that of the binary form") 
   Plan other = small_plan();
   other.seed += 1;
   CHECK(digest(other) != digest(small_plan()));
+}
+
+TEST_CASE("a plan without schedules by size is a plan; one with unordered sizes is none") {
+  Plan plan = small_plan();
+  plan.schedules_by_size.clear();
+  CHECK(to_json(plan).find("schedules_by_size") == std::string::npos);
+  CHECK(parse_plan(to_json(plan), "p").schedules_by_size.empty());
+  CHECK(parse_plan(to_binary(plan), "p").schedules_by_size.empty());
+  plan.schedules_by_size = {{2_KiB, "ring"}, {1_KiB, "hierarchical"}};
+  CHECK_THAT(refusal(to_json(plan)), Catch::Contains("from_bytes 1024"));
+  plan.schedules_by_size = {{0_B, "ring"}};
+  CHECK_THAT(refusal(to_binary(plan)), Catch::Contains("from_bytes 0"));
+  plan.schedules_by_size = {{1_KiB, ""}};
+  CHECK_THAT(refusal(to_json(plan)), Catch::Contains("no schedule"));
 }
 
 TEST_CASE("the JSON form reads well") {

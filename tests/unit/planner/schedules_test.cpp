@@ -6,6 +6,7 @@
 #include "base/error.hpp"
 #include "plan/verifier.hpp"
 #include "planner/schedule_family.hpp"
+#include "tests/support/grids.hpp"
 
 namespace rackrail::planner {
 namespace {
@@ -98,6 +99,60 @@ TEST_CASE("every family with every codec that it accepts is verified and sums ex
     }
   }
   CHECK(graphs >= 8);  // ring, tree, halving-doubling in FP32 and FP16, parameter server in more
+}
+
+TEST_CASE("every family is right on grids and tori, and the torus family on all of them") {
+  using test::Side;
+  const auto sides = GENERATE(
+      std::vector<Side>{{2, false}}, std::vector<Side>{{6, false}}, std::vector<Side>{{5, true}},
+      std::vector<Side>{{4, true}, {4, true}}, std::vector<Side>{{3, true}, {3, true}},
+      std::vector<Side>{{5, true}, {3, false}}, std::vector<Side>{{4, false}, {3, false}},
+      std::vector<Side>{{3, true}, {2, false}, {5, true}});
+  constexpr std::uint32_t kSeed = 7;
+  std::mt19937 random(kSeed);
+  const Topology topology = test::grid(sides, random);
+  topology::Router router(topology);
+  const plan::Codec fp16{.kind = plan::CodecKind::kFp16};
+  for (const auto& family : schedule_families()) {
+    for (const TierCodecs& codecs : {TierCodecs{}, TierCodecs{fp16, fp16}}) {
+      CAPTURE(family->name(), topology.rank_count(), plan::to_string(codecs.inside));
+      const auto refusal = family->refusal(topology, codecs);
+      if (family->name() == "torus") {
+        REQUIRE(refusal == std::nullopt);
+      }
+      if (refusal.has_value()) {
+        continue;
+      }
+      const plan::TransferGraph graph = family->all_reduce({topology, router, codecs});
+      CHECK(plan::verify(graph, &topology).problems == std::vector<std::string>{});
+      const auto ranks = static_cast<float>(topology.rank_count());
+      for (const std::int64_t elements : {5, 601}) {  // few chunks with an element, and all
+        for (const auto& buffer : execute(graph, elements)) {
+          for (std::size_t i = 0; i < buffer.size(); ++i) {
+            REQUIRE(buffer[i] == ranks * (ranks + 1) / 2 * static_cast<float>(i % 13 + 1));
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("the torus family sends over direct links only, and over all of them alike") {
+  constexpr std::uint32_t kSeed = 3;
+  std::mt19937 random(kSeed);
+  const Topology topology = test::grid({{5, true}, {5, true}, {5, true}}, random);
+  topology::Router router(topology);
+  const auto graph = schedule_family("torus").all_reduce({topology, router, {}});
+  constexpr std::int64_t kElements = 6 * 125 * 8;  // as many in each chunk
+  std::vector<std::int64_t> sent(topology.link_count());
+  for (const plan::Transfer& transfer : graph.transfers()) {
+    const auto& route = graph.routes()[transfer.route.index()];
+    REQUIRE(route.size() == 1);
+    sent[route[0].index()] += graph.range(transfer, kElements).size();
+  }
+  for (const std::int64_t elements : sent) {
+    CHECK(elements == 2 * (kElements - kElements / 125) / 6);
+  }
 }
 
 TEST_CASE("families refuse what would hurt, with a reason") {

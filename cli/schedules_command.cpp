@@ -1,0 +1,134 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "base/parse_units.hpp"
+#include "cli/commands.hpp"
+#include "cli/inputs.hpp"
+#include "cli/progress.hpp"
+#include "cli/session.hpp"
+#include "cli/table.hpp"
+#include "planner/schedule_table.hpp"
+#include "sim/simulator.hpp"
+
+namespace rackrail::cli {
+
+namespace {
+
+struct SchedulesOptions {
+  ClusterOptions cluster;
+  std::string codec = "none";
+  std::string from = "1 KiB";
+  std::string to = "4 GiB";
+  bool all = false;
+};
+
+nlohmann::json table_json(const planner::ScheduleTable& table) {
+  nlohmann::json sizes = nlohmann::json::array();
+  for (const planner::TableRow& row : table.rows) {
+    nlohmann::json times = nlohmann::json::object();
+    for (std::size_t i = 0; i < row.times.size(); ++i) {
+      times[table.families[i]] = {
+          {row.times[i].is_simulated ? "time_s" : "at_least_s", row.times[i].time.seconds()}};
+    }
+    sizes.push_back({{"bytes", row.bytes.count()},
+                     {"best", table.families[row.best]},
+                     {"time_s", row.times[row.best].time.seconds()},
+                     {"slice_bytes", row.times[row.best].slice_elements * 4},
+                     {"schedules", times}});
+  }
+  nlohmann::json crossovers = nlohmann::json::array();
+  for (const planner::Crossover& crossover : table.crossovers) {
+    crossovers.push_back({{"bytes", crossover.bytes.count()},
+                          {"from", table.families[crossover.from]},
+                          {"to", table.families[crossover.to]}});
+  }
+  nlohmann::json refused = nlohmann::json::object();
+  for (const auto& refusal : table.refusals) {
+    refused[refusal.family] = refusal.reason;
+  }
+  return {{"sizes", sizes}, {"crossovers", crossovers}, {"refused", refused}};
+}
+
+void print_table(const planner::ScheduleTable& table) {
+  std::vector<Table::Column> columns = {{"size", Align::kRight}, {"best"}};
+  for (const std::string& family : table.families) {
+    columns.push_back({family, Align::kRight});
+  }
+  Table text(columns);
+  for (const planner::TableRow& row : table.rows) {
+    std::vector<std::string> cells = {to_string(row.bytes), table.families[row.best]};
+    for (const planner::TableTime& time : row.times) {
+      cells.push_back((time.is_simulated ? "" : "> ") + to_string(time.time));
+    }
+    text.add_row(std::move(cells));
+  }
+  fmt::print("{}\n", text.to_string());
+  fmt::print("smallest         {}\n", table.families[table.rows.front().best]);
+  for (const planner::Crossover& crossover : table.crossovers) {
+    fmt::print("from {:<11} {} (before: {})\n", to_string(crossover.bytes),
+               table.families[crossover.to], table.families[crossover.from]);
+  }
+  for (const auto& refusal : table.refusals) {
+    fmt::print("not here         {}: {}\n", refusal.family, refusal.reason);
+  }
+}
+
+void run_schedules(Session& session, const SchedulesOptions& options) {
+  planner::ScheduleTableOptions chosen;
+  chosen.codec =
+      named("<command line>", "--codec", [&] { return plan::parse_codec(options.codec); });
+  chosen.smallest = named("<command line>", "--from", [&] { return parse_bytes(options.from); });
+  chosen.largest = named("<command line>", "--to", [&] { return parse_bytes(options.to); });
+  chosen.simulate_all = options.all;
+  const topology::Topology cluster = options.cluster.load(session);
+  const auto cost_model = sim::make_cost_model(cluster, {});
+  ProgressBar bar("schedules");
+  chosen.progress = [&bar](double share, const std::string& what) { bar.update(share, what); };
+  const planner::ScheduleTable table = named(options.cluster.cluster, "", [&] {
+    return planner::make_schedule_table(cluster, *cost_model, chosen);
+  });
+  bar.clear();
+  if (session.json) {
+    nlohmann::json result = table_json(table);
+    result["cluster"] = cluster.name();
+    result["ranks"] = cluster.rank_count();
+    result["codec"] = plan::to_string(chosen.codec);
+    session.print_json(result);
+    return;
+  }
+  fmt::print("{}: {} ranks, all-reduce alone, codec {}; '>' is a bound of what cannot win\n\n",
+             cluster.name(), cluster.rank_count(), plan::to_string(chosen.codec));
+  print_table(table);
+}
+
+}  // namespace
+
+void add_schedules_command(CLI::App& app, Session& session) {
+  CLI::App* command = app.add_subcommand(
+      "schedules", "Which schedule is fastest at which message size, and where that changes");
+  add_common_options(*command, session);
+  const auto options = std::make_shared<SchedulesOptions>();
+  command
+      ->add_option("cluster", options->cluster.cluster,
+                   "Cluster file, or the name of a shipped one")
+      ->required();
+  options->cluster.add_to(*command);
+  command->add_option("--codec", options->codec, "On every transfer; any that rackrail info lists")
+      ->capture_default_str();
+  command->add_option("--from", options->from, "Smallest size")->capture_default_str();
+  command->add_option("--to", options->to, "Largest size; doubled until there")
+      ->capture_default_str();
+  command->add_flag("--all", options->all,
+                    "Simulate every schedule at every size, also those that cannot win");
+  command->footer("Example: rackrail schedules two-racks-40g");
+  command->callback([&session, options] {
+    session.command = "schedules";
+    run_schedules(session, *options);
+  });
+}
+
+}  // namespace rackrail::cli

@@ -1,0 +1,43 @@
+// Every schedule family on its own: the step time of a plan that uses nothing else.
+//
+// Each family plans the whole step for the same batch: bucket sizes × a limit on codecs, each
+// bucket the cheapest of the family's candidates by the cost model, the step judged by the same
+// cost model as the plan it is held against.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "plan/cost_model.hpp"
+#include "plan/plan.hpp"
+#include "plan/workload.hpp"
+#include "planner/planner.hpp"
+#include "topology/topology.hpp"
+
+namespace rackrail::planner {
+
+/// The best step of a family with codecs up to a limit.
+struct LimitedStep {
+  Duration step_time;
+  Bytes bucket_size;  ///< no bucket is larger unless one tensor is
+};
+
+struct FamilySteps {
+  std::string family;
+  std::optional<std::string> refusal;  ///< why it cannot be used here; then there are no steps
+  std::optional<LimitedStep> fp32;
+  std::optional<LimitedStep> fp16;          ///< at most FP16
+  std::optional<std::string> fp16_refusal;  ///< why there is no step with FP16, if there is none
+  std::optional<LimitedStep> any;           ///< whatever the error budget allows
+};
+
+/// All registered families in their order. A step with a wider limit is never the slower one.
+/// `options.schedule` and `options.codec` are ignored; error budget, protection and bucket size are
+/// not. Throws ConfigError for fewer than two ranks or a cluster that is not connected.
+std::vector<FamilySteps> compare_families(const topology::Topology& topology,
+                                          const plan::Workload& workload,
+                                          plan::CostModel& cost_model, PlannerOptions options,
+                                          const plan::BatchPlan& batch);
+
+}  // namespace rackrail::planner

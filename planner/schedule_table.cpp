@@ -1,0 +1,244 @@
+#include "planner/schedule_table.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <utility>
+
+#include "base/error.hpp"
+#include "base/parse_units.hpp"
+#include "plan/alpha_beta.hpp"
+#include "planner/schedule_family.hpp"
+
+namespace rackrail::planner {
+
+namespace {
+
+constexpr std::int64_t kElement = 4;  // bytes
+constexpr std::size_t kManyRanks = 256;
+constexpr std::int64_t kMostMessages = 200'000;
+constexpr std::int64_t kMostCuts = 256;
+constexpr std::int64_t kFewestElements =
+    2048;  // of a slice: below, a message costs more than it moves
+constexpr double kLeastOfSmaller = 0.5;
+constexpr double kCrossoverAccuracy = 1.03;
+
+struct Entry {
+  plan::TransferGraph graph;
+  plan::AlphaBeta model;
+  double largest_share = 0;                     ///< of the buffer that one transfer moves
+  std::map<std::int64_t, TableTime> simulated;  ///< by elements
+};
+
+double largest_share(const plan::TransferGraph& graph) {
+  const auto weights = graph.chunk_weights();
+  std::vector<std::int64_t> sum(weights.size() + 1, 0);
+  std::partial_sum(weights.begin(), weights.end(), sum.begin() + 1);
+  std::int64_t largest = 0;
+  for (const plan::Transfer& transfer : graph.transfers()) {
+    largest = std::max(
+        largest, sum[transfer.chunk_begin + transfer.chunk_count] - sum[transfer.chunk_begin]);
+  }
+  return static_cast<double>(largest) / static_cast<double>(sum.back());
+}
+
+/// The largest transfer in one slice, in 4, 16, 64 and 256, as long as slices are large and few; in
+/// multiples of 1,024 elements, as plans have them.
+std::vector<std::int64_t> slices_to_try(const Entry& entry, std::int64_t elements) {
+  constexpr std::int64_t kUnit = 1024;
+  const auto transfer =
+      static_cast<std::int64_t>(std::ceil(entry.largest_share * static_cast<double>(elements)));
+  const auto transfers = static_cast<std::int64_t>(entry.graph.transfers().size());
+  std::vector<std::int64_t> slices;
+  for (std::int64_t cuts = 1; cuts <= kMostCuts; cuts *= 4) {
+    if (cuts == 1 || (transfer / cuts >= kFewestElements && transfers * cuts <= kMostMessages)) {
+      const std::int64_t units = (transfer + cuts * kUnit - 1) / (cuts * kUnit);
+      slices.push_back(std::max<std::int64_t>(1, units) * kUnit);
+    }
+  }
+  return slices;
+}
+
+class TableMaker {
+ public:
+  TableMaker(const topology::Topology& topology, plan::CostModel& cost_model)
+      : topology_(topology), cost_model_(cost_model) {}
+
+  void add_families(const ScheduleTableOptions& options, ScheduleTable& table);
+  TableRow row(std::int64_t elements, bool simulate_all);
+  void add_crossovers(ScheduleTable& table);
+
+ private:
+  const TableTime& simulate(Entry& entry, std::int64_t elements);
+
+  const topology::Topology& topology_;
+  plan::CostModel& cost_model_;
+  std::vector<Entry> entries_;
+};
+
+void TableMaker::add_families(const ScheduleTableOptions& options, ScheduleTable& table) {
+  topology::Router router(topology_);
+  const TierCodecs codecs{options.codec, options.codec};
+  for (const auto& family : schedule_families()) {
+    if (auto refusal = family->refusal(topology_, codecs)) {
+      table.refusals.push_back({std::string(family->name()), std::move(*refusal)});
+      continue;
+    }
+    if (options.progress) {
+      options.progress(0, fmt::format("schedule {}", family->name()));
+    }
+    Entry& entry = entries_.emplace_back();
+    entry.graph = family->all_reduce({topology_, router, codecs});
+    entry.model = plan::alpha_beta(entry.graph, topology_);
+    entry.largest_share = largest_share(entry.graph);
+    table.families.emplace_back(family->name());
+  }
+}
+
+const TableTime& TableMaker::simulate(Entry& entry, std::int64_t elements) {
+  const auto [it, added] = entry.simulated.try_emplace(elements);
+  if (added) {
+    for (const std::int64_t slice : slices_to_try(entry, elements)) {
+      const Duration time = cost_model_.collective_time(entry.graph, elements, slice);
+      if (it->second.is_simulated && time >= it->second.time) {
+        break;  // finer ones only cost more
+      }
+      it->second = {time, true, slice};
+    }
+  }
+  return it->second;
+}
+
+TableRow TableMaker::row(std::int64_t elements, bool simulate_all) {
+  TableRow row;
+  row.bytes = Bytes(elements * kElement);
+  std::vector<std::size_t> order(entries_.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  for (const Entry& entry : entries_) {
+    Duration least = entry.model.at_least(elements);
+    if (!entry.simulated.empty()) {
+      // Sizes ascend: the last one simulated is smaller.
+      least = std::max(least, scaled(entry.simulated.rbegin()->second.time, kLeastOfSmaller));
+    }
+    row.times.push_back({least});
+  }
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return row.times[a].time < row.times[b].time;
+  });
+  std::optional<std::size_t> best;
+  for (const std::size_t i : order) {
+    if (simulate_all || !best.has_value() || row.times[i].time <= row.times[*best].time) {
+      row.times[i] = simulate(entries_[i], elements);
+      if (!best.has_value() ||
+          std::pair(row.times[i].time, i) < std::pair(row.times[*best].time, *best)) {
+        best = i;
+      }
+    }
+  }
+  row.best = best.value();
+  return row;
+}
+
+void TableMaker::add_crossovers(ScheduleTable& table) {
+  for (std::size_t i = 1; i < table.rows.size(); ++i) {
+    const std::size_t from = table.rows[i - 1].best;
+    const std::size_t to = table.rows[i].best;
+    if (from == to) {
+      continue;
+    }
+    // In the order of sizes: at `low` the former is at least as fast, at `high` the latter.
+    std::int64_t low = table.rows[i - 1].bytes.count() / kElement;
+    std::int64_t high = table.rows[i].bytes.count() / kElement;
+    while (high - low > 1 &&
+           static_cast<double>(high) > kCrossoverAccuracy * static_cast<double>(low)) {
+      const std::int64_t middle = low + (high - low) / 2;
+      const bool is_over =
+          simulate(entries_[to], middle).time < simulate(entries_[from], middle).time;
+      (is_over ? high : low) = middle;
+    }
+    table.crossovers.push_back({Bytes(high * kElement), from, to});
+  }
+}
+
+std::vector<std::int64_t> element_counts(const topology::Topology& topology,
+                                         const ScheduleTableOptions& options) {
+  if (options.smallest < Bytes(1) || options.largest < options.smallest) {
+    throw ConfigError(ErrorContext{
+        "<command line>", "sizes",
+        fmt::format("{} to {}", to_string(options.smallest), to_string(options.largest)),
+        "a smallest size of at least one byte, and a largest that is no smaller"});
+  }
+  const std::int64_t factor = topology.rank_count() >= kManyRanks ? 4 : 2;
+  const std::int64_t largest = options.largest.count() / kElement;
+  std::vector<std::int64_t> counts;
+  for (std::int64_t n = (options.smallest.count() + kElement - 1) / kElement; n <= largest;
+       n *= factor) {
+    counts.push_back(n);
+  }
+  if (counts.empty() || (counts.back() < largest && factor > 2)) {
+    counts.push_back(std::max<std::int64_t>(1, largest));
+  }
+  return counts;
+}
+
+}  // namespace
+
+const std::string& ScheduleTable::best_for(Bytes bytes) const {
+  std::size_t best = rows.front().best;
+  for (const Crossover& crossover : crossovers) {
+    if (crossover.bytes <= bytes) {
+      best = crossover.to;
+    }
+  }
+  return families[best];
+}
+
+std::vector<plan::ScheduleRange> ScheduleTable::ranges() const {
+  std::vector<plan::ScheduleRange> ranges = {{rows.front().bytes, families[rows.front().best]}};
+  for (const Crossover& crossover : crossovers) {
+    ranges.push_back({crossover.bytes, families[crossover.to]});
+  }
+  return ranges;
+}
+
+ScheduleTable make_schedule_table(const topology::Topology& topology, plan::CostModel& cost_model,
+                                  const ScheduleTableOptions& options) {
+  const std::size_t ranks = topology.rank_count();
+  if (ranks < 2 || ranks > kMostTableRanks) {
+    throw ConfigError(ErrorContext{"", fmt::format("cluster '{}'", topology.name()),
+                                   fmt::format("{} rank(s)", ranks),
+                                   fmt::format("2 to {} ranks for a table", kMostTableRanks)});
+  }
+  topology.require_connected();
+  const std::vector<std::int64_t> counts = element_counts(topology, options);
+  ScheduleTable table;
+  TableMaker maker(topology, cost_model);
+  maker.add_families(options, table);
+  if (table.families.empty()) {
+    std::vector<std::string> reasons;
+    for (const ScheduleTable::Refusal& refusal : table.refusals) {
+      reasons.push_back(fmt::format("{} ({})", refusal.family, refusal.reason));
+    }
+    throw ConfigError(
+        ErrorContext{"<command line>", "codec",
+                     fmt::format("no schedule that can be used: {}", fmt::join(reasons, "; ")),
+                     "a codec that leaves at least one"});
+  }
+  for (const std::int64_t elements : counts) {
+    if (options.progress) {
+      options.progress(static_cast<double>(table.rows.size()) / static_cast<double>(counts.size()),
+                       to_string(Bytes(elements * kElement)));
+    }
+    table.rows.push_back(maker.row(elements, options.simulate_all));
+  }
+  if (options.progress) {
+    options.progress(1, "crossovers");
+  }
+  maker.add_crossovers(table);
+  return table;
+}
+
+}  // namespace rackrail::planner

@@ -1,0 +1,80 @@
+// The torus family in the simulator, against closed forms of the bucket algorithm.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <random>
+
+#include "planner/schedule_family.hpp"
+#include "sim/simulator.hpp"
+#include "tests/support/grids.hpp"
+#include "topology/queries.hpp"
+
+namespace rackrail {
+namespace {
+
+using test::Side;
+
+// Only the network takes time.
+sim::SimulationOptions network_only() {
+  constexpr Bandwidth kFast(1'000'000'000'000'000);
+  plan::DeviceRates rates;
+  rates.codecs.fill({kFast, kFast});
+  rates.reduce = kFast;
+  rates.launch = Duration();
+  sim::SimulationOptions options;
+  options.device_rates = rates;
+  return options;
+}
+
+struct Case {
+  std::vector<Side> sides;
+  double links;  // of a rank, over which the buffer is spread
+  double hops;   // one after the other, there and back
+};
+
+TEST_CASE("on tori of equal sides all links of a rank are busy all the time") {
+  // Sides of four are two dimensions of two ranks, one hop each. A path counts as the one link of
+  // its end.
+  const Case shape =
+      GENERATE(Case{{{4, true}, {4, true}}, 4, 8}, Case{{{3, true}, {3, true}}, 4, 8},
+               Case{{{5, true}, {5, true}}, 4, 16}, Case{{{3, true}, {3, true}, {3, true}}, 6, 12},
+               Case{{{8, true}, {8, true}}, 4, 28}, Case{{{7, true}}, 2, 12},
+               Case{{{2, false}}, 1, 2}, Case{{{6, false}}, 1, 10});
+  constexpr std::uint32_t kSeed = 1;
+  std::mt19937 random(kSeed);
+  const topology::Topology topology = test::grid(shape.sides, random);
+  topology::Router router(topology);
+  const auto graph = planner::schedule_family("torus").all_reduce({topology, router, {}});
+  const auto n = static_cast<double>(topology.rank_count());
+  const topology::Link& link = topology.link(LinkId(0U));
+  const auto rate = static_cast<double>(link.bandwidth.bytes_per_second());
+  for (const std::int64_t elements : {1 << 16, 1 << 22, 1 << 28}) {
+    const double bytes = 4.0 * static_cast<double>(elements);
+    const double least = 2 * (n - 1) / n * bytes / (shape.links * rate);
+    const double time =
+        sim::simulate_collective(graph, elements, elements, topology, network_only())
+            .time.seconds();
+    CAPTURE(n, shape.links, elements, time, least);
+    CHECK(time >= least);
+    CHECK(time == Approx(least + shape.hops * link.latency.seconds()).epsilon(0.01));
+    // No all-reduce can be faster than the joint optimum of the topology.
+    const auto bound = topology::allreduce_bound(topology).algbw.bytes_per_second();
+    CHECK(time >= bytes / static_cast<double>(bound) * (1 - 1e-9));
+  }
+}
+
+TEST_CASE("on a torus the bucket algorithm is faster than a ring by its links") {
+  constexpr std::uint32_t kSeed = 2;
+  std::mt19937 random(kSeed);
+  const topology::Topology topology = test::grid({{4, true}, {4, true}}, random);
+  topology::Router router(topology);
+  const auto time = [&](const char* family, std::int64_t elements) {
+    const auto graph = planner::schedule_family(family).all_reduce({topology, router, {}});
+    return sim::simulate_collective(graph, elements, elements, topology, network_only())
+        .time.seconds();
+  };
+  CHECK(time("ring", 1 << 28) / time("torus", 1 << 28) >= 3.9);
+  CHECK(time("torus", 256) < time("ring", 256) / 3);  // 8 hops instead of 30
+}
+
+}  // namespace
+}  // namespace rackrail
