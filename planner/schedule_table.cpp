@@ -22,7 +22,8 @@ constexpr std::size_t kManyRanks = 256;
 constexpr std::int64_t kMostMessages = 200'000;
 constexpr std::int64_t kMostCuts = 256;
 constexpr std::int64_t kFewestElements =
-    2048;  // of a slice: below, a message costs more than it moves
+    2048;                                   // of a slice: below, a message costs more than it moves
+constexpr double kWorthFinerSlices = 0.98;  // of the time with coarser ones
 constexpr double kLeastOfSmaller = 0.5;
 constexpr double kCrossoverAccuracy = 1.03;
 
@@ -103,10 +104,14 @@ const TableTime& TableMaker::simulate(Entry& entry, std::int64_t elements) {
   if (added) {
     for (const std::int64_t slice : slices_to_try(entry, elements)) {
       const Duration time = cost_model_.collective_time(entry.graph, elements, slice);
-      if (it->second.is_simulated && time >= it->second.time) {
-        break;  // finer ones only cost more
+      const bool is_first = !it->second.is_simulated;
+      const bool is_worthwhile = is_first || time < scaled(it->second.time, kWorthFinerSlices);
+      if (is_first || time < it->second.time) {
+        it->second = {time, true, slice};
       }
-      it->second = {time, true, slice};
+      if (!is_worthwhile) {
+        break;
+      }
     }
   }
   return it->second;

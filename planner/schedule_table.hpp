@@ -9,8 +9,8 @@
 // each size families are simulated in the order of their bounds until the next bound exceeds the
 // best time: what is left out cannot win. Nor can what took more than twice the best time for a
 // smaller buffer, as long as no schedule takes half the time for more bytes. Transfers are cut into
-// 1, 4, 16, ... slices until finer ones are no faster or more than 200,000 messages. From 256 ranks
-// on every second power of two is left out.
+// 1, 4, 16, ... slices until finer ones save less than 2 % or are more than 200,000 messages. From
+// 256 ranks on every second power of two is left out.
 #pragma once
 
 #include <cstdint>
