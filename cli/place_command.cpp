@@ -68,8 +68,8 @@ nlohmann::json placement_json(const planner::Placement& placement, const std::st
 
 void run_place(Session& session, const PlaceOptions& options) {
   const topology::Topology cluster = options.cluster.load(session);
-  session.require_no_input(options.output);
-  session.require_no_input(options.cluster_output);
+  session.add_output(options.output);
+  session.add_output(options.cluster_output);
   planner::PlacementOptions wanted;
   wanted.hosts = options.hosts;
   if (options.gpus_per_host > 0) {

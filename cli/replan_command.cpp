@@ -224,8 +224,8 @@ void run_replan(Session& session, const ReplanOptions& options) {
   if (!options.rates.empty()) {
     session.add_input(options.rates);
   }
-  session.require_no_input(options.output);
-  session.require_no_input(options.cluster_output);
+  session.add_output(options.output);
+  session.add_output(options.cluster_output);
   const std::vector<planner::LinkChange> changes = changes_of(options, input.cluster);
   const topology::Topology now = named(options.cluster.cluster, "", [&] {
     return planner::changed_cluster(input.cluster, changes);
