@@ -1,0 +1,124 @@
+// Bounds and forests: time, and how near to the optimum they and the simulated collectives come.
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+
+#include "planner/forest/forest.hpp"
+#include "planner/forest/forest_schedule.hpp"
+#include "planner/forest/joint_forest.hpp"
+#include "sim/simulator.hpp"
+#include "tests/support/clusters.hpp"
+#include "topology/queries.hpp"
+
+namespace rackrail {
+namespace {
+
+using topology::Topology;
+
+constexpr Bytes kData = Bytes(std::int64_t{1} << 30);
+constexpr std::int64_t kElements = kData.count() / 4;
+// Rounds and slices that are tried for a large collective.
+constexpr std::size_t kMostRounds = 64;
+constexpr std::size_t kMostTransfers = 400'000;
+constexpr std::int64_t kSlices[] = {1 << 15, 1 << 16, 1 << 18};
+
+void bound(benchmark::State& state, const Topology& topology) {
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(topology::allgather_bound(topology));
+  }
+  state.counters["ranks"] = static_cast<double>(topology.rank_count());
+}
+
+void forest(benchmark::State& state, const Topology& topology) {
+  planner::Forest forest;
+  for (auto _ : state) {
+    forest = planner::make_forest(topology);
+    if (!planner::problems_of(forest, topology).empty()) {
+      state.SkipWithError("the forest is wrong");
+    }
+  }
+  state.counters["ranks"] = static_cast<double>(topology.rank_count());
+  state.counters["share"] = forest.share_of_bound;
+  state.counters["trees"] = static_cast<double>(forest.trees_per_rank);
+  state.counters["depth"] = static_cast<double>(planner::depth_of(forest));
+}
+
+/// Simulated time of the best of some slices over the least time there can be.
+double over_optimum(const plan::TransferGraph& graph, const Topology& topology, Bandwidth optimum) {
+  const auto costs = sim::make_cost_model(topology, {});
+  double best = 1e300;
+  for (const std::int64_t slice : kSlices) {
+    best = std::min(best, costs->collective_time(graph, kElements, slice).seconds());
+  }
+  return best * static_cast<double>(optimum.bytes_per_second()) /
+         static_cast<double>(kData.count());
+}
+
+std::size_t rounds_of(std::size_t transfers) {
+  return std::clamp(kMostTransfers / transfers, std::size_t{1}, kMostRounds);
+}
+
+void all_gather(benchmark::State& state, const Topology& topology) {
+  topology::Router router(topology);
+  const planner::ScheduleRequest request{topology, router, {}};
+  const planner::Forest forest =
+      planner::make_forest(topology, {.most_trees_per_rank = 16, .good_enough = 0.999});
+  const auto coarse = planner::all_gather_along(forest, request, 1);
+  double ratio = 0;
+  for (auto _ : state) {
+    ratio = over_optimum(
+        planner::all_gather_along(forest, request, rounds_of(coarse.transfers().size())), topology,
+        topology::allgather_bound(topology).algbw);
+  }
+  state.counters["ranks"] = static_cast<double>(topology.rank_count());
+  state.counters["over"] = ratio;
+}
+
+void all_reduce(benchmark::State& state, const Topology& topology) {
+  topology::Router router(topology);
+  const planner::ScheduleRequest request{topology, router, {}};
+  const planner::AllReduceForests forests =
+      planner::make_allreduce_forests(topology, {.most_trees_per_rank = 16, .good_enough = 0.999});
+  const auto coarse = planner::all_reduce_along(forests.reduction, forests.broadcast, request, 1);
+  double ratio = 0;
+  for (auto _ : state) {
+    ratio = over_optimum(planner::all_reduce_along(forests.reduction, forests.broadcast, request,
+                                                   rounds_of(coarse.transfers().size())),
+                         topology, topology::joint_allreduce_bound(topology).algbw);
+  }
+  state.counters["ranks"] = static_cast<double>(topology.rank_count());
+  state.counters["over"] = ratio;
+}
+
+BENCHMARK_CAPTURE(bound, boxes_1024, test::boxes(128, 8))->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(bound, torus_1024, test::grid(32, 32, true))->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(bound, mesh_1024, test::grid(32, 32, false))->Unit(benchmark::kMillisecond);
+
+BENCHMARK_CAPTURE(forest, boxes_16, test::boxes(2, 2))->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(forest, boxes_32, test::boxes(4, 2))->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(forest, boxes_64, test::boxes(8, 2))->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(forest, boxes_256, test::boxes(32, 2))->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(forest, boxes_1024, test::boxes(128, 2))->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(forest, rails_1024, test::boxes(128, 8))->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(forest, torus_64, test::grid(8, 8, true))->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(forest, mesh_64, test::grid(8, 8, false))->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(forest, torus_256, test::grid(16, 16, true))->Unit(benchmark::kMillisecond);
+
+#define RACKRAIL_COLLECTIVES(name, topology)                                                   \
+  BENCHMARK_CAPTURE(all_gather, name, topology)->Iterations(1)->Unit(benchmark::kMillisecond); \
+  BENCHMARK_CAPTURE(all_reduce, name, topology)->Iterations(1)->Unit(benchmark::kMillisecond)
+RACKRAIL_COLLECTIVES(boxes_16, test::boxes(2, 2));
+RACKRAIL_COLLECTIVES(boxes_32, test::boxes(4, 2));
+RACKRAIL_COLLECTIVES(rails_64, test::boxes(8, 8));
+RACKRAIL_COLLECTIVES(torus_16, test::grid(4, 4, true));
+RACKRAIL_COLLECTIVES(torus_64, test::grid(8, 8, true));
+RACKRAIL_COLLECTIVES(mesh_16, test::grid(4, 4, false));
+RACKRAIL_COLLECTIVES(mesh_64, test::grid(8, 8, false));
+RACKRAIL_COLLECTIVES(clos_16_2to1, test::clos({4, 4, 4, 4}, 2));
+RACKRAIL_COLLECTIVES(uneven_clos_12, test::clos({2, 4, 6}, 2));
+RACKRAIL_COLLECTIVES(cube_mesh_8, test::cube_mesh());
+RACKRAIL_COLLECTIVES(uneven_star_8, test::uneven_star());
+#undef RACKRAIL_COLLECTIVES
+
+}  // namespace
+}  // namespace rackrail
