@@ -11,6 +11,7 @@
 
 #include "plan/verifier.hpp"
 #include "planner/schedule_family.hpp"
+#include "tests/support/clusters.hpp"
 #include "tests/support/rank_threads.hpp"
 #include "tests/support/skip.hpp"
 
@@ -108,16 +109,27 @@ plan::TransferGraph planned(const planner::ScheduleFamily& family, const Topolog
   return graph;
 }
 
+/// Ranks that are joined directly.
+std::vector<Topology> grids() {
+  return {test::grid(1, 5, true), test::grid(2, 3, true), test::grid(2, 4, false)};
+}
+
 void check_sums(const std::string& transport) {
   const std::vector<std::int64_t> elements = {1, 7, 1000, 65'537};
   std::map<std::string_view, int> executed;  // by family
+  std::vector<std::pair<std::string, Topology>> clusters;
   for (const auto& sizes : shapes()) {
-    const Topology topology = racks(sizes);
+    clusters.emplace_back("racks of " + shape_name(sizes), racks(sizes));
+  }
+  for (const Topology& grid : grids()) {
+    clusters.emplace_back(grid.name(), grid);
+  }
+  for (const auto& [name, topology] : clusters) {
     for (const auto& family : planner::schedule_families()) {
       if (family->refusal(topology, {})) {
         continue;
       }
-      INFO(family->name() << " over " << transport << " on racks of " << shape_name(sizes));
+      INFO(family->name() << " over " << transport << " on " << name);
       const plan::Plan plan = runtime::plan_of(planned(*family, topology, {}), elements, 4096);
       std::vector<std::vector<std::vector<float>>> buffers;
       for (const std::int64_t count : elements) {
@@ -131,13 +143,15 @@ void check_sums(const std::string& transport) {
       ++executed[family->name()];
     }
   }
-  // Only hierarchies refuse: where racks are uneven, or there is nothing inside or between them.
+  // Hierarchies refuse where racks are uneven, or there is nothing inside or between them, and a
+  // torus where ranks are not joined directly.
   constexpr int kTrueHierarchies = 4;
   for (const auto& family : planner::schedule_families()) {
     CAPTURE(family->name());
-    const bool is_hierarchy = family->name().starts_with("hierarchical");
-    CHECK(executed[family->name()] ==
-          (is_hierarchy ? kTrueHierarchies : static_cast<int>(shapes().size())));
+    std::size_t expected = clusters.size();
+    if (family->name().starts_with("hierarchical")) expected = kTrueHierarchies;
+    if (family->name() == "torus") expected = grids().size();
+    CHECK(executed[family->name()] == static_cast<int>(expected));
   }
 }
 
@@ -154,10 +168,10 @@ TEST_CASE("collectives: exact sums for all families, ranks and sizes over UCX") 
 
 TEST_CASE("collectives: exact sums of 64 MiB") {
   const std::string transport = is_available("ucx") ? "ucx" : "in-process";
-  const Topology topology = racks({2, 2});
   const std::int64_t elements = 16 << 20;
   for (const auto& family : planner::schedule_families()) {
     CAPTURE(family->name(), transport);
+    const Topology topology = family->name() == "torus" ? test::grid(2, 2, false) : racks({2, 2});
     const plan::Plan plan = runtime::plan_of(planned(*family, topology, {}), {elements}, 1 << 18);
     std::vector<std::vector<std::vector<float>>> buffers = {
         contributions(4, static_cast<std::size_t>(elements))};
