@@ -127,6 +127,7 @@ void run_bounds(Session& session, const ClusterOptions& options, bool in_network
   const auto [gather, scatter, reduce] = bounds_of(cluster, options.cluster, in_network);
   const std::vector<std::string> cut = names_of(cluster, gather.cut);
   const std::string exact = fmt::format("{}/{}", gather.p, gather.q);
+  const Bandwidth wider = topology::allgather_bound_with_wider_cut(cluster, gather.cut).algbw;
   if (session.json) {
     session.print_json({{"allgather_algbw_Bps", gather.algbw.bytes_per_second()},
                         {"reducescatter_algbw_Bps", scatter.algbw.bytes_per_second()},
@@ -134,6 +135,9 @@ void run_bounds(Session& session, const ClusterOptions& options, bool in_network
                         {"allreduce_reason", reduce.reason},
                         {"trees_per_root", gather.trees_per_root},
                         {"cut", cut},
+                        {"cut_around", topology::describe(cluster, gather.cut)},
+                        {"cut_Bps", gather.cut.capacity.bytes_per_second()},
+                        {"allgather_algbw_wider_Bps", wider.bytes_per_second()},
                         {"exact", exact},
                         {"in_network", in_network}});
     return;
@@ -144,14 +148,17 @@ void run_bounds(Session& session, const ClusterOptions& options, bool in_network
   const std::string more =
       cut.size() > kShown ? fmt::format(" and {} more", cut.size() - kShown) : "";
   table.add_row({"all-gather", to_string(gather.algbw),
-                 fmt::format("{} ranks behind {} ({}{})", gather.cut.ranks_inside,
+                 fmt::format("{}, share {} ({}{})", topology::describe(cluster, gather.cut),
                              to_string(gather.cut.capacity), fmt::join(shown, ", "), more)});
   table.add_row({"reduce-scatter", to_string(scatter.algbw),
-                 fmt::format("{} ranks behind {}", scatter.cut.ranks_inside,
+                 fmt::format("{}, share {}", topology::describe(cluster, scatter.cut),
                              to_string(scatter.cut.capacity))});
   table.add_row({"all-reduce", to_string(reduce.algbw), reduce.reason});
   fmt::print("{}\nexact all-gather bound: {} s per byte and rank; {} tree(s) per root reach it\n",
              table.to_string(), exact, gather.trees_per_root);
+  fmt::print("{} twice as wide: all-gather {} instead of {}\n",
+             cluster.link_name(gather.cut.links.front()), to_string(wider),
+             to_string(gather.algbw));
 }
 
 }  // namespace

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include <limits>
 
 #include "base/error.hpp"
@@ -47,6 +49,69 @@ std::string names_of_ranks_in(const Topology& topology, const Cut& cut) {
     if (++shown <= kShown) names += (names.empty() ? "" : ", ") + topology.node(v).name;
   }
   return shown > kShown ? fmt::format("{} and {} more", names, shown - kShown) : names;
+}
+
+namespace {
+
+/// Names of the groups that the ranks are made of, if they are whole ones.
+std::optional<std::vector<std::string>> whole_groups(const std::vector<RankGroup>& groups,
+                                                     const std::vector<bool>& is_inside) {
+  std::vector<std::string> names;
+  for (const RankGroup& group : groups) {
+    const auto inside = std::count_if(group.ranks.begin(), group.ranks.end(), [&](Rank rank) {
+      return static_cast<bool>(is_inside[rank.index()]);
+    });
+    if (inside == 0) continue;
+    if (inside != static_cast<std::ptrdiff_t>(group.ranks.size()) || group.name.empty()) {
+      return std::nullopt;
+    }
+    names.push_back(group.name);
+  }
+  return names;
+}
+
+}  // namespace
+
+std::string describe(const Topology& topology, const Cut& cut) {
+  const std::size_t ranks = topology.rank_count();
+  std::vector<bool> is_inside(ranks);
+  for (const NodeId v : cut.source_side) {
+    if (const auto rank = topology.rank_of(v)) is_inside[rank->index()] = true;
+  }
+  const bool leaves = 2 * cut.ranks_inside <= ranks;
+  if (!leaves) is_inside.flip();
+  std::vector<RankGroup> single;
+  for (std::size_t r = 0; r < ranks; ++r) {
+    single.push_back({topology.node(topology.node_of(Rank(r))).name, {Rank(r)}});
+  }
+  auto names = whole_groups(ranks_by_rack(topology), is_inside);
+  if (!names || names->size() == ranks_by_rack(topology).size()) {
+    names = whole_groups(ranks_by_host(topology), is_inside);
+  }
+  if (!names) names = whole_groups(single, is_inside);
+  constexpr std::size_t kShown = 4;
+  const std::size_t count = names->size();
+  const std::string more = count > kShown ? fmt::format(" and {} more", count - kShown) : "";
+  names->resize(std::min(count, kShown));
+  return fmt::format("{} ranks of {}{}, {}", leaves ? cut.ranks_inside : ranks - cut.ranks_inside,
+                     fmt::join(*names, ", "), more, leaves ? "leaving" : "entering");
+}
+
+AllGatherBound allgather_bound_with_wider_cut(const Topology& topology, const Cut& cut) {
+  Topology wider = topology;
+  const Link& narrow = topology.link(cut.links.front());
+  const auto widen = [&](LinkId id) {
+    const Link& link = topology.link(id);
+    wider.set_link_rate(id, link.bandwidth * 2, link.latency);
+  };
+  widen(cut.links.front());
+  for (const LinkId id : topology.links_out_of(narrow.to)) {
+    if (topology.link(id).to == narrow.from) {
+      widen(id);
+      break;
+    }
+  }
+  return allgather_bound(wider);
 }
 
 void require_collective(const Topology& topology) {

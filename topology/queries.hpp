@@ -53,6 +53,10 @@ struct Cut {
   Bandwidth capacity;         ///< sum of their bandwidths
 };
 
+/// The smaller of the cut's two sides by its racks, hosts or ranks, as "rack2 and rack3", "host7"
+/// or "gpu0, gpu1 and 6 more", and whether traffic leaves or enters it: "24 ranks of …, leaving".
+std::string describe(const Topology& topology, const Cut& cut);
+
 /// Largest flow from one vertex to another and a smallest cut that proves it.
 struct MaxFlow {
   Bandwidth value;
@@ -71,6 +75,9 @@ struct AllGatherBound {
   std::int64_t trees_per_root = 0;  ///< k of the optimal forest
 };
 AllGatherBound allgather_bound(const Topology& topology);
+/// What the bound becomes when the first link of its cut, and the opposite one where there is one,
+/// is twice as wide: all that a second cable there would buy.
+AllGatherBound allgather_bound_with_wider_cut(const Topology& topology, const Cut& cut);
 /// The same on the reversed graph.
 AllGatherBound reducescatter_bound(const Topology& topology);
 

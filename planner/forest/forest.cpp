@@ -69,6 +69,30 @@ Bandwidth algbw_of(const Forest& forest, const topology::Topology& topology) {
   return Bandwidth(static_cast<std::int64_t>(least));
 }
 
+/// Links on the longest of the shortest ways from some ranks to all.
+std::size_t diameter(const topology::Topology& topology) {
+  constexpr std::size_t kSample = 16;
+  const std::size_t step = std::max<std::size_t>(1, topology.rank_count() / kSample);
+  std::size_t longest = 0;
+  for (std::size_t r = 0; r < topology.rank_count(); r += step) {
+    std::vector<std::size_t> distance(topology.node_count(), SIZE_MAX);
+    std::vector<NodeId> queue{topology.node_of(Rank(r))};
+    distance[queue.front().index()] = 0;
+    for (std::size_t i = 0; i < queue.size(); ++i) {
+      const std::size_t here = distance[queue[i].index()];
+      longest = topology.rank_of(queue[i]) ? std::max(longest, here) : longest;
+      for (const LinkId id : topology.links_out_of(queue[i])) {
+        const topology::Link& link = topology.link(id);
+        if (link.kind != topology::LinkKind::kShared && distance[link.to.index()] == SIZE_MAX) {
+          distance[link.to.index()] = here + 1;
+          queue.push_back(link.to);
+        }
+      }
+    }
+  }
+  return longest;
+}
+
 class ForestSearch {
  public:
   ForestSearch(const topology::Topology& topology, const ForestOptions& options, bool reversed)
@@ -76,17 +100,21 @@ class ForestSearch {
         options_(options),
         is_reversed_(reversed),
         bound_(reversed ? topology::reducescatter_bound(topology)
-                        : topology::allgather_bound(topology)) {}
+                        : topology::allgather_bound(topology)),
+        shallow_(2 * diameter(topology) + 4) {}
 
   Forest run() {
     for (const double room : kRoom) {
+      if (best_ && is_good_enough(*best_) && room * options_.good_enough > 1) {
+        break;
+      }
       for (std::int64_t k = 1; k <= options_.most_trees_per_rank; ++k) {
         try_trees(k, room);
-        if (best_ && best_->share_of_bound >= options_.good_enough) {
+        if (best_ && is_good_enough(*best_) && depth_of(*best_) <= shallow_) {
           return std::move(*best_);
         }
       }
-      if (best_ && best_->share_of_bound * room >= 1) {
+      if (best_ && !is_good_enough(*best_) && best_->share_of_bound * room >= 1) {
         break;  // no more than that is left to find
       }
     }
@@ -136,12 +164,24 @@ class ForestSearch {
     return forest;
   }
 
+  bool is_good_enough(const Forest& forest) const {
+    return forest.share_of_bound >= options_.good_enough;
+  }
+
+  /// Shallow among those that are good enough, else nearer to the bound.
+  bool is_better(const Forest& forest, const Forest& than) const {
+    if (is_good_enough(forest) && is_good_enough(than)) {
+      return depth_of(forest) < depth_of(than);
+    }
+    return forest.share_of_bound > than.share_of_bound;
+  }
+
   void keep(Forest forest, std::int64_t k) {
     forest.trees_per_rank = k;
     forest.algbw = algbw_of(forest, topology_);
     forest.share_of_bound = static_cast<double>(forest.algbw.bytes_per_second()) /
                             static_cast<double>(bound_.algbw.bytes_per_second());
-    if (!best_ || forest.share_of_bound > best_->share_of_bound) {
+    if (!best_ || is_better(forest, *best_)) {
       best_ = std::move(forest);
     }
   }
@@ -150,6 +190,7 @@ class ForestSearch {
   const ForestOptions& options_;
   bool is_reversed_;
   topology::AllGatherBound bound_;
+  std::size_t shallow_;  // depth at which no shallower forest is looked for
   std::optional<Forest> best_;
 };
 

@@ -43,8 +43,8 @@ struct Forest {
 struct ForestOptions {
   /// Most trees per rank. More reach the bound where few cannot, at the cost of smaller pieces.
   std::int64_t most_trees_per_rank = 4;
-  /// With at least this share of the bound, fewer trees are preferred to more.
-  double good_enough = 0.995;
+  /// With at least this share of the bound, fewer and shallower trees are preferred to more.
+  double good_enough = 0.98;
 };
 
 /// Trees for all-gather; with `reversed`, trees along which reduce-scatter sums, their arcs still

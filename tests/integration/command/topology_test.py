@@ -72,6 +72,11 @@ class Topology(harness.CommandTest):
         self.assertAlmostEqual(bounds["allgather_algbw_Bps"] / 10e9, 1, places=6)
         self.assertAlmostEqual(bounds["reducescatter_algbw_Bps"] / 10e9, 1, places=6)
         self.assertGreater(len(bounds["cut"]), 0)
+        # A rack of two hosts behind 40 Gbit/s; with twice that on one side, the other one binds.
+        self.assertRegex(bounds["cut_around"], r"^2 ranks of rack[01], leaving$")
+        self.assertEqual(bounds["cut_Bps"], 5_000_000_000)
+        self.assertGreaterEqual(bounds["allgather_algbw_wider_Bps"],
+                                bounds["allgather_algbw_Bps"])
 
     def test_bounds_where_every_machine_is_the_bottleneck(self):
         # n machines that each take in B: all but a 1/n of an all-gather must come in, and an
