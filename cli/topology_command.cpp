@@ -151,7 +151,7 @@ void run_bounds(Session& session, const ClusterOptions& options, bool in_network
                  fmt::format("{}, share {} ({}{})", topology::describe(cluster, gather.cut),
                              to_string(gather.cut.capacity), fmt::join(shown, ", "), more)});
   table.add_row({"reduce-scatter", to_string(scatter.algbw),
-                 fmt::format("{}, share {}", topology::describe(cluster, scatter.cut),
+                 fmt::format("{}, share {}", topology::describe(cluster, scatter.cut, true),
                              to_string(scatter.cut.capacity))});
   table.add_row({"all-reduce", to_string(reduce.algbw), reduce.reason});
   fmt::print("{}\nexact all-gather bound: {} s per byte and rank; {} tree(s) per root reach it\n",

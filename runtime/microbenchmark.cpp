@@ -54,8 +54,7 @@ Bandwidth median_rate(std::int64_t bytes, Work work) {
     seconds.push_back(std::max(1e-9, thread_seconds() - start));
   }
   std::nth_element(seconds.begin(), seconds.begin() + kCodecRuns / 2, seconds.end());
-  return Bandwidth(
-      static_cast<std::int64_t>(static_cast<double>(bytes) / seconds[kCodecRuns / 2]));
+  return Bandwidth(static_cast<std::int64_t>(static_cast<double>(bytes) / seconds[kCodecRuns / 2]));
 }
 
 std::vector<float> gradient(std::int64_t elements) {
@@ -111,8 +110,7 @@ Cost measure_steps(std::string_view transport_name, std::size_t ranks, std::int6
   plan.name = "calibration";
   plan.rank_names.assign(ranks, "rank");
   plan.schedules.push_back(one_hop_graph(ranks));
-  plan.buckets.push_back(
-      {.tensors = {0}, .elements = elements, .slice_elements = kSliceElements});
+  plan.buckets.push_back({.tensors = {0}, .elements = elements, .slice_elements = kSliceElements});
   std::vector<std::unique_ptr<Transport>> transports;
   std::vector<std::vector<std::byte>> addresses;
   for (std::size_t r = 0; r < ranks; ++r) {
@@ -181,13 +179,15 @@ plan::DeviceRates measure_codec_rates() {
         static_cast<std::size_t>(plan::encoded_size(descriptor, kSliceElements).count()));
     std::vector<float> residual(descriptor.has_error_feedback() ? input.size() : 0);
     rates.codecs[static_cast<std::size_t>(descriptor.kind)] = {
-        median_rate(kBytes, [&] { codec->encode(input, residual, {1, 0}, encoded); }),
+        median_rate(kBytes,
+                    [&] {
+                      codec->encode(input, residual, {1, 0}, encoded);
+                    }),
         median_rate(kBytes, [&] { codec->decode_add(encoded, output); })};
   }
   const auto plain = make_codec(plan::Codec{});
   const auto* bytes = reinterpret_cast<const std::byte*>(input.data());
-  rates.reduce =
-      median_rate(kBytes, [&] { plain->decode_add({bytes, input.size() * 4}, output); });
+  rates.reduce = median_rate(kBytes, [&] { plain->decode_add({bytes, input.size() * 4}, output); });
   return rates;
 }
 
@@ -197,16 +197,16 @@ MessageCosts measure_message_costs(std::string_view transport, std::size_t ranks
   Cost large = measure_steps(transport, ranks, kLargeElements, kLargeSteps);
   // Half of the bytes are added at the receiver, which the simulator charges by itself.
   for (Cost* cost : {&small, &large}) {
-    cost->core_seconds = std::max(
-        0.0, cost->core_seconds -
-                 cost->bytes / 2 / static_cast<double>(rates.reduce.bytes_per_second()));
+    cost->core_seconds =
+        std::max(0.0, cost->core_seconds -
+                          cost->bytes / 2 / static_cast<double>(rates.reduce.bytes_per_second()));
   }
   const double determinant = small.messages * large.bytes - large.messages * small.bytes;
   const double per_byte =
       std::max(1e-12, (small.messages * large.core_seconds - large.messages * small.core_seconds) /
                           determinant);
-  const double per_message = std::max(
-      0.0, (small.core_seconds - per_byte * small.bytes) / small.messages);
+  const double per_message =
+      std::max(0.0, (small.core_seconds - per_byte * small.bytes) / small.messages);
   const Cost pair = measure_steps(transport, 2, 16, kSmallSteps);
   MessageCosts costs;
   costs.core_bandwidth = Bandwidth(static_cast<std::int64_t>(1 / per_byte));

@@ -72,14 +72,14 @@ std::optional<std::vector<std::string>> whole_groups(const std::vector<RankGroup
 
 }  // namespace
 
-std::string describe(const Topology& topology, const Cut& cut) {
+std::string describe(const Topology& topology, const Cut& cut, bool reversed) {
   const std::size_t ranks = topology.rank_count();
   std::vector<bool> is_inside(ranks);
   for (const NodeId v : cut.source_side) {
     if (const auto rank = topology.rank_of(v)) is_inside[rank->index()] = true;
   }
-  const bool leaves = 2 * cut.ranks_inside <= ranks;
-  if (!leaves) is_inside.flip();
+  const bool is_source_side = 2 * cut.ranks_inside <= ranks;
+  if (!is_source_side) is_inside.flip();
   std::vector<RankGroup> single;
   for (std::size_t r = 0; r < ranks; ++r) {
     single.push_back({topology.node(topology.node_of(Rank(r))).name, {Rank(r)}});
@@ -93,8 +93,9 @@ std::string describe(const Topology& topology, const Cut& cut) {
   const std::size_t count = names->size();
   const std::string more = count > kShown ? fmt::format(" and {} more", count - kShown) : "";
   names->resize(std::min(count, kShown));
-  return fmt::format("{} ranks of {}{}, {}", leaves ? cut.ranks_inside : ranks - cut.ranks_inside,
-                     fmt::join(*names, ", "), more, leaves ? "leaving" : "entering");
+  return fmt::format(
+      "{} ranks of {}{}, {}", is_source_side ? cut.ranks_inside : ranks - cut.ranks_inside,
+      fmt::join(*names, ", "), more, is_source_side != reversed ? "leaving" : "entering");
 }
 
 AllGatherBound allgather_bound_with_wider_cut(const Topology& topology, const Cut& cut) {

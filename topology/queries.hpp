@@ -53,9 +53,10 @@ struct Cut {
   Bandwidth capacity;         ///< sum of their bandwidths
 };
 
-/// The smaller of the cut's two sides by its racks, hosts or ranks, as "rack2 and rack3", "host7"
-/// or "gpu0, gpu1 and 6 more", and whether traffic leaves or enters it: "24 ranks of …, leaving".
-std::string describe(const Topology& topology, const Cut& cut);
+/// The smaller of the cut's two sides, by racks where they are whole, else by hosts, else by ranks,
+/// and whether the cut's links leave or enter it: "24 ranks of rack2, rack3, leaving". `reversed`:
+/// a cut whose links enter its source side, as those of reducescatter_bound do.
+std::string describe(const Topology& topology, const Cut& cut, bool reversed = false);
 
 /// Largest flow from one vertex to another and a smallest cut that proves it.
 struct MaxFlow {
@@ -75,11 +76,11 @@ struct AllGatherBound {
   std::int64_t trees_per_root = 0;  ///< k of the optimal forest
 };
 AllGatherBound allgather_bound(const Topology& topology);
-/// What the bound becomes when the first link of its cut, and the opposite one where there is one,
-/// is twice as wide: all that a second cable there would buy.
-AllGatherBound allgather_bound_with_wider_cut(const Topology& topology, const Cut& cut);
 /// The same on the reversed graph.
 AllGatherBound reducescatter_bound(const Topology& topology);
+/// What the bound of all-gather becomes when the first link of its cut, and the opposite one where
+/// there is one, is twice as wide: all that a second cable there would buy. `cut` has links.
+AllGatherBound allgather_bound_with_wider_cut(const Topology& topology, const Cut& cut);
 
 /// A lower bound for the time of any all-reduce without reduction in the network: of 1 byte per
 /// rank, as seconds per byte, with the cut or partition that gives it.

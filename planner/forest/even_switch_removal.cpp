@@ -132,7 +132,7 @@ class EvenRemoval {
     }
   }
 
-  /// Arcs of v; those to a higher vertex of the same kind are left to that one.
+  /// Arcs of v, without those that a lower switch of the same kind has visited as its own.
   template <typename Visit>
   void for_each_arc(Vertex v, Visit visit) const {
     const auto is_other_ones = [&](Vertex end) {

@@ -19,8 +19,6 @@ namespace {
 
 using topology::Capacity;
 
-// Up to so many ranks switches are removed exactly where guesses fail; it takes seconds there.
-constexpr std::size_t kMostExactly = 48;
 // Room beyond what the bound leaves, tried in turn until trees are found.
 constexpr double kRoom[] = {1, 1.005, 1.01, 1.02, 1.05, 1.1, 1.25, 1.5, 2};
 // Trees per second and per byte per second: a ratio of two integers, of which this is the lower.
@@ -138,7 +136,7 @@ class ForestSearch {
       return;
     }
     std::optional<Forest> forest = build_forest(
-        asked, topology_, is_reversed_, room == 1 && topology_.rank_count() <= kMostExactly);
+        asked, topology_, is_reversed_, room == 1 && topology_.rank_count() <= kMostRanksExactly);
     if (forest) {
       keep(std::move(*forest), k);
     }

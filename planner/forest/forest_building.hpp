@@ -8,6 +8,9 @@
 
 namespace rackrail::planner {
 
+/// Up to so many ranks switches are removed exactly where guesses fail; it takes seconds there.
+inline constexpr std::size_t kMostRanksExactly = 48;
+
 /// All the trees that the network asks for, or nothing where they were not found. The network's
 /// vertices are the nodes of `topology`, its arcs those of its links, turned round with `reversed`.
 /// Only `routes` and `trees` of the answer are filled in. Exact methods are tried after guesses

@@ -16,7 +16,6 @@ namespace {
 constexpr std::int64_t kTreeCounts[] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64};
 constexpr double kRoom[] = {1, 1.02, 1.1, 1.3};
 constexpr double kNearly = 1e-4;  // rates of a linear program are not quite integers
-constexpr std::size_t kMostExactly = 48;
 
 /// Seconds per byte of the buffer on the busiest link.
 double busiest(const AllReduceForests& forests, const topology::Topology& topology) {
@@ -81,7 +80,7 @@ class JointSearch {
     AllReduceForests forests;
     for (const bool is_reversed : {false, true}) {
       auto forest = build_forest(network(roots, scale, is_reversed), topology_, is_reversed,
-                                 topology_.rank_count() <= kMostExactly);
+                                 topology_.rank_count() <= kMostRanksExactly);
       if (!forest) {
         return std::nullopt;
       }

@@ -210,3 +210,23 @@ TEST_CASE("the bound of 256 GPUs takes less than half a second", "[timing]") {
   CHECK(bound.algbw == Bandwidth(256 * 400'000'000'000LL / 248));
   CHECK(seconds.count() < 0.5);
 }
+
+TEST_CASE("a cut is described by the racks that it parts and the way it goes") {
+  const Topology racks = read_cluster("two-racks-40g").topology;
+  CHECK_THAT(describe(racks, allgather_bound(racks).cut),
+             Catch::Matches("2 ranks of rack[01], leaving"));
+  CHECK_THAT(describe(racks, reducescatter_bound(racks).cut, true),
+             Catch::Matches("2 ranks of rack[01], entering"));
+}
+
+TEST_CASE("a wider link buys what the next cut allows") {
+  // Seven hosts with 100 and one with 25: the others' data enters the narrow one.
+  Topology t("star");
+  const NodeId middle = add_switch(t, "middle");
+  for (int h = 0; h < 8; ++h) {
+    join(t, add_gpu(t, "host" + std::to_string(h)), middle, Bandwidth((h == 7 ? 25 : 100) * kUnit));
+  }
+  const AllGatherBound bound = allgather_bound(t);
+  CHECK(in_units(bound.algbw) == Approx(8 * 25 / 7.0));
+  CHECK(in_units(allgather_bound_with_wider_cut(t, bound.cut).algbw) == Approx(8 * 50 / 7.0));
+}
