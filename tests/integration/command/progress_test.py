@@ -74,8 +74,8 @@ class Progress(TrainingTest):
     def test_simulating_a_collective(self):
         percents = self.assert_draws(
             "simulate", "many.csv", "--collective", "all-reduce", "--schedule", "parameter-server",
-            "--bytes", "256MiB", "--slice", "64KiB", title="simulating")
-        self.assertGreater(len(set(percents)), 2, percents)
+            "--bytes", "1GiB", "--slice", "64KiB", title="simulating")
+        self.assertGreater(percents[-1], percents[0])  # how often depends on the machine's speed
 
     def test_simulating_a_plan_and_its_report(self):
         self.rackrail("plan", "fat-tree-128-2to1", "bert-large", "--naive", "-o", "plan.json")
