@@ -1,5 +1,4 @@
 #include <fmt/format.h>
-#include <sys/resource.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -13,6 +12,7 @@
 #include "base/error.hpp"
 #include "base/file.hpp"
 #include "base/parse_units.hpp"
+#include "cli/collective.hpp"
 #include "cli/commands.hpp"
 #include "cli/inputs.hpp"
 #include "cli/progress.hpp"
@@ -22,6 +22,7 @@
 #include "cli/simulation_text.hpp"
 #include "cli/table.hpp"
 #include "cli/trace.hpp"
+#include "cli/usage.hpp"
 #include "explore/outages.hpp"
 #include "planner/schedule_family.hpp"
 #include "sim/scenario.hpp"
@@ -34,20 +35,13 @@ namespace {
 
 constexpr std::size_t kTimelineBins = 200;
 constexpr int kMostSteps = 1'000'000;
-constexpr std::int64_t kBytesPerElement = 4;
-constexpr Bytes kSmallestSlice = 4_KiB;
-constexpr double kBytesPerKibibyte = 1024;
 
 struct SimulateOptions {
   std::string target;  ///< a plan file or a cluster
   std::string plan;
   ClusterOptions cluster;
   std::string workload;
-  std::string collective;
-  std::string bytes = "1 GiB";
-  std::string schedule = "ring";
-  std::string codec = "none";
-  std::string slice = "1 MiB";
+  CollectiveOptions collective;
   std::string trace;
   std::string flows;
   std::string links;
@@ -76,114 +70,6 @@ sim::SimulationOptions SimulateOptions::simulation(Session& session,
   }
   options.use_symmetry = !every_flow;
   return options;
-}
-
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
-std::int64_t peak_rss_bytes() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  return static_cast<std::int64_t>(static_cast<double>(usage.ru_maxrss) * kBytesPerKibibyte);
-}
-
-sim::CollectiveResult simulate_all_reduce(const planner::ScheduleFamily& family,
-                                          const planner::TierCodecs& codecs,
-                                          const topology::Topology& cluster, std::int64_t elements,
-                                          std::int64_t slice_elements,
-                                          const sim::SimulationOptions& options) {
-  const auto regular = family.regular_all_reduce(cluster);
-  if (regular != nullptr && !codecs.inside.is_lossy() &&
-      elements >= static_cast<std::int64_t>(regular->chunk_count())) {
-    return sim::simulate_collective(*regular, elements, slice_elements, cluster, options);
-  }
-  topology::Router router(cluster);
-  std::optional<sim::CollectiveResult> best;
-  for (const plan::TransferGraph& graph : family.all_reduces({cluster, router, codecs})) {
-    sim::CollectiveResult result =
-        sim::simulate_collective(graph, elements, slice_elements, cluster, options);
-    if (!best || result.time < best->time) {
-      best = std::move(result);
-    }
-  }
-  return std::move(*best);
-}
-
-void run_collective(Session& session, const SimulateOptions& options) {
-  if (options.collective != "all-reduce") {
-    throw ConfigError(ErrorContext{"<command line>", "--collective",
-                                   fmt::format("'{}'", options.collective), "all-reduce"});
-  }
-  const topology::Topology cluster = options.cluster.load(session);
-  const auto option = [](const char* name, const std::string& text, auto parse) {
-    return named("<command line>", name, [&] { return parse(text); });
-  };
-  const Bytes size = option("--bytes", options.bytes, parse_bytes);
-  const std::int64_t elements = size.count() / kBytesPerElement;
-  if (elements == 0) {
-    throw ConfigError(ErrorContext{"<command line>", "--bytes", fmt::format("'{}'", options.bytes),
-                                   "at least one float (4 B)"});
-  }
-  const planner::ScheduleFamily& family = planner::schedule_family(options.schedule);
-  const plan::Codec codec = option("--codec", options.codec, plan::parse_codec);
-  const planner::TierCodecs codecs{codec, codec};
-  if (const auto refusal = family.refusal(cluster, codecs)) {
-    throw ConfigError(ErrorContext{"<command line>", "--schedule " + options.schedule,
-                                   "a schedule that cannot be used here: " + *refusal,
-                                   "another schedule or codec"});
-  }
-  const Bytes slice = option("--slice", options.slice, parse_bytes);
-  if (slice < kSmallestSlice) {
-    throw ConfigError(ErrorContext{"<command line>", "--slice", fmt::format("'{}'", options.slice),
-                                   "at least " + to_string(kSmallestSlice)});
-  }
-  const std::int64_t slice_elements = slice.count() / kBytesPerElement;
-  sim::SimulationOptions simulation = options.simulation(session, cluster);
-  ProgressBar bar("simulating");
-  simulation.progress = [&bar](double share) { bar.update(share); };
-  const auto start = std::chrono::steady_clock::now();
-  const sim::CollectiveResult result =
-      simulate_all_reduce(family, codecs, cluster, elements, slice_elements, simulation);
-  const double wall = seconds_since(start);
-  bar.clear();
-  const auto n = static_cast<double>(cluster.rank_count());
-  const auto moved = static_cast<double>(elements * kBytesPerElement);
-  const double algbw = moved / result.time.seconds();
-  const auto bound = topology::allreduce_bound(cluster);
-  const double bound_s = static_cast<double>(plan::encoded_size(codec, elements).count()) /
-                         static_cast<double>(bound.algbw.bytes_per_second());
-  if (session.json) {
-    session.print_json({{"time_s", result.time.seconds()},
-                        {"algbw_Bps", algbw},
-                        {"busbw_Bps", algbw * 2 * (n - 1) / n},
-                        {"bound_s", bound_s},
-                        {"links", links_json(cluster, result.links)},
-                        {"queues", queues_json(cluster, result.queues)},
-                        {"events", result.events},
-                        {"flows", result.flows},
-                        {"copies", result.copies},
-                        {"wall_s", wall},
-                        {"peak_rss_bytes", peak_rss_bytes()}});
-    return;
-  }
-  fmt::print("{} of {} over {} ranks of {}, {}\n\n", options.collective, to_string(size),
-             cluster.rank_count(), cluster.name(), family.name());
-  Table table({{"time", Align::kRight},
-               {"algbw", Align::kRight},
-               {"busbw", Align::kRight},
-               {"lower bound", Align::kRight},
-               {"gap", Align::kRight}});
-  table.add_row({to_string(result.time), to_string(Bandwidth(static_cast<std::int64_t>(algbw))),
-                 to_string(Bandwidth(static_cast<std::int64_t>(algbw * 2 * (n - 1) / n))),
-                 to_string(Duration::from_seconds(bound_s)),
-                 fmt::format("{:+.1f} %", (result.time.seconds() / bound_s - 1) * 100)});
-  fmt::print("{}\n{}\n{}{} flows, {} events, {:.3f} s of simulation\n", table.to_string(),
-             busiest_links(cluster, result.links), longest_queues(cluster, result.queues),
-             result.flows, result.events, wall);
-  if (result.copies > 1) {
-    fmt::print("each flow stands for {} alike (--every-flow simulates them all)\n", result.copies);
-  }
 }
 
 std::optional<explore::OutageResult> simulate_outages(const Session& session,
@@ -291,7 +177,7 @@ void run_step(Session& session, const SimulateOptions& options) {
 
 void run_simulate(Session& session, SimulateOptions options) {
   if (!options.target.empty()) {
-    if (!options.plan.empty() || !options.collective.empty()) {
+    if (!options.plan.empty() || !options.collective.collective.empty()) {
       options.cluster.cluster = options.target;
     } else if (is_cluster(options.target)) {
       throw ConfigError(ErrorContext{"<command line>", "simulate",
@@ -305,7 +191,7 @@ void run_simulate(Session& session, SimulateOptions options) {
     run_step(session, options);
     return;
   }
-  if (options.collective.empty()) {
+  if (options.collective.collective.empty()) {
     throw ConfigError(ErrorContext{"<command line>", "simulate", "neither a plan nor --collective",
                                    "a plan file, or a cluster with --collective all-reduce"});
   }
@@ -313,7 +199,8 @@ void run_simulate(Session& session, SimulateOptions options) {
     throw ConfigError(
         ErrorContext{"<command line>", "simulate", "no cluster", "a cluster file or name"});
   }
-  run_collective(session, options);
+  const topology::Topology cluster = options.cluster.load(session);
+  run_collective(session, cluster, options.collective, options.simulation(session, cluster));
 }
 
 }  // namespace
@@ -329,7 +216,8 @@ void add_simulate_command(CLI::App& app, Session& session) {
                       "Cluster of the plan, where it is not a shipped one");
   options->cluster.add_to(*command);
   // What would be ignored is refused.
-  CLI::Option* collective = command->add_option("--collective", options->collective, "all-reduce");
+  CLI::Option* collective = command->add_option("--collective", options->collective.collective,
+                                                "all-reduce, reduce-scatter or all-gather");
   command
       ->add_option("--workload,--model", options->workload,
                    "Workload of the plan, where it is not a shipped one")
@@ -346,16 +234,20 @@ void add_simulate_command(CLI::App& app, Session& session) {
       ->add_option("--links", options->links,
                    "CSV to write: utilisation of the links over the last step")
       ->excludes(collective);
-  command->add_option("--bytes", options->bytes, "Size of the buffer on each rank")
+  command
+      ->add_option("--bytes", options->collective.bytes,
+                   "Size of the buffer on each rank: what is summed, or all that is gathered")
       ->capture_default_str()
       ->needs(collective);
-  command->add_option("--schedule", options->schedule, "Family, see rackrail info")
+  command
+      ->add_option("--schedule", options->collective.schedule,
+                   "Family, see rackrail info; best: the fastest of all")
       ->capture_default_str()
       ->needs(collective);
-  command->add_option("--codec", options->codec, "Codec on every hop")
+  command->add_option("--codec", options->collective.codec, "Codec on every hop")
       ->capture_default_str()
       ->needs(collective);
-  command->add_option("--slice", options->slice, "Size of the pipelined pieces")
+  command->add_option("--slice", options->collective.slice, "Size of the pipelined pieces")
       ->capture_default_str()
       ->needs(collective);
   command

@@ -35,6 +35,7 @@ DeviceRates device_rates(std::string_view device_class) {
   }
   rates.reduce = rate(memory, kAdd);
   rates.launch = device->launch;
+  rates.wake = device->wake;
   return rates;
 }
 

@@ -23,7 +23,11 @@ struct CodecRate {
 struct DeviceRates {
   std::array<CodecRate, kCodecKinds> codecs;  ///< by CodecKind, of default parameters
   Bandwidth reduce;                           ///< adding a received FP32 slice
-  Duration launch;                            ///< fixed cost of one encode, decode or reduce call
+  Duration
+      launch;  ///< what each encode, decode or reduce call occupies the device beyond its bytes
+  /// From a call to its start where the device was idle; hidden behind other calls where it was
+  /// not.
+  Duration wake;
 };
 /// Rates of a device class ("V100", "A100", "H100", "cpu", …): memory bandwidth from the data
 /// sheet over the bytes that each codec moves per element. Unknown classes get those of "cpu".

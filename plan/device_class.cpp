@@ -20,20 +20,29 @@ namespace {
 //   cpu    one socket of Intel Xeon Platinum 8358: 32 cores · 2.6 GHz · 2 AVX-512 FMA units
 //          (64 FLOP per cycle) = 5.3 TFLOP/s; 8 channels of DDR4-3200 = 204.8 GB/s
 // A GPU's codecs run on the whole device. On a CPU one thread per rank encodes and decodes while
-// the other cores compute; a core sustains about one channel of the memory, 25.6 GB/s. The launch
-// is that of a CUDA kernel, 5 µs from call to start; on a CPU it is a function call and a cold
-// cache, 0.5 µs.
+// the other cores compute; a core sustains about one channel of the memory, 25.6 GB/s. A CUDA
+// kernel starts 5 µs after its call, but of kernels that are queued one behind the other each costs
+// about 1 µs beyond its work (A. Gray, "Getting Started with CUDA Graphs", NVIDIA 2019: kernels
+// of 2.9 µs every 3.8 µs, and every 9.6 µs when each is waited for). On a CPU a call is a function
+// call and a cold cache, 0.5 µs.
 constexpr std::array kClasses{
-    DeviceClass{"T4", 8.1, Bandwidth(320'000'000'000), Bandwidth(320'000'000'000), 5_us},
-    DeviceClass{"V100", 15.7, Bandwidth(900'000'000'000), Bandwidth(900'000'000'000), 5_us},
-    DeviceClass{"A10G", 70, Bandwidth(600'000'000'000), Bandwidth(600'000'000'000), 5_us},
-    DeviceClass{"A100", 156, Bandwidth(1'555'000'000'000), Bandwidth(1'555'000'000'000), 5_us},
-    DeviceClass{"H100", 494, Bandwidth(3'350'000'000'000), Bandwidth(3'350'000'000'000), 5_us},
-    DeviceClass{"H200", 494, Bandwidth(4'800'000'000'000), Bandwidth(4'800'000'000'000), 5_us},
-    DeviceClass{"MI100", 46.1, Bandwidth(1'228'800'000'000), Bandwidth(1'228'800'000'000), 5_us},
-    DeviceClass{"MI250X", 47.9, Bandwidth(1'638'400'000'000), Bandwidth(1'638'400'000'000), 5_us},
-    DeviceClass{"MI300X", 653.7, Bandwidth(5'300'000'000'000), Bandwidth(5'300'000'000'000), 5_us},
-    DeviceClass{"cpu", 5.3, Bandwidth(204'800'000'000), Bandwidth(25'600'000'000), 500_ns},
+    DeviceClass{"T4", 8.1, Bandwidth(320'000'000'000), Bandwidth(320'000'000'000), 1_us, 4_us},
+    DeviceClass{"V100", 15.7, Bandwidth(900'000'000'000), Bandwidth(900'000'000'000), 1_us, 4_us},
+    DeviceClass{"A10G", 70, Bandwidth(600'000'000'000), Bandwidth(600'000'000'000), 1_us, 4_us},
+    DeviceClass{"A100", 156, Bandwidth(1'555'000'000'000), Bandwidth(1'555'000'000'000), 1_us,
+                4_us},
+    DeviceClass{"H100", 494, Bandwidth(3'350'000'000'000), Bandwidth(3'350'000'000'000), 1_us,
+                4_us},
+    DeviceClass{"H200", 494, Bandwidth(4'800'000'000'000), Bandwidth(4'800'000'000'000), 1_us,
+                4_us},
+    DeviceClass{"MI100", 46.1, Bandwidth(1'228'800'000'000), Bandwidth(1'228'800'000'000), 1_us,
+                4_us},
+    DeviceClass{"MI250X", 47.9, Bandwidth(1'638'400'000'000), Bandwidth(1'638'400'000'000), 1_us,
+                4_us},
+    DeviceClass{"MI300X", 653.7, Bandwidth(5'300'000'000'000), Bandwidth(5'300'000'000'000), 1_us,
+                4_us},
+    DeviceClass{"cpu", 5.3, Bandwidth(204'800'000'000), Bandwidth(25'600'000'000), 500_ns,
+                Duration()},
 };
 
 }  // namespace

@@ -18,7 +18,8 @@ struct DeviceClass {
   double matrix_tflops = 0;
   Bandwidth memory;        ///< peak bandwidth of the device's memory, all channels
   Bandwidth codec_memory;  ///< what the codecs of one rank can draw from it (see device_class.cpp)
-  Duration launch;         ///< fixed cost of starting one codec or reduction call
+  Duration launch;         ///< fixed cost of one codec or reduction call among others
+  Duration wake;           ///< what the first of them waits beyond that
 };
 
 /// All known classes, by name.

@@ -31,6 +31,10 @@ struct ScheduleRequest {
   const topology::Topology& topology;
   topology::Router& router;
   TierCodecs codecs;
+  /// How finely pipelines may be divided: rounds, and transfers of the whole graph. More than these
+  /// are worth their while for one large collective, not among many candidates.
+  std::size_t most_rounds = 16;
+  std::size_t most_transfers = 130'000;
 };
 
 class ScheduleFamily {
@@ -56,6 +60,9 @@ class ScheduleFamily {
   /// All-reduces of which some suit small buffers and some large ones: that of all_reduce(), then
   /// finer ones, if the family has any.
   virtual std::vector<plan::TransferGraph> all_reduces(const ScheduleRequest& request) const;
+  /// The same of any collective; empty where the family has none.
+  virtual std::vector<plan::TransferGraph> collectives(plan::Collective what,
+                                                       const ScheduleRequest& request) const;
 };
 
 /// All of planner/schedules/families.def, in its order.

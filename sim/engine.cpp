@@ -108,13 +108,13 @@ void Engine::begin(Task task, Duration duration) {
   network_->start(now_, bytes, rank.processor, rank.core_rate, tag);
 }
 
-void Engine::push_stream(Stream& stream, const Task& task, Duration duration) {
+void Engine::push_stream(Stream& stream, const Task& task, Duration duration, Duration wake) {
   if (stream.is_busy) {
-    stream.waiting.push_back() = {task, duration};
+    stream.waiting.push_back() = {task, duration, wake, now_};
     return;
   }
   stream.is_busy = true;
-  begin(task, duration);
+  begin(task, wake + duration);
 }
 
 void Engine::next_in_stream(Stream& stream) {
@@ -122,7 +122,8 @@ void Engine::next_in_stream(Stream& stream) {
   if (stream.is_busy) {
     const Stream::Waiting next = stream.waiting.front();
     stream.waiting.pop_front();
-    begin(next.task, next.duration);
+    const Duration waited(now_ - next.since);
+    begin(next.task, std::max(Duration(), next.wake - waited) + next.duration);
   }
 }
 

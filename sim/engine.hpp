@@ -141,7 +141,7 @@ class Engine {
   void finish(const Task& task);
   void take_network_events();
 
-  void push_stream(Stream& stream, const Task& task, Duration duration);
+  void push_stream(Stream& stream, const Task& task, Duration duration, Duration wake);
   void next_in_stream(Stream& stream);
   void next_compute(Rank rank);
   void next_load(Rank rank);

@@ -18,6 +18,8 @@ struct Engine::Stream {
   struct Waiting {
     Task task;
     Duration duration;
+    Duration wake;
+    Time since;
   };
   RingBuffer<Waiting> waiting;
   bool is_busy = false;

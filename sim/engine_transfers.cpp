@@ -126,7 +126,7 @@ void Engine::encode(std::uint32_t number, Place place, const Item& item, std::ui
   }
   push_stream(ranks_[rank.index()].codec,
               {.kind = TaskKind::kEncode, .rank = rank, .run = number, .place = place, .slice = k},
-              duration);
+              duration, ranks_[rank.index()].rates.wake);
 }
 
 void Engine::finish_encode(const Task& task) {
@@ -259,9 +259,10 @@ void Engine::arrived(std::uint32_t number, Place place, std::uint32_t k) {
   if (is_lossy(index, item)) {
     task.kind = TaskKind::kDecode;
     push_stream(rank.codec, task,
-                codec_time(dst, index.codecs[item.codec], slice_size(index, item, k), false));
+                codec_time(dst, index.codecs[item.codec], slice_size(index, item, k), false),
+                rank.rates.wake);
   } else if (item.op == plan::TransferOp::kReduce) {
-    push_stream(rank.reduce, task, rank.reduce_time(slice_size(index, item, k)));
+    push_stream(rank.reduce, task, rank.reduce_time(slice_size(index, item, k)), rank.rates.wake);
   } else {
     signal(number, place, k, false);
   }

@@ -5,8 +5,7 @@
 #include <string>
 
 #include "planner/forest/forest.hpp"
-#include "planner/forest/forest_schedule.hpp"
-#include "planner/forest/joint_forest.hpp"
+#include "planner/schedule_family.hpp"
 #include "sim/simulator.hpp"
 #include "tests/support/clusters.hpp"
 #include "topology/queries.hpp"
@@ -19,9 +18,9 @@ using topology::Topology;
 constexpr Bytes kData = Bytes(std::int64_t{1} << 30);
 constexpr std::int64_t kElements = kData.count() / 4;
 // Rounds and slices that are tried for a large collective.
-constexpr std::size_t kMostRounds = 64;
-constexpr std::size_t kMostTransfers = 400'000;
-constexpr std::int64_t kSlices[] = {1 << 16, 1 << 18, 1 << 20};
+constexpr std::size_t kMostRounds = 256;
+constexpr std::size_t kMostTransfers = 2'000'000;
+constexpr std::int64_t kSlices[] = {1 << 16, 1 << 20};
 
 /// As near to the bound as possible.
 constexpr planner::ForestOptions kNearest{.most_trees_per_rank = 16, .good_enough = 0.9999};
@@ -58,65 +57,44 @@ double over_optimum(const plan::TransferGraph& graph, const Topology& topology, 
          static_cast<double>(kData.count());
 }
 
-std::size_t rounds_of(std::size_t transfers) {
-  return std::clamp(kMostTransfers / transfers, std::size_t{1}, kMostRounds);
-}
-
-/// Near to the bound, or shallow: which is better depends on the cluster.
-constexpr planner::ForestOptions kOptions[] = {kNearest, {}};
-
-void all_gather(benchmark::State& state, const Topology& topology) {
-  topology::Router router(topology);
-  const planner::ScheduleRequest request{topology, router, {}};
-  const Bandwidth optimum = topology::allgather_bound(topology).algbw;
-  double ratio = 1e300;
-  for (auto _ : state) {
-    for (const planner::ForestOptions& options : kOptions) {
-      const planner::Forest forest = planner::make_forest(topology, options);
-      const auto coarse = planner::all_gather_along(forest, request, 1);
-      const auto fine =
-          planner::all_gather_along(forest, request, rounds_of(coarse.transfers().size()));
-      ratio = std::min(ratio, over_optimum(fine, topology, optimum));
-    }
-  }
-  state.counters["ranks"] = static_cast<double>(topology.rank_count());
-  state.counters["over"] = ratio;
-}
-
 /// The best of all families.
-void all_reduce(benchmark::State& state, const Topology& topology) {
+void collective(benchmark::State& state, const Topology& topology, plan::Collective what) {
   topology::Router router(topology);
-  const planner::ScheduleRequest request{topology, router, {}};
-  const Bandwidth optimum = topology::joint_allreduce_bound(topology).algbw;
+  const planner::ScheduleRequest request{.topology = topology,
+                                         .router = router,
+                                         .codecs = {},
+                                         .most_rounds = kMostRounds,
+                                         .most_transfers = kMostTransfers};
+  const Bandwidth optimum = what == plan::Collective::kAllReduce
+                                ? topology::joint_allreduce_bound(topology).algbw
+                                : topology::allgather_bound(topology).algbw;
   double ratio = 1e300;
   std::string best;
-  const auto offer = [&](const plan::TransferGraph& graph, std::string_view name) {
-    const double over = over_optimum(graph, topology, optimum);
-    if (over < ratio) {
-      ratio = over;
-      best = name;
-    }
-  };
   for (auto _ : state) {
     for (const auto& family : planner::schedule_families()) {
-      if (!family->refusal(topology, {})) {
-        for (const auto& graph : family->all_reduces(request)) {
-          offer(graph, family->name());
+      if (family->refusal(topology, {})) {
+        continue;
+      }
+      for (const auto& graph : family->collectives(what, request)) {
+        const double over = over_optimum(graph, topology, optimum);
+        if (over < ratio) {
+          ratio = over;
+          best = family->name();
         }
       }
-    }
-    for (const planner::ForestOptions& options : kOptions) {
-      const planner::AllReduceForests forests = planner::make_allreduce_forests(topology, options);
-      const auto coarse =
-          planner::all_reduce_along(forests.reduction, forests.broadcast, request, 1);
-      offer(planner::all_reduce_along(forests.reduction, forests.broadcast, request,
-                                      rounds_of(coarse.transfers().size())),
-            "forest");
     }
   }
   state.SetLabel(best);
   state.counters["ranks"] = static_cast<double>(topology.rank_count());
   state.counters["over"] = ratio;
+}
+
+void all_gather(benchmark::State& state, const Topology& topology) {
+  collective(state, topology, plan::Collective::kAllGather);
+}
+
+void all_reduce(benchmark::State& state, const Topology& topology) {
+  collective(state, topology, plan::Collective::kAllReduce);
 }
 
 BENCHMARK_CAPTURE(bound, boxes_1024, test::boxes(128, 8))->Unit(benchmark::kMillisecond);

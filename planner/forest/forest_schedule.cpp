@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "planner/forest/pacing.hpp"
 #include "planner/schedules/builder.hpp"
 
 namespace rackrail::planner {
@@ -69,95 +70,75 @@ std::vector<Part> parts_of(const Forest* reduction, const Forest* broadcast) {
   return all;
 }
 
-/// One arc of one part's trees, and how many have to be done before.
-struct Due {
-  std::size_t stage;
+/// What one part does along one arc.
+struct Step {
   std::uint32_t part;
   plan::TransferOp op;
   TreeArc arc;
+  Rank src() const { return op == plan::TransferOp::kCopy ? arc.from : arc.to; }
+  Rank dst() const { return op == plan::TransferOp::kCopy ? arc.to : arc.from; }
 };
 
-void append_reduction(std::vector<Due>& due, const Tree& tree, std::uint32_t part,
-                      std::size_t ranks) {
-  std::vector<std::size_t> height(ranks);
-  for (auto arc = tree.arcs.rbegin(); arc != tree.arcs.rend(); ++arc) {
-    due.push_back({height[arc->to.index()], part, plan::TransferOp::kReduce, *arc});
-    height[arc->from.index()] = std::max(height[arc->from.index()], height[arc->to.index()] + 1);
-  }
-}
+/// The steps of all parts, those before which others have to wait first, and the same as moves.
+struct Steps {
+  std::vector<Step> steps;
+  std::vector<Move> moves;
+};
 
-void append_broadcast(std::vector<Due>& due, const Tree& tree, std::uint32_t part,
-                      std::size_t ranks, std::size_t first_stage) {
-  std::vector<std::size_t> depth(ranks, first_stage);
-  for (const TreeArc& arc : tree.arcs) {
-    due.push_back({depth[arc.from.index()], part, plan::TransferOp::kCopy, arc});
-    depth[arc.to.index()] = depth[arc.from.index()] + 1;
+Steps steps_of(const std::vector<Part>& parts, const Forest* reduction, const Forest* broadcast,
+               std::size_t ranks) {
+  Steps all;
+  std::vector<std::vector<std::uint32_t>> arrivals(ranks);  // at each rank, that count
+  const auto add = [&](const Part& part, const Step& step, const Forest& forest) {
+    const auto id = static_cast<std::uint32_t>(all.steps.size());
+    all.moves.push_back(
+        {part.weight, &forest.routes[step.arc.route], arrivals[step.src().index()]});
+    all.steps.push_back(step);
+    auto& at = arrivals[step.dst().index()];
+    if (step.op == plan::TransferOp::kCopy) {
+      at.clear();  // the copy replaces what was added
+    }
+    at.push_back(id);
+  };
+  for (std::uint32_t i = 0; i < parts.size(); ++i) {
+    std::fill(arrivals.begin(), arrivals.end(), std::vector<std::uint32_t>{});
+    if (const Tree* tree = parts[i].reduction) {
+      for (auto arc = tree->arcs.rbegin(); arc != tree->arcs.rend(); ++arc) {
+        add(parts[i], {i, plan::TransferOp::kReduce, *arc}, *reduction);
+      }
+    }
+    if (const Tree* tree = parts[i].broadcast) {
+      for (const TreeArc& arc : tree->arcs) {
+        add(parts[i], {i, plan::TransferOp::kCopy, arc}, *broadcast);
+      }
+    }
   }
+  return all;
 }
 
 plan::TransferGraph make_graph(plan::Collective collective, const Forest* reduction,
                                const Forest* broadcast, const ScheduleRequest& request,
                                std::size_t rounds) {
-  const std::size_t ranks = request.topology.rank_count();
   const std::vector<Part> parts = parts_of(reduction, broadcast);
-  std::vector<Due> due;
-  for (std::uint32_t i = 0; i < parts.size(); ++i) {
-    if (parts[i].reduction != nullptr) {
-      append_reduction(due, *parts[i].reduction, i, ranks);
-    }
-  }
-  std::size_t first_copy = 0;
-  for (const Due& d : due) {
-    first_copy = std::max(first_copy, d.stage + 1);
-  }
-  for (std::uint32_t i = 0; i < parts.size(); ++i) {
-    if (parts[i].broadcast != nullptr) {
-      append_broadcast(due, *parts[i].broadcast, i, ranks, first_copy);
-    }
-  }
-  std::stable_sort(due.begin(), due.end(), [](const Due& a, const Due& b) {
-    return std::tie(a.stage, a.part) < std::tie(b.stage, b.part);
-  });
   std::vector<std::uint32_t> weights;
   std::vector<Rank> owners;
   for (const Part& part : parts) {
     weights.insert(weights.end(), rounds, static_cast<std::uint32_t>(part.weight));
     owners.insert(owners.end(), rounds, part.root);
   }
+  const auto [steps, moves] = steps_of(parts, reduction, broadcast, request.topology.rank_count());
   GraphBuilder builder("forest", request, std::move(weights), collective);
-  // What the next transfer of a chunk out of a rank waits for: additions into it, or the copy that
-  // brought the result.
-  std::vector<std::vector<TransferId>> arrived(parts.size() * rounds * ranks);
-  const auto add = [&](const Due& next, std::size_t round) {
-    const bool is_copy = next.op == plan::TransferOp::kCopy;
-    const Rank src = is_copy ? next.arc.from : next.arc.to;
-    const Rank dst = is_copy ? next.arc.to : next.arc.from;
-    const Forest& forest = is_copy ? *broadcast : *reduction;
-    const std::size_t chunk = next.part * rounds + round;
-    const TransferId id =
-        builder.add(next.op, src, dst, {static_cast<std::uint32_t>(chunk), 1},
-                    arrived[chunk * ranks + src.index()], forest.routes[next.arc.route]);
-    auto& at = arrived[chunk * ranks + dst.index()];
-    if (is_copy) {
-      at.clear();
+  std::vector<TransferId> ids(steps.size() * rounds);
+  std::vector<TransferId> after;
+  for (const auto& [move, round] : paced(moves, rounds, request.topology)) {
+    const Step& step = steps[move];
+    after.clear();
+    for (const std::uint32_t before : moves[move].predecessors) {
+      after.push_back(ids[round * steps.size() + before]);
     }
-    at.push_back(id);
-  };
-  // In the order in which a pipeline gets to them.
-  std::vector<std::size_t> begin{0};  // of each stage in `due`
-  for (std::size_t i = 0; i < due.size(); ++i) {
-    begin.resize(due[i].stage + 2, i);
-    begin.back() = i + 1;
-  }
-  const std::size_t stages = begin.size() - 1;
-  for (std::size_t step = 0; step < stages + rounds - 1; ++step) {
-    for (std::size_t round = step < stages ? 0 : step - stages + 1; round < rounds && round <= step;
-         ++round) {
-      const std::size_t stage = step - round;
-      for (std::size_t i = begin[stage]; i < begin[stage + 1]; ++i) {
-        add(due[i], round);
-      }
-    }
+    const auto chunk = static_cast<std::uint32_t>(step.part * rounds + round);
+    ids[round * steps.size() + move] =
+        builder.add(step.op, step.src(), step.dst(), {chunk, 1}, after, *moves[move].route);
   }
   plan::TransferGraph graph = builder.take();
   if (collective != plan::Collective::kAllReduce) {

@@ -1,8 +1,8 @@
 // A forest as a transfer graph: trees broadcast their share of the data, or sum it up.
 //
 // Transfers of a pair of ranks leave in the order of their ids, so a pair that passes on several
-// parts, which arrive at the same time, has to take turns: parts are cut into rounds. The time that
-// the last round is passed on after it arrived is what is lost, and falls with their number.
+// parts has to take turns: parts are cut into rounds, and all of it goes in the order of
+// pacing.hpp.
 #pragma once
 
 #include "plan/transfer_graph.hpp"

@@ -13,7 +13,8 @@ namespace rackrail::planner {
 namespace {
 
 // Trees in all that are tried in turn, and the room left for rounding at each.
-constexpr std::int64_t kTreeCounts[] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64};
+constexpr std::int64_t kTreeCounts[] = {1,  2,  3,  4,  6,  8,   12,  16,
+                                        24, 32, 48, 64, 96, 128, 192, 256};
 constexpr double kRoom[] = {1, 1.02, 1.1, 1.3};
 constexpr double kNearly = 1e-4;  // rates of a linear program are not quite integers
 

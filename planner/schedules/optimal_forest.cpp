@@ -1,6 +1,8 @@
 // Throughput-optimal forests (planner/forest/): from every rank, trees that fill the links that
 // bind and no more; what they sum up they broadcast, part by part.
 #include <algorithm>
+#include <iterator>
+#include <utility>
 
 #include "planner/forest/forest_schedule.hpp"
 #include "planner/forest/joint_forest.hpp"
@@ -13,8 +15,10 @@ namespace {
 // Beyond this many ranks a graph has millions of transfers.
 constexpr std::size_t kMostRanks = 512;
 // Large buffers gain from rounds, until graphs become large themselves.
-constexpr std::size_t kFineRounds = 16;
-constexpr std::size_t kMostTransfers = 130'000;
+constexpr std::size_t kFineRounds[] = {16, 64, 256};
+
+/// Near to the bound, or shallow: which of them is better depends on the cluster.
+constexpr ForestOptions kOptions[] = {{.most_trees_per_rank = 16, .good_enough = 0.9999}, {}};
 
 class ForestFamily final : public ScheduleFamily {
  public:
@@ -38,11 +42,51 @@ class ForestFamily final : public ScheduleFamily {
 
   std::vector<plan::TransferGraph> all_reduces(const ScheduleRequest& request) const override {
     const AllReduceForests forests = make_allreduce_forests(request.topology);
+    return in_rounds(request, [&](std::size_t rounds) {
+      return all_reduce_along(forests.reduction, forests.broadcast, request, rounds);
+    });
+  }
+
+  std::vector<plan::TransferGraph> collectives(plan::Collective what,
+                                               const ScheduleRequest& request) const override {
     std::vector<plan::TransferGraph> graphs;
-    graphs.push_back(all_reduce_along(forests.reduction, forests.broadcast, request, 1));
-    const std::size_t rounds = std::min(kFineRounds, kMostTransfers / graphs[0].transfers().size());
-    if (rounds > 1) {
-      graphs.push_back(all_reduce_along(forests.reduction, forests.broadcast, request, rounds));
+    for (const ForestOptions& options : kOptions) {
+      std::vector<plan::TransferGraph> made;
+      if (what == plan::Collective::kAllReduce) {
+        const AllReduceForests forests = make_allreduce_forests(request.topology, options);
+        made = in_rounds(request, [&](std::size_t rounds) {
+          return all_reduce_along(forests.reduction, forests.broadcast, request, rounds);
+        });
+      } else if (what == plan::Collective::kAllGather) {
+        const Forest forest = make_forest(request.topology, options);
+        made = in_rounds(
+            request, [&](std::size_t rounds) { return all_gather_along(forest, request, rounds); });
+      } else {
+        const Forest forest = make_forest(request.topology, options, true);
+        made = in_rounds(request, [&](std::size_t rounds) {
+          return reduce_scatter_along(forest, request, rounds);
+        });
+      }
+      std::move(made.begin(), made.end(), std::back_inserter(graphs));
+    }
+    return graphs;
+  }
+
+ private:
+  /// In one round, and in ever more as long as the request allows.
+  template <typename Make>
+  static std::vector<plan::TransferGraph> in_rounds(const ScheduleRequest& request,
+                                                    const Make& make) {
+    std::vector<plan::TransferGraph> graphs;
+    graphs.push_back(make(1));
+    const std::size_t most =
+        std::min(request.most_rounds, request.most_transfers / graphs[0].transfers().size());
+    std::size_t last = 1;
+    for (const std::size_t fine : kFineRounds) {
+      if (const std::size_t rounds = std::min(fine, most); rounds > last) {
+        last = rounds;
+        graphs.push_back(make(rounds));
+      }
     }
     return graphs;
   }

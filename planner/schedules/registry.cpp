@@ -21,6 +21,12 @@ std::vector<plan::TransferGraph> ScheduleFamily::all_reduces(const ScheduleReque
   return {all_reduce(request)};
 }
 
+std::vector<plan::TransferGraph> ScheduleFamily::collectives(plan::Collective what,
+                                                             const ScheduleRequest& request) const {
+  return what == plan::Collective::kAllReduce ? all_reduces(request)
+                                              : std::vector<plan::TransferGraph>();
+}
+
 const ScheduleFamily& schedule_family(std::string_view name) {
   std::vector<std::string_view> known;
   for (const auto& family : schedule_families()) {

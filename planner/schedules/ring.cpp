@@ -51,6 +51,39 @@ class Ring final : public ScheduleFamily {
   plan::TransferGraph all_reduce(const ScheduleRequest& request) const override {
     return build(*regular_all_reduce(request.topology), request);
   }
+
+  std::vector<plan::TransferGraph> collectives(plan::Collective what,
+                                               const ScheduleRequest& request) const override {
+    if (what == plan::Collective::kAllReduce) {
+      return all_reduces(request);
+    }
+    const bool gathers = what == plan::Collective::kAllGather;
+    const std::vector<Rank> order = ring_order(request.topology);
+    const auto n = static_cast<std::uint32_t>(order.size());
+    GraphBuilder builder(std::string(name()), request, std::vector<std::uint32_t>(n, 1), what);
+    // Every hop passes on what the hop before brought: copies of the part that the sender's
+    // neighbour sent, or sums that end one position before the one that they began at.
+    std::vector<std::vector<TransferId>> before(n);  // by chunk
+    for (std::uint32_t hop = 0; hop + 1 < n; ++hop) {
+      for (std::uint32_t at = 0; at < n; ++at) {
+        const std::uint32_t chunk = (at + n - hop) % n;
+        const Rank src = order[at];
+        const Rank dst = order[(at + 1) % n];
+        const TransferId id = gathers ? builder.copy(src, dst, {chunk, 1}, before[chunk])
+                                      : builder.reduce(src, dst, {chunk, 1}, before[chunk]);
+        before[chunk] = {id};
+      }
+    }
+    std::vector<Rank> owners;
+    for (std::uint32_t chunk = 0; chunk < n; ++chunk) {
+      owners.push_back(order[gathers ? chunk : (chunk + n - 1) % n]);
+    }
+    plan::TransferGraph graph = builder.take();
+    graph.set_owners(std::move(owners));
+    std::vector<plan::TransferGraph> graphs;
+    graphs.push_back(std::move(graph));
+    return graphs;
+  }
 };
 
 }  // namespace

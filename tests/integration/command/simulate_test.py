@@ -54,6 +54,32 @@ class Simulate(harness.CommandTest):
         self.assertAlmostEqual(result["algbw_Bps"], 2**30 / result["time_s"], delta=1)
         self.assertLessEqual(result["bound_s"], result["time_s"])
 
+    def test_gathering_and_scattering_are_held_against_their_exact_bounds(self):
+        self.write("star.csv", "source,target,bandwidth,latency\n" + "".join(
+            f"host{host},switch,{rate} GB/s,1 us\n" for host, rate in enumerate((10, 10, 10, 5))))
+        bounds = self.rackrail_json("topology", "bounds", "star.csv")
+        for what in ("all-gather", "reduce-scatter", "all-reduce"):
+            with self.subTest(what=what):
+                ring, forest, best = (
+                    self.rackrail_json("simulate", "star.csv", "--collective", what, "--bytes",
+                                       "1GiB", "--schedule", schedule)
+                    for schedule in ("ring", "forest", "best"))
+                bound = bounds[what.replace("-", "") + "_algbw_Bps"]
+                self.assertAlmostEqual(best["bound_s"] * bound / 2**30, 1, places=6)
+                for result in (ring, forest):
+                    self.assertGreaterEqual(result["time_s"], best["time_s"])
+                    self.assertGreaterEqual(result["time_s"], result["bound_s"])
+                self.assertLess(best["time_s"], 1.02 * best["bound_s"])
+        # Three of four parts pass the narrow link, in either direction.
+        gathered = self.rackrail_json("simulate", "star.csv", "--collective", "all-gather",
+                                      "--bytes", "1GiB")
+        self.assertAlmostEqual(gathered["time_s"] / (0.75 * 2**30 / 5e9), 1, delta=0.01)
+        self.assertAlmostEqual(gathered["busbw_Bps"] / 5e9, 1, delta=0.01)
+        self.assert_bad_input("simulate", "star.csv", "--collective", "broadcast",
+                              where="--collective", found="'broadcast'", expected="all-gather")
+        self.assert_bad_input("simulate", "star.csv", "--collective", "all-gather", "--schedule",
+                              "double-binary-tree", found="no schedule for this collective")
+
     def test_packets_take_as_long_as_flows_and_tell_of_queues(self):
         for schedule in ("ring", "halving-doubling"):
             with self.subTest(schedule=schedule):

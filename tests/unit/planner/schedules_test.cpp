@@ -101,6 +101,30 @@ TEST_CASE("every family with every codec that it accepts is verified and sums ex
   CHECK(graphs >= 8);  // ring, tree, halving-doubling in FP32 and FP16, parameter server in more
 }
 
+TEST_CASE("reduce-scatters and all-gathers are verified, and a ring's are half an all-reduce") {
+  for (const Topology& topology : {cluster(1, 2, 1), cluster(1, 5, 1), cluster(2, 3, 1),
+                                   cluster(2, 2, 2), cluster(1, 1, 8), cluster(3, 1, 3)}) {
+    topology::Router router(topology);
+    const ScheduleRequest request{.topology = topology, .router = router, .codecs = {}};
+    CAPTURE(topology.rank_count());
+    std::set<std::string_view> with;
+    for (const auto& family : schedule_families()) {
+      for (const auto what : {plan::Collective::kReduceScatter, plan::Collective::kAllGather}) {
+        for (const plan::TransferGraph& graph : family->collectives(what, request)) {
+          CAPTURE(family->name());
+          CHECK(graph.collective() == what);
+          CHECK(plan::verify(graph, &topology).problems == std::vector<std::string>{});
+          if (family->name() == "ring") {
+            CHECK(2 * graph.transfers().size() == family->all_reduce(request).transfers().size());
+          }
+          with.insert(family->name());
+        }
+      }
+    }
+    CHECK(with.count("ring") + with.count("forest") == 2);
+  }
+}
+
 TEST_CASE("every family is right on grids and tori, and the torus family on all of them") {
   using test::Side;
   const auto sides = GENERATE(

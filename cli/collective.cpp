@@ -1,0 +1,201 @@
+#include "cli/collective.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+
+#include "base/error.hpp"
+#include "base/parse_units.hpp"
+#include "cli/progress.hpp"
+#include "cli/simulation_json.hpp"
+#include "cli/simulation_text.hpp"
+#include "cli/table.hpp"
+#include "cli/usage.hpp"
+#include "planner/schedule_family.hpp"
+#include "topology/queries.hpp"
+
+namespace rackrail::cli {
+
+namespace {
+
+constexpr std::int64_t kBytesPerElement = 4;
+constexpr Bytes kSmallestSlice = 4_KiB;
+constexpr const char* kBestSchedule = "best";
+// How finely a single collective is pipelined at most (planner::ScheduleRequest).
+constexpr std::size_t kMostRounds = 256;
+constexpr std::size_t kMostTransfers = 2'000'000;
+
+struct Collective {
+  std::string_view name;
+  plan::Collective what;
+};
+constexpr Collective kCollectives[] = {{"all-reduce", plan::Collective::kAllReduce},
+                                       {"reduce-scatter", plan::Collective::kReduceScatter},
+                                       {"all-gather", plan::Collective::kAllGather}};
+
+plan::Collective parse_collective(const std::string& name) {
+  for (const Collective& known : kCollectives) {
+    if (known.name == name) {
+      return known.what;
+    }
+  }
+  throw ConfigError(ErrorContext{"<command line>", "--collective", fmt::format("'{}'", name),
+                                 "all-reduce, reduce-scatter or all-gather"});
+}
+
+/// One collective over a cluster, and what it is simulated with.
+struct CollectiveCase {
+  const topology::Topology& cluster;
+  plan::Collective what;
+  planner::TierCodecs codecs;
+  std::int64_t elements = 0;
+  std::int64_t slice_elements = 0;
+  sim::SimulationOptions simulation;
+};
+
+struct FastestCollective {
+  std::string_view family;
+  sim::CollectiveResult result;
+};
+
+void simulate_with(const planner::ScheduleFamily& family, const CollectiveCase& c,
+                   std::optional<FastestCollective>& fastest) {
+  const auto offer = [&](const auto& schedule) {
+    sim::CollectiveResult result =
+        sim::simulate_collective(schedule, c.elements, c.slice_elements, c.cluster, c.simulation);
+    if (!fastest || result.time < fastest->result.time) {
+      fastest = {family.name(), std::move(result)};
+    }
+  };
+  const auto regular =
+      c.what == plan::Collective::kAllReduce ? family.regular_all_reduce(c.cluster) : nullptr;
+  if (regular != nullptr && !c.codecs.inside.is_lossy() &&
+      c.elements >= static_cast<std::int64_t>(regular->chunk_count())) {
+    offer(*regular);
+    return;
+  }
+  topology::Router router(c.cluster);
+  for (const plan::TransferGraph& graph :
+       family.collectives(c.what, {.topology = c.cluster,
+                                  .router = router,
+                                  .codecs = c.codecs,
+                                  .most_rounds = kMostRounds,
+                                  .most_transfers = kMostTransfers})) {
+    offer(graph);
+  }
+}
+
+/// With the family that was asked for, or the fastest of all.
+FastestCollective simulate_collective(const CollectiveCase& c, const std::string& schedule) {
+  std::optional<FastestCollective> fastest;
+  if (schedule == kBestSchedule) {
+    for (const auto& family : planner::schedule_families()) {
+      if (!family->refusal(c.cluster, c.codecs)) {
+        simulate_with(*family, c, fastest);
+      }
+    }
+  } else {
+    const planner::ScheduleFamily& family = planner::schedule_family(schedule);
+    if (const auto refusal = family.refusal(c.cluster, c.codecs)) {
+      throw ConfigError(ErrorContext{"<command line>", "--schedule " + schedule,
+                                     "a schedule that cannot be used here: " + *refusal,
+                                     "another schedule or codec"});
+    }
+    simulate_with(family, c, fastest);
+  }
+  if (!fastest) {
+    throw ConfigError(ErrorContext{"<command line>", "--schedule " + schedule,
+                                   "no schedule for this collective", "another schedule"});
+  }
+  return std::move(*fastest);
+}
+
+/// Time that no schedule can be below, for so many bytes.
+Duration lower_bound(const topology::Topology& cluster, plan::Collective what, Bytes encoded) {
+  switch (what) {
+    case plan::Collective::kAllReduce:
+      return encoded / topology::joint_allreduce_bound(cluster).algbw;
+    case plan::Collective::kReduceScatter:
+      return encoded / topology::reducescatter_bound(cluster).algbw;
+    case plan::Collective::kAllGather:
+      break;
+  }
+  return encoded / topology::allgather_bound(cluster).algbw;
+}
+
+}  // namespace
+
+void run_collective(Session& session, const topology::Topology& cluster,
+                    const CollectiveOptions& options, const sim::SimulationOptions& simulation) {
+  const plan::Collective what = parse_collective(options.collective);
+  const auto option = [](const char* name, const std::string& text, auto parse) {
+    return named("<command line>", name, [&] { return parse(text); });
+  };
+  const Bytes size = option("--bytes", options.bytes, parse_bytes);
+  const std::int64_t elements = size.count() / kBytesPerElement;
+  if (elements == 0) {
+    throw ConfigError(ErrorContext{"<command line>", "--bytes", fmt::format("'{}'", options.bytes),
+                                   "at least one float (4 B)"});
+  }
+  const plan::Codec codec = option("--codec", options.codec, plan::parse_codec);
+  const Bytes slice = option("--slice", options.slice, parse_bytes);
+  if (slice < kSmallestSlice) {
+    throw ConfigError(ErrorContext{"<command line>", "--slice", fmt::format("'{}'", options.slice),
+                                   "at least " + to_string(kSmallestSlice)});
+  }
+  CollectiveCase c{.cluster = cluster,
+                   .what = what,
+                   .codecs = {codec, codec},
+                   .elements = elements,
+                   .slice_elements = slice.count() / kBytesPerElement,
+                   .simulation = simulation};
+  ProgressBar bar("simulating");
+  c.simulation.progress = [&bar](double share) { bar.update(share); };
+  const auto start = std::chrono::steady_clock::now();
+  const auto [family, result] = simulate_collective(c, options.schedule);
+  const double wall = seconds_since(start);
+  bar.clear();
+  const auto n = static_cast<double>(cluster.rank_count());
+  const auto moved = static_cast<double>(elements * kBytesPerElement);
+  const double algbw = moved / result.time.seconds();
+  // Of each byte of the buffer, so much crosses a rank's port (nccl-tests, PERFORMANCE.md).
+  const double busbw = algbw * (what == plan::Collective::kAllReduce ? 2 : 1) * (n - 1) / n;
+  const Duration bound = lower_bound(cluster, what, plan::encoded_size(codec, elements));
+  if (session.json) {
+    session.print_json({{"time_s", result.time.seconds()},
+                        {"schedule", family},
+                        {"algbw_Bps", algbw},
+                        {"busbw_Bps", busbw},
+                        {"bound_s", bound.seconds()},
+                        {"links", links_json(cluster, result.links)},
+                        {"queues", queues_json(cluster, result.queues)},
+                        {"events", result.events},
+                        {"flows", result.flows},
+                        {"copies", result.copies},
+                        {"wall_s", wall},
+                        {"peak_rss_bytes", peak_rss_bytes()}});
+    return;
+  }
+  fmt::print("{} of {} over {} ranks of {}, {}\n\n", options.collective, to_string(size),
+             cluster.rank_count(), cluster.name(), family);
+  Table table({{"time", Align::kRight},
+               {"algbw", Align::kRight},
+               {"busbw", Align::kRight},
+               {"lower bound", Align::kRight},
+               {"gap", Align::kRight}});
+  table.add_row({to_string(result.time), to_string(Bandwidth(static_cast<std::int64_t>(algbw))),
+                 to_string(Bandwidth(static_cast<std::int64_t>(busbw))), to_string(bound),
+                 fmt::format("{:+.1f} %", (result.time / bound - 1) * 100)});
+  fmt::print("{}\n{}\n{}{} flows, {} events, {:.3f} s of simulation\n", table.to_string(),
+             busiest_links(cluster, result.links), longest_queues(cluster, result.queues),
+             result.flows, result.events, wall);
+  if (result.copies > 1) {
+    fmt::print("each flow stands for {} alike (--every-flow simulates them all)\n", result.copies);
+  }
+}
+
+}  // namespace rackrail::cli

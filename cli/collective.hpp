@@ -1,0 +1,25 @@
+// One bare collective on a cluster, simulated: `rackrail simulate CLUSTER --collective ...`.
+#pragma once
+
+#include <string>
+
+#include "cli/session.hpp"
+#include "sim/simulator.hpp"
+#include "topology/topology.hpp"
+
+namespace rackrail::cli {
+
+/// As they were said on the command line.
+struct CollectiveOptions {
+  std::string collective;         ///< all-reduce, reduce-scatter or all-gather
+  std::string bytes = "1 GiB";    ///< on each rank: what is summed, or all that is gathered
+  std::string schedule = "ring";  ///< a family, or "best"
+  std::string codec = "none";
+  std::string slice = "1 MiB";
+};
+
+/// Prints time, rates, the exact lower bound and the busiest links. Throws ConfigError.
+void run_collective(Session& session, const topology::Topology& cluster,
+                    const CollectiveOptions& options, const sim::SimulationOptions& simulation);
+
+}  // namespace rackrail::cli

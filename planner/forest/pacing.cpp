@@ -1,0 +1,253 @@
+#include "planner/forest/pacing.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <queue>
+#include <tuple>
+
+namespace rackrail::planner {
+
+namespace {
+
+// Times between the due times of rounds that are tried, over what a round takes the busiest link,
+// and rounds that they are tried with.
+constexpr double kPeriods[] = {0, 0.3, 0.5, 1};
+constexpr std::size_t kTrialRounds = 16;
+
+/// Moves as an index: what follows each, how long it takes and how urgent it is.
+class MoveIndex {
+ public:
+  MoveIndex(const std::vector<Move>& moves, const topology::Topology& topology)
+      : seconds(moves.size()), chain(moves.size()), followers(moves.size()), lane(moves.size()) {
+    std::vector<double> load(topology.link_count());
+    for (std::uint32_t m = 0; m < moves.size(); ++m) {
+      for (const LinkId link : *moves[m].route) {
+        const double taken = time_on(topology, link, moves[m].weight);
+        seconds[m] = std::max(seconds[m], taken);
+        load[link.index()] += taken;
+      }
+      for (const std::uint32_t before : moves[m].predecessors) {
+        followers[before].push_back(m);
+      }
+    }
+    round_seconds = load.empty() ? 0 : *std::max_element(load.begin(), load.end());
+    for (std::size_t m = moves.size(); m-- > 0;) {
+      double longest = 0;
+      for (const std::uint32_t next : followers[m]) {
+        longest = std::max(longest, chain[next]);
+      }
+      chain[m] = seconds[m] + longest;
+    }
+    join_lanes(moves);
+  }
+
+  static double time_on(const topology::Topology& topology, LinkId link, std::int64_t weight) {
+    return static_cast<double>(weight) /
+           static_cast<double>(topology.link(link).bandwidth.bytes_per_second());
+  }
+
+  std::vector<double> seconds;  ///< of each move on its narrowest link, in units of weight
+  std::vector<double> chain;    ///< of each move and the longest chain behind it
+  std::vector<std::vector<std::uint32_t>> followers;
+  std::vector<std::uint32_t> lane;                  ///< of each move: those of one route
+  std::vector<const topology::Route*> lane_routes;  ///< by lane
+  double round_seconds = 0;                         ///< of the busiest link
+
+ private:
+  void join_lanes(const std::vector<Move>& moves) {
+    std::vector<std::uint32_t> by_route(moves.size());
+    for (std::uint32_t m = 0; m < moves.size(); ++m) {
+      by_route[m] = m;
+    }
+    std::stable_sort(by_route.begin(), by_route.end(), [&](std::uint32_t a, std::uint32_t b) {
+      return *moves[a].route < *moves[b].route;
+    });
+    for (const std::uint32_t m : by_route) {
+      if (lane_routes.empty() || *lane_routes.back() != *moves[m].route) {
+        lane_routes.push_back(moves[m].route);
+      }
+      lane[m] = static_cast<std::uint32_t>(lane_routes.size() - 1);
+    }
+  }
+};
+
+/// Goes through time as a simulator would: every lane that has something ready sends, one move
+/// after the other, and lanes that meet on a link have equal parts of it.
+class ListSchedule {
+ public:
+  /// `period` is the time between the due times of two rounds.
+  ListSchedule(const std::vector<Move>& moves, const MoveIndex& index, std::size_t rounds,
+               const topology::Topology& topology, double period)
+      : moves_(moves),
+        index_(index),
+        topology_(topology),
+        period_(period),
+        lanes_(index.lane_routes.size()),
+        sending_(topology.link_count()),
+        missing_(moves.size() * rounds) {
+    turns_.reserve(missing_.size());
+    for (std::uint32_t round = 0; round < rounds; ++round) {
+      for (std::uint32_t m = 0; m < moves.size(); ++m) {
+        missing_[place({m, round})] = static_cast<std::uint32_t>(moves[m].predecessors.size());
+        if (moves[m].predecessors.empty()) {
+          wait({m, round});
+        }
+      }
+    }
+    for (std::uint32_t lane = 0; lane < lanes_.size(); ++lane) {
+      wake(lane);
+    }
+    while (!ends_.empty()) {
+      const End end = ends_.top();
+      ends_.pop();
+      if (end.version == lanes_[end.lane].version) {
+        now_ = end.time;
+        finish(end.lane);
+      }
+    }
+  }
+
+  double makespan() const { return now_; }
+  std::vector<Turn> take() { return std::move(turns_); }
+
+ private:
+  struct Waiting {
+    double due;
+    Turn turn;
+    bool operator<(const Waiting& other) const {  // the least urgent first, for std::priority_queue
+      return std::tie(due, turn.round, turn.move) >
+             std::tie(other.due, other.turn.round, other.turn.move);
+    }
+  };
+  struct Lane {
+    std::priority_queue<Waiting> waiting;
+    bool is_sending = false;
+    Turn turn;        // that it sends
+    double left = 0;  // of its weight, at `since`
+    double rate = 0;
+    double since = 0;
+    std::uint32_t version = 0;  // of its end, which moves when the rate changes
+  };
+  struct End {
+    double time;
+    std::uint32_t lane;
+    std::uint32_t version;
+    bool operator<(const End& other) const {
+      return std::tie(time, lane, version) > std::tie(other.time, other.lane, other.version);
+    }
+  };
+
+  std::size_t place(Turn turn) const { return turn.round * moves_.size() + turn.move; }
+
+  void wait(Turn turn) {
+    lanes_[index_.lane[turn.move]].waiting.push(
+        {period_ * turn.round - index_.chain[turn.move], turn});
+  }
+
+  /// A lane that has something begins to send.
+  void wake(std::uint32_t lane) {
+    if (lanes_[lane].is_sending || lanes_[lane].waiting.empty()) {
+      return;
+    }
+    lanes_[lane].is_sending = true;
+    begin_next(lane);
+    for (const LinkId link : *index_.lane_routes[lane]) {
+      sending_[link.index()].push_back(lane);
+    }
+    share_anew(lane);
+  }
+
+  void begin_next(std::uint32_t lane) {
+    Lane& l = lanes_[lane];
+    l.turn = l.waiting.top().turn;
+    l.waiting.pop();
+    l.left = static_cast<double>(moves_[l.turn.move].weight);
+    l.since = now_;
+    turns_.push_back(l.turn);
+  }
+
+  void finish(std::uint32_t lane) {
+    const Turn done = lanes_[lane].turn;
+    for (const std::uint32_t next : index_.followers[done.move]) {
+      const Turn follower{next, done.round};
+      if (--missing_[place(follower)] == 0) {
+        wait(follower);
+        wake(index_.lane[next]);
+      }
+    }
+    if (!lanes_[lane].waiting.empty()) {
+      begin_next(lane);
+      expect_end(lane);
+      return;
+    }
+    lanes_[lane].is_sending = false;
+    ++lanes_[lane].version;
+    for (const LinkId link : *index_.lane_routes[lane]) {
+      auto& others = sending_[link.index()];
+      others.erase(std::find(others.begin(), others.end(), lane));
+    }
+    share_anew(lane);
+  }
+
+  /// New rates for all that meet this lane, after it came or went.
+  void share_anew(std::uint32_t lane) {
+    for (const LinkId link : *index_.lane_routes[lane]) {
+      for (const std::uint32_t other : sending_[link.index()]) {
+        Lane& l = lanes_[other];
+        const double rate = rate_of(other);
+        if (rate != l.rate || other == lane) {
+          l.left -= l.rate * (now_ - l.since);
+          l.since = now_;
+          l.rate = rate;
+          expect_end(other);
+        }
+      }
+    }
+  }
+
+  double rate_of(std::uint32_t lane) const {
+    double rate = std::numeric_limits<double>::infinity();
+    for (const LinkId link : *index_.lane_routes[lane]) {
+      rate = std::min(rate, static_cast<double>(topology_.link(link).bandwidth.bytes_per_second()) /
+                                static_cast<double>(sending_[link.index()].size()));
+    }
+    return rate;
+  }
+
+  void expect_end(std::uint32_t lane) {
+    Lane& l = lanes_[lane];
+    ends_.push({l.since + std::max(0.0, l.left) / l.rate, lane, ++l.version});
+  }
+
+  const std::vector<Move>& moves_;
+  const MoveIndex& index_;
+  const topology::Topology& topology_;
+  double period_;
+  double now_ = 0;
+  std::vector<Lane> lanes_;
+  std::vector<std::vector<std::uint32_t>> sending_;  // lanes, by link
+  std::vector<std::uint32_t> missing_;               // predecessors of each turn
+  std::priority_queue<End> ends_;
+  std::vector<Turn> turns_;
+};
+
+}  // namespace
+
+std::vector<Turn> paced(const std::vector<Move>& moves, std::size_t rounds,
+                        const topology::Topology& topology) {
+  const MoveIndex index(moves, topology);
+  double shortest = std::numeric_limits<double>::infinity();
+  double best = 0;
+  for (const double share : kPeriods) {
+    const double period = share * index.round_seconds;
+    const double time =
+        ListSchedule(moves, index, std::min(rounds, kTrialRounds), topology, period).makespan();
+    if (time < shortest) {
+      shortest = time;
+      best = period;
+    }
+  }
+  return ListSchedule(moves, index, rounds, topology, best).take();
+}
+
+}  // namespace rackrail::planner

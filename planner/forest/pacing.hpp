@@ -1,0 +1,35 @@
+// In which order the moves of pipelined trees take their turns on the links.
+//
+// Moves of a pair of ranks are sent in the order that a plan fixes (rule 5 of
+// plan/transfer_graph.hpp), so that order decides whether a link waits for a move that is not there
+// yet while others are. It is found by list scheduling: time is gone through with links shared
+// evenly, and whenever a pair can send, it takes the most urgent of the moves that are ready. A
+// move is as urgent as the chain of moves behind it is long (Hu, "Parallel Sequencing and Assembly
+// Line Problems", 1961); moves of a later round may be due later, which starts what a reduction
+// feeds early. How much later is best depends on the trees: a few times are tried.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "topology/queries.hpp"
+
+namespace rackrail::planner {
+
+/// What is sent once in each round.
+struct Move {
+  std::int64_t weight = 0;                  ///< its share of the data, in any unit
+  const topology::Route* route = nullptr;   ///< links that it takes
+  std::vector<std::uint32_t> predecessors;  ///< moves of the same round, of smaller index
+};
+
+struct Turn {
+  std::uint32_t move = 0;
+  std::uint32_t round = 0;
+};
+
+/// All moves of all rounds in the order of their starts; a move comes after its predecessors.
+std::vector<Turn> paced(const std::vector<Move>& moves, std::size_t rounds,
+                        const topology::Topology& topology);
+
+}  // namespace rackrail::planner

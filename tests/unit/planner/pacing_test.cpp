@@ -1,0 +1,107 @@
+// The order in which moves take their turns: each once, after what it waits for, and so that the
+// links of pipelines that are known do not idle.
+#include "planner/forest/pacing.hpp"
+
+#include <catch2/catch.hpp>
+#include <random>
+#include <set>
+
+#include "plan/verifier.hpp"
+#include "planner/forest/joint_forest.hpp"
+#include "planner/schedule_family.hpp"
+#include "sim/simulator.hpp"
+#include "tests/support/clusters.hpp"
+
+namespace rackrail::planner {
+namespace {
+
+using topology::Topology;
+
+TEST_CASE("every move of every round has one turn, after its predecessors") {
+  const Topology topology = test::grid(3, 3, true);
+  for (std::uint64_t seed = 1; seed <= 50; ++seed) {
+    CAPTURE(seed);
+    std::mt19937_64 random(seed);
+    std::vector<topology::Route> routes;
+    for (std::uint32_t link = 0; link < topology.link_count(); ++link) {
+      routes.push_back({LinkId(link)});
+    }
+    std::vector<Move> moves(1 + random() % 40);
+    for (std::uint32_t m = 0; m < moves.size(); ++m) {
+      moves[m] = {
+          static_cast<std::int64_t>(1 + random() % 5), &routes[random() % routes.size()], {}};
+      for (std::uint32_t before = 0; before < m; ++before) {
+        if (random() % 8 == 0) {
+          moves[m].predecessors.push_back(before);
+        }
+      }
+    }
+    const std::size_t rounds = 1 + random() % 6;
+    std::set<std::pair<std::uint32_t, std::uint32_t>> done;
+    for (const Turn& turn : paced(moves, rounds, topology)) {
+      for (const std::uint32_t before : moves[turn.move].predecessors) {
+        CHECK(done.count({before, turn.round}) == 1);
+      }
+      CHECK(done.emplace(turn.move, turn.round).second);
+    }
+    CHECK(done.size() == moves.size() * rounds);
+  }
+}
+
+TEST_CASE("a link serves the longest chain first") {
+  const Topology topology = test::grid(1, 4, false);
+  const auto link = [&](int from, int to) {
+    for (std::uint32_t l = 0; l < topology.link_count(); ++l) {
+      if (topology.link(LinkId(l)).from == topology.node_of(Rank(from)) &&
+          topology.link(LinkId(l)).to == topology.node_of(Rank(to))) {
+        return topology::Route{LinkId(l)};
+      }
+    }
+    FAIL("no such link");
+    return topology::Route{};
+  };
+  const topology::Route first = link(0, 1);
+  const topology::Route second = link(1, 2);
+  const topology::Route third = link(2, 3);
+  // Moves 0 and 1 share a link; move 1 has two more behind it.
+  const std::vector<Move> moves = {
+      {1, &first, {}}, {1, &first, {}}, {1, &second, {1}}, {1, &third, {2}}};
+  const std::vector<Turn> turns = paced(moves, 1, topology);
+  REQUIRE(turns.size() == 4);
+  CHECK(turns[0].move == 1);
+}
+
+/// Simulated time of the fastest graph of a family, over the least that is possible.
+double over_optimum(const Topology& topology, plan::Collective what, Bandwidth optimum) {
+  constexpr std::int64_t kElements = std::int64_t{1} << 28;
+  topology::Router router(topology);
+  const auto costs = sim::make_cost_model(topology, {});
+  double least = 1e300;
+  for (const plan::TransferGraph& graph :
+       schedule_family("forest").collectives(what, {.topology = topology,
+                                                   .router = router,
+                                                   .codecs = {},
+                                                   .most_rounds = 256,
+                                                   .most_transfers = 70'000})) {
+    CHECK(plan::verify(graph, &topology).ok());
+    least = std::min(least, costs->collective_time(graph, kElements, 1 << 18).seconds());
+  }
+  return least * static_cast<double>(optimum.bytes_per_second()) / (4.0 * kElements);
+}
+
+TEST_CASE("1 GiB over deep trees is within 2 % of the exact bounds") {
+  using plan::Collective;
+  for (const Topology& topology :
+       {test::grid(4, 4, false), test::grid(4, 4, true), test::boxes(2, 2), test::uneven_star()}) {
+    INFO(topology.name());
+    CHECK(over_optimum(topology, Collective::kAllGather,
+                       topology::allgather_bound(topology).algbw) <= 1.02);
+    CHECK(over_optimum(topology, Collective::kReduceScatter,
+                       topology::reducescatter_bound(topology).algbw) <= 1.02);
+    CHECK(over_optimum(topology, Collective::kAllReduce,
+                       topology::joint_allreduce_bound(topology).algbw) <= 1.02);
+  }
+}
+
+}  // namespace
+}  // namespace rackrail::planner
