@@ -10,7 +10,9 @@
 //
 // Roots take turns, and trees take the emptiest links (switch_trees.hpp). The more chunks, the more
 // evenly links and additions are used, and the more transfers there are: the fewest are taken that
-// are within kGoodEnough of the best, by what the fullest link and the busiest rank need.
+// are within kGoodEnough of the best, by what the fullest link and the busiest rank need. Where the
+// sums across groups are direct transfers, more rounds of chunks are a second choice: groups then
+// begin with different roots, and the phases overlap.
 #include <algorithm>
 #include <cstdint>
 #include <map>
@@ -29,8 +31,10 @@ using plan::TransferOp;
 constexpr std::size_t kMostTransfers = 130'000;
 constexpr std::size_t kMostRanks = 1024;
 constexpr std::size_t kMostChunks = 64;  // per shard
+constexpr std::size_t kFineRounds = 8;
 constexpr double kGoodEnough = 0.002;
 constexpr double kBytesPerElement = 4;
+constexpr double kSliceBytes = 1 << 20;  // an addition's fixed cost is of a slice like this
 
 /// What of a chunk has come to each rank since it was last read: additions, or one copy.
 using Arrivals = std::vector<std::vector<TransferId>>;
@@ -54,9 +58,11 @@ class Builder {
         arrived_(shape.shards() * chunks, Arrivals(request.topology.rank_count())) {}
 
   plan::TransferGraph build() {
+    const bool takes_turns = chunks_ >= shape_.groups.size() && !sums_across_in_network();
     for_each_chunk([&](std::size_t shard, std::uint32_t chunk) {
-      for (const auto& group : shape_.groups) {
-        gather(group, group[shard], chunk);
+      for (std::size_t g = 0; g < shape_.groups.size(); ++g) {
+        const auto& group = shape_.groups[g];
+        gather(group, group[shard], takes_turns ? turned(shard, chunk, g) : chunk);
       }
     });
     for_each_chunk([&](std::size_t shard, std::uint32_t chunk) {
@@ -94,7 +100,25 @@ class Builder {
   Rank root_of(std::size_t shard, std::uint32_t chunk) const {
     const std::size_t groups = shape_.groups.size();
     const std::size_t turn = chunk - shard * chunks_;
-    return shape_.groups[(turn * groups / chunks_ + shard) % groups][shard];
+    const std::size_t place = chunks_ < groups ? turn * groups / chunks_ : turn;
+    return shape_.groups[(place + shard) % groups][shard];
+  }
+
+  /// Instead of a chunk, the one of its round whose root is as far from the group as the chunk's
+  /// from group 0: so groups do not all send to the same root. chunks_ is a multiple of the groups.
+  std::uint32_t turned(std::size_t shard, std::uint32_t chunk, std::size_t group) const {
+    const std::size_t groups = shape_.groups.size();
+    const std::size_t first = shard * chunks_;
+    const std::size_t turn = chunk - first;
+    return static_cast<std::uint32_t>(first + turn / groups * groups + (turn + group + 1) % groups);
+  }
+
+  bool sums_across_in_network() const {
+    const std::vector<Rank> ranks = across(0);
+    return ranks.size() > 2 &&
+           SwitchTrees(topology_)
+               .take(TransferOp::kReduce, ranks[0], std::span(ranks).subspan(1), share_)
+               .has_value();
   }
 
   /// Sums the chunk of all `ranks` at the root.
@@ -193,21 +217,26 @@ double cost(const plan::TransferGraph& graph, const topology::Topology& topology
   double most = plan::alpha_beta(graph, topology).seconds_per_element / kBytesPerElement;
   for (std::size_t r = 0; r < added.size(); ++r) {
     const std::string& device = topology.node(topology.node_of(Rank(r))).device_class;
-    const auto rate = static_cast<double>(plan::device_rates(device).reduce.bytes_per_second());
-    most = std::max(most, added[r] / rate);
+    const plan::DeviceRates rates = plan::device_rates(device);
+    most = std::max(most, added[r] * (1 / static_cast<double>(rates.reduce.bytes_per_second()) +
+                                      rates.launch.seconds() / kSliceBytes));
   }
   return most;
 }
 
-/// The graph of a shape with the fewest chunks that are enough; none without a group in it.
-std::optional<std::pair<double, plan::TransferGraph>> best_of(const ScheduleRequest& request,
-                                                              const Shape& shape) {
+/// A graph, and what it costs.
+using Found = std::pair<double, plan::TransferGraph>;
+
+/// The graph of a shape with the fewest chunks that are enough, and one with more rounds where it
+/// has one for each root; none without a group in it.
+std::vector<Found> best_of(const ScheduleRequest& request, const Shape& shape) {
   std::vector<std::size_t> counts;
   for (std::size_t c = 1; c < std::min(shape.groups.size(), kMostChunks); c *= 2) {
     counts.push_back(c);
   }
   counts.push_back(std::min(shape.groups.size(), kMostChunks));
-  std::optional<std::pair<double, plan::TransferGraph>> best;
+  std::optional<Found> best;
+  std::size_t best_chunks = 0;
   for (const std::size_t chunks : counts) {
     plan::TransferGraph graph = Builder(request, shape, chunks).build();
     if (graph.groups().empty() || (best && graph.transfers().size() > kMostTransfers)) {
@@ -216,9 +245,21 @@ std::optional<std::pair<double, plan::TransferGraph>> best_of(const ScheduleRequ
     const double seconds = cost(graph, request.topology);
     if (!best || seconds < best->first * (1 - kGoodEnough)) {
       best.emplace(seconds, std::move(graph));
+      best_chunks = chunks;
     }
   }
-  return best;
+  std::vector<Found> found;
+  if (!best) {
+    return found;
+  }
+  const double seconds = best->first;
+  const std::size_t rounds =
+      std::min(kFineRounds, kMostTransfers / best->second.transfers().size());
+  found.push_back(std::move(*best));
+  if (shape.shards() > 1 && best_chunks == shape.groups.size() && rounds > 1) {
+    found.emplace_back(seconds, Builder(request, shape, best_chunks * rounds).build());
+  }
+  return found;
 }
 
 class InNetworkFamily final : public ScheduleFamily {
@@ -251,14 +292,14 @@ class InNetworkFamily final : public ScheduleFamily {
   }
 
   std::vector<plan::TransferGraph> all_reduces(const ScheduleRequest& request) const override {
-    std::vector<std::pair<double, plan::TransferGraph>> found;
+    std::vector<Found> found;
     for (const Shape& shape : shapes_of(request.topology)) {
-      if (auto graph = best_of(request, shape)) {
-        found.push_back(std::move(*graph));
+      for (Found& graph : best_of(request, shape)) {
+        found.push_back(std::move(graph));
       }
     }
     std::stable_sort(found.begin(), found.end(),
-                     [](const auto& a, const auto& b) { return a.first < b.first; });
+                     [](const Found& a, const Found& b) { return a.first < b.first; });
     std::vector<plan::TransferGraph> graphs;
     for (auto& [seconds, graph] : found) {
       graphs.push_back(std::move(graph));
