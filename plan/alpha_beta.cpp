@@ -4,6 +4,7 @@
 #include <numeric>
 #include <vector>
 
+#include "plan/in_network.hpp"
 #include "topology/queries.hpp"
 
 namespace rackrail::plan {
@@ -52,6 +53,7 @@ AlphaBeta alpha_beta(const TransferGraph& graph, const topology::Topology& topol
     double transfers = 0;
   };
   std::vector<Load> loads(topology.link_count());
+  const InNetwork in_network(graph, topology);
   for (std::size_t i = 0; i < end.size(); ++i) {
     const Transfer& transfer = graph.transfers()[i];
     const std::int64_t weight =
@@ -66,7 +68,7 @@ AlphaBeta alpha_beta(const TransferGraph& graph, const topology::Topology& topol
     }
     end[i] = start[i] + latency[transfer.route.index()];
     model.alpha = std::max(model.alpha, end[i]);
-    for (const LinkId link : graph.routes()[transfer.route.index()]) {
+    for (const LinkId link : in_network.links(TransferId(i))) {
       loads[link.index()].bytes +=
           static_cast<double>(weight) / static_cast<double>(all) * bytes[transfer.codec];
       ++loads[link.index()].transfers;

@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "plan/chunk_execution.hpp"
+#include "plan/in_network.hpp"
 
 namespace rackrail::plan {
 namespace {
@@ -194,6 +195,25 @@ void check_routes(const TransferGraph& graph, const topology::Topology& topology
   }
 }
 
+/// `topology` may be null, or not the graph's; check_routes says the latter.
+void check_groups(const TransferGraph& graph, const topology::Topology* topology,
+                  ProblemList& problems) {
+  const bool knows_routes = topology != nullptr && graph.rank_count() == topology->rank_count();
+  for (std::size_t g = 0; g < graph.groups().size(); ++g) {
+    const TransferGroup& group = graph.groups()[g];
+    auto problem = problem_of(graph, group);
+    if (!problem && knows_routes) {
+      problem = problem_of(graph, group, *topology);
+    }
+    if (problem) {
+      problems.add([&] {
+        return fmt::format("group {} (transfers {} to {}): {}", g, group.first.value(),
+                           group.first.value() + group.count - 1, *problem);
+      });
+    }
+  }
+}
+
 }  // namespace
 
 VerifyReport check_graph(const TransferGraph& graph, const topology::Topology* topology,
@@ -204,6 +224,7 @@ VerifyReport check_graph(const TransferGraph& graph, const topology::Topology* t
   if (topology != nullptr) {
     check_routes(graph, *topology, problems);
   }
+  check_groups(graph, topology, problems);
   return report;
 }
 

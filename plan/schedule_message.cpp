@@ -54,6 +54,33 @@ void write_transfers(const TransferGraph& graph, v1::Transfers& message) {
   }
 }
 
+void write_groups(const TransferGraph& graph, v1::Transfers& message) {
+  std::uint32_t end = 0;
+  for (const TransferGroup& group : graph.groups()) {
+    message.add_group_skips(group.first.value() - end);
+    message.add_group_counts(group.count);
+    end = group.first.value() + group.count;
+  }
+}
+
+void read_groups(const v1::Transfers& message, TransferGraph& graph) {
+  if (message.group_skips_size() != message.group_counts_size()) {
+    fail("transfers.group_counts", fmt::format("{} values", message.group_counts_size()),
+         fmt::format("{}, as of group_skips", message.group_skips_size()));
+  }
+  std::uint64_t end = 0;
+  for (int i = 0; i < message.group_counts_size(); ++i) {
+    const std::uint64_t first = end + message.group_skips(i);
+    end = first + message.group_counts(i);
+    if (message.group_counts(i) < 2 || end > graph.transfers().size()) {
+      fail(fmt::format("transfers.group_counts[{}]", i),
+           fmt::format("{} transfers from transfer {}", message.group_counts(i), first),
+           fmt::format("at least two of {}", graph.transfers().size()));
+    }
+    graph.add_group(TransferId(static_cast<std::uint32_t>(first)), message.group_counts(i));
+  }
+}
+
 /// A column of the message: one value for all transfers, or one for each.
 class ColumnReader {
  public:
@@ -174,6 +201,7 @@ void write_schedule(const TransferGraph& graph, v1::Schedule& message) {
     message.add_owners(owner.value());
   }
   write_transfers(graph, *message.mutable_transfers());
+  write_groups(graph, *message.mutable_transfers());
 }
 
 TransferGraph read_schedule(const v1::Schedule& message, std::size_t rank_count) {
@@ -212,6 +240,7 @@ TransferGraph read_schedule(const v1::Schedule& message, std::size_t rank_count)
     graph.set_owners(std::move(owners));
   }
   read_transfers(message.transfers(), graph);
+  read_groups(message.transfers(), graph);
   return graph;
 }
 

@@ -114,6 +114,20 @@ TransferId TransferGraph::add_transfer(const Transfer& transfer,
   return TransferId(id);
 }
 
+void TransferGraph::add_group(TransferId first, std::uint32_t count) {
+  const std::size_t begin =
+      groups_.empty() ? 0 : groups_.back().first.index() + groups_.back().count;
+  const std::size_t end = first.index() + std::size_t{count};
+  if (count < 2 || first.index() < begin || end > transfers_.size()) {
+    throw PlanError(ErrorContext{
+        .file = {},
+        .where = fmt::format("group {}", groups_.size()),
+        .found = fmt::format("{} transfers from transfer {}", count, first.value()),
+        .expected = fmt::format("at least two of transfers {} to {}", begin, transfers_.size())});
+  }
+  groups_.push_back({first, count});
+}
+
 void TransferGraph::reserve(std::size_t transfers, std::size_t dependencies) {
   transfers_.reserve(transfers);
   dependency_begin_.reserve(transfers + 1);

@@ -27,6 +27,13 @@
 //     encoding_source.hpp works out which is which. So after an all-reduce all ranks hold the same
 //     bits. For rule 4, transfers that send the same bytes need not be ordered among themselves,
 //     though the first one writes.
+//  7. Groups. Copies of one range out of one rank, or additions of one into one rank, may be one
+//     operation of the network's switches (plan/in_network.hpp says when). The members have
+//     consecutive ids and do not wait for each other; slice k of all of them moves together, when
+//     it may start for each. Groups into the same rank, and those out of the same one, leave in
+//     the order of their ids, but rule 5 does not order them among transfers of their own. Who has
+//     no such switches sends the members one by one, by rules 1 to 6: the result is the same but
+//     for the order of additions.
 //
 // An all-reduce is right when every rank ends with each rank's contribution exactly once
 // (plan/verifier.hpp).
@@ -56,6 +63,12 @@ struct Transfer {
   RouteId route{};         ///< index into TransferGraph::routes()
 };
 
+/// Transfers [first, first + count) that switches may carry out as one (rule 7).
+struct TransferGroup {
+  TransferId first;
+  std::uint32_t count = 0;
+};
+
 /// Half-open range of elements of a buffer.
 struct ElementRange {
   std::int64_t begin = 0;
@@ -83,6 +96,9 @@ class TransferGraph {
   /// always empty.
   std::span<const std::vector<LinkId>> routes() const { return routes_; }
 
+  /// In the order of their first transfers; they do not overlap.
+  std::span<const TransferGroup> groups() const { return groups_; }
+
   /// Codec 0 is always "none". Returns the index of an equal codec if there is one.
   std::uint8_t add_codec(const Codec& codec);
   /// Adds a route for several transfers to share; an empty one is route 0.
@@ -90,6 +106,10 @@ class TransferGraph {
   /// Appends; `dependencies` are ids given out before, so ids are a topological order. Throws
   /// PlanError when an index is out of range or src == dst.
   TransferId add_transfer(const Transfer& transfer, std::span<const TransferId> dependencies);
+  /// Makes the transfers from `first` on, `count` of them, a group. Throws PlanError unless there
+  /// are at least two and all exist and come after the last group. What else a group must be is the
+  /// verifier's to say.
+  void add_group(TransferId first, std::uint32_t count);
   void reserve(std::size_t transfers, std::size_t dependencies);
 
   /// Elements [begin, end) of chunks [begin, begin + count) of a buffer of `elements`.
@@ -114,6 +134,7 @@ class TransferGraph {
   std::vector<Transfer> transfers_;
   std::vector<std::uint32_t> dependency_begin_{0};
   std::vector<TransferId> dependencies_;
+  std::vector<TransferGroup> groups_;
   std::vector<Codec> codecs_{Codec{}};
   std::vector<std::vector<LinkId>> routes_{std::vector<LinkId>{}};
   std::vector<Rank> owners_;

@@ -25,6 +25,17 @@ double smallest_ratio(bool is_protected, const std::vector<plan::Codec>& allowed
   return ratio;
 }
 
+/// With the switches that say they reduce or multicast, if any does.
+topology::AllReduceBound network_bound(const topology::Topology& topology) {
+  for (std::size_t v = 0; v < topology.node_count(); ++v) {
+    const topology::Node& node = topology.node(NodeId(v));
+    if (node.multicasts || node.reduces) {
+      return topology::joint_allreduce_bound(topology, true);
+    }
+  }
+  return topology::allreduce_bound(topology);
+}
+
 }  // namespace
 
 LowerBound lower_bound(const topology::Topology& topology, const plan::Workload& workload,
@@ -43,7 +54,7 @@ LowerBound lower_bound(const topology::Topology& topology, const plan::Workload&
     rest[i] = rest[i + 1] + static_cast<double>(tensor.bytes().count()) *
                                 smallest_ratio(is_protected[i], allowed);
   }
-  const auto network = topology::allreduce_bound(topology);
+  const auto network = network_bound(topology);
   const auto rate = static_cast<double>(network.algbw.bytes_per_second());
   for (const auto& [kind, times] : kinds) {
     const Duration passes =

@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "plan/encoding_source.hpp"
+#include "plan/in_network.hpp"
 #include "topology/queries.hpp"
 
 namespace rackrail::planner {
@@ -57,12 +58,13 @@ class LoadCounter {
     find_times(graph);
     const auto sources = plan::encoding_sources(graph);
     const auto weights = graph.chunk_weights();
+    const plan::InNetwork in_network(graph, topology_);
     for (std::size_t i = 0; i < graph.transfers().size(); ++i) {
       const plan::Transfer& transfer = graph.transfers()[i];
       const auto begin = weights.begin() + transfer.chunk_begin;
       const auto weight = std::accumulate(begin, begin + transfer.chunk_count, 0U);
       if (weight > 0) {
-        add(graph, i, weight, sources[i].kind == plan::EncodingKind::kOwn);
+        add(graph, i, weight, sources[i].kind == plan::EncodingKind::kOwn, in_network);
       }
     }
     return std::move(counted_);
@@ -97,10 +99,11 @@ class LoadCounter {
     counted.terms.push_back(term);
   }
 
-  void add(const plan::TransferGraph& graph, std::size_t i, std::uint32_t weight, bool encodes) {
+  void add(const plan::TransferGraph& graph, std::size_t i, std::uint32_t weight, bool encodes,
+           const plan::InNetwork& in_network) {
     const plan::Transfer& transfer = graph.transfers()[i];
     const plan::Codec& codec = graph.codecs()[transfer.codec];
-    const auto& route = graph.routes()[transfer.route.index()];
+    const auto route = in_network.links(TransferId(i));
     Duration overhead;
     Bandwidth narrowest(INT64_MAX);
     for (const LinkId id : route) {
@@ -115,7 +118,8 @@ class LoadCounter {
     const plan::DeviceRates& sender = rates_[transfer.src.index()];
     const plan::DeviceRates& receiver = rates_[transfer.dst.index()];
     if (!codec.is_lossy()) {
-      if (transfer.op == plan::TransferOp::kReduce) {
+      if (transfer.op == plan::TransferOp::kReduce &&
+          !in_network.is_counted_elsewhere(TransferId(i))) {
         add_term(reduce_stream(transfer.dst), i, {weight, {}, receiver.launch, receiver.reduce, 1});
       }
       return;

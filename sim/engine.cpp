@@ -239,14 +239,14 @@ void Engine::finish(const Task& task) {
       finish_wire(task);
       return;
     case TaskKind::kLatency:
-      arrived(task.run, task.place, task.slice);
+      delivered(task);
       return;
     case TaskKind::kDecode:
     case TaskKind::kReduce: {
       if (runs_[task.run].owner != task.rank) {  // not its own decoding of what it pulled
         runs_[task.run].added_at = now_;
       }
-      signal(task.run, task.place, task.slice, false);
+      applied(task);
       RankState& rank = ranks_[task.rank.index()];
       next_in_stream(task.kind == TaskKind::kDecode ? rank.codec : rank.reduce);
       return;

@@ -16,10 +16,12 @@
 // path, without gaps by construction. Otherwise memory is what waits and what moves, and for each
 // slice two bytes.
 //
-// engine.cpp: ranks and streams, and the loop. engine_transfers.cpp: slices.
+// engine.cpp: ranks and streams, and the loop. engine_transfers.cpp: slices. engine_groups.cpp:
+// slices that switches copy or add.
 // engine_disturbances.cpp: what others do to the network. engine_report.cpp: words for people.
 #pragma once
 
+#include <array>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -152,10 +154,17 @@ class Engine {
   void encode(std::uint32_t run, Place place, const Item& item, std::uint32_t slice);
   void try_send(std::uint32_t channel);
   bool try_send_lane(std::uint32_t channel, std::uint32_t run, std::uint32_t lane);
+  bool may_send(const Run& run, std::uint32_t lane) const;
+  static void advance(Run& run, std::uint32_t lane);
+  bool try_send_group(std::uint32_t run, std::uint32_t group, std::uint32_t slice);
+  void finish_group_wire(const Task& task, std::span<const Place> members);
+  std::span<const Place> group_of(const Task& task) const;
   void finish_encode(const Task& task);
   void finish_overhead(const Task& task);
   void send(Rank src, std::uint32_t run, Place place, std::uint32_t slice, const Item& item);
   void finish_wire(const Task& task);
+  void delivered(const Task& task);
+  void applied(const Task& task);
   void arrived(std::uint32_t run, Place place, std::uint32_t slice);
   void signal(std::uint32_t run, Place place, std::uint32_t slice, bool at_source);
   void met(std::uint32_t run, Place place, const Item& item, std::uint32_t slice);
@@ -190,7 +199,7 @@ class Engine {
   std::vector<RankState> ranks_;
   std::vector<Run> runs_;
   std::vector<Channel> channels_;
-  std::unordered_map<std::uint64_t, std::uint32_t> channel_ids_;
+  std::array<std::unordered_map<std::uint64_t, std::uint32_t>, 3> channel_ids_;  ///< by LaneKind
   std::vector<Dependent> scratch_;
   std::vector<Activity> activities_;
   std::uint32_t current_ = kNoActivity;

@@ -69,8 +69,13 @@ std::string Engine::describe(const Task& task) const {
   }
   const GraphIndex& index = *runs_[task.run].index;
   const Lane& lane = index.lanes[task.place.lane];
-  const std::string pair = fmt::format("{}: rank {} → rank {}", runs_[task.run].name,
-                                       lane.src.value(), lane.dst.value());
+  std::string src = fmt::format("rank {}", lane.src.value());
+  std::string dst = fmt::format("rank {}", lane.dst.value());
+  if (const auto members = group_of(task); !members.empty()) {
+    const bool copies = index.lane_kinds[task.place.lane] == LaneKind::kMulticast;
+    (copies ? dst : src) = fmt::format("{} ranks", members.size());
+  }
+  const std::string pair = fmt::format("{}: {} → {}", runs_[task.run].name, src, dst);
   if (task.kind != TaskKind::kWire) {
     return pair + (task.kind == TaskKind::kOverhead ? " message overhead" : " latency");
   }

@@ -51,7 +51,8 @@ std::uint32_t Engine::add_run(std::shared_ptr<const GraphIndex> shared, std::str
     const std::uint64_t pair = (std::uint64_t{ends.src.value()} << 32U) | ends.dst.value();
     auto channel = static_cast<std::uint32_t>(channels_.size());
     if (!index.has_connections) {
-      channel = channel_ids_.emplace(pair, channel).first->second;
+      const LaneKind kind = index.lane_kinds.empty() ? LaneKind::kOwn : index.lane_kinds[lane];
+      channel = channel_ids_[static_cast<std::size_t>(kind)].emplace(pair, channel).first->second;
     }
     if (channel == channels_.size()) {
       channels_.emplace_back();
@@ -156,29 +157,49 @@ void Engine::try_send(std::uint32_t number) {
   }
 }
 
-bool Engine::try_send_lane(std::uint32_t channel, std::uint32_t number, std::uint32_t lane) {
-  Run& run = runs_[number];
+// Whether the next slice of a lane has its data, its dependencies and its encoding.
+bool Engine::may_send(const Run& run, std::uint32_t lane) const {
   const GraphIndex& index = *run.index;
-  Run::LaneState& state = run.lanes[lane];
-  const Rank src = index.lanes[lane].src;
-  if (run.ready[src.index()] == 0) {
-    return false;
-  }
-  const Place place{lane, state.position};
-  const std::uint32_t k = state.slice;
-  if (run.met[state.next.first_slice + k] != state.next.waits) {
-    return false;
-  }
+  const Run::LaneState& state = run.lanes[lane];
   const Item& item = state.next;
-  const bool lossy = is_lossy(index, item);
+  if (run.ready[index.lanes[lane].src.index()] == 0 ||
+      run.met[item.first_slice + state.slice] != item.waits) {
+    return false;
+  }
+  if (!is_lossy(index, item) || item.encoding == plan::EncodingKind::kForwarded) {
+    return true;
+  }
   const bool encodes = item.encoding == plan::EncodingKind::kOwn;
-  if (lossy && item.encoding != plan::EncodingKind::kForwarded) {
-    const std::uint32_t first =
-        encodes ? item.first_slice : index.item(item.encoded_by).first_slice;
-    if (!run.encoded[first + k]) {
-      return false;
+  const std::uint32_t first = encodes ? item.first_slice : index.item(item.encoded_by).first_slice;
+  return run.encoded[first + state.slice];
+}
+
+// The next slice of a lane is on its way.
+void Engine::advance(Run& run, std::uint32_t lane) {
+  Run::LaneState& state = run.lanes[lane];
+  if (++state.slice == state.next.slices) {
+    state.slice = 0;
+    if (++state.position < state.count) {
+      run.index->get({lane, state.position}, state.next);
     }
   }
+}
+
+bool Engine::try_send_lane(std::uint32_t channel, std::uint32_t number, std::uint32_t lane) {
+  Run& run = runs_[number];
+  if (!may_send(run, lane)) {
+    return false;
+  }
+  const GraphIndex& index = *run.index;
+  const Run::LaneState& state = run.lanes[lane];
+  const Item& item = state.next;
+  const std::uint32_t k = state.slice;
+  if (item.group != kNoGroup) {
+    return try_send_group(number, item.group, k);
+  }
+  const Place place{lane, state.position};
+  const Rank src = index.lanes[lane].src;
+  const bool sends_other_bytes = is_lossy(index, item) && item.encoding != plan::EncodingKind::kOwn;
   channels_[channel].is_busy = true;
   const Duration overhead = index.routes[item.route].overhead;
   if (overhead > Duration()) {
@@ -187,14 +208,9 @@ bool Engine::try_send_lane(std::uint32_t channel, std::uint32_t number, std::uin
   } else {
     send(src, number, place, k, item);
   }
-  if (++state.slice == item.slices) {
-    state.slice = 0;
-    if (++state.position < state.count) {
-      index.get({lane, state.position}, state.next);
-    }
-  }
+  advance(run, lane);
   // Sent from memory of its own, so the buffer is free; its own encoding was signalled before.
-  if (lossy && !encodes) {
+  if (sends_other_bytes) {
     signal(number, place, k, true);
   }
   return true;
@@ -217,7 +233,12 @@ void Engine::send(Rank src, std::uint32_t number, Place place, std::uint32_t k, 
   if (records_) {
     record(task);
   }
-  network_->start(now_, bytes, index.routes[item.route].links, 0, tag);
+  const RouteUse& route = index.routes[item.route];
+  if (item.group == kNoGroup) {
+    network_->start(now_, bytes, route.links, 0, tag);
+  } else {
+    network_->start_tree(now_, bytes, route.links, route.tree_latency, tag);
+  }
 }
 
 Engine::Message Engine::message(const Task& task) const {
@@ -228,6 +249,10 @@ Engine::Message Engine::message(const Task& task) const {
 }
 
 void Engine::finish_wire(const Task& task) {
+  if (const std::span<const Place> members = group_of(task); !members.empty()) {
+    finish_group_wire(task, members);
+    return;
+  }
   const GraphIndex& index = *runs_[task.run].index;
   const std::uint32_t channel = runs_[task.run].lanes[task.place.lane].channel;
   channels_[channel].is_busy = false;

@@ -4,8 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <unordered_map>
 
+#include "plan/in_network.hpp"
 #include "sim/route_use.hpp"
 
 namespace rackrail::sim {
@@ -25,8 +27,10 @@ class ListedIndex final : public GraphIndex {
     slice_elements = slice_size;
     codecs.assign(graph.codecs().begin(), graph.codecs().end());
     slices_at.assign(graph.rank_count(), 0);
-    number_items(graph, elements);
+    const plan::InNetwork in_network(graph, topology);
+    number_items(graph, elements, in_network);
     add_routes(graph, topology, router);
+    add_groups(in_network, topology);
     add_dependents(graph);
     const std::vector<plan::EncodingSource> sources = plan::encoding_sources(graph);
     for (std::size_t i = 0; i < items_.size(); ++i) {
@@ -74,7 +78,9 @@ class ListedIndex final : public GraphIndex {
     return {lane_of_[number], number - begin_[lane_of_[number]]};
   }
 
-  void number_items(const plan::TransferGraph& graph, std::int64_t elements);
+  void number_items(const plan::TransferGraph& graph, std::int64_t elements,
+                    const plan::InNetwork& in_network);
+  void add_groups(const plan::InNetwork& in_network, const topology::Topology& topology);
   void add_routes(const plan::TransferGraph& graph, const topology::Topology& topology,
                   topology::Router& router);
   void add_dependents(const plan::TransferGraph& graph);
@@ -90,9 +96,16 @@ class ListedIndex final : public GraphIndex {
   std::vector<std::vector<Dependent>> next_additions_;
 };
 
-void ListedIndex::number_items(const plan::TransferGraph& graph, std::int64_t elements) {
+void ListedIndex::number_items(const plan::TransferGraph& graph, std::int64_t elements,
+                               const plan::InNetwork& in_network) {
   const auto transfers = graph.transfers();
-  std::unordered_map<std::uint64_t, std::uint32_t> lane_of_pair;
+  const auto kind_of = [&](std::size_t i) {
+    if (in_network.operation_of(TransferId(i)) == nullptr) {
+      return LaneKind::kOwn;
+    }
+    return transfers[i].op == plan::TransferOp::kCopy ? LaneKind::kMulticast : LaneKind::kReduction;
+  };
+  std::array<std::unordered_map<std::uint64_t, std::uint32_t>, 3> lanes_of_kind;
   std::vector<std::uint32_t> lane_of(transfers.size(), kNone);
   for (std::size_t i = 0; i < transfers.size(); ++i) {
     const plan::Transfer& t = transfers[i];
@@ -100,9 +113,14 @@ void ListedIndex::number_items(const plan::TransferGraph& graph, std::int64_t el
       continue;
     }
     const std::uint64_t pair = (std::uint64_t{t.src.value()} << 32U) | t.dst.value();
-    const auto [it, is_new] = lane_of_pair.emplace(pair, static_cast<std::uint32_t>(lanes.size()));
+    const LaneKind kind = kind_of(i);
+    const auto [it, is_new] = lanes_of_kind[static_cast<std::size_t>(kind)].emplace(
+        pair, static_cast<std::uint32_t>(lanes.size()));
     if (is_new) {
       lanes.push_back({t.src, t.dst, 0});
+      if (!in_network.operations().empty()) {
+        lane_kinds.push_back(kind);
+      }
     }
     lane_of[i] = it->second;
     ++lanes[it->second].count;
@@ -153,6 +171,28 @@ void ListedIndex::add_routes(const plan::TransferGraph& graph, const topology::T
       routes.push_back(route_use(topology, links.empty() ? router.route(t.src, t.dst) : links));
     }
     items_[number].route = route;
+  }
+}
+
+void ListedIndex::add_groups(const plan::InNetwork& in_network,
+                             const topology::Topology& topology) {
+  const auto first_tree = static_cast<std::uint32_t>(routes.size());
+  for (const plan::InNetwork::Tree& tree : in_network.trees()) {
+    routes.push_back(route_use(topology, tree.links));
+    routes.back().tree_latency = tree.latency;
+  }
+  for (const plan::InNetwork::Operation& operation : in_network.operations()) {
+    const std::size_t first = operation.group.first.index();
+    if (numbers_[first] == kNone) {
+      continue;  // of no elements, and so are the others
+    }
+    std::vector<Place>& members = groups.emplace_back();
+    for (std::size_t i = first; i < first + operation.group.count; ++i) {
+      Item& item = items_[numbers_[i]];
+      item.group = static_cast<std::uint32_t>(groups.size() - 1);
+      item.route = first_tree + operation.tree;
+      members.push_back(place_of(numbers_[i]));
+    }
   }
 }
 
@@ -208,6 +248,10 @@ void ListedIndex::order_additions(const plan::TransferGraph& graph) {
     const plan::Transfer& t = graph.transfers()[i];
     if (t.op != plan::TransferOp::kReduce || numbers_[i] == kNone) {
       continue;
+    }
+    const std::uint32_t group = items_[numbers_[i]].group;
+    if (group != kNoGroup && groups[group].front() != place_of(numbers_[i])) {
+      continue;  // added with the first of its group
     }
     before.clear();
     for (std::size_t c = t.chunk_begin; c < std::size_t{t.chunk_begin} + t.chunk_count; ++c) {

@@ -24,15 +24,22 @@ using Lane = plan::RegularSchedule::Lane;
 using Place = plan::RegularSchedule::Place;
 using Dependent = plan::RegularSchedule::Dependent;
 
+/// How the transfers of a lane move: on their own, or as members of operations of switches
+/// (plan/in_network.hpp).
+enum class LaneKind : std::uint8_t { kOwn, kMulticast, kReduction };
+
+inline constexpr std::uint32_t kNoGroup = UINT32_MAX;
+
 /// One transfer; those that move nothing are left out.
 struct Item {
   std::int64_t elements = 0;
   std::uint32_t slices = 0;
   std::uint32_t first_slice = 0;       ///< index of slice 0 in arrays over all slices
-  std::uint32_t route = 0;             ///< index into GraphIndex::routes
+  std::uint32_t route = 0;             ///< index into GraphIndex::routes; of a group, its tree
   std::uint32_t waits = 0;             ///< dependencies of each slice
   std::uint32_t additions_before = 0;  ///< additions at its receiver that must be applied first
   Place encoded_by;                    ///< kShared: the transfer that encodes
+  std::uint32_t group = kNoGroup;      ///< index into GraphIndex::groups
   plan::EncodingKind encoding = plan::EncodingKind::kOwn;
   plan::TransferOp op = plan::TransferOp::kCopy;
   std::uint8_t codec = 0;
@@ -40,7 +47,8 @@ struct Item {
 
 struct RouteUse {
   std::vector<LinkId> links;
-  Duration overhead;  ///< largest message overhead of its links
+  Duration overhead;           ///< largest message overhead of its links
+  Duration tree_latency = {};  ///< of a tree: after the last byte has left, until all have it
 };
 
 class GraphIndex {
@@ -72,6 +80,10 @@ class GraphIndex {
   }
 
   std::vector<Lane> lanes;
+  std::vector<LaneKind> lane_kinds;  ///< by lane; empty where all move on their own
+  /// Transfers that are one operation, the first of them standing for it: its additions are those
+  /// of all. On the lanes of the others it has its place too.
+  std::vector<std::vector<Place>> groups;
   std::vector<RouteUse> routes;
   std::vector<plan::Codec> codecs;
   std::vector<std::uint32_t> slices_at;  ///< by rank: slices it sends and receives

@@ -49,6 +49,18 @@ std::uint32_t MaxMinNetwork::new_flow() {
 
 void MaxMinNetwork::start(Time now, std::int64_t bytes, std::span<const LinkId> links,
                           double rate_cap, FlowTag tag) {
+  launch(now, bytes, links, rate_cap, tag);
+}
+
+// A fluid over a tree is like one over a route: a share of every link.
+void MaxMinNetwork::start_tree(Time now, std::int64_t bytes, std::span<const LinkId> links,
+                               Duration latency, FlowTag tag) {
+  launch(now, bytes, links, 0, tag).latency = latency.picoseconds();
+}
+
+MaxMinNetwork::Flow& MaxMinNetwork::launch(Time now, std::int64_t bytes,
+                                           std::span<const LinkId> links, double rate_cap,
+                                           FlowTag tag) {
   const std::uint32_t number = new_flow();
   Flow& flow = flows_[number];
   flow.order = static_cast<std::uint32_t>(started_++);
@@ -81,7 +93,7 @@ void MaxMinNetwork::start(Time now, std::int64_t bytes, std::span<const LinkId> 
       links_[id.index()].user = number;
     }
     set_alone(number, now);
-    return;
+    return flow;
   }
   for (const LinkId id : links) {
     const std::uint32_t user = links_[id.index()].user;
@@ -91,6 +103,7 @@ void MaxMinNetwork::start(Time now, std::int64_t bytes, std::span<const LinkId> 
     }
   }
   share(number);
+  return flow;
 }
 
 void MaxMinNetwork::set_capacity(Time now, LinkId id, Bandwidth capacity) {

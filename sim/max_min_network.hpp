@@ -29,6 +29,8 @@ class MaxMinNetwork final : public NetworkModel {
 
   void start(Time now, std::int64_t bytes, std::span<const LinkId> links, double rate_cap,
              FlowTag tag) override;
+  void start_tree(Time now, std::int64_t bytes, std::span<const LinkId> links, Duration latency,
+                  FlowTag tag) override;
   void set_capacity(Time now, LinkId link, Bandwidth capacity) override;
   bool is_moving(FlowTag tag) const override { return rate_of(tag) > 0; }
   Time next_event(Time now) override;
@@ -86,6 +88,8 @@ class MaxMinNetwork final : public NetworkModel {
   };
 
   std::uint32_t new_flow();
+  Flow& launch(Time now, std::int64_t bytes, std::span<const LinkId> links, double rate_cap,
+               FlowTag tag);
   bool is_void(const Due& due) const;
   Time time_left(const Flow& flow, Time now);
   static void settle(Flow& flow, Time now);

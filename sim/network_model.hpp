@@ -42,6 +42,11 @@ class NetworkModel {
   /// per second limits this flow alone; 0 means no limit. A flow of no bytes ends at once.
   virtual void start(Time now, std::int64_t bytes, std::span<const LinkId> links, double rate_cap,
                      FlowTag tag) = 0;
+  /// The same over a tree of links, each of which carries all bytes (plan/in_network.hpp);
+  /// delivered `latency` after the last byte has left. Throws ConfigError where the model has no
+  /// such switches.
+  virtual void start_tree(Time now, std::int64_t bytes, std::span<const LinkId> links,
+                          Duration latency, FlowTag tag) = 0;
   /// From now on the link carries this much; 0 holds what is on it until it carries something
   /// again.
   virtual void set_capacity(Time now, LinkId link, Bandwidth capacity) = 0;

@@ -92,6 +92,14 @@ void PacketNetwork::set_thresholds(Port& port, double stretch) {
   port.pause_above = bytes(options_.pause_above);
 }
 
+void PacketNetwork::start_tree(Time /*now*/, std::int64_t /*bytes*/,
+                               std::span<const LinkId> /*links*/, Duration /*latency*/,
+                               FlowTag /*tag*/) {
+  throw ConfigError(ErrorContext{"", "packet level",
+                                 "a schedule with multicast or reduction in switches",
+                                 "one without, or the flow level"});
+}
+
 void PacketNetwork::set_capacity(Time now, LinkId link, Bandwidth capacity) {
   Port& port = ports_[link.index()];
   dead_links_ -= port.bytes_per_second == 0 ? 1 : 0;

@@ -115,7 +115,7 @@ class RegularIndex final : public GraphIndex {
 }  // namespace
 
 RouteUse route_use(const topology::Topology& topology, std::span<const LinkId> links) {
-  RouteUse use{{links.begin(), links.end()}, Duration()};
+  RouteUse use{.links = {links.begin(), links.end()}, .overhead = {}};
   for (const LinkId link : links) {
     use.overhead = std::max(use.overhead, topology.link(link).overhead);
   }

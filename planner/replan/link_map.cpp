@@ -33,6 +33,18 @@ plan::TransferGraph with_routes(const plan::TransferGraph& graph, const MapRoute
   return result;
 }
 
+/// The groups of `from` whose members' routes are all as they were.
+void keep_groups(const plan::TransferGraph& from, const LinkMap& links, plan::TransferGraph& to) {
+  for (const plan::TransferGroup& group : from.groups()) {
+    const auto members = from.transfers().subspan(group.first.index(), group.count);
+    if (std::none_of(members.begin(), members.end(), [&](const plan::Transfer& transfer) {
+          return links.uses_changed(from.routes()[transfer.route.index()]);
+        })) {
+      to.add_group(group.first, group.count);
+    }
+  }
+}
+
 }  // namespace
 
 LinkMap::LinkMap(std::size_t link_count, std::span<const LinkChange> changes)
@@ -77,6 +89,7 @@ Rerouted rerouted(const plan::TransferGraph& graph, const LinkMap& links,
     result.routes += same.size() != route.size() || other != same ? 1 : 0;
     return other;
   });
+  keep_groups(graph, links, result.graph);
   return result;
 }
 
@@ -85,13 +98,17 @@ std::optional<plan::TransferGraph> renumbered(const plan::TransferGraph& graph,
   for (const auto& route : graph.routes()) {
     if (links.uses_lost(route)) return std::nullopt;
   }
-  return with_routes(graph, [&](const plan::Transfer& transfer) {
+  plan::TransferGraph result = with_routes(graph, [&](const plan::Transfer& transfer) {
     std::vector<LinkId> same;
     for (const LinkId link : graph.routes()[transfer.route.index()]) {
       same.push_back(links.now(link).value());
     }
     return same;
   });
+  for (const plan::TransferGroup& group : graph.groups()) {
+    result.add_group(group.first, group.count);
+  }
+  return result;
 }
 
 Bytes bytes_over(const plan::Plan& plan, const std::vector<bool>& counts) {

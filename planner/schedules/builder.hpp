@@ -32,6 +32,9 @@ class GraphBuilder {
   TransferId add(plan::TransferOp op, Rank src, Rank dst, Range range,
                  std::span<const TransferId> after, const topology::Route& route);
 
+  /// One operation of the switches (plan::TransferGraph::add_group).
+  void group(TransferId first, std::uint32_t count) { graph_.add_group(first, count); }
+
   /// All transfers of a schedule over as many chunks of equal weight.
   void add_all(const plan::RegularSchedule& schedule);
 

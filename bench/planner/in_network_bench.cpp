@@ -1,0 +1,88 @@
+// All-reduce in the network: how near the simulated schedule comes to the in-network optimum.
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <initializer_list>
+#include <string_view>
+#include <utility>
+
+#include "planner/schedule_family.hpp"
+#include "sim/simulator.hpp"
+#include "tests/support/clusters.hpp"
+#include "topology/queries.hpp"
+#include "topology/reader.hpp"
+
+namespace rackrail {
+namespace {
+
+using topology::Topology;
+
+constexpr Bytes kData = Bytes(std::int64_t{1} << 30);
+constexpr std::int64_t kElements = kData.count() / 4;
+constexpr std::int64_t kSlices[] = {1 << 14, 1 << 16, 1 << 18};
+
+/// Seconds of the best all-reduce of a family, over some slices.
+double best_seconds(const Topology& topology, std::string_view family) {
+  topology::Router router(topology);
+  const auto costs = sim::make_cost_model(topology, {});
+  double best = 1e300;
+  for (const auto& graph : planner::schedule_family(family).all_reduces({topology, router, {}})) {
+    for (const std::int64_t slice : kSlices) {
+      best = std::min(best, costs->collective_time(graph, kElements, slice).seconds());
+    }
+  }
+  return best;
+}
+
+/// "over": simulated time over the in-network optimum; "gain": of the best of two usual families
+/// over it.
+void in_network(benchmark::State& state, const Topology& topology) {
+  const auto optimum =
+      static_cast<double>(topology::joint_allreduce_bound(topology, true).algbw.bytes_per_second());
+  double seconds = 0;
+  for (auto _ : state) {
+    seconds = best_seconds(topology, "in-network");
+  }
+  double usual = best_seconds(topology, "ring");
+  if (!planner::schedule_family("hierarchical").refusal(topology, {})) {
+    usual = std::min(usual, best_seconds(topology, "hierarchical"));
+  }
+  state.counters["ranks"] = static_cast<double>(topology.rank_count());
+  state.counters["over"] = seconds * optimum / static_cast<double>(kData.count());
+  state.counters["gain"] = usual / seconds;
+}
+
+using topology::NodeKind;
+
+/// The same cluster whose switches of these kinds reduce and multicast.
+Topology able(Topology topology, std::initializer_list<NodeKind> kinds) {
+  for (std::size_t v = 0; v < topology.node_count(); ++v) {
+    topology::Node node = topology.node(NodeId(v));
+    if (std::find(kinds.begin(), kinds.end(), node.kind) != kinds.end()) {
+      node.multicasts = node.reduces = true;
+      topology.set_node_properties(NodeId(v), node);
+    }
+  }
+  return topology;
+}
+
+Topology nvswitches(Topology topology) { return able(std::move(topology), {NodeKind::kNvSwitch}); }
+Topology all_switches(Topology topology) {
+  return able(std::move(topology), {NodeKind::kNvSwitch, NodeKind::kTor, NodeKind::kSpine});
+}
+
+#define RACKRAIL_IN_NETWORK(name, topology) \
+  BENCHMARK_CAPTURE(in_network, name, topology)->Iterations(1)->Unit(benchmark::kMillisecond)
+RACKRAIL_IN_NETWORK(box_8, nvswitches(test::boxes(1, 8)));
+RACKRAIL_IN_NETWORK(rails_16_nvswitch, nvswitches(test::boxes(2, 8)));
+RACKRAIL_IN_NETWORK(rails_32_nvswitch, nvswitches(test::boxes(4, 8)));
+RACKRAIL_IN_NETWORK(rails_64_all, all_switches(test::boxes(8, 8)));
+RACKRAIL_IN_NETWORK(boxes_32_all, all_switches(test::boxes(4, 2)));
+RACKRAIL_IN_NETWORK(clos_16, all_switches(test::clos({4, 4, 4, 4}, 4)));
+RACKRAIL_IN_NETWORK(clos_16_2to1, all_switches(test::clos({4, 4, 4, 4}, 2)));
+RACKRAIL_IN_NETWORK(uneven_clos_12, all_switches(test::clos({2, 4, 6}, 2)));
+RACKRAIL_IN_NETWORK(h100_256, topology::read_cluster("h100-32x8-rail").topology);
+#undef RACKRAIL_IN_NETWORK
+
+}  // namespace
+}  // namespace rackrail

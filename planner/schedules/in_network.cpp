@@ -1,0 +1,315 @@
+// All-reduce by switches that add and copy what passes (NVSwitch, SHARP): each byte is summed on
+// its way to one rank, its root, and copied on its way back, so that a link carries it once in each
+// direction, where a ring carries it nearly twice.
+//
+// Two shapes. Flat: every chunk has a tree over all ranks. In groups (hosts): with g ranks in each
+// group, g shards are summed inside at one member each, the members of one number sum across groups
+// over trees of their own, and all goes back the same way; a link across carries 1/g of the buffer.
+// On a set of ranks where switches cannot add, or cannot copy, that half is done by direct
+// transfers from or to the root.
+//
+// Roots take turns, and trees take the emptiest links (switch_trees.hpp). The more chunks, the more
+// evenly links and additions are used, and the more transfers there are: the fewest are taken that
+// are within kGoodEnough of the best, by what the fullest link and the busiest rank need. Where the
+// sums across groups are direct transfers, more rounds of chunks are a second choice: groups then
+// begin with different roots, and the phases overlap.
+#include <algorithm>
+#include <cstdint>
+#include <map>
+
+#include "plan/alpha_beta.hpp"
+#include "plan/cost_model.hpp"
+#include "planner/schedules/builder.hpp"
+#include "planner/schedules/switch_trees.hpp"
+
+namespace rackrail::planner {
+
+namespace {
+
+using plan::TransferOp;
+
+constexpr std::size_t kMostTransfers = 130'000;
+constexpr std::size_t kMostRanks = 1024;
+constexpr std::size_t kMostChunks = 64;  // per shard
+constexpr std::size_t kFineRounds = 8;
+constexpr double kGoodEnough = 0.002;
+constexpr double kBytesPerElement = 4;
+constexpr double kSliceBytes = 1 << 20;  // an addition's fixed cost is of a slice like this
+
+/// What of a chunk has come to each rank since it was last read: additions, or one copy.
+using Arrivals = std::vector<std::vector<TransferId>>;
+
+/// The ranks of a chunk's path, by group; members[0] of all of them sum across.
+struct Shape {
+  std::vector<std::vector<Rank>> groups;
+  std::size_t shards() const { return groups[0].size(); }
+};
+
+class Builder {
+ public:
+  Builder(const ScheduleRequest& request, const Shape& shape, std::size_t chunks)
+      : topology_(request.topology),
+        router_(request.router),
+        shape_(shape),
+        chunks_(chunks),
+        share_(1.0 / static_cast<double>(shape.shards() * chunks)),
+        builder_("in-network", request, std::vector<std::uint32_t>(shape.shards() * chunks, 1)),
+        trees_(request.topology),
+        arrived_(shape.shards() * chunks, Arrivals(request.topology.rank_count())) {}
+
+  plan::TransferGraph build() {
+    const bool takes_turns = chunks_ >= shape_.groups.size() && !sums_across_in_network();
+    for_each_chunk([&](std::size_t shard, std::uint32_t chunk) {
+      for (std::size_t g = 0; g < shape_.groups.size(); ++g) {
+        const auto& group = shape_.groups[g];
+        gather(group, group[shard], takes_turns ? turned(shard, chunk, g) : chunk);
+      }
+    });
+    for_each_chunk([&](std::size_t shard, std::uint32_t chunk) {
+      gather(across(shard), root_of(shard, chunk), chunk);
+    });
+    for_each_chunk([&](std::size_t shard, std::uint32_t chunk) {
+      spread(across(shard), root_of(shard, chunk), chunk);
+    });
+    for_each_chunk([&](std::size_t shard, std::uint32_t chunk) {
+      for (const auto& group : shape_.groups) {
+        spread(group, group[shard], chunk);
+      }
+    });
+    return builder_.take();
+  }
+
+ private:
+  template <typename Visit>
+  void for_each_chunk(Visit visit) {
+    for (std::size_t c = 0; c < chunks_; ++c) {
+      for (std::size_t shard = 0; shard < shape_.shards(); ++shard) {
+        visit(shard, static_cast<std::uint32_t>(shard * chunks_ + c));
+      }
+    }
+  }
+
+  std::vector<Rank> across(std::size_t shard) const {
+    std::vector<Rank> ranks;
+    for (const auto& group : shape_.groups) {
+      ranks.push_back(group[shard]);
+    }
+    return ranks;
+  }
+
+  Rank root_of(std::size_t shard, std::uint32_t chunk) const {
+    const std::size_t groups = shape_.groups.size();
+    const std::size_t turn = chunk - shard * chunks_;
+    const std::size_t place = chunks_ < groups ? turn * groups / chunks_ : turn;
+    return shape_.groups[(place + shard) % groups][shard];
+  }
+
+  /// Instead of a chunk, the one of its round whose root is as far from the group as the chunk's
+  /// from group 0: so groups do not all send to the same root. chunks_ is a multiple of the groups.
+  std::uint32_t turned(std::size_t shard, std::uint32_t chunk, std::size_t group) const {
+    const std::size_t groups = shape_.groups.size();
+    const std::size_t first = shard * chunks_;
+    const std::size_t turn = chunk - first;
+    return static_cast<std::uint32_t>(first + turn / groups * groups + (turn + group + 1) % groups);
+  }
+
+  bool sums_across_in_network() const {
+    const std::vector<Rank> ranks = across(0);
+    return ranks.size() > 2 &&
+           SwitchTrees(topology_)
+               .take(TransferOp::kReduce, ranks[0], std::span(ranks).subspan(1), share_)
+               .has_value();
+  }
+
+  /// Sums the chunk of all `ranks` at the root.
+  void gather(const std::vector<Rank>& ranks, Rank root, std::uint32_t chunk) {
+    Arrivals& arrived = arrived_[chunk];
+    std::vector<TransferId> sums;
+    move(TransferOp::kReduce, ranks, root, [&](Rank leaf, const topology::Route& route) {
+      sums.push_back(
+          builder_.add(TransferOp::kReduce, leaf, root, {chunk, 1}, arrived[leaf.index()], route));
+    });
+    auto& at_root = arrived[root.index()];
+    at_root.insert(at_root.end(), sums.begin(), sums.end());
+    group(sums);
+  }
+
+  /// Copies the chunk from the root to all other `ranks`.
+  void spread(const std::vector<Rank>& ranks, Rank root, std::uint32_t chunk) {
+    Arrivals& arrived = arrived_[chunk];
+    std::vector<TransferId> copies;
+    move(TransferOp::kCopy, ranks, root, [&](Rank leaf, const topology::Route& route) {
+      copies.push_back(
+          builder_.add(TransferOp::kCopy, root, leaf, {chunk, 1}, arrived[root.index()], route));
+      arrived[leaf.index()] = {copies.back()};
+    });
+    group(copies);
+  }
+
+  /// Calls `add` with every rank but the root and its route; is_tree_ says what they make.
+  template <typename Add>
+  void move(TransferOp op, const std::vector<Rank>& ranks, Rank root, Add add) {
+    std::vector<Rank> leaves;
+    std::copy_if(ranks.begin(), ranks.end(), std::back_inserter(leaves),
+                 [&](Rank rank) { return rank != root; });
+    const auto routes = leaves.size() < 2 ? std::nullopt : trees_.take(op, root, leaves, share_);
+    is_tree_ = routes.has_value();
+    for (std::size_t i = 0; i < leaves.size(); ++i) {
+      if (is_tree_) {
+        add(leaves[i], (*routes)[i]);
+        continue;
+      }
+      const bool copies = op == TransferOp::kCopy;
+      const topology::Route& route =
+          copies ? router_.route(root, leaves[i]) : router_.route(leaves[i], root);
+      trees_.add_load(route, share_);
+      add(leaves[i], route);
+    }
+  }
+
+  void group(const std::vector<TransferId>& members) {
+    if (is_tree_) {
+      builder_.group(members.front(), static_cast<std::uint32_t>(members.size()));
+    }
+  }
+
+  const topology::Topology& topology_;
+  topology::Router& router_;
+  const Shape& shape_;
+  std::size_t chunks_;
+  double share_;
+  GraphBuilder builder_;
+  SwitchTrees trees_;
+  std::vector<Arrivals> arrived_;  ///< by chunk, rank
+  bool is_tree_ = false;
+};
+
+std::vector<Shape> shapes_of(const topology::Topology& topology) {
+  std::vector<Shape> shapes(1);
+  for (std::size_t r = 0; r < topology.rank_count(); ++r) {
+    shapes[0].groups.push_back({Rank(r)});
+  }
+  if (!refuse_uneven_groups(topology)) {
+    Shape& grouped = shapes.emplace_back();
+    for (const topology::RankGroup& group : tier_groups(topology)) {
+      grouped.groups.push_back(group.ranks);
+    }
+  }
+  return shapes;
+}
+
+/// Seconds per byte that the fullest link and the rank with most additions need at least.
+double cost(const plan::TransferGraph& graph, const topology::Topology& topology) {
+  std::vector<double> added(topology.rank_count());
+  const auto chunks = static_cast<double>(graph.chunk_count());
+  std::size_t next = 0;
+  const auto groups = graph.groups();
+  for (std::size_t i = 0; i < graph.transfers().size(); ++i) {
+    const plan::Transfer& t = graph.transfers()[i];
+    while (next < groups.size() && groups[next].first.index() + groups[next].count <= i) {
+      ++next;
+    }
+    const bool is_counted = next < groups.size() && groups[next].first.index() < i;
+    if (t.op == TransferOp::kReduce && !is_counted) {
+      added[t.dst.index()] += 1 / chunks;
+    }
+  }
+  double most = plan::alpha_beta(graph, topology).seconds_per_element / kBytesPerElement;
+  for (std::size_t r = 0; r < added.size(); ++r) {
+    const std::string& device = topology.node(topology.node_of(Rank(r))).device_class;
+    const plan::DeviceRates rates = plan::device_rates(device);
+    most = std::max(most, added[r] * (1 / static_cast<double>(rates.reduce.bytes_per_second()) +
+                                      rates.launch.seconds() / kSliceBytes));
+  }
+  return most;
+}
+
+/// A graph, and what it costs.
+using Found = std::pair<double, plan::TransferGraph>;
+
+/// The graph of a shape with the fewest chunks that are enough, and one with more rounds where it
+/// has one for each root; none without a group in it.
+std::vector<Found> best_of(const ScheduleRequest& request, const Shape& shape) {
+  std::vector<std::size_t> counts;
+  for (std::size_t c = 1; c < std::min(shape.groups.size(), kMostChunks); c *= 2) {
+    counts.push_back(c);
+  }
+  counts.push_back(std::min(shape.groups.size(), kMostChunks));
+  std::optional<Found> best;
+  std::size_t best_chunks = 0;
+  for (const std::size_t chunks : counts) {
+    plan::TransferGraph graph = Builder(request, shape, chunks).build();
+    if (graph.groups().empty() || (best && graph.transfers().size() > kMostTransfers)) {
+      break;
+    }
+    const double seconds = cost(graph, request.topology);
+    if (!best || seconds < best->first * (1 - kGoodEnough)) {
+      best.emplace(seconds, std::move(graph));
+      best_chunks = chunks;
+    }
+  }
+  std::vector<Found> found;
+  if (!best) {
+    return found;
+  }
+  const double seconds = best->first;
+  const std::size_t rounds =
+      std::min(kFineRounds, kMostTransfers / best->second.transfers().size());
+  found.push_back(std::move(*best));
+  if (shape.shards() > 1 && best_chunks == shape.groups.size() && rounds > 1) {
+    found.emplace_back(seconds, Builder(request, shape, best_chunks * rounds).build());
+  }
+  return found;
+}
+
+class InNetworkFamily final : public ScheduleFamily {
+ public:
+  std::string_view name() const override { return "in-network"; }
+
+  std::optional<std::string> refusal(const topology::Topology& topology,
+                                     const TierCodecs& codecs) const override {
+    if (topology.rank_count() > kMostRanks) {
+      return "there are too many ranks to look for trees over all of them";
+    }
+    if (codecs.inside.is_lossy() || codecs.across.is_lossy()) {
+      return "switches add FP32 only";
+    }
+    topology::Router router(topology);
+    const SwitchTrees trees(topology);
+    if (!trees.any(TransferOp::kReduce) && !trees.any(TransferOp::kCopy)) {
+      return "no switch reduces or multicasts";
+    }
+    for (const Shape& shape : shapes_of(topology)) {
+      if (!Builder({topology, router, codecs}, shape, 1).build().groups().empty()) {
+        return std::nullopt;
+      }
+    }
+    return "no switch that reduces or multicasts joins the ranks of a group, or of all groups";
+  }
+
+  plan::TransferGraph all_reduce(const ScheduleRequest& request) const override {
+    return std::move(all_reduces(request).front());
+  }
+
+  std::vector<plan::TransferGraph> all_reduces(const ScheduleRequest& request) const override {
+    std::vector<Found> found;
+    for (const Shape& shape : shapes_of(request.topology)) {
+      for (Found& graph : best_of(request, shape)) {
+        found.push_back(std::move(graph));
+      }
+    }
+    std::stable_sort(found.begin(), found.end(),
+                     [](const Found& a, const Found& b) { return a.first < b.first; });
+    std::vector<plan::TransferGraph> graphs;
+    for (auto& [seconds, graph] : found) {
+      graphs.push_back(std::move(graph));
+    }
+    return graphs;
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<ScheduleFamily> make_in_network() { return std::make_unique<InNetworkFamily>(); }
+
+}  // namespace rackrail::planner

@@ -1,0 +1,196 @@
+#include "planner/schedules/switch_trees.hpp"
+
+#include <algorithm>
+#include <queue>
+#include <set>
+#include <utility>
+
+namespace rackrail::planner {
+
+/// One tree to be found, in a graph that leads away from the root.
+struct SwitchTrees::Request {
+  plan::TransferOp op;
+  NodeId root;
+  double share;
+  const topology::Topology& topology;
+
+  bool outward() const { return op == plan::TransferOp::kCopy; }
+  std::span<const LinkId> links(NodeId node) const {
+    return outward() ? topology.links_out_of(node) : topology.links_into(node);
+  }
+  NodeId near(LinkId id) const {
+    const topology::Link& link = topology.link(id);
+    return outward() ? link.from : link.to;
+  }
+  NodeId far(LinkId id) const {
+    const topology::Link& link = topology.link(id);
+    return outward() ? link.to : link.from;
+  }
+};
+
+struct SwitchTrees::Tree {
+  std::vector<topology::Route> routes;  ///< by leaf, away from the root
+  std::set<LinkId> links;
+  double fullest = 0;
+};
+
+SwitchTrees::SwitchTrees(const topology::Topology& topology)
+    : topology_(topology), load_(topology.link_count()) {}
+
+bool SwitchTrees::is_able(NodeId id, plan::TransferOp op) const {
+  const topology::Node& node = topology_.node(id);
+  return !topology_.rank_of(id).has_value() &&
+         (op == plan::TransferOp::kCopy ? node.multicasts : node.reduces);
+}
+
+bool SwitchTrees::any(plan::TransferOp op) const {
+  for (std::size_t v = 0; v < topology_.node_count(); ++v) {
+    if (is_able(NodeId(v), op)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+double SwitchTrees::cost(LinkId link, double share) const {
+  return (load_[link.index()] + share) /
+         static_cast<double>(topology_.link(link).bandwidth.bytes_per_second());
+}
+
+void SwitchTrees::add_load(std::span<const LinkId> route, double share) {
+  for (const LinkId link : route) {
+    load_[link.index()] += share;
+  }
+}
+
+// Shortest ways from the sources in ways_ until all targets are reached; ranks pass nothing on.
+void SwitchTrees::search(const Request& request, std::span<const Rank> targets) {
+  using Entry = std::tuple<std::uint32_t, double, NodeId>;
+  std::priority_queue<Entry, std::vector<Entry>, std::greater<>> open;
+  reached_.clear();
+  for (std::size_t v = 0; v < ways_.size(); ++v) {
+    if (ways_[v].is_source) {
+      open.emplace(0, 0, NodeId(v));
+    }
+  }
+  std::size_t missing = targets.size();
+  std::vector<bool> is_target(ways_.size());
+  for (const Rank target : targets) {
+    is_target[topology_.node_of(target).index()] = true;
+  }
+  while (!open.empty() && missing > 0) {
+    const auto [hops, fullest, node] = open.top();
+    open.pop();
+    const Way& way = ways_[node.index()];
+    if (std::tuple(hops, fullest) != way.rank()) {
+      continue;  // it was reached on a better way
+    }
+    reached_.push_back(node);
+    missing -= is_target[node.index()] ? 1 : 0;
+    if (node != request.root && topology_.rank_of(node).has_value()) {
+      continue;
+    }
+    for (const LinkId link : request.links(node)) {
+      Way& next = ways_[request.far(link).index()];
+      const std::tuple longer(hops + 1, std::max(fullest, cost(link, request.share)));
+      if (!next.is_closed && topology_.link(link).kind != topology::LinkKind::kShared &&
+          longer < next.rank()) {
+        std::tie(next.hops, next.fullest) = longer;
+        next.last = link;
+        open.emplace(next.hops, next.fullest, request.far(link));
+      }
+    }
+  }
+}
+
+std::vector<LinkId> SwitchTrees::way_to(const Request& request, NodeId node) const {
+  std::vector<LinkId> way;
+  while (!ways_[node.index()].is_source) {
+    way.push_back(ways_[node.index()].last);
+    node = request.near(way.back());
+  }
+  std::reverse(way.begin(), way.end());
+  return way;
+}
+
+// The tree that the switches on the way `stem` from the root make, if it reaches all leaves.
+std::optional<SwitchTrees::Tree> SwitchTrees::tree_over(const Request& request,
+                                                        const std::vector<LinkId>& stem,
+                                                        std::span<const Rank> leaves) {
+  ways_.assign(topology_.node_count(), {});
+  const auto close = [&](NodeId node, bool is_source) {
+    Way& way = ways_[node.index()];
+    way = {.hops = 0, .last = {}, .is_source = is_source, .is_closed = true};
+  };
+  close(request.root, false);
+  for (const LinkId link : stem) {
+    close(request.far(link), is_able(request.far(link), request.op));
+  }
+  search(request, leaves);
+  Tree tree;
+  for (const Rank leaf : leaves) {
+    const NodeId end = topology_.node_of(leaf);
+    if (ways_[end.index()].hops == kFar) {
+      return std::nullopt;
+    }
+    const std::vector<LinkId> way = way_to(request, end);
+    const NodeId source = request.near(way.front());
+    topology::Route& route = tree.routes.emplace_back();
+    for (std::size_t i = 0; i < stem.size() && request.near(stem[i]) != source; ++i) {
+      route.push_back(stem[i]);
+    }
+    route.insert(route.end(), way.begin(), way.end());
+    tree.links.insert(route.begin(), route.end());
+  }
+  for (const LinkId link : tree.links) {
+    tree.fullest = std::max(tree.fullest, cost(link, request.share));
+  }
+  return tree;
+}
+
+bool SwitchTrees::parts_only_where_able(const Request& request, const Tree& tree) const {
+  std::set<NodeId> parted;
+  return std::all_of(tree.links.begin(), tree.links.end(), [&](LinkId link) {
+    const NodeId near = request.near(link);
+    return parted.insert(near).second || is_able(near, request.op);
+  });
+}
+
+std::optional<std::vector<topology::Route>> SwitchTrees::take(plan::TransferOp op, Rank root,
+                                                              std::span<const Rank> leaves,
+                                                              double share) {
+  const Request request{op, topology_.node_of(root), share, topology_};
+  ways_.assign(topology_.node_count(), {});
+  ways_[request.root.index()].is_source = true;
+  ways_[request.root.index()].hops = 0;
+  search(request, leaves);
+  std::vector<std::vector<LinkId>> stems;
+  for (const NodeId node : reached_) {
+    if (is_able(node, op)) {
+      stems.push_back(way_to(request, node));
+    }
+  }
+  std::optional<Tree> best;
+  for (const std::vector<LinkId>& stem : stems) {
+    auto tree = tree_over(request, stem, leaves);
+    if (tree && parts_only_where_able(request, *tree) &&
+        (!best || std::pair(tree->fullest, tree->links.size()) <
+                      std::pair(best->fullest, best->links.size()))) {
+      best = std::move(tree);
+    }
+  }
+  if (!best) {
+    return std::nullopt;
+  }
+  for (const LinkId link : best->links) {
+    load_[link.index()] += share;
+  }
+  for (topology::Route& route : best->routes) {
+    if (op == plan::TransferOp::kReduce) {
+      std::reverse(route.begin(), route.end());
+    }
+  }
+  return std::move(best->routes);
+}
+
+}  // namespace rackrail::planner

@@ -1,0 +1,134 @@
+// The in-network family on random clusters whose switches have random abilities: right, as fast as
+// it says, and never faster than the bound.
+#include <catch2/catch.hpp>
+#include <string>
+#include <vector>
+
+#include "base/random.hpp"
+#include "plan/alpha_beta.hpp"
+#include "plan/verifier.hpp"
+#include "planner/schedule_family.hpp"
+#include "sim/simulator.hpp"
+#include "tests/property/topology/random_topology.hpp"
+#include "topology/queries.hpp"
+
+namespace rackrail::planner {
+namespace {
+
+using topology::Topology;
+
+constexpr std::int64_t kElements = 3 * 5 * 7 * 8 * 1024;
+
+class Dice {
+ public:
+  explicit Dice(std::uint64_t seed) : seed_(seed) {}
+  int below(int limit) {
+    return static_cast<int>(random_bits(seed_, counter_++) % static_cast<std::uint64_t>(limit));
+  }
+
+ private:
+  std::uint64_t seed_;
+  std::uint64_t counter_ = 1'000'000;
+};
+
+void give_abilities(Topology& t, Dice& dice) {
+  for (std::size_t v = 0; v < t.node_count(); ++v) {
+    topology::Node node = t.node(NodeId(v));
+    if (!t.rank_of(NodeId(v))) {
+      node.multicasts = dice.below(3) > 0;
+      node.reduces = dice.below(3) > 0;
+      t.set_node_properties(NodeId(v), node);
+    }
+  }
+}
+
+void join(Topology& t, NodeId a, NodeId b, int rate) {
+  topology::Link link;
+  link.from = a;
+  link.to = b;
+  link.bandwidth = Bandwidth(std::int64_t{1'000'000'000} * rate);
+  link.latency = Duration(1'000'000);
+  t.add_duplex_link(link);
+}
+
+/// Hosts of up to three ranks on a switch of their own, each rank also under one of up to three
+/// leaves, which are under up to three spines.
+Topology random_clos(std::uint64_t seed, Dice& dice) {
+  Topology t("random clos " + std::to_string(seed));
+  const auto add = [&](const std::string& name, topology::NodeKind kind, const std::string& host) {
+    return t.add_node({.name = name, .kind = kind, .host = host});
+  };
+  std::vector<NodeId> leaves;
+  const int spines = 1 + dice.below(3);
+  for (int l = 1 + dice.below(3); l > 0; --l) {
+    leaves.push_back(add("leaf" + std::to_string(l), topology::NodeKind::kTor, ""));
+  }
+  for (int s = 0; s < spines; ++s) {
+    const NodeId spine = add("spine" + std::to_string(s), topology::NodeKind::kSpine, "");
+    for (const NodeId leaf : leaves) join(t, leaf, spine, 1 + dice.below(10));
+  }
+  const int ranks = 1 + dice.below(3);
+  const int hosts = 2 + dice.below(3);
+  for (int h = 0; h < hosts; ++h) {
+    const std::string host = "host" + std::to_string(h);
+    const NodeId inside = add(host + ".switch", topology::NodeKind::kNvSwitch, host);
+    for (int r = 0; r < ranks; ++r) {
+      const NodeId gpu = add(host + ".gpu" + std::to_string(r), topology::NodeKind::kGpu, host);
+      t.add_rank(gpu);
+      join(t, gpu, inside, 10);
+      join(t, gpu, leaves[static_cast<std::size_t>(dice.below(static_cast<int>(leaves.size())))],
+           1 + dice.below(10));
+    }
+  }
+  return t;
+}
+
+/// How many graphs the family made; checks each.
+std::size_t check(const Topology& t) {
+  const ScheduleFamily& family = schedule_family("in-network");
+  if (family.refusal(t, {})) {
+    return 0;
+  }
+  topology::Router router(t);
+  const auto bound =
+      static_cast<double>(topology::joint_allreduce_bound(t, true).algbw.bytes_per_second());
+  std::size_t graphs = 0;
+  for (const plan::TransferGraph& graph : family.all_reduces({t, router, {}})) {
+    ++graphs;
+    CHECK(!graph.groups().empty());
+    CHECK(plan::verify(graph, &t).problems == std::vector<std::string>{});
+    const Duration time = sim::simulate_collective(graph, kElements, 8192, t, {}).time;
+    // The bound is exact to about 1e-6.
+    CHECK(time.seconds() * bound >= kElements * 4 * (1 - 1e-5));
+    CHECK(plan::alpha_beta(graph, t).at_least(kElements) <= time);
+  }
+  return graphs;
+}
+
+TEST_CASE("in-network all-reduces on random graphs are right and not faster than the bound") {
+  std::size_t checked = 0;
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+    CAPTURE(seed);
+    Topology t = topology::test::random_topology(seed, 7, 5);
+    Dice dice(seed);
+    give_abilities(t, dice);
+    checked += check(t);
+  }
+  CHECK(checked > 50);
+}
+
+TEST_CASE(
+    "in-network all-reduces on random Clos networks are right and not faster than the bound") {
+  std::size_t checked = 0;
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+    CAPTURE(seed);
+    Dice dice(seed);
+    Topology t = random_clos(seed, dice);
+    give_abilities(t, dice);
+    checked += check(t);
+  }
+  CHECK(checked > 150);
+}
+
+}  // namespace
+}  // namespace rackrail::planner

@@ -1,0 +1,170 @@
+// Groups that switches carry out as one: times against closed forms.
+#include <catch2/catch.hpp>
+#include <string>
+#include <vector>
+
+#include "base/error.hpp"
+#include "plan/transfer_graph.hpp"
+#include "plan/verifier.hpp"
+#include "sim/simulator.hpp"
+#include "topology/queries.hpp"
+
+namespace rackrail {
+namespace {
+
+using plan::TransferGraph;
+using plan::TransferOp;
+using topology::Topology;
+
+constexpr std::int64_t kRate = 1'000'000'000;  // bytes per second: a byte takes 1,000 ps
+constexpr std::int64_t kLatency = 5'000'000;   // of a link, in ps
+constexpr std::int64_t kAddition = 1;          // at any rate, rounded up to a picosecond
+
+/// `ranks` on one switch; rank r has `rates[r]` gigabytes per second, 1 beyond the list.
+Topology star(int ranks, bool able, const std::vector<int>& rates = {}) {
+  Topology t("star");
+  const NodeId hub = t.add_node(
+      {.name = "hub", .kind = topology::NodeKind::kNvSwitch, .multicasts = able, .reduces = able});
+  for (int r = 0; r < ranks; ++r) {
+    const NodeId gpu =
+        t.add_node({.name = "gpu" + std::to_string(r), .kind = topology::NodeKind::kGpu});
+    t.add_rank(gpu);
+    const auto i = static_cast<std::size_t>(r);
+    topology::Link link;
+    link.from = gpu;
+    link.to = hub;
+    link.bandwidth = Bandwidth(kRate * (i < rates.size() ? rates[i] : 1));
+    link.latency = Duration(kLatency);
+    t.add_duplex_link(link);
+  }
+  return t;
+}
+
+sim::SimulationOptions instant_additions() {
+  sim::SimulationOptions options;
+  plan::DeviceRates rates = plan::device_rates("H100");
+  rates.reduce = Bandwidth(INT64_MAX);
+  rates.launch = Duration();
+  options.device_rates = rates;
+  return options;
+}
+
+/// One chunk: every rank's to rank 0, added, and back.
+TransferGraph there_and_back(const Topology& t, bool grouped) {
+  topology::Router router(t);
+  TransferGraph graph("star", plan::Collective::kAllReduce, t.rank_count(), {1});
+  const auto leaves = static_cast<std::uint32_t>(t.rank_count() - 1);
+  std::vector<TransferId> sums;
+  for (std::uint32_t r = 1; r <= leaves; ++r) {
+    sums.push_back(graph.add_transfer({.src = Rank(r),
+                                       .dst = Rank(0),
+                                       .op = TransferOp::kReduce,
+                                       .route = graph.add_route(router.route(Rank(r), Rank(0)))},
+                                      {}));
+  }
+  for (std::uint32_t r = 1; r <= leaves; ++r) {
+    graph.add_transfer(
+        {.src = Rank(0), .dst = Rank(r), .route = graph.add_route(router.route(Rank(0), Rank(r)))},
+        sums);
+  }
+  if (grouped) {
+    graph.add_group(TransferId(0), leaves);
+    graph.add_group(TransferId(leaves), leaves);
+  }
+  return graph;
+}
+
+std::int64_t picoseconds(const TransferGraph& graph, const Topology& t, std::int64_t elements,
+                         std::int64_t slice, const sim::SimulationOptions& options) {
+  return sim::simulate_collective(graph, elements, slice, t, options).time.picoseconds();
+}
+
+TEST_CASE("A group passes each link of its tree once, in the time of its slowest link") {
+  constexpr std::int64_t kElements = 1000;
+  constexpr std::int64_t kBytesTime = kElements * 4 * 1000;
+  // A reduction, two links, and a multicast, two links: however many ranks.
+  for (const int ranks : {3, 8, 17}) {
+    CAPTURE(ranks);
+    const Topology t = star(ranks, true);
+    const TransferGraph graph = there_and_back(t, true);
+    REQUIRE(plan::verify(graph, &t).ok());
+    CHECK(picoseconds(graph, t, kElements, kElements, instant_additions()) ==
+          2 * (kBytesTime + 2 * kLatency) + kAddition);
+  }
+  // The fast ranks wait for the slow one.
+  const Topology uneven = star(4, true, {4, 4, 1, 4});
+  CHECK(picoseconds(there_and_back(uneven, true), uneven, kElements, kElements,
+                    instant_additions()) == 2 * (kBytesTime + 2 * kLatency) + kAddition);
+  // Slices of both directions pipeline: one more than the slices of a chunk.
+  const Topology t = star(5, true);
+  CHECK(picoseconds(there_and_back(t, true), t, kElements, kElements / 10, instant_additions()) ==
+        11 * kBytesTime / 10 + 4 * kLatency + kAddition);
+}
+
+TEST_CASE("What the switches cannot do moves one by one") {
+  constexpr std::int64_t kElements = 1000;
+  const Topology able = star(5, true);
+  const Topology plain = star(5, false);
+  const auto options = instant_additions();
+  const auto one_by_one = picoseconds(there_and_back(able, false), able, kElements, 100, options);
+  // Four ranks share rank 0's link each way.
+  CHECK(one_by_one >= 2 * 4 * kElements * 4 * 1000 / 2);
+  CHECK(picoseconds(there_and_back(plain, true), plain, kElements, 100, options) == one_by_one);
+}
+
+TEST_CASE("A reduction in switches is one addition at its root") {
+  constexpr std::int64_t kElements = 1000;
+  const Topology t = star(6, true);
+  auto options = instant_additions();
+  const auto without = picoseconds(there_and_back(t, true), t, kElements, kElements, options);
+  options.device_rates->launch = Duration(7'000'000);
+  CHECK(picoseconds(there_and_back(t, true), t, kElements, kElements, options) ==
+        without + 7'000'000);
+}
+
+TEST_CASE("Links carry a group's bytes once") {
+  constexpr std::int64_t kElements = 1000;
+  const Topology t = star(4, true);
+  const auto result = sim::simulate_collective(there_and_back(t, true), kElements, 100, t, {});
+  REQUIRE(result.links.size() == t.link_count());
+  for (const sim::LinkUse& use : result.links) {
+    CAPTURE(t.link_name(use.link));
+    CHECK(use.bytes == Bytes(kElements * 4));
+  }
+  CHECK(result.flows == 20);
+}
+
+TEST_CASE("A lossy multicast is encoded once and decoded by every receiver") {
+  const Topology t = star(4, true);
+  topology::Router router(t);
+  TransferGraph graph("spread", plan::Collective::kAllGather, 4, {1});
+  graph.set_owners({Rank(0)});
+  const std::uint8_t codec = graph.add_codec({.kind = plan::CodecKind::kFp16});
+  for (std::uint32_t r = 1; r < 4; ++r) {
+    graph.add_transfer({.src = Rank(0),
+                        .dst = Rank(r),
+                        .codec = codec,
+                        .route = graph.add_route(router.route(Rank(0), Rank(r)))},
+                       {});
+  }
+  graph.add_group(TransferId(0), 3);
+  REQUIRE(plan::verify(graph, &t).ok());
+  auto options = instant_additions();
+  auto& rate = options.device_rates->codecs[static_cast<std::size_t>(plan::CodecKind::kFp16)];
+  rate = {.encode = Bandwidth(kRate), .decode = Bandwidth(2 * kRate)};
+  // Encode and replace its own (6 µs for 4,000 bytes), half the bytes on the wire, decode.
+  CHECK(picoseconds(graph, t, 1000, 1000, options) ==
+        6'000'000 + 2'000'000 + 2 * kLatency + 2'000'000);
+}
+
+TEST_CASE("The packet level has no such switches and says so") {
+  const Topology t = star(4, true);
+  sim::SimulationOptions options;
+  options.network = sim::NetworkLevel::kPacket;
+  CHECK_THROWS_AS(sim::simulate_collective(there_and_back(t, true), 1000, 1000, t, options),
+                  ConfigError);
+  CHECK_NOTHROW(sim::simulate_collective(there_and_back(t, false), 1000, 1000, t, options));
+}
+
+}  // namespace
+}  // namespace rackrail
