@@ -111,7 +111,8 @@ AsynchronousResult simulate_asynchronous(const plan::Plan& plan, const plan::Wor
             engine.add_run(indices[b], fmt::format("bucket {} of rank {}", b, r), Rank(r)));
       }
       Program program =
-          program_of(plan, workload, topology, Rank(r), runs.empty() ? 0 : runs.front(),
+          program_of(plan, workload, topology.node(topology.node_of(Rank(r))).device_class, Rank(r),
+                     runs.empty() ? 0 : runs.front(),
                      slowdown(options.disturbances, Rank(r), static_cast<int>(step)));
       engine.add_step(Rank(r), std::move(program.pieces), runs, program.optimizer);
     }

@@ -46,6 +46,8 @@ std::string Engine::describe(const Task& task) const {
     return fmt::format("rank {} {}", rank.value(), what);
   };
   switch (task.kind) {
+    case TaskKind::kStart:
+      return of_rank(task.rank, "has not started");
     case TaskKind::kLoad:
       return of_rank(task.rank, "loads data");
     case TaskKind::kForward:
@@ -93,6 +95,8 @@ std::optional<LinkId> Engine::narrowest_link(const Task& task) const {
 
 std::string_view name_of(TaskKind kind) {
   switch (kind) {
+    case TaskKind::kStart:
+      return "start";
     case TaskKind::kLoad:
       return "load data";
     case TaskKind::kForward:
@@ -126,6 +130,7 @@ std::string Engine::track(const Task& task) const {
   switch (task.kind) {
     case TaskKind::kLoad:
       return of_rank("loader");
+    case TaskKind::kStart:
     case TaskKind::kForward:
     case TaskKind::kBackward:
     case TaskKind::kOptimizer:
