@@ -93,7 +93,7 @@ AsynchronousResult simulate_asynchronous(const plan::Plan& plan, const plan::Wor
   quiet.record_timeline = false;
   quiet.record_flows = false;
   Engine engine(topology, quiet);
-  topology::Router router(topology);
+  Routing routing(topology, options.multipath);
   const std::size_t ranks = topology.rank_count();
   const std::size_t buckets = plan.buckets.size();
   // Runs of a rank's step follow each other: at [(rank · steps + step) · buckets + bucket].
@@ -102,7 +102,7 @@ AsynchronousResult simulate_asynchronous(const plan::Plan& plan, const plan::Wor
     std::vector<std::shared_ptr<const GraphIndex>> indices;
     for (const plan::Bucket& bucket : plan.buckets) {
       indices.push_back(index_graph(exchange_of(plan.schedules[bucket.schedule], Rank(r)),
-                                    bucket.elements, bucket.slice_elements, topology, router));
+                                    bucket.elements, bucket.slice_elements, routing));
     }
     for (std::size_t step = 0; step < steps; ++step) {
       std::vector<std::uint32_t> runs;

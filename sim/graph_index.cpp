@@ -6,8 +6,6 @@
 #include <algorithm>
 #include <unordered_map>
 
-#include "sim/route_use.hpp"
-
 namespace rackrail::sim {
 
 namespace {
@@ -21,12 +19,12 @@ constexpr std::uint32_t kNone = UINT32_MAX;
 class ListedIndex final : public GraphIndex {
  public:
   ListedIndex(const plan::TransferGraph& graph, std::int64_t elements, std::int64_t slice_size,
-              const topology::Topology& topology, topology::Router& router) {
+              Routing& routing) {
     slice_elements = slice_size;
     codecs.assign(graph.codecs().begin(), graph.codecs().end());
     slices_at.assign(graph.rank_count(), 0);
     number_items(graph, elements);
-    add_routes(graph, topology, router);
+    add_routes(graph, routing);
     add_dependents(graph);
     const std::vector<plan::EncodingSource> sources = plan::encoding_sources(graph);
     for (std::size_t i = 0; i < items_.size(); ++i) {
@@ -75,8 +73,7 @@ class ListedIndex final : public GraphIndex {
   }
 
   void number_items(const plan::TransferGraph& graph, std::int64_t elements);
-  void add_routes(const plan::TransferGraph& graph, const topology::Topology& topology,
-                  topology::Router& router);
+  void add_routes(const plan::TransferGraph& graph, Routing& routing);
   void add_dependents(const plan::TransferGraph& graph);
   void order_additions(const plan::TransferGraph& graph);
 
@@ -140,8 +137,7 @@ void ListedIndex::number_items(const plan::TransferGraph& graph, std::int64_t el
   }
 }
 
-void ListedIndex::add_routes(const plan::TransferGraph& graph, const topology::Topology& topology,
-                             topology::Router& router) {
+void ListedIndex::add_routes(const plan::TransferGraph& graph, Routing& routing) {
   std::vector<std::uint32_t> pinned(graph.routes().size(), kNone);
   std::vector<std::uint32_t> found(lanes.size(), kNone);
   for (std::uint32_t number = 0; number < items_.size(); ++number) {
@@ -150,7 +146,7 @@ void ListedIndex::add_routes(const plan::TransferGraph& graph, const topology::T
     std::uint32_t& route = links.empty() ? found[lane_of_[number]] : pinned[t.route.index()];
     if (route == kNone) {
       route = static_cast<std::uint32_t>(routes.size());
-      routes.push_back(route_use(topology, links.empty() ? router.route(t.src, t.dst) : links));
+      routes.push_back(routing.route(t.src, t.dst, links));
     }
     items_[number].route = route;
   }
@@ -257,9 +253,8 @@ std::string GraphIndex::describe(Place place) const {
 
 std::unique_ptr<const GraphIndex> index_graph(const plan::TransferGraph& graph,
                                               std::int64_t elements, std::int64_t slice_elements,
-                                              const topology::Topology& topology,
-                                              topology::Router& router) {
-  return std::make_unique<ListedIndex>(graph, elements, slice_elements, topology, router);
+                                              Routing& routing) {
+  return std::make_unique<ListedIndex>(graph, elements, slice_elements, routing);
 }
 
 }  // namespace rackrail::sim

@@ -58,7 +58,7 @@ struct Together {
 Together run(const std::vector<const Job*>& jobs, const topology::Topology& topology,
              const SimulationOptions& options) {
   Engine engine(topology, options);
-  topology::Router router(topology);
+  Routing routing(topology, options.multipath);
   std::uint32_t runs = 0;
   for (const Job* job : jobs) {
     PlacedPlan placed_plan{job->plan, job->workload, job->ranks, {}};
@@ -66,7 +66,7 @@ Together run(const std::vector<const Job*>& jobs, const topology::Topology& topo
       placed_plan.indices.push_back(
           index_graph(placed(job->plan.schedules.at(bucket.schedule), job->ranks,
                              topology.rank_count(), job->links),
-                      bucket.elements, bucket.slice_elements, topology, router));
+                      bucket.elements, bucket.slice_elements, routing));
     }
     const auto synchronisations =
         add_steps(engine, placed_plan, topology, options, job->steps).size();

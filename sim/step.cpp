@@ -58,7 +58,7 @@ StepResult simulate_step(const plan::Plan& plan, const plan::Workload& workload,
   require_in_step(options);
   require_matching(plan, workload, topology);
   Engine engine(topology, options);
-  topology::Router router(topology);
+  Routing routing(topology, options.multipath);
   std::vector<Rank> ranks;
   for (std::size_t r = 0; r < topology.rank_count(); ++r) {
     ranks.emplace_back(r);
@@ -66,7 +66,7 @@ StepResult simulate_step(const plan::Plan& plan, const plan::Workload& workload,
   PlacedPlan all{plan, workload, ranks, {}};
   for (const plan::Bucket& bucket : plan.buckets) {
     all.indices.push_back(index_graph(plan.schedules.at(bucket.schedule), bucket.elements,
-                                      bucket.slice_elements, topology, router));
+                                      bucket.slice_elements, routing));
   }
   const std::vector<std::uint32_t> first_runs =
       add_steps(engine, all, topology, options, options.steps);
