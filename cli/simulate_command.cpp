@@ -481,8 +481,9 @@ void add_simulate_command(CLI::App& app, Session& session) {
       ->take_all();
   command
       ->add_option("--multipath", options->multipath,
-                   "pinned: routes of the plan; ecmp: shortest routes for all, by hash")
-      ->check(CLI::IsMember({"pinned", "ecmp"}));
+                   "pinned: routes of the plan; ecmp: shortest routes for all, by hash; spray: "
+                   "evenly over all shortest routes")
+      ->check(CLI::IsMember({"pinned", "ecmp", "spray"}));
   command->footer(
       "Examples: rackrail simulate plan.json --trace step.json\n"
       "          rackrail simulate a100-8x8 --collective all-reduce --bytes 1GiB --schedule ring");

@@ -20,6 +20,10 @@ std::unique_ptr<NetworkModel> make_network(const topology::Topology& topology,
   if (options.network == NetworkLevel::kFlow) {
     return std::make_unique<MaxMinNetwork>(topology);
   }
+  if (options.multipath == Multipath::kSpray) {
+    throw ConfigError(ErrorContext{"", "packet level", "multipath: spray",
+                                   "pinned or ecmp there, or the flow level"});
+  }
   for (std::size_t r = 0; r < topology.rank_count(); ++r) {
     if (topology.processor_of(Rank(r))) {
       throw ConfigError(ErrorContext{

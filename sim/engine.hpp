@@ -118,7 +118,7 @@ class Engine {
   const std::vector<Activity>& activities() const { return activities_; }
   struct Message {
     Bytes bytes;
-    std::span<const LinkId> links;
+    const RouteUse* route;  ///< as long as the engine
     Rank dst;
   };
   /// What a kWire task moves.

@@ -217,13 +217,18 @@ void Engine::send(Rank src, std::uint32_t number, Place place, std::uint32_t k, 
   if (records_) {
     record(task);
   }
-  network_->start(now_, bytes, index.routes[item.route].links, 0, tag);
+  const RouteUse& route = index.routes[item.route];
+  if (route.shares.empty()) {
+    network_->start(now_, bytes, route.links, 0, tag);
+  } else {
+    network_->start_spread(now_, bytes, {route.links, route.shares, route.latency}, tag);
+  }
 }
 
 Engine::Message Engine::message(const Task& task) const {
   const GraphIndex& index = *runs_[task.run].index;
   const Item item = index.item(task.place);
-  return {Bytes(slice_bytes(index, item, task.slice)), index.routes[item.route].links,
+  return {Bytes(slice_bytes(index, item, task.slice)), &index.routes[item.route],
           index.lanes[task.place.lane].dst};
 }
 

@@ -86,7 +86,7 @@ class ScenarioReader {
   }
   static Multipath multipath(const ConfigValue& value) {
     const std::optional<Multipath> found = parse_multipath(value.text());
-    return found ? *found : (value.fail("pinned or ecmp"), Multipath::kPinned);
+    return found ? *found : (value.fail("pinned, ecmp or spray"), Multipath::kPinned);
   }
   static DataLoading loading(const ConfigValue& value) {
     value.allow_only({"batch", "prefetch"});

@@ -83,7 +83,7 @@ CollectiveResult simulate_collective(const plan::RegularSchedule& schedule, std:
     routes.push_back(routing.route(lane.src, lane.dst));
   }
   const bool may_fold = options.use_symmetry && options.network == NetworkLevel::kFlow &&
-                        options.disturbances.empty();
+                        options.multipath != Multipath::kSpray && options.disturbances.empty();
   const std::optional<FoldedSchedule> folded =
       may_fold ? fold(schedule, elements, routes, topology, options) : std::nullopt;
   if (!folded) {

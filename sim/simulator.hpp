@@ -90,6 +90,7 @@ struct FlowRecord {
   Duration sent;       ///< the last byte has left
   Duration delivered;  ///< and is there
   std::vector<LinkId> links;
+  std::vector<double> shares;  ///< of the bytes, by link; none: all of them on each
 };
 
 /// Utilisation of links over a step: at [i · links.size() + j], of links[j] from i · bin to

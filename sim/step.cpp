@@ -1,5 +1,6 @@
 // Steps of a plan: programs of the ranks in, times and what they were spent on out.
 #include <algorithm>
+#include <cmath>
 
 #include "sim/engine.hpp"
 #include "sim/flow_records.hpp"
@@ -19,8 +20,10 @@ Duration waited(const Engine& engine, const Activity& activity,
   }
   const Engine::Message message = engine.message(activity.task);
   Duration alone;
-  for (const LinkId link : message.links) {
-    alone = std::max(alone, message.bytes / topology.link(link).bandwidth);
+  for (std::size_t i = 0; i < message.route->links.size(); ++i) {
+    const double bytes = share_of(*message.route, i) * static_cast<double>(message.bytes.count());
+    alone = std::max(alone, Bytes(static_cast<std::int64_t>(std::ceil(bytes))) /
+                                topology.link(message.route->links[i]).bandwidth);
   }
   return std::max(Duration(), Duration(activity.end - activity.start) - alone);
 }
