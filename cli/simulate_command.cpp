@@ -7,6 +7,8 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/config_tree.hpp"
 #include "base/error.hpp"
@@ -15,6 +17,7 @@
 #include "cli/collective.hpp"
 #include "cli/commands.hpp"
 #include "cli/inputs.hpp"
+#include "cli/job_inputs.hpp"
 #include "cli/progress.hpp"
 #include "cli/session.hpp"
 #include "cli/simulation_csv.hpp"
@@ -24,7 +27,9 @@
 #include "cli/trace.hpp"
 #include "cli/usage.hpp"
 #include "explore/outages.hpp"
+#include "plan/format.hpp"
 #include "planner/schedule_family.hpp"
+#include "sim/jobs.hpp"
 #include "sim/scenario.hpp"
 #include "sim/simulator.hpp"
 #include "topology/queries.hpp"
@@ -47,29 +52,68 @@ struct SimulateOptions {
   std::string links;
   std::string network = "flow";
   std::string scenario;
-  int steps = 0;  ///< 0: as the scenario says, else 1
+  std::string multipath;            ///< empty: as the scenario says, else pinned
+  std::vector<std::string> packet;  ///< NAME=VALUE
+  int steps = 0;                    ///< 0: as the scenario says, else 1
   bool every_flow = false;
 
+  sim::Scenario read(Session& session, const topology::Topology& on) const;
   sim::SimulationOptions simulation(Session& session, const topology::Topology& on) const;
 };
 
+void set_packet_option(sim::PacketOptions& options, const std::string& text) {
+  const std::size_t equals = text.find('=');
+  if (equals == std::string::npos) {
+    throw ConfigError(ErrorContext{"<command line>", "--packet", fmt::format("'{}'", text),
+                                   "NAME=VALUE, such as queue_capacity=16MiB"});
+  }
+  try {
+    sim::set_packet_option(options, text.substr(0, equals),
+                           ConfigValue::parse("<command line>", text.substr(equals + 1)));
+  } catch (const ConfigError& error) {
+    throw ConfigError(ErrorContext{"<command line>", "--packet " + text, error.context().found,
+                                   error.context().expected});
+  }
+}
+
 /// What the scenario says, and the command line more loudly.
-sim::SimulationOptions SimulateOptions::simulation(Session& session,
-                                                   const topology::Topology& on) const {
-  sim::SimulationOptions options;
+sim::Scenario SimulateOptions::read(Session& session, const topology::Topology& on) const {
+  sim::Scenario all;
+  sim::SimulationOptions& options = all.options;
   if (!scenario.empty()) {
-    options = sim::read_scenario(scenario, on).options;
+    all = sim::read_scenario(scenario, on);
     const std::filesystem::path file = scenario;
     session.add_inputs({&file, 1});
   }
   if (network == "packet") {
     options.network = sim::NetworkLevel::kPacket;
   }
+  if (!multipath.empty()) {
+    options.multipath = *sim::parse_multipath(multipath);
+  }
+  for (const std::string& text : packet) {
+    set_packet_option(options.packets, text);
+  }
+  if (!packet.empty() && options.network != sim::NetworkLevel::kPacket) {
+    throw ConfigError(
+        ErrorContext{"<command line>", "--packet", "the flow level", "--network packet"});
+  }
   if (steps > 0) {
     options.steps = steps;
   }
   options.use_symmetry = !every_flow;
-  return options;
+  return all;
+}
+
+/// For what is simulated alone on the cluster.
+sim::SimulationOptions SimulateOptions::simulation(Session& session,
+                                                   const topology::Topology& on) const {
+  const sim::Scenario all = read(session, on);
+  if (!all.jobs.empty()) {
+    throw ConfigError(ErrorContext{scenario, "jobs", "jobs beside a bare collective",
+                                   "a plan to simulate beside them"});
+  }
+  return all.options;
 }
 
 std::optional<explore::OutageResult> simulate_outages(const Session& session,
@@ -119,7 +163,70 @@ void run_asynchronous(Session& session, const PlanInput& input,
              result.staleness);
 }
 
+void run_jobs(Session& session, const SimulateOptions& options) {
+  for (const auto& [name, file] :
+       {std::pair("--flows", options.flows), {"--links", options.links}}) {
+    if (!file.empty()) {
+      throw ConfigError(ErrorContext{"<command line>", name, "several jobs",
+                                     "a scenario without 'jobs' and 'placement', or --trace"});
+    }
+  }
+  ClusterOptions source = options.cluster;
+  if (source.cluster.empty()) {
+    source.cluster = plan::load_plan(options.plan).cluster_name;
+  }
+  const topology::Topology cluster = source.load(session);
+  sim::Scenario scenario = options.read(session, cluster);
+  const std::vector<sim::Job> jobs =
+      load_jobs(session, options.plan, options.workload, scenario, cluster);
+  session.add_output(options.trace);
+  scenario.options.record_timeline = !options.trace.empty();
+  ProgressBar bar("simulating");
+  scenario.options.progress = [&bar](double share) { bar.update(share); };
+  const auto start = std::chrono::steady_clock::now();
+  const sim::JobsResult result = sim::simulate_jobs(jobs, cluster, scenario.options);
+  const double wall = seconds_since(start);
+  bar.clear();
+  if (!options.trace.empty()) {
+    std::vector<TraceProcess> processes;
+    for (const sim::JobResult& job : result.jobs) {
+      processes.push_back({"simulated: " + job.name, job.timeline});
+    }
+    write_file_atomically(options.trace, to_trace_json(processes));
+  }
+  if (session.json) {
+    nlohmann::json answer = jobs_json(cluster, result);
+    answer["wall_s"] = wall;
+    answer["peak_rss_bytes"] = peak_rss_bytes();
+    session.print_json(answer);
+    return;
+  }
+  print_jobs(cluster, result, wall);
+  if (!options.trace.empty()) {
+    fmt::print("wrote {} (open it at ui.perfetto.dev)\n", options.trace);
+  }
+}
+
+/// Whether the scenario says where the plan's ranks are, or has jobs beside it.
+bool has_jobs(const SimulateOptions& options) {
+  if (options.scenario.empty()) {
+    return false;
+  }
+  const ConfigValue root = ConfigValue::parse(options.scenario, read_file(options.scenario));
+  if (root.find("jobs") == nullptr && root.find("placement") == nullptr) {
+    return false;
+  }
+  if (const ConfigValue* outages = root.find("outages")) {
+    outages->fail("outages beside jobs", "one of them");
+  }
+  return true;
+}
+
 void run_step(Session& session, const SimulateOptions& options) {
+  if (has_jobs(options)) {
+    run_jobs(session, options);
+    return;
+  }
   const PlanInput input = load_plan_input(session, options.plan, options.cluster, options.workload);
   sim::SimulationOptions simulation = options.simulation(session, input.cluster);
   ProgressBar bar("simulating");
@@ -259,6 +366,16 @@ void add_simulate_command(CLI::App& app, Session& session) {
                    "flow: max-min fair rates; packet: packets in queues, for small cases")
       ->check(CLI::IsMember({"flow", "packet"}))
       ->capture_default_str();
+  command
+      ->add_option("--packet", options->packet,
+                   "NAME=VALUE: option of the packet level, as queue_capacity=16MiB or "
+                   "dcqcn.gain=0.01; may be repeated")
+      ->take_all();
+  command
+      ->add_option("--multipath", options->multipath,
+                   "pinned: routes of the plan; ecmp: shortest routes for all, by hash; spray: "
+                   "evenly over all shortest routes")
+      ->check(CLI::IsMember({"pinned", "ecmp", "spray"}));
   command->footer(
       "Examples: rackrail simulate plan.json --trace step.json\n"
       "          rackrail simulate a100-8x8 --collective all-reduce --bytes 1GiB --schedule ring");

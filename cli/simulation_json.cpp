@@ -20,6 +20,16 @@ nlohmann::json health_json(const plan::StepEstimate& estimate) {
   return list;
 }
 
+nlohmann::json steps_json(const std::vector<sim::StepSpan>& steps) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const sim::StepSpan& step : steps) {
+    list.push_back({{"start_s", step.start.seconds()},
+                    {"end_s", step.end.seconds()},
+                    {"waited_for_data_s", step.waited_for_data.seconds()}});
+  }
+  return list;
+}
+
 }  // namespace
 
 nlohmann::json links_json(const topology::Topology& cluster,
@@ -41,7 +51,8 @@ nlohmann::json queues_json(const topology::Topology& cluster,
     list.push_back({{"name", cluster.link_name(use.link)},
                     {"longest_bytes", use.longest.count()},
                     {"marks", use.marks},
-                    {"pauses", use.pauses}});
+                    {"pauses", use.pauses},
+                    {"trims", use.trims}});
   }
   return list;
 }
@@ -54,22 +65,37 @@ nlohmann::json step_json(const PlanInput& input, const sim::StepResult& result) 
                     {"end_s", piece.end.seconds()},
                     {"waited_s", piece.waited.seconds()}});
   }
-  nlohmann::json steps = nlohmann::json::array();
-  for (const sim::StepSpan& step : result.steps) {
-    steps.push_back({{"start_s", step.start.seconds()},
-                     {"end_s", step.end.seconds()},
-                     {"waited_for_data_s", step.waited_for_data.seconds()}});
-  }
   return {{"step_time_s", result.estimate.step_time.seconds()},
           {"mean_step_time_s", mean_step_seconds(result)},
           {"health", health_json(result.estimate)},
           {"samples_per_s", throughput(input.plan, result)},
-          {"steps", steps},
+          {"steps", steps_json(result.steps)},
           {"compute_time_s", result.estimate.compute_time.seconds()},
           {"sync_share", result.estimate.sync_share},
           {"critical_path", path},
           {"links", links_json(input.cluster, result.links)},
           {"queues", queues_json(input.cluster, result.queues)},
+          {"events", result.events},
+          {"flows", result.flows}};
+}
+
+nlohmann::json jobs_json(const topology::Topology& cluster, const sim::JobsResult& result) {
+  nlohmann::json jobs = nlohmann::json::array();
+  for (const sim::JobResult& job : result.jobs) {
+    jobs.push_back({{"name", job.name},
+                    {"start_s", job.steps.front().start.seconds()},
+                    {"end_s", job.steps.back().end.seconds()},
+                    {"step_time_s", job.step_time_s},
+                    {"step_time_alone_s", job.step_time_alone_s},
+                    {"slowdown", job.slowdown},
+                    {"samples_per_s", job.samples_per_s},
+                    {"steps", steps_json(job.steps)}});
+  }
+  return {{"jobs", jobs},
+          {"start_s", result.start.seconds()},
+          {"end_s", result.end.seconds()},
+          {"links", links_json(cluster, result.links)},
+          {"queues", queues_json(cluster, result.queues)},
           {"events", result.events},
           {"flows", result.flows}};
 }

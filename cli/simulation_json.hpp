@@ -6,6 +6,7 @@
 
 #include "cli/inputs.hpp"
 #include "explore/outages.hpp"
+#include "sim/jobs.hpp"
 #include "sim/simulator.hpp"
 
 namespace rackrail::cli {
@@ -15,6 +16,7 @@ nlohmann::json links_json(const topology::Topology& cluster,
 nlohmann::json queues_json(const topology::Topology& cluster,
                            const std::vector<sim::QueueUse>& queues);
 nlohmann::json step_json(const PlanInput& input, const sim::StepResult& result);
+nlohmann::json jobs_json(const topology::Topology& cluster, const sim::JobsResult& result);
 nlohmann::json outages_json(const explore::OutageResult& result);
 
 }  // namespace rackrail::cli

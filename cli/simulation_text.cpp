@@ -130,6 +130,28 @@ void print_step(const PlanInput& input, const sim::StepResult& result, double wa
   fmt::print("{} flows, {} events, {:.3f} s of simulation\n", result.flows, result.events, wall);
 }
 
+void print_jobs(const topology::Topology& cluster, const sim::JobsResult& result, double wall) {
+  fmt::print("{} jobs on {}\n\n", result.jobs.size(), cluster.name());
+  Table table({{"job"},
+               {"from", Align::kRight},
+               {"to", Align::kRight},
+               {"steps", Align::kRight},
+               {"step time", Align::kRight},
+               {"alone", Align::kRight},
+               {"slowdown", Align::kRight},
+               {"samples/s", Align::kRight}});
+  for (const sim::JobResult& job : result.jobs) {
+    table.add_row({job.name, to_string(job.steps.front().start), to_string(job.steps.back().end),
+                   std::to_string(job.steps.size()),
+                   to_string(Duration::from_seconds(job.step_time_s)),
+                   to_string(Duration::from_seconds(job.step_time_alone_s)),
+                   fmt::format("{:.3f}", job.slowdown), fmt::format("{:.1f}", job.samples_per_s)});
+  }
+  fmt::print("{}\n{}\n{}{} flows, {} events, {:.3f} s of simulation\n", table.to_string(),
+             busiest_links(cluster, result.links), longest_queues(cluster, result.queues),
+             result.flows, result.events, wall);
+}
+
 void print_outages(const explore::OutageResult& result) {
   Table table({{"the run"},
                {"from", Align::kRight},

@@ -6,6 +6,7 @@
 
 #include "cli/inputs.hpp"
 #include "explore/outages.hpp"
+#include "sim/jobs.hpp"
 #include "sim/simulator.hpp"
 
 namespace rackrail::cli {
@@ -19,6 +20,7 @@ std::string busiest_links(const topology::Topology& cluster, std::vector<sim::Li
 std::string longest_queues(const topology::Topology& cluster, std::vector<sim::QueueUse> queues);
 /// `wall`: seconds that the simulation took.
 void print_step(const PlanInput& input, const sim::StepResult& result, double wall);
+void print_jobs(const topology::Topology& cluster, const sim::JobsResult& result, double wall);
 void print_outages(const explore::OutageResult& result);
 
 }  // namespace rackrail::cli

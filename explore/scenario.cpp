@@ -50,7 +50,7 @@ void check_document(const Scenario& scenario, const Document& document, const st
     plan::read_workload_text(text, file);
   } else {
     const ConfigValue root = ConfigValue::parse(file.string(), text);
-    for (const char* key : {"outages", "asynchronous"}) {
+    for (const char* key : {"outages", "asynchronous", "jobs", "placement"}) {
       if (const ConfigValue* value = root.find(key)) {
         value->fail(fmt::format("'{}'", key), "a file without it: a sweep compares steps");
       }

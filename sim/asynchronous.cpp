@@ -93,7 +93,7 @@ AsynchronousResult simulate_asynchronous(const plan::Plan& plan, const plan::Wor
   quiet.record_timeline = false;
   quiet.record_flows = false;
   Engine engine(topology, quiet);
-  topology::Router router(topology);
+  Routing routing(topology, options.multipath);
   const std::size_t ranks = topology.rank_count();
   const std::size_t buckets = plan.buckets.size();
   // Runs of a rank's step follow each other: at [(rank · steps + step) · buckets + bucket].
@@ -102,7 +102,7 @@ AsynchronousResult simulate_asynchronous(const plan::Plan& plan, const plan::Wor
     std::vector<std::shared_ptr<const GraphIndex>> indices;
     for (const plan::Bucket& bucket : plan.buckets) {
       indices.push_back(index_graph(exchange_of(plan.schedules[bucket.schedule], Rank(r)),
-                                    bucket.elements, bucket.slice_elements, topology, router));
+                                    bucket.elements, bucket.slice_elements, routing));
     }
     for (std::size_t step = 0; step < steps; ++step) {
       std::vector<std::uint32_t> runs;
@@ -111,7 +111,8 @@ AsynchronousResult simulate_asynchronous(const plan::Plan& plan, const plan::Wor
             engine.add_run(indices[b], fmt::format("bucket {} of rank {}", b, r), Rank(r)));
       }
       Program program =
-          program_of(plan, workload, topology, Rank(r), runs.empty() ? 0 : runs.front(),
+          program_of(plan, workload, topology.node(topology.node_of(Rank(r))).device_class, Rank(r),
+                     runs.empty() ? 0 : runs.front(),
                      slowdown(options.disturbances, Rank(r), static_cast<int>(step)));
       engine.add_step(Rank(r), std::move(program.pieces), runs, program.optimizer);
     }

@@ -20,6 +20,10 @@ std::unique_ptr<NetworkModel> make_network(const topology::Topology& topology,
   if (options.network == NetworkLevel::kFlow) {
     return std::make_unique<MaxMinNetwork>(topology);
   }
+  if (options.multipath == Multipath::kSpray) {
+    throw ConfigError(ErrorContext{"", "packet level", "multipath: spray",
+                                   "pinned or ecmp there, or the flow level"});
+  }
   for (std::size_t r = 0; r < topology.rank_count(); ++r) {
     if (topology.processor_of(Rank(r))) {
       throw ConfigError(ErrorContext{
@@ -66,6 +70,8 @@ void Engine::add_step(Rank rank, std::vector<ComputePiece> pieces, std::vector<s
   unfinished_ += state.steps.empty() ? 1 : 0;
   state.steps.push_back({std::move(pieces), std::move(runs), optimizer});
 }
+
+void Engine::start_at(Rank rank, Duration start) { ranks_[rank.index()].start = start; }
 
 const std::vector<Engine::StepTimes>& Engine::steps_of(Rank rank) const {
   return ranks_[rank.index()].times;
@@ -178,6 +184,13 @@ void Engine::next_load(Rank rank) {
   }
 }
 
+void Engine::start_program(Rank rank) {
+  next_compute(rank);
+  if (loading_ && !ranks_[rank.index()].steps.empty()) {
+    next_load(rank);
+  }
+}
+
 void Engine::finish_compute(const Task& task) {
   RankState& rank = ranks_[task.rank.index()];
   RankState::Step& step = rank.steps[rank.step];
@@ -216,6 +229,9 @@ void Engine::finish(const Task& task) {
     current_ = task.activity;
   }
   switch (task.kind) {
+    case TaskKind::kStart:
+      start_program(task.rank);
+      return;
     case TaskKind::kLoad: {
       RankState& rank = ranks_[task.rank.index()];
       rank.is_loading = false;
@@ -288,10 +304,17 @@ void Engine::take_network_events() {
 void Engine::run() {
   schedule_disturbances();
   for (std::size_t r = 0; r < ranks_.size(); ++r) {
-    next_compute(Rank(r));
-    if (loading_ && !ranks_[r].steps.empty()) {
-      next_load(Rank(r));
+    const Duration start = ranks_[r].start;
+    if (start == Duration() || ranks_[r].steps.empty()) {
+      start_program(Rank(r));
+      continue;
     }
+    Task task{.kind = TaskKind::kStart, .rank = Rank(r)};
+    if (records_) {
+      record(task);
+    }
+    ++own_queued_;
+    queue_.push(now_, start.picoseconds(), task);
   }
   for (std::uint64_t round = 0; unfinished_ > 0; ++round) {
     if (progress_ && round % kRoundsPerReport == 0 && slice_ends_ > 0) {

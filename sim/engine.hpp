@@ -39,7 +39,8 @@
 namespace rackrail::sim {
 
 enum class TaskKind : std::uint8_t {
-  kLoad,  ///< of one batch of data
+  kStart,  ///< of a program that begins later than the simulation
+  kLoad,   ///< of one batch of data
   kForward,
   kBackward,
   kOptimizer,
@@ -96,6 +97,9 @@ class Engine {
   /// does `optimizer`.
   void add_step(Rank rank, std::vector<ComputePiece> pieces, std::vector<std::uint32_t> runs,
                 Duration optimizer);
+  /// The rank's first step begins then, not at 0; a rank that receives from it must not begin
+  /// later.
+  void start_at(Rank rank, Duration start);
   /// Runs to the end. Throws SimulationError when something waits for what can never come.
   void run();
 
@@ -116,7 +120,7 @@ class Engine {
   const std::vector<Activity>& activities() const { return activities_; }
   struct Message {
     Bytes bytes;
-    std::span<const LinkId> links;
+    const RouteUse* route;  ///< as long as the engine
     Rank dst;
   };
   /// What a kWire task moves.
@@ -147,6 +151,7 @@ class Engine {
   void next_in_stream(Stream& stream);
   void next_compute(Rank rank);
   void next_load(Rank rank);
+  void start_program(Rank rank);
   void finish_compute(const Task& task);
 
   void data_ready(std::uint32_t run, Rank rank);

@@ -1,7 +1,7 @@
 // What the engine says to people: names of tasks, bytes of links, and what waits for what.
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <cmath>
 
 #include "base/error.hpp"
 #include "sim/engine.hpp"
@@ -46,6 +46,8 @@ std::string Engine::describe(const Task& task) const {
     return fmt::format("rank {} {}", rank.value(), what);
   };
   switch (task.kind) {
+    case TaskKind::kStart:
+      return of_rank(task.rank, "has not started");
     case TaskKind::kLoad:
       return of_rank(task.rank, "loads data");
     case TaskKind::kForward:
@@ -89,15 +91,23 @@ std::optional<LinkId> Engine::narrowest_link(const Task& task) const {
   }
   // The link that the slice waited for is the narrowest of its route.
   const GraphIndex& index = *runs_[task.run].index;
-  const auto& route = index.routes[index.item(task.place).route].links;
-  const auto narrowest = std::min_element(route.begin(), route.end(), [&](LinkId x, LinkId y) {
-    return topology_.link(x).bandwidth < topology_.link(y).bandwidth;
-  });
-  return narrowest == route.end() ? std::nullopt : std::optional(*narrowest);
+  const RouteUse& route = index.routes[index.item(task.place).route];
+  std::optional<LinkId> narrowest;
+  double least = 0;
+  for (std::size_t i = 0; i < route.links.size(); ++i) {
+    const double rate = rate_alone(topology_, route, i);
+    if (!narrowest || rate < least) {
+      narrowest = route.links[i];
+      least = rate;
+    }
+  }
+  return narrowest;
 }
 
 std::string_view name_of(TaskKind kind) {
   switch (kind) {
+    case TaskKind::kStart:
+      return "start";
     case TaskKind::kLoad:
       return "load data";
     case TaskKind::kForward:
@@ -131,6 +141,7 @@ std::string Engine::track(const Task& task) const {
   switch (task.kind) {
     case TaskKind::kLoad:
       return of_rank("loader");
+    case TaskKind::kStart:
     case TaskKind::kForward:
     case TaskKind::kBackward:
     case TaskKind::kOptimizer:
@@ -154,8 +165,10 @@ std::vector<Bytes> Engine::link_bytes(std::uint32_t first_run, std::uint32_t end
   std::vector<Bytes> bytes(topology_.link_count());
   for (std::uint32_t r = first_run; r < end_run; ++r) {
     for (std::size_t route = 0; route < runs_[r].route_bytes.size(); ++route) {
-      for (const LinkId link : runs_[r].index->routes[route].links) {
-        bytes[link.index()] += Bytes(runs_[r].route_bytes[route]);
+      const RouteUse& use = runs_[r].index->routes[route];
+      const auto sent = static_cast<double>(runs_[r].route_bytes[route]);
+      for (std::size_t i = 0; i < use.links.size(); ++i) {
+        bytes[use.links[i].index()] += Bytes(std::llround(sent * share_of(use, i)));
       }
     }
   }

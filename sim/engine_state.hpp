@@ -36,6 +36,7 @@ struct Engine::RankState {
   double core_rate = 0;           ///< bytes/s of one core on the processor link
   Stream codec;
   Stream reduce;
+  Duration start;  ///< of the first step
   std::vector<Step> steps;
   std::vector<StepTimes> times;
   std::size_t step = 0;

@@ -234,17 +234,17 @@ void Engine::send(Rank src, std::uint32_t number, Place place, std::uint32_t k, 
     record(task);
   }
   const RouteUse& route = index.routes[item.route];
-  if (item.group == kNoGroup) {
+  if (route.shares.empty()) {
     network_->start(now_, bytes, route.links, 0, tag);
   } else {
-    network_->start_tree(now_, bytes, route.links, route.tree_latency, tag);
+    network_->start_spread(now_, bytes, {route.links, route.shares, route.latency}, tag);
   }
 }
 
 Engine::Message Engine::message(const Task& task) const {
   const GraphIndex& index = *runs_[task.run].index;
   const Item item = index.item(task.place);
-  return {Bytes(slice_bytes(index, item, task.slice)), index.routes[item.route].links,
+  return {Bytes(slice_bytes(index, item, task.slice)), &index.routes[item.route],
           index.lanes[task.place.lane].dst};
 }
 

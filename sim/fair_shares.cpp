@@ -20,7 +20,8 @@ FairShares::FairShares(std::span<const double> capacities) : links_(capacities.s
   }
 }
 
-void FairShares::add(Flow number, std::span<const LinkId> links, std::optional<double> cap) {
+void FairShares::add(Flow number, std::span<const LinkId> links, std::optional<double> cap,
+                     std::span<const double> shares) {
   if (number >= flows_.size()) {
     flows_.resize(std::size_t{number} + 1);
   }
@@ -38,6 +39,7 @@ void FairShares::add(Flow number, std::span<const LinkId> links, std::optional<d
   }
   FlowState& flow = flows_[number];
   flow.links = links.data();
+  flow.shares = shares.empty() ? nullptr : shares.data();
   flow.link_count = static_cast<std::uint16_t>(links.size());
   flow.bottleneck = kNone;
   flow.rate = 0;
@@ -65,7 +67,7 @@ void FairShares::remove(Flow number) {
     link.flows[places[hop]] = moved;
     places_[moved.flow * stride_ + moved.hop] = places[hop];
     link.flows.pop_back();
-    link.used -= flow.rate;
+    link.used -= flow.rate * share_of(flow, hop);
     changed_use(link);
     if (link.bottlenecked > 0 && !link.is_freed) {
       link.is_freed = true;
@@ -89,7 +91,8 @@ void FairShares::changed_use(LinkState& link) const {
   } else if (++link.age == 0) {
     link.used = 0;
     for (const Member& member : link.flows) {
-      link.used += flows_[member.flow].rate;
+      const FlowState& flow = flows_[member.flow];
+      link.used += flow.rate * share_of(flow, member.hop);
     }
   }
 }
@@ -156,14 +159,15 @@ void FairShares::solve_alone(Flow number) {
   FlowState& flow = flows_[number];
   flow.is_new = false;
   flow.rate = flow.cap;
-  for (const LinkId link : links_of(flow)) {
-    if (links_[link.index()].capacity < flow.rate) {
-      flow.rate = links_[link.index()].capacity;
-      flow.bottleneck = link.value();
+  for (std::size_t hop = 0; hop < flow.link_count; ++hop) {
+    const double most = links_[flow.links[hop].index()].capacity / share_of(flow, hop);
+    if (most < flow.rate) {
+      flow.rate = most;
+      flow.bottleneck = flow.links[hop].value();
     }
   }
-  for (const LinkId link : links_of(flow)) {
-    links_[link.index()].used = flow.rate;
+  for (std::size_t hop = 0; hop < flow.link_count; ++hop) {
+    links_[flow.links[hop].index()].used = flow.rate * share_of(flow, hop);
   }
   if (flow.bottleneck != kNone) {
     links_[flow.bottleneck].level = flow.rate;
@@ -179,17 +183,21 @@ void FairShares::include(Flow number) {
   }
   flow.region = solve_;
   region_flows_.push_back(number);
-  for (const LinkId id : links_of(flow)) {
+  for (std::size_t hop = 0; hop < flow.link_count; ++hop) {
+    const LinkId id = flow.links[hop];
     LinkState& link = links_[id.index()];
     if (link.region != solve_) {
       link.region = solve_;
       link.region_flows = 0;
+      link.region_weight = 0;
       link.region_bottlenecked = 0;
       link.outside = link.used;
       region_links_.push_back(id.value());
     }
+    const double share = share_of(flow, hop);
     ++link.region_flows;
-    link.outside -= flow.rate;
+    link.region_weight += share;
+    link.outside -= flow.rate * share;
   }
   if (flow.bottleneck != kNone) {
     ++links_[flow.bottleneck].region_bottlenecked;
@@ -232,9 +240,10 @@ void FairShares::fill() {
                     ? link.capacity
                     : std::clamp(link.capacity - link.outside, 0.0, link.capacity);
     link.unfixed = link.region_flows;
+    link.weight = link.region_weight;
     link.binds = false;
     link.highest = 0;
-    candidates_.push_back({link.left / link.unfixed, number});
+    candidates_.push_back({link.left / link.weight, number});
   }
   for (const Flow number : region_flows_) {
     flows_[number].is_fixed = false;
@@ -263,7 +272,7 @@ void FairShares::fill() {
       continue;
     }
     // The share of those that are left only grows while others are fixed at lower levels.
-    const double share = link.left / link.unfixed;
+    const double share = link.left / link.weight;
     if (share > candidate.level * (1 + kRounding)) {
       candidates_.push_back({share, candidate.what});
       std::push_heap(candidates_.begin(), candidates_.end(), later);
@@ -288,10 +297,12 @@ void FairShares::fix(FlowState& flow, double level, std::uint32_t bottleneck) {
   flow.is_fixed = true;
   flow.new_rate = level;
   flow.new_bottleneck = bottleneck;
-  for (const LinkId id : links_of(flow)) {
-    LinkState& link = links_[id.index()];
-    link.left = std::max(0.0, link.left - level);
+  for (std::size_t hop = 0; hop < flow.link_count; ++hop) {
+    LinkState& link = links_[flow.links[hop].index()];
+    const double share = share_of(flow, hop);
+    link.left = std::max(0.0, link.left - level * share);
     link.highest = std::max(link.highest, level);
+    link.weight -= share;
     --link.unfixed;
   }
 }

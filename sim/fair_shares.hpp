@@ -21,6 +21,10 @@
 // that solving everything would give. Should this take more than kPatience rounds, the region grows
 // to all that is connected to it through bottlenecks.
 //
+// Shares. A flow may take only a part of its rate from a link (its bytes go over several), or more
+// (what they cost the cores of a host): then r stands for the flow's rate, and a link of capacity c
+// whose flows have shares s saturates at r = c / Σ s. The characterisation above holds unchanged.
+//
 // Flows with all their links to themselves, and flows that leave links which were nobody's
 // bottleneck, need none of this: O(links of the flow). That is the usual case of collectives on a
 // fabric of full bisection. A region of f flows on l links costs O((f · route length + l) log l) a
@@ -47,7 +51,10 @@ class FairShares {
 
   explicit FairShares(std::span<const double> capacities);
   /// `links`, not none, must outlive the flow. Its rate is known after solve().
-  void add(Flow flow, std::span<const LinkId> links, std::optional<double> cap);
+  /// With `shares`, as many and living as long, a rate of r takes r · shares[i] of links[i], each
+  /// above 0; without, r of each.
+  void add(Flow flow, std::span<const LinkId> links, std::optional<double> cap,
+           std::span<const double> shares = {});
   void remove(Flow flow);
   void set_capacity(LinkId link, double capacity);
   bool is_stale() const { return !added_.empty() || !freed_.empty() || !resized_.empty(); }
@@ -60,6 +67,7 @@ class FairShares {
   static constexpr std::uint32_t kNone = UINT32_MAX;
   struct FlowState {
     const LinkId* links = nullptr;
+    const double* shares = nullptr;  ///< none: 1 each
     double rate = 0;
     double cap = 0;
     double new_rate = 0;
@@ -86,7 +94,9 @@ class FairShares {
     std::uint32_t unfixed = 0;
     std::uint16_t age = 0;
     bool binds = false;
-    bool is_freed = false;  ///< in freed_
+    bool is_freed = false;     ///< in freed_
+    double region_weight = 0;  ///< sum of shares of the region's flows
+    double weight = 0;         ///< of those that are not fixed
     double outside = 0;
     double left = 0;
     double highest = 0;
@@ -98,6 +108,9 @@ class FairShares {
   };
 
   std::span<const LinkId> links_of(const FlowState& f) const { return {f.links, f.link_count}; }
+  static double share_of(const FlowState& flow, std::size_t hop) {
+    return flow.shares == nullptr ? 1 : flow.shares[hop];
+  }
   bool is_alone(const FlowState& flow) const;
   void solve_alone(Flow flow);
   void include(Flow flow);

@@ -22,7 +22,8 @@ std::vector<FlowRecord> flow_records(const Engine& engine, Time from, std::uint3
                          .start = Duration(activity.start - from),
                          .sent = Duration(activity.end - from),
                          .delivered = Duration(activity.end - from),
-                         .links = {message.links.begin(), message.links.end()}});
+                         .links = message.route->links,
+                         .shares = message.route->shares});
     } else if (task.kind == TaskKind::kLatency && task.run >= first_run) {
       records[by_activity.at(activity.cause)].delivered = Duration(activity.end - from);
     }
@@ -55,10 +56,12 @@ LinkTimeline link_timeline(const std::vector<FlowRecord>& flows, const topology:
       const Duration inside =
           std::min(begin + timeline.bin, flow.start + time) - std::max(begin, flow.start);
       const double bytes = static_cast<double>(flow.bytes.count()) * (inside / time);
-      for (const LinkId link : flow.links) {
+      for (std::size_t hop = 0; hop < flow.links.size(); ++hop) {
+        const LinkId link = flow.links[hop];
         const auto rate = static_cast<double>(topology.link(link).bandwidth.bytes_per_second());
+        const double share = flow.shares.empty() ? 1 : flow.shares[hop];
         timeline.utilization[i * timeline.links.size() + place[link.index()]] +=
-            bytes / (rate * timeline.bin.seconds());
+            share * bytes / (rate * timeline.bin.seconds());
       }
     }
   }

@@ -8,7 +8,6 @@
 #include <unordered_map>
 
 #include "plan/in_network.hpp"
-#include "sim/route_use.hpp"
 
 namespace rackrail::sim {
 
@@ -23,13 +22,13 @@ constexpr std::uint32_t kNone = UINT32_MAX;
 class ListedIndex final : public GraphIndex {
  public:
   ListedIndex(const plan::TransferGraph& graph, std::int64_t elements, std::int64_t slice_size,
-              const topology::Topology& topology, topology::Router& router) {
+              Routing& routing) {
     slice_elements = slice_size;
     codecs.assign(graph.codecs().begin(), graph.codecs().end());
     slices_at.assign(graph.rank_count(), 0);
     const plan::InNetwork in_network(graph, topology);
     number_items(graph, elements, in_network);
-    add_routes(graph, topology, router);
+    add_routes(graph, routing);
     add_groups(in_network, topology);
     add_dependents(graph);
     const std::vector<plan::EncodingSource> sources = plan::encoding_sources(graph);
@@ -81,8 +80,7 @@ class ListedIndex final : public GraphIndex {
   void number_items(const plan::TransferGraph& graph, std::int64_t elements,
                     const plan::InNetwork& in_network);
   void add_groups(const plan::InNetwork& in_network, const topology::Topology& topology);
-  void add_routes(const plan::TransferGraph& graph, const topology::Topology& topology,
-                  topology::Router& router);
+  void add_routes(const plan::TransferGraph& graph, Routing& routing);
   void add_dependents(const plan::TransferGraph& graph);
   void order_additions(const plan::TransferGraph& graph);
 
@@ -158,8 +156,7 @@ void ListedIndex::number_items(const plan::TransferGraph& graph, std::int64_t el
   }
 }
 
-void ListedIndex::add_routes(const plan::TransferGraph& graph, const topology::Topology& topology,
-                             topology::Router& router) {
+void ListedIndex::add_routes(const plan::TransferGraph& graph, Routing& routing) {
   std::vector<std::uint32_t> pinned(graph.routes().size(), kNone);
   std::vector<std::uint32_t> found(lanes.size(), kNone);
   for (std::uint32_t number = 0; number < items_.size(); ++number) {
@@ -168,7 +165,7 @@ void ListedIndex::add_routes(const plan::TransferGraph& graph, const topology::T
     std::uint32_t& route = links.empty() ? found[lane_of_[number]] : pinned[t.route.index()];
     if (route == kNone) {
       route = static_cast<std::uint32_t>(routes.size());
-      routes.push_back(route_use(topology, links.empty() ? router.route(t.src, t.dst) : links));
+      routes.push_back(routing.route(t.src, t.dst, links));
     }
     items_[number].route = route;
   }
@@ -178,8 +175,13 @@ void ListedIndex::add_groups(const plan::InNetwork& in_network,
                              const topology::Topology& topology) {
   const auto first_tree = static_cast<std::uint32_t>(routes.size());
   for (const plan::InNetwork::Tree& tree : in_network.trees()) {
-    routes.push_back(route_use(topology, tree.links));
-    routes.back().tree_latency = tree.latency;
+    // Each link carries all bytes, as one fluid.
+    RouteUse use{.links = tree.links, .latency = tree.latency, .overhead = {}};
+    use.shares.assign(tree.links.size(), 1);
+    for (const LinkId link : tree.links) {
+      use.overhead = std::max(use.overhead, topology.link(link).overhead);
+    }
+    routes.push_back(std::move(use));
   }
   for (const plan::InNetwork::Operation& operation : in_network.operations()) {
     const std::size_t first = operation.group.first.index();
@@ -301,9 +303,8 @@ std::string GraphIndex::describe(Place place) const {
 
 std::unique_ptr<const GraphIndex> index_graph(const plan::TransferGraph& graph,
                                               std::int64_t elements, std::int64_t slice_elements,
-                                              const topology::Topology& topology,
-                                              topology::Router& router) {
-  return std::make_unique<ListedIndex>(graph, elements, slice_elements, topology, router);
+                                              Routing& routing) {
+  return std::make_unique<ListedIndex>(graph, elements, slice_elements, routing);
 }
 
 }  // namespace rackrail::sim

@@ -16,7 +16,7 @@
 #include "plan/encoding_source.hpp"
 #include "plan/regular_schedule.hpp"
 #include "plan/transfer_graph.hpp"
-#include "topology/queries.hpp"
+#include "sim/routing.hpp"
 
 namespace rackrail::sim {
 
@@ -43,12 +43,6 @@ struct Item {
   plan::EncodingKind encoding = plan::EncodingKind::kOwn;
   plan::TransferOp op = plan::TransferOp::kCopy;
   std::uint8_t codec = 0;
-};
-
-struct RouteUse {
-  std::vector<LinkId> links;
-  Duration overhead;           ///< largest message overhead of its links
-  Duration tree_latency = {};  ///< of a tree: after the last byte has left, until all have it
 };
 
 class GraphIndex {
@@ -104,17 +98,15 @@ class GraphIndex {
   std::vector<std::uint32_t> lanes_from_;
 };
 
-/// Keeps nothing of `graph`, whose transfers without a pinned route get the router's.
+/// Keeps nothing of `graph`.
 std::unique_ptr<const GraphIndex> index_graph(const plan::TransferGraph& graph,
                                               std::int64_t elements, std::int64_t slice_elements,
-                                              const topology::Topology& topology,
-                                              topology::Router& router);
+                                              Routing& routing);
 
-/// `routes` has the links of each lane; the schedule must outlive the index. Throws
-/// SimulationError when there are more than 2³² slices.
+/// `routes` are those of the lanes; the schedule must outlive the index. Throws SimulationError
+/// when there are more than 2³² slices.
 std::unique_ptr<const GraphIndex> index_schedule(const plan::RegularSchedule& schedule,
                                                  std::int64_t elements, std::int64_t slice_elements,
-                                                 const topology::Topology& topology,
-                                                 std::vector<std::vector<LinkId>> routes);
+                                                 std::vector<RouteUse> routes);
 
 }  // namespace rackrail::sim

@@ -49,51 +49,65 @@ std::uint32_t MaxMinNetwork::new_flow() {
 
 void MaxMinNetwork::start(Time now, std::int64_t bytes, std::span<const LinkId> links,
                           double rate_cap, FlowTag tag) {
-  launch(now, bytes, links, rate_cap, tag);
-}
-
-// A fluid over a tree is like one over a route: a share of every link.
-void MaxMinNetwork::start_tree(Time now, std::int64_t bytes, std::span<const LinkId> links,
-                               Duration latency, FlowTag tag) {
-  launch(now, bytes, links, 0, tag).latency = latency.picoseconds();
-}
-
-MaxMinNetwork::Flow& MaxMinNetwork::launch(Time now, std::int64_t bytes,
-                                           std::span<const LinkId> links, double rate_cap,
-                                           FlowTag tag) {
   const std::uint32_t number = new_flow();
   Flow& flow = flows_[number];
-  flow.order = static_cast<std::uint32_t>(started_++);
   flow.remaining = static_cast<double>(bytes);
   flow.rate = kInfinite;
   if (rate_cap > 0) {
     flow.rate = rate_cap / kPicosecondsPerSecond;
     caps_[number] = flow.rate;
   }
-  flow.updated = now;
   flow.latency = 0;
   flow.tag = tag;
   flow.first_link = links.data();
+  flow.shares = nullptr;
   flow.link_count = static_cast<std::uint16_t>(links.size());
-  flow.place = kNone;
-  bool is_alone = true;
   for (const LinkId id : links) {
     const LinkUse& link = links_[id.index()];
     flow.latency += link.latency;
     flow.rate = std::min(flow.rate, link.capacity);
-    is_alone = is_alone && link.user == kNobody;
   }
-  is_alone = is_alone && flow.rate > 0;
-  if (bytes == 0) {
+  join(number, now);
+}
+
+void MaxMinNetwork::start_spread(Time now, std::int64_t bytes, const SpreadPath& path,
+                                 FlowTag tag) {
+  const std::uint32_t number = new_flow();
+  Flow& flow = flows_[number];
+  flow.remaining = static_cast<double>(bytes);
+  flow.rate = kInfinite;
+  flow.latency = path.latency.picoseconds();
+  flow.tag = tag;
+  flow.first_link = path.links.data();
+  flow.shares = path.shares.data();
+  flow.link_count = static_cast<std::uint16_t>(path.links.size());
+  for (std::size_t hop = 0; hop < path.links.size(); ++hop) {
+    flow.rate = std::min(flow.rate, links_[path.links[hop].index()].capacity / path.shares[hop]);
+  }
+  join(number, now);
+}
+
+// A flow, with the rate that it would have alone, begins.
+void MaxMinNetwork::join(std::uint32_t number, Time now) {
+  Flow& flow = flows_[number];
+  flow.order = static_cast<std::uint32_t>(started_++);
+  flow.updated = now;
+  flow.place = kNone;
+  if (flow.remaining == 0) {
     flow.link_count = 0;  // it takes nothing from anyone
-    is_alone = true;
+    set_alone(number, now);
+    return;
   }
+  const auto links = flow.links();
+  const bool is_alone = flow.rate > 0 && std::all_of(links.begin(), links.end(), [this](LinkId id) {
+                          return links_[id.index()].user == kNobody;
+                        });
   if (is_alone) {
-    for (const LinkId id : flow.links()) {
+    for (const LinkId id : links) {
       links_[id.index()].user = number;
     }
     set_alone(number, now);
-    return flow;
+    return;
   }
   for (const LinkId id : links) {
     const std::uint32_t user = links_[id.index()].user;
@@ -103,7 +117,6 @@ MaxMinNetwork::Flow& MaxMinNetwork::launch(Time now, std::int64_t bytes,
     }
   }
   share(number);
-  return flow;
 }
 
 void MaxMinNetwork::set_capacity(Time now, LinkId id, Bandwidth capacity) {
@@ -154,7 +167,8 @@ void MaxMinNetwork::share(std::uint32_t number) {
     links_[id.index()].user = kSolver;
   }
   const auto cap = caps_.find(number);
-  shares_.add(number, flow.links(), cap == caps_.end() ? std::nullopt : std::optional(cap->second));
+  shares_.add(number, flow.links(), cap == caps_.end() ? std::nullopt : std::optional(cap->second),
+              flow.spread());
 }
 
 void MaxMinNetwork::set_rate(std::uint32_t number, double rate, Time now) {

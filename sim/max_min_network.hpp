@@ -29,8 +29,7 @@ class MaxMinNetwork final : public NetworkModel {
 
   void start(Time now, std::int64_t bytes, std::span<const LinkId> links, double rate_cap,
              FlowTag tag) override;
-  void start_tree(Time now, std::int64_t bytes, std::span<const LinkId> links, Duration latency,
-                  FlowTag tag) override;
+  void start_spread(Time now, std::int64_t bytes, const SpreadPath& path, FlowTag tag) override;
   void set_capacity(Time now, LinkId link, Bandwidth capacity) override;
   bool is_moving(FlowTag tag) const override { return rate_of(tag) > 0; }
   Time next_event(Time now) override;
@@ -53,6 +52,7 @@ class MaxMinNetwork final : public NetworkModel {
     Time updated = 0;
     Time latency = 0;
     const LinkId* first_link = nullptr;
+    const double* shares = nullptr;  ///< of a spread flow
     FlowTag tag = 0;
     std::uint32_t order = 0;       ///< of its start
     std::uint32_t place = kNone;   ///< kShares: in the heap of ends
@@ -61,6 +61,9 @@ class MaxMinNetwork final : public NetworkModel {
     State state = State::kGone;
 
     std::span<const LinkId> links() const { return {first_link, link_count}; }
+    std::span<const double> spread() const {
+      return shares == nullptr ? std::span<const double>() : std::span(shares, link_count);
+    }
   };
   struct LinkUse {
     double capacity = 0;  ///< bytes per picosecond
@@ -88,8 +91,7 @@ class MaxMinNetwork final : public NetworkModel {
   };
 
   std::uint32_t new_flow();
-  Flow& launch(Time now, std::int64_t bytes, std::span<const LinkId> links, double rate_cap,
-               FlowTag tag);
+  void join(std::uint32_t number, Time now);
   bool is_void(const Due& due) const;
   Time time_left(const Flow& flow, Time now);
   static void settle(Flow& flow, Time now);

@@ -31,6 +31,13 @@ struct QueueUse {
   std::uint64_t trims = 0;   ///< packets that lost their payload
 };
 
+/// Links with what a flow takes of each: at a rate of r, links[i] carries r · shares[i].
+struct SpreadPath {
+  std::span<const LinkId> links;  ///< each once
+  std::span<const double> shares;
+  Duration latency;
+};
+
 class NetworkModel {
  public:
   virtual ~NetworkModel() = default;
@@ -42,11 +49,9 @@ class NetworkModel {
   /// per second limits this flow alone; 0 means no limit. A flow of no bytes ends at once.
   virtual void start(Time now, std::int64_t bytes, std::span<const LinkId> links, double rate_cap,
                      FlowTag tag) = 0;
-  /// The same over a tree of links, each of which carries all bytes (plan/in_network.hpp);
-  /// delivered `latency` after the last byte has left. Throws ConfigError where the model has no
-  /// such switches.
-  virtual void start_tree(Time now, std::int64_t bytes, std::span<const LinkId> links,
-                          Duration latency, FlowTag tag) = 0;
+  /// The same without a cap over what a single list of links cannot say: several routes at once, or
+  /// a tree of switches that multicast or reduce. Throws ConfigError where the model cannot.
+  virtual void start_spread(Time now, std::int64_t bytes, const SpreadPath& path, FlowTag tag);
   /// From now on the link carries this much; 0 holds what is on it until it carries something
   /// again.
   virtual void set_capacity(Time now, LinkId link, Bandwidth capacity) = 0;

@@ -6,7 +6,6 @@
 #include <algorithm>
 
 #include "base/error.hpp"
-#include "base/parse_units.hpp"
 #include "base/random.hpp"
 
 namespace rackrail::sim {
@@ -14,59 +13,13 @@ namespace rackrail::sim {
 namespace {
 
 constexpr std::int64_t kPicosecondsPerSecond = 1'000'000'000'000;
-constexpr std::int64_t kLargestPacket = 1 << 20;
 constexpr std::int64_t kFewestPacketsToMarkAll = 16;
-
-void require(bool is_right, const char* option, const std::string& found, const char* expected) {
-  if (!is_right) {
-    throw ConfigError(ErrorContext{"", fmt::format("packet option '{}'", option), found, expected});
-  }
-}
-
-void check(const PacketOptions& options) {
-  const std::int64_t payload = options.payload.count();
-  const std::int64_t header = options.header.count();
-  require(payload > 0 && payload <= kLargestPacket, "payload", fmt::format("{} B", payload),
-          "1 B to 1 MiB");
-  require(header >= 0 && header <= kLargestPacket, "header", fmt::format("{} B", header),
-          "0 B to 1 MiB");
-  const std::string marks =
-      fmt::format("{} to {}", to_string(options.mark_from), to_string(options.mark_all));
-  require(options.round_trip > Duration(), "round_trip", to_string(options.round_trip), "above 0");
-  require(options.mark_from >= Duration() && options.mark_all > options.mark_from, "mark_all",
-          marks, "more than mark_from, which is not negative");
-  require(options.queue_capacity > Bytes(), "queue_capacity",
-          fmt::format("{} B", options.queue_capacity.count()), "above 0");
-  require(options.pause_above > Duration(), "pause_above", to_string(options.pause_above),
-          "above 0");
-  require(options.pause_share > 0 && options.pause_share <= 1 && options.resume_share > 0 &&
-              options.resume_share <= 1,
-          "pause_share and resume_share",
-          fmt::format("{} and {}", options.pause_share, options.resume_share),
-          "above 0, at most 1");
-  require(options.mark_probability >= 0 && options.mark_probability <= 1, "mark_probability",
-          fmt::format("{}", options.mark_probability), "0 to 1");
-  const TrimOptions& trim = options.trim;
-  require(trim.queue_packets > 0 && trim.window > 0 && trim.trimmed > Bytes() &&
-              trim.trimmed.count() <= kLargestPacket,
-          "trim", "a value out of range", "packets above 0, a trimmed size of 1 B to 1 MiB");
-  const DcqcnOptions& dcqcn = options.dcqcn;
-  require(dcqcn.gain > 0 && dcqcn.gain < 1, "gain", fmt::format("{}", dcqcn.gain),
-          "between 0 and 1");
-  require(dcqcn.notification_interval > Duration() && dcqcn.alpha_interval > Duration() &&
-              dcqcn.increase_interval > Duration() && dcqcn.increase_bytes > Bytes(),
-          "dcqcn intervals", "one that is not above 0", "all above 0");
-  require(dcqcn.least_rate > 0 && dcqcn.least_rate <= 1, "least_rate",
-          fmt::format("{}", dcqcn.least_rate), "above 0, at most 1");
-  require(dcqcn.additive_increase > 0 && dcqcn.hyper_increase > 0, "dcqcn increases",
-          "one that is not above 0", "both above 0");
-}
 
 }  // namespace
 
 PacketNetwork::PacketNetwork(const topology::Topology& topology, const PacketOptions& options)
     : topology_(topology), options_(options), ports_(topology.link_count()) {
-  check(options_);
+  require_valid(options_);
   const std::int64_t full_packet = options_.payload.count() + options_.header.count();
   for (std::size_t i = 0; i < ports_.size(); ++i) {
     Port& port = ports_[i];
@@ -90,14 +43,6 @@ void PacketNetwork::set_thresholds(Port& port, double stretch) {
   port.mark_from = bytes(options_.mark_from);
   port.mark_all = bytes(options_.mark_all);
   port.pause_above = bytes(options_.pause_above);
-}
-
-void PacketNetwork::start_tree(Time /*now*/, std::int64_t /*bytes*/,
-                               std::span<const LinkId> /*links*/, Duration /*latency*/,
-                               FlowTag /*tag*/) {
-  throw ConfigError(ErrorContext{"", "packet level",
-                                 "a schedule with multicast or reduction in switches",
-                                 "one without, or the flow level"});
 }
 
 void PacketNetwork::set_capacity(Time now, LinkId link, Bandwidth capacity) {

@@ -58,8 +58,6 @@ class PacketNetwork final : public NetworkModel {
   void start(Time now, std::int64_t bytes, std::span<const LinkId> links, double rate_cap,
              FlowTag tag) override;
   /// Throws: packets are neither copied nor added here.
-  void start_tree(Time now, std::int64_t bytes, std::span<const LinkId> links, Duration latency,
-                  FlowTag tag) override;
   /// Thresholds of queues follow; a packet that is being sent stays as it was.
   void set_capacity(Time now, LinkId link, Bandwidth capacity) override;
   bool is_moving(FlowTag tag) const override;

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
+#include "base/config_tree.hpp"
 #include "base/units.hpp"
 
 namespace rackrail::sim {
@@ -84,5 +86,14 @@ struct PacketOptions {
   RateControl rate_control = RateControl::kDcqcn;
   DcqcnOptions dcqcn;
 };
+
+/// Sets the option of this name, as the members are called: "queue_capacity", "trim.window",
+/// "dcqcn.gain". Quantities have units; `mark_probability` and shares of a link are 0 to 1. Throws
+/// ConfigError at `value` for a name that is not one and for a value that it cannot be.
+void set_packet_option(PacketOptions& options, const std::string& name, const ConfigValue& value);
+/// The same for a map of them, in which `trim` and `dcqcn` are maps.
+void read_packet_options(PacketOptions& options, const ConfigValue& value);
+/// Throws ConfigError, naming the option, for values out of range or that do not go together.
+void require_valid(const PacketOptions& options);
 
 }  // namespace rackrail::sim

@@ -22,6 +22,10 @@ Duration longer(Duration duration, double factor) {
 void require_matching(const plan::Plan& plan, const plan::Workload& workload,
                       const topology::Topology& topology) {
   require_same_ranks("plan '" + plan.name + "'", plan.rank_count(), topology);
+  require_matching(plan, workload);
+}
+
+void require_matching(const plan::Plan& plan, const plan::Workload& workload) {
   if (plan.workload_digest != workload.digest()) {
     throw PlanError(ErrorContext{"", "plan '" + plan.name + "'",
                                  fmt::format("a plan for model '{}'", plan.workload_name),
@@ -35,11 +39,10 @@ void require_matching(const plan::Plan& plan, const plan::Workload& workload,
 }
 
 Program program_of(const plan::Plan& plan, const plan::Workload& workload,
-                   const topology::Topology& topology, Rank rank, std::uint32_t first_run,
+                   std::string_view device_class, Rank rank, std::uint32_t first_run,
                    double factor) {
   const plan::ComputeTimes times =
-      plan::compute_times(workload, topology.node(topology.node_of(rank)).device_class,
-                          plan.batch.local_batch[rank.index()]);
+      plan::compute_times(workload, device_class, plan.batch.local_batch[rank.index()]);
   Program program{.optimizer = times.optimizer};
   std::vector<ComputePiece>& pieces = program.pieces;
   for (std::int64_t pass = 1; pass < plan.batch.accumulation; ++pass) {

@@ -6,7 +6,6 @@
 
 #include "base/error.hpp"
 #include "sim/graph_index.hpp"
-#include "sim/route_use.hpp"
 
 namespace rackrail::sim {
 
@@ -15,8 +14,7 @@ namespace {
 class RegularIndex final : public GraphIndex {
  public:
   RegularIndex(const plan::RegularSchedule& schedule, std::int64_t elements,
-               std::int64_t slice_size, const topology::Topology& topology,
-               std::vector<std::vector<LinkId>> lane_links)
+               std::int64_t slice_size, std::vector<RouteUse> lane_routes)
       : schedule_(schedule), chunk_begin_(schedule.chunk_count() + 1) {
     slice_elements = slice_size;
     has_connections = schedule.has_connections();
@@ -35,9 +33,7 @@ class RegularIndex final : public GraphIndex {
     for (const Lane& lane : schedule.lanes()) {
       add_lane(lane);
     }
-    for (const auto& links : lane_links) {
-      routes.push_back(route_use(topology, links));
-    }
+    routes = std::move(lane_routes);
     sort_lanes_by_source(schedule.rank_count());
   }
 
@@ -114,20 +110,10 @@ class RegularIndex final : public GraphIndex {
 
 }  // namespace
 
-RouteUse route_use(const topology::Topology& topology, std::span<const LinkId> links) {
-  RouteUse use{.links = {links.begin(), links.end()}, .overhead = {}};
-  for (const LinkId link : links) {
-    use.overhead = std::max(use.overhead, topology.link(link).overhead);
-  }
-  return use;
-}
-
 std::unique_ptr<const GraphIndex> index_schedule(const plan::RegularSchedule& schedule,
                                                  std::int64_t elements, std::int64_t slice_elements,
-                                                 const topology::Topology& topology,
-                                                 std::vector<std::vector<LinkId>> routes) {
-  return std::make_unique<RegularIndex>(schedule, elements, slice_elements, topology,
-                                        std::move(routes));
+                                                 std::vector<RouteUse> routes) {
+  return std::make_unique<RegularIndex>(schedule, elements, slice_elements, std::move(routes));
 }
 
 }  // namespace rackrail::sim

@@ -28,7 +28,8 @@ class ScenarioReader {
 
   Scenario read(const ConfigValue& root) {
     root.allow_only({"name", "steps", "staleness", "local_steps", "asynchronous", "network", "seed",
-                     "loading", "slow_devices", "links", "background",
+                     "loading", "slow_devices", "links", "background", "packets", "multipath",
+                     "placement", "jobs",
                      // Of the run as a whole, see explore/outages.hpp.
                      "duration", "checkpoint_every", "outages"});
     Scenario scenario;
@@ -41,6 +42,12 @@ class ScenarioReader {
          [&](const ConfigValue& v) { options.local_steps = number(v, 1, kMostSteps); });
     with(root, "asynchronous", [&](const ConfigValue& v) { options.is_asynchronous = v.flag(); });
     with(root, "network", [&](const ConfigValue& v) { options.network = level(v); });
+    with(root, "packets", [&](const ConfigValue& v) { read_packet_options(options.packets, v); });
+    with(root, "multipath", [&](const ConfigValue& v) { options.multipath = multipath(v); });
+    with(root, "placement",
+         [&](const ConfigValue& v) { scenario.placement = read_placement(v, topology_); });
+    each(root, "jobs",
+         [&](const ConfigValue& v) { scenario.jobs.push_back(read_job(v, topology_)); });
     with(root, "loading", [&](const ConfigValue& v) { options.loading = loading(v); });
     Disturbances& disturbances = options.disturbances;
     with(root, "seed", [&](const ConfigValue& v) {
@@ -76,6 +83,10 @@ class ScenarioReader {
     }
     return value.text() == "packet" ? NetworkLevel::kPacket
                                     : (value.fail("flow or packet"), NetworkLevel::kFlow);
+  }
+  static Multipath multipath(const ConfigValue& value) {
+    const std::optional<Multipath> found = parse_multipath(value.text());
+    return found ? *found : (value.fail("pinned, ecmp or spray"), Multipath::kPinned);
   }
   static DataLoading loading(const ConfigValue& value) {
     value.allow_only({"batch", "prefetch"});

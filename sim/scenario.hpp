@@ -5,6 +5,8 @@
 //   staleness: 1             # SimulationOptions::staleness; local_steps alike
 //   asynchronous: true       # simulate_asynchronous()
 //   network: packet          # flow is the default
+//   packets: { queue_capacity: 16 MiB, mark_from: 4 us, dcqcn: { gain: 0.01 } }  # PacketOptions
+//   multipath: ecmp          # Multipath; pinned is the default
 //   seed: 7
 //   loading: { batch: 20 ms, prefetch: 2 }
 //   slow_devices:            # SlowDevice
@@ -17,12 +19,17 @@
 //     - { link: tor1→core, capacity: uplink.csv }   # rows "time,bandwidth", with units
 //   background:              # BackgroundTraffic
 //     - { from: 0, to: 5, message: 1 MB, every: 10 ms, start: 1 s, rate: 1 Gbit/s }
+//   placement: { hosts: [host0, host1] }   # of this plan, and `jobs` beside it: sim/job_places.hpp
+//   jobs:
+//     - { plan: other.json, hosts: [host2, host3], start: 1 s, steps: 20 }
 //
 // All keys are optional. Links go back to their own rate at `until`, or stay if there is none.
 #pragma once
 
 #include <string>
+#include <vector>
 
+#include "sim/job_places.hpp"
 #include "sim/simulator.hpp"
 #include "topology/topology.hpp"
 
@@ -31,6 +38,8 @@ namespace rackrail::sim {
 struct Scenario {
   std::string name;
   SimulationOptions options;
+  JobPlace placement;          ///< of the plan that is simulated
+  std::vector<JobPlace> jobs;  ///< beside it
 };
 
 /// Ranks and links are those of `topology`; files are found beside the scenario. Throws ConfigError

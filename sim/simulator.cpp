@@ -66,9 +66,9 @@ CollectiveResult simulate_collective(const plan::TransferGraph& graph, std::int6
                                      const SimulationOptions& options) {
   require_in_step(options);
   require_same_ranks("schedule '" + graph.name() + "'", graph.rank_count(), topology);
-  topology::Router router(topology);
-  return run_alone(index_graph(graph, elements, slice_elements, topology, router), graph.name(),
-                   topology, options);
+  Routing routing(topology, options.multipath);
+  return run_alone(index_graph(graph, elements, slice_elements, routing), graph.name(), topology,
+                   options);
 }
 
 CollectiveResult simulate_collective(const plan::RegularSchedule& schedule, std::int64_t elements,
@@ -77,23 +77,22 @@ CollectiveResult simulate_collective(const plan::RegularSchedule& schedule, std:
                                      const SimulationOptions& options) {
   require_in_step(options);
   require_same_ranks("schedule '" + schedule.name() + "'", schedule.rank_count(), topology);
-  topology::Router router(topology);
-  std::vector<std::vector<LinkId>> routes;
+  Routing routing(topology, options.multipath);
+  std::vector<RouteUse> routes;
   for (const plan::RegularSchedule::Lane& lane : schedule.lanes()) {
-    routes.push_back(router.route(lane.src, lane.dst));
+    routes.push_back(routing.route(lane.src, lane.dst));
   }
   const bool may_fold = options.use_symmetry && options.network == NetworkLevel::kFlow &&
-                        options.disturbances.empty();
+                        options.multipath != Multipath::kSpray && options.disturbances.empty();
   const std::optional<FoldedSchedule> folded =
       may_fold ? fold(schedule, elements, routes, topology, options) : std::nullopt;
   if (!folded) {
-    return run_alone(
-        index_schedule(schedule, elements, slice_elements, topology, std::move(routes)),
-        schedule.name(), topology, options);
+    return run_alone(index_schedule(schedule, elements, slice_elements, std::move(routes)),
+                     schedule.name(), topology, options);
   }
-  CollectiveResult result = run_alone(
-      index_schedule(*folded->schedule, elements, slice_elements, topology, folded->routes),
-      schedule.name(), topology, options, folded->stands_for);
+  CollectiveResult result =
+      run_alone(index_schedule(*folded->schedule, elements, slice_elements, folded->routes),
+                schedule.name(), topology, options, folded->stands_for);
   result.copies = folded->copies;
   return result;
 }

@@ -18,6 +18,7 @@
 #include "sim/disturbances.hpp"
 #include "sim/network_model.hpp"
 #include "sim/packet_options.hpp"
+#include "sim/routing.hpp"
 #include "topology/topology.hpp"
 
 namespace rackrail::sim {
@@ -44,7 +45,8 @@ struct SimulationOptions {
   bool use_symmetry = true;
   NetworkLevel network = NetworkLevel::kFlow;
   PacketOptions packets;  ///< of the packet level
-  int steps = 1;          ///< > 1: steady state over several steps, the last one is reported
+  Multipath multipath = Multipath::kPinned;
+  int steps = 1;  ///< > 1: steady state over several steps, the last one is reported
   /// How many steps a rank may go on without the gradients of the last ones: it ends step s when
   /// those of step s − staleness are there. 0: synchronous.
   int staleness = 0;
@@ -88,6 +90,7 @@ struct FlowRecord {
   Duration sent;       ///< the last byte has left
   Duration delivered;  ///< and is there
   std::vector<LinkId> links;
+  std::vector<double> shares;  ///< of the bytes, by link; none: all of them on each
 };
 
 /// Utilisation of links over a step: at [i · links.size() + j], of links[j] from i · bin to

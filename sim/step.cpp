@@ -1,12 +1,10 @@
 // Steps of a plan: programs of the ranks in, times and what they were spent on out.
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <utility>
+#include <cmath>
 
-#include "base/error.hpp"
 #include "sim/engine.hpp"
 #include "sim/flow_records.hpp"
+#include "sim/placed_plan.hpp"
 #include "sim/programs.hpp"
 #include "sim/results.hpp"
 
@@ -22,8 +20,10 @@ Duration waited(const Engine& engine, const Activity& activity,
   }
   const Engine::Message message = engine.message(activity.task);
   Duration alone;
-  for (const LinkId link : message.links) {
-    alone = std::max(alone, message.bytes / topology.link(link).bandwidth);
+  for (std::size_t i = 0; i < message.route->links.size(); ++i) {
+    const double bytes = share_of(*message.route, i) * static_cast<double>(message.bytes.count());
+    alone = std::max(alone, Bytes(static_cast<std::int64_t>(std::ceil(bytes))) /
+                                topology.link(message.route->links[i]).bandwidth);
   }
   return std::max(Duration(), Duration(activity.end - activity.start) - alone);
 }
@@ -54,67 +54,6 @@ std::vector<PathPiece> critical_path(const Engine& engine, const topology::Topol
   return path;
 }
 
-std::vector<plan::TimelineEvent> timeline(const Engine& engine, Time from) {
-  std::vector<plan::TimelineEvent> events;
-  for (const Activity& activity : engine.activities()) {
-    const Task& task = activity.task;
-    if (activity.end > activity.start && activity.start >= from &&
-        task.kind != TaskKind::kLatency && task.kind != TaskKind::kOverhead) {
-      events.push_back({engine.describe(task), engine.track(task), Duration(activity.start - from),
-                        Duration(activity.end - from)});
-    }
-  }
-  return events;
-}
-
-/// Puts the steps into the engine. Returns the number of each synchronisation's first collective.
-std::vector<std::uint32_t> add_steps(Engine& engine,
-                                     const std::vector<std::shared_ptr<const GraphIndex>>& indices,
-                                     const plan::Plan& plan, const plan::Workload& workload,
-                                     const topology::Topology& topology,
-                                     const SimulationOptions& options) {
-  std::vector<std::uint32_t> first_runs;
-  for (int step = 0; step < options.steps; ++step) {
-    const bool synchronizes = (step + 1) % options.local_steps == 0 || step + 1 == options.steps;
-    std::vector<std::uint32_t> runs;
-    for (std::size_t b = 0; synchronizes && b < indices.size(); ++b) {
-      runs.push_back(engine.add_run(indices[b], fmt::format("bucket {}", b)));
-    }
-    if (synchronizes) {
-      first_runs.push_back(runs.empty() ? 0 : runs.front());
-    }
-    for (std::size_t r = 0; r < topology.rank_count(); ++r) {
-      const auto first = first_runs.empty() ? 0 : first_runs.back();
-      Program program = program_of(plan, workload, topology, Rank(r), first,
-                                   slowdown(options.disturbances, Rank(r), step));
-      for (ComputePiece& piece : program.pieces) {
-        if (!synchronizes) {
-          piece.ready.clear();
-        }
-      }
-      engine.add_step(Rank(r), std::move(program.pieces), runs, program.optimizer);
-    }
-  }
-  return first_runs;
-}
-
-std::vector<StepSpan> spans(const Engine& engine, std::size_t ranks, int steps) {
-  std::vector<StepSpan> all;
-  for (std::size_t step = 0; step < static_cast<std::size_t>(steps); ++step) {
-    Time start = INT64_MAX;
-    Time end = 0;
-    Time waited = 0;
-    for (std::size_t r = 0; r < ranks; ++r) {
-      const Engine::StepTimes& times = engine.steps_of(Rank(r))[step];
-      start = std::min(start, times.start);
-      end = std::max(end, times.end);
-      waited = std::max(waited, times.waited_for_data);
-    }
-    all.push_back({Duration(start), Duration(end), Duration(waited)});
-  }
-  return all;
-}
-
 }  // namespace
 
 StepResult simulate_step(const plan::Plan& plan, const plan::Workload& workload,
@@ -122,14 +61,18 @@ StepResult simulate_step(const plan::Plan& plan, const plan::Workload& workload,
   require_in_step(options);
   require_matching(plan, workload, topology);
   Engine engine(topology, options);
-  topology::Router router(topology);
-  std::vector<std::shared_ptr<const GraphIndex>> indices;
+  Routing routing(topology, options.multipath);
+  std::vector<Rank> ranks;
+  for (std::size_t r = 0; r < topology.rank_count(); ++r) {
+    ranks.emplace_back(r);
+  }
+  PlacedPlan all{plan, workload, ranks, {}};
   for (const plan::Bucket& bucket : plan.buckets) {
-    indices.push_back(index_graph(plan.schedules.at(bucket.schedule), bucket.elements,
-                                  bucket.slice_elements, topology, router));
+    all.indices.push_back(index_graph(plan.schedules.at(bucket.schedule), bucket.elements,
+                                      bucket.slice_elements, routing));
   }
   const std::vector<std::uint32_t> first_runs =
-      add_steps(engine, indices, plan, workload, topology, options);
+      add_steps(engine, all, topology, options, options.steps);
   engine.run();
 
   const auto last = static_cast<std::size_t>(options.steps - 1);
@@ -147,7 +90,7 @@ StepResult simulate_step(const plan::Plan& plan, const plan::Workload& workload,
     }
   }
   StepResult result;
-  result.steps = spans(engine, topology.rank_count(), options.steps);
+  result.steps = spans(engine, ranks, options.steps);
   result.estimate.step_time = Duration(to - from);
   result.estimate.compute_time = Duration(compute);
   if (to > from) {
@@ -167,7 +110,7 @@ StepResult simulate_step(const plan::Plan& plan, const plan::Workload& workload,
   result.links = link_uses(topology, engine.link_bytes(first_run, first_run + buckets),
                            result.estimate.step_time);
   if (options.record_timeline) {
-    result.timeline = timeline(engine, from);
+    result.timeline = timeline(engine, from, ranks);
   }
   if (options.record_flows) {
     result.flow_records = flow_records(engine, from, first_run);

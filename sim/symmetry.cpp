@@ -7,7 +7,7 @@ namespace rackrail::sim {
 
 namespace {
 
-using Routes = std::vector<std::vector<LinkId>>;
+using Routes = std::vector<RouteUse>;
 constexpr std::uint32_t kNone = UINT32_MAX;
 
 bool alike(const topology::Link& a, const topology::Link& b) {
@@ -37,8 +37,8 @@ std::vector<std::uint32_t> image_of_links(const Routes& routes, std::size_t turn
   std::vector<std::uint32_t> image(topology.link_count(), kNone);
   std::vector<std::uint32_t> origin(topology.link_count(), kNone);
   for (std::size_t lane = 0; lane < routes.size(); ++lane) {
-    const std::vector<LinkId>& from = routes[lane];
-    const std::vector<LinkId>& to = routes[(lane + turn) % routes.size()];
+    const std::vector<LinkId>& from = routes[lane].links;
+    const std::vector<LinkId>& to = routes[(lane + turn) % routes.size()].links;
     if (from.size() != to.size()) {
       return {};
     }
@@ -84,7 +84,8 @@ std::vector<LinkId> first_of_orbits(const std::vector<std::uint32_t>& image, std
   return first;
 }
 
-bool repeats_a_link(std::vector<LinkId> route) {
+bool repeats_a_link(const RouteUse& use) {
+  std::vector<LinkId> route = use.links;
   std::sort(route.begin(), route.end());
   return std::adjacent_find(route.begin(), route.end()) != route.end();
 }
@@ -114,8 +115,7 @@ std::optional<FoldedSchedule> fold(const plan::RegularSchedule& schedule, std::i
       continue;
     }
     for (std::size_t lane = 0; lane < turn; ++lane) {
-      std::vector<LinkId>& route = folded.routes.emplace_back(routes[lane]);
-      for (LinkId& link : route) {
+      for (LinkId& link : folded.routes.emplace_back(routes[lane]).links) {
         link = folded.stands_for[link.index()];
       }
     }

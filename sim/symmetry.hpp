@@ -24,16 +24,16 @@ namespace rackrail::sim {
 
 struct FoldedSchedule {
   std::unique_ptr<plan::RegularSchedule> schedule;
-  std::vector<std::vector<LinkId>> routes;  ///< of its lanes, over the first link of each orbit
-  std::uint32_t copies = 1;                 ///< lanes of the full schedule per lane of this one
-  std::vector<LinkId> stands_for;           ///< by link: the first link of its orbit, else itself
+  std::vector<RouteUse> routes;    ///< of its lanes, over the first link of each orbit
+  std::uint32_t copies = 1;        ///< lanes of the full schedule per lane of this one
+  std::vector<LinkId> stands_for;  ///< by link: the first link of its orbit, else itself
 };
 
 /// The smallest fold of a schedule with `elements` floats per rank, whose lane l takes `routes[l]`;
 /// none if chunks differ in size, ranks have processors, or nothing is symmetric. O(lanes · route
 /// length) per divisor of the number of lanes.
 std::optional<FoldedSchedule> fold(const plan::RegularSchedule& schedule, std::int64_t elements,
-                                   const std::vector<std::vector<LinkId>>& routes,
+                                   const std::vector<RouteUse>& routes,
                                    const topology::Topology& topology,
                                    const SimulationOptions& options);
 

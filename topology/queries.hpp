@@ -22,6 +22,12 @@ namespace rackrail::topology {
 /// Links from the source's vertex to the destination's, in order; empty only for src == dst.
 using Route = std::vector<LinkId>;
 
+/// What of all bytes passes a link, above 0 and at most 1.
+struct LinkShare {
+  LinkId link;
+  double share = 1;
+};
+
 /// Route lookups with a cache. Not safe for concurrent use; cheap to make. The topology
 /// must outlive it and must not change; routes stay valid as long as the router.
 class Router {
@@ -35,6 +41,11 @@ class Router {
 
   /// Throws ConfigError when there is no way from src to dst.
   const Route& route(Rank src, Rank dst);
+
+  /// All routes of the cost and width of route() with equal parts of what is sent, by link, in the
+  /// order of the cost of their ends; what the machine of either end decides stays decided. None
+  /// for src == dst. O(links of those routes). Throws as route().
+  std::vector<LinkShare> spread(Rank src, Rank dst);
 
  private:
   struct Impl;

@@ -24,7 +24,9 @@
 // take.
 #include <algorithm>
 #include <cstdlib>
+#include <iterator>
 #include <limits>
+#include <map>
 #include <memory>
 #include <new>
 #include <optional>
@@ -112,6 +114,15 @@ struct Approach {
   std::vector<LinkId> entries;
   std::vector<Cost> rest;  ///< by entry: of it and what follows
   Cost least;              ///< of `rest`
+};
+
+/// The shortest ways of a pair: from `root` to `end`, with `way_out` before them where `root` is
+/// the switch behind the source.
+struct Ways {
+  NodeId root;
+  NodeId end;
+  std::optional<LinkId> way_out;
+  Bandwidth width;
 };
 
 /// Labels of the vertices of one machine.
@@ -357,58 +368,47 @@ struct Router::Impl {
     return list;
   }
 
+  bool all_from_machine(const std::vector<LinkId>& links, Rank rank) const {
+    const std::string& machine_of_rank = topology.node(topology.node_of(rank)).host;
+    return !machine_of_rank.empty() && std::all_of(links.begin(), links.end(), [&](LinkId id) {
+      return topology.node(topology.link(id).from).host == machine_of_rank;
+    });
+  }
+
+  /// Whether the machine of either end decides between these.
+  bool is_inside(const std::vector<LinkId>& links, Rank src, Rank dst) const {
+    return all_from_machine(links, dst) || all_from_machine(links, src);
+  }
+
   std::size_t choose(const std::vector<LinkId>& links, Rank src, Rank dst, NodeId v) const {
-    const auto machine_of = [this](NodeId id) -> const std::string& {
-      return topology.node(id).host;
-    };
-    const auto all_from = [&](const std::string& name) {
-      return !name.empty() && std::all_of(links.begin(), links.end(), [&](LinkId id) {
-        return machine_of(topology.link(id).from) == name;
-      });
-    };
-    if (all_from(machine_of(topology.node_of(dst)))) {
+    if (all_from_machine(links, dst)) {
       return local_index[dst.index()] % links.size();
     }
-    if (all_from(machine_of(topology.node_of(src)))) {
+    if (all_from_machine(links, src)) {
       return local_index[src.index()] % links.size();
     }
     const std::uint64_t pair = (std::uint64_t{src.value()} << 32U) | dst.value();
     return random_bits(pair, v.value()) % links.size();
   }
 
-  const Topology& topology;
-  std::unordered_map<NodeId, Exploration> explorations;  // by root
-  std::unordered_map<NodeId, Approach> approaches;       // by destination
-  std::vector<std::uint32_t> machine;                    // by vertex, kNoMachine where none
-  std::unordered_map<std::uint64_t, Route> routes;       // by source and destination
-  std::vector<std::size_t> local_index;                  // of each rank in its machine
-};
-
-Router::Router(const Topology& topology) : impl_(std::make_unique<Impl>(topology)) {}
-Router::~Router() = default;
-Router::Router(Router&&) noexcept = default;
-Router& Router::operator=(Router&&) noexcept = default;
-
-const Route& Router::route(Rank src, Rank dst) {
-  const std::uint64_t pair = (std::uint64_t{src.value()} << 32U) | dst.value();
-  const auto known = impl_->routes.find(pair);
-  if (known != impl_->routes.end()) {
-    return known->second;
-  }
-  Route route;
-  const Topology& topology = impl_->topology;
-  const NodeId start = topology.node_of(src);
-  const NodeId end = topology.node_of(dst);
-  if (start != end) {
-    const std::optional<LinkId> way_out = impl_->only_way_out(start);
+  /// Calls `use` with what is known of the shortest ways, and with the labels on them; not for a
+  /// rank to itself.
+  template <typename Use>
+  void with_ways(Rank src, Rank dst, const Use& use) {
+    const NodeId start = topology.node_of(src);
+    const NodeId end = topology.node_of(dst);
+    if (start == end) {
+      return;
+    }
+    const std::optional<LinkId> way_out = only_way_out(start);
     const NodeId root = way_out ? topology.link(*way_out).to : start;
-    const std::uint32_t there = impl_->machine[end.index()];
-    Exploration& found = impl_->exploration(root);
-    const bool is_far = there != kNoMachine && there != impl_->machine[root.index()] &&
+    const std::uint32_t there = machine[end.index()];
+    Exploration& found = exploration(root);
+    const bool is_far = there != kNoMachine && there != machine[root.index()] &&
                         ++found.far_destinations <= kFewDestinations;
-    const MachineLabels inside = is_far ? impl_->arrive(found, root, end) : MachineLabels();
+    const MachineLabels inside = is_far ? arrive(found, root, end) : MachineLabels();
     if (!is_far) {
-      impl_->reach(found, root, end);
+      reach(found, root, end);
     }
     // A way may also pass through the machine before it comes back to it, so both count.
     const auto label_of = [&](NodeId v) {
@@ -433,18 +433,87 @@ const Route& Router::route(Rank src, Rank dst) {
     if (way_out) {
       width = std::min(width, topology.link(*way_out).bandwidth);
     }
-    for (NodeId v = end; v != root;) {
-      const std::vector<LinkId> links = impl_->candidates(label_of, root, v, width);
+    use(Ways{root, end, way_out, width}, label_of);
+  }
+
+  const Topology& topology;
+  std::unordered_map<NodeId, Exploration> explorations;  // by root
+  std::unordered_map<NodeId, Approach> approaches;       // by destination
+  std::vector<std::uint32_t> machine;                    // by vertex, kNoMachine where none
+  std::unordered_map<std::uint64_t, Route> routes;       // by source and destination
+  std::vector<std::size_t> local_index;                  // of each rank in its machine
+};
+
+Router::Router(const Topology& topology) : impl_(std::make_unique<Impl>(topology)) {}
+Router::~Router() = default;
+Router::Router(Router&&) noexcept = default;
+Router& Router::operator=(Router&&) noexcept = default;
+
+const Route& Router::route(Rank src, Rank dst) {
+  const std::uint64_t pair = (std::uint64_t{src.value()} << 32U) | dst.value();
+  const auto known = impl_->routes.find(pair);
+  if (known != impl_->routes.end()) {
+    return known->second;
+  }
+  Route route;
+  impl_->with_ways(src, dst, [&](const Ways& ways, const auto& label_of) {
+    for (NodeId v = ways.end; v != ways.root;) {
+      const std::vector<LinkId> links = impl_->candidates(label_of, ways.root, v, ways.width);
       const LinkId chosen = links[links.size() == 1 ? 0 : impl_->choose(links, src, dst, v)];
       route.push_back(chosen);
-      v = topology.link(chosen).from;
+      v = impl_->topology.link(chosen).from;
     }
-    if (way_out) {
-      route.push_back(*way_out);
+    if (ways.way_out) {
+      route.push_back(*ways.way_out);
     }
     std::reverse(route.begin(), route.end());
-  }
+  });
   return impl_->routes.emplace(pair, std::move(route)).first->second;
+}
+
+std::vector<LinkShare> Router::spread(Rank src, Rank dst) {
+  std::vector<LinkShare> shares;
+  const Topology& topology = impl_->topology;
+  impl_->with_ways(src, dst, [&](const Ways& ways, const auto& label_of) {
+    if (ways.way_out) {
+      shares.push_back({*ways.way_out, 1});
+    }
+    // Backwards, vertices of the highest cost first: each is met after all that lie behind it.
+    struct Vertex {
+      std::vector<LinkId> in;
+      double routes_behind = 0;
+      double routes_before = 0;
+    };
+    std::map<Entry, Vertex> vertices;
+    const auto entry = [&](NodeId v) { return Entry(label_of(v).cost, v); };
+    vertices[entry(ways.end)].routes_behind = 1;
+    for (auto at = std::prev(vertices.end());; --at) {
+      const NodeId v = at->first.second;
+      if (v != ways.root) {
+        std::vector<LinkId> links = impl_->candidates(label_of, ways.root, v, ways.width);
+        if (links.size() > 1 && impl_->is_inside(links, src, dst)) {
+          links = {links[impl_->choose(links, src, dst, v)]};
+        }
+        for (const LinkId link : links) {
+          vertices[entry(topology.link(link).from)].routes_behind += at->second.routes_behind;
+        }
+        at->second.in = std::move(links);
+      }
+      if (at == vertices.begin()) {
+        break;
+      }
+    }
+    const double all = vertices.begin()->second.routes_behind;
+    vertices.begin()->second.routes_before = 1;
+    for (auto& [of, vertex] : vertices) {
+      for (const LinkId link : vertex.in) {
+        const double before = vertices[entry(topology.link(link).from)].routes_before;
+        vertex.routes_before += before;
+        shares.push_back({link, before * vertex.routes_behind / all});
+      }
+    }
+  });
+  return shares;
 }
 
 Duration route_latency(const Topology& topology, const Route& route) {

@@ -36,7 +36,8 @@ class Present {
   bool contains(std::size_t flow) const { return is_in_[flow]; }
   void add(std::size_t flow) {
     is_in_[flow] = true;
-    shares_.add(static_cast<FairShares::Flow>(flow), set_.flows[flow].links, set_.flows[flow].cap);
+    shares_.add(static_cast<FairShares::Flow>(flow), set_.flows[flow].links, set_.flows[flow].cap,
+                set_.flows[flow].shares);
   }
   void remove(std::size_t flow) {
     is_in_[flow] = false;
@@ -65,7 +66,7 @@ class Present {
   std::vector<Demand> demands() const {
     std::vector<Demand> demands;
     for (const std::size_t flow : flows()) {
-      demands.push_back({set_.flows[flow].links, set_.flows[flow].cap});
+      demands.push_back({set_.flows[flow].links, set_.flows[flow].cap, set_.flows[flow].shares});
     }
     return demands;
   }
@@ -88,12 +89,16 @@ class Present {
 
 TEST_CASE(
     "rates are those of progressive filling and of a fresh solver, as flows come and go and links "
-    "change") {
+    "change, whatever their shares") {
   std::size_t compared = 0;
   std::size_t incremental = 0;
   for (std::uint64_t seed = kSeed; seed < kSeed + kGraphs; ++seed) {
     RandomFlows set = random_flows(seed);
-    CAPTURE(seed, set.kind, set.capacities.size(), set.flows.size());
+    const bool spreads = seed % 2 == 1;
+    if (spreads) {
+      draw_shares(set, seed);
+    }
+    CAPTURE(seed, spreads, set.kind, set.capacities.size(), set.flows.size());
     std::uint64_t counter = 0;
     const auto percent = [&] { return random_bits(~seed, counter++) % 100; };
     Present present(set);

@@ -5,6 +5,12 @@
 
 namespace rackrail::sim::test {
 
+namespace {
+double share_of(const Demand& demand, std::size_t hop) {
+  return demand.shares.empty() ? 1 : demand.shares[hop];
+}
+}  // namespace
+
 std::vector<double> progressive_filling(std::span<const double> capacities,
                                         std::span<const Demand> demands) {
   // Levels this close are one level: what is full by symmetry fills up in one round.
@@ -19,8 +25,9 @@ std::vector<double> progressive_filling(std::span<const double> capacities,
     std::fill(rising.begin(), rising.end(), 0);
     double level = kInfinite;
     for (std::size_t f = 0; f < demands.size(); ++f) {
-      for (const LinkId link : demands[f].links) {
-        (stands[f] ? taken : rising)[link.index()] += stands[f] ? rates[f] : 1;
+      for (std::size_t hop = 0; hop < demands[f].links.size(); ++hop) {
+        (stands[f] ? taken : rising)[demands[f].links[hop].index()] +=
+            share_of(demands[f], hop) * (stands[f] ? rates[f] : 1);
       }
       if (!stands[f]) {
         level = std::min(level, demands[f].cap.value_or(level));
@@ -52,8 +59,9 @@ std::string why_unfair(std::span<const double> capacities, std::span<const Deman
   std::vector<double> used(capacities.size());
   std::vector<double> fastest(capacities.size());
   for (std::size_t f = 0; f < demands.size(); ++f) {
-    for (const LinkId link : demands[f].links) {
-      used[link.index()] += rates[f];
+    for (std::size_t hop = 0; hop < demands[f].links.size(); ++hop) {
+      const LinkId link = demands[f].links[hop];
+      used[link.index()] += rates[f] * share_of(demands[f], hop);
       fastest[link.index()] = std::max(fastest[link.index()], rates[f]);
     }
     if (demands[f].cap && rates[f] > *demands[f].cap * (1 + slack)) {

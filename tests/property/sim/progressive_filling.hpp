@@ -14,6 +14,7 @@ namespace rackrail::sim::test {
 struct Demand {
   std::span<const LinkId> links;
   std::optional<double> cap;
+  std::span<const double> shares = {};  ///< of the rate, by link; none: all of it on each
 };
 
 /// Progressive filling (Bertsekas and Gallager, "Data Networks", 6.5.2): all rates rise together;

@@ -103,6 +103,23 @@ RandomFlows random_flows(std::uint64_t seed, std::size_t most_links, std::size_t
   return set;
 }
 
+void draw_shares(RandomFlows& flows, std::uint64_t seed) {
+  std::uint64_t counter = 0;
+  const auto next = [&](std::uint64_t below) {
+    return random_bits(mix64(seed), counter++) % below;
+  };
+  for (RandomFlow& flow : flows.flows) {
+    if (next(2) == 0) {
+      continue;
+    }
+    const bool is_even = next(2) == 0;
+    const auto ways = static_cast<double>(1 + next(16));
+    for (std::size_t hop = 0; hop < flow.links.size(); ++hop) {
+      flow.shares.push_back(is_even ? 1 / ways : static_cast<double>(1 + next(1000)) / 100);
+    }
+  }
+}
+
 topology::Topology as_topology(const RandomFlows& flows) {
   topology::Topology topology("random links");
   for (const double capacity : flows.capacities) {

@@ -1,0 +1,141 @@
+#include "sim/jobs.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.hpp"
+#include "sim/engine.hpp"
+#include "sim/placed_plan.hpp"
+#include "sim/programs.hpp"
+#include "sim/results.hpp"
+
+namespace rackrail::sim {
+
+namespace {
+
+void require_places(const std::vector<Job>& jobs, const topology::Topology& topology) {
+  std::vector<const Job*> owner(topology.rank_count(), nullptr);
+  for (const Job& job : jobs) {
+    const std::string what = "job '" + job.name + "'";
+    require_matching(job.plan, job.workload);
+    if (job.ranks.size() != job.plan.rank_count()) {
+      throw PlanError(ErrorContext{"", what, fmt::format("{} ranks", job.ranks.size()),
+                                   fmt::format("{}, as its plan has", job.plan.rank_count())});
+    }
+    for (const Rank rank : job.ranks) {
+      if (rank.index() >= owner.size()) {
+        throw PlanError(ErrorContext{"", what, fmt::format("rank {}", rank.value()),
+                                     fmt::format("0 to {}", owner.size() - 1)});
+      }
+      const Job*& user = owner[rank.index()];
+      if (user != nullptr) {
+        throw PlanError(ErrorContext{"", what,
+                                     fmt::format("rank {}, which {} has", rank.value(),
+                                                 user == &job ? "it" : "job '" + user->name + "'"),
+                                     "a rank that is free"});
+      }
+      user = &job;
+    }
+  }
+}
+
+double mean_step_seconds(const std::vector<StepSpan>& steps, Duration start) {
+  return (steps.back().end - start).seconds() / static_cast<double>(steps.size());
+}
+
+/// Some of the jobs together, in one engine.
+struct Together {
+  std::vector<std::vector<StepSpan>> steps;                 ///< by job
+  std::vector<std::vector<plan::TimelineEvent>> timelines;  ///< by job
+  std::vector<Bytes> bytes;                                 ///< by link
+  std::vector<QueueUse> queues;
+  std::uint64_t events = 0;
+  std::uint64_t flows = 0;
+};
+
+Together run(const std::vector<const Job*>& jobs, const topology::Topology& topology,
+             const SimulationOptions& options) {
+  Engine engine(topology, options);
+  Routing routing(topology, options.multipath);
+  std::uint32_t runs = 0;
+  for (const Job* job : jobs) {
+    PlacedPlan placed_plan{job->plan, job->workload, job->ranks, {}};
+    for (const plan::Bucket& bucket : job->plan.buckets) {
+      placed_plan.indices.push_back(
+          index_graph(placed(job->plan.schedules.at(bucket.schedule), job->ranks,
+                             topology.rank_count(), job->links),
+                      bucket.elements, bucket.slice_elements, routing));
+    }
+    const auto synchronisations =
+        add_steps(engine, placed_plan, topology, options, job->steps).size();
+    runs += static_cast<std::uint32_t>(synchronisations * placed_plan.indices.size());
+    for (const Rank rank : job->ranks) {
+      engine.start_at(rank, job->start);
+    }
+  }
+  engine.run();
+  Together result;
+  for (const Job* job : jobs) {
+    result.steps.push_back(spans(engine, job->ranks, job->steps));
+    result.timelines.push_back(options.record_timeline ? timeline(engine, 0, job->ranks)
+                                                       : std::vector<plan::TimelineEvent>());
+  }
+  result.bytes = engine.link_bytes(0, runs);
+  result.queues = engine.queues();
+  result.events = engine.events();
+  result.flows = engine.flows();
+  return result;
+}
+
+}  // namespace
+
+bool pins_routes(const plan::TransferGraph& graph) {
+  return std::any_of(graph.transfers().begin(), graph.transfers().end(),
+                     [&](const plan::Transfer& transfer) {
+                       return !graph.routes()[transfer.route.index()].empty();
+                     });
+}
+
+JobsResult simulate_jobs(const std::vector<Job>& jobs, const topology::Topology& topology,
+                         const SimulationOptions& options) {
+  require_in_step(options);
+  require_places(jobs, topology);
+  SimulationOptions shared = options;
+  shared.record_critical_path = false;
+  shared.record_flows = false;
+  SimulationOptions single = shared;
+  single.record_timeline = false;
+  single.progress = {};
+  std::vector<const Job*> all;
+  for (const Job& job : jobs) {
+    all.push_back(&job);
+  }
+  Together together = run(all, topology, shared);
+
+  JobsResult result;
+  for (std::size_t i = 0; i < jobs.size(); ++i) {
+    const Job& job = jobs[i];
+    JobResult of_job{.name = job.name, .steps = together.steps[i]};
+    of_job.steps_alone = run({&job}, topology, single).steps.front();
+    of_job.step_time_s = mean_step_seconds(of_job.steps, job.start);
+    of_job.step_time_alone_s = mean_step_seconds(of_job.steps_alone, job.start);
+    if (of_job.step_time_alone_s > 0) {
+      of_job.slowdown = of_job.step_time_s / of_job.step_time_alone_s;
+      of_job.samples_per_s =
+          static_cast<double>(job.plan.batch.global_batch()) / of_job.step_time_s;
+    }
+    of_job.timeline = std::move(together.timelines[i]);
+    result.start = i == 0 ? job.start : std::min(result.start, job.start);
+    result.end = std::max(result.end, of_job.steps.back().end);
+    result.jobs.push_back(std::move(of_job));
+  }
+  result.links = link_uses(topology, together.bytes, result.end - result.start);
+  result.queues = std::move(together.queues);
+  result.events = together.events;
+  result.flows = together.flows;
+  return result;
+}
+
+}  // namespace rackrail::sim

@@ -1,0 +1,70 @@
+// Over which links the messages of a simulation go, and what else they cost; for sim/*.cpp, but for
+// the choice.
+//
+// Spraying. As an ideal of sending packet by packet over all shortest routes: a message is one
+// fluid of which every such route carries the same part (topology::Router::spread), so a link
+// carries its share of the message's rate. Nothing is lost by reordering, and the slowest of the
+// routes holds the others back.
+//
+// Cores. A link's `cpu_share` is what sending or receiving at its full rate B takes of the host's
+// cores. Where a rank at one end has a processor (capacity C), a message over such a link of its
+// machine takes C · cpu_share / B of the processor per byte, on both ends: the same cores that
+// compute and encode, shared max-min fair with that work. Ranks without a processor have no cores
+// to charge.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "base/ids.hpp"
+#include "base/units.hpp"
+#include "topology/queries.hpp"
+#include "topology/topology.hpp"
+
+namespace rackrail::sim {
+
+/// Who says over which links a message goes.
+enum class Multipath : std::uint8_t {
+  kPinned,  ///< the plan; where it does not say, as kEcmp
+  kEcmp,    ///< the network, for all: one of the shortest routes, by a hash of the two ranks
+  kSpray,   ///< the network, for all: all of the shortest routes; not at the packet level
+};
+
+/// "pinned", "ecmp", "spray".
+std::optional<Multipath> parse_multipath(std::string_view text);
+
+struct RouteUse {
+  std::vector<LinkId> links;   ///< each once, where there are shares
+  std::vector<double> shares;  ///< of the message's bytes, by link; none: all of them on each
+  Duration latency;            ///< of a route; only where there are shares
+  Duration overhead;           ///< largest message overhead of its links
+};
+
+/// What of the bytes of a message links[i] carries.
+inline double share_of(const RouteUse& use, std::size_t i) {
+  return use.shares.empty() ? 1 : use.shares[i];
+}
+
+/// Bytes per second of a message that links[i] alone would let through.
+double rate_alone(const topology::Topology& topology, const RouteUse& use, std::size_t i);
+
+/// Looks routes up; the topology must outlive it.
+class Routing {
+ public:
+  Routing(const topology::Topology& topology, Multipath multipath);
+
+  /// `pinned` is the plan's route; none if it leaves that open. Throws ConfigError when there is no
+  /// way from src to dst.
+  RouteUse route(Rank src, Rank dst, std::span<const LinkId> pinned = {});
+
+ private:
+  void charge_cores(Rank rank, bool sends, RouteUse& use) const;
+
+  const topology::Topology& topology_;
+  topology::Router router_;
+  Multipath multipath_;
+};
+
+}  // namespace rackrail::sim

@@ -1,0 +1,239 @@
+#include "sim/routing.hpp"
+
+#include <fmt/format.h>
+
+#include <catch2/catch.hpp>
+#include <map>
+
+#include "base/error.hpp"
+#include "base/random.hpp"
+#include "sim/simulator.hpp"
+#include "tests/support/clusters.hpp"
+
+namespace rackrail::sim {
+namespace {
+
+using topology::NodeKind;
+using topology::Topology;
+
+constexpr Duration kFarLatency = 4_us;          // between racks of test::clos
+constexpr std::int64_t kElements = 25'000'000;  // 100 MB: 10 ms at 10 GB/s
+
+SimulationOptions with(Multipath multipath) {
+  SimulationOptions options;
+  options.multipath = multipath;
+  return options;
+}
+
+/// Each rank sends all its elements to another one; copies only, so the time is the network's.
+plan::TransferGraph permutation(const std::vector<std::size_t>& target) {
+  plan::TransferGraph graph("permutation", plan::Collective::kAllReduce, target.size(), {1});
+  for (std::size_t r = 0; r < target.size(); ++r) {
+    if (target[r] != r) {
+      graph.add_transfer({.src = Rank(r), .dst = Rank(target[r])}, {});
+    }
+  }
+  return graph;
+}
+
+Duration time_of(const plan::TransferGraph& graph, const Topology& topology, Multipath multipath) {
+  return simulate_collective(graph, kElements, kElements, topology, with(multipath)).time;
+}
+
+TEST_CASE("sprayed permutations run at host rate where hashed ones collide") {
+  // 4 racks of 4 hosts with 10 GB/s under 4 spines: as much up as down.
+  const Topology topology = test::clos({4, 4, 4, 4}, 4);
+  constexpr std::size_t kHosts = 16;
+  Duration worst;
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    std::vector<std::size_t> target(kHosts);
+    for (std::size_t i = 0; i < kHosts; ++i) {
+      target[i] = i;
+    }
+    for (std::size_t i = kHosts - 1; i > 0; --i) {
+      std::swap(target[i], target[random_bits(seed, i) % (i + 1)]);
+    }
+    CAPTURE(seed, target);
+    const plan::TransferGraph graph = permutation(target);
+    const Duration sprayed = time_of(graph, topology, Multipath::kSpray);
+    CHECK(std::abs((sprayed - 10_ms - kFarLatency).picoseconds()) <= 1);
+    worst = std::max(worst, time_of(graph, topology, Multipath::kEcmp));
+  }
+  // Two on one uplink take twice as long; 20 permutations without such a pair are out of question.
+  CHECK(worst >= 20_ms);
+}
+
+TEST_CASE("one sprayed message is as fast as the largest flow where paths are symmetric") {
+  // The ends are not the bottleneck: 100 GB/s into 2 to 6 ways of 10 GB/s each.
+  const int ways = GENERATE(1, 2, 3, 6);
+  Topology topology("ways");
+  const NodeId left = topology.add_node({.name = "left", .kind = NodeKind::kTor});
+  const NodeId right = topology.add_node({.name = "right", .kind = NodeKind::kTor});
+  for (const auto& [name, tor] : {std::pair("a", left), std::pair("b", right)}) {
+    const NodeId host = topology.add_node({.name = name, .kind = NodeKind::kHost, .host = name});
+    topology.add_rank(host);
+    topology.add_duplex_link({.from = host, .to = tor, .bandwidth = Bandwidth(100'000'000'000)});
+  }
+  for (int i = 0; i < ways; ++i) {
+    const NodeId spine =
+        topology.add_node({.name = fmt::format("spine{}", i), .kind = NodeKind::kSpine});
+    for (const NodeId tor : {left, right}) {
+      topology.add_duplex_link({.from = tor, .to = spine, .bandwidth = Bandwidth(10'000'000'000)});
+    }
+  }
+  const auto most =
+      topology::max_flow(topology, topology.node_of(Rank(0)), topology.node_of(Rank(1))).value;
+  const Duration sprayed = time_of(permutation({1, 1}), topology, Multipath::kSpray);
+  CHECK(sprayed.seconds() ==
+        Approx(4.0 * kElements / static_cast<double>(most.bytes_per_second())).epsilon(1e-9));
+  CHECK(time_of(permutation({1, 1}), topology, Multipath::kEcmp) == 10_ms);
+}
+
+TEST_CASE("what a sprayed message puts on links adds up at every vertex") {
+  const Topology topology = test::clos({3, 2, 4}, 5);
+  Routing routing(topology, Multipath::kSpray);
+  for (const auto& [src, dst] : {std::pair(0, 8), std::pair(3, 1), std::pair(5, 6)}) {
+    CAPTURE(src, dst);
+    const RouteUse use = routing.route(Rank(src), Rank(dst));
+    std::map<NodeId, double> out;
+    for (std::size_t i = 0; i < use.links.size(); ++i) {
+      const topology::Link& link = topology.link(use.links[i]);
+      out[link.from] += share_of(use, i);
+      out[link.to] -= share_of(use, i);
+    }
+    for (const auto& [node, surplus] : out) {
+      const bool is_src = node == topology.node_of(Rank(src));
+      const bool is_dst = node == topology.node_of(Rank(dst));
+      CHECK(surplus == Approx(is_src ? 1 : is_dst ? -1 : 0).margin(1e-12));
+    }
+    CHECK(use.links.size() == (src == 5 ? 2 : 2 + 2 * 5));  // within a rack there is one way
+  }
+}
+
+TEST_CASE("a sprayed and a local message share a host's link evenly") {
+  // Ranks 0 and 1 are in one rack, 2 in the other; both send to rank 0 at 10 GB/s.
+  const Topology topology = test::clos({2, 1}, 3);
+  plan::TransferGraph graph("incast", plan::Collective::kAllReduce, 3, {1});
+  graph.add_transfer({.src = Rank(1), .dst = Rank(0)}, {});
+  graph.add_transfer({.src = Rank(2), .dst = Rank(0)}, {});
+  CHECK(time_of(graph, topology, Multipath::kSpray).picoseconds() ==
+        Approx((20_ms + kFarLatency).picoseconds()).margin(1));
+  // Were it three flows, it would have three quarters of the link and leave at 13.3 ms.
+  SimulationOptions options = with(Multipath::kSpray);
+  const auto result = simulate_collective(graph, kElements, kElements, topology, options);
+  for (const LinkUse& use : result.links) {
+    if (topology.link(use.link).kind == topology::LinkKind::kUplink) {
+      CHECK(std::abs(use.bytes.count() - 100'000'000 / 3) <= 1);
+    }
+  }
+}
+
+TEST_CASE("pinned routes are heeded, or not, as asked") {
+  const Topology topology = test::clos({1, 1}, 2);
+  Routing pinned(topology, Multipath::kPinned);
+  Routing ecmp(topology, Multipath::kEcmp);
+  const std::vector<LinkId> hashed = ecmp.route(Rank(0), Rank(1)).links;
+  std::vector<LinkId> other;
+  for (const LinkId link : Routing(topology, Multipath::kSpray).route(Rank(0), Rank(1)).links) {
+    if (std::find(hashed.begin() + 1, hashed.end() - 1, link) == hashed.end() - 1) {
+      other.push_back(link);
+    }
+  }
+  REQUIRE(other.size() == 4);  // the other spine's two links, with the hosts' on either side
+  CHECK(pinned.route(Rank(0), Rank(1), other).links == other);
+  CHECK(ecmp.route(Rank(0), Rank(1), other).links == hashed);
+  CHECK(pinned.route(Rank(0), Rank(1)).links == hashed);
+}
+
+TEST_CASE("spraying is for the flow level") {
+  SimulationOptions options = with(Multipath::kSpray);
+  options.network = NetworkLevel::kPacket;
+  CHECK_THROWS_AS(
+      simulate_collective(permutation({1, 0}), 1000, 1000, test::clos({1, 1}, 2), options),
+      ConfigError);
+  CHECK(parse_multipath("spray") == Multipath::kSpray);
+  CHECK(parse_multipath("ecmp") == Multipath::kEcmp);
+  CHECK(parse_multipath("pinned") == Multipath::kPinned);
+  CHECK_FALSE(parse_multipath("both").has_value());
+}
+
+// Two hosts with a link of 1 GB/s each way that takes `cpu_share` of the cores at full rate; each
+// has one core of 10 GB/s.
+Topology two_hosts(double cpu_share) {
+  Topology topology("two hosts");
+  std::vector<NodeId> hosts;
+  for (const char* name : {"a", "b"}) {
+    hosts.push_back(topology.add_node({.name = name, .kind = NodeKind::kHost, .host = name}));
+    topology.add_rank(hosts.back());
+    const NodeId in = topology.add_node({.name = std::string(name) + "-in"});
+    const NodeId out = topology.add_node({.name = std::string(name) + "-out"});
+    topology.set_processor(topology.rank_of(hosts.back()).value(),
+                           topology.add_link({.from = in,
+                                              .to = out,
+                                              .bandwidth = Bandwidth(10'000'000'000),
+                                              .kind = topology::LinkKind::kShared,
+                                              .cpu_share = 1}));
+  }
+  topology.add_duplex_link({.from = hosts[0],
+                            .to = hosts[1],
+                            .bandwidth = Bandwidth(1'000'000'000),
+                            .latency = 2_us,
+                            .cpu_share = cpu_share});
+  return topology;
+}
+
+TEST_CASE("a transport that costs cores slows what computes on them") {
+  const double cpu_share = GENERATE(0.0, 0.1, 0.35, 0.45);
+  const bool both_ways = GENERATE(false, true);
+  CAPTURE(cpu_share, both_ways);
+  const Topology topology = two_hosts(cpu_share);
+  plan::Workload workload;
+  workload.name = "two layers";
+  workload.tensors = {{"last", 2'000'000, 10_ms}, {"first", 1, 20_ms}};
+  workload.fixed_share = 0;
+  plan::Plan plan;
+  plan.rank_names = {"a", "b"};
+  plan.workload_digest = workload.digest();
+  plan::TransferGraph graph("one way", plan::Collective::kAllReduce, 2, {1});
+  graph.add_transfer({.src = Rank(0), .dst = Rank(1)}, {});
+  if (both_ways) {
+    graph.add_transfer({.src = Rank(1), .dst = Rank(0)}, {});
+  }
+  plan.schedules = {graph};
+  plan.buckets = {{.tensors = {0}, .elements = 2'000'000, .slice_elements = 2'000'000}};
+  plan.batch.local_batch = {1, 1};
+  SimulationOptions options;
+  const StepResult result = simulate_step(plan, workload, topology, options);
+  // 8 MB take 8 ms of the 20 ms that are computed meanwhile. In these the core has 1 − s of itself
+  // for the work, where s counts for each direction; so the step is 8 ms · s longer.
+  const double taken = cpu_share * (both_ways ? 2 : 1);
+  CHECK(result.estimate.step_time.seconds() == Approx(30e-3 + 8e-3 * taken).epsilon(1e-9));
+}
+
+TEST_CASE("cores that cannot keep up slow the transport") {
+  Topology topology("slow core");
+  const NodeId a = topology.add_node({.name = "a", .kind = NodeKind::kHost, .host = "a"});
+  const NodeId b = topology.add_node({.name = "b", .kind = NodeKind::kHost, .host = "b"});
+  const NodeId in = topology.add_node({.name = "in"});
+  const NodeId out = topology.add_node({.name = "out"});
+  topology.add_rank(a);
+  topology.add_rank(b);
+  // Both ranks on one processor: 0.8 for the sender and 0.8 for the receiver are 1.6 of it.
+  const LinkId cores = topology.add_link({.from = in,
+                                          .to = out,
+                                          .bandwidth = Bandwidth(1'000'000'000),
+                                          .kind = topology::LinkKind::kShared,
+                                          .cpu_share = 1});
+  topology.set_processor(Rank(0), cores);
+  topology.set_processor(Rank(1), cores);
+  topology.add_duplex_link(
+      {.from = a, .to = b, .bandwidth = Bandwidth(10'000'000'000), .cpu_share = 0.8});
+  CHECK(time_of(permutation({1, 1}), topology, Multipath::kPinned).seconds() ==
+        Approx(1.6 * 10e-3).epsilon(1e-9));
+  // A rank without a processor has no cores to charge.
+  Topology free = two_hosts(0);
+  CHECK(Routing(free, Multipath::kPinned).route(Rank(0), Rank(1)).shares.empty());
+}
+
+}  // namespace
+}  // namespace rackrail::sim
