@@ -26,10 +26,10 @@ class ListedIndex final : public GraphIndex {
     slice_elements = slice_size;
     codecs.assign(graph.codecs().begin(), graph.codecs().end());
     slices_at.assign(graph.rank_count(), 0);
-    const plan::InNetwork in_network(graph, topology);
+    const plan::InNetwork in_network(graph, routing.topology());
     number_items(graph, elements, in_network);
     add_routes(graph, routing);
-    add_groups(in_network, topology);
+    add_groups(in_network, routing.topology());
     add_dependents(graph);
     const std::vector<plan::EncodingSource> sources = plan::encoding_sources(graph);
     for (std::size_t i = 0; i < items_.size(); ++i) {

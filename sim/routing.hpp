@@ -58,6 +58,7 @@ class Routing {
   /// `pinned` is the plan's route; none if it leaves that open. Throws ConfigError when there is no
   /// way from src to dst.
   RouteUse route(Rank src, Rank dst, std::span<const LinkId> pinned = {});
+  const topology::Topology& topology() const { return topology_; }
 
  private:
   void charge_cores(Rank rank, bool sends, RouteUse& use) const;

@@ -15,7 +15,7 @@ namespace {
 // Beyond this many ranks a graph has millions of transfers.
 constexpr std::size_t kMostRanks = 512;
 // Large buffers gain from rounds, until graphs become large themselves.
-constexpr std::size_t kFineRounds[] = {16, 64, 256};
+constexpr std::size_t kFineRounds[] = {16, 32, 64, 128, 256};
 
 /// Near to the bound, or shallow: which of them is better depends on the cluster.
 constexpr ForestOptions kOptions[] = {{.most_trees_per_rank = 16, .good_enough = 0.9999}, {}};
