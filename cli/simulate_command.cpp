@@ -23,6 +23,7 @@
 #include "cli/table.hpp"
 #include "cli/trace.hpp"
 #include "explore/outages.hpp"
+#include "planner/bound.hpp"
 #include "planner/schedule_family.hpp"
 #include "sim/scenario.hpp"
 #include "sim/simulator.hpp"
@@ -150,7 +151,7 @@ void run_collective(Session& session, const SimulateOptions& options) {
   const auto n = static_cast<double>(cluster.rank_count());
   const auto moved = static_cast<double>(elements * kBytesPerElement);
   const double algbw = moved / result.time.seconds();
-  const auto bound = topology::allreduce_bound(cluster);
+  const auto bound = planner::network_bound(cluster);
   const double bound_s = static_cast<double>(plan::encoded_size(codec, elements).count()) /
                          static_cast<double>(bound.algbw.bytes_per_second());
   if (session.json) {

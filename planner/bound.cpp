@@ -25,7 +25,8 @@ double smallest_ratio(bool is_protected, const std::vector<plan::Codec>& allowed
   return ratio;
 }
 
-/// With the switches that say they reduce or multicast, if any does.
+}  // namespace
+
 topology::AllReduceBound network_bound(const topology::Topology& topology) {
   for (std::size_t v = 0; v < topology.node_count(); ++v) {
     const topology::Node& node = topology.node(NodeId(v));
@@ -35,8 +36,6 @@ topology::AllReduceBound network_bound(const topology::Topology& topology) {
   }
   return topology::allreduce_bound(topology);
 }
-
-}  // namespace
 
 LowerBound lower_bound(const topology::Topology& topology, const plan::Workload& workload,
                        const plan::BatchPlan& batch, const std::vector<plan::Codec>& allowed,

@@ -34,7 +34,7 @@ constexpr std::size_t kMostChunks = 64;  // per shard
 constexpr std::size_t kFineRounds = 16;
 constexpr double kGoodEnough = 0.002;
 constexpr double kBytesPerElement = 4;
-constexpr double kSliceBytes = 1 << 19;  // an addition's fixed cost is of a slice like this
+constexpr double kSliceBytes = 1 << 20;  // an addition's fixed cost is of a slice like this
 
 /// What of a chunk has come to each rank since it was last read: additions, or one copy.
 using Arrivals = std::vector<std::vector<TransferId>>;
