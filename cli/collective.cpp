@@ -15,6 +15,7 @@
 #include "cli/simulation_text.hpp"
 #include "cli/table.hpp"
 #include "cli/usage.hpp"
+#include "planner/bound.hpp"
 #include "planner/schedule_family.hpp"
 #include "topology/queries.hpp"
 
@@ -118,7 +119,7 @@ FastestCollective simulate_collective(const CollectiveCase& c, const std::string
 Duration lower_bound(const topology::Topology& cluster, plan::Collective what, Bytes encoded) {
   switch (what) {
     case plan::Collective::kAllReduce:
-      return encoded / topology::joint_allreduce_bound(cluster).algbw;
+      return encoded / planner::network_bound(cluster).algbw;
     case plan::Collective::kReduceScatter:
       return encoded / topology::reducescatter_bound(cluster).algbw;
     case plan::Collective::kAllGather:

@@ -25,18 +25,16 @@ double smallest_ratio(bool is_protected, const std::vector<plan::Codec>& allowed
   return ratio;
 }
 
-/// With the switches that say they reduce or multicast, if any does.
+}  // namespace
+
 topology::AllReduceBound network_bound(const topology::Topology& topology) {
+  bool switches_compute = false;
   for (std::size_t v = 0; v < topology.node_count(); ++v) {
     const topology::Node& node = topology.node(NodeId(v));
-    if (node.multicasts || node.reduces) {
-      return topology::joint_allreduce_bound(topology, true);
-    }
+    switches_compute = switches_compute || node.multicasts || node.reduces;
   }
-  return topology::allreduce_bound(topology);
+  return topology::joint_allreduce_bound(topology, switches_compute);
 }
-
-}  // namespace
 
 LowerBound lower_bound(const topology::Topology& topology, const plan::Workload& workload,
                        const plan::BatchPlan& batch, const std::vector<plan::Codec>& allowed,

@@ -7,6 +7,7 @@
 #include "plan/codec.hpp"
 #include "plan/plan.hpp"
 #include "plan/workload.hpp"
+#include "topology/queries.hpp"
 #include "topology/topology.hpp"
 
 namespace rackrail::planner {
@@ -16,14 +17,17 @@ struct LowerBound {
   std::string reason;
 };
 
+/// What bounds an all-reduce on this cluster: topology::joint_allreduce_bound, with the switches that
+/// say that they reduce or multicast, where there are any.
+topology::AllReduceBound network_bound(const topology::Topology& topology);
+
 /// The largest of
 ///   compute: forward, backward and optimiser of the slowest rank, and
 ///   for every tensor i: forward + time until gradient i is ready + (wire bytes of gradients i,
 ///   i+1, …) / A + optimiser, since none of those may leave before gradient i is there (on the
-///   slowest rank). A is the bound on all-reduce (topology::allreduce_bound; where
-///   switches say that they reduce or multicast, joint_allreduce_bound with them); the wire bytes
-///   take the smallest ratio that an allowed codec gives each tensor, on every link; `is_protected`
-///   ones (by tensor) have none beyond FP16.
+///   slowest rank). A is the bound on all-reduce (network_bound); the wire bytes take the smallest
+///   ratio that an allowed codec gives each tensor, on every link; `is_protected` ones (by tensor)
+///   have none beyond FP16.
 LowerBound lower_bound(const topology::Topology& topology, const plan::Workload& workload,
                        const plan::BatchPlan& batch, const std::vector<plan::Codec>& allowed,
                        const std::vector<bool>& is_protected);

@@ -19,7 +19,7 @@ using topology::Topology;
 
 constexpr Bytes kData = Bytes(std::int64_t{1} << 30);
 constexpr std::int64_t kElements = kData.count() / 4;
-constexpr std::int64_t kSlices[] = {1 << 14, 1 << 16, 1 << 18};
+constexpr std::int64_t kSlices[] = {1 << 16, 1 << 17, 1 << 18};
 
 /// Seconds of the best all-reduce of a family, over some slices.
 double best_seconds(const Topology& topology, std::string_view family) {

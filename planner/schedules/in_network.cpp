@@ -31,7 +31,7 @@ using plan::TransferOp;
 constexpr std::size_t kMostTransfers = 130'000;
 constexpr std::size_t kMostRanks = 1024;
 constexpr std::size_t kMostChunks = 64;  // per shard
-constexpr std::size_t kFineRounds = 8;
+constexpr std::size_t kFineRounds = 16;
 constexpr double kGoodEnough = 0.002;
 constexpr double kBytesPerElement = 4;
 constexpr double kSliceBytes = 1 << 20;  // an addition's fixed cost is of a slice like this

@@ -107,14 +107,14 @@ std::size_t check(const Topology& t) {
 
 TEST_CASE("in-network all-reduces on random graphs are right and not faster than the bound") {
   std::size_t checked = 0;
-  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+  for (std::uint64_t seed = 0; seed < 500; ++seed) {
     CAPTURE(seed);
     Topology t = topology::test::random_topology(seed, 7, 5);
     Dice dice(seed);
     give_abilities(t, dice);
     checked += check(t);
   }
-  CHECK(checked > 50);
+  CHECK(checked > 40);
 }
 
 TEST_CASE(

@@ -5,7 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "base/digest.hpp"
 #include "base/error.hpp"
+#include "plan/format.hpp"
 #include "plan/verifier.hpp"
 #include "topology/queries.hpp"
 
@@ -182,6 +184,73 @@ TEST_CASE("A lossy code is multicast, but not added") {
     CHECK(plan::problem_of(graph, graph.groups()[0]).value_or("") ==
           (op == TransferOp::kCopy ? "" : "switches cannot add fp16"));
   }
+}
+
+plan::Plan plan_with_groups() {
+  const Topology t = star(4, true, true);
+  topology::Router router(t);
+  TransferGraph graph("groups", plan::Collective::kAllReduce, 4, {1});
+  std::vector<TransferId> sums;
+  for (std::uint32_t r = 1; r < 4; ++r) {
+    sums.push_back(graph.add_transfer({.src = Rank(r),
+                                       .dst = Rank(0),
+                                       .op = TransferOp::kReduce,
+                                       .route = graph.add_route(router.route(Rank(r), Rank(0)))},
+                                      {}));
+  }
+  for (std::uint32_t r = 1; r < 4; ++r) {
+    graph.add_transfer(
+        {.src = Rank(0), .dst = Rank(r), .route = graph.add_route(router.route(Rank(0), Rank(r)))},
+        sums);
+  }
+  graph.add_group(TransferId(1), 2);  // one addition is outside
+  graph.add_group(TransferId(3), 3);
+  plan::Plan plan;
+  plan.name = "groups";
+  plan.cluster_name = t.name();
+  plan.cluster_digest = t.digest();
+  plan.rank_names = {"gpu0", "gpu1", "gpu2", "gpu3"};
+  plan.workload_name = "w";
+  plan.workload_digest = sha256_hex("w");
+  plan.schedules = {graph};
+  plan::Bucket bucket;
+  bucket.tensors = {0};
+  bucket.elements = 1000;
+  bucket.slice_elements = 1024;
+  plan.buckets = {bucket};
+  plan.batch.local_batch.assign(4, 1);
+  return plan;
+}
+
+TEST_CASE("Groups come back from both forms of a file") {
+  const plan::Plan plan = plan_with_groups();
+  for (const std::string& form : {plan::to_binary(plan), plan::to_json(plan)}) {
+    const plan::Plan again = plan::parse_plan(form, "p");
+    const auto groups = again.schedules[0].groups();
+    REQUIRE(groups.size() == 2);
+    CHECK(groups[0].first == TransferId(1));
+    CHECK(groups[0].count == 2);
+    CHECK(groups[1].first == TransferId(3));
+    CHECK(groups[1].count == 3);
+    CHECK(plan::to_binary(again) == plan::to_binary(plan));
+  }
+}
+
+TEST_CASE("A file with groups that are none is refused with their place") {
+  const std::string json = plan::to_json(plan_with_groups());
+  const auto with = [&](const std::string& from, const std::string& to) {
+    std::string text = json;
+    const std::size_t at = text.find(from);
+    REQUIRE(at != std::string::npos);
+    return text.replace(at, from.size(), to);
+  };
+  INFO(json);
+  CHECK_THROWS_WITH(
+      plan::parse_plan(with("\"group_counts\": [2, 3]", "\"group_counts\": [2, 4]"), "p"),
+      Catch::Contains("group_counts[1]") && Catch::Contains("at least two of 6"));
+  CHECK_THROWS_WITH(
+      plan::parse_plan(with("\"group_counts\": [2, 3]", "\"group_counts\": [2]"), "p"),
+      Catch::Contains("group_counts") && Catch::Contains("as of group_skips"));
 }
 
 TEST_CASE("Groups are made of transfers that exist, one after the other") {

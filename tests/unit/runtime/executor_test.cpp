@@ -10,6 +10,7 @@
 #include <random>
 
 #include "base/error.hpp"
+#include "plan/verifier.hpp"
 #include "tests/support/rank_threads.hpp"
 
 namespace rackrail::runtime {
@@ -94,6 +95,52 @@ TEST_CASE("executor: sums are exact over steps, buckets, launch orders and delay
     }
   });
   CHECK(errors == std::vector<std::size_t>(ranks, 0));
+}
+
+TEST_CASE("executor: a group that switches could do moves one by one, and sums are exact") {
+  constexpr std::uint32_t kRanks = 4;
+  // Rule 7 needs routes; the executor goes its own ways.
+  plan::TransferGraph graph("grouped star", plan::Collective::kAllReduce, kRanks, {1, 1});
+  const RouteId route = graph.add_route({LinkId(0)});
+  for (std::uint32_t chunk = 0; chunk < 2; ++chunk) {
+    std::vector<TransferId> sums;
+    const auto others = [&](const auto& add) {
+      std::vector<TransferId> ids;
+      for (std::uint32_t r = 0; r < kRanks; ++r) {
+        if (r != chunk) ids.push_back(add(Rank(r)));
+      }
+      graph.add_group(ids.front(), kRanks - 1);
+      return ids;
+    };
+    sums = others([&](Rank r) {
+      return graph.add_transfer({.src = r,
+                                 .dst = Rank(chunk),
+                                 .chunk_begin = chunk,
+                                 .op = plan::TransferOp::kReduce,
+                                 .route = route},
+                                {});
+    });
+    others([&](Rank r) {
+      return graph.add_transfer(
+          {.src = Rank(chunk), .dst = r, .chunk_begin = chunk, .route = route}, sums);
+    });
+  }
+  REQUIRE(plan::verify(graph, nullptr).ok());
+  const plan::Plan plan = plan_of(std::move(graph), {10'007, 3}, 1024);
+  Ranks job(plan);
+  Buffers buffers = buffers_for(plan);
+  std::vector<std::size_t> errors(kRanks, 0);
+  on_every_rank(kRanks, [&](Rank rank) {
+    for (std::uint32_t step = 0; step < 3; ++step) {
+      fill(buffers, plan, rank, step);
+      job[rank].begin_step(step);
+      job[rank].launch(BucketId(0), buffers[rank.index()][0]);
+      job[rank].launch(BucketId(1), buffers[rank.index()][1]);
+      job[rank].wait_all();
+      errors[rank.index()] += wrong(buffers, plan, rank, step);
+    }
+  });
+  CHECK(errors == std::vector<std::size_t>(kRanks, 0));
 }
 
 TEST_CASE("executor: statistics count what the graph sends") {
