@@ -54,6 +54,7 @@ int run(int argc, char** argv) {
   add_tune_command(app, session);
   add_explain_command(app, session);
   add_calibrate_command(app, session);
+  add_emulate_command(app, session);
   add_train_command(app, session);
   add_report_command(app, session);
   add_validate_command(app, session);
