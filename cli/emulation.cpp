@@ -37,8 +37,8 @@ Bandwidth rate_of(const emulate::NetworkPlan& plan, const emulate::LinkMeasureme
 
 }  // namespace
 
-void add_scale_option(CLI::App& command, double& scale) {
-  command
+CLI::Option* add_scale_option(CLI::App& command, double& scale) {
+  return command
       .add_option("--scale", scale,
                   "Factor of all rates: 0.0125 makes 40 Gbit/s 500 Mbit/s, which fits a machine")
       ->capture_default_str();

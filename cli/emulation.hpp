@@ -14,12 +14,13 @@
 
 namespace CLI {
 class App;
-}
+class Option;
+}  // namespace CLI
 
 namespace rackrail::cli {
 
 /// Adds --scale.
-void add_scale_option(CLI::App& command, double& scale);
+CLI::Option* add_scale_option(CLI::App& command, double& scale);
 
 /// Notes what is not as in the cluster. An error names `file`.
 runtime::emulate::NetworkPlan plan_emulation(Session& session, const topology::Topology& cluster,
