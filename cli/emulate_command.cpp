@@ -58,7 +58,10 @@ std::string token_of_environment() {
   return token.empty() ? runtime::make_job_token() : token;
 }
 
-void run_emulate(Session& session, const EmulateOptions& options) {
+void run_emulate(Session& session, EmulateOptions options) {
+  if (!options.command.empty()) {
+    options.command.front() = emulate::program_path(options.command.front());
+  }
   const topology::Topology cluster = options.cluster.load(session);
   const runtime::InterruptGuard interrupts;
   const emulate::EmulatedNetwork network(

@@ -60,6 +60,7 @@ int run(int argc, char** argv) {
   add_validate_command(app, session);
   add_fit_command(app, session);
   add_worker_command(app, session);
+  add_collectives_command(app, session);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& success) {  // --help and --version

@@ -152,7 +152,7 @@ NetworkPlan plan_network(const topology::Topology& topology, double scale, unsig
 }
 
 topology::Topology emulated_topology(const topology::Topology& original, const NetworkPlan& plan,
-                                     double payload_share, Duration latency, Bandwidth inside) {
+                                     const EmulatedCosts& costs) {
   using topology::NodeKind;
   topology::Topology result(plan.cluster + " (emulated)");
   std::vector<std::size_t> ranks_of(plan.stations.size(), 0);
@@ -186,9 +186,10 @@ topology::Topology emulated_topology(const topology::Topology& original, const N
     }
     result.add_duplex_link({.from = id,
                             .to = node_of[host].value(),
-                            .bandwidth = inside,
+                            .bandwidth = costs.inside,
                             .kind = topology::LinkKind::kOther,
-                            .tier = "inside"});
+                            .tier = "inside",
+                            .overhead = costs.overhead});
   }
   for (std::size_t s = plan.host_count; s < plan.stations.size(); ++s) {
     add_switch(s);
@@ -198,14 +199,16 @@ topology::Topology emulated_topology(const topology::Topology& original, const N
     const NodeId b = node_of[link.b].value();
     result.add_link({.from = a,
                      .to = b,
-                     .bandwidth = scaled(link.rate_ab, payload_share),
-                     .latency = latency,
-                     .tier = link.tier});
+                     .bandwidth = scaled(link.rate_ab, costs.payload_share),
+                     .latency = costs.latency,
+                     .tier = link.tier,
+                     .overhead = costs.overhead});
     result.add_link({.from = b,
                      .to = a,
-                     .bandwidth = scaled(link.rate_ba, payload_share),
-                     .latency = latency,
-                     .tier = link.tier});
+                     .bandwidth = scaled(link.rate_ba, costs.payload_share),
+                     .latency = costs.latency,
+                     .tier = link.tier,
+                     .overhead = costs.overhead});
   }
   return result;
 }

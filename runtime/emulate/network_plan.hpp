@@ -74,11 +74,16 @@ inline constexpr const char* kLeaderAddress = "10.78.0.1";
 /// direction, loops of bridges, machines with two neighbours, rates beyond the limits above.
 NetworkPlan plan_network(const topology::Topology& topology, double scale, unsigned cores);
 
+/// What the links of an emulated network cost, beside their rates.
+struct EmulatedCosts {
+  double payload_share = 1;  ///< of a rate, the rest being headers
+  Duration latency;          ///< of a link
+  Duration overhead;         ///< of a message (topology::Link::overhead)
+  Bandwidth inside;          ///< between ranks of one machine, as loopback carries it
+};
 /// The topology that the plan stands for, as the simulator is to see it: the same ranks, joined by
-/// the plan's stations and links. A link carries `payload_share` of its rate, the rest being
-/// headers. Machines with several ranks are joined to their ranks by `inside`, as loopback traffic
-/// is.
+/// the plan's stations and links; a machine with several ranks is a switch around them.
 topology::Topology emulated_topology(const topology::Topology& original, const NetworkPlan& plan,
-                                     double payload_share, Duration latency, Bandwidth inside);
+                                     const EmulatedCosts& costs);
 
 }  // namespace rackrail::runtime::emulate

@@ -5,17 +5,21 @@
 
 namespace rackrail::runtime::emulate {
 
+std::string program_path(const std::string& name) {
+  std::string path = find_program(name);
+  if (path.empty()) {
+    throw ConfigError(ErrorContext{.file = "<command line>",
+                                   .where = "command",
+                                   .found = "'" + name + "'",
+                                   .expected = "a program that is there and can be run"});
+  }
+  return path;
+}
+
 RankCommandResult run_on_ranks(const EmulatedNetwork& network, const RankCommandOptions& options,
                                const InterruptGuard& interrupts) {
   ChildCommand command;
   command.words = options.words;
-  command.words.front() = find_program(options.words.front());
-  if (command.words.front().empty()) {
-    throw ConfigError(ErrorContext{.file = "<command line>",
-                                   .where = "command",
-                                   .found = "'" + options.words.front() + "'",
-                                   .expected = "a program that is there and can be run"});
-  }
   const std::size_t ranks = network.plan().host_of_rank.size();
   RankCommandResult result;
   result.ends.resize(ranks);

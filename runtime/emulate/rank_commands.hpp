@@ -13,8 +13,12 @@
 
 namespace rackrail::runtime::emulate {
 
+/// The path of the program that a command begins with, looked for in PATH where it has no slash.
+/// Throws ConfigError.
+std::string program_path(const std::string& name);
+
 struct RankCommandOptions {
-  std::vector<std::string> words;  ///< program and arguments; the program is looked for in PATH
+  std::vector<std::string> words;  ///< path of a program, and its arguments
   std::string token;               ///< of the job that the ranks are
   /// A line that a rank wrote to stdout or stderr, without its end.
   std::function<void(Rank, std::string_view)> on_line;
@@ -30,8 +34,7 @@ struct RankCommandResult {
 };
 
 /// Blocks until all have ended. The first that fails ends the others, and so does a signal that
-/// `interrupts` received. Throws ConfigError when the program cannot be found, RuntimeFailure when
-/// it cannot be started.
+/// `interrupts` received. Throws RuntimeFailure when the program cannot be started.
 RankCommandResult run_on_ranks(const EmulatedNetwork& network, const RankCommandOptions& options,
                                const InterruptGuard& interrupts);
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <map>
 #include <random>
 #include <set>
@@ -189,7 +190,7 @@ TEST_CASE("emulate plan: what bridges cannot do is refused") {
   SECTION("rates too small, scales that are none") {
     const Topology topology = from_edges(kTwoByTwo);
     CHECK(refusal(topology, 1e-3).expected.find("--scale") != std::string::npos);
-    for (const double scale : {0.0, -1.0, std::nan(""), INFINITY}) {
+    for (const double scale : {0.0, -1.0, std::nan(""), HUGE_VAL}) {
       CHECK(refusal(topology, scale).where == "scale");
     }
   }
@@ -226,7 +227,7 @@ TEST_CASE("emulate plan: random trees keep every pair's bottleneck") {
     }
     const NetworkPlan plan = plan_network(topology, 1, kManyCores);
     CHECK(plan.links.size() == plan.stations.size() - 1);
-    const Topology same = emulated_topology(topology, plan, 1, 1_us, 10_GBps);
+    const Topology same = emulated_topology(topology, plan, {.latency = 1_us, .inside = 10_GBps});
     REQUIRE(same.rank_count() == topology.rank_count());
     for (std::size_t a = 0; a < topology.rank_count(); ++a) {
       for (std::size_t b = 0; b < topology.rank_count(); ++b) {
@@ -242,7 +243,8 @@ TEST_CASE("emulate plan: random trees keep every pair's bottleneck") {
 TEST_CASE("emulate plan: the simulator's view has payload rates and joins ranks of a machine") {
   const Topology original = topology::read_cluster("a100-8x8").topology;
   const NetworkPlan plan = plan_network(original, 1e-4, 2);
-  const Topology view = emulated_topology(original, plan, 0.5, 3_us, 10_GBps);
+  const Topology view =
+      emulated_topology(original, plan, {.payload_share = 0.5, .latency = 3_us, .inside = 10_GBps});
   CHECK_NOTHROW(view.require_connected());
   CHECK(view.rank_count() == 64);
   CHECK(topology::ranks_by_host(view).size() == 8);
