@@ -29,6 +29,14 @@ class Refusals(TrainingTest):
         result = self.rackrail("emulate", "pair.csv", "--", "no-such-program", status=2)
         self.assertIn("no-such-program", result.err)
 
+    def test_validate(self):
+        self.write("pair.csv", PAIR)
+        self.write("measured.csv", "nodes,bytes\n1,2\n")
+        self.assert_bad_input("validate", "measured.csv", found="no --cluster")
+        self.assert_bad_input("validate", "pair.csv", "pair.csv", found="no --cluster")
+        self.assert_bad_input("validate", "pair.csv", "--cluster", "a100-8x8", "--scale", "2")
+        self.assert_bad_input("validate", "two-racks-40g", file="two-racks-40g", where="rates")
+
     def test_train(self):
         self.write("pair.csv", PAIR)
         plan = self.make_plan("pair.json", cluster="pair.csv")
@@ -77,7 +85,7 @@ class Network(EmulationTest):
                                "gpu0,sw,10 Mbit/s,1 us,host-link\ngpu1,sw,10 Mbit/s,1 us,host-link\n"
                                "gpu2,sw,20 Mbit/s,1 us,host-link\n\n"
                                "vertex,role,kind,host,rack,device_class,memory\n"
-                               "gpu0,rank 0,gpu,a,,,\ngpu1,rank 1,gpu,a,,,\ngpu2,rank 2,gpu,b,,,\n"
+                               "gpu0,rank,gpu,a,,,\ngpu1,rank,gpu,a,,,\ngpu2,rank,gpu,b,,,\n"
                                "sw,,switch,,,,\n")
         result = self.emulate("gpus.csv", "sh", "-c",
                                     "echo $(hostname) $RACKRAIL_LOCAL_RANK")
@@ -138,11 +146,37 @@ class Training(EmulationTest):
         return [pid for pid in self.processes() if " worker " in harness.command_line(pid)]
 
 
+class Validation(EmulationTest):
+    def test_predictions_stand_beside_measurements(self):
+        # Twice the test's rates: the 64 MiB take 13 s each time at 40 Mbit/s.
+        result = self.rackrail_json("validate", "pair.csv", "--scale", "5", "--steps", 10)
+        self.assertEqual([case["what"] for case in result["collectives"]],
+                         ["1.00 KiB", "4.00 KiB", "16.0 KiB", "64.0 KiB", "256 KiB", "1.00 MiB",
+                          "4.00 MiB", "16.0 MiB", "64.0 MiB"])
+        # Of two ranks each sends the whole once at least, at 200 Mbit/s.
+        rate = 200e6 / 8 * 8948 / 9014
+        for case, size in zip(result["collectives"], (1024 * 4**i for i in range(9))):
+            for time_of in ("predicted_s", "measured_s"):
+                # The bucket of HTB and the sockets' buffers may be full at the start.
+                self.assertGreater(case[time_of], 0.95 * size / rate - 0.01, case)
+            self.assertAlmostEqual(case["relative_error"],
+                                   case["predicted_s"] / case["measured_s"] - 1)
+        large = result["collectives"][-1]
+        self.assertLess(abs(large["relative_error"]), 0.25, large)
+        self.assertGreater(result["step"]["measured_s"], 0)
+        self.assert_nothing_left()
+
+    def test_bounds(self):
+        result = self.rackrail("validate", "pair.csv", "--scale", "5", "--steps", 2, "--within",
+                               "0.001%", status=1)
+        self.assertIn("geometric-mean error", result.out)
+
+
 class Ends(EmulationTest):
     """Whatever ends it: nothing stays."""
 
     # A process that no signal of the kernel ends with its parents.
-    COMMAND = ("sh", "-c", "(setsid sleep 1000 &) ; echo ready; sleep 1000")
+    COMMAND = ("sh", "-c", "(setsid sleep 1000 &) ; exec sleep 1000")
 
     def start_running(self):
         process = self.start("emulate", "pair.csv", "--", *self.COMMAND)
