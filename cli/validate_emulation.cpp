@@ -164,7 +164,8 @@ CollectivePlan plan_collectives(const topology::Topology& network,
   for (std::size_t r = 0; r < network.rank_count(); ++r) {
     result.plan.rank_names.push_back(network.node(network.node_of(Rank(r))).name);
   }
-  std::vector<std::string> families;  // by schedule of the plan
+  result.plan.batch.local_batch.assign(network.rank_count(), 1);  // a plan has one, used or not
+  std::vector<std::string> families;                              // by schedule of the plan
   for (Bytes size = kSmallest; size <= kLargest; size = size * kGrowth) {
     const auto row = std::find_if(table.rows.begin(), table.rows.end(),
                                   [&](const planner::TableRow& one) { return one.bytes == size; });
