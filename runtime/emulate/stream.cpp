@@ -20,7 +20,9 @@ namespace {
 
 constexpr std::size_t kChunk = 256 << 10;
 constexpr int kLookEveryMs = 20;
-constexpr int kConnectPatienceMs = 5000;
+// The kernel may take a second to tell a bridge that a port is up, and a lost SYN one to be
+// repeated.
+constexpr std::chrono::seconds kConnectPatience(10);
 
 class Socket {
  public:
@@ -58,6 +60,17 @@ bool wait_for(int descriptor, short events, int milliseconds) {
   return poll(&waiting, 1, milliseconds) > 0;
 }
 
+/// Unlike poll, not ended by a signal.
+bool wait_for_connection(int listener) {
+  const auto deadline = Stream::Clock::now() + kConnectPatience;
+  while (Stream::Clock::now() < deadline) {
+    if (wait_for(listener, POLLIN, kLookEveryMs)) {
+      return true;
+    }
+  }
+  return false;
+}
+
 }  // namespace
 
 Stream::Stream(const NetworkNamespace& from, const NetworkNamespace& to,
@@ -76,7 +89,7 @@ Stream::Stream(const NetworkNamespace& from, const NetworkNamespace& to,
   if (connect(sender.get(), generic, size) != 0 && errno != EINPROGRESS) {
     fail(address, "connecting", errno);
   }
-  if (!wait_for(listener.get(), POLLIN, kConnectPatienceMs)) {
+  if (!wait_for_connection(listener.get())) {
     fail(address, "connecting", 0);
   }
   receiver_ = accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);

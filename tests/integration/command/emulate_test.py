@@ -31,8 +31,8 @@ class Refusals(TrainingTest):
 
     def test_validate(self):
         self.write("pair.csv", PAIR)
-        self.write("measured.csv", "nodes,bytes\n1,2\n")
-        self.assert_bad_input("validate", "measured.csv", found="no --cluster")
+        self.write("measured.log", "# nThread 1 nGpus 1\n")
+        self.assert_bad_input("validate", "measured.log", found="no --cluster")
         self.assert_bad_input("validate", "pair.csv", "pair.csv", found="no --cluster")
         self.assert_bad_input("validate", "pair.csv", "--cluster", "a100-8x8", "--scale", "2")
         self.assert_bad_input("validate", "two-racks-40g", file="two-racks-40g", where="rates")
@@ -86,7 +86,7 @@ class Network(EmulationTest):
                                "gpu2,sw,20 Mbit/s,1 us,host-link\n\n"
                                "vertex,role,kind,host,rack,device_class,memory\n"
                                "gpu0,rank,gpu,a,,,\ngpu1,rank,gpu,a,,,\ngpu2,rank,gpu,b,,,\n"
-                               "sw,,switch,,,,\n")
+                               "sw,switch,switch,,,,\n")
         result = self.emulate("gpus.csv", "sh", "-c",
                                     "echo $(hostname) $RACKRAIL_LOCAL_RANK")
         self.assertEqual([rank["output"] for rank in result["ranks"]], [["a 0"], ["a 1"], ["b 0"]])
@@ -194,6 +194,18 @@ class Ends(EmulationTest):
                 process.send_signal(number)
                 self.assertEqual(self.finish(process, 30).status, 128 + number)
                 self.assert_nothing_left()
+
+    def test_signals_to_what_stands_on_it(self):
+        plan = self.make_plan("plan.json", cluster="pair.csv")
+        for arguments in (("train", plan, "--emulate", "pair.csv", "--steps", 400),
+                          ("validate", "pair.csv", "--steps", 400)):
+            for after in (1, 6):  # while links are measured, and while something runs
+                with self.subTest(command=arguments[0], after=after):
+                    process = self.start(*arguments)
+                    time.sleep(after)
+                    process.send_signal(signal.SIGTERM)
+                    self.assertEqual(self.finish(process, 30).status, 128 + signal.SIGTERM)
+                    self.assert_nothing_left()
 
     def test_kill_while_it_runs(self):
         process = self.start_running()
