@@ -82,7 +82,8 @@ class Network(EmulationTest):
 
     def test_ranks_of_a_machine_share_its_host(self):
         self.write("gpus.csv", "source,target,bandwidth,latency,kind\n"
-                               "gpu0,sw,10 Mbit/s,1 us,host-link\ngpu1,sw,10 Mbit/s,1 us,host-link\n"
+                               "gpu0,sw,10 Mbit/s,1 us,host-link\n"
+                               "gpu1,sw,10 Mbit/s,1 us,host-link\n"
                                "gpu2,sw,20 Mbit/s,1 us,host-link\n\n"
                                "vertex,role,kind,host,rack,device_class,memory\n"
                                "gpu0,rank,gpu,a,,,\ngpu1,rank,gpu,a,,,\ngpu2,rank,gpu,b,,,\n"
@@ -106,7 +107,7 @@ class Training(EmulationTest):
     STEPS = 5
 
     def assert_network_was_used(self, run):
-        """No run can be faster than what crossed the racks takes, shared evenly by two directions."""
+        """No run is faster than what crossed the racks takes, in two directions evenly."""
         uplink = 40e6 / 8
         self.assertGreater(run["wall_s"], run["bytes_over_tier"]["uplink"] / (2 * uplink))
         self.assertGreater(run["bytes_over_tier"]["uplink"], 1_000_000)
