@@ -23,6 +23,8 @@ void add_tune_command(CLI::App& app, Session& session);
 void add_explain_command(CLI::App& app, Session& session);
 void add_calibrate_command(CLI::App& app, Session& session);
 void add_train_command(CLI::App& app, Session& session);
+void add_collectives_command(CLI::App& app, Session& session);
+void add_emulate_command(CLI::App& app, Session& session);
 void add_fit_command(CLI::App& app, Session& session);
 void add_validate_command(CLI::App& app, Session& session);
 void add_worker_command(CLI::App& app, Session& session);

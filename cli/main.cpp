@@ -54,11 +54,13 @@ int run(int argc, char** argv) {
   add_tune_command(app, session);
   add_explain_command(app, session);
   add_calibrate_command(app, session);
+  add_emulate_command(app, session);
   add_train_command(app, session);
   add_report_command(app, session);
   add_validate_command(app, session);
   add_fit_command(app, session);
   add_worker_command(app, session);
+  add_collectives_command(app, session);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& success) {  // --help and --version

@@ -15,6 +15,7 @@
 #include "base/parse_units.hpp"
 #include "cli/calibration.hpp"
 #include "cli/commands.hpp"
+#include "cli/emulation.hpp"
 #include "cli/inputs.hpp"
 #include "cli/local_prediction.hpp"
 #include "cli/progress.hpp"
@@ -36,6 +37,7 @@ namespace {
 constexpr std::uint32_t kTimelineStep = 10;
 constexpr int kMostWorkers = 65'536;
 constexpr int kMostSteps = 1'000'000'000;
+constexpr int kSignalBase = 128;
 
 struct TrainOptions {
   std::string plan;
@@ -50,6 +52,8 @@ struct TrainOptions {
   std::string workload;
   std::string trace;
   std::string token_file;
+  std::string emulate;
+  double scale = 1;
   bool has_seed = false;  ///< whether it was said
 };
 
@@ -91,6 +95,9 @@ std::map<std::string, std::int64_t> bytes_over_tiers(
 std::optional<topology::Topology> cluster_of(Session& session, const TrainOptions& options,
                                              const plan::Plan& plan) {
   ClusterOptions source = options.cluster;
+  if (source.cluster.empty()) {
+    source.cluster = options.emulate;
+  }
   const bool asked = !source.cluster.empty();
   if (!asked) {
     source.cluster = plan.cluster_name;
@@ -306,12 +313,49 @@ void write_trace(const std::string& path, const plan::Plan& plan, const runtime:
   write_file_atomically(path, to_trace_json(processes));
 }
 
+/// The job on the emulated network of the plan's cluster; its links, measured before, are left in
+/// `links`. A job that was not started, because the user interrupted, has no workers.
+runtime::JobResult run_emulated_job(Session& session, const TrainOptions& options,
+                                    const plan::Plan& plan, const topology::Topology& cluster,
+                                    runtime::JobOptions job, nlohmann::json& links) {
+  std::optional<runtime::InterruptGuard> interrupts(std::in_place);
+  const runtime::emulate::EmulatedNetwork network(
+      plan_emulation(session, cluster, options.emulate, options.scale));
+  const CheckedLinks checked = check_emulation(session, network, *interrupts);
+  links = links_json(network.plan(), checked);
+  if (interrupts->received() != 0) {
+    runtime::JobResult result;
+    result.reason = "interrupted while the emulated network was measured";
+    result.exit_status = kSignalBase + interrupts->received();
+    return result;
+  }
+  interrupts.reset();  // the job has its own
+  job.listen = {runtime::emulate::kLeaderAddress, 0};
+  job.place_worker = [&network](Rank rank, runtime::ChildCommand& command) {
+    network.place(command, rank);
+  };
+  const runtime::emulate::InNamespace inside(network.management());
+  return runtime::run_local_job(plan, job);
+}
+
+void require_local(const std::optional<runtime::LaunchEnvironment>& launch) {
+  if (launch.has_value()) {
+    throw ConfigError(ErrorContext{"<command line>", "--emulate",
+                                   "a process that " + launch->launcher + " started",
+                                   "to start the workers itself, one in each emulated host"});
+  }
+}
+
 void run_train(Session& session, const TrainOptions& options) {
   require_transport(options.transport);
   const plan::Plan plan = plan::load_plan(options.plan);
   session.add_input(options.plan);
   const std::optional<runtime::LaunchEnvironment> launch =
       runtime::detect_launch(runtime::process_environment());
+  const bool is_emulated = !options.emulate.empty();
+  if (is_emulated) {
+    require_local(launch);
+  }
   if (!launch.has_value() && options.workers != 0 && options.workers != plan.rank_count()) {
     throw PlanError(ErrorContext{options.plan, "ranks",
                                  fmt::format("a plan for {} ranks", plan.rank_count()),
@@ -348,7 +392,11 @@ void run_train(Session& session, const TrainOptions& options) {
   job_options.on_progress = [&progress_bar](const runtime::JobProgress& progress) {
     progress_bar.update(progress);
   };
+  nlohmann::json links;
   const runtime::JobResult job = named(options.plan, "", [&] {
+    if (is_emulated) {
+      return run_emulated_job(session, options, plan, cluster.value(), job_options, links);
+    }
     return launch.has_value() ? runtime::run_launched_job(plan, job_options, *launch)
                               : runtime::run_local_job(plan, job_options);
   });
@@ -378,14 +426,19 @@ void run_train(Session& session, const TrainOptions& options) {
     write_trace(options.trace, plan, job, predicted);
   }
   if (session.json) {
-    session.print_json(run_json(plan, job, summary, predicted, tiers));
+    nlohmann::json result = run_json(plan, job, summary, predicted, tiers);
+    if (is_emulated) {
+      result["emulation"] = links;
+    }
+    session.print_json(result);
   } else {
     print_text(plan, job, summary, predicted, tiers);
     if (!options.trace.empty()) {
       fmt::print("wrote {} (open it at ui.perfetto.dev)\n", options.trace);
     }
   }
-  session.status = summary.parameters_agree ? kDone : kNotMet;
+  const bool is_valid = !is_emulated || links.at("valid").get<bool>();
+  session.status = summary.parameters_agree && is_valid ? kDone : kNotMet;
 }
 
 }  // namespace
@@ -420,11 +473,16 @@ void add_train_command(CLI::App& app, Session& session) {
                       "Cluster of the plan, where it is not a shipped one");
   options->cluster.add_to(*command);
   command->add_option("--trace", options->trace, "Perfetto trace of one measured step to write");
+  CLI::Option* emulate = command->add_option(
+      "--emulate", options->emulate,
+      "Cluster of the plan, whose network is built on this machine for the workers: see emulate");
+  add_scale_option(*command, options->scale)->needs(emulate);
   command->add_option("--token-file", options->token_file,
                       "File with the job's secret; RACKRAIL_JOB_TOKEN by default");
   command->footer(
       "Examples: rackrail train plan.json --workers 4\n"
       "          mpirun -n 4 rackrail train plan.json\n"
+      "          rackrail train plan.json --emulate two-racks-40g --scale 0.0125\n"
       "Under mpirun, srun, torchrun or with TF_CONFIG each process is one rank.\n"
       "Exit status besides 0, 1 and 2: 130 after SIGINT and 143 after SIGTERM (128 + signal).");
   CLI::Option* seed = command->get_option("--seed")->default_str("the training file's");

@@ -15,10 +15,12 @@
 #include "base/file.hpp"
 #include "base/parse_units.hpp"
 #include "cli/commands.hpp"
+#include "cli/emulation.hpp"
 #include "cli/inputs.hpp"
 #include "cli/measurements.hpp"
 #include "cli/session.hpp"
 #include "cli/table.hpp"
+#include "cli/validate_emulation.hpp"
 #include "sim/nccl/calibrate.hpp"
 #include "sim/nccl/model.hpp"
 #include "topology/reader.hpp"
@@ -44,6 +46,8 @@ struct ValidateOptions {
   std::string within;
   std::string mean_within;
   bool all_rows = false;
+  double scale = 1;
+  std::int64_t steps = EmulationValidation{}.steps;
 };
 
 struct Case {
@@ -226,13 +230,42 @@ nlohmann::json to_json(const std::vector<Case>& cases, const Summary& summary,
           {"calibrated", calibrated}};
 }
 
+double bound(const char* option, const std::string& text) {
+  return text.empty() ? std::numeric_limits<double>::infinity() : parse_share(option, text);
+}
+
+/// Whether the cluster itself is to be emulated, and not measurements held against predictions.
+bool is_emulation(const ValidateOptions& options) {
+  if (!options.cluster.cluster.empty()) {
+    return false;
+  }
+  if (options.files.size() == 1 && is_cluster(options.files.front())) {
+    return true;
+  }
+  throw ConfigError(ErrorContext{"<command line>", "validate", "no --cluster",
+                                 "--cluster that the measurements are of, or a cluster to emulate "
+                                 "instead of measurements"});
+}
+
+void run_emulation(Session& session, const ValidateOptions& options) {
+  EmulationValidation emulation;
+  emulation.cluster = options.cluster;
+  emulation.cluster.cluster = options.files.front();
+  emulation.scale = options.scale;
+  emulation.steps = options.steps;
+  emulation.worst_allowed = bound("--within", options.within);
+  emulation.mean_allowed = bound("--mean-within", options.mean_within);
+  validate_by_emulation(session, emulation);
+}
+
 void run_validate(Session& session, const ValidateOptions& options) {
+  if (is_emulation(options)) {
+    run_emulation(session, options);
+    return;
+  }
   const topology::Topology cluster = options.cluster.load(session);
   const Bytes from = parse_bytes(options.from);
   const nccl::Choice forced = parse_choice(options.algorithm, options.protocol);
-  const auto bound = [](const char* option, const std::string& text) {
-    return text.empty() ? std::numeric_limits<double>::infinity() : parse_share(option, text);
-  };
   const double worst_allowed = bound("--within", options.within);
   const double mean_allowed = bound("--mean-within", options.mean_within);
   std::vector<nccl::Measured> measured;
@@ -314,14 +347,17 @@ void run_validate(Session& session, const ValidateOptions& options) {
 }  // namespace
 
 void add_validate_command(CLI::App& app, Session& session) {
-  CLI::App* command =
-      app.add_subcommand("validate", "Hold predictions of NCCL's all-reduce against measurements");
+  CLI::App* command = app.add_subcommand(
+      "validate", "Hold predictions against measurements: of NCCL, or of an emulated cluster");
   add_common_options(*command, session);
   const auto options = std::make_shared<ValidateOptions>();
-  command->add_option("measurements", options->files, "CSV, JSON lines or logs of nccl-tests")
+  command
+      ->add_option("measurements", options->files,
+                   "CSV, JSON lines or logs of nccl-tests; or a cluster, to execute on its "
+                   "emulated network what is predicted")
       ->required();
-  command->add_option("--cluster", options->cluster.cluster, "Cluster they were measured on")
-      ->required();
+  CLI::Option* cluster =
+      command->add_option("--cluster", options->cluster.cluster, "Cluster they were measured on");
   options->cluster.add_to(*command);
   command->add_option(
       "--calibrate-on", options->calibrate_on,
@@ -337,9 +373,15 @@ void add_validate_command(CLI::App& app, Session& session) {
                       "Exit with 1 when the worst error is above this: 10%");
   command->add_option("--mean-within", options->mean_within, "The same for the geometric mean: 5%");
   command->add_flag("--all-rows", options->all_rows, "Show every case");
+  add_scale_option(*command, options->scale)->excludes(cluster);
+  command->add_option("--steps", options->steps, "Of the training on the emulated network")
+      ->check(CLI::Range(2, 100'000))
+      ->capture_default_str()
+      ->excludes(cluster);
   command->footer(
       "Example: rackrail validate a100-2gpu.csv a100-3gpu.csv a100-4gpu.csv --cluster a100-8x8 \\\n"
-      "             --calibrate-on gpus=2,4 --from 8MiB --within 10%");
+      "             --calibrate-on gpus=2,4 --from 8MiB --within 10%\n"
+      "         rackrail validate two-racks-40g --scale 0.0125      (as root)");
   command->callback([&session, options] {
     session.command = "validate";
     run_validate(session, *options);

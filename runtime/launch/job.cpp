@@ -202,7 +202,11 @@ class LocalWorkers {
     command.environment["RACKRAIL_TRANSPORT"] = options_.transport;
     for (std::size_t rank = 0; rank < count; ++rank) {
       command.words.back() = std::to_string(rank);
-      children_.start(command);
+      ChildCommand placed = command;
+      if (options_.place_worker) {
+        options_.place_worker(Rank(rank), placed);
+      }
+      children_.start(placed);
     }
   }
 
@@ -316,7 +320,7 @@ JobResult run_local_job(const plan::Plan& plan, const JobOptions& options) {
   if (token.empty()) {
     token = make_job_token();
   }
-  Leader leader(plan, options, {"127.0.0.1", 0}, token);
+  Leader leader(plan, options, options.listen, token);
   LocalWorkers workers(options, leader.server());
   workers.start(plan.rank_count(), token);
   const CoordinatorOutcome outcome = workers.wait();

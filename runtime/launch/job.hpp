@@ -27,6 +27,8 @@
 
 namespace rackrail::runtime {
 
+struct ChildCommand;
+
 struct JobOptions {
   /// What to train: the text of a training configuration (runtime/trainer/config.hpp) and where it
   /// was read, which its relative paths start from. Workers get both as they are.
@@ -50,6 +52,10 @@ struct JobOptions {
   std::vector<std::string> worker_command;
   /// Added to the environment of each worker.
   std::map<std::string, std::string> worker_environment;
+  /// Local jobs: where the coordinator listens, in the network namespace of the calling thread.
+  HostPort listen = {"127.0.0.1", 0};
+  /// Local jobs: changes how the worker of a rank is started, for example where.
+  std::function<void(Rank, ChildCommand&)> place_worker;
   /// A file with the job's token; empty: RACKRAIL_JOB_TOKEN, or (local jobs) a random one.
   std::string token_file;
 

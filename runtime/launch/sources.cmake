@@ -1,5 +1,6 @@
 # Read by runtime/CMakeLists.txt; paths are relative to runtime/.
 set(RACKRAIL_LAUNCH_SOURCES
+  launch/collective_job.cpp
   launch/environment.cpp
   launch/hostlist.cpp
   launch/job.cpp

@@ -3,6 +3,8 @@
 #include <fcntl.h>
 #include <linux/close_range.h>
 #include <poll.h>
+#include <sched.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -70,9 +72,24 @@ std::vector<char*> pointers(std::vector<std::string>& words) {
   return result;
 }
 
+/// In the child: whether it is now where the command says. The mounts are the child's own from then
+/// on, because /sys/class/net, where UCX looks for interfaces, shows those of whoever mounted it.
+/// Async-signal-safe.
+bool move_to(int network_namespace, const char* host_name, std::size_t host_name_length) {
+  if (network_namespace >= 0 &&
+      (setns(network_namespace, CLONE_NEWNET) != 0 || unshare(CLONE_NEWNS) != 0 ||
+       mount("none", "/", nullptr, MS_REC | MS_SLAVE, nullptr) != 0 ||
+       mount("rackrail", "/sys", "sysfs", 0, nullptr) != 0)) {
+    return false;
+  }
+  return host_name_length == 0 ||
+         (unshare(CLONE_NEWUTS) == 0 && sethostname(host_name, host_name_length) == 0);
+}
+
 /// In the child: becomes the program, or writes errno into `failure`. Async-signal-safe throughout.
-[[noreturn]] void become(const char* path, char* const* words, char* const* environment, int null,
-                         int output, int failure, pid_t parent) {
+[[noreturn]] void become(const char* path, char* const* words, char* const* environment,
+                         const ChildCommand& command, int null, int output, int failure,
+                         pid_t parent) {
   for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGQUIT, SIGCHLD}) {
     signal(number, SIG_DFL);
   }
@@ -85,7 +102,8 @@ std::vector<char*> pointers(std::vector<std::string>& words) {
   close_range(3, ~0U, CLOSE_RANGE_CLOEXEC);
   // The parent may be gone before the kernel was told to watch it.
   if (prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == parent && dup2(null, 0) >= 0 &&
-      dup2(output, 1) >= 0 && dup2(output, 2) >= 0) {
+      dup2(output, 1) >= 0 && dup2(output, 2) >= 0 &&
+      move_to(command.network_namespace, command.host_name.data(), command.host_name.size())) {
     execve(path, words, environment);
   }
   const int error = errno;
@@ -152,7 +170,7 @@ void ChildProcesses::start(const ChildCommand& command) {
   pthread_sigmask(SIG_SETMASK, &all, &old);
   const pid_t pid = _Fork();
   if (pid == 0) {
-    become(path.c_str(), word_pointers.data(), setting_pointers.data(), null.get(),
+    become(path.c_str(), word_pointers.data(), setting_pointers.data(), command, null.get(),
            output.write_end.get(), failure.write_end.get(), parent);
   }
   const int fork_error = errno;

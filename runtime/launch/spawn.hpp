@@ -23,6 +23,10 @@ namespace rackrail::runtime {
 struct ChildCommand {
   std::vector<std::string> words;                  ///< the first is the path of the program
   std::map<std::string, std::string> environment;  ///< added to this process's own
+  /// An open descriptor of a network namespace to run in, with the /sys that belongs to it; needs
+  /// root. -1: where the parent's thread is.
+  int network_namespace = -1;
+  std::string host_name;  ///< what the child takes for its host's name; empty: the parent's
 };
 
 /// How a child ended.

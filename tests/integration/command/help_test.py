@@ -5,7 +5,8 @@ import re
 import harness
 
 COMMANDS = ("info", "topology", "schedules", "plan", "place", "replan", "verify", "simulate",
-            "sweep", "tune", "explain", "calibrate", "train", "validate", "fit", "report")
+            "sweep", "tune", "explain", "calibrate", "emulate", "train", "validate", "fit",
+            "report")
 TOPOLOGY_COMMANDS = ("show", "convert", "bounds")
 
 
@@ -22,8 +23,8 @@ class Help(harness.CommandTest):
                 text = self.rackrail("topology", command, "--help").out
                 self.assertIn(f"rackrail topology {command}", text.partition("Example")[2])
 
-    def test_the_hidden_worker_is_not_advertised(self):
-        self.assertNotRegex(self.rackrail("--help").out, r"(?m)^  worker ")
+    def test_what_only_rackrail_starts_is_not_advertised(self):
+        self.assertNotRegex(self.rackrail("--help").out, r"(?m)^  (worker|collectives) ")
 
     def test_version(self):
         self.assertRegex(self.rackrail("--version").out, r"^rackrail \d+\.\d+\.\d+")

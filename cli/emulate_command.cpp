@@ -1,0 +1,147 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "base/error.hpp"
+#include "cli/commands.hpp"
+#include "cli/emulation.hpp"
+#include "cli/inputs.hpp"
+#include "cli/session.hpp"
+#include "runtime/coordinator/job_token.hpp"
+#include "runtime/emulate/leftovers.hpp"
+#include "runtime/emulate/rank_commands.hpp"
+
+namespace rackrail::cli {
+
+namespace {
+
+namespace emulate = runtime::emulate;
+
+constexpr int kSignalBase = 128;
+
+struct EmulateOptions {
+  ClusterOptions cluster;
+  double scale = 1;
+  bool clean = false;
+  std::vector<std::string> command;
+};
+
+void clean(Session& session) {
+  const emulate::Leftovers removed = emulate::remove_leftovers();
+  if (session.json) {
+    session.print_json({{"names", removed.names}, {"processes", removed.processes}});
+    return;
+  }
+  fmt::print("removed {} names and {} processes of emulations whose owner is gone\n", removed.names,
+             removed.processes);
+}
+
+nlohmann::json ranks_json(const emulate::RankCommandResult& result,
+                          const std::vector<std::vector<std::string>>& lines) {
+  nlohmann::json ranks = nlohmann::json::array();
+  for (std::size_t r = 0; r < result.ends.size(); ++r) {
+    const auto& end = result.ends[r];
+    ranks.push_back({{"rank", r},
+                     {"exit_status", end ? nlohmann::json(end->status) : nlohmann::json()},
+                     {"cpu_time_s", end ? end->cpu_time.seconds() : 0},
+                     {"output", lines[r]}});
+  }
+  return ranks;
+}
+
+std::string token_of_environment() {
+  const std::string token = runtime::read_job_token("");
+  return token.empty() ? runtime::make_job_token() : token;
+}
+
+void run_emulate(Session& session, EmulateOptions options) {
+  if (!options.command.empty()) {
+    options.command.front() = emulate::program_path(options.command.front());
+  }
+  const topology::Topology cluster = options.cluster.load(session);
+  const runtime::InterruptGuard interrupts;
+  const emulate::EmulatedNetwork network(
+      plan_emulation(session, cluster, options.cluster.cluster, options.scale));
+  const CheckedLinks checked = check_emulation(session, network, interrupts);
+  nlohmann::json json = links_json(network.plan(), checked);
+  if (!session.json) {
+    fmt::print("{}", links_table(network.plan(), checked));
+    std::fflush(stdout);
+  }
+  session.status = checked.is_held ? kDone : kNotMet;
+  if (!options.command.empty() && interrupts.received() == 0) {
+    std::vector<std::vector<std::string>> lines(network.plan().host_of_rank.size());
+    emulate::RankCommandOptions run;
+    run.words = options.command;
+    run.token = token_of_environment();
+    run.on_line = [&](Rank rank, std::string_view line) {
+      if (session.json) {
+        lines[rank.index()].emplace_back(line);
+        return;
+      }
+      fmt::print("[rank {}] {}\n", rank.value(), line);
+      std::fflush(stdout);
+    };
+    const emulate::RankCommandResult result = emulate::run_on_ranks(network, run, interrupts);
+    json["ranks"] = ranks_json(result, lines);
+    if (result.failed) {
+      session.note(fmt::format("rank {} {}; the others were ended", result.failed->child,
+                               describe(*result.failed)));
+      session.status = kNotMet;
+    }
+  }
+  if (interrupts.received() != 0) {
+    session.note(fmt::format("interrupted by signal {}", interrupts.received()));
+    session.status = kSignalBase + interrupts.received();
+  }
+  if (session.json) {
+    session.print_json(json);
+  }
+}
+
+}  // namespace
+
+void add_emulate_command(CLI::App& app, Session& session) {
+  CLI::App* command = app.add_subcommand(
+      "emulate",
+      "Build a cluster's network on this machine and run a command in it, once per rank");
+  add_common_options(*command, session);
+  const auto options = std::make_shared<EmulateOptions>();
+  CLI::Option* cluster = command->add_option("cluster", options->cluster.cluster,
+                                             "Cluster to emulate: file, or name of a shipped one");
+  CLI::Option* words = command->add_option(
+      "command", options->command, "After --: the command of each rank; none: links are measured");
+  options->cluster.add_to(*command);
+  add_scale_option(*command, options->scale);
+  CLI::Option* cleaning = command->add_flag(
+      "--clean", options->clean, "Remove what emulations left that were killed, and nothing else");
+  cleaning->excludes(cluster)->excludes(words);
+  command->footer(
+      "Examples: rackrail emulate two-racks-40g --scale 0.0125\n"
+      "          rackrail emulate two-racks-40g --scale 0.0125 -- rackrail train plan.json\n"
+      "A network namespace per host and switch, veth pairs between them, shaped by HTB at both "
+      "ends.\n"
+      "Needs root and iproute2. Every link is measured first; exit status 1 where one does not "
+      "hold\n"
+      "its rate within 3 %, or a rank fails. Each rank has the variables of a job that rackrail's "
+      "own\n"
+      "launcher started, and 'ip netns exec rackrail-<pid>-<host>' looks into a host meanwhile.");
+  command->callback([&session, options] {
+    session.command = "emulate";
+    if (options->clean) {
+      clean(session);
+      return;
+    }
+    if (options->cluster.cluster.empty()) {
+      throw ConfigError(ErrorContext{"<command line>", "emulate", "no cluster",
+                                     "a file, or the name of a shipped one (or --clean)"});
+    }
+    run_emulate(session, *options);
+  });
+}
+
+}  // namespace rackrail::cli

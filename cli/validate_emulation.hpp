@@ -1,0 +1,35 @@
+// `rackrail validate <cluster>`: predictions against an execution on the emulated network.
+//
+// The network is built and measured (runtime/emulate). What messages, codecs and the built-in model
+// cost on this machine is measured in one of its hosts, over its sockets. With that the simulator
+// predicts, for the topology that was built,
+//
+//   * what each link carries: its rate times TCP's share of payload;
+//   * an all-reduce of each size from 1 KiB to 64 MiB, by the schedule that is predicted fastest;
+//   * a training step of the built-in model, by a plan that is made for that topology.
+//
+// Then all of it is executed, and predicted and measured times stand side by side. Workers share
+// the cores of the machine: computation, codecs and the cost per message are simulated as sharing
+// them; what the kernel spends per byte on forwarding is not.
+#pragma once
+
+#include <optional>
+
+#include "cli/inputs.hpp"
+#include "cli/session.hpp"
+
+namespace rackrail::cli {
+
+struct EmulationValidation {
+  ClusterOptions cluster;
+  double scale = 1;
+  std::int64_t steps = 30;  ///< of the training
+  double worst_allowed =
+      0;                    ///< share; an error above it, of an all-reduce or the step, is status 1
+  double mean_allowed = 0;  ///< likewise for e^mean(|log predicted/measured|) − 1
+};
+
+/// Leaves in the session kNotMet also where a link does not hold its rate.
+void validate_by_emulation(Session& session, const EmulationValidation& options);
+
+}  // namespace rackrail::cli

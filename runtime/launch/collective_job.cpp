@@ -1,0 +1,180 @@
+#include "runtime/launch/collective_job.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <memory>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/build_config.hpp"
+#include "base/error.hpp"
+#include "plan/format.hpp"
+#include "runtime/coordinator/client.hpp"
+#include "runtime/coordinator/job_token.hpp"
+#include "runtime/coordinator/server.hpp"
+#include "runtime/executor.hpp"
+#include "runtime/trainer/statistics.hpp"
+#include "runtime/transport.hpp"
+
+namespace rackrail::runtime {
+namespace {
+
+constexpr Duration kCloseDeadline = 2_s;
+constexpr Duration kEndPatience = 30_s;
+
+class CollectiveRank {
+ public:
+  CollectiveRank(const plan::Plan& plan, const LaunchEnvironment& launch,
+                 const HostPort& coordinator, const CollectiveJobOptions& options)
+      : plan_(plan),
+        launch_(launch),
+        options_(options),
+        client_(coordinator, read_job_token(""),
+                [this](const std::string& reason) { abort(reason); }) {}
+
+  void run() {
+    try {
+      transport_ = make_transport(options_.transport);
+      const Welcome welcome = client_.join({.rank = launch_.rank,
+                                            .world_size = launch_.world_size,
+                                            .address = transport_->address(),
+                                            .plan_digest = plan::digest(plan_),
+                                            .host = "rank " + std::to_string(launch_.rank.value()),
+                                            .pid = getpid(),
+                                            .version = std::string(build_config::kVersion)},
+                                           options_.rendezvous_deadline);
+      transport_->connect(launch_.rank, welcome.addresses);
+      {
+        const std::lock_guard lock(mutex_);
+        executor_ = std::make_unique<Executor>(plan_, launch_.rank, *transport_,
+                                               ExecutorOptions{.epoch = welcome.epoch});
+      }
+      if (const auto reason = client_.abort_reason()) {
+        throw PeerLostError(*reason);
+      }
+      client_.report_result(nlohmann::json(measure()).dump());
+      client_.wait_until_finished();
+      close();
+      client_.leave(true);
+    } catch (const std::exception& error) {
+      client_.leave(false, {error.what(), false});
+      close();
+      throw;
+    }
+  }
+
+ private:
+  /// Seconds per bucket.
+  std::vector<double> measure() {
+    std::vector<double> medians;
+    for (std::size_t b = 0; b < plan_.buckets.size(); ++b) {
+      const auto elements = static_cast<std::size_t>(plan_.buckets[b].elements);
+      std::vector<float> data(elements, static_cast<float>(launch_.rank.value() + 1));
+      reduce(b, data);
+      const auto ranks = launch_.world_size;
+      const auto sum = static_cast<float>(ranks * (ranks + 1) / 2);
+      if (std::any_of(data.begin(), data.end(), [&](float value) { return value != sum; })) {
+        throw RuntimeFailure("bucket " + std::to_string(b) + " has a wrong sum on rank " +
+                             std::to_string(launch_.rank.value()));
+      }
+      std::fill(data.begin(), data.end(), 0.0F);  // sums of sums would overflow
+      reduce(b, data);
+      const int count = repetitions(Bytes(plan_.buckets[b].elements) * 4);
+      std::vector<double> times;
+      for (int i = 0; i < count; ++i) {
+        const Duration start = trainer::wall_clock();
+        reduce(b, data);
+        times.push_back((trainer::wall_clock() - start).seconds());
+      }
+      std::sort(times.begin(), times.end());
+      medians.push_back(times[times.size() / 2]);
+    }
+    return medians;
+  }
+
+  void reduce(std::size_t bucket, std::vector<float>& data) {
+    executor_->begin_step(step_++);
+    executor_->launch(BucketId(bucket), data);
+    executor_->wait_all();
+  }
+
+  /// From a thread of the client.
+  void abort(const std::string& reason) {
+    const std::lock_guard lock(mutex_);
+    if (executor_ != nullptr) {
+      executor_->abort(reason);
+    }
+  }
+
+  void close() noexcept {
+    std::unique_ptr<Executor> ending;
+    {
+      const std::lock_guard lock(mutex_);
+      ending.swap(executor_);
+    }
+    ending.reset();  // joins its thread, so without the lock
+    if (transport_ != nullptr) {
+      transport_->close(kCloseDeadline);
+    }
+  }
+
+  const plan::Plan& plan_;
+  const LaunchEnvironment& launch_;
+  const CollectiveJobOptions& options_;
+  std::unique_ptr<Transport> transport_;
+  std::mutex mutex_;  // guards the pointer against the client's threads
+  std::unique_ptr<Executor> executor_;
+  std::uint32_t step_ = 0;
+  CoordinatorClient client_;  // last: its threads call abort()
+};
+
+std::vector<Duration> slowest(const CoordinatorOutcome& outcome, std::size_t buckets) {
+  std::vector<Duration> times(buckets);
+  for (const std::string& result : outcome.results) {
+    const nlohmann::json seconds = nlohmann::json::parse(result, nullptr, false);
+    if (!seconds.is_array() || seconds.size() != buckets) {
+      throw RuntimeFailure("a rank reported no times of its collectives");
+    }
+    for (std::size_t b = 0; b < buckets; ++b) {
+      times[b] = std::max(times[b], Duration::from_seconds(seconds[b].get<double>()));
+    }
+  }
+  return times;
+}
+
+}  // namespace
+
+int repetitions(Bytes bucket) {
+  constexpr std::int64_t kFewest = 3;
+  constexpr std::int64_t kMost = 30;
+  constexpr Bytes kTogether = 64_MiB;
+  return static_cast<int>(
+      std::clamp(kTogether.count() / std::max<std::int64_t>(bucket.count(), 1), kFewest, kMost));
+}
+
+std::optional<std::vector<Duration>> run_collectives(const plan::Plan& plan,
+                                                     const LaunchEnvironment& launch,
+                                                     const CollectiveJobOptions& options) {
+  if (launch.rank.value() != 0) {
+    CollectiveRank(plan, launch, launch.coordinator, options).run();
+    return std::nullopt;
+  }
+  CoordinatorOptions coordinator;
+  coordinator.listen = launch.coordinator;
+  coordinator.token = read_job_token("");
+  coordinator.membership.world_size = launch.world_size;
+  coordinator.membership.rendezvous_deadline = options.rendezvous_deadline;
+  coordinator.membership.plan_digest = plan::digest(plan);
+  coordinator.membership.version = build_config::kVersion;
+  CoordinatorServer server(std::move(coordinator));
+  CollectiveRank(plan, launch, server.address(), options).run();
+  const std::optional<CoordinatorOutcome> outcome = server.wait_for(kEndPatience);
+  if (!outcome || !outcome->ok) {
+    throw RuntimeFailure(outcome ? outcome->reason.line : "the coordinator came to no end");
+  }
+  return slowest(*outcome, plan.buckets.size());
+}
+
+}  // namespace rackrail::runtime

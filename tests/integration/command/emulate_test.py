@@ -1,0 +1,248 @@
+"""A cluster's network out of namespaces: what it is, what runs in it, and that it goes."""
+
+import os
+import random
+import signal
+import time
+
+
+import harness
+from emulation import PAIR, EmulationTest, names
+from training import TrainingTest
+
+
+class Refusals(TrainingTest):
+    """Without any privilege."""
+
+    def test_bad_input(self):
+        self.write("pair.csv", PAIR)
+        self.write("loop.csv", "source,target,bandwidth,latency\n" + "".join(
+            f"host{i},s{i},1 Gbit/s,1 us\ns{i},s{(i + 1) % 3},1 Gbit/s,1 us\n" for i in range(3)))
+        self.assert_bad_input("emulate", found="no cluster")
+        self.assert_bad_input("emulate", "loop.csv", file="loop.csv", where="network",
+                              expected="bridges do not route")
+        self.assert_bad_input("emulate", "two-racks-40g", file="two-racks-40g", where="rates",
+                              expected="--scale")
+        for scale in ("0", "-1", "nan"):
+            self.assert_bad_input("emulate", "pair.csv", "--scale", scale, where="scale")
+        self.assert_bad_input("emulate", "pair.csv", "--clean")
+        result = self.rackrail("emulate", "pair.csv", "--", "no-such-program", status=2)
+        self.assertIn("no-such-program", result.err)
+
+    def test_validate(self):
+        self.write("pair.csv", PAIR)
+        self.write("measured.log", "# nThread 1 nGpus 1\n")
+        self.assert_bad_input("validate", "measured.log", found="no --cluster")
+        self.assert_bad_input("validate", "pair.csv", "pair.csv", found="no --cluster")
+        self.assert_bad_input("validate", "pair.csv", "--cluster", "a100-8x8", "--scale", "2")
+        self.assert_bad_input("validate", "two-racks-40g", file="two-racks-40g", where="rates")
+
+    def test_train(self):
+        self.write("pair.csv", PAIR)
+        plan = self.make_plan("pair.json", cluster="pair.csv")
+        self.assert_bad_input("train", plan, "--emulate", "two-racks-40g", where="cluster_digest")
+        self.assert_bad_input("train", plan, "--scale", "0.5", found="--emulate")
+        self.assert_bad_input("train", plan, "--emulate", "pair.csv", where="--emulate",
+                              variables={"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0",
+                                         "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "9999"})
+
+
+class Network(EmulationTest):
+    def test_every_link_is_measured_in_both_directions(self):
+        result = self.rackrail_json("emulate", "racks.csv")
+        self.assertTrue(result["valid"], result)
+        rates = {}
+        for link in result["links"]:
+            rates[link["link"]] = link["measured_bytes_per_s"]
+        expected = {}
+        for host, tor, rate in (("host0", "tor0", 80), ("host1", "tor0", 80), ("host2", "tor1", 80),
+                                ("host3", "tor1", 80), ("tor0", "core", 40), ("tor1", "core", 40)):
+            for name in (f"{host} -> {tor}", f"{tor} -> {host}"):
+                # Mbit/s on the wire; 8948 of 9014 bytes are payload.
+                expected[name] = rate * 1e6 / 8 * 8948 / 9014
+        self.assertEqual(set(rates), set(expected))
+        for name, rate in rates.items():
+            self.assertAlmostEqual(rate / expected[name], 1, delta=0.03, msg=name)
+        self.assert_nothing_left()
+
+    def test_scale(self):
+        result = self.rackrail_json("emulate", "pair.csv", "--scale", "0.5")
+        self.assertEqual({link["rate_bytes_per_s"] for link in result["links"]}, {2_500_000})
+
+    def test_a_rank_in_each_host(self):
+        script = 'echo $RACKRAIL_RANK of $RACKRAIL_WORLD_SIZE on $(hostname); ip route'
+        result = self.emulate("racks.csv", "sh", "-c", script)
+        for rank, of_rank in enumerate(result["ranks"]):
+            self.assertEqual(of_rank["exit_status"], 0)
+            self.assertEqual(of_rank["output"][0], f"{rank} of 4 on host{rank}")
+            # The two networks and no way to anywhere else.
+            self.assertEqual([line.split()[0] for line in of_rank["output"][1:]],
+                             ["10.77.0.0/16", "10.78.0.0/16"])
+        self.assert_nothing_left()
+
+    def test_ranks_of_a_machine_share_its_host(self):
+        self.write("gpus.csv", "source,target,bandwidth,latency,kind\n"
+                               "gpu0,sw,10 Mbit/s,1 us,host-link\n"
+                               "gpu1,sw,10 Mbit/s,1 us,host-link\n"
+                               "gpu2,sw,20 Mbit/s,1 us,host-link\n\n"
+                               "vertex,role,kind,host,rack,device_class,memory\n"
+                               "gpu0,rank,gpu,a,,,\ngpu1,rank,gpu,a,,,\ngpu2,rank,gpu,b,,,\n"
+                               "sw,switch,switch,,,,\n")
+        result = self.emulate("gpus.csv", "sh", "-c",
+                                    "echo $(hostname) $RACKRAIL_LOCAL_RANK")
+        self.assertEqual([rank["output"] for rank in result["ranks"]], [["a 0"], ["a 1"], ["b 0"]])
+        # Both of the machine's cables are one, with the sum of their rates.
+        self.assertEqual({link["rate_bytes_per_s"] for link in result["links"]}, {2_500_000})
+
+    def test_a_rank_that_fails_ends_the_others(self):
+        start = time.monotonic()
+        result = self.rackrail("emulate", "pair.csv", "--", "sh", "-c",
+                               '[ $RACKRAIL_RANK = 0 ] && exec sleep 100; exit 7', status=1)
+        self.assertIn("rank 1 exited with status 7", result.err)
+        self.assertLess(time.monotonic() - start, 60)
+        self.assert_nothing_left()
+
+
+class Training(EmulationTest):
+    STEPS = 5
+
+    def assert_network_was_used(self, run):
+        """No run is faster than what crossed the racks takes, in two directions evenly."""
+        uplink = 40e6 / 8
+        self.assertGreater(run["wall_s"], run["bytes_over_tier"]["uplink"] / (2 * uplink))
+        self.assertGreater(run["bytes_over_tier"]["uplink"], 1_000_000)
+
+    def test_train_in_it_computes_what_local_workers_compute(self):
+        plan = self.make_plan("plan.json", cluster="racks.csv")
+        run = self.rackrail_json("train", plan, "--emulate", "racks.csv", "--steps", self.STEPS)
+        self.assertTrue(run["emulation"]["valid"])
+        self.assert_network_was_used(run)
+        local = self.rackrail_json("train", plan, "--steps", self.STEPS)
+        self.assertEqual(run["losses"], local["losses"])
+        self.assertTrue(run["parameters_agree"])
+        self.assert_nothing_left()
+
+    def test_train_as_the_command_of_each_rank(self):
+        plan = self.make_plan("plan.json", cluster="racks.csv")
+        result = self.emulate(
+            "racks.csv", harness.COMMAND, "train", plan, "--cluster", "racks.csv",
+            "--steps", self.STEPS, "--transport", "ucx")
+        outputs = [rank["output"] for rank in result["ranks"]]
+        self.assertIn("bit-identical on all ranks", "\n".join(outputs[0]))
+        self.assertEqual(outputs[1:], [[], [], []])
+        self.assert_nothing_left()
+
+    def test_a_lost_host(self):
+        plan = self.make_plan("plan.json", cluster="pair.csv")
+        process = self.start("train", plan, "--emulate", "pair.csv", "--steps", 400)
+        self.assertTrue(harness.wait_until(lambda: len(self.workers()) == 2, 60))
+        time.sleep(2)
+        os.kill(self.workers()[0], signal.SIGKILL)
+        result = self.finish(process, timeout=60)
+        self.assertEqual(result.status, 1, str(result))
+        self.assertRegex(result.err, r"rackrail: rank [01] \(pid \d+( on host[01])?\)")
+        self.assert_nothing_left()
+
+    def workers(self):
+        return [pid for pid in self.processes() if " worker " in harness.command_line(pid)]
+
+
+class Validation(EmulationTest):
+    def test_predictions_stand_beside_measurements(self):
+        # Twice the test's rates: the 64 MiB take 13 s each time at 40 Mbit/s.
+        result = self.rackrail_json("validate", "pair.csv", "--scale", "5", "--steps", 10)
+        self.assertEqual([case["what"] for case in result["collectives"]],
+                         ["1.00 KiB", "4.00 KiB", "16.0 KiB", "64.0 KiB", "256 KiB", "1.00 MiB",
+                          "4.00 MiB", "16.0 MiB", "64.0 MiB"])
+        # Of two ranks each sends the whole once at least, at 200 Mbit/s.
+        rate = 200e6 / 8 * 8948 / 9014
+        for case, size in zip(result["collectives"], (1024 * 4**i for i in range(9))):
+            for time_of in ("predicted_s", "measured_s"):
+                # The bucket of HTB and the sockets' buffers may be full at the start.
+                self.assertGreater(case[time_of], 0.95 * size / rate - 0.01, case)
+            self.assertAlmostEqual(case["relative_error"],
+                                   case["predicted_s"] / case["measured_s"] - 1)
+        large = result["collectives"][-1]
+        self.assertLess(abs(large["relative_error"]), 0.25, large)
+        self.assertGreater(result["step"]["measured_s"], 0)
+        self.assert_nothing_left()
+
+    def test_bounds(self):
+        result = self.rackrail("validate", "pair.csv", "--scale", "5", "--steps", 2, "--within",
+                               "0.001%", status=1)
+        self.assertIn("geometric-mean error", result.out)
+
+
+class Ends(EmulationTest):
+    """Whatever ends it: nothing stays."""
+
+    # A process that no signal of the kernel ends with its parents.
+    COMMAND = ("sh", "-c", "(setsid sleep 1000 &) ; exec sleep 1000")
+
+    def start_running(self):
+        process = self.start("emulate", "pair.csv", "--", *self.COMMAND)
+        self.assertTrue(harness.wait_until(
+            lambda: sum(harness.command_line(pid).startswith("sleep") for pid in self.processes()
+                        ) == 4, 60), "the command does not run")
+        return process
+
+    def test_signals(self):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            with self.subTest(number=number):
+                process = self.start_running()
+                self.assertTrue(any(name.startswith(f"rackrail-{process.pid}-")
+                                    for name in names()))
+                process.send_signal(number)
+                self.assertEqual(self.finish(process, 30).status, 128 + number)
+                self.assert_nothing_left()
+
+    def test_signals_to_what_stands_on_it(self):
+        plan = self.make_plan("plan.json", cluster="pair.csv")
+        for arguments in (("train", plan, "--emulate", "pair.csv", "--steps", 400),
+                          ("validate", "pair.csv", "--steps", 400)):
+            for after in (1, 6):  # while links are measured, and while something runs
+                with self.subTest(command=arguments[0], after=after):
+                    process = self.start(*arguments)
+                    time.sleep(after)
+                    process.send_signal(signal.SIGTERM)
+                    self.assertEqual(self.finish(process, 30).status, 128 + signal.SIGTERM)
+                    self.assert_nothing_left()
+
+    def test_kill_while_it_runs(self):
+        process = self.start_running()
+        process.kill()
+        process.wait()
+        # The setsid processes outlive it, in their namespaces.
+        self.assertTrue(self.processes())
+        left = self.rackrail_json("emulate", "--clean")
+        process.communicate()
+        self.assertEqual(left["processes"], 2)
+        self.assertEqual(left["names"], 4)
+        self.assert_nothing_left()
+
+    def test_clean_leaves_the_living_alone(self):
+        process = self.start_running()
+        self.assertEqual(self.rackrail_json("emulate", "--clean")["processes"], 0)
+        self.assertIsNone(process.poll())
+        self.assertEqual(sum(name.startswith(f"rackrail-{process.pid}-") for name in names()), 4)
+        process.terminate()
+        self.finish(process, 30)
+        self.assert_nothing_left()
+
+    def test_kill_at_random_moments(self):
+        seed = random.randrange(1 << 30)
+        moments = random.Random(seed)
+        for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT) * 4:
+            after = moments.uniform(0, 3) * moments.random()
+            message = f"seed {seed}: {number.name} after {after:.3f} s"
+            process = self.start("emulate", "racks.csv", "--", *self.COMMAND)
+            time.sleep(after)
+            process.send_signal(number)
+            process.communicate(timeout=30)
+            self.rackrail("emulate", "--clean")
+            harness.wait_until(lambda: names() == self.before[2], 2)
+            self.assert_nothing_left(message)
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,82 @@
+"""What the tests of emulated networks share."""
+
+import os
+import re
+import shutil
+import subprocess
+import unittest
+from pathlib import Path
+
+from training import TrainingTest
+
+# Slow enough for any machine: what is tested is not how much it can forward.
+TWO_RACKS = """source,target,bandwidth,latency,kind
+host0,tor0,80 Mbit/s,2 us,host-link
+host1,tor0,80 Mbit/s,2 us,host-link
+host2,tor1,80 Mbit/s,2 us,host-link
+host3,tor1,80 Mbit/s,2 us,host-link
+tor0,core,40 Mbit/s,1 us,uplink
+tor1,core,40 Mbit/s,1 us,uplink
+"""
+PAIR = """source,target,bandwidth,latency,kind
+host0,tor,40 Mbit/s,2 us,host-link
+host1,tor,40 Mbit/s,2 us,host-link
+"""
+
+
+def why_not():
+    """Why namespaces cannot be made here; empty: they can."""
+    if not shutil.which("unshare") or not shutil.which("ip"):
+        return "no unshare or no ip here (Debian: util-linux, iproute2)"
+    probe = subprocess.run(["unshare", "--net", "true"], capture_output=True, text=True)
+    return "" if probe.returncode == 0 else "network namespaces: " + probe.stderr.strip()
+
+
+def network_namespaces():
+    """Every namespace that a process is in, has open or has mounted."""
+    found = set(re.findall(r"net:\[\d+\]", Path("/proc/self/mountinfo").read_text()))
+    for process in Path("/proc").iterdir():
+        if not process.name.isdigit():
+            continue
+        try:
+            links = [process / "ns" / "net", *(process / "fd").iterdir()]
+        except OSError:  # it has ended
+            continue
+        for link in links:
+            try:
+                target = os.readlink(link)
+            except OSError:
+                continue
+            if target.startswith("net:["):
+                found.add(target)
+    return found
+
+
+def interfaces():
+    return set(os.listdir("/sys/class/net"))
+
+
+def names():
+    folder = Path("/run/netns")
+    return {entry.name for entry in folder.iterdir()} if folder.exists() else set()
+
+
+@unittest.skipIf(why_not(), why_not())
+class EmulationTest(TrainingTest):
+    """Remembers what was there before, to see that nothing was left."""
+
+    def setUp(self):
+        super().setUp()
+        self.write("racks.csv", TWO_RACKS)
+        self.write("pair.csv", PAIR)
+        self.before = (network_namespaces(), interfaces(), names())
+
+    def emulate(self, cluster, *command):
+        """What --json prints of a command in it; --json comes first, or it were the command's."""
+        result = self.rackrail("emulate", cluster, "--json", "--", *command)
+        self.assertEqual(result.err, "", str(result))
+        return result.json
+
+    def assert_nothing_left(self, message=""):
+        self.assert_no_processes_left()
+        self.assertEqual((network_namespaces(), interfaces(), names()), self.before, message)
