@@ -245,7 +245,7 @@ JointResult JointSearch::run() {
   result.best_of = std::move(found.best_of);
   result.uniform = std::move(found.uniform);
   result.lightened = found.lightened;
-  result.was_stopped = was_stopped_;
+  result.was_stopped = is_stopped();  // also while candidates were timed
   return result;
 }
 

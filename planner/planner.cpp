@@ -15,6 +15,7 @@
 #include "planner/bound.hpp"
 #include "planner/candidates.hpp"
 #include "planner/joint_search.hpp"
+#include "planner/plan_report.hpp"
 #include "planner/search.hpp"
 
 namespace rackrail::planner {
@@ -125,17 +126,6 @@ plan::Plan naive_plan(const topology::Topology& topology, const plan::Workload& 
   return plan;
 }
 
-/// The same number of samples on every rank, as a program without a planner has it, whether or not
-/// they fit into the smallest memory.
-plan::BatchPlan same_everywhere(const plan::BatchPlan& batch) {
-  plan::BatchPlan same = batch;
-  const auto ranks = static_cast<std::int64_t>(batch.local_batch.size());
-  const std::int64_t each =
-      std::max<std::int64_t>(1, batch.global_batch() / batch.accumulation / ranks);
-  same.local_batch.assign(batch.local_batch.size(), each);
-  return same;
-}
-
 void add_baselines(plan::Plan& plan, Search& search, const topology::Topology& topology,
                    const plan::Workload& workload, plan::CostModel& cost_model,
                    const PlannerOptions& options) {
@@ -156,29 +146,16 @@ void add_baselines(plan::Plan& plan, Search& search, const topology::Topology& t
   }
 }
 
-}  // namespace
-
-plan::Plan make_plan(const topology::Topology& topology, const plan::Workload& workload,
-                     plan::CostModel& cost_model, const PlannerOptions& options) {
-  require_ranks(topology);
-  topology.require_connected();
-  const auto progress = [&](double share, const std::string& what) {
-    if (options.progress) {
-      options.progress(share, what);
-    }
-  };
-  const BatchSpace space(topology, workload, options);
-  progress(0, "schedules");
-  Search search(topology, workload, cost_model, options);
-  JointSearch joint(workload, options, space, search, bucket_sizes(workload, topology, options));
-  JointResult found = joint.run();
-  progress(1, "checking");
+plan::Plan finished_plan(const JointResult& found, Search& search,
+                         const topology::Topology& topology, const plan::Workload& workload,
+                         plan::CostModel& cost_model, const PlannerOptions& options) {
   plan::Plan plan = found.best.plan;
   const LowerBound bound =
       lower_bound(topology, workload, plan.batch, search.candidates().allowed_codecs(),
                   search.protected_by_tensor());
   set_prediction(plan, found.best.estimate, bound);
-  if (options.compare_baselines) {
+  const bool compare = options.compare_baselines && !found.was_stopped;
+  if (compare) {
     add_baselines(plan, search, topology, workload, cost_model, options);
     for (const auto& [name, time] : found.best_of) {
       if (name != "best") {
@@ -187,7 +164,7 @@ plan::Plan make_plan(const topology::Topology& topology, const plan::Workload& w
     }
   }
   const Duration step = found.best.estimate.step_time;
-  std::vector<std::string> notes = std::move(found.notes);
+  std::vector<std::string> notes = found.notes;
   const bool compresses = std::any_of(plan.buckets.begin(), plan.buckets.end(),
                                       [](const plan::Bucket& b) { return b.codec.is_lossy(); });
   const auto fp32 = found.best_of.find("best fp32");
@@ -212,21 +189,67 @@ plan::Plan make_plan(const topology::Topology& topology, const plan::Workload& w
                     "difference hides behind compute",
                     found.lightened));
   }
-  if (options.compare_baselines) {
+  if (compare) {
     const Duration naive = plan.prediction.baselines.at("naive ring fp32 25 MiB");
     notes.push_back(
         fmt::format("the naive ring takes {} ({})", to_string(naive), share_text(naive, step)));
   }
   if (found.was_stopped) {
     notes.emplace_back(
-        "the search was stopped before its end: a run that is given longer, or a faster machine, "
-        "may "
-        "find a faster plan");
+        "the search was stopped before its end: one that is given longer, or a faster "
+        "machine, may find a faster plan");
   }
   plan.notes = std::move(notes);
   search.materialise(plan);
   verify_or_throw(plan, topology, workload);
   return plan;
+}
+
+/// Shows `report` what was found before the search is gone; it may be empty.
+using Report = std::function<void(Search& search, const JointResult& found, const BatchSpace& space,
+                                  const std::vector<Bytes>& bucket_sizes)>;
+
+plan::Plan search_plan(const topology::Topology& topology, const plan::Workload& workload,
+                       plan::CostModel& cost_model, const PlannerOptions& options,
+                       const Report& report) {
+  require_ranks(topology);
+  topology.require_connected();
+  const BatchSpace space(topology, workload, options);
+  const auto progress = [&](double share, const std::string& what) {
+    if (options.progress) {
+      options.progress(share, what);
+    }
+  };
+  progress(0, "schedules");
+  Search search(topology, workload, cost_model, options);
+  const std::vector<Bytes> sizes = bucket_sizes(workload, topology, options);
+  const JointResult found = JointSearch(workload, options, space, search, sizes).run();
+  progress(1, "checking");
+  plan::Plan plan = finished_plan(found, search, topology, workload, cost_model, options);
+  if (report) {
+    report(search, found, space, sizes);
+  }
+  return plan;
+}
+
+}  // namespace
+
+plan::Plan make_plan(const topology::Topology& topology, const plan::Workload& workload,
+                     plan::CostModel& cost_model, const PlannerOptions& options) {
+  return search_plan(topology, workload, cost_model, options, {});
+}
+
+ExplainedPlan make_explained_plan(const topology::Topology& topology,
+                                  const plan::Workload& workload, plan::CostModel& cost_model,
+                                  const PlannerOptions& options) {
+  ExplainedPlan explained;
+  explained.plan = search_plan(
+      topology, workload, cost_model, options,
+      [&](Search& search, const JointResult& found, const BatchSpace& space,
+          const std::vector<Bytes>& bucket_sizes) {
+        explained.report = make_report(search, found, space, workload, options, bucket_sizes);
+      });
+  return explained;
 }
 
 plan::Plan make_naive_plan(const topology::Topology& topology, const plan::Workload& workload,

@@ -41,6 +41,10 @@ Search::Search(const topology::Topology& topology, const plan::Workload& workloa
           protected_tensors(workload, options.protect_outer_layers && !options.codec.has_value())),
       candidates_(topology, cost_model, options) {}
 
+void Search::protect_outer_layers(bool outer_layers) {
+  protected_ = protected_tensors(workload_, outer_layers && !options_.codec.has_value());
+}
+
 std::optional<Search::Scored> Search::evaluate(const Policy& policy, const plan::BatchPlan& batch) {
   std::vector<TensorGroup> groups = group_tensors(workload_, policy.bucket_size);
   std::vector<Choice> choices = choose(groups, policy.filter);

@@ -45,6 +45,9 @@ class Search {
   /// By tensor (planner/protection.hpp).
   const std::vector<bool>& protected_by_tensor() const { return protected_; }
 
+  /// Instead of what the options say; for everything that follows.
+  void protect_outer_layers(bool outer_layers);
+
   /// Each bucket takes the candidate that is cheapest alone among those of the policy; none when
   /// the policy leaves a bucket without.
   std::optional<Scored> evaluate(const Policy& policy, const plan::BatchPlan& batch);
@@ -65,6 +68,10 @@ class Search {
   /// Lighter codecs where the step does not become longer by it: overlap hides the extra bytes. By
   /// the timeline, as far as simulation agrees. Returns the number of buckets that it changed.
   int lighten(Scored& best, const CandidateFilter& filter);
+  /// CandidateSet::cheapest(), whose times are shared.
+  std::optional<Choice> cheapest(std::int64_t elements, const CandidateFilter& filter) {
+    return candidates_.cheapest(elements, filter);
+  }
   /// Another candidate for a bucket; score() is then due.
   void set_choice(Scored& scored, std::size_t bucket, const Choice& choice) const;
   /// Simulates the step, after a change of the plan; a plan that was simulated before is not again.
