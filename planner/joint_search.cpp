@@ -59,6 +59,12 @@ double JointSearch::cost(const Search::Scored& scored) const {
   return seconds_per_useful_sample(workload_, scored.plan.batch, scored.estimate.step_time);
 }
 
+bool JointSearch::keeps_to(const Search::Scored& scored, const CandidateFilter& limit) const {
+  return std::all_of(scored.chosen.begin(), scored.chosen.end(), [&](std::size_t candidate) {
+    return limit(search_.candidates().all()[candidate]);
+  });
+}
+
 bool JointSearch::is_stopped() {
   was_stopped_ = was_stopped_ || (options_.stop && options_.stop());
   return was_stopped_;
@@ -83,6 +89,7 @@ std::optional<JointSearch::Found> JointSearch::optimise(const Knobs& knobs,
       best = std::move(scored);
     }
   };
+  std::map<std::string, Search::Scored> best_within;
   // Every bucket size with every limit on codecs: compression that hides behind compute, or that
   // makes small buckets slower, loses against its own uncompressed form here.
   for (const Bytes size : knobs.sizes) {
@@ -96,6 +103,10 @@ std::optional<JointSearch::Found> JointSearch::optimise(const Knobs& knobs,
         continue;
       }
       lower(found.best_of, name, scored->estimate.step_time);
+      const auto [lightest, is_new] = best_within.try_emplace(name, *scored);
+      if (!is_new && scored->estimate.step_time < lightest->second.estimate.step_time) {
+        lightest->second = *scored;
+      }
       offer(*std::move(scored));
     }
     if (knobs.may_compress && !(best.has_value() && is_stopped())) {
@@ -122,6 +133,16 @@ std::optional<JointSearch::Found> JointSearch::optimise(const Knobs& knobs,
   if (!is_stopped()) {
     report("lighter codecs");
     found.lightened = search_.lighten(found.best, knobs.candidates);
+  }
+  // What was given up for lighter codecs may let a plan win that keeps to a limit altogether.
+  for (const auto& [name, limit] : kLimits) {
+    const auto lightest = best_within.find(name);
+    if (lightest != best_within.end() && !keeps_to(found.best, limit) &&
+        lightest->second.estimate.step_time <= found.best.estimate.step_time) {
+      found.best = lightest->second;
+      found.lightened = 0;
+      break;
+    }
   }
   return found;
 }
@@ -229,10 +250,7 @@ JointResult JointSearch::run() {
   // A plan that keeps to a limit counts as found under it, whichever search it came from.
   const auto count_in = [&](const Search::Scored& scored) {
     for (const auto& [name, limit] : kLimits) {
-      const bool keeps = std::all_of(
-          scored.chosen.begin(), scored.chosen.end(),
-          [&, limit = limit](std::size_t c) { return limit(search_.candidates().all()[c]); });
-      if (keeps && same_samples(scored.plan.batch, found.best.plan.batch)) {
+      if (keeps_to(scored, limit) && same_samples(scored.plan.batch, found.best.plan.batch)) {
         lower(found.best_of, name, scored.estimate.step_time);
       }
     }

@@ -83,6 +83,7 @@ class JointSearch {
   std::vector<SingleKnob> single_knobs(const plan::BatchPlan& batch);
   std::optional<SingleKnob> batch_alone();
   double cost(const Search::Scored& scored) const;
+  bool keeps_to(const Search::Scored& scored, const CandidateFilter& limit) const;
   bool is_stopped();
   void report(const std::string& what);
 
