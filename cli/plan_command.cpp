@@ -250,7 +250,7 @@ void run_plan(Session& session, const PlanOptions& options) {
                was_stopped ? "used up: another run or machine may find another plan"
                            : "enough for the whole search: the plan is the same without one");
   }
-  fmt::print(stderr, "searched        {:.2f} s\n", search_time);
+  fmt::print("searched        {:.2f} s\n", search_time);
   if (options.output.empty()) {
     fmt::print("not written; add -o plan.json to keep it\n");
   } else {
