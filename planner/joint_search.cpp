@@ -17,6 +17,10 @@ namespace {
 constexpr std::pair<const char*, bool (*)(const Candidate&)> kLimits[] = {
     {"best fp32", is_fp32}, {"best fp16", is_at_most_fp16}, {"best", any_candidate}};
 
+/// A knob alone whose plan has more transfers is left out: a ring over a hundred ranks in buckets
+/// of 25 MiB would take longer to simulate than the rest of the search.
+constexpr std::size_t kMostTransfersAlone = 1'000'000;
+
 bool same_samples(const plan::BatchPlan& a, const plan::BatchPlan& b) {
   return a.local_batch == b.local_batch && a.accumulation == b.accumulation;
 }
@@ -176,13 +180,26 @@ std::optional<Search::Scored> JointSearch::alone(const Knobs& knobs, const plan:
   return found.has_value() ? std::optional(std::move(found->best)) : std::nullopt;
 }
 
+std::vector<Bytes> JointSearch::affordable(std::vector<Bytes> sizes) const {
+  std::size_t transfers = 0;
+  for (const Candidate& candidate : search_.candidates().all()) {
+    if (usual_family_(candidate)) {
+      transfers = std::max(transfers, candidate.graph.transfers().size());
+    }
+  }
+  std::erase_if(sizes, [&](Bytes size) {
+    return transfers * group_tensors(workload_, size).size() > kMostTransfersAlone;
+  });
+  return sizes;
+}
+
 std::vector<SingleKnob> JointSearch::single_knobs(const plan::BatchPlan& batch) {
   const CandidateFilter uncompressed = options_.codec.has_value() ? any_candidate : is_fp32;
   const bool lossy = search_.candidates().allowed_codecs().size() > 1;
   const std::pair<const char*, Knobs> all[] = {
       {"routes only", {{usual_size_}, uncompressed, false}},
-      {"buckets only", {sizes_, both(uncompressed, usual_family_), false}},
-      {"codecs only", {{usual_size_}, usual_family_, lossy}}};
+      {"buckets only", {affordable(sizes_), both(uncompressed, usual_family_), false}},
+      {"codecs only", {affordable({usual_size_}), usual_family_, lossy}}};
   std::vector<SingleKnob> knobs;
   for (const auto& [name, limits] : all) {
     if (auto scored = alone(limits, batch)) {
@@ -195,7 +212,7 @@ std::vector<SingleKnob> JointSearch::single_knobs(const plan::BatchPlan& batch) 
 std::optional<SingleKnob> JointSearch::batch_alone() {
   const CandidateFilter uncompressed = options_.codec.has_value() ? any_candidate : is_fp32;
   const auto start =
-      alone({{usual_size_}, both(uncompressed, usual_family_), false}, space_.fixed());
+      alone({affordable({usual_size_}), both(uncompressed, usual_family_), false}, space_.fixed());
   if (!start.has_value()) {
     return std::nullopt;
   }

@@ -8,8 +8,9 @@
 // same again at that batch. Choosing routes per bucket by the collective alone is greedy, as is the
 // batch for one plan, so a single knob may win in principle: then its plan is the result. Hence
 //   seconds per useful sample (joint) ≤ seconds per useful sample (any knob alone),
-// without a tolerance. Plans are compared by seconds per useful sample, T(B)/(B·E(B)), which is
-// their step time where the batch is no knob.
+// without a tolerance, as long as a plan of the knob has at most a million transfers (a ring of 25
+// MiB buckets: about a hundred ranks); above, it is not simulated. Plans are compared by seconds
+// per useful sample, T(B)/(B·E(B)), which is their step time where the batch is no knob.
 #pragma once
 
 #include <map>
@@ -44,7 +45,8 @@ struct JointResult {
   std::map<std::string, Duration> best_of;
   std::map<std::string, Duration> uniform;  ///< by Search::Uniform::name
   int lightened = 0;                        ///< buckets with a lighter codec than the fastest
-  /// Those that the options leave free; a knob that was stopped before it had a plan is absent.
+  /// Those that the options leave free; absent are knobs that were stopped before they had a plan,
+  /// and those with too many transfers to simulate.
   std::vector<SingleKnob> alone;
   std::vector<std::string> notes;  ///< about the batch
   bool was_stopped = false;        ///< by PlannerOptions::stop
@@ -80,6 +82,8 @@ class JointSearch {
   Search::Scored with_batch(const Search::Scored& scored, const plan::BatchPlan& batch);
   /// The batch that the policy wants for the plan's routes, buckets and codecs.
   BatchDecision decide(const Search::Scored& scored);
+  /// Those in which the usual family has few enough transfers to be simulated for comparison.
+  std::vector<Bytes> affordable(std::vector<Bytes> sizes) const;
   std::vector<SingleKnob> single_knobs(const plan::BatchPlan& batch);
   std::optional<SingleKnob> batch_alone();
   double cost(const Search::Scored& scored) const;
