@@ -4,19 +4,24 @@
 #include <chrono>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "base/error.hpp"
 #include "base/parse_units.hpp"
 #include "cli/commands.hpp"
 #include "cli/compare_text.hpp"
 #include "cli/inputs.hpp"
+#include "cli/plan_report_text.hpp"
 #include "cli/plan_text.hpp"
 #include "cli/progress.hpp"
 #include "cli/session.hpp"
 #include "cli/table.hpp"
 #include "plan/format.hpp"
 #include "planner/batch/host_count.hpp"
+#include "planner/batch/time_to_target.hpp"
+#include "planner/plan_report.hpp"
 #include "planner/planner.hpp"
 #include "planner/schedule_table.hpp"
 #include "sim/simulator.hpp"
@@ -50,6 +55,9 @@ struct PlanOptions {
   bool naive = false;
   bool compare = false;
   bool compare_hosts = false;
+  bool explain = false;
+  std::string time_budget;
+  std::optional<double> target_samples;
 };
 
 planner::PlannerOptions planner_options(const PlanOptions& options, const Session& session) {
@@ -91,6 +99,17 @@ planner::PlannerOptions planner_options(const PlanOptions& options, const Sessio
     return planner::parse_learning_rate_rule(options.learning_rate_rule);
   });
   return result;
+}
+
+std::chrono::nanoseconds time_budget(const std::string& text) {
+  const Duration budget =
+      named("<command line>", "--time-budget", [&] { return parse_duration(text); });
+  if (budget <= Duration()) {
+    throw ConfigError(
+        ErrorContext{"<command line>", "--time-budget", "'" + text + "'", "a time above 0"});
+  }
+  constexpr std::int64_t kPicosecondsPerNanosecond = 1000;
+  return std::chrono::nanoseconds(budget.picoseconds() / kPicosecondsPerNanosecond);
 }
 
 /// Goodput by number of hosts, each with a plan of its own.
@@ -138,11 +157,28 @@ void run_plan(Session& session, const PlanOptions& options) {
   ProgressBar bar("planning");
   chosen.progress = [&bar](double share, const std::string& what) { bar.update(share, what); };
   const auto start = std::chrono::steady_clock::now();
+  bool was_stopped = false;
+  if (!options.time_budget.empty()) {
+    chosen.stop = [&was_stopped, end = start + time_budget(options.time_budget)] {
+      was_stopped = was_stopped || std::chrono::steady_clock::now() >= end;
+      return was_stopped;
+    };
+  }
+  std::optional<planner::PlanReport> report;
   plan::Plan made = named(options.cluster.cluster, "", [&] {
+    if (options.explain) {
+      planner::ExplainedPlan explained =
+          planner::make_explained_plan(cluster, workload, *cost_model, chosen);
+      report = std::move(explained.report);
+      return std::move(explained.plan);
+    }
     return options.naive ? planner::make_naive_plan(cluster, workload, *cost_model, chosen)
                          : planner::make_plan(cluster, workload, *cost_model, chosen);
   });
-  if (!options.naive && (options.compare || cluster.rank_count() <= kRanksOfQuickTable)) {
+  const auto target = planner::time_to_target(workload, made.batch, made.prediction.step_time,
+                                              options.target_samples);
+  if (!options.naive && !was_stopped &&
+      (options.compare || cluster.rank_count() <= kRanksOfQuickTable)) {
     made.schedules_by_size = planner::make_schedule_table(cluster, *cost_model, {}).ranges();
   }
   std::vector<planner::HostCountPoint> by_hosts;
@@ -162,6 +198,15 @@ void run_plan(Session& session, const PlanOptions& options) {
   if (session.json) {
     nlohmann::json result = plan_json(made);
     result["search_time_s"] = search_time;
+    if (!options.time_budget.empty()) {
+      result["was_stopped"] = was_stopped;
+    }
+    if (target.has_value()) {
+      result["target"] = target_json(*target);
+    }
+    if (report.has_value()) {
+      result["report"] = report_json(*report, target);
+    }
     if (!options.output.empty()) {
       result["output"] = options.output;
     }
@@ -188,11 +233,22 @@ void run_plan(Session& session, const PlanOptions& options) {
   if (!by_hosts.empty()) {
     fmt::print("{}\n", host_table(by_hosts));
   }
+  if (report.has_value()) {
+    fmt::print("{}\n", report_text(*report, made));
+  }
   fmt::print("synchronisation {:.1f} % of the step\n", made.prediction.sync_share * 100);
   fmt::print("bound           {}\n", made.prediction.bound_reason);
   fmt::print("learning rate   {}\n", made.batch.learning_rate_rule);
   for (const std::string& note : made.notes) {
     fmt::print("note            {}\n", note);
+  }
+  if (target.has_value()) {
+    fmt::print("time to target  {}\n", target_text(*target));
+  }
+  if (!options.time_budget.empty()) {
+    fmt::print("time budget     {}\n",
+               was_stopped ? "used up: another run or machine may find another plan"
+                           : "enough for the whole search: the plan is the same without one");
   }
   fmt::print("searched        {:.2f} s\n", search_time);
   if (options.output.empty()) {
@@ -259,10 +315,24 @@ void add_plan_command(CLI::App& app, Session& session) {
   CLI::Option* compare_hosts =
       command->add_flag("--compare-hosts", options->compare_hosts,
                         "Also plan for 1, 2, 4, ... hosts and show the goodput of each");
+  CLI::Option* explain = command->add_flag(
+      "--explain", options->explain,
+      "Also show what each choice buys, what each kind of choice reaches alone, what protection of "
+      "the first and the last layer costs, and what runs without a planner; about twice the time");
+  CLI::Option* time_budget_option = command->add_option(
+      "--time-budget", options->time_budget,
+      "Stop the search after this time, e.g. '20 s', with its best plan so far; without it the "
+      "same input gives the same plan everywhere");
+  command
+      ->add_option("--target-samples", options->target_samples,
+                   "Length of the training in samples at the base batch, for the time to target "
+                   "(default: the end of the workload's noise scale, if it is a list)")
+      ->check(CLI::PositiveNumber);
   command
       ->add_flag("--naive", options->naive,
                  "The plan people use without a planner: FP32 ring, 25 MiB buckets")
-      ->excludes(schedule, codec, error_budget, outer_layers, batch_policy, compare, compare_hosts);
+      ->excludes(schedule, codec, error_budget, outer_layers, batch_policy, compare, compare_hosts,
+                 explain, time_budget_option);
   command->footer("Example: rackrail plan two-racks-40g bert-large -o plan.json");
   command->callback([&session, options, error_budget, batch_policy] {
     session.command = "plan";

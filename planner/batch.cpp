@@ -86,4 +86,13 @@ double statistical_efficiency(const plan::Workload& workload, std::int64_t globa
              : plan::statistical_efficiency(workload.noise_curve, base, batch);
 }
 
+plan::BatchPlan same_everywhere(const plan::BatchPlan& batch) {
+  plan::BatchPlan same = batch;
+  const auto ranks = static_cast<std::int64_t>(batch.local_batch.size());
+  const std::int64_t each =
+      std::max<std::int64_t>(1, batch.global_batch() / batch.accumulation / ranks);
+  same.local_batch.assign(batch.local_batch.size(), each);
+  return same;
+}
+
 }  // namespace rackrail::planner

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "plan/plan.hpp"
 #include "plan/workload.hpp"
 #include "planner/planner.hpp"
 #include "topology/topology.hpp"
@@ -20,5 +21,9 @@ std::vector<std::int64_t> local_batches(const topology::Topology& topology,
 /// Samples that a sample of batch B is worth at the base batch: E(B) = (N + B₀)/(N + B) for noise
 /// scale N (McCandlish et al., arXiv 1812.06162); 1 without a noise scale.
 double statistical_efficiency(const plan::Workload& workload, std::int64_t global_batch);
+
+/// The same number of samples on every rank, as a program without a planner has it, whether or not
+/// they fit into the smallest memory.
+plan::BatchPlan same_everywhere(const plan::BatchPlan& batch);
 
 }  // namespace rackrail::planner

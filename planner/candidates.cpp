@@ -87,13 +87,19 @@ std::pair<std::string, std::size_t> shape_of(const Candidate& candidate) {
 
 CandidateSet::CandidateSet(const topology::Topology& topology, plan::CostModel& cost_model,
                            const PlannerOptions& options)
-    : topology_(topology), cost_model_(cost_model), allowed_(codecs_within(options)) {
+    : topology_(topology),
+      cost_model_(cost_model),
+      stop_(options.stop),
+      allowed_(codecs_within(options)) {
   topology::Router router(topology);
   const auto pairs = codec_pairs(allowed_, options.codec.has_value());
   std::vector<std::string> refusals;
   for (const auto& family : schedule_families()) {
     if (options.schedule.has_value() && *options.schedule != family->name()) {
       continue;
+    }
+    if (!candidates_.empty() && stop_ && stop_()) {
+      break;
     }
     const std::size_t before = candidates_.size();
     add_family(*family, router, pairs, false);
@@ -178,7 +184,8 @@ std::optional<Choice> CandidateSet::cheapest(std::int64_t elements, const Candid
     return *fastest;
   };
   const auto may_win = [&](std::size_t i) {
-    return !best.has_value() || candidates_[i].model.at_least(elements) < best->time;
+    return !best.has_value() ||
+           (candidates_[i].model.at_least(elements) < best->time && !(stop_ && stop_()));
   };
   // The lightest form of every family first, the most promising family before others.
   std::vector<std::size_t> lightest;

@@ -38,6 +38,11 @@ struct Choice {
 
 /// Which candidates a choice may fall on.
 using CandidateFilter = std::function<bool(const Candidate&)>;
+inline bool any_candidate(const Candidate&) { return true; }
+inline bool is_fp32(const Candidate& c) { return !c.strongest.is_lossy(); }
+inline bool is_at_most_fp16(const Candidate& c) {
+  return c.strongest.kind <= plan::CodecKind::kFp16;
+}
 
 class CandidateSet {
  public:
@@ -48,7 +53,8 @@ class CandidateSet {
   const std::vector<Candidate>& all() const { return candidates_; }
   /// Codecs within the error budget (and the one that was asked for, if one was).
   const std::vector<plan::Codec>& allowed_codecs() const { return allowed_; }
-  /// None when the filter accepts no candidate.
+  /// None when the filter accepts no candidate. Once PlannerOptions::stop says so, the best of
+  /// those that were timed.
   std::optional<Choice> cheapest(std::int64_t elements, const CandidateFilter& filter);
 
  private:
@@ -58,6 +64,7 @@ class CandidateSet {
 
   const topology::Topology& topology_;
   plan::CostModel& cost_model_;
+  std::function<bool()> stop_;
   std::vector<plan::Codec> allowed_;
   std::vector<Candidate> candidates_;
   std::map<std::tuple<std::size_t, std::int64_t, std::int64_t>, Duration> times_;

@@ -11,9 +11,12 @@ namespace rackrail::planner {
 
 namespace {
 
-std::vector<TierCodecs> pairs_of(const CandidateSet& candidates) {
+std::vector<TierCodecs> pairs_of(const CandidateSet& candidates, const CandidateFilter& filter) {
   std::vector<TierCodecs> pairs;
   for (const Candidate& candidate : candidates.all()) {
+    if (!filter(candidate)) {
+      continue;
+    }
     const bool is_known = std::any_of(pairs.begin(), pairs.end(), [&](const TierCodecs& pair) {
       return pair.inside == candidate.codecs.inside && pair.across == candidate.codecs.across;
     });
@@ -97,13 +100,14 @@ std::vector<Choice> CompressionTable::chosen(const Assignment& assignment) const
 CompressionTable compression_table(const std::vector<TensorGroup>& groups,
                                    const plan::Workload& workload,
                                    const topology::Topology& topology, const plan::BatchPlan& batch,
-                                   CandidateSet& candidates, const ScheduleLoads& loads) {
+                                   CandidateSet& candidates, const ScheduleLoads& loads,
+                                   const CandidateFilter& filter) {
   const ComputeSpan compute = latest_compute(workload, topology, batch, loads.compute_stretch());
   CompressionTable table;
   table.problem.resources = loads.resource_count();
   table.problem.compute_end = compute.end;
   table.problem.optimizer = compute.optimizer;
-  const std::vector<TierCodecs> pairs = pairs_of(candidates);
+  const std::vector<TierCodecs> pairs = pairs_of(candidates, filter);
   for (const TierCodecs& pair : pairs) {
     table.uniform.push_back({name_of(pair), hurts_protected(candidates, pair), {}});
   }
@@ -116,7 +120,8 @@ CompressionTable compression_table(const std::vector<TensorGroup>& groups,
     std::vector<std::size_t> pair_of_option;
     for (std::size_t p = 0; p < pairs.size(); ++p) {
       const auto choice = candidates.cheapest(group.elements, [&](const Candidate& c) {
-        return is_of(c, pairs[p]) && (group.is_protected ? !c.hurts_protected : !c.only_protected);
+        return filter(c) && is_of(c, pairs[p]) &&
+               (group.is_protected ? !c.hurts_protected : !c.only_protected);
       });
       if (!choice.has_value()) {
         continue;

@@ -12,16 +12,15 @@
 #include "plan/verifier.hpp"
 #include "planner/batch.hpp"
 #include "planner/batch/batch_space.hpp"
-#include "planner/batch/decide_batch.hpp"
 #include "planner/bound.hpp"
 #include "planner/candidates.hpp"
+#include "planner/joint_search.hpp"
+#include "planner/plan_report.hpp"
 #include "planner/search.hpp"
 
 namespace rackrail::planner {
 
 namespace {
-
-constexpr Bytes kUsualBucket = Bytes(25 << 20);
 
 std::vector<Bytes> bucket_sizes(const plan::Workload& workload, const topology::Topology& topology,
                                 const PlannerOptions& options) {
@@ -41,10 +40,6 @@ std::vector<Bytes> bucket_sizes(const plan::Workload& workload, const topology::
   }
   return sizes;
 }
-
-bool any_candidate(const Candidate&) { return true; }
-bool is_fp32(const Candidate& c) { return !c.strongest.is_lossy(); }
-bool is_at_most_fp16(const Candidate& c) { return c.strongest.kind <= plan::CodecKind::kFp16; }
 
 std::string share_text(Duration time, Duration reference) {
   const double percent = (time / reference - 1) * 100;
@@ -131,27 +126,21 @@ plan::Plan naive_plan(const topology::Topology& topology, const plan::Workload& 
   return plan;
 }
 
-/// The same number of samples on every rank, as a program without a planner has it, whether or not
-/// they fit into the smallest memory.
-plan::BatchPlan same_everywhere(const plan::BatchPlan& batch) {
-  plan::BatchPlan same = batch;
-  const auto ranks = static_cast<std::int64_t>(batch.local_batch.size());
-  const std::int64_t each =
-      std::max<std::int64_t>(1, batch.global_batch() / batch.accumulation / ranks);
-  same.local_batch.assign(batch.local_batch.size(), each);
-  return same;
-}
-
 void add_baselines(plan::Plan& plan, Search& search, const topology::Topology& topology,
                    const plan::Workload& workload, plan::CostModel& cost_model,
                    const PlannerOptions& options) {
   auto& baselines = plan.prediction.baselines;
   const plan::BatchPlan batch = same_everywhere(plan.batch);
-  baselines["naive ring fp32 25 MiB"] =
-      naive_plan(topology, workload, cost_model, options, batch).prediction.step_time;
   const auto family = [](const char* name) {
     return [name](const Candidate& c) { return !c.strongest.is_lossy() && c.family == name; };
   };
+  // Of the same search, which has mostly simulated it already, where the options leave it in.
+  const auto naive =
+      search.evaluate({"naive", options.bucket_size.value_or(kUsualBucket), family("ring")}, batch);
+  baselines["naive ring fp32 25 MiB"] =
+      naive.has_value()
+          ? naive->estimate.step_time
+          : naive_plan(topology, workload, cost_model, options, batch).prediction.step_time;
   const std::pair<const char*, CandidateFilter> kinds[] = {
       {"double tree fp32", family("double-binary-tree")},
       {"parameter server fp32", family("parameter-server")}};
@@ -162,153 +151,110 @@ void add_baselines(plan::Plan& plan, Search& search, const topology::Topology& t
   }
 }
 
-}  // namespace
-
-plan::Plan make_plan(const topology::Topology& topology, const plan::Workload& workload,
-                     plan::CostModel& cost_model, const PlannerOptions& options) {
-  require_ranks(topology);
-  topology.require_connected();
-  const auto progress = [&](double share, const std::string& what) {
-    if (options.progress) {
-      options.progress(share, what);
-    }
-  };
-  const BatchSpace space(topology, workload, options);
-  progress(0, "schedules");
-  Search search(topology, workload, cost_model, options);
-
-  // Every bucket size with every limit on codecs: compression that hides behind compute, or that
-  // makes small buckets slower, loses against its own uncompressed form here.
-  std::optional<Search::Scored> best;
-  std::map<std::string, Duration> best_of;
-  const std::vector<Bytes> sizes = bucket_sizes(workload, topology, options);
-  const std::pair<const char*, bool (*)(const Candidate&)> limits[] = {
-      {"best fp32", is_fp32}, {"best fp16", is_at_most_fp16}, {"best", any_candidate}};
-  const bool may_compress = search.candidates().allowed_codecs().size() > 1;
-  const auto offer = [&](Search::Scored scored) {
-    if (!best.has_value() ||
-        scored.estimate.step_time < scaled(best->estimate.step_time, 1 - kWorthwhile)) {
-      best = std::move(scored);
-    }
-  };
-  std::size_t done = 0;
-  const auto try_all = [&](const plan::BatchPlan& batch) {
-    for (const Bytes size : sizes) {
-      for (const auto& [name, filter] : limits) {
-        progress(
-            static_cast<double>(done++) / static_cast<double>(sizes.size() * std::size(limits) + 1),
-            fmt::format("buckets of {}", to_string(size)));
-        auto scored = search.evaluate({name, size, filter}, batch);
-        if (!scored.has_value()) {
-          continue;
-        }
-        const Duration time = scored->estimate.step_time;
-        const auto [it, added] = best_of.emplace(name, time);
-        if (!added) {
-          it->second = std::min(it->second, time);
-        }
-        offer(std::move(*scored));
-      }
-      if (may_compress) {
-        if (auto scored = search.compress(size, batch)) {
-          offer(std::move(*scored));
-        }
-      }
-    }
-  };
-  const plan::BatchPlan first_batch = space.fixed();
-  try_all(first_batch);
-  if (!best.has_value()) {
-    throw ConfigError(ErrorContext{"<command line>", "options", "no plan that they allow",
-                                   "options that leave a schedule for every bucket"});
-  }
-  // Compute times change with the batch, routes and codecs much less, so batches are compared with
-  // the plan found above.
-  BatchDecision decision =
-      decide_batch(workload, space, options.batch_policy, [&](const plan::BatchPlan& batch) {
-        Search::Scored trial = *best;
-        trial.plan.batch = batch;
-        search.score(trial);
-        return trial.estimate.step_time;
-      });
-  std::vector<std::string> notes = std::move(decision.notes);
-  if (decision.batch.local_batch != first_batch.local_batch ||
-      decision.batch.accumulation != first_batch.accumulation) {
-    best.reset();
-    best_of.clear();
-    done = 0;
-    try_all(decision.batch);
-  }
-  progress(0.9, "the same codec everywhere");
-  std::map<std::string, Duration> uniform;
-  if (may_compress) {
-    for (Search::Uniform& plan : search.uniform_plans(best->bucket_size, decision.batch)) {
-      uniform.emplace(plan.name, plan.scored.estimate.step_time);
-      offer(std::move(plan.scored));
-    }
-  }
-  progress(0.95, "lighter codecs");
-  search.lighten(*best);
-  progress(1, "checking");
-
-  plan::Plan plan = best->plan;
-  // Lightening can lead below what the searches among lighter codecs found.
-  const auto includes_this_plan = [&](const char* name, plan::CodecKind heaviest) {
-    const auto it = best_of.find(name);
-    if (it != best_of.end() &&
-        std::all_of(plan.buckets.begin(), plan.buckets.end(),
-                    [&](const plan::Bucket& b) { return b.codec.kind <= heaviest; })) {
-      it->second = std::min(it->second, best->estimate.step_time);
-    }
-  };
-  includes_this_plan("best fp32", plan::CodecKind::kNone);
-  includes_this_plan("best fp16", plan::CodecKind::kFp16);
+plan::Plan finished_plan(const JointResult& found, Search& search,
+                         const topology::Topology& topology, const plan::Workload& workload,
+                         plan::CostModel& cost_model, const PlannerOptions& options) {
+  plan::Plan plan = found.best.plan;
   const LowerBound bound =
       lower_bound(topology, workload, plan.batch, search.candidates().allowed_codecs(),
                   search.protected_by_tensor());
-  set_prediction(plan, best->estimate, bound);
-  if (options.compare_baselines) {
+  set_prediction(plan, found.best.estimate, bound);
+  const bool compare = options.compare_baselines && !found.was_stopped;
+  if (compare) {
     add_baselines(plan, search, topology, workload, cost_model, options);
-    for (const auto& [name, time] : best_of) {
+    for (const auto& [name, time] : found.best_of) {
       if (name != "best") {
         plan.prediction.baselines[name] = time;
       }
     }
   }
-  const Duration step = best->estimate.step_time;
+  const Duration step = found.best.estimate.step_time;
+  std::vector<std::string> notes = found.notes;
   const bool compresses = std::any_of(plan.buckets.begin(), plan.buckets.end(),
                                       [](const plan::Bucket& b) { return b.codec.is_lossy(); });
-  const auto fp32 = best_of.find("best fp32");
-  const auto fp16 = best_of.find("best fp16");
-  if (compresses && fp32 != best_of.end()) {
+  const auto fp32 = found.best_of.find("best fp32");
+  const auto fp16 = found.best_of.find("best fp16");
+  if (compresses && fp32 != found.best_of.end()) {
     notes.push_back(fmt::format("compression is worth it: the best plan in FP32 takes {} ({})",
                                 to_string(fp32->second), share_text(fp32->second, step)));
   }
-  if (compresses && fp16 != best_of.end() && fp16->second > step) {
+  if (compresses && fp16 != found.best_of.end() && fp16->second > step) {
     notes.push_back(fmt::format("against the best plan with at most FP16: {} ({})",
                                 to_string(fp16->second), share_text(fp16->second, step)));
   }
-  if (!uniform.empty()) {
-    notes.push_back(uniform_note(compresses, uniform, step));
+  if (!found.uniform.empty()) {
+    notes.push_back(uniform_note(compresses, found.uniform, step));
   }
   if (options.codec.has_value() && !options.codec->survives_many_hops()) {
     notes.push_back(lighter_note(*options.codec, plan.buckets));
   }
-  if (search.lightened() > 0) {
+  if (found.lightened > 0) {
     notes.push_back(
         fmt::format("{} bucket(s) use a lighter codec than the fastest, because the "
                     "difference hides behind compute",
-                    search.lightened()));
+                    found.lightened));
   }
-  if (options.compare_baselines) {
+  if (compare) {
     const Duration naive = plan.prediction.baselines.at("naive ring fp32 25 MiB");
     notes.push_back(
         fmt::format("the naive ring takes {} ({})", to_string(naive), share_text(naive, step)));
+  }
+  if (found.was_stopped) {
+    notes.emplace_back(
+        "the search was stopped before its end: one that is given longer, or a faster "
+        "machine, may find a faster plan");
   }
   plan.notes = std::move(notes);
   search.materialise(plan);
   verify_or_throw(plan, topology, workload);
   return plan;
+}
+
+/// Shows `report` what was found before the search is gone; it may be empty.
+using Report = std::function<void(Search& search, const JointResult& found, const BatchSpace& space,
+                                  const std::vector<Bytes>& bucket_sizes)>;
+
+plan::Plan search_plan(const topology::Topology& topology, const plan::Workload& workload,
+                       plan::CostModel& cost_model, const PlannerOptions& options,
+                       const Report& report) {
+  require_ranks(topology);
+  topology.require_connected();
+  const BatchSpace space(topology, workload, options);
+  const auto progress = [&](double share, const std::string& what) {
+    if (options.progress) {
+      options.progress(share, what);
+    }
+  };
+  progress(0, "schedules");
+  Search search(topology, workload, cost_model, options);
+  const std::vector<Bytes> sizes = bucket_sizes(workload, topology, options);
+  const JointResult found = JointSearch(workload, options, space, search, sizes).run();
+  progress(1, "checking");
+  plan::Plan plan = finished_plan(found, search, topology, workload, cost_model, options);
+  if (report) {
+    report(search, found, space, sizes);
+  }
+  return plan;
+}
+
+}  // namespace
+
+plan::Plan make_plan(const topology::Topology& topology, const plan::Workload& workload,
+                     plan::CostModel& cost_model, const PlannerOptions& options) {
+  return search_plan(topology, workload, cost_model, options, {});
+}
+
+ExplainedPlan make_explained_plan(const topology::Topology& topology,
+                                  const plan::Workload& workload, plan::CostModel& cost_model,
+                                  const PlannerOptions& options) {
+  ExplainedPlan explained;
+  explained.plan = search_plan(
+      topology, workload, cost_model, options,
+      [&](Search& search, const JointResult& found, const BatchSpace& space,
+          const std::vector<Bytes>& bucket_sizes) {
+        explained.report = make_report(search, found, space, workload, options, bucket_sizes);
+      });
+  return explained;
 }
 
 plan::Plan make_naive_plan(const topology::Topology& topology, const plan::Workload& workload,

@@ -35,6 +35,9 @@ struct PlannerOptions {
   BatchPolicy batch_policy = BatchPolicy::kGoodput;
   LearningRateRule learning_rate_rule = LearningRateRule::kLinear;
   bool compare_baselines = true;
+  /// Asked between simulations; from the first true on the search ends with the best plan so far,
+  /// which then depends on when that was. Empty: the search runs to its end, the same everywhere.
+  std::function<bool()> stop;
   std::uint64_t seed = 0;
   /// Called now and then with a share done in 0..1; may be empty.
   std::function<void(double, const std::string&)> progress;

@@ -17,6 +17,18 @@ namespace {
 // the same plan on a fast and on a slow machine.
 constexpr std::int64_t kTransferBudget = 4'000'000;
 
+/// All in which two plans of one search can differ.
+std::vector<std::int64_t> fingerprint(const plan::Plan& plan) {
+  std::vector<std::int64_t> key = plan.batch.local_batch;
+  key.push_back(plan.batch.accumulation);
+  for (const plan::Bucket& bucket : plan.buckets) {
+    key.insert(key.end(), {bucket.schedule, bucket.slice_elements, bucket.priority,
+                           static_cast<std::int64_t>(bucket.tensors.size())});
+    key.insert(key.end(), bucket.tensors.begin(), bucket.tensors.end());
+  }
+  return key;
+}
+
 }  // namespace
 
 Search::Search(const topology::Topology& topology, const plan::Workload& workload,
@@ -28,6 +40,10 @@ Search::Search(const topology::Topology& topology, const plan::Workload& workloa
       protected_(
           protected_tensors(workload, options.protect_outer_layers && !options.codec.has_value())),
       candidates_(topology, cost_model, options) {}
+
+void Search::protect_outer_layers(bool outer_layers) {
+  protected_ = protected_tensors(workload_, outer_layers && !options_.codec.has_value());
+}
 
 std::optional<Search::Scored> Search::evaluate(const Policy& policy, const plan::BatchPlan& batch) {
   std::vector<TensorGroup> groups = group_tensors(workload_, policy.bucket_size);
@@ -126,7 +142,12 @@ plan::Plan Search::assemble(const std::vector<TensorGroup>& groups,
   return plan;
 }
 
-void Search::set_schedule(plan::Plan& plan, std::size_t bucket, const Choice& choice) {
+void Search::set_choice(Scored& scored, std::size_t bucket, const Choice& choice) const {
+  scored.chosen[bucket] = choice.candidate;
+  set_schedule(scored.plan, bucket, choice);
+}
+
+void Search::set_schedule(plan::Plan& plan, std::size_t bucket, const Choice& choice) const {
   const Candidate& candidate = candidates_.all()[choice.candidate];
   plan::Bucket& target = plan.buckets[bucket];
   target.slice_elements = choice.slice_elements;
@@ -149,10 +170,14 @@ void Search::materialise(plan::Plan& plan) const {
 }
 
 void Search::score(Scored& scored) {
-  plan::Plan whole = scored.plan;
-  materialise(whole);
-  spent_ += transfers_of(scored);
-  scored.estimate = cost_model_.step(whole, workload_);
+  const auto [known, is_new] = estimates_.try_emplace(fingerprint(scored.plan));
+  if (is_new) {
+    plan::Plan whole = scored.plan;
+    materialise(whole);
+    spent_ += transfers_of(scored);
+    known->second = cost_model_.step(whole, workload_);
+  }
+  scored.estimate = known->second;
 }
 
 std::int64_t Search::transfers_of(const Scored& scored) const {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -44,12 +45,17 @@ class Search {
   /// By tensor (planner/protection.hpp).
   const std::vector<bool>& protected_by_tensor() const { return protected_; }
 
+  /// Instead of what the options say; for everything that follows.
+  void protect_outer_layers(bool outer_layers);
+
   /// Each bucket takes the candidate that is cheapest alone among those of the policy; none when
   /// the policy leaves a bucket without.
   std::optional<Scored> evaluate(const Policy& policy, const plan::BatchPlan& batch);
   /// Codecs per bucket and tier by the compression search over the whole step, on buckets of this
-  /// size, with the protected tensors apart where that is faster.
-  std::optional<Scored> compress(Bytes bucket_size, const plan::BatchPlan& batch);
+  /// size, with the protected tensors apart where that is faster; none when the filter leaves a
+  /// bucket without a candidate.
+  std::optional<Scored> compress(Bytes bucket_size, const plan::BatchPlan& batch,
+                                 const CandidateFilter& filter);
   /// The same pair of codecs wherever a bucket may have it, for each pair; protected tensors are in
   /// buckets of their own where the pair would hurt them or that is faster. When much has been
   /// simulated already, only those that may be the best by what the timeline says.
@@ -57,13 +63,18 @@ class Search {
     std::string name;  ///< CompressionTable::Uniform::name
     Scored scored;
   };
-  std::vector<Uniform> uniform_plans(Bytes bucket_size, const plan::BatchPlan& batch);
+  std::vector<Uniform> uniform_plans(Bytes bucket_size, const plan::BatchPlan& batch,
+                                     const CandidateFilter& filter);
   /// Lighter codecs where the step does not become longer by it: overlap hides the extra bytes. By
-  /// the timeline, as far as simulation agrees.
-  void lighten(Scored& best);
-  /// Buckets that lighten() has changed.
-  int lightened() const { return lightened_; }
-  /// Simulates the step again, after a change of the plan.
+  /// the timeline, as far as simulation agrees. Returns the number of buckets that it changed.
+  int lighten(Scored& best, const CandidateFilter& filter);
+  /// CandidateSet::cheapest(), whose times are shared.
+  std::optional<Choice> cheapest(std::int64_t elements, const CandidateFilter& filter) {
+    return candidates_.cheapest(elements, filter);
+  }
+  /// Another candidate for a bucket; score() is then due.
+  void set_choice(Scored& scored, std::size_t bucket, const Choice& choice) const;
+  /// Simulates the step, after a change of the plan; a plan that was simulated before is not again.
   void score(Scored& scored);
   /// A plan that leaves the search has only the schedules that it uses, each once.
   void materialise(plan::Plan& plan) const;
@@ -76,10 +87,11 @@ class Search {
   std::vector<TensorGroup> groups_of(Bytes bucket_size, bool separate_protected) const;
   std::vector<TensorGroup> groups_in(const plan::Plan& plan) const;
   bool holds_protected(const std::vector<std::uint32_t>& tensors) const;
-  CompressionTable table_for(const std::vector<TensorGroup>& groups, const plan::BatchPlan& batch);
+  CompressionTable table_for(const std::vector<TensorGroup>& groups, const plan::BatchPlan& batch,
+                             const CandidateFilter& filter);
   plan::Plan assemble(const std::vector<TensorGroup>& groups, const std::vector<Choice>& choices,
                       const plan::BatchPlan& batch);
-  void set_schedule(plan::Plan& plan, std::size_t bucket, const Choice& choice);
+  void set_schedule(plan::Plan& plan, std::size_t bucket, const Choice& choice) const;
   std::int64_t transfers_of(const Scored& scored) const;
   bool is_within_budget() const;
   bool budget_left(const Scored& scored) const;
@@ -92,7 +104,7 @@ class Search {
   CandidateSet candidates_;
   std::optional<ScheduleLoads> loads_;  ///< when first needed
   std::int64_t spent_ = 0;
-  int lightened_ = 0;
+  std::map<std::vector<std::int64_t>, plan::StepEstimate> estimates_;  ///< by what differs
 };
 
 }  // namespace rackrail::planner

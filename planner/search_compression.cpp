@@ -17,20 +17,21 @@ constexpr double kTimelineDeviation = 0.03;
 }  // namespace
 
 CompressionTable Search::table_for(const std::vector<TensorGroup>& groups,
-                                   const plan::BatchPlan& batch) {
+                                   const plan::BatchPlan& batch, const CandidateFilter& filter) {
   if (!loads_.has_value()) {
     loads_.emplace(candidates_.all(), topology_);
   }
-  return compression_table(groups, workload_, topology_, batch, candidates_, *loads_);
+  return compression_table(groups, workload_, topology_, batch, candidates_, *loads_, filter);
 }
 
-std::optional<Search::Scored> Search::compress(Bytes bucket_size, const plan::BatchPlan& batch) {
+std::optional<Search::Scored> Search::compress(Bytes bucket_size, const plan::BatchPlan& batch,
+                                               const CandidateFilter& filter) {
   std::optional<Duration> fastest;
   std::vector<TensorGroup> groups;
   std::vector<Choice> choices;
   for (const bool separate_protected : {false, true}) {
     std::vector<TensorGroup> own = groups_of(bucket_size, separate_protected);
-    const CompressionTable table = table_for(own, batch);
+    const CompressionTable table = table_for(own, batch, filter);
     if (table.choices.empty()) {
       continue;
     }
@@ -47,8 +48,8 @@ std::optional<Search::Scored> Search::compress(Bytes bucket_size, const plan::Ba
   return scored(groups, choices, bucket_size, batch);
 }
 
-std::vector<Search::Uniform> Search::uniform_plans(Bytes bucket_size,
-                                                   const plan::BatchPlan& batch) {
+std::vector<Search::Uniform> Search::uniform_plans(Bytes bucket_size, const plan::BatchPlan& batch,
+                                                   const CandidateFilter& filter) {
   struct Expected {
     const CompressionTable::Uniform* uniform;
     std::size_t division;
@@ -58,7 +59,7 @@ std::vector<Search::Uniform> Search::uniform_plans(Bytes bucket_size,
   std::vector<CompressionTable> tables;
   for (const bool separate_protected : {false, true}) {
     groups.push_back(groups_of(bucket_size, separate_protected));
-    tables.push_back(table_for(groups.back(), batch));
+    tables.push_back(table_for(groups.back(), batch, filter));
   }
   std::map<std::string, Expected> all;  // by name: on the division where it is faster
   Duration best = Duration(INT64_MAX);
@@ -89,16 +90,16 @@ std::vector<Search::Uniform> Search::uniform_plans(Bytes bucket_size,
   return plans;
 }
 
-void Search::lighten(Scored& best) {
+int Search::lighten(Scored& best, const CandidateFilter& filter) {
   const std::vector<TensorGroup> groups = groups_in(best.plan);
-  const CompressionTable table = table_for(groups, best.plan.batch);
+  const CompressionTable table = table_for(groups, best.plan.batch, filter);
   Assignment assignment;
   for (std::size_t b = 0; b < table.choices.size(); ++b) {
     const auto at =
         std::find_if(table.choices[b].begin(), table.choices[b].end(),
                      [&](const Choice& choice) { return choice.candidate == best.chosen[b]; });
     if (at == table.choices[b].end()) {
-      return;  // chosen by other rules: nothing to start from
+      return 0;  // chosen by other rules: nothing to start from
     }
     assignment.push_back(static_cast<std::uint32_t>(at - table.choices[b].begin()));
   }
@@ -115,9 +116,7 @@ void Search::lighten(Scored& best) {
     Scored trial = best;
     for (std::size_t i = agreed; i < count; ++i) {
       const auto& [bucket, option] = changes[i];
-      const Choice& choice = table.choices[bucket][option];
-      trial.chosen[bucket] = choice.candidate;
-      set_schedule(trial.plan, bucket, choice);
+      set_choice(trial, bucket, table.choices[bucket][option]);
     }
     score(trial);
     if (trial.estimate.step_time <= limit) {
@@ -127,7 +126,7 @@ void Search::lighten(Scored& best) {
       refused = count;
     }
   }
-  lightened_ += static_cast<int>(agreed);
+  return static_cast<int>(agreed);
 }
 
 }  // namespace rackrail::planner

@@ -68,6 +68,52 @@ class Plan(harness.CommandTest):
         self.assertEqual({row.get("fp16_refused") for row in no_loss["schedules"]
                           if row["schedule"] == "ring"}, {"FP16 is beyond the error budget"})
 
+    def test_an_explained_plan_is_the_same_and_says_what_its_choices_buy(self):
+        self.rackrail("plan", "two-racks-40g", "vgg-16", "-o", "plain.json")
+        explained = self.rackrail_json("plan", "two-racks-40g", "vgg-16", "--explain",
+                                       "--target-samples", "1e6", "-o", "explained.json")
+        files = self.contents()
+        self.assertEqual(files["plain.json"], files["explained.json"])
+        report = explained["report"]
+        step = explained["step_time_s"]
+        self.assertEqual({row["name"] for row in report["single_knobs"]},
+                         {"routes only", "buckets only", "codecs only"})
+        for row in report["single_knobs"] + report["baselines"]:
+            with self.subTest(row=row["name"]):
+                self.assertAlmostEqual(row["against_plan"], row["step_time_s"] / step - 1, places=9)
+        for row in report["single_knobs"]:
+            self.assertGreaterEqual(row["against_plan"], 0, row["name"])
+        gains = [row["against_plan"] for row in report["choices"]]
+        self.assertEqual(gains, sorted(gains, reverse=True))
+        target = explained["target"]
+        steps = -(-10**6 // explained["global_batch"])
+        self.assertEqual(target["steps"], steps)
+        self.assertAlmostEqual(target["time_s"], steps * step, places=6)
+        text = self.rackrail("plan", "two-racks-40g", "vgg-16", "--explain").out
+        for word in ("mattered 1", "routes only", "DDP-like", "NCCL-like tree", "protection"):
+            self.assertIn(word, text)
+        self.assertNotIn("time to target", text)  # nobody said how long the training is
+
+    def test_a_time_budget_ends_the_search_with_a_whole_plan(self):
+        short = self.rackrail_json("plan", "two-racks-40g", "vgg-16", "--time-budget", "1 us",
+                                   "-o", "short.json")
+        self.assertTrue(short["was_stopped"])
+        self.assertTrue(any("stopped" in note for note in short["notes"]))
+        self.assertGreaterEqual(short["gap"], 0)
+        self.rackrail("verify", "short.json")
+        long = self.rackrail_json("plan", "two-racks-40g", "vgg-16", "--time-budget", "1000 s",
+                                  "-o", "long.json")
+        self.assertFalse(long["was_stopped"])
+        self.rackrail("plan", "two-racks-40g", "vgg-16", "-o", "free.json")
+        files = self.contents()
+        self.assertEqual(files["long.json"], files["free.json"])
+        # Codecs that round less may cost 0.1 %, and as much is no reason to change a plan.
+        self.assertLessEqual(long["step_time_s"], short["step_time_s"] * 1.002)
+        for budget, expected in (("0 s", "a time above 0"), ("5", "a time with a unit")):
+            refused = self.rackrail("plan", "two-racks-40g", "vgg-16", "--time-budget", budget,
+                                    status=2)
+            self.assertIn(expected, refused.err)
+
     def test_binary_and_readable_files_are_one_plan(self):
         for output in ("plan.json", "plan.rrplan"):
             self.rackrail("plan", "two-racks-40g", "resnet-50", "-o", output)

@@ -1,0 +1,287 @@
+#include "planner/joint_search.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+#include "base/error.hpp"
+#include "base/parse_units.hpp"
+#include "planner/batch.hpp"
+
+namespace rackrail::planner {
+
+namespace {
+
+constexpr std::pair<const char*, bool (*)(const Candidate&)> kLimits[] = {
+    {"best fp32", is_fp32}, {"best fp16", is_at_most_fp16}, {"best", any_candidate}};
+
+/// A knob alone whose plan has more transfers is left out: a ring over a hundred ranks in buckets
+/// of 25 MiB would take longer to simulate than the rest of the search.
+constexpr std::size_t kMostTransfersAlone = 1'000'000;
+
+bool same_samples(const plan::BatchPlan& a, const plan::BatchPlan& b) {
+  return a.local_batch == b.local_batch && a.accumulation == b.accumulation;
+}
+
+CandidateFilter both(CandidateFilter first, CandidateFilter second) {
+  return [first = std::move(first), second = std::move(second)](const Candidate& candidate) {
+    return first(candidate) && second(candidate);
+  };
+}
+
+void lower(std::map<std::string, Duration>& times, const std::string& name, Duration time) {
+  const auto [it, is_new] = times.emplace(name, time);
+  if (!is_new) {
+    it->second = std::min(it->second, time);
+  }
+}
+
+}  // namespace
+
+double seconds_per_useful_sample(const plan::Workload& workload, const plan::BatchPlan& batch,
+                                 Duration step) {
+  const std::int64_t samples = batch.global_batch();
+  return step.seconds() /
+         (static_cast<double>(samples) * statistical_efficiency(workload, samples));
+}
+
+JointSearch::JointSearch(const plan::Workload& workload, const PlannerOptions& options,
+                         const BatchSpace& space, Search& search, std::vector<Bytes> bucket_sizes)
+    : workload_(workload),
+      options_(options),
+      space_(space),
+      search_(search),
+      sizes_(std::move(bucket_sizes)),
+      usual_size_(options.bucket_size.value_or(kUsualBucket)),
+      usual_family_([name = options.schedule.value_or(kUsualFamily)](const Candidate& candidate) {
+        return candidate.family == name || candidate.only_protected;
+      }) {}
+
+double JointSearch::cost(const Search::Scored& scored) const {
+  return seconds_per_useful_sample(workload_, scored.plan.batch, scored.estimate.step_time);
+}
+
+bool JointSearch::keeps_to(const Search::Scored& scored, const CandidateFilter& limit) const {
+  return std::all_of(scored.chosen.begin(), scored.chosen.end(), [&](std::size_t candidate) {
+    return limit(search_.candidates().all()[candidate]);
+  });
+}
+
+bool JointSearch::is_stopped() {
+  was_stopped_ = was_stopped_ || (options_.stop && options_.stop());
+  return was_stopped_;
+}
+
+void JointSearch::report(const std::string& what) {
+  if (options_.progress) {
+    // Two batches at most, and about half as much again for the knobs alone.
+    const double all = static_cast<double>(2 * sizes_.size() * (std::size(kLimits) + 1)) * 1.5;
+    options_.progress(std::min(0.95, static_cast<double>(done_++) / all), what);
+  }
+}
+
+std::optional<JointSearch::Found> JointSearch::optimise(const Knobs& knobs,
+                                                        const plan::BatchPlan& batch,
+                                                        std::optional<Search::Scored> start) {
+  Found found;
+  std::optional<Search::Scored> best = std::move(start);
+  const auto offer = [&](Search::Scored scored) {
+    if (!best.has_value() ||
+        scored.estimate.step_time < scaled(best->estimate.step_time, 1 - kWorthwhile)) {
+      best = std::move(scored);
+    }
+  };
+  std::map<std::string, Search::Scored> best_within;
+  // Every bucket size with every limit on codecs: compression that hides behind compute, or that
+  // makes small buckets slower, loses against its own uncompressed form here.
+  for (const Bytes size : knobs.sizes) {
+    for (const auto& [name, limit] : kLimits) {
+      if (best.has_value() && is_stopped()) {
+        break;
+      }
+      report(fmt::format("buckets of {}", to_string(size)));
+      auto scored = search_.evaluate({name, size, both(limit, knobs.candidates)}, batch);
+      if (!scored.has_value()) {
+        continue;
+      }
+      lower(found.best_of, name, scored->estimate.step_time);
+      const auto [lightest, is_new] = best_within.try_emplace(name, *scored);
+      if (!is_new && scored->estimate.step_time < lightest->second.estimate.step_time) {
+        lightest->second = *scored;
+      }
+      offer(*std::move(scored));
+    }
+    if (knobs.may_compress && !(best.has_value() && is_stopped())) {
+      report(fmt::format("codecs for buckets of {}", to_string(size)));
+      if (auto scored = search_.compress(size, batch, knobs.candidates)) {
+        offer(*std::move(scored));
+      }
+    }
+  }
+  if (!best.has_value()) {
+    return std::nullopt;
+  }
+  found.best = *std::move(best);
+  if (knobs.may_compress && !is_stopped()) {
+    report("the same codec everywhere");
+    for (Search::Uniform& plan :
+         search_.uniform_plans(found.best.bucket_size, batch, knobs.candidates)) {
+      found.uniform.emplace(plan.name, plan.scored.estimate.step_time);
+      if (plan.scored.estimate.step_time < scaled(found.best.estimate.step_time, 1 - kWorthwhile)) {
+        found.best = std::move(plan.scored);
+      }
+    }
+  }
+  if (!is_stopped()) {
+    report("lighter codecs");
+    found.lightened = search_.lighten(found.best, knobs.candidates);
+  }
+  // What was given up for lighter codecs may let a plan win that keeps to a limit altogether.
+  for (const auto& [name, limit] : kLimits) {
+    const auto lightest = best_within.find(name);
+    if (lightest != best_within.end() && !keeps_to(found.best, limit) &&
+        lightest->second.estimate.step_time <= found.best.estimate.step_time) {
+      found.best = lightest->second;
+      found.lightened = 0;
+      break;
+    }
+  }
+  return found;
+}
+
+Search::Scored JointSearch::with_batch(const Search::Scored& scored, const plan::BatchPlan& batch) {
+  Search::Scored changed = scored;
+  changed.plan.batch = batch;
+  search_.score(changed);
+  return changed;
+}
+
+BatchDecision JointSearch::decide(const Search::Scored& scored) {
+  BatchDecision decision =
+      decide_batch(workload_, space_, options_.batch_policy, [&](const plan::BatchPlan& batch) {
+        // Once stopped, what was not simulated loses against what was.
+        const bool is_known = same_samples(batch, scored.plan.batch);
+        return is_known || !is_stopped() ? with_batch(scored, batch).estimate.step_time
+                                         : Duration(INT64_MAX);
+      });
+  if (was_stopped_) {
+    decision.notes.clear();  // they would compare with what was not simulated
+  }
+  return decision;
+}
+
+std::optional<Search::Scored> JointSearch::alone(const Knobs& knobs, const plan::BatchPlan& batch) {
+  if (is_stopped()) {
+    return std::nullopt;
+  }
+  std::optional<Found> found = optimise(knobs, batch);
+  return found.has_value() ? std::optional(std::move(found->best)) : std::nullopt;
+}
+
+std::vector<Bytes> JointSearch::affordable(std::vector<Bytes> sizes) const {
+  std::size_t transfers = 0;
+  for (const Candidate& candidate : search_.candidates().all()) {
+    if (usual_family_(candidate)) {
+      transfers = std::max(transfers, candidate.graph.transfers().size());
+    }
+  }
+  std::erase_if(sizes, [&](Bytes size) {
+    return transfers * group_tensors(workload_, size).size() > kMostTransfersAlone;
+  });
+  return sizes;
+}
+
+std::vector<SingleKnob> JointSearch::single_knobs(const plan::BatchPlan& batch) {
+  const CandidateFilter uncompressed = options_.codec.has_value() ? any_candidate : is_fp32;
+  const bool lossy = search_.candidates().allowed_codecs().size() > 1;
+  const std::pair<const char*, Knobs> all[] = {
+      {"routes only", {{usual_size_}, uncompressed, false}},
+      {"buckets only", {affordable(sizes_), both(uncompressed, usual_family_), false}},
+      {"codecs only", {affordable({usual_size_}), usual_family_, lossy}}};
+  std::vector<SingleKnob> knobs;
+  for (const auto& [name, limits] : all) {
+    if (auto scored = alone(limits, batch)) {
+      knobs.push_back({name, *std::move(scored)});
+    }
+  }
+  return knobs;
+}
+
+std::optional<SingleKnob> JointSearch::batch_alone() {
+  const CandidateFilter uncompressed = options_.codec.has_value() ? any_candidate : is_fp32;
+  const auto start =
+      alone({affordable({usual_size_}), both(uncompressed, usual_family_), false}, space_.fixed());
+  if (!start.has_value()) {
+    return std::nullopt;
+  }
+  return SingleKnob{"batch only", with_batch(*start, decide(*start).batch)};
+}
+
+JointResult JointSearch::run() {
+  const bool lossy = search_.candidates().allowed_codecs().size() > 1;
+  const Knobs free{sizes_, any_candidate, lossy};
+  const plan::BatchPlan first_batch = space_.fixed();
+  std::optional<Found> first = optimise(free, first_batch);
+  if (!first.has_value()) {
+    throw ConfigError(ErrorContext{"<command line>", "options", "no plan that they allow",
+                                   "options that leave a schedule for every bucket"});
+  }
+  Found found = *std::move(first);
+  JointResult result;
+  const bool batch_is_free = options_.batch_policy == BatchPolicy::kGoodput &&
+                             workload_.noise_scale.has_value() && !space_.is_settled();
+  plan::BatchPlan others_batch = first_batch;  // of the knobs other than the batch, alone
+  BatchDecision decision = decide(found.best);
+  result.notes = std::move(decision.notes);
+  if (!same_samples(decision.batch, first_batch)) {
+    found = *optimise(free, decision.batch, with_batch(found.best, decision.batch));
+  }
+  if (!batch_is_free) {
+    others_batch = decision.batch;
+  }
+  result.alone = single_knobs(others_batch);
+  if (batch_is_free) {
+    if (auto knob = batch_alone()) {
+      result.alone.push_back(*std::move(knob));
+    }
+  }
+  for (const SingleKnob& knob : result.alone) {
+    if (cost(knob.scored) >= cost(found.best)) {
+      continue;
+    }
+    if (!same_samples(knob.scored.plan.batch, found.best.plan.batch)) {
+      Found at_its_batch = *optimise(free, knob.scored.plan.batch, knob.scored);
+      if (cost(at_its_batch.best) >= cost(found.best)) {
+        at_its_batch.best = knob.scored;
+        at_its_batch.lightened = 0;
+      }
+      found = std::move(at_its_batch);
+    }
+    if (cost(knob.scored) < cost(found.best)) {
+      found.best = knob.scored;
+      found.lightened = 0;
+    }
+  }
+  // A plan that keeps to a limit counts as found under it, whichever search it came from.
+  const auto count_in = [&](const Search::Scored& scored) {
+    for (const auto& [name, limit] : kLimits) {
+      if (keeps_to(scored, limit) && same_samples(scored.plan.batch, found.best.plan.batch)) {
+        lower(found.best_of, name, scored.estimate.step_time);
+      }
+    }
+  };
+  count_in(found.best);
+  for (const SingleKnob& knob : result.alone) {
+    count_in(knob.scored);
+  }
+  result.best = std::move(found.best);
+  result.best_of = std::move(found.best_of);
+  result.uniform = std::move(found.uniform);
+  result.lightened = found.lightened;
+  result.was_stopped = is_stopped();  // also while candidates were timed
+  return result;
+}
+
+}  // namespace rackrail::planner

@@ -1,0 +1,105 @@
+// One search over routes, buckets, codecs and batch, seeded with what each of them alone reaches.
+//
+// A knob alone is the same search with the other three where people leave them without a planner:
+// the ring, 25 MiB, no codec, the profiled batch. An option of the caller takes the place of the
+// usual value (with --bucket-size, nobody gets 25 MiB), so that no seed breaks what was asked for.
+// The joint search tries every bucket size × limit on codecs with the cheapest routes per bucket,
+// beside them the compression search; then the batch by goodput with the plan so found, and the
+// same again at that batch. Choosing routes per bucket by the collective alone is greedy, as is the
+// batch for one plan, so a single knob may win in principle: then its plan is the result. Hence
+//   seconds per useful sample (joint) ≤ seconds per useful sample (any knob alone),
+// without a tolerance, as long as a plan of the knob has at most a million transfers (a ring of 25
+// MiB buckets: about a hundred ranks); above, it is not simulated. Plans are compared by seconds
+// per useful sample, T(B)/(B·E(B)), which is their step time where the batch is no knob.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "planner/batch/batch_space.hpp"
+#include "planner/batch/decide_batch.hpp"
+#include "planner/planner.hpp"
+#include "planner/search.hpp"
+
+namespace rackrail::planner {
+
+/// Bucket size of PyTorch's DistributedDataParallel.
+inline constexpr Bytes kUsualBucket = Bytes(25 << 20);
+inline constexpr const char* kUsualFamily = "ring";
+
+/// Seconds until a sample that is worth one at the base batch: step / (B·E(B)).
+double seconds_per_useful_sample(const plan::Workload& workload, const plan::BatchPlan& batch,
+                                 Duration step);
+
+/// The best plan with one knob free and the others at their usual values.
+struct SingleKnob {
+  std::string name;  ///< "routes only", "buckets only", "codecs only", "batch only"
+  Search::Scored scored;
+};
+
+struct JointResult {
+  Search::Scored best;
+  /// Shortest step at the same batch by limit on codecs: "best fp32", "best fp16", "best".
+  std::map<std::string, Duration> best_of;
+  std::map<std::string, Duration> uniform;  ///< by Search::Uniform::name
+  int lightened = 0;                        ///< buckets with a lighter codec than the fastest
+  /// Those that the options leave free; absent are knobs that were stopped before they had a plan,
+  /// and those with too many transfers to simulate.
+  std::vector<SingleKnob> alone;
+  std::vector<std::string> notes;  ///< about the batch
+  bool was_stopped = false;        ///< by PlannerOptions::stop
+};
+
+class JointSearch {
+ public:
+  /// Keeps references to all that it is made from; `bucket_sizes` are those to try.
+  JointSearch(const plan::Workload& workload, const PlannerOptions& options,
+              const BatchSpace& space, Search& search, std::vector<Bytes> bucket_sizes);
+
+  /// Throws ConfigError when the options leave no plan.
+  JointResult run();
+
+ private:
+  struct Knobs {
+    std::vector<Bytes> sizes;
+    CandidateFilter candidates;
+    bool may_compress = false;
+  };
+  struct Found {
+    Search::Scored best;
+    std::map<std::string, Duration> best_of;
+    std::map<std::string, Duration> uniform;
+    int lightened = 0;
+  };
+
+  /// `start`, if any, is among what is compared.
+  std::optional<Found> optimise(const Knobs& knobs, const plan::BatchPlan& batch,
+                                std::optional<Search::Scored> start = std::nullopt);
+  std::optional<Search::Scored> alone(const Knobs& knobs, const plan::BatchPlan& batch);
+  /// The step of `scored` with another batch.
+  Search::Scored with_batch(const Search::Scored& scored, const plan::BatchPlan& batch);
+  /// The batch that the policy wants for the plan's routes, buckets and codecs.
+  BatchDecision decide(const Search::Scored& scored);
+  /// Those in which the usual family has few enough transfers to be simulated for comparison.
+  std::vector<Bytes> affordable(std::vector<Bytes> sizes) const;
+  std::vector<SingleKnob> single_knobs(const plan::BatchPlan& batch);
+  std::optional<SingleKnob> batch_alone();
+  double cost(const Search::Scored& scored) const;
+  bool keeps_to(const Search::Scored& scored, const CandidateFilter& limit) const;
+  bool is_stopped();
+  void report(const std::string& what);
+
+  const plan::Workload& workload_;
+  const PlannerOptions& options_;
+  const BatchSpace& space_;
+  Search& search_;
+  std::vector<Bytes> sizes_;
+  Bytes usual_size_;
+  CandidateFilter usual_family_;
+  bool was_stopped_ = false;
+  std::size_t done_ = 0;
+};
+
+}  // namespace rackrail::planner

@@ -1,0 +1,65 @@
+// Why a plan is as it is: what each of its choices buys, and what others do without them.
+//
+// Every figure is a simulated step. A choice's gain is found by ablation: the plan with that one
+// choice put back to what it is without a planner, and all else kept. Gains do not add up: choices
+// lean on each other (a codec that the ring cannot carry needs the routes that can).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "planner/joint_search.hpp"
+#include "planner/planner.hpp"
+#include "topology/topology.hpp"
+
+namespace rackrail::planner {
+
+/// A step that the plan is held against.
+struct Alternative {
+  std::string name;
+  std::string what;  ///< of what it consists, or what differs from the plan
+  Duration step_time;
+  std::int64_t global_batch = 0;
+  /// By how much more time each useful sample takes than with the plan, as a share of the plan's:
+  /// 0.1 is 10 % longer. By step times where the batch is the same.
+  double against_plan = 0;
+};
+
+struct PlanReport {
+  /// What runs without a planner, fastest first: NCCL-like ring and double binary tree (FP32, all
+  /// gradients in one message after backward), DDP-like ring (25 MiB, FP32 and FP16), parameter
+  /// server, FP16 everywhere with free routes and buckets. Those that the options exclude are
+  /// absent. All with the plan's batch, the same on every rank.
+  std::vector<Alternative> baselines;
+  /// Each knob alone (planner/joint_search.hpp), fastest first.
+  std::vector<Alternative> single_knobs;
+  /// The plan with one choice undone; what bought most first. Choices that are already the usual
+  /// ones are absent.
+  std::vector<Alternative> choices;
+  /// The best plan that the same search finds when the first and the last layer may be encoded
+  /// beyond FP16, so −against_plan is what their protection costs; none where they are not
+  /// protected or the search was stopped.
+  std::optional<Alternative> unprotected;
+};
+
+struct ExplainedPlan {
+  plan::Plan plan;  ///< as make_plan makes it
+  PlanReport report;
+};
+
+/// make_plan() with its report: about twice the time. Throws the same.
+ExplainedPlan make_explained_plan(const topology::Topology& topology,
+                                  const plan::Workload& workload, plan::CostModel& cost_model,
+                                  const PlannerOptions& options);
+
+/// `found` is what a joint search over `bucket_sizes` found with `search`, which it goes on using.
+PlanReport make_report(Search& search, const JointResult& found, const BatchSpace& space,
+                       const plan::Workload& workload, const PlannerOptions& options,
+                       const std::vector<Bytes>& bucket_sizes);
+
+/// The plan's choices undone one by one; `best` is a plan of `search`.
+std::vector<Alternative> undo_choices(Search& search, const Search::Scored& best,
+                                      const BatchSpace& space, const plan::Workload& workload,
+                                      const PlannerOptions& options);
+
+}  // namespace rackrail::planner

@@ -1,0 +1,141 @@
+// The report on a plan against plans that are made or changed by hand and simulated again.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <map>
+
+#include "planner/plan_report.hpp"
+#include "planner/planner.hpp"
+#include "sim/simulator.hpp"
+#include "topology/reader.hpp"
+
+namespace rackrail::planner {
+namespace {
+
+topology::Topology cluster() { return topology::read_cluster("two-racks-40g").topology; }
+
+plan::Workload model(const char* name) {
+  return plan::read_workload(name, topology::configs_folder());
+}
+
+const Alternative* find(const std::vector<Alternative>& list, const std::string& name) {
+  const auto it = std::find_if(list.begin(), list.end(),
+                               [&](const Alternative& one) { return one.name == name; });
+  return it == list.end() ? nullptr : &*it;
+}
+
+TEST_CASE("two racks at 40 Gbit/s train BERT faster with the joint plan than with any one knob") {
+  const topology::Topology topology = cluster();
+  const plan::Workload workload = model("bert-large");
+  const auto costs = sim::make_cost_model(topology, {});
+  const ExplainedPlan explained = make_explained_plan(topology, workload, *costs, {});
+  const Duration step = explained.plan.prediction.step_time;
+
+  // Each knob alone, by options.
+  PlannerOptions usual;
+  usual.compare_baselines = false;
+  usual.codec = plan::Codec{};
+  usual.schedule = "ring";
+  usual.bucket_size = 25_MiB;
+  std::map<std::string, PlannerOptions> knobs = {
+      {"routes only", usual}, {"buckets only", usual}, {"codecs only", usual}};
+  knobs.at("routes only").schedule.reset();
+  knobs.at("buckets only").bucket_size.reset();
+  knobs.at("codecs only").codec.reset();
+  REQUIRE(explained.report.single_knobs.size() == knobs.size());
+  for (const auto& [name, options] : knobs) {
+    CAPTURE(name);
+    const Duration alone = make_plan(topology, workload, *costs, options).prediction.step_time;
+    const Alternative* row = find(explained.report.single_knobs, name);
+    REQUIRE(row != nullptr);
+    CHECK(row->step_time == alone);
+    CHECK(row->against_plan == Approx(alone / step - 1));
+    CHECK(step < scaled(alone, 0.99));
+  }
+
+  const Alternative* ddp = find(explained.report.baselines, "DDP-like");
+  REQUIRE(ddp != nullptr);
+  CHECK(ddp->step_time == make_naive_plan(topology, workload, *costs, {}).prediction.step_time);
+  const Alternative* fp16 = find(explained.report.baselines, "all FP16");
+  REQUIRE(fp16 != nullptr);
+  CHECK(step <= scaled(fp16->step_time, 1.01));
+
+  PlannerOptions free;
+  free.protect_outer_layers = false;
+  REQUIRE(explained.report.unprotected.has_value());
+  CHECK(explained.report.unprotected->step_time ==
+        make_plan(topology, workload, *costs, free).prediction.step_time);
+}
+
+TEST_CASE("the plan that is explained is the plan that is made") {
+  const topology::Topology topology = cluster();
+  const plan::Workload workload = model("vgg-16");
+  const auto costs = sim::make_cost_model(topology, {});
+  const plan::Plan plan = make_plan(topology, workload, *costs, {});
+  const ExplainedPlan explained = make_explained_plan(topology, workload, *costs, {});
+  CHECK(explained.plan.prediction.step_time == plan.prediction.step_time);
+  CHECK(explained.plan.notes == plan.notes);
+}
+
+TEST_CASE("what a choice buys is the step without it, and choices come by what they buy") {
+  const topology::Topology topology = cluster();
+  plan::Workload workload = model("vgg-16");
+  workload.noise_scale = 4000;
+  const auto costs = sim::make_cost_model(topology, {});
+  const ExplainedPlan explained = make_explained_plan(topology, workload, *costs, {});
+  const plan::Plan& plan = explained.plan;
+  const auto& choices = explained.report.choices;
+  CHECK(std::is_sorted(
+      choices.begin(), choices.end(),
+      [](const Alternative& a, const Alternative& b) { return a.against_plan > b.against_plan; }));
+
+  plan::Plan in_order = plan;
+  for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
+    in_order.buckets[b].priority = static_cast<std::uint32_t>(b);
+  }
+  const Alternative* priorities = find(choices, "priorities");
+  REQUIRE((priorities != nullptr) == (plan.buckets.size() > 1));
+  if (priorities != nullptr) {
+    CHECK(priorities->step_time == costs->step(in_order, workload).step_time);
+  }
+
+  plan::Plan profiled = plan;
+  profiled.batch.local_batch.assign(plan.rank_count(), workload.profiled_batch);
+  profiled.batch.accumulation = 1;
+  const Alternative* batch = find(choices, "batch");
+  REQUIRE((batch != nullptr) == (profiled.batch.global_batch() != plan.batch.global_batch()));
+  REQUIRE(batch != nullptr);
+  const Duration step = costs->step(profiled, workload).step_time;
+  CHECK(batch->step_time == step);
+  CHECK(batch->global_batch == profiled.batch.global_batch());
+  // E(B) = (N + B₀)/(N + B): the base batch cancels out.
+  const auto cost = [](Duration time, std::int64_t samples) {
+    return time.seconds() * (4000 + static_cast<double>(samples)) / static_cast<double>(samples);
+  };
+  CHECK(batch->against_plan ==
+        Approx(cost(step, batch->global_batch) /
+                   cost(plan.prediction.step_time, plan.batch.global_batch()) -
+               1));
+}
+
+TEST_CASE("a report has no rows for choices that the options made") {
+  const topology::Topology topology = cluster();
+  const plan::Workload workload = model("resnet-50");
+  const auto costs = sim::make_cost_model(topology, {});
+  PlannerOptions options;
+  options.schedule = "ring";
+  options.codec = plan::Codec{};
+  options.bucket_size = 25_MiB;
+  const ExplainedPlan explained = make_explained_plan(topology, workload, *costs, options);
+  for (const char* made : {"routes", "codecs", "codecs inside groups", "bucket size", "batch"}) {
+    CAPTURE(made);
+    CHECK(find(explained.report.choices, made) == nullptr);
+  }
+  CHECK(!explained.report.unprotected.has_value());
+  for (const Alternative& knob : explained.report.single_knobs) {
+    CAPTURE(knob.name);
+    CHECK(knob.step_time == explained.plan.prediction.step_time);
+  }
+}
+
+}  // namespace
+}  // namespace rackrail::planner
