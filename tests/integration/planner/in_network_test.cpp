@@ -1,0 +1,129 @@
+// In-network all-reduces: loads of links and simulated times against closed forms, bounds of plans.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <initializer_list>
+#include <utility>
+#include <vector>
+
+#include "plan/in_network.hpp"
+#include "planner/bound.hpp"
+#include "planner/planner.hpp"
+#include "planner/schedule_family.hpp"
+#include "sim/simulator.hpp"
+#include "tests/support/clusters.hpp"
+#include "topology/queries.hpp"
+#include "topology/reader.hpp"
+
+namespace rackrail {
+namespace {
+
+using topology::NodeKind;
+using topology::Topology;
+
+constexpr std::int64_t kElements = 1 << 28;  // 1 GiB
+
+/// All switches of these kinds reduce and multicast.
+Topology able(Topology t, std::initializer_list<NodeKind> kinds) {
+  for (std::size_t v = 0; v < t.node_count(); ++v) {
+    topology::Node node = t.node(NodeId(v));
+    if (std::find(kinds.begin(), kinds.end(), node.kind) != kinds.end()) {
+      node.multicasts = node.reduces = true;
+      t.set_node_properties(NodeId(v), node);
+    }
+  }
+  return t;
+}
+
+plan::TransferGraph in_network(const Topology& t) {
+  topology::Router router(t);
+  return planner::schedule_family("in-network").all_reduce({t, router, {}});
+}
+
+/// Parts of the buffer that each link carries.
+std::vector<double> loads(const plan::TransferGraph& graph, const Topology& t) {
+  const plan::InNetwork operations(graph, t);
+  std::vector<double> load(t.link_count());
+  for (std::size_t i = 0; i < graph.transfers().size(); ++i) {
+    const plan::Transfer& transfer = graph.transfers()[i];
+    for (const LinkId link : operations.links(TransferId(i))) {
+      load[link.index()] += static_cast<double>(graph.range(transfer, kElements).size()) /
+                            static_cast<double>(kElements);
+    }
+  }
+  return load;
+}
+
+TEST_CASE("on a reducing switch every link carries the buffer once each way") {
+  const Topology t = able(test::uneven_star(), {NodeKind::kTor, NodeKind::kSwitch});
+  for (const double load : loads(in_network(t), t)) {
+    CHECK(load == Approx(1));
+  }
+}
+
+TEST_CASE("trees over a Clos network of reducing switches use narrow uplinks evenly") {
+  const int uplinks = GENERATE(1, 2, 3, 4);
+  CAPTURE(uplinks);
+  Topology t = able(test::clos({4, 4, 4}, uplinks), {NodeKind::kTor, NodeKind::kSpine});
+  const auto is_uplink = [&t](LinkId id) {
+    return !t.rank_of(t.link(id).from) && !t.rank_of(t.link(id).to);
+  };
+  for (std::size_t l = 0; l < t.link_count(); ++l) {
+    const topology::Link& link = t.link(LinkId(l));
+    if (is_uplink(LinkId(l))) {  // all uplinks of a rack together are what one rank has
+      t.set_link_rate(LinkId(l), Bandwidth(link.bandwidth.bytes_per_second() / uplinks),
+                      link.latency);
+    }
+  }
+  const std::vector<double> load = loads(in_network(t), t);
+  for (std::size_t l = 0; l < load.size(); ++l) {
+    CAPTURE(t.link_name(LinkId(l)));
+    CHECK(load[l] == Approx(is_uplink(LinkId(l)) ? 1.0 / uplinks : 1.0));
+  }
+}
+
+TEST_CASE("a gigabyte is reduced within 2 % of the in-network optimum") {
+  const Topology t =
+      GENERATE(able(test::boxes(1, 8), {NodeKind::kNvSwitch}),
+               able(test::boxes(2, 8), {NodeKind::kNvSwitch}),
+               able(test::boxes(4, 2), {NodeKind::kNvSwitch, NodeKind::kSpine}),
+               able(test::clos({4, 4, 4, 4}, 2), {NodeKind::kTor, NodeKind::kSpine}));
+  const double optimum =
+      static_cast<double>(kElements * 4) /
+      static_cast<double>(topology::joint_allreduce_bound(t, true).algbw.bytes_per_second());
+  const plan::TransferGraph graph = in_network(t);
+  double time = 1e300;
+  for (const std::int64_t slice : {1 << 17, 1 << 18}) {
+    time = std::min(time, sim::simulate_collective(graph, kElements, slice, t, {}).time.seconds());
+  }
+  CAPTURE(t.name(), t.rank_count(), time / optimum);
+  CHECK(time >= optimum * (1 - 1e-5));
+  CHECK(time <= optimum / 0.98);
+}
+
+TEST_CASE("switches that say nothing, or that join nobody, make no in-network schedule") {
+  const auto& family = planner::schedule_family("in-network");
+  CHECK(family.refusal(test::boxes(2, 2), {}) == "no switch reduces or multicasts");
+  // The NVSwitches of boxes are not the spines of Clos networks.
+  CHECK(family.refusal(able(test::clos({2, 2}, 1), {NodeKind::kNvSwitch}), {}).has_value());
+  const plan::Codec fp16{.kind = plan::CodecKind::kFp16};
+  const Topology t = able(test::uneven_star(), {NodeKind::kTor, NodeKind::kSwitch});
+  CHECK(family.refusal(t, {fp16, fp16}) == "switches add FP32 only");
+  CHECK(family.refusal(t, {}) == std::nullopt);
+}
+
+TEST_CASE("a plan for switches that reduce uses them and states the bound that they allow") {
+  const Topology plain = test::boxes(1, 8);
+  const Topology t = able(plain, {NodeKind::kNvSwitch});
+  CHECK(planner::network_bound(plain).algbw == topology::allreduce_bound(plain).algbw);
+  CHECK(planner::network_bound(t).algbw > planner::network_bound(plain).algbw);
+  const plan::Workload workload = plan::read_workload("vgg-16", topology::configs_folder());
+  const auto costs = sim::make_cost_model(t, {});
+  planner::PlannerOptions options;
+  options.error_budget = 0;
+  const plan::Plan plan = planner::make_plan(t, workload, *costs, options);
+  CHECK(plan.schedules[plan.buckets[0].schedule].name() == "in-network");
+  CHECK(plan.prediction.step_time >= plan.prediction.bound);
+}
+
+}  // namespace
+}  // namespace rackrail
