@@ -97,8 +97,22 @@ sim::Job load_job(Session& session, const sim::JobPlace& place,
   if (job.ranks.empty()) {
     job.ranks = ranks_by_name(job.plan, place.plan, cluster);
   }
-  if (options.multipath == sim::Multipath::kPinned && job.plan.cluster_digest != cluster.digest() &&
-      std::any_of(job.plan.schedules.begin(), job.plan.schedules.end(), sim::pins_routes)) {
+  if (options.multipath != sim::Multipath::kPinned ||
+      std::none_of(job.plan.schedules.begin(), job.plan.schedules.end(), sim::pins_routes)) {
+    return job;
+  }
+  // Routes that begin at the hosts that the plan names lead nowhere from others.
+  for (std::size_t r = 0; r < std::min(job.ranks.size(), job.plan.rank_count()); ++r) {
+    const std::string& name = cluster.node(cluster.node_of(job.ranks[r])).name;
+    if (name != job.plan.rank_names[r]) {
+      throw PlanError(ErrorContext{
+          place.plan, "routes",
+          fmt::format("routes from '{}', for a job that has '{}' there", job.plan.rank_names[r],
+                      name),
+          "the ranks that the plan names, or 'multipath: ecmp' (or spray) in the scenario"});
+    }
+  }
+  if (job.plan.cluster_digest != cluster.digest()) {
     job.links = links_of(session, job.plan, place.plan, place, cluster);
   }
   return job;

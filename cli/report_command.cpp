@@ -177,8 +177,8 @@ std::string headline(const PlanInput& input, const sim::StepResult& chosen,
                          ? estimate.step_time / input.plan.prediction.bound - 1
                          : 0;
   std::string cards;
-  for (const HealthFigure& figure : health(estimate)) {
-    cards += card(percent(figure.value),
+  for (const HealthFigure& figure : health(chosen, input.cluster, false)) {
+    cards += card(figure.text(),
                   fmt::format("{} ({}: {})", figure.what,
                               figure.is_healthy ? "healthy" : "healthy would be", figure.limit));
   }

@@ -259,7 +259,7 @@ void run_step(Session& session, const SimulateOptions& options) {
     write_file_atomically(options.links, links_csv(timeline, input.cluster));
   }
   if (!session.json) {
-    print_step(input, result, wall);
+    print_step(input, result, simulation.loading.has_value(), wall);
     if (outages) {
       print_outages(*outages);
     }
@@ -273,7 +273,7 @@ void run_step(Session& session, const SimulateOptions& options) {
     }
     return;
   }
-  nlohmann::json answer = step_json(input, result);
+  nlohmann::json answer = step_json(input, result, simulation.loading.has_value());
   answer["wall_s"] = wall;
   answer["peak_rss_bytes"] = peak_rss_bytes();
   if (outages) {

@@ -9,13 +9,16 @@ namespace rackrail::cli {
 
 namespace {
 
-nlohmann::json health_json(const plan::StepEstimate& estimate) {
+nlohmann::json health_json(const std::vector<HealthFigure>& figures) {
   nlohmann::json list = nlohmann::json::array();
-  for (const HealthFigure& figure : health(estimate)) {
-    list.push_back({{"what", figure.what},
-                    {"share", figure.value},
-                    {"limit", figure.limit},
-                    {"healthy", figure.is_healthy}});
+  for (const HealthFigure& figure : figures) {
+    nlohmann::json& entry = list.emplace_back(nlohmann::json{{"what", figure.what},
+                                                             {"share", figure.share},
+                                                             {"limit", figure.limit},
+                                                             {"healthy", figure.is_healthy}});
+    if (figure.time) {
+      entry["time_s"] = figure.time->seconds();
+    }
   }
   return list;
 }
@@ -57,7 +60,7 @@ nlohmann::json queues_json(const topology::Topology& cluster,
   return list;
 }
 
-nlohmann::json step_json(const PlanInput& input, const sim::StepResult& result) {
+nlohmann::json step_json(const PlanInput& input, const sim::StepResult& result, bool loads) {
   nlohmann::json path = nlohmann::json::array();
   for (const sim::PathPiece& piece : result.critical_path) {
     path.push_back({{"what", piece.what},
@@ -67,7 +70,7 @@ nlohmann::json step_json(const PlanInput& input, const sim::StepResult& result) 
   }
   return {{"step_time_s", result.estimate.step_time.seconds()},
           {"mean_step_time_s", mean_step_seconds(result)},
-          {"health", health_json(result.estimate)},
+          {"health", health_json(health(result, input.cluster, loads))},
           {"samples_per_s", throughput(input.plan, result)},
           {"steps", steps_json(result.steps)},
           {"compute_time_s", result.estimate.compute_time.seconds()},

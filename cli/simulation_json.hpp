@@ -15,7 +15,8 @@ nlohmann::json links_json(const topology::Topology& cluster,
                           const std::vector<sim::LinkUse>& links);
 nlohmann::json queues_json(const topology::Topology& cluster,
                            const std::vector<sim::QueueUse>& queues);
-nlohmann::json step_json(const PlanInput& input, const sim::StepResult& result);
+/// `loads`: whether a loader had to bring the data.
+nlohmann::json step_json(const PlanInput& input, const sim::StepResult& result, bool loads);
 nlohmann::json jobs_json(const topology::Topology& cluster, const sim::JobsResult& result);
 nlohmann::json outages_json(const explore::OutageResult& result);
 

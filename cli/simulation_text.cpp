@@ -81,7 +81,7 @@ std::string longest_queues(const topology::Topology& cluster, std::vector<sim::Q
   return table.to_string() + "\n";
 }
 
-void print_step(const PlanInput& input, const sim::StepResult& result, double wall) {
+void print_step(const PlanInput& input, const sim::StepResult& result, bool loads, double wall) {
   fmt::print("{} on {}\n\n", input.workload.name, input.cluster.name());
   if (result.steps.size() > 1) {
     print_steps(input.plan, result);
@@ -95,8 +95,8 @@ void print_step(const PlanInput& input, const sim::StepResult& result, double wa
                  to_string(estimate.step_time - estimate.compute_time),
                  percent(estimate.sync_share)});
   fmt::print("{}", parts.to_string());
-  for (const HealthFigure& figure : health(estimate)) {
-    fmt::print("{} {}: {}{})\n", figure.what, percent(figure.value),
+  for (const HealthFigure& figure : health(result, input.cluster, loads)) {
+    fmt::print("{} {}: {}{})\n", figure.what, figure.text(),
                figure.is_healthy ? "healthy (" : "not healthy (should be ", figure.limit);
   }
   fmt::print("\n");

@@ -16,8 +16,8 @@
 // path, without gaps by construction. Otherwise memory is what waits and what moves, and for each
 // slice two bytes.
 //
-// engine.cpp: ranks and streams, and the loop. engine_transfers.cpp: slices. engine_groups.cpp:
-// slices that switches copy or add.
+// engine.cpp: ranks and streams, and the loop. engine_transfers.cpp: slices that leave.
+// engine_arrivals.cpp: slices that arrive. engine_groups.cpp: slices that switches copy or add.
 // engine_disturbances.cpp: what others do to the network. engine_report.cpp: words for people.
 #pragma once
 

@@ -14,6 +14,8 @@
 
 namespace rackrail::sim {
 
+inline constexpr std::int64_t kBytesPerElement = 4;
+
 struct Engine::Stream {
   struct Waiting {
     Task task;
@@ -51,7 +53,7 @@ struct Engine::RankState {
   Duration reduce_time(std::int64_t elements) {
     if (elements != last_elements) {
       last_elements = elements;
-      last_reduce_time = Bytes(elements * 4) / rates.reduce + rates.launch;
+      last_reduce_time = Bytes(elements * kBytesPerElement) / rates.reduce + rates.launch;
     }
     return last_reduce_time;
   }
@@ -106,6 +108,9 @@ struct Engine::Run {
     return other;
   }
 };
+
+/// Index of Run::slices_done.
+inline std::size_t side(bool at_source) { return at_source ? 0 : 1; }
 
 inline std::uint64_t key(Place place) {
   return (std::uint64_t{place.lane} << 32U) | place.position;

@@ -37,6 +37,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
 #include <vector>
@@ -65,6 +66,9 @@ class FairShares {
 
  private:
   static constexpr std::uint32_t kNone = UINT32_MAX;
+  static constexpr double kInfinite = std::numeric_limits<double>::infinity();
+  static constexpr double kSlack = 1e-9;
+  static constexpr double kRounding = 1e-12;
   struct FlowState {
     const LinkId* links = nullptr;
     const double* shares = nullptr;  ///< none: 1 each
@@ -110,6 +114,20 @@ class FairShares {
   std::span<const LinkId> links_of(const FlowState& f) const { return {f.links, f.link_count}; }
   static double share_of(const FlowState& flow, std::size_t hop) {
     return flow.shares == nullptr ? 1 : flow.shares[hop];
+  }
+  /// `visit` with each link's state and the flow's share of it. Twice the loop, as nearly all flows
+  /// have no shares and this is where the solver spends its time.
+  template <typename Visit>
+  void each_link(const FlowState& flow, const Visit& visit) {
+    if (flow.shares == nullptr) {
+      for (const LinkId link : links_of(flow)) {
+        visit(links_[link.index()], 1.0);
+      }
+      return;
+    }
+    for (std::size_t hop = 0; hop < flow.link_count; ++hop) {
+      visit(links_[flow.links[hop].index()], flow.shares[hop]);
+    }
   }
   bool is_alone(const FlowState& flow) const;
   void solve_alone(Flow flow);

@@ -189,6 +189,131 @@ class Simulate(harness.CommandTest):
             self.assertAlmostEqual(sum(over_time) * bin_s / result["step_time_s"], expected,
                                    delta=1e-4)
 
+    def two_jobs(self, start, more=""):
+        """Two plans for two racks, as jobs beside each other on a cluster of twice as many hosts
+        with the same uplinks."""
+        self.write("own.csv", "source,target,bandwidth,latency\n"
+                   "host0,tor0,10 Gbit/s,2 us\nhost1,tor1,10 Gbit/s,2 us\n"
+                   "tor0,tor1,5 Gbit/s,1 us\n")
+        self.write("shared.csv", "source,target,bandwidth,latency\n"
+                   "host0,tor0,10 Gbit/s,2 us\nhost1,tor1,10 Gbit/s,2 us\n"
+                   "host2,tor0,10 Gbit/s,2 us\nhost3,tor1,10 Gbit/s,2 us\n"
+                   "tor0,tor1,5 Gbit/s,1 us\n")
+        self.rackrail("plan", "own.csv", "vgg-16", "--codec", "none", "-o", "plan.json")
+        self.write("jobs.yaml", "placement: { name: ours, cluster: own.csv }\n"
+                   "jobs:\n  - { plan: plan.json, name: theirs, hosts: [host2, host3], "
+                   f"start: {start} }}\nmultipath: ecmp\n{more}")
+        return ("simulate", "plan.json", "--cluster", "shared.csv", "--scenario", "jobs.yaml")
+
+    def test_jobs_share_what_lies_between(self):
+        # VGG-16 has so many gradients that the uplink is busy all the time that two jobs are there:
+        # it cannot carry the bytes of both sooner than at its rate.
+        result = self.rackrail_json(*self.two_jobs("0 s"))
+        ours, theirs = result["jobs"]
+        self.assertEqual([job["name"] for job in (ours, theirs)], ["ours", "theirs"])
+        links = {link["name"]: link for link in result["links"]}
+        self.assertEqual(links["tor0→tor1"]["bytes"],
+                         links["host0→tor0"]["bytes"] + links["host2→tor0"]["bytes"])
+        for job in (ours, theirs):
+            self.assertAlmostEqual(job["slowdown"], job["step_time_s"] / job["step_time_alone_s"])
+            self.assertGreater(job["slowdown"], 1.2)
+            self.assertGreaterEqual(job["step_time_s"],
+                                    links["tor0→tor1"]["bytes"] / 625e6)
+        alone = self.rackrail_json("simulate", "plan.json", "--cluster", "own.csv")
+        self.assertAlmostEqual(ours["step_time_alone_s"], alone["step_time_s"], places=9)
+
+    def test_jobs_that_do_not_meet_do_not_hinder(self):
+        result = self.rackrail_json(*self.two_jobs("1 min", "steps: 3"), "--trace", "trace.json")
+        for job in result["jobs"]:
+            self.assertEqual(job["slowdown"], 1)
+            self.assertEqual(len(job["steps"]), 3)
+        self.assertEqual(result["jobs"][1]["start_s"], 60)
+        with open(self.folder / "trace.json", encoding="utf-8") as file:
+            names = {event["args"]["name"] for event in json.load(file)["traceEvents"]
+                     if event["name"] == "process_name"}
+        self.assertEqual(names, {"simulated: ours", "simulated: theirs"})
+
+    def test_jobs_that_cannot_be_are_refused(self):
+        arguments = self.two_jobs("0 s")
+        self.assertIn("ours", self.rackrail(*arguments).out)
+        for line, found in (("  - { hosts: [host2, host3] }", "plan"),
+                            ("  - { plan: plan.json, hosts: [host9] }", "host9"),
+                            ("  - { plan: plan.json, hosts: [host1, host2] }", "rank 1, which job"),
+                            ("  - { plan: plan.json, hosts: [host2] }", "1 ranks"),
+                            ("  - { plan: plan.json, hosts: [host2], ranks: [2] }", "both"),
+                            ("  - { plan: none.json, hosts: [host2] }", "none.json"),
+                            ("  - { plan: plan.json, hosts: [host2, host3] }\nmultipath: pinned",
+                             "routes from 'host0'")):
+            with self.subTest(line=line):
+                self.write("jobs.yaml", f"placement: {{ cluster: own.csv }}\njobs:\n{line}\n" +
+                           ("" if "pinned" in line else "multipath: ecmp\n"))
+                refused = self.rackrail(*arguments, status=2)
+                self.assertEqual(len(refused.err.splitlines()), 1)
+                self.assertIn(found, refused.err)
+
+    def test_routes_by_the_network(self):
+        # Eight hosts send over four spines: sprayed, a large ring runs at the rate of a host.
+        self.write("clos.csv", "source,target,bandwidth,latency\n" + "".join(
+            f"host{h},tor{h % 2},10 Gbit/s,1 us\n" for h in range(8)) + "".join(
+            f"tor{t},spine{s},10 Gbit/s,1 us\n" for t in range(2) for s in range(4)))
+        rate = {multipath: self.collective("clos.csv", "1GiB", "ring", "--multipath",
+                                           multipath)["busbw_Bps"]
+                for multipath in ("pinned", "ecmp", "spray")}
+        self.assertAlmostEqual(rate["spray"] / 1.25e9, 1, delta=0.005)
+        self.assertEqual(rate["pinned"], rate["ecmp"])
+        self.assertLess(rate["ecmp"], 0.6 * 1.25e9)
+        refused = self.rackrail("simulate", "clos.csv", "--collective", "all-reduce", "--multipath",
+                                "spray", "--network", "packet", status=2)
+        self.assertIn("spray", refused.err)
+
+    def test_options_of_the_packet_level(self):
+        case = ("two-racks-40g", "64MiB", "halving-doubling", "--network", "packet")
+        usual = self.collective(*case)
+        trimmed = self.collective(*case, "--packet", "overload=trim", "--packet",
+                                  "trim.queue_packets=4")
+        self.assertEqual(sum(queue["trims"] for queue in usual["queues"]), 0)
+        self.assertGreater(sum(queue["trims"] for queue in trimmed["queues"]), 0)
+        self.write("packets.yaml", "network: packet\n"
+                   "packets: { overload: trim, trim: { queue_packets: 4 } }\n")
+        by_file = self.collective(*case[:3], "--scenario", "packets.yaml")
+        self.assertEqual(by_file["queues"], trimmed["queues"])
+        for option, found in (("queue_capacity=1", "unit"), ("payload=2 MiB", "1 MiB"),
+                              ("mark_from=20 us", "mark_all"), ("dcqcn.gain=1", "'1'"),
+                              ("overload=drop", "trim or pause"), ("mark", "NAME=VALUE"),
+                              ("ecn=1 us", "'ecn'"), ("trim.window=0", "'0'")):
+            with self.subTest(option=option):
+                refused = self.rackrail("simulate", *case[:1], "--collective", "all-reduce",
+                                        "--network", "packet", "--packet", option, status=2)
+                self.assertEqual(len(refused.err.splitlines()), 1)
+                self.assertIn(found, refused.err)
+        self.rackrail("simulate", "two-racks-40g", "--collective", "all-reduce", "--packet",
+                      "payload=1 KiB", status=2)
+
+    def test_health_knows_of_loaders_and_of_host_memory(self):
+        self.rackrail("plan", "two-racks-40g", "resnet-50", "-o", "plan.json")
+        for batch, is_healthy in (("1 ms", True), ("5 s", False)):
+            self.write("loads.yaml", f"steps: 4\nloading: {{ batch: {batch} }}\n")
+            result = self.rackrail_json("simulate", "plan.json", "--scenario", "loads.yaml")
+            health = {figure["what"]: figure for figure in result["health"]}
+            self.assertNotIn("host-device copies", health)
+            last = result["steps"][-1]
+            self.assertAlmostEqual(health["data starvation"]["share"],
+                                   last["waited_for_data_s"] / result["step_time_s"])
+            self.assertEqual(health["data starvation"]["healthy"], is_healthy)
+        # Two GPUs whose only way is over the processor's memory.
+        self.write("box.yaml", "name: box\nnodes:\n"
+                   "  - { name: gpu0, kind: gpu, host: a, rank: 0 }\n"
+                   "  - { name: gpu1, kind: gpu, host: a, rank: 1 }\n"
+                   "  - { name: cpu, kind: cpu, host: a }\nlinks:\n" + "".join(
+                       f"  - {{ from: gpu{i}, to: cpu, bandwidth: 10 GB/s, latency: 1 us, "
+                       "kind: pcie, duplex: true }\n" for i in (0, 1)))
+        self.rackrail("plan", "box.yaml", "resnet-50", "-o", "box.json")
+        result = self.rackrail_json("simulate", "box.json", "--cluster", "box.yaml")
+        copies = {figure["what"]: figure for figure in result["health"]}["host-device copies"]
+        busiest = max(link["bytes"] for link in result["links"])
+        self.assertAlmostEqual(copies["time_s"], busiest / 10e9, places=9)
+        self.assertEqual(copies["healthy"], busiest / 10e9 < 5e-3)
+
     def test_the_shipped_scenarios_run(self):
         self.rackrail("plan", "two-racks-40g", "resnet-50", "-o", "plan.json")
         for name, steps in (("rough-day", 40), ("stragglers", 20)):

@@ -1,0 +1,114 @@
+// Slices that arrive: when they are applied, and what they set free.
+#include <algorithm>
+
+#include "sim/engine.hpp"
+#include "sim/engine_state.hpp"
+
+namespace rackrail::sim {
+
+Duration Engine::codec_time(Rank rank, const plan::Codec& codec, std::int64_t elements,
+                            bool encode) const {
+  const plan::DeviceRates& rates = ranks_[rank.index()].rates;
+  const plan::CodecRate& rate = rates.codecs[static_cast<std::size_t>(codec.kind)];
+  return Bytes(elements * kBytesPerElement) / (encode ? rate.encode : rate.decode) + rates.launch;
+}
+
+void Engine::arrived(std::uint32_t number, Place place, std::uint32_t k) {
+  Run& run = runs_[number];
+  const GraphIndex& index = *run.index;
+  const Rank dst = index.lanes[place.lane].dst;
+  if (run.ready[dst.index()] == 0) {
+    run.held[dst.value()].emplace_back(place, k);
+    return;
+  }
+  const Item item = index.item(place);
+  if (index.orders_additions) {
+    const std::uint32_t slice = item.first_slice + k;
+    run.waits_for_additions[slice] = run.additions_met[slice] < item.additions_before;
+    if (run.waits_for_additions[slice]) {
+      return;
+    }
+  }
+  RankState& rank = ranks_[dst.index()];
+  Task task{.kind = TaskKind::kReduce, .rank = dst, .run = number, .place = place, .slice = k};
+  if (is_lossy(index, item)) {
+    task.kind = TaskKind::kDecode;
+    push_stream(rank.codec, task,
+                codec_time(dst, index.codecs[item.codec], slice_size(index, item, k), false),
+                rank.rates.wake);
+  } else if (item.op == plan::TransferOp::kReduce) {
+    push_stream(rank.reduce, task, rank.reduce_time(slice_size(index, item, k)), rank.rates.wake);
+  } else {
+    signal(number, place, k, false);
+  }
+}
+
+void Engine::count_down(std::uint32_t number, Rank rank) {
+  Run& run = runs_[number];
+  ++ended_;
+  if (--run.open[rank.index()] > 0 || (run.owner && *run.owner != rank)) {
+    return;
+  }
+  run.done_at = std::max(run.done_at, now_);
+  --unfinished_;
+  --ranks_[rank.index()].open_runs[run.step];
+  next_compute(rank);
+}
+
+// One more dependency of a slice is met.
+void Engine::met(std::uint32_t number, Place place, const Item& item, std::uint32_t k) {
+  if (++runs_[number].met[item.first_slice + k] == item.waits) {
+    slice_unblocked(number, place, item, k);
+  }
+}
+
+void Engine::signal(std::uint32_t number, Place place, std::uint32_t k, bool at_source) {
+  Run& run = runs_[number];
+  const GraphIndex& index = *run.index;
+  bool whole_done = true;
+  if (index.has_partial_waits) {
+    const Item item = index.item(place);
+    whole_done = ++run.slices_done[side(at_source)][item.first_slice] == item.slices;
+  }
+  // What is set free comes back here only for lossy transfers, and those are stored, not computed.
+  for (const Dependent& dependent : index.dependents(place, at_source, scratch_)) {
+    if (!dependent.whole) {
+      Item other;
+      met(number, dependent.place, run.item(dependent.place, other), k);
+    } else if (whole_done) {
+      const Item item = index.item(dependent.place);
+      for (std::uint32_t s = 0; s < item.slices; ++s) {
+        met(number, dependent.place, item, s);
+      }
+    }
+  }
+  if (!at_source) {
+    if (index.orders_additions) {
+      free_additions(number, place, k, whole_done);
+    }
+    count_down(number, index.lanes[place.lane].dst);
+  }
+}
+
+// Slice k of an addition is applied: those that had to wait for it have their turn.
+void Engine::free_additions(std::uint32_t number, Place place, std::uint32_t k, bool whole_done) {
+  const auto applied_before = [&](const Dependent& next, const Item& item, std::uint32_t s) {
+    Run& run = runs_[number];
+    const std::uint32_t slice = item.first_slice + s;
+    if (++run.additions_met[slice] == item.additions_before && run.waits_for_additions[slice]) {
+      arrived(number, next.place, s);
+    }
+  };
+  for (const Dependent& next : runs_[number].index->next_additions(place, scratch_)) {
+    const Item item = runs_[number].index->item(next.place);
+    if (!next.whole) {
+      applied_before(next, item, k);
+    } else if (whole_done) {
+      for (std::uint32_t s = 0; s < item.slices; ++s) {
+        applied_before(next, item, s);
+      }
+    }
+  }
+}
+
+}  // namespace rackrail::sim
