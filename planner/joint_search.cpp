@@ -93,7 +93,6 @@ std::optional<JointSearch::Found> JointSearch::optimise(const Knobs& knobs,
       best = std::move(scored);
     }
   };
-  std::map<std::string, Search::Scored> best_within;
   // Every bucket size with every limit on codecs: compression that hides behind compute, or that
   // makes small buckets slower, loses against its own uncompressed form here.
   for (const Bytes size : knobs.sizes) {
@@ -107,10 +106,6 @@ std::optional<JointSearch::Found> JointSearch::optimise(const Knobs& knobs,
         continue;
       }
       lower(found.best_of, name, scored->estimate.step_time);
-      const auto [lightest, is_new] = best_within.try_emplace(name, *scored);
-      if (!is_new && scored->estimate.step_time < lightest->second.estimate.step_time) {
-        lightest->second = *scored;
-      }
       offer(*std::move(scored));
     }
     if (knobs.may_compress && !(best.has_value() && is_stopped())) {
@@ -137,16 +132,6 @@ std::optional<JointSearch::Found> JointSearch::optimise(const Knobs& knobs,
   if (!is_stopped()) {
     report("lighter codecs");
     found.lightened = search_.lighten(found.best, knobs.candidates);
-  }
-  // What was given up for lighter codecs may let a plan win that keeps to a limit altogether.
-  for (const auto& [name, limit] : kLimits) {
-    const auto lightest = best_within.find(name);
-    if (lightest != best_within.end() && !keeps_to(found.best, limit) &&
-        lightest->second.estimate.step_time <= found.best.estimate.step_time) {
-      found.best = lightest->second;
-      found.lightened = 0;
-      break;
-    }
   }
   return found;
 }
