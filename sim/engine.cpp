@@ -44,6 +44,9 @@ Engine::Engine(const topology::Topology& topology, const SimulationOptions& opti
       progress_(options.progress),
       network_(make_network(topology, options)),
       ranks_(topology.rank_count()) {
+  if (options.record_flows) {
+    network_->record_rates(rate_pieces_);
+  }
   for (std::size_t r = 0; r < ranks_.size(); ++r) {
     RankState& rank = ranks_[r];
     const topology::Node& node = topology.node(topology.node_of(Rank(r)));
@@ -276,6 +279,10 @@ void Engine::finish(const Task& task) {
 void Engine::take_network_events() {
   network_events_.clear();
   network_->take_events(now_, network_events_);
+  for (const RatePiece& piece : rate_pieces_) {
+    moved_pieces_.push_back({flying_[piece.tag].activity, piece});
+  }
+  rate_pieces_.clear();
   for (const FlowEvent& event : network_events_) {
     const Task task = flying_[event.tag];
     if (task.kind == TaskKind::kBackground && !event.is_delivered) {

@@ -118,6 +118,13 @@ class Engine {
   Time run_added(std::uint32_t run) const;
   /// Empty unless the options asked to record.
   const std::vector<Activity>& activities() const { return activities_; }
+  /// What flows moved while their rates stood, with the activity that each belongs to; recorded
+  /// with SimulationOptions::record_flows, where the network has rates.
+  struct MovedPiece {
+    std::uint32_t activity = kNoActivity;
+    RatePiece piece;
+  };
+  const std::vector<MovedPiece>& moved_pieces() const { return moved_pieces_; }
   struct Message {
     Bytes bytes;
     const RouteUse* route;  ///< as long as the engine
@@ -199,6 +206,8 @@ class Engine {
   DelayQueue<Task> queue_;
   std::unique_ptr<NetworkModel> network_;
   std::vector<FlowEvent> network_events_;
+  std::vector<RatePiece> rate_pieces_;  ///< since the last events of the network
+  std::vector<MovedPiece> moved_pieces_;
   std::vector<Task> flying_;  ///< tasks that are flows, by tag
   std::vector<std::uint32_t> free_tags_;
   std::vector<RankState> ranks_;

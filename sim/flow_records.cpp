@@ -28,6 +28,12 @@ std::vector<FlowRecord> flow_records(const Engine& engine, Time from, std::uint3
       records[by_activity.at(activity.cause)].delivered = Duration(activity.end - from);
     }
   }
+  for (const auto& [activity, piece] : engine.moved_pieces()) {
+    if (const auto record = by_activity.find(activity); record != by_activity.end()) {
+      records[record->second].pieces.push_back(
+          {Duration(piece.begin - from), Duration(piece.end - from), piece.bytes});
+    }
+  }
   return records;
 }
 
@@ -48,14 +54,14 @@ LinkTimeline link_timeline(const std::vector<FlowRecord>& flows, const topology:
   const auto bin = (end.picoseconds() + static_cast<Time>(bins) - 1) / static_cast<Time>(bins);
   timeline.bin = Duration(std::max<Time>(bin, 1));
   timeline.utilization.resize(bins * timeline.links.size());
-  for (const FlowRecord& flow : flows) {
-    const Duration time = std::max(flow.sent - flow.start, Duration(1));
-    for (auto i = static_cast<std::size_t>(flow.start / timeline.bin);
-         i < bins && timeline.bin * static_cast<std::int64_t>(i) < flow.start + time; ++i) {
+  const auto add = [&](const FlowRecord& flow, const FlowRecord::Piece& piece) {
+    const Duration time = std::max(piece.end - piece.begin, Duration(1));
+    for (auto i = static_cast<std::size_t>(piece.begin / timeline.bin);
+         i < bins && timeline.bin * static_cast<std::int64_t>(i) < piece.begin + time; ++i) {
       const Duration begin = timeline.bin * static_cast<std::int64_t>(i);
       const Duration inside =
-          std::min(begin + timeline.bin, flow.start + time) - std::max(begin, flow.start);
-      const double bytes = static_cast<double>(flow.bytes.count()) * (inside / time);
+          std::min(begin + timeline.bin, piece.begin + time) - std::max(begin, piece.begin);
+      const double bytes = piece.bytes * (inside / time);
       for (std::size_t hop = 0; hop < flow.links.size(); ++hop) {
         const LinkId link = flow.links[hop];
         const auto rate = static_cast<double>(topology.link(link).bandwidth.bytes_per_second());
@@ -63,6 +69,14 @@ LinkTimeline link_timeline(const std::vector<FlowRecord>& flows, const topology:
         timeline.utilization[i * timeline.links.size() + place[link.index()]] +=
             share * bytes / (rate * timeline.bin.seconds());
       }
+    }
+  };
+  for (const FlowRecord& flow : flows) {
+    if (flow.pieces.empty()) {
+      add(flow, {flow.start, flow.sent, static_cast<double>(flow.bytes.count())});
+    }
+    for (const FlowRecord::Piece& piece : flow.pieces) {
+      add(flow, piece);
     }
   }
   return timeline;

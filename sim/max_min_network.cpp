@@ -131,8 +131,12 @@ void MaxMinNetwork::set_capacity(Time now, LinkId id, Bandwidth capacity) {
 
 // Remaining bytes at another time.
 void MaxMinNetwork::settle(Flow& flow, Time now) {
-  flow.remaining =
-      std::max(0.0, flow.remaining - flow.rate * static_cast<double>(now - flow.updated));
+  const double moved =
+      std::min(flow.remaining, flow.rate * static_cast<double>(now - flow.updated));
+  if (pieces_ != nullptr && moved > 0) {
+    pieces_->push_back({flow.tag, flow.updated, now, moved});
+  }
+  flow.remaining -= moved;
   flow.updated = now;
 }
 
@@ -230,6 +234,7 @@ void MaxMinNetwork::take_events(Time now, std::vector<FlowEvent>& events) {
 
 void MaxMinNetwork::finish(std::uint32_t number, Time now, std::vector<FlowEvent>& events) {
   Flow& flow = flows_[number];
+  settle(flow, now);
   events.push_back({flow.tag, false});
   if (flow.latency == 0) {
     events.push_back({flow.tag, true});

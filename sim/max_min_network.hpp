@@ -35,6 +35,7 @@ class MaxMinNetwork final : public NetworkModel {
   Time next_event(Time now) override;
   void take_events(Time now, std::vector<FlowEvent>& events) override;
   std::uint64_t flows_started() const override { return started_; }
+  void record_rates(std::vector<RatePiece>& pieces) override { pieces_ = &pieces; }
 
   /// Rate in bytes/s of the moving flow with this tag; 0 when there is none. For tests.
   double rate_of(FlowTag tag) const;
@@ -94,12 +95,13 @@ class MaxMinNetwork final : public NetworkModel {
   void join(std::uint32_t number, Time now);
   bool is_void(const Due& due) const;
   Time time_left(const Flow& flow, Time now);
-  static void settle(Flow& flow, Time now);
+  void settle(Flow& flow, Time now);
   void set_alone(std::uint32_t number, Time now);
   void share(std::uint32_t number);
   void set_rate(std::uint32_t number, double rate, Time now);
   void finish(std::uint32_t number, Time now, std::vector<FlowEvent>& events);
 
+  std::vector<RatePiece>* pieces_ = nullptr;  ///< null: they are not recorded
   std::vector<LinkUse> links_;
   FairShares shares_;
   std::vector<Flow> flows_;

@@ -31,6 +31,14 @@ struct QueueUse {
   std::uint64_t trims = 0;   ///< packets that lost their payload
 };
 
+/// What a flow moved while its rate stood.
+struct RatePiece {
+  FlowTag tag = 0;
+  Time begin = 0;
+  Time end = 0;
+  double bytes = 0;
+};
+
 /// Links with what a flow takes of each: at a rate of r, links[i] carries r · shares[i].
 struct SpreadPath {
   std::span<const LinkId> links;  ///< each once
@@ -63,6 +71,8 @@ class NetworkModel {
   /// Appends the events at `now`, which next_event() gave.
   virtual void take_events(Time now, std::vector<FlowEvent>& events) = 0;
   virtual std::uint64_t flows_started() const = 0;
+  /// Appends to `pieces` from now on, in the order of their ends; models without rates never do.
+  virtual void record_rates(std::vector<RatePiece>& pieces) { (void)pieces; }
   /// Of the links in use, by link; empty where the model has no queues.
   virtual std::vector<QueueUse> queues() const { return {}; }
 };

@@ -91,10 +91,17 @@ struct FlowRecord {
   Duration delivered;  ///< and is there
   std::vector<LinkId> links;
   std::vector<double> shares;  ///< of the bytes, by link; none: all of them on each
+  /// From `start` to `sent`, a piece for each rate it had; none where the model has no rates.
+  struct Piece {
+    Duration begin;
+    Duration end;
+    double bytes = 0;
+  };
+  std::vector<Piece> pieces;
 };
 
 /// Utilisation of links over a step: at [i · links.size() + j], of links[j] from i · bin to
-/// (i + 1) · bin, where a message counts evenly over its time on the wire.
+/// (i + 1) · bin; at the packet level a message counts evenly over its time on the wire.
 struct LinkTimeline {
   Duration bin;
   std::vector<LinkId> links;
