@@ -38,6 +38,9 @@ double cores_per_rank(const topology::Topology& topology, Rank rank) {
 
 }  // namespace
 
+/// Of one call: most find their stream idle and wait for the device to start, too.
+Duration launch_of(const plan::DeviceRates& rates) { return rates.launch + rates.wake; }
+
 /// Counts one schedule's transfers by resource.
 class LoadCounter {
  public:
@@ -120,21 +123,22 @@ class LoadCounter {
     if (!codec.is_lossy()) {
       if (transfer.op == plan::TransferOp::kReduce &&
           !in_network.is_counted_elsewhere(TransferId(i))) {
-        add_term(reduce_stream(transfer.dst), i, {weight, {}, receiver.launch, receiver.reduce, 1});
+        add_term(reduce_stream(transfer.dst), i,
+                 {weight, {}, launch_of(receiver), receiver.reduce, 1});
       }
       return;
     }
     const auto kind = static_cast<std::size_t>(codec.kind);
     if (encodes) {
       add_term(codec_stream(transfer.src), i,
-               {weight, {}, sender.launch, sender.codecs[kind].encode, 1});
+               {weight, {}, launch_of(sender), sender.codecs[kind].encode, 1});
       if (transfer.op == plan::TransferOp::kCopy) {
         add_term(codec_stream(transfer.src), i,
-                 {weight, {}, sender.launch, sender.codecs[kind].decode, 1});
+                 {weight, {}, launch_of(sender), sender.codecs[kind].decode, 1});
       }
     }
     add_term(codec_stream(transfer.dst), i,
-             {weight, {}, receiver.launch, receiver.codecs[kind].decode, 1});
+             {weight, {}, launch_of(receiver), receiver.codecs[kind].decode, 1});
   }
 
   /// When each transfer could start, and how long from then to the end, if none waited for a link.

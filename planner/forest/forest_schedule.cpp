@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "planner/forest/pacing.hpp"
 #include "planner/schedules/builder.hpp"
 
 namespace rackrail::planner {
@@ -118,7 +117,7 @@ Steps steps_of(const std::vector<Part>& parts, const Forest* reduction, const Fo
 
 plan::TransferGraph make_graph(plan::Collective collective, const Forest* reduction,
                                const Forest* broadcast, const ScheduleRequest& request,
-                               std::size_t rounds) {
+                               std::size_t rounds, Pace pace) {
   const std::vector<Part> parts = parts_of(reduction, broadcast);
   std::vector<std::uint32_t> weights;
   std::vector<Rank> owners;
@@ -130,7 +129,9 @@ plan::TransferGraph make_graph(plan::Collective collective, const Forest* reduct
   GraphBuilder builder("forest", request, std::move(weights), collective);
   std::vector<TransferId> ids(steps.size() * rounds);
   std::vector<TransferId> after;
-  for (const auto& [move, round] : paced(moves, rounds, request.topology)) {
+  const std::vector<Turn> turns =
+      pace == Pace::kUrgent ? paced(moves, rounds, request.topology) : in_stages(moves, rounds);
+  for (const auto& [move, round] : turns) {
     const Step& step = steps[move];
     after.clear();
     for (const std::uint32_t before : moves[move].predecessors) {
@@ -150,18 +151,19 @@ plan::TransferGraph make_graph(plan::Collective collective, const Forest* reduct
 }  // namespace
 
 plan::TransferGraph all_gather_along(const Forest& broadcast, const ScheduleRequest& request,
-                                     std::size_t rounds) {
-  return make_graph(plan::Collective::kAllGather, nullptr, &broadcast, request, rounds);
+                                     std::size_t rounds, Pace pace) {
+  return make_graph(plan::Collective::kAllGather, nullptr, &broadcast, request, rounds, pace);
 }
 
 plan::TransferGraph reduce_scatter_along(const Forest& reduction, const ScheduleRequest& request,
-                                         std::size_t rounds) {
-  return make_graph(plan::Collective::kReduceScatter, &reduction, nullptr, request, rounds);
+                                         std::size_t rounds, Pace pace) {
+  return make_graph(plan::Collective::kReduceScatter, &reduction, nullptr, request, rounds, pace);
 }
 
 plan::TransferGraph all_reduce_along(const Forest& reduction, const Forest& broadcast,
-                                     const ScheduleRequest& request, std::size_t rounds) {
-  return make_graph(plan::Collective::kAllReduce, &reduction, &broadcast, request, rounds);
+                                     const ScheduleRequest& request, std::size_t rounds,
+                                     Pace pace) {
+  return make_graph(plan::Collective::kAllReduce, &reduction, &broadcast, request, rounds, pace);
 }
 
 std::optional<Forest> mirrored(const Forest& forest, const topology::Topology& topology) {

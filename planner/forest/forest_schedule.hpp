@@ -7,22 +7,24 @@
 
 #include "plan/transfer_graph.hpp"
 #include "planner/forest/forest.hpp"
+#include "planner/forest/pacing.hpp"
 #include "planner/schedule_family.hpp"
 
 namespace rackrail::planner {
 
 /// Every rank starts with its part, 1/n of the buffer, and ends with all of them.
 plan::TransferGraph all_gather_along(const Forest& broadcast, const ScheduleRequest& request,
-                                     std::size_t rounds);
+                                     std::size_t rounds, Pace pace = Pace::kUrgent);
 
 /// Every rank starts with a buffer of its own and ends with the sum of its part. `reduction` is a
 /// forest made with `reversed`.
 plan::TransferGraph reduce_scatter_along(const Forest& reduction, const ScheduleRequest& request,
-                                         std::size_t rounds);
+                                         std::size_t rounds, Pace pace = Pace::kUrgent);
 
 /// A reduce-scatter and an all-gather, each part of which follows as soon as it is there.
 plan::TransferGraph all_reduce_along(const Forest& reduction, const Forest& broadcast,
-                                     const ScheduleRequest& request, std::size_t rounds);
+                                     const ScheduleRequest& request, std::size_t rounds,
+                                     Pace pace = Pace::kUrgent);
 
 /// The forest for the other direction: the same trees on the opposite links, where every link has
 /// an opposite one that is as wide.

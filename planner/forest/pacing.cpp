@@ -233,6 +233,29 @@ class ListSchedule {
 
 }  // namespace
 
+std::vector<Turn> in_stages(const std::vector<Move>& moves, std::size_t rounds) {
+  std::vector<std::vector<std::uint32_t>> by_stage;
+  std::vector<std::size_t> stage(moves.size());
+  for (std::uint32_t m = 0; m < moves.size(); ++m) {
+    for (const std::uint32_t before : moves[m].predecessors) {
+      stage[m] = std::max(stage[m], stage[before] + 1);
+    }
+    by_stage.resize(std::max(by_stage.size(), stage[m] + 1));
+    by_stage[stage[m]].push_back(m);
+  }
+  std::vector<Turn> turns;
+  for (std::size_t step = 0; step + 1 < by_stage.size() + rounds; ++step) {
+    for (std::size_t round = 0; round < rounds && round <= step; ++round) {
+      if (step - round < by_stage.size()) {
+        for (const std::uint32_t m : by_stage[step - round]) {
+          turns.push_back({m, static_cast<std::uint32_t>(round)});
+        }
+      }
+    }
+  }
+  return turns;
+}
+
 std::vector<Turn> paced(const std::vector<Move>& moves, std::size_t rounds,
                         const topology::Topology& topology) {
   const MoveIndex index(moves, topology);

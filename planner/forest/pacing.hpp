@@ -28,6 +28,16 @@ struct Turn {
   std::uint32_t round = 0;
 };
 
+/// Which of the moves of a pair goes first.
+enum class Pace : std::uint8_t {
+  kStages,  ///< the one that would be ready first if every move took as long
+  kUrgent,  ///< the more urgent one, see above: best for a large collective alone
+};
+
+/// All moves of all rounds in the order of their stages: a move's stage is the number of moves in a
+/// row that come before it, plus its round.
+std::vector<Turn> in_stages(const std::vector<Move>& moves, std::size_t rounds);
+
 /// All moves of all rounds in the order of their starts; a move comes after its predecessors.
 std::vector<Turn> paced(const std::vector<Move>& moves, std::size_t rounds,
                         const topology::Topology& topology);

@@ -37,13 +37,16 @@ class ForestFamily final : public ScheduleFamily {
 
   plan::TransferGraph all_reduce(const ScheduleRequest& request) const override {
     const AllReduceForests forests = make_allreduce_forests(request.topology);
-    return all_reduce_along(forests.reduction, forests.broadcast, request, 1);
+    return all_reduce_along(forests.reduction, forests.broadcast, request, 1, Pace::kStages);
   }
 
+  // In stages: buckets of a step follow one another, and the timeline of the compression search
+  // (planner/compression_timeline.hpp) knows such schedules better. Urgent moves gain for one large
+  // collective alone.
   std::vector<plan::TransferGraph> all_reduces(const ScheduleRequest& request) const override {
     const AllReduceForests forests = make_allreduce_forests(request.topology);
     return in_rounds(request, [&](std::size_t rounds) {
-      return all_reduce_along(forests.reduction, forests.broadcast, request, rounds);
+      return all_reduce_along(forests.reduction, forests.broadcast, request, rounds, Pace::kStages);
     });
   }
 

@@ -21,15 +21,22 @@ namespace {
 using topology::NodeKind;
 using topology::Topology;
 
-/// Racks of hosts with one rank each, behind a core; `sizes` may differ.
-Topology racks(const std::vector<std::size_t>& sizes) {
+/// Racks of hosts with one rank each, behind a core; `sizes` may differ. Switches that compute are
+/// for schedules that ask for them; the runtime sends the same transfers one by one.
+Topology racks(const std::vector<std::size_t>& sizes, bool switches_compute = false) {
   Topology topology("racks");
-  const NodeId core = topology.add_node({.name = "core", .kind = NodeKind::kSpine});
+  const NodeId core = topology.add_node({.name = "core",
+                                         .kind = NodeKind::kSpine,
+                                         .multicasts = switches_compute,
+                                         .reduces = switches_compute});
   std::size_t number = 0;
   for (std::size_t r = 0; r < sizes.size(); ++r) {
     const std::string rack = fmt::format("rack{}", r);
-    const NodeId tor =
-        topology.add_node({.name = fmt::format("tor{}", r), .kind = NodeKind::kTor, .rack = rack});
+    const NodeId tor = topology.add_node({.name = fmt::format("tor{}", r),
+                                          .kind = NodeKind::kTor,
+                                          .rack = rack,
+                                          .multicasts = switches_compute,
+                                          .reduces = switches_compute});
     topology.add_duplex_link({.from = tor, .to = core, .bandwidth = 1_GBps, .tier = "uplink"});
     for (std::size_t i = 0; i < sizes[r]; ++i) {
       const std::string name = fmt::format("host{}", number++);
@@ -120,6 +127,7 @@ void check_sums(const std::string& transport) {
   std::vector<std::pair<std::string, Topology>> clusters;
   for (const auto& sizes : shapes()) {
     clusters.emplace_back("racks of " + shape_name(sizes), racks(sizes));
+    clusters.emplace_back("computing racks of " + shape_name(sizes), racks(sizes, true));
   }
   for (const Topology& grid : grids()) {
     clusters.emplace_back(grid.name(), grid);
@@ -145,11 +153,12 @@ void check_sums(const std::string& transport) {
   }
   // Hierarchies refuse where racks are uneven, or there is nothing inside or between them, and a
   // torus where ranks are not joined directly.
-  constexpr int kTrueHierarchies = 4;
+  constexpr int kTrueHierarchies = 2 * 4;
   for (const auto& family : planner::schedule_families()) {
     CAPTURE(family->name());
     std::size_t expected = clusters.size();
     if (family->name().starts_with("hierarchical")) expected = kTrueHierarchies;
+    if (family->name() == "in-network") expected = shapes().size() - 2;  // of more than two ranks
     if (family->name() == "torus") expected = grids().size();
     CHECK(executed[family->name()] == static_cast<int>(expected));
   }
@@ -171,7 +180,9 @@ TEST_CASE("collectives: exact sums of 64 MiB") {
   const std::int64_t elements = 16 << 20;
   for (const auto& family : planner::schedule_families()) {
     CAPTURE(family->name(), transport);
-    const Topology topology = family->name() == "torus" ? test::grid(2, 2, false) : racks({2, 2});
+    const Topology topology = family->name() == "torus"
+                                  ? test::grid(2, 2, false)
+                                  : racks({2, 2}, family->name() == "in-network");
     const plan::Plan plan = runtime::plan_of(planned(*family, topology, {}), {elements}, 1 << 18);
     std::vector<std::vector<std::vector<float>>> buffers = {
         contributions(4, static_cast<std::size_t>(elements))};

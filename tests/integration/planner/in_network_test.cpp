@@ -114,7 +114,7 @@ TEST_CASE("switches that say nothing, or that join nobody, make no in-network sc
 TEST_CASE("a plan for switches that reduce uses them and states the bound that they allow") {
   const Topology plain = test::boxes(1, 8);
   const Topology t = able(plain, {NodeKind::kNvSwitch});
-  CHECK(planner::network_bound(plain).algbw == topology::allreduce_bound(plain).algbw);
+  CHECK(planner::network_bound(plain).algbw == topology::joint_allreduce_bound(plain).algbw);
   CHECK(planner::network_bound(t).algbw > planner::network_bound(plain).algbw);
   const plan::Workload workload = plan::read_workload("vgg-16", topology::configs_folder());
   const auto costs = sim::make_cost_model(t, {});

@@ -32,14 +32,16 @@ TEST_CASE("every move of every round has one turn, after its predecessors") {
       }
     }
     const std::size_t rounds = 1 + random() % 6;
-    std::set<std::pair<std::uint32_t, std::uint32_t>> done;
-    for (const Turn& turn : paced(moves, rounds, topology)) {
-      for (const std::uint32_t before : moves[turn.move].predecessors) {
-        CHECK(done.count({before, turn.round}) == 1);
+    for (const auto& turns : {paced(moves, rounds, topology), in_stages(moves, rounds)}) {
+      std::set<std::pair<std::uint32_t, std::uint32_t>> done;
+      for (const Turn& turn : turns) {
+        for (const std::uint32_t before : moves[turn.move].predecessors) {
+          CHECK(done.count({before, turn.round}) == 1);
+        }
+        CHECK(done.emplace(turn.move, turn.round).second);
       }
-      CHECK(done.emplace(turn.move, turn.round).second);
+      CHECK(done.size() == moves.size() * rounds);
     }
-    CHECK(done.size() == moves.size() * rounds);
   }
 }
 

@@ -44,7 +44,7 @@ sim::SimulationOptions instant_additions() {
   sim::SimulationOptions options;
   plan::DeviceRates rates = plan::device_rates("H100");
   rates.reduce = Bandwidth(INT64_MAX);
-  rates.launch = Duration();
+  rates.launch = rates.wake = Duration();
   options.device_rates = rates;
   return options;
 }
