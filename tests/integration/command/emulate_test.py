@@ -150,7 +150,9 @@ class Training(EmulationTest):
 class Validation(EmulationTest):
     def test_predictions_stand_beside_measurements(self):
         # Twice the test's rates: the 64 MiB take 13 s each time at 40 Mbit/s.
-        result = self.rackrail_json("validate", "pair.csv", "--scale", "5", "--steps", 10)
+        # No prediction is that near, so the command says that what was asked was not met.
+        result = self.rackrail_json("validate", "pair.csv", "--scale", "5", "--steps", 10,
+                                    "--within", "0.001%", status=1)
         self.assertEqual([case["what"] for case in result["collectives"]],
                          ["1.00 KiB", "4.00 KiB", "16.0 KiB", "64.0 KiB", "256 KiB", "1.00 MiB",
                           "4.00 MiB", "16.0 MiB", "64.0 MiB"])
@@ -166,11 +168,6 @@ class Validation(EmulationTest):
         self.assertLess(abs(large["relative_error"]), 0.25, large)
         self.assertGreater(result["step"]["measured_s"], 0)
         self.assert_nothing_left()
-
-    def test_bounds(self):
-        result = self.rackrail("validate", "pair.csv", "--scale", "5", "--steps", 2, "--within",
-                               "0.001%", status=1)
-        self.assertIn("geometric-mean error", result.out)
 
 
 class Ends(EmulationTest):
@@ -232,7 +229,7 @@ class Ends(EmulationTest):
     def test_kill_at_random_moments(self):
         seed = random.randrange(1 << 30)
         moments = random.Random(seed)
-        for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT) * 4:
+        for number in (signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGINT):
             after = moments.uniform(0, 3) * moments.random()
             message = f"seed {seed}: {number.name} after {after:.3f} s"
             process = self.start("emulate", "racks.csv", "--", *self.COMMAND)
