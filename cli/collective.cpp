@@ -110,7 +110,9 @@ FastestCollective simulate_collective(const CollectiveCase& c, const std::string
   }
   if (!fastest) {
     throw ConfigError(ErrorContext{"<command line>", "--schedule " + schedule,
-                                   "no schedule for this collective", "another schedule"});
+                                   fmt::format("no schedule for this collective with codec {}",
+                                               plan::to_string(c.codecs.inside)),
+                                   "another schedule or codec"});
   }
   return std::move(*fastest);
 }
@@ -167,7 +169,10 @@ void run_collective(Session& session, const topology::Topology& cluster,
   const double busbw = algbw * (what == plan::Collective::kAllReduce ? 2 : 1) * (n - 1) / n;
   const Duration bound = lower_bound(cluster, what, plan::encoded_size(codec, elements));
   if (session.json) {
-    session.print_json({{"time_s", result.time.seconds()},
+    session.print_json({{"collective", options.collective},
+                        {"bytes", elements * kBytesPerElement},
+                        {"codec", plan::to_string(codec)},
+                        {"time_s", result.time.seconds()},
                         {"schedule", family},
                         {"algbw_Bps", algbw},
                         {"busbw_Bps", busbw},

@@ -283,6 +283,12 @@ void run_step(Session& session, const SimulateOptions& options) {
 }
 
 void run_simulate(Session& session, SimulateOptions options) {
+  const bool is_collective = !options.collective.collective.empty();
+  if (is_collective && !options.target.empty() && !options.cluster.cluster.empty()) {
+    throw ConfigError(ErrorContext{
+        "<command line>", "--cluster",
+        fmt::format("'{}' beside '{}'", options.cluster.cluster, options.target), "one cluster"});
+  }
   if (!options.target.empty()) {
     if (!options.plan.empty() || !options.collective.collective.empty()) {
       options.cluster.cluster = options.target;
@@ -318,13 +324,15 @@ void add_simulate_command(CLI::App& app, Session& session) {
   add_common_options(*command, session);
   const auto options = std::make_shared<SimulateOptions>();
   command->add_option("target", options->target, "Plan file; or a cluster, with --collective");
-  command->add_option("--plan", options->plan, "Plan file, where the target is its cluster");
+  CLI::Option* plan =
+      command->add_option("--plan", options->plan, "Plan file, where the target is its cluster");
   command->add_option("--cluster", options->cluster.cluster,
                       "Cluster of the plan, where it is not a shipped one");
   options->cluster.add_to(*command);
   // What would be ignored is refused.
   CLI::Option* collective = command->add_option("--collective", options->collective.collective,
                                                 "all-reduce, reduce-scatter or all-gather");
+  collective->excludes(plan);
   command
       ->add_option("--workload,--model", options->workload,
                    "Workload of the plan, where it is not a shipped one")

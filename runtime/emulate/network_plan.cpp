@@ -133,8 +133,10 @@ void require_rates(const NetworkPlan& plan, unsigned cores) {
 }  // namespace
 
 NetworkPlan plan_network(const topology::Topology& topology, double scale, unsigned cores) {
-  if (!(scale > 0) || !std::isfinite(scale)) {
-    refuse("scale", fmt::format("{}", scale), "a number above 0");
+  constexpr double kLargestScale = 1000;  // no machine carries more than it
+  if (!(scale > 0 && scale <= kLargestScale)) {
+    refuse("scale", fmt::format("{}", scale),
+           fmt::format("a number above 0, at most {}", kLargestScale));
   }
   Contraction graph = contract(topology);
   NetworkPlan plan;

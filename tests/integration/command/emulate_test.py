@@ -23,7 +23,7 @@ class Refusals(TrainingTest):
                               expected="bridges do not route")
         self.assert_bad_input("emulate", "two-racks-40g", file="two-racks-40g", where="rates",
                               expected="--scale")
-        for scale in ("0", "-1", "nan"):
+        for scale in ("0", "-1", "nan", "1e12"):
             self.assert_bad_input("emulate", "pair.csv", "--scale", scale, where="scale")
         self.assert_bad_input("emulate", "pair.csv", "--clean")
         result = self.rackrail("emulate", "pair.csv", "--", "no-such-program", status=2)

@@ -79,6 +79,13 @@ class Simulate(harness.CommandTest):
                               where="--collective", found="'broadcast'", expected="all-gather")
         self.assert_bad_input("simulate", "star.csv", "--collective", "all-gather", "--schedule",
                               "double-binary-tree", found="no schedule for this collective")
+        self.assertEqual((gathered["collective"], gathered["bytes"], gathered["schedule"]),
+                         ("all-gather", 2**30, "ring"))
+        # What would be ignored is refused.
+        self.assert_bad_input("simulate", "star.csv", "--collective", "all-reduce", "--cluster",
+                              "two-racks-40g", where="--cluster")
+        self.assert_bad_input("simulate", "star.csv", "--collective", "all-reduce", "--plan",
+                              "plan.json")
 
     def test_packets_take_as_long_as_flows_and_tell_of_queues(self):
         for schedule in ("ring", "halving-doubling"):
