@@ -17,8 +17,8 @@ struct LowerBound {
   std::string reason;
 };
 
-/// What bounds an all-reduce on this cluster: topology::joint_allreduce_bound, with the switches that
-/// say that they reduce or multicast, where there are any.
+/// What bounds an all-reduce on this cluster: topology::joint_allreduce_bound, with the switches
+/// that say that they reduce or multicast, where there are any.
 topology::AllReduceBound network_bound(const topology::Topology& topology);
 
 /// The largest of

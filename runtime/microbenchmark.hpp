@@ -1,6 +1,6 @@
-// What exchanging gradients costs on this machine, in core time: the figures that the simulator needs
-// to predict a run of local workers. Measured in core seconds rather than in wall time, so that a
-// busy neighbour disturbs little.
+// What exchanging gradients costs on this machine, in core time: the figures that the simulator
+// needs to predict a run of local workers. Measured in core seconds rather than in wall time, so
+// that a busy neighbour disturbs little.
 #pragma once
 
 #include <cstddef>
@@ -20,9 +20,9 @@ struct MessageCosts {
   Duration latency;           ///< from send to receipt of a small message between idle ranks
 };
 
-/// Runs all-reduces of two sizes over executors on `transport` ("ucx"), one thread as rank each, and
-/// solves time = messages · overhead + bytes / bandwidth. `rates` says what the additions in it cost.
-/// Takes about a second. Throws RuntimeFailure when the transport is not available.
+/// Runs all-reduces of two sizes over executors on `transport` ("ucx"), one thread as rank each,
+/// and solves time = messages · overhead + bytes / bandwidth. `rates` says what the additions in it
+/// cost. Takes about a second. Throws RuntimeFailure when the transport is not available.
 MessageCosts measure_message_costs(std::string_view transport, std::size_t ranks,
                                    const plan::DeviceRates& rates);
 
