@@ -121,14 +121,15 @@ void Stream::send_until(Clock::time_point end) noexcept {
 }
 
 Bandwidth Stream::measure_until(Clock::time_point begin, Clock::time_point end) noexcept {
-  // MSG_TRUNC: TCP drops the bytes without copying them.
-  std::array<char, 1> unused{};
+  // MSG_TRUNC: TCP drops the bytes without copying them; sanitizers take them for written all the
+  // same.
+  std::array<char, kChunk> unused;
   Clock::time_point first;
   Clock::time_point last;
   std::int64_t bytes = 0;  // after the first arrival
   bool has_begun = false;
   while (true) {
-    const ssize_t count = recv(receiver_, unused.data(), kChunk, MSG_TRUNC);
+    const ssize_t count = recv(receiver_, unused.data(), unused.size(), MSG_TRUNC);
     const Clock::time_point now = Clock::now();
     if (now >= end || count == 0) {
       break;
