@@ -105,15 +105,23 @@ sim::Scenario SimulateOptions::read(Session& session, const topology::Topology& 
   return all;
 }
 
+/// What a scenario says of steps has no meaning for a bare collective, and is not passed over.
+void refuse_keys_of_steps(const std::string& scenario) {
+  const ConfigValue root = ConfigValue::parse(scenario, read_file(scenario));
+  for (const char* const key :
+       {"jobs", "placement", "steps", "staleness", "local_steps", "asynchronous", "loading",
+        "slow_devices", "outages", "duration", "checkpoint_every"}) {
+    if (root.find(key) != nullptr) {
+      throw ConfigError(ErrorContext{scenario, key, "what concerns steps, for a bare collective",
+                                     "a plan to simulate with it"});
+    }
+  }
+}
+
 /// For what is simulated alone on the cluster.
 sim::SimulationOptions SimulateOptions::simulation(Session& session,
                                                    const topology::Topology& on) const {
-  const sim::Scenario all = read(session, on);
-  if (!all.jobs.empty()) {
-    throw ConfigError(ErrorContext{scenario, "jobs", "jobs beside a bare collective",
-                                   "a plan to simulate beside them"});
-  }
-  return all.options;
+  return read(session, on).options;
 }
 
 std::optional<explore::OutageResult> simulate_outages(const Session& session,
@@ -313,6 +321,9 @@ void run_simulate(Session& session, SimulateOptions options) {
         ErrorContext{"<command line>", "simulate", "no cluster", "a cluster file or name"});
   }
   const topology::Topology cluster = options.cluster.load(session);
+  if (!options.scenario.empty()) {
+    refuse_keys_of_steps(options.scenario);
+  }
   run_collective(session, cluster, options.collective, options.simulation(session, cluster));
 }
 

@@ -54,21 +54,11 @@ void in_network(benchmark::State& state, const Topology& topology) {
 
 using topology::NodeKind;
 
-/// The same cluster whose switches of these kinds reduce and multicast.
-Topology able(Topology topology, std::initializer_list<NodeKind> kinds) {
-  for (std::size_t v = 0; v < topology.node_count(); ++v) {
-    topology::Node node = topology.node(NodeId(v));
-    if (std::find(kinds.begin(), kinds.end(), node.kind) != kinds.end()) {
-      node.multicasts = node.reduces = true;
-      topology.set_node_properties(NodeId(v), node);
-    }
-  }
-  return topology;
+Topology nvswitches(Topology topology) {
+  return test::able(std::move(topology), {NodeKind::kNvSwitch});
 }
-
-Topology nvswitches(Topology topology) { return able(std::move(topology), {NodeKind::kNvSwitch}); }
 Topology all_switches(Topology topology) {
-  return able(std::move(topology), {NodeKind::kNvSwitch, NodeKind::kTor, NodeKind::kSpine});
+  return test::able(std::move(topology), {NodeKind::kNvSwitch, NodeKind::kTor, NodeKind::kSpine});
 }
 
 #define RACKRAIL_IN_NETWORK(name, topology) \

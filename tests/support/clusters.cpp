@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace rackrail::test {
 
 using topology::NodeKind;
@@ -122,6 +124,17 @@ Topology uneven_star() {
   for (int h = 0; h < 8; ++h) {
     const std::string host = fmt::format("host{}", h);
     join(topology, add_gpu(topology, host, host), middle, h == 7 ? 25 : 100);
+  }
+  return topology;
+}
+
+Topology able(Topology topology, std::initializer_list<NodeKind> kinds) {
+  for (std::size_t v = 0; v < topology.node_count(); ++v) {
+    topology::Node node = topology.node(NodeId(v));
+    if (std::find(kinds.begin(), kinds.end(), node.kind) != kinds.end()) {
+      node.multicasts = node.reduces = true;
+      topology.set_node_properties(NodeId(v), node);
+    }
   }
   return topology;
 }

@@ -1,6 +1,8 @@
 // Clusters whose optimum is known, for tests and benchmarks. Rates in GB/s each way.
 #pragma once
 
+#include <initializer_list>
+
 #include "topology/topology.hpp"
 
 namespace rackrail::test {
@@ -20,5 +22,9 @@ topology::Topology clos(const std::vector<int>& hosts, int uplinks);
 topology::Topology cube_mesh();
 /// Seven hosts with 100 and one with 25 on a switch.
 topology::Topology uneven_star();
+
+/// The same cluster whose switches of these kinds reduce and multicast.
+topology::Topology able(topology::Topology topology,
+                        std::initializer_list<topology::NodeKind> kinds);
 
 }  // namespace rackrail::test

@@ -82,6 +82,15 @@ class Simulate(harness.CommandTest):
         self.assertEqual((gathered["collective"], gathered["bytes"], gathered["schedule"]),
                          ("all-gather", 2**30, "ring"))
         # What would be ignored is refused.
+        for key, value in (("placement", "{ hosts: [host0, host1] }"), ("local_steps", "4"),
+                           ("slow_devices", "[{ ranks: [0], factor: 50 }]")):
+            self.write("steps.yaml", f"{key}: {value}\n")
+            self.assert_bad_input("simulate", "star.csv", "--collective", "all-reduce",
+                                  "--scenario", "steps.yaml", file="steps.yaml", where=key)
+        self.write("slow.yaml", "links: [{ link: host3→switch, from: 0 s, bandwidth: 1 GB/s }]\n")
+        slow = self.rackrail_json("simulate", "star.csv", "--collective", "all-gather",
+                                  "--scenario", "slow.yaml")
+        self.assertGreater(slow["time_s"], 4 * gathered["time_s"])
         self.assert_bad_input("simulate", "star.csv", "--collective", "all-reduce", "--cluster",
                               "two-racks-40g", where="--cluster")
         self.assert_bad_input("simulate", "star.csv", "--collective", "all-reduce", "--plan",

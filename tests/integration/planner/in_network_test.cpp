@@ -22,18 +22,6 @@ using topology::Topology;
 
 constexpr std::int64_t kElements = 1 << 28;  // 1 GiB
 
-/// All switches of these kinds reduce and multicast.
-Topology able(Topology t, std::initializer_list<NodeKind> kinds) {
-  for (std::size_t v = 0; v < t.node_count(); ++v) {
-    topology::Node node = t.node(NodeId(v));
-    if (std::find(kinds.begin(), kinds.end(), node.kind) != kinds.end()) {
-      node.multicasts = node.reduces = true;
-      t.set_node_properties(NodeId(v), node);
-    }
-  }
-  return t;
-}
-
 plan::TransferGraph in_network(const Topology& t) {
   topology::Router router(t);
   return planner::schedule_family("in-network").all_reduce({t, router, {}});
@@ -54,7 +42,7 @@ std::vector<double> loads(const plan::TransferGraph& graph, const Topology& t) {
 }
 
 TEST_CASE("on a reducing switch every link carries the buffer once each way") {
-  const Topology t = able(test::uneven_star(), {NodeKind::kTor, NodeKind::kSwitch});
+  const Topology t = test::able(test::uneven_star(), {NodeKind::kTor, NodeKind::kSwitch});
   for (const double load : loads(in_network(t), t)) {
     CHECK(load == Approx(1));
   }
@@ -63,7 +51,7 @@ TEST_CASE("on a reducing switch every link carries the buffer once each way") {
 TEST_CASE("trees over a Clos network of reducing switches use narrow uplinks evenly") {
   const int uplinks = GENERATE(1, 2, 3, 4);
   CAPTURE(uplinks);
-  Topology t = able(test::clos({4, 4, 4}, uplinks), {NodeKind::kTor, NodeKind::kSpine});
+  Topology t = test::able(test::clos({4, 4, 4}, uplinks), {NodeKind::kTor, NodeKind::kSpine});
   const auto is_uplink = [&t](LinkId id) {
     return !t.rank_of(t.link(id).from) && !t.rank_of(t.link(id).to);
   };
@@ -83,10 +71,10 @@ TEST_CASE("trees over a Clos network of reducing switches use narrow uplinks eve
 
 TEST_CASE("a gigabyte is reduced within 2 % of the in-network optimum") {
   const Topology t =
-      GENERATE(able(test::boxes(1, 8), {NodeKind::kNvSwitch}),
-               able(test::boxes(2, 8), {NodeKind::kNvSwitch}),
-               able(test::boxes(4, 2), {NodeKind::kNvSwitch, NodeKind::kSpine}),
-               able(test::clos({4, 4, 4, 4}, 2), {NodeKind::kTor, NodeKind::kSpine}));
+      GENERATE(test::able(test::boxes(1, 8), {NodeKind::kNvSwitch}),
+               test::able(test::boxes(2, 8), {NodeKind::kNvSwitch}),
+               test::able(test::boxes(4, 2), {NodeKind::kNvSwitch, NodeKind::kSpine}),
+               test::able(test::clos({4, 4, 4, 4}, 2), {NodeKind::kTor, NodeKind::kSpine}));
   const double optimum =
       static_cast<double>(kElements * 4) /
       static_cast<double>(topology::joint_allreduce_bound(t, true).algbw.bytes_per_second());
@@ -104,16 +92,16 @@ TEST_CASE("switches that say nothing, or that join nobody, make no in-network sc
   const auto& family = planner::schedule_family("in-network");
   CHECK(family.refusal(test::boxes(2, 2), {}) == "no switch reduces or multicasts");
   // The NVSwitches of boxes are not the spines of Clos networks.
-  CHECK(family.refusal(able(test::clos({2, 2}, 1), {NodeKind::kNvSwitch}), {}).has_value());
+  CHECK(family.refusal(test::able(test::clos({2, 2}, 1), {NodeKind::kNvSwitch}), {}).has_value());
   const plan::Codec fp16{.kind = plan::CodecKind::kFp16};
-  const Topology t = able(test::uneven_star(), {NodeKind::kTor, NodeKind::kSwitch});
+  const Topology t = test::able(test::uneven_star(), {NodeKind::kTor, NodeKind::kSwitch});
   CHECK(family.refusal(t, {fp16, fp16}) == "switches add FP32 only");
   CHECK(family.refusal(t, {}) == std::nullopt);
 }
 
 TEST_CASE("a plan for switches that reduce uses them and states the bound that they allow") {
   const Topology plain = test::boxes(1, 8);
-  const Topology t = able(plain, {NodeKind::kNvSwitch});
+  const Topology t = test::able(plain, {NodeKind::kNvSwitch});
   CHECK(planner::network_bound(plain).algbw == topology::joint_allreduce_bound(plain).algbw);
   CHECK(planner::network_bound(t).algbw > planner::network_bound(plain).algbw);
   const plan::Workload workload = plan::read_workload("vgg-16", topology::configs_folder());
