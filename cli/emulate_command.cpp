@@ -116,10 +116,10 @@ void add_emulate_command(CLI::App& app, Session& session) {
   CLI::Option* words = command->add_option(
       "command", options->command, "After --: the command of each rank; none: links are measured");
   options->cluster.add_to(*command);
-  add_scale_option(*command, options->scale);
+  CLI::Option* scale = add_scale_option(*command, options->scale);
   CLI::Option* cleaning = command->add_flag(
       "--clean", options->clean, "Remove what emulations left that were killed, and nothing else");
-  cleaning->excludes(cluster)->excludes(words);
+  cleaning->excludes(cluster, words, scale);
   command->footer(
       "Examples: rackrail emulate two-racks-40g --scale 0.0125\n"
       "          rackrail emulate two-racks-40g --scale 0.0125 -- rackrail train plan.json\n"

@@ -327,7 +327,7 @@ void add_plan_command(CLI::App& app, Session& session) {
       ->add_option("--target-samples", options->target_samples,
                    "Length of the training in samples at the base batch, for the time to target "
                    "(default: the end of the workload's noise scale, if it is a list)")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(1.0, 1e18, "a number of samples, 1 to 1e18"));
   command
       ->add_flag("--naive", options->naive,
                  "The plan people use without a planner: FP32 ring, 25 MiB buckets")

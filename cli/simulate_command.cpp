@@ -367,7 +367,7 @@ void add_simulate_command(CLI::App& app, Session& session) {
       ->needs(collective);
   command
       ->add_option("--schedule", options->collective.schedule,
-                   "Family, see rackrail info; best: the fastest of all")
+                   "Family, see rackrail info; best: the fastest of all, with these slices")
       ->capture_default_str()
       ->needs(collective);
   command->add_option("--codec", options->collective.codec, "Codec on every hop")
@@ -388,12 +388,13 @@ void add_simulate_command(CLI::App& app, Session& session) {
   command
       ->add_option("--packet", options->packet,
                    "NAME=VALUE: option of the packet level, as queue_capacity=16MiB or "
-                   "dcqcn.gain=0.01; may be repeated")
+                   "dcqcn.gain=0.01; may be repeated. Names: " +
+                       sim::packet_option_names())
       ->take_all();
   command
       ->add_option("--multipath", options->multipath,
                    "pinned: routes of the plan; ecmp: shortest routes for all, by hash; spray: "
-                   "evenly over all shortest routes")
+                   "packet by packet over all shortest routes")
       ->check(CLI::IsMember({"pinned", "ecmp", "spray"}));
   command->footer(
       "Examples: rackrail simulate plan.json --trace step.json\n"

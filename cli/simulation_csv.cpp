@@ -14,7 +14,8 @@ std::string flows_csv(const std::vector<sim::FlowRecord>& flows,
                    flow.slice, flow.src.value(), flow.dst.value(), flow.bytes.count(),
                    flow.start.seconds(), flow.sent.seconds(), flow.delivered.seconds());
     for (std::size_t i = 0; i < flow.links.size(); ++i) {
-      text += (i > 0 ? " " : "") + topology.link_name(flow.links[i]);
+      text += i > 0 ? " " : "";
+      text += topology.link_name(flow.links[i]);
     }
     text += '\n';
   }

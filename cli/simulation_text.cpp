@@ -33,19 +33,14 @@ void print_steps(const plan::Plan& plan, const sim::StepResult& result) {
                    to_string(result.steps[i].waited_for_data)});
   }
   fmt::print("{}{} steps, {} each on average, {:.1f} samples/s; what follows is the last one's\n\n",
-             table.to_string(), result.steps.size(),
-             to_string(Duration::from_seconds(mean_step_seconds(result))),
+             table.to_string(), result.steps.size(), to_string(result.mean_step_time),
              throughput(plan, result));
 }
 
 }  // namespace
 
-double mean_step_seconds(const sim::StepResult& result) {
-  return result.steps.back().end.seconds() / static_cast<double>(result.steps.size());
-}
-
 double throughput(const plan::Plan& plan, const sim::StepResult& result) {
-  return static_cast<double>(plan.batch.global_batch()) / mean_step_seconds(result);
+  return static_cast<double>(plan.batch.global_batch()) / result.mean_step_time.seconds();
 }
 
 std::string busiest_links(const topology::Topology& cluster, std::vector<sim::LinkUse> links) {

@@ -11,7 +11,6 @@
 
 namespace rackrail::cli {
 
-double mean_step_seconds(const sim::StepResult& result);
 /// Samples per second of all ranks together, over all steps.
 double throughput(const plan::Plan& plan, const sim::StepResult& result);
 

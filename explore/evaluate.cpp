@@ -52,8 +52,7 @@ Figures evaluate(const Cell& cell, plan::Plan* made) {
     const sim::StepResult result = sim::simulate_step(plan, workload, cluster, simulation);
     steps.push_back(result.estimate);
     if (result.steps.size() > 1) {
-      steps.back().step_time = Duration(result.steps.back().end.picoseconds() /
-                                        static_cast<std::int64_t>(result.steps.size()));
+      steps.back().step_time = result.mean_step_time;
     }
   }
   Figures figures;

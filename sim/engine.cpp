@@ -8,6 +8,7 @@
 #include "sim/engine_state.hpp"
 #include "sim/max_min_network.hpp"
 #include "sim/packet_network.hpp"
+#include "sim/processors_network.hpp"
 
 namespace rackrail::sim {
 
@@ -20,18 +21,13 @@ std::unique_ptr<NetworkModel> make_network(const topology::Topology& topology,
   if (options.network == NetworkLevel::kFlow) {
     return std::make_unique<MaxMinNetwork>(topology);
   }
-  if (options.multipath == Multipath::kSpray) {
-    throw ConfigError(ErrorContext{"", "packet level", "multipath: spray",
-                                   "pinned or ecmp there, or the flow level"});
-  }
+  auto packets = std::make_unique<PacketNetwork>(topology, options.packets);
   for (std::size_t r = 0; r < topology.rank_count(); ++r) {
     if (topology.processor_of(Rank(r))) {
-      throw ConfigError(ErrorContext{
-          "", "packet level", "cluster '" + topology.name() + "', whose ranks share processors",
-          "one without, or the flow level"});
+      return std::make_unique<ProcessorsNetwork>(topology, std::move(packets));
     }
   }
-  return std::make_unique<PacketNetwork>(topology, options.packets);
+  return packets;
 }
 }  // namespace
 

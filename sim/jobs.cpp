@@ -41,13 +41,10 @@ void require_places(const std::vector<Job>& jobs, const topology::Topology& topo
   }
 }
 
-double mean_step_seconds(const std::vector<StepSpan>& steps, Duration start) {
-  return (steps.back().end - start).seconds() / static_cast<double>(steps.size());
-}
-
 /// Some of the jobs together, in one engine.
 struct Together {
   std::vector<std::vector<StepSpan>> steps;                 ///< by job
+  std::vector<Duration> mean_step_times;                    ///< by job
   std::vector<std::vector<plan::TimelineEvent>> timelines;  ///< by job
   std::vector<Bytes> bytes;                                 ///< by link
   std::vector<QueueUse> queues;
@@ -59,7 +56,7 @@ Together run(const std::vector<const Job*>& jobs, const topology::Topology& topo
              const SimulationOptions& options) {
   Engine engine(topology, options);
   Routing routing(topology, options.multipath);
-  std::uint32_t runs = 0;
+  std::vector<std::uint32_t> first_runs = {0};  // and at last, how many there are
   for (const Job* job : jobs) {
     PlacedPlan placed_plan{job->plan, job->workload, job->ranks, {}};
     for (const plan::Bucket& bucket : job->plan.buckets) {
@@ -70,19 +67,24 @@ Together run(const std::vector<const Job*>& jobs, const topology::Topology& topo
     }
     const auto synchronisations =
         add_steps(engine, placed_plan, topology, options, job->steps).size();
-    runs += static_cast<std::uint32_t>(synchronisations * placed_plan.indices.size());
+    first_runs.push_back(first_runs.back() +
+                         static_cast<std::uint32_t>(synchronisations * placed_plan.indices.size()));
     for (const Rank rank : job->ranks) {
       engine.start_at(rank, job->start);
     }
   }
   engine.run();
   Together result;
-  for (const Job* job : jobs) {
+  for (std::size_t i = 0; i < jobs.size(); ++i) {
+    const Job* job = jobs[i];
     result.steps.push_back(spans(engine, job->ranks, job->steps));
+    const Duration done =
+        until_all_done(engine, result.steps.back(), first_runs[i], first_runs[i + 1]);
+    result.mean_step_times.emplace_back((done - job->start).picoseconds() / job->steps);
     result.timelines.push_back(options.record_timeline ? timeline(engine, 0, job->ranks)
                                                        : std::vector<plan::TimelineEvent>());
   }
-  result.bytes = engine.link_bytes(0, runs);
+  result.bytes = engine.link_bytes(0, first_runs.back());
   result.queues = engine.queues();
   result.events = engine.events();
   result.flows = engine.flows();
@@ -118,9 +120,10 @@ JobsResult simulate_jobs(const std::vector<Job>& jobs, const topology::Topology&
   for (std::size_t i = 0; i < jobs.size(); ++i) {
     const Job& job = jobs[i];
     JobResult of_job{.name = job.name, .steps = together.steps[i]};
-    of_job.steps_alone = run({&job}, topology, single).steps.front();
-    of_job.step_time_s = mean_step_seconds(of_job.steps, job.start);
-    of_job.step_time_alone_s = mean_step_seconds(of_job.steps_alone, job.start);
+    const Together alone = run({&job}, topology, single);
+    of_job.steps_alone = alone.steps.front();
+    of_job.step_time_s = together.mean_step_times[i].seconds();
+    of_job.step_time_alone_s = alone.mean_step_times.front().seconds();
     if (of_job.step_time_alone_s > 0) {
       of_job.slowdown = of_job.step_time_s / of_job.step_time_alone_s;
       of_job.samples_per_s =

@@ -59,7 +59,7 @@ class NetworkModel {
                      FlowTag tag) = 0;
   /// The same without a cap over what a single list of links cannot say: several routes at once, or
   /// a tree of switches that multicast or reduce. Throws ConfigError where the model cannot.
-  virtual void start_spread(Time now, std::int64_t bytes, const SpreadPath& path, FlowTag tag);
+  virtual void start_spread(Time now, std::int64_t bytes, const SpreadPath& path, FlowTag tag) = 0;
   /// From now on the link carries this much; 0 holds what is on it until it carries something
   /// again.
   virtual void set_capacity(Time now, LinkId link, Bandwidth capacity) = 0;

@@ -60,13 +60,14 @@ void PacketNetwork::set_capacity(Time now, LinkId link, Bandwidth capacity) {
 }
 
 bool PacketNetwork::is_moving(FlowTag tag) const {
-  return std::any_of(
-      messages_.entries().begin(), messages_.entries().end(), [&](const Message& message) {
-        return message.tag == tag && message.undelivered > 0 && message.sender != kNothing &&
-               std::none_of(
-                   senders_[message.sender].route.begin(), senders_[message.sender].route.end(),
-                   [&](LinkId link) { return ports_[link.index()].bytes_per_second == 0; });
-      });
+  const auto is_open = [&](LinkId link) { return ports_[link.index()].bytes_per_second > 0; };
+  return std::any_of(flows_.entries().begin(), flows_.entries().end(), [&](const Flow& flow) {
+    if (flow.tag != tag || flow.undelivered == 0) {
+      return false;
+    }
+    const std::span<const LinkId> links = ways_[flow.ways].ways.links();
+    return std::all_of(links.begin(), links.end(), is_open);
+  });
 }
 
 Time PacketNetwork::next_event(Time now) {
@@ -115,7 +116,7 @@ void PacketNetwork::handle(Time now, Event event) {
       return;
     case What::kTurn:
       get_in_line(event.subject);
-      transmit(now, senders_[event.subject].route.front().value());
+      transmit(now, senders_[event.subject].port);
       return;
     case What::kRefusal:
       refused(now, event.subject);
@@ -131,11 +132,11 @@ void PacketNetwork::handle(Time now, Event event) {
       senders_[event.subject].control.notify(now);
       return;
     case What::kNothingLeft:
-      events_.push_back({messages_[event.subject].tag, false});
-      queue_.push(now, messages_[event.subject].latency, What::kDelivery, event.subject);
+      events_.push_back({flows_[event.subject].tag, false});
+      queue_.push(now, flows_[event.subject].latency, What::kDelivery, event.subject);
       return;
     case What::kDelivery:
-      finish_message(event.subject);
+      finish_flow(event.subject);
       return;
   }
 }
@@ -171,20 +172,15 @@ void PacketNetwork::finish_transmission(Time now, std::uint32_t number) {
   Port& port = ports_[number];
   const std::uint32_t packet_number = port.current;
   const Packet& packet = packets_[packet_number];
-  if (packet.hop > 0) {
+  if (packet.from != kNothing) {
     port.queued -= packet.is_trimmed ? 0 : packet.size;
-    release(now, brought_by(packet), number, packet.size);
+    release(now, packet.from, number, packet.size);
   } else {
     packet_left(now, packet.message);
   }
   queue_.push(now, port.latency, What::kArrival, packet_number);
   port.current = kNothing;
   transmit(now, number);
-}
-
-/// The link over which a packet came to where it waits.
-std::uint32_t PacketNetwork::brought_by(const Packet& packet) const {
-  return senders_[messages_[packet.message].sender].route[packet.hop - 1U].value();
 }
 
 // What a link may have in the vertex at its end when it adds to the queue of `to`.
@@ -211,20 +207,58 @@ void PacketNetwork::release(Time now, std::uint32_t from, std::uint32_t to, std:
 }
 
 void PacketNetwork::arrive(Time now, std::uint32_t number) {
-  Packet& packet = packets_[number];
-  const std::vector<LinkId>& route = senders_[messages_[packet.message].sender].route;
-  ++packet.hop;
-  if (packet.hop == route.size()) {
+  const Hop hop = packets_[number].hop;
+  PacketWays& ways = ways_[flows_[messages_[packets_[number].message].flow].ways].ways;
+  if (ways.kind() == PacketWays::Kind::kSums && !completes_sum(ways, number)) {
+    packets_.give_back(number);
+    return;
+  }
+  const std::span<const Hop> after = ways.after(hop);
+  if (after.empty()) {
     deliver(now, number);
     return;
   }
-  const std::uint32_t from = route[packet.hop - 1U].value();
-  Port& before = ports_[from];
-  const std::uint32_t to = route[packet.hop].value();
+  if (ways.kind() == PacketWays::Kind::kCopies) {
+    for (const Hop next : after.subspan(1)) {
+      const std::uint32_t copy = packets_.take();
+      packets_[copy] = packets_[number];
+      go_on(now, copy, next);
+    }
+  }
+  go_on(now, number,
+        ways.kind() == PacketWays::Kind::kInTurn ? ways.take_turn(hop) : after.front());
+}
+
+// Whether with this packet one of every member is there. They keep their order on each link, so the
+// n-th of all links are one sum.
+bool PacketNetwork::completes_sum(const PacketWays& ways, std::uint32_t number) {
+  Packet& packet = packets_[number];
+  Flow& flow = flows_[messages_[packet.message].flow];
+  const std::span<const Hop> joined = ways.joined_with(packet.hop);
+  const std::uint32_t place = ++flow.came[packet.hop];
+  const bool completes = std::all_of(joined.begin(), joined.end(),
+                                     [&](Hop other) { return flow.came[other] >= place; });
+  flow.is_marked |= packet.is_marked;
+  if (completes) {
+    packet.is_marked = flow.is_marked;
+    flow.is_marked = false;
+  }
+  return completes;
+}
+
+// From the end of the link that it was on to the queue of the next.
+void PacketNetwork::go_on(Time now, std::uint32_t number, Hop next) {
+  Packet& packet = packets_[number];
+  const PacketWays& ways = ways_[flows_[messages_[packet.message].flow].ways].ways;
+  const std::uint32_t from = ways.link(packet.hop).value();
+  const std::uint32_t to = ways.link(next).value();
+  packet.from = from;
+  packet.hop = next;
   if (options_.overload == Overload::kTrim) {
     enqueue_or_trim(now, number, to);
     return;
   }
+  Port& before = ports_[from];
   before.arrived += packet.size;
   if (!before.has_paused && before.arrived > allowance(before, ports_[to])) {
     before.has_paused = true;

@@ -6,6 +6,12 @@
 // and queues at the next link when its last byte is there (store and forward). So k equal links
 // take the message's bytes, k - 1 more packets, and all latencies.
 //
+// Flows that are sprayed, copied or added on the way (sim/packet_ways.hpp): every switch gives each
+// packet of a sprayed flow the next of the links that may take it; a switch that copies has a
+// packet in the queue of each link; one that adds keeps what came, in memory without a limit, until
+// a packet of every member is there, and sends one. Such a flow has a sender for every link on
+// which it begins.
+//
 // Senders. One sender serves one message at a time on one route and keeps its rate for the next
 // message, as a queue pair does; messages under way on one route at the same time have a sender
 // each. The senders that start on a link take turns packet by packet, and turns with the queue of
@@ -22,8 +28,8 @@
 // eight full ones waiting loses its payload and goes on before all others. The receiver refuses it,
 // so that it is sent again, and for every packet that comes, trimmed or not, asks for one more, at
 // the pace at which its link could bring them. A sender starts with a window of packets at the rate
-// of its link, and then sends what it is asked for. As routes are fixed, packets are not sprayed
-// over paths; what is trimmed goes back to the sender at once, not through the switch's queue.
+// of its link, and then sends what it is asked for. What is trimmed goes back to the sender at
+// once, not through the switch's queue; what switches copy or add cannot be trimmed.
 //
 // Receivers take packets at once. Links between devices inside a machine are queues like any other.
 // Not modelled: loss, several priorities, processors that ranks share.
@@ -32,7 +38,7 @@
 // generator. Two events per packet and link, each O(log of distinct delays) (sim/delay_queue.hpp);
 // packets, messages and senders are reused, so memory is what is under way at the same time.
 //
-// packet_network.cpp: links and queues. packet_senders.cpp: messages, senders and receivers.
+// packet_network.cpp: links and queues. packet_senders.cpp: flows, senders and receivers.
 // packet_trimming.cpp: refusals and pulls. packet_report.cpp: statistics, and what waits for what.
 #pragma once
 
@@ -40,6 +46,7 @@
 #include <map>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "sim/delay_queue.hpp"
@@ -57,7 +64,8 @@ class PacketNetwork final : public NetworkModel {
 
   void start(Time now, std::int64_t bytes, std::span<const LinkId> links, double rate_cap,
              FlowTag tag) override;
-  /// Throws: packets are neither copied nor added here.
+  /// Throws ConfigError as PacketWays does, and where what is copied or added might be trimmed.
+  void start_spread(Time now, std::int64_t bytes, const SpreadPath& path, FlowTag tag) override;
   /// Thresholds of queues follow; a packet that is being sent stays as it was.
   void set_capacity(Time now, LinkId link, Bandwidth capacity) override;
   bool is_moving(FlowTag tag) const override;
@@ -81,7 +89,7 @@ class PacketNetwork final : public NetworkModel {
     kRefusal,      ///< a sender is told of a trimmed packet
     kPull,         ///< a receiver may ask for the next packet
     kCredit,       ///< a sender may send one packet more
-    kNothingLeft,  ///< a message without packets leaves
+    kNothingLeft,  ///< a flow without packets leaves
     kDelivery,     ///< and is there
   };
   struct Event {
@@ -95,26 +103,33 @@ class PacketNetwork final : public NetworkModel {
   void transmit(Time now, std::uint32_t port);
   void finish_transmission(Time now, std::uint32_t port);
   void arrive(Time now, std::uint32_t packet);
+  void go_on(Time now, std::uint32_t packet, Hop next);
+  bool completes_sum(const PacketWays& ways, std::uint32_t packet);
   void enqueue_or_trim(Time now, std::uint32_t packet, std::uint32_t port);
   void enqueue(Time now, std::uint32_t packet, std::uint32_t port);
   void release(Time now, std::uint32_t from, std::uint32_t to, std::int64_t size);
   std::int64_t allowance(const Port& from, const Port& to) const;
   void set_thresholds(Port& port, double stretch);
   Time transmission_time(const Port& port, std::int64_t size) const;
-  std::uint32_t brought_by(const Packet& packet) const;
 
-  std::uint32_t sender_for(std::span<const LinkId> links);
+  std::uint32_t ways_of(const SpreadPath& path);
+  void start_over(Time now, std::int64_t bytes, std::uint32_t ways, double rate_cap, FlowTag tag);
+  void add_message(Time now, std::uint32_t flow, std::size_t beginning, std::int64_t bytes,
+                   double cap);
+  std::uint32_t sender_for(std::uint32_t ways, std::size_t beginning);
+  std::uint32_t new_sender(std::uint32_t ways, std::size_t beginning);
   void get_in_line(std::uint32_t sender);
   std::uint32_t next_packet(Time now, std::uint32_t port);
   void packet_left(Time now, std::uint32_t message);
   void deliver(Time now, std::uint32_t packet);
+  void notify_sender(Time now, std::uint32_t sender);
   bool has_work(const Sender& sender) const;
   void wake(Time now, std::uint32_t sender);
   std::int64_t take_payload(Sender& sender, std::uint32_t* message);
-  void ask_for_more(Time now, std::uint32_t sender);
+  void ask_for_more(Time now, std::uint32_t sender, std::uint32_t port);
   void pull(Time now, std::uint32_t port);
   void refused(Time now, std::uint32_t packet);
-  void finish_message(std::uint32_t message);
+  void finish_flow(std::uint32_t flow);
 
   [[noreturn]] void fail_stuck() const;
   std::string waiting_chain(std::uint32_t port) const;
@@ -125,9 +140,12 @@ class PacketNetwork final : public NetworkModel {
   std::vector<Port> ports_;  ///< by link
   Pool<Packet> packets_;
   Pool<Message> messages_;
+  Pool<Flow> flows_;
   std::vector<Sender> senders_;
-  std::map<std::vector<LinkId>, std::vector<std::uint32_t>> idle_;  ///< senders by route
-  std::vector<FlowEvent> events_;                                   ///< not yet taken
+  std::vector<UsedWays> ways_;
+  /// By links and shares; a route has none of these.
+  std::map<std::pair<std::vector<LinkId>, std::vector<double>>, std::uint32_t> ways_by_links_;
+  std::vector<FlowEvent> events_;  ///< not yet taken
   std::uint64_t under_way_ = 0;
   std::uint64_t started_ = 0;
   std::uint64_t marked_for_ = 0;  ///< counter of the generator

@@ -115,14 +115,6 @@ constexpr std::array kKeys{
         }},
 };
 
-std::string known_keys() {
-  std::string names;
-  for (const Key& key : kKeys) {
-    names += (names.empty() ? "" : ", ") + std::string(key.name);
-  }
-  return names;
-}
-
 void require(bool is_right, const char* option, const std::string& found, const char* expected) {
   if (!is_right) {
     throw ConfigError(ErrorContext{"", fmt::format("packet option '{}'", option), found, expected});
@@ -138,7 +130,15 @@ void set_packet_option(PacketOptions& options, const std::string& name, const Co
       return;
     }
   }
-  value.fail("packet option '" + name + "'", "one of " + known_keys());
+  value.fail("packet option '" + name + "'", "one of " + packet_option_names());
+}
+
+std::string packet_option_names() {
+  std::string names;
+  for (const Key& key : kKeys) {
+    names += (names.empty() ? "" : ", ") + std::string(key.name);
+  }
+  return names;
 }
 
 void read_packet_options(PacketOptions& options, const ConfigValue& value) {

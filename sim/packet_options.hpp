@@ -93,6 +93,8 @@ struct PacketOptions {
 void set_packet_option(PacketOptions& options, const std::string& name, const ConfigValue& value);
 /// The same for a map of them, in which `trim` and `dcqcn` are maps.
 void read_packet_options(PacketOptions& options, const ConfigValue& value);
+/// All names, with commas between them.
+std::string packet_option_names();
 /// Throws ConfigError, naming the option, for values out of range or that do not go together.
 void require_valid(const PacketOptions& options);
 

@@ -10,6 +10,7 @@
 
 #include "base/ids.hpp"
 #include "sim/network_model.hpp"
+#include "sim/packet_ways.hpp"
 #include "sim/rate_control.hpp"
 #include "sim/ring_buffer.hpp"
 #include "sim/time.hpp"
@@ -21,24 +22,38 @@ inline constexpr std::uint32_t kNothing = UINT32_MAX;
 struct Packet {
   std::uint32_t message = 0;
   std::uint32_t next = kNothing;  ///< in its queue, or of the free ones
+  std::uint32_t from = kNothing;  ///< the link that brought it to where it is; none at its sender
   std::int32_t payload = 0;       ///< bytes
   std::int32_t size = 0;          ///< bytes with the header
-  std::uint16_t hop = 0;          ///< of the link that it waits for or is on
+  Hop hop = 0;                    ///< of the link that it waits for or is on
   bool is_marked = false;
   bool is_trimmed = false;
 };
 
+/// What one sender has of a flow.
 struct Message {
   std::uint32_t next = kNothing;  ///< of the free ones, or of those with packets to send again
   std::uint32_t sender = kNothing;
+  std::uint32_t flow = kNothing;
+  std::uint32_t sibling = kNothing;  ///< another one of the flow
+  std::int64_t unsent = 0;           ///< bytes
+  double cap = 0;                    ///< bytes per picosecond; 0 for none
+  std::int32_t last_payload = 0;     ///< bytes of the last packet, where that is a shorter one
+  std::uint32_t full_again = 0;      ///< full packets to send again
+  bool is_last_again = false;        ///< whether the shorter one is to be sent again
+};
+
+struct Flow {
+  std::uint32_t next = kNothing;     ///< of the free ones
+  std::uint32_t ways = kNothing;     ///< none: without packets
+  std::uint32_t message = kNothing;  ///< the first, by Message::sibling
+  std::uint32_t unsent = 0;          ///< messages that are not all sent
   FlowTag tag = 0;
-  std::int64_t unsent = 0;        ///< bytes
-  std::int64_t undelivered = 0;   ///< bytes
-  double cap = 0;                 ///< bytes per picosecond; 0 for none
-  Time latency = 0;               ///< of one without packets
-  std::int32_t last_payload = 0;  ///< bytes of the last packet, where that is a shorter one
-  std::uint32_t full_again = 0;   ///< full packets to send again
-  bool is_last_again = false;     ///< whether the shorter one is to be sent again
+  std::int64_t undelivered = 0;  ///< bytes, at all receivers together
+  Time latency = 0;              ///< of one without packets
+  /// Where packets become one: those that came, by hop, and whether one that waits was marked.
+  std::vector<std::uint32_t> came;
+  bool is_marked = false;
 };
 
 /// Entries of a pool in a line; `Entry` has a member `next`.
@@ -85,18 +100,22 @@ class Pool {
   LinkedQueue<Entry> free_;
 };
 
-/// Of one message at a time on one route.
+/// Of one message at a time, from one of the links with which `ways` begin.
 struct Sender {
-  Sender(std::vector<LinkId> links, const DcqcnOptions& options, double line_rate, Time latency,
-         double stretch)
-      : route(std::move(links)),
+  Sender(std::uint32_t its_ways, std::size_t beginning, std::uint32_t link,
+         const DcqcnOptions& options, double line_rate, Time latency, double stretch)
+      : ways(its_ways),
+        begins(beginning),
+        port(link),
         control(options, line_rate, stretch),
         line(line_rate),
         back(latency),
         notification_interval(static_cast<Time>(
             static_cast<double>(options.notification_interval.picoseconds()) * stretch)) {}
 
-  std::vector<LinkId> route;
+  std::uint32_t ways;
+  std::size_t begins;  ///< number in PacketWays::first()
+  std::uint32_t port;  ///< that link
   DcqcnRate control;
   double line;  ///< bytes per picosecond
   Time back;    ///< latency of a notification
@@ -109,6 +128,12 @@ struct Sender {
   bool is_up = false;            ///< in line, or it waits for its turn, or its packet is being sent
   Time turn = 0;                 ///< of the next packet
   Time notify_from = INT64_MIN;  ///< the receiver stays silent until then
+};
+
+/// Ways that flows take, with their senders that have nothing to send.
+struct UsedWays {
+  PacketWays ways;
+  std::vector<std::vector<std::uint32_t>> idle;  ///< by number in PacketWays::first()
 };
 
 /// A link, with the queue in front of it and what its far end has of it.

@@ -40,7 +40,7 @@ std::string PacketNetwork::waiting_chain(std::uint32_t port) const {
     for (std::uint32_t i = 0; i < ports_.size() && next == kNothing; ++i) {
       for (std::uint32_t packet = ports_[i].queue.front(); packet != kNothing;
            packet = packets_[packet].next) {
-        if (brought_by(packets_[packet]) == port) {
+        if (packets_[packet].from == port) {
           next = i;
           break;
         }

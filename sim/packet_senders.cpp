@@ -1,4 +1,4 @@
-// Messages, senders and receivers.
+// Flows, their senders and receivers.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -22,7 +22,7 @@ Time whole_time(double time, Time now) {
 }
 
 /// The rate at which a machine can send: of its links, the narrowest up to the first that leaves.
-double line_rate(const topology::Topology& topology, std::span<const LinkId> route) {
+double line_rate(const topology::Topology& topology, const std::vector<LinkId>& route) {
   const std::string& host = topology.node(topology.link(route.front()).from).host;
   double least = std::numeric_limits<double>::infinity();
   for (const LinkId id : route) {
@@ -39,58 +39,122 @@ double line_rate(const topology::Topology& topology, std::span<const LinkId> rou
 
 void PacketNetwork::start(Time now, std::int64_t bytes, std::span<const LinkId> links,
                           double rate_cap, FlowTag tag) {
+  const std::uint32_t ways = links.empty() ? kNothing : ways_of({links, {}, {}});
+  start_over(now, bytes, ways, rate_cap / kPicosecondsPerSecond, tag);
+}
+
+void PacketNetwork::start_spread(Time now, std::int64_t bytes, const SpreadPath& path,
+                                 FlowTag tag) {
+  const std::uint32_t ways = ways_of(path);
+  const PacketWays::Kind kind = ways_[ways].ways.kind();
+  if (options_.overload == Overload::kTrim &&
+      (kind == PacketWays::Kind::kCopies || kind == PacketWays::Kind::kSums)) {
+    throw ConfigError(ErrorContext{"", "packet level with overload trim",
+                                   "a message that switches copy or add", "overload pause"});
+  }
+  start_over(now, bytes, ways, 0, tag);
+}
+
+std::uint32_t PacketNetwork::ways_of(const SpreadPath& path) {
+  const auto number = static_cast<std::uint32_t>(ways_.size());
+  const auto [at, is_new] = ways_by_links_.try_emplace(
+      {{path.links.begin(), path.links.end()}, {path.shares.begin(), path.shares.end()}}, number);
+  if (is_new) {
+    PacketWays ways =
+        path.shares.empty() ? PacketWays(topology_, path.links) : PacketWays(topology_, path);
+    const std::size_t beginnings = ways.first().size();
+    ways_.push_back({std::move(ways), std::vector<std::vector<std::uint32_t>>(beginnings)});
+  }
+  return at->second;
+}
+
+// `cap` in bytes per picosecond.
+void PacketNetwork::start_over(Time now, std::int64_t bytes, std::uint32_t ways_number, double cap,
+                               FlowTag tag) {
   advance(now - 1);  // what was still on its way when the last flow ended
   ++started_;
   ++under_way_;
-  const std::uint32_t number = messages_.take();
-  Message& message = messages_[number];
-  message = {
-      .tag = tag, .unsent = bytes, .undelivered = bytes, .cap = rate_cap / kPicosecondsPerSecond};
-  if (bytes == 0 || links.empty()) {
-    for (const LinkId link : links) {
-      message.latency += ports_[link.index()].latency;
+  const std::uint32_t number = flows_.take();
+  flows_[number] = {.ways = ways_number, .tag = tag};
+  if (bytes == 0 || ways_number == kNothing) {
+    if (ways_number != kNothing) {
+      const PacketWays& ways = ways_[ways_number].ways;
+      for (const Hop first : ways.first()) {
+        flows_[number].latency = std::max(flows_[number].latency, ways.latency_from(first));
+      }
     }
-    queue_.push(now,
-                message.cap > 0 ? whole_time(static_cast<double>(bytes) / message.cap, now) : 0,
+    queue_.push(now, cap > 0 ? whole_time(static_cast<double>(bytes) / cap, now) : 0,
                 What::kNothingLeft, number);
     return;
   }
-  message.sender = sender_for(links);
-  Sender& sender = senders_[message.sender];
-  message.last_payload = static_cast<std::int32_t>(bytes % options_.payload.count());
-  sender.message = number;
-  ++sender.open;
-  wake(now, message.sender);
+  const PacketWays& ways = ways_[ways_number].ways;
+  flows_[number].undelivered = bytes * static_cast<std::int64_t>(ways.receivers());
+  if (ways.kind() == PacketWays::Kind::kSums) {
+    flows_[number].came.resize(ways.links().size());
+  }
+  std::int64_t left = bytes;
+  for (std::size_t i = 0; i < ways.first().size(); ++i) {
+    std::int64_t part = bytes;
+    if (ways.kind() == PacketWays::Kind::kInTurn) {
+      const auto share = std::llround(static_cast<double>(bytes) * ways.share(ways.first()[i]));
+      part = i + 1 == ways.first().size() ? left : std::min<std::int64_t>(left, share);
+      left -= part;
+    }
+    if (part > 0) {
+      add_message(now, number, i, part, cap);
+    }
+  }
 }
 
-std::uint32_t PacketNetwork::sender_for(std::span<const LinkId> links) {
-  std::vector<LinkId> route(links.begin(), links.end());
-  std::vector<std::uint32_t>& idle = idle_[route];
-  if (!idle.empty()) {
-    const std::uint32_t sender = idle.back();
-    idle.pop_back();
-    return sender;
+// What a flow has to send from one of the links with which its ways begin.
+void PacketNetwork::add_message(Time now, std::uint32_t flow_number, std::size_t beginning,
+                                std::int64_t bytes, double cap) {
+  Flow& flow = flows_[flow_number];
+  const std::uint32_t sender = sender_for(flow.ways, beginning);
+  const std::uint32_t number = messages_.take();
+  messages_[number] = {.sender = sender,
+                       .flow = flow_number,
+                       .sibling = flow.message,
+                       .unsent = bytes,
+                       .cap = cap,
+                       .last_payload = static_cast<std::int32_t>(bytes % options_.payload.count())};
+  flow.message = number;
+  ++flow.unsent;
+  senders_[sender].message = number;
+  ++senders_[sender].open;
+  wake(now, sender);
+}
+
+std::uint32_t PacketNetwork::sender_for(std::uint32_t ways, std::size_t beginning) {
+  std::vector<std::uint32_t>& idle = ways_[ways].idle[beginning];
+  if (idle.empty()) {
+    return new_sender(ways, beginning);
   }
-  Time latency = 0;
-  for (const LinkId link : links) {
-    latency += ports_[link.index()].latency;
-  }
+  const std::uint32_t sender = idle.back();
+  idle.pop_back();
+  return sender;
+}
+
+std::uint32_t PacketNetwork::new_sender(std::uint32_t ways_number, std::size_t beginning) {
+  const PacketWays& ways = ways_[ways_number].ways;
+  const Hop first = ways.first()[beginning];
+  const Time latency = ways.latency_from(first);
   const double stretch = std::max(1.0, 2 * static_cast<double>(latency) /
                                            static_cast<double>(options_.round_trip.picoseconds()));
-  for (const LinkId link : links) {
+  for (const LinkId link : ways.links()) {
     Port& port = ports_[link.index()];
     if (stretch > port.stretch) {
       set_thresholds(port, stretch);
     }
   }
-  const double line = line_rate(topology_, links);
-  senders_.emplace_back(std::move(route), options_.dcqcn, line, latency, stretch);
+  senders_.emplace_back(ways_number, beginning, ways.link(first).value(), options_.dcqcn,
+                        line_rate(topology_, ways.one_from(first)), latency, stretch);
   senders_.back().credits = options_.trim.window;
   return static_cast<std::uint32_t>(senders_.size() - 1);
 }
 
 void PacketNetwork::get_in_line(std::uint32_t sender) {
-  ports_[senders_[sender].route.front().index()].senders.push(senders_, sender);
+  ports_[senders_[sender].port].senders.push(senders_, sender);
 }
 
 bool PacketNetwork::has_work(const Sender& sender) const {
@@ -111,7 +175,7 @@ void PacketNetwork::wake(Time now, std::uint32_t number) {
     return;
   }
   get_in_line(number);
-  transmit(now, sender.route.front().value());
+  transmit(now, sender.port);
 }
 
 // Bytes of the next packet of a sender: one that is to be sent again, else the next of its message.
@@ -162,52 +226,74 @@ std::uint32_t PacketNetwork::next_packet(Time now, std::uint32_t port_number) {
   const std::uint32_t number = packets_.take();
   packets_[number] = {.message = message,
                       .payload = static_cast<std::int32_t>(payload),
-                      .size = static_cast<std::int32_t>(size)};
+                      .size = static_cast<std::int32_t>(size),
+                      .hop = ways_[sender.ways].ways.first()[sender.begins]};
   return number;
 }
 
 // A sender's packet has left: it waits for its next turn, and its message may have left with it.
 void PacketNetwork::packet_left(Time now, std::uint32_t number) {
-  const std::uint32_t sender_number = messages_[number].sender;
+  const Message& message = messages_[number];
+  const std::uint32_t sender_number = message.sender;
   Sender& sender = senders_[sender_number];
   sender.is_up = false;
-  if (sender.message == number && messages_[number].unsent == 0) {
-    events_.push_back({messages_[number].tag, false});
+  if (sender.message == number && message.unsent == 0) {
+    Flow& flow = flows_[message.flow];
+    if (--flow.unsent == 0) {
+      events_.push_back({flow.tag, false});
+    }
     sender.message = kNothing;
-    idle_[sender.route].push_back(sender_number);
+    ways_[sender.ways].idle[sender.begins].push_back(sender_number);
   }
   wake(now, sender_number);
 }
 
-void PacketNetwork::deliver(Time now, std::uint32_t number) {
-  const Packet packet = packets_[number];
-  const std::uint32_t sender_number = messages_[packet.message].sender;
-  Sender& sender = senders_[sender_number];
-  if (packet.is_trimmed) {
-    queue_.push(now, sender.back, What::kRefusal, number);
-    ask_for_more(now, sender_number);
-    return;
-  }
-  packets_.give_back(number);
-  if (packet.is_marked && now >= sender.notify_from &&
-      options_.rate_control == RateControl::kDcqcn) {
+void PacketNetwork::notify_sender(Time now, std::uint32_t number) {
+  Sender& sender = senders_[number];
+  if (now >= sender.notify_from) {
     sender.notify_from = now + sender.notification_interval;
-    queue_.push(now, sender.back, What::kNotify, sender_number);
-  }
-  Message& message = messages_[packet.message];
-  message.undelivered -= packet.payload;
-  if (message.undelivered == 0) {
-    --sender.open;
-    finish_message(packet.message);
-  }
-  if (options_.overload == Overload::kTrim) {
-    ask_for_more(now, sender_number);
+    queue_.push(now, sender.back, What::kNotify, number);
   }
 }
 
-void PacketNetwork::finish_message(std::uint32_t number) {
-  events_.push_back({messages_[number].tag, true});
-  messages_.give_back(number);
+void PacketNetwork::deliver(Time now, std::uint32_t number) {
+  const Packet packet = packets_[number];
+  const Message message = messages_[packet.message];
+  Flow& flow = flows_[message.flow];
+  const PacketWays& ways = ways_[flow.ways].ways;
+  const std::uint32_t last_link = ways.link(packet.hop).value();
+  if (packet.is_trimmed) {
+    queue_.push(now, senders_[message.sender].back, What::kRefusal, number);
+    ask_for_more(now, message.sender, last_link);
+    return;
+  }
+  packets_.give_back(number);
+  if (packet.is_marked && options_.rate_control == RateControl::kDcqcn) {
+    if (ways.kind() == PacketWays::Kind::kSums) {
+      for (std::uint32_t m = flow.message; m != kNothing; m = messages_[m].sibling) {
+        notify_sender(now, messages_[m].sender);
+      }
+    } else {
+      notify_sender(now, message.sender);
+    }
+  }
+  flow.undelivered -= packet.payload;
+  if (flow.undelivered == 0) {
+    finish_flow(message.flow);
+  }
+  if (options_.overload == Overload::kTrim) {
+    ask_for_more(now, message.sender, last_link);
+  }
+}
+
+void PacketNetwork::finish_flow(std::uint32_t number) {
+  const Flow& flow = flows_[number];
+  events_.push_back({flow.tag, true});
+  for (std::uint32_t m = flow.message; m != kNothing; m = messages_[m].sibling) {
+    --senders_[messages_[m].sender].open;
+    messages_.give_back(m);
+  }
+  flows_.give_back(number);
   --under_way_;
 }
 

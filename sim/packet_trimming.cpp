@@ -46,8 +46,7 @@ void PacketNetwork::refused(Time now, std::uint32_t number) {
 
 // A packet came: its sender may send one more. What is on its way to one receiver is asked for at
 // the pace of the last link; a sender with nothing left to bring takes no part in that.
-void PacketNetwork::ask_for_more(Time now, std::uint32_t number) {
-  const std::uint32_t last = senders_[number].route.back().value();
+void PacketNetwork::ask_for_more(Time now, std::uint32_t number, std::uint32_t last) {
   Port& port = ports_[last];
   port.pulls.push_back() = number;
   if (!port.is_pulling) {

@@ -80,6 +80,15 @@ std::vector<StepSpan> spans(const Engine& engine, std::span<const Rank> ranks, i
   return all;
 }
 
+Duration until_all_done(const Engine& engine, const std::vector<StepSpan>& steps,
+                        std::uint32_t first_run, std::uint32_t end_run) {
+  Duration last = steps.back().end;
+  for (std::uint32_t run = first_run; run < end_run; ++run) {
+    last = std::max(last, Duration(engine.run_done(run)));
+  }
+  return last;
+}
+
 std::vector<plan::TimelineEvent> timeline(const Engine& engine, Time from,
                                           std::span<const Rank> ranks) {
   std::vector<bool> is_meant;

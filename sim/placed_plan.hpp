@@ -36,6 +36,11 @@ std::vector<std::uint32_t> add_steps(Engine& engine, const PlacedPlan& placed,
 /// Each step, from the first of these ranks that starts to the last that ends.
 std::vector<StepSpan> spans(const Engine& engine, std::span<const Rank> ranks, int steps);
 
+/// Until the last of these steps has ended and these collectives are done: with a staleness, those
+/// of the last steps may end later than they.
+Duration until_all_done(const Engine& engine, const std::vector<StepSpan>& steps,
+                        std::uint32_t first_run, std::uint32_t end_run);
+
 /// Recorded tasks that started at `from` or later, with times since then.
 std::vector<plan::TimelineEvent> timeline(const Engine& engine, Time from,
                                           std::span<const Rank> ranks);

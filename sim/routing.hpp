@@ -4,7 +4,7 @@
 // Spraying. As an ideal of sending packet by packet over all shortest routes: a message is one
 // fluid of which every such route carries the same part (topology::Router::spread), so a link
 // carries its share of the message's rate. Nothing is lost by reordering, and the slowest of the
-// routes holds the others back.
+// routes holds the others back. At the packet level switches deal packets out in these shares.
 //
 // Cores. A link's `cpu_share` is what sending or receiving at its full rate B takes of the host's
 // cores. Where a rank at one end has a processor (capacity C), a message over such a link of its
@@ -29,7 +29,7 @@ namespace rackrail::sim {
 enum class Multipath : std::uint8_t {
   kPinned,  ///< the plan; where it does not say, as kEcmp
   kEcmp,    ///< the network, for all: one of the shortest routes, by a hash of the two ranks
-  kSpray,   ///< the network, for all: all of the shortest routes; not at the packet level
+  kSpray,   ///< the network, for all: all of the shortest routes
 };
 
 /// "pinned", "ecmp", "spray".

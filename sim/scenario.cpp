@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <functional>
 #include <sstream>
+#include <utility>
 
 #include "base/config_tree.hpp"
 #include "base/error.hpp"
@@ -32,6 +33,12 @@ class ScenarioReader {
                      "placement", "jobs",
                      // Of the run as a whole, see explore/outages.hpp.
                      "duration", "checkpoint_every", "outages"});
+    for (const char* key : {"duration", "checkpoint_every"}) {
+      if (root.find(key) != nullptr && root.find("outages") == nullptr) {
+        root.require(key).fail(fmt::format("'{}' without outages", key),
+                               "'outages' beside it, or 'steps' for how long to simulate");
+      }
+    }
     Scenario scenario;
     SimulationOptions& options = scenario.options;
     with(root, "name", [&](const ConfigValue& v) { scenario.name = v.name(); });
@@ -46,8 +53,7 @@ class ScenarioReader {
     with(root, "multipath", [&](const ConfigValue& v) { options.multipath = multipath(v); });
     with(root, "placement",
          [&](const ConfigValue& v) { scenario.placement = read_placement(v, topology_); });
-    each(root, "jobs",
-         [&](const ConfigValue& v) { scenario.jobs.push_back(read_job(v, topology_)); });
+    each(root, "jobs", [&](const ConfigValue& v) { add_job(v, scenario.jobs); });
     with(root, "loading", [&](const ConfigValue& v) { options.loading = loading(v); });
     Disturbances& disturbances = options.disturbances;
     with(root, "seed", [&](const ConfigValue& v) {
@@ -73,6 +79,19 @@ class ScenarioReader {
     if (const ConfigValue* list = map.find(key)) {
       std::for_each(list->elements().begin(), list->elements().end(), use);
     }
+  }
+  /// Two jobs of one plan file, say, have different names in tables.
+  void add_job(const ConfigValue& value, std::vector<JobPlace>& jobs) const {
+    JobPlace job = read_job(value, topology_);
+    const std::string own_name = job.name;
+    const auto is_taken = [&] {
+      return std::any_of(jobs.begin(), jobs.end(),
+                         [&](const JobPlace& other) { return other.name == job.name; });
+    };
+    for (int number = 2; is_taken(); ++number) {
+      job.name = fmt::format("{} {}", own_name, number);
+    }
+    jobs.push_back(std::move(job));
   }
   static int number(const ConfigValue& value, int least, int most) {
     return static_cast<int>(value.count(least, most));

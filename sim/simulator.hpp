@@ -117,8 +117,10 @@ struct StepSpan {
 
 struct StepResult {
   plan::StepEstimate estimate;
-  std::vector<StepSpan> steps;  ///< all of them; their mean time is the last end by their number
-  std::vector<LinkUse> links;   ///< only links that carried something
+  std::vector<StepSpan> steps;  ///< all of them
+  /// Of all of them, until the last gradient is there: a staleness does not wait for that.
+  Duration mean_step_time;
+  std::vector<LinkUse> links;  ///< only links that carried something
   std::vector<PathPiece> critical_path;
   std::vector<plan::TimelineEvent> timeline;  ///< when recorded
   std::vector<FlowRecord> flow_records;       ///< the same, of the last step, by start

@@ -98,9 +98,13 @@ StepResult simulate_step(const plan::Plan& plan, const plan::Workload& workload,
     result.estimate.sync_share =
         std::max(0.0, 1 - static_cast<double>(own) / static_cast<double>(to - from));
   }
+  const auto buckets = static_cast<std::uint32_t>(plan.buckets.size());
+  result.mean_step_time =
+      Duration(until_all_done(engine, result.steps, first_runs.front(), first_runs.back() + buckets)
+                   .picoseconds() /
+               options.steps);
   // Of the last synchronisation, which need not be in the last step.
   const std::uint32_t first_run = first_runs.back();
-  const auto buckets = static_cast<std::uint32_t>(plan.buckets.size());
   for (std::uint32_t b = 0; b < buckets; ++b) {
     const Time ready = engine.run_ready(first_run + b) - from;
     result.estimate.bucket_ready.push_back(Duration(ready));

@@ -78,6 +78,22 @@ background:
   CHECK(disturbances.background[0].cap == 2_Gbps);
 }
 
+TEST_CASE("jobs of one plan file have different names") {
+  const Scenario scenario = parse_scenario("s.yaml", R"(
+jobs:
+  - { plan: other.json }
+  - { plan: other.json }
+  - { plan: mine.json, name: other 2 }
+  - { plan: other.json }
+)",
+                                           cluster());
+  std::vector<std::string> names;
+  for (const JobPlace& job : scenario.jobs) {
+    names.push_back(job.name);
+  }
+  CHECK(names == std::vector<std::string>{"other", "other 2", "other 2 2", "other 3"});
+}
+
 TEST_CASE("an empty scenario changes nothing") {
   const SimulationOptions options = parse("{}");
   CHECK(options.disturbances.empty());
@@ -135,7 +151,9 @@ TEST_CASE("what a scenario cannot mean is refused with its place") {
       std::pair{"links: [{ link: a→tor, capacity: nowhere.csv }]", "nowhere.csv"},
       std::pair{"background: [{ from: 0, to: 0, message: 1 MB }]", "sends to itself"},
       std::pair{"background: [{ from: 0, to: 1 }]", "message"},
-      std::pair{"loading: { prefetch: 2 }", "batch"});
+      std::pair{"loading: { prefetch: 2 }", "batch"},
+      std::pair{"duration: 1 h", "'outages' beside it"},
+      std::pair{"checkpoint_every: 5", "'outages' beside it"});
   CAPTURE(text);
   CHECK_THROWS_AS(parse(text), ConfigError);
   CHECK_THROWS_WITH(parse(text), Catch::Contains(said));
