@@ -25,7 +25,8 @@ class Readme(harness.CommandTest):
             self.assertGreater((self.folder / name).stat().st_size, 1000)
 
     def test_links_lead_somewhere(self):
-        for page in (harness.SOURCE / "README.md", *harness.SOURCE.glob("*/README.md")):
+        for page in (harness.SOURCE / "README.md", *harness.SOURCE.glob("*/README.md"),
+                     *harness.SOURCE.glob("configs/*/README.md"), *harness.SOURCE.glob("docs/*.md")):
             for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8")):
                 with self.subTest(page=page.parent.name, target=target):
                     self.assertTrue((page.parent / target).exists())
