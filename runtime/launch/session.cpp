@@ -168,6 +168,11 @@ void Session::fail(const AbortReason& reason) {
   close();
 }
 
+void Session::abandon(const AbortReason& reason) {
+  client_.leave(false, reason);
+  abort(reason.line);
+}
+
 std::string Session::reason_of_loss(const std::string& seen_here) {
   // The transport notices a lost peer as soon as the coordinator does, which knows who it was.
   std::optional<std::string> reason = client_.abort_reason();

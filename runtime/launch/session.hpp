@@ -84,6 +84,9 @@ class Session {
   bool finish(const std::string& result, std::optional<Duration> at_most = {});
   /// Ends this rank's part and tells the others why. Never throws; nothing after the first end.
   void fail(const AbortReason& reason);
+  /// Tells the others why this rank ends its part, and makes every wait of its executor end. From
+  /// any thread, also while others use the executor, which stays. Never throws.
+  void abandon(const AbortReason& reason);
   /// The best reason there is for a peer that was lost: the coordinator's, if it has one.
   std::string reason_of_loss(const std::string& seen_here);
 
