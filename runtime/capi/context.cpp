@@ -132,6 +132,7 @@ void Context::next_step() {
     session_->executor().begin_step(step_);
   }
   ++step_;
+  in_step_ = true;
   std::fill(states_.begin(), states_.end(), State::kIdle);
 }
 
@@ -185,6 +186,7 @@ std::uint32_t Context::plan(std::span<const BucketRequest> requests) {
     elements_.push_back(request.elements);
   }
   states_.assign(elements_.size(), State::kIdle);
+  in_step_ = false;
   return first;
 }
 
@@ -236,7 +238,7 @@ void Context::start(std::uint32_t bucket, std::span<float> data, float factor) {
     throw ConfigError(fmt::format("bucket {} has {} elements, its plan is for {}", bucket,
                                   data.size(), elements_[bucket]));
   }
-  if (states_[bucket] != State::kIdle || step_ == 0) {
+  if (states_[bucket] != State::kIdle || !in_step_) {
     require_nothing_under_way(fmt::format("bucket {} was started again", bucket));
     next_step();
   }

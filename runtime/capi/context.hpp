@@ -67,6 +67,7 @@ class Context {
   mutable std::mutex mutex_;            ///< guards what follows
   std::optional<std::string> over_;     ///< why the job is
   std::uint32_t step_ = 0;              ///< the next one
+  bool in_step_ = false;                ///< whether this executor has begun one
   std::vector<State> states_;           ///< by bucket, in this step
   std::vector<std::int64_t> elements_;  ///< by bucket
   std::vector<float> padded_;           ///< memory of the part that is shorter than its piece
