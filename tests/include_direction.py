@@ -4,7 +4,9 @@
     include_direction.py ROOT
 
 Folders: base <- topology <- plan <- {planner, sim, runtime} <- cli <- {tests, bench}. The three in
-the middle never include each other; explore stands on planner and sim, below cli. Headers of third parties with heavy or optional dependencies
+the middle never include each other; explore stands on planner and sim, below cli. runtime/capi is a
+room of its own beside cli: it joins planner, sim and runtime for programs that are not rackrail's.
+Headers of third parties with heavy or optional dependencies
 stay where ALLOWED_HEADERS says. One line per violation; exit status 1 if there is any.
 """
 
@@ -21,6 +23,7 @@ BELOW = {
     "sim": {"base", "topology", "plan"},
     "runtime": {"base", "topology", "plan"},
     "explore": {"base", "topology", "plan", "planner", "sim"},
+    "runtime/capi": {"base", "topology", "plan", "planner", "sim", "runtime"},
     "cli": {"base", "topology", "plan", "planner", "sim", "runtime", "explore"},
 }
 LIBRARIES = set(BELOW)
@@ -47,16 +50,23 @@ HEADERS = {".hpp", ".h", ".cuh", ".inl", ".ipp"}
 SOURCES = {".cpp", ".cc", ".cu"}
 
 
+def room_of(path):
+    """The folder with rules of its own that a path from the root is in; None for a bare name."""
+    parts = path.split("/")
+    nested = "/".join(parts[:2])
+    return nested if len(parts) > 2 and nested in BELOW else parts[0] if len(parts) > 1 else None
+
+
 def violations_of(place, text):
     """The violations in a file: place is its path from the root, with forward slashes."""
-    folder = place.split("/")[0]
+    folder = room_of(place)
     is_header = Path(place).suffix in HEADERS
     for number, line in enumerate(text.splitlines(), 1):
         match = INCLUDE.match(line)
         if not match:
             continue
         quote, included = match.groups()
-        target = included.split("/")[0] if "/" in included else None
+        target = room_of(included)
         where = f"{place}:{number}"
 
         if folder in LIBRARIES:
@@ -92,7 +102,7 @@ def check(root):
     root = Path(root)
     files = 0
     found = []
-    for folder in sorted(LIBRARIES):
+    for folder in sorted(name for name in LIBRARIES if "/" not in name):
         for path in sorted((root / folder).rglob("*")):
             if path.suffix in HEADERS | SOURCES and path.is_file():
                 files += 1

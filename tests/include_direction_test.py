@@ -45,6 +45,17 @@ class Directions(unittest.TestCase):
                 expected = 0 if a == b else 1
                 self.assertEqual(len(caught(f"{a}/x.cpp", f'#include "{b}/y.hpp"')), expected, (a, b))
 
+    def test_the_c_interface_is_a_room_beside_cli(self):
+        for below in ("base", "topology", "plan", "planner", "sim", "runtime"):
+            self.assertEqual(caught("runtime/capi/a.cpp", f'#include "{below}/b.hpp"'), [], below)
+            self.assertEqual(
+                len(caught(f"{below}/a.cpp", '#include "runtime/capi/b.hpp"')), 1, below)
+        for beside in ("explore", "cli"):
+            self.assertEqual(len(caught("runtime/capi/a.cpp", f'#include "{beside}/b.hpp"')), 1)
+        self.assertEqual(caught("runtime/capi/a.cpp", '#include "runtime/capi/b.h"'), [])
+        self.assertEqual(len(caught("runtime/launch/a.cpp", '#include "planner/b.hpp"')), 1)
+        self.assertEqual(len(caught("cli/a.cpp", '#include "runtime/capi/b.h"')), 1)
+
     def test_every_way_to_write_it_is_caught(self):
         for line in ['#include "cli/a.hpp"', "#include <cli/a.hpp>", '  #  include "cli/a.hpp"',
                      '#include "../cli/a.hpp"', '#include "sub/../../cli/a.hpp"']:

@@ -64,6 +64,8 @@ struct CoordinatorClient::Impl {
         start(*event.mutable_welcome());
       } else if (event.has_abort()) {
         abort(event.abort().reason(), /*from_coordinator=*/true);
+      } else if (event.has_gathered()) {
+        keep(*event.mutable_gathered());
       } else if (event.has_finish()) {
         const std::lock_guard lock(mutex);
         finished = true;
@@ -93,6 +95,15 @@ struct CoordinatorClient::Impl {
     member.set_rank(message.rank());
     member.set_epoch(message.epoch());
     changed.notify_all();
+  }
+
+  void keep(proto::Gathered& message) {
+    const std::lock_guard lock(mutex);
+    if (message.round() == round) {
+      gathered.emplace(std::make_move_iterator(message.mutable_parts()->begin()),
+                       std::make_move_iterator(message.mutable_parts()->end()));
+      changed.notify_all();
+    }
   }
 
   /// Only the first reason counts.
@@ -227,6 +238,8 @@ struct CoordinatorClient::Impl {
   Duration heartbeat_period;
   Duration heartbeat_timeout;
   WorkerProgress progress;
+  std::uint32_t round = 0;                           // of the exchange that is next or under way
+  std::optional<std::vector<std::string>> gathered;  // in that round
   std::optional<std::string> aborted;
   bool told_to_abort = false;
   std::optional<grpc::Status> stream_status;
@@ -307,15 +320,40 @@ void CoordinatorClient::report_result(const std::string& payload) {
   impl_->report(&proto::Coordinator::Stub::ReportResult, request);
 }
 
-void CoordinatorClient::wait_until_finished() {
+std::vector<std::string> CoordinatorClient::exchange(const std::string& part) {
+  proto::Contribution request;
+  {
+    const std::lock_guard lock(impl_->mutex);
+    request.set_round(impl_->round);
+  }
+  request.set_part(part);
+  impl_->report(&proto::Coordinator::Stub::Contribute, request);
+  std::unique_lock lock(impl_->mutex);
+  impl_->changed.wait(lock, [&] { return impl_->gathered || impl_->aborted; });
+  if (!impl_->gathered) {
+    throw PeerLostError(*impl_->aborted);
+  }
+  ++impl_->round;
+  std::vector<std::string> parts = std::move(*impl_->gathered);
+  impl_->gathered.reset();
+  return parts;
+}
+
+bool CoordinatorClient::wait_until_finished(std::optional<Duration> at_most) {
+  const auto is_over = [&] { return impl_->finished || impl_->aborted; };
   {
     std::unique_lock lock(impl_->mutex);
-    impl_->changed.wait(lock, [&] { return impl_->finished || impl_->aborted; });
+    if (at_most) {
+      impl_->changed.wait_for(lock, to_chrono(*at_most), is_over);
+    } else {
+      impl_->changed.wait(lock, is_over);
+    }
     if (impl_->finished) {
-      return;
+      return true;
     }
   }
   impl_->throw_if_aborted();
+  return false;
 }
 
 std::optional<std::string> CoordinatorClient::report_transport_error(std::optional<Rank> peer,

@@ -52,8 +52,13 @@ class CoordinatorClient {
   // Each throws PeerLostError with the reason when the job was aborted or the coordinator is gone.
   void report_checkpoint(std::uint32_t step, const std::vector<CheckpointFile>& files);
   void report_result(const std::string& payload);
-  /// After report_result: waits until all ranks have reported theirs.
-  void wait_until_finished();
+  /// Gives this rank's part and waits for those of all ranks, which come by rank number. Every rank
+  /// must call it as often as the others; one call at a time. Also a barrier: nobody returns before
+  /// the last has called.
+  std::vector<std::string> exchange(const std::string& part);
+  /// After report_result: waits until all ranks have reported theirs. False when they have not
+  /// within `at_most`; without it there is no such limit.
+  bool wait_until_finished(std::optional<Duration> at_most = {});
 
   /// Says that the transport cannot reach a peer (if known which), and waits shortly for the
   /// coordinator's reason, which knows more; nothing when it has none. Never throws.

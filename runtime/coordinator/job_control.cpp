@@ -118,6 +118,12 @@ void JobControl::tell(const CheckpointComplete& event) {
   }
 }
 
+void JobControl::tell(const ExchangeComplete& event) {
+  for (const auto& [stream, member] : streams_) {
+    stream->gathered(event.round, event.parts);
+  }
+}
+
 void JobControl::tell(const AllFinished& /*event*/) {
   for (const auto& [stream, member] : streams_) {
     stream->finish();

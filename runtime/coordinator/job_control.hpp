@@ -36,6 +36,7 @@ class MemberStream {
                        const std::vector<std::vector<std::byte>>& addresses) = 0;
   virtual void abort(const std::string& reason) = 0;
   virtual void finish() = 0;
+  virtual void gathered(std::uint32_t round, const std::vector<std::string>& parts) = 0;
   /// After what was sent; later calls of anything do nothing.
   virtual void end(End how, const std::string& reason) = 0;
 };
@@ -71,6 +72,7 @@ class JobControl {
   void tell(const AllJoined& event);
   void tell(const Aborted& event);
   void tell(const CheckpointComplete& event);
+  void tell(const ExchangeComplete& event);
   void tell(const AllFinished& event);
   void publish_progress(TimePoint time);
   CoordinatorOutcome outcome_now() const;

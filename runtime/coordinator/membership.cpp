@@ -153,6 +153,24 @@ void Membership::report_checkpoint(Rank rank, std::uint32_t step,
   events_.emplace_back(std::move(complete));
 }
 
+void Membership::contribute(Rank rank, std::uint32_t round, std::string part) {
+  if (find(rank) == nullptr || state_ != MembershipState::kRunning) {
+    return;
+  }
+  auto& parts = exchanges_[round];
+  parts.resize(options_.world_size);
+  parts[rank.index()] = std::move(part);
+  if (!std::all_of(parts.begin(), parts.end(), [](const auto& one) { return one.has_value(); })) {
+    return;
+  }
+  ExchangeComplete complete{.round = round, .parts = {}};
+  for (auto& one : parts) {
+    complete.parts.push_back(*std::move(one));
+  }
+  exchanges_.erase(round);
+  events_.emplace_back(std::move(complete));
+}
+
 void Membership::report_result(Rank rank, std::string payload, TimePoint now) {
   Member* member = find(rank);
   if (member == nullptr || state_ != MembershipState::kRunning) {

@@ -89,8 +89,13 @@ struct CheckpointComplete {
   std::uint32_t step = 0;
   std::vector<std::vector<CheckpointFile>> files;  ///< by rank
 };
+struct ExchangeComplete {
+  std::uint32_t round = 0;
+  std::vector<std::string> parts;  ///< by rank
+};
 struct AllFinished {};
-using MembershipEvent = std::variant<AllJoined, Aborted, CheckpointComplete, AllFinished>;
+using MembershipEvent =
+    std::variant<AllJoined, Aborted, CheckpointComplete, ExchangeComplete, AllFinished>;
 
 enum class MembershipState { kGathering, kRunning, kFinished, kAborted };
 
@@ -105,6 +110,8 @@ class Membership {
   // What members say once the job runs; nothing happens when `rank` has left.
   void heartbeat(Rank rank, const WorkerProgress& progress, TimePoint now);
   void report_checkpoint(Rank rank, std::uint32_t step, std::vector<CheckpointFile> files);
+  /// A member's part of an exchange, of which there is one per round.
+  void contribute(Rank rank, std::uint32_t round, std::string part);
   void report_result(Rank rank, std::string payload, TimePoint now);
   void report_transport_error(Rank rank, std::optional<Rank> peer, const std::string& reason,
                               TimePoint now);
@@ -171,6 +178,8 @@ class Membership {
   std::vector<std::size_t> by_rank_;  ///< index into members_, once all have joined
   std::optional<Suspicion> suspicion_;
   std::map<std::uint32_t, std::vector<std::optional<std::vector<CheckpointFile>>>> checkpoints_;
+  /// By round, of those that are not complete.
+  std::map<std::uint32_t, std::vector<std::optional<std::string>>> exchanges_;
   std::vector<std::string> results_;
   std::vector<MembershipEvent> events_;
 };

@@ -82,6 +82,16 @@ class JoinStream final : public grpc::ServerWriteReactor<proto::Event>, public M
     send(std::move(event));
   }
 
+  void gathered(std::uint32_t round, const std::vector<std::string>& parts) override {
+    proto::Event event;
+    proto::Gathered& message = *event.mutable_gathered();
+    message.set_round(round);
+    for (const std::string& part : parts) {
+      message.add_parts(part);
+    }
+    send(std::move(event));
+  }
+
   void end(End how, const std::string& reason) override {
     if (ending_) {
       return;
@@ -295,6 +305,16 @@ struct CoordinatorServer::Impl final : proto::Coordinator::CallbackService {
     return answer(context, [this, request] {
       as_member(request->member(), [&](Rank rank) {
         control.membership().report_result(rank, request->payload(), now());
+      });
+    });
+  }
+
+  grpc::ServerUnaryReactor* Contribute(grpc::CallbackServerContext* context,
+                                       const proto::Contribution* request,
+                                       proto::Acknowledged*) override {
+    return answer(context, [this, request] {
+      as_member(request->member(), [&](Rank rank) {
+        control.membership().contribute(rank, request->round(), request->part());
       });
     });
   }

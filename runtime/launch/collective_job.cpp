@@ -1,27 +1,20 @@
 #include "runtime/launch/collective_job.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <memory>
-#include <mutex>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "base/build_config.hpp"
 #include "base/error.hpp"
 #include "plan/format.hpp"
-#include "runtime/coordinator/client.hpp"
 #include "runtime/coordinator/job_token.hpp"
 #include "runtime/coordinator/server.hpp"
-#include "runtime/executor.hpp"
+#include "runtime/launch/session.hpp"
 #include "runtime/trainer/statistics.hpp"
-#include "runtime/transport.hpp"
 
 namespace rackrail::runtime {
 namespace {
 
-constexpr Duration kCloseDeadline = 2_s;
 constexpr Duration kEndPatience = 30_s;
 
 class CollectiveRank {
@@ -30,37 +23,21 @@ class CollectiveRank {
                  const HostPort& coordinator, const CollectiveJobOptions& options)
       : plan_(plan),
         launch_(launch),
-        options_(options),
-        client_(coordinator, read_job_token(""),
-                [this](const std::string& reason) { abort(reason); }) {}
+        session_({.coordinator = coordinator,
+                  .token = read_job_token(""),
+                  .rank = launch.rank,
+                  .world_size = launch.world_size,
+                  .plan_digest = plan::digest(plan),
+                  .transport = options.transport,
+                  .rendezvous_deadline = options.rendezvous_deadline}) {}
 
   void run() {
     try {
-      transport_ = make_transport(options_.transport);
-      const Welcome welcome = client_.join({.rank = launch_.rank,
-                                            .world_size = launch_.world_size,
-                                            .address = transport_->address(),
-                                            .plan_digest = plan::digest(plan_),
-                                            .host = "rank " + std::to_string(launch_.rank.value()),
-                                            .pid = getpid(),
-                                            .version = std::string(build_config::kVersion)},
-                                           options_.rendezvous_deadline);
-      transport_->connect(launch_.rank, welcome.addresses);
-      {
-        const std::lock_guard lock(mutex_);
-        executor_ = std::make_unique<Executor>(plan_, launch_.rank, *transport_,
-                                               ExecutorOptions{.epoch = welcome.epoch});
-      }
-      if (const auto reason = client_.abort_reason()) {
-        throw PeerLostError(*reason);
-      }
-      client_.report_result(nlohmann::json(measure()).dump());
-      client_.wait_until_finished();
-      close();
-      client_.leave(true);
+      session_.join();
+      session_.start(plan_);
+      session_.finish(nlohmann::json(measure()).dump());
     } catch (const std::exception& error) {
-      client_.leave(false, {error.what(), false});
-      close();
+      session_.fail({error.what(), false});
       throw;
     }
   }
@@ -95,39 +72,15 @@ class CollectiveRank {
   }
 
   void reduce(std::size_t bucket, std::vector<float>& data) {
-    executor_->begin_step(step_++);
-    executor_->launch(BucketId(bucket), data);
-    executor_->wait_all();
-  }
-
-  /// From a thread of the client.
-  void abort(const std::string& reason) {
-    const std::lock_guard lock(mutex_);
-    if (executor_ != nullptr) {
-      executor_->abort(reason);
-    }
-  }
-
-  void close() noexcept {
-    std::unique_ptr<Executor> ending;
-    {
-      const std::lock_guard lock(mutex_);
-      ending.swap(executor_);
-    }
-    ending.reset();  // joins its thread, so without the lock
-    if (transport_ != nullptr) {
-      transport_->close(kCloseDeadline);
-    }
+    session_.executor().begin_step(step_++);
+    session_.executor().launch(BucketId(bucket), data);
+    session_.executor().wait_all();
   }
 
   const plan::Plan& plan_;
   const LaunchEnvironment& launch_;
-  const CollectiveJobOptions& options_;
-  std::unique_ptr<Transport> transport_;
-  std::mutex mutex_;  // guards the pointer against the client's threads
-  std::unique_ptr<Executor> executor_;
   std::uint32_t step_ = 0;
-  CoordinatorClient client_;  // last: its threads call abort()
+  Session session_;
 };
 
 std::vector<Duration> slowest(const CoordinatorOutcome& outcome, std::size_t buckets) {

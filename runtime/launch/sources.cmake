@@ -6,6 +6,7 @@ set(RACKRAIL_LAUNCH_SOURCES
   launch/job.cpp
   launch/job_settings.cpp
   launch/report.cpp
+  launch/session.cpp
   launch/signals.cpp
   launch/spawn.cpp
   launch/worker.cpp)

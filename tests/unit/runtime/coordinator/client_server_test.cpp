@@ -130,6 +130,61 @@ TEST_CASE("four workers join, report and finish") {
   CHECK(last_progress.step_time == 3_ms);
 }
 
+TEST_CASE("an exchange gives every worker the parts of all, and nobody goes on before the last") {
+  constexpr std::size_t kWorkers = 3;
+  constexpr std::size_t kRounds = 20;
+  CoordinatorServer server(options_for(kWorkers));
+  std::atomic<std::size_t> arrived = 0;
+  std::atomic<std::size_t> too_soon = 0;
+  std::vector<std::vector<std::vector<std::string>>> seen(kWorkers);
+  std::vector<char> was_early(kWorkers, 0);
+  on_threads(kWorkers, [&](std::size_t rank) {
+    TestClient client(server.address(), kToken);
+    client.join(Rank(rank));
+    for (std::size_t round = 0; round < kRounds; ++round) {
+      if (rank == round % kWorkers) {  // the last one is another in each round
+        std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      }
+      ++arrived;
+      const std::string bytes(1, static_cast<char>(round));
+      seen[rank].push_back(client->exchange(bytes + std::to_string(rank)));
+      too_soon += arrived < (round + 1) * kWorkers ? 1 : 0;
+    }
+    client->report_result("done");
+    was_early[rank] = client->wait_until_finished(30_s) ? 0 : 1;
+    client->leave(true);
+  });
+  CHECK(too_soon == 0);
+  CHECK(was_early == std::vector<char>(kWorkers, 0));
+  for (const auto& rounds : seen) {
+    REQUIRE(rounds.size() == kRounds);
+    for (std::size_t round = 0; round < kRounds; ++round) {
+      const std::string bytes(1, static_cast<char>(round));
+      CHECK(rounds[round] == std::vector<std::string>{bytes + "0", bytes + "1", bytes + "2"});
+    }
+  }
+}
+
+TEST_CASE("waiting for the others' results ends at its limit") {
+  CoordinatorServer server(options_for(2));
+  std::atomic<int> gave_up = 0;
+  std::atomic<bool> may_leave = false;
+  on_threads(2, [&](std::size_t rank) {
+    TestClient client(server.address(), kToken);
+    client.join(Rank(rank));
+    if (rank == 0) {
+      client->report_result("done");
+      gave_up += client->wait_until_finished(50_ms) ? 0 : 1;
+      may_leave = true;
+    }
+    while (!may_leave) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    client->leave(true);
+  });
+  CHECK(gave_up == 1);
+}
+
 TEST_CASE("workers without a rank get one each") {
   CoordinatorServer server(options_for(3));
   std::vector<int> seen(3, 0);

@@ -286,6 +286,28 @@ TEST_CASE("a member may only leave in peace once all are done") {
   }
 }
 
+TEST_CASE("an exchange is complete when every rank has given its part of that round") {
+  Story story(3);
+  story.membership.contribute(Rank(0), 0, "too early");
+  story.join_all(3);
+  (void)story.membership.take_events();
+  story.membership.contribute(Rank(2), 0, "c");
+  story.membership.contribute(Rank(0), 0, "");
+  story.membership.contribute(Rank(0), 1, "next");  // a rank that is ahead
+  CHECK(story.membership.take_events().empty());
+  story.membership.contribute(Rank(1), 0, "b");
+  const auto events = story.membership.take_events();
+  REQUIRE(events.size() == 1);
+  const auto& complete = std::get<ExchangeComplete>(events[0]);
+  CHECK(complete.round == 0);
+  CHECK(complete.parts == std::vector<std::string>{"", "b", "c"});
+  story.membership.contribute(Rank(1), 1, "x");
+  story.membership.contribute(Rank(2), 1, "y");
+  const auto later = story.membership.take_events();
+  REQUIRE(later.size() == 1);
+  CHECK(std::get<ExchangeComplete>(later[0]).parts == std::vector<std::string>{"next", "x", "y"});
+}
+
 TEST_CASE("a checkpoint is complete when every rank has reported its part of that step") {
   Story story(2);
   story.join_all(2);

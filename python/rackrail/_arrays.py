@@ -1,0 +1,81 @@
+"""Arrays of any library as memory that the C interface can sum, and back.
+
+NumPy sees the memory of others without a copy, by DLPack or the buffer protocol."""
+
+import sys
+
+from . import _job, _library
+
+_OPERATIONS = {"sum": _library.SUM, "mean": _library.MEAN}
+_ON_HOST = (1, 3)  # DLPack: plain memory, memory that CUDA has pinned
+_CUDA = (2, 13)  # of a device, managed
+
+
+def allreduce(array, operation="sum", in_place=False):
+    """The sum (or the "mean") of the arrays of all ranks, which all call it with the same shape.
+
+    Takes what offers DLPack or the buffer protocol: arrays of NumPy, JAX and TensorFlow, tensors of
+    PyTorch, array.array. Gives back an array of the same library, type and shape; with `in_place`
+    the array itself, which must be writable and contiguous 32-bit floats then. Floats of 16 bits
+    are summed as 32-bit ones and rounded once. Other types are refused: sums are made in FP32."""
+    if operation not in _OPERATIONS:
+        raise _job.InputError(f"operation: found {operation!r}, expected 'sum' or 'mean'")
+    numpy = _numpy()
+    seen = _seen_by_numpy(array, numpy)
+    is_single = seen.dtype == numpy.float32
+    if not is_single and not _is_half(seen.dtype):
+        raise _job.InputError(f"an array of {seen.dtype}: expected float32, float16 or bfloat16")
+    if in_place:
+        if not (is_single and seen.flags.writeable and seen.flags.c_contiguous):
+            raise _job.InputError("in_place: found an array that is read-only, not contiguous or not"
+                                  " of float32, expected one that can be summed where it is")
+        work = seen
+    else:
+        work = numpy.array(seen, dtype=numpy.float32, order="C", copy=True)
+    _job.all_reduce(_job.buffer_of(work.ctypes.data, work.size), _OPERATIONS[operation])
+    return array if in_place else _like(array, work.astype(seen.dtype, copy=False))
+
+
+def _numpy():
+    try:
+        import numpy
+    except ImportError:
+        raise ImportError("rackrail.allreduce needs NumPy") from None
+    return numpy
+
+
+def _is_half(dtype):
+    return dtype.name in ("float16", "bfloat16")
+
+
+def _seen_by_numpy(array, numpy):
+    if isinstance(array, numpy.ndarray):
+        return array
+    if hasattr(array, "__dlpack_device__"):
+        kind, number = (int(part) for part in array.__dlpack_device__())
+        if kind not in _ON_HOST:
+            # The library says why, so that there is one place that knows.
+            device = _library.CUDA if kind in _CUDA else 100 + kind
+            _job.all_reduce(_job.buffer_of(None, 0, device, number), _library.SUM)
+    if type(array).__module__.partition(".")[0] == "torch":
+        import torch
+        array = array.detach()
+        if array.dtype == torch.bfloat16:  # which NumPy does not have
+            raise _job.InputError("a tensor of bfloat16: sum tensor.float() instead")
+        return array.numpy()
+    try:
+        return numpy.asarray(array)
+    except (TypeError, ValueError) as error:
+        raise _job.InputError(f"a {type(array).__name__}: {error}") from None
+
+
+def _like(array, result):
+    library = type(array).__module__.partition(".")[0]
+    if library == "torch":
+        return sys.modules["torch"].from_numpy(result)
+    if library in ("jax", "jaxlib"):
+        import jax.numpy
+        return jax.numpy.asarray(result)
+    if library == "tensorflow":
+        return sys.modules["tensorflow"].convert_to_tensor(result)
+    return result

@@ -1,0 +1,170 @@
+"""This process's place in its job: one per process, made when it is first needed."""
+
+import atexit
+import ctypes
+import json
+import sys
+import threading
+
+from . import _library
+
+_lib = _library.load()
+_lock = threading.RLock()
+_context = None
+_ended = None  # why there is no job any more
+_failure = None  # the exception that ends this process, if one does
+
+
+class Error(RuntimeError):
+    """Something that rackrail could not do; one line."""
+
+
+class InputError(Error, ValueError):
+    """An argument, an environment variable or a file is at fault."""
+
+
+class PeerLost(Error):
+    """Another rank is gone or has failed, and with it the job."""
+
+
+_ERRORS = {_library.BAD_INPUT: InputError, _library.PEER_LOST: PeerLost}
+
+
+def _check(status):
+    if status != _library.OK:
+        raise _ERRORS.get(status, Error)(_lib.rackrail_last_error().decode(errors="replace"))
+
+
+def _text(value):
+    return None if value is None else str(value).encode()
+
+
+def init(*, rank=None, world_size=None, coordinator=None, token_file=None, cluster=None,
+         codecs=None, transport=None, timeout=None):
+    """Joins the job; blocks until all ranks have come (at most `timeout` seconds, 300).
+
+    What is not given comes from the launcher (torchrun, mpirun, srun, TF_CONFIG) and from
+    RACKRAIL_COORDINATOR, RACKRAIL_JOB_TOKEN, RACKRAIL_CLUSTER, RACKRAIL_CODECS and
+    RACKRAIL_TRANSPORT; see README.md. Without a launcher the job is this process alone. Other
+    functions call it when nobody has; a second call is an error."""
+    global _context
+    if (rank is None) != (world_size is None):
+        raise InputError("rank and world_size: found one of them, expected both or none")
+    with _lock:
+        if _context is not None or _ended is not None:
+            raise InputError(_ended or "rackrail.init() was called before")
+        config = _library.Config(
+            size=ctypes.sizeof(_library.Config), world_size=world_size or 0, rank=rank or 0,
+            coordinator=_text(coordinator), token_file=_text(token_file), cluster=_text(cluster),
+            codecs=_text(codecs), transport=_text(transport),
+            timeout_milliseconds=0 if timeout is None else max(1, int(timeout * 1000)))
+        context = ctypes.c_void_p()
+        _check(_lib.rackrail_init(ctypes.byref(config), ctypes.byref(context)))
+        _context = context
+        _watch_for_failure()
+        atexit.register(_at_exit)
+
+
+def _running():
+    with _lock:
+        if _ended is not None:
+            raise Error(_ended)
+        if _context is None:
+            init()
+        return _context
+
+
+def is_initialized():
+    """Whether this process is in a job."""
+    return _context is not None and _ended is None
+
+
+def rank():
+    """Of this process, from 0."""
+    return _lib.rackrail_rank(_running())
+
+
+def world_size():
+    """Number of ranks of the job."""
+    return _lib.rackrail_world_size(_running())
+
+
+def describe():
+    """What was planned: a list of dictionaries with elements, schedule and codec of each bucket."""
+    context = _running()
+    size = _lib.rackrail_describe(context, None, 0) + 1
+    text = ctypes.create_string_buffer(size)
+    _lib.rackrail_describe(context, text, size)
+    return json.loads(text.value.decode())
+
+
+def shutdown():
+    """Orderly end, to be called by all ranks; also done when a process exits by itself. Waits up to
+    30 s for the others."""
+    global _ended
+    with _lock:
+        if _context is None or _ended is not None:
+            return
+        status = _lib.rackrail_finish(_context)
+        if status != _library.BAD_INPUT:  # then something is under way, and the job goes on
+            _ended = "the job was ended by rackrail.shutdown()"
+    _check(status)
+
+
+def abort(reason):
+    """Ends the job for all ranks: their calls raise PeerLost with the reason."""
+    if _context is not None and _ended is None:
+        _lib.rackrail_abort(_context, _text(reason))
+
+
+def _watch_for_failure():
+    """Remembers an exception that nobody catches, so that the others hear why this rank ends."""
+    before = sys.excepthook
+
+    def hook(kind, value, trace):
+        global _failure
+        _failure = f"{kind.__name__}: {value}".splitlines()[0]
+        before(kind, value, trace)
+
+    sys.excepthook = hook
+
+
+def _at_exit():
+    if _failure is not None:
+        abort(_failure)
+        return
+    try:
+        shutdown()
+    except Error as error:
+        print(f"rackrail: at exit: {error}", file=sys.stderr)
+
+
+def buffer_of(pointer, elements, device=_library.HOST, device_id=0, stream=None):
+    """A rackrail_buffer of 32-bit floats."""
+    return _library.Buffer(size=ctypes.sizeof(_library.Buffer), data=pointer, elements=elements,
+                           type=_library.FLOAT32, device=device, device_id=device_id, stream=stream)
+
+
+def all_reduce(buffer, operation):
+    """rackrail_all_reduce()."""
+    _check(_lib.rackrail_all_reduce(_running(), ctypes.byref(buffer), operation))
+
+
+def plan(elements, ready_nanoseconds=None):
+    """rackrail_plan(): the number of the first bucket."""
+    first = ctypes.c_int32()
+    count = len(elements)
+    times = (ctypes.c_int64 * count)(*ready_nanoseconds) if ready_nanoseconds else None
+    _check(_lib.rackrail_plan(_running(), (ctypes.c_int64 * count)(*elements), times, count,
+                              ctypes.byref(first)))
+    return first.value
+
+
+def start(bucket, buffer, operation):
+    """rackrail_start()."""
+    _check(_lib.rackrail_start(_running(), bucket, ctypes.byref(buffer), operation))
+
+
+def wait(bucket):
+    """rackrail_wait()."""
+    _check(_lib.rackrail_wait(_running(), bucket))

@@ -1,0 +1,154 @@
+"""A model's backward pass as rackrail's workload file (plan/workload.hpp), measured.
+
+`rackrail plan CLUSTER model.yaml` then plans for it, and `rackrail simulate` says what a cluster
+would make of it."""
+
+import copy
+import json
+import statistics
+import time
+from pathlib import Path
+
+import torch
+
+from .. import _job
+
+_CHUNKS = 8  # at most, into which the batch is cut for the noise scale
+
+
+def profile(model, batch, loss=None, *, path=None, repeats=5, name=None):
+    """Measures forward, backward and each gradient's time in it; returns the workload file's text,
+    and writes it to `path` if that is given.
+
+    `batch` is (inputs, targets), `loss` a function of outputs and targets (cross-entropy if none)
+    whose value is a mean over samples. Times are medians of `repeats` passes after one that does not
+    count. The gradient noise scale at these parameters is estimated from parts of the batch, where
+    it has at least two samples. The model is not changed: a copy is measured. Only on the CPU: times
+    on a device would need its events, which nothing here reads."""
+    inputs, targets = batch
+    loss = loss or torch.nn.functional.cross_entropy
+    if repeats < 1:
+        raise _job.InputError(f"repeats: found {repeats}, expected at least 1")
+    if getattr(inputs, "ndim", 0) == 0 or len(inputs) == 0:
+        raise _job.InputError("batch: found inputs without samples, expected (inputs, targets) with"
+                              " the samples along the first dimension")
+    model = copy.deepcopy(model)
+    parameters = {key: value for key, value in model.named_parameters() if value.requires_grad}
+    if not parameters:
+        raise _job.InputError("model: found no parameter with a gradient, expected at least one")
+    if any(value.device.type != "cpu" for value in parameters.values()):
+        raise _job.InputError("model: found a parameter on a device, expected all on the CPU")
+
+    passes = _Passes(model, parameters, loss)
+    passes.run(inputs, targets)
+    runs = [passes.run(inputs, targets) for _ in range(repeats)]
+    ready = {key: statistics.median(run.ready[key] for run in runs) for key in runs[0].ready}
+    if not ready:
+        raise _job.InputError("model: found no parameter that the loss depends on")
+    lines = [
+        f"name: {json.dumps(name or type(model).__name__)}",
+        f"source: {json.dumps(f'rackrail.torch.profile, PyTorch {torch.__version__}')}",
+        "device_class: cpu",
+        f"profiled_batch: {len(inputs)}",
+        f"forward: {_text(statistics.median(run.forward for run in runs))}",
+        "backward_tail: "
+        + _text(max(0, statistics.median(run.backward for run in runs) - max(ready.values()))),
+        f"optimizer: {_text(_optimizer_time(parameters.values(), repeats))}"]
+    noise = _noise_scale(passes, inputs, targets)
+    if noise is not None:
+        lines.append(f"noise_scale: {noise:.6g}")
+    lines.append("tensors:  # [name, elements, gap since the gradient before it]")
+    before = 0
+    for key in sorted(ready, key=ready.get):
+        lines.append(f"  - [{json.dumps(key)}, {parameters[key].numel()},"
+                     f" {_text(ready[key] - before)}]")
+        before = ready[key]
+    text = "\n".join(lines) + "\n"
+    if path is not None:
+        Path(path).write_text(text, encoding="utf-8")
+    return text
+
+
+def _text(nanoseconds):
+    return f"{round(nanoseconds)} ns"
+
+
+class _Times:
+    """Of one pass, in nanoseconds; `ready` by parameter, from the beginning of backward."""
+
+    def __init__(self):
+        self.forward = 0
+        self.backward = 0
+        self.ready = {}
+
+
+class _Passes:
+    """Forward and backward, with a clock at every gradient that is complete."""
+
+    def __init__(self, model, parameters, loss):
+        self.parameters = parameters
+        self._model = model
+        self._loss = loss
+        self._times = _Times()
+        self._start = 0
+        self._accumulators = []  # a hook lives as long as what it is on
+        for key, parameter in parameters.items():
+            # The node that adds into .grad: it runs once, however often the parameter is used.
+            node = parameter.expand_as(parameter).grad_fn.next_functions[0][0]
+            node.register_hook(lambda *_, key=key: self._note(key))
+            self._accumulators.append(node)
+
+    def _note(self, key):
+        self._times.ready[key] = time.perf_counter_ns() - self._start
+
+    def run(self, inputs, targets):
+        self._times = times = _Times()
+        for parameter in self.parameters.values():
+            parameter.grad = None
+        start = time.perf_counter_ns()
+        value = self._loss(self._model(inputs), targets)
+        self._start = time.perf_counter_ns()
+        value.backward()
+        times.backward = time.perf_counter_ns() - self._start
+        times.forward = self._start - start
+        return times
+
+    def gradient(self):
+        """Of the last pass, as one vector."""
+        return torch.cat([parameter.grad.flatten() for parameter in self.parameters.values()
+                          if parameter.grad is not None])
+
+
+def _optimizer_time(parameters, repeats):
+    """Of the plainest update, p ← p − 0·g: what moving the bytes takes."""
+    times = []
+    with torch.no_grad():
+        for _ in range(repeats):
+            start = time.perf_counter_ns()
+            for parameter in parameters:
+                if parameter.grad is not None:
+                    parameter.add_(parameter.grad, alpha=-0.0)
+            times.append(time.perf_counter_ns() - start)
+    return statistics.median(times)
+
+
+def _noise_scale(passes, inputs, targets):
+    """In samples, by the gradients of k parts of b samples and of all k·b (McCandlish et al. 2018,
+    appendix A.1); None where the batch is too small, or the estimate is no positive number."""
+    chunks = min(_CHUNKS, len(inputs))
+    size = len(inputs) // chunks
+    if chunks < 2:
+        return None
+    total = None
+    small = 0.0
+    for i in range(chunks):
+        part = slice(i * size, (i + 1) * size)
+        passes.run(inputs[part], targets[part])
+        gradient = passes.gradient().double()
+        small += float(gradient.dot(gradient)) / chunks
+        total = gradient if total is None else total + gradient
+    large = float(total.dot(total)) / chunks**2
+    big = chunks * size
+    squared_gradient = (big * large - size * small) / (big - size)
+    variance = (small - large) / (1 / size - 1 / big)
+    return variance / squared_gradient if squared_gradient > 0 and variance > 0 else None

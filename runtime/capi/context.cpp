@@ -1,0 +1,321 @@
+#include "runtime/capi/context.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/build_config.hpp"
+#include "base/error.hpp"
+#include "base/parse_units.hpp"
+#include "plan/format.hpp"
+#include "topology/reader.hpp"
+
+namespace rackrail::capi {
+namespace {
+
+constexpr Duration kEndPatience = 30_s;
+
+topology::Topology cluster_of(const Settings& settings) {
+  const std::size_t ranks = settings.launch.world_size;
+  if (settings.cluster.empty()) {
+    return flat_cluster(ranks);
+  }
+  topology::Topology cluster = topology::read_cluster(settings.cluster).topology;
+  if (cluster.rank_count() != ranks) {
+    throw ConfigError(ErrorContext{.file = settings.cluster,
+                                   .where = "ranks",
+                                   .found = std::to_string(cluster.rank_count()),
+                                   .expected = std::to_string(ranks) + ", as the job has"});
+  }
+  return cluster;
+}
+
+void scale(std::span<float> data, float factor) {
+  if (factor != 1) {
+    for (float& value : data) {
+      value *= factor;
+    }
+  }
+}
+
+// What rank 0 sends after it has planned: 'P' and the plan, or 'E' and a line.
+constexpr char kPlan = 'P';
+constexpr char kError = 'E';
+
+}  // namespace
+
+Context::Context(Settings settings) : settings_(std::move(settings)) {
+  if (world_size() > 1) {
+    join();
+  } else {
+    for (const Piece& piece : pieces()) {
+      elements_.push_back(piece.elements);
+    }
+  }
+  states_.assign(elements_.size(), State::kIdle);
+}
+
+Context::~Context() {
+  session_.reset();
+  server_.reset();
+}
+
+void Context::join() {
+  runtime::SessionOptions options;
+  options.coordinator = settings_.launch.coordinator;
+  if (rank().value() == 0) {
+    runtime::CoordinatorOptions coordinator;
+    coordinator.plan = plan::to_binary(plan_pieces(cluster_of(settings_)));
+    coordinator.listen = settings_.launch.coordinator;
+    coordinator.token = settings_.token;
+    coordinator.membership.world_size = world_size();
+    coordinator.membership.rendezvous_deadline = settings_.timeout;
+    coordinator.membership.version = build_config::kVersion;
+    server_ = std::make_unique<runtime::CoordinatorServer>(std::move(coordinator));
+    options.coordinator = server_->address();
+  }
+  options.token = settings_.token;
+  options.rank = rank();
+  options.world_size = world_size();
+  options.transport = settings_.transport;
+  options.rendezvous_deadline = settings_.timeout;
+  session_ = std::make_unique<runtime::Session>(std::move(options));
+  try {
+    session_->join();
+    session_->start(plan::parse_plan(session_->welcome().plan, "the job's plan"));
+  } catch (const Error& error) {
+    session_->fail({error.what(), error.is_bad_input()});
+    throw;
+  }
+  for (const plan::Bucket& bucket : session_->plan().buckets) {
+    elements_.push_back(bucket.elements);
+  }
+}
+
+void Context::require_running() const {
+  if (over_) {
+    throw PeerLostError(*over_);
+  }
+}
+
+void Context::require_bucket(std::uint32_t bucket) const {
+  const std::size_t first = pieces().size();
+  if (bucket < first || bucket >= elements_.size()) {
+    throw ConfigError(fmt::format("bucket {} was never planned for", bucket));
+  }
+}
+
+void Context::require_nothing_under_way(const std::string& what) const {
+  const auto count = std::count(states_.begin(), states_.end(), State::kStarted);
+  if (count != 0) {
+    throw ConfigError(
+        fmt::format("{} while {} bucket(s) were started and not waited for", what, count));
+  }
+}
+
+/// Calls `act` and takes note when the job ends in it.
+template <typename Act>
+void Context::watched(Act act) {
+  try {
+    act();
+  } catch (const PeerLostError& error) {
+    const std::string reason = session_->reason_of_loss(error.what());
+    session_->abandon({reason, false});
+    throw PeerLostError(over_.emplace(reason));
+  }
+}
+
+void Context::next_step() {
+  if (session_ != nullptr) {
+    session_->executor().begin_step(step_);
+  }
+  ++step_;
+  in_step_ = true;
+  std::fill(states_.begin(), states_.end(), State::kIdle);
+}
+
+void Context::all_reduce(std::span<float> data, float factor) {
+  const std::lock_guard lock(mutex_);
+  require_running();
+  require_nothing_under_way("an array was to be summed");
+  scale(data, factor);
+  if (session_ == nullptr) {
+    return;
+  }
+  watched([&] {
+    for (const std::vector<Part>& parts : cut(static_cast<std::int64_t>(data.size()))) {
+      next_step();
+      send_parts(parts, data);
+    }
+  });
+}
+
+void Context::send_parts(const std::vector<Part>& parts, std::span<float> data) {
+  for (const Part& part : parts) {
+    std::span<float> values =
+        data.subspan(static_cast<std::size_t>(part.begin), static_cast<std::size_t>(part.elements));
+    if (part.elements < part.piece_elements) {
+      padded_.assign(values.begin(), values.end());
+      padded_.resize(static_cast<std::size_t>(part.piece_elements), 0.0F);
+      values = padded_;
+    }
+    session_->executor().launch(part.bucket, values);
+  }
+  session_->executor().wait_all();
+  const Part& last = parts.back();
+  if (last.elements < last.piece_elements) {
+    std::copy_n(padded_.begin(), last.elements, data.begin() + last.begin);
+  }
+}
+
+std::uint32_t Context::plan(std::span<const BucketRequest> requests) {
+  const std::lock_guard lock(mutex_);
+  require_running();
+  require_nothing_under_way("buckets were to be planned for");
+  const auto first = static_cast<std::uint32_t>(elements_.size());
+  if (session_ != nullptr) {
+    watched([&] {
+      const plan::Plan more = distribute(agree(requests));
+      session_->adopt(joined(session_->plan(), more));
+      planned_ = planned_.buckets.empty() ? more : joined(planned_, more);
+    });
+  }
+  for (const BucketRequest& request : requests) {
+    elements_.push_back(request.elements);
+  }
+  states_.assign(elements_.size(), State::kIdle);
+  in_step_ = false;
+  return first;
+}
+
+/// The same sizes on all ranks, and the latest times.
+std::vector<BucketRequest> Context::agree(std::span<const BucketRequest> requests) {
+  nlohmann::json own = nlohmann::json::object();
+  for (const BucketRequest& request : requests) {
+    own["elements"].push_back(request.elements);
+    own["ready"].push_back(request.ready.picoseconds());
+  }
+  const std::vector<std::string> said = session_->coordinator().exchange(own.dump());
+  std::vector<BucketRequest> agreed(requests.begin(), requests.end());
+  const nlohmann::json of_rank_0 = nlohmann::json::parse(said[0]);
+  for (std::size_t r = 0; r < said.size(); ++r) {
+    const nlohmann::json its = nlohmann::json::parse(said[r]);
+    if (its["elements"] != of_rank_0["elements"]) {
+      throw ConfigError(fmt::format("rank {} plans for buckets of {} elements, rank 0 for {}", r,
+                                    its["elements"].dump(), of_rank_0["elements"].dump()));
+    }
+    for (std::size_t b = 0; b < agreed.size(); ++b) {
+      agreed[b].ready = std::max(agreed[b].ready, Duration(its["ready"][b].get<std::int64_t>()));
+    }
+  }
+  return agreed;
+}
+
+plan::Plan Context::distribute(std::span<const BucketRequest> requests) {
+  std::string made;
+  if (rank().value() == 0) {
+    try {
+      made =
+          kPlan + plan::to_binary(plan_buckets(cluster_of(settings_), requests, settings_.codec));
+    } catch (const Error& error) {
+      made = kError + std::string(error.what());
+    }
+  }
+  const std::string told = session_->coordinator().exchange(made).front();
+  if (told.empty() || told.front() != kPlan) {
+    throw ConfigError("rank 0 has no plan: " + told.substr(std::min<std::size_t>(1, told.size())));
+  }
+  return plan::parse_plan(std::string_view(told).substr(1), "the plan of rank 0");
+}
+
+void Context::start(std::uint32_t bucket, std::span<float> data, float factor) {
+  const std::lock_guard lock(mutex_);
+  require_running();
+  require_bucket(bucket);
+  if (static_cast<std::int64_t>(data.size()) != elements_[bucket]) {
+    throw ConfigError(fmt::format("bucket {} has {} elements, its plan is for {}", bucket,
+                                  data.size(), elements_[bucket]));
+  }
+  if (states_[bucket] != State::kIdle || !in_step_) {
+    require_nothing_under_way(fmt::format("bucket {} was started again", bucket));
+    next_step();
+  }
+  scale(data, factor);
+  states_[bucket] = State::kStarted;
+  if (session_ != nullptr) {
+    session_->executor().launch(BucketId(std::size_t{bucket}), data);
+  }
+}
+
+void Context::wait(std::uint32_t bucket) {
+  std::unique_lock lock(mutex_);
+  require_running();
+  require_bucket(bucket);
+  if (states_[bucket] != State::kStarted) {
+    throw ConfigError(fmt::format("bucket {} was waited for and not started", bucket));
+  }
+  if (session_ != nullptr) {
+    runtime::Executor& executor = session_->executor();  // stays as long as a bucket is started
+    lock.unlock();
+    std::optional<std::string> lost;
+    try {
+      executor.wait(BucketId(std::size_t{bucket}));
+    } catch (const PeerLostError& error) {
+      lost = error.what();
+    }
+    lock.lock();
+    if (lost) {
+      require_running();
+      watched([&] { throw PeerLostError(*lost); });
+    }
+  }
+  states_[bucket] = State::kWaitedFor;
+}
+
+std::string Context::describe() const {
+  const std::lock_guard lock(mutex_);
+  nlohmann::json list = nlohmann::json::array();
+  for (const plan::Bucket& bucket : planned_.buckets) {
+    nlohmann::json entry = {{"elements", bucket.elements},
+                            {"schedule", planned_.schedules[bucket.schedule].name()},
+                            {"codec", plan::to_string(bucket.codec)}};
+    for (const auto& [tier, codec] : bucket.codec_tiers) {
+      entry["codec_tiers"][tier] = plan::to_string(codec);
+    }
+    list.push_back(std::move(entry));
+  }
+  return list.dump();
+}
+
+void Context::finish() {
+  const std::lock_guard lock(mutex_);
+  require_running();
+  require_nothing_under_way("the job was to end");
+  over_ = "the job was finished";
+  if (session_ == nullptr) {
+    return;
+  }
+  try {
+    session_->finish("", kEndPatience);
+  } catch (const PeerLostError& error) {
+    session_->fail({error.what(), false});
+    throw;
+  }
+  if (server_ != nullptr) {
+    (void)server_->wait_for(kEndPatience);  // for the others to have heard that all is well
+  }
+}
+
+void Context::abort(const std::string& reason) {
+  if (session_ != nullptr) {
+    session_->abandon({reason, false});  // those who hold the mutex wait no longer
+  }
+  const std::lock_guard lock(mutex_);
+  if (!over_) {
+    over_ = reason;
+  }
+}
+
+}  // namespace rackrail::capi

@@ -1,0 +1,79 @@
+// A process's place in a job, as the C interface shows it: a session, its plan, and which buckets
+// are under way.
+//
+// Steps. The executor wants its steps to count up, and every bucket at most once in each. All ranks
+// make the same calls in the same order, so each can say for itself when a step is over: when a
+// bucket is started that was started in it already, or an array is summed.
+//
+// Threads. One mutex guards the state; it is held while an array is summed or a plan taken up, so
+// that the calls of other threads come before or after it, but not while a bucket is awaited.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/capi/bucket_plans.hpp"
+#include "runtime/capi/settings.hpp"
+#include "runtime/coordinator/server.hpp"
+#include "runtime/launch/session.hpp"
+
+namespace rackrail::capi {
+
+class Context {
+ public:
+  /// Joins; rank 0 also runs the coordinator. Throws ConfigError, PlanError, RuntimeFailure.
+  explicit Context(Settings settings);
+  /// Without finish() or abort(), the others take this rank for lost.
+  ~Context();
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
+
+  Rank rank() const { return settings_.launch.rank; }
+  std::size_t world_size() const { return settings_.launch.world_size; }
+
+  // All of these throw PeerLostError once the job is over, ConfigError for a wrong use.
+
+  /// What the array is multiplied with before it is summed.
+  void all_reduce(std::span<float> data, float factor);
+  /// The number of the first request's bucket.
+  std::uint32_t plan(std::span<const BucketRequest> requests);
+  void start(std::uint32_t bucket, std::span<float> data, float factor);
+  void wait(std::uint32_t bucket);
+  std::string describe() const;
+
+  void finish();
+  /// From any thread, whatever is under way; the first end counts.
+  void abort(const std::string& reason);
+
+ private:
+  enum class State : std::uint8_t { kIdle, kStarted, kWaitedFor };
+
+  void join();
+  void require_running() const;
+  void require_bucket(std::uint32_t bucket) const;
+  void require_nothing_under_way(const std::string& what) const;
+  void next_step();
+  std::vector<BucketRequest> agree(std::span<const BucketRequest> requests);
+  plan::Plan distribute(std::span<const BucketRequest> requests);
+  void send_parts(const std::vector<Part>& parts, std::span<float> data);
+  template <typename Act>
+  void watched(Act act);
+
+  const Settings settings_;
+  mutable std::mutex mutex_;            ///< guards what follows
+  std::optional<std::string> over_;     ///< why the job is
+  std::uint32_t step_ = 0;              ///< the next one
+  bool in_step_ = false;                ///< whether this executor has begun one
+  std::vector<State> states_;           ///< by bucket, in this step
+  std::vector<std::int64_t> elements_;  ///< by bucket
+  std::vector<float> padded_;           ///< memory of the part that is shorter than its piece
+  plan::Plan planned_;                  ///< what was planned for, without the pieces
+  std::unique_ptr<runtime::CoordinatorServer> server_;  ///< of rank 0
+  std::unique_ptr<runtime::Session> session_;           ///< none in a job of one
+};
+
+}  // namespace rackrail::capi

@@ -1,0 +1,156 @@
+/*
+ * rackrail for programs in any language: gradients summed over all ranks of a job, by rackrail's
+ * plans, over its transports.
+ *
+ * A job. Every process calls rackrail_init() once and has a context then: its place in the job. Who
+ * it is comes from the configuration or from the variables that launchers set (torchrun, mpirun,
+ * srun, TF_CONFIG, rackrail's own). Without either, the job is this process alone, and every sum is
+ * what was given.
+ *
+ * Collective calls (init, plan, start, all_reduce, finish) are made by all ranks, in one order.
+ *
+ * Two ways to sum. rackrail_all_reduce() takes an array of any size, always exactly in FP32:
+ * it is cut into pieces for which every job has a plan. Programs whose buffers have the same sizes
+ * in every step plan for them (rackrail_plan) and then sum them with rackrail_start() and
+ * rackrail_wait(), by the routes and codecs that suit them, while they compute on.
+ *
+ * Errors. A function that returns a status returns RACKRAIL_OK or says why not in one line:
+ * rackrail_last_error(). After RACKRAIL_PEER_LOST the job is over: the context is good for
+ * rackrail_destroy() only.
+ *
+ * Threads. Any thread may call; one waits while others start. What is under way is awaited on
+ * threads, never on the caller's.
+ *
+ * Nothing but what is declared here is exported by the library, and no C++ type crosses it.
+ * Structures start with their size, so that later versions can add members at their end.
+ */
+#ifndef RACKRAIL_H
+#define RACKRAIL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define RACKRAIL_API __attribute__((visibility("default")))
+#else
+#define RACKRAIL_API
+#endif
+
+/* Grows when a function or a member is added; the library's is rackrail_interface(). */
+#define RACKRAIL_INTERFACE 1
+
+typedef struct rackrail_context rackrail_context;
+
+typedef enum rackrail_status {
+  RACKRAIL_OK = 0,
+  RACKRAIL_FAILED = 1,    /* the environment: a port that is taken, a transport, memory */
+  RACKRAIL_BAD_INPUT = 2, /* an argument, a variable or a file is at fault */
+  RACKRAIL_PEER_LOST = 3  /* another rank is gone or has failed: the job is over */
+} rackrail_status;
+
+typedef enum rackrail_type { RACKRAIL_FLOAT32 = 0 } rackrail_type;
+
+typedef enum rackrail_device { RACKRAIL_HOST = 0, RACKRAIL_CUDA = 1 } rackrail_device;
+
+typedef enum rackrail_operation { RACKRAIL_SUM = 0, RACKRAIL_MEAN = 1 } rackrail_operation;
+
+/* Memory of the caller, which the sum (or the mean) replaces. */
+typedef struct rackrail_buffer {
+  size_t size; /* sizeof(rackrail_buffer) */
+  void* data;
+  int64_t elements;
+  int32_t type;      /* rackrail_type */
+  int32_t device;    /* rackrail_device; only host memory can be summed so far */
+  int32_t device_id; /* which one, where there are several */
+  void* stream;      /* the device's stream that has written `data`; NULL for host memory */
+} rackrail_buffer;
+
+/* What is NULL or 0 comes from the environment variable in brackets, or is the default. */
+typedef struct rackrail_config {
+  size_t size; /* sizeof(rackrail_config) */
+  /* The job. With world_size > 0, rank is this process's and coordinator must be there where there
+     are several; with 0 all three come from the launcher. */
+  int32_t world_size;
+  int32_t rank;
+  const char* coordinator; /* host:port where rank 0 listens [RACKRAIL_COORDINATOR] */
+  const char* token_file; /* the job's secret; or the secret itself in [RACKRAIL_JOB_TOKEN]. Without
+                             one, all ranks must be on one machine. */
+  const char*
+      cluster; /* file or shipped name [RACKRAIL_CLUSTER]; "none": all ranks around a switch */
+  const char* codecs; /* for planned buckets [RACKRAIL_CODECS]: "none" (default); "auto": whatever
+                         is fastest within an error of 2 %; or a codec by name: "fp16", "int8" */
+  const char* transport;        /* [RACKRAIL_TRANSPORT]; "ucx" */
+  int64_t timeout_milliseconds; /* for all ranks to come; 300,000 */
+} rackrail_config;
+
+/* "0.1.0" and RACKRAIL_INTERFACE of the library. */
+RACKRAIL_API const char* rackrail_version(void);
+RACKRAIL_API int32_t rackrail_interface(void);
+/* Why this build cannot join processes on this machine, in one line; NULL: it can. */
+RACKRAIL_API const char* rackrail_unavailable(void);
+/* Of the last call on this thread that did not return RACKRAIL_OK: one line, valid until the next
+   such call. Empty when there was none. */
+RACKRAIL_API const char* rackrail_last_error(void);
+
+/* Joins the job and waits until all ranks have come. `config` may be NULL. */
+RACKRAIL_API rackrail_status rackrail_init(const rackrail_config* config,
+                                           rackrail_context** context);
+RACKRAIL_API int32_t rackrail_rank(const rackrail_context* context);
+RACKRAIL_API int32_t rackrail_world_size(const rackrail_context* context);
+
+/*
+ * Sums an array of any size over all ranks, exactly in FP32; returns when it is done. No bucket may
+ * be under way.
+ */
+RACKRAIL_API rackrail_status rackrail_all_reduce(rackrail_context* context,
+                                                 const rackrail_buffer* buffer, int32_t operation);
+
+/*
+ * Plans for `count` buffers of elements[i] floats each, which are given to rackrail_start() in
+ * about this order in every step, and takes up the plan on all ranks. Rank 0 plans, so only it
+ * needs the cluster's file, and tells the others. ready_nanoseconds (or NULL): when buffer i is
+ * ready, from the first one's beginning, ascending; planned for is the latest of all ranks.
+ * `first`: the number of the first buffer's bucket; the others follow. Earlier buckets keep their
+ * numbers and plans. No bucket may be under way.
+ */
+RACKRAIL_API rackrail_status rackrail_plan(rackrail_context* context, const int64_t* elements,
+                                           const int64_t* ready_nanoseconds, int32_t count,
+                                           int32_t* first);
+
+/*
+ * Starts to sum a bucket and returns at once. `buffer` must have the planned size and must not be
+ * touched until rackrail_wait() has returned. A mean divides before it sums, so that codecs of 16
+ * bits do not overflow sooner than the gradients. Starting a bucket that was started already begins
+ * the next step: every bucket of this one must have been waited for.
+ */
+RACKRAIL_API rackrail_status rackrail_start(rackrail_context* context, int32_t bucket,
+                                            const rackrail_buffer* buffer, int32_t operation);
+/* Until the bucket is done on this rank. Once for each start. */
+RACKRAIL_API rackrail_status rackrail_wait(rackrail_context* context, int32_t bucket);
+
+/*
+ * What rackrail_plan() has planned, as JSON: a list with "elements", "schedule" and "codec" of each
+ * bucket. Writes at most `capacity` characters, the terminating zero included, and returns how many
+ * there are without it.
+ */
+RACKRAIL_API size_t rackrail_describe(const rackrail_context* context, char* text, size_t capacity);
+
+/*
+ * Orderly end: waits up to 30 s for the other ranks to call it too. Then this rank leaves, which is
+ * an error for those that still sum. A context that is destroyed without it counts as lost.
+ */
+RACKRAIL_API rackrail_status rackrail_finish(rackrail_context* context);
+/* Ends the job for all ranks, whose calls fail with `reason`. */
+RACKRAIL_API void rackrail_abort(rackrail_context* context, const char* reason);
+/* Nothing may be under way on other threads. NULL is fine. */
+RACKRAIL_API void rackrail_destroy(rackrail_context* context);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

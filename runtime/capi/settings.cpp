@@ -1,0 +1,128 @@
+#include "runtime/capi/settings.hpp"
+
+#include <cstddef>
+
+#include "base/error.hpp"
+#include "runtime/coordinator/job_token.hpp"
+#include "runtime/launch/session.hpp"
+
+namespace rackrail::capi {
+namespace {
+
+constexpr Duration kTimeout = 300_s;
+constexpr const char* kConfig = "rackrail_config";
+
+[[noreturn]] void reject(std::string where, std::string found, std::string expected) {
+  throw ConfigError(ErrorContext{.file = kConfig,
+                                 .where = std::move(where),
+                                 .found = std::move(found),
+                                 .expected = std::move(expected)});
+}
+
+/// A text and who said it: for messages.
+struct Said {
+  std::string text;
+  std::string file;
+  std::string where;
+};
+
+Said text_of(const char* configured, const char* member, const char* variable,
+             const runtime::EnvironmentMap& environment) {
+  if (configured != nullptr) {
+    return {configured, kConfig, member};
+  }
+  const auto it = environment.find(variable);
+  return {it == environment.end() ? "" : it->second, "<environment>", variable};
+}
+
+CodecChoice read_codec(const Said& said) {
+  if (said.text.empty() || said.text == "none") {
+    return plan::Codec{};
+  }
+  if (said.text == "auto") {
+    return std::nullopt;
+  }
+  try {
+    return plan::parse_codec(said.text);
+  } catch (const ConfigError& error) {
+    ErrorContext context = error.context();
+    context.file = said.file;
+    context.where = said.where;
+    context.expected += ", or auto";
+    throw ConfigError(context);
+  }
+}
+
+/// Whether torchrun has started all ranks on this machine.
+bool is_on_one_machine(const runtime::LaunchEnvironment& launch,
+                       const runtime::EnvironmentMap& environment) {
+  const auto local = environment.find("LOCAL_WORLD_SIZE");
+  return launch.launcher == "torchrun" && launch.coordinator_source != "RACKRAIL_COORDINATOR" &&
+         local != environment.end() && local->second == std::to_string(launch.world_size);
+}
+
+runtime::LaunchEnvironment launch_of(const rackrail_config& config,
+                                     const runtime::EnvironmentMap& environment) {
+  runtime::LaunchEnvironment alone;
+  alone.coordinator = {"127.0.0.1", 0};
+  if (config.world_size < 0) {
+    reject("world_size", std::to_string(config.world_size), "a number of ranks; or 0");
+  }
+  if (config.world_size == 0) {
+    auto launch = runtime::detect_launch(environment).value_or(alone);
+    if (config.coordinator != nullptr) {
+      launch.coordinator = runtime::parse_host_port(config.coordinator, "coordinator", kConfig);
+    } else if (is_on_one_machine(launch, environment)) {
+      launch.coordinator.host = "127.0.0.1";
+    }
+    return launch;
+  }
+  if (config.rank < 0 || config.rank >= config.world_size) {
+    reject("rank", std::to_string(config.rank),
+           "a number from 0 to " + std::to_string(config.world_size - 1));
+  }
+  runtime::LaunchEnvironment launch = alone;
+  launch.rank = Rank(static_cast<std::size_t>(config.rank));
+  launch.world_size = static_cast<std::size_t>(config.world_size);
+  const Said coordinator =
+      text_of(config.coordinator, "coordinator", "RACKRAIL_COORDINATOR", environment);
+  if (!coordinator.text.empty()) {
+    launch.coordinator =
+        runtime::parse_host_port(coordinator.text, coordinator.where, coordinator.file);
+  } else if (launch.world_size > 1) {
+    reject("coordinator", "nothing", "host:port where rank 0 listens");
+  }
+  return launch;
+}
+
+}  // namespace
+
+Settings read_settings(const rackrail_config* given, const runtime::EnvironmentMap& environment) {
+  rackrail_config config = {};
+  if (given != nullptr) {
+    if (given->size != sizeof config) {
+      reject("size", std::to_string(given->size),
+             std::to_string(sizeof config) + ", as in this version's rackrail.h");
+    }
+    config = *given;
+  }
+  Settings settings;
+  settings.launch = launch_of(config, environment);
+  settings.token = runtime::read_job_token(config.token_file == nullptr ? "" : config.token_file);
+  settings.cluster = text_of(config.cluster, "cluster", "RACKRAIL_CLUSTER", environment).text;
+  if (settings.cluster == "none") {
+    settings.cluster.clear();
+  }
+  settings.codec = read_codec(text_of(config.codecs, "codecs", "RACKRAIL_CODECS", environment));
+  settings.transport = config.transport != nullptr && *config.transport != '\0'
+                           ? config.transport
+                           : runtime::default_transport();
+  if (config.timeout_milliseconds < 0) {
+    reject("timeout_milliseconds", std::to_string(config.timeout_milliseconds), "a time; or 0");
+  }
+  settings.timeout =
+      config.timeout_milliseconds == 0 ? kTimeout : 1_ms * config.timeout_milliseconds;
+  return settings;
+}
+
+}  // namespace rackrail::capi

@@ -1,0 +1,28 @@
+// What a job's context needs to know, from a rackrail_config and the environment.
+#pragma once
+
+#include <string>
+
+#include "base/units.hpp"
+#include "runtime/capi/bucket_plans.hpp"
+#include "runtime/capi/rackrail.h"
+#include "runtime/launch/environment.hpp"
+
+namespace rackrail::capi {
+
+struct Settings {
+  /// Who this is; a job of one where neither the configuration nor a launcher says.
+  runtime::LaunchEnvironment launch;
+  std::string token;    ///< of the job; empty: none
+  std::string cluster;  ///< file or shipped name; empty: all ranks around one switch
+  CodecChoice codec;    ///< of planned buckets
+  std::string transport;
+  Duration timeout;
+};
+
+/// `config` may be null. Where torchrun says that all ranks are on this machine (LOCAL_WORLD_SIZE),
+/// they meet at 127.0.0.1, whatever the machine's name is: no token is needed there. Throws
+/// ConfigError.
+Settings read_settings(const rackrail_config* config, const runtime::EnvironmentMap& environment);
+
+}  // namespace rackrail::capi

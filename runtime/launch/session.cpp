@@ -1,0 +1,208 @@
+#include "runtime/launch/session.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <utility>
+
+#include "base/build_config.hpp"
+#include "base/error.hpp"
+#include "plan/format.hpp"
+
+namespace rackrail::runtime {
+namespace {
+
+constexpr Duration kCloseDeadline = 2_s;
+
+/// The wanted transport, or the first other one that works between processes.
+std::unique_ptr<Transport> open_transport(const std::string& wanted, bool or_another,
+                                          std::vector<std::string>& notes) {
+  std::string reason;
+  try {
+    return make_transport(wanted);
+  } catch (const RuntimeFailure& error) {
+    if (!or_another) {
+      throw;
+    }
+    reason = error.what();
+  }
+  for (const TransportKind& kind : transport_kinds()) {
+    if (kind.name == wanted || kind.name == "in-process" || kind.unavailable) {
+      continue;
+    }
+    std::unique_ptr<Transport> transport = make_transport(kind.name);
+    notes.push_back("gradients move over " + kind.name + ", because " + reason);
+    return transport;
+  }
+  throw RuntimeFailure("no transport between processes can be used: " + reason);
+}
+
+// Addresses travel with the transport's name before them, so that two ranks with different
+// transports find out before they try to connect.
+
+std::vector<std::byte> named_address(const Transport& transport) {
+  const std::string_view name = transport.name();
+  std::vector<std::byte> result;
+  for (const char c : name) {
+    result.push_back(static_cast<std::byte>(c));
+  }
+  result.push_back(std::byte{0});
+  const std::vector<std::byte> address = transport.address();
+  result.insert(result.end(), address.begin(), address.end());
+  return result;
+}
+
+std::vector<std::vector<std::byte>> plain_addresses(
+    const Transport& transport, const std::vector<std::vector<std::byte>>& named) {
+  std::vector<std::vector<std::byte>> result;
+  for (std::size_t rank = 0; rank < named.size(); ++rank) {
+    const auto end = std::find(named[rank].begin(), named[rank].end(), std::byte{0});
+    std::string name;
+    std::transform(named[rank].begin(), end, std::back_inserter(name),
+                   [](std::byte byte) { return static_cast<char>(byte); });
+    if (end == named[rank].end() || name != transport.name()) {
+      throw RuntimeFailure("rank " + std::to_string(rank) + " uses the transport '" + name +
+                           "', this worker '" + std::string(transport.name()) + "'");
+    }
+    result.emplace_back(end + 1, named[rank].end());
+  }
+  return result;
+}
+
+}  // namespace
+
+std::string default_transport() {
+  const char* variable = std::getenv("RACKRAIL_TRANSPORT");
+  return variable != nullptr && *variable != '\0' ? variable : "ucx";
+}
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown host";
+}
+
+Session::Session(SessionOptions options, std::unique_ptr<Transport> transport)
+    : options_(std::move(options)),
+      transport_(std::move(transport)),
+      client_(options_.coordinator, options_.token,
+              [this](const std::string& reason) { abort(reason); }) {}
+
+Session::~Session() { close(); }
+
+void Session::join() {
+  if (transport_ == nullptr) {
+    transport_ = open_transport(options_.transport, options_.takes_other_transport, notes_);
+  }
+  welcome_ = client_.join({.rank = options_.rank,
+                           .world_size = options_.world_size,
+                           .address = named_address(*transport_),
+                           .plan_digest = options_.plan_digest,
+                           .host = host_name(),
+                           .pid = getpid(),
+                           .version = std::string(build_config::kVersion)},
+                          options_.rendezvous_deadline);
+  has_joined_ = true;
+  executor_options_.epoch = welcome_.epoch;
+  const std::vector<std::vector<std::byte>> addresses = std::exchange(welcome_.addresses, {});
+  transport_->connect(welcome_.rank, plain_addresses(*transport_, addresses));
+}
+
+void Session::start(plan::Plan plan, const ExecutorOptions& options) {
+  require_ranks(plan);
+  executor_options_ = options;
+  executor_options_.epoch = welcome_.epoch;
+  make_executor(std::move(plan));
+}
+
+void Session::adopt(plan::Plan plan) {
+  executor_->wait_all();
+  const std::vector<std::string> digests = client_.exchange(plan::digest(plan));
+  for (std::size_t rank = 1; rank < digests.size(); ++rank) {
+    if (digests[rank] != digests[0]) {
+      throw PlanError("rank " + std::to_string(rank) + " adopts the plan " +
+                      digests[rank].substr(0, 12) + ", rank 0 the plan " +
+                      digests[0].substr(0, 12));
+    }
+  }
+  require_ranks(plan);
+  Residuals residuals = executor_->residuals();
+  end_executor();
+  client_.exchange("");
+  ++executor_options_.epoch;
+  make_executor(std::move(plan));
+  executor_->set_residuals(std::move(residuals));
+}
+
+void Session::require_ranks(const plan::Plan& plan) const {
+  if (plan.rank_count() != welcome_.world_size) {
+    throw PlanError(
+        ErrorContext{.file = "the job's plan",
+                     .where = "ranks",
+                     .found = std::to_string(plan.rank_count()),
+                     .expected = std::to_string(welcome_.world_size) + ", the number of workers"});
+  }
+}
+
+void Session::make_executor(plan::Plan plan) {
+  plan_ = std::make_unique<plan::Plan>(std::move(plan));
+  auto executor = std::make_unique<Executor>(*plan_, welcome_.rank, *transport_, executor_options_);
+  const std::lock_guard lock(executor_mutex_);
+  executor_ = std::move(executor);
+  if (const std::optional<std::string> reason = client_.abort_reason()) {
+    executor_->abort(*reason);  // it came before there was an executor to be told
+  }
+}
+
+bool Session::finish(const std::string& result, std::optional<Duration> at_most) {
+  client_.report_result(result);
+  const bool finished = client_.wait_until_finished(at_most);
+  close();
+  client_.leave(true);
+  return finished;
+}
+
+void Session::fail(const AbortReason& reason) {
+  client_.leave(false, reason);
+  close();
+}
+
+void Session::abandon(const AbortReason& reason) {
+  client_.leave(false, reason);
+  abort(reason.line);
+}
+
+std::string Session::reason_of_loss(const std::string& seen_here) {
+  // The transport notices a lost peer as soon as the coordinator does, which knows who it was.
+  std::optional<std::string> reason = client_.abort_reason();
+  if (!reason) {
+    reason = client_.report_transport_error(std::nullopt, seen_here);
+  }
+  return reason.value_or(seen_here);
+}
+
+void Session::abort(const std::string& reason) {
+  const std::lock_guard lock(executor_mutex_);
+  if (executor_ != nullptr) {
+    executor_->abort(reason);
+  }
+}
+
+void Session::end_executor() noexcept {
+  std::unique_ptr<Executor> ending;
+  {
+    const std::lock_guard lock(executor_mutex_);
+    ending.swap(executor_);
+  }
+  ending.reset();  // joins its thread, so without the lock
+}
+
+void Session::close() noexcept {
+  end_executor();
+  if (transport_ != nullptr) {
+    transport_->close(kCloseDeadline);
+  }
+}
+
+}  // namespace rackrail::runtime

@@ -1,0 +1,112 @@
+// One process's part in a job, apart from what the job is for: joined to the others, connected to
+// them, with an executor for the plan that the job runs now.
+//
+// A job may take up another plan while it runs (adopt). A slice must never reach an executor of
+// another plan, which would drop it, and somebody would wait for it for ever. So all ranks
+//   1. finish their buckets, which takes every slice that was sent from the network;
+//   2. meet at the coordinator;
+//   3. end their executors, so that nobody takes slices from the transport;
+//   4. meet again, and make executors for the new plan, of the next epoch.
+// From 2 to 4 nobody sends: a rank sends for the new plan only after the second meeting, when every
+// old executor is gone. What arrives at a rank whose new executor is not made yet stays in the
+// transport, which delivers only when it is asked to.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/ids.hpp"
+#include "base/units.hpp"
+#include "plan/plan.hpp"
+#include "runtime/coordinator/client.hpp"
+#include "runtime/executor.hpp"
+#include "runtime/transport.hpp"
+
+namespace rackrail::runtime {
+
+struct SessionOptions {
+  HostPort coordinator;
+  std::string token;           ///< of the job; empty: it has none
+  std::optional<Rank> rank;    ///< none: the coordinator gives one
+  std::size_t world_size = 0;  ///< expected number of ranks; 0: any
+  std::string plan_digest;     ///< refuse a job with another plan; empty: any
+  std::string transport = "ucx";
+  /// Whether another transport that joins processes will do where that one cannot be used.
+  bool takes_other_transport = false;
+  /// How long the coordinator and the other ranks may take to come.
+  Duration rendezvous_deadline = 60_s;
+};
+
+/// The variable RACKRAIL_TRANSPORT, or "ucx".
+std::string default_transport();
+std::string host_name();
+
+class Session {
+ public:
+  /// Neither joins nor opens anything yet. `transport`: one that is open already, instead of that
+  /// which the options name.
+  explicit Session(SessionOptions options, std::unique_ptr<Transport> transport = nullptr);
+  /// Without finish() or fail(), the others take this rank for lost.
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  /// Opens the transport, waits for all ranks and connects to them. Throws ConfigError when the
+  /// coordinator refuses, RuntimeFailure when somebody does not come or cannot be reached.
+  void join();
+  bool has_joined() const { return has_joined_; }
+  /// What the coordinator said to all, without what was only needed to connect.
+  const Welcome& welcome() const { return welcome_; }
+  std::string_view transport_name() const { return transport_->name(); }
+  /// One line each: what the user should know about the transport.
+  const std::vector<std::string>& notes() const { return notes_; }
+
+  /// The first plan: every rank has the same one. `options.epoch` is set here. Throws PlanError for
+  /// a plan of another number of ranks.
+  void start(plan::Plan plan, const ExecutorOptions& options = {});
+  /// Another plan, by all ranks at the same point: after the same buckets, all of them done or to
+  /// be waited for. Residuals of the old plan whose places the new one has too are kept. Throws
+  /// PlanError, on all ranks and with the old plan still there, when the plans differ or are of
+  /// another number of ranks, PeerLostError when the job was aborted.
+  void adopt(plan::Plan plan);
+
+  const plan::Plan& plan() const { return *plan_; }
+  /// Until the next adopt(), finish() or fail().
+  Executor& executor() { return *executor_; }
+  CoordinatorClient& coordinator() { return client_; }
+
+  /// Orderly end: says the result and waits for those of the others, who may still need what this
+  /// rank's executor forwards. False when they have not come within `at_most`: this rank then
+  /// leaves, which ends the job for all. Throws PeerLostError.
+  bool finish(const std::string& result, std::optional<Duration> at_most = {});
+  /// Ends this rank's part and tells the others why. Never throws; nothing after the first end.
+  void fail(const AbortReason& reason);
+  /// Tells the others why this rank ends its part, and makes every wait of its executor end. From
+  /// any thread, also while others use the executor, which stays. Never throws.
+  void abandon(const AbortReason& reason);
+  /// The best reason there is for a peer that was lost: the coordinator's, if it has one.
+  std::string reason_of_loss(const std::string& seen_here);
+
+ private:
+  void require_ranks(const plan::Plan& plan) const;
+  void make_executor(plan::Plan plan);
+  void end_executor() noexcept;
+  void abort(const std::string& reason);
+  void close() noexcept;
+
+  const SessionOptions options_;
+  std::unique_ptr<Transport> transport_;
+  std::vector<std::string> notes_;
+  Welcome welcome_;
+  bool has_joined_ = false;
+  ExecutorOptions executor_options_;
+  std::unique_ptr<plan::Plan> plan_;
+  std::mutex executor_mutex_;  // guards the pointer against the client's threads
+  std::unique_ptr<Executor> executor_;
+  CoordinatorClient client_;  // last: its threads call abort()
+};
+
+}  // namespace rackrail::runtime
