@@ -150,6 +150,15 @@ std::size_t DeviceCodec::encoded_bytes(std::size_t elements) const {
       plan::encoded_size(descriptor_, static_cast<std::int64_t>(elements)).count());
 }
 
+namespace {
+
+/// Kernels know from the pointer whether there is one.
+float* residual_of(const DeviceEncoding& encoding) {
+  return encoding.residual.empty() ? nullptr : encoding.residual.data();
+}
+
+}  // namespace
+
 void DeviceCodec::check_encoding(std::size_t elements, const DeviceEncoding& encoding) const {
   check("an output buffer with a size in bytes", encoding.output.size(), encoded_bytes(elements));
   if (!encoding.residual.empty()) {
@@ -165,7 +174,7 @@ void DeviceCodec::encode(const DeviceEncoding& encoding, cudaStream_t stream) co
     return;
   }
   enqueue_encode({.input = encoding.input.data(),
-                  .residual = encoding.residual.data(),
+                  .residual = residual_of(encoding),
                   .output = encoding.output.data(),
                   .elements = encoding.input.size()},
                  {.stream = encoding.key.stream,
@@ -194,7 +203,7 @@ void DeviceCodec::reduce(std::span<const std::byte* const> payloads, std::size_t
   if (elements != 0) {
     enqueue_reduce(all,
                    {.input = nullptr,
-                    .residual = encoding.residual.data(),
+                    .residual = residual_of(encoding),
                     .output = encoding.output.data(),
                     .elements = elements},
                    {.stream = encoding.key.stream,
