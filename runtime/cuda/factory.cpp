@@ -81,10 +81,13 @@ std::string describe_device(int device) {
 
 CudaStatus cuda_status() {
   try {
-    int devices = 0;
-    check_cuda(cudaGetDeviceCount(&devices), "cudaGetDeviceCount");
     int driver = 0;
     check_cuda(cudaDriverGetVersion(&driver), "cudaDriverGetVersion");
+    if (driver == 0) {
+      return {.unavailable = "no GPU: this machine has no CUDA driver", .detail = {}};
+    }
+    int devices = 0;
+    check_cuda(cudaGetDeviceCount(&devices), "cudaGetDeviceCount");
     std::string detail;
     for (int device = 0; device < devices; ++device) {
       detail += (device == 0 ? "" : ", ") + describe_device(device);
