@@ -13,6 +13,7 @@
 #include "plan/codec.hpp"
 #include "plan/workload.hpp"
 #include "planner/schedule_family.hpp"
+#include "runtime/cuda/factory.hpp"
 #include "runtime/transport.hpp"
 #include "topology/reader.hpp"
 
@@ -36,6 +37,9 @@ std::vector<Feature> features() {
       made("build: UCX", b::kHaveUcx, b::kUcxVersion, b::kUcxMissingReason),
       made("build: CUDA", b::kHaveCuda, b::kCudaVersion, b::kCudaMissingReason),
       made("build: NCCL", b::kHaveNccl, b::kNcclVersion, b::kNcclMissingReason)};
+  const runtime::CudaStatus cuda = runtime::cuda_status();
+  list.push_back(
+      {"device: CUDA", !cuda.unavailable.has_value(), cuda.unavailable.value_or(cuda.detail)});
   for (const runtime::TransportKind& kind : runtime::transport_kinds()) {
     list.push_back({"transport: " + kind.name, !kind.unavailable.has_value(),
                     kind.unavailable.value_or(kind.detail)});

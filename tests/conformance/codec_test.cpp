@@ -1,4 +1,5 @@
-// What every codec must do, whatever it is.
+// What every codec must do, whatever it is and wherever it runs: on the CPU and, where there is
+// one, on a GPU. (Compiled once more with tests/support/emulated_gpu, the kernels run on the CPU.)
 #include "runtime/codec.hpp"
 
 #include <algorithm>
@@ -11,6 +12,8 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "runtime/cuda/factory.hpp"
+#include "tests/support/skip.hpp"
 
 namespace rackrail::runtime {
 namespace {
@@ -19,16 +22,50 @@ constexpr unsigned kSeed = 17;
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-// Every codec with its default parameters, and some with others.
-const std::vector<std::string> kCodecs = [] {
-  std::vector<std::string> names{"int8:block=1",         "int8:block=100",    "fp8:block=1",
-                                 "fp8:block=100",        "topk:density=0.25", "topk:density=1",
-                                 "randomk:density=0.25", "randomk:density=1"};
-  for (const plan::Codec& codec : plan::all_codecs()) {
-    names.push_back(plan::to_string(codec));
+/// A codec somewhere.
+struct Subject {
+  std::string name;
+  bool on_gpu = false;
+
+  std::unique_ptr<Codec> make() const {
+    return on_gpu ? make_cuda_codec(plan::parse_codec(name)) : make_codec(plan::parse_codec(name));
   }
-  return names;
-}();
+};
+
+std::ostream& operator<<(std::ostream& out, const Subject& subject) {
+  return out << subject.name << (subject.on_gpu ? " on a GPU" : " on the CPU");
+}
+
+/// The codec wherever there is one.
+std::vector<Subject> everywhere(const std::string& name) {
+  std::vector<Subject> subjects{{name, false}};
+  if (!cuda_status().unavailable && has_cuda_codec(plan::parse_codec(name))) {
+    subjects.push_back({name, true});
+  }
+  return subjects;
+}
+
+/// Every codec with its default parameters, and some with others, everywhere.
+const std::vector<Subject>& subjects() {
+  static const std::vector<Subject> kSubjects = [] {
+    std::vector<std::string> names{"int8:block=1",      "int8:block=100", "int8:block=128",
+                                   "int8:block=512",    "fp8:block=1",    "fp8:block=100",
+                                   "topk:density=0.25", "topk:density=1", "randomk:density=0.25",
+                                   "randomk:density=1"};
+    for (const plan::Codec& codec : plan::all_codecs()) {
+      names.push_back(plan::to_string(codec));
+    }
+    std::vector<Subject> all;
+    for (const std::string& name : names) {
+      for (const Subject& subject : everywhere(name)) {
+        all.push_back(subject);
+      }
+    }
+    return all;
+  }();
+  return kSubjects;
+}
+
 const std::vector<std::size_t> kSizes = {1, 2, 31, 255, 256, 257, 1023, 1024, 1025, 100'003};
 
 using Floats = std::vector<float>;
@@ -71,23 +108,24 @@ double relative_difference(const Floats& a, const Floats& b) {
 }
 
 TEST_CASE("codec: what is decoded is near what was encoded, as the error model says") {
-  const std::string name = GENERATE(from_range(kCodecs));
-  const auto codec = make_codec(plan::parse_codec(name));
-  CAPTURE(name);
+  const Subject subject = GENERATE(from_range(subjects()));
+  const auto codec = subject.make();
+  CAPTURE(subject);
   const Floats input = normal(100'003);
   const Floats output = decode(*codec, encode(*codec, input), input.size());
   const double expected = plan::relative_error(codec->descriptor());
   // Scales of 17 bits may cost 2⁻¹⁶ more than the model of 8-bit blocks says.
   CHECK(relative_difference(output, input) == Approx(expected).epsilon(0.05).margin(0x1p-16));
   CHECK(same_bits(output, input) ==
-        (name == "none" || name.ends_with("k:density=1")));  // which keep all there is
+        (subject.name == "none" ||
+         subject.name.ends_with("k:density=1")));  // which keep all there is
 }
 
 TEST_CASE("codec: sizes, and none writes beyond them") {
-  const std::string name = GENERATE(from_range(kCodecs));
-  const auto codec = make_codec(plan::parse_codec(name));
+  const Subject subject = GENERATE(from_range(subjects()));
+  const auto codec = subject.make();
   for (const std::size_t size : kSizes) {
-    CAPTURE(name, size);
+    CAPTURE(subject, size);
     const Floats input = normal(size);
     const Encoded bytes = encode(*codec, input);
     CHECK(decode(*codec, bytes, size).size() == size);
@@ -104,8 +142,11 @@ TEST_CASE("codec: sizes, and none writes beyond them") {
 }
 
 TEST_CASE("codec: all instruction sets give the same bytes and the same sums") {
-  const std::string name = GENERATE(from_range(kCodecs));
-  const plan::Codec descriptor = plan::parse_codec(name);
+  const Subject subject = GENERATE(from_range(subjects()));
+  if (subject.on_gpu) {
+    return;  // compared with the CPU below
+  }
+  const plan::Codec descriptor = plan::parse_codec(subject.name);
   for (const std::size_t size : kSizes) {
     Floats input = normal(size);
     if (size > 300) {
@@ -116,7 +157,7 @@ TEST_CASE("codec: all instruction sets give the same bytes and the same sums") {
     std::vector<Floats> residuals;
     std::vector<Floats> sums;
     for (const plan::InstructionSet set : plan::usable_instruction_sets()) {
-      CAPTURE(name, size, static_cast<int>(set));
+      CAPTURE(subject, size, static_cast<int>(set));
       const auto codec = plan::make_codec_arithmetic(descriptor, set);
       residuals.push_back(normal(size, kSeed + 2));
       bytes.push_back(encode(*codec, input, {3, 1'000}, residuals.back()));
@@ -139,10 +180,10 @@ TEST_CASE("codec: parameters outside their limits are refused") {
 }
 
 TEST_CASE("codec: adding what is decoded is decoding and then adding") {
-  const std::string name = GENERATE(from_range(kCodecs));
-  const auto codec = make_codec(plan::parse_codec(name));
+  const Subject subject = GENERATE(from_range(subjects()));
+  const auto codec = subject.make();
   for (const std::size_t size : kSizes) {
-    CAPTURE(name, size);
+    CAPTURE(subject, size);
     const Encoded bytes = encode(*codec, normal(size));
     const Floats decoded = decode(*codec, bytes, size);
     const Floats start = normal(size, kSeed + 1);
@@ -156,9 +197,9 @@ TEST_CASE("codec: adding what is decoded is decoding and then adding") {
 }
 
 TEST_CASE("codec: the key decides all that is random") {
-  const std::string name = GENERATE(from_range(kCodecs));
-  const auto codec = make_codec(plan::parse_codec(name));
-  CAPTURE(name);
+  const Subject subject = GENERATE(from_range(subjects()));
+  const auto codec = subject.make();
+  CAPTURE(subject);
   const Floats input = normal(3'000);
   const Encoded first = encode(*codec, input, {1, 0});
   CHECK(encode(*codec, input, {1, 0}) == first);
@@ -170,15 +211,17 @@ TEST_CASE("codec: the key decides all that is random") {
 }
 
 TEST_CASE("codec: encoding what was decoded changes nothing") {
-  const std::string name = GENERATE(from_range(kCodecs));
-  const auto codec = make_codec(plan::parse_codec(name));
-  CAPTURE(name);
+  const Subject subject = GENERATE(from_range(subjects()));
+  const auto codec = subject.make();
+  CAPTURE(subject);
   const Floats once = decode(*codec, encode(*codec, normal(5'000), {1, 0}), 5'000);
   CHECK(same_bits(decode(*codec, encode(*codec, once, {1, 0}), once.size()), once));
 }
 
 TEST_CASE("codec: 8-bit blocks round at random, but what was decoded not again") {
-  const auto codec = make_codec(plan::parse_codec("int8"));
+  const Subject subject = GENERATE(from_range(everywhere("int8")));
+  CAPTURE(subject);
+  const auto codec = subject.make();
   const Floats input = normal(5'000);
   const Encoded first = encode(*codec, input, {1, 0});
   CHECK(encode(*codec, input, {2, 0}) != first);
@@ -188,7 +231,9 @@ TEST_CASE("codec: 8-bit blocks round at random, but what was decoded not again")
 }
 
 TEST_CASE("codec: stochastic rounding is right on average") {
-  const auto codec = make_codec(plan::parse_codec("int8"));
+  const Subject subject = GENERATE(from_range(everywhere("int8")));
+  CAPTURE(subject);
+  const auto codec = subject.make();
   const Floats input = normal(256);
   const float largest = *std::max_element(
       input.begin(), input.end(), [](float a, float b) { return std::abs(a) < std::abs(b); });
@@ -217,8 +262,9 @@ TEST_CASE("codec: error feedback keeps what was not sent, and sends it later") {
   const std::size_t index = GENERATE(range(std::size_t{1}, plan::kCodecKinds));
   plan::Codec descriptor = plan::all_codecs()[index];
   descriptor.density = 0.05;  // so that each element's turn comes within the steps below
-  const auto codec = make_codec(descriptor);
-  CAPTURE(plan::to_string(descriptor));
+  const Subject subject = GENERATE_COPY(from_range(everywhere(plan::to_string(descriptor))));
+  const auto codec = subject.make();
+  CAPTURE(subject);
   constexpr std::size_t kSize = 2'000;
   Floats residual(kSize, 0.0F);
   std::vector<double> sent(kSize, 0.0);
@@ -247,10 +293,10 @@ TEST_CASE("codec: error feedback keeps what was not sent, and sends it later") {
 }
 
 TEST_CASE("codec: zeros, tiny and huge values, infinities and NaN") {
-  for (const std::string& name : kCodecs) {
-    const auto codec = make_codec(plan::parse_codec(name));
+  for (const Subject& subject : subjects()) {
+    const auto codec = subject.make();
     const plan::CodecKind kind = codec->descriptor().kind;
-    CAPTURE(name);
+    CAPTURE(subject);
     const auto pass = [&](const Floats& input) {
       return decode(*codec, encode(*codec, input), input.size());
     };
@@ -272,7 +318,9 @@ TEST_CASE("codec: zeros, tiny and huge values, infinities and NaN") {
 }
 
 TEST_CASE("codec: an 8-bit block with a NaN or an infinity is NaN, its neighbours are not") {
-  const auto codec = make_codec(plan::parse_codec("int8"));
+  const Subject subject = GENERATE(from_range(everywhere("int8")));
+  CAPTURE(subject);
+  const auto codec = subject.make();
   for (const float bad : {kNan, kInfinity, -kInfinity}) {
     Floats input = normal(3 * 256);
     input[300] = bad;
@@ -284,7 +332,9 @@ TEST_CASE("codec: an 8-bit block with a NaN or an infinity is NaN, its neighbour
 }
 
 TEST_CASE("codec: top-k keeps the largest, and refuses indices that cannot be") {
-  const auto codec = make_codec(plan::parse_codec("topk:density=0.01"));
+  const Subject subject = GENERATE(from_range(everywhere("topk:density=0.01")));
+  CAPTURE(subject);
+  const auto codec = subject.make();
   const Floats input = normal(10'000);
   const Encoded bytes = encode(*codec, input);
   const Floats output = decode(*codec, bytes, input.size());

@@ -1,0 +1,331 @@
+// Codecs of 8-bit codes with a scale per block, and the sum of several payloads encoded again.
+//
+// A warp has a block. Where a block is 128, 256 or 512 elements, each lane keeps its four elements
+// of every 128 in registers: loaded as 16 bytes (of payloads: 4 bytes of each), one maximum over
+// the warp, stored as 4 bytes of codes. So all memory is read and written once. Other block sizes,
+// unaligned buffers and the last block take the same steps element by element, in two passes.
+#include <type_traits>
+
+#include "runtime/cuda/launch_device.cuh"
+
+namespace rackrail::runtime {
+namespace {
+
+constexpr unsigned kWarps = kThreads / kWarp;
+constexpr unsigned kLaneElements = 4;
+constexpr unsigned kRow = kWarp * kLaneElements;  // elements of one vector per lane
+
+/// Four codes as the bytes of a word, the first one lowest.
+template <typename Code>
+__device__ __forceinline__ float4 floats_of(std::uint32_t codes) {
+  return make_float4(Code::float_of(codes & 0xffU), Code::float_of(codes >> 8U & 0xffU),
+                     Code::float_of(codes >> 16U & 0xffU), Code::float_of(codes >> 24U));
+}
+
+template <typename Code>
+__device__ __forceinline__ std::uint32_t codes_of(float4 values,
+                                                  const element::BlockDivisor& divisor,
+                                                  std::uint64_t random) {
+  const auto code = [&](float value, std::uint32_t which) {
+    const float threshold = Code::kIsRandom ? element::rounding_threshold(random, which) : 0.0F;
+    return Code::code_of(value, divisor, threshold);
+  };
+  return code(values.x, 0) | code(values.y, 1) << 8U | code(values.z, 2) << 16U |
+         code(values.w, 3) << 24U;
+}
+
+/// The values to encode: floats in memory.
+struct InputSource {
+  const float* input;
+
+  __device__ __forceinline__ float at(std::size_t i, std::size_t /*block*/) const {
+    return input[i];
+  }
+  __device__ __forceinline__ float4 four_at(std::size_t i, std::size_t /*block*/) const {
+    return load_four(input, i / kLaneElements);
+  }
+};
+
+/// The values to encode: the sum of what payloads decode to, in their order.
+///
+/// A code times a scale that an encoder made is exact (see plan/codecs/), so that the fused
+/// multiply-add rounds as a product and a sum would.
+template <typename Code>
+struct PayloadSource {
+  Payloads payloads;
+  std::size_t scale_bytes;
+
+  __device__ __forceinline__ float scale(unsigned p, std::size_t block) const {
+    return reinterpret_cast<const float*>(payloads.bytes[p])[block];
+  }
+  __device__ __forceinline__ float at(std::size_t i, std::size_t block) const {
+    const auto code = [&](unsigned p) {
+      return Code::float_of(static_cast<std::uint32_t>(payloads.bytes[p][scale_bytes + i]));
+    };
+    float sum = code(0) * scale(0, block);
+    for (unsigned p = 1; p < payloads.count; ++p) {
+      sum = element::fused_multiply_add(code(p), scale(p, block), sum);
+    }
+    return sum;
+  }
+  __device__ __forceinline__ float4 four_at(std::size_t i, std::size_t block) const {
+    const auto codes = [&](unsigned p) {
+      return floats_of<Code>(
+          *reinterpret_cast<const std::uint32_t*>(payloads.bytes[p] + scale_bytes + i));
+    };
+    float4 sum = codes(0) * scale(0, block);
+#pragma unroll 8
+    for (unsigned p = 1; p < payloads.count; ++p) {
+      const float4 next = codes(p);
+      const float factor = scale(p, block);
+      sum = make_float4(element::fused_multiply_add(next.x, factor, sum.x),
+                        element::fused_multiply_add(next.y, factor, sum.y),
+                        element::fused_multiply_add(next.z, factor, sum.z),
+                        element::fused_multiply_add(next.w, factor, sum.w));
+    }
+    return sum;
+  }
+};
+
+/// Where an encoding goes.
+struct BlockOutput {
+  float* residual;
+  float* scales;
+  std::byte* codes;
+  std::size_t elements;
+  std::uint32_t block;
+};
+
+__device__ __forceinline__ std::uint64_t stream_of(const KernelKey& key) {
+  return key.stream_on_device != nullptr ? *key.stream_on_device : key.stream;
+}
+
+/// The error that a block's scale leaves of a value.
+template <typename Code>
+__device__ __forceinline__ float error_of(float value, std::uint32_t code, float scale) {
+  // One overflow must not stay in the feedback of all later steps.
+  return scale == scale ? value + Code::float_of(code) * -scale : 0.0F;
+}
+
+/// Encodes the `size` elements from `begin` on, as one block, by a warp.
+template <typename Code, typename Source>
+__device__ void encode_any_block(const Source& source, const BlockOutput& output, std::size_t block,
+                                 std::uint64_t stream, std::uint64_t first) {
+  const unsigned lane = threadIdx.x % kWarp;
+  const std::size_t begin = block * output.block;
+  const std::size_t end =
+      begin + output.block < output.elements ? begin + output.block : output.elements;
+  const auto value_at = [&](std::size_t i) {
+    const float value = source.at(i, block);
+    return output.residual != nullptr ? value + output.residual[i] : value;
+  };
+  std::uint32_t largest = 0;
+  for (std::size_t i = begin + lane; i < end; i += kWarp) {
+    largest = max(largest, element::magnitude_of(value_at(i)));
+  }
+  const float scale = element::block_scale<Code>(__reduce_max_sync(kAllLanes, largest));
+  if (lane == 0) {
+    output.scales[block] = scale;
+  }
+  const element::PlainDivisor divisor{scale};
+  for (std::size_t i = begin + lane; i < end; i += kWarp) {
+    const float value = value_at(i);
+    std::uint32_t code = 0;
+    if (scale > 0) {
+      const auto which = static_cast<std::uint32_t>((i - begin) % 4);
+      const std::uint64_t random = Code::kIsRandom ? random_bits(stream, first + i - which) : 0;
+      code = Code::code_of(value, divisor, element::rounding_threshold(random, which));
+    }
+    output.codes[i] = static_cast<std::byte>(code);
+    if (output.residual != nullptr) {
+      output.residual[i] = error_of<Code>(value, code, scale);
+    }
+  }
+}
+
+/// kRows = 0: any block size and alignment; else blocks of kRows·kRow elements, aligned buffers.
+template <typename Code, typename Source, unsigned kRows>
+__global__ void __launch_bounds__(kThreads)
+    encode_kernel(Source source, BlockOutput output, KernelKey key) {
+  const std::uint64_t stream = stream_of(key);
+  const std::size_t blocks = ceil_divide<std::size_t>(output.elements, output.block);
+  const unsigned lane = threadIdx.x % kWarp;
+  for (std::size_t block = thread_in_grid() / kWarp; block < blocks;
+       block += threads_in_grid() / kWarp) {
+    if constexpr (kRows == 0) {
+      encode_any_block<Code>(source, output, block, stream, key.first_element);
+    } else {
+      const std::size_t begin = block * (kRows * kRow);
+      if (begin + kRows * kRow > output.elements) {
+        encode_any_block<Code>(source, output, block, stream, key.first_element);
+        continue;
+      }
+      float4 values[kRows];
+      std::uint32_t largest = 0;
+#pragma unroll
+      for (unsigned row = 0; row < kRows; ++row) {
+        values[row] = source.four_at(begin + row * kRow + lane * kLaneElements, block);
+      }
+      if (output.residual != nullptr) {
+#pragma unroll
+        for (unsigned row = 0; row < kRows; ++row) {
+          const std::size_t vector = begin / kLaneElements + row * kWarp + lane;
+          values[row] = values[row] + load_four(output.residual, vector);
+        }
+      }
+#pragma unroll
+      for (unsigned row = 0; row < kRows; ++row) {
+        const float4 v = values[row];
+        largest = max(largest, max(max(element::magnitude_of(v.x), element::magnitude_of(v.y)),
+                                   max(element::magnitude_of(v.z), element::magnitude_of(v.w))));
+      }
+      const float scale = element::block_scale<Code>(__reduce_max_sync(kAllLanes, largest));
+      if (scale > 0 && !element::BlockDivisor::is_for(scale)) {
+        encode_any_block<Code>(source, output, block, stream, key.first_element);
+        continue;
+      }
+      if (lane == 0) {
+        output.scales[block] = scale;
+      }
+      const element::BlockDivisor divisor(scale);
+#pragma unroll
+      for (unsigned row = 0; row < kRows; ++row) {
+        const std::size_t i = begin + row * kRow + lane * kLaneElements;
+        std::uint32_t codes = 0;
+        if (scale > 0) {
+          const std::uint64_t random =
+              Code::kIsRandom ? random_bits(stream, key.first_element + i) : 0;
+          codes = codes_of<Code>(values[row], divisor, random);
+        }
+        *reinterpret_cast<std::uint32_t*>(output.codes + i) = codes;
+        if (output.residual != nullptr) {
+          const float4 v = values[row];
+          store_four(output.residual, i / kLaneElements,
+                     make_float4(error_of<Code>(v.x, codes & 0xffU, scale),
+                                 error_of<Code>(v.y, codes >> 8U & 0xffU, scale),
+                                 error_of<Code>(v.z, codes >> 16U & 0xffU, scale),
+                                 error_of<Code>(v.w, codes >> 24U, scale)));
+        }
+      }
+    }
+  }
+}
+
+/// `vectors` of four elements that are never of two blocks, whose size is 1 << shift then; after
+/// them element by element.
+template <typename Code, Into kInto>
+__global__ void __launch_bounds__(kThreads)
+    decode_kernel(const float* scales, const std::byte* codes, std::uint32_t block, float* output,
+                  std::size_t elements, std::size_t vectors, unsigned shift) {
+  constexpr unsigned kUnroll = 4;
+  constexpr std::size_t kVectorsPerBlock = std::size_t{kThreads} * kUnroll;
+  for (std::size_t first = blockIdx.x * kVectorsPerBlock + threadIdx.x; first < vectors;
+       first += gridDim.x * kVectorsPerBlock) {
+    std::uint32_t words[kUnroll];
+    float factors[kUnroll];
+    float4 sums[kUnroll];
+#pragma unroll
+    for (unsigned u = 0; u < kUnroll; ++u) {
+      const std::size_t vector = first + u * kThreads;
+      if (vector < vectors) {
+        words[u] = reinterpret_cast<const std::uint32_t*>(codes)[vector];
+        factors[u] = scales[vector * kLaneElements >> shift];
+        if (kInto == Into::kAdd) {
+          sums[u] = load_four(output, vector);
+        }
+      }
+    }
+#pragma unroll
+    for (unsigned u = 0; u < kUnroll; ++u) {
+      const std::size_t vector = first + u * kThreads;
+      if (vector < vectors) {
+        const float4 values = floats_of<Code>(words[u]) * factors[u];
+        store_four(output, vector, kInto == Into::kAdd ? sums[u] + values : values);
+      }
+    }
+  }
+  for (std::size_t i = kLaneElements * vectors + thread_in_grid(); i < elements;
+       i += threads_in_grid()) {
+    const float value = Code::float_of(static_cast<std::uint32_t>(codes[i])) * scales[i / block];
+    output[i] = kInto == Into::kAdd ? output[i] + value : value;
+  }
+}
+
+std::size_t scale_bytes_of(std::size_t elements, std::uint32_t block) {
+  return ceil_divide<std::size_t>(elements, block) * sizeof(float);
+}
+
+template <typename Code, typename Source>
+void encode_as(const char* name, const Source& source, std::uint32_t block, bool aligned,
+               const EncodeBuffers& buffers, const KernelKey& key, const Launch& where) {
+  const BlockOutput output{.residual = buffers.residual,
+                           .scales = reinterpret_cast<float*>(buffers.output),
+                           .codes = buffers.output + scale_bytes_of(buffers.elements, block),
+                           .elements = buffers.elements,
+                           .block = block};
+  auto* kernel = encode_kernel<Code, Source, 0>;
+  if (aligned && is_aligned(buffers.residual, 16)) {
+    kernel = block == 1 * kRow   ? encode_kernel<Code, Source, 1>
+             : block == 2 * kRow ? encode_kernel<Code, Source, 2>
+             : block == 4 * kRow ? encode_kernel<Code, Source, 4>
+                                 : kernel;
+  }
+  const std::size_t blocks = ceil_divide<std::size_t>(buffers.elements, block);
+  launch(name, kernel, ceil_divide<std::size_t>(blocks, kWarps), kThreads, where, source, output,
+         key);
+}
+
+template <typename Code>
+void decode_as(std::uint32_t block, const std::byte* encoded, Into into, float* output,
+               std::size_t elements, const Launch& where) {
+  const std::byte* codes = encoded + scale_bytes_of(elements, block);
+  const bool in_fours = block >= kLaneElements && (block & (block - 1)) == 0;
+  const std::size_t vectors = in_fours && is_aligned(output, 16) ? elements / kLaneElements : 0;
+  const auto shift = static_cast<unsigned>(std::countr_zero(block));
+  const std::size_t blocks = ceil_divide<std::size_t>(
+      vectors != 0 ? vectors : elements, (vectors != 0 ? 4 : 1) * std::size_t{kThreads});
+  launch("decode, blocks",
+         into == Into::kAdd ? decode_kernel<Code, Into::kAdd> : decode_kernel<Code, Into::kStore>,
+         blocks, kThreads, where, reinterpret_cast<const float*>(encoded), codes, block, output,
+         elements, vectors, shift);
+}
+
+/// Calls use(code type) for the type that stands for `code`.
+template <typename Use>
+void with_code(BlockCode code, Use use) {
+  switch (code) {
+    case BlockCode::kInt8:
+      return use(element::Int8{});
+    case BlockCode::kE4m3:
+      return use(element::E4m3{});
+  }
+}
+
+}  // namespace
+
+void encode_blocks(BlockCode code, std::uint32_t block, const EncodeBuffers& buffers, KernelKey key,
+                   Launch where) {
+  with_code(code, [&](auto type) {
+    encode_as<decltype(type)>("encode, blocks", InputSource{buffers.input}, block,
+                              is_aligned(buffers.input, 16), buffers, key, where);
+  });
+}
+
+void decode_blocks(BlockCode code, std::uint32_t block, const std::byte* encoded, Into into,
+                   float* output, std::size_t elements, Launch where) {
+  with_code(code, [&](auto type) {
+    decode_as<decltype(type)>(block, encoded, into, output, elements, where);
+  });
+}
+
+void reduce_blocks(BlockCode code, std::uint32_t block, const Payloads& payloads,
+                   const EncodeBuffers& buffers, KernelKey key, Launch where) {
+  with_code(code, [&](auto type) {
+    using Code = decltype(type);
+    const PayloadSource<Code> source{.payloads = payloads,
+                                     .scale_bytes = scale_bytes_of(buffers.elements, block)};
+    encode_as<Code>("reduce, blocks", source, block, true, buffers, key, where);
+  });
+}
+
+}  // namespace rackrail::runtime

@@ -1,0 +1,249 @@
+// The arithmetic of the codecs on single elements, as kernels do it.
+//
+// It runs on the device and on the host alike: tests hold it bit by bit against the codecs of
+// plan/codecs/, which do the same in another way. Nothing here relies on fused multiply-adds that
+// the compiler makes (kernels are compiled with -fmad=false); where std::fma stands, it is meant.
+//
+// NaN. A device's arithmetic makes one NaN of all, a processor's keeps payloads. So results that
+// are NaN by arithmetic agree only in being NaN; casts of values that were not added to anything
+// keep payloads as the codecs of plan/codecs/ do.
+#pragma once
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+
+#include "base/random.hpp"
+
+#if defined(__CUDACC__)
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#define RACKRAIL_BOTH __host__ __device__ __forceinline__
+#else
+#define RACKRAIL_BOTH inline
+#endif
+
+namespace rackrail::runtime::element {
+
+inline constexpr std::uint32_t kMagnitudeMask = 0x7fffffffU;
+inline constexpr std::uint32_t kInfinityBits = 0x7f800000U;
+inline constexpr std::uint32_t kNanBits = 0x7fc00000U;
+
+RACKRAIL_BOTH std::uint32_t bits_of(float value) { return std::bit_cast<std::uint32_t>(value); }
+RACKRAIL_BOTH float float_of(std::uint32_t bits) { return std::bit_cast<float>(bits); }
+RACKRAIL_BOTH std::uint32_t magnitude_of(float value) { return bits_of(value) & kMagnitudeMask; }
+RACKRAIL_BOTH bool is_finite(float value) { return magnitude_of(value) < kInfinityBits; }
+
+/// What error feedback keeps: one overflow must not stay in it for all later steps.
+RACKRAIL_BOTH float kept_error(float error) { return is_finite(error) ? error : 0.0F; }
+
+RACKRAIL_BOTH float fused_multiply_add(float a, float b, float c) {
+#if defined(__CUDA_ARCH__)
+  return __fmaf_rn(a, b, c);
+#else
+  return std::fma(a, b, c);
+#endif
+}
+
+/// A magnitude rounded to `kFraction` bits after the leading one, ties to even, but to no smaller
+/// unit than 2^(kSmallestExponent − kFraction): the number of its code in a format without sign
+/// whose smallest normal number is 2^kSmallestExponent. Larger exponents follow without end; the
+/// caller knows where its format ends.
+///
+/// Adding 2^(e + 23 − kFraction), e being the exponent, has the adder round to the unit wanted,
+/// and the difference of the sum's bits to the addend's is the magnitude in that unit.
+template <int kFraction, int kSmallestExponent>
+RACKRAIL_BOTH std::uint32_t rounded_code(std::uint32_t magnitude) {
+  constexpr std::uint32_t kSmallest = 127 + kSmallestExponent;
+  const std::uint32_t exponent = magnitude >> 23U;
+  const std::uint32_t bounded = exponent < kSmallest ? kSmallest : exponent;
+  const std::uint32_t addend = (bounded + 23U - kFraction) << 23U;
+  const std::uint32_t sum = bits_of(float_of(magnitude) + float_of(addend));
+  return ((bounded - kSmallest) << kFraction) + (sum - addend);
+}
+
+/// IEEE binary16, as fp16 of plan/codecs/.
+struct Half {
+  using Code = std::uint16_t;
+
+  RACKRAIL_BOTH static Code code_of(float value) {
+    const std::uint32_t bits = bits_of(value);
+    const std::uint32_t magnitude = bits & kMagnitudeMask;
+    const std::uint32_t sign = (bits >> 16U) & 0x8000U;
+    const std::uint32_t quiet = sign | 0x7e00U | ((bits >> 13U) & 0x3ffU);
+#if defined(__CUDA_ARCH__)
+    const std::uint32_t rounded = __half_as_ushort(__float2half_rn(value));
+#else
+    // 65520, the tie between the largest number and what would be the next one, is infinite.
+    const std::uint32_t number =
+        magnitude >= 0x477ff000U ? 0x7c00U : rounded_code<10, -14>(magnitude);
+    const std::uint32_t rounded = sign | number;
+#endif
+    return static_cast<Code>(magnitude > kInfinityBits ? quiet : rounded);
+  }
+
+  RACKRAIL_BOTH static float float_of(Code code) {
+    const std::uint32_t sign = (code & 0x8000U) << 16U;
+    const std::uint32_t magnitude = code & 0x7fffU;
+    // As an FP32 with the same fields the number is 2⁻¹¹² times itself, subnormal or not.
+    const std::uint32_t number = bits_of(element::float_of(magnitude << 13U) * 0x1.0p112F);
+    const std::uint32_t quiet = magnitude > 0x7c00U ? 0x400000U : 0U;
+    const std::uint32_t beyond = kInfinityBits | quiet | ((magnitude & 0x3ffU) << 13U);
+    return element::float_of(sign | (magnitude >= 0x7c00U ? beyond : number));
+  }
+};
+
+/// The upper half of an FP32, as bf16 of plan/codecs/.
+struct Bfloat16 {
+  using Code = std::uint16_t;
+
+  RACKRAIL_BOTH static Code code_of(float value) {
+    const std::uint32_t bits = bits_of(value);
+    const std::uint32_t quiet = (bits >> 16U) | 0x40U;
+#if defined(__CUDA_ARCH__)
+    const std::uint32_t rounded = __bfloat16_as_ushort(__float2bfloat16_rn(value));
+#else
+    const std::uint32_t rounded = (bits + 0x7fffU + ((bits >> 16U) & 1U)) >> 16U;
+#endif
+    return static_cast<Code>((bits & kMagnitudeMask) > kInfinityBits ? quiet : rounded);
+  }
+
+  RACKRAIL_BOTH static float float_of(Code code) {
+    return element::float_of(static_cast<std::uint32_t>(code) << 16U);
+  }
+};
+
+/// Division by the scale of a block, plainly.
+struct PlainDivisor {
+  float scale;
+
+  RACKRAIL_BOTH float quotient(float value) const { return value / scale; }
+};
+
+/// Division by the scale of a block, correctly rounded, in three operations.
+///
+/// With y = RN(1/s) and q₀ = RN(x·y), which is about 2 units in the last place or less from x/s,
+/// the remainder r = x − q₀·s is exact: it is a multiple of the product of the units of q₀ and s,
+/// and at most some 2²¹ of them, s having at most 20 significant bits. RN(q₀ + r·y) is RN(x/s),
+/// because r·y misses r/s by no more than 2⁻²³ units of the quotient, while x/s is at least 2⁻²¹ of
+/// them away from every tie: with s' < 2²⁰, s as an integer, that distance is a multiple of
+/// 1/(2s'), and it is not 0, since x would be a product with a factor of 25 significant bits.
+///
+/// That is so for |x| ≥ 2⁻¹²⁵. The quotients of smaller ones are below 2⁻³⁵ however they are
+/// rounded, as long as s ≥ 2⁻⁹⁰, and all codes here take that for zero.
+class BlockDivisor {
+ public:
+  /// What is right for it: the scale must have at most 20 significant bits as well.
+  RACKRAIL_BOTH static bool is_for(float scale) {
+    return scale >= 0x1.0p-90F && scale <= 0x1.0p90F;
+  }
+
+  RACKRAIL_BOTH explicit BlockDivisor(float scale) : scale_(scale), reciprocal_(1.0F / scale) {}
+
+  RACKRAIL_BOTH float quotient(float value) const {
+    const float near = value * reciprocal_;
+    const float rest = fused_multiply_add(-near, scale_, value);
+    return fused_multiply_add(rest, reciprocal_, near);
+  }
+
+ private:
+  float scale_;
+  float reciprocal_;
+};
+
+/// `quotient`, rounded towards zero to 24 − kDroppedBits significant bits, but so that times
+/// `largest_code` it does not exceed `largest`, of which it is the quotient.
+template <int kDroppedBits>
+RACKRAIL_BOTH float scale_below(float largest, float largest_code) {
+  const std::uint32_t bits = (bits_of(largest / largest_code) >> kDroppedBits) << kDroppedBits;
+  const float scale = float_of(bits);
+  return scale * largest_code > largest ? float_of(bits - (1U << kDroppedBits)) : scale;
+}
+
+/// 8-bit integers, rounded stochastically, as int8 of plan/codecs/.
+struct Int8 {
+  static constexpr bool kIsRandom = true;
+
+  RACKRAIL_BOTH static float scale_of(float largest) { return scale_below<7>(largest, 127.0F); }
+
+  /// `threshold` in (0, 1).
+  template <typename Divisor>
+  RACKRAIL_BOTH static std::uint32_t code_of(float value, const Divisor& divisor, float threshold) {
+    const float exact = divisor.quotient(value);
+    // In the rounding downwards of a sum with 1.5·2²³ are both the integer and its float.
+    constexpr float kInteger = 0x1.8p23F;
+#if defined(__CUDA_ARCH__)
+    const float sum = __fadd_rd(exact, kInteger);
+#else
+    const float sum = std::floor(exact) + kInteger;
+#endif
+    auto code = static_cast<std::int32_t>(bits_of(sum)) - 0x4b400000;
+    code += threshold < exact - (sum - kInteger) ? 1 : 0;
+    code = code > 127 ? 127 : code;
+    code = code < -127 ? -127 : code;
+    return static_cast<std::uint32_t>(code) & 0xffU;
+  }
+
+  RACKRAIL_BOTH static float float_of(std::uint32_t code) {
+    // 2²³ + code + 128, less that.
+    return element::float_of(0x4b000000U | (code ^ 0x80U)) - 8388736.0F;
+  }
+};
+
+/// A format of 8-bit floating point with `kFraction` bits of fraction, the smallest normal number
+/// 2^kSmallestExponent and the largest kLargest, without codes for what is not finite.
+template <int kFraction, int kSmallestExponent>
+struct Float8 {
+  template <typename Divisor>
+  RACKRAIL_BOTH static std::uint32_t code_of(float value, const Divisor& divisor) {
+    const std::uint32_t magnitude = magnitude_of(divisor.quotient(value));
+    // The sign is the value's own: the quotient of a negative zero may have lost it.
+    return rounded_code<kFraction, kSmallestExponent>(magnitude) | (bits_of(value) >> 24U & 0x80U);
+  }
+
+  /// Of a magnitude of seven bits.
+  RACKRAIL_BOTH static float number_of(std::uint32_t magnitude) {
+    // With FP32's fields the number is 2^(kSmallestExponent + 126) times too small.
+    constexpr std::uint32_t kFactorBits = static_cast<std::uint32_t>(127 + 126 + kSmallestExponent)
+                                          << 23U;
+    return element::float_of(magnitude << (23U - kFraction)) * element::float_of(kFactorBits);
+  }
+};
+
+/// FP8 E4M3, as fp8 of plan/codecs/.
+struct E4m3 {
+  static constexpr bool kIsRandom = false;
+  using Format = Float8<3, -6>;
+
+  RACKRAIL_BOTH static float scale_of(float largest) {
+    return largest < 0x1.0p-112F ? 0.0F : scale_below<4>(largest, 448.0F);
+  }
+  template <typename Divisor>
+  RACKRAIL_BOTH static std::uint32_t code_of(float value, const Divisor& divisor,
+                                             float /*threshold*/) {
+    return Format::code_of(value, divisor);
+  }
+  RACKRAIL_BOTH static float float_of(std::uint32_t code) {
+    const std::uint32_t magnitude = code & 0x7fU;
+    const std::uint32_t number = bits_of(Format::number_of(magnitude));
+    return element::float_of((magnitude == 0x7fU ? kNanBits : number) | (code & 0x80U) << 24U);
+  }
+};
+
+/// The scale of a block whose largest magnitude has these bits: not a number where that is no
+/// finite number, 0 where it is too small for a scale.
+template <typename Code>
+RACKRAIL_BOTH float block_scale(std::uint32_t largest_magnitude) {
+  return largest_magnitude >= kInfinityBits ? float_of(kNanBits)
+                                            : Code::scale_of(float_of(largest_magnitude));
+}
+
+/// Four thresholds for stochastic rounding come from one number of the random stream: element i of
+/// a block takes 16 bits of the number whose counter is the index of element 4·⌊i/4⌋ of the block.
+RACKRAIL_BOTH float rounding_threshold(std::uint64_t random, std::uint32_t which) {
+  const auto bits = static_cast<std::uint32_t>(random >> (16U * which)) & 0xffffU;
+  // 1 + (bits + ½)/2¹⁶, less one.
+  return float_of(0x3f800040U | bits << 7U) - 1.0F;
+}
+
+}  // namespace rackrail::runtime::element

@@ -1,0 +1,77 @@
+// One move-only owner per kind of CUDA handle, and of device memory. Releasing never throws.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <span>
+#include <utility>
+
+#include "runtime/cuda/cuda_error.hpp"
+#include "runtime/unique_handle.hpp"
+
+namespace rackrail::runtime {
+
+struct CudaStreamTraits {
+  using Handle = cudaStream_t;
+  static void release(Handle handle) noexcept { static_cast<void>(cudaStreamDestroy(handle)); }
+};
+
+/// A stream that does not wait for the default stream.
+class CudaStream {
+ public:
+  CudaStream() {
+    cudaStream_t stream = nullptr;
+    check_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking),
+               "cudaStreamCreateWithFlags");
+    stream_ = UniqueHandle<CudaStreamTraits>(stream);
+  }
+
+  cudaStream_t get() const noexcept { return stream_.get(); }
+  void synchronize() const { check_cuda(cudaStreamSynchronize(get()), "cudaStreamSynchronize"); }
+
+ private:
+  UniqueHandle<CudaStreamTraits> stream_;
+};
+
+/// Device memory for `size` objects of a type without constructors, aligned to 256 bytes.
+template <typename T>
+class DeviceBuffer {
+ public:
+  DeviceBuffer() = default;
+  explicit DeviceBuffer(std::size_t size) : size_(size) {
+    if (size != 0) {
+      void* memory = nullptr;
+      check_cuda(cudaMalloc(&memory, size * sizeof(T)), "cudaMalloc");
+      memory_ = UniqueHandle<Traits>(static_cast<T*>(memory));
+    }
+  }
+
+  T* data() const noexcept { return memory_.get(); }
+  std::size_t size() const noexcept { return size_; }
+  std::span<T> span() const noexcept { return {data(), size_}; }
+
+ private:
+  struct Traits {
+    using Handle = T*;
+    static void release(Handle handle) noexcept { static_cast<void>(cudaFree(handle)); }
+  };
+  UniqueHandle<Traits> memory_;
+  std::size_t size_ = 0;
+};
+
+/// Both enqueue a copy of spans of equal size; the host's memory must last until it is done.
+template <typename T>
+void copy_to_device(std::span<const T> from, const DeviceBuffer<T>& to, cudaStream_t stream) {
+  check_cuda(
+      cudaMemcpyAsync(to.data(), from.data(), from.size_bytes(), cudaMemcpyHostToDevice, stream),
+      "cudaMemcpyAsync");
+}
+template <typename T>
+void copy_to_host(const DeviceBuffer<T>& from, std::span<T> to, cudaStream_t stream) {
+  check_cuda(
+      cudaMemcpyAsync(to.data(), from.data(), to.size_bytes(), cudaMemcpyDeviceToHost, stream),
+      "cudaMemcpyAsync");
+}
+
+}  // namespace rackrail::runtime

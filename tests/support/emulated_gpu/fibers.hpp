@@ -1,0 +1,30 @@
+// Thread blocks as fibers; see cuda_runtime.h beside this. Not for several threads at a time.
+#pragma once
+
+#include <array>
+#include <functional>
+
+#include "tests/support/emulated_gpu/cuda_runtime_api.h"
+
+namespace emulated_gpu {
+
+struct Place {
+  dim3 thread;
+  dim3 block;
+  dim3 block_size;
+  dim3 grid_size;
+};
+
+/// Of the fiber that runs; only fibers.cpp writes to it.
+inline Place place;
+
+/// Runs `kernel` once for each thread of the grid. Throws std::logic_error when threads wait for
+/// others that do not come.
+void run_grid(dim3 grid_size, dim3 block_size, const std::function<void()>& kernel);
+
+/// Returns when all threads of the block have called it.
+void wait_for_block();
+/// The values of the 32 threads of a warp, all of which must call it.
+std::array<unsigned, 32> exchange(unsigned value);
+
+}  // namespace emulated_gpu

@@ -1,0 +1,113 @@
+// The calls of the CUDA runtime that runtime/cuda/ makes, on host memory.
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <mutex>
+
+#include "tests/support/emulated_gpu/cuda_runtime_api.h"
+
+struct EmulatedStream {};
+
+namespace {
+
+constexpr std::size_t kGuardBytes = 256;
+constexpr unsigned char kGuard = 0x5a;
+constexpr unsigned char kFresh = 0xc3;  // of floats: −391.53
+
+std::mutex mutex;
+std::map<unsigned char*, std::size_t> allocations;
+
+bool is_guard(const unsigned char* bytes) {
+  for (std::size_t i = 0; i < kGuardBytes; ++i) {
+    if (bytes[i] != kGuard) {
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+const char* cudaGetErrorString(cudaError_t /*error*/) { return "emulated"; }
+const char* cudaGetErrorName(cudaError_t /*error*/) { return "emulated"; }
+
+cudaError_t cudaGetDeviceCount(int* count) {
+  *count = 1;
+  return cudaSuccess;
+}
+cudaError_t cudaGetDevice(int* device) {
+  *device = 0;
+  return cudaSuccess;
+}
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int /*device*/) {
+  *properties = {};
+  std::snprintf(properties->name, sizeof properties->name, "emulated GPU");
+  return cudaSuccess;
+}
+// Few enough that grids are smaller than the work, so that threads stride over it.
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr /*attribute*/, int /*device*/) {
+  *value = 1;
+  return cudaSuccess;
+}
+cudaError_t cudaDriverGetVersion(int* version) {
+  *version = 12'000;
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned /*flags*/) {
+  *stream = new EmulatedStream;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  delete stream;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t /*stream*/) { return cudaSuccess; }
+
+cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
+  const std::size_t rounded = (bytes + kGuardBytes - 1) / kGuardBytes * kGuardBytes;
+  auto* whole =
+      static_cast<unsigned char*>(std::aligned_alloc(kGuardBytes, rounded + 3 * kGuardBytes));
+  if (whole == nullptr) {
+    return cudaErrorMemoryAllocation;
+  }
+  unsigned char* begin = whole + kGuardBytes;
+  std::memset(whole, kGuard, rounded + 3 * kGuardBytes);
+  std::memset(begin, kFresh, bytes);
+  const std::lock_guard lock(mutex);
+  allocations[begin] = bytes;
+  *memory = begin;
+  return cudaSuccess;
+}
+
+cudaError_t cudaFree(void* memory) {
+  if (memory == nullptr) {
+    return cudaSuccess;
+  }
+  auto* begin = static_cast<unsigned char*>(memory);
+  const std::lock_guard lock(mutex);
+  const auto found = allocations.find(begin);
+  if (found == allocations.end() || !is_guard(begin - kGuardBytes) ||
+      !is_guard(begin + found->second)) {
+    std::fputs("emulated GPU: something was written beside an allocation\n", stderr);
+    std::abort();
+  }
+  std::free(begin - kGuardBytes);
+  allocations.erase(found);
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind /*kind*/,
+                            cudaStream_t /*stream*/) {
+  if (bytes != 0) {
+    std::memcpy(to, from, bytes);
+  }
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t /*stream*/) {
+  std::memset(to, value, bytes);
+  return cudaSuccess;
+}
