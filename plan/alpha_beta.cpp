@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <span>
 #include <vector>
 
 #include "plan/in_network.hpp"
@@ -25,35 +26,77 @@ std::vector<double> bytes_per_element(const TransferGraph& graph) {
   return bytes;
 }
 
+std::vector<std::int64_t> cumulative(std::span<const std::uint32_t> weights) {
+  std::vector<std::int64_t> sum(weights.size() + 1, 0);
+  std::partial_sum(weights.begin(), weights.end(), sum.begin() + 1);
+  return sum;
+}
+
 }  // namespace
 
-Duration AlphaBeta::at_least(std::int64_t elements) const {
+Duration LinkLoad::at_least(std::int64_t elements) const {
   const auto load = Duration::from_seconds(seconds_per_element * static_cast<double>(elements));
-  const Duration beta = load > rounding ? load - rounding : Duration();
+  return load > rounding ? load - rounding : Duration();
+}
+
+Duration AlphaBeta::at_least(std::int64_t elements) const {
+  const Duration beta = LinkLoad{LinkId(), seconds_per_element, rounding}.at_least(elements);
   return elements >= fewest_elements ? std::max(alpha, beta) : beta;
 }
 
-AlphaBeta alpha_beta(const TransferGraph& graph, const topology::Topology& topology) {
+std::vector<LinkLoad> link_loads(const TransferGraph& graph, const topology::Topology& topology) {
   const auto weights = graph.chunk_weights();
-  const auto all = std::accumulate(weights.begin(), weights.end(), std::int64_t{0});
+  const std::vector<std::int64_t> sum = cumulative(weights);
+  const auto all = static_cast<double>(sum.back());
   const std::vector<double> bytes = bytes_per_element(graph);
-  std::vector<std::int64_t> sum(weights.size() + 1, 0);
-  std::partial_sum(weights.begin(), weights.end(), sum.begin() + 1);
+  struct Load {
+    double bytes = 0;  // per element of the buffer
+    double transfers = 0;
+  };
+  std::vector<Load> by_link(topology.link_count());
+  const InNetwork in_network(graph, topology);
+  for (std::size_t i = 0; i < graph.transfers().size(); ++i) {
+    const Transfer& transfer = graph.transfers()[i];
+    const std::int64_t weight =
+        sum[transfer.chunk_begin + transfer.chunk_count] - sum[transfer.chunk_begin];
+    if (weight == 0) {
+      continue;  // it is not sent
+    }
+    for (const LinkId link : in_network.links(TransferId(i))) {
+      by_link[link.index()].bytes += static_cast<double>(weight) / all * bytes[transfer.codec];
+      ++by_link[link.index()].transfers;
+    }
+  }
+  std::vector<LinkLoad> loads;
+  for (std::size_t i = 0; i < by_link.size(); ++i) {
+    const auto rate = static_cast<double>(topology.link(LinkId(i)).bandwidth.bytes_per_second());
+    if (by_link[i].transfers > 0) {
+      // Boundaries are rounded to elements, and times to picoseconds.
+      loads.push_back({LinkId(i), by_link[i].bytes / rate,
+                       Duration::from_seconds(by_link[i].transfers * kBytesPerElement / rate) +
+                           Duration(static_cast<std::int64_t>(by_link[i].transfers))});
+    }
+  }
+  return loads;
+}
+
+AlphaBeta alpha_beta(const TransferGraph& graph, const topology::Topology& topology) {
+  return alpha_beta(graph, topology, link_loads(graph, topology));
+}
+
+AlphaBeta alpha_beta(const TransferGraph& graph, const topology::Topology& topology,
+                     std::span<const LinkLoad> loads) {
+  const auto weights = graph.chunk_weights();
+  const std::vector<std::int64_t> sum = cumulative(weights);
   std::vector<Duration> latency;
   for (const topology::Route& route : graph.routes()) {
     latency.push_back(topology::route_latency(topology, route));
   }
 
   AlphaBeta model;
-  model.fewest_elements = all;
+  model.fewest_elements = sum.back();
   std::vector<Duration> start(graph.transfers().size());
   std::vector<Duration> end(start.size());
-  struct Load {
-    double bytes = 0;  // per element of the buffer
-    double transfers = 0;
-  };
-  std::vector<Load> loads(topology.link_count());
-  const InNetwork in_network(graph, topology);
   for (std::size_t i = 0; i < end.size(); ++i) {
     const Transfer& transfer = graph.transfers()[i];
     const std::int64_t weight =
@@ -68,19 +111,11 @@ AlphaBeta alpha_beta(const TransferGraph& graph, const topology::Topology& topol
     }
     end[i] = start[i] + latency[transfer.route.index()];
     model.alpha = std::max(model.alpha, end[i]);
-    for (const LinkId link : in_network.links(TransferId(i))) {
-      loads[link.index()].bytes +=
-          static_cast<double>(weight) / static_cast<double>(all) * bytes[transfer.codec];
-      ++loads[link.index()].transfers;
-    }
   }
-  for (std::size_t i = 0; i < loads.size(); ++i) {
-    const auto rate = static_cast<double>(topology.link(LinkId(i)).bandwidth.bytes_per_second());
-    if (loads[i].bytes / rate > model.seconds_per_element) {
-      model.seconds_per_element = loads[i].bytes / rate;
-      // Boundaries are rounded to elements, and times to picoseconds.
-      model.rounding = Duration::from_seconds(loads[i].transfers * kBytesPerElement / rate) +
-                       Duration(static_cast<std::int64_t>(loads[i].transfers));
+  for (const LinkLoad& load : loads) {
+    if (load.seconds_per_element > model.seconds_per_element) {
+      model.seconds_per_element = load.seconds_per_element;
+      model.rounding = load.rounding;
     }
   }
   return model;

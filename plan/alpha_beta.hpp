@@ -10,7 +10,10 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
+#include <vector>
 
+#include "base/ids.hpp"
 #include "base/units.hpp"
 #include "plan/transfer_graph.hpp"
 #include "topology/topology.hpp"
@@ -27,7 +30,23 @@ struct AlphaBeta {
   Duration at_least(std::int64_t elements) const;
 };
 
+/// What a graph's transfers over one link occupy of it.
+struct LinkLoad {
+  LinkId link;
+  double seconds_per_element = 0;
+  Duration rounding;  ///< as in AlphaBeta
+
+  /// No execution of a collective of `elements` floats keeps the link busy for less.
+  Duration at_least(std::int64_t elements) const;
+};
+
+/// Of all links that carry something, by number.
+std::vector<LinkLoad> link_loads(const TransferGraph& graph, const topology::Topology& topology);
+
 /// Of a graph whose transfers have pinned routes on this topology.
 AlphaBeta alpha_beta(const TransferGraph& graph, const topology::Topology& topology);
+/// The same, where link_loads() of the graph are known.
+AlphaBeta alpha_beta(const TransferGraph& graph, const topology::Topology& topology,
+                     std::span<const LinkLoad> loads);
 
 }  // namespace rackrail::plan

@@ -11,10 +11,9 @@
 namespace rackrail::plan {
 namespace {
 
-// A file may claim anything; these keep memory and time within what a verifier may take. The sets
-// of 2¹⁵ ranks take 128 MiB.
+// A file may claim anything; this and kMostVerifiedMovements keep memory and time within what a
+// verifier may take. The sets of 2¹⁵ ranks take 128 MiB.
 constexpr std::size_t kMostRanks = std::size_t{1} << 15U;
-constexpr std::uint64_t kMostVisits = std::uint64_t{1} << 28U;
 
 /// Chunks that every transfer moves together or not at all, by their first chunk, and the transfers
 /// that move them: what happens to one of them happens to all.
@@ -99,9 +98,10 @@ void execute(const TransferGraph& graph, ProblemList& problems) {
     return;
   }
   std::vector<std::uint32_t> first = group_boundaries(graph);
-  if (const std::uint64_t visits = count_visits(graph, first); visits > kMostVisits) {
+  if (const std::uint64_t visits = count_visits(graph, first); visits > kMostVerifiedMovements) {
     problems.add([&] {
-      return fmt::format("{} movements of chunks, at most {} can be verified", visits, kMostVisits);
+      return fmt::format("{} movements of chunks, at most {} can be verified", visits,
+                         kMostVerifiedMovements);
     });
     return;
   }

@@ -20,6 +20,7 @@
 // transfers) takes some tenths of a second.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,10 @@
 #include "topology/topology.hpp"
 
 namespace rackrail::plan {
+
+/// Pairs of a transfer and a chunk (or chunks that all transfers move together): graphs with more
+/// are not verified, which is a problem of theirs.
+inline constexpr std::uint64_t kMostVerifiedMovements = std::uint64_t{1} << 28U;
 
 struct VerifyReport {
   std::vector<std::string> problems;  ///< empty when right; at most 16, then a count

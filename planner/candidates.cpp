@@ -3,20 +3,38 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
+#include <span>
 #include <tuple>
 #include <utility>
 
 #include "base/error.hpp"
+#include "planner/recode.hpp"
 
 namespace rackrail::planner {
 
 namespace {
 
 // Slices that are tried, in elements (256 KiB to 4 MiB of FP32). With many ranks chunks are small
-// and slices hardly matter, so only one is tried.
+// and slices hardly matter, so only one is tried: the usual one, or a larger one of which a
+// collective is no more than so many messages.
 constexpr std::int64_t kSlices[] = {1 << 16, 1 << 18, 1 << 20};
 constexpr std::int64_t kUsualSlice = 1 << 18;
+constexpr std::int64_t kLargestSlice = std::int64_t{1} << 28;
 constexpr std::size_t kManyRanks = 32;
+constexpr std::int64_t kMostMessages = 200'000;
+
+std::int64_t usual_slice(const Candidate& candidate, std::int64_t elements) {
+  const std::int64_t chunk = std::max<std::int64_t>(
+      1, elements / static_cast<std::int64_t>(candidate.graph.chunk_count()));
+  const auto transfers = static_cast<std::int64_t>(candidate.graph.transfers().size());
+  const std::int64_t most = std::max<std::int64_t>(1, kMostMessages / transfers);
+  std::int64_t slice = kUsualSlice;
+  while (slice < kLargestSlice && (chunk + slice - 1) / slice > most) {
+    slice *= 2;
+  }
+  return slice;
+}
 
 int strength(const plan::Codec& codec) { return static_cast<int>(codec.kind); }
 
@@ -90,6 +108,7 @@ CandidateSet::CandidateSet(const topology::Topology& topology, plan::CostModel& 
     : topology_(topology),
       cost_model_(cost_model),
       stop_(options.stop),
+      interpolates_(!options.exhaustive && topology.rank_count() >= kVeryManyRanks),
       allowed_(codecs_within(options)) {
   topology::Router router(topology);
   const auto pairs = codec_pairs(allowed_, options.codec.has_value());
@@ -105,8 +124,9 @@ CandidateSet::CandidateSet(const topology::Topology& topology, plan::CostModel& 
     add_family(*family, router, pairs, false);
     if (candidates_.size() == before) {
       const TierCodecs codecs{allowed_.back(), allowed_.back()};
-      refusals.push_back(fmt::format("{} ({})", family->name(),
-                                     family->refusal(topology, codecs).value_or("no codec fits")));
+      refusals.push_back(
+          fmt::format("{} ({})", family->name(),
+                      graph_refusal(*family, topology, codecs).value_or("no codec fits")));
     }
   }
   if (options.schedule.has_value()) {
@@ -129,19 +149,23 @@ CandidateSet::CandidateSet(const topology::Topology& topology, plan::CostModel& 
 
 void CandidateSet::add_family(const ScheduleFamily& family, topology::Router& router,
                               const std::vector<TierCodecs>& pairs, bool only_protected) {
+  std::vector<plan::TransferGraph> graphs;
   for (const TierCodecs& codecs : pairs) {
-    if (family.refusal(topology_, codecs).has_value()) {
+    if (graph_refusal(family, topology_, codecs).has_value()) {
       continue;
     }
-    std::size_t variant = 0;
-    for (plan::TransferGraph& graph : family.all_reduces({topology_, router, codecs})) {
+    if (graphs.empty() || family.depends_on_codecs()) {
+      graphs = family.all_reduces({topology_, router, codecs});
+    }
+    for (std::size_t variant = 0; variant < graphs.size(); ++variant) {
       Candidate candidate;
       candidate.family = family.name();
-      candidate.variant = variant++;
+      candidate.variant = variant;
       candidate.codecs = codecs;
       candidate.only_protected = only_protected;
-      candidate.graph = std::move(graph);
-      candidate.model = plan::alpha_beta(candidate.graph, topology_);
+      candidate.graph = recoded(graphs[variant], topology_, codecs);
+      candidate.loads = plan::link_loads(candidate.graph, topology_);
+      candidate.model = plan::alpha_beta(candidate.graph, topology_, candidate.loads);
       for (const plan::Transfer& transfer : candidate.graph.transfers()) {
         const plan::Codec& codec = candidate.graph.codecs()[transfer.codec];
         if (strength(codec) > strength(candidate.strongest)) {
@@ -157,6 +181,19 @@ void CandidateSet::add_family(const ScheduleFamily& family, topology::Router& ro
 
 Duration CandidateSet::time(std::size_t candidate, std::int64_t elements,
                             std::int64_t slice_elements) {
+  const auto below =
+      static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(elements)));
+  if (!interpolates_ || below == elements) {
+    return simulated(candidate, elements, slice_elements);
+  }
+  const Duration least = simulated(candidate, below, slice_elements);
+  const Duration most = simulated(candidate, 2 * below, slice_elements);
+  const double share = static_cast<double>(elements - below) / static_cast<double>(below);
+  return least + scaled(most - least, share);
+}
+
+Duration CandidateSet::simulated(std::size_t candidate, std::int64_t elements,
+                                 std::int64_t slice_elements) {
   const auto [it, added] = times_.try_emplace(std::tuple(candidate, elements, slice_elements));
   if (added) {
     it->second =
@@ -170,9 +207,10 @@ std::optional<Choice> CandidateSet::cheapest(std::int64_t elements, const Candid
   const bool many = topology_.rank_count() >= kManyRanks;
   const auto time_of = [&](std::size_t i) {
     std::optional<Duration> fastest;
-    for (const std::int64_t slice : kSlices) {
-      const bool pointless = slice > elements && slice != kSlices[0];
-      if (many ? slice != kUsualSlice : pointless) {
+    const std::int64_t usual = usual_slice(candidates_[i], elements);
+    for (const std::int64_t slice :
+         many ? std::span(&usual, 1) : std::span<const std::int64_t>(kSlices)) {
+      if (!many && slice > elements && slice != kSlices[0]) {
         continue;
       }
       const Duration cost = time(i, elements, slice);

@@ -1,5 +1,11 @@
 // Schedules to choose from: every family with every allowed pair of codecs, made once, timed on
 // demand by the cost model and remembered by size.
+//
+// From kVeryManyRanks on only sizes that are powers of two are simulated, and times between two of
+// them lie on the line through theirs: a collective is a start-up and a rate, so what it takes is
+// nearly affine in the bytes while the number of slices stays the same, and in steps of the slices
+// beyond. Buckets of a model have dozens of sizes, so this saves most of the simulations. It only
+// orders candidates; steps of whole plans are simulated as they are.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +23,16 @@
 
 namespace rackrail::planner {
 
+/// From here on a simulated step takes seconds, and the search is no longer exact: it leaves out
+/// what models say is slower (also search.hpp).
+inline constexpr std::size_t kVeryManyRanks = 96;
+
 struct Candidate {
   std::string family;
   std::size_t variant = 0;  ///< index into the family's all_reduces()
   TierCodecs codecs;
   plan::TransferGraph graph;
+  std::vector<plan::LinkLoad> loads;               ///< of the graph
   plan::AlphaBeta model;                           ///< of the graph
   plan::Codec strongest;                           ///< of the codecs that are used
   std::map<std::string, plan::Codec> codec_tiers;  ///< tier of a link → strongest codec over it
@@ -59,12 +70,14 @@ class CandidateSet {
 
  private:
   Duration time(std::size_t candidate, std::int64_t elements, std::int64_t slice_elements);
+  Duration simulated(std::size_t candidate, std::int64_t elements, std::int64_t slice_elements);
   void add_family(const ScheduleFamily& family, topology::Router& router,
                   const std::vector<TierCodecs>& pairs, bool only_protected);
 
   const topology::Topology& topology_;
   plan::CostModel& cost_model_;
   std::function<bool()> stop_;
+  bool interpolates_;
   std::vector<plan::Codec> allowed_;
   std::vector<Candidate> candidates_;
   std::map<std::tuple<std::size_t, std::int64_t, std::int64_t>, Duration> times_;

@@ -66,7 +66,7 @@ std::vector<FamilySteps> compare_families(const topology::Topology& topology,
       options.progress(static_cast<double>(all.size() - 1) / static_cast<double>(families.size()),
                        steps.family);
     }
-    steps.refusal = family->refusal(topology, {});
+    steps.refusal = graph_refusal(*family, topology, {});
     if (steps.refusal.has_value()) {
       continue;
     }

@@ -73,6 +73,15 @@ ComputeSpan latest_compute(const plan::Workload& workload, const topology::Topol
   return span;
 }
 
+/// When the last gradient of a group is ready.
+Duration ready_of(const TensorGroup& group, const ComputeSpan& compute) {
+  Duration ready;
+  for (const std::uint32_t tensor : group.tensors) {
+    ready = std::max(ready, compute.ready[tensor]);
+  }
+  return ready;
+}
+
 double harm_of(const TierCodecs& pair, std::int64_t elements) {
   const double inside = plan::relative_error(pair.inside);
   const double across = plan::relative_error(pair.across);
@@ -113,9 +122,7 @@ CompressionTable compression_table(const std::vector<TensorGroup>& groups,
   }
   for (const TensorGroup& group : groups) {
     TimelineBucket bucket;
-    for (const std::uint32_t tensor : group.tensors) {
-      bucket.ready = std::max(bucket.ready, compute.ready[tensor]);
-    }
+    bucket.ready = ready_of(group, compute);
     std::vector<Choice> choices;
     std::vector<std::size_t> pair_of_option;
     for (std::size_t p = 0; p < pairs.size(); ++p) {
@@ -151,6 +158,23 @@ CompressionTable compression_table(const std::vector<TensorGroup>& groups,
     table.choices.push_back(std::move(choices));
   }
   return table;
+}
+
+Duration expected_step(const std::vector<TensorGroup>& groups, const std::vector<Choice>& choices,
+                       const plan::Workload& workload, const topology::Topology& topology,
+                       const plan::BatchPlan& batch, const ScheduleLoads& loads) {
+  const ComputeSpan compute = latest_compute(workload, topology, batch, loads.compute_stretch());
+  TimelineProblem problem{.resources = loads.resource_count(),
+                          .buckets = {},
+                          .compute_end = compute.end,
+                          .optimizer = compute.optimizer};
+  for (std::size_t b = 0; b < groups.size(); ++b) {
+    const Choice& choice = choices[b];
+    problem.buckets.push_back(
+        {ready_of(groups[b], compute),
+         {loads.option(choice.candidate, groups[b].elements, choice.slice_elements, choice.time)}});
+  }
+  return Timeline(problem).step(Assignment(groups.size(), 0));
 }
 
 }  // namespace rackrail::planner

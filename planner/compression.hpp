@@ -42,4 +42,9 @@ CompressionTable compression_table(const std::vector<TensorGroup>& groups,
                                    CandidateSet& candidates, const ScheduleLoads& loads,
                                    const CandidateFilter& filter = any_candidate);
 
+/// What the timeline says the step takes with this choice for each group.
+Duration expected_step(const std::vector<TensorGroup>& groups, const std::vector<Choice>& choices,
+                       const plan::Workload& workload, const topology::Topology& topology,
+                       const plan::BatchPlan& batch, const ScheduleLoads& loads);
+
 }  // namespace rackrail::planner

@@ -82,43 +82,90 @@ void JointSearch::report(const std::string& what) {
   }
 }
 
+// Every bucket size with every limit on codecs: compression that hides behind compute, or that
+// makes small buckets slower, loses against its own uncompressed form here.
+std::vector<JointSearch::Trial> JointSearch::drafts(const Knobs& knobs,
+                                                    const plan::BatchPlan& batch,
+                                                    bool may_be_none) {
+  std::vector<Trial> trials;
+  const auto may_end = [&] { return (may_be_none || !trials.empty()) && is_stopped(); };
+  for (const Bytes size : knobs.sizes) {
+    for (const auto& [name, limit] : kLimits) {
+      if (may_end()) {
+        return trials;
+      }
+      report(fmt::format("routes for buckets of {}", to_string(size)));
+      if (auto draft = search_.draft({name, size, both(limit, knobs.candidates)}, batch)) {
+        trials.push_back({name, *std::move(draft)});
+      }
+    }
+    if (knobs.may_compress && !may_end()) {
+      report(fmt::format("codecs for buckets of {}", to_string(size)));
+      if (auto draft = search_.compress(size, batch, knobs.candidates)) {
+        trials.push_back({"", *std::move(draft)});
+      }
+    }
+  }
+  return trials;
+}
+
+std::vector<JointSearch::Trial*> JointSearch::most_promising_first(std::vector<Trial>& trials) {
+  std::vector<Trial*> order;
+  for (Trial& trial : trials) {
+    order.push_back(&trial);
+  }
+  std::stable_sort(order.begin(), order.end(), [](const Trial* a, const Trial* b) {
+    return std::max(a->draft.expected, a->draft.at_least) <
+           std::max(b->draft.expected, b->draft.at_least);
+  });
+  return order;
+}
+
 std::optional<JointSearch::Found> JointSearch::optimise(const Knobs& knobs,
                                                         const plan::BatchPlan& batch,
                                                         std::optional<Search::Scored> start) {
   Found found;
-  std::optional<Search::Scored> best = std::move(start);
-  const auto offer = [&](Search::Scored scored) {
-    if (!best.has_value() ||
-        scored.estimate.step_time < scaled(best->estimate.step_time, 1 - kWorthwhile)) {
-      best = std::move(scored);
-    }
-  };
-  // Every bucket size with every limit on codecs: compression that hides behind compute, or that
-  // makes small buckets slower, loses against its own uncompressed form here.
-  for (const Bytes size : knobs.sizes) {
-    for (const auto& [name, limit] : kLimits) {
-      if (best.has_value() && is_stopped()) {
+  std::vector<Trial> trials = drafts(knobs, batch, start.has_value());
+  std::optional<Duration> fastest;
+  if (start.has_value()) {
+    fastest = start->estimate.step_time;
+  }
+  for (Trial* trial : most_promising_first(trials)) {
+    const Search::Draft& draft = trial->draft;
+    if (fastest.has_value()) {
+      if (is_stopped()) {
         break;
       }
-      report(fmt::format("buckets of {}", to_string(size)));
-      auto scored = search_.evaluate({name, size, both(limit, knobs.candidates)}, batch);
-      if (!scored.has_value()) {
+      // Neither the result, nor the fastest under its limit.
+      const auto rival = found.best_of.find(trial->limit);
+      if (!search_.may_beat(draft, scaled(*fastest, 1 / (1 - kWorthwhile))) &&
+          (trial->limit.empty() ||
+           (rival != found.best_of.end() && !search_.may_beat(draft, rival->second)))) {
         continue;
       }
-      lower(found.best_of, name, scored->estimate.step_time);
-      offer(*std::move(scored));
     }
-    if (knobs.may_compress && !(best.has_value() && is_stopped())) {
-      report(fmt::format("codecs for buckets of {}", to_string(size)));
-      if (auto scored = search_.compress(size, batch, knobs.candidates)) {
-        offer(*std::move(scored));
-      }
+    report(fmt::format("buckets of {}", to_string(draft.scored.bucket_size)));
+    search_.score(trial->draft.scored);
+    trial->is_simulated = true;
+    const Duration step = draft.scored.estimate.step_time;
+    fastest = std::min(fastest.value_or(step), step);
+    if (!trial->limit.empty()) {
+      lower(found.best_of, trial->limit, step);
     }
   }
-  if (!best.has_value()) {
+  if (!fastest.has_value()) {
     return std::nullopt;
   }
-  found.best = *std::move(best);
+  // The first that is as good as the fastest: those after it are larger or stronger.
+  const Duration good_enough = scaled(*fastest, 1 / (1 - kWorthwhile));
+  if (start.has_value() && start->estimate.step_time <= good_enough) {
+    found.best = *std::move(start);
+  } else {
+    found.best =
+        std::find_if(trials.begin(), trials.end(), [&](const Trial& trial) {
+          return trial.is_simulated && trial.draft.scored.estimate.step_time <= good_enough;
+        })->draft.scored;
+  }
   if (knobs.may_compress && !is_stopped()) {
     report("the same codec everywhere");
     for (Search::Uniform& plan :
@@ -178,12 +225,15 @@ std::vector<Bytes> JointSearch::affordable(std::vector<Bytes> sizes) const {
   return sizes;
 }
 
+CandidateFilter JointSearch::uncompressed() const {
+  return options_.codec.has_value() ? any_candidate : is_fp32;
+}
+
 std::vector<SingleKnob> JointSearch::single_knobs(const plan::BatchPlan& batch) {
-  const CandidateFilter uncompressed = options_.codec.has_value() ? any_candidate : is_fp32;
   const bool lossy = search_.candidates().allowed_codecs().size() > 1;
   const std::pair<const char*, Knobs> all[] = {
-      {"routes only", {{usual_size_}, uncompressed, false}},
-      {"buckets only", {affordable(sizes_), both(uncompressed, usual_family_), false}},
+      {"routes only", {{usual_size_}, uncompressed(), false}},
+      {"buckets only", {affordable(sizes_), both(uncompressed(), usual_family_), false}},
       {"codecs only", {affordable({usual_size_}), usual_family_, lossy}}};
   std::vector<SingleKnob> knobs;
   for (const auto& [name, limits] : all) {
@@ -195,9 +245,8 @@ std::vector<SingleKnob> JointSearch::single_knobs(const plan::BatchPlan& batch) 
 }
 
 std::optional<SingleKnob> JointSearch::batch_alone() {
-  const CandidateFilter uncompressed = options_.codec.has_value() ? any_candidate : is_fp32;
-  const auto start =
-      alone({affordable({usual_size_}), both(uncompressed, usual_family_), false}, space_.fixed());
+  const auto start = alone({affordable({usual_size_}), both(uncompressed(), usual_family_), false},
+                           space_.fixed());
   if (!start.has_value()) {
     return std::nullopt;
   }
@@ -208,7 +257,15 @@ JointResult JointSearch::run() {
   const bool lossy = search_.candidates().allowed_codecs().size() > 1;
   const Knobs free{sizes_, any_candidate, lossy};
   const plan::BatchPlan first_batch = space_.fixed();
-  std::optional<Found> first = optimise(free, first_batch);
+  // Whoever may stop the search has at least what runs without a planner.
+  std::optional<Search::Scored> usual;
+  if (options_.stop) {
+    usual =
+        search_.evaluate({"usual", usual_size_, both(uncompressed(), usual_family_)}, first_batch);
+  }
+  std::optional<Found> first = usual.has_value() && is_stopped()
+                                   ? Found{.best = *usual, .best_of = {}, .uniform = {}}
+                                   : optimise(free, first_batch);
   if (!first.has_value()) {
     throw ConfigError(ErrorContext{"<command line>", "options", "no plan that they allow",
                                    "options that leave a schedule for every bucket"});
@@ -232,22 +289,28 @@ JointResult JointSearch::run() {
       result.alone.push_back(*std::move(knob));
     }
   }
-  for (const SingleKnob& knob : result.alone) {
-    if (cost(knob.scored) >= cost(found.best)) {
-      continue;
+  const auto take_if_better = [&](const Search::Scored& rival) {
+    if (cost(rival) >= cost(found.best)) {
+      return;
     }
-    if (!same_samples(knob.scored.plan.batch, found.best.plan.batch)) {
-      Found at_its_batch = *optimise(free, knob.scored.plan.batch, knob.scored);
+    if (!same_samples(rival.plan.batch, found.best.plan.batch)) {
+      Found at_its_batch = *optimise(free, rival.plan.batch, rival);
       if (cost(at_its_batch.best) >= cost(found.best)) {
-        at_its_batch.best = knob.scored;
+        at_its_batch.best = rival;
         at_its_batch.lightened = 0;
       }
       found = std::move(at_its_batch);
     }
-    if (cost(knob.scored) < cost(found.best)) {
-      found.best = knob.scored;
+    if (cost(rival) < cost(found.best)) {
+      found.best = rival;
       found.lightened = 0;
     }
+  };
+  for (const SingleKnob& knob : result.alone) {
+    take_if_better(knob.scored);
+  }
+  if (usual.has_value()) {
+    take_if_better(*usual);
   }
   // A plan that keeps to a limit counts as found under it, whichever search it came from.
   const auto count_in = [&](const Search::Scored& scored) {

@@ -11,6 +11,12 @@
 // without a tolerance, as long as a plan of the knob has at most a million transfers (a ring of 25
 // MiB buckets: about a hundred ranks); above, it is not simulated. Plans are compared by seconds
 // per useful sample, T(B)/(B·E(B)), which is their step time where the batch is no knob.
+//
+// Plans are made as drafts first, simulated in the order of what is expected of them, and left out
+// where they cannot be the best (search.hpp). Of those that are as fast as the fastest, within
+// kWorthwhile, the first one made is the result, so the order of simulation changes nothing. Where
+// the caller may stop the search, what runs without a planner is simulated first of all: a search
+// that was stopped is never slower than that.
 #pragma once
 
 #include <map>
@@ -67,6 +73,12 @@ class JointSearch {
     CandidateFilter candidates;
     bool may_compress = false;
   };
+  /// A plan that may be simulated.
+  struct Trial {
+    std::string limit;  ///< its key in Found::best_of; empty: of the compression search
+    Search::Draft draft;
+    bool is_simulated = false;
+  };
   struct Found {
     Search::Scored best;
     std::map<std::string, Duration> best_of;
@@ -74,6 +86,8 @@ class JointSearch {
     int lightened = 0;
   };
 
+  std::vector<Trial> drafts(const Knobs& knobs, const plan::BatchPlan& batch, bool may_be_none);
+  static std::vector<Trial*> most_promising_first(std::vector<Trial>& trials);
   /// `start`, if any, is among what is compared.
   std::optional<Found> optimise(const Knobs& knobs, const plan::BatchPlan& batch,
                                 std::optional<Search::Scored> start = std::nullopt);
@@ -84,6 +98,8 @@ class JointSearch {
   BatchDecision decide(const Search::Scored& scored);
   /// Those in which the usual family has few enough transfers to be simulated for comparison.
   std::vector<Bytes> affordable(std::vector<Bytes> sizes) const;
+  /// No codec, unless one was asked for.
+  CandidateFilter uncompressed() const;
   std::vector<SingleKnob> single_knobs(const plan::BatchPlan& batch);
   std::optional<SingleKnob> batch_alone();
   double cost(const Search::Scored& scored) const;

@@ -35,6 +35,10 @@ struct PlannerOptions {
   BatchPolicy batch_policy = BatchPolicy::kGoodput;
   LearningRateRule learning_rate_rule = LearningRateRule::kLinear;
   bool compare_baselines = true;
+  /// Whether everything that the search compares is simulated: collectives at every size
+  /// (planner/candidates.hpp), and steps that cannot be the best (planner/search.hpp). To hold the
+  /// usual search against; it takes minutes for a hundred ranks.
+  bool exhaustive = false;
   /// Asked between simulations; from the first true on the search ends with the best plan so far,
   /// which then depends on when that was. Empty: the search runs to its end, the same everywhere.
   std::function<bool()> stop;

@@ -5,6 +5,7 @@
 // planner/schedules/families.def, and put a test into tests/unit/planner/. Nothing else changes.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
@@ -37,6 +38,12 @@ struct ScheduleRequest {
   std::size_t most_transfers = 130'000;
 };
 
+/// What an all-reduce takes as a transfer graph.
+struct GraphSize {
+  std::uint64_t transfers = 0;  ///< memory of a graph, and of its simulation
+  std::uint64_t movements = 0;  ///< pairs of a transfer and a chunk that it moves: of the verifier
+};
+
 class ScheduleFamily {
  public:
   virtual ~ScheduleFamily() = default;
@@ -48,6 +55,11 @@ class ScheduleFamily {
   /// Why the family cannot be used on this topology with these codecs, if so.
   virtual std::optional<std::string> refusal(const topology::Topology& topology,
                                              const TierCodecs& codecs) const = 0;
+  /// At least; nothing where it grows no faster than the ranks. Precondition: no refusal.
+  virtual GraphSize graph_size(const topology::Topology& topology) const {
+    (void)topology;
+    return {};
+  }
   /// The all-reduce by formulas, in FP32 and without routes, where the family has them; else null.
   /// Precondition: no refusal.
   virtual std::unique_ptr<plan::RegularSchedule> regular_all_reduce(
@@ -55,6 +67,8 @@ class ScheduleFamily {
     (void)topology;
     return nullptr;
   }
+  /// Whether the transfers and what they wait for are others with some codecs than in FP32.
+  virtual bool depends_on_codecs() const { return false; }
   /// An all-reduce with a pinned route for every transfer. Precondition: no refusal.
   virtual plan::TransferGraph all_reduce(const ScheduleRequest& request) const = 0;
   /// All-reduces of which some suit small buffers and some large ones: that of all_reduce(), then
@@ -69,6 +83,14 @@ class ScheduleFamily {
 std::span<const std::unique_ptr<ScheduleFamily>> schedule_families();
 /// Throws ConfigError that lists the known names.
 const ScheduleFamily& schedule_family(std::string_view name);
+
+/// The family's refusal, else why its graph would be too large to be stored or verified, if so:
+/// more than kMostPlannedTransfers, or than the verifier takes.
+std::optional<std::string> graph_refusal(const ScheduleFamily& family,
+                                         const topology::Topology& topology,
+                                         const TierCodecs& codecs);
+/// Of one graph. A transfer takes about 100 bytes, and as much again in each simulation.
+inline constexpr std::uint64_t kMostPlannedTransfers = std::uint64_t{1} << 22U;
 
 /// The groups that "inside" and "across" speak of: hosts when a host holds several ranks, else
 /// racks when a rack does, else every rank alone.

@@ -84,7 +84,7 @@ void TableMaker::add_families(const ScheduleTableOptions& options, ScheduleTable
   topology::Router router(topology_);
   const TierCodecs codecs{options.codec, options.codec};
   for (const auto& family : schedule_families()) {
-    if (auto refusal = family->refusal(topology_, codecs)) {
+    if (auto refusal = graph_refusal(*family, topology_, codecs)) {
       table.refusals.push_back({std::string(family->name()), std::move(*refusal)});
       continue;
     }

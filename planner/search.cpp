@@ -39,13 +39,14 @@ Search::Search(const topology::Topology& topology, const plan::Workload& workloa
       options_(options),
       protected_(
           protected_tensors(workload, options.protect_outer_layers && !options.codec.has_value())),
-      candidates_(topology, cost_model, options) {}
+      candidates_(topology, cost_model, options),
+      bound_(candidates_.all(), topology, workload) {}
 
 void Search::protect_outer_layers(bool outer_layers) {
   protected_ = protected_tensors(workload_, outer_layers && !options_.codec.has_value());
 }
 
-std::optional<Search::Scored> Search::evaluate(const Policy& policy, const plan::BatchPlan& batch) {
+std::optional<Search::Draft> Search::draft(const Policy& policy, const plan::BatchPlan& batch) {
   std::vector<TensorGroup> groups = group_tensors(workload_, policy.bucket_size);
   std::vector<Choice> choices = choose(groups, policy.filter);
   const bool needs_protection = std::any_of(choices.begin(), choices.end(), [&](const Choice& c) {
@@ -58,20 +59,54 @@ std::optional<Search::Scored> Search::evaluate(const Policy& policy, const plan:
   if (choices.size() != groups.size()) {
     return std::nullopt;
   }
-  return scored(groups, choices, policy.bucket_size, batch);
+  return drafted(groups, choices, policy.bucket_size, batch);
 }
 
-Search::Scored Search::scored(const std::vector<TensorGroup>& groups,
+std::optional<Search::Scored> Search::evaluate(const Policy& policy, const plan::BatchPlan& batch) {
+  std::optional<Draft> made = draft(policy, batch);
+  if (!made.has_value()) {
+    return std::nullopt;
+  }
+  score(made->scored);
+  return std::move(made->scored);
+}
+
+Search::Draft Search::drafted(const std::vector<TensorGroup>& groups,
                               const std::vector<Choice>& choices, Bytes bucket_size,
                               const plan::BatchPlan& batch) {
-  Scored scored;
-  scored.bucket_size = bucket_size;
-  scored.plan = assemble(groups, choices, batch);
+  Draft draft;
+  draft.scored.bucket_size = bucket_size;
+  draft.scored.plan = assemble(groups, choices, batch);
   for (const Choice& choice : choices) {
-    scored.chosen.push_back(choice.candidate);
+    draft.scored.chosen.push_back(choice.candidate);
   }
-  score(scored);
-  return scored;
+  draft.at_least = bound_.at_least(groups, choices, batch);
+  if (expects()) {
+    draft.expected = expected_step(groups, choices, workload_, topology_, batch, loads());
+  }
+  if (estimates_.try_emplace(fingerprint(draft.scored.plan)).second) {
+    spent_ += transfers_of(draft.scored);
+  }
+  return draft;
+}
+
+bool Search::expects() const {
+  return !options_.exhaustive && topology_.rank_count() >= kVeryManyRanks;
+}
+
+bool Search::may_beat(const Draft& draft, Duration step) const {
+  if (options_.exhaustive) {
+    return true;
+  }
+  return draft.at_least <= step &&
+         (!expects() || scaled(draft.expected, 1 - kTimelineDeviation) <= step);
+}
+
+const ScheduleLoads& Search::loads() {
+  if (!loads_.has_value()) {
+    loads_.emplace(candidates_.all(), topology_);
+  }
+  return *loads_;
 }
 
 std::vector<TensorGroup> Search::groups_of(Bytes bucket_size, bool separate_protected) const {
@@ -172,12 +207,14 @@ void Search::materialise(plan::Plan& plan) const {
 void Search::score(Scored& scored) {
   const auto [known, is_new] = estimates_.try_emplace(fingerprint(scored.plan));
   if (is_new) {
+    spent_ += transfers_of(scored);
+  }
+  if (!known->second.has_value()) {
     plan::Plan whole = scored.plan;
     materialise(whole);
-    spent_ += transfers_of(scored);
     known->second = cost_model_.step(whole, workload_);
   }
-  scored.estimate = known->second;
+  scored.estimate = *known->second;
 }
 
 std::int64_t Search::transfers_of(const Scored& scored) const {

@@ -1,4 +1,12 @@
 // Whole plans from choices per bucket, and what they take: the state of one search.
+//
+// A draft is a plan that was not simulated yet. It cannot beat a step that was simulated when its
+// bound (step_bound.hpp) is above that: up to 95 ranks only such drafts are left out, which changes
+// no result. From 96 ranks on a simulated step takes seconds, so drafts are left out as well that
+// the timeline of compression_timeline.hpp expects to be slower by more than it may be off
+// (kTimelineDeviation, as tests/integration/planner/compression_test holds it to). That a plan is
+// lost by it would take a timeline that is off by more: results/planner.md holds plans found so
+// against PlannerOptions::exhaustive, which simulates everything.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +22,7 @@
 #include "planner/candidates.hpp"
 #include "planner/compression.hpp"
 #include "planner/planner.hpp"
+#include "planner/step_bound.hpp"
 
 namespace rackrail::planner {
 
@@ -26,6 +35,10 @@ struct Policy {
 
 /// A lighter codec is preferred when it costs less than this share of the step.
 inline constexpr double kWorthwhile = 0.001;
+
+/// How far the timeline may be off for a choice of codecs
+/// (tests/integration/planner/compression_test).
+inline constexpr double kTimelineDeviation = 0.03;
 
 /// Keeps references to all that it is made from. While searching, Bucket::schedule is the
 /// candidate's number; see materialise().
@@ -41,6 +54,12 @@ class Search {
     Bytes bucket_size;
   };
 
+  struct Draft {
+    Scored scored;      ///< without the estimate
+    Duration expected;  ///< step by the timeline; zero below kVeryManyRanks
+    Duration at_least;  ///< no simulation says less
+  };
+
   const CandidateSet& candidates() const { return candidates_; }
   /// By tensor (planner/protection.hpp).
   const std::vector<bool>& protected_by_tensor() const { return protected_; }
@@ -50,12 +69,16 @@ class Search {
 
   /// Each bucket takes the candidate that is cheapest alone among those of the policy; none when
   /// the policy leaves a bucket without.
+  std::optional<Draft> draft(const Policy& policy, const plan::BatchPlan& batch);
+  /// The draft, simulated.
   std::optional<Scored> evaluate(const Policy& policy, const plan::BatchPlan& batch);
   /// Codecs per bucket and tier by the compression search over the whole step, on buckets of this
   /// size, with the protected tensors apart where that is faster; none when the filter leaves a
   /// bucket without a candidate.
-  std::optional<Scored> compress(Bytes bucket_size, const plan::BatchPlan& batch,
-                                 const CandidateFilter& filter);
+  std::optional<Draft> compress(Bytes bucket_size, const plan::BatchPlan& batch,
+                                const CandidateFilter& filter);
+  /// Whether a draft could be faster than this step, for all that is known without simulating it.
+  bool may_beat(const Draft& draft, Duration step) const;
   /// The same pair of codecs wherever a bucket may have it, for each pair; protected tensors are in
   /// buckets of their own where the pair would hurt them or that is faster. When much has been
   /// simulated already, only those that may be the best by what the timeline says.
@@ -81,8 +104,10 @@ class Search {
 
  private:
   std::vector<Choice> choose(const std::vector<TensorGroup>& groups, const CandidateFilter& filter);
-  Scored scored(const std::vector<TensorGroup>& groups, const std::vector<Choice>& choices,
+  Draft drafted(const std::vector<TensorGroup>& groups, const std::vector<Choice>& choices,
                 Bytes bucket_size, const plan::BatchPlan& batch);
+  const ScheduleLoads& loads();
+  bool expects() const;
   /// A group with a protected tensor in it counts as protected.
   std::vector<TensorGroup> groups_of(Bytes bucket_size, bool separate_protected) const;
   std::vector<TensorGroup> groups_in(const plan::Plan& plan) const;
@@ -103,8 +128,10 @@ class Search {
   std::vector<bool> protected_;
   CandidateSet candidates_;
   std::optional<ScheduleLoads> loads_;  ///< when first needed
-  std::int64_t spent_ = 0;
-  std::map<std::vector<std::int64_t>, plan::StepEstimate> estimates_;  ///< by what differs
+  StepBound bound_;
+  std::int64_t spent_ = 0;  ///< also on what was left out: that must not change what follows
+  /// By what differs; none of what was not simulated.
+  std::map<std::vector<std::int64_t>, std::optional<plan::StepEstimate>> estimates_;
 };
 
 }  // namespace rackrail::planner

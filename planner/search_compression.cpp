@@ -10,22 +10,13 @@
 
 namespace rackrail::planner {
 
-namespace {
-// How far the timeline may be off for a uniform choice
-// (tests/integration/planner/compression_test).
-constexpr double kTimelineDeviation = 0.03;
-}  // namespace
-
 CompressionTable Search::table_for(const std::vector<TensorGroup>& groups,
                                    const plan::BatchPlan& batch, const CandidateFilter& filter) {
-  if (!loads_.has_value()) {
-    loads_.emplace(candidates_.all(), topology_);
-  }
-  return compression_table(groups, workload_, topology_, batch, candidates_, *loads_, filter);
+  return compression_table(groups, workload_, topology_, batch, candidates_, loads(), filter);
 }
 
-std::optional<Search::Scored> Search::compress(Bytes bucket_size, const plan::BatchPlan& batch,
-                                               const CandidateFilter& filter) {
+std::optional<Search::Draft> Search::compress(Bytes bucket_size, const plan::BatchPlan& batch,
+                                              const CandidateFilter& filter) {
   std::optional<Duration> fastest;
   std::vector<TensorGroup> groups;
   std::vector<Choice> choices;
@@ -45,7 +36,7 @@ std::optional<Search::Scored> Search::compress(Bytes bucket_size, const plan::Ba
   if (!fastest.has_value()) {
     return std::nullopt;
   }
-  return scored(groups, choices, bucket_size, batch);
+  return drafted(groups, choices, bucket_size, batch);
 }
 
 std::vector<Search::Uniform> Search::uniform_plans(Bytes bucket_size, const plan::BatchPlan& batch,
@@ -80,11 +71,13 @@ std::vector<Search::Uniform> Search::uniform_plans(Bytes bucket_size, const plan
   }
   std::vector<Uniform> plans;
   for (const auto& [name, one] : all) {
-    if (is_within_budget() || one.step <= scaled(best, 1 + kTimelineDeviation)) {
-      plans.push_back(
-          {one.uniform->name,
-           scored(groups[one.division], tables[one.division].chosen(one.uniform->assignment),
-                  bucket_size, batch)});
+    if ((is_within_budget() && !expects()) || one.step <= scaled(best, 1 + kTimelineDeviation)) {
+      Scored scored =
+          drafted(groups[one.division], tables[one.division].chosen(one.uniform->assignment),
+                  bucket_size, batch)
+              .scored;
+      score(scored);
+      plans.push_back({one.uniform->name, std::move(scored)});
     }
   }
   return plans;

@@ -1,10 +1,15 @@
 // Lower bounds of all-reduce from single cuts and from partitions (see queries.hpp for the reason
-// why each holds). 2(n−1) max-flows on one structure for the cuts, a sum per partition.
+// why each holds). Up to 2(n−1) max-flows on one structure for the cuts, fewer where ranks are
+// joined by wide links; a sum per partition.
 #include <fmt/format.h>
 
 #include <functional>
 #include <limits>
+#include <map>
+#include <numeric>
 #include <set>
+#include <utility>
+#include <vector>
 
 #include "base/error.hpp"
 #include "base/parse_units.hpp"
@@ -14,22 +19,90 @@
 namespace rackrail::topology {
 namespace {
 
+/// Vertices that no cut of less than some capacity parts, because links of that capacity join them
+/// in both directions: the first vertex of the set of each.
+std::vector<std::uint32_t> joined_vertices(const Topology& topology, Capacity capacity) {
+  std::map<std::pair<std::uint32_t, std::uint32_t>, Capacity> between;
+  for (std::size_t l = 0; l < topology.link_count(); ++l) {
+    const Link& link = topology.link(LinkId(l));
+    if (link.kind != LinkKind::kShared) {
+      between[{link.from.value(), link.to.value()}] += link.bandwidth.bytes_per_second();
+    }
+  }
+  std::vector<std::uint32_t> set_of(topology.node_count());
+  std::iota(set_of.begin(), set_of.end(), 0U);
+  const auto find = [&](std::uint32_t v) {
+    while (set_of[v] != v) {
+      v = set_of[v] = set_of[set_of[v]];
+    }
+    return v;
+  };
+  for (const auto& [ends, there] : between) {
+    const auto back = between.find({ends.second, ends.first});
+    if (there >= capacity && back != between.end() && back->second >= capacity) {
+      const std::uint32_t a = find(ends.first);
+      const std::uint32_t b = find(ends.second);
+      set_of[std::max(a, b)] = std::min(a, b);
+    }
+  }
+  for (std::uint32_t v = 0; v < set_of.size(); ++v) {
+    set_of[v] = find(v);
+  }
+  return set_of;
+}
+
 /// The smallest cut that parts two ranks, in either direction. Every such cut separates rank 0 from
-/// some other one.
+/// some other one, and from all that is joined to that: one rank of each such set is looked at.
 AllReduceBound smallest_cut(const Topology& topology) {
   AllReduceBound bound;
   Capacity least = std::numeric_limits<std::int64_t>::max();
+  constexpr Capacity kWide = std::numeric_limits<std::int64_t>::max();
   const auto root = topology.node_of(Rank(0U)).value();
+  std::vector<std::uint32_t> set_of(topology.node_count());
+  std::iota(set_of.begin(), set_of.end(), 0U);
   for (const bool reversed : {false, true}) {
+    // What no smaller cut parts from the root is joined to it by a wide arc, which makes the ways
+    // to its neighbours short. The cut itself is found without those, close to the root.
     FlowNetwork network = flow_network_of(topology, 1, reversed);
+    std::vector<FlowNetwork::Arc> joins;
+    for (std::size_t r = 0; r < topology.rank_count(); ++r) {
+      joins.push_back(network.add_arc(root, topology.node_of(Rank(r)).value(), 0));
+    }
+    network.reset();
+    network.remember_flow();
+    std::vector<std::uint32_t> looked_at = {root};
+    std::vector<bool> is_done(topology.node_count(), false);  // by the first vertex of a set
+    const auto mark = [&] {
+      for (const std::uint32_t vertex : looked_at) is_done[set_of[vertex]] = true;
+      for (std::size_t r = 1; r < joins.size(); ++r) {
+        if (is_done[set_of[topology.node_of(Rank(r)).value()]]) {
+          network.open_arc(joins[r], kWide);
+        }
+      }
+    };
+    mark();
     for (std::size_t r = 1; r < topology.rank_count(); ++r) {
-      network.reset();
-      const Capacity flow = network.augment(root, topology.node_of(Rank(r)).value(), least);
+      const std::uint32_t vertex = topology.node_of(Rank(r)).value();
+      if (is_done[set_of[vertex]]) continue;
+      looked_at.push_back(vertex);
+      is_done[set_of[vertex]] = true;
+      const Capacity flow = network.augment(root, vertex, least);
+      network.undo();
+      // The ranks of a machine mostly follow each other.
+      for (std::size_t i = r; i < joins.size(); ++i) {
+        if (set_of[topology.node_of(Rank(i)).value()] != set_of[vertex]) break;
+        network.open_arc(joins[i], kWide);
+      }
       if (flow >= least) continue;
       least = flow;
-      std::vector<bool> side = network.reachable_from(root);
+      FlowNetwork plain = flow_network_of(topology, 1, reversed);
+      plain.reset();
+      plain.augment(root, vertex, kWide);
+      std::vector<bool> side = plain.reachable_from(root);
       if (reversed) side.flip();  // then the links leave this side as they stand
       bound.cut = cut_around(topology, side);
+      set_of = joined_vertices(topology, least);
+      mark();
     }
   }
   bound.algbw = Bandwidth(static_cast<std::int64_t>(least));

@@ -38,6 +38,22 @@ void BasicFlowNetwork<Capacity>::set_capacity(Arc arc, Capacity forward) {
 template <typename Capacity>
 void BasicFlowNetwork<Capacity>::reset() {
   for (HalfArc& arc : arcs_) arc.residual = arc.capacity;
+  used_.clear();
+}
+
+template <typename Capacity>
+void BasicFlowNetwork<Capacity>::undo() {
+  for (const Arc arc : used_) {
+    arcs_[arc].residual = arcs_[arc].capacity;
+    arcs_[arc ^ 1U].residual = arcs_[arc ^ 1U].capacity;
+  }
+  used_.clear();
+}
+
+template <typename Capacity>
+void BasicFlowNetwork<Capacity>::open_arc(Arc arc, Capacity forward) {
+  arcs_[arc].capacity = forward;
+  arcs_[arc].residual = forward;
 }
 
 template <typename Capacity>
@@ -90,6 +106,7 @@ Capacity BasicFlowNetwork<Capacity>::push(Vertex source, Vertex sink, Capacity l
     arcs_[arc].residual -= amount;
     arcs_[arc ^ 1U].residual += amount;
   }
+  if (remembers_flow_) used_.insert(used_.end(), path_.begin(), path_.end());
   return amount;
 }
 

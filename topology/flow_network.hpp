@@ -40,6 +40,12 @@ class BasicFlowNetwork {
 
   /// Forgets all flow.
   void reset();
+  /// From now on remembers what augment() changes, for undo().
+  void remember_flow() { remembers_flow_ = true; }
+  /// As reset(), in O(length of the paths that were found); after remember_flow().
+  void undo();
+  /// Sets the capacity of an arc without flow, in force at once.
+  void open_arc(Arc arc, Capacity forward);
   /// Flow from source to sink on top of what flows already, at most `cap` of it.
   Capacity augment(Vertex source, Vertex sink, Capacity cap);
   /// Flow through an arc since the last `reset`.
@@ -62,6 +68,8 @@ class BasicFlowNetwork {
   std::vector<std::uint32_t> level_;  // distance to the sink
   std::vector<std::uint32_t> next_;   // current arc
   std::vector<Vertex> queue_;
+  bool remembers_flow_ = false;
+  std::vector<Arc> used_;  ///< since reset() or undo(), if it remembers
   std::vector<Arc> path_;
 };
 

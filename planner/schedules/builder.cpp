@@ -11,13 +11,7 @@ GraphBuilder::GraphBuilder(std::string name, const ScheduleRequest& request,
                            std::vector<std::uint32_t> chunk_weights, plan::Collective collective)
     : router_(request.router),
       graph_(std::move(name), collective, request.topology.rank_count(), std::move(chunk_weights)),
-      group_of_(request.topology.rank_count()) {
-  const auto groups = tier_groups(request.topology);
-  for (std::size_t g = 0; g < groups.size(); ++g) {
-    for (const Rank rank : groups[g].ranks) {
-      group_of_[rank.index()] = static_cast<std::uint32_t>(g);
-    }
-  }
+      group_of_(tier_group_by_rank(request.topology)) {
   inside_ = graph_.add_codec(request.codecs.inside);
   across_ = graph_.add_codec(request.codecs.across);
 }
@@ -85,6 +79,17 @@ plan::TransferGraph build(const plan::RegularSchedule& schedule, const ScheduleR
   return builder.take();
 }
 
+std::vector<std::uint32_t> tier_group_by_rank(const topology::Topology& topology) {
+  std::vector<std::uint32_t> group_of(topology.rank_count());
+  const auto groups = tier_groups(topology);
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    for (const Rank rank : groups[g].ranks) {
+      group_of[rank.index()] = static_cast<std::uint32_t>(g);
+    }
+  }
+  return group_of;
+}
+
 std::vector<Rank> near_order(const topology::Topology& topology) {
   std::vector<std::uint32_t> rack(topology.rank_count());
   std::vector<std::uint32_t> host(topology.rank_count());
@@ -107,6 +112,11 @@ std::vector<Rank> near_order(const topology::Topology& topology) {
            std::pair(rack[b.index()], host[b.index()]);
   });
   return order;
+}
+
+GraphSize exchange_size(std::uint64_t ranks) {
+  const std::uint64_t movements = 2 * ranks * (ranks - 1);
+  return {movements, movements};
 }
 
 bool survives_many_hops(const plan::Codec& codec) { return codec.survives_many_hops(); }

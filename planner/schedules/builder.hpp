@@ -34,6 +34,9 @@ class GraphBuilder {
 
   /// One operation of the switches (plan::TransferGraph::add_group).
   void group(TransferId first, std::uint32_t count) { graph_.add_group(first, count); }
+  /// Finds the route of a pair before it is needed: those from one rank one after the other cost
+  /// the least (topology/router.cpp).
+  void find_route(Rank src, Rank dst) { route(src, dst); }
 
   /// All transfers of a schedule over as many chunks of equal weight.
   void add_all(const plan::RegularSchedule& schedule);
@@ -57,8 +60,14 @@ class GraphBuilder {
 /// A schedule given by formulas as a graph.
 plan::TransferGraph build(const plan::RegularSchedule& schedule, const ScheduleRequest& request);
 
+/// The number of each rank's group in tier_groups().
+std::vector<std::uint32_t> tier_group_by_rank(const topology::Topology& topology);
+
 /// Ranks in an order in which neighbours are near: by rack, then by host, then by number.
 std::vector<Rank> near_order(const topology::Topology& topology);
+
+/// Of schedules in which each of n parts goes to, and comes back from, all other ranks one by one.
+GraphSize exchange_size(std::uint64_t ranks);
 
 /// Whether a codec may be applied again at every hop: FP32 and FP16 may, 8-bit blocks and top-k
 /// would add their error at each of them.

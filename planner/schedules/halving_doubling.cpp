@@ -26,6 +26,14 @@ class HalvingDoubling final : public ScheduleFamily {
     return refuse_lossy_hops(codecs);
   }
 
+  GraphSize graph_size(const topology::Topology& topology) const override {
+    const std::uint64_t ranks = topology.rank_count();
+    const std::uint64_t core = std::bit_floor(ranks);
+    const std::uint64_t folded = 2 * (ranks - core);
+    return {2 * core * static_cast<std::uint64_t>(std::countr_zero(core)) + folded,
+            exchange_size(core).movements + folded * core};
+  }
+
   plan::TransferGraph all_reduce(const ScheduleRequest& request) const override {
     const std::vector<Rank> order = near_order(request.topology);
     const std::size_t n = order.size();

@@ -21,6 +21,14 @@ class Hierarchical final : public ScheduleFamily {
     return refuse_uneven_groups(topology);
   }
 
+  GraphSize graph_size(const topology::Topology& topology) const override {
+    const auto groups = tier_groups(topology);
+    const std::uint64_t k = groups.size();
+    const std::uint64_t g = groups[0].ranks.size();
+    const std::uint64_t transfers = 2 * g * k * ((g - 1) * k + k - 1);
+    return {transfers, transfers};
+  }
+
   plan::TransferGraph all_reduce(const ScheduleRequest& request) const override {
     const auto groups = tier_groups(request.topology);
     const std::size_t k = groups.size();

@@ -19,6 +19,14 @@ class HierarchicalRing final : public ScheduleFamily {
     return refuse_uneven_groups(topology);
   }
 
+  GraphSize graph_size(const topology::Topology& topology) const override {
+    const auto groups = tier_groups(topology);
+    const std::uint64_t k = groups.size();
+    const std::uint64_t g = groups[0].ranks.size();
+    const std::uint64_t ring = 2 * g * k * (k - 1);
+    return {ring + 2 * g * k * (g - 1), ring + 2 * g * k * (g - 1) * k};
+  }
+
   std::unique_ptr<plan::RegularSchedule> regular_all_reduce(
       const topology::Topology& topology) const override {
     std::vector<std::vector<Rank>> groups;

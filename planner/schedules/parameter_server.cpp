@@ -62,6 +62,10 @@ class ParameterServer final : public ScheduleFamily {
     return std::nullopt;
   }
 
+  GraphSize graph_size(const topology::Topology& topology) const override {
+    return exchange_size(topology.rank_count());
+  }
+
   plan::TransferGraph all_reduce(const ScheduleRequest& request) const override {
     const std::size_t n = request.topology.rank_count();
     GraphBuilder builder("parameter-server", request, shares(request));

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "plan/verifier.hpp"
 #include "planner/schedules/builder.hpp"
 
 namespace rackrail::planner {
@@ -25,6 +26,28 @@ std::vector<plan::TransferGraph> ScheduleFamily::collectives(plan::Collective wh
                                                              const ScheduleRequest& request) const {
   return what == plan::Collective::kAllReduce ? all_reduces(request)
                                               : std::vector<plan::TransferGraph>();
+}
+
+std::optional<std::string> graph_refusal(const ScheduleFamily& family,
+                                         const topology::Topology& topology,
+                                         const TierCodecs& codecs) {
+  if (auto refusal = family.refusal(topology, codecs)) {
+    return refusal;
+  }
+  const GraphSize size = family.graph_size(topology);
+  const auto too_many = [](std::uint64_t found, const char* what, std::uint64_t most,
+                           const char* may) {
+    return fmt::format("so many ranks would make {} {}, at most {} can be {}", found, what, most,
+                       may);
+  };
+  if (size.transfers > kMostPlannedTransfers) {
+    return too_many(size.transfers, "transfers", kMostPlannedTransfers, "planned");
+  }
+  if (size.movements > plan::kMostVerifiedMovements) {
+    return too_many(size.movements, "movements of chunks", plan::kMostVerifiedMovements,
+                    "verified");
+  }
+  return std::nullopt;
 }
 
 const ScheduleFamily& schedule_family(std::string_view name) {

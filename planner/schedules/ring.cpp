@@ -43,6 +43,10 @@ class Ring final : public ScheduleFamily {
     return refuse_lossy_hops(codecs);
   }
 
+  GraphSize graph_size(const topology::Topology& topology) const override {
+    return exchange_size(topology.rank_count());
+  }
+
   std::unique_ptr<plan::RegularSchedule> regular_all_reduce(
       const topology::Topology& topology) const override {
     return plan::make_ring_schedule(ring_order(topology));

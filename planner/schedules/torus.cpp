@@ -277,6 +277,8 @@ class Torus final : public ScheduleFamily {
     return reason == nullptr ? std::nullopt : std::optional(std::move(*reason));
   }
 
+  bool depends_on_codecs() const override { return true; }
+
   plan::TransferGraph all_reduce(const ScheduleRequest& request) const override {
     const auto found = find_rank_grid(request.topology);
     return BucketBuilder(std::get<RankGrid>(found), request).build();

@@ -1,0 +1,47 @@
+// What a step takes at least, however its transfers are interleaved: a plan whose bound is above
+// the step of another one need not be simulated.
+//
+// Model. Nothing of bucket j is sent before its gradients are ready on some rank, r_j. A link
+// carries the bytes of all buckets over it one after the other, and a rank optimises when all is
+// there. So for every bucket j and every link l
+//   step ≥ min_{i ≥ j} r_i + Σ_{i ≥ j} seconds_l(i) + optimiser,
+// where seconds_l(i) are what the encoded bytes of bucket i occupy link l (plan::link_loads); and
+//   step ≥ r_j + AlphaBeta::at_least(bucket j) + optimiser,  step ≥ backward + optimiser,
+// with ready times and optimiser of the fastest rank, the last term of the slowest one. Codecs,
+// additions and message overheads are left out. Against the simulator:
+// tests/integration/planner/pruning_test.cpp.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "plan/workload.hpp"
+#include "planner/buckets.hpp"
+#include "planner/candidates.hpp"
+
+namespace rackrail::planner {
+
+class StepBound {
+ public:
+  /// Keeps references to all three.
+  StepBound(std::span<const Candidate> candidates, const topology::Topology& topology,
+            const plan::Workload& workload);
+
+  /// Of a step in which groups[i] is moved by choices[i]. O(buckets · links).
+  Duration at_least(const std::vector<TensorGroup>& groups, const std::vector<Choice>& choices,
+                    const plan::BatchPlan& batch) const;
+
+ private:
+  struct Compute {
+    std::vector<Duration> ready;  ///< by tensor, on the rank that has it first
+    Duration optimizer;           ///< of the fastest rank
+    Duration end;                 ///< of the slowest rank, with its optimiser
+  };
+  Compute compute(const plan::BatchPlan& batch) const;
+
+  std::span<const Candidate> candidates_;
+  const topology::Topology& topology_;
+  const plan::Workload& workload_;
+};
+
+}  // namespace rackrail::planner

@@ -1,0 +1,137 @@
+// What the search leaves out must not have been the best: held against the search that simulates
+// everything, and the bound that it leaves out by against the simulator.
+#include "planner/planner.hpp"
+
+#include <catch2/catch.hpp>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "base/parse_units.hpp"
+#include "plan/format.hpp"
+#include "planner/joint_search.hpp"
+#include "planner/step_bound.hpp"
+#include "sim/simulator.hpp"
+#include "tests/support/clusters.hpp"
+#include "topology/reader.hpp"
+
+namespace rackrail::planner {
+namespace {
+
+/// Counts what is simulated.
+class CountingCosts final : public plan::CostModel {
+ public:
+  explicit CountingCosts(const topology::Topology& topology)
+      : costs_(sim::make_cost_model(topology, {})) {}
+  Duration collective_time(const plan::TransferGraph& graph, std::int64_t elements,
+                           std::int64_t slice_elements) override {
+    ++collectives;
+    return costs_->collective_time(graph, elements, slice_elements);
+  }
+  plan::StepEstimate step(const plan::Plan& plan, const plan::Workload& workload) override {
+    ++steps;
+    return costs_->step(plan, workload);
+  }
+
+  int collectives = 0;
+  int steps = 0;
+
+ private:
+  std::unique_ptr<plan::CostModel> costs_;
+};
+
+plan::Workload shipped(const char* model) {
+  return plan::read_workload(model, topology::configs_folder());
+}
+
+topology::Topology cluster(const std::string& name) {
+  if (name == "uneven racks") {
+    return test::clos({2, 3, 1}, 2);
+  }
+  if (name == "uneven star") {
+    return test::uneven_star();
+  }
+  return topology::read_cluster(name).topology;
+}
+
+TEST_CASE("the search finds the plan that simulating everything finds, byte for byte") {
+  struct Case {
+    const char* cluster;
+    const char* model;
+  };
+  const Case c = GENERATE(Case{"two-racks-40g", "resnet-50"}, Case{"two-racks-40g", "bert-large"},
+                          Case{"a100-8x8", "resnet-50"}, Case{"uneven racks", "vgg-16"},
+                          Case{"uneven racks", "gpt2-124m"}, Case{"uneven star", "resnet-50"});
+  CAPTURE(c.cluster, c.model);
+  const topology::Topology topology = cluster(c.cluster);
+  REQUIRE(topology.rank_count() < kVeryManyRanks);
+  const plan::Workload workload = shipped(c.model);
+  PlannerOptions options;
+  CountingCosts few(topology);
+  const plan::Plan quick = make_plan(topology, workload, few, options);
+  options.exhaustive = true;
+  CountingCosts all(topology);
+  const plan::Plan slow = make_plan(topology, workload, all, options);
+  CHECK(plan::to_json(quick) == plan::to_json(slow));
+  CHECK(few.steps <= all.steps);
+}
+
+TEST_CASE("no step is simulated to be faster than its bound") {
+  const auto seed = std::random_device()();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  const std::string name = GENERATE("two-racks-40g", "uneven racks", "uneven star");
+  CAPTURE(name);
+  const topology::Topology topology = cluster(name);
+  const plan::Workload workload = shipped("resnet-50");
+  const auto costs = sim::make_cost_model(topology, {});
+  Search search(topology, workload, *costs, {});
+  const auto& candidates = search.candidates().all();
+  double tightest = 0;
+  for (int i = 0; i < 30; ++i) {
+    // One candidate in ten may be chosen, so that buckets get what they never would.
+    std::vector<bool> is_in(candidates.size());
+    for (std::size_t c = 0; c < is_in.size(); ++c) {
+      is_in[c] = random() % 10 == 0 && !candidates[c].hurts_protected;
+    }
+    const CandidateFilter filter = [&](const Candidate& candidate) {
+      return is_in[static_cast<std::size_t>(&candidate - candidates.data())];
+    };
+    plan::BatchPlan batch;
+    for (std::size_t r = 0; r < topology.rank_count(); ++r) {
+      batch.local_batch.push_back(std::uniform_int_distribution<std::int64_t>(1, 64)(random));
+    }
+    batch.accumulation = 1 + static_cast<std::int64_t>(random() % 2);
+    const Bytes size(std::int64_t{1} << (20 + random() % 8));
+    auto draft = search.draft({"random", size, filter}, batch);
+    if (!draft.has_value()) {
+      continue;
+    }
+    search.score(draft->scored);
+    CAPTURE(i, to_string(size), draft->scored.plan.buckets.size());
+    CHECK(draft->at_least <= draft->scored.estimate.step_time);
+    tightest = std::max(tightest, draft->at_least / draft->scored.estimate.step_time);
+  }
+  CHECK(tightest > 0.7);  // else it would leave out nothing
+}
+
+TEST_CASE("a search that is stopped at once is no slower than what runs without a planner") {
+  const std::string name = GENERATE("two-racks-40g", "uneven racks", "uneven star");
+  const char* const model = GENERATE("bert-large", "resnet-50");
+  CAPTURE(name, model);
+  const topology::Topology topology = cluster(name);
+  const plan::Workload workload = shipped(model);
+  const auto costs = sim::make_cost_model(topology, {});
+  PlannerOptions options;
+  const Duration naive = make_naive_plan(topology, workload, *costs, options).prediction.step_time;
+  // At once, and after so many questions.
+  for (const int questions : {0, 1, 5, 25, 125}) {
+    CAPTURE(questions);
+    int asked = 0;
+    options.stop = [&asked, questions] { return asked++ >= questions; };
+    CHECK(make_plan(topology, workload, *costs, options).prediction.step_time <= naive);
+  }
+}
+
+}  // namespace
+}  // namespace rackrail::planner
