@@ -13,6 +13,7 @@ _lock = threading.RLock()
 _context = None
 _ended = None  # why there is no job any more
 _failure = None  # the exception that ends this process, if one does
+_has_said_lost = False  # PeerLost was raised
 
 
 class Error(RuntimeError):
@@ -31,7 +32,9 @@ _ERRORS = {_library.BAD_INPUT: InputError, _library.PEER_LOST: PeerLost}
 
 
 def _check(status):
+    global _has_said_lost
     if status != _library.OK:
+        _has_said_lost = _has_said_lost or status == _library.PEER_LOST
         raise _ERRORS.get(status, Error)(_lib.rackrail_last_error().decode(errors="replace"))
 
 
@@ -133,6 +136,8 @@ def _at_exit():
     if _failure is not None:
         abort(_failure)
         return
+    if _has_said_lost:
+        return  # there is nothing to end in order
     try:
         shutdown()
     except Error as error:
