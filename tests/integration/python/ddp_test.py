@@ -57,6 +57,31 @@ assert all(state.is_planned and state.steps == 8 for _, state in models)
 assert ranks == 1 or [bucket["elements"] for bucket in rackrail.describe()] == [12000, 12000]
 print("good")
 """
+# Batches from forked processes, while the hook is at work in this one.
+LOADERS = """
+import torch, torch.distributed as dist, rackrail, rackrail.torch
+dist.init_process_group("gloo")
+torch.manual_seed(dist.get_rank())
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(300, 300))
+model.register_comm_hook(None, rackrail.torch.comm_hook)
+data = torch.utils.data.TensorDataset(torch.randn(40, 300))
+class Nosy(torch.utils.data.Dataset):
+    def __len__(self): return 8
+    def __getitem__(self, i):
+        assert not rackrail.is_initialized()
+        try:
+            rackrail.rank()
+        except rackrail.Error as error:
+            assert "forked" in str(error)
+            return torch.full((300,), float(i))
+        raise AssertionError("a job in a forked process")
+for epoch in range(3):
+    for (batch,) in torch.utils.data.DataLoader(data, batch_size=8, num_workers=2):
+        model(batch).sum().backward()
+assert len(list(torch.utils.data.DataLoader(Nosy(), batch_size=4, num_workers=2))) == 2
+assert rackrail.allreduce(torch.ones(1)).item() == dist.get_world_size()
+print("good")
+"""
 PROFILE = """
 import torch, rackrail.torch
 torch.manual_seed(0)
@@ -147,6 +172,10 @@ class Hook(RankTest):
         for ranks in (1, 2):
             for result in self.run_ranks(ranks, self.write("mixed.py", MIXED)):
                 self.assertEqual(result.out, "good\n", str(result))
+
+    def test_loaders_that_fork(self):
+        for result in self.run_ranks(2, self.write("loaders.py", LOADERS)):
+            self.assertEqual(result.out, "good\n", str(result))
 
     def test_a_killed_rank_is_an_exception_of_backward(self):
         results = self.run_ranks(3, self.write("lost.py", LOST), status=None)
