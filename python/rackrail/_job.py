@@ -3,6 +3,7 @@
 import atexit
 import ctypes
 import json
+import os
 import sys
 import threading
 
@@ -11,8 +12,10 @@ from . import _library
 _lib = _library.load()
 _lock = threading.RLock()
 _context = None
+_process = None  # that has the context: a child that was forked has not
 _ended = None  # why there is no job any more
 _failure = None  # the exception that ends this process, if one does
+_has_said_lost = False  # PeerLost was raised
 
 
 class Error(RuntimeError):
@@ -31,7 +34,9 @@ _ERRORS = {_library.BAD_INPUT: InputError, _library.PEER_LOST: PeerLost}
 
 
 def _check(status):
+    global _has_said_lost
     if status != _library.OK:
+        _has_said_lost = _has_said_lost or status == _library.PEER_LOST
         raise _ERRORS.get(status, Error)(_lib.rackrail_last_error().decode(errors="replace"))
 
 
@@ -47,7 +52,7 @@ def init(*, rank=None, world_size=None, coordinator=None, token_file=None, clust
     RACKRAIL_COORDINATOR, RACKRAIL_JOB_TOKEN, RACKRAIL_CLUSTER, RACKRAIL_CODECS and
     RACKRAIL_TRANSPORT; see README.md. Without a launcher the job is this process alone. Other
     functions call it when nobody has; a second call is an error."""
-    global _context
+    global _context, _process
     if (rank is None) != (world_size is None):
         raise InputError("rank and world_size: found one of them, expected both or none")
     with _lock:
@@ -60,7 +65,7 @@ def init(*, rank=None, world_size=None, coordinator=None, token_file=None, clust
             timeout_milliseconds=0 if timeout is None else max(1, int(timeout * 1000)))
         context = ctypes.c_void_p()
         _check(_lib.rackrail_init(ctypes.byref(config), ctypes.byref(context)))
-        _context = context
+        _context, _process = context, os.getpid()
         _watch_for_failure()
         atexit.register(_at_exit)
 
@@ -69,6 +74,8 @@ def _running():
     with _lock:
         if _ended is not None:
             raise Error(_ended)
+        if _context is not None and _process != os.getpid():
+            raise Error("the job is that of the process which this one was forked from")
         if _context is None:
             init()
         return _context
@@ -76,7 +83,7 @@ def _running():
 
 def is_initialized():
     """Whether this process is in a job."""
-    return _context is not None and _ended is None
+    return _context is not None and _ended is None and _process == os.getpid()
 
 
 def rank():
@@ -103,17 +110,18 @@ def shutdown():
     30 s for the others."""
     global _ended
     with _lock:
-        if _context is None or _ended is not None:
+        if not is_initialized():
             return
         status = _lib.rackrail_finish(_context)
         if status != _library.BAD_INPUT:  # then something is under way, and the job goes on
             _ended = "the job was ended by rackrail.shutdown()"
     _check(status)
+    _lib.rackrail_destroy(_context)
 
 
 def abort(reason):
     """Ends the job for all ranks: their calls raise PeerLost with the reason."""
-    if _context is not None and _ended is None:
+    if is_initialized():
         _lib.rackrail_abort(_context, _text(reason))
 
 
@@ -133,6 +141,8 @@ def _at_exit():
     if _failure is not None:
         abort(_failure)
         return
+    if _has_said_lost:
+        return  # there is nothing to end in order
     try:
         shutdown()
     except Error as error:

@@ -1,0 +1,57 @@
+"""Keras with a training step of its own: gradients averaged by rackrail.allreduce.
+
+    RACKRAIL_COORDINATOR=127.0.0.1:29600 RACKRAIL_WORLD_SIZE=2 RACKRAIL_RANK=0 python keras_custom_step.py
+    (and the same with RACKRAIL_RANK=1; or under mpirun, srun or with TF_CONFIG)
+
+The gradients of a step travel as one array, which TensorFlow hands over outside of its graph, so this
+adds no overlap with backward; PyTorch's hook does. TensorFlow is not among what rackrail's tests have:
+this example was never run by them."""
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+
+import rackrail
+
+DIGITS = Path(__file__).resolve().parents[2] / "configs/data/digits.csv"
+
+
+def mean_over_ranks(gradients):
+    """The gradients' means over all ranks, summed as one array."""
+    flat = np.concatenate([gradient.numpy().ravel() for gradient in gradients])
+    flat = rackrail.allreduce(flat, "mean")
+    ends = np.cumsum([int(tf.size(gradient)) for gradient in gradients])
+    return [tf.reshape(part, gradient.shape)
+            for part, gradient in zip(np.split(flat, ends[:-1]), gradients)]
+
+
+class DataParallel(tf.keras.Sequential):
+    """A model whose training step is the usual one, but for the marked line."""
+
+    def train_step(self, batch):
+        images, labels = batch
+        with tf.GradientTape() as tape:
+            loss = self.compute_loss(y=labels, y_pred=self(images, training=True))
+        gradients = tape.gradient(loss, self.trainable_variables)
+        gradients = mean_over_ranks(gradients)  # rackrail
+        self.optimizer.apply_gradients(zip(gradients, self.trainable_variables))
+        return {"loss": loss}
+
+
+def main():
+    tf.keras.utils.set_random_seed(1)  # all ranks start with the same parameters
+    rows = np.loadtxt(DIGITS, delimiter=",", dtype=np.float32)
+    images, labels = rows[:, :64].reshape(-1, 8, 8, 1) / 16, rows[:, 64].astype(np.int64)
+    mine = slice(rackrail.rank(), None, rackrail.world_size())
+    model = DataParallel([tf.keras.layers.Conv2D(16, 3, activation="relu"),
+                          tf.keras.layers.Flatten(), tf.keras.layers.Dense(10)])
+    model.compile(optimizer="adam", run_eagerly=True,  # the arrays must be there in every step
+                  loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    # The same number of batches on every rank: all of them sum in every step.
+    model.fit(images[mine][:32 * 20], labels[mine][:32 * 20], batch_size=32, epochs=3,
+              verbose=2 if rackrail.rank() == 0 else 0)
+    rackrail.shutdown()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,125 @@
+"""rackrail.allreduce on NumPy arrays and other buffers, by several processes."""
+
+import unittest
+
+from ranks import RankTest, harness, python_with
+
+PYTHON, WHY_NOT = python_with("numpy")
+SUMS = """
+import array, numpy as np, rackrail
+rank, ranks = rackrail.rank(), rackrail.world_size()
+def of(r, n): return np.arange(n, dtype=np.float32) % 50 + r
+def total(n): return sum(of(r, n) for r in range(ranks))
+for n in (1, 3, 1000, 5000, 300_001):
+    mine = of(rank, n)
+    result = rackrail.allreduce(mine)
+    assert result.dtype == np.float32 and result.shape == (n,), result
+    assert (result == total(n)).all(), n
+    assert (mine == of(rank, n)).all(), "the argument was changed"
+    same = rackrail.allreduce(mine, "mean", in_place=True)
+    assert same is mine and np.allclose(mine, total(n) / ranks, rtol=1e-6, atol=0)
+shaped = of(rank, 24).reshape(2, 3, 4).transpose(2, 0, 1)  # not contiguous
+assert (rackrail.allreduce(shaped) == total(24).reshape(2, 3, 4).transpose(2, 0, 1)).all()
+half = of(rank, 100).astype(np.float16)
+result = rackrail.allreduce(half)
+assert result.dtype == np.float16 and (result == total(100).astype(np.float16)).all()
+assert rackrail.allreduce(np.float32(rank + 1)) == ranks * (ranks + 1) / 2
+buffer = array.array("f", of(rank, 7))
+assert (rackrail.allreduce(buffer) == total(7)).all()
+rackrail.allreduce(memoryview(buffer), in_place=True)
+assert list(buffer) == list(total(7))
+
+class Foreign:  # as an array of JAX or TensorFlow is seen: DLPack, no NumPy
+    __module__ = "elsewhere"
+    def __init__(self, values): self._values = values
+    def __dlpack_device__(self): return (1, 0)
+    def __array__(self, dtype=None): return self._values
+assert (rackrail.allreduce(Foreign(of(rank, 9))) == total(9)).all()
+rackrail.shutdown()
+print("good")
+"""
+REFUSED = """
+import numpy as np, rackrail
+def refused(part, *arguments, **options):
+    try:
+        rackrail.allreduce(*arguments, **options)
+    except rackrail.InputError as error:
+        assert part in str(error) and "\\n" not in str(error), error
+        return
+    raise SystemExit(f"accepted: {part}")
+floats = np.zeros(4, np.float32)
+refused("float64", np.zeros(4))
+refused("int32", np.zeros(4, np.int32))
+refused("'max'", floats, "max")
+refused("in_place", np.zeros(4, np.float16), in_place=True)
+refused("in_place", np.zeros((4, 4), np.float32)[:, 1], in_place=True)
+floats.flags.writeable = False
+refused("in_place", floats, in_place=True)
+class OnDevice:
+    def __dlpack_device__(self): return (2, 0)
+refused("RACKRAIL_CUDA", OnDevice())
+try:
+    rackrail.init()
+except rackrail.InputError as error:
+    assert "called before" in str(error)
+else:
+    raise SystemExit("a second init")
+assert rackrail.allreduce(np.ones(3, np.float32)).tolist() == [rackrail.world_size()] * 3
+rackrail.shutdown()
+try:
+    rackrail.rank()
+except rackrail.Error as error:
+    assert "shutdown" in str(error)
+print("good")
+"""
+UNCAUGHT = """
+import numpy as np, rackrail
+if rackrail.rank() == 1:
+    rackrail.allreduce(np.ones(10, np.float32))
+    raise ValueError("no more data")
+try:  # the end may come while the others are still in the first one
+    rackrail.allreduce(np.ones(10, np.float32))
+    rackrail.allreduce(np.ones(10, np.float32))
+except rackrail.PeerLost as error:
+    print(error)
+"""
+KILLED = UNCAUGHT.replace('raise ValueError("no more data")', "import os; os.kill(os.getpid(), 9)")
+
+
+@unittest.skipUnless(PYTHON, WHY_NOT)
+class AllReduce(RankTest):
+    PYTHON = PYTHON
+
+    def program(self, text):
+        return self.write("program.py", text)
+
+    def test_sums(self):
+        program = self.program(SUMS)
+        for ranks in (1, 2, 3):
+            with self.subTest(ranks=ranks):
+                for result in self.run_ranks(ranks, program):
+                    self.assertEqual(result.out, "good\n", str(result))
+
+    def test_without_a_launcher_the_job_is_one_process(self):
+        self.assertEqual(self.run_python(self.program(SUMS)).out, "good\n")
+
+    def test_what_is_refused(self):
+        for result in self.run_ranks(2, self.program(REFUSED)):
+            self.assertEqual(result.out, "good\n", str(result))
+
+    def test_an_exception_of_one_rank_is_told_to_the_others(self):
+        results = self.run_ranks(3, self.program(UNCAUGHT), status=None)
+        self.assertEqual(results[1].status, 1)
+        for rank in (0, 2):
+            self.assertRegex(results[rank].out,
+                             r"\Arank 1 \(pid \d+ on .*\) failed: ValueError: no more data\n\Z")
+            self.assertEqual((results[rank].status, results[rank].err), (0, ""))
+
+    def test_a_killed_rank_is_missed_by_the_others(self):
+        results = self.run_ranks(3, self.program(KILLED), status=None)
+        for rank in (0, 2):
+            self.assertRegex(results[rank].out, r"\Arank 1 \(pid \d+ on .*\) was lost: .*\n\Z")
+
+
+if __name__ == "__main__":
+    harness.main()

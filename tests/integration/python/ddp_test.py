@@ -1,0 +1,229 @@
+"""DistributedDataParallel with rackrail's hook against the same with Gloo, on CPUs."""
+
+import json
+import re
+import unittest
+
+from ranks import HERE, RankTest, harness, python_with
+
+PYTHON, WHY_NOT = python_with("torch")
+PROGRAM = HERE / "ddp_program.py"
+
+LOST = """
+import os, torch, torch.distributed as dist, rackrail, rackrail.torch
+dist.init_process_group("gloo")
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(300, 300))
+model.register_comm_hook(None, rackrail.torch.comm_hook)
+for step in range(50):
+    if step == 5 and dist.get_rank() == 1:
+        os.kill(os.getpid(), 9)
+    try:
+        model(torch.ones(4, 300)).sum().backward()
+    except RuntimeError as error:
+        print(f"step {step}: {error}")
+        os._exit(3)
+"""
+# Two models whose steps alternate, buckets that are skipped (no_sync), 16-bit gradients, and an
+# all-reduce of the program's own between steps. Integer gradients, so that means are exact.
+MIXED = """
+import torch, torch.distributed as dist, rackrail, rackrail.torch
+dist.init_process_group("gloo")
+rank, ranks = dist.get_rank(), dist.get_world_size()
+class Product(torch.nn.Module):
+    def __init__(self, dtype):
+        super().__init__()
+        self.w = torch.nn.Parameter(torch.zeros(12000, dtype=dtype))
+    def forward(self, x):
+        return (self.w * x).sum()
+def model_of(dtype):
+    model = Product(dtype)
+    model = torch.nn.parallel.DistributedDataParallel(model)
+    state = rackrail.torch.State()
+    model.register_comm_hook(state, rackrail.torch.comm_hook)
+    return model, state
+models = [model_of(torch.float32), model_of(torch.float16)]
+for step in range(8):
+    for model, state in models:
+        model.zero_grad()
+        data = torch.full((12000,), float(2 * rank + step), dtype=model.module.w.dtype)
+        with model.no_sync():
+            model(data).backward()
+        model(data).backward()
+        expected = 2 * (ranks - 1 + step)  # twice the mean of 2 r + step
+        assert (model.module.w.grad == expected).all(), (step, model.module.w.grad[:3], expected)
+    total = rackrail.allreduce(torch.full((3,), float(rank)))
+    assert isinstance(total, torch.Tensor) and total.tolist() == [sum(range(ranks))] * 3
+assert all(state.is_planned and state.steps == 8 for _, state in models)
+assert ranks == 1 or [bucket["elements"] for bucket in rackrail.describe()] == [12000, 12000]
+print("good")
+"""
+# Batches from forked processes, while the hook is at work in this one.
+LOADERS = """
+import torch, torch.distributed as dist, rackrail, rackrail.torch
+dist.init_process_group("gloo")
+torch.manual_seed(dist.get_rank())
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(300, 300))
+model.register_comm_hook(None, rackrail.torch.comm_hook)
+data = torch.utils.data.TensorDataset(torch.randn(40, 300))
+class Nosy(torch.utils.data.Dataset):
+    def __len__(self): return 8
+    def __getitem__(self, i):
+        assert not rackrail.is_initialized()
+        try:
+            rackrail.rank()
+        except rackrail.Error as error:
+            assert "forked" in str(error)
+            return torch.full((300,), float(i))
+        raise AssertionError("a job in a forked process")
+for epoch in range(3):
+    for (batch,) in torch.utils.data.DataLoader(data, batch_size=8, num_workers=2):
+        model(batch).sum().backward()
+assert len(list(torch.utils.data.DataLoader(Nosy(), batch_size=4, num_workers=2))) == 2
+assert rackrail.allreduce(torch.ones(1)).item() == dist.get_world_size()
+print("good")
+"""
+PROFILE = """
+import torch, rackrail.torch
+torch.manual_seed(0)
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = torch.nn.Linear(50, 400)
+        self.shared = torch.nn.Linear(400, 400)
+        self.last = torch.nn.Linear(400, 10)
+        self.unused = torch.nn.Linear(3, 3)
+    def forward(self, x):
+        return self.last(self.shared(torch.relu(self.shared(torch.relu(self.first(x))))))
+net = Net()
+before = [p.clone() for p in net.parameters()]
+batch = torch.randn(64, 50), torch.randint(0, 10, (64,))
+print(rackrail.torch.profile(net, batch, path="net.yaml", name="my net"), end="")
+assert all(torch.equal(a, b) and b.grad is None for a, b in zip(before, net.parameters()))
+"""
+# y = w·x with loss (w·x − y)²/2 at w = 0: a sample's gradient is −y·x, with known mean and variance.
+NOISE = """
+import torch, rackrail.torch
+torch.manual_seed({seed})
+n, size = 4096, 20
+mean = torch.full((size,), {mean})
+gradients = mean + {sigma} * torch.randn(n, size)
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.w = torch.nn.Parameter(torch.zeros(size))
+    def forward(self, x):
+        return x @ self.w
+text = rackrail.torch.profile(Net(), (gradients, torch.zeros(n)), lambda out, _: out.mean(),
+                              repeats=1)
+print([line for line in text.splitlines() if line.startswith("noise_scale")][0])
+"""
+
+
+@unittest.skipUnless(PYTHON, WHY_NOT)
+class Hook(RankTest):
+    PYTHON = PYTHON
+
+    def compare(self, ranks, model, steps, evaluated, **variables):
+        results = self.run_ranks(ranks, PROGRAM, model, steps, evaluated,
+                                 RACKRAIL_SOURCE_DIR=str(harness.SOURCE), **variables)
+        result = json.loads(results[0].out)
+        self.assertTrue(result["planned"])
+        self.assertEqual(result["steps"], steps)
+        self.assertGreater(len(result["buckets"]), 1)
+        self.assertTrue(result["hook"]["same"], "ranks have different parameters")
+        self.assertGreater(result["gloo"]["losses"][0], 1.2 * result["gloo"]["losses"][-1],
+                           "the model has learnt nothing, so losses compare nothing")
+        return result
+
+    def assert_same_curve(self, result):
+        for step, (a, b) in enumerate(zip(result["gloo"]["losses"], result["hook"]["losses"])):
+            self.assertLessEqual(abs(a - b), 1e-6, f"loss of step {step}")
+
+    def test_two_ranks_uncompressed_have_the_curve_of_gloo(self):
+        for model in ("cnn", "transformer"):
+            with self.subTest(model=model):
+                result = self.compare(2, model, 50, 0)
+                self.assert_same_curve(result)
+                self.assertEqual({bucket["codec"] for bucket in result["buckets"]}, {"none"})
+                self.assertGreater(result["noise_scale"], 0)
+
+    def test_four_ranks_uncompressed_have_the_curve_of_gloo(self):
+        self.assert_same_curve(self.compare(4, "cnn", 40, 0))
+
+    def assert_near_in_accuracy(self, result, codec):
+        self.assertIn(codec, {bucket["codec"] for bucket in result["buckets"]})
+        self.assertNotEqual(result["gloo"]["losses"], result["hook"]["losses"])
+        self.assertGreater(result["gloo"]["accuracy"], 0.9)
+        self.assertGreaterEqual(result["hook"]["accuracy"], result["gloo"]["accuracy"] - 0.01)
+
+    def test_two_ranks_with_8_bits(self):
+        self.assert_near_in_accuracy(
+            self.compare(2, "cnn", 200, 8, RACKRAIL_CODECS="int8"), "int8")
+
+    def test_four_ranks_with_8_bits(self):
+        self.assert_near_in_accuracy(
+            self.compare(4, "cnn", 150, 8, RACKRAIL_CODECS="int8"), "int8")
+
+    def test_two_ranks_with_16_bits(self):
+        self.assert_near_in_accuracy(
+            self.compare(2, "cnn", 200, 8, RACKRAIL_CODECS="fp16"), "fp16")
+
+    def test_several_models_types_and_sums_between(self):
+        for ranks in (1, 2):
+            for result in self.run_ranks(ranks, self.write("mixed.py", MIXED)):
+                self.assertEqual(result.out, "good\n", str(result))
+
+    def test_loaders_that_fork(self):
+        for result in self.run_ranks(2, self.write("loaders.py", LOADERS)):
+            self.assertEqual(result.out, "good\n", str(result))
+
+    def test_a_killed_rank_is_an_exception_of_backward(self):
+        results = self.run_ranks(3, self.write("lost.py", LOST), status=None)
+        for rank in (0, 2):
+            self.assertEqual(results[rank].status, 3, str(results[rank]))
+            self.assertRegex(results[rank].out, r"\Astep [45]: [^\n]*rank 1 \(pid \d+ on \S+\) was lost")
+
+
+@unittest.skipUnless(PYTHON, WHY_NOT)
+class Profile(RankTest):
+    PYTHON = PYTHON
+
+    def test_a_profile_is_a_workload_that_can_be_planned_for(self):
+        text = self.run_python(self.write("profile.py", PROFILE)).out
+        self.assertEqual((self.folder / "net.yaml").read_text(encoding="utf-8"), text)
+        tensors = re.findall(r'(?m)^  - \["([^"]+)", (\d+), (\d+) ns\]$', text)
+        self.assertEqual({name: int(size) for name, size, _ in tensors},
+                         {"first.weight": 20000, "first.bias": 400, "shared.weight": 160000,
+                          "shared.bias": 400, "last.weight": 4000, "last.bias": 10})
+        order = [name.partition(".")[0] for name, _, _ in tensors]
+        self.assertEqual(order, ["last", "last", "shared", "shared", "first", "first"])
+        plan = self.rackrail_json("plan", "two-racks-40g", "net.yaml", "-o", "plan.json")
+        self.assertEqual(plan["workload"], "my net")
+        self.rackrail("verify", "plan.json", "--workload", "net.yaml")
+
+    def test_the_noise_scale_is_that_of_the_gradients(self):
+        # tr(Σ)/|G|² with |G|² = 20 m², tr(Σ) = 20 σ². The estimate's own spread at 4,096 samples and
+        # 8 parts is about σ²/m² · √(2/(7·20)) = 12 %: half is four times as much.
+        for mean, sigma, seed in ((0.5, 1.0, 3), (0.1, 1.0, 4)):
+            with self.subTest(mean=mean, sigma=sigma, seed=seed):
+                line = self.run_python(
+                    "-c", NOISE.format(mean=mean, sigma=sigma, seed=seed)).out
+                scale = float(line.partition(":")[2])
+                true = sigma**2 / mean**2
+                self.assertLess(abs(scale - true), 0.5 * true, f"true: {true}")
+
+
+@unittest.skipUnless(PYTHON, WHY_NOT)
+class Example(RankTest):
+    PYTHON = PYTHON
+
+    def test_the_example_learns(self):
+        example = harness.SOURCE / "python/examples/digits_ddp.py"
+        result = self.run_ranks(2, example, "--model", "cnn", "--epochs", "3")[0]
+        lines = result.out.splitlines()
+        self.assertEqual(len(lines), 3, str(result))
+        self.assertGreater(float(lines[-1].rpartition("accuracy ")[2].rstrip(" %")), 85)
+
+
+if __name__ == "__main__":
+    harness.main()
