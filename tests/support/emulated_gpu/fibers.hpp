@@ -22,6 +22,9 @@ inline Place place;
 /// others that do not come.
 void run_grid(dim3 grid_size, dim3 block_size, const std::function<void()>& kernel);
 
+/// Does `work`, or keeps it where the stream is being captured into a graph.
+void enqueue(cudaStream_t stream, std::function<void()> work);
+
 /// Returns when all threads of the block have called it.
 void wait_for_block();
 /// The values of the 32 threads of a warp, all of which must call it.

@@ -6,9 +6,35 @@
 #include <map>
 #include <mutex>
 
-#include "tests/support/emulated_gpu/cuda_runtime_api.h"
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <utility>
+#include <vector>
 
-struct EmulatedStream {};
+#include "tests/support/emulated_gpu/cuda_runtime_api.h"
+#include "tests/support/emulated_gpu/fibers.hpp"
+
+struct EmulatedGraph {
+  std::vector<std::function<void()>> work;
+};
+struct EmulatedGraphExec {
+  std::vector<std::function<void()>> work;
+};
+struct EmulatedStream {
+  std::unique_ptr<EmulatedGraph> captured;
+};
+struct EmulatedEvent {
+  std::chrono::steady_clock::time_point time;
+};
+
+void emulated_gpu::enqueue(cudaStream_t stream, std::function<void()> work) {
+  if (stream != nullptr && stream->captured != nullptr) {
+    stream->captured->work.push_back(std::move(work));
+  } else {
+    work();
+  }
+}
 
 namespace {
 
@@ -100,14 +126,62 @@ cudaError_t cudaFree(void* memory) {
 }
 
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind /*kind*/,
-                            cudaStream_t /*stream*/) {
+                            cudaStream_t stream) {
   if (bytes != 0) {
-    std::memcpy(to, from, bytes);
+    emulated_gpu::enqueue(stream, [=] { std::memcpy(to, from, bytes); });
   }
   return cudaSuccess;
 }
 
-cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t /*stream*/) {
-  std::memset(to, value, bytes);
+cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t stream) {
+  if (bytes != 0) {
+    emulated_gpu::enqueue(stream, [=] { std::memset(to, value, bytes); });
+  }
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventCreate(cudaEvent_t* event) {
+  *event = new EmulatedEvent;
+  return cudaSuccess;
+}
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  delete event;
+  return cudaSuccess;
+}
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t /*stream*/) {
+  event->time = std::chrono::steady_clock::now();
+  return cudaSuccess;
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t /*event*/) { return cudaSuccess; }
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t end) {
+  *milliseconds = std::chrono::duration<float, std::milli>(end->time - start->time).count();
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode /*mode*/) {
+  stream->captured = std::make_unique<EmulatedGraph>();
+  return cudaSuccess;
+}
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+  *graph = stream->captured.release();
+  return cudaSuccess;
+}
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
+                                 unsigned long long /*flags*/) {
+  *executable = new EmulatedGraphExec{graph->work};
+  return cudaSuccess;
+}
+cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t /*stream*/) {
+  for (const auto& work : executable->work) {
+    work();
+  }
+  return cudaSuccess;
+}
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  delete graph;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {
+  delete executable;
   return cudaSuccess;
 }

@@ -1,0 +1,120 @@
+"""scripts/gpu-check and the program behind it, on an emulated GPU: they verify, measure, report.
+
+    gpu_check_test.py PATH-OF-SCRIPT PATH-OF-PROGRAM
+"""
+import json
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+PROGRAM = sys.argv.pop()
+SCRIPT = sys.argv.pop()
+# What the script takes for the program: the emulated one, at sizes that it can do.
+WRAPPER = """#!{python}
+import subprocess, sys
+arguments = sys.argv[1:]
+if arguments == ["--help"]:
+    sys.exit(0)
+if "--verify" not in arguments:
+    arguments += ["--verify", "5001"]
+if "--time" not in arguments:
+    arguments += ["--time", "4096", "--blocks", "2", "3"]
+sys.exit(subprocess.run(["{program}", *arguments]).returncode)
+"""
+
+
+def run(*command):
+    return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                          check=False, timeout=200)
+
+
+class Program(unittest.TestCase):
+    def test_a_report_has_every_codec_and_all_agree(self):
+        with tempfile.TemporaryDirectory() as folder:
+            output = pathlib.Path(folder, "report.json")
+            result = run(PROGRAM, "--verify", "70001", "--time", "4096", "--blocks", "2",
+                         "--output", str(output))
+            self.assertEqual(result.returncode, 0, result.stderr)
+            report = json.loads(output.read_text())
+        for row in report["verification"]:
+            with self.subTest(**row):
+                self.assertTrue(row["good"])
+        checked = {(row["codec"], row["what"]) for row in report["verification"]}
+        for codec in ("fp16", "bf16", "int8", "fp8"):
+            self.assertIn((codec, "reduce of 8"), checked)
+            self.assertIn((codec, "encode in a graph"), checked)
+        self.assertIn(("topk", "its residual"), checked)
+        timings = {row["what"]: row for row in report["timings"]}
+        self.assertAlmostEqual(timings["int8 encode"]["bytes_per_element"], 4 + 1 + 4 / 256)
+        self.assertAlmostEqual(timings["fp16 reduce of 8"]["bytes_per_element"], 18)
+        self.assertAlmostEqual(timings["fp16 encode with feedback"]["bytes_per_element"], 14)
+        for row in report["timings"]:
+            self.assertGreater(row["median_s"], 0)
+            self.assertGreaterEqual(row["median_s"], row["fastest_s"])
+        self.assertEqual(report["timings"][0]["what"], "device copy")
+        self.assertEqual(report["timings"][-1]["what"], "device copy")
+
+    def test_bad_arguments_and_unwritable_output(self):
+        self.assertEqual(run(PROGRAM, "--verify", "many").returncode, 2)
+        result = run(PROGRAM, "--verify", "0", "--time", "0", "--output", "/nonexistent/x")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("/nonexistent/x", result.stderr)
+
+
+class Script(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.bundle = pathlib.Path(folder.name)
+        (self.bundle / "bin").mkdir()
+        shutil.copy(SCRIPT, self.bundle / "gpu-check")
+        self.add_program("gpu_check", WRAPPER.format(python=sys.executable, program=PROGRAM))
+        self.add_program("conformance_codec_test", "#!/bin/sh\nexit 0\n")
+        self.output = self.bundle / "out"
+
+    def add_program(self, name, text):
+        (self.bundle / "bin" / name).write_text(text)
+        (self.bundle / "bin" / name).chmod(0o755)
+
+    def check(self):
+        return run(sys.executable, str(self.bundle / "gpu-check"), "--output", str(self.output))
+
+    def test_it_leaves_a_report_and_a_table(self):
+        result = self.check()
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        report = json.loads((self.output / "gpu-report.json").read_text())
+        outcomes = {step["name"]: step["outcome"] for step in report["steps"]}
+        for name in ("conformance tests", "verification", "timings"):
+            self.assertEqual(outcomes[name], "good")
+        self.assertEqual({row["blocks_per_multiprocessor"] for row in report["timings"]}, {2, 3})
+        text = (self.output / "gpu-report.md").read_text()
+        self.assertIn(text, result.stdout)
+        count = len(report["verification"])
+        self.assertIn(f"{count} of {count} results are those of the CPU", text)
+        self.assertRegex(text, r"\| int8 reduce of 8 \| 9\.14 \| [0-9.]+ \|")
+        self.assertRegex(text, r"- int8 encode with feedback: -?[0-9.]+ copies")
+
+    def test_a_step_that_fails_is_reported(self):
+        self.add_program("conformance_codec_test", "#!/bin/sh\necho wrong bytes\nexit 3\n")
+        result = self.check()
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("| conformance tests | exit status 3 |", result.stdout)
+        self.assertIn("wrong bytes", result.stdout)
+
+    def test_without_a_gpu_one_line_says_so(self):
+        self.add_program("gpu_check", '#!/bin/sh\n[ "$1" = --help ] || '
+                         '{ echo "gpu_check: no GPU: none" >&2; exit 1; }\n')
+        result = self.check()
+        self.assertEqual((result.returncode, result.stderr), (1, "gpu-check: no GPU: none\n"))
+        self.assertFalse(self.output.exists())
+
+    def test_bad_arguments(self):
+        result = run(sys.executable, str(self.bundle / "gpu-check"), "--fast")
+        self.assertEqual(result.returncode, 2)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
