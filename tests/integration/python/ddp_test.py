@@ -100,7 +100,7 @@ batch = torch.randn(64, 50), torch.randint(0, 10, (64,))
 print(rackrail.torch.profile(net, batch, path="net.yaml", name="my net"), end="")
 assert all(torch.equal(a, b) and b.grad is None for a, b in zip(before, net.parameters()))
 """
-# y = w·x with loss (w·x − y)²/2 at w = 0: a sample's gradient is −y·x, with known mean and variance.
+# The loss is the mean of w·x, so a sample's gradient is x, whose mean and variance are given.
 NOISE = """
 import torch, rackrail.torch
 torch.manual_seed({seed})
@@ -181,7 +181,8 @@ class Hook(RankTest):
         results = self.run_ranks(3, self.write("lost.py", LOST), status=None)
         for rank in (0, 2):
             self.assertEqual(results[rank].status, 3, str(results[rank]))
-            self.assertRegex(results[rank].out, r"\Astep [45]: [^\n]*rank 1 \(pid \d+ on \S+\) was lost")
+            self.assertRegex(results[rank].out,
+                             r"\Astep [45]: [^\n]*rank 1 \(pid \d+ on \S+\) was lost")
 
 
 @unittest.skipUnless(PYTHON, WHY_NOT)
@@ -202,8 +203,8 @@ class Profile(RankTest):
         self.rackrail("verify", "plan.json", "--workload", "net.yaml")
 
     def test_the_noise_scale_is_that_of_the_gradients(self):
-        # tr(Σ)/|G|² with |G|² = 20 m², tr(Σ) = 20 σ². The estimate's own spread at 4,096 samples and
-        # 8 parts is about σ²/m² · √(2/(7·20)) = 12 %: half is four times as much.
+        # tr(Σ)/|G|² with |G|² = 20 m², tr(Σ) = 20 σ². The variance is estimated from the spread of 8
+        # parts in 20 dimensions, to √(2/(7·20)) = 12 %: half is four times as much.
         for mean, sigma, seed in ((0.5, 1.0, 3), (0.1, 1.0, 4)):
             with self.subTest(mean=mean, sigma=sigma, seed=seed):
                 line = self.run_python(
