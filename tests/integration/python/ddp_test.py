@@ -218,12 +218,25 @@ class Profile(RankTest):
 class Example(RankTest):
     PYTHON = PYTHON
 
-    def test_the_example_learns(self):
-        example = harness.SOURCE / "python/examples/digits_ddp.py"
-        result = self.run_ranks(2, example, "--model", "cnn", "--epochs", "3")[0]
+    EXAMPLE = harness.SOURCE / "python/examples/digits_ddp.py"
+
+    def assert_learnt(self, result):
         lines = result.out.splitlines()
         self.assertEqual(len(lines), 3, str(result))
         self.assertGreater(float(lines[-1].rpartition("accuracy ")[2].rstrip(" %")), 85)
+
+    def test_the_example_learns(self):
+        self.assert_learnt(self.run_ranks(2, self.EXAMPLE, "--model", "cnn", "--epochs", "3")[0])
+
+    def test_the_example_learns_under_torchrun(self):
+        def torchrun(*command, **options):
+            return self.run_python("-m", "torch.distributed.run", "--nproc_per_node", "2",
+                                   "--master_port", harness.free_ports(2), *command, **options)
+        trial = torchrun(self.write("nothing.py", ""), status=None)
+        if trial.status != 0:  # that of PyTorch 1.13 does not work with Python 3.11
+            self.skipTest("torchrun itself fails here: " + trial.err.strip().splitlines()[-1])
+        self.assert_learnt(torchrun(self.EXAMPLE, "--model", "cnn", "--epochs", "3"))
+        self.assert_no_processes_left()
 
 
 if __name__ == "__main__":
