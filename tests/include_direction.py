@@ -6,8 +6,8 @@
 Folders: base <- topology <- plan <- {planner, sim, runtime} <- cli <- {tests, bench}. The three in
 the middle never include each other; explore stands on planner and sim, below cli. runtime/capi is a
 room of its own beside cli: it joins planner, sim and runtime for programs that are not rackrail's.
-Headers of third parties with heavy or optional dependencies stay where ALLOWED_HEADERS says. One line per
-violation; exit status 1 if there is any.
+Headers of third parties with heavy or optional dependencies stay where ALLOWED_HEADERS says. One
+line per violation; exit status 1 if there is any.
 """
 
 import re

@@ -1,11 +1,10 @@
 """Keras with a training step of its own: gradients averaged by rackrail.allreduce.
 
-    RACKRAIL_COORDINATOR=127.0.0.1:29600 RACKRAIL_WORLD_SIZE=2 RACKRAIL_RANK=0 python keras_custom_step.py
-    (and the same with RACKRAIL_RANK=1; or under mpirun, srun or with TF_CONFIG)
+    mpirun -n 2 python python/examples/keras_custom_step.py     (or under srun, or with TF_CONFIG)
 
-The gradients of a step travel as one array, which TensorFlow hands over outside of its graph, so this
-adds no overlap with backward; PyTorch's hook does. TensorFlow is not among what rackrail's tests have:
-this example was never run by them."""
+The gradients of a step travel as one array, which TensorFlow hands over outside of its graph, so
+nothing overlaps with backward; with PyTorch's hook it does. rackrail's tests have no TensorFlow, so
+they never run this example."""
 from pathlib import Path
 
 import numpy as np

@@ -27,8 +27,8 @@ def allreduce(array, operation="sum", in_place=False):
         raise _job.InputError(f"an array of {seen.dtype}: expected float32, float16 or bfloat16")
     if in_place:
         if not (is_single and seen.flags.writeable and seen.flags.c_contiguous):
-            raise _job.InputError("in_place: found an array that is read-only, not contiguous or not"
-                                  " of float32, expected one that can be summed where it is")
+            raise _job.InputError("in_place: found an array that is read-only, not contiguous or"
+                                  " not of float32, expected one that can be summed where it is")
         work = seen
     else:
         work = numpy.array(seen, dtype=numpy.float32, order="C", copy=True)

@@ -70,8 +70,8 @@ def load():
     try:
         library = ctypes.CDLL(tried[0])
     except OSError as error:
-        raise ImportError(f"rackrail: its library cannot be loaded: {error}; build it ('make build')"
-                          " and set RACKRAIL_LIBRARY to librackrail.so") from None
+        raise ImportError(f"rackrail: its library cannot be loaded: {error}; build it ('make"
+                          " build') and set RACKRAIL_LIBRARY to librackrail.so") from None
     try:
         library.rackrail_version.restype = ctypes.c_char_p
         version = library.rackrail_version().decode()

@@ -329,9 +329,9 @@ std::vector<std::string> CoordinatorClient::exchange(const std::string& part) {
   request.set_part(part);
   impl_->report(&proto::Coordinator::Stub::Contribute, request);
   std::unique_lock lock(impl_->mutex);
-  impl_->changed.wait(lock, [&] { return impl_->gathered || impl_->aborted; });
+  impl_->changed.wait(lock, [&] { return impl_->gathered || impl_->aborted || impl_->leaving; });
   if (!impl_->gathered) {
-    throw PeerLostError(*impl_->aborted);
+    throw PeerLostError(impl_->aborted.value_or("this worker has left the job"));
   }
   ++impl_->round;
   std::vector<std::string> parts = std::move(*impl_->gathered);

@@ -4,10 +4,10 @@
     model.register_comm_hook(None, rackrail.torch.comm_hook)
 
 DDP chooses its buckets, and changes them after the first step to the order in which gradients
-become ready. So the first two steps are summed in FP32 by the plan that every job has; at the end of
-the second one all ranks plan for exactly these buckets, with the times at which they became ready,
-and from the third step on each bucket moves by its own routes and codecs. Should the buckets change
-later, the same happens again.
+become ready. So the first two steps are summed in FP32 by the plan that every job has; at the end
+of the second one all ranks plan for exactly these buckets, with the times at which they became
+ready, and from the third step on each bucket moves by its own routes and codecs. Should the buckets
+change later, the same happens again.
 
 Backward goes on meanwhile: the hook starts a bucket and returns a future, which a thread of this
 module completes. What goes wrong becomes the future's exception, so backward() raises it."""
@@ -27,8 +27,8 @@ _SMOOTHING = 0.9  # of the two norms behind the noise scale, per step
 class State:
     """What the hook remembers of one model. A process with several models has one for each.
 
-    With noise_scale=True it watches the gradients' norms (two more reads of each bucket a step), for
-    noise_scale()."""
+    With noise_scale=True it watches the gradients' norms, for noise_scale(): two more reads of each
+    bucket in a step."""
 
     def __init__(self, *, noise_scale=False):
         self._watches_noise = noise_scale

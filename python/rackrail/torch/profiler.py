@@ -21,10 +21,10 @@ def profile(model, batch, loss=None, *, path=None, repeats=5, name=None):
     and writes it to `path` if that is given.
 
     `batch` is (inputs, targets), `loss` a function of outputs and targets (cross-entropy if none)
-    whose value is a mean over samples. Times are medians of `repeats` passes after one that does not
-    count. The gradient noise scale at these parameters is estimated from parts of the batch, where
-    it has at least two samples. The model is not changed: a copy is measured. Only on the CPU: times
-    on a device would need its events, which nothing here reads."""
+    whose value is a mean over samples. Times are medians of `repeats` passes after one that does
+    not count. The gradient noise scale at these parameters is estimated from parts of the batch,
+    where it has at least two samples. The model is not changed: a copy is measured. Only on the
+    CPU: times on a device would need its events, which nothing here reads."""
     inputs, targets = batch
     loss = loss or torch.nn.functional.cross_entropy
     if repeats < 1:

@@ -25,7 +25,7 @@ tor1,core,2 Gbit/s,1 us,uplink
 
 class CInterface(harness.CommandTest):
     def run_ranks(self, ranks, *arguments, status=0, **variables):
-        """Standard output of each rank; they must all end with `status` (None: each as it likes)."""
+        """The results of all ranks, which must end with `status` (None: each as it likes)."""
         port = harness.free_ports(1)
         processes = [self.start(*arguments, program=(PROGRAM,), variables={
             "RACKRAIL_RANK": str(rank), "RACKRAIL_WORLD_SIZE": str(ranks),

@@ -63,7 +63,7 @@ def ranks_agree(model):
 def main():
     name, steps, evaluated = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     torch.set_num_threads(1)
-    dist._DEFAULT_FIRST_BUCKET_BYTES = 4096  # small as the others, so that there are several buckets
+    dist._DEFAULT_FIRST_BUCKET_BYTES = 4096  # as small as the others: then there are several
     dist.init_process_group("gloo")
     gloo = train(name, steps, evaluated, None)
     state = rackrail.torch.State(noise_scale=True)

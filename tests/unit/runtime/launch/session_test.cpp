@@ -284,4 +284,37 @@ TEST_CASE("a rank that is lost while others wait to take up a plan ends their wa
   CHECK(said[2] == said[0]);
 }
 
+TEST_CASE("a rank that gives up ends its own waiting and that of the others") {
+  constexpr std::size_t kRanks = 2;
+  std::vector<std::string> said(kRanks);
+  Job job(kRanks);
+  const auto run = [&] {
+    job.run(plan_of(ring(kRanks), {100}, 1024), [&](Rank rank, Session& session) {
+      std::thread other;
+      if (rank.value() == 0) {
+        other = std::thread([&] {
+          std::this_thread::sleep_for(std::chrono::milliseconds(30));
+          session.abandon({"it has had enough", false});
+        });
+      }
+      try {
+        if (rank.value() == 0) {
+          session.adopt(plan_of(star(kRanks), {100}, 1024));
+        } else {
+          (void)wrong_after_step(session, rank, 0);  // for which rank 0 is missing
+        }
+      } catch (const PeerLostError& error) {
+        said[rank.index()] = error.what();
+      }
+      if (other.joinable()) {
+        other.join();
+      }
+      throw PeerLostError("done");  // there is no orderly end
+    });
+  };
+  CHECK_THROWS_AS(run(), PeerLostError);
+  CHECK(said[0] == "this worker has left the job");
+  CHECK_THAT(said[1], Catch::Contains("failed: it has had enough"));
+}
+
 }  // namespace rackrail::runtime
