@@ -113,14 +113,7 @@ struct Bfloat16 {
   }
 };
 
-/// Division by the scale of a block, plainly.
-struct PlainDivisor {
-  float scale;
-
-  RACKRAIL_BOTH float quotient(float value) const { return value / scale; }
-};
-
-/// Division by the scale of a block, correctly rounded, in three operations.
+/// Division by the scale of a block, correctly rounded, in four operations and without a branch.
 ///
 /// With y = RN(1/s) and q₀ = RN(x·y), which is about 2 units in the last place or less from x/s,
 /// the remainder r = x − q₀·s is exact: it is a multiple of the product of the units of q₀ and s,
@@ -129,24 +122,28 @@ struct PlainDivisor {
 /// them away from every tie: with s' < 2²⁰, s as an integer, that distance is a multiple of
 /// 1/(2s'), and it is not 0, since x would be a product with a factor of 25 significant bits.
 ///
-/// That is so for |x| ≥ 2⁻¹²⁵. The quotients of smaller ones are below 2⁻³⁵ however they are
-/// rounded, as long as s ≥ 2⁻⁹⁰, and all codes here take that for zero.
+/// That is so for |x| ≥ 2⁻¹²⁵ and 2⁻⁹⁰ ≤ s ≤ 2⁹⁰. Smaller and larger scales are brought there by a
+/// power of two, and x with them. The quotients of smaller x are below 2⁻³⁵ however they are
+/// rounded; all codes here take that for zero.
 class BlockDivisor {
  public:
-  /// What is right for it: the scale must have at most 20 significant bits as well.
-  RACKRAIL_BOTH static bool is_for(float scale) {
-    return scale >= 0x1.0p-90F && scale <= 0x1.0p90F;
-  }
+  /// `scale` > 0 with at most 20 significant bits.
+  RACKRAIL_BOTH explicit BlockDivisor(float scale)
+      : factor_(scale < 0x1.0p-90F ? 0x1.0p64F : (scale > 0x1.0p90F ? 0x1.0p-64F : 1.0F)),
+        scale_(scale * factor_),
+        reciprocal_(1.0F / scale_) {}
 
-  RACKRAIL_BOTH explicit BlockDivisor(float scale) : scale_(scale), reciprocal_(1.0F / scale) {}
-
+  /// value / scale, or a number of its sign below 2⁻³⁵ (or zero) for one that is; |value| is at
+  /// most 2¹⁰ times the scale.
   RACKRAIL_BOTH float quotient(float value) const {
-    const float near = value * reciprocal_;
-    const float rest = fused_multiply_add(-near, scale_, value);
+    const float moved = value * factor_;
+    const float near = moved * reciprocal_;
+    const float rest = fused_multiply_add(-near, scale_, moved);
     return fused_multiply_add(rest, reciprocal_, near);
   }
 
  private:
+  float factor_;
   float scale_;
   float reciprocal_;
 };
@@ -167,8 +164,8 @@ struct Int8 {
   RACKRAIL_BOTH static float scale_of(float largest) { return scale_below<7>(largest, 127.0F); }
 
   /// `threshold` in (0, 1).
-  template <typename Divisor>
-  RACKRAIL_BOTH static std::uint32_t code_of(float value, const Divisor& divisor, float threshold) {
+  RACKRAIL_BOTH static std::uint32_t code_of(float value, const BlockDivisor& divisor,
+                                             float threshold) {
     const float exact = divisor.quotient(value);
     // In the rounding downwards of a sum with 1.5·2²³ are both the integer and its float.
     constexpr float kInteger = 0x1.8p23F;
@@ -194,8 +191,7 @@ struct Int8 {
 /// 2^kSmallestExponent and the largest kLargest, without codes for what is not finite.
 template <int kFraction, int kSmallestExponent>
 struct Float8 {
-  template <typename Divisor>
-  RACKRAIL_BOTH static std::uint32_t code_of(float value, const Divisor& divisor) {
+  RACKRAIL_BOTH static std::uint32_t code_of(float value, const BlockDivisor& divisor) {
     const std::uint32_t magnitude = magnitude_of(divisor.quotient(value));
     // The sign is the value's own: the quotient of a negative zero may have lost it.
     return rounded_code<kFraction, kSmallestExponent>(magnitude) | (bits_of(value) >> 24U & 0x80U);
@@ -218,8 +214,7 @@ struct E4m3 {
   RACKRAIL_BOTH static float scale_of(float largest) {
     return largest < 0x1.0p-112F ? 0.0F : scale_below<4>(largest, 448.0F);
   }
-  template <typename Divisor>
-  RACKRAIL_BOTH static std::uint32_t code_of(float value, const Divisor& divisor,
+  RACKRAIL_BOTH static std::uint32_t code_of(float value, const BlockDivisor& divisor,
                                              float /*threshold*/) {
     return Format::code_of(value, divisor);
   }

@@ -115,7 +115,7 @@ TEST_CASE("kernel arithmetic: rounding to few bits chooses the nearest, of two t
 
 TEST_CASE("kernel arithmetic: division by a scale is correctly rounded") {
   std::mt19937 random(kSeed);
-  std::uniform_real_distribution<float> exponent(-89.9F, 89.9F);
+  std::uniform_real_distribution<float> exponent(-110, 117);
   std::uniform_real_distribution<float> fraction(1, 2);
   CAPTURE(kSeed);
   for (int i = 0; i < 2'000'000; ++i) {
@@ -123,9 +123,6 @@ TEST_CASE("kernel arithmetic: division by a scale is correctly rounded") {
     const std::uint32_t dropped = 4 + random() % 18;
     const std::uint32_t bits = element::bits_of(fraction(random) * std::exp2(exponent(random)));
     const float scale = element::float_of(bits >> dropped << dropped);
-    if (!element::BlockDivisor::is_for(scale)) {
-      continue;
-    }
     float quotient = fraction(random) * static_cast<float>(1U << random() % 9);
     if (i % 2 == 0) {
       quotient = std::round(quotient * 32) / 32;
@@ -138,9 +135,8 @@ TEST_CASE("kernel arithmetic: division by a scale is correctly rounded") {
 }
 
 TEST_CASE("kernel arithmetic: quotients too small for the division are zero in every code") {
-  for (const float scale : {0x1p-90F, 0x1.8p-60F, 1.0F, 0x1p90F}) {
+  for (const float scale : {0x1p-90F, 0x1.8p-60F, 1.0F, 0x1p90F, 0x1.8p100F}) {
     const element::BlockDivisor divisor(scale);
-    REQUIRE(element::BlockDivisor::is_for(scale));
     for (const float value : {0x1p-126F, 0x1p-149F, -0x1.8p-127F, 0.0F, -0.0F}) {
       CAPTURE(scale, value);
       CHECK(element::Int8::code_of(value, divisor, 0x1p-17F) == 0);
@@ -177,15 +173,11 @@ TEST_CASE("kernel arithmetic: codes and scales of blocks are those of the codecs
     for (std::uint32_t i = 0; i < block.size(); ++i) {
       CAPTURE(i, block[i]);
       const float threshold = element::rounding_threshold(random_bits(0, i - i % 4), i % 4);
-      if (element::BlockDivisor::is_for(int8_scale)) {
+      if (int8_scale > 0) {
         REQUIRE(element::Int8::code_of(block[i], element::BlockDivisor(int8_scale), threshold) ==
                 static_cast<std::uint32_t>(int8[4 + i]));
       }
-      if (int8_scale > 0) {
-        REQUIRE(element::Int8::code_of(block[i], element::PlainDivisor{int8_scale}, threshold) ==
-                static_cast<std::uint32_t>(int8[4 + i]));
-      }
-      if (element::BlockDivisor::is_for(fp8_scale)) {
+      if (fp8_scale > 0) {
         REQUIRE(element::E4m3::code_of(block[i], element::BlockDivisor(fp8_scale), 0) ==
                 static_cast<std::uint32_t>(fp8[4 + i]));
       }
