@@ -14,23 +14,20 @@ constexpr unsigned kWarps = kThreads / kWarp;
 constexpr unsigned kLaneElements = 4;
 constexpr unsigned kRow = kWarp * kLaneElements;  // elements of one vector per lane
 
-/// Four codes as the bytes of a word, the first one lowest.
 template <typename Code>
 __device__ __forceinline__ float4 floats_of(std::uint32_t codes) {
-  return make_float4(Code::float_of(codes & 0xffU), Code::float_of(codes >> 8U & 0xffU),
-                     Code::float_of(codes >> 16U & 0xffU), Code::float_of(codes >> 24U));
+  return make_float4(Code::float_of(codes, 0), Code::float_of(codes, 1), Code::float_of(codes, 2),
+                     Code::float_of(codes, 3));
 }
 
 template <typename Code>
 __device__ __forceinline__ std::uint32_t codes_of(float4 values,
-                                                  const element::BlockDivisor& divisor,
+                                                  const typename Code::Factor& factor,
                                                   std::uint64_t random) {
-  const auto code = [&](float value, std::uint32_t which) {
-    const float threshold = Code::kIsRandom ? element::rounding_threshold(random, which) : 0.0F;
-    return Code::code_of(value, divisor, threshold);
-  };
-  return code(values.x, 0) | code(values.y, 1) << 8U | code(values.z, 2) << 16U |
-         code(values.w, 3) << 24U;
+  return Code::code_of(values.x, factor, random, 0) |
+         Code::code_of(values.y, factor, random, 1) << 8U |
+         Code::code_of(values.z, factor, random, 2) << 16U |
+         Code::code_of(values.w, factor, random, 3) << 24U;
 }
 
 /// The values to encode: floats in memory.
@@ -69,7 +66,7 @@ struct PayloadSource {
   }
   __device__ __forceinline__ float at(std::size_t i, std::size_t block) const {
     const auto code = [&](unsigned p) {
-      return Code::float_of(static_cast<std::uint32_t>(payloads.bytes[p][scale_bytes + i]));
+      return Code::float_of(static_cast<std::uint32_t>(payloads.bytes[p][scale_bytes + i]), 0);
     };
     float sum = code(0) * scale(0, block);
     for (unsigned p = 1; p < payloads.count; ++p) {
@@ -131,11 +128,11 @@ __device__ __forceinline__ std::uint64_t stream_of(const KernelKey& key) {
   return key.stream_on_device != nullptr ? *key.stream_on_device : key.stream;
 }
 
-/// The error that a block's scale leaves of a value.
+/// The error that the codes of a block with this scale leave of four values.
 template <typename Code>
-__device__ __forceinline__ float error_of(float value, std::uint32_t code, float scale) {
+__device__ __forceinline__ float4 errors_of(float4 values, std::uint32_t codes, float scale) {
   // One overflow must not stay in the feedback of all later steps.
-  return scale == scale ? value + Code::float_of(code) * -scale : 0.0F;
+  return scale == scale ? values + floats_of<Code>(codes) * -scale : make_float4(0, 0, 0, 0);
 }
 
 /// Encodes the blocks from `first_block` on, of any size and alignment.
@@ -162,19 +159,19 @@ __global__ void __launch_bounds__(kThreads)
     if (lane == 0) {
       output.scales[block] = scale;
     }
-    const element::BlockDivisor divisor(scale);
+    const typename Code::Factor factor(scale);
     for (std::size_t i = begin + lane; i < end; i += kWarp) {
       const float value = value_at(i);
       std::uint32_t code = 0;
       if (scale > 0) {
-        const auto which = static_cast<std::uint32_t>((i - begin) % kLaneElements);
+        const auto which = static_cast<unsigned>((i - begin) % kLaneElements);
         const std::uint64_t random =
-            Code::kIsRandom ? random_bits(stream, key.first_element + i - which) : 0;
-        code = Code::code_of(value, divisor, element::rounding_threshold(random, which));
+            Code::kIsRandom ? element::random_of_four(stream, key.first_element + i - which) : 0;
+        code = Code::code_of(value, factor, random, which);
       }
       output.codes[i] = static_cast<std::byte>(code);
       if (output.residual != nullptr) {
-        output.residual[i] = error_of<Code>(value, code, scale);
+        output.residual[i] = errors_of<Code>(make_float4(value, 0, 0, 0), code, scale).x;
       }
     }
   }
@@ -209,24 +206,19 @@ __global__ void __launch_bounds__(kThreads, kRows == 4 ? 4 : Source::kResident)
     if (lane == 0) {
       output.scales[block] = scale;
     }
-    const element::BlockDivisor divisor(scale);
+    const typename Code::Factor factor(scale);
 #pragma unroll
     for (unsigned row = 0; row < kRows; ++row) {
       const std::size_t i = first + row * kRow;
       std::uint32_t codes = 0;
       if (scale > 0) {
         const std::uint64_t random =
-            Code::kIsRandom ? random_bits(stream, key.first_element + i) : 0;
-        codes = codes_of<Code>(values[row], divisor, random);
+            Code::kIsRandom ? element::random_of_four(stream, key.first_element + i) : 0;
+        codes = codes_of<Code>(values[row], factor, random);
       }
       *reinterpret_cast<std::uint32_t*>(output.codes + i) = codes;
       if (output.residual != nullptr) {
-        const float4 v = values[row];
-        store_four(output.residual, i / kLaneElements,
-                   make_float4(error_of<Code>(v.x, codes & 0xffU, scale),
-                               error_of<Code>(v.y, codes >> 8U & 0xffU, scale),
-                               error_of<Code>(v.z, codes >> 16U & 0xffU, scale),
-                               error_of<Code>(v.w, codes >> 24U, scale)));
+        store_four(output.residual, i / kLaneElements, errors_of<Code>(values[row], codes, scale));
       }
     }
   }
@@ -267,7 +259,7 @@ __global__ void __launch_bounds__(kThreads)
   }
   for (std::size_t i = kLaneElements * vectors + thread_in_grid(); i < elements;
        i += threads_in_grid()) {
-    const float value = Code::float_of(static_cast<std::uint32_t>(codes[i])) * scales[i / block];
+    const float value = Code::float_of(static_cast<std::uint32_t>(codes[i]), 0) * scales[i / block];
     output[i] = kInto == Into::kAdd ? output[i] + value : value;
   }
 }

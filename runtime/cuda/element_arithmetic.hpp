@@ -157,33 +157,44 @@ RACKRAIL_BOTH float scale_below(float largest, float largest_code) {
   return scale * largest_code > largest ? float_of(bits - (1U << kDroppedBits)) : scale;
 }
 
-/// 8-bit integers, rounded stochastically, as int8 of plan/codecs/.
+/// Four codes are the bytes of a word, the first one lowest. Each type of code below has
+///   Factor: what is worked out once for a block;
+///   code_of(value, factor, random, which): the code of element `which` of four, whose random
+///   number
+///     is `random` where kIsRandom;
+///   float_of(codes, which): the float that code `which` of four stands for, before the scale.
+
+/// 8-bit integers, rounded stochastically, as int8 of plan/codecs/, which says why.
 struct Int8 {
   static constexpr bool kIsRandom = true;
 
-  RACKRAIL_BOTH static float scale_of(float largest) { return scale_below<7>(largest, 127.0F); }
+  struct Factor {
+    RACKRAIL_BOTH explicit Factor(float scale) : units_per_value(0x1.0p15F / scale) {}
+    float units_per_value;
+  };
 
-  /// `threshold` in (0, 1).
-  RACKRAIL_BOTH static std::uint32_t code_of(float value, const BlockDivisor& divisor,
-                                             float threshold) {
-    const float exact = divisor.quotient(value);
-    // In the rounding downwards of a sum with 1.5·2²³ are both the integer and its float.
-    constexpr float kInteger = 0x1.8p23F;
-#if defined(__CUDA_ARCH__)
-    const float sum = __fadd_rd(exact, kInteger);
-#else
-    const float sum = std::floor(exact) + kInteger;
-#endif
-    auto code = static_cast<std::int32_t>(bits_of(sum)) - 0x4b400000;
-    code += threshold < exact - (sum - kInteger) ? 1 : 0;
+  RACKRAIL_BOTH static float scale_of(float largest) {
+    return largest < 0x1.0p-100F ? 0.0F : scale_below<7>(largest, 127.0F);
+  }
+
+  RACKRAIL_BOTH static std::uint32_t code_of(float value, const Factor& factor,
+                                             std::uint64_t random, unsigned which) {
+    const std::uint32_t units = bits_of(value * factor.units_per_value + 0x1.8p23F) - 0x4b400000U;
+    const auto chance = static_cast<std::uint32_t>(random >> (16U * which)) & 0x7fffU;
+    std::int32_t code = static_cast<std::int32_t>(units + chance) >> 15;
     code = code > 127 ? 127 : code;
     code = code < -127 ? -127 : code;
     return static_cast<std::uint32_t>(code) & 0xffU;
   }
 
-  RACKRAIL_BOTH static float float_of(std::uint32_t code) {
+  RACKRAIL_BOTH static float float_of(std::uint32_t codes, unsigned which) {
     // 2²³ + code + 128, less that.
-    return element::float_of(0x4b000000U | (code ^ 0x80U)) - 8388736.0F;
+#if defined(__CUDA_ARCH__)
+    const std::uint32_t bits = __byte_perm(codes ^ 0x80808080U, 0x4b000000U, 0x7440U + which);
+#else
+    const std::uint32_t bits = 0x4b000000U | ((codes >> (8U * which) & 0xffU) ^ 0x80U);
+#endif
+    return element::float_of(bits) - 8388736.0F;
   }
 };
 
@@ -210,15 +221,17 @@ struct Float8 {
 struct E4m3 {
   static constexpr bool kIsRandom = false;
   using Format = Float8<3, -6>;
+  using Factor = BlockDivisor;
 
   RACKRAIL_BOTH static float scale_of(float largest) {
     return largest < 0x1.0p-112F ? 0.0F : scale_below<4>(largest, 448.0F);
   }
-  RACKRAIL_BOTH static std::uint32_t code_of(float value, const BlockDivisor& divisor,
-                                             float /*threshold*/) {
+  RACKRAIL_BOTH static std::uint32_t code_of(float value, const Factor& divisor,
+                                             std::uint64_t /*random*/, unsigned /*which*/) {
     return Format::code_of(value, divisor);
   }
-  RACKRAIL_BOTH static float float_of(std::uint32_t code) {
+  RACKRAIL_BOTH static float float_of(std::uint32_t codes, unsigned which) {
+    const std::uint32_t code = codes >> (8U * which) & 0xffU;
     const std::uint32_t magnitude = code & 0x7fU;
     const std::uint32_t number = bits_of(Format::number_of(magnitude));
     return element::float_of((magnitude == 0x7fU ? kNanBits : number) | (code & 0x80U) << 24U);
@@ -233,12 +246,9 @@ RACKRAIL_BOTH float block_scale(std::uint32_t largest_magnitude) {
                                             : Code::scale_of(float_of(largest_magnitude));
 }
 
-/// Four thresholds for stochastic rounding come from one number of the random stream: element i of
-/// a block takes 16 bits of the number whose counter is the index of element 4·⌊i/4⌋ of the block.
-RACKRAIL_BOTH float rounding_threshold(std::uint64_t random, std::uint32_t which) {
-  const auto bits = static_cast<std::uint32_t>(random >> (16U * which)) & 0xffffU;
-  // 1 + (bits + ½)/2¹⁶, less one.
-  return float_of(0x3f800040U | bits << 7U) - 1.0F;
+/// Random number of the four elements of which the first has the index `first`.
+RACKRAIL_BOTH std::uint64_t random_of_four(std::uint64_t stream, std::uint64_t first) {
+  return random_sequence(stream, first);
 }
 
 }  // namespace rackrail::runtime::element

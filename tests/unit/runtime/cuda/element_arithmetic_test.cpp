@@ -89,8 +89,8 @@ TEST_CASE("kernel arithmetic: a code of 8 bits is the float that the codec makes
     std::memcpy(bytes.data(), &kScale, sizeof kScale);
     bytes[4] = static_cast<std::byte>(code);
     const auto of = [&](const char* codec) { return element::bits_of(decode(codec, bytes, 1)[0]); };
-    CHECK(element::bits_of(element::Int8::float_of(code)) == of("int8"));
-    const float e4m3 = element::E4m3::float_of(code);
+    CHECK(element::bits_of(element::Int8::float_of(code, 0)) == of("int8"));
+    const float e4m3 = element::E4m3::float_of(code, 0);
     CHECK((element::bits_of(e4m3) == of("fp8") || (code & 0x7fU) == 0x7fU));
     CHECK(std::isnan(e4m3) == ((code & 0x7fU) == 0x7fU));
   }
@@ -134,13 +134,12 @@ TEST_CASE("kernel arithmetic: division by a scale is correctly rounded") {
   }
 }
 
-TEST_CASE("kernel arithmetic: quotients too small for the division are zero in every code") {
+TEST_CASE("kernel arithmetic: quotients too small for the division are zero in codes") {
   for (const float scale : {0x1p-90F, 0x1.8p-60F, 1.0F, 0x1p90F, 0x1.8p100F}) {
     const element::BlockDivisor divisor(scale);
     for (const float value : {0x1p-126F, 0x1p-149F, -0x1.8p-127F, 0.0F, -0.0F}) {
       CAPTURE(scale, value);
-      CHECK(element::Int8::code_of(value, divisor, 0x1p-17F) == 0);
-      CHECK(element::E4m3::code_of(value, divisor, 0) == (std::signbit(value) ? 0x80U : 0U));
+      CHECK(element::E4m3::code_of(value, divisor, 0, 0) == (std::signbit(value) ? 0x80U : 0U));
     }
   }
 }
@@ -172,13 +171,15 @@ TEST_CASE("kernel arithmetic: codes and scales of blocks are those of the codecs
     REQUIRE(fp8_scale == scale_in(fp8));
     for (std::uint32_t i = 0; i < block.size(); ++i) {
       CAPTURE(i, block[i]);
-      const float threshold = element::rounding_threshold(random_bits(0, i - i % 4), i % 4);
+      const std::uint64_t number = element::random_of_four(0, i - i % 4);
       if (int8_scale > 0) {
-        REQUIRE(element::Int8::code_of(block[i], element::BlockDivisor(int8_scale), threshold) ==
+        const element::Int8::Factor factor(int8_scale);
+        REQUIRE(element::Int8::code_of(block[i], factor, number, i % 4) ==
                 static_cast<std::uint32_t>(int8[4 + i]));
       }
       if (fp8_scale > 0) {
-        REQUIRE(element::E4m3::code_of(block[i], element::BlockDivisor(fp8_scale), 0) ==
+        const element::E4m3::Factor factor(fp8_scale);
+        REQUIRE(element::E4m3::code_of(block[i], factor, 0, 0) ==
                 static_cast<std::uint32_t>(fp8[4 + i]));
       }
     }
@@ -202,19 +203,33 @@ TEST_CASE("kernel arithmetic: a code times its scale is exact, so that it may be
               element::bits_of(number * scale + sum));
     };
     if (code != 0x80U) {  // −128 is no code
-      check(element::Int8::float_of(code), element::Int8::scale_of(largest));
+      check(element::Int8::float_of(code, 0), element::Int8::scale_of(largest));
     }
     if ((code & 0x7fU) != 0x7fU) {
-      check(element::E4m3::float_of(code), element::E4m3::scale_of(largest));
+      check(element::E4m3::float_of(code, 0), element::E4m3::scale_of(largest));
     }
   }
 }
 
-TEST_CASE("kernel arithmetic: thresholds lie evenly in (0, 1)") {
-  CHECK(element::rounding_threshold(0, 0) == 0x1p-17F);
-  CHECK(element::rounding_threshold(0xffffULL << 32U, 2) == 1 - 0x1p-17F);
-  CHECK(element::rounding_threshold(0x8000ULL << 48U, 3) == 0.5F + 0x1p-17F);
-  CHECK(element::rounding_threshold(0x8000ULL << 48U, 1) == 0x1p-17F);
+TEST_CASE("kernel arithmetic: integers are the floor or the ceiling, as often as is right") {
+  // Over all of a number's 2¹⁵ values, the mean of the codes is the quotient to within 2⁻¹⁶.
+  const element::Int8::Factor factor(0.75F);
+  for (const float quotient : {0.0F, 0.3F, -0.3F, 17.0F, -126.99F, 126.5F, 1e-3F, -1e-3F}) {
+    CAPTURE(quotient);
+    for (const unsigned which : {0U, 1U, 2U, 3U}) {
+      double sum = 0;
+      for (std::uint64_t number = 0; number < 0x8000; ++number) {
+        const std::uint32_t code =
+            element::Int8::code_of(0.75F * quotient, factor, number << (16 * which), which);
+        const auto integer = static_cast<std::int8_t>(code);
+        REQUIRE((integer == std::floor(quotient) || integer == std::ceil(quotient)));
+        sum += integer;
+      }
+      CHECK(std::abs(sum / 0x8000 - quotient) <= 0x1.01p-16);
+    }
+  }
+  CHECK(element::Int8::code_of(0.75F * 127.001F, factor, 0x7fff, 0) == 127);
+  CHECK(element::Int8::code_of(0.75F * -127.001F, factor, 0, 0) == 0x81);
 }
 
 }  // namespace
