@@ -22,6 +22,13 @@ constexpr std::uint64_t random_bits(std::uint64_t key, std::uint64_t i) {
   return mix64(key ^ mix64(i));
 }
 
+/// Number `i` of the sequence that SplitMix64 makes of the seed `key`: half the work of
+/// random_bits, for keys that are random numbers themselves. (Those of keys whose difference is a
+/// small multiple of the constant here are the same sequence, shifted.)
+constexpr std::uint64_t random_sequence(std::uint64_t key, std::uint64_t i) {
+  return mix64(key + i * 0x9e3779b97f4a7c15ULL);
+}
+
 /// Uniform in [0, 1) with 24 random bits, as floats have.
 constexpr float random_unit_float(std::uint64_t key, std::uint64_t i) {
   return static_cast<float>(random_bits(key, i) >> 40U) * 0x1.0p-24F;

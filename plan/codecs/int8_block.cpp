@@ -2,13 +2,17 @@
 // block_scaled.hpp says.
 //
 // A block with largest magnitude m has the scale s = m/127, rounded towards zero to 17 significant
-// bits, and x becomes ⌊x/s⌋ or ⌈x/s⌉ with the probabilities that make the expectation x.
+// bits, and 0 where m < 2⁻¹⁰⁰. With r = RN(2¹⁵/s), x becomes ⌊(t + u)/2¹⁵⌋ where t is x·r rounded
+// to an integer and u is random in [0, 2¹⁵): so ⌊x/s⌋ or ⌈x/s⌉ with the probabilities that make the
+// expectation x, to within 2⁻¹⁶ of a step. There is no division of elements in it, and t is found
+// by adding 1.5·2²³, whose bits are those of 0 then.
 //
 // Encoding what was decoded gives the same bytes, whatever the random numbers (idempotence): a code
-// q has at most 7 significant bits, so q·s fits into FP32's 24 and is exact. s·127 ≤ m, hence
-// fl(m/s) ≥ 127 and the largest element gets the code ±127 for certain; decoded, it is m' = 127·s,
-// fl(m'/127) = s exactly, and s has its 17 bits already: the same scale. Then (q·s)/s = q exactly,
-// the fraction is 0, and no random number is below it.
+// q has at most 7 significant bits, so q·s fits into FP32's 24 and is exact. s·127 ≤ m, and x·r has
+// a relative error of 2⁻²³ (and 2⁻⁴⁸) at most, which is less than half a unit of t: so the largest
+// element has |t| ≥ 127·2¹⁵ and gets the code ±127 for certain; decoded, it is m' = 127·s,
+// fl(m'/127) = s exactly, and s has its 17 bits already: the same scale. For the same reason q·s
+// has t = q·2¹⁵ exactly, and no u carries that to the next code.
 //
 // The price is that m may lie up to 2⁻¹⁶ (relative) beyond the last code: 0.002 of a step.
 #include <cmath>
@@ -24,13 +28,17 @@ namespace {
 
 constexpr std::uint32_t kDroppedBits = 7;  // of 24
 
-/// Codes = input / scale, rounded up where the fraction is above a threshold in (0, 1), in [−127,
-/// 127]. |input| is at most 128 times as large as the scale.
+constexpr float kSmallestBlock = 0x1.0p-100F;  // so that 2¹⁵/s is finite
+constexpr float kUnits = 0x1.0p15F;            // per code
+constexpr float kZero = 0x1.8p23F;             // last place 1
+constexpr std::int32_t kZeroBits = 0x4b400000;
+
+/// Codes of a block whose first element has the index `first`, in [−127, 127]. |input| is at most
+/// 128 times as large as the scale.
 ///
-/// Element i of the block, whose first element has the index `first`, has the threshold (u + ½)/2¹⁶
-/// where u is bits 16·(i mod 4) and up of random_bits(stream, first + 4·⌊i/4⌋): one number for four
-/// elements, since random numbers would else be most of the work on a GPU. The expectation is that
-/// of x to within 2⁻¹⁷ of a step.
+/// u of element i of the block is 15 bits of random_sequence(stream, first + 4·⌊i/4⌋), from bit
+/// 16·(i mod 4) on: one number for four elements, since random numbers would else be most of the
+/// work on a GPU.
 struct EncodeInt8 {
   RACKRAIL_LOOP void run(const float* input, float scale, std::uint64_t stream, std::uint64_t first,
                          std::byte* codes, std::size_t count) {
@@ -39,21 +47,16 @@ struct EncodeInt8 {
     constexpr std::size_t kPiece = 256;
     std::uint64_t numbers[kPiece / 4];
     std::uint16_t units[kPiece];
+    const float factor = kUnits / scale;
     for (std::size_t begin = 0; begin < count; begin += kPiece) {
       const std::size_t size = count - begin < kPiece ? count - begin : kPiece;
       for (std::size_t group = 0; group < (size + 3) / 4; ++group) {
-        numbers[group] = random_bits(stream, first + begin + 4 * group);
+        numbers[group] = random_sequence(stream, first + begin + 4 * group);
       }
       __builtin_memcpy(units, numbers, (size + 3) / 4 * sizeof numbers[0]);
       for (std::size_t i = 0; i < size; ++i) {
-        // 1 + (u + ½)/2¹⁶, less one.
-        const auto bits = 0x3f800040U | static_cast<std::uint32_t>(units[i]) << 7U;
-        const float threshold = bits_as<float>(bits) - 1;
-        const float exact = input[begin + i] / scale;
-        auto code = static_cast<std::int32_t>(exact);
-        code -= static_cast<float>(code) > exact ? 1 : 0;  // towards −∞
-        // Compared with the fraction, which is exact; exact + threshold would be rounded.
-        code += threshold < exact - static_cast<float>(code) ? 1 : 0;
+        const auto exact = bits_as<std::int32_t>(input[begin + i] * factor + kZero) - kZeroBits;
+        std::int32_t code = (exact + (units[i] & 0x7fff)) >> 15;
         code = code > 127 ? 127 : code;
         code = code < -127 ? -127 : code;
         codes[begin + i] = static_cast<std::byte>(code);
@@ -64,6 +67,9 @@ struct EncodeInt8 {
 
 struct Int8 {
   static float scale(float largest) {
+    if (largest < kSmallestBlock) {
+      return 0;
+    }
     const std::uint32_t bits = (bits_as<std::uint32_t>(largest / 127) >> kDroppedBits)
                                << kDroppedBits;
     const auto scale = bits_as<float>(bits);

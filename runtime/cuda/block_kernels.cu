@@ -3,9 +3,8 @@
 // A warp has a block. Where a block is 128, 256 or 512 elements, each lane keeps its four elements
 // of every 128 in registers: loaded as 16 bytes (of payloads: 4 bytes of each), one maximum over
 // the warp, stored as 4 bytes of codes. So all memory is read and written once. Other block sizes,
-// unaligned buffers and the last block take the same steps element by element, in two passes.
-#include <type_traits>
-
+// unaligned buffers and a last block that is not full take the same steps element by element, in
+// two passes.
 #include "runtime/cuda/launch_device.cuh"
 
 namespace rackrail::runtime {
@@ -15,34 +14,39 @@ constexpr unsigned kWarps = kThreads / kWarp;
 constexpr unsigned kLaneElements = 4;
 constexpr unsigned kRow = kWarp * kLaneElements;  // elements of one vector per lane
 
-/// Four codes as the bytes of a word, the first one lowest.
 template <typename Code>
 __device__ __forceinline__ float4 floats_of(std::uint32_t codes) {
-  return make_float4(Code::float_of(codes & 0xffU), Code::float_of(codes >> 8U & 0xffU),
-                     Code::float_of(codes >> 16U & 0xffU), Code::float_of(codes >> 24U));
+  return make_float4(Code::float_of(codes, 0), Code::float_of(codes, 1), Code::float_of(codes, 2),
+                     Code::float_of(codes, 3));
 }
 
 template <typename Code>
 __device__ __forceinline__ std::uint32_t codes_of(float4 values,
-                                                  const element::BlockDivisor& divisor,
+                                                  const typename Code::Factor& factor,
                                                   std::uint64_t random) {
-  const auto code = [&](float value, std::uint32_t which) {
-    const float threshold = Code::kIsRandom ? element::rounding_threshold(random, which) : 0.0F;
-    return Code::code_of(value, divisor, threshold);
-  };
-  return code(values.x, 0) | code(values.y, 1) << 8U | code(values.z, 2) << 16U |
-         code(values.w, 3) << 24U;
+  return Code::code_of(values.x, factor, random, 0) |
+         Code::code_of(values.y, factor, random, 1) << 8U |
+         Code::code_of(values.z, factor, random, 2) << 16U |
+         Code::code_of(values.w, factor, random, 3) << 24U;
 }
 
 /// The values to encode: floats in memory.
 struct InputSource {
+  static constexpr unsigned kResident = 6;  // thread blocks per multiprocessor
+
   const float* input;
 
   __device__ __forceinline__ float at(std::size_t i, std::size_t /*block*/) const {
     return input[i];
   }
-  __device__ __forceinline__ float4 four_at(std::size_t i, std::size_t /*block*/) const {
-    return load_four(input, i / kLaneElements);
+  /// The four elements from i on, and those of the rows after it.
+  template <unsigned kRows>
+  __device__ __forceinline__ void load(std::size_t i, std::size_t /*block*/,
+                                       float4 (&values)[kRows]) const {
+#pragma unroll
+    for (unsigned row = 0; row < kRows; ++row) {
+      values[row] = load_four(input, i / kLaneElements + row * kWarp);
+    }
   }
 };
 
@@ -52,6 +56,8 @@ struct InputSource {
 /// multiply-add rounds as a product and a sum would.
 template <typename Code>
 struct PayloadSource {
+  static constexpr unsigned kResident = 5;
+
   Payloads payloads;
   std::size_t scale_bytes;
 
@@ -60,7 +66,7 @@ struct PayloadSource {
   }
   __device__ __forceinline__ float at(std::size_t i, std::size_t block) const {
     const auto code = [&](unsigned p) {
-      return Code::float_of(static_cast<std::uint32_t>(payloads.bytes[p][scale_bytes + i]));
+      return Code::float_of(static_cast<std::uint32_t>(payloads.bytes[p][scale_bytes + i]), 0);
     };
     float sum = code(0) * scale(0, block);
     for (unsigned p = 1; p < payloads.count; ++p) {
@@ -68,22 +74,44 @@ struct PayloadSource {
     }
     return sum;
   }
-  __device__ __forceinline__ float4 four_at(std::size_t i, std::size_t block) const {
-    const auto codes = [&](unsigned p) {
-      return floats_of<Code>(
-          *reinterpret_cast<const std::uint32_t*>(payloads.bytes[p] + scale_bytes + i));
-    };
-    float4 sum = codes(0) * scale(0, block);
-#pragma unroll 8
-    for (unsigned p = 1; p < payloads.count; ++p) {
-      const float4 next = codes(p);
-      const float factor = scale(p, block);
-      sum = make_float4(element::fused_multiply_add(next.x, factor, sum.x),
-                        element::fused_multiply_add(next.y, factor, sum.y),
-                        element::fused_multiply_add(next.z, factor, sum.z),
-                        element::fused_multiply_add(next.w, factor, sum.w));
+  template <unsigned kRows>
+  __device__ __forceinline__ void load(std::size_t i, std::size_t block,
+                                       float4 (&sums)[kRows]) const {
+    // All loads of a batch are on their way before the first is used.
+    constexpr unsigned kBatch = 4;
+    for (unsigned first = 0; first < payloads.count; first += kBatch) {
+      std::uint32_t words[kBatch][kRows];
+      float scales[kBatch];
+#pragma unroll
+      for (unsigned b = 0; b < kBatch; ++b) {
+        if (first + b < payloads.count) {
+          const std::byte* codes = payloads.bytes[first + b] + scale_bytes + i;
+          scales[b] = scale(first + b, block);
+#pragma unroll
+          for (unsigned row = 0; row < kRows; ++row) {
+            words[b][row] = *reinterpret_cast<const std::uint32_t*>(codes + row * kRow);
+          }
+        }
+      }
+#pragma unroll
+      for (unsigned b = 0; b < kBatch; ++b) {
+        if (first + b < payloads.count) {
+#pragma unroll
+          for (unsigned row = 0; row < kRows; ++row) {
+            const float4 values = floats_of<Code>(words[b][row]);
+            sums[row] = b == 0 && first == 0 ? values * scales[b]
+                                             : multiply_add(values, scales[b], sums[row]);
+          }
+        }
+      }
     }
-    return sum;
+  }
+
+ private:
+  __device__ __forceinline__ static float4 multiply_add(float4 a, float b, float4 c) {
+    return make_float4(
+        element::fused_multiply_add(a.x, b, c.x), element::fused_multiply_add(a.y, b, c.y),
+        element::fused_multiply_add(a.z, b, c.z), element::fused_multiply_add(a.w, b, c.w));
   }
 };
 
@@ -100,112 +128,97 @@ __device__ __forceinline__ std::uint64_t stream_of(const KernelKey& key) {
   return key.stream_on_device != nullptr ? *key.stream_on_device : key.stream;
 }
 
-/// The error that a block's scale leaves of a value.
+/// The error that the codes of a block with this scale leave of four values.
 template <typename Code>
-__device__ __forceinline__ float error_of(float value, std::uint32_t code, float scale) {
+__device__ __forceinline__ float4 errors_of(float4 values, std::uint32_t codes, float scale) {
   // One overflow must not stay in the feedback of all later steps.
-  return scale == scale ? value + Code::float_of(code) * -scale : 0.0F;
+  return scale == scale ? values + floats_of<Code>(codes) * -scale : make_float4(0, 0, 0, 0);
 }
 
-/// Encodes the `size` elements from `begin` on, as one block, by a warp.
+/// Encodes the blocks from `first_block` on, of any size and alignment.
 template <typename Code, typename Source>
-__device__ void encode_any_block(const Source& source, const BlockOutput& output, std::size_t block,
-                                 std::uint64_t stream, std::uint64_t first) {
-  const unsigned lane = threadIdx.x % kWarp;
-  const std::size_t begin = block * output.block;
-  const std::size_t end =
-      begin + output.block < output.elements ? begin + output.block : output.elements;
-  const auto value_at = [&](std::size_t i) {
-    const float value = source.at(i, block);
-    return output.residual != nullptr ? value + output.residual[i] : value;
-  };
-  std::uint32_t largest = 0;
-  for (std::size_t i = begin + lane; i < end; i += kWarp) {
-    largest = max(largest, element::magnitude_of(value_at(i)));
-  }
-  const float scale = element::block_scale<Code>(__reduce_max_sync(kAllLanes, largest));
-  if (lane == 0) {
-    output.scales[block] = scale;
-  }
-  const element::PlainDivisor divisor{scale};
-  for (std::size_t i = begin + lane; i < end; i += kWarp) {
-    const float value = value_at(i);
-    std::uint32_t code = 0;
-    if (scale > 0) {
-      const auto which = static_cast<std::uint32_t>((i - begin) % 4);
-      const std::uint64_t random = Code::kIsRandom ? random_bits(stream, first + i - which) : 0;
-      code = Code::code_of(value, divisor, element::rounding_threshold(random, which));
-    }
-    output.codes[i] = static_cast<std::byte>(code);
-    if (output.residual != nullptr) {
-      output.residual[i] = error_of<Code>(value, code, scale);
-    }
-  }
-}
-
-/// kRows = 0: any block size and alignment; else blocks of kRows·kRow elements, aligned buffers.
-template <typename Code, typename Source, unsigned kRows>
 __global__ void __launch_bounds__(kThreads)
-    encode_kernel(Source source, BlockOutput output, KernelKey key) {
+    encode_any_kernel(Source source, BlockOutput output, KernelKey key, std::size_t first_block) {
   const std::uint64_t stream = stream_of(key);
   const std::size_t blocks = ceil_divide<std::size_t>(output.elements, output.block);
   const unsigned lane = threadIdx.x % kWarp;
+  for (std::size_t block = first_block + thread_in_grid() / kWarp; block < blocks;
+       block += threads_in_grid() / kWarp) {
+    const std::size_t begin = block * output.block;
+    const std::size_t end =
+        begin + output.block < output.elements ? begin + output.block : output.elements;
+    const auto value_at = [&](std::size_t i) {
+      const float value = source.at(i, block);
+      return output.residual != nullptr ? value + output.residual[i] : value;
+    };
+    std::uint32_t largest = 0;
+    for (std::size_t i = begin + lane; i < end; i += kWarp) {
+      largest = max(largest, element::magnitude_of(value_at(i)));
+    }
+    const float scale = element::block_scale<Code>(__reduce_max_sync(kAllLanes, largest));
+    if (lane == 0) {
+      output.scales[block] = scale;
+    }
+    const typename Code::Factor factor(scale);
+    for (std::size_t i = begin + lane; i < end; i += kWarp) {
+      const float value = value_at(i);
+      std::uint32_t code = 0;
+      if (scale > 0) {
+        const auto which = static_cast<unsigned>((i - begin) % kLaneElements);
+        const std::uint64_t random =
+            Code::kIsRandom ? element::random_of_four(stream, key.first_element + i - which) : 0;
+        code = Code::code_of(value, factor, random, which);
+      }
+      output.codes[i] = static_cast<std::byte>(code);
+      if (output.residual != nullptr) {
+        output.residual[i] = errors_of<Code>(make_float4(value, 0, 0, 0), code, scale).x;
+      }
+    }
+  }
+}
+
+/// Encodes `blocks` whole ones of kRows·kRow elements, in buffers aligned for vectors. The bound
+/// leaves as many registers as the kernel needs without spilling any.
+template <typename Code, typename Source, unsigned kRows>
+__global__ void __launch_bounds__(kThreads, kRows == 4 ? 4 : Source::kResident)
+    encode_rows_kernel(Source source, BlockOutput output, KernelKey key, std::size_t blocks) {
+  const std::uint64_t stream = stream_of(key);
+  const unsigned lane = threadIdx.x % kWarp;
   for (std::size_t block = thread_in_grid() / kWarp; block < blocks;
        block += threads_in_grid() / kWarp) {
-    if constexpr (kRows == 0) {
-      encode_any_block<Code>(source, output, block, stream, key.first_element);
-    } else {
-      const std::size_t begin = block * (kRows * kRow);
-      if (begin + kRows * kRow > output.elements) {
-        encode_any_block<Code>(source, output, block, stream, key.first_element);
-        continue;
-      }
-      float4 values[kRows];
-      std::uint32_t largest = 0;
+    const std::size_t first = block * (kRows * kRow) + lane * kLaneElements;
+    float4 values[kRows];
+    source.load(first, block, values);
+    if (output.residual != nullptr) {
 #pragma unroll
       for (unsigned row = 0; row < kRows; ++row) {
-        values[row] = source.four_at(begin + row * kRow + lane * kLaneElements, block);
+        values[row] = values[row] + load_four(output.residual, first / kLaneElements + row * kWarp);
       }
+    }
+    std::uint32_t largest = 0;
+#pragma unroll
+    for (unsigned row = 0; row < kRows; ++row) {
+      const float4 v = values[row];
+      largest = max(largest, max(max(element::magnitude_of(v.x), element::magnitude_of(v.y)),
+                                 max(element::magnitude_of(v.z), element::magnitude_of(v.w))));
+    }
+    const float scale = element::block_scale<Code>(__reduce_max_sync(kAllLanes, largest));
+    if (lane == 0) {
+      output.scales[block] = scale;
+    }
+    const typename Code::Factor factor(scale);
+#pragma unroll
+    for (unsigned row = 0; row < kRows; ++row) {
+      const std::size_t i = first + row * kRow;
+      std::uint32_t codes = 0;
+      if (scale > 0) {
+        const std::uint64_t random =
+            Code::kIsRandom ? element::random_of_four(stream, key.first_element + i) : 0;
+        codes = codes_of<Code>(values[row], factor, random);
+      }
+      *reinterpret_cast<std::uint32_t*>(output.codes + i) = codes;
       if (output.residual != nullptr) {
-#pragma unroll
-        for (unsigned row = 0; row < kRows; ++row) {
-          const std::size_t vector = begin / kLaneElements + row * kWarp + lane;
-          values[row] = values[row] + load_four(output.residual, vector);
-        }
-      }
-#pragma unroll
-      for (unsigned row = 0; row < kRows; ++row) {
-        const float4 v = values[row];
-        largest = max(largest, max(max(element::magnitude_of(v.x), element::magnitude_of(v.y)),
-                                   max(element::magnitude_of(v.z), element::magnitude_of(v.w))));
-      }
-      const float scale = element::block_scale<Code>(__reduce_max_sync(kAllLanes, largest));
-      if (scale > 0 && !element::BlockDivisor::is_for(scale)) {
-        encode_any_block<Code>(source, output, block, stream, key.first_element);
-        continue;
-      }
-      if (lane == 0) {
-        output.scales[block] = scale;
-      }
-      const element::BlockDivisor divisor(scale);
-#pragma unroll
-      for (unsigned row = 0; row < kRows; ++row) {
-        const std::size_t i = begin + row * kRow + lane * kLaneElements;
-        std::uint32_t codes = 0;
-        if (scale > 0) {
-          const std::uint64_t random =
-              Code::kIsRandom ? random_bits(stream, key.first_element + i) : 0;
-          codes = codes_of<Code>(values[row], divisor, random);
-        }
-        *reinterpret_cast<std::uint32_t*>(output.codes + i) = codes;
-        if (output.residual != nullptr) {
-          const float4 v = values[row];
-          store_four(output.residual, i / kLaneElements,
-                     make_float4(error_of<Code>(v.x, codes & 0xffU, scale),
-                                 error_of<Code>(v.y, codes >> 8U & 0xffU, scale),
-                                 error_of<Code>(v.z, codes >> 16U & 0xffU, scale),
-                                 error_of<Code>(v.w, codes >> 24U, scale)));
-        }
+        store_four(output.residual, i / kLaneElements, errors_of<Code>(values[row], codes, scale));
       }
     }
   }
@@ -246,7 +259,7 @@ __global__ void __launch_bounds__(kThreads)
   }
   for (std::size_t i = kLaneElements * vectors + thread_in_grid(); i < elements;
        i += threads_in_grid()) {
-    const float value = Code::float_of(static_cast<std::uint32_t>(codes[i])) * scales[i / block];
+    const float value = Code::float_of(static_cast<std::uint32_t>(codes[i]), 0) * scales[i / block];
     output[i] = kInto == Into::kAdd ? output[i] + value : value;
   }
 }
@@ -263,16 +276,34 @@ void encode_as(const char* name, const Source& source, std::uint32_t block, bool
                            .codes = buffers.output + scale_bytes_of(buffers.elements, block),
                            .elements = buffers.elements,
                            .block = block};
-  auto* kernel = encode_kernel<Code, Source, 0>;
+  std::size_t done = 0;  // blocks
+  const auto rows = [&](auto* kernel) {
+    done = buffers.elements / block;
+    if (done != 0) {
+      launch(name, kernel, ceil_divide<std::size_t>(done, kWarps), kThreads, where, source, output,
+             key, done);
+    }
+  };
   if (aligned && is_aligned(buffers.residual, 16)) {
-    kernel = block == 1 * kRow   ? encode_kernel<Code, Source, 1>
-             : block == 2 * kRow ? encode_kernel<Code, Source, 2>
-             : block == 4 * kRow ? encode_kernel<Code, Source, 4>
-                                 : kernel;
+    switch (block) {
+      case 1 * kRow:
+        rows(encode_rows_kernel<Code, Source, 1>);
+        break;
+      case 2 * kRow:
+        rows(encode_rows_kernel<Code, Source, 2>);
+        break;
+      case 4 * kRow:
+        rows(encode_rows_kernel<Code, Source, 4>);
+        break;
+      default:
+        break;
+    }
   }
   const std::size_t blocks = ceil_divide<std::size_t>(buffers.elements, block);
-  launch(name, kernel, ceil_divide<std::size_t>(blocks, kWarps), kThreads, where, source, output,
-         key);
+  if (done != blocks) {
+    launch(name, encode_any_kernel<Code, Source>, ceil_divide<std::size_t>(blocks - done, kWarps),
+           kThreads, where, source, output, key, done);
+  }
 }
 
 template <typename Code>

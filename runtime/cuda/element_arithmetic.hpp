@@ -113,14 +113,7 @@ struct Bfloat16 {
   }
 };
 
-/// Division by the scale of a block, plainly.
-struct PlainDivisor {
-  float scale;
-
-  RACKRAIL_BOTH float quotient(float value) const { return value / scale; }
-};
-
-/// Division by the scale of a block, correctly rounded, in three operations.
+/// Division by the scale of a block, correctly rounded, in four operations and without a branch.
 ///
 /// With y = RN(1/s) and q₀ = RN(x·y), which is about 2 units in the last place or less from x/s,
 /// the remainder r = x − q₀·s is exact: it is a multiple of the product of the units of q₀ and s,
@@ -129,24 +122,28 @@ struct PlainDivisor {
 /// them away from every tie: with s' < 2²⁰, s as an integer, that distance is a multiple of
 /// 1/(2s'), and it is not 0, since x would be a product with a factor of 25 significant bits.
 ///
-/// That is so for |x| ≥ 2⁻¹²⁵. The quotients of smaller ones are below 2⁻³⁵ however they are
-/// rounded, as long as s ≥ 2⁻⁹⁰, and all codes here take that for zero.
+/// That is so for |x| ≥ 2⁻¹²⁵ and 2⁻⁹⁰ ≤ s ≤ 2⁹⁰. Smaller and larger scales are brought there by a
+/// power of two, and x with them. The quotients of smaller x are below 2⁻³⁵ however they are
+/// rounded; all codes here take that for zero.
 class BlockDivisor {
  public:
-  /// What is right for it: the scale must have at most 20 significant bits as well.
-  RACKRAIL_BOTH static bool is_for(float scale) {
-    return scale >= 0x1.0p-90F && scale <= 0x1.0p90F;
-  }
+  /// `scale` > 0 with at most 20 significant bits.
+  RACKRAIL_BOTH explicit BlockDivisor(float scale)
+      : factor_(scale < 0x1.0p-90F ? 0x1.0p64F : (scale > 0x1.0p90F ? 0x1.0p-64F : 1.0F)),
+        scale_(scale * factor_),
+        reciprocal_(1.0F / scale_) {}
 
-  RACKRAIL_BOTH explicit BlockDivisor(float scale) : scale_(scale), reciprocal_(1.0F / scale) {}
-
+  /// value / scale, or a number of its sign below 2⁻³⁵ (or zero) for one that is; |value| is at
+  /// most 2¹⁰ times the scale.
   RACKRAIL_BOTH float quotient(float value) const {
-    const float near = value * reciprocal_;
-    const float rest = fused_multiply_add(-near, scale_, value);
+    const float moved = value * factor_;
+    const float near = moved * reciprocal_;
+    const float rest = fused_multiply_add(-near, scale_, moved);
     return fused_multiply_add(rest, reciprocal_, near);
   }
 
  private:
+  float factor_;
   float scale_;
   float reciprocal_;
 };
@@ -160,33 +157,44 @@ RACKRAIL_BOTH float scale_below(float largest, float largest_code) {
   return scale * largest_code > largest ? float_of(bits - (1U << kDroppedBits)) : scale;
 }
 
-/// 8-bit integers, rounded stochastically, as int8 of plan/codecs/.
+/// Four codes are the bytes of a word, the first one lowest. Each type of code below has
+///   Factor: what is worked out once for a block;
+///   code_of(value, factor, random, which): the code of element `which` of four, whose random
+///   number
+///     is `random` where kIsRandom;
+///   float_of(codes, which): the float that code `which` of four stands for, before the scale.
+
+/// 8-bit integers, rounded stochastically, as int8 of plan/codecs/, which says why.
 struct Int8 {
   static constexpr bool kIsRandom = true;
 
-  RACKRAIL_BOTH static float scale_of(float largest) { return scale_below<7>(largest, 127.0F); }
+  struct Factor {
+    RACKRAIL_BOTH explicit Factor(float scale) : units_per_value(0x1.0p15F / scale) {}
+    float units_per_value;
+  };
 
-  /// `threshold` in (0, 1).
-  template <typename Divisor>
-  RACKRAIL_BOTH static std::uint32_t code_of(float value, const Divisor& divisor, float threshold) {
-    const float exact = divisor.quotient(value);
-    // In the rounding downwards of a sum with 1.5·2²³ are both the integer and its float.
-    constexpr float kInteger = 0x1.8p23F;
-#if defined(__CUDA_ARCH__)
-    const float sum = __fadd_rd(exact, kInteger);
-#else
-    const float sum = std::floor(exact) + kInteger;
-#endif
-    auto code = static_cast<std::int32_t>(bits_of(sum)) - 0x4b400000;
-    code += threshold < exact - (sum - kInteger) ? 1 : 0;
+  RACKRAIL_BOTH static float scale_of(float largest) {
+    return largest < 0x1.0p-100F ? 0.0F : scale_below<7>(largest, 127.0F);
+  }
+
+  RACKRAIL_BOTH static std::uint32_t code_of(float value, const Factor& factor,
+                                             std::uint64_t random, unsigned which) {
+    const std::uint32_t units = bits_of(value * factor.units_per_value + 0x1.8p23F) - 0x4b400000U;
+    const auto chance = static_cast<std::uint32_t>(random >> (16U * which)) & 0x7fffU;
+    std::int32_t code = static_cast<std::int32_t>(units + chance) >> 15;
     code = code > 127 ? 127 : code;
     code = code < -127 ? -127 : code;
     return static_cast<std::uint32_t>(code) & 0xffU;
   }
 
-  RACKRAIL_BOTH static float float_of(std::uint32_t code) {
+  RACKRAIL_BOTH static float float_of(std::uint32_t codes, unsigned which) {
     // 2²³ + code + 128, less that.
-    return element::float_of(0x4b000000U | (code ^ 0x80U)) - 8388736.0F;
+#if defined(__CUDA_ARCH__)
+    const std::uint32_t bits = __byte_perm(codes ^ 0x80808080U, 0x4b000000U, 0x7440U + which);
+#else
+    const std::uint32_t bits = 0x4b000000U | ((codes >> (8U * which) & 0xffU) ^ 0x80U);
+#endif
+    return element::float_of(bits) - 8388736.0F;
   }
 };
 
@@ -194,8 +202,7 @@ struct Int8 {
 /// 2^kSmallestExponent and the largest kLargest, without codes for what is not finite.
 template <int kFraction, int kSmallestExponent>
 struct Float8 {
-  template <typename Divisor>
-  RACKRAIL_BOTH static std::uint32_t code_of(float value, const Divisor& divisor) {
+  RACKRAIL_BOTH static std::uint32_t code_of(float value, const BlockDivisor& divisor) {
     const std::uint32_t magnitude = magnitude_of(divisor.quotient(value));
     // The sign is the value's own: the quotient of a negative zero may have lost it.
     return rounded_code<kFraction, kSmallestExponent>(magnitude) | (bits_of(value) >> 24U & 0x80U);
@@ -214,16 +221,17 @@ struct Float8 {
 struct E4m3 {
   static constexpr bool kIsRandom = false;
   using Format = Float8<3, -6>;
+  using Factor = BlockDivisor;
 
   RACKRAIL_BOTH static float scale_of(float largest) {
     return largest < 0x1.0p-112F ? 0.0F : scale_below<4>(largest, 448.0F);
   }
-  template <typename Divisor>
-  RACKRAIL_BOTH static std::uint32_t code_of(float value, const Divisor& divisor,
-                                             float /*threshold*/) {
+  RACKRAIL_BOTH static std::uint32_t code_of(float value, const Factor& divisor,
+                                             std::uint64_t /*random*/, unsigned /*which*/) {
     return Format::code_of(value, divisor);
   }
-  RACKRAIL_BOTH static float float_of(std::uint32_t code) {
+  RACKRAIL_BOTH static float float_of(std::uint32_t codes, unsigned which) {
+    const std::uint32_t code = codes >> (8U * which) & 0xffU;
     const std::uint32_t magnitude = code & 0x7fU;
     const std::uint32_t number = bits_of(Format::number_of(magnitude));
     return element::float_of((magnitude == 0x7fU ? kNanBits : number) | (code & 0x80U) << 24U);
@@ -238,12 +246,9 @@ RACKRAIL_BOTH float block_scale(std::uint32_t largest_magnitude) {
                                             : Code::scale_of(float_of(largest_magnitude));
 }
 
-/// Four thresholds for stochastic rounding come from one number of the random stream: element i of
-/// a block takes 16 bits of the number whose counter is the index of element 4·⌊i/4⌋ of the block.
-RACKRAIL_BOTH float rounding_threshold(std::uint64_t random, std::uint32_t which) {
-  const auto bits = static_cast<std::uint32_t>(random >> (16U * which)) & 0xffffU;
-  // 1 + (bits + ½)/2¹⁶, less one.
-  return float_of(0x3f800040U | bits << 7U) - 1.0F;
+/// Random number of the four elements of which the first has the index `first`.
+RACKRAIL_BOTH std::uint64_t random_of_four(std::uint64_t stream, std::uint64_t first) {
+  return random_sequence(stream, first);
 }
 
 }  // namespace rackrail::runtime::element

@@ -47,7 +47,8 @@ struct Payloads {
 enum class Rounding : std::uint8_t { kHalf, kBfloat16 };
 enum class Into : std::uint8_t { kStore, kAdd };
 
-/// Codes of the values, each multiplied by `scale` first.
+/// Codes of the values, each multiplied by `scale` first (to average, or against overflow of FP16).
+/// With a residual, scale is 1.
 void encode_rounded(Rounding rounding, const EncodeBuffers& buffers, float scale, Launch launch);
 /// Floats of the codes, each multiplied by `scale`.
 void decode_rounded(Rounding rounding, const std::byte* codes, float scale, Into into,

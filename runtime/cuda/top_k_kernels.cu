@@ -246,7 +246,7 @@ __global__ void __launch_bounds__(kThreads) candidates_kernel(TopK task, bool al
       starts[v] = total + (counts.before[v / 4] >> (8U * (v % 4)) & 0xffU);
       total += counts.total[v / 4] >> (8U * (v % 4)) & 0xffU;
     }
-    __syncthreads();  // the last tile's places have been read
+    // Of the last tile, only this warp still read it, and its lanes have met since.
     if (threadIdx.x % kWarp == 0) {
       totals[warp] = total;
     }

@@ -255,6 +255,43 @@ TEST_CASE("device codec: a stream of random numbers that lies on the device") {
   CHECK(with(77) != with(1));
 }
 
+TEST_CASE("device codec: casts with a scale are casts of scaled values") {
+  if (const auto reason = cuda_status().unavailable) RACKRAIL_SKIP(*reason);
+  const Rounding rounding = GENERATE(Rounding::kHalf, Rounding::kBfloat16);
+  const plan::Codec codec = plan::parse_codec(rounding == Rounding::kHalf ? "fp16" : "bf16");
+  constexpr float kScale = 0.3F;  // its products are rounded
+  const Launch launch{.stream = nullptr, .most_blocks = 2};
+  for (const std::size_t size : {1UL, 7UL, 5'001UL}) {
+    CAPTURE(plan::to_string(codec), size);
+    const Floats input = gradients(size, 21, true);
+    Floats scaled = input;
+    for (float& value : scaled) {
+      value *= kScale;
+    }
+    const Encoded expected = encode_on_cpu(codec, scaled, {}, {}).bytes;
+    const OnDevice<float> values(input, 0);
+    const OnDevice<std::byte> bytes(room_for(codec, size), 0);
+    encode_rounded(rounding,
+                   {.input = values.span().data(), .output = bytes.span().data(), .elements = size},
+                   kScale, launch);
+    check_same_encoding(codec, {bytes.copy(), {}}, {expected, {}}, size, false);
+    Floats decoded(size);
+    make_codec(codec)->decode(expected, decoded);
+    Floats sums = input;
+    for (std::size_t i = 0; i < size; ++i) {
+      decoded[i] *= kScale;
+      sums[i] += decoded[i];
+    }
+    const OnDevice<std::byte> codes(expected, 0);
+    for (const Into into : {Into::kStore, Into::kAdd}) {
+      const OnDevice<float> output(input, 0);
+      decode_rounded(rounding, codes.span().data(), kScale, into, output.span().data(), size,
+                     launch);
+      CHECK(first_difference(output.copy(), into == Into::kAdd ? sums : decoded) == size);
+    }
+  }
+}
+
 /// What misleads a sample, or fills more than the room for candidates.
 Floats hard_for_top_k(const std::string& what, std::size_t size) {
   Floats values = gradients(size, 3, false);

@@ -4,8 +4,9 @@
 // What it is for: the logic of kernels (indices, tiles, scans, tails, barriers) without a GPU. It
 // says nothing of speed, and of the device's arithmetic only what IEEE 754 fixes anyway.
 //
-// A thread block's threads are fibers, resumed in an order that changes at every round, so that a
-// result that hangs on an order without a barrier for it comes out differently from run to run.
+// A thread block's threads are fibers, resumed in an order that changes at every round, or warp by
+// warp, each as far as it gets alone: so that a result that hangs on an order without a barrier for
+// it comes out wrong.
 // Thread blocks run one after the other, from either end of the grid. A barrier or warp function
 // that not all threads reach throws. Fresh device memory is filled with a pattern, and what is
 // written beside an allocation is found when it is released. All calls are synchronous.

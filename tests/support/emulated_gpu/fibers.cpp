@@ -3,6 +3,7 @@
 #include <setjmp.h>
 #include <ucontext.h>
 
+#include <algorithm>
 #include <exception>
 #include <memory>
 #include <stdexcept>
@@ -98,15 +99,19 @@ void resume(Fiber& fiber) {
   setcontext(&context);
 }
 
-/// Resumes each fiber that has not ended, in some order; whether there was one.
-bool run_round(unsigned size) {
+unsigned random_number() {
   machine.random = machine.random * 1664525U + 1013904223U;
-  const unsigned start = machine.random >> 8U;
+  return machine.random >> 8U;
+}
+
+/// Resumes each of these fibers that has not ended, in some order; whether there was one.
+bool run_round(unsigned begin, unsigned size) {
+  const unsigned start = random_number();
   // Odd, so that all of a power of two are reached; other sizes go one by one.
-  const unsigned step = (size & (size - 1)) == 0 ? (machine.random >> 4U) | 1U : 1U;
+  const unsigned step = (size & (size - 1)) == 0 ? random_number() | 1U : 1U;
   bool any = false;
   for (unsigned i = 0; i < size; ++i) {
-    const unsigned thread = (start + i * step) % size;
+    const unsigned thread = begin + (start + i * step) % size;
     Fiber& fiber = machine.fibers[thread];
     if (!fiber.has_ended) {
       any = true;
@@ -117,15 +122,31 @@ bool run_round(unsigned size) {
   return any;
 }
 
+/// Lets one warp after the other run as far as it can without the rest.
+void run_warps_apart(unsigned size) {
+  const auto warps = static_cast<unsigned>(machine.warps.size());
+  const unsigned start = random_number();
+  for (unsigned i = 0; i < warps; ++i) {
+    const unsigned begin = (start + i) % warps * kWarp;
+    do {
+      machine.has_progressed = false;
+    } while (run_round(begin, std::min(kWarp, size - begin)) && machine.has_progressed);
+  }
+}
+
 void run_block(unsigned size) {
   machine.block_barrier = {};
   machine.warps.assign((size + kWarp - 1) / kWarp, {});
   for (unsigned thread = 0; thread < size; ++thread) {
     machine.fibers[thread].has_ended = false;
   }
+  const bool apart = random_number() % 2 == 0;
   do {
+    if (apart) {
+      run_warps_apart(size);
+    }
     machine.has_progressed = false;
-    if (!run_round(size)) {
+    if (!run_round(0, size)) {
       return;
     }
   } while (machine.has_progressed);
@@ -142,8 +163,7 @@ void run_grid(dim3 grid_size, dim3 block_size, const std::function<void()>& kern
   if (machine.fibers.size() < block_size.x) {
     machine.fibers.resize(block_size.x);
   }
-  machine.random = machine.random * 1664525U + 1013904223U;
-  const bool backwards = (machine.random >> 16U & 1U) != 0;
+  const bool backwards = random_number() % 2 == 0;
   for (unsigned i = 0; i < grid_size.x; ++i) {
     place.block.x = backwards ? grid_size.x - 1 - i : i;
     run_block(block_size.x);

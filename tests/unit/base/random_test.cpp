@@ -15,6 +15,12 @@ TEST_CASE("mix64 is the output function of SplitMix64") {
   CHECK(mix64(state += kStep) == 9817491932198370423ULL);
 }
 
+TEST_CASE("a sequence is that of SplitMix64") {
+  CHECK(random_sequence(1234567, 0) == 6457827717110365317ULL);
+  CHECK(random_sequence(1234567, 1) == 3203168211198807973ULL);
+  CHECK(random_sequence(1234567, 2) == 9817491932198370423ULL);
+}
+
 TEST_CASE("numbers depend on key and counter only, and differ between them") {
   CHECK(random_bits(1, 2) == random_bits(1, 2));
   CHECK(random_bits(1, 2) != random_bits(2, 1));
