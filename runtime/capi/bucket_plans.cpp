@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <functional>
 
 #include "base/error.hpp"
 #include "plan/verifier.hpp"
@@ -45,6 +46,12 @@ plan::Workload workload_of(std::span<const BucketRequest> requests) {
     before = requests[i].ready;
   }
   return workload;
+}
+
+std::function<bool()> stop_after(std::chrono::seconds time) {
+  return [end = std::chrono::steady_clock::now() + time] {
+    return std::chrono::steady_clock::now() >= end;
+  };
 }
 
 plan::Plan empty_plan(const topology::Topology& cluster) {
@@ -104,6 +111,7 @@ plan::Plan plan_pieces(const topology::Topology& cluster) {
   const auto costs = sim::make_cost_model(cluster, {});
   planner::PlannerOptions options;
   options.codec = plan::Codec{};
+  options.stop = stop_after(std::chrono::seconds(20));
   planner::CandidateSet candidates(cluster, *costs, options);
   plan::Plan plan = empty_plan(cluster);
   plan.name = "pieces of arrays";
@@ -139,8 +147,7 @@ plan::Plan plan_buckets(const topology::Topology& cluster, std::span<const Bucke
   options.local_batch = 1;
   options.protect_outer_layers = false;
   options.compare_baselines = false;
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-  options.stop = [end] { return std::chrono::steady_clock::now() >= end; };
+  options.stop = stop_after(std::chrono::seconds(10));
   plan::Plan plan = planner::make_plan(cluster, workload, *costs, options);
   for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
     if (plan.buckets.size() != requests.size() ||
