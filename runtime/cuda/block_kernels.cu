@@ -77,37 +77,46 @@ struct PayloadSource {
   template <unsigned kRows>
   __device__ __forceinline__ void load(std::size_t i, std::size_t block,
                                        float4 (&sums)[kRows]) const {
-    // All loads of a batch are on their way before the first is used.
-    constexpr unsigned kBatch = 4;
-    for (unsigned first = 0; first < payloads.count; first += kBatch) {
-      std::uint32_t words[kBatch][kRows];
-      float scales[kBatch];
 #pragma unroll
-      for (unsigned b = 0; b < kBatch; ++b) {
-        if (first + b < payloads.count) {
-          const std::byte* codes = payloads.bytes[first + b] + scale_bytes + i;
-          scales[b] = scale(first + b, block);
-#pragma unroll
-          for (unsigned row = 0; row < kRows; ++row) {
-            words[b][row] = *reinterpret_cast<const std::uint32_t*>(codes + row * kRow);
-          }
-        }
-      }
-#pragma unroll
-      for (unsigned b = 0; b < kBatch; ++b) {
-        if (first + b < payloads.count) {
-#pragma unroll
-          for (unsigned row = 0; row < kRows; ++row) {
-            const float4 values = floats_of<Code>(words[b][row]);
-            sums[row] = b == 0 && first == 0 ? values * scales[b]
-                                             : multiply_add(values, scales[b], sums[row]);
-          }
-        }
-      }
+    for (unsigned row = 0; row < kRows; ++row) {
+      sums[row] = make_float4(-0.0F, -0.0F, -0.0F, -0.0F);  // which leaves any addend as it is
+    }
+    unsigned p = 0;
+    for (; p + kBatch <= payloads.count; p += kBatch) {
+      add<kBatch>(p, i, block, sums);
+    }
+    for (; p < payloads.count; ++p) {
+      add<1>(p, i, block, sums);
     }
   }
 
  private:
+  static constexpr unsigned kBatch = 4;
+
+  /// Adds kCount payloads from the p-th on. All loads are on their way before the first is used.
+  template <unsigned kCount, unsigned kRows>
+  __device__ __forceinline__ void add(unsigned p, std::size_t i, std::size_t block,
+                                      float4 (&sums)[kRows]) const {
+    std::uint32_t words[kCount][kRows];
+    float scales[kCount];
+#pragma unroll
+    for (unsigned b = 0; b < kCount; ++b) {
+      const std::byte* codes = payloads.bytes[p + b] + scale_bytes + i;
+      scales[b] = scale(p + b, block);
+#pragma unroll
+      for (unsigned row = 0; row < kRows; ++row) {
+        words[b][row] = *reinterpret_cast<const std::uint32_t*>(codes + row * kRow);
+      }
+    }
+#pragma unroll
+    for (unsigned b = 0; b < kCount; ++b) {
+#pragma unroll
+      for (unsigned row = 0; row < kRows; ++row) {
+        sums[row] = multiply_add(floats_of<Code>(words[b][row]), scales[b], sums[row]);
+      }
+    }
+  }
+
   __device__ __forceinline__ static float4 multiply_add(float4 a, float b, float4 c) {
     return make_float4(
         element::fused_multiply_add(a.x, b, c.x), element::fused_multiply_add(a.y, b, c.y),

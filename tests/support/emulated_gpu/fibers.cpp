@@ -122,16 +122,22 @@ bool run_round(unsigned begin, unsigned size) {
   return any;
 }
 
-/// Lets one warp after the other run as far as it can without the rest.
-void run_warps_apart(unsigned size) {
+/// Lets one warp after the other run as far as it can without the rest; whether there was one.
+bool run_warps_apart(unsigned size) {
   const auto warps = static_cast<unsigned>(machine.warps.size());
   const unsigned start = random_number();
+  bool any = false;
+  bool any_progress = false;
   for (unsigned i = 0; i < warps; ++i) {
     const unsigned begin = (start + i) % warps * kWarp;
     do {
       machine.has_progressed = false;
-    } while (run_round(begin, std::min(kWarp, size - begin)) && machine.has_progressed);
+      any = run_round(begin, std::min(kWarp, size - begin)) || any;
+      any_progress = any_progress || machine.has_progressed;
+    } while (machine.has_progressed);
   }
+  machine.has_progressed = any_progress;
+  return any;
 }
 
 void run_block(unsigned size) {
@@ -142,11 +148,8 @@ void run_block(unsigned size) {
   }
   const bool apart = random_number() % 2 == 0;
   do {
-    if (apart) {
-      run_warps_apart(size);
-    }
     machine.has_progressed = false;
-    if (!run_round(0, size)) {
+    if (!(apart ? run_warps_apart(size) : run_round(0, size))) {
       return;
     }
   } while (machine.has_progressed);
