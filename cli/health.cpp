@@ -55,11 +55,10 @@ std::vector<HealthFigure> health(const sim::StepResult& result, const topology::
                      .share = estimate.sync_share,
                      .limit = "below 20 %",
                      .is_healthy = estimate.sync_share < kMostSynchronisation});
-  const double busy = share(estimate.compute_time);
   figures.push_back({.what = "device busy",
-                     .share = busy,
+                     .share = result.device_busy,
                      .limit = "above 70 %",
-                     .is_healthy = busy > kLeastBusy});
+                     .is_healthy = result.device_busy > kLeastBusy});
   if (const std::optional<Duration> copies = host_device_copies(result, cluster)) {
     figures.push_back({.what = "host-device copies",
                        .share = share(*copies),

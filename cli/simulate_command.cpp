@@ -55,6 +55,7 @@ struct SimulateOptions {
   std::string multipath;            ///< empty: as the scenario says, else pinned
   std::vector<std::string> packet;  ///< NAME=VALUE
   int steps = 0;                    ///< 0: as the scenario says, else 1
+  bool has_seed = false;            ///< on the command line
   bool every_flow = false;
 
   sim::Scenario read(Session& session, const topology::Topology& on) const;
@@ -102,6 +103,12 @@ sim::Scenario SimulateOptions::read(Session& session, const topology::Topology& 
     options.steps = steps;
   }
   options.use_symmetry = !every_flow;
+  if (has_seed) {
+    options.disturbances.seed = session.seed;
+    options.packets.seed = session.seed;
+  } else {
+    session.seed = options.disturbances.seed;
+  }
   return all;
 }
 
@@ -240,6 +247,14 @@ void run_step(Session& session, const SimulateOptions& options) {
   ProgressBar bar("simulating");
   simulation.progress = [&bar](double share) { bar.update(share); };
   if (simulation.is_asynchronous) {
+    for (const auto& [option, file] :
+         {std::pair("--trace", options.trace), std::pair("--flows", options.flows),
+          std::pair("--links", options.links)}) {
+      if (!file.empty()) {
+        throw ConfigError(ErrorContext{"<command line>", option, "an asynchronous scenario",
+                                       "one whose ranks keep in step"});
+      }
+    }
     run_asynchronous(session, input, simulation, bar);
     return;
   }
@@ -399,8 +414,9 @@ void add_simulate_command(CLI::App& app, Session& session) {
   command->footer(
       "Examples: rackrail simulate plan.json --trace step.json\n"
       "          rackrail simulate a100-8x8 --collective all-reduce --bytes 1GiB --schedule ring");
-  command->callback([&session, options] {
+  command->callback([&session, options, command] {
     session.command = "simulate";
+    options->has_seed = command->count("--seed") > 0;
     run_simulate(session, *options);
   });
 }

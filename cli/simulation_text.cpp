@@ -87,7 +87,7 @@ void print_step(const PlanInput& input, const sim::StepResult& result, bool load
                {"share", Align::kRight}});
   const plan::StepEstimate& estimate = result.estimate;
   parts.add_row({to_string(estimate.step_time), to_string(estimate.compute_time),
-                 to_string(estimate.step_time - estimate.compute_time),
+                 to_string(scaled(estimate.step_time, estimate.sync_share)),
                  percent(estimate.sync_share)});
   fmt::print("{}", parts.to_string());
   for (const HealthFigure& figure : health(result, input.cluster, loads)) {

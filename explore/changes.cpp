@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 namespace rackrail::explore {
 namespace {
@@ -58,6 +59,22 @@ void add_tiers(const Topology& topology, std::vector<Change>& changes) {
   const auto nearer = [](double factor) {
     return [factor](Link& link) { link.latency = scaled(link.latency, factor); };
   };
+  if (names.size() > processors.size() + 1) {
+    for (const auto& [by, factor] : {std::pair("+10 %", 1 + kMarginal), std::pair("x2", 2.0)}) {
+      changes.push_back({.what = "bandwidth of all tiers",
+                         .by = by,
+                         .is_marginal = factor < 2,
+                         .is_broad = true,
+                         .links =
+                             [change = faster(factor)](LinkId, Link& link) {
+                               if (link.kind != LinkKind::kShared) {
+                                 change(link);
+                               }
+                             },
+                         .device_speed = 1,
+                         .device_rates = std::nullopt});
+    }
+  }
   for (const std::string& tier : names) {
     if (processors.contains(tier)) {
       // More cores of the same speed, of which one can use the smaller share.
@@ -100,32 +117,37 @@ void add_device(const Topology& topology, std::vector<Change>& changes,
                     classes.size()));
     return;
   }
-  Change codecs{.what = "codec rates",
-                .by = "x2",
-                .is_marginal = false,
-                .links = {},
-                .device_speed = 1,
-                .device_rates = plan::device_rates(*classes.begin())};
-  Change additions = codecs;
-  additions.what = "rate of additions";
-  for (plan::CodecRate& rate : codecs.device_rates->codecs) {
-    rate = {rate.encode * 2, rate.decode * 2};
+  for (const auto& [by, factor] : {std::pair("+10 %", 1 + kMarginal), std::pair("x2", 2.0)}) {
+    Change codecs{.what = "codec rates",
+                  .by = by,
+                  .is_marginal = factor < 2,
+                  .links = {},
+                  .device_speed = 1,
+                  .device_rates = plan::device_rates(*classes.begin())};
+    Change additions = codecs;
+    additions.what = "rate of additions";
+    for (plan::CodecRate& rate : codecs.device_rates->codecs) {
+      rate = {scaled(rate.encode, factor), scaled(rate.decode, factor)};
+    }
+    additions.device_rates->reduce = scaled(additions.device_rates->reduce, factor);
+    changes.push_back(std::move(codecs));
+    changes.push_back(std::move(additions));
   }
-  additions.device_rates->reduce = additions.device_rates->reduce * 2;
-  changes.push_back(std::move(codecs));
-  changes.push_back(std::move(additions));
 }
 
 void add_overhead(const Topology& topology, std::vector<Change>& changes) {
   for (std::size_t i = 0; i < topology.link_count(); ++i) {
     if (topology.link(LinkId(i)).overhead > Duration()) {
-      changes.push_back(
-          {.what = "message overhead",
-           .by = "half",
-           .is_marginal = false,
-           .links = [](LinkId, Link& link) { link.overhead = scaled(link.overhead, 0.5); },
-           .device_speed = 1,
-           .device_rates = std::nullopt});
+      for (const auto& [by, factor] : {std::pair("-10 %", 1 - kMarginal), std::pair("half", 0.5)}) {
+        changes.push_back(
+            {.what = "message overhead",
+             .by = by,
+             .is_marginal = factor > 0.5,
+             .links = [factor = factor](
+                          LinkId, Link& link) { link.overhead = scaled(link.overhead, factor); },
+             .device_speed = 1,
+             .device_rates = std::nullopt});
+      }
       return;
     }
   }

@@ -16,14 +16,16 @@ struct Change {
   std::string what;          ///< "rack-uplink bandwidth", "device speed", …
   std::string by;            ///< "+10 %", "x2", "half", …
   bool is_marginal = false;  ///< 10 % of something: these can be compared with each other
+  bool is_broad = false;     ///< of all tiers at once
   std::function<void(LinkId, topology::Link&)> links;
   double device_speed = 1;                        ///< of training, not of codecs
   std::optional<plan::DeviceRates> device_rates;  ///< of all ranks
 };
 
 /// Of every tier the bandwidth (+10 %, ×2) and the latency (−10 %, half), or the cores where the
-/// tier is a processor; the speed of the devices (+10 %, ×2); the overhead of a message (half); the
-/// rates of the codecs and of additions (×2); and one more uplink for every ToR: with k links
+/// tier is a processor; the bandwidth of all tiers together, where there are several; the speed of
+/// the devices (+10 %, ×2); the overhead of a message (−10 %, half); the rates of the codecs and of
+/// additions (+10 %, ×2); and one more uplink for every ToR: with k links
 /// upwards, k + 1 over k of the bandwidth of each, in both directions (parallel cables that the
 /// topology has as one link are one uplink). What the cluster does not have (overhead, uplinks) is
 /// left out. `notes` receives a sentence for what cannot be tried.

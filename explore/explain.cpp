@@ -61,7 +61,8 @@ Gain try_out(const Change& change, const plan::Plan& plan, const plan::Workload&
             .change = change.by,
             .step_time = sim::simulate_step(plan, work, cluster, simulation).estimate.step_time,
             .gain = 0,
-            .is_marginal = change.is_marginal};
+            .is_marginal = change.is_marginal,
+            .is_broad = change.is_broad};
   if (replan) {
     gain.kept_plan_time = gain.step_time;
     gain.step_time = std::min(gain.step_time, replanned_time(plan, work, cluster, simulation));
@@ -72,9 +73,15 @@ Gain try_out(const Change& change, const plan::Plan& plan, const plan::Workload&
 }  // namespace
 
 const Gain* Explanation::bottleneck() const {
-  const auto it = std::find_if(gains.begin(), gains.end(),
-                               [](const Gain& g) { return g.is_marginal && g.gain > 0; });
-  return it == gains.end() ? nullptr : &*it;
+  const auto largest = [&](bool is_broad) -> const Gain* {
+    const auto it = std::find_if(gains.begin(), gains.end(), [&](const Gain& gain) {
+      return gain.is_marginal && gain.is_broad == is_broad && gain.gain > 0;
+    });
+    return it == gains.end() ? nullptr : &*it;
+  };
+  const Gain* single = largest(false);
+  const Gain* broad = largest(true);
+  return broad != nullptr && (single == nullptr || broad->gain > 2 * single->gain) ? broad : single;
 }
 
 Explanation explain(const plan::Plan& plan, const plan::Workload& workload,

@@ -32,6 +32,7 @@ struct Gain {
   Duration step_time;        ///< with the change; of the better plan where both were tried
   double gain = 0;           ///< share of the step that it saves; negative where it costs
   bool is_marginal = false;  ///< one of the 10 % changes
+  bool is_broad = false;     ///< of several things at once that could also be changed one by one
   std::optional<Duration> kept_plan_time{};  ///< with the plan as it is, where it was planned anew
 };
 
@@ -41,7 +42,9 @@ struct Explanation {
   std::vector<Gain> gains;  ///< largest first
   std::vector<std::string> notes;
 
-  /// The largest of the 10 % changes, if any gains something.
+  /// The largest of the 10 % changes, if any gains something. A broad one only where it gains more
+  /// than twice as much as any other: then no single thing is the bottleneck, as where two tiers
+  /// bind equally.
   const Gain* bottleneck() const;
 };
 

@@ -281,6 +281,14 @@ std::optional<OutageScenario> read_outages(const ConfigValue& root,
   if (list == nullptr) {
     return std::nullopt;
   }
+  for (const auto& [key, value] : root.members()) {
+    constexpr std::string_view kKnown[] = {
+        "name", "seed", "steps", "duration", "checkpoint_every", "outages"};
+    if (std::find(std::begin(kKnown), std::end(kKnown), key) == std::end(kKnown)) {
+      value.fail(fmt::format("'{}' beside outages", key),
+                 "a scenario of its own: between outages steps go as planned");
+    }
+  }
   OutageScenario scenario;
   scenario.duration = root.require("duration").duration(kLongestRun);
   if (const ConfigValue* every = root.find("checkpoint_every")) {

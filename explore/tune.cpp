@@ -114,6 +114,7 @@ TuneResult tune(const Scenario& scenario, const SweepOptions& options) {
   alone.cluster = scenario.cluster;
   alone.workload = scenario.workload;
   alone.plan = scenario.plan;
+  alone.faults = scenario.faults;
   alone.repetitions = scenario.repetitions;
   alone.seed = scenario.seed;
   result.planner_alone = run_cell(alone, options);

@@ -185,6 +185,7 @@ class Engine {
   Duration codec_time(Rank rank, const plan::Codec& codec, std::int64_t elements,
                       bool encode) const;
   void schedule_disturbances();
+  void require_possible(const BackgroundTraffic& traffic, const std::vector<LinkId>& route) const;
   void disturb(const Task& task);
   void send_background(std::uint32_t number);
   void background_left(std::uint32_t number);

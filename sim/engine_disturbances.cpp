@@ -1,7 +1,12 @@
 // What others do to the network: links that change, and messages beside the plan's.
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <limits>
+#include <string>
 
 #include "base/error.hpp"
+#include "base/parse_units.hpp"
 #include "sim/engine.hpp"
 #include "sim/engine_state.hpp"
 #include "topology/queries.hpp"
@@ -12,6 +17,7 @@ namespace {
 // After so many messages of others without an event of the plan, it is looked whether anything of
 // the plan still moves.
 constexpr std::uint64_t kPatience = 10'000;
+constexpr Duration kLeastInterval = 1_us;
 }  // namespace
 
 void Engine::schedule_disturbances() {
@@ -26,8 +32,37 @@ void Engine::schedule_disturbances() {
       throw SimulationError("background traffic with messages of no bytes would never end");
     }
     background_routes_.push_back(router.route(traffic.src, traffic.dst));
+    require_possible(traffic, background_routes_.back());
     queue_.push(Time{0}, traffic.start.picoseconds(),
                 Task{.kind = TaskKind::kBackground, .slice = i});
+  }
+}
+
+// What asks for more than its route carries would fill the network without end, and tiny messages
+// back to back the memory.
+void Engine::require_possible(const BackgroundTraffic& traffic,
+                              const std::vector<LinkId>& route) const {
+  double carried = std::numeric_limits<double>::infinity();
+  for (const LinkId link : route) {
+    carried =
+        std::min(carried, static_cast<double>(topology_.link(link).bandwidth.bytes_per_second()));
+  }
+  const auto bytes = static_cast<double>(traffic.message.count());
+  const std::string where = fmt::format("from {} to {}", traffic.src.value(), traffic.dst.value());
+  if (traffic.every > Duration() && bytes > 1.001 * carried * traffic.every.seconds()) {
+    throw ConfigError(ErrorContext{
+        "", "background " + where,
+        fmt::format("{} every {}", to_string(traffic.message), to_string(traffic.every)),
+        fmt::format("at most the {} that its route carries",
+                    to_string(Bandwidth(static_cast<std::int64_t>(carried))))});
+  }
+  const auto cap = static_cast<double>(traffic.cap.bytes_per_second());
+  const double rate = cap > 0 ? std::min(cap, carried) : carried;
+  if (bytes < kLeastInterval.seconds() * rate && traffic.every < kLeastInterval) {
+    throw ConfigError(ErrorContext{
+        "", "background " + where,
+        fmt::format("messages of {}, more than a million a second", to_string(traffic.message)),
+        "larger ones, or fewer"});
   }
 }
 

@@ -134,7 +134,8 @@ JobsResult simulate_jobs(const std::vector<Job>& jobs, const topology::Topology&
     result.end = std::max(result.end, of_job.steps.back().end);
     result.jobs.push_back(std::move(of_job));
   }
-  result.links = link_uses(topology, together.bytes, result.end - result.start);
+  result.links =
+      link_uses(topology, together.bytes, options.disturbances, result.start, result.end);
   result.queues = std::move(together.queues);
   result.events = together.events;
   result.flows = together.flows;

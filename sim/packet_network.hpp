@@ -32,7 +32,7 @@
 // once, not through the switch's queue; what switches copy or add cannot be trimmed.
 //
 // Receivers take packets at once. Links between devices inside a machine are queues like any other.
-// Not modelled: loss, several priorities, processors that ranks share.
+// Not modelled: loss, several priorities.
 //
 // Deterministic: integer picoseconds, ties in order of creation, marking by a counter-based
 // generator. Two events per packet and link, each O(log of distinct delays) (sim/delay_queue.hpp);

@@ -22,16 +22,33 @@ void require_in_step(const SimulationOptions& options) {
   }
 }
 
+double mean_rate(const topology::Topology& topology, const Disturbances& disturbances, LinkId link,
+                 Duration from, Duration to) {
+  auto rate = static_cast<double>(topology.link(link).bandwidth.bytes_per_second());
+  double bytes = 0;
+  Duration since = from;
+  for (const CapacityChange& change : disturbances.capacity) {  // in the order of time
+    if (change.link != link || change.at >= to) {
+      continue;
+    }
+    if (change.at > since) {
+      bytes += rate * (change.at - since).seconds();
+      since = change.at;
+    }
+    rate = static_cast<double>(change.bandwidth.bytes_per_second());
+  }
+  return to > from ? (bytes + rate * (to - since).seconds()) / (to - from).seconds() : rate;
+}
+
 std::vector<LinkUse> link_uses(const topology::Topology& topology, const std::vector<Bytes>& bytes,
-                               Duration time) {
+                               const Disturbances& disturbances, Duration from, Duration to) {
   std::vector<LinkUse> uses;
   for (std::size_t i = 0; i < bytes.size(); ++i) {
     if (bytes[i].count() > 0) {
-      const auto rate = static_cast<double>(topology.link(LinkId(i)).bandwidth.bytes_per_second());
+      const double possible =
+          mean_rate(topology, disturbances, LinkId(i), from, to) * (to - from).seconds();
       uses.push_back({LinkId(i), bytes[i],
-                      time > Duration()
-                          ? static_cast<double>(bytes[i].count()) / (rate * time.seconds())
-                          : 0});
+                      possible > 0 ? static_cast<double>(bytes[i].count()) / possible : 0});
     }
   }
   return uses;

@@ -15,8 +15,13 @@ void require_same_ranks(const std::string& what, std::size_t ranks,
 /// Throws ConfigError for an asynchronous scenario, where what is simulated has all ranks in step.
 void require_in_step(const SimulationOptions& options);
 
-/// Of links that carried something, from the bytes of each in `time`.
+/// Bytes per second that the link could carry on average from `from` to `to`, with what disturbs
+/// it.
+double mean_rate(const topology::Topology& topology, const Disturbances& disturbances, LinkId link,
+                 Duration from, Duration to);
+
+/// Of links that carried something, from the bytes of each between these times.
 std::vector<LinkUse> link_uses(const topology::Topology& topology, const std::vector<Bytes>& bytes,
-                               Duration time);
+                               const Disturbances& disturbances, Duration from, Duration to);
 
 }  // namespace rackrail::sim

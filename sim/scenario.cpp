@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <filesystem>
 #include <functional>
+#include <map>
+#include <set>
 #include <sstream>
 #include <utility>
 
@@ -20,7 +22,7 @@ namespace {
 constexpr int kMostSteps = 1'000'000;
 constexpr int kMostPrefetch = 1'000'000;
 constexpr double kLargestFactor = 1e6;
-constexpr std::size_t kMostChanges = 1'000'000;
+constexpr std::size_t kMostSpells = 1'000'000;
 
 class ScenarioReader {
  public:
@@ -37,6 +39,13 @@ class ScenarioReader {
       if (root.find(key) != nullptr && root.find("outages") == nullptr) {
         root.require(key).fail(fmt::format("'{}' without outages", key),
                                "'outages' beside it, or 'steps' for how long to simulate");
+      }
+    }
+    for (const char* key : {"staleness", "local_steps"}) {
+      if (root.find(key) != nullptr && root.find("asynchronous") != nullptr &&
+          root.require("asynchronous").flag()) {
+        root.require(key).fail(fmt::format("'{}' of what is asynchronous", key),
+                               "one of them: nobody waits there");
       }
     }
     Scenario scenario;
@@ -61,7 +70,8 @@ class ScenarioReader {
     });
     each(root, "slow_devices",
          [&](const ConfigValue& v) { disturbances.slow_devices.push_back(slow_device(v)); });
-    each(root, "links", [&](const ConfigValue& v) { add_changes(v, disturbances.capacity); });
+    each(root, "links", [&](const ConfigValue& v) { add_spells(v); });
+    disturbances.capacity = capacity_changes();
     each(root, "background",
          [&](const ConfigValue& v) { disturbances.background.push_back(background(v)); });
     return scenario;
@@ -167,7 +177,7 @@ class ScenarioReader {
     return found;
   }
 
-  void add_changes(const ConfigValue& value, std::vector<CapacityChange>& changes) const {
+  void add_spells(const ConfigValue& value) {
     value.allow_only({"link", "tier", "from", "until", "bandwidth", "cut", "flapping", "capacity"});
     Duration from;
     std::optional<Duration> until;
@@ -188,22 +198,18 @@ class ScenarioReader {
       value.fail("another number of them", "one of bandwidth, cut, flapping, capacity");
     }
     for (const LinkId link : links(value)) {
-      const Bandwidth own = topology_.link(link).bandwidth;
       if (flapping != nullptr) {
-        add_flapping(*flapping, link, from, until, changes);
+        add_flapping(*flapping, link, from, until);
       } else if (file != nullptr) {
-        add_file(*file, link, changes);
+        add_file(*file, link);
       } else {
-        changes.push_back({from, link, is_cut ? Bandwidth(0) : bandwidth->bandwidth()});
-        if (until) {
-          changes.push_back({*until, link, own});
-        }
+        spells_.push_back({link, from, until, is_cut ? Bandwidth(0) : bandwidth->bandwidth()});
       }
     }
   }
 
   void add_flapping(const ConfigValue& value, LinkId link, Duration from,
-                    std::optional<Duration> until, std::vector<CapacityChange>& changes) const {
+                    std::optional<Duration> until) {
     value.allow_only({"every", "for"});
     const Duration every = value.require("every").duration();
     const Duration down = value.require("for").duration();
@@ -214,18 +220,18 @@ class ScenarioReader {
       value.fail("down for " + to_string(down), "less than every " + to_string(every));
     }
     for (Duration at = from; at < *until; at += every) {
-      if (changes.size() > kMostChanges) {
-        value.fail("too many changes", fmt::format("at most {}", kMostChanges));
+      if (spells_.size() > kMostSpells) {
+        value.fail("too many changes", fmt::format("at most {}", kMostSpells));
       }
-      changes.push_back({at, link, Bandwidth(0)});
-      changes.push_back({std::min(at + down, *until), link, topology_.link(link).bandwidth});
+      spells_.push_back({link, at, std::min(at + down, *until), Bandwidth(0)});
     }
   }
 
-  void add_file(const ConfigValue& value, LinkId link, std::vector<CapacityChange>& changes) const {
+  void add_file(const ConfigValue& value, LinkId link) {
     const std::string file = (folder_ / value.name()).string();
     std::istringstream lines(read_file(file));
     std::string line;
+    std::optional<Spell> last;
     for (int number = 1; std::getline(lines, line); ++number) {
       if (line.empty() || line.front() == '#' || line == "time,bandwidth") {
         continue;
@@ -236,17 +242,72 @@ class ScenarioReader {
           throw ConfigError(ErrorContext{"", "", fmt::format("'{}'", line), "time,bandwidth"});
         }
         const std::string rate = line.substr(comma + 1);
-        changes.push_back({parse_duration(line.substr(0, comma)), link,
-                           rate == "0" ? Bandwidth(0) : parse_bandwidth(rate)});
+        const Duration at = parse_duration(line.substr(0, comma));
+        if (last && at < last->from) {
+          throw ConfigError(
+              ErrorContext{"", "", to_string(at), "a time not before " + to_string(last->from)});
+        }
+        if (last) {
+          last->until = at;
+          spells_.push_back(*last);
+        }
+        last = {link, at, std::nullopt, rate == "0" ? Bandwidth(0) : parse_bandwidth(rate)};
       } catch (const ConfigError& e) {
         throw ConfigError(ErrorContext{file, fmt::format("line {}", number), e.context().found,
                                        e.context().expected});
       }
     }
+    if (last) {
+      spells_.push_back(*last);
+    }
   }
+
+  /// Of spells at the same time the slowest counts; where there is none, the link's own rate.
+  std::vector<CapacityChange> capacity_changes() const {
+    std::map<LinkId, std::multimap<Duration, std::pair<bool, Bandwidth>>> events;  // begins, rate
+    for (const Spell& spell : spells_) {
+      events[spell.link].emplace(spell.from, std::pair(true, spell.rate));
+      if (spell.until) {
+        events[spell.link].emplace(*spell.until, std::pair(false, spell.rate));
+      }
+    }
+    std::vector<CapacityChange> changes;
+    for (const auto& [link, of_link] : events) {
+      std::multiset<Bandwidth> rates;
+      Bandwidth now = topology_.link(link).bandwidth;
+      for (auto event = of_link.begin(); event != of_link.end();) {
+        const Duration at = event->first;
+        for (; event != of_link.end() && event->first == at; ++event) {
+          const auto& [begins, rate] = event->second;
+          if (begins) {
+            rates.insert(rate);
+          } else {
+            rates.erase(rates.find(rate));
+          }
+        }
+        const Bandwidth then = rates.empty() ? topology_.link(link).bandwidth : *rates.begin();
+        if (then != now) {
+          changes.push_back({at, link, then});
+          now = then;
+        }
+      }
+    }
+    std::stable_sort(changes.begin(), changes.end(),
+                     [](const CapacityChange& a, const CapacityChange& b) { return a.at < b.at; });
+    return changes;
+  }
+
+  /// Time in which a link has a rate that is not its own.
+  struct Spell {
+    LinkId link;
+    Duration from;
+    std::optional<Duration> until;
+    Bandwidth rate;
+  };
 
   std::filesystem::path folder_;
   const topology::Topology& topology_;
+  std::vector<Spell> spells_;
 };
 
 }  // namespace

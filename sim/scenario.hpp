@@ -23,7 +23,8 @@
 //   jobs:
 //     - { plan: other.json, hosts: [host2, host3], start: 1 s, steps: 20 }
 //
-// All keys are optional. Links go back to their own rate at `until`, or stay if there is none.
+// All keys are optional. At `until` a link goes back to its own rate; without one it stays as it
+// is. Where entries for a link overlap in time, the slowest of them counts.
 #pragma once
 
 #include <string>

@@ -30,7 +30,7 @@ CollectiveResult run_alone(const std::shared_ptr<const GraphIndex>& index, const
   for (std::size_t i = 0; i < stands_for.size(); ++i) {
     bytes[i] = bytes[stands_for[i].index()];
   }
-  result.links = link_uses(topology, bytes, result.time);
+  result.links = link_uses(topology, bytes, options.disturbances, {}, result.time);
   result.queues = engine.queues();
   result.events = engine.events();
   result.flows = engine.flows();

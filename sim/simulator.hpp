@@ -120,6 +120,7 @@ struct StepResult {
   std::vector<StepSpan> steps;  ///< all of them
   /// Of all of them, until the last gradient is there: a staleness does not wait for that.
   Duration mean_step_time;
+  double device_busy = 0;      ///< share of the step in which devices compute, on average
   std::vector<LinkUse> links;  ///< only links that carried something
   std::vector<PathPiece> critical_path;
   std::vector<plan::TimelineEvent> timeline;  ///< when recorded

@@ -13,8 +13,8 @@ namespace rackrail::sim {
 namespace {
 
 /// What a message took longer than it would have taken alone.
-Duration waited(const Engine& engine, const Activity& activity,
-                const topology::Topology& topology) {
+Duration waited(const Engine& engine, const Activity& activity, const topology::Topology& topology,
+                const Disturbances& disturbances) {
   if (activity.task.kind != TaskKind::kWire) {
     return Duration();
   }
@@ -22,14 +22,18 @@ Duration waited(const Engine& engine, const Activity& activity,
   Duration alone;
   for (std::size_t i = 0; i < message.route->links.size(); ++i) {
     const double bytes = share_of(*message.route, i) * static_cast<double>(message.bytes.count());
-    alone = std::max(alone, Bytes(static_cast<std::int64_t>(std::ceil(bytes))) /
-                                topology.link(message.route->links[i]).bandwidth);
+    const double rate = mean_rate(topology, disturbances, message.route->links[i],
+                                  Duration(activity.start), Duration(activity.end));
+    if (rate > 0) {
+      alone = std::max(alone, Duration::from_seconds(bytes / rate));
+    }
   }
   return std::max(Duration(), Duration(activity.end - activity.start) - alone);
 }
 
 std::vector<PathPiece> critical_path(const Engine& engine, const topology::Topology& topology,
-                                     Time from, std::uint32_t last) {
+                                     const Disturbances& disturbances, Time from,
+                                     std::uint32_t last) {
   std::vector<PathPiece> path;
   for (std::uint32_t at = last; at != kNoActivity; at = engine.activities()[at].cause) {
     const Activity& activity = engine.activities()[at];
@@ -48,7 +52,7 @@ std::vector<PathPiece> critical_path(const Engine& engine, const topology::Topol
                       .link = engine.narrowest_link(activity.task)});
     }
     path.back().start = Duration(start);
-    path.back().waited += waited(engine, activity, topology);
+    path.back().waited += waited(engine, activity, topology, disturbances);
   }
   std::reverse(path.begin(), path.end());
   return path;
@@ -94,9 +98,15 @@ StepResult simulate_step(const plan::Plan& plan, const plan::Workload& workload,
   result.estimate.step_time = Duration(to - from);
   result.estimate.compute_time = Duration(compute);
   if (to > from) {
-    const Time own = engine.steps_of(slowest)[last].compute;
-    result.estimate.sync_share =
-        std::max(0.0, 1 - static_cast<double>(own) / static_cast<double>(to - from));
+    const Engine::StepTimes& own = engine.steps_of(slowest)[last];
+    const auto share = [&](Time time) {
+      return static_cast<double>(time) / static_cast<double>(to - from);
+    };
+    result.estimate.sync_share = std::max(0.0, 1 - share(own.compute + own.waited_for_data));
+    for (const Rank rank : ranks) {
+      result.device_busy +=
+          share(engine.steps_of(rank)[last].compute) / static_cast<double>(ranks.size());
+    }
   }
   const auto buckets = static_cast<std::uint32_t>(plan.buckets.size());
   result.mean_step_time =
@@ -112,7 +122,7 @@ StepResult simulate_step(const plan::Plan& plan, const plan::Workload& workload,
         Duration(std::max(ready, engine.run_done(first_run + b) - from)));
   }
   result.links = link_uses(topology, engine.link_bytes(first_run, first_run + buckets),
-                           result.estimate.step_time);
+                           options.disturbances, Duration(from), Duration(to));
   if (options.record_timeline) {
     result.timeline = timeline(engine, from, ranks);
   }
@@ -120,8 +130,8 @@ StepResult simulate_step(const plan::Plan& plan, const plan::Workload& workload,
     result.flow_records = flow_records(engine, from, first_run);
   }
   if (options.record_critical_path) {
-    result.critical_path =
-        critical_path(engine, topology, from, engine.steps_of(slowest)[last].last_activity);
+    result.critical_path = critical_path(engine, topology, options.disturbances, from,
+                                         engine.steps_of(slowest)[last].last_activity);
   }
   result.queues = engine.queues();
   result.events = engine.events();

@@ -328,6 +328,37 @@ class Simulate(harness.CommandTest):
         self.assertAlmostEqual(copies["time_s"], busiest / 10e9, places=9)
         self.assertEqual(copies["healthy"], busiest / 10e9 < 5e-3)
 
+    def test_seeds_of_the_command_line_and_of_the_scenario(self):
+        self.rackrail("plan", "two-racks-40g", "resnet-50", "-o", "plan.json")
+        self.write("own.yaml", "steps: 3\nseed: 1\nslow_devices: [{ sigma: 0.5 }]\n")
+        self.write("none.yaml", "steps: 3\nslow_devices: [{ sigma: 0.5 }]\n")
+
+        def run(scenario, *seed):
+            return self.rackrail_json("simulate", "plan.json", "--scenario", scenario, *seed)
+
+        own, one, two = run("own.yaml"), run("none.yaml", "--seed", "1"), run("own.yaml", "--seed",
+                                                                              "2")
+        self.assertEqual((own["seed"], one["seed"], two["seed"]), (1, 1, 2))
+        self.assertEqual(own["mean_step_time_s"], one["mean_step_time_s"])
+        self.assertNotEqual(own["mean_step_time_s"], two["mean_step_time_s"])
+
+    def test_what_is_not_simulated_together_is_refused(self):
+        self.rackrail("plan", "two-racks-40g", "resnet-50", "-o", "plan.json")
+        run = "duration: 100 s\noutages: [{ host: host1, at: 20 s }]\n"
+        for text, options, found in (
+                (run + "slow_devices: [{ factor: 2 }]\n", (), "'slow_devices' beside outages"),
+                (run + "links: [{ tier: rack-uplink, cut: true }]\n", (), "'links' beside outages"),
+                (run + "staleness: 1\n", (), "'staleness' beside outages"),
+                ("asynchronous: true\n", ("--trace", "trace.json"), "--trace"),
+                ("background: [{ from: 0, to: 2, message: 64 MB, every: 1 ms }]\n", (), "64.0 MB")):
+            with self.subTest(text=text):
+                self.write("refused.yaml", text)
+                refused = self.rackrail("simulate", "plan.json", "--scenario", "refused.yaml",
+                                        *options, status=2)
+                self.assertEqual(len(refused.err.splitlines()), 1)
+                self.assertIn(found, refused.err)
+                self.assertFalse((self.folder / "trace.json").exists())
+
     def test_the_shipped_scenarios_run(self):
         self.rackrail("plan", "two-racks-40g", "resnet-50", "-o", "plan.json")
         for name, steps in (("rough-day", 40), ("stragglers", 20)):

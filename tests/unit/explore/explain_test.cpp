@@ -21,14 +21,15 @@ using topology::Topology;
 constexpr Bandwidth kUplink(1'000'000'000);
 constexpr Duration kUplinkLatency(1'000'000'000);  // 1 ms
 
-// Two racks of one host each: host – ToR at 200 times the uplinks' rate, ToR – spine. One gradient
-// of `bytes`, ready at the end of the backward pass, in FP32 over a ring: nothing overlaps.
+// Two racks of one host each: host – ToR at `nic_factor` times the uplinks' rate, ToR – spine. One
+// gradient of `bytes`, ready at the end of the backward pass, in FP32 over a ring: nothing
+// overlaps.
 struct Case {
   Topology topology{"two racks"};
   plan::Workload workload;
   plan::Plan plan;
 
-  Case(std::int64_t bytes, Duration compute) {
+  Case(std::int64_t bytes, Duration compute, std::int64_t nic_factor = 200) {
     const NodeId spine = topology.add_node({.name = "spine", .kind = NodeKind::kSpine});
     for (int i = 0; i < 2; ++i) {
       const NodeId tor =
@@ -42,7 +43,7 @@ struct Case {
       topology.add_rank(host);
       topology.add_duplex_link({.from = host,
                                 .to = tor,
-                                .bandwidth = kUplink * 200,
+                                .bandwidth = kUplink * nic_factor,
                                 .kind = LinkKind::kHostLink,
                                 .tier = "nic"});
       topology.add_duplex_link({.from = tor,
@@ -141,6 +142,20 @@ TEST_CASE("where the uplinks carry more than anything else takes, they are the b
   CHECK(gain("uplinks", "2 instead of 1 per ToR") == gain("rack-uplink bandwidth", "x2"));
 }
 
+TEST_CASE("where two tiers bind equally, the bottleneck is both") {
+  const Case network(1'000'000'000, 200_ms, 1);
+  const Explanation explanation = network.explain();
+  check_order(explanation);
+  const double step = explanation.step_time.seconds();
+  // One alone changes nothing; both together what 10 % of a second of wire is.
+  CHECK(std::abs(gain_of(explanation, "rack-uplink bandwidth", "x2").gain) < 0.001);
+  CHECK(std::abs(gain_of(explanation, "nic bandwidth", "x2").gain) < 0.001);
+  CHECK(gain_of(explanation, "bandwidth of all tiers", "+10 %").gain ==
+        Approx(1.0 * (1 - 1 / 1.1) / step).epsilon(0.01));
+  REQUIRE(explanation.bottleneck() != nullptr);
+  CHECK(explanation.bottleneck()->what == "bandwidth of all tiers");
+}
+
 TEST_CASE("where computing takes longest, the device is the bottleneck") {
   const Case compute(10'000'000, 2000_ms);
   const Explanation explanation = compute.explain();
@@ -219,7 +234,7 @@ TEST_CASE("a change alters what it names and nothing else") {
         if (a.bandwidth != b.bandwidth || a.latency != b.latency || a.overhead != b.overhead) {
           ++changed;
           CHECK((change.what.starts_with(a.tier) || change.what == "uplinks" ||
-                 change.what == "message overhead"));
+                 change.what == "message overhead" || change.is_broad));
         }
       }
       CHECK(changed > 0);

@@ -91,6 +91,14 @@ TEST_CASE("where no setting beats the planner, its own choice is the result") {
   CHECK(result.plan.prediction.step_time.seconds() <= result.trials.rows[0].figures->step_time_s);
 }
 
+TEST_CASE("what goes wrong goes wrong for the planner's own choice too") {
+  Scenario scenario = read("vary: {plan.naive: [true]}\nplan: {local_batch: 8}\n");
+  const TuneResult usual = tune(scenario, {});
+  scenario.faults = Source{"slow.yaml", "slow_devices: [{ factor: 3 }]\n"};
+  const TuneResult slow = tune(scenario, {});
+  CHECK(slow.planner_alone.figures->step_time_s > 2 * usual.planner_alone.figures->step_time_s);
+}
+
 TEST_CASE("only options of the planner can be tuned, and failures are told") {
   CHECK_THROWS_AS(tune(read("vary: {cluster.racks.hosts: [2, 3]}\n"), {}), ConfigError);
   // No V100 holds so many samples; the planner alone is asked for them too.

@@ -119,6 +119,53 @@ TEST_CASE("a link that stays cut is an error that names it, whatever else moves"
   CHECK_THROWS_WITH(four_megabytes(options), Catch::Contains("rank 0 → rank 1 on a→b"));
 }
 
+TEST_CASE("utilisation is of what a link can carry meanwhile, and waiting of what others take") {
+  SimulationOptions options = network_only();
+  // All bytes at a quarter of the rate from the beginning, or from the middle on.
+  const bool from_the_middle = GENERATE(false, true);
+  options.disturbances.capacity = {
+      {from_the_middle ? 2_ms : Duration(), kForth, Bandwidth(250'000'000)}};
+  const CollectiveResult result = four_megabytes(options);
+  CHECK(result.time.seconds() == Approx(from_the_middle ? 10e-3 : 16e-3).epsilon(1e-6));
+  REQUIRE(result.links.size() == 1);
+  CHECK(result.links[0].utilization == Approx(1).epsilon(1e-6));
+
+  const Job job(1'000'000);
+  options.disturbances.capacity = {{Duration(), kForth, Bandwidth(250'000'000)}};
+  const StepResult step = job.run(options);
+  Duration waited;
+  for (const PathPiece& piece : step.critical_path) {
+    waited += piece.waited;
+  }
+  CHECK(waited.seconds() < 1e-6);
+}
+
+TEST_CASE("devices are busy on average, and waiting for data is no synchronisation") {
+  const Job job(1'000'000);
+  SimulationOptions options = network_only();
+  options.disturbances.slow_devices = {{.ranks = {Rank(1)}, .factor = 3}};
+  const StepResult slow = job.run(options);  // 93 ms and 4 ms; rank 0 computes for 31 of them
+  CHECK(slow.device_busy == Approx((31 + 93) / 2.0 / 97).epsilon(1e-3));
+
+  options.disturbances = {};
+  options.loading = DataLoading{.batch = 200_ms, .prefetch = 1};
+  options.steps = 5;
+  const StepResult starved = job.run(options);
+  CHECK(starved.estimate.step_time.seconds() == Approx(0.2).epsilon(1e-2));
+  CHECK(starved.estimate.sync_share == Approx(4.0 / 200).epsilon(0.1));
+}
+
+TEST_CASE("background traffic that no link could carry is refused") {
+  SimulationOptions options = network_only();
+  BackgroundTraffic traffic{.src = Rank(0), .dst = Rank(1), .message = Bytes(2'000'000)};
+  traffic.every = 1_ms;  // 2 GB/s over 1 GB/s
+  options.disturbances.background = {traffic};
+  CHECK_THROWS_WITH(four_megabytes(options), Catch::Contains("1.00 GB/s"));
+  traffic = {.src = Rank(0), .dst = Rank(1), .message = Bytes(1)};
+  options.disturbances.background = {traffic};
+  CHECK_THROWS_WITH(four_megabytes(options), Catch::Contains("million a second"));
+}
+
 TEST_CASE("background traffic takes its share of the links it uses") {
   SimulationOptions options = network_only();
   const bool same_way = GENERATE(true, false);

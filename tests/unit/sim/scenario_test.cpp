@@ -113,6 +113,30 @@ TEST_CASE("a flapping link goes down and up until its end") {
   CHECK(changes[5].at == 220_ms);
 }
 
+TEST_CASE("of entries for a link at the same time the slowest counts") {
+  const auto changes = parse(R"(
+links:
+  - { link: a→tor, from: 5 ms, until: 20 ms, bandwidth: 5 Gbit/s }
+  - { link: a→tor, from: 10 ms, until: 12 ms, cut: true }
+  - { link: a→tor, from: 11 ms, until: 30 ms, bandwidth: 8 Gbit/s }
+  - { tier: nic, from: 40 ms, bandwidth: 20 Gbit/s }
+)")
+                           .disturbances.capacity;
+  std::vector<std::pair<Duration, Bandwidth>> of_first;
+  for (const CapacityChange& change : changes) {
+    if (change.link == LinkId(0)) {
+      of_first.emplace_back(change.at, change.bandwidth);
+    }
+  }
+  CHECK(of_first == std::vector<std::pair<Duration, Bandwidth>>{{5_ms, 5_Gbps},
+                                                                {10_ms, Bandwidth(0)},
+                                                                {12_ms, 5_Gbps},
+                                                                {20_ms, 8_Gbps},
+                                                                {30_ms, 10_Gbps},
+                                                                {40_ms, 20_Gbps}});
+  CHECK(changes.size() == 6 + 3);  // and the other links of the tier
+}
+
 TEST_CASE("capacity over time from a file beside the scenario") {
   const auto folder = std::filesystem::temp_directory_path() / "rackrail-scenario-test";
   const std::string scenario = (folder / "s.yaml").string();
@@ -129,6 +153,8 @@ TEST_CASE("capacity over time from a file beside the scenario") {
 
   write_file_atomically(folder / "uplink.csv", "0 s,8 Gbit/s\n1 s;9\n");
   CHECK_THROWS_WITH(parse_scenario(scenario, text, cluster()), Catch::Contains("line 2"));
+  write_file_atomically(folder / "uplink.csv", "1 s,8 Gbit/s\n0 s,9 Gbit/s\n");
+  CHECK_THROWS_WITH(parse_scenario(scenario, text, cluster()), Catch::Contains("not before"));
   std::filesystem::remove_all(folder);
 }
 
@@ -152,6 +178,7 @@ TEST_CASE("what a scenario cannot mean is refused with its place") {
       std::pair{"background: [{ from: 0, to: 0, message: 1 MB }]", "sends to itself"},
       std::pair{"background: [{ from: 0, to: 1 }]", "message"},
       std::pair{"loading: { prefetch: 2 }", "batch"},
+      std::pair{"asynchronous: true\nstaleness: 1", "asynchronous"},
       std::pair{"duration: 1 h", "'outages' beside it"},
       std::pair{"checkpoint_every: 5", "'outages' beside it"});
   CAPTURE(text);
