@@ -16,6 +16,9 @@ namespace rackrail::capi {
 namespace {
 
 constexpr Duration kEndPatience = 30_s;
+// A killed process is missed at once; this is for hosts that hang. A program that computes on all
+// cores may keep a heartbeat from leaving for some seconds.
+constexpr Duration kHeartbeatTimeout = 10_s;
 
 topology::Topology cluster_of(const Settings& settings) {
   const std::size_t ranks = settings.launch.world_size;
@@ -72,6 +75,7 @@ void Context::join() {
     coordinator.token = settings_.token;
     coordinator.membership.world_size = world_size();
     coordinator.membership.rendezvous_deadline = settings_.timeout;
+    coordinator.membership.heartbeat_timeout = kHeartbeatTimeout;
     coordinator.membership.version = build_config::kVersion;
     server_ = std::make_unique<runtime::CoordinatorServer>(std::move(coordinator));
     options.coordinator = server_->address();

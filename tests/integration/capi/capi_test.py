@@ -12,7 +12,7 @@ import harness  # noqa: E402
 
 PROGRAM = os.environ.get("RACKRAIL_CAPI_PROGRAM", "")
 LIBRARY = os.environ.get("RACKRAIL_LIBRARY", "")
-TIMEOUT = 100
+TIMEOUT = 200  # seconds for one process, on a busy machine
 RACKS = """source,target,bandwidth,latency,kind
 host0,tor0,10 Gbit/s,2 us,host-link
 host1,tor0,10 Gbit/s,2 us,host-link

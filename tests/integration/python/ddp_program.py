@@ -72,6 +72,8 @@ def main():
               "noise_scale": state.noise_scale(LOCAL_BATCH), "buckets": rackrail.describe()}
     if dist.get_rank() == 0:
         print(json.dumps(result))
+    rackrail.shutdown()
+    dist.destroy_process_group()
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import harness  # noqa: E402
 LIBRARY = os.environ.get("RACKRAIL_LIBRARY", "")
 PACKAGE = harness.SOURCE / "python"
 HERE = Path(__file__).resolve().parent
-TIMEOUT = 120  # seconds for one process
+TIMEOUT = 240  # seconds for one process, on a busy machine
 
 
 def python_with(module):
