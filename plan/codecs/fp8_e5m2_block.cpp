@@ -4,7 +4,7 @@
 // is 57344 = S.11110.11, the smallest normal one 2⁻¹⁴, subnormal ones are multiples of 2⁻¹⁶,
 // S.11111.00 is infinity and what is above it NaN.
 //
-// Against E4M3 (fp8_block.cpp): one bit of mantissa less, so twice the error (0.054 on normally
+// Against E4M3: one bit of mantissa less, so twice the error (0.054 on normally
 // distributed gradients), for errors in proportion to elements down to 2⁻³⁰ of the largest of the
 // block instead of 2⁻¹⁵. It is the format in which others keep gradients in FP8.
 #include "plan/codecs/float8_block.hpp"
