@@ -2,10 +2,10 @@
 // block_scaled.hpp says.
 //
 // A block with largest magnitude m has the scale s = m/127, rounded towards zero to 17 significant
-// bits, and 0 where m < 2⁻¹⁰⁰. With r = RN(2¹⁵/s), x becomes ⌊(t + u)/2¹⁵⌋ where t is x·r rounded
-// to an integer and u is random in [0, 2¹⁵): so ⌊x/s⌋ or ⌈x/s⌉ with the probabilities that make the
-// expectation x, to within 2⁻¹⁶ of a step. There is no division of elements in it, and t is found
-// by adding 1.5·2²³, whose bits are those of 0 then.
+// bits, and 0 where m < 127·2⁻¹⁰⁷. With r = RN(2¹⁵/s), x becomes ⌊(t + u)/2¹⁵⌋ where t is x·r
+// rounded to an integer and u is random in [0, 2¹⁵): so ⌊x/s⌋ or ⌈x/s⌉ with the probabilities that
+// make the expectation x, to within 2⁻¹⁶ of a step. There is no division of elements in it, and t
+// is found by adding 1.5·2²³, whose bits are those of 0 then.
 //
 // Encoding what was decoded gives the same bytes, whatever the random numbers (idempotence): a code
 // q has at most 7 significant bits, so q·s fits into FP32's 24 and is exact. s·127 ≤ m, and x·r has
@@ -28,9 +28,9 @@ namespace {
 
 constexpr std::uint32_t kDroppedBits = 7;  // of 24
 
-constexpr float kSmallestBlock = 0x1.0p-100F;  // so that 2¹⁵/s is finite
-constexpr float kUnits = 0x1.0p15F;            // per code
-constexpr float kZero = 0x1.8p23F;             // last place 1
+constexpr float kSmallestBlock = 127 * 0x1.0p-107F;  // so that 2¹⁵/s is finite
+constexpr float kUnits = 0x1.0p15F;                  // per code
+constexpr float kZero = 0x1.8p23F;                   // last place 1
 constexpr std::int32_t kZeroBits = 0x4b400000;
 
 /// Codes of a block whose first element has the index `first`, in [−127, 127]. |input| is at most

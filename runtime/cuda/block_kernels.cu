@@ -338,6 +338,8 @@ void with_code(BlockCode code, Use use) {
       return use(element::Int8{});
     case BlockCode::kE4m3:
       return use(element::E4m3{});
+    case BlockCode::kE5m2:
+      return use(element::E5m2{});
   }
 }
 

@@ -113,6 +113,7 @@ constexpr std::array kRegistered = {
     Registered{"bf16", make<RoundingDeviceCodec<Rounding::kBfloat16>>},
     Registered{"int8", make<BlockDeviceCodec<BlockCode::kInt8>>},
     Registered{"fp8", make<BlockDeviceCodec<BlockCode::kE4m3>>},
+    Registered{"fp8e5m2", make<BlockDeviceCodec<BlockCode::kE5m2>>},
     Registered{"topk", make<TopKDeviceCodec>},
 };
 

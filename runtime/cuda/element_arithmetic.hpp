@@ -134,7 +134,7 @@ class BlockDivisor {
         reciprocal_(1.0F / scale_) {}
 
   /// value / scale, or a number of its sign below 2⁻³⁵ (or zero) for one that is; |value| is at
-  /// most 2¹⁰ times the scale.
+  /// most 2¹⁶ times the scale.
   RACKRAIL_BOTH float quotient(float value) const {
     const float moved = value * factor_;
     const float near = moved * reciprocal_;
@@ -174,7 +174,7 @@ struct Int8 {
   };
 
   RACKRAIL_BOTH static float scale_of(float largest) {
-    return largest < 0x1.0p-100F ? 0.0F : scale_below<7>(largest, 127.0F);
+    return largest < 127 * 0x1.0p-107F ? 0.0F : scale_below<7>(largest, 127.0F);
   }
 
   RACKRAIL_BOTH static std::uint32_t code_of(float value, const Factor& factor,
@@ -224,7 +224,7 @@ struct E4m3 {
   using Factor = BlockDivisor;
 
   RACKRAIL_BOTH static float scale_of(float largest) {
-    return largest < 0x1.0p-112F ? 0.0F : scale_below<4>(largest, 448.0F);
+    return largest < 448 * 0x1.0p-121F ? 0.0F : scale_below<4>(largest, 448.0F);
   }
   RACKRAIL_BOTH static std::uint32_t code_of(float value, const Factor& divisor,
                                              std::uint64_t /*random*/, unsigned /*which*/) {
@@ -235,6 +235,28 @@ struct E4m3 {
     const std::uint32_t magnitude = code & 0x7fU;
     const std::uint32_t number = bits_of(Format::number_of(magnitude));
     return element::float_of((magnitude == 0x7fU ? kNanBits : number) | (code & 0x80U) << 24U);
+  }
+};
+
+/// FP8 E5M2, as fp8e5m2 of plan/codecs/.
+struct E5m2 {
+  static constexpr bool kIsRandom = false;
+  using Format = Float8<2, -14>;
+  using Factor = BlockDivisor;
+
+  RACKRAIL_BOTH static float scale_of(float largest) {
+    return largest < 57344 * 0x1.0p-114F ? 0.0F : scale_below<4>(largest, 57344.0F);
+  }
+  RACKRAIL_BOTH static std::uint32_t code_of(float value, const Factor& divisor,
+                                             std::uint64_t /*random*/, unsigned /*which*/) {
+    return Format::code_of(value, divisor);
+  }
+  RACKRAIL_BOTH static float float_of(std::uint32_t codes, unsigned which) {
+    const std::uint32_t code = codes >> (8U * which) & 0xffU;
+    const std::uint32_t magnitude = code & 0x7fU;
+    const std::uint32_t number = bits_of(Format::number_of(magnitude));
+    const std::uint32_t beyond = magnitude == 0x7cU ? kInfinityBits : kNanBits;
+    return element::float_of((magnitude >= 0x7cU ? beyond : number) | (code & 0x80U) << 24U);
   }
 };
 

@@ -57,7 +57,7 @@ void decode_rounded(Rounding rounding, const std::byte* codes, float scale, Into
 void reduce_rounded(Rounding rounding, const Payloads& payloads, const EncodeBuffers& buffers,
                     Launch launch);
 
-enum class BlockCode : std::uint8_t { kInt8, kE4m3 };
+enum class BlockCode : std::uint8_t { kInt8, kE4m3, kE5m2 };
 
 /// ⌈elements/block⌉ scales, then the codes.
 void encode_blocks(BlockCode code, std::uint32_t block, const EncodeBuffers& buffers, KernelKey key,

@@ -48,10 +48,10 @@ std::vector<Subject> everywhere(const std::string& name) {
 /// Every codec with its default parameters, and some with others, everywhere.
 const std::vector<Subject>& subjects() {
   static const std::vector<Subject> kSubjects = [] {
-    std::vector<std::string> names{"int8:block=1",      "int8:block=100", "int8:block=128",
-                                   "int8:block=512",    "fp8:block=1",    "fp8:block=100",
-                                   "topk:density=0.25", "topk:density=1", "randomk:density=0.25",
-                                   "randomk:density=1"};
+    std::vector<std::string> names{"int8:block=1",         "int8:block=100",    "int8:block=128",
+                                   "int8:block=512",       "fp8:block=1",       "fp8:block=100",
+                                   "fp8e5m2:block=100",    "topk:density=0.25", "topk:density=1",
+                                   "randomk:density=0.25", "randomk:density=1"};
     for (const plan::Codec& codec : plan::all_codecs()) {
       names.push_back(plan::to_string(codec));
     }
@@ -216,6 +216,21 @@ TEST_CASE("codec: encoding what was decoded changes nothing") {
   CAPTURE(subject);
   const Floats once = decode(*codec, encode(*codec, normal(5'000), {1, 0}), 5'000);
   CHECK(same_bits(decode(*codec, encode(*codec, once, {1, 0}), once.size()), once));
+}
+
+TEST_CASE("codec: … nor where blocks are nearly too small to have a scale") {
+  const Subject subject = GENERATE(from_range(subjects()));
+  const auto codec = subject.make();
+  CAPTURE(subject);
+  for (float size = 0x1p-90F; size > 0x1p-127F; size *= 0.83F) {
+    CAPTURE(size);
+    Floats input = normal(300);
+    for (float& value : input) {
+      value *= size;
+    }
+    const Floats once = decode(*codec, encode(*codec, input, {1, 0}), input.size());
+    CHECK(same_bits(decode(*codec, encode(*codec, once, {1, 0}), once.size()), once));
+  }
 }
 
 TEST_CASE("codec: 8-bit blocks round at random, but what was decoded not again") {

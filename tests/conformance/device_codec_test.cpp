@@ -34,6 +34,8 @@ const std::vector<std::string> kNames = {"none",
                                          "int8:block=65536",
                                          "fp8",
                                          "fp8:block=100",
+                                         "fp8e5m2",
+                                         "fp8e5m2:block=3",
                                          "topk",
                                          "topk:density=0.3",
                                          "topk:density=1"};
@@ -194,8 +196,8 @@ TEST_CASE("device codec: the bytes, residuals and sums of the CPU") {
 
 TEST_CASE("device codec: the sum of payloads, encoded again") {
   if (const auto reason = cuda_status().unavailable) RACKRAIL_SKIP(*reason);
-  const std::string name =
-      GENERATE("fp16", "bf16", "int8", "int8:block=100", "int8:block=512", "fp8", "fp8:block=128");
+  const std::string name = GENERATE("fp16", "bf16", "int8", "int8:block=100", "int8:block=512",
+                                    "fp8", "fp8:block=128", "fp8e5m2");
   const std::size_t count = GENERATE(1, 2, 3, 8, 16);
   const bool has_residual = GENERATE(false, true);
   const plan::Codec codec = plan::parse_codec(name);

@@ -43,7 +43,7 @@ class Program(unittest.TestCase):
             with self.subTest(**row):
                 self.assertTrue(row["good"])
         checked = {(row["codec"], row["what"]) for row in report["verification"]}
-        for codec in ("fp16", "bf16", "int8", "fp8"):
+        for codec in ("fp16", "bf16", "int8", "fp8", "fp8e5m2"):
             self.assertIn((codec, "reduce of 8"), checked)
             self.assertIn((codec, "encode in a graph"), checked)
         self.assertIn(("topk", "its residual"), checked)

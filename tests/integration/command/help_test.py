@@ -53,7 +53,7 @@ class Help(harness.CommandTest):
         info = self.rackrail_json("info")
         self.assertEqual(info["command"], "info")
         text = self.rackrail("info").out
-        for word in ("ucx", "in-process", "ring", "hierarchical"):
+        for word in ("ucx", "in-process", "device: CUDA", "ring", "hierarchical"):
             self.assertIn(word, text)
         self.assertTrue(re.search(r"cores?", text), text)
 

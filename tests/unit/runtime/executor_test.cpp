@@ -216,7 +216,7 @@ TEST_CASE("executor: slices that come before the launch are kept") {
 
 TEST_CASE("executor: lossy codecs leave the same bits on all ranks, near the sum") {
   const plan::Codec codec = plan::parse_codec(
-      GENERATE("fp16", "bf16", "int8", "int8:block=64", "fp8", "topk", "randomk"));
+      GENERATE("fp16", "bf16", "int8", "int8:block=64", "fp8", "fp8e5m2", "topk", "randomk"));
   const bool is_ring = GENERATE(true, false);
   const std::size_t ranks = 4;
   const std::size_t elements = 9'001;

@@ -93,6 +93,9 @@ TEST_CASE("kernel arithmetic: a code of 8 bits is the float that the codec makes
     const float e4m3 = element::E4m3::float_of(code, 0);
     CHECK((element::bits_of(e4m3) == of("fp8") || (code & 0x7fU) == 0x7fU));
     CHECK(std::isnan(e4m3) == ((code & 0x7fU) == 0x7fU));
+    const float e5m2 = element::E5m2::float_of(code, 0);
+    CHECK((element::bits_of(e5m2) == of("fp8e5m2") || (code & 0x7fU) > 0x7cU));
+    CHECK(std::isnan(e5m2) == ((code & 0x7fU) > 0x7cU));
   }
 }
 
@@ -115,7 +118,7 @@ TEST_CASE("kernel arithmetic: rounding to few bits chooses the nearest, of two t
 
 TEST_CASE("kernel arithmetic: division by a scale is correctly rounded") {
   std::mt19937 random(kSeed);
-  std::uniform_real_distribution<float> exponent(-110, 117);
+  std::uniform_real_distribution<float> exponent(-110, 111);
   std::uniform_real_distribution<float> fraction(1, 2);
   CAPTURE(kSeed);
   for (int i = 0; i < 2'000'000; ++i) {
@@ -123,7 +126,7 @@ TEST_CASE("kernel arithmetic: division by a scale is correctly rounded") {
     const std::uint32_t dropped = 4 + random() % 18;
     const std::uint32_t bits = element::bits_of(fraction(random) * std::exp2(exponent(random)));
     const float scale = element::float_of(bits >> dropped << dropped);
-    float quotient = fraction(random) * static_cast<float>(1U << random() % 9);
+    float quotient = fraction(random) * static_cast<float>(1U << random() % 16);
     if (i % 2 == 0) {
       quotient = std::round(quotient * 32) / 32;
     }
@@ -165,6 +168,9 @@ TEST_CASE("kernel arithmetic: codes and scales of blocks are those of the codecs
     };
     const std::vector<std::byte> int8 = encode("int8:block=64", block);
     const std::vector<std::byte> fp8 = encode("fp8:block=64", block);
+    const std::vector<std::byte> e5m2 = encode("fp8e5m2:block=64", block);
+    const float e5m2_scale = element::block_scale<element::E5m2>(largest);
+    REQUIRE(e5m2_scale == scale_in(e5m2));
     const float int8_scale = element::block_scale<element::Int8>(largest);
     const float fp8_scale = element::block_scale<element::E4m3>(largest);
     REQUIRE(int8_scale == scale_in(int8));
@@ -176,6 +182,11 @@ TEST_CASE("kernel arithmetic: codes and scales of blocks are those of the codecs
         const element::Int8::Factor factor(int8_scale);
         REQUIRE(element::Int8::code_of(block[i], factor, number, i % 4) ==
                 static_cast<std::uint32_t>(int8[4 + i]));
+      }
+      if (e5m2_scale > 0) {
+        const element::E5m2::Factor factor(e5m2_scale);
+        REQUIRE(element::E5m2::code_of(block[i], factor, 0, 0) ==
+                static_cast<std::uint32_t>(e5m2[4 + i]));
       }
       if (fp8_scale > 0) {
         const element::E4m3::Factor factor(fp8_scale);
@@ -204,6 +215,9 @@ TEST_CASE("kernel arithmetic: a code times its scale is exact, so that it may be
     };
     if (code != 0x80U) {  // −128 is no code
       check(element::Int8::float_of(code, 0), element::Int8::scale_of(largest));
+    }
+    if ((code & 0x7fU) < 0x7cU) {
+      check(element::E5m2::float_of(code, 0), element::E5m2::scale_of(largest));
     }
     if ((code & 0x7fU) != 0x7fU) {
       check(element::E4m3::float_of(code, 0), element::E4m3::scale_of(largest));
