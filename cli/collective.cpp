@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "base/error.hpp"
 #include "base/parse_units.hpp"
@@ -16,7 +17,9 @@
 #include "cli/table.hpp"
 #include "cli/usage.hpp"
 #include "planner/bound.hpp"
+#include "planner/collective_forms.hpp"
 #include "planner/schedule_family.hpp"
+#include "planner/schedule_table.hpp"
 #include "topology/queries.hpp"
 
 namespace rackrail::cli {
@@ -25,10 +28,8 @@ namespace {
 
 constexpr std::int64_t kBytesPerElement = 4;
 constexpr Bytes kSmallestSlice = 4_KiB;
+constexpr Bytes kUsualSlice = 1_MiB;
 constexpr const char* kBestSchedule = "best";
-// How finely a single collective is pipelined at most (planner::ScheduleRequest).
-constexpr std::size_t kMostRounds = 256;
-constexpr std::size_t kMostTransfers = 2'000'000;
 
 struct Collective {
   std::string_view name;
@@ -54,7 +55,7 @@ struct CollectiveCase {
   plan::Collective what;
   planner::TierCodecs codecs;
   std::int64_t elements = 0;
-  std::int64_t slice_elements = 0;
+  std::optional<std::int64_t> slice_elements;  ///< none: what is fastest
   sim::SimulationOptions simulation;
 };
 
@@ -63,31 +64,55 @@ struct FastestCollective {
   sim::CollectiveResult result;
 };
 
-void simulate_with(const planner::ScheduleFamily& family, const CollectiveCase& c,
-                   std::optional<FastestCollective>& fastest) {
-  const auto offer = [&](const auto& schedule) {
+/// Why the family cannot be used here, if so.
+std::optional<std::string> simulate_with(const planner::ScheduleFamily& family,
+                                         const CollectiveCase& c,
+                                         std::optional<FastestCollective>& fastest) {
+  if (auto refusal = family.refusal(c.cluster, c.codecs)) {
+    return refusal;
+  }
+  const auto simulate = [&](const auto& schedule, std::int64_t slice_elements) {
     sim::CollectiveResult result =
-        sim::simulate_collective(schedule, c.elements, c.slice_elements, c.cluster, c.simulation);
-    if (!fastest || result.time < fastest->result.time) {
+        sim::simulate_collective(schedule, c.elements, slice_elements, c.cluster, c.simulation);
+    const Duration time = result.time;
+    if (!fastest || time < fastest->result.time) {
       fastest = {family.name(), std::move(result)};
     }
+    return time;
   };
   const auto regular =
       c.what == plan::Collective::kAllReduce ? family.regular_all_reduce(c.cluster) : nullptr;
   if (regular != nullptr && !c.codecs.inside.is_lossy() &&
       c.elements >= static_cast<std::int64_t>(regular->chunk_count())) {
-    offer(*regular);
-    return;
+    if (c.slice_elements) {
+      simulate(*regular, *c.slice_elements);
+      return std::nullopt;
+    }
+    const planner::FormShape shape = planner::shape_of(*regular);
+    planner::fastest_division({&shape, 1}, c.elements, [&](std::size_t, std::int64_t slice) {
+      return simulate(*regular, slice);
+    });
+    return std::nullopt;
+  }
+  if (auto refusal = planner::graph_refusal(family, c.cluster, c.codecs)) {
+    return refusal;
   }
   topology::Router router(c.cluster);
-  for (const plan::TransferGraph& graph :
-       family.collectives(c.what, {.topology = c.cluster,
-                                  .router = router,
-                                  .codecs = c.codecs,
-                                  .most_rounds = kMostRounds,
-                                  .most_transfers = kMostTransfers})) {
-    offer(graph);
+  const auto forms = planner::collective_forms(family, c.what, c.cluster, router, c.codecs);
+  std::vector<planner::FormShape> shapes;
+  for (const plan::TransferGraph& form : forms) {
+    if (c.slice_elements) {
+      simulate(form, *c.slice_elements);
+    } else {
+      shapes.push_back(planner::shape_of(form));
+    }
   }
+  if (!shapes.empty()) {
+    planner::fastest_division(shapes, c.elements, [&](std::size_t form, std::int64_t slice) {
+      return simulate(forms[form], slice);
+    });
+  }
+  return std::nullopt;
 }
 
 /// With the family that was asked for, or the fastest of all.
@@ -95,18 +120,15 @@ FastestCollective simulate_collective(const CollectiveCase& c, const std::string
   std::optional<FastestCollective> fastest;
   if (schedule == kBestSchedule) {
     for (const auto& family : planner::schedule_families()) {
-      if (!family->refusal(c.cluster, c.codecs)) {
-        simulate_with(*family, c, fastest);
-      }
+      simulate_with(*family, c, fastest);
     }
   } else {
     const planner::ScheduleFamily& family = planner::schedule_family(schedule);
-    if (const auto refusal = family.refusal(c.cluster, c.codecs)) {
+    if (const auto refusal = simulate_with(family, c, fastest)) {
       throw ConfigError(ErrorContext{"<command line>", "--schedule " + schedule,
                                      "a schedule that cannot be used here: " + *refusal,
                                      "another schedule or codec"});
     }
-    simulate_with(family, c, fastest);
   }
   if (!fastest) {
     throw ConfigError(ErrorContext{"<command line>", "--schedule " + schedule,
@@ -145,16 +167,23 @@ void run_collective(Session& session, const topology::Topology& cluster,
                                    "at least one float (4 B)"});
   }
   const plan::Codec codec = option("--codec", options.codec, plan::parse_codec);
-  const Bytes slice = option("--slice", options.slice, parse_bytes);
-  if (slice < kSmallestSlice) {
-    throw ConfigError(ErrorContext{"<command line>", "--slice", fmt::format("'{}'", options.slice),
-                                   "at least " + to_string(kSmallestSlice)});
+  std::optional<std::int64_t> slice_elements;
+  if (!options.slice.empty()) {
+    const Bytes slice = option("--slice", options.slice, parse_bytes);
+    if (slice < kSmallestSlice) {
+      throw ConfigError(ErrorContext{"<command line>", "--slice",
+                                     fmt::format("'{}'", options.slice),
+                                     "at least " + to_string(kSmallestSlice)});
+    }
+    slice_elements = slice.count() / kBytesPerElement;
+  } else if (options.schedule != kBestSchedule || cluster.rank_count() > planner::kMostTableRanks) {
+    slice_elements = kUsualSlice.count() / kBytesPerElement;
   }
   CollectiveCase c{.cluster = cluster,
                    .what = what,
                    .codecs = {codec, codec},
                    .elements = elements,
-                   .slice_elements = slice.count() / kBytesPerElement,
+                   .slice_elements = slice_elements,
                    .simulation = simulation};
   ProgressBar bar("simulating");
   c.simulation.progress = [&bar](double share) { bar.update(share); };

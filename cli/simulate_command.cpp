@@ -388,8 +388,9 @@ void add_simulate_command(CLI::App& app, Session& session) {
   command->add_option("--codec", options->collective.codec, "Codec on every hop")
       ->capture_default_str()
       ->needs(collective);
-  command->add_option("--slice", options->collective.slice, "Size of the pipelined pieces")
-      ->capture_default_str()
+  command
+      ->add_option("--slice", options->collective.slice,
+                   "Size of the pipelined pieces (1 MiB; with --schedule best, what is fastest)")
       ->needs(collective);
   command
       ->add_flag("--every-flow", options->every_flow,

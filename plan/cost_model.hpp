@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -66,6 +67,15 @@ class CostModel {
   /// the last. Throws SimulationError for a graph that cannot end.
   virtual Duration collective_time(const TransferGraph& graph, std::int64_t elements,
                                    std::int64_t slice_elements) = 0;
+  /// The same where only less than `limit` is of interest: none when it is no less, which is found
+  /// sooner.
+  virtual std::optional<Duration> collective_time_below(const TransferGraph& graph,
+                                                        std::int64_t elements,
+                                                        std::int64_t slice_elements,
+                                                        Duration limit) {
+    const Duration time = collective_time(graph, elements, slice_elements);
+    return time < limit ? std::optional(time) : std::nullopt;
+  }
   /// One training step of the plan: forward, backward with overlap, optimiser.
   virtual StepEstimate step(const Plan& plan, const Workload& workload) = 0;
 };

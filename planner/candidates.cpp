@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <span>
 #include <tuple>
 #include <utility>
@@ -23,6 +24,11 @@ constexpr std::int64_t kUsualSlice = 1 << 18;
 constexpr std::int64_t kLargestSlice = std::int64_t{1} << 28;
 constexpr std::size_t kManyRanks = 32;
 constexpr std::int64_t kMostMessages = 200'000;
+constexpr Duration kUnlimited = Duration(INT64_MAX);
+// With very many ranks, by how much a collective must be able to be faster to be simulated, and
+// which lower bounds are alike.
+constexpr double kWorthSimulating = 0.005;
+constexpr double kNearly = 0.01;
 
 std::int64_t usual_slice(const Candidate& candidate, std::int64_t elements) {
   const std::int64_t chunk = std::max<std::int64_t>(
@@ -109,6 +115,7 @@ CandidateSet::CandidateSet(const topology::Topology& topology, plan::CostModel& 
       cost_model_(cost_model),
       stop_(options.stop),
       interpolates_(!options.exhaustive && topology.rank_count() >= kVeryManyRanks),
+      worthwhile_(interpolates_ ? kWorthSimulating : 0),
       allowed_(codecs_within(options)) {
   topology::Router router(topology);
   const auto pairs = codec_pairs(allowed_, options.codec.has_value());
@@ -179,33 +186,47 @@ void CandidateSet::add_family(const ScheduleFamily& family, topology::Router& ro
   }
 }
 
-Duration CandidateSet::time(std::size_t candidate, std::int64_t elements,
-                            std::int64_t slice_elements) {
+std::optional<Duration> CandidateSet::time(std::size_t candidate, std::int64_t elements,
+                                           std::int64_t slice_elements, Duration limit) {
   const auto below =
       static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(elements)));
   if (!interpolates_ || below == elements) {
-    return simulated(candidate, elements, slice_elements);
+    return simulated(candidate, elements, slice_elements, limit);
   }
-  const Duration least = simulated(candidate, below, slice_elements);
-  const Duration most = simulated(candidate, 2 * below, slice_elements);
+  const auto least = simulated(candidate, below, slice_elements, limit);
+  if (!least.has_value()) {
+    return std::nullopt;
+  }
   const double share = static_cast<double>(elements - below) / static_cast<double>(below);
-  return least + scaled(most - least, share);
+  // Where the line through both times meets the limit.
+  const double meets = (limit - *least).seconds() / share;
+  constexpr double kLongest = 1e6;
+  const Duration limit_of_most =
+      meets < kLongest ? *least + Duration::from_seconds(meets) : kUnlimited;
+  const auto most = simulated(candidate, 2 * below, slice_elements, limit_of_most);
+  if (!most.has_value()) {
+    return std::nullopt;
+  }
+  const Duration between = *least + scaled(*most - *least, share);
+  return between < limit ? std::optional(between) : std::nullopt;
 }
 
-Duration CandidateSet::simulated(std::size_t candidate, std::int64_t elements,
-                                 std::int64_t slice_elements) {
-  const auto [it, added] = times_.try_emplace(std::tuple(candidate, elements, slice_elements));
-  if (added) {
-    it->second =
-        cost_model_.collective_time(candidates_[candidate].graph, elements, slice_elements);
+std::optional<Duration> CandidateSet::simulated(std::size_t candidate, std::int64_t elements,
+                                                std::int64_t slice_elements, Duration limit) {
+  Known& known = known_[std::tuple(candidate, elements, slice_elements)];
+  if (!known.time.has_value() && known.at_least < limit) {
+    known.time = cost_model_.collective_time_below(candidates_[candidate].graph, elements,
+                                                   slice_elements, limit);
+    known.at_least = limit;
   }
-  return it->second;
+  return known.time.has_value() && *known.time < limit ? known.time : std::nullopt;
 }
 
 std::optional<Choice> CandidateSet::cheapest(std::int64_t elements, const CandidateFilter& filter) {
   std::optional<Choice> best;
   const bool many = topology_.rank_count() >= kManyRanks;
-  const auto time_of = [&](std::size_t i) {
+  // None when it is no faster than the limit.
+  const auto time_of = [&](std::size_t i, Duration limit) {
     std::optional<Duration> fastest;
     const std::int64_t usual = usual_slice(candidates_[i], elements);
     for (const std::int64_t slice :
@@ -213,17 +234,21 @@ std::optional<Choice> CandidateSet::cheapest(std::int64_t elements, const Candid
       if (!many && slice > elements && slice != kSlices[0]) {
         continue;
       }
-      const Duration cost = time(i, elements, slice);
-      fastest = std::min(fastest.value_or(cost), cost);
-      if (!best.has_value() || cost < best->time) {
-        best = Choice{i, slice, cost};
+      const auto cost = time(i, elements, slice, fastest.value_or(limit));
+      if (!cost.has_value()) {
+        continue;
+      }
+      fastest = cost;
+      if (!best.has_value() || *cost < best->time) {
+        best = Choice{i, slice, *cost};
       }
     }
-    return *fastest;
+    return fastest;
   };
   const auto may_win = [&](std::size_t i) {
     return !best.has_value() ||
-           (candidates_[i].model.at_least(elements) < best->time && !(stop_ && stop_()));
+           (candidates_[i].model.at_least(elements) < scaled(best->time, 1 - worthwhile_) &&
+            !(stop_ && stop_()));
   };
   // The lightest form of every family first, the most promising family before others.
   std::vector<std::size_t> lightest;
@@ -233,26 +258,48 @@ std::optional<Choice> CandidateSet::cheapest(std::int64_t elements, const Candid
       lightest.push_back(i);
     }
   }
-  std::stable_sort(lightest.begin(), lightest.end(), [&](std::size_t a, std::size_t b) {
-    return candidates_[a].model.at_least(elements) < candidates_[b].model.at_least(elements);
-  });
-  std::map<std::size_t, Duration> simulated;
-  for (const std::size_t i : lightest) {
-    if (may_win(i)) {
-      simulated.emplace(i, time_of(i));
+  // Of those that may be equally good, what is simulated soonest.
+  const auto place = [&](std::size_t i) {
+    const auto bound = candidates_[i].model.at_least(elements).picoseconds();
+    return worthwhile_ > 0
+               ? std::pair(std::llround(std::log(static_cast<double>(bound + 1)) / kNearly),
+                           candidates_[i].graph.transfers().size())
+               : std::pair<long long, std::size_t>(bound, 0);
+  };
+  std::stable_sort(lightest.begin(), lightest.end(),
+                   [&](std::size_t a, std::size_t b) { return place(a) < place(b); });
+  // A codec shrinks messages by its ratio at most, so a family that is slower than the best by more
+  // than that need not be tried with codecs, nor be simulated further than to that.
+  const auto gain_of = [&](std::size_t first, std::size_t i) {
+    return most_saved(candidates_[first].strongest, candidates_[i].strongest);
+  };
+  std::map<std::size_t, double> largest_gain;  // by the lightest form
+  for (std::size_t i = 0; i < candidates_.size(); ++i) {
+    if (filter(candidates_[i])) {
+      const std::size_t first = lightest_of.at(shape_of(candidates_[i]));
+      double& gain = largest_gain.try_emplace(first, 1.0).first->second;
+      gain = std::min(gain, gain_of(first, i));
     }
   }
-  // A codec shrinks messages by its ratio at most, so a family that is slower than the best by more
-  // than that need not be tried with codecs.
+  std::map<std::size_t, std::optional<Duration>> simulated;
+  for (const std::size_t i : lightest) {
+    if (may_win(i)) {
+      const Duration limit =
+          best.has_value() ? scaled(best->time, 1 / largest_gain.at(i)) : kUnlimited;
+      simulated.emplace(i, time_of(i, limit));
+    }
+  }
   for (std::size_t i = 0; i < candidates_.size(); ++i) {
     if (!filter(candidates_[i]) || !may_win(i)) {
       continue;
     }
     const std::size_t first = lightest_of.at(shape_of(candidates_[i]));
     const auto known = simulated.find(first);
-    const double gain = most_saved(candidates_[first].strongest, candidates_[i].strongest);
-    if (i != first && (known == simulated.end() || scaled(known->second, gain) < best->time)) {
-      time_of(i);
+    const bool may_gain =
+        known == simulated.end() ||
+        (known->second.has_value() && scaled(*known->second, gain_of(first, i)) < best->time);
+    if (i != first && may_gain) {
+      time_of(i, best->time);
     }
   }
   return best;

@@ -4,8 +4,9 @@
 // From kVeryManyRanks on only sizes that are powers of two are simulated, and times between two of
 // them lie on the line through theirs: a collective is a start-up and a rate, so what it takes is
 // nearly affine in the bytes while the number of slices stays the same, and in steps of the slices
-// beyond. Buckets of a model have dozens of sizes, so this saves most of the simulations. It only
-// orders candidates; steps of whole plans are simulated as they are.
+// beyond. Buckets of a model have dozens of sizes, so this saves most of the simulations. Nor is a
+// candidate simulated there whose bound is less than half a percent below the best time. Both only
+// choose among candidates; steps of whole plans are simulated as they are.
 #pragma once
 
 #include <cstdint>
@@ -69,8 +70,16 @@ class CandidateSet {
   std::optional<Choice> cheapest(std::int64_t elements, const CandidateFilter& filter);
 
  private:
-  Duration time(std::size_t candidate, std::int64_t elements, std::int64_t slice_elements);
-  Duration simulated(std::size_t candidate, std::int64_t elements, std::int64_t slice_elements);
+  /// What is known of a collective's time, by candidate, elements and slice.
+  struct Known {
+    std::optional<Duration> time;
+    Duration at_least;  ///< while the time is not known
+  };
+  /// None when it is not below the limit.
+  std::optional<Duration> time(std::size_t candidate, std::int64_t elements,
+                               std::int64_t slice_elements, Duration limit);
+  std::optional<Duration> simulated(std::size_t candidate, std::int64_t elements,
+                                    std::int64_t slice_elements, Duration limit);
   void add_family(const ScheduleFamily& family, topology::Router& router,
                   const std::vector<TierCodecs>& pairs, bool only_protected);
 
@@ -78,9 +87,10 @@ class CandidateSet {
   plan::CostModel& cost_model_;
   std::function<bool()> stop_;
   bool interpolates_;
+  double worthwhile_;
   std::vector<plan::Codec> allowed_;
   std::vector<Candidate> candidates_;
-  std::map<std::tuple<std::size_t, std::int64_t, std::int64_t>, Duration> times_;
+  std::map<std::tuple<std::size_t, std::int64_t, std::int64_t>, Known> known_;
 };
 
 }  // namespace rackrail::planner

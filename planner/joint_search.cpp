@@ -109,15 +109,18 @@ std::vector<JointSearch::Trial> JointSearch::drafts(const Knobs& knobs,
   return trials;
 }
 
-std::vector<JointSearch::Trial*> JointSearch::most_promising_first(std::vector<Trial>& trials) {
+std::vector<JointSearch::Trial*> JointSearch::most_promising_first(
+    std::vector<Trial>& trials) const {
   std::vector<Trial*> order;
   for (Trial& trial : trials) {
     order.push_back(&trial);
   }
-  std::stable_sort(order.begin(), order.end(), [](const Trial* a, const Trial* b) {
-    return std::max(a->draft.expected, a->draft.at_least) <
-           std::max(b->draft.expected, b->draft.at_least);
-  });
+  const auto place = [this](const Trial* trial) {
+    return std::pair(!search_.is_affordable(trial->draft),
+                     std::max(trial->draft.expected, trial->draft.at_least));
+  };
+  std::stable_sort(order.begin(), order.end(),
+                   [&](const Trial* a, const Trial* b) { return place(a) < place(b); });
   return order;
 }
 
@@ -135,6 +138,9 @@ std::optional<JointSearch::Found> JointSearch::optimise(const Knobs& knobs,
     if (fastest.has_value()) {
       if (is_stopped()) {
         break;
+      }
+      if (!search_.is_affordable(draft)) {
+        continue;
       }
       // Neither the result, nor the fastest under its limit.
       const auto rival = found.best_of.find(trial->limit);

@@ -87,7 +87,8 @@ class JointSearch {
   };
 
   std::vector<Trial> drafts(const Knobs& knobs, const plan::BatchPlan& batch, bool may_be_none);
-  static std::vector<Trial*> most_promising_first(std::vector<Trial>& trials);
+  /// Those with too many transfers last.
+  std::vector<Trial*> most_promising_first(std::vector<Trial>& trials) const;
   /// `start`, if any, is among what is compared.
   std::optional<Found> optimise(const Knobs& knobs, const plan::BatchPlan& batch,
                                 std::optional<Search::Scored> start = std::nullopt);

@@ -11,6 +11,8 @@
 #include "base/error.hpp"
 #include "base/parse_units.hpp"
 #include "plan/alpha_beta.hpp"
+#include "planner/candidates.hpp"
+#include "planner/collective_forms.hpp"
 #include "planner/schedule_family.hpp"
 
 namespace rackrail::planner {
@@ -19,49 +21,26 @@ namespace {
 
 constexpr std::int64_t kElement = 4;  // bytes
 constexpr std::size_t kManyRanks = 256;
-constexpr std::int64_t kMostMessages = 200'000;
-constexpr std::int64_t kMostCuts = 256;
-constexpr std::int64_t kFewestElements =
-    2048;                                   // of a slice: below, a message costs more than it moves
-constexpr double kWorthFinerSlices = 0.98;  // of the time with coarser ones
 constexpr double kLeastOfSmaller = 0.5;
+constexpr double kWorthSimulating = 0.005;
+constexpr double kNearly = 0.01;  // bounds that are alike
 constexpr double kCrossoverAccuracy = 1.03;
 
+/// A family.
 struct Entry {
-  plan::TransferGraph graph;
-  plan::AlphaBeta model;
-  double largest_share = 0;                     ///< of the buffer that one transfer moves
+  std::vector<plan::TransferGraph> forms;
+  std::vector<FormShape> shapes;
+  std::vector<plan::AlphaBeta> models;
   std::map<std::int64_t, TableTime> simulated;  ///< by elements
-};
 
-double largest_share(const plan::TransferGraph& graph) {
-  const auto weights = graph.chunk_weights();
-  std::vector<std::int64_t> sum(weights.size() + 1, 0);
-  std::partial_sum(weights.begin(), weights.end(), sum.begin() + 1);
-  std::int64_t largest = 0;
-  for (const plan::Transfer& transfer : graph.transfers()) {
-    largest = std::max(
-        largest, sum[transfer.chunk_begin + transfer.chunk_count] - sum[transfer.chunk_begin]);
-  }
-  return static_cast<double>(largest) / static_cast<double>(sum.back());
-}
-
-/// The largest transfer in one slice, in 4, 16, 64 and 256, as long as slices are large and few; in
-/// multiples of 1,024 elements, as plans have them.
-std::vector<std::int64_t> slices_to_try(const Entry& entry, std::int64_t elements) {
-  constexpr std::int64_t kUnit = 1024;
-  const auto transfer =
-      static_cast<std::int64_t>(std::ceil(entry.largest_share * static_cast<double>(elements)));
-  const auto transfers = static_cast<std::int64_t>(entry.graph.transfers().size());
-  std::vector<std::int64_t> slices;
-  for (std::int64_t cuts = 1; cuts <= kMostCuts; cuts *= 4) {
-    if (cuts == 1 || (transfer / cuts >= kFewestElements && transfers * cuts <= kMostMessages)) {
-      const std::int64_t units = (transfer + cuts * kUnit - 1) / (cuts * kUnit);
-      slices.push_back(std::max<std::int64_t>(1, units) * kUnit);
+  Duration at_least(std::int64_t elements) const {
+    Duration least(INT64_MAX);
+    for (const plan::AlphaBeta& model : models) {
+      least = std::min(least, model.at_least(elements));
     }
+    return least;
   }
-  return slices;
-}
+};
 
 class TableMaker {
  public:
@@ -92,9 +71,12 @@ void TableMaker::add_families(const ScheduleTableOptions& options, ScheduleTable
       options.progress(0, fmt::format("schedule {}", family->name()));
     }
     Entry& entry = entries_.emplace_back();
-    entry.graph = family->all_reduce({topology_, router, codecs});
-    entry.model = plan::alpha_beta(entry.graph, topology_);
-    entry.largest_share = largest_share(entry.graph);
+    entry.forms =
+        collective_forms(*family, plan::Collective::kAllReduce, topology_, router, codecs);
+    for (const plan::TransferGraph& form : entry.forms) {
+      entry.shapes.push_back(shape_of(form));
+      entry.models.push_back(plan::alpha_beta(form, topology_));
+    }
     table.families.emplace_back(family->name());
   }
 }
@@ -102,17 +84,11 @@ void TableMaker::add_families(const ScheduleTableOptions& options, ScheduleTable
 const TableTime& TableMaker::simulate(Entry& entry, std::int64_t elements) {
   const auto [it, added] = entry.simulated.try_emplace(elements);
   if (added) {
-    for (const std::int64_t slice : slices_to_try(entry, elements)) {
-      const Duration time = cost_model_.collective_time(entry.graph, elements, slice);
-      const bool is_first = !it->second.is_simulated;
-      const bool is_worthwhile = is_first || time < scaled(it->second.time, kWorthFinerSlices);
-      if (is_first || time < it->second.time) {
-        it->second = {time, true, slice};
-      }
-      if (!is_worthwhile) {
-        break;
-      }
-    }
+    const DividedCollective best = fastest_division(
+        entry.shapes, elements, [&](std::size_t form, std::int64_t slice_elements) {
+          return cost_model_.collective_time(entry.forms[form], elements, slice_elements);
+        });
+    it->second = {best.time, true, best.slice_elements, best.form};
   }
   return it->second;
 }
@@ -123,19 +99,28 @@ TableRow TableMaker::row(std::int64_t elements, bool simulate_all) {
   std::vector<std::size_t> order(entries_.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   for (const Entry& entry : entries_) {
-    Duration least = entry.model.at_least(elements);
+    Duration least = entry.at_least(elements);
     if (!entry.simulated.empty()) {
       // Sizes ascend: the last one simulated is smaller.
       least = std::max(least, scaled(entry.simulated.rbegin()->second.time, kLeastOfSmaller));
     }
     row.times.push_back({least});
   }
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-    return row.times[a].time < row.times[b].time;
-  });
+  // With very many ranks, of those that may be equally good what is simulated soonest.
+  const double worthwhile = topology_.rank_count() >= kVeryManyRanks ? kWorthSimulating : 0;
+  const auto place = [&](std::size_t i) {
+    const std::int64_t least = row.times[i].time.picoseconds();
+    return worthwhile > 0
+               ? std::pair(std::llround(std::log(static_cast<double>(least + 1)) / kNearly),
+                           entries_[i].shapes.front().transfers)
+               : std::pair<long long, std::int64_t>(least, 0);
+  };
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return place(a) < place(b); });
   std::optional<std::size_t> best;
   for (const std::size_t i : order) {
-    if (simulate_all || !best.has_value() || row.times[i].time <= row.times[*best].time) {
+    if (simulate_all || !best.has_value() ||
+        row.times[i].time <= scaled(row.times[*best].time, 1 - worthwhile)) {
       row.times[i] = simulate(entries_[i], elements);
       if (!best.has_value() ||
           std::pair(row.times[i].time, i) < std::pair(row.times[*best].time, *best)) {

@@ -8,9 +8,10 @@
 // Work. A family's α–β bound (plan/alpha_beta.hpp) is no simulation and never more than one, so at
 // each size families are simulated in the order of their bounds until the next bound exceeds the
 // best time: what is left out cannot win. Nor can what took more than twice the best time for a
-// smaller buffer, as long as no schedule takes half the time for more bytes. Transfers are cut into
-// 1, 4, 16, ... slices until finer ones save less than 2 % or are more than 200,000 messages. From
-// 256 ranks on every second power of two is left out.
+// smaller buffer, as long as no schedule takes half the time for more bytes. From kVeryManyRanks on
+// (candidates.hpp) a family must be able to be faster by half a percent to be simulated. How a
+// family's schedule is divided into rounds and slices is decided for each size
+// (collective_forms.hpp). From 256 ranks on every second power of two is left out.
 #pragma once
 
 #include <cstdint>
@@ -41,6 +42,7 @@ struct TableTime {
   Duration time;                    ///< at least; exactly when simulated
   bool is_simulated = false;        ///< else the α–β bound, which is more than the best time
   std::int64_t slice_elements = 0;  ///< with which it takes that long; 0 when not simulated
+  std::size_t form = 0;             ///< index into collective_forms() with which it does
 };
 
 struct TableRow {

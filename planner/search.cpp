@@ -102,6 +102,11 @@ bool Search::may_beat(const Draft& draft, Duration step) const {
          (!expects() || scaled(draft.expected, 1 - kTimelineDeviation) <= step);
 }
 
+bool Search::is_affordable(const Draft& draft) const {
+  return topology_.rank_count() < kVeryManyRanks ||
+         transfers_of(draft.scored) <= static_cast<std::int64_t>(kMostTransfersOfStep);
+}
+
 const ScheduleLoads& Search::loads() {
   if (!loads_.has_value()) {
     loads_.emplace(candidates_.all(), topology_);

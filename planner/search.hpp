@@ -2,11 +2,13 @@
 //
 // A draft is a plan that was not simulated yet. It cannot beat a step that was simulated when its
 // bound (step_bound.hpp) is above that: up to 95 ranks only such drafts are left out, which changes
-// no result. From 96 ranks on a simulated step takes seconds, so drafts are left out as well that
-// the timeline of compression_timeline.hpp expects to be slower by more than it may be off
-// (kTimelineDeviation, as tests/integration/planner/compression_test holds it to). That a plan is
-// lost by it would take a timeline that is off by more: results/planner.md holds plans found so
-// against PlannerOptions::exhaustive, which simulates everything.
+// no result (tests/integration/planner/pruning_test.cpp). From 96 ranks on a simulated step takes
+// seconds, and three more things are left out, which may be the best by as much as is said here:
+//  - drafts that the timeline of compression_timeline.hpp expects to be slower by more than it may
+//    be off, kTimelineDeviation;
+//  - drafts of more than kMostTransfersOfStep transfers, unless none has fewer;
+//  - collectives at sizes that are no powers of two (candidates.hpp).
+// PlannerOptions::exhaustive undoes the first and the third.
 #pragma once
 
 #include <cstdint>
@@ -35,6 +37,10 @@ struct Policy {
 
 /// A lighter codec is preferred when it costs less than this share of the step.
 inline constexpr double kWorthwhile = 0.001;
+
+/// From kVeryManyRanks on steps of more transfers are not simulated beside others: each takes ten
+/// seconds or gigabytes.
+inline constexpr std::uint64_t kMostTransfersOfStep = 3'000'000;
 
 /// How far the timeline may be off for a choice of codecs
 /// (tests/integration/planner/compression_test).
@@ -77,6 +83,9 @@ class Search {
   /// bucket without a candidate.
   std::optional<Draft> compress(Bytes bucket_size, const plan::BatchPlan& batch,
                                 const CandidateFilter& filter);
+  /// Whether a draft has few enough transfers to be simulated beside others. Below kVeryManyRanks
+  /// all have.
+  bool is_affordable(const Draft& draft) const;
   /// Whether a draft could be faster than this step, for all that is known without simulating it.
   bool may_beat(const Draft& draft, Duration step) const;
   /// The same pair of codecs wherever a bucket may have it, for each pair; protected tensors are in

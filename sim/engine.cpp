@@ -2,6 +2,7 @@
 #include "sim/engine.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "base/error.hpp"
@@ -19,7 +20,7 @@ constexpr std::uint64_t kRoundsPerReport = 1024;
 std::unique_ptr<NetworkModel> make_network(const topology::Topology& topology,
                                            const SimulationOptions& options) {
   if (options.network == NetworkLevel::kFlow) {
-    return std::make_unique<MaxMinNetwork>(topology);
+    return std::make_unique<MaxMinNetwork>(topology, options.tolerance.value_or(0));
   }
   auto packets = std::make_unique<PacketNetwork>(topology, options.packets);
   for (std::size_t r = 0; r < topology.rank_count(); ++r) {
@@ -304,7 +305,9 @@ void Engine::take_network_events() {
   }
 }
 
-void Engine::run() {
+void Engine::run() { run_until(std::numeric_limits<Time>::max()); }
+
+bool Engine::run_until(Time limit) {
   schedule_disturbances();
   for (std::size_t r = 0; r < ranks_.size(); ++r) {
     const Duration start = ranks_[r].start;
@@ -328,11 +331,14 @@ void Engine::run() {
     if (!has_network && queue_.empty()) {
       fail_stuck();
     }
-    if (has_network && (queue_.empty() || network <= queue_.next_time())) {
-      now_ = network;
+    const bool is_network = has_network && (queue_.empty() || network <= queue_.next_time());
+    const Time next = is_network ? network : queue_.next_time();
+    if (next >= limit) {
+      return false;
+    }
+    now_ = next;
+    if (is_network) {
       take_network_events();
-    } else {
-      now_ = queue_.next_time();
     }
     while (!queue_.empty() && queue_.next_time() == now_) {
       const Task task = queue_.pop();
@@ -340,6 +346,7 @@ void Engine::run() {
       finish(task);
     }
   }
+  return true;
 }
 
 }  // namespace rackrail::sim

@@ -29,8 +29,8 @@ std::vector<double> capacities(const topology::Topology& topology) {
 
 }  // namespace
 
-MaxMinNetwork::MaxMinNetwork(const topology::Topology& topology)
-    : shares_(capacities(topology)), ends_(RememberPlace{&flows_}) {
+MaxMinNetwork::MaxMinNetwork(const topology::Topology& topology, double tolerance)
+    : tolerance_(tolerance), shares_(capacities(topology)), ends_(RememberPlace{&flows_}) {
   const std::vector<double> rates = capacities(topology);
   for (std::size_t i = 0; i < rates.size(); ++i) {
     links_.push_back({rates[i], topology.link(LinkId(i)).latency.picoseconds(), kNobody});
@@ -92,6 +92,7 @@ void MaxMinNetwork::join(std::uint32_t number, Time now) {
   Flow& flow = flows_[number];
   flow.order = static_cast<std::uint32_t>(started_++);
   flow.updated = now;
+  flow.begun = now;
   flow.place = kNone;
   if (flow.remaining == 0) {
     flow.link_count = 0;  // it takes nothing from anyone
@@ -109,6 +110,7 @@ void MaxMinNetwork::join(std::uint32_t number, Time now) {
     set_alone(number, now);
     return;
   }
+  flow.rate = 0;  // until the shares are solved
   for (const LinkId id : links) {
     const std::uint32_t user = links_[id.index()].user;
     if (user != kNobody && user != kSolver) {
@@ -201,8 +203,17 @@ bool MaxMinNetwork::is_void(const Due& due) const {
          (flow.state != State::kAlone || flow.end_number != due.end_number);
 }
 
+// Whether what has changed must wait for more changes.
+bool MaxMinNetwork::waits_to_solve(Time now) {
+  if (solve_at_ == kNever) {
+    solve_at_ = now + static_cast<Time>(tolerance_ * mean_time_);
+  }
+  return now < solve_at_;
+}
+
 Time MaxMinNetwork::next_event(Time now) {
-  if (shares_.is_stale()) {
+  if (shares_.is_stale() && !waits_to_solve(now)) {
+    solve_at_ = kNever;
     for (const FairShares::Flow flow : shares_.solve()) {
       set_rate(flow, shares_.rate(flow), now);
     }
@@ -210,10 +221,14 @@ Time MaxMinNetwork::next_event(Time now) {
   while (!due_.empty() && is_void(due_.next())) {
     due_.pop();
   }
-  if (due_.empty() || ends_.empty()) {
-    return !due_.empty() ? due_.next_time() : !ends_.empty() ? ends_.top().time : -1;
+  Time next = solve_at_;
+  if (!due_.empty()) {
+    next = std::min(next, due_.next_time());
   }
-  return std::min(due_.next_time(), ends_.top().time);
+  if (!ends_.empty()) {
+    next = std::min(next, ends_.top().time);
+  }
+  return next == kNever ? -1 : next;
 }
 
 void MaxMinNetwork::take_events(Time now, std::vector<FlowEvent>& events) {
@@ -225,7 +240,13 @@ void MaxMinNetwork::take_events(Time now, std::vector<FlowEvent>& events) {
       finish(due.flow, now, events);
     }
   }
-  while (!ends_.empty() && ends_.top().time <= now) {
+  const auto is_at_end = [&](const End& end) {
+    const Time early = end.time - now;
+    return early <= 0 || static_cast<double>(early) <=
+                             tolerance_ * static_cast<double>(end.time - flows_[end.flow].begun);
+  };
+  const bool one_ends = !ends_.empty() && ends_.top().time <= now;
+  while (one_ends && !ends_.empty() && is_at_end(ends_.top())) {
     const std::uint32_t number = ends_.top().flow;
     ends_.pop();
     finish(number, now, events);
@@ -242,6 +263,8 @@ void MaxMinNetwork::finish(std::uint32_t number, Time now, std::vector<FlowEvent
     due_.push(now, flow.latency, flow.tag, number, kDelivery);
   }
   if (flow.state == State::kShares) {
+    constexpr double kWeight = 1.0 / 16;
+    mean_time_ += kWeight * (static_cast<double>(now - flow.begun) - mean_time_);
     shares_.remove(number);
   }
   for (const LinkId id : flow.links()) {

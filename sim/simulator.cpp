@@ -11,18 +11,25 @@ namespace rackrail::sim {
 
 namespace {
 
-CollectiveResult run_alone(const std::shared_ptr<const GraphIndex>& index, const std::string& name,
-                           const topology::Topology& topology, SimulationOptions options,
-                           std::span<const LinkId> stands_for = {}) {
-  options.record_critical_path = false;
-  options.record_timeline = false;
-  Engine engine(topology, options);
+/// One collective that all ranks start at once.
+std::uint32_t add_alone(Engine& engine, const std::shared_ptr<const GraphIndex>& index,
+                        const std::string& name, const topology::Topology& topology) {
   const std::uint32_t run = engine.add_run(index, name);
   for (std::size_t r = 0; r < topology.rank_count(); ++r) {
     if (index->slices_at[r] > 0) {
       engine.add_step(Rank(r), {{TaskKind::kForward, Duration(), {run}}}, {run}, Duration());
     }
   }
+  return run;
+}
+
+CollectiveResult run_alone(const std::shared_ptr<const GraphIndex>& index, const std::string& name,
+                           const topology::Topology& topology, SimulationOptions options,
+                           std::span<const LinkId> stands_for = {}) {
+  options.record_critical_path = false;
+  options.record_timeline = false;
+  Engine engine(topology, options);
+  const std::uint32_t run = add_alone(engine, index, name, topology);
   engine.run();
   CollectiveResult result;
   result.time = Duration(engine.run_done(run));
@@ -44,10 +51,26 @@ class SimulatedCosts final : public plan::CostModel {
     options_.record_critical_path = false;
     options_.record_timeline = false;
     options_.steps = 1;
+    options_.tolerance = options_.tolerance.value_or(usual_tolerance(topology));
   }
   Duration collective_time(const plan::TransferGraph& graph, std::int64_t elements,
                            std::int64_t slice_elements) override {
     return simulate_collective(graph, elements, slice_elements, topology_, options_).time;
+  }
+  std::optional<Duration> collective_time_below(const plan::TransferGraph& graph,
+                                                std::int64_t elements, std::int64_t slice_elements,
+                                                Duration limit) override {
+    require_in_step(options_);
+    require_same_ranks("schedule '" + graph.name() + "'", graph.rank_count(), topology_);
+    Routing routing(topology_, options_.multipath);
+    Engine engine(topology_, options_);
+    const std::uint32_t run = add_alone(
+        engine, index_graph(graph, elements, slice_elements, routing), graph.name(), topology_);
+    if (!engine.run_until(limit.picoseconds())) {
+      return std::nullopt;
+    }
+    const Duration time(engine.run_done(run));
+    return time < limit ? std::optional(time) : std::nullopt;
   }
   plan::StepEstimate step(const plan::Plan& plan, const plan::Workload& workload) override {
     return simulate_step(plan, workload, topology_, options_).estimate;
@@ -95,6 +118,12 @@ CollectiveResult simulate_collective(const plan::RegularSchedule& schedule, std:
                 schedule.name(), topology, options, folded->stands_for);
   result.copies = folded->copies;
   return result;
+}
+
+double usual_tolerance(const topology::Topology& topology) {
+  constexpr std::size_t kManyRanks = 96;
+  constexpr double kTolerance = 0.01;
+  return topology.rank_count() >= kManyRanks ? kTolerance : 0;
 }
 
 std::unique_ptr<plan::CostModel> make_cost_model(const topology::Topology& topology,

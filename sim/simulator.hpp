@@ -43,6 +43,9 @@ struct SimulationOptions {
   /// Whether a collective by formulas is folded where it is symmetric (sim/symmetry.hpp): the same
   /// times, sooner. Never on the packet level: what shares a queue is not told by rates alone.
   bool use_symmetry = true;
+  /// How early flows that share links may end, as a share of their time (max_min_network.hpp): 0
+  /// is exact. None: usual_tolerance() for a CostModel, 0 elsewhere.
+  std::optional<double> tolerance;
   NetworkLevel network = NetworkLevel::kFlow;
   PacketOptions packets;  ///< of the packet level
   Multipath multipath = Multipath::kPinned;
@@ -177,6 +180,10 @@ CollectiveResult simulate_collective(const plan::RegularSchedule& schedule, std:
                                      std::int64_t slice_elements,
                                      const topology::Topology& topology,
                                      const SimulationOptions& options);
+
+/// Of clusters of this size: 0 up to 95 ranks, where every flow can be followed exactly; 1 % from
+/// there on, as exchanges between all of them would take minutes.
+double usual_tolerance(const topology::Topology& topology);
 
 /// The CostModel that simulates. Keeps references: topology must outlive it.
 std::unique_ptr<plan::CostModel> make_cost_model(const topology::Topology& topology,

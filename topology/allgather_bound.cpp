@@ -12,13 +12,15 @@
 // Discrete Newton. Start with the cut around all vertices but the rank with the least capacity into
 // it. Whenever a max-flow falls short, its source side is a cut with a larger ratio; take that one.
 // A larger ratio only makes the links wider against the sources, so a rank that passed stays
-// passed: n flows and one more for each step, all on one structure, each capped at n·q. In integers
-// throughout; the last cut is the certificate.
+// passed: a flow for every rank that is not like one before (alike_ranks.hpp) and one more for each
+// step, all on one structure, each capped at n·q. In integers throughout; the last cut is the
+// certificate.
 #include <algorithm>
 #include <limits>
 #include <numeric>
 
 #include "base/error.hpp"
+#include "topology/alike_ranks.hpp"
 #include "topology/cuts.hpp"
 #include "topology/queries.hpp"
 
@@ -76,7 +78,11 @@ class BoundSearch {
 
   AllGatherBound run() {
     const auto n = static_cast<Capacity>(topology_.rank_count());
+    const std::vector<Rank> alike = alike_ranks(topology_);
     for (std::size_t r = 0; r < topology_.rank_count(); ++r) {
+      if (alike[r] != Rank(r)) {
+        continue;  // that one has passed, so this one does
+      }
       const auto sink = topology_.node_of(Rank(r)).value();
       for (bool has_passed = false; !has_passed;) {
         network_.reset();

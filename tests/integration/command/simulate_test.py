@@ -54,6 +54,18 @@ class Simulate(harness.CommandTest):
         self.assertAlmostEqual(result["algbw_Bps"], 2**30 / result["time_s"], delta=1)
         self.assertLessEqual(result["bound_s"], result["time_s"])
 
+    def test_the_best_schedule_is_the_one_that_the_table_of_schedules_names(self):
+        self.write("cluster.csv", "source,target,bandwidth,latency\n" + "".join(
+            f"host{host},tor{host // 4},10 GB/s,1 us\n" for host in range(8)) +
+            "tor0,core,15 GB/s,1 us\ntor1,core,15 GB/s,1 us\n")
+        table = self.rackrail_json("schedules", "cluster.csv", "--from", "64KiB", "--to", "256MiB")
+        for row in table["sizes"][::3]:
+            with self.subTest(bytes=row["bytes"]):
+                best = self.rackrail_json("simulate", "cluster.csv", "--collective", "all-reduce",
+                                          "--bytes", f"{row['bytes']}B", "--schedule", "best")
+                self.assertEqual(best["schedule"], row["best"])
+                self.assertEqual(best["time_s"], row["time_s"])
+
     def test_gathering_and_scattering_are_held_against_their_exact_bounds(self):
         self.write("star.csv", "source,target,bandwidth,latency\n" + "".join(
             f"host{host},switch,{rate} GB/s,1 us\n" for host, rate in enumerate((10, 10, 10, 5))))

@@ -28,6 +28,12 @@ class CountingCosts final : public plan::CostModel {
     ++collectives;
     return costs_->collective_time(graph, elements, slice_elements);
   }
+  std::optional<Duration> collective_time_below(const plan::TransferGraph& graph,
+                                                std::int64_t elements, std::int64_t slice_elements,
+                                                Duration limit) override {
+    ++collectives;
+    return costs_->collective_time_below(graph, elements, slice_elements, limit);
+  }
   plan::StepEstimate step(const plan::Plan& plan, const plan::Workload& workload) override {
     ++steps;
     return costs_->step(plan, workload);
@@ -74,6 +80,29 @@ TEST_CASE("the search finds the plan that simulating everything finds, byte for 
   const plan::Plan slow = make_plan(topology, workload, all, options);
   CHECK(plan::to_json(quick) == plan::to_json(slow));
   CHECK(few.steps <= all.steps);
+}
+
+TEST_CASE("a time that is only of interest below a limit is the time, or none") {
+  const topology::Topology topology = cluster(GENERATE("two-racks-40g", "uneven racks"));
+  const auto costs = sim::make_cost_model(topology, {});
+  topology::Router router(topology);
+  for (const auto& family : schedule_families()) {
+    if (family->refusal(topology, {}).has_value()) {
+      continue;
+    }
+    const plan::TransferGraph graph = family->all_reduce({topology, router, {}});
+    for (const std::int64_t elements : {1, 5'000, 3'000'000}) {
+      const auto below = [&](Duration limit) {
+        return costs->collective_time_below(graph, elements, 1 << 16, limit);
+      };
+      const Duration time = costs->collective_time(graph, elements, 1 << 16);
+      CAPTURE(topology.name(), family->name(), elements, to_string(time));
+      CHECK(below(time + Duration(1)) == time);
+      CHECK(below(scaled(time, 3)) == time);
+      CHECK_FALSE(below(time).has_value());
+      CHECK_FALSE(below(scaled(time, 0.5)).has_value());
+    }
+  }
 }
 
 TEST_CASE("no step is simulated to be faster than its bound") {

@@ -120,6 +120,24 @@ TEST_CASE("two flows share a link, and the second has it alone when the first en
   CHECK(network.next_event(2'000'000) == 4'000'000);
 }
 
+TEST_CASE("with a tolerance, flows end together that would end within that share of their time") {
+  Net net = make_links({Bandwidth(1'000'000'000)});
+  MaxMinNetwork network(net.topology, 0.01);
+  network.start(0, 1000, net.links, 0, 1);
+  network.start(0, 1009, net.links, 0, 2);  // at the same rate, 0.9 % longer
+  network.start(0, 1015, net.links, 0, 3);  // 1.5 % longer
+  CHECK(network.next_event(0) == 3'000'000);
+  CHECK(ended(network, 2'999'999) == std::vector<FlowTag>{});  // not by themselves
+  CHECK(ended(network, 3'000'000) == std::vector<FlowTag>{1, 2});
+  // 15 B are left of the third, which has the link alone after 1 % of the mean time of flows that
+  // have shared links: of two at 3 us each, which count 1/16, 3 · (1 − (15/16)²) us.
+  const Time solved = 3'000'000 + static_cast<Time>(0.01 * 3e6 * (1 - 15.0 / 16 * 15 / 16));
+  CHECK(network.next_event(3'000'000) == solved);
+  // Until then it goes on at a third of the rate.
+  const auto left = 15 - static_cast<double>(solved - 3'000'000) * 1e-3 / 3;
+  CHECK(network.next_event(solved) == solved + static_cast<Time>(std::ceil(left * 1e3)));
+}
+
 TEST_CASE("a flow that starts late takes its share from then on") {
   Net net = make_links({Bandwidth(1'000'000'000)});
   MaxMinNetwork network(net.topology);

@@ -1,0 +1,50 @@
+// How a collective that runs alone is divided: a family's schedules for it, and slices of their
+// transfers. Whoever says which family is fastest for a message looks at the same of them
+// (schedule_table, `rackrail simulate --collective --schedule best`), so they name the same one.
+//
+// Finer rounds and slices fill a pipeline sooner and cost a start-up each, so a time first falls
+// and then rises with them: forms are tried in the order of their numbers of transfers until two in
+// a row save nothing worth while, then slices of the best form, by factors of four, until one does
+// not.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "plan/regular_schedule.hpp"
+#include "plan/transfer_graph.hpp"
+#include "planner/schedule_family.hpp"
+
+namespace rackrail::planner {
+
+/// Up to 500,000 transfers, of which a simulation takes about a second; from kVeryManyRanks on
+/// 130,000, as there are more sizes and families to be compared than seconds.
+std::vector<plan::TransferGraph> collective_forms(const ScheduleFamily& family,
+                                                  plan::Collective what,
+                                                  const topology::Topology& topology,
+                                                  topology::Router& router,
+                                                  const TierCodecs& codecs);
+
+/// What decides how finely a form may be cut.
+struct FormShape {
+  double largest_share = 0;  ///< of the buffer that one transfer moves
+  std::int64_t transfers = 0;
+};
+FormShape shape_of(const plan::TransferGraph& graph);
+FormShape shape_of(const plan::RegularSchedule& schedule);
+
+struct DividedCollective {
+  Duration time;
+  std::size_t form = 0;  ///< index into the shapes
+  std::int64_t slice_elements = 0;
+};
+
+/// `time` simulates a form in slices. The first of equally fast ones. Precondition: there is a
+/// shape, and `elements` is positive.
+DividedCollective fastest_division(
+    std::span<const FormShape> forms, std::int64_t elements,
+    const std::function<Duration(std::size_t form, std::int64_t slice_elements)>& time);
+
+}  // namespace rackrail::planner

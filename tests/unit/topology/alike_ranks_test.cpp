@@ -1,0 +1,115 @@
+// Ranks that are said to be alike, against max-flows between all of them.
+#include "topology/alike_ranks.hpp"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tests/unit/topology/graphs.hpp"
+#include "topology/queries.hpp"
+#include "topology/reader.hpp"
+
+namespace rackrail::topology {
+namespace {
+
+using test::add_gpu;
+using test::add_switch;
+using test::join;
+
+/// Two racks of hosts with two GPUs each, rates in order; one ToR a rack, one core.
+Topology racks(const std::vector<std::vector<std::int64_t>>& rates) {
+  Topology t("racks");
+  const NodeId core = add_switch(t, "core");
+  int host = 0;
+  for (std::size_t r = 0; r < rates.size(); ++r) {
+    const std::string rack = "rack" + std::to_string(r);
+    const NodeId tor = add_switch(t, "tor" + std::to_string(r), NodeKind::kTor);
+    join(t, tor, core, Bandwidth(9));
+    for (const std::int64_t rate : rates[r]) {
+      const std::string name = "host" + std::to_string(host++);
+      for (int g = 0; g < 2; ++g) {
+        join(t, add_gpu(t, name + "." + std::to_string(g), name, rack), tor, Bandwidth(rate + g));
+      }
+    }
+  }
+  return t;
+}
+
+std::vector<std::uint32_t> numbers(const Topology& topology) {
+  std::vector<std::uint32_t> first;
+  for (const Rank rank : alike_ranks(topology)) {
+    first.push_back(rank.value());
+  }
+  return first;
+}
+
+TEST_CASE("machines of a rack, and racks, are alike where a swap keeps all links") {
+  using Numbers = std::vector<std::uint32_t>;
+  // The GPUs of a host differ.
+  CHECK(numbers(racks({{5, 5}, {5, 5}})) == Numbers{0, 1, 0, 1, 0, 1, 0, 1});
+  CHECK(numbers(racks({{5, 5}, {5, 6}})) == Numbers{0, 1, 0, 1, 4, 5, 6, 7});
+  CHECK(numbers(racks({{5, 6}, {5, 6}})) == Numbers{0, 1, 2, 3, 0, 1, 2, 3});
+  CHECK(numbers(racks({{5, 5}, {5}})) == Numbers{0, 1, 0, 1, 4, 5});
+}
+
+TEST_CASE("a link that differs, even to a third vertex, parts machines") {
+  Topology t = racks({{5, 5}, {5, 5}});
+  t.add_link({.from = t.node_of(Rank(2U)), .to = t.node_of(Rank(5U)), .bandwidth = Bandwidth(1)});
+  const auto first = numbers(t);
+  CHECK(first[2] == 2);
+  CHECK(first[5] == 5);
+}
+
+TEST_CASE("on the shipped clusters all machines of a pod are alike") {
+  const std::string name = GENERATE("h100-32x8-rail", "a100-8x8", "fat-tree-128-2to1");
+  CAPTURE(name);
+  const Topology t = read_cluster(name).topology;
+  std::set<std::uint32_t> kinds;
+  for (const Rank rank : alike_ranks(t)) {
+    kinds.insert(rank.value());
+  }
+  // The GPUs of a host; the pods of the fat tree, whose switches are no rack's own.
+  CHECK(kinds.size() == (name == "fat-tree-128-2to1" ? 4 : 8));
+}
+
+TEST_CASE("what a rank can send and receive is the same for all that are alike") {
+  const auto seed = std::random_device()();
+  CAPTURE(seed);
+  std::mt19937 random(seed);
+  int joined = 0;
+  for (int i = 0; i < 10; ++i) {
+    std::vector<std::vector<std::int64_t>> rates(2);
+    for (auto& rack : rates) {
+      for (int h = 0; h < 2; ++h) {
+        rack.push_back(3 + static_cast<std::int64_t>(random() % 2));
+      }
+    }
+    const Topology t = racks(rates);
+    const auto flows = [&](Rank rank) {
+      std::vector<std::int64_t> all;
+      for (std::size_t other = 0; other < t.rank_count(); ++other) {
+        if (Rank(other) != rank) {
+          all.push_back(
+              max_flow(t, t.node_of(rank), t.node_of(Rank(other))).value.bytes_per_second());
+          all.push_back(
+              -max_flow(t, t.node_of(Rank(other)), t.node_of(rank)).value.bytes_per_second());
+        }
+      }
+      std::sort(all.begin(), all.end());
+      return all;
+    };
+    const std::vector<Rank> alike = alike_ranks(t);
+    for (std::size_t r = 0; r < alike.size(); ++r) {
+      CAPTURE(i, r, alike[r].value());
+      CHECK(flows(Rank(r)) == flows(alike[r]));
+      joined += alike[r] != Rank(r) ? 1 : 0;
+    }
+  }
+  CHECK(joined > 0);
+}
+
+}  // namespace
+}  // namespace rackrail::topology

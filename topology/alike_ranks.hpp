@@ -1,0 +1,20 @@
+// Ranks that a symmetry of the network takes to each other: what a max-flow says of one of them it
+// says of all.
+//
+// Two machines are alike when swapping them, vertex by vertex in the order of their numbers, and
+// leaving everything else where it is keeps the capacity between every two vertices (links in
+// parallel count together) and takes ranks to ranks. The same of two racks with the switches that
+// are linked to no other. Each such swap is checked link by link, so what is found is a symmetry;
+// not every symmetry is found. O(links) for each kind of block that is compared with few others.
+#pragma once
+
+#include <vector>
+
+#include "topology/topology.hpp"
+
+namespace rackrail::topology {
+
+/// By rank: the first rank that it is known to be alike to, itself if there is none.
+std::vector<Rank> alike_ranks(const Topology& topology);
+
+}  // namespace rackrail::topology
