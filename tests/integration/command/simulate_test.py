@@ -359,10 +359,11 @@ class Simulate(harness.CommandTest):
         run = "duration: 100 s\noutages: [{ host: host1, at: 20 s }]\n"
         for text, options, found in (
                 (run + "slow_devices: [{ factor: 2 }]\n", (), "'slow_devices' beside outages"),
-                (run + "links: [{ tier: rack-uplink, cut: true }]\n", (), "'links' beside outages"),
+                (run + "links: [{ tier: rack-uplink, bandwidth: 1 Gbit/s }]\n", (),
+                 "'links' beside outages"),
                 (run + "staleness: 1\n", (), "'staleness' beside outages"),
                 ("asynchronous: true\n", ("--trace", "trace.json"), "--trace"),
-                ("background: [{ from: 0, to: 2, message: 64 MB, every: 1 ms }]\n", (), "64.0 MB")):
+                ("background: [{ from: 0, to: 2, message: 64 MB, every: 1 ms }]\n", (), "61.0 MiB")):
             with self.subTest(text=text):
                 self.write("refused.yaml", text)
                 refused = self.rackrail("simulate", "plan.json", "--scenario", "refused.yaml",
