@@ -217,48 +217,54 @@ struct Float8 {
   }
 };
 
-/// FP8 E4M3, as fp8 of plan/codecs/.
-struct E4m3 {
+/// A format of plan/codecs/ with one scale per block. `Numbers` has its Format, its kLargest
+/// number, the kSmallestBlock that has a scale, and `beyond(magnitude, bits)`: the bits of what
+/// codes that are no finite number stand for, else `bits`.
+template <typename Numbers>
+struct Float8Block {
   static constexpr bool kIsRandom = false;
+  using Factor = BlockDivisor;
+
+  RACKRAIL_BOTH static float scale_of(float largest) {
+    return largest < Numbers::kSmallestBlock ? 0.0F : scale_below<4>(largest, Numbers::kLargest);
+  }
+  RACKRAIL_BOTH static std::uint32_t code_of(float value, const Factor& divisor,
+                                             std::uint64_t /*random*/, unsigned /*which*/) {
+    return Numbers::Format::code_of(value, divisor);
+  }
+  RACKRAIL_BOTH static float float_of(std::uint32_t codes, unsigned which) {
+    const std::uint32_t code = codes >> (8U * which) & 0xffU;
+    const std::uint32_t magnitude = code & 0x7fU;
+    const std::uint32_t number = bits_of(Numbers::Format::number_of(magnitude));
+    return element::float_of(Numbers::beyond(magnitude, number) | (code & 0x80U) << 24U);
+  }
+};
+
+struct E4m3Numbers {
   using Format = Float8<3, -6>;
-  using Factor = BlockDivisor;
+  static constexpr float kLargest = 448;
+  static constexpr float kSmallestBlock = kLargest * 0x1.0p-121F;
 
-  RACKRAIL_BOTH static float scale_of(float largest) {
-    return largest < 448 * 0x1.0p-121F ? 0.0F : scale_below<4>(largest, 448.0F);
-  }
-  RACKRAIL_BOTH static std::uint32_t code_of(float value, const Factor& divisor,
-                                             std::uint64_t /*random*/, unsigned /*which*/) {
-    return Format::code_of(value, divisor);
-  }
-  RACKRAIL_BOTH static float float_of(std::uint32_t codes, unsigned which) {
-    const std::uint32_t code = codes >> (8U * which) & 0xffU;
-    const std::uint32_t magnitude = code & 0x7fU;
-    const std::uint32_t number = bits_of(Format::number_of(magnitude));
-    return element::float_of((magnitude == 0x7fU ? kNanBits : number) | (code & 0x80U) << 24U);
+  RACKRAIL_BOTH static std::uint32_t beyond(std::uint32_t magnitude, std::uint32_t bits) {
+    return magnitude == 0x7fU ? kNanBits : bits;
   }
 };
 
-/// FP8 E5M2, as fp8e5m2 of plan/codecs/.
-struct E5m2 {
-  static constexpr bool kIsRandom = false;
+struct E5m2Numbers {
   using Format = Float8<2, -14>;
-  using Factor = BlockDivisor;
+  static constexpr float kLargest = 57344;
+  static constexpr float kSmallestBlock = kLargest * 0x1.0p-114F;
 
-  RACKRAIL_BOTH static float scale_of(float largest) {
-    return largest < 57344 * 0x1.0p-114F ? 0.0F : scale_below<4>(largest, 57344.0F);
-  }
-  RACKRAIL_BOTH static std::uint32_t code_of(float value, const Factor& divisor,
-                                             std::uint64_t /*random*/, unsigned /*which*/) {
-    return Format::code_of(value, divisor);
-  }
-  RACKRAIL_BOTH static float float_of(std::uint32_t codes, unsigned which) {
-    const std::uint32_t code = codes >> (8U * which) & 0xffU;
-    const std::uint32_t magnitude = code & 0x7fU;
-    const std::uint32_t number = bits_of(Format::number_of(magnitude));
-    const std::uint32_t beyond = magnitude == 0x7cU ? kInfinityBits : kNanBits;
-    return element::float_of((magnitude >= 0x7cU ? beyond : number) | (code & 0x80U) << 24U);
+  RACKRAIL_BOTH static std::uint32_t beyond(std::uint32_t magnitude, std::uint32_t bits) {
+    const std::uint32_t no_number = magnitude == 0x7cU ? kInfinityBits : kNanBits;
+    return magnitude >= 0x7cU ? no_number : bits;
   }
 };
+
+/// FP8 E4M3, as fp8 of plan/codecs/.
+using E4m3 = Float8Block<E4m3Numbers>;
+/// FP8 E5M2, as fp8e5m2 of plan/codecs/.
+using E5m2 = Float8Block<E5m2Numbers>;
 
 /// The scale of a block whose largest magnitude has these bits: not a number where that is no
 /// finite number, 0 where it is too small for a scale.

@@ -1,138 +1,44 @@
-#include <catch2/catch.hpp>
-#include <cmath>
-#include <cstring>
-#include <limits>
-#include <random>
-#include <vector>
-
-#include "plan/codecs/arithmetic.hpp"
-#include "tests/unit/plan/codecs/sample.hpp"
+#include "tests/unit/plan/codecs/float8_checks.hpp"
 
 namespace rackrail::plan {
 namespace {
 
-using test::norm;
-using test::normal_values;
-
-Codec fp8(std::uint32_t block) { return {.kind = CodecKind::kFp8Block, .block = block}; }
-
-std::vector<std::byte> encode(const Codec& codec, const std::vector<float>& input) {
-  std::vector<std::byte> bytes(static_cast<std::size_t>(
-      encoded_size(codec, static_cast<std::int64_t>(input.size())).count()));
-  make_codec_arithmetic(codec)->encode(input, {}, {}, bytes);
-  return bytes;
-}
-
-std::vector<float> round_trip(const Codec& codec, const std::vector<float>& input) {
-  std::vector<float> output(input.size());
-  make_codec_arithmetic(codec)->decode(encode(codec, input), output);
-  return output;
-}
-
-/// What the OFP8 specification says a magnitude of seven bits stands for (0x7f is NaN).
-double value_of(std::uint32_t magnitude) {
-  const int exponent = static_cast<int>(magnitude >> 3U);
-  const double mantissa = static_cast<double>(magnitude & 7U) / 8;
-  return exponent == 0 ? std::ldexp(mantissa, -6) : std::ldexp(1 + mantissa, exponent - 7);
-}
-
-double relative_difference(const std::vector<float>& output, const std::vector<float>& input) {
-  std::vector<double> error;
-  std::vector<double> exact(input.begin(), input.end());
-  for (std::size_t i = 0; i < input.size(); ++i) {
-    error.push_back(double{output[i]} - input[i]);
-  }
-  return norm(error) / norm(exact);
-}
-
-std::vector<float> as_floats(const std::vector<double>& values) {
-  return {values.begin(), values.end()};
-}
+constexpr test::Float8 kE4m3{.kind = CodecKind::kFp8Block,
+                             .mantissa_bits = 3,
+                             .bias = 7,
+                             .largest_code = 0x7e,
+                             .smallest_octave = -110};
 
 TEST_CASE("fp8: the numbers of the specification") {
-  CHECK(value_of(0x7e) == 448);
-  CHECK(value_of(0x08) == 0x1p-6);
-  CHECK(value_of(0x07) == 0.875 * 0x1p-6);
-  CHECK(value_of(0x01) == 0x1p-9);
+  CHECK(kE4m3.value_of(0x7e) == 448);
+  CHECK(kE4m3.value_of(0x08) == 0x1p-6);
+  CHECK(kE4m3.value_of(0x07) == 0.875 * 0x1p-6);
+  CHECK(kE4m3.value_of(0x01) == 0x1p-9);
 }
 
 TEST_CASE("fp8: the nearest number is chosen, of two the one with an even code") {
-  const unsigned seed = 29;
-  CAPTURE(seed);
-  std::mt19937 random(seed);
-  // 448 in the block makes the scale 1.
-  std::vector<float> input{448};
-  for (std::uint32_t code = 0; code < 0x7e; ++code) {
-    const double middle = (value_of(code) + value_of(code + 1)) / 2;
-    for (const double x :
-         {value_of(code), middle, std::nextafter(static_cast<float>(middle), 0.0F) * 1.0,
-          std::nextafter(static_cast<float>(middle), 500.0F) * 1.0}) {
-      input.push_back(static_cast<float>(x));
-      input.push_back(static_cast<float>(-x));
-    }
-  }
-  std::uniform_real_distribution<float> exponent(-12, 8.8F);
-  for (int i = 0; i < 20'000; ++i) {
-    input.push_back(std::exp2(exponent(random)) * (i % 2 == 0 ? 1.0F : -1.0F));
-  }
-  const Codec codec = fp8(1U << 20U);
-  const std::vector<std::byte> bytes = encode(codec, input);
-  float scale = 0;
-  std::memcpy(&scale, bytes.data(), sizeof scale);
-  REQUIRE(scale == 1);
-  const std::vector<float> output = round_trip(codec, input);
-  for (std::size_t i = 0; i < input.size(); ++i) {
-    const double size = std::abs(double{input[i]});
-    std::uint32_t nearest = 0;
-    for (std::uint32_t code = 1; code < 0x7f; ++code) {
-      const double gain = std::abs(size - value_of(nearest)) - std::abs(size - value_of(code));
-      if (gain > 0 || (gain == 0 && code % 2 == 0)) {
-        nearest = code;
-      }
-    }
-    CAPTURE(input[i]);
-    REQUIRE(static_cast<std::uint32_t>(bytes[4 + i]) ==
-            (nearest | (std::signbit(input[i]) ? 0x80U : 0U)));
-    REQUIRE(double{output[i]} == std::copysign(value_of(nearest), input[i]));
-  }
+  test::check_nearest(kE4m3, 29);
 }
 
 TEST_CASE("fp8: the largest of a block is kept to 20 bits, whatever its size") {
-  const unsigned seed = 31;
-  CAPTURE(seed);
-  std::mt19937 random(seed);
-  std::uniform_real_distribution<float> exponent(-110, 127);
-  for (int i = 0; i < 10'000; ++i) {
-    const float largest = std::exp2(exponent(random));
-    const float output = round_trip(fp8(1), {largest})[0];
-    CAPTURE(largest);
-    REQUIRE(output <= largest);
-    REQUIRE(output >= largest * (1 - 0x1p-19F));
-  }
-  CHECK(round_trip(fp8(1), {1e-36F})[0] == 0);
+  test::check_largest(kE4m3, 31);
 }
 
 TEST_CASE("fp8: its error model is what encoding normal values gives") {
-  for (const std::uint32_t block : {2U, 8U, 32U, 256U, 2048U, 65536U}) {
-    const std::uint64_t seed = 37 + block;
-    CAPTURE(seed, block);
-    const auto input = as_floats(normal_values(1 << 18, 1e-3, seed));
-    CHECK(relative_error(fp8(block)) ==
-          Approx(relative_difference(round_trip(fp8(block), input), input)).epsilon(0.02));
-  }
-  CHECK(relative_error(fp8(1)) == Approx(0).margin(1e-12));
+  test::check_error_model(kE4m3);
 }
 
 TEST_CASE("fp8: with an outlier in each block it is far nearer than 8-bit integers") {
   const std::uint64_t seed = 41;
   INFO("seed " << seed);
-  auto input = as_floats(normal_values(1 << 16, 1, seed));
+  auto input = test::as_floats(test::normal_values(1 << 16, 1, seed));
   for (std::size_t i = 0; i < input.size(); i += 256) {
     input[i] = 1'000;
   }
-  const Codec int8{.kind = CodecKind::kInt8Block};
-  CHECK(10 * relative_difference(round_trip(fp8(256), input), input) <
-        relative_difference(round_trip(int8, input), input));
+  const auto error_of = [&](const Codec& codec) {
+    return test::relative_difference(test::round_trip(codec, input), input);
+  };
+  CHECK(10 * error_of(kE4m3.codec(256)) < error_of({.kind = CodecKind::kInt8Block}));
 }
 
 }  // namespace
