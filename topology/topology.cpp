@@ -164,10 +164,12 @@ LinkId Topology::add_link(Link link) {
                                    "two different ends"});
   }
   impl_->check_rates(where, link.bandwidth, link.latency);
-  if (link.overhead < Duration(0)) {
-    throw ConfigError(ErrorContext{"", impl_->place(where),
-                                   "overhead " + to_exact_string(link.overhead),
-                                   "an overhead of 0 or more"});
+  for (const Duration overhead : {link.overhead, link.receive_overhead}) {
+    if (overhead < Duration(0)) {
+      throw ConfigError(ErrorContext{"", impl_->place(where),
+                                     "overhead " + to_exact_string(overhead),
+                                     "an overhead of 0 or more"});
+    }
   }
   if (!(link.cpu_share >= 0 && link.cpu_share <= 1)) {
     throw ConfigError(ErrorContext{"", impl_->place(where),
@@ -272,6 +274,10 @@ std::string Topology::digest() const {
     fmt::format_to(std::back_inserter(text), "{} {} {} {} {} {} {}\n", k.from.value(), k.to.value(),
                    to_exact_string(k.bandwidth), to_exact_string(k.latency), to_string(k.kind),
                    to_exact_string(k.overhead), k.cpu_share);
+    if (k.receive_overhead != Duration(0)) {
+      fmt::format_to(std::back_inserter(text), "receive {} {}\n", l,
+                     to_exact_string(k.receive_overhead));
+    }
   }
   for (std::size_t r = 0; r < rank_count(); ++r) {
     if (const std::optional<LinkId> processor = processor_of(Rank(r))) {

@@ -63,8 +63,11 @@ struct Link {
   LinkKind kind = LinkKind::kOther;
   /// Name of the tier it belongs to ("nvlink", "host", "uplink"), for tables; its kind by default.
   std::string tier;
-  Duration overhead;     ///< sender's and receiver's cost per message, charged once per end rank
+  /// What a message costs its sender before it leaves (LogP's o_s); those to others do not wait.
+  Duration overhead;
   double cpu_share = 0;  ///< share of the host's cores used at full rate (TCP about 0.35), 0..1
+  /// What it costs its receiver before anything is done with it, one by one (LogP's o_r).
+  Duration receive_overhead;
 };
 
 class Topology {

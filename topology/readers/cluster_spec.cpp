@@ -10,13 +10,14 @@ constexpr std::int64_t kMostHostsPerRack = 4096;
 constexpr std::int64_t kMostHosts = 16384;
 constexpr std::int64_t kMostSwitches = 1024;
 constexpr std::int64_t kMostGpus = 64;
+constexpr std::int64_t kMostCores = 4096;
 
 // TCP and RDMA as measured between two hosts of a current cluster. The overheads are those of a
 // small message through the kernel's sockets, and of posting a work request to an RDMA adapter.
 const LinkClasses& preset_link_classes() {
   static const LinkClasses presets{
-      {"tcp", {Bandwidth(12'400'000'000), 150_us, 5_us, 0.35}},
-      {"rdma", {Bandwidth(56'800'000'000), Duration(8'200'000), 300_ns, 0}}};
+      {"tcp", {Bandwidth(12'400'000'000), 150_us, 5_us, 0.35, {}}},
+      {"rdma", {Bandwidth(56'800'000'000), Duration(8'200'000), 300_ns, 0, {}}}};
   return presets;
 }
 
@@ -60,6 +61,7 @@ LinkClass with_properties(const ConfigValue& map, const LinkClass* base) {
     link.latency = map.require("latency").duration();
   }
   if (const ConfigValue* v = map.find("overhead")) link.overhead = v->duration();
+  if (const ConfigValue* v = map.find("receive_overhead")) link.receive_overhead = v->duration();
   if (const ConfigValue* v = map.find("cpu_share")) link.cpu_share = v->share();
   return link;
 }
@@ -117,7 +119,7 @@ LinkClasses read_link_classes(const ConfigValue* section) {
   LinkClasses classes = preset_link_classes();
   if (section == nullptr) return classes;
   for (const auto& [name, value] : section->members()) {
-    value.allow_only({"link", "bandwidth", "latency", "overhead", "cpu_share"});
+    value.allow_only({"link", "bandwidth", "latency", "overhead", "receive_overhead", "cpu_share"});
     const auto preset = classes.find(name);
     // A class of a preset's name replaces what it names and keeps the rest.
     classes[name] = value.find("link") == nullptr && preset != classes.end()
@@ -128,7 +130,7 @@ LinkClasses read_link_classes(const ConfigValue* section) {
 }
 
 LinkClass read_link(const ConfigValue& value, const LinkClasses& classes) {
-  value.allow_only({"link", "bandwidth", "latency", "overhead", "cpu_share"});
+  value.allow_only({"link", "bandwidth", "latency", "overhead", "receive_overhead", "cpu_share"});
   return link_of(value, classes);
 }
 
@@ -159,7 +161,8 @@ GpuFabric read_gpu_fabric(const ConfigValue& value) {
 
 NodeType read_node_type(const ConfigValue& value, const LinkClasses& links,
                         const DeviceMemories& devices) {
-  value.allow_only({"rank", "device_class", "memory", "gpus", "nvlink", "pcie", "sockets", "nics"});
+  value.allow_only(
+      {"rank", "device_class", "memory", "cores", "gpus", "nvlink", "pcie", "sockets", "nics"});
   NodeType type;
   if (const ConfigValue* device = value.find("device_class")) {
     type.device_class = device->name();
@@ -167,6 +170,7 @@ NodeType read_node_type(const ConfigValue& value, const LinkClasses& links,
     if (found != devices.end()) type.memory = found->second;
   }
   if (const ConfigValue* memory = value.find("memory")) type.memory = memory->bytes();
+  type.cores = count_or(value, "cores", 1, kMostCores, 0);
 
   const ConfigValue* rank = value.find("rank");
   if (rank != nullptr && rank->text() != "host" && rank->text() != "gpu") {
@@ -174,7 +178,8 @@ NodeType read_node_type(const ConfigValue& value, const LinkClasses& links,
   }
   type.is_rank_itself = rank != nullptr && rank->text() == "host";
   const ConfigValue& nics = value.require("nics");
-  nics.allow_only({"count", "link", "bandwidth", "latency", "overhead", "cpu_share"});
+  nics.allow_only(
+      {"count", "link", "bandwidth", "latency", "overhead", "receive_overhead", "cpu_share"});
   type.nics = count_or(nics, "count", 1, kMostGpus, 1);
   type.nic_link = link_of(nics, links);
   if (type.is_rank_itself) {

@@ -19,8 +19,9 @@ namespace rackrail::topology {
 struct LinkClass {
   Bandwidth bandwidth;
   Duration latency;
-  Duration overhead;     ///< per message at each end rank
-  double cpu_share = 0;  ///< of the host's cores at full rate
+  Duration overhead;          ///< per message at its sender
+  double cpu_share = 0;       ///< of the host's cores at full rate
+  Duration receive_overhead;  ///< per message at its receiver
 };
 
 /// Named link classes: the presets `tcp` and `rdma`, and what the file adds or replaces.
@@ -58,6 +59,7 @@ struct NodeType {
   LinkClass socket_link;
   int nics = 0;
   LinkClass nic_link;  ///< NIC (or host) to its ToR
+  int cores = 0;       ///< that its ranks share; 0 if nobody said
 };
 NodeType read_node_type(const ConfigValue& value, const LinkClasses& links,
                         const DeviceMemories& devices);

@@ -3,16 +3,17 @@
 //   source,target,bandwidth,latency,kind
 //   gpu0,leaf0,25 GB/s,1 us,host-link
 //
-// `kind`, `tier`, `overhead` and `cpu_share` may be left out. Each line is both directions unless a
-// line before the header says `# directed`, or the line itself has `true` in a column `directed`.
-// Cells may be in double quotes. Vertices whose names start with "gpu" or "host" are ranks, in
-// order of appearance. A second table, with a header of its own, may say otherwise:
+// `kind`, `tier`, `overhead`, `receive_overhead` and `cpu_share` may be left out. Each line is both
+// directions unless a line before the header says `# directed`, or the line itself has `true` in a
+// column `directed`. Cells may be in double quotes. Vertices whose names start with "gpu" or "host"
+// are ranks, in order of appearance. A second table, with a header of its own, may say otherwise:
 //
 //   vertex,role,kind,host,rack,device_class,memory
 //   gpu0,rank,gpu,node0,,A100,40 GB
 //
 // Once it is there, the ranks are the vertices with the role `rank`, in its order. Columns after
-// `role` may be left out, and so may vertices that are plain switches.
+// `role` may be left out, and so may vertices that are plain switches. Where no vertex has a rack
+// and each rank hangs on one ToR switch ("tor", "leaf"), that switch is its rack (racks.hpp).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -20,6 +21,7 @@
 
 #include "base/error.hpp"
 #include "base/parse_units.hpp"
+#include "topology/racks.hpp"
 #include "topology/readers/formats.hpp"
 
 namespace rackrail::topology {
@@ -166,6 +168,7 @@ class EdgeListParser {
         if (is_rank_by_name(topology_.node(NodeId(v)).name)) topology_.add_rank(NodeId(v));
       }
     }
+    name_racks(topology_);
     return std::move(topology_);
   }
 
@@ -182,7 +185,7 @@ class EdgeListParser {
     if (is_header(cells, "source", "target")) {
       if (!columns_.empty()) fail_order(where, cells);
       set_columns(where, cells, {"source", "target", "bandwidth", "latency"},
-                  {"kind", "tier", "overhead", "cpu_share", "directed"});
+                  {"kind", "tier", "overhead", "receive_overhead", "cpu_share", "directed"});
     } else if (is_header(cells, "vertex", "role")) {
       if (columns_.empty() || has_vertex_table_) fail_order(where, cells);
       set_columns(where, cells, {"vertex", "role"},
@@ -252,8 +255,11 @@ class EdgeListParser {
       link.kind = *known;
     }
     link.tier = row.cell("tier");
-    if (!row.cell("overhead").empty()) {
-      link.overhead = row.quantity("overhead", [](const auto& t) { return parse_duration(t); });
+    for (const auto& [column, overhead] : {std::pair("overhead", &link.overhead),
+                                           std::pair("receive_overhead", &link.receive_overhead)}) {
+      if (!row.cell(column).empty()) {
+        *overhead = row.quantity(column, [](const auto& t) { return parse_duration(t); });
+      }
     }
     if (const std::string share = row.cell("cpu_share"); !share.empty()) {
       link.cpu_share = share_of(row, share);
@@ -340,13 +346,15 @@ class EdgeListReader : public Reader {
 
 /// Whether the rule of the names alone gives the same ranks in the same order.
 bool names_say_it_all(const Topology& topology, const std::vector<NodeId>& appearance) {
+  const std::vector<std::string> racks = racks_by_tor(topology);
   std::uint32_t next = 0;
   for (const NodeId id : appearance) {
     const Node& node = topology.node(id);
     const std::optional<Rank> rank = topology.rank_of(id);
     if (rank.has_value() != is_rank_by_name(node.name) || (rank && rank->value() != next++) ||
-        node.kind != kind_by_name(node.name) || !node.host.empty() || !node.rack.empty() ||
-        !node.device_class.empty() || node.memory) {
+        node.kind != kind_by_name(node.name) || !node.host.empty() ||
+        node.rack != (racks.empty() ? "" : racks[id.index()]) || !node.device_class.empty() ||
+        node.memory) {
       return false;
     }
   }
@@ -367,7 +375,8 @@ std::unique_ptr<Reader> make_edge_list_reader() { return std::make_unique<EdgeLi
 bool is_reverse_of(const Link& back, const Link& link) {
   return back.from == link.to && back.to == link.from && back.bandwidth == link.bandwidth &&
          back.latency == link.latency && back.kind == link.kind && back.tier == link.tier &&
-         back.overhead == link.overhead && back.cpu_share == link.cpu_share;
+         back.overhead == link.overhead && back.receive_overhead == link.receive_overhead &&
+         back.cpu_share == link.cpu_share;
 }
 
 std::string to_edge_list(const Topology& topology) {

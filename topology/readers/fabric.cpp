@@ -65,6 +65,7 @@ void plug(Topology& topology, const Port& port, Switch& leaf) {
   link.kind = LinkKind::kHostLink;
   link.tier = "nic";
   link.overhead = port.link.overhead;
+  link.receive_overhead = port.link.receive_overhead;
   link.cpu_share = port.link.cpu_share;
   topology.add_duplex_link(std::move(link));
   leaf.downward = leaf.downward + port.link.bandwidth;

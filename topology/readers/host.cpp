@@ -14,6 +14,13 @@ class HostBuilder {
       : topology_(topology), place_(place), type_(type) {}
 
   std::vector<Port> build() {
+    std::vector<Port> ports = build_parts();
+    if (type_.cores > 0) add_processor();
+    return ports;
+  }
+
+ private:
+  std::vector<Port> build_parts() {
     if (type_.is_rank_itself) {
       const NodeId host = add_rank_node(NodeKind::kHost, place_.host);
       return std::vector<Port>(static_cast<std::size_t>(type_.nics), Port{host, type_.nic_link});
@@ -53,7 +60,21 @@ class HostBuilder {
     return ports;
   }
 
- private:
+  // All ranks of the machine share its cores: a link that no message passes, of which each core is
+  // an equal part (sim/routing.hpp). Only shares of it matter, so its rate is any.
+  void add_processor() {
+    constexpr Bandwidth kCore(1'000'000'000);
+    Link cores;
+    cores.from = add_part(NodeKind::kSwitch, "processor", 0);
+    cores.to = add_part(NodeKind::kSwitch, "processor", 1);
+    cores.bandwidth = kCore * type_.cores;
+    cores.kind = LinkKind::kShared;
+    cores.tier = "cores";
+    cores.cpu_share = 1.0 / type_.cores;
+    const LinkId processor = topology_.add_link(std::move(cores));
+    for (const Rank rank : ranks_) topology_.set_processor(rank, processor);
+  }
+
   NodeId add_rank_node(NodeKind kind, std::string name) {
     Node node;
     node.name = std::move(name);
@@ -63,7 +84,7 @@ class HostBuilder {
     node.device_class = type_.device_class;
     node.memory = type_.memory;
     const NodeId id = topology_.add_node(std::move(node));
-    topology_.add_rank(id);
+    ranks_.push_back(topology_.add_rank(id));
     return id;
   }
 
@@ -90,7 +111,10 @@ class HostBuilder {
   // All NVSwitches of a machine act as one, since each GPU stripes over all of them. Without a
   // switch, a GPU's bandwidth is divided evenly among its peers.
   void add_gpu_fabric(const std::vector<NodeId>& gpus, const GpuFabric& fabric) {
-    LinkClass link{fabric.bandwidth, fabric.latency, Duration(0), 0};
+    LinkClass link{.bandwidth = fabric.bandwidth,
+                   .latency = fabric.latency,
+                   .overhead = {},
+                   .receive_overhead = {}};
     if (fabric.is_switched) {
       Node node;
       node.name = fmt::format("nvswitch{}", place_.number);
@@ -114,6 +138,7 @@ class HostBuilder {
   Topology& topology_;
   const HostPlace& place_;
   const NodeType& type_;
+  std::vector<Rank> ranks_;
 };
 
 }  // namespace

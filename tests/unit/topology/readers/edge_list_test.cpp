@@ -119,6 +119,32 @@ TEST_CASE("what to_edge_list writes reads back as the same graph") {
   }
 }
 
+TEST_CASE("where nobody names a rack, it is the ToR switch of its ranks") {
+  const std::string racks =
+      kHeader +
+      "host0,tor0,1 GB/s,1 us\nhost1,tor0,1 GB/s,1 us\nhost2,tor1,1 GB/s,1 us\n"
+      "tor0,core,1 GB/s,1 us\ntor1,core,1 GB/s,1 us\n";
+  const Topology t = read_text(racks);
+  const std::vector<RankGroup> groups = ranks_by_rack(t);
+  REQUIRE(groups.size() == 2);
+  CHECK(groups[0].name == "tor0");
+  CHECK(groups[0].ranks == std::vector{Rank(0), Rank(1)});
+  CHECK(groups[1].ranks == std::vector{Rank(2)});
+  CHECK(to_edge_list(t).find("rack") == std::string::npos);
+  CHECK(read_text(to_edge_list(t)).digest() == t.digest());
+
+  // A name of the file counts, even if it is the only one; and so does a second switch or a cable
+  // from rank to rank.
+  const std::string named = "\nvertex,role,rack\nhost0,rank,left\nhost1,rank,\nhost2,rank,\n";
+  CHECK(read_text(racks + named).node(NodeId(0)).rack == "left");
+  for (const char* more : {"host0,tor1,1 GB/s,1 us\n", "host0,host2,1 GB/s,1 us\n",
+                           "host0,box,1 GB/s,1 us\n", "host3,core,1 GB/s,1 us\n"}) {
+    CAPTURE(more);
+    const Topology none = read_text(racks + more);
+    CHECK(ranks_by_rack(none).size() == none.rank_count());  // each by itself
+  }
+}
+
 TEST_CASE("one-way links are written as directed") {
   Topology t = topology::test::ring(3, 1_GBps);
   topology::test::join_one_way(t, NodeId(0), NodeId(2), 2_GBps);
