@@ -137,16 +137,19 @@ void add_device(const Topology& topology, std::vector<Change>& changes,
 
 void add_overhead(const Topology& topology, std::vector<Change>& changes) {
   for (std::size_t i = 0; i < topology.link_count(); ++i) {
-    if (topology.link(LinkId(i)).overhead > Duration()) {
+    const Link& with = topology.link(LinkId(i));
+    if (with.overhead > Duration() || with.receive_overhead > Duration()) {
       for (const auto& [by, factor] : {std::pair("-10 %", 1 - kMarginal), std::pair("half", 0.5)}) {
-        changes.push_back(
-            {.what = "message overhead",
-             .by = by,
-             .is_marginal = factor > 0.5,
-             .links = [factor = factor](
-                          LinkId, Link& link) { link.overhead = scaled(link.overhead, factor); },
-             .device_speed = 1,
-             .device_rates = std::nullopt});
+        changes.push_back({.what = "message overhead",
+                           .by = by,
+                           .is_marginal = factor > 0.5,
+                           .links =
+                               [factor = factor](LinkId, Link& link) {
+                                 link.overhead = scaled(link.overhead, factor);
+                                 link.receive_overhead = scaled(link.receive_overhead, factor);
+                               },
+                           .device_speed = 1,
+                           .device_rates = std::nullopt});
       }
       return;
     }

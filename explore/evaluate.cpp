@@ -28,8 +28,7 @@ Figures evaluate(const Cell& cell, plan::Plan* made) {
   PlanChoice choice = read_plan_choice(cell.plan);
   choice.options.seed = cell.seed;
   choice.options.compare_baselines = made != nullptr;
-  const topology::Topology cluster =
-      topology::read_cluster_text(cell.cluster.file, cell.cluster.text).topology;
+  const topology::Topology cluster = read_cluster_source(cell.cluster);
   const plan::Workload workload = plan::read_workload_text(cell.workload.text, cell.workload.file);
   const auto cost_model = sim::make_cost_model(cluster, {});
   plan::Plan plan = choice.naive

@@ -20,6 +20,7 @@ namespace {
 
 constexpr std::int64_t kMostTrials = 1'000'000;
 constexpr int kMostRepetitions = 1000;
+constexpr const char* kDocumentFormat = "yaml";  // of topology/readers
 constexpr std::string_view kClusterPrefix = "cluster.";
 constexpr std::string_view kWorkloadPrefix = "workload.";
 constexpr std::string_view kPlanPrefix = "plan.";
@@ -45,7 +46,7 @@ struct Document {
 void check_document(const Scenario& scenario, const Document& document, const std::string& text) {
   const std::filesystem::path& file = document.source.file;
   if (document.prefix == kClusterPrefix) {
-    topology::read_cluster_text(file, text);
+    read_cluster_source({file, text});
   } else if (document.prefix == kWorkloadPrefix) {
     plan::read_workload_text(text, file);
   } else {
@@ -55,9 +56,7 @@ void check_document(const Scenario& scenario, const Document& document, const st
         value->fail(fmt::format("'{}'", key), "a file without it: a sweep compares steps");
       }
     }
-    sim::parse_scenario(
-        file.string(), text,
-        topology::read_cluster_text(scenario.cluster.file, scenario.cluster.text).topology);
+    sim::parse_scenario(file.string(), text, read_cluster_source(scenario.cluster));
   }
 }
 
@@ -179,10 +178,16 @@ Source cluster_source(const std::string& name_or_path,
   const auto reader = std::find_if(readers.begin(), readers.end(), [&](const auto& candidate) {
     return candidate->accepts(file, content);
   });
-  if (reader != readers.end() && (*reader)->format() == "yaml") {
+  if (reader != readers.end() && (*reader)->format() == kDocumentFormat) {
     return {file, std::move(content)};
   }
   return {file, topology::to_flat_yaml(read.topology)};
+}
+
+topology::Topology read_cluster_source(const Source& cluster) {
+  return topology::read_cluster_text(cluster.file, cluster.text,
+                                     {.format = kDocumentFormat, .overlay = std::nullopt})
+      .topology;
 }
 
 Source workload_source(const std::string& name_or_path) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "explore/axis.hpp"
+#include "topology/topology.hpp"
 
 namespace rackrail::explore {
 
@@ -32,6 +33,8 @@ struct Source {
 Source cluster_source(const std::string& name_or_path,
                       const std::optional<std::filesystem::path>& overlay = std::nullopt);
 Source workload_source(const std::string& name_or_path);
+/// The cluster of such a document, whatever the format of the file that it was made from.
+topology::Topology read_cluster_source(const Source& cluster);
 
 struct Scenario {
   std::string name;

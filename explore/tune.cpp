@@ -81,8 +81,7 @@ Axis bucket_axis(const plan::Workload& workload) {
 }  // namespace
 
 Scenario tuning_scenario(Source cluster, Source workload, double error_budget) {
-  const topology::Topology topology =
-      topology::read_cluster_text(cluster.file, cluster.text).topology;
+  const topology::Topology topology = read_cluster_source(cluster);
   const plan::Workload model = plan::read_workload_text(workload.text, workload.file);
   Scenario scenario;
   scenario.name = fmt::format("{} on {}", model.name, topology.name());

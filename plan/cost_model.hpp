@@ -78,6 +78,12 @@ class CostModel {
   }
   /// One training step of the plan: forward, backward with overlap, optimiser.
   virtual StepEstimate step(const Plan& plan, const Workload& workload) = 0;
+  /// The same exactly, of a model that saves time on very large clusters; none where step() is
+  /// exact.
+  virtual std::optional<StepEstimate> exact_step(const Plan& /*plan*/,
+                                                 const Workload& /*workload*/) {
+    return std::nullopt;
+  }
 };
 
 }  // namespace rackrail::plan

@@ -164,8 +164,11 @@ Plan parse_unverified(std::string_view content, const std::string& file) {
   }
 }
 
-void require_right(const Plan& plan, const topology::Topology* topology, const std::string& file) {
-  const VerifyReport report = verify(plan, topology, nullptr);
+}  // namespace
+
+void require_right(const Plan& plan, const topology::Topology* topology, const Workload* workload,
+                   const std::string& file) {
+  const VerifyReport report = verify(plan, topology, workload);
   if (!report.ok()) {
     const std::size_t more = report.problems.size() - 1;
     fail(file, {},
@@ -174,8 +177,6 @@ void require_right(const Plan& plan, const topology::Topology* topology, const s
          "a plan that verifies");
   }
 }
-
-}  // namespace
 
 std::string to_json(const Plan& plan) {
   v1::Plan message;
@@ -203,13 +204,17 @@ std::string digest(const Plan& plan) { return sha256_hex(to_binary(plan)); }
 
 Plan parse_plan(std::string_view content, const std::string& file) {
   Plan plan = parse_unverified(content, file);
-  require_right(plan, nullptr, file);
+  require_right(plan, nullptr, nullptr, file);
   return plan;
+}
+
+Plan load_unverified(const std::filesystem::path& path) {
+  return parse_unverified(read_file(path), path.string());
 }
 
 Plan load_plan(const std::filesystem::path& path, const topology::Topology* topology) {
   const std::string file = path.string();
-  Plan plan = parse_unverified(read_file(path), file);
+  Plan plan = load_unverified(path);
   if (topology != nullptr && plan.cluster_digest != topology->digest()) {
     const auto name = [](const std::string& cluster, const std::string& digest) {
       return fmt::format("the cluster '{}' (digest {})", cluster, digest.substr(0, 12));
@@ -217,7 +222,7 @@ Plan load_plan(const std::filesystem::path& path, const topology::Topology* topo
     fail(file, {}, "a plan made for " + name(plan.cluster_name, plan.cluster_digest),
          "one made for " + name(topology->name(), topology->digest()));
   }
-  require_right(plan, topology, file);
+  require_right(plan, topology, nullptr, file);
   return plan;
 }
 

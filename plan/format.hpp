@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "plan/plan.hpp"
+#include "plan/workload.hpp"
 #include "topology/topology.hpp"
 
 namespace rackrail::plan {
@@ -24,6 +25,14 @@ std::string digest(const Plan& plan);
 /// Either form, told by content; `file` is for messages. Checks structure and verifies every
 /// schedule; throws PlanError or ConfigError.
 Plan parse_plan(std::string_view content, const std::string& file);
+
+/// Reads and parses only. Who has the plan's cluster or workload verifies it with them
+/// (require_right), as the plan names both.
+Plan load_unverified(const std::filesystem::path& path);
+
+/// Throws PlanError with the first problem that verify() finds; what is null is not checked.
+void require_right(const Plan& plan, const topology::Topology* topology, const Workload* workload,
+                   const std::string& file);
 
 /// Reads, parses and verifies; with a topology also checks that the plan was made for it.
 Plan load_plan(const std::filesystem::path& path, const topology::Topology* topology = nullptr);

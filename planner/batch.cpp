@@ -14,8 +14,6 @@ namespace rackrail::planner {
 
 namespace {
 
-constexpr std::int64_t kLargestFactor = 64;  // of the profiled batch
-
 std::int64_t largest_by_memory(const topology::Topology& topology, const plan::Workload& workload) {
   std::int64_t largest = std::numeric_limits<std::int64_t>::max();
   if (!workload.memory_per_sample || workload.memory_per_sample->count() <= 0) {

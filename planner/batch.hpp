@@ -18,6 +18,9 @@ std::vector<std::int64_t> local_batches(const topology::Topology& topology,
                                         const plan::Workload& workload,
                                         const PlannerOptions& options);
 
+/// No batch is looked at that is more times the profiled one.
+inline constexpr std::int64_t kLargestFactor = 64;
+
 /// Samples that a sample of batch B is worth at the base batch: E(B) = (N + B₀)/(N + B) for noise
 /// scale N (McCandlish et al., arXiv 1812.06162); 1 without a noise scale.
 double statistical_efficiency(const plan::Workload& workload, std::int64_t global_batch);

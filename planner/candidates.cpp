@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "planner/collective_forms.hpp"
 #include "planner/recode.hpp"
 
 namespace rackrail::planner {
@@ -23,12 +24,18 @@ constexpr std::int64_t kSlices[] = {1 << 16, 1 << 18, 1 << 20};
 constexpr std::int64_t kUsualSlice = 1 << 18;
 constexpr std::int64_t kLargestSlice = std::int64_t{1} << 28;
 constexpr std::size_t kManyRanks = 32;
-constexpr std::int64_t kMostMessages = 200'000;
 constexpr Duration kUnlimited = Duration(INT64_MAX);
 // With very many ranks, by how much a collective must be able to be faster to be simulated, and
 // which lower bounds are alike.
 constexpr double kWorthSimulating = 0.005;
 constexpr double kNearly = 0.01;
+// How far what other sizes and codecs say of a time may be off, and of which family sizes say
+// nothing: where all ranks send to all servers at once, times jump with the order of the flows.
+constexpr double kExpectedDeviation = 0.05;
+constexpr const char* kUnsteadyFamily = "parameter-server";
+// With very many ranks, of the finer of a family's schedules: a step of forty buckets of more would
+// be too large to be simulated beside others (kMostTransfersOfStep).
+constexpr std::size_t kMostTransfersOfFiner = 65'000;
 
 std::int64_t usual_slice(const Candidate& candidate, std::int64_t elements) {
   const std::int64_t chunk = std::max<std::int64_t>(
@@ -162,7 +169,11 @@ void CandidateSet::add_family(const ScheduleFamily& family, topology::Router& ro
       continue;
     }
     if (graphs.empty() || family.depends_on_codecs()) {
-      graphs = family.all_reduces({topology_, router, codecs});
+      ScheduleRequest request{topology_, router, codecs};
+      if (interpolates_) {
+        request.most_transfers = kMostTransfersOfFiner;
+      }
+      graphs = family.all_reduces(request);
     }
     for (std::size_t variant = 0; variant < graphs.size(); ++variant) {
       Candidate candidate;
@@ -181,6 +192,8 @@ void CandidateSet::add_family(const ScheduleFamily& family, topology::Router& ro
       }
       candidate.hurts_protected = !candidate.strongest.survives_many_hops();
       candidate.codec_tiers = codecs_by_tier(topology_, candidate.graph);
+      first_of_shape_.push_back(
+          first_with_.emplace(shape_of(candidate), candidates_.size()).first->second);
       candidates_.push_back(std::move(candidate));
     }
   }
@@ -192,6 +205,9 @@ std::optional<Duration> CandidateSet::time(std::size_t candidate, std::int64_t e
       static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(elements)));
   if (!interpolates_ || below == elements) {
     return simulated(candidate, elements, slice_elements, limit);
+  }
+  if (is_expected_slower(candidate, elements, limit)) {
+    return std::nullopt;
   }
   const auto least = simulated(candidate, below, slice_elements, limit);
   if (!least.has_value()) {
@@ -211,10 +227,40 @@ std::optional<Duration> CandidateSet::time(std::size_t candidate, std::int64_t e
   return between < limit ? std::optional(between) : std::nullopt;
 }
 
+// What other sizes and codecs say: more bytes take no less, and k times the bytes take at most k
+// times as long; a codec saves at most its ratio of what FP32 takes.
+Duration CandidateSet::expected_least(std::size_t candidate, std::int64_t elements) const {
+  Duration least;
+  for (auto it = known_.lower_bound(std::tuple(candidate, std::int64_t{0}, std::int64_t{0}));
+       it != known_.end() && std::get<0>(it->first) == candidate; ++it) {
+    const std::int64_t size = std::get<1>(it->first);
+    if (size != elements && candidates_[candidate].family == kUnsteadyFamily) {
+      continue;
+    }
+    const Duration at_least = it->second.time.value_or(it->second.at_least);
+    const double share = static_cast<double>(elements) / static_cast<double>(size);
+    least = std::max(least, size <= elements ? at_least : scaled(at_least, share));
+  }
+  const std::size_t first = first_of_shape_[candidate];
+  if (first != candidate && !candidates_[first].strongest.is_lossy()) {
+    const double gain = most_saved(candidates_[first].strongest, candidates_[candidate].strongest);
+    least = std::max(least, scaled(expected_least(first, elements), gain));
+  }
+  return least;
+}
+
+bool CandidateSet::is_expected_slower(std::size_t candidate, std::int64_t elements,
+                                      Duration limit) const {
+  return scaled(expected_least(candidate, elements), 1 - kExpectedDeviation) > limit;
+}
+
 std::optional<Duration> CandidateSet::simulated(std::size_t candidate, std::int64_t elements,
                                                 std::int64_t slice_elements, Duration limit) {
   Known& known = known_[std::tuple(candidate, elements, slice_elements)];
   if (!known.time.has_value() && known.at_least < limit) {
+    if (interpolates_ && is_expected_slower(candidate, elements, limit)) {
+      return std::nullopt;
+    }
     known.time = cost_model_.collective_time_below(candidates_[candidate].graph, elements,
                                                    slice_elements, limit);
     known.at_least = limit;

@@ -5,8 +5,12 @@
 // them lie on the line through theirs: a collective is a start-up and a rate, so what it takes is
 // nearly affine in the bytes while the number of slices stays the same, and in steps of the slices
 // beyond. Buckets of a model have dozens of sizes, so this saves most of the simulations. Nor is a
-// candidate simulated there whose bound is less than half a percent below the best time. Both only
-// choose among candidates; steps of whole plans are simulated as they are.
+// candidate simulated there whose bound is less than half a percent below the best time, or whose
+// time at other sizes or in FP32 says that it is slower: a collective of k times the bytes takes at
+// least as long and at most k times as long, and a codec saves at most its ratio, within 5 %
+// (tests/integration/planner/very_many_ranks_test.cpp). Families have finer schedules only up to
+// 65,000 transfers. All this only chooses among candidates; steps of whole plans are simulated as
+// they are.
 #pragma once
 
 #include <cstdint>
@@ -80,6 +84,9 @@ class CandidateSet {
                                std::int64_t slice_elements, Duration limit);
   std::optional<Duration> simulated(std::size_t candidate, std::int64_t elements,
                                     std::int64_t slice_elements, Duration limit);
+  /// No time at this size is expected to be less. Zero where nothing is known.
+  Duration expected_least(std::size_t candidate, std::int64_t elements) const;
+  bool is_expected_slower(std::size_t candidate, std::int64_t elements, Duration limit) const;
   void add_family(const ScheduleFamily& family, topology::Router& router,
                   const std::vector<TierCodecs>& pairs, bool only_protected);
 
@@ -90,6 +97,8 @@ class CandidateSet {
   double worthwhile_;
   std::vector<plan::Codec> allowed_;
   std::vector<Candidate> candidates_;
+  std::map<std::pair<std::string, std::size_t>, std::size_t> first_with_;  ///< family, variant
+  std::vector<std::size_t> first_of_shape_;  ///< by candidate: the first with both
   std::map<std::tuple<std::size_t, std::int64_t, std::int64_t>, Known> known_;
 };
 

@@ -12,8 +12,7 @@ namespace {
 
 constexpr std::size_t kMostRounds = 256;
 constexpr std::size_t kMostTransfers = 500'000;
-constexpr std::size_t kMostTransfersOfMany = 130'000;  // where there are very many ranks
-constexpr std::int64_t kMostMessages = 200'000;
+constexpr std::size_t kMostTransfersOfMany = 65'000;  // where there are very many ranks
 constexpr std::int64_t kMostCuts = 256;
 constexpr std::int64_t kFewestElements = 2048;  // of a message: below, it costs more than it moves
 constexpr double kWorthFinerSlices = 0.98;      // of the time with coarser ones

@@ -19,8 +19,11 @@
 
 namespace rackrail::planner {
 
+/// More messages than this are not made of a collective only to fill its pipeline sooner.
+inline constexpr std::int64_t kMostMessages = 200'000;
+
 /// Up to 500,000 transfers, of which a simulation takes about a second; from kVeryManyRanks on
-/// 130,000, as there are more sizes and families to be compared than seconds.
+/// 65,000, as there are more sizes and families to be compared than seconds.
 std::vector<plan::TransferGraph> collective_forms(const ScheduleFamily& family,
                                                   plan::Collective what,
                                                   const topology::Topology& topology,

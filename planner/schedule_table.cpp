@@ -19,8 +19,8 @@ namespace rackrail::planner {
 
 namespace {
 
-constexpr std::int64_t kElement = 4;  // bytes
-constexpr std::size_t kManyRanks = 256;
+constexpr std::int64_t kElementBytes = 4;  // bytes
+constexpr std::size_t kManyRanksInTable = 256;
 constexpr double kLeastOfSmaller = 0.5;
 constexpr double kWorthSimulating = 0.005;
 constexpr double kNearly = 0.01;  // bounds that are alike
@@ -95,7 +95,7 @@ const TableTime& TableMaker::simulate(Entry& entry, std::int64_t elements) {
 
 TableRow TableMaker::row(std::int64_t elements, bool simulate_all) {
   TableRow row;
-  row.bytes = Bytes(elements * kElement);
+  row.bytes = Bytes(elements * kElementBytes);
   std::vector<std::size_t> order(entries_.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   for (const Entry& entry : entries_) {
@@ -140,8 +140,8 @@ void TableMaker::add_crossovers(ScheduleTable& table) {
       continue;
     }
     // In the order of sizes: at `low` the former is at least as fast, at `high` the latter.
-    std::int64_t low = table.rows[i - 1].bytes.count() / kElement;
-    std::int64_t high = table.rows[i].bytes.count() / kElement;
+    std::int64_t low = table.rows[i - 1].bytes.count() / kElementBytes;
+    std::int64_t high = table.rows[i].bytes.count() / kElementBytes;
     while (high - low > 1 &&
            static_cast<double>(high) > kCrossoverAccuracy * static_cast<double>(low)) {
       const std::int64_t middle = low + (high - low) / 2;
@@ -149,7 +149,7 @@ void TableMaker::add_crossovers(ScheduleTable& table) {
           simulate(entries_[to], middle).time < simulate(entries_[from], middle).time;
       (is_over ? high : low) = middle;
     }
-    table.crossovers.push_back({Bytes(high * kElement), from, to});
+    table.crossovers.push_back({Bytes(high * kElementBytes), from, to});
   }
 }
 
@@ -161,11 +161,11 @@ std::vector<std::int64_t> element_counts(const topology::Topology& topology,
         fmt::format("{} to {}", to_string(options.smallest), to_string(options.largest)),
         "a smallest size of at least one byte, and a largest that is no smaller"});
   }
-  const std::int64_t factor = topology.rank_count() >= kManyRanks ? 4 : 2;
-  const std::int64_t largest = options.largest.count() / kElement;
+  const std::int64_t factor = topology.rank_count() >= kManyRanksInTable ? 4 : 2;
+  const std::int64_t largest = options.largest.count() / kElementBytes;
   std::vector<std::int64_t> counts;
-  for (std::int64_t n = (options.smallest.count() + kElement - 1) / kElement; n <= largest;
-       n *= factor) {
+  for (std::int64_t n = (options.smallest.count() + kElementBytes - 1) / kElementBytes;
+       n <= largest; n *= factor) {
     counts.push_back(n);
   }
   if (counts.empty() || (counts.back() < largest && factor > 2)) {
@@ -220,7 +220,7 @@ ScheduleTable make_schedule_table(const topology::Topology& topology, plan::Cost
   for (const std::int64_t elements : counts) {
     if (options.progress) {
       options.progress(static_cast<double>(table.rows.size()) / static_cast<double>(counts.size()),
-                       to_string(Bytes(elements * kElement)));
+                       to_string(Bytes(elements * kElementBytes)));
     }
     table.rows.push_back(maker.row(elements, options.simulate_all));
   }

@@ -13,12 +13,6 @@
 
 namespace rackrail::planner {
 
-namespace {
-
-constexpr std::int64_t kLargestFactor = 64;  // of the profiled batch
-
-}  // namespace
-
 BatchSpace::BatchSpace(const topology::Topology& topology, const plan::Workload& workload,
                        const PlannerOptions& options)
     : topology_(topology),

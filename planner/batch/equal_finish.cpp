@@ -15,7 +15,7 @@ namespace rackrail::planner {
 
 namespace {
 
-constexpr std::int64_t kUnlimited = 1'000'000'000;
+constexpr std::int64_t kNoLimit = 1'000'000'000;
 
 /// Real-valued batches that sum to `samples`; the limits must allow that.
 std::vector<double> water_fill(const std::vector<DeviceSpeed>& devices, double samples) {
@@ -145,9 +145,8 @@ std::vector<DeviceSpeed> device_speeds(const topology::Topology& topology,
       const Duration one = pass(1);
       const Duration per_sample =
           std::max(Duration(1), scaled(pass(kFar + 1) - one, 1.0 / static_cast<double>(kFar)));
-      it =
-          of_class.emplace(node.device_class, DeviceSpeed{one - per_sample, per_sample, kUnlimited})
-              .first;
+      it = of_class.emplace(node.device_class, DeviceSpeed{one - per_sample, per_sample, kNoLimit})
+               .first;
     }
     DeviceSpeed speed = it->second;
     if (node.memory && workload.memory_per_sample && workload.memory_per_sample->count() > 0) {

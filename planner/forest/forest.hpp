@@ -24,12 +24,14 @@ struct TreeArc {
   Rank from;
   Rank to;
   std::uint32_t route = 0;  ///< index into Forest::routes
+  bool operator==(const TreeArc&) const = default;
 };
 
 struct Tree {
   Rank root;
   std::int64_t units = 0;     ///< so many trees are alike
   std::vector<TreeArc> arcs;  ///< parents before children, one for every rank but the root
+  bool operator==(const Tree&) const = default;
 };
 
 struct Forest {
@@ -38,6 +40,7 @@ struct Forest {
   std::int64_t trees_per_rank = 0;  ///< k
   Bandwidth algbw;                  ///< of all-gather: bytes of the whole result per second
   double share_of_bound = 1;        ///< algbw over that of the bound
+  bool operator==(const Forest&) const = default;
 };
 
 struct ForestOptions {

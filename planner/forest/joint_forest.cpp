@@ -15,8 +15,8 @@ namespace {
 // Trees in all that are tried in turn, and the room left for rounding at each.
 constexpr std::int64_t kTreeCounts[] = {1,  2,  3,  4,  6,  8,   12,  16,
                                         24, 32, 48, 64, 96, 128, 192, 256};
-constexpr double kRoom[] = {1, 1.02, 1.1, 1.3};
-constexpr double kNearly = 1e-4;  // rates of a linear program are not quite integers
+constexpr double kJointRoom[] = {1, 1.02, 1.1, 1.3};
+constexpr double kNearlyWhole = 1e-4;  // rates of a linear program are not quite integers
 
 /// Seconds per byte of the buffer on the busiest link.
 double busiest(const AllReduceForests& forests, const topology::Topology& topology) {
@@ -59,7 +59,7 @@ std::vector<std::int64_t> apportion(const std::vector<double>& shares, std::int6
   std::vector<std::pair<double, std::size_t>> remainders;
   for (std::size_t i = 0; i < shares.size(); ++i) {
     const double exact = shares[i] / sum * static_cast<double>(total);
-    units.push_back(static_cast<std::int64_t>(exact + kNearly));
+    units.push_back(static_cast<std::int64_t>(exact + kNearlyWhole));
     remainders.emplace_back(static_cast<double>(units.back()) - exact, i);
   }
   std::sort(remainders.begin(), remainders.end());
@@ -105,7 +105,7 @@ class JointSearch {
     const std::vector<double>& rates = is_reversed ? rates_.reduction : rates_.broadcast;
     for (std::size_t l = 0; l < rates.size(); ++l) {
       const topology::Link& link = topology_.link(LinkId(l));
-      const auto units = static_cast<std::int64_t>(rates[l] * scale + kNearly);
+      const auto units = static_cast<std::int64_t>(rates[l] * scale + kNearlyWhole);
       if (units > 0) {
         network.add_link((is_reversed ? link.to : link.from).value(),
                          (is_reversed ? link.from : link.to).value(), units, LinkId(l));
@@ -131,10 +131,10 @@ AllReduceForests make_allreduce_forests(const topology::Topology& topology,
   const auto is_good_enough = [&] {
     return static_cast<double>(best.algbw.bytes_per_second()) >= options.good_enough * rates->algbw;
   };
-  for (const double room : kRoom) {
+  for (const double room : kJointRoom) {
     for (const std::int64_t count : kTreeCounts) {
       if (is_good_enough() || static_cast<double>(best.algbw.bytes_per_second()) * room >=
-                                  rates->algbw * (1 - kNearly)) {
+                                  rates->algbw * (1 - kNearlyWhole)) {
         return best;
       }
       auto forests = search.with_trees(count, room);

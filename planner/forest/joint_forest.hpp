@@ -11,6 +11,7 @@ struct AllReduceForests {
   Forest reduction;
   Forest broadcast;
   Bandwidth algbw;  ///< bytes of the buffer per second, with links that work in both halves at once
+  bool operator==(const AllReduceForests&) const = default;
 };
 
 /// Throws like make_forest.

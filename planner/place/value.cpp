@@ -17,8 +17,8 @@ namespace {
 
 using topology::Topology;
 
-constexpr std::size_t kManyRanks = 64;  // more are valued by hosts
-constexpr double kEqual = 1e-9;         // costs closer than this are the same
+constexpr std::size_t kRanksValuedWhole = 64;  // more are valued by hosts
+constexpr double kEqual = 1e-9;                // costs closer than this are the same
 
 double ratio(const topology::AllGatherBound& bound) {
   return static_cast<double>(bound.p) / static_cast<double>(bound.q);
@@ -62,7 +62,7 @@ Topology ChoiceValuer::cluster(const HostSet& hosts) const {
 
 double ChoiceValuer::work() const {
   const std::size_t ranks = count_ * candidates_[0].ranks.size();
-  const bool is_whole = ranks <= kManyRanks || count_ == 1;
+  const bool is_whole = ranks <= kRanksValuedWhole || count_ == 1;
   return static_cast<double>(is_whole ? ranks : count_) *
          static_cast<double>(topology_.link_count());
 }
@@ -71,7 +71,7 @@ ChoiceValue ChoiceValuer::value(const HostSet& hosts) {
   ++computed_;
   ChoiceValue value;
   try {
-    const bool is_whole = hosts.size() * candidates_[0].ranks.size() <= kManyRanks;
+    const bool is_whole = hosts.size() * candidates_[0].ranks.size() <= kRanksValuedWhole;
     value.cost = is_whole || hosts.size() == 1 ? cost_of_whole(hosts) : cost_of_hosts(hosts);
   } catch (const ConfigError&) {  // they do not reach each other
     value.cost = std::numeric_limits<double>::infinity();

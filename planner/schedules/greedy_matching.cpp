@@ -28,7 +28,7 @@ namespace rackrail::planner {
 
 namespace {
 
-constexpr std::size_t kMostRanks = 128;
+constexpr std::size_t kMostRanksMatched = 128;
 constexpr std::uint64_t kAttempts = 4;
 /// Of the buffer that chunks' times are planned for.
 constexpr double kPlannedBytes = 64.0 * (1U << 20U);
@@ -43,7 +43,7 @@ struct Send {
 };
 
 /// A route between two ranks that passes no other.
-struct Way {
+struct LinkWay {
   std::uint32_t src = 0;
   std::uint32_t dst = 0;
   bool crosses_groups = false;
@@ -85,8 +85,8 @@ class Matching {
     bool operator>(const Event& other) const { return time > other.time; }
   };
 
-  bool match(const Way& way, double now);
-  std::optional<std::uint32_t> chunk_for(const Way& way) const;
+  bool match(const LinkWay& way, double now);
+  std::optional<std::uint32_t> chunk_for(const LinkWay& way) const;
   void match_all(std::vector<std::uint32_t>& ways, double now);
   std::uint32_t group_slot(std::uint32_t rank, std::uint32_t chunk) const {
     return group_of_[rank] * chunks_ + chunk;
@@ -96,7 +96,7 @@ class Matching {
   std::uint32_t chunks_;
   std::vector<std::uint32_t> group_of_;
   std::vector<std::uint32_t> position_;  // in near order
-  std::vector<Way> ways_;
+  std::vector<LinkWay> ways_;
   std::vector<std::vector<std::uint32_t>> ways_over_;  // by link
   std::vector<std::vector<std::uint32_t>> ways_from_;  // by rank
 
@@ -144,7 +144,7 @@ Matching::Matching(const topology::Topology& topology, topology::Router& router,
         continue;
       }
       const auto index = static_cast<std::uint32_t>(ways_.size());
-      Way& way = ways_.emplace_back();
+      LinkWay& way = ways_.emplace_back();
       way.src = src;
       way.dst = dst;
       way.crosses_groups = group_of_[src] != group_of_[dst];
@@ -162,7 +162,7 @@ Matching::Matching(const topology::Topology& topology, topology::Router& router,
 }
 
 /// The chunk that fewest ranks hold or await of those that the way can bring.
-std::optional<std::uint32_t> Matching::chunk_for(const Way& way) const {
+std::optional<std::uint32_t> Matching::chunk_for(const LinkWay& way) const {
   std::optional<std::uint32_t> best;
   std::pair<std::uint32_t, std::uint64_t> least;
   for (std::uint32_t chunk = 0; chunk < chunks_; ++chunk) {
@@ -181,7 +181,7 @@ std::optional<std::uint32_t> Matching::chunk_for(const Way& way) const {
   return best;
 }
 
-bool Matching::match(const Way& way, double now) {
+bool Matching::match(const LinkWay& way, double now) {
   if (std::any_of(way.links.begin(), way.links.end(),
                   [&](const auto& link) { return free_at_[link.first] > now; })) {
     return false;
@@ -317,7 +317,7 @@ class GreedyMatching final : public ScheduleFamily {
     if (topology.rank_count() < 2) {
       return "one rank alone has nothing to exchange";
     }
-    if (topology.rank_count() > kMostRanks) {
+    if (topology.rank_count() > kMostRanksMatched) {
       return "it is made for at most 128 ranks";
     }
     return refuse_lossy_hops(codecs);

@@ -28,10 +28,10 @@ namespace {
 
 using plan::TransferOp;
 
-constexpr std::size_t kMostTransfers = 130'000;
-constexpr std::size_t kMostRanks = 1024;
+constexpr std::size_t kMostTransfersInNetwork = 130'000;
+constexpr std::size_t kMostRanksInNetwork = 1024;
 constexpr std::size_t kMostChunks = 64;  // per shard
-constexpr std::size_t kFineRounds = 16;
+constexpr std::size_t kInNetworkRounds = 16;
 constexpr double kGoodEnough = 0.002;
 constexpr double kBytesPerElement = 4;
 constexpr double kSliceBytes = 1 << 20;  // an addition's fixed cost is of a slice like this
@@ -239,7 +239,7 @@ std::vector<Found> best_of(const ScheduleRequest& request, const Shape& shape) {
   std::size_t best_chunks = 0;
   for (const std::size_t chunks : counts) {
     plan::TransferGraph graph = Builder(request, shape, chunks).build();
-    if (graph.groups().empty() || (best && graph.transfers().size() > kMostTransfers)) {
+    if (graph.groups().empty() || (best && graph.transfers().size() > kMostTransfersInNetwork)) {
       break;
     }
     const double seconds = cost(graph, request.topology);
@@ -254,7 +254,7 @@ std::vector<Found> best_of(const ScheduleRequest& request, const Shape& shape) {
   }
   const double seconds = best->first;
   const std::size_t rounds =
-      std::min(kFineRounds, kMostTransfers / best->second.transfers().size());
+      std::min(kInNetworkRounds, kMostTransfersInNetwork / best->second.transfers().size());
   found.push_back(std::move(*best));
   if (shape.shards() > 1 && best_chunks == shape.groups.size() && rounds > 1) {
     found.emplace_back(seconds, Builder(request, shape, best_chunks * rounds).build());
@@ -268,7 +268,7 @@ class InNetworkFamily final : public ScheduleFamily {
 
   std::optional<std::string> refusal(const topology::Topology& topology,
                                      const TierCodecs& codecs) const override {
-    if (topology.rank_count() > kMostRanks) {
+    if (topology.rank_count() > kMostRanksInNetwork) {
       return "there are too many ranks to look for trees over all of them";
     }
     if (codecs.inside.is_lossy() || codecs.across.is_lossy()) {

@@ -13,7 +13,7 @@ namespace rackrail::planner {
 namespace {
 
 // Beyond this many ranks a graph has millions of transfers.
-constexpr std::size_t kMostRanks = 512;
+constexpr std::size_t kMostRanksPacked = 512;
 // Large buffers gain from rounds, until graphs become large themselves.
 constexpr std::size_t kFineRounds[] = {16, 32, 64, 128, 256};
 
@@ -29,7 +29,7 @@ class ForestFamily final : public ScheduleFamily {
     if (topology.rank_count() < 2) {
       return "one rank alone has nothing to exchange";
     }
-    if (topology.rank_count() > kMostRanks) {
+    if (topology.rank_count() > kMostRanksPacked) {
       return "there are too many ranks for a tree from each of them";
     }
     return refuse_lossy_hops(codecs);
@@ -53,24 +53,31 @@ class ForestFamily final : public ScheduleFamily {
   std::vector<plan::TransferGraph> collectives(plan::Collective what,
                                                const ScheduleRequest& request) const override {
     std::vector<plan::TransferGraph> graphs;
+    std::vector<AllReduceForests> seen;  // several options may lead to the same trees
     for (const ForestOptions& options : kOptions) {
-      std::vector<plan::TransferGraph> made;
+      AllReduceForests forests;
       if (what == plan::Collective::kAllReduce) {
-        const AllReduceForests forests = make_allreduce_forests(request.topology, options);
-        made = in_rounds(request, [&](std::size_t rounds) {
-          return all_reduce_along(forests.reduction, forests.broadcast, request, rounds);
-        });
+        forests = make_allreduce_forests(request.topology, options);
       } else if (what == plan::Collective::kAllGather) {
-        const Forest forest = make_forest(request.topology, options);
-        made = in_rounds(
-            request, [&](std::size_t rounds) { return all_gather_along(forest, request, rounds); });
+        forests.broadcast = make_forest(request.topology, options);
       } else {
-        const Forest forest = make_forest(request.topology, options, true);
-        made = in_rounds(request, [&](std::size_t rounds) {
-          return reduce_scatter_along(forest, request, rounds);
-        });
+        forests.reduction = make_forest(request.topology, options, true);
       }
+      if (std::find(seen.begin(), seen.end(), forests) != seen.end()) {
+        continue;
+      }
+      auto made = in_rounds(request, [&](std::size_t rounds) {
+        switch (what) {
+          case plan::Collective::kAllGather:
+            return all_gather_along(forests.broadcast, request, rounds);
+          case plan::Collective::kReduceScatter:
+            return reduce_scatter_along(forests.reduction, request, rounds);
+          default:
+            return all_reduce_along(forests.reduction, forests.broadcast, request, rounds);
+        }
+      });
       std::move(made.begin(), made.end(), std::back_inserter(graphs));
+      seen.push_back(std::move(forests));
     }
     return graphs;
   }

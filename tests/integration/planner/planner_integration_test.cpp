@@ -9,6 +9,7 @@
 #include "planner/planner.hpp"
 #include "planner/schedule_family.hpp"
 #include "sim/simulator.hpp"
+#include "tests/support/clusters.hpp"
 #include "topology/reader.hpp"
 
 namespace rackrail {
@@ -163,7 +164,7 @@ TEST_CASE("no bucket size, schedule or codec that is forced beats the free plan"
 }
 
 TEST_CASE("on a fast fabric with overlap the plan says that compression does not pay") {
-  const topology::Topology topology = cluster("a100-8x8");
+  const topology::Topology topology = test::a100_4x8();
   const plan::Workload workload = model("resnet-50");
   planner::PlannerOptions options;
   options.compare_baselines = false;

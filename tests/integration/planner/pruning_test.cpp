@@ -3,6 +3,7 @@
 #include "planner/planner.hpp"
 
 #include <catch2/catch.hpp>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -54,6 +55,9 @@ topology::Topology cluster(const std::string& name) {
   if (name == "uneven racks") {
     return test::clos({2, 3, 1}, 2);
   }
+  if (name == "a100-4x8") {
+    return test::a100_4x8();
+  }
   if (name == "uneven star") {
     return test::uneven_star();
   }
@@ -64,15 +68,17 @@ TEST_CASE("the search finds the plan that simulating everything finds, byte for 
   struct Case {
     const char* cluster;
     const char* model;
+    std::optional<Bytes> bucket_size = std::nullopt;
   };
-  const Case c = GENERATE(Case{"two-racks-40g", "resnet-50"}, Case{"two-racks-40g", "bert-large"},
-                          Case{"a100-8x8", "resnet-50"}, Case{"uneven racks", "vgg-16"},
-                          Case{"uneven racks", "gpt2-124m"}, Case{"uneven star", "resnet-50"});
+  const Case c = GENERATE(Case{"two-racks-40g", "resnet-50"}, Case{"a100-4x8", "resnet-50", 25_MiB},
+                          Case{"uneven racks", "vgg-16"}, Case{"uneven racks", "gpt2-124m"},
+                          Case{"uneven star", "resnet-50"});
   CAPTURE(c.cluster, c.model);
   const topology::Topology topology = cluster(c.cluster);
   REQUIRE(topology.rank_count() < kVeryManyRanks);
   const plan::Workload workload = shipped(c.model);
   PlannerOptions options;
+  options.bucket_size = c.bucket_size;
   CountingCosts few(topology);
   const plan::Plan quick = make_plan(topology, workload, few, options);
   options.exhaustive = true;

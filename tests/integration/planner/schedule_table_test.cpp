@@ -78,6 +78,7 @@ TEST_CASE("what is left out for its bound would not have won") {
   const topology::Topology topology = torus();
   const auto costs = sim::make_cost_model(topology, {});
   ScheduleTableOptions options;
+  options.largest = 64_MiB;
   const ScheduleTable quick = make_schedule_table(topology, *costs, options);
   options.simulate_all = true;
   const ScheduleTable whole = make_schedule_table(topology, *costs, options);
