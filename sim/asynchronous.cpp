@@ -107,8 +107,9 @@ AsynchronousResult simulate_asynchronous(const plan::Plan& plan, const plan::Wor
     for (std::size_t step = 0; step < steps; ++step) {
       std::vector<std::uint32_t> runs;
       for (std::size_t b = 0; b < buckets; ++b) {
-        runs.push_back(
-            engine.add_run(indices[b], fmt::format("bucket {} of rank {}", b, r), Rank(r)));
+        // Steps of different ranks are not before or after each other.
+        runs.push_back(engine.add_run(indices[b], fmt::format("bucket {} of rank {}", b, r),
+                                      urgency_of(0, plan.buckets[b].priority), Rank(r)));
       }
       Program program =
           program_of(plan, workload, topology.node(topology.node_of(Rank(r))).device_class, Rank(r),

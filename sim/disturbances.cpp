@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numbers>
 
 #include "base/random.hpp"
@@ -37,6 +38,25 @@ double slowdown(const Disturbances& disturbances, Rank rank, int step) {
     }
   }
   return factor;
+}
+
+topology::Topology at_best(const topology::Topology& topology, const Disturbances& disturbances,
+                           Duration until) {
+  std::map<LinkId, Bandwidth> most;
+  for (const CapacityChange& change : disturbances.capacity) {  // in the order of time
+    if (change.at > Duration() && change.at >= until) {
+      continue;
+    }
+    const Bandwidth before =
+        change.at > Duration() ? topology.link(change.link).bandwidth : Bandwidth(0);
+    const auto known = most.emplace(change.link, before).first;
+    known->second = std::max(known->second, change.bandwidth);
+  }
+  topology::Topology best = topology;
+  for (const auto& [link, rate] : most) {
+    best.set_link_rate(link, std::max(rate, Bandwidth(1)), topology.link(link).latency);
+  }
+  return best;
 }
 
 }  // namespace rackrail::sim

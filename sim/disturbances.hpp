@@ -8,6 +8,7 @@
 
 #include "base/ids.hpp"
 #include "base/units.hpp"
+#include "topology/topology.hpp"
 
 namespace rackrail::sim {
 
@@ -48,5 +49,11 @@ struct Disturbances {
 
 /// By how much longer than planned a rank computes in a step.
 double slowdown(const Disturbances& disturbances, Rank rank, int step);
+
+/// The cluster with every link at the most that it carries at any time until then: what no schedule
+/// can do faster there, none can under the disturbances. Links that are cut all the time keep a
+/// byte per second. Numbers of links stay.
+topology::Topology at_best(const topology::Topology& topology, const Disturbances& disturbances,
+                           Duration until);
 
 }  // namespace rackrail::sim

@@ -39,11 +39,10 @@ Engine::Engine(const topology::Topology& topology, const SimulationOptions& opti
       loading_(options.loading),
       disturbances_(options.disturbances),
       progress_(options.progress),
+      records_flows_(options.record_flows),
       network_(make_network(topology, options)),
       ranks_(topology.rank_count()) {
-  if (options.record_flows) {
-    network_->record_rates(rate_pieces_);
-  }
+  record_rates(options);
   for (std::size_t r = 0; r < ranks_.size(); ++r) {
     RankState& rank = ranks_[r];
     const topology::Node& node = topology.node(topology.node_of(Rank(r)));
@@ -116,7 +115,7 @@ void Engine::begin(Task task, Duration duration) {
 
 void Engine::push_stream(Stream& stream, const Task& task, Duration duration, Duration wake) {
   if (stream.is_busy) {
-    stream.waiting.push_back() = {task, duration, wake, now_};
+    stream.waiting.push(runs_[task.run].urgency) = {task, duration, wake, now_};
     return;
   }
   stream.is_busy = true;
@@ -251,6 +250,10 @@ void Engine::finish(const Task& task) {
     case TaskKind::kOverhead:
       finish_overhead(task);
       return;
+    case TaskKind::kReceive:
+      arrived(task.run, task.place, task.slice);
+      next_in_stream(ranks_[task.rank.index()].messages);
+      return;
     case TaskKind::kWire:
       finish_wire(task);
       return;
@@ -276,10 +279,7 @@ void Engine::finish(const Task& task) {
 void Engine::take_network_events() {
   network_events_.clear();
   network_->take_events(now_, network_events_);
-  for (const RatePiece& piece : rate_pieces_) {
-    moved_pieces_.push_back({flying_[piece.tag].activity, piece});
-  }
-  rate_pieces_.clear();
+  take_rates();
   for (const FlowEvent& event : network_events_) {
     const Task task = flying_[event.tag];
     if (task.kind == TaskKind::kBackground && !event.is_delivered) {
@@ -346,6 +346,8 @@ bool Engine::run_until(Time limit) {
       finish(task);
     }
   }
+  network_->settle_rates(now_);
+  take_rates();
   return true;
 }
 

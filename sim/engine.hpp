@@ -1,11 +1,17 @@
 // The interpreter of plans: devices, streams, channels and transfers over a network model.
 //
 // Everything that takes time is a Task; a task starts while the end of another one is handled (or
-// at time 0). Per rank there are three streams, each in order: compute (forward, backward,
-// optimiser), codec (encode, decode) and reduce (additions). A (src, dst) pair is a channel: one
-// slice at a time occupies it for its message overhead and its bytes; the latency of the route
-// follows and occupies nothing. Where a rank has a processor (a shared link), stream work and
-// overheads are flows over that link, capped at one core.
+// at time 0). Per rank there are four streams: compute (forward, backward, optimiser), codec
+// (encode, decode), reduce (additions) and messages: the overheads of what it receives, and of what
+// it sends to groups, which one core or NIC handles one after the other (LogP: Culler et al., PPoPP
+// 1993). A (src, dst) pair is a channel: one slice at a time occupies it, from the beginning of its
+// overhead, which does not wait for those of other channels, to the end of its bytes; the latency
+// of the route follows and occupies nothing. Where a rank has a processor (a shared link), stream
+// work and overheads are flows over that link, capped at one core.
+//
+// Urgency. Whenever a channel or a stream but compute is free, the most urgent of what waits for it
+// is next: a bucket that is needed earlier overtakes what others have not begun,
+// slice by slice. Flows that are on the way share links fairly, whoever they belong to.
 //
 // A rank's program is its steps, one after the other; the gradients of a step must be there before
 // it ends, or, with a staleness of s, before step + s ends. A loader may have to bring the data of
@@ -35,6 +41,7 @@
 #include "sim/graph_index.hpp"
 #include "sim/network_model.hpp"
 #include "sim/simulator.hpp"
+#include "sim/urgency_queue.hpp"
 
 namespace rackrail::sim {
 
@@ -48,6 +55,7 @@ enum class TaskKind : std::uint8_t {
   kOverhead,
   kWire,
   kLatency,
+  kReceive,
   kDecode,
   kReduce,
   kCapacityChange,  ///< this and the next are nobody's work; `slice` says which of their list
@@ -89,10 +97,12 @@ class Engine {
   Engine(const topology::Topology& topology, const SimulationOptions& options);
   ~Engine();
 
-  /// A collective; returns its number. Runs of a lower number leave first.
+  /// A collective; returns its number. Where several compete for a channel or a stream, slices of
+  /// the most urgent go first; of equally urgent ones those of the lower number go first over a
+  /// channel, and those that came first through a stream.
   /// With an `owner`, only this rank waits for it; the data of all others is ready from the start.
   std::uint32_t add_run(std::shared_ptr<const GraphIndex> index, std::string name,
-                        std::optional<Rank> owner = std::nullopt);
+                        Urgency urgency = 0, std::optional<Rank> owner = std::nullopt);
   /// Appends a step to a rank's program: after it, the rank waits for all runs of the step and then
   /// does `optimizer`.
   void add_step(Rank rank, std::vector<ComputePiece> pieces, std::vector<std::uint32_t> runs,
@@ -127,6 +137,12 @@ class Engine {
     RatePiece piece;
   };
   const std::vector<MovedPiece>& moved_pieces() const { return moved_pieces_; }
+  /// What links sent beside that: the messages of others and, where the network has packets, all
+  /// that went over its links. Recorded with record_flows, and wherever there are others.
+  const std::vector<LinkPiece>& link_pieces() const { return link_pieces_; }
+  /// By link: what others sent over it between these times. Steps that ended before `from` must
+  /// not be the ones that SimulationOptions::report asks for.
+  std::vector<Bytes> background_bytes(Time from, Time to) const;
   struct Message {
     Bytes bytes;
     const RouteUse* route;  ///< as long as the engine
@@ -164,6 +180,7 @@ class Engine {
   void finish_compute(const Task& task);
 
   void data_ready(std::uint32_t run, Rank rank);
+  void open_lane(std::uint32_t run, std::uint32_t lane);
   void slice_unblocked(std::uint32_t run, Place place, const Item& item, std::uint32_t slice);
   void encode(std::uint32_t run, Place place, const Item& item, std::uint32_t slice);
   void try_send(std::uint32_t channel);
@@ -175,6 +192,7 @@ class Engine {
   std::span<const Place> group_of(const Task& task) const;
   void finish_encode(const Task& task);
   void finish_overhead(const Task& task);
+  void received(std::uint32_t run, Place place, std::uint32_t slice);
   void send(Rank src, std::uint32_t run, Place place, std::uint32_t slice, const Item& item);
   void finish_wire(const Task& task);
   void delivered(const Task& task);
@@ -191,6 +209,9 @@ class Engine {
   void disturb(const Task& task);
   void send_background(std::uint32_t number);
   void background_left(std::uint32_t number);
+  void record_rates(const SimulationOptions& options);
+  void take_rates();
+  void forget_old_pieces();
   bool is_held_for_good() const;
   [[noreturn]] void fail_stuck() const;
 
@@ -204,6 +225,7 @@ class Engine {
   std::size_t own_queued_ = 0;          ///< tasks of the plan in queue_
   std::size_t unfinished_ = 0;          ///< programs of ranks, and collectives on ranks
   std::function<void(double)> progress_;
+  bool records_flows_;
   std::uint64_t slice_ends_ = 0;  ///< of all runs: slices to send or to apply
   std::uint64_t ended_ = 0;       ///< of those
   DelayQueue<Task> queue_;
@@ -211,7 +233,11 @@ class Engine {
   std::vector<FlowEvent> network_events_;
   std::vector<RatePiece> rate_pieces_;  ///< since the last events of the network
   std::vector<MovedPiece> moved_pieces_;
-  std::vector<Task> flying_;  ///< tasks that are flows, by tag
+  std::vector<LinkPiece> link_pieces_;
+  std::size_t first_reported_ = 0;  ///< step; of those before it, link_pieces_ are not kept
+  std::size_t pieces_before_cleaning_ = 0;
+  std::vector<double> old_background_;  ///< bytes by link, of the pieces not kept
+  std::vector<Task> flying_;            ///< tasks that are flows, by tag
   std::vector<std::uint32_t> free_tags_;
   std::vector<RankState> ranks_;
   std::vector<Run> runs_;

@@ -13,6 +13,23 @@ Duration Engine::codec_time(Rank rank, const plan::Codec& codec, std::int64_t el
   return Bytes(elements * kBytesPerElement) / (encode ? rate.encode : rate.decode) + rates.launch;
 }
 
+// A message is there: what it costs its receiver comes before what is done with it.
+void Engine::received(std::uint32_t number, Place place, std::uint32_t k) {
+  const Run& run = runs_[number];
+  if (run.costs_receivers) {
+    const Duration overhead = run.index->routes[run.index->item(place).route].receive_overhead;
+    if (overhead > Duration()) {
+      const Rank dst = run.index->lanes[place.lane].dst;
+      push_stream(
+          ranks_[dst.index()].messages,
+          {.kind = TaskKind::kReceive, .rank = dst, .run = number, .place = place, .slice = k},
+          overhead, {});
+      return;
+    }
+  }
+  arrived(number, place, k);
+}
+
 void Engine::arrived(std::uint32_t number, Place place, std::uint32_t k) {
   Run& run = runs_[number];
   const GraphIndex& index = *run.index;

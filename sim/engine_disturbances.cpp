@@ -16,7 +16,7 @@ namespace rackrail::sim {
 namespace {
 // After so many messages of others without an event of the plan, it is looked whether anything of
 // the plan still moves.
-constexpr std::uint64_t kPatience = 10'000;
+constexpr std::uint64_t kEventsBetweenLooks = 10'000;
 constexpr Duration kLeastInterval = 1_us;
 }  // namespace
 
@@ -85,7 +85,7 @@ void Engine::send_background(std::uint32_t number) {
   if (traffic.every > Duration()) {
     queue_.push(now_, traffic.every.picoseconds(), task);
   }
-  if (++background_since_ % kPatience == 0 && is_held_for_good()) {
+  if (++background_since_ % kEventsBetweenLooks == 0 && is_held_for_good()) {
     fail_stuck();
   }
 }

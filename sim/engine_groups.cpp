@@ -42,9 +42,21 @@ bool Engine::try_send_group(std::uint32_t number, std::uint32_t group, std::uint
   }
   const Rank src = index.lanes[first.lane].src;
   const Duration overhead = index.routes[item.route].overhead;
-  if (overhead > Duration()) {  // of all senders at the same time
-    begin({.kind = TaskKind::kOverhead, .rank = src, .run = number, .place = first, .slice = k},
-          overhead);
+  if (overhead > Duration()) {
+    // A multicast is one message of its root; of a reduction, each sender has one.
+    const bool is_sum = index.lane_kinds[first.lane] == LaneKind::kReduction;
+    const std::size_t messages = is_sum ? members.size() : 1;
+    run.group_overheads[group_key(item.group, k)] = messages;
+    for (std::size_t i = 0; i < messages; ++i) {
+      const Rank sender = index.lanes[members[i].lane].src;
+      push_stream(ranks_[sender.index()].messages,
+                  {.kind = TaskKind::kOverhead,
+                   .rank = sender,
+                   .run = number,
+                   .place = members[i],
+                   .slice = k},
+                  overhead, {});
+    }
   } else {
     send(src, number, first, k, item);
   }
@@ -79,11 +91,11 @@ void Engine::delivered(const Task& task) {
   const std::span<const Place> members = group_of(task);
   if (members.empty() ||
       runs_[task.run].index->lane_kinds[task.place.lane] == LaneKind::kReduction) {
-    arrived(task.run, task.place, task.slice);
+    received(task.run, task.place, task.slice);
     return;
   }
   for (const Place member : members) {
-    arrived(task.run, member, task.slice);
+    received(task.run, member, task.slice);
   }
 }
 

@@ -65,6 +65,7 @@ std::string Engine::describe(const Task& task) const {
     case TaskKind::kOverhead:
     case TaskKind::kWire:
     case TaskKind::kLatency:
+    case TaskKind::kReceive:
     case TaskKind::kCapacityChange:
     case TaskKind::kBackground:
       break;
@@ -79,7 +80,7 @@ std::string Engine::describe(const Task& task) const {
   }
   const std::string pair = fmt::format("{}: {} → {}", runs_[task.run].name, src, dst);
   if (task.kind != TaskKind::kWire) {
-    return pair + (task.kind == TaskKind::kOverhead ? " message overhead" : " latency");
+    return fmt::format("{} {}", pair, name_of(task.kind));
   }
   const std::optional<LinkId> link = narrowest_link(task);
   return link ? pair + " on " + topology_.link_name(*link) : pair;
@@ -126,6 +127,8 @@ std::string_view name_of(TaskKind kind) {
       return "message overhead";
     case TaskKind::kLatency:
       return "latency";
+    case TaskKind::kReceive:
+      return "receive overhead";
     case TaskKind::kWire:
     case TaskKind::kCapacityChange:
     case TaskKind::kBackground:
@@ -154,6 +157,7 @@ std::string Engine::track(const Task& task) const {
     case TaskKind::kOverhead:
     case TaskKind::kWire:
     case TaskKind::kLatency:
+    case TaskKind::kReceive:
     case TaskKind::kCapacityChange:
     case TaskKind::kBackground:
       break;

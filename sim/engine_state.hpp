@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "sim/engine.hpp"
-#include "sim/ring_buffer.hpp"
+#include "sim/urgency_queue.hpp"
 
 namespace rackrail::sim {
 
@@ -23,7 +23,7 @@ struct Engine::Stream {
     Duration wake;
     Time since;
   };
-  RingBuffer<Waiting> waiting;
+  UrgencyQueue<Waiting> waiting;
   bool is_busy = false;
 };
 
@@ -38,7 +38,8 @@ struct Engine::RankState {
   double core_rate = 0;           ///< bytes/s of one core on the processor link
   Stream codec;
   Stream reduce;
-  Duration start;  ///< of the first step
+  Stream messages;  ///< overheads of receiving, and of groups
+  Duration start;   ///< of the first step
   std::vector<Step> steps;
   std::vector<StepTimes> times;
   std::size_t step = 0;
@@ -63,8 +64,9 @@ struct Engine::RankState {
 
 struct Engine::Channel {
   bool is_busy = false;
-  std::size_t first_open = 0;  ///< lanes before it have sent everything
-  std::vector<std::pair<std::uint32_t, std::uint32_t>> lanes;  ///< (run, lane of its index)
+  /// (run, lane of its index) whose data is ready; the most urgent first, then by number. Those
+  /// that have sent everything are taken out when they are met.
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> lanes;
 };
 
 struct Engine::Run {
@@ -77,6 +79,7 @@ struct Engine::Run {
   };
   std::shared_ptr<const GraphIndex> index;
   std::string name;
+  Urgency urgency = 0;
   std::vector<LaneState> lanes;
   std::vector<std::uint16_t> met;   ///< per slice: dependencies met
   std::vector<std::uint8_t> ready;  ///< per rank
@@ -86,6 +89,7 @@ struct Engine::Run {
   /// Per rank: arrived before it was ready.
   std::unordered_map<std::uint32_t, std::vector<std::pair<Place, std::uint32_t>>> held;
   std::vector<std::int64_t> route_bytes;  ///< by route of the index: sent over it
+  bool costs_receivers = false;           ///< whether a route has an overhead at its end
 
   // Only where the schedule needs them.
   std::array<std::vector<std::uint32_t>, 2> slices_done;  ///< at [first_slice]: read, applied
@@ -93,6 +97,8 @@ struct Engine::Run {
   std::vector<std::uint16_t> additions_met;               ///< per slice: applied before it
   std::vector<bool> waits_for_additions;                  ///< per slice: arrived, but not its turn
   std::unordered_map<std::uint64_t, std::vector<Place>> sharers;  ///< of what a transfer encodes
+  /// By group and slice: senders whose overhead is not over.
+  std::unordered_map<std::uint64_t, std::size_t> group_overheads;
 
   Time ready_at = 0;
   Time done_at = 0;
@@ -114,6 +120,10 @@ inline std::size_t side(bool at_source) { return at_source ? 0 : 1; }
 
 inline std::uint64_t key(Place place) {
   return (std::uint64_t{place.lane} << 32U) | place.position;
+}
+
+inline std::uint64_t group_key(std::uint32_t group, std::uint32_t slice) {
+  return (std::uint64_t{group} << 32U) | slice;
 }
 
 inline bool is_lossy(const GraphIndex& index, const Item& item) {

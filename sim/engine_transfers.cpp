@@ -19,11 +19,12 @@ std::int64_t slice_bytes(const GraphIndex& index, const Item& item, std::uint32_
 }  // namespace
 
 std::uint32_t Engine::add_run(std::shared_ptr<const GraphIndex> shared, std::string name,
-                              std::optional<Rank> owner) {
+                              Urgency urgency, std::optional<Rank> owner) {
   const auto number = static_cast<std::uint32_t>(runs_.size());
   const GraphIndex& index = *shared;
   Run& run = runs_.emplace_back();
   run.name = std::move(name);
+  run.urgency = urgency;
   run.met.resize(index.slice_count);
   run.ready.assign(ranks_.size(), owner ? 1 : 0);
   if (owner) {
@@ -33,6 +34,9 @@ std::uint32_t Engine::add_run(std::shared_ptr<const GraphIndex> shared, std::str
   run.open = index.slices_at;
   slice_ends_ = std::accumulate(run.open.begin(), run.open.end(), slice_ends_);
   run.route_bytes.resize(index.routes.size());
+  run.costs_receivers =
+      std::any_of(index.routes.begin(), index.routes.end(),
+                  [](const RouteUse& route) { return route.receive_overhead > Duration(); });
   if (index.orders_additions) {
     run.additions_met.resize(index.slice_count);
     run.waits_for_additions.resize(index.slice_count);
@@ -55,7 +59,6 @@ std::uint32_t Engine::add_run(std::shared_ptr<const GraphIndex> shared, std::str
     if (channel == channels_.size()) {
       channels_.emplace_back();
     }
-    channels_[channel].lanes.emplace_back(number, lane);
     run.lanes.push_back({.next = index.item({lane, 0}), .channel = channel, .count = ends.count});
     for (std::uint32_t i = 0; index.codecs.size() > 1 && i < ends.count; ++i) {
       const Item item = index.item({lane, i});
@@ -64,8 +67,25 @@ std::uint32_t Engine::add_run(std::shared_ptr<const GraphIndex> shared, std::str
       }
     }
   }
+  for (std::uint32_t lane = 0; owner && lane < index.lanes.size(); ++lane) {
+    if (run.ready[index.lanes[lane].src.index()] != 0) {
+      open_lane(number, lane);
+    }
+  }
   run.index = std::move(shared);
   return number;
+}
+
+// Lets a lane compete for its channel.
+void Engine::open_lane(std::uint32_t number, std::uint32_t lane) {
+  const Run& run = runs_[number];
+  auto& competing = channels_[run.lanes[lane].channel].lanes;
+  const auto behind =
+      std::upper_bound(competing.begin(), competing.end(), std::pair(run.urgency, number),
+                       [&](const auto& own, const auto& other) {
+                         return own < std::pair(runs_[other.first].urgency, other.first);
+                       });
+  competing.emplace(behind, number, lane);
 }
 
 void Engine::data_ready(std::uint32_t number, Rank rank) {
@@ -74,6 +94,7 @@ void Engine::data_ready(std::uint32_t number, Rank rank) {
   run.ready_at = std::max(run.ready_at, now_);
   const GraphIndex& index = *run.index;
   for (const std::uint32_t lane : index.lanes_from(rank)) {
+    open_lane(number, lane);
     // Transfers to encode need not be the next to leave.
     for (std::uint32_t i = 0; index.codecs.size() > 1 && i < index.lanes[lane].count; ++i) {
       const Item item = index.item({lane, i});
@@ -137,13 +158,14 @@ void Engine::finish_encode(const Task& task) {
 
 void Engine::try_send(std::uint32_t number) {
   Channel& channel = channels_[number];
-  for (std::size_t i = channel.first_open; i < channel.lanes.size() && !channel.is_busy; ++i) {
+  for (std::size_t i = 0; i < channel.lanes.size() && !channel.is_busy;) {
     const auto [run, lane] = channel.lanes[i];
     const Run::LaneState& state = runs_[run].lanes[lane];
     if (state.position < state.count) {
       channel.is_busy = try_send_lane(number, run, lane);
-    } else if (i == channel.first_open) {
-      ++channel.first_open;
+      ++i;
+    } else {
+      channel.lanes.erase(channel.lanes.begin() + static_cast<std::ptrdiff_t>(i));
     }
   }
 }
@@ -208,8 +230,19 @@ bool Engine::try_send_lane(std::uint32_t channel, std::uint32_t number, std::uin
 }
 
 void Engine::finish_overhead(const Task& task) {
-  Item other;
-  send(task.rank, task.run, task.place, task.slice, runs_[task.run].item(task.place, other));
+  Run& run = runs_[task.run];
+  const Item item = run.index->item(task.place);
+  if (item.group == kNoGroup) {
+    send(task.rank, task.run, task.place, task.slice, item);
+    return;
+  }
+  const auto open = run.group_overheads.find(group_key(item.group, task.slice));
+  if (--open->second == 0) {
+    run.group_overheads.erase(open);
+    const Place first = run.index->groups[item.group].front();
+    send(run.index->lanes[first.lane].src, task.run, first, task.slice, run.index->item(first));
+  }
+  next_in_stream(ranks_[task.rank.index()].messages);
 }
 
 // The bytes of a slice begin to move.

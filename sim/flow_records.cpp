@@ -1,17 +1,19 @@
 #include "sim/flow_records.hpp"
 
 #include <algorithm>
+#include <span>
 #include <unordered_map>
 
 namespace rackrail::sim {
 
-std::vector<FlowRecord> flow_records(const Engine& engine, Time from, std::uint32_t first_run) {
+std::vector<FlowRecord> flow_records(const Engine& engine, Time from, std::uint32_t first_run,
+                                     std::uint32_t end_run) {
   std::vector<FlowRecord> records;
   std::unordered_map<std::uint32_t, std::size_t> by_activity;
   for (std::uint32_t i = 0; i < engine.activities().size(); ++i) {
     const Activity& activity = engine.activities()[i];
     const Task& task = activity.task;
-    if (task.kind == TaskKind::kWire && task.run >= first_run) {
+    if (task.kind == TaskKind::kWire && task.run >= first_run && task.run < end_run) {
       const Engine::Message message = engine.message(task);
       by_activity.emplace(i, records.size());
       records.push_back({.bucket = task.run - first_run,
@@ -24,7 +26,7 @@ std::vector<FlowRecord> flow_records(const Engine& engine, Time from, std::uint3
                          .delivered = Duration(activity.end - from),
                          .links = message.route->links,
                          .shares = message.route->shares});
-    } else if (task.kind == TaskKind::kLatency && task.run >= first_run) {
+    } else if (task.kind == TaskKind::kLatency && task.run >= first_run && task.run < end_run) {
       records[by_activity.at(activity.cause)].delivered = Duration(activity.end - from);
     }
   }
@@ -37,46 +39,86 @@ std::vector<FlowRecord> flow_records(const Engine& engine, Time from, std::uint3
   return records;
 }
 
-LinkTimeline link_timeline(const std::vector<FlowRecord>& flows, const topology::Topology& topology,
+namespace {
+
+/// Adds up what links carry in bins of equal length.
+class Bins {
+ public:
+  Bins(const topology::Topology& topology, LinkTimeline& timeline, std::size_t count)
+      : topology_(topology),
+        timeline_(timeline),
+        count_(count),
+        place_(topology.link_count(), SIZE_MAX) {}
+
+  void show(LinkId link) {
+    if (place_[link.index()] == SIZE_MAX) {
+      place_[link.index()] = timeline_.links.size();
+      timeline_.links.push_back(link);
+    }
+  }
+  /// Of `bytes` that the link carried evenly from `begin` to `end`.
+  void add(std::vector<double>& sums, LinkId link, Duration begin, Duration end, double bytes) {
+    const Duration time = std::max(end - begin, Duration(1));
+    const auto rate = static_cast<double>(topology_.link(link).bandwidth.bytes_per_second());
+    const Duration bin = timeline_.bin;
+    const auto first = begin < Duration() ? std::size_t{0} : static_cast<std::size_t>(begin / bin);
+    for (auto i = first; i < count_ && bin * static_cast<std::int64_t>(i) < begin + time; ++i) {
+      const Duration start = bin * static_cast<std::int64_t>(i);
+      const Duration inside = std::min(start + bin, begin + time) - std::max(start, begin);
+      sums[i * timeline_.links.size() + place_[link.index()]] +=
+          bytes * (inside / time) / (rate * bin.seconds());
+    }
+  }
+
+ private:
+  const topology::Topology& topology_;
+  LinkTimeline& timeline_;
+  std::size_t count_;
+  std::vector<std::size_t> place_;  ///< by link
+};
+
+}  // namespace
+
+LinkTimeline link_timeline(const std::vector<FlowRecord>& flows,
+                           const std::vector<LinkPiece>& pieces, const topology::Topology& topology,
                            std::size_t bins) {
   LinkTimeline timeline;
+  Bins sums(topology, timeline, bins);
   Duration end;
-  std::vector<std::size_t> place(topology.link_count(), SIZE_MAX);
   for (const FlowRecord& flow : flows) {
     end = std::max(end, flow.delivered);
     for (const LinkId link : flow.links) {
-      if (place[link.index()] == SIZE_MAX) {
-        place[link.index()] = timeline.links.size();
-        timeline.links.push_back(link);
-      }
+      sums.show(link);
     }
+  }
+  // Links whose packets are known one by one need not be guessed from messages.
+  std::vector<bool> is_known(topology.link_count());
+  bool has_background = false;
+  for (const LinkPiece& piece : pieces) {
+    sums.show(piece.link);
+    is_known[piece.link.index()] = is_known[piece.link.index()] || !piece.is_background;
+    has_background = has_background || piece.is_background;
   }
   const auto bin = (end.picoseconds() + static_cast<Time>(bins) - 1) / static_cast<Time>(bins);
   timeline.bin = Duration(std::max<Time>(bin, 1));
   timeline.utilization.resize(bins * timeline.links.size());
-  const auto add = [&](const FlowRecord& flow, const FlowRecord::Piece& piece) {
-    const Duration time = std::max(piece.end - piece.begin, Duration(1));
-    for (auto i = static_cast<std::size_t>(piece.begin / timeline.bin);
-         i < bins && timeline.bin * static_cast<std::int64_t>(i) < piece.begin + time; ++i) {
-      const Duration begin = timeline.bin * static_cast<std::int64_t>(i);
-      const Duration inside =
-          std::min(begin + timeline.bin, piece.begin + time) - std::max(begin, piece.begin);
-      const double bytes = piece.bytes * (inside / time);
-      for (std::size_t hop = 0; hop < flow.links.size(); ++hop) {
-        const LinkId link = flow.links[hop];
-        const auto rate = static_cast<double>(topology.link(link).bandwidth.bytes_per_second());
-        const double share = flow.shares.empty() ? 1 : flow.shares[hop];
-        timeline.utilization[i * timeline.links.size() + place[link.index()]] +=
-            share * bytes / (rate * timeline.bin.seconds());
-      }
-    }
-  };
+  timeline.background.resize(has_background ? timeline.utilization.size() : 0);
+  for (const LinkPiece& piece : pieces) {
+    sums.add(piece.is_background ? timeline.background : timeline.utilization, piece.link,
+             Duration(piece.begin), Duration(piece.end), piece.bytes);
+  }
   for (const FlowRecord& flow : flows) {
-    if (flow.pieces.empty()) {
-      add(flow, {flow.start, flow.sent, static_cast<double>(flow.bytes.count())});
-    }
-    for (const FlowRecord::Piece& piece : flow.pieces) {
-      add(flow, piece);
+    const FlowRecord::Piece whole{flow.start, flow.sent, static_cast<double>(flow.bytes.count())};
+    const std::span<const FlowRecord::Piece> moved =
+        flow.pieces.empty() ? std::span(&whole, 1) : std::span(flow.pieces);
+    for (std::size_t hop = 0; hop < flow.links.size(); ++hop) {
+      const double share = flow.shares.empty() ? 1 : flow.shares[hop];
+      for (const FlowRecord::Piece& piece : moved) {
+        if (!is_known[flow.links[hop].index()]) {
+          sums.add(timeline.utilization, flow.links[hop], piece.begin, piece.end,
+                   share * piece.bytes);
+        }
+      }
     }
   }
   return timeline;

@@ -8,6 +8,7 @@
 namespace rackrail::sim {
 
 /// Of the collectives from `first_run` on, with times since `from`. The engine must have recorded.
-std::vector<FlowRecord> flow_records(const Engine& engine, Time from, std::uint32_t first_run);
+std::vector<FlowRecord> flow_records(const Engine& engine, Time from, std::uint32_t first_run,
+                                     std::uint32_t end_run);
 
 }  // namespace rackrail::sim

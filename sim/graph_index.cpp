@@ -17,7 +17,7 @@ bool same_range(const plan::Transfer& a, const plan::Transfer& b) {
   return a.chunk_begin == b.chunk_begin && a.chunk_count == b.chunk_count;
 }
 
-constexpr std::uint32_t kNone = UINT32_MAX;
+constexpr std::uint32_t kNoItem = UINT32_MAX;
 
 class ListedIndex final : public GraphIndex {
  public:
@@ -88,7 +88,7 @@ class ListedIndex final : public GraphIndex {
   std::vector<std::uint32_t> begin_;      ///< by lane: its first item
   std::vector<std::uint32_t> lane_of_;    ///< by item
   std::vector<std::uint32_t> originals_;  ///< by item: transfer of the graph
-  std::vector<std::uint32_t> numbers_;    ///< by transfer of the graph: item, or kNone
+  std::vector<std::uint32_t> numbers_;    ///< by transfer of the graph: item, or kNoItem
   std::vector<Dependents> dependents_begin_;
   std::vector<Dependent> dependents_;
   std::vector<std::vector<Dependent>> next_additions_;
@@ -104,7 +104,7 @@ void ListedIndex::number_items(const plan::TransferGraph& graph, std::int64_t el
     return transfers[i].op == plan::TransferOp::kCopy ? LaneKind::kMulticast : LaneKind::kReduction;
   };
   std::array<std::unordered_map<std::uint64_t, std::uint32_t>, 3> lanes_of_kind;
-  std::vector<std::uint32_t> lane_of(transfers.size(), kNone);
+  std::vector<std::uint32_t> lane_of(transfers.size(), kNoItem);
   for (std::size_t i = 0; i < transfers.size(); ++i) {
     const plan::Transfer& t = transfers[i];
     if (graph.range(t, elements).size() == 0) {
@@ -131,10 +131,10 @@ void ListedIndex::number_items(const plan::TransferGraph& graph, std::int64_t el
   items_.resize(count);
   lane_of_.resize(count);
   originals_.resize(count);
-  numbers_.assign(transfers.size(), kNone);
+  numbers_.assign(transfers.size(), kNoItem);
   std::vector<std::uint32_t> next = begin_;
   for (std::size_t i = 0; i < transfers.size(); ++i) {
-    if (lane_of[i] != kNone) {
+    if (lane_of[i] != kNoItem) {
       const std::uint32_t number = next[lane_of[i]]++;
       lane_of_[number] = lane_of[i];
       originals_[number] = static_cast<std::uint32_t>(i);
@@ -157,13 +157,13 @@ void ListedIndex::number_items(const plan::TransferGraph& graph, std::int64_t el
 }
 
 void ListedIndex::add_routes(const plan::TransferGraph& graph, Routing& routing) {
-  std::vector<std::uint32_t> pinned(graph.routes().size(), kNone);
-  std::vector<std::uint32_t> found(lanes.size(), kNone);
+  std::vector<std::uint32_t> pinned(graph.routes().size(), kNoItem);
+  std::vector<std::uint32_t> found(lanes.size(), kNoItem);
   for (std::uint32_t number = 0; number < items_.size(); ++number) {
     const plan::Transfer& t = graph.transfers()[originals_[number]];
     const auto& links = graph.routes()[t.route.index()];
     std::uint32_t& route = links.empty() ? found[lane_of_[number]] : pinned[t.route.index()];
-    if (route == kNone) {
+    if (route == kNoItem) {
       route = static_cast<std::uint32_t>(routes.size());
       routes.push_back(routing.route(t.src, t.dst, links));
     }
@@ -176,16 +176,18 @@ void ListedIndex::add_groups(const plan::InNetwork& in_network,
   const auto first_tree = static_cast<std::uint32_t>(routes.size());
   for (const plan::InNetwork::Tree& tree : in_network.trees()) {
     // Each link carries all bytes, as one fluid.
-    RouteUse use{.links = tree.links, .latency = tree.latency, .overhead = {}};
+    RouteUse use{
+        .links = tree.links, .latency = tree.latency, .overhead = {}, .receive_overhead = {}};
     use.shares.assign(tree.links.size(), 1);
     for (const LinkId link : tree.links) {
       use.overhead = std::max(use.overhead, topology.link(link).overhead);
+      use.receive_overhead = std::max(use.receive_overhead, topology.link(link).receive_overhead);
     }
     routes.push_back(std::move(use));
   }
   for (const plan::InNetwork::Operation& operation : in_network.operations()) {
     const std::size_t first = operation.group.first.index();
-    if (numbers_[first] == kNone) {
+    if (numbers_[first] == kNoItem) {
       continue;  // of no elements, and so are the others
     }
     std::vector<Place>& members = groups.emplace_back();
@@ -206,7 +208,7 @@ void ListedIndex::add_dependents(const plan::TransferGraph& graph) {
       const plan::Transfer& t = graph.transfer(id);
       for (const TransferId dependency : graph.dependencies(id)) {
         const std::uint32_t before = numbers_[dependency.index()];
-        if (before != kNone) {
+        if (before != kNoItem) {
           const plan::Transfer& d = graph.transfer(dependency);
           const bool whole = !same_range(d, t);
           visit(number, before, Dependent{place_of(number), whole}, t.src == d.src, t.src == d.dst);
@@ -244,11 +246,11 @@ void ListedIndex::add_dependents(const plan::TransferGraph& graph) {
 // Additions into a chunk of a rank are applied in the order of their ids.
 void ListedIndex::order_additions(const plan::TransferGraph& graph) {
   const std::size_t chunks = graph.chunk_count();
-  std::vector<std::uint32_t> last(graph.rank_count() * chunks, kNone);
+  std::vector<std::uint32_t> last(graph.rank_count() * chunks, kNoItem);
   std::vector<std::uint32_t> before;
   for (std::size_t i = 0; i < graph.transfers().size(); ++i) {
     const plan::Transfer& t = graph.transfers()[i];
-    if (t.op != plan::TransferOp::kReduce || numbers_[i] == kNone) {
+    if (t.op != plan::TransferOp::kReduce || numbers_[i] == kNoItem) {
       continue;
     }
     const std::uint32_t group = items_[numbers_[i]].group;
@@ -258,7 +260,7 @@ void ListedIndex::order_additions(const plan::TransferGraph& graph) {
     before.clear();
     for (std::size_t c = t.chunk_begin; c < std::size_t{t.chunk_begin} + t.chunk_count; ++c) {
       std::uint32_t& addition = last[t.dst.index() * chunks + c];
-      if (addition != kNone) {
+      if (addition != kNoItem) {
         before.push_back(addition);
       }
       addition = static_cast<std::uint32_t>(i);

@@ -9,7 +9,7 @@ namespace rackrail::sim {
 
 namespace {
 
-constexpr int kMostSteps = 1'000'000;
+constexpr int kMostJobSteps = 1'000'000;
 
 /// What stands beside the scenario; a name where nothing does.
 std::string beside(const ConfigValue& value) {
@@ -79,7 +79,7 @@ JobPlace read_job(const ConfigValue& value, const topology::Topology& topology) 
     place.name = std::filesystem::path(place.plan).stem().string();
   }
   if (const ConfigValue* steps = value.find("steps")) {
-    place.steps = static_cast<int>(steps->count(1, kMostSteps));
+    place.steps = static_cast<int>(steps->count(1, kMostJobSteps));
   }
   if (const ConfigValue* workload = value.find("workload")) {
     place.workload = beside(*workload);

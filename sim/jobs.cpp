@@ -47,6 +47,7 @@ struct Together {
   std::vector<Duration> mean_step_times;                    ///< by job
   std::vector<std::vector<plan::TimelineEvent>> timelines;  ///< by job
   std::vector<Bytes> bytes;                                 ///< by link
+  std::vector<Bytes> background;                            ///< by link
   std::vector<QueueUse> queues;
   std::uint64_t events = 0;
   std::uint64_t flows = 0;
@@ -81,10 +82,17 @@ Together run(const std::vector<const Job*>& jobs, const topology::Topology& topo
     const Duration done =
         until_all_done(engine, result.steps.back(), first_runs[i], first_runs[i + 1]);
     result.mean_step_times.emplace_back((done - job->start).picoseconds() / job->steps);
-    result.timelines.push_back(options.record_timeline ? timeline(engine, 0, job->ranks)
+    result.timelines.push_back(options.record_timeline ? timeline(engine, 0, INT64_MAX, job->ranks)
                                                        : std::vector<plan::TimelineEvent>());
   }
   result.bytes = engine.link_bytes(0, first_runs.back());
+  Time from = INT64_MAX;
+  Time to = 0;
+  for (const std::vector<StepSpan>& steps : result.steps) {
+    from = std::min(from, steps.front().start.picoseconds());
+    to = std::max(to, steps.back().end.picoseconds());
+  }
+  result.background = engine.background_bytes(from, to);
   result.queues = engine.queues();
   result.events = engine.events();
   result.flows = engine.flows();
@@ -107,6 +115,7 @@ JobsResult simulate_jobs(const std::vector<Job>& jobs, const topology::Topology&
   SimulationOptions shared = options;
   shared.record_critical_path = false;
   shared.record_flows = false;
+  shared.report = {StepChoice::Kind::kNumber, 0};  // all of each job's steps count
   SimulationOptions single = shared;
   single.record_timeline = false;
   single.progress = {};
@@ -134,8 +143,8 @@ JobsResult simulate_jobs(const std::vector<Job>& jobs, const topology::Topology&
     result.end = std::max(result.end, of_job.steps.back().end);
     result.jobs.push_back(std::move(of_job));
   }
-  result.links =
-      link_uses(topology, together.bytes, options.disturbances, result.start, result.end);
+  result.links = link_uses(topology, together.bytes, together.background, options.disturbances,
+                           result.start, result.end);
   result.queues = std::move(together.queues);
   result.events = together.events;
   result.flows = together.flows;

@@ -11,8 +11,6 @@ namespace rackrail::sim {
 
 namespace {
 
-constexpr double kPicosecondsPerSecond = 1e12;
-constexpr double kLongestTime = 9.0e18;
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 // What is within the rounding of the arithmetic does not cost another picosecond.
 constexpr double kRelativeRounding = 1e-14;
@@ -140,6 +138,14 @@ void MaxMinNetwork::settle(Flow& flow, Time now) {
   }
   flow.remaining -= moved;
   flow.updated = now;
+}
+
+void MaxMinNetwork::settle_rates(Time now) {
+  for (Flow& flow : flows_) {
+    if (flow.state != State::kGone) {
+      settle(flow, now);
+    }
+  }
 }
 
 // Picoseconds until the last byte of a flow has left, at its present rate.

@@ -44,6 +44,7 @@ class MaxMinNetwork final : public NetworkModel {
   void take_events(Time now, std::vector<FlowEvent>& events) override;
   std::uint64_t flows_started() const override { return started_; }
   void record_rates(std::vector<RatePiece>& pieces) override { pieces_ = &pieces; }
+  void settle_rates(Time now) override;
 
   /// Rate in bytes/s of the moving flow with this tag; 0 when there is none. For tests.
   double rate_of(FlowTag tag) const;

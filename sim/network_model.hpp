@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -39,6 +40,15 @@ struct RatePiece {
   double bytes = 0;
 };
 
+/// What a link sent without a break, of the plan's messages or of others'.
+struct LinkPiece {
+  LinkId link;
+  Time begin = 0;
+  Time end = 0;
+  double bytes = 0;
+  bool is_background = false;
+};
+
 /// Links with what a flow takes of each: at a rate of r, links[i] carries r · shares[i].
 struct SpreadPath {
   std::span<const LinkId> links;  ///< each once
@@ -73,6 +83,17 @@ class NetworkModel {
   virtual std::uint64_t flows_started() const = 0;
   /// Appends to `pieces` from now on, in the order of their ends; models without rates never do.
   virtual void record_rates(std::vector<RatePiece>& pieces) { (void)pieces; }
+  /// Records what flows under way have moved up to now. Only when nothing else follows: what moves
+  /// later may end a picosecond later for it.
+  virtual void settle_rates(Time now) { (void)now; }
+  /// Appends to `pieces` from now on what links send, exactly, in the order of their ends for each
+  /// link; only models whose rates are not those of record_rates do. The predicate tells a flow
+  /// that is under way.
+  virtual void record_links(std::vector<LinkPiece>& pieces,
+                            std::function<bool(FlowTag)> is_background) {
+    (void)pieces;
+    (void)is_background;
+  }
   /// Of the links in use, by link; empty where the model has no queues.
   virtual std::vector<QueueUse> queues() const { return {}; }
 };

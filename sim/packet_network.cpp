@@ -12,7 +12,6 @@ namespace rackrail::sim {
 
 namespace {
 
-constexpr std::int64_t kPicosecondsPerSecond = 1'000'000'000'000;
 constexpr std::int64_t kFewestPacketsToMarkAll = 16;
 
 }  // namespace
@@ -128,9 +127,12 @@ void PacketNetwork::handle(Time now, Event event) {
       ++senders_[event.subject].credits;
       wake(now, event.subject);
       return;
-    case What::kNotify:
-      senders_[event.subject].control.notify(now);
+    case What::kNotify: {
+      Sender& sender = senders_[event.subject];
+      sender.control.notify(now, static_cast<double>(ports_[sender.marked_by].bytes_per_second) /
+                                     kPicosecondsPerSecond);
       return;
+    }
     case What::kNothingLeft:
       events_.push_back({flows_[event.subject].tag, false});
       queue_.push(now, flows_[event.subject].latency, What::kDelivery, event.subject);
@@ -162,6 +164,7 @@ void PacketNetwork::transmit(Time now, std::uint32_t number) {
   } else {
     return;
   }
+  port.since = now;
   const std::int64_t size = packets_[port.current].size;
   const bool is_full = size == options_.payload.count() + options_.header.count();
   queue_.push(now, is_full ? port.full_packet_time : transmission_time(port, size), What::kSent,
@@ -172,6 +175,9 @@ void PacketNetwork::finish_transmission(Time now, std::uint32_t number) {
   Port& port = ports_[number];
   const std::uint32_t packet_number = port.current;
   const Packet& packet = packets_[packet_number];
+  if (pieces_ != nullptr) {
+    record_packet(now, number);
+  }
   if (packet.from != kNothing) {
     port.queued -= packet.is_trimmed ? 0 : packet.size;
     release(now, packet.from, number, packet.size);
@@ -238,10 +244,11 @@ bool PacketNetwork::completes_sum(const PacketWays& ways, std::uint32_t number) 
   const std::uint32_t place = ++flow.came[packet.hop];
   const bool completes = std::all_of(joined.begin(), joined.end(),
                                      [&](Hop other) { return flow.came[other] >= place; });
-  flow.is_marked |= packet.is_marked;
+  if (packet.marked_by != kNothing) {
+    flow.marked_by = packet.marked_by;
+  }
   if (completes) {
-    packet.is_marked = flow.is_marked;
-    flow.is_marked = false;
+    packet.marked_by = std::exchange(flow.marked_by, kNothing);
   }
   return completes;
 }
@@ -277,8 +284,10 @@ void PacketNetwork::enqueue(Time now, std::uint32_t number, std::uint32_t to) {
                          static_cast<double>(port.mark_all - port.mark_from);
     is_marked = random_unit(options_.seed, marked_for_++) < share * options_.mark_probability;
   }
-  packet.is_marked |= is_marked;
-  port.marks += is_marked ? 1 : 0;
+  if (is_marked) {
+    packet.marked_by = to;
+    ++port.marks;
+  }
   port.queued += packet.size;
   port.most_queued = std::max(port.most_queued, port.queued);
   if (port.queued > options_.queue_capacity.count()) {

@@ -18,7 +18,9 @@
 // packets from other links; each sends no faster than its rate control and the flow's own cap say.
 //
 // Congestion. A packet that finds a long queue is marked (RED on the instantaneous queue), and its
-// receiver notifies the sender, at most once per interval; notifications and pauses take the
+// receiver notifies the sender, at most once per interval, of the link that marked it last. Senders
+// raise their rates again by a share of that link, not of their own: so those that share it get
+// equal parts of it, whatever links they have themselves. Notifications and pauses take the
 // latency of the way back and no bandwidth. A vertex counts what waits in it by the link that
 // brought it, and pauses that link above a threshold; so no packet is lost, and what is paused
 // holds back everything behind it. Where pauses wait for each other in a circle nothing moves
@@ -43,6 +45,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
@@ -77,6 +80,10 @@ class PacketNetwork final : public NetworkModel {
   void take_events(Time now, std::vector<FlowEvent>& events) override;
   std::uint64_t flows_started() const override { return started_; }
   std::vector<QueueUse> queues() const override;
+  /// Bytes of packets with their headers; packets of one class that follow each other are one
+  /// piece.
+  void record_links(std::vector<LinkPiece>& pieces,
+                    std::function<bool(FlowTag)> is_background) override;
 
  private:
   enum class What : std::uint8_t {
@@ -109,6 +116,7 @@ class PacketNetwork final : public NetworkModel {
   void enqueue(Time now, std::uint32_t packet, std::uint32_t port);
   void release(Time now, std::uint32_t from, std::uint32_t to, std::int64_t size);
   std::int64_t allowance(const Port& from, const Port& to) const;
+  void record_packet(Time now, std::uint32_t port);
   void set_thresholds(Port& port, double stretch);
   Time transmission_time(const Port& port, std::int64_t size) const;
 
@@ -118,11 +126,12 @@ class PacketNetwork final : public NetworkModel {
                    double cap);
   std::uint32_t sender_for(std::uint32_t ways, std::size_t beginning);
   std::uint32_t new_sender(std::uint32_t ways, std::size_t beginning);
+  std::int64_t fitting_window(const std::vector<LinkId>& route) const;
   void get_in_line(std::uint32_t sender);
   std::uint32_t next_packet(Time now, std::uint32_t port);
   void packet_left(Time now, std::uint32_t message);
   void deliver(Time now, std::uint32_t packet);
-  void notify_sender(Time now, std::uint32_t sender);
+  void notify_sender(Time now, std::uint32_t sender, std::uint32_t marked_by);
   bool has_work(const Sender& sender) const;
   void wake(Time now, std::uint32_t sender);
   std::int64_t take_payload(Sender& sender, std::uint32_t* message);
@@ -148,8 +157,10 @@ class PacketNetwork final : public NetworkModel {
   std::vector<FlowEvent> events_;  ///< not yet taken
   std::uint64_t under_way_ = 0;
   std::uint64_t started_ = 0;
-  std::uint64_t marked_for_ = 0;  ///< counter of the generator
-  std::size_t dead_links_ = 0;    ///< without capacity
+  std::uint64_t marked_for_ = 0;              ///< counter of the generator
+  std::size_t dead_links_ = 0;                ///< without capacity
+  std::vector<LinkPiece>* pieces_ = nullptr;  ///< null: they are not recorded
+  std::function<bool(FlowTag)> is_background_;
 };
 
 }  // namespace rackrail::sim

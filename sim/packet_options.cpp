@@ -177,7 +177,7 @@ void require_valid(const PacketOptions& options) {
   require(options.mark_probability >= 0 && options.mark_probability <= 1, "mark_probability",
           fmt::format("{}", options.mark_probability), "0 to 1");
   const TrimOptions& trim = options.trim;
-  require(trim.queue_packets > 0 && trim.window > 0 && trim.trimmed > Bytes() &&
+  require(trim.queue_packets > 0 && trim.window.value_or(1) > 0 && trim.trimmed > Bytes() &&
               trim.trimmed.count() <= kLargestPacket,
           "trim", "a value out of range", "packets above 0, a trimmed size of 1 B to 1 MiB");
   const DcqcnOptions& dcqcn = options.dcqcn;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "base/config_tree.hpp"
@@ -32,9 +33,9 @@ struct DcqcnOptions {
   Duration increase_interval = 10_us;      ///< T
   Bytes increase_bytes{10'000'000};        ///< B
   std::uint32_t fast_recovery_steps = 1;   ///< F
-  double additive_increase = 0.03;         ///< R_AI as a share of the link
-  double hyper_increase = 0.03;            ///< R_HAI as a share of the link
-  double least_rate = 1.0 / 100;           ///< of a sender, as a share of the link
+  double additive_increase = 0.03;         ///< R_AI as a share of the link that marked
+  double hyper_increase = 0.03;            ///< R_HAI, the same
+  double least_rate = 1.0 / 100;           ///< of a sender, as a share of its own link
 };
 
 /// What a switch does where too much comes.
@@ -46,11 +47,14 @@ enum class Overload : std::uint8_t {
 
 /// Handley et al., "Re-architecting Datacenter Networks and Stacks for Low Latency and High
 /// Performance" (NDP), SIGCOMM 2017: queues of eight packets, and a first window that fills the way
-/// there and back; there 30 packets of 9 KB at 10 Gbit/s.
+/// there and back; there 30 packets of 9 KB at 10 Gbit/s. A smaller window holds a sender back for
+/// good: it sends a window per round trip.
 struct TrimOptions {
   std::int64_t queue_packets = 8;  ///< full packets that may wait; those after them are trimmed
-  std::int64_t window = 32;        ///< packets that a sender has under way at most
-  Bytes trimmed{64};               ///< size of a packet without its payload
+  /// Packets that a sender has under way at most. None: as many as its route's narrowest link sends
+  /// while one goes there and the request for the next comes back.
+  std::optional<std::int64_t> window;
+  Bytes trimmed{64};  ///< size of a packet without its payload
 };
 
 struct PacketOptions {

@@ -26,7 +26,7 @@ struct Packet {
   std::int32_t payload = 0;       ///< bytes
   std::int32_t size = 0;          ///< bytes with the header
   Hop hop = 0;                    ///< of the link that it waits for or is on
-  bool is_marked = false;
+  std::uint32_t marked_by = kNothing;  ///< the last link whose queue marked it
   bool is_trimmed = false;
 };
 
@@ -51,9 +51,9 @@ struct Flow {
   FlowTag tag = 0;
   std::int64_t undelivered = 0;  ///< bytes, at all receivers together
   Time latency = 0;              ///< of one without packets
-  /// Where packets become one: those that came, by hop, and whether one that waits was marked.
+  /// Where packets become one: those that came, by hop, and who marked one that waits.
   std::vector<std::uint32_t> came;
-  bool is_marked = false;
+  std::uint32_t marked_by = kNothing;
 };
 
 /// Entries of a pool in a line; `Entry` has a member `next`.
@@ -128,6 +128,7 @@ struct Sender {
   bool is_up = false;            ///< in line, or it waits for its turn, or its packet is being sent
   Time turn = 0;                 ///< of the next packet
   Time notify_from = INT64_MIN;  ///< the receiver stays silent until then
+  std::uint32_t marked_by = kNothing;  ///< of the last notification
 };
 
 /// Ways that flows take, with their senders that have nothing to send.
@@ -150,6 +151,7 @@ struct Port {
   LinkedQueue<Packet> queue;         ///< packets from other links
   LinkedQueue<Sender> senders;       ///< that start here and may send now
   std::uint32_t current = kNothing;  ///< the packet that is being sent
+  Time since = 0;                    ///< it is being sent
   std::int64_t queued = 0;           ///< bytes in the queue, with the one being sent
   std::int64_t arrived = 0;          ///< bytes at the far end that came from here and wait there
   bool is_paused = false;
@@ -161,7 +163,8 @@ struct Port {
   std::uint64_t pauses = 0;
   std::uint64_t trims = 0;
 
-  RingBuffer<std::uint32_t> pulls;  ///< senders to be asked for a packet, by the far end
+  std::size_t last_piece = SIZE_MAX;  ///< of the recorded ones
+  RingBuffer<std::uint32_t> pulls;    ///< senders to be asked for a packet, by the far end
   bool is_pulling = false;
 };
 

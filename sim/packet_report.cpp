@@ -19,6 +19,31 @@ std::vector<QueueUse> PacketNetwork::queues() const {
   return uses;
 }
 
+void PacketNetwork::record_links(std::vector<LinkPiece>& pieces,
+                                 std::function<bool(FlowTag)> is_background) {
+  pieces_ = &pieces;
+  is_background_ = std::move(is_background);
+}
+
+// The packet that a link has sent now.
+void PacketNetwork::record_packet(Time now, std::uint32_t number) {
+  Port& port = ports_[number];
+  const Packet& packet = packets_[port.current];
+  const bool is_background = is_background_(flows_[messages_[packet.message].flow].tag);
+  if (port.last_piece < pieces_->size()) {
+    LinkPiece& last = (*pieces_)[port.last_piece];
+    if (last.link.value() == number && last.end == port.since &&
+        last.is_background == is_background) {
+      last.end = now;
+      last.bytes += packet.size;
+      return;
+    }
+  }
+  port.last_piece = pieces_->size();
+  pieces_->push_back(
+      {LinkId(number), port.since, now, static_cast<double>(packet.size), is_background});
+}
+
 void PacketNetwork::fail_stuck() const {
   for (std::uint32_t i = 0; i < ports_.size(); ++i) {
     if (ports_[i].is_paused && !ports_[i].queue.empty()) {

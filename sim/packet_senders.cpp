@@ -10,9 +10,6 @@ namespace rackrail::sim {
 
 namespace {
 
-constexpr double kPicosecondsPerSecond = 1e12;
-constexpr double kLongestTime = 9.0e18;
-
 Time whole_time(double time, Time now) {
   time = std::ceil(time);
   if (!(time < kLongestTime - static_cast<double>(now))) {
@@ -149,8 +146,21 @@ std::uint32_t PacketNetwork::new_sender(std::uint32_t ways_number, std::size_t b
   }
   senders_.emplace_back(ways_number, beginning, ways.link(first).value(), options_.dcqcn,
                         line_rate(topology_, ways.one_from(first)), latency, stretch);
-  senders_.back().credits = options_.trim.window;
+  senders_.back().credits = options_.trim.window.value_or(fitting_window(ways.one_from(first)));
   return static_cast<std::uint32_t>(senders_.size() - 1);
+}
+
+// What the narrowest link sends while a packet goes over the route and the request for one more
+// comes back, and the one that is being sent.
+std::int64_t PacketNetwork::fitting_window(const std::vector<LinkId>& route) const {
+  Time longest = 1;
+  Time round_trip = 0;
+  for (const LinkId id : route) {
+    const Port& port = ports_[id.index()];
+    longest = std::max(longest, port.full_packet_time);
+    round_trip += port.full_packet_time + 2 * port.latency;
+  }
+  return (round_trip + longest - 1) / longest + 1;
 }
 
 void PacketNetwork::get_in_line(std::uint32_t sender) {
@@ -248,10 +258,11 @@ void PacketNetwork::packet_left(Time now, std::uint32_t number) {
   wake(now, sender_number);
 }
 
-void PacketNetwork::notify_sender(Time now, std::uint32_t number) {
+void PacketNetwork::notify_sender(Time now, std::uint32_t number, std::uint32_t marked_by) {
   Sender& sender = senders_[number];
   if (now >= sender.notify_from) {
     sender.notify_from = now + sender.notification_interval;
+    sender.marked_by = marked_by;
     queue_.push(now, sender.back, What::kNotify, number);
   }
 }
@@ -268,13 +279,13 @@ void PacketNetwork::deliver(Time now, std::uint32_t number) {
     return;
   }
   packets_.give_back(number);
-  if (packet.is_marked && options_.rate_control == RateControl::kDcqcn) {
+  if (packet.marked_by != kNothing && options_.rate_control == RateControl::kDcqcn) {
     if (ways.kind() == PacketWays::Kind::kSums) {
       for (std::uint32_t m = flow.message; m != kNothing; m = messages_[m].sibling) {
-        notify_sender(now, messages_[m].sender);
+        notify_sender(now, messages_[m].sender, packet.marked_by);
       }
     } else {
-      notify_sender(now, message.sender);
+      notify_sender(now, message.sender, packet.marked_by);
     }
   }
   flow.undelivered -= packet.payload;

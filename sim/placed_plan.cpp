@@ -41,7 +41,9 @@ std::vector<std::uint32_t> add_steps(Engine& engine, const PlacedPlan& placed,
     const bool synchronizes = (step + 1) % options.local_steps == 0 || step + 1 == steps;
     std::vector<std::uint32_t> runs;
     for (std::size_t b = 0; synchronizes && b < placed.indices.size(); ++b) {
-      runs.push_back(engine.add_run(placed.indices[b], fmt::format("bucket {}", b)));
+      runs.push_back(engine.add_run(
+          placed.indices[b], fmt::format("bucket {}", b),
+          urgency_of(static_cast<std::uint32_t>(step), placed.plan.buckets[b].priority)));
     }
     if (synchronizes) {
       first_runs.push_back(runs.empty() ? 0 : runs.front());
@@ -89,7 +91,7 @@ Duration until_all_done(const Engine& engine, const std::vector<StepSpan>& steps
   return last;
 }
 
-std::vector<plan::TimelineEvent> timeline(const Engine& engine, Time from,
+std::vector<plan::TimelineEvent> timeline(const Engine& engine, Time from, Time to,
                                           std::span<const Rank> ranks) {
   std::vector<bool> is_meant;
   for (const Rank rank : ranks) {
@@ -99,8 +101,9 @@ std::vector<plan::TimelineEvent> timeline(const Engine& engine, Time from,
   std::vector<plan::TimelineEvent> events;
   for (const Activity& activity : engine.activities()) {
     const Task& task = activity.task;
-    if (activity.end > activity.start && activity.start >= from && task.kind != TaskKind::kStart &&
-        task.kind != TaskKind::kLatency && task.kind != TaskKind::kOverhead &&
+    if (activity.end > activity.start && activity.start >= from && activity.start < to &&
+        task.kind != TaskKind::kStart && task.kind != TaskKind::kLatency &&
+        task.kind != TaskKind::kOverhead && task.kind != TaskKind::kReceive &&
         task.rank.index() < is_meant.size() && is_meant[task.rank.index()]) {
       events.push_back({engine.describe(task), engine.track(task), Duration(activity.start - from),
                         Duration(activity.end - from)});

@@ -41,8 +41,8 @@ std::vector<StepSpan> spans(const Engine& engine, std::span<const Rank> ranks, i
 Duration until_all_done(const Engine& engine, const std::vector<StepSpan>& steps,
                         std::uint32_t first_run, std::uint32_t end_run);
 
-/// Recorded tasks that started at `from` or later, with times since then.
-std::vector<plan::TimelineEvent> timeline(const Engine& engine, Time from,
+/// Recorded tasks that started at `from` or later and before `to`, with times since `from`.
+std::vector<plan::TimelineEvent> timeline(const Engine& engine, Time from, Time to,
                                           std::span<const Rank> ranks);
 
 }  // namespace rackrail::sim

@@ -32,6 +32,10 @@ class ProcessorsNetwork final : public NetworkModel {
   bool is_moving(FlowTag tag) const override;
   Time next_event(Time now) override;
   void take_events(Time now, std::vector<FlowEvent>& events) override;
+  void record_links(std::vector<LinkPiece>& pieces,
+                    std::function<bool(FlowTag)> is_background) override {
+    links_->record_links(pieces, std::move(is_background));
+  }
   std::uint64_t flows_started() const override { return started_; }
   std::vector<QueueUse> queues() const override { return links_->queues(); }
 

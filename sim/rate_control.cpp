@@ -17,7 +17,8 @@ DcqcnRate::DcqcnRate(const DcqcnOptions& options, double line_rate, double stret
       increase_interval_(stretched(options.increase_interval, stretch)),
       line_rate_(line_rate),
       rate_(line_rate),
-      target_(line_rate) {}
+      target_(line_rate),
+      link_rate_(line_rate) {}
 
 void DcqcnRate::decay_alpha(Time now) {
   const Time passed = (now - alpha_at_) / alpha_interval_;
@@ -27,8 +28,9 @@ void DcqcnRate::decay_alpha(Time now) {
   }
 }
 
-void DcqcnRate::notify(Time now) {
+void DcqcnRate::notify(Time now, double link_rate) {
   rate(now);
+  link_rate_ = link_rate > 0 ? link_rate : link_rate_;
   decay_alpha(now);
   target_ = rate_;
   rate_ = std::max(rate_ * (1 - alpha_ / 2), options_->least_rate * line_rate_);
@@ -79,9 +81,9 @@ void DcqcnRate::increase() {
   // Halving the distance to the target for ever would never reach the line rate itself.
   constexpr double kFull = 1 - 1e-3;
   if (std::min(by_time_, by_bytes_) > options_->fast_recovery_steps) {
-    target_ += options_->hyper_increase * line_rate_;
+    target_ += options_->hyper_increase * link_rate_;
   } else if (std::max(by_time_, by_bytes_) > options_->fast_recovery_steps) {
-    target_ += options_->additive_increase * line_rate_;
+    target_ += options_->additive_increase * link_rate_;
   }
   target_ = std::min(target_, line_rate_);
   rate_ = (rate_ + target_) / 2;

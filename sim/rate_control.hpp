@@ -4,7 +4,9 @@
 // A notification of congestion cuts the rate by alpha / 2 and remembers the rate before it as the
 // target; alpha is a moving average of whether notifications come. From then on every T and every B
 // bytes the rate rises: the first F times halfway to the target (fast recovery), then the target
-// itself moves by R_AI (additive), and after F of both by R_HAI (hyper increase). A sender never
+// itself moves by R_AI (additive), and after F of both by R_HAI (hyper increase). Both are shares
+// of the link that marked last: adapters have them in bit/s, the same for all of a fabric, and with
+// shares of their own line rates the faster ones would push the slower ones aside. A sender never
 // sends slower than a share of its line rate, as adapters have it (Mellanox: rpg_min_rate).
 //
 // The rate matters only when a packet is sent, so time that passed is made up for then: a sender
@@ -25,7 +27,9 @@ class DcqcnRate {
   DcqcnRate(const DcqcnOptions& options, double line_rate, double stretch = 1);
 
   /// Times must not go back from call to call.
-  void notify(Time now);
+  /// `link_rate`: bytes per picosecond of the link that marked, of which increases are a share; 0,
+  /// where it has none any more, leaves them as they are.
+  void notify(Time now, double link_rate);
   /// Bytes per picosecond.
   double rate(Time now);
   void sent(std::int64_t bytes);
@@ -43,6 +47,7 @@ class DcqcnRate {
   double line_rate_;
   double rate_;
   double target_;
+  double link_rate_;
   double alpha_ = 1;
   Time alpha_at_ = 0;     ///< until when alpha is made up for
   Time increase_at_ = 0;  ///< of the next increase by time

@@ -41,14 +41,17 @@ double mean_rate(const topology::Topology& topology, const Disturbances& disturb
 }
 
 std::vector<LinkUse> link_uses(const topology::Topology& topology, const std::vector<Bytes>& bytes,
+                               const std::vector<Bytes>& background,
                                const Disturbances& disturbances, Duration from, Duration to) {
   std::vector<LinkUse> uses;
   for (std::size_t i = 0; i < bytes.size(); ++i) {
-    if (bytes[i].count() > 0) {
+    if (bytes[i].count() > 0 || background[i].count() > 0) {
       const double possible =
           mean_rate(topology, disturbances, LinkId(i), from, to) * (to - from).seconds();
-      uses.push_back({LinkId(i), bytes[i],
-                      possible > 0 ? static_cast<double>(bytes[i].count()) / possible : 0});
+      const auto share = [&](Bytes moved) {
+        return possible > 0 ? static_cast<double>(moved.count()) / possible : 0;
+      };
+      uses.push_back({LinkId(i), bytes[i], share(bytes[i]), background[i], share(background[i])});
     }
   }
   return uses;

@@ -20,8 +20,10 @@ void require_in_step(const SimulationOptions& options);
 double mean_rate(const topology::Topology& topology, const Disturbances& disturbances, LinkId link,
                  Duration from, Duration to);
 
-/// Of links that carried something, from the bytes of each between these times.
+/// Of links that carried something, from the bytes of the plan and of others on each between these
+/// times.
 std::vector<LinkUse> link_uses(const topology::Topology& topology, const std::vector<Bytes>& bytes,
+                               const std::vector<Bytes>& background,
                                const Disturbances& disturbances, Duration from, Duration to);
 
 }  // namespace rackrail::sim

@@ -44,6 +44,7 @@ RouteUse Routing::route(Rank src, Rank dst, std::span<const LinkId> pinned) {
     const topology::Link& link = topology_.link(use.links[i]);
     latency += share_of(use, i) * static_cast<double>(link.latency.picoseconds());
     use.overhead = std::max(use.overhead, link.overhead);
+    use.receive_overhead = std::max(use.receive_overhead, link.receive_overhead);
   }
   use.latency = Duration(std::llround(latency));
   charge_cores(src, true, use);

@@ -39,7 +39,8 @@ struct RouteUse {
   std::vector<LinkId> links;   ///< each once, where there are shares
   std::vector<double> shares;  ///< of the message's bytes, by link; none: all of them on each
   Duration latency;            ///< of a route; only where there are shares
-  Duration overhead;           ///< largest message overhead of its links
+  Duration overhead;           ///< of a message at its sender: the largest of its links
+  Duration receive_overhead;   ///< and at its receiver
 };
 
 /// What of the bytes of a message links[i] carries.

@@ -37,7 +37,8 @@ CollectiveResult run_alone(const std::shared_ptr<const GraphIndex>& index, const
   for (std::size_t i = 0; i < stands_for.size(); ++i) {
     bytes[i] = bytes[stands_for[i].index()];
   }
-  result.links = link_uses(topology, bytes, options.disturbances, {}, result.time);
+  result.links = link_uses(topology, bytes, engine.background_bytes(0, result.time.picoseconds()),
+                           options.disturbances, {}, result.time);
   result.queues = engine.queues();
   result.events = engine.events();
   result.flows = engine.flows();
@@ -74,6 +75,15 @@ class SimulatedCosts final : public plan::CostModel {
   }
   plan::StepEstimate step(const plan::Plan& plan, const plan::Workload& workload) override {
     return simulate_step(plan, workload, topology_, options_).estimate;
+  }
+  std::optional<plan::StepEstimate> exact_step(const plan::Plan& plan,
+                                               const plan::Workload& workload) override {
+    if (options_.tolerance == 0) {
+      return std::nullopt;
+    }
+    SimulationOptions exact = options_;
+    exact.tolerance = 0;
+    return simulate_step(plan, workload, topology_, exact).estimate;
   }
 
  private:

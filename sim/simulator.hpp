@@ -19,6 +19,7 @@
 #include "sim/network_model.hpp"
 #include "sim/packet_options.hpp"
 #include "sim/routing.hpp"
+#include "sim/step_choice.hpp"
 #include "topology/topology.hpp"
 
 namespace rackrail::sim {
@@ -49,7 +50,8 @@ struct SimulationOptions {
   NetworkLevel network = NetworkLevel::kFlow;
   PacketOptions packets;  ///< of the packet level
   Multipath multipath = Multipath::kPinned;
-  int steps = 1;  ///< > 1: steady state over several steps, the last one is reported
+  int steps = 1;  ///< > 1: steady state over several steps, of which one is reported
+  StepChoice report;
   /// How many steps a rank may go on without the gradients of the last ones: it ends step s when
   /// those of step s − staleness are there. 0: synchronous.
   int staleness = 0;
@@ -66,8 +68,10 @@ struct SimulationOptions {
 
 struct LinkUse {
   LinkId link;
-  Bytes bytes;
-  double utilization = 0;  ///< bytes / (bandwidth · step time)
+  Bytes bytes;                        ///< of the plan
+  double utilization = 0;             ///< bytes / (bandwidth · step time)
+  Bytes background;                   ///< of others (Disturbances::background)
+  double background_utilization = 0;  ///< likewise
 };
 
 /// A stretch of the critical path, latest last; together they cover the step without gaps.
@@ -77,7 +81,7 @@ struct PathPiece {
   Duration end;
   Duration waited;  ///< of a message: what sharing its links with others has cost
   /// Without names: "load data", "forward", "backward", "optimiser", "encode", "decode", "add",
-  /// "message overhead", "latency" or "wire".
+  /// "message overhead", "receive overhead", "latency" or "wire".
   std::string kind;
   std::optional<LinkId> link;  ///< of "wire": the narrowest of the route
 };
@@ -104,11 +108,13 @@ struct FlowRecord {
 };
 
 /// Utilisation of links over a step: at [i · links.size() + j], of links[j] from i · bin to
-/// (i + 1) · bin; at the packet level a message counts evenly over its time on the wire.
+/// (i + 1) · bin. At the packet level it is the share of the time in which packets left, with their
+/// headers, of all steps that are under way.
 struct LinkTimeline {
   Duration bin;
   std::vector<LinkId> links;
-  std::vector<double> utilization;
+  std::vector<double> utilization;  ///< by the plan
+  std::vector<double> background;   ///< by others; empty where there are none
 };
 
 /// From the first rank's start to the last one's end; steps may overlap.
@@ -121,14 +127,17 @@ struct StepSpan {
 struct StepResult {
   plan::StepEstimate estimate;
   std::vector<StepSpan> steps;  ///< all of them
+  std::size_t reported = 0;     ///< the one that all else is about, but for the mean
   /// Of all of them, until the last gradient is there: a staleness does not wait for that.
   Duration mean_step_time;
   double device_busy = 0;      ///< share of the step in which devices compute, on average
   std::vector<LinkUse> links;  ///< only links that carried something
   std::vector<PathPiece> critical_path;
   std::vector<plan::TimelineEvent> timeline;  ///< when recorded
-  std::vector<FlowRecord> flow_records;       ///< the same, of the last step, by start
-  std::vector<QueueUse> queues;               ///< over all steps; of the packet level
+  std::vector<FlowRecord> flow_records;       ///< the same, of the reported step, by start
+  /// The same: what links sent beside the pieces of flow_records, since the step's start.
+  std::vector<LinkPiece> link_pieces;
+  std::vector<QueueUse> queues;  ///< over all steps; of the packet level
   std::uint64_t events = 0;
   std::uint64_t flows = 0;
 };
@@ -164,8 +173,10 @@ AsynchronousResult simulate_asynchronous(const plan::Plan& plan, const plan::Wor
                                          const topology::Topology& topology,
                                          const SimulationOptions& options);
 
-/// Of all links that carried something, in `bins` equal parts of the time up to the last delivery.
-LinkTimeline link_timeline(const std::vector<FlowRecord>& flows, const topology::Topology& topology,
+/// Of all links that carried something, in `bins` equal parts of the time up to the last delivery
+/// of the plan. `pieces` as in StepResult.
+LinkTimeline link_timeline(const std::vector<FlowRecord>& flows,
+                           const std::vector<LinkPiece>& pieces, const topology::Topology& topology,
                            std::size_t bins);
 
 /// One collective of `elements` floats per rank alone on the cluster. Transfers without a pinned

@@ -58,6 +58,14 @@ std::vector<PathPiece> critical_path(const Engine& engine, const topology::Topol
   return path;
 }
 
+/// How many synchronisations there are in the steps up to this one (placed_plan.cpp).
+std::size_t synchronisations_until(std::size_t step, const SimulationOptions& options) {
+  const std::size_t whole = (step + 1) / static_cast<std::size_t>(options.local_steps);
+  const bool is_odd_last = step + 1 == static_cast<std::size_t>(options.steps) &&
+                           options.steps % options.local_steps != 0;
+  return whole + (is_odd_last ? 1 : 0);
+}
+
 }  // namespace
 
 StepResult simulate_step(const plan::Plan& plan, const plan::Workload& workload,
@@ -79,7 +87,10 @@ StepResult simulate_step(const plan::Plan& plan, const plan::Workload& workload,
       add_steps(engine, all, topology, options, options.steps);
   engine.run();
 
-  const auto last = static_cast<std::size_t>(options.steps - 1);
+  StepResult result;
+  result.steps = spans(engine, ranks, options.steps);
+  result.reported = options.report.choose(result.steps);
+  const std::size_t last = result.reported;
   Time from = INT64_MAX;
   Time to = 0;
   Time compute = 0;
@@ -93,8 +104,6 @@ StepResult simulate_step(const plan::Plan& plan, const plan::Workload& workload,
       slowest = Rank(r);
     }
   }
-  StepResult result;
-  result.steps = spans(engine, ranks, options.steps);
   result.estimate.step_time = Duration(to - from);
   result.estimate.compute_time = Duration(compute);
   if (to > from) {
@@ -108,13 +117,15 @@ StepResult simulate_step(const plan::Plan& plan, const plan::Workload& workload,
           share(engine.steps_of(rank)[last].compute) / static_cast<double>(ranks.size());
     }
   }
-  const auto buckets = static_cast<std::uint32_t>(plan.buckets.size());
+  auto buckets = static_cast<std::uint32_t>(plan.buckets.size());
   result.mean_step_time =
       Duration(until_all_done(engine, result.steps, first_runs.front(), first_runs.back() + buckets)
                    .picoseconds() /
                options.steps);
-  // Of the last synchronisation, which need not be in the last step.
-  const std::uint32_t first_run = first_runs.back();
+  // Of the last synchronisation up to this step, which need not be in it.
+  const std::size_t before = synchronisations_until(last, options);
+  const std::uint32_t first_run = before == 0 ? 0 : first_runs[before - 1];
+  buckets = before == 0 ? 0 : buckets;
   for (std::uint32_t b = 0; b < buckets; ++b) {
     const Time ready = engine.run_ready(first_run + b) - from;
     result.estimate.bucket_ready.push_back(Duration(ready));
@@ -122,12 +133,20 @@ StepResult simulate_step(const plan::Plan& plan, const plan::Workload& workload,
         Duration(std::max(ready, engine.run_done(first_run + b) - from)));
   }
   result.links = link_uses(topology, engine.link_bytes(first_run, first_run + buckets),
-                           options.disturbances, Duration(from), Duration(to));
+                           engine.background_bytes(from, to), options.disturbances, Duration(from),
+                           Duration(to));
   if (options.record_timeline) {
-    result.timeline = timeline(engine, from, ranks);
+    const bool is_last = last + 1 == result.steps.size();
+    result.timeline = timeline(engine, from, is_last ? INT64_MAX : to, ranks);
   }
   if (options.record_flows) {
-    result.flow_records = flow_records(engine, from, first_run);
+    result.flow_records = flow_records(engine, from, first_run, first_run + buckets);
+    result.link_pieces = engine.link_pieces();
+    std::erase_if(result.link_pieces, [&](const LinkPiece& piece) { return piece.end <= from; });
+    for (LinkPiece& piece : result.link_pieces) {
+      piece.begin -= from;
+      piece.end -= from;
+    }
   }
   if (options.record_critical_path) {
     result.critical_path = critical_path(engine, topology, options.disturbances, from,

@@ -8,10 +8,11 @@ namespace rackrail::sim {
 namespace {
 
 using Routes = std::vector<RouteUse>;
-constexpr std::uint32_t kNone = UINT32_MAX;
+constexpr std::uint32_t kNoLink = UINT32_MAX;
 
 bool alike(const topology::Link& a, const topology::Link& b) {
-  return a.bandwidth == b.bandwidth && a.latency == b.latency && a.overhead == b.overhead;
+  return a.bandwidth == b.bandwidth && a.latency == b.latency && a.overhead == b.overhead &&
+         a.receive_overhead == b.receive_overhead;
 }
 
 bool have_equal_devices(const std::vector<plan::RegularSchedule::Lane>& lanes, std::size_t turn,
@@ -30,12 +31,12 @@ bool have_equal_devices(const std::vector<plan::RegularSchedule::Lane>& lanes, s
   return true;
 }
 
-/// Where turning all lanes by `turn` takes each link, kNone for links not in use; empty if it is
+/// Where turning all lanes by `turn` takes each link, kNoLink for links not in use; empty if it is
 /// not a map of links onto links like them, one to one.
 std::vector<std::uint32_t> image_of_links(const Routes& routes, std::size_t turn,
                                           const topology::Topology& topology) {
-  std::vector<std::uint32_t> image(topology.link_count(), kNone);
-  std::vector<std::uint32_t> origin(topology.link_count(), kNone);
+  std::vector<std::uint32_t> image(topology.link_count(), kNoLink);
+  std::vector<std::uint32_t> origin(topology.link_count(), kNoLink);
   for (std::size_t lane = 0; lane < routes.size(); ++lane) {
     const std::vector<LinkId>& from = routes[lane].links;
     const std::vector<LinkId>& to = routes[(lane + turn) % routes.size()].links;
@@ -45,7 +46,7 @@ std::vector<std::uint32_t> image_of_links(const Routes& routes, std::size_t turn
     for (std::size_t hop = 0; hop < from.size(); ++hop) {
       std::uint32_t& there = image[from[hop].index()];
       std::uint32_t& back = origin[to[hop].index()];
-      if (there == kNone && back == kNone) {
+      if (there == kNoLink && back == kNoLink) {
         there = to[hop].value();
         back = from[hop].value();
         if (!alike(topology.link(from[hop]), topology.link(to[hop]))) {
@@ -68,7 +69,7 @@ std::vector<LinkId> first_of_orbits(const std::vector<std::uint32_t>& image, std
   }
   std::vector<bool> seen(image.size(), false);
   for (std::uint32_t link = 0; link < image.size(); ++link) {
-    if (image[link] == kNone || seen[link]) {
+    if (image[link] == kNoLink || seen[link]) {
       continue;
     }
     std::size_t size = 0;

@@ -3,6 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <stdexcept>
+#include <string>
+
+#include "base/file.hpp"
+#include "topology/reader.hpp"
 
 namespace rackrail::test {
 
@@ -126,6 +131,18 @@ Topology uneven_star() {
     join(topology, add_gpu(topology, host, host), middle, h == 7 ? 25 : 100);
   }
   return topology;
+}
+
+Topology a100_4x8() {
+  const auto path = topology::configs_folder() / "clusters" / "a100-8x8.yaml";
+  const std::string larger = "hosts: 4,";
+  std::string text = read_file(path);
+  const std::size_t at = text.find(larger);
+  if (at == std::string::npos) {
+    throw std::logic_error(path.string() + ": no '" + larger + "'");
+  }
+  text.replace(at, larger.size(), "hosts: 2,");
+  return topology::read_cluster_text(path, text).topology;
 }
 
 Topology able(Topology topology, std::initializer_list<NodeKind> kinds) {

@@ -22,6 +22,9 @@ topology::Topology clos(const std::vector<int>& hosts, int uplinks);
 topology::Topology cube_mesh();
 /// Seven hosts with 100 and one with 25 on a switch.
 topology::Topology uneven_star();
+/// The shipped a100-8x8 with two nodes in each of its racks: 32 GPUs, from where on the planner
+/// looks at fewer slices and bucket sizes.
+topology::Topology a100_4x8();
 
 /// The same cluster whose switches of these kinds reduce and multicast.
 topology::Topology able(topology::Topology topology,

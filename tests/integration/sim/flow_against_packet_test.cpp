@@ -36,12 +36,32 @@ TEST_CASE("all-reduce by a ring on a fat tree oversubscribed 2:1") {
   const Comparison result = compare_all_reduce("ring", 64_MiB);
   CAPTURE(table_row(result));
   CHECK(off(result.makespan_ratio()) < kMakespan);
+  CHECK(off(result.completion_ratio()) < kMeanCompletion);
 }
 
 TEST_CASE("all-reduce by a ring in random order, whose flows meet on uplinks") {
   const Comparison result = compare_random_ring(64_MiB, GENERATE(101U, 102U));
   CAPTURE(table_row(result));
   CHECK(off(result.makespan_ratio()) < kMakespan);
+  CHECK(off(result.completion_ratio()) < kMeanCompletion);
+}
+
+TEST_CASE("all-reduces between racks whose uplinks are narrower than their hosts' links") {
+  const char* const schedule = GENERATE("ring", "forest", "hierarchical", "hierarchical-ring",
+                                        "halving-doubling", "double-binary-tree");
+  const Comparison result = compare_on("two-racks-40g", schedule, 128_MiB);
+  CAPTURE(table_row(result));
+  CHECK(off(result.makespan_ratio()) < kMakespan);
+}
+
+TEST_CASE("the messages of rings on shipped clusters end when both levels say") {
+  for (const Comparison& result :
+       {compare_on("two-racks-40g", "ring", 16_MiB), compare_on("two-racks-40g", "ring", 128_MiB),
+        compare_random_ring(16_MiB, 101)}) {
+    CAPTURE(table_row(result));
+    CHECK(off(result.makespan_ratio()) < kMakespan);
+    CHECK(off(result.completion_ratio()) < kMeanCompletion);
+  }
 }
 
 TEST_CASE("a flow that meets others on several links gets less than its max-min share") {
@@ -76,6 +96,8 @@ TEST_CASE("table of both levels", "[.table]") {
   for (const std::size_t senders : {8U, 32U, 127U}) {
     show(compare(incast(senders, 16_MiB)));
   }
+  show(compare(uneven_incast(8, 16_MiB)));
+  show(compare(uneven_incast(8, 64_MiB)));
   show(compare(parking_lot(4, 16_MiB)));
   PacketOptions trimming;
   trimming.overload = Overload::kTrim;
@@ -91,6 +113,17 @@ TEST_CASE("table of both levels", "[.table]") {
   show(compare_random_ring(16_MiB, 101));
   show(compare_random_ring(64_MiB, 101));
   show(compare_random_ring(64_MiB, 102));
+  for (const char* schedule : {"ring", "forest", "hierarchical", "hierarchical-ring",
+                               "halving-doubling", "double-binary-tree"}) {
+    for (const Bytes bytes : {1_MiB, 16_MiB, 128_MiB}) {
+      show(compare_on("two-racks-40g", schedule, bytes));
+    }
+  }
+  for (const char* schedule : {"ring", "forest", "hierarchical", "hierarchical-ring"}) {
+    for (const Bytes bytes : {4_MiB, 64_MiB}) {
+      show(compare_on("a100-8x8", schedule, bytes));
+    }
+  }
 }
 
 }  // namespace

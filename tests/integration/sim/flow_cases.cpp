@@ -60,20 +60,49 @@ std::vector<std::size_t> shuffled(std::size_t n, unsigned seed) {
   return order;
 }
 
+/// Devices that take no time.
+plan::DeviceRates free_devices() {
+  constexpr Bandwidth kFast(1'000'000'000'000'000);
+  plan::DeviceRates rates;
+  rates.codecs.fill({kFast, kFast});
+  rates.reduce = kFast;
+  return rates;
+}
+
+/// A step that does nothing but this collective: of a step, the simulator says when each message
+/// started and was delivered.
 Outcome simulate(const plan::TransferGraph& graph, Bytes bytes, const topology::Topology& topology,
                  NetworkLevel level, const PacketOptions& packets) {
   SimulationOptions options;
   options.packets = packets;
   options.network = level;
-  plan::DeviceRates free_devices;
-  constexpr Bandwidth kFast(1'000'000'000'000'000);
-  free_devices.codecs.fill({kFast, kFast});
-  free_devices.reduce = kFast;
-  free_devices.launch = Duration();
-  options.device_rates = free_devices;
-  const CollectiveResult result =
-      simulate_collective(graph, bytes.count() / 4, kSliceElements, topology, options);
-  return {result.time.seconds(), result.time.seconds(), {}, result.queues};
+  options.device_rates = free_devices();
+  options.record_critical_path = false;
+  options.record_flows = true;
+  const std::int64_t elements = bytes.count() / 4;
+  plan::Workload workload;
+  workload.name = "one gradient";
+  workload.tensors = {{"gradient", elements, 1_ns}};
+  plan::Plan plan;
+  plan.name = graph.name();
+  plan.rank_names.assign(topology.rank_count(), "rank");
+  plan.workload_digest = workload.digest();
+  plan.workload_name = workload.name;
+  plan.schedules.push_back(graph);
+  plan.buckets = {{.tensors = {0}, .elements = elements, .slice_elements = kSliceElements}};
+  plan.batch.local_batch.assign(topology.rank_count(), 1);
+  const StepResult step = simulate_step(plan, workload, topology, options);
+  Outcome outcome;
+  outcome.queues = step.queues;
+  const Duration first = step.flow_records.front().start;  // they are in the order of their starts
+  for (const FlowRecord& flow : step.flow_records) {
+    outcome.completions.push_back((flow.delivered - first).seconds());
+  }
+  outcome.makespan = *std::max_element(outcome.completions.begin(), outcome.completions.end());
+  outcome.mean_completion =
+      std::accumulate(outcome.completions.begin(), outcome.completions.end(), 0.0) /
+      static_cast<double>(outcome.completions.size());
+  return outcome;
 }
 
 Comparison compare(std::string name, const plan::TransferGraph& graph, Bytes bytes,
@@ -136,6 +165,22 @@ Flows incast(std::size_t senders, Bytes bytes) {
   return flows;
 }
 
+Flows uneven_incast(std::size_t senders, Bytes bytes) {
+  Flows flows = incast(senders, bytes);
+  flows.name = fmt::format("uneven incast {}:1, {}", senders, to_string(bytes));
+  topology::Topology& star = flows.topology;
+  const auto set = [&](LinkId link, Bandwidth rate) {
+    star.set_link_rate(link, rate, star.link(link).latency);
+  };
+  const Bandwidth shared = star.link(flows.routes.front().back()).bandwidth;
+  set(flows.routes.front().front(),
+      Bandwidth(shared.bytes_per_second() / static_cast<std::int64_t>(senders)));
+  for (std::size_t f = 1; f < flows.routes.size(); ++f) {
+    set(flows.routes[f].front(), Bandwidth(shared.bytes_per_second() * 2));
+  }
+  return flows;
+}
+
 Flows parking_lot(std::size_t hops, Bytes bytes) {
   Flows flows{fmt::format("parking lot of {}, {}", hops, to_string(bytes)),
               topology::Topology("parking lot"),
@@ -183,6 +228,19 @@ Comparison compare_all_reduce(std::string_view schedule, Bytes bytes,
   const plan::TransferGraph graph =
       planner::schedule_family(schedule).all_reduce({topology, router, {}});
   return compare(fmt::format("all-reduce {}, {}", schedule, to_string(bytes)), graph, bytes,
+                 topology, packets);
+}
+
+Comparison compare_on(std::string_view cluster, std::string_view schedule, Bytes bytes,
+                      const PacketOptions& packets) {
+  const topology::Topology topology =
+      topology::read_cluster(
+          (rackrail::test::source_dir() / "configs/clusters" / cluster).string() + ".yaml")
+          .topology;
+  topology::Router router(topology);
+  const plan::TransferGraph graph =
+      planner::schedule_family(schedule).all_reduce({topology, router, {}});
+  return compare(fmt::format("{}: {}, {}", cluster, schedule, to_string(bytes)), graph, bytes,
                  topology, packets);
 }
 

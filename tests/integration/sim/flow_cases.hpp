@@ -28,13 +28,16 @@ topology::Topology fat_tree(int oversubscription);
 Flows permutation(int oversubscription, Bytes bytes, unsigned seed);
 /// Hosts of one switch send to one more.
 Flows incast(std::size_t senders, Bytes bytes);
+/// The same where the first sender's own link is as wide as its fair share, and those of the others
+/// are twice as wide as the receiver's.
+Flows uneven_incast(std::size_t senders, Bytes bytes);
 /// One flow over `hops` links in a row, each of which it shares with another flow of its own.
 Flows parking_lot(std::size_t hops, Bytes bytes);
 
 struct Outcome {
   double makespan = 0;              ///< seconds
   double mean_completion = 0;       ///< seconds
-  std::vector<double> completions;  ///< seconds, by flow
+  std::vector<double> completions;  ///< seconds, by flow; of a collective, by message
   std::vector<QueueUse> queues;     ///< of the packet level
 };
 
@@ -53,9 +56,13 @@ struct Comparison {
 Comparison compare(const Flows& flows, const PacketOptions& options = {});
 
 /// An all-reduce of `bytes` per rank on the shipped fat tree, by a schedule of the planner; devices
-/// take no time. The mean completion is that of the one collective, its makespan.
+/// take no time. Completions are those of its messages, slices of 1 MiB at most, from the start of
+/// the all-reduce.
 Comparison compare_all_reduce(std::string_view schedule, Bytes bytes,
                               const PacketOptions& packets = {});
+/// The same on a shipped cluster, as "two-racks-40g".
+Comparison compare_on(std::string_view cluster, std::string_view schedule, Bytes bytes,
+                      const PacketOptions& packets = {});
 /// A ring that visits the hosts in a random order, so that its flows meet on uplinks.
 Comparison compare_random_ring(Bytes bytes, unsigned seed, const PacketOptions& packets = {});
 
