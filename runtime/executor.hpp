@@ -3,7 +3,8 @@
 // One progress thread per executor encodes, sends, receives, decodes and adds by the rules of
 // plan/transfer_graph.hpp while the caller's thread goes on with backward. Slices that arrive for a
 // bucket whose local gradient is not ready yet are kept until it is. Buckets of one step move at
-// the same time, in launch order where they compete.
+// the same time; where they compete, slices of the most urgent one go first (Bucket::priority), and
+// at equal priorities those of the bucket that the plan has first.
 #pragma once
 
 #include <cstdint>

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <tuple>
+
 #include "base/error.hpp"
 #include "base/random.hpp"
 #include "plan/format.hpp"
@@ -27,16 +30,17 @@ struct SliceEngine::EarlySlice {
 
 /// An addition that has arrived and may be applied now.
 struct SliceEngine::FreedSlice {
-  RunKey run;
+  Run* run;  ///< it does not end before
   std::uint32_t transfer;
   std::uint32_t slice;
 };
 
 /// A bucket of one step, from launch to the last slice.
 struct SliceEngine::Run {
-  Run(const BucketProgram& p, std::uint32_t s, std::span<float> d)
+  Run(const BucketProgram& p, std::uint32_t s, std::uint32_t bucket_priority, std::span<float> d)
       : program(p),
         step(s),
+        priority(bucket_priority),
         data(d),
         waits(p.transfers.size()),
         done(p.transfers.size(), 0),
@@ -62,6 +66,9 @@ struct SliceEngine::Run {
   }
 
   RunKey key() const { return {step, program.bucket.value()}; }
+  std::tuple<std::uint32_t, std::uint32_t, std::uint32_t> urgency() const {
+    return {step, priority, program.bucket.value()};
+  }
 
   std::span<float> values(const plan::ElementRange& part) const {
     return data.subspan(static_cast<std::size_t>(part.begin),
@@ -70,6 +77,7 @@ struct SliceEngine::Run {
 
   const BucketProgram& program;
   std::uint32_t step;
+  std::uint32_t priority;
   std::span<float> data;
   std::vector<std::vector<std::uint32_t>> waits;  ///< by transfer and slice
   std::vector<std::uint32_t> done;                ///< slices, by transfer
@@ -148,7 +156,7 @@ void SliceEngine::begin_step(std::uint32_t step) {
 void SliceEngine::start(BucketId bucket, std::span<float> data) {
   const BucketProgram& program = programs_[bucket.index()];
   auto& slot = runs_[{*step_, bucket.value()}];
-  slot = std::make_unique<Run>(program, *step_, data);
+  slot = std::make_unique<Run>(program, *step_, plan_.buckets[bucket.index()].priority, data);
   Run& run = *slot;
   if (run.open == 0) {
     ended_.insert(bucket.value());
@@ -156,6 +164,10 @@ void SliceEngine::start(BucketId bucket, std::span<float> data) {
     runs_.erase(run.key());
     return;
   }
+  by_urgency_.insert(
+      std::upper_bound(by_urgency_.begin(), by_urgency_.end(), &run,
+                       [](const Run* a, const Run* b) { return a->urgency() < b->urgency(); }),
+      &run);
   const auto early = early_.find(run.key());
   if (early != early_.end()) {
     const std::vector<EarlySlice> slices = std::move(early->second);
@@ -277,11 +289,8 @@ void SliceEngine::pump(Rank destination) {
   bool sent = true;
   while (sent && in_flight_[destination.index()] < options_.send_window) {
     sent = false;
-    for (const auto& [key, run] : runs_) {
-      if (send_next(*run, destination)) {
-        sent = true;
-        break;
-      }
+    for (std::size_t i = 0; i < by_urgency_.size() && !sent; ++i) {
+      sent = send_next(*by_urgency_[i], destination);
     }
   }
 }
@@ -435,7 +444,10 @@ void SliceEngine::unblock(Run& run, std::uint32_t index, std::uint32_t k) {
   if (t.is_send) {
     want_pump(t.peer);
   } else if (run.arrived[index][k]) {
-    to_apply_.push_back({run.key(), index, k});
+    const auto behind = std::upper_bound(
+        to_apply_.begin(), to_apply_.end(), run.urgency(),
+        [](const auto& own, const FreedSlice& other) { return own < other.run->urgency(); });
+    to_apply_.insert(behind, {&run, index, k});
   }
 }
 
@@ -456,7 +468,7 @@ void SliceEngine::drain() {
     }
     const FreedSlice freed = to_apply_.front();
     to_apply_.pop_front();
-    Run& run = *runs_.at(freed.run);  // a run with a slice to be applied has not ended
+    Run& run = *freed.run;
     auto& arrived = run.arrived[freed.transfer][freed.slice];
     const std::vector<std::byte> payload = std::move(*arrived);
     arrived.reset();
@@ -474,13 +486,22 @@ void SliceEngine::close_slice(Run& run) {
 std::vector<BucketId> SliceEngine::take_finished() {
   for (const BucketId bucket : finished_) {
     ended_.insert(bucket.value());
-    runs_.erase({*step_, bucket.value()});
+    end({*step_, bucket.value()});
   }
   return std::exchange(finished_, {});
 }
 
+void SliceEngine::end(RunKey key) {
+  const auto it = runs_.find(key);
+  if (it != runs_.end()) {
+    by_urgency_.erase(std::find(by_urgency_.begin(), by_urgency_.end(), it->second.get()));
+    runs_.erase(it);
+  }
+}
+
 void SliceEngine::halt() {
   halted_ = true;
+  by_urgency_.clear();
   runs_.clear();
   early_.clear();
   to_apply_.clear();

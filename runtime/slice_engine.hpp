@@ -5,8 +5,12 @@
 // State of a bucket of one step, a run: for each slice of each local transfer the number of things
 // that must be done before it. A slice that is done lowers the counts of its dependents; those that
 // reach zero are queued, and drain() works through the queues, so no chain of dependencies is ever
-// a chain of calls. Per destination, slices leave in the order of transfer ids within a run; runs
-// take turns in launch order.
+// a chain of calls. Per destination, slices leave in the order of transfer ids within a run.
+//
+// Urgency. Whenever there is room in a destination's window, or something received may be applied,
+// the most urgent run has its turn: of the earlier step, then of the lower Bucket::priority, then
+// of the bucket launched first by the plan. So a bucket that is needed earlier overtakes what
+// others have not given to the transport yet; what is in the window goes first.
 //
 // Plain slices are sent straight from the gradient, and count as read only when the transport has
 // completed them: until then nothing that depends on them may write there. Encoded slices have
@@ -91,6 +95,7 @@ class SliceEngine {
   void unblock(Run& run, std::uint32_t index, std::uint32_t k);
   void close_slice(Run& run);
   void want_pump(Rank destination);
+  void end(RunKey key);
   const Codec& codec_of(const Run& run, const LocalTransfer& t) const;
   std::size_t bytes_per_step() const;
 
@@ -107,6 +112,7 @@ class SliceEngine {
 
   std::optional<std::uint32_t> step_;
   std::map<RunKey, std::unique_ptr<Run>> runs_;
+  std::vector<Run*> by_urgency_;   ///< all of runs_, the most urgent first
   std::set<std::uint32_t> ended_;  ///< buckets of this step
   std::vector<BucketId> finished_;
   std::map<RunKey, std::vector<EarlySlice>> early_;
@@ -116,7 +122,7 @@ class SliceEngine {
   std::size_t borrowed_ = 0;                      ///< sends that read gradients
   std::deque<Rank> to_pump_;
   std::vector<char> pump_is_queued_;  ///< by destination
-  std::deque<FreedSlice> to_apply_;
+  std::deque<FreedSlice> to_apply_;   ///< the most urgent first
   bool halted_ = false;
 
   mutable std::mutex residual_mutex_;

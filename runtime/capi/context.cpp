@@ -15,7 +15,6 @@
 namespace rackrail::capi {
 namespace {
 
-constexpr Duration kEndPatience = 30_s;
 // A killed process is missed at once; this is for hosts that hang. A program that computes on all
 // cores may keep a heartbeat from leaving for some seconds.
 constexpr Duration kHeartbeatTimeout = 10_s;
@@ -302,13 +301,14 @@ void Context::finish() {
     return;
   }
   try {
-    session_->finish("", kEndPatience);
+    session_->finish("", runtime::kEndPatience);
   } catch (const PeerLostError& error) {
     session_->fail({error.what(), false});
     throw;
   }
   if (server_ != nullptr) {
-    (void)server_->wait_for(kEndPatience);  // for the others to have heard that all is well
+    (void)server_->wait_for(
+        runtime::kEndPatience);  // for the others to have heard that all is well
   }
 }
 

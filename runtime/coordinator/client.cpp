@@ -9,6 +9,7 @@
 
 #include "base/error.hpp"
 #include "base/parse_units.hpp"
+#include "runtime/coordinator/clock.hpp"
 #include "runtime/coordinator/coordinator.grpc.pb.h"
 #include "runtime/coordinator/grpc_setup.hpp"
 #include "runtime/coordinator/job_token.hpp"
@@ -23,10 +24,6 @@ constexpr std::chrono::seconds kReportDeadline{30};
 constexpr std::chrono::seconds kLeaveDeadline{2};
 // The coordinator waits half a second for a suspect's own end.
 constexpr std::chrono::milliseconds kBetterReason{1500};
-
-std::chrono::nanoseconds to_chrono(Duration time) {
-  return std::chrono::nanoseconds(time.picoseconds() / 1000);
-}
 
 std::shared_ptr<grpc::Channel> make_channel(const HostPort& coordinator) {
   prepare_grpc();
@@ -63,7 +60,7 @@ struct CoordinatorClient::Impl {
       if (event.has_welcome()) {
         start(*event.mutable_welcome());
       } else if (event.has_abort()) {
-        abort(event.abort().reason(), /*from_coordinator=*/true);
+        abort(event.abort().reason(), /*from_coordinator=*/true, event.abort().come_back());
       } else if (event.has_gathered()) {
         keep(*event.mutable_gathered());
       } else if (event.has_finish()) {
@@ -107,7 +104,8 @@ struct CoordinatorClient::Impl {
   }
 
   /// Only the first reason counts.
-  void abort(const std::string& reason, bool from_coordinator = false) {
+  void abort(const std::string& reason, bool from_coordinator = false,
+             bool asks_to_come_back = false) {
     {
       const std::lock_guard lock(mutex);
       if (aborted || finished || leaving) {
@@ -115,6 +113,7 @@ struct CoordinatorClient::Impl {
       }
       aborted = reason;
       told_to_abort = from_coordinator;
+      told_to_come_back = asks_to_come_back;
       changed.notify_all();
     }
     if (on_abort) {
@@ -150,7 +149,7 @@ struct CoordinatorClient::Impl {
       if (!status.ok()) {
         abort(describe(status, heartbeat_timeout));
       } else if (reply.aborted()) {
-        abort(reply.reason(), /*from_coordinator=*/true);
+        abort(reply.reason(), /*from_coordinator=*/true, reply.come_back());
       }
     }
   }
@@ -242,6 +241,7 @@ struct CoordinatorClient::Impl {
   std::optional<std::vector<std::string>> gathered;  // in that round
   std::optional<std::string> aborted;
   bool told_to_abort = false;
+  bool told_to_come_back = false;
   std::optional<grpc::Status> stream_status;
   grpc::ClientContext* heartbeat_context = nullptr;  // of the call in flight
   bool finished = false;
@@ -381,6 +381,16 @@ std::optional<std::string> CoordinatorClient::abort_reason() const {
 bool CoordinatorClient::was_told_to_abort() const {
   const std::lock_guard lock(impl_->mutex);
   return impl_->told_to_abort;
+}
+
+bool CoordinatorClient::is_to_come_back() const {
+  const std::lock_guard lock(impl_->mutex);
+  return impl_->told_to_come_back;
+}
+
+bool CoordinatorClient::is_coordinator_lost() const {
+  const std::lock_guard lock(impl_->mutex);
+  return !impl_->told_to_abort && (impl_->aborted || (impl_->stream_status && !impl_->finished));
 }
 
 bool CoordinatorClient::coordinator_knows() const {

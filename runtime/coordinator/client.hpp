@@ -28,6 +28,8 @@ struct Welcome {
   std::vector<std::vector<std::byte>> addresses;  ///< of the transports, by rank
   std::string plan;                               ///< binary form
   std::string job_options;                        ///< JSON
+  std::uint32_t step = 0;                         ///< that all have, in an epoch after the first
+  Rank seat;                                      ///< its rank in the first epoch
 };
 
 class CoordinatorClient {
@@ -68,6 +70,11 @@ class CoordinatorClient {
   std::optional<std::string> abort_reason() const;
   /// Whether that reason came from the coordinator, so that all others have it too.
   bool was_told_to_abort() const;
+  /// Whether the job goes on without who was lost: join again, with another client, before this one
+  /// goes.
+  bool is_to_come_back() const;
+  /// Whether the job was aborted, or join() failed, because the coordinator itself was lost.
+  bool is_coordinator_lost() const;
   /// Whether the coordinator knows why this worker ends: it gave the reason, or took note of the
   /// one that leave() said. Then it is for the job's leader to say it, once.
   bool coordinator_knows() const;

@@ -19,9 +19,17 @@ JobControl::JobControl(const CoordinatorOptions& options)
     : options_(options),
       membership_(options.membership, now()),
       callbacks_([] { return TimePoint::max(); }),
-      service_([this] { return turn(); }) {}
+      service_([this] { return turn(); }) {
+  if (options.recovered) {
+    post([this] { recover(*options_.recovered); });
+  }
+}
 
 void JobControl::join(MemberStream& stream, JoinRequest request) {
+  if (request.returning) {
+    come_back(stream, std::move(request));
+    return;
+  }
   const auto joined = membership_.join(std::move(request), now());
   if (const auto* refusal = std::get_if<Refusal>(&joined)) {
     stream.end(refusal->too_late ? MemberStream::End::kAborted : MemberStream::End::kRefused,
@@ -35,6 +43,7 @@ void JobControl::broken(MemberStream& stream) {
   if (const auto it = streams_.find(&stream); it != streams_.end()) {
     membership_.stream_closed(it->second, now());
   }
+  lose_stream(stream);
   stream.end(MemberStream::End::kBroken, "connection closed");
 }
 
@@ -43,6 +52,7 @@ void JobControl::forget(MemberStream& stream) {
     membership_.stream_closed(it->second, now());
     streams_.erase(it);
   }
+  lose_stream(stream);
 }
 
 void JobControl::leave(Rank rank, bool ok, const AbortReason& reason) {
@@ -56,6 +66,7 @@ void JobControl::leave(Rank rank, bool ok, const AbortReason& reason) {
 }
 
 void JobControl::end_all(const std::string& reason) {
+  give_up(reason);
   membership_.stop({reason, false}, now());
   for (const auto& [stream, member] : streams_) {
     stream->end(MemberStream::End::kAborted, membership_.abort_reason().line);
@@ -63,7 +74,10 @@ void JobControl::end_all(const std::string& reason) {
 }
 
 void JobControl::stop(const std::string& reason) {
-  post([this, reason] { membership_.stop({reason, false}, now()); });
+  post([this, reason] {
+    give_up(reason);
+    membership_.stop({reason, false}, now());
+  });
 }
 
 std::optional<CoordinatorOutcome> JobControl::wait_for(Duration at_most) {
@@ -81,6 +95,11 @@ void JobControl::finish() {
 TimePoint JobControl::turn() {
   const TimePoint time = now();
   membership_.tick(time);
+  if (regroup_) {
+    for (const Rank seat : regroup_->overdue(time)) {
+      lose(seat);
+    }
+  }
   for (const MembershipEvent& event : membership_.take_events()) {
     std::visit([this](const auto& each) { tell(each); }, event);
   }
@@ -94,20 +113,38 @@ TimePoint JobControl::turn() {
 
 void JobControl::tell(const AllJoined& /*event*/) {
   started_ = true;
+  if (epoch_.seats.empty()) {
+    for (std::size_t rank = 0; rank < membership_.options().world_size; ++rank) {
+      epoch_.seats.emplace_back(rank);
+    }
+    epoch_.plan = {options_.plan, membership_.options().plan_digest};
+  }
+  if (options_.keep) {
+    try {
+      options_.keep(epoch_);
+    } catch (const std::exception& error) {
+      membership_.stop({one_line(error.what()), false}, now());
+      return;
+    }
+  }
   const std::vector<std::vector<std::byte>> addresses = membership_.addresses();
   for (const auto& [stream, member] : streams_) {
     if (const std::optional<Rank> rank = membership_.rank_of(member)) {
-      stream->welcome(*rank, membership_.epoch(), addresses);
+      stream->welcome(*rank, epoch_, addresses);
     }
   }
 }
 
 void JobControl::tell(const Aborted& event) {
+  if (goes_on_after(event)) {
+    regroup(event);
+    return;
+  }
   for (const auto& [stream, member] : streams_) {
     if (membership_.epoch() == 0) {
       stream->end(MemberStream::End::kAborted, event.reason.line);
     } else {
-      stream->abort(event.reason.line);
+      stream->abort(event.reason.line, /*come_back=*/false);
     }
   }
 }
@@ -119,6 +156,7 @@ void JobControl::tell(const CheckpointComplete& event) {
 }
 
 void JobControl::tell(const ExchangeComplete& event) {
+  announce(now());
   for (const auto& [stream, member] : streams_) {
     stream->gathered(event.round, event.parts);
   }
@@ -149,7 +187,7 @@ CoordinatorOutcome JobControl::outcome_now() const {
   outcome.reason = membership_.abort_reason();
   outcome.results = membership_.results();
   outcome.progress = membership_.progress();
-  outcome.epochs = membership_.epoch();
+  outcome.epochs = membership_.epoch() != 0 ? membership_.epoch() : membership_.options().epoch - 1;
   return outcome;
 }
 

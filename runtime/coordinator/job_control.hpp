@@ -32,9 +32,10 @@ class MemberStream {
   MemberStream(const MemberStream&) = delete;
   MemberStream& operator=(const MemberStream&) = delete;
 
-  virtual void welcome(Rank rank, std::uint32_t epoch,
+  virtual void welcome(Rank rank, const EpochRecord& epoch,
                        const std::vector<std::vector<std::byte>>& addresses) = 0;
-  virtual void abort(const std::string& reason) = 0;
+  /// `come_back`: to join the next epoch over another stream.
+  virtual void abort(const std::string& reason, bool come_back) = 0;
   virtual void finish() = 0;
   virtual void gathered(std::uint32_t round, const std::vector<std::string>& parts) = 0;
   /// After what was sent; later calls of anything do nothing.
@@ -51,12 +52,15 @@ class JobControl {
 
   // On the service thread.
   Membership& membership() { return membership_; }
+  const Membership& membership() const { return membership_; }
   void join(MemberStream& stream, JoinRequest request);
   /// The connection is gone: a member that had not left is lost.
   void broken(MemberStream& stream);
   /// The stream will not be there any more.
   void forget(MemberStream& stream);
   void leave(Rank rank, bool ok, const AbortReason& reason);
+  /// Whether a member of that epoch should come back to go on.
+  bool is_over_for(std::uint32_t epoch) const { return epoch < membership_.options().epoch; }
   /// Aborts a job that still runs and ends all streams.
   void end_all(const std::string& reason);
 
@@ -77,6 +81,19 @@ class JobControl {
   void publish_progress(TimePoint time);
   CoordinatorOutcome outcome_now() const;
 
+  // After losses (job_regroup.cpp).
+  void recover(const EpochRecord& record);
+  bool goes_on_after(const Aborted& event) const;
+  void regroup(const Aborted& event);
+  void end_epoch(const std::string& reason, std::optional<Rank> lost, TimePoint time);
+  void come_back(MemberStream& stream, JoinRequest request);
+  void lose(Rank seat);
+  void lose_stream(MemberStream& stream);
+  void ask_for_plan(std::vector<Rank> lost);
+  void begin_epoch();
+  void give_up(const std::string& reason);
+  void announce(TimePoint time);
+
   // On the callbacks' thread.
   void complete_checkpoint(const CheckpointComplete& checkpoint);
   void publish(CoordinatorOutcome outcome);
@@ -88,6 +105,12 @@ class JobControl {
   std::map<MemberStream*, MemberId> streams_;
   TimePoint last_progress_;
   bool over_ = false;
+  EpochRecord epoch_;                     // the latest that began
+  std::optional<Regroup> regroup_;        // of the next epoch, between two
+  std::map<MemberStream*, Rank> former_;  // seats by stream of the epoch before
+  EpochBegin beginning_;                  // of this or the next epoch, but for the first
+  TimePoint noticed_;                     // of the loss that ended the epoch before
+  bool is_announced_ = true;              // that this epoch began
   // Of the callbacks' thread.
   std::optional<AbortReason> callback_failure_;
 

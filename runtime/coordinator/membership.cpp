@@ -4,16 +4,13 @@
 #include <utility>
 
 #include "base/parse_units.hpp"
+#include "runtime/coordinator/clock.hpp"
 
 namespace rackrail::runtime {
 namespace {
 
 // Ticks come at least this often, so that a pause of the coordinator itself shows.
 constexpr std::chrono::milliseconds kTickPeriod{200};
-
-std::chrono::nanoseconds to_chrono(Duration time) {
-  return std::chrono::nanoseconds(time.picoseconds() / 1000);
-}
 
 std::string rank_text(Rank rank) { return "rank " + std::to_string(rank.value()); }
 
@@ -101,18 +98,23 @@ void Membership::start(TimePoint now) {
     member.last_heard = now;
   }
   state_ = MembershipState::kRunning;
-  epoch_ = 1;
+  epoch_ = options_.epoch;
   events_.emplace_back(AllJoined{});
 }
 
-void Membership::abort(AbortReason reason, TimePoint now) {
+void Membership::abort(AbortReason reason, TimePoint now, const Member* lost) {
   if (state_ == MembershipState::kAborted || state_ == MembershipState::kFinished) {
     return;
   }
   state_ = MembershipState::kAborted;
   end_ = now;
   abort_reason_ = std::move(reason);
-  events_.emplace_back(Aborted{abort_reason_});
+  Aborted event{.reason = abort_reason_, .lost = {}, .silence = {}};
+  if (lost != nullptr) {
+    event.lost = lost->rank;
+    event.silence = Duration(std::chrono::nanoseconds(now - lost->last_heard).count() * 1000);
+  }
+  events_.emplace_back(std::move(event));
 }
 
 void Membership::stop(const AbortReason& reason, TimePoint now) { abort(reason, now); }
@@ -123,7 +125,7 @@ void Membership::stream_closed(MemberId id, TimePoint now) {
   }
   Member& member = members_[id.index()];
   member.present = false;
-  abort({name(member) + " was lost: connection closed", false}, now);
+  abort({name(member) + " was lost: connection closed", false}, now, &member);
 }
 
 void Membership::heartbeat(Rank rank, const WorkerProgress& progress, TimePoint now) {
@@ -230,7 +232,7 @@ void Membership::tick(TimePoint now) {
     if (member.present && now >= member.last_heard + to_chrono(options_.heartbeat_timeout)) {
       abort({name(member) + " was lost: no heartbeat for " + to_string(options_.heartbeat_timeout),
              false},
-            now);
+            now, &member);
       return;
     }
   }
@@ -241,7 +243,7 @@ void Membership::tick(TimePoint now) {
                                     " cannot reach it: " + suspicion_->reason
                               : name(reporter) + " lost its peers: " + suspicion_->reason,
            false},
-          now);
+          now, suspect);
   }
 }
 

@@ -42,6 +42,7 @@ using TimePoint = std::chrono::steady_clock::time_point;
 
 struct MembershipOptions {
   std::size_t world_size = 1;
+  std::uint32_t epoch = 1;  ///< counts the memberships of a job, from 1
   Duration rendezvous_deadline = Duration(60'000'000'000'000);  ///< 60 s
   Duration heartbeat_timeout = Duration(3'000'000'000'000);     ///< 3 s
   Duration suspicion_grace = Duration(500'000'000'000);         ///< 0.5 s
@@ -49,6 +50,14 @@ struct MembershipOptions {
   Duration leave_grace = Duration(3'000'000'000'000);  ///< 3 s
   std::string plan_digest;                             ///< what a member that has a plan must have
   std::string version;                                 ///< of the program, equal for all
+};
+
+/// What a worker has that was in the job when another was lost (regroup.hpp).
+struct Returning {
+  Rank seat;                      ///< its rank in the first epoch
+  std::uint32_t epoch = 0;        ///< the latest that it was in
+  std::uint32_t step = 0;         ///< steps that its parameters contain
+  std::uint32_t oldest_step = 0;  ///< steps that it can go back to, at most one less
 };
 
 struct JoinRequest {
@@ -59,6 +68,7 @@ struct JoinRequest {
   std::string host;
   std::int64_t pid = 0;
   std::string version;
+  std::optional<Returning> returning;  ///< none: it was not in the job before
 };
 
 struct CheckpointFile {
@@ -84,6 +94,8 @@ struct AbortReason {
 struct AllJoined {};
 struct Aborted {
   AbortReason reason;
+  std::optional<Rank> lost;  ///< the member that was lost, where that is the reason
+  Duration silence;          ///< since its last sign of life
 };
 struct CheckpointComplete {
   std::uint32_t step = 0;
@@ -127,11 +139,12 @@ class Membership {
   /// What happened since the last call.
   std::vector<MembershipEvent> take_events();
 
+  const MembershipOptions& options() const { return options_; }
   MembershipState state() const { return state_; }
   /// The job is over and all members have left or were given up.
   bool is_over(TimePoint now) const;
   const AbortReason& abort_reason() const { return abort_reason_; }
-  /// 0 while gathering, then 1.
+  /// 0 while gathering, then that of the options.
   std::uint32_t epoch() const { return epoch_; }
   JobProgress progress() const;
 
@@ -161,7 +174,7 @@ class Membership {
 
   std::optional<Refusal> refusal_of(const JoinRequest& request) const;
   void start(TimePoint now);
-  void abort(AbortReason reason, TimePoint now);
+  void abort(AbortReason reason, TimePoint now, const Member* lost = nullptr);
   Member* find(Rank rank);
   const Member* find(Rank rank) const;
   std::string name(const Member& member) const;

@@ -42,6 +42,13 @@ JoinRequest from_message(const proto::JoinRequest& message) {
   request.host = one_line(message.host());
   request.pid = message.pid();
   request.version = one_line(message.version());
+  if (message.has_returning()) {
+    const proto::Returning& returning = message.returning();
+    request.returning = Returning{.seat = Rank(std::size_t{returning.seat()}),
+                                  .epoch = returning.epoch(),
+                                  .step = returning.step(),
+                                  .oldest_step = returning.oldest_step()};
+  }
   return request;
 }
 
@@ -56,6 +63,13 @@ proto::JoinRequest to_message(const JoinRequest& request) {
   message.set_host(request.host);
   message.set_pid(request.pid);
   message.set_version(request.version);
+  if (request.returning) {
+    proto::Returning& returning = *message.mutable_returning();
+    returning.set_seat(request.returning->seat.value());
+    returning.set_epoch(request.returning->epoch);
+    returning.set_step(request.returning->step);
+    returning.set_oldest_step(request.returning->oldest_step);
+  }
   return message;
 }
 
@@ -82,6 +96,8 @@ Welcome take_welcome(proto::Welcome& message) {
   welcome.rank = Rank(std::size_t{message.rank()});
   welcome.world_size = message.world_size();
   welcome.epoch = message.epoch();
+  welcome.step = message.step();
+  welcome.seat = Rank(std::size_t{message.seat()});
   for (const std::string& address : message.addresses()) {
     welcome.addresses.push_back(bytes_of(address));
   }

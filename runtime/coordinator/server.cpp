@@ -53,26 +53,29 @@ class JoinStream final : public grpc::ServerWriteReactor<proto::Event>, public M
              std::function<void(JoinStream*)> on_done)
       : control_(control), options_(options), on_done_(std::move(on_done)) {}
 
-  void welcome(Rank rank, std::uint32_t epoch,
+  void welcome(Rank rank, const EpochRecord& epoch,
                const std::vector<std::vector<std::byte>>& addresses) override {
     proto::Event event;
     proto::Welcome& message = *event.mutable_welcome();
     message.set_rank(rank.value());
     message.set_world_size(static_cast<std::uint32_t>(addresses.size()));
-    message.set_epoch(epoch);
+    message.set_epoch(epoch.epoch);
     for (const std::vector<std::byte>& address : addresses) {
       message.add_addresses(address.data(), address.size());
     }
-    message.set_plan(options_.plan);
+    message.set_plan(epoch.plan.plan);
+    message.set_step(epoch.step);
+    message.set_seat(epoch.seats.at(rank.index()).value());
     message.set_job_options(options_.job_options);
     message.set_heartbeat_period_ps(options_.heartbeat_period.picoseconds());
     message.set_heartbeat_timeout_ps(options_.membership.heartbeat_timeout.picoseconds());
     send(std::move(event));
   }
 
-  void abort(const std::string& reason) override {
+  void abort(const std::string& reason, bool come_back) override {
     proto::Event event;
     event.mutable_abort()->set_reason(reason);
+    event.mutable_abort()->set_come_back(come_back);
     send(std::move(event));
   }
 
@@ -284,8 +287,11 @@ struct CoordinatorServer::Impl final : proto::Coordinator::CallbackService {
         control.membership().heartbeat(
             rank, {request->step(), request->loss(), Duration(request->step_time_ps())}, now());
       });
-      reply->set_aborted(control.membership().state() == MembershipState::kAborted);
-      reply->set_reason(control.membership().abort_reason().line);
+      const bool come_back = control.is_over_for(request->member().epoch());
+      reply->set_aborted(come_back || control.membership().state() == MembershipState::kAborted);
+      reply->set_come_back(come_back);
+      reply->set_reason(come_back ? "another member was lost"
+                                  : control.membership().abort_reason().line);
     });
   }
 

@@ -19,6 +19,7 @@
 #include "runtime/coordinator/host_port.hpp"
 #include "runtime/coordinator/membership.hpp"
 #include "runtime/coordinator/progress.hpp"
+#include "runtime/coordinator/regroup.hpp"
 
 namespace rackrail::runtime {
 
@@ -36,6 +37,18 @@ struct CoordinatorOptions {
       on_checkpoint;
   /// At most ten times per second.
   std::function<void(const JobProgress&)> on_progress;
+  /// A plan for those who are left, so that the job goes on without a member that was lost. Empty:
+  /// a loss ends the job, as does an exception of it.
+  std::function<EpochPlan(const Loss&)> on_loss;
+  /// The job goes on.
+  std::function<void(const EpochBegin&)> on_epoch;
+  /// Called with each epoch before anybody hears of it, on the thread that must not wait long. An
+  /// exception aborts the job.
+  std::function<void(const EpochRecord&)> keep;
+  /// The latest epoch of a job whose coordinator was killed: its members come back.
+  std::optional<EpochRecord> recovered;
+  /// How long those who are left may take to come back.
+  Duration return_deadline = Duration(10'000'000'000'000);  ///< 10 s
 };
 
 struct CoordinatorOutcome {

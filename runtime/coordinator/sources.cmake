@@ -5,9 +5,12 @@ set(RACKRAIL_COORDINATOR_SOURCES
   coordinator/grpc_setup.cpp
   coordinator/host_port.cpp
   coordinator/job_control.cpp
+  coordinator/job_regroup.cpp
+  coordinator/job_store.cpp
   coordinator/job_token.cpp
   coordinator/membership.cpp
   coordinator/messages.cpp
+  coordinator/regroup.cpp
   coordinator/server.cpp
   coordinator/task_thread.cpp)
-set(RACKRAIL_COORDINATOR_LIBRARIES rackrail_coordinator_proto fmt::fmt)
+set(RACKRAIL_COORDINATOR_LIBRARIES rackrail_coordinator_proto fmt::fmt PkgConfig::SQLITE)

@@ -15,8 +15,6 @@
 namespace rackrail::runtime {
 namespace {
 
-constexpr Duration kEndPatience = 30_s;
-
 class CollectiveRank {
  public:
   CollectiveRank(const plan::Plan& plan, const LaunchEnvironment& launch,

@@ -5,11 +5,14 @@
 #include <utility>
 
 #include "base/build_config.hpp"
+#include "base/digest.hpp"
 #include "base/error.hpp"
 #include "plan/format.hpp"
+#include "runtime/coordinator/job_store.hpp"
 #include "runtime/coordinator/job_token.hpp"
 #include "runtime/coordinator/server.hpp"
 #include "runtime/launch/job_settings.hpp"
+#include "runtime/launch/session.hpp"
 #include "runtime/launch/signals.hpp"
 #include "runtime/launch/spawn.hpp"
 #include "runtime/launch/worker.hpp"
@@ -23,8 +26,6 @@ namespace {
 constexpr Duration kLook(100'000'000'000);  // 0.1 s between two looks at everything
 // Workers wait longer than the coordinator, which knows better who did not come.
 constexpr Duration kWorkerPatience(5'000'000'000'000);
-// A worker whose heart stopped may take this long to be noticed and given up.
-constexpr Duration kEndPatience(30'000'000'000'000);
 
 std::string signal_name(int number) { return number == SIGINT ? "SIGINT" : "SIGTERM"; }
 
@@ -41,6 +42,7 @@ class Leader {
     settings.seed = options.seed;
     settings.checkpoint_folder = absolute(options.checkpoint_folder);
     settings.timeline_step = options.timeline_step;
+    settings.survives_losses = options.plan_for != nullptr;
     // Bad input is said here, once, and not by every worker.
     const trainer::TrainingConfig training = training_config(settings);
     if (!settings.checkpoint_folder.empty()) {
@@ -51,9 +53,22 @@ class Leader {
     }
     require_training(training, plan);
 
+    settings.outlives_coordinator = !options.state_folder.empty();
+    JobRecord job{.identity = sha256_hex(plan::digest(plan) + to_json(settings)),
+                  .address = listen,
+                  .token = std::move(token),
+                  .job_options = {}};
     CoordinatorOptions coordinator;
-    coordinator.listen = listen;
-    coordinator.token = std::move(token);
+    if (!options.state_folder.empty()) {
+      coordinator.recovered = open_store(job);
+      is_taken_up_ = coordinator.recovered.has_value();
+    }
+    if (!options.resume && !is_taken_up_ && !settings.checkpoint_folder.empty()) {
+      require_no_checkpoint(settings.checkpoint_folder);
+    }
+    coordinator.listen = job.address;
+    coordinator.token = job.token;
+    token_ = job.token;
     coordinator.membership.world_size = plan.rank_count();
     coordinator.membership.rendezvous_deadline = options.rendezvous_deadline;
     coordinator.membership.heartbeat_timeout = options.heartbeat_timeout;
@@ -61,7 +76,11 @@ class Leader {
     coordinator.membership.plan_digest = plan::digest(plan);
     coordinator.membership.version = build_config::kVersion;
     coordinator.plan = plan::to_binary(plan);
-    coordinator.job_options = to_json(settings);
+    coordinator.job_options = is_taken_up_ ? job.job_options : to_json(settings);
+    job.job_options = coordinator.job_options;
+    if (store_ != nullptr) {
+      coordinator.keep = [this](const EpochRecord& epoch) { store_->add(epoch); };
+    }
     coordinator.heartbeat_period = options.heartbeat_period;
     coordinator.on_progress = options.on_progress;
     coordinator.on_checkpoint = [this, folder = settings.checkpoint_folder](
@@ -69,12 +88,30 @@ class Leader {
                                     const std::vector<std::vector<CheckpointFile>>& files) {
       commit(folder, step, files);
     };
+    if (options.plan_for) {
+      coordinator.on_loss = [this](const Loss& loss) { return plan_after(loss); };
+      coordinator.on_epoch = [this](const EpochBegin& begin) { began(begin); };
+    }
     server_ = std::make_unique<CoordinatorServer>(std::move(coordinator));
+    if (store_ != nullptr && !is_taken_up_) {
+      job.address = server_->address();
+      store_->begin(job);
+    }
   }
+
+  const std::string& token() const { return token_; }
+  /// Whether there are workers already, which wait for this coordinator.
+  bool is_taken_up() const { return is_taken_up_; }
+
+  /// Who makes sure that a lost worker does nothing any more. Before any worker comes.
+  void set_fence(std::function<void(Rank)> fence) { fence_ = std::move(fence); }
 
   CoordinatorServer& server() { return *server_; }
 
   JobResult result(const CoordinatorOutcome& outcome) {
+    if (store_ != nullptr) {
+      store_->end();
+    }
     JobResult result;
     result.ok = outcome.ok;
     result.reason = outcome.reason.line;
@@ -90,6 +127,7 @@ class Leader {
     {
       const std::lock_guard lock(mutex_);
       result.checkpoints = checkpoints_;
+      result.losses = losses_;
     }
     result.wall_time = trainer::wall_clock() - start_;
     return result;
@@ -128,6 +166,20 @@ class Leader {
     }
   }
 
+  /// A run that starts anew would mix its checkpoints with those of another one, and in time remove
+  /// them.
+  static void require_no_checkpoint(const std::filesystem::path& folder) {
+    const trainer::FoundCheckpoint found = trainer::find_latest_valid(folder);
+    if (found.path || found.damaged) {
+      throw ConfigError(
+          ErrorContext{.file = folder.string(),
+                       .where = {},
+                       .found = found.path ? "the checkpoint " + found.path->filename().string()
+                                           : "a damaged checkpoint",
+                       .expected = "--resume to go on from it, or a folder without checkpoints"});
+    }
+  }
+
   /// Chosen once for all ranks, so that they cannot differ.
   std::filesystem::path latest_checkpoint(const std::filesystem::path& folder) {
     if (folder.empty()) {
@@ -148,6 +200,49 @@ class Leader {
     }
     resumed_from_ = *found.path;
     return *found.path;
+  }
+
+  /// The latest epoch of the job that is in the store, whose address, token and options `job` gets.
+  std::optional<EpochRecord> open_store(JobRecord& job) {
+    store_ = std::make_unique<JobStore>(options_.state_folder);
+    std::optional<UnfinishedJob> unfinished = store_->unfinished();
+    if (!unfinished) {
+      return std::nullopt;
+    }
+    if (unfinished->job.identity != job.identity) {
+      throw ConfigError(ErrorContext{.file = options_.state_folder.string(),
+                                     .where = {},
+                                     .found = "the unfinished job of another plan or training",
+                                     .expected = "that of this plan and training, or none"});
+    }
+    job = unfinished->job;
+    notes_.push_back("took up the job in " + options_.state_folder.string() + " at epoch " +
+                     std::to_string(unfinished->epoch.epoch));
+    return std::move(unfinished->epoch);
+  }
+
+  EpochPlan plan_after(const Loss& loss) {
+    for (const Rank seat : loss.lost) {
+      if (fence_) {
+        fence_(seat);
+      }
+    }
+    const plan::Plan plan = options_.plan_for(loss.left);
+    if (plan.rank_count() != loss.left.size()) {
+      throw PlanError("a plan for " + std::to_string(plan.rank_count()) + " ranks, where " +
+                      std::to_string(loss.left.size()) + " are left");
+    }
+    return {plan::to_binary(plan), plan::digest(plan)};
+  }
+
+  void began(const EpochBegin& begin) {
+    {
+      const std::lock_guard lock(mutex_);
+      losses_.push_back(begin);
+    }
+    if (options_.on_epoch) {
+      options_.on_epoch(begin);
+    }
   }
 
   void commit(const std::filesystem::path& folder, std::uint32_t step,
@@ -173,7 +268,12 @@ class Leader {
   std::filesystem::path resumed_from_;
   std::vector<std::string> notes_;
   std::mutex mutex_;
-  std::vector<std::uint32_t> checkpoints_;     // guarded by mutex_
+  std::vector<std::uint32_t> checkpoints_;  // guarded by mutex_
+  std::vector<EpochBegin> losses_;          // guarded by mutex_
+  std::function<void(Rank)> fence_;
+  std::string token_;
+  bool is_taken_up_ = false;
+  std::unique_ptr<JobStore> store_;
   std::unique_ptr<CoordinatorServer> server_;  // last: its threads call commit()
 };
 
@@ -190,10 +290,15 @@ class LocalWorkers {
         }) {}
 
   void start(std::size_t count, const std::string& token) {
+    has_started_workers_ = true;
     ChildCommand command;
     command.words = options_.worker_command;
     if (command.words.empty()) {
       command.words = {"/proc/self/exe", "worker"};
+    }
+    if (!options_.state_folder.empty()) {
+      command.words.emplace_back("--outlives-coordinator");
+      command.outlives_parent = true;
     }
     command.words.insert(command.words.end(),
                          {"--coordinator", to_string(server_.address()), "--rank", ""});
@@ -210,8 +315,17 @@ class LocalWorkers {
     }
   }
 
+  /// Its worker is lost and must not come back to life. From any thread.
+  void fence(Rank rank) {
+    const std::lock_guard lock(mutex_);
+    fenced_.push_back(rank);
+  }
+
   CoordinatorOutcome wait() {
     while (true) {
+      for (const Rank rank : take_fenced()) {
+        children_.kill(rank.index());
+      }
       // Its descriptor stays readable after the first signal.
       const int signals = guard_.received() == 0 ? guard_.file_descriptor() : -1;
       for (const ChildEnd& end : children_.wait_for(kLook, signals)) {
@@ -220,7 +334,7 @@ class LocalWorkers {
       if (guard_.received() != 0) {
         server_.stop("interrupted by " + signal_name(guard_.received()));
       }
-      if (children_.running() == 0) {
+      if (has_started_workers_ && children_.running() == 0) {
         server_.stop("all workers ended without a result");  // no news if there are results
       }
       if (std::optional<CoordinatorOutcome> outcome = server_.wait_for(Duration())) {
@@ -236,6 +350,11 @@ class LocalWorkers {
   int interrupted_by() const { return guard_.received(); }
 
  private:
+  std::vector<Rank> take_fenced() {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(fenced_, {});
+  }
+
   void ended(const ChildEnd& end) {
     if (!server_.has_started() && !end.ok()) {
       if (!early_end_) {
@@ -280,8 +399,11 @@ class LocalWorkers {
   CoordinatorServer& server_;
   InterruptGuard guard_;
   ChildProcesses children_;
+  bool has_started_workers_ = false;
   std::optional<ChildEnd> early_end_;
-  std::vector<ChildEnd> killed_;  ///< not by us: before the job was over
+  std::vector<ChildEnd> killed_;  ///< before the job was over
+  std::mutex mutex_;
+  std::vector<Rank> fenced_;  ///< not killed yet; guarded by mutex_
 };
 
 /// The own worker of a process that a launcher started.
@@ -322,7 +444,10 @@ JobResult run_local_job(const plan::Plan& plan, const JobOptions& options) {
   }
   Leader leader(plan, options, options.listen, token);
   LocalWorkers workers(options, leader.server());
-  workers.start(plan.rank_count(), token);
+  leader.set_fence([&workers](Rank rank) { workers.fence(rank); });
+  if (!leader.is_taken_up()) {
+    workers.start(plan.rank_count(), leader.token());
+  }
   const CoordinatorOutcome outcome = workers.wait();
   JobResult result = leader.result(outcome);
   if (!result.ok && workers.interrupted_by() != 0) {

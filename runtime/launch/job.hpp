@@ -22,6 +22,7 @@
 #include "base/units.hpp"
 #include "plan/plan.hpp"
 #include "runtime/coordinator/progress.hpp"
+#include "runtime/coordinator/regroup.hpp"
 #include "runtime/launch/environment.hpp"
 #include "runtime/launch/report.hpp"
 
@@ -69,6 +70,16 @@ struct JobOptions {
   std::function<void(const JobProgress&)> on_progress;
   /// A line that a local worker wrote to stdout or stderr, without the line's end.
   std::function<void(Rank, std::string_view)> on_worker_line;
+  /// What to go on with when workers are lost: a plan for the ranks of the first plan that are
+  /// left, in their order, which become ranks 0, 1, …; its steps must have as many samples. Called
+  /// on a thread of its own. Empty: a loss ends the job.
+  std::function<plan::Plan(const std::vector<Rank>& left)> plan_for;
+  /// Folder of what the coordinator must not forget (job_store.hpp); empty: it is kept nowhere.
+  /// When this process is killed, its workers wait for another one that is given the same folder,
+  /// plan and training: that takes up the job. With plan_for only.
+  std::filesystem::path state_folder;
+  /// The job goes on after a loss.
+  std::function<void(const EpochBegin&)> on_epoch;
   /// A checkpoint of all ranks is complete and its manifest written.
   std::function<void(std::uint32_t step)> on_checkpoint;
 };
@@ -86,15 +97,17 @@ struct JobResult {
   /// By rank, as far as they came. On other processes than the leader: the own report only.
   std::vector<WorkerReport> workers;
   std::uint32_t membership_epochs = 0;
+  std::vector<EpochBegin> losses;          ///< after which the job went on
   std::vector<std::uint32_t> checkpoints;  ///< steps whose checkpoint was completed
   std::filesystem::path resumed_from;      ///< checkpoint that the job went on from; empty: none
   std::vector<std::string> notes;          ///< what the user should know, one line each
   Duration wall_time;
 };
 
-/// One worker per rank of the plan, on this machine. Blocks until the end; SIGINT and SIGTERM are
-/// handled meanwhile and given back afterwards, so only one job may run per process at a time.
-/// Throws ConfigError or PlanError for bad input; what happens to workers is in the result.
+/// One worker per rank of the plan, on this machine, or those of the job that is taken up. Blocks
+/// until the end; SIGINT and SIGTERM are handled meanwhile and given back afterwards, so only one
+/// job may run per process at a time. Throws ConfigError or PlanError for bad input; what happens
+/// to workers is in the result.
 JobResult run_local_job(const plan::Plan& plan, const JobOptions& options);
 
 /// This process's part of a job that a launcher started. Every process has the same plan (compared

@@ -19,7 +19,9 @@ std::string to_json(const JobSettings& settings) {
   nlohmann::json object = {{"training", settings.training},
                            {"training_file", settings.training_file.string()},
                            {"checkpoint_folder", settings.checkpoint_folder.string()},
-                           {"restore", settings.restore.string()}};
+                           {"restore", settings.restore.string()},
+                           {"outlives_coordinator", settings.outlives_coordinator},
+                           {"survives_losses", settings.survives_losses}};
   if (settings.steps) {
     object["steps"] = *settings.steps;
   }
@@ -40,6 +42,8 @@ JobSettings parse_job_settings(const std::string& text) {
     settings.training_file = object.at("training_file").get<std::string>();
     settings.checkpoint_folder = object.at("checkpoint_folder").get<std::string>();
     settings.restore = object.at("restore").get<std::string>();
+    settings.outlives_coordinator = object.at("outlives_coordinator").get<bool>();
+    settings.survives_losses = object.at("survives_losses").get<bool>();
     settings.steps = optional_field<std::int64_t>(object, "steps");
     settings.seed = optional_field<std::uint64_t>(object, "seed");
     settings.timeline_step = optional_field<std::uint32_t>(object, "timeline_step");

@@ -18,6 +18,8 @@ struct JobSettings {
   std::filesystem::path checkpoint_folder;  ///< absolute; empty: no checkpoints
   std::filesystem::path restore;            ///< checkpoint to go on from; empty: from the start
   std::optional<std::uint32_t> timeline_step;
+  bool outlives_coordinator = false;  ///< wait for it to be restarted when it is lost
+  bool survives_losses = false;       ///< keep what is needed to go on without a lost worker
 };
 
 std::string to_json(const JobSettings& settings);

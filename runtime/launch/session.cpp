@@ -15,6 +15,8 @@ namespace rackrail::runtime {
 namespace {
 
 constexpr Duration kCloseDeadline = 2_s;
+// With a lost peer, what is under way to it never arrives.
+constexpr Duration kDisconnectDeadline = 50_ms;
 
 /// The wanted transport, or the first other one that works between processes.
 std::unique_ptr<Transport> open_transport(const std::string& wanted, bool or_another,
@@ -89,7 +91,7 @@ Session::Session(SessionOptions options, std::unique_ptr<Transport> transport)
       client_(options_.coordinator, options_.token,
               [this](const std::string& reason) { abort(reason); }) {}
 
-Session::~Session() { close(); }
+Session::~Session() { close(kCloseDeadline); }
 
 void Session::join() {
   if (transport_ == nullptr) {
@@ -101,7 +103,8 @@ void Session::join() {
                            .plan_digest = options_.plan_digest,
                            .host = host_name(),
                            .pid = getpid(),
-                           .version = std::string(build_config::kVersion)},
+                           .version = std::string(build_config::kVersion),
+                           .returning = options_.returning},
                           options_.rendezvous_deadline);
   has_joined_ = true;
   executor_options_.epoch = welcome_.epoch;
@@ -158,14 +161,14 @@ void Session::make_executor(plan::Plan plan) {
 bool Session::finish(const std::string& result, std::optional<Duration> at_most) {
   client_.report_result(result);
   const bool finished = client_.wait_until_finished(at_most);
-  close();
+  close(kCloseDeadline);
   client_.leave(true);
   return finished;
 }
 
 void Session::fail(const AbortReason& reason) {
   client_.leave(false, reason);
-  close();
+  close(kCloseDeadline);
 }
 
 void Session::abandon(const AbortReason& reason) {
@@ -198,10 +201,12 @@ void Session::end_executor() noexcept {
   ending.reset();  // joins its thread, so without the lock
 }
 
-void Session::close() noexcept {
+void Session::disconnect() noexcept { close(kDisconnectDeadline); }
+
+void Session::close(Duration deadline) noexcept {
   end_executor();
   if (transport_ != nullptr) {
-    transport_->close(kCloseDeadline);
+    transport_->close(deadline);
   }
 }
 

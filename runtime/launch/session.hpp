@@ -27,6 +27,9 @@
 
 namespace rackrail::runtime {
 
+/// How long a job may take to end: a worker whose heart stopped has to be noticed and given up.
+inline constexpr Duration kEndPatience = 30_s;
+
 struct SessionOptions {
   HostPort coordinator;
   std::string token;           ///< of the job; empty: it has none
@@ -38,6 +41,8 @@ struct SessionOptions {
   bool takes_other_transport = false;
   /// How long the coordinator and the other ranks may take to come.
   Duration rendezvous_deadline = 60_s;
+  /// What this rank has, where it was in the job before somebody was lost.
+  std::optional<Returning> returning;
 };
 
 /// The variable RACKRAIL_TRANSPORT, or "ucx".
@@ -87,6 +92,9 @@ class Session {
   /// Tells the others why this rank ends its part, and makes every wait of its executor end. From
   /// any thread, also while others use the executor, which stays. Never throws.
   void abandon(const AbortReason& reason);
+  /// Lets go of the executor and the other ranks, as when one of them was lost, without saying
+  /// anything to the coordinator. Then only the coordinator may be asked.
+  void disconnect() noexcept;
   /// The best reason there is for a peer that was lost: the coordinator's, if it has one.
   std::string reason_of_loss(const std::string& seen_here);
 
@@ -95,7 +103,7 @@ class Session {
   void make_executor(plan::Plan plan);
   void end_executor() noexcept;
   void abort(const std::string& reason);
-  void close() noexcept;
+  void close(Duration deadline) noexcept;
 
   const SessionOptions options_;
   std::unique_ptr<Transport> transport_;

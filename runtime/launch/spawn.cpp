@@ -101,8 +101,9 @@ bool move_to(int network_namespace, const char* host_name, std::size_t host_name
   // not know this; then the files that were not opened with O_CLOEXEC stay open.
   close_range(3, ~0U, CLOSE_RANGE_CLOEXEC);
   // The parent may be gone before the kernel was told to watch it.
-  if (prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == parent && dup2(null, 0) >= 0 &&
-      dup2(output, 1) >= 0 && dup2(output, 2) >= 0 &&
+  const bool is_bound =
+      command.outlives_parent || (prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == parent);
+  if (is_bound && dup2(null, 0) >= 0 && dup2(output, 1) >= 0 && dup2(output, 2) >= 0 &&
       move_to(command.network_namespace, command.host_name.data(), command.host_name.size())) {
     execve(path, words, environment);
   }
@@ -261,6 +262,12 @@ std::vector<ChildEnd> ChildProcesses::terminate(Duration grace) {
   return all;
 }
 
+void ChildProcesses::kill(std::size_t child) const noexcept {
+  if (child < children_.size() && children_[child].running) {
+    ::kill(-children_[child].pid, SIGKILL);
+  }
+}
+
 std::size_t ChildProcesses::running() const {
   return static_cast<std::size_t>(std::count_if(children_.begin(), children_.end(),
                                                 [](const Child& child) { return child.running; }));
@@ -269,7 +276,7 @@ std::size_t ChildProcesses::running() const {
 void ChildProcesses::signal_all(int number) const noexcept {
   for (const Child& child : children_) {
     if (child.running) {
-      kill(-child.pid, number);
+      ::kill(-child.pid, number);
     }
   }
 }

@@ -1,4 +1,4 @@
-// Child processes that never outlive their parent.
+// Child processes that never outlive their parent, unless they are meant to.
 //
 // Each child is a process group of its own, so that Ctrl-C reaches the parent alone, which can then
 // end the job in order. The kernel kills a child when the thread that started it ends
@@ -26,6 +26,7 @@ struct ChildCommand {
   /// An open descriptor of a network namespace to run in, with the /sys that belongs to it; needs
   /// root. -1: where the parent's thread is.
   int network_namespace = -1;
+  bool outlives_parent = false;
   std::string host_name;  ///< what the child takes for its host's name; empty: the parent's
 };
 
@@ -64,6 +65,9 @@ class ChildProcesses {
 
   /// Sends SIGTERM to all, SIGKILL after the grace period to those that are left, and waits.
   std::vector<ChildEnd> terminate(Duration grace);
+
+  /// Kills one with its process group, also while it is stopped; nothing happens when it has ended.
+  void kill(std::size_t child) const noexcept;
 
   std::size_t running() const;
   pid_t pid(std::size_t child) const { return children_[child].pid; }

@@ -21,6 +21,9 @@
 namespace rackrail::runtime {
 namespace {
 
+// For a coordinator that does not answer, and for the others and a plan.
+constexpr Duration kReturnPatience = 30_s;
+
 Duration process_cpu_time() {
   rusage usage = {};
   getrusage(RUSAGE_SELF, &usage);
@@ -78,7 +81,9 @@ class TimedExchange final : public trainer::GradientExchange {
 /// opposite one.
 class Life {
  public:
-  explicit Life(const WorkerOptions& options) : session_(session_options(options)) {
+  explicit Life(const WorkerOptions& options)
+      : session_options_(session_options(options)),
+        session_(std::make_unique<Session>(session_options_)) {
     report_.host = host_name();
     report_.pid = getpid();
   }
@@ -92,7 +97,7 @@ class Life {
       result.report = std::move(report_);
       return result;
     } catch (const PeerLostError& error) {
-      return end_after_failure({session_.reason_of_loss(error.what()), false});
+      return end_after_failure({session_->reason_of_loss(error.what()), false});
     } catch (const Error& error) {
       return end_after_failure({error.what(), error.is_bad_input()});
     } catch (const std::exception& error) {
@@ -102,32 +107,141 @@ class Life {
 
  private:
   void live() {
-    session_.join();
-    const Welcome& welcome = session_.welcome();
-    const Duration joined_at = trainer::wall_clock();
-    const Duration cpu_before = process_cpu_time();
-    report_.transport = session_.transport_name();
-    report_.notes = session_.notes();
-    report_.rank = welcome.rank;
-    report_.membership_epochs = welcome.epoch;
-
-    plan::Plan plan = plan::parse_plan(welcome.plan, "the job's plan");
-    settings_ = parse_job_settings(welcome.job_options);
-    executor_made_ = trainer::wall_clock();
-    session_.start(std::move(plan), {.record_timeline = settings_.timeline_step.has_value()});
-    train();
-
-    report_.wall_time = trainer::wall_clock() - joined_at;
-    report_.cpu_time = process_cpu_time() - cpu_before;
-    add_statistics();
-    session_.finish(to_json(report_));
+    session_->join();
+    joined_at_ = trainer::wall_clock();
+    cpu_before_ = process_cpu_time();
+    report_.transport = session_->transport_name();
+    report_.notes = session_->notes();
+    settings_ = parse_job_settings(session_->welcome().job_options);
+    if (settings_.outlives_coordinator) {
+      std::signal(SIGPIPE, SIG_IGN);  // who reads the output may be gone with it
+    }
+    data_ =
+        std::make_unique<trainer::DataSplit>(trainer::load_data(training_config(settings_).data));
+    take_up_plan();
+    if (!settings_.restore.empty()) {
+      trainer_->restore(
+          trainer::load_checkpoint(settings_.restore, report_.rank, trainer_->expectation()));
+    }
+    report_.first_step = static_cast<std::uint32_t>(trainer_->step());
+    bool is_lost = false;
+    do {
+      try {
+        if (is_lost) {
+          come_back();
+        }
+        work();
+        return;
+      } catch (const PeerLostError& error) {
+        is_lost = true;
+        const std::string reason = session_->reason_of_loss(error.what());
+        // A coordinator that is lost may be busy, or be restarted.
+        const bool may_come_back =
+            settings_.survives_losses && (session_->coordinator().is_to_come_back() ||
+                                          session_->coordinator().is_coordinator_lost());
+        if (!may_come_back) {
+          throw PeerLostError(reason);
+        }
+      }
+    } while (is_lost);
   }
 
-  void train() {
+  /// To the end of the training and the job.
+  void work() {
+    train();
+    report_.wall_time = trainer::wall_clock() - joined_at_;
+    report_.cpu_time = process_cpu_time() - cpu_before_;
+    add_statistics();
+    session_->finish(to_json(report_));
+  }
+
+  /// Executor and trainer for the plan of the membership's epoch; a trainer that there was goes on.
+  void take_up_plan() {
+    const Welcome& welcome = session_->welcome();
+    seat_ = welcome.seat;
+    report_.rank = welcome.rank;
+    report_.membership_epochs = welcome.epoch;
+    executor_made_ = trainer::wall_clock();
+    session_->start(plan::parse_plan(welcome.plan, "the job's plan"),
+                    {.record_timeline = settings_.timeline_step.has_value()});
+    auto exchange = std::make_unique<TimedExchange>(session_->executor());
+    std::unique_ptr<trainer::Trainer> trainer = make_trainer(*exchange);
+    if (trainer_ != nullptr) {
+      trainer->take_over(*trainer_);
+    }
+    trainer_ = std::move(trainer);
+    exchange_ = std::move(exchange);
+  }
+
+  /// After a loss: joins the next epoch of the membership with the parameters that there are, takes
+  /// a step back if others lack it, and takes up the plan for those who are left.
+  void come_back() {
+    if (exchange_ != nullptr) {
+      note_residuals();
+    }
+    session_->disconnect();
+    exchange_.reset();
+    session_options_.returning =
+        Returning{.seat = seat_,
+                  .epoch = report_.membership_epochs,
+                  .step = static_cast<std::uint32_t>(trainer_->step()),
+                  .oldest_step = static_cast<std::uint32_t>(trainer_->oldest_step())};
+    if (!settings_.outlives_coordinator) {
+      session_options_.rendezvous_deadline = kReturnPatience;
+    }
+    // The old stream stays until the new one is welcome: the coordinator must not take it for lost.
+    const std::unique_ptr<Session> former =
+        std::exchange(session_, std::make_unique<Session>(session_options_));
+    try {
+      session_->join();
+    } catch (const RuntimeFailure& error) {
+      // Once more if another worker was lost meanwhile, or a coordinator that is restarted.
+      const bool is_again =
+          session_->has_joined() ||
+          (settings_.outlives_coordinator && session_->coordinator().is_coordinator_lost());
+      if (!is_again) {
+        throw;
+      }
+      throw PeerLostError(error.what());
+    }
+    if (session_->welcome().step != trainer_->step()) {
+      trainer_->go_back();
+      report_.losses.pop_back();
+      if (!last_was_skipped_) {
+        report_.weighted_squared_norms.pop_back();
+        report_.squared_norms.pop_back();
+      }
+    }
+    take_up_plan();
+    require_equal_parameters();
+  }
+
+  void note_residuals() {
+    const std::size_t places = exchange_->residuals().size();
+    if (places != 0) {
+      report_.notes.push_back(
+          "error feedback of " + std::to_string(places) + " encoders was dropped after step " +
+          std::to_string(trainer_->step()) + ": they were those of the plan before");
+    }
+  }
+
+  /// That nobody has an update that another has not. Also a meeting: all have their executors.
+  void require_equal_parameters() {
+    const std::string own =
+        std::to_string(trainer_->step()) + " " + trainer_->model().parameters_digest();
+    const std::vector<std::string> all = session_->coordinator().exchange(own);
+    for (std::size_t rank = 0; rank < all.size(); ++rank) {
+      if (all[rank] != all[0]) {
+        throw RuntimeFailure("rank " + std::to_string(rank) +
+                             " has other parameters than rank 0 after a loss");
+      }
+    }
+  }
+
+  std::unique_ptr<trainer::Trainer> make_trainer(TimedExchange& exchange) {
     const trainer::TrainingConfig config = training_config(settings_);
-    data_ = std::make_unique<trainer::DataSplit>(trainer::load_data(config.data));
-    exchange_ = std::make_unique<TimedExchange>(session_.executor());
     trainer::TrainerOptions options;
+    options.keeps_step_before = settings_.survives_losses;
     options.self = report_.rank;
     options.timeline_step = settings_.timeline_step;
     trainer::TrainerHooks hooks;
@@ -135,15 +249,12 @@ class Life {
     if (!settings_.checkpoint_folder.empty()) {
       hooks.on_checkpoint = [this](const trainer::TrainingState& state) { save(state); };
     }
-    trainer_ = std::make_unique<trainer::Trainer>(config, session_.plan(), *data_, *exchange_,
-                                                  options, std::move(hooks));
-    if (!settings_.restore.empty()) {
-      trainer_->restore(
-          trainer::load_checkpoint(settings_.restore, report_.rank, trainer_->expectation()));
-    }
-    const trainer::TrainingResult result = trainer_->run();
+    return std::make_unique<trainer::Trainer>(config, session_->plan(), *data_, exchange, options,
+                                              std::move(hooks));
+  }
 
-    report_.first_step = static_cast<std::uint32_t>(result.first_step);
+  void train() {
+    const trainer::TrainingResult result = trainer_->run();
     report_.steps = static_cast<std::uint32_t>(result.steps);
     report_.final_loss = result.final_loss;
     if (result.final_evaluation) {
@@ -164,15 +275,16 @@ class Life {
 
   void step_done(const trainer::StepReport& step) {
     report_.losses.push_back(step.loss);
+    last_was_skipped_ = step.skipped;
     if (!step.skipped) {
       report_.weighted_squared_norms.push_back(step.weighted_squared_norm);
       report_.squared_norms.push_back(step.gradient_norm * step.gradient_norm);
     }
-    session_.coordinator().set_progress(
+    session_->coordinator().set_progress(
         {static_cast<std::uint32_t>(step.step), step.loss, step.times.step});
     if (settings_.timeline_step) {
       // Taken after every step, so that only the wanted one is kept.
-      const std::vector<plan::TimelineEvent> events = session_.executor().take_timeline();
+      const std::vector<plan::TimelineEvent> events = session_->executor().take_timeline();
       if (step.step == std::int64_t{*settings_.timeline_step} + 1) {
         // The executor counts from its making, the trainer's timeline from the step's beginning.
         const Duration shift = executor_made_ - exchange_->step_began();
@@ -190,11 +302,11 @@ class Life {
          trainer::write_shards(settings_.checkpoint_folder, report_.rank, state)) {
       files.push_back({file.name, file.sha256, Bytes(file.bytes)});
     }
-    session_.coordinator().report_checkpoint(static_cast<std::uint32_t>(state.info.step), files);
+    session_->coordinator().report_checkpoint(static_cast<std::uint32_t>(state.info.step), files);
   }
 
   void add_statistics() {
-    const ExecutorStatistics statistics = session_.executor().statistics();
+    const ExecutorStatistics statistics = session_->executor().statistics();
     report_.bytes_sent = statistics.sent;
     report_.messages = statistics.messages;
     report_.bytes_by_pair = statistics.bytes_by_pair;
@@ -203,10 +315,10 @@ class Life {
   }
 
   WorkerResult end_after_failure(const AbortReason& reason) {
-    session_.fail(reason);
+    session_->fail(reason);
     WorkerResult result = failed(reason);
-    result.joined = session_.has_joined();
-    result.leader_knows = session_.coordinator().coordinator_knows();
+    result.joined = session_->has_joined();
+    result.leader_knows = session_->coordinator().coordinator_knows();
     return result;
   }
 
@@ -217,7 +329,12 @@ class Life {
   // Owns the gradients, which the executor's thread may touch as long as there is one.
   std::unique_ptr<trainer::Trainer> trainer_;
   Duration executor_made_;
-  Session session_;  // last: its executor goes first
+  Duration joined_at_;
+  Duration cpu_before_;
+  Rank seat_;                      ///< the rank of the first epoch
+  bool last_was_skipped_ = false;  ///< the latest step
+  SessionOptions session_options_;
+  std::unique_ptr<Session> session_;  // last: its executor goes first
 };
 
 }  // namespace

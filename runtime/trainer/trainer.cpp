@@ -77,6 +77,9 @@ struct Trainer::Impl {
   }
 
   void restore(const LoadedCheckpoint& checkpoint);
+  void take_over(const Impl& other);
+  void keep();
+  void go_back();
   TrainingState state() const;
   TrainingResult run();
 
@@ -117,6 +120,14 @@ struct Trainer::Impl {
   std::optional<Evaluation> latest_evaluation;  // of the present parameters
   double latest_loss = 0;
 
+  /// What the latest update changed, as it was before.
+  struct StepBefore {
+    CheckpointInfo info;
+    std::vector<float> parameters;
+    std::vector<float> momentum;
+  };
+  std::optional<StepBefore> before;
+
   double squared_share = 0;  // of this rank's share of the sum, in this step
   Duration step_begin;
   bool recording = false;  // the timeline, in this step
@@ -140,6 +151,39 @@ void Trainer::Impl::restore(const LoadedCheckpoint& checkpoint) {
   info.position = checkpoint.info.position;
   info.epoch = checkpoint.info.epoch;
   info.skipped_steps = checkpoint.info.skipped_steps;
+  latest_evaluation.reset();
+}
+
+void Trainer::Impl::take_over(const Impl& other) {
+  std::ranges::copy(other.model->parameters(), model->parameters().begin());
+  std::ranges::copy(other.sgd.momentum(), sgd.momentum().begin());
+  sgd.set_skipped_steps(other.info.skipped_steps);
+  info.step = other.info.step;
+  info.position = other.info.position;
+  info.epoch = other.info.epoch;
+  info.skipped_steps = other.info.skipped_steps;
+  latest_loss = other.latest_loss;
+  latest_evaluation.reset();
+}
+
+void Trainer::Impl::keep() {
+  if (!before) {
+    before.emplace();
+  }
+  before->info = info;
+  before->parameters.assign(model->parameters().begin(), model->parameters().end());
+  before->momentum.assign(sgd.momentum().begin(), sgd.momentum().end());
+}
+
+void Trainer::Impl::go_back() {
+  if (!before || before->info.step + 1 != info.step) {
+    throw RuntimeFailure("step " + std::to_string(info.step) + " cannot be taken back");
+  }
+  std::ranges::copy(before->parameters, model->parameters().begin());
+  std::ranges::copy(before->momentum, sgd.momentum().begin());
+  info = before->info;
+  sgd.set_skipped_steps(info.skipped_steps);
+  before.reset();
   latest_evaluation.reset();
 }
 
@@ -213,6 +257,9 @@ StepReport Trainer::Impl::step(BatchLoader& loader) {
   const Duration cpu_begin = thread_cpu_clock();
   for (std::size_t b = 0; b < buckets.size(); ++b) {
     buckets.scatter(BucketId(b), model->gradients());
+  }
+  if (options.keeps_step_before) {
+    keep();
   }
   report.learning_rate = settings.learning_rate.at(info.step);
   const Sgd::Update update =
@@ -313,6 +360,17 @@ CheckpointExpectation Trainer::expectation() const {
 void Trainer::restore(const LoadedCheckpoint& checkpoint) { impl_->restore(checkpoint); }
 
 TrainingState Trainer::state() const { return impl_->state(); }
+
+void Trainer::take_over(const Trainer& other) { impl_->take_over(*other.impl_); }
+
+void Trainer::go_back() { impl_->go_back(); }
+
+std::int64_t Trainer::step() const { return impl_->info.step; }
+
+std::int64_t Trainer::oldest_step() const {
+  const auto& before = impl_->before;
+  return before && before->info.step + 1 == impl_->info.step ? before->info.step : impl_->info.step;
+}
 
 TrainingResult Trainer::run() { return impl_->run(); }
 

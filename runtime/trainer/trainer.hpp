@@ -67,6 +67,9 @@ struct TrainerOptions {
   bool evaluate = true;  ///< only rank 0 does, and only if this is set
   /// First steps of a run that no statistic counts, unless the run has no others.
   std::int64_t warmup_steps = 3;
+  /// Keep what the latest update changes, so that it can be taken back: a copy of parameters and
+  /// momentum in every step.
+  bool keeps_step_before = false;
   /// Step (counted from 0 over the whole training) whose timeline is kept.
   std::optional<std::int64_t> timeline_step;
 };
@@ -104,6 +107,15 @@ class Trainer {
   void restore(const LoadedCheckpoint& checkpoint);
   /// Between steps (so in hooks, or outside of run()).
   TrainingState state() const;
+  /// Continues, before run(), from where `other` is, which has the same model and may have another
+  /// plan. Its residuals are left: they are of the other plan's encoders.
+  void take_over(const Trainer& other);
+  /// Takes the latest step back, once, after run() has ended or thrown. Throws RuntimeFailure when
+  /// no step before it is kept.
+  void go_back();
+  /// Steps that the parameters contain, and that they contain after going back as far as possible.
+  std::int64_t step() const;
+  std::int64_t oldest_step() const;
 
   /// Trains until the configured number of steps or a stop. Throws PeerLostError out of the
   /// exchange; the parameters are then those of the latest whole step, while what moves gradients

@@ -17,6 +17,8 @@ JobSettings full_settings() {
   settings.checkpoint_folder = "/checkpoints";
   settings.restore = "/checkpoints/step-00000005";
   settings.timeline_step = 3;
+  settings.outlives_coordinator = true;
+  settings.survives_losses = true;
   return settings;
 }
 
@@ -30,6 +32,10 @@ TEST_CASE("job settings come back from JSON as they were") {
   const JobSettings plain = parse_job_settings(to_json(JobSettings{}));
   CHECK_FALSE(plain.steps.has_value());
   CHECK_FALSE(plain.timeline_step.has_value());
+  CHECK(back.survives_losses);
+  CHECK(back.outlives_coordinator);
+  CHECK_FALSE(plain.survives_losses);
+  CHECK_FALSE(plain.outlives_coordinator);
 }
 
 TEST_CASE("steps and seed of the job overrule those of the file") {

@@ -1,0 +1,109 @@
+// How a job goes on after a loss: who is still expected, who has come back, and the step and the
+// plan that the next epoch of the membership begins with.
+//
+// Model. A worker keeps its seat, the rank that it had in the job's first epoch, for as long as it
+// is in the job; its rank in an epoch is the number of seats before its own that are taken, so
+// ranks stay dense and in the order of the first plan. When a member is lost, everybody else is
+// told to come back: to end its executor and transport, and to join again with what it has. The
+// next epoch begins when all who are left have come and there is a plan for exactly them. Who is
+// lost meanwhile is expected no longer; then another plan is wanted.
+//
+// The step. A rank can only finish step s + 1 (sums of the gradients of all ranks) when every rank
+// has begun it, and so has applied step s. Hence the survivors are at most one step apart. All of
+// them go on from the smallest number of steps that any of them has; those that have one more go
+// back to the parameters that they kept. So no rank applies an update that another does not.
+//
+// Pure logic, as membership.hpp: time is an argument. Streams are only names here. O(seats) a call.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/ids.hpp"
+#include "base/units.hpp"
+#include "runtime/coordinator/membership.hpp"
+
+namespace rackrail::runtime {
+
+class MemberStream;
+
+/// A plan for the ranks of one epoch, as workers get it.
+struct EpochPlan {
+  std::string plan;    ///< binary form
+  std::string digest;  ///< plan::digest
+};
+
+/// All that an epoch of the membership begins with.
+struct EpochRecord {
+  std::uint32_t epoch = 1;
+  std::vector<Rank> seats;  ///< by rank
+  std::uint32_t step = 0;   ///< steps that the parameters of all contain
+  EpochPlan plan;
+};
+
+/// What whoever leads the job is asked for a plan with.
+struct Loss {
+  std::string reason;      ///< one line, of the first loss
+  std::vector<Rank> lost;  ///< seats that are not expected any more, since the last such question
+  std::vector<Rank> left;  ///< seats that are, in the order of their next ranks
+};
+
+/// How an epoch after the first began.
+struct EpochBegin {
+  std::uint32_t epoch = 0;
+  std::string reason;       ///< of the first loss
+  std::vector<Rank> lost;   ///< seats, all of them; none when only connections were
+  std::vector<Rank> seats;  ///< by rank
+  std::uint32_t step = 0;   ///< steps that the parameters of all contain
+  Duration silence;         ///< from the lost member's last sign of life to the notice of its loss
+  Duration pause;           ///< from that to the moment when all were ready to train again
+};
+
+class Regroup {
+ public:
+  /// `left` are ascending seats.
+  Regroup(std::vector<Rank> left, TimePoint deadline);
+
+  struct Member {
+    MemberStream* stream = nullptr;
+    JoinRequest request;
+  };
+
+  bool expects(Rank seat) const;
+  bool has_come(Rank seat) const { return members_.contains(seat); }
+  /// Each seat once; it must be expected.
+  void come(Rank seat, Member member);
+  /// The seat of who came over this stream.
+  std::optional<Rank> seat_of(const MemberStream& stream) const;
+  /// It is expected no longer, and neither is a plan that was made with it.
+  void lose(Rank seat);
+  /// Who has not come although it is time.
+  std::vector<Rank> overdue(TimePoint now) const;
+  TimePoint deadline() const { return deadline_; }
+
+  const std::vector<Rank>& left() const { return left_; }
+  /// Which question for a plan counts: earlier ones are about seats that were lost since.
+  std::uint32_t question() const { return question_; }
+  void set_plan(EpochPlan plan) { plan_ = std::move(plan); }
+
+  /// All have come and there is a plan for them.
+  bool is_complete() const { return plan_.has_value() && members_.size() == left_.size(); }
+  const EpochPlan& plan() const { return plan_.value(); }
+  /// By seat.
+  const std::map<Rank, Member>& members() const { return members_; }
+  /// The number of steps that all can have; none when somebody cannot go back that far, which
+  /// means that it was not in the same job.
+  std::optional<std::uint32_t> common_step() const;
+
+ private:
+  std::vector<Rank> left_;
+  TimePoint deadline_;
+  std::uint32_t question_ = 0;
+  std::optional<EpochPlan> plan_;
+  std::map<Rank, Member> members_;
+};
+
+}  // namespace rackrail::runtime
