@@ -25,7 +25,7 @@ namespace rackrail::cli {
 
 namespace {
 
-constexpr int kMostSamples = 1'000'000;
+constexpr int kMostSamplesTimed = 1'000'000;
 
 struct CalibrateOptions {
   std::size_t workers = 4;
@@ -41,14 +41,14 @@ double load_average() {
   return getloadavg(&load, 1) == 1 ? load : 0;
 }
 
-struct Measured {
+struct MeasuredHere {
   Calibration calibration;
   plan::Workload workload;  ///< only where it was asked for
 };
 
-Measured measure(const CalibrateOptions& options) {
+MeasuredHere measure(const CalibrateOptions& options) {
   StageBar bar("measuring", options.workload_output.empty() ? 2 : 3);
-  Measured measured;
+  MeasuredHere measured;
   Calibration& calibration = measured.calibration;
   calibration.load = load_average();
   calibration.cores = std::max(1U, std::thread::hardware_concurrency());
@@ -132,7 +132,7 @@ void add_calibrate_command(CLI::App& app, Session& session) {
                    "Training file, or the name of a shipped one, whose model is measured")
       ->capture_default_str();
   command->add_option("--local-batch", options->local_batch, "Samples per worker and step")
-      ->check(CLI::Range(1, kMostSamples))
+      ->check(CLI::Range(1, kMostSamplesTimed))
       ->capture_default_str();
   command->add_option("-o,--output", options->output, "Calibration file to write")
       ->capture_default_str();

@@ -13,6 +13,7 @@
 #include "base/parse_units.hpp"
 #include "cli/progress.hpp"
 #include "cli/simulation_json.hpp"
+#include "cli/simulation_notes.hpp"
 #include "cli/simulation_text.hpp"
 #include "cli/table.hpp"
 #include "cli/usage.hpp"
@@ -55,7 +56,8 @@ struct CollectiveCase {
   plan::Collective what;
   planner::TierCodecs codecs;
   std::int64_t elements = 0;
-  std::optional<std::int64_t> slice_elements;  ///< none: what is fastest
+  std::optional<std::int64_t> slice_elements;    ///< of all schedules; none: what is fastest
+  std::optional<std::int64_t> slice_of_regular;  ///< of those given by formulas, likewise
   sim::SimulationOptions simulation;
 };
 
@@ -63,6 +65,18 @@ struct FastestCollective {
   std::string_view family;
   sim::CollectiveResult result;
 };
+
+/// Folded by symmetry and at the flow level, where trying several takes no time.
+std::int64_t fastest_slice(const plan::RegularSchedule& schedule, const CollectiveCase& c) {
+  sim::SimulationOptions quick = c.simulation;
+  quick.network = sim::NetworkLevel::kFlow;
+  quick.use_symmetry = true;
+  const planner::FormShape shape = planner::shape_of(schedule);
+  const auto time = [&](std::size_t, std::int64_t slice) {
+    return sim::simulate_collective(schedule, c.elements, slice, c.cluster, quick).time;
+  };
+  return planner::fastest_division({&shape, 1}, c.elements, time).slice_elements;
+}
 
 /// Why the family cannot be used here, if so.
 std::optional<std::string> simulate_with(const planner::ScheduleFamily& family,
@@ -84,14 +98,7 @@ std::optional<std::string> simulate_with(const planner::ScheduleFamily& family,
       c.what == plan::Collective::kAllReduce ? family.regular_all_reduce(c.cluster) : nullptr;
   if (regular != nullptr && !c.codecs.inside.is_lossy() &&
       c.elements >= static_cast<std::int64_t>(regular->chunk_count())) {
-    if (c.slice_elements) {
-      simulate(*regular, *c.slice_elements);
-      return std::nullopt;
-    }
-    const planner::FormShape shape = planner::shape_of(*regular);
-    planner::fastest_division({&shape, 1}, c.elements, [&](std::size_t, std::int64_t slice) {
-      return simulate(*regular, slice);
-    });
+    simulate(*regular, c.slice_of_regular ? *c.slice_of_regular : fastest_slice(*regular, c));
     return std::nullopt;
   }
   if (auto refusal = planner::graph_refusal(family, c.cluster, c.codecs)) {
@@ -176,7 +183,10 @@ void run_collective(Session& session, const topology::Topology& cluster,
                                      "at least " + to_string(kSmallestSlice)});
     }
     slice_elements = slice.count() / kBytesPerElement;
-  } else if (options.schedule != kBestSchedule || cluster.rank_count() > planner::kMostTableRanks) {
+  }
+  const std::optional<std::int64_t> slice_of_regular = slice_elements;
+  if (!slice_elements &&
+      (options.schedule != kBestSchedule || cluster.rank_count() > planner::kMostTableRanks)) {
     slice_elements = kUsualSlice.count() / kBytesPerElement;
   }
   CollectiveCase c{.cluster = cluster,
@@ -184,6 +194,7 @@ void run_collective(Session& session, const topology::Topology& cluster,
                    .codecs = {codec, codec},
                    .elements = elements,
                    .slice_elements = slice_elements,
+                   .slice_of_regular = slice_of_regular,
                    .simulation = simulation};
   ProgressBar bar("simulating");
   c.simulation.progress = [&bar](double share) { bar.update(share); };
@@ -191,12 +202,19 @@ void run_collective(Session& session, const topology::Topology& cluster,
   const auto [family, result] = simulate_collective(c, options.schedule);
   const double wall = seconds_since(start);
   bar.clear();
+  const std::vector<std::string> notes = simulation_notes(cluster);
+  for (const std::string& note : notes) {
+    session.note("note: " + note);
+  }
   const auto n = static_cast<double>(cluster.rank_count());
   const auto moved = static_cast<double>(elements * kBytesPerElement);
   const double algbw = moved / result.time.seconds();
   // Of each byte of the buffer, so much crosses a rank's port (nccl-tests, PERFORMANCE.md).
   const double busbw = algbw * (what == plan::Collective::kAllReduce ? 2 : 1) * (n - 1) / n;
-  const Duration bound = lower_bound(cluster, what, plan::encoded_size(codec, elements));
+  const bool has_changes = !simulation.disturbances.capacity.empty();
+  const Duration bound = lower_bound(
+      has_changes ? sim::at_best(cluster, simulation.disturbances, result.time) : cluster, what,
+      plan::encoded_size(codec, elements));
   if (session.json) {
     session.print_json({{"collective", options.collective},
                         {"bytes", elements * kBytesPerElement},
@@ -206,11 +224,13 @@ void run_collective(Session& session, const topology::Topology& cluster,
                         {"algbw_Bps", algbw},
                         {"busbw_Bps", busbw},
                         {"bound_s", bound.seconds()},
+                        {"bound_of", has_changes ? "links at their best in this time" : "cluster"},
                         {"links", links_json(cluster, result.links)},
                         {"queues", queues_json(cluster, result.queues)},
                         {"events", result.events},
                         {"flows", result.flows},
                         {"copies", result.copies},
+                        {"notes", notes},
                         {"wall_s", wall},
                         {"peak_rss_bytes", peak_rss_bytes()}});
     return;
@@ -225,7 +245,8 @@ void run_collective(Session& session, const topology::Topology& cluster,
   table.add_row({to_string(result.time), to_string(Bandwidth(static_cast<std::int64_t>(algbw))),
                  to_string(Bandwidth(static_cast<std::int64_t>(busbw))), to_string(bound),
                  fmt::format("{:+.1f} %", (result.time / bound - 1) * 100)});
-  fmt::print("{}\n{}\n{}{} flows, {} events, {:.3f} s of simulation\n", table.to_string(),
+  fmt::print("{}{}\n{}\n{}{} flows, {} events, {:.3f} s of simulation\n", table.to_string(),
+             has_changes ? "the lower bound is that of every link at its best in this time\n" : "",
              busiest_links(cluster, result.links), longest_queues(cluster, result.queues),
              result.flows, result.events, wall);
   if (result.copies > 1) {

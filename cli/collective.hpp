@@ -15,7 +15,7 @@ struct CollectiveOptions {
   std::string bytes = "1 GiB";    ///< on each rank: what is summed, or all that is gathered
   std::string schedule = "ring";  ///< a family, or "best"
   std::string codec = "none";
-  std::string slice;  ///< empty: 1 MiB; of "best", what is fastest (planner/collective_forms.hpp)
+  std::string slice;  ///< empty: 1 MiB; of rings and "best", what is fastest
 };
 
 /// Prints time, rates, the exact lower bound and the busiest links. Throws ConfigError.

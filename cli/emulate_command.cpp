@@ -11,6 +11,7 @@
 #include "cli/emulation.hpp"
 #include "cli/inputs.hpp"
 #include "cli/session.hpp"
+#include "cli/shared_numbers.hpp"
 #include "runtime/coordinator/job_token.hpp"
 #include "runtime/emulate/leftovers.hpp"
 #include "runtime/emulate/rank_commands.hpp"
@@ -20,8 +21,6 @@ namespace rackrail::cli {
 namespace {
 
 namespace emulate = runtime::emulate;
-
-constexpr int kSignalBase = 128;
 
 struct EmulateOptions {
   ClusterOptions cluster;

@@ -10,6 +10,7 @@
 
 #include "base/parse_units.hpp"
 #include "cli/inputs.hpp"
+#include "cli/shared_numbers.hpp"
 #include "cli/table.hpp"
 
 namespace rackrail::cli {
@@ -17,8 +18,6 @@ namespace rackrail::cli {
 namespace {
 
 namespace emulate = runtime::emulate;
-
-constexpr double kPercent = 100;
 
 unsigned cores() { return std::max(1U, std::thread::hardware_concurrency()); }
 

@@ -11,6 +11,7 @@
 #include "cli/inputs.hpp"
 #include "cli/progress.hpp"
 #include "cli/session.hpp"
+#include "cli/shared_numbers.hpp"
 #include "cli/table.hpp"
 #include "explore/explain.hpp"
 #include "planner/planner.hpp"
@@ -19,9 +20,6 @@
 namespace rackrail::cli {
 
 namespace {
-
-constexpr int kMostThreads = 4096;
-constexpr double kLargestErrorBudget = 1000;
 
 struct ExplainCommandOptions {
   std::string target;  ///< a plan file or a cluster

@@ -11,16 +11,42 @@
 
 #include "base/error.hpp"
 #include "base/file.hpp"
+#include "plan/device_class.hpp"
 #include "plan/format.hpp"
 #include "runtime/transport.hpp"
 #include "topology/reader.hpp"
 
 namespace rackrail::cli {
 
+namespace {
+
+void set_device_class(topology::Topology& cluster, const std::string& name) {
+  if (plan::find_device_class(name) == nullptr) {
+    std::vector<std::string_view> known;
+    for (const plan::DeviceClass& one : plan::device_classes()) {
+      known.push_back(one.name);
+    }
+    throw ConfigError(ErrorContext{"<command line>", "--device-class", fmt::format("'{}'", name),
+                                   fmt::format("one of {}", fmt::join(known, ", "))});
+  }
+  for (std::size_t r = 0; r < cluster.rank_count(); ++r) {
+    const NodeId id = cluster.node_of(Rank(r));
+    topology::Node node = cluster.node(id);
+    if (node.device_class.empty()) {
+      node.device_class = name;
+      cluster.set_node_properties(id, node);
+    }
+  }
+}
+
+}  // namespace
+
 void ClusterOptions::add_to(CLI::App& command) {
   command.add_option("--overlay", overlay,
                      "YAML file with what the cluster file lacks (number of hosts, network, GPU)");
   command.add_option("--format", format, "Format of the cluster file; told by content by default");
+  command.add_option("--device-class", device_class,
+                     "Class of the devices for which the cluster file names none, such as A100");
 }
 
 topology::Topology ClusterOptions::load(Session& session) const {
@@ -35,6 +61,9 @@ topology::Topology ClusterOptions::load(Session& session) const {
   session.add_inputs(result.inputs);
   for (const std::string& note : result.notes) {
     session.note("note: " + note);
+  }
+  if (!device_class.empty()) {
+    set_device_class(result.topology, device_class);
   }
   return std::move(result.topology);
 }
@@ -95,8 +124,15 @@ bool is_cluster(const std::string& name_or_path) {
 
 PlanInput load_plan_input(Session& session, const std::string& plan_path,
                           const ClusterOptions& cluster, const std::string& workload) {
+  PlanInput input = load_unverified_input(session, plan_path, cluster, workload);
+  plan::require_right(input.plan, &input.cluster, &input.workload, plan_path);
+  return input;
+}
+
+PlanInput load_unverified_input(Session& session, const std::string& plan_path,
+                                const ClusterOptions& cluster, const std::string& workload) {
   PlanInput input;
-  input.plan = plan::load_plan(plan_path);
+  input.plan = plan::load_unverified(plan_path);
   session.add_input(plan_path);
   ClusterOptions source = cluster;
   if (source.cluster.empty()) {

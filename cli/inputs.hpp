@@ -16,13 +16,14 @@ class App;
 
 namespace rackrail::cli {
 
-/// `<cluster>`, --overlay and --format.
+/// `<cluster>`, --overlay, --format and --device-class.
 struct ClusterOptions {
   std::string cluster;
   std::string overlay;
   std::string format;
+  std::string device_class;  ///< of ranks for which the file names none
 
-  /// Adds --overlay and --format; the cluster itself is a positional or an option of the caller.
+  /// Adds all but the cluster; the cluster itself is a positional or an option of the caller.
   void add_to(CLI::App& command);
   /// Reads it, notes the inputs and prints the reader's notes. Throws ConfigError.
   topology::Topology load(Session& session) const;
@@ -66,8 +67,11 @@ struct PlanInput {
 };
 
 /// Cluster and workload are those named in the plan where none are given. Throws PlanError when
-/// either is another than the plan was made for.
+/// either is another than the plan was made for, and when the plan does not verify with them.
 PlanInput load_plan_input(Session& session, const std::string& plan_path,
                           const ClusterOptions& cluster, const std::string& workload);
+/// The same for who lists what is wrong with the plan.
+PlanInput load_unverified_input(Session& session, const std::string& plan_path,
+                                const ClusterOptions& cluster, const std::string& workload);
 
 }  // namespace rackrail::cli

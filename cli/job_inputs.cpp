@@ -87,13 +87,14 @@ std::vector<LinkId> links_of(Session& session, const plan::Plan& plan, const std
 sim::Job load_job(Session& session, const sim::JobPlace& place,
                   const sim::SimulationOptions& options, const topology::Topology& cluster) {
   sim::Job job{.name = place.name,
-               .plan = plan::load_plan(place.plan),
+               .plan = plan::load_unverified(place.plan),
                .ranks = place.ranks,
                .start = place.start,
                .steps = place.steps.value_or(options.steps)};
   session.add_input(place.plan);
   job.workload =
       load_workload(session, place.workload.empty() ? job.plan.workload_name : place.workload);
+  plan::require_right(job.plan, nullptr, &job.workload, place.plan);
   if (job.ranks.empty()) {
     job.ranks = ranks_by_name(job.plan, place.plan, cluster);
   }

@@ -9,8 +9,6 @@ namespace rackrail::cli {
 
 namespace {
 
-constexpr int kStepsUntilSteady = 3;
-
 plan::TransferGraph without_routes(const plan::TransferGraph& graph) {
   const auto weights = graph.chunk_weights();
   plan::TransferGraph copy(graph.name(), graph.collective(), graph.rank_count(),

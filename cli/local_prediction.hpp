@@ -8,6 +8,9 @@
 
 namespace rackrail::cli {
 
+/// Steps to simulate for the last of them to be like all that follow.
+inline constexpr int kStepsUntilSteady = 3;
+
 /// The same transfers over another topology with as many ranks: routes are not pinned any more.
 plan::Plan on_other_topology(const plan::Plan& plan, const topology::Topology& topology);
 

@@ -41,7 +41,9 @@ int run(int argc, char** argv) {
       "rackrail");
   app.set_version_flag("--version", fmt::format("rackrail {}", build_config::kVersion));
   app.require_subcommand(1);
-  app.footer("Start with: rackrail plan two-racks-40g bert-large");
+  app.footer(
+      "Start with: rackrail plan two-racks-40g bert-large\n"
+      "Exit status: 0 done, 1 ran but did not meet what was asked, 2 bad input");
   add_info_command(app, session);
   add_topology_command(app, session);
   add_schedules_command(app, session);
@@ -68,6 +70,9 @@ int run(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     session.json = session.json || asks_for_json(argc, argv);
     std::string message = error.what();
+    if (argc > 1 && argv[1][0] != '-' && app.get_subcommands().empty()) {
+      message = fmt::format("There is no command '{}'", argv[1]);
+    }
     for (std::size_t at = 0; (at = message.find('\n', at)) != std::string::npos;) {
       message.replace(at, 1, " ");
     }

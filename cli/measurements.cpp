@@ -126,6 +126,10 @@ std::optional<std::int64_t> gpus_in_name(const std::filesystem::path& path) {
   return std::stoll(name.substr(begin, at - begin));
 }
 
+constexpr std::initializer_list<const char*> kSizeColumns = {"sizebytes", "sizeb", "bytes", "size"};
+constexpr std::pair<const char*, double> kTimeColumns[] = {
+    {"timeus", kMicro}, {"timens", kNano}, {"times", 1.0}, {"timems", 1e-3}};
+
 class CsvReader {
  public:
   CsvReader(const std::filesystem::path& path, const std::vector<std::string>& header, Place place)
@@ -133,9 +137,8 @@ class CsvReader {
     for (std::size_t i = 0; i < header.size(); ++i) {
       columns_.try_emplace(plain(header[i]), i);  // the first of equal names: out of place
     }
-    size_ = first_of({"sizebytes", "sizeb", "bytes", "size"});
-    for (const auto& [name, unit] : {std::pair("timeus", kMicro), std::pair("timens", kNano),
-                                     std::pair("times", 1.0), std::pair("timems", 1e-3)}) {
+    size_ = first_of(kSizeColumns);
+    for (const auto& [name, unit] : kTimeColumns) {
       if (!time_ && columns_.contains(name)) {
         time_ = columns_.at(name);
         unit_ = unit;
@@ -245,6 +248,7 @@ void read_json_line(const std::string& line, const Place& place, Measurements& r
   set_machine(one, ranks, ranks / per_node, place);
   one.size = Bytes(static_cast<std::int64_t>(number("size")));
   one.seconds = number("time") * kMicro;
+  result.are_of_mscclpp = true;
   add_case(result, std::move(one));
 }
 
@@ -317,6 +321,29 @@ sim::nccl::Choice parse_choice(const std::string& algorithm, const std::string& 
         ErrorContext{"", "protocol", "'" + protocol + "'", "ll, ll128, simple or default"});
   }
   return choice;
+}
+
+bool has_measurement_header(const std::filesystem::path& path) {
+  std::error_code status;
+  if (!std::filesystem::is_regular_file(path, status)) {
+    return false;
+  }
+  std::istringstream lines(read_file(path));
+  for (std::string line; std::getline(lines, line);) {
+    const std::string text = trimmed(line);
+    if (text.empty() || text.front() == '#') {
+      continue;
+    }
+    std::set<std::string> names;
+    for (const std::string& cell : cut(text)) {
+      names.insert(plain(cell));
+    }
+    const auto is_column = [&](const char* name) { return names.contains(name); };
+    return std::any_of(kSizeColumns.begin(), kSizeColumns.end(), is_column) &&
+           std::any_of(std::begin(kTimeColumns), std::end(kTimeColumns),
+                       [&](const auto& column) { return is_column(column.first); });
+  }
+  return false;
 }
 
 Measurements read_measurements(const std::filesystem::path& path) {

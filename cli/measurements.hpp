@@ -22,10 +22,15 @@ namespace rackrail::cli {
 struct Measurements {
   std::vector<sim::nccl::Measured> cases;  ///< all-reduces
   std::size_t others = 0;                  ///< rows of other collectives, which were left out
+  bool are_of_mscclpp = false;             ///< of its kernels, not of NCCL's
 };
 
 /// Throws ConfigError with file and line for what it cannot take.
 Measurements read_measurements(const std::filesystem::path& path);
+
+/// Whether the file begins as a CSV of measurements does: with a header that has a size and a time.
+/// False for what cannot be read.
+bool has_measurement_header(const std::filesystem::path& path);
 
 /// "nvls-tree", "NVLSTree", "ring", "LL128" …; none for "default", "auto" and nothing at all.
 /// Throws ConfigError that lists the known names.

@@ -17,6 +17,7 @@
 #include "cli/plan_text.hpp"
 #include "cli/progress.hpp"
 #include "cli/session.hpp"
+#include "cli/shared_numbers.hpp"
 #include "cli/table.hpp"
 #include "plan/format.hpp"
 #include "planner/batch/host_count.hpp"
@@ -32,7 +33,6 @@ namespace {
 
 constexpr int kMostSamples = 1'000'000'000;
 constexpr Bytes kSmallestBucket = 4_B;
-constexpr double kLargestErrorBudget = 1000;
 /// Up to here the table of schedules by size takes less than the search and is always in the plan;
 /// above, only with --compare.
 constexpr std::size_t kRanksOfQuickTable = 16;

@@ -11,7 +11,7 @@ namespace rackrail::cli {
 namespace {
 constexpr int kWidth = 30;
 constexpr std::size_t kTextWidth = 40;
-constexpr std::chrono::milliseconds kPeriod{100};
+constexpr std::chrono::milliseconds kDrawPeriod{100};
 }  // namespace
 
 ProgressBar::ProgressBar(std::string title)
@@ -21,7 +21,7 @@ ProgressBar::~ProgressBar() { clear(); }
 
 void ProgressBar::update(double share, const std::string& what) {
   const auto now = std::chrono::steady_clock::now();
-  if (!active_ || (drawn_ && now - last_draw_ < kPeriod)) {
+  if (!active_ || (drawn_ && now - last_draw_ < kDrawPeriod)) {
     return;
   }
   drawn_ = true;

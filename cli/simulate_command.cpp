@@ -22,6 +22,7 @@
 #include "cli/session.hpp"
 #include "cli/simulation_csv.hpp"
 #include "cli/simulation_json.hpp"
+#include "cli/simulation_notes.hpp"
 #include "cli/simulation_text.hpp"
 #include "cli/table.hpp"
 #include "cli/trace.hpp"
@@ -55,6 +56,7 @@ struct SimulateOptions {
   std::string multipath;            ///< empty: as the scenario says, else pinned
   std::vector<std::string> packet;  ///< NAME=VALUE
   int steps = 0;                    ///< 0: as the scenario says, else 1
+  std::string step = "last";        ///< which of them is reported
   bool has_seed = false;            ///< on the command line
   bool every_flow = false;
 
@@ -102,6 +104,14 @@ sim::Scenario SimulateOptions::read(Session& session, const topology::Topology& 
   if (steps > 0) {
     options.steps = steps;
   }
+  const std::optional<sim::StepChoice> choice = sim::parse_step_choice(step);
+  if (!choice || (choice->kind == sim::StepChoice::Kind::kNumber &&
+                  choice->number >= std::max(options.steps, 1))) {
+    throw ConfigError(ErrorContext{"<command line>", "--step", fmt::format("'{}'", step),
+                                   fmt::format("last, slowest, median or a number from 0 to {}",
+                                               std::max(options.steps, 1) - 1)});
+  }
+  options.report = *choice;
   options.use_symmetry = !every_flow;
   if (has_seed) {
     options.disturbances.seed = session.seed;
@@ -151,11 +161,21 @@ std::optional<explore::OutageResult> simulate_outages(const Session& session,
   return explore::simulate_outages(input.plan, input.workload, input.cluster, *scenario, planning);
 }
 
+/// Says what is left out or assumed; with --json the answer has it.
+std::vector<std::string> say_notes(const Session& session, const topology::Topology& cluster) {
+  std::vector<std::string> notes = simulation_notes(cluster);
+  for (const std::string& note : notes) {
+    session.note("note: " + note);
+  }
+  return notes;
+}
+
 void run_asynchronous(Session& session, const PlanInput& input,
                       const sim::SimulationOptions& simulation, ProgressBar& bar) {
   const sim::AsynchronousResult result =
       sim::simulate_asynchronous(input.plan, input.workload, input.cluster, simulation);
   bar.clear();
+  const std::vector<std::string> notes = say_notes(session, input.cluster);
   if (session.json) {
     nlohmann::json times = nlohmann::json::array();
     for (const Duration time : result.step_times) {
@@ -164,7 +184,8 @@ void run_asynchronous(Session& session, const PlanInput& input,
     session.print_json({{"step_times_s", times},
                         {"samples_per_s", result.samples_per_s},
                         {"staleness_updates", result.staleness},
-                        {"conflict_rate", result.conflict_rate}});
+                        {"conflict_rate", result.conflict_rate},
+                        {"notes", notes}});
     return;
   }
   fmt::print("{} on {}, asynchronous, {} steps of each rank\n\n", input.workload.name,
@@ -179,8 +200,9 @@ void run_asynchronous(Session& session, const PlanInput& input,
 }
 
 void run_jobs(Session& session, const SimulateOptions& options) {
-  for (const auto& [name, file] :
-       {std::pair("--flows", options.flows), {"--links", options.links}}) {
+  for (const auto& [name, file] : {std::pair("--flows", options.flows),
+                                   {"--links", options.links},
+                                   {"--step", options.step == "last" ? "" : options.step}}) {
     if (!file.empty()) {
       throw ConfigError(ErrorContext{"<command line>", name, "several jobs",
                                      "a scenario without 'jobs' and 'placement', or --trace"});
@@ -188,7 +210,7 @@ void run_jobs(Session& session, const SimulateOptions& options) {
   }
   ClusterOptions source = options.cluster;
   if (source.cluster.empty()) {
-    source.cluster = plan::load_plan(options.plan).cluster_name;
+    source.cluster = plan::load_unverified(options.plan).cluster_name;
   }
   const topology::Topology cluster = source.load(session);
   sim::Scenario scenario = options.read(session, cluster);
@@ -209,8 +231,10 @@ void run_jobs(Session& session, const SimulateOptions& options) {
     }
     write_file_atomically(options.trace, to_trace_json(processes));
   }
+  const std::vector<std::string> notes = say_notes(session, cluster);
   if (session.json) {
     nlohmann::json answer = jobs_json(cluster, result);
+    answer["notes"] = notes;
     answer["wall_s"] = wall;
     answer["peak_rss_bytes"] = peak_rss_bytes();
     session.print_json(answer);
@@ -249,7 +273,8 @@ void run_step(Session& session, const SimulateOptions& options) {
   if (simulation.is_asynchronous) {
     for (const auto& [option, file] :
          {std::pair("--trace", options.trace), std::pair("--flows", options.flows),
-          std::pair("--links", options.links)}) {
+          std::pair("--links", options.links),
+          std::pair("--step", options.step == "last" ? "" : options.step)}) {
       if (!file.empty()) {
         throw ConfigError(ErrorContext{"<command line>", option, "an asynchronous scenario",
                                        "one whose ranks keep in step"});
@@ -278,11 +303,13 @@ void run_step(Session& session, const SimulateOptions& options) {
     write_file_atomically(options.flows, flows_csv(result.flow_records, input.cluster));
   }
   if (!options.links.empty()) {
-    const auto timeline = sim::link_timeline(result.flow_records, input.cluster, kTimelineBins);
+    const auto timeline =
+        sim::link_timeline(result.flow_records, result.link_pieces, input.cluster, kTimelineBins);
     write_file_atomically(options.links, links_csv(timeline, input.cluster));
   }
+  const std::vector<std::string> notes = say_notes(session, input.cluster);
   if (!session.json) {
-    print_step(input, result, simulation.loading.has_value(), wall);
+    print_step(input, result, simulation, wall);
     if (outages) {
       print_outages(*outages);
     }
@@ -297,6 +324,7 @@ void run_step(Session& session, const SimulateOptions& options) {
     return;
   }
   nlohmann::json answer = step_json(input, result, simulation.loading.has_value());
+  answer["notes"] = notes;
   answer["wall_s"] = wall;
   answer["peak_rss_bytes"] = peak_rss_bytes();
   if (outages) {
@@ -363,9 +391,15 @@ void add_simulate_command(CLI::App& app, Session& session) {
       ->add_option("--workload,--model", options->workload,
                    "Workload of the plan, where it is not a shipped one")
       ->excludes(collective);
-  command->add_option("--steps", options->steps, "Steps to simulate; the last one is reported")
+  command->add_option("--steps", options->steps, "Steps to simulate")
       ->check(CLI::Range(1, kMostSteps))
       ->excludes(collective);
+  command
+      ->add_option("--step", options->step,
+                   "Which of them is reported and explained: last, slowest, median or a number "
+                   "from 0")
+      ->excludes(collective)
+      ->capture_default_str();
   command->add_option("--scenario", options->scenario,
                       "YAML file of what goes wrong, and of how ranks keep in step");
   command->add_option("--trace", options->trace, "Perfetto trace to write")->excludes(collective);
@@ -389,8 +423,10 @@ void add_simulate_command(CLI::App& app, Session& session) {
       ->capture_default_str()
       ->needs(collective);
   command
-      ->add_option("--slice", options->collective.slice,
-                   "Size of the pipelined pieces (1 MiB; with --schedule best, what is fastest)")
+      ->add_option(
+          "--slice", options->collective.slice,
+          "Size of the pipelined pieces (1 MiB; of rings, and with --schedule best, what is "
+          "fastest)")
       ->needs(collective);
   command
       ->add_flag("--every-flow", options->every_flow,

@@ -27,15 +27,21 @@ std::string links_csv(const sim::LinkTimeline& timeline, const topology::Topolog
   for (const LinkId link : timeline.links) {
     text += "," + topology.link_name(link);
   }
+  for (std::size_t j = 0; !timeline.background.empty() && j < timeline.links.size(); ++j) {
+    text += "," + topology.link_name(timeline.links[j]) + " (others)";
+  }
   text += '\n';
   const std::size_t links = timeline.links.size();
-  for (std::size_t i = 0; i < timeline.utilization.size(); ++i) {
-    if (i % links == 0) {
-      fmt::format_to(std::back_inserter(text), "{:.12f}",
-                     (timeline.bin * static_cast<std::int64_t>(i / links)).seconds());
+  const std::size_t bins = links == 0 ? 0 : timeline.utilization.size() / links;
+  for (std::size_t i = 0; i < bins; ++i) {
+    fmt::format_to(std::back_inserter(text), "{:.12f}",
+                   (timeline.bin * static_cast<std::int64_t>(i)).seconds());
+    for (const std::vector<double>* of : {&timeline.utilization, &timeline.background}) {
+      for (std::size_t j = 0; !of->empty() && j < links; ++j) {
+        fmt::format_to(std::back_inserter(text), ",{:.6g}", (*of)[i * links + j]);
+      }
     }
-    fmt::format_to(std::back_inserter(text), ",{:.6g}{}", timeline.utilization[i],
-                   i % links + 1 == links ? "\n" : "");
+    text += '\n';
   }
   return text;
 }

@@ -42,7 +42,9 @@ nlohmann::json links_json(const topology::Topology& cluster,
     list.push_back({{"name", cluster.link_name(use.link)},
                     {"tier", cluster.link(use.link).tier},
                     {"bytes", use.bytes.count()},
-                    {"utilization", use.utilization}});
+                    {"utilization", use.utilization},
+                    {"background_bytes", use.background.count()},
+                    {"background_utilization", use.background_utilization}});
   }
   return list;
 }
@@ -73,6 +75,7 @@ nlohmann::json step_json(const PlanInput& input, const sim::StepResult& result, 
           {"health", health_json(health(result, input.cluster, loads))},
           {"samples_per_s", throughput(input.plan, result)},
           {"steps", steps_json(result.steps)},
+          {"reported_step", result.reported},
           {"compute_time_s", result.estimate.compute_time.seconds()},
           {"sync_share", result.estimate.sync_share},
           {"critical_path", path},

@@ -16,7 +16,8 @@ namespace {
 constexpr std::size_t kRowsShown = 12;
 
 /// The steps together, and those that took longest.
-void print_steps(const plan::Plan& plan, const sim::StepResult& result) {
+void print_steps(const plan::Plan& plan, const sim::StepResult& result,
+                 const sim::StepChoice& choice) {
   std::vector<std::size_t> order(result.steps.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   const auto length = [&](std::size_t i) { return result.steps[i].end - result.steps[i].start; };
@@ -32,9 +33,9 @@ void print_steps(const plan::Plan& plan, const sim::StepResult& result) {
     table.add_row({std::to_string(i), to_string(result.steps[i].start), to_string(length(i)),
                    to_string(result.steps[i].waited_for_data)});
   }
-  fmt::print("{}{} steps, {} each on average, {:.1f} samples/s; what follows is the last one's\n\n",
+  fmt::print("{}{} steps, {} each on average, {:.1f} samples/s; what follows is step {}'s, {}\n\n",
              table.to_string(), result.steps.size(), to_string(result.mean_step_time),
-             throughput(plan, result));
+             throughput(plan, result), result.reported, choice.words());
 }
 
 }  // namespace
@@ -45,13 +46,27 @@ double throughput(const plan::Plan& plan, const sim::StepResult& result) {
 
 std::string busiest_links(const topology::Topology& cluster, std::vector<sim::LinkUse> links) {
   std::stable_sort(links.begin(), links.end(), [](const sim::LinkUse& a, const sim::LinkUse& b) {
-    return a.utilization > b.utilization;
+    return a.utilization + a.background_utilization > b.utilization + b.background_utilization;
   });
-  Table table(
-      {{"busiest links"}, {"tier"}, {"bytes", Align::kRight}, {"utilisation", Align::kRight}});
+  const bool has_background = std::any_of(links.begin(), links.end(), [](const sim::LinkUse& use) {
+    return use.background > Bytes(0);
+  });
+  std::vector<Table::Column> columns{
+      {"busiest links"}, {"tier"}, {"bytes", Align::kRight}, {"utilisation", Align::kRight}};
+  if (has_background) {
+    columns.push_back({"of others", Align::kRight});
+    columns.push_back({"utilisation by them", Align::kRight});
+  }
+  Table table(columns);
   for (std::size_t i = 0; i < std::min(kRowsShown, links.size()); ++i) {
-    table.add_row({cluster.link_name(links[i].link), cluster.link(links[i].link).tier,
-                   to_string(links[i].bytes), percent(links[i].utilization)});
+    std::vector<std::string> cells{cluster.link_name(links[i].link),
+                                   cluster.link(links[i].link).tier, to_string(links[i].bytes),
+                                   percent(links[i].utilization)};
+    if (has_background) {
+      cells.push_back(to_string(links[i].background));
+      cells.push_back(percent(links[i].background_utilization));
+    }
+    table.add_row(std::move(cells));
   }
   return table.to_string();
 }
@@ -76,10 +91,11 @@ std::string longest_queues(const topology::Topology& cluster, std::vector<sim::Q
   return table.to_string() + "\n";
 }
 
-void print_step(const PlanInput& input, const sim::StepResult& result, bool loads, double wall) {
+void print_step(const PlanInput& input, const sim::StepResult& result,
+                const sim::SimulationOptions& options, double wall) {
   fmt::print("{} on {}\n\n", input.workload.name, input.cluster.name());
   if (result.steps.size() > 1) {
-    print_steps(input.plan, result);
+    print_steps(input.plan, result, options.report);
   }
   Table parts({{"step time", Align::kRight},
                {"compute", Align::kRight},
@@ -90,7 +106,7 @@ void print_step(const PlanInput& input, const sim::StepResult& result, bool load
                  to_string(scaled(estimate.step_time, estimate.sync_share)),
                  percent(estimate.sync_share)});
   fmt::print("{}", parts.to_string());
-  for (const HealthFigure& figure : health(result, input.cluster, loads)) {
+  for (const HealthFigure& figure : health(result, input.cluster, options.loading.has_value())) {
     fmt::print("{} {}: {}{})\n", figure.what, figure.text(),
                figure.is_healthy ? "healthy (" : "not healthy (should be ", figure.limit);
   }

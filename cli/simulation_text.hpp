@@ -17,8 +17,9 @@ double throughput(const plan::Plan& plan, const sim::StepResult& result);
 std::string busiest_links(const topology::Topology& cluster, std::vector<sim::LinkUse> links);
 /// Nothing where the network model has no queues.
 std::string longest_queues(const topology::Topology& cluster, std::vector<sim::QueueUse> queues);
-/// `loads`: whether a loader had to bring the data; `wall`: seconds that the simulation took.
-void print_step(const PlanInput& input, const sim::StepResult& result, bool loads, double wall);
+/// `wall`: seconds that the simulation took.
+void print_step(const PlanInput& input, const sim::StepResult& result,
+                const sim::SimulationOptions& options, double wall);
 void print_jobs(const topology::Topology& cluster, const sim::JobsResult& result, double wall);
 void print_outages(const explore::OutageResult& result);
 

@@ -7,7 +7,7 @@
 namespace rackrail::cli {
 
 namespace {
-constexpr std::chrono::milliseconds kPeriod{200};
+constexpr std::chrono::milliseconds kLookPeriod{200};
 }  // namespace
 
 StageBar::StageBar(std::string title, std::size_t stages)
@@ -37,7 +37,7 @@ void StageBar::begin(std::string stage) {
 
 void StageBar::keep_drawing() {
   std::unique_lock lock(mutex_);
-  while (!over_.wait_for(lock, kPeriod, [this] { return is_over_; })) {
+  while (!over_.wait_for(lock, kLookPeriod, [this] { return is_over_; })) {
     if (begun_ > 0) {
       draw();
     }

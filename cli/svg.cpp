@@ -19,7 +19,7 @@ using topology::NodeKind;
 
 constexpr int kPageWidth = 1040;
 constexpr int kLayerHeight = 84;
-constexpr std::size_t kMostHosts = 32;
+constexpr std::size_t kMostHostsDrawn = 32;
 
 // White-blue-orange-red over 0..1.
 std::string heat(double share) {
@@ -55,7 +55,7 @@ int layer_of(NodeKind kind) {
   }
 }
 
-struct Place {
+struct BoxPlace {
   double x = 0;
   double y = 0;
 };
@@ -80,7 +80,7 @@ std::string topology_svg(const topology::Topology& topology,
     if (known.contains(box)) {
       continue;
     }
-    if (layer == 3 && layers[3].size() >= kMostHosts) {
+    if (layer == 3 && layers[3].size() >= kMostHostsDrawn) {
       hidden.insert(box);
       continue;
     }
@@ -88,7 +88,7 @@ std::string topology_svg(const topology::Topology& topology,
     layers[layer].push_back(box);
   }
   std::erase_if(layers, [](const auto& layer) { return layer.second.empty(); });
-  std::map<std::string, Place> places;
+  std::map<std::string, BoxPlace> places;
   int row = 0;
   for (const auto& [layer, boxes] : layers) {
     for (std::size_t i = 0; i < boxes.size(); ++i) {
@@ -119,8 +119,8 @@ std::string topology_svg(const topology::Topology& topology,
   const int height = 60 + (row - 1) * kLayerHeight + (hidden.empty() ? 0 : 24);
   std::string svg = fmt::format("<svg viewBox=\"0 0 {} {}\" role=\"img\">", kPageWidth, height);
   for (const auto& [ends, utilization] : busiest) {
-    const Place& a = places.at(ends.first);
-    const Place& b = places.at(ends.second);
+    const BoxPlace& a = places.at(ends.first);
+    const BoxPlace& b = places.at(ends.second);
     svg += fmt::format(
         "<line x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\" stroke=\"{}\" "
         "stroke-width=\"{:.1f}\"><title>{} – {}: {:.0f} % used</title></line>",
@@ -130,7 +130,7 @@ std::string topology_svg(const topology::Topology& topology,
   for (const auto& [layer, boxes] : layers) {
     const double width = std::min(110.0, kPageWidth / static_cast<double>(boxes.size()) - 6.0);
     for (const std::string& box : boxes) {
-      const Place& place = places.at(box);
+      const BoxPlace& place = places.at(box);
       const bool roomy = width > 40;
       const std::string label = roomy ? box : "";
       const int inside = ranks[box];

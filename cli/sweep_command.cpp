@@ -12,6 +12,7 @@
 #include "cli/inputs.hpp"
 #include "cli/progress.hpp"
 #include "cli/session.hpp"
+#include "cli/shared_numbers.hpp"
 #include "cli/sweep_text.hpp"
 #include "explore/scenario.hpp"
 #include "explore/sweep.hpp"
@@ -20,8 +21,7 @@ namespace rackrail::cli {
 
 namespace {
 
-constexpr std::size_t kRowsShown = 20;
-constexpr int kMostThreads = 4096;
+constexpr std::size_t kCellsShown = 20;
 
 struct SweepCommandOptions {
   std::string scenario;
@@ -36,7 +36,7 @@ void print_sweep(const explore::Scenario& scenario, const explore::SweepResult& 
   const explore::Objective& objective = *scenario.objective;
   fmt::print("{}: {} on {}\n\n", scenario.name, scenario.workload.file.stem().string(),
              scenario.cluster.file.stem().string());
-  fmt::print("{}\n", sweep_table(result.rows, objective, kRowsShown));
+  fmt::print("{}\n", sweep_table(result.rows, objective, kCellsShown));
   if (scenario.repetitions > 1 && all_executions_equal(result.rows)) {
     fmt::print("the {} executions of each cell are equal: nothing in them is random\n",
                scenario.repetitions);

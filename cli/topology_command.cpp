@@ -156,9 +156,13 @@ void run_bounds(Session& session, const ClusterOptions& options, bool in_network
   table.add_row({"all-reduce", to_string(reduce.algbw), reduce.reason});
   fmt::print("{}\nexact all-gather bound: {} s per byte and rank; {} tree(s) per root reach it\n",
              table.to_string(), exact, gather.trees_per_root);
-  fmt::print("{} twice as wide: all-gather {} instead of {}\n",
-             cluster.link_name(gather.cut.links.front()), to_string(wider),
-             to_string(gather.algbw));
+  const std::string widened = cluster.link_name(gather.cut.links.front());
+  if (wider == gather.algbw) {
+    fmt::print("{} twice as wide buys nothing by itself: other cuts are as narrow\n", widened);
+  } else {
+    fmt::print("{} twice as wide: all-gather {} instead of {}\n", widened, to_string(wider),
+               to_string(gather.algbw));
+  }
 }
 
 }  // namespace

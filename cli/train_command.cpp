@@ -20,6 +20,8 @@
 #include "cli/local_prediction.hpp"
 #include "cli/progress.hpp"
 #include "cli/session.hpp"
+#include "cli/shared_numbers.hpp"
+#include "cli/survival.hpp"
 #include "cli/table.hpp"
 #include "cli/trace.hpp"
 #include "plan/format.hpp"
@@ -36,8 +38,10 @@ namespace {
 
 constexpr std::uint32_t kTimelineStep = 10;
 constexpr int kMostWorkers = 65'536;
-constexpr int kMostSteps = 1'000'000'000;
-constexpr int kSignalBase = 128;
+constexpr int kMostTrainingSteps = 1'000'000'000;
+// Where the job goes on after a loss, a silent worker is noticed sooner than where it ends.
+constexpr Duration kHeartbeatPeriod = 200_ms;
+constexpr Duration kPlanningTime = 1_s;
 
 struct TrainOptions {
   std::string plan;
@@ -54,6 +58,9 @@ struct TrainOptions {
   std::string token_file;
   std::string emulate;
   double scale = 1;
+  std::string on_loss = "stop";
+  std::string state;
+  std::string heartbeat_timeout = "1.2 s";
   bool has_seed = false;  ///< whether it was said
 };
 
@@ -109,6 +116,12 @@ std::optional<topology::Topology> cluster_of(Session& session, const TrainOption
     if (asked) {
       throw;
     }
+    if (options.on_loss != "stop") {
+      throw ConfigError(ErrorContext{
+          options.plan, "cluster_name",
+          fmt::format("'{}', which is not a shipped cluster", plan.cluster_name),
+          "--cluster with the file that the plan was made for: --on-loss plans again with it"});
+    }
     session.note("note: cluster '" + plan.cluster_name +
                  "' is not a shipped one; bytes per tier need --cluster");
     return std::nullopt;
@@ -122,6 +135,17 @@ std::optional<topology::Topology> cluster_of(Session& session, const TrainOption
   return cluster;
 }
 
+plan::Workload workload_of(Session& session, const TrainOptions& options, const plan::Plan& plan) {
+  const std::string source = options.workload.empty() ? plan.workload_name : options.workload;
+  plan::Workload workload = load_workload(session, source);
+  if (workload.digest() != plan.workload_digest) {
+    throw PlanError(ErrorContext{options.plan, "workload_digest",
+                                 fmt::format("a plan for model '{}'", plan.workload_name),
+                                 fmt::format("one for the model of '{}'", source)});
+  }
+  return workload;
+}
+
 std::optional<sim::StepResult> predicted_step(Session& session, const TrainOptions& options,
                                               const plan::Plan& plan) {
   if (options.calibration.empty()) {
@@ -129,14 +153,7 @@ std::optional<sim::StepResult> predicted_step(Session& session, const TrainOptio
   }
   const Calibration calibration = read_calibration(options.calibration);
   session.add_input(options.calibration);
-  const std::string source = options.workload.empty() ? plan.workload_name : options.workload;
-  const plan::Workload workload = load_workload(session, source);
-  if (workload.digest() != plan.workload_digest) {
-    throw PlanError(ErrorContext{options.plan, "workload_digest",
-                                 fmt::format("a plan for model '{}'", plan.workload_name),
-                                 fmt::format("one for the model of '{}'", source)});
-  }
-  return predict_here(plan, workload, calibration);
+  return predict_here(plan, workload_of(session, options, plan), calibration);
 }
 
 /// A progress bar over steps; the callback comes from another thread.
@@ -227,6 +244,41 @@ Summary summarise(const plan::Plan& plan, const runtime::JobResult& job) {
   }
   summary.noise_scale = noise_scale(plan, job);
   return summary;
+}
+
+/// "rank 2 (host1) was lost: … (noticed 0.1 s after …)": what happened and how the job went on.
+std::string describe(const runtime::EpochBegin& begin, const plan::Plan& first_plan) {
+  std::string lost;
+  for (const Rank rank : begin.lost) {
+    lost += (lost.empty() ? "" : ", ") + first_plan.rank_names.at(rank.index());
+  }
+  if (begin.lost.empty()) {
+    return fmt::format("{}; {} workers go on from step {} after {}", begin.reason,
+                       begin.seats.size(), begin.step, to_string(begin.pause));
+  }
+  return fmt::format(
+      "{}; noticed at most {} after it was last heard; {} workers go on without {} from step {} "
+      "after {}",
+      begin.reason, to_string(begin.silence), begin.seats.size(), lost, begin.step,
+      to_string(begin.pause));
+}
+
+nlohmann::json losses_json(const runtime::JobResult& job, const plan::Plan& first_plan) {
+  nlohmann::json losses = nlohmann::json::array();
+  for (const runtime::EpochBegin& begin : job.losses) {
+    nlohmann::json lost = nlohmann::json::array();
+    for (const Rank rank : begin.lost) {
+      lost.push_back(first_plan.rank_names.at(rank.index()));
+    }
+    losses.push_back({{"epoch", begin.epoch},
+                      {"reason", begin.reason},
+                      {"lost", lost},
+                      {"workers", begin.seats.size()},
+                      {"step", begin.step},
+                      {"noticed_within_s", begin.silence.seconds()},
+                      {"resumed_after_s", begin.pause.seconds()}});
+  }
+  return losses;
 }
 
 void print_text(const plan::Plan& plan, const runtime::JobResult& job, const Summary& summary,
@@ -338,23 +390,47 @@ runtime::JobResult run_emulated_job(Session& session, const TrainOptions& option
   return runtime::run_local_job(plan, job);
 }
 
-void require_local(const std::optional<runtime::LaunchEnvironment>& launch) {
+Duration heartbeat_timeout(const TrainOptions& options) {
+  const Duration timeout = named("<command line>", "--heartbeat-timeout",
+                                 [&] { return parse_duration(options.heartbeat_timeout); });
+  if (timeout < scaled(kHeartbeatPeriod, 2)) {
+    throw ConfigError(
+        ErrorContext{"<command line>", "--heartbeat-timeout", options.heartbeat_timeout,
+                     "at least twice the period of heartbeats, " + to_string(kHeartbeatPeriod)});
+  }
+  return timeout;
+}
+
+void require_local(const std::optional<runtime::LaunchEnvironment>& launch,
+                   const std::string& option, const std::string& place) {
   if (launch.has_value()) {
-    throw ConfigError(ErrorContext{"<command line>", "--emulate",
+    throw ConfigError(ErrorContext{"<command line>", option,
                                    "a process that " + launch->launcher + " started",
-                                   "to start the workers itself, one in each emulated host"});
+                                   "to start the workers itself" + place});
   }
 }
 
 void run_train(Session& session, const TrainOptions& options) {
   require_transport(options.transport);
+  if (!options.workload.empty() && options.calibration.empty() && options.on_loss == "stop") {
+    throw ConfigError(ErrorContext{"<command line>", "--workload",
+                                   "neither --calibration nor --on-loss continue",
+                                   "one of them, which need it"});
+  }
+  if (!options.state.empty() && options.on_loss == "stop") {
+    throw ConfigError(ErrorContext{"<command line>", "--state", "--on-loss stop",
+                                   "--on-loss continue beside it"});
+  }
   const plan::Plan plan = plan::load_plan(options.plan);
   session.add_input(options.plan);
   const std::optional<runtime::LaunchEnvironment> launch =
       runtime::detect_launch(runtime::process_environment());
   const bool is_emulated = !options.emulate.empty();
   if (is_emulated) {
-    require_local(launch);
+    require_local(launch, "--emulate", ", one in each emulated host");
+  }
+  if (!options.state.empty()) {
+    require_local(launch, "--state", "");
   }
   if (!launch.has_value() && options.workers != 0 && options.workers != plan.rank_count()) {
     throw PlanError(ErrorContext{options.plan, "ranks",
@@ -378,12 +454,25 @@ void run_train(Session& session, const TrainOptions& options) {
   }
   job_options.checkpoint_folder = options.checkpoints;
   job_options.resume = options.resume;
+  job_options.state_folder = options.state;
   job_options.transport = options.transport;
   job_options.token_file = options.token_file;
   if (!options.trace.empty()) {
     require_place(options.trace);
     session.add_output(options.trace);
     job_options.timeline_step = kTimelineStep;
+  }
+  std::optional<SurvivalPlans> survival;
+  if (options.on_loss == "continue") {
+    survival.emplace(plan, cluster.value(), workload_of(session, options, plan), kPlanningTime);
+    job_options.heartbeat_period = kHeartbeatPeriod;
+    job_options.heartbeat_timeout = heartbeat_timeout(options);
+    job_options.plan_for = [&survival](const std::vector<Rank>& left) {
+      return survival->plan_for(left);
+    };
+    job_options.on_epoch = [&session, &plan](const runtime::EpochBegin& begin) {
+      session.note("note: " + describe(begin, plan));
+    };
   }
   job_options.on_worker_line = [&session](Rank rank, std::string_view line) {
     session.note(fmt::format("[rank {}] {}", rank.value(), line));
@@ -421,12 +510,17 @@ void run_train(Session& session, const TrainOptions& options) {
     session.note("note: " + note);
   }
   const Summary summary = summarise(plan, job);
-  const auto tiers = bytes_over_tiers(job, cluster);
+  // Bytes are those of the latest plan.
+  const auto tiers = bytes_over_tiers(
+      job, job.losses.empty() ? cluster : survival->cluster_of(job.losses.back().seats));
   if (!options.trace.empty()) {
     write_trace(options.trace, plan, job, predicted);
   }
   if (session.json) {
     nlohmann::json result = run_json(plan, job, summary, predicted, tiers);
+    if (survival) {
+      result["losses_of_workers"] = losses_json(job, plan);
+    }
     if (is_emulated) {
       result["emulation"] = links;
     }
@@ -457,18 +551,29 @@ void add_train_command(CLI::App& app, Session& session) {
                    "Training file (model, data, optimiser), or the name of a shipped one")
       ->capture_default_str();
   command->add_option("--steps", options->steps, "Steps to train, instead of the training file's")
-      ->check(CLI::Range(1, kMostSteps));
+      ->check(CLI::Range(1, kMostTrainingSteps));
   command->add_option("--checkpoints", options->checkpoints, "Folder for checkpoints");
   command->add_flag("--resume", options->resume, "Go on from the latest checkpoint there");
   command->add_option("--transport", options->transport, "Transport, see rackrail info")
       ->capture_default_str();
-  CLI::Option* calibration = command->add_option(
-      "--calibration", options->calibration,
-      "File that 'rackrail calibrate' wrote: adds the prediction for this machine");
   command
-      ->add_option("--workload,--model", options->workload,
-                   "Workload with compute times of this machine, for the prediction")
-      ->needs(calibration);
+      ->add_option("--on-loss", options->on_loss,
+                   "When a worker is lost: stop (from the last checkpoint, --resume goes on), or "
+                   "continue with the workers that are left and a new plan for them")
+      ->check(CLI::IsMember({"stop", "continue"}))
+      ->capture_default_str();
+  command
+      ->add_option("--heartbeat-timeout", options->heartbeat_timeout,
+                   "With --on-loss continue: silence after which a worker counts as lost")
+      ->capture_default_str();
+  command->add_option("--state", options->state,
+                      "Folder for the state of the job: when this command is killed, its workers "
+                      "wait a minute for the same command, which then takes them up");
+  command->add_option("--calibration", options->calibration,
+                      "File that 'rackrail calibrate' wrote: adds the prediction for this machine");
+  command->add_option("--workload,--model", options->workload,
+                      "Workload of the plan, where it is not a shipped one or has other compute "
+                      "times: for --calibration and --on-loss");
   command->add_option("--cluster", options->cluster.cluster,
                       "Cluster of the plan, where it is not a shipped one");
   options->cluster.add_to(*command);

@@ -14,6 +14,7 @@
 #include "cli/plan_text.hpp"
 #include "cli/progress.hpp"
 #include "cli/session.hpp"
+#include "cli/shared_numbers.hpp"
 #include "cli/sweep_text.hpp"
 #include "explore/tune.hpp"
 #include "plan/format.hpp"
@@ -22,11 +23,9 @@ namespace rackrail::cli {
 
 namespace {
 
-constexpr std::size_t kRowsShown = 5;
-constexpr int kMostThreads = 4096;
+constexpr std::size_t kTrialsShown = 5;
 constexpr int kMostTrials = 1'000'000;
 constexpr int kMostExecutions = 1000;
-constexpr double kLargestErrorBudget = 1000;
 
 struct TuneCommandOptions {
   std::string target;  ///< a cluster, with a workload; or a scenario
@@ -93,7 +92,7 @@ void print(const explore::Scenario& scenario, const explore::TuneResult& result,
   const explore::SweepResult& trials = result.trials;
   fmt::print("{}: {} trials of {} executions, by {}\n\n", scenario.name, trials.rows.size(),
              scenario.repetitions, objective.name);
-  fmt::print("{}\n", sweep_table(trials.rows, objective, kRowsShown));
+  fmt::print("{}\n", sweep_table(trials.rows, objective, kTrialsShown));
   fmt::print("best            {}\n", settings(result.best));
   fmt::print("{:<15} {:.6g}\n", objective.name, explore::value_of(*result.best.figures, objective));
   if (result.planner_alone.figures) {

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,7 @@
 #include "cli/inputs.hpp"
 #include "cli/measurements.hpp"
 #include "cli/session.hpp"
+#include "cli/shared_numbers.hpp"
 #include "cli/table.hpp"
 #include "cli/validate_emulation.hpp"
 #include "sim/nccl/calibrate.hpp"
@@ -31,8 +33,7 @@ namespace {
 
 namespace nccl = sim::nccl;
 
-constexpr std::size_t kRowsShown = 24;
-constexpr double kPercent = 100;
+constexpr std::size_t kCasesShown = 24;
 
 struct ValidateOptions {
   std::vector<std::string> files;
@@ -122,13 +123,13 @@ nccl::Parameters load_parameters(Session& session, const std::string& name_or_pa
   return parameters;
 }
 
-struct Summary {
+struct ErrorSummary {
   double median = 0;
   double mean = 0;  ///< e^mean(|log predicted/measured|) − 1
   double worst = 0;
 };
 
-Summary summarise(const std::vector<Case>& cases) {
+ErrorSummary summarise(const std::vector<Case>& cases) {
   std::vector<double> errors;
   double logarithms = 0;
   for (const Case& one : cases) {
@@ -153,7 +154,7 @@ std::string groups_table(const std::vector<Case>& cases) {
                {"median", Align::kRight},
                {"worst", Align::kRight}});
   for (const auto& [what, group] : groups) {
-    const Summary summary = summarise(group);
+    const ErrorSummary summary = summarise(group);
     table.add_row({what, std::to_string(group.size()), percent(summary.mean),
                    percent(summary.median), percent(summary.worst)});
   }
@@ -163,7 +164,7 @@ std::string groups_table(const std::vector<Case>& cases) {
 /// Some rows, spread over all of them and with the worst.
 std::vector<std::size_t> rows_shown(const std::vector<Case>& cases, bool all) {
   std::vector<std::size_t> rows;
-  const std::size_t most = all ? cases.size() : std::min(cases.size(), kRowsShown);
+  const std::size_t most = all ? cases.size() : std::min(cases.size(), kCasesShown);
   for (std::size_t k = 0; k < most; ++k) {
     rows.push_back(most == 1 ? 0 : k * (cases.size() - 1) / (most - 1));
   }
@@ -181,9 +182,9 @@ std::string how(const nccl::Prediction& prediction) {
                      nccl::to_string(prediction.protocol));
 }
 
-void print_text(const std::vector<Case>& cases, const Summary& summary, const std::string& cluster,
-                bool all_rows) {
-  fmt::print("all-reduce by NCCL on {}: predicted and measured\n\n", cluster);
+void print_text(const std::vector<Case>& cases, const ErrorSummary& summary,
+                const std::string& cluster, const std::string& measured_with, bool all_rows) {
+  fmt::print("all-reduce on {}: predicted of NCCL, measured with {}\n\n", cluster, measured_with);
   Table table({{"what"},
                {"size", Align::kRight},
                {"by"},
@@ -206,7 +207,7 @@ void print_text(const std::vector<Case>& cases, const Summary& summary, const st
              percent(summary.mean), percent(summary.median), percent(summary.worst));
 }
 
-nlohmann::json to_json(const std::vector<Case>& cases, const Summary& summary,
+nlohmann::json to_json(const std::vector<Case>& cases, const ErrorSummary& summary,
                        const nccl::Parameters& parameters, bool calibrated) {
   nlohmann::json list = nlohmann::json::array();
   for (const Case& one : cases) {
@@ -239,12 +240,15 @@ bool is_emulation(const ValidateOptions& options) {
   if (!options.cluster.cluster.empty()) {
     return false;
   }
-  if (options.files.size() == 1 && is_cluster(options.files.front())) {
+  const std::string& file = options.files.front();
+  // A CSV with any header is taken for a cluster's table otherwise.
+  if (options.files.size() == 1 && !has_measurement_header(file) && is_cluster(file)) {
     return true;
   }
-  throw ConfigError(ErrorContext{"<command line>", "validate", "no --cluster",
-                                 "--cluster that the measurements are of, or a cluster to emulate "
-                                 "instead of measurements"});
+  throw ConfigError(ErrorContext{
+      "<command line>", "validate", "no --cluster",
+      "--cluster that the measurements are of (as --cluster a100-8x8), or a cluster to "
+      "emulate instead of measurements"});
 }
 
 void run_emulation(Session& session, const ValidateOptions& options) {
@@ -269,12 +273,19 @@ void run_validate(Session& session, const ValidateOptions& options) {
   const double worst_allowed = bound("--within", options.within);
   const double mean_allowed = bound("--mean-within", options.mean_within);
   std::vector<nccl::Measured> measured;
+  std::set<std::string> measured_with;
   for (const std::string& file : options.files) {
     Measurements read = read_measurements(file);
     session.add_input(file);
     if (read.others > 0) {
       session.note(
           fmt::format("note: {}: {} rows of other collectives left out", file, read.others));
+    }
+    measured_with.insert(read.are_of_mscclpp ? "MSCCL++" : "NCCL");
+    if (read.are_of_mscclpp) {
+      session.note(fmt::format(
+          "note: {}: measured with MSCCL++, whose kernels are not NCCL's: predictions are of NCCL",
+          file));
     }
     for (nccl::Measured& one : read.cases) {
       if (one.size >= from) {
@@ -334,11 +345,12 @@ void run_validate(Session& session, const ValidateOptions& options) {
   for (const nccl::Measured& one : measured) {
     cases.push_back({&one, nccl::all_reduce(machines.of(one), one.size, one.choice, parameters)});
   }
-  const Summary summary = summarise(cases);
+  const ErrorSummary summary = summarise(cases);
   if (session.json) {
     session.print_json(to_json(cases, summary, parameters, calibrates));
   } else {
-    print_text(cases, summary, cluster.name(), options.all_rows);
+    print_text(cases, summary, cluster.name(), fmt::format("{}", fmt::join(measured_with, " and ")),
+               options.all_rows);
   }
   const bool is_missed = summary.worst > worst_allowed || summary.mean > mean_allowed;
   session.status = is_missed ? kNotMet : kDone;

@@ -16,6 +16,8 @@
 #include "base/parse_units.hpp"
 #include "cli/calibration.hpp"
 #include "cli/emulation.hpp"
+#include "cli/local_prediction.hpp"
+#include "cli/shared_numbers.hpp"
 #include "cli/table.hpp"
 #include "plan/format.hpp"
 #include "planner/planner.hpp"
@@ -37,9 +39,6 @@ namespace emulate = runtime::emulate;
 constexpr Bytes kSmallest = 1_KiB;
 constexpr Bytes kLargest = 64_MiB;
 constexpr std::int64_t kGrowth = 4;
-constexpr int kStepsUntilSteady = 3;
-constexpr int kSignalBase = 128;
-constexpr double kPercent = 100;
 constexpr const char* kTraining = "digits-mlp";
 
 class TemporaryFolder {

@@ -24,7 +24,8 @@ struct VerifyOptions {
 };
 
 void run_verify(Session& session, const VerifyOptions& options) {
-  const PlanInput input = load_plan_input(session, options.plan, options.cluster, options.workload);
+  const PlanInput input =
+      load_unverified_input(session, options.plan, options.cluster, options.workload);
   const plan::VerifyReport whole = plan::verify(input.plan, &input.cluster, &input.workload);
   session.status = whole.ok() ? kDone : kNotMet;
   Table table({{"schedule"},

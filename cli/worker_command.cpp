@@ -19,14 +19,17 @@ void add_worker_command(CLI::App& app, Session& session) {
   command->add_option("--coordinator", *coordinator, "host:port of the coordinator")->required();
   command->add_option("--rank", *rank, "Rank of this worker; given by the coordinator by default")
       ->check(CLI::NonNegativeNumber);
-  command->callback([&session, coordinator, rank] {
+  const auto outlives = std::make_shared<bool>(false);
+  command->add_flag("--outlives-coordinator", *outlives,
+                    "Go on without the process that started it");
+  command->callback([&session, coordinator, rank, outlives] {
     session.command = "worker";
     runtime::WorkerOptions options;
     options.coordinator = runtime::parse_host_port(*coordinator, "--coordinator");
     if (*rank >= 0) {
       options.rank = Rank(*rank);
     }
-    options.die_with_parent = true;
+    options.die_with_parent = !*outlives;
     const runtime::WorkerResult result = runtime::run_worker(options);
     if (!result.ok && !result.leader_knows) {
       fmt::print(stderr, "{}\n", result.reason);

@@ -176,6 +176,21 @@ class BadInput(harness.CommandTest):
                 self.assert_bad_input(*command, file=command[-1], found="two outputs")
         self.rackrail("simulate", "plan.json", "--flows", "/dev/null", "--links", "/dev/null")
 
+    def test_a_plan_that_leaves_gradients_out(self):
+        self.rackrail("plan", "two-racks-40g", "resnet-50", "-o", "plan.json", "--bucket-size",
+                      "25MiB")
+        plan = json.loads((self.folder / "plan.json").read_text(encoding="utf-8"))
+        del plan["buckets"][1]
+        self.write("less.json", json.dumps(plan))
+        for command in ("simulate", "report", "explain"):
+            with self.subTest(command=command):
+                self.assert_bad_input(command, "less.json", file="less.json", found="in no bucket")
+        verdict = self.rackrail("verify", "less.json", status=1)
+        self.assertIn("is in no bucket", verdict.out)
+
+    def test_a_command_that_is_none(self):
+        self.assert_bad_input("plann", found="no command 'plann'")
+
     def test_training_that_is_not_what_was_planned(self):
         self.rackrail("plan", "two-racks-40g", "resnet-50", "-o", "plan.json")
         self.assert_bad_input("train", "plan.json", "--workers", "4", file="plan.json",

@@ -72,6 +72,8 @@ class Loss(TrainingTest):
         models = [saved / f"step-{step:08}" / "model.safetensors"
                   for step in (10, 20, 25)]  # at intervals and at the end
         self.assertTrue(all(model.exists() for model in models), list(saved.iterdir()))
+        self.assert_bad_input("train", plan, *steps, file=saved, expected="--resume",
+                              found="step-00000025")
 
         for model in models[1:]:
             os.truncate(model, 1000)

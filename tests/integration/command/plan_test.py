@@ -208,7 +208,8 @@ class Plan(harness.CommandTest):
         transfers["count"] = count - 1
         self.write("short.json", json.dumps(plan))
         # The complaint is the verifier's: one rank lacks one contribution.
-        self.assert_bad_input("verify", "short.json", file="short.json", found="chunk")
+        self.assertRegex(self.rackrail("verify", "short.json", status=1).out, "(?m)^wrong: .*chunk")
+        self.assert_bad_input("simulate", "short.json", file="short.json", found="chunk")
 
     def test_a_plan_with_one_altered_transfer_is_wrong(self):
         self.rackrail("plan", "two-racks-40g", "resnet-50", "--schedule", "ring", "--codec", "none",
@@ -222,7 +223,8 @@ class Plan(harness.CommandTest):
                 self.assertNotEqual(transfers[column][-1], value)
                 transfers[column][-1] = value
                 self.write("wrong.json", json.dumps(plan))
-                self.assert_bad_input("verify", "wrong.json", file="wrong.json")
+                self.assertIn("\nwrong: ", self.rackrail("verify", "wrong.json", status=1).out)
+                self.assert_bad_input("simulate", "wrong.json", file="wrong.json")
 
 
 if __name__ == "__main__":

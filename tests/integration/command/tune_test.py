@@ -25,6 +25,13 @@ class Tune(harness.CommandTest):
                                    "--results", "trials.jsonl")
         self.assertEqual((again["ran"], again["best"]["digest"]), (0, result["best"]["digest"]))
 
+    def test_a_cluster_of_any_format(self):
+        self.write("own.csv", "source,target,bandwidth,latency\nhost0,tor0,10 Gbit/s,1 us\n"
+                              "host1,tor0,10 Gbit/s,1 us\n\n"
+                              "vertex,role,device_class\nhost0,rank,V100\nhost1,rank,V100\n")
+        self.rackrail_json("tune", "own.csv", "resnet-50", "--trials", "1", "-o", "plan.json")
+        self.rackrail("verify", "plan.json", "--cluster", "own.csv", "--workload", "resnet-50")
+
     def test_a_scenario_says_what_is_tuned(self):
         self.write("tune.yaml", "cluster: two-racks-40g\nworkload: resnet-50\n"
                    "vary: {plan.local_batch: [8, 16], plan.codec: [none, fp16]}\n"

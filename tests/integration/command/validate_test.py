@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import unittest
 
 import harness
@@ -141,6 +142,80 @@ class Validate(harness.CommandTest):
         # 1 GiB each way at 96 % of 2 GB/s.
         self.assertAlmostEqual(times[3] / (2 ** 30 / (0.96 * 2e9)), 1, delta=0.03)
         self.assertAlmostEqual(times[3] / times[0], 5, delta=0.2)
+
+    def test_the_title_says_who_was_predicted_and_who_measured(self):
+        nccl = self.measurements()
+        title = "all-reduce on a100-8x8: predicted of NCCL, measured with "
+        run = self.rackrail("validate", nccl, "--cluster", "a100-8x8")
+        self.assertEqual(run.out.splitlines()[0], title + "NCCL")
+        self.assertNotIn("MSCCL++", run.err)
+        other = self.write("m.jsonl", json.dumps({"name": "allreduce", "kernel": 1, "ranks": 8,
+                                                  "ranksPerNode": 8, "size": 2 ** 24,
+                                                  "time": 150.0}) + "\n")
+        run = self.rackrail("validate", other, "--cluster", "a100-8x8")
+        self.assertEqual(run.out.splitlines()[0], title + "MSCCL++")
+        self.assertIn("whose kernels are not NCCL's", run.err)
+
+    def test_measurements_without_a_cluster_are_not_taken_for_one(self):
+        for content in ("gpus,size_bytes,time_us\n2,1048576,50\n",
+                        "# a comment\n\nsize(B),count,time(ns),gpus\n1048576,1,50000,2\n"):
+            with self.subTest(content=content):
+                error = self.rackrail("validate", self.write("m.csv", content), "--json",
+                                      status=2).error
+                self.assertIn("--cluster", error["found"] + error["expected"])
+        # A table of links is one, whatever becomes of emulating it.
+        error = self.rackrail("validate", self.write("links.csv", "source,target,bandwidth,latency\n"
+                                                     "gpu0,tor,fast,1 us\n"), "--json",
+                              status=2).error
+        self.assertTrue(error["where"].startswith("line 2"), error)
+
+    def hosts_of_two_gpus(self, name, slow=None):
+        """Two racks of two hosts, 2 GPUs with a NIC each; a NIC of host `slow` at half its rate."""
+        links = ["source,target,bandwidth,latency"]
+        vertices = ["vertex,role,kind,host"]
+        for host in range(4):
+            vertices.append(f"s{host},switch,nvswitch,h{host}")
+            for port in range(2):
+                gpu, nic = f"gpu{host}{port}", f"nic{host}{port}"
+                vertices += [f"{gpu},rank,gpu,h{host}", f"{nic},switch,nic,h{host}"]
+                rate = 6.25 if host == slow and port == 1 else 12.5
+                links += [f"{gpu},s{host},200 GB/s,300 ns", f"{gpu},{nic},25 GB/s,500 ns",
+                          f"{nic},tor{host // 2},{rate} GB/s,1 us"]
+        links.append("tor0,tor1,25 GB/s,1 us")
+        return self.write(name, "\n".join(links + vertices) + "\n")
+
+    def times(self, cluster, rows, *options):
+        table = self.write("rows.csv", "nodes,gpus,size_bytes,time_us,placement,algo\n"
+                           + "".join(f"{row}\n" for row in rows))
+        return [case["predicted_s"] for case in self.rackrail_json(
+            "validate", table, "--cluster", cluster, *options)["cases"]]
+
+    def test_one_nic_at_half_rate_sets_the_pace_of_its_ring(self):
+        healthy = self.hosts_of_two_gpus("healthy.csv")
+        degraded = self.hosts_of_two_gpus("degraded.csv", slow=2)
+        rows = ["4,8,1073741824,1,,ring", "2,4,1073741824,1,0;1,ring", "2,4,1073741824,1,2;3,ring"]
+        well = self.times(healthy, rows)
+        ill = self.times(degraded, rows)
+        # 2 (n - 1) / n of 1 GiB over two NICs of 12.5 GB/s at the usual share for payload, 96 %.
+        self.assertAlmostEqual(well[0] / (2 * 7 / 8 * 2 ** 30 / (0.96 * 25e9)), 1, delta=0.05)
+        self.assertAlmostEqual(ill[0] / well[0], 2, delta=0.1)
+        self.assertEqual(ill[1], well[1])  # other hosts do not notice
+        self.assertAlmostEqual(ill[2] / well[2], 2, delta=0.1)
+
+    def test_1440_gpus_are_predicted_in_seconds(self):
+        text = (harness.CONFIGS / "clusters" / "a100-8x8.yaml").read_text()
+        self.assertIn("racks: { count: 2, hosts: 4", text)
+        cluster = self.write("a100-180x8.yaml", text.replace("racks: { count: 2, hosts: 4",
+                                                             "racks: { count: 45, hosts: 4"))
+        sizes = (2 ** 23, 2 ** 26, 2 ** 30)
+        start = sum(os.times()[2:4])  # of the commands that were run
+        times = self.times(cluster, [f"180,1440,{size},1,," for size in sizes])
+        self.assertLess(sum(os.times()[2:4]) - start, 20)
+        self.assertEqual(times, sorted(times))
+        # No faster than the NICs: nearly twice the buffer through 8 of 25 GB/s.
+        for size, predicted in zip(sizes, times):
+            self.assertGreater(predicted, 2 * 179 / 180 * size / 200e9)
+        self.assertLess(times[-1], 4 * 2 ** 30 / 200e9)
 
     def test_bad_input_is_one_line(self):
         good = "gpus,size_bytes,time_us\n2,1048576,50\n"

@@ -1,0 +1,104 @@
+"""What a simulation says about itself: notes, links with others' traffic, which step, which bound."""
+
+import csv
+
+import harness
+
+EDGES = ("source,target,bandwidth,latency\n"
+         "gpu0,tor0,10 GB/s,1 us\ngpu1,tor0,10 GB/s,1 us\ngpu2,tor0,10 GB/s,1 us\n")
+
+
+class Notes(harness.CommandTest):
+    def test_gpus_without_a_class_are_pointed_out_and_can_be_given_one(self):
+        edges = EDGES.replace("10 GB/s", "1000 GB/s")  # so that additions take most of the time
+        self.write("edges.csv", edges)
+        run = ("simulate", "edges.csv", "--collective", "all-reduce", "--schedule", "ring")
+        plain = self.rackrail(*run)
+        self.assertEqual(plain.err.count("note: "), 1, str(plain))
+        self.assertIn("gpu0 and 2 more GPUs have no device class", plain.err)
+        unknown = self.rackrail_json(*run)
+        self.assertEqual(len(unknown["notes"]), 1)
+        named = self.rackrail_json(*run, "--device-class", "A100")
+        self.assertEqual(named["notes"], [])
+        # An A100 adds faster than a core.
+        self.assertLess(named["time_s"], unknown["time_s"])
+        self.write("table.csv", edges + "\nvertex,role,kind,host,rack,device_class\n" + "".join(
+            f"gpu{i},rank,gpu,,,A100\n" for i in range(3)))
+        in_table = self.rackrail_json("simulate", "table.csv", *run[2:])
+        self.assertEqual(in_table["notes"], [])
+        self.assertEqual(in_table["time_s"], named["time_s"])
+        self.assert_bad_input(*run, "--device-class", "A1OO", where="--device-class")
+
+    def test_what_messages_cost_cores_is_charged_or_said_not_to_be(self):
+        def cluster(cores):
+            return ("name: test\ndevice_classes: { V100: { memory: 16 GB } }\n"
+                    "node_types:\n  worker: { rank: host, device_class: V100, " + cores +
+                    "nics: { link: tcp } }\nracks: { hosts: 4 }\n")
+        times = {}
+        for cores in ("", "cores: 1, ", "cores: 64, "):
+            self.write("cluster.yaml", cluster(cores))
+            result = self.rackrail_json("simulate", "cluster.yaml", "--collective", "all-reduce",
+                                        "--bytes", "64MiB", "--schedule", "ring")
+            times[cores] = result["time_s"]
+            self.assertEqual(len(result["notes"]), 1 if cores == "" else 0, cores)
+            if cores == "":
+                self.assertIn("35.0 % of the cores at full rate on 4 machines", result["notes"][0])
+        # 64 cores have room for both ends of TCP, 2 x 35 %, and the work beside it.
+        self.assertAlmostEqual(times["cores: 64, "] / times[""], 1, delta=1e-3)
+        self.assertGreater(times["cores: 1, "], times["cores: 64, "])
+
+    def test_links_show_what_others_send(self):
+        self.rackrail("plan", "two-racks-40g", "resnet-50", "-o", "plan.json")
+        self.write("others.yaml", "background: [{ from: 0, to: 2, message: 1 GB, "
+                                  "rate: 1 GB/s }]\n")
+        result = self.rackrail_json("simulate", "plan.json", "--scenario", "others.yaml",
+                                    "--links", "links.csv")
+        background = {link["name"]: link["background_utilization"] for link in result["links"]
+                      if link["background_bytes"] > 0}
+        self.assertEqual(set(background), {"host0→tor0", "tor0→core0", "core0→tor1", "tor1→host2"})
+        self.assertAlmostEqual(background["tor0→core0"], 0.2, places=3)  # 1 of 5 GB/s
+        with open(self.folder / "links.csv", newline="") as file:
+            rows = list(csv.DictReader(file))
+        others = [float(row["tor0→core0 (others)"]) for row in rows]
+        self.assertAlmostEqual(sum(others[:-1]) / len(others[:-1]), 0.2, places=3)
+        for row in rows:
+            self.assertLessEqual(float(row["tor0→core0"]) + float(row["tor0→core0 (others)"]),
+                                 1 + 1e-6)
+        text = self.rackrail("simulate", "plan.json", "--scenario", "others.yaml").out
+        self.assertIn("of others", text)
+        self.assertNotIn("of others", self.rackrail("simulate", "plan.json").out)
+
+    def test_any_step_can_be_reported(self):
+        self.rackrail("plan", "two-racks-40g", "resnet-50", "-o", "plan.json")
+        self.write("slow.yaml", "steps: 6\n"
+                                "slow_devices: [{ factor: 2, first_step: 3, last_step: 3 }]\n")
+        run = ("simulate", "plan.json", "--scenario", "slow.yaml")
+        for choice, step in (("last", 5), ("slowest", 3), ("3", 3), ("0", 0)):
+            with self.subTest(choice=choice):
+                result = self.rackrail_json(*run, "--step", choice)
+                self.assertEqual(result["reported_step"], step)
+                span = result["steps"][step]
+                self.assertAlmostEqual(result["step_time_s"], span["end_s"] - span["start_s"])
+                self.assertAlmostEqual(result["critical_path"][-1]["end_s"], result["step_time_s"])
+        text = self.rackrail(*run, "--step", "slowest").out
+        self.assertIn("what follows is step 3's, the slowest one", text)
+        for choice in ("6", "-1", "soon"):
+            self.assert_bad_input(*run, f"--step={choice}", where="--step")
+
+    def test_the_bound_is_that_of_the_links_as_they_are(self):
+        self.write("edges.csv", EDGES.replace("gpu", "host"))
+        run = ("simulate", "edges.csv", "--collective", "all-gather", "--bytes", "300MB",
+               "--schedule", "ring")
+        plain = self.rackrail_json(*run)
+        self.write("slow.yaml", "links: [{ link: tor0→host2, from: 0 s, bandwidth: 2 GB/s }]\n")
+        slow = self.rackrail_json(*run, "--scenario", "slow.yaml")
+        # Host 2 must get the other two thirds over its link.
+        self.assertAlmostEqual(slow["bound_s"], 0.2 / 2, places=6)
+        self.assertAlmostEqual(plain["bound_s"], 0.2 / 10, places=6)
+        self.assertLessEqual(slow["bound_s"], slow["time_s"])
+        self.assertNotEqual(slow["bound_of"], plain["bound_of"])
+        self.assertIn("every link at its best", self.rackrail(*run, "--scenario", "slow.yaml").out)
+
+
+if __name__ == "__main__":
+    harness.main()

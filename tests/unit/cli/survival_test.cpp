@@ -1,0 +1,54 @@
+#include "cli/survival.hpp"
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <numeric>
+#include <random>
+
+namespace rackrail::cli {
+namespace {
+
+std::int64_t sum(const std::vector<std::int64_t>& values) {
+  return std::accumulate(values.begin(), values.end(), std::int64_t{0});
+}
+
+}  // namespace
+
+TEST_CASE("samples of lost ranks are divided among those that are left") {
+  using Samples = std::vector<std::int64_t>;
+  CHECK(divide_batch({32, 32, 32, 32}, {Rank(0), Rank(1), Rank(3)}) == Samples{43, 43, 42});
+  CHECK(divide_batch({32, 32, 32, 32}, {Rank(1), Rank(2)}) == Samples{64, 64});
+  CHECK(divide_batch({10, 30, 20}, {Rank(0), Rank(1)}) == Samples{15, 45});
+  CHECK(divide_batch({1, 2}, {Rank(0), Rank(1)}) == Samples{1, 2});
+}
+
+TEST_CASE("a divided batch keeps its sum and everybody's share to a sample") {
+  const auto seed = Catch::rngSeed();
+  CAPTURE(seed);
+  std::mt19937 random(seed);
+  for (int round = 0; round < 500; ++round) {
+    std::vector<std::int64_t> before(2 + random() % 30);
+    for (std::int64_t& samples : before) {
+      samples = 1 + static_cast<std::int64_t>(random() % 200);
+    }
+    std::vector<Rank> left;
+    std::int64_t of_left = 0;
+    for (std::size_t rank = 0; rank < before.size(); ++rank) {
+      if (rank == 0 || random() % 3 != 0) {
+        left.emplace_back(rank);
+        of_left += before[rank];
+      }
+    }
+    CAPTURE(round, before.size(), left.size());
+    const std::vector<std::int64_t> after = divide_batch(before, left);
+    REQUIRE(after.size() == left.size());
+    CHECK(sum(after) == sum(before));
+    for (std::size_t i = 0; i < left.size(); ++i) {
+      const double share = static_cast<double>(before[left[i].index()]) *
+                           static_cast<double>(sum(before)) / static_cast<double>(of_left);
+      CHECK(std::abs(static_cast<double>(after[i]) - share) < 1);
+    }
+  }
+}
+
+}  // namespace rackrail::cli
