@@ -10,6 +10,7 @@
 #   OpenSSL::Crypto                digests
 #   protobuf::libprotobuf          linked by rackrail_add_proto
 #   gRPC::grpc++                   linked by rackrail_add_proto(... GRPC)
+#   PkgConfig::SQLITE              the coordinator's state
 #   Threads::Threads
 #   Catch2::Catch2                 linked by rackrail_add_tests
 # optional (ask `if(TARGET ...)`):
@@ -37,6 +38,8 @@ if(NOT TARGET yaml-cpp::yaml-cpp)
   add_library(yaml-cpp::yaml-cpp INTERFACE IMPORTED)
   target_link_libraries(yaml-cpp::yaml-cpp INTERFACE yaml-cpp)
 endif()
+
+pkg_check_modules(SQLITE REQUIRED QUIET IMPORTED_TARGET sqlite3)
 
 pkg_check_modules(CLP QUIET IMPORTED_TARGET clp)
 if(NOT CLP_FOUND)

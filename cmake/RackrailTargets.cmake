@@ -14,6 +14,7 @@
 #       One Catch2 executable. Its label is the folder below tests/ it is in: unit, property, ...;
 #       the target unit_tests, property_tests, ... builds all with that label.
 #       SERIAL: never run at the same time as another test (it measures time, or needs all cores).
+#       The label 'waits': it needs next to no processor time, so it runs beside the others.
 #   rackrail_add_script_test(<name> COMMAND ... [LABELS label...] [TIMEOUT seconds] [SERIAL])
 #       A test that is a program of its own; see scripts/run-tests for how its cases are counted.
 #   rackrail_add_bench(<name> SOURCES a_bench.cpp ... [LINK target...])
@@ -185,7 +186,10 @@ function(rackrail_add_tests name)
   add_executable(${name} ${ARG_SOURCES})
   rackrail_own_code(${name})
   target_link_libraries(${name} PRIVATE ${ARG_LINK} rackrail::test_support)
-  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bin/tests")
+  # No unity build: tests of one library have their own 'ring' and 'Case', each for its subject.
+  set_target_properties(${name} PROPERTIES
+    RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bin/tests"
+    UNITY_BUILD OFF)
   if(NOT name STREQUAL "support_test")
     target_precompile_headers(${name} REUSE_FROM support_test)
   endif()
