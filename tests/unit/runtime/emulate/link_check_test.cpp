@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <catch2/catch.hpp>
+#include <cstdlib>
 
 #include "tests/support/skip.hpp"
 #include "topology/reader.hpp"
@@ -21,11 +22,12 @@ NetworkPlan star(const std::vector<std::string>& rates) {
 TEST_CASE("emulate check: groups are within their bounds and have every link once") {
   const NetworkPlan plan =
       star({"100 Mbit/s", "300 Mbit/s", "900 Mbit/s", "50 Mbit/s", "50 Mbit/s", "50 Mbit/s"});
+  const std::vector<std::size_t> links{0, 1, 2, 3, 4, 5};
   for (const std::size_t most : {1, 2, 3, 100}) {
     for (const Bandwidth together : {100_Mbps, 400_Mbps, 10_Gbps}) {
       CAPTURE(most, together.bytes_per_second());
       std::vector<std::size_t> seen;
-      for (const auto& group : measurement_groups(plan, together, most)) {
+      for (const auto& group : measurement_groups(plan, links, together, most)) {
         CHECK(!group.empty());
         CHECK(group.size() <= most);
         Bandwidth sum;
@@ -35,10 +37,12 @@ TEST_CASE("emulate check: groups are within their bounds and have every link onc
         }
         CHECK((sum <= together || group.size() == 1));
       }
-      CHECK(seen == std::vector<std::size_t>{0, 1, 2, 3, 4, 5});
+      CHECK(seen == links);
     }
   }
-  CHECK(measurement_groups(plan, 10_Gbps, 100).size() == 1);
+  CHECK(measurement_groups(plan, links, 10_Gbps, 100).size() == 1);
+  CHECK(measurement_groups(plan, {1, 4}, 10_Gbps, 100) ==
+        std::vector<std::vector<std::size_t>>{{1, 4}});
 }
 
 TEST_CASE("emulate check: three per cent is held, more is not, on either side") {
@@ -67,6 +71,29 @@ TEST_CASE("emulate check: a link's measured rate is the one it was given, not it
     // 8948 of 9014 bytes are payload.
     const double rate = one.link == 0 ? 5e6 : 20e6;
     CHECK(static_cast<double>(one.expected.bytes_per_second()) == Approx(rate * 8948 / 9014));
+  }
+}
+
+TEST_CASE("emulate check: a link that is off stays off, however often it is measured") {
+  if (const std::string reason = namespaces_unavailable(); !reason.empty()) {
+    RACKRAIL_SKIP(reason);
+  }
+  const EmulatedNetwork network(star({"40 Mbit/s", "40 Mbit/s"}));
+  const ShapedLink& slow = network.plan().links[1];
+  {
+    const InNamespace inside(network.station(slow.a));
+    const std::string halved = fmt::format(
+        "tc class change dev {} parent 1: classid 1:1 htb rate 20mbit ceil 20mbit burst 64kb",
+        slow.port_a);
+    REQUIRE(std::system(halved.c_str()) == 0);
+  }
+  const auto measured = check_links(network, {.cores = 2});
+  REQUIRE(measured.size() == 4);
+  for (const LinkMeasurement& one : measured) {
+    CAPTURE(one.link, one.is_reverse);
+    const double share = one.link == 1 && !one.is_reverse ? 0.5 : 1;
+    CHECK(one.measured / one.expected == Approx(share).margin(0.1));
+    CHECK((share == 1 || !one.is_held()));
   }
 }
 
