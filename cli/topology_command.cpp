@@ -61,9 +61,11 @@ void run_show(Session& session, const ClusterOptions& options) {
                         {"tiers", list}});
     return;
   }
-  fmt::print("{}: {} ranks on {} hosts, {} vertices, {} links\n\n", cluster.name(),
-             cluster.rank_count(), ranks_by_host(cluster).size(), cluster.node_count(),
-             cluster.link_count());
+  const std::size_t ranks = cluster.rank_count();
+  const std::size_t hosts = ranks_by_host(cluster).size();
+  fmt::print("{}: {} {} on {} {}, {} vertices, {} links\n\n", cluster.name(), ranks,
+             ranks == 1 ? "rank" : "ranks", hosts, hosts == 1 ? "host" : "hosts",
+             cluster.node_count(), cluster.link_count());
   Table table({{"tier"},
                {"links", Align::kRight},
                {"slowest link", Align::kRight},

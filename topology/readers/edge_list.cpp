@@ -17,7 +17,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
+#include <set>
+#include <utility>
 
 #include "base/error.hpp"
 #include "base/parse_units.hpp"
@@ -126,6 +127,8 @@ class Row {
                                    : cells_[static_cast<std::size_t>(found - columns_.begin())];
   }
 
+  std::size_t line() const { return line_; }
+
   std::string name(std::string_view column) const {
     std::string text = cell(column);
     if (text.empty()) fail(column, "nothing", "a name");
@@ -170,6 +173,15 @@ class EdgeListParser {
     }
     name_racks(topology_);
     return std::move(topology_);
+  }
+
+  std::vector<std::string> notes() const {
+    if (rows_both_ways_ == 0) return {};
+    return {fmt::format(
+        "{} {} there in the other direction already (the first is line {}): a line is both "
+        "directions, so these are second cables; where each line is one direction, put "
+        "'# directed' before the header",
+        rows_both_ways_, rows_both_ways_ == 1 ? "link is" : "links are", first_row_both_ways_)};
   }
 
  private:
@@ -271,6 +283,10 @@ class EdgeListParser {
     if (is_directed_ || directed == "true") {
       topology_.add_link(std::move(link));
     } else {
+      if (duplex_rows_.contains({link.to, link.from})) {
+        first_row_both_ways_ = rows_both_ways_++ == 0 ? row.line() : first_row_both_ways_;
+      }
+      duplex_rows_.insert({link.from, link.to});
       topology_.add_duplex_link(std::move(link));
     }
   }
@@ -318,6 +334,9 @@ class EdgeListParser {
   std::vector<std::string> columns_;
   bool has_vertex_table_ = false;
   bool is_directed_ = false;
+  std::set<std::pair<NodeId, NodeId>> duplex_rows_;
+  std::size_t rows_both_ways_ = 0;
+  std::size_t first_row_both_ways_ = 0;
 };
 
 class EdgeListReader : public Reader {
@@ -340,7 +359,9 @@ class EdgeListReader : public Reader {
   ReadResult read(const std::filesystem::path& path, std::string_view content,
                   const ReadOptions& options) const override {
     refuse_overlay(path, options);
-    return {EdgeListParser(path.string(), path.stem().string()).parse(content), {}, {path}};
+    EdgeListParser parser(path.string(), path.stem().string());
+    Topology topology = parser.parse(content);
+    return {std::move(topology), parser.notes(), {path}};
   }
 };
 

@@ -47,6 +47,20 @@ TEST_CASE("a directed edge list says so in a comment") {
   CHECK(router.route(Rank(1), Rank(0)).size() == 2);
 }
 
+TEST_CASE("a cable that is listed from both ends is two cables, which a note says") {
+  const auto read = [](const std::string& text) {
+    return read_cluster(TextFile("edges.csv", text).path());
+  };
+  const std::string rows = "gpu0,gpu1,1 GB/s,1 us\ngpu0,gpu1,1 GB/s,1 us\ngpu1,gpu0,1 GB/s,1 us\n";
+  const ReadResult both = read(kHeader + rows);
+  CHECK(both.topology.link_count() == 6);
+  REQUIRE(both.notes.size() == 1);
+  CHECK_THAT(both.notes[0], Catch::Contains("1 link is there in the other direction already") &&
+                                Catch::Contains("line 4") && Catch::Contains("# directed"));
+  CHECK(read("# directed\n" + kHeader + rows).notes.empty());
+  CHECK(read(kHeader + "gpu0,gpu1,1 GB/s,1 us\ngpu0,gpu1,1 GB/s,1 us\n").notes.empty());
+}
+
 TEST_CASE("directed: a bare line, a value, or a column of its own") {
   const std::string edges =
       kHeader + "gpu0,gpu1,1 GB/s,1 us\ngpu1,gpu0,1 GB/s,1 us\ngpu0,gpu1,1 GB/s,1 us\n";
