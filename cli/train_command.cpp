@@ -2,12 +2,10 @@
 
 #include <CLI/CLI.hpp>
 #include <filesystem>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <set>
 #include <string>
 
 #include "base/error.hpp"
@@ -22,10 +20,8 @@
 #include "cli/session.hpp"
 #include "cli/shared_numbers.hpp"
 #include "cli/survival.hpp"
-#include "cli/table.hpp"
-#include "cli/trace.hpp"
+#include "cli/training_report.hpp"
 #include "plan/format.hpp"
-#include "plan/noise_scale.hpp"
 #include "runtime/launch/job.hpp"
 #include "runtime/trainer/config.hpp"
 #include "runtime/transport.hpp"
@@ -75,28 +71,6 @@ std::filesystem::path training_file(const std::string& name_or_path) {
   }
   throw ConfigError(ErrorContext{"<command line>", "--training", fmt::format("'{}'", name_or_path),
                                  "a training file, or the name of one in " + folder.string()});
-}
-
-/// What moved over each tier of the plan's cluster; empty when the cluster is not known here.
-std::map<std::string, std::int64_t> bytes_over_tiers(
-    const runtime::JobResult& job, const std::optional<topology::Topology>& cluster) {
-  std::map<std::string, std::int64_t> tiers;
-  if (!cluster.has_value()) {
-    return tiers;
-  }
-  topology::Router router(*cluster);
-  for (const runtime::WorkerReport& worker : job.workers) {
-    for (const auto& [pair, bytes] : worker.bytes_by_pair) {
-      std::set<std::string> crossed;
-      for (const LinkId link : router.route(pair.first, pair.second)) {
-        crossed.insert(cluster->link(link).tier);
-      }
-      for (const std::string& tier : crossed) {
-        tiers[tier] += bytes.count();
-      }
-    }
-  }
-  return tiers;
 }
 
 std::optional<topology::Topology> cluster_of(Session& session, const TrainOptions& options,
@@ -184,187 +158,6 @@ class TrainingProgress {
   ProgressBar bar_;
 };
 
-struct Summary {
-  std::uint32_t steps = 0;
-  double loss = 0;             ///< of the last step, mean over the ranks
-  std::vector<double> losses;  ///< likewise, by step of this run
-  std::optional<double> accuracy;
-  Duration step_time;
-  double sync_share = 0;
-  Duration cpu_time;
-  bool parameters_agree = true;
-  std::optional<double> noise_scale;  ///< live estimate at the end, in samples
-};
-
-std::vector<std::string> notes_of(const runtime::JobResult& job) {
-  std::vector<std::string> notes = job.notes;
-  if (!job.workers.empty()) {
-    const auto& leaders = job.workers[0].notes;
-    notes.insert(notes.end(), leaders.begin(), leaders.end());
-  }
-  return notes;
-}
-
-/// The estimate over the last fifty steps or so; none for one rank, or while the gradient drowns.
-std::optional<double> noise_scale(const plan::Plan& plan, const runtime::JobResult& job) {
-  std::size_t steps = job.workers.size() < 2 ? 0 : job.workers[0].squared_norms.size();
-  for (const runtime::WorkerReport& worker : job.workers) {
-    steps = std::min(steps, worker.weighted_squared_norms.size());
-  }
-  plan::NoiseScaleEstimator estimator;
-  for (std::size_t step = 0; step < steps; ++step) {
-    double weighted = 0;
-    for (const runtime::WorkerReport& worker : job.workers) {
-      weighted += worker.weighted_squared_norms[step];
-    }
-    estimator.add(weighted, job.workers[0].squared_norms[step], job.workers.size(),
-                  plan.batch.global_batch());
-  }
-  return estimator.noise_scale();
-}
-
-Summary summarise(const plan::Plan& plan, const runtime::JobResult& job) {
-  Summary summary;
-  const auto ranks = static_cast<double>(job.workers.size());
-  for (const runtime::WorkerReport& worker : job.workers) {
-    summary.steps = std::max(summary.steps, worker.steps);
-    summary.step_time = std::max(summary.step_time, worker.step_time);
-    summary.sync_share = std::max(summary.sync_share, worker.sync_share);
-    summary.cpu_time += worker.cpu_time;
-    summary.parameters_agree =
-        summary.parameters_agree && worker.parameters_digest == job.workers[0].parameters_digest;
-    summary.loss += worker.final_loss / ranks;
-    summary.losses.resize(std::max(summary.losses.size(), worker.losses.size()), 0.0);
-    for (std::size_t i = 0; i < worker.losses.size(); ++i) {
-      summary.losses[i] += worker.losses[i] / ranks;
-    }
-    if (worker.final_accuracy.has_value()) {
-      summary.accuracy = worker.final_accuracy;
-    }
-  }
-  summary.noise_scale = noise_scale(plan, job);
-  return summary;
-}
-
-/// "rank 2 (host1) was lost: … (noticed 0.1 s after …)": what happened and how the job went on.
-std::string describe(const runtime::EpochBegin& begin, const plan::Plan& first_plan) {
-  std::string lost;
-  for (const Rank rank : begin.lost) {
-    lost += (lost.empty() ? "" : ", ") + first_plan.rank_names.at(rank.index());
-  }
-  if (begin.lost.empty()) {
-    return fmt::format("{}; {} workers go on from step {} after {}", begin.reason,
-                       begin.seats.size(), begin.step, to_string(begin.pause));
-  }
-  return fmt::format(
-      "{}; noticed at most {} after it was last heard; {} workers go on without {} from step {} "
-      "after {}",
-      begin.reason, to_string(begin.silence), begin.seats.size(), lost, begin.step,
-      to_string(begin.pause));
-}
-
-nlohmann::json losses_json(const runtime::JobResult& job, const plan::Plan& first_plan) {
-  nlohmann::json losses = nlohmann::json::array();
-  for (const runtime::EpochBegin& begin : job.losses) {
-    nlohmann::json lost = nlohmann::json::array();
-    for (const Rank rank : begin.lost) {
-      lost.push_back(first_plan.rank_names.at(rank.index()));
-    }
-    losses.push_back({{"epoch", begin.epoch},
-                      {"reason", begin.reason},
-                      {"lost", lost},
-                      {"workers", begin.seats.size()},
-                      {"step", begin.step},
-                      {"noticed_within_s", begin.silence.seconds()},
-                      {"resumed_after_s", begin.pause.seconds()}});
-  }
-  return losses;
-}
-
-void print_text(const plan::Plan& plan, const runtime::JobResult& job, const Summary& summary,
-                const std::optional<sim::StepResult>& predicted,
-                const std::map<std::string, std::int64_t>& tiers) {
-  Table table({{"run"}, {""}});
-  table.add_row({"plan", plan.name});
-  table.add_row({"workers", std::to_string(job.workers.size())});
-  table.add_row({"steps", std::to_string(summary.steps)});
-  const bool has_measured = !summary.losses.empty();  // else no step was left after the checkpoint
-  table.add_row({"step time", has_measured
-                                  ? to_string(summary.step_time) + " (median, slowest rank)"
-                                  : "- (no step was left)"});
-  if (predicted.has_value()) {
-    const Duration time = predicted->estimate.step_time;
-    table.add_row({"predicted", has_measured ? fmt::format("{} ({:+.1f} %)", to_string(time),
-                                                           (time / summary.step_time - 1) * 100)
-                                             : to_string(time)});
-  }
-  table.add_row(
-      {"synchronisation", has_measured ? percent(summary.sync_share) + " of the step" : "-"});
-  for (const auto& [tier, bytes] : tiers) {
-    table.add_row({"over " + tier, to_string(Bytes(bytes))});
-  }
-  if (summary.noise_scale.has_value()) {
-    table.add_row({"noise scale",
-                   fmt::format("{:.4g} samples (gradients, last steps)", *summary.noise_scale)});
-  }
-  table.add_row({"final loss", has_measured ? fmt::format("{:.4f}", summary.loss) : "-"});
-  if (summary.accuracy.has_value()) {
-    table.add_row({"final accuracy", percent(*summary.accuracy)});
-  }
-  table.add_row({"parameters",
-                 summary.parameters_agree ? "bit-identical on all ranks" : "DIFFER between ranks"});
-  fmt::print("{}", table.to_string());
-}
-
-nlohmann::json run_json(const plan::Plan& plan, const runtime::JobResult& job,
-                        const Summary& summary, const std::optional<sim::StepResult>& predicted,
-                        const std::map<std::string, std::int64_t>& tiers) {
-  nlohmann::json result = {{"plan_name", plan.name},
-                           {"plan_digest", plan::digest(plan)},
-                           {"plan_step_time_s", plan.prediction.step_time.seconds()},
-                           {"plan_sync_share", plan.prediction.sync_share},
-                           {"workers", job.workers.size()},
-                           {"steps", summary.steps},
-                           {"final_loss", summary.loss},
-                           {"step_time_s", summary.step_time.seconds()},
-                           {"sync_share", summary.sync_share},
-                           {"cpu_time_s", summary.cpu_time.seconds()},
-                           {"wall_s", job.wall_time.seconds()},
-                           {"bytes_over_tier", tiers},
-                           {"parameters_agree", summary.parameters_agree},
-                           {"epochs_of_membership", job.membership_epochs},
-                           {"losses", summary.losses},
-                           {"resumed_from", job.resumed_from.string()},
-                           {"notes", notes_of(job)}};
-  if (summary.losses.empty()) {  // no step was left after the checkpoint
-    for (const char* const measured : {"final_loss", "step_time_s", "sync_share"}) {
-      result[measured] = nullptr;
-    }
-  }
-  result["final_accuracy"] =
-      summary.accuracy.has_value() ? nlohmann::json(*summary.accuracy) : nlohmann::json();
-  result["noise_scale"] =
-      summary.noise_scale.has_value() ? nlohmann::json(*summary.noise_scale) : nlohmann::json();
-  result["predicted_step_time_s"] = predicted.has_value()
-                                        ? nlohmann::json(predicted->estimate.step_time.seconds())
-                                        : nlohmann::json();
-  return result;
-}
-
-void write_trace(const std::string& path, const plan::Plan& plan, const runtime::JobResult& job,
-                 const std::optional<sim::StepResult>& predicted) {
-  std::vector<TraceProcess> processes;
-  TraceProcess measured{"measured: " + plan.name, {}};
-  for (const runtime::WorkerReport& worker : job.workers) {
-    measured.events.insert(measured.events.end(), worker.timeline.begin(), worker.timeline.end());
-  }
-  processes.push_back(std::move(measured));
-  if (predicted.has_value()) {
-    processes.push_back({"simulated on this machine: " + plan.name, predicted->timeline});
-  }
-  write_file_atomically(path, to_trace_json(processes));
-}
-
 /// The job on the emulated network of the plan's cluster; its links, measured before, are left in
 /// `links`. A job that was not started, because the user interrupted, has no workers.
 runtime::JobResult run_emulated_job(Session& session, const TrainOptions& options,
@@ -410,7 +203,9 @@ void require_local(const std::optional<runtime::LaunchEnvironment>& launch,
   }
 }
 
-void run_train(Session& session, const TrainOptions& options) {
+/// Options that need each other, and those that a launched process cannot have.
+void require_consistent(const TrainOptions& options,
+                        const std::optional<runtime::LaunchEnvironment>& launch) {
   require_transport(options.transport);
   if (!options.workload.empty() && options.calibration.empty() && options.on_loss == "stop") {
     throw ConfigError(ErrorContext{"<command line>", "--workload",
@@ -421,17 +216,107 @@ void run_train(Session& session, const TrainOptions& options) {
     throw ConfigError(ErrorContext{"<command line>", "--state", "--on-loss stop",
                                    "--on-loss continue beside it"});
   }
-  const plan::Plan plan = plan::load_plan(options.plan);
-  session.add_input(options.plan);
-  const std::optional<runtime::LaunchEnvironment> launch =
-      runtime::detect_launch(runtime::process_environment());
-  const bool is_emulated = !options.emulate.empty();
-  if (is_emulated) {
+  if (!options.emulate.empty()) {
     require_local(launch, "--emulate", ", one in each emulated host");
   }
   if (!options.state.empty()) {
     require_local(launch, "--state", "");
   }
+}
+
+/// What the options say of the job itself; the seed is left in the session.
+runtime::JobOptions job_options(Session& session, const TrainOptions& options) {
+  runtime::JobOptions job;
+  job.training_file = training_file(options.training);
+  job.training = read_file(job.training_file);
+  session.add_input(job.training_file);
+  if (options.steps > 0) {
+    job.steps = options.steps;
+  }
+  if (options.has_seed) {
+    job.seed = session.seed;
+  } else {
+    session.seed = trainer::read_training_config(options.training, topology::configs_folder()).seed;
+  }
+  job.checkpoint_folder = options.checkpoints;
+  job.resume = options.resume;
+  job.state_folder = options.state;
+  job.transport = options.transport;
+  job.token_file = options.token_file;
+  if (!options.trace.empty()) {
+    require_place(options.trace);
+    session.add_output(options.trace);
+    job.timeline_step = kTimelineStep;
+  }
+  job.on_worker_line = [&session](Rank rank, std::string_view line) {
+    session.note(fmt::format("[rank {}] {}", rank.value(), line));
+  };
+  return job;
+}
+
+/// Has the job go on without lost workers. What is referred to has to outlive the job.
+void survive_losses(runtime::JobOptions& job, const TrainOptions& options, Session& session,
+                    const plan::Plan& plan, const SurvivalPlans& plans) {
+  job.heartbeat_period = kHeartbeatPeriod;
+  job.heartbeat_timeout = heartbeat_timeout(options);
+  job.plan_for = [&plans](const std::vector<Rank>& left) { return plans.plan_for(left); };
+  job.on_epoch = [&session, &plan](const runtime::EpochBegin& begin) {
+    session.note("note: " + describe(begin, plan));
+  };
+}
+
+void report_failure(Session& session, const TrainOptions& options, const plan::Plan& plan,
+                    const runtime::JobResult& job) {
+  if (job.speaks) {
+    report_error(
+        RuntimeFailure(job.reason, {.file = options.plan,
+                                    .where = "training",
+                                    .found = job.reason,
+                                    .expected = fmt::format("{} workers that train to the end",
+                                                            plan.rank_count())}),
+        session.json);
+  }
+  session.status = job.exit_status == kDone ? kNotMet : job.exit_status;
+}
+
+/// `links`: of the emulated network, or null.
+void report_training(Session& session, const TrainOptions& options, const plan::Plan& plan,
+                     const runtime::JobResult& job,
+                     const std::optional<topology::Topology>& cluster,
+                     const std::optional<sim::StepResult>& predicted, const nlohmann::json& links) {
+  for (const std::string& note : notes_of(job)) {
+    session.note("note: " + note);
+  }
+  const TrainingSummary summary = summarise(plan, job);
+  const auto tiers = bytes_over_tiers(job, cluster);
+  if (!options.trace.empty()) {
+    write_training_trace(options.trace, plan, job, predicted);
+  }
+  if (session.json) {
+    nlohmann::json result = training_json(plan, job, summary, predicted, tiers);
+    if (options.on_loss == "continue") {
+      result["losses_of_workers"] = losses_json(job, plan);
+    }
+    if (!links.is_null()) {
+      result["emulation"] = links;
+    }
+    session.print_json(result);
+  } else {
+    fmt::print("{}", training_text(plan, job, summary, predicted, tiers));
+    if (!options.trace.empty()) {
+      fmt::print("wrote {} (open it at ui.perfetto.dev)\n", options.trace);
+    }
+  }
+  const bool is_valid = links.is_null() || links.at("valid").get<bool>();
+  session.status = summary.parameters_agree && is_valid ? kDone : kNotMet;
+}
+
+void run_train(Session& session, const TrainOptions& options) {
+  const std::optional<runtime::LaunchEnvironment> launch =
+      runtime::detect_launch(runtime::process_environment());
+  require_consistent(options, launch);
+  const plan::Plan plan = plan::load_plan(options.plan);
+  session.add_input(options.plan);
   if (!launch.has_value() && options.workers != 0 && options.workers != plan.rank_count()) {
     throw PlanError(ErrorContext{options.plan, "ranks",
                                  fmt::format("a plan for {} ranks", plan.rank_count()),
@@ -440,99 +325,33 @@ void run_train(Session& session, const TrainOptions& options) {
   const std::optional<topology::Topology> cluster = cluster_of(session, options, plan);
   const std::optional<sim::StepResult> predicted = predicted_step(session, options, plan);
 
-  runtime::JobOptions job_options;
-  job_options.training_file = training_file(options.training);
-  job_options.training = read_file(job_options.training_file);
-  session.add_input(job_options.training_file);
-  if (options.steps > 0) {
-    job_options.steps = options.steps;
-  }
-  if (options.has_seed) {
-    job_options.seed = session.seed;
-  } else {
-    session.seed = trainer::read_training_config(options.training, topology::configs_folder()).seed;
-  }
-  job_options.checkpoint_folder = options.checkpoints;
-  job_options.resume = options.resume;
-  job_options.state_folder = options.state;
-  job_options.transport = options.transport;
-  job_options.token_file = options.token_file;
-  if (!options.trace.empty()) {
-    require_place(options.trace);
-    session.add_output(options.trace);
-    job_options.timeline_step = kTimelineStep;
-  }
+  runtime::JobOptions job_settings = job_options(session, options);
   std::optional<SurvivalPlans> survival;
   if (options.on_loss == "continue") {
     survival.emplace(plan, cluster.value(), workload_of(session, options, plan), kPlanningTime);
-    job_options.heartbeat_period = kHeartbeatPeriod;
-    job_options.heartbeat_timeout = heartbeat_timeout(options);
-    job_options.plan_for = [&survival](const std::vector<Rank>& left) {
-      return survival->plan_for(left);
-    };
-    job_options.on_epoch = [&session, &plan](const runtime::EpochBegin& begin) {
-      session.note("note: " + describe(begin, plan));
-    };
+    survive_losses(job_settings, options, session, plan, *survival);
   }
-  job_options.on_worker_line = [&session](Rank rank, std::string_view line) {
-    session.note(fmt::format("[rank {}] {}", rank.value(), line));
-  };
   TrainingProgress progress_bar(options.steps);
-  job_options.on_progress = [&progress_bar](const runtime::JobProgress& progress) {
+  job_settings.on_progress = [&progress_bar](const runtime::JobProgress& progress) {
     progress_bar.update(progress);
   };
   nlohmann::json links;
   const runtime::JobResult job = named(options.plan, "", [&] {
-    if (is_emulated) {
-      return run_emulated_job(session, options, plan, cluster.value(), job_options, links);
+    if (!options.emulate.empty()) {
+      return run_emulated_job(session, options, plan, cluster.value(), job_settings, links);
     }
-    return launch.has_value() ? runtime::run_launched_job(plan, job_options, *launch)
-                              : runtime::run_local_job(plan, job_options);
+    return launch.has_value() ? runtime::run_launched_job(plan, job_settings, *launch)
+                              : runtime::run_local_job(plan, job_settings);
   });
   progress_bar.finish();
   if (!job.ok) {
-    if (job.speaks) {
-      report_error(RuntimeFailure(job.reason, {.file = options.plan,
-                                               .where = "training",
-                                               .found = job.reason,
-                                               .expected = fmt::format("{} workers that train to "
-                                                                       "the end",
-                                                                       plan.rank_count())}),
-                   session.json);
-    }
-    session.status = job.exit_status == kDone ? kNotMet : job.exit_status;
-    return;
+    report_failure(session, options, plan, job);
+  } else if (job.is_leader) {
+    // Bytes are those of the latest plan.
+    report_training(session, options, plan, job,
+                    job.losses.empty() ? cluster : survival->cluster_of(job.losses.back().seats),
+                    predicted, links);
   }
-  if (!job.is_leader) {
-    return;
-  }
-  for (const std::string& note : notes_of(job)) {
-    session.note("note: " + note);
-  }
-  const Summary summary = summarise(plan, job);
-  // Bytes are those of the latest plan.
-  const auto tiers = bytes_over_tiers(
-      job, job.losses.empty() ? cluster : survival->cluster_of(job.losses.back().seats));
-  if (!options.trace.empty()) {
-    write_trace(options.trace, plan, job, predicted);
-  }
-  if (session.json) {
-    nlohmann::json result = run_json(plan, job, summary, predicted, tiers);
-    if (survival) {
-      result["losses_of_workers"] = losses_json(job, plan);
-    }
-    if (is_emulated) {
-      result["emulation"] = links;
-    }
-    session.print_json(result);
-  } else {
-    print_text(plan, job, summary, predicted, tiers);
-    if (!options.trace.empty()) {
-      fmt::print("wrote {} (open it at ui.perfetto.dev)\n", options.trace);
-    }
-  }
-  const bool is_valid = !is_emulated || links.at("valid").get<bool>();
-  session.status = summary.parameters_agree && is_valid ? kDone : kNotMet;
 }
 
 }  // namespace

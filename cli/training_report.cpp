@@ -1,0 +1,217 @@
+#include "cli/training_report.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
+
+#include "base/file.hpp"
+#include "base/parse_units.hpp"
+#include "cli/shared_numbers.hpp"
+#include "cli/table.hpp"
+#include "cli/trace.hpp"
+#include "plan/format.hpp"
+#include "plan/noise_scale.hpp"
+#include "topology/queries.hpp"
+
+namespace rackrail::cli {
+namespace {
+
+/// The estimate over the last fifty steps or so; none for one rank, or while the gradient drowns.
+std::optional<double> noise_scale(const plan::Plan& plan, const runtime::JobResult& job) {
+  std::size_t steps = job.workers.size() < 2 ? 0 : job.workers[0].squared_norms.size();
+  for (const runtime::WorkerReport& worker : job.workers) {
+    steps = std::min(steps, worker.weighted_squared_norms.size());
+  }
+  plan::NoiseScaleEstimator estimator;
+  for (std::size_t step = 0; step < steps; ++step) {
+    double weighted = 0;
+    for (const runtime::WorkerReport& worker : job.workers) {
+      weighted += worker.weighted_squared_norms[step];
+    }
+    estimator.add(weighted, job.workers[0].squared_norms[step], job.workers.size(),
+                  plan.batch.global_batch());
+  }
+  return estimator.noise_scale();
+}
+
+}  // namespace
+
+TrainingSummary summarise(const plan::Plan& plan, const runtime::JobResult& job) {
+  TrainingSummary summary;
+  const auto ranks = static_cast<double>(job.workers.size());
+  for (const runtime::WorkerReport& worker : job.workers) {
+    summary.steps = std::max(summary.steps, worker.steps);
+    summary.step_time = std::max(summary.step_time, worker.step_time);
+    summary.sync_share = std::max(summary.sync_share, worker.sync_share);
+    summary.cpu_time += worker.cpu_time;
+    summary.parameters_agree =
+        summary.parameters_agree && worker.parameters_digest == job.workers[0].parameters_digest;
+    summary.loss += worker.final_loss / ranks;
+    summary.losses.resize(std::max(summary.losses.size(), worker.losses.size()), 0.0);
+    for (std::size_t i = 0; i < worker.losses.size(); ++i) {
+      summary.losses[i] += worker.losses[i] / ranks;
+    }
+    if (worker.final_accuracy.has_value()) {
+      summary.accuracy = worker.final_accuracy;
+    }
+  }
+  summary.noise_scale = noise_scale(plan, job);
+  return summary;
+}
+
+std::vector<std::string> notes_of(const runtime::JobResult& job) {
+  std::vector<std::string> notes = job.notes;
+  if (!job.workers.empty()) {
+    const auto& leaders = job.workers[0].notes;
+    notes.insert(notes.end(), leaders.begin(), leaders.end());
+  }
+  return notes;
+}
+
+std::map<std::string, std::int64_t> bytes_over_tiers(
+    const runtime::JobResult& job, const std::optional<topology::Topology>& cluster) {
+  std::map<std::string, std::int64_t> tiers;
+  if (!cluster.has_value()) {
+    return tiers;
+  }
+  topology::Router router(*cluster);
+  for (const runtime::WorkerReport& worker : job.workers) {
+    for (const auto& [pair, bytes] : worker.bytes_by_pair) {
+      std::set<std::string> crossed;
+      for (const LinkId link : router.route(pair.first, pair.second)) {
+        crossed.insert(cluster->link(link).tier);
+      }
+      for (const std::string& tier : crossed) {
+        tiers[tier] += bytes.count();
+      }
+    }
+  }
+  return tiers;
+}
+
+std::string describe(const runtime::EpochBegin& begin, const plan::Plan& first_plan) {
+  std::string lost;
+  for (const Rank rank : begin.lost) {
+    lost += (lost.empty() ? "" : ", ") + first_plan.rank_names.at(rank.index());
+  }
+  if (begin.lost.empty()) {
+    return fmt::format("{}; {} workers go on from step {} after {}", begin.reason,
+                       begin.seats.size(), begin.step, to_string(begin.pause));
+  }
+  return fmt::format(
+      "{}; noticed at most {} after it was last heard; {} workers go on without {} from step {} "
+      "after {}",
+      begin.reason, to_string(begin.silence), begin.seats.size(), lost, begin.step,
+      to_string(begin.pause));
+}
+
+nlohmann::json losses_json(const runtime::JobResult& job, const plan::Plan& first_plan) {
+  nlohmann::json losses = nlohmann::json::array();
+  for (const runtime::EpochBegin& begin : job.losses) {
+    nlohmann::json lost = nlohmann::json::array();
+    for (const Rank rank : begin.lost) {
+      lost.push_back(first_plan.rank_names.at(rank.index()));
+    }
+    losses.push_back({{"epoch", begin.epoch},
+                      {"reason", begin.reason},
+                      {"lost", lost},
+                      {"workers", begin.seats.size()},
+                      {"step", begin.step},
+                      {"noticed_within_s", begin.silence.seconds()},
+                      {"resumed_after_s", begin.pause.seconds()}});
+  }
+  return losses;
+}
+
+std::string training_text(const plan::Plan& plan, const runtime::JobResult& job,
+                          const TrainingSummary& summary,
+                          const std::optional<sim::StepResult>& predicted,
+                          const std::map<std::string, std::int64_t>& tiers) {
+  Table table({{"run"}, {""}});
+  table.add_row({"plan", plan.name});
+  table.add_row({"workers", std::to_string(job.workers.size())});
+  table.add_row({"steps", std::to_string(summary.steps)});
+  const bool has_measured = !summary.losses.empty();  // else no step was left after the checkpoint
+  table.add_row({"step time", has_measured
+                                  ? to_string(summary.step_time) + " (median, slowest rank)"
+                                  : "- (no step was left)"});
+  if (predicted.has_value()) {
+    const Duration time = predicted->estimate.step_time;
+    table.add_row({"predicted", has_measured ? fmt::format("{} ({:+.1f} %)", to_string(time),
+                                                           (time / summary.step_time - 1) * kPercent)
+                                             : to_string(time)});
+  }
+  table.add_row(
+      {"synchronisation", has_measured ? percent(summary.sync_share) + " of the step" : "-"});
+  for (const auto& [tier, bytes] : tiers) {
+    table.add_row({"over " + tier, to_string(Bytes(bytes))});
+  }
+  if (summary.noise_scale.has_value()) {
+    table.add_row({"noise scale",
+                   fmt::format("{:.4g} samples (gradients, last steps)", *summary.noise_scale)});
+  }
+  table.add_row({"final loss", has_measured ? fmt::format("{:.4f}", summary.loss) : "-"});
+  if (summary.accuracy.has_value()) {
+    table.add_row({"final accuracy", percent(*summary.accuracy)});
+  }
+  table.add_row({"parameters",
+                 summary.parameters_agree ? "bit-identical on all ranks" : "DIFFER between ranks"});
+  return table.to_string();
+}
+
+nlohmann::json training_json(const plan::Plan& plan, const runtime::JobResult& job,
+                             const TrainingSummary& summary,
+                             const std::optional<sim::StepResult>& predicted,
+                             const std::map<std::string, std::int64_t>& tiers) {
+  nlohmann::json result = {{"plan_name", plan.name},
+                           {"plan_digest", plan::digest(plan)},
+                           {"plan_step_time_s", plan.prediction.step_time.seconds()},
+                           {"plan_sync_share", plan.prediction.sync_share},
+                           {"workers", job.workers.size()},
+                           {"steps", summary.steps},
+                           {"final_loss", summary.loss},
+                           {"step_time_s", summary.step_time.seconds()},
+                           {"sync_share", summary.sync_share},
+                           {"cpu_time_s", summary.cpu_time.seconds()},
+                           {"wall_s", job.wall_time.seconds()},
+                           {"bytes_over_tier", tiers},
+                           {"parameters_agree", summary.parameters_agree},
+                           {"epochs_of_membership", job.membership_epochs},
+                           {"losses", summary.losses},
+                           {"resumed_from", job.resumed_from.string()},
+                           {"notes", notes_of(job)}};
+  if (summary.losses.empty()) {  // no step was left after the checkpoint
+    for (const char* const measured : {"final_loss", "step_time_s", "sync_share"}) {
+      result[measured] = nullptr;
+    }
+  }
+  result["final_accuracy"] =
+      summary.accuracy.has_value() ? nlohmann::json(*summary.accuracy) : nlohmann::json();
+  result["noise_scale"] =
+      summary.noise_scale.has_value() ? nlohmann::json(*summary.noise_scale) : nlohmann::json();
+  result["predicted_step_time_s"] = predicted.has_value()
+                                        ? nlohmann::json(predicted->estimate.step_time.seconds())
+                                        : nlohmann::json();
+  return result;
+}
+
+void write_training_trace(const std::string& path, const plan::Plan& plan,
+                          const runtime::JobResult& job,
+                          const std::optional<sim::StepResult>& predicted) {
+  std::vector<TraceProcess> processes;
+  TraceProcess measured{"measured: " + plan.name, {}};
+  for (const runtime::WorkerReport& worker : job.workers) {
+    measured.events.insert(measured.events.end(), worker.timeline.begin(), worker.timeline.end());
+  }
+  processes.push_back(std::move(measured));
+  if (predicted.has_value()) {
+    processes.push_back({"simulated on this machine: " + plan.name, predicted->timeline});
+  }
+  write_file_atomically(path, to_trace_json(processes));
+}
+
+}  // namespace rackrail::cli
