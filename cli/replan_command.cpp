@@ -241,6 +241,7 @@ void run_replan(Session& session, const ReplanOptions& options) {
     start = cpu_seconds();
     planner::PlannerOptions full;
     full.error_budget = input.plan.error_budget;
+    full.compression_warmup = input.plan.compression_warmup_steps;
     full.seed = input.plan.seed;
     full.compare_baselines = false;
     const auto fresh = sim::make_cost_model(now, {});

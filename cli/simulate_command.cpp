@@ -161,9 +161,19 @@ std::optional<explore::OutageResult> simulate_outages(const Session& session,
   return explore::simulate_outages(input.plan, input.workload, input.cluster, *scenario, planning);
 }
 
-/// Says what is left out or assumed; with --json the answer has it.
-std::vector<std::string> say_notes(const Session& session, const topology::Topology& cluster) {
-  std::vector<std::string> notes = simulation_notes(cluster);
+/// What is left out or assumed.
+std::vector<std::string> notes_of(const PlanInput& input) {
+  std::vector<std::string> notes = simulation_notes(input.cluster);
+  if (const std::int64_t steps = input.plan.compression_warmup_steps; steps > 0) {
+    notes.push_back(
+        fmt::format("of steps with codecs; the first {} send FP32 and take {} by the plan", steps,
+                    to_string(input.plan.prediction.warmup_step_time)));
+  }
+  return notes;
+}
+
+/// With --json the answer has them as well.
+std::vector<std::string> say(const Session& session, std::vector<std::string> notes) {
   for (const std::string& note : notes) {
     session.note("note: " + note);
   }
@@ -175,7 +185,7 @@ void run_asynchronous(Session& session, const PlanInput& input,
   const sim::AsynchronousResult result =
       sim::simulate_asynchronous(input.plan, input.workload, input.cluster, simulation);
   bar.clear();
-  const std::vector<std::string> notes = say_notes(session, input.cluster);
+  const std::vector<std::string> notes = say(session, notes_of(input));
   if (session.json) {
     nlohmann::json times = nlohmann::json::array();
     for (const Duration time : result.step_times) {
@@ -231,7 +241,7 @@ void run_jobs(Session& session, const SimulateOptions& options) {
     }
     write_file_atomically(options.trace, to_trace_json(processes));
   }
-  const std::vector<std::string> notes = say_notes(session, cluster);
+  const std::vector<std::string> notes = say(session, simulation_notes(cluster));
   if (session.json) {
     nlohmann::json answer = jobs_json(cluster, result);
     answer["notes"] = notes;
@@ -307,7 +317,7 @@ void run_step(Session& session, const SimulateOptions& options) {
         sim::link_timeline(result.flow_records, result.link_pieces, input.cluster, kTimelineBins);
     write_file_atomically(options.links, links_csv(timeline, input.cluster));
   }
-  const std::vector<std::string> notes = say_notes(session, input.cluster);
+  const std::vector<std::string> notes = say(session, notes_of(input));
   if (!session.json) {
     print_step(input, result, simulation, wall);
     if (outages) {

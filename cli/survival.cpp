@@ -70,6 +70,7 @@ plan::Plan SurvivalPlans::plan_for(const std::vector<Rank>& left) const {
   const bool is_lossy = std::ranges::any_of(
       plan_.buckets, [](const plan::Bucket& bucket) { return bucket.codec.is_lossy(); });
   options.error_budget = is_lossy ? plan_.error_budget : 0;
+  options.compression_warmup = plan_.compression_warmup_steps;  // steps are counted on
   options.seed = plan_.seed;
   options.compare_baselines = false;
   options.local_batch = std::ranges::max(local_batch);

@@ -12,6 +12,7 @@
 #include "plan/verifier.hpp"
 #include "planner/bound.hpp"
 #include "planner/candidates.hpp"
+#include "planner/compression_warmup.hpp"
 #include "planner/protection.hpp"
 #include "planner/replan/link_map.hpp"
 #include "topology/queries.hpp"
@@ -173,6 +174,7 @@ class Replanner {
     if (!report.ok()) {
       throw PlanError("the planner made a wrong plan: " + report.problems.front());
     }
+    set_compression_warmup(best_, old_.compression_warmup_steps, workload_, cost_model_);
     result_.plan = std::move(best_);
   }
 
