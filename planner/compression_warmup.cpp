@@ -6,11 +6,11 @@
 
 namespace rackrail::planner {
 
-std::int64_t usual_compression_warmup(const plan::Plan& plan) {
+std::int64_t usual_compression_warmup(const plan::Plan& plan, const plan::Workload& workload) {
   constexpr double kFineError = 0.1;
   const bool is_coarse = std::any_of(
       plan.buckets.begin(), plan.buckets.end(),
-      [](const plan::Bucket& bucket) { return plan::relative_error(bucket.codec) > kFineError; });
+      [&](const plan::Bucket& bucket) { return workload.codec_error(bucket.codec) > kFineError; });
   return is_coarse ? kWarmupSteps : 0;
 }
 

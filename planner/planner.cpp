@@ -255,10 +255,11 @@ plan::Plan finished_plan(const JointResult& found, Search& search,
   }
   plan.notes = std::move(notes);
   search.materialise(plan);
-  set_compression_warmup(plan,
-                         options.compression_warmup.value_or(
-                             options.codec.has_value() ? 0 : usual_compression_warmup(plan)),
-                         workload, cost_model);
+  set_compression_warmup(
+      plan,
+      options.compression_warmup.value_or(
+          options.codec.has_value() ? 0 : usual_compression_warmup(plan, workload)),
+      workload, cost_model);
   verify_or_throw(plan, topology, workload);
   predict_exactly(plan, workload, cost_model);
   return plan;

@@ -80,7 +80,7 @@ class Replanner {
     PlannerOptions options;
     options.error_budget = old_.error_budget;
     options.seed = old_.seed;
-    CandidateSet candidates(now_, cost_model_, options);
+    CandidateSet candidates(now_, cost_model_, options, &workload_);
     const std::vector<bool> is_protected =
         protected_tensors(workload_, options.protect_outer_layers);
     const auto may_have = [&](const plan::Bucket& bucket, const Candidate& candidate) {
@@ -146,7 +146,7 @@ class Replanner {
     plan::Prediction& prediction = best_.prediction;
     std::vector<plan::Codec> allowed;
     for (const plan::Codec& codec : plan::known_codecs()) {
-      if (!codec.is_lossy() || plan::relative_error(codec) <= best_.error_budget) {
+      if (!codec.is_lossy() || workload_.codec_error(codec) <= best_.error_budget) {
         allowed.push_back(codec);
       }
     }

@@ -68,6 +68,22 @@ TEST_CASE("a codec that was asked for is used from the first step on") {
   CHECK(situation.plan(options).compression_warmup_steps == 5);
 }
 
+TEST_CASE("what was measured of a codec's error counts, not its model") {
+  Situation situation;
+  const auto uses = [](const plan::Plan& plan, plan::CodecKind kind) {
+    return std::any_of(plan.buckets.begin(), plan.buckets.end(),
+                       [&](const plan::Bucket& bucket) { return bucket.codec.kind == kind; });
+  };
+  REQUIRE(uses(situation.plan(quick()), plan::CodecKind::kInt8Block));
+  situation.workload.codec_errors = {{"int8", 0.03}};
+  CHECK_FALSE(uses(situation.plan(quick()), plan::CodecKind::kInt8Block));
+  // A model whose gradients are nearly all zero.
+  situation.workload.codec_errors = {{"topk", 0.01}};
+  const plan::Plan sparse = situation.plan(quick());
+  CHECK(uses(sparse, plan::CodecKind::kTopK));
+  CHECK(sparse.compression_warmup_steps == 0);
+}
+
 TEST_CASE("a plan without codecs has no warm-up, whatever is asked for") {
   Situation situation;
   PlannerOptions options = quick();
