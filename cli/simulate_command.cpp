@@ -51,7 +51,7 @@ struct SimulateOptions {
   std::string trace;
   std::string flows;
   std::string links;
-  std::string network = "flow";
+  std::string network;  ///< empty: the scenario's, or flow
   std::string scenario;
   std::string multipath;            ///< empty: as the scenario says, else pinned
   std::vector<std::string> packet;  ///< NAME=VALUE
@@ -87,9 +87,10 @@ sim::Scenario SimulateOptions::read(Session& session, const topology::Topology& 
     all = sim::read_scenario(scenario, on);
     const std::filesystem::path file = scenario;
     session.add_inputs({&file, 1});
+    session.add_inputs(sim::files_of_scenario(scenario, read_file(scenario)));
   }
-  if (network == "packet") {
-    options.network = sim::NetworkLevel::kPacket;
+  if (!network.empty()) {
+    options.network = network == "packet" ? sim::NetworkLevel::kPacket : sim::NetworkLevel::kFlow;
   }
   if (!multipath.empty()) {
     options.multipath = *sim::parse_multipath(multipath);
@@ -100,6 +101,10 @@ sim::Scenario SimulateOptions::read(Session& session, const topology::Topology& 
   if (!packet.empty() && options.network != sim::NetworkLevel::kPacket) {
     throw ConfigError(
         ErrorContext{"<command line>", "--packet", "the flow level", "--network packet"});
+  }
+  if (all.sets_packets && options.network != sim::NetworkLevel::kPacket) {
+    throw ConfigError(ErrorContext{scenario, "packets", "the flow level",
+                                   "'network: packet' beside it, or --network packet"});
   }
   if (steps > 0) {
     options.steps = steps;
@@ -143,7 +148,9 @@ sim::SimulationOptions SimulateOptions::simulation(Session& session,
 
 std::optional<explore::OutageResult> simulate_outages(const Session& session,
                                                       const SimulateOptions& options,
-                                                      const PlanInput& input, ProgressBar& bar) {
+                                                      const PlanInput& input,
+                                                      const sim::SimulationOptions& simulation,
+                                                      ProgressBar& bar) {
   if (options.scenario.empty()) {
     return std::nullopt;
   }
@@ -151,6 +158,13 @@ std::optional<explore::OutageResult> simulate_outages(const Session& session,
   const auto scenario = explore::read_outages(root, input.cluster);
   if (!scenario) {
     return std::nullopt;
+  }
+  const bool is_plain = simulation.network == sim::NetworkLevel::kFlow &&
+                        simulation.multipath == sim::Multipath::kPinned;
+  if (!is_plain) {
+    throw ConfigError(ErrorContext{options.scenario, "outages", "the packet level, or multipath",
+                                   "the flow level over the plan's routes, as which each phase of "
+                                   "the run is simulated"});
   }
   planner::PlannerOptions planning;
   planning.seed = session.seed;
@@ -302,7 +316,7 @@ void run_step(Session& session, const SimulateOptions& options) {
   const sim::StepResult result =
       sim::simulate_step(input.plan, input.workload, input.cluster, simulation);
   const std::optional<explore::OutageResult> outages =
-      simulate_outages(session, options, input, bar);
+      simulate_outages(session, options, input, simulation, bar);
   const double wall = seconds_since(start);
   bar.clear();
   if (!options.trace.empty()) {
@@ -413,11 +427,11 @@ void add_simulate_command(CLI::App& app, Session& session) {
   command->add_option("--scenario", options->scenario,
                       "YAML file of what goes wrong, and of how ranks keep in step");
   command->add_option("--trace", options->trace, "Perfetto trace to write")->excludes(collective);
-  command->add_option("--flows", options->flows, "CSV to write: each message of the last step")
+  command->add_option("--flows", options->flows, "CSV to write: each message of the reported step")
       ->excludes(collective);
   command
       ->add_option("--links", options->links,
-                   "CSV to write: utilisation of the links over the last step")
+                   "CSV to write: utilisation of the links over the reported step")
       ->excludes(collective);
   command
       ->add_option("--bytes", options->collective.bytes,
@@ -446,7 +460,7 @@ void add_simulate_command(CLI::App& app, Session& session) {
       ->add_option("--network", options->network,
                    "flow: max-min fair rates; packet: packets in queues, for small cases")
       ->check(CLI::IsMember({"flow", "packet"}))
-      ->capture_default_str();
+      ->default_str("flow, or the scenario's");
   command
       ->add_option("--packet", options->packet,
                    "NAME=VALUE: option of the packet level, as queue_capacity=16MiB or "

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "plan/workload.hpp"
 #include "runtime/codec.hpp"
 #include "runtime/trainer/loader.hpp"
 #include "runtime/trainer/optimizer.hpp"

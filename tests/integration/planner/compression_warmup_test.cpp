@@ -28,7 +28,7 @@ PlannerOptions quick() {
   PlannerOptions options;
   options.compare_baselines = false;
   options.bucket_size = 100_MiB;
-  options.local_batch = 32;
+  options.local_batch = 2;
   return options;
 }
 
