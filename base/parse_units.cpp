@@ -1,4 +1,5 @@
 #include "base/parse_units.hpp"
+#include "base/text.hpp"
 
 #include <fmt/format.h>
 
@@ -41,16 +42,6 @@ constexpr std::array kBandwidthUnits = {
 constexpr std::array kDurationUnits = {Unit{"ps", 1},     Unit{"ns", 1e3},  Unit{"us", 1e6},
                                        Unit{"µs", 1e6},   Unit{"ms", 1e9},  Unit{"s", 1e12},
                                        Unit{"min", 6e13}, Unit{"h", 3.6e15}};
-
-std::string_view trimmed(std::string_view text) {
-  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) {
-    text.remove_prefix(1);
-  }
-  while (!text.empty() && (text.back() == ' ' || text.back() == '\t' || text.back() == '\r')) {
-    text.remove_suffix(1);
-  }
-  return text;
-}
 
 std::int64_t parse_quantity(std::string_view text, std::span<const Unit> units,
                             const char* expected) {

@@ -90,6 +90,7 @@ void run_calibrate(Session& session, const CalibrateOptions& options) {
     nlohmann::json result = nlohmann::json::parse(to_json(calibration));
     result["output"] = options.output;
     result["workload_output"] = options.workload_output;
+    result["codec_errors"] = workload.codec_errors;
     session.print_json(result);
     return;
   }
@@ -108,6 +109,9 @@ void run_calibrate(Session& session, const CalibrateOptions& options) {
   if (!options.workload_output.empty()) {
     table.add_row({workload.name + ", batch " + std::to_string(workload.profiled_batch),
                    to_string(workload.forward + workload.backward() + workload.optimizer)});
+    for (const auto& [codec, error] : workload.codec_errors) {
+      table.add_row({codec + ", relative error of its gradients", fmt::format("{:.2g}", error)});
+    }
   }
   fmt::print("{}wrote {}\n", table.to_string(), options.output);
   if (!options.workload_output.empty()) {

@@ -32,6 +32,7 @@ namespace rackrail::cli {
 namespace {
 
 constexpr int kMostSamples = 1'000'000'000;
+constexpr int kMostWarmupSteps = 1'000'000'000;
 constexpr Bytes kSmallestBucket = 4_B;
 /// Up to here the table of schedules by size takes less than the search and is always in the plan;
 /// above, only with --compare.
@@ -49,6 +50,7 @@ struct PlanOptions {
   std::int64_t local_batch = 0;
   std::int64_t max_global_batch = 0;
   bool compress_outer_layers = false;
+  std::optional<std::int64_t> compression_warmup;
   std::string batch_policy{planner::name_of(planner::PlannerOptions{}.batch_policy)};
   std::string learning_rate_rule{planner::name_of(planner::PlannerOptions{}.learning_rate_rule)};
   bool has_batch_policy = false;  ///< whether it was said
@@ -65,6 +67,7 @@ planner::PlannerOptions planner_options(const PlanOptions& options, const Sessio
   result.error_budget = options.error_budget;
   result.seed = session.seed;
   result.protect_outer_layers = !options.compress_outer_layers;
+  result.compression_warmup = options.compression_warmup;
   if (!options.schedule.empty()) {
     result.schedule = options.schedule;
   }
@@ -279,6 +282,13 @@ void add_plan_command(CLI::App& app, Session& session) {
   CLI::Option* outer_layers =
       command->add_flag("--compress-outer-layers", options->compress_outer_layers,
                         "Allow codecs beyond FP16 on the first and the last layer too");
+  CLI::Option* warmup =
+      command
+          ->add_option("--compression-warmup", options->compression_warmup,
+                       "First steps of a training that send FP32 whatever the codecs (default: 200 "
+                       "where a codec leaves out more than a tenth of a gradient and was not asked "
+                       "for by --codec, else 0)")
+          ->check(CLI::Range(0, kMostWarmupSteps));
   CLI::Option* error_budget =
       command
           ->add_option("--error-budget", options->error_budget,
@@ -331,8 +341,8 @@ void add_plan_command(CLI::App& app, Session& session) {
   command
       ->add_flag("--naive", options->naive,
                  "The plan people use without a planner: FP32 ring, 25 MiB buckets")
-      ->excludes(schedule, codec, error_budget, outer_layers, batch_policy, compare, compare_hosts,
-                 explain, time_budget_option);
+      ->excludes(schedule, codec, error_budget, outer_layers, warmup, batch_policy, compare,
+                 compare_hosts, explain, time_budget_option);
   command->footer("Example: rackrail plan two-racks-40g bert-large -o plan.json");
   command->callback([&session, options, error_budget, batch_policy] {
     session.command = "plan";

@@ -44,6 +44,10 @@ nlohmann::json plan_json(const plan::Plan& plan) {
           {"learning_rate", plan.batch.learning_rate},
           {"learning_rate_rule", plan.batch.learning_rate_rule},
           {"error_budget", plan.error_budget},
+          {"compression_warmup_steps", plan.compression_warmup_steps},
+          {"warmup_step_time_s", plan.compression_warmup_steps > 0
+                                     ? nlohmann::json(plan.prediction.warmup_step_time.seconds())
+                                     : nlohmann::json()},
           {"buckets", buckets},
           {"baselines", baselines},
           {"schedules_by_size", by_size},
@@ -85,6 +89,10 @@ std::string prediction_table(const plan::Plan& plan) {
   };
   row("lower bound", prediction.bound);
   row("this plan", prediction.step_time);
+  if (plan.compression_warmup_steps > 0) {
+    row(fmt::format("its first {} steps, in FP32", plan.compression_warmup_steps),
+        prediction.warmup_step_time);
+  }
   for (const auto& [name, time] : prediction.baselines) {
     row(name, time);
   }

@@ -48,10 +48,8 @@ class LinkNames {
       : cluster_(cluster), is_named_(cluster.link_count()) {}
 
   /// "a→b" or "a->b"; none where no (further) link has the name.
-  std::optional<LinkId> take(std::string name) {
-    if (const std::size_t at = name.find("->"); at != std::string::npos) {
-      name.replace(at, 2, "→");
-    }
+  std::optional<LinkId> take(const std::string& typed) {
+    const std::string name = topology::link_name_of(typed);
     for (std::size_t i = 0; i < cluster_.link_count(); ++i) {
       if (!is_named_[i] && cluster_.link_name(LinkId(i)) == name) {
         is_named_[i] = true;
@@ -241,6 +239,7 @@ void run_replan(Session& session, const ReplanOptions& options) {
     start = cpu_seconds();
     planner::PlannerOptions full;
     full.error_budget = input.plan.error_budget;
+    full.compression_warmup = input.plan.compression_warmup_steps;
     full.seed = input.plan.seed;
     full.compare_baselines = false;
     const auto fresh = sim::make_cost_model(now, {});

@@ -51,7 +51,7 @@ struct SimulateOptions {
   std::string trace;
   std::string flows;
   std::string links;
-  std::string network = "flow";
+  std::string network;  ///< empty: the scenario's, or flow
   std::string scenario;
   std::string multipath;            ///< empty: as the scenario says, else pinned
   std::vector<std::string> packet;  ///< NAME=VALUE
@@ -87,9 +87,10 @@ sim::Scenario SimulateOptions::read(Session& session, const topology::Topology& 
     all = sim::read_scenario(scenario, on);
     const std::filesystem::path file = scenario;
     session.add_inputs({&file, 1});
+    session.add_inputs(sim::files_of_scenario(scenario, read_file(scenario)));
   }
-  if (network == "packet") {
-    options.network = sim::NetworkLevel::kPacket;
+  if (!network.empty()) {
+    options.network = network == "packet" ? sim::NetworkLevel::kPacket : sim::NetworkLevel::kFlow;
   }
   if (!multipath.empty()) {
     options.multipath = *sim::parse_multipath(multipath);
@@ -100,6 +101,10 @@ sim::Scenario SimulateOptions::read(Session& session, const topology::Topology& 
   if (!packet.empty() && options.network != sim::NetworkLevel::kPacket) {
     throw ConfigError(
         ErrorContext{"<command line>", "--packet", "the flow level", "--network packet"});
+  }
+  if (all.sets_packets && options.network != sim::NetworkLevel::kPacket) {
+    throw ConfigError(ErrorContext{scenario, "packets", "the flow level",
+                                   "'network: packet' beside it, or --network packet"});
   }
   if (steps > 0) {
     options.steps = steps;
@@ -143,7 +148,9 @@ sim::SimulationOptions SimulateOptions::simulation(Session& session,
 
 std::optional<explore::OutageResult> simulate_outages(const Session& session,
                                                       const SimulateOptions& options,
-                                                      const PlanInput& input, ProgressBar& bar) {
+                                                      const PlanInput& input,
+                                                      const sim::SimulationOptions& simulation,
+                                                      ProgressBar& bar) {
   if (options.scenario.empty()) {
     return std::nullopt;
   }
@@ -151,6 +158,13 @@ std::optional<explore::OutageResult> simulate_outages(const Session& session,
   const auto scenario = explore::read_outages(root, input.cluster);
   if (!scenario) {
     return std::nullopt;
+  }
+  const bool is_plain = simulation.network == sim::NetworkLevel::kFlow &&
+                        simulation.multipath == sim::Multipath::kPinned;
+  if (!is_plain) {
+    throw ConfigError(ErrorContext{options.scenario, "outages", "the packet level, or multipath",
+                                   "the flow level over the plan's routes, as which each phase of "
+                                   "the run is simulated"});
   }
   planner::PlannerOptions planning;
   planning.seed = session.seed;
@@ -161,9 +175,19 @@ std::optional<explore::OutageResult> simulate_outages(const Session& session,
   return explore::simulate_outages(input.plan, input.workload, input.cluster, *scenario, planning);
 }
 
-/// Says what is left out or assumed; with --json the answer has it.
-std::vector<std::string> say_notes(const Session& session, const topology::Topology& cluster) {
-  std::vector<std::string> notes = simulation_notes(cluster);
+/// What is left out or assumed.
+std::vector<std::string> notes_of(const PlanInput& input) {
+  std::vector<std::string> notes = simulation_notes(input.cluster);
+  if (const std::int64_t steps = input.plan.compression_warmup_steps; steps > 0) {
+    notes.push_back(
+        fmt::format("of steps with codecs; the first {} send FP32 and take {} by the plan", steps,
+                    to_string(input.plan.prediction.warmup_step_time)));
+  }
+  return notes;
+}
+
+/// With --json the answer has them as well.
+std::vector<std::string> say(const Session& session, std::vector<std::string> notes) {
   for (const std::string& note : notes) {
     session.note("note: " + note);
   }
@@ -175,7 +199,7 @@ void run_asynchronous(Session& session, const PlanInput& input,
   const sim::AsynchronousResult result =
       sim::simulate_asynchronous(input.plan, input.workload, input.cluster, simulation);
   bar.clear();
-  const std::vector<std::string> notes = say_notes(session, input.cluster);
+  const std::vector<std::string> notes = say(session, notes_of(input));
   if (session.json) {
     nlohmann::json times = nlohmann::json::array();
     for (const Duration time : result.step_times) {
@@ -231,7 +255,7 @@ void run_jobs(Session& session, const SimulateOptions& options) {
     }
     write_file_atomically(options.trace, to_trace_json(processes));
   }
-  const std::vector<std::string> notes = say_notes(session, cluster);
+  const std::vector<std::string> notes = say(session, simulation_notes(cluster));
   if (session.json) {
     nlohmann::json answer = jobs_json(cluster, result);
     answer["notes"] = notes;
@@ -292,7 +316,7 @@ void run_step(Session& session, const SimulateOptions& options) {
   const sim::StepResult result =
       sim::simulate_step(input.plan, input.workload, input.cluster, simulation);
   const std::optional<explore::OutageResult> outages =
-      simulate_outages(session, options, input, bar);
+      simulate_outages(session, options, input, simulation, bar);
   const double wall = seconds_since(start);
   bar.clear();
   if (!options.trace.empty()) {
@@ -307,7 +331,7 @@ void run_step(Session& session, const SimulateOptions& options) {
         sim::link_timeline(result.flow_records, result.link_pieces, input.cluster, kTimelineBins);
     write_file_atomically(options.links, links_csv(timeline, input.cluster));
   }
-  const std::vector<std::string> notes = say_notes(session, input.cluster);
+  const std::vector<std::string> notes = say(session, notes_of(input));
   if (!session.json) {
     print_step(input, result, simulation, wall);
     if (outages) {
@@ -403,11 +427,11 @@ void add_simulate_command(CLI::App& app, Session& session) {
   command->add_option("--scenario", options->scenario,
                       "YAML file of what goes wrong, and of how ranks keep in step");
   command->add_option("--trace", options->trace, "Perfetto trace to write")->excludes(collective);
-  command->add_option("--flows", options->flows, "CSV to write: each message of the last step")
+  command->add_option("--flows", options->flows, "CSV to write: each message of the reported step")
       ->excludes(collective);
   command
       ->add_option("--links", options->links,
-                   "CSV to write: utilisation of the links over the last step")
+                   "CSV to write: utilisation of the links over the reported step")
       ->excludes(collective);
   command
       ->add_option("--bytes", options->collective.bytes,
@@ -436,7 +460,7 @@ void add_simulate_command(CLI::App& app, Session& session) {
       ->add_option("--network", options->network,
                    "flow: max-min fair rates; packet: packets in queues, for small cases")
       ->check(CLI::IsMember({"flow", "packet"}))
-      ->capture_default_str();
+      ->default_str("flow, or the scenario's");
   command
       ->add_option("--packet", options->packet,
                    "NAME=VALUE: option of the packet level, as queue_capacity=16MiB or "

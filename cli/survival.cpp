@@ -3,41 +3,16 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
-#include <numeric>
 #include <string>
 #include <utility>
 
 #include "base/error.hpp"
 #include "planner/planner.hpp"
+#include "planner/survivors.hpp"
 #include "sim/simulator.hpp"
 #include "topology/remove.hpp"
 
 namespace rackrail::cli {
-
-std::vector<std::int64_t> divide_batch(const std::vector<std::int64_t>& before,
-                                       const std::vector<Rank>& left) {
-  const std::int64_t all = std::accumulate(before.begin(), before.end(), std::int64_t{0});
-  std::int64_t of_left = 0;
-  for (const Rank rank : left) {
-    of_left += before.at(rank.index());
-  }
-  std::vector<std::int64_t> result;
-  std::vector<std::int64_t> remainders;
-  for (const Rank rank : left) {
-    const std::int64_t share = before[rank.index()] * all;
-    result.push_back(share / of_left);
-    remainders.push_back(share % of_left);
-  }
-  std::vector<std::size_t> order(left.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::ranges::stable_sort(order, std::ranges::greater{},
-                           [&](std::size_t i) { return remainders[i]; });
-  const std::int64_t missing = all - std::accumulate(result.begin(), result.end(), std::int64_t{0});
-  for (std::size_t i = 0; i < static_cast<std::size_t>(missing); ++i) {
-    ++result[order[i]];
-  }
-  return result;
-}
 
 SurvivalPlans::SurvivalPlans(plan::Plan plan, topology::Topology cluster, plan::Workload workload,
                              Duration at_most)
@@ -59,17 +34,16 @@ topology::Topology SurvivalPlans::cluster_of(const std::vector<Rank>& left) cons
 plan::Plan SurvivalPlans::plan_for(const std::vector<Rank>& left) const {
   const topology::Topology cluster = cluster_of(left);
   cluster.require_connected();
-  const std::vector<std::int64_t> local_batch = divide_batch(plan_.batch.local_batch, left);
+  const std::vector<std::int64_t> local_batch =
+      planner::divide_batch(plan_.batch.local_batch, left);
   if (std::ranges::min(local_batch) < 1) {
     throw PlanError("a step of " + std::to_string(plan_.batch.global_batch()) +
                     " samples is too small for " + std::to_string(left.size()) + " ranks");
   }
 
   planner::PlannerOptions options;
-  // Who asked for exact sums keeps them.
-  const bool is_lossy = std::ranges::any_of(
-      plan_.buckets, [](const plan::Bucket& bucket) { return bucket.codec.is_lossy(); });
-  options.error_budget = is_lossy ? plan_.error_budget : 0;
+  options.error_budget = planner::budget_in_use(plan_);
+  options.compression_warmup = plan_.compression_warmup_steps;  // steps are counted on
   options.seed = plan_.seed;
   options.compare_baselines = false;
   options.local_batch = std::ranges::max(local_batch);

@@ -18,11 +18,6 @@
 
 namespace rackrail::cli {
 
-/// The samples of all ranks, `before` by rank, among those that are left in proportion to what they
-/// had: whole numbers with the same sum, each the proportional share rounded up or down.
-std::vector<std::int64_t> divide_batch(const std::vector<std::int64_t>& before,
-                                       const std::vector<Rank>& left);
-
 class SurvivalPlans {
  public:
   /// `plan` is for `cluster` and `workload`. A search takes `at_most` of wall-clock time.

@@ -408,6 +408,8 @@ void add_train_command(CLI::App& app, Session& session) {
       "          mpirun -n 4 rackrail train plan.json\n"
       "          rackrail train plan.json --emulate two-racks-40g --scale 0.0125\n"
       "Under mpirun, srun, torchrun or with TF_CONFIG each process is one rank.\n"
+      "RACKRAIL_TLS=FOLDER (ca.pem, cert.pem, key.pem) has workers and coordinator talk over "
+      "mutual TLS.\n"
       "Exit status besides 0, 1 and 2: 130 after SIGINT and 143 after SIGTERM (128 + signal).");
   CLI::Option* seed = command->get_option("--seed")->default_str("the training file's");
   command->callback([&session, options, seed] {

@@ -7,6 +7,8 @@
 #include "base/build_config.hpp"
 #include "base/digest.hpp"
 #include "base/error.hpp"
+#include "base/file.hpp"
+#include "sim/scenario.hpp"
 
 namespace rackrail::explore {
 namespace {
@@ -76,6 +78,11 @@ std::string Cell::digest() const {
   add(cluster.text);
   add(workload.text);
   add(faults ? faults->text : "");
+  if (faults) {
+    for (const auto& file : sim::files_of_scenario(faults->file.string(), faults->text)) {
+      add(read_file(file));
+    }
+  }
   for (const auto& [name, value] : plan) {
     add(name);
     add(value);

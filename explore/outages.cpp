@@ -8,6 +8,7 @@
 
 #include "base/error.hpp"
 #include "base/parse_units.hpp"
+#include "planner/survivors.hpp"
 #include "topology/remove.hpp"
 
 namespace rackrail::explore {
@@ -20,8 +21,9 @@ constexpr Duration kLongestRun(7'776'000'000'000'000'000);  // 90 days
 
 std::vector<LinkId> cable(const topology::Topology& topology, const ConfigValue& name) {
   std::vector<LinkId> links;
+  const std::string wanted = topology::link_name_of(name.text());
   for (std::size_t i = 0; i < topology.link_count() && links.empty(); ++i) {
-    if (topology.link_name(LinkId(i)) == name.text()) {
+    if (topology.link_name(LinkId(i)) == wanted) {
       links.emplace_back(i);
     }
   }
@@ -182,11 +184,33 @@ class Run {
         const topology::Topology rest = topology::without(topology_, hosts, links);
         rest.require_connected();
         const auto cost_model = sim::make_cost_model(rest, {});
-        const plan::Plan plan = planner::make_plan(rest, workload_, *cost_model, options_);
-        it->second = measured(plan, rest, simulation);
+        it->second = measured(plan_for(rest, *cost_model), rest, simulation);
       }
     }
     return it->second;
+  }
+  /// As a job goes on (`train --on-loss continue`): a step keeps its samples, divided anew, and
+  /// nothing is sent more coarsely than before.
+  plan::Plan plan_for(const topology::Topology& rest, plan::CostModel& cost_model) const {
+    std::vector<Rank> left;
+    for (std::size_t r = 0; r < plan_.rank_count(); ++r) {
+      if (rest.find_node(plan_.rank_names[r])) {
+        left.emplace_back(r);
+      }
+    }
+    plan::BatchPlan batch = plan_.batch;
+    batch.local_batch = planner::divide_batch(plan_.batch.local_batch, left);
+    if (std::ranges::min(batch.local_batch) < 1) {
+      throw ConfigError(fmt::format("a step of {} samples is too small for the {} ranks {}",
+                                    plan_.batch.global_batch(), left.size(), name()));
+    }
+    planner::PlannerOptions options = options_;
+    options.error_budget = planner::budget_in_use(plan_);
+    options.compression_warmup = plan_.compression_warmup_steps;
+    options.local_batch = std::ranges::max(batch.local_batch);
+    plan::Plan plan = planner::make_plan(rest, workload_, cost_model, options);
+    plan.batch = batch;
+    return plan;
   }
   State measured(const plan::Plan& plan, const topology::Topology& topology,
                  const sim::SimulationOptions& simulation) const {

@@ -6,7 +6,8 @@
 // new plan and from the last checkpoint, so that the steps since are lost too (restart), or when it
 // is back (wait). A drain is announced: the step under way is finished, and nothing has to be
 // detected. When something comes back, the step under way is finished, and training goes on with
-// the plan for all after `recovery`.
+// the plan for all after `recovery`. Fewer ranks share the samples of a step, and
+// gradients are sent no more coarsely than before, as in `train --on-loss continue`.
 #pragma once
 
 #include <cstdint>

@@ -14,7 +14,8 @@
 
 namespace rackrail::plan {
 
-inline constexpr int kPlanFormatVersion = 1;
+/// The newest; a plan is written with the oldest version that says all of it.
+inline constexpr int kPlanFormatVersion = 2;
 
 /// Both throw PlanError for a plan with a text that is not UTF-8.
 std::string to_json(const Plan& plan);

@@ -12,4 +12,18 @@ std::int64_t BatchPlan::global_batch() const {
   return detail::checked_mul(samples, accumulation);
 }
 
+Plan without_codecs(Plan plan) {
+  for (TransferGraph& schedule : plan.schedules) {
+    schedule.remove_codecs();
+  }
+  for (Bucket& bucket : plan.buckets) {
+    bucket.codec = Codec{};
+    for (auto& [tier, codec] : bucket.codec_tiers) {
+      codec = Codec{};
+    }
+  }
+  plan.compression_warmup_steps = 0;
+  return plan;
+}
+
 }  // namespace rackrail::plan

@@ -41,6 +41,7 @@ struct Prediction {
   double gap = 0;         ///< step_time / bound − 1
   double sync_share = 0;  ///< share of the step in which gradients move and nothing computes
   std::map<std::string, Duration> baselines;  ///< name → step time of the alternative
+  Duration warmup_step_time;  ///< of a step of compression's warm-up; 0 where there is none
 };
 
 /// From this size of a buffer on, to that of the next range, a family is the fastest.
@@ -61,6 +62,10 @@ struct Plan {
   std::vector<Bucket> buckets;  ///< in launch order
   BatchPlan batch;
   double error_budget = 0;  ///< largest allowed relative error of a reduced gradient
+  /// The steps 0 to here send FP32 over the same transfers, whatever their codecs: at first,
+  /// gradients change too much from step to step for what strong codecs leave out to be made up for
+  /// (Lin et al., Deep Gradient Compression, ICLR 2018).
+  std::int64_t compression_warmup_steps = 0;
   Prediction prediction;
   std::vector<std::string> notes;  ///< why the plan is as it is, one sentence each
   std::uint64_t seed = 0;
@@ -69,6 +74,10 @@ struct Plan {
   std::vector<ScheduleRange> schedules_by_size;
 
   std::size_t rank_count() const { return rank_names.size(); }
+  bool is_compression_warmup(std::int64_t step) const { return step < compression_warmup_steps; }
 };
+
+/// The plan without codecs: as its steps of warm-up are executed.
+Plan without_codecs(Plan plan);
 
 }  // namespace rackrail::plan

@@ -14,6 +14,18 @@ using message::at;
 using message::fail;
 using message::utf8;
 
+constexpr int kFormatWithoutWarmup = 1;
+// 2³² samples per rank and 2¹⁵ ranks stay far within 64 bits, as do this many passes and steps.
+constexpr std::int64_t kMost = std::int64_t{1} << 32U;
+constexpr std::int64_t kMostPasses = std::int64_t{1} << 14U;
+
+std::int64_t within(std::int64_t value, std::int64_t least, std::int64_t most, const char* where) {
+  if (value < least || value > most) {
+    fail(where, fmt::format("{}", value), fmt::format("{} to {}", least, most));
+  }
+  return value;
+}
+
 double finite(double value, const char* where) {
   if (!std::isfinite(value)) {
     fail(where, fmt::format("{}", value), "a finite number");
@@ -67,16 +79,6 @@ void write_batch(const BatchPlan& batch, v1::Batch& message) {
 }
 
 BatchPlan read_batch(const v1::Batch& message) {
-  // 2³² samples per rank and 2¹⁵ ranks stay far within 64 bits, as do this many passes.
-  constexpr std::int64_t kMost = std::int64_t{1} << 32U;
-  constexpr std::int64_t kMostPasses = std::int64_t{1} << 14U;
-  const auto within = [](std::int64_t value, std::int64_t least, std::int64_t most,
-                         const char* where) {
-    if (value < least || value > most) {
-      fail(where, fmt::format("{}", value), fmt::format("{} to {}", least, most));
-    }
-    return value;
-  };
   BatchPlan batch;
   for (const std::int64_t samples : message.local_batch()) {
     batch.local_batch.push_back(within(samples, 1, kMost, "local_batch"));
@@ -94,6 +96,7 @@ void write_prediction(const Prediction& prediction, v1::Prediction& message) {
   message.set_bound_reason(utf8(prediction.bound_reason, "bound_reason"));
   message.set_gap(prediction.gap);
   message.set_sync_share(prediction.sync_share);
+  message.set_warmup_step_time_ps(prediction.warmup_step_time.picoseconds());
   for (const auto& [name, step_time] : prediction.baselines) {
     v1::Baseline& baseline = *message.add_baselines();
     baseline.set_name(utf8(name, "baselines"));
@@ -108,6 +111,7 @@ Prediction read_prediction(const v1::Prediction& message) {
   prediction.bound_reason = message.bound_reason();
   prediction.gap = finite(message.gap(), "gap");
   prediction.sync_share = finite(message.sync_share(), "sync_share");
+  prediction.warmup_step_time = duration(message.warmup_step_time_ps(), "warmup_step_time_ps");
   for (const v1::Baseline& baseline : message.baselines()) {
     const Duration step_time = duration(baseline.step_time_ps(), "baselines");
     if (!prediction.baselines.emplace(baseline.name(), step_time).second) {
@@ -137,7 +141,8 @@ std::vector<ScheduleRange> read_ranges(const v1::Plan& message) {
 
 void write_message(const Plan& plan, v1::Plan& message) {
   message.Clear();
-  message.set_version(kPlanFormatVersion);
+  message.set_version(plan.compression_warmup_steps > 0 ? kPlanFormatVersion
+                                                        : kFormatWithoutWarmup);
   message.set_name(utf8(plan.name, "name"));
   message.set_cluster_name(utf8(plan.cluster_name, "cluster_name"));
   message.set_cluster_digest(utf8(plan.cluster_digest, "cluster_digest"));
@@ -151,6 +156,7 @@ void write_message(const Plan& plan, v1::Plan& message) {
   }
   write_batch(plan.batch, *message.mutable_batch());
   message.set_error_budget(plan.error_budget);
+  message.set_compression_warmup_steps(plan.compression_warmup_steps);
   write_prediction(plan.prediction, *message.mutable_prediction());
   for (const std::string& note : plan.notes) {
     message.add_notes(utf8(note, "notes"));
@@ -180,6 +186,8 @@ Plan read_message(const v1::Plan& message) {
   }
   plan.batch = at("batch", [&] { return read_batch(message.batch()); });
   plan.error_budget = finite(message.error_budget(), "error_budget");
+  plan.compression_warmup_steps =
+      within(message.compression_warmup_steps(), 0, kMost, "compression_warmup_steps");
   plan.prediction = at("prediction", [&] { return read_prediction(message.prediction()); });
   plan.notes.assign(message.notes().begin(), message.notes().end());
   plan.seed = message.seed();

@@ -75,6 +75,13 @@ std::uint8_t TransferGraph::add_codec(const Codec& codec) {
   return static_cast<std::uint8_t>(codecs_.size() - 1);
 }
 
+void TransferGraph::remove_codecs() {
+  codecs_.resize(1);
+  for (Transfer& transfer : transfers_) {
+    transfer.codec = 0;
+  }
+}
+
 RouteId TransferGraph::add_route(std::vector<LinkId> links) {
   if (links.empty()) {
     return RouteId(0);

@@ -101,6 +101,8 @@ class TransferGraph {
 
   /// Codec 0 is always "none". Returns the index of an equal codec if there is one.
   std::uint8_t add_codec(const Codec& codec);
+  /// All transfers send FP32 from now on.
+  void remove_codecs();
   /// Adds a route for several transfers to share; an empty one is route 0.
   RouteId add_route(std::vector<LinkId> links);
   /// Appends; `dependencies` are ids given out before, so ids are a topological order. Throws

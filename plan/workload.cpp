@@ -79,6 +79,11 @@ Duration Workload::backward() const {
   return sum;
 }
 
+double Workload::codec_error(const Codec& codec) const {
+  const auto measured = codec_errors.find(to_string(codec));
+  return measured == codec_errors.end() ? relative_error(codec) : measured->second;
+}
+
 std::string Workload::digest() const {
   std::string text;
   for (const GradientTensor& tensor : tensors) {

@@ -17,12 +17,14 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/units.hpp"
+#include "plan/codec.hpp"
 #include "plan/noise_scale.hpp"
 
 namespace rackrail::plan {
@@ -54,10 +56,15 @@ struct Workload {
   /// Along training, ascending in progress, where the file has a list of [progress, noise scale];
   /// `noise_scale` is its mean then. Empty otherwise.
   std::vector<NoiseAt> noise_curve;
+  /// Relative errors ‖D(C(g)) − g‖/‖g‖ of codecs on gradients of this model, by plan::to_string,
+  /// where somebody measured them (`rackrail calibrate`).
+  std::map<std::string, double> codec_errors;
   double base_learning_rate = 0.1;  ///< at `base_batch`
   std::int64_t base_batch = 256;    ///< global batch of the base learning rate
 
   std::int64_t elements() const;
+  /// As measured, or by the model of plan::relative_error.
+  double codec_error(const Codec& codec) const;
   Bytes gradient_bytes() const { return Bytes(elements() * 4); }
   /// From the first backward operation to the last gradient, plus the tail.
   Duration backward() const;

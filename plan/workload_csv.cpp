@@ -7,6 +7,7 @@
 
 #include "base/error.hpp"
 #include "base/parse_units.hpp"
+#include "base/text.hpp"
 #include "plan/workload_formats.hpp"
 
 namespace rackrail::plan {
@@ -20,15 +21,6 @@ struct Line {
   std::size_t number = 0;  ///< from 1
   std::vector<std::string_view> cells;
 };
-
-std::string_view trimmed(std::string_view text) {
-  constexpr std::string_view kBlank = " \t\r";
-  const std::size_t begin = text.find_first_not_of(kBlank);
-  if (begin == std::string_view::npos) {
-    return {};
-  }
-  return text.substr(begin, text.find_last_not_of(kBlank) - begin + 1);
-}
 
 /// Lines that are neither empty nor comments (#), cut at commas.
 std::vector<Line> cut_lines(std::string_view content) {

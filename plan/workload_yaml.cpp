@@ -159,6 +159,26 @@ void read_noise_curve(const Value& list, Workload& workload) {
   workload.noise_scale = mean_noise_scale(workload.noise_curve);
 }
 
+void read_codec_errors(const Value& map, Workload& workload) {
+  constexpr double kLargestError = 10;  // of codecs that scale what they keep
+  if (!map.node().IsMap()) {
+    map.fail("no map", "a map from codecs to relative errors: { int8: 0.01 }");
+  }
+  for (const auto& pair : map.node()) {
+    const Value key = map.part(" codec", pair.first);
+    std::string codec;
+    try {
+      codec = to_string(parse_codec(key.text("the name of a codec")));
+    } catch (const ConfigError& e) {
+      key.fail(e.context().found, e.context().expected);
+    }
+    const double error = map.part((" " + codec).c_str(), pair.second).number(0, kLargestError);
+    if (!workload.codec_errors.emplace(codec, error).second) {
+      key.fail(fmt::format("'{}' a second time", codec), "each codec once");
+    }
+  }
+}
+
 /// A key of the file: whether it must be there, and what its value fills in.
 struct Field {
   std::string_view key;
@@ -190,6 +210,7 @@ constexpr std::array kFields{
               w.noise_scale = v.number(0, kLargestNoise);
             }
           }},
+    Field{"codec_errors", false, read_codec_errors},
     Field{"base_learning_rate", false,
           [](const Value& v, Workload& w) { w.base_learning_rate = v.number(0, 1e6); }},
     Field{"base_batch", false,
@@ -305,6 +326,13 @@ std::string to_yaml(const Workload& workload) {
     line("noise_scale", "[" + curve + "]");
   } else if (workload.noise_scale) {
     line("noise_scale", fmt::format("{}", *workload.noise_scale));
+  }
+  if (!workload.codec_errors.empty()) {
+    std::string errors;
+    for (const auto& [codec, error] : workload.codec_errors) {
+      errors += fmt::format("{}{}: {:.3g}", errors.empty() ? "" : ", ", quoted(codec), error);
+    }
+    line("codec_errors", "{ " + errors + " }");
   }
   line("base_learning_rate", fmt::format("{}", workload.base_learning_rate));
   line("base_batch", std::to_string(workload.base_batch));

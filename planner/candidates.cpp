@@ -51,13 +51,16 @@ std::int64_t usual_slice(const Candidate& candidate, std::int64_t elements) {
 
 int strength(const plan::Codec& codec) { return static_cast<int>(codec.kind); }
 
-std::vector<plan::Codec> codecs_within(const PlannerOptions& options) {
+std::vector<plan::Codec> codecs_within(const PlannerOptions& options,
+                                       const plan::Workload* workload) {
   if (options.codec.has_value()) {
     return {*options.codec};
   }
   std::vector<plan::Codec> allowed;
   for (const plan::Codec& codec : plan::known_codecs()) {
-    if (!codec.is_lossy() || plan::relative_error(codec) <= options.error_budget) {
+    const double error =
+        workload != nullptr ? workload->codec_error(codec) : plan::relative_error(codec);
+    if (!codec.is_lossy() || error <= options.error_budget) {
       allowed.push_back(codec);
     }
   }
@@ -117,13 +120,13 @@ std::pair<std::string, std::size_t> shape_of(const Candidate& candidate) {
 }  // namespace
 
 CandidateSet::CandidateSet(const topology::Topology& topology, plan::CostModel& cost_model,
-                           const PlannerOptions& options)
+                           const PlannerOptions& options, const plan::Workload* workload)
     : topology_(topology),
       cost_model_(cost_model),
       stop_(options.stop),
       interpolates_(!options.exhaustive && topology.rank_count() >= kVeryManyRanks),
       worthwhile_(interpolates_ ? kWorthSimulating : 0),
-      allowed_(codecs_within(options)) {
+      allowed_(codecs_within(options, workload)) {
   topology::Router router(topology);
   const auto pairs = codec_pairs(allowed_, options.codec.has_value());
   std::vector<std::string> refusals;

@@ -62,9 +62,10 @@ inline bool is_at_most_fp16(const Candidate& c) {
 
 class CandidateSet {
  public:
-  /// Keeps references to topology and cost model. Throws ConfigError when nothing is left.
+  /// Keeps references to topology and cost model. Errors of codecs are the workload's, the model's
+  /// without one. Throws ConfigError when nothing is left.
   CandidateSet(const topology::Topology& topology, plan::CostModel& cost_model,
-               const PlannerOptions& options);
+               const PlannerOptions& options, const plan::Workload* workload = nullptr);
 
   const std::vector<Candidate>& all() const { return candidates_; }
   /// Codecs within the error budget (and the one that was asked for, if one was).

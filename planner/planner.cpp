@@ -15,6 +15,7 @@
 #include "planner/batch/batch_space.hpp"
 #include "planner/bound.hpp"
 #include "planner/candidates.hpp"
+#include "planner/compression_warmup.hpp"
 #include "planner/joint_search.hpp"
 #include "planner/plan_report.hpp"
 #include "planner/schedule_family.hpp"
@@ -254,6 +255,11 @@ plan::Plan finished_plan(const JointResult& found, Search& search,
   }
   plan.notes = std::move(notes);
   search.materialise(plan);
+  set_compression_warmup(
+      plan,
+      options.compression_warmup.value_or(
+          options.codec.has_value() ? 0 : usual_compression_warmup(plan, workload)),
+      workload, cost_model);
   verify_or_throw(plan, topology, workload);
   predict_exactly(plan, workload, cost_model);
   return plan;

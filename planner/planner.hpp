@@ -32,6 +32,9 @@ struct PlannerOptions {
   /// small tensors always are (planner/protection.hpp).
   /// A codec that was asked for is used on them too.
   bool protect_outer_layers = true;
+  /// Steps that send FP32 first; by default usual_compression_warmup(), and none for a codec that
+  /// was asked for.
+  std::optional<std::int64_t> compression_warmup;
   BatchPolicy batch_policy = BatchPolicy::kGoodput;
   LearningRateRule learning_rate_rule = LearningRateRule::kLinear;
   bool compare_baselines = true;

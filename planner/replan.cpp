@@ -12,6 +12,7 @@
 #include "plan/verifier.hpp"
 #include "planner/bound.hpp"
 #include "planner/candidates.hpp"
+#include "planner/compression_warmup.hpp"
 #include "planner/protection.hpp"
 #include "planner/replan/link_map.hpp"
 #include "topology/queries.hpp"
@@ -79,7 +80,7 @@ class Replanner {
     PlannerOptions options;
     options.error_budget = old_.error_budget;
     options.seed = old_.seed;
-    CandidateSet candidates(now_, cost_model_, options);
+    CandidateSet candidates(now_, cost_model_, options, &workload_);
     const std::vector<bool> is_protected =
         protected_tensors(workload_, options.protect_outer_layers);
     const auto may_have = [&](const plan::Bucket& bucket, const Candidate& candidate) {
@@ -145,7 +146,7 @@ class Replanner {
     plan::Prediction& prediction = best_.prediction;
     std::vector<plan::Codec> allowed;
     for (const plan::Codec& codec : plan::known_codecs()) {
-      if (!codec.is_lossy() || plan::relative_error(codec) <= best_.error_budget) {
+      if (!codec.is_lossy() || workload_.codec_error(codec) <= best_.error_budget) {
         allowed.push_back(codec);
       }
     }
@@ -173,6 +174,7 @@ class Replanner {
     if (!report.ok()) {
       throw PlanError("the planner made a wrong plan: " + report.problems.front());
     }
+    set_compression_warmup(best_, old_.compression_warmup_steps, workload_, cost_model_);
     result_.plan = std::move(best_);
   }
 

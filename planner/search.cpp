@@ -39,7 +39,7 @@ Search::Search(const topology::Topology& topology, const plan::Workload& workloa
       options_(options),
       protected_(
           protected_tensors(workload, options.protect_outer_layers && !options.codec.has_value())),
-      candidates_(topology, cost_model, options),
+      candidates_(topology, cost_model, options, &workload),
       bound_(candidates_.all(), topology, workload) {}
 
 void Search::protect_outer_layers(bool outer_layers) {

@@ -268,7 +268,7 @@ void SliceEngine::apply(Run& run, std::uint32_t index, std::uint32_t k,
     codec.decode_add(payload, values);
   } else {
     codec.decode(payload, values);
-    if (t.keeps_encoding) {
+    if (t.keeps_encoding && is_lossy(run, t)) {
       run.encoded[index][k] =
           std::make_shared<const std::vector<std::byte>>(payload.begin(), payload.end());
     }
@@ -308,7 +308,7 @@ bool SliceEngine::send_next(Run& run, Rank destination) {
   if (run.waits[index][k] != 0) {
     return false;
   }
-  const bool borrows = !run.program.graph.codecs()[t.codec].is_lossy();
+  const bool borrows = !is_lossy(run, t);
   const plan::ElementRange part = plan::slice(t.range, run.program.slice_elements, k);
   const std::span<float> values = run.values(part);
   Payload owned;
@@ -510,7 +510,12 @@ void SliceEngine::halt() {
 }
 
 const Codec& SliceEngine::codec_of(const Run& run, const LocalTransfer& t) const {
-  return *codecs_[plan_.buckets[run.program.bucket.index()].schedule][t.codec];
+  const std::size_t codec = plan_.is_compression_warmup(run.step) ? 0 : t.codec;
+  return *codecs_[plan_.buckets[run.program.bucket.index()].schedule][codec];
+}
+
+bool SliceEngine::is_lossy(const Run& run, const LocalTransfer& t) const {
+  return codec_of(run, t).descriptor().is_lossy();
 }
 
 Residuals SliceEngine::residuals() const {

@@ -96,7 +96,9 @@ class SliceEngine {
   void close_slice(Run& run);
   void want_pump(Rank destination);
   void end(RunKey key);
+  /// FP32 while compression warms up.
   const Codec& codec_of(const Run& run, const LocalTransfer& t) const;
+  bool is_lossy(const Run& run, const LocalTransfer& t) const;
   std::size_t bytes_per_step() const;
 
   const plan::Plan& plan_;

@@ -93,7 +93,7 @@ AsynchronousResult simulate_asynchronous(const plan::Plan& plan, const plan::Wor
   quiet.record_timeline = false;
   quiet.record_flows = false;
   Engine engine(topology, quiet);
-  Routing routing(topology, options.multipath);
+  Routing routing(topology, options.multipath, options.disturbances.seed);
   const std::size_t ranks = topology.rank_count();
   const std::size_t buckets = plan.buckets.size();
   // Runs of a rank's step follow each other: at [(rank · steps + step) · buckets + bucket].

@@ -16,7 +16,9 @@ void Engine::fail_stuck() const {
   }
   for (FlowTag tag = 0; tag < flying_.size(); ++tag) {
     if (!is_free[tag] && is_of_plan(flying_[tag]) && !network_->is_moving(tag)) {
+      const std::optional<LinkId> link = narrowest_link(flying_[tag]);
       throw SimulationError("the simulation can never end: " + describe(flying_[tag]) +
+                            (link ? " on " + topology_.link_name(*link) : "") +
                             " stands still on a link without capacity");
     }
   }
@@ -79,18 +81,13 @@ std::string Engine::describe(const Task& task) const {
     (copies ? dst : src) = fmt::format("{} ranks", members.size());
   }
   const std::string pair = fmt::format("{}: {} → {}", runs_[task.run].name, src, dst);
-  if (task.kind != TaskKind::kWire) {
-    return fmt::format("{} {}", pair, name_of(task.kind));
-  }
-  const std::optional<LinkId> link = narrowest_link(task);
-  return link ? pair + " on " + topology_.link_name(*link) : pair;
+  return task.kind == TaskKind::kWire ? pair : fmt::format("{} {}", pair, name_of(task.kind));
 }
 
 std::optional<LinkId> Engine::narrowest_link(const Task& task) const {
   if (task.kind != TaskKind::kWire) {
     return std::nullopt;
   }
-  // The link that the slice waited for is the narrowest of its route.
   const GraphIndex& index = *runs_[task.run].index;
   const RouteUse& route = index.routes[index.item(task.place).route];
   std::optional<LinkId> narrowest;

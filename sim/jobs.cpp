@@ -56,7 +56,7 @@ struct Together {
 Together run(const std::vector<const Job*>& jobs, const topology::Topology& topology,
              const SimulationOptions& options) {
   Engine engine(topology, options);
-  Routing routing(topology, options.multipath);
+  Routing routing(topology, options.multipath, options.disturbances.seed);
   std::vector<std::uint32_t> first_runs = {0};  // and at last, how many there are
   for (const Job* job : jobs) {
     PlacedPlan placed_plan{job->plan, job->workload, job->ranks, {}};

@@ -30,6 +30,9 @@ plan::TransferGraph placed(const plan::TransferGraph& graph, std::span<const Ran
     transfer.route = routes[transfer.route.index()];
     result.add_transfer(transfer, graph.dependencies(TransferId(i)));
   }
+  for (const plan::TransferGroup& group : graph.groups()) {
+    result.add_group(group.first, group.count);
+  }
   return result;
 }
 

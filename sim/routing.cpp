@@ -19,8 +19,10 @@ double rate_alone(const topology::Topology& topology, const RouteUse& use, std::
          share_of(use, i);
 }
 
-Routing::Routing(const topology::Topology& topology, Multipath multipath)
-    : topology_(topology), router_(topology), multipath_(multipath) {}
+Routing::Routing(const topology::Topology& topology, Multipath multipath, std::uint64_t seed)
+    : topology_(topology),
+      router_(topology, multipath == Multipath::kEcmp ? seed : 0),
+      multipath_(multipath) {}
 
 RouteUse Routing::route(Rank src, Rank dst, std::span<const LinkId> pinned) {
   RouteUse use;

@@ -13,6 +13,7 @@
 // to charge.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -29,6 +30,7 @@ namespace rackrail::sim {
 enum class Multipath : std::uint8_t {
   kPinned,  ///< the plan; where it does not say, as kEcmp
   kEcmp,    ///< the network, for all: one of the shortest routes, by a hash of the two ranks
+            ///< and the seed of the disturbances
   kSpray,   ///< the network, for all: all of the shortest routes
 };
 
@@ -54,7 +56,8 @@ double rate_alone(const topology::Topology& topology, const RouteUse& use, std::
 /// Looks routes up; the topology must outlive it.
 class Routing {
  public:
-  Routing(const topology::Topology& topology, Multipath multipath);
+  /// `seed` is of kEcmp alone: what is left open elsewhere goes as the planner expects it.
+  Routing(const topology::Topology& topology, Multipath multipath, std::uint64_t seed = 0);
 
   /// `pinned` is the plan's route; none if it leaves that open. Throws ConfigError when there is no
   /// way from src to dst.

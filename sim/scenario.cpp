@@ -14,6 +14,7 @@
 #include "base/error.hpp"
 #include "base/file.hpp"
 #include "base/parse_units.hpp"
+#include "base/text.hpp"
 
 namespace rackrail::sim {
 
@@ -58,6 +59,7 @@ class ScenarioReader {
          [&](const ConfigValue& v) { options.local_steps = number(v, 1, kMostSteps); });
     with(root, "asynchronous", [&](const ConfigValue& v) { options.is_asynchronous = v.flag(); });
     with(root, "network", [&](const ConfigValue& v) { options.network = level(v); });
+    scenario.sets_packets = root.find("packets") != nullptr;
     with(root, "packets", [&](const ConfigValue& v) { read_packet_options(options.packets, v); });
     with(root, "multipath", [&](const ConfigValue& v) { options.multipath = multipath(v); });
     with(root, "placement",
@@ -159,12 +161,15 @@ class ScenarioReader {
 
   std::vector<LinkId> links(const ConfigValue& value) const {
     const ConfigValue* tier = value.find("tier");
+    if (tier != nullptr && value.find("link") != nullptr) {
+      value.fail("both link and tier", "one of them");
+    }
     const ConfigValue& name = tier != nullptr ? *tier : value.require("link");
+    const std::string wanted = tier != nullptr ? name.text() : topology::link_name_of(name.text());
     std::vector<LinkId> found;
     for (std::size_t i = 0; i < topology_.link_count(); ++i) {
       const LinkId link(i);
-      if ((tier != nullptr ? topology_.link(link).tier : topology_.link_name(link)) ==
-          name.text()) {
+      if ((tier != nullptr ? topology_.link(link).tier : topology_.link_name(link)) == wanted) {
         found.push_back(link);
       }
     }
@@ -196,6 +201,9 @@ class ScenarioReader {
             (bandwidth != nullptr ? 1 : 0) !=
         1) {
       value.fail("another number of them", "one of bandwidth, cut, flapping, capacity");
+    }
+    if (file != nullptr && (until || value.find("from") != nullptr)) {
+      value.fail("from or until beside capacity", "times in the file alone");
     }
     for (const LinkId link : links(value)) {
       if (flapping != nullptr) {
@@ -233,16 +241,19 @@ class ScenarioReader {
     std::string line;
     std::optional<Spell> last;
     for (int number = 1; std::getline(lines, line); ++number) {
-      if (line.empty() || line.front() == '#' || line == "time,bandwidth") {
+      const std::string_view text = trimmed(line);  // of a carriage return, too
+      const std::size_t comma = text.find(',');
+      const std::string time(trimmed(text.substr(0, comma)));
+      const std::string rate(comma == std::string_view::npos ? ""
+                                                             : trimmed(text.substr(comma + 1)));
+      if (text.empty() || text.front() == '#' || (time == "time" && rate == "bandwidth")) {
         continue;
       }
-      const std::size_t comma = line.find(',');
       try {
         if (comma == std::string::npos) {
-          throw ConfigError(ErrorContext{"", "", fmt::format("'{}'", line), "time,bandwidth"});
+          throw ConfigError(ErrorContext{"", "", fmt::format("'{}'", text), "time,bandwidth"});
         }
-        const std::string rate = line.substr(comma + 1);
-        const Duration at = parse_duration(line.substr(0, comma));
+        const Duration at = parse_duration(time);
         if (last && at < last->from) {
           throw ConfigError(
               ErrorContext{"", "", to_string(at), "a time not before " + to_string(last->from)});
@@ -319,6 +330,32 @@ Scenario parse_scenario(const std::string& file, const std::string& content,
 
 Scenario read_scenario(const std::string& file, const topology::Topology& topology) {
   return parse_scenario(file, read_file(file), topology);
+}
+
+std::vector<std::filesystem::path> files_of_scenario(const std::string& file,
+                                                     const std::string& content) {
+  const std::filesystem::path folder = std::filesystem::path(file).parent_path();
+  std::vector<std::filesystem::path> files;
+  const auto add = [&](const ConfigValue& entry, std::string_view key) {
+    const ConfigValue* name = entry.find(key);
+    if (name != nullptr && std::filesystem::is_regular_file(folder / name->name())) {
+      files.push_back(folder / name->name());
+    }
+  };
+  const ConfigValue root = ConfigValue::parse(file, content);
+  if (const ConfigValue* links = root.find("links")) {
+    for (const ConfigValue& entry : links->elements()) {
+      add(entry, "capacity");
+    }
+  }
+  if (const ConfigValue* jobs = root.find("jobs")) {
+    for (const ConfigValue& entry : jobs->elements()) {
+      add(entry, "plan");
+      add(entry, "cluster");
+      add(entry, "workload");
+    }
+  }
+  return files;
 }
 
 }  // namespace rackrail::sim

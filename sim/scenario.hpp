@@ -27,6 +27,7 @@
 // is. Where entries for a link overlap in time, the slowest of them counts.
 #pragma once
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,7 @@ struct Scenario {
   SimulationOptions options;
   JobPlace placement;          ///< of the plan that is simulated
   std::vector<JobPlace> jobs;  ///< beside it
+  bool sets_packets = false;   ///< whether the file says `packets`
 };
 
 /// Ranks and links are those of `topology`; files are found beside the scenario. Throws ConfigError
@@ -48,5 +50,10 @@ struct Scenario {
 Scenario parse_scenario(const std::string& file, const std::string& content,
                         const topology::Topology& topology);
 Scenario read_scenario(const std::string& file, const topology::Topology& topology);
+
+/// The files beside the scenario that it names (capacities, plans, clusters and workloads of jobs)
+/// and that are there: results depend on them as well.
+std::vector<std::filesystem::path> files_of_scenario(const std::string& file,
+                                                     const std::string& content);
 
 }  // namespace rackrail::sim

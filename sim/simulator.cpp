@@ -63,7 +63,7 @@ class SimulatedCosts final : public plan::CostModel {
                                                 Duration limit) override {
     require_in_step(options_);
     require_same_ranks("schedule '" + graph.name() + "'", graph.rank_count(), topology_);
-    Routing routing(topology_, options_.multipath);
+    Routing routing(topology_, options_.multipath, options_.disturbances.seed);
     Engine engine(topology_, options_);
     const std::uint32_t run = add_alone(
         engine, index_graph(graph, elements, slice_elements, routing), graph.name(), topology_);
@@ -99,7 +99,7 @@ CollectiveResult simulate_collective(const plan::TransferGraph& graph, std::int6
                                      const SimulationOptions& options) {
   require_in_step(options);
   require_same_ranks("schedule '" + graph.name() + "'", graph.rank_count(), topology);
-  Routing routing(topology, options.multipath);
+  Routing routing(topology, options.multipath, options.disturbances.seed);
   return run_alone(index_graph(graph, elements, slice_elements, routing), graph.name(), topology,
                    options);
 }
@@ -110,7 +110,7 @@ CollectiveResult simulate_collective(const plan::RegularSchedule& schedule, std:
                                      const SimulationOptions& options) {
   require_in_step(options);
   require_same_ranks("schedule '" + schedule.name() + "'", schedule.rank_count(), topology);
-  Routing routing(topology, options.multipath);
+  Routing routing(topology, options.multipath, options.disturbances.seed);
   std::vector<RouteUse> routes;
   for (const plan::RegularSchedule::Lane& lane : schedule.lanes()) {
     routes.push_back(routing.route(lane.src, lane.dst));

@@ -83,7 +83,7 @@ struct PathPiece {
   /// Without names: "load data", "forward", "backward", "optimiser", "encode", "decode", "add",
   /// "message overhead", "receive overhead", "latency" or "wire".
   std::string kind;
-  std::optional<LinkId> link;  ///< of "wire": the narrowest of the route
+  std::optional<LinkId> link;  ///< of "wire": which it waited for (sim/binding_links.hpp)
 };
 
 /// One slice of one transfer, as it went over the network.

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "sim/binding_links.hpp"
 #include "sim/engine.hpp"
 #include "sim/flow_records.hpp"
 #include "sim/placed_plan.hpp"
@@ -34,22 +35,31 @@ Duration waited(const Engine& engine, const Activity& activity, const topology::
 std::vector<PathPiece> critical_path(const Engine& engine, const topology::Topology& topology,
                                      const Disturbances& disturbances, Time from,
                                      std::uint32_t last) {
-  std::vector<PathPiece> path;
+  std::vector<std::uint32_t> on_path;
   for (std::uint32_t at = last; at != kNoActivity; at = engine.activities()[at].cause) {
     const Activity& activity = engine.activities()[at];
     if (activity.end <= from) {
       break;
     }
-    if (activity.end == activity.start) {
-      continue;
+    if (activity.end > activity.start) {
+      on_path.push_back(at);
     }
+  }
+  const BindingLinks binding(engine, topology, disturbances, on_path);
+  std::vector<PathPiece> path;
+  for (const std::uint32_t at : on_path) {
+    const Activity& activity = engine.activities()[at];
     const Time start = std::max(activity.start, from) - from;
-    const std::string what = engine.describe(activity.task);
+    const std::optional<LinkId> link = binding.of(at);
+    std::string what = engine.describe(activity.task);
+    if (link) {
+      what += " on " + topology.link_name(*link);
+    }
     if (path.empty() || path.back().what != what) {
       path.push_back({.what = what,
                       .end = Duration(activity.end - from),
                       .kind = std::string(name_of(activity.task.kind)),
-                      .link = engine.narrowest_link(activity.task)});
+                      .link = link});
     }
     path.back().start = Duration(start);
     path.back().waited += waited(engine, activity, topology, disturbances);
@@ -73,7 +83,7 @@ StepResult simulate_step(const plan::Plan& plan, const plan::Workload& workload,
   require_in_step(options);
   require_matching(plan, workload, topology);
   Engine engine(topology, options);
-  Routing routing(topology, options.multipath);
+  Routing routing(topology, options.multipath, options.disturbances.seed);
   std::vector<Rank> ranks;
   for (std::size_t r = 0; r < topology.rank_count(); ++r) {
     ranks.emplace_back(r);

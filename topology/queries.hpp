@@ -32,7 +32,8 @@ struct LinkShare {
 /// must outlive it and must not change; routes stay valid as long as the router.
 class Router {
  public:
-  explicit Router(const Topology& topology);
+  /// Another `seed` is another hash for equal routes; plans are made with 0.
+  explicit Router(const Topology& topology, std::uint64_t seed = 0);
   ~Router();
   Router(Router&&) noexcept;
   Router& operator=(Router&&) noexcept;

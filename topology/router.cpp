@@ -131,7 +131,7 @@ using MachineLabels = std::unordered_map<NodeId, Label>;
 }  // namespace
 
 struct Router::Impl {
-  explicit Impl(const Topology& t) : topology(t) {
+  Impl(const Topology& t, std::uint64_t of_hash) : topology(t), seed(of_hash) {
     local_index.resize(t.rank_count());
     for (const RankGroup& group : ranks_by_host(t)) {
       for (std::size_t i = 0; i < group.ranks.size(); ++i) {
@@ -388,7 +388,7 @@ struct Router::Impl {
       return local_index[src.index()] % links.size();
     }
     const std::uint64_t pair = (std::uint64_t{src.value()} << 32U) | dst.value();
-    return random_bits(pair, v.value()) % links.size();
+    return random_bits(seed == 0 ? pair : mix64(pair ^ mix64(seed)), v.value()) % links.size();
   }
 
   /// Calls `use` with what is known of the shortest ways, and with the labels on them; not for a
@@ -437,6 +437,7 @@ struct Router::Impl {
   }
 
   const Topology& topology;
+  const std::uint64_t seed;
   std::unordered_map<NodeId, Exploration> explorations;  // by root
   std::unordered_map<NodeId, Approach> approaches;       // by destination
   std::vector<std::uint32_t> machine;                    // by vertex, kNoMachine where none
@@ -444,7 +445,8 @@ struct Router::Impl {
   std::vector<std::size_t> local_index;                  // of each rank in its machine
 };
 
-Router::Router(const Topology& topology) : impl_(std::make_unique<Impl>(topology)) {}
+Router::Router(const Topology& topology, std::uint64_t seed)
+    : impl_(std::make_unique<Impl>(topology, seed)) {}
 Router::~Router() = default;
 Router::Router(Router&&) noexcept = default;
 Router& Router::operator=(Router&&) noexcept = default;

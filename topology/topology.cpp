@@ -313,4 +313,11 @@ void Topology::require_connected() const {
   }
 }
 
+std::string link_name_of(std::string typed) {
+  if (const std::size_t at = typed.find("->"); at != std::string::npos) {
+    typed.replace(at, 2, "→");
+  }
+  return typed;
+}
+
 }  // namespace rackrail::topology

@@ -21,6 +21,9 @@
 
 namespace rackrail::topology {
 
+/// A link's name as people type it, "a->b", in the form of Topology::link_name, "a→b".
+std::string link_name_of(std::string typed);
+
 enum class NodeKind : std::uint8_t {
   kGpu,        ///< an accelerator that takes part in training
   kCpu,        ///< a CPU socket or NUMA domain

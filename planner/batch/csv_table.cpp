@@ -8,18 +8,11 @@
 
 #include "base/error.hpp"
 #include "base/file.hpp"
+#include "base/text.hpp"
 
 namespace rackrail::planner {
 
 namespace {
-
-std::string_view trimmed(std::string_view text) {
-  const std::size_t begin = text.find_first_not_of(" \t\r");
-  if (begin == std::string_view::npos) {
-    return {};
-  }
-  return text.substr(begin, text.find_last_not_of(" \t\r") - begin + 1);
-}
 
 std::vector<std::string> cut(std::string_view line) {
   std::vector<std::string> cells;

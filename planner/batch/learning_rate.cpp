@@ -9,12 +9,6 @@
 
 namespace rackrail::planner {
 
-namespace {
-
-constexpr std::int64_t kWarmupSteps = 200;
-
-}  // namespace
-
 void set_learning_rate(plan::BatchPlan& batch, const plan::Workload& workload,
                        LearningRateRule rule) {
   const std::int64_t global = batch.global_batch();

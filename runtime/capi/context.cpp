@@ -72,6 +72,7 @@ void Context::join() {
     coordinator.plan = plan::to_binary(plan_pieces(cluster_of(settings_)));
     coordinator.listen = settings_.launch.coordinator;
     coordinator.token = settings_.token;
+    coordinator.tls = runtime::tls_of_environment();
     coordinator.membership.world_size = world_size();
     coordinator.membership.rendezvous_deadline = settings_.timeout;
     coordinator.membership.heartbeat_timeout = kHeartbeatTimeout;
@@ -80,6 +81,7 @@ void Context::join() {
     options.coordinator = server_->address();
   }
   options.token = settings_.token;
+  options.tls = runtime::tls_of_environment();
   options.rank = rank();
   options.world_size = world_size();
   options.transport = settings_.transport;

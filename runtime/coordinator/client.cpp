@@ -25,7 +25,19 @@ constexpr std::chrono::seconds kLeaveDeadline{2};
 // The coordinator waits half a second for a suspect's own end.
 constexpr std::chrono::milliseconds kBetterReason{1500};
 
-std::shared_ptr<grpc::Channel> make_channel(const HostPort& coordinator) {
+std::shared_ptr<grpc::ChannelCredentials> credentials(const std::optional<TlsCertificates>& tls,
+                                                      grpc::ChannelArguments& arguments) {
+  if (!tls) {
+    return grpc::InsecureChannelCredentials();
+  }
+  arguments.SetSslTargetNameOverride(kCoordinatorTlsName);
+  return grpc::SslCredentials({.pem_root_certs = tls->authority,
+                               .pem_private_key = tls->key,
+                               .pem_cert_chain = tls->certificate});
+}
+
+std::shared_ptr<grpc::Channel> make_channel(const HostPort& coordinator,
+                                            const std::optional<TlsCertificates>& tls) {
   prepare_grpc();
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(kLargestWelcome);
@@ -34,19 +46,21 @@ std::shared_ptr<grpc::Channel> make_channel(const HostPort& coordinator) {
   // The coordinator may come a little later than its workers: ask often.
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
-  return grpc::CreateCustomChannel(to_string(coordinator), grpc::InsecureChannelCredentials(),
-                                   arguments);
+  const auto how = credentials(tls, arguments);
+  return grpc::CreateCustomChannel(to_string(coordinator), how, arguments);
 }
 
 }  // namespace
 
 struct CoordinatorClient::Impl {
   Impl(const HostPort& coordinator, std::string given_token,
-       std::function<void(const std::string&)> given_on_abort)
+       std::function<void(const std::string&)> given_on_abort,
+       const std::optional<TlsCertificates>& tls)
       : where("the coordinator at " + to_string(coordinator)),
         token(std::move(given_token)),
         on_abort(std::move(given_on_abort)),
-        channel(make_channel(coordinator)),
+        channel(make_channel(coordinator, tls)),
+        is_encrypted(tls.has_value()),
         stub(proto::Coordinator::NewStub(channel)) {}
 
   // ---- the reader's thread
@@ -227,6 +241,7 @@ struct CoordinatorClient::Impl {
   const std::string token;
   const std::function<void(const std::string&)> on_abort;
   std::shared_ptr<grpc::Channel> channel;
+  const bool is_encrypted;
   std::unique_ptr<proto::Coordinator::Stub> stub;
   grpc::ClientContext stream_context;
 
@@ -253,8 +268,9 @@ struct CoordinatorClient::Impl {
 };
 
 CoordinatorClient::CoordinatorClient(const HostPort& coordinator, std::string token,
-                                     std::function<void(const std::string& reason)> on_abort)
-    : impl_(std::make_unique<Impl>(coordinator, std::move(token), std::move(on_abort))) {}
+                                     std::function<void(const std::string& reason)> on_abort,
+                                     const std::optional<TlsCertificates>& tls)
+    : impl_(std::make_unique<Impl>(coordinator, std::move(token), std::move(on_abort), tls)) {}
 
 CoordinatorClient::~CoordinatorClient() { impl_->end_threads(); }
 
@@ -279,7 +295,8 @@ Welcome CoordinatorClient::join(const JoinRequest& request, Duration deadline) {
     const bool connected = impl.channel->GetState(false) == GRPC_CHANNEL_READY;
     throw RuntimeFailure(connected ? "the other workers did not come within " + to_string(deadline)
                                    : "no coordinator answered within " + to_string(deadline) +
-                                         ": " + impl.where.substr(impl.where.find("at ")));
+                                         ": " + impl.where.substr(impl.where.find("at ")) +
+                                         (impl.is_encrypted ? " over TLS" : ""));
   }
   const grpc::Status status = *impl.stream_status;
   switch (status.error_code()) {

@@ -17,6 +17,7 @@
 #include "runtime/coordinator/host_port.hpp"
 #include "runtime/coordinator/membership.hpp"
 #include "runtime/coordinator/progress.hpp"
+#include "runtime/coordinator/tls.hpp"
 
 namespace rackrail::runtime {
 
@@ -36,8 +37,10 @@ class CoordinatorClient {
  public:
   /// Connects in the background: the coordinator need not be there yet. `on_abort` is called on a
   /// thread of the client, at most once, after the welcome has come (maybe while join() returns).
+  /// With `tls` only over TLS, to a coordinator that the same authority has signed.
   CoordinatorClient(const HostPort& coordinator, std::string token,
-                    std::function<void(const std::string& reason)> on_abort);
+                    std::function<void(const std::string& reason)> on_abort,
+                    const std::optional<TlsCertificates>& tls = {});
   /// Without leave(), the others take this worker for lost.
   ~CoordinatorClient();
   CoordinatorClient(const CoordinatorClient&) = delete;

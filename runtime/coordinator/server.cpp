@@ -43,6 +43,17 @@ void check(const CoordinatorOptions& options) {
   }
 }
 
+std::shared_ptr<grpc::ServerCredentials> credentials(const std::optional<TlsCertificates>& tls) {
+  if (!tls) {
+    return grpc::InsecureServerCredentials();
+  }
+  grpc::SslServerCredentialsOptions options(
+      GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
+  options.pem_root_certs = tls->authority;
+  options.pem_key_cert_pairs = {{.private_key = tls->key, .cert_chain = tls->certificate}};
+  return grpc::SslServerCredentials(options);
+}
+
 /// The gRPC stream of one member. gRPC calls the reactions (On…) on threads of its own, which turn
 /// them into tasks of the service thread, where everything else happens.
 class JoinStream final : public grpc::ServerWriteReactor<proto::Event>, public MemberStream {
@@ -203,7 +214,7 @@ struct CoordinatorServer::Impl final : proto::Coordinator::CallbackService {
     // Otherwise two coordinators could share a port, and each would get some of the workers.
     builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
     builder.SetMaxReceiveMessageSize(kLargestReport);
-    builder.AddListeningPort(to_string(options.listen), grpc::InsecureServerCredentials(), &port);
+    builder.AddListeningPort(to_string(options.listen), credentials(options.tls), &port);
     builder.RegisterService(this);
     server = builder.BuildAndStart();
     if (server == nullptr || port <= 0) {

@@ -4,8 +4,9 @@
 // need no locks; calls that wait (Join) hold no thread. What may take long (writing a manifest, a
 // progress bar) runs on a second thread, so that it never delays a heartbeat's answer.
 //
-// The connection is not encrypted: the job's token keeps strangers out of a job on a network whose
-// lines are trusted, as those between the machines of a cluster are.
+// Without certificates (tls.hpp) the connection is not encrypted: the job's token keeps strangers
+// out of a job on a network whose lines are trusted, as those between the machines of a cluster
+// are.
 #pragma once
 
 #include <cstdint>
@@ -20,12 +21,14 @@
 #include "runtime/coordinator/membership.hpp"
 #include "runtime/coordinator/progress.hpp"
 #include "runtime/coordinator/regroup.hpp"
+#include "runtime/coordinator/tls.hpp"
 
 namespace rackrail::runtime {
 
 struct CoordinatorOptions {
   HostPort listen{"127.0.0.1", 0};  ///< port 0: any free one
   std::string token;                ///< empty only where nobody from outside can come
+  std::optional<TlsCertificates> tls;  ///< only workers that its authority has signed may come
   MembershipOptions membership;
   std::string plan;                                       ///< binary form, for all workers
   std::string job_options;                                ///< JSON, for all workers

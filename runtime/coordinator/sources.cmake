@@ -12,5 +12,7 @@ set(RACKRAIL_COORDINATOR_SOURCES
   coordinator/messages.cpp
   coordinator/regroup.cpp
   coordinator/server.cpp
-  coordinator/task_thread.cpp)
-set(RACKRAIL_COORDINATOR_LIBRARIES rackrail_coordinator_proto fmt::fmt PkgConfig::SQLITE)
+  coordinator/task_thread.cpp
+  coordinator/tls.cpp)
+set(RACKRAIL_COORDINATOR_LIBRARIES rackrail_coordinator_proto fmt::fmt PkgConfig::SQLITE
+  OpenSSL::Crypto)

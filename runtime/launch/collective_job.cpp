@@ -23,6 +23,7 @@ class CollectiveRank {
         launch_(launch),
         session_({.coordinator = coordinator,
                   .token = read_job_token(""),
+                  .tls = tls_of_environment(),
                   .rank = launch.rank,
                   .world_size = launch.world_size,
                   .plan_digest = plan::digest(plan),
@@ -115,6 +116,7 @@ std::optional<std::vector<Duration>> run_collectives(const plan::Plan& plan,
   CoordinatorOptions coordinator;
   coordinator.listen = launch.coordinator;
   coordinator.token = read_job_token("");
+  coordinator.tls = tls_of_environment();
   coordinator.membership.world_size = launch.world_size;
   coordinator.membership.rendezvous_deadline = options.rendezvous_deadline;
   coordinator.membership.plan_digest = plan::digest(plan);

@@ -68,6 +68,7 @@ class Leader {
     }
     coordinator.listen = job.address;
     coordinator.token = job.token;
+    coordinator.tls = tls_of_environment();
     token_ = job.token;
     coordinator.membership.world_size = plan.rank_count();
     coordinator.membership.rendezvous_deadline = options.rendezvous_deadline;

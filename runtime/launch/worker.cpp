@@ -38,6 +38,7 @@ SessionOptions session_options(const WorkerOptions& options) {
   SessionOptions session;
   session.coordinator = options.coordinator;
   session.token = read_job_token(options.token_file);
+  session.tls = tls_of_environment();
   session.rank = options.rank;
   session.world_size = options.world_size;
   session.plan_digest = options.plan_digest;

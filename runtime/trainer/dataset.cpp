@@ -7,6 +7,7 @@
 #include "base/digest.hpp"
 #include "base/error.hpp"
 #include "base/file.hpp"
+#include "base/text.hpp"
 #include "runtime/trainer/sampler.hpp"
 
 namespace rackrail::trainer {
@@ -16,15 +17,6 @@ namespace {
                          std::string expected) {
   throw ConfigError(
       ErrorContext{file, "line " + std::to_string(line), std::move(found), std::move(expected)});
-}
-
-std::string_view trimmed(std::string_view text) {
-  constexpr std::string_view kBlank = " \t\r";
-  const std::size_t begin = text.find_first_not_of(kBlank);
-  if (begin == std::string_view::npos) {
-    return {};
-  }
-  return text.substr(begin, text.find_last_not_of(kBlank) - begin + 1);
 }
 
 /// The fields of one line as numbers, checked against the format.

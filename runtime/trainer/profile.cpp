@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "runtime/trainer/codec_errors.hpp"
 #include "runtime/trainer/loader.hpp"
 #include "runtime/trainer/statistics.hpp"
 
@@ -148,10 +149,16 @@ plan::Workload make_workload(const TrainingConfig& config, Model& model,
 plan::Workload profile_training(const TrainingConfig& config, const ProfileOptions& options,
                                 ProfileClock clock) {
   const DataSplit data = load_data(config.data);
-  const auto model =
-      make_model(config.model, config.data.format.image, config.data.format.classes, config.seed);
-  return make_workload(config, *model, profile_model(*model, config.optimizer, data.train, options),
-                       clock);
+  const auto fresh_model = [&config] {
+    return make_model(config.model, config.data.format.image, config.data.format.classes,
+                      config.seed);
+  };
+  const auto model = fresh_model();
+  plan::Workload workload = make_workload(
+      config, *model, profile_model(*model, config.optimizer, data.train, options), clock);
+  workload.codec_errors = measure_codec_errors(config, *fresh_model(), data.train,
+                                               {.local_batch = options.local_batch});
+  return workload;
 }
 
 plan::Plan single_rank_plan(const plan::Workload& workload, std::int64_t local_batch) {

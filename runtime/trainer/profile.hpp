@@ -50,8 +50,8 @@ enum class ProfileClock : std::uint8_t {
 plan::Workload make_workload(const TrainingConfig& config, Model& model,
                              const MeasuredProfile& profile, ProfileClock clock);
 
-/// The same from scratch: builds the model, loads the data, measures. `local_batch` of the options
-/// is used.
+/// The same from scratch: builds the model, loads the data, measures, the errors of codecs on its
+/// gradients as well. `local_batch` of the options is used.
 plan::Workload profile_training(const TrainingConfig& config, const ProfileOptions& options,
                                 ProfileClock clock);
 

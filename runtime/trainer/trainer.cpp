@@ -56,6 +56,7 @@ struct Trainer::Impl {
         options(the_options),
         hooks(std::move(the_hooks)),
         settings(effective_settings(the_config, plan, the_data.train.size())),
+        compression_warmup_steps(plan.compression_warmup_steps),
         shard(settings.local_batch, the_options.self.index(), settings.accumulation),
         model(make_model(the_config.model, the_config.data.format.image,
                          the_config.data.format.classes, the_config.seed)),
@@ -110,6 +111,7 @@ struct Trainer::Impl {
   const TrainerOptions options;
   const TrainerHooks hooks;
   const EffectiveSettings settings;
+  const std::int64_t compression_warmup_steps;
   const Shard shard;
   const std::unique_ptr<Model> model;
   Sgd sgd;
@@ -326,8 +328,10 @@ TrainingResult Trainer::Impl::run() {
   if (saves && !times.empty() && info.step % config.checkpoint_every != 0) {
     hooks.on_checkpoint(state());  // the end, which no interval has saved
   }
-  if (static_cast<std::int64_t>(times.size()) > options.warmup_steps) {
-    times.erase(times.begin(), times.begin() + options.warmup_steps);
+  const std::int64_t uncounted =
+      std::max(options.warmup_steps, compression_warmup_steps - result.first_step);
+  if (static_cast<std::int64_t>(times.size()) > uncounted) {
+    times.erase(times.begin(), times.begin() + uncounted);
   }
   if (evaluates() && !latest_evaluation) {
     latest_evaluation = model->evaluate(data.test.all());

@@ -65,7 +65,8 @@ struct TrainerHooks {
 struct TrainerOptions {
   Rank self;
   bool evaluate = true;  ///< only rank 0 does, and only if this is set
-  /// First steps of a run that no statistic counts, unless the run has no others.
+  /// First steps of a run that no statistic counts, unless the run has no others; nor does one
+  /// count the steps of compression's warm-up.
   std::int64_t warmup_steps = 3;
   /// Keep what the latest update changes, so that it can be taken back: a copy of parameters and
   /// momentum in every step.

@@ -22,6 +22,7 @@
 
 #include "base/error.hpp"
 #include "base/parse_units.hpp"
+#include "base/text.hpp"
 #include "topology/racks.hpp"
 #include "topology/readers/formats.hpp"
 

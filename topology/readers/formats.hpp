@@ -25,7 +25,4 @@ void refuse_overlay(const std::filesystem::path& path, const ReadOptions& option
 /// Whether `back` is `link` with its ends exchanged: together they are one duplex link.
 bool is_reverse_of(const Link& back, const Link& link);
 
-/// Text without leading and trailing blanks.
-std::string_view trimmed(std::string_view text);
-
 }  // namespace rackrail::topology

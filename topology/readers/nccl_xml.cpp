@@ -6,6 +6,7 @@
 
 #include "base/error.hpp"
 #include "base/parse_units.hpp"
+#include "base/text.hpp"
 #include "topology/readers/formats.hpp"
 #include "topology/readers/nccl_cluster.hpp"
 #include "topology/readers/nccl_rates.hpp"

@@ -5,6 +5,7 @@
 
 #include "base/error.hpp"
 #include "base/file.hpp"
+#include "base/text.hpp"
 #include "topology/configs.hpp"
 #include "topology/reader.hpp"
 #include "topology/readers/formats.hpp"
@@ -81,13 +82,6 @@ void refuse_overlay(const std::filesystem::path& path, const ReadOptions& option
                                    fmt::format("an overlay ({})", options.overlay->string()),
                                    "none: this kind of file says everything itself"});
   }
-}
-
-std::string_view trimmed(std::string_view text) {
-  constexpr std::string_view kBlank = " \t\r\n";
-  const std::size_t first = text.find_first_not_of(kBlank);
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(kBlank) - first + 1);
 }
 
 }  // namespace rackrail::topology

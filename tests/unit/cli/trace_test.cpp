@@ -48,6 +48,23 @@ TEST_CASE("each timeline is a process and each track a thread of it, both named"
   CHECK(shown.at({"measured", "rank 0 compute"}) == std::vector<std::string>{"forward"});
 }
 
+TEST_CASE("what overlaps on a track is shown in rows beneath each other") {
+  const TraceProcess process{"p",
+                             {{"a", "rank 0 network", 0_us, 4_us},
+                              {"b", "rank 0 network", 1_us, 5_us},
+                              {"c", "rank 0 network", 2_us, 3_us},
+                              {"d", "rank 0 network", 4_us, 6_us},
+                              {"e", "rank 1 network", 0_us, 9_us},
+                              {"f", "rank 0 network", 5_us, 6_us}}};
+  const auto shown = as_shown(json::parse(to_trace_json({&process, 1})));
+  using Names = std::vector<std::string>;
+  CHECK(shown.size() == 4);
+  CHECK(shown.at({"p", "rank 0 network"}) == Names{"a", "d"});
+  CHECK(shown.at({"p", "rank 0 network (2)"}) == Names{"b", "f"});
+  CHECK(shown.at({"p", "rank 0 network (3)"}) == Names{"c"});
+  CHECK(shown.at({"p", "rank 1 network"}) == Names{"e"});
+}
+
 TEST_CASE("times are microseconds, down to the picosecond") {
   const TraceProcess process{
       "p", {{"what", "track", Duration(1'500'000), Duration(1'500'000) + 2_ms + Duration(1)}}};

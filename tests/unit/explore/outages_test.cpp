@@ -39,8 +39,9 @@ struct Job {
     workload.forward = 400_ms;
     workload.fixed_share = 0;
     workload.device_class = "V100";
+    workload.profiled_batch = 12;
     options.compare_baselines = false;
-    options.local_batch = 1;
+    options.local_batch = 12;
     const auto cost_model = sim::make_cost_model(topology, {});
     plan = planner::make_plan(topology, workload, *cost_model, options);
   }
@@ -59,21 +60,23 @@ std::vector<std::int64_t> steps(const OutageResult& result) {
   return steps;
 }
 
-// A step is a second and a few microseconds, so whole seconds minus a little hold one step less.
+// A step of 48 samples is a second and a few microseconds on four ranks, so whole seconds minus a
+// little hold one step less; on three it is 4/3 s, on two 2 s.
 TEST_CASE("a lost host costs the step under way, detection, recovery, and its samples") {
   const OutageResult result = Job().run(
       "duration: 100 s\n"
       "outages: [{ host: host2, at: 20500 ms, detection: 2 s, recovery: 3 s, back: 50 s }]");
   REQUIRE(result.phases.size() == 5);
-  CHECK(steps(result) == std::vector<std::int64_t>{20, 0, 25, 0, 46});
+  CHECK(steps(result) == std::vector<std::int64_t>{20, 0, 19, 0, 46});
   CHECK(result.phases[0].ranks == 4);
   CHECK(result.phases[1].end == 25500_ms);
   CHECK(result.phases[2].ranks == 3);
   CHECK(result.phases[4].ranks == 4);
   // Who comes back is no surprise: the step under way is finished first.
   CHECK(result.phases[2].end >= 50500_ms);
-  CHECK(result.samples_per_s == Approx((20 * 4 + 25 * 3 + 46 * 4) / 100.0).epsilon(0.03));
-  CHECK(result.undisturbed_samples_per_s == Approx(4).epsilon(0.011));
+  CHECK(result.samples_per_s == Approx(48 * (20 + 19 + 46) / 100.0).epsilon(0.03));
+  CHECK(result.phases[2].step_time.seconds() == Approx(4 / 3.0).epsilon(1e-3));
+  CHECK(result.undisturbed_samples_per_s == Approx(48).epsilon(0.011));
 }
 
 TEST_CASE("a restart loses the steps since the last checkpoint") {
@@ -84,7 +87,7 @@ TEST_CASE("a restart loses the steps since the last checkpoint") {
   const OutageResult replanned = Job().run(outage + "replan }]");
   CHECK(restarted.phases[0].lost == 4);
   CHECK(replanned.phases[0].lost == 0);
-  CHECK(replanned.samples_per_s - restarted.samples_per_s == Approx(4 * 4 / 100.0));
+  CHECK(replanned.samples_per_s - restarted.samples_per_s == Approx(4 * 48 / 100.0));
 }
 
 TEST_CASE("a drain finishes its step and detects nothing") {
@@ -105,7 +108,7 @@ TEST_CASE("waiting makes no steps until all is back") {
       CHECK(phase.steps == 0);
     }
   }
-  CHECK(result.samples_per_s == Approx(4 * (9 + 18) / 60.0).epsilon(0.05));
+  CHECK(result.samples_per_s == Approx(48 * (9 + 18) / 60.0).epsilon(0.05));
 }
 
 TEST_CASE("outages that overlap are planned for together, and phases cover the run") {

@@ -201,6 +201,20 @@ TEST_CASE("the digest is that of all a result depends on, and of nothing else") 
   }
 }
 
+TEST_CASE("a result depends on the files that its faults name") {
+  const test::TemporaryDirectory folder;
+  Cell cell;
+  cell.faults =
+      Source{folder.path() / "faults.yaml", "links: [{ link: host0→tor, capacity: uplink.csv }]\n"};
+  const std::string absent = cell.digest();
+  write_file_atomically(folder.path() / "uplink.csv", "0 s,1 Gbit/s\n");
+  const std::string slow = cell.digest();
+  CHECK(slow != absent);
+  CHECK(cell.digest() == slow);
+  write_file_atomically(folder.path() / "uplink.csv", "0 s,2 Gbit/s\n");
+  CHECK(cell.digest() != slow);
+}
+
 TEST_CASE("the shipped scenarios can be read") {
   std::size_t count = 0;
   for (const auto& entry :

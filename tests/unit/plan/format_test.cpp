@@ -76,15 +76,23 @@ Plan full_plan(const topology::Topology& topology) {
   plan.batch.learning_rate_rule = "0.1 · 256/256";
   plan.batch.warmup_steps = 500;
   plan.error_budget = 1.0 / 3;
+  plan.compression_warmup_steps = 40;
   plan.prediction.step_time = 123'456'789_ps;
   plan.prediction.bound = 100'000'000_ps;
   plan.prediction.bound_reason = "cut around h0";
   plan.prediction.gap = 0.23456789;
   plan.prediction.sync_share = 0.125;
+  plan.prediction.warmup_step_time = 234'567'890_ps;
   plan.prediction.baselines = {{"ring", 200'000'000_ps}, {"naive", 300'000'000_ps}};
   plan.notes = {"one", "two"};
   plan.seed = 0xfedcba9876543210ULL;
   plan.schedules_by_size = {{1_KiB, "double-binary-tree"}, {3_MiB, "ring"}};
+  return plan;
+}
+
+Plan without_warmup(Plan plan) {
+  plan.compression_warmup_steps = 0;
+  plan.prediction.warmup_step_time = Duration();
   return plan;
 }
 
@@ -121,6 +129,14 @@ std::string with_checksum(std::string body) {
   return body;
 }
 
+TEST_CASE("a plan that older programs understand is written for them") {
+  CHECK_THAT(to_json(without_warmup(small_plan())), Catch::Contains("\"version\": 1"));
+  CHECK_THAT(to_json(small_plan()), Catch::Contains("\"version\": 2"));
+  CHECK_THAT(refusal(replaced(to_json(small_plan()), "\"compression_warmup_steps\": \"40\"",
+                              "\"compression_warmup_steps\": \"-1\"")),
+             Catch::Contains("compression_warmup_steps") && Catch::Contains("found -1"));
+}
+
 TEST_CASE("a plan comes back from both forms with every field") {
   const Plan plan = small_plan();
   const std::string binary = to_binary(plan);
@@ -136,6 +152,8 @@ TEST_CASE("a plan comes back from both forms with every field") {
     CHECK(again.notes == plan.notes);
     CHECK(again.schedules_by_size == plan.schedules_by_size);
     CHECK(again.error_budget == plan.error_budget);
+    CHECK(again.compression_warmup_steps == 40);
+    CHECK(again.prediction.warmup_step_time == plan.prediction.warmup_step_time);
     CHECK(again.prediction.step_time == plan.prediction.step_time);
     CHECK(again.prediction.gap == plan.prediction.gap);
     CHECK(again.prediction.baselines == plan.prediction.baselines);
@@ -191,7 +209,7 @@ TEST_CASE("a plan without schedules by size is a plan; one with unordered sizes 
 
 TEST_CASE("the JSON form reads well") {
   const std::string json = to_json(small_plan());
-  CHECK_THAT(json, Catch::Contains("\"version\": 1") &&
+  CHECK_THAT(json, Catch::Contains("\"version\": 2") &&
                        Catch::Contains("\"rank_names\": [\"h0\", \"h1\", \"h2\", \"h3\"]") &&
                        Catch::Contains("\"step_time_ps\": \"123456789\"") &&
                        Catch::Contains("\"codec\": \"topk:density=0.001\"") &&
@@ -201,15 +219,15 @@ TEST_CASE("the JSON form reads well") {
 
 TEST_CASE("a newer plan is refused with both numbers, in either form") {
   const std::string newer =
-      replaced(to_json(small_plan()), "\"version\": 1,", "\"version\": 9, \"of_tomorrow\": {},");
+      replaced(to_json(small_plan()), "\"version\": 2,", "\"version\": 9, \"of_tomorrow\": {},");
   CHECK_THAT(refusal(newer), Catch::Contains("version") && Catch::Contains("found 9") &&
-                                 Catch::Contains("at most 1"));
+                                 Catch::Contains("at most 2"));
   std::string body = to_binary(small_plan());
-  REQUIRE(body.substr(0, 2) == std::string("\x08\x01", 2));
+  REQUIRE(body.substr(0, 2) == std::string("\x08\x02", 2));
   body[1] = 9;
   body.resize(body.size() - 10);
   CHECK_THAT(refusal(with_checksum(body)),
-             Catch::Contains("found 9") && Catch::Contains("at most 1"));
+             Catch::Contains("found 9") && Catch::Contains("at most 2"));
   CHECK_THAT(refusal("{}"), Catch::Contains("version") && Catch::Contains("none"));
 }
 

@@ -59,6 +59,23 @@ TEST_CASE("a short YAML workload has the defaults of the header") {
   CHECK(workload.tensors[1].elements == 1000);
 }
 
+TEST_CASE("measured errors of codecs are read, used and written") {
+  const auto with = [](const std::string& errors) {
+    return replaced(kYaml, "tensors:", "codec_errors: " + errors + "\ntensors:");
+  };
+  const Workload workload =
+      parse_workload_yaml(with("{ int8: 0.03, 'topk:density=0.1': 0.4 }"), "w.yaml");
+  CHECK(workload.codec_error(parse_codec("int8")) == 0.03);
+  CHECK(workload.codec_error(parse_codec("topk:density=0.1")) == 0.4);
+  CHECK(workload.codec_error(parse_codec("fp16")) == relative_error(parse_codec("fp16")));
+  CHECK(parse_workload_yaml(to_yaml(workload), "w.yaml").codec_errors == workload.codec_errors);
+  using Catch::Contains;
+  CHECK_THAT(yaml_error(with("0.1")), Contains("codec_errors") && Contains("a map from codecs"));
+  CHECK_THAT(yaml_error(with("{ int9: 0.1 }")), Contains("line 5") && Contains("int9"));
+  CHECK_THAT(yaml_error(with("{ int8: -1 }")), Contains("codec_errors int8") && Contains("'-1'"));
+  CHECK_THAT(yaml_error(with("{ int8: 0.1, 'int8:block=256': 0.1 }")), Contains("a second time"));
+}
+
 TEST_CASE("a noise scale is a number, or a list along training") {
   const auto with = [](const std::string& noise) {
     return replaced(kYaml, "tensors:", "noise_scale: " + noise + "\ntensors:");

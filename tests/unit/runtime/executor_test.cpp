@@ -257,6 +257,46 @@ TEST_CASE("executor: lossy codecs leave the same bits on all ranks, near the sum
   CHECK(job[Rank(1)].residuals().empty() == !codec.has_error_feedback());
 }
 
+TEST_CASE(
+    "executor: while compression warms up, sums are exact and four bytes are sent an element") {
+  const plan::Codec codec = plan::parse_codec(GENERATE("fp16", "int8", "topk"));
+  const bool is_ring = GENERATE(true, false);
+  CAPTURE(plan::to_string(codec), is_ring);
+  constexpr std::size_t kRanks = 4;
+  plan::Plan plan =
+      plan_of(is_ring ? ring(kRanks, codec) : star(kRanks, codec), {9'000, 100}, 1024);
+  const auto sent_in_steps = [](const plan::Plan& executed, std::uint32_t steps,
+                                std::vector<std::size_t>& errors, Residuals& residuals) {
+    Ranks job(executed);
+    Buffers buffers = buffers_for(executed);
+    on_every_rank(kRanks, [&](Rank rank) {
+      for (std::uint32_t step = 0; step < steps; ++step) {
+        fill(buffers, executed, rank, step);
+        job[rank].begin_step(step);
+        for (std::uint32_t bucket = 0; bucket < 2; ++bucket) {
+          job[rank].launch(BucketId(bucket), buffers[rank.index()][bucket]);
+        }
+        job[rank].wait_all();
+        errors[rank.index()] += wrong(buffers, executed, rank, step);
+      }
+    });
+    residuals = job[Rank(1)].residuals();
+    return job[Rank(1)].statistics().sent;
+  };
+  std::vector<std::size_t> errors(kRanks, 0);
+  Residuals residuals;
+  const Bytes plain = sent_in_steps(plan::without_codecs(plan), 2, errors, residuals);
+  plan.compression_warmup_steps = 2;
+  CHECK(sent_in_steps(plan, 2, errors, residuals) == plain);
+  CHECK(errors == std::vector<std::size_t>(kRanks, 0));
+  CHECK(residuals.empty());
+  // The third step has its codec.
+  const Bytes all = sent_in_steps(plan, 3, errors, residuals);
+  CHECK(all > plain);
+  CHECK((all - plain) * 10 < plain * 3);
+  CHECK(residuals.empty() == !codec.has_error_feedback());
+}
+
 TEST_CASE("executor: residuals come back where they were set") {
   const plan::Plan plan = plan_of(ring(2, plan::parse_codec("int8")), {3'000}, 1024);
   const auto inputs = normal_inputs(2, 3'000, 3);

@@ -172,6 +172,40 @@ TEST_CASE("pinned routes are those of the cluster that the jobs share") {
   CHECK(time_of(result.jobs[0].steps, 0) == 17_ms + 5_us);
 }
 
+TEST_CASE("switches reduce and multicast for a job as for a plan alone") {
+  Topology topology("star");
+  const NodeId hub = topology.add_node(
+      {.name = "hub", .kind = NodeKind::kNvSwitch, .multicasts = true, .reduces = true});
+  Job one{.name = "one", .ranks = {Rank(0), Rank(1), Rank(2), Rank(3)}};
+  for (int i = 0; i < 4; ++i) {
+    const std::string name = fmt::format("host{}", i);
+    topology.add_rank(topology.add_node({.name = name, .kind = NodeKind::kHost, .host = name}));
+    topology.add_duplex_link({.from = topology.node_of(Rank(i)),
+                              .to = hub,
+                              .bandwidth = Bandwidth(1'000'000'000),
+                              .latency = 1_us});
+    one.plan.rank_names.push_back(name);
+    one.plan.batch.local_batch.push_back(1);
+  }
+  plan::TransferGraph graph("multicast", plan::Collective::kAllReduce, 4, {1});
+  for (const int dst : {1, 2, 3}) {
+    const RouteId route = graph.add_route({LinkId(0), LinkId(2 * dst + 1)});
+    graph.add_transfer({.src = Rank(0), .dst = Rank(dst), .route = route}, {});
+  }
+  graph.add_group(TransferId(0), 3);
+  one.workload.name = "one";
+  one.workload.tensors = {{"all", kElements, 1_ms}};
+  one.workload.fixed_share = 0;
+  one.plan.workload_digest = one.workload.digest();
+  one.plan.schedules = {graph};
+  one.plan.buckets = {{.tensors = {0}, .elements = kElements, .slice_elements = kElements}};
+  const auto result = simulate_jobs({one}, topology, {});
+  const auto alone = simulate_step(one.plan, one.workload, topology, {});
+  CHECK(time_of(result.jobs[0].steps, 0) == alone.estimate.step_time);
+  // Once over the sender's link, not three times.
+  CHECK(result.links.front().bytes == Bytes(4 * kElements));
+}
+
 TEST_CASE("each job has its own part of the timeline") {
   SimulationOptions options;
   options.record_timeline = true;

@@ -4,6 +4,7 @@
 
 #include <catch2/catch.hpp>
 #include <map>
+#include <set>
 
 #include "base/error.hpp"
 #include "base/random.hpp"
@@ -61,6 +62,27 @@ TEST_CASE("sprayed permutations run at host rate where hashed ones collide") {
   }
   // Two on one uplink take twice as long; 20 permutations without such a pair are out of question.
   CHECK(worst >= 20_ms);
+}
+
+TEST_CASE("another seed is another hash, but not for what the planner expects") {
+  const Topology topology = test::clos({4, 4, 4, 4}, 4);
+  std::vector<std::size_t> target(16);
+  for (std::size_t i = 0; i < target.size(); ++i) {
+    target[i] = (i + 4) % target.size();
+  }
+  const plan::TransferGraph graph = permutation(target);
+  const auto times = [&](Multipath multipath) {
+    std::set<Duration> all;
+    for (std::uint64_t seed = 0; seed < 20; ++seed) {
+      SimulationOptions options = with(multipath);
+      options.disturbances.seed = seed;
+      all.insert(simulate_collective(graph, kElements, kElements, topology, options).time);
+    }
+    return all;
+  };
+  CHECK(times(Multipath::kPinned).size() == 1);
+  CHECK(times(Multipath::kEcmp).size() > 1);
+  CHECK(times(Multipath::kEcmp).contains(time_of(graph, topology, Multipath::kPinned)));
 }
 
 TEST_CASE("one sprayed message is as fast as the largest flow where paths are symmetric") {

@@ -151,6 +151,16 @@ TEST_CASE("capacity over time from a file beside the scenario") {
   CHECK(changes[2].bandwidth == 1_GBps);
   CHECK(changes[2].link == LinkId(3));
 
+  CHECK(files_of_scenario(scenario, text) ==
+        std::vector<std::filesystem::path>{folder / "uplink.csv"});
+  CHECK(files_of_scenario(scenario, "jobs: [{ plan: nowhere.json }]").empty());
+
+  // As a spreadsheet writes it.
+  write_file_atomically(folder / "uplink.csv", "time, bandwidth\r\n0 s, 8 Gbit/s\r\n");
+  CHECK(parse_scenario(scenario, text, cluster()).options.disturbances.capacity.size() == 1);
+  const std::string beside = "links: [{ link: tor→b, capacity: uplink.csv, until: 2 s }]";
+  CHECK_THROWS_WITH(parse_scenario(scenario, beside, cluster()),
+                    Catch::Contains("times in the file alone"));
   write_file_atomically(folder / "uplink.csv", "0 s,8 Gbit/s\n1 s;9\n");
   CHECK_THROWS_WITH(parse_scenario(scenario, text, cluster()), Catch::Contains("line 2"));
   write_file_atomically(folder / "uplink.csv", "1 s,8 Gbit/s\n0 s,9 Gbit/s\n");
@@ -167,6 +177,7 @@ TEST_CASE("what a scenario cannot mean is refused with its place") {
       std::pair{"links: [{ link: a→b, cut: true }]", "such as a→tor"},
       std::pair{"links: [{ tier: uplink, cut: true }]", "a tier of the cluster"},
       std::pair{"links: [{ link: a→tor }]", "one of bandwidth, cut, flapping, capacity"},
+      std::pair{"links: [{ link: a→tor, tier: host, cut: true }]", "both link and tier"},
       std::pair{"links: [{ link: a→tor, cut: true, bandwidth: 1 Gbit/s }]", "one of bandwidth"},
       std::pair{"links: [{ link: a→tor, cut: true, from: 2 s, until: 1 s }]", "after 2"},
       std::pair{"links: [{ link: a→tor, flapping: { every: 1 s, for: 1 ms } }]", "until"},

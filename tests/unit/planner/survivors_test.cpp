@@ -1,11 +1,11 @@
-#include "cli/survival.hpp"
+#include "planner/survivors.hpp"
 
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <numeric>
 #include <random>
 
-namespace rackrail::cli {
+namespace rackrail::planner {
 namespace {
 
 std::int64_t sum(const std::vector<std::int64_t>& values) {
@@ -51,4 +51,4 @@ TEST_CASE("a divided batch keeps its sum and everybody's share to a sample") {
   }
 }
 
-}  // namespace rackrail::cli
+}  // namespace rackrail::planner

@@ -1,0 +1,40 @@
+#include "planner/survivors.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <numeric>
+
+namespace rackrail::planner {
+
+std::vector<std::int64_t> divide_batch(const std::vector<std::int64_t>& before,
+                                       const std::vector<Rank>& left) {
+  const std::int64_t all = std::accumulate(before.begin(), before.end(), std::int64_t{0});
+  std::int64_t of_left = 0;
+  for (const Rank rank : left) {
+    of_left += before.at(rank.index());
+  }
+  std::vector<std::int64_t> result;
+  std::vector<std::int64_t> remainders;
+  for (const Rank rank : left) {
+    const std::int64_t share = before[rank.index()] * all;
+    result.push_back(share / of_left);
+    remainders.push_back(share % of_left);
+  }
+  std::vector<std::size_t> order(left.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, std::ranges::greater{},
+                           [&](std::size_t i) { return remainders[i]; });
+  const std::int64_t missing = all - std::accumulate(result.begin(), result.end(), std::int64_t{0});
+  for (std::size_t i = 0; i < static_cast<std::size_t>(missing); ++i) {
+    ++result[order[i]];
+  }
+  return result;
+}
+
+double budget_in_use(const plan::Plan& plan) {
+  const bool is_lossy = std::ranges::any_of(
+      plan.buckets, [](const plan::Bucket& bucket) { return bucket.codec.is_lossy(); });
+  return is_lossy ? plan.error_budget : 0;
+}
+
+}  // namespace rackrail::planner

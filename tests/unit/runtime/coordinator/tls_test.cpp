@@ -1,0 +1,140 @@
+#include "runtime/coordinator/tls.hpp"
+
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <thread>
+
+#include "base/error.hpp"
+#include "base/file.hpp"
+#include "runtime/coordinator/client.hpp"
+#include "runtime/coordinator/server.hpp"
+#include "tests/support/paths.hpp"
+#include "tests/support/skip.hpp"
+
+namespace rackrail::runtime {
+namespace {
+
+using std::filesystem::path;
+
+void require_openssl(const std::string& arguments) {
+  REQUIRE(std::system(("openssl " + arguments + " 2>/dev/null").c_str()) == 0);
+}
+
+/// An authority in a folder of its own.
+path make_authority(const path& folder) {
+  create_directories(folder);
+  require_openssl(
+      "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=test "
+      "-days 2 -keyout " +
+      (folder / "ca.key").string() + " -out " + (folder / "ca.pem").string());
+  return folder;
+}
+
+/// A certificate with this DNS name that the authority has signed, as read_tls wants it.
+path make_certificate(const path& folder, const path& authority, const std::string& name) {
+  create_directories(folder);
+  const auto in = [&](const char* file) { return (folder / file).string(); };
+  require_openssl("req -new -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=" + name +
+                  " -keyout " + in("key.pem") + " -out " + in("request.pem"));
+  write_file_atomically(folder / "names", "subjectAltName=DNS:" + name + "\n");
+  require_openssl("x509 -req -days 1 -in " + in("request.pem") + " -CA " +
+                  (authority / "ca.pem").string() + " -CAkey " + (authority / "ca.key").string() +
+                  " -CAcreateserial -extfile " + in("names") + " -out " + in("cert.pem"));
+  copy_file(authority / "ca.pem", folder / "ca.pem");
+  permissions(folder / "key.pem", std::filesystem::perms::owner_read);
+  return folder;
+}
+
+bool has_openssl() { return std::system("openssl version > /dev/null 2>&1") == 0; }
+
+std::string refusal(const path& folder) {
+  try {
+    read_tls(folder);
+  } catch (const Error& error) {
+    CHECK(error.is_bad_input());
+    return error.what();
+  }
+  return "";
+}
+
+CoordinatorOptions one_worker(const path& certificates) {
+  CoordinatorOptions options;
+  options.token = "secret-of-the-test";
+  options.tls = read_tls(certificates);
+  options.membership.world_size = 1;
+  options.membership.version = "test";
+  options.membership.heartbeat_timeout = 10_s;
+  return options;
+}
+
+/// Why a worker could not join; empty where it could.
+std::string why_not(const CoordinatorServer& server, const std::optional<TlsCertificates>& tls,
+                    Duration deadline) {
+  try {
+    CoordinatorClient client(
+        server.address(), "secret-of-the-test", [](const std::string&) {}, tls);
+    const Welcome welcome = client.join({.address = {std::byte{1}}, .version = "test"}, deadline);
+    client.report_result("done");
+    client.leave(true);
+    return welcome.world_size == 1 ? "" : "another world";
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+}  // namespace
+
+TEST_CASE("certificates: what cannot work is said with its file") {
+  if (!has_openssl()) {
+    RACKRAIL_SKIP("the openssl command, which makes the test's certificates, is not installed");
+  }
+  const test::TemporaryDirectory folder;
+  const path ours = make_authority(folder.path() / "ours");
+  const path theirs = make_authority(folder.path() / "theirs");
+  const path good = make_certificate(folder.path() / "good", ours, "worker");
+  CHECK(refusal(good).empty());
+  using Catch::Contains;
+  CHECK_THAT(refusal(folder.path()), Contains("ca.pem"));
+
+  const path other = make_certificate(folder.path() / "other", ours, "worker");
+  copy_file(theirs / "ca.pem", other / "ca.pem", std::filesystem::copy_options::overwrite_existing);
+  CHECK_THAT(refusal(other), Contains("cert.pem") && Contains("ca.pem beside it has signed"));
+
+  const path mixed = make_certificate(folder.path() / "mixed", ours, "worker");
+  permissions(mixed / "key.pem", std::filesystem::perms::owner_all);
+  copy_file(good / "key.pem", mixed / "key.pem", std::filesystem::copy_options::overwrite_existing);
+  CHECK_THAT(refusal(mixed), Contains("key.pem") && Contains("another certificate"));
+
+  permissions(good / "key.pem", std::filesystem::perms::others_read);
+  CHECK_THAT(refusal(good), Contains("key.pem") && Contains("mode 600"));
+  permissions(good / "key.pem", std::filesystem::perms::owner_all);
+  write_file_atomically(good / "key.pem", "nonsense");
+  permissions(good / "key.pem", std::filesystem::perms::owner_read);
+  CHECK_THAT(refusal(good), Contains("no private key"));
+  write_file_atomically(good / "cert.pem", "nonsense");
+  CHECK_THAT(refusal(good), Contains("cert.pem") || Contains("key.pem"));
+}
+
+TEST_CASE("certificates: only workers that the same authority has signed may come") {
+  if (!has_openssl()) {
+    RACKRAIL_SKIP("the openssl command, which makes the test's certificates, is not installed");
+  }
+  const test::TemporaryDirectory folder;
+  const path ours = make_authority(folder.path() / "ours");
+  const path theirs = make_authority(folder.path() / "theirs");
+  const path leader = make_certificate(folder.path() / "leader", ours, kCoordinatorTlsName);
+  const path worker = make_certificate(folder.path() / "worker", ours, "worker");
+  const path stranger = make_certificate(folder.path() / "stranger", theirs, "worker");
+  {
+    CoordinatorServer server(one_worker(leader));
+    CHECK_THAT(why_not(server, read_tls(stranger), 1_s),
+               Catch::Contains("no coordinator answered") && Catch::Contains("over TLS"));
+    CHECK_THAT(why_not(server, {}, 1_s), Catch::Contains("no coordinator answered"));
+    CHECK(why_not(server, read_tls(worker), 30_s).empty());
+  }
+  // A worker's certificate does not make a coordinator.
+  CoordinatorServer impostor(one_worker(worker));
+  CHECK_THAT(why_not(impostor, read_tls(worker), 1_s), Catch::Contains("no coordinator answered"));
+}
+
+}  // namespace rackrail::runtime
