@@ -26,8 +26,8 @@
 namespace rackrail::runtime {
 
 struct CoordinatorOptions {
-  HostPort listen{"127.0.0.1", 0};  ///< port 0: any free one
-  std::string token;                ///< empty only where nobody from outside can come
+  HostPort listen{"127.0.0.1", 0};     ///< port 0: any free one
+  std::string token;                   ///< empty only where nobody from outside can come
   std::optional<TlsCertificates> tls;  ///< only workers that its authority has signed may come
   MembershipOptions membership;
   std::string plan;                                       ///< binary form, for all workers

@@ -88,8 +88,9 @@ std::string host_name() {
 Session::Session(SessionOptions options, std::unique_ptr<Transport> transport)
     : options_(std::move(options)),
       transport_(std::move(transport)),
-      client_(options_.coordinator, options_.token,
-              [this](const std::string& reason) { abort(reason); }, options_.tls) {}
+      client_(
+          options_.coordinator, options_.token,
+          [this](const std::string& reason) { abort(reason); }, options_.tls) {}
 
 Session::~Session() { close(kCloseDeadline); }
 

@@ -32,7 +32,7 @@ inline constexpr Duration kEndPatience = 30_s;
 
 struct SessionOptions {
   HostPort coordinator;
-  std::string token;           ///< of the job; empty: it has none
+  std::string token;  ///< of the job; empty: it has none
   std::optional<TlsCertificates> tls;
   std::optional<Rank> rank;    ///< none: the coordinator gives one
   std::size_t world_size = 0;  ///< expected number of ranks; 0: any
