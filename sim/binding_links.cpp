@@ -17,6 +17,7 @@ struct Sought {
   Time end;
   std::vector<LinkId> links;
   std::vector<double> bytes;  ///< by link, in the time of the message
+  Bytes own;
 };
 
 std::vector<Sought> sought_messages(const Engine& engine,
@@ -33,7 +34,8 @@ std::vector<Sought> sought_messages(const Engine& engine,
                           activity.start,
                           activity.end,
                           {links.begin(), links.end()},
-                          std::vector<double>(links.size())});
+                          std::vector<double>(links.size()),
+                          engine.message(activity.task).bytes});
     }
   }
   std::sort(messages.begin(), messages.end(),
@@ -85,7 +87,12 @@ BindingLinks::BindingLinks(const Engine& engine, const topology::Topology& topol
     for (std::size_t i = 0; i < message.links.size(); ++i) {
       const double rate = mean_rate(topology, disturbances, message.links[i],
                                     Duration(message.start), Duration(message.end));
-      const double share = rate > 0 ? message.bytes[i] / rate : 0;
+      const Bandwidth of_one = topology.link(message.links[i]).flow_bandwidth;
+      const double share =
+          std::max(rate > 0 ? message.bytes[i] / rate : 0,
+                   of_one > Bandwidth(0) ? static_cast<double>(message.own.count()) /
+                                               static_cast<double>(of_one.bytes_per_second())
+                                         : 0);
       if (share > most) {
         most = share;
         links_[message.activity] = message.links[i];

@@ -259,9 +259,10 @@ void Engine::send(Rank src, std::uint32_t number, Place place, std::uint32_t k, 
   }
   const RouteUse& route = index.routes[item.route];
   if (route.shares.empty()) {
-    network_->start(now_, bytes, route.links, 0, tag);
+    network_->start(now_, bytes, route.links, route.rate_cap, tag);
   } else {
-    network_->start_spread(now_, bytes, {route.links, route.shares, route.latency}, tag);
+    network_->start_spread(now_, bytes, {route.links, route.shares, route.latency, route.rate_cap},
+                           tag);
   }
 }
 

@@ -182,6 +182,7 @@ void ListedIndex::add_groups(const plan::InNetwork& in_network,
     for (const LinkId link : tree.links) {
       use.overhead = std::max(use.overhead, topology.link(link).overhead);
       use.receive_overhead = std::max(use.receive_overhead, topology.link(link).receive_overhead);
+      limit_rate(use, topology.link(link), 1);
     }
     routes.push_back(std::move(use));
   }

@@ -74,6 +74,10 @@ void MaxMinNetwork::start_spread(Time now, std::int64_t bytes, const SpreadPath&
   Flow& flow = flows_[number];
   flow.remaining = static_cast<double>(bytes);
   flow.rate = kInfinite;
+  if (path.rate_cap > 0) {
+    flow.rate = path.rate_cap / kPicosecondsPerSecond;
+    caps_[number] = flow.rate;
+  }
   flow.latency = path.latency.picoseconds();
   flow.tag = tag;
   flow.first_link = path.links.data();

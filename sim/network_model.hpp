@@ -54,6 +54,7 @@ struct SpreadPath {
   std::span<const LinkId> links;  ///< each once
   std::span<const double> shares;
   Duration latency;
+  double rate_cap = 0;  ///< bytes per second, as of NetworkModel::start
 };
 
 class NetworkModel {
@@ -67,7 +68,7 @@ class NetworkModel {
   /// per second limits this flow alone; 0 means no limit. A flow of no bytes ends at once.
   virtual void start(Time now, std::int64_t bytes, std::span<const LinkId> links, double rate_cap,
                      FlowTag tag) = 0;
-  /// The same without a cap over what a single list of links cannot say: several routes at once, or
+  /// The same over what a single list of links cannot say: several routes at once, or
   /// a tree of switches that multicast or reduce. Throws ConfigError where the model cannot.
   virtual void start_spread(Time now, std::int64_t bytes, const SpreadPath& path, FlowTag tag) = 0;
   /// From now on the link carries this much; 0 holds what is on it until it carries something

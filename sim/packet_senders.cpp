@@ -49,7 +49,7 @@ void PacketNetwork::start_spread(Time now, std::int64_t bytes, const SpreadPath&
     throw ConfigError(ErrorContext{"", "packet level with overload trim",
                                    "a message that switches copy or add", "overload pause"});
   }
-  start_over(now, bytes, ways, 0, tag);
+  start_over(now, bytes, ways, path.rate_cap / kPicosecondsPerSecond, tag);
 }
 
 std::uint32_t PacketNetwork::ways_of(const SpreadPath& path) {

@@ -47,7 +47,7 @@ void ProcessorsNetwork::start_parts(Time now, std::int64_t bytes, const SpreadPa
     if (part.shares.empty()) {
       model.start(now, bytes, part.links, rate_cap, tag);
     } else {
-      model.start_spread(now, bytes, {part.links, part.shares, latency}, tag);
+      model.start_spread(now, bytes, {part.links, part.shares, latency, rate_cap}, tag);
     }
   };
   if (!parts.processors.links.empty()) {
@@ -65,7 +65,7 @@ void ProcessorsNetwork::start(Time now, std::int64_t bytes, std::span<const Link
 
 void ProcessorsNetwork::start_spread(Time now, std::int64_t bytes, const SpreadPath& path,
                                      FlowTag tag) {
-  start_parts(now, bytes, path, 0, tag);
+  start_parts(now, bytes, path, path.rate_cap, tag);
 }
 
 void ProcessorsNetwork::set_capacity(Time now, LinkId link, Bandwidth capacity) {

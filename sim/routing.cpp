@@ -19,6 +19,13 @@ double rate_alone(const topology::Topology& topology, const RouteUse& use, std::
          share_of(use, i);
 }
 
+void limit_rate(RouteUse& use, const topology::Link& link, double share) {
+  const double cap = static_cast<double>(link.flow_bandwidth.bytes_per_second()) / share;
+  if (cap > 0 && (use.rate_cap == 0 || cap < use.rate_cap)) {
+    use.rate_cap = cap;
+  }
+}
+
 Routing::Routing(const topology::Topology& topology, Multipath multipath, std::uint64_t seed)
     : topology_(topology),
       router_(topology, multipath == Multipath::kEcmp ? seed : 0),
@@ -47,6 +54,7 @@ RouteUse Routing::route(Rank src, Rank dst, std::span<const LinkId> pinned) {
     latency += share_of(use, i) * static_cast<double>(link.latency.picoseconds());
     use.overhead = std::max(use.overhead, link.overhead);
     use.receive_overhead = std::max(use.receive_overhead, link.receive_overhead);
+    limit_rate(use, link, share_of(use, i));
   }
   use.latency = Duration(std::llround(latency));
   charge_cores(src, true, use);

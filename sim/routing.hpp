@@ -43,6 +43,7 @@ struct RouteUse {
   Duration latency;            ///< of a route; only where there are shares
   Duration overhead;           ///< of a message at its sender: the largest of its links
   Duration receive_overhead;   ///< and at its receiver
+  double rate_cap = 0;         ///< bytes per second of a message, by Link::flow_bandwidth; 0: none
 };
 
 /// What of the bytes of a message links[i] carries.
@@ -52,6 +53,9 @@ inline double share_of(const RouteUse& use, std::size_t i) {
 
 /// Bytes per second of a message that links[i] alone would let through.
 double rate_alone(const topology::Topology& topology, const RouteUse& use, std::size_t i);
+
+/// Has the route's messages go no faster than one may over this link.
+void limit_rate(RouteUse& use, const topology::Link& link, double share);
 
 /// Looks routes up; the topology must outlive it.
 class Routing {

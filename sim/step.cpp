@@ -29,6 +29,10 @@ Duration waited(const Engine& engine, const Activity& activity, const topology::
       alone = std::max(alone, Duration::from_seconds(bytes / rate));
     }
   }
+  if (message.route->rate_cap > 0) {
+    const auto bytes = static_cast<double>(message.bytes.count());
+    alone = std::max(alone, Duration::from_seconds(bytes / message.route->rate_cap));
+  }
   return std::max(Duration(), Duration(activity.end - activity.start) - alone);
 }
 

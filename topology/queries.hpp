@@ -54,7 +54,8 @@ class Router {
 };
 
 Duration route_latency(const Topology& topology, const Route& route);
-/// Smallest bandwidth on the route; the route must not be empty.
+/// What one message gets on the idle route: the smallest bandwidth, or Link::flow_bandwidth. The
+/// route must not be empty.
 Bandwidth route_bandwidth(const Topology& topology, const Route& route);
 
 /// A directed cut: the ranks and vertices on the source side, and what leaves it.

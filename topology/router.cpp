@@ -529,7 +529,11 @@ Duration route_latency(const Topology& topology, const Route& route) {
 Bandwidth route_bandwidth(const Topology& topology, const Route& route) {
   Bandwidth least = topology.link(route.front()).bandwidth;
   for (const LinkId id : route) {
-    least = std::min(least, topology.link(id).bandwidth);
+    const Link& link = topology.link(id);
+    least = std::min(least, link.bandwidth);
+    if (link.flow_bandwidth > Bandwidth(0)) {
+      least = std::min(least, link.flow_bandwidth);
+    }
   }
   return least;
 }

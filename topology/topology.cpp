@@ -171,6 +171,11 @@ LinkId Topology::add_link(Link link) {
                                      "an overhead of 0 or more"});
     }
   }
+  if (link.flow_bandwidth < Bandwidth(0)) {
+    throw ConfigError(ErrorContext{"", impl_->place(where),
+                                   "flow_bandwidth " + to_exact_string(link.flow_bandwidth),
+                                   "a rate above 0, or none"});
+  }
   if (!(link.cpu_share >= 0 && link.cpu_share <= 1)) {
     throw ConfigError(ErrorContext{"", impl_->place(where),
                                    fmt::format("cpu_share {}", link.cpu_share),
@@ -277,6 +282,10 @@ std::string Topology::digest() const {
     if (k.receive_overhead != Duration(0)) {
       fmt::format_to(std::back_inserter(text), "receive {} {}\n", l,
                      to_exact_string(k.receive_overhead));
+    }
+    if (k.flow_bandwidth != Bandwidth(0)) {
+      fmt::format_to(std::back_inserter(text), "flow {} {}\n", l,
+                     to_exact_string(k.flow_bandwidth));
     }
   }
   for (std::size_t r = 0; r < rank_count(); ++r) {

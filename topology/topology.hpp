@@ -71,6 +71,9 @@ struct Link {
   double cpu_share = 0;  ///< share of the host's cores used at full rate (TCP about 0.35), 0..1
   /// What it costs its receiver before anything is done with it, one by one (LogP's o_r).
   Duration receive_overhead;
+  /// The most of the bandwidth that one message takes, as one TCP connection or one of several
+  /// queues does, though they can fill the link together; 0: no such limit.
+  Bandwidth flow_bandwidth;
 };
 
 class Topology {

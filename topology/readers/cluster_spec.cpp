@@ -16,8 +16,8 @@ constexpr std::int64_t kMostCores = 4096;
 // small message through the kernel's sockets, and of posting a work request to an RDMA adapter.
 const LinkClasses& preset_link_classes() {
   static const LinkClasses presets{
-      {"tcp", {Bandwidth(12'400'000'000), 150_us, 5_us, 0.35, {}}},
-      {"rdma", {Bandwidth(56'800'000'000), Duration(8'200'000), 300_ns, 0, {}}}};
+      {"tcp", {Bandwidth(12'400'000'000), 150_us, 5_us, 0.35, {}, {}}},
+      {"rdma", {Bandwidth(56'800'000'000), Duration(8'200'000), 300_ns, 0, {}, {}}}};
   return presets;
 }
 
@@ -62,6 +62,7 @@ LinkClass with_properties(const ConfigValue& map, const LinkClass* base) {
   }
   if (const ConfigValue* v = map.find("overhead")) link.overhead = v->duration();
   if (const ConfigValue* v = map.find("receive_overhead")) link.receive_overhead = v->duration();
+  if (const ConfigValue* v = map.find("flow_bandwidth")) link.flow_bandwidth = v->bandwidth();
   if (const ConfigValue* v = map.find("cpu_share")) link.cpu_share = v->share();
   return link;
 }
@@ -119,7 +120,8 @@ LinkClasses read_link_classes(const ConfigValue* section) {
   LinkClasses classes = preset_link_classes();
   if (section == nullptr) return classes;
   for (const auto& [name, value] : section->members()) {
-    value.allow_only({"link", "bandwidth", "latency", "overhead", "receive_overhead", "cpu_share"});
+    value.allow_only({"link", "bandwidth", "latency", "overhead", "receive_overhead",
+                      "flow_bandwidth", "cpu_share"});
     const auto preset = classes.find(name);
     // A class of a preset's name replaces what it names and keeps the rest.
     classes[name] = value.find("link") == nullptr && preset != classes.end()
@@ -130,7 +132,8 @@ LinkClasses read_link_classes(const ConfigValue* section) {
 }
 
 LinkClass read_link(const ConfigValue& value, const LinkClasses& classes) {
-  value.allow_only({"link", "bandwidth", "latency", "overhead", "receive_overhead", "cpu_share"});
+  value.allow_only({"link", "bandwidth", "latency", "overhead", "receive_overhead",
+                    "flow_bandwidth", "cpu_share"});
   return link_of(value, classes);
 }
 
@@ -178,8 +181,8 @@ NodeType read_node_type(const ConfigValue& value, const LinkClasses& links,
   }
   type.is_rank_itself = rank != nullptr && rank->text() == "host";
   const ConfigValue& nics = value.require("nics");
-  nics.allow_only(
-      {"count", "link", "bandwidth", "latency", "overhead", "receive_overhead", "cpu_share"});
+  nics.allow_only({"count", "link", "bandwidth", "latency", "overhead", "receive_overhead",
+                   "flow_bandwidth", "cpu_share"});
   type.nics = count_or(nics, "count", 1, kMostGpus, 1);
   type.nic_link = link_of(nics, links);
   if (type.is_rank_itself) {

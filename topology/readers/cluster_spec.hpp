@@ -22,6 +22,7 @@ struct LinkClass {
   Duration overhead;          ///< per message at its sender
   double cpu_share = 0;       ///< of the host's cores at full rate
   Duration receive_overhead;  ///< per message at its receiver
+  Bandwidth flow_bandwidth;   ///< most that one message takes; 0: all
 };
 
 /// Named link classes: the presets `tcp` and `rdma`, and what the file adds or replaces.

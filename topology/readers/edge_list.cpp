@@ -3,10 +3,11 @@
 //   source,target,bandwidth,latency,kind
 //   gpu0,leaf0,25 GB/s,1 us,host-link
 //
-// `kind`, `tier`, `overhead`, `receive_overhead` and `cpu_share` may be left out. Each line is both
-// directions unless a line before the header says `# directed`, or the line itself has `true` in a
-// column `directed`. Cells may be in double quotes. Vertices whose names start with "gpu" or "host"
-// are ranks, in order of appearance. A second table, with a header of its own, may say otherwise:
+// `kind`, `tier`, `overhead`, `receive_overhead`, `flow_bandwidth` and `cpu_share` may be left out.
+// Each line is both directions unless a line before the header says `# directed`, or the line
+// itself has `true` in a column `directed`. Cells may be in double quotes. Vertices whose names
+// start with "gpu" or "host" are ranks, in order of appearance. A second table, with a header of
+// its own, may say otherwise:
 //
 //   vertex,role,kind,host,rack,device_class,memory
 //   gpu0,rank,gpu,node0,,A100,40 GB
@@ -198,7 +199,8 @@ class EdgeListParser {
     if (is_header(cells, "source", "target")) {
       if (!columns_.empty()) fail_order(where, cells);
       set_columns(where, cells, {"source", "target", "bandwidth", "latency"},
-                  {"kind", "tier", "overhead", "receive_overhead", "cpu_share", "directed"});
+                  {"kind", "tier", "overhead", "receive_overhead", "flow_bandwidth", "cpu_share",
+                   "directed"});
     } else if (is_header(cells, "vertex", "role")) {
       if (columns_.empty() || has_vertex_table_) fail_order(where, cells);
       set_columns(where, cells, {"vertex", "role"},
@@ -273,6 +275,10 @@ class EdgeListParser {
       if (!row.cell(column).empty()) {
         *overhead = row.quantity(column, [](const auto& t) { return parse_duration(t); });
       }
+    }
+    if (!row.cell("flow_bandwidth").empty()) {
+      link.flow_bandwidth =
+          row.quantity("flow_bandwidth", [](const auto& t) { return parse_bandwidth(t); });
     }
     if (const std::string share = row.cell("cpu_share"); !share.empty()) {
       link.cpu_share = share_of(row, share);
@@ -398,7 +404,7 @@ bool is_reverse_of(const Link& back, const Link& link) {
   return back.from == link.to && back.to == link.from && back.bandwidth == link.bandwidth &&
          back.latency == link.latency && back.kind == link.kind && back.tier == link.tier &&
          back.overhead == link.overhead && back.receive_overhead == link.receive_overhead &&
-         back.cpu_share == link.cpu_share;
+         back.flow_bandwidth == link.flow_bandwidth && back.cpu_share == link.cpu_share;
 }
 
 std::string to_edge_list(const Topology& topology) {

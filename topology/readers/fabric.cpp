@@ -66,6 +66,7 @@ void plug(Topology& topology, const Port& port, Switch& leaf) {
   link.tier = "nic";
   link.overhead = port.link.overhead;
   link.receive_overhead = port.link.receive_overhead;
+  link.flow_bandwidth = port.link.flow_bandwidth;
   link.cpu_share = port.link.cpu_share;
   topology.add_duplex_link(std::move(link));
   leaf.downward = leaf.downward + port.link.bandwidth;

@@ -72,6 +72,9 @@ std::string link_line(const Topology& topology, const Link& link, bool is_duplex
   if (link.receive_overhead != Duration(0)) {
     line += fmt::format(", receive_overhead: {}", to_exact_string(link.receive_overhead));
   }
+  if (link.flow_bandwidth != Bandwidth(0)) {
+    line += fmt::format(", flow_bandwidth: {}", to_exact_string(link.flow_bandwidth));
+  }
   if (link.cpu_share != 0) line += fmt::format(", cpu_share: {}", link.cpu_share);
   if (is_duplex) line += ", duplex: true";
   return line + "}\n";
@@ -105,7 +108,7 @@ NodeId end_of(const Topology& topology, const ConfigValue& name) {
 
 void read_link(Topology& topology, const ConfigValue& entry) {
   entry.allow_only({"from", "to", "bandwidth", "latency", "kind", "tier", "overhead",
-                    "receive_overhead", "cpu_share", "duplex"});
+                    "receive_overhead", "flow_bandwidth", "cpu_share", "duplex"});
   Link link;
   link.from = end_of(topology, entry.require("from"));
   link.to = end_of(topology, entry.require("to"));
@@ -120,6 +123,7 @@ void read_link(Topology& topology, const ConfigValue& entry) {
   if (const ConfigValue* v = entry.find("tier")) link.tier = v->text();
   if (const ConfigValue* v = entry.find("overhead")) link.overhead = v->duration();
   if (const ConfigValue* v = entry.find("receive_overhead")) link.receive_overhead = v->duration();
+  if (const ConfigValue* v = entry.find("flow_bandwidth")) link.flow_bandwidth = v->bandwidth();
   if (const ConfigValue* v = entry.find("cpu_share")) link.cpu_share = v->share();
   const ConfigValue* duplex = entry.find("duplex");
   if (duplex != nullptr && duplex->flag()) {

@@ -114,7 +114,8 @@ class HostBuilder {
     LinkClass link{.bandwidth = fabric.bandwidth,
                    .latency = fabric.latency,
                    .overhead = {},
-                   .receive_overhead = {}};
+                   .receive_overhead = {},
+                   .flow_bandwidth = {}};
     if (fabric.is_switched) {
       Node node;
       node.name = fmt::format("nvswitch{}", place_.number);

@@ -1,0 +1,87 @@
+// Links of which one message takes no more than a part: closed forms.
+#include <fmt/format.h>
+
+#include <catch2/catch.hpp>
+
+#include "sim/simulator.hpp"
+#include "topology/queries.hpp"
+#include "topology/reader.hpp"
+
+namespace rackrail::sim {
+namespace {
+
+using topology::NodeKind;
+using topology::Topology;
+
+constexpr std::int64_t kElements = 1'000'000;  // 4 MB: 0.4 ms at 10 GB/s, 1.6 ms at 2.5 GB/s
+
+/// `pairs` hosts on either side of a cable of 10 GB/s, of which a message takes 2.5 GB/s; host i
+/// sends to host pairs + i.
+Topology dumbbell(std::size_t pairs) {
+  Topology topology("dumbbell");
+  const NodeId left = topology.add_node({.name = "left", .kind = NodeKind::kTor});
+  const NodeId right = topology.add_node({.name = "right", .kind = NodeKind::kTor});
+  for (std::size_t i = 0; i < 2 * pairs; ++i) {
+    const std::string name = fmt::format("host{}", i);
+    const NodeId host = topology.add_node({.name = name, .kind = NodeKind::kHost, .host = name});
+    topology.add_rank(host);
+    topology.add_duplex_link({.from = host, .to = i < pairs ? left : right, .bandwidth = 10_GBps});
+  }
+  topology.add_duplex_link({.from = left,
+                            .to = right,
+                            .bandwidth = 10_GBps,
+                            .flow_bandwidth = Bandwidth(2'500'000'000)});
+  return topology;
+}
+
+double milliseconds(std::size_t pairs, const SimulationOptions& options) {
+  plan::TransferGraph graph("pairs", plan::Collective::kAllReduce, 2 * pairs, {1});
+  for (std::size_t i = 0; i < pairs; ++i) {
+    graph.add_transfer({.src = Rank(i), .dst = Rank(pairs + i)}, {});
+  }
+  const Topology topology = dumbbell(pairs);
+  return simulate_collective(graph, kElements, kElements, topology, options).time.seconds() * 1e3;
+}
+
+TEST_CASE("one message takes its part of a link, several fill it") {
+  const NetworkLevel network = GENERATE(NetworkLevel::kFlow, NetworkLevel::kPacket);
+  const Multipath multipath = GENERATE(Multipath::kPinned, Multipath::kSpray);
+  CAPTURE(network, multipath);
+  const SimulationOptions options{.network = network, .multipath = multipath};
+  const double slack = network == NetworkLevel::kFlow ? 1e-6 : 0.02;
+  CHECK(milliseconds(1, options) == Approx(1.6).epsilon(slack));
+  CHECK(milliseconds(2, options) == Approx(1.6).epsilon(slack));
+  CHECK(milliseconds(4, options) == Approx(1.6).epsilon(slack));
+  CHECK(milliseconds(8, options) == Approx(3.2).epsilon(slack));
+}
+
+TEST_CASE("what one message gets on a route is known before") {
+  const Topology topology = dumbbell(1);
+  topology::Router router(topology);
+  CHECK(topology::route_bandwidth(topology, router.route(Rank(0), Rank(1))) ==
+        Bandwidth(2'500'000'000));
+}
+
+TEST_CASE("files say what one message takes") {
+  const std::string rows = "gpu0,gpu1,10 GB/s,1 us";
+  const auto edges = topology::read_cluster_text(
+      "edges.csv", "source,target,bandwidth,latency,flow_bandwidth\n" + rows + ",2500 MB/s\n", {});
+  CHECK(edges.topology.link(LinkId(1)).flow_bandwidth == Bandwidth(2'500'000'000));
+  const auto without = topology::read_cluster_text(
+      "edges.csv", "source,target,bandwidth,latency\n" + rows + "\n", {});
+  CHECK(edges.topology.digest() != without.topology.digest());
+  const auto flat =
+      topology::read_cluster_text("flat.yaml", topology::to_flat_yaml(edges.topology), {});
+  CHECK(flat.topology.link(LinkId(0)).flow_bandwidth == Bandwidth(2'500'000'000));
+  CHECK(flat.topology.digest() == edges.topology.digest());
+  const auto cluster = topology::read_cluster_text(
+      "cluster.yaml",
+      "name: two\nlink_classes:\n  thin: { link: tcp, flow_bandwidth: 1 GB/s }\n"
+      "node_types:\n  worker: { rank: host, nics: { link: thin } }\nracks: { hosts: 2 }\n",
+      {});
+  topology::Router router(cluster.topology);
+  CHECK(topology::route_bandwidth(cluster.topology, router.route(Rank(0), Rank(1))) == 1_GBps);
+}
+
+}  // namespace
+}  // namespace rackrail::sim
