@@ -205,12 +205,18 @@ class Engine {
   Duration codec_time(Rank rank, const plan::Codec& codec, std::int64_t elements,
                       bool encode) const;
   void schedule_disturbances();
-  void require_possible(const BackgroundTraffic& traffic, const std::vector<LinkId>& route) const;
+  void require_large_enough(const BackgroundTraffic& traffic,
+                            const std::vector<LinkId>& route) const;
+  double background_asked(LinkId link) const;
+  void require_possible_together() const;
+  [[noreturn]] void fail_overloaded(LinkId link, const std::string& expected) const;
+  [[noreturn]] void fail_filled(std::uint32_t number) const;
   void disturb(const Task& task);
   void send_background(std::uint32_t number);
   void background_left(std::uint32_t number);
   void record_rates(const SimulationOptions& options);
   void take_rates();
+  void add_background_piece(const LinkPiece& piece);
   void forget_old_pieces();
   bool is_held_for_good() const;
   [[noreturn]] void fail_stuck() const;
@@ -221,9 +227,10 @@ class Engine {
   std::optional<DataLoading> loading_;
   Disturbances disturbances_;
   std::vector<std::vector<LinkId>> background_routes_;
-  std::uint64_t background_since_ = 0;  ///< messages since the plan's last event
-  std::size_t own_queued_ = 0;          ///< tasks of the plan in queue_
-  std::size_t unfinished_ = 0;          ///< programs of ranks, and collectives on ranks
+  std::vector<std::uint32_t> background_under_way_;  ///< messages, by stream
+  std::uint64_t background_since_ = 0;               ///< messages since the plan's last event
+  std::size_t own_queued_ = 0;                       ///< tasks of the plan in queue_
+  std::size_t unfinished_ = 0;  ///< programs of ranks, and collectives on ranks
   std::function<void(double)> progress_;
   bool records_flows_;
   std::uint64_t slice_ends_ = 0;  ///< of all runs: slices to send or to apply
@@ -234,7 +241,8 @@ class Engine {
   std::vector<RatePiece> rate_pieces_;  ///< since the last events of the network
   std::vector<MovedPiece> moved_pieces_;
   std::vector<LinkPiece> link_pieces_;
-  std::size_t first_reported_ = 0;  ///< step; of those before it, link_pieces_ are not kept
+  std::vector<std::size_t> last_pieces_;  ///< by link: the last one of others' messages
+  std::size_t first_reported_ = 0;        ///< step; of those before it, link_pieces_ are not kept
   std::size_t pieces_before_cleaning_ = 0;
   std::vector<double> old_background_;  ///< bytes by link, of the pieces not kept
   std::vector<Task> flying_;            ///< tasks that are flows, by tag

@@ -27,6 +27,7 @@ void Engine::record_rates(const SimulationOptions& options) {
     return;
   }
   old_background_.resize(topology_.link_count());
+  last_pieces_.assign(topology_.link_count(), SIZE_MAX);
   network_->record_rates(rate_pieces_);
   network_->record_links(
       link_pieces_, [this](FlowTag tag) { return flying_[tag].kind == TaskKind::kBackground; });
@@ -38,7 +39,7 @@ void Engine::take_rates() {
     const Task& task = flying_[piece.tag];
     if (task.kind == TaskKind::kBackground) {
       for (const LinkId link : background_routes_[task.slice]) {
-        link_pieces_.push_back({link, piece.begin, piece.end, piece.bytes, true});
+        add_background_piece({link, piece.begin, piece.end, piece.bytes, true});
       }
     } else if (records_flows_) {
       moved_pieces_.push_back({task.activity, piece});
@@ -48,6 +49,21 @@ void Engine::take_rates() {
   if (link_pieces_.size() >= pieces_before_cleaning_) {
     forget_old_pieces();
   }
+}
+
+// Messages that share a link mostly change their rates together: those are one piece of it.
+void Engine::add_background_piece(const LinkPiece& piece) {
+  std::size_t& number = last_pieces_[piece.link.index()];
+  if (number < link_pieces_.size()) {
+    LinkPiece& last = link_pieces_[number];
+    if (last.link == piece.link && last.is_background && last.begin == piece.begin &&
+        last.end == piece.end) {
+      last.bytes += piece.bytes;
+      return;
+    }
+  }
+  number = link_pieces_.size();
+  link_pieces_.push_back(piece);
 }
 
 // Drops what ended before the first step that may be reported has begun anywhere.

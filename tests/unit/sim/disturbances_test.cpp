@@ -166,6 +166,53 @@ TEST_CASE("background traffic that no link could carry is refused") {
   CHECK_THROWS_WITH(four_megabytes(options), Catch::Contains("million a second"));
 }
 
+TEST_CASE("background streams that together ask for more than a link ever carries are refused") {
+  SimulationOptions options = network_only();
+  options.network = GENERATE(NetworkLevel::kFlow, NetworkLevel::kPacket);
+  const BackgroundTraffic two_thirds{
+      .src = Rank(0), .dst = Rank(1), .message = Bytes(1'000'000), .start = {}, .every = 1500_us};
+  options.disturbances.background = {two_thirds};
+  SECTION("two of them") { options.disturbances.background.push_back(two_thirds); }
+  SECTION("one over a link that is slow from the beginning on") {
+    options.disturbances.capacity = {{Duration(), kForth, Bandwidth(400'000'000)}};
+  }
+  CHECK_THROWS_AS(four_megabytes(options), ConfigError);
+  CHECK_THROWS_WITH(four_megabytes(options),
+                    Catch::Contains("a→b") && Catch::Contains("every 1.50 ms from 0 to 1"));
+}
+
+TEST_CASE("background streams that a link no longer keeps up with end with an error") {
+  SimulationOptions options = network_only();
+  options.disturbances.background = {
+      {.src = Rank(0), .dst = Rank(1), .message = Bytes(100'000), .start = {}, .every = 150_us}};
+  // Two thirds of the link; the plan's 4 MB would never be through.
+  SECTION("slow for good") {
+    options.disturbances.capacity = {{1_ms, kForth, Bandwidth(1'000'000)}};
+  }
+  SECTION("up for a thousandth of the time") {
+    for (int i = 0; i < 10'000; ++i) {
+      const Duration at = 1_ms * i;
+      options.disturbances.capacity.push_back({at, kForth, Bandwidth(0)});
+      options.disturbances.capacity.push_back({at + 999_us, kForth, Bandwidth(1'000'000'000)});
+    }
+  }
+  CHECK_THROWS_AS(four_megabytes(options), ConfigError);
+  CHECK_THROWS_WITH(four_megabytes(options),
+                    Catch::Contains("a→b") && Catch::Contains("under way"));
+}
+
+TEST_CASE("background streams may ask for more than a link carries for a while") {
+  SimulationOptions options = network_only();
+  options.disturbances.background = {
+      {.src = Rank(0), .dst = Rank(1), .message = Bytes(100'000), .start = {}, .every = 200_us}};
+  // Half of the link. Until 10 ms, 5 MB of it are behind; then all and the plan's 4 MB share it.
+  options.disturbances.capacity = {{Duration(), kForth, Bandwidth(0)},
+                                   {10_ms, kForth, Bandwidth(1'000'000'000)}};
+  const double seconds = four_megabytes(options).time.seconds();
+  CHECK(seconds > 14e-3);
+  CHECK(seconds < 10e-3 + 2 * (4e-3 + 5e-3) + 1e-3);
+}
+
 TEST_CASE("background traffic takes its share of the links it uses") {
   SimulationOptions options = network_only();
   const bool same_way = GENERATE(true, false);
