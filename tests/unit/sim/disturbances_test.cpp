@@ -101,6 +101,83 @@ TEST_CASE("a link that is cut for a while delays by that while") {
   CHECK(four_megabytes(options).time.seconds() == Approx(11e-3).epsilon(1e-3));
 }
 
+// What a link carries in the time that 4 MB take, at either level, and for senders of every kind.
+struct Changing {
+  const char* what;
+  std::vector<CapacityChange> capacity;
+  double seconds;
+};
+
+Changing flapping() {
+  Changing changing{"up for 2 us of every 10", {}, 20e-3 - 8e-6};
+  for (int i = 0; i < 4000; ++i) {
+    changing.capacity.push_back({10_us * i, kForth, Bandwidth(1'000'000'000)});
+    changing.capacity.push_back({10_us * i + 2_us, kForth, Bandwidth(0)});
+  }
+  return changing;
+}
+
+TEST_CASE("packets, too, take what a link carries while it changes, no less and no more") {
+  const Changing changing = GENERATE(
+      flapping(),
+      Changing{"hardly anything for a millisecond",
+               {{1_ms, kForth, Bandwidth(1000)}, {2_ms, kForth, Bandwidth(1'000'000'000)}},
+               5e-3},
+      Changing{
+          "slow from the beginning on",
+          {{Duration(), kForth, Bandwidth(1'000'000)}, {5_ms, kForth, Bandwidth(1'000'000'000)}},
+          9e-3 - 5e-6},
+      Changing{"four times as fast", {{Duration(), kForth, Bandwidth(4'000'000'000)}}, 1e-3},
+      Changing{"faster later", {{2_ms, kForth, Bandwidth(4'000'000'000)}}, 2.5e-3},
+      Changing{"half, then cut, then full",
+               {{1_ms, kForth, Bandwidth(500'000'000)},
+                {3_ms, kForth, Bandwidth(0)},
+                {4_ms, kForth, Bandwidth(1'000'000'000)}},
+               6e-3});
+  SimulationOptions options = network_only();
+  options.disturbances.capacity = changing.capacity;
+  SECTION("flows") { options.network = NetworkLevel::kFlow; }
+  SECTION("DCQCN") { options.network = NetworkLevel::kPacket; }
+  SECTION("without rate control") {
+    options.network = NetworkLevel::kPacket;
+    options.packets.rate_control = RateControl::kNone;
+  }
+  SECTION("trimming") {
+    options.network = NetworkLevel::kPacket;
+    options.packets.overload = Overload::kTrim;
+  }
+  CAPTURE(changing.what);
+  const CollectiveResult result = four_megabytes(options);
+  CHECK(result.time.seconds() >= changing.seconds * (1 - 1e-6));
+  CHECK(result.time.seconds() == Approx(changing.seconds).epsilon(1e-3).margin(5e-6));
+  REQUIRE(result.links.size() == 1);
+  CHECK(result.links[0].utilization <= 1 + 1e-9);
+}
+
+TEST_CASE("a sender that a slow link held back is at full rate soon after") {
+  // Host a sends to b over a switch whose link to b carries a megabyte a second for a millisecond.
+  Topology topology("three");
+  const NodeId hub = topology.add_node({.name = "hub", .kind = NodeKind::kTor});
+  LinkId down;
+  for (const char* name : {"a", "b"}) {
+    const NodeId host = topology.add_node({.name = name, .kind = NodeKind::kHost, .host = name});
+    topology.add_rank(host);
+    topology.add_link({.from = host, .to = hub, .bandwidth = Bandwidth(1'000'000'000)});
+    down = topology.add_link({.from = hub, .to = host, .bandwidth = Bandwidth(1'000'000'000)});
+  }
+  plan::TransferGraph graph("one way", plan::Collective::kAllReduce, 2, {1});
+  graph.add_transfer({.src = Rank(0), .dst = Rank(1), .route = graph.add_route({})}, {});
+  SimulationOptions options = network_only();
+  options.disturbances.capacity = {{1_ms, down, Bandwidth(1'000'000)},
+                                   {2_ms, down, Bandwidth(1'000'000'000)}};
+  const auto seconds = [&](NetworkLevel network) {
+    options.network = network;
+    return simulate_collective(graph, 4'000'000, 4'000'000, topology, options).time.seconds();
+  };
+  CHECK(seconds(NetworkLevel::kFlow) == Approx(17e-3).epsilon(1e-3));
+  CHECK(seconds(NetworkLevel::kPacket) == Approx(17e-3).epsilon(0.05));
+}
+
 TEST_CASE("a link that is cut before the message starts and comes back") {
   SimulationOptions options = network_only();
   options.disturbances.capacity = {{Duration(), kForth, Bandwidth(0)},
