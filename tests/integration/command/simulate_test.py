@@ -327,6 +327,16 @@ class Simulate(harness.CommandTest):
             self.assertAlmostEqual(health["data starvation"]["share"],
                                    last["waited_for_data_s"] / result["step_time_s"])
             self.assertEqual(health["data starvation"]["healthy"], is_healthy)
+        # The figure is of the step that is reported: with four batches ahead, of the first alone.
+        self.write("first.yaml", "steps: 4\nloading: { batch: 20 ms, prefetch: 4 }\n")
+        for step, number in (("0", 0), ("last", 3)):
+            result = self.rackrail_json("simulate", "plan.json", "--scenario", "first.yaml",
+                                        "--step", step)
+            health = {figure["what"]: figure for figure in result["health"]}
+            self.assertAlmostEqual(health["data starvation"]["share"] * result["step_time_s"],
+                                   result["steps"][number]["waited_for_data_s"])
+        self.assertEqual(result["steps"][0]["waited_for_data_s"], 0.02)
+        self.assertEqual(result["steps"][3]["waited_for_data_s"], 0)
         # Two GPUs whose only way is over the processor's memory.
         self.write("box.yaml", "name: box\nnodes:\n"
                    "  - { name: gpu0, kind: gpu, host: a, rank: 0 }\n"
