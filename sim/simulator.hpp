@@ -130,6 +130,13 @@ struct StepResult {
   std::size_t reported = 0;     ///< the one that all else is about, but for the mean
   /// Of all of them, until the last gradient is there: a staleness does not wait for that.
   Duration mean_step_time;
+  /// Of the slowest device, which computes and waits for data longest: with its compute time
+  /// (estimate.compute_time) and what synchronisation adds (estimate.sync_share of the step) this
+  /// is the whole step.
+  Duration waited_for_data;
+  /// How much less than the slowest device the others compute and wait for data, on average: in it
+  /// they wait for that one, and no network would make the step shorter. Beside the parts above.
+  Duration waited_for_others;
   double device_busy = 0;      ///< share of the step in which devices compute, on average
   std::vector<LinkUse> links;  ///< only links that carried something
   std::vector<PathPiece> critical_path;

@@ -58,6 +58,45 @@ std::vector<PathPiece> critical_path(const Engine& engine, const topology::Topol
   return path;
 }
 
+/// The first of those that end last.
+Rank last_to_end(const Engine& engine, std::span<const Rank> ranks, std::size_t step) {
+  return *std::max_element(ranks.begin(), ranks.end(), [&](Rank a, Rank b) {
+    return engine.steps_of(a)[step].end < engine.steps_of(b)[step].end;
+  });
+}
+
+/// What a step is spent on. The slowest device is the one that computes and waits for data longest:
+/// what is left of the step is what synchronisation adds, whichever rank ends last; what the others
+/// are faster they wait for it.
+void add_parts(const Engine& engine, std::span<const Rank> ranks, std::size_t step,
+               StepResult& result) {
+  const Duration time = result.steps[step].end - result.steps[step].start;
+  Engine::StepTimes slowest;
+  double compute = 0;  // of all ranks together
+  double own = 0;      // with waiting for data
+  const auto own_time = [](const Engine::StepTimes& times) {
+    return times.compute + times.waited_for_data;
+  };
+  for (const Rank rank : ranks) {
+    const Engine::StepTimes& times = engine.steps_of(rank)[step];
+    compute += static_cast<double>(times.compute);
+    own += static_cast<double>(own_time(times));
+    if (own_time(times) > own_time(slowest)) {
+      slowest = times;
+    }
+  }
+  const auto count = static_cast<double>(ranks.size());
+  result.estimate.step_time = time;
+  result.estimate.compute_time = Duration(slowest.compute);
+  result.waited_for_data = Duration(slowest.waited_for_data);
+  result.waited_for_others =
+      Duration(static_cast<Time>(static_cast<double>(own_time(slowest)) - own / count));
+  if (time > Duration()) {
+    result.estimate.sync_share = std::max(0.0, 1 - Duration(own_time(slowest)) / time);
+    result.device_busy = compute / count / static_cast<double>(time.picoseconds());
+  }
+}
+
 /// How many synchronisations there are in the steps up to this one (placed_plan.cpp).
 std::size_t synchronisations_until(std::size_t step, const SimulationOptions& options) {
   const std::size_t whole = (step + 1) / static_cast<std::size_t>(options.local_steps);
@@ -91,32 +130,9 @@ StepResult simulate_step(const plan::Plan& plan, const plan::Workload& workload,
   result.steps = spans(engine, ranks, options.steps);
   result.reported = options.report.choose(result.steps);
   const std::size_t last = result.reported;
-  Time from = INT64_MAX;
-  Time to = 0;
-  Time compute = 0;
-  Rank slowest;
-  for (std::size_t r = 0; r < topology.rank_count(); ++r) {
-    const auto& times = engine.steps_of(Rank(r))[last];
-    from = std::min(from, times.start);
-    compute = std::max(compute, times.compute);
-    if (times.end > to) {
-      to = times.end;
-      slowest = Rank(r);
-    }
-  }
-  result.estimate.step_time = Duration(to - from);
-  result.estimate.compute_time = Duration(compute);
-  if (to > from) {
-    const Engine::StepTimes& own = engine.steps_of(slowest)[last];
-    const auto share = [&](Time time) {
-      return static_cast<double>(time) / static_cast<double>(to - from);
-    };
-    result.estimate.sync_share = std::max(0.0, 1 - share(own.compute + own.waited_for_data));
-    for (const Rank rank : ranks) {
-      result.device_busy +=
-          share(engine.steps_of(rank)[last].compute) / static_cast<double>(ranks.size());
-    }
-  }
+  const Time from = result.steps[last].start.picoseconds();
+  const Time to = result.steps[last].end.picoseconds();
+  add_parts(engine, ranks, last, result);
   auto buckets = static_cast<std::uint32_t>(plan.buckets.size());
   result.mean_step_time =
       Duration(until_all_done(engine, result.steps, first_runs.front(), first_runs.back() + buckets)
@@ -149,8 +165,9 @@ StepResult simulate_step(const plan::Plan& plan, const plan::Workload& workload,
     }
   }
   if (options.record_critical_path) {
-    result.critical_path = critical_path(engine, topology, options.disturbances, from,
-                                         engine.steps_of(slowest)[last].last_activity);
+    result.critical_path =
+        critical_path(engine, topology, options.disturbances, from,
+                      engine.steps_of(last_to_end(engine, ranks, last))[last].last_activity);
   }
   result.queues = engine.queues();
   result.events = engine.events();

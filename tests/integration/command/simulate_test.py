@@ -177,6 +177,20 @@ class Simulate(harness.CommandTest):
         self.assertAlmostEqual(result["mean_step_time_s"], result["steps"][-1]["end_s"] / 4)
         self.assertIn("slow.yaml", " ".join(result["inputs"]))
 
+    def test_a_straggler_is_told_apart_from_synchronisation(self):
+        self.rackrail("plan", "two-racks-40g", "resnet-50", "-o", "plan.json")
+        quiet = self.rackrail_json("simulate", "plan.json")
+        self.assertEqual(quiet["waited_for_others_s"], 0)
+        self.write("slow.yaml", "slow_devices: [{ ranks: [2], factor: 2 }]\n")
+        slow = self.rackrail_json("simulate", "plan.json", "--scenario", "slow.yaml")
+        self.assertAlmostEqual(slow["compute_time_s"], 2 * quiet["compute_time_s"], places=9)
+        self.assertAlmostEqual(slow["waited_for_others_s"], 0.75 * quiet["compute_time_s"],
+                               places=9)
+        self.assertAlmostEqual(slow["compute_time_s"] + slow["waited_for_data_s"] +
+                               slow["sync_share"] * slow["step_time_s"], slow["step_time_s"])
+        self.assertIn("others wait for the slowest",
+                      self.rackrail("simulate", "plan.json", "--scenario", "slow.yaml").out)
+
     def test_a_link_that_stays_cut_ends_with_what_waits_for_it(self):
         self.rackrail("plan", "two-racks-40g", "resnet-50", "-o", "plan.json")
         self.write("cut.yaml", "links: [{ tier: rack-uplink, from: 50 ms, cut: true }]\n")

@@ -223,6 +223,10 @@ TEST_CASE("devices are busy on average, and waiting for data is no synchronisati
   options.disturbances.slow_devices = {{.ranks = {Rank(1)}, .factor = 3}};
   const StepResult slow = job.run(options);  // 93 ms and 4 ms; rank 0 computes for 31 of them
   CHECK(slow.device_busy == Approx((31 + 93) / 2.0 / 97).epsilon(1e-3));
+  CHECK(slow.estimate.compute_time == 93_ms);
+  CHECK(slow.estimate.sync_share == Approx(4.0 / 97).epsilon(1e-3));
+  CHECK(slow.waited_for_others == 31_ms);  // rank 0 for 62, rank 1 for none
+  CHECK(slow.waited_for_data == Duration());
 
   options.disturbances = {};
   options.loading = DataLoading{.batch = 200_ms, .prefetch = 1};
@@ -230,6 +234,30 @@ TEST_CASE("devices are busy on average, and waiting for data is no synchronisati
   const StepResult starved = job.run(options);
   CHECK(starved.estimate.step_time.seconds() == Approx(0.2).epsilon(1e-2));
   CHECK(starved.estimate.sync_share == Approx(4.0 / 200).epsilon(0.1));
+  CHECK(starved.waited_for_others == Duration());
+  CHECK(starved.estimate.step_time.seconds() * (1 - starved.estimate.sync_share) ==
+        Approx((starved.estimate.compute_time + starved.waited_for_data).seconds()));
+}
+
+TEST_CASE("a straggler is no synchronisation, whichever rank ends last and at either level") {
+  const Job job(1'000'000);
+  SimulationOptions options = network_only();
+  options.network = GENERATE(NetworkLevel::kFlow, NetworkLevel::kPacket);
+  const std::uint32_t slow = GENERATE(0U, 1U);
+  // The optimiser too takes longer there; where both end at once, the one that is faster may be
+  // the first of them.
+  options.disturbances.slow_devices = {{.ranks = {Rank(slow)}, .factor = 2}};
+  const StepResult result = job.run(options);
+  CHECK(result.estimate.compute_time == 62_ms);
+  CHECK(result.estimate.step_time.seconds() == Approx(66e-3).epsilon(1e-3));
+  CHECK(result.estimate.sync_share == Approx(4.0 / 66).epsilon(1e-2));
+  CHECK(result.waited_for_others == 15500_us);
+  Job without_optimizer(1'000'000);
+  without_optimizer.workload.optimizer = Duration();
+  without_optimizer.plan.workload_digest = without_optimizer.workload.digest();
+  const StepResult tied = without_optimizer.run(options);
+  CHECK(tied.estimate.compute_time == 60_ms);
+  CHECK(tied.estimate.sync_share == Approx(4.0 / 64).epsilon(1e-2));
 }
 
 TEST_CASE("background traffic that no link could carry is refused") {
