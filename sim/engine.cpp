@@ -40,9 +40,9 @@ Engine::Engine(const topology::Topology& topology, const SimulationOptions& opti
       disturbances_(options.disturbances),
       progress_(options.progress),
       records_flows_(options.record_flows),
+      has_packets_(options.network == NetworkLevel::kPacket),
       network_(make_network(topology, options)),
       ranks_(topology.rank_count()) {
-  record_rates(options);
   for (std::size_t r = 0; r < ranks_.size(); ++r) {
     RankState& rank = ranks_[r];
     const topology::Node& node = topology.node(topology.node_of(Rank(r)));
@@ -139,6 +139,7 @@ void Engine::next_compute(Rank rank) {
   }
   const RankState::Step& step = state.steps[state.step];
   if (state.times.size() == state.step) {
+    begin_watched(state.step);
     state.times.push_back({.start = now_, .end = now_});
     std::size_t& open = state.open_runs.emplace_back();
     for (const std::uint32_t run : step.runs) {
@@ -202,6 +203,7 @@ void Engine::finish_compute(const Task& task) {
     if (++rank.step == rank.steps.size()) {
       --unfinished_;
     }
+    end_watched(rank);
     rank.piece = 0;
     if (loading_) {
       next_load(task.rank);
@@ -308,6 +310,7 @@ void Engine::take_network_events() {
 void Engine::run() { run_until(std::numeric_limits<Time>::max()); }
 
 bool Engine::run_until(Time limit) {
+  record_rates();
   schedule_disturbances();
   for (std::size_t r = 0; r < ranks_.size(); ++r) {
     const Duration start = ranks_[r].start;
@@ -348,6 +351,7 @@ bool Engine::run_until(Time limit) {
   }
   network_->settle_rates(now_);
   take_rates();
+  add_up_pieces();
   return true;
 }
 

@@ -92,6 +92,12 @@ struct ComputePiece {
   std::vector<std::uint32_t> ready;  ///< runs whose local data is ready when the piece ends
 };
 
+/// By link, bytes that it carried in some time.
+struct Carried {
+  std::vector<double> plan;  ///< empty: not counted; below 0: of a link whose rates nobody records
+  std::vector<double> others;
+};
+
 class Engine {
  public:
   Engine(const topology::Topology& topology, const SimulationOptions& options);
@@ -130,19 +136,16 @@ class Engine {
   Time run_added(std::uint32_t run) const;
   /// Empty unless the options asked to record.
   const std::vector<Activity>& activities() const { return activities_; }
-  /// What flows moved while their rates stood, with the activity that each belongs to; recorded
-  /// with SimulationOptions::record_flows, where the network has rates.
-  struct MovedPiece {
-    std::uint32_t activity = kNoActivity;
-    RatePiece piece;
-  };
-  const std::vector<MovedPiece>& moved_pieces() const { return moved_pieces_; }
-  /// What links sent beside that: the messages of others and, where the network has packets, all
-  /// that went over its links. Recorded with record_flows, and wherever there are others.
+  /// Asks, before run(), what links carry from the first rank's start of step `first` to the last
+  /// one's end of step `last`, or of its program where that is shorter: of others, and with
+  /// `counts_plan` of the plan.
+  void watch(std::size_t first, std::size_t last, bool counts_plan);
+  /// The answer, after run().
+  const Carried& carried() const { return carried_; }
+  /// What links sent since that first step began, of the plan and of others. Empty unless the
+  /// options asked to record flows, and for links whose rates nobody records (processors, where
+  /// messages are packets).
   const std::vector<LinkPiece>& link_pieces() const { return link_pieces_; }
-  /// By link: what others sent over it between these times. Steps that ended before `from` must
-  /// not be the ones that SimulationOptions::report asks for.
-  std::vector<Bytes> background_bytes(Time from, Time to) const;
   struct Message {
     Bytes bytes;
     const RouteUse* route;  ///< as long as the engine
@@ -161,6 +164,16 @@ class Engine {
   std::vector<QueueUse> queues() const;
 
  private:
+  /// Which time carried_ is of.
+  struct Watch {
+    std::size_t first_step = 0;
+    std::size_t last_step = 0;
+    bool is_wanted = false;
+    bool counts_plan = false;
+    Time from = -1;        ///< -1: it has not begun
+    Time to = INT64_MAX;   ///< until it has ended
+    std::size_t open = 0;  ///< ranks that have not come to its end
+  };
   struct RankState;
   struct Run;
   struct Channel;
@@ -214,10 +227,12 @@ class Engine {
   void disturb(const Task& task);
   void send_background(std::uint32_t number);
   void background_left(std::uint32_t number);
-  void record_rates(const SimulationOptions& options);
+  void begin_watched(std::size_t step);
+  void end_watched(const RankState& rank);
+  void record_rates();
   void take_rates();
-  void add_background_piece(const LinkPiece& piece);
-  void forget_old_pieces();
+  void add_piece(const LinkPiece& piece);
+  void add_up_pieces();
   bool is_held_for_good() const;
   [[noreturn]] void fail_stuck() const;
 
@@ -233,19 +248,19 @@ class Engine {
   std::size_t unfinished_ = 0;  ///< programs of ranks, and collectives on ranks
   std::function<void(double)> progress_;
   bool records_flows_;
+  bool has_packets_;
   std::uint64_t slice_ends_ = 0;  ///< of all runs: slices to send or to apply
   std::uint64_t ended_ = 0;       ///< of those
   DelayQueue<Task> queue_;
   std::unique_ptr<NetworkModel> network_;
   std::vector<FlowEvent> network_events_;
   std::vector<RatePiece> rate_pieces_;  ///< since the last events of the network
-  std::vector<MovedPiece> moved_pieces_;
+  Watch watch_;
+  Carried carried_;  ///< of pieces that are not kept
   std::vector<LinkPiece> link_pieces_;
-  std::vector<std::size_t> last_pieces_;  ///< by link: the last one of others' messages
-  std::size_t first_reported_ = 0;        ///< step; of those before it, link_pieces_ are not kept
-  std::size_t pieces_before_cleaning_ = 0;
-  std::vector<double> old_background_;  ///< bytes by link, of the pieces not kept
-  std::vector<Task> flying_;            ///< tasks that are flows, by tag
+  std::vector<std::size_t> last_pieces_;  ///< twice by link: the last one of the plan, of others
+  std::size_t pieces_before_adding_ = 0;
+  std::vector<Task> flying_;  ///< tasks that are flows, by tag
   std::vector<std::uint32_t> free_tags_;
   std::vector<RankState> ranks_;
   std::vector<Run> runs_;

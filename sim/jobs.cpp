@@ -47,7 +47,7 @@ struct Together {
   std::vector<Duration> mean_step_times;                    ///< by job
   std::vector<std::vector<plan::TimelineEvent>> timelines;  ///< by job
   std::vector<Bytes> bytes;                                 ///< by link
-  std::vector<Bytes> background;                            ///< by link
+  Carried carried;
   std::vector<QueueUse> queues;
   std::uint64_t events = 0;
   std::uint64_t flows = 0;
@@ -74,6 +74,7 @@ Together run(const std::vector<const Job*>& jobs, const topology::Topology& topo
       engine.start_at(rank, job->start);
     }
   }
+  engine.watch(0, SIZE_MAX - 1, options.staleness > 0 || has_headers(options));
   engine.run();
   Together result;
   for (std::size_t i = 0; i < jobs.size(); ++i) {
@@ -86,13 +87,7 @@ Together run(const std::vector<const Job*>& jobs, const topology::Topology& topo
                                                        : std::vector<plan::TimelineEvent>());
   }
   result.bytes = engine.link_bytes(0, first_runs.back());
-  Time from = INT64_MAX;
-  Time to = 0;
-  for (const std::vector<StepSpan>& steps : result.steps) {
-    from = std::min(from, steps.front().start.picoseconds());
-    to = std::max(to, steps.back().end.picoseconds());
-  }
-  result.background = engine.background_bytes(from, to);
+  result.carried = engine.carried();
   result.queues = engine.queues();
   result.events = engine.events();
   result.flows = engine.flows();
@@ -115,7 +110,6 @@ JobsResult simulate_jobs(const std::vector<Job>& jobs, const topology::Topology&
   SimulationOptions shared = options;
   shared.record_critical_path = false;
   shared.record_flows = false;
-  shared.report = {StepChoice::Kind::kNumber, 0};  // all of each job's steps count
   SimulationOptions single = shared;
   single.record_timeline = false;
   single.progress = {};
@@ -143,7 +137,7 @@ JobsResult simulate_jobs(const std::vector<Job>& jobs, const topology::Topology&
     result.end = std::max(result.end, of_job.steps.back().end);
     result.jobs.push_back(std::move(of_job));
   }
-  result.links = link_uses(topology, together.bytes, together.background, options.disturbances,
+  result.links = link_uses(topology, together.bytes, together.carried, options.disturbances,
                            result.start, result.end);
   result.queues = std::move(together.queues);
   result.events = together.events;

@@ -105,13 +105,29 @@ std::size_t synchronisations_until(std::size_t step, const SimulationOptions& op
   return whole + (is_odd_last ? 1 : 0);
 }
 
+/// Which step is reported. What depends on how long they take is simulated without any record, so
+/// that then only that step's need be kept.
+std::size_t reported_step(const PlacedPlan& placed, const topology::Topology& topology,
+                          const SimulationOptions& options) {
+  if (const auto known = options.report.of(options.steps)) {
+    return *known;
+  }
+  SimulationOptions quick = options;
+  quick.record_critical_path = false;
+  quick.record_timeline = false;
+  quick.record_flows = false;
+  Engine engine(topology, quick);
+  add_steps(engine, placed, topology, quick, quick.steps);
+  engine.run();
+  return options.report.choose(spans(engine, placed.ranks, quick.steps));
+}
+
 }  // namespace
 
 StepResult simulate_step(const plan::Plan& plan, const plan::Workload& workload,
                          const topology::Topology& topology, const SimulationOptions& options) {
   require_in_step(options);
   require_matching(plan, workload, topology);
-  Engine engine(topology, options);
   Routing routing(topology, options.multipath);
   std::vector<Rank> ranks;
   for (std::size_t r = 0; r < topology.rank_count(); ++r) {
@@ -122,14 +138,16 @@ StepResult simulate_step(const plan::Plan& plan, const plan::Workload& workload,
     all.indices.push_back(index_graph(plan.schedules.at(bucket.schedule), bucket.elements,
                                       bucket.slice_elements, routing));
   }
+  StepResult result;
+  result.reported = reported_step(all, topology, options);
+  const std::size_t last = result.reported;
+  Engine engine(topology, options);
   const std::vector<std::uint32_t> first_runs =
       add_steps(engine, all, topology, options, options.steps);
+  engine.watch(last, last, options.steps > 1 || options.staleness > 0 || has_headers(options));
   engine.run();
 
-  StepResult result;
   result.steps = spans(engine, ranks, options.steps);
-  result.reported = options.report.choose(result.steps);
-  const std::size_t last = result.reported;
   const Time from = result.steps[last].start.picoseconds();
   const Time to = result.steps[last].end.picoseconds();
   add_parts(engine, ranks, last, result);
@@ -149,8 +167,7 @@ StepResult simulate_step(const plan::Plan& plan, const plan::Workload& workload,
         Duration(std::max(ready, engine.run_done(first_run + b) - from)));
   }
   result.links = link_uses(topology, engine.link_bytes(first_run, first_run + buckets),
-                           engine.background_bytes(from, to), options.disturbances, Duration(from),
-                           Duration(to));
+                           engine.carried(), options.disturbances, Duration(from), Duration(to));
   if (options.record_timeline) {
     const bool is_last = last + 1 == result.steps.size();
     result.timeline = timeline(engine, from, is_last ? INT64_MAX : to, ranks);
