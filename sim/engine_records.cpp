@@ -24,9 +24,6 @@ void Engine::watch(std::size_t first, std::size_t last, bool counts_plan) {
 }
 
 void Engine::record_rates() {
-  for (const RankState& rank : ranks_) {
-    watch_.open += rank.steps.empty() ? 0 : 1;
-  }
   carried_.others.assign(topology_.link_count(), 0);
   if (watch_.counts_plan) {
     carried_.plan.assign(topology_.link_count(), 0);
@@ -47,25 +44,13 @@ void Engine::record_rates() {
       link_pieces_, [this](FlowTag tag) { return flying_[tag].kind == TaskKind::kBackground; });
 }
 
-// A rank begins a step.
-void Engine::begin_watched(std::size_t step) {
-  if (watch_.from < 0 && step >= watch_.first_step) {
-    watch_.from = now_;
-  }
-}
-
-// A rank has ended a step.
-void Engine::end_watched(const RankState& rank) {
-  const bool ends_early = rank.step == rank.steps.size() && rank.step <= watch_.last_step;
-  if ((rank.step == watch_.last_step + 1 || ends_early) && --watch_.open == 0) {
-    watch_.to = now_;
-  }
-}
-
 // Pieces that were recorded become those of links.
 void Engine::take_rates() {
   for (const RatePiece& piece : rate_pieces_) {
     const Task& task = flying_[piece.tag];
+    if (piece.begin >= recorded_until_) {
+      continue;
+    }
     if (task.kind == TaskKind::kBackground) {
       for (const LinkId link : background_routes_[task.slice]) {
         add_piece({link, piece.begin, piece.end, piece.bytes, true});
@@ -106,6 +91,8 @@ void Engine::add_piece(const LinkPiece& piece) {
 void Engine::add_up_pieces() {
   const bool has_begun = watch_.from >= 0;
   if (records_flows_ && has_begun && unfinished_ > 0) {
+    std::erase_if(link_pieces_,
+                  [&](const LinkPiece& piece) { return piece.begin >= recorded_until_; });
     return;
   }
   for (const LinkPiece& piece : link_pieces_) {

@@ -7,17 +7,22 @@
 
 namespace rackrail::sim {
 
-std::vector<FlowRecord> flow_records(const Engine& engine, Time from, std::uint32_t first_run,
-                                     std::uint32_t end_run) {
+std::vector<FlowRecord> flow_records(const Engine& engine, Time from) {
   std::vector<FlowRecord> records;
   std::unordered_map<std::uint32_t, std::size_t> by_activity;
-  for (std::uint32_t i = 0; i < engine.activities().size(); ++i) {
-    const Activity& activity = engine.activities()[i];
+  std::unordered_map<std::uint32_t, std::uint32_t> buckets;  // by collective
+  for (const std::uint32_t run : engine.kept()) {
+    buckets.emplace(run, static_cast<std::uint32_t>(buckets.size()));
+  }
+  std::uint32_t number = engine.first_activity();
+  for (const Activity& activity : engine.activities()) {
     const Task& task = activity.task;
-    if (task.kind == TaskKind::kWire && task.run >= first_run && task.run < end_run) {
+    const bool is_message = task.kind == TaskKind::kWire || task.kind == TaskKind::kLatency;
+    const auto bucket = is_message ? buckets.find(task.run) : buckets.end();
+    if (bucket != buckets.end() && task.kind == TaskKind::kWire) {
       const Engine::Message message = engine.message(task);
-      by_activity.emplace(i, records.size());
-      records.push_back({.bucket = task.run - first_run,
+      by_activity.emplace(number, records.size());
+      records.push_back({.bucket = bucket->second,
                          .slice = task.slice,
                          .src = task.rank,
                          .dst = message.dst,
@@ -27,9 +32,10 @@ std::vector<FlowRecord> flow_records(const Engine& engine, Time from, std::uint3
                          .delivered = Duration(activity.end - from),
                          .links = message.route->links,
                          .shares = message.route->shares});
-    } else if (task.kind == TaskKind::kLatency && task.run >= first_run && task.run < end_run) {
+    } else if (bucket != buckets.end()) {
       records[by_activity.at(activity.cause)].delivered = Duration(activity.end - from);
     }
+    ++number;
   }
   return records;
 }

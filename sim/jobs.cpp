@@ -57,7 +57,7 @@ Together run(const std::vector<const Job*>& jobs, const topology::Topology& topo
              const SimulationOptions& options) {
   Engine engine(topology, options);
   Routing routing(topology, options.multipath);
-  std::vector<std::uint32_t> first_runs = {0};  // and at last, how many there are
+  std::vector<std::uint32_t> programs;
   for (const Job* job : jobs) {
     PlacedPlan placed_plan{job->plan, job->workload, job->ranks, {}};
     for (const plan::Bucket& bucket : job->plan.buckets) {
@@ -66,10 +66,8 @@ Together run(const std::vector<const Job*>& jobs, const topology::Topology& topo
                              topology.rank_count(), job->links),
                       bucket.elements, bucket.slice_elements, routing));
     }
-    const auto synchronisations =
-        add_steps(engine, placed_plan, topology, options, job->steps).size();
-    first_runs.push_back(first_runs.back() +
-                         static_cast<std::uint32_t>(synchronisations * placed_plan.indices.size()));
+    programs.push_back(
+        add_steps(engine, placed_plan, topology, options, static_cast<std::size_t>(job->steps)));
     for (const Rank rank : job->ranks) {
       engine.start_at(rank, job->start);
     }
@@ -79,14 +77,13 @@ Together run(const std::vector<const Job*>& jobs, const topology::Topology& topo
   Together result;
   for (std::size_t i = 0; i < jobs.size(); ++i) {
     const Job* job = jobs[i];
-    result.steps.push_back(spans(engine, job->ranks, job->steps));
-    const Duration done =
-        until_all_done(engine, result.steps.back(), first_runs[i], first_runs[i + 1]);
+    result.steps.push_back(engine.spans(programs[i]));
+    const Duration done(engine.program_done(programs[i]));
     result.mean_step_times.emplace_back((done - job->start).picoseconds() / job->steps);
     result.timelines.push_back(options.record_timeline ? timeline(engine, 0, INT64_MAX, job->ranks)
                                                        : std::vector<plan::TimelineEvent>());
   }
-  result.bytes = engine.link_bytes(0, first_runs.back());
+  result.bytes = engine.link_bytes();
   result.carried = engine.carried();
   result.queues = engine.queues();
   result.events = engine.events();

@@ -34,7 +34,7 @@ CollectiveResult run_alone(const std::shared_ptr<const GraphIndex>& index, const
   engine.run();
   CollectiveResult result;
   result.time = Duration(engine.run_done(run));
-  std::vector<Bytes> bytes = engine.link_bytes(run, run + 1);
+  std::vector<Bytes> bytes = engine.link_bytes();
   for (std::size_t i = 0; i < stands_for.size(); ++i) {
     bytes[i] = bytes[stands_for[i].index()];
   }

@@ -177,6 +177,23 @@ class Simulate(harness.CommandTest):
         self.assertAlmostEqual(result["mean_step_time_s"], result["steps"][-1]["end_s"] / 4)
         self.assertIn("slow.yaml", " ".join(result["inputs"]))
 
+    def test_memory_does_not_grow_with_the_steps(self):
+        self.rackrail("plan", "two-racks-40g", "resnet-50", "-o", "plan.json")
+        for scenario in ("steps: 1\n", "staleness: 1\n", "local_steps: 3\nloading: { batch: 5 ms }\n"):
+            with self.subTest(scenario=scenario):
+                self.write("steps.yaml", scenario)
+                few, many, slowest = (
+                    self.rackrail_json("simulate", "plan.json", "--scenario", "steps.yaml",
+                                       "--steps", *arguments)
+                    for arguments in (("9",), ("200",), ("200", "--step", "slowest")))
+                for result in (many, slowest):
+                    self.assertEqual(len(result["steps"]), 200)
+                    self.assertLess(result["peak_rss_bytes"] - few["peak_rss_bytes"], 6e6)
+                # The path of the reported step, in the middle of the others, is whole.
+                path = slowest["critical_path"]
+                self.assertEqual(path[0]["start_s"], 0)
+                self.assertAlmostEqual(path[-1]["end_s"], slowest["step_time_s"])
+
     def test_a_straggler_is_told_apart_from_synchronisation(self):
         self.rackrail("plan", "two-racks-40g", "resnet-50", "-o", "plan.json")
         quiet = self.rackrail_json("simulate", "plan.json")

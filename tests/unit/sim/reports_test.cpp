@@ -258,6 +258,42 @@ TEST_CASE("any step can be reported, the slowest and the median too") {
   }
 }
 
+// Steps that differ, by slow devices, and one that is reported: alone, or as the last of fewer.
+TEST_CASE("what is said of a step does not depend on how many come after it") {
+  Training training(300);
+  training.options.network = GENERATE(NetworkLevel::kFlow, NetworkLevel::kPacket);
+  training.options.staleness = GENERATE(0, 1);
+  training.options.local_steps = GENERATE(1, 3);
+  training.options.record_flows = true;
+  training.options.record_timeline = true;
+  training.options.disturbances.slow_devices = {{.sigma = 0.3}};
+  training.options.loading = DataLoading{.batch = 11_ms, .prefetch = 1};
+  constexpr int kStep = 8;
+  training.options.report = {StepChoice::Kind::kNumber, kStep};
+  training.options.steps = kStep + 4;
+  const StepResult fewer = training.run();
+  training.options.steps = 90;
+  const StepResult more = training.run();
+  CHECK(fewer.estimate.step_time == more.estimate.step_time);
+  CHECK(fewer.estimate.bucket_done == more.estimate.bucket_done);
+  CHECK(fewer.waited_for_data == more.waited_for_data);
+  CHECK(fewer.timeline.size() == more.timeline.size());
+  REQUIRE(fewer.flow_records.size() == more.flow_records.size());
+  REQUIRE(fewer.flow_records.size() == 300);
+  for (std::size_t i = 0; i < more.flow_records.size(); ++i) {
+    CHECK(fewer.flow_records[i].start == more.flow_records[i].start);
+    CHECK(fewer.flow_records[i].delivered == more.flow_records[i].delivered);
+  }
+  REQUIRE(fewer.critical_path.size() == more.critical_path.size());
+  for (std::size_t i = 0; i < more.critical_path.size(); ++i) {
+    CHECK(fewer.critical_path[i].what == more.critical_path[i].what);
+    CHECK(fewer.critical_path[i].end == more.critical_path[i].end);
+  }
+  CHECK(more.critical_path.front().start == Duration());
+  CHECK(more.critical_path.back().end == more.estimate.step_time);
+  CHECK(use_of(fewer, kUp).utilization == Approx(use_of(more, kUp).utilization));
+}
+
 TEST_CASE("of steps that do not synchronise, the gradients before them are reported") {
   Training training(1000);
   training.options.steps = 5;
