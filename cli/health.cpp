@@ -67,7 +67,7 @@ std::vector<HealthFigure> health(const sim::StepResult& result, const topology::
                        .is_healthy = *copies < kLongestCopies});
   }
   if (loads) {
-    const double starved = share(result.steps.back().waited_for_data);
+    const double starved = share(result.steps[result.reported].waited_for_data);
     figures.push_back({.what = "data starvation",
                        .share = starved,
                        .limit = "below 10 %",

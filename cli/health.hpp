@@ -23,8 +23,10 @@ struct HealthFigure {
 };
 
 /// Of a simulated step:
-/// - "gradient synchronisation": share of it that nothing hides; below a fifth;
-/// - "device busy": share in which the busiest device computes; above seven tenths;
+/// - "gradient synchronisation": share of it that nothing hides, beside the slowest device's
+/// compute
+///   time and waiting for data; below a fifth;
+/// - "device busy": share in which devices compute, on average; above seven tenths;
 /// - "host-device copies": the time for which the busiest link between a processor and the PCIe of
 ///   its devices carries gradients, at its full rate: what crosses there is staged in host memory,
 ///   as where NCCL does without GPUDirect. Below 5 ms; left out where the cluster has no such link;

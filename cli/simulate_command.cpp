@@ -328,7 +328,7 @@ void run_step(Session& session, const SimulateOptions& options) {
   }
   if (!options.links.empty()) {
     const auto timeline =
-        sim::link_timeline(result.flow_records, result.link_pieces, input.cluster, kTimelineBins);
+        sim::link_timeline(result, input.cluster, simulation.disturbances, kTimelineBins);
     write_file_atomically(options.links, links_csv(timeline, input.cluster));
   }
   const std::vector<std::string> notes = say(session, notes_of(input));

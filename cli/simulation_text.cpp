@@ -38,6 +38,28 @@ void print_steps(const plan::Plan& plan, const sim::StepResult& result,
              throughput(plan, result), result.reported, choice.words());
 }
 
+/// What a step of the slowest device is spent on, and how long others wait for it.
+std::string parts_of_step(const sim::StepResult& result) {
+  const plan::StepEstimate& estimate = result.estimate;
+  std::vector<Table::Column> columns{{"step time", Align::kRight}, {"compute", Align::kRight}};
+  std::vector<std::string> cells{to_string(estimate.step_time), to_string(estimate.compute_time)};
+  if (result.waited_for_data > Duration()) {
+    columns.push_back({"waiting for data", Align::kRight});
+    cells.push_back(to_string(result.waited_for_data));
+  }
+  columns.push_back({"exposed synchronisation", Align::kRight});
+  cells.push_back(to_string(scaled(estimate.step_time, estimate.sync_share)));
+  columns.push_back({"share", Align::kRight});
+  cells.push_back(percent(estimate.sync_share));
+  if (result.waited_for_others > Duration()) {
+    columns.push_back({"others wait for the slowest", Align::kRight});
+    cells.push_back(to_string(result.waited_for_others));
+  }
+  Table parts(std::move(columns));
+  parts.add_row(std::move(cells));
+  return parts.to_string();
+}
+
 }  // namespace
 
 double throughput(const plan::Plan& plan, const sim::StepResult& result) {
@@ -97,15 +119,7 @@ void print_step(const PlanInput& input, const sim::StepResult& result,
   if (result.steps.size() > 1) {
     print_steps(input.plan, result, options.report);
   }
-  Table parts({{"step time", Align::kRight},
-               {"compute", Align::kRight},
-               {"exposed synchronisation", Align::kRight},
-               {"share", Align::kRight}});
-  const plan::StepEstimate& estimate = result.estimate;
-  parts.add_row({to_string(estimate.step_time), to_string(estimate.compute_time),
-                 to_string(scaled(estimate.step_time, estimate.sync_share)),
-                 percent(estimate.sync_share)});
-  fmt::print("{}", parts.to_string());
+  fmt::print("{}", parts_of_step(result));
   for (const HealthFigure& figure : health(result, input.cluster, options.loading.has_value())) {
     fmt::print("{} {}: {}{})\n", figure.what, figure.text(),
                figure.is_healthy ? "healthy (" : "not healthy (should be ", figure.limit);

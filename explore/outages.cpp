@@ -133,7 +133,7 @@ class Run {
           go_back_to_checkpoint();
         }
       }
-      pause(outage, event.is_end);
+      pause(outage, event.at, event.is_end);
     }
     train_until(scenario_.duration, false);
     return result();
@@ -242,6 +242,7 @@ class Run {
     }
     now_ = phase.end;
     phases_.push_back(phase);
+    recovers_ = false;
   }
 
   void go_back_to_checkpoint() {
@@ -253,18 +254,34 @@ class Run {
     }
   }
 
-  void pause(const Outage& outage, bool is_end) {
-    const bool is_detected = is_end || outage.is_drain;
-    const Duration pause = outage.recovery + (is_detected ? Duration() : outage.detection);
-    if (pause == Duration() || now_ >= scenario_.duration) {
+  /// What an outage, or its end, holds up after the step that was under way. One that comes while
+  /// others are being recovered from has its own detection and recovery beside theirs.
+  void pause(const Outage& outage, Duration at, bool is_end) {
+    const bool waits = outage.then == Reaction::kWait && !is_end;
+    const Duration detection = is_end || outage.is_drain ? Duration() : outage.detection;
+    const Duration pause = detection + (waits ? Duration() : outage.recovery);
+    if (pause == Duration() || (!recovers_ && now_ >= scenario_.duration)) {
       return;
     }
-    const char* happened = is_end            ? " back: "
-                           : outage.is_drain ? " drained: "
-                                             : " lost: detection and ";
-    const Duration end = std::min(now_ + pause, scenario_.duration);
-    phases_.push_back({.what = what(outage) + happened + "recovery", .start = now_, .end = end});
+    const char* happened = is_end            ? " back: recovery"
+                           : outage.is_drain ? " drained: recovery"
+                           : waits           ? " lost: detection"
+                                             : " lost: detection and recovery";
+    Duration start = now_;
+    if (recovers_) {
+      start = std::max(at, phases_.back().start);
+      phases_.back().end = start;
+      if (phases_.back().start == start) {
+        phases_.pop_back();
+      }
+    }
+    // What is back before it was missed is waited for until it was.
+    const Duration known = is_end && !outage.is_drain ? outage.at + outage.detection : start;
+    const Duration end =
+        std::min(std::max(now_, std::max(start, known) + pause), scenario_.duration);
+    phases_.push_back({.what = what(outage) + happened, .start = start, .end = end});
     now_ = end;
+    recovers_ = true;
   }
 
   OutageResult result() {
@@ -291,6 +308,7 @@ class Run {
   std::map<Missing, State> states_;
   Missing missing_;
   Duration now_;
+  bool recovers_ = false;  // in the last phase
   std::vector<Phase> phases_;
   std::int64_t since_checkpoint_ = 0;  // steps
   double last_samples_ = 0;

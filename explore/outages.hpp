@@ -3,11 +3,14 @@
 // Model. Between two events a run makes steps of one length, that of the plan for what is there,
 // as simulated. When a host or cable fails, the step under way is lost; the survivors know after
 // `detection` and go on after `recovery` more: with a new plan for what is left (replan), with a
-// new plan and from the last checkpoint, so that the steps since are lost too (restart), or when it
-// is back (wait). A drain is announced: the step under way is finished, and nothing has to be
-// detected. When something comes back, the step under way is finished, and training goes on with
-// the plan for all after `recovery`. Fewer ranks share the samples of a step, and
-// gradients are sent no more coarsely than before, as in `train --on-loss continue`.
+// new plan and from the last checkpoint, so that the steps since are lost too (restart), or
+// `recovery` after it is back (wait). A drain is announced: the step under way is finished, and
+// nothing has to be detected. When something comes back, the step under way is finished, and
+// training goes on with the plan for all after `recovery`. Outages that overlap are detected and
+// recovered from beside each other: training goes on when the last of them is.
+//
+// Fewer ranks share the samples of a step, and gradients are sent no more coarsely than before, as
+// in `train --on-loss continue`.
 #pragma once
 
 #include <cstdint>

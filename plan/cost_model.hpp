@@ -50,8 +50,10 @@ struct TimelineEvent {
 
 struct StepEstimate {
   Duration step_time;
-  Duration compute_time;  ///< longest rank: forward, backward, optimiser without any waiting
-  double sync_share = 0;  ///< (step − compute) / step of the slowest rank
+  Duration compute_time;  ///< slowest rank: forward, backward, optimiser without any waiting
+  /// Of the step, what is left beside the compute time and the waiting for data of the rank where
+  /// they take longest: (step − compute − data) / step.
+  double sync_share = 0;
   std::vector<Duration> bucket_ready;  ///< latest rank
   std::vector<Duration> bucket_done;   ///< latest rank
 };

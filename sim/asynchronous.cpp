@@ -122,7 +122,7 @@ AsynchronousResult simulate_asynchronous(const plan::Plan& plan, const plan::Wor
 
   AsynchronousResult result;
   for (std::size_t r = 0; r < ranks; ++r) {
-    const Duration mean(engine.steps_of(Rank(r)).back().end / static_cast<Time>(steps));
+    const Duration mean(engine.end_of(Rank(r)) / static_cast<Time>(steps));
     result.step_times.push_back(mean);
     result.samples_per_s +=
         static_cast<double>(plan.batch.local_batch[r] * plan.batch.accumulation) / mean.seconds();

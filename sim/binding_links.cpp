@@ -12,7 +12,7 @@ namespace {
 
 /// A message whose binding link is looked for.
 struct Sought {
-  std::uint32_t activity;
+  const Activity* activity;
   Time start;
   Time end;
   std::vector<LinkId> links;
@@ -21,16 +21,16 @@ struct Sought {
 };
 
 std::vector<Sought> sought_messages(const Engine& engine,
-                                    std::span<const std::uint32_t> activities) {
+                                    std::span<const Activity* const> activities) {
   std::vector<Sought> messages;
-  for (const std::uint32_t index : activities) {
-    const Activity& activity = engine.activities()[index];
+  for (const Activity* one : activities) {
+    const Activity& activity = *one;
     if (activity.task.kind != TaskKind::kWire || activity.end <= activity.start) {
       continue;
     }
     const std::span<const LinkId> links = engine.message(activity.task).route->links;
     if (!links.empty()) {
-      messages.push_back({index,
+      messages.push_back({one,
                           activity.start,
                           activity.end,
                           {links.begin(), links.end()},
@@ -61,7 +61,7 @@ void add(std::vector<Sought>& messages, Time begin, Time end, LinkId link, doubl
 
 BindingLinks::BindingLinks(const Engine& engine, const topology::Topology& topology,
                            const Disturbances& disturbances,
-                           std::span<const std::uint32_t> activities) {
+                           std::span<const Activity* const> activities, Time from, Time to) {
   std::vector<Sought> messages = sought_messages(engine, activities);
   if (messages.empty()) {
     return;
@@ -77,19 +77,20 @@ BindingLinks::BindingLinks(const Engine& engine, const topology::Topology& topol
           share_of(*moved.route, i) * static_cast<double>(moved.bytes.count()));
     }
   }
-  for (const LinkPiece& piece : engine.link_pieces()) {
-    if (piece.is_background && piece.end > piece.begin) {
-      add(messages, piece.begin, piece.end, piece.link, piece.bytes);
-    }
-  }
+  const std::vector<double>& others = engine.carried().others;
   for (const Sought& message : messages) {
+    const double share_of_step =
+        static_cast<double>(message.end - message.start) / static_cast<double>(to - from);
     double most = -1;
     for (std::size_t i = 0; i < message.links.size(); ++i) {
+      const std::size_t link = message.links[i].index();
+      const double bytes =
+          message.bytes[i] + (link < others.size() ? share_of_step * others[link] : 0);
       const double rate = mean_rate(topology, disturbances, message.links[i],
                                     Duration(message.start), Duration(message.end));
       const Bandwidth of_one = topology.link(message.links[i]).flow_bandwidth;
       const double share =
-          std::max(rate > 0 ? message.bytes[i] / rate : 0,
+          std::max(rate > 0 ? bytes / rate : 0,
                    of_one > Bandwidth(0) ? static_cast<double>(message.own.count()) /
                                                static_cast<double>(of_one.bytes_per_second())
                                          : 0);
@@ -101,7 +102,7 @@ BindingLinks::BindingLinks(const Engine& engine, const topology::Topology& topol
   }
 }
 
-std::optional<LinkId> BindingLinks::of(std::uint32_t activity) const {
+std::optional<LinkId> BindingLinks::of(const Activity* activity) const {
   const auto known = links_.find(activity);
   return known == links_.end() ? std::nullopt : std::optional(known->second);
 }

@@ -40,9 +40,9 @@ Engine::Engine(const topology::Topology& topology, const SimulationOptions& opti
       disturbances_(options.disturbances),
       progress_(options.progress),
       records_flows_(options.record_flows),
+      has_packets_(options.network == NetworkLevel::kPacket),
       network_(make_network(topology, options)),
       ranks_(topology.rank_count()) {
-  record_rates(options);
   for (std::size_t r = 0; r < ranks_.size(); ++r) {
     RankState& rank = ranks_[r];
     const topology::Node& node = topology.node(topology.node_of(Rank(r)));
@@ -59,32 +59,11 @@ Engine::Engine(const topology::Topology& topology, const SimulationOptions& opti
 
 Engine::~Engine() = default;
 
-void Engine::add_step(Rank rank, std::vector<ComputePiece> pieces, std::vector<std::uint32_t> runs,
-                      Duration optimizer) {
-  RankState& state = ranks_[rank.index()];
-  for (const std::uint32_t run : runs) {
-    runs_[run].step = static_cast<std::uint32_t>(state.steps.size());
-    unfinished_ += runs_[run].open[rank.index()] > 0 ? 1 : 0;
-  }
-  unfinished_ += state.steps.empty() ? 1 : 0;
-  state.steps.push_back({std::move(pieces), std::move(runs), optimizer});
-}
-
-void Engine::start_at(Rank rank, Duration start) { ranks_[rank.index()].start = start; }
-
-const std::vector<Engine::StepTimes>& Engine::steps_of(Rank rank) const {
-  return ranks_[rank.index()].times;
-}
 Time Engine::run_ready(std::uint32_t run) const { return runs_[run].ready_at; }
 Time Engine::run_done(std::uint32_t run) const { return runs_[run].done_at; }
 Time Engine::run_added(std::uint32_t run) const { return runs_[run].added_at; }
 std::vector<QueueUse> Engine::queues() const { return network_->queues(); }
 std::uint64_t Engine::flows() const { return network_->flows_started(); }
-
-void Engine::record(Task& task) {
-  task.activity = static_cast<std::uint32_t>(activities_.size());
-  activities_.push_back({task, current_, now_, now_});
-}
 
 FlowTag Engine::new_tag() {
   if (free_tags_.empty()) {
@@ -134,30 +113,30 @@ void Engine::next_in_stream(Stream& stream) {
 
 void Engine::next_compute(Rank rank) {
   RankState& state = ranks_[rank.index()];
-  if (state.is_computing || state.step >= state.steps.size()) {
+  if (state.is_computing || state.step >= state.step_count) {
     return;
   }
-  const RankState::Step& step = state.steps[state.step];
-  if (state.times.size() == state.step) {
-    state.times.push_back({.start = now_, .end = now_});
-    std::size_t& open = state.open_runs.emplace_back();
-    for (const std::uint32_t run : step.runs) {
-      open += runs_[run].open[rank.index()] > 0 ? 1 : 0;
-    }
+  if (state.step == state.first_step + state.steps.size()) {
+    programs_[*state.program].make(state.step);
+  }
+  RankState::Step& step = state.at(state.step);
+  if (!step.has_begun) {
+    begin_step(rank);
   }
   if (loading_ && state.piece == 0) {
     if (state.loaded <= state.step) {
       next_load(rank);
       return;  // it goes on when the data is there
     }
-    state.times.back().waited_for_data = now_ - state.times.back().start;
+    step.times.waited_for_data = now_ - step.times.start;
   }
   Duration duration;
   TaskKind kind = TaskKind::kOptimizer;
   if (state.piece < step.pieces.size()) {
     duration = step.pieces[state.piece].duration;
     kind = step.pieces[state.piece].kind;
-  } else if (state.step >= staleness_ && state.open_runs[state.step - staleness_] > 0) {
+  } else if (state.step >= state.first_step + staleness_ &&
+             state.at(state.step - staleness_).open_runs > 0) {
     return;  // gradients still move
   } else {
     duration = step.optimizer;
@@ -175,7 +154,7 @@ void Engine::next_compute(Rank rank) {
 void Engine::next_load(Rank rank) {
   RankState& state = ranks_[rank.index()];
   const std::size_t wanted =
-      std::min(state.steps.size(), state.step + 1 + static_cast<std::size_t>(loading_->prefetch));
+      std::min(state.step_count, state.step + 1 + static_cast<std::size_t>(loading_->prefetch));
   if (!state.is_loading && state.loaded < wanted) {
     state.is_loading = true;
     begin({.kind = TaskKind::kLoad, .rank = rank, .run = static_cast<std::uint32_t>(state.loaded)},
@@ -185,24 +164,18 @@ void Engine::next_load(Rank rank) {
 
 void Engine::start_program(Rank rank) {
   next_compute(rank);
-  if (loading_ && !ranks_[rank.index()].steps.empty()) {
+  if (loading_ && ranks_[rank.index()].step_count > 0) {
     next_load(rank);
   }
 }
 
 void Engine::finish_compute(const Task& task) {
   RankState& rank = ranks_[task.rank.index()];
-  RankState::Step& step = rank.steps[rank.step];
-  StepTimes& times = rank.times.back();
+  RankState::Step& step = rank.at(rank.step);
   rank.is_computing = false;
-  times.compute += now_ - rank.begun;
+  step.times.compute += now_ - rank.begun;
   if (task.kind == TaskKind::kOptimizer) {
-    times.end = now_;
-    times.last_activity = task.activity;
-    if (++rank.step == rank.steps.size()) {
-      --unfinished_;
-    }
-    rank.piece = 0;
+    end_step(rank, task);
     if (loading_) {
       next_load(task.rank);
     }
@@ -223,9 +196,8 @@ void Engine::finish(const Task& task) {
   }
   ++handled_;
   background_since_ = 0;
-  if (records_) {
-    activities_[task.activity].end = now_;
-    current_ = task.activity;
+  if (task.activity != kNoActivity) {
+    end_activity(task);
   }
   switch (task.kind) {
     case TaskKind::kStart:
@@ -297,6 +269,7 @@ void Engine::take_network_events() {
     if (task.kind == TaskKind::kWire) {
       Task& latency = flying_[event.tag];
       latency.kind = TaskKind::kLatency;
+      latency.activity = kNoActivity;
       if (records_) {
         current_ = task.activity;  // what its end started may have set another one
         record(latency);
@@ -308,10 +281,11 @@ void Engine::take_network_events() {
 void Engine::run() { run_until(std::numeric_limits<Time>::max()); }
 
 bool Engine::run_until(Time limit) {
+  begin_recording();
   schedule_disturbances();
   for (std::size_t r = 0; r < ranks_.size(); ++r) {
     const Duration start = ranks_[r].start;
-    if (start == Duration() || ranks_[r].steps.empty()) {
+    if (start == Duration() || ranks_[r].step_count == 0) {
       start_program(Rank(r));
       continue;
     }
@@ -345,9 +319,13 @@ bool Engine::run_until(Time limit) {
       own_queued_ -= is_of_plan(task) ? 1 : 0;
       finish(task);
     }
+    if (!done_.empty()) {
+      drop_done();
+    }
   }
   network_->settle_rates(now_);
   take_rates();
+  add_up_pieces();
   return true;
 }
 

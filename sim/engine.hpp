@@ -22,9 +22,10 @@
 // path, without gaps by construction. Otherwise memory is what waits and what moves, and for each
 // slice two bytes.
 //
-// engine.cpp: ranks and streams, and the loop. engine_transfers.cpp: slices that leave.
-// engine_arrivals.cpp: slices that arrive. engine_groups.cpp: slices that switches copy or add.
-// engine_disturbances.cpp: what others do to the network. engine_report.cpp: words for people.
+// engine.cpp: ranks and streams, and the loop. engine_programs.cpp: steps that are made when they
+// are needed, and dropped. engine_transfers.cpp: slices that leave. engine_arrivals.cpp: slices
+// that arrive. engine_groups.cpp: slices that switches copy or add. engine_disturbances.cpp: what
+// others do to the network. engine_report.cpp: words for people.
 #pragma once
 
 #include <array>
@@ -40,6 +41,7 @@
 #include "sim/delay_queue.hpp"
 #include "sim/graph_index.hpp"
 #include "sim/network_model.hpp"
+#include "sim/numbered.hpp"
 #include "sim/simulator.hpp"
 #include "sim/urgency_queue.hpp"
 
@@ -66,6 +68,7 @@ enum class TaskKind : std::uint8_t {
 std::string_view name_of(TaskKind kind);
 
 inline constexpr std::uint32_t kNoActivity = UINT32_MAX;
+inline constexpr Time kNotEnded = -1;
 
 struct Task {
   TaskKind kind = TaskKind::kForward;
@@ -82,7 +85,7 @@ struct Activity {
   Task task;
   std::uint32_t cause = kNoActivity;
   Time start = 0;
-  Time end = 0;
+  Time end = 0;  ///< kNotEnded before it has
 };
 
 /// Compute work of one rank in one step: pieces in order; a piece may end with a bucket ready.
@@ -90,6 +93,12 @@ struct ComputePiece {
   TaskKind kind = TaskKind::kForward;
   Duration duration;
   std::vector<std::uint32_t> ready;  ///< runs whose local data is ready when the piece ends
+};
+
+/// By link, bytes that it carried in some time.
+struct Carried {
+  std::vector<double> plan;  ///< empty: not counted; below 0: of a link whose rates nobody records
+  std::vector<double> others;
 };
 
 class Engine {
@@ -103,10 +112,25 @@ class Engine {
   /// With an `owner`, only this rank waits for it; the data of all others is ready from the start.
   std::uint32_t add_run(std::shared_ptr<const GraphIndex> index, std::string name,
                         Urgency urgency = 0, std::optional<Rank> owner = std::nullopt);
-  /// Appends a step to a rank's program: after it, the rank waits for all runs of the step and then
-  /// does `optimizer`.
+  /// Appends a step to a rank's program: after its pieces, the rank waits for all runs of the step
+  /// and then does `optimizer`.
   void add_step(Rank rank, std::vector<ComputePiece> pieces, std::vector<std::uint32_t> runs,
                 Duration optimizer);
+  /// Steps of these ranks, which must have none yet, made when they are needed: when the first of
+  /// them comes to a step, `make` is called with its number and adds its collectives and, for each
+  /// of the ranks, the step. What is done is dropped, but for what keep() and watch() ask for; so
+  /// memory does not grow with the number of steps. `slice_ends` are those of all collectives of
+  /// all steps (GraphIndex::slices_at), for the progress. Returns the number of the program.
+  std::uint32_t add_program(std::span<const Rank> ranks, std::size_t steps,
+                            std::uint64_t slice_ends, std::function<void(std::size_t step)> make);
+  /// Collectives that were just made are not dropped.
+  void keep(std::span<const std::uint32_t> runs);
+  /// Those, in the order in which they were made.
+  const std::vector<std::uint32_t>& kept() const { return kept_; }
+  /// Activities before this step need not be recorded: the critical path and the flows of no step
+  /// before it are asked for. Later steps than those that are watched are not either, once what is
+  /// kept is done.
+  void record_from(std::size_t step) { record_from_ = step; }
   /// The rank's first step begins then, not at 0; a rank that receives from it must not begin
   /// later.
   void start_at(Rank rank, Duration start);
@@ -123,26 +147,35 @@ class Engine {
     Time waited_for_data = 0;
     std::uint32_t last_activity = kNoActivity;
   };
-  const std::vector<StepTimes>& steps_of(Rank rank) const;
+  /// Of the first step that watch() asks for.
+  const StepTimes& watched_times(Rank rank) const;
+  /// Of a rank's last step.
+  Time end_of(Rank rank) const;
+  /// Each step of a program, from the first rank that starts to the last that ends.
+  const std::vector<StepSpan>& spans(std::uint32_t program) const;
+  /// When the last of a program's steps has ended and its last collective is done: with a
+  /// staleness, that may be later.
+  Time program_done(std::uint32_t program) const;
   Time run_ready(std::uint32_t run) const;
   Time run_done(std::uint32_t run) const;
   /// Of its last addition; 0 if there was none.
   Time run_added(std::uint32_t run) const;
-  /// Empty unless the options asked to record.
-  const std::vector<Activity>& activities() const { return activities_; }
-  /// What flows moved while their rates stood, with the activity that each belongs to; recorded
-  /// with SimulationOptions::record_flows, where the network has rates.
-  struct MovedPiece {
-    std::uint32_t activity = kNoActivity;
-    RatePiece piece;
-  };
-  const std::vector<MovedPiece>& moved_pieces() const { return moved_pieces_; }
-  /// What links sent beside that: the messages of others and, where the network has packets, all
-  /// that went over its links. Recorded with record_flows, and wherever there are others.
+  /// Empty unless the options asked to record; see record_from(). Their numbers follow each other
+  /// from first_activity() on, modulo 2³² and without kNoActivity.
+  std::span<const Activity> activities() const { return activities_; }
+  std::uint32_t first_activity() const { return first_activity_; }
+  /// Null for one that was not recorded, or before that.
+  const Activity* activity(std::uint32_t number) const;
+  /// Asks, before run(), what links carry from the first rank's start of step `first` to the last
+  /// one's end of step `last`, or of its program where that is shorter: of others, and with
+  /// `counts_plan` of the plan.
+  void watch(std::size_t first, std::size_t last, bool counts_plan);
+  /// The answer, after run().
+  const Carried& carried() const { return carried_; }
+  /// What links sent since that first step began, of the plan and of others. Empty unless the
+  /// options asked to record flows, and for links whose rates nobody records (processors, where
+  /// messages are packets).
   const std::vector<LinkPiece>& link_pieces() const { return link_pieces_; }
-  /// By link: what others sent over it between these times. Steps that ended before `from` must
-  /// not be the ones that SimulationOptions::report asks for.
-  std::vector<Bytes> background_bytes(Time from, Time to) const;
   struct Message {
     Bytes bytes;
     const RouteUse* route;  ///< as long as the engine
@@ -154,20 +187,55 @@ class Engine {
   /// Of bytes on a wire: the narrowest link of their route, if they pass any.
   std::optional<LinkId> narrowest_link(const Task& task) const;
   std::string track(const Task& task) const;
-  /// By link: what the runs [first_run, end_run) sent over it.
-  std::vector<Bytes> link_bytes(std::uint32_t first_run, std::uint32_t end_run) const;
+  /// By link: what these collectives sent over it.
+  std::vector<Bytes> link_bytes(std::span<const std::uint32_t> runs) const;
+  /// The same for all that there were.
+  std::vector<Bytes> link_bytes() const;
   std::uint64_t events() const { return handled_; }
   std::uint64_t flows() const;
   std::vector<QueueUse> queues() const;
 
  private:
+  /// Which time carried_ is of.
+  struct Watch {
+    std::size_t first_step = 0;
+    std::size_t last_step = 0;
+    bool is_wanted = false;
+    bool counts_plan = false;
+    Time from = -1;        ///< -1: it has not begun
+    Time to = INT64_MAX;   ///< until it has ended
+    std::size_t open = 0;  ///< ranks that have not come to its end
+    bool is_last = true;   ///< no step comes after it
+  };
+  /// Steps of some ranks.
+  struct Program {
+    std::function<void(std::size_t)> make;
+    std::vector<StepSpan> spans;
+    Time done_at = 0;
+  };
+  /// A collective of a program that is done, and may be dropped when all activities before this one
+  /// are.
+  struct DoneRun {
+    std::uint32_t run = 0;
+    std::uint32_t activities = 0;
+  };
   struct RankState;
   struct Run;
   struct Channel;
   struct Stream;
 
+  void begin_step(Rank rank);
+  void end_step(RankState& rank, const Task& task);
+  void drop_steps(RankState& rank);
+  void end_run_on(std::uint32_t number, Rank rank);
+  void drop_done();
+  void drop_run(std::uint32_t number);
+  void drop_old_activities();
+  void stop_recording_if_done();
+  void add_bytes(const Run& run, std::vector<Bytes>& bytes) const;
   void begin(Task task, Duration duration);
   void record(Task& task);
+  void end_activity(const Task& task);
   FlowTag new_tag();
   void finish(const Task& task);
   void take_network_events();
@@ -205,13 +273,20 @@ class Engine {
   Duration codec_time(Rank rank, const plan::Codec& codec, std::int64_t elements,
                       bool encode) const;
   void schedule_disturbances();
-  void require_possible(const BackgroundTraffic& traffic, const std::vector<LinkId>& route) const;
+  void require_large_enough(const BackgroundTraffic& traffic,
+                            const std::vector<LinkId>& route) const;
+  double background_asked(LinkId link) const;
+  void require_possible_together() const;
+  [[noreturn]] void fail_overloaded(LinkId link, const std::string& expected) const;
+  [[noreturn]] void fail_filled(std::uint32_t number) const;
   void disturb(const Task& task);
   void send_background(std::uint32_t number);
   void background_left(std::uint32_t number);
-  void record_rates(const SimulationOptions& options);
+  void begin_recording();
+  void record_rates();
   void take_rates();
-  void forget_old_pieces();
+  void add_piece(const LinkPiece& piece);
+  void add_up_pieces();
   bool is_held_for_good() const;
   [[noreturn]] void fail_stuck() const;
 
@@ -221,30 +296,42 @@ class Engine {
   std::optional<DataLoading> loading_;
   Disturbances disturbances_;
   std::vector<std::vector<LinkId>> background_routes_;
-  std::uint64_t background_since_ = 0;  ///< messages since the plan's last event
-  std::size_t own_queued_ = 0;          ///< tasks of the plan in queue_
-  std::size_t unfinished_ = 0;          ///< programs of ranks, and collectives on ranks
+  std::vector<std::uint32_t> background_under_way_;  ///< messages, by stream
+  std::uint64_t background_since_ = 0;               ///< messages since the plan's last event
+  std::size_t own_queued_ = 0;                       ///< tasks of the plan in queue_
+  std::size_t unfinished_ = 0;  ///< programs of ranks, and collectives on ranks
   std::function<void(double)> progress_;
   bool records_flows_;
+  bool has_packets_;
   std::uint64_t slice_ends_ = 0;  ///< of all runs: slices to send or to apply
   std::uint64_t ended_ = 0;       ///< of those
   DelayQueue<Task> queue_;
   std::unique_ptr<NetworkModel> network_;
   std::vector<FlowEvent> network_events_;
   std::vector<RatePiece> rate_pieces_;  ///< since the last events of the network
-  std::vector<MovedPiece> moved_pieces_;
+  Watch watch_;
+  Carried carried_;  ///< of pieces that are not kept
   std::vector<LinkPiece> link_pieces_;
-  std::size_t first_reported_ = 0;  ///< step; of those before it, link_pieces_ are not kept
-  std::size_t pieces_before_cleaning_ = 0;
-  std::vector<double> old_background_;  ///< bytes by link, of the pieces not kept
-  std::vector<Task> flying_;            ///< tasks that are flows, by tag
+  std::vector<std::size_t> last_pieces_;  ///< twice by link: the last one of the plan, of others
+  std::size_t pieces_before_adding_ = 0;
+  std::vector<Task> flying_;  ///< tasks that are flows, by tag
   std::vector<std::uint32_t> free_tags_;
   std::vector<RankState> ranks_;
-  std::vector<Run> runs_;
+  std::vector<Program> programs_;
+  Numbered<Run> runs_;
+  std::vector<std::uint32_t> kept_;
+  std::size_t kept_open_ = 0;         ///< of those: not done
+  std::vector<DoneRun> done_;         ///< not yet dropped
+  std::vector<Bytes> dropped_bytes_;  ///< by link, of collectives that were dropped
   std::vector<Channel> channels_;
   std::array<std::unordered_map<std::uint64_t, std::uint32_t>, 3> channel_ids_;  ///< by LaneKind
   std::vector<Dependent> scratch_;
   std::vector<Activity> activities_;
+  std::uint32_t first_activity_ = 0;
+  std::size_t record_from_ = 0;
+  bool drops_activities_ = false;  ///< that have ended: the step to record has not begun
+  Time recorded_until_ = INT64_MAX;
+  std::uint32_t recorded_runs_ = 0;  ///< from which number on no activity is of a collective
   std::uint32_t current_ = kNoActivity;
   Time now_ = 0;
   std::uint64_t handled_ = 0;

@@ -66,9 +66,7 @@ void Engine::count_down(std::uint32_t number, Rank rank) {
   if (--run.open[rank.index()] > 0 || (run.owner && *run.owner != rank)) {
     return;
   }
-  run.done_at = std::max(run.done_at, now_);
-  --unfinished_;
-  --ranks_[rank.index()].open_runs[run.step];
+  end_run_on(number, rank);
   next_compute(rank);
 }
 

@@ -3,12 +3,14 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <string>
 
 #include "base/error.hpp"
 #include "base/parse_units.hpp"
 #include "sim/engine.hpp"
 #include "sim/engine_state.hpp"
+#include "sim/results.hpp"
 #include "topology/queries.hpp"
 
 namespace rackrail::sim {
@@ -18,6 +20,10 @@ namespace {
 // the plan still moves.
 constexpr std::uint64_t kEventsBetweenLooks = 10'000;
 constexpr Duration kLeastInterval = 1_us;
+constexpr double kRoundingOfRates = 1.001;
+// So many messages of one stream at the same time mean that its links do not keep up, for good or
+// for a very long time. Each of them costs time whenever another one starts or ends.
+constexpr std::uint32_t kMostUnderWay = 4096;
 }  // namespace
 
 void Engine::schedule_disturbances() {
@@ -32,38 +38,102 @@ void Engine::schedule_disturbances() {
       throw SimulationError("background traffic with messages of no bytes would never end");
     }
     background_routes_.push_back(router.route(traffic.src, traffic.dst));
-    require_possible(traffic, background_routes_.back());
+    require_large_enough(traffic, background_routes_.back());
     queue_.push(Time{0}, traffic.start.picoseconds(),
                 Task{.kind = TaskKind::kBackground, .slice = i});
   }
+  background_under_way_.assign(disturbances_.background.size(), 0);
+  if (!disturbances_.background.empty()) {
+    require_possible_together();
+  }
 }
 
-// What asks for more than its route carries would fill the network without end, and tiny messages
-// back to back the memory.
-void Engine::require_possible(const BackgroundTraffic& traffic,
-                              const std::vector<LinkId>& route) const {
+// Tiny messages back to back would fill the memory.
+void Engine::require_large_enough(const BackgroundTraffic& traffic,
+                                  const std::vector<LinkId>& route) const {
   double carried = std::numeric_limits<double>::infinity();
   for (const LinkId link : route) {
     carried =
         std::min(carried, static_cast<double>(topology_.link(link).bandwidth.bytes_per_second()));
   }
-  const auto bytes = static_cast<double>(traffic.message.count());
-  const std::string where = fmt::format("from {} to {}", traffic.src.value(), traffic.dst.value());
-  if (traffic.every > Duration() && bytes > 1.001 * carried * traffic.every.seconds()) {
-    throw ConfigError(ErrorContext{
-        "", "background " + where,
-        fmt::format("{} every {}", to_string(traffic.message), to_string(traffic.every)),
-        fmt::format("at most the {} that its route carries",
-                    to_string(Bandwidth(static_cast<std::int64_t>(carried))))});
-  }
   const auto cap = static_cast<double>(traffic.cap.bytes_per_second());
   const double rate = cap > 0 ? std::min(cap, carried) : carried;
-  if (bytes < kLeastInterval.seconds() * rate && traffic.every < kLeastInterval) {
+  if (static_cast<double>(traffic.message.count()) < kLeastInterval.seconds() * rate &&
+      traffic.every < kLeastInterval) {
     throw ConfigError(ErrorContext{
-        "", "background " + where,
+        "", fmt::format("background from {} to {}", traffic.src.value(), traffic.dst.value()),
         fmt::format("messages of {}, more than a million a second", to_string(traffic.message)),
         "larger ones, or fewer"});
   }
+}
+
+// What streams that wait for nobody ask of a link, in bytes per second.
+double Engine::background_asked(LinkId link) const {
+  double sum = 0;
+  for (std::size_t i = 0; i < background_routes_.size(); ++i) {
+    const BackgroundTraffic& traffic = disturbances_.background[i];
+    const std::vector<LinkId>& route = background_routes_[i];
+    if (traffic.every > Duration() && std::find(route.begin(), route.end(), link) != route.end()) {
+      sum += static_cast<double>(traffic.message.count()) / traffic.every.seconds();
+    }
+  }
+  return sum;
+}
+
+// Streams that together ask for more than a link ever carries would fill the network without end.
+void Engine::require_possible_together() const {
+  const topology::Topology best =
+      at_best(topology_, disturbances_, Duration(std::numeric_limits<Time>::max()));
+  for (const std::vector<LinkId>& route : background_routes_) {
+    for (const LinkId link : route) {
+      const Bandwidth carried = best.link(link).bandwidth;
+      if (background_asked(link) >
+          kRoundingOfRates * static_cast<double>(carried.bytes_per_second())) {
+        fail_overloaded(
+            link, fmt::format("at most the {} that it carries at its best", to_string(carried)));
+      }
+    }
+  }
+}
+
+void Engine::fail_overloaded(LinkId link, const std::string& expected) const {
+  std::string streams;
+  for (std::size_t i = 0; i < background_routes_.size(); ++i) {
+    const BackgroundTraffic& traffic = disturbances_.background[i];
+    const std::vector<LinkId>& route = background_routes_[i];
+    if (traffic.every > Duration() && std::find(route.begin(), route.end(), link) != route.end()) {
+      streams += fmt::format("{}{} every {} from {} to {}", streams.empty() ? "" : ", ",
+                             to_string(traffic.message), to_string(traffic.every),
+                             traffic.src.value(), traffic.dst.value());
+    }
+  }
+  throw ConfigError(
+      ErrorContext{"", "background over " + topology_.link_name(link), streams, expected});
+}
+
+// More and more messages of a stream are under way: of its route the link that lacks most is named.
+void Engine::fail_filled(std::uint32_t number) const {
+  const Duration now(now_);
+  std::optional<LinkId> fullest;
+  double most_lacking = 0;
+  for (const LinkId link : background_routes_[number]) {
+    const double carried =
+        mean_rate(topology_, disturbances_, link, Duration(), std::max(now, Duration(1)));
+    const double lacking = background_asked(link) - carried;
+    if (!fullest || lacking > most_lacking) {
+      fullest = link;
+      most_lacking = lacking;
+    }
+  }
+  const double carried =
+      mean_rate(topology_, disturbances_, *fullest, Duration(), std::max(now, Duration(1)));
+  fail_overloaded(
+      *fullest,
+      fmt::format("fewer than the {} messages under way that there are from {} to {} after {}, in "
+                  "which the link carried {} on average",
+                  kMostUnderWay, disturbances_.background[number].src.value(),
+                  disturbances_.background[number].dst.value(), to_string(now),
+                  to_string(Bandwidth(static_cast<std::int64_t>(carried)))));
 }
 
 void Engine::disturb(const Task& task) {
@@ -78,6 +148,9 @@ void Engine::disturb(const Task& task) {
 void Engine::send_background(std::uint32_t number) {
   const BackgroundTraffic& traffic = disturbances_.background[number];
   const Task task{.kind = TaskKind::kBackground, .slice = number};
+  if (++background_under_way_[number] > kMostUnderWay) {
+    fail_filled(number);
+  }
   const FlowTag tag = new_tag();
   flying_[tag] = task;
   network_->start(now_, traffic.message.count(), background_routes_[number],
@@ -91,6 +164,7 @@ void Engine::send_background(std::uint32_t number) {
 }
 
 void Engine::background_left(std::uint32_t number) {
+  --background_under_way_[number];
   if (disturbances_.background[number].every == Duration()) {
     send_background(number);
   }

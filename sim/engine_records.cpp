@@ -1,6 +1,5 @@
 // What links send, kept for tables: of flows while their rates stand, of packets as they leave.
 #include <algorithm>
-#include <cmath>
 
 #include "sim/engine.hpp"
 #include "sim/engine_state.hpp"
@@ -8,7 +7,7 @@
 namespace rackrail::sim {
 
 namespace {
-constexpr std::size_t kPiecesBeforeCleaning = std::size_t{1} << 18U;
+constexpr std::size_t kPiecesBeforeAdding = std::size_t{1} << 18U;
 
 /// What of a piece lies between these times, in bytes: its rate stands.
 double bytes_between(const LinkPiece& piece, Time from, Time to) {
@@ -20,71 +19,91 @@ double bytes_between(const LinkPiece& piece, Time from, Time to) {
 }
 }  // namespace
 
-void Engine::record_rates(const SimulationOptions& options) {
-  pieces_before_cleaning_ = kPiecesBeforeCleaning;
-  first_reported_ = options.report.first_possible(options.steps);
-  if (!options.record_flows && disturbances_.background.empty()) {
+void Engine::watch(std::size_t first, std::size_t last, bool counts_plan) {
+  watch_ = {.first_step = first, .last_step = last, .is_wanted = true, .counts_plan = counts_plan};
+}
+
+void Engine::record_rates() {
+  carried_.others.assign(topology_.link_count(), 0);
+  if (watch_.counts_plan) {
+    carried_.plan.assign(topology_.link_count(), 0);
+    for (const RankState& rank : ranks_) {
+      if (has_packets_ && !rank.processor.empty()) {
+        carried_.plan[rank.processor.front().index()] = -1;
+      }
+    }
+  }
+  const bool has_others = watch_.is_wanted && !disturbances_.background.empty();
+  if (!records_flows_ && !watch_.counts_plan && !has_others) {
     return;
   }
-  old_background_.resize(topology_.link_count());
+  last_pieces_.assign(2 * topology_.link_count(), SIZE_MAX);
+  pieces_before_adding_ = kPiecesBeforeAdding;
   network_->record_rates(rate_pieces_);
   network_->record_links(
       link_pieces_, [this](FlowTag tag) { return flying_[tag].kind == TaskKind::kBackground; });
 }
 
-// Pieces that were recorded become those of the plan's messages, or of links.
+// Pieces that were recorded become those of links.
 void Engine::take_rates() {
   for (const RatePiece& piece : rate_pieces_) {
     const Task& task = flying_[piece.tag];
+    if (piece.begin >= recorded_until_) {
+      continue;
+    }
     if (task.kind == TaskKind::kBackground) {
       for (const LinkId link : background_routes_[task.slice]) {
-        link_pieces_.push_back({link, piece.begin, piece.end, piece.bytes, true});
+        add_piece({link, piece.begin, piece.end, piece.bytes, true});
       }
-    } else if (records_flows_) {
-      moved_pieces_.push_back({task.activity, piece});
+    } else if (task.kind == TaskKind::kWire && (records_flows_ || watch_.counts_plan)) {
+      const GraphIndex& index = *runs_[task.run].index;
+      const RouteUse& route = index.routes[index.item(task.place).route];
+      for (std::size_t i = 0; i < route.links.size(); ++i) {
+        add_piece(
+            {route.links[i], piece.begin, piece.end, piece.bytes * share_of(route, i), false});
+      }
     }
   }
   rate_pieces_.clear();
-  if (link_pieces_.size() >= pieces_before_cleaning_) {
-    forget_old_pieces();
+  if (pieces_before_adding_ > 0 && link_pieces_.size() >= pieces_before_adding_) {
+    add_up_pieces();
+    pieces_before_adding_ = std::max(kPiecesBeforeAdding, 2 * link_pieces_.size());
   }
 }
 
-// Drops what ended before the first step that may be reported has begun anywhere.
-void Engine::forget_old_pieces() {
-  Time horizon = now_;
-  for (const RankState& rank : ranks_) {
-    if (!rank.steps.empty()) {
-      const std::size_t step = std::min(first_reported_, rank.times.size() - 1);
-      horizon = std::min(horizon, rank.times.empty() ? Time{0} : rank.times[step].start);
+// Messages that share a link mostly change their rates together: those are one piece of it.
+void Engine::add_piece(const LinkPiece& piece) {
+  std::size_t& number = last_pieces_[2 * piece.link.index() + (piece.is_background ? 1 : 0)];
+  if (number < link_pieces_.size()) {
+    LinkPiece& last = link_pieces_[number];
+    if (last.link == piece.link && last.is_background == piece.is_background &&
+        last.begin == piece.begin && last.end == piece.end) {
+      last.bytes += piece.bytes;
+      return;
     }
   }
-  const auto is_old = [&](const LinkPiece& piece) { return piece.end <= horizon; };
-  for (const LinkPiece& piece : link_pieces_) {
-    if (is_old(piece) && piece.is_background) {
-      old_background_[piece.link.index()] += piece.bytes;
-    }
-  }
-  std::erase_if(link_pieces_, is_old);
-  pieces_before_cleaning_ = std::max(kPiecesBeforeCleaning, 2 * link_pieces_.size());
+  number = link_pieces_.size();
+  link_pieces_.push_back(piece);
 }
 
-std::vector<Bytes> Engine::background_bytes(Time from, Time to) const {
-  std::vector<double> sum(topology_.link_count());
-  if (from == 0) {
-    sum.assign(old_background_.begin(), old_background_.end());
-    sum.resize(topology_.link_count());
+// Adds up what was carried in the time that is watched, and drops the pieces. Where they are asked
+// for themselves, those before that time are dropped, and the others added up once, at the end.
+void Engine::add_up_pieces() {
+  const bool has_begun = watch_.from >= 0;
+  if (records_flows_ && has_begun && unfinished_ > 0) {
+    std::erase_if(link_pieces_,
+                  [&](const LinkPiece& piece) { return piece.begin >= recorded_until_; });
+    return;
   }
   for (const LinkPiece& piece : link_pieces_) {
-    if (piece.is_background) {
-      sum[piece.link.index()] += bytes_between(piece, from, to);
+    std::vector<double>& sums = piece.is_background ? carried_.others : carried_.plan;
+    if (has_begun && !sums.empty() && sums[piece.link.index()] >= 0) {
+      sums[piece.link.index()] += bytes_between(piece, watch_.from, watch_.to);
     }
   }
-  std::vector<Bytes> bytes;
-  for (const double one : sum) {
-    bytes.emplace_back(std::llround(one));
+  if (!records_flows_ || !has_begun) {
+    link_pieces_.clear();
   }
-  return bytes;
 }
 
 }  // namespace rackrail::sim

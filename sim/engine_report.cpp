@@ -22,7 +22,8 @@ void Engine::fail_stuck() const {
                             " stands still on a link without capacity");
     }
   }
-  for (const Run& run : runs_) {
+  for (const std::uint32_t number : runs_.numbers()) {
+    const Run& run = runs_[number];
     const GraphIndex& index = *run.index;
     for (std::uint32_t lane = 0; lane < index.lanes.size(); ++lane) {
       const Run::LaneState& state = run.lanes[lane];
@@ -162,16 +163,28 @@ std::string Engine::track(const Task& task) const {
   return of_rank("network");
 }
 
-std::vector<Bytes> Engine::link_bytes(std::uint32_t first_run, std::uint32_t end_run) const {
-  std::vector<Bytes> bytes(topology_.link_count());
-  for (std::uint32_t r = first_run; r < end_run; ++r) {
-    for (std::size_t route = 0; route < runs_[r].route_bytes.size(); ++route) {
-      const RouteUse& use = runs_[r].index->routes[route];
-      const auto sent = static_cast<double>(runs_[r].route_bytes[route]);
-      for (std::size_t i = 0; i < use.links.size(); ++i) {
-        bytes[use.links[i].index()] += Bytes(std::llround(sent * share_of(use, i)));
-      }
+void Engine::add_bytes(const Run& run, std::vector<Bytes>& bytes) const {
+  for (std::size_t route = 0; route < run.route_bytes.size(); ++route) {
+    const RouteUse& use = run.index->routes[route];
+    const auto sent = static_cast<double>(run.route_bytes[route]);
+    for (std::size_t i = 0; i < use.links.size(); ++i) {
+      bytes[use.links[i].index()] += Bytes(std::llround(sent * share_of(use, i)));
     }
+  }
+}
+
+std::vector<Bytes> Engine::link_bytes(std::span<const std::uint32_t> runs) const {
+  std::vector<Bytes> bytes(topology_.link_count());
+  for (const std::uint32_t run : runs) {
+    add_bytes(runs_[run], bytes);
+  }
+  return bytes;
+}
+
+std::vector<Bytes> Engine::link_bytes() const {
+  std::vector<Bytes> bytes = link_bytes(runs_.numbers());
+  for (std::size_t i = 0; i < dropped_bytes_.size(); ++i) {
+    bytes[i] += dropped_bytes_[i];
   }
   return bytes;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -32,6 +33,9 @@ struct Engine::RankState {
     std::vector<ComputePiece> pieces;
     std::vector<std::uint32_t> runs;
     Duration optimizer;
+    StepTimes times;
+    std::size_t open_runs = 0;  ///< not done on this rank, since it has begun
+    bool has_begun = false;
   };
   plan::DeviceRates rates;
   std::vector<LinkId> processor;  ///< one link, or empty
@@ -40,16 +44,20 @@ struct Engine::RankState {
   Stream reduce;
   Stream messages;  ///< overheads of receiving, and of groups
   Duration start;   ///< of the first step
-  std::vector<Step> steps;
-  std::vector<StepTimes> times;
+  std::optional<std::uint32_t> program;
+  std::deque<Step> steps;      ///< those that were made, without the first that are done
+  std::size_t first_step = 0;  ///< number of the first of them
+  std::size_t step_count = 0;  ///< of the whole program
+  StepTimes watched;           ///< of Watch::first_step
+  Time end = 0;                ///< of its last step so far
   std::size_t step = 0;
   std::size_t piece = 0;
-  std::vector<std::size_t> open_runs;  ///< by step that has begun: not done on this rank
-  std::size_t loaded = 0;              ///< batches of data
+  std::size_t loaded = 0;  ///< batches of data
   bool is_loading = false;
   bool is_computing = false;
   Time begun = 0;  ///< when it began to compute
 
+  Step& at(std::size_t number) { return steps[number - first_step]; }
   /// Of adding a received slice; the last answer is kept, as slices are mostly alike.
   Duration reduce_time(std::int64_t elements) {
     if (elements != last_elements) {
@@ -85,6 +93,9 @@ struct Engine::Run {
   std::vector<std::uint8_t> ready;  ///< per rank
   std::vector<std::uint32_t> open;  ///< per rank: slices to send or to apply
   std::uint32_t step = 0;           ///< of the ranks' programs
+  std::optional<std::uint32_t> program;
+  std::size_t open_ranks = 0;  ///< on which it is not done
+  bool is_kept = false;
   std::optional<Rank> owner;
   /// Per rank: arrived before it was ready.
   std::unordered_map<std::uint32_t, std::vector<std::pair<Place, std::uint32_t>>> held;

@@ -20,9 +20,9 @@ std::int64_t slice_bytes(const GraphIndex& index, const Item& item, std::uint32_
 
 std::uint32_t Engine::add_run(std::shared_ptr<const GraphIndex> shared, std::string name,
                               Urgency urgency, std::optional<Rank> owner) {
-  const auto number = static_cast<std::uint32_t>(runs_.size());
+  const std::uint32_t number = runs_.add();
   const GraphIndex& index = *shared;
-  Run& run = runs_.emplace_back();
+  Run& run = runs_[number];
   run.name = std::move(name);
   run.urgency = urgency;
   run.met.resize(index.slice_count);
@@ -32,7 +32,9 @@ std::uint32_t Engine::add_run(std::shared_ptr<const GraphIndex> shared, std::str
   }
   run.owner = owner;
   run.open = index.slices_at;
-  slice_ends_ = std::accumulate(run.open.begin(), run.open.end(), slice_ends_);
+  if (programs_.empty()) {  // those of programs are counted with them
+    slice_ends_ = std::accumulate(run.open.begin(), run.open.end(), slice_ends_);
+  }
   run.route_bytes.resize(index.routes.size());
   run.costs_receivers =
       std::any_of(index.routes.begin(), index.routes.end(),

@@ -1,22 +1,28 @@
 #include "sim/flow_records.hpp"
 
 #include <algorithm>
-#include <span>
 #include <unordered_map>
+
+#include "sim/results.hpp"
 
 namespace rackrail::sim {
 
-std::vector<FlowRecord> flow_records(const Engine& engine, Time from, std::uint32_t first_run,
-                                     std::uint32_t end_run) {
+std::vector<FlowRecord> flow_records(const Engine& engine, Time from) {
   std::vector<FlowRecord> records;
   std::unordered_map<std::uint32_t, std::size_t> by_activity;
-  for (std::uint32_t i = 0; i < engine.activities().size(); ++i) {
-    const Activity& activity = engine.activities()[i];
+  std::unordered_map<std::uint32_t, std::uint32_t> buckets;  // by collective
+  for (const std::uint32_t run : engine.kept()) {
+    buckets.emplace(run, static_cast<std::uint32_t>(buckets.size()));
+  }
+  std::uint32_t number = engine.first_activity();
+  for (const Activity& activity : engine.activities()) {
     const Task& task = activity.task;
-    if (task.kind == TaskKind::kWire && task.run >= first_run && task.run < end_run) {
+    const bool is_message = task.kind == TaskKind::kWire || task.kind == TaskKind::kLatency;
+    const auto bucket = is_message ? buckets.find(task.run) : buckets.end();
+    if (bucket != buckets.end() && task.kind == TaskKind::kWire) {
       const Engine::Message message = engine.message(task);
-      by_activity.emplace(i, records.size());
-      records.push_back({.bucket = task.run - first_run,
+      by_activity.emplace(number, records.size());
+      records.push_back({.bucket = bucket->second,
                          .slice = task.slice,
                          .src = task.rank,
                          .dst = message.dst,
@@ -26,15 +32,10 @@ std::vector<FlowRecord> flow_records(const Engine& engine, Time from, std::uint3
                          .delivered = Duration(activity.end - from),
                          .links = message.route->links,
                          .shares = message.route->shares});
-    } else if (task.kind == TaskKind::kLatency && task.run >= first_run && task.run < end_run) {
+    } else if (bucket != buckets.end()) {
       records[by_activity.at(activity.cause)].delivered = Duration(activity.end - from);
     }
-  }
-  for (const auto& [activity, piece] : engine.moved_pieces()) {
-    if (const auto record = by_activity.find(activity); record != by_activity.end()) {
-      records[record->second].pieces.push_back(
-          {Duration(piece.begin - from), Duration(piece.end - from), piece.bytes});
-    }
+    ++number;
   }
   return records;
 }
@@ -45,10 +46,7 @@ namespace {
 class Bins {
  public:
   Bins(const topology::Topology& topology, LinkTimeline& timeline, std::size_t count)
-      : topology_(topology),
-        timeline_(timeline),
-        count_(count),
-        place_(topology.link_count(), SIZE_MAX) {}
+      : timeline_(timeline), count_(count), place_(topology.link_count(), SIZE_MAX) {}
 
   void show(LinkId link) {
     if (place_[link.index()] == SIZE_MAX) {
@@ -59,66 +57,73 @@ class Bins {
   /// Of `bytes` that the link carried evenly from `begin` to `end`.
   void add(std::vector<double>& sums, LinkId link, Duration begin, Duration end, double bytes) {
     const Duration time = std::max(end - begin, Duration(1));
-    const auto rate = static_cast<double>(topology_.link(link).bandwidth.bytes_per_second());
     const Duration bin = timeline_.bin;
     const auto first = begin < Duration() ? std::size_t{0} : static_cast<std::size_t>(begin / bin);
     for (auto i = first; i < count_ && bin * static_cast<std::int64_t>(i) < begin + time; ++i) {
       const Duration start = bin * static_cast<std::int64_t>(i);
       const Duration inside = std::min(start + bin, begin + time) - std::max(start, begin);
-      sums[i * timeline_.links.size() + place_[link.index()]] +=
-          bytes * (inside / time) / (rate * bin.seconds());
+      sums[i * timeline_.links.size() + place_[link.index()]] += bytes * (inside / time);
     }
   }
 
  private:
-  const topology::Topology& topology_;
   LinkTimeline& timeline_;
   std::size_t count_;
   std::vector<std::size_t> place_;  ///< by link
 };
 
+/// When the last message is there; of a step without any, when it ends.
+Duration last_delivery(const StepResult& result) {
+  Duration end;
+  for (const FlowRecord& flow : result.flow_records) {
+    end = std::max(end, flow.delivered);
+  }
+  return end > Duration() ? end : result.estimate.step_time;
+}
+
 }  // namespace
 
-LinkTimeline link_timeline(const std::vector<FlowRecord>& flows,
-                           const std::vector<LinkPiece>& pieces, const topology::Topology& topology,
-                           std::size_t bins) {
+LinkTimeline link_timeline(const StepResult& result, const topology::Topology& topology,
+                           const Disturbances& disturbances, std::size_t bins) {
   LinkTimeline timeline;
   Bins sums(topology, timeline, bins);
-  Duration end;
-  for (const FlowRecord& flow : flows) {
-    end = std::max(end, flow.delivered);
+  for (const FlowRecord& flow : result.flow_records) {
     for (const LinkId link : flow.links) {
       sums.show(link);
     }
   }
-  // Links whose packets are known one by one need not be guessed from messages.
+  // Links whose pieces are known one by one need not be guessed from messages.
   std::vector<bool> is_known(topology.link_count());
   bool has_background = false;
-  for (const LinkPiece& piece : pieces) {
+  for (const LinkPiece& piece : result.link_pieces) {
     sums.show(piece.link);
     is_known[piece.link.index()] = is_known[piece.link.index()] || !piece.is_background;
     has_background = has_background || piece.is_background;
   }
-  const auto bin = (end.picoseconds() + static_cast<Time>(bins) - 1) / static_cast<Time>(bins);
+  const Time end = last_delivery(result).picoseconds();
+  const auto bin = (end + static_cast<Time>(bins) - 1) / static_cast<Time>(bins);
   timeline.bin = Duration(std::max<Time>(bin, 1));
   timeline.utilization.resize(bins * timeline.links.size());
   timeline.background.resize(has_background ? timeline.utilization.size() : 0);
-  for (const LinkPiece& piece : pieces) {
+  for (const LinkPiece& piece : result.link_pieces) {
     sums.add(piece.is_background ? timeline.background : timeline.utilization, piece.link,
              Duration(piece.begin), Duration(piece.end), piece.bytes);
   }
-  for (const FlowRecord& flow : flows) {
-    const FlowRecord::Piece whole{flow.start, flow.sent, static_cast<double>(flow.bytes.count())};
-    const std::span<const FlowRecord::Piece> moved =
-        flow.pieces.empty() ? std::span(&whole, 1) : std::span(flow.pieces);
+  for (const FlowRecord& flow : result.flow_records) {
     for (std::size_t hop = 0; hop < flow.links.size(); ++hop) {
       const double share = flow.shares.empty() ? 1 : flow.shares[hop];
-      for (const FlowRecord::Piece& piece : moved) {
-        if (!is_known[flow.links[hop].index()]) {
-          sums.add(timeline.utilization, flow.links[hop], piece.begin, piece.end,
-                   share * piece.bytes);
-        }
+      if (!is_known[flow.links[hop].index()]) {
+        sums.add(timeline.utilization, flow.links[hop], flow.start, flow.sent,
+                 share * static_cast<double>(flow.bytes.count()));
       }
+    }
+  }
+  const std::vector<double> possible =
+      possible_bytes(topology, disturbances, timeline.links, result.steps[result.reported].start,
+                     timeline.bin, bins);
+  for (std::vector<double>* carried : {&timeline.utilization, &timeline.background}) {
+    for (std::size_t i = 0; i < carried->size(); ++i) {
+      (*carried)[i] = possible[i] > 0 ? (*carried)[i] / possible[i] : 0;
     }
   }
   return timeline;

@@ -7,8 +7,8 @@
 
 namespace rackrail::sim {
 
-/// Of the collectives from `first_run` on, with times since `from`. The engine must have recorded.
-std::vector<FlowRecord> flow_records(const Engine& engine, Time from, std::uint32_t first_run,
-                                     std::uint32_t end_run);
+/// Of the collectives that the engine kept, by their order, with times since `from`. It must have
+/// recorded.
+std::vector<FlowRecord> flow_records(const Engine& engine, Time from);
 
 }  // namespace rackrail::sim

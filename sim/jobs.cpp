@@ -47,7 +47,7 @@ struct Together {
   std::vector<Duration> mean_step_times;                    ///< by job
   std::vector<std::vector<plan::TimelineEvent>> timelines;  ///< by job
   std::vector<Bytes> bytes;                                 ///< by link
-  std::vector<Bytes> background;                            ///< by link
+  Carried carried;
   std::vector<QueueUse> queues;
   std::uint64_t events = 0;
   std::uint64_t flows = 0;
@@ -57,7 +57,7 @@ Together run(const std::vector<const Job*>& jobs, const topology::Topology& topo
              const SimulationOptions& options) {
   Engine engine(topology, options);
   Routing routing(topology, options.multipath, options.disturbances.seed);
-  std::vector<std::uint32_t> first_runs = {0};  // and at last, how many there are
+  std::vector<std::uint32_t> programs;
   for (const Job* job : jobs) {
     PlacedPlan placed_plan{job->plan, job->workload, job->ranks, {}};
     for (const plan::Bucket& bucket : job->plan.buckets) {
@@ -66,33 +66,25 @@ Together run(const std::vector<const Job*>& jobs, const topology::Topology& topo
                              topology.rank_count(), job->links),
                       bucket.elements, bucket.slice_elements, routing));
     }
-    const auto synchronisations =
-        add_steps(engine, placed_plan, topology, options, job->steps).size();
-    first_runs.push_back(first_runs.back() +
-                         static_cast<std::uint32_t>(synchronisations * placed_plan.indices.size()));
+    programs.push_back(
+        add_steps(engine, placed_plan, topology, options, static_cast<std::size_t>(job->steps)));
     for (const Rank rank : job->ranks) {
       engine.start_at(rank, job->start);
     }
   }
+  engine.watch(0, SIZE_MAX - 1, options.staleness > 0 || has_headers(options));
   engine.run();
   Together result;
   for (std::size_t i = 0; i < jobs.size(); ++i) {
     const Job* job = jobs[i];
-    result.steps.push_back(spans(engine, job->ranks, job->steps));
-    const Duration done =
-        until_all_done(engine, result.steps.back(), first_runs[i], first_runs[i + 1]);
+    result.steps.push_back(engine.spans(programs[i]));
+    const Duration done(engine.program_done(programs[i]));
     result.mean_step_times.emplace_back((done - job->start).picoseconds() / job->steps);
     result.timelines.push_back(options.record_timeline ? timeline(engine, 0, INT64_MAX, job->ranks)
                                                        : std::vector<plan::TimelineEvent>());
   }
-  result.bytes = engine.link_bytes(0, first_runs.back());
-  Time from = INT64_MAX;
-  Time to = 0;
-  for (const std::vector<StepSpan>& steps : result.steps) {
-    from = std::min(from, steps.front().start.picoseconds());
-    to = std::max(to, steps.back().end.picoseconds());
-  }
-  result.background = engine.background_bytes(from, to);
+  result.bytes = engine.link_bytes();
+  result.carried = engine.carried();
   result.queues = engine.queues();
   result.events = engine.events();
   result.flows = engine.flows();
@@ -115,7 +107,6 @@ JobsResult simulate_jobs(const std::vector<Job>& jobs, const topology::Topology&
   SimulationOptions shared = options;
   shared.record_critical_path = false;
   shared.record_flows = false;
-  shared.report = {StepChoice::Kind::kNumber, 0};  // all of each job's steps count
   SimulationOptions single = shared;
   single.record_timeline = false;
   single.progress = {};
@@ -143,7 +134,7 @@ JobsResult simulate_jobs(const std::vector<Job>& jobs, const topology::Topology&
     result.end = std::max(result.end, of_job.steps.back().end);
     result.jobs.push_back(std::move(of_job));
   }
-  result.links = link_uses(topology, together.bytes, together.background, options.disturbances,
+  result.links = link_uses(topology, together.bytes, together.carried, options.disturbances,
                            result.start, result.end);
   result.queues = std::move(together.queues);
   result.events = together.events;

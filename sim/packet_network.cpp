@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <utility>
 
 #include "base/error.hpp"
 #include "base/random.hpp"
@@ -25,6 +27,7 @@ PacketNetwork::PacketNetwork(const topology::Topology& topology, const PacketOpt
     const topology::Link& link = topology.link(LinkId(i));
     port.bytes_per_second = link.bandwidth.bytes_per_second();
     port.latency = link.latency.picoseconds();
+    port.paced_for = port.bytes_per_second;
     port.full_packet_time = transmission_time(port, full_packet);
     set_thresholds(port, 1);
   }
@@ -45,17 +48,81 @@ void PacketNetwork::set_thresholds(Port& port, double stretch) {
 }
 
 void PacketNetwork::set_capacity(Time now, LinkId link, Bandwidth capacity) {
+  advance(now - 1);  // so that what has ended by now has ended
   Port& port = ports_[link.index()];
+  interrupt(now, link.value());
+  port.last_piece = SIZE_MAX;  // what follows has another rate
   dead_links_ -= port.bytes_per_second == 0 ? 1 : 0;
   port.bytes_per_second = capacity.bytes_per_second();
   if (port.bytes_per_second == 0) {
     ++dead_links_;
     return;
   }
+  const std::int64_t before = std::exchange(port.paced_for, port.bytes_per_second);
+  if (before != port.bytes_per_second) {
+    follow_rate(now, link.value(), before);
+  }
+  resume(now, link.value());
+  transmit(now, link.value());
+}
+
+// What was sent of a packet until its link changes.
+void PacketNetwork::interrupt(Time now, std::uint32_t number) {
+  Port& port = ports_[number];
+  if (port.current == kNothing) {
+    return;
+  }
+  const double rate = static_cast<double>(port.bytes_per_second) / kPicosecondsPerSecond;
+  const double sent = std::min(port.left, rate * static_cast<double>(now - port.since));
+  if (pieces_ != nullptr && sent > 0) {
+    record_sent(now, number, sent);
+  }
+  port.left -= sent;
+  port.since = now;
+  port.sent_at = kNever;
+}
+
+void PacketNetwork::resume(Time now, std::uint32_t number) {
+  Port& port = ports_[number];
+  if (port.current == kNothing) {
+    return;
+  }
+  const double time =
+      port.left * kPicosecondsPerSecond / static_cast<double>(port.bytes_per_second);
+  port.since = now;
+  port.sent_at = now + static_cast<Time>(std::ceil(time));
+  queue_.push(now, port.sent_at - now, What::kSent, number);
+}
+
+// What was reckoned with a link's rate before is reckoned with that of now.
+void PacketNetwork::follow_rate(Time now, std::uint32_t number, std::int64_t before) {
+  Port& port = ports_[number];
   port.full_packet_time =
       transmission_time(port, options_.payload.count() + options_.header.count());
   set_thresholds(port, port.stretch);
-  transmit(now, link.value());
+  const double rate = static_cast<double>(port.bytes_per_second);
+  if (port.pulls_at != kNever) {
+    port.pulls_at = now + static_cast<Time>(std::ceil(static_cast<double>(port.pulls_at - now) *
+                                                      static_cast<double>(before) / rate));
+    queue_.push(now, port.pulls_at - now, What::kPull, number);
+  }
+  for (std::uint32_t i = 0; i < senders_.size(); ++i) {
+    Sender& sender = senders_[i];
+    if (sender.marked_by == number) {
+      sender.control.set_link_rate(now, rate / kPicosecondsPerSecond);
+    }
+    const PacketWays& ways = ways_[sender.ways].ways;
+    const std::span<const LinkId> all = ways.links();
+    if (std::find(all.begin(), all.end(), LinkId(number)) == all.end()) {
+      continue;
+    }
+    const std::vector<LinkId> route = ways.one_from(ways.first()[sender.begins]);
+    set_line_rate(now, i, line_rate(route));
+    const std::int64_t window =
+        options_.trim.window.value_or(std::max(sender.window, fitting_window(route)));
+    sender.credits += window - std::exchange(sender.window, window);
+    wake(now, i);
+  }
 }
 
 bool PacketNetwork::is_moving(FlowTag tag) const {
@@ -114,14 +181,15 @@ void PacketNetwork::handle(Time now, Event event) {
       transmit(now, event.subject);
       return;
     case What::kTurn:
-      get_in_line(event.subject);
-      transmit(now, senders_[event.subject].port);
+      take_turn(now, event.subject);
       return;
     case What::kRefusal:
       refused(now, event.subject);
       return;
     case What::kPull:
-      pull(now, event.subject);
+      if (ports_[event.subject].pulls_at == now) {
+        pull(now, event.subject);
+      }
       return;
     case What::kCredit:
       ++senders_[event.subject].credits;
@@ -164,19 +232,24 @@ void PacketNetwork::transmit(Time now, std::uint32_t number) {
   } else {
     return;
   }
-  port.since = now;
   const std::int64_t size = packets_[port.current].size;
   const bool is_full = size == options_.payload.count() + options_.header.count();
-  queue_.push(now, is_full ? port.full_packet_time : transmission_time(port, size), What::kSent,
-              number);
+  const Time time = is_full ? port.full_packet_time : transmission_time(port, size);
+  port.left = static_cast<double>(size);
+  port.since = now;
+  port.sent_at = now + time;
+  queue_.push(now, time, What::kSent, number);
 }
 
 void PacketNetwork::finish_transmission(Time now, std::uint32_t number) {
   Port& port = ports_[number];
+  if (port.current == kNothing || port.sent_at != now) {
+    return;  // the link has changed since this was expected
+  }
   const std::uint32_t packet_number = port.current;
   const Packet& packet = packets_[packet_number];
   if (pieces_ != nullptr) {
-    record_packet(now, number);
+    record_sent(now, number, port.left);
   }
   if (packet.from != kNothing) {
     port.queued -= packet.is_trimmed ? 0 : packet.size;

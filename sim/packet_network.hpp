@@ -69,7 +69,9 @@ class PacketNetwork final : public NetworkModel {
              FlowTag tag) override;
   /// Throws ConfigError as PacketWays does, and where what is copied or added might be trimmed.
   void start_spread(Time now, std::int64_t bytes, const SpreadPath& path, FlowTag tag) override;
-  /// Thresholds of queues follow; a packet that is being sent stays as it was.
+  /// What is left of a packet that is being sent goes on at the new rate. Thresholds of queues and
+  /// the pace of senders and of requests follow; what a link without capacity held goes on as soon
+  /// as it has some again.
   void set_capacity(Time now, LinkId link, Bandwidth capacity) override;
   bool is_moving(FlowTag tag) const override;
   /// Also the times at which only packets move. Throws SimulationError when flows are under way
@@ -109,6 +111,9 @@ class PacketNetwork final : public NetworkModel {
 
   void transmit(Time now, std::uint32_t port);
   void finish_transmission(Time now, std::uint32_t port);
+  void interrupt(Time now, std::uint32_t port);
+  void resume(Time now, std::uint32_t port);
+  void follow_rate(Time now, std::uint32_t port, std::int64_t before);
   void arrive(Time now, std::uint32_t packet);
   void go_on(Time now, std::uint32_t packet, Hop next);
   bool completes_sum(const PacketWays& ways, std::uint32_t packet);
@@ -116,7 +121,7 @@ class PacketNetwork final : public NetworkModel {
   void enqueue(Time now, std::uint32_t packet, std::uint32_t port);
   void release(Time now, std::uint32_t from, std::uint32_t to, std::int64_t size);
   std::int64_t allowance(const Port& from, const Port& to) const;
-  void record_packet(Time now, std::uint32_t port);
+  void record_sent(Time now, std::uint32_t port, double bytes);
   void set_thresholds(Port& port, double stretch);
   Time transmission_time(const Port& port, std::int64_t size) const;
 
@@ -126,7 +131,10 @@ class PacketNetwork final : public NetworkModel {
                    double cap);
   std::uint32_t sender_for(std::uint32_t ways, std::size_t beginning);
   std::uint32_t new_sender(std::uint32_t ways, std::size_t beginning);
+  double line_rate(const std::vector<LinkId>& route) const;
   std::int64_t fitting_window(const std::vector<LinkId>& route) const;
+  void set_line_rate(Time now, std::uint32_t sender, double rate);
+  void take_turn(Time now, std::uint32_t sender);
   void get_in_line(std::uint32_t sender);
   std::uint32_t next_packet(Time now, std::uint32_t port);
   void packet_left(Time now, std::uint32_t message);

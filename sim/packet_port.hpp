@@ -18,6 +18,7 @@
 namespace rackrail::sim {
 
 inline constexpr std::uint32_t kNothing = UINT32_MAX;
+inline constexpr Time kNever = INT64_MAX;
 
 struct Packet {
   std::uint32_t message = 0;
@@ -125,8 +126,11 @@ struct Sender {
   LinkedQueue<Message> again;    ///< messages with packets to send again
   std::int64_t credits = 0;      ///< packets that it may send, when packets are trimmed
   std::uint32_t open = 0;        ///< messages that are not delivered
+  std::int64_t window = 0;       ///< of these, those that it began with
   bool is_up = false;            ///< in line, or it waits for its turn, or its packet is being sent
   Time turn = 0;                 ///< of the next packet
+  Time wakes_at = kNever;        ///< of the event with which its turn comes
+  bool is_capped = false;        ///< its turn was set by the cap of its message
   Time notify_from = INT64_MIN;  ///< the receiver stays silent until then
   std::uint32_t marked_by = kNothing;  ///< of the last notification
 };
@@ -140,6 +144,7 @@ struct UsedWays {
 /// A link, with the queue in front of it and what its far end has of it.
 struct Port {
   std::int64_t bytes_per_second = 0;
+  std::int64_t paced_for = 0;  ///< the last rate that was not 0
   Time latency = 0;
   Time full_packet_time = 0;
   double stretch = 0;          ///< of the times in PacketOptions, for the longest route
@@ -151,7 +156,9 @@ struct Port {
   LinkedQueue<Packet> queue;         ///< packets from other links
   LinkedQueue<Sender> senders;       ///< that start here and may send now
   std::uint32_t current = kNothing;  ///< the packet that is being sent
-  Time since = 0;                    ///< it is being sent
+  double left = 0;                   ///< bytes of it that were not sent at `since`
+  Time since = 0;                    ///< the link has its rate and sends the packet
+  Time sent_at = kNever;             ///< when all of it is sent, at this rate
   std::int64_t queued = 0;           ///< bytes in the queue, with the one being sent
   std::int64_t arrived = 0;          ///< bytes at the far end that came from here and wait there
   bool is_paused = false;
@@ -165,7 +172,7 @@ struct Port {
 
   std::size_t last_piece = SIZE_MAX;  ///< of the recorded ones
   RingBuffer<std::uint32_t> pulls;    ///< senders to be asked for a packet, by the far end
-  bool is_pulling = false;
+  Time pulls_at = kNever;             ///< never: nothing is asked for
 };
 
 }  // namespace rackrail::sim

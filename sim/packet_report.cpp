@@ -25,8 +25,8 @@ void PacketNetwork::record_links(std::vector<LinkPiece>& pieces,
   is_background_ = std::move(is_background);
 }
 
-// The packet that a link has sent now.
-void PacketNetwork::record_packet(Time now, std::uint32_t number) {
+// Of the packet that a link sends: so many bytes since Port::since.
+void PacketNetwork::record_sent(Time now, std::uint32_t number, double bytes) {
   Port& port = ports_[number];
   const Packet& packet = packets_[port.current];
   const bool is_background = is_background_(flows_[messages_[packet.message].flow].tag);
@@ -35,13 +35,12 @@ void PacketNetwork::record_packet(Time now, std::uint32_t number) {
     if (last.link.value() == number && last.end == port.since &&
         last.is_background == is_background) {
       last.end = now;
-      last.bytes += packet.size;
+      last.bytes += bytes;
       return;
     }
   }
   port.last_piece = pieces_->size();
-  pieces_->push_back(
-      {LinkId(number), port.since, now, static_cast<double>(packet.size), is_background});
+  pieces_->push_back({LinkId(number), port.since, now, bytes, is_background});
 }
 
 void PacketNetwork::fail_stuck() const {

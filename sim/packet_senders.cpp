@@ -18,21 +18,42 @@ Time whole_time(double time, Time now) {
   return static_cast<Time>(time);
 }
 
-/// The rate at which a machine can send: of its links, the narrowest up to the first that leaves.
-double line_rate(const topology::Topology& topology, const std::vector<LinkId>& route) {
-  const std::string& host = topology.node(topology.link(route.front()).from).host;
+}  // namespace
+
+// The rate at which a machine can send, in bytes per picosecond: of its links, the narrowest up to
+// the first that leaves. A link without capacity counts as before that, for it holds what comes.
+double PacketNetwork::line_rate(const std::vector<LinkId>& route) const {
+  const std::string& host = topology_.node(topology_.link(route.front()).from).host;
   double least = std::numeric_limits<double>::infinity();
   for (const LinkId id : route) {
-    const topology::Link& link = topology.link(id);
-    least = std::min(least, static_cast<double>(link.bandwidth.bytes_per_second()));
-    if (host.empty() || topology.node(link.to).host != host) {
+    least = std::min(least, static_cast<double>(ports_[id.index()].paced_for));
+    if (host.empty() || topology_.node(topology_.link(id).to).host != host) {
       break;
     }
   }
   return least / kPicosecondsPerSecond;
 }
 
-}  // namespace
+// A sender whose links have changed: of what it waits for its turn, the rest at its new rate.
+void PacketNetwork::set_line_rate(Time now, std::uint32_t number, double rate) {
+  Sender& sender = senders_[number];
+  if (rate == sender.line) {
+    return;
+  }
+  const bool is_controlled =
+      options_.rate_control == RateControl::kDcqcn && options_.overload == Overload::kPause;
+  const double before = is_controlled ? sender.control.rate(now) : sender.line;
+  sender.line = rate;
+  sender.control.set_line_rate(now, rate);
+  const double after = is_controlled ? sender.control.rate(now) : sender.line;
+  if (sender.turn > now && !sender.is_capped) {
+    sender.turn = now + whole_time(static_cast<double>(sender.turn - now) * before / after, now);
+    if (sender.wakes_at != kNever) {
+      sender.wakes_at = sender.turn;
+      queue_.push(now, sender.turn - now, What::kTurn, number);
+    }
+  }
+}
 
 void PacketNetwork::start(Time now, std::int64_t bytes, std::span<const LinkId> links,
                           double rate_cap, FlowTag tag) {
@@ -145,8 +166,9 @@ std::uint32_t PacketNetwork::new_sender(std::uint32_t ways_number, std::size_t b
     }
   }
   senders_.emplace_back(ways_number, beginning, ways.link(first).value(), options_.dcqcn,
-                        line_rate(topology_, ways.one_from(first)), latency, stretch);
-  senders_.back().credits = options_.trim.window.value_or(fitting_window(ways.one_from(first)));
+                        line_rate(ways.one_from(first)), latency, stretch);
+  senders_.back().window = options_.trim.window.value_or(fitting_window(ways.one_from(first)));
+  senders_.back().credits = senders_.back().window;
   return static_cast<std::uint32_t>(senders_.size() - 1);
 }
 
@@ -181,11 +203,22 @@ void PacketNetwork::wake(Time now, std::uint32_t number) {
   }
   sender.is_up = true;
   if (sender.turn > now) {
+    sender.wakes_at = sender.turn;
     queue_.push(now, sender.turn - now, What::kTurn, number);
     return;
   }
   get_in_line(number);
   transmit(now, sender.port);
+}
+
+// The turn of a sender comes, unless it has been moved to another time.
+void PacketNetwork::take_turn(Time now, std::uint32_t number) {
+  Sender& sender = senders_[number];
+  if (sender.wakes_at == now) {
+    sender.wakes_at = kNever;
+    get_in_line(number);
+    transmit(now, sender.port);
+  }
 }
 
 // Bytes of the next packet of a sender: one that is to be sent again, else the next of its message.
@@ -228,9 +261,10 @@ std::uint32_t PacketNetwork::next_packet(Time now, std::uint32_t port_number) {
     sender.control.sent(size);
     interval = sender.control.time_for(size, now);
   }
-  if (messages_[message].cap > 0) {
-    interval = std::max(interval, static_cast<double>(payload) / messages_[message].cap);
-  }
+  const double capped =
+      messages_[message].cap > 0 ? static_cast<double>(payload) / messages_[message].cap : 0;
+  sender.is_capped = capped > interval;
+  interval = std::max(interval, capped);
   sender.turn = std::max(sender.turn + whole_time(interval, now), now);
 
   const std::uint32_t number = packets_.take();

@@ -49,21 +49,22 @@ void PacketNetwork::refused(Time now, std::uint32_t number) {
 void PacketNetwork::ask_for_more(Time now, std::uint32_t number, std::uint32_t last) {
   Port& port = ports_[last];
   port.pulls.push_back() = number;
-  if (!port.is_pulling) {
+  if (port.pulls_at == kNever) {
     pull(now, last);
   }
 }
 
 void PacketNetwork::pull(Time now, std::uint32_t port_number) {
   Port& port = ports_[port_number];
-  port.is_pulling = false;
-  while (!port.pulls.empty() && !port.is_pulling) {
+  bool is_pulling = false;
+  while (!port.pulls.empty() && !is_pulling) {
     const std::uint32_t number = port.pulls.front();
     port.pulls.pop_front();
     queue_.push(now, senders_[number].back, What::kCredit, number);
-    port.is_pulling = senders_[number].open > 0;
+    is_pulling = senders_[number].open > 0;
   }
-  if (port.is_pulling) {
+  port.pulls_at = is_pulling ? now + port.full_packet_time : kNever;
+  if (is_pulling) {
     queue_.push(now, port.full_packet_time, What::kPull, port_number);
   }
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "sim/programs.hpp"
@@ -36,62 +37,82 @@ plan::TransferGraph placed(const plan::TransferGraph& graph, std::span<const Ran
   return result;
 }
 
-std::vector<std::uint32_t> add_steps(Engine& engine, const PlacedPlan& placed,
-                                     const topology::Topology& topology,
-                                     const SimulationOptions& options, int steps) {
-  std::vector<std::uint32_t> first_runs;
-  for (int step = 0; step < steps; ++step) {
-    const bool synchronizes = (step + 1) % options.local_steps == 0 || step + 1 == steps;
+namespace {
+
+bool synchronizes(std::size_t step, const SimulationOptions& options, std::size_t steps) {
+  return (step + 1) % static_cast<std::size_t>(options.local_steps) == 0 || step + 1 == steps;
+}
+
+/// Puts a step into the engine.
+class MakeStep {
+ public:
+  MakeStep(Engine& engine, PlacedPlan placed, const topology::Topology& topology,
+           const SimulationOptions& options, std::size_t steps, std::optional<std::size_t> kept)
+      : engine_(engine),
+        placed_(std::move(placed)),
+        topology_(topology),
+        options_(options),
+        steps_(steps),
+        kept_(kept) {}
+
+  void operator()(std::size_t step) const {
+    const bool is_common = synchronizes(step, options_, steps_);
     std::vector<std::uint32_t> runs;
-    for (std::size_t b = 0; synchronizes && b < placed.indices.size(); ++b) {
-      runs.push_back(engine.add_run(
-          placed.indices[b], fmt::format("bucket {}", b),
-          urgency_of(static_cast<std::uint32_t>(step), placed.plan.buckets[b].priority)));
+    for (std::size_t b = 0; is_common && b < placed_.indices.size(); ++b) {
+      runs.push_back(engine_.add_run(
+          placed_.indices[b], fmt::format("bucket {}", b),
+          urgency_of(static_cast<std::uint32_t>(step), placed_.plan.buckets[b].priority)));
     }
-    if (synchronizes) {
-      first_runs.push_back(runs.empty() ? 0 : runs.front());
+    if (step == kept_) {
+      engine_.keep(runs);
     }
-    const auto first = first_runs.empty() ? 0 : first_runs.back();
-    for (std::size_t r = 0; r < placed.ranks.size(); ++r) {
-      const Rank rank = placed.ranks[r];
-      Program program = program_of(placed.plan, placed.workload,
-                                   topology.node(topology.node_of(rank)).device_class, Rank(r),
-                                   first, slowdown(options.disturbances, rank, step));
+    for (std::size_t r = 0; r < placed_.ranks.size(); ++r) {
+      const Rank rank = placed_.ranks[r];
+      Program program = program_of(placed_.plan, placed_.workload,
+                                   topology_.node(topology_.node_of(rank)).device_class, Rank(r),
+                                   runs.empty() ? 0 : runs.front(),
+                                   slowdown(options_.disturbances, rank, static_cast<int>(step)));
       for (ComputePiece& piece : program.pieces) {
-        if (!synchronizes) {
+        if (!is_common) {
           piece.ready.clear();
         }
       }
-      engine.add_step(rank, std::move(program.pieces), runs, program.optimizer);
+      engine_.add_step(rank, std::move(program.pieces), runs, program.optimizer);
     }
   }
-  return first_runs;
-}
 
-std::vector<StepSpan> spans(const Engine& engine, std::span<const Rank> ranks, int steps) {
-  std::vector<StepSpan> all;
-  for (std::size_t step = 0; step < static_cast<std::size_t>(steps); ++step) {
-    Time start = INT64_MAX;
-    Time end = 0;
-    Time waited = 0;
-    for (const Rank rank : ranks) {
-      const Engine::StepTimes& times = engine.steps_of(rank)[step];
-      start = std::min(start, times.start);
-      end = std::max(end, times.end);
-      waited = std::max(waited, times.waited_for_data);
+ private:
+  Engine& engine_;
+  PlacedPlan placed_;
+  const topology::Topology& topology_;
+  const SimulationOptions& options_;
+  std::size_t steps_;
+  std::optional<std::size_t> kept_;
+};
+
+}  // namespace
+
+std::optional<std::size_t> last_synchronisation(std::size_t step, const SimulationOptions& options,
+                                                std::size_t steps) {
+  for (std::size_t i = step + 1; i > 0; --i) {
+    if (synchronizes(i - 1, options, steps)) {
+      return i - 1;
     }
-    all.push_back({Duration(start), Duration(end), Duration(waited)});
   }
-  return all;
+  return std::nullopt;
 }
 
-Duration until_all_done(const Engine& engine, const std::vector<StepSpan>& steps,
-                        std::uint32_t first_run, std::uint32_t end_run) {
-  Duration last = steps.back().end;
-  for (std::uint32_t run = first_run; run < end_run; ++run) {
-    last = std::max(last, Duration(engine.run_done(run)));
+std::uint32_t add_steps(Engine& engine, const PlacedPlan& placed,
+                        const topology::Topology& topology, const SimulationOptions& options,
+                        std::size_t steps, std::optional<std::size_t> kept) {
+  std::uint64_t slice_ends = 0;
+  for (const auto& index : placed.indices) {
+    slice_ends = std::accumulate(index->slices_at.begin(), index->slices_at.end(), slice_ends);
   }
-  return last;
+  const auto local_steps = static_cast<std::size_t>(options.local_steps);
+  return engine.add_program(placed.ranks, steps,
+                            slice_ends * ((steps + local_steps - 1) / local_steps),
+                            MakeStep(engine, placed, topology, options, steps, kept));
 }
 
 std::vector<plan::TimelineEvent> timeline(const Engine& engine, Time from, Time to,

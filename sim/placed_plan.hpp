@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -27,19 +28,16 @@ struct PlacedPlan {
 plan::TransferGraph placed(const plan::TransferGraph& graph, std::span<const Rank> ranks,
                            std::size_t rank_count, std::span<const LinkId> links);
 
-/// Puts `steps` steps into the engine. Returns the number of each synchronisation's first
-/// collective; those of one follow each other by bucket.
-std::vector<std::uint32_t> add_steps(Engine& engine, const PlacedPlan& placed,
-                                     const topology::Topology& topology,
-                                     const SimulationOptions& options, int steps);
+/// The last step up to this one of `steps` in which ranks synchronise, if there is one.
+std::optional<std::size_t> last_synchronisation(std::size_t step, const SimulationOptions& options,
+                                                std::size_t steps);
 
-/// Each step, from the first of these ranks that starts to the last that ends.
-std::vector<StepSpan> spans(const Engine& engine, std::span<const Rank> ranks, int steps);
-
-/// Until the last of these steps has ended and these collectives are done: with a staleness, those
-/// of the last steps may end later than they.
-Duration until_all_done(const Engine& engine, const std::vector<StepSpan>& steps,
-                        std::uint32_t first_run, std::uint32_t end_run);
+/// Puts `steps` steps into the engine as a program, whose number is returned. Collectives of the
+/// step `kept` can be asked for after the simulation (Engine::keep), by bucket. Topology and
+/// options must outlive it.
+std::uint32_t add_steps(Engine& engine, const PlacedPlan& placed,
+                        const topology::Topology& topology, const SimulationOptions& options,
+                        std::size_t steps, std::optional<std::size_t> kept = std::nullopt);
 
 /// Recorded tasks that started at `from` or later and before `to`, with times since `from`.
 std::vector<plan::TimelineEvent> timeline(const Engine& engine, Time from, Time to,

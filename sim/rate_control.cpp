@@ -77,6 +77,21 @@ double DcqcnRate::time_for(std::int64_t bytes, Time now) const {
   return at + left / rate - static_cast<double>(now);
 }
 
+void DcqcnRate::set_line_rate(Time now, double line_rate) {
+  rate(now);
+  const double share = std::max(1.0, line_rate / line_rate_);
+  const bool is_full = rate_ >= line_rate_;
+  link_rate_ = link_rate_ == line_rate_ ? line_rate : link_rate_;
+  line_rate_ = line_rate;
+  rate_ = is_full ? line_rate : std::min(rate_ * share, line_rate);
+  target_ = is_full ? line_rate : std::min(target_ * share, line_rate);
+}
+
+void DcqcnRate::set_link_rate(Time now, double link_rate) {
+  rate(now);
+  link_rate_ = link_rate;
+}
+
 void DcqcnRate::increase() {
   // Halving the distance to the target for ever would never reach the line rate itself.
   constexpr double kFull = 1 - 1e-3;

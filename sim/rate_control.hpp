@@ -35,6 +35,12 @@ class DcqcnRate {
   void sent(std::int64_t bytes);
   /// Picoseconds from `now` in which the rate adds up to so many bytes, if no notification comes.
   double time_for(std::int64_t bytes, Time now) const;
+  /// The rate up to which it may rise is another one. A sender that was at the old one is at the
+  /// new one; one below it stays a part of a link that has become faster, for it may have been cut
+  /// for the slow one's sake, and is soon cut again if not.
+  void set_line_rate(Time now, double line_rate);
+  /// Likewise the link that marked last, if there was one: above 0.
+  void set_link_rate(Time now, double link_rate);
   double alpha() const { return alpha_; }
 
  private:

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
+
 #include "base/error.hpp"
 
 namespace rackrail::sim {
@@ -22,6 +25,10 @@ void require_in_step(const SimulationOptions& options) {
   }
 }
 
+bool has_headers(const SimulationOptions& options) {
+  return options.network == NetworkLevel::kPacket && options.packets.header > Bytes(0);
+}
+
 double mean_rate(const topology::Topology& topology, const Disturbances& disturbances, LinkId link,
                  Duration from, Duration to) {
   auto rate = static_cast<double>(topology.link(link).bandwidth.bytes_per_second());
@@ -40,18 +47,56 @@ double mean_rate(const topology::Topology& topology, const Disturbances& disturb
   return to > from ? (bytes + rate * (to - since).seconds()) / (to - from).seconds() : rate;
 }
 
+std::vector<double> possible_bytes(const topology::Topology& topology,
+                                   const Disturbances& disturbances,
+                                   const std::vector<LinkId>& links, Duration start, Duration part,
+                                   std::size_t count) {
+  struct Rate {
+    double bytes_per_second = 0;
+    Duration since;
+  };
+  std::vector<double> possible(count * links.size());
+  std::vector<Rate> rates;
+  std::vector<std::size_t> place(topology.link_count(), SIZE_MAX);
+  for (const LinkId link : links) {
+    place[link.index()] = rates.size();
+    rates.push_back(
+        {static_cast<double>(topology.link(link).bandwidth.bytes_per_second()), Duration()});
+  }
+  const auto carry_until = [&](std::size_t link, Duration end) {  // times since `start`
+    Rate& rate = rates[link];
+    for (auto i = static_cast<std::size_t>(rate.since / part); i < count && rate.since < end; ++i) {
+      const Duration until = std::min(end, part * static_cast<std::int64_t>(i + 1));
+      possible[i * links.size() + link] += rate.bytes_per_second * (until - rate.since).seconds();
+      rate.since = until;
+    }
+  };
+  for (const CapacityChange& change : disturbances.capacity) {  // in the order of time
+    const std::size_t link = place[change.link.index()];
+    if (link != SIZE_MAX) {
+      carry_until(link, change.at - start);
+      rates[link].bytes_per_second = static_cast<double>(change.bandwidth.bytes_per_second());
+    }
+  }
+  for (std::size_t link = 0; link < links.size(); ++link) {
+    carry_until(link, part * static_cast<std::int64_t>(count));
+  }
+  return possible;
+}
+
 std::vector<LinkUse> link_uses(const topology::Topology& topology, const std::vector<Bytes>& bytes,
-                               const std::vector<Bytes>& background,
-                               const Disturbances& disturbances, Duration from, Duration to) {
+                               const Carried& carried, const Disturbances& disturbances,
+                               Duration from, Duration to) {
   std::vector<LinkUse> uses;
   for (std::size_t i = 0; i < bytes.size(); ++i) {
-    if (bytes[i].count() > 0 || background[i].count() > 0) {
+    const bool is_counted = !carried.plan.empty() && carried.plan[i] >= 0;
+    const double plan = is_counted ? carried.plan[i] : static_cast<double>(bytes[i].count());
+    const Bytes others(std::llround(carried.others[i]));
+    if (bytes[i].count() > 0 || plan > 0 || others.count() > 0) {
       const double possible =
           mean_rate(topology, disturbances, LinkId(i), from, to) * (to - from).seconds();
-      const auto share = [&](Bytes moved) {
-        return possible > 0 ? static_cast<double>(moved.count()) / possible : 0;
-      };
-      uses.push_back({LinkId(i), bytes[i], share(bytes[i]), background[i], share(background[i])});
+      const auto share = [&](double moved) { return possible > 0 ? moved / possible : 0; };
+      uses.push_back({LinkId(i), bytes[i], share(plan), others, share(carried.others[i])});
     }
   }
   return uses;

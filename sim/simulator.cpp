@@ -30,15 +30,16 @@ CollectiveResult run_alone(const std::shared_ptr<const GraphIndex>& index, const
   options.record_timeline = false;
   Engine engine(topology, options);
   const std::uint32_t run = add_alone(engine, index, name, topology);
+  engine.watch(0, 0, has_headers(options));
   engine.run();
   CollectiveResult result;
   result.time = Duration(engine.run_done(run));
-  std::vector<Bytes> bytes = engine.link_bytes(run, run + 1);
+  std::vector<Bytes> bytes = engine.link_bytes();
   for (std::size_t i = 0; i < stands_for.size(); ++i) {
     bytes[i] = bytes[stands_for[i].index()];
   }
-  result.links = link_uses(topology, bytes, engine.background_bytes(0, result.time.picoseconds()),
-                           options.disturbances, {}, result.time);
+  result.links =
+      link_uses(topology, bytes, engine.carried(), options.disturbances, {}, result.time);
   result.queues = engine.queues();
   result.events = engine.events();
   result.flows = engine.flows();

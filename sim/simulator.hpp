@@ -50,8 +50,8 @@ struct SimulationOptions {
   NetworkLevel network = NetworkLevel::kFlow;
   PacketOptions packets;  ///< of the packet level
   Multipath multipath = Multipath::kPinned;
-  int steps = 1;  ///< > 1: steady state over several steps, of which one is reported
-  StepChoice report;
+  int steps = 1;      ///< > 1: steady state over several steps, of which one is reported
+  StepChoice report;  ///< the slowest and the median one are found by simulating twice
   /// How many steps a rank may go on without the gradients of the last ones: it ends step s when
   /// those of step s − staleness are there. 0: synchronous.
   int staleness = 0;
@@ -66,12 +66,17 @@ struct SimulationOptions {
   std::function<void(double share)> progress = {};
 };
 
+/// What a link carried. Utilisation, here and in LinkTimeline, is the bytes that a link carried in
+/// some time over those that it could have carried in it, with the capacities that it had then
+/// (Disturbances::capacity): of all steps that were under way and, at the packet level, with the
+/// packets' headers. So it is never above 1, but for rounding.
 struct LinkUse {
   LinkId link;
-  Bytes bytes;                        ///< of the plan
-  double utilization = 0;             ///< bytes / (bandwidth · step time)
-  Bytes background;                   ///< of others (Disturbances::background)
-  double background_utilization = 0;  ///< likewise
+  /// Of the plan: in a step, those of the gradients that it is about, whenever they move.
+  Bytes bytes;
+  double utilization = 0;             ///< by the plan, over the step
+  Bytes background;                   ///< of others (Disturbances::background), over the step
+  double background_utilization = 0;  ///< by them
 };
 
 /// A stretch of the critical path, latest last; together they cover the step without gaps.
@@ -98,18 +103,10 @@ struct FlowRecord {
   Duration delivered;  ///< and is there
   std::vector<LinkId> links;
   std::vector<double> shares;  ///< of the bytes, by link; none: all of them on each
-  /// From `start` to `sent`, a piece for each rate it had; none where the model has no rates.
-  struct Piece {
-    Duration begin;
-    Duration end;
-    double bytes = 0;
-  };
-  std::vector<Piece> pieces;
 };
 
-/// Utilisation of links over a step: at [i · links.size() + j], of links[j] from i · bin to
-/// (i + 1) · bin. At the packet level it is the share of the time in which packets left, with their
-/// headers, of all steps that are under way.
+/// Utilisation of links (as in LinkUse) over a step: at [i · links.size() + j], of links[j] from
+/// i · bin to (i + 1) · bin; 0 where the link could carry nothing.
 struct LinkTimeline {
   Duration bin;
   std::vector<LinkId> links;
@@ -130,12 +127,19 @@ struct StepResult {
   std::size_t reported = 0;     ///< the one that all else is about, but for the mean
   /// Of all of them, until the last gradient is there: a staleness does not wait for that.
   Duration mean_step_time;
+  /// Of the slowest device, which computes and waits for data longest: with its compute time
+  /// (estimate.compute_time) and what synchronisation adds (estimate.sync_share of the step) this
+  /// is the whole step.
+  Duration waited_for_data;
+  /// How much less than the slowest device the others compute and wait for data, on average: in it
+  /// they wait for that one, and no network would make the step shorter. Beside the parts above.
+  Duration waited_for_others;
   double device_busy = 0;      ///< share of the step in which devices compute, on average
   std::vector<LinkUse> links;  ///< only links that carried something
   std::vector<PathPiece> critical_path;
   std::vector<plan::TimelineEvent> timeline;  ///< when recorded
   std::vector<FlowRecord> flow_records;       ///< the same, of the reported step, by start
-  /// The same: what links sent beside the pieces of flow_records, since the step's start.
+  /// The same: what links sent, of the plan and of others, with times since the step's start.
   std::vector<LinkPiece> link_pieces;
   std::vector<QueueUse> queues;  ///< over all steps; of the packet level
   std::uint64_t events = 0;
@@ -173,11 +177,11 @@ AsynchronousResult simulate_asynchronous(const plan::Plan& plan, const plan::Wor
                                          const topology::Topology& topology,
                                          const SimulationOptions& options);
 
-/// Of all links that carried something, in `bins` equal parts of the time up to the last delivery
-/// of the plan. `pieces` as in StepResult.
-LinkTimeline link_timeline(const std::vector<FlowRecord>& flows,
-                           const std::vector<LinkPiece>& pieces, const topology::Topology& topology,
-                           std::size_t bins);
+/// Of all links that carried something in a step whose flows were recorded, in `bins` equal parts
+/// of the time from its start to the last delivery of its gradients. The disturbances are those
+/// that it was simulated with.
+LinkTimeline link_timeline(const StepResult& result, const topology::Topology& topology,
+                           const Disturbances& disturbances, std::size_t bins);
 
 /// One collective of `elements` floats per rank alone on the cluster. Transfers without a pinned
 /// route take the topology's route. Nothing is recorded.

@@ -39,20 +39,20 @@ Duration waited(const Engine& engine, const Activity& activity, const topology::
 std::vector<PathPiece> critical_path(const Engine& engine, const topology::Topology& topology,
                                      const Disturbances& disturbances, Time from,
                                      std::uint32_t last) {
-  std::vector<std::uint32_t> on_path;
-  for (std::uint32_t at = last; at != kNoActivity; at = engine.activities()[at].cause) {
-    const Activity& activity = engine.activities()[at];
-    if (activity.end <= from) {
-      break;
-    }
-    if (activity.end > activity.start) {
+  std::vector<const Activity*> on_path;
+  for (const Activity* at = engine.activity(last); at != nullptr && at->end > from;
+       at = engine.activity(at->cause)) {
+    if (at->end > at->start) {
       on_path.push_back(at);
     }
   }
-  const BindingLinks binding(engine, topology, disturbances, on_path);
+  if (on_path.empty()) {
+    return {};
+  }
+  const BindingLinks binding(engine, topology, disturbances, on_path, from, on_path.front()->end);
   std::vector<PathPiece> path;
-  for (const std::uint32_t at : on_path) {
-    const Activity& activity = engine.activities()[at];
+  for (const Activity* at : on_path) {
+    const Activity& activity = *at;
     const Time start = std::max(activity.start, from) - from;
     const std::optional<LinkId> link = binding.of(at);
     std::string what = engine.describe(activity.task);
@@ -72,12 +72,61 @@ std::vector<PathPiece> critical_path(const Engine& engine, const topology::Topol
   return path;
 }
 
-/// How many synchronisations there are in the steps up to this one (placed_plan.cpp).
-std::size_t synchronisations_until(std::size_t step, const SimulationOptions& options) {
-  const std::size_t whole = (step + 1) / static_cast<std::size_t>(options.local_steps);
-  const bool is_odd_last = step + 1 == static_cast<std::size_t>(options.steps) &&
-                           options.steps % options.local_steps != 0;
-  return whole + (is_odd_last ? 1 : 0);
+/// The first of those that end last.
+Rank last_to_end(const Engine& engine, std::span<const Rank> ranks) {
+  return *std::max_element(ranks.begin(), ranks.end(), [&](Rank a, Rank b) {
+    return engine.watched_times(a).end < engine.watched_times(b).end;
+  });
+}
+
+/// What a step is spent on. The slowest device is the one that computes and waits for data longest:
+/// what is left of the step is what synchronisation adds, whichever rank ends last; what the others
+/// are faster they wait for it.
+void add_parts(const Engine& engine, std::span<const Rank> ranks, StepResult& result) {
+  const StepSpan& span = result.steps[result.reported];
+  const Duration time = span.end - span.start;
+  Engine::StepTimes slowest;
+  double compute = 0;  // of all ranks together
+  double own = 0;      // with waiting for data
+  const auto own_time = [](const Engine::StepTimes& times) {
+    return times.compute + times.waited_for_data;
+  };
+  for (const Rank rank : ranks) {
+    const Engine::StepTimes& times = engine.watched_times(rank);
+    compute += static_cast<double>(times.compute);
+    own += static_cast<double>(own_time(times));
+    if (own_time(times) > own_time(slowest)) {
+      slowest = times;
+    }
+  }
+  const auto count = static_cast<double>(ranks.size());
+  result.estimate.step_time = time;
+  result.estimate.compute_time = Duration(slowest.compute);
+  result.waited_for_data = Duration(slowest.waited_for_data);
+  result.waited_for_others =
+      Duration(static_cast<Time>(static_cast<double>(own_time(slowest)) - own / count));
+  if (time > Duration()) {
+    result.estimate.sync_share = std::max(0.0, 1 - Duration(own_time(slowest)) / time);
+    result.device_busy = compute / count / static_cast<double>(time.picoseconds());
+  }
+}
+
+/// Which step is reported. What depends on how long they take is simulated without any record, so
+/// that then only that step's need be kept.
+std::size_t reported_step(const PlacedPlan& placed, const topology::Topology& topology,
+                          const SimulationOptions& options) {
+  if (const auto known = options.report.of(options.steps)) {
+    return *known;
+  }
+  SimulationOptions quick = options;
+  quick.record_critical_path = false;
+  quick.record_timeline = false;
+  quick.record_flows = false;
+  Engine engine(topology, quick);
+  const std::uint32_t program =
+      add_steps(engine, placed, topology, quick, static_cast<std::size_t>(quick.steps));
+  engine.run();
+  return options.report.choose(engine.spans(program));
 }
 
 }  // namespace
@@ -86,7 +135,6 @@ StepResult simulate_step(const plan::Plan& plan, const plan::Workload& workload,
                          const topology::Topology& topology, const SimulationOptions& options) {
   require_in_step(options);
   require_matching(plan, workload, topology);
-  Engine engine(topology, options);
   Routing routing(topology, options.multipath, options.disturbances.seed);
   std::vector<Rank> ranks;
   for (std::size_t r = 0; r < topology.rank_count(); ++r) {
@@ -97,64 +145,36 @@ StepResult simulate_step(const plan::Plan& plan, const plan::Workload& workload,
     all.indices.push_back(index_graph(plan.schedules.at(bucket.schedule), bucket.elements,
                                       bucket.slice_elements, routing));
   }
-  const std::vector<std::uint32_t> first_runs =
-      add_steps(engine, all, topology, options, options.steps);
+  StepResult result;
+  result.reported = reported_step(all, topology, options);
+  const std::size_t last = result.reported;
+  // The gradients of the last synchronisation up to this step, which need not be in it.
+  const auto steps = static_cast<std::size_t>(options.steps);
+  const auto synchronisation = last_synchronisation(last, options, steps);
+  Engine engine(topology, options);
+  const std::uint32_t program = add_steps(engine, all, topology, options, steps, synchronisation);
+  engine.watch(last, last, options.steps > 1 || options.staleness > 0 || has_headers(options));
+  engine.record_from(synchronisation.value_or(last));
   engine.run();
 
-  StepResult result;
-  result.steps = spans(engine, ranks, options.steps);
-  result.reported = options.report.choose(result.steps);
-  const std::size_t last = result.reported;
-  Time from = INT64_MAX;
-  Time to = 0;
-  Time compute = 0;
-  Rank slowest;
-  for (std::size_t r = 0; r < topology.rank_count(); ++r) {
-    const auto& times = engine.steps_of(Rank(r))[last];
-    from = std::min(from, times.start);
-    compute = std::max(compute, times.compute);
-    if (times.end > to) {
-      to = times.end;
-      slowest = Rank(r);
-    }
-  }
-  result.estimate.step_time = Duration(to - from);
-  result.estimate.compute_time = Duration(compute);
-  if (to > from) {
-    const Engine::StepTimes& own = engine.steps_of(slowest)[last];
-    const auto share = [&](Time time) {
-      return static_cast<double>(time) / static_cast<double>(to - from);
-    };
-    result.estimate.sync_share = std::max(0.0, 1 - share(own.compute + own.waited_for_data));
-    for (const Rank rank : ranks) {
-      result.device_busy +=
-          share(engine.steps_of(rank)[last].compute) / static_cast<double>(ranks.size());
-    }
-  }
-  auto buckets = static_cast<std::uint32_t>(plan.buckets.size());
-  result.mean_step_time =
-      Duration(until_all_done(engine, result.steps, first_runs.front(), first_runs.back() + buckets)
-                   .picoseconds() /
-               options.steps);
-  // Of the last synchronisation up to this step, which need not be in it.
-  const std::size_t before = synchronisations_until(last, options);
-  const std::uint32_t first_run = before == 0 ? 0 : first_runs[before - 1];
-  buckets = before == 0 ? 0 : buckets;
-  for (std::uint32_t b = 0; b < buckets; ++b) {
-    const Time ready = engine.run_ready(first_run + b) - from;
+  result.steps = engine.spans(program);
+  const Time from = result.steps[last].start.picoseconds();
+  const Time to = result.steps[last].end.picoseconds();
+  add_parts(engine, ranks, result);
+  result.mean_step_time = Duration(engine.program_done(program) / options.steps);
+  for (const std::uint32_t run : engine.kept()) {
+    const Time ready = engine.run_ready(run) - from;
     result.estimate.bucket_ready.push_back(Duration(ready));
-    result.estimate.bucket_done.push_back(
-        Duration(std::max(ready, engine.run_done(first_run + b) - from)));
+    result.estimate.bucket_done.push_back(Duration(std::max(ready, engine.run_done(run) - from)));
   }
-  result.links = link_uses(topology, engine.link_bytes(first_run, first_run + buckets),
-                           engine.background_bytes(from, to), options.disturbances, Duration(from),
-                           Duration(to));
+  result.links = link_uses(topology, engine.link_bytes(engine.kept()), engine.carried(),
+                           options.disturbances, Duration(from), Duration(to));
   if (options.record_timeline) {
     const bool is_last = last + 1 == result.steps.size();
     result.timeline = timeline(engine, from, is_last ? INT64_MAX : to, ranks);
   }
   if (options.record_flows) {
-    result.flow_records = flow_records(engine, from, first_run, first_run + buckets);
+    result.flow_records = flow_records(engine, from);
     result.link_pieces = engine.link_pieces();
     std::erase_if(result.link_pieces, [&](const LinkPiece& piece) { return piece.end <= from; });
     for (LinkPiece& piece : result.link_pieces) {
@@ -163,8 +183,9 @@ StepResult simulate_step(const plan::Plan& plan, const plan::Workload& workload,
     }
   }
   if (options.record_critical_path) {
-    result.critical_path = critical_path(engine, topology, options.disturbances, from,
-                                         engine.steps_of(slowest)[last].last_activity);
+    result.critical_path =
+        critical_path(engine, topology, options.disturbances, from,
+                      engine.watched_times(last_to_end(engine, ranks)).last_activity);
   }
   result.queues = engine.queues();
   result.events = engine.events();

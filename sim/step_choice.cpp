@@ -11,41 +11,38 @@
 
 namespace rackrail::sim {
 
-std::size_t StepChoice::first_possible(int steps) const {
+std::optional<std::size_t> StepChoice::of(int steps) const {
+  const auto count = static_cast<std::size_t>(steps);
   switch (kind) {
     case Kind::kLast:
-      return static_cast<std::size_t>(steps - 1);
+      return count - 1;
     case Kind::kNumber:
-      return static_cast<std::size_t>(number);
-    case Kind::kSlowest:
-    case Kind::kMedian:
-      break;
-  }
-  return 0;
-}
-
-std::size_t StepChoice::choose(const std::vector<StepSpan>& steps) const {
-  std::vector<std::size_t> order(steps.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  const auto length = [&](std::size_t i) { return steps[i].end - steps[i].start; };
-  switch (kind) {
-    case Kind::kLast:
-      return steps.size() - 1;
-    case Kind::kNumber:
-      if (static_cast<std::size_t>(number) >= steps.size()) {
-        throw ConfigError(ErrorContext{
-            "", "step to report", std::to_string(number),
-            fmt::format("one of the {} steps, 0 to {}", steps.size(), steps.size() - 1)});
+      if (static_cast<std::size_t>(number) >= count) {
+        throw ConfigError(
+            ErrorContext{"", "step to report", std::to_string(number),
+                         fmt::format("one of the {} steps, 0 to {}", count, count - 1)});
       }
       return static_cast<std::size_t>(number);
     case Kind::kSlowest:
-      return *std::max_element(order.begin(), order.end(),
-                               [&](std::size_t a, std::size_t b) { return length(a) < length(b); });
     case Kind::kMedian:
       break;
   }
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return length(a) < length(b); });
+  return steps == 1 ? std::optional<std::size_t>(0) : std::nullopt;
+}
+
+std::size_t StepChoice::choose(const std::vector<StepSpan>& steps) const {
+  if (const auto known = of(static_cast<int>(steps.size()))) {
+    return *known;
+  }
+  std::vector<std::size_t> order(steps.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  const auto is_shorter = [&](std::size_t a, std::size_t b) {
+    return steps[a].end - steps[a].start < steps[b].end - steps[b].start;
+  };
+  if (kind == Kind::kSlowest) {
+    return *std::max_element(order.begin(), order.end(), is_shorter);
+  }
+  std::stable_sort(order.begin(), order.end(), is_shorter);
   return order[(order.size() - 1) / 2];
 }
 

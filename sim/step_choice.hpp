@@ -22,9 +22,10 @@ struct StepChoice {
   Kind kind = Kind::kLast;
   int number = 0;  ///< from 0
 
-  /// No step before this one is ever chosen of so many.
-  std::size_t first_possible(int steps) const;
-  /// One of these, of which there must be one. Throws ConfigError for a number beyond them.
+  /// The step that is chosen of so many whatever they are like, if there is one. Throws ConfigError
+  /// for a number beyond them.
+  std::optional<std::size_t> of(int steps) const;
+  /// One of these, of which there must be one; throws as of() does.
   std::size_t choose(const std::vector<StepSpan>& steps) const;
   /// "the last one", "as asked", "the slowest one", "the median one".
   std::string_view words() const;

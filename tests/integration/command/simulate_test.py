@@ -177,6 +177,37 @@ class Simulate(harness.CommandTest):
         self.assertAlmostEqual(result["mean_step_time_s"], result["steps"][-1]["end_s"] / 4)
         self.assertIn("slow.yaml", " ".join(result["inputs"]))
 
+    def test_memory_does_not_grow_with_the_steps(self):
+        self.rackrail("plan", "two-racks-40g", "resnet-50", "-o", "plan.json")
+        for scenario in ("steps: 1\n", "staleness: 1\n", "local_steps: 3\nloading: { batch: 5 ms }\n"):
+            with self.subTest(scenario=scenario):
+                self.write("steps.yaml", scenario)
+                few, many, slowest = (
+                    self.rackrail_json("simulate", "plan.json", "--scenario", "steps.yaml",
+                                       "--steps", *arguments)
+                    for arguments in (("9",), ("200",), ("200", "--step", "slowest")))
+                for result in (many, slowest):
+                    self.assertEqual(len(result["steps"]), 200)
+                    self.assertLess(result["peak_rss_bytes"] - few["peak_rss_bytes"], 6e6)
+                # The path of the reported step, in the middle of the others, is whole.
+                path = slowest["critical_path"]
+                self.assertEqual(path[0]["start_s"], 0)
+                self.assertAlmostEqual(path[-1]["end_s"], slowest["step_time_s"])
+
+    def test_a_straggler_is_told_apart_from_synchronisation(self):
+        self.rackrail("plan", "two-racks-40g", "resnet-50", "-o", "plan.json")
+        quiet = self.rackrail_json("simulate", "plan.json")
+        self.assertEqual(quiet["waited_for_others_s"], 0)
+        self.write("slow.yaml", "slow_devices: [{ ranks: [2], factor: 2 }]\n")
+        slow = self.rackrail_json("simulate", "plan.json", "--scenario", "slow.yaml")
+        self.assertAlmostEqual(slow["compute_time_s"], 2 * quiet["compute_time_s"], places=9)
+        self.assertAlmostEqual(slow["waited_for_others_s"], 0.75 * quiet["compute_time_s"],
+                               places=9)
+        self.assertAlmostEqual(slow["compute_time_s"] + slow["waited_for_data_s"] +
+                               slow["sync_share"] * slow["step_time_s"], slow["step_time_s"])
+        self.assertIn("others wait for the slowest",
+                      self.rackrail("simulate", "plan.json", "--scenario", "slow.yaml").out)
+
     def test_a_link_that_stays_cut_ends_with_what_waits_for_it(self):
         self.rackrail("plan", "two-racks-40g", "resnet-50", "-o", "plan.json")
         self.write("cut.yaml", "links: [{ tier: rack-uplink, from: 50 ms, cut: true }]\n")
@@ -327,6 +358,16 @@ class Simulate(harness.CommandTest):
             self.assertAlmostEqual(health["data starvation"]["share"],
                                    last["waited_for_data_s"] / result["step_time_s"])
             self.assertEqual(health["data starvation"]["healthy"], is_healthy)
+        # The figure is of the step that is reported: with four batches ahead, of the first alone.
+        self.write("first.yaml", "steps: 4\nloading: { batch: 20 ms, prefetch: 4 }\n")
+        for step, number in (("0", 0), ("last", 3)):
+            result = self.rackrail_json("simulate", "plan.json", "--scenario", "first.yaml",
+                                        "--step", step)
+            health = {figure["what"]: figure for figure in result["health"]}
+            self.assertAlmostEqual(health["data starvation"]["share"] * result["step_time_s"],
+                                   result["steps"][number]["waited_for_data_s"])
+        self.assertEqual(result["steps"][0]["waited_for_data_s"], 0.02)
+        self.assertEqual(result["steps"][3]["waited_for_data_s"], 0)
         # Two GPUs whose only way is over the processor's memory.
         self.write("box.yaml", "name: box\nnodes:\n"
                    "  - { name: gpu0, kind: gpu, host: a, rank: 0 }\n"

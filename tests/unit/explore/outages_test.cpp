@@ -125,6 +125,37 @@ TEST_CASE("outages that overlap are planned for together, and phases cover the r
   CHECK(result.phases.back().end == 100000_ms);
 }
 
+TEST_CASE("an outage during the recovery from another one is recovered from beside it") {
+  const OutageResult result = Job().run(
+      "duration: 60 s\noutages:\n"
+      " - { host: host3, at: 20 s, detection: 5 s, recovery: 5 s, then: restart }\n"
+      " - { host: host2, at: 22 s, detection: 5 s, recovery: 5 s, then: restart, back: 24 s }\n");
+  REQUIRE(result.phases.size() == 5);
+  for (std::size_t i = 1; i < result.phases.size(); ++i) {
+    CHECK(result.phases[i].start == result.phases[i - 1].end);
+  }
+  CHECK(result.phases[1].end == 22000_ms);
+  CHECK(result.phases[2].what == "host2 lost: detection and recovery");
+  CHECK(result.phases[3].what == "host2 back: recovery");
+  // It is missed at 27 s and recovered from at 32 s; its return at 24 s holds up nothing longer.
+  CHECK(result.phases[4].start == 32000_ms);
+  CHECK(result.phases[4].ranks == 3);
+  CHECK(result.phases[4].end == 60000_ms);
+}
+
+TEST_CASE("who waits recovers once, when all is back and was missed") {
+  const auto training_from = [](const char* back) {
+    const OutageResult result =
+        Job().run(std::string("duration: 60 s\noutages: [{ link: host0→tor, at: 10 s, then: wait, "
+                              "detection: 2 s, recovery: 5 s, back: ") +
+                  back + " }]");
+    CHECK(result.phases.back().ranks == 4);
+    return result.phases.back().start;
+  };
+  CHECK(training_from("30 s") == 35000_ms);
+  CHECK(training_from("11 s") == 17000_ms);
+}
+
 TEST_CASE("what cannot be trained through is an error") {
   CHECK_THROWS_AS(Job().run("duration: 100 s\noutages:\n"
                             "  - { host: host0, at: 10 s }\n  - { host: host1, at: 20 s }\n"

@@ -101,6 +101,83 @@ TEST_CASE("a link that is cut for a while delays by that while") {
   CHECK(four_megabytes(options).time.seconds() == Approx(11e-3).epsilon(1e-3));
 }
 
+// What a link carries in the time that 4 MB take, at either level, and for senders of every kind.
+struct Changing {
+  const char* what;
+  std::vector<CapacityChange> capacity;
+  double seconds;
+};
+
+Changing flapping() {
+  Changing changing{"up for 2 us of every 10", {}, 20e-3 - 8e-6};
+  for (int i = 0; i < 4000; ++i) {
+    changing.capacity.push_back({10_us * i, kForth, Bandwidth(1'000'000'000)});
+    changing.capacity.push_back({10_us * i + 2_us, kForth, Bandwidth(0)});
+  }
+  return changing;
+}
+
+TEST_CASE("packets, too, take what a link carries while it changes, no less and no more") {
+  const Changing changing = GENERATE(
+      flapping(),
+      Changing{"hardly anything for a millisecond",
+               {{1_ms, kForth, Bandwidth(1000)}, {2_ms, kForth, Bandwidth(1'000'000'000)}},
+               5e-3},
+      Changing{
+          "slow from the beginning on",
+          {{Duration(), kForth, Bandwidth(1'000'000)}, {5_ms, kForth, Bandwidth(1'000'000'000)}},
+          9e-3 - 5e-6},
+      Changing{"four times as fast", {{Duration(), kForth, Bandwidth(4'000'000'000)}}, 1e-3},
+      Changing{"faster later", {{2_ms, kForth, Bandwidth(4'000'000'000)}}, 2.5e-3},
+      Changing{"half, then cut, then full",
+               {{1_ms, kForth, Bandwidth(500'000'000)},
+                {3_ms, kForth, Bandwidth(0)},
+                {4_ms, kForth, Bandwidth(1'000'000'000)}},
+               6e-3});
+  SimulationOptions options = network_only();
+  options.disturbances.capacity = changing.capacity;
+  SECTION("flows") { options.network = NetworkLevel::kFlow; }
+  SECTION("DCQCN") { options.network = NetworkLevel::kPacket; }
+  SECTION("without rate control") {
+    options.network = NetworkLevel::kPacket;
+    options.packets.rate_control = RateControl::kNone;
+  }
+  SECTION("trimming") {
+    options.network = NetworkLevel::kPacket;
+    options.packets.overload = Overload::kTrim;
+  }
+  CAPTURE(changing.what);
+  const CollectiveResult result = four_megabytes(options);
+  CHECK(result.time.seconds() >= changing.seconds * (1 - 1e-6));
+  CHECK(result.time.seconds() == Approx(changing.seconds).epsilon(1e-3).margin(5e-6));
+  REQUIRE(result.links.size() == 1);
+  CHECK(result.links[0].utilization <= 1 + 1e-9);
+}
+
+TEST_CASE("a sender that a slow link held back is at full rate soon after") {
+  // Host a sends to b over a switch whose link to b carries a megabyte a second for a millisecond.
+  Topology topology("three");
+  const NodeId hub = topology.add_node({.name = "hub", .kind = NodeKind::kTor});
+  LinkId down;
+  for (const char* name : {"a", "b"}) {
+    const NodeId host = topology.add_node({.name = name, .kind = NodeKind::kHost, .host = name});
+    topology.add_rank(host);
+    topology.add_link({.from = host, .to = hub, .bandwidth = Bandwidth(1'000'000'000)});
+    down = topology.add_link({.from = hub, .to = host, .bandwidth = Bandwidth(1'000'000'000)});
+  }
+  plan::TransferGraph graph("one way", plan::Collective::kAllReduce, 2, {1});
+  graph.add_transfer({.src = Rank(0), .dst = Rank(1), .route = graph.add_route({})}, {});
+  SimulationOptions options = network_only();
+  options.disturbances.capacity = {{1_ms, down, Bandwidth(1'000'000)},
+                                   {2_ms, down, Bandwidth(1'000'000'000)}};
+  const auto seconds = [&](NetworkLevel network) {
+    options.network = network;
+    return simulate_collective(graph, 4'000'000, 4'000'000, topology, options).time.seconds();
+  };
+  CHECK(seconds(NetworkLevel::kFlow) == Approx(17e-3).epsilon(1e-3));
+  CHECK(seconds(NetworkLevel::kPacket) == Approx(17e-3).epsilon(0.05));
+}
+
 TEST_CASE("a link that is cut before the message starts and comes back") {
   SimulationOptions options = network_only();
   options.disturbances.capacity = {{Duration(), kForth, Bandwidth(0)},
@@ -146,6 +223,10 @@ TEST_CASE("devices are busy on average, and waiting for data is no synchronisati
   options.disturbances.slow_devices = {{.ranks = {Rank(1)}, .factor = 3}};
   const StepResult slow = job.run(options);  // 93 ms and 4 ms; rank 0 computes for 31 of them
   CHECK(slow.device_busy == Approx((31 + 93) / 2.0 / 97).epsilon(1e-3));
+  CHECK(slow.estimate.compute_time == 93_ms);
+  CHECK(slow.estimate.sync_share == Approx(4.0 / 97).epsilon(1e-3));
+  CHECK(slow.waited_for_others == 31_ms);  // rank 0 for 62, rank 1 for none
+  CHECK(slow.waited_for_data == Duration());
 
   options.disturbances = {};
   options.loading = DataLoading{.batch = 200_ms, .prefetch = 1};
@@ -153,6 +234,30 @@ TEST_CASE("devices are busy on average, and waiting for data is no synchronisati
   const StepResult starved = job.run(options);
   CHECK(starved.estimate.step_time.seconds() == Approx(0.2).epsilon(1e-2));
   CHECK(starved.estimate.sync_share == Approx(4.0 / 200).epsilon(0.1));
+  CHECK(starved.waited_for_others == Duration());
+  CHECK(starved.estimate.step_time.seconds() * (1 - starved.estimate.sync_share) ==
+        Approx((starved.estimate.compute_time + starved.waited_for_data).seconds()));
+}
+
+TEST_CASE("a straggler is no synchronisation, whichever rank ends last and at either level") {
+  const Job job(1'000'000);
+  SimulationOptions options = network_only();
+  options.network = GENERATE(NetworkLevel::kFlow, NetworkLevel::kPacket);
+  const std::uint32_t slow = GENERATE(0U, 1U);
+  // The optimiser too takes longer there; where both end at once, the one that is faster may be
+  // the first of them.
+  options.disturbances.slow_devices = {{.ranks = {Rank(slow)}, .factor = 2}};
+  const StepResult result = job.run(options);
+  CHECK(result.estimate.compute_time == 62_ms);
+  CHECK(result.estimate.step_time.seconds() == Approx(66e-3).epsilon(1e-3));
+  CHECK(result.estimate.sync_share == Approx(4.0 / 66).epsilon(1e-2));
+  CHECK(result.waited_for_others == 15500_us);
+  Job without_optimizer(1'000'000);
+  without_optimizer.workload.optimizer = Duration();
+  without_optimizer.plan.workload_digest = without_optimizer.workload.digest();
+  const StepResult tied = without_optimizer.run(options);
+  CHECK(tied.estimate.compute_time == 60_ms);
+  CHECK(tied.estimate.sync_share == Approx(4.0 / 64).epsilon(1e-2));
 }
 
 TEST_CASE("background traffic that no link could carry is refused") {
@@ -164,6 +269,53 @@ TEST_CASE("background traffic that no link could carry is refused") {
   traffic = {.src = Rank(0), .dst = Rank(1), .message = Bytes(1)};
   options.disturbances.background = {traffic};
   CHECK_THROWS_WITH(four_megabytes(options), Catch::Contains("million a second"));
+}
+
+TEST_CASE("background streams that together ask for more than a link ever carries are refused") {
+  SimulationOptions options = network_only();
+  options.network = GENERATE(NetworkLevel::kFlow, NetworkLevel::kPacket);
+  const BackgroundTraffic two_thirds{
+      .src = Rank(0), .dst = Rank(1), .message = Bytes(1'000'000), .start = {}, .every = 1500_us};
+  options.disturbances.background = {two_thirds};
+  SECTION("two of them") { options.disturbances.background.push_back(two_thirds); }
+  SECTION("one over a link that is slow from the beginning on") {
+    options.disturbances.capacity = {{Duration(), kForth, Bandwidth(400'000'000)}};
+  }
+  CHECK_THROWS_AS(four_megabytes(options), ConfigError);
+  CHECK_THROWS_WITH(four_megabytes(options),
+                    Catch::Contains("a→b") && Catch::Contains("every 1.50 ms from 0 to 1"));
+}
+
+TEST_CASE("background streams that a link no longer keeps up with end with an error") {
+  SimulationOptions options = network_only();
+  options.disturbances.background = {
+      {.src = Rank(0), .dst = Rank(1), .message = Bytes(100'000), .start = {}, .every = 150_us}};
+  // Two thirds of the link; the plan's 4 MB would never be through.
+  SECTION("slow for good") {
+    options.disturbances.capacity = {{1_ms, kForth, Bandwidth(1'000'000)}};
+  }
+  SECTION("up for a thousandth of the time") {
+    for (int i = 0; i < 10'000; ++i) {
+      const Duration at = 1_ms * i;
+      options.disturbances.capacity.push_back({at, kForth, Bandwidth(0)});
+      options.disturbances.capacity.push_back({at + 999_us, kForth, Bandwidth(1'000'000'000)});
+    }
+  }
+  CHECK_THROWS_AS(four_megabytes(options), ConfigError);
+  CHECK_THROWS_WITH(four_megabytes(options),
+                    Catch::Contains("a→b") && Catch::Contains("under way"));
+}
+
+TEST_CASE("background streams may ask for more than a link carries for a while") {
+  SimulationOptions options = network_only();
+  options.disturbances.background = {
+      {.src = Rank(0), .dst = Rank(1), .message = Bytes(100'000), .start = {}, .every = 200_us}};
+  // Half of the link. Until 10 ms, 5 MB of it are behind; then all and the plan's 4 MB share it.
+  options.disturbances.capacity = {{Duration(), kForth, Bandwidth(0)},
+                                   {10_ms, kForth, Bandwidth(1'000'000'000)}};
+  const double seconds = four_megabytes(options).time.seconds();
+  CHECK(seconds > 14e-3);
+  CHECK(seconds < 10e-3 + 2 * (4e-3 + 5e-3) + 1e-3);
 }
 
 TEST_CASE("background traffic takes its share of the links it uses") {

@@ -113,7 +113,7 @@ TEST_CASE("bins of links are exact at both levels, and none is above 1") {
   const StepResult result = training.run();
   constexpr std::size_t kBins = 50;
   const LinkTimeline bins =
-      link_timeline(result.flow_records, result.link_pieces, training.topology, kBins);
+      link_timeline(result, training.topology, training.options.disturbances, kBins);
   REQUIRE(bins.background.size() == (has_others ? bins.utilization.size() : 0));
   for (std::size_t j = 0; j < bins.links.size(); ++j) {
     double own = 0;
@@ -127,6 +127,73 @@ TEST_CASE("bins of links are exact at both levels, and none is above 1") {
     CHECK(most <= 1 + 1e-9);
     CHECK(most >= 0.9);  // while gradients move there is no room
   }
+}
+
+// Of a link, over the step: the mean of its bins, of which the last may end later.
+double mean_of_bins(const StepResult& result, const LinkTimeline& bins, LinkId link) {
+  const auto at = std::find(bins.links.begin(), bins.links.end(), link);
+  REQUIRE(at != bins.links.end());
+  const auto place = static_cast<std::size_t>(at - bins.links.begin());
+  double sum = 0;
+  for (std::size_t i = 0; i * bins.links.size() < bins.utilization.size(); ++i) {
+    const Duration begin = bins.bin * static_cast<std::int64_t>(i);
+    const Duration inside = std::min(begin + bins.bin, result.estimate.step_time) - begin;
+    const double here = bins.utilization[i * bins.links.size() + place];
+    CHECK(here <= 1 + 1e-9);
+    sum += std::max(0.0, inside / result.estimate.step_time) * here;
+  }
+  return sum;
+}
+
+TEST_CASE("with gradients that move during later steps no link carries more than it can") {
+  Training training(5000);  // 10 ms of compute, and 20.48 ms of gradients
+  training.options.network = GENERATE(NetworkLevel::kFlow, NetworkLevel::kPacket);
+  training.options.packets.header =
+      Bytes(training.options.network == NetworkLevel::kPacket ? 96 : 0);
+  training.options.record_flows = true;
+  training.options.steps = 5;
+  training.options.staleness = 2;
+  // Nothing carried in the first 10 ms; from then on a link is never idle before the last step
+  // ends.
+  const int step = GENERATE(0, 1, 2, 3, 4);
+  training.options.report = {StepChoice::Kind::kNumber, step};
+  const StepResult result = training.run();
+  CAPTURE(step, result.estimate.step_time.seconds());
+  const double busy = (result.steps[static_cast<std::size_t>(step)].end -
+                       std::max(result.steps[static_cast<std::size_t>(step)].start, 10_ms)) /
+                      result.estimate.step_time;
+  CHECK(use_of(result, kUp).bytes == Bytes(5000 * 4096));
+  CHECK(use_of(result, kUp).utilization == Approx(std::max(0.0, busy)).margin(2e-3));
+  const LinkTimeline bins = link_timeline(result, training.topology, {}, 500);
+  if (step < 4) {  // its gradients are there after it
+    CHECK(mean_of_bins(result, bins, kUp) == Approx(use_of(result, kUp).utilization).margin(5e-3));
+  }
+}
+
+TEST_CASE("bins are of what a link can carry at their time") {
+  Training training(2000);  // 8.192 ms of gradients after 10 ms
+  training.options.network = GENERATE(NetworkLevel::kFlow, NetworkLevel::kPacket);
+  training.options.record_flows = true;
+  const bool is_faster = GENERATE(false, true);
+  for (const LinkId link : {kUp, kDown}) {
+    const std::int64_t rate = is_faster ? 4 * kBytesPerSecond : kBytesPerSecond / 4;
+    training.options.disturbances.capacity.push_back({12_ms, link, Bandwidth(rate)});
+  }
+  const StepResult result = training.run();
+  const LinkTimeline bins =
+      link_timeline(result, training.topology, training.options.disturbances, 100);
+  // All of the time until the last delivery, which is nearly the step.
+  const double seconds = 10e-3 + 2e-3 + (8.192e-3 - 2e-3) * (is_faster ? 0.25 : 4);
+  CHECK(result.estimate.step_time.seconds() == Approx(seconds).epsilon(1e-2));
+  double most = 0;
+  for (const double one : bins.utilization) {
+    most = std::max(most, one);
+  }
+  CHECK(most <= 1 + 1e-9);
+  CHECK(most > 0.99);
+  // The table has the bytes over what the link could carry: at two rates.
+  const double possible = 12e-3 + (seconds - 12e-3) * (is_faster ? 4 : 0.25);
+  CHECK(use_of(result, kUp).utilization == Approx(8.192e-3 / possible).epsilon(1e-2));
 }
 
 TEST_CASE("bins of packets are when packets left") {
@@ -167,7 +234,8 @@ TEST_CASE("any step can be reported, the slowest and the median too") {
     const StepResult result = training.run();
     const std::size_t step = result.reported;
     CHECK(result.estimate.compute_time == compute[step]);
-    CHECK(result.estimate.step_time == result.steps[step].end - result.steps[step].start);
+    CHECK(result.estimate.step_time == result.steps[static_cast<std::size_t>(step)].end -
+                                           result.steps[static_cast<std::size_t>(step)].start);
     REQUIRE_FALSE(result.critical_path.empty());
     CHECK(result.critical_path.front().start == Duration());
     CHECK(result.critical_path.back().end == result.estimate.step_time);
@@ -188,6 +256,42 @@ TEST_CASE("any step can be reported, the slowest and the median too") {
   for (const char* text : {"", "-1", "first", "1x", "1 ", "99999999999"}) {
     CHECK_FALSE(parse_step_choice(text));
   }
+}
+
+// Steps that differ, by slow devices, and one that is reported: alone, or as the last of fewer.
+TEST_CASE("what is said of a step does not depend on how many come after it") {
+  Training training(300);
+  training.options.network = GENERATE(NetworkLevel::kFlow, NetworkLevel::kPacket);
+  training.options.staleness = GENERATE(0, 1);
+  training.options.local_steps = GENERATE(1, 3);
+  training.options.record_flows = true;
+  training.options.record_timeline = true;
+  training.options.disturbances.slow_devices = {{.sigma = 0.3}};
+  training.options.loading = DataLoading{.batch = 11_ms, .prefetch = 1};
+  constexpr int kStep = 8;
+  training.options.report = {StepChoice::Kind::kNumber, kStep};
+  training.options.steps = kStep + 4;
+  const StepResult fewer = training.run();
+  training.options.steps = 90;
+  const StepResult more = training.run();
+  CHECK(fewer.estimate.step_time == more.estimate.step_time);
+  CHECK(fewer.estimate.bucket_done == more.estimate.bucket_done);
+  CHECK(fewer.waited_for_data == more.waited_for_data);
+  CHECK(fewer.timeline.size() == more.timeline.size());
+  REQUIRE(fewer.flow_records.size() == more.flow_records.size());
+  REQUIRE(fewer.flow_records.size() == 300);
+  for (std::size_t i = 0; i < more.flow_records.size(); ++i) {
+    CHECK(fewer.flow_records[i].start == more.flow_records[i].start);
+    CHECK(fewer.flow_records[i].delivered == more.flow_records[i].delivered);
+  }
+  REQUIRE(fewer.critical_path.size() == more.critical_path.size());
+  for (std::size_t i = 0; i < more.critical_path.size(); ++i) {
+    CHECK(fewer.critical_path[i].what == more.critical_path[i].what);
+    CHECK(fewer.critical_path[i].end == more.critical_path[i].end);
+  }
+  CHECK(more.critical_path.front().start == Duration());
+  CHECK(more.critical_path.back().end == more.estimate.step_time);
+  CHECK(use_of(fewer, kUp).utilization == Approx(use_of(more, kUp).utilization));
 }
 
 TEST_CASE("of steps that do not synchronise, the gradients before them are reported") {
