@@ -15,13 +15,13 @@
 #include "base/parse_units.hpp"
 #include "cli/calibration.hpp"
 #include "cli/commands.hpp"
+#include "cli/continuation.hpp"
 #include "cli/emulation.hpp"
 #include "cli/inputs.hpp"
 #include "cli/local_prediction.hpp"
 #include "cli/progress.hpp"
 #include "cli/session.hpp"
 #include "cli/shared_numbers.hpp"
-#include "cli/survival.hpp"
 #include "cli/table.hpp"
 #include "cli/trace.hpp"
 #include "plan/format.hpp"
@@ -39,9 +39,6 @@ namespace {
 constexpr std::uint32_t kTimelineStep = 10;
 constexpr int kMostWorkers = 65'536;
 constexpr int kMostTrainingSteps = 1'000'000'000;
-// Where the job goes on after a loss, a silent worker is noticed sooner than where it ends.
-constexpr Duration kHeartbeatPeriod = 200_ms;
-constexpr Duration kPlanningTime = 1_s;
 
 struct TrainOptions {
   std::string plan;
@@ -59,9 +56,14 @@ struct TrainOptions {
   std::string emulate;
   double scale = 1;
   std::string on_loss = "stop";
+  std::string on_slow = "ignore";
   std::string state;
   std::string heartbeat_timeout = "1.2 s";
   bool has_seed = false;  ///< whether it was said
+
+  bool watches() const { return on_slow != "ignore"; }
+  /// Whether the cluster and the workload are needed, to plan again.
+  bool may_plan() const { return on_loss != "stop" || watches(); }
 };
 
 std::filesystem::path training_file(const std::string& name_or_path) {
@@ -116,11 +118,13 @@ std::optional<topology::Topology> cluster_of(Session& session, const TrainOption
     if (asked) {
       throw;
     }
-    if (options.on_loss != "stop") {
+    if (options.may_plan()) {
       throw ConfigError(ErrorContext{
           options.plan, "cluster_name",
           fmt::format("'{}', which is not a shipped cluster", plan.cluster_name),
-          "--cluster with the file that the plan was made for: --on-loss plans again with it"});
+          fmt::format("--cluster with the file that the plan was made for: --on-{} plans again "
+                      "with it",
+                      options.watches() ? "slow" : "loss")});
     }
     session.note("note: cluster '" + plan.cluster_name +
                  "' is not a shipped one; bytes per tier need --cluster");
@@ -246,41 +250,6 @@ Summary summarise(const plan::Plan& plan, const runtime::JobResult& job) {
   return summary;
 }
 
-/// "rank 2 (host1) was lost: … (noticed 0.1 s after …)": what happened and how the job went on.
-std::string describe(const runtime::EpochBegin& begin, const plan::Plan& first_plan) {
-  std::string lost;
-  for (const Rank rank : begin.lost) {
-    lost += (lost.empty() ? "" : ", ") + first_plan.rank_names.at(rank.index());
-  }
-  if (begin.lost.empty()) {
-    return fmt::format("{}; {} workers go on from step {} after {}", begin.reason,
-                       begin.seats.size(), begin.step, to_string(begin.pause));
-  }
-  return fmt::format(
-      "{}; noticed at most {} after it was last heard; {} workers go on without {} from step {} "
-      "after {}",
-      begin.reason, to_string(begin.silence), begin.seats.size(), lost, begin.step,
-      to_string(begin.pause));
-}
-
-nlohmann::json losses_json(const runtime::JobResult& job, const plan::Plan& first_plan) {
-  nlohmann::json losses = nlohmann::json::array();
-  for (const runtime::EpochBegin& begin : job.losses) {
-    nlohmann::json lost = nlohmann::json::array();
-    for (const Rank rank : begin.lost) {
-      lost.push_back(first_plan.rank_names.at(rank.index()));
-    }
-    losses.push_back({{"epoch", begin.epoch},
-                      {"reason", begin.reason},
-                      {"lost", lost},
-                      {"workers", begin.seats.size()},
-                      {"step", begin.step},
-                      {"noticed_within_s", begin.silence.seconds()},
-                      {"resumed_after_s", begin.pause.seconds()}});
-  }
-  return losses;
-}
-
 void print_text(const plan::Plan& plan, const runtime::JobResult& job, const Summary& summary,
                 const std::optional<sim::StepResult>& predicted,
                 const std::map<std::string, std::int64_t>& tiers) {
@@ -393,12 +362,25 @@ runtime::JobResult run_emulated_job(Session& session, const TrainOptions& option
 Duration heartbeat_timeout(const TrainOptions& options) {
   const Duration timeout = named("<command line>", "--heartbeat-timeout",
                                  [&] { return parse_duration(options.heartbeat_timeout); });
-  if (timeout < scaled(kHeartbeatPeriod, 2)) {
+  if (timeout < scaled(kWatchfulHeartbeat, 2)) {
     throw ConfigError(
         ErrorContext{"<command line>", "--heartbeat-timeout", options.heartbeat_timeout,
-                     "at least twice the period of heartbeats, " + to_string(kHeartbeatPeriod)});
+                     "at least twice the period of heartbeats, " + to_string(kWatchfulHeartbeat)});
   }
   return timeout;
+}
+
+ContinuationOptions continuation_options(const TrainOptions& options) {
+  ContinuationOptions result;
+  if (options.on_loss == "continue") {
+    result.survives_after = heartbeat_timeout(options);
+  }
+  if (options.watches()) {
+    result.on_slow =
+        options.on_slow == "replan" ? SlowWatch::Action::kReplan : SlowWatch::Action::kReport;
+  }
+  result.rate_scale = options.emulate.empty() ? 1 : options.scale;
+  return result;
 }
 
 void require_local(const std::optional<runtime::LaunchEnvironment>& launch,
@@ -410,23 +392,22 @@ void require_local(const std::optional<runtime::LaunchEnvironment>& launch,
   }
 }
 
-void run_train(Session& session, const TrainOptions& options) {
+void require_options(const TrainOptions& options) {
   require_transport(options.transport);
-  if (!options.workload.empty() && options.calibration.empty() && options.on_loss == "stop") {
+  if (!options.workload.empty() && options.calibration.empty() && !options.may_plan()) {
     throw ConfigError(ErrorContext{"<command line>", "--workload",
-                                   "neither --calibration nor --on-loss continue",
+                                   "neither --calibration nor --on-loss continue nor --on-slow",
                                    "one of them, which need it"});
   }
   if (!options.state.empty() && options.on_loss == "stop") {
     throw ConfigError(ErrorContext{"<command line>", "--state", "--on-loss stop",
                                    "--on-loss continue beside it"});
   }
-  const plan::Plan plan = plan::load_plan(options.plan);
-  session.add_input(options.plan);
-  const std::optional<runtime::LaunchEnvironment> launch =
-      runtime::detect_launch(runtime::process_environment());
-  const bool is_emulated = !options.emulate.empty();
-  if (is_emulated) {
+}
+
+void require_workers(const TrainOptions& options, const plan::Plan& plan,
+                     const std::optional<runtime::LaunchEnvironment>& launch) {
+  if (!options.emulate.empty()) {
     require_local(launch, "--emulate", ", one in each emulated host");
   }
   if (!options.state.empty()) {
@@ -437,46 +418,69 @@ void run_train(Session& session, const TrainOptions& options) {
                                  fmt::format("a plan for {} ranks", plan.rank_count()),
                                  fmt::format("one for --workers {}", options.workers)});
   }
-  const std::optional<topology::Topology> cluster = cluster_of(session, options, plan);
-  const std::optional<sim::StepResult> predicted = predicted_step(session, options, plan);
+}
 
-  runtime::JobOptions job_options;
-  job_options.training_file = training_file(options.training);
-  job_options.training = read_file(job_options.training_file);
-  session.add_input(job_options.training_file);
+runtime::JobOptions job_options_of(Session& session, const TrainOptions& options) {
+  runtime::JobOptions job;
+  job.training_file = training_file(options.training);
+  job.training = read_file(job.training_file);
+  session.add_input(job.training_file);
   if (options.steps > 0) {
-    job_options.steps = options.steps;
+    job.steps = options.steps;
   }
   if (options.has_seed) {
-    job_options.seed = session.seed;
+    job.seed = session.seed;
   } else {
     session.seed = trainer::read_training_config(options.training, topology::configs_folder()).seed;
   }
-  job_options.checkpoint_folder = options.checkpoints;
-  job_options.resume = options.resume;
-  job_options.state_folder = options.state;
-  job_options.transport = options.transport;
-  job_options.token_file = options.token_file;
+  job.checkpoint_folder = options.checkpoints;
+  job.resume = options.resume;
+  job.state_folder = options.state;
+  job.transport = options.transport;
+  job.token_file = options.token_file;
   if (!options.trace.empty()) {
     require_place(options.trace);
     session.add_output(options.trace);
-    job_options.timeline_step = kTimelineStep;
+    job.timeline_step = kTimelineStep;
   }
-  std::optional<SurvivalPlans> survival;
-  if (options.on_loss == "continue") {
-    survival.emplace(plan, cluster.value(), workload_of(session, options, plan), kPlanningTime);
-    job_options.heartbeat_period = kHeartbeatPeriod;
-    job_options.heartbeat_timeout = heartbeat_timeout(options);
-    job_options.plan_for = [&survival](const std::vector<Rank>& left) {
-      return survival->plan_for(left);
-    };
-    job_options.on_epoch = [&session, &plan](const runtime::EpochBegin& begin) {
-      session.note("note: " + describe(begin, plan));
-    };
-  }
-  job_options.on_worker_line = [&session](Rank rank, std::string_view line) {
+  job.on_worker_line = [&session](Rank rank, std::string_view line) {
     session.note(fmt::format("[rank {}] {}", rank.value(), line));
   };
+  return job;
+}
+
+void report_failure(Session& session, const TrainOptions& options, const plan::Plan& plan,
+                    const runtime::JobResult& job) {
+  if (job.speaks) {
+    report_error(RuntimeFailure(job.reason, {.file = options.plan,
+                                             .where = "training",
+                                             .found = job.reason,
+                                             .expected = fmt::format("{} workers that train to "
+                                                                     "the end",
+                                                                     plan.rank_count())}),
+                 session.json);
+  }
+  session.status = job.exit_status == kDone ? kNotMet : job.exit_status;
+}
+
+void run_train(Session& session, const TrainOptions& options) {
+  require_options(options);
+  const plan::Plan plan = plan::load_plan(options.plan);
+  session.add_input(options.plan);
+  const std::optional<runtime::LaunchEnvironment> launch =
+      runtime::detect_launch(runtime::process_environment());
+  require_workers(options, plan, launch);
+  const bool is_emulated = !options.emulate.empty();
+  const std::optional<topology::Topology> cluster = cluster_of(session, options, plan);
+  const std::optional<sim::StepResult> predicted = predicted_step(session, options, plan);
+
+  runtime::JobOptions job_options = job_options_of(session, options);
+  std::optional<Continuation> continuation;
+  if (options.may_plan()) {
+    continuation.emplace(session, continuation_options(options), plan, cluster.value(),
+                         workload_of(session, options, plan));
+    continuation->attach(job_options);
+  }
   TrainingProgress progress_bar(options.steps);
   job_options.on_progress = [&progress_bar](const runtime::JobProgress& progress) {
     progress_bar.update(progress);
@@ -491,16 +495,7 @@ void run_train(Session& session, const TrainOptions& options) {
   });
   progress_bar.finish();
   if (!job.ok) {
-    if (job.speaks) {
-      report_error(RuntimeFailure(job.reason, {.file = options.plan,
-                                               .where = "training",
-                                               .found = job.reason,
-                                               .expected = fmt::format("{} workers that train to "
-                                                                       "the end",
-                                                                       plan.rank_count())}),
-                   session.json);
-    }
-    session.status = job.exit_status == kDone ? kNotMet : job.exit_status;
+    report_failure(session, options, plan, job);
     return;
   }
   if (!job.is_leader) {
@@ -512,14 +507,14 @@ void run_train(Session& session, const TrainOptions& options) {
   const Summary summary = summarise(plan, job);
   // Bytes are those of the latest plan.
   const auto tiers = bytes_over_tiers(
-      job, job.losses.empty() ? cluster : survival->cluster_of(job.losses.back().seats));
+      job, job.epochs.empty() ? cluster : continuation->cluster_of(job.epochs.back().seats));
   if (!options.trace.empty()) {
     write_trace(options.trace, plan, job, predicted);
   }
   if (session.json) {
     nlohmann::json result = run_json(plan, job, summary, predicted, tiers);
-    if (survival) {
-      result["losses_of_workers"] = losses_json(job, plan);
+    if (continuation) {
+      continuation->add_to(result, job);
     }
     if (is_emulated) {
       result["emulation"] = links;
@@ -563,6 +558,12 @@ void add_train_command(CLI::App& app, Session& session) {
       ->check(CLI::IsMember({"stop", "continue"}))
       ->capture_default_str();
   command
+      ->add_option("--on-slow", options->on_slow,
+                   "When a link or a worker becomes slower than it was: ignore, report, or replan "
+                   "and go on with the new plan; --json then has what was found and all step times")
+      ->check(CLI::IsMember({"ignore", "report", "replan"}))
+      ->capture_default_str();
+  command
       ->add_option("--heartbeat-timeout", options->heartbeat_timeout,
                    "With --on-loss continue: silence after which a worker counts as lost")
       ->capture_default_str();
@@ -573,7 +574,7 @@ void add_train_command(CLI::App& app, Session& session) {
                       "File that 'rackrail calibrate' wrote: adds the prediction for this machine");
   command->add_option("--workload,--model", options->workload,
                       "Workload of the plan, where it is not a shipped one or has other compute "
-                      "times: for --calibration and --on-loss");
+                      "times: for --calibration, --on-loss and --on-slow");
   command->add_option("--cluster", options->cluster.cluster,
                       "Cluster of the plan, where it is not a shipped one");
   options->cluster.add_to(*command);
