@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <numeric>
 #include <string>
 #include <utility>
 
 #include "base/error.hpp"
+#include "planner/batch/equal_finish.hpp"
 #include "planner/planner.hpp"
 #include "planner/survivors.hpp"
 #include "sim/simulator.hpp"
@@ -28,14 +30,42 @@ topology::Topology SurvivalPlans::cluster_of(const std::vector<Rank>& left) cons
       lost.push_back(cluster_.node(cluster_.node_of(Rank(r))).name);
     }
   }
-  return topology::without(cluster_, lost, {});
+  topology::Topology now = cluster_;
+  for (const auto& [link, rate] : rates_) {
+    now.set_link_rate(link, rate, now.link(link).latency);
+  }
+  return topology::without(now, lost, {});
+}
+
+void SurvivalPlans::set_condition(std::map<LinkId, Bandwidth> rates,
+                                  std::map<Rank, double> factors) {
+  rates_ = std::move(rates);
+  factors_ = std::move(factors);
+}
+
+std::vector<std::int64_t> SurvivalPlans::local_batch_of(const std::vector<Rank>& left,
+                                                        const topology::Topology& cluster) const {
+  std::vector<std::int64_t> local_batch = planner::divide_batch(plan_.batch.local_batch, left);
+  if (std::ranges::none_of(left, [this](Rank rank) { return factors_.contains(rank); })) {
+    return local_batch;
+  }
+  std::vector<planner::DeviceSpeed> devices =
+      planner::device_speeds(cluster, workload_, plan_.batch.accumulation);
+  for (std::size_t i = 0; i < left.size(); ++i) {
+    if (const auto factor = factors_.find(left[i]); factor != factors_.end()) {
+      devices[i].fixed = scaled(devices[i].fixed, factor->second);
+      devices[i].per_sample = scaled(devices[i].per_sample, factor->second);
+    }
+  }
+  const std::int64_t samples =
+      std::accumulate(local_batch.begin(), local_batch.end(), std::int64_t{0});
+  return planner::equal_finish(devices, samples).value_or(local_batch);
 }
 
 plan::Plan SurvivalPlans::plan_for(const std::vector<Rank>& left) const {
   const topology::Topology cluster = cluster_of(left);
   cluster.require_connected();
-  const std::vector<std::int64_t> local_batch =
-      planner::divide_batch(plan_.batch.local_batch, left);
+  const std::vector<std::int64_t> local_batch = local_batch_of(left, cluster);
   if (std::ranges::min(local_batch) < 1) {
     throw PlanError("a step of " + std::to_string(plan_.batch.global_batch()) +
                     " samples is too small for " + std::to_string(left.size()) + " ranks");
@@ -56,6 +86,12 @@ plan::Plan SurvivalPlans::plan_for(const std::vector<Rank>& left) const {
   plan.batch = plan_.batch;
   plan.batch.local_batch = local_batch;
   return plan;
+}
+
+Duration SurvivalPlans::step_time_of(plan::Plan plan, const std::vector<Rank>& left) const {
+  const topology::Topology cluster = cluster_of(left);
+  plan.cluster_digest = cluster.digest();
+  return sim::make_cost_model(cluster, {})->step(plan, workload_).step_time;
 }
 
 }  // namespace rackrail::cli

@@ -1,13 +1,15 @@
-// Plans for what is left of a job's cluster when workers are lost while it trains (`train
-// --on-loss continue`).
+// Plans for what is left of a job's cluster when workers are lost or something becomes slow while
+// it trains (`train --on-loss continue`, `--on-slow replan`).
 //
-// Each is made for the cluster without the vertices of the lost ranks. A step keeps its number of
-// samples, divided anew among the ranks, and its learning rate: so training goes on as if nothing
-// had happened but that steps take longer, and the loss curve is the one of the whole job up to the
-// order in which floats are added.
+// Each is made for the cluster without the vertices of the lost ranks, with the rates that its
+// links have now; slow ranks get fewer samples, so that all finish together (planner/batch). A step
+// keeps its number of samples, divided anew among the ranks, and its learning rate: so training
+// goes on as if nothing had happened but that steps take longer, and the loss curve is the one of
+// the whole job up to the order in which floats are added.
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <vector>
 
 #include "base/ids.hpp"
@@ -24,17 +26,28 @@ class SurvivalPlans {
   SurvivalPlans(plan::Plan plan, topology::Topology cluster, plan::Workload workload,
                 Duration at_most);
 
-  /// The cluster without the others. `left`: ranks of the first plan, ascending.
+  /// What is not as in the cluster any more: rates of its links, and by what the time per sample of
+  /// its ranks has grown. Instead of what was said before.
+  void set_condition(std::map<LinkId, Bandwidth> rates, std::map<Rank, double> factors);
+
+  /// The cluster as it is now, without the others. `left`: ranks of the first plan, ascending.
   topology::Topology cluster_of(const std::vector<Rank>& left) const;
   /// Throws ConfigError when the network without the others does not join them, PlanError when
   /// there are fewer samples than ranks.
   plan::Plan plan_for(const std::vector<Rank>& left) const;
+  /// The simulated step of a plan that was made for the same ranks, on the cluster as it is now.
+  Duration step_time_of(plan::Plan plan, const std::vector<Rank>& left) const;
 
  private:
+  std::vector<std::int64_t> local_batch_of(const std::vector<Rank>& left,
+                                           const topology::Topology& cluster) const;
+
   const plan::Plan plan_;
   const topology::Topology cluster_;
   const plan::Workload workload_;
   const Duration at_most_;
+  std::map<LinkId, Bandwidth> rates_;
+  std::map<Rank, double> factors_;
 };
 
 }  // namespace rackrail::cli

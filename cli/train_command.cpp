@@ -13,13 +13,13 @@
 #include "base/parse_units.hpp"
 #include "cli/calibration.hpp"
 #include "cli/commands.hpp"
+#include "cli/continuation.hpp"
 #include "cli/emulation.hpp"
 #include "cli/inputs.hpp"
 #include "cli/local_prediction.hpp"
 #include "cli/progress.hpp"
 #include "cli/session.hpp"
 #include "cli/shared_numbers.hpp"
-#include "cli/survival.hpp"
 #include "cli/training_report.hpp"
 #include "plan/format.hpp"
 #include "runtime/launch/job.hpp"
@@ -35,9 +35,6 @@ namespace {
 constexpr std::uint32_t kTimelineStep = 10;
 constexpr int kMostWorkers = 65'536;
 constexpr int kMostTrainingSteps = 1'000'000'000;
-// Where the job goes on after a loss, a silent worker is noticed sooner than where it ends.
-constexpr Duration kHeartbeatPeriod = 200_ms;
-constexpr Duration kPlanningTime = 1_s;
 
 struct TrainOptions {
   std::string plan;
@@ -55,9 +52,14 @@ struct TrainOptions {
   std::string emulate;
   double scale = 1;
   std::string on_loss = "stop";
+  std::string on_slow = "ignore";
   std::string state;
   std::string heartbeat_timeout = "1.2 s";
   bool has_seed = false;  ///< whether it was said
+
+  bool watches() const { return on_slow != "ignore"; }
+  /// Whether the cluster and the workload are needed, to plan again.
+  bool may_plan() const { return on_loss != "stop" || watches(); }
 };
 
 std::filesystem::path training_file(const std::string& name_or_path) {
@@ -90,11 +92,13 @@ std::optional<topology::Topology> cluster_of(Session& session, const TrainOption
     if (asked) {
       throw;
     }
-    if (options.on_loss != "stop") {
+    if (options.may_plan()) {
       throw ConfigError(ErrorContext{
           options.plan, "cluster_name",
           fmt::format("'{}', which is not a shipped cluster", plan.cluster_name),
-          "--cluster with the file that the plan was made for: --on-loss plans again with it"});
+          fmt::format("--cluster with the file that the plan was made for: --on-{} plans again "
+                      "with it",
+                      options.watches() ? "slow" : "loss")});
     }
     session.note("note: cluster '" + plan.cluster_name +
                  "' is not a shipped one; bytes per tier need --cluster");
@@ -186,12 +190,25 @@ runtime::JobResult run_emulated_job(Session& session, const TrainOptions& option
 Duration heartbeat_timeout(const TrainOptions& options) {
   const Duration timeout = named("<command line>", "--heartbeat-timeout",
                                  [&] { return parse_duration(options.heartbeat_timeout); });
-  if (timeout < scaled(kHeartbeatPeriod, 2)) {
+  if (timeout < scaled(kWatchfulHeartbeat, 2)) {
     throw ConfigError(
         ErrorContext{"<command line>", "--heartbeat-timeout", options.heartbeat_timeout,
-                     "at least twice the period of heartbeats, " + to_string(kHeartbeatPeriod)});
+                     "at least twice the period of heartbeats, " + to_string(kWatchfulHeartbeat)});
   }
   return timeout;
+}
+
+ContinuationOptions continuation_options(const TrainOptions& options) {
+  ContinuationOptions result;
+  if (options.on_loss == "continue") {
+    result.survives_after = heartbeat_timeout(options);
+  }
+  if (options.watches()) {
+    result.on_slow =
+        options.on_slow == "replan" ? SlowWatch::Action::kReplan : SlowWatch::Action::kReport;
+  }
+  result.rate_scale = options.emulate.empty() ? 1 : options.scale;
+  return result;
 }
 
 void require_local(const std::optional<runtime::LaunchEnvironment>& launch,
@@ -207,9 +224,9 @@ void require_local(const std::optional<runtime::LaunchEnvironment>& launch,
 void require_consistent(const TrainOptions& options,
                         const std::optional<runtime::LaunchEnvironment>& launch) {
   require_transport(options.transport);
-  if (!options.workload.empty() && options.calibration.empty() && options.on_loss == "stop") {
+  if (!options.workload.empty() && options.calibration.empty() && !options.may_plan()) {
     throw ConfigError(ErrorContext{"<command line>", "--workload",
-                                   "neither --calibration nor --on-loss continue",
+                                   "neither --calibration nor --on-loss continue nor --on-slow",
                                    "one of them, which need it"});
   }
   if (!options.state.empty() && options.on_loss == "stop") {
@@ -254,17 +271,6 @@ runtime::JobOptions job_options(Session& session, const TrainOptions& options) {
   return job;
 }
 
-/// Has the job go on without lost workers. What is referred to has to outlive the job.
-void survive_losses(runtime::JobOptions& job, const TrainOptions& options, Session& session,
-                    const plan::Plan& plan, const SurvivalPlans& plans) {
-  job.heartbeat_period = kHeartbeatPeriod;
-  job.heartbeat_timeout = heartbeat_timeout(options);
-  job.plan_for = [&plans](const std::vector<Rank>& left) { return plans.plan_for(left); };
-  job.on_epoch = [&session, &plan](const runtime::EpochBegin& begin) {
-    session.note("note: " + describe(begin, plan));
-  };
-}
-
 void report_failure(Session& session, const TrainOptions& options, const plan::Plan& plan,
                     const runtime::JobResult& job) {
   if (job.speaks) {
@@ -283,19 +289,22 @@ void report_failure(Session& session, const TrainOptions& options, const plan::P
 void report_training(Session& session, const TrainOptions& options, const plan::Plan& plan,
                      const runtime::JobResult& job,
                      const std::optional<topology::Topology>& cluster,
+                     const std::optional<Continuation>& continuation,
                      const std::optional<sim::StepResult>& predicted, const nlohmann::json& links) {
   for (const std::string& note : notes_of(job)) {
     session.note("note: " + note);
   }
   const TrainingSummary summary = summarise(plan, job);
-  const auto tiers = bytes_over_tiers(job, cluster);
+  // Bytes are those of the latest plan.
+  const auto tiers = bytes_over_tiers(
+      job, job.epochs.empty() ? cluster : continuation->cluster_of(job.epochs.back().seats));
   if (!options.trace.empty()) {
     write_training_trace(options.trace, plan, job, predicted);
   }
   if (session.json) {
     nlohmann::json result = training_json(plan, job, summary, predicted, tiers);
-    if (options.on_loss == "continue") {
-      result["losses_of_workers"] = losses_json(job, plan);
+    if (continuation) {
+      continuation->add_to(result, job);
     }
     if (!links.is_null()) {
       result["emulation"] = links;
@@ -326,10 +335,11 @@ void run_train(Session& session, const TrainOptions& options) {
   const std::optional<sim::StepResult> predicted = predicted_step(session, options, plan);
 
   runtime::JobOptions job_settings = job_options(session, options);
-  std::optional<SurvivalPlans> survival;
-  if (options.on_loss == "continue") {
-    survival.emplace(plan, cluster.value(), workload_of(session, options, plan), kPlanningTime);
-    survive_losses(job_settings, options, session, plan, *survival);
+  std::optional<Continuation> continuation;
+  if (options.may_plan()) {
+    continuation.emplace(session, continuation_options(options), plan, cluster.value(),
+                         workload_of(session, options, plan));
+    continuation->attach(job_settings);
   }
   TrainingProgress progress_bar(options.steps);
   job_settings.on_progress = [&progress_bar](const runtime::JobProgress& progress) {
@@ -347,10 +357,7 @@ void run_train(Session& session, const TrainOptions& options) {
   if (!job.ok) {
     report_failure(session, options, plan, job);
   } else if (job.is_leader) {
-    // Bytes are those of the latest plan.
-    report_training(session, options, plan, job,
-                    job.losses.empty() ? cluster : survival->cluster_of(job.losses.back().seats),
-                    predicted, links);
+    report_training(session, options, plan, job, cluster, continuation, predicted, links);
   }
 }
 
@@ -382,6 +389,12 @@ void add_train_command(CLI::App& app, Session& session) {
       ->check(CLI::IsMember({"stop", "continue"}))
       ->capture_default_str();
   command
+      ->add_option("--on-slow", options->on_slow,
+                   "When a link or a worker becomes slower than it was: ignore, report, or replan "
+                   "and go on with the new plan; --json then has what was found and all step times")
+      ->check(CLI::IsMember({"ignore", "report", "replan"}))
+      ->capture_default_str();
+  command
       ->add_option("--heartbeat-timeout", options->heartbeat_timeout,
                    "With --on-loss continue: silence after which a worker counts as lost")
       ->capture_default_str();
@@ -392,7 +405,7 @@ void add_train_command(CLI::App& app, Session& session) {
                       "File that 'rackrail calibrate' wrote: adds the prediction for this machine");
   command->add_option("--workload,--model", options->workload,
                       "Workload of the plan, where it is not a shipped one or has other compute "
-                      "times: for --calibration and --on-loss");
+                      "times: for --calibration, --on-loss and --on-slow");
   command->add_option("--cluster", options->cluster.cluster,
                       "Cluster of the plan, where it is not a shipped one");
   options->cluster.add_to(*command);

@@ -93,40 +93,6 @@ std::map<std::string, std::int64_t> bytes_over_tiers(
   return tiers;
 }
 
-std::string describe(const runtime::EpochBegin& begin, const plan::Plan& first_plan) {
-  std::string lost;
-  for (const Rank rank : begin.lost) {
-    lost += (lost.empty() ? "" : ", ") + first_plan.rank_names.at(rank.index());
-  }
-  if (begin.lost.empty()) {
-    return fmt::format("{}; {} workers go on from step {} after {}", begin.reason,
-                       begin.seats.size(), begin.step, to_string(begin.pause));
-  }
-  return fmt::format(
-      "{}; noticed at most {} after it was last heard; {} workers go on without {} from step {} "
-      "after {}",
-      begin.reason, to_string(begin.silence), begin.seats.size(), lost, begin.step,
-      to_string(begin.pause));
-}
-
-nlohmann::json losses_json(const runtime::JobResult& job, const plan::Plan& first_plan) {
-  nlohmann::json losses = nlohmann::json::array();
-  for (const runtime::EpochBegin& begin : job.losses) {
-    nlohmann::json lost = nlohmann::json::array();
-    for (const Rank rank : begin.lost) {
-      lost.push_back(first_plan.rank_names.at(rank.index()));
-    }
-    losses.push_back({{"epoch", begin.epoch},
-                      {"reason", begin.reason},
-                      {"lost", lost},
-                      {"workers", begin.seats.size()},
-                      {"step", begin.step},
-                      {"noticed_within_s", begin.silence.seconds()},
-                      {"resumed_after_s", begin.pause.seconds()}});
-  }
-  return losses;
-}
-
 std::string training_text(const plan::Plan& plan, const runtime::JobResult& job,
                           const TrainingSummary& summary,
                           const std::optional<sim::StepResult>& predicted,
@@ -141,9 +107,10 @@ std::string training_text(const plan::Plan& plan, const runtime::JobResult& job,
                                   : "- (no step was left)"});
   if (predicted.has_value()) {
     const Duration time = predicted->estimate.step_time;
-    table.add_row({"predicted", has_measured ? fmt::format("{} ({:+.1f} %)", to_string(time),
-                                                           (time / summary.step_time - 1) * kPercent)
-                                             : to_string(time)});
+    table.add_row({"predicted", has_measured
+                                    ? fmt::format("{} ({:+.1f} %)", to_string(time),
+                                                  (time / summary.step_time - 1) * kPercent)
+                                    : to_string(time)});
   }
   table.add_row(
       {"synchronisation", has_measured ? percent(summary.sync_share) + " of the step" : "-"});

@@ -39,9 +39,6 @@ std::vector<std::string> notes_of(const runtime::JobResult& job);
 std::map<std::string, std::int64_t> bytes_over_tiers(
     const runtime::JobResult& job, const std::optional<topology::Topology>& cluster);
 
-/// "rank 2 (host1) was lost: ...; 3 workers go on ...": what happened and how the job went on.
-std::string describe(const runtime::EpochBegin& begin, const plan::Plan& first_plan);
-
 std::string training_text(const plan::Plan& plan, const runtime::JobResult& job,
                           const TrainingSummary& summary,
                           const std::optional<sim::StepResult>& predicted,
@@ -50,7 +47,6 @@ nlohmann::json training_json(const plan::Plan& plan, const runtime::JobResult& j
                              const TrainingSummary& summary,
                              const std::optional<sim::StepResult>& predicted,
                              const std::map<std::string, std::int64_t>& tiers);
-nlohmann::json losses_json(const runtime::JobResult& job, const plan::Plan& first_plan);
 
 /// A Perfetto trace of the measured step beside the predicted one, where there is one.
 void write_training_trace(const std::string& path, const plan::Plan& plan,

@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <map>
 #include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "runtime/arrival_timing.hpp"
 #include "runtime/executor.hpp"
 
 namespace rackrail::runtime {
@@ -29,6 +31,14 @@ class ExecutionLedger {
     statistics_.sent += size;
     statistics_.bytes_by_pair[{self_, destination}] += size;
     ++statistics_.messages;
+  }
+
+  void count_arrived(Rank source, std::size_t bytes, std::chrono::nanoseconds sent) {
+    const std::chrono::nanoseconds now = Clock::now().time_since_epoch();
+    const std::lock_guard lock(mutex_);
+    ArrivedTraffic& traffic = statistics_.arrived[source];
+    traffic.bytes += Bytes(static_cast<std::int64_t>(bytes));
+    traffic.busy += timings_[source].arrived(sent, now);
   }
 
   void add_time(Duration ExecutorStatistics::*total, Clock::time_point started) {
@@ -69,6 +79,7 @@ class ExecutionLedger {
   const Clock::time_point origin_ = Clock::now();
   mutable std::mutex mutex_;
   ExecutorStatistics statistics_;
+  std::map<Rank, ArrivalTiming> timings_;  ///< by source
   std::vector<plan::TimelineEvent> timeline_;
 };
 

@@ -30,6 +30,12 @@ struct ExecutorOptions {
   int send_window = 8;
 };
 
+/// What one peer sent to this rank.
+struct ArrivedTraffic {
+  Bytes bytes;
+  Duration busy;  ///< while some of it was under way (runtime/arrival_timing.hpp)
+};
+
 /// Since the executor was made.
 struct ExecutorStatistics {
   Bytes sent;
@@ -37,7 +43,8 @@ struct ExecutorStatistics {
   std::map<std::pair<Rank, Rank>, Bytes> bytes_by_pair;  ///< what this rank sent, by (self, dst)
   Duration encode_time;
   Duration decode_time;
-  std::size_t peak_buffered_bytes = 0;  ///< slices kept for buckets that were not ready
+  std::map<Rank, ArrivedTraffic> arrived;  ///< by source
+  std::size_t peak_buffered_bytes = 0;     ///< slices kept for buckets that were not ready
 };
 
 /// Error-feedback state of one rank: for checkpoints. Keys are stable names of the encoding place.

@@ -208,6 +208,7 @@ void SliceEngine::on_slice(Rank source, const SliceHeader& header,
       header.bucket >= programs_.size() || (step_ && header.step < *step_)) {
     return;  // of another plan, or of an epoch or step that is over
   }
+  ledger_.count_arrived(source, payload.size(), std::chrono::nanoseconds(header.sent_ns));
   const auto run = runs_.find({header.step, header.bucket});
   if (run != runs_.end()) {
     accept(*run->second, source, header, payload);
@@ -339,17 +340,19 @@ bool SliceEngine::send_next(Run& run, Rank destination) {
   header.transfer = t.id;
   header.slice = k;
   header.bytes = static_cast<std::uint32_t>(payload.size());
+  const Clock::time_point started = Clock::now();
+  header.sent_ns = std::chrono::nanoseconds(started.time_since_epoch()).count();
   ++in_flight_[destination.index()];
   borrowed_ += borrows ? 1 : 0;
   ledger_.count_sent(destination, payload.size());
-  transport_.send(destination, header, payload,
-                  [anchor = anchor_, owned, key = run.key(), index, k, borrows, destination,
-                   started = Clock::now()] {
-                    if (SliceEngine* engine = anchor->engine; engine != nullptr) {
-                      --engine->in_flight_[destination.index()];
-                      engine->on_sent(key, index, k, borrows, started);
-                    }
-                  });
+  transport_.send(
+      destination, header, payload,
+      [anchor = anchor_, owned, key = run.key(), index, k, borrows, destination, started] {
+        if (SliceEngine* engine = anchor->engine; engine != nullptr) {
+          --engine->in_flight_[destination.index()];
+          engine->on_sent(key, index, k, borrows, started);
+        }
+      });
   if (!borrows) {
     signal(run, index, k);
   }

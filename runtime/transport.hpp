@@ -31,7 +31,8 @@ struct SliceHeader {
   std::uint32_t bucket = 0;
   std::uint32_t transfer = 0;
   std::uint32_t slice = 0;
-  std::uint32_t bytes = 0;  ///< of the payload
+  std::uint32_t bytes = 0;   ///< of the payload
+  std::int64_t sent_ns = 0;  ///< when it was given to the transport, by a clock of the sender's
 };
 
 /// Called from progress() for each message that arrived. `payload` dies with the call.

@@ -2,7 +2,9 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <algorithm>
 #include <condition_variable>
+#include <deque>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -22,6 +24,8 @@ namespace proto = rackrail::coordinator::v1;
 
 constexpr std::chrono::seconds kReportDeadline{30};
 constexpr std::chrono::seconds kLeaveDeadline{2};
+// Between heartbeats, however short the steps are.
+constexpr std::chrono::milliseconds kShortestPeriod{50};
 // The coordinator waits half a second for a suspect's own end.
 constexpr std::chrono::milliseconds kBetterReason{1500};
 
@@ -143,10 +147,14 @@ struct CoordinatorClient::Impl {
       grpc::ClientContext context;
       {
         std::unique_lock lock(mutex);
-        changed.wait_for(lock, to_chrono(heartbeat_period), [&] { return leaving || aborted; });
+        wait_for_beat(lock);
         if (leaving || aborted) {
           return;
         }
+        for (const StepMeasurement& step : measured) {
+          put_measured(step, request);
+        }
+        measured.clear();
         *request.mutable_member() = member;
         request.set_step(progress.step);
         request.set_loss(progress.loss);
@@ -165,6 +173,16 @@ struct CoordinatorClient::Impl {
       } else if (reply.aborted()) {
         abort(reply.reason(), /*from_coordinator=*/true, reply.come_back());
       }
+    }
+  }
+
+  /// A period, or less when there is something to tell, but never next to nothing.
+  void wait_for_beat(std::unique_lock<std::mutex>& lock) {
+    const auto whole = to_chrono(heartbeat_period);
+    const auto least = std::min(whole, std::chrono::nanoseconds(kShortestPeriod));
+    const auto is_over = [&] { return leaving || aborted; };
+    if (!changed.wait_for(lock, least, is_over)) {
+      changed.wait_for(lock, whole - least, [&] { return is_over() || !measured.empty(); });
     }
   }
 
@@ -252,6 +270,7 @@ struct CoordinatorClient::Impl {
   Duration heartbeat_period;
   Duration heartbeat_timeout;
   WorkerProgress progress;
+  std::deque<StepMeasurement> measured;              // not told yet
   std::uint32_t round = 0;                           // of the exchange that is next or under way
   std::optional<std::vector<std::string>> gathered;  // in that round
   std::optional<std::string> aborted;
@@ -321,6 +340,15 @@ Welcome CoordinatorClient::join(const JoinRequest& request, Duration deadline) {
 void CoordinatorClient::set_progress(const WorkerProgress& progress) {
   const std::lock_guard lock(impl_->mutex);
   impl_->progress = progress;
+}
+
+void CoordinatorClient::add_measurement(StepMeasurement measurement) {
+  const std::lock_guard lock(impl_->mutex);
+  impl_->measured.push_back(std::move(measurement));
+  if (impl_->measured.size() > std::size_t{kMostMeasured}) {
+    impl_->measured.pop_front();
+  }
+  impl_->changed.notify_all();
 }
 
 void CoordinatorClient::report_checkpoint(std::uint32_t step,

@@ -54,6 +54,10 @@ class CoordinatorClient {
   /// What the next heartbeats say.
   void set_progress(const WorkerProgress& progress);
 
+  /// Goes with the next heartbeat, which it makes come soon. When the coordinator does not take
+  /// them as fast as they come, the oldest are dropped.
+  void add_measurement(StepMeasurement measurement);
+
   // Each throws PeerLostError with the reason when the job was aborted or the coordinator is gone.
   void report_checkpoint(std::uint32_t step, const std::vector<CheckpointFile>& files);
   void report_result(const std::string& payload);

@@ -59,6 +59,8 @@ class JobControl {
   /// The stream will not be there any more.
   void forget(MemberStream& stream);
   void leave(Rank rank, bool ok, const AbortReason& reason);
+  /// What a member of the present epoch measured.
+  void measured(std::vector<StepMeasurement> steps);
   /// Whether a member of that epoch should come back to go on.
   bool is_over_for(std::uint32_t epoch) const { return epoch < membership_.options().epoch; }
   /// Aborts a job that still runs and ends all streams.
@@ -81,7 +83,7 @@ class JobControl {
   void publish_progress(TimePoint time);
   CoordinatorOutcome outcome_now() const;
 
-  // After losses (job_regroup.cpp).
+  // From one epoch to the next (job_regroup.cpp).
   void recover(const EpochRecord& record);
   bool goes_on_after(const Aborted& event) const;
   void regroup(const Aborted& event);
@@ -90,12 +92,14 @@ class JobControl {
   void lose(Rank seat);
   void lose_stream(MemberStream& stream);
   void ask_for_plan(std::vector<Rank> lost);
+  void change_plan(PlanChange change, std::uint32_t epoch);
   void begin_epoch();
   void give_up(const std::string& reason);
   void announce(TimePoint time);
 
   // On the callbacks' thread.
   void complete_checkpoint(const CheckpointComplete& checkpoint);
+  void look_at(const StepMeasurement& step, std::uint32_t epoch);
   void publish(CoordinatorOutcome outcome);
 
   const CoordinatorOptions& options_;

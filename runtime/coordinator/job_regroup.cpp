@@ -1,5 +1,5 @@
-// What the coordinator does when a member was lost and the job goes on: the rules are
-// regroup.hpp's.
+// What the coordinator does when a member was lost and the job goes on, or when there is another
+// plan for all: the rules are regroup.hpp's.
 #include <algorithm>
 #include <exception>
 #include <utility>
@@ -138,6 +138,11 @@ void JobControl::lose(Rank seat) {
   }
   beginning_.lost.push_back(seat);
   regroup_->lose(seat);
+  if (!options_.on_loss) {
+    give_up(beginning_.reason + "; the worker that was rank " + std::to_string(seat.value()) +
+            " was lost meanwhile");
+    return;
+  }
   if (regroup_->left().size() < kFewest) {
     give_up(beginning_.reason + "; fewer than " + std::to_string(kFewest) + " workers are left");
     return;
@@ -165,6 +170,44 @@ void JobControl::ask_for_plan(std::vector<Rank> lost) {
                            one_line(error.what())] { give_up(reason); });
     }
   });
+}
+
+void JobControl::measured(std::vector<StepMeasurement> steps) {
+  const bool has_begun = epoch_.seats.size() == membership_.options().world_size;
+  if (!options_.on_measured || regroup_ || !has_begun) {
+    return;
+  }
+  for (StepMeasurement& step : steps) {
+    step.rank = epoch_.seats.at(step.rank.index());
+    for (PairTraffic& traffic : step.received) {
+      traffic.source = epoch_.seats.at(traffic.source.index());
+    }
+    callbacks_.post([this, step = std::move(step), epoch = epoch_.epoch] { look_at(step, epoch); });
+  }
+}
+
+void JobControl::look_at(const StepMeasurement& step, std::uint32_t epoch) {
+  try {
+    if (std::optional<PlanChange> change = options_.on_measured(step)) {
+      post([this, change = *std::move(change), epoch] { change_plan(change, epoch); });
+    }
+  } catch (const std::exception& error) {
+    stop(one_line(error.what()));
+  }
+}
+
+/// `epoch`: in which it was measured that there should be another plan.
+void JobControl::change_plan(PlanChange change, std::uint32_t epoch) {
+  const bool is_ending = std::ranges::any_of(membership_.results(),
+                                             [](const std::string& one) { return !one.empty(); });
+  if (regroup_ || epoch != epoch_.epoch || is_ending ||
+      membership_.state() != MembershipState::kRunning) {
+    return;
+  }
+  const bool is_first = is_announced_;
+  end_epoch(change.reason, std::nullopt, std::chrono::steady_clock::now());
+  beginning_.is_change = is_first;
+  regroup_->set_plan(std::move(change.plan));
 }
 
 void JobControl::begin_epoch() {

@@ -91,6 +91,47 @@ void put_files(const std::vector<CheckpointFile>& files, proto::CheckpointReport
   }
 }
 
+std::vector<StepMeasurement> measured_steps(const proto::HeartbeatRequest& message,
+                                            std::size_t world_size) {
+  const Rank self(std::size_t{message.member().rank()});
+  std::vector<StepMeasurement> steps;
+  for (const proto::MeasuredStep& one : message.measured()) {
+    const bool is_possible = self.index() < world_size && one.samples() > 0 &&
+                             one.step_time_ps() >= 0 && one.compute_time_ps() >= 0;
+    if (!is_possible || steps.size() >= std::size_t{kMostMeasured}) {
+      continue;
+    }
+    StepMeasurement step{.rank = self,
+                         .step = one.step(),
+                         .samples = one.samples(),
+                         .step_time = Duration(one.step_time_ps()),
+                         .compute_time = Duration(one.compute_time_ps()),
+                         .received = {}};
+    for (const proto::ReceivedTraffic& traffic : one.received()) {
+      if (traffic.source() < world_size && traffic.bytes() >= 0 && traffic.busy_ps() >= 0) {
+        step.received.push_back({Rank(std::size_t{traffic.source()}), Bytes(traffic.bytes()),
+                                 Duration(traffic.busy_ps())});
+      }
+    }
+    steps.push_back(std::move(step));
+  }
+  return steps;
+}
+
+void put_measured(const StepMeasurement& step, proto::HeartbeatRequest& message) {
+  proto::MeasuredStep& one = *message.add_measured();
+  one.set_step(step.step);
+  one.set_samples(step.samples);
+  one.set_step_time_ps(step.step_time.picoseconds());
+  one.set_compute_time_ps(step.compute_time.picoseconds());
+  for (const PairTraffic& traffic : step.received) {
+    proto::ReceivedTraffic& entry = *one.add_received();
+    entry.set_source(traffic.source.value());
+    entry.set_bytes(traffic.bytes.count());
+    entry.set_busy_ps(traffic.busy.picoseconds());
+  }
+}
+
 Welcome take_welcome(proto::Welcome& message) {
   Welcome welcome;
   welcome.rank = Rank(std::size_t{message.rank()});

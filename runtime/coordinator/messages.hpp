@@ -6,9 +6,11 @@
 
 #include "runtime/coordinator/client.hpp"
 #include "runtime/coordinator/membership.hpp"
+#include "runtime/coordinator/progress.hpp"
 
 namespace rackrail::coordinator::v1 {
 class CheckpointReport;
+class HeartbeatRequest;
 class JoinRequest;
 class Welcome;
 }  // namespace rackrail::coordinator::v1
@@ -24,6 +26,14 @@ coordinator::v1::JoinRequest to_message(const JoinRequest& request);
 std::vector<CheckpointFile> from_message(const coordinator::v1::CheckpointReport& message);
 void put_files(const std::vector<CheckpointFile>& files,
                coordinator::v1::CheckpointReport& message);
+
+/// What cannot be (ranks beyond `world_size`, negative figures) is left out, and so are the
+/// measured steps after the first kMostMeasured.
+std::vector<StepMeasurement> measured_steps(const coordinator::v1::HeartbeatRequest& message,
+                                            std::size_t world_size);
+void put_measured(const StepMeasurement& step, coordinator::v1::HeartbeatRequest& message);
+/// In one heartbeat.
+inline constexpr int kMostMeasured = 64;
 
 /// Takes the large parts out of the message.
 Welcome take_welcome(coordinator::v1::Welcome& message);

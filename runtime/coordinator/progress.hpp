@@ -3,7 +3,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
+#include "base/ids.hpp"
 #include "base/units.hpp"
 
 namespace rackrail::runtime {
@@ -13,6 +15,23 @@ struct WorkerProgress {
   std::uint32_t step = 0;  ///< steps done
   double loss = 0;         ///< of the latest step
   Duration step_time;      ///< of the latest step
+};
+
+/// What one rank got from another in one step.
+struct PairTraffic {
+  Rank source;
+  Bytes bytes;
+  Duration busy;  ///< while some of it was under way
+};
+
+/// What one rank measured in one step.
+struct StepMeasurement {
+  Rank rank;
+  std::uint32_t step = 0;    ///< steps done, this one included
+  std::int64_t samples = 0;  ///< of this rank
+  Duration step_time;
+  Duration compute_time;  ///< forward, backward, optimiser
+  std::vector<PairTraffic> received;
 };
 
 /// The job as a whole.

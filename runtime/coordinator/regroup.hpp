@@ -6,7 +6,8 @@
 // ranks stay dense and in the order of the first plan. When a member is lost, everybody else is
 // told to come back: to end its executor and transport, and to join again with what it has. The
 // next epoch begins when all who are left have come and there is a plan for exactly them. Who is
-// lost meanwhile is expected no longer; then another plan is wanted.
+// lost meanwhile is expected no longer; then another plan is wanted. An epoch may also begin
+// because there is a better plan: everybody comes back, and nobody is lost.
 //
 // The step. A rank can only finish step s + 1 (sums of the gradients of all ranks) when every rank
 // has begun it, and so has applied step s. Hence the survivors are at most one step apart. All of
@@ -51,10 +52,17 @@ struct Loss {
   std::vector<Rank> left;  ///< seats that are, in the order of their next ranks
 };
 
+/// Another plan for all who are in the job.
+struct PlanChange {
+  std::string reason;  ///< one line
+  EpochPlan plan;
+};
+
 /// How an epoch after the first began.
 struct EpochBegin {
   std::uint32_t epoch = 0;
-  std::string reason;       ///< of the first loss
+  std::string reason;       ///< of the first loss, or of the change of plan
+  bool is_change = false;   ///< it began with a PlanChange, though somebody may be lost since
   std::vector<Rank> lost;   ///< seats, all of them; none when only connections were
   std::vector<Rank> seats;  ///< by rank
   std::uint32_t step = 0;   ///< steps that the parameters of all contain

@@ -297,11 +297,12 @@ struct CoordinatorServer::Impl final : proto::Coordinator::CallbackService {
       as_member(request->member(), [&](Rank rank) {
         control.membership().heartbeat(
             rank, {request->step(), request->loss(), Duration(request->step_time_ps())}, now());
+        control.measured(measured_steps(*request, control.membership().options().world_size));
       });
       const bool come_back = control.is_over_for(request->member().epoch());
       reply->set_aborted(come_back || control.membership().state() == MembershipState::kAborted);
       reply->set_come_back(come_back);
-      reply->set_reason(come_back ? "another member was lost"
+      reply->set_reason(come_back ? "the job goes on in another epoch"
                                   : control.membership().abort_reason().line);
     });
   }

@@ -43,6 +43,10 @@ struct CoordinatorOptions {
   /// A plan for those who are left, so that the job goes on without a member that was lost. Empty:
   /// a loss ends the job, as does an exception of it.
   std::function<EpochPlan(const Loss&)> on_loss;
+  /// What a member measured in a step; `rank` and the sources are seats. A plan that it answers
+  /// with is taken up by all in an epoch of its own, unless the job has begun to end. An exception
+  /// aborts the job.
+  std::function<std::optional<PlanChange>(const StepMeasurement&)> on_measured;
   /// The job goes on.
   std::function<void(const EpochBegin&)> on_epoch;
   /// Called with each epoch before anybody hears of it, on the thread that must not wait long. An

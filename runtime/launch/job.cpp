@@ -43,6 +43,7 @@ class Leader {
     settings.checkpoint_folder = absolute(options.checkpoint_folder);
     settings.timeline_step = options.timeline_step;
     settings.survives_losses = options.plan_for != nullptr;
+    settings.measures_steps = options.on_measured != nullptr;
     // Bad input is said here, once, and not by every worker.
     const trainer::TrainingConfig training = training_config(settings);
     if (!settings.checkpoint_folder.empty()) {
@@ -91,8 +92,11 @@ class Leader {
     };
     if (options.plan_for) {
       coordinator.on_loss = [this](const Loss& loss) { return plan_after(loss); };
-      coordinator.on_epoch = [this](const EpochBegin& begin) { began(begin); };
     }
+    if (options.on_measured) {
+      coordinator.on_measured = [this](const StepMeasurement& step) { return change_after(step); };
+    }
+    coordinator.on_epoch = [this](const EpochBegin& begin) { began(begin); };
     server_ = std::make_unique<CoordinatorServer>(std::move(coordinator));
     if (store_ != nullptr && !is_taken_up_) {
       job.address = server_->address();
@@ -128,7 +132,7 @@ class Leader {
     {
       const std::lock_guard lock(mutex_);
       result.checkpoints = checkpoints_;
-      result.losses = losses_;
+      result.epochs = epochs_;
     }
     result.wall_time = trainer::wall_clock() - start_;
     return result;
@@ -236,10 +240,18 @@ class Leader {
     return {plan::to_binary(plan), plan::digest(plan)};
   }
 
+  std::optional<PlanChange> change_after(const StepMeasurement& step) {
+    const std::optional<JobOptions::BetterPlan> better = options_.on_measured(step);
+    if (!better) {
+      return std::nullopt;
+    }
+    return PlanChange{better->reason, {plan::to_binary(better->plan), plan::digest(better->plan)}};
+  }
+
   void began(const EpochBegin& begin) {
     {
       const std::lock_guard lock(mutex_);
-      losses_.push_back(begin);
+      epochs_.push_back(begin);
     }
     if (options_.on_epoch) {
       options_.on_epoch(begin);
@@ -270,7 +282,7 @@ class Leader {
   std::vector<std::string> notes_;
   std::mutex mutex_;
   std::vector<std::uint32_t> checkpoints_;  // guarded by mutex_
-  std::vector<EpochBegin> losses_;          // guarded by mutex_
+  std::vector<EpochBegin> epochs_;          // guarded by mutex_
   std::function<void(Rank)> fence_;
   std::string token_;
   bool is_taken_up_ = false;

@@ -78,7 +78,16 @@ struct JobOptions {
   /// When this process is killed, its workers wait for another one that is given the same folder,
   /// plan and training: that takes up the job. With plan_for only.
   std::filesystem::path state_folder;
-  /// The job goes on after a loss.
+  /// A plan that is better than the job's for the same ranks, and why, in one line.
+  struct BetterPlan {
+    std::string reason;
+    plan::Plan plan;
+  };
+  /// Called with what each worker measured in each step; ranks are those of the first plan. All go
+  /// on with the plan that it answers with, from the last step that all have done. Called on a
+  /// thread of its own. Empty: nothing is measured. Its exceptions end the job.
+  std::function<std::optional<BetterPlan>(const StepMeasurement&)> on_measured;
+  /// The job goes on, after a loss or with a better plan.
   std::function<void(const EpochBegin&)> on_epoch;
   /// A checkpoint of all ranks is complete and its manifest written.
   std::function<void(std::uint32_t step)> on_checkpoint;
@@ -97,7 +106,7 @@ struct JobResult {
   /// By rank, as far as they came. On other processes than the leader: the own report only.
   std::vector<WorkerReport> workers;
   std::uint32_t membership_epochs = 0;
-  std::vector<EpochBegin> losses;          ///< after which the job went on
+  std::vector<EpochBegin> epochs;          ///< after the first
   std::vector<std::uint32_t> checkpoints;  ///< steps whose checkpoint was completed
   std::filesystem::path resumed_from;      ///< checkpoint that the job went on from; empty: none
   std::vector<std::string> notes;          ///< what the user should know, one line each

@@ -21,7 +21,8 @@ std::string to_json(const JobSettings& settings) {
                            {"checkpoint_folder", settings.checkpoint_folder.string()},
                            {"restore", settings.restore.string()},
                            {"outlives_coordinator", settings.outlives_coordinator},
-                           {"survives_losses", settings.survives_losses}};
+                           {"survives_losses", settings.survives_losses},
+                           {"measures_steps", settings.measures_steps}};
   if (settings.steps) {
     object["steps"] = *settings.steps;
   }
@@ -44,6 +45,7 @@ JobSettings parse_job_settings(const std::string& text) {
     settings.restore = object.at("restore").get<std::string>();
     settings.outlives_coordinator = object.at("outlives_coordinator").get<bool>();
     settings.survives_losses = object.at("survives_losses").get<bool>();
+    settings.measures_steps = object.at("measures_steps").get<bool>();
     settings.steps = optional_field<std::int64_t>(object, "steps");
     settings.seed = optional_field<std::uint64_t>(object, "seed");
     settings.timeline_step = optional_field<std::uint32_t>(object, "timeline_step");

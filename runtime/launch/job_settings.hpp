@@ -20,6 +20,7 @@ struct JobSettings {
   std::optional<std::uint32_t> timeline_step;
   bool outlives_coordinator = false;  ///< wait for it to be restarted when it is lost
   bool survives_losses = false;       ///< keep what is needed to go on without a lost worker
+  bool measures_steps = false;        ///< say what each step took, and be ready for another plan
 };
 
 std::string to_json(const JobSettings& settings);

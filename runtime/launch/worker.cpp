@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <map>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -137,15 +138,18 @@ class Life {
         is_lost = true;
         const std::string reason = session_->reason_of_loss(error.what());
         // A coordinator that is lost may be busy, or be restarted.
-        const bool may_come_back =
-            settings_.survives_losses && (session_->coordinator().is_to_come_back() ||
-                                          session_->coordinator().is_coordinator_lost());
+        const CoordinatorClient& coordinator = session_->coordinator();
+        const bool may_come_back = (goes_back() && coordinator.is_to_come_back()) ||
+                                   (settings_.survives_losses && coordinator.is_coordinator_lost());
         if (!may_come_back) {
           throw PeerLostError(reason);
         }
       }
     } while (is_lost);
   }
+
+  /// Whether the membership may begin another epoch while this worker lives.
+  bool goes_back() const { return settings_.survives_losses || settings_.measures_steps; }
 
   /// To the end of the training and the job.
   void work() {
@@ -163,6 +167,7 @@ class Life {
     report_.rank = welcome.rank;
     report_.membership_epochs = welcome.epoch;
     executor_made_ = trainer::wall_clock();
+    arrived_.clear();
     session_->start(plan::parse_plan(welcome.plan, "the job's plan"),
                     {.record_timeline = settings_.timeline_step.has_value()});
     auto exchange = std::make_unique<TimedExchange>(session_->executor());
@@ -174,8 +179,9 @@ class Life {
     exchange_ = std::move(exchange);
   }
 
-  /// After a loss: joins the next epoch of the membership with the parameters that there are, takes
-  /// a step back if others lack it, and takes up the plan for those who are left.
+  /// After a loss, or for another plan: joins the next epoch of the membership with the parameters
+  /// that there are, takes a step back if others lack it, and takes up the plan for those who are
+  /// in it.
   void come_back() {
     if (exchange_ != nullptr) {
       note_residuals();
@@ -234,7 +240,7 @@ class Life {
     for (std::size_t rank = 0; rank < all.size(); ++rank) {
       if (all[rank] != all[0]) {
         throw RuntimeFailure("rank " + std::to_string(rank) +
-                             " has other parameters than rank 0 after a loss");
+                             " has other parameters than rank 0 in a new epoch");
       }
     }
   }
@@ -242,7 +248,7 @@ class Life {
   std::unique_ptr<trainer::Trainer> make_trainer(TimedExchange& exchange) {
     const trainer::TrainingConfig config = training_config(settings_);
     trainer::TrainerOptions options;
-    options.keeps_step_before = settings_.survives_losses;
+    options.keeps_step_before = goes_back();
     options.self = report_.rank;
     options.timeline_step = settings_.timeline_step;
     trainer::TrainerHooks hooks;
@@ -283,6 +289,9 @@ class Life {
     }
     session_->coordinator().set_progress(
         {static_cast<std::uint32_t>(step.step), step.loss, step.times.step});
+    if (settings_.measures_steps) {
+      session_->coordinator().add_measurement(measurement(step));
+    }
     if (settings_.timeline_step) {
       // Taken after every step, so that only the wanted one is kept.
       const std::vector<plan::TimelineEvent> events = session_->executor().take_timeline();
@@ -295,6 +304,22 @@ class Life {
         }
       }
     }
+  }
+
+  StepMeasurement measurement(const trainer::StepReport& step) {
+    StepMeasurement result{.rank = report_.rank,
+                           .step = static_cast<std::uint32_t>(step.step),
+                           .samples = step.samples,
+                           .step_time = step.times.step,
+                           .compute_time = step.times.compute(),
+                           .received = {}};
+    std::map<Rank, ArrivedTraffic> arrived = session_->executor().statistics().arrived;
+    for (const auto& [source, traffic] : arrived) {
+      const ArrivedTraffic& before = arrived_[source];
+      result.received.push_back({source, traffic.bytes - before.bytes, traffic.busy - before.busy});
+    }
+    arrived_ = std::move(arrived);
+    return result;
   }
 
   void save(const trainer::TrainingState& state) {
@@ -332,8 +357,9 @@ class Life {
   Duration executor_made_;
   Duration joined_at_;
   Duration cpu_before_;
-  Rank seat_;                      ///< the rank of the first epoch
-  bool last_was_skipped_ = false;  ///< the latest step
+  std::map<Rank, ArrivedTraffic> arrived_;  ///< by source, until the latest step's end
+  Rank seat_;                               ///< the rank of the first epoch
+  bool last_was_skipped_ = false;           ///< the latest step
   SessionOptions session_options_;
   std::unique_ptr<Session> session_;  // last: its executor goes first
 };

@@ -35,7 +35,7 @@ struct WireHeader {
   std::uint32_t reserved = 0;
   SliceHeader slice;
 };
-static_assert(std::is_trivially_copyable_v<WireHeader> && sizeof(WireHeader) == 48);
+static_assert(std::is_trivially_copyable_v<WireHeader> && sizeof(WireHeader) == 56);
 
 /// The same on all ranks, and different for every job: addresses contain process and socket
 /// numbers.

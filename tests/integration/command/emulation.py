@@ -1,5 +1,6 @@
 """What the tests of emulated networks share."""
 
+import json
 import os
 import re
 import shutil
@@ -80,3 +81,24 @@ class EmulationTest(TrainingTest):
     def assert_nothing_left(self, message=""):
         self.assert_no_processes_left()
         self.assertEqual((network_namespaces(), interfaces(), names()), self.before, message)
+
+
+def links_in(process, station):
+    """What `ip` says of the interfaces of a station of a running command with --emulate."""
+    name = f"rackrail-{process.pid}-{station}"
+    shown = subprocess.run(["ip", "-n", name, "-j", "link", "show", "type", "veth"], check=True,
+                           capture_output=True, text=True)
+    return json.loads(shown.stdout)
+
+
+def set_rate(process, station, other, megabits):
+    """Gives the cable between two stations of a running command another rate, both ways."""
+    ends = [(a["ifname"], b["ifname"])
+            for a in links_in(process, station) for b in links_in(process, other)
+            if (a["ifindex"], a["link_index"]) == (b["link_index"], b["ifindex"])]
+    (ports,) = ends
+    for place, port in zip((station, other), ports):
+        subprocess.run(
+            ["tc", "-n", f"rackrail-{process.pid}-{place}", "class", "change", "dev", port,
+             "parent", "1:", "classid", "1:1", "htb", "rate", f"{megabits}mbit", "ceil",
+             f"{megabits}mbit", "burst", "64kb", "cburst", "64kb", "quantum", "18000"], check=True)

@@ -159,6 +159,9 @@ TEST_CASE("executor: statistics count what the graph sends") {
     CHECK(statistics.messages == 6);
     CHECK(statistics.bytes_by_pair.size() == 1);
     CHECK(statistics.bytes_by_pair.at({Rank(r), Rank((r + 1) % 4)}) == Bytes(6 * 4'000));
+    CHECK(statistics.arrived.size() == 1);
+    CHECK(statistics.arrived.at(Rank((r + 3) % 4)).bytes == Bytes(6 * 4'000));
+    CHECK(statistics.arrived.at(Rank((r + 3) % 4)).busy >= Duration());
   }
 }
 

@@ -19,6 +19,7 @@ JobSettings full_settings() {
   settings.timeline_step = 3;
   settings.outlives_coordinator = true;
   settings.survives_losses = true;
+  settings.measures_steps = true;
   return settings;
 }
 
@@ -33,8 +34,10 @@ TEST_CASE("job settings come back from JSON as they were") {
   CHECK_FALSE(plain.steps.has_value());
   CHECK_FALSE(plain.timeline_step.has_value());
   CHECK(back.survives_losses);
+  CHECK(back.measures_steps);
   CHECK(back.outlives_coordinator);
   CHECK_FALSE(plain.survives_losses);
+  CHECK_FALSE(plain.measures_steps);
   CHECK_FALSE(plain.outlives_coordinator);
 }
 

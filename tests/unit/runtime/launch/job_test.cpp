@@ -158,6 +158,53 @@ TEST_CASE("workers train a model together") {
   CHECK(result.workers[0].bytes_sent == 2 * expected);
 }
 
+TEST_CASE("all workers measure their steps and take up another plan in the middle") {
+  if (const std::string reason = no_transport(); !reason.empty()) {
+    RACKRAIL_SKIP(reason);
+  }
+  constexpr std::uint32_t kSteps = 400;
+  plan::Plan better = test::make_plan(3);
+  better.batch.local_batch = {24, 16, 8};
+  JobOptions options = test::make_options("train", kSteps);
+  std::map<Rank, StepMeasurement> latest;
+  std::optional<std::uint32_t> asked;
+  options.on_measured = [&](const StepMeasurement& step) -> std::optional<JobOptions::BetterPlan> {
+    latest[step.rank] = step;
+    if (asked || step.step < 5) {
+      return std::nullopt;
+    }
+    asked = step.step;
+    return JobOptions::BetterPlan{"because", better};
+  };
+  const JobResult result = run_local_job(test::make_plan(3), options);
+  CHECK(result.reason.empty());
+  REQUIRE(result.ok);
+  REQUIRE(asked.has_value());
+  CHECK(result.membership_epochs == 2);
+  REQUIRE(result.epochs.size() == 1);
+  CHECK(result.epochs[0].is_change);
+  CHECK(result.epochs[0].reason == "because");
+  CHECK(result.epochs[0].lost.empty());
+  CHECK(result.epochs[0].seats.size() == 3);
+  CHECK(result.epochs[0].step + 1 >= *asked);
+  for (const WorkerReport& worker : result.workers) {
+    CHECK(worker.steps == kSteps);
+    CHECK(worker.losses.size() == kSteps);
+    CHECK(worker.parameters_digest == result.workers[0].parameters_digest);
+  }
+  // Of a step by the second plan; rank 0 gets the gradients of the others.
+  REQUIRE(latest.size() == 3);
+  CHECK(latest[Rank(0)].samples == 24);
+  CHECK(latest[Rank(2)].samples == 8);
+  CHECK(latest[Rank(0)].received.size() == 2);
+  CHECK(latest[Rank(1)].received.size() == 1);
+  for (const auto& [rank, step] : latest) {
+    CHECK(step.step_time > Duration());
+    CHECK(step.compute_time > Duration());
+    CHECK(step.compute_time <= step.step_time);
+  }
+}
+
 TEST_CASE("a job whose worker was killed goes on from its checkpoint to the same result") {
   if (const std::string reason = no_transport(); !reason.empty()) {
     RACKRAIL_SKIP(reason);

@@ -1,0 +1,121 @@
+#include "cli/continuation.hpp"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+
+#include "base/parse_units.hpp"
+
+namespace rackrail::cli {
+
+namespace {
+
+constexpr Duration kPlanningTime = 1_s;
+
+/// Nobody was lost.
+bool is_mere_change(const runtime::EpochBegin& begin) {
+  return begin.is_change && begin.lost.empty();
+}
+
+/// "rank 2 (host1) was lost: … (noticed 0.1 s after …)": what happened and how the job went on.
+std::string describe(const runtime::EpochBegin& begin, const plan::Plan& first_plan) {
+  if (is_mere_change(begin)) {
+    return fmt::format("{} workers go on with another plan from step {} after {}",
+                       begin.seats.size(), begin.step, to_string(begin.pause));
+  }
+  std::string lost;
+  for (const Rank rank : begin.lost) {
+    lost += (lost.empty() ? "" : ", ") + first_plan.rank_names.at(rank.index());
+  }
+  if (begin.lost.empty()) {
+    return fmt::format("{}; {} workers go on from step {} after {}", begin.reason,
+                       begin.seats.size(), begin.step, to_string(begin.pause));
+  }
+  return fmt::format(
+      "{}; noticed at most {} after it was last heard; {} workers go on without {} from step {} "
+      "after {}",
+      begin.reason, to_string(begin.silence), begin.seats.size(), lost, begin.step,
+      to_string(begin.pause));
+}
+
+nlohmann::json losses_json(const runtime::JobResult& job, const plan::Plan& first_plan) {
+  nlohmann::json losses = nlohmann::json::array();
+  for (const runtime::EpochBegin& begin : job.epochs) {
+    if (is_mere_change(begin)) {
+      continue;
+    }
+    nlohmann::json lost = nlohmann::json::array();
+    for (const Rank rank : begin.lost) {
+      lost.push_back(first_plan.rank_names.at(rank.index()));
+    }
+    losses.push_back({{"epoch", begin.epoch},
+                      {"reason", begin.reason},
+                      {"lost", lost},
+                      {"workers", begin.seats.size()},
+                      {"step", begin.step},
+                      {"noticed_within_s", begin.silence.seconds()},
+                      {"resumed_after_s", begin.pause.seconds()}});
+  }
+  return losses;
+}
+
+}  // namespace
+
+Continuation::Continuation(Session& session, const ContinuationOptions& options,
+                           const plan::Plan& plan, const topology::Topology& cluster,
+                           plan::Workload workload)
+    : session_(session),
+      options_(options),
+      plan_(plan),
+      plans_(plan, cluster, std::move(workload), kPlanningTime) {
+  if (options.on_slow) {
+    watch_.emplace(*options.on_slow, plan, cluster, plans_,
+                   runtime::DetectorOptions{.rate_scale = options.rate_scale},
+                   [&session](const std::string& text) { session.note("note: " + text); });
+  }
+}
+
+void Continuation::attach(runtime::JobOptions& job) {
+  job.on_epoch = [this](const runtime::EpochBegin& begin) {
+    session_.note("note: " + describe(begin, plan_));
+    if (watch_) {
+      watch_->began(begin);
+    }
+  };
+  if (watch_) {
+    job.on_measured = [this](const runtime::StepMeasurement& step) {
+      return watch_->measured(step);
+    };
+  }
+  if (options_.survives_after) {
+    job.heartbeat_period = kWatchfulHeartbeat;
+    job.heartbeat_timeout = *options_.survives_after;
+    job.plan_for = [this](const std::vector<Rank>& left) { return plan_for(left); };
+  }
+}
+
+topology::Topology Continuation::cluster_of(const std::vector<Rank>& ranks) const {
+  return plans_.cluster_of(ranks);
+}
+
+void Continuation::add_to(nlohmann::json& result, const runtime::JobResult& job) const {
+  if (options_.survives_after) {
+    result["losses_of_workers"] = losses_json(job, plan_);
+  }
+  if (watch_) {
+    result["slow"] = watch_->findings_json();
+    result["step_times_s"] = watch_->step_times_json();
+  }
+}
+
+plan::Plan Continuation::plan_for(const std::vector<Rank>& left) {
+  plan::Plan next = plans_.plan_for(left);
+  if (watch_) {
+    watch_->set_plan(next);
+  }
+  return next;
+}
+
+}  // namespace rackrail::cli

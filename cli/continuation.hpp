@@ -1,0 +1,57 @@
+// How a job that trains goes on by another plan, after a loss (`--on-loss continue`) or because
+// something is slow (`--on-slow`): what the runtime is told to call, and what is said of it.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <vector>
+
+#include "base/ids.hpp"
+#include "base/units.hpp"
+#include "cli/session.hpp"
+#include "cli/slow_watch.hpp"
+#include "cli/survival.hpp"
+#include "plan/plan.hpp"
+#include "plan/workload.hpp"
+#include "runtime/launch/job.hpp"
+#include "topology/topology.hpp"
+
+namespace rackrail::cli {
+
+/// Where the job goes on after a loss, a silent worker is noticed sooner than where it ends.
+inline constexpr Duration kWatchfulHeartbeat = 200_ms;
+
+struct ContinuationOptions {
+  /// Silence after which a worker is lost; none: a loss ends the job.
+  std::optional<Duration> survives_after;
+  std::optional<SlowWatch::Action> on_slow;  ///< none: nothing is measured
+  double rate_scale = 1;                     ///< of an emulated network
+};
+
+class Continuation {
+ public:
+  /// `plan` is for `cluster` and `workload`; keeps references to the session, the plan and the
+  /// cluster.
+  Continuation(Session& session, const ContinuationOptions& options, const plan::Plan& plan,
+               const topology::Topology& cluster, plan::Workload workload);
+  Continuation(const Continuation&) = delete;
+  Continuation& operator=(const Continuation&) = delete;
+
+  /// This object must outlive the job.
+  void attach(runtime::JobOptions& job);
+
+  /// After the job: what joins these ranks of the first plan.
+  topology::Topology cluster_of(const std::vector<Rank>& ranks) const;
+  void add_to(nlohmann::json& result, const runtime::JobResult& job) const;
+
+ private:
+  plan::Plan plan_for(const std::vector<Rank>& left);
+
+  Session& session_;
+  const ContinuationOptions options_;
+  const plan::Plan& plan_;
+  SurvivalPlans plans_;
+  std::optional<SlowWatch> watch_;
+};
+
+}  // namespace rackrail::cli

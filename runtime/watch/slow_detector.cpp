@@ -1,0 +1,401 @@
+#include "runtime/watch/slow_detector.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <iterator>
+#include <set>
+#include <utility>
+
+namespace rackrail::runtime {
+namespace {
+
+// A link may reach less of its rate than this only where something else limits the step.
+constexpr double kLeastEfficiency = 0.7;
+// Of a pair per step, for its rate to mean anything, and for it to disprove an assumed rate.
+constexpr double kEnoughBytes = 16 << 10U;
+constexpr double kManyBytes = 256 << 10U;
+constexpr double kDisproved = 1.6;
+// A rate that comes this near to the planned one is it.
+constexpr double kAsPlanned = 0.75;
+// A link that reaches this share of what the busiest reach limits those who use it.
+constexpr double kAboutFull = 0.8;
+// A rank whose time per sample comes this near to the first one is well.
+constexpr double kWellAgain = 1.15;
+// The fewer steps a reference has, against this, the less is believed.
+constexpr double kDoubtfulSteps = 6;
+// Seconds, where no time was measured.
+constexpr double kShortest = 1e-15;
+constexpr std::size_t kMostIncomplete = 64;
+
+}  // namespace
+
+SlowDetector::SlowDetector(const topology::Topology& cluster, const DetectorOptions& options)
+    : cluster_(cluster), options_(options) {
+  for (std::size_t rank = 0; rank < cluster.rank_count(); ++rank) {
+    ranks_.emplace_back(rank);
+  }
+}
+
+void SlowDetector::begin(std::vector<Rank> ranks) {
+  ranks_ = std::move(ranks);
+  std::ranges::sort(ranks_);
+  incomplete_.clear();
+  restart();
+}
+
+void SlowDetector::restart() {
+  steps_ = 0;
+  step_time_ = {};
+  pairs_.clear();
+  devices_.clear();
+  strands_.clear();
+  suspicion_ = {};
+  confirmed_ = 0;
+}
+
+std::optional<SlowFinding> SlowDetector::add(const StepMeasurement& measurement) {
+  if (!std::ranges::binary_search(ranks_, measurement.rank)) {
+    return std::nullopt;
+  }
+  const std::uint32_t number = measurement.step;
+  incomplete_[number].insert_or_assign(measurement.rank, measurement);
+  if (incomplete_[number].size() < ranks_.size()) {
+    if (incomplete_.size() > kMostIncomplete) {
+      incomplete_.erase(incomplete_.begin());
+    }
+    return std::nullopt;
+  }
+  const std::map<Rank, StepMeasurement> step = std::move(incomplete_[number]);
+  incomplete_.erase(incomplete_.begin(), incomplete_.upper_bound(number));
+  if (++steps_ <= options_.warmup) {
+    return std::nullopt;
+  }
+  count(step);
+  if (step_time_.reference_size() < options_.samples.reference) {
+    return std::nullopt;
+  }
+  if (strands_.empty()) {
+    learn_network();
+  }
+  Suspicion suspicion = suspect();
+  confirmed_ = suspicion == suspicion_ ? confirmed_ + 1 : 1;
+  suspicion_ = std::move(suspicion);
+  if (suspicion_.is_empty() || confirmed_ < options_.confirmations) {
+    return std::nullopt;
+  }
+  return conclude(number);
+}
+
+void SlowDetector::count(const std::map<Rank, StepMeasurement>& step) {
+  const auto put = [this](Samples& samples, double value) {
+    samples.add(std::max(value, kShortest), options_.samples, suspicion_.is_empty());
+  };
+  Duration longest;
+  for (const auto& [rank, measured] : step) {
+    longest = std::max(longest, measured.step_time);
+    Device& device = devices_[rank];
+    device.samples = static_cast<double>(measured.samples);
+    put(device.compute, measured.compute_time.seconds() / device.samples);
+    for (const PairTraffic& traffic : measured.received) {
+      if (static_cast<double>(traffic.bytes.count()) >= kEnoughBytes) {
+        Pair& pair = pairs_[{traffic.source, rank}];
+        const auto bytes = static_cast<double>(traffic.bytes.count());
+        put(pair.bytes, bytes);
+        put(pair.time, std::max(traffic.busy.seconds(), kShortest) / bytes);
+      }
+    }
+  }
+  put(step_time_, longest.seconds());
+}
+
+/// Pairs that send in most steps, and what they use.
+void SlowDetector::learn_network() {
+  std::erase_if(pairs_, [this](const auto& entry) {
+    return entry.second.bytes.reference_size() < options_.samples.reference ||
+           !std::ranges::binary_search(ranks_, entry.first.first);
+  });
+  std::vector<RankPair> pairs;
+  for (const auto& [pair, samples] : pairs_) {
+    pairs.push_back(pair);
+  }
+  strands_ = strands_of(cluster_, pairs);
+}
+
+// ---- what the latest steps say ----
+
+SlowDetector::Suspicion SlowDetector::suspect() const {
+  Suspicion suspicion;
+  const double common = common_growth();
+  suspect_ranks(suspicion, common);
+  suspect_strands(suspicion, pair_health(suspicion, common));
+  return suspicion;
+}
+
+double SlowDetector::growth(const Samples& samples) { return samples.now() / samples.before(); }
+
+/// The least growth that is more than noise. The spread of few values is often too small.
+double SlowDetector::threshold(const Samples& samples) const {
+  const double sure =
+      options_.sure * (1 + kDoubtfulSteps / static_cast<double>(samples.reference_size()));
+  return std::max(options_.slow, std::exp(sure * samples.spread()));
+}
+
+/// What computing has become slower by for the ranks in general; at least 1.
+double SlowDetector::common_growth() const {
+  std::vector<double> growths;
+  for (const auto& [rank, device] : devices_) {
+    growths.push_back(growth(device.compute));
+  }
+  return std::max(1.0, lower_median(std::move(growths)));
+}
+
+/// Whether steps take longer than the ranks' common slowness explains.
+bool SlowDetector::is_slower(double common) const {
+  return step_time_.now() / common >= (1 + options_.matters) * step_time_.before();
+}
+
+void SlowDetector::suspect_ranks(Suspicion& suspicion, double common) const {
+  for (const auto& [rank, device] : devices_) {
+    const double grown = growth(device.compute) / common;
+    const double least = threshold(device.compute);
+    const double longer =
+        (device.compute.now() / common - device.compute.before()) * device.samples;
+    if (grown >= least && is_slower(common) && longer >= options_.matters * step_time_.before()) {
+      suspicion.slow_ranks.push_back(rank);
+    } else if (factors_.contains(rank) && grown * least <= 1) {
+      suspicion.faster_ranks.push_back(rank);
+    }
+  }
+}
+
+std::map<RankPair, SlowDetector::Health> SlowDetector::pair_health(const Suspicion& suspicion,
+                                                                   double common) const {
+  const auto is_of_slow_rank = [&](Rank rank) {
+    return std::ranges::find(suspicion.slow_ranks, rank) != suspicion.slow_ranks.end();
+  };
+  std::map<RankPair, Health> result;
+  for (const auto& [ranks, pair] : pairs_) {
+    const double grown = growth(pair.time) / common;
+    const double least = threshold(pair.time);
+    const double longer = (pair.time.now() / common - pair.time.before()) * pair.bytes.now();
+    Health& health = result[ranks];
+    if (is_of_slow_rank(ranks.first) || is_of_slow_rank(ranks.second)) {
+      health = Health::kUnclear;
+    } else if (grown >= least) {
+      const bool does_matter = longer >= options_.matters * step_time_.before();
+      health = does_matter && is_slower(common) ? Health::kSlow : Health::kUnclear;
+    } else if (grown * least <= 1) {
+      health = Health::kFaster;
+    } else {
+      health = grown <= (1 + options_.slow) / 2 ? Health::kWell : Health::kUnclear;
+    }
+  }
+  return result;
+}
+
+void SlowDetector::suspect_strands(Suspicion& suspicion,
+                                   const std::map<RankPair, Health>& health) const {
+  const auto number_of = [&](const Strand& strand, Health wanted) {
+    return static_cast<std::size_t>(std::ranges::count_if(
+        strand.pairs, [&](const RankPair& pair) { return health.at(pair) == wanted; }));
+  };
+  std::set<RankPair> open;  // slow pairs that nothing explains yet
+  for (const auto& [pair, state] : health) {
+    if (state == Health::kSlow) {
+      open.insert(pair);
+    }
+  }
+  while (!open.empty()) {
+    std::size_t best = strands_.size();
+    std::size_t most = 0;
+    for (std::size_t s = 0; s < strands_.size(); ++s) {
+      const Strand& strand = strands_[s];
+      const bool may_be = 2 * number_of(strand, Health::kSlow) > strand.pairs.size() &&
+                          number_of(strand, Health::kWell) == 0 &&
+                          number_of(strand, Health::kFaster) == 0;
+      const auto explains = static_cast<std::size_t>(std::ranges::count_if(
+          strand.pairs, [&](const RankPair& pair) { return open.contains(pair); }));
+      if (may_be && explains > most) {
+        best = s;
+        most = explains;
+      }
+    }
+    if (most == 0) {
+      break;
+    }
+    suspicion.slow.push_back(best);
+    for (const RankPair& pair : strands_[best].pairs) {
+      open.erase(pair);
+    }
+  }
+  std::ranges::sort(suspicion.slow);
+
+  const double reached = efficiency();
+  for (std::size_t s = 0; s < strands_.size(); ++s) {
+    const Strand& strand = strands_[s];
+    if (!is_degraded(strand)) {
+      continue;
+    }
+    const double wanted = static_cast<double>(least_assumed(strand).bytes_per_second()) * reached;
+    const bool is_disproved = std::ranges::any_of(strand.pairs, [&](const RankPair& ranks) {
+      const Pair& pair = pairs_.at(ranks);
+      return pair.bytes.now() >= kManyBytes && 1 / pair.time.now() >= kDisproved * wanted;
+    });
+    if (number_of(strand, Health::kFaster) != 0 && number_of(strand, Health::kSlow) == 0 &&
+        strand_rate(strand, /*before=*/false) >= options_.slow * wanted) {
+      suspicion.faster.push_back(s);
+    } else if (is_disproved) {
+      suspicion.cleared.push_back(s);
+    }
+  }
+}
+
+// ---- rates ----
+
+Bandwidth SlowDetector::assumed(LinkId link) const {
+  const auto it = rates_.find(link);
+  return it != rates_.end() ? it->second : planned(link);
+}
+
+Bandwidth SlowDetector::least_assumed(const Strand& strand) const {
+  Bandwidth least = assumed(strand.links.front());
+  for (const LinkId link : strand.links) {
+    least = std::min(least, assumed(link));
+  }
+  return least;
+}
+
+Bandwidth SlowDetector::most_planned(const Strand& strand) const {
+  Bandwidth most;
+  for (const LinkId link : strand.links) {
+    most = std::max(most, planned(link));
+  }
+  return most;
+}
+
+bool SlowDetector::is_degraded(const Strand& strand) const {
+  return std::ranges::any_of(strand.links, [this](LinkId link) { return rates_.contains(link); });
+}
+
+double SlowDetector::seconds(const Pair& pair, bool before) {
+  return before ? pair.bytes.before() * pair.time.before() : pair.bytes.now() * pair.time.now();
+}
+
+/// Bytes per second that its pairs get through it, as measured.
+double SlowDetector::strand_rate(const Strand& strand, bool before) const {
+  double bytes = 0;
+  double longest = kShortest;
+  for (const RankPair& ranks : strand.pairs) {
+    const Pair& pair = pairs_.at(ranks);
+    bytes += before ? pair.bytes.before() : pair.bytes.now();
+    longest = std::max(longest, seconds(pair, before));
+  }
+  return bytes / longest;
+}
+
+/// Measured rate by assumed rate, of links that are used as far as they can be.
+double SlowDetector::efficiency() const {
+  double largest = 0;
+  for (const Strand& strand : strands_) {
+    largest = std::max(largest, strand_rate(strand, /*before=*/true) /
+                                    static_cast<double>(least_assumed(strand).bytes_per_second()));
+  }
+  return std::clamp(largest / options_.rate_scale, kLeastEfficiency, 1.0) * options_.rate_scale;
+}
+
+/// Whether a pair of the strand also uses another one that is about full, so that the strand may
+/// have more than its pairs get through it.
+bool SlowDetector::is_limited_elsewhere(const Strand& strand) const {
+  const double reached = efficiency();
+  return std::ranges::any_of(strands_, [&](const Strand& other) {
+    const bool is_shared = std::ranges::any_of(strand.pairs, [&](const RankPair& pair) {
+      return std::ranges::binary_search(other.pairs, pair);
+    });
+    const double full = static_cast<double>(least_assumed(other).bytes_per_second()) * reached;
+    return is_shared && !is_degraded(other) &&
+           strand_rate(other, /*before=*/false) >= kAboutFull * full;
+  });
+}
+
+/// What a slow strand has: by what gets through it, and by how much longer its pairs take.
+Bandwidth SlowDetector::slow_rate(const Strand& strand) const {
+  std::vector<double> growths;
+  for (const RankPair& ranks : strand.pairs) {
+    growths.push_back(growth(pairs_.at(ranks).time));
+  }
+  const double by_growth = static_cast<double>(least_assumed(strand).bytes_per_second()) /
+                           std::max(1.0, lower_median(std::move(growths)));
+  const double by_bytes = strand_rate(strand, /*before=*/false) / efficiency();
+  return Bandwidth(
+      std::max<std::int64_t>(1, static_cast<std::int64_t>(std::min(by_growth, by_bytes))));
+}
+
+// ---- findings ----
+
+bool SlowDetector::is_slow(LinkId link) const {
+  return std::ranges::any_of(suspicion_.slow, [&](std::size_t s) {
+    return std::ranges::binary_search(strands_[s].links, link);
+  });
+}
+
+std::vector<LinkId> SlowDetector::blamed(const Strand& strand) const {
+  std::vector<LinkId> both_ways;
+  std::ranges::copy_if(strand.links, std::back_inserter(both_ways), [this](LinkId link) {
+    const topology::Link& there = cluster_.link(link);
+    return std::ranges::any_of(cluster_.links_out_of(there.to), [&](LinkId back) {
+      return cluster_.link(back).to == there.from && is_slow(back);
+    });
+  });
+  return both_ways.empty() ? strand.links : both_ways;
+}
+
+SlowFinding SlowDetector::conclude(std::uint32_t step) {
+  SlowFinding finding{.step = step,
+                      .step_before = Duration::from_seconds(step_time_.before()),
+                      .step_now = Duration::from_seconds(step_time_.now()),
+                      .links = {},
+                      .ranks = {}};
+  // All are worked out before any rate is changed.
+  for (const std::size_t s : suspicion_.slow) {
+    finding.links.push_back({blamed(strands_[s]), slow_rate(strands_[s]), false});
+  }
+  for (const std::size_t s : suspicion_.faster) {
+    const double rate = strand_rate(strands_[s], /*before=*/false) / efficiency();
+    finding.links.push_back({strands_[s].links,
+                             is_limited_elsewhere(strands_[s])
+                                 ? most_planned(strands_[s])
+                                 : Bandwidth(static_cast<std::int64_t>(rate)),
+                             true});
+  }
+  for (const std::size_t s : suspicion_.cleared) {
+    finding.links.push_back({strands_[s].links, most_planned(strands_[s]), true});
+  }
+  for (LinkFinding& found : finding.links) {
+    for (const LinkId link : found.links) {
+      const bool is_as_planned = found.is_back && found.rate >= scaled(planned(link), kAsPlanned);
+      if (is_as_planned || found.rate >= planned(link)) {
+        rates_.erase(link);
+      } else {
+        rates_[link] = found.is_back ? found.rate : std::min(found.rate, assumed(link));
+      }
+    }
+  }
+  for (const Rank rank : suspicion_.slow_ranks) {
+    factors_.try_emplace(rank, 1.0).first->second *= growth(devices_.at(rank).compute);
+    finding.ranks.push_back({rank, factors_.at(rank)});
+  }
+  for (const Rank rank : suspicion_.faster_ranks) {
+    const double factor = factors_.at(rank) * growth(devices_.at(rank).compute);
+    if (factor <= kWellAgain) {
+      factors_.erase(rank);
+    } else {
+      factors_[rank] = factor;
+    }
+    finding.ranks.push_back({rank, factor <= kWellAgain ? 1.0 : factor});
+  }
+  restart();
+  return finding;
+}
+
+}  // namespace rackrail::runtime
