@@ -125,6 +125,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned /*flags*/) 
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   streams.erase(stream);
+  host_clock.erase(stream->number);  // or it would grow with every stream that there was
   delete stream;
   return cudaSuccess;
 }
