@@ -14,6 +14,7 @@
 #include "plan/workload.hpp"
 #include "planner/schedule_family.hpp"
 #include "runtime/cuda/factory.hpp"
+#include "runtime/nccl/library.hpp"
 #include "runtime/transport.hpp"
 #include "topology/reader.hpp"
 
@@ -40,6 +41,9 @@ std::vector<Feature> features() {
   const runtime::CudaStatus cuda = runtime::cuda_status();
   list.push_back(
       {"device: CUDA", !cuda.unavailable.has_value(), cuda.unavailable.value_or(cuda.detail)});
+  const runtime::NcclStatus& nccl = runtime::nccl_library().status;
+  list.push_back(
+      {"library: NCCL", !nccl.unavailable.has_value(), nccl.unavailable.value_or(nccl.detail)});
   for (const runtime::TransportKind& kind : runtime::transport_kinds()) {
     list.push_back({"transport: " + kind.name, !kind.unavailable.has_value(),
                     kind.unavailable.value_or(kind.detail)});

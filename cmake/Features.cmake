@@ -82,6 +82,7 @@ rackrail_settle_feature(CUDA "${cuda_found}" "${CUDAToolkit_VERSION}" "${cuda_re
 # NCCL: target rackrail::nccl. It is of no use without CUDA.
 set(nccl_found FALSE)
 set(nccl_version "")
+set(RACKRAIL_NCCL_LIBRARY_FILE "")
 if(RACKRAIL_NCCL STREQUAL "OFF")
   set(nccl_reason "switched off at configure time with RACKRAIL_NCCL=OFF")
 elseif(NOT cuda_found)
@@ -94,6 +95,7 @@ else()
   mark_as_advanced(RACKRAIL_NCCL_INCLUDE_DIR RACKRAIL_NCCL_LIBRARY)
   if(RACKRAIL_NCCL_INCLUDE_DIR AND RACKRAIL_NCCL_LIBRARY)
     set(nccl_found TRUE)
+    set(RACKRAIL_NCCL_LIBRARY_FILE "${RACKRAIL_NCCL_LIBRARY}")
     file(STRINGS "${RACKRAIL_NCCL_INCLUDE_DIR}/nccl.h" nccl_lines
          REGEX "^#define NCCL_(MAJOR|MINOR|PATCH) +[0-9]+")
     string(REGEX REPLACE "[^;]*NCCL_[A-Z]+ +([0-9]+)[^;]*" "\\1" nccl_version "${nccl_lines}")

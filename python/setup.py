@@ -7,6 +7,11 @@ from pathlib import Path
 from setuptools import setup
 from setuptools.command.build_py import build_py
 
+try:
+    from setuptools.command.bdist_wheel import bdist_wheel
+except ImportError:  # older setuptools
+    from wheel.bdist_wheel import bdist_wheel
+
 HERE = Path(__file__).resolve().parent
 
 
@@ -27,4 +32,16 @@ class WithLibrary(build_py):
             shutil.copy2(found, Path(self.build_lib) / "rackrail" / "librackrail.so")
 
 
-setup(cmdclass={"build_py": WithLibrary})
+class ForThisMachine(bdist_wheel):
+    """Any Python 3, but with the library only machines of this kind."""
+
+    def finalize_options(self):
+        super().finalize_options()
+        self.root_is_pure = library() is None
+
+    def get_tag(self):
+        tag = super().get_tag()
+        return tag if self.root_is_pure else ("py3", "none", tag[2])
+
+
+setup(cmdclass={"build_py": WithLibrary, "bdist_wheel": ForThisMachine})

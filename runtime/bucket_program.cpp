@@ -4,6 +4,8 @@
 
 #include <set>
 
+#include "base/random.hpp"
+
 namespace rackrail::runtime {
 
 namespace {
@@ -87,6 +89,12 @@ BucketProgram::BucketProgram(const plan::Plan& plan, BucketId number, Rank self)
       }
     }
   }
+}
+
+std::uint64_t rounding_stream(const plan::Plan& plan, std::uint32_t step, BucketId bucket,
+                              plan::TransferOp op, Rank self) {
+  const std::uint64_t who = op == plan::TransferOp::kCopy ? 0 : 1 + self.value();
+  return mix64(mix64(mix64(plan.seed ^ mix64(step)) ^ bucket.value()) ^ who);
 }
 
 }  // namespace rackrail::runtime

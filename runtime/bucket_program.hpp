@@ -51,4 +51,10 @@ struct BucketProgram {
   std::uint64_t open_slices = 0;                           ///< to send and to apply
 };
 
+/// The stream of random numbers that `self` rounds with when it encodes for such a transfer
+/// (plan::EncodeKey): contributions of different ranks round independently, so that their errors
+/// average out; a sum rounds alike wherever it is encoded.
+std::uint64_t rounding_stream(const plan::Plan& plan, std::uint32_t step, BucketId bucket,
+                              plan::TransferOp op, Rank self);
+
 }  // namespace rackrail::runtime

@@ -6,7 +6,6 @@
 #include <tuple>
 
 #include "base/error.hpp"
-#include "base/random.hpp"
 #include "plan/format.hpp"
 
 namespace rackrail::runtime {
@@ -387,12 +386,7 @@ SliceEngine::Payload SliceEngine::encode(Run& run, const LocalTransfer& t,
   const auto started = Clock::now();
   auto bytes = std::make_shared<std::vector<std::byte>>(
       static_cast<std::size_t>(plan::encoded_size(codec.descriptor(), part.size()).count()));
-  // Contributions of different ranks must round independently, so that their errors average out;
-  // a sum is the same wherever it is encoded.
-  const bool is_copy = t.op == plan::TransferOp::kCopy;
-  const std::uint64_t who = is_copy ? 0 : 1 + self_.value();
-  const std::uint64_t stream =
-      mix64(mix64(mix64(plan_.seed ^ mix64(run.step)) ^ run.program.bucket.value()) ^ who);
+  const std::uint64_t stream = rounding_stream(plan_, run.step, run.program.bucket, t.op, self_);
   {
     std::span<float> residual;
     const std::lock_guard lock(residual_mutex_);
@@ -404,7 +398,7 @@ SliceEngine::Payload SliceEngine::encode(Run& run, const LocalTransfer& t,
     }
     codec.encode(values, residual, {stream, part.begin}, *bytes);
   }
-  if (is_copy) {
+  if (t.op == plan::TransferOp::kCopy) {
     codec.decode(*bytes, values);  // the sender goes on with what the others get
   }
   ledger_.add_time(&ExecutorStatistics::encode_time, started);

@@ -45,11 +45,11 @@ def _text(value):
 
 
 def init(*, rank=None, world_size=None, coordinator=None, token_file=None, cluster=None,
-         codecs=None, transport=None, timeout=None):
+         codecs=None, transport=None, timeout=None, plan=None):
     """Joins the job; blocks until all ranks have come (at most `timeout` seconds, 300).
 
     What is not given comes from the launcher (torchrun, mpirun, srun, TF_CONFIG) and from
-    RACKRAIL_COORDINATOR, RACKRAIL_JOB_TOKEN, RACKRAIL_CLUSTER, RACKRAIL_CODECS and
+    RACKRAIL_COORDINATOR, RACKRAIL_JOB_TOKEN, RACKRAIL_CLUSTER, RACKRAIL_CODECS, RACKRAIL_PLAN and
     RACKRAIL_TRANSPORT; see README.md. Without a launcher the job is this process alone. Other
     functions call it when nobody has; a second call is an error."""
     global _context, _process
@@ -62,7 +62,8 @@ def init(*, rank=None, world_size=None, coordinator=None, token_file=None, clust
             size=ctypes.sizeof(_library.Config), world_size=world_size or 0, rank=rank or 0,
             coordinator=_text(coordinator), token_file=_text(token_file), cluster=_text(cluster),
             codecs=_text(codecs), transport=_text(transport),
-            timeout_milliseconds=0 if timeout is None else max(1, int(timeout * 1000)))
+            timeout_milliseconds=0 if timeout is None else max(1, int(timeout * 1000)),
+            plan=_text(plan))
         context = ctypes.c_void_p()
         _check(_lib.rackrail_init(ctypes.byref(config), ctypes.byref(context)))
         _context, _process = context, os.getpid()

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cmath>
 #include <functional>
 
 #include "base/error.hpp"
@@ -154,6 +155,32 @@ plan::Plan plan_buckets(const topology::Topology& cluster, std::span<const Bucke
         plan.buckets[b].tensors != std::vector<std::uint32_t>{static_cast<std::uint32_t>(b)}) {
       throw PlanError("the planner did not keep the buckets as they were given");
     }
+  }
+  return plan;
+}
+
+plan::Plan plan_buckets_like(const plan::Plan& made, std::span<const BucketRequest> requests) {
+  if (made.buckets.empty()) {
+    throw PlanError(ErrorContext{.file = {},
+                                 .where = fmt::format("plan '{}'", made.name),
+                                 .found = "no buckets",
+                                 .expected = "at least one"});
+  }
+  plan::Plan plan = made;
+  plan.buckets.clear();
+  for (const BucketRequest& request : requests) {
+    const auto distance = [&](const plan::Bucket& bucket) {
+      return std::abs(
+          std::log(static_cast<double>(bucket.elements) / static_cast<double>(request.elements)));
+    };
+    const auto nearest =
+        std::min_element(made.buckets.begin(), made.buckets.end(),
+                         [&](const auto& a, const auto& b) { return distance(a) < distance(b); });
+    plan::Bucket bucket = *nearest;
+    bucket.tensors = {static_cast<std::uint32_t>(plan.buckets.size())};
+    bucket.elements = request.elements;
+    bucket.priority = 0;  // as they are launched
+    plan.buckets.push_back(std::move(bucket));
   }
   return plan;
 }

@@ -60,6 +60,11 @@ using CodecChoice = std::optional<plan::Codec>;
 plan::Plan plan_buckets(const topology::Topology& cluster, std::span<const BucketRequest> requests,
                         const CodecChoice& codec);
 
+/// A bucket per request, in their order, by the schedule, slices and codecs of the bucket of `made`
+/// whose size is nearest (by ratio; of several the first). Schedules hold at any size. Throws
+/// PlanError for a plan without buckets.
+plan::Plan plan_buckets_like(const plan::Plan& made, std::span<const BucketRequest> requests);
+
 /// The buckets of `plan`, then those of `more`; both are of the same ranks.
 plan::Plan joined(const plan::Plan& plan, const plan::Plan& more);
 

@@ -34,6 +34,22 @@ topology::Topology cluster_of(const Settings& settings) {
   return cluster;
 }
 
+std::optional<plan::Plan> plan_of(const Settings& settings, const topology::Topology& cluster) {
+  if (settings.plan.empty()) {
+    return std::nullopt;
+  }
+  // Where nobody described the cluster, there is nothing to hold the plan's against.
+  plan::Plan plan = plan::load_plan(settings.plan, settings.cluster.empty() ? nullptr : &cluster);
+  if (plan.rank_count() != settings.launch.world_size) {
+    throw PlanError(
+        ErrorContext{.file = settings.plan,
+                     .where = "ranks",
+                     .found = std::to_string(plan.rank_count()),
+                     .expected = std::to_string(settings.launch.world_size) + ", as the job has"});
+  }
+  return plan;
+}
+
 void scale(std::span<float> data, float factor) {
   if (factor != 1) {
     for (float& value : data) {
@@ -68,8 +84,10 @@ void Context::join() {
   runtime::SessionOptions options;
   options.coordinator = settings_.launch.coordinator;
   if (rank().value() == 0) {
+    const topology::Topology cluster = cluster_of(settings_);
+    made_ = plan_of(settings_, cluster);
     runtime::CoordinatorOptions coordinator;
-    coordinator.plan = plan::to_binary(plan_pieces(cluster_of(settings_)));
+    coordinator.plan = plan::to_binary(plan_pieces(cluster));
     coordinator.listen = settings_.launch.coordinator;
     coordinator.token = settings_.token;
     coordinator.tls = runtime::tls_of_environment();
@@ -222,8 +240,9 @@ plan::Plan Context::distribute(std::span<const BucketRequest> requests) {
   std::string made;
   if (rank().value() == 0) {
     try {
-      made =
-          kPlan + plan::to_binary(plan_buckets(cluster_of(settings_), requests, settings_.codec));
+      made = kPlan + plan::to_binary(
+                         made_ ? plan_buckets_like(*made_, requests)
+                               : plan_buckets(cluster_of(settings_), requests, settings_.codec));
     } catch (const Error& error) {
       made = kError + std::string(error.what());
     }

@@ -72,6 +72,7 @@ class Context {
   std::vector<std::int64_t> elements_;  ///< by bucket
   std::vector<float> padded_;           ///< memory of the part that is shorter than its piece
   plan::Plan planned_;                  ///< what was planned for, without the pieces
+  std::optional<plan::Plan> made_;      ///< of rank 0: what the settings name a file of
   std::unique_ptr<runtime::CoordinatorServer> server_;  ///< of rank 0
   std::unique_ptr<runtime::Session> session_;           ///< none in a job of one
 };

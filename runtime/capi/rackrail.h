@@ -41,7 +41,7 @@ extern "C" {
 #endif
 
 /* Grows when a function or a member is added; the library's is rackrail_interface(). */
-#define RACKRAIL_INTERFACE 1
+#define RACKRAIL_INTERFACE 2
 
 typedef struct rackrail_context rackrail_context;
 
@@ -85,6 +85,8 @@ typedef struct rackrail_config {
                          is fastest within an error of 2 %; or a codec by name: "fp16", "int8" */
   const char* transport;        /* [RACKRAIL_TRANSPORT]; "ucx" */
   int64_t timeout_milliseconds; /* for all ranks to come; 300,000 */
+  const char* plan; /* file of a plan, needed on rank 0 only [RACKRAIL_PLAN]: planned buckets move
+                       by the schedules and codecs of its buckets; not together with `codecs` */
 } rackrail_config;
 
 /* "0.1.0" and RACKRAIL_INTERFACE of the library. */
@@ -112,10 +114,11 @@ RACKRAIL_API rackrail_status rackrail_all_reduce(rackrail_context* context,
 /*
  * Plans for `count` buffers of elements[i] floats each, which are given to rackrail_start() in
  * about this order in every step, and takes up the plan on all ranks. Rank 0 plans, so only it
- * needs the cluster's file, and tells the others. ready_nanoseconds (or NULL): when buffer i is
- * ready, from the first one's beginning, ascending; planned for is the latest of all ranks.
- * `first`: the number of the first buffer's bucket; the others follow. Earlier buckets keep their
- * numbers and plans. No bucket may be under way.
+ * needs the cluster's file, and tells the others. With a plan's file in the configuration, each
+ * buffer moves as that plan's bucket of the nearest size does. ready_nanoseconds (or NULL): when
+ * buffer i is ready, from the first one's beginning, ascending; planned for is the latest of all
+ * ranks. `first`: the number of the first buffer's bucket; the others follow. Earlier buckets keep
+ * their numbers and plans. No bucket may be under way.
  */
 RACKRAIL_API rackrail_status rackrail_plan(rackrail_context* context, const int64_t* elements,
                                            const int64_t* ready_nanoseconds, int32_t count,

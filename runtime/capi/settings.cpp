@@ -113,7 +113,15 @@ Settings read_settings(const rackrail_config* given, const runtime::EnvironmentM
   if (settings.cluster == "none") {
     settings.cluster.clear();
   }
-  settings.codec = read_codec(text_of(config.codecs, "codecs", "RACKRAIL_CODECS", environment));
+  const Said codecs = text_of(config.codecs, "codecs", "RACKRAIL_CODECS", environment);
+  settings.codec = read_codec(codecs);
+  settings.plan = text_of(config.plan, "plan", "RACKRAIL_PLAN", environment).text;
+  if (!settings.plan.empty() && !codecs.text.empty()) {
+    throw ConfigError(ErrorContext{.file = codecs.file,
+                                   .where = codecs.where,
+                                   .found = "'" + codecs.text + "' beside a plan",
+                                   .expected = "one of them: a plan has its codecs"});
+  }
   settings.transport = config.transport != nullptr && *config.transport != '\0'
                            ? config.transport
                            : runtime::default_transport();

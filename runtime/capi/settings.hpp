@@ -15,7 +15,8 @@ struct Settings {
   runtime::LaunchEnvironment launch;
   std::string token;    ///< of the job; empty: none
   std::string cluster;  ///< file or shipped name; empty: all ranks around one switch
-  CodecChoice codec;    ///< of planned buckets
+  CodecChoice codec;    ///< of planned buckets, without a plan
+  std::string plan;     ///< file; empty: planned when it is known what for
   std::string transport;
   Duration timeout;
 };

@@ -60,6 +60,28 @@ class DeviceBuffer {
   std::size_t size_ = 0;
 };
 
+/// Memory of the host that a device copies from and to without the host's help.
+class PinnedBuffer {
+ public:
+  PinnedBuffer() = default;
+  explicit PinnedBuffer(std::size_t bytes) {
+    if (bytes != 0) {
+      void* memory = nullptr;
+      check_cuda(cudaMallocHost(&memory, bytes), "cudaMallocHost");
+      memory_ = UniqueHandle<Traits>(static_cast<std::byte*>(memory));
+    }
+  }
+
+  std::byte* data() const noexcept { return memory_.get(); }
+
+ private:
+  struct Traits {
+    using Handle = std::byte*;
+    static void release(Handle handle) noexcept { static_cast<void>(cudaFreeHost(handle)); }
+  };
+  UniqueHandle<Traits> memory_;
+};
+
 /// Both enqueue a copy of spans of equal size; the host's memory must last until it is done.
 template <typename T>
 void copy_to_device(std::span<const T> from, const DeviceBuffer<T>& to, cudaStream_t stream) {

@@ -112,6 +112,27 @@ assert len(list(torch.utils.data.DataLoader(Nosy(), batch_size=4, num_workers=2)
 assert rackrail.allreduce(torch.ones(1)).item() == dist.get_world_size()
 print("good")
 """
+# Integer gradients, so that means are exact in 16 bits.
+PLANNED = """
+import torch, torch.distributed as dist, rackrail, rackrail.torch
+dist.init_process_group("gloo")
+rank, ranks = dist.get_rank(), dist.get_world_size()
+model = torch.nn.Linear(300, 300, bias=False)
+model = torch.nn.parallel.DistributedDataParallel(model)
+model.register_comm_hook(None, rackrail.torch.comm_hook)
+for step in range(5):
+    model.zero_grad()
+    model(torch.full((1, 300), float(2 * rank + step))).sum().backward()
+    assert (model.module.weight.grad == ranks - 1 + step).all(), step
+print([(b["elements"], b["schedule"], b["codec"]) for b in rackrail.describe()])
+"""
+TWO_HOSTS = """source,target,bandwidth,latency
+host0,switch,1 Gbit/s,10 us
+host1,switch,1 Gbit/s,10 us
+"""
+ONE_LAYER = """name,parameters,bytes_per_parameter,forward_us,backward_us
+weight,90000,4,100,200
+"""
 PROFILE = """
 import torch, rackrail.torch
 torch.manual_seed(0)
@@ -202,6 +223,33 @@ class Hook(RankTest):
         for ranks in (1, 2):
             for result in self.run_ranks(ranks, self.write("mixed.py", MIXED)):
                 self.assertEqual(result.out, "good\n", str(result))
+
+    def test_a_plan_that_was_made_before(self):
+        self.write("hosts.csv", TWO_HOSTS)
+        self.write("model.csv", ONE_LAYER)
+        program = self.write("planned.py", PLANNED)
+        self.rackrail("plan", "hosts.csv", "model.csv", "--schedule", "ring", "--codec", "fp16",
+                      "--local-batch", "32", "-o", "plan.json")
+        for result in self.run_ranks(2, program, RACKRAIL_PLAN=str(self.folder / "plan.json"),
+                                     RACKRAIL_CLUSTER=str(self.folder / "hosts.csv")):
+            self.assertEqual(result.out, "[(90000, 'ring', 'fp16')]\n", str(result))
+
+    def test_a_plan_that_does_not_fit_is_refused_in_one_line(self):
+        self.write("hosts.csv", TWO_HOSTS)
+        self.write("model.csv", ONE_LAYER)
+        self.rackrail("plan", "hosts.csv", "model.csv", "--local-batch", "32", "-o", "plan.json")
+        init = ("import sys, rackrail\ntry:\n    rackrail.init(timeout=20)\n"
+                "except rackrail.InputError as error:\n    print(error)\n    sys.exit(4)")
+        plan = str(self.folder / "plan.json")
+        result = self.run_python("-c", init, status=4, RACKRAIL_PLAN=plan, RACKRAIL_CODECS="int8")
+        self.assertEqual(result.out, "<environment>: RACKRAIL_CODECS: found 'int8' beside a plan,"
+                         " expected one of them: a plan has its codecs\n")
+        # Only rank 0 reads it, and the others never begin.
+        port = str(harness.free_ports(1))
+        result = self.run_python("-c", init, status=4, RACKRAIL_PLAN=plan, RACKRAIL_RANK="0",
+                                 RACKRAIL_WORLD_SIZE="3",
+                                 RACKRAIL_COORDINATOR="127.0.0.1:" + port)
+        self.assertEqual(result.out, plan + ": ranks: found 2, expected 3, as the job has\n")
 
     def test_backward_goes_on_while_buckets_move(self):
         for result in self.run_ranks(2, self.write("overlap.py", OVERLAP)):

@@ -11,7 +11,8 @@ enum cudaMemcpyKind {
 };
 enum cudaDeviceAttr { cudaDevAttrMultiProcessorCount = 16 };
 inline constexpr unsigned cudaStreamNonBlocking = 1;
-using cudaStream_t = struct EmulatedStream*;
+inline constexpr unsigned cudaEventDisableTiming = 2;
+using cudaStream_t = struct CUstream_st*;
 using cudaEvent_t = struct EmulatedEvent*;
 using cudaGraph_t = struct EmulatedGraph*;
 using cudaGraphExec_t = struct EmulatedGraphExec*;
@@ -47,12 +48,17 @@ cudaError_t cudaDriverGetVersion(int* version);
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags);
 cudaError_t cudaStreamDestroy(cudaStream_t stream);
 cudaError_t cudaStreamSynchronize(cudaStream_t stream);
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, void (*function)(void*), void* argument);
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags);
 cudaError_t cudaMalloc(void** memory, std::size_t bytes);
 cudaError_t cudaFree(void* memory);
+cudaError_t cudaMallocHost(void** memory, std::size_t bytes);
+cudaError_t cudaFreeHost(void* memory);
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t stream);
 cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t stream);
 cudaError_t cudaEventCreate(cudaEvent_t* event);
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags);
 cudaError_t cudaEventDestroy(cudaEvent_t event);
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
 cudaError_t cudaEventSynchronize(cudaEvent_t event);

@@ -1,4 +1,5 @@
-// Thread blocks as fibers; see cuda_runtime.h beside this. Not for several threads at a time.
+// Thread blocks as fibers; see cuda_runtime.h beside this. Not for several threads at a time, but
+// enqueue() lets them take turns.
 #pragma once
 
 #include <array>
@@ -24,6 +25,11 @@ void run_grid(dim3 grid_size, dim3 block_size, const std::function<void()>& kern
 
 /// Does `work`, or keeps it where the stream is being captured into a graph.
 void enqueue(cudaStream_t stream, std::function<void()> work);
+
+/// Whether what is enqueued on this stream next would find done all that has been enqueued on the
+/// streams that this thread has made: by order in a stream, events, and waiting on the host. The
+/// work itself is done at once in any case.
+bool has_seen_all(cudaStream_t observer);
 
 /// Returns when all threads of the block have called it.
 void wait_for_block();

@@ -1,4 +1,6 @@
-// The calls of the CUDA runtime that runtime/cuda/ makes, on host memory.
+// The calls of the CUDA runtime that runtime/cuda/ and runtime/nccl/ make, on host memory.
+#include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -9,6 +11,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -21,17 +24,49 @@ struct EmulatedGraph {
 struct EmulatedGraphExec {
   std::vector<std::function<void()>> work;
 };
-struct EmulatedStream {
+/// How much of each stream's work, by the number of the stream, is known to have been done.
+using Clock = std::map<unsigned, std::uint64_t>;
+
+struct CUstream_st {
+  unsigned number = 0;
+  Clock clock;
   std::unique_ptr<EmulatedGraph> captured;
 };
 struct EmulatedEvent {
   std::chrono::steady_clock::time_point time;
+  Clock clock;
 };
 
+namespace {
+
+thread_local Clock host_clock;                // what this thread has waited for
+thread_local std::set<CUstream_st*> streams;  // that this thread has made
+
+void learn(Clock& clock, const Clock& other) {
+  for (const auto& [stream, work] : other) {
+    clock[stream] = std::max(clock[stream], work);
+  }
+}
+
+}  // namespace
+
+bool emulated_gpu::has_seen_all(cudaStream_t observer) {
+  return std::all_of(streams.begin(), streams.end(), [&](CUstream_st* stream) {
+    return observer->clock[stream->number] == stream->clock[stream->number];
+  });
+}
+
 void emulated_gpu::enqueue(cudaStream_t stream, std::function<void()> work) {
+  if (stream != nullptr) {
+    learn(stream->clock, host_clock);
+    ++stream->clock[stream->number];
+  }
   if (stream != nullptr && stream->captured != nullptr) {
     stream->captured->work.push_back(std::move(work));
   } else {
+    // Threads may stand for ranks: the one machine that there is takes turns.
+    static std::mutex turn;
+    const std::lock_guard lock(turn);
     work();
   }
 }
@@ -83,14 +118,27 @@ cudaError_t cudaDriverGetVersion(int* version) {
 }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned /*flags*/) {
-  *stream = new EmulatedStream;
+  static std::atomic<unsigned> numbers = 0;
+  *stream = new CUstream_st{.number = ++numbers};
+  streams.insert(*stream);
   return cudaSuccess;
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  streams.erase(stream);
+  host_clock.erase(stream->number);  // or it would grow with every stream that there was
   delete stream;
   return cudaSuccess;
 }
-cudaError_t cudaStreamSynchronize(cudaStream_t /*stream*/) { return cudaSuccess; }
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  if (stream != nullptr) {
+    learn(host_clock, stream->clock);
+  }
+  return cudaSuccess;
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned /*flags*/) {
+  learn(stream->clock, event->clock);
+  return cudaSuccess;
+}
 
 cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
   const std::size_t rounded = (bytes + kGuardBytes - 1) / kGuardBytes * kGuardBytes;
@@ -125,6 +173,16 @@ cudaError_t cudaFree(void* memory) {
   return cudaSuccess;
 }
 
+cudaError_t cudaMallocHost(void** memory, std::size_t bytes) { return cudaMalloc(memory, bytes); }
+cudaError_t cudaFreeHost(void* memory) { return cudaFree(memory); }
+
+// Not by turns: it may wait for what another thread's streams do.
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, void (*function)(void*), void* argument) {
+  emulated_gpu::enqueue(stream, [] {});
+  function(argument);
+  return cudaSuccess;
+}
+
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind /*kind*/,
                             cudaStream_t stream) {
   if (bytes != 0) {
@@ -144,11 +202,17 @@ cudaError_t cudaEventCreate(cudaEvent_t* event) {
   *event = new EmulatedEvent;
   return cudaSuccess;
 }
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned /*flags*/) {
+  return cudaEventCreate(event);
+}
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
   delete event;
   return cudaSuccess;
 }
-cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t /*stream*/) {
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  if (stream != nullptr) {
+    event->clock = stream->clock;
+  }
   event->time = std::chrono::steady_clock::now();
   return cudaSuccess;
 }
@@ -171,9 +235,9 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
   *executable = new EmulatedGraphExec{graph->work};
   return cudaSuccess;
 }
-cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t /*stream*/) {
+cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
   for (const auto& work : executable->work) {
-    work();
+    emulated_gpu::enqueue(stream, work);
   }
   return cudaSuccess;
 }

@@ -140,4 +140,27 @@ TEST_CASE("plans are joined without a change of what was there") {
   CHECK(plan::verify(both, &cluster, nullptr).problems.empty());
 }
 
+TEST_CASE("a plan that was made before holds for buckets of other sizes, each as the nearest") {
+  const topology::Topology cluster = two_racks();
+  const plan::Codec int8{.kind = plan::CodecKind::kInt8Block};
+  const plan::Plan made = plan_buckets(cluster, requests_of({1 << 20, 1'000}), int8);
+  REQUIRE(made.buckets[0].codec == int8);
+  REQUIRE(made.buckets[1].codec != int8);
+  const std::vector<std::int64_t> sizes{900'000, 3, 40'000, 20'000};
+  const plan::Plan like = plan_buckets_like(made, requests_of(sizes));
+  REQUIRE(like.buckets.size() == sizes.size());
+  for (std::size_t b = 0; b < sizes.size(); ++b) {
+    const plan::Bucket& origin = made.buckets[b % 2];  // √(1 Mi · 1000) is 32,382
+    CHECK(like.buckets[b].elements == sizes[b]);
+    CHECK(like.buckets[b].schedule == origin.schedule);
+    CHECK(like.buckets[b].slice_elements == origin.slice_elements);
+    CHECK(like.buckets[b].codec == origin.codec);
+  }
+  CHECK(plan::verify(like, &cluster, nullptr).problems.empty());
+  CHECK(plan::verify(joined(plan_pieces(cluster), like), &cluster, nullptr).problems.empty());
+  plan::Plan empty = made;
+  empty.buckets.clear();
+  CHECK_THROWS_AS(plan_buckets_like(empty, requests_of({1})), PlanError);
+}
+
 }  // namespace rackrail::capi

@@ -105,4 +105,14 @@ TEST_CASE("what cannot be a job is refused with the place") {
   CHECK_THAT(refusal(nullptr, {{"RANK", "4"}, {"WORLD_SIZE", "4"}}), Catch::Contains("RANK"));
 }
 
+TEST_CASE("a plan's file comes from the configuration or the environment, without codecs") {
+  CHECK(read_settings(nullptr, {}).plan.empty());
+  CHECK(read_settings(nullptr, {{"RACKRAIL_PLAN", "a.json"}}).plan == "a.json");
+  rackrail_config config = empty_config();
+  config.plan = "b.json";
+  CHECK(read_settings(&config, {{"RACKRAIL_PLAN", "a.json"}}).plan == "b.json");
+  CHECK_THAT(refusal(&config, {{"RACKRAIL_CODECS", "int8"}}),
+             Catch::Contains("RACKRAIL_CODECS: found 'int8' beside a plan"));
+}
+
 }  // namespace rackrail::capi

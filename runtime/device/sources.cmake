@@ -1,0 +1,5 @@
+# Read by runtime/CMakeLists.txt; paths are relative to runtime/.
+set(RACKRAIL_DEVICE_SOURCES
+  device/device_program.cpp
+  device/stage_agreement.cpp
+  device/stages.cpp)

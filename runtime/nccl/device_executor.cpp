@@ -1,0 +1,295 @@
+#include "runtime/nccl/device_executor.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "runtime/bucket_program.hpp"
+#include "runtime/cuda/graph.hpp"
+
+namespace rackrail::runtime {
+
+struct DeviceExecutor::Bucket {
+  BucketId id;
+  std::uint32_t schedule = 0;
+  std::size_t elements = 0;
+  DeviceProgram program;
+  std::vector<CudaSignal> handovers;  ///< one for each change of lanes
+  CudaSignal ready;                   ///< the gradient is there
+  CudaSignal done;
+  DeviceBuffer<std::byte> scratch;
+  std::span<float> gradient;  ///< of this step; empty: not launched
+};
+
+namespace {
+
+bool is_alone_everywhere(const RankGroups& groups) {
+  return std::all_of(groups.begin(), groups.end(),
+                     [](const auto& group) { return group.size() == 1; });
+}
+
+std::span<float> part(std::span<float> values, plan::ElementRange range) {
+  return values.subspan(static_cast<std::size_t>(range.begin),
+                        static_cast<std::size_t>(range.size()));
+}
+
+template <typename T>
+DeviceBuffer<T> zeros(std::size_t size, cudaStream_t stream) {
+  DeviceBuffer<T> buffer(size);
+  if (size != 0) {
+    check_cuda(cudaMemsetAsync(buffer.data(), 0, size * sizeof(T), stream), "cudaMemsetAsync");
+  }
+  return buffer;
+}
+
+}  // namespace
+
+DeviceCommunicators DeviceCommunicators::make(NcclCommunicator all, const RankGroups& groups,
+                                              Rank self) {
+  DeviceCommunicators made{.world = std::move(all), .sums = {}, .gathers = {}};
+  if (is_alone_everywhere(groups)) {
+    return made;
+  }
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    const auto found = std::find(groups[g].begin(), groups[g].end(), self);
+    if (found != groups[g].end()) {
+      const auto place = static_cast<int>(found - groups[g].begin());
+      const auto size = static_cast<int>(groups[g].size());
+      made.sums = made.world.split(static_cast<int>(g), place, size);
+      made.gathers = made.world.split(static_cast<int>(g), place, size);
+      break;
+    }
+  }
+  return made;
+}
+
+void DeviceCommunicators::abort() noexcept {
+  std::array<NcclCommunicator*, 3> all{&world, sums ? &*sums : &world,
+                                       gathers ? &*gathers : &world};
+  NcclCommunicator::abort_all(all);
+}
+
+bool DeviceCommunicators::close(Duration deadline) noexcept {
+  bool is_orderly = true;
+  for (auto* child : {&gathers, &sums}) {
+    is_orderly = (!*child || (*child)->close(deadline)) && is_orderly;
+  }
+  return world.close(deadline) && is_orderly;
+}
+
+DeviceExecutor::DeviceExecutor(const plan::Plan& plan, Rank self, const RankGroups& groups,
+                               DeviceCommunicators& communicators, DeviceMessages& messages)
+    : plan_(plan), self_(self), communicators_(communicators), messages_(messages) {
+  std::vector<std::vector<Stage>> stages;
+  for (const plan::TransferGraph& graph : plan.schedules) {
+    stages.push_back(find_stages(graph, groups));
+    auto& codecs = codecs_.emplace_back();
+    for (const plan::Codec& codec : graph.codecs()) {
+      codecs.push_back(make_device_codec(codec));
+    }
+  }
+  refused_ = zeros<std::uint32_t>(1, stream(DeviceLane::kDecode));
+  std::size_t codec_scratch = 0;
+  for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
+    auto& bucket = *buckets_.emplace_back(std::make_unique<Bucket>());
+    bucket.id = BucketId(b);
+    bucket.schedule = plan.buckets[b].schedule;
+    bucket.elements = static_cast<std::size_t>(plan.buckets[b].elements);
+    bucket.program = make_device_program(plan, bucket.id, self, groups, stages[bucket.schedule]);
+    codec_scratch = std::max(codec_scratch, prepare(bucket));
+    messages.prepare(bucket.id, bucket.program);
+  }
+  codec_scratch_ = DeviceBuffer<std::byte>(codec_scratch);
+  for (const CudaStream& each : streams_) {
+    each.synchronize();  // what was cleared is clear for every stream
+  }
+}
+
+DeviceExecutor::~DeviceExecutor() = default;
+
+/// Takes memory and events; returns the scratch memory that its codecs need.
+std::size_t DeviceExecutor::prepare(Bucket& bucket) {
+  bucket.scratch = DeviceBuffer<std::byte>(bucket.program.scratch_bytes);
+  const auto& operations = bucket.program.operations;
+  std::size_t codec_scratch = 0;
+  for (std::size_t i = 0; i < operations.size(); ++i) {
+    if (i > 0 && operations[i].lane != operations[i - 1].lane) {
+      bucket.handovers.emplace_back();
+    }
+    const auto* encode = std::get_if<EncodeOperation>(&operations[i].what);
+    if (encode == nullptr) {
+      continue;
+    }
+    if (!encode->residual.empty()) {
+      residuals_.try_emplace(encode->residual,
+                             zeros<float>(static_cast<std::size_t>(encode->range.size()),
+                                          stream(DeviceLane::kEncode)));
+    }
+    const DeviceCodec& codec = codec_of(bucket, encode->codec);
+    for (const EncodedSlice& slice :
+         encoded_slices(codec.descriptor(), encode->range, bucket.program.slice_elements)) {
+      codec_scratch = std::max(codec_scratch,
+                               codec.scratch_bytes(static_cast<std::size_t>(slice.range.size())));
+    }
+  }
+  return codec_scratch;
+}
+
+void DeviceExecutor::begin_step(std::uint32_t step) {
+  if (step_ && step != *step_ + 1) {
+    throw RuntimeFailure(fmt::format("step {} was begun after step {}", step, *step_));
+  }
+  step_ = step;
+  for (const auto& bucket : buckets_) {
+    bucket->gradient = {};
+  }
+}
+
+void DeviceExecutor::launch(BucketId id, std::span<float> gradient, cudaStream_t producer) {
+  if (id.index() >= buckets_.size() || !step_) {
+    throw RuntimeFailure(fmt::format("bucket {} was launched {}", id.value(),
+                                     step_ ? "that the plan lacks" : "before the first step"));
+  }
+  Bucket& bucket = *buckets_[id.index()];
+  if (gradient.size() != bucket.elements || !bucket.gradient.empty()) {
+    throw RuntimeFailure(
+        bucket.gradient.empty()
+            ? fmt::format("bucket {} was launched with {} floats, the plan says {}", id.value(),
+                          gradient.size(), bucket.elements)
+            : fmt::format("bucket {} was launched twice in step {}", id.value(), *step_));
+  }
+  bucket.gradient = gradient;
+  bucket.ready.record(producer);
+  const std::vector<DeviceOperation>& operations = bucket.program.operations;
+  if (operations.empty()) {
+    bucket.done.record(producer);
+    return;
+  }
+  bucket.ready.hold_back(stream(operations.front().lane));
+  bucket.done.hold_back(stream(operations.front().lane));  // of the step before: one scratch memory
+  auto handover = bucket.handovers.begin();
+  for (std::size_t i = 0; i < operations.size(); ++i) {
+    const DeviceLane lane = operations[i].lane;
+    if (i > 0 && lane != operations[i - 1].lane) {
+      handover->record(stream(operations[i - 1].lane));
+      handover++->hold_back(stream(lane));
+    }
+    std::visit([&](const auto& what) { enqueue(what, bucket, lane); }, operations[i].what);
+  }
+  bucket.done.record(stream(operations.back().lane));
+}
+
+void DeviceExecutor::wait_on(BucketId id, cudaStream_t consumer) {
+  if (id.index() >= buckets_.size() || buckets_[id.index()]->gradient.empty()) {
+    throw RuntimeFailure(fmt::format("bucket {} was not launched", id.value()));
+  }
+  buckets_[id.index()]->done.hold_back(consumer);
+}
+
+void DeviceExecutor::check_health() {
+  messages_.check_health();
+  for (auto* child : {&communicators_.sums, &communicators_.gathers}) {
+    if (*child) {
+      (*child)->check_health();
+    }
+  }
+}
+
+std::uint32_t DeviceExecutor::refused_codes() {
+  std::uint32_t count = 0;
+  const cudaStream_t last = stream(DeviceLane::kDecode);
+  copy_to_host(refused_, std::span(&count, 1), last);
+  check_cuda(cudaStreamSynchronize(last), "cudaStreamSynchronize");
+  return count;
+}
+
+void DeviceExecutor::enqueue(const CollectiveOperation& operation, const Bucket& bucket,
+                             DeviceLane lane) {
+  NcclCommunicator& communicator =
+      lane == DeviceLane::kGather ? *communicators_.gathers : *communicators_.sums;
+  const NcclFunctions& nccl = communicator.functions();
+  const NcclHandle handle = communicator.handle();
+  const cudaStream_t on = stream(lane);
+  constexpr NcclType kFloat = NcclType::kFloat32;
+  constexpr NcclOperator kSum = NcclOperator::kSum;
+  const std::span<float> first = part(bucket.gradient, operation.parts.front().range);
+  float* const base = first.data();
+  float* const own = base + static_cast<std::size_t>(communicator.rank()) * first.size();
+
+  NcclGroup group(communicator);
+  switch (operation.kind) {
+    case CollectiveKind::kReduceScatter:
+      group.add(nccl.reduce_scatter(base, own, first.size(), kFloat, kSum, handle, on),
+                "ncclReduceScatter");
+      break;
+    case CollectiveKind::kAllGather:
+      group.add(nccl.all_gather(own, base, first.size(), kFloat, handle, on), "ncclAllGather");
+      break;
+    default:
+      for (const CollectiveOperation::Part& each : operation.parts) {
+        const std::span<float> values = part(bucket.gradient, each.range);
+        float* const data = values.data();
+        const auto root = static_cast<int>(each.root);
+        if (operation.kind == CollectiveKind::kAllReduce) {
+          group.add(nccl.all_reduce(data, data, values.size(), kFloat, kSum, handle, on),
+                    "ncclAllReduce");
+        } else if (operation.kind == CollectiveKind::kReduce) {
+          group.add(nccl.reduce(data, data, values.size(), kFloat, kSum, root, handle, on),
+                    "ncclReduce");
+        } else {
+          group.add(nccl.broadcast(data, data, values.size(), kFloat, root, handle, on),
+                    "ncclBroadcast");
+        }
+      }
+  }
+  group.end();
+}
+
+void DeviceExecutor::enqueue(const ExchangeOperation& operation, const Bucket& bucket,
+                             DeviceLane lane) {
+  messages_.enqueue(bucket.id, operation, std::as_writable_bytes(bucket.gradient),
+                    bucket.scratch.span(), stream(lane));
+}
+
+void DeviceExecutor::enqueue(const EncodeOperation& operation, const Bucket& bucket,
+                             DeviceLane lane) {
+  const DeviceCodec& codec = codec_of(bucket, operation.codec);
+  const std::span<float> residual =
+      operation.residual.empty() ? std::span<float>() : residuals_.at(operation.residual).span();
+  for (const EncodedSlice& slice :
+       encoded_slices(codec.descriptor(), operation.range, bucket.program.slice_elements)) {
+    const std::span<float> values = part(bucket.gradient, slice.range);
+    const std::span<std::byte> codes =
+        bucket.scratch.span().subspan(operation.output + slice.offset, slice.bytes);
+    const auto behind = static_cast<std::size_t>(slice.range.begin - operation.range.begin);
+    codec.encode({.input = values,
+                  .residual = residual.empty() ? residual : residual.subspan(behind, values.size()),
+                  .output = codes,
+                  .scratch = codec_scratch_.span(),
+                  .key = {rounding_stream(plan_, *step_, bucket.id, operation.op, self_),
+                          slice.range.begin}},
+                 stream(lane));
+    if (operation.op == plan::TransferOp::kCopy) {
+      // The sender goes on with what the others get.
+      codec.decode(codes, Into::kStore, values, refused_.data(), stream(lane));
+    }
+  }
+}
+
+void DeviceExecutor::enqueue(const DecodeOperation& operation, const Bucket& bucket,
+                             DeviceLane lane) {
+  const DeviceCodec& codec = codec_of(bucket, operation.codec);
+  const Into into = operation.op == plan::TransferOp::kReduce ? Into::kAdd : Into::kStore;
+  for (const EncodedSlice& slice :
+       encoded_slices(codec.descriptor(), operation.range, bucket.program.slice_elements)) {
+    codec.decode(bucket.scratch.span().subspan(operation.input + slice.offset, slice.bytes), into,
+                 part(bucket.gradient, slice.range), refused_.data(), stream(lane));
+  }
+}
+
+const DeviceCodec& DeviceExecutor::codec_of(const Bucket& bucket, std::uint8_t codec) const {
+  return *codecs_[bucket.schedule][codec];
+}
+
+}  // namespace rackrail::runtime

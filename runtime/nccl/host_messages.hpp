@@ -1,0 +1,100 @@
+// Messages of device programs over a transport of the host, such as UCX: through pinned memory, in
+// pieces, so that a piece is on the wire while the next is copied from the device.
+//
+// On the stream, an exchange is: for each piece that is sent, a copy to the host and a function of
+// the host that hands the piece to a thread of this object; for each piece that is received, a
+// function of the host that waits for it, and a copy to the device. So a stream waits for the
+// network as it waits for a kernel, and what comes after needs to know nothing of it. The thread
+// alone uses the transport.
+//
+// Exchanges are told apart by their transfer's number, their bucket and how often that bucket has
+// been launched, which is the same everywhere; what comes before its exchange has begun here is
+// kept. Once a peer is lost that an exchange needs, all functions return at once and what is copied
+// is unspecified: check_health() says so.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/units.hpp"
+#include "runtime/nccl/device_messages.hpp"
+#include "runtime/transport.hpp"
+
+namespace rackrail::runtime {
+
+class HostMessages final : public DeviceMessages {
+ public:
+  struct Options {
+    std::uint64_t plan = 0;  ///< SliceHeader::plan
+    std::uint32_t epoch = 0;
+    std::size_t piece_bytes = std::size_t{4} << 20;
+  };
+
+  /// Keeps a reference: the transport must be connected and is used by this object alone from now
+  /// on. Throws RuntimeFailure for pieces of no bytes.
+  HostMessages(Transport& transport, const Options& options);
+  /// After the streams have ended what was enqueued, or after abort().
+  ~HostMessages() override;
+
+  void prepare(BucketId bucket, const DeviceProgram& program) override;
+  void enqueue(BucketId bucket, const ExchangeOperation& exchange, std::span<std::byte> gradient,
+               std::span<std::byte> scratch, cudaStream_t stream) override;
+  void check_health() override;
+
+  /// Lets streams go on that wait for messages; check_health() throws from now on. From any thread.
+  void abort(const std::string& reason);
+
+ private:
+  struct Exchange;
+  struct Piece;
+  struct Early;
+  using Key = std::pair<std::uint32_t, std::uint32_t>;  ///< bucket and transfer
+  /// Something for the thread to do: to look at what came early, or to send a piece.
+  struct Task {
+    Exchange* exchange = nullptr;
+    const Piece* piece = nullptr;  ///< null: the exchange has begun
+    std::uint32_t turn = 0;
+  };
+
+  // Called by streams.
+  static void begin(void* exchange);
+  static void post(void* piece);
+  static void await(void* piece);
+  static void await_sends(void* exchange);
+
+  void give(Task task);
+  void run();
+  std::size_t take_tasks();
+  void send(const Task& task);
+  void on_receive(Rank source, const SliceHeader& header, std::span<const std::byte> payload);
+  void place(Exchange& exchange, const SliceHeader& header, std::span<const std::byte> payload);
+  void on_peer_error(Rank peer, const std::string& reason);
+  void fail(const std::string& reason);
+  void require_peers(const Exchange& exchange);
+
+  Transport& transport_;
+  const Options options_;
+  std::map<const ExchangeOperation*, std::unique_ptr<Exchange>> exchanges_;
+  std::map<Key, std::pair<Exchange*, std::size_t>> receives_;  ///< and the index of its first piece
+
+  std::mutex mutex_;  ///< guards what follows, and what exchanges say is
+  std::condition_variable changed_;
+  std::deque<Task> tasks_;
+  std::optional<std::string> failure_;
+  bool is_stopping_ = false;
+
+  std::map<Key, std::vector<Early>> early_;  ///< of the thread
+  std::map<Rank, std::string> lost_;         ///< of the thread
+  std::thread thread_;
+};
+
+}  // namespace rackrail::runtime

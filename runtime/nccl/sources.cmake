@@ -1,0 +1,23 @@
+# Read by runtime/CMakeLists.txt; paths are relative to runtime/. NCCL is loaded when the program
+# runs, so that only the check of its declarations needs its header.
+set(RACKRAIL_NCCL_SOURCES
+  nccl/communicator.cpp
+  nccl/library.cpp)
+set(RACKRAIL_NCCL_LIBRARIES ${CMAKE_DL_LIBS})
+if(TARGET rackrail::nccl)
+  add_library(rackrail_nccl_abi OBJECT nccl/abi_check.cpp)
+  rackrail_own_code(rackrail_nccl_abi)
+  target_link_libraries(rackrail_nccl_abi PRIVATE rackrail::nccl)
+endif()
+
+# What enqueues kernels as well: a library of its own that needs CUDA's header, and no GPU.
+if(RACKRAIL_HAVE_CUDA)
+  add_library(rackrail_runtime_nccl STATIC
+    nccl/device_executor.cpp
+    nccl/device_messages.cpp
+    nccl/host_messages.cpp)
+  rackrail_own_code(rackrail_runtime_nccl)
+  target_link_libraries(rackrail_runtime_nccl PUBLIC rackrail_runtime CUDA::cudart_static
+                        PRIVATE fmt::fmt)
+  add_library(rackrail::runtime_nccl ALIAS rackrail_runtime_nccl)
+endif()
