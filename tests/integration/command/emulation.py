@@ -1,10 +1,12 @@
 """What the tests of emulated networks share."""
 
+import fcntl
 import json
 import os
 import re
 import shutil
 import subprocess
+import tempfile
 import unittest
 from pathlib import Path
 
@@ -23,6 +25,9 @@ PAIR = """source,target,bandwidth,latency,kind
 host0,tor,40 Mbit/s,2 us,host-link
 host1,tor,40 Mbit/s,2 us,host-link
 """
+
+
+LOCK = Path(tempfile.gettempdir()) / "rackrail-emulation-tests.lock"
 
 
 def why_not():
@@ -64,9 +69,13 @@ def names():
 
 @unittest.skipIf(why_not(), why_not())
 class EmulationTest(TrainingTest):
-    """Remembers what was there before, to see that nothing was left."""
+    """Remembers what was there before, to see that nothing was left. One such test runs at a time,
+    whatever program it is of: namespaces are the whole machine's."""
 
     def setUp(self):
+        lock = LOCK.open("w")
+        self.addCleanup(lock.close)
+        fcntl.flock(lock, fcntl.LOCK_EX)
         super().setUp()
         self.write("racks.csv", TWO_RACKS)
         self.write("pair.csv", PAIR)
