@@ -20,6 +20,8 @@ constexpr double kDisproved = 1.6;
 constexpr double kAsPlanned = 0.75;
 // A link that reaches this share of what the busiest reach limits those who use it.
 constexpr double kAboutFull = 0.8;
+// Rates whose ratio is above this are alike.
+constexpr double kAlike = 0.85;
 // A rank whose time per sample comes this near to the first one is well.
 constexpr double kWellAgain = 1.15;
 // The fewer steps a reference has, against this, the less is believed.
@@ -339,15 +341,61 @@ bool SlowDetector::is_slow(LinkId link) const {
   });
 }
 
+std::optional<LinkId> SlowDetector::opposite(LinkId link) const {
+  const topology::Link& there = cluster_.link(link);
+  for (const LinkId back : cluster_.links_out_of(there.to)) {
+    if (cluster_.link(back).to == there.from) {
+      return back;
+    }
+  }
+  return std::nullopt;
+}
+
 std::vector<LinkId> SlowDetector::blamed(const Strand& strand) const {
   std::vector<LinkId> both_ways;
   std::ranges::copy_if(strand.links, std::back_inserter(both_ways), [this](LinkId link) {
-    const topology::Link& there = cluster_.link(link);
-    return std::ranges::any_of(cluster_.links_out_of(there.to), [&](LinkId back) {
-      return cluster_.link(back).to == there.from && is_slow(back);
-    });
+    const std::optional<LinkId> back = opposite(link);
+    return back && is_slow(*back);
   });
   return both_ways.empty() ? strand.links : both_ways;
+}
+
+/// Whether more than `rate` gets through the link by far.
+bool SlowDetector::is_faster_than(LinkId link, Bandwidth rate) const {
+  const double full = static_cast<double>(rate.bytes_per_second()) * efficiency();
+  return std::ranges::any_of(strands_, [&](const Strand& strand) {
+    return std::ranges::binary_search(strand.links, link) &&
+           strand_rate(strand, /*before=*/false) >= options_.slow * full;
+  });
+}
+
+/// Makes whole cables of slow links: what is slow one way is taken for slow the other way too,
+/// unless more gets through there; and where both were measured alike, they are alike.
+void SlowDetector::complete_cables(std::vector<LinkFinding>& slow) const {
+  const std::vector<LinkFinding> measured = slow;
+  for (std::size_t i = 0; i < measured.size(); ++i) {
+    LinkFinding other{.links = {}, .rate = measured[i].rate, .is_back = false};
+    for (const LinkId link : measured[i].links) {
+      const std::optional<LinkId> back = opposite(link);
+      if (!back) {
+        continue;
+      }
+      const auto found = std::ranges::find_if(measured, [&](const LinkFinding& one) {
+        return std::ranges::find(one.links, *back) != one.links.end();
+      });
+      if (found == measured.end()) {
+        if (!is_faster_than(*back, other.rate) && assumed(*back) > other.rate) {
+          other.links.push_back(*back);
+        }
+      } else if (found->rate > slow[i].rate && scaled(found->rate, kAlike) <= slow[i].rate) {
+        slow[i].rate = found->rate;
+      }
+    }
+    if (!other.links.empty()) {
+      std::ranges::sort(other.links);
+      slow.push_back(std::move(other));
+    }
+  }
 }
 
 SlowFinding SlowDetector::conclude(std::uint32_t step) {
@@ -360,6 +408,7 @@ SlowFinding SlowDetector::conclude(std::uint32_t step) {
   for (const std::size_t s : suspicion_.slow) {
     finding.links.push_back({blamed(strands_[s]), slow_rate(strands_[s]), false});
   }
+  complete_cables(finding.links);
   for (const std::size_t s : suspicion_.faster) {
     const double rate = strand_rate(strands_[s], /*before=*/false) / efficiency();
     finding.links.push_back({strands_[s].links,

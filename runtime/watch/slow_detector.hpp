@@ -24,6 +24,9 @@
 // kLeastEfficiency. That is the link's rate in the terms of the cluster where pairs that share it
 // send at the same time, and too high where they take turns.
 //
+// A cable that is slow one way is taken for slow the other way too, unless more than that gets
+// through there.
+//
 // The way back. A strand with a rate below the cluster's is well again when its pairs are as much
 // faster than in the reference. What gets through it then is its rate, or less than that where the
 // pairs are limited by another link: so then it is taken for what was planned. One that was blamed
@@ -143,6 +146,9 @@ class SlowDetector {
   Bandwidth slow_rate(const Strand& strand) const;
   std::vector<LinkId> blamed(const Strand& strand) const;
   bool is_slow(LinkId link) const;
+  std::optional<LinkId> opposite(LinkId link) const;
+  bool is_faster_than(LinkId link, Bandwidth rate) const;
+  void complete_cables(std::vector<LinkFinding>& slow) const;
 
   const topology::Topology& cluster_;
   const DetectorOptions options_;

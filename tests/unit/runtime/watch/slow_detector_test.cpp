@@ -287,6 +287,19 @@ TEST_CASE("what is slow in both directions is the cable") {
                            job.link_of("rack1-tor", "core"), job.link_of("core", "rack0-tor")});
 }
 
+TEST_CASE("a cable is slow both ways, unless more gets through one way") {
+  // Nobody sends to host 0.
+  Job job({pair(0, 1), pair(2, 3), pair(0, 2), pair(1, 3)});
+  CHECK(job.is_quiet_for(kSteady));
+  job.set_rate("rack0-host0", "rack0-tor", 0.1);
+  const SlowFinding found = job.find().second;
+  REQUIRE(found.links.size() == 2);
+  CHECK(found.links[0].links == std::vector{job.link_of("rack0-host0", "rack0-tor")});
+  CHECK(found.links[1].links == std::vector{job.link_of("rack0-tor", "rack0-host0")});
+  CHECK(found.links[0].rate == found.links[1].rate);
+  CHECK(job.detector.rates().size() == 2);
+}
+
 TEST_CASE("a link that others keep from its rate is taken for what was planned") {
   // Hosts and the uplink have 10 each, and half of what rank 0 sends stays in its rack.
   Job job({pair(0, 1), pair(1, 0), pair(2, 3), pair(3, 2), pair(0, 2), pair(2, 0)}, 1,
