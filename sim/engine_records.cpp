@@ -7,7 +7,7 @@
 namespace rackrail::sim {
 
 namespace {
-constexpr std::size_t kPiecesBeforeAdding = std::size_t{1} << 18U;
+constexpr std::size_t kPiecesBeforeAdding = std::size_t{1} << 14U;
 
 /// What of a piece lies between these times, in bytes: its rate stands.
 double bytes_between(const LinkPiece& piece, Time from, Time to) {

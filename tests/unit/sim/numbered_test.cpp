@@ -30,7 +30,7 @@ TEST_CASE("numbered entries are there until they are dropped, in whatever order"
       there.erase(oldest);
     }
   }
-  for (std::uint32_t kept = 0; kept < 9000; kept += 1000) {
+  for (std::uint32_t kept = 0; kept < 10'000; kept += 1000) {
     CHECK(entries[kept] == kept);
     there.insert(kept);
   }
