@@ -182,16 +182,16 @@ class Contributions {
     if (full.size() == 1) {
       return {StageKind::kReduce, static_cast<std::uint32_t>(full.front())};
     }
-    for (std::size_t root = 0; root < members_ && full.empty(); ++root) {
-      bool everywhere = true;
-      for (std::size_t m = 0; m < members_ && everywhere; ++m) {
-        everywhere = count(m) == 1 && has(m, root);
-      }
-      if (everywhere) {
-        return {StageKind::kBroadcast, static_cast<std::uint32_t>(root)};
+    std::size_t root = 0;
+    while (!has(0, root)) {
+      ++root;  // a member always has something
+    }
+    for (std::size_t m = 0; m < members_; ++m) {
+      if (count(m) != 1 || !has(m, root)) {
+        return {};
       }
     }
-    return {};
+    return {StageKind::kBroadcast, static_cast<std::uint32_t>(root)};
   }
 
  private:

@@ -23,7 +23,7 @@ struct HostMessages::Piece {
 struct HostMessages::Exchange {
   HostMessages* owner = nullptr;
   BucketId bucket;
-  const ExchangeOperation* operation = nullptr;
+  std::vector<ExchangeOperation::Message> messages;  ///< a copy: programs may end before this
   std::vector<Piece> sends;
   std::vector<Piece> receives;
   PinnedBuffer memory;
@@ -84,7 +84,7 @@ void HostMessages::prepare(BucketId bucket, const DeviceProgram& program) {
     auto exchange = std::make_unique<Exchange>();
     exchange->owner = this;
     exchange->bucket = bucket;
-    exchange->operation = what;
+    exchange->messages = what->messages;
     std::size_t staged = 0;
     for (std::size_t m = 0; m < what->messages.size(); ++m) {
       const ExchangeOperation::Message& message = what->messages[m];
@@ -154,7 +154,7 @@ void HostMessages::begin(void* argument) {
       piece.has_arrived = false;
     }
     for (const Piece& piece : exchange.sends) {
-      ++exchange.unsent[exchange.operation->messages[piece.message].peer];
+      ++exchange.unsent[exchange.messages[piece.message].peer];
     }
   }
   self.give({&exchange, nullptr, turn});
@@ -228,7 +228,7 @@ std::size_t HostMessages::take_tasks() {
       continue;
     }
     require_peers(*task.exchange);
-    for (const ExchangeOperation::Message& message : task.exchange->operation->messages) {
+    for (const ExchangeOperation::Message& message : task.exchange->messages) {
       const auto early = early_.find({task.exchange->bucket.value(), message.transfer.value()});
       if (message.is_send || early == early_.end()) {
         continue;
@@ -248,7 +248,7 @@ std::size_t HostMessages::take_tasks() {
 void HostMessages::send(const Task& task) {
   const Piece& piece = *task.piece;
   Exchange& exchange = *task.exchange;
-  const ExchangeOperation::Message& message = exchange.operation->messages[piece.message];
+  const ExchangeOperation::Message& message = exchange.messages[piece.message];
   SliceHeader header;
   header.plan = options_.plan;
   header.epoch = options_.epoch;
@@ -325,7 +325,7 @@ void HostMessages::require_peers(const Exchange& exchange) {
           (unsent != exchange.unsent.end() && unsent->second != 0) ||
           (exchange.turn != 0 &&
            std::any_of(exchange.receives.begin(), exchange.receives.end(), [&](const Piece& p) {
-             return !p.has_arrived && exchange.operation->messages[p.message].peer == peer;
+             return !p.has_arrived && exchange.messages[p.message].peer == peer;
            }));
       if (is_needed) {
         reason = why;

@@ -125,6 +125,43 @@ TEST_CASE("device programs sum exactly, in any order that lanes allow") {
   CHECK(checked >= 4);
 }
 
+TEST_CASE("device programs sum exactly whatever the groups are") {
+  const int number = GENERATE(0, 2, 3, 4);
+  const std::string codec = GENERATE("none", "fp16");
+  const plan::Codec descriptor = plan::parse_codec(codec);
+  const topology::Topology topology = cluster(number);
+  std::mt19937 random(kSeed);
+  std::size_t collectives = 0;
+  for (const plan::TransferGraph& graph :
+       all_reduces(topology, {.inside = descriptor, .across = descriptor})) {
+    for (int round = 0; round < 6; ++round) {
+      RankGroups groups(1 + random() % graph.rank_count());
+      for (std::size_t r = 0; r < graph.rank_count(); ++r) {
+        groups[random() % groups.size()].emplace_back(r);
+      }
+      std::erase_if(groups, [](const auto& group) { return group.empty(); });
+      for (auto& group : groups) {
+        std::shuffle(group.begin(), group.end(), random);
+      }
+      CAPTURE(number, codec, graph.name(), round, groups.size(), kSeed);
+      const plan::Plan plan = plan_of(graph, {3'001, 2}, 1'024);
+      DeviceSimulation simulation(plan, groups, kSeed + static_cast<unsigned>(round));
+      for (const DeviceOperation& operation : simulation.programs[0][0].operations) {
+        collectives += std::holds_alternative<CollectiveOperation>(operation.what) ? 1 : 0;
+      }
+      Gradients gradients = gradients_of(plan, true);
+      const auto expected = sums(gradients);
+      REQUIRE_NOTHROW(simulation.run(0, gradients));
+      CHECK(are_alike(gradients));
+      CHECK(relative_error(gradients[0], expected) == 0);  // whole numbers, small for FP16 too
+      gradients = gradients_of(plan, false);
+      REQUIRE_NOTHROW(simulation.run(1, gradients));
+      CHECK(are_alike(gradients));
+    }
+  }
+  CHECK((collectives > 0) == (codec == "none"));
+}
+
 TEST_CASE("device programs with codecs between groups leave all ranks with the same bits") {
   const int number = GENERATE(1, 2, 3);
   const std::string across = GENERATE("fp16", "int8", "topk:density=0.1");
