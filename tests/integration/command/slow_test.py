@@ -1,9 +1,10 @@
 """Links that become slow while a job trains: train --on-slow."""
 
+import os
 import statistics
 
 import harness
-from emulation import EmulationTest, set_rate
+from emulation import EmulationTest, names, set_rate
 from training import TrainingTest
 
 # As fast between the racks as in them: the best plan in FP32 is a ring, and another one as soon as
@@ -17,9 +18,10 @@ tor0,core,80 Mbit/s,1 us,uplink
 tor1,core,80 Mbit/s,1 us,uplink
 """
 CHANGE = 10  # step after which the cable is slow
-BACK = 34  # and after which it is well again
-STEPS = 56
+BACK = 28  # and after which it is well again
+STEPS = 44
 SOON = 10  # steps within which a change is to be noticed
+MOST_LOAD = 12  # with which a step still takes about what its network takes
 
 
 class Slow(EmulationTest):
@@ -46,7 +48,8 @@ class Slow(EmulationTest):
             self.skipTest("this machine is too busy to hold the rates of an emulated network")
         self.assertEqual(result.status, 0, str(result))
         self.assertTrue(result.json["parameters_agree"])
-        self.assert_nothing_left()
+        self.assert_no_processes_left()
+        self.assertEqual([name for name in names() if f"-{process.pid}-" in name], [])
         return result.json
 
     def first_step(self, times, after, condition):
@@ -64,7 +67,7 @@ class Slow(EmulationTest):
         median = lambda begin, end: statistics.median(  # noqa: E731
             times[step] for step in times if begin < step <= end)
         quick = median(3, CHANGE)
-        slow, back = run["slow"]
+        slow = run["slow"][0]
         began = self.first_step(times, CHANGE, lambda time: time > 1.5 * quick)
         self.assertLessEqual(slow["step"] - began + 1, SOON)
         links = {name for found in slow["links"] for name in found["one_of"]}
@@ -76,17 +79,22 @@ class Slow(EmulationTest):
             self.assertAlmostEqual(found["now_Bps"] / 2e6, 1, delta=0.25)
         self.assertEqual(slow["outcome"], "new plan")
         planned = slow["new_plan_from_step"]
+        load = os.getloadavg()[0]
+        if load > MOST_LOAD:
+            self.skipTest(f"a load of {load:.0f}: it was noticed, but step times mean little")
         self.assertLess(slow["resumed_after_s"], 15)
         # 3.4 s with the ring, 2.3 s with what is best then.
         self.assertLess(median(planned + 1, BACK), 0.85 * median(began, slow["step"]))
 
+        back = next(change for change in run["slow"] if change["step"] > BACK)
         well = self.first_step(times, BACK, lambda time: time < 0.7 * median(planned + 1, BACK))
         self.assertLessEqual(back["step"] - well + 1, SOON)
         self.assertTrue(all(found["is_back"] for found in back["links"]))
         for found in back["links"]:
             self.assertGreater(found["now_Bps"], 7e6)
         # A plan for the whole network again, where the one in use is not about as good.
-        self.assertEqual(run["epochs_of_membership"], 3 if back["outcome"] == "new plan" else 2)
+        self.assertEqual(run["epochs_of_membership"],
+                         1 + [change["outcome"] for change in run["slow"]].count("new plan"))
         self.assertLess(median((back["new_plan_from_step"] or back["step"]) + 1, STEPS),
                         1.25 * quick)
 
