@@ -28,10 +28,8 @@
 #include "runtime/nccl/device_executor.hpp"
 #include "runtime/nccl/library.hpp"
 
+namespace rackrail::runtime {
 namespace {
-
-using namespace rackrail;           // NOLINT: a program
-using namespace rackrail::runtime;  // NOLINT
 
 constexpr std::size_t kMostRanks = 64;
 
@@ -202,9 +200,7 @@ int check(const Options& options) {
   return is_good ? 0 : 1;
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int run(int argc, char** argv) {
   Options options;
   CLI::App app("Plans executed on a GPU by several ranks that share it, with NCCL");
   app.add_option("--ranks", options.ranks, "Processes, an even number")
@@ -224,3 +220,8 @@ int main(int argc, char** argv) {
   }
   return check(options);
 }
+
+}  // namespace
+}  // namespace rackrail::runtime
+
+int main(int argc, char** argv) { return rackrail::runtime::run(argc, argv); }
