@@ -56,15 +56,17 @@ struct Together {
 Together run(const std::vector<const Job*>& jobs, const topology::Topology& topology,
              const SimulationOptions& options) {
   Engine engine(topology, options);
-  Routing routing(topology, options.multipath);
+  GraphIndexer indexer(topology, options.multipath);
   std::vector<std::uint32_t> first_runs = {0};  // and at last, how many there are
   for (const Job* job : jobs) {
     PlacedPlan placed_plan{job->plan, job->workload, job->ranks, {}};
+    std::vector<plan::TransferGraph> schedules;
+    for (const plan::TransferGraph& schedule : job->plan.schedules) {
+      schedules.push_back(placed(schedule, job->ranks, topology.rank_count(), job->links));
+    }
     for (const plan::Bucket& bucket : job->plan.buckets) {
       placed_plan.indices.push_back(
-          index_graph(placed(job->plan.schedules.at(bucket.schedule), job->ranks,
-                             topology.rank_count(), job->links),
-                      bucket.elements, bucket.slice_elements, routing));
+          indexer.index(schedules.at(bucket.schedule), bucket.elements, bucket.slice_elements));
     }
     const auto synchronisations =
         add_steps(engine, placed_plan, topology, options, job->steps).size();

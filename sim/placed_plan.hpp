@@ -33,6 +33,12 @@ std::vector<std::uint32_t> add_steps(Engine& engine, const PlacedPlan& placed,
                                      const topology::Topology& topology,
                                      const SimulationOptions& options, int steps);
 
+/// simulate_step() where the indices of earlier steps are of use; `indexer` is of the same topology
+/// and multipath.
+StepResult simulate_step(const plan::Plan& plan, const plan::Workload& workload,
+                         const topology::Topology& topology, const SimulationOptions& options,
+                         GraphIndexer& indexer);
+
 /// Each step, from the first of these ranks that starts to the last that ends.
 std::vector<StepSpan> spans(const Engine& engine, std::span<const Rank> ranks, int steps);
 

@@ -70,18 +70,24 @@ std::size_t synchronisations_until(std::size_t step, const SimulationOptions& op
 
 StepResult simulate_step(const plan::Plan& plan, const plan::Workload& workload,
                          const topology::Topology& topology, const SimulationOptions& options) {
+  GraphIndexer indexer(topology, options.multipath);
+  return simulate_step(plan, workload, topology, options, indexer);
+}
+
+StepResult simulate_step(const plan::Plan& plan, const plan::Workload& workload,
+                         const topology::Topology& topology, const SimulationOptions& options,
+                         GraphIndexer& indexer) {
   require_in_step(options);
   require_matching(plan, workload, topology);
   Engine engine(topology, options);
-  Routing routing(topology, options.multipath);
   std::vector<Rank> ranks;
   for (std::size_t r = 0; r < topology.rank_count(); ++r) {
     ranks.emplace_back(r);
   }
   PlacedPlan all{plan, workload, ranks, {}};
   for (const plan::Bucket& bucket : plan.buckets) {
-    all.indices.push_back(index_graph(plan.schedules.at(bucket.schedule), bucket.elements,
-                                      bucket.slice_elements, routing));
+    all.indices.push_back(
+        indexer.index(plan.schedules.at(bucket.schedule), bucket.elements, bucket.slice_elements));
   }
   const std::vector<std::uint32_t> first_runs =
       add_steps(engine, all, topology, options, options.steps);
