@@ -4,286 +4,116 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <unordered_map>
+#include <numeric>
+#include <utility>
 
-#include "plan/in_network.hpp"
+#include "base/error.hpp"
+#include "sim/listed_layout.hpp"
 
 namespace rackrail::sim {
 
 namespace {
 
-bool same_range(const plan::Transfer& a, const plan::Transfer& b) {
-  return a.chunk_begin == b.chunk_begin && a.chunk_count == b.chunk_count;
+// Transfers of which a GraphIndexer keeps the layouts: some 200 bytes each.
+constexpr std::size_t kMostKept = 2'000'000;
+
+bool are_equal(const plan::Transfer& a, const plan::Transfer& b) {
+  return a.src == b.src && a.dst == b.dst && a.chunk_begin == b.chunk_begin &&
+         a.chunk_count == b.chunk_count && a.op == b.op && a.codec == b.codec && a.route == b.route;
 }
 
-constexpr std::uint32_t kNoItem = UINT32_MAX;
+/// But for names, owners and the kind of collective, which no index depends on.
+bool are_equal(const plan::TransferGraph& a, const plan::TransferGraph& b) {
+  const auto equal = [](auto first, auto second) {
+    return std::equal(first.begin(), first.end(), second.begin(), second.end());
+  };
+  if (a.rank_count() != b.rank_count() || a.transfers().size() != b.transfers().size() ||
+      a.groups().size() != b.groups().size() || !equal(a.codecs(), b.codecs()) ||
+      !equal(a.chunk_weights(), b.chunk_weights()) || !equal(a.routes(), b.routes())) {
+    return false;
+  }
+  for (std::size_t i = 0; i < a.transfers().size(); ++i) {
+    if (!are_equal(a.transfers()[i], b.transfers()[i]) ||
+        !equal(a.dependencies(TransferId(i)), b.dependencies(TransferId(i)))) {
+      return false;
+    }
+  }
+  return std::equal(a.groups().begin(), a.groups().end(), b.groups().begin(),
+                    [](const plan::TransferGroup& one, const plan::TransferGroup& other) {
+                      return one.first == other.first && one.count == other.count;
+                    });
+}
 
 class ListedIndex final : public GraphIndex {
  public:
-  ListedIndex(const plan::TransferGraph& graph, std::int64_t elements, std::int64_t slice_size,
-              Routing& routing) {
+  ListedIndex(std::shared_ptr<const ListedLayout> layout, const plan::TransferGraph& graph,
+              std::int64_t elements, std::int64_t slice_size)
+      : GraphIndex(layout), layout_(std::move(layout)), sizes_(layout_->size()) {
     slice_elements = slice_size;
-    codecs.assign(graph.codecs().begin(), graph.codecs().end());
     slices_at.assign(graph.rank_count(), 0);
-    const plan::InNetwork in_network(graph, routing.topology());
-    number_items(graph, elements, in_network);
-    add_routes(graph, routing);
-    add_groups(in_network, routing.topology());
-    add_dependents(graph);
-    const std::vector<plan::EncodingSource> sources = plan::encoding_sources(graph);
-    for (std::size_t i = 0; i < items_.size(); ++i) {
-      const plan::EncodingSource& source = sources[originals_[i]];
-      items_[i].encoding = source.kind;
-      if (source.kind != plan::EncodingKind::kOwn) {
-        items_[i].encoded_by = place_of(numbers_[source.from.index()]);
-      }
+    std::vector<std::int64_t> boundaries;
+    for (std::uint32_t c = 0; c < graph.chunk_count(); ++c) {
+      boundaries.push_back(graph.range(c, 1, elements).begin);
     }
-    order_additions(graph);
-    sort_lanes_by_source(graph.rank_count());
-    numbers_ = {};
+    boundaries.push_back(elements);
+    std::uint64_t slices = 0;
+    for (std::uint32_t number = 0; number < sizes_.size(); ++number) {
+      const ListedLayout::Chunks chunks = layout_->chunks(number);
+      const plan::ElementRange range{boundaries[chunks.begin], boundaries[chunks.end]};
+      const std::int64_t own = plan::slice_count(range, slice_elements);
+      const auto count = static_cast<std::uint32_t>(own);
+      sizes_[number] = {range.size(), count, static_cast<std::uint32_t>(slices)};
+      slices += static_cast<std::uint64_t>(own);
+      slices_at[layout_->lane_of(number).src.index()] += count;
+      slices_at[layout_->lane_of(number).dst.index()] += count;
+    }
+    if (slices > UINT32_MAX) {
+      throw SimulationError(
+          fmt::format("'{}' has more than 4,294,967,295 slices; make them larger", graph.name()));
+    }
+    slice_count = static_cast<std::uint32_t>(slices);
+    const auto awaited = layout_->awaited_whole();
+    has_partial_waits = std::any_of(awaited.begin(), awaited.end(), [&](std::uint32_t number) {
+      return sizes_[number].slices > 1;
+    });
   }
 
-  void get(Place place, Item& item) const override { item = items_[number_of(place)]; }
+  void get(Place place, Item& item) const override {
+    const std::uint32_t number = layout_->number_of(place);
+    const Size& size = sizes_[number];
+    item = layout_->item(number);
+    item.elements = size.elements;
+    item.slices = size.slices;
+    item.first_slice = size.first_slice;
+  }
   std::span<const Dependent> dependents(Place place, bool at_source,
-                                        std::vector<Dependent>& scratch) const override {
-    (void)scratch;
-    const std::uint32_t number = number_of(place);
-    const Dependents& own = dependents_begin_[number];
-    const std::uint32_t end = dependents_begin_[number + 1].at_source;
-    return at_source ? std::span(dependents_).subspan(own.at_source, own.applied - own.at_source)
-                     : std::span(dependents_).subspan(own.applied, end - own.applied);
+                                        std::vector<Dependent>& /*scratch*/) const override {
+    return layout_->dependents(layout_->number_of(place), at_source);
   }
   std::span<const Dependent> next_additions(Place place,
-                                            std::vector<Dependent>& scratch) const override {
-    (void)scratch;
-    return next_additions_[number_of(place)];
+                                            std::vector<Dependent>& /*scratch*/) const override {
+    return layout_->next_additions(layout_->number_of(place));
   }
 
  protected:
   std::string original(Place place) const override {
-    return std::to_string(originals_[number_of(place)]);
+    return std::to_string(layout_->original(layout_->number_of(place)));
   }
 
  private:
-  /// Where the dependents of a transfer begin: first those at its source.
-  struct Dependents {
-    std::uint32_t at_source = 0;
-    std::uint32_t applied = 0;
+  struct Size {
+    std::int64_t elements = 0;
+    std::uint32_t slices = 0;
+    std::uint32_t first_slice = 0;
   };
 
-  std::uint32_t number_of(Place place) const { return begin_[place.lane] + place.position; }
-  Place place_of(std::uint32_t number) const {
-    return {lane_of_[number], number - begin_[lane_of_[number]]};
-  }
-
-  void number_items(const plan::TransferGraph& graph, std::int64_t elements,
-                    const plan::InNetwork& in_network);
-  void add_groups(const plan::InNetwork& in_network, const topology::Topology& topology);
-  void add_routes(const plan::TransferGraph& graph, Routing& routing);
-  void add_dependents(const plan::TransferGraph& graph);
-  void order_additions(const plan::TransferGraph& graph);
-
-  std::vector<Item> items_;
-  std::vector<std::uint32_t> begin_;      ///< by lane: its first item
-  std::vector<std::uint32_t> lane_of_;    ///< by item
-  std::vector<std::uint32_t> originals_;  ///< by item: transfer of the graph
-  std::vector<std::uint32_t> numbers_;    ///< by transfer of the graph: item, or kNoItem
-  std::vector<Dependents> dependents_begin_;
-  std::vector<Dependent> dependents_;
-  std::vector<std::vector<Dependent>> next_additions_;
+  std::shared_ptr<const ListedLayout> layout_;
+  std::vector<Size> sizes_;  ///< by item
 };
-
-void ListedIndex::number_items(const plan::TransferGraph& graph, std::int64_t elements,
-                               const plan::InNetwork& in_network) {
-  const auto transfers = graph.transfers();
-  const auto kind_of = [&](std::size_t i) {
-    if (in_network.operation_of(TransferId(i)) == nullptr) {
-      return LaneKind::kOwn;
-    }
-    return transfers[i].op == plan::TransferOp::kCopy ? LaneKind::kMulticast : LaneKind::kReduction;
-  };
-  std::array<std::unordered_map<std::uint64_t, std::uint32_t>, 3> lanes_of_kind;
-  std::vector<std::uint32_t> lane_of(transfers.size(), kNoItem);
-  for (std::size_t i = 0; i < transfers.size(); ++i) {
-    const plan::Transfer& t = transfers[i];
-    if (graph.range(t, elements).size() == 0) {
-      continue;
-    }
-    const std::uint64_t pair = (std::uint64_t{t.src.value()} << 32U) | t.dst.value();
-    const LaneKind kind = kind_of(i);
-    const auto [it, is_new] = lanes_of_kind[static_cast<std::size_t>(kind)].emplace(
-        pair, static_cast<std::uint32_t>(lanes.size()));
-    if (is_new) {
-      lanes.push_back({t.src, t.dst, 0});
-      if (!in_network.operations().empty()) {
-        lane_kinds.push_back(kind);
-      }
-    }
-    lane_of[i] = it->second;
-    ++lanes[it->second].count;
-  }
-  std::uint32_t count = 0;
-  for (const Lane& lane : lanes) {
-    begin_.push_back(count);
-    count += lane.count;
-  }
-  items_.resize(count);
-  lane_of_.resize(count);
-  originals_.resize(count);
-  numbers_.assign(transfers.size(), kNoItem);
-  std::vector<std::uint32_t> next = begin_;
-  for (std::size_t i = 0; i < transfers.size(); ++i) {
-    if (lane_of[i] != kNoItem) {
-      const std::uint32_t number = next[lane_of[i]]++;
-      lane_of_[number] = lane_of[i];
-      originals_[number] = static_cast<std::uint32_t>(i);
-      numbers_[i] = number;
-    }
-  }
-  for (std::uint32_t number = 0; number < count; ++number) {
-    const plan::Transfer& t = transfers[originals_[number]];
-    Item& item = items_[number];
-    const plan::ElementRange range = graph.range(t, elements);
-    item.elements = range.size();
-    item.slices = static_cast<std::uint32_t>(plan::slice_count(range, slice_elements));
-    item.first_slice = slice_count;
-    item.op = t.op;
-    item.codec = t.codec;
-    slice_count += item.slices;
-    slices_at[t.src.index()] += item.slices;
-    slices_at[t.dst.index()] += item.slices;
-  }
-}
-
-void ListedIndex::add_routes(const plan::TransferGraph& graph, Routing& routing) {
-  std::vector<std::uint32_t> pinned(graph.routes().size(), kNoItem);
-  std::vector<std::uint32_t> found(lanes.size(), kNoItem);
-  for (std::uint32_t number = 0; number < items_.size(); ++number) {
-    const plan::Transfer& t = graph.transfers()[originals_[number]];
-    const auto& links = graph.routes()[t.route.index()];
-    std::uint32_t& route = links.empty() ? found[lane_of_[number]] : pinned[t.route.index()];
-    if (route == kNoItem) {
-      route = static_cast<std::uint32_t>(routes.size());
-      routes.push_back(routing.route(t.src, t.dst, links));
-    }
-    items_[number].route = route;
-  }
-}
-
-void ListedIndex::add_groups(const plan::InNetwork& in_network,
-                             const topology::Topology& topology) {
-  const auto first_tree = static_cast<std::uint32_t>(routes.size());
-  for (const plan::InNetwork::Tree& tree : in_network.trees()) {
-    // Each link carries all bytes, as one fluid.
-    RouteUse use{
-        .links = tree.links, .latency = tree.latency, .overhead = {}, .receive_overhead = {}};
-    use.shares.assign(tree.links.size(), 1);
-    for (const LinkId link : tree.links) {
-      use.overhead = std::max(use.overhead, topology.link(link).overhead);
-      use.receive_overhead = std::max(use.receive_overhead, topology.link(link).receive_overhead);
-      limit_rate(use, topology.link(link), 1);
-    }
-    routes.push_back(std::move(use));
-  }
-  for (const plan::InNetwork::Operation& operation : in_network.operations()) {
-    const std::size_t first = operation.group.first.index();
-    if (numbers_[first] == kNoItem) {
-      continue;  // of no elements, and so are the others
-    }
-    std::vector<Place>& members = groups.emplace_back();
-    for (std::size_t i = first; i < first + operation.group.count; ++i) {
-      Item& item = items_[numbers_[i]];
-      item.group = static_cast<std::uint32_t>(groups.size() - 1);
-      item.route = first_tree + operation.tree;
-      members.push_back(place_of(numbers_[i]));
-    }
-  }
-}
-
-void ListedIndex::add_dependents(const plan::TransferGraph& graph) {
-  // Counted, then placed: the classic two passes of a compressed list of lists.
-  const auto for_each = [&](const auto& visit) {
-    for (std::uint32_t number = 0; number < items_.size(); ++number) {
-      const TransferId id(originals_[number]);
-      const plan::Transfer& t = graph.transfer(id);
-      for (const TransferId dependency : graph.dependencies(id)) {
-        const std::uint32_t before = numbers_[dependency.index()];
-        if (before != kNoItem) {
-          const plan::Transfer& d = graph.transfer(dependency);
-          const bool whole = !same_range(d, t);
-          visit(number, before, Dependent{place_of(number), whole}, t.src == d.src, t.src == d.dst);
-        }
-      }
-    }
-  };
-  dependents_begin_.resize(items_.size() + 1);
-  std::vector<Dependents> counts(items_.size());
-  for_each([&](std::uint32_t number, std::uint32_t before, const Dependent& dependent,
-               bool at_source, bool at_destination) {
-    ++items_[number].waits;
-    counts[before].at_source += at_source ? 1 : 0;
-    counts[before].applied += !at_source && at_destination ? 1 : 0;
-    has_partial_waits = has_partial_waits || (dependent.whole && items_[before].slices > 1);
-  });
-  std::uint32_t total = 0;
-  for (std::uint32_t number = 0; number < items_.size(); ++number) {
-    dependents_begin_[number] = {total, total + counts[number].at_source};
-    total += counts[number].at_source + counts[number].applied;
-    counts[number] = dependents_begin_[number];
-  }
-  dependents_begin_.back() = {total, total};
-  dependents_.resize(total);
-  for_each([&](std::uint32_t /*number*/, std::uint32_t before, const Dependent& dependent,
-               bool at_source, bool at_destination) {
-    if (at_source) {
-      dependents_[counts[before].at_source++] = dependent;
-    } else if (at_destination) {
-      dependents_[counts[before].applied++] = dependent;
-    }
-  });
-}
-
-// Additions into a chunk of a rank are applied in the order of their ids.
-void ListedIndex::order_additions(const plan::TransferGraph& graph) {
-  const std::size_t chunks = graph.chunk_count();
-  std::vector<std::uint32_t> last(graph.rank_count() * chunks, kNoItem);
-  std::vector<std::uint32_t> before;
-  for (std::size_t i = 0; i < graph.transfers().size(); ++i) {
-    const plan::Transfer& t = graph.transfers()[i];
-    if (t.op != plan::TransferOp::kReduce || numbers_[i] == kNoItem) {
-      continue;
-    }
-    const std::uint32_t group = items_[numbers_[i]].group;
-    if (group != kNoGroup && groups[group].front() != place_of(numbers_[i])) {
-      continue;  // added with the first of its group
-    }
-    before.clear();
-    for (std::size_t c = t.chunk_begin; c < std::size_t{t.chunk_begin} + t.chunk_count; ++c) {
-      std::uint32_t& addition = last[t.dst.index() * chunks + c];
-      if (addition != kNoItem) {
-        before.push_back(addition);
-      }
-      addition = static_cast<std::uint32_t>(i);
-    }
-    std::sort(before.begin(), before.end());
-    before.erase(std::unique(before.begin(), before.end()), before.end());
-    if (!before.empty() && next_additions_.empty()) {
-      next_additions_.resize(items_.size());
-      orders_additions = true;
-    }
-    for (const std::uint32_t addition : before) {
-      const bool whole = !same_range(graph.transfers()[addition], t);
-      next_additions_[numbers_[addition]].push_back({place_of(numbers_[i]), whole});
-      ++items_[numbers_[i]].additions_before;
-      has_partial_waits = has_partial_waits || (whole && items_[numbers_[addition]].slices > 1);
-    }
-  }
-}
 
 }  // namespace
 
-void GraphIndex::sort_lanes_by_source(std::size_t ranks) {
+void GraphLayout::sort_lanes_by_source(std::size_t ranks) {
   lanes_from_begin_.assign(ranks + 1, 0);
   for (const Lane& lane : lanes) {
     ++lanes_from_begin_[lane.src.index() + 1];
@@ -298,16 +128,60 @@ void GraphIndex::sort_lanes_by_source(std::size_t ranks) {
   }
 }
 
+GraphIndex::GraphIndex(std::shared_ptr<const GraphLayout> layout)
+    : lanes(layout->lanes),
+      lane_kinds(layout->lane_kinds),
+      groups(layout->groups),
+      routes(layout->routes),
+      codecs(layout->codecs),
+      orders_additions(layout->orders_additions),
+      has_connections(layout->has_connections),
+      layout_(std::move(layout)) {}
+
 std::string GraphIndex::describe(Place place) const {
   const Lane& lane = lanes[place.lane];
   return fmt::format("transfer {} (rank {} to rank {})", original(place), lane.src.value(),
                      lane.dst.value());
 }
 
-std::unique_ptr<const GraphIndex> index_graph(const plan::TransferGraph& graph,
+std::shared_ptr<const GraphIndex> index_graph(const plan::TransferGraph& graph,
                                               std::int64_t elements, std::int64_t slice_elements,
                                               Routing& routing) {
-  return std::make_unique<ListedIndex>(graph, elements, slice_elements, routing);
+  return std::make_shared<ListedIndex>(
+      std::make_shared<const ListedLayout>(graph, elements, routing), graph, elements,
+      slice_elements);
+}
+
+GraphIndexer::GraphIndexer(const topology::Topology& topology, Multipath multipath,
+                           std::uint64_t seed)
+    : routing_(topology, multipath, seed) {}
+
+GraphIndexer::~GraphIndexer() = default;
+
+std::shared_ptr<const GraphIndex> GraphIndexer::index(const plan::TransferGraph& graph,
+                                                      std::int64_t elements,
+                                                      std::int64_t slice_elements) {
+  const auto weights = graph.chunk_weights();
+  const bool is_whole =
+      elements >= std::accumulate(weights.begin(), weights.end(), std::int64_t{0});
+  if (!is_whole) {
+    return index_graph(graph, elements, slice_elements, routing_);
+  }
+  // The last ones first: a plan's buckets mostly follow the schedule of the one before.
+  const auto known = std::find_if(known_.rbegin(), known_.rend(), [&](const Known& other) {
+    return are_equal(other.graph, graph);
+  });
+  if (known != known_.rend()) {
+    return std::make_shared<ListedIndex>(known->layout, graph, elements, slice_elements);
+  }
+  auto layout = std::make_shared<const ListedLayout>(graph, elements, routing_);
+  if (kept_ + layout->size() > kMostKept) {
+    known_.clear();
+    kept_ = 0;
+  }
+  kept_ += layout->size();
+  known_.push_back({graph, layout});
+  return std::make_shared<ListedIndex>(std::move(layout), graph, elements, slice_elements);
 }
 
 }  // namespace rackrail::sim

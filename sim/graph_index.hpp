@@ -5,6 +5,9 @@
 // A transfer is named by its lane, that is its (src, dst) pair, and its position in the order in
 // which they leave; arrays are laid out in this order too, so that what the interpreter touches
 // next is beside what it touched last.
+//
+// What does not depend on sizes, which is nearly all of it, is the layout: buckets of a plan that
+// follow one schedule share it (GraphIndexer).
 #pragma once
 
 #include <cstdint>
@@ -45,6 +48,32 @@ struct Item {
   std::uint8_t codec = 0;
 };
 
+/// What the indices of a schedule have in common.
+class GraphLayout {
+ public:
+  std::span<const std::uint32_t> lanes_from(Rank rank) const {
+    return std::span(lanes_from_)
+        .subspan(lanes_from_begin_[rank.index()],
+                 lanes_from_begin_[rank.index() + 1] - lanes_from_begin_[rank.index()]);
+  }
+  /// Once all lanes are there.
+  void sort_lanes_by_source(std::size_t ranks);
+
+  std::vector<Lane> lanes;
+  std::vector<LaneKind> lane_kinds;  ///< by lane; empty where all move on their own
+  /// Transfers that are one operation, the first of them standing for it: its additions are those
+  /// of all. On the lanes of the others it has its place too.
+  std::vector<std::vector<Place>> groups;
+  std::vector<RouteUse> routes;
+  std::vector<plan::Codec> codecs;
+  bool orders_additions = false;  ///< whether any Item::additions_before is not 0
+  bool has_connections = false;   ///< each lane is a channel of its own
+
+ private:
+  std::vector<std::uint32_t> lanes_from_begin_;
+  std::vector<std::uint32_t> lanes_from_;
+};
+
 class GraphIndex {
  public:
   virtual ~GraphIndex() = default;
@@ -67,41 +96,63 @@ class GraphIndex {
                                                     std::vector<Dependent>& scratch) const = 0;
   /// "transfer 7 (rank 0 to rank 1)", with its number in the schedule it was made from.
   std::string describe(Place place) const;
-  std::span<const std::uint32_t> lanes_from(Rank rank) const {
-    return std::span(lanes_from_)
-        .subspan(lanes_from_begin_[rank.index()],
-                 lanes_from_begin_[rank.index() + 1] - lanes_from_begin_[rank.index()]);
-  }
+  std::span<const std::uint32_t> lanes_from(Rank rank) const { return layout_->lanes_from(rank); }
 
-  std::vector<Lane> lanes;
-  std::vector<LaneKind> lane_kinds;  ///< by lane; empty where all move on their own
-  /// Transfers that are one operation, the first of them standing for it: its additions are those
-  /// of all. On the lanes of the others it has its place too.
-  std::vector<std::vector<Place>> groups;
-  std::vector<RouteUse> routes;
-  std::vector<plan::Codec> codecs;
+  // Of the layout.
+  const std::vector<Lane>& lanes;
+  const std::vector<LaneKind>& lane_kinds;
+  const std::vector<std::vector<Place>>& groups;
+  const std::vector<RouteUse>& routes;
+  const std::vector<plan::Codec>& codecs;
+  const bool orders_additions;
+  const bool has_connections;
+
   std::vector<std::uint32_t> slices_at;  ///< by rank: slices it sends and receives
   std::int64_t slice_elements = 0;
   std::uint32_t slice_count = 0;
-  bool orders_additions = false;   ///< whether any Item::additions_before is not 0
-  bool has_connections = false;    ///< each lane is a channel of its own
   bool has_partial_waits = false;  ///< whether something waits for all of several slices
 
  protected:
-  GraphIndex() = default;
+  explicit GraphIndex(std::shared_ptr<const GraphLayout> layout);
   /// Its number in the schedule that the index was made from.
   virtual std::string original(Place place) const = 0;
-  void sort_lanes_by_source(std::size_t ranks);
 
  private:
-  std::vector<std::uint32_t> lanes_from_begin_;
-  std::vector<std::uint32_t> lanes_from_;
+  std::shared_ptr<const GraphLayout> layout_;
 };
 
-/// Keeps nothing of `graph`.
-std::unique_ptr<const GraphIndex> index_graph(const plan::TransferGraph& graph,
+/// Keeps nothing of `graph`. Throws SimulationError when there are more than 2³² slices, what
+/// Routing::route() throws, and PlanError for slices of no elements.
+std::shared_ptr<const GraphIndex> index_graph(const plan::TransferGraph& graph,
                                               std::int64_t elements, std::int64_t slice_elements,
                                               Routing& routing);
+
+class ListedLayout;
+
+/// Makes indices of graphs. Where one has met an equal graph before, another for other sizes costs
+/// two looks at each transfer, as long as the buffer has no fewer elements than the sum of the
+/// chunks' weights, so that no range is empty. The topology must outlive it and not change.
+class GraphIndexer {
+ public:
+  GraphIndexer(const topology::Topology& topology, Multipath multipath, std::uint64_t seed);
+  ~GraphIndexer();
+  GraphIndexer(const GraphIndexer&) = delete;
+  GraphIndexer& operator=(const GraphIndexer&) = delete;
+
+  /// As index_graph().
+  std::shared_ptr<const GraphIndex> index(const plan::TransferGraph& graph, std::int64_t elements,
+                                          std::int64_t slice_elements);
+
+ private:
+  struct Known {
+    plan::TransferGraph graph;
+    std::shared_ptr<const ListedLayout> layout;
+  };
+
+  Routing routing_;
+  std::vector<Known> known_;
+  std::size_t kept_ = 0;  ///< transfers of known_
+};
 
 /// `routes` are those of the lanes; the schedule must outlive the index. Throws SimulationError
 /// when there are more than 2³² slices.

@@ -56,15 +56,17 @@ struct Together {
 Together run(const std::vector<const Job*>& jobs, const topology::Topology& topology,
              const SimulationOptions& options) {
   Engine engine(topology, options);
-  Routing routing(topology, options.multipath, options.disturbances.seed);
+  GraphIndexer indexer(topology, options.multipath, options.disturbances.seed);
   std::vector<std::uint32_t> programs;
   for (const Job* job : jobs) {
     PlacedPlan placed_plan{job->plan, job->workload, job->ranks, {}};
+    std::vector<plan::TransferGraph> schedules;
+    for (const plan::TransferGraph& schedule : job->plan.schedules) {
+      schedules.push_back(placed(schedule, job->ranks, topology.rank_count(), job->links));
+    }
     for (const plan::Bucket& bucket : job->plan.buckets) {
       placed_plan.indices.push_back(
-          index_graph(placed(job->plan.schedules.at(bucket.schedule), job->ranks,
-                             topology.rank_count(), job->links),
-                      bucket.elements, bucket.slice_elements, routing));
+          indexer.index(schedules.at(bucket.schedule), bucket.elements, bucket.slice_elements));
     }
     programs.push_back(
         add_steps(engine, placed_plan, topology, options, static_cast<std::size_t>(job->steps)));

@@ -39,6 +39,12 @@ std::uint32_t add_steps(Engine& engine, const PlacedPlan& placed,
                         const topology::Topology& topology, const SimulationOptions& options,
                         std::size_t steps, std::optional<std::size_t> kept = std::nullopt);
 
+/// simulate_step() where the indices of earlier steps are of use; `indexer` is of the same topology
+/// and multipath.
+StepResult simulate_step(const plan::Plan& plan, const plan::Workload& workload,
+                         const topology::Topology& topology, const SimulationOptions& options,
+                         GraphIndexer& indexer);
+
 /// Recorded tasks that started at `from` or later and before `to`, with times since `from`.
 std::vector<plan::TimelineEvent> timeline(const Engine& engine, Time from, Time to,
                                           std::span<const Rank> ranks);

@@ -15,10 +15,10 @@ class RegularIndex final : public GraphIndex {
  public:
   RegularIndex(const plan::RegularSchedule& schedule, std::int64_t elements,
                std::int64_t slice_size, std::vector<RouteUse> lane_routes)
-      : schedule_(schedule), chunk_begin_(schedule.chunk_count() + 1) {
+      : GraphIndex(layout_of(schedule, std::move(lane_routes))),
+        schedule_(schedule),
+        chunk_begin_(schedule.chunk_count() + 1) {
     slice_elements = slice_size;
-    has_connections = schedule.has_connections();
-    codecs = {plan::Codec{}};
     slices_at.assign(schedule.rank_count(), 0);
     const plan::TransferGraph chunks(schedule.name(), plan::Collective::kAllReduce,
                                      schedule.rank_count(),
@@ -30,11 +30,9 @@ class RegularIndex final : public GraphIndex {
       throw SimulationError(fmt::format("{} elements are less than the {} chunks of '{}'", elements,
                                         schedule.chunk_count(), schedule.name()));
     }
-    for (const Lane& lane : schedule.lanes()) {
+    for (std::uint32_t lane = 0; lane < lanes.size(); ++lane) {
       add_lane(lane);
     }
-    routes = std::move(lane_routes);
-    sort_lanes_by_source(schedule.rank_count());
   }
 
   void get(Place place, Item& item) const override {
@@ -77,9 +75,24 @@ class RegularIndex final : public GraphIndex {
                : static_cast<std::uint32_t>((elements + slice_elements - 1) / slice_elements);
   }
 
-  void add_lane(const Lane& lane) {
-    const auto number = static_cast<std::uint32_t>(lanes.size());
-    lanes.push_back(lane);
+  static std::shared_ptr<const GraphLayout> layout_of(const plan::RegularSchedule& schedule,
+                                                      std::vector<RouteUse> lane_routes) {
+    auto layout = std::make_shared<GraphLayout>();
+    layout->lanes = schedule.lanes();
+    layout->routes = std::move(lane_routes);
+    layout->codecs = {plan::Codec{}};
+    layout->has_connections = schedule.has_connections();
+    for (std::uint32_t lane = 0; lane < layout->lanes.size(); ++lane) {
+      for (std::uint32_t i = 0; i < layout->lanes[lane].count && !layout->orders_additions; ++i) {
+        layout->orders_additions = schedule.step({lane, i}).additions_before > 0;
+      }
+    }
+    layout->sort_lanes_by_source(schedule.rank_count());
+    return layout;
+  }
+
+  void add_lane(std::uint32_t number) {
+    const Lane& lane = lanes[number];
     std::uint32_t most = 0;
     std::uint32_t sum = 0;
     for (std::uint32_t position = 0; position < lane.count; ++position) {
@@ -87,7 +100,6 @@ class RegularIndex final : public GraphIndex {
       const std::uint32_t slices = slices_of(elements_of(step));
       most = std::max(most, slices);
       sum += slices;
-      orders_additions = orders_additions || step.additions_before > 0;
     }
     const std::uint64_t end = std::uint64_t{slice_count} + std::uint64_t{most} * lane.count;
     if (end > UINT32_MAX) {

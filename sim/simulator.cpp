@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "sim/engine.hpp"
+#include "sim/placed_plan.hpp"
 #include "sim/results.hpp"
 #include "sim/symmetry.hpp"
 
@@ -49,7 +50,9 @@ CollectiveResult run_alone(const std::shared_ptr<const GraphIndex>& index, const
 class SimulatedCosts final : public plan::CostModel {
  public:
   SimulatedCosts(const topology::Topology& topology, SimulationOptions options)
-      : topology_(topology), options_(std::move(options)) {
+      : topology_(topology),
+        options_(std::move(options)),
+        indexer_(topology, options_.multipath, options_.disturbances.seed) {
     options_.record_critical_path = false;
     options_.record_timeline = false;
     options_.steps = 1;
@@ -57,17 +60,20 @@ class SimulatedCosts final : public plan::CostModel {
   }
   Duration collective_time(const plan::TransferGraph& graph, std::int64_t elements,
                            std::int64_t slice_elements) override {
-    return simulate_collective(graph, elements, slice_elements, topology_, options_).time;
+    require_in_step(options_);
+    require_same_ranks("schedule '" + graph.name() + "'", graph.rank_count(), topology_);
+    return run_alone(indexer_.index(graph, elements, slice_elements), graph.name(), topology_,
+                     options_)
+        .time;
   }
   std::optional<Duration> collective_time_below(const plan::TransferGraph& graph,
                                                 std::int64_t elements, std::int64_t slice_elements,
                                                 Duration limit) override {
     require_in_step(options_);
     require_same_ranks("schedule '" + graph.name() + "'", graph.rank_count(), topology_);
-    Routing routing(topology_, options_.multipath, options_.disturbances.seed);
     Engine engine(topology_, options_);
-    const std::uint32_t run = add_alone(
-        engine, index_graph(graph, elements, slice_elements, routing), graph.name(), topology_);
+    const std::uint32_t run =
+        add_alone(engine, indexer_.index(graph, elements, slice_elements), graph.name(), topology_);
     if (!engine.run_until(limit.picoseconds())) {
       return std::nullopt;
     }
@@ -75,7 +81,7 @@ class SimulatedCosts final : public plan::CostModel {
     return time < limit ? std::optional(time) : std::nullopt;
   }
   plan::StepEstimate step(const plan::Plan& plan, const plan::Workload& workload) override {
-    return simulate_step(plan, workload, topology_, options_).estimate;
+    return simulate_step(plan, workload, topology_, options_, indexer_).estimate;
   }
   std::optional<plan::StepEstimate> exact_step(const plan::Plan& plan,
                                                const plan::Workload& workload) override {
@@ -84,12 +90,13 @@ class SimulatedCosts final : public plan::CostModel {
     }
     SimulationOptions exact = options_;
     exact.tolerance = 0;
-    return simulate_step(plan, workload, topology_, exact).estimate;
+    return simulate_step(plan, workload, topology_, exact, indexer_).estimate;
   }
 
  private:
   const topology::Topology& topology_;
   SimulationOptions options_;
+  GraphIndexer indexer_;
 };
 
 }  // namespace

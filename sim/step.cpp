@@ -133,17 +133,23 @@ std::size_t reported_step(const PlacedPlan& placed, const topology::Topology& to
 
 StepResult simulate_step(const plan::Plan& plan, const plan::Workload& workload,
                          const topology::Topology& topology, const SimulationOptions& options) {
+  GraphIndexer indexer(topology, options.multipath, options.disturbances.seed);
+  return simulate_step(plan, workload, topology, options, indexer);
+}
+
+StepResult simulate_step(const plan::Plan& plan, const plan::Workload& workload,
+                         const topology::Topology& topology, const SimulationOptions& options,
+                         GraphIndexer& indexer) {
   require_in_step(options);
   require_matching(plan, workload, topology);
-  Routing routing(topology, options.multipath, options.disturbances.seed);
   std::vector<Rank> ranks;
   for (std::size_t r = 0; r < topology.rank_count(); ++r) {
     ranks.emplace_back(r);
   }
   PlacedPlan all{plan, workload, ranks, {}};
   for (const plan::Bucket& bucket : plan.buckets) {
-    all.indices.push_back(index_graph(plan.schedules.at(bucket.schedule), bucket.elements,
-                                      bucket.slice_elements, routing));
+    all.indices.push_back(
+        indexer.index(plan.schedules.at(bucket.schedule), bucket.elements, bucket.slice_elements));
   }
   StepResult result;
   result.reported = reported_step(all, topology, options);
