@@ -185,9 +185,9 @@ class Simulate(harness.CommandTest):
                 few, many, slowest = (
                     self.rackrail_json("simulate", "plan.json", "--scenario", "steps.yaml",
                                        "--steps", *arguments)
-                    for arguments in (("9",), ("200",), ("200", "--step", "slowest")))
+                    for arguments in (("9",), ("80",), ("80", "--step", "slowest")))
                 for result in (many, slowest):
-                    self.assertEqual(len(result["steps"]), 200)
+                    self.assertEqual(len(result["steps"]), 80)
                     self.assertLess(result["peak_rss_bytes"] - few["peak_rss_bytes"], 6e6)
                 # The path of the reported step, in the middle of the others, is whole.
                 path = slowest["critical_path"]
