@@ -120,6 +120,7 @@ CollectiveResult simulate_collective(const plan::RegularSchedule& schedule, std:
   require_same_ranks("schedule '" + schedule.name() + "'", schedule.rank_count(), topology);
   Routing routing(topology, options.multipath, options.disturbances.seed);
   std::vector<RouteUse> routes;
+  routes.reserve(schedule.lanes().size());
   for (const plan::RegularSchedule::Lane& lane : schedule.lanes()) {
     routes.push_back(routing.route(lane.src, lane.dst));
   }
