@@ -143,6 +143,35 @@ TEST_CASE("the same input and seed give the same plan, byte for byte") {
         plan::to_binary(make_plan(topology, workload)));
 }
 
+TEST_CASE("on slow links slices are fine enough to fill a pipeline") {
+  // Two racks of four hosts, 500 Mbit/s each, uplinks of 250 Mbit/s: a slice of 256 KiB would take
+  // 8 ms per hop.
+  topology::Topology slow("two slow racks");
+  const auto add = [&](const std::string& name, topology::NodeKind kind) {
+    return slow.add_node({.name = name, .kind = kind, .host = name});
+  };
+  const NodeId core = add("core", topology::NodeKind::kSwitch);
+  for (int rack = 0; rack < 2; ++rack) {
+    const NodeId tor = add(fmt::format("tor{}", rack), topology::NodeKind::kTor);
+    slow.add_duplex_link({.from = tor, .to = core, .bandwidth = 250_Mbps, .latency = 1_us});
+    for (int host = 0; host < 4; ++host) {
+      const NodeId node = add(fmt::format("host{}-{}", rack, host), topology::NodeKind::kHost);
+      slow.add_rank(node);
+      slow.add_duplex_link({.from = node, .to = tor, .bandwidth = 500_Mbps, .latency = 20_us});
+    }
+  }
+  plan::Workload one;
+  one.name = "one tensor";
+  one.tensors = {{.name = "all", .elements = 4 << 20}};
+  planner::PlannerOptions options;
+  options.codec = plan::Codec();
+  options.compare_baselines = false;
+  const plan::Plan plan = make_plan(slow, one, options);
+  REQUIRE(plan.buckets.size() == 1);
+  CHECK(plan.buckets[0].slice_elements * 4 <= 64 << 10);
+  CHECK(plan.prediction.gap < 0.05);  // with 256 KiB 0.08
+}
+
 TEST_CASE("no bucket size, schedule or codec that is forced beats the free plan") {
   const topology::Topology topology = cluster("two-racks-40g");
   const plan::Workload workload = model("bert-large");
