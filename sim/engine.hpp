@@ -184,8 +184,6 @@ class Engine {
   /// What a kWire task moves.
   Message message(const Task& task) const;
   std::string describe(const Task& task) const;
-  /// Of bytes on a wire: the narrowest link of their route, if they pass any.
-  std::optional<LinkId> narrowest_link(const Task& task) const;
   std::string track(const Task& task) const;
   /// By link: what these collectives sent over it.
   std::vector<Bytes> link_bytes(std::span<const std::uint32_t> runs) const;
@@ -287,7 +285,9 @@ class Engine {
   void take_rates();
   void add_piece(const LinkPiece& piece);
   void add_up_pieces();
+  std::vector<bool> plan_flows() const;
   bool is_held_for_good() const;
+  std::optional<HeldFlow> first_held() const;
   [[noreturn]] void fail_stuck() const;
 
   const topology::Topology& topology_;

@@ -170,21 +170,41 @@ void Engine::background_left(std::uint32_t number) {
   }
 }
 
+// By tag: whether a flow of the plan has it.
+std::vector<bool> Engine::plan_flows() const {
+  std::vector<bool> is_plans(flying_.size());
+  std::transform(flying_.begin(), flying_.end(), is_plans.begin(), is_of_plan);
+  for (const std::uint32_t tag : free_tags_) {
+    is_plans[tag] = false;
+  }
+  return is_plans;
+}
+
 // Whether all that the plan still waits for are flows that stand still, and no link changes again.
 bool Engine::is_held_for_good() const {
   const bool changes_again =
       std::any_of(disturbances_.capacity.begin(), disturbances_.capacity.end(),
                   [&](const CapacityChange& change) { return change.at.picoseconds() > now_; });
-  std::vector<bool> is_free(flying_.size(), false);
-  for (const std::uint32_t tag : free_tags_) {
-    is_free[tag] = true;
+  if (changes_again || own_queued_ > 0) {
+    return false;
   }
-  bool moves = false;
-  for (FlowTag tag = 0; tag < flying_.size() && !moves; ++tag) {
-    const bool is_plans = !is_free[tag] && is_of_plan(flying_[tag]);
-    moves = is_plans && (flying_[tag].kind == TaskKind::kLatency || network_->is_moving(tag));
+  std::vector<bool> moves = plan_flows();
+  for (const HeldFlow& held : network_->held_flows()) {
+    moves[held.tag] = false;
   }
-  return !changes_again && !moves && own_queued_ == 0;
+  return std::find(moves.begin(), moves.end(), true) == moves.end();
+}
+
+// Of the plan's flows that stand still, the one of the lowest tag.
+std::optional<HeldFlow> Engine::first_held() const {
+  const std::vector<bool> is_plans = plan_flows();
+  std::optional<HeldFlow> first;
+  for (const HeldFlow& held : network_->held_flows()) {
+    if (is_plans[held.tag] && (!first || held.tag < first->tag)) {
+      first = held;
+    }
+  }
+  return first;
 }
 
 }  // namespace rackrail::sim

@@ -299,6 +299,19 @@ void MaxMinNetwork::finish(std::uint32_t number, Time now, std::vector<FlowEvent
   free_.push_back(number);
 }
 
+std::vector<HeldFlow> MaxMinNetwork::held_flows() const {
+  std::vector<HeldFlow> held;
+  for (const Flow& flow : flows_) {
+    const auto links = flow.links();
+    const auto dead = std::find_if(links.begin(), links.end(),
+                                   [this](LinkId id) { return links_[id.index()].capacity <= 0; });
+    if (flow.state != State::kGone && dead != links.end()) {
+      held.push_back({flow.tag, *dead});
+    }
+  }
+  return held;
+}
+
 double MaxMinNetwork::rate_of(FlowTag tag) const {
   const auto it = std::find_if(flows_.begin(), flows_.end(), [tag](const Flow& f) {
     return f.state != State::kGone && f.tag == tag;

@@ -196,6 +196,65 @@ TEST_CASE("a link that stays cut is an error that names it, whatever else moves"
   CHECK_THROWS_WITH(four_megabytes(options), Catch::Contains("rank 0 → rank 1 on a→b"));
 }
 
+/// Ranks 0, 1 and 2 on a switch; link 2 r is of rank r to the switch, 2 r + 1 from there.
+Topology star() {
+  Topology topology("star");
+  const NodeId hub = topology.add_node({.name = "hub", .kind = NodeKind::kTor});
+  for (const char* name : {"a", "b", "c"}) {
+    const NodeId host = topology.add_node({.name = name, .kind = NodeKind::kHost, .host = name});
+    topology.add_rank(host);
+    topology.add_duplex_link(
+        {.from = host, .to = hub, .bandwidth = Bandwidth(1'000'000'000), .latency = 1_us});
+  }
+  return topology;
+}
+
+// 4 MB from rank 0 over the star.
+void send_over_star(std::uint32_t dst, const SimulationOptions& options) {
+  plan::TransferGraph graph("one way", plan::Collective::kAllReduce, 3, {1});
+  graph.add_transfer({.src = Rank(0), .dst = Rank(dst), .route = graph.add_route({})}, {});
+  (void)simulate_collective(graph, 1'000'000, 250'000, star(), options);
+}
+
+TEST_CASE("a cut link further on is named, though packets stand before it and others go on") {
+  SimulationOptions options = network_only();
+  SECTION("flows") {}
+  SECTION("DCQCN") { options.network = NetworkLevel::kPacket; }
+  SECTION("without rate control") {
+    options.network = NetworkLevel::kPacket;
+    options.packets.rate_control = RateControl::kNone;
+  }
+  SECTION("trimming") {
+    options.network = NetworkLevel::kPacket;
+    options.packets.overload = Overload::kTrim;
+  }
+  constexpr LinkId kToB(3);
+  for (const Duration since : {Duration(), 1_ms}) {
+    options.disturbances.capacity = {{since, kToB, Bandwidth(0)}};
+    for (const bool goes_on : {false, true}) {
+      options.disturbances.background.clear();
+      if (goes_on) {
+        options.disturbances.background = {
+            {.src = Rank(1), .dst = Rank(0), .message = Bytes(10'000)}};
+      }
+      CHECK_THROWS_WITH(send_over_star(1, options),
+                        Catch::Contains("rank 0 → rank 1 on hub→b stands still"));
+    }
+  }
+}
+
+TEST_CASE("what a pause holds back for good is said to stand before the cut link behind it") {
+  // Bytes for b fill the switch, which pauses a: so nothing goes to c either.
+  SimulationOptions options = network_only();
+  options.network = NetworkLevel::kPacket;
+  options.packets.rate_control = RateControl::kNone;
+  options.disturbances.capacity = {{1_ms, LinkId(3), Bandwidth(0)}};
+  options.disturbances.background = {{.src = Rank(0), .dst = Rank(1), .message = Bytes(50'000'000)},
+                                     {.src = Rank(2), .dst = Rank(0), .message = Bytes(10'000)}};
+  CHECK_THROWS_WITH(send_over_star(2, options),
+                    Catch::Contains("rank 0 → rank 2 on hub→b stands still"));
+}
+
 TEST_CASE("utilisation is of what a link can carry meanwhile, and waiting of what others take") {
   SimulationOptions options = network_only();
   // All bytes at a quarter of the rate from the beginning, or from the middle on.
