@@ -276,6 +276,42 @@ TEST_CASE("utilisation is of what a link can carry meanwhile, and waiting of wha
   CHECK(waited.seconds() < 1e-6);
 }
 
+TEST_CASE("of a message from before the step, no more of it was waiting than is in the step") {
+  // From 30 ms on two messages of 20 MB from rank 0 to 1, one after the other, of which others take
+  // half of the way: until 110 ms. Rank 2, which has no part in them, begins its next step at 93
+  // ms.
+  Job job(10'000'000);
+  job.topology = star();
+  job.plan.rank_names = {"a", "b", "c"};
+  job.plan.batch.local_batch = {1, 1, 1};
+  plan::TransferGraph graph("one way", plan::Collective::kAllReduce, 3, {1, 1});
+  const RouteId route = graph.add_route({});
+  for (const std::uint32_t chunk : {0U, 1U}) {
+    graph.add_transfer({.src = Rank(0), .dst = Rank(1), .chunk_begin = chunk, .route = route}, {});
+  }
+  job.plan.schedules = {graph};
+  SimulationOptions options = network_only();
+  options.steps = 2;
+  options.disturbances.slow_devices = {{.ranks = {Rank(2)}, .factor = 3}};
+  options.disturbances.background = {{.src = Rank(0), .dst = Rank(1), .message = Bytes(1'000'000)}};
+  const StepResult result = job.run(options);
+  REQUIRE_FALSE(result.records.critical_path.empty());
+  const PathPiece& first = result.records.critical_path.front();
+  CHECK(first.kind == "wire");
+  CHECK(first.start == Duration());
+  CHECK(first.end.seconds() == Approx(17e-3).epsilon(0.01));
+  CHECK(first.waited.seconds() == Approx(8.5e-3).epsilon(0.01));
+}
+
+TEST_CASE("a step of several passes computes them all before its gradients are whole") {
+  // Of the last pass only: 3 × 30 ms, then 4 ms for two messages each way, and the optimiser.
+  Job job(1'000'000);
+  job.plan.batch.accumulation = 3;
+  const StepResult result = job.run(network_only());
+  CHECK(result.estimate.step_time.seconds() == Approx(3 * 30e-3 + 4e-3 + 1e-3).epsilon(1e-6));
+  CHECK(result.estimate.compute_time == 91_ms);
+}
+
 TEST_CASE("devices are busy on average, and waiting for data is no synchronisation") {
   const Job job(1'000'000);
   SimulationOptions options = network_only();
