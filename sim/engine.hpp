@@ -35,6 +35,7 @@
 #include <span>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "plan/cost_model.hpp"
@@ -277,6 +278,7 @@ class Engine {
   void require_possible_together() const;
   [[noreturn]] void fail_overloaded(LinkId link, const std::string& expected) const;
   [[noreturn]] void fail_filled(std::uint32_t number) const;
+  bool is_cut_for_good(std::uint32_t stream) const;
   void disturb(const Task& task);
   void send_background(std::uint32_t number);
   void background_left(std::uint32_t number);

@@ -136,6 +136,18 @@ void Engine::fail_filled(std::uint32_t number) const {
                   to_string(Bandwidth(static_cast<std::int64_t>(carried)))));
 }
 
+// Whether a link of a stream's route carries nothing now, and never again.
+bool Engine::is_cut_for_good(std::uint32_t number) const {
+  const std::vector<LinkId>& route = background_routes_[number];
+  return std::any_of(route.begin(), route.end(), [&](LinkId link) {
+    const auto last =
+        std::find_if(disturbances_.capacity.rbegin(), disturbances_.capacity.rend(),
+                     [link](const CapacityChange& change) { return change.link == link; });
+    return last != disturbances_.capacity.rend() && last->bandwidth == Bandwidth(0) &&
+           last->at.picoseconds() <= now_;
+  });
+}
+
 void Engine::disturb(const Task& task) {
   if (task.kind == TaskKind::kBackground) {
     send_background(task.slice);
@@ -148,9 +160,13 @@ void Engine::disturb(const Task& task) {
 void Engine::send_background(std::uint32_t number) {
   const BackgroundTraffic& traffic = disturbances_.background[number];
   const Task task{.kind = TaskKind::kBackground, .slice = number};
-  if (++background_under_way_[number] > kMostUnderWay) {
+  if (background_under_way_[number] == kMostUnderWay) {
+    if (is_cut_for_good(number)) {
+      return;  // those that stand before the cut are enough
+    }
     fail_filled(number);
   }
+  ++background_under_way_[number];
   const FlowTag tag = new_tag();
   flying_[tag] = task;
   network_->start(now_, traffic.message.count(), background_routes_[number],

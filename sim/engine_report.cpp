@@ -15,7 +15,8 @@ void Engine::fail_stuck() const {
     task.kind = task.kind == TaskKind::kLatency ? TaskKind::kWire : task.kind;
     throw SimulationError("the simulation can never end: " + describe(task) + " on " +
                           topology_.link_name(held->link) +
-                          " stands still on a link without capacity");
+                          (held->moves ? " would take more than 104 days of simulated time"
+                                       : " stands still on a link without capacity"));
   }
   for (const std::uint32_t number : runs_.numbers()) {
     const Run& run = runs_[number];

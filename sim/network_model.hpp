@@ -27,6 +27,7 @@ struct FlowEvent {
 struct HeldFlow {
   FlowTag tag = 0;
   LinkId link;
+  bool moves = false;  ///< so slowly that it would end after kLongestTime
 };
 
 /// What a link's queue went through, of models that have queues.
@@ -81,7 +82,7 @@ class NetworkModel {
   /// again.
   virtual void set_capacity(Time now, LinkId link, Bandwidth capacity) = 0;
   /// Flows that cannot end unless a link without capacity carries something again, in any order;
-  /// twice where two links hold one.
+  /// twice where two links hold one. Models with rates add those that are all but held.
   virtual std::vector<HeldFlow> held_flows() const = 0;
   /// Time of the earliest event, or -1 when nothing moves. Flows that started or ended since the
   /// last call are taken into account together, as one change. Never less than `now`.

@@ -178,6 +178,33 @@ TEST_CASE("a sender that a slow link held back is at full rate soon after") {
   CHECK(seconds(NetworkLevel::kPacket) == Approx(17e-3).epsilon(0.05));
 }
 
+TEST_CASE("a link may carry hardly anything for a while") {
+  SimulationOptions options = network_only();
+  options.network = GENERATE(NetworkLevel::kFlow, NetworkLevel::kPacket);
+  // At a byte per second 200 MB would take more than six years.
+  options.disturbances.background = {
+      {.src = Rank(0), .dst = Rank(1), .message = Bytes(200'000'000), .start = 1_us}};
+  options.disturbances.capacity = {{1_ms, kForth, Bandwidth(1)},
+                                   {1000_ms, kForth, Bandwidth(1'000'000'000)}};
+  CHECK(four_megabytes(options).time.seconds() == Approx(1.006).epsilon(2e-3));
+  options.disturbances.capacity.pop_back();
+  options.disturbances.capacity[0].bandwidth = Bandwidth(0);
+  CHECK_THROWS_WITH(four_megabytes(options), Catch::Contains("a→b"));
+}
+
+TEST_CASE("what would take months says so, whatever else moves") {
+  SimulationOptions options = network_only();
+  options.disturbances.capacity = {{Duration(), LinkId(1), Bandwidth(1'000'000'000)},
+                                   {1_ms, kForth, Bandwidth(1)}};
+  options.disturbances.background = {
+      {.src = Rank(0), .dst = Rank(1), .message = Bytes(200'000'000), .start = 1_us},
+      {.src = Rank(1), .dst = Rank(0), .message = Bytes(10'000)}};
+  plan::TransferGraph graph("one way", plan::Collective::kAllReduce, 2, {1});
+  graph.add_transfer({.src = Rank(0), .dst = Rank(1), .route = graph.add_route({})}, {});
+  CHECK_THROWS_WITH(simulate_collective(graph, 10'000'000, 10'000'000, pair(), options),
+                    Catch::Contains("a→b would take more than 104 days"));
+}
+
 TEST_CASE("a link that is cut before the message starts and comes back") {
   SimulationOptions options = network_only();
   options.disturbances.capacity = {{Duration(), kForth, Bandwidth(0)},
@@ -399,6 +426,25 @@ TEST_CASE("background streams that a link no longer keeps up with end with an er
   CHECK_THROWS_AS(four_megabytes(options), ConfigError);
   CHECK_THROWS_WITH(four_megabytes(options),
                     Catch::Contains("a→b") && Catch::Contains("under way"));
+}
+
+TEST_CASE("a background stream whose way is cut for good is no overload") {
+  SimulationOptions options = network_only();
+  options.network = GENERATE(NetworkLevel::kFlow, NetworkLevel::kPacket);
+  options.disturbances.capacity = {{1_ms, LinkId(3), Bandwidth(0)}};
+  const auto stream = [&](std::uint32_t src) {
+    options.disturbances.background = {
+        {.src = Rank(src), .dst = Rank(1), .message = Bytes(1000), .start = {}, .every = 2_us}};
+  };
+  // The plan's own messages are stuck too.
+  stream(2);
+  CHECK_THROWS_WITH(send_over_star(1, options),
+                    Catch::Contains("rank 0 → rank 1 on hub→b stands still"));
+  // They are not: 20,000 messages' time passes until all is there.
+  plan::TransferGraph graph("one way", plan::Collective::kAllReduce, 3, {1});
+  graph.add_transfer({.src = Rank(0), .dst = Rank(2), .route = graph.add_route({})}, {});
+  CHECK(simulate_collective(graph, 10'000'000, 250'000, star(), options).time.seconds() ==
+        Approx(40e-3).epsilon(0.01));
 }
 
 TEST_CASE("background streams may ask for more than a link carries for a while") {
