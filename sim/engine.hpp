@@ -108,8 +108,8 @@ class Engine {
   ~Engine();
 
   /// A collective; returns its number. Where several compete for a channel or a stream, slices of
-  /// the most urgent go first; of equally urgent ones those of the lower number go first over a
-  /// channel, and those that came first through a stream.
+  /// the most urgent go first; of equally urgent ones those of the lower owner, then number, go
+  /// first over a channel, and those that came first through a stream.
   /// With an `owner`, only this rank waits for it; the data of all others is ready from the start.
   std::uint32_t add_run(std::shared_ptr<const GraphIndex> index, std::string name,
                         Urgency urgency = 0, std::optional<Rank> owner = std::nullopt);
@@ -124,6 +124,8 @@ class Engine {
   /// all steps (GraphIndex::slices_at), for the progress. Returns the number of the program.
   std::uint32_t add_program(std::span<const Rank> ranks, std::size_t steps,
                             std::uint64_t slice_ends, std::function<void(std::size_t step)> make);
+  /// Is called with each collective of a program that is done; its times are known until then.
+  void when_done(std::function<void(std::uint32_t run)> done) { when_done_ = std::move(done); }
   /// Collectives that were just made are not dropped.
   void keep(std::span<const std::uint32_t> runs);
   /// Those, in the order in which they were made.
@@ -303,6 +305,7 @@ class Engine {
   std::size_t own_queued_ = 0;                       ///< tasks of the plan in queue_
   std::size_t unfinished_ = 0;  ///< programs of ranks, and collectives on ranks
   std::function<void(double)> progress_;
+  std::function<void(std::uint32_t)> when_done_;
   bool records_flows_;
   bool has_packets_;
   std::uint64_t slice_ends_ = 0;  ///< of all runs: slices to send or to apply

@@ -72,8 +72,8 @@ struct Engine::RankState {
 
 struct Engine::Channel {
   bool is_busy = false;
-  /// (run, lane of its index) whose data is ready; the most urgent first, then by number. Those
-  /// that have sent everything are taken out when they are met.
+  /// (run, lane of its index) whose data is ready; the most urgent first, then by owner and number.
+  /// Those that have sent everything are taken out when they are met.
   std::vector<std::pair<std::uint32_t, std::uint32_t>> lanes;
 };
 

@@ -1,6 +1,7 @@
 // Slices: what unblocks them, and how they leave.
 #include <algorithm>
 #include <numeric>
+#include <tuple>
 #include <utility>
 
 #include "sim/engine.hpp"
@@ -82,11 +83,12 @@ std::uint32_t Engine::add_run(std::shared_ptr<const GraphIndex> shared, std::str
 void Engine::open_lane(std::uint32_t number, std::uint32_t lane) {
   const Run& run = runs_[number];
   auto& competing = channels_[run.lanes[lane].channel].lanes;
-  const auto behind =
-      std::upper_bound(competing.begin(), competing.end(), std::pair(run.urgency, number),
-                       [&](const auto& own, const auto& other) {
-                         return own < std::pair(runs_[other.first].urgency, other.first);
-                       });
+  const auto behind = std::upper_bound(
+      competing.begin(), competing.end(), std::tuple(run.urgency, run.owner, number),
+      [&](const auto& own, const auto& other) {
+        const Run& its = runs_[other.first];
+        return own < std::tuple(its.urgency, its.owner, other.first);
+      });
   competing.emplace(behind, number, lane);
 }
 
