@@ -339,6 +339,14 @@ TEST_CASE("a step of several passes computes them all before its gradients are w
   CHECK(result.estimate.compute_time == 91_ms);
 }
 
+TEST_CASE("local steps in a run of one step would have no effect, and are refused") {
+  SimulationOptions options = network_only();
+  options.local_steps = 8;
+  CHECK_THROWS_WITH(Job(1000).run(options), Catch::Contains("local_steps: 8"));
+  options.steps = 8;
+  CHECK(Job(1000).run(options).steps.size() == 8);
+}
+
 TEST_CASE("devices are busy on average, and waiting for data is no synchronisation") {
   const Job job(1'000'000);
   SimulationOptions options = network_only();
