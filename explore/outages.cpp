@@ -23,22 +23,16 @@ constexpr int kStepsToSteadyState = 2;
 constexpr int kStepsMeasured = 4;
 constexpr Duration kLongestRun(7'776'000'000'000'000'000);  // 90 days
 
-std::vector<LinkId> cable(const topology::Topology& topology, const ConfigValue& name) {
-  std::vector<LinkId> links;
-  const std::string wanted = topology::link_name_of(name.text());
-  for (std::size_t i = 0; i < topology.link_count() && links.empty(); ++i) {
-    if (topology.link_name(LinkId(i)) == wanted) {
-      links.emplace_back(i);
-    }
-  }
+/// Both directions of a cable, or of all that are parallel.
+std::vector<LinkId> cables(const topology::Topology& topology, const ConfigValue& name) {
+  std::vector<LinkId> links = topology::links_named(topology, name.text());
   if (links.empty()) {
     name.fail("a link of the cluster, such as " + topology.link_name(LinkId(0)));
   }
-  const topology::Link& there = topology.link(links[0]);
-  for (const LinkId back : topology.links_out_of(there.to)) {
-    if (topology.link(back).to == there.from) {
-      links.push_back(back);
-      break;
+  const std::size_t there = links.size();
+  for (std::size_t i = 0; i < there; ++i) {
+    if (const auto back = topology::way_back(topology, links[i])) {
+      links.push_back(*back);
     }
   }
   return links;
@@ -68,7 +62,7 @@ Outage outage(const ConfigValue& value, const topology::Topology& topology, Dura
       host->fail(e.context().found, e.context().expected);
     }
   } else {
-    outage.links = cable(topology, value.require("link"));
+    outage.links = cables(topology, value.require("link"));
   }
   outage.at = value.require("at").duration(kLongestRun);
   if (outage.at >= duration) {
@@ -101,8 +95,9 @@ void require_not_lost(const Outage& outage, const std::vector<Outage>& others,
                       const ConfigValue& value) {
   for (const Outage& other : others) {
     const bool is_same =
-        outage.host == other.host && std::set(outage.links.begin(), outage.links.end()) ==
-                                         std::set(other.links.begin(), other.links.end());
+        (!outage.host.empty() && outage.host == other.host) ||
+        std::find_first_of(outage.links.begin(), outage.links.end(), other.links.begin(),
+                           other.links.end()) != outage.links.end();
     const bool is_before = outage.back && *outage.back <= other.at;
     const bool is_after = other.back && *other.back <= outage.at;
     if (is_same && !is_before && !is_after) {
@@ -184,7 +179,15 @@ class Run {
     return text.empty() ? "all there" : text;
   }
   std::string what(const Outage& outage) const {
-    return outage.host.empty() ? topology_.link_name(outage.links[0]) : outage.host;
+    if (!outage.host.empty()) {
+      return outage.host;
+    }
+    const topology::Link& first = topology_.link(outage.links.front());
+    const bool is_one =
+        outage.links.size() == 1 || topology_.link(outage.links[1]).from != first.from;
+    return is_one ? topology_.link_name(outage.links.front())
+                  : fmt::format("{}→{}", topology_.node(first.from).name,
+                                topology_.node(first.to).name);
   }
 
   /// The plan's steps with what is there; planned and simulated once for each set.

@@ -31,7 +31,7 @@ enum class Reaction : std::uint8_t { kReplan, kRestart, kWait };
 
 struct Outage {
   std::string host;           ///< a machine, or
-  std::vector<LinkId> links;  ///< the two directions of a cable
+  std::vector<LinkId> links;  ///< cables: those the way that was named, then the ways back
   Duration at;
   std::optional<Duration> back;
   Duration detection;

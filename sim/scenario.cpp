@@ -169,12 +169,13 @@ class ScenarioReader {
       value.fail("both link and tier", "one of them");
     }
     const ConfigValue& name = tier != nullptr ? *tier : value.require("link");
-    const std::string wanted = tier != nullptr ? name.text() : topology::link_name_of(name.text());
     std::vector<LinkId> found;
-    for (std::size_t i = 0; i < topology_.link_count(); ++i) {
-      const LinkId link(i);
-      if ((tier != nullptr ? topology_.link(link).tier : topology_.link_name(link)) == wanted) {
-        found.push_back(link);
+    if (tier == nullptr) {
+      found = topology::links_named(topology_, name.text());
+    }
+    for (std::size_t i = 0; tier != nullptr && i < topology_.link_count(); ++i) {
+      if (topology_.link(LinkId(i)).tier == name.text()) {
+        found.emplace_back(i);
       }
     }
     if (found.empty()) {

@@ -174,6 +174,27 @@ TEST_CASE("a host whose own cable fails is lost until that is back") {
   CHECK(result.phases[2].ranks == 4);
 }
 
+TEST_CASE("of parallel cables one can fail, or all") {
+  Job job;
+  const NodeId other = job.topology.add_node({.name = "spare", .kind = NodeKind::kTor});
+  const NodeId tor = job.topology.link(LinkId(0)).to;
+  for (int i = 0; i < 2; ++i) {
+    job.topology.add_duplex_link({.from = tor, .to = other, .bandwidth = 100_GBps});
+  }
+  const NodeId host = job.topology.node_of(Rank(0));
+  job.topology.add_duplex_link({.from = host, .to = tor, .bandwidth = 100_GBps});
+  const auto phase = [&](const std::string& link) {
+    return job.run("duration: 100 s\noutages: [{ link: " + link + ", at: 10 s }]").phases[1];
+  };
+  CHECK(phase("host0->tor").ranks == 3);
+  CHECK(phase("host0->tor").what == "without host0→tor");
+  CHECK(phase("host0->tor#2").ranks == 4);
+  CHECK(phase("tor→host0#1").what == "without tor→host0#1");
+  CHECK_THROWS_WITH(job.run("duration: 100 s\noutages: [{ link: 'host0->tor#2', at: 10 s }, "
+                            "{ link: tor->host0, at: 20 s }]"),
+                    Catch::Contains("lost twice"));
+}
+
 TEST_CASE("a step counts with the time from one end to the next") {
   // Gradients that move until after the next step has begun elsewhere: steps of ranks overlap.
   Job job;

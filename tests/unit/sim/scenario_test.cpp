@@ -137,6 +137,25 @@ links:
   CHECK(changes.size() == 6 + 3);  // and the other links of the tier
 }
 
+TEST_CASE("a name means all parallel links, and one with its number means that one") {
+  topology::Topology parallel = cluster();
+  const topology::Link first = parallel.link(LinkId(0));
+  const LinkId second = parallel.add_link(first);
+  const auto cut = [&](const std::string& name) {
+    std::vector<LinkId> links;
+    for (const CapacityChange& change :
+         parse_scenario("s.yaml", "links: [{ link: " + name + ", cut: true }]", parallel)
+             .options.disturbances.capacity) {
+      links.push_back(change.link);
+    }
+    return links;
+  };
+  CHECK(cut("a->tor") == std::vector<LinkId>{LinkId(0), second});
+  CHECK(cut("a→tor#1") == std::vector<LinkId>{LinkId(0)});
+  CHECK(cut("'a->tor#2'") == std::vector<LinkId>{second});
+  CHECK_THROWS_WITH(cut("a→tor#3"), Catch::Contains("a→tor#1"));
+}
+
 TEST_CASE("capacity over time from a file beside the scenario") {
   const auto folder = std::filesystem::temp_directory_path() / "rackrail-scenario-test";
   const std::string scenario = (folder / "s.yaml").string();
