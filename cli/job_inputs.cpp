@@ -32,18 +32,22 @@ std::vector<Rank> ranks_by_name(const plan::Plan& plan, const std::string& plan_
   return ranks;
 }
 
-/// By link of `own`, the link of `cluster` with its name; of several, the one with its number among
-/// them.
+/// By link of `own`, the link of `cluster` between vertices of the same names; of several, the one
+/// with its number among them.
 std::vector<LinkId> links_by_name(const topology::Topology& own, const std::string& plan_path,
                                   const topology::Topology& cluster) {
+  const auto ends = [](const topology::Topology& topology, std::size_t i) {
+    const topology::Link& link = topology.link(LinkId(i));
+    return topology.node(link.from).name + "→" + topology.node(link.to).name;
+  };
   std::unordered_map<std::string, std::vector<LinkId>> named;
   for (std::size_t i = 0; i < cluster.link_count(); ++i) {
-    named[cluster.link_name(LinkId(i))].emplace_back(i);
+    named[ends(cluster, i)].emplace_back(i);
   }
   std::unordered_map<std::string, std::size_t> seen;
   std::vector<LinkId> links;
   for (std::size_t i = 0; i < own.link_count(); ++i) {
-    const std::string name = own.link_name(LinkId(i));
+    const std::string name = ends(own, i);
     const std::size_t number = seen[name]++;
     const auto there = named.find(name);
     if (there == named.end() || number >= there->second.size()) {

@@ -41,22 +41,32 @@ struct ReplanOptions {
   std::string cluster_output;
 };
 
-/// Finds links by name, parallel ones one after the other, each once.
+/// Finds links by name (topology::links_named), each once.
 class LinkNames {
  public:
   explicit LinkNames(const topology::Topology& cluster)
       : cluster_(cluster), is_named_(cluster.link_count()) {}
 
-  /// "a→b" or "a->b"; none where no (further) link has the name.
+  /// None where no (further) link has the name; of parallel ones the first that is left.
   std::optional<LinkId> take(const std::string& typed) {
-    const std::string name = topology::link_name_of(typed);
-    for (std::size_t i = 0; i < cluster_.link_count(); ++i) {
-      if (!is_named_[i] && cluster_.link_name(LinkId(i)) == name) {
-        is_named_[i] = true;
-        return LinkId(i);
+    for (const LinkId link : topology::links_named(cluster_, typed)) {
+      if (take(link)) {
+        return link;
       }
     }
     return std::nullopt;
+  }
+  /// All that are left of the name.
+  std::vector<LinkId> take_all(const std::string& typed) {
+    std::vector<LinkId> links = topology::links_named(cluster_, typed);
+    std::erase_if(links, [this](LinkId link) { return !take(link); });
+    return links;
+  }
+  /// Whether it was left.
+  bool take(LinkId link) {
+    const bool was_left = !is_named_[link.index()];
+    is_named_[link.index()] = true;
+    return was_left;
   }
   std::string expected() const {
     return "a link of the cluster, once each, such as " + cluster_.link_name(LinkId(0));
@@ -74,16 +84,16 @@ std::vector<planner::LinkChange> changes_of(const ReplanOptions& options,
   LinkNames names(cluster);
   std::vector<planner::LinkChange> changes;
   for (const std::string& name : options.lost) {
-    const auto link = names.take(name);
-    if (!link) {
+    const std::vector<LinkId> links = names.take_all(name);
+    if (links.empty()) {
       throw ConfigError(
           ErrorContext{"<command line>", "--lost-link", "'" + name + "'", names.expected()});
     }
-    changes.push_back({*link, std::nullopt});
-    const topology::Link& there = cluster.link(*link);
-    if (const auto back =
-            names.take(cluster.node(there.to).name + "→" + cluster.node(there.from).name)) {
-      changes.push_back({*back, std::nullopt});
+    for (const LinkId link : links) {
+      changes.push_back({link, std::nullopt});
+      if (const auto back = topology::way_back(cluster, link); back && names.take(*back)) {
+        changes.push_back({*back, std::nullopt});
+      }
     }
   }
   if (options.rates.empty()) {
@@ -272,8 +282,10 @@ void add_replan_command(CLI::App& app, Session& session) {
   options->cluster.add_to(*command);
   command->add_option("--workload,--model", options->workload,
                       "Workload of the plan, where it is not a shipped one");
-  CLI::Option* lost = command->add_option("--lost-link", options->lost,
-                                          "Cable that is gone, 'nic0.0->tor0'; both directions");
+  CLI::Option* lost =
+      command->add_option("--lost-link", options->lost,
+                          "Cable that is gone, 'nic0.0->tor0', in both directions; of parallel "
+                          "ones all, or 'tor0->tor1#2' for the second");
   CLI::Option* rates = command->add_option(
       "--link-rates", options->rates,
       "CSV file with the columns link (one direction) and bandwidth ('10 Gbit/s', or 'lost')");

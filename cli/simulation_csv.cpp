@@ -8,7 +8,7 @@ namespace rackrail::cli {
 
 std::string flows_csv(const std::vector<sim::FlowRecord>& flows,
                       const topology::Topology& topology) {
-  std::string text = "bucket,slice,src,dst,bytes,start_s,sent_s,delivered_s,links\n";
+  std::string text = "bucket,slice,src,dst,bytes,start_s,sent_s,delivered_s,links,shares\n";
   for (const sim::FlowRecord& flow : flows) {
     fmt::format_to(std::back_inserter(text), "{},{},{},{},{},{:.12f},{:.12f},{:.12f},", flow.bucket,
                    flow.slice, flow.src.value(), flow.dst.value(), flow.bytes.count(),
@@ -16,6 +16,10 @@ std::string flows_csv(const std::vector<sim::FlowRecord>& flows,
     for (std::size_t i = 0; i < flow.links.size(); ++i) {
       text += i > 0 ? " " : "";
       text += topology.link_name(flow.links[i]);
+    }
+    text += ',';
+    for (std::size_t i = 0; i < flow.shares.size(); ++i) {
+      fmt::format_to(std::back_inserter(text), "{}{:.6g}", i > 0 ? " " : "", flow.shares[i]);
     }
     text += '\n';
   }

@@ -7,8 +7,9 @@
 
 namespace rackrail::cli {
 
-/// bucket,slice,src,dst,bytes,start_s,sent_s,delivered_s,links — a row per message, links with a
-/// space between them.
+/// bucket,slice,src,dst,bytes,start_s,sent_s,delivered_s,links,shares — a row per message, links
+/// with a space between them, and likewise what of the bytes each of them carries, of cores what
+/// the message costs of their capacity; no shares where all links carry all.
 std::string flows_csv(const std::vector<sim::FlowRecord>& flows,
                       const topology::Topology& topology);
 

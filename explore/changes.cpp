@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <set>
+#include <string>
 #include <utility>
 
 namespace rackrail::explore {
@@ -19,16 +21,71 @@ std::string tier_of(const Link& link) {
   return link.tier.empty() ? std::string(to_string(link.kind)) : link.tier;
 }
 
+/// By link, whether machines at its ends pay for its messages with their cores (sim/routing.hpp);
+/// where `tier` is given, with cores of that tier.
+std::vector<bool> charged_links(const Topology& topology,
+                                const std::optional<std::string>& tier = std::nullopt) {
+  std::set<NodeId> ends;
+  std::set<std::string> hosts;
+  for (std::size_t r = 0; r < topology.rank_count(); ++r) {
+    const auto processor = topology.processor_of(Rank(r));
+    if (processor && (!tier || tier_of(topology.link(*processor)) == *tier)) {
+      ends.insert(topology.node_of(Rank(r)));
+      hosts.insert(topology.node(topology.node_of(Rank(r))).host);
+    }
+  }
+  hosts.erase("");
+  const auto has_cores = [&](NodeId node) {
+    return ends.contains(node) || hosts.contains(topology.node(node).host);
+  };
+  std::vector<bool> charged;
+  for (std::size_t i = 0; i < topology.link_count(); ++i) {
+    const Link& link = topology.link(LinkId(i));
+    charged.push_back(link.kind != LinkKind::kShared && link.cpu_share > 0 &&
+                      (has_cores(link.from) || has_cores(link.to)));
+  }
+  return charged;
+}
+
+/// `factor` times the bandwidth, of which each byte costs the cores what it did: with twice the
+/// rate, twice the share of them. What all cores cannot drive is left out.
+void widen(Link& link, bool is_charged, double factor) {
+  const double possible = is_charged ? std::max(1.0, std::min(factor, 1 / link.cpu_share)) : factor;
+  link.bandwidth = scaled(link.bandwidth, possible);
+  link.cpu_share = std::min(1.0, link.cpu_share * possible);
+}
+
 /// A change of all links of a tier.
 Change of_tier(const std::string& tier, const char* property, const char* by, bool is_marginal,
-               const std::function<void(Link&)>& change) {
+               const std::function<void(LinkId, Link&)>& change) {
   return {.what = tier + " " + property,
           .by = by,
           .is_marginal = is_marginal,
           .links =
-              [tier, change](LinkId, Link& link) {
+              [tier, change](LinkId id, Link& link) {
                 if (tier_of(link) == tier) {
-                  change(link);
+                  change(id, link);
+                }
+              },
+          .device_speed = 1,
+          .device_rates = std::nullopt};
+}
+
+/// More cores of the same speed, of which one can use the smaller share; and each message takes so
+/// much smaller a share of them.
+Change more_cores(const Topology& topology, const std::string& tier, const char* by,
+                  double factor) {
+  return {.what = tier + (tier == "cores" ? "" : " cores"),
+          .by = by,
+          .is_marginal = factor < 2,
+          .links =
+              [tier, factor, charged = charged_links(topology, tier)](LinkId id, Link& link) {
+                const bool is_processor = link.kind == LinkKind::kShared && tier_of(link) == tier;
+                if (is_processor) {
+                  link.bandwidth = scaled(link.bandwidth, factor);
+                }
+                if (is_processor || charged[id.index()]) {
+                  link.cpu_share /= factor;
                 }
               },
           .device_speed = 1,
@@ -39,6 +96,7 @@ void add_tiers(const Topology& topology, std::vector<Change>& changes) {
   std::vector<std::string> names;  // in the order of the first link
   std::set<std::string> processors;
   std::set<std::string> without_latency;
+  std::set<std::string> shared_by_messages;  // those of which one message takes a part at most
   for (std::size_t i = 0; i < topology.link_count(); ++i) {
     const Link& link = topology.link(LinkId(i));
     const std::string tier = tier_of(link);
@@ -52,12 +110,19 @@ void add_tiers(const Topology& topology, std::vector<Change>& changes) {
     if (link.latency > Duration()) {
       without_latency.erase(tier);
     }
+    if (link.flow_bandwidth > Bandwidth(0)) {
+      shared_by_messages.insert(tier);
+    }
   }
-  const auto faster = [](double factor) {
-    return [factor](Link& link) { link.bandwidth = scaled(link.bandwidth, factor); };
+  const auto faster = [charged = charged_links(topology)](double factor) {
+    return [charged, factor](LinkId id, Link& link) { widen(link, charged[id.index()], factor); };
   };
   const auto nearer = [](double factor) {
-    return [factor](Link& link) { link.latency = scaled(link.latency, factor); };
+    return [factor](LinkId, Link& link) { link.latency = scaled(link.latency, factor); };
+  };
+  const auto more_per_message = [](double factor) {
+    return
+        [factor](LinkId, Link& link) { link.flow_bandwidth = scaled(link.flow_bandwidth, factor); };
   };
   if (names.size() > processors.size() + 1) {
     for (const auto& [by, factor] : {std::pair("+10 %", 1 + kMarginal), std::pair("x2", 2.0)}) {
@@ -66,9 +131,9 @@ void add_tiers(const Topology& topology, std::vector<Change>& changes) {
                          .is_marginal = factor < 2,
                          .is_broad = true,
                          .links =
-                             [change = faster(factor)](LinkId, Link& link) {
+                             [change = faster(factor)](LinkId id, Link& link) {
                                if (link.kind != LinkKind::kShared) {
-                                 change(link);
+                                 change(id, link);
                                }
                              },
                          .device_speed = 1,
@@ -77,15 +142,17 @@ void add_tiers(const Topology& topology, std::vector<Change>& changes) {
   }
   for (const std::string& tier : names) {
     if (processors.contains(tier)) {
-      // More cores of the same speed, of which one can use the smaller share.
-      changes.push_back(of_tier(tier, "cores", "x2", false, [](Link& link) {
-        link.bandwidth = link.bandwidth * 2;
-        link.cpu_share /= 2;
-      }));
+      changes.push_back(more_cores(topology, tier, "+10 %", 1 + kMarginal));
+      changes.push_back(more_cores(topology, tier, "x2", 2));
       continue;
     }
     changes.push_back(of_tier(tier, "bandwidth", "+10 %", true, faster(1 + kMarginal)));
     changes.push_back(of_tier(tier, "bandwidth", "x2", false, faster(2)));
+    if (shared_by_messages.contains(tier)) {
+      changes.push_back(
+          of_tier(tier, "rate of one message", "+10 %", true, more_per_message(1 + kMarginal)));
+      changes.push_back(of_tier(tier, "rate of one message", "x2", false, more_per_message(2)));
+    }
     if (!without_latency.contains(tier)) {
       changes.push_back(of_tier(tier, "latency", "-10 %", true, nearer(1 - kMarginal)));
       changes.push_back(of_tier(tier, "latency", "half", false, nearer(0.5)));
@@ -193,9 +260,9 @@ void add_uplinks(const Topology& topology, std::vector<Change>& changes) {
                                               : "one more per ToR",
                      .is_marginal = false,
                      .links =
-                         [ways](LinkId id, Link& link) {
+                         [ways, charged = charged_links(topology)](LinkId id, Link& link) {
                            if (const auto k = static_cast<double>(ways[id.index()]); k > 0) {
-                             link.bandwidth = scaled(link.bandwidth, (k + 1) / k);
+                             widen(link, charged[id.index()], (k + 1) / k);
                            }
                          },
                      .device_speed = 1,

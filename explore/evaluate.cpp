@@ -11,6 +11,16 @@
 
 namespace rackrail::explore {
 
+namespace {
+
+/// Sorts them; of an even number, the mean of the two in the middle.
+double median(std::vector<double>& values) {
+  std::sort(values.begin(), values.end());
+  return (values[(values.size() - 1) / 2] + values[values.size() / 2]) / 2;
+}
+
+}  // namespace
+
 double value_of(const Figures& figures, const Objective& objective) {
   if (objective.name == "throughput") {
     return figures.throughput;
@@ -54,15 +64,17 @@ Figures evaluate(const Cell& cell, plan::Plan* made) {
       steps.back().step_time = result.mean_step_time;
     }
   }
+  std::vector<double> times;
+  std::vector<double> shares;
+  for (const plan::StepEstimate& step : steps) {
+    times.push_back(step.step_time.seconds());
+    shares.push_back(step.sync_share);
+  }
   Figures figures;
-  figures.sync_share = steps.front().sync_share;
   figures.executions = cell.repetitions;
-  std::sort(steps.begin(), steps.end(),
-            [](const auto& a, const auto& b) { return a.step_time < b.step_time; });
-  figures.executions_equal = steps.front().step_time == steps.back().step_time;
-  figures.step_time_s = (steps[(steps.size() - 1) / 2].step_time.seconds() +
-                         steps[steps.size() / 2].step_time.seconds()) /
-                        2;
+  figures.step_time_s = median(times);
+  figures.executions_equal = times.front() == times.back();
+  figures.sync_share = median(shares);
   figures.bound_s = plan.prediction.bound.seconds();
   figures.gap = figures.step_time_s / figures.bound_s - 1;
   figures.global_batch = plan.batch.global_batch();

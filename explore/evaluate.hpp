@@ -14,7 +14,7 @@ struct Figures {
   double step_time_s = 0;  ///< median of the executions; each the mean of its steps
   double bound_s = 0;      ///< no plan under the same budget can be faster
   double gap = 0;          ///< step_time_s / bound_s − 1
-  double sync_share = 0;   ///< of the step, of the first execution
+  double sync_share = 0;   ///< of the last step simulated: median of the executions
   double throughput = 0;   ///< samples per second
   double goodput = 0;      ///< throughput · planner::statistical_efficiency
   std::int64_t global_batch = 0;

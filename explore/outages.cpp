@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "base/error.hpp"
 #include "base/parse_units.hpp"
@@ -16,25 +17,22 @@ namespace rackrail::explore {
 namespace {
 
 constexpr std::int64_t kMostSteps = std::int64_t{1} << 40U;
+// Steps follow each other before each other's optimisers are through, so how often one ends is not
+// how long one takes: it is measured between the ends of some, when the first are over.
 constexpr int kStepsToSteadyState = 2;
+constexpr int kStepsMeasured = 4;
 constexpr Duration kLongestRun(7'776'000'000'000'000'000);  // 90 days
 
-std::vector<LinkId> cable(const topology::Topology& topology, const ConfigValue& name) {
-  std::vector<LinkId> links;
-  const std::string wanted = topology::link_name_of(name.text());
-  for (std::size_t i = 0; i < topology.link_count() && links.empty(); ++i) {
-    if (topology.link_name(LinkId(i)) == wanted) {
-      links.emplace_back(i);
-    }
-  }
+/// Both directions of a cable, or of all that are parallel.
+std::vector<LinkId> cables(const topology::Topology& topology, const ConfigValue& name) {
+  std::vector<LinkId> links = topology::links_named(topology, name.text());
   if (links.empty()) {
     name.fail("a link of the cluster, such as " + topology.link_name(LinkId(0)));
   }
-  const topology::Link& there = topology.link(links[0]);
-  for (const LinkId back : topology.links_out_of(there.to)) {
-    if (topology.link(back).to == there.from) {
-      links.push_back(back);
-      break;
+  const std::size_t there = links.size();
+  for (std::size_t i = 0; i < there; ++i) {
+    if (const auto back = topology::way_back(topology, links[i])) {
+      links.push_back(*back);
     }
   }
   return links;
@@ -64,7 +62,7 @@ Outage outage(const ConfigValue& value, const topology::Topology& topology, Dura
       host->fail(e.context().found, e.context().expected);
     }
   } else {
-    outage.links = cable(topology, value.require("link"));
+    outage.links = cables(topology, value.require("link"));
   }
   outage.at = value.require("at").duration(kLongestRun);
   if (outage.at >= duration) {
@@ -92,6 +90,23 @@ Outage outage(const ConfigValue& value, const topology::Topology& topology, Dura
   return outage;
 }
 
+/// What is gone cannot be lost again before it is back.
+void require_not_lost(const Outage& outage, const std::vector<Outage>& others,
+                      const ConfigValue& value) {
+  for (const Outage& other : others) {
+    const bool is_same =
+        (!outage.host.empty() && outage.host == other.host) ||
+        std::find_first_of(outage.links.begin(), outage.links.end(), other.links.begin(),
+                           other.links.end()) != outage.links.end();
+    const bool is_before = outage.back && *outage.back <= other.at;
+    const bool is_after = other.back && *other.back <= outage.at;
+    if (is_same && !is_before && !is_after) {
+      value.fail("lost twice at the same time",
+                 "one outage of it from " + to_string(std::min(outage.at, other.at)) + " on");
+    }
+  }
+}
+
 /// Which outages are in force, by their place in the scenario.
 using Missing = std::set<std::size_t>;
 
@@ -106,6 +121,11 @@ class Run {
         options_(options) {}
 
   OutageResult simulate() {
+    if (state().step_time > scenario_.duration) {
+      throw ConfigError(
+          ErrorContext{"", "duration", to_string(scenario_.duration),
+                       "a step of the plan at least, which takes " + to_string(state().step_time)});
+    }
     struct Event {
       Duration at;
       bool is_end = false;
@@ -159,7 +179,15 @@ class Run {
     return text.empty() ? "all there" : text;
   }
   std::string what(const Outage& outage) const {
-    return outage.host.empty() ? topology_.link_name(outage.links[0]) : outage.host;
+    if (!outage.host.empty()) {
+      return outage.host;
+    }
+    const topology::Link& first = topology_.link(outage.links.front());
+    const bool is_one =
+        outage.links.size() == 1 || topology_.link(outage.links[1]).from != first.from;
+    return is_one ? topology_.link_name(outage.links.front())
+                  : fmt::format("{}→{}", topology_.node(first.from).name,
+                                topology_.node(first.to).name);
   }
 
   /// The plan's steps with what is there; planned and simulated once for each set.
@@ -176,18 +204,50 @@ class Run {
         links.insert(links.end(), outage.links.begin(), outage.links.end());
       }
       sim::SimulationOptions simulation;
-      simulation.steps = kStepsToSteadyState;
+      simulation.steps = kStepsToSteadyState + kStepsMeasured;
       simulation.record_critical_path = false;
       if (missing_.empty()) {
         it->second = measured(plan_, topology_, simulation);
       } else {
-        const topology::Topology rest = topology::without(topology_, hosts, links);
-        rest.require_connected();
+        const topology::Topology rest = reachable(hosts, links);
         const auto cost_model = sim::make_cost_model(rest, {});
         it->second = measured(plan_for(rest, *cost_model), rest, simulation);
       }
     }
     return it->second;
+  }
+  /// What is left without these; hosts whose own cables are gone are lost with them.
+  topology::Topology reachable(std::vector<std::string> hosts,
+                               const std::vector<LinkId>& links) const {
+    topology::Topology rest = topology::without(topology_, hosts, links);
+    std::vector<std::string> cut_off;
+    for (std::size_t r = 0; r < rest.rank_count(); ++r) {
+      const topology::Node& node = rest.node(rest.node_of(Rank(r)));
+      const std::string& host = node.host.empty() ? node.name : node.host;
+      if (std::find(cut_off.begin(), cut_off.end(), host) == cut_off.end() &&
+          is_cut_off(rest, host)) {
+        cut_off.push_back(host);
+      }
+    }
+    if (!cut_off.empty()) {
+      hosts.insert(hosts.end(), cut_off.begin(), cut_off.end());
+      rest = topology::without(topology_, hosts, links);
+    }
+    rest.require_connected();
+    return rest;
+  }
+  /// Whether no link leaves a machine.
+  static bool is_cut_off(const topology::Topology& topology, const std::string& host) {
+    const auto is_inside = [&](NodeId id) {
+      return topology.node(id).host == host || topology.node(id).name == host;
+    };
+    for (std::size_t i = 0; i < topology.link_count(); ++i) {
+      const topology::Link& link = topology.link(LinkId(i));
+      if (link.kind != topology::LinkKind::kShared && is_inside(link.from) != is_inside(link.to)) {
+        return false;
+      }
+    }
+    return true;
   }
   /// As a job goes on (`train --on-loss continue`): a step keeps its samples, divided anew, and
   /// nothing is sent more coarsely than before.
@@ -215,7 +275,9 @@ class Run {
   State measured(const plan::Plan& plan, const topology::Topology& topology,
                  const sim::SimulationOptions& simulation) const {
     const auto step = sim::simulate_step(plan, workload_, topology, simulation);
-    return {topology.rank_count(), step.estimate.step_time,
+    const Duration measured =
+        step.steps.back().end - step.steps[static_cast<std::size_t>(kStepsToSteadyState) - 1].end;
+    return {topology.rank_count(), Duration(measured.picoseconds() / kStepsMeasured),
             static_cast<double>(plan.batch.global_batch())};
   }
 
@@ -337,7 +399,9 @@ std::optional<OutageScenario> read_outages(const ConfigValue& root,
     scenario.checkpoint_every = every->count(1, kMostSteps);
   }
   for (const ConfigValue& value : list->elements()) {
-    scenario.outages.push_back(outage(value, topology, scenario.duration));
+    Outage one = outage(value, topology, scenario.duration);
+    require_not_lost(one, scenario.outages, value);
+    scenario.outages.push_back(std::move(one));
   }
   return scenario;
 }

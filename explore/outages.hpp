@@ -9,6 +9,9 @@
 // training goes on with the plan for all after `recovery`. Outages that overlap are detected and
 // recovered from beside each other: training goes on when the last of them is.
 //
+// A machine none of whose cables is left is lost with them. What is lost cannot be lost again
+// before it is back.
+//
 // Fewer ranks share the samples of a step, and gradients are sent no more coarsely than before, as
 // in `train --on-loss continue`.
 #pragma once
@@ -28,7 +31,7 @@ enum class Reaction : std::uint8_t { kReplan, kRestart, kWait };
 
 struct Outage {
   std::string host;           ///< a machine, or
-  std::vector<LinkId> links;  ///< the two directions of a cable
+  std::vector<LinkId> links;  ///< cables: those the way that was named, then the ways back
   Duration at;
   std::optional<Duration> back;
   Duration detection;

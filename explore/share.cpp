@@ -35,11 +35,17 @@ std::filesystem::path Share::own_file(const std::filesystem::path& results) cons
 }
 
 Share share_from_environment(const std::function<const char*(const char*)>& variable) {
-  constexpr std::array<std::pair<const char*, const char*>, 3> kLaunchers{
+  constexpr std::array<std::pair<const char*, const char*>, 4> kLaunchers{
       {{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
        {"PMI_RANK", "PMI_SIZE"},
+       {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS"},
        {"SLURM_PROCID", "SLURM_NTASKS"}}};
+  const char* step = variable("SLURM_STEP_ID");
+  const bool is_in_step = step != nullptr && std::string_view(step) != "batch";
   for (const auto& [rank_name, count_name] : kLaunchers) {
+    if (rank_name == std::string_view("SLURM_PROCID") && !is_in_step) {
+      continue;
+    }
     const char* rank = variable(rank_name);
     const char* count = variable(count_name);
     if (rank != nullptr && count != nullptr) {

@@ -19,10 +19,12 @@ struct Share {
 };
 
 /// What the launcher says: OMPI_COMM_WORLD_RANK and _SIZE (Open MPI's mpirun), PMI_RANK and
-/// PMI_SIZE (MPICH, Intel MPI), SLURM_PROCID and SLURM_NTASKS (srun); the first pair of which both
-/// are set. srun comes last, because what mpirun starts within an allocation may have its variables
-/// too. Alone when there is none. `variable` gives a variable's value or null, as std::getenv does.
-/// Throws ConfigError for values that are no rank of so many.
+/// PMI_SIZE (MPICH, Intel MPI), SLURM_PROCID and SLURM_STEP_NUM_TASKS or SLURM_NTASKS (srun); the
+/// first pair of which both are set. srun comes last, because what mpirun starts within an
+/// allocation may have its variables too; and they count only where SLURM_STEP_ID says that srun
+/// started the process, since a batch script has them itself. Alone when there is none. `variable`
+/// gives a variable's value or null, as std::getenv does. Throws ConfigError for values that are no
+/// rank of so many.
 Share share_from_environment(const std::function<const char*(const char*)>& variable);
 
 }  // namespace rackrail::explore

@@ -2,8 +2,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "base/error.hpp"
 #include "sim/engine.hpp"
@@ -53,27 +55,133 @@ struct Update {
   Time applied = 0;
 };
 
-/// Adds to `conflicts` and `stale` what the updates of one bucket, by rank and step, met.
-void count_conflicts(const std::vector<std::vector<Update>>& updates, double* conflicts,
-                     double* stale) {
-  std::vector<Time> applied;
-  for (const auto& of_rank : updates) {
-    for (const Update& update : of_rank) {
-      applied.push_back(update.applied);
+/// What updates met. Every rank makes the same number of steps, so when the fast ones have ended
+/// the slow ones meet fewer than in a long run: of a bucket, only those updates count that were
+/// applied before the first of its ranks had ended.
+struct Conflicts {
+  double updates = 0;
+  double with_others = 0;  ///< updates that met one at least
+  double others = 0;       ///< that they met
+
+  /// The updates of one bucket, by rank and step; none of a rank that serves all of it.
+  void add(const std::vector<std::vector<Update>>& of_bucket, const Engine& engine) {
+    std::vector<Time> applied;
+    Time until = INT64_MAX;
+    for (std::size_t r = 0; r < of_bucket.size(); ++r) {
+      for (const Update& update : of_bucket[r]) {
+        applied.push_back(update.applied);
+      }
+      until = of_bucket[r].empty() ? until : std::min(until, engine.end_of(Rank(r)));
+    }
+    std::sort(applied.begin(), applied.end());
+    for (const auto& of_rank : of_bucket) {
+      for (const Update& update : of_rank) {
+        if (update.applied > until) {
+          break;
+        }
+        // A rank pulls after its own last update, so all between are others'.
+        const auto from = std::upper_bound(applied.begin(), applied.end(), update.pulled);
+        const auto to = std::lower_bound(applied.begin(), applied.end(), update.applied);
+        const auto between = to > from ? to - from : 0;
+        updates += 1;
+        with_others += between > 0 ? 1 : 0;
+        others += static_cast<double>(between);
+      }
     }
   }
-  std::sort(applied.begin(), applied.end());
-  for (const auto& of_rank : updates) {
-    for (const Update& update : of_rank) {
-      // A rank pulls after its own last update, so all between are others'.
-      const auto from = std::upper_bound(applied.begin(), applied.end(), update.pulled);
-      const auto to = std::lower_bound(applied.begin(), applied.end(), update.applied);
-      const auto between = to > from ? to - from : 0;
-      *conflicts += between > 0 ? 1 : 0;
-      *stale += static_cast<double>(between);
+};
+
+/// Steps of each rank, made one after the other as it comes to them, and the updates in them.
+class Workers {
+ public:
+  Workers(const plan::Plan& plan, const plan::Workload& workload,
+          const topology::Topology& topology, const SimulationOptions& options, Engine& engine)
+      : plan_(plan),
+        workload_(workload),
+        topology_(topology),
+        options_(options),
+        engine_(engine),
+        indices_(topology.rank_count()),
+        updates_(plan.buckets.size(), std::vector<std::vector<Update>>(topology.rank_count())),
+        pulled_(plan.buckets.size(), std::vector<Time>(topology.rank_count())) {
+    Routing routing(topology, options.multipath, options.disturbances.seed);
+    engine.when_done([this](std::uint32_t run) { updated(run); });
+    for (std::size_t r = 0; r < topology.rank_count(); ++r) {
+      std::uint64_t slice_ends = 0;
+      for (const plan::Bucket& bucket : plan.buckets) {
+        const auto index = index_graph(exchange_of(plan.schedules[bucket.schedule], Rank(r)),
+                                       bucket.elements, bucket.slice_elements, routing);
+        slice_ends = std::accumulate(index->slices_at.begin(), index->slices_at.end(), slice_ends);
+        indices_[r].push_back(index);
+      }
+      const auto steps = static_cast<std::size_t>(options.steps);
+      const Rank rank(r);
+      engine.add_program({&rank, 1}, steps, slice_ends * steps,
+                         [this, rank](std::size_t step) { make_step(rank, step); });
     }
   }
-}
+
+  Conflicts conflicts() const {
+    Conflicts all;
+    for (const auto& of_bucket : updates_) {
+      all.add(of_bucket, engine_);
+    }
+    return all;
+  }
+
+ private:
+  /// Whose updates of which bucket a collective is.
+  struct Owner {
+    Rank rank;
+    std::size_t bucket = 0;
+  };
+
+  void make_step(Rank rank, std::size_t step) {
+    Program program =
+        program_of(plan_, workload_, topology_.node(topology_.node_of(rank)).device_class, rank, 0,
+                   slowdown(options_.disturbances, rank, static_cast<int>(step)));
+    std::vector<std::uint32_t> runs(plan_.buckets.size());
+    std::vector<std::uint32_t> made;
+    for (std::size_t b = 0; b < plan_.buckets.size(); ++b) {
+      const auto& index = indices_[rank.index()][b];
+      if (index->slices_at[rank.index()] > 0) {  // else the rank serves the whole bucket
+        // Steps of different ranks are not before or after each other.
+        runs[b] = engine_.add_run(index, fmt::format("bucket {} of rank {}", b, rank.value()),
+                                  urgency_of(0, plan_.buckets[b].priority), rank);
+        owners_[runs[b]] = {rank, b};
+        made.push_back(runs[b]);
+      }
+    }
+    for (ComputePiece& piece : program.pieces) {
+      std::vector<std::uint32_t> ready;
+      for (const std::uint32_t b : piece.ready) {
+        if (indices_[rank.index()][b]->slices_at[rank.index()] > 0) {
+          ready.push_back(runs[b]);
+        }
+      }
+      piece.ready = std::move(ready);
+    }
+    engine_.add_step(rank, std::move(program.pieces), std::move(made), program.optimizer);
+  }
+
+  void updated(std::uint32_t run) {
+    const auto [rank, bucket] = owners_.at(run);
+    owners_.erase(run);
+    Time& pulled = pulled_[bucket][rank.index()];
+    updates_[bucket][rank.index()].push_back({pulled, engine_.run_added(run)});
+    pulled = engine_.run_done(run);
+  }
+
+  const plan::Plan& plan_;
+  const plan::Workload& workload_;
+  const topology::Topology& topology_;
+  const SimulationOptions& options_;
+  Engine& engine_;
+  std::vector<std::vector<std::shared_ptr<const GraphIndex>>> indices_;  ///< by rank and bucket
+  std::unordered_map<std::uint32_t, Owner> owners_;        ///< of collectives under way
+  std::vector<std::vector<std::vector<Update>>> updates_;  ///< by bucket, rank and step
+  std::vector<std::vector<Time>> pulled_;                  ///< by bucket and rank: last
+};
 
 }  // namespace
 
@@ -93,61 +201,20 @@ AsynchronousResult simulate_asynchronous(const plan::Plan& plan, const plan::Wor
   quiet.record_timeline = false;
   quiet.record_flows = false;
   Engine engine(topology, quiet);
-  Routing routing(topology, options.multipath, options.disturbances.seed);
-  const std::size_t ranks = topology.rank_count();
-  const std::size_t buckets = plan.buckets.size();
-  // Runs of a rank's step follow each other: at [(rank · steps + step) · buckets + bucket].
-  const auto steps = static_cast<std::size_t>(options.steps);
-  for (std::size_t r = 0; r < ranks; ++r) {
-    std::vector<std::shared_ptr<const GraphIndex>> indices;
-    for (const plan::Bucket& bucket : plan.buckets) {
-      indices.push_back(index_graph(exchange_of(plan.schedules[bucket.schedule], Rank(r)),
-                                    bucket.elements, bucket.slice_elements, routing));
-    }
-    for (std::size_t step = 0; step < steps; ++step) {
-      std::vector<std::uint32_t> runs;
-      for (std::size_t b = 0; b < buckets; ++b) {
-        // Steps of different ranks are not before or after each other.
-        runs.push_back(engine.add_run(indices[b], fmt::format("bucket {} of rank {}", b, r),
-                                      urgency_of(0, plan.buckets[b].priority), Rank(r)));
-      }
-      Program program =
-          program_of(plan, workload, topology.node(topology.node_of(Rank(r))).device_class, Rank(r),
-                     runs.empty() ? 0 : runs.front(),
-                     slowdown(options.disturbances, Rank(r), static_cast<int>(step)));
-      engine.add_step(Rank(r), std::move(program.pieces), runs, program.optimizer);
-    }
-  }
+  const Workers workers(plan, workload, topology, quiet, engine);
   engine.run();
 
   AsynchronousResult result;
-  for (std::size_t r = 0; r < ranks; ++r) {
-    const Duration mean(engine.end_of(Rank(r)) / static_cast<Time>(steps));
+  for (std::size_t r = 0; r < topology.rank_count(); ++r) {
+    const Duration mean(engine.end_of(Rank(r)) / static_cast<Time>(options.steps));
     result.step_times.push_back(mean);
     result.samples_per_s +=
         static_cast<double>(plan.batch.local_batch[r] * plan.batch.accumulation) / mean.seconds();
   }
-  double conflicts = 0;
-  double stale = 0;
-  std::size_t counted = 0;
-  for (std::size_t b = 0; b < buckets; ++b) {
-    std::vector<std::vector<Update>> updates(ranks);
-    for (std::size_t r = 0; r < ranks; ++r) {
-      Time pulled = 0;
-      for (std::size_t step = 0; step < steps; ++step) {
-        const auto run = static_cast<std::uint32_t>((r * steps + step) * buckets + b);
-        if (engine.run_added(run) > 0) {  // else the rank serves the whole bucket
-          updates[r].push_back({pulled, engine.run_added(run)});
-          pulled = engine.run_done(run);
-          ++counted;
-        }
-      }
-    }
-    count_conflicts(updates, &conflicts, &stale);
-  }
-  if (counted > 0) {
-    result.conflict_rate = conflicts / static_cast<double>(counted);
-    result.staleness = stale / static_cast<double>(counted);
+  const Conflicts conflicts = workers.conflicts();
+  if (conflicts.updates > 0) {
+    result.conflict_rate = conflicts.with_others / conflicts.updates;
+    result.staleness = conflicts.others / conflicts.updates;
   }
   return result;
 }

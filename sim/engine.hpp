@@ -35,6 +35,7 @@
 #include <span>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "plan/cost_model.hpp"
@@ -107,8 +108,8 @@ class Engine {
   ~Engine();
 
   /// A collective; returns its number. Where several compete for a channel or a stream, slices of
-  /// the most urgent go first; of equally urgent ones those of the lower number go first over a
-  /// channel, and those that came first through a stream.
+  /// the most urgent go first; of equally urgent ones those of the lower owner, then number, go
+  /// first over a channel, and those that came first through a stream.
   /// With an `owner`, only this rank waits for it; the data of all others is ready from the start.
   std::uint32_t add_run(std::shared_ptr<const GraphIndex> index, std::string name,
                         Urgency urgency = 0, std::optional<Rank> owner = std::nullopt);
@@ -123,6 +124,8 @@ class Engine {
   /// all steps (GraphIndex::slices_at), for the progress. Returns the number of the program.
   std::uint32_t add_program(std::span<const Rank> ranks, std::size_t steps,
                             std::uint64_t slice_ends, std::function<void(std::size_t step)> make);
+  /// Is called with each collective of a program that is done; its times are known until then.
+  void when_done(std::function<void(std::uint32_t run)> done) { when_done_ = std::move(done); }
   /// Collectives that were just made are not dropped.
   void keep(std::span<const std::uint32_t> runs);
   /// Those, in the order in which they were made.
@@ -184,8 +187,6 @@ class Engine {
   /// What a kWire task moves.
   Message message(const Task& task) const;
   std::string describe(const Task& task) const;
-  /// Of bytes on a wire: the narrowest link of their route, if they pass any.
-  std::optional<LinkId> narrowest_link(const Task& task) const;
   std::string track(const Task& task) const;
   /// By link: what these collectives sent over it.
   std::vector<Bytes> link_bytes(std::span<const std::uint32_t> runs) const;
@@ -279,6 +280,7 @@ class Engine {
   void require_possible_together() const;
   [[noreturn]] void fail_overloaded(LinkId link, const std::string& expected) const;
   [[noreturn]] void fail_filled(std::uint32_t number) const;
+  bool is_cut_for_good(std::uint32_t stream) const;
   void disturb(const Task& task);
   void send_background(std::uint32_t number);
   void background_left(std::uint32_t number);
@@ -287,7 +289,9 @@ class Engine {
   void take_rates();
   void add_piece(const LinkPiece& piece);
   void add_up_pieces();
+  std::vector<bool> plan_flows() const;
   bool is_held_for_good() const;
+  std::optional<HeldFlow> first_held() const;
   [[noreturn]] void fail_stuck() const;
 
   const topology::Topology& topology_;
@@ -301,6 +305,7 @@ class Engine {
   std::size_t own_queued_ = 0;                       ///< tasks of the plan in queue_
   std::size_t unfinished_ = 0;  ///< programs of ranks, and collectives on ranks
   std::function<void(double)> progress_;
+  std::function<void(std::uint32_t)> when_done_;
   bool records_flows_;
   bool has_packets_;
   std::uint64_t slice_ends_ = 0;  ///< of all runs: slices to send or to apply

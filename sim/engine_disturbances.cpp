@@ -136,6 +136,18 @@ void Engine::fail_filled(std::uint32_t number) const {
                   to_string(Bandwidth(static_cast<std::int64_t>(carried)))));
 }
 
+// Whether a link of a stream's route carries nothing now, and never again.
+bool Engine::is_cut_for_good(std::uint32_t number) const {
+  const std::vector<LinkId>& route = background_routes_[number];
+  return std::any_of(route.begin(), route.end(), [&](LinkId link) {
+    const auto last =
+        std::find_if(disturbances_.capacity.rbegin(), disturbances_.capacity.rend(),
+                     [link](const CapacityChange& change) { return change.link == link; });
+    return last != disturbances_.capacity.rend() && last->bandwidth == Bandwidth(0) &&
+           last->at.picoseconds() <= now_;
+  });
+}
+
 void Engine::disturb(const Task& task) {
   if (task.kind == TaskKind::kBackground) {
     send_background(task.slice);
@@ -148,9 +160,13 @@ void Engine::disturb(const Task& task) {
 void Engine::send_background(std::uint32_t number) {
   const BackgroundTraffic& traffic = disturbances_.background[number];
   const Task task{.kind = TaskKind::kBackground, .slice = number};
-  if (++background_under_way_[number] > kMostUnderWay) {
+  if (background_under_way_[number] == kMostUnderWay) {
+    if (is_cut_for_good(number)) {
+      return;  // those that stand before the cut are enough
+    }
     fail_filled(number);
   }
+  ++background_under_way_[number];
   const FlowTag tag = new_tag();
   flying_[tag] = task;
   network_->start(now_, traffic.message.count(), background_routes_[number],
@@ -170,21 +186,41 @@ void Engine::background_left(std::uint32_t number) {
   }
 }
 
+// By tag: whether a flow of the plan has it.
+std::vector<bool> Engine::plan_flows() const {
+  std::vector<bool> is_plans(flying_.size());
+  std::transform(flying_.begin(), flying_.end(), is_plans.begin(), is_of_plan);
+  for (const std::uint32_t tag : free_tags_) {
+    is_plans[tag] = false;
+  }
+  return is_plans;
+}
+
 // Whether all that the plan still waits for are flows that stand still, and no link changes again.
 bool Engine::is_held_for_good() const {
   const bool changes_again =
       std::any_of(disturbances_.capacity.begin(), disturbances_.capacity.end(),
                   [&](const CapacityChange& change) { return change.at.picoseconds() > now_; });
-  std::vector<bool> is_free(flying_.size(), false);
-  for (const std::uint32_t tag : free_tags_) {
-    is_free[tag] = true;
+  if (changes_again || own_queued_ > 0) {
+    return false;
   }
-  bool moves = false;
-  for (FlowTag tag = 0; tag < flying_.size() && !moves; ++tag) {
-    const bool is_plans = !is_free[tag] && is_of_plan(flying_[tag]);
-    moves = is_plans && (flying_[tag].kind == TaskKind::kLatency || network_->is_moving(tag));
+  std::vector<bool> moves = plan_flows();
+  for (const HeldFlow& held : network_->held_flows()) {
+    moves[held.tag] = false;
   }
-  return !changes_again && !moves && own_queued_ == 0;
+  return std::find(moves.begin(), moves.end(), true) == moves.end();
+}
+
+// Of the plan's flows that stand still, the one of the lowest tag.
+std::optional<HeldFlow> Engine::first_held() const {
+  const std::vector<bool> is_plans = plan_flows();
+  std::optional<HeldFlow> first;
+  for (const HeldFlow& held : network_->held_flows()) {
+    if (is_plans[held.tag] && (!first || held.tag < first->tag)) {
+      first = held;
+    }
+  }
+  return first;
 }
 
 }  // namespace rackrail::sim

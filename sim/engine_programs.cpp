@@ -132,6 +132,9 @@ void Engine::end_run_on(std::uint32_t number, Rank rank) {
     return;
   }
   programs_[*run.program].done_at = now_;
+  if (when_done_) {
+    when_done_(number);
+  }
   done_.push_back({number, first_activity_ + static_cast<std::uint32_t>(activities_.size())});
   if (run.is_kept && --kept_open_ == 0) {
     stop_recording_if_done();

@@ -10,17 +10,13 @@
 namespace rackrail::sim {
 
 void Engine::fail_stuck() const {
-  std::vector<bool> is_free(flying_.size(), false);
-  for (const std::uint32_t tag : free_tags_) {
-    is_free[tag] = true;
-  }
-  for (FlowTag tag = 0; tag < flying_.size(); ++tag) {
-    if (!is_free[tag] && is_of_plan(flying_[tag]) && !network_->is_moving(tag)) {
-      const std::optional<LinkId> link = narrowest_link(flying_[tag]);
-      throw SimulationError("the simulation can never end: " + describe(flying_[tag]) +
-                            (link ? " on " + topology_.link_name(*link) : "") +
-                            " stands still on a link without capacity");
-    }
+  if (const std::optional<HeldFlow> held = first_held()) {
+    Task task = flying_[held->tag];
+    task.kind = task.kind == TaskKind::kLatency ? TaskKind::kWire : task.kind;
+    throw SimulationError("the simulation can never end: " + describe(task) + " on " +
+                          topology_.link_name(held->link) +
+                          (held->moves ? " would take more than 104 days of simulated time"
+                                       : " stands still on a link without capacity"));
   }
   for (const std::uint32_t number : runs_.numbers()) {
     const Run& run = runs_[number];
@@ -83,24 +79,6 @@ std::string Engine::describe(const Task& task) const {
   }
   const std::string pair = fmt::format("{}: {} → {}", runs_[task.run].name, src, dst);
   return task.kind == TaskKind::kWire ? pair : fmt::format("{} {}", pair, name_of(task.kind));
-}
-
-std::optional<LinkId> Engine::narrowest_link(const Task& task) const {
-  if (task.kind != TaskKind::kWire) {
-    return std::nullopt;
-  }
-  const GraphIndex& index = *runs_[task.run].index;
-  const RouteUse& route = index.routes[index.item(task.place).route];
-  std::optional<LinkId> narrowest;
-  double least = 0;
-  for (std::size_t i = 0; i < route.links.size(); ++i) {
-    const double rate = rate_alone(topology_, route, i);
-    if (!narrowest || rate < least) {
-      narrowest = route.links[i];
-      least = rate;
-    }
-  }
-  return narrowest;
 }
 
 std::string_view name_of(TaskKind kind) {

@@ -76,8 +76,8 @@ struct Engine::Channel {
   using RunLane = std::pair<std::uint32_t, std::uint32_t>;
 
   bool is_busy = false;
-  /// Those whose data is ready; the most urgent first, then by number. Those that have sent
-  /// everything are taken out when they are met.
+  /// Those whose data is ready; the most urgent first, then by owner and number. Those
+  /// that have sent everything are taken out when they are met.
   ShortList<RunLane> lanes;
 };
 

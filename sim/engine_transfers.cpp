@@ -1,6 +1,7 @@
 // Slices: what unblocks them, and how they leave.
 #include <algorithm>
 #include <numeric>
+#include <tuple>
 #include <utility>
 
 #include "sim/engine.hpp"
@@ -82,10 +83,12 @@ std::uint32_t Engine::add_run(std::shared_ptr<const GraphIndex> shared, std::str
 void Engine::open_lane(std::uint32_t number, std::uint32_t lane) {
   const Run& run = runs_[number];
   auto& competing = channels_[run.lanes[lane].channel].lanes;
+  const auto order_of = [&](std::uint32_t run_number) {
+    const Run& its = runs_[run_number];
+    return std::tuple(its.urgency, its.owner, run_number);
+  };
   std::size_t place = competing.size();
-  while (place > 0 &&
-         std::pair(run.urgency, number) <
-             std::pair(runs_[competing[place - 1].first].urgency, competing[place - 1].first)) {
+  while (place > 0 && order_of(number) < order_of(competing[place - 1].first)) {
     --place;
   }
   competing.insert(place, {number, lane});

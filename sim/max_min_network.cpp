@@ -171,11 +171,8 @@ Time MaxMinNetwork::time_left(const Flow& flow, Time now) {
         std::clamp(exact - exact * kRelativeRounding - kAbsoluteRounding, 0.0, kLongestTime);
     last_time_left_ = static_cast<Time>(std::ceil(least));
   }
-  if (last_time_left_ >= static_cast<Time>(kLongestTime) - now) {
-    throw SimulationError("a flow over " + topology_.link_name(slowest_link(flow)) +
-                          " would end after more than 104 days of simulated time");
-  }
-  return last_time_left_;
+  // A link may get faster before that time comes: see finish().
+  return std::min(last_time_left_, static_cast<Time>(kLongestTime) - now);
 }
 
 void MaxMinNetwork::set_alone(std::uint32_t number, Time now) {
@@ -275,6 +272,10 @@ void MaxMinNetwork::take_events(Time now, std::vector<FlowEvent>& events) {
 
 void MaxMinNetwork::finish(std::uint32_t number, Time now, std::vector<FlowEvent>& events) {
   Flow& flow = flows_[number];
+  if (now >= static_cast<Time>(kLongestTime)) {
+    throw SimulationError("a flow over " + topology_.link_name(slowest_link(flow)) +
+                          " would end after more than 104 days of simulated time");
+  }
   settle(flow, now);
   events.push_back({flow.tag, false});
   if (flow.latency == 0) {
@@ -297,6 +298,25 @@ void MaxMinNetwork::finish(std::uint32_t number, Time now, std::vector<FlowEvent
   }
   flow.state = State::kGone;
   free_.push_back(number);
+}
+
+std::vector<HeldFlow> MaxMinNetwork::held_flows() const {
+  std::vector<HeldFlow> held;
+  for (const Flow& flow : flows_) {
+    const auto links = flow.links();
+    const auto dead = std::find_if(links.begin(), links.end(),
+                                   [this](LinkId id) { return links_[id.index()].capacity <= 0; });
+    if (flow.state == State::kGone || links.empty()) {
+      continue;
+    }
+    if (dead != links.end()) {
+      held.push_back({flow.tag, *dead});
+    } else if (flow.rate > 0 &&
+               static_cast<double>(flow.updated) + flow.remaining / flow.rate >= kLongestTime) {
+      held.push_back({flow.tag, slowest_link(flow), true});
+    }
+  }
+  return held;
 }
 
 double MaxMinNetwork::rate_of(FlowTag tag) const {

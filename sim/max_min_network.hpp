@@ -41,7 +41,7 @@ class MaxMinNetwork final : public NetworkModel {
              FlowTag tag) override;
   void start_spread(Time now, std::int64_t bytes, const SpreadPath& path, FlowTag tag) override;
   void set_capacity(Time now, LinkId link, Bandwidth capacity) override;
-  bool is_moving(FlowTag tag) const override { return rate_of(tag) > 0; }
+  std::vector<HeldFlow> held_flows() const override;
   Time next_event(Time now) override;
   void take_events(Time now, std::vector<FlowEvent>& events) override;
   std::uint64_t flows_started() const override { return started_; }

@@ -23,6 +23,13 @@ struct FlowEvent {
   bool operator==(const FlowEvent&) const = default;
 };
 
+/// A flow with bytes that must still pass a link without capacity, or wait behind what must.
+struct HeldFlow {
+  FlowTag tag = 0;
+  LinkId link;
+  bool moves = false;  ///< so slowly that it would end after kLongestTime
+};
+
 /// What a link's queue went through, of models that have queues.
 struct QueueUse {
   LinkId link;
@@ -74,8 +81,9 @@ class NetworkModel {
   /// From now on the link carries this much; 0 holds what is on it until it carries something
   /// again.
   virtual void set_capacity(Time now, LinkId link, Bandwidth capacity) = 0;
-  /// Whether the flow with this tag moves, that is, was started, has bytes left and a rate above 0.
-  virtual bool is_moving(FlowTag tag) const = 0;
+  /// Flows that cannot end unless a link without capacity carries something again, in any order;
+  /// twice where two links hold one. Models with rates add those that are all but held.
+  virtual std::vector<HeldFlow> held_flows() const = 0;
   /// Time of the earliest event, or -1 when nothing moves. Flows that started or ended since the
   /// last call are taken into account together, as one change. Never less than `now`.
   virtual Time next_event(Time now) = 0;

@@ -125,17 +125,6 @@ void PacketNetwork::follow_rate(Time now, std::uint32_t number, std::int64_t bef
   }
 }
 
-bool PacketNetwork::is_moving(FlowTag tag) const {
-  const auto is_open = [&](LinkId link) { return ports_[link.index()].bytes_per_second > 0; };
-  return std::any_of(flows_.entries().begin(), flows_.entries().end(), [&](const Flow& flow) {
-    if (flow.tag != tag || flow.undelivered == 0) {
-      return false;
-    }
-    const std::span<const LinkId> links = ways_[flow.ways].ways.links();
-    return std::all_of(links.begin(), links.end(), is_open);
-  });
-}
-
 Time PacketNetwork::next_event(Time now) {
   if (!events_.empty()) {
     return now;

@@ -41,7 +41,8 @@
 // packets, messages and senders are reused, so memory is what is under way at the same time.
 //
 // packet_network.cpp: links and queues. packet_senders.cpp: flows, senders and receivers.
-// packet_trimming.cpp: refusals and pulls. packet_report.cpp: statistics, and what waits for what.
+// packet_trimming.cpp: refusals and pulls. packet_standstill.cpp: what links without capacity hold.
+// packet_report.cpp: statistics, and what waits for what.
 #pragma once
 
 #include <cstdint>
@@ -73,7 +74,9 @@ class PacketNetwork final : public NetworkModel {
   /// the pace of senders and of requests follow; what a link without capacity held goes on as soon
   /// as it has some again.
   void set_capacity(Time now, LinkId link, Bandwidth capacity) override;
-  bool is_moving(FlowTag tag) const override;
+  /// Of flows without packets none. What a pause holds back counts once it does so for good, which
+  /// may be some time after the link lost its capacity.
+  std::vector<HeldFlow> held_flows() const override;
   /// Also the times at which only packets move. Throws SimulationError when flows are under way
   /// that nothing can move again, with the pauses that wait for each other, unless a link without
   /// capacity may be what holds them.
@@ -148,6 +151,10 @@ class PacketNetwork final : public NetworkModel {
   void refused(Time now, std::uint32_t packet);
   void finish_flow(std::uint32_t flow);
 
+  bool spreads_standstill(std::vector<std::uint32_t>& held_by) const;
+  std::vector<std::uint32_t> held_ports() const;
+  void add_held_packets(const std::vector<std::uint32_t>& held_by,
+                        std::vector<std::uint32_t>& flows) const;
   [[noreturn]] void fail_stuck() const;
   std::string waiting_chain(std::uint32_t port) const;
 

@@ -76,8 +76,11 @@ void ProcessorsNetwork::set_capacity(Time now, LinkId link, Bandwidth capacity) 
   }
 }
 
-bool ProcessorsNetwork::is_moving(FlowTag tag) const {
-  return links_->is_moving(tag) || processors_.is_moving(tag);
+std::vector<HeldFlow> ProcessorsNetwork::held_flows() const {
+  std::vector<HeldFlow> held = links_->held_flows();
+  const std::vector<HeldFlow> on_processors = processors_.held_flows();
+  held.insert(held.end(), on_processors.begin(), on_processors.end());
+  return held;
 }
 
 Time ProcessorsNetwork::next_event(Time now) {

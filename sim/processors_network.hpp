@@ -28,8 +28,7 @@ class ProcessorsNetwork final : public NetworkModel {
              FlowTag tag) override;
   void start_spread(Time now, std::int64_t bytes, const SpreadPath& path, FlowTag tag) override;
   void set_capacity(Time now, LinkId link, Bandwidth capacity) override;
-  /// Where a flow has two parts: whether one of them moves.
-  bool is_moving(FlowTag tag) const override;
+  std::vector<HeldFlow> held_flows() const override;
   Time next_event(Time now) override;
   void take_events(Time now, std::vector<FlowEvent>& events) override;
   void record_links(std::vector<LinkPiece>& pieces,

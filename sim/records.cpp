@@ -12,9 +12,10 @@ namespace rackrail::sim {
 
 namespace {
 
-/// What a message took longer than it would have taken alone.
+/// What a message took longer than it would have taken alone, as far as that is after `from`: the
+/// same share of all of its time.
 Duration waited(const Engine& engine, const Activity& activity, const topology::Topology& topology,
-                const Disturbances& disturbances) {
+                const Disturbances& disturbances, Time from) {
   if (activity.task.kind != TaskKind::kWire) {
     return Duration();
   }
@@ -32,7 +33,13 @@ Duration waited(const Engine& engine, const Activity& activity, const topology::
     const auto bytes = static_cast<double>(message.bytes.count());
     alone = std::max(alone, Duration::from_seconds(bytes / message.route->rate_cap));
   }
-  return std::max(Duration(), Duration(activity.end - activity.start) - alone);
+  const Duration all = std::max(Duration(), Duration(activity.end - activity.start) - alone);
+  if (activity.start >= from) {
+    return all;
+  }
+  const double share =
+      static_cast<double>(activity.end - from) / static_cast<double>(activity.end - activity.start);
+  return Duration::from_seconds(all.seconds() * share);
 }
 
 std::vector<PathPiece> critical_path(const Engine& engine, const topology::Topology& topology,
@@ -65,7 +72,7 @@ std::vector<PathPiece> critical_path(const Engine& engine, const topology::Topol
                       .link = link});
     }
     path.back().start = Duration(start);
-    path.back().waited += waited(engine, activity, topology, disturbances);
+    path.back().waited += waited(engine, activity, topology, disturbances, from);
   }
   std::reverse(path.begin(), path.end());
   return path;

@@ -24,6 +24,7 @@ constexpr int kMostSteps = 1'000'000;
 constexpr int kMostPrefetch = 1'000'000;
 constexpr double kLargestFactor = 1e6;
 constexpr std::size_t kMostSpells = 1'000'000;
+constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
 class ScenarioReader {
  public:
@@ -135,6 +136,9 @@ class ScenarioReader {
     value.allow_only({"ranks", "factor", "sigma", "first_step", "last_step"});
     SlowDevice slow;
     each(value, "ranks", [&](const ConfigValue& v) { slow.ranks.push_back(rank(v)); });
+    if (slow.ranks.empty() && value.find("ranks") != nullptr) {
+      value.require("ranks").fail("no rank", "one at least, or no 'ranks' for all of them");
+    }
     with(value, "factor",
          [&](const ConfigValue& v) { slow.factor = v.ratio(1 / kLargestFactor, kLargestFactor); });
     with(value, "sigma", [&](const ConfigValue& v) { slow.sigma = v.ratio(0, 5); });
@@ -165,12 +169,13 @@ class ScenarioReader {
       value.fail("both link and tier", "one of them");
     }
     const ConfigValue& name = tier != nullptr ? *tier : value.require("link");
-    const std::string wanted = tier != nullptr ? name.text() : topology::link_name_of(name.text());
     std::vector<LinkId> found;
-    for (std::size_t i = 0; i < topology_.link_count(); ++i) {
-      const LinkId link(i);
-      if ((tier != nullptr ? topology_.link(link).tier : topology_.link_name(link)) == wanted) {
-        found.push_back(link);
+    if (tier == nullptr) {
+      found = topology::links_named(topology_, name.text());
+    }
+    for (std::size_t i = 0; tier != nullptr && i < topology_.link_count(); ++i) {
+      if (topology_.link(LinkId(i)).tier == name.text()) {
+        found.emplace_back(i);
       }
     }
     if (found.empty()) {
@@ -237,7 +242,11 @@ class ScenarioReader {
 
   void add_file(const ConfigValue& value, LinkId link) {
     const std::string file = (folder_ / value.name()).string();
-    std::istringstream lines(read_file(file));
+    std::string content = read_file(file);
+    if (content.starts_with(kByteOrderMark)) {
+      content.erase(0, kByteOrderMark.size());
+    }
+    std::istringstream lines(content);
     std::string line;
     std::optional<Spell> last;
     for (int number = 1; std::getline(lines, line); ++number) {
@@ -268,9 +277,10 @@ class ScenarioReader {
                                        e.context().expected});
       }
     }
-    if (last) {
-      spells_.push_back(*last);
+    if (!last) {
+      throw ConfigError(ErrorContext{file, "", "no row", "'time,bandwidth' rows"});
     }
+    spells_.push_back(*last);
   }
 
   /// Of spells at the same time the slowest counts; where there is none, the link's own rate.

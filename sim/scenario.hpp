@@ -12,7 +12,8 @@
 //   slow_devices:            # SlowDevice
 //     - { ranks: [3, 4], factor: 1.5, first_step: 10, last_step: 12 }
 //     - { sigma: 0.1 }
-//   links:                   # a name as `rackrail topology show` has it, or all of a tier
+//   links:                   # a name as `rackrail topology show` has it, or all of a tier;
+//                            # a→b means all from a to b, a→b#2 the second of them
 //     - { link: tor0→core, from: 1 s, until: 2 s, bandwidth: 10 Gbit/s }
 //     - { tier: uplink, from: 3 s, cut: true, until: 3500 ms }
 //     - { link: core→tor1, flapping: { every: 100 ms, for: 5 ms }, from: 4 s, until: 5 s }

@@ -1,7 +1,10 @@
 // Steps of a plan: programs of the ranks in, times and what they were spent on out.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 
+#include "base/error.hpp"
 #include "sim/engine.hpp"
 #include "sim/placed_plan.hpp"
 #include "sim/programs.hpp"
@@ -74,6 +77,11 @@ StepResult simulate_step(const plan::Plan& plan, const plan::Workload& workload,
                          const topology::Topology& topology, const SimulationOptions& options,
                          GraphIndexer& indexer) {
   require_in_step(options);
+  if (options.steps == 1 && options.local_steps > 1) {
+    throw ConfigError(ErrorContext{
+        "", "scenario", fmt::format("local_steps: {} in a run of one step", options.local_steps),
+        "'steps: ' beside it, or --steps: the last step always synchronises"});
+  }
   require_matching(plan, workload, topology);
   std::vector<Rank> ranks;
   for (std::size_t r = 0; r < topology.rank_count(); ++r) {

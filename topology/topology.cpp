@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <boost/graph/adjacency_list.hpp>
 #include <boost/graph/filtered_graph.hpp>
 #include <boost/graph/strong_components.hpp>
 #include <functional>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 
@@ -216,9 +218,32 @@ std::size_t Topology::rank_count() const { return impl_->ranks.size(); }
 const Node& Topology::node(NodeId id) const { return impl_->graph[id.index()]; }
 const Link& Topology::link(LinkId id) const { return impl_->graph[impl_->edges[id.index()]]; }
 
+namespace {
+
+/// From one vertex to another, in the order of their numbers.
+std::vector<LinkId> links_between(const Topology& topology, NodeId from, NodeId to) {
+  const auto out = topology.links_out_of(from);
+  const auto in = topology.links_into(to);
+  std::vector<LinkId> between;
+  for (const LinkId id : out.size() < in.size() ? out : in) {
+    if (topology.link(id).from == from && topology.link(id).to == to) {
+      between.push_back(id);
+    }
+  }
+  return between;
+}
+
+}  // namespace
+
 std::string Topology::link_name(LinkId id) const {
   const Link& l = link(id);
-  return node(l.from).name + "→" + node(l.to).name;
+  std::string name = node(l.from).name + "→" + node(l.to).name;
+  const std::vector<LinkId> parallel = links_between(*this, l.from, l.to);
+  if (parallel.size() > 1) {
+    const auto place = std::find(parallel.begin(), parallel.end(), id) - parallel.begin();
+    name += fmt::format("#{}", place + 1);
+  }
+  return name;
 }
 
 std::span<const LinkId> Topology::links_out_of(NodeId id) const { return impl_->out[id.index()]; }
@@ -322,11 +347,32 @@ void Topology::require_connected() const {
   }
 }
 
-std::string link_name_of(std::string typed) {
-  if (const std::size_t at = typed.find("->"); at != std::string::npos) {
-    typed.replace(at, 2, "→");
+std::vector<LinkId> links_named(const Topology& topology, const std::string& typed) {
+  std::string name = typed;
+  if (const std::size_t at = name.find("->"); at != std::string::npos) {
+    name.replace(at, 2, "→");
   }
-  return typed;
+  std::vector<LinkId> named;
+  for (std::size_t i = 0; i < topology.link_count(); ++i) {
+    const Link& link = topology.link(LinkId(i));
+    const std::string& from = topology.node(link.from).name;
+    const std::string& to = topology.node(link.to).name;
+    const bool is_between =
+        name.starts_with(from) && std::string_view(name).substr(from.size()).starts_with("→" + to);
+    if (is_between && (name == from + "→" + to || name == topology.link_name(LinkId(i)))) {
+      named.emplace_back(i);
+    }
+  }
+  return named;
+}
+
+std::optional<LinkId> way_back(const Topology& topology, LinkId id) {
+  const Link& link = topology.link(id);
+  const std::vector<LinkId> there = links_between(topology, link.from, link.to);
+  const std::vector<LinkId> back = links_between(topology, link.to, link.from);
+  const auto place =
+      static_cast<std::size_t>(std::find(there.begin(), there.end(), id) - there.begin());
+  return place < back.size() ? std::optional(back[place]) : std::nullopt;
 }
 
 }  // namespace rackrail::topology

@@ -21,9 +21,6 @@
 
 namespace rackrail::topology {
 
-/// A link's name as people type it, "a->b", in the form of Topology::link_name, "a→b".
-std::string link_name_of(std::string typed);
-
 enum class NodeKind : std::uint8_t {
   kGpu,        ///< an accelerator that takes part in training
   kCpu,        ///< a CPU socket or NUMA domain
@@ -107,7 +104,7 @@ class Topology {
   std::size_t rank_count() const;
   const Node& node(NodeId id) const;
   const Link& link(LinkId id) const;
-  /// "a→b" of the two ends' names.
+  /// "a→b" of the two ends' names; "a→b#2" for the second of several.
   std::string link_name(LinkId id) const;
   std::span<const LinkId> links_out_of(NodeId id) const;
   std::span<const LinkId> links_into(NodeId id) const;
@@ -145,5 +142,12 @@ struct RankGroup {
 };
 std::vector<RankGroup> ranks_by_host(const Topology& topology);
 std::vector<RankGroup> ranks_by_rack(const Topology& topology);
+
+/// The links of a name as people type it: "a→b" or "a->b" for all from a to b, in the order of
+/// their numbers, "a→b#2" for the second of them alone. Empty if there are none.
+std::vector<LinkId> links_named(const Topology& topology, const std::string& typed);
+/// The way back of a cable: of the links the other way the one with the same number, if there is
+/// one.
+std::optional<LinkId> way_back(const Topology& topology, LinkId link);
 
 }  // namespace rackrail::topology

@@ -51,6 +51,7 @@ void join(Topology& topology, Switch& lower, std::span<Switch> uppers, const Swi
     link.latency = tier.link.latency;
     link.kind = LinkKind::kUplink;
     link.tier = tier.tier;
+    link.flow_bandwidth = tier.link.flow_bandwidth;
     topology.add_duplex_link(std::move(link));
     upper.downward = upper.downward + rate;
   }

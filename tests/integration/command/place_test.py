@@ -61,6 +61,22 @@ class Replan(harness.CommandTest):
             self.assertIn(part, text)
         self.rackrail("verify", "new.json", status=2)  # the shipped cluster is another one
 
+    def test_one_of_parallel_cables_is_lost_by_its_number_and_all_by_the_bare_name(self):
+        self.write("parallel.csv", "source,target,bandwidth,latency,kind\n" + "".join(
+            f"host{i},tor{i // 2},10 GB/s,1 us,host-link\n" for i in range(4)) +
+            "tor0,tor1,2 GB/s,1 us,uplink\n" * 2 + "tor0,tor1,1 GB/s,1 us,uplink\n")
+        self.rackrail("plan", "parallel.csv", "resnet-50", "-o", "plan.json")
+        result = self.rackrail_json("replan", "plan.json", "--cluster", "parallel.csv",
+                                    "--lost-link", "tor0->tor1#3", "-o", "new.json")
+        self.assertEqual([link["name"] for link in result["links"]],
+                         ["tor0→tor1#3", "tor1→tor0#3"])
+        result = self.rackrail("replan", "plan.json", "--cluster", "parallel.csv",
+                               "--lost-link", "tor0->tor1", "-o", "new.json", status=2)
+        self.assertIn("two parts without a way", result.err)
+        self.assertIn("once each", self.rackrail(
+            "replan", "plan.json", "--cluster", "parallel.csv", "--lost-link", "tor0->tor1#3",
+            "--lost-link", "tor1->tor0#3", "-o", "new.json", status=2).err)
+
     def test_the_same_again_gives_the_same_bytes(self):
         self.write("rates.csv", "link,bandwidth\ntor1->core0,5 Gbit/s\n")
         for output in ("a.json", "b.json"):

@@ -231,9 +231,14 @@ class Simulate(harness.CommandTest):
             for flow in csv.DictReader(file):
                 self.assertLessEqual(float(flow["start_s"]), float(flow["sent_s"]))
                 self.assertLessEqual(float(flow["sent_s"]), float(flow["delivered_s"]))
-                for link in flow["links"].split():
-                    bytes_over[link] += int(flow["bytes"])
-        self.assertEqual(bytes_over, {link["name"]: link["bytes"] for link in result["links"]})
+                links = flow["links"].split()
+                shares = flow["shares"].split() or ["1"] * len(links)
+                for link, share in zip(links, shares, strict=True):
+                    bytes_over[link] += int(flow["bytes"]) * float(share)
+        totals = {link["name"]: link["bytes"] for link in result["links"]}
+        self.assertEqual(bytes_over.keys(), totals.keys())
+        for link, expected in totals.items():
+            self.assertAlmostEqual(bytes_over[link] / expected, 1, delta=1e-6)
         with open(self.folder / "links.csv", newline="") as file:
             rows = list(csv.DictReader(file))
         bin_s = float(rows[1]["time_s"])
@@ -247,6 +252,17 @@ class Simulate(harness.CommandTest):
         self.rackrail("plan", "two-racks-40g", "resnet-50", "-o", "plan.json")
         result = self.rackrail_json("simulate", "plan.json", "--flows", "flows.csv",
                                     "--links", "links.csv")
+        self.assert_records_agree(result, result["step_time_s"])
+
+    def test_messages_that_are_sprayed_have_a_share_on_each_link(self):
+        self.write("spines.csv", "source,target,bandwidth,latency,kind\n" + "".join(
+            f"host{i},tor{i // 2},1 GB/s,1 us,host-link\n" for i in range(4)) + "".join(
+            f"tor{i},spine{j},1 GB/s,1 us,uplink\n" for i in range(2) for j in range(2)))
+        self.rackrail("plan", "spines.csv", "resnet-50", "-o", "plan.json")
+        result = self.rackrail_json("simulate", "plan.json", "--cluster", "spines.csv",
+                                    "--multipath", "spray", "--flows", "flows.csv", "--links",
+                                    "links.csv")
+        self.assertIn(",1 0.5 0.5 0.5 0.5 1\n", (self.folder / "flows.csv").read_text())
         self.assert_records_agree(result, result["step_time_s"])
 
     def test_a_collective_is_recorded_like_a_step(self):

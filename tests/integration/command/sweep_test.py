@@ -69,7 +69,8 @@ class Sweep(harness.CommandTest):
     def test_processes_of_a_launcher_share_it(self):
         self.write("study.yaml", SCENARIO)
         running = [self.start("sweep", "study.yaml", "--out", "out.jsonl",
-                              variables={"SLURM_PROCID": str(rank), "SLURM_NTASKS": "4"})
+                              variables={"SLURM_PROCID": str(rank), "SLURM_NTASKS": "4",
+                                         "SLURM_STEP_ID": "0"})
                    for rank in range(4)]
         for process in running:
             result = self.finish(process)
@@ -127,7 +128,8 @@ class Sweep(harness.CommandTest):
         self.assert_bad_input("sweep", "good.yaml", "--out", "other.jsonl", file="other.jsonl",
                               where="line 1")
         self.assert_bad_input("sweep", "good.yaml", file="<environment>", where="SLURM_PROCID",
-                              variables={"SLURM_PROCID": "4", "SLURM_NTASKS": "4"})
+                              variables={"SLURM_PROCID": "4", "SLURM_NTASKS": "4",
+                                         "SLURM_STEP_ID": "0"})
 
 
 if __name__ == "__main__":

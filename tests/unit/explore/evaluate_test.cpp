@@ -1,5 +1,6 @@
 #include "explore/evaluate.hpp"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 
 #include "base/error.hpp"
@@ -67,6 +68,17 @@ TEST_CASE("faults of a cell slow it down as they say, each execution with its ow
   cell.faults->text = "steps: 4\nslow_devices: [{ sigma: 0.2 }]\n";
   const Figures random = evaluate(cell);
   CHECK_FALSE(random.executions_equal);
+  // The share is a median as well: of three executions it is not outside those of the first two.
+  const auto share_of = [&](int executions) {
+    cell.repetitions = executions;
+    return evaluate(cell).sync_share;
+  };
+  const double first = share_of(1);
+  const double second = 2 * share_of(2) - first;
+  CHECK(first != second);
+  CHECK(share_of(3) == random.sync_share);
+  CHECK(random.sync_share >= std::min(first, second) - 1e-12);
+  CHECK(random.sync_share <= std::max(first, second) + 1e-12);
   CHECK(random.step_time_s == evaluate(cell).step_time_s);
   cell.seed = 1;
   CHECK(random.step_time_s != evaluate(cell).step_time_s);

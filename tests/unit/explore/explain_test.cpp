@@ -214,6 +214,95 @@ TEST_CASE("an explanation is the same on any number of threads") {
   CHECK(text(16) == alone);
 }
 
+// Four hosts on a switch with so many cores each, of which TCP at full rate takes a share.
+Topology hosts_with_cores(int cores, double share_of_cores, Bandwidth nic = 10_GBps) {
+  Topology topology("hosts with cores");
+  const NodeId tor = topology.add_node({.name = "tor", .kind = NodeKind::kTor});
+  for (int i = 0; i < 4; ++i) {
+    const std::string name = fmt::format("host{}", i);
+    const NodeId host = topology.add_node(
+        {.name = name, .kind = NodeKind::kHost, .host = name, .device_class = "V100"});
+    topology.add_rank(host);
+    topology.add_duplex_link({.from = host,
+                              .to = tor,
+                              .bandwidth = nic,
+                              .latency = 20_us,
+                              .kind = LinkKind::kHostLink,
+                              .tier = "nic",
+                              .cpu_share = share_of_cores});
+    const NodeId processor =
+        topology.add_node({.name = name + ".cores", .kind = NodeKind::kSwitch, .host = name});
+    topology.set_processor(Rank(static_cast<std::size_t>(i)),
+                           topology.add_link({.from = host,
+                                              .to = processor,
+                                              .bandwidth = 1_GBps * cores,
+                                              .kind = LinkKind::kShared,
+                                              .tier = "cores",
+                                              .cpu_share = 1.0 / cores}));
+  }
+  return topology;
+}
+
+// Of a plan for one gradient of 200 MB.
+struct BigGradient {
+  plan::Workload workload;
+  plan::Plan plan;
+
+  explicit BigGradient(const Topology& topology) {
+    workload.name = "big";
+    workload.tensors = {{"w", 50'000'000, 10_ms}};
+    workload.forward = 10_ms;
+    planner::PlannerOptions options;
+    options.error_budget = 0;
+    options.schedule = "ring";
+    options.local_batch = 1;
+    const auto cost_model = sim::make_cost_model(topology, {});
+    plan = planner::make_plan(topology, workload, *cost_model, options);
+  }
+  Duration step_time(const Topology& topology) const {
+    return sim::simulate_step(plan, workload, topology, {}).estimate.step_time;
+  }
+};
+
+TEST_CASE("where cores bind, a faster card gains nothing and more cores what they would") {
+  const Topology two = hosts_with_cores(2, 0.8);
+  const BigGradient job(two);
+  const Explanation explanation = explain(job.plan, job.workload, two, {});
+  CHECK(share_of(explanation, "wire: cores") > 0.5);
+  REQUIRE(explanation.bottleneck() != nullptr);
+  CHECK(explanation.bottleneck()->what == "cores");
+  CHECK(std::abs(gain_of(explanation, "nic bandwidth", "x2").gain) < 0.01);
+  // The same core time per byte, spread over twice as many.
+  CHECK(gain_of(explanation, "cores", "x2").step_time == job.step_time(hosts_with_cores(4, 0.4)));
+}
+
+TEST_CASE("a faster card costs the cores what its bytes cost before") {
+  const Topology four = hosts_with_cores(4, 0.2);
+  const BigGradient job(four);
+  const Explanation explanation = explain(job.plan, job.workload, four, {});
+  CHECK(gain_of(explanation, "nic bandwidth", "x2").step_time ==
+        job.step_time(hosts_with_cores(4, 0.4, 20_GBps)));
+}
+
+TEST_CASE("where one message takes only a part of its link, that is the bottleneck") {
+  const Topology whole = hosts_with_cores(2, 0);
+  const Topology part = with_links(whole, [](LinkId, topology::Link& link) {
+    if (link.tier == "nic") {
+      link.flow_bandwidth = 1_GBps;
+    }
+  });
+  const BigGradient job(part);
+  const Explanation explanation = explain(job.plan, job.workload, part, {});
+  REQUIRE(explanation.bottleneck() != nullptr);
+  CHECK(explanation.bottleneck()->what == "nic rate of one message");
+  CHECK(gain_of(explanation, "nic bandwidth", "x2").gain < 0.01);
+  CHECK(gain_of(explanation, "nic rate of one message", "x2").gain > 0.4);
+  std::vector<std::string> notes;
+  for (const Change& change : changes_of(whole, notes)) {
+    CHECK(change.what != "nic rate of one message");
+  }
+}
+
 TEST_CASE("a change alters what it names and nothing else") {
   for (const std::string& name : topology::shipped_clusters()) {
     const Topology before = topology::read_cluster(name).topology;
@@ -231,7 +320,8 @@ TEST_CASE("a change alters what it names and nothing else") {
         const topology::Link& b = after.link(LinkId(i));
         CHECK(a.from == b.from);
         CHECK(a.to == b.to);
-        if (a.bandwidth != b.bandwidth || a.latency != b.latency || a.overhead != b.overhead) {
+        if (a.bandwidth != b.bandwidth || a.latency != b.latency || a.overhead != b.overhead ||
+            a.flow_bandwidth != b.flow_bandwidth) {
           ++changed;
           CHECK((change.what.starts_with(a.tier) || change.what == "uplinks" ||
                  change.what == "message overhead" || change.is_broad));

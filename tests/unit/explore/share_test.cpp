@@ -23,6 +23,10 @@ TEST_CASE("launchers say which process this is") {
                                                 {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
                                                 {"PMI_RANK", "PMI_SIZE"}}));
   INFO(rank);
+  const auto share_of = [](std::map<std::string, std::string> variables) {
+    variables["SLURM_STEP_ID"] = "0";
+    return explore::share_of(variables);
+  };
   const Share share = share_of({{rank, "3"}, {count, "8"}});
   CHECK(share.rank == 3);
   CHECK(share.count == 8);
@@ -39,6 +43,15 @@ TEST_CASE("without a launcher a process is alone") {
   const Share share = share_of({});
   CHECK(share.count == 1);
   CHECK(share.own_file("results.jsonl") == "results.jsonl");
+}
+
+TEST_CASE("a batch script is one process, whatever it may start") {
+  std::map<std::string, std::string> variables{{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "2"}};
+  CHECK(share_of(variables).count == 1);
+  variables["SLURM_STEP_ID"] = "batch";
+  CHECK(share_of(variables).count == 1);
+  variables["SLURM_STEP_ID"] = "3";
+  CHECK(share_of(variables).count == 2);
 }
 
 TEST_CASE("mpirun within an allocation counts its own processes") {

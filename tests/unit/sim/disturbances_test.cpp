@@ -178,6 +178,33 @@ TEST_CASE("a sender that a slow link held back is at full rate soon after") {
   CHECK(seconds(NetworkLevel::kPacket) == Approx(17e-3).epsilon(0.05));
 }
 
+TEST_CASE("a link may carry hardly anything for a while") {
+  SimulationOptions options = network_only();
+  options.network = GENERATE(NetworkLevel::kFlow, NetworkLevel::kPacket);
+  // At a byte per second 200 MB would take more than six years.
+  options.disturbances.background = {
+      {.src = Rank(0), .dst = Rank(1), .message = Bytes(200'000'000), .start = 1_us}};
+  options.disturbances.capacity = {{1_ms, kForth, Bandwidth(1)},
+                                   {1000_ms, kForth, Bandwidth(1'000'000'000)}};
+  CHECK(four_megabytes(options).time.seconds() == Approx(1.006).epsilon(2e-3));
+  options.disturbances.capacity.pop_back();
+  options.disturbances.capacity[0].bandwidth = Bandwidth(0);
+  CHECK_THROWS_WITH(four_megabytes(options), Catch::Contains("a→b"));
+}
+
+TEST_CASE("what would take months says so, whatever else moves") {
+  SimulationOptions options = network_only();
+  options.disturbances.capacity = {{Duration(), LinkId(1), Bandwidth(1'000'000'000)},
+                                   {1_ms, kForth, Bandwidth(1)}};
+  options.disturbances.background = {
+      {.src = Rank(0), .dst = Rank(1), .message = Bytes(200'000'000), .start = 1_us},
+      {.src = Rank(1), .dst = Rank(0), .message = Bytes(10'000)}};
+  plan::TransferGraph graph("one way", plan::Collective::kAllReduce, 2, {1});
+  graph.add_transfer({.src = Rank(0), .dst = Rank(1), .route = graph.add_route({})}, {});
+  CHECK_THROWS_WITH(simulate_collective(graph, 10'000'000, 10'000'000, pair(), options),
+                    Catch::Contains("a→b would take more than 104 days"));
+}
+
 TEST_CASE("a link that is cut before the message starts and comes back") {
   SimulationOptions options = network_only();
   options.disturbances.capacity = {{Duration(), kForth, Bandwidth(0)},
@@ -194,6 +221,65 @@ TEST_CASE("a link that stays cut is an error that names it, whatever else moves"
   }
   CHECK_THROWS_AS(four_megabytes(options), SimulationError);
   CHECK_THROWS_WITH(four_megabytes(options), Catch::Contains("rank 0 → rank 1 on a→b"));
+}
+
+/// Ranks 0, 1 and 2 on a switch; link 2 r is of rank r to the switch, 2 r + 1 from there.
+Topology star() {
+  Topology topology("star");
+  const NodeId hub = topology.add_node({.name = "hub", .kind = NodeKind::kTor});
+  for (const char* name : {"a", "b", "c"}) {
+    const NodeId host = topology.add_node({.name = name, .kind = NodeKind::kHost, .host = name});
+    topology.add_rank(host);
+    topology.add_duplex_link(
+        {.from = host, .to = hub, .bandwidth = Bandwidth(1'000'000'000), .latency = 1_us});
+  }
+  return topology;
+}
+
+// 4 MB from rank 0 over the star.
+void send_over_star(std::uint32_t dst, const SimulationOptions& options) {
+  plan::TransferGraph graph("one way", plan::Collective::kAllReduce, 3, {1});
+  graph.add_transfer({.src = Rank(0), .dst = Rank(dst), .route = graph.add_route({})}, {});
+  (void)simulate_collective(graph, 1'000'000, 250'000, star(), options);
+}
+
+TEST_CASE("a cut link further on is named, though packets stand before it and others go on") {
+  SimulationOptions options = network_only();
+  SECTION("flows") {}
+  SECTION("DCQCN") { options.network = NetworkLevel::kPacket; }
+  SECTION("without rate control") {
+    options.network = NetworkLevel::kPacket;
+    options.packets.rate_control = RateControl::kNone;
+  }
+  SECTION("trimming") {
+    options.network = NetworkLevel::kPacket;
+    options.packets.overload = Overload::kTrim;
+  }
+  constexpr LinkId kToB(3);
+  for (const Duration since : {Duration(), 1_ms}) {
+    options.disturbances.capacity = {{since, kToB, Bandwidth(0)}};
+    for (const bool goes_on : {false, true}) {
+      options.disturbances.background.clear();
+      if (goes_on) {
+        options.disturbances.background = {
+            {.src = Rank(1), .dst = Rank(0), .message = Bytes(10'000)}};
+      }
+      CHECK_THROWS_WITH(send_over_star(1, options),
+                        Catch::Contains("rank 0 → rank 1 on hub→b stands still"));
+    }
+  }
+}
+
+TEST_CASE("what a pause holds back for good is said to stand before the cut link behind it") {
+  // Bytes for b fill the switch, which pauses a: so nothing goes to c either.
+  SimulationOptions options = network_only();
+  options.network = NetworkLevel::kPacket;
+  options.packets.rate_control = RateControl::kNone;
+  options.disturbances.capacity = {{1_ms, LinkId(3), Bandwidth(0)}};
+  options.disturbances.background = {{.src = Rank(0), .dst = Rank(1), .message = Bytes(50'000'000)},
+                                     {.src = Rank(2), .dst = Rank(0), .message = Bytes(10'000)}};
+  CHECK_THROWS_WITH(send_over_star(2, options),
+                    Catch::Contains("rank 0 → rank 2 on hub→b stands still"));
 }
 
 TEST_CASE("utilisation is of what a link can carry meanwhile, and waiting of what others take") {
@@ -215,6 +301,50 @@ TEST_CASE("utilisation is of what a link can carry meanwhile, and waiting of wha
     waited += piece.waited;
   }
   CHECK(waited.seconds() < 1e-6);
+}
+
+TEST_CASE("of a message from before the step, no more of it was waiting than is in the step") {
+  // From 30 ms on two messages of 20 MB from rank 0 to 1, one after the other, of which others take
+  // half of the way: until 110 ms. Rank 2, which has no part in them, begins its next step at 93
+  // ms.
+  Job job(10'000'000);
+  job.topology = star();
+  job.plan.rank_names = {"a", "b", "c"};
+  job.plan.batch.local_batch = {1, 1, 1};
+  plan::TransferGraph graph("one way", plan::Collective::kAllReduce, 3, {1, 1});
+  const RouteId route = graph.add_route({});
+  for (const std::uint32_t chunk : {0U, 1U}) {
+    graph.add_transfer({.src = Rank(0), .dst = Rank(1), .chunk_begin = chunk, .route = route}, {});
+  }
+  job.plan.schedules = {graph};
+  SimulationOptions options = network_only();
+  options.steps = 2;
+  options.disturbances.slow_devices = {{.ranks = {Rank(2)}, .factor = 3}};
+  options.disturbances.background = {{.src = Rank(0), .dst = Rank(1), .message = Bytes(1'000'000)}};
+  const StepResult result = job.run(options);
+  REQUIRE_FALSE(result.records.critical_path.empty());
+  const PathPiece& first = result.records.critical_path.front();
+  CHECK(first.kind == "wire");
+  CHECK(first.start == Duration());
+  CHECK(first.end.seconds() == Approx(17e-3).epsilon(0.01));
+  CHECK(first.waited.seconds() == Approx(8.5e-3).epsilon(0.01));
+}
+
+TEST_CASE("a step of several passes computes them all before its gradients are whole") {
+  // Of the last pass only: 3 × 30 ms, then 4 ms for two messages each way, and the optimiser.
+  Job job(1'000'000);
+  job.plan.batch.accumulation = 3;
+  const StepResult result = job.run(network_only());
+  CHECK(result.estimate.step_time.seconds() == Approx(3 * 30e-3 + 4e-3 + 1e-3).epsilon(1e-6));
+  CHECK(result.estimate.compute_time == 91_ms);
+}
+
+TEST_CASE("local steps in a run of one step would have no effect, and are refused") {
+  SimulationOptions options = network_only();
+  options.local_steps = 8;
+  CHECK_THROWS_WITH(Job(1000).run(options), Catch::Contains("local_steps: 8"));
+  options.steps = 8;
+  CHECK(Job(1000).run(options).steps.size() == 8);
 }
 
 TEST_CASE("devices are busy on average, and waiting for data is no synchronisation") {
@@ -304,6 +434,25 @@ TEST_CASE("background streams that a link no longer keeps up with end with an er
   CHECK_THROWS_AS(four_megabytes(options), ConfigError);
   CHECK_THROWS_WITH(four_megabytes(options),
                     Catch::Contains("a→b") && Catch::Contains("under way"));
+}
+
+TEST_CASE("a background stream whose way is cut for good is no overload") {
+  SimulationOptions options = network_only();
+  options.network = GENERATE(NetworkLevel::kFlow, NetworkLevel::kPacket);
+  options.disturbances.capacity = {{1_ms, LinkId(3), Bandwidth(0)}};
+  const auto stream = [&](std::uint32_t src) {
+    options.disturbances.background = {
+        {.src = Rank(src), .dst = Rank(1), .message = Bytes(1000), .start = {}, .every = 2_us}};
+  };
+  // The plan's own messages are stuck too.
+  stream(2);
+  CHECK_THROWS_WITH(send_over_star(1, options),
+                    Catch::Contains("rank 0 → rank 1 on hub→b stands still"));
+  // They are not: 20,000 messages' time passes until all is there.
+  plan::TransferGraph graph("one way", plan::Collective::kAllReduce, 3, {1});
+  graph.add_transfer({.src = Rank(0), .dst = Rank(2), .route = graph.add_route({})}, {});
+  CHECK(simulate_collective(graph, 10'000'000, 250'000, star(), options).time.seconds() ==
+        Approx(40e-3).epsilon(0.01));
 }
 
 TEST_CASE("background streams may ask for more than a link carries for a while") {

@@ -137,6 +137,25 @@ links:
   CHECK(changes.size() == 6 + 3);  // and the other links of the tier
 }
 
+TEST_CASE("a name means all parallel links, and one with its number means that one") {
+  topology::Topology parallel = cluster();
+  const topology::Link first = parallel.link(LinkId(0));
+  const LinkId second = parallel.add_link(first);
+  const auto cut = [&](const std::string& name) {
+    std::vector<LinkId> links;
+    for (const CapacityChange& change :
+         parse_scenario("s.yaml", "links: [{ link: " + name + ", cut: true }]", parallel)
+             .options.disturbances.capacity) {
+      links.push_back(change.link);
+    }
+    return links;
+  };
+  CHECK(cut("a->tor") == std::vector<LinkId>{LinkId(0), second});
+  CHECK(cut("a→tor#1") == std::vector<LinkId>{LinkId(0)});
+  CHECK(cut("'a->tor#2'") == std::vector<LinkId>{second});
+  CHECK_THROWS_WITH(cut("a→tor#3"), Catch::Contains("a→tor#1"));
+}
+
 TEST_CASE("capacity over time from a file beside the scenario") {
   const auto folder = std::filesystem::temp_directory_path() / "rackrail-scenario-test";
   const std::string scenario = (folder / "s.yaml").string();
@@ -158,6 +177,8 @@ TEST_CASE("capacity over time from a file beside the scenario") {
   // As a spreadsheet writes it.
   write_file_atomically(folder / "uplink.csv", "time, bandwidth\r\n0 s, 8 Gbit/s\r\n");
   CHECK(parse_scenario(scenario, text, cluster()).options.disturbances.capacity.size() == 1);
+  write_file_atomically(folder / "uplink.csv", "\xEF\xBB\xBFtime,bandwidth\n0 s,8 Gbit/s\n");
+  CHECK(parse_scenario(scenario, text, cluster()).options.disturbances.capacity.size() == 1);
   const std::string beside = "links: [{ link: tor→b, capacity: uplink.csv, until: 2 s }]";
   CHECK_THROWS_WITH(parse_scenario(scenario, beside, cluster()),
                     Catch::Contains("times in the file alone"));
@@ -165,6 +186,8 @@ TEST_CASE("capacity over time from a file beside the scenario") {
   CHECK_THROWS_WITH(parse_scenario(scenario, text, cluster()), Catch::Contains("line 2"));
   write_file_atomically(folder / "uplink.csv", "1 s,8 Gbit/s\n0 s,9 Gbit/s\n");
   CHECK_THROWS_WITH(parse_scenario(scenario, text, cluster()), Catch::Contains("not before"));
+  write_file_atomically(folder / "uplink.csv", "time,bandwidth\n# nothing\n");
+  CHECK_THROWS_WITH(parse_scenario(scenario, text, cluster()), Catch::Contains("no row"));
   std::filesystem::remove_all(folder);
 }
 
@@ -173,6 +196,7 @@ TEST_CASE("what a scenario cannot mean is refused with its place") {
       std::pair{"linsk: []", "linsk"}, std::pair{"steps: 0", "steps"},
       std::pair{"network: atoms", "flow or packet"},
       std::pair{"slow_devices: [{ ranks: [2] }]", "slow_devices"},
+      std::pair{"slow_devices: [{ ranks: [], factor: 2 }]", "no rank"},
       std::pair{"slow_devices: [{ first_step: 5, last_step: 4 }]", "last_step"},
       std::pair{"links: [{ link: a→b, cut: true }]", "such as a→tor"},
       std::pair{"links: [{ tier: uplink, cut: true }]", "a tier of the cluster"},

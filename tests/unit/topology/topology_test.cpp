@@ -13,6 +13,30 @@ using topology::test::error_of;
 using topology::test::join;
 using topology::test::join_one_way;
 
+TEST_CASE("parallel links have names of their own, and one for all of them") {
+  Topology t("parallel");
+  const NodeId a = t.add_node({.name = "a", .kind = NodeKind::kTor});
+  const NodeId b = t.add_node({.name = "b", .kind = NodeKind::kTor});
+  const NodeId c = t.add_node({.name = "b1", .kind = NodeKind::kTor});
+  const LinkId first = t.add_duplex_link({.from = a, .to = b, .bandwidth = 1_GBps});
+  const LinkId other = t.add_duplex_link({.from = a, .to = c, .bandwidth = 1_GBps});
+  const LinkId second = t.add_duplex_link({.from = a, .to = b, .bandwidth = 2_GBps});
+  const LinkId one_way = t.add_link({.from = b, .to = a, .bandwidth = 3_GBps});
+  CHECK(t.link_name(first) == "a→b#1");
+  CHECK(t.link_name(second) == "a→b#2");
+  CHECK(t.link_name(one_way) == "b→a#3");
+  CHECK(t.link_name(other) == "a→b1");
+  CHECK(links_named(t, "a->b") == std::vector<LinkId>{first, second});
+  CHECK(links_named(t, "a→b#2") == std::vector<LinkId>{second});
+  CHECK(links_named(t, "a->b1") == std::vector<LinkId>{other});
+  CHECK(links_named(t, "b→a").size() == 3);
+  CHECK(links_named(t, "a→b#3").empty());
+  CHECK(links_named(t, "a").empty());
+  CHECK(way_back(t, second) == LinkId(second.index() + 1));
+  CHECK(way_back(t, LinkId(second.index() + 1)) == second);
+  CHECK_FALSE(way_back(t, one_way).has_value());
+}
+
 TEST_CASE("vertices, links and ranks are numbered as they are added") {
   Topology t("pair");
   const NodeId a = add_gpu(t, "a");

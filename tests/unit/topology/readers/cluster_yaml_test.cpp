@@ -162,6 +162,21 @@ network:
   }
 }
 
+TEST_CASE("one message may take a part of the uplinks' cables") {
+  const Topology t = read_text("name: c" + kHostType + R"(
+link_classes:
+  cable: { bandwidth: 10 GB/s, latency: 1 us, flow_bandwidth: 10 GB/s }
+racks: { count: 2, hosts: 2 }
+network:
+  wiring: leaf-spine
+  spine: { count: 1, link: cable, cables: 4 }
+)");
+  for (const LinkId link : t.links_out_of(*t.find_node("spine0"))) {
+    CHECK(t.link(link).bandwidth == 40_GBps);
+    CHECK(t.link(link).flow_bandwidth == 10_GBps);
+  }
+}
+
 TEST_CASE("oversubscription sets the rate of the uplinks") {
   const Topology t = read_text("name: o" + kHostType + R"(
 racks: { count: 2, hosts: 6 }
