@@ -13,6 +13,9 @@ namespace {
 // Ticks come at least this often, so that a pause of the coordinator itself shows.
 constexpr std::chrono::milliseconds kTickPeriod{200};
 
+// After so many periods without a tick what members said has yet to be read.
+constexpr int kLateTicks = 2;
+
 // Suspicions of one member that are kept: it says once what it misses.
 constexpr std::size_t kMostPerMember = 4;
 // Part of the timeout within which members went silent together.
@@ -310,7 +313,7 @@ void Membership::leave(Rank rank, bool ok, const AbortReason& reason, TimePoint 
 }
 
 void Membership::tick(TimePoint now) {
-  const auto late = now - last_tick_ - 5 * kTickPeriod;
+  const auto late = now - last_tick_ - kLateTicks * kTickPeriod;
   last_tick_ = now;
   if (late > std::chrono::nanoseconds(0)) {
     start_ += late;
