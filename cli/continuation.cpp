@@ -1,10 +1,15 @@
 #include "cli/continuation.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
+#include <chrono>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/parse_units.hpp"
 
@@ -14,9 +19,17 @@ namespace {
 
 constexpr Duration kPlanningTime = 1_s;
 
-/// Nobody was lost.
+/// Nobody was lost, and nobody came.
 bool is_mere_change(const runtime::EpochBegin& begin) {
-  return begin.is_change && begin.lost.empty();
+  return begin.is_change && begin.lost.empty() && begin.taken.empty();
+}
+
+std::vector<std::string> names_of(const std::vector<Rank>& ranks, const plan::Plan& first_plan) {
+  std::vector<std::string> names;
+  for (const Rank rank : ranks) {
+    names.push_back(first_plan.rank_names.at(rank.index()));
+  }
+  return names;
 }
 
 /// "rank 2 (host1) was lost: … (noticed 0.1 s after …)": what happened and how the job went on.
@@ -25,19 +38,20 @@ std::string describe(const runtime::EpochBegin& begin, const plan::Plan& first_p
     return fmt::format("{} workers go on with another plan from step {} after {}",
                        begin.seats.size(), begin.step, to_string(begin.pause));
   }
-  std::string lost;
-  for (const Rank rank : begin.lost) {
-    lost += (lost.empty() ? "" : ", ") + first_plan.rank_names.at(rank.index());
-  }
-  if (begin.lost.empty()) {
-    return fmt::format("{}; {} workers go on from step {} after {}", begin.reason,
-                       begin.seats.size(), begin.step, to_string(begin.pause));
-  }
+  std::vector<Rank> gone;
+  std::ranges::copy_if(begin.lost, std::back_inserter(gone),
+                       [&](Rank rank) { return std::ranges::count(begin.taken, rank) == 0; });
   return fmt::format(
-      "{}; noticed at most {} after it was last heard; {} workers go on without {} from step {} "
-      "after {}",
-      begin.reason, to_string(begin.silence), begin.seats.size(), lost, begin.step,
-      to_string(begin.pause));
+      "{}{}; {} workers go on{}{} from step {} after {}", begin.reason,
+      begin.lost.empty()
+          ? ""
+          : fmt::format("; noticed at most {} after it was last heard", to_string(begin.silence)),
+      begin.seats.size(),
+      gone.empty() ? "" : fmt::format(" without {}", fmt::join(names_of(gone, first_plan), ", ")),
+      begin.taken.empty() ? ""
+                          : fmt::format(" with a new worker for {}",
+                                        fmt::join(names_of(begin.taken, first_plan), ", ")),
+      begin.step, to_string(begin.pause));
 }
 
 nlohmann::json losses_json(const runtime::JobResult& job, const plan::Plan& first_plan) {
@@ -46,15 +60,14 @@ nlohmann::json losses_json(const runtime::JobResult& job, const plan::Plan& firs
     if (is_mere_change(begin)) {
       continue;
     }
-    nlohmann::json lost = nlohmann::json::array();
-    for (const Rank rank : begin.lost) {
-      lost.push_back(first_plan.rank_names.at(rank.index()));
-    }
+    const std::chrono::duration<double> noticed = begin.noticed.time_since_epoch();
     losses.push_back({{"epoch", begin.epoch},
                       {"reason", begin.reason},
-                      {"lost", lost},
+                      {"lost", names_of(begin.lost, first_plan)},
+                      {"new_workers_for", names_of(begin.taken, first_plan)},
                       {"workers", begin.seats.size()},
                       {"step", begin.step},
+                      {"noticed_at_unix_s", noticed.count()},
                       {"noticed_within_s", begin.silence.seconds()},
                       {"resumed_after_s", begin.pause.seconds()}});
   }
@@ -93,6 +106,7 @@ void Continuation::attach(runtime::JobOptions& job) {
     job.heartbeat_period = kWatchfulHeartbeat;
     job.heartbeat_timeout = *options_.survives_after;
     job.plan_for = [this](const std::vector<Rank>& left) { return plan_for(left); };
+    job.replacement_deadline = options_.replacement_deadline;
   }
 }
 

@@ -24,6 +24,8 @@ inline constexpr Duration kWatchfulHeartbeat = 200_ms;
 struct ContinuationOptions {
   /// Silence after which a worker is lost; none: a loss ends the job.
   std::optional<Duration> survives_after;
+  /// How long to wait for another worker in the place of a lost one; none: not at all.
+  std::optional<Duration> replacement_deadline;
   std::optional<SlowWatch::Action> on_slow;  ///< none: nothing is measured
   double rate_scale = 1;                     ///< of an emulated network
 };

@@ -55,6 +55,7 @@ struct TrainOptions {
   std::string on_slow = "ignore";
   std::string state;
   std::string heartbeat_timeout = "1.2 s";
+  std::string replacement_timeout = "60 s";
   bool has_seed = false;  ///< whether it was said
 
   bool watches() const { return on_slow != "ignore"; }
@@ -200,8 +201,13 @@ Duration heartbeat_timeout(const TrainOptions& options) {
 
 ContinuationOptions continuation_options(const TrainOptions& options) {
   ContinuationOptions result;
-  if (options.on_loss == "continue") {
+  if (options.on_loss != "stop") {
     result.survives_after = heartbeat_timeout(options);
+  }
+  if (options.on_loss == "wait") {
+    result.replacement_deadline = named("<command line>", "--replacement-timeout", [&] {
+      return parse_duration(options.replacement_timeout);
+    });
   }
   if (options.watches()) {
     result.on_slow =
@@ -226,12 +232,13 @@ void require_consistent(const TrainOptions& options,
   require_transport(options.transport);
   if (!options.workload.empty() && options.calibration.empty() && !options.may_plan()) {
     throw ConfigError(ErrorContext{"<command line>", "--workload",
-                                   "neither --calibration nor --on-loss continue nor --on-slow",
+                                   "neither --calibration nor --on-loss continue or wait nor "
+                                   "--on-slow",
                                    "one of them, which need it"});
   }
   if (!options.state.empty() && options.on_loss == "stop") {
     throw ConfigError(ErrorContext{"<command line>", "--state", "--on-loss stop",
-                                   "--on-loss continue beside it"});
+                                   "--on-loss continue or wait beside it"});
   }
   if (!options.emulate.empty()) {
     require_local(launch, "--emulate", ", one in each emulated host");
@@ -384,9 +391,11 @@ void add_train_command(CLI::App& app, Session& session) {
       ->capture_default_str();
   command
       ->add_option("--on-loss", options->on_loss,
-                   "When a worker is lost: stop (from the last checkpoint, --resume goes on), or "
-                   "continue with the workers that are left and a new plan for them")
-      ->check(CLI::IsMember({"stop", "continue"}))
+                   "When a worker is lost: stop (from the last checkpoint, --resume goes on), "
+                   "continue with the workers that are left and a new plan for them, or wait for "
+                   "another worker in its place (local workers are started again) and continue "
+                   "without when none comes; one that comes later joins in both cases")
+      ->check(CLI::IsMember({"stop", "continue", "wait"}))
       ->capture_default_str();
   command
       ->add_option("--on-slow", options->on_slow,
@@ -396,7 +405,11 @@ void add_train_command(CLI::App& app, Session& session) {
       ->capture_default_str();
   command
       ->add_option("--heartbeat-timeout", options->heartbeat_timeout,
-                   "With --on-loss continue: silence after which a worker counts as lost")
+                   "With --on-loss continue or wait: silence after which a worker counts as lost")
+      ->capture_default_str();
+  command
+      ->add_option("--replacement-timeout", options->replacement_timeout,
+                   "With --on-loss wait: how long to wait")
       ->capture_default_str();
   command->add_option("--state", options->state,
                       "Folder for the state of the job: when this command is killed, its workers "

@@ -26,16 +26,45 @@ std::optional<double> noise_scale(const plan::Plan& plan, const runtime::JobResu
   for (const runtime::WorkerReport& worker : job.workers) {
     steps = std::min(steps, worker.weighted_squared_norms.size());
   }
+  // The latest steps of all: a worker that came for a lost one has no others.
+  const auto at = [steps](const std::vector<double>& values, std::size_t step) {
+    return values[values.size() - steps + step];
+  };
   plan::NoiseScaleEstimator estimator;
   for (std::size_t step = 0; step < steps; ++step) {
     double weighted = 0;
     for (const runtime::WorkerReport& worker : job.workers) {
-      weighted += worker.weighted_squared_norms[step];
+      weighted += at(worker.weighted_squared_norms, step);
     }
-    estimator.add(weighted, job.workers[0].squared_norms[step], job.workers.size(),
+    estimator.add(weighted, at(job.workers[0].squared_norms, step), job.workers.size(),
                   plan.batch.global_batch());
   }
   return estimator.noise_scale();
+}
+
+/// By step of this run, of those workers that did it and are there at the end.
+std::vector<double> mean_losses(const runtime::JobResult& job) {
+  std::uint32_t first = ~0U;
+  for (const runtime::WorkerReport& worker : job.workers) {
+    first = std::min(first, worker.first_step);
+  }
+  std::vector<double> losses;
+  std::vector<double> workers;
+  for (const runtime::WorkerReport& worker : job.workers) {
+    const std::size_t begin = worker.first_step - first;
+    losses.resize(std::max(losses.size(), begin + worker.losses.size()), 0.0);
+    workers.resize(losses.size(), 0.0);
+    for (std::size_t i = 0; i < worker.losses.size(); ++i) {
+      ++workers[begin + i];
+    }
+  }
+  for (const runtime::WorkerReport& worker : job.workers) {
+    const std::size_t begin = worker.first_step - first;
+    for (std::size_t i = 0; i < worker.losses.size(); ++i) {
+      losses[begin + i] += worker.losses[i] / workers[begin + i];
+    }
+  }
+  return losses;
 }
 
 }  // namespace
@@ -51,14 +80,11 @@ TrainingSummary summarise(const plan::Plan& plan, const runtime::JobResult& job)
     summary.parameters_agree =
         summary.parameters_agree && worker.parameters_digest == job.workers[0].parameters_digest;
     summary.loss += worker.final_loss / ranks;
-    summary.losses.resize(std::max(summary.losses.size(), worker.losses.size()), 0.0);
-    for (std::size_t i = 0; i < worker.losses.size(); ++i) {
-      summary.losses[i] += worker.losses[i] / ranks;
-    }
     if (worker.final_accuracy.has_value()) {
       summary.accuracy = worker.final_accuracy;
     }
   }
+  summary.losses = mean_losses(job);
   summary.noise_scale = noise_scale(plan, job);
   return summary;
 }

@@ -14,6 +14,7 @@
 
 #include "base/error.hpp"
 #include "runtime/execution_ledger.hpp"
+#include "runtime/missed_peer.hpp"
 #include "runtime/slice_engine.hpp"
 
 namespace rackrail::runtime {
@@ -96,18 +97,22 @@ struct Executor::Impl {
   void wait_until(Done is_done) {
     std::unique_lock lock(mutex);
     changed.wait(lock, [&] { return reason ? gradients_are_free : is_done(); });
+    if (missed) {
+      throw MissedPeerError(*missed);
+    }
     if (reason) {
       throw PeerLostError(*reason);
     }
   }
 
-  void abort(const std::string& why) {
+  void abort(const std::string& why, std::optional<MissedPeer> peer = {}) {
     {
       const std::lock_guard lock(mutex);
       if (reason) {
         return;
       }
       reason = why;
+      missed = std::move(peer);
     }
     transport.wake();
   }
@@ -125,11 +130,14 @@ struct Executor::Impl {
         std::size_t happened = take_launches();
         happened += transport.progress();
         engine.drain();
+        engine.watch_peers();
         report_finished();
         if (happened == 0) {
           transport.wait(kLongestSleep);
         }
       }
+    } catch (const MissedPeerError& error) {
+      abort(error.what(), error.peer());
     } catch (const std::exception& error) {
       abort(error.what());
     }
@@ -208,6 +216,7 @@ struct Executor::Impl {
   std::vector<BucketState> states;  ///< in the current step, by bucket
   std::optional<std::uint32_t> current_step;
   std::optional<std::string> reason;  ///< of the abort
+  std::optional<MissedPeer> missed;   ///< whose fault it is, where that is known
   bool gradients_are_free = false;    ///< after an abort
 
   std::atomic<bool> stopping = false;

@@ -11,6 +11,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -19,6 +20,7 @@
 #include "base/units.hpp"
 #include "plan/cost_model.hpp"
 #include "plan/plan.hpp"
+#include "runtime/peer_watch.hpp"
 #include "runtime/transport.hpp"
 
 namespace rackrail::runtime {
@@ -28,6 +30,9 @@ struct ExecutorOptions {
   bool record_timeline = false;
   /// Sends in flight per destination before further ones wait.
   int send_window = 8;
+  /// Whether peers are watched by their pulses; all ranks of an epoch have the same. None: a peer
+  /// is missed only where the transport says so.
+  std::optional<PulseOptions> pulse;
 };
 
 /// What one peer sent to this rank.
@@ -68,9 +73,9 @@ class Executor {
   /// launch in one step.
   void launch(BucketId bucket, std::span<float> data);
   /// Block until the bucket (every bucket that was launched in this step) is done on this rank.
-  /// Throw PeerLostError once the executor was aborted: `data` is then unspecified, earlier steps
-  /// are whole. Nothing is written into `data` after that, and nothing reads it but sends that a
-  /// peer has not taken within a second.
+  /// Throw PeerLostError once the executor was aborted, MissedPeerError where it is known by whom:
+  /// `data` is then unspecified, earlier steps are whole. Nothing is written into `data` after
+  /// that, and nothing reads it but sends that a peer has not taken within a second.
   void wait(BucketId bucket);
   void wait_all();
 

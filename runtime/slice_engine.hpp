@@ -36,6 +36,7 @@
 #include "runtime/codec.hpp"
 #include "runtime/execution_ledger.hpp"
 #include "runtime/executor.hpp"
+#include "runtime/missed_peer.hpp"
 #include "runtime/transport.hpp"
 
 namespace rackrail::runtime {
@@ -51,12 +52,15 @@ class SliceEngine {
 
   /// Forgets slices of earlier steps.
   void begin_step(std::uint32_t step);
-  /// Throws PeerLostError when the bucket needs a peer that is gone.
+  /// Throws MissedPeerError when the bucket needs a peer that is gone.
   void start(BucketId bucket, std::span<float> data);
   /// Does what has become possible. Call after Transport::progress(), which itself throws
-  /// PeerLostError when a peer that is needed is lost, and RuntimeFailure for slices that no peer
+  /// MissedPeerError when a peer that is needed is lost, and RuntimeFailure for slices that no peer
   /// with the same plan would send.
   void drain();
+  /// Lets peers know that this rank is there (ExecutorOptions::pulse). Throws MissedPeerError when
+  /// one of them has been silent for too long, whether it is needed just now or not.
+  void watch_peers();
   /// Buckets of the current step that ended since the last call.
   std::vector<BucketId> take_finished();
 
@@ -82,6 +86,7 @@ class SliceEngine {
 
   void on_slice(Rank source, const SliceHeader& header, std::span<const std::byte> payload);
   void on_peer_error(Rank peer, const std::string& reason);
+  void send_pulse(Rank destination);
   void on_sent(RunKey key, std::uint32_t transfer, std::uint32_t slice, bool was_borrowed,
                ExecutionLedger::Clock::time_point started);
   void keep_for_later(Rank source, const SliceHeader& header, std::span<const std::byte> payload);
@@ -119,9 +124,11 @@ class SliceEngine {
   std::vector<BucketId> finished_;
   std::map<RunKey, std::vector<EarlySlice>> early_;
   std::size_t buffered_ = 0;
-  std::vector<std::optional<std::string>> lost_;  ///< by peer: why
-  std::vector<int> in_flight_;                    ///< by destination
-  std::size_t borrowed_ = 0;                      ///< sends that read gradients
+  std::vector<std::optional<MissedPeer>> lost_;  ///< by peer
+  std::optional<PeerWatch> watch_;
+  std::vector<char> pulse_in_flight_;  ///< by destination
+  std::vector<int> in_flight_;         ///< by destination
+  std::size_t borrowed_ = 0;           ///< sends that read gradients
   std::deque<Rank> to_pump_;
   std::vector<char> pump_is_queued_;  ///< by destination
   std::deque<FreedSlice> to_apply_;   ///< the most urgent first

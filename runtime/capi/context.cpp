@@ -144,7 +144,7 @@ void Context::watched(Act act) {
   try {
     act();
   } catch (const PeerLostError& error) {
-    const std::string reason = session_->reason_of_loss(error.what());
+    const std::string reason = session_->reason_of_loss(error);
     session_->abandon({reason, false});
     throw PeerLostError(over_.emplace(reason));
   }
@@ -283,16 +283,16 @@ void Context::wait(std::uint32_t bucket) {
   if (session_ != nullptr) {
     runtime::Executor& executor = session_->executor();  // stays as long as a bucket is started
     lock.unlock();
-    std::optional<std::string> lost;
+    std::exception_ptr lost;
     try {
       executor.wait(BucketId(std::size_t{bucket}));
-    } catch (const PeerLostError& error) {
-      lost = error.what();
+    } catch (const PeerLostError&) {
+      lost = std::current_exception();
     }
     lock.lock();
     if (lost) {
       require_running();
-      watched([&] { throw PeerLostError(*lost); });
+      watched([&] { std::rethrow_exception(lost); });
     }
   }
   states_[bucket] = State::kWaitedFor;

@@ -29,6 +29,13 @@ constexpr std::chrono::milliseconds kShortestPeriod{50};
 // The coordinator waits half a second for a suspect's own end.
 constexpr std::chrono::milliseconds kBetterReason{1500};
 
+constexpr grpc::StatusCode kGivenUp = grpc::StatusCode::NOT_FOUND;
+
+/// Whether the coordinator ended the stream, and said why.
+bool is_orderly(const grpc::Status& status) {
+  return status.error_code() == grpc::StatusCode::ABORTED || status.error_code() == kGivenUp;
+}
+
 std::shared_ptr<grpc::ChannelCredentials> credentials(const std::optional<TlsCertificates>& tls,
                                                       grpc::ChannelArguments& arguments) {
   if (!tls) {
@@ -92,11 +99,12 @@ struct CoordinatorClient::Impl {
     {
       const std::lock_guard lock(mutex);
       stream_status = status;
+      given_up = status.error_code() == kGivenUp;
       lost = welcome.has_value() && !finished && !leaving;
       changed.notify_all();
     }
-    if (lost && status.error_code() == grpc::StatusCode::ABORTED) {
-      abort(one_line(status.error_message()), /*from_coordinator=*/true);  // it ended in order
+    if (lost && is_orderly(status)) {
+      abort(one_line(status.error_message()), /*from_coordinator=*/true);
     } else if (lost) {
       abort(where + " was lost: connection closed");
     }
@@ -276,6 +284,7 @@ struct CoordinatorClient::Impl {
   std::optional<std::string> aborted;
   bool told_to_abort = false;
   bool told_to_come_back = false;
+  bool given_up = false;  // the job goes on without this worker
   std::optional<grpc::Status> stream_status;
   grpc::ClientContext* heartbeat_context = nullptr;  // of the call in flight
   bool finished = false;
@@ -304,7 +313,10 @@ Welcome CoordinatorClient::join(const JoinRequest& request, Duration deadline) {
     Welcome welcome = std::move(*impl.welcome);
     impl.welcome.emplace();  // still says that there was one
     if (welcome.rank.index() >= welcome.world_size ||
-        welcome.addresses.size() != welcome.world_size) {
+        welcome.addresses.size() != welcome.world_size ||
+        std::ranges::any_of(welcome.newcomers, [&](Rank newcomer) {
+          return newcomer.index() >= welcome.world_size;
+        })) {
       throw RuntimeFailure(impl.where + " sent a welcome that contradicts itself");
     }
     impl.heartbeat_thread = std::thread([&impl] { impl.beat(); });
@@ -329,6 +341,7 @@ Welcome CoordinatorClient::join(const JoinRequest& request, Duration deadline) {
     case grpc::StatusCode::INVALID_ARGUMENT:
       throw ConfigError(impl.where + " refused: " + one_line(status.error_message()));
     case grpc::StatusCode::ABORTED:
+    case kGivenUp:
       impl.told_to_abort = true;
       throw RuntimeFailure(one_line(status.error_message()));
     default:
@@ -401,13 +414,16 @@ bool CoordinatorClient::wait_until_finished(std::optional<Duration> at_most) {
   return false;
 }
 
-std::optional<std::string> CoordinatorClient::report_transport_error(std::optional<Rank> peer,
-                                                                     const std::string& reason) {
+std::optional<std::string> CoordinatorClient::report_transport_error(
+    std::optional<Rank> peer, const std::string& reason, std::optional<Duration> silence) {
   proto::TransportErrorReport request;
   if (peer) {
     request.set_peer(peer->value());
   }
   request.set_reason(reason);
+  if (silence) {
+    request.set_silence_ps(silence->picoseconds());
+  }
   try {
     impl_->report(&proto::Coordinator::Stub::ReportTransportError, request);
   } catch (const PeerLostError&) {
@@ -440,7 +456,7 @@ bool CoordinatorClient::is_coordinator_lost() const {
 
 bool CoordinatorClient::coordinator_knows() const {
   const std::lock_guard lock(impl_->mutex);
-  return impl_->told_to_abort || impl_->said_goodbye;
+  return (impl_->told_to_abort && !impl_->given_up) || impl_->said_goodbye;
 }
 
 void CoordinatorClient::leave(bool ok, const AbortReason& reason) {

@@ -31,6 +31,9 @@ struct Welcome {
   std::string job_options;                        ///< JSON
   std::uint32_t step = 0;                         ///< that all have, in an epoch after the first
   Rank seat;                                      ///< its rank in the first epoch
+  std::vector<Rank> newcomers;  ///< who has no parameters yet: the others give them
+  Duration heartbeat_period;
+  Duration heartbeat_timeout;
 };
 
 class CoordinatorClient {
@@ -69,10 +72,12 @@ class CoordinatorClient {
   /// within `at_most`; without it there is no such limit.
   bool wait_until_finished(std::optional<Duration> at_most = {});
 
-  /// Says that the transport cannot reach a peer (if known which), and waits shortly for the
-  /// coordinator's reason, which knows more; nothing when it has none. Never throws.
+  /// Says that the transport cannot reach a peer (if known which), maybe because it was silent for
+  /// some time, and waits shortly for the coordinator's reason, which knows more; nothing when it
+  /// has none. Never throws.
   std::optional<std::string> report_transport_error(std::optional<Rank> peer,
-                                                    const std::string& reason);
+                                                    const std::string& reason,
+                                                    std::optional<Duration> silence = {});
   /// The reason when the job was aborted.
   std::optional<std::string> abort_reason() const;
   /// Whether that reason came from the coordinator, so that all others have it too.
@@ -83,7 +88,8 @@ class CoordinatorClient {
   /// Whether the job was aborted, or join() failed, because the coordinator itself was lost.
   bool is_coordinator_lost() const;
   /// Whether the coordinator knows why this worker ends: it gave the reason, or took note of the
-  /// one that leave() said. Then it is for the job's leader to say it, once.
+  /// one that leave() said. Then it is for the job's leader to say it, once; but a worker without
+  /// which the job goes on has to say it for itself.
   bool coordinator_knows() const;
 
   /// Says good-bye and ends the connection; `reason` is one line for everybody when not ok.

@@ -30,6 +30,10 @@ void JobControl::join(MemberStream& stream, JoinRequest request) {
     come_back(stream, std::move(request));
     return;
   }
+  if (takes_newcomers()) {
+    admit(stream, std::move(request));
+    return;
+  }
   const auto joined = membership_.join(std::move(request), now());
   if (const auto* refusal = std::get_if<Refusal>(&joined)) {
     stream.end(refusal->too_late ? MemberStream::End::kAborted : MemberStream::End::kRefused,
@@ -67,6 +71,7 @@ void JobControl::leave(Rank rank, bool ok, const AbortReason& reason) {
 
 void JobControl::end_all(const std::string& reason) {
   give_up(reason);
+  refuse_newcomers(reason);
   membership_.stop({reason, false}, now());
   for (const auto& [stream, member] : streams_) {
     stream->end(MemberStream::End::kAborted, membership_.abort_reason().line);
@@ -95,17 +100,14 @@ void JobControl::finish() {
 TimePoint JobControl::turn() {
   const TimePoint time = now();
   membership_.tick(time);
-  if (regroup_) {
-    for (const Rank seat : regroup_->overdue(time)) {
-      lose(seat);
-    }
-  }
+  lose_overdue(time);
   for (const MembershipEvent& event : membership_.take_events()) {
     std::visit([this](const auto& each) { tell(each); }, event);
   }
   publish_progress(time);
   if (!over_ && membership_.is_over(time)) {
     over_ = true;
+    refuse_newcomers("the job is over");
     callbacks_.post([this, outcome = outcome_now()] { publish(outcome); });
   }
   return membership_.next_deadline(time);
@@ -116,6 +118,7 @@ void JobControl::tell(const AllJoined& /*event*/) {
   if (epoch_.seats.empty()) {
     for (std::size_t rank = 0; rank < membership_.options().world_size; ++rank) {
       epoch_.seats.emplace_back(rank);
+      epoch_.since.push_back(epoch_.epoch);
     }
     epoch_.plan = {options_.plan, membership_.options().plan_digest};
   }

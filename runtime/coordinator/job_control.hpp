@@ -25,7 +25,8 @@ namespace rackrail::runtime {
 /// What goes to one member. Called on the service thread only; never blocks.
 class MemberStream {
  public:
-  enum class End { kLeft, kAborted, kRefused, kBroken };
+  /// kGivenUp: the job goes on, but without this worker.
+  enum class End { kLeft, kAborted, kGivenUp, kRefused, kBroken };
 
   virtual ~MemberStream() = default;
   MemberStream() = default;
@@ -87,15 +88,41 @@ class JobControl {
   void recover(const EpochRecord& record);
   bool goes_on_after(const Aborted& event) const;
   void regroup(const Aborted& event);
-  void end_epoch(const std::string& reason, std::optional<Rank> lost, TimePoint time);
+  void end_epoch(const std::string& reason, const std::vector<Rank>& lost, TimePoint time);
+  void gather(TimePoint time);
   void come_back(MemberStream& stream, JoinRequest request);
+  bool may_come_back(const JoinRequest& request) const;
+  void lose_overdue(TimePoint time);
   void lose(Rank seat);
+  void note_loss(Rank seat);
+  void give_up_seat(Rank seat);
+  void go_on_without(std::vector<Rank> lost);
   void lose_stream(MemberStream& stream);
   void ask_for_plan(std::vector<Rank> lost);
   void change_plan(PlanChange change, std::uint32_t epoch);
   void begin_epoch();
+  EpochRecord next_epoch(const Regroup& regroup, std::uint32_t step) const;
   void give_up(const std::string& reason);
   void announce(TimePoint time);
+
+  // Workers that come while the job runs (job_newcomers.cpp).
+  struct Newcomer {
+    Rank seat;  ///< that it is to have
+    JoinRequest request;
+  };
+  bool takes_newcomers() const;
+  void admit(MemberStream& stream, JoinRequest request);
+  std::optional<std::string> objection_to(const JoinRequest& request) const;
+  std::optional<Rank> free_seat_for(const JoinRequest& request) const;
+  bool is_free(Rank seat) const;
+  void seat_newcomers();
+  void ask_for_plan_with_newcomers();
+  void take_newcomers(const std::vector<Rank>& seats, EpochPlan plan, std::uint32_t epoch);
+  void refuse_newcomers(const std::string& reason);
+  std::vector<Rank> seats_with_newcomers() const;
+  bool may_wait_for(Rank seat);
+  void vacate(Rank seat, TimePoint time);
+  bool is_ending() const;
 
   // On the callbacks' thread.
   void complete_checkpoint(const CheckpointComplete& checkpoint);
@@ -109,12 +136,15 @@ class JobControl {
   std::map<MemberStream*, MemberId> streams_;
   TimePoint last_progress_;
   bool over_ = false;
-  EpochRecord epoch_;                     // the latest that began
-  std::optional<Regroup> regroup_;        // of the next epoch, between two
-  std::map<MemberStream*, Rank> former_;  // seats by stream of the epoch before
-  EpochBegin beginning_;                  // of this or the next epoch, but for the first
-  TimePoint noticed_;                     // of the loss that ended the epoch before
-  bool is_announced_ = true;              // that this epoch began
+  EpochRecord epoch_;                            // the latest that began
+  std::optional<Regroup> regroup_;               // of the next epoch, between two
+  std::map<MemberStream*, Rank> former_;         // seats by stream of the epoch before
+  EpochBegin beginning_;                         // of this or the next epoch, but for the first
+  std::map<MemberStream*, Newcomer> newcomers_;  // not in a regroup yet
+  bool is_asking_ = false;                       // for a plan with them
+  std::map<Rank, int> vacancies_;                // since a step was done, by seat
+  TimePoint noticed_;                            // of the loss that ended the epoch before
+  bool is_announced_ = true;                     // that this epoch began
   // Of the callbacks' thread.
   std::optional<AbortReason> callback_failure_;
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "runtime/coordinator/clock.hpp"
 #include "runtime/coordinator/grpc_setup.hpp"
 #include "runtime/coordinator/job_control.hpp"
 
@@ -12,35 +13,30 @@ namespace rackrail::runtime {
 namespace {
 
 constexpr std::size_t kFewest = 2;  // ranks that there can be a plan for
+constexpr Duration kNever = Duration(1'000'000'000'000'000'000);  // eleven days
 
 Duration between(TimePoint begin, TimePoint end) {
   return Duration(std::chrono::nanoseconds(end - begin).count() * 1000);
 }
 
-std::chrono::nanoseconds nanoseconds_of(Duration time) {
-  return std::chrono::nanoseconds(time.picoseconds() / 1000);
-}
-
 }  // namespace
 
 bool JobControl::goes_on_after(const Aborted& event) const {
-  return options_.on_loss && event.lost && membership_.epoch() != 0 &&
-         epoch_.seats.size() > kFewest;
+  const std::size_t fewest = options_.replacement_deadline ? 1 : kFewest;
+  return options_.on_loss && !event.lost.empty() && membership_.epoch() != 0 &&
+         epoch_.seats.size() >= event.lost.size() + fewest;
 }
 
 void JobControl::recover(const EpochRecord& record) {
   const TimePoint time = std::chrono::steady_clock::now();
   epoch_ = record;
+  epoch_.since.resize(epoch_.seats.size(), 0);
   started_ = true;
   is_announced_ = false;
   noticed_ = time;
+  beginning_.noticed = std::chrono::system_clock::now();
   beginning_.reason = "the coordinator was restarted";
-  MembershipOptions next = membership_.options();
-  next.epoch = record.epoch + 1;
-  next.world_size = record.seats.size();
-  membership_ = Membership(std::move(next), time);
-  regroup_.emplace(record.seats, time + nanoseconds_of(options_.return_deadline));
-  regroup_->set_plan(record.plan);
+  gather(time);
 }
 
 void JobControl::regroup(const Aborted& event) {
@@ -50,39 +46,81 @@ void JobControl::regroup(const Aborted& event) {
   if (is_first) {
     beginning_.silence = event.silence;
   }
-  ask_for_plan({beginning_.lost.back()});
+  std::vector<Rank> given_up;
+  for (const Rank rank : event.lost) {
+    const Rank seat = epoch_.seats[rank.index()];
+    if (may_wait_for(seat)) {
+      vacate(seat, time);
+    } else {
+      regroup_->lose(seat);
+      given_up.push_back(seat);
+    }
+  }
+  if (!given_up.empty()) {
+    go_on_without(std::move(given_up));
+  }
+  seat_newcomers();
 }
 
-/// Tells all but the lost one to come back, and waits for them.
-void JobControl::end_epoch(const std::string& reason, std::optional<Rank> lost, TimePoint time) {
+/// Tells all but the lost ones to come back, and waits for them. The seats of the lost ones are
+/// left to the caller.
+void JobControl::end_epoch(const std::string& reason, const std::vector<Rank>& lost,
+                           TimePoint time) {
   if (std::exchange(is_announced_, false)) {
     beginning_ = {};
     beginning_.reason = reason;
+    beginning_.noticed = std::chrono::system_clock::now();
     noticed_ = time;
   }
-  std::vector<Rank> left = epoch_.seats;
-  if (lost) {
-    beginning_.lost.push_back(epoch_.seats[lost->index()]);
-    std::erase(left, beginning_.lost.back());
+  for (const Rank rank : lost) {
+    note_loss(epoch_.seats[rank.index()]);
   }
   former_.clear();
   for (const auto& [stream, member] : streams_) {
     const std::optional<Rank> rank = membership_.rank_of(member);
-    if (rank && rank != lost) {
+    if (rank && !std::ranges::count(lost, *rank)) {
       former_.emplace(stream, epoch_.seats[rank->index()]);
       stream->abort(reason, /*come_back=*/true);
     } else {
-      stream->end(MemberStream::End::kAborted, reason);
+      stream->end(MemberStream::End::kGivenUp, reason + "; the job goes on without it");
     }
   }
   streams_.clear();
 
-  // It gathers those who are left, all at once (begin_epoch).
+  gather(time);
+}
+
+/// For the epoch after the latest, of the same seats and by the same plan, unless that changes.
+void JobControl::gather(TimePoint time) {
+  // The membership gathers all at once (begin_epoch): until then the regroup has the deadlines.
   MembershipOptions next = membership_.options();
-  ++next.epoch;
-  next.world_size = left.size();
+  next.epoch = epoch_.epoch + 1;
+  next.rendezvous_deadline = kNever;
   membership_ = Membership(std::move(next), time);
-  regroup_.emplace(std::move(left), time + nanoseconds_of(options_.return_deadline));
+  regroup_.emplace(epoch_.seats, time + to_chrono(options_.return_deadline));
+  regroup_->set_plan(epoch_.plan);
+}
+
+void JobControl::note_loss(Rank seat) {
+  if (std::ranges::count(beginning_.lost, seat) == 0) {
+    beginning_.lost.push_back(seat);
+  }
+}
+
+/// Not only of the epoch before: a coordinator may be killed between two welcomes. But the seat
+/// must not have been given to another worker since.
+bool JobControl::may_come_back(const JoinRequest& request) const {
+  const Returning& has = request.returning.value();
+  if (!regroup_ || has.epoch >= membership_.options().epoch || !regroup_->expects(has.seat) ||
+      request.version != membership_.options().version) {
+    return false;
+  }
+  const auto member = regroup_->members().find(has.seat);
+  const auto seat = std::ranges::lower_bound(epoch_.seats, has.seat);
+  const bool was_taken_now =
+      member != regroup_->members().end() && !member->second.request.returning;
+  return !was_taken_now && seat != epoch_.seats.end() && *seat == has.seat &&
+         has.epoch >= epoch_.since.at(static_cast<std::size_t>(seat - epoch_.seats.begin()));
 }
 
 void JobControl::come_back(MemberStream& stream, JoinRequest request) {
@@ -92,20 +130,17 @@ void JobControl::come_back(MemberStream& stream, JoinRequest request) {
     // Its heartbeats were not answered in time, though its stream is there: nobody is lost.
     end_epoch("rank " + std::to_string(has.seat.value()) + " (pid " + std::to_string(request.pid) +
                   " on " + request.host + ") had no answer from the coordinator",
-              std::nullopt, std::chrono::steady_clock::now());
-    regroup_->set_plan(epoch_.plan);
+              {}, std::chrono::steady_clock::now());
   }
-  // Not only of the epoch before: a coordinator may be killed between two welcomes.
-  const bool is_expected = regroup_ && has.epoch < membership_.options().epoch &&
-                           regroup_->expects(has.seat) &&
-                           request.version == membership_.options().version;
-  if (!is_expected) {
-    const bool is_aborted = membership_.state() == MembershipState::kAborted;
-    stream.end(MemberStream::End::kAborted,
-               is_aborted ? membership_.abort_reason().line
-                          : "the worker that was rank " + std::to_string(has.seat.value()) +
-                                " (pid " + std::to_string(request.pid) + " on " + request.host +
-                                ") was given up, and the job goes on without it");
+  if (!may_come_back(request)) {
+    if (membership_.state() == MembershipState::kAborted) {
+      stream.end(MemberStream::End::kAborted, membership_.abort_reason().line);
+    } else {
+      stream.end(MemberStream::End::kGivenUp,
+                 "the worker that was rank " + std::to_string(has.seat.value()) + " (pid " +
+                     std::to_string(request.pid) + " on " + request.host +
+                     ") was given up, and the job goes on without it");
+    }
     return;
   }
   regroup_->come(has.seat, {&stream, std::move(request)});
@@ -119,6 +154,7 @@ void JobControl::lose_stream(MemberStream& stream) {
   if (former != former_.end()) {
     former_.erase(former);
   }
+  newcomers_.erase(&stream);
   if (!regroup_) {
     return;
   }
@@ -134,23 +170,54 @@ void JobControl::lose(Rank seat) {
     return;
   }
   if (const auto member = regroup_->members().find(seat); member != regroup_->members().end()) {
-    member->second.stream->end(MemberStream::End::kAborted, "it was given up");
+    member->second.stream->end(
+        MemberStream::End::kGivenUp,
+        "rank " + std::to_string(seat.value()) + " was given up, and the job goes on without it");
   }
-  beginning_.lost.push_back(seat);
+  note_loss(seat);
+  if (!may_wait_for(seat)) {
+    give_up_seat(seat);
+    return;
+  }
+  vacate(seat, std::chrono::steady_clock::now());
+  if (!regroup_->has_holders()) {
+    give_up(beginning_.reason + "; nobody is left who has the parameters");
+    return;
+  }
+  seat_newcomers();
+}
+
+/// Nobody is to have it in the next epoch.
+void JobControl::give_up_seat(Rank seat) {
   regroup_->lose(seat);
   if (!options_.on_loss) {
     give_up(beginning_.reason + "; the worker that was rank " + std::to_string(seat.value()) +
             " was lost meanwhile");
     return;
   }
+  go_on_without({seat});
+}
+
+/// After `lost` are gone from the regroup.
+void JobControl::go_on_without(std::vector<Rank> lost) {
   if (regroup_->left().size() < kFewest) {
     give_up(beginning_.reason + "; fewer than " + std::to_string(kFewest) + " workers are left");
     return;
   }
-  MembershipOptions next = membership_.options();
-  next.world_size = regroup_->left().size();
-  membership_ = Membership(std::move(next), std::chrono::steady_clock::now());
-  ask_for_plan({seat});
+  ask_for_plan(std::move(lost));
+}
+
+void JobControl::lose_overdue(TimePoint time) {
+  if (!regroup_) {
+    return;
+  }
+  for (const Rank seat : regroup_->overdue(time)) {
+    if (regroup_ && regroup_->is_vacant(seat)) {
+      give_up_seat(seat);
+    } else {
+      lose(seat);
+    }
+  }
 }
 
 void JobControl::ask_for_plan(std::vector<Rank> lost) {
@@ -198,14 +265,12 @@ void JobControl::look_at(const StepMeasurement& step, std::uint32_t epoch) {
 
 /// `epoch`: in which it was measured that there should be another plan.
 void JobControl::change_plan(PlanChange change, std::uint32_t epoch) {
-  const bool is_ending = std::ranges::any_of(membership_.results(),
-                                             [](const std::string& one) { return !one.empty(); });
-  if (regroup_ || epoch != epoch_.epoch || is_ending ||
+  if (regroup_ || epoch != epoch_.epoch || is_ending() ||
       membership_.state() != MembershipState::kRunning) {
     return;
   }
   const bool is_first = is_announced_;
-  end_epoch(change.reason, std::nullopt, std::chrono::steady_clock::now());
+  end_epoch(change.reason, {}, std::chrono::steady_clock::now());
   beginning_.is_change = is_first;
   regroup_->set_plan(std::move(change.plan));
 }
@@ -216,15 +281,21 @@ void JobControl::begin_epoch() {
   }
   const std::optional<std::uint32_t> step = regroup_->common_step();
   if (!step) {
-    give_up(beginning_.reason + "; those who are left are more than one step apart");
+    give_up(beginning_.reason + (regroup_->has_holders()
+                                     ? "; those who are left are more than one step apart"
+                                     : "; nobody is left who has the parameters"));
     return;
   }
   const Regroup regroup = *std::exchange(regroup_, std::nullopt);
   const TimePoint time = std::chrono::steady_clock::now();
   former_.clear();
   MembershipOptions next = membership_.options();
-  epoch_ = {.epoch = next.epoch, .seats = regroup.left(), .step = *step, .plan = regroup.plan()};
+  if (*step > epoch_.step) {
+    vacancies_.clear();
+  }
+  epoch_ = next_epoch(regroup, *step);
   next.plan_digest = epoch_.plan.digest;
+  next.world_size = epoch_.seats.size();
   membership_ = Membership(std::move(next), time);
   std::size_t rank = 0;
   for (const auto& [seat, member] : regroup.members()) {
@@ -237,6 +308,35 @@ void JobControl::begin_epoch() {
   beginning_.epoch = epoch_.epoch;
   beginning_.seats = epoch_.seats;
   beginning_.step = epoch_.step;
+  for (const Rank newcomer : epoch_.newcomers) {
+    const Rank seat = epoch_.seats[newcomer.index()];
+    if (std::ranges::count(beginning_.taken, seat) == 0) {
+      beginning_.taken.push_back(seat);
+    }
+  }
+}
+
+/// `regroup` is complete.
+EpochRecord JobControl::next_epoch(const Regroup& regroup, std::uint32_t step) const {
+  EpochRecord next{.epoch = membership_.options().epoch,
+                   .seats = regroup.left(),
+                   .since = {},
+                   .step = step,
+                   .plan = regroup.plan(),
+                   .newcomers = {}};
+  const std::vector<Rank> newcomers = regroup.newcomers();
+  for (std::size_t rank = 0; rank < next.seats.size(); ++rank) {
+    const Rank seat = next.seats[rank];
+    const auto before = std::ranges::lower_bound(epoch_.seats, seat);
+    const bool stays = before != epoch_.seats.end() && *before == seat &&
+                       regroup.members().at(seat).request.returning;
+    next.since.push_back(
+        stays ? epoch_.since[static_cast<std::size_t>(before - epoch_.seats.begin())] : next.epoch);
+    if (std::ranges::binary_search(newcomers, seat)) {
+      next.newcomers.emplace_back(rank);
+    }
+  }
+  return next;
 }
 
 void JobControl::give_up(const std::string& reason) {
@@ -258,6 +358,7 @@ void JobControl::announce(TimePoint time) {
   if (options_.on_epoch) {
     callbacks_.post([this, beginning = beginning_] { options_.on_epoch(beginning); });
   }
+  seat_newcomers();
 }
 
 }  // namespace rackrail::runtime

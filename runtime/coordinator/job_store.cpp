@@ -4,7 +4,9 @@
 #include <sqlite3.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
+#include <iterator>
 #include <string_view>
 #include <system_error>
 #include <utility>
@@ -29,29 +31,43 @@ constexpr const char* kSchema =
     "CREATE TABLE IF NOT EXISTS job (id INTEGER PRIMARY KEY CHECK (id = 1), identity TEXT NOT NULL,"
     " address TEXT NOT NULL, token TEXT NOT NULL, options TEXT NOT NULL);"
     "CREATE TABLE IF NOT EXISTS epoch (number INTEGER PRIMARY KEY, seats TEXT NOT NULL,"
-    " step INTEGER NOT NULL, plan BLOB NOT NULL, digest TEXT NOT NULL);";
+    " since TEXT NOT NULL, step INTEGER NOT NULL, plan BLOB NOT NULL, digest TEXT NOT NULL);";
 
-std::string to_text(const std::vector<Rank>& seats) {
+std::string to_text(const std::vector<std::uint32_t>& numbers) {
   std::string text;
-  for (const Rank seat : seats) {
-    text += std::to_string(seat.value()) + " ";
+  for (const std::uint32_t number : numbers) {
+    text += std::to_string(number) + " ";
   }
   return text;
 }
 
-std::vector<Rank> seats_of(std::string_view text) {
-  std::vector<Rank> seats;
+std::vector<std::uint32_t> numbers_of(std::string_view text) {
+  std::vector<std::uint32_t> numbers;
   const char* at = text.data();
   const char* const end = at + text.size();
   while (at != end) {
-    std::uint32_t seat = 0;
-    const auto [next, error] = std::from_chars(at, end, seat);
+    std::uint32_t number = 0;
+    const auto [next, error] = std::from_chars(at, end, number);
     if (error != std::errc() || next == end) {
-      throw RuntimeFailure("the job's database holds no list of ranks: '" + std::string(text) +
+      throw RuntimeFailure("the job's database holds no list of numbers: '" + std::string(text) +
                            "'");
     }
-    seats.emplace_back(seat);
+    numbers.push_back(number);
     at = next + 1;
+  }
+  return numbers;
+}
+
+std::vector<std::uint32_t> numbers_of(const std::vector<Rank>& seats) {
+  std::vector<std::uint32_t> numbers;
+  std::ranges::transform(seats, std::back_inserter(numbers), &Rank::value);
+  return numbers;
+}
+
+std::vector<Rank> seats_of(std::string_view text) {
+  std::vector<Rank> seats;
+  for (const std::uint32_t number : numbers_of(text)) {
+    seats.emplace_back(number);
   }
   return seats;
 }
@@ -163,9 +179,10 @@ JobStore::JobStore(const std::filesystem::path& folder) : impl_(std::make_unique
 JobStore::~JobStore() = default;
 
 std::optional<UnfinishedJob> JobStore::unfinished() const {
-  Statement query(impl_->database.get(), impl_->file,
-                  "SELECT identity, address, token, options, number, seats, step, plan, digest"
-                  " FROM job, epoch ORDER BY number DESC LIMIT 1");
+  Statement query(
+      impl_->database.get(), impl_->file,
+      "SELECT identity, address, token, options, number, seats, since, step, plan, digest"
+      " FROM job, epoch ORDER BY number DESC LIMIT 1");
   if (!query.step()) {
     return std::nullopt;
   }
@@ -176,8 +193,10 @@ std::optional<UnfinishedJob> JobStore::unfinished() const {
               .job_options = query.text(3)},
       .epoch = {.epoch = query.number(4),
                 .seats = seats_of(query.text(5)),
-                .step = query.number(6),
-                .plan = {.plan = query.text(7), .digest = query.text(8)}}};
+                .since = numbers_of(query.text(6)),
+                .step = query.number(7),
+                .plan = {.plan = query.text(8), .digest = query.text(9)},
+                .newcomers = {}}};
 }
 
 void JobStore::begin(const JobRecord& job) {
@@ -193,12 +212,13 @@ void JobStore::begin(const JobRecord& job) {
 
 void JobStore::add(const EpochRecord& epoch) {
   Statement insert(impl_->database.get(), impl_->file,
-                   "INSERT OR REPLACE INTO epoch VALUES (?1, ?2, ?3, ?4, ?5)");
+                   "INSERT OR REPLACE INTO epoch VALUES (?1, ?2, ?3, ?4, ?5, ?6)");
   insert.bind(1, std::int64_t{epoch.epoch});
-  insert.bind(2, to_text(epoch.seats));
-  insert.bind(3, std::int64_t{epoch.step});
-  insert.bind(4, epoch.plan.plan);
-  insert.bind(5, epoch.plan.digest);
+  insert.bind(2, to_text(numbers_of(epoch.seats)));
+  insert.bind(3, to_text(epoch.since));
+  insert.bind(4, std::int64_t{epoch.step});
+  insert.bind(5, epoch.plan.plan);
+  insert.bind(6, epoch.plan.digest);
   insert.step();
 }
 

@@ -1,6 +1,7 @@
 #include "runtime/coordinator/membership.hpp"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "base/parse_units.hpp"
@@ -12,7 +13,24 @@ namespace {
 // Ticks come at least this often, so that a pause of the coordinator itself shows.
 constexpr std::chrono::milliseconds kTickPeriod{200};
 
+// After so many periods without a tick what members said has yet to be read.
+constexpr int kLateTicks = 2;
+
+// Suspicions of one member that are kept: it says once what it misses.
+constexpr std::size_t kMostPerMember = 4;
+// Part of the timeout within which members went silent together.
+constexpr int kTogether = 6;
+
 std::string rank_text(Rank rank) { return "rank " + std::to_string(rank.value()); }
+
+/// The others of those that were lost.
+std::string and_with_it(const std::vector<Rank>& lost) {
+  std::string text;
+  for (std::size_t i = 1; i < lost.size(); ++i) {
+    text += (i == 1 ? "; and with it " : ", ") + rank_text(lost[i]);
+  }
+  return text;
+}
 
 }  // namespace
 
@@ -102,17 +120,17 @@ void Membership::start(TimePoint now) {
   events_.emplace_back(AllJoined{});
 }
 
-void Membership::abort(AbortReason reason, TimePoint now, const Member* lost) {
+void Membership::abort(AbortReason reason, TimePoint now, std::vector<Rank> lost,
+                       TimePoint last_heard) {
   if (state_ == MembershipState::kAborted || state_ == MembershipState::kFinished) {
     return;
   }
   state_ = MembershipState::kAborted;
   end_ = now;
   abort_reason_ = std::move(reason);
-  Aborted event{.reason = abort_reason_, .lost = {}, .silence = {}};
-  if (lost != nullptr) {
-    event.lost = lost->rank;
-    event.silence = Duration(std::chrono::nanoseconds(now - lost->last_heard).count() * 1000);
+  Aborted event{.reason = abort_reason_, .lost = std::move(lost), .silence = {}};
+  if (!event.lost.empty()) {
+    event.silence = Duration(std::chrono::nanoseconds(now - last_heard).count() * 1000);
   }
   events_.emplace_back(std::move(event));
 }
@@ -125,7 +143,8 @@ void Membership::stream_closed(MemberId id, TimePoint now) {
   }
   Member& member = members_[id.index()];
   member.present = false;
-  abort({name(member) + " was lost: connection closed", false}, now, &member);
+  abort({name(member) + " was lost: connection closed", false}, now,
+        member.rank ? std::vector{*member.rank} : std::vector<Rank>{}, member.last_heard);
 }
 
 void Membership::heartbeat(Rank rank, const WorkerProgress& progress, TimePoint now) {
@@ -189,10 +208,95 @@ void Membership::report_result(Rank rank, std::string payload, TimePoint now) {
 }
 
 void Membership::report_transport_error(Rank rank, std::optional<Rank> peer,
-                                        const std::string& reason, TimePoint now) {
-  if (find(rank) != nullptr && state_ == MembershipState::kRunning && !suspicion_) {
-    suspicion_ = Suspicion{rank, peer, reason, now + to_chrono(options_.suspicion_grace)};
+                                        const std::string& reason, std::optional<Duration> silence,
+                                        TimePoint now) {
+  const bool counts = find(rank) != nullptr && state_ == MembershipState::kRunning &&
+                      suspicions_.size() < kMostPerMember * members_.size();
+  if (!counts) {
+    return;
   }
+  suspicions_.push_back({rank, peer, reason, now - to_chrono(silence.value_or(Duration()))});
+  const TimePoint deadline =
+      now + to_chrono(silence ? options_.silence_grace : options_.suspicion_grace);
+  judgement_ = std::min(judgement_.value_or(deadline), deadline);
+}
+
+/// Those without whom all others can reach each other, as far as was said.
+std::vector<Rank> Membership::cut_off() const {
+  std::set<std::pair<Rank, Rank>> edges;
+  for (const Suspicion& each : suspicions_) {
+    if (each.suspect && *each.suspect != each.reporter && find(*each.suspect) != nullptr) {
+      edges.emplace(std::minmax(each.reporter, *each.suspect));
+    }
+  }
+  std::vector<Rank> result;
+  while (!edges.empty()) {
+    std::map<Rank, std::size_t> degree;
+    for (const auto& [low, high] : edges) {
+      ++degree[low];
+      ++degree[high];
+    }
+    Rank worst = degree.begin()->first;
+    for (const auto& [rank, count] : degree) {
+      if (count >= degree[worst]) {
+        worst = rank;
+      }
+    }
+    result.push_back(worst);
+    std::erase_if(
+        edges, [worst](const auto& edge) { return edge.first == worst || edge.second == worst; });
+  }
+  return result;
+}
+
+void Membership::judge(TimePoint now) {
+  std::vector<Rank> lost = cut_off();
+  if (lost.empty()) {
+    const Suspicion& first = suspicions_.front();
+    abort({name(members_[by_rank_[first.reporter.index()]]) + " lost its peers: " + first.reason,
+           false},
+          now);
+    return;
+  }
+  // That it was not heard or, at worst, that it did not hear.
+  auto evidence = std::ranges::find_if(
+      suspicions_, [&](const Suspicion& each) { return each.suspect == lost[0]; });
+  const bool is_accused = evidence != suspicions_.end();
+  if (!is_accused) {
+    evidence = std::ranges::find_if(suspicions_, [&](const Suspicion& each) {
+      return each.suspect && each.reporter == lost[0];
+    });
+  }
+  const std::string line =
+      name(*find(lost[0])) + " was lost: " +
+      (is_accused ? rank_text(evidence->reporter) + " cannot reach it: "
+                  : "it cannot reach " + rank_text(*evidence->suspect) + ": ") +
+      evidence->reason + and_with_it(lost);
+  const TimePoint last_heard = evidence->last_heard;
+  abort({line, false}, now, std::move(lost), last_heard);
+}
+
+/// The members whose heartbeats are overdue; and those that are about to be, because what keeps one
+/// from sending them may keep others, and each of them would cost another epoch.
+void Membership::lose_silent(TimePoint now) {
+  const auto timeout = to_chrono(options_.heartbeat_timeout);
+  const auto first = std::ranges::find_if(members_, [&](const Member& member) {
+    return member.present && now >= member.last_heard + timeout;
+  });
+  if (first == members_.end()) {
+    return;
+  }
+  std::vector<Rank> lost{*first->rank};
+  for (const Member& member : members_) {
+    if (member.rank != first->rank && member.present &&
+        now >= member.last_heard + timeout - timeout / kTogether) {
+      lost.push_back(*member.rank);
+    }
+  }
+  const std::string line = name(*first) + " was lost: no heartbeat for " +
+                           to_string(options_.heartbeat_timeout) + and_with_it(lost);
+  const TimePoint last_heard = first->last_heard;
+  abort({line, false}, now, std::move(lost), last_heard);
 }
 
 void Membership::leave(Rank rank, bool ok, const AbortReason& reason, TimePoint now) {
@@ -209,7 +313,7 @@ void Membership::leave(Rank rank, bool ok, const AbortReason& reason, TimePoint 
 }
 
 void Membership::tick(TimePoint now) {
-  const auto late = now - last_tick_ - 5 * kTickPeriod;
+  const auto late = now - last_tick_ - kLateTicks * kTickPeriod;
   last_tick_ = now;
   if (late > std::chrono::nanoseconds(0)) {
     start_ += late;
@@ -228,22 +332,9 @@ void Membership::tick(TimePoint now) {
   if (state_ != MembershipState::kRunning) {
     return;
   }
-  for (const Member& member : members_) {
-    if (member.present && now >= member.last_heard + to_chrono(options_.heartbeat_timeout)) {
-      abort({name(member) + " was lost: no heartbeat for " + to_string(options_.heartbeat_timeout),
-             false},
-            now, &member);
-      return;
-    }
-  }
-  if (suspicion_ && now >= suspicion_->deadline) {
-    const Member& reporter = members_[by_rank_[suspicion_->reporter.index()]];
-    const Member* suspect = suspicion_->suspect ? find(*suspicion_->suspect) : nullptr;
-    abort({suspect != nullptr ? name(*suspect) + " was lost: " + rank_text(suspicion_->reporter) +
-                                    " cannot reach it: " + suspicion_->reason
-                              : name(reporter) + " lost its peers: " + suspicion_->reason,
-           false},
-          now, suspect);
+  lose_silent(now);
+  if (state_ == MembershipState::kRunning && judgement_ && now >= *judgement_) {
+    judge(now);
   }
 }
 
@@ -255,8 +346,8 @@ TimePoint Membership::next_deadline(TimePoint now) const {
     for (const Member& member : members_) {
       next = std::min(next, member.last_heard + to_chrono(options_.heartbeat_timeout));
     }
-    if (suspicion_) {
-      next = std::min(next, suspicion_->deadline);
+    if (judgement_) {
+      next = std::min(next, *judgement_);
     }
   } else if (const TimePoint given_up = end_ + to_chrono(options_.leave_grace); given_up > now) {
     next = std::min(next, given_up);

@@ -47,7 +47,8 @@ JoinRequest from_message(const proto::JoinRequest& message) {
     request.returning = Returning{.seat = Rank(std::size_t{returning.seat()}),
                                   .epoch = returning.epoch(),
                                   .step = returning.step(),
-                                  .oldest_step = returning.oldest_step()};
+                                  .oldest_step = returning.oldest_step(),
+                                  .has_parameters = returning.has_parameters()};
   }
   return request;
 }
@@ -69,6 +70,7 @@ proto::JoinRequest to_message(const JoinRequest& request) {
     returning.set_epoch(request.returning->epoch);
     returning.set_step(request.returning->step);
     returning.set_oldest_step(request.returning->oldest_step);
+    returning.set_has_parameters(request.returning->has_parameters);
   }
   return message;
 }
@@ -139,6 +141,11 @@ Welcome take_welcome(proto::Welcome& message) {
   welcome.epoch = message.epoch();
   welcome.step = message.step();
   welcome.seat = Rank(std::size_t{message.seat()});
+  welcome.heartbeat_period = Duration(message.heartbeat_period_ps());
+  welcome.heartbeat_timeout = Duration(message.heartbeat_timeout_ps());
+  for (const std::uint32_t rank : message.newcomers()) {
+    welcome.newcomers.emplace_back(std::size_t{rank});
+  }
   for (const std::string& address : message.addresses()) {
     welcome.addresses.push_back(bytes_of(address));
   }

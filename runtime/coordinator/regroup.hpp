@@ -9,6 +9,12 @@
 // lost meanwhile is expected no longer; then another plan is wanted. An epoch may also begin
 // because there is a better plan: everybody comes back, and nobody is lost.
 //
+// Newcomers. A seat whose holder was lost may be vacant for a while: then it is expected that
+// another worker takes it, which was not in the job before, and who had it may not come back. An
+// epoch may also begin because somebody came for a seat that had been given up. A newcomer has no
+// parameters: once the epoch has begun, those who have them give them to it
+// (launch/state_transfer.hpp).
+//
 // The step. A rank can only finish step s + 1 (sums of the gradients of all ranks) when every rank
 // has begun it, and so has applied step s. Hence the survivors are at most one step apart. All of
 // them go on from the smallest number of steps that any of them has; those that have one more go
@@ -17,6 +23,7 @@
 // Pure logic, as membership.hpp: time is an argument. Streams are only names here. O(seats) a call.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -41,8 +48,11 @@ struct EpochPlan {
 struct EpochRecord {
   std::uint32_t epoch = 1;
   std::vector<Rank> seats;  ///< by rank
-  std::uint32_t step = 0;   ///< steps that the parameters of all contain
+  /// By rank, the epoch since which the seat has its holder: one of before may not come back.
+  std::vector<std::uint32_t> since;
+  std::uint32_t step = 0;  ///< steps that the parameters of all contain
   EpochPlan plan;
+  std::vector<Rank> newcomers;  ///< ranks without parameters; forgotten with the epoch's beginning
 };
 
 /// What whoever leads the job is asked for a plan with.
@@ -65,9 +75,11 @@ struct EpochBegin {
   bool is_change = false;   ///< it began with a PlanChange, though somebody may be lost since
   std::vector<Rank> lost;   ///< seats, all of them; none when only connections were
   std::vector<Rank> seats;  ///< by rank
+  std::vector<Rank> taken;  ///< seats that newcomers took, of those lost now or before
   std::uint32_t step = 0;   ///< steps that the parameters of all contain
   Duration silence;         ///< from the lost member's last sign of life to the notice of its loss
-  Duration pause;           ///< from that to the moment when all were ready to train again
+  std::chrono::system_clock::time_point noticed;  ///< when the loss or the better plan was
+  Duration pause;  ///< from that to the moment when all were ready to train again
 };
 
 class Regroup {
@@ -80,18 +92,28 @@ class Regroup {
     JoinRequest request;
   };
 
+  /// Whether the holder of this seat may come back.
   bool expects(Rank seat) const;
   bool has_come(Rank seat) const { return members_.contains(seat); }
   /// Each seat once; it must be expected.
   void come(Rank seat, Member member);
+  /// The seat's holder is expected no longer, but a newcomer until the deadline. The plan stays.
+  void vacate(Rank seat, TimePoint deadline);
+  bool is_vacant(Rank seat) const { return vacant_.contains(seat); }
+  /// Somebody who was not in the job before takes a seat, which is vacant or was none of those that
+  /// are left: then a plan that there is should have been made with it.
+  void take(Rank seat, Member newcomer);
+  /// Whether somebody is left who has parameters.
+  bool has_holders() const;
   /// The seat of who came over this stream.
   std::optional<Rank> seat_of(const MemberStream& stream) const;
   /// It is expected no longer, and neither is a plan that was made with it.
   void lose(Rank seat);
-  /// Who has not come although it is time.
+  /// Who has not come although it is time; vacant seats, too.
   std::vector<Rank> overdue(TimePoint now) const;
   TimePoint deadline() const { return deadline_; }
 
+  /// Seats of the next epoch, vacant ones too.
   const std::vector<Rank>& left() const { return left_; }
   /// Which question for a plan counts: earlier ones are about seats that were lost since.
   std::uint32_t question() const { return question_; }
@@ -102,8 +124,10 @@ class Regroup {
   const EpochPlan& plan() const { return plan_.value(); }
   /// By seat.
   const std::map<Rank, Member>& members() const { return members_; }
-  /// The number of steps that all can have; none when somebody cannot go back that far, which
-  /// means that it was not in the same job.
+  /// Seats of those who have come without parameters.
+  std::vector<Rank> newcomers() const;
+  /// The number of steps that all can have but the newcomers; none when somebody cannot go back
+  /// that far, which means that it was not in the same job, or when nobody has parameters.
   std::optional<std::uint32_t> common_step() const;
 
  private:
@@ -112,6 +136,7 @@ class Regroup {
   std::uint32_t question_ = 0;
   std::optional<EpochPlan> plan_;
   std::map<Rank, Member> members_;
+  std::map<Rank, TimePoint> vacant_;  ///< until when they wait for somebody
 };
 
 }  // namespace rackrail::runtime

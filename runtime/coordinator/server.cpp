@@ -2,6 +2,7 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <algorithm>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -22,6 +23,8 @@ namespace rackrail::runtime {
 namespace {
 
 namespace proto = rackrail::coordinator::v1;
+
+constexpr std::int64_t kLongestSilence = 3600'000'000'000'000;  // an hour, in picoseconds
 
 TimePoint now() { return std::chrono::steady_clock::now(); }
 
@@ -77,6 +80,9 @@ class JoinStream final : public grpc::ServerWriteReactor<proto::Event>, public M
     message.set_plan(epoch.plan.plan);
     message.set_step(epoch.step);
     message.set_seat(epoch.seats.at(rank.index()).value());
+    for (const Rank newcomer : epoch.newcomers) {
+      message.add_newcomers(newcomer.value());
+    }
     message.set_job_options(options_.job_options);
     message.set_heartbeat_period_ps(options_.heartbeat_period.picoseconds());
     message.set_heartbeat_timeout_ps(options_.membership.heartbeat_timeout.picoseconds());
@@ -117,6 +123,9 @@ class JoinStream final : public grpc::ServerWriteReactor<proto::Event>, public M
         break;
       case End::kAborted:
         status_ = grpc::Status(grpc::StatusCode::ABORTED, reason);
+        break;
+      case End::kGivenUp:  // which the client tells from the end of the whole job
+        status_ = grpc::Status(grpc::StatusCode::NOT_FOUND, reason);
         break;
       case End::kRefused:
         status_ = grpc::Status(grpc::StatusCode::FAILED_PRECONDITION, reason);
@@ -346,7 +355,12 @@ struct CoordinatorServer::Impl final : proto::Coordinator::CallbackService {
         if (request->has_peer()) {
           peer = Rank(static_cast<std::size_t>(request->peer()));
         }
-        control.membership().report_transport_error(rank, peer, one_line(request->reason()), now());
+        std::optional<Duration> silence;
+        if (request->has_silence_ps()) {
+          silence = Duration(std::clamp<std::int64_t>(request->silence_ps(), 0, kLongestSilence));
+        }
+        control.membership().report_transport_error(rank, peer, one_line(request->reason()),
+                                                    silence, now());
       });
     });
   }

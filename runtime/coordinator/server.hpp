@@ -43,6 +43,11 @@ struct CoordinatorOptions {
   /// A plan for those who are left, so that the job goes on without a member that was lost. Empty:
   /// a loss ends the job, as does an exception of it.
   std::function<EpochPlan(const Loss&)> on_loss;
+  /// How long the job waits for another worker in the place of one that was lost, before it goes on
+  /// without; none: it does not wait. With on_loss only, which is then asked for a plan after that.
+  std::optional<Duration> replacement_deadline;
+  /// Worker of this seat was lost, and the job waits for another. Called as the others above.
+  std::function<void(Rank seat)> on_vacant;
   /// What a member measured in a step; `rank` and the sources are seats. A plan that it answers
   /// with is taken up by all in an epoch of its own, unless the job has begun to end. An exception
   /// aborts the job.

@@ -5,6 +5,7 @@ set(RACKRAIL_COORDINATOR_SOURCES
   coordinator/grpc_setup.cpp
   coordinator/host_port.cpp
   coordinator/job_control.cpp
+  coordinator/job_newcomers.cpp
   coordinator/job_regroup.cpp
   coordinator/job_store.cpp
   coordinator/job_token.cpp

@@ -92,6 +92,12 @@ class Leader {
     };
     if (options.plan_for) {
       coordinator.on_loss = [this](const Loss& loss) { return plan_after(loss); };
+      coordinator.replacement_deadline = options.replacement_deadline;
+      coordinator.on_vacant = [this](Rank seat) {
+        if (replace_) {
+          replace_(seat);
+        }
+      };
     }
     if (options.on_measured) {
       coordinator.on_measured = [this](const StepMeasurement& step) { return change_after(step); };
@@ -110,6 +116,8 @@ class Leader {
 
   /// Who makes sure that a lost worker does nothing any more. Before any worker comes.
   void set_fence(std::function<void(Rank)> fence) { fence_ = std::move(fence); }
+  /// Who does the same and starts another one in its place. Likewise.
+  void set_replace(std::function<void(Rank)> replace) { replace_ = std::move(replace); }
 
   CoordinatorServer& server() { return *server_; }
 
@@ -284,6 +292,7 @@ class Leader {
   std::vector<std::uint32_t> checkpoints_;  // guarded by mutex_
   std::vector<EpochBegin> epochs_;          // guarded by mutex_
   std::function<void(Rank)> fence_;
+  std::function<void(Rank)> replace_;
   std::string token_;
   bool is_taken_up_ = false;
   std::unique_ptr<JobStore> store_;
@@ -293,51 +302,35 @@ class Leader {
 /// Starts the workers of a local job and looks after them until the job is over.
 class LocalWorkers {
  public:
-  LocalWorkers(const JobOptions& options, CoordinatorServer& server)
+  LocalWorkers(const JobOptions& options, CoordinatorServer& server, const std::string& token)
       : options_(options),
         server_(server),
+        command_(worker_command(token)),
         children_([this](std::size_t child, std::string_view line) {
           if (options_.on_worker_line) {
-            options_.on_worker_line(Rank(child), line);
+            options_.on_worker_line(ranks_.at(child), line);
           }
         }) {}
 
-  void start(std::size_t count, const std::string& token) {
+  void start_all(std::size_t count) {
     has_started_workers_ = true;
-    ChildCommand command;
-    command.words = options_.worker_command;
-    if (command.words.empty()) {
-      command.words = {"/proc/self/exe", "worker"};
-    }
-    if (!options_.state_folder.empty()) {
-      command.words.emplace_back("--outlives-coordinator");
-      command.outlives_parent = true;
-    }
-    command.words.insert(command.words.end(),
-                         {"--coordinator", to_string(server_.address()), "--rank", ""});
-    command.environment = options_.worker_environment;
-    command.environment[kJobTokenVariable] = token;
-    command.environment["RACKRAIL_TRANSPORT"] = options_.transport;
     for (std::size_t rank = 0; rank < count; ++rank) {
-      command.words.back() = std::to_string(rank);
-      ChildCommand placed = command;
-      if (options_.place_worker) {
-        options_.place_worker(Rank(rank), placed);
-      }
-      children_.start(placed);
+      start(Rank(rank));
     }
   }
 
   /// Its worker is lost and must not come back to life. From any thread.
-  void fence(Rank rank) {
-    const std::lock_guard lock(mutex_);
-    fenced_.push_back(rank);
-  }
+  void fence(Rank rank) { want({.rank = rank, .is_replaced = false}); }
+  /// The same, and another one is started in its place.
+  void replace(Rank rank) { want({.rank = rank, .is_replaced = true}); }
 
   CoordinatorOutcome wait() {
     while (true) {
-      for (const Rank rank : take_fenced()) {
-        children_.kill(rank.index());
+      for (const LostWorker& lost : take_lost()) {
+        end_worker(lost.rank);
+        if (lost.is_replaced) {
+          start(lost.rank);
+        }
       }
       // Its descriptor stays readable after the first signal.
       const int signals = guard_.received() == 0 ? guard_.file_descriptor() : -1;
@@ -363,9 +356,61 @@ class LocalWorkers {
   int interrupted_by() const { return guard_.received(); }
 
  private:
-  std::vector<Rank> take_fenced() {
+  struct LostWorker {
+    Rank rank;
+    bool is_replaced = false;
+  };
+
+  ChildCommand worker_command(const std::string& token) const {
+    ChildCommand command;
+    command.words = options_.worker_command;
+    if (command.words.empty()) {
+      command.words = {"/proc/self/exe", "worker"};
+    }
+    if (!options_.state_folder.empty()) {
+      command.words.emplace_back("--outlives-coordinator");
+      command.outlives_parent = true;
+    }
+    command.words.insert(command.words.end(),
+                         {"--coordinator", to_string(server_.address()), "--rank"});
+    command.environment = options_.worker_environment;
+    command.environment[kJobTokenVariable] = token;
+    command.environment["RACKRAIL_TRANSPORT"] = options_.transport;
+    return command;
+  }
+
+  void start(Rank rank) {
+    ChildCommand command = command_;
+    command.words.push_back(std::to_string(rank.value()));
+    if (options_.place_worker) {
+      options_.place_worker(rank, command);
+    }
+    ranks_.push_back(rank);
+    children_.start(command);
+  }
+
+  void want(LostWorker lost) {
     const std::lock_guard lock(mutex_);
-    return std::exchange(fenced_, {});
+    lost_.push_back(lost);
+  }
+
+  std::vector<LostWorker> take_lost() {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(lost_, {});
+  }
+
+  void end_worker(Rank rank) {
+    for (std::size_t child = 0; child < ranks_.size(); ++child) {
+      if (ranks_[child] == rank) {
+        children_.kill(child);
+      }
+    }
+    if (command_.outlives_parent) {
+      ChildCommand command =
+          command_;  // as another process with the same state may have started it
+      command.words.push_back(std::to_string(rank.value()));
+      kill_orphans(command);
+    }
   }
 
   void ended(const ChildEnd& end) {
@@ -373,8 +418,7 @@ class LocalWorkers {
       if (!early_end_) {
         early_end_ = end;
       }
-      server_.stop("rank " + std::to_string(end.child) + " (pid " + std::to_string(end.pid) + ") " +
-                   describe(end) + " before all workers had come" +
+      server_.stop(name(end) + ") " + describe(end) + " before all workers had come" +
                    (end.last_line.empty() ? "" : ": " + end.last_line));
     }
     if (end.signal != 0) {
@@ -400,23 +444,28 @@ class LocalWorkers {
       reason.bad_input = true;
     }
     for (const ChildEnd& end : killed_) {
-      const std::string who =
-          "rank " + std::to_string(end.child) + " (pid " + std::to_string(end.pid) + " ";
-      if (reason.line.starts_with(who)) {
+      if (reason.line.starts_with(name(end) + " ")) {
         reason.line += "; its process " + describe(end);
       }
     }
   }
 
+  std::string name(const ChildEnd& end) const {
+    return "rank " + std::to_string(ranks_.at(end.child).value()) + " (pid " +
+           std::to_string(end.pid);
+  }
+
   const JobOptions& options_;
   CoordinatorServer& server_;
+  const ChildCommand command_;  ///< of every worker, without its rank
   InterruptGuard guard_;
+  std::vector<Rank> ranks_;  ///< by child
   ChildProcesses children_;
   bool has_started_workers_ = false;
   std::optional<ChildEnd> early_end_;
   std::vector<ChildEnd> killed_;  ///< before the job was over
   std::mutex mutex_;
-  std::vector<Rank> fenced_;  ///< not killed yet; guarded by mutex_
+  std::vector<LostWorker> lost_;  ///< not killed yet; guarded by mutex_
 };
 
 /// The own worker of a process that a launcher started.
@@ -456,10 +505,11 @@ JobResult run_local_job(const plan::Plan& plan, const JobOptions& options) {
     token = make_job_token();
   }
   Leader leader(plan, options, options.listen, token);
-  LocalWorkers workers(options, leader.server());
+  LocalWorkers workers(options, leader.server(), leader.token());
   leader.set_fence([&workers](Rank rank) { workers.fence(rank); });
+  leader.set_replace([&workers](Rank rank) { workers.replace(rank); });
   if (!leader.is_taken_up()) {
-    workers.start(plan.rank_count(), leader.token());
+    workers.start_all(plan.rank_count());
   }
   const CoordinatorOutcome outcome = workers.wait();
   JobResult result = leader.result(outcome);

@@ -74,6 +74,10 @@ struct JobOptions {
   /// left, in their order, which become ranks 0, 1, …; its steps must have as many samples. Called
   /// on a thread of its own. Empty: a loss ends the job.
   std::function<plan::Plan(const std::vector<Rank>& left)> plan_for;
+  /// How long the job waits for another worker in the place of a lost one before it goes on
+  /// without; none: it does not wait, but still takes up whoever comes later. Local jobs start that
+  /// worker themselves. With plan_for only.
+  std::optional<Duration> replacement_deadline;
   /// Folder of what the coordinator must not forget (job_store.hpp); empty: it is kept nowhere.
   /// When this process is killed, its workers wait for another one that is given the same folder,
   /// plan and training: that takes up the job. With plan_for only.

@@ -10,6 +10,7 @@
 #include "base/build_config.hpp"
 #include "base/error.hpp"
 #include "plan/format.hpp"
+#include "runtime/missed_peer.hpp"
 
 namespace rackrail::runtime {
 namespace {
@@ -177,13 +178,18 @@ void Session::abandon(const AbortReason& reason) {
   abort(reason.line);
 }
 
-std::string Session::reason_of_loss(const std::string& seen_here) {
+std::string Session::reason_of_loss(const PeerLostError& seen_here) {
   // The transport notices a lost peer as soon as the coordinator does, which knows who it was.
   std::optional<std::string> reason = client_.abort_reason();
   if (!reason) {
-    reason = client_.report_transport_error(std::nullopt, seen_here);
+    if (const auto* missed = dynamic_cast<const MissedPeerError*>(&seen_here)) {
+      const MissedPeer& peer = missed->peer();
+      reason = client_.report_transport_error(peer.rank, peer.why, peer.silence);
+    } else {
+      reason = client_.report_transport_error(std::nullopt, seen_here.what());
+    }
   }
-  return reason.value_or(seen_here);
+  return reason.value_or(seen_here.what());
 }
 
 void Session::abort(const std::string& reason) {

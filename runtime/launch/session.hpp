@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "base/error.hpp"
 #include "base/ids.hpp"
 #include "base/units.hpp"
 #include "plan/plan.hpp"
@@ -79,6 +80,10 @@ class Session {
   /// another number of ranks, PeerLostError when the job was aborted.
   void adopt(plan::Plan plan);
 
+  /// Between join() and start(), by this thread alone: for what the ranks of an epoch say to each
+  /// other before they train.
+  Transport& transport() { return *transport_; }
+
   const plan::Plan& plan() const { return *plan_; }
   /// Until the next adopt(), finish() or fail().
   Executor& executor() { return *executor_; }
@@ -96,8 +101,9 @@ class Session {
   /// Lets go of the executor and the other ranks, as when one of them was lost, without saying
   /// anything to the coordinator. Then only the coordinator may be asked.
   void disconnect() noexcept;
-  /// The best reason there is for a peer that was lost: the coordinator's, if it has one.
-  std::string reason_of_loss(const std::string& seen_here);
+  /// The best reason there is for a peer that was lost: the coordinator's, if it has one. It is
+  /// told what was seen here.
+  std::string reason_of_loss(const PeerLostError& seen_here);
 
  private:
   void require_ranks(const plan::Plan& plan) const;

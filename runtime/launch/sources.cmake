@@ -9,5 +9,6 @@ set(RACKRAIL_LAUNCH_SOURCES
   launch/session.cpp
   launch/signals.cpp
   launch/spawn.cpp
+  launch/state_transfer.cpp
   launch/worker.cpp)
 set(RACKRAIL_LAUNCH_LIBRARIES nlohmann_json::nlohmann_json fmt::fmt)

@@ -4,9 +4,11 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <map>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -16,7 +18,9 @@
 #include "runtime/executor.hpp"
 #include "runtime/launch/job_settings.hpp"
 #include "runtime/launch/session.hpp"
+#include "runtime/launch/state_transfer.hpp"
 #include "runtime/trainer/executor_exchange.hpp"
+#include "runtime/trainer/profile.hpp"
 #include "runtime/trainer/trainer.hpp"
 
 namespace rackrail::runtime {
@@ -24,6 +28,8 @@ namespace {
 
 // For a coordinator that does not answer, and for the others and a plan.
 constexpr Duration kReturnPatience = 30_s;
+// Period of the pulses between workers over that of the heartbeats.
+constexpr double kPulsesPerHeartbeat = 0.5;
 
 Duration process_cpu_time() {
   rusage usage = {};
@@ -59,23 +65,31 @@ WorkerResult failed(const AbortReason& reason) {
 /// The executor, and when its current step began.
 class TimedExchange final : public trainer::GradientExchange {
  public:
-  explicit TimedExchange(Executor& executor) : exchange_(executor) {}
+  explicit TimedExchange(Executor& executor) : exchange_(std::in_place, executor) {}
+
+  /// The executor goes. A trainer that still refers to this may be asked what it has.
+  void detach() { exchange_.reset(); }
+  bool is_attached() const { return exchange_.has_value(); }
 
   void begin_step(std::uint32_t step) override {
     step_began_ = trainer::wall_clock();
-    exchange_.begin_step(step);
+    exchange_.value().begin_step(step);
   }
-  void launch(BucketId bucket, std::span<float> data) override { exchange_.launch(bucket, data); }
-  void wait_all() override { exchange_.wait_all(); }
-  trainer::Residuals residuals() const override { return exchange_.residuals(); }
+  void launch(BucketId bucket, std::span<float> data) override {
+    exchange_.value().launch(bucket, data);
+  }
+  void wait_all() override { exchange_.value().wait_all(); }
+  trainer::Residuals residuals() const override {
+    return exchange_ ? exchange_->residuals() : trainer::Residuals();
+  }
   void set_residuals(const trainer::Residuals& residuals) override {
-    exchange_.set_residuals(residuals);
+    exchange_.value().set_residuals(residuals);
   }
 
   Duration step_began() const { return step_began_; }
 
  private:
-  trainer::ExecutorExchange exchange_;
+  std::optional<trainer::ExecutorExchange> exchange_;
   Duration step_began_;
 };
 
@@ -99,7 +113,7 @@ class Life {
       result.report = std::move(report_);
       return result;
     } catch (const PeerLostError& error) {
-      return end_after_failure({session_->reason_of_loss(error.what()), false});
+      return end_after_failure({session_->reason_of_loss(error), false});
     } catch (const Error& error) {
       return end_after_failure({error.what(), error.is_bad_input()});
     } catch (const std::exception& error) {
@@ -120,23 +134,18 @@ class Life {
     }
     data_ =
         std::make_unique<trainer::DataSplit>(trainer::load_data(training_config(settings_).data));
-    take_up_plan();
-    if (!settings_.restore.empty()) {
-      trainer_->restore(
-          trainer::load_checkpoint(settings_.restore, report_.rank, trainer_->expectation()));
-    }
-    report_.first_step = static_cast<std::uint32_t>(trainer_->step());
     bool is_lost = false;
     do {
       try {
         if (is_lost) {
           come_back();
         }
+        begin();
         work();
         return;
       } catch (const PeerLostError& error) {
         is_lost = true;
-        const std::string reason = session_->reason_of_loss(error.what());
+        const std::string reason = session_->reason_of_loss(error);
         // A coordinator that is lost may be busy, or be restarted.
         const CoordinatorClient& coordinator = session_->coordinator();
         const bool may_come_back = (goes_back() && coordinator.is_to_come_back()) ||
@@ -160,16 +169,71 @@ class Life {
     session_->finish(to_json(report_));
   }
 
-  /// Executor and trainer for the plan of the membership's epoch; a trainer that there was goes on.
-  void take_up_plan() {
+  /// An epoch of the membership, once this worker has joined it.
+  void begin() {
     const Welcome& welcome = session_->welcome();
     seat_ = welcome.seat;
     report_.rank = welcome.rank;
     report_.membership_epochs = welcome.epoch;
+    const bool is_first = trainer_ == nullptr;
+    const bool is_newcomer = std::ranges::count(welcome.newcomers, welcome.rank) != 0;
+    std::optional<trainer::LoadedCheckpoint> given;
+    if (!welcome.newcomers.empty()) {
+      given = pass_on_state();
+    }
+    take_up_plan();
+    if (given) {
+      given->tensors = std::vector<trainer::ParameterTensor>(trainer_->model().tensors().begin(),
+                                                             trainer_->model().tensors().end());
+      trainer_->restore(*given);
+    } else if (is_first && !settings_.restore.empty()) {
+      trainer_->restore(
+          trainer::load_checkpoint(settings_.restore, report_.rank, trainer_->expectation()));
+    }
+    if (is_first) {
+      report_.first_step = static_cast<std::uint32_t>(trainer_->step());
+    }
+    if (!is_first || is_newcomer) {
+      require_equal_parameters();
+    }
+  }
+
+  /// From those who have parameters to those who came for lost ones; what this rank was given.
+  std::optional<trainer::LoadedCheckpoint> pass_on_state() {
+    const Welcome& welcome = session_->welcome();
+    const auto check = [this] {
+      if (const std::optional<std::string> reason = session_->coordinator().abort_reason()) {
+        throw PeerLostError(*reason);
+      }
+    };
+    StateTransfer transfer(session_->transport(), welcome.epoch, check);
+    if (std::ranges::count(welcome.newcomers, welcome.rank) == 0) {
+      transfer.give(receivers_of(welcome.rank, welcome.newcomers, welcome.world_size),
+                    trainer_->state());
+      return std::nullopt;
+    }
+    const trainer::TrainingConfig config = training_config(settings_);
+    const auto model = trainer::make_model(config.model, config.data.format.image,
+                                           config.data.format.classes, config.seed);
+    return transfer.receive(giver_of(welcome.rank, welcome.newcomers, welcome.world_size),
+                            model->parameters().size());
+  }
+
+  /// Executor and trainer for the plan of the membership's epoch; a trainer that there was goes on.
+  void take_up_plan() {
+    const Welcome& welcome = session_->welcome();
     executor_made_ = trainer::wall_clock();
     arrived_.clear();
-    session_->start(plan::parse_plan(welcome.plan, "the job's plan"),
-                    {.record_timeline = settings_.timeline_step.has_value()});
+    ExecutorOptions options;
+    options.record_timeline = settings_.timeline_step.has_value();
+    if (settings_.survives_losses) {
+      // Others notice a cable that was cut within the time in which the coordinator notices a
+      // worker that froze.
+      const Duration period = scaled(welcome.heartbeat_period, kPulsesPerHeartbeat);
+      options.pulse =
+          PulseOptions{.period = period, .patience = welcome.heartbeat_timeout - period};
+    }
+    session_->start(plan::parse_plan(welcome.plan, "the job's plan"), options);
     auto exchange = std::make_unique<TimedExchange>(session_->executor());
     std::unique_ptr<trainer::Trainer> trainer = make_trainer(*exchange);
     if (trainer_ != nullptr) {
@@ -180,19 +244,23 @@ class Life {
   }
 
   /// After a loss, or for another plan: joins the next epoch of the membership with the parameters
-  /// that there are, takes a step back if others lack it, and takes up the plan for those who are
-  /// in it.
+  /// that there are, and takes a step back if others lack it.
   void come_back() {
-    if (exchange_ != nullptr) {
+    if (exchange_ != nullptr && exchange_->is_attached()) {
       note_residuals();
+      exchange_->detach();
     }
     session_->disconnect();
-    exchange_.reset();
-    session_options_.returning =
-        Returning{.seat = seat_,
+    Returning has{.seat = seat_,
                   .epoch = report_.membership_epochs,
-                  .step = static_cast<std::uint32_t>(trainer_->step()),
-                  .oldest_step = static_cast<std::uint32_t>(trainer_->oldest_step())};
+                  .step = 0,
+                  .oldest_step = 0,
+                  .has_parameters = trainer_ != nullptr};
+    if (trainer_ != nullptr) {
+      has.step = static_cast<std::uint32_t>(trainer_->step());
+      has.oldest_step = static_cast<std::uint32_t>(trainer_->oldest_step());
+    }
+    session_options_.returning = has;
     if (!settings_.outlives_coordinator) {
       session_options_.rendezvous_deadline = kReturnPatience;
     }
@@ -211,7 +279,7 @@ class Life {
       }
       throw PeerLostError(error.what());
     }
-    if (session_->welcome().step != trainer_->step()) {
+    if (trainer_ != nullptr && session_->welcome().step != trainer_->step()) {
       trainer_->go_back();
       report_.losses.pop_back();
       if (!last_was_skipped_) {
@@ -219,8 +287,6 @@ class Life {
         report_.squared_norms.pop_back();
       }
     }
-    take_up_plan();
-    require_equal_parameters();
   }
 
   void note_residuals() {

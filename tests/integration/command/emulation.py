@@ -111,3 +111,9 @@ def set_rate(process, station, other, megabits):
             ["tc", "-n", f"rackrail-{process.pid}-{place}", "class", "change", "dev", port,
              "parent", "1:", "classid", "1:1", "htb", "rate", f"{megabits}mbit", "ceil",
              f"{megabits}mbit", "burst", "64kb", "cburst", "64kb", "quantum", "18000"], check=True)
+
+
+def set_link(process, host, state):
+    """Cuts the cable of a host of a running command, or joins it again: "down", "up"."""
+    subprocess.run(["ip", "-n", f"rackrail-{process.pid}-{host}", "link", "set", "rail0", state],
+                   check=True)

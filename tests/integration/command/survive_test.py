@@ -1,4 +1,4 @@
-"""Workers that die or freeze while a job trains on without them: train --on-loss continue."""
+"""Workers that die or freeze while a job trains on: train --on-loss continue or wait."""
 
 import array
 import json
@@ -9,7 +9,7 @@ import struct
 import time
 
 import harness
-from training import TrainingTest
+from training import TOKEN, TrainingTest
 
 # What is asked of it is 0.2 s for a killed worker, 1.5 s for a frozen one, 3 s to go on. The tests
 # allow for a machine on which each process gets a fraction of a core.
@@ -49,11 +49,11 @@ class Survival(TrainingTest):
                 found[int(words[words.index("--rank") + 1])] = pid
         return found
 
-    def train(self, plan, folder, *options, losses=()):
+    def train(self, plan, folder, *options, losses=(), on_loss="continue"):
         """The result of a run whose workers get signals: (rank, number, seconds to wait first)."""
         process = self.start("train", plan, "--training", self.training, "--steps", self.STEPS,
                              "--checkpoints", folder, "--workload", "digits.yaml", "--on-loss",
-                             "continue", "--heartbeat-timeout", f"{SILENCE} s", "--json",
+                             on_loss, "--heartbeat-timeout", f"{SILENCE} s", "--json",
                              *options)
         if losses:
             self.wait_for_checkpoint(folder)
@@ -130,6 +130,29 @@ class Survival(TrainingTest):
                 self.assertAlmostEqual(run["final_accuracy"], whole["final_accuracy"], delta=0.01)
                 self.assert_same_model(name, "whole")
 
+    def test_lost_workers_are_started_again_and_nothing_is_different(self):
+        plan = self.make_plan("four.json", "--codec", "none")
+        whole = self.train(plan, "whole")
+        kill, freeze = signal.SIGKILL, signal.SIGSTOP
+        for name, losses in (("killed", [(2, kill, 0)]), ("frozen", [(0, freeze, 0)]),
+                             ("one by one", [(0, kill, 0), (0, kill, 3), (3, kill, 0.2)]),
+                             ("all but one", [(1, kill, 0), (2, kill, 0), (3, kill, 0)])):
+            with self.subTest(name):
+                run = self.train(plan, name, losses=losses, on_loss="wait")
+                self.assertEqual(run["workers"], 4)
+                hosts = {f"host{rank}" for rank, _, _ in losses}
+                for key in ("lost", "new_workers_for"):
+                    self.assertEqual({host for loss in run["losses_of_workers"]
+                                      for host in loss[key]}, hosts)
+                for loss in run["losses_of_workers"]:
+                    self.assertEqual(loss["workers"], 4)
+                    self.assertLess(loss["resumed_after_s"], RESUMED)
+                # By the same plan among as many: not a bit is different.
+                one, two = (parameters(self.folder / run_of / f"step-{self.STEPS:08}" /
+                                       "model.safetensors") for run_of in (name, "whole"))
+                self.assertTrue(one == two, "other parameters than without a loss")
+                self.assertEqual(run["final_accuracy"], whole["final_accuracy"])
+
     def test_fewer_than_two_cannot_go_on(self):
         process = self.start("train", self.two_host_plan(), "--cluster", "two-hosts.csv",
                              "--training", self.training, "--steps", 400, "--checkpoints", "saved",
@@ -148,10 +171,90 @@ class Survival(TrainingTest):
         self.assert_bad_input("train", plan, "--on-loss", "resume")
         self.assert_bad_input("train", plan, "--state", "here", expected="--on-loss continue")
         self.assert_bad_input("train", plan, "--cluster", "two-hosts.csv", "--workload",
+                              "digits.yaml", "--on-loss", "wait", "--replacement-timeout", "soon",
+                              where="--replacement-timeout", found="soon")
+        self.assert_bad_input("train", plan, "--cluster", "two-hosts.csv", "--workload",
                               "digits.yaml", "--on-loss", "continue", "--heartbeat-timeout",
                               "0.3 s", where="--heartbeat-timeout", found="0.3 s")
         self.assert_bad_input("train", plan, "--workload", "digits.yaml", where="--workload",
                               found="--on-loss")
+
+
+class Launched(TrainingTest):
+    """Jobs that somebody else starts, with the variables of torchrun."""
+
+    STEPS = 120  # some seconds
+
+    def setUp(self):
+        super().setUp()
+        self.write("three.csv", "source,target,bandwidth,latency\n" + "".join(
+            f"host{host},switch,10 Gbit/s,10 us\n" for host in range(3)))
+        self.plan = self.make_plan("three.json", "--codec", "none", cluster="three.csv")
+        self.training = self.training_with_checkpoints_every(5)
+        self.port = harness.free_ports(2)
+
+    def start_rank(self, rank, on_loss, silence=SILENCE):
+        return self.start("train", self.plan, "--cluster", "three.csv", "--checkpoints", "saved",
+                          "--training", self.training, "--workload", "digits.yaml", "--steps",
+                          self.STEPS, "--on-loss", on_loss, "--heartbeat-timeout", f"{silence} s",
+                          "--replacement-timeout", "100 s", "--json",
+                          variables={**TOKEN, "RANK": str(rank), "WORLD_SIZE": "3",
+                                     "LOCAL_RANK": str(rank), "MASTER_ADDR": "127.0.0.1",
+                                     "MASTER_PORT": str(self.port)})
+
+    def latest_step(self):
+        return max((int(entry.name[5:]) for entry in (self.folder / "saved").glob("step-*")
+                    if entry.name[5:].isdigit()), default=0)
+
+    def wait_for_more_steps(self):
+        now = self.latest_step()
+        self.assertTrue(harness.wait_until(lambda: self.latest_step() >= now + 10, 60),
+                        f"no step after {now}")
+
+    def assert_ends_well(self, processes, workers):
+        results = [self.finish(process) for process in processes]
+        for result in results:
+            self.assertEqual(result.status, 0, str(result))
+        run = results[0].json
+        self.assertEqual(run["workers"], workers)
+        self.assertEqual(run["steps"], self.STEPS)
+        self.assertTrue(run["parameters_agree"])
+        self.assert_no_processes_left()
+        return run
+
+    def test_a_worker_of_the_same_rank_is_taken_up_whether_the_job_waits_or_not(self):
+        for on_loss, epochs in (("wait", 2), ("continue", 3)):
+            with self.subTest(on_loss):
+                for entry in (self.folder / "saved").glob("*/*"):
+                    entry.unlink()
+                for entry in (self.folder / "saved").glob("*"):
+                    entry.rmdir()
+                processes = [self.start_rank(rank, on_loss) for rank in range(3)]
+                self.wait_for_checkpoint("saved")
+                processes[2].kill()
+                processes[2].communicate()
+                if on_loss == "continue":
+                    self.wait_for_more_steps()  # without it
+                processes[2] = self.start_rank(2, on_loss)
+                run = self.assert_ends_well(processes, 3)
+                self.assertEqual(run["epochs_of_membership"], epochs)
+                self.assertEqual(run["losses_of_workers"][0]["lost"], ["host2"])
+                self.assertEqual(run["losses_of_workers"][-1]["new_workers_for"], ["host2"])
+
+    def test_a_worker_that_wakes_up_too_late_says_so_and_does_not_disturb(self):
+        processes = [self.start_rank(rank, "continue", silence=3) for rank in range(3)]
+        self.wait_for_checkpoint("saved")
+        os.kill(processes[2].pid, signal.SIGSTOP)
+        self.wait_for_more_steps()  # without it
+        os.kill(processes[2].pid, signal.SIGCONT)
+        woken = self.finish(processes[2], timeout=60)
+        self.assertEqual(woken.status, 1, str(woken))
+        self.assertEqual(woken.out, "")
+        self.assertEqual(woken.err.count("\n"), 1, str(woken))
+        self.assertIn("goes on without it", woken.error["message"])
+        run = self.assert_ends_well(processes[:2], 2)
+        (loss,) = run["losses_of_workers"]
+        self.assertEqual(loss["lost"], ["host2"])
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@
 
 #include "base/error.hpp"
 #include "plan/verifier.hpp"
+#include "runtime/missed_peer.hpp"
 #include "tests/support/rank_threads.hpp"
 
 namespace rackrail::runtime {
@@ -395,6 +396,45 @@ TEST_CASE("executor: a peer that leaves when it is done is missed only when it i
       executor.reset();
       transports[rank.index()]->close(1_s);
     });
+  }
+}
+
+TEST_CASE("executor: a peer that falls silent in the middle of a step is missed by name") {
+  const plan::Plan plan = plan_of(ring(3), {10'000}, 1024);
+  ExecutorOptions options;
+  options.pulse = PulseOptions{.period = 50_ms, .patience = 2_s};
+  Ranks job(plan, "in-process", options);
+  Buffers buffers = buffers_for(plan);
+  std::vector<std::size_t> errors(3, 0);
+  on_every_rank(3, [&](Rank rank) {
+    fill(buffers, plan, rank, 0);
+    job[rank].begin_step(0);
+    job[rank].launch(BucketId(0), buffers[rank.index()][0]);
+    job[rank].wait_all();
+    errors[rank.index()] = wrong(buffers, plan, rank, 0);
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));  // everybody is heard
+  });
+  CHECK(errors == std::vector<std::size_t>(3, 0));
+  // Its transport stays open, as the socket of a host whose cable is cut does.
+  job.executors[2].reset();
+  std::vector<std::optional<MissedPeer>> missed(3);
+  on_every_rank(3, [&](Rank rank) {
+    if (rank == Rank(2)) {
+      return;
+    }
+    fill(buffers, plan, rank, 1);
+    job[rank].begin_step(1);
+    job[rank].launch(BucketId(0), buffers[rank.index()][0]);
+    try {
+      job[rank].wait_all();
+    } catch (const MissedPeerError& error) {
+      missed[rank.index()] = error.peer();
+    }
+  });
+  for (const std::size_t rank : {0U, 1U}) {
+    REQUIRE(missed[rank].has_value());
+    CHECK(missed[rank]->rank == Rank(2));
+    CHECK(missed[rank]->silence.value() >= 2_s);
   }
 }
 

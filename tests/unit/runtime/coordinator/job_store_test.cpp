@@ -25,6 +25,7 @@ EpochRecord epoch_record(std::uint32_t epoch) {
   // A plan's binary form has zeros in it.
   return {.epoch = epoch,
           .seats = {Rank(0), Rank(2), Rank(13)},
+          .since = {1, 1, epoch},
           .step = 40 + epoch,
           .plan = {.plan = std::string("plan\0of ", 8) + std::to_string(epoch), .digest = "d"}};
 }
@@ -50,6 +51,7 @@ TEST_CASE("a job is unfinished from its first epoch to its end") {
   CHECK(found->job.job_options == job_record().job_options);
   CHECK(found->epoch.epoch == 2);
   CHECK(found->epoch.seats == epoch_record(2).seats);
+  CHECK(found->epoch.since == epoch_record(2).since);
   CHECK(found->epoch.step == 42);
   CHECK(found->epoch.plan.plan == epoch_record(2).plan.plan);
   CHECK(found->epoch.plan.digest == "d");

@@ -2,6 +2,8 @@
 
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -58,13 +60,17 @@ class Story {
     }
   }
 
-  std::string abort_line() {
+  std::optional<Aborted> aborted() {
     for (const MembershipEvent& event : membership.take_events()) {
-      if (const auto* aborted = std::get_if<Aborted>(&event)) {
-        return aborted->reason.line;
+      if (const auto* found = std::get_if<Aborted>(&event)) {
+        return *found;
       }
     }
-    return "";
+    return std::nullopt;
+  }
+  std::string abort_line() {
+    const std::optional<Aborted> found = aborted();
+    return found ? found->reason.line : "";
   }
 
   TimePoint now{1000h};
@@ -216,7 +222,7 @@ TEST_CASE("a transport error waits for a better reason") {
   Story story(3);
   story.join_all(3);
   const std::vector<Rank> all = {Rank(0), Rank(1), Rank(2)};
-  story.membership.report_transport_error(Rank(0), Rank(2), "Connection reset", story.now);
+  story.membership.report_transport_error(Rank(0), Rank(2), "Connection reset", {}, story.now);
   SECTION("which comes") {
     story.pass(300ms, all);
     story.membership.stream_closed(story.ids[2], story.now);
@@ -234,9 +240,86 @@ TEST_CASE("a transport error waits for a better reason") {
 TEST_CASE("a transport error without a name blames the connection of the one who says it") {
   Story story(2);
   story.join_all(2);
-  story.membership.report_transport_error(Rank(1), std::nullopt, "no route", story.now);
+  story.membership.report_transport_error(Rank(1), std::nullopt, "no route", {}, story.now);
   story.pass(500ms, {Rank(0), Rank(1)});
   CHECK(story.abort_line() == "rank 1 (pid 101 on host-a) lost its peers: no route");
+}
+
+TEST_CASE("of those who cannot reach each other the fewest are lost") {
+  using Edges = std::vector<std::pair<std::size_t, std::size_t>>;  // reporter, whom it misses
+  const auto lost_of = [](const Edges& edges) {
+    Story story(4);
+    story.join_all(4);
+    for (const auto& [reporter, suspect] : edges) {
+      story.membership.report_transport_error(Rank(reporter), Rank(suspect), "silence", 1100_ms,
+                                              story.now);
+    }
+    story.pass(199ms, kAllFour);
+    CHECK(story.membership.state() == MembershipState::kRunning);
+    story.pass(1ms, kAllFour);
+    const std::optional<Aborted> aborted = story.aborted();
+    REQUIRE(aborted.has_value());
+    CHECK(aborted->silence == 1300_ms);
+    return aborted->lost;
+  };
+  // A host's cable: it misses one of the others, and each of them misses it.
+  CHECK(lost_of({{2, 0}, {0, 2}, {1, 2}, {3, 2}}) == std::vector{Rank(2)});
+  CHECK(lost_of({{0, 1}, {1, 0}, {2, 0}, {3, 0}}) == std::vector{Rank(0)});
+  // A cable between racks: nobody is more at fault than the others, so rank 0's side goes on.
+  CHECK(lost_of({{0, 2}, {1, 2}, {2, 0}, {3, 0}, {0, 3}, {1, 3}}) == std::vector{Rank(3), Rank(2)});
+  CHECK(lost_of({{0, 1}}) == std::vector{Rank(1)});
+}
+
+TEST_CASE("a network that fell apart: by brute force nobody who can stay is lost for one cable") {
+  // Whatever subset of the pairs with the cut-off rank is reported, from two on that is the only
+  // cover of one rank.
+  for (std::size_t cut = 0; cut < 4; ++cut) {
+    for (unsigned said = 0; said < 64; ++said) {
+      Story story(4);
+      story.join_all(4);
+      std::set<std::size_t> pairs;
+      for (std::size_t peer = 0, bit = 0; peer < 4; ++peer) {
+        if (peer == cut) {
+          continue;
+        }
+        for (const bool by_peer : {false, true}) {
+          if ((said >> bit++ & 1U) != 0) {
+            pairs.insert(peer);
+            story.membership.report_transport_error(
+                Rank(by_peer ? peer : cut), Rank(by_peer ? cut : peer), "x", 1_s, story.now);
+          }
+        }
+      }
+      if (pairs.size() < 2) {
+        continue;
+      }
+      story.pass(300ms, kAllFour);
+      CAPTURE(cut, said);
+      CHECK(story.aborted().value().lost == std::vector{Rank(cut)});
+    }
+  }
+}
+
+TEST_CASE("who went silent together is lost together") {
+  Story story(4);
+  story.join_all(4);
+  story.pass(1s, kAllFour);
+  story.pass(400ms, {Rank(0), Rank(1), Rank(3)});
+  story.pass(2600ms, {Rank(0), Rank(3)});
+  const std::optional<Aborted> aborted = story.aborted();
+  REQUIRE(aborted.has_value());
+  CHECK(aborted->lost == std::vector{Rank(2), Rank(1)});
+  CHECK(aborted->reason.line ==
+        "rank 2 (pid 102 on host-a) was lost: no heartbeat for 3.00 s; and with it rank 1");
+}
+
+TEST_CASE("who has been silent for half the time is not lost with another") {
+  Story story(4);
+  story.join_all(4);
+  story.pass(1s, {Rank(0), Rank(1), Rank(3)});
+  story.pass(500ms, {Rank(0), Rank(1), Rank(3)});
+  story.pass(1500ms, {Rank(0), Rank(3)});
+  CHECK(story.aborted().value().lost == std::vector{Rank(2)});
 }
 
 TEST_CASE("a pause of the coordinator itself is not held against the members") {
@@ -246,8 +329,8 @@ TEST_CASE("a pause of the coordinator itself is not held against the members") {
   story.now += 60s;  // suspended: no ticks, no heartbeats
   story.membership.tick(story.now);
   CHECK(story.membership.state() == MembershipState::kRunning);
-  // From here on the timeout counts again: one second of the pause remains as their silence.
-  story.pass(1999ms, {Rank(0)});
+  // From here on the timeout counts again: 0.4 s of the pause remain as their silence.
+  story.pass(2599ms, {Rank(0)});
   CHECK(story.membership.state() == MembershipState::kRunning);
   story.pass(1ms, {Rank(0)});
   CHECK(story.membership.state() == MembershipState::kAborted);
@@ -354,7 +437,7 @@ TEST_CASE("words of unknown or departed members change nothing") {
   story.join_all(2);
   story.membership.report_result(Rank(5), "x", story.now);
   story.membership.report_checkpoint(Rank(5), 1, {});
-  story.membership.report_transport_error(Rank(5), Rank(0), "x", story.now);
+  story.membership.report_transport_error(Rank(5), Rank(0), "x", {}, story.now);
   story.pass(1s, {Rank(0), Rank(1)});
   CHECK(story.membership.state() == MembershipState::kRunning);
   CHECK(story.membership.take_events().empty());

@@ -79,10 +79,48 @@ TEST_CASE("survivors go on from the smallest number of steps that any has") {
   }
 }
 
-TEST_CASE("who was in no job before has no step") {
-  Regroup regroup = of_seats({0, 1});
+TEST_CASE("a vacant seat waits for a newcomer, who has no say in the step") {
+  Regroup regroup = of_seats({0, 1, 3});
+  regroup.set_plan({"plan for three", "digest"});
+  regroup.vacate(Rank(1), kReturnDeadline + 20s);
+  CHECK(regroup.is_vacant(Rank(1)));
+  CHECK_FALSE(regroup.expects(Rank(1)));  // who had it
   regroup.come(Rank(0), with_steps(3, 2));
-  regroup.come(Rank(1), {nullptr, JoinRequest{}});
+  regroup.come(Rank(3), with_steps(2, 1));
+  CHECK_FALSE(regroup.is_complete());
+  CHECK(regroup.overdue(kReturnDeadline + 19s).empty());
+  SECTION("who comes") {
+    regroup.take(Rank(1), {nullptr, JoinRequest{}});
+    CHECK(regroup.is_complete());
+    CHECK(regroup.newcomers() == std::vector{Rank(1)});
+    CHECK(regroup.common_step() == 2);
+    CHECK(regroup.overdue(kReturnDeadline + 99s).empty());
+  }
+  SECTION("who does not come") {
+    CHECK(regroup.overdue(kReturnDeadline + 20s) == std::vector{Rank(1)});
+    regroup.lose(Rank(1));
+    CHECK_FALSE(regroup.is_complete());  // a plan for two is wanted
+    CHECK(regroup.left() == std::vector{Rank(0), Rank(3)});
+  }
+  SECTION("who comes for a seat that had been given up") {
+    regroup.take(Rank(1), {nullptr, JoinRequest{}});
+    regroup.take(Rank(2), {nullptr, JoinRequest{}});
+    CHECK(regroup.left() == std::vector{Rank(0), Rank(1), Rank(2), Rank(3)});
+    CHECK(regroup.newcomers() == std::vector{Rank(1), Rank(2)});
+  }
+}
+
+TEST_CASE("there is no step where nobody has parameters") {
+  Regroup regroup = of_seats({0, 1});
+  CHECK(regroup.has_holders());  // both may come back
+  regroup.vacate(Rank(0), kReturnDeadline);
+  CHECK(regroup.has_holders());
+  regroup.take(Rank(0), {nullptr, JoinRequest{}});
+  JoinRequest nothing;
+  nothing.returning =
+      Returning{.seat = Rank(1), .epoch = 2, .step = 0, .oldest_step = 0, .has_parameters = false};
+  regroup.come(Rank(1), {nullptr, nothing});
+  CHECK_FALSE(regroup.has_holders());
   CHECK_FALSE(regroup.common_step().has_value());
 }
 

@@ -305,8 +305,7 @@ TEST_CASE("a rank that gives up ends its own waiting and that of the others") {
         }
       } catch (const PeerLostError& error) {
         // The other's connections may close before the coordinator's word is here.
-        said[rank.index()] =
-            rank.value() == 0 ? error.what() : session.reason_of_loss(error.what());
+        said[rank.index()] = rank.value() == 0 ? error.what() : session.reason_of_loss(error);
       }
       if (other.joinable()) {
         other.join();

@@ -1,0 +1,236 @@
+"""Jobs that are made to suffer: random faults, by a seed, while `rackrail train --on-loss wait` runs.
+
+Used by soak_test.py (a few dozen faults) and by scripts/soak-faults (a thousand). A fault comes when
+the job has done a random number of steps since the one before, and hits it wherever it is then. What
+must hold afterwards: the command ends by itself and well, all ranks have the same parameters, these
+are to a bit those of a run without faults (all gradients are summed in FP32, in the same order,
+however often workers were replaced), no process is left, and neither descriptors nor memory of the
+command and of its workers grew.
+"""
+
+import array
+import json
+import os
+import random
+import re
+import signal
+import struct
+import subprocess
+import time
+from pathlib import Path
+
+import harness
+from emulation import set_link
+
+WORKERS = 4
+STEPS_BETWEEN = (3, 10)  # steps from one fault to the next
+SAVED_EVERY = 2  # steps; checkpoints tell how far the job is
+PATIENCE = 120  # seconds without a new checkpoint after which a job hangs
+MOST_AT_ONCE = 2  # workers that may be hit before there is a new checkpoint: somebody must survive
+MOST_MORE_DESCRIPTORS = 16
+MOST_MORE_MEMORY = 64 << 20  # bytes, per process over its life
+KINDS = ("kill", "freeze", "thaw", "coordinator", "two")
+EMULATED_KINDS = ("kill", "freeze", "thaw", "cable", "two")
+
+
+class SoakFailure(Exception):
+    pass
+
+
+def tensors(path):
+    """All floats of a safetensors file in the order of the tensors' names."""
+    content = path.read_bytes()
+    size = struct.unpack_from("<Q", content)[0]
+    header = json.loads(content[8:8 + size])
+    values = array.array("f")
+    for name in sorted(name for name in header if name != "__metadata__"):
+        begin, end = header[name]["data_offsets"]
+        values.frombytes(content[8 + size + begin:8 + size + end])
+    return values
+
+
+def latest_step(folder):
+    steps = [int(entry.name[len("step-"):]) for entry in folder.glob("step-*")
+             if re.fullmatch(r"step-\d+", entry.name)]
+    return max(steps, default=0)
+
+
+def usage(pid):
+    """Open descriptors and resident bytes; None when the process has ended."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+        return (len(os.listdir(f"/proc/{pid}/fd")),
+                int(re.search(r"VmRSS:\s+(\d+)", status).group(1)) << 10)
+    except (OSError, AttributeError):
+        return None
+
+
+class Growth:
+    """What each process had when it was first seen and has now."""
+
+    def __init__(self):
+        self.first = {}
+        self.latest = {}
+
+    def look(self, pids):
+        for pid in pids:
+            if (seen := usage(pid)) is not None:
+                self.first.setdefault(pid, seen)
+                self.latest[pid] = seen
+
+    def most(self):
+        """Most that any process grew: descriptors, bytes."""
+        grown = [(self.latest[pid][0] - first[0], self.latest[pid][1] - first[1])
+                 for pid, first in self.first.items()]
+        return tuple(max(column) for column in zip(*grown)) if grown else (0, 0)
+
+
+class Soak:
+    """One job and its faults. `command` starts it and takes it up again; `find_processes` lists the
+    process ids of all that it started; `say` gets a line about each fault."""
+
+    def __init__(self, command, folder, environment, find_processes, seed, faults, say,
+                 kinds=KINDS, silence=1.2):
+        self.command = command
+        self.folder = folder
+        self.environment = environment
+        self.find_processes = find_processes
+        self.random = random.Random(seed)
+        self.faults = faults
+        self.say = say
+        self.kinds = kinds
+        self.silence = silence
+        self.saved = folder / "saved"
+        self.growth = Growth()
+        self.counts = dict.fromkeys(kinds, 0)
+        self.longest_pause = 0.0
+        self.hit = set()
+        self.process = None
+
+    @staticmethod
+    def steps(faults):
+        """That a job must have so that all faults come before its end."""
+        return STEPS_BETWEEN[1] * (faults + 3)
+
+    def start(self):
+        self.process = subprocess.Popen(self.command, cwd=self.folder, env=self.environment,
+                                        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                        stderr=(self.folder / "errors").open("a"), text=True)
+
+    def workers(self):
+        """Process ids by rank; of two of one rank the later one."""
+        found = {}
+        for pid in self.find_processes():
+            words = harness.command_line(pid).split()
+            if "worker" in words and "--rank" in words:
+                found[int(words[words.index("--rank") + 1])] = pid
+        return found
+
+    def wait_for_step(self, step):
+        """Until a checkpoint of this step or a later one is there, or the job is over."""
+        begin = time.monotonic()
+        before = latest_step(self.saved)
+        changed = begin
+        while (now := latest_step(self.saved)) < step and self.process.poll() is None:
+            if now != before:
+                before, changed = now, time.monotonic()
+                self.hit.clear()
+            if time.monotonic() - changed > PATIENCE:
+                raise SoakFailure(f"no step after {now} within {PATIENCE} s; {self.states()}")
+            time.sleep(0.01)
+        self.longest_pause = max(self.longest_pause, time.monotonic() - begin)
+
+    def states(self):
+        return ", ".join(f"rank {rank}: {harness.process_state(pid)}"
+                         for rank, pid in sorted(self.workers().items()))
+
+    def victims(self, count):
+        alive = [rank for rank in self.workers() if rank not in self.hit]
+        count = min(count, MOST_AT_ONCE - len(self.hit), len(alive))
+        chosen = self.random.sample(sorted(alive), max(count, 0))
+        self.hit.update(chosen)
+        return [(rank, self.workers()[rank]) for rank in chosen if rank in self.workers()]
+
+    def send(self, pid, number):
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            pass  # it has ended meanwhile
+
+    def fault(self):
+        kind = self.random.choice(self.kinds)
+        self.counts[kind] += 1
+        if kind == "coordinator":
+            self.process.kill()
+            self.process.communicate()
+            time.sleep(self.random.uniform(0, 1))
+            self.start()
+            self.say(kind)
+            return
+        hit = self.victims(2 if kind == "two" else 1)
+        if kind == "cable":
+            for rank, _ in hit:
+                set_link(self.process, f"host{rank}", "down")
+            time.sleep(self.random.uniform(0, 2 * self.silence))
+            for rank, _ in hit:
+                set_link(self.process, f"host{rank}", "up")
+            self.say(kind + "".join(f" {rank}" for rank, _ in hit))
+            return
+        for _, pid in hit:
+            self.send(pid, signal.SIGKILL if kind in ("kill", "two") else signal.SIGSTOP)
+        if kind == "thaw":
+            time.sleep(self.random.uniform(0, 2 * self.silence))
+            for _, pid in hit:
+                self.send(pid, signal.SIGCONT)
+        self.say(kind + "".join(f" {rank}" for rank, _ in hit))
+
+    def run(self):
+        """The result that the command printed. Raises SoakFailure."""
+        try:
+            return self._run()
+        finally:
+            for pid in self.find_processes():
+                self.send(pid, signal.SIGKILL)
+            if self.process is not None:
+                self.process.communicate()
+
+    def _run(self):
+        self.start()
+        for _ in range(self.faults):
+            self.wait_for_step(latest_step(self.saved) + self.random.randint(*STEPS_BETWEEN))
+            if self.process.poll() is not None:
+                raise SoakFailure(self.failure("ended before all faults had come"))
+            self.growth.look([self.process.pid, *self.workers().values()])
+            time.sleep(self.random.uniform(0, 0.05))
+            self.fault()
+        try:
+            out, _ = self.process.communicate(timeout=10 * PATIENCE)
+        except subprocess.TimeoutExpired:
+            raise SoakFailure("did not end") from None
+        if self.process.returncode != 0:
+            raise SoakFailure(self.failure("failed"))
+        if not harness.wait_until(lambda: not self.find_processes(), 5):
+            raise SoakFailure("left processes: " + ", ".join(
+                harness.command_line(pid) for pid in self.find_processes()))
+        result = json.loads(out)
+        self.check(result)
+        return result
+
+    def failure(self, what):
+        errors = (self.folder / "errors").read_text()
+        return f"{what}, status {self.process.returncode}: {errors[-2000:]}"
+
+    def check(self, result):
+        if not result["parameters_agree"]:
+            raise SoakFailure("ranks have different parameters")
+        # Behind a cut cable no replacement can begin.
+        if result["workers"] != WORKERS and not self.counts.get("cable"):
+            raise SoakFailure(f"{result['workers']} workers at the end")
+        descriptors, memory = self.growth.most()
+        if descriptors > MOST_MORE_DESCRIPTORS or memory > MOST_MORE_MEMORY:
+            raise SoakFailure(f"a process grew by {descriptors} descriptors, {memory >> 20} MiB")
+
+
+def same_parameters(folder, other, steps):
+    name = f"step-{steps:08}/model.safetensors"
+    return tensors(folder / name) == tensors(other / name)
