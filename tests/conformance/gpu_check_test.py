@@ -86,6 +86,7 @@ class Script(unittest.TestCase):
         shutil.copy(SCRIPT, self.bundle / "gpu-check")
         self.add_program("gpu_check", WRAPPER.format(python=sys.executable, program=PROGRAM))
         self.add_program("conformance_codec_test", "#!/bin/sh\nexit 0\n")
+        self.add_program("conformance_training_test", "#!/bin/sh\nexit 0\n")
         self.add_program("nccl_check", NCCL.format(python=sys.executable))
         # Some file, so that the machine's own libraries make no difference.
         self.nccl = str(self.bundle / "libnccl.so.2")
@@ -97,7 +98,8 @@ class Script(unittest.TestCase):
 
     def check(self, *arguments):
         return run(sys.executable, str(self.bundle / "gpu-check"), "--output", str(self.output),
-                   *arguments, RACKRAIL_NCCL_LIBRARY=self.nccl)
+                   *arguments, RACKRAIL_NCCL_LIBRARY=self.nccl,
+                   RACKRAIL_CUBLAS_LIBRARY="libcublas.so.13")
 
     def outcomes(self):
         report = json.loads((self.output / "gpu-report.json").read_text())
@@ -107,8 +109,8 @@ class Script(unittest.TestCase):
         result = self.check()
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
         report, outcomes = self.outcomes()
-        for name in ("conformance tests", "verification", "timings", "NCCL, 2 ranks on one GPU",
-                     "NCCL, 4 ranks on one GPU"):
+        for name in ("conformance tests", "verification", "timings", "training tests",
+                     "NCCL, 2 ranks on one GPU", "NCCL, 4 ranks on one GPU"):
             self.assertEqual(outcomes[name], "good")
         self.assertEqual([each["ranks"] for each in report["nccl"]], [2, 4])
         self.assertEqual(report["nccl"][0]["elements"], len(self.nccl))
