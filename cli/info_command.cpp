@@ -14,6 +14,7 @@
 #include "plan/workload.hpp"
 #include "planner/schedule_family.hpp"
 #include "runtime/cuda/factory.hpp"
+#include "runtime/cuda/training.hpp"
 #include "runtime/nccl/library.hpp"
 #include "runtime/transport.hpp"
 #include "topology/reader.hpp"
@@ -27,6 +28,28 @@ struct Feature {
   bool available = false;
   std::string detail;  ///< version, or why it is missing
 };
+
+/// Not loaded where it is of no use: it is large.
+Feature cublas_feature(const runtime::CudaStatus& cuda) {
+  if (cuda.unavailable) {
+    return {"library: cuBLAS", false, "not looked for, since there is no GPU"};
+  }
+  const runtime::CublasStatus cublas = runtime::cublas_status();
+  return {"library: cuBLAS", !cublas.unavailable.has_value(),
+          cublas.unavailable.value_or(cublas.detail)};
+}
+
+/// What 'rackrail train --device cuda' moves gradients with unless it is told.
+Feature gpu_path_feature(const runtime::CudaStatus& cuda, const runtime::NcclStatus& nccl) {
+  const std::string name = "gradients of GPUs";
+  if (cuda.unavailable) {
+    return {name, false, *cuda.unavailable};
+  }
+  const bool has_nccl = !nccl.unavailable.has_value();
+  return {name, true,
+          has_nccl ? "by NCCL " + nccl.detail
+                   : "through pinned memory and a transport: " + *nccl.unavailable};
+}
 
 std::vector<Feature> features() {
   namespace b = build_config;
@@ -44,6 +67,8 @@ std::vector<Feature> features() {
   const runtime::NcclStatus& nccl = runtime::nccl_library().status;
   list.push_back(
       {"library: NCCL", !nccl.unavailable.has_value(), nccl.unavailable.value_or(nccl.detail)});
+  list.push_back(cublas_feature(cuda));
+  list.push_back(gpu_path_feature(cuda, nccl));
   for (const runtime::TransportKind& kind : runtime::transport_kinds()) {
     list.push_back({"transport: " + kind.name, !kind.unavailable.has_value(),
                     kind.unavailable.value_or(kind.detail)});

@@ -45,6 +45,9 @@ struct TrainOptions {
   std::string checkpoints;
   bool resume = false;
   std::string transport = "ucx";
+  std::string device = "cpu";
+  bool share_gpu = false;
+  std::string gpu_path = "auto";
   std::string calibration;
   std::string workload;
   std::string trace;
@@ -58,6 +61,7 @@ struct TrainOptions {
   std::string replacement_timeout = "60 s";
   bool has_seed = false;  ///< whether it was said
 
+  bool on_gpu() const { return device == "cuda"; }
   bool watches() const { return on_slow != "ignore"; }
   /// Whether the cluster and the workload are needed, to plan again.
   bool may_plan() const { return on_loss != "stop" || watches(); }
@@ -240,12 +244,37 @@ void require_consistent(const TrainOptions& options,
     throw ConfigError(ErrorContext{"<command line>", "--state", "--on-loss stop",
                                    "--on-loss continue or wait beside it"});
   }
+  if (options.on_gpu() && options.watches()) {
+    throw ConfigError(ErrorContext{"<command line>", "--on-slow", "--device cuda",
+                                   "--device cpu: traffic between GPUs is not measured"});
+  }
   if (!options.emulate.empty()) {
     require_local(launch, "--emulate", ", one in each emulated host");
   }
   if (!options.state.empty()) {
     require_local(launch, "--state", "");
   }
+}
+
+/// Where the job computes and how gradients go; NCCL's groups are the hosts of the cluster.
+std::optional<runtime::GpuSettings> gpu_settings(const TrainOptions& options,
+                                                 const std::optional<topology::Topology>& cluster) {
+  if (!options.on_gpu()) {
+    return std::nullopt;
+  }
+  using runtime::GpuPath;
+  runtime::GpuSettings gpu;
+  gpu.shares = options.share_gpu;
+  gpu.path = options.gpu_path == "nccl"     ? GpuPath::kNccl
+             : options.gpu_path == "staged" ? GpuPath::kStaged
+             : options.gpu_path == "hybrid" ? GpuPath::kHybrid
+                                            : GpuPath::kAuto;
+  if (cluster) {
+    for (const topology::RankGroup& host : topology::ranks_by_host(*cluster)) {
+      gpu.hosts.push_back(host.ranks);
+    }
+  }
+  return gpu;
 }
 
 /// What the options say of the job itself; the seed is left in the session.
@@ -342,6 +371,7 @@ void run_train(Session& session, const TrainOptions& options) {
   const std::optional<sim::StepResult> predicted = predicted_step(session, options, plan);
 
   runtime::JobOptions job_settings = job_options(session, options);
+  job_settings.gpu = gpu_settings(options, cluster);
   std::optional<Continuation> continuation;
   if (options.may_plan()) {
     continuation.emplace(session, continuation_options(options), plan, cluster.value(),
@@ -389,6 +419,25 @@ void add_train_command(CLI::App& app, Session& session) {
   command->add_flag("--resume", options->resume, "Go on from the latest checkpoint there");
   command->add_option("--transport", options->transport, "Transport, see rackrail info")
       ->capture_default_str();
+  CLI::Option* device =
+      command
+          ->add_option("--device", options->device,
+                       "Where workers compute and gradients lie: cpu, or cuda (with cuBLAS; each "
+                       "worker a GPU of its host, in the order of the ranks)")
+          ->check(CLI::IsMember({"cpu", "cuda"}))
+          ->capture_default_str();
+  command
+      ->add_flag("--share-gpu", options->share_gpu,
+                 "Several workers may have one GPU: to try a plan out, not to be fast")
+      ->needs(device);
+  command
+      ->add_option("--gpu-path", options->gpu_path,
+                   "What carries gradients between GPUs: nccl; staged, by way of pinned memory and "
+                   "--transport; hybrid, nccl inside hosts and staged between them; or auto, nccl "
+                   "where all workers have it, else staged")
+      ->check(CLI::IsMember({"auto", "nccl", "staged", "hybrid"}))
+      ->capture_default_str()
+      ->needs(device);
   command
       ->add_option("--on-loss", options->on_loss,
                    "When a worker is lost: stop (from the last checkpoint, --resume goes on), "
@@ -432,6 +481,7 @@ void add_train_command(CLI::App& app, Session& session) {
   command->footer(
       "Examples: rackrail train plan.json --workers 4\n"
       "          mpirun -n 4 rackrail train plan.json\n"
+      "          rackrail train plan.json --workers 4 --device cuda --share-gpu\n"
       "          rackrail train plan.json --emulate two-racks-40g --scale 0.0125\n"
       "Under mpirun, srun, torchrun or with TF_CONFIG each process is one rank.\n"
       "RACKRAIL_TLS=FOLDER (ca.pem, cert.pem, key.pem) has workers and coordinator talk over "

@@ -67,6 +67,11 @@ std::vector<double> mean_losses(const runtime::JobResult& job) {
   return losses;
 }
 
+/// What computed: that of rank 0.
+std::string device_of(const runtime::JobResult& job) {
+  return job.workers.empty() ? "" : job.workers[0].device;
+}
+
 }  // namespace
 
 TrainingSummary summarise(const plan::Plan& plan, const runtime::JobResult& job) {
@@ -126,6 +131,10 @@ std::string training_text(const plan::Plan& plan, const runtime::JobResult& job,
   Table table({{"run"}, {""}});
   table.add_row({"plan", plan.name});
   table.add_row({"workers", std::to_string(job.workers.size())});
+  if (const std::string device = device_of(job); device != "cpu") {
+    table.add_row({"device", device});
+    table.add_row({"gradients by", job.workers[0].transport});
+  }
   table.add_row({"steps", std::to_string(summary.steps)});
   const bool has_measured = !summary.losses.empty();  // else no step was left after the checkpoint
   table.add_row({"step time", has_measured
@@ -165,6 +174,8 @@ nlohmann::json training_json(const plan::Plan& plan, const runtime::JobResult& j
                            {"plan_step_time_s", plan.prediction.step_time.seconds()},
                            {"plan_sync_share", plan.prediction.sync_share},
                            {"workers", job.workers.size()},
+                           {"device", device_of(job)},
+                           {"transport", job.workers.empty() ? "" : job.workers[0].transport},
                            {"steps", summary.steps},
                            {"final_loss", summary.loss},
                            {"step_time_s", summary.step_time.seconds()},

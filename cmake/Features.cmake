@@ -78,6 +78,10 @@ else()
   endif()
 endif()
 rackrail_settle_feature(CUDA "${cuda_found}" "${CUDAToolkit_VERSION}" "${cuda_reason}")
+set(RACKRAIL_CUDA_LIBRARIES "")
+if(cuda_found)
+  set(RACKRAIL_CUDA_LIBRARIES "${CUDAToolkit_LIBRARY_DIR}")
+endif()
 
 # NCCL: target rackrail::nccl. It is of no use without CUDA.
 set(nccl_found FALSE)

@@ -8,8 +8,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -17,10 +15,9 @@
 #include <vector>
 
 #include "base/ids.hpp"
-#include "base/units.hpp"
-#include "plan/cost_model.hpp"
 #include "plan/plan.hpp"
 #include "runtime/peer_watch.hpp"
+#include "runtime/plan_executor.hpp"
 #include "runtime/transport.hpp"
 
 namespace rackrail::runtime {
@@ -35,60 +32,25 @@ struct ExecutorOptions {
   std::optional<PulseOptions> pulse;
 };
 
-/// What one peer sent to this rank.
-struct ArrivedTraffic {
-  Bytes bytes;
-  Duration busy;  ///< while some of it was under way (runtime/arrival_timing.hpp)
-};
-
-/// Since the executor was made.
-struct ExecutorStatistics {
-  Bytes sent;
-  std::uint64_t messages = 0;
-  std::map<std::pair<Rank, Rank>, Bytes> bytes_by_pair;  ///< what this rank sent, by (self, dst)
-  Duration encode_time;
-  Duration decode_time;
-  std::map<Rank, ArrivedTraffic> arrived;  ///< by source
-  std::size_t peak_buffered_bytes = 0;     ///< slices kept for buckets that were not ready
-};
-
-/// Error-feedback state of one rank: for checkpoints. Keys are stable names of the encoding place.
-using Residuals = std::map<std::string, std::vector<float>>;
-
-class Executor {
+class Executor final : public PlanExecutor {
  public:
   /// Keeps references: plan and transport must outlive it; the transport must be connected and is
   /// used by the executor's thread alone from now on.
   Executor(const plan::Plan& plan, Rank self, Transport& transport, const ExecutorOptions& options);
-  ~Executor();
-  Executor(const Executor&) = delete;
-  Executor& operator=(const Executor&) = delete;
+  ~Executor() override;
 
-  /// Buckets of step s may be launched after begin_step(s). Throws RuntimeFailure unless steps
-  /// count up by one and every bucket launched in the step before is done.
-  void begin_step(std::uint32_t step);
-  /// The bucket's local gradient is in `data` (Bucket::elements floats), which becomes the sum over
-  /// all ranks in place; it must not be touched until wait(bucket) or wait_all() has returned or
-  /// thrown. Throws RuntimeFailure for a bucket that the plan lacks, another size, or a second
-  /// launch in one step.
-  void launch(BucketId bucket, std::span<float> data);
-  /// Block until the bucket (every bucket that was launched in this step) is done on this rank.
-  /// Throw PeerLostError once the executor was aborted, MissedPeerError where it is known by whom:
-  /// `data` is then unspecified, earlier steps are whole. Nothing is written into `data` after
-  /// that, and nothing reads it but sends that a peer has not taken within a second.
-  void wait(BucketId bucket);
-  void wait_all();
+  void begin_step(std::uint32_t step) override;
+  void launch(BucketId bucket, std::span<float> data) override;
+  void wait(BucketId bucket) override;
+  void wait_all() override;
 
-  /// Makes every present and later wait throw PeerLostError(reason). From any thread; only the
-  /// first reason counts.
-  void abort(const std::string& reason);
-  bool aborted() const;
+  void abort(const std::string& reason) override;
+  bool aborted() const override;
 
-  ExecutorStatistics statistics() const;
-  std::vector<plan::TimelineEvent> take_timeline();
-  /// Between steps only.
-  Residuals residuals() const;
-  void set_residuals(Residuals residuals);
+  ExecutorStatistics statistics() const override;
+  std::vector<plan::TimelineEvent> take_timeline() override;
+  Residuals residuals() const override;
+  void set_residuals(Residuals residuals) override;
 
  private:
   struct Impl;

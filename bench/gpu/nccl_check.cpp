@@ -119,7 +119,7 @@ void run_rank(const Options& options, std::size_t self, Shared& shared) {
       NcclCommunicator::join(nccl.functions, shared.id, static_cast<int>(options.ranks),
                              static_cast<int>(self), {.most_thread_blocks = 2}),
       groups, Rank(self));
-  NcclMessages messages(communicators.world);
+  NcclMessages messages(*communicators.world);
   DeviceExecutor executor(plan, Rank(self), groups, communicators, messages);
   const CudaStream stream;
   const DeviceBuffer<float> gradient(static_cast<std::size_t>(options.elements));

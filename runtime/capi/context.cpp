@@ -281,7 +281,7 @@ void Context::wait(std::uint32_t bucket) {
     throw ConfigError(fmt::format("bucket {} was waited for and not started", bucket));
   }
   if (session_ != nullptr) {
-    runtime::Executor& executor = session_->executor();  // stays as long as a bucket is started
+    runtime::PlanExecutor& executor = session_->executor();  // stays as long as a bucket is started
     lock.unlock();
     std::exception_ptr lost;
     try {

@@ -55,6 +55,14 @@ class CudaSignal {
   void record(cudaStream_t stream) const {
     check_cuda(cudaEventRecord(event_.get(), stream), "cudaEventRecord");
   }
+  /// Whether the point that was recorded last has been reached; true before the first.
+  bool has_passed() const {
+    const cudaError_t state = cudaEventQuery(event_.get());
+    if (state != cudaErrorNotReady) {
+      check_cuda(state, "cudaEventQuery");
+    }
+    return state == cudaSuccess;
+  }
   /// What is given to `stream` from now on begins after the point that was recorded last.
   void hold_back(cudaStream_t stream) const {
     check_cuda(cudaStreamWaitEvent(stream, event_.get(), 0), "cudaStreamWaitEvent");

@@ -1,6 +1,7 @@
 #include "runtime/launch/job.hpp"
 
 #include <csignal>
+#include <cstdlib>
 #include <mutex>
 #include <utility>
 
@@ -11,6 +12,7 @@
 #include "runtime/coordinator/job_store.hpp"
 #include "runtime/coordinator/job_token.hpp"
 #include "runtime/coordinator/server.hpp"
+#include "runtime/launch/gpu_worker.hpp"
 #include "runtime/launch/job_settings.hpp"
 #include "runtime/launch/session.hpp"
 #include "runtime/launch/signals.hpp"
@@ -42,6 +44,7 @@ class Leader {
     settings.seed = options.seed;
     settings.checkpoint_folder = absolute(options.checkpoint_folder);
     settings.timeline_step = options.timeline_step;
+    settings.gpu = options.gpu;
     settings.survives_losses = options.plan_for != nullptr;
     settings.measures_steps = options.on_measured != nullptr;
     // Bad input is said here, once, and not by every worker.
@@ -382,6 +385,9 @@ class LocalWorkers {
   void start(Rank rank) {
     ChildCommand command = command_;
     command.words.push_back(std::to_string(rank.value()));
+    if (options_.gpu && options_.gpu->shares) {
+      command.environment.merge(shared_gpu_variables(rank));
+    }
     if (options_.place_worker) {
       options_.place_worker(rank, command);
     }
@@ -528,6 +534,11 @@ JobResult run_launched_job(const plan::Plan& plan, const JobOptions& options,
                                  .expected = std::to_string(launch.world_size) +
                                              ", the number of workers that " + launch.launcher +
                                              " started"});
+  }
+  if (options.gpu && options.gpu->shares) {
+    for (const auto& [name, value] : shared_gpu_variables(launch.rank)) {
+      setenv(name.c_str(), value.c_str(), 1);  // before there are other threads
+    }
   }
   if (launch.rank.value() != 0) {
     const Duration start = trainer::wall_clock();

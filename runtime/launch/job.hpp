@@ -24,6 +24,7 @@
 #include "runtime/coordinator/progress.hpp"
 #include "runtime/coordinator/regroup.hpp"
 #include "runtime/launch/environment.hpp"
+#include "runtime/launch/job_settings.hpp"
 #include "runtime/launch/report.hpp"
 
 namespace rackrail::runtime {
@@ -45,6 +46,8 @@ struct JobOptions {
   bool resume = false;
 
   std::string transport = "ucx";
+  /// Workers compute on GPUs, and gradients go from there; none: on the host.
+  std::optional<GpuSettings> gpu;
   /// Step whose measured timeline is wanted in every WorkerReport.
   std::optional<std::uint32_t> timeline_step;
 

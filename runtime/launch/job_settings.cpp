@@ -13,6 +13,30 @@ std::optional<T> optional_field(const nlohmann::json& object, const char* name) 
   return it == object.end() ? std::nullopt : std::optional<T>(it->get<T>());
 }
 
+nlohmann::json gpu_json(const GpuSettings& gpu) {
+  nlohmann::json hosts = nlohmann::json::array();
+  for (const std::vector<Rank>& host : gpu.hosts) {
+    auto& ranks = hosts.emplace_back(nlohmann::json::array());
+    for (const Rank rank : host) {
+      ranks.push_back(rank.value());
+    }
+  }
+  return {{"shares", gpu.shares}, {"path", static_cast<int>(gpu.path)}, {"hosts", hosts}};
+}
+
+GpuSettings parse_gpu(const nlohmann::json& object) {
+  GpuSettings gpu;
+  gpu.shares = object.at("shares").get<bool>();
+  gpu.path = static_cast<GpuPath>(object.at("path").get<int>());
+  for (const auto& host : object.at("hosts")) {
+    auto& ranks = gpu.hosts.emplace_back();
+    for (const auto& rank : host) {
+      ranks.emplace_back(rank.get<std::uint32_t>());
+    }
+  }
+  return gpu;
+}
+
 }  // namespace
 
 std::string to_json(const JobSettings& settings) {
@@ -32,6 +56,9 @@ std::string to_json(const JobSettings& settings) {
   if (settings.timeline_step) {
     object["timeline_step"] = *settings.timeline_step;
   }
+  if (settings.gpu) {
+    object["gpu"] = gpu_json(*settings.gpu);
+  }
   return object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
@@ -49,6 +76,9 @@ JobSettings parse_job_settings(const std::string& text) {
     settings.steps = optional_field<std::int64_t>(object, "steps");
     settings.seed = optional_field<std::uint64_t>(object, "seed");
     settings.timeline_step = optional_field<std::uint32_t>(object, "timeline_step");
+    if (object.contains("gpu")) {
+      settings.gpu = parse_gpu(object.at("gpu"));
+    }
     return settings;
   } catch (const nlohmann::json::exception& error) {
     throw RuntimeFailure(std::string("the coordinator's job options cannot be read: ") +

@@ -5,10 +5,24 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "base/ids.hpp"
 #include "runtime/trainer/config.hpp"
 
 namespace rackrail::runtime {
+
+/// What carries gradients between GPUs; kAuto is NCCL where all ranks have it, else the transport
+/// by way of pinned memory.
+enum class GpuPath : std::uint8_t { kAuto, kNccl, kStaged, kHybrid };
+
+/// Of a job that computes on GPUs.
+struct GpuSettings {
+  bool shares = false;  ///< several ranks may have one GPU
+  GpuPath path = GpuPath::kAuto;
+  /// Ranks of one host, as NCCL is to see them; empty: by the names of the hosts.
+  std::vector<std::vector<Rank>> hosts;
+};
 
 struct JobSettings {
   std::string training;                     ///< text of the training configuration
@@ -20,6 +34,7 @@ struct JobSettings {
   std::optional<std::uint32_t> timeline_step;
   bool outlives_coordinator = false;  ///< wait for it to be restarted when it is lost
   bool survives_losses = false;       ///< keep what is needed to go on without a lost worker
+  std::optional<GpuSettings> gpu;     ///< none: compute on the host
   bool measures_steps = false;        ///< say what each step took, and be ready for another plan
 };
 

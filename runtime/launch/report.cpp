@@ -101,6 +101,7 @@ void visit(Report& report, Archive& field) {
   field("host", report.host);
   field("pid", report.pid);
   field("transport", report.transport);
+  field("device", report.device);
   field("notes", report.notes);
   field("first_step", report.first_step);
   field("steps", report.steps);

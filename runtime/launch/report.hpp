@@ -18,7 +18,8 @@ struct WorkerReport {
   Rank rank;
   std::string host;
   std::int64_t pid = 0;
-  std::string transport;           ///< name of the transport that moved the gradients
+  std::string transport;           ///< name of what moved the gradients
+  std::string device = "cpu";      ///< what computed: "cpu", or the name of a GPU
   std::vector<std::string> notes;  ///< what the user should know, one line each
 
   std::uint32_t first_step = 0;  ///< steps before this one came from a checkpoint

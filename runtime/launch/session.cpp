@@ -114,9 +114,10 @@ void Session::join() {
   transport_->connect(welcome_.rank, plain_addresses(*transport_, addresses));
 }
 
-void Session::start(plan::Plan plan, const ExecutorOptions& options) {
+void Session::start(plan::Plan plan, const ExecutorOptions& options, MakeExecutor maker) {
   require_ranks(plan);
   executor_options_ = options;
+  make_executor_ = std::move(maker);
   executor_options_.epoch = welcome_.epoch;
   make_executor(std::move(plan));
 }
@@ -152,7 +153,17 @@ void Session::require_ranks(const plan::Plan& plan) const {
 
 void Session::make_executor(plan::Plan plan) {
   plan_ = std::make_unique<plan::Plan>(std::move(plan));
-  auto executor = std::make_unique<Executor>(*plan_, welcome_.rank, *transport_, executor_options_);
+  std::unique_ptr<PlanExecutor> executor;
+  if (make_executor_) {
+    executor = make_executor_(
+        {.plan = *plan_,
+         .self = welcome_.rank,
+         .transport = *transport_,
+         .epoch = executor_options_.epoch,
+         .exchange = [this](const std::string& own) { return client_.exchange(own); }});
+  } else {
+    executor = std::make_unique<Executor>(*plan_, welcome_.rank, *transport_, executor_options_);
+  }
   const std::lock_guard lock(executor_mutex_);
   executor_ = std::move(executor);
   if (const std::optional<std::string> reason = client_.abort_reason()) {
@@ -200,7 +211,7 @@ void Session::abort(const std::string& reason) {
 }
 
 void Session::end_executor() noexcept {
-  std::unique_ptr<Executor> ending;
+  std::unique_ptr<PlanExecutor> ending;
   {
     const std::lock_guard lock(executor_mutex_);
     ending.swap(executor_);

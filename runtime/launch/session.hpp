@@ -12,6 +12,7 @@
 // transport, which delivers only when it is asked to.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -24,12 +25,24 @@
 #include "plan/plan.hpp"
 #include "runtime/coordinator/client.hpp"
 #include "runtime/executor.hpp"
+#include "runtime/plan_executor.hpp"
 #include "runtime/transport.hpp"
 
 namespace rackrail::runtime {
 
 /// How long a job may take to end: a worker whose heart stopped has to be noticed and given up.
 inline constexpr Duration kEndPatience = 30_s;
+
+/// What an executor is made of, for a job whose gradients are not on the host.
+struct ExecutorSite {
+  const plan::Plan& plan;
+  Rank self;
+  Transport& transport;  ///< connected, and the executor's alone
+  std::uint32_t epoch = 0;
+  /// Says something to all ranks and returns what each of them said, by rank: all call it alike.
+  std::function<std::vector<std::string>(const std::string& own)> exchange;
+};
+using MakeExecutor = std::function<std::unique_ptr<PlanExecutor>(const ExecutorSite& site)>;
 
 struct SessionOptions {
   HostPort coordinator;
@@ -71,9 +84,10 @@ class Session {
   /// One line each: what the user should know about the transport.
   const std::vector<std::string>& notes() const { return notes_; }
 
-  /// The first plan: every rank has the same one. `options.epoch` is set here. Throws PlanError for
-  /// a plan of another number of ranks.
-  void start(plan::Plan plan, const ExecutorOptions& options = {});
+  /// The first plan: every rank has the same one. `options.epoch` is set here. `maker`: of
+  /// this plan's executor and of all later ones, instead of runtime/executor.hpp's, which `options`
+  /// are for. Throws PlanError for a plan of another number of ranks.
+  void start(plan::Plan plan, const ExecutorOptions& options = {}, MakeExecutor maker = {});
   /// Another plan, by all ranks at the same point: after the same buckets, all of them done or to
   /// be waited for. Residuals of the old plan whose places the new one has too are kept. Throws
   /// PlanError, on all ranks and with the old plan still there, when the plans differ or are of
@@ -86,7 +100,7 @@ class Session {
 
   const plan::Plan& plan() const { return *plan_; }
   /// Until the next adopt(), finish() or fail().
-  Executor& executor() { return *executor_; }
+  PlanExecutor& executor() { return *executor_; }
   CoordinatorClient& coordinator() { return client_; }
 
   /// Orderly end: says the result and waits for those of the others, who may still need what this
@@ -118,9 +132,10 @@ class Session {
   Welcome welcome_;
   bool has_joined_ = false;
   ExecutorOptions executor_options_;
+  MakeExecutor make_executor_;
   std::unique_ptr<plan::Plan> plan_;
   std::mutex executor_mutex_;  // guards the pointer against the client's threads
-  std::unique_ptr<Executor> executor_;
+  std::unique_ptr<PlanExecutor> executor_;
   CoordinatorClient client_;  // last: its threads call abort()
 };
 

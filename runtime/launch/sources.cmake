@@ -2,6 +2,7 @@
 set(RACKRAIL_LAUNCH_SOURCES
   launch/collective_job.cpp
   launch/environment.cpp
+  launch/gpu_worker.cpp
   launch/hostlist.cpp
   launch/job.cpp
   launch/job_settings.cpp

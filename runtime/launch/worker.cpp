@@ -16,6 +16,7 @@
 #include "plan/format.hpp"
 #include "runtime/coordinator/job_token.hpp"
 #include "runtime/executor.hpp"
+#include "runtime/launch/gpu_worker.hpp"
 #include "runtime/launch/job_settings.hpp"
 #include "runtime/launch/session.hpp"
 #include "runtime/launch/state_transfer.hpp"
@@ -65,7 +66,7 @@ WorkerResult failed(const AbortReason& reason) {
 /// The executor, and when its current step began.
 class TimedExchange final : public trainer::GradientExchange {
  public:
-  explicit TimedExchange(Executor& executor) : exchange_(std::in_place, executor) {}
+  explicit TimedExchange(PlanExecutor& executor) : exchange_(std::in_place, executor) {}
 
   /// The executor goes. A trainer that still refers to this may be asked what it has.
   void detach() { exchange_.reset(); }
@@ -233,7 +234,8 @@ class Life {
       options.pulse =
           PulseOptions{.period = period, .patience = welcome.heartbeat_timeout - period};
     }
-    session_->start(plan::parse_plan(welcome.plan, "the job's plan"), options);
+    session_->start(plan::parse_plan(welcome.plan, "the job's plan"), options,
+                    settings_.gpu ? take_gpu() : MakeExecutor());
     auto exchange = std::make_unique<TimedExchange>(session_->executor());
     std::unique_ptr<trainer::Trainer> trainer = make_trainer(*exchange);
     if (trainer_ != nullptr) {
@@ -241,6 +243,23 @@ class Life {
     }
     trainer_ = std::move(trainer);
     exchange_ = std::move(exchange);
+  }
+
+  /// A GPU, once; and what moves gradients from there to the ranks of this epoch.
+  MakeExecutor take_gpu() {
+    const GpuOffer offer = gpu_offer(settings_.gpu->path != GpuPath::kStaged);
+    const std::vector<std::string> offers = session_->coordinator().exchange(to_json(offer));
+    gpu_ = std::make_unique<GpuWorker>(*settings_.gpu, session_->welcome().rank, offers);
+    const GpuChoice& choice = gpu_->choice();
+    report_.device = gpu_->compute()->name();
+    report_.transport = to_string(choice.path);
+    if (choice.path != DevicePath::kNccl) {
+      report_.transport += " and " + std::string(session_->transport_name());
+    }
+    if (!choice.note.empty()) {
+      report_.notes.push_back(choice.note);
+    }
+    return gpu_->make_executor();
   }
 
   /// After a loss, or for another plan: joins the next epoch of the membership with the parameters
@@ -317,6 +336,7 @@ class Life {
     options.keeps_step_before = goes_back();
     options.self = report_.rank;
     options.timeline_step = settings_.timeline_step;
+    options.compute = gpu_ != nullptr ? gpu_->compute() : nullptr;
     trainer::TrainerHooks hooks;
     hooks.on_step = [this](const trainer::StepReport& step) { step_done(step); };
     if (!settings_.checkpoint_folder.empty()) {
@@ -417,6 +437,7 @@ class Life {
   WorkerReport report_;
   JobSettings settings_;
   std::unique_ptr<trainer::DataSplit> data_;
+  std::unique_ptr<GpuWorker> gpu_;
   std::unique_ptr<TimedExchange> exchange_;
   // Owns the gradients, which the executor's thread may touch as long as there is one.
   std::unique_ptr<trainer::Trainer> trainer_;

@@ -56,8 +56,8 @@ DeviceCommunicators DeviceCommunicators::make(NcclCommunicator all, const RankGr
     if (found != groups[g].end()) {
       const auto place = static_cast<int>(found - groups[g].begin());
       const auto size = static_cast<int>(groups[g].size());
-      made.sums = made.world.split(static_cast<int>(g), place, size);
-      made.gathers = made.world.split(static_cast<int>(g), place, size);
+      made.sums = made.world->split(static_cast<int>(g), place, size);
+      made.gathers = made.world->split(static_cast<int>(g), place, size);
       break;
     }
   }
@@ -65,17 +65,20 @@ DeviceCommunicators DeviceCommunicators::make(NcclCommunicator all, const RankGr
 }
 
 void DeviceCommunicators::abort() noexcept {
-  std::array<NcclCommunicator*, 3> all{&world, sums ? &*sums : &world,
-                                       gathers ? &*gathers : &world};
+  if (!world) {
+    return;
+  }
+  std::array<NcclCommunicator*, 3> all{&*world, sums ? &*sums : &*world,
+                                       gathers ? &*gathers : &*world};
   NcclCommunicator::abort_all(all);
 }
 
 bool DeviceCommunicators::close(Duration deadline) noexcept {
   bool is_orderly = true;
-  for (auto* child : {&gathers, &sums}) {
-    is_orderly = (!*child || (*child)->close(deadline)) && is_orderly;
+  for (auto* each : {&gathers, &sums, &world}) {
+    is_orderly = (!*each || (*each)->close(deadline)) && is_orderly;
   }
-  return world.close(deadline) && is_orderly;
+  return is_orderly;
 }
 
 DeviceExecutor::DeviceExecutor(const plan::Plan& plan, Rank self, const RankGroups& groups,
@@ -185,6 +188,47 @@ void DeviceExecutor::wait_on(BucketId id, cudaStream_t consumer) {
     throw RuntimeFailure(fmt::format("bucket {} was not launched", id.value()));
   }
   buckets_[id.index()]->done.hold_back(consumer);
+}
+
+const DeviceProgram& DeviceExecutor::program(BucketId id) const {
+  return buckets_[id.index()]->program;
+}
+
+bool DeviceExecutor::is_done(BucketId id) const {
+  if (id.index() >= buckets_.size() || buckets_[id.index()]->gradient.empty()) {
+    throw RuntimeFailure(fmt::format("bucket {} was not launched", id.value()));
+  }
+  return buckets_[id.index()]->done.has_passed();
+}
+
+std::map<std::string, std::vector<float>> DeviceExecutor::residuals() const {
+  std::map<std::string, std::vector<float>> all;
+  const cudaStream_t encoding = stream(DeviceLane::kEncode);
+  for (const auto& [name, residual] : residuals_) {
+    auto& values = all[name];
+    values.resize(residual.size());
+    copy_to_host(residual, std::span(values), encoding);
+  }
+  check_cuda(cudaStreamSynchronize(encoding), "cudaStreamSynchronize");
+  return all;
+}
+
+void DeviceExecutor::set_residuals(const std::map<std::string, std::vector<float>>& residuals) {
+  const cudaStream_t encoding = stream(DeviceLane::kEncode);
+  for (const auto& [name, residual] : residuals_) {
+    const auto found = residuals.find(name);
+    if (found == residuals.end()) {
+      check_cuda(cudaMemsetAsync(residual.data(), 0, residual.size() * sizeof(float), encoding),
+                 "cudaMemsetAsync");
+      continue;
+    }
+    if (found->second.size() != residual.size()) {
+      throw RuntimeFailure(fmt::format("residual {} has {} floats, expected {}", name,
+                                       found->second.size(), residual.size()));
+    }
+    copy_to_device<float>(found->second, residual, encoding);
+  }
+  check_cuda(cudaStreamSynchronize(encoding), "cudaStreamSynchronize");
 }
 
 void DeviceExecutor::check_health() {

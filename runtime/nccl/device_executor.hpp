@@ -41,9 +41,10 @@
 namespace rackrail::runtime {
 
 /// What a rank needs of NCCL for a plan: all ranks by their numbers, and twice those of its group
-/// by their places in it; none of these where every rank is alone in its group.
+/// by their places in it; none of these where every rank is alone in its group. Nothing at all
+/// (default) where every rank is alone and messages go another way.
 struct DeviceCommunicators {
-  NcclCommunicator world;
+  std::optional<NcclCommunicator> world;
   std::optional<NcclCommunicator> sums;
   std::optional<NcclCommunicator> gathers;
 
@@ -58,7 +59,8 @@ struct DeviceCommunicators {
 /// Used by one thread, whose current device is that of the communicators.
 class DeviceExecutor {
  public:
-  /// Keeps references to plan, communicators and messages, and takes device memory for residuals
+  /// Keeps references to plan, communicators (which must be there as far as `groups` have several
+  /// ranks) and messages, and takes device memory for residuals
   /// and for what is encoded and arrives. Throws PlanError for groups that are none, RuntimeFailure
   /// where a codec has no kernels, CudaError.
   DeviceExecutor(const plan::Plan& plan, Rank self, const RankGroups& groups,
@@ -79,9 +81,19 @@ class DeviceExecutor {
   /// Has `consumer` wait for the bucket's sum; the host does not. Throws RuntimeFailure unless it
   /// was launched in this step.
   void wait_on(BucketId bucket, cudaStream_t consumer);
+  /// Whether the device has the bucket's sum; throws as wait_on().
+  bool is_done(BucketId bucket) const;
   /// Throws NcclError or PeerLostError where a peer is gone or something else went wrong in the
   /// meantime.
   void check_health();
+
+  /// As Executor's; they wait for what was launched. Residuals that this plan has no place for are
+  /// ignored; throws RuntimeFailure for one of another size.
+  std::map<std::string, std::vector<float>> residuals() const;
+  void set_residuals(const std::map<std::string, std::vector<float>>& residuals);
+
+  /// What a launch of the bucket does.
+  const DeviceProgram& program(BucketId bucket) const;
 
   /// Number of codes so far that no encoder makes (damaged messages); waits for what was launched.
   std::uint32_t refused_codes();

@@ -2,6 +2,7 @@
 # runs, so that only the check of its declarations needs its header.
 set(RACKRAIL_NCCL_SOURCES
   nccl/communicator.cpp
+  nccl/device_path.cpp
   nccl/library.cpp)
 set(RACKRAIL_NCCL_LIBRARIES ${CMAKE_DL_LIBS})
 if(TARGET rackrail::nccl)
@@ -10,14 +11,13 @@ if(TARGET rackrail::nccl)
   target_link_libraries(rackrail_nccl_abi PRIVATE rackrail::nccl)
 endif()
 
-# What enqueues kernels as well: a library of its own that needs CUDA's header, and no GPU.
+# What enqueues kernels as well needs CUDA's header, and no GPU.
 if(RACKRAIL_HAVE_CUDA)
-  add_library(rackrail_runtime_nccl STATIC
+  list(APPEND RACKRAIL_NCCL_SOURCES
     nccl/device_executor.cpp
     nccl/device_messages.cpp
-    nccl/host_messages.cpp)
-  rackrail_own_code(rackrail_runtime_nccl)
-  target_link_libraries(rackrail_runtime_nccl PUBLIC rackrail_runtime CUDA::cudart_static
-                        PRIVATE fmt::fmt)
-  add_library(rackrail::runtime_nccl ALIAS rackrail_runtime_nccl)
+    nccl/host_messages.cpp
+    nccl/plan_executor.cpp)
+else()
+  list(APPEND RACKRAIL_NCCL_SOURCES nccl/plan_executor_unavailable.cpp)
 endif()

@@ -88,6 +88,21 @@ class MaxPool final : public Layer {
 
 }  // namespace
 
+ImageShape output_of(const LayerSpec& spec) {
+  const ImageShape& in = spec.input;
+  switch (spec.kind) {
+    case LayerSpec::Kind::kDense:
+      return {1, 1, spec.outputs};
+    case LayerSpec::Kind::kConvolution:
+      return {in.height, in.width, spec.outputs};
+    case LayerSpec::Kind::kRelu:
+      return in;
+    case LayerSpec::Kind::kMaxPool:
+      break;
+  }
+  return {in.height / 2, in.width / 2, in.channels};
+}
+
 void Layer::bind(std::span<float> /*parameters*/, std::span<float> /*gradients*/) {}
 
 std::unique_ptr<Layer> make_relu(const ImageShape& input) { return std::make_unique<Relu>(input); }

@@ -7,8 +7,8 @@
 namespace rackrail::trainer {
 
 BucketSet::BucketSet(const std::string& plan_name, std::span<const ParameterTensor> tensors,
-                     std::span<const plan::Bucket> buckets)
-    : buckets_(buckets.size()), bucket_of_(tensors.size()) {
+                     std::span<const plan::Bucket> buckets, std::shared_ptr<Compute> compute)
+    : compute_(std::move(compute)), buckets_(buckets.size()), bucket_of_(tensors.size()) {
   std::vector<bool> covered(tensors.size());
   const auto reject = [&](std::size_t bucket, std::string found, std::string expected) {
     throw PlanError(ErrorContext{plan_name, "buckets[" + std::to_string(bucket) + "]",
@@ -39,7 +39,9 @@ BucketSet::BucketSet(const std::string& plan_name, std::span<const ParameterTens
       reject(b, std::to_string(buckets[b].elements) + " elements",
              std::to_string(elements) + " in its tensors");
     }
-    entry.buffer.resize(entry.ranges.size() > 1 ? elements : 0);
+    if (entry.ranges.size() > 1) {
+      entry.buffer = compute_->make_floats(elements);
+    }
   }
   const auto left_out = std::ranges::find(covered, false);
   if (left_out != covered.end()) {
@@ -66,26 +68,27 @@ std::optional<BucketId> BucketSet::tensor_ready(std::size_t tensor) {
 
 std::span<float> BucketSet::gather(BucketId bucket, std::span<float> arena) {
   Entry& entry = buckets_[bucket.index()];
-  if (entry.buffer.empty()) {
+  if (entry.buffer.size() == 0) {
     return arena.subspan(entry.ranges.front().begin, entry.ranges.front().size);
   }
-  auto into = entry.buffer.begin();
+  std::size_t into = 0;
   for (const Range& range : entry.ranges) {
-    into = std::ranges::copy(arena.subspan(range.begin, range.size), into).out;
+    compute_->copy(arena.subspan(range.begin, range.size),
+                   entry.buffer.span().subspan(into, range.size));
+    into += range.size;
   }
-  return entry.buffer;
+  return entry.buffer.span();
 }
 
 void BucketSet::scatter(BucketId bucket, std::span<float> arena) const {
   const Entry& entry = buckets_[bucket.index()];
-  if (entry.buffer.empty()) {
-    return;
-  }
-  auto from = entry.buffer.begin();
+  std::size_t from = 0;
   for (const Range& range : entry.ranges) {
-    const auto end = from + static_cast<std::ptrdiff_t>(range.size);
-    std::copy(from, end, arena.begin() + static_cast<std::ptrdiff_t>(range.begin));
-    from = end;
+    if (entry.buffer.size() != 0) {
+      compute_->copy(entry.buffer.span().subspan(from, range.size),
+                     arena.subspan(range.begin, range.size));
+    }
+    from += range.size;
   }
 }
 

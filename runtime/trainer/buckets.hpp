@@ -13,6 +13,7 @@
 
 #include "base/ids.hpp"
 #include "plan/plan.hpp"
+#include "runtime/trainer/compute.hpp"
 #include "runtime/trainer/model.hpp"
 
 namespace rackrail::trainer {
@@ -20,9 +21,10 @@ namespace rackrail::trainer {
 class BucketSet {
  public:
   /// Throws PlanError unless the buckets hold every tensor exactly once and their elements add up.
-  /// `plan_name` is for messages.
+  /// `plan_name` is for messages; the arena lies in the memory of `compute`.
   BucketSet(const std::string& plan_name, std::span<const ParameterTensor> tensors,
-            std::span<const plan::Bucket> buckets);
+            std::span<const plan::Bucket> buckets,
+            std::shared_ptr<Compute> compute = make_host_compute());
 
   std::size_t size() const { return buckets_.size(); }
 
@@ -43,11 +45,12 @@ class BucketSet {
   };
   struct Entry {
     std::vector<Range> ranges;  // in bucket order, neighbours merged
-    std::vector<float> buffer;  // empty when there is a single range
+    Floats buffer;              // empty when there is a single range
     std::size_t tensors = 0;
     std::size_t missing = 0;  // gradients that are not ready
   };
 
+  std::shared_ptr<Compute> compute_;  // outlives what is in its memory
   std::vector<Entry> buckets_;
   std::vector<BucketId> bucket_of_;  // by tensor
 };

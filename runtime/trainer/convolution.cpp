@@ -26,8 +26,7 @@ class Convolution final : public Layer {
     return pixels() * (outputs_ + column_width());
   }
   std::vector<TensorSpec> tensors() const override {
-    return {{name_ + ".bias", {outputs_}, 0},
-            {name_ + ".weight", {kWindow, kWindow, input_.channels, outputs_}, column_width()}};
+    return convolution_tensors(name_, input_.channels, outputs_);
   }
 
   void bind(std::span<float> parameters, std::span<float> gradients) override {
@@ -128,6 +127,14 @@ class Convolution final : public Layer {
 };
 
 }  // namespace
+
+std::vector<TensorSpec> convolution_tensors(const std::string& name, std::int64_t input_channels,
+                                            std::int64_t output_channels) {
+  return {{name + ".bias", {output_channels}, 0},
+          {name + ".weight",
+           {kWindow, kWindow, input_channels, output_channels},
+           kWindow * kWindow * input_channels}};
+}
 
 std::unique_ptr<Layer> make_convolution(const std::string& name, const ImageShape& input,
                                         std::int64_t output_channels) {

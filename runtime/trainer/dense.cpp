@@ -14,9 +14,8 @@ class Dense final : public Layer {
 
   ImageShape output_shape() const override { return {1, 1, outputs_}; }
   std::int64_t activations_per_sample() const override { return outputs_; }
-  // The bias is a sum over rows and done at once, so it comes first.
   std::vector<TensorSpec> tensors() const override {
-    return {{name_ + ".bias", {outputs_}, 0}, {name_ + ".weight", {inputs_, outputs_}, inputs_}};
+    return dense_tensors(name_, inputs_, outputs_);
   }
 
   void bind(std::span<float> parameters, std::span<float> gradients) override {
@@ -63,6 +62,11 @@ class Dense final : public Layer {
 };
 
 }  // namespace
+
+std::vector<TensorSpec> dense_tensors(const std::string& name, std::int64_t inputs,
+                                      std::int64_t outputs) {
+  return {{name + ".bias", {outputs}, 0}, {name + ".weight", {inputs, outputs}, inputs}};
+}
 
 std::unique_ptr<Layer> make_dense(const std::string& name, std::int64_t inputs,
                                   std::int64_t outputs) {

@@ -1,7 +1,7 @@
 // The real gradient exchange: the executor of a plan.
 #pragma once
 
-#include "runtime/executor.hpp"
+#include "runtime/plan_executor.hpp"
 #include "runtime/trainer/gradient_exchange.hpp"
 
 namespace rackrail::trainer {
@@ -9,7 +9,7 @@ namespace rackrail::trainer {
 class ExecutorExchange final : public GradientExchange {
  public:
   /// `executor` must outlive this object.
-  explicit ExecutorExchange(runtime::Executor& executor) : executor_(executor) {}
+  explicit ExecutorExchange(runtime::PlanExecutor& executor) : executor_(executor) {}
 
   void begin_step(std::uint32_t step) override { executor_.begin_step(step); }
   void launch(BucketId bucket, std::span<float> data) override { executor_.launch(bucket, data); }
@@ -18,7 +18,7 @@ class ExecutorExchange final : public GradientExchange {
   void set_residuals(const Residuals& residuals) override { executor_.set_residuals(residuals); }
 
  private:
-  runtime::Executor& executor_;
+  runtime::PlanExecutor& executor_;
 };
 
 }  // namespace rackrail::trainer

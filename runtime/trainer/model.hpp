@@ -1,7 +1,8 @@
 // A neural network as the trainer sees it: tensors in one arena, gradients that become ready one
 // after another.
 //
-// All parameters lie in one contiguous FP32 arena, all gradients in another of the same layout.
+// All parameters lie in one contiguous FP32 arena, all gradients in another of the same layout, in
+// the memory of the Compute that the model was made for.
 // Tensors are laid out in the order in which backward finishes their gradients (last layer first),
 // so that a bucket of neighbouring tensors is a contiguous span that can be sent where it lies.
 #pragma once
@@ -14,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/trainer/compute.hpp"
 #include "runtime/trainer/dataset.hpp"
 
 namespace rackrail::trainer {
@@ -28,7 +30,8 @@ struct ParameterTensor {
 /// Called on the computing thread. Empty functions are not called.
 struct PassHooks {
   std::function<void()> forward_done;
-  /// The gradient of tensor `index` is final; indices come in ascending order.
+  /// The gradient of tensor `index` is final for what the model's Compute is given from now on;
+  /// indices come in ascending order.
   std::function<void(std::size_t index)> gradient_ready;
 };
 
@@ -46,6 +49,7 @@ class Model {
   Model(const Model&) = delete;
   Model& operator=(const Model&) = delete;
 
+  virtual Compute& compute() = 0;
   virtual std::span<const ParameterTensor> tensors() const = 0;
   virtual std::span<float> parameters() = 0;
   virtual std::span<float> gradients() = 0;
@@ -53,7 +57,7 @@ class Model {
   /// One pass forward and backward. Leaves (or with `accumulate` adds) the gradient of
   /// sample_weight · Σ loss over the batch's samples, and returns Σ loss without the weight. With
   /// sample_weight = 1/B the sum of all ranks' gradients is the gradient of the mean over the
-  /// global batch of B samples, however it is divided.
+  /// global batch of B samples, however it is divided. Backward is over after Compute::wait().
   virtual double forward_backward(const BatchView& batch, double sample_weight, bool accumulate,
                                   const PassHooks& hooks) = 0;
   /// Forward only, in portions of bounded memory. `samples` must not be empty.
@@ -73,11 +77,13 @@ struct ModelConfig {
 };
 
 /// Builds and initialises; the parameters depend on `seed` and the shapes alone, bit for bit and on
-/// every machine. Throws ConfigError (field, found, expected) for an impossible configuration.
+/// every machine. It computes on the host, or where `compute` says. Throws ConfigError (field,
+/// found, expected) for an impossible configuration.
 ///   mlp: hidden layers with ReLU, then a linear layer onto the classes.
 ///   cnn: 3×3 convolutions with ReLU, 2×2 max-pooling, then like mlp.
 /// To add a kind: a function in models.cpp that lists its layers.
 std::unique_ptr<Model> make_model(const ModelConfig& config, const ImageShape& input,
-                                  std::int64_t classes, std::uint64_t seed);
+                                  std::int64_t classes, std::uint64_t seed,
+                                  std::shared_ptr<Compute> compute = make_host_compute());
 
 }  // namespace rackrail::trainer

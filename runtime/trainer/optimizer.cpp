@@ -23,39 +23,39 @@ double euclidean_norm(std::span<const float> values) {
   return std::sqrt(std::accumulate(sums.begin(), sums.end(), 0.0));
 }
 
-Sgd::Sgd(std::span<const ParameterTensor> tensors, const SgdOptions& options) : options_(options) {
+Sgd::Sgd(std::span<const ParameterTensor> tensors, const SgdOptions& options,
+         std::shared_ptr<Compute> compute)
+    : options_(options), compute_(std::move(compute)) {
+  std::size_t elements = 0;
   for (const ParameterTensor& tensor : tensors) {
     const float decay = tensor.shape.size() > 1 ? static_cast<float>(options.weight_decay) : 0.0F;
     regions_.push_back({static_cast<std::size_t>(tensor.offset),
                         static_cast<std::size_t>(tensor.elements), decay});
-    momentum_.resize(momentum_.size() + static_cast<std::size_t>(tensor.elements));
+    elements += static_cast<std::size_t>(tensor.elements);
   }
+  momentum_ = compute_->make_floats(elements);
 }
 
 Sgd::Update Sgd::apply(std::span<float> parameters, std::span<const float> gradients,
                        double learning_rate) {
   Update update;
-  update.gradient_norm = euclidean_norm(gradients);
+  update.gradient_norm = compute_->norm(gradients);
   if (!std::isfinite(update.gradient_norm)) {
     update.skipped = true;
     ++skipped_steps_;
     return update;
   }
-  float scale = 1;
+  SgdStep step{.momentum = static_cast<float>(options_.momentum),
+               .rate = static_cast<float>(learning_rate)};
   if (options_.clip_norm && update.gradient_norm > *options_.clip_norm) {
     update.clipped = true;
-    scale = static_cast<float>(*options_.clip_norm / update.gradient_norm);
+    step.scale = static_cast<float>(*options_.clip_norm / update.gradient_norm);
   }
-  const auto momentum = static_cast<float>(options_.momentum);
-  const auto rate = static_cast<float>(learning_rate);
   for (const Region& region : regions_) {
-    float* w = parameters.data() + region.begin;
-    float* v = momentum_.data() + region.begin;
-    const float* g = gradients.data() + region.begin;
-    for (std::size_t i = 0; i < region.size; ++i) {
-      v[i] = momentum * v[i] + (scale * g[i] + region.decay * w[i]);
-      w[i] -= rate * v[i];
-    }
+    step.decay = region.decay;
+    compute_->update(parameters.subspan(region.begin, region.size),
+                     momentum_.span().subspan(region.begin, region.size),
+                     gradients.subspan(region.begin, region.size), step);
   }
   return update;
 }

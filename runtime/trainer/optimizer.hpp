@@ -14,6 +14,7 @@
 #include <span>
 #include <vector>
 
+#include "runtime/trainer/compute.hpp"
 #include "runtime/trainer/model.hpp"
 
 namespace rackrail::trainer {
@@ -32,15 +33,16 @@ class Sgd {
     bool skipped = false;
   };
 
-  /// `tensors` cover the arena without gaps.
-  Sgd(std::span<const ParameterTensor> tensors, const SgdOptions& options);
+  /// `tensors` cover the arena without gaps, which lies in the memory of `compute`.
+  Sgd(std::span<const ParameterTensor> tensors, const SgdOptions& options,
+      std::shared_ptr<Compute> compute = make_host_compute());
 
-  /// Spans of the whole arena.
+  /// Spans of the whole arena. Waits for the norm; the update is done after Compute::wait().
   Update apply(std::span<float> parameters, std::span<const float> gradients, double learning_rate);
 
   /// v, laid out like the parameters: for checkpoints.
-  std::span<float> momentum() { return momentum_; }
-  std::span<const float> momentum() const { return momentum_; }
+  std::span<float> momentum() { return momentum_.span(); }
+  std::span<const float> momentum() const { return momentum_.span(); }
   std::int64_t skipped_steps() const { return skipped_steps_; }
   void set_skipped_steps(std::int64_t steps) { skipped_steps_ = steps; }
 
@@ -52,8 +54,9 @@ class Sgd {
   };
 
   SgdOptions options_;
+  std::shared_ptr<Compute> compute_;  // outlives what is in its memory
   std::vector<Region> regions_;
-  std::vector<float> momentum_;
+  Floats momentum_;
   std::int64_t skipped_steps_ = 0;
 };
 

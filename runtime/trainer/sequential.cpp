@@ -6,7 +6,6 @@
 #include <numeric>
 
 #include "base/random.hpp"
-#include "runtime/trainer/loss.hpp"
 
 namespace rackrail::trainer {
 namespace {
@@ -16,8 +15,12 @@ constexpr std::int64_t kEvaluationBatch = 64;
 
 }  // namespace
 
-Sequential::Sequential(std::vector<std::unique_ptr<Layer>> layers, std::uint64_t seed)
-    : layers_(std::move(layers)), first_tensor_(layers_.size()), outputs_(layers_.size()) {
+Sequential::Sequential(const std::vector<LayerSpec>& layers, std::uint64_t seed,
+                       std::shared_ptr<Compute> compute)
+    : compute_(std::move(compute)), first_tensor_(layers.size()), outputs_(layers.size()) {
+  for (const LayerSpec& layer : layers) {
+    layers_.push_back(compute_->make_layer(layer));
+  }
   std::int64_t elements = 0;
   std::vector<std::pair<std::int64_t, std::int64_t>> range(layers_.size());
   for (std::size_t l = layers_.size(); l-- > 0;) {
@@ -32,18 +35,19 @@ Sequential::Sequential(std::vector<std::unique_ptr<Layer>> layers, std::uint64_t
     }
     range[l].second = elements - range[l].first;
   }
-  parameters_.resize(static_cast<std::size_t>(elements));
-  gradients_.resize(static_cast<std::size_t>(elements));
+  parameters_ = compute_->make_floats(static_cast<std::size_t>(elements));
+  gradients_ = compute_->make_floats(static_cast<std::size_t>(elements));
   for (std::size_t l = 0; l < layers_.size(); ++l) {
     const auto begin = static_cast<std::size_t>(range[l].first);
     const auto size = static_cast<std::size_t>(range[l].second);
-    layers_[l]->bind(std::span(parameters_).subspan(begin, size),
-                     std::span(gradients_).subspan(begin, size));
+    layers_[l]->bind(parameters_.span().subspan(begin, size),
+                     gradients_.span().subspan(begin, size));
   }
   initialise(seed);
 }
 
 void Sequential::initialise(std::uint64_t seed) {
+  std::vector<float> values(parameters_.size());
   for (std::size_t t = 0; t < tensors_.size(); ++t) {
     if (fan_in_[t] == 0) {
       continue;
@@ -52,14 +56,16 @@ void Sequential::initialise(std::uint64_t seed) {
     const std::uint64_t key = random_bits(seed, t);
     for (std::int64_t i = 0; i < tensors_[t].elements; ++i) {
       const double unit = random_unit(key, static_cast<std::uint64_t>(i));
-      parameters_[static_cast<std::size_t>(tensors_[t].offset + i)] =
+      values[static_cast<std::size_t>(tensors_[t].offset + i)] =
           static_cast<float>(limit * (2.0 * unit - 1.0));
     }
   }
+  compute_->load(values, parameters_.span());
 }
 
 void Sequential::forward(const BatchView& batch) {
-  std::span<const float> input = batch.features;
+  features_ = compute_->take_in(batch.features);
+  std::span<const float> input = features_;
   for (std::size_t l = 0; l < layers_.size(); ++l) {
     outputs_[l] = layers_[l]->forward(batch.count(), input);
     input = outputs_[l];
@@ -69,23 +75,25 @@ void Sequential::forward(const BatchView& batch) {
 double Sequential::forward_backward(const BatchView& batch, double sample_weight, bool accumulate,
                                     const PassHooks& hooks) {
   forward(batch);
-  output_gradient_.resize(outputs_.back().size());
-  const LossSum sum =
-      softmax_cross_entropy(outputs_.back(), batch.labels, sample_weight, output_gradient_);
+  std::span<float> output_gradient = at_least(*compute_, output_gradient_, outputs_.back().size());
+  const LossSum sum = compute_->softmax_cross_entropy(outputs_.back(), batch.labels, sample_weight,
+                                                      output_gradient);
   if (hooks.forward_done) {
     hooks.forward_done();
   }
   for (std::size_t l = layers_.size(); l-- > 0;) {
-    const std::span<const float> input = l == 0 ? batch.features : outputs_[l - 1];
+    const std::span<const float> input = l == 0 ? features_ : outputs_[l - 1];
     // Nobody asks for the gradient of the data.
-    input_gradient_.resize(l == 0 ? 0 : input.size());
-    layers_[l]->backward(batch.count(), input, output_gradient_, input_gradient_, accumulate,
+    const std::span<float> input_gradient =
+        at_least(*compute_, input_gradient_, l == 0 ? 0 : input.size());
+    layers_[l]->backward(batch.count(), input, output_gradient, input_gradient, accumulate,
                          [&](std::size_t tensor) {
                            if (hooks.gradient_ready) {
                              hooks.gradient_ready(first_tensor_[l] + tensor);
                            }
                          });
     std::swap(output_gradient_, input_gradient_);
+    output_gradient = input_gradient;
   }
   return sum.loss;
 }
@@ -100,7 +108,7 @@ Evaluation Sequential::evaluate(const BatchView& samples) {
     const BatchView part{samples.features.subspan(first * width, count * width),
                          samples.labels.subspan(first, count)};
     forward(part);
-    const LossSum sum = softmax_cross_entropy(outputs_.back(), part.labels, 0, {});
+    const LossSum sum = compute_->softmax_cross_entropy(outputs_.back(), part.labels, 0, {});
     total.loss += sum.loss;
     total.correct += sum.correct;
   }

@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "runtime/trainer/compute.hpp"
 #include "runtime/trainer/layer.hpp"
 #include "runtime/trainer/model.hpp"
 
@@ -15,11 +16,13 @@ class Sequential final : public Model {
   /// parameters. Weights start uniform in ±√(6 / fan_in) (He et al., "Delving deep into
   /// rectifiers", ICCV 2015): unlike a normal distribution this needs only exactly rounded
   /// operations, so every machine gets the same bits.
-  Sequential(std::vector<std::unique_ptr<Layer>> layers, std::uint64_t seed);
+  Sequential(const std::vector<LayerSpec>& layers, std::uint64_t seed,
+             std::shared_ptr<Compute> compute);
 
+  Compute& compute() override { return *compute_; }
   std::span<const ParameterTensor> tensors() const override { return tensors_; }
-  std::span<float> parameters() override { return parameters_; }
-  std::span<float> gradients() override { return gradients_; }
+  std::span<float> parameters() override { return parameters_.span(); }
+  std::span<float> gradients() override { return gradients_.span(); }
   double forward_backward(const BatchView& batch, double sample_weight, bool accumulate,
                           const PassHooks& hooks) override;
   Evaluation evaluate(const BatchView& samples) override;
@@ -30,15 +33,17 @@ class Sequential final : public Model {
   void forward(const BatchView& batch);
   void initialise(std::uint64_t seed);
 
+  const std::shared_ptr<Compute> compute_;  // outlives what is in its memory
   std::vector<std::unique_ptr<Layer>> layers_;
   std::vector<std::size_t> first_tensor_;  // by layer
   std::vector<ParameterTensor> tensors_;
   std::vector<std::int64_t> fan_in_;  // by tensor
-  std::vector<float> parameters_;
-  std::vector<float> gradients_;
+  Floats parameters_;
+  Floats gradients_;
+  std::span<const float> features_;              // of the latest forward pass
   std::vector<std::span<const float>> outputs_;  // by layer, of the latest forward pass
-  std::vector<float> output_gradient_;
-  std::vector<float> input_gradient_;
+  Floats output_gradient_;
+  Floats input_gradient_;
 };
 
 }  // namespace rackrail::trainer

@@ -8,6 +8,7 @@ set(RACKRAIL_TRAINER_SOURCES
   trainer/convolution.cpp
   trainer/dataset.cpp
   trainer/dense.cpp
+  trainer/host_compute.cpp
   trainer/learning_rate.cpp
   trainer/loader.cpp
   trainer/loss.cpp

@@ -1,6 +1,5 @@
 #include "runtime/trainer/trainer.hpp"
 
-#include <Eigen/Core>
 #include <algorithm>
 #include <atomic>
 #include <limits>
@@ -58,10 +57,11 @@ struct Trainer::Impl {
         settings(effective_settings(the_config, plan, the_data.train.size())),
         compression_warmup_steps(plan.compression_warmup_steps),
         shard(settings.local_batch, the_options.self.index(), settings.accumulation),
+        compute(the_options.compute != nullptr ? the_options.compute : make_host_compute()),
         model(make_model(the_config.model, the_config.data.format.image,
-                         the_config.data.format.classes, the_config.seed)),
-        sgd(model->tensors(), the_config.optimizer),
-        buckets(plan.name, model->tensors(), plan.buckets) {
+                         the_config.data.format.classes, the_config.seed, compute)),
+        sgd(model->tensors(), the_config.optimizer, compute),
+        buckets(plan.name, model->tensors(), plan.buckets, compute) {
     require_format(data.train);
     require_format(data.test);
     info.seed = config.seed;
@@ -81,7 +81,7 @@ struct Trainer::Impl {
   void take_over(const Impl& other);
   void keep();
   void go_back();
-  TrainingState state() const;
+  TrainingState state();
   TrainingResult run();
 
   void require_format(const Dataset& part) const {
@@ -113,6 +113,7 @@ struct Trainer::Impl {
   const EffectiveSettings settings;
   const std::int64_t compression_warmup_steps;
   const Shard shard;
+  const std::shared_ptr<Compute> compute;
   const std::unique_ptr<Model> model;
   Sgd sgd;
   BucketSet buckets;
@@ -125,12 +126,15 @@ struct Trainer::Impl {
   /// What the latest update changed, as it was before.
   struct StepBefore {
     CheckpointInfo info;
-    std::vector<float> parameters;
-    std::vector<float> momentum;
+    Floats parameters;
+    Floats momentum;
   };
   std::optional<StepBefore> before;
 
-  double squared_share = 0;  // of this rank's share of the sum, in this step
+  // For checkpoints, where the arenas are not on the host.
+  std::vector<float> parameters_on_host;
+  std::vector<float> momentum_on_host;
+
   Duration step_begin;
   bool recording = false;  // the timeline, in this step
   std::vector<plan::TimelineEvent> timeline;
@@ -145,8 +149,8 @@ void Trainer::Impl::restore(const LoadedCheckpoint& checkpoint) {
     throw ConfigError(
         ErrorContext{"", "checkpoint", "tensors of another model", "those of " + config.name});
   }
-  std::ranges::copy(checkpoint.parameters, model->parameters().begin());
-  std::ranges::copy(checkpoint.momentum, sgd.momentum().begin());
+  compute->load(checkpoint.parameters, model->parameters());
+  compute->load(checkpoint.momentum, sgd.momentum());
   sgd.set_skipped_steps(checkpoint.info.skipped_steps);
   exchange.set_residuals(checkpoint.residuals);
   info.step = checkpoint.info.step;
@@ -157,8 +161,10 @@ void Trainer::Impl::restore(const LoadedCheckpoint& checkpoint) {
 }
 
 void Trainer::Impl::take_over(const Impl& other) {
-  std::ranges::copy(other.model->parameters(), model->parameters().begin());
-  std::ranges::copy(other.sgd.momentum(), sgd.momentum().begin());
+  // By way of the host: the other may have computed elsewhere.
+  std::vector<float> buffer;
+  compute->load(other.compute->on_host(other.model->parameters(), buffer), model->parameters());
+  compute->load(other.compute->on_host(other.sgd.momentum(), buffer), sgd.momentum());
   sgd.set_skipped_steps(other.info.skipped_steps);
   info.step = other.info.step;
   info.position = other.info.position;
@@ -173,24 +179,26 @@ void Trainer::Impl::keep() {
     before.emplace();
   }
   before->info = info;
-  before->parameters.assign(model->parameters().begin(), model->parameters().end());
-  before->momentum.assign(sgd.momentum().begin(), sgd.momentum().end());
+  compute->copy(model->parameters(),
+                at_least(*compute, before->parameters, model->parameters().size()));
+  compute->copy(sgd.momentum(), at_least(*compute, before->momentum, sgd.momentum().size()));
 }
 
 void Trainer::Impl::go_back() {
   if (!before || before->info.step + 1 != info.step) {
     throw RuntimeFailure("step " + std::to_string(info.step) + " cannot be taken back");
   }
-  std::ranges::copy(before->parameters, model->parameters().begin());
-  std::ranges::copy(before->momentum, sgd.momentum().begin());
+  compute->copy(before->parameters.span(), model->parameters());
+  compute->copy(before->momentum.span(), sgd.momentum());
   info = before->info;
   sgd.set_skipped_steps(info.skipped_steps);
   before.reset();
   latest_evaluation.reset();
 }
 
-TrainingState Trainer::Impl::state() const {
-  return {info, model->tensors(), model->parameters(), sgd.momentum(), exchange.residuals()};
+TrainingState Trainer::Impl::state() {
+  return {info, model->tensors(), compute->on_host(model->parameters(), parameters_on_host),
+          compute->on_host(sgd.momentum(), momentum_on_host), exchange.residuals()};
 }
 
 void Trainer::Impl::event(std::string what, const char* track, Duration begin, Duration end) {
@@ -203,10 +211,7 @@ void Trainer::Impl::event(std::string what, const char* track, Duration begin, D
 
 void Trainer::Impl::launch(BucketId bucket) {
   const std::span<float> share = buckets.gather(bucket, model->gradients());
-  squared_share +=
-      Eigen::Map<const Eigen::VectorXf>(share.data(), static_cast<Eigen::Index>(share.size()))
-          .cast<double>()
-          .squaredNorm();
+  compute->add_squared_norm(share);
   exchange.launch(bucket, share);
   if (recording) {
     launches.emplace_back(bucket, wall_clock());
@@ -230,6 +235,7 @@ double Trainer::Impl::pass(BatchLoader& loader, bool is_first, bool is_last, Ste
   }
   const double loss = model->forward_backward(
       batch, 1.0 / static_cast<double>(settings.global_batch), !is_first, pass_hooks);
+  compute->wait();
   const Duration end = wall_clock();
   times.input_wait += begin - asked;
   times.forward += forward_done - begin;
@@ -244,7 +250,7 @@ StepReport Trainer::Impl::step(BatchLoader& loader) {
   StepReport report;
   recording = options.timeline_step == info.step;
   launches.clear();
-  squared_share = 0;
+  compute->take_squared_norm();  // of a step that was not brought to its end
   step_begin = wall_clock();
   exchange.begin_step(static_cast<std::uint32_t>(info.step));
   buckets.reset();
@@ -266,6 +272,7 @@ StepReport Trainer::Impl::step(BatchLoader& loader) {
   report.learning_rate = settings.learning_rate.at(info.step);
   const Sgd::Update update =
       sgd.apply(model->parameters(), model->gradients(), report.learning_rate);
+  compute->wait();
   const Duration end = wall_clock();
 
   event("wait", "compute", backward_done, synchronised);
@@ -281,7 +288,8 @@ StepReport Trainer::Impl::step(BatchLoader& loader) {
   report.loss = loss / static_cast<double>(report.samples);
   report.gradient_norm = update.gradient_norm;
   // The share is w_i·g_i.
-  report.weighted_squared_norm = squared_share * static_cast<double>(settings.global_batch) /
+  report.weighted_squared_norm = compute->take_squared_norm() *
+                                 static_cast<double>(settings.global_batch) /
                                  static_cast<double>(report.samples);
   report.clipped = update.clipped;
   report.skipped = update.skipped;

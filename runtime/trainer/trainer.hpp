@@ -23,6 +23,7 @@
 #include "plan/cost_model.hpp"
 #include "plan/plan.hpp"
 #include "runtime/trainer/checkpoint.hpp"
+#include "runtime/trainer/compute.hpp"
 #include "runtime/trainer/config.hpp"
 #include "runtime/trainer/gradient_exchange.hpp"
 #include "runtime/trainer/statistics.hpp"
@@ -64,6 +65,8 @@ struct TrainerHooks {
 
 struct TrainerOptions {
   Rank self;
+  /// Where it computes, and where the buckets lie that its exchange is given; null: the host.
+  std::shared_ptr<Compute> compute;
   bool evaluate = true;  ///< only rank 0 does, and only if this is set
   /// First steps of a run that no statistic counts, unless the run has no others; nor does one
   /// count the steps of compression's warm-up.

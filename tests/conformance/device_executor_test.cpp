@@ -2,12 +2,14 @@
 // the executor's bits on processors. Threads are ranks.
 #include "runtime/nccl/device_executor.hpp"
 
+#include <barrier>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <mutex>
 #include <random>
 
 #include "runtime/nccl/host_messages.hpp"
+#include "runtime/nccl/plan_executor.hpp"
 #include "tests/support/device_simulation.hpp"
 #include "tests/support/emulated_gpu/fibers.hpp"
 #include "tests/support/fake_nccl.hpp"
@@ -71,7 +73,7 @@ class DeviceRank {
  private:
   std::unique_ptr<DeviceMessages> make_messages(Transport* transport) {
     if (transport == nullptr) {
-      return std::make_unique<NcclMessages>(communicators.world);
+      return std::make_unique<NcclMessages>(*communicators.world);
     }
     return std::make_unique<HostMessages>(
         *transport, HostMessages::Options{.plan = 7, .epoch = 1, .piece_bytes = 1'000});
@@ -277,6 +279,128 @@ TEST_CASE("device executor: a lost rank is an error on every other, and all is a
   }
   CHECK(ends[0] == std::vector<std::string>{"group_start", "comm_abort", "comm_abort", "comm_abort",
                                             "group_end"});
+}
+
+/// What a coordinator does for ranks that are threads: each says something, all hear all.
+class Meeting {
+ public:
+  explicit Meeting(std::size_t ranks)
+      : said_(ranks), barrier_(static_cast<std::ptrdiff_t>(ranks)) {}
+
+  std::vector<std::string> exchange(Rank self, const std::string& own) {
+    said_[self.index()] = own;
+    barrier_.arrive_and_wait();
+    std::vector<std::string> all = said_;
+    barrier_.arrive_and_wait();
+    return all;
+  }
+
+ private:
+  std::vector<std::string> said_;
+  std::barrier<> barrier_;
+};
+
+DevicePlanOptions plan_options(DevicePath path, const CudaStream& stream, test::FakeNccl& nccl,
+                               Meeting& meeting, Rank self) {
+  return {
+      .stream = stream.get(),
+      .path = path,
+      .groups = kPairs,
+      .nccl = &nccl.functions(),
+      .exchange = [&meeting, self](const std::string& own) { return meeting.exchange(self, own); }};
+}
+
+TEST_CASE("device executor: a job's executor gives the same sums whatever carries them") {
+  const DevicePath path = GENERATE(DevicePath::kNccl, DevicePath::kHybrid, DevicePath::kStaged);
+  CAPTURE(to_string(path));
+  const plan::Plan plan = plan_of(two_tiers(plan::parse_codec("int8")), {4'096, 3'001, 1}, 1'024);
+  test::FakeNccl nccl;
+  nccl.on_enqueue([](NcclStream stream) { emulated_gpu::enqueue(stream, [] {}); });
+  Meeting meeting(4);
+  const auto transports = make_in_process_transports(4);
+  Gradients sums(4);
+  std::vector<Residuals> residuals(4);
+  std::vector<ExecutorStatistics> statistics(4);
+  std::vector<std::string> too_early(4);
+  on_every_rank(4, [&](Rank self) {
+    const CudaStream stream;
+    std::unique_ptr<PlanExecutor> executor = make_device_plan_executor(
+        plan, self, *transports[self.index()], plan_options(path, stream, nccl, meeting, self));
+    std::vector<DeviceBuffer<float>> memory;
+    for (const plan::Bucket& bucket : plan.buckets) {
+      memory.emplace_back(static_cast<std::size_t>(bucket.elements));
+    }
+    for (std::uint32_t step = 0; step < 2; ++step) {
+      auto values = gradients_of(plan, self, step, true);
+      executor->begin_step(step);
+      for (std::size_t b = 0; b < values.size(); ++b) {
+        copy_to_device<float>(values[b], memory[b], stream.get());
+        executor->launch(BucketId(b), memory[b].span());
+      }
+      executor->wait(BucketId(1));
+      executor->wait_all();
+      for (std::size_t b = 0; b < values.size(); ++b) {
+        copy_to_host(memory[b], std::span(values[b]), stream.get());
+      }
+      stream.synchronize();
+      sums[self.index()] = std::move(values);
+    }
+    residuals[self.index()] = executor->residuals();
+    executor->set_residuals({});
+    for (const auto& [name, values] : executor->residuals()) {
+      if (std::any_of(values.begin(), values.end(), [](float value) { return value != 0; })) {
+        too_early[self.index()] = name;
+      }
+    }
+    statistics[self.index()] = executor->statistics();
+    executor.reset();
+    transports[self.index()]->close(1_s);
+  });
+  const RankGroups alone{{Rank(0)}, {Rank(1)}, {Rank(2)}, {Rank(3)}};
+  CHECK(sums == simulated(plan, path == DevicePath::kStaged ? alone : kPairs, 2));
+  CHECK(too_early == std::vector<std::string>(4));
+  for (std::size_t r = 0; r < 4; ++r) {
+    // Each shard crosses once there and once back.
+    CHECK(statistics[r].bytes_by_pair.contains({Rank(r), Rank((r + 2) % 4)}));
+    CHECK(statistics[r].bytes_by_pair.size() == (path == DevicePath::kStaged ? 2 : 1));
+    CHECK(statistics[r].messages > 0);
+  }
+  CHECK(nccl.open() == 0);
+}
+
+TEST_CASE("device executor: an abort ends the waits of a job's executor with its reason") {
+  const DevicePath path = GENERATE(DevicePath::kNccl, DevicePath::kStaged);
+  CAPTURE(to_string(path));
+  const plan::Plan plan = plan_of(two_tiers({}), {4'096}, 1'024);
+  test::FakeNccl nccl;
+  Meeting meeting(4);
+  const auto transports = make_in_process_transports(4);
+  std::vector<std::string> errors(4);
+  on_every_rank(4, [&](Rank self) {
+    const CudaStream stream;
+    std::unique_ptr<PlanExecutor> executor = make_device_plan_executor(
+        plan, self, *transports[self.index()], plan_options(path, stream, nccl, meeting, self));
+    const DeviceBuffer<float> memory(4'096);
+    executor->begin_step(0);
+    try {
+      if (self == Rank(3)) {
+        nccl.kill(3);
+        executor->abort("rank 3 was lost");
+        executor->wait_all();
+      } else {
+        executor->abort("rank 3 was lost");
+        executor->abort("something else");
+        executor->launch(BucketId(0), memory.span());
+        executor->wait_all();
+      }
+    } catch (const PeerLostError& error) {
+      errors[self.index()] = error.what();
+    }
+    executor.reset();
+    transports[self.index()]->close(1_s);
+  });
+  CHECK(errors == std::vector<std::string>(4, "rank 3 was lost"));
+  CHECK(nccl.open() == 0);
 }
 
 TEST_CASE("device executor: what is launched wrongly is refused") {

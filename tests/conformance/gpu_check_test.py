@@ -3,6 +3,7 @@
     gpu_check_test.py PATH-OF-SCRIPT PATH-OF-PROGRAM
 """
 import json
+import os
 import pathlib
 import shutil
 import subprocess
@@ -26,9 +27,21 @@ sys.exit(subprocess.run(["{program}", *arguments]).returncode)
 """
 
 
-def run(*command):
+# Says which library it was offered, as the number of elements.
+NCCL = """#!{python}
+import json, os, sys
+if "--help" in sys.argv:
+    sys.exit(0)
+name = os.environ["RACKRAIL_NCCL_LIBRARY"]
+print("a line of NCCL's own")
+print(json.dumps({{"ranks": int(sys.argv[2]), "elements": len(name), "steps": 3, "good": True,
+                  "wrong": 0, "step_s": 0.25}}))
+"""
+
+
+def run(*command, **environment):
     return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                          check=False, timeout=200)
+                          check=False, timeout=200, env={**os.environ, **environment})
 
 
 class Program(unittest.TestCase):
@@ -73,22 +86,35 @@ class Script(unittest.TestCase):
         shutil.copy(SCRIPT, self.bundle / "gpu-check")
         self.add_program("gpu_check", WRAPPER.format(python=sys.executable, program=PROGRAM))
         self.add_program("conformance_codec_test", "#!/bin/sh\nexit 0\n")
+        self.add_program("conformance_training_test", "#!/bin/sh\nexit 0\n")
+        self.add_program("nccl_check", NCCL.format(python=sys.executable))
+        # Some file, so that the machine's own libraries make no difference.
+        self.nccl = str(self.bundle / "libnccl.so.2")
         self.output = self.bundle / "out"
 
     def add_program(self, name, text):
         (self.bundle / "bin" / name).write_text(text)
         (self.bundle / "bin" / name).chmod(0o755)
 
-    def check(self):
-        return run(sys.executable, str(self.bundle / "gpu-check"), "--output", str(self.output))
+    def check(self, *arguments):
+        return run(sys.executable, str(self.bundle / "gpu-check"), "--output", str(self.output),
+                   *arguments, RACKRAIL_NCCL_LIBRARY=self.nccl,
+                   RACKRAIL_CUBLAS_LIBRARY="libcublas.so.13")
+
+    def outcomes(self):
+        report = json.loads((self.output / "gpu-report.json").read_text())
+        return report, {step["name"]: step["outcome"] for step in report["steps"]}
 
     def test_it_leaves_a_report_and_a_table(self):
         result = self.check()
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
-        report = json.loads((self.output / "gpu-report.json").read_text())
-        outcomes = {step["name"]: step["outcome"] for step in report["steps"]}
-        for name in ("conformance tests", "verification", "timings"):
+        report, outcomes = self.outcomes()
+        for name in ("conformance tests", "verification", "timings", "training tests",
+                     "NCCL, 2 ranks on one GPU", "NCCL, 4 ranks on one GPU"):
             self.assertEqual(outcomes[name], "good")
+        self.assertEqual([each["ranks"] for each in report["nccl"]], [2, 4])
+        self.assertEqual(report["nccl"][0]["elements"], len(self.nccl))
+        self.assertEqual(report["libraries"]["nccl"], self.nccl)
         self.assertEqual({row["blocks_per_multiprocessor"] for row in report["timings"]}, {2, 3})
         text = (self.output / "gpu-report.md").read_text()
         self.assertIn(text, result.stdout)
@@ -104,12 +130,39 @@ class Script(unittest.TestCase):
         self.assertIn("| conformance tests | exit status 3 |", result.stdout)
         self.assertIn("wrong bytes", result.stdout)
 
-    def test_without_a_gpu_one_line_says_so(self):
+    def without_a_gpu(self):
         self.add_program("gpu_check", '#!/bin/sh\n[ "$1" = --help ] || '
                          '{ echo "gpu_check: no GPU: none" >&2; exit 1; }\n')
+
+    def test_without_a_gpu_the_report_says_what_was_skipped(self):
+        self.without_a_gpu()
         result = self.check()
         self.assertEqual((result.returncode, result.stderr), (1, "gpu-check: no GPU: none\n"))
-        self.assertFalse(self.output.exists())
+        report, outcomes = self.outcomes()
+        for name in ("gpu_check", "conformance_codec_test", "nccl_check"):
+            self.assertEqual(outcomes[f"{name} starts"], "good")
+        for name in ("conformance tests", "verification", "timings", "NCCL, 4 ranks on one GPU",
+                     "compute-sanitizer"):
+            self.assertEqual(outcomes[name], "skipped: no GPU: none")
+            self.assertIn(f"{name}: skipped: no GPU: none", result.stdout)
+        self.assertEqual((report["verification"], report["timings"], report["nccl"]), ([], [], []))
+        self.assertIn("# no GPU", (self.output / "gpu-report.md").read_text())
+
+    def test_a_dry_run_needs_no_gpu_but_whole_programs(self):
+        self.without_a_gpu()
+        self.assertEqual(self.check("--dry-run").returncode, 0)
+        self.assertEqual(self.outcomes()[1]["timings"], "skipped: dry run")
+        self.add_program("nccl_check", "#!/bin/sh\necho no libx.so.1; exit 127\n")
+        result = self.check("--dry-run")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("| nccl_check starts | exit status 127 |", result.stdout)
+        self.assertIn("no libx.so.1", result.stdout)
+
+    def test_a_bundle_that_lacks_a_program_is_refused(self):
+        (self.bundle / "bin" / "nccl_check").unlink()
+        result = self.check()
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("no nccl_check in", result.stderr)
 
     def test_bad_arguments(self):
         result = run(sys.executable, str(self.bundle / "gpu-check"), "--fast")

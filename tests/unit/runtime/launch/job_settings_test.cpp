@@ -20,6 +20,8 @@ JobSettings full_settings() {
   settings.outlives_coordinator = true;
   settings.survives_losses = true;
   settings.measures_steps = true;
+  settings.gpu = GpuSettings{
+      .shares = true, .path = GpuPath::kHybrid, .hosts = {{Rank(0), Rank(2)}, {Rank(1)}}};
   return settings;
 }
 
@@ -36,6 +38,11 @@ TEST_CASE("job settings come back from JSON as they were") {
   CHECK(back.survives_losses);
   CHECK(back.measures_steps);
   CHECK(back.outlives_coordinator);
+  REQUIRE(back.gpu);
+  CHECK(back.gpu->shares);
+  CHECK(back.gpu->path == GpuPath::kHybrid);
+  CHECK(back.gpu->hosts == full_settings().gpu->hosts);
+  CHECK_FALSE(plain.gpu);
   CHECK_FALSE(plain.survives_losses);
   CHECK_FALSE(plain.measures_steps);
   CHECK_FALSE(plain.outlives_coordinator);

@@ -14,6 +14,7 @@ WorkerReport full_report() {
   report.host = "host-\"a\"";
   report.pid = 4711;
   report.transport = "ucx";
+  report.device = "NVIDIA H200";
   report.notes = {"one", "two"};
   report.first_step = 100;
   report.steps = 200;

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <thread>
 
+#include "runtime/executor.hpp"
 #include "runtime/trainer/trainer.hpp"
 #include "runtime/transport.hpp"
 #include "tests/support/paths.hpp"

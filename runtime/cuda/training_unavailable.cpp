@@ -1,0 +1,16 @@
+// A build that has no CUDA.
+#include "base/error.hpp"
+#include "runtime/cuda/factory.hpp"
+#include "runtime/cuda/training.hpp"
+
+namespace rackrail::runtime {
+
+int cuda_device_count() { return 0; }
+
+CublasStatus cublas_status() { return {cuda_status().unavailable, {}}; }
+
+std::shared_ptr<trainer::Compute> make_cuda_compute(int /*device*/) {
+  throw RuntimeFailure(*cuda_status().unavailable);
+}
+
+}  // namespace rackrail::runtime

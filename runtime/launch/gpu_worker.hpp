@@ -1,0 +1,63 @@
+// A worker's GPU: which one it has, what computes there, and what carries its gradients to others.
+//
+// Ranks tell each other where they are and what they have, so all of them choose alike: one host's
+// ranks have its GPUs in the order of their numbers; NCCL is used where all have it.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/ids.hpp"
+#include "runtime/launch/job_settings.hpp"
+#include "runtime/launch/session.hpp"
+#include "runtime/nccl/plan_executor.hpp"
+#include "runtime/trainer/compute.hpp"
+
+namespace rackrail::runtime {
+
+/// What one rank says of itself.
+struct GpuOffer {
+  std::string host;
+  int devices = 0;
+  std::string reason;  ///< why there is none
+  std::string nccl;    ///< why it cannot be used; empty: it can
+};
+std::string to_json(const GpuOffer& offer);
+/// Of this process; `wants_nccl`: whether to look for NCCL.
+GpuOffer gpu_offer(bool wants_nccl);
+
+struct GpuChoice {
+  int device = 0;
+  DevicePath path = DevicePath::kNccl;
+  RankGroups hosts;
+  std::string note;  ///< what the user should know; empty: nothing
+};
+/// Of rank `self`; `offers` are those of all ranks, as JSON. Throws RuntimeFailure where a rank has
+/// no GPU of its own (and they are not shared), or NCCL is asked for and missing.
+GpuChoice choose_gpu(const GpuSettings& settings, Rank self,
+                     const std::vector<std::string>& offers);
+
+/// Variables for NCCL in a process whose GPU others have too, to be set before its first call: NCCL
+/// refuses two ranks on one device of one host, so each takes itself for a host. What the user has
+/// set stays but for that.
+std::map<std::string, std::string> shared_gpu_variables(Rank rank);
+
+/// Made once the ranks have met; may be taken along to a later epoch.
+class GpuWorker {
+ public:
+  GpuWorker(const GpuSettings& settings, Rank self, const std::vector<std::string>& offers);
+
+  const std::shared_ptr<trainer::Compute>& compute() const { return compute_; }
+  const GpuChoice& choice() const { return choice_; }
+  /// For Session::start(): executors for gradients that compute() has made.
+  MakeExecutor make_executor() const;
+
+ private:
+  GpuChoice choice_;
+  std::shared_ptr<trainer::Compute> compute_;
+};
+
+}  // namespace rackrail::runtime

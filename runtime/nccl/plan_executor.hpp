@@ -1,0 +1,54 @@
+// A plan executed for gradients that lie on a GPU, as a job sees it: runtime/plan_executor.hpp over
+// DeviceExecutor. No CUDA or NCCL header is seen here; a build without CUDA has the same functions.
+//
+// Data of launch() is device memory that the stream of the options writes and reads. A launch
+// returns at once; the host waits by asking the device now and then, so that a lost peer, or an
+// abort, ends the wait even while kernels hang.
+//
+// Threads: as Executor, calls of several threads come one after the other, and a wait lets others
+// in. The device is made each calling thread's current one.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/device/stages.hpp"
+#include "runtime/nccl/library.hpp"
+#include "runtime/plan_executor.hpp"
+#include "runtime/transport.hpp"
+
+namespace rackrail::runtime {
+
+/// What carries gradients between GPUs.
+enum class DevicePath : std::uint8_t {
+  kNccl,    ///< collectives inside groups, sends and receives between them
+  kStaged,  ///< messages alone, through pinned memory and the job's transport
+  kHybrid,  ///< NCCL inside groups, staged messages between them
+};
+std::string_view to_string(DevicePath path);
+
+struct DevicePlanOptions {
+  int device = 0;
+  void* stream = nullptr;  ///< cudaStream_t
+  DevicePath path = DevicePath::kNccl;
+  /// With NCCL; a staged path has every rank alone.
+  RankGroups groups;
+  /// With NCCL.
+  const NcclFunctions* nccl = nullptr;
+  /// With NCCL: says something to all ranks and returns what each said, by rank.
+  std::function<std::vector<std::string>(const std::string&)> exchange;
+  std::uint32_t epoch = 0;
+};
+
+/// With all other ranks, who call it alike. Keeps references to plan and transport. Timeline and
+/// encoding times are not measured; bytes of collectives are not counted. Throws RuntimeFailure
+/// (NcclError, CudaError among them), PlanError for groups that are none.
+std::unique_ptr<PlanExecutor> make_device_plan_executor(const plan::Plan& plan, Rank self,
+                                                        Transport& transport,
+                                                        const DevicePlanOptions& options);
+
+}  // namespace rackrail::runtime
