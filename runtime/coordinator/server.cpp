@@ -23,8 +23,6 @@ namespace {
 
 namespace proto = rackrail::coordinator::v1;
 
-TimePoint now() { return std::chrono::steady_clock::now(); }
-
 void check(const CoordinatorOptions& options) {
   constexpr std::size_t kLargestPlan = kLargestWelcome / 2;
   if (options.plan.size() > kLargestPlan) {
@@ -296,7 +294,8 @@ struct CoordinatorServer::Impl final : proto::Coordinator::CallbackService {
     return answer(context, [this, request, reply] {
       as_member(request->member(), [&](Rank rank) {
         control.membership().heartbeat(
-            rank, {request->step(), request->loss(), Duration(request->step_time_ps())}, now());
+            rank, {request->step(), request->loss(), Duration(request->step_time_ps())},
+            std::chrono::steady_clock::now());
         control.measured(measured_steps(*request, control.membership().options().world_size));
       });
       const bool come_back = control.is_over_for(request->member().epoch());
@@ -322,7 +321,8 @@ struct CoordinatorServer::Impl final : proto::Coordinator::CallbackService {
                                          proto::Acknowledged*) override {
     return answer(context, [this, request] {
       as_member(request->member(), [&](Rank rank) {
-        control.membership().report_result(rank, request->payload(), now());
+        control.membership().report_result(rank, request->payload(),
+                                           std::chrono::steady_clock::now());
       });
     });
   }
@@ -346,7 +346,8 @@ struct CoordinatorServer::Impl final : proto::Coordinator::CallbackService {
         if (request->has_peer()) {
           peer = Rank(static_cast<std::size_t>(request->peer()));
         }
-        control.membership().report_transport_error(rank, peer, one_line(request->reason()), now());
+        control.membership().report_transport_error(rank, peer, one_line(request->reason()),
+                                                    std::chrono::steady_clock::now());
       });
     });
   }
