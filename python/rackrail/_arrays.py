@@ -57,6 +57,8 @@ def _seen_by_numpy(array, numpy):
             # The library says why, so that there is one place that knows.
             device = _library.CUDA if kind in _CUDA else 100 + kind
             _job.all_reduce(_job.buffer_of(None, 0, device, number), _library.SUM)
+            raise _job.InputError("an array on a GPU: found RACKRAIL_CUDA, expected one on the host; "
+                                  "buckets of PyTorch's DDP may be there")
     if type(array).__module__.partition(".")[0] == "torch":
         import torch
         array = array.detach()

@@ -30,6 +30,7 @@ class PeerLost(Error):
     """Another rank is gone or has failed, and with it the job."""
 
 
+_DEVICES = {"cpu": _library.HOST, "cuda": _library.CUDA}
 _ERRORS = {_library.BAD_INPUT: InputError, _library.PEER_LOST: PeerLost}
 
 
@@ -45,16 +46,19 @@ def _text(value):
 
 
 def init(*, rank=None, world_size=None, coordinator=None, token_file=None, cluster=None,
-         codecs=None, transport=None, timeout=None, plan=None):
+         codecs=None, transport=None, timeout=None, plan=None, device=None, device_id=0):
     """Joins the job; blocks until all ranks have come (at most `timeout` seconds, 300).
 
     What is not given comes from the launcher (torchrun, mpirun, srun, TF_CONFIG) and from
     RACKRAIL_COORDINATOR, RACKRAIL_JOB_TOKEN, RACKRAIL_CLUSTER, RACKRAIL_CODECS, RACKRAIL_PLAN and
-    RACKRAIL_TRANSPORT; see README.md. Without a launcher the job is this process alone. Other
+    RACKRAIL_TRANSPORT; see README.md. device="cuda" makes sums on GPU `device_id` of this process,
+    which buckets of PyTorch's DDP may then lie on; "cpu" is the default [RACKRAIL_DEVICE]. Without a launcher the job is this process alone. Other
     functions call it when nobody has; a second call is an error."""
     global _context, _process
     if (rank is None) != (world_size is None):
         raise InputError("rank and world_size: found one of them, expected both or none")
+    if device not in (None, *_DEVICES):
+        raise InputError(f"device: found {device!r}, expected one of {', '.join(_DEVICES)}")
     with _lock:
         if _context is not None or _ended is not None:
             raise InputError(_ended or "rackrail.init() was called before")
@@ -63,7 +67,7 @@ def init(*, rank=None, world_size=None, coordinator=None, token_file=None, clust
             coordinator=_text(coordinator), token_file=_text(token_file), cluster=_text(cluster),
             codecs=_text(codecs), transport=_text(transport),
             timeout_milliseconds=0 if timeout is None else max(1, int(timeout * 1000)),
-            plan=_text(plan))
+            plan=_text(plan), device=_DEVICES.get(device, _library.HOST), device_id=device_id)
         context = ctypes.c_void_p()
         _check(_lib.rackrail_init(ctypes.byref(config), ctypes.byref(context)))
         _context, _process = context, os.getpid()

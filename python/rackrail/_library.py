@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 VERSION = "0.1.0"
-INTERFACE = 2
+INTERFACE = 3
 
 OK, FAILED, BAD_INPUT, PEER_LOST = range(4)
 FLOAT32 = 0
@@ -29,7 +29,8 @@ class Config(ctypes.Structure):
                 ("rank", ctypes.c_int32), ("coordinator", ctypes.c_char_p),
                 ("token_file", ctypes.c_char_p), ("cluster", ctypes.c_char_p),
                 ("codecs", ctypes.c_char_p), ("transport", ctypes.c_char_p),
-                ("timeout_milliseconds", ctypes.c_int64), ("plan", ctypes.c_char_p)]
+                ("timeout_milliseconds", ctypes.c_int64), ("plan", ctypes.c_char_p),
+                ("device", ctypes.c_int32), ("device_id", ctypes.c_int32)]
 
 
 _CONTEXT = ctypes.c_void_p

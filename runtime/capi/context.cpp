@@ -10,6 +10,7 @@
 #include "base/error.hpp"
 #include "base/parse_units.hpp"
 #include "plan/format.hpp"
+#include "runtime/launch/gpu_worker.hpp"
 #include "topology/reader.hpp"
 
 namespace rackrail::capi {
@@ -107,7 +108,8 @@ void Context::join() {
   session_ = std::make_unique<runtime::Session>(std::move(options));
   try {
     session_->join();
-    session_->start(plan::parse_plan(session_->welcome().plan, "the job's plan"));
+    session_->start(plan::parse_plan(session_->welcome().plan, "the job's plan"), {},
+                    settings_.gpu ? take_gpu() : runtime::MakeExecutor());
   } catch (const Error& error) {
     session_->fail({error.what(), error.is_bad_input()});
     throw;
@@ -115,6 +117,54 @@ void Context::join() {
   for (const plan::Bucket& bucket : session_->plan().buckets) {
     elements_.push_back(bucket.elements);
   }
+}
+
+runtime::MakeExecutor Context::take_gpu() {
+  const runtime::GpuOffer offer =
+      runtime::gpu_offer(settings_.gpu->path != runtime::GpuPath::kStaged, false);
+  // The program says which GPU, so several ranks may have one.
+  runtime::GpuChoice choice =
+      runtime::choose_gpu({.shares = true, .path = settings_.gpu->path, .hosts = {}}, rank(),
+                          session_->coordinator().exchange(runtime::to_json(offer)));
+  choice.device = settings_.gpu->device;
+  gpu_ = runtime::make_gpu_arrays(choice.device);
+  return runtime::device_executors(choice, gpu_->stream());
+}
+
+void Context::require_place(const Array& array) const {
+  if (array.is_on_gpu && !settings_.gpu) {
+    throw ConfigError(
+        ErrorContext{.file = {},
+                     .where = "buffer.device",
+                     .found = "RACKRAIL_CUDA",
+                     .expected = "RACKRAIL_HOST, or a job whose configuration has RACKRAIL_CUDA"});
+  }
+  if (array.is_on_gpu && gpu_ != nullptr && !array.data.empty()) {
+    gpu_->require(array.data.data());
+  }
+}
+
+/// The array where sums are made, multiplied; `copy` is its memory there if it is another.
+std::span<float> Context::bring(const Array& array, trainer::Floats& copy, float factor) {
+  if (gpu_ == nullptr) {
+    scale(array.data, factor);
+    return array.data;
+  }
+  std::span<float> here = array.data;
+  if (array.is_on_gpu) {
+    gpu_->follow(array.stream);
+  } else {
+    if (copy.size() != array.data.size()) {
+      copy = trainer::Floats();
+      copy = gpu_->make(array.data.size());
+    }
+    here = copy.span();
+    gpu_->copy(array.data, here);
+  }
+  if (factor != 1) {
+    gpu_->multiply(here, factor);
+  }
+  return here;
 }
 
 void Context::require_running() const {
@@ -159,27 +209,37 @@ void Context::next_step() {
   std::fill(states_.begin(), states_.end(), State::kIdle);
 }
 
-void Context::all_reduce(std::span<float> data, float factor) {
+void Context::all_reduce(const Array& array, float factor) {
   const std::lock_guard lock(mutex_);
   require_running();
   require_nothing_under_way("an array was to be summed");
-  scale(data, factor);
-  if (session_ == nullptr) {
-    return;
+  require_place(array);
+  if (session_ == nullptr || array.data.empty()) {
+    return;  // of one rank the factor is 1
   }
+  trainer::Floats copy;
+  const std::span<float> data = bring(array, copy, factor);
   watched([&] {
     for (const std::vector<Part>& parts : cut(static_cast<std::int64_t>(data.size()))) {
       next_step();
       send_parts(parts, data);
     }
   });
+  if (copy.size() != 0) {
+    gpu_->copy(data, array.data);
+  }
 }
 
 void Context::send_parts(const std::vector<Part>& parts, std::span<float> data) {
+  trainer::Floats padded;  // on the GPU
   for (const Part& part : parts) {
     std::span<float> values =
         data.subspan(static_cast<std::size_t>(part.begin), static_cast<std::size_t>(part.elements));
-    if (part.elements < part.piece_elements) {
+    if (part.elements < part.piece_elements && gpu_ != nullptr) {
+      padded = gpu_->make(static_cast<std::size_t>(part.piece_elements));
+      gpu_->copy(values, padded.span().first(values.size()));
+      values = padded.span();
+    } else if (part.elements < part.piece_elements) {
       padded_.assign(values.begin(), values.end());
       padded_.resize(static_cast<std::size_t>(part.piece_elements), 0.0F);
       values = padded_;
@@ -188,7 +248,10 @@ void Context::send_parts(const std::vector<Part>& parts, std::span<float> data) 
   }
   session_->executor().wait_all();
   const Part& last = parts.back();
-  if (last.elements < last.piece_elements) {
+  if (padded.size() != 0) {
+    const auto size = static_cast<std::size_t>(last.elements);
+    gpu_->copy(padded.span().first(size), data.subspan(static_cast<std::size_t>(last.begin), size));
+  } else if (last.elements < last.piece_elements) {
     std::copy_n(padded_.begin(), last.elements, data.begin() + last.begin);
   }
 }
@@ -254,23 +317,34 @@ plan::Plan Context::distribute(std::span<const BucketRequest> requests) {
   return plan::parse_plan(std::string_view(told).substr(1), "the plan of rank 0");
 }
 
-void Context::start(std::uint32_t bucket, std::span<float> data, float factor) {
+void Context::start(std::uint32_t bucket, const Array& array, float factor) {
   const std::lock_guard lock(mutex_);
   require_running();
   require_bucket(bucket);
-  if (static_cast<std::int64_t>(data.size()) != elements_[bucket]) {
+  if (static_cast<std::int64_t>(array.data.size()) != elements_[bucket]) {
     throw ConfigError(fmt::format("bucket {} has {} elements, its plan is for {}", bucket,
-                                  data.size(), elements_[bucket]));
+                                  array.data.size(), elements_[bucket]));
   }
+  require_place(array);
   if (states_[bucket] != State::kIdle || !in_step_) {
     require_nothing_under_way(fmt::format("bucket {} was started again", bucket));
     next_step();
   }
-  scale(data, factor);
   states_[bucket] = State::kStarted;
-  if (session_ != nullptr) {
-    session_->executor().launch(BucketId(std::size_t{bucket}), data);
+  if (session_ == nullptr) {
+    return;
   }
+  std::span<float> data = array.data;
+  if (gpu_ != nullptr && !array.is_on_gpu) {
+    auto& [host, copy] = copies_[bucket];
+    host = array.data;
+    data = bring(array, copy, factor);
+  } else {
+    copies_.erase(bucket);
+    trainer::Floats none;
+    data = bring(array, none, factor);
+  }
+  session_->executor().launch(BucketId(std::size_t{bucket}), data);
 }
 
 void Context::wait(std::uint32_t bucket) {
@@ -293,6 +367,9 @@ void Context::wait(std::uint32_t bucket) {
     if (lost) {
       require_running();
       watched([&] { std::rethrow_exception(lost); });
+    }
+    if (const auto copied = copies_.find(bucket); copied != copies_.end()) {
+      gpu_->copy(copied->second.second.span(), copied->second.first);
     }
   }
   states_[bucket] = State::kWaitedFor;

@@ -9,16 +9,19 @@
 // that the calls of other threads come before or after it, but not while a bucket is awaited.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/capi/bucket_plans.hpp"
 #include "runtime/capi/settings.hpp"
 #include "runtime/coordinator/server.hpp"
+#include "runtime/cuda/gpu_arrays.hpp"
 #include "runtime/launch/session.hpp"
 
 namespace rackrail::capi {
@@ -37,11 +40,18 @@ class Context {
 
   // All of these throw PeerLostError once the job is over, ConfigError for a wrong use.
 
-  /// What the array is multiplied with before it is summed.
-  void all_reduce(std::span<float> data, float factor);
+  /// Memory of the program; `stream` (a cudaStream_t) has written it where it is on the GPU.
+  struct Array {
+    std::span<float> data;
+    bool is_on_gpu = false;
+    void* stream = nullptr;
+  };
+  /// `factor`: what the array is multiplied with before it is summed. Arrays on the GPU only in a
+  /// job of RACKRAIL_CUDA.
+  void all_reduce(const Array& array, float factor);
   /// The number of the first request's bucket.
   std::uint32_t plan(std::span<const BucketRequest> requests);
-  void start(std::uint32_t bucket, std::span<float> data, float factor);
+  void start(std::uint32_t bucket, const Array& array, float factor);
   void wait(std::uint32_t bucket);
   std::string describe() const;
 
@@ -60,19 +70,25 @@ class Context {
   std::vector<BucketRequest> agree(std::span<const BucketRequest> requests);
   plan::Plan distribute(std::span<const BucketRequest> requests);
   void send_parts(const std::vector<Part>& parts, std::span<float> data);
+  runtime::MakeExecutor take_gpu();
+  void require_place(const Array& array) const;
+  std::span<float> bring(const Array& array, trainer::Floats& copy, float factor);
   template <typename Act>
   void watched(Act act);
 
   const Settings settings_;
-  mutable std::mutex mutex_;            ///< guards what follows
-  std::optional<std::string> over_;     ///< why the job is
-  std::uint32_t step_ = 0;              ///< the next one
-  bool in_step_ = false;                ///< whether this executor has begun one
-  std::vector<State> states_;           ///< by bucket, in this step
-  std::vector<std::int64_t> elements_;  ///< by bucket
-  std::vector<float> padded_;           ///< memory of the part that is shorter than its piece
-  plan::Plan planned_;                  ///< what was planned for, without the pieces
-  std::optional<plan::Plan> made_;      ///< of rank 0: what the settings name a file of
+  mutable std::mutex mutex_;                 ///< guards what follows
+  std::optional<std::string> over_;          ///< why the job is
+  std::uint32_t step_ = 0;                   ///< the next one
+  bool in_step_ = false;                     ///< whether this executor has begun one
+  std::vector<State> states_;                ///< by bucket, in this step
+  std::vector<std::int64_t> elements_;       ///< by bucket
+  std::vector<float> padded_;                ///< memory of the part that is shorter than its piece
+  std::unique_ptr<runtime::GpuArrays> gpu_;  ///< where sums are made; null: on the host
+  /// With a GPU: arrays of the host that were started, by bucket, and their copies there.
+  std::map<std::uint32_t, std::pair<std::span<float>, trainer::Floats>> copies_;
+  plan::Plan planned_;              ///< what was planned for, without the pieces
+  std::optional<plan::Plan> made_;  ///< of rank 0: what the settings name a file of
   std::unique_ptr<runtime::CoordinatorServer> server_;  ///< of rank 0
   std::unique_ptr<runtime::Session> session_;           ///< none in a job of one
 };

@@ -71,7 +71,7 @@ T& required(T* pointer, const char* name) {
   return *pointer;
 }
 
-std::span<float> floats_of(const rackrail_buffer* given) {
+rackrail::capi::Context::Array array_of(const rackrail_buffer* given) {
   const rackrail_buffer& buffer = required(given, "buffer");
   if (buffer.size != sizeof buffer) {
     reject("buffer.size", std::to_string(buffer.size),
@@ -80,10 +80,8 @@ std::span<float> floats_of(const rackrail_buffer* given) {
   if (buffer.type != RACKRAIL_FLOAT32) {
     reject("buffer.type", std::to_string(buffer.type), "RACKRAIL_FLOAT32");
   }
-  if (buffer.device != RACKRAIL_HOST) {
-    reject("buffer.device",
-           buffer.device == RACKRAIL_CUDA ? "RACKRAIL_CUDA" : std::to_string(buffer.device),
-           "RACKRAIL_HOST: the runtime has no codecs and no transport for device memory yet");
+  if (buffer.device != RACKRAIL_HOST && buffer.device != RACKRAIL_CUDA) {
+    reject("buffer.device", std::to_string(buffer.device), "RACKRAIL_HOST or RACKRAIL_CUDA");
   }
   if (buffer.elements < 0 || (buffer.elements > 0 && buffer.data == nullptr)) {
     reject("buffer",
@@ -91,7 +89,9 @@ std::span<float> floats_of(const rackrail_buffer* given) {
                (buffer.data == nullptr ? "NULL" : "an address"),
            "memory of at least 0 elements");
   }
-  return {static_cast<float*>(buffer.data), static_cast<std::size_t>(buffer.elements)};
+  return {.data = {static_cast<float*>(buffer.data), static_cast<std::size_t>(buffer.elements)},
+          .is_on_gpu = buffer.device == RACKRAIL_CUDA,
+          .stream = buffer.stream};
 }
 
 float factor_of(std::int32_t operation, const rackrail::capi::Context& context) {
@@ -187,7 +187,7 @@ rackrail_status rackrail_all_reduce(rackrail_context* context, const rackrail_bu
                                     int32_t operation) {
   return guarded([&] {
     auto& job = required(context, "context").context;
-    job.all_reduce(floats_of(buffer), factor_of(operation, job));
+    job.all_reduce(array_of(buffer), factor_of(operation, job));
   });
 }
 
@@ -204,7 +204,7 @@ rackrail_status rackrail_start(rackrail_context* context, int32_t bucket,
                                const rackrail_buffer* buffer, int32_t operation) {
   return guarded([&] {
     auto& job = required(context, "context").context;
-    job.start(bucket_number(bucket), floats_of(buffer), factor_of(operation, job));
+    job.start(bucket_number(bucket), array_of(buffer), factor_of(operation, job));
   });
 }
 

@@ -41,7 +41,7 @@ extern "C" {
 #endif
 
 /* Grows when a function or a member is added; the library's is rackrail_interface(). */
-#define RACKRAIL_INTERFACE 2
+#define RACKRAIL_INTERFACE 3
 
 typedef struct rackrail_context rackrail_context;
 
@@ -64,9 +64,10 @@ typedef struct rackrail_buffer {
   void* data;
   int64_t elements;
   int32_t type;      /* rackrail_type */
-  int32_t device;    /* rackrail_device; only host memory can be summed so far */
-  int32_t device_id; /* which one, where there are several */
-  void* stream;      /* the device's stream that has written `data`; NULL for host memory */
+  int32_t device;    /* rackrail_device; RACKRAIL_CUDA only in a job of RACKRAIL_CUDA */
+  int32_t device_id; /* the job's */
+  void* stream;      /* the cudaStream_t that has written `data` (NULL: the default stream), whose
+                        work so far is waited for; NULL for host memory */
 } rackrail_buffer;
 
 /* What is NULL or 0 comes from the environment variable in brackets, or is the default. */
@@ -85,8 +86,11 @@ typedef struct rackrail_config {
                          is fastest within an error of 2 %; or a codec by name: "fp16", "int8" */
   const char* transport;        /* [RACKRAIL_TRANSPORT]; "ucx" */
   int64_t timeout_milliseconds; /* for all ranks to come; 300,000 */
-  const char* plan; /* file of a plan, needed on rank 0 only [RACKRAIL_PLAN]: planned buckets move
-                       by the schedules and codecs of its buckets; not together with `codecs` */
+  const char* plan;  /* file of a plan, needed on rank 0 only [RACKRAIL_PLAN]: planned buckets move
+                        by the schedules and codecs of its buckets; not together with `codecs` */
+  int32_t device;    /* rackrail_device: where sums are made, on all ranks alike; [RACKRAIL_DEVICE]:
+                        "cpu" (default) or "cuda". Buffers of the host are copied there and back */
+  int32_t device_id; /* with RACKRAIL_CUDA: this process's GPU */
 } rackrail_config;
 
 /* "0.1.0" and RACKRAIL_INTERFACE of the library. */
@@ -132,7 +136,8 @@ RACKRAIL_API rackrail_status rackrail_plan(rackrail_context* context, const int6
  */
 RACKRAIL_API rackrail_status rackrail_start(rackrail_context* context, int32_t bucket,
                                             const rackrail_buffer* buffer, int32_t operation);
-/* Until the bucket is done on this rank. Once for each start. */
+/* Until the bucket is done on this rank, on a device too, whose streams may all read it then. Once
+   for each start. */
 RACKRAIL_API rackrail_status rackrail_wait(rackrail_context* context, int32_t bucket);
 
 /*

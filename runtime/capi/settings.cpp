@@ -1,6 +1,7 @@
 #include "runtime/capi/settings.hpp"
 
 #include <cstddef>
+#include <map>
 
 #include "base/error.hpp"
 #include "runtime/coordinator/job_token.hpp"
@@ -95,6 +96,41 @@ runtime::LaunchEnvironment launch_of(const rackrail_config& config,
   return launch;
 }
 
+[[noreturn]] void reject_variable(const char* name, const std::string& found,
+                                  const char* expected) {
+  throw ConfigError(
+      ErrorContext{.file = "<environment>", .where = name, .found = found, .expected = expected});
+}
+
+std::optional<Settings::Gpu> read_gpu(const rackrail_config& config,
+                                      const runtime::EnvironmentMap& environment) {
+  const std::string device = text_of(nullptr, "", "RACKRAIL_DEVICE", environment).text;
+  if (!device.empty() && device != "cpu" && device != "cuda") {
+    reject_variable("RACKRAIL_DEVICE", device, "cpu or cuda");
+  }
+  if (config.device != RACKRAIL_HOST && config.device != RACKRAIL_CUDA) {
+    reject("device", std::to_string(config.device), "RACKRAIL_HOST or RACKRAIL_CUDA");
+  }
+  if (config.device == RACKRAIL_HOST && device != "cuda") {
+    return std::nullopt;
+  }
+  if (config.device_id < 0) {
+    reject("device_id", std::to_string(config.device_id), "the number of a GPU, from 0 on");
+  }
+  using runtime::GpuPath;
+  const std::map<std::string, GpuPath> paths{{"", GpuPath::kAuto},
+                                             {"auto", GpuPath::kAuto},
+                                             {"nccl", GpuPath::kNccl},
+                                             {"staged", GpuPath::kStaged},
+                                             {"hybrid", GpuPath::kHybrid}};
+  const std::string path = text_of(nullptr, "", "RACKRAIL_GPU_PATH", environment).text;
+  const auto found = paths.find(path);
+  if (found == paths.end()) {
+    reject_variable("RACKRAIL_GPU_PATH", path, "auto, nccl, staged or hybrid");
+  }
+  return Settings::Gpu{config.device_id, found->second};
+}
+
 }  // namespace
 
 Settings read_settings(const rackrail_config* given, const runtime::EnvironmentMap& environment) {
@@ -125,6 +161,7 @@ Settings read_settings(const rackrail_config* given, const runtime::EnvironmentM
   settings.transport = config.transport != nullptr && *config.transport != '\0'
                            ? config.transport
                            : runtime::default_transport();
+  settings.gpu = read_gpu(config, environment);
   if (config.timeout_milliseconds < 0) {
     reject("timeout_milliseconds", std::to_string(config.timeout_milliseconds), "a time; or 0");
   }

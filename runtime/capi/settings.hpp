@@ -1,12 +1,14 @@
 // What a job's context needs to know, from a rackrail_config and the environment.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "base/units.hpp"
 #include "runtime/capi/bucket_plans.hpp"
 #include "runtime/capi/rackrail.h"
 #include "runtime/launch/environment.hpp"
+#include "runtime/launch/job_settings.hpp"
 
 namespace rackrail::capi {
 
@@ -18,6 +20,12 @@ struct Settings {
   CodecChoice codec;    ///< of planned buckets, without a plan
   std::string plan;     ///< file; empty: planned when it is known what for
   std::string transport;
+  /// Where sums are made, if not on the host, and how they get to other ranks.
+  struct Gpu {
+    int device = 0;
+    runtime::GpuPath path = runtime::GpuPath::kAuto;
+  };
+  std::optional<Gpu> gpu;
   Duration timeout;
 };
 

@@ -26,8 +26,6 @@ namespace proto = rackrail::coordinator::v1;
 
 constexpr std::int64_t kLongestSilence = 3600'000'000'000'000;  // an hour, in picoseconds
 
-TimePoint now() { return std::chrono::steady_clock::now(); }
-
 void check(const CoordinatorOptions& options) {
   constexpr std::size_t kLargestPlan = kLargestWelcome / 2;
   if (options.plan.size() > kLargestPlan) {
@@ -305,7 +303,8 @@ struct CoordinatorServer::Impl final : proto::Coordinator::CallbackService {
     return answer(context, [this, request, reply] {
       as_member(request->member(), [&](Rank rank) {
         control.membership().heartbeat(
-            rank, {request->step(), request->loss(), Duration(request->step_time_ps())}, now());
+            rank, {request->step(), request->loss(), Duration(request->step_time_ps())},
+            std::chrono::steady_clock::now());
         control.measured(measured_steps(*request, control.membership().options().world_size));
       });
       const bool come_back = control.is_over_for(request->member().epoch());
@@ -331,7 +330,8 @@ struct CoordinatorServer::Impl final : proto::Coordinator::CallbackService {
                                          proto::Acknowledged*) override {
     return answer(context, [this, request] {
       as_member(request->member(), [&](Rank rank) {
-        control.membership().report_result(rank, request->payload(), now());
+        control.membership().report_result(rank, request->payload(),
+                                           std::chrono::steady_clock::now());
       });
     });
   }
@@ -360,7 +360,7 @@ struct CoordinatorServer::Impl final : proto::Coordinator::CallbackService {
           silence = Duration(std::clamp<std::int64_t>(request->silence_ps(), 0, kLongestSilence));
         }
         control.membership().report_transport_error(rank, peer, one_line(request->reason()),
-                                                    silence, now());
+                                                    silence, std::chrono::steady_clock::now());
       });
     });
   }

@@ -198,6 +198,13 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+__global__ void __launch_bounds__(kThreads)
+    multiply_kernel(float* values, std::size_t elements, float factor) {
+  for (std::size_t i = thread_in_grid(); i < elements; i += threads_in_grid()) {
+    values[i] *= factor;
+  }
+}
+
 std::size_t pixels_of(std::size_t samples, ImageSize size) {
   return samples * size.height * size.width * size.channels;
 }
@@ -260,6 +267,11 @@ void add_squares(const float* values, std::size_t elements, double* sums, cudaSt
   constexpr std::size_t kElementsPerThread = 16;
   launch("add_squares", squares_kernel, blocks_for(elements) / kElementsPerThread + 1, kThreads,
          Launch{.stream = stream, .most_blocks = kSquareSums}, values, elements, sums);
+}
+
+void multiply_values(float* values, std::size_t elements, float factor, Launch where) {
+  launch("multiply_values", multiply_kernel, blocks_for(elements), kThreads, where, values,
+         elements, factor);
 }
 
 void update_parameters(float* parameters, float* momentum, const float* gradients,

@@ -51,6 +51,9 @@ inline constexpr unsigned kSquareSums = 64;
 /// Adds Σ values² to `sums`, in parts; which element is in which part depends on `elements` alone.
 void add_squares(const float* values, std::size_t elements, double* sums, cudaStream_t stream);
 
+/// values[i] *= factor.
+void multiply_values(float* values, std::size_t elements, float factor, Launch launch);
+
 /// v ← momentum·v + (scale·g + decay·w), w ← w − rate·v.
 struct UpdateStep {
   float momentum = 0;

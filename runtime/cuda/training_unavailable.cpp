@@ -1,6 +1,7 @@
 // A build that has no CUDA.
 #include "base/error.hpp"
 #include "runtime/cuda/factory.hpp"
+#include "runtime/cuda/gpu_arrays.hpp"
 #include "runtime/cuda/training.hpp"
 
 namespace rackrail::runtime {
@@ -10,6 +11,10 @@ int cuda_device_count() { return 0; }
 CublasStatus cublas_status() { return {cuda_status().unavailable, {}}; }
 
 std::shared_ptr<trainer::Compute> make_cuda_compute(int /*device*/) {
+  throw RuntimeFailure(*cuda_status().unavailable);
+}
+
+std::unique_ptr<GpuArrays> make_gpu_arrays(int /*device*/) {
   throw RuntimeFailure(*cuda_status().unavailable);
 }
 

@@ -73,13 +73,13 @@ std::string to_json(const GpuOffer& offer) {
       .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-GpuOffer gpu_offer(bool wants_nccl) {
+GpuOffer gpu_offer(bool wants_nccl, bool wants_cublas) {
   GpuOffer offer;
   offer.host = host_name();
   const CudaStatus cuda = cuda_status();
   offer.reason = cuda.unavailable.value_or("");
   offer.devices = cuda_device_count();
-  if (offer.devices != 0) {
+  if (offer.devices != 0 && wants_cublas) {
     if (const CublasStatus cublas = cublas_status(); cublas.unavailable) {
       offer.devices = 0;
       offer.reason = *cublas.unavailable;
@@ -135,11 +135,16 @@ GpuWorker::GpuWorker(const GpuSettings& settings, Rank self, const std::vector<s
     : choice_(choose_gpu(settings, self, offers)), compute_(make_cuda_compute(choice_.device)) {}
 
 MakeExecutor GpuWorker::make_executor() const {
-  return [choice = choice_, compute = compute_](const ExecutorSite& site) {
+  return [make = device_executors(choice_, compute_->stream()),
+          compute = compute_](const ExecutorSite& site) { return make(site); };
+}
+
+MakeExecutor device_executors(const GpuChoice& choice, void* stream) {
+  return [choice, stream](const ExecutorSite& site) {
     return make_device_plan_executor(
         site.plan, site.self, site.transport,
         {.device = choice.device,
-         .stream = compute->stream(),
+         .stream = stream,
          .path = choice.path,
          .groups = choice.hosts,
          .nccl = choice.path == DevicePath::kStaged ? nullptr : &nccl_library().functions,

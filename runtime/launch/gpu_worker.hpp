@@ -26,8 +26,8 @@ struct GpuOffer {
   std::string nccl;    ///< why it cannot be used; empty: it can
 };
 std::string to_json(const GpuOffer& offer);
-/// Of this process; `wants_nccl`: whether to look for NCCL.
-GpuOffer gpu_offer(bool wants_nccl);
+/// Of this process; whether to look for NCCL, and for cuBLAS, without which there is no GPU then.
+GpuOffer gpu_offer(bool wants_nccl, bool wants_cublas);
 
 struct GpuChoice {
   int device = 0;
@@ -44,6 +44,10 @@ GpuChoice choose_gpu(const GpuSettings& settings, Rank self,
 /// refuses two ranks on one device of one host, so each takes itself for a host. What the user has
 /// set stays but for that.
 std::map<std::string, std::string> shared_gpu_variables(Rank rank);
+
+/// For Session::start(): executors for gradients that `stream` (a cudaStream_t) writes and reads,
+/// which must outlive them.
+MakeExecutor device_executors(const GpuChoice& choice, void* stream);
 
 /// Made once the ranks have met; may be taken along to a later epoch.
 class GpuWorker {

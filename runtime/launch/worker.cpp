@@ -247,7 +247,7 @@ class Life {
 
   /// A GPU, once; and what moves gradients from there to the ranks of this epoch.
   MakeExecutor take_gpu() {
-    const GpuOffer offer = gpu_offer(settings_.gpu->path != GpuPath::kStaged);
+    const GpuOffer offer = gpu_offer(settings_.gpu->path != GpuPath::kStaged, true);
     const std::vector<std::string> offers = session_->coordinator().exchange(to_json(offer));
     gpu_ = std::make_unique<GpuWorker>(*settings_.gpu, session_->welcome().rank, offers);
     const GpuChoice& choice = gpu_->choice();

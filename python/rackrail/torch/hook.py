@@ -74,8 +74,8 @@ class State:
 
     def reduce(self, bucket):
         """Starts to sum a bucket of DDP; its future."""
-        _job.rank()  # joins, if nobody has: an error is the caller's
         index, tensor = bucket.index(), bucket.buffer()
+        _join(tensor)  # an error is the caller's
         if index == 0:
             self._begin_step()
         if index != len(self._sizes):
@@ -88,7 +88,9 @@ class State:
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, name="rackrail", daemon=True)
             self._thread.start()
-        future = torch.futures.Future()
+        # With a GPU's tensor, what comes after the future is behind the sum on its streams.
+        future = (torch.futures.Future(devices=[tensor.device]) if tensor.is_cuda
+                  else torch.futures.Future())
         work = _Work(tensor)
         if self._watches_noise:
             self._norms_of_step[0] += work.squared_norm()
@@ -135,16 +137,26 @@ class State:
             self._planned_sizes = list(self._sizes)
 
 
+def _join(tensor):
+    """Makes this process a rank if it is none yet: on the tensor's GPU, if it has one."""
+    if tensor.is_cuda and not _job.is_initialized():
+        _job.init(device="cuda", device_id=tensor.device.index or 0)
+    _job.rank()
+
+
 class _Work:
     """A bucket's memory as 32-bit floats: its own, or a copy where it has 16 bits."""
 
     def __init__(self, tensor):
         self._tensor = tensor
         self._floats = tensor if tensor.dtype == torch.float32 else tensor.float()
-        device, number = _library.HOST, 0
+        device, number, stream = _library.HOST, 0, None
         if tensor.device.type != "cpu":
             device, number = _library.CUDA, tensor.device.index or 0
-        self.buffer = _job.buffer_of(self._floats.data_ptr(), self._floats.numel(), device, number)
+        if tensor.is_cuda:
+            stream = torch.cuda.current_stream(tensor.device).cuda_stream
+        self.buffer = _job.buffer_of(self._floats.data_ptr(), self._floats.numel(), device, number,
+                                     stream)
 
     def squared_norm(self):
         return float(torch.dot(self._floats, self._floats))

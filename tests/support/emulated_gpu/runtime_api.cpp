@@ -174,6 +174,18 @@ cudaError_t cudaFree(void* memory) {
   return cudaSuccess;
 }
 
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* pointer) {
+  const std::lock_guard lock(mutex);
+  const auto* byte = static_cast<const unsigned char*>(pointer);
+  *attributes = {cudaMemoryTypeUnregistered, 0};
+  for (const auto& [begin, bytes] : allocations) {
+    if (byte >= begin && byte < begin + bytes) {
+      attributes->type = cudaMemoryTypeDevice;
+    }
+  }
+  return cudaSuccess;
+}
+
 cudaError_t cudaMallocHost(void** memory, std::size_t bytes) { return cudaMalloc(memory, bytes); }
 cudaError_t cudaFreeHost(void* memory) { return cudaFree(memory); }
 

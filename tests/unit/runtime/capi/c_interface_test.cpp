@@ -1,129 +1,24 @@
 // The C interface without the shared library, so that the sanitizers see both sides of it. Ranks
 // are threads, each with a context of its own; what processes do is in tests/integration/capi.
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
-#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstring>
-#include <functional>
-#include <string>
-#include <thread>
-#include <vector>
 
-#include "runtime/capi/rackrail.h"
 #include "tests/support/skip.hpp"
+#include "tests/unit/runtime/capi/ranks.hpp"
 
+namespace rackrail::test {
 namespace {
 
-/// "127.0.0.1:port" where nobody listens just now.
-std::string free_address() {
-  const int probe = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  const bool is_bound = bind(probe, reinterpret_cast<sockaddr*>(&address), size) == 0 &&
-                        getsockname(probe, reinterpret_cast<sockaddr*>(&address), &size) == 0;
-  close(probe);
-  REQUIRE(is_bound);
-  return "127.0.0.1:" + std::to_string(ntohs(address.sin_port));
-}
-
-rackrail_buffer buffer_of(std::vector<float>& data) {
-  rackrail_buffer buffer = {};
-  buffer.size = sizeof buffer;
-  buffer.data = data.data();
-  buffer.elements = static_cast<std::int64_t>(data.size());
-  buffer.type = RACKRAIL_FLOAT32;
-  buffer.device = RACKRAIL_HOST;
-  return buffer;
-}
-
-/// Whole numbers, so that sums are exact whatever their order is.
-std::vector<float> values_of(int rank, std::size_t size, int step) {
-  std::vector<float> values(size);
-  for (std::size_t i = 0; i < size; ++i) {
-    values[i] = static_cast<float>((rank + 1) * static_cast<int>(i % 97) + 3 * step);
-  }
-  return values;
-}
-
-std::vector<float> sum_of(int ranks, std::size_t size, int step) {
-  std::vector<float> sum(size);
-  for (int rank = 0; rank < ranks; ++rank) {
-    const std::vector<float> values = values_of(rank, size, step);
-    std::transform(sum.begin(), sum.end(), values.begin(), sum.begin(), std::plus<>());
-  }
-  return sum;
-}
-
-/// What went wrong on a rank, one line each: assertions are not for threads.
-class Rank {
- public:
-  Rank(int self, int count, const std::string& coordinator) : rank(self), ranks(count) {
-    rackrail_config config = {};
-    config.size = sizeof config;
-    config.world_size = count;
-    config.rank = self;
-    config.coordinator = coordinator.c_str();
-    config.cluster = "none";
-    config.codecs = "none";
-    config.timeout_milliseconds = 100'000;
-    expect(rackrail_init(&config, &context), RACKRAIL_OK, "init");
-  }
-  ~Rank() { rackrail_destroy(context); }
-  Rank(const Rank&) = delete;
-  Rank& operator=(const Rank&) = delete;
-
-  void expect(rackrail_status status, rackrail_status wanted, const std::string& what) {
-    if (status != wanted) {
-      problems += what + ": " + std::to_string(status) + ": " + rackrail_last_error() + "\n";
-    }
-  }
-  void expect(bool is_so, const std::string& what) { problems += is_so ? "" : what + "\n"; }
-
-  int rank;
-  int ranks;
-  rackrail_context* context = nullptr;
-  std::string problems;
-};
-
-/// Every rank on a thread of its own; what went wrong on any of them.
-template <typename Act>
-std::string on_ranks(int ranks, Act act) {
-  const std::string coordinator = free_address();
-  std::vector<std::string> problems(static_cast<std::size_t>(ranks));
-  std::vector<std::thread> threads;
-  for (int r = 0; r < ranks; ++r) {
-    threads.emplace_back([&, r] {
-      Rank rank(r, ranks, coordinator);
-      if (rank.problems.empty()) {
-        act(rank);
-      }
-      problems[static_cast<std::size_t>(r)] = rank.problems;
-    });
-  }
-  std::string all;
-  for (std::size_t r = 0; r < threads.size(); ++r) {
-    threads[r].join();
-    all += problems[r];
-  }
-  return all;
-}
-
-void sum_arrays(Rank& rank) {
+void sum_arrays(TestRank& rank) {
   for (const std::size_t size : {0U, 1U, 1'023U, 5'000U, 70'001U}) {
     std::vector<float> data = values_of(rank.rank, size, 1);
-    const rackrail_buffer buffer = buffer_of(data);
+    const rackrail_buffer buffer = buffer_of(data.data(), data.size());
     rank.expect(rackrail_all_reduce(rank.context, &buffer, RACKRAIL_SUM), RACKRAIL_OK, "sum");
     rank.expect(data == sum_of(rank.ranks, size, 1), "array of " + std::to_string(size));
   }
 }
 
-void sum_buckets(Rank& rank) {
+void sum_buckets(TestRank& rank) {
   const std::vector<std::int64_t> elements{30'000, 700, 1};
   std::int32_t first = -1;
   rank.expect(rackrail_plan(rank.context, elements.data(), nullptr, 3, &first), RACKRAIL_OK,
@@ -133,7 +28,7 @@ void sum_buckets(Rank& rank) {
     for (std::int32_t b = 0; b < 3; ++b) {
       data.push_back(values_of(
           rank.rank, static_cast<std::size_t>(elements[static_cast<std::size_t>(b)]), step));
-      const rackrail_buffer buffer = buffer_of(data.back());
+      const rackrail_buffer buffer = buffer_of(data.back().data(), data.back().size());
       rank.expect(rackrail_start(rank.context, first + b, &buffer, RACKRAIL_SUM), RACKRAIL_OK,
                   "start");
     }
@@ -153,7 +48,7 @@ TEST_CASE("The C interface: a job of one") {
   REQUIRE(rackrail_init(&config, &context) == RACKRAIL_OK);
   CHECK(rackrail_world_size(context) == 1);
   std::vector<float> data{1, 2, 3};
-  rackrail_buffer buffer = buffer_of(data);
+  rackrail_buffer buffer = buffer_of(data.data(), data.size());
   CHECK(rackrail_all_reduce(context, &buffer, RACKRAIL_MEAN) == RACKRAIL_OK);
   CHECK(data == std::vector<float>{1, 2, 3});
   buffer.device = RACKRAIL_CUDA;
@@ -169,62 +64,71 @@ TEST_CASE("The C interface: a job of one") {
 
 TEST_CASE("The C interface: ranks sum arrays and buckets, and come to an orderly end") {
   if (const char* reason = rackrail_unavailable()) RACKRAIL_SKIP(reason);
-  const std::string problems = on_ranks(2, [](Rank& rank) {
-    sum_arrays(rank);
-    sum_buckets(rank);
-    sum_arrays(rank);
-    char text[16];
-    rank.expect(rackrail_describe(rank.context, text, sizeof text) > 16 && std::strlen(text) == 15,
-                "description");
-    rank.expect(rackrail_finish(rank.context), RACKRAIL_OK, "finish");
-  });
+  const std::string problems = on_ranks(
+      2, [](rackrail_config&) {},
+      [](TestRank& rank) {
+        sum_arrays(rank);
+        sum_buckets(rank);
+        sum_arrays(rank);
+        char text[16];
+        rank.expect(
+            rackrail_describe(rank.context, text, sizeof text) > 16 && std::strlen(text) == 15,
+            "description");
+        rank.expect(rackrail_finish(rank.context), RACKRAIL_OK, "finish");
+      });
   CHECK(problems == "");
 }
 
 TEST_CASE("The C interface: another thread waits while this one starts") {
   if (const char* reason = rackrail_unavailable()) RACKRAIL_SKIP(reason);
-  const std::string problems = on_ranks(2, [](Rank& rank) {
-    const std::vector<std::int64_t> elements{20'000, 10'000};
-    std::int32_t first = -1;
-    rank.expect(rackrail_plan(rank.context, elements.data(), nullptr, 2, &first), RACKRAIL_OK,
-                "plan");
-    std::vector<float> one = values_of(rank.rank, 20'000, 0);
-    std::vector<float> two = values_of(rank.rank, 10'000, 0);
-    const rackrail_buffer first_buffer = buffer_of(one);
-    const rackrail_buffer second_buffer = buffer_of(two);
-    rank.expect(rackrail_start(rank.context, first, &first_buffer, RACKRAIL_SUM), RACKRAIL_OK,
-                "start");
-    rackrail_status waited = RACKRAIL_FAILED;
-    std::thread waiter([&] { waited = rackrail_wait(rank.context, first); });
-    rank.expect(rackrail_start(rank.context, first + 1, &second_buffer, RACKRAIL_SUM), RACKRAIL_OK,
-                "start of the second");
-    rank.expect(rackrail_wait(rank.context, first + 1), RACKRAIL_OK, "wait");
-    waiter.join();
-    rank.expect(waited, RACKRAIL_OK, "wait of the other thread");
-    rank.expect(one == sum_of(2, one.size(), 0) && two == sum_of(2, two.size(), 0), "sums");
-    rank.expect(rackrail_finish(rank.context), RACKRAIL_OK, "finish");
-  });
+  const std::string problems = on_ranks(
+      2, [](rackrail_config&) {},
+      [](TestRank& rank) {
+        const std::vector<std::int64_t> elements{20'000, 10'000};
+        std::int32_t first = -1;
+        rank.expect(rackrail_plan(rank.context, elements.data(), nullptr, 2, &first), RACKRAIL_OK,
+                    "plan");
+        std::vector<float> one = values_of(rank.rank, 20'000, 0);
+        std::vector<float> two = values_of(rank.rank, 10'000, 0);
+        const rackrail_buffer first_buffer = buffer_of(one.data(), one.size());
+        const rackrail_buffer second_buffer = buffer_of(two.data(), two.size());
+        rank.expect(rackrail_start(rank.context, first, &first_buffer, RACKRAIL_SUM), RACKRAIL_OK,
+                    "start");
+        rackrail_status waited = RACKRAIL_FAILED;
+        std::thread waiter([&] { waited = rackrail_wait(rank.context, first); });
+        rank.expect(rackrail_start(rank.context, first + 1, &second_buffer, RACKRAIL_SUM),
+                    RACKRAIL_OK, "start of the second");
+        rank.expect(rackrail_wait(rank.context, first + 1), RACKRAIL_OK, "wait");
+        waiter.join();
+        rank.expect(waited, RACKRAIL_OK, "wait of the other thread");
+        rank.expect(one == sum_of(2, one.size(), 0) && two == sum_of(2, two.size(), 0), "sums");
+        rank.expect(rackrail_finish(rank.context), RACKRAIL_OK, "finish");
+      });
   CHECK(problems == "");
 }
 
 TEST_CASE("The C interface: an abort ends the others' calls with its reason") {
   if (const char* reason = rackrail_unavailable()) RACKRAIL_SKIP(reason);
-  const std::string problems = on_ranks(2, [](Rank& rank) {
-    std::vector<float> data(100'000);
-    const rackrail_buffer buffer = buffer_of(data);
-    const rackrail_status first = rackrail_all_reduce(rank.context, &buffer, RACKRAIL_SUM);
-    // The end may come while the other is still in the first sum.
-    rank.expect(first == RACKRAIL_OK || (rank.rank == 0 && first == RACKRAIL_PEER_LOST), "sum");
-    if (rank.rank == 1) {
-      rackrail_abort(rank.context, "it has had enough");
-    } else {
-      rank.expect(rackrail_all_reduce(rank.context, &buffer, RACKRAIL_SUM), RACKRAIL_PEER_LOST,
-                  "a sum without the other");
-      rank.expect(std::string(rackrail_last_error()).find("it has had enough") != std::string::npos,
-                  std::string("another reason: ") + rackrail_last_error());
-    }
-  });
+  const std::string problems = on_ranks(
+      2, [](rackrail_config&) {},
+      [](TestRank& rank) {
+        std::vector<float> data(100'000);
+        const rackrail_buffer buffer = buffer_of(data.data(), data.size());
+        const rackrail_status first = rackrail_all_reduce(rank.context, &buffer, RACKRAIL_SUM);
+        // The end may come while the other is still in the first sum.
+        rank.expect(first == RACKRAIL_OK || (rank.rank == 0 && first == RACKRAIL_PEER_LOST), "sum");
+        if (rank.rank == 1) {
+          rackrail_abort(rank.context, "it has had enough");
+        } else {
+          rank.expect(rackrail_all_reduce(rank.context, &buffer, RACKRAIL_SUM), RACKRAIL_PEER_LOST,
+                      "a sum without the other");
+          rank.expect(
+              std::string(rackrail_last_error()).find("it has had enough") != std::string::npos,
+              std::string("another reason: ") + rackrail_last_error());
+        }
+      });
   CHECK(problems == "");
 }
 
 }  // namespace
+}  // namespace rackrail::test

@@ -36,6 +36,25 @@ runtime::EnvironmentMap with(runtime::EnvironmentMap map, const std::string& nam
 
 }  // namespace
 
+TEST_CASE("Sums are made on a GPU where the configuration or the environment says so") {
+  rackrail_config config = empty_config();
+  CHECK_FALSE(read_settings(&config, {}).gpu);
+  CHECK_FALSE(read_settings(&config, {{"RACKRAIL_DEVICE", "cpu"}}).gpu);
+  REQUIRE(read_settings(&config, {{"RACKRAIL_DEVICE", "cuda"}}).gpu);
+  config.device = RACKRAIL_CUDA;
+  config.device_id = 3;
+  const Settings settings = read_settings(&config, {{"RACKRAIL_GPU_PATH", "hybrid"}});
+  REQUIRE(settings.gpu);
+  CHECK(settings.gpu->device == 3);
+  CHECK(settings.gpu->path == runtime::GpuPath::kHybrid);
+  CHECK_THAT(refusal(&config, {{"RACKRAIL_GPU_PATH", "fast"}}), Catch::Contains("auto, nccl"));
+  CHECK_THAT(refusal(&config, {{"RACKRAIL_DEVICE", "gpu"}}), Catch::Contains("cpu or cuda"));
+  config.device_id = -1;
+  CHECK_THAT(refusal(&config, {}), Catch::Contains("device_id"));
+  config.device = 7;
+  CHECK_THAT(refusal(&config, {}), Catch::Contains("RACKRAIL_HOST or RACKRAIL_CUDA"));
+}
+
 TEST_CASE("without a launcher and a configuration the job is this process") {
   const Settings settings = read_settings(nullptr, {});
   CHECK(settings.launch.world_size == 1);

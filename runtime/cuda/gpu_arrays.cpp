@@ -1,0 +1,90 @@
+#include "runtime/cuda/gpu_arrays.hpp"
+
+#include <string>
+
+#include "base/error.hpp"
+#include "runtime/cuda/factory.hpp"
+#include "runtime/cuda/graph.hpp"
+#include "runtime/cuda/handles.hpp"
+#include "runtime/cuda/training_kernels.hpp"
+
+namespace rackrail::runtime {
+namespace {
+
+constexpr unsigned kMostBlocks = 1024;
+
+/// `device`, as the thread's current one.
+int use(int device) {
+  const CudaStatus status = cuda_status();
+  if (status.unavailable) {
+    throw RuntimeFailure(*status.unavailable);
+  }
+  check_cuda(cudaSetDevice(device), "cudaSetDevice");
+  return device;
+}
+
+class CudaArrays final : public GpuArrays {
+ public:
+  explicit CudaArrays(int device) : device_(use(device)) {}
+
+  void* stream() const override { return stream_.get(); }
+
+  void require(const float* data) const override {
+    cudaPointerAttributes attributes = {};
+    const cudaError_t state = cudaPointerGetAttributes(&attributes, data);
+    const bool is_on_device = state == cudaSuccess && (attributes.type == cudaMemoryTypeDevice ||
+                                                       attributes.type == cudaMemoryTypeManaged);
+    if (!is_on_device || attributes.device != device_) {
+      throw ConfigError(ErrorContext{
+          .file = {},
+          .where = "buffer.data",
+          .found = is_on_device ? "memory of GPU " + std::to_string(attributes.device)
+                                : "memory of the host",
+          .expected =
+              "memory of GPU " + std::to_string(device_) + ", which the job's sums are on"});
+    }
+  }
+
+  void follow(void* stream) override {
+    check_cuda(cudaSetDevice(device_), "cudaSetDevice");
+    written_.record(static_cast<cudaStream_t>(stream));
+    written_.hold_back(stream_.get());
+  }
+
+  trainer::Floats make(std::size_t size) override {
+    check_cuda(cudaSetDevice(device_), "cudaSetDevice");
+    void* memory = nullptr;
+    check_cuda(cudaMalloc(&memory, size * sizeof(float)), "cudaMalloc");
+    trainer::Floats floats(static_cast<float*>(memory), size,
+                           [](float* released) { static_cast<void>(cudaFree(released)); });
+    check_cuda(cudaMemsetAsync(memory, 0, size * sizeof(float), stream_.get()), "cudaMemsetAsync");
+    return floats;
+  }
+
+  void multiply(std::span<float> values, float factor) override {
+    check_cuda(cudaSetDevice(device_), "cudaSetDevice");
+    multiply_values(values.data(), values.size(), factor,
+                    {.stream = stream_.get(), .most_blocks = kMostBlocks});
+  }
+
+  void copy(std::span<const float> from, std::span<float> to) override {
+    check_cuda(cudaSetDevice(device_), "cudaSetDevice");
+    check_cuda(cudaMemcpyAsync(to.data(), from.data(), from.size_bytes(), cudaMemcpyDefault,
+                               stream_.get()),
+               "cudaMemcpyAsync");
+    stream_.synchronize();
+  }
+
+ private:
+  const int device_;
+  CudaStream stream_;
+  CudaSignal written_;
+};
+
+}  // namespace
+
+std::unique_ptr<GpuArrays> make_gpu_arrays(int device) {
+  return std::make_unique<CudaArrays>(device);
+}
+
+}  // namespace rackrail::runtime

@@ -1,0 +1,120 @@
+// The C interface with gradients on a GPU, which is emulated: ranks are threads, each with a
+// context of its own, and messages go through pinned memory.
+#include <cuda_runtime_api.h>
+
+#include <catch2/catch.hpp>
+#include <cstdlib>
+
+#include "runtime/cuda/handles.hpp"
+#include "tests/support/skip.hpp"
+#include "tests/unit/runtime/capi/ranks.hpp"
+
+namespace rackrail::test {
+namespace {
+
+using runtime::CudaStream;
+using runtime::DeviceBuffer;
+
+/// Values that a stream of the program's has put on the device.
+struct OnDevice {
+  OnDevice(std::vector<float> values, const CudaStream& stream)
+      : memory(values.size()), host(std::move(values)), stream_of(stream) {
+    runtime::copy_to_device<float>(host, memory, stream_of.get());
+  }
+
+  rackrail_buffer buffer() const {
+    rackrail_buffer result = buffer_of(memory.data(), memory.size());
+    result.device = RACKRAIL_CUDA;
+    result.stream = stream_of.get();
+    return result;
+  }
+  const std::vector<float>& read() {
+    runtime::copy_to_host(memory, std::span(host), stream_of.get());
+    stream_of.synchronize();
+    return host;
+  }
+
+  DeviceBuffer<float> memory;
+  std::vector<float> host;
+  const CudaStream& stream_of;
+};
+
+void on_gpu(rackrail_config& config) { config.device = RACKRAIL_CUDA; }
+
+TEST_CASE("C interface on a GPU: arrays and buckets of device and host give the exact sums") {
+  if (const char* reason = rackrail_unavailable()) RACKRAIL_SKIP(reason);
+  setenv("RACKRAIL_GPU_PATH", "staged", 1);
+  const std::string problems = on_ranks(2, on_gpu, [](TestRank& rank) {
+    const CudaStream stream;
+    for (const std::size_t size : {1U, 1'023U, 5'000U, 70'001U}) {
+      OnDevice array(values_of(rank.rank, size, 1), stream);
+      const rackrail_buffer buffer = array.buffer();
+      rank.expect(rackrail_all_reduce(rank.context, &buffer, RACKRAIL_SUM), RACKRAIL_OK, "sum");
+      rank.expect(array.read() == sum_of(2, size, 1), "array of " + std::to_string(size));
+      std::vector<float> host = values_of(rank.rank, size, 2);
+      const rackrail_buffer host_buffer = buffer_of(host.data(), host.size());
+      rank.expect(rackrail_all_reduce(rank.context, &host_buffer, RACKRAIL_MEAN), RACKRAIL_OK,
+                  "mean of a host's array");
+      std::vector<float> mean = sum_of(2, size, 2);
+      std::for_each(mean.begin(), mean.end(), [](float& value) { value /= 2; });
+      rank.expect(host == mean, "host's array of " + std::to_string(size));
+    }
+    const std::vector<std::int64_t> elements{30'000, 700};
+    std::int32_t first = -1;
+    rank.expect(rackrail_plan(rank.context, elements.data(), nullptr, 2, &first), RACKRAIL_OK,
+                "plan");
+    for (int step = 0; step < 3; ++step) {
+      OnDevice large(values_of(rank.rank, 30'000, step), stream);
+      std::vector<float> small = values_of(rank.rank, 700, step);
+      const rackrail_buffer large_buffer = large.buffer();
+      const rackrail_buffer small_buffer = buffer_of(small.data(), small.size());
+      rank.expect(rackrail_start(rank.context, first, &large_buffer, RACKRAIL_SUM), RACKRAIL_OK,
+                  "start");
+      rank.expect(rackrail_start(rank.context, first + 1, &small_buffer, RACKRAIL_SUM), RACKRAIL_OK,
+                  "start of a host's bucket");
+      rank.expect(rackrail_wait(rank.context, first + 1), RACKRAIL_OK, "wait");
+      rank.expect(rackrail_wait(rank.context, first), RACKRAIL_OK, "wait");
+      rank.expect(large.read() == sum_of(2, 30'000, step), "bucket on the device");
+      rank.expect(small == sum_of(2, 700, step), "bucket on the host");
+    }
+    rank.expect(rackrail_finish(rank.context), RACKRAIL_OK, "finish");
+  });
+  CHECK(problems == "");
+}
+
+TEST_CASE("C interface on a GPU: memory that is not there is refused, and the job goes on") {
+  if (const char* reason = rackrail_unavailable()) RACKRAIL_SKIP(reason);
+  setenv("RACKRAIL_GPU_PATH", "staged", 1);
+  const std::string problems = on_ranks(2, on_gpu, [](TestRank& rank) {
+    std::vector<float> host(64);
+    rackrail_buffer wrong = buffer_of(host.data(), host.size());
+    wrong.device = RACKRAIL_CUDA;
+    rank.expect(rackrail_all_reduce(rank.context, &wrong, RACKRAIL_SUM), RACKRAIL_BAD_INPUT,
+                "the host's memory as the device's");
+    rank.expect(std::string(rackrail_last_error()).find("memory of the host") != std::string::npos,
+                rackrail_last_error());
+    const CudaStream stream;
+    OnDevice array(values_of(rank.rank, 64, 1), stream);
+    const rackrail_buffer buffer = array.buffer();
+    rank.expect(rackrail_all_reduce(rank.context, &buffer, RACKRAIL_SUM), RACKRAIL_OK, "sum");
+    rank.expect(array.read() == sum_of(2, 64, 1), "the sum after it");
+    rank.expect(rackrail_finish(rank.context), RACKRAIL_OK, "finish");
+  });
+  CHECK(problems == "");
+}
+
+TEST_CASE("C interface on a GPU: a job of the host refuses the device's memory") {
+  const std::string problems = on_ranks(
+      1, [](rackrail_config&) {},
+      [](TestRank& rank) {
+        const CudaStream stream;
+        OnDevice array({1, 2}, stream);
+        const rackrail_buffer buffer = array.buffer();
+        rank.expect(rackrail_all_reduce(rank.context, &buffer, RACKRAIL_SUM), RACKRAIL_BAD_INPUT,
+                    "sum");
+      });
+  CHECK(problems == "");
+}
+
+}  // namespace
+}  // namespace rackrail::test
