@@ -18,6 +18,7 @@
 #include "cli/table.hpp"
 #include "cli/usage.hpp"
 #include "planner/bound.hpp"
+#include "planner/candidates.hpp"
 #include "planner/collective_forms.hpp"
 #include "planner/schedule_family.hpp"
 #include "planner/schedule_table.hpp"
@@ -104,7 +105,7 @@ std::optional<std::string> simulate_with(const planner::ScheduleFamily& family,
   if (auto refusal = planner::graph_refusal(family, c.cluster, c.codecs)) {
     return refusal;
   }
-  topology::Router router(c.cluster);
+  topology::Router router = planner::make_router(c.cluster);
   const auto forms = planner::collective_forms(family, c.what, c.cluster, router, c.codecs);
   std::vector<planner::FormShape> shapes;
   for (const plan::TransferGraph& form : forms) {
