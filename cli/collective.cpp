@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
@@ -65,6 +67,8 @@ struct CollectiveCase {
 struct FastestCollective {
   std::string_view family;
   sim::CollectiveResult result;
+  /// The same once more, with what other options record.
+  std::function<sim::CollectiveResult(const sim::SimulationOptions&)> again;
 };
 
 /// Folded by symmetry and at the flow level, where trying several takes no time.
@@ -87,32 +91,37 @@ std::optional<std::string> simulate_with(const planner::ScheduleFamily& family,
     return refusal;
   }
   const auto simulate = [&](const auto& schedule, std::int64_t slice_elements) {
-    sim::CollectiveResult result =
-        sim::simulate_collective(schedule, c.elements, slice_elements, c.cluster, c.simulation);
+    const auto run = [schedule, slice_elements, &c](const sim::SimulationOptions& options) {
+      return sim::simulate_collective(*schedule, c.elements, slice_elements, c.cluster, options);
+    };
+    sim::CollectiveResult result = run(c.simulation);
     const Duration time = result.time;
     if (!fastest || time < fastest->result.time) {
-      fastest = {family.name(), std::move(result)};
+      fastest = {family.name(), std::move(result), run};
     }
     return time;
   };
-  const auto regular =
+  const std::shared_ptr<const plan::RegularSchedule> regular =
       c.what == plan::Collective::kAllReduce ? family.regular_all_reduce(c.cluster) : nullptr;
   if (regular != nullptr && !c.codecs.inside.is_lossy() &&
       c.elements >= static_cast<std::int64_t>(regular->chunk_count())) {
-    simulate(*regular, c.slice_of_regular ? *c.slice_of_regular : fastest_slice(*regular, c));
+    simulate(regular, c.slice_of_regular ? *c.slice_of_regular : fastest_slice(*regular, c));
     return std::nullopt;
   }
   if (auto refusal = planner::graph_refusal(family, c.cluster, c.codecs)) {
     return refusal;
   }
   topology::Router router = planner::make_router(c.cluster);
-  const auto forms = planner::collective_forms(family, c.what, c.cluster, router, c.codecs);
+  std::vector<std::shared_ptr<const plan::TransferGraph>> forms;
   std::vector<planner::FormShape> shapes;
-  for (const plan::TransferGraph& form : forms) {
+  for (plan::TransferGraph& made :
+       planner::collective_forms(family, c.what, c.cluster, router, c.codecs)) {
+    const auto& form =
+        forms.emplace_back(std::make_shared<const plan::TransferGraph>(std::move(made)));
     if (c.slice_elements) {
       simulate(form, *c.slice_elements);
     } else {
-      shapes.push_back(planner::shape_of(form));
+      shapes.push_back(planner::shape_of(*form));
     }
   }
   if (!shapes.empty()) {
@@ -147,6 +156,17 @@ FastestCollective simulate_collective(const CollectiveCase& c, const std::string
   return std::move(*fastest);
 }
 
+/// Simulates it again with what is to be written, and writes that.
+sim::Records write_records(const CollectiveCase& c, const FastestCollective& fastest,
+                           const RecordFiles& files) {
+  sim::SimulationOptions options = c.simulation;
+  files.ask(options);
+  sim::Records records = fastest.again(options).records;
+  files.write(records, c.cluster, options.disturbances,
+              fmt::format("simulated: {}", fastest.family));
+  return records;
+}
+
 /// Time that no schedule can be below, for so many bytes.
 Duration lower_bound(const topology::Topology& cluster, plan::Collective what, Bytes encoded) {
   switch (what) {
@@ -163,7 +183,9 @@ Duration lower_bound(const topology::Topology& cluster, plan::Collective what, B
 }  // namespace
 
 void run_collective(Session& session, const topology::Topology& cluster,
-                    const CollectiveOptions& options, const sim::SimulationOptions& simulation) {
+                    const CollectiveOptions& options, const sim::SimulationOptions& simulation,
+                    const RecordFiles& files) {
+  files.add_outputs(session);
   const plan::Collective what = parse_collective(options.collective);
   const auto option = [](const char* name, const std::string& text, auto parse) {
     return named("<command line>", name, [&] { return parse(text); });
@@ -200,8 +222,10 @@ void run_collective(Session& session, const topology::Topology& cluster,
   ProgressBar bar("simulating");
   c.simulation.progress = [&bar](double share) { bar.update(share); };
   const auto start = std::chrono::steady_clock::now();
-  const auto [family, result] = simulate_collective(c, options.schedule);
+  const FastestCollective fastest = simulate_collective(c, options.schedule);
+  const auto& [family, result, again] = fastest;
   const double wall = seconds_since(start);
+  const sim::Records records = files.any() ? write_records(c, fastest, files) : sim::Records();
   bar.clear();
   const std::vector<std::string> notes = simulation_notes(cluster);
   for (const std::string& note : notes) {
@@ -228,6 +252,7 @@ void run_collective(Session& session, const topology::Topology& cluster,
                         {"bound_of", has_changes ? "links at their best in this time" : "cluster"},
                         {"links", links_json(cluster, result.links)},
                         {"queues", queues_json(cluster, result.queues)},
+                        {"critical_path", critical_path_json(records.critical_path)},
                         {"events", result.events},
                         {"flows", result.flows},
                         {"copies", result.copies},
@@ -246,13 +271,19 @@ void run_collective(Session& session, const topology::Topology& cluster,
   table.add_row({to_string(result.time), to_string(Bandwidth(static_cast<std::int64_t>(algbw))),
                  to_string(Bandwidth(static_cast<std::int64_t>(busbw))), to_string(bound),
                  fmt::format("{:+.1f} %", (result.time / bound - 1) * 100)});
-  fmt::print("{}{}\n{}\n{}{} flows, {} events, {:.3f} s of simulation\n", table.to_string(),
-             has_changes ? "the lower bound is that of every link at its best in this time\n" : "",
+  fmt::print("{}{}\n", table.to_string(),
+             has_changes ? "the lower bound is that of every link at its best in this time\n" : "");
+  if (!records.critical_path.empty()) {
+    print_critical_path(records.critical_path);
+    fmt::print("\n");
+  }
+  fmt::print("{}\n{}{} flows, {} events, {:.3f} s of simulation\n",
              busiest_links(cluster, result.links), longest_queues(cluster, result.queues),
              result.flows, result.events, wall);
   if (result.copies > 1) {
     fmt::print("each flow stands for {} alike (--every-flow simulates them all)\n", result.copies);
   }
+  files.print_written();
 }
 
 }  // namespace rackrail::cli

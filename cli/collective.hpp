@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "cli/record_files.hpp"
 #include "cli/session.hpp"
 #include "sim/simulator.hpp"
 #include "topology/topology.hpp"
@@ -18,8 +19,10 @@ struct CollectiveOptions {
   std::string slice;  ///< empty: 1 MiB; of rings and "best", what is fastest
 };
 
-/// Prints time, rates, the exact lower bound and the busiest links. Throws ConfigError.
+/// Prints time, rates, the exact lower bound and the busiest links, and, where there are files to
+/// write, for which every flow is simulated, the critical path. Throws ConfigError.
 void run_collective(Session& session, const topology::Topology& cluster,
-                    const CollectiveOptions& options, const sim::SimulationOptions& simulation);
+                    const CollectiveOptions& options, const sim::SimulationOptions& simulation,
+                    const RecordFiles& files);
 
 }  // namespace rackrail::cli

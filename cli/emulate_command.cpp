@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <csignal>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -80,10 +81,10 @@ void run_emulate(Session& session, EmulateOptions options) {
     run.on_line = [&](Rank rank, std::string_view line) {
       if (session.json) {
         lines[rank.index()].emplace_back(line);
-        return;
+      } else if (interrupts.received() != SIGPIPE) {
+        fmt::print("[rank {}] {}\n", rank.value(), line);
+        std::fflush(stdout);
       }
-      fmt::print("[rank {}] {}\n", rank.value(), line);
-      std::fflush(stdout);
     };
     const emulate::RankCommandResult result = emulate::run_on_ranks(network, run, interrupts);
     json["ranks"] = ranks_json(result, lines);

@@ -223,8 +223,9 @@ std::string report_html(const PlanInput& input, const std::vector<Run>& runs) {
   }
   body += section("The cluster, links coloured by their use in a step",
                   topology_svg(input.cluster, chosen.links));
-  body += section("One step of this plan", timeline_svg(chosen.timeline, horizon));
-  body += section("The same step with the naive plan", timeline_svg(naive.timeline, horizon));
+  body += section("One step of this plan", timeline_svg(chosen.records.timeline, horizon));
+  body +=
+      section("The same step with the naive plan", timeline_svg(naive.records.timeline, horizon));
   body += section("Buckets", bucket_rows(input.plan));
   body += section("Busiest links", link_rows(input.cluster, chosen.links));
   std::string notes = "<ul>";

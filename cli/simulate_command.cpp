@@ -19,8 +19,8 @@
 #include "cli/inputs.hpp"
 #include "cli/job_inputs.hpp"
 #include "cli/progress.hpp"
+#include "cli/record_files.hpp"
 #include "cli/session.hpp"
-#include "cli/simulation_csv.hpp"
 #include "cli/simulation_json.hpp"
 #include "cli/simulation_notes.hpp"
 #include "cli/simulation_text.hpp"
@@ -39,7 +39,6 @@ namespace rackrail::cli {
 
 namespace {
 
-constexpr std::size_t kTimelineBins = 200;
 constexpr int kMostSteps = 1'000'000;
 
 struct SimulateOptions {
@@ -48,9 +47,7 @@ struct SimulateOptions {
   ClusterOptions cluster;
   std::string workload;
   CollectiveOptions collective;
-  std::string trace;
-  std::string flows;
-  std::string links;
+  RecordFiles files;
   std::string network;  ///< empty: the scenario's, or flow
   std::string scenario;
   std::string multipath;            ///< empty: as the scenario says, else pinned
@@ -224,8 +221,8 @@ void run_asynchronous(Session& session, const PlanInput& input,
 }
 
 void run_jobs(Session& session, const SimulateOptions& options) {
-  for (const auto& [name, file] : {std::pair("--flows", options.flows),
-                                   {"--links", options.links},
+  for (const auto& [name, file] : {std::pair("--flows", options.files.flows),
+                                   {"--links", options.files.links},
                                    {"--step", options.step == "last" ? "" : options.step}}) {
     if (!file.empty()) {
       throw ConfigError(ErrorContext{"<command line>", name, "several jobs",
@@ -240,20 +237,20 @@ void run_jobs(Session& session, const SimulateOptions& options) {
   sim::Scenario scenario = options.read(session, cluster);
   const std::vector<sim::Job> jobs =
       load_jobs(session, options.plan, options.workload, scenario, cluster);
-  session.add_output(options.trace);
-  scenario.options.record_timeline = !options.trace.empty();
+  session.add_output(options.files.trace);
+  scenario.options.record_timeline = !options.files.trace.empty();
   ProgressBar bar("simulating");
   scenario.options.progress = [&bar](double share) { bar.update(share); };
   const auto start = std::chrono::steady_clock::now();
   const sim::JobsResult result = sim::simulate_jobs(jobs, cluster, scenario.options);
   const double wall = seconds_since(start);
   bar.clear();
-  if (!options.trace.empty()) {
+  if (!options.files.trace.empty()) {
     std::vector<TraceProcess> processes;
     for (const sim::JobResult& job : result.jobs) {
       processes.push_back({"simulated: " + job.name, job.timeline});
     }
-    write_file_atomically(options.trace, to_trace_json(processes));
+    write_file_atomically(options.files.trace, to_trace_json(processes));
   }
   const std::vector<std::string> notes = say(session, simulation_notes(cluster));
   if (session.json) {
@@ -265,9 +262,7 @@ void run_jobs(Session& session, const SimulateOptions& options) {
     return;
   }
   print_jobs(cluster, result, wall);
-  if (!options.trace.empty()) {
-    fmt::print("wrote {} (open it at ui.perfetto.dev)\n", options.trace);
-  }
+  options.files.print_written();
 }
 
 /// Whether the scenario says where the plan's ranks are, or has jobs beside it.
@@ -296,8 +291,8 @@ void run_step(Session& session, const SimulateOptions& options) {
   simulation.progress = [&bar](double share) { bar.update(share); };
   if (simulation.is_asynchronous) {
     for (const auto& [option, file] :
-         {std::pair("--trace", options.trace), std::pair("--flows", options.flows),
-          std::pair("--links", options.links),
+         {std::pair("--trace", options.files.trace), std::pair("--flows", options.files.flows),
+          std::pair("--links", options.files.links),
           std::pair("--step", options.step == "last" ? "" : options.step)}) {
       if (!file.empty()) {
         throw ConfigError(ErrorContext{"<command line>", option, "an asynchronous scenario",
@@ -307,11 +302,8 @@ void run_step(Session& session, const SimulateOptions& options) {
     run_asynchronous(session, input, simulation, bar);
     return;
   }
-  for (const std::string& output : {options.trace, options.flows, options.links}) {
-    session.add_output(output);
-  }
-  simulation.record_timeline = !options.trace.empty();
-  simulation.record_flows = !options.flows.empty() || !options.links.empty();
+  options.files.add_outputs(session);
+  options.files.ask(simulation);
   const auto start = std::chrono::steady_clock::now();
   const sim::StepResult result =
       sim::simulate_step(input.plan, input.workload, input.cluster, simulation);
@@ -319,32 +311,15 @@ void run_step(Session& session, const SimulateOptions& options) {
       simulate_outages(session, options, input, simulation, bar);
   const double wall = seconds_since(start);
   bar.clear();
-  if (!options.trace.empty()) {
-    const TraceProcess process{"simulated: " + input.plan.name, result.timeline};
-    write_file_atomically(options.trace, to_trace_json({&process, 1}));
-  }
-  if (!options.flows.empty()) {
-    write_file_atomically(options.flows, flows_csv(result.flow_records, input.cluster));
-  }
-  if (!options.links.empty()) {
-    const auto timeline =
-        sim::link_timeline(result, input.cluster, simulation.disturbances, kTimelineBins);
-    write_file_atomically(options.links, links_csv(timeline, input.cluster));
-  }
+  options.files.write(result.records, input.cluster, simulation.disturbances,
+                      "simulated: " + input.plan.name);
   const std::vector<std::string> notes = say(session, notes_of(input));
   if (!session.json) {
     print_step(input, result, simulation, wall);
     if (outages) {
       print_outages(*outages);
     }
-    if (!options.trace.empty()) {
-      fmt::print("wrote {} (open it at ui.perfetto.dev)\n", options.trace);
-    }
-    for (const std::string& file : {options.flows, options.links}) {
-      if (!file.empty()) {
-        fmt::print("wrote {}\n", file);
-      }
-    }
+    options.files.print_written();
     return;
   }
   nlohmann::json answer = step_json(input, result, simulation.loading.has_value());
@@ -391,7 +366,8 @@ void run_simulate(Session& session, SimulateOptions options) {
   if (!options.scenario.empty()) {
     refuse_keys_of_steps(options.scenario);
   }
-  run_collective(session, cluster, options.collective, options.simulation(session, cluster));
+  run_collective(session, cluster, options.collective, options.simulation(session, cluster),
+                 options.files);
 }
 
 }  // namespace
@@ -426,13 +402,11 @@ void add_simulate_command(CLI::App& app, Session& session) {
       ->capture_default_str();
   command->add_option("--scenario", options->scenario,
                       "YAML file of what goes wrong, and of how ranks keep in step");
-  command->add_option("--trace", options->trace, "Perfetto trace to write")->excludes(collective);
-  command->add_option("--flows", options->flows, "CSV to write: each message of the reported step")
-      ->excludes(collective);
-  command
-      ->add_option("--links", options->links,
-                   "CSV to write: utilisation of the links over the reported step")
-      ->excludes(collective);
+  command->add_option("--trace", options->files.trace, "Perfetto trace to write");
+  command->add_option("--flows", options->files.flows,
+                      "CSV to write: each message of the collective or the reported step");
+  command->add_option("--links", options->files.links,
+                      "CSV to write: utilisation of the links over it, in 200 equal parts");
   command
       ->add_option("--bytes", options->collective.bytes,
                    "Size of the buffer on each rank: what is summed, or all that is gathered")

@@ -62,14 +62,18 @@ nlohmann::json queues_json(const topology::Topology& cluster,
   return list;
 }
 
-nlohmann::json step_json(const PlanInput& input, const sim::StepResult& result, bool loads) {
-  nlohmann::json path = nlohmann::json::array();
-  for (const sim::PathPiece& piece : result.critical_path) {
-    path.push_back({{"what", piece.what},
+nlohmann::json critical_path_json(const std::vector<sim::PathPiece>& path) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const sim::PathPiece& piece : path) {
+    list.push_back({{"what", piece.what},
                     {"start_s", piece.start.seconds()},
                     {"end_s", piece.end.seconds()},
                     {"waited_s", piece.waited.seconds()}});
   }
+  return list;
+}
+
+nlohmann::json step_json(const PlanInput& input, const sim::StepResult& result, bool loads) {
   return {{"step_time_s", result.estimate.step_time.seconds()},
           {"mean_step_time_s", result.mean_step_time.seconds()},
           {"health", health_json(health(result, input.cluster, loads))},
@@ -80,7 +84,7 @@ nlohmann::json step_json(const PlanInput& input, const sim::StepResult& result, 
           {"waited_for_data_s", result.waited_for_data.seconds()},
           {"waited_for_others_s", result.waited_for_others.seconds()},
           {"sync_share", result.estimate.sync_share},
-          {"critical_path", path},
+          {"critical_path", critical_path_json(result.records.critical_path)},
           {"links", links_json(input.cluster, result.links)},
           {"queues", queues_json(input.cluster, result.queues)},
           {"events", result.events},

@@ -113,6 +113,32 @@ std::string longest_queues(const topology::Topology& cluster, std::vector<sim::Q
   return table.to_string() + "\n";
 }
 
+void print_critical_path(const std::vector<sim::PathPiece>& path) {
+  Table table({{"critical path"},
+               {"from", Align::kRight},
+               {"for", Align::kRight},
+               {"of it sharing links", Align::kRight}});
+  // The longest pieces, in the order in which they happened.
+  std::vector<std::size_t> order(path.size());
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    order[i] = i;
+  }
+  const auto length = [&](std::size_t i) { return path[i].end - path[i].start; };
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return length(a) > length(b); });
+  order.resize(std::min(order.size(), kRowsShown));
+  std::sort(order.begin(), order.end());
+  for (const std::size_t i : order) {
+    const sim::PathPiece& piece = path[i];
+    table.add_row({piece.what, to_string(piece.start), to_string(piece.end - piece.start),
+                   piece.waited > Duration() ? to_string(piece.waited) : ""});
+  }
+  fmt::print("{}", table.to_string());
+  if (order.size() < path.size()) {
+    fmt::print("({} shorter pieces not shown)\n", path.size() - order.size());
+  }
+}
+
 void print_step(const PlanInput& input, const sim::StepResult& result,
                 const sim::SimulationOptions& options, double wall) {
   fmt::print("{} on {}\n\n", input.workload.name, input.cluster.name());
@@ -125,31 +151,7 @@ void print_step(const PlanInput& input, const sim::StepResult& result,
                figure.is_healthy ? "healthy (" : "not healthy (should be ", figure.limit);
   }
   fmt::print("\n");
-  Table path({{"critical path"},
-              {"from", Align::kRight},
-              {"for", Align::kRight},
-              {"of it sharing links", Align::kRight}});
-  // The longest pieces, in the order in which they happened.
-  std::vector<std::size_t> order(result.critical_path.size());
-  for (std::size_t i = 0; i < order.size(); ++i) {
-    order[i] = i;
-  }
-  const auto length = [&](std::size_t i) {
-    return result.critical_path[i].end - result.critical_path[i].start;
-  };
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return length(a) > length(b); });
-  order.resize(std::min(order.size(), kRowsShown));
-  std::sort(order.begin(), order.end());
-  for (const std::size_t i : order) {
-    const sim::PathPiece& piece = result.critical_path[i];
-    path.add_row({piece.what, to_string(piece.start), to_string(piece.end - piece.start),
-                  piece.waited > Duration() ? to_string(piece.waited) : ""});
-  }
-  fmt::print("{}", path.to_string());
-  if (order.size() < result.critical_path.size()) {
-    fmt::print("({} shorter pieces not shown)\n", result.critical_path.size() - order.size());
-  }
+  print_critical_path(result.records.critical_path);
   fmt::print("\n{}\n{}", busiest_links(input.cluster, result.links),
              longest_queues(input.cluster, result.queues));
   fmt::print("{} flows, {} events, {:.3f} s of simulation\n", result.flows, result.events, wall);

@@ -17,6 +17,8 @@ double throughput(const plan::Plan& plan, const sim::StepResult& result);
 std::string busiest_links(const topology::Topology& cluster, std::vector<sim::LinkUse> links);
 /// Nothing where the network model has no queues.
 std::string longest_queues(const topology::Topology& cluster, std::vector<sim::QueueUse> queues);
+/// Its longest pieces, in the order in which they happened.
+void print_critical_path(const std::vector<sim::PathPiece>& path);
 /// `wall`: seconds that the simulation took.
 void print_step(const PlanInput& input, const sim::StepResult& result,
                 const sim::SimulationOptions& options, double wall);

@@ -176,7 +176,7 @@ void write_training_trace(const std::string& path, const plan::Plan& plan,
   }
   processes.push_back(std::move(measured));
   if (predicted.has_value()) {
-    processes.push_back({"simulated on this machine: " + plan.name, predicted->timeline});
+    processes.push_back({"simulated on this machine: " + plan.name, predicted->records.timeline});
   }
   write_file_atomically(path, to_trace_json(processes));
 }

@@ -17,7 +17,7 @@ namespace {
 
 std::vector<Part> parts_of(const sim::StepResult& step, const topology::Topology& topology) {
   std::map<std::string, Duration> times;
-  for (const sim::PathPiece& piece : step.critical_path) {
+  for (const sim::PathPiece& piece : step.records.critical_path) {
     std::string what = piece.kind;
     if (piece.link) {
       const topology::Link& link = topology.link(*piece.link);

@@ -41,8 +41,8 @@ void Engine::arrived(std::uint32_t number, Place place, std::uint32_t k) {
   const Item item = index.item(place);
   if (index.orders_additions) {
     const std::uint32_t slice = item.first_slice + k;
-    run.waits_for_additions[slice] = run.additions_met[slice] < item.additions_before;
-    if (run.waits_for_additions[slice]) {
+    if (run.additions_met(slice) < item.additions_before) {
+      run.waits_for_additions[slice] = true;
       return;
     }
   }
@@ -72,7 +72,7 @@ void Engine::count_down(std::uint32_t number, Rank rank) {
 
 // One more dependency of a slice is met.
 void Engine::met(std::uint32_t number, Place place, const Item& item, std::uint32_t k) {
-  if (++runs_[number].met[item.first_slice + k] == item.waits) {
+  if (++runs_[number].met(item.first_slice + k) == item.waits) {
     slice_unblocked(number, place, item, k);
   }
 }
@@ -110,7 +110,7 @@ void Engine::free_additions(std::uint32_t number, Place place, std::uint32_t k, 
   const auto applied_before = [&](const Dependent& next, const Item& item, std::uint32_t s) {
     Run& run = runs_[number];
     const std::uint32_t slice = item.first_slice + s;
-    if (++run.additions_met[slice] == item.additions_before && run.waits_for_additions[slice]) {
+    if (++run.additions_met(slice) == item.additions_before && run.waits_for_additions[slice]) {
       arrived(number, next.place, s);
     }
   };

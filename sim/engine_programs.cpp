@@ -155,8 +155,12 @@ void Engine::drop_done() {
 void Engine::drop_run(std::uint32_t number) {
   const Run& run = runs_[number];
   for (const Run::LaneState& lane : run.lanes) {
-    std::erase_if(channels_[lane.channel].lanes,
-                  [&](const auto& entry) { return entry.first == number; });
+    auto& competing = channels_[lane.channel].lanes;
+    for (std::size_t i = competing.size(); i-- > 0;) {
+      if (competing[i].first == number) {
+        competing.erase(i);
+      }
+    }
   }
   if (run.is_kept || number < recorded_runs_) {
     runs_.keep(number);

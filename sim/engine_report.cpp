@@ -32,7 +32,7 @@ void Engine::fail_stuck() const {
       }
       const Place place{lane, state.position};
       const Item item = index.item(place);
-      const std::uint32_t missing = item.waits - run.met[item.first_slice + state.slice];
+      const std::uint32_t missing = item.waits - run.met(item.first_slice + state.slice);
       throw SimulationError(fmt::format(
           "the simulation can never end: {} waits for {}, whose slice {} {}", run.name,
           index.describe(place), state.slice,

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "sim/engine.hpp"
+#include "sim/short_list.hpp"
 #include "sim/urgency_queue.hpp"
 
 namespace rackrail::sim {
@@ -71,10 +72,13 @@ struct Engine::RankState {
 };
 
 struct Engine::Channel {
+  /// (run, lane of its index)
+  using RunLane = std::pair<std::uint32_t, std::uint32_t>;
+
   bool is_busy = false;
-  /// (run, lane of its index) whose data is ready; the most urgent first, then by number. Those
-  /// that have sent everything are taken out when they are met.
-  std::vector<std::pair<std::uint32_t, std::uint32_t>> lanes;
+  /// Those whose data is ready; the most urgent first, then by number. Those that have sent
+  /// everything are taken out when they are met.
+  ShortList<RunLane> lanes;
 };
 
 struct Engine::Run {
@@ -89,7 +93,10 @@ struct Engine::Run {
   std::string name;
   Urgency urgency = 0;
   std::vector<LaneState> lanes;
-  std::vector<std::uint16_t> met;   ///< per slice: dependencies met
+  /// Per slice: dependencies met and, where additions are ordered, those applied before it. Beside
+  /// each other, as large simulations spend most of their time waiting for memory.
+  std::vector<std::uint16_t> counts;
+  std::size_t counts_per_slice = 1;
   std::vector<std::uint8_t> ready;  ///< per rank
   std::vector<std::uint32_t> open;  ///< per rank: slices to send or to apply
   std::uint32_t step = 0;           ///< of the ranks' programs
@@ -105,8 +112,7 @@ struct Engine::Run {
   // Only where the schedule needs them.
   std::array<std::vector<std::uint32_t>, 2> slices_done;  ///< at [first_slice]: read, applied
   std::vector<bool> encoded;                              ///< per slice, of lossy transfers
-  std::vector<std::uint16_t> additions_met;               ///< per slice: applied before it
-  std::vector<bool> waits_for_additions;                  ///< per slice: arrived, but not its turn
+  std::vector<bool> waits_for_additions;                  ///< per slice: arrived before its turn
   std::unordered_map<std::uint64_t, std::vector<Place>> sharers;  ///< of what a transfer encodes
   /// By group and slice: senders whose overhead is not over.
   std::unordered_map<std::uint64_t, std::size_t> group_overheads;
@@ -114,6 +120,11 @@ struct Engine::Run {
   Time ready_at = 0;
   Time done_at = 0;
   Time added_at = 0;
+
+  std::uint16_t& met(std::uint32_t slice) { return counts[slice * counts_per_slice]; }
+  std::uint16_t met(std::uint32_t slice) const { return counts[slice * counts_per_slice]; }
+  /// Only where the index orders additions.
+  std::uint16_t& additions_met(std::uint32_t slice) { return counts[slice * counts_per_slice + 1]; }
 
   /// A transfer, copied into `other` unless it is the next one of its lane.
   const Item& item(Place place, Item& other) const {

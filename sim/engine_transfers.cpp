@@ -25,7 +25,8 @@ std::uint32_t Engine::add_run(std::shared_ptr<const GraphIndex> shared, std::str
   Run& run = runs_[number];
   run.name = std::move(name);
   run.urgency = urgency;
-  run.met.resize(index.slice_count);
+  run.counts_per_slice = index.orders_additions ? 2 : 1;
+  run.counts.resize(run.counts_per_slice * index.slice_count);
   run.ready.assign(ranks_.size(), owner ? 1 : 0);
   if (owner) {
     run.ready[owner->index()] = 0;
@@ -40,7 +41,6 @@ std::uint32_t Engine::add_run(std::shared_ptr<const GraphIndex> shared, std::str
       std::any_of(index.routes.begin(), index.routes.end(),
                   [](const RouteUse& route) { return route.receive_overhead > Duration(); });
   if (index.orders_additions) {
-    run.additions_met.resize(index.slice_count);
     run.waits_for_additions.resize(index.slice_count);
   }
   if (index.has_partial_waits) {
@@ -83,12 +83,13 @@ std::uint32_t Engine::add_run(std::shared_ptr<const GraphIndex> shared, std::str
 void Engine::open_lane(std::uint32_t number, std::uint32_t lane) {
   const Run& run = runs_[number];
   auto& competing = channels_[run.lanes[lane].channel].lanes;
-  const auto behind =
-      std::upper_bound(competing.begin(), competing.end(), std::pair(run.urgency, number),
-                       [&](const auto& own, const auto& other) {
-                         return own < std::pair(runs_[other.first].urgency, other.first);
-                       });
-  competing.emplace(behind, number, lane);
+  std::size_t place = competing.size();
+  while (place > 0 &&
+         std::pair(run.urgency, number) <
+             std::pair(runs_[competing[place - 1].first].urgency, competing[place - 1].first)) {
+    --place;
+  }
+  competing.insert(place, {number, lane});
 }
 
 void Engine::data_ready(std::uint32_t number, Rank rank) {
@@ -102,7 +103,7 @@ void Engine::data_ready(std::uint32_t number, Rank rank) {
     for (std::uint32_t i = 0; index.codecs.size() > 1 && i < index.lanes[lane].count; ++i) {
       const Item item = index.item({lane, i});
       for (std::uint32_t k = 0; is_lossy(index, item) && k < item.slices; ++k) {
-        if (run.met[item.first_slice + k] == item.waits) {
+        if (run.met(item.first_slice + k) == item.waits) {
           slice_unblocked(number, {lane, i}, item, k);
         }
       }
@@ -168,7 +169,7 @@ void Engine::try_send(std::uint32_t number) {
       channel.is_busy = try_send_lane(number, run, lane);
       ++i;
     } else {
-      channel.lanes.erase(channel.lanes.begin() + static_cast<std::ptrdiff_t>(i));
+      channel.lanes.erase(i);
     }
   }
 }
@@ -179,7 +180,7 @@ bool Engine::may_send(const Run& run, std::uint32_t lane) const {
   const Run::LaneState& state = run.lanes[lane];
   const Item& item = state.next;
   if (run.ready[index.lanes[lane].src.index()] == 0 ||
-      run.met[item.first_slice + state.slice] != item.waits) {
+      run.met(item.first_slice + state.slice) != item.waits) {
     return false;
   }
   if (!is_lossy(index, item) || item.encoding == plan::EncodingKind::kForwarded) {

@@ -72,22 +72,22 @@ class Bins {
   std::vector<std::size_t> place_;  ///< by link
 };
 
-/// When the last message is there; of a step without any, when it ends.
-Duration last_delivery(const StepResult& result) {
+/// When the last message is there; where there is none, when all ends.
+Duration last_delivery(const Records& records) {
   Duration end;
-  for (const FlowRecord& flow : result.flow_records) {
+  for (const FlowRecord& flow : records.flow_records) {
     end = std::max(end, flow.delivered);
   }
-  return end > Duration() ? end : result.estimate.step_time;
+  return end > Duration() ? end : records.to - records.from;
 }
 
 }  // namespace
 
-LinkTimeline link_timeline(const StepResult& result, const topology::Topology& topology,
+LinkTimeline link_timeline(const Records& records, const topology::Topology& topology,
                            const Disturbances& disturbances, std::size_t bins) {
   LinkTimeline timeline;
   Bins sums(topology, timeline, bins);
-  for (const FlowRecord& flow : result.flow_records) {
+  for (const FlowRecord& flow : records.flow_records) {
     for (const LinkId link : flow.links) {
       sums.show(link);
     }
@@ -95,21 +95,21 @@ LinkTimeline link_timeline(const StepResult& result, const topology::Topology& t
   // Links whose pieces are known one by one need not be guessed from messages.
   std::vector<bool> is_known(topology.link_count());
   bool has_background = false;
-  for (const LinkPiece& piece : result.link_pieces) {
+  for (const LinkPiece& piece : records.link_pieces) {
     sums.show(piece.link);
     is_known[piece.link.index()] = is_known[piece.link.index()] || !piece.is_background;
     has_background = has_background || piece.is_background;
   }
-  const Time end = last_delivery(result).picoseconds();
+  const Time end = last_delivery(records).picoseconds();
   const auto bin = (end + static_cast<Time>(bins) - 1) / static_cast<Time>(bins);
   timeline.bin = Duration(std::max<Time>(bin, 1));
   timeline.utilization.resize(bins * timeline.links.size());
   timeline.background.resize(has_background ? timeline.utilization.size() : 0);
-  for (const LinkPiece& piece : result.link_pieces) {
+  for (const LinkPiece& piece : records.link_pieces) {
     sums.add(piece.is_background ? timeline.background : timeline.utilization, piece.link,
              Duration(piece.begin), Duration(piece.end), piece.bytes);
   }
-  for (const FlowRecord& flow : result.flow_records) {
+  for (const FlowRecord& flow : records.flow_records) {
     for (std::size_t hop = 0; hop < flow.links.size(); ++hop) {
       const double share = flow.shares.empty() ? 1 : flow.shares[hop];
       if (!is_known[flow.links[hop].index()]) {
@@ -119,8 +119,7 @@ LinkTimeline link_timeline(const StepResult& result, const topology::Topology& t
     }
   }
   const std::vector<double> possible =
-      possible_bytes(topology, disturbances, timeline.links, result.steps[result.reported].start,
-                     timeline.bin, bins);
+      possible_bytes(topology, disturbances, timeline.links, records.from, timeline.bin, bins);
   for (std::vector<double>* carried : {&timeline.utilization, &timeline.background}) {
     for (std::size_t i = 0; i < carried->size(); ++i) {
       (*carried)[i] = possible[i] > 0 ? (*carried)[i] / possible[i] : 0;

@@ -28,7 +28,10 @@ std::vector<double> capacities(const topology::Topology& topology) {
 }  // namespace
 
 MaxMinNetwork::MaxMinNetwork(const topology::Topology& topology, double tolerance)
-    : tolerance_(tolerance), shares_(capacities(topology)), ends_(RememberPlace{&flows_}) {
+    : topology_(topology),
+      tolerance_(tolerance),
+      shares_(capacities(topology)),
+      ends_(RememberPlace{&flows_}) {
   const std::vector<double> rates = capacities(topology);
   for (std::size_t i = 0; i < rates.size(); ++i) {
     links_.push_back({rates[i], topology.link(LinkId(i)).latency.picoseconds(), kNobody});
@@ -53,12 +56,11 @@ void MaxMinNetwork::start(Time now, std::int64_t bytes, std::span<const LinkId> 
   flow.rate = kInfinite;
   if (rate_cap > 0) {
     flow.rate = rate_cap / kPicosecondsPerSecond;
-    caps_[number] = flow.rate;
+    extras_[number].cap = flow.rate;
   }
   flow.latency = 0;
   flow.tag = tag;
   flow.first_link = links.data();
-  flow.shares = nullptr;
   flow.link_count = static_cast<std::uint16_t>(links.size());
   for (const LinkId id : links) {
     const LinkUse& link = links_[id.index()];
@@ -76,12 +78,12 @@ void MaxMinNetwork::start_spread(Time now, std::int64_t bytes, const SpreadPath&
   flow.rate = kInfinite;
   if (path.rate_cap > 0) {
     flow.rate = path.rate_cap / kPicosecondsPerSecond;
-    caps_[number] = flow.rate;
+    extras_[number].cap = flow.rate;
   }
+  extras_[number].shares = path.shares;
   flow.latency = path.latency.picoseconds();
   flow.tag = tag;
   flow.first_link = path.links.data();
-  flow.shares = path.shares.data();
   flow.link_count = static_cast<std::uint16_t>(path.links.size());
   for (std::size_t hop = 0; hop < path.links.size(); ++hop) {
     flow.rate = std::min(flow.rate, links_[path.links[hop].index()].capacity / path.shares[hop]);
@@ -95,7 +97,6 @@ void MaxMinNetwork::join(std::uint32_t number, Time now) {
   flow.order = static_cast<std::uint32_t>(started_++);
   flow.updated = now;
   flow.begun = now;
-  flow.place = kNone;
   if (flow.remaining == 0) {
     flow.link_count = 0;  // it takes nothing from anyone
     set_alone(number, now);
@@ -152,6 +153,14 @@ void MaxMinNetwork::settle_rates(Time now) {
   }
 }
 
+// Of a flow that moves.
+LinkId MaxMinNetwork::slowest_link(const Flow& flow) const {
+  const auto links = flow.links();
+  return *std::min_element(links.begin(), links.end(), [this](LinkId a, LinkId b) {
+    return links_[a.index()].capacity < links_[b.index()].capacity;
+  });
+}
+
 // Picoseconds until the last byte of a flow has left, at its present rate.
 Time MaxMinNetwork::time_left(const Flow& flow, Time now) {
   if (flow.remaining != last_remaining_ || flow.rate != last_rate_) {
@@ -163,7 +172,8 @@ Time MaxMinNetwork::time_left(const Flow& flow, Time now) {
     last_time_left_ = static_cast<Time>(std::ceil(least));
   }
   if (last_time_left_ >= static_cast<Time>(kLongestTime) - now) {
-    throw SimulationError("a flow would end after more than 104 days of simulated time");
+    throw SimulationError("a flow over " + topology_.link_name(slowest_link(flow)) +
+                          " would end after more than 104 days of simulated time");
   }
   return last_time_left_;
 }
@@ -171,20 +181,21 @@ Time MaxMinNetwork::time_left(const Flow& flow, Time now) {
 void MaxMinNetwork::set_alone(std::uint32_t number, Time now) {
   Flow& flow = flows_[number];
   flow.state = State::kAlone;
-  flow.end_number = ++ends_made_ == kDelivery ? ++ends_made_ : ends_made_;
-  due_.push(now, time_left(flow, now), flow.tag, number, flow.end_number);
+  flow.end = ++ends_made_ == kDelivery ? ++ends_made_ : ends_made_;
+  due_.push(now, time_left(flow, now), flow.tag, number, flow.end);
 }
 
 // Hands a flow over to the solver.
 void MaxMinNetwork::share(std::uint32_t number) {
   Flow& flow = flows_[number];
   flow.state = State::kShares;
+  flow.end = kNone;
   for (const LinkId id : flow.links()) {
     links_[id.index()].user = kSolver;
   }
-  const auto cap = caps_.find(number);
-  shares_.add(number, flow.links(), cap == caps_.end() ? std::nullopt : std::optional(cap->second),
-              flow.spread());
+  const auto found = extras_.find(number);
+  const Extras extras = found == extras_.end() ? Extras() : found->second;
+  shares_.add(number, flow.links(), extras.cap, extras.shares);
 }
 
 void MaxMinNetwork::set_rate(std::uint32_t number, double rate, Time now) {
@@ -192,25 +203,24 @@ void MaxMinNetwork::set_rate(std::uint32_t number, double rate, Time now) {
   settle(flow, now);
   flow.rate = rate;
   if (rate <= 0) {  // it stands still until a link of its route carries something again
-    if (flow.place != kNone) {
-      ends_.erase(flow.place);
-      flow.place = kNone;
+    if (flow.end != kNone) {
+      ends_.erase(flow.end);
+      flow.end = kNone;
     }
     return;
   }
   const End end{now + time_left(flow, now), flow.order, number};
-  if (flow.place == kNone) {
+  if (flow.end == kNone) {
     ends_.push(end);
   } else {
-    ends_.update(flow.place, end);
+    ends_.update(flow.end, end);
   }
 }
 
 // Whether it is the end of a flow that shares its links by now.
 bool MaxMinNetwork::is_void(const Due& due) const {
   const Flow& flow = flows_[due.flow];
-  return due.end_number != kDelivery &&
-         (flow.state != State::kAlone || flow.end_number != due.end_number);
+  return due.end_number != kDelivery && (flow.state != State::kAlone || flow.end != due.end_number);
 }
 
 // Whether what has changed must wait for more changes.
@@ -282,8 +292,8 @@ void MaxMinNetwork::finish(std::uint32_t number, Time now, std::vector<FlowEvent
       links_[id.index()].user = kNobody;
     }
   }
-  if (!caps_.empty()) {
-    caps_.erase(number);
+  if (!extras_.empty()) {
+    extras_.erase(number);
   }
   flow.state = State::kGone;
   free_.push_back(number);

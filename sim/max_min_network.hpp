@@ -19,6 +19,8 @@
 
 #include <cstdint>
 #include <limits>
+#include <optional>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
@@ -32,7 +34,7 @@ namespace rackrail::sim {
 
 class MaxMinNetwork final : public NetworkModel {
  public:
-  /// `tolerance` in 0..1: see above.
+  /// `topology` must outlive it. `tolerance` in 0..1: see above.
   explicit MaxMinNetwork(const topology::Topology& topology, double tolerance = 0);
 
   void start(Time now, std::int64_t bytes, std::span<const LinkId> links, double rate_cap,
@@ -63,18 +65,21 @@ class MaxMinNetwork final : public NetworkModel {
     Time begun = 0;
     Time latency = 0;
     const LinkId* first_link = nullptr;
-    const double* shares = nullptr;  ///< of a spread flow
     FlowTag tag = 0;
-    std::uint32_t order = 0;       ///< of its start
-    std::uint32_t place = kNone;   ///< kShares: in the heap of ends
-    std::uint32_t end_number = 0;  ///< kAlone: a Due with another number is void
+    std::uint32_t order = 0;  ///< of its start
+    /// kShares: its place in the heap of ends, or kNone. kAlone: the number of its end; a Due with
+    /// another number is void.
+    std::uint32_t end = kNone;
     std::uint16_t link_count = 0;
     State state = State::kGone;
 
     std::span<const LinkId> links() const { return {first_link, link_count}; }
-    std::span<const double> spread() const {
-      return shares == nullptr ? std::span<const double>() : std::span(shares, link_count);
-    }
+  };
+  static_assert(sizeof(Flow) == 64, "a million of them may wait at once");
+  /// What few flows have.
+  struct Extras {
+    std::optional<double> cap;       ///< bytes per picosecond
+    std::span<const double> shares;  ///< of a spread flow, of each link
   };
   struct LinkUse {
     double capacity = 0;  ///< bytes per picosecond
@@ -97,7 +102,7 @@ class MaxMinNetwork final : public NetworkModel {
   struct RememberPlace {
     std::vector<Flow>* flows;
     void operator()(const End& end, std::size_t place) const {
-      (*flows)[end.flow].place = static_cast<std::uint32_t>(place);
+      (*flows)[end.flow].end = static_cast<std::uint32_t>(place);
     }
   };
 
@@ -105,6 +110,7 @@ class MaxMinNetwork final : public NetworkModel {
   void join(std::uint32_t number, Time now);
   bool is_void(const Due& due) const;
   bool waits_to_solve(Time now);
+  LinkId slowest_link(const Flow& flow) const;
   Time time_left(const Flow& flow, Time now);
   void settle(Flow& flow, Time now);
   void set_alone(std::uint32_t number, Time now);
@@ -115,6 +121,7 @@ class MaxMinNetwork final : public NetworkModel {
   std::vector<RatePiece>* pieces_ = nullptr;  ///< null: they are not recorded
   static constexpr Time kNever = std::numeric_limits<Time>::max();
 
+  const topology::Topology& topology_;
   double tolerance_;
   Time solve_at_ = kNever;  ///< when changes that wait are solved
   double mean_time_ = 0;    ///< of flows that shared links
@@ -129,8 +136,7 @@ class MaxMinNetwork final : public NetworkModel {
   double last_remaining_ = -1;  ///< what time_left() last computed: flows are mostly alike
   double last_rate_ = 0;
   Time last_time_left_ = 0;
-  /// Bytes per picosecond, by flow; few have one.
-  std::unordered_map<std::uint32_t, double> caps_;
+  std::unordered_map<std::uint32_t, Extras> extras_;
 };
 
 }  // namespace rackrail::sim

@@ -5,6 +5,7 @@
 
 #include "sim/engine.hpp"
 #include "sim/placed_plan.hpp"
+#include "sim/records.hpp"
 #include "sim/results.hpp"
 #include "sim/symmetry.hpp"
 
@@ -12,13 +13,26 @@ namespace rackrail::sim {
 
 namespace {
 
+std::vector<Rank> all_ranks(const topology::Topology& topology) {
+  std::vector<Rank> ranks;
+  for (std::size_t r = 0; r < topology.rank_count(); ++r) {
+    ranks.emplace_back(r);
+  }
+  return ranks;
+}
+
+bool records_tasks(const SimulationOptions& options) {
+  return options.record_timeline || options.record_flows;
+}
+
 /// One collective that all ranks start at once.
 std::uint32_t add_alone(Engine& engine, const std::shared_ptr<const GraphIndex>& index,
                         const std::string& name, const topology::Topology& topology) {
   const std::uint32_t run = engine.add_run(index, name);
-  for (std::size_t r = 0; r < topology.rank_count(); ++r) {
-    if (index->slices_at[r] > 0) {
-      engine.add_step(Rank(r), {{TaskKind::kForward, Duration(), {run}}}, {run}, Duration());
+  engine.keep({&run, 1});
+  for (const Rank rank : all_ranks(topology)) {
+    if (index->slices_at[rank.index()] > 0) {
+      engine.add_step(rank, {{TaskKind::kForward, Duration(), {run}}}, {run}, Duration());
     }
   }
   return run;
@@ -27,8 +41,7 @@ std::uint32_t add_alone(Engine& engine, const std::shared_ptr<const GraphIndex>&
 CollectiveResult run_alone(const std::shared_ptr<const GraphIndex>& index, const std::string& name,
                            const topology::Topology& topology, SimulationOptions options,
                            std::span<const LinkId> stands_for = {}) {
-  options.record_critical_path = false;
-  options.record_timeline = false;
+  options.record_critical_path = options.record_critical_path && records_tasks(options);
   Engine engine(topology, options);
   const std::uint32_t run = add_alone(engine, index, name, topology);
   engine.watch(0, 0, has_headers(options));
@@ -41,6 +54,8 @@ CollectiveResult run_alone(const std::shared_ptr<const GraphIndex>& index, const
   }
   result.links =
       link_uses(topology, bytes, engine.carried(), options.disturbances, {}, result.time);
+  result.records = records(engine, topology, options, all_ranks(topology),
+                           {.to = result.time.picoseconds(), .shown_until = INT64_MAX});
   result.queues = engine.queues();
   result.events = engine.events();
   result.flows = engine.flows();
@@ -55,6 +70,7 @@ class SimulatedCosts final : public plan::CostModel {
         indexer_(topology, options_.multipath, options_.disturbances.seed) {
     options_.record_critical_path = false;
     options_.record_timeline = false;
+    options_.record_flows = false;
     options_.steps = 1;
     options_.tolerance = options_.tolerance.value_or(usual_tolerance(topology));
     may_fold_ = options_.use_symmetry && options_.tolerance > 0 &&
@@ -136,7 +152,8 @@ CollectiveResult simulate_collective(const plan::RegularSchedule& schedule, std:
     routes.push_back(routing.route(lane.src, lane.dst));
   }
   const bool may_fold = options.use_symmetry && options.network == NetworkLevel::kFlow &&
-                        options.multipath != Multipath::kSpray && options.disturbances.empty();
+                        options.multipath != Multipath::kSpray && options.disturbances.empty() &&
+                        !records_tasks(options);
   const std::optional<FoldedSchedule> folded =
       may_fold ? fold(schedule, elements, routes, topology, options) : std::nullopt;
   if (!folded) {

@@ -38,9 +38,11 @@ struct DataLoading {
 
 struct SimulationOptions {
   std::optional<plan::DeviceRates> device_rates;  ///< for every rank; by device class if none
-  bool record_critical_path = true;               ///< of a step; takes memory for every task
-  bool record_timeline = false;                   ///< the same
-  bool record_flows = false;                      ///< the same; of a step
+  /// What goes into Records; each takes memory for every task. The critical path of a collective
+  /// comes with its timeline or flows only.
+  bool record_critical_path = true;
+  bool record_timeline = false;
+  bool record_flows = false;
   /// Whether a collective by formulas is folded where it is symmetric (sim/symmetry.hpp): the same
   /// times, sooner. Never on the packet level: what shares a queue is not told by rates alone.
   bool use_symmetry = true;
@@ -121,6 +123,16 @@ struct StepSpan {
   Duration waited_for_data;  ///< of the rank that waited longest
 };
 
+/// What happened one by one, as far as SimulationOptions asks for it. Times are since `from`.
+struct Records {
+  Duration from;  ///< simulated time
+  Duration to;    ///< the same; what is late (a staleness) may end after it
+  std::vector<PathPiece> critical_path;
+  std::vector<plan::TimelineEvent> timeline;
+  std::vector<FlowRecord> flow_records;  ///< by start
+  std::vector<LinkPiece> link_pieces;    ///< with the flows: what links sent, also of others
+};
+
 struct StepResult {
   plan::StepEstimate estimate;
   std::vector<StepSpan> steps;  ///< all of them
@@ -134,13 +146,9 @@ struct StepResult {
   /// How much less than the slowest device the others compute and wait for data, on average: in it
   /// they wait for that one, and no network would make the step shorter. Beside the parts above.
   Duration waited_for_others;
-  double device_busy = 0;      ///< share of the step in which devices compute, on average
-  std::vector<LinkUse> links;  ///< only links that carried something
-  std::vector<PathPiece> critical_path;
-  std::vector<plan::TimelineEvent> timeline;  ///< when recorded
-  std::vector<FlowRecord> flow_records;       ///< the same, of the reported step, by start
-  /// The same: what links sent, of the plan and of others, with times since the step's start.
-  std::vector<LinkPiece> link_pieces;
+  double device_busy = 0;        ///< share of the step in which devices compute, on average
+  std::vector<LinkUse> links;    ///< only links that carried something
+  Records records;               ///< of the reported step
   std::vector<QueueUse> queues;  ///< over all steps; of the packet level
   std::uint64_t events = 0;
   std::uint64_t flows = 0;
@@ -149,6 +157,7 @@ struct StepResult {
 struct CollectiveResult {
   Duration time;
   std::vector<LinkUse> links;
+  Records records;
   std::vector<QueueUse> queues;  ///< of the packet level
   std::uint64_t events = 0;
   std::uint64_t flows = 0;   ///< that were simulated
@@ -177,14 +186,14 @@ AsynchronousResult simulate_asynchronous(const plan::Plan& plan, const plan::Wor
                                          const topology::Topology& topology,
                                          const SimulationOptions& options);
 
-/// Of all links that carried something in a step whose flows were recorded, in `bins` equal parts
-/// of the time from its start to the last delivery of its gradients. The disturbances are those
-/// that it was simulated with.
-LinkTimeline link_timeline(const StepResult& result, const topology::Topology& topology,
+/// Of all links that carried something in what was recorded with its flows, in `bins` equal parts
+/// of the time from its start to the last delivery. The disturbances are those that it was
+/// simulated with.
+LinkTimeline link_timeline(const Records& records, const topology::Topology& topology,
                            const Disturbances& disturbances, std::size_t bins);
 
 /// One collective of `elements` floats per rank alone on the cluster. Transfers without a pinned
-/// route take the topology's route. Nothing is recorded.
+/// route take the topology's route. What is recorded is never folded by symmetry.
 CollectiveResult simulate_collective(const plan::TransferGraph& graph, std::int64_t elements,
                                      std::int64_t slice_elements,
                                      const topology::Topology& topology,

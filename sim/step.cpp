@@ -2,82 +2,15 @@
 #include <algorithm>
 #include <cmath>
 
-#include "sim/binding_links.hpp"
 #include "sim/engine.hpp"
-#include "sim/flow_records.hpp"
 #include "sim/placed_plan.hpp"
 #include "sim/programs.hpp"
+#include "sim/records.hpp"
 #include "sim/results.hpp"
 
 namespace rackrail::sim {
 
 namespace {
-
-/// What a message took longer than it would have taken alone.
-Duration waited(const Engine& engine, const Activity& activity, const topology::Topology& topology,
-                const Disturbances& disturbances) {
-  if (activity.task.kind != TaskKind::kWire) {
-    return Duration();
-  }
-  const Engine::Message message = engine.message(activity.task);
-  Duration alone;
-  for (std::size_t i = 0; i < message.route->links.size(); ++i) {
-    const double bytes = share_of(*message.route, i) * static_cast<double>(message.bytes.count());
-    const double rate = mean_rate(topology, disturbances, message.route->links[i],
-                                  Duration(activity.start), Duration(activity.end));
-    if (rate > 0) {
-      alone = std::max(alone, Duration::from_seconds(bytes / rate));
-    }
-  }
-  if (message.route->rate_cap > 0) {
-    const auto bytes = static_cast<double>(message.bytes.count());
-    alone = std::max(alone, Duration::from_seconds(bytes / message.route->rate_cap));
-  }
-  return std::max(Duration(), Duration(activity.end - activity.start) - alone);
-}
-
-std::vector<PathPiece> critical_path(const Engine& engine, const topology::Topology& topology,
-                                     const Disturbances& disturbances, Time from,
-                                     std::uint32_t last) {
-  std::vector<const Activity*> on_path;
-  for (const Activity* at = engine.activity(last); at != nullptr && at->end > from;
-       at = engine.activity(at->cause)) {
-    if (at->end > at->start) {
-      on_path.push_back(at);
-    }
-  }
-  if (on_path.empty()) {
-    return {};
-  }
-  const BindingLinks binding(engine, topology, disturbances, on_path, from, on_path.front()->end);
-  std::vector<PathPiece> path;
-  for (const Activity* at : on_path) {
-    const Activity& activity = *at;
-    const Time start = std::max(activity.start, from) - from;
-    const std::optional<LinkId> link = binding.of(at);
-    std::string what = engine.describe(activity.task);
-    if (link) {
-      what += " on " + topology.link_name(*link);
-    }
-    if (path.empty() || path.back().what != what) {
-      path.push_back({.what = what,
-                      .end = Duration(activity.end - from),
-                      .kind = std::string(name_of(activity.task.kind)),
-                      .link = link});
-    }
-    path.back().start = Duration(start);
-    path.back().waited += waited(engine, activity, topology, disturbances);
-  }
-  std::reverse(path.begin(), path.end());
-  return path;
-}
-
-/// The first of those that end last.
-Rank last_to_end(const Engine& engine, std::span<const Rank> ranks) {
-  return *std::max_element(ranks.begin(), ranks.end(), [&](Rank a, Rank b) {
-    return engine.watched_times(a).end < engine.watched_times(b).end;
-  });
-}
 
 /// What a step is spent on. The slowest device is the one that computes and waits for data longest:
 /// what is left of the step is what synchronisation adds, whichever rank ends last; what the others
@@ -129,7 +62,7 @@ std::size_t reported_step(const PlacedPlan& placed, const topology::Topology& to
   return options.report.choose(engine.spans(program));
 }
 
-std::vector<Rank> all_ranks(const topology::Topology& topology) {
+std::vector<Rank> every_rank(const topology::Topology& topology) {
   std::vector<Rank> ranks;
   for (std::size_t r = 0; r < topology.rank_count(); ++r) {
     ranks.emplace_back(r);
@@ -192,24 +125,9 @@ StepResult simulate_placed(const PlacedPlan& all, const topology::Topology& topo
   }
   result.links = link_uses(topology, engine.link_bytes(engine.kept()), engine.carried(),
                            options.disturbances, Duration(from), Duration(to));
-  if (options.record_timeline) {
-    const bool is_last = last + 1 == result.steps.size();
-    result.timeline = timeline(engine, from, is_last ? INT64_MAX : to, ranks);
-  }
-  if (options.record_flows) {
-    result.flow_records = flow_records(engine, from);
-    result.link_pieces = engine.link_pieces();
-    std::erase_if(result.link_pieces, [&](const LinkPiece& piece) { return piece.end <= from; });
-    for (LinkPiece& piece : result.link_pieces) {
-      piece.begin -= from;
-      piece.end -= from;
-    }
-  }
-  if (options.record_critical_path) {
-    result.critical_path =
-        critical_path(engine, topology, options.disturbances, from,
-                      engine.watched_times(last_to_end(engine, ranks)).last_activity);
-  }
+  const bool is_last = last + 1 == result.steps.size();
+  result.records = records(engine, topology, options, ranks,
+                           {.from = from, .to = to, .shown_until = is_last ? INT64_MAX : to});
   result.queues = engine.queues();
   result.events = engine.events();
   result.flows = engine.flows();
@@ -223,7 +141,7 @@ StepResult simulate_step(const plan::Plan& plan, const plan::Workload& workload,
   require_in_step(options);
   require_matching(plan, workload, topology);
   GraphIndexer indexer(topology, options.multipath, options.disturbances.seed);
-  const std::vector<Rank> ranks = all_ranks(topology);
+  const std::vector<Rank> ranks = every_rank(topology);
   return simulate_placed({plan, workload, ranks, indices_of(plan, indexer)}, topology, options);
 }
 
@@ -242,7 +160,7 @@ plan::StepEstimate estimate_step(const plan::Plan& plan, const plan::Workload& w
           .estimate;
     }
   }
-  const std::vector<Rank> ranks = all_ranks(topology);
+  const std::vector<Rank> ranks = every_rank(topology);
   return simulate_placed({plan, workload, ranks, indices_of(plan, indexer)}, topology, options)
       .estimate;
 }

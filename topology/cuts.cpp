@@ -93,9 +93,10 @@ std::string describe(const Topology& topology, const Cut& cut, bool reversed) {
   const std::size_t count = names->size();
   const std::string more = count > kShown ? fmt::format(" and {} more", count - kShown) : "";
   names->resize(std::min(count, kShown));
-  return fmt::format(
-      "{} ranks of {}{}, {}", is_source_side ? cut.ranks_inside : ranks - cut.ranks_inside,
-      fmt::join(*names, ", "), more, is_source_side != reversed ? "leaving" : "entering");
+  const std::size_t shown = is_source_side ? cut.ranks_inside : ranks - cut.ranks_inside;
+  return fmt::format("{} {} of {}{}, {}", shown, shown == 1 ? "rank" : "ranks",
+                     fmt::join(*names, ", "), more,
+                     is_source_side != reversed ? "leaving" : "entering");
 }
 
 AllGatherBound allgather_bound_with_wider_cut(const Topology& topology, const Cut& cut) {

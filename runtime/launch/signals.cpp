@@ -31,6 +31,13 @@ void on_signal(int number) {
   errno = old_errno;
 }
 
+// Each further line that is printed brings another one.
+void on_broken_pipe(int number) {
+  if (first_signal == 0) {
+    on_signal(number);
+  }
+}
+
 }  // namespace
 
 InterruptGuard::InterruptGuard() {
@@ -54,11 +61,14 @@ InterruptGuard::InterruptGuard() {
   sigemptyset(&action.sa_mask);
   sigaction(SIGINT, &action, &old_interrupt_);
   sigaction(SIGTERM, &action, &old_terminate_);
+  action.sa_handler = on_broken_pipe;
+  sigaction(SIGPIPE, &action, &old_pipe_);
 }
 
 InterruptGuard::~InterruptGuard() {
   sigaction(SIGINT, &old_interrupt_, nullptr);
   sigaction(SIGTERM, &old_terminate_, nullptr);
+  sigaction(SIGPIPE, &old_pipe_, nullptr);
   wake_descriptor = -1;
   close(read_end_);
   close(write_end_);

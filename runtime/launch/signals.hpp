@@ -1,11 +1,12 @@
-// SIGINT and SIGTERM as something to wait for, while a job runs.
+// SIGINT, SIGTERM and SIGPIPE as something to wait for, while a job runs.
 #pragma once
 
 #include <csignal>
 
 namespace rackrail::runtime {
 
-/// Takes over SIGINT and SIGTERM, and gives them back when it goes. One at a time per process.
+/// Takes over SIGINT, SIGTERM and SIGPIPE (nobody reads what is printed any more), and gives them
+/// back when it goes. One at a time per process.
 class InterruptGuard {
  public:
   /// Throws RuntimeFailure when there is one already.
@@ -18,7 +19,7 @@ class InterruptGuard {
   int file_descriptor() const { return read_end_; }
   /// The first signal that came; 0: none.
   int received() const;
-  /// How many came: the second says that the user will not wait.
+  /// How many came: the second says that the user will not wait. A broken pipe counts once.
   int count() const;
 
  private:
@@ -26,6 +27,7 @@ class InterruptGuard {
   int write_end_ = -1;
   struct sigaction old_interrupt_ = {};
   struct sigaction old_terminate_ = {};
+  struct sigaction old_pipe_ = {};
 };
 
 }  // namespace rackrail::runtime

@@ -193,6 +193,16 @@ class Ends(EmulationTest):
                 self.assertEqual(self.finish(process, 30).status, 128 + number)
                 self.assert_nothing_left()
 
+    def test_nobody_reads_what_it_prints(self):
+        process = self.start("emulate", "pair.csv", "--", "sh", "-c",
+                             "while sleep 0.05; do echo line; done")
+        self.assertTrue(process.stdout.readline())
+        process.stdout.close()
+        self.assertEqual(process.wait(60), 1)
+        self.assertIn("standard output could not be written", process.stderr.read())
+        process.stderr.close()
+        self.assert_nothing_left()
+
     def test_signals_to_what_stands_on_it(self):
         plan = self.make_plan("plan.json", cluster="pair.csv")
         for arguments in (("train", plan, "--emulate", "pair.csv", "--steps", 400),

@@ -224,10 +224,8 @@ class Simulate(harness.CommandTest):
         self.assertEqual(folded["time_s"], whole["time_s"])
         self.assertEqual(folded["links"], whole["links"])
 
-    def test_messages_and_links_over_time_agree_with_the_totals(self):
-        self.rackrail("plan", "two-racks-40g", "resnet-50", "-o", "plan.json")
-        result = self.rackrail_json("simulate", "plan.json", "--flows", "flows.csv",
-                                    "--links", "links.csv")
+    def assert_records_agree(self, result, time_s):
+        """flows.csv and links.csv with the totals of links."""
         bytes_over = collections.Counter()
         with open(self.folder / "flows.csv", newline="") as file:
             for flow in csv.DictReader(file):
@@ -243,8 +241,37 @@ class Simulate(harness.CommandTest):
         for link, expected in utilisation.items():
             over_time = [float(row[link]) for row in rows]
             self.assertLessEqual(max(over_time), 1 + 1e-6)
-            self.assertAlmostEqual(sum(over_time) * bin_s / result["step_time_s"], expected,
-                                   delta=1e-4)
+            self.assertAlmostEqual(sum(over_time) * bin_s / time_s, expected, delta=1e-4)
+
+    def test_messages_and_links_over_time_agree_with_the_totals(self):
+        self.rackrail("plan", "two-racks-40g", "resnet-50", "-o", "plan.json")
+        result = self.rackrail_json("simulate", "plan.json", "--flows", "flows.csv",
+                                    "--links", "links.csv")
+        self.assert_records_agree(result, result["step_time_s"])
+
+    def test_a_collective_is_recorded_like_a_step(self):
+        for schedule in ("ring", "best"):
+            with self.subTest(schedule=schedule):
+                bare = self.collective("two-racks-40g", "64MiB", schedule, "--every-flow")
+                result = self.collective("two-racks-40g", "64MiB", schedule, "--flows",
+                                         "flows.csv", "--links", "links.csv", "--trace",
+                                         "trace.json")
+                self.assertEqual(result["time_s"], bare["time_s"])
+                self.assertEqual(bare["critical_path"], [])
+                self.assert_records_agree(result, result["time_s"])
+                path = result["critical_path"]
+                self.assertEqual(path[0]["start_s"], 0)
+                self.assertAlmostEqual(path[-1]["end_s"] / result["time_s"], 1, places=9)
+                for before, after in zip(path, path[1:]):
+                    self.assertEqual(before["end_s"], after["start_s"])
+                events = json.loads((self.folder / "trace.json").read_text())["traceEvents"]
+                self.assertAlmostEqual(max(event["ts"] + event["dur"] for event in events
+                                           if event["ph"] == "X") / 1e6 / result["time_s"], 1,
+                                       delta=0.03)  # latencies are not shown
+        text = self.rackrail("simulate", "two-racks-40g", "--collective", "all-reduce", "--links",
+                             "again.csv").out
+        self.assertIn("critical path", text)
+        self.assertIn("wrote again.csv", text)
 
     def two_jobs(self, start, more=""):
         """Two plans for two racks, as jobs beside each other on a cluster of twice as many hosts

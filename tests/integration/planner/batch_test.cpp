@@ -36,7 +36,7 @@ std::map<std::string, Duration> backward_ends(const plan::Plan& plan,
   sim::SimulationOptions options;
   options.record_timeline = true;
   std::map<std::string, Duration> ends;
-  for (const auto& event : sim::simulate_step(plan, workload, topology, options).timeline) {
+  for (const auto& event : sim::simulate_step(plan, workload, topology, options).records.timeline) {
     if (event.what.find("backward") != std::string::npos) {
       ends[event.track] = std::max(ends[event.track], event.end);
     }

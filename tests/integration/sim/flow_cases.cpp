@@ -94,8 +94,9 @@ Outcome simulate(const plan::TransferGraph& graph, Bytes bytes, const topology::
   const StepResult step = simulate_step(plan, workload, topology, options);
   Outcome outcome;
   outcome.queues = step.queues;
-  const Duration first = step.flow_records.front().start;  // they are in the order of their starts
-  for (const FlowRecord& flow : step.flow_records) {
+  const Duration first =
+      step.records.flow_records.front().start;  // they are in the order of their starts
+  for (const FlowRecord& flow : step.records.flow_records) {
     outcome.completions.push_back((flow.delivered - first).seconds());
   }
   outcome.makespan = *std::max_element(outcome.completions.begin(), outcome.completions.end());

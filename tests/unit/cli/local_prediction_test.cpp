@@ -121,7 +121,7 @@ TEST_CASE("the timeline of the prediction shows every worker") {
   for (std::size_t rank = 0; rank < kWorkers; ++rank) {
     const std::string track = fmt::format("rank {} compute", rank);
     INFO(track);
-    CHECK(std::any_of(result.timeline.begin(), result.timeline.end(),
+    CHECK(std::any_of(result.records.timeline.begin(), result.records.timeline.end(),
                       [&](const plan::TimelineEvent& event) { return event.track == track; }));
   }
 }

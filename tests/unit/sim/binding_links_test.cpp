@@ -45,9 +45,10 @@ std::string binding_link(const Topology& topology, const std::vector<std::pair<i
   plan.buckets = {{.tensors = {0}, .elements = kElements, .slice_elements = kElements}};
   plan.batch.local_batch = {1, 1, 1, 1};
   const StepResult result = simulate_step(plan, workload, topology, options);
-  const auto piece = std::find_if(result.critical_path.rbegin(), result.critical_path.rend(),
-                                  [](const PathPiece& one) { return one.kind == "wire"; });
-  REQUIRE(piece != result.critical_path.rend());
+  const auto piece =
+      std::find_if(result.records.critical_path.rbegin(), result.records.critical_path.rend(),
+                   [](const PathPiece& one) { return one.kind == "wire"; });
+  REQUIRE(piece != result.records.critical_path.rend());
   REQUIRE(piece->link.has_value());
   const std::string name = topology.link_name(*piece->link);
   CHECK_THAT(piece->what, Catch::EndsWith(" on " + name));

@@ -211,7 +211,7 @@ TEST_CASE("utilisation is of what a link can carry meanwhile, and waiting of wha
   options.disturbances.capacity = {{Duration(), kForth, Bandwidth(250'000'000)}};
   const StepResult step = job.run(options);
   Duration waited;
-  for (const PathPiece& piece : step.critical_path) {
+  for (const PathPiece& piece : step.records.critical_path) {
     waited += piece.waited;
   }
   CHECK(waited.seconds() < 1e-6);

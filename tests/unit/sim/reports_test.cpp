@@ -113,7 +113,7 @@ TEST_CASE("bins of links are exact at both levels, and none is above 1") {
   const StepResult result = training.run();
   constexpr std::size_t kBins = 50;
   const LinkTimeline bins =
-      link_timeline(result, training.topology, training.options.disturbances, kBins);
+      link_timeline(result.records, training.topology, training.options.disturbances, kBins);
   REQUIRE(bins.background.size() == (has_others ? bins.utilization.size() : 0));
   for (std::size_t j = 0; j < bins.links.size(); ++j) {
     double own = 0;
@@ -164,7 +164,7 @@ TEST_CASE("with gradients that move during later steps no link carries more than
                       result.estimate.step_time;
   CHECK(use_of(result, kUp).bytes == Bytes(5000 * 4096));
   CHECK(use_of(result, kUp).utilization == Approx(std::max(0.0, busy)).margin(2e-3));
-  const LinkTimeline bins = link_timeline(result, training.topology, {}, 500);
+  const LinkTimeline bins = link_timeline(result.records, training.topology, {}, 500);
   if (step < 4) {  // its gradients are there after it
     CHECK(mean_of_bins(result, bins, kUp) == Approx(use_of(result, kUp).utilization).margin(5e-3));
   }
@@ -181,7 +181,7 @@ TEST_CASE("bins are of what a link can carry at their time") {
   }
   const StepResult result = training.run();
   const LinkTimeline bins =
-      link_timeline(result, training.topology, training.options.disturbances, 100);
+      link_timeline(result.records, training.topology, training.options.disturbances, 100);
   // All of the time until the last delivery, which is nearly the step.
   const double seconds = 10e-3 + 2e-3 + (8.192e-3 - 2e-3) * (is_faster ? 0.25 : 4);
   CHECK(result.estimate.step_time.seconds() == Approx(seconds).epsilon(1e-2));
@@ -204,12 +204,12 @@ TEST_CASE("bins of packets are when packets left") {
   const StepResult result = training.run();
   // Computed for 10 ms; then five times 4.096 us: the second link begins a packet later.
   constexpr Duration kPacket(4'096'000);
-  REQUIRE(result.flow_records.size() == 1);
-  CHECK(result.flow_records[0].start == 10_ms);
-  REQUIRE(result.flow_records[0].delivered == 10_ms + 5 * kPacket);
+  REQUIRE(result.records.flow_records.size() == 1);
+  CHECK(result.records.flow_records[0].start == 10_ms);
+  REQUIRE(result.records.flow_records[0].delivered == 10_ms + 5 * kPacket);
   std::vector<std::pair<Time, Time>> up;
   std::vector<std::pair<Time, Time>> down;
-  for (const LinkPiece& piece : result.link_pieces) {
+  for (const LinkPiece& piece : result.records.link_pieces) {
     (piece.link == kUp ? up : down).emplace_back(piece.begin, piece.end);
     CHECK(piece.bytes == 4 * 4096);
     CHECK_FALSE(piece.is_background);
@@ -236,12 +236,12 @@ TEST_CASE("any step can be reported, the slowest and the median too") {
     CHECK(result.estimate.compute_time == compute[step]);
     CHECK(result.estimate.step_time == result.steps[static_cast<std::size_t>(step)].end -
                                            result.steps[static_cast<std::size_t>(step)].start);
-    REQUIRE_FALSE(result.critical_path.empty());
-    CHECK(result.critical_path.front().start == Duration());
-    CHECK(result.critical_path.back().end == result.estimate.step_time);
+    REQUIRE_FALSE(result.records.critical_path.empty());
+    CHECK(result.records.critical_path.front().start == Duration());
+    CHECK(result.records.critical_path.back().end == result.estimate.step_time);
     CHECK(result.estimate.bucket_ready[0] == compute[step]);
     CHECK(use_of(result, kUp).bytes == Bytes(4'096'000));
-    for (const plan::TimelineEvent& event : result.timeline) {
+    for (const plan::TimelineEvent& event : result.records.timeline) {
       CHECK(event.start < result.estimate.step_time);
     }
     return step;
@@ -277,20 +277,20 @@ TEST_CASE("what is said of a step does not depend on how many come after it") {
   CHECK(fewer.estimate.step_time == more.estimate.step_time);
   CHECK(fewer.estimate.bucket_done == more.estimate.bucket_done);
   CHECK(fewer.waited_for_data == more.waited_for_data);
-  CHECK(fewer.timeline.size() == more.timeline.size());
-  REQUIRE(fewer.flow_records.size() == more.flow_records.size());
-  REQUIRE(fewer.flow_records.size() == 300);
-  for (std::size_t i = 0; i < more.flow_records.size(); ++i) {
-    CHECK(fewer.flow_records[i].start == more.flow_records[i].start);
-    CHECK(fewer.flow_records[i].delivered == more.flow_records[i].delivered);
+  CHECK(fewer.records.timeline.size() == more.records.timeline.size());
+  REQUIRE(fewer.records.flow_records.size() == more.records.flow_records.size());
+  REQUIRE(fewer.records.flow_records.size() == 300);
+  for (std::size_t i = 0; i < more.records.flow_records.size(); ++i) {
+    CHECK(fewer.records.flow_records[i].start == more.records.flow_records[i].start);
+    CHECK(fewer.records.flow_records[i].delivered == more.records.flow_records[i].delivered);
   }
-  REQUIRE(fewer.critical_path.size() == more.critical_path.size());
-  for (std::size_t i = 0; i < more.critical_path.size(); ++i) {
-    CHECK(fewer.critical_path[i].what == more.critical_path[i].what);
-    CHECK(fewer.critical_path[i].end == more.critical_path[i].end);
+  REQUIRE(fewer.records.critical_path.size() == more.records.critical_path.size());
+  for (std::size_t i = 0; i < more.records.critical_path.size(); ++i) {
+    CHECK(fewer.records.critical_path[i].what == more.records.critical_path[i].what);
+    CHECK(fewer.records.critical_path[i].end == more.records.critical_path[i].end);
   }
-  CHECK(more.critical_path.front().start == Duration());
-  CHECK(more.critical_path.back().end == more.estimate.step_time);
+  CHECK(more.records.critical_path.front().start == Duration());
+  CHECK(more.records.critical_path.back().end == more.estimate.step_time);
   CHECK(use_of(fewer, kUp).utilization == Approx(use_of(more, kUp).utilization));
 }
 

@@ -109,6 +109,13 @@ TEST_CASE("incast: many senders share the receiver's link") {
   CHECK(result.time.seconds() == Approx(8 * 4e6 / 1e9).epsilon(1e-6));
 }
 
+TEST_CASE("an end that is too far away is an error that names the slow link") {
+  const Topology topology = star(2, Bandwidth(1), Duration());
+  CHECK_THROWS_WITH(
+      simulate_collective(one_way(), 10'000'000, 10'000'000, topology, network_only()),
+      Catch::Contains("hub") && Catch::Contains("104 days"));
+}
+
 TEST_CASE("ring over a switch equals the closed form for large messages") {
   const std::size_t n = GENERATE(2, 3, 4, 8, 16);
   const Topology topology = star(n, Bandwidth(10'000'000'000), 1_us);
@@ -231,11 +238,11 @@ TEST_CASE("the critical path covers the step without gaps") {
   const plan::Workload workload = two_layers();
   const StepResult result =
       simulate_step(plan_for(topology, workload, false), workload, topology, network_only());
-  REQUIRE_FALSE(result.critical_path.empty());
-  CHECK(result.critical_path.front().start == Duration());
-  CHECK(result.critical_path.back().end == result.estimate.step_time);
-  for (std::size_t i = 1; i < result.critical_path.size(); ++i) {
-    CHECK(result.critical_path[i].start == result.critical_path[i - 1].end);
+  REQUIRE_FALSE(result.records.critical_path.empty());
+  CHECK(result.records.critical_path.front().start == Duration());
+  CHECK(result.records.critical_path.back().end == result.estimate.step_time);
+  for (std::size_t i = 1; i < result.records.critical_path.size(); ++i) {
+    CHECK(result.records.critical_path[i].start == result.records.critical_path[i - 1].end);
   }
 }
 
@@ -276,11 +283,11 @@ TEST_CASE("the same input gives the same result") {
   const StepResult b = simulate_step(plan, workload, topology, options);
   CHECK(a.estimate.step_time == b.estimate.step_time);
   CHECK(a.events == b.events);
-  REQUIRE(a.timeline.size() == b.timeline.size());
-  for (std::size_t i = 0; i < a.timeline.size(); ++i) {
-    CHECK(a.timeline[i].what == b.timeline[i].what);
-    CHECK(a.timeline[i].start == b.timeline[i].start);
-    CHECK(a.timeline[i].end == b.timeline[i].end);
+  REQUIRE(a.records.timeline.size() == b.records.timeline.size());
+  for (std::size_t i = 0; i < a.records.timeline.size(); ++i) {
+    CHECK(a.records.timeline[i].what == b.records.timeline[i].what);
+    CHECK(a.records.timeline[i].start == b.records.timeline[i].start);
+    CHECK(a.records.timeline[i].end == b.records.timeline[i].end);
   }
 }
 

@@ -42,4 +42,13 @@ TEST_CASE("interrupts are held, counted and given back") {
   CHECK(again.received() == 0);
 }
 
+TEST_CASE("a broken pipe interrupts once, and commands that are started know nothing of it") {
+  const InterruptGuard guard;
+  raise(SIGPIPE);
+  raise(SIGPIPE);
+  CHECK(guard.received() == SIGPIPE);
+  CHECK(guard.count() == 1);
+  CHECK(handler_of(SIGPIPE) != SIG_IGN);  // what is ignored stays so beyond exec
+}
+
 }  // namespace rackrail::runtime
