@@ -20,6 +20,7 @@
 #include "cli/shared_numbers.hpp"
 #include "cli/table.hpp"
 #include "plan/format.hpp"
+#include "planner/collective_forms.hpp"
 #include "planner/planner.hpp"
 #include "planner/schedule_family.hpp"
 #include "planner/schedule_table.hpp"
@@ -164,7 +165,7 @@ CollectivePlan plan_collectives(const topology::Topology& network,
     result.plan.rank_names.push_back(network.node(network.node_of(Rank(r))).name);
   }
   result.plan.batch.local_batch.assign(network.rank_count(), 1);  // a plan has one, used or not
-  std::vector<std::string> families;                              // by schedule of the plan
+  std::vector<std::pair<std::string, std::size_t>> made;  // by schedule of the plan: family, form
   for (Bytes size = kSmallest; size <= kLargest; size = size * kGrowth) {
     const auto row = std::find_if(table.rows.begin(), table.rows.end(),
                                   [&](const planner::TableRow& one) { return one.bytes == size; });
@@ -172,17 +173,19 @@ CollectivePlan plan_collectives(const topology::Topology& network,
       throw SimulationError("the table of schedules has no row of " + to_string(size));
     }
     const std::string& family = table.families[row->best];
-    auto known = std::find(families.begin(), families.end(), family);
-    if (known == families.end()) {
-      result.plan.schedules.push_back(
-          planner::schedule_family(family).all_reduce({network, router, {}}));
-      known = families.insert(families.end(), family);
+    const planner::TableTime& best = row->times[row->best];
+    auto known = std::find(made.begin(), made.end(), std::pair(family, best.form));
+    if (known == made.end()) {
+      auto forms = planner::collective_forms(planner::schedule_family(family),
+                                             plan::Collective::kAllReduce, network, router, {});
+      result.plan.schedules.push_back(std::move(forms.at(best.form)));
+      known = made.insert(made.end(), {family, best.form});
     }
     plan::Bucket bucket;
     bucket.tensors = {static_cast<std::uint32_t>(result.plan.buckets.size())};
     bucket.elements = size.count() / 4;
-    bucket.schedule = static_cast<std::uint32_t>(known - families.begin());
-    bucket.slice_elements = row->times[row->best].slice_elements;
+    bucket.schedule = static_cast<std::uint32_t>(known - made.begin());
+    bucket.slice_elements = best.slice_elements;
     const sim::CollectiveResult simulated =
         sim::simulate_collective(result.plan.schedules[bucket.schedule], bucket.elements,
                                  bucket.slice_elements, network, simulation);

@@ -17,13 +17,18 @@ namespace rackrail::planner {
 
 namespace {
 
-// Slices that are tried, in elements (256 KiB to 4 MiB of FP32). With many ranks chunks are small
-// and slices hardly matter, so only one is tried: the usual one, or a larger one of which a
-// collective is no more than so many messages.
-constexpr std::int64_t kSlices[] = {1 << 16, 1 << 18, 1 << 20};
+// Slices that are tried, in elements: up to 4 MiB of FP32, from 256 KiB on, or from what the
+// slowest link moves in this time, where that is less: a pipeline is filled in the time of a slice
+// per hop. With many ranks chunks are small and slices hardly matter, so only one is tried: the
+// usual one, or a larger one of which a collective is no more than so many messages.
+constexpr std::int64_t kFineSlice = 1 << 16;
+constexpr std::int64_t kCoarsestSlice = 1 << 20;
+constexpr std::int64_t kFinestSlice = 1 << 12;
+constexpr Duration kShortSlice = 2_ms;
 constexpr std::int64_t kUsualSlice = 1 << 18;
 constexpr std::int64_t kLargestSlice = std::int64_t{1} << 28;
 constexpr std::size_t kManyRanks = 32;
+constexpr std::int64_t kBytesPerElement = 4;
 constexpr Duration kUnlimited = Duration(INT64_MAX);
 // With very many ranks, by how much a collective must be able to be faster to be simulated, and
 // which lower bounds are alike.
@@ -47,6 +52,22 @@ std::int64_t usual_slice(const Candidate& candidate, std::int64_t elements) {
     slice *= 2;
   }
   return slice;
+}
+
+std::vector<std::int64_t> slices_for(const topology::Topology& topology) {
+  Bandwidth slowest = Bandwidth(INT64_MAX);
+  for (std::size_t i = 0; i < topology.link_count(); ++i) {
+    slowest = std::min(slowest, topology.link(LinkId(i)).bandwidth);
+  }
+  std::int64_t slice = kFineSlice;
+  while (slice > kFinestSlice && Bytes(slice * kBytesPerElement) / slowest > kShortSlice) {
+    slice /= 2;
+  }
+  std::vector<std::int64_t> slices;
+  for (; slice <= kCoarsestSlice; slice *= 4) {
+    slices.push_back(slice);
+  }
+  return slices;
 }
 
 int strength(const plan::Codec& codec) { return static_cast<int>(codec.kind); }
@@ -132,6 +153,7 @@ CandidateSet::CandidateSet(const topology::Topology& topology, plan::CostModel& 
       stop_(options.stop),
       interpolates_(!options.exhaustive && topology.rank_count() >= kVeryManyRanks),
       worthwhile_(interpolates_ ? kWorthSimulating : 0),
+      slices_(slices_for(topology)),
       allowed_(codecs_within(options, workload)) {
   topology::Router router = make_router(topology);
   const auto pairs = codec_pairs(allowed_, options.codec.has_value());
@@ -285,8 +307,8 @@ std::optional<Choice> CandidateSet::cheapest(std::int64_t elements, const Candid
     std::optional<Duration> fastest;
     const std::int64_t usual = usual_slice(candidates_[i], elements);
     for (const std::int64_t slice :
-         many ? std::span(&usual, 1) : std::span<const std::int64_t>(kSlices)) {
-      if (!many && slice > elements && slice != kSlices[0]) {
+         many ? std::span(&usual, 1) : std::span<const std::int64_t>(slices_)) {
+      if (!many && slice > elements && slice != slices_.front()) {
         continue;
       }
       const auto cost = time(i, elements, slice, fastest.value_or(limit));

@@ -100,6 +100,7 @@ class CandidateSet {
   std::function<bool()> stop_;
   bool interpolates_;
   double worthwhile_;
+  std::vector<std::int64_t> slices_;  ///< that are tried where ranks are few, in elements
   std::vector<plan::Codec> allowed_;
   std::vector<Candidate> candidates_;
   std::map<std::pair<std::string, std::size_t>, std::size_t> first_with_;  ///< family, variant

@@ -16,6 +16,7 @@
 #include "planner/bound.hpp"
 #include "planner/candidates.hpp"
 #include "planner/compression_warmup.hpp"
+#include "planner/finer_buckets.hpp"
 #include "planner/joint_search.hpp"
 #include "planner/plan_report.hpp"
 #include "planner/schedule_family.hpp"
@@ -255,6 +256,10 @@ plan::Plan finished_plan(const JointResult& found, Search& search,
   }
   plan.notes = std::move(notes);
   search.materialise(plan);
+  if (options.divides_finely) {
+    divide_finely(plan, workload, topology, cost_model, options.stop);
+    plan.prediction.gap = plan.prediction.step_time / bound.time - 1;
+  }
   set_compression_warmup(
       plan,
       options.compression_warmup.value_or(

@@ -38,6 +38,9 @@ struct PlannerOptions {
   BatchPolicy batch_policy = BatchPolicy::kGoodput;
   LearningRateRule learning_rate_rule = LearningRateRule::kLinear;
   bool compare_baselines = true;
+  /// Whether the buckets of the plan that was found are divided more finely, where that makes its
+  /// step faster (planner/finer_buckets.hpp): for programs that reduce one buffer at a time.
+  bool divides_finely = false;
   /// Whether everything that the search compares is simulated: collectives at every size
   /// (planner/candidates.hpp), and steps that cannot be the best (planner/search.hpp). To hold the
   /// usual search against; it takes minutes for a hundred ranks.

@@ -144,6 +144,7 @@ plan::Plan plan_buckets(const topology::Topology& cluster, std::span<const Bucke
   const auto costs = sim::make_cost_model(cluster, {});
   planner::PlannerOptions options;
   options.codec = codec;
+  options.divides_finely = true;
   options.bucket_size = Bytes(4);  // one float: no bucket takes in the next
   options.local_batch = 1;
   options.protect_outer_layers = false;

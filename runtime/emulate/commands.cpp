@@ -45,6 +45,8 @@ Bytes burst_size(Bandwidth rate) {
   return std::max(64_KiB, rate * kAtOnce);
 }
 
+Bytes send_buffer(Bandwidth rate) { return std::max(128_KiB, rate * 1_ms); }
+
 std::string tc_rate(Bandwidth rate) { return fmt::format("{}bps", rate.bytes_per_second()); }
 
 std::string link_commands(const NetworkPlan& plan, const StationPath& path,

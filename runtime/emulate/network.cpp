@@ -25,9 +25,12 @@ void set(const std::string& name, const std::string& value) {
 }
 
 /// New Reno, because parallel flows share a bottleneck evenly with it, which BBR's do not in
-/// shallow queues; and every connection starts without what an earlier one learnt.
-void set_tcp(const NetworkNamespace& network) {
+/// shallow queues; and every connection starts without what an earlier one learnt. `send_buffer` is
+/// the most that a connection holds of what its program has written.
+void set_tcp(const NetworkNamespace& network, Bytes send_buffer) {
   const InNamespace inside(network);
+  constexpr int kLeast = 4096;
+  set("net/ipv4/tcp_wmem", fmt::format("{} {} {}", kLeast, 4 * kLeast, send_buffer.count()));
   set("net/ipv4/tcp_congestion_control", "reno");
   set("net/ipv4/tcp_no_metrics_save", "1");
   // Where there is IPv6: interfaces shall not announce themselves over it.
@@ -35,6 +38,16 @@ void set_tcp(const NetworkNamespace& network) {
     set("net/ipv6/conf/all/disable_ipv6", "1");
     set("net/ipv6/conf/default/disable_ipv6", "1");
   }
+}
+
+Bandwidth fastest_link(const NetworkPlan& plan, std::size_t station) {
+  Bandwidth fastest(0);
+  for (const ShapedLink& link : plan.links) {
+    if (link.a == station || link.b == station) {
+      fastest = std::max({fastest, link.rate_ab, link.rate_ba});
+    }
+  }
+  return fastest;
 }
 
 }  // namespace
@@ -48,8 +61,10 @@ EmulatedNetwork::EmulatedNetwork(NetworkPlan plan) : plan_(std::move(plan)) {
     names_.emplace_back(stations_[i], namespace_name(plan_.stations[i].name));
   }
   names_.emplace_back(management_, namespace_name("management"));
-  set_tcp(management_);
-  std::for_each(stations_.begin(), stations_.end(), set_tcp);
+  set_tcp(management_, send_buffer(Bandwidth(0)));
+  for (std::size_t i = 0; i < count; ++i) {
+    set_tcp(stations_[i], send_buffer(fastest_link(plan_, i)));
+  }
 
   const auto path = [this](std::size_t i) { return stations_[i].path(); };
   run_batch("ip", link_commands(plan_, path, management_.path()), management_.descriptor());

@@ -143,6 +143,67 @@ TEST_CASE("the same input and seed give the same plan, byte for byte") {
         plan::to_binary(make_plan(topology, workload)));
 }
 
+// Two racks, 500 Mbit/s a host, uplinks of 250 Mbit/s.
+topology::Topology slow_racks(int hosts) {
+  topology::Topology slow("two slow racks");
+  const auto add = [&](const std::string& name, topology::NodeKind kind) {
+    return slow.add_node({.name = name, .kind = kind, .host = name});
+  };
+  const NodeId core = add("core", topology::NodeKind::kSwitch);
+  for (int rack = 0; rack < 2; ++rack) {
+    const NodeId tor = add(fmt::format("tor{}", rack), topology::NodeKind::kTor);
+    slow.add_duplex_link({.from = tor, .to = core, .bandwidth = 250_Mbps, .latency = 1_us});
+    for (int host = 0; host < hosts; ++host) {
+      const NodeId node = add(fmt::format("host{}-{}", rack, host), topology::NodeKind::kHost);
+      slow.add_rank(node);
+      slow.add_duplex_link({.from = node, .to = tor, .bandwidth = 500_Mbps, .latency = 20_us});
+    }
+  }
+  return slow;
+}
+
+plan::Workload one_tensor(std::int64_t elements) {
+  plan::Workload one;
+  one.name = "one tensor";
+  one.tensors = {{.name = "all", .elements = elements}};
+  return one;
+}
+
+TEST_CASE("on slow links slices are fine enough to fill a pipeline") {
+  planner::PlannerOptions options;
+  options.codec = plan::Codec();
+  options.compare_baselines = false;
+  const plan::Plan plan = make_plan(slow_racks(4), one_tensor(4 << 20), options);
+  REQUIRE(plan.buckets.size() == 1);
+  CHECK(plan.buckets[0].slice_elements * 4 <= 64 << 10);  // 256 KiB would take 8 ms per hop
+  CHECK(plan.prediction.gap < 0.05);                      // with 256 KiB 0.08
+}
+
+TEST_CASE("what is reduced alone may be divided more finely, if that is faster") {
+  planner::PlannerOptions options;
+  options.codec = plan::Codec();
+  options.compare_baselines = false;
+  int faster = 0;
+  for (const int hosts : {1, 2, 3, 4}) {
+    for (const std::int64_t elements : {std::int64_t{1} << 14, std::int64_t{1} << 20}) {
+      CAPTURE(hosts, elements);
+      const topology::Topology slow = slow_racks(hosts);
+      const plan::Workload one = one_tensor(elements);
+      options.divides_finely = false;
+      const plan::Plan usual = make_plan(slow, one, options);
+      options.divides_finely = true;
+      const plan::Plan finer = make_plan(slow, one, options);
+      CHECK(finer.prediction.step_time <= usual.prediction.step_time);
+      CHECK(finer.prediction.step_time ==
+            sim::simulate_step(finer, one, slow, {}).estimate.step_time);
+      CHECK(finer.prediction.gap ==
+            Approx(finer.prediction.step_time / finer.prediction.bound - 1).margin(1e-12));
+      faster += finer.prediction.step_time < usual.prediction.step_time ? 1 : 0;
+    }
+  }
+  CHECK(faster > 0);
+}
+
 TEST_CASE("no bucket size, schedule or codec that is forced beats the free plan") {
   const topology::Topology topology = cluster("two-racks-40g");
   const plan::Workload workload = model("bert-large");
