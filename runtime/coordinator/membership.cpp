@@ -94,6 +94,15 @@ std::variant<MemberId, Refusal> Membership::join(JoinRequest request, TimePoint 
   return id;
 }
 
+std::map<Rank, std::size_t> Membership::degrees(const Pairs& pairs) {
+  std::map<Rank, std::size_t> degree;
+  for (const auto& [low, high] : pairs) {
+    ++degree[low];
+    ++degree[high];
+  }
+  return degree;
+}
+
 void Membership::start(TimePoint now) {
   std::vector<bool> taken(options_.world_size, false);
   for (const Member& member : members_) {
@@ -215,30 +224,49 @@ void Membership::report_transport_error(Rank rank, std::optional<Rank> peer,
   if (!counts) {
     return;
   }
-  suspicions_.push_back({rank, peer, reason, now - to_chrono(silence.value_or(Duration()))});
+  suspicions_.push_back({.reporter = rank,
+                         .suspect = peer,
+                         .reason = reason,
+                         .last_heard = now - to_chrono(silence.value_or(Duration())),
+                         .said_at = now,
+                         .is_of_silence = silence.has_value()});
   const TimePoint deadline =
       now + to_chrono(silence ? options_.silence_grace : options_.suspicion_grace);
   judgement_ = std::min(judgement_.value_or(deadline), deadline);
 }
 
-/// Those without whom all others can reach each other, as far as was said.
-std::vector<Rank> Membership::cut_off() const {
-  std::set<std::pair<Rank, Rank>> edges;
+Membership::Pairs Membership::broken_pairs() const {
+  Pairs pairs;
   for (const Suspicion& each : suspicions_) {
     if (each.suspect && *each.suspect != each.reporter && find(*each.suspect) != nullptr) {
-      edges.emplace(std::minmax(each.reporter, *each.suspect));
+      pairs.emplace(std::minmax(each.reporter, *each.suspect));
     }
   }
+  return pairs;
+}
+
+/// Whether others, who may miss a peer a little later, can still say which side of a pair it is.
+bool Membership::may_become_clear(TimePoint now) const {
+  constexpr int kGraces = 3;
+  const Suspicion& first = suspicions_.front();
+  const std::map<Rank, std::size_t> degree = degrees(broken_pairs());
+  const auto by_degree = [](const auto& a, const auto& b) { return a.second < b.second; };
+  const auto most = std::ranges::max_element(degree, by_degree);
+  return first.is_of_silence && members_.size() > 2 && most != degree.end() &&
+         std::ranges::count_if(
+             degree, [&](const auto& entry) { return entry.second == most->second; }) > 1 &&
+         now < first.said_at + kGraces * to_chrono(options_.silence_grace);
+}
+
+/// Those without whom all others can reach each other, as far as was said.
+std::vector<Rank> Membership::cut_off() const {
+  Pairs edges = broken_pairs();
   std::vector<Rank> result;
   while (!edges.empty()) {
-    std::map<Rank, std::size_t> degree;
-    for (const auto& [low, high] : edges) {
-      ++degree[low];
-      ++degree[high];
-    }
+    const std::map<Rank, std::size_t> degree = degrees(edges);
     Rank worst = degree.begin()->first;
     for (const auto& [rank, count] : degree) {
-      if (count >= degree[worst]) {
+      if (count >= degree.at(worst)) {
         worst = rank;
       }
     }
@@ -250,6 +278,10 @@ std::vector<Rank> Membership::cut_off() const {
 }
 
 void Membership::judge(TimePoint now) {
+  if (may_become_clear(now)) {
+    judgement_ = now + to_chrono(options_.silence_grace);
+    return;
+  }
   std::vector<Rank> lost = cut_off();
   if (lost.empty()) {
     const Suspicion& first = suspicions_.front();

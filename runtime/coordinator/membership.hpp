@@ -34,7 +34,9 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -52,7 +54,8 @@ struct MembershipOptions {
   Duration rendezvous_deadline = Duration(60'000'000'000'000);  ///< 60 s
   Duration heartbeat_timeout = Duration(3'000'000'000'000);     ///< 3 s
   Duration suspicion_grace = Duration(500'000'000'000);         ///< 0.5 s
-  /// The same where a peer was silent for long: whoever else misses it does so about now.
+  /// The same where a peer was silent for long: whoever else misses it does so about now. Three of
+  /// them, while it is not clear which side of a pair is to blame.
   Duration silence_grace = Duration(200'000'000'000);  ///< 0.2 s
   /// How long members may take to leave after the end before they are given up.
   Duration leave_grace = Duration(3'000'000'000'000);  ///< 3 s
@@ -180,6 +183,8 @@ class Membership {
     std::optional<Rank> suspect;
     std::string reason;
     TimePoint last_heard;  ///< of the suspect, by the reporter
+    TimePoint said_at;
+    bool is_of_silence = false;
   };
 
   std::optional<Refusal> refusal_of(const JoinRequest& request) const;
@@ -188,6 +193,11 @@ class Membership {
              TimePoint last_heard = {});
   void lose_silent(TimePoint now);
   void judge(TimePoint now);
+  /// Members of which one does not reach the other, the lower rank first.
+  using Pairs = std::set<std::pair<Rank, Rank>>;
+  Pairs broken_pairs() const;
+  static std::map<Rank, std::size_t> degrees(const Pairs& pairs);
+  bool may_become_clear(TimePoint now) const;
   std::vector<Rank> cut_off() const;
   Member* find(Rank rank);
   const Member* find(Rank rank) const;

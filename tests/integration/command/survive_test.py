@@ -59,6 +59,8 @@ class Survival(TrainingTest):
             self.wait_for_checkpoint(folder)
         for rank, number, after in losses:
             time.sleep(after)
+            # One that is started again takes its time on a busy machine.
+            self.assertTrue(harness.wait_until(lambda: rank in self.workers(), 30), f"no {rank}")
             os.kill(self.workers()[rank], number)
         result = self.finish(process)
         self.assertEqual(result.status, 0, str(result))
