@@ -47,9 +47,11 @@ plan::TransferGraph exchange_of(const plan::TransferGraph& graph, Rank rank) {
   return own;
 }
 
-/// When a rank's version of a bucket was pulled, and when its update of it was applied.
+/// When a server read the parameters of a bucket that a rank computed on, and when the rank's
+/// update of it was applied. It reads them for the pull that follows the rank's update before: what
+/// it applies while the pull is under way is not in them.
 struct Update {
-  Time pulled = 0;
+  Time read = 0;
   Time applied = 0;
 };
 
@@ -65,10 +67,12 @@ void count_conflicts(const std::vector<std::vector<Update>>& updates, double* co
   std::sort(applied.begin(), applied.end());
   for (const auto& of_rank : updates) {
     for (const Update& update : of_rank) {
-      // A rank pulls after its own last update, so all between are others'.
-      const auto from = std::upper_bound(applied.begin(), applied.end(), update.pulled);
+      // Of updates at one time, as ranks in step make them, each is met by the other once, now or
+      // in the next step: they count from the reading on, without the rank's own one there.
+      const auto from = std::lower_bound(applied.begin(), applied.end(), update.read);
       const auto to = std::lower_bound(applied.begin(), applied.end(), update.applied);
-      const auto between = to > from ? to - from : 0;
+      const std::ptrdiff_t own = update.read > 0 ? 1 : 0;
+      const std::ptrdiff_t between = std::max<std::ptrdiff_t>(to - from - own, 0);
       *conflicts += between > 0 ? 1 : 0;
       *stale += static_cast<double>(between);
     }
@@ -133,12 +137,12 @@ AsynchronousResult simulate_asynchronous(const plan::Plan& plan, const plan::Wor
   for (std::size_t b = 0; b < buckets; ++b) {
     std::vector<std::vector<Update>> updates(ranks);
     for (std::size_t r = 0; r < ranks; ++r) {
-      Time pulled = 0;
+      Time read = 0;
       for (std::size_t step = 0; step < steps; ++step) {
         const auto run = static_cast<std::uint32_t>((r * steps + step) * buckets + b);
         if (engine.run_added(run) > 0) {  // else the rank serves the whole bucket
-          updates[r].push_back({pulled, engine.run_added(run)});
-          pulled = engine.run_done(run);
+          updates[r].push_back({read, engine.run_added(run)});
+          read = engine.run_added(run);
           ++counted;
         }
       }
