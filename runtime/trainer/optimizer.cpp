@@ -23,11 +23,23 @@ double euclidean_norm(std::span<const float> values) {
   return std::sqrt(std::accumulate(sums.begin(), sums.end(), 0.0));
 }
 
+void update(std::span<float> w, std::span<float> v, std::span<const float> g,
+            const SgdFactors& factors) {
+  const auto [momentum, rate, scale, decay] = factors;
+  for (std::size_t i = 0; i < w.size(); ++i) {
+    v[i] = momentum * v[i] + (scale * g[i] + decay * w[i]);
+    w[i] -= rate * v[i];
+  }
+}
+
+float decay_of(const ParameterTensor& tensor, const SgdOptions& options) {
+  return tensor.shape.size() > 1 ? static_cast<float>(options.weight_decay) : 0.0F;
+}
+
 Sgd::Sgd(std::span<const ParameterTensor> tensors, const SgdOptions& options) : options_(options) {
   for (const ParameterTensor& tensor : tensors) {
-    const float decay = tensor.shape.size() > 1 ? static_cast<float>(options.weight_decay) : 0.0F;
     regions_.push_back({static_cast<std::size_t>(tensor.offset),
-                        static_cast<std::size_t>(tensor.elements), decay});
+                        static_cast<std::size_t>(tensor.elements), decay_of(tensor, options)});
     momentum_.resize(momentum_.size() + static_cast<std::size_t>(tensor.elements));
   }
 }
@@ -48,14 +60,10 @@ Sgd::Update Sgd::apply(std::span<float> parameters, std::span<const float> gradi
   }
   const auto momentum = static_cast<float>(options_.momentum);
   const auto rate = static_cast<float>(learning_rate);
-  for (const Region& region : regions_) {
-    float* w = parameters.data() + region.begin;
-    float* v = momentum_.data() + region.begin;
-    const float* g = gradients.data() + region.begin;
-    for (std::size_t i = 0; i < region.size; ++i) {
-      v[i] = momentum * v[i] + (scale * g[i] + region.decay * w[i]);
-      w[i] -= rate * v[i];
-    }
+  for (const DecayRegion& region : regions_) {
+    const auto of = [&](auto arena) { return arena.subspan(region.begin, region.size); };
+    trainer::update(of(parameters), of(std::span<float>(momentum_)), of(gradients),
+                    {momentum, rate, scale, region.decay});
   }
   return update;
 }

@@ -24,6 +24,26 @@ struct SgdOptions {
   std::optional<double> clip_norm;  ///< none: never clipped
 };
 
+/// What the formula above needs besides v, w and g: μ, η, min(1, clip / ‖g‖) and λ.
+struct SgdFactors {
+  float momentum = 0;
+  float rate = 0;
+  float scale = 1;
+  float decay = 0;
+};
+/// v and w of some elements, by their gradients; the same operations wherever they are held.
+void update(std::span<float> w, std::span<float> v, std::span<const float> g,
+            const SgdFactors& factors);
+
+/// Neighbouring elements with one weight decay: those of a tensor.
+struct DecayRegion {
+  std::size_t begin = 0;
+  std::size_t size = 0;
+  float decay = 0;
+};
+/// The decay of a tensor's elements: none for one dimension.
+float decay_of(const ParameterTensor& tensor, const SgdOptions& options);
+
 class Sgd {
  public:
   struct Update {
@@ -45,14 +65,8 @@ class Sgd {
   void set_skipped_steps(std::int64_t steps) { skipped_steps_ = steps; }
 
  private:
-  struct Region {
-    std::size_t begin = 0;
-    std::size_t size = 0;
-    float decay = 0;
-  };
-
   SgdOptions options_;
-  std::vector<Region> regions_;
+  std::vector<DecayRegion> regions_;
   std::vector<float> momentum_;
   std::int64_t skipped_steps_ = 0;
 };
