@@ -20,6 +20,7 @@
 #include "cli/progress.hpp"
 #include "cli/session.hpp"
 #include "cli/shared_numbers.hpp"
+#include "cli/synchrony_options.hpp"
 #include "cli/training_report.hpp"
 #include "plan/format.hpp"
 #include "runtime/launch/job.hpp"
@@ -55,6 +56,7 @@ struct TrainOptions {
   std::string on_slow = "ignore";
   std::string state;
   std::string heartbeat_timeout = "1.2 s";
+  SynchronyOptions synchrony;
   bool has_seed = false;  ///< whether it was said
 
   bool watches() const { return on_slow != "ignore"; }
@@ -124,14 +126,15 @@ plan::Workload workload_of(Session& session, const TrainOptions& options, const 
   return workload;
 }
 
-std::optional<sim::StepResult> predicted_step(Session& session, const TrainOptions& options,
-                                              const plan::Plan& plan) {
+std::optional<TrainingPrediction> prediction_of(Session& session, const TrainOptions& options,
+                                                const plan::Plan& plan) {
   if (options.calibration.empty()) {
     return std::nullopt;
   }
   const Calibration calibration = read_calibration(options.calibration);
   session.add_input(options.calibration);
-  return predict_here(plan, workload_of(session, options, plan), calibration);
+  return predict_training(plan, workload_of(session, options, plan), calibration,
+                          options.synchrony.synchrony());
 }
 
 /// A progress bar over steps; the callback comes from another thread.
@@ -224,6 +227,9 @@ void require_local(const std::optional<runtime::LaunchEnvironment>& launch,
 void require_consistent(const TrainOptions& options,
                         const std::optional<runtime::LaunchEnvironment>& launch) {
   require_transport(options.transport);
+  options.synchrony.require_consistent(options.on_loss != "stop" ? "--on-loss " + options.on_loss
+                                       : options.watches()       ? "--on-slow " + options.on_slow
+                                                                 : "");
   if (!options.workload.empty() && options.calibration.empty() && !options.may_plan()) {
     throw ConfigError(ErrorContext{"<command line>", "--workload",
                                    "neither --calibration nor --on-loss continue nor --on-slow",
@@ -255,6 +261,7 @@ runtime::JobOptions job_options(Session& session, const TrainOptions& options) {
   } else {
     session.seed = trainer::read_training_config(options.training, topology::configs_folder()).seed;
   }
+  job.synchrony = options.synchrony.synchrony();
   job.checkpoint_folder = options.checkpoints;
   job.resume = options.resume;
   job.state_folder = options.state;
@@ -290,11 +297,12 @@ void report_training(Session& session, const TrainOptions& options, const plan::
                      const runtime::JobResult& job,
                      const std::optional<topology::Topology>& cluster,
                      const std::optional<Continuation>& continuation,
-                     const std::optional<sim::StepResult>& predicted, const nlohmann::json& links) {
+                     const std::optional<TrainingPrediction>& predicted,
+                     const nlohmann::json& links) {
   for (const std::string& note : notes_of(job)) {
     session.note("note: " + note);
   }
-  const TrainingSummary summary = summarise(plan, job);
+  const TrainingSummary summary = summarise(plan, job, options.synchrony.synchrony());
   // Bytes are those of the latest plan.
   const auto tiers = bytes_over_tiers(
       job, job.epochs.empty() ? cluster : continuation->cluster_of(job.epochs.back().seats));
@@ -332,7 +340,7 @@ void run_train(Session& session, const TrainOptions& options) {
                                  fmt::format("one for --workers {}", options.workers)});
   }
   const std::optional<topology::Topology> cluster = cluster_of(session, options, plan);
-  const std::optional<sim::StepResult> predicted = predicted_step(session, options, plan);
+  const std::optional<TrainingPrediction> predicted = prediction_of(session, options, plan);
 
   runtime::JobOptions job_settings = job_options(session, options);
   std::optional<Continuation> continuation;
@@ -378,6 +386,7 @@ void add_train_command(CLI::App& app, Session& session) {
       ->capture_default_str();
   command->add_option("--steps", options->steps, "Steps to train, instead of the training file's")
       ->check(CLI::Range(1, kMostTrainingSteps));
+  options->synchrony.add_to(*command);
   command->add_option("--checkpoints", options->checkpoints, "Folder for checkpoints");
   command->add_flag("--resume", options->resume, "Go on from the latest checkpoint there");
   command->add_option("--transport", options->transport, "Transport, see rackrail info")

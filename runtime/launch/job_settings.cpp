@@ -32,6 +32,12 @@ std::string to_json(const JobSettings& settings) {
   if (settings.timeline_step) {
     object["timeline_step"] = *settings.timeline_step;
   }
+  if (settings.synchrony.local_steps) {
+    object["local_steps"] = *settings.synchrony.local_steps;
+  }
+  if (settings.synchrony.staleness) {
+    object["staleness"] = *settings.synchrony.staleness;
+  }
   return object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
@@ -49,6 +55,8 @@ JobSettings parse_job_settings(const std::string& text) {
     settings.steps = optional_field<std::int64_t>(object, "steps");
     settings.seed = optional_field<std::uint64_t>(object, "seed");
     settings.timeline_step = optional_field<std::uint32_t>(object, "timeline_step");
+    settings.synchrony.local_steps = optional_field<std::int64_t>(object, "local_steps");
+    settings.synchrony.staleness = optional_field<std::int64_t>(object, "staleness");
     return settings;
   } catch (const nlohmann::json::exception& error) {
     throw RuntimeFailure(std::string("the coordinator's job options cannot be read: ") +

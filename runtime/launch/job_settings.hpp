@@ -7,6 +7,7 @@
 #include <string>
 
 #include "runtime/trainer/config.hpp"
+#include "runtime/trainer/synchrony.hpp"
 
 namespace rackrail::runtime {
 
@@ -21,6 +22,7 @@ struct JobSettings {
   bool outlives_coordinator = false;  ///< wait for it to be restarted when it is lost
   bool survives_losses = false;       ///< keep what is needed to go on without a lost worker
   bool measures_steps = false;        ///< say what each step took, and be ready for another plan
+  trainer::Synchrony synchrony;
 };
 
 std::string to_json(const JobSettings& settings);

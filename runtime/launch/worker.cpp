@@ -56,29 +56,6 @@ WorkerResult failed(const AbortReason& reason) {
   return result;
 }
 
-/// The executor, and when its current step began.
-class TimedExchange final : public trainer::GradientExchange {
- public:
-  explicit TimedExchange(Executor& executor) : exchange_(executor) {}
-
-  void begin_step(std::uint32_t step) override {
-    step_began_ = trainer::wall_clock();
-    exchange_.begin_step(step);
-  }
-  void launch(BucketId bucket, std::span<float> data) override { exchange_.launch(bucket, data); }
-  void wait_all() override { exchange_.wait_all(); }
-  trainer::Residuals residuals() const override { return exchange_.residuals(); }
-  void set_residuals(const trainer::Residuals& residuals) override {
-    exchange_.set_residuals(residuals);
-  }
-
-  Duration step_began() const { return step_began_; }
-
- private:
-  trainer::ExecutorExchange exchange_;
-  Duration step_began_;
-};
-
 /// One worker from joining to leaving. Members are made in the order of the story, and go in the
 /// opposite one.
 class Life {
@@ -168,9 +145,14 @@ class Life {
     report_.membership_epochs = welcome.epoch;
     executor_made_ = trainer::wall_clock();
     arrived_.clear();
-    session_->start(plan::parse_plan(welcome.plan, "the job's plan"),
-                    {.record_timeline = settings_.timeline_step.has_value()});
-    auto exchange = std::make_unique<TimedExchange>(session_->executor());
+    plan::Plan plan = plan::parse_plan(welcome.plan, "the job's plan");
+    if (const auto& staleness = settings_.synchrony.staleness) {
+      session_->start_servers(std::move(plan), *staleness);
+      trainer_ = make_trainer(*session_->servers());
+      return;
+    }
+    session_->start(std::move(plan), {.record_timeline = settings_.timeline_step.has_value()});
+    auto exchange = std::make_unique<trainer::ExecutorExchange>(session_->executor());
     std::unique_ptr<trainer::Trainer> trainer = make_trainer(*exchange);
     if (trainer_ != nullptr) {
       trainer->take_over(*trainer_);
@@ -214,7 +196,7 @@ class Life {
     if (session_->welcome().step != trainer_->step()) {
       trainer_->go_back();
       report_.losses.pop_back();
-      if (!last_was_skipped_) {
+      if (has_norms_) {
         report_.weighted_squared_norms.pop_back();
         report_.squared_norms.pop_back();
       }
@@ -245,12 +227,13 @@ class Life {
     }
   }
 
-  std::unique_ptr<trainer::Trainer> make_trainer(TimedExchange& exchange) {
+  std::unique_ptr<trainer::Trainer> make_trainer(trainer::GradientExchange& exchange) {
     const trainer::TrainingConfig config = training_config(settings_);
     trainer::TrainerOptions options;
     options.keeps_step_before = goes_back();
     options.self = report_.rank;
     options.timeline_step = settings_.timeline_step;
+    options.local_steps = settings_.synchrony.local_steps;
     trainer::TrainerHooks hooks;
     hooks.on_step = [this](const trainer::StepReport& step) { step_done(step); };
     if (!settings_.checkpoint_folder.empty()) {
@@ -275,15 +258,17 @@ class Life {
     report_.compute_cpu_time = result.summary.compute_cpu_time;
     report_.sync_time = result.summary.sync_time;
     report_.input_wait = result.summary.input_wait;
-    report_.sync_share = result.summary.sync_share;
+    report_.mean_step_time = result.summary.mean_step_time;
+    report_.sync_share = settings_.synchrony.is_synchronous() ? result.summary.sync_share
+                                                              : result.summary.overall_sync_share;
     report_.timeline.insert(report_.timeline.begin(), result.timeline.begin(),
                             result.timeline.end());
   }
 
   void step_done(const trainer::StepReport& step) {
     report_.losses.push_back(step.loss);
-    last_was_skipped_ = step.skipped;
-    if (!step.skipped) {
+    has_norms_ = step.has_sum && !step.skipped;
+    if (has_norms_) {
       report_.weighted_squared_norms.push_back(step.weighted_squared_norm);
       report_.squared_norms.push_back(step.gradient_norm * step.gradient_norm);
     }
@@ -292,12 +277,12 @@ class Life {
     if (settings_.measures_steps) {
       session_->coordinator().add_measurement(measurement(step));
     }
-    if (settings_.timeline_step) {
+    if (settings_.timeline_step && session_->servers() == nullptr) {
       // Taken after every step, so that only the wanted one is kept.
       const std::vector<plan::TimelineEvent> events = session_->executor().take_timeline();
       if (step.step == std::int64_t{*settings_.timeline_step} + 1) {
         // The executor counts from its making, the trainer's timeline from the step's beginning.
-        const Duration shift = executor_made_ - exchange_->step_began();
+        const Duration shift = executor_made_ - step.began;
         for (const plan::TimelineEvent& event : events) {
           report_.timeline.push_back(
               {event.what, event.track, event.start + shift, event.end + shift});
@@ -332,12 +317,19 @@ class Life {
   }
 
   void add_statistics() {
-    const ExecutorStatistics statistics = session_->executor().statistics();
+    const ExecutorStatistics statistics = session_->statistics();
     report_.bytes_sent = statistics.sent;
     report_.messages = statistics.messages;
     report_.bytes_by_pair = statistics.bytes_by_pair;
     report_.encode_time = statistics.encode_time;
     report_.decode_time = statistics.decode_time;
+    if (const ParameterExchange* servers = session_->servers()) {
+      const UpdateStatistics updates = servers->update_statistics();
+      report_.updates = updates.updates;
+      report_.conflicts = updates.conflicts;
+      report_.stale_updates = updates.stale;
+      report_.most_ahead = updates.most_ahead;
+    }
   }
 
   WorkerResult end_after_failure(const AbortReason& reason) {
@@ -351,7 +343,7 @@ class Life {
   WorkerReport report_;
   JobSettings settings_;
   std::unique_ptr<trainer::DataSplit> data_;
-  std::unique_ptr<TimedExchange> exchange_;
+  std::unique_ptr<trainer::GradientExchange> exchange_;
   // Owns the gradients, which the executor's thread may touch as long as there is one.
   std::unique_ptr<trainer::Trainer> trainer_;
   Duration executor_made_;
@@ -359,7 +351,7 @@ class Life {
   Duration cpu_before_;
   std::map<Rank, ArrivedTraffic> arrived_;  ///< by source, until the latest step's end
   Rank seat_;                               ///< the rank of the first epoch
-  bool last_was_skipped_ = false;           ///< the latest step
+  bool has_norms_ = false;                  ///< of the latest step
   SessionOptions session_options_;
   std::unique_ptr<Session> session_;  // last: its executor goes first
 };
