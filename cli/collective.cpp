@@ -20,6 +20,7 @@
 #include "cli/table.hpp"
 #include "cli/usage.hpp"
 #include "planner/bound.hpp"
+#include "planner/candidates.hpp"
 #include "planner/collective_forms.hpp"
 #include "planner/schedule_family.hpp"
 #include "planner/schedule_table.hpp"
@@ -110,7 +111,7 @@ std::optional<std::string> simulate_with(const planner::ScheduleFamily& family,
   if (auto refusal = planner::graph_refusal(family, c.cluster, c.codecs)) {
     return refusal;
   }
-  topology::Router router(c.cluster);
+  topology::Router router = planner::make_router(c.cluster);
   std::vector<std::shared_ptr<const plan::TransferGraph>> forms;
   std::vector<planner::FormShape> shapes;
   for (plan::TransferGraph& made :

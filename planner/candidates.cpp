@@ -140,6 +140,12 @@ std::pair<std::string, std::size_t> shape_of(const Candidate& candidate) {
 
 }  // namespace
 
+topology::Router make_router(const topology::Topology& topology) {
+  return topology::Router(topology, topology.rank_count() < kVeryManyRanks
+                                        ? topology::EqualRoutes::kHashed
+                                        : topology::EqualRoutes::kDealt);
+}
+
 CandidateSet::CandidateSet(const topology::Topology& topology, plan::CostModel& cost_model,
                            const PlannerOptions& options, const plan::Workload* workload)
     : topology_(topology),
@@ -149,7 +155,7 @@ CandidateSet::CandidateSet(const topology::Topology& topology, plan::CostModel& 
       worthwhile_(interpolates_ ? kWorthSimulating : 0),
       slices_(slices_for(topology)),
       allowed_(codecs_within(options, workload)) {
-  topology::Router router(topology);
+  topology::Router router = make_router(topology);
   const auto pairs = codec_pairs(allowed_, options.codec.has_value());
   std::vector<std::string> refusals;
   for (const auto& family : schedule_families()) {

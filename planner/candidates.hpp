@@ -32,6 +32,10 @@ namespace rackrail::planner {
 /// what models say is slower (also search.hpp).
 inline constexpr std::size_t kVeryManyRanks = 96;
 
+/// For schedules on this cluster. From kVeryManyRanks on equal routes are dealt out, not hashed:
+/// flows collide less, and the simulator need only look at a part of a cluster that is symmetric.
+topology::Router make_router(const topology::Topology& topology);
+
 struct Candidate {
   std::string family;
   std::size_t variant = 0;  ///< index into the family's all_reduces()

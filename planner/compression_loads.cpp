@@ -201,9 +201,18 @@ ScheduleLoads::ScheduleLoads(std::span<const Candidate> candidates,
   }
   find_processors(topology, counted);
   // Resources that carry the same in all schedules are one.
-  using Key = std::vector<std::tuple<std::size_t, std::uint32_t, std::string, std::int64_t,
+  using Key = std::vector<std::tuple<std::size_t, std::uint32_t, std::size_t, std::int64_t,
                                      std::int64_t, std::int64_t>>;
   std::map<Key, std::size_t> classes;
+  std::vector<plan::Codec> codecs;
+  const auto number_of = [&codecs](const plan::Codec& codec) {
+    const auto known = std::find(codecs.begin(), codecs.end(), codec);
+    const auto number = static_cast<std::size_t>(known - codecs.begin());
+    if (known == codecs.end()) {
+      codecs.push_back(codec);
+    }
+    return number;
+  };
   for (std::size_t resource = 0; resource < all; ++resource) {
     Key key;
     for (std::size_t c = 0; c < counted.size(); ++c) {
@@ -211,7 +220,7 @@ ScheduleLoads::ScheduleLoads(std::span<const Candidate> candidates,
         continue;
       }
       for (const Term& term : counted[c][resource].terms) {
-        key.emplace_back(c, term.weight, plan::to_string(term.codec), term.fixed.picoseconds(),
+        key.emplace_back(c, term.weight, number_of(term.codec), term.fixed.picoseconds(),
                          term.rate.bytes_per_second(), term.count);
       }
     }

@@ -60,7 +60,7 @@ class TableMaker {
 };
 
 void TableMaker::add_families(const ScheduleTableOptions& options, ScheduleTable& table) {
-  topology::Router router(topology_);
+  topology::Router router = make_router(topology_);
   const TierCodecs codecs{options.codec, options.codec};
   for (const auto& family : schedule_families()) {
     if (auto refusal = graph_refusal(*family, topology_, codecs)) {

@@ -53,7 +53,8 @@ std::uint32_t Engine::add_run(std::shared_ptr<const GraphIndex> shared, std::str
   }
   for (std::uint32_t lane = 0; lane < index.lanes.size(); ++lane) {
     const Lane& ends = index.lanes[lane];
-    const std::uint64_t pair = (std::uint64_t{ends.src.value()} << 32U) | ends.dst.value();
+    const Rank dst = index.receivers.empty() ? ends.dst : index.receivers[lane];
+    const std::uint64_t pair = (std::uint64_t{ends.src.value()} << 32U) | dst.value();
     auto channel = static_cast<std::uint32_t>(channels_.size());
     if (!index.has_connections) {
       const LaneKind kind = index.lane_kinds.empty() ? LaneKind::kOwn : index.lane_kinds[lane];

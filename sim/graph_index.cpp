@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 #include "base/error.hpp"
@@ -13,36 +12,6 @@
 namespace rackrail::sim {
 
 namespace {
-
-// Transfers of which a GraphIndexer keeps the layouts: some 200 bytes each.
-constexpr std::size_t kMostKept = 2'000'000;
-
-bool are_equal(const plan::Transfer& a, const plan::Transfer& b) {
-  return a.src == b.src && a.dst == b.dst && a.chunk_begin == b.chunk_begin &&
-         a.chunk_count == b.chunk_count && a.op == b.op && a.codec == b.codec && a.route == b.route;
-}
-
-/// But for names, owners and the kind of collective, which no index depends on.
-bool are_equal(const plan::TransferGraph& a, const plan::TransferGraph& b) {
-  const auto equal = [](auto first, auto second) {
-    return std::equal(first.begin(), first.end(), second.begin(), second.end());
-  };
-  if (a.rank_count() != b.rank_count() || a.transfers().size() != b.transfers().size() ||
-      a.groups().size() != b.groups().size() || !equal(a.codecs(), b.codecs()) ||
-      !equal(a.chunk_weights(), b.chunk_weights()) || !equal(a.routes(), b.routes())) {
-    return false;
-  }
-  for (std::size_t i = 0; i < a.transfers().size(); ++i) {
-    if (!are_equal(a.transfers()[i], b.transfers()[i]) ||
-        !equal(a.dependencies(TransferId(i)), b.dependencies(TransferId(i)))) {
-      return false;
-    }
-  }
-  return std::equal(a.groups().begin(), a.groups().end(), b.groups().begin(),
-                    [](const plan::TransferGroup& one, const plan::TransferGroup& other) {
-                      return one.first == other.first && one.count == other.count;
-                    });
-}
 
 class ListedIndex final : public GraphIndex {
  public:
@@ -131,6 +100,7 @@ void GraphLayout::sort_lanes_by_source(std::size_t ranks) {
 GraphIndex::GraphIndex(std::shared_ptr<const GraphLayout> layout)
     : lanes(layout->lanes),
       lane_kinds(layout->lane_kinds),
+      receivers(layout->receivers),
       groups(layout->groups),
       routes(layout->routes),
       codecs(layout->codecs),
@@ -147,40 +117,13 @@ std::string GraphIndex::describe(Place place) const {
 std::shared_ptr<const GraphIndex> index_graph(const plan::TransferGraph& graph,
                                               std::int64_t elements, std::int64_t slice_elements,
                                               Routing& routing) {
-  return std::make_shared<ListedIndex>(
-      std::make_shared<const ListedLayout>(graph, elements, routing), graph, elements,
-      slice_elements);
+  return index_layout(std::make_shared<const ListedLayout>(graph, elements, routing), graph,
+                      elements, slice_elements);
 }
 
-GraphIndexer::GraphIndexer(const topology::Topology& topology, Multipath multipath,
-                           std::uint64_t seed)
-    : routing_(topology, multipath, seed) {}
-
-GraphIndexer::~GraphIndexer() = default;
-
-std::shared_ptr<const GraphIndex> GraphIndexer::index(const plan::TransferGraph& graph,
-                                                      std::int64_t elements,
-                                                      std::int64_t slice_elements) {
-  const auto weights = graph.chunk_weights();
-  const bool is_whole =
-      elements >= std::accumulate(weights.begin(), weights.end(), std::int64_t{0});
-  if (!is_whole) {
-    return index_graph(graph, elements, slice_elements, routing_);
-  }
-  // The last ones first: a plan's buckets mostly follow the schedule of the one before.
-  const auto known = std::find_if(known_.rbegin(), known_.rend(), [&](const Known& other) {
-    return are_equal(other.graph, graph);
-  });
-  if (known != known_.rend()) {
-    return std::make_shared<ListedIndex>(known->layout, graph, elements, slice_elements);
-  }
-  auto layout = std::make_shared<const ListedLayout>(graph, elements, routing_);
-  if (kept_ + layout->size() > kMostKept) {
-    known_.clear();
-    kept_ = 0;
-  }
-  kept_ += layout->size();
-  known_.push_back({graph, layout});
+std::shared_ptr<const GraphIndex> index_layout(std::shared_ptr<const ListedLayout> layout,
+                                               const plan::TransferGraph& graph,
+                                               std::int64_t elements, std::int64_t slice_elements) {
   return std::make_shared<ListedIndex>(std::move(layout), graph, elements, slice_elements);
 }
 

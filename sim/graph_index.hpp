@@ -7,7 +7,7 @@
 // next is beside what it touched last.
 //
 // What does not depend on sizes, which is nearly all of it, is the layout: buckets of a plan that
-// follow one schedule share it (GraphIndexer).
+// follow one schedule share it (graph_indexer.hpp).
 #pragma once
 
 #include <cstdint>
@@ -61,6 +61,9 @@ class GraphLayout {
 
   std::vector<Lane> lanes;
   std::vector<LaneKind> lane_kinds;  ///< by lane; empty where all move on their own
+  /// By lane, of a folded schedule (layout_turns.hpp): who receives from its sender in full, which
+  /// tells channels apart. Empty elsewhere, where that is Lane::dst.
+  std::vector<Rank> receivers;
   /// Transfers that are one operation, the first of them standing for it: its additions are those
   /// of all. On the lanes of the others it has its place too.
   std::vector<std::vector<Place>> groups;
@@ -101,6 +104,7 @@ class GraphIndex {
   // Of the layout.
   const std::vector<Lane>& lanes;
   const std::vector<LaneKind>& lane_kinds;
+  const std::vector<Rank>& receivers;
   const std::vector<std::vector<Place>>& groups;
   const std::vector<RouteUse>& routes;
   const std::vector<plan::Codec>& codecs;
@@ -126,33 +130,6 @@ class GraphIndex {
 std::shared_ptr<const GraphIndex> index_graph(const plan::TransferGraph& graph,
                                               std::int64_t elements, std::int64_t slice_elements,
                                               Routing& routing);
-
-class ListedLayout;
-
-/// Makes indices of graphs. Where one has met an equal graph before, another for other sizes costs
-/// two looks at each transfer, as long as the buffer has no fewer elements than the sum of the
-/// chunks' weights, so that no range is empty. The topology must outlive it and not change.
-class GraphIndexer {
- public:
-  GraphIndexer(const topology::Topology& topology, Multipath multipath, std::uint64_t seed);
-  ~GraphIndexer();
-  GraphIndexer(const GraphIndexer&) = delete;
-  GraphIndexer& operator=(const GraphIndexer&) = delete;
-
-  /// As index_graph().
-  std::shared_ptr<const GraphIndex> index(const plan::TransferGraph& graph, std::int64_t elements,
-                                          std::int64_t slice_elements);
-
- private:
-  struct Known {
-    plan::TransferGraph graph;
-    std::shared_ptr<const ListedLayout> layout;
-  };
-
-  Routing routing_;
-  std::vector<Known> known_;
-  std::size_t kept_ = 0;  ///< transfers of known_
-};
 
 /// `routes` are those of the lanes; the schedule must outlive the index. Throws SimulationError
 /// when there are more than 2³² slices.

@@ -66,7 +66,7 @@ Together run(const std::vector<const Job*>& jobs, const topology::Topology& topo
     }
     for (const plan::Bucket& bucket : job->plan.buckets) {
       placed_plan.indices.push_back(
-          indexer.index(schedules.at(bucket.schedule), bucket.elements, bucket.slice_elements));
+          indexer.index({schedules.at(bucket.schedule), bucket.elements, bucket.slice_elements}));
     }
     programs.push_back(
         add_steps(engine, placed_plan, topology, options, static_cast<std::size_t>(job->steps)));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 #include <unordered_map>
 
 namespace rackrail::sim {
@@ -90,11 +91,15 @@ void ListedLayout::number_items(const plan::TransferGraph& graph, std::int64_t e
       numbers_[i] = number;
     }
   }
+  const auto weights = graph.chunk_weights();
+  weights_.resize(count);
   for (std::uint32_t number = 0; number < count; ++number) {
     const plan::Transfer& t = transfers[originals_[number]];
     items_[number].op = t.op;
     items_[number].codec = t.codec;
     chunks_[number] = {t.chunk_begin, t.chunk_begin + t.chunk_count};
+    const auto begin = weights.begin() + t.chunk_begin;
+    weights_[number] = std::accumulate(begin, begin + t.chunk_count, std::uint32_t{0});
   }
 }
 

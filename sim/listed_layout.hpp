@@ -1,8 +1,9 @@
-// What the index of a TransferGraph stores beside the sizes of its transfers; for graph_index.cpp
-// only.
+// What the index of a TransferGraph stores beside the sizes of its transfers; for
+// sim/*.cpp only.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -28,6 +29,8 @@ class ListedLayout final : public GraphLayout {
   /// Without elements, slices and first slice.
   const Item& item(std::uint32_t number) const { return items_[number]; }
   Chunks chunks(std::uint32_t number) const { return chunks_[number]; }
+  /// Of its chunks; alike in buffers of any size, but for an element.
+  std::uint32_t weight(std::uint32_t number) const { return weights_[number]; }
   std::uint32_t original(std::uint32_t number) const { return originals_[number]; }
   /// Of which something waits for all slices.
   std::span<const std::uint32_t> awaited_whole() const { return awaited_whole_; }
@@ -42,7 +45,10 @@ class ListedLayout final : public GraphLayout {
   }
 
  private:
+  friend class LayoutFolder;  // layout_turns.cpp
   static constexpr std::uint32_t kNoItem = UINT32_MAX;
+
+  ListedLayout() = default;
   /// Where the dependents of a transfer begin: first those at its source.
   struct Dependents {
     std::uint32_t at_source = 0;
@@ -63,6 +69,7 @@ class ListedLayout final : public GraphLayout {
 
   std::vector<Item> items_;
   std::vector<Chunks> chunks_;            ///< by item
+  std::vector<std::uint32_t> weights_;    ///< by item
   std::vector<std::uint32_t> begin_;      ///< by lane: its first item
   std::vector<std::uint32_t> lane_of_;    ///< by item
   std::vector<std::uint32_t> originals_;  ///< by item: transfer of the graph
@@ -72,5 +79,10 @@ class ListedLayout final : public GraphLayout {
   std::vector<std::vector<Dependent>> next_additions_;
   std::vector<std::uint32_t> awaited_whole_;
 };
+
+/// Of the graph that the layout was made from, in whole or folded. Throws as index_graph().
+std::shared_ptr<const GraphIndex> index_layout(std::shared_ptr<const ListedLayout> layout,
+                                               const plan::TransferGraph& graph,
+                                               std::int64_t elements, std::int64_t slice_elements);
 
 }  // namespace rackrail::sim

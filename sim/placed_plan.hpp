@@ -10,7 +10,7 @@
 #include "plan/plan.hpp"
 #include "plan/workload.hpp"
 #include "sim/engine.hpp"
-#include "sim/graph_index.hpp"
+#include "sim/graph_indexer.hpp"
 #include "sim/simulator.hpp"
 
 namespace rackrail::sim {
@@ -21,6 +21,9 @@ struct PlacedPlan {
   const plan::Workload& workload;
   std::span<const Rank> ranks;                             ///< of the cluster, by rank of the plan
   std::vector<std::shared_ptr<const GraphIndex>> indices;  ///< by bucket, over the cluster's ranks
+  /// Where `ranks` are some that stand for all of the plan's: which of the plan's they are, in
+  /// their order. None: all of them.
+  std::vector<Rank> plan_ranks = {};
 };
 
 /// `graph` between these ranks of a cluster of `rank_count`. `links` are the cluster's, by link of
@@ -39,11 +42,13 @@ std::uint32_t add_steps(Engine& engine, const PlacedPlan& placed,
                         const topology::Topology& topology, const SimulationOptions& options,
                         std::size_t steps, std::optional<std::size_t> kept = std::nullopt);
 
-/// simulate_step() where the indices of earlier steps are of use; `indexer` is of the same topology
-/// and multipath.
-StepResult simulate_step(const plan::Plan& plan, const plan::Workload& workload,
-                         const topology::Topology& topology, const SimulationOptions& options,
-                         GraphIndexer& indexer);
+/// What simulate_step() estimates, where the indices of earlier steps are of use; `indexer` is of
+/// the same topology and multipath. With `may_fold`, only the ranks that stand for all are
+/// simulated where plan and cluster are symmetric (layout_turns.hpp).
+plan::StepEstimate estimate_step(const plan::Plan& plan, const plan::Workload& workload,
+                                 const topology::Topology& topology,
+                                 const SimulationOptions& options, GraphIndexer& indexer,
+                                 bool may_fold);
 
 /// Recorded tasks that started at `from` or later and before `to`, with times since `from`.
 std::vector<plan::TimelineEvent> timeline(const Engine& engine, Time from, Time to,

@@ -73,13 +73,14 @@ class SimulatedCosts final : public plan::CostModel {
     options_.record_flows = false;
     options_.steps = 1;
     options_.tolerance = options_.tolerance.value_or(usual_tolerance(topology));
+    may_fold_ = options_.use_symmetry && options_.tolerance > 0 &&
+                options_.network == NetworkLevel::kFlow && options_.disturbances.empty();
   }
   Duration collective_time(const plan::TransferGraph& graph, std::int64_t elements,
                            std::int64_t slice_elements) override {
     require_in_step(options_);
     require_same_ranks("schedule '" + graph.name() + "'", graph.rank_count(), topology_);
-    return run_alone(indexer_.index(graph, elements, slice_elements), graph.name(), topology_,
-                     options_)
+    return run_alone(index({graph, elements, slice_elements}), graph.name(), topology_, options_)
         .time;
   }
   std::optional<Duration> collective_time_below(const plan::TransferGraph& graph,
@@ -89,7 +90,7 @@ class SimulatedCosts final : public plan::CostModel {
     require_same_ranks("schedule '" + graph.name() + "'", graph.rank_count(), topology_);
     Engine engine(topology_, options_);
     const std::uint32_t run =
-        add_alone(engine, indexer_.index(graph, elements, slice_elements), graph.name(), topology_);
+        add_alone(engine, index({graph, elements, slice_elements}), graph.name(), topology_);
     if (!engine.run_until(limit.picoseconds())) {
       return std::nullopt;
     }
@@ -97,7 +98,7 @@ class SimulatedCosts final : public plan::CostModel {
     return time < limit ? std::optional(time) : std::nullopt;
   }
   plan::StepEstimate step(const plan::Plan& plan, const plan::Workload& workload) override {
-    return simulate_step(plan, workload, topology_, options_, indexer_).estimate;
+    return estimate_step(plan, workload, topology_, options_, indexer_, may_fold_);
   }
   std::optional<plan::StepEstimate> exact_step(const plan::Plan& plan,
                                                const plan::Workload& workload) override {
@@ -106,12 +107,22 @@ class SimulatedCosts final : public plan::CostModel {
     }
     SimulationOptions exact = options_;
     exact.tolerance = 0;
-    return simulate_step(plan, workload, topology_, exact, indexer_).estimate;
+    return estimate_step(plan, workload, topology_, exact, indexer_, may_fold_);
   }
 
  private:
+  std::shared_ptr<const GraphIndex> index(const Buffer& buffer) {
+    if (may_fold_) {
+      if (const auto folded = indexer_.folded({&buffer, 1})) {
+        return folded->indices.front();
+      }
+    }
+    return indexer_.index(buffer);
+  }
+
   const topology::Topology& topology_;
   SimulationOptions options_;
+  bool may_fold_ = false;
   GraphIndexer indexer_;
 };
 

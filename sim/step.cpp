@@ -65,17 +65,9 @@ std::size_t reported_step(const PlacedPlan& placed, const topology::Topology& to
   return options.report.choose(engine.spans(program));
 }
 
-}  // namespace
-
-StepResult simulate_step(const plan::Plan& plan, const plan::Workload& workload,
-                         const topology::Topology& topology, const SimulationOptions& options) {
-  GraphIndexer indexer(topology, options.multipath, options.disturbances.seed);
-  return simulate_step(plan, workload, topology, options, indexer);
-}
-
-StepResult simulate_step(const plan::Plan& plan, const plan::Workload& workload,
-                         const topology::Topology& topology, const SimulationOptions& options,
-                         GraphIndexer& indexer) {
+/// Throws what the simulation of a step has against its inputs.
+void require_step(const plan::Plan& plan, const plan::Workload& workload,
+                  const topology::Topology& topology, const SimulationOptions& options) {
   require_in_step(options);
   if (options.steps == 1 && options.local_steps > 1) {
     throw ConfigError(ErrorContext{
@@ -83,21 +75,53 @@ StepResult simulate_step(const plan::Plan& plan, const plan::Workload& workload,
         "'steps: ' beside it, or --steps: the last step always synchronises"});
   }
   require_matching(plan, workload, topology);
+}
+
+std::vector<Rank> every_rank(const topology::Topology& topology) {
   std::vector<Rank> ranks;
   for (std::size_t r = 0; r < topology.rank_count(); ++r) {
     ranks.emplace_back(r);
   }
-  PlacedPlan all{plan, workload, ranks, {}};
+  return ranks;
+}
+
+std::vector<Buffer> buffers_of(const plan::Plan& plan) {
+  std::vector<Buffer> buffers;
   for (const plan::Bucket& bucket : plan.buckets) {
-    all.indices.push_back(
-        indexer.index(plan.schedules.at(bucket.schedule), bucket.elements, bucket.slice_elements));
+    buffers.push_back({plan.schedules.at(bucket.schedule), bucket.elements, bucket.slice_elements});
   }
+  return buffers;
+}
+
+std::vector<std::shared_ptr<const GraphIndex>> indices_of(const plan::Plan& plan,
+                                                          GraphIndexer& indexer) {
+  std::vector<std::shared_ptr<const GraphIndex>> indices;
+  for (const Buffer& buffer : buffers_of(plan)) {
+    indices.push_back(indexer.index(buffer));
+  }
+  return indices;
+}
+
+/// Whether ranks that turns take to each other compute the same.
+bool have_equal_batches(const plan::Plan& plan, const RankTable& ranks, Turns turns) {
+  const std::vector<std::int64_t>& batch = plan.batch.local_batch;
+  for (std::size_t r = 0; r < batch.size(); ++r) {
+    if (batch[r] != batch[ranks.first(Rank(r), turns).index()]) {
+      return false;
+    }
+  }
+  return true;
+}
+
+StepResult simulate_placed(const PlacedPlan& all, const topology::Topology& topology,
+                           const SimulationOptions& options) {
   StepResult result;
   result.reported = reported_step(all, topology, options);
   const std::size_t last = result.reported;
   // The gradients of the last synchronisation up to this step, which need not be in it.
   const auto steps = static_cast<std::size_t>(options.steps);
   const auto synchronisation = last_synchronisation(last, options, steps);
+  const std::span<const Rank> ranks = all.ranks;
   Engine engine(topology, options);
   const std::uint32_t program = add_steps(engine, all, topology, options, steps, synchronisation);
   engine.watch(last, last, options.steps > 1 || options.staleness > 0 || has_headers(options));
@@ -123,6 +147,35 @@ StepResult simulate_step(const plan::Plan& plan, const plan::Workload& workload,
   result.events = engine.events();
   result.flows = engine.flows();
   return result;
+}
+
+}  // namespace
+
+StepResult simulate_step(const plan::Plan& plan, const plan::Workload& workload,
+                         const topology::Topology& topology, const SimulationOptions& options) {
+  require_step(plan, workload, topology, options);
+  GraphIndexer indexer(topology, options.multipath, options.disturbances.seed);
+  const std::vector<Rank> ranks = every_rank(topology);
+  return simulate_placed({plan, workload, ranks, indices_of(plan, indexer)}, topology, options);
+}
+
+plan::StepEstimate estimate_step(const plan::Plan& plan, const plan::Workload& workload,
+                                 const topology::Topology& topology,
+                                 const SimulationOptions& options, GraphIndexer& indexer,
+                                 bool may_fold) {
+  require_step(plan, workload, topology, options);
+  if (may_fold) {
+    auto folded = indexer.folded(buffers_of(plan));
+    if (folded.has_value() && have_equal_batches(plan, indexer.ranks(), folded->turns)) {
+      const std::vector<Rank>& ranks = folded->ranks;
+      return simulate_placed({plan, workload, ranks, std::move(folded->indices), ranks}, topology,
+                             options)
+          .estimate;
+    }
+  }
+  const std::vector<Rank> ranks = every_rank(topology);
+  return simulate_placed({plan, workload, ranks, indices_of(plan, indexer)}, topology, options)
+      .estimate;
 }
 
 }  // namespace rackrail::sim

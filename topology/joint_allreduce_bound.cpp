@@ -267,10 +267,12 @@ double rate_of_two_halves(const Topology& topology) {
 
 AllReduceBound joint_allreduce_bound(const Topology& topology, bool in_network) {
   AllReduceBound bound = allreduce_bound(topology, in_network);
+  if (topology.rank_count() > kMostRanks || !LinearProgram::is_available()) {
+    return bound;
+  }
   const auto simple = static_cast<double>(bound.algbw.bytes_per_second());
   const double reachable = rate_of_two_halves(topology);
-  if (reachable >= simple * (1 - kTolerance) || !LinearProgram::is_available() ||
-      topology.rank_count() > kMostRanks) {
+  if (reachable >= simple * (1 - kTolerance)) {
     return bound;
   }
   const std::optional<double> optimum = JointOptimum(topology, in_network).solve(reachable);
@@ -283,10 +285,12 @@ AllReduceBound joint_allreduce_bound(const Topology& topology, bool in_network) 
 }
 
 std::optional<JointAllReduce> joint_allreduce(const Topology& topology) {
+  if (topology.rank_count() > kMostRanks || !LinearProgram::is_available()) {
+    return std::nullopt;
+  }
   const AllReduceBound bound = allreduce_bound(topology, false);
   const double reachable = rate_of_two_halves(topology);
-  if (reachable >= static_cast<double>(bound.algbw.bytes_per_second()) * (1 - kTolerance) ||
-      !LinearProgram::is_available() || topology.rank_count() > kMostRanks) {
+  if (reachable >= static_cast<double>(bound.algbw.bytes_per_second()) * (1 - kTolerance)) {
     return std::nullopt;
   }
   JointOptimum search(topology, false);

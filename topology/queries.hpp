@@ -28,12 +28,20 @@ struct LinkShare {
   double share = 1;
 };
 
+/// Which of several equal routes between switches a pair takes.
+enum class EqualRoutes : std::uint8_t {
+  kHashed,  ///< one by a hash of the two ranks, as networks choose
+  kDealt,   ///< what the source's turn is: ranks of a rack take equal routes in turn, as evenly as
+            ///< they divide, so that where a cluster is symmetric its routes are, too
+};
+
 /// Route lookups with a cache. Not safe for concurrent use; cheap to make. The topology
 /// must outlive it and must not change; routes stay valid as long as the router.
 class Router {
  public:
   /// Another `seed` is another hash for equal routes; plans are made with 0.
   explicit Router(const Topology& topology, std::uint64_t seed = 0);
+  Router(const Topology& topology, EqualRoutes equal);
   ~Router();
   Router(Router&&) noexcept;
   Router& operator=(Router&&) noexcept;

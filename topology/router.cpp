@@ -15,9 +15,13 @@
 // the switch behind it where there is only one way out: then hosts of one switch share the work.
 //
 // Per destination: walk back from it along tight arcs that keep its width. Where several remain
-// (ECMP), a hash of the two ranks decides; within the machine of the source or destination, the
-// number of the rank in its machine does, so that GPUs with several near NICs use one each, as
-// collective libraries have it.
+// (ECMP), a hash of the two ranks decides, or the source's turn (EqualRoutes::kDealt): numbered by
+// rack, then by their number in the machine, then by machine, source s takes route s mod n of the
+// first n, and with d the product of the numbers of routes before, route (s/d + s) mod n of n more:
+// sources that took the same before differ in s/d or, where they are as many as d, in s, as on a
+// leaf whose uplinks lead to few spines by many cables each. Within the machine of the source or
+// destination, the number of the rank in its machine does, so that GPUs with several near NICs use
+// one each, as collective libraries have it.
 //
 // Cost: O(E log V) per root for the part that is looked at, O(machine) and O(links · in-degree) per
 // destination. Labels take memory by pages, as they are reached; kMostKept bounds what they could
@@ -131,12 +135,19 @@ using MachineLabels = std::unordered_map<NodeId, Label>;
 }  // namespace
 
 struct Router::Impl {
-  Impl(const Topology& t, std::uint64_t of_hash) : topology(t), seed(of_hash) {
+  Impl(const Topology& t, std::uint64_t of_hash, EqualRoutes choice)
+      : topology(t), seed(of_hash), equal(choice) {
     local_index.resize(t.rank_count());
-    for (const RankGroup& group : ranks_by_host(t)) {
-      for (std::size_t i = 0; i < group.ranks.size(); ++i) {
-        local_index[group.ranks[i].index()] = i;
+    std::vector<std::size_t> host_of(t.rank_count());
+    const std::vector<RankGroup> hosts = ranks_by_host(t);
+    for (std::size_t h = 0; h < hosts.size(); ++h) {
+      for (std::size_t i = 0; i < hosts[h].ranks.size(); ++i) {
+        local_index[hosts[h].ranks[i].index()] = i;
+        host_of[hosts[h].ranks[i].index()] = h;
       }
+    }
+    if (equal == EqualRoutes::kDealt) {
+      number_turns(host_of);
     }
     // A machine that is a single vertex has no inside.
     std::unordered_map<std::string_view, std::uint32_t> machines;
@@ -152,6 +163,20 @@ struct Router::Impl {
     }
     for (std::uint32_t& number : machine) {
       number = vertices[number] > 1 ? number : kNoMachine;
+    }
+  }
+
+  void number_turns(const std::vector<std::size_t>& host_of) {
+    turn.resize(topology.rank_count());
+    std::size_t next = 0;
+    for (RankGroup& rack : ranks_by_rack(topology)) {
+      std::stable_sort(rack.ranks.begin(), rack.ranks.end(), [&](Rank a, Rank b) {
+        return std::pair(local_index[a.index()], host_of[a.index()]) <
+               std::pair(local_index[b.index()], host_of[b.index()]);
+      });
+      for (const Rank rank : rack.ranks) {
+        turn[rank.index()] = next++;
+      }
     }
   }
 
@@ -380,12 +405,20 @@ struct Router::Impl {
     return all_from_machine(links, dst) || all_from_machine(links, src);
   }
 
-  std::size_t choose(const std::vector<LinkId>& links, Rank src, Rank dst, NodeId v) const {
+  /// `dealt` is the product of the numbers of routes between which it has chosen before.
+  std::size_t choose(const std::vector<LinkId>& links, Rank src, Rank dst, NodeId v,
+                     std::size_t& dealt) const {
     if (all_from_machine(links, dst)) {
       return local_index[dst.index()] % links.size();
     }
     if (all_from_machine(links, src)) {
       return local_index[src.index()] % links.size();
+    }
+    if (equal == EqualRoutes::kDealt && !topology.rank_of(topology.link(links.front()).from)) {
+      const std::size_t own = turn[src.index()];
+      const std::size_t chosen = (own / dealt + (dealt > 1 ? own : 0)) % links.size();
+      dealt *= links.size();
+      return chosen;
     }
     const std::uint64_t pair = (std::uint64_t{src.value()} << 32U) | dst.value();
     return random_bits(seed == 0 ? pair : mix64(pair ^ mix64(seed)), v.value()) % links.size();
@@ -438,6 +471,8 @@ struct Router::Impl {
 
   const Topology& topology;
   const std::uint64_t seed;
+  const EqualRoutes equal;
+  std::vector<std::size_t> turn;                         // of each rank, where routes are dealt
   std::unordered_map<NodeId, Exploration> explorations;  // by root
   std::unordered_map<NodeId, Approach> approaches;       // by destination
   std::vector<std::uint32_t> machine;                    // by vertex, kNoMachine where none
@@ -446,7 +481,9 @@ struct Router::Impl {
 };
 
 Router::Router(const Topology& topology, std::uint64_t seed)
-    : impl_(std::make_unique<Impl>(topology, seed)) {}
+    : impl_(std::make_unique<Impl>(topology, seed, EqualRoutes::kHashed)) {}
+Router::Router(const Topology& topology, EqualRoutes equal)
+    : impl_(std::make_unique<Impl>(topology, 0, equal)) {}
 Router::~Router() = default;
 Router::Router(Router&&) noexcept = default;
 Router& Router::operator=(Router&&) noexcept = default;
@@ -459,9 +496,10 @@ const Route& Router::route(Rank src, Rank dst) {
   }
   Route route;
   impl_->with_ways(src, dst, [&](const Ways& ways, const auto& label_of) {
+    std::size_t dealt = 1;
     for (NodeId v = ways.end; v != ways.root;) {
       const std::vector<LinkId> links = impl_->candidates(label_of, ways.root, v, ways.width);
-      const LinkId chosen = links[links.size() == 1 ? 0 : impl_->choose(links, src, dst, v)];
+      const LinkId chosen = links[links.size() == 1 ? 0 : impl_->choose(links, src, dst, v, dealt)];
       route.push_back(chosen);
       v = impl_->topology.link(chosen).from;
     }
@@ -494,7 +532,8 @@ std::vector<LinkShare> Router::spread(Rank src, Rank dst) {
       if (v != ways.root) {
         std::vector<LinkId> links = impl_->candidates(label_of, ways.root, v, ways.width);
         if (links.size() > 1 && impl_->is_inside(links, src, dst)) {
-          links = {links[impl_->choose(links, src, dst, v)]};
+          std::size_t dealt = 1;
+          links = {links[impl_->choose(links, src, dst, v, dealt)]};
         }
         for (const LinkId link : links) {
           vertices[entry(topology.link(link).from)].routes_behind += at->second.routes_behind;

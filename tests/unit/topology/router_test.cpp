@@ -1,6 +1,10 @@
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <map>
 #include <set>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "base/error.hpp"
 #include "tests/unit/topology/graphs.hpp"
@@ -120,6 +124,53 @@ TEST_CASE("equal ways are shared out by pair, and each pair keeps its own") {
     CAPTURE(core);
     CHECK(count > 24);
     CHECK(count < 104);
+  }
+}
+
+// By link, how many of `pairs` take it.
+std::map<std::string, int> flows_on_links(const Topology& t,
+                                          const std::vector<std::pair<Rank, Rank>>& pairs) {
+  Router router(t, EqualRoutes::kDealt);
+  std::map<std::string, int> flows;
+  for (const auto& [src, dst] : pairs) {
+    for (const LinkId link : router.route(src, dst)) {
+      ++flows[t.link(link).tier + " " + t.link_name(link) + " " + std::to_string(link.value())];
+    }
+  }
+  return flows;
+}
+
+int most(const std::map<std::string, int>& flows) {
+  int largest = 0;
+  for (const auto& [link, count] : flows) {
+    largest = std::max(largest, count);
+  }
+  return largest;
+}
+
+TEST_CASE("equal ways that are dealt out carry equally many flows of the ranks of a rack") {
+  std::vector<std::pair<Rank, Rank>> pairs;
+  SECTION("two by two, where a rack has half as many uplinks as hosts") {
+    const Topology t = read_cluster("fat-tree-128-2to1").topology;
+    const std::size_t distance = GENERATE(8, 32, 48, 96);  // racks in the same pod, and in others
+    for (std::size_t src = 0; src < 128; ++src) {
+      pairs.emplace_back(Rank(src), Rank((src + distance) % 128));
+    }
+    CHECK(most(flows_on_links(t, pairs)) == 2);
+  }
+  SECTION("one by one, where it has as many, by few spines and many cables") {
+    const Topology t = read_cluster("a100-8x8").topology;
+    for (std::size_t src = 0; src < 32; ++src) {
+      pairs.emplace_back(Rank(src), Rank(32 + src));
+    }
+    CHECK(most(flows_on_links(t, pairs)) == 1);
+  }
+  SECTION("one by one, from rail to rail") {
+    const Topology t = read_cluster("h100-32x8-rail").topology;
+    for (std::size_t host = 0; host < 32; ++host) {
+      pairs.emplace_back(Rank(8 * host + 7), Rank((8 * host + 8) % 256));
+    }
+    CHECK(most(flows_on_links(t, pairs)) == 1);
   }
 }
 

@@ -1,0 +1,55 @@
+// Turning a cluster: ranks in a table of groups and members, and turns of it.
+//
+// Rank (i, m) is member m of group i; a turn takes all ranks on by as many groups or by as many
+// members. Turns by different numbers commute, so those by multiples of two steps, which divide the
+// table's sides, are a group of (k / groups) · (g / members) turns, and none but the one by nothing
+// leaves a rank where it is.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "base/ids.hpp"
+#include "topology/topology.hpp"
+
+namespace rackrail::sim {
+
+/// Steps of turns: each divides its side of the table, and is the side itself where nothing turns.
+struct Turns {
+  std::uint32_t groups = 1;
+  std::uint32_t members = 1;
+  bool operator==(const Turns&) const = default;
+};
+
+class RankTable {
+ public:
+  /// Groups are hosts where one has several ranks, else racks; a single group of all ranks where
+  /// these differ in size.
+  explicit RankTable(const topology::Topology& topology);
+
+  std::uint32_t groups() const { return groups_; }
+  std::uint32_t members() const { return members_; }
+  Turns no_turns() const { return {groups_, members_}; }
+  /// How many ranks become one.
+  std::uint32_t copies(Turns turns) const {
+    return groups_ / turns.groups * (members_ / turns.members);
+  }
+  Rank turned(Rank rank, std::uint32_t by_groups, std::uint32_t by_members) const;
+  /// The rank that stands for all that turns take this one to.
+  Rank first(Rank rank, Turns turns) const;
+  /// Where the turn that takes `rank` to its first() takes `other`.
+  Rank turned_along(Rank other, Rank rank, Turns turns) const;
+
+ private:
+  Rank at(std::uint32_t group, std::uint32_t member) const {
+    return ranks_[std::size_t{group} * members_ + member];
+  }
+
+  std::uint32_t groups_ = 1;
+  std::uint32_t members_ = 1;
+  std::vector<Rank> ranks_;            ///< by group, then by member
+  std::vector<std::uint32_t> places_;  ///< by rank: in ranks_
+};
+
+}  // namespace rackrail::sim
