@@ -126,7 +126,7 @@ class BadInput(harness.CommandTest):
         for option, value in (("--bytes", "1 MiB"), ("--schedule", "ring"), ("--codec", "none"),
                               ("--slice", "1 MiB")):
             self.assert_bad_input("simulate", "plan.json", option, value, found=option)
-        for option, value in (("--trace", "trace.json"), ("--steps", "2"),
+        for option, value in (("--steps", "2"), ("--step", "0"),
                               ("--workload", "resnet-50")):
             self.assert_bad_input("simulate", "two-racks-40g", "--collective", "all-reduce", option,
                                   value, found=option)

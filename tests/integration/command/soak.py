@@ -66,17 +66,20 @@ def usage(pid):
 
 
 class Growth:
-    """What each process had when it was first seen and has now."""
+    """What each process had when it was seen for the second time, its data read and its connections
+    made, and has now."""
 
     def __init__(self):
+        self.known = set()
         self.first = {}
         self.latest = {}
 
     def look(self, pids):
         for pid in pids:
-            if (seen := usage(pid)) is not None:
+            if (seen := usage(pid)) is not None and pid in self.known:
                 self.first.setdefault(pid, seen)
                 self.latest[pid] = seen
+            self.known.add(pid)
 
     def most(self):
         """Most that any process grew: descriptors, bytes."""
@@ -207,12 +210,14 @@ class Soak:
             out, _ = self.process.communicate(timeout=10 * PATIENCE)
         except subprocess.TimeoutExpired:
             raise SoakFailure("did not end") from None
-        if self.process.returncode != 0:
+        result = json.loads(out) if out.strip() else None
+        # Links that do not hold their rates on a busy machine are no matter here.
+        slow_links = result is not None and not result.get("emulation", {"valid": True})["valid"]
+        if result is None or (self.process.returncode != 0 and not slow_links):
             raise SoakFailure(self.failure("failed"))
         if not harness.wait_until(lambda: not self.find_processes(), 5):
             raise SoakFailure("left processes: " + ", ".join(
                 harness.command_line(pid) for pid in self.find_processes()))
-        result = json.loads(out)
         self.check(result)
         return result
 

@@ -18,9 +18,11 @@ class ShortSoak(TrainingTest):
         plan = self.make_plan("four.json", "--codec", "none")
         training = self.training_with_checkpoints_every(soak.SAVED_EVERY)
         common = ("train", plan, "--training", training, "--steps", steps, "--json")
-        whole = self.rackrail_json(*common[:-1], "--checkpoints", "whole")
-        command = (harness.COMMAND, *map(str, common), "--checkpoints", "saved", "--workload",
-                   "digits.yaml", "--on-loss", "wait", "--heartbeat-timeout", f"{SILENCE} s", "--state", "state")
+        survives = ("--workload", "digits.yaml", "--heartbeat-timeout")
+        whole = self.rackrail_json(*common[:-1], "--checkpoints", "whole", *survives, "60 s",
+                                   "--on-loss", "continue")
+        command = (harness.COMMAND, *map(str, common), "--checkpoints", "saved", *survives,
+                   f"{SILENCE} s", "--on-loss", "wait", "--state", "state")
         faults = []
         job = soak.Soak(command, self.folder, self.environment(), self.processes, SEED, FAULTS,
                         faults.append, silence=SILENCE)

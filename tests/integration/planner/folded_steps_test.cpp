@@ -50,11 +50,6 @@ TEST_CASE("a cluster on rails is turned by hosts, and by the GPUs of all hosts a
   CHECK(turns("double-binary-tree") == sim::Turns{4, 8});
 }
 
-TEST_CASE("a ring is turned by whole hosts where all are on one switch") {
-  const topology::Topology topology = test::boxes(4, 1);
-  CHECK(turns_of(graph_of("ring", topology), topology) == sim::Turns{1, 8});
-}
-
 TEST_CASE("what is not symmetric is not folded") {
   SECTION("racks of unequal size") {
     const topology::Topology topology = test::clos({3, 5, 4}, 2);
