@@ -80,8 +80,8 @@ class CostModel {
   }
   /// One training step of the plan: forward, backward with overlap, optimiser.
   virtual StepEstimate step(const Plan& plan, const Workload& workload) = 0;
-  /// The same exactly, of a model that saves time on very large clusters; none where step() is
-  /// exact.
+  /// The same with every flow followed exactly, of a model that saves time on very large clusters;
+  /// none where step() does. Ranks that are alike may still be simulated once.
   virtual std::optional<StepEstimate> exact_step(const Plan& /*plan*/,
                                                  const Workload& /*workload*/) {
     return std::nullopt;

@@ -125,7 +125,9 @@ void predict_exactly(plan::Plan& plan, const plan::Workload& workload,
   }
   if (const auto estimate = cost_model.exact_step(plan, workload)) {
     set_prediction(plan, *estimate, {plan.prediction.bound, plan.prediction.bound_reason});
-    plan.notes.emplace_back("on so many ranks, steps of other plans are within 1 % only");
+    plan.notes.emplace_back(
+        "on so many ranks, those that are alike are simulated once: within about 1 %, as are steps "
+        "of other plans");
   }
 }
 

@@ -29,7 +29,9 @@ class Slow(EmulationTest):
         super().setUp()
         self.write("even.csv", EVEN_RACKS)
         self.training = self.training_with_checkpoints_every(2)
-        self.plan = self.make_plan("plan.json", "--codec", "none", cluster="even.csv")
+        # A schedule that is not the best one for what is to come.
+        self.plan = self.make_plan("plan.json", "--codec", "none", "--schedule", "ring",
+                                   cluster="even.csv")
 
     def start_training(self, on_slow, steps):
         return self.start("train", self.plan, "--emulate", "even.csv", "--training", self.training,
