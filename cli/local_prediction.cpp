@@ -1,5 +1,6 @@
 #include "cli/local_prediction.hpp"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -8,6 +9,10 @@
 namespace rackrail::cli {
 
 namespace {
+
+// Of a round of local steps all but the last are alike: with more of them only the mean changes.
+constexpr std::int64_t kMostLocalSteps = 1000;
+constexpr int kAsynchronousSteps = 50;
 
 plan::TransferGraph without_routes(const plan::TransferGraph& graph) {
   const auto weights = graph.chunk_weights();
@@ -40,14 +45,63 @@ plan::Plan on_other_topology(const plan::Plan& plan, const topology::Topology& t
   return moved;
 }
 
+namespace {
+
+sim::SimulationOptions options_here(const Calibration& calibration, int steps) {
+  sim::SimulationOptions options;
+  options.device_rates = calibration.rates;
+  options.steps = steps;
+  return options;
+}
+
+TrainingPrediction predict_local_steps(const plan::Plan& plan, const plan::Workload& workload,
+                                       const Calibration& calibration, std::int64_t local_steps) {
+  const topology::Topology machine = local_machine(calibration, plan.rank_count());
+  const int between = static_cast<int>(std::min(local_steps, kMostLocalSteps));
+  sim::SimulationOptions options = options_here(calibration, kStepsUntilSteady * between);
+  options.local_steps = between;
+  options.record_timeline = true;
+  sim::StepResult result =
+      sim::simulate_step(on_other_topology(plan, machine), workload, machine, options);
+  return {result.mean_step_time, std::move(result.records.timeline), {}, {}};
+}
+
+TrainingPrediction predict_asynchronous(const plan::Plan& plan, const plan::Workload& workload,
+                                        const Calibration& calibration) {
+  const topology::Topology machine = local_machine(calibration, plan.rank_count());
+  sim::SimulationOptions options = options_here(calibration, kAsynchronousSteps);
+  options.is_asynchronous = true;
+  const sim::AsynchronousResult result =
+      sim::simulate_asynchronous(on_other_topology(plan, machine), workload, machine, options);
+  return {*std::ranges::max_element(result.step_times), {}, result.conflict_rate, result.staleness};
+}
+
+}  // namespace
+
 sim::StepResult predict_here(const plan::Plan& plan, const plan::Workload& workload,
                              const Calibration& calibration) {
   const topology::Topology machine = local_machine(calibration, plan.rank_count());
-  sim::SimulationOptions options;
-  options.device_rates = calibration.rates;
+  sim::SimulationOptions options = options_here(calibration, kStepsUntilSteady);
   options.record_timeline = true;
-  options.steps = kStepsUntilSteady;
   return sim::simulate_step(on_other_topology(plan, machine), workload, machine, options);
+}
+
+TrainingPrediction predict_training(const plan::Plan& plan, const plan::Workload& workload,
+                                    const Calibration& calibration,
+                                    const trainer::Synchrony& synchrony) {
+  if (synchrony.local_steps) {
+    return predict_local_steps(plan, workload, calibration, *synchrony.local_steps);
+  }
+  if (synchrony.staleness.value_or(0) > 0) {
+    return predict_asynchronous(plan, workload, calibration);
+  }
+  sim::StepResult step = predict_here(plan, workload, calibration);
+  TrainingPrediction prediction{step.estimate.step_time, std::move(step.records.timeline), {}, {}};
+  if (synchrony.staleness) {
+    prediction.conflict_rate = 0;  // nobody reads before all updates of a step are there
+    prediction.staleness_updates = 0;
+  }
+  return prediction;
 }
 
 }  // namespace rackrail::cli

@@ -20,6 +20,7 @@
 #include "cli/progress.hpp"
 #include "cli/session.hpp"
 #include "cli/shared_numbers.hpp"
+#include "cli/synchrony_options.hpp"
 #include "cli/training_report.hpp"
 #include "plan/format.hpp"
 #include "runtime/launch/job.hpp"
@@ -59,6 +60,7 @@ struct TrainOptions {
   std::string state;
   std::string heartbeat_timeout = "1.2 s";
   std::string replacement_timeout = "60 s";
+  SynchronyOptions synchrony;
   bool has_seed = false;  ///< whether it was said
 
   bool on_gpu() const { return device == "cuda"; }
@@ -129,14 +131,15 @@ plan::Workload workload_of(Session& session, const TrainOptions& options, const 
   return workload;
 }
 
-std::optional<sim::StepResult> predicted_step(Session& session, const TrainOptions& options,
-                                              const plan::Plan& plan) {
+std::optional<TrainingPrediction> prediction_of(Session& session, const TrainOptions& options,
+                                                const plan::Plan& plan) {
   if (options.calibration.empty()) {
     return std::nullopt;
   }
   const Calibration calibration = read_calibration(options.calibration);
   session.add_input(options.calibration);
-  return predict_here(plan, workload_of(session, options, plan), calibration);
+  return predict_training(plan, workload_of(session, options, plan), calibration,
+                          options.synchrony.synchrony());
 }
 
 /// A progress bar over steps; the callback comes from another thread.
@@ -234,6 +237,9 @@ void require_local(const std::optional<runtime::LaunchEnvironment>& launch,
 void require_consistent(const TrainOptions& options,
                         const std::optional<runtime::LaunchEnvironment>& launch) {
   require_transport(options.transport);
+  options.synchrony.require_consistent(options.on_loss != "stop" ? "--on-loss " + options.on_loss
+                                       : options.watches()       ? "--on-slow " + options.on_slow
+                                                                 : "");
   if (!options.workload.empty() && options.calibration.empty() && !options.may_plan()) {
     throw ConfigError(ErrorContext{"<command line>", "--workload",
                                    "neither --calibration nor --on-loss continue or wait nor "
@@ -243,6 +249,11 @@ void require_consistent(const TrainOptions& options,
   if (!options.state.empty() && options.on_loss == "stop") {
     throw ConfigError(ErrorContext{"<command line>", "--state", "--on-loss stop",
                                    "--on-loss continue or wait beside it"});
+  }
+  if (options.on_gpu() && !options.synchrony.synchrony().is_synchronous()) {
+    throw ConfigError(ErrorContext{
+        "<command line>", options.synchrony.mode == "async" ? "--mode async" : "--local-steps",
+        "--device cuda", "--device cpu: on GPUs all gradients of a step are summed"});
   }
   if (options.on_gpu() && options.watches()) {
     throw ConfigError(ErrorContext{"<command line>", "--on-slow", "--device cuda",
@@ -291,6 +302,7 @@ runtime::JobOptions job_options(Session& session, const TrainOptions& options) {
   } else {
     session.seed = trainer::read_training_config(options.training, topology::configs_folder()).seed;
   }
+  job.synchrony = options.synchrony.synchrony();
   job.checkpoint_folder = options.checkpoints;
   job.resume = options.resume;
   job.state_folder = options.state;
@@ -326,11 +338,12 @@ void report_training(Session& session, const TrainOptions& options, const plan::
                      const runtime::JobResult& job,
                      const std::optional<topology::Topology>& cluster,
                      const std::optional<Continuation>& continuation,
-                     const std::optional<sim::StepResult>& predicted, const nlohmann::json& links) {
+                     const std::optional<TrainingPrediction>& predicted,
+                     const nlohmann::json& links) {
   for (const std::string& note : notes_of(job)) {
     session.note("note: " + note);
   }
-  const TrainingSummary summary = summarise(plan, job);
+  const TrainingSummary summary = summarise(plan, job, options.synchrony.synchrony());
   // Bytes are those of the latest plan.
   const auto tiers = bytes_over_tiers(
       job, job.epochs.empty() ? cluster : continuation->cluster_of(job.epochs.back().seats));
@@ -368,7 +381,7 @@ void run_train(Session& session, const TrainOptions& options) {
                                  fmt::format("one for --workers {}", options.workers)});
   }
   const std::optional<topology::Topology> cluster = cluster_of(session, options, plan);
-  const std::optional<sim::StepResult> predicted = predicted_step(session, options, plan);
+  const std::optional<TrainingPrediction> predicted = prediction_of(session, options, plan);
 
   runtime::JobOptions job_settings = job_options(session, options);
   job_settings.gpu = gpu_settings(options, cluster);
@@ -415,6 +428,7 @@ void add_train_command(CLI::App& app, Session& session) {
       ->capture_default_str();
   command->add_option("--steps", options->steps, "Steps to train, instead of the training file's")
       ->check(CLI::Range(1, kMostTrainingSteps));
+  options->synchrony.add_to(*command);
   command->add_option("--checkpoints", options->checkpoints, "Folder for checkpoints");
   command->add_flag("--resume", options->resume, "Go on from the latest checkpoint there");
   command->add_option("--transport", options->transport, "Transport, see rackrail info")

@@ -72,14 +72,47 @@ std::string device_of(const runtime::JobResult& job) {
   return job.workers.empty() ? "" : job.workers[0].device;
 }
 
+const char* mode_of(const trainer::Synchrony& synchrony) {
+  return synchrony.local_steps ? "periodic-averaging"
+         : synchrony.staleness ? "asynchronous"
+                               : "synchronous";
+}
+
+/// The updates of all servers together.
+void add_conflicts(const runtime::JobResult& job, TrainingSummary& summary) {
+  double updates = 0;
+  double conflicts = 0;
+  double stale = 0;
+  for (const runtime::WorkerReport& worker : job.workers) {
+    updates += worker.updates;
+    conflicts += worker.conflicts;
+    stale += worker.stale_updates;
+    summary.most_ahead = std::max(summary.most_ahead, worker.most_ahead);
+  }
+  // Without a staleness the one update of a step is on what all have read.
+  summary.conflict_rate = updates > 0 ? conflicts / updates : 0;
+  summary.staleness_updates = updates > 0 ? stale / updates : 0;
+}
+
+std::string conflicts_text(double rate, double staleness) {
+  return fmt::format("{} of the updates met others' ({:.2f} on average)", percent(rate), staleness);
+}
+
+nlohmann::json or_null(const std::optional<double>& value) {
+  return value.has_value() ? nlohmann::json(*value) : nlohmann::json();
+}
+
 }  // namespace
 
-TrainingSummary summarise(const plan::Plan& plan, const runtime::JobResult& job) {
+TrainingSummary summarise(const plan::Plan& plan, const runtime::JobResult& job,
+                          const trainer::Synchrony& synchrony) {
   TrainingSummary summary;
+  summary.synchrony = synchrony;
   const auto ranks = static_cast<double>(job.workers.size());
   for (const runtime::WorkerReport& worker : job.workers) {
     summary.steps = std::max(summary.steps, worker.steps);
-    summary.step_time = std::max(summary.step_time, worker.step_time);
+    summary.step_time = std::max(
+        summary.step_time, synchrony.is_synchronous() ? worker.step_time : worker.mean_step_time);
     summary.sync_share = std::max(summary.sync_share, worker.sync_share);
     summary.cpu_time += worker.cpu_time;
     summary.parameters_agree =
@@ -91,6 +124,9 @@ TrainingSummary summarise(const plan::Plan& plan, const runtime::JobResult& job)
   }
   summary.losses = mean_losses(job);
   summary.noise_scale = noise_scale(plan, job);
+  if (synchrony.staleness) {
+    add_conflicts(job, summary);
+  }
   return summary;
 }
 
@@ -126,7 +162,7 @@ std::map<std::string, std::int64_t> bytes_over_tiers(
 
 std::string training_text(const plan::Plan& plan, const runtime::JobResult& job,
                           const TrainingSummary& summary,
-                          const std::optional<sim::StepResult>& predicted,
+                          const std::optional<TrainingPrediction>& predicted,
                           const std::map<std::string, std::int64_t>& tiers) {
   Table table({{"run"}, {""}});
   table.add_row({"plan", plan.name});
@@ -136,12 +172,26 @@ std::string training_text(const plan::Plan& plan, const runtime::JobResult& job,
     table.add_row({"gradients by", job.workers[0].transport});
   }
   table.add_row({"steps", std::to_string(summary.steps)});
+  if (const auto& local_steps = summary.synchrony.local_steps) {
+    table.add_row({"averaged", fmt::format("parameters, every {} steps", *local_steps)});
+  }
+  if (const auto& staleness = summary.synchrony.staleness) {
+    table.add_row({"asynchronous",
+                   fmt::format("up to {} steps ahead ({} seen)", *staleness, summary.most_ahead)});
+    table.add_row(
+        {"conflicts", conflicts_text(*summary.conflict_rate, *summary.staleness_updates)});
+    if (predicted.has_value() && predicted->conflict_rate.has_value()) {
+      table.add_row(
+          {"predicted", conflicts_text(*predicted->conflict_rate, *predicted->staleness_updates)});
+    }
+  }
   const bool has_measured = !summary.losses.empty();  // else no step was left after the checkpoint
-  table.add_row({"step time", has_measured
-                                  ? to_string(summary.step_time) + " (median, slowest rank)"
-                                  : "- (no step was left)"});
+  table.add_row({"step time",
+                 has_measured ? fmt::format("{} ({}, slowest rank)", to_string(summary.step_time),
+                                            summary.synchrony.is_synchronous() ? "median" : "mean")
+                              : "- (no step was left)"});
   if (predicted.has_value()) {
-    const Duration time = predicted->estimate.step_time;
+    const Duration time = predicted->step_time;
     table.add_row({"predicted", has_measured
                                     ? fmt::format("{} ({:+.1f} %)", to_string(time),
                                                   (time / summary.step_time - 1) * kPercent)
@@ -167,7 +217,7 @@ std::string training_text(const plan::Plan& plan, const runtime::JobResult& job,
 
 nlohmann::json training_json(const plan::Plan& plan, const runtime::JobResult& job,
                              const TrainingSummary& summary,
-                             const std::optional<sim::StepResult>& predicted,
+                             const std::optional<TrainingPrediction>& predicted,
                              const std::map<std::string, std::int64_t>& tiers) {
   nlohmann::json result = {{"plan_name", plan.name},
                            {"plan_digest", plan::digest(plan)},
@@ -177,6 +227,8 @@ nlohmann::json training_json(const plan::Plan& plan, const runtime::JobResult& j
                            {"device", device_of(job)},
                            {"transport", job.workers.empty() ? "" : job.workers[0].transport},
                            {"steps", summary.steps},
+                           {"mode", mode_of(summary.synchrony)},
+                           {"local_steps", summary.synchrony.local_steps.value_or(1)},
                            {"final_loss", summary.loss},
                            {"step_time_s", summary.step_time.seconds()},
                            {"sync_share", summary.sync_share},
@@ -193,27 +245,33 @@ nlohmann::json training_json(const plan::Plan& plan, const runtime::JobResult& j
       result[measured] = nullptr;
     }
   }
-  result["final_accuracy"] =
-      summary.accuracy.has_value() ? nlohmann::json(*summary.accuracy) : nlohmann::json();
-  result["noise_scale"] =
-      summary.noise_scale.has_value() ? nlohmann::json(*summary.noise_scale) : nlohmann::json();
-  result["predicted_step_time_s"] = predicted.has_value()
-                                        ? nlohmann::json(predicted->estimate.step_time.seconds())
-                                        : nlohmann::json();
+  result["final_accuracy"] = or_null(summary.accuracy);
+  result["noise_scale"] = or_null(summary.noise_scale);
+  if (const auto& staleness = summary.synchrony.staleness) {
+    result["staleness"] = *staleness;
+    result["most_steps_ahead"] = summary.most_ahead;
+    result["conflict_rate"] = or_null(summary.conflict_rate);
+    result["staleness_updates"] = or_null(summary.staleness_updates);
+    const TrainingPrediction expected = predicted.value_or(TrainingPrediction{});
+    result["predicted_conflict_rate"] = or_null(expected.conflict_rate);
+    result["predicted_staleness_updates"] = or_null(expected.staleness_updates);
+  }
+  result["predicted_step_time_s"] =
+      predicted.has_value() ? nlohmann::json(predicted->step_time.seconds()) : nlohmann::json();
   return result;
 }
 
 void write_training_trace(const std::string& path, const plan::Plan& plan,
                           const runtime::JobResult& job,
-                          const std::optional<sim::StepResult>& predicted) {
+                          const std::optional<TrainingPrediction>& predicted) {
   std::vector<TraceProcess> processes;
   TraceProcess measured{"measured: " + plan.name, {}};
   for (const runtime::WorkerReport& worker : job.workers) {
     measured.events.insert(measured.events.end(), worker.timeline.begin(), worker.timeline.end());
   }
   processes.push_back(std::move(measured));
-  if (predicted.has_value()) {
-    processes.push_back({"simulated on this machine: " + plan.name, predicted->records.timeline});
+  if (predicted.has_value() && !predicted->timeline.empty()) {
+    processes.push_back({"simulated on this machine: " + plan.name, predicted->timeline});
   }
   write_file_atomically(path, to_trace_json(processes));
 }

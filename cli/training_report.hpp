@@ -9,27 +9,36 @@
 #include <vector>
 
 #include "base/units.hpp"
+#include "cli/local_prediction.hpp"
 #include "plan/plan.hpp"
 #include "runtime/launch/job.hpp"
-#include "sim/simulator.hpp"
+#include "runtime/trainer/synchrony.hpp"
 #include "topology/topology.hpp"
 
 namespace rackrail::cli {
 
 /// A job that trained to its end, as its leader saw it.
 struct TrainingSummary {
+  trainer::Synchrony synchrony;
   std::uint32_t steps = 0;
   double loss = 0;             ///< of the last step, mean over the ranks
   std::vector<double> losses;  ///< likewise, by step of this run
   std::optional<double> accuracy;
-  Duration step_time;  ///< median over the steps, of the slowest rank
+  /// Of the slowest rank: median over the steps, or where not all of them synchronise the mean.
+  Duration step_time;
   double sync_share = 0;
   Duration cpu_time;
+  /// Of an asynchronous parameter server: share of the updates that met others', how many on
+  /// average (parameter_shard.hpp), and the most steps that a worker was ahead of the slowest.
+  std::optional<double> conflict_rate;
+  std::optional<double> staleness_updates;
+  std::int64_t most_ahead = 0;
   bool parameters_agree = true;
   std::optional<double> noise_scale;  ///< live estimate at the end, in samples
 };
 
-TrainingSummary summarise(const plan::Plan& plan, const runtime::JobResult& job);
+TrainingSummary summarise(const plan::Plan& plan, const runtime::JobResult& job,
+                          const trainer::Synchrony& synchrony);
 
 /// What the job and its leader have to say.
 std::vector<std::string> notes_of(const runtime::JobResult& job);
@@ -41,16 +50,16 @@ std::map<std::string, std::int64_t> bytes_over_tiers(
 
 std::string training_text(const plan::Plan& plan, const runtime::JobResult& job,
                           const TrainingSummary& summary,
-                          const std::optional<sim::StepResult>& predicted,
+                          const std::optional<TrainingPrediction>& predicted,
                           const std::map<std::string, std::int64_t>& tiers);
 nlohmann::json training_json(const plan::Plan& plan, const runtime::JobResult& job,
                              const TrainingSummary& summary,
-                             const std::optional<sim::StepResult>& predicted,
+                             const std::optional<TrainingPrediction>& predicted,
                              const std::map<std::string, std::int64_t>& tiers);
 
 /// A Perfetto trace of the measured step beside the predicted one, where there is one.
 void write_training_trace(const std::string& path, const plan::Plan& plan,
                           const runtime::JobResult& job,
-                          const std::optional<sim::StepResult>& predicted);
+                          const std::optional<TrainingPrediction>& predicted);
 
 }  // namespace rackrail::cli

@@ -49,9 +49,11 @@ plan::TransferGraph exchange_of(const plan::TransferGraph& graph, Rank rank) {
   return own;
 }
 
-/// When a rank's version of a bucket was pulled, and when its update of it was applied.
+/// When a server read the parameters of a bucket that a rank computed on, and when the rank's
+/// update of it was applied. It reads them for the pull that follows the rank's update before: what
+/// it applies while the pull is under way is not in them.
 struct Update {
-  Time pulled = 0;
+  Time read = 0;
   Time applied = 0;
 };
 
@@ -79,10 +81,12 @@ struct Conflicts {
         if (update.applied > until) {
           break;
         }
-        // A rank pulls after its own last update, so all between are others'.
-        const auto from = std::upper_bound(applied.begin(), applied.end(), update.pulled);
+        // Of updates at one time, as ranks in step make them, each is met by the other once, now or
+        // in the next step: they count from the reading on, without the rank's own one there.
+        const auto from = std::lower_bound(applied.begin(), applied.end(), update.read);
         const auto to = std::lower_bound(applied.begin(), applied.end(), update.applied);
-        const auto between = to > from ? to - from : 0;
+        const std::ptrdiff_t own = update.read > 0 ? 1 : 0;
+        const std::ptrdiff_t between = std::max<std::ptrdiff_t>(to - from - own, 0);
         updates += 1;
         with_others += between > 0 ? 1 : 0;
         others += static_cast<double>(between);
@@ -102,8 +106,7 @@ class Workers {
         options_(options),
         engine_(engine),
         indices_(topology.rank_count()),
-        updates_(plan.buckets.size(), std::vector<std::vector<Update>>(topology.rank_count())),
-        pulled_(plan.buckets.size(), std::vector<Time>(topology.rank_count())) {
+        updates_(plan.buckets.size(), std::vector<std::vector<Update>>(topology.rank_count())) {
     Routing routing(topology, options.multipath, options.disturbances.seed);
     engine.when_done([this](std::uint32_t run) { updated(run); });
     for (std::size_t r = 0; r < topology.rank_count(); ++r) {
@@ -167,9 +170,9 @@ class Workers {
   void updated(std::uint32_t run) {
     const auto [rank, bucket] = owners_.at(run);
     owners_.erase(run);
-    Time& pulled = pulled_[bucket][rank.index()];
-    updates_[bucket][rank.index()].push_back({pulled, engine_.run_added(run)});
-    pulled = engine_.run_done(run);
+    std::vector<Update>& updates = updates_[bucket][rank.index()];
+    const Time read = updates.empty() ? 0 : updates.back().applied;
+    updates.push_back({read, engine_.run_added(run)});
   }
 
   const plan::Plan& plan_;
@@ -180,7 +183,6 @@ class Workers {
   std::vector<std::vector<std::shared_ptr<const GraphIndex>>> indices_;  ///< by rank and bucket
   std::unordered_map<std::uint32_t, Owner> owners_;        ///< of collectives under way
   std::vector<std::vector<std::vector<Update>>> updates_;  ///< by bucket, rank and step
-  std::vector<std::vector<Time>> pulled_;                  ///< by bucket and rank: last
 };
 
 }  // namespace

@@ -172,8 +172,9 @@ StepResult simulate_step(const plan::Plan& plan, const plan::Workload& workload,
 struct AsynchronousResult {
   std::vector<Duration> step_times;  ///< by rank: mean
   double samples_per_s = 0;          ///< of all ranks together
-  /// Updates of others that servers applied between a rank's pull and its own update, on average;
-  /// this and the next of each bucket's updates until the first of its ranks has ended.
+  /// Updates of others that servers applied between reading the parameters for a rank's pull and
+  /// applying its next update, on average: parameters are read when the rank's last one is applied.
+  /// This and the next of each bucket's updates until the first of its ranks has ended.
   double staleness = 0;
   double conflict_rate = 0;  ///< share of the updates for which there was one at least
 };

@@ -18,6 +18,7 @@
 #include "runtime/launch/signals.hpp"
 #include "runtime/launch/spawn.hpp"
 #include "runtime/launch/worker.hpp"
+#include "runtime/parameter_server/served_parts.hpp"
 #include "runtime/trainer/checkpoint.hpp"
 #include "runtime/trainer/profile.hpp"
 #include "runtime/trainer/statistics.hpp"
@@ -45,6 +46,7 @@ class Leader {
     settings.checkpoint_folder = absolute(options.checkpoint_folder);
     settings.timeline_step = options.timeline_step;
     settings.gpu = options.gpu;
+    settings.synchrony = options.synchrony;
     settings.survives_losses = options.plan_for != nullptr;
     settings.measures_steps = options.on_measured != nullptr;
     // Bad input is said here, once, and not by every worker.
@@ -56,6 +58,7 @@ class Leader {
       settings.restore = latest_checkpoint(settings.checkpoint_folder);
     }
     require_training(training, plan);
+    require_synchrony(options, plan);
 
     settings.outlives_coordinator = !options.state_folder.empty();
     JobRecord job{.identity = sha256_hex(plan::digest(plan) + to_json(settings)),
@@ -168,6 +171,28 @@ class Leader {
                       "' ('rackrail calibrate --workload-output' writes that workload)"});
     }
     trainer::load_data(training.data);
+  }
+
+  /// An asynchronous parameter server has a plan for one. What goes on with another plan goes back
+  /// to the last step that all have, and where ranks are not in step there is none. What keeps
+  /// them in step otherwise than by sums works on the host's memory.
+  static void require_synchrony(const JobOptions& options, const plan::Plan& plan) {
+    if (options.synchrony.staleness) {
+      ServedParts{plan};
+    }
+    if (!options.synchrony.is_synchronous() && (options.plan_for || options.on_measured)) {
+      throw ConfigError(ErrorContext{.file = "",
+                                     .where = "synchrony",
+                                     .found = "local steps or a staleness, and other plans to go "
+                                              "on with",
+                                     .expected = "synchronous training to go on with other plans"});
+    }
+    if (!options.synchrony.is_synchronous() && options.gpu) {
+      throw ConfigError(ErrorContext{.file = "",
+                                     .where = "synchrony",
+                                     .found = "local steps or a staleness, on GPUs",
+                                     .expected = "synchronous training on GPUs"});
+    }
   }
 
   /// Made here, so that a place where none can be is not found out after the first steps.

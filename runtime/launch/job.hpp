@@ -26,6 +26,7 @@
 #include "runtime/launch/environment.hpp"
 #include "runtime/launch/job_settings.hpp"
 #include "runtime/launch/report.hpp"
+#include "runtime/trainer/synchrony.hpp"
 
 namespace rackrail::runtime {
 
@@ -39,6 +40,9 @@ struct JobOptions {
   /// Instead of what the configuration says.
   std::optional<std::int64_t> steps;
   std::optional<std::uint64_t> seed;
+  /// Another than synchronous training goes with neither plan_for nor on_measured nor gpu
+  /// (ConfigError).
+  trainer::Synchrony synchrony;
 
   /// Folder of checkpoints, seen by all workers; empty: none are written.
   std::filesystem::path checkpoint_folder;

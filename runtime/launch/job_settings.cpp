@@ -59,6 +59,12 @@ std::string to_json(const JobSettings& settings) {
   if (settings.gpu) {
     object["gpu"] = gpu_json(*settings.gpu);
   }
+  if (settings.synchrony.local_steps) {
+    object["local_steps"] = *settings.synchrony.local_steps;
+  }
+  if (settings.synchrony.staleness) {
+    object["staleness"] = *settings.synchrony.staleness;
+  }
   return object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
@@ -79,6 +85,8 @@ JobSettings parse_job_settings(const std::string& text) {
     if (object.contains("gpu")) {
       settings.gpu = parse_gpu(object.at("gpu"));
     }
+    settings.synchrony.local_steps = optional_field<std::int64_t>(object, "local_steps");
+    settings.synchrony.staleness = optional_field<std::int64_t>(object, "staleness");
     return settings;
   } catch (const nlohmann::json::exception& error) {
     throw RuntimeFailure(std::string("the coordinator's job options cannot be read: ") +

@@ -9,6 +9,7 @@
 
 #include "base/ids.hpp"
 #include "runtime/trainer/config.hpp"
+#include "runtime/trainer/synchrony.hpp"
 
 namespace rackrail::runtime {
 
@@ -36,6 +37,7 @@ struct JobSettings {
   bool survives_losses = false;       ///< keep what is needed to go on without a lost worker
   std::optional<GpuSettings> gpu;     ///< none: compute on the host
   bool measures_steps = false;        ///< say what each step took, and be ready for another plan
+  trainer::Synchrony synchrony;
 };
 
 std::string to_json(const JobSettings& settings);

@@ -119,6 +119,11 @@ void visit(Report& report, Archive& field) {
   field("sync_time_ps", report.sync_time);
   field("input_wait_ps", report.input_wait);
   field("sync_share", report.sync_share);
+  field("mean_step_time_ps", report.mean_step_time);
+  field("updates", report.updates);
+  field("conflicts", report.conflicts);
+  field("stale_updates", report.stale_updates);
+  field("most_ahead", report.most_ahead);
   field("bytes_sent", report.bytes_sent);
   field("messages", report.messages);
   field("bytes_by_pair", report.bytes_by_pair);

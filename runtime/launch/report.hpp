@@ -41,7 +41,16 @@ struct WorkerReport {
   Duration compute_cpu_time;  ///< processor time of the computing thread in the same
   Duration sync_time;         ///< after backward, until all gradients were summed
   Duration input_wait;        ///< for batches
-  double sync_share = 0;      ///< of the step time: gradients move and nothing computes
+  /// Of the step time: gradients move and nothing computes. Where not every step synchronises, of
+  /// the time of all measured steps.
+  double sync_share = 0;
+  Duration mean_step_time;
+
+  // Of an asynchronous parameter server: UpdateStatistics.
+  double updates = 0;
+  double conflicts = 0;
+  double stale_updates = 0;
+  std::int64_t most_ahead = 0;
 
   Bytes bytes_sent;
   std::uint64_t messages = 0;

@@ -122,6 +122,23 @@ void Session::start(plan::Plan plan, const ExecutorOptions& options, MakeExecuto
   make_executor(std::move(plan));
 }
 
+void Session::start_servers(plan::Plan plan, std::int64_t staleness) {
+  require_ranks(plan);
+  plan_ = std::make_unique<plan::Plan>(std::move(plan));
+  auto servers = std::make_unique<ParameterExchange>(
+      *plan_, welcome_.rank, *transport_,
+      ParameterExchangeOptions{.epoch = welcome_.epoch, .staleness = staleness});
+  const std::lock_guard lock(executor_mutex_);
+  servers_ = std::move(servers);
+  if (const std::optional<std::string> reason = client_.abort_reason()) {
+    servers_->abort(*reason);
+  }
+}
+
+ExecutorStatistics Session::statistics() const {
+  return servers_ != nullptr ? servers_->statistics() : executor_->statistics();
+}
+
 void Session::adopt(plan::Plan plan) {
   executor_->wait_all();
   const std::vector<std::string> digests = client_.exchange(plan::digest(plan));
@@ -208,15 +225,21 @@ void Session::abort(const std::string& reason) {
   if (executor_ != nullptr) {
     executor_->abort(reason);
   }
+  if (servers_ != nullptr) {
+    servers_->abort(reason);
+  }
 }
 
 void Session::end_executor() noexcept {
   std::unique_ptr<PlanExecutor> ending;
+  std::unique_ptr<ParameterExchange> ending_servers;
   {
     const std::lock_guard lock(executor_mutex_);
     ending.swap(executor_);
+    ending_servers.swap(servers_);
   }
   ending.reset();  // joins its thread, so without the lock
+  ending_servers.reset();
 }
 
 void Session::disconnect() noexcept { close(kDisconnectDeadline); }

@@ -25,6 +25,7 @@
 #include "plan/plan.hpp"
 #include "runtime/coordinator/client.hpp"
 #include "runtime/executor.hpp"
+#include "runtime/parameter_server/parameter_exchange.hpp"
 #include "runtime/plan_executor.hpp"
 #include "runtime/transport.hpp"
 
@@ -88,6 +89,9 @@ class Session {
   /// this plan's executor and of all later ones, instead of runtime/executor.hpp's, which `options`
   /// are for. Throws PlanError for a plan of another number of ranks.
   void start(plan::Plan plan, const ExecutorOptions& options = {}, MakeExecutor maker = {});
+  /// Instead of start(): an asynchronous parameter server with this bound, for a job that adopts no
+  /// other plan and has its gradients on the host. Throws PlanError, and as ParameterExchange.
+  void start_servers(plan::Plan plan, std::int64_t staleness);
   /// Another plan, by all ranks at the same point: after the same buckets, all of them done or to
   /// be waited for. Residuals of the old plan whose places the new one has too are kept. Throws
   /// PlanError, on all ranks and with the old plan still there, when the plans differ or are of
@@ -101,6 +105,10 @@ class Session {
   const plan::Plan& plan() const { return *plan_; }
   /// Until the next adopt(), finish() or fail().
   PlanExecutor& executor() { return *executor_; }
+  /// None after start().
+  ParameterExchange* servers() { return servers_.get(); }
+  /// Of the executor, or of what moves gradients instead of it.
+  ExecutorStatistics statistics() const;
   CoordinatorClient& coordinator() { return client_; }
 
   /// Orderly end: says the result and waits for those of the others, who may still need what this
@@ -134,9 +142,10 @@ class Session {
   ExecutorOptions executor_options_;
   MakeExecutor make_executor_;
   std::unique_ptr<plan::Plan> plan_;
-  std::mutex executor_mutex_;  // guards the pointer against the client's threads
+  std::mutex executor_mutex_;  // guards the two pointers against the client's threads
   std::unique_ptr<PlanExecutor> executor_;
-  CoordinatorClient client_;  // last: its threads call abort()
+  std::unique_ptr<ParameterExchange> servers_;  // instead of the executor
+  CoordinatorClient client_;                    // last: its threads call abort()
 };
 
 }  // namespace rackrail::runtime

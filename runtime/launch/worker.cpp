@@ -63,19 +63,16 @@ WorkerResult failed(const AbortReason& reason) {
   return result;
 }
 
-/// The executor, and when its current step began.
-class TimedExchange final : public trainer::GradientExchange {
+/// The executor, as long as there is one.
+class DetachableExchange final : public trainer::GradientExchange {
  public:
-  explicit TimedExchange(PlanExecutor& executor) : exchange_(std::in_place, executor) {}
+  explicit DetachableExchange(PlanExecutor& executor) : exchange_(std::in_place, executor) {}
 
   /// The executor goes. A trainer that still refers to this may be asked what it has.
   void detach() { exchange_.reset(); }
   bool is_attached() const { return exchange_.has_value(); }
 
-  void begin_step(std::uint32_t step) override {
-    step_began_ = trainer::wall_clock();
-    exchange_.value().begin_step(step);
-  }
+  void begin_step(std::uint32_t step) override { exchange_.value().begin_step(step); }
   void launch(BucketId bucket, std::span<float> data) override {
     exchange_.value().launch(bucket, data);
   }
@@ -87,11 +84,8 @@ class TimedExchange final : public trainer::GradientExchange {
     exchange_.value().set_residuals(residuals);
   }
 
-  Duration step_began() const { return step_began_; }
-
  private:
   std::optional<trainer::ExecutorExchange> exchange_;
-  Duration step_began_;
 };
 
 /// One worker from joining to leaving. Members are made in the order of the story, and go in the
@@ -225,6 +219,12 @@ class Life {
     const Welcome& welcome = session_->welcome();
     executor_made_ = trainer::wall_clock();
     arrived_.clear();
+    plan::Plan plan = plan::parse_plan(welcome.plan, "the job's plan");
+    if (const auto& staleness = settings_.synchrony.staleness) {
+      session_->start_servers(std::move(plan), *staleness);
+      trainer_ = make_trainer(*session_->servers());
+      return;
+    }
     ExecutorOptions options;
     options.record_timeline = settings_.timeline_step.has_value();
     if (settings_.survives_losses) {
@@ -234,9 +234,8 @@ class Life {
       options.pulse =
           PulseOptions{.period = period, .patience = welcome.heartbeat_timeout - period};
     }
-    session_->start(plan::parse_plan(welcome.plan, "the job's plan"), options,
-                    settings_.gpu ? take_gpu() : MakeExecutor());
-    auto exchange = std::make_unique<TimedExchange>(session_->executor());
+    session_->start(std::move(plan), options, settings_.gpu ? take_gpu() : MakeExecutor());
+    auto exchange = std::make_unique<DetachableExchange>(session_->executor());
     std::unique_ptr<trainer::Trainer> trainer = make_trainer(*exchange);
     if (trainer_ != nullptr) {
       trainer->take_over(*trainer_);
@@ -301,7 +300,7 @@ class Life {
     if (trainer_ != nullptr && session_->welcome().step != trainer_->step()) {
       trainer_->go_back();
       report_.losses.pop_back();
-      if (!last_was_skipped_) {
+      if (has_norms_) {
         report_.weighted_squared_norms.pop_back();
         report_.squared_norms.pop_back();
       }
@@ -330,13 +329,14 @@ class Life {
     }
   }
 
-  std::unique_ptr<trainer::Trainer> make_trainer(TimedExchange& exchange) {
+  std::unique_ptr<trainer::Trainer> make_trainer(trainer::GradientExchange& exchange) {
     const trainer::TrainingConfig config = training_config(settings_);
     trainer::TrainerOptions options;
     options.keeps_step_before = goes_back();
     options.self = report_.rank;
     options.timeline_step = settings_.timeline_step;
     options.compute = gpu_ != nullptr ? gpu_->compute() : nullptr;
+    options.local_steps = settings_.synchrony.local_steps;
     trainer::TrainerHooks hooks;
     hooks.on_step = [this](const trainer::StepReport& step) { step_done(step); };
     if (!settings_.checkpoint_folder.empty()) {
@@ -361,15 +361,17 @@ class Life {
     report_.compute_cpu_time = result.summary.compute_cpu_time;
     report_.sync_time = result.summary.sync_time;
     report_.input_wait = result.summary.input_wait;
-    report_.sync_share = result.summary.sync_share;
+    report_.mean_step_time = result.summary.mean_step_time;
+    report_.sync_share = settings_.synchrony.is_synchronous() ? result.summary.sync_share
+                                                              : result.summary.overall_sync_share;
     report_.timeline.insert(report_.timeline.begin(), result.timeline.begin(),
                             result.timeline.end());
   }
 
   void step_done(const trainer::StepReport& step) {
     report_.losses.push_back(step.loss);
-    last_was_skipped_ = step.skipped;
-    if (!step.skipped) {
+    has_norms_ = step.has_sum && !step.skipped;
+    if (has_norms_) {
       report_.weighted_squared_norms.push_back(step.weighted_squared_norm);
       report_.squared_norms.push_back(step.gradient_norm * step.gradient_norm);
     }
@@ -378,12 +380,12 @@ class Life {
     if (settings_.measures_steps) {
       session_->coordinator().add_measurement(measurement(step));
     }
-    if (settings_.timeline_step) {
+    if (settings_.timeline_step && session_->servers() == nullptr) {
       // Taken after every step, so that only the wanted one is kept.
       const std::vector<plan::TimelineEvent> events = session_->executor().take_timeline();
       if (step.step == std::int64_t{*settings_.timeline_step} + 1) {
         // The executor counts from its making, the trainer's timeline from the step's beginning.
-        const Duration shift = executor_made_ - exchange_->step_began();
+        const Duration shift = executor_made_ - step.began;
         for (const plan::TimelineEvent& event : events) {
           report_.timeline.push_back(
               {event.what, event.track, event.start + shift, event.end + shift});
@@ -418,12 +420,19 @@ class Life {
   }
 
   void add_statistics() {
-    const ExecutorStatistics statistics = session_->executor().statistics();
+    const ExecutorStatistics statistics = session_->statistics();
     report_.bytes_sent = statistics.sent;
     report_.messages = statistics.messages;
     report_.bytes_by_pair = statistics.bytes_by_pair;
     report_.encode_time = statistics.encode_time;
     report_.decode_time = statistics.decode_time;
+    if (const ParameterExchange* servers = session_->servers()) {
+      const UpdateStatistics updates = servers->update_statistics();
+      report_.updates = updates.updates;
+      report_.conflicts = updates.conflicts;
+      report_.stale_updates = updates.stale;
+      report_.most_ahead = updates.most_ahead;
+    }
   }
 
   WorkerResult end_after_failure(const AbortReason& reason) {
@@ -438,7 +447,7 @@ class Life {
   JobSettings settings_;
   std::unique_ptr<trainer::DataSplit> data_;
   std::unique_ptr<GpuWorker> gpu_;
-  std::unique_ptr<TimedExchange> exchange_;
+  std::unique_ptr<DetachableExchange> exchange_;  // none where there are servers
   // Owns the gradients, which the executor's thread may touch as long as there is one.
   std::unique_ptr<trainer::Trainer> trainer_;
   Duration executor_made_;
@@ -446,7 +455,7 @@ class Life {
   Duration cpu_before_;
   std::map<Rank, ArrivedTraffic> arrived_;  ///< by source, until the latest step's end
   Rank seat_;                               ///< the rank of the first epoch
-  bool last_was_skipped_ = false;           ///< the latest step
+  bool has_norms_ = false;                  ///< of the latest step
   SessionOptions session_options_;
   std::unique_ptr<Session> session_;  // last: its executor goes first
 };

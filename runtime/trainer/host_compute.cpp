@@ -57,13 +57,7 @@ class HostCompute final : public Compute {
   double norm(std::span<const float> here) override { return euclidean_norm(here); }
   void update(std::span<float> parameters, std::span<float> momentum,
               std::span<const float> gradients, const SgdStep& step) override {
-    float* w = parameters.data();
-    float* v = momentum.data();
-    const float* g = gradients.data();
-    for (std::size_t i = 0; i < parameters.size(); ++i) {
-      v[i] = step.momentum * v[i] + (step.scale * g[i] + step.decay * w[i]);
-      w[i] -= step.rate * v[i];
-    }
+    trainer::update(parameters, momentum, gradients, step);
   }
 
   void wait() override {}

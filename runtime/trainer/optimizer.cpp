@@ -23,14 +23,28 @@ double euclidean_norm(std::span<const float> values) {
   return std::sqrt(std::accumulate(sums.begin(), sums.end(), 0.0));
 }
 
+void update(std::span<float> parameters, std::span<float> momentum,
+            std::span<const float> gradients, const SgdStep& step) {
+  float* w = parameters.data();
+  float* v = momentum.data();
+  const float* g = gradients.data();
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    v[i] = step.momentum * v[i] + (step.scale * g[i] + step.decay * w[i]);
+    w[i] -= step.rate * v[i];
+  }
+}
+
+float decay_of(const ParameterTensor& tensor, const SgdOptions& options) {
+  return tensor.shape.size() > 1 ? static_cast<float>(options.weight_decay) : 0.0F;
+}
+
 Sgd::Sgd(std::span<const ParameterTensor> tensors, const SgdOptions& options,
          std::shared_ptr<Compute> compute)
     : options_(options), compute_(std::move(compute)) {
   std::size_t elements = 0;
   for (const ParameterTensor& tensor : tensors) {
-    const float decay = tensor.shape.size() > 1 ? static_cast<float>(options.weight_decay) : 0.0F;
     regions_.push_back({static_cast<std::size_t>(tensor.offset),
-                        static_cast<std::size_t>(tensor.elements), decay});
+                        static_cast<std::size_t>(tensor.elements), decay_of(tensor, options)});
     elements += static_cast<std::size_t>(tensor.elements);
   }
   momentum_ = compute_->make_floats(elements);
@@ -51,7 +65,7 @@ Sgd::Update Sgd::apply(std::span<float> parameters, std::span<const float> gradi
     update.clipped = true;
     step.scale = static_cast<float>(*options_.clip_norm / update.gradient_norm);
   }
-  for (const Region& region : regions_) {
+  for (const DecayRegion& region : regions_) {
     step.decay = region.decay;
     compute_->update(parameters.subspan(region.begin, region.size),
                      momentum_.span().subspan(region.begin, region.size),

@@ -25,6 +25,19 @@ struct SgdOptions {
   std::optional<double> clip_norm;  ///< none: never clipped
 };
 
+/// v and w of some elements on the host, by their gradients: as Compute::update.
+void update(std::span<float> parameters, std::span<float> momentum,
+            std::span<const float> gradients, const SgdStep& step);
+
+/// Neighbouring elements with one weight decay: those of a tensor.
+struct DecayRegion {
+  std::size_t begin = 0;
+  std::size_t size = 0;
+  float decay = 0;
+};
+/// The decay of a tensor's elements: none for one dimension.
+float decay_of(const ParameterTensor& tensor, const SgdOptions& options);
+
 class Sgd {
  public:
   struct Update {
@@ -47,15 +60,9 @@ class Sgd {
   void set_skipped_steps(std::int64_t steps) { skipped_steps_ = steps; }
 
  private:
-  struct Region {
-    std::size_t begin = 0;
-    std::size_t size = 0;
-    float decay = 0;
-  };
-
   SgdOptions options_;
   std::shared_ptr<Compute> compute_;  // outlives what is in its memory
-  std::vector<Region> regions_;
+  std::vector<DecayRegion> regions_;
   Floats momentum_;
   std::int64_t skipped_steps_ = 0;
 };

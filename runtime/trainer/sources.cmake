@@ -15,6 +15,7 @@ set(RACKRAIL_TRAINER_SOURCES
   trainer/manifest.cpp
   trainer/models.cpp
   trainer/optimizer.cpp
+  trainer/parameter_average.cpp
   trainer/profile.cpp
   trainer/safetensors.cpp
   trainer/sampler.cpp

@@ -45,6 +45,14 @@ StepSummary summarise(const std::vector<StepTimes>& steps) {
     return t.step > Duration() ? t.synchronise / t.step : 0.0;
   });
   summary.sync_share = middle(std::move(shares));
+  Duration total;
+  Duration synchronising;
+  for (const StepTimes& times : steps) {
+    total += times.step;
+    synchronising += times.synchronise;
+  }
+  summary.mean_step_time = Duration(total.picoseconds() / summary.steps);
+  summary.overall_sync_share = total > Duration() ? synchronising / total : 0.0;
   return summary;
 }
 

@@ -21,8 +21,8 @@ struct StepTimes {
   Duration compute() const { return forward + backward + optimizer; }
 };
 
-/// Medians over the measured steps: one slow step (an evaluation elsewhere, another process) does
-/// not move them.
+/// Medians, but for the last two, over the measured steps: one slow step (an evaluation elsewhere,
+/// another process) does not move them.
 struct StepSummary {
   std::int64_t steps = 0;  ///< number of measured steps
   Duration step_time;
@@ -31,6 +31,10 @@ struct StepSummary {
   Duration sync_time;
   Duration input_wait;
   double sync_share = 0;  ///< median of synchronise / step
+  /// Where some steps synchronise and others do not, a median is of one kind: the mean, and the
+  /// share of all the time together.
+  Duration mean_step_time;
+  double overall_sync_share = 0;
 };
 StepSummary summarise(const std::vector<StepTimes>& steps);
 

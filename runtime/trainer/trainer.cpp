@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -10,10 +11,15 @@
 #include "plan/format.hpp"
 #include "runtime/trainer/buckets.hpp"
 #include "runtime/trainer/loader.hpp"
+#include "runtime/trainer/parameter_average.hpp"
 #include "runtime/trainer/profile.hpp"
+#include "runtime/trainer/update_rule.hpp"
 
 namespace rackrail::trainer {
 namespace {
+
+// Of this rank alone, beside its residuals in checkpoints.
+constexpr const char* kOwnMomentum = "own momentum";
 
 /// A digest shortened for a message.
 std::string brief(const std::string& digest) { return digest.substr(0, 12); }
@@ -57,18 +63,28 @@ struct Trainer::Impl {
         settings(effective_settings(the_config, plan, the_data.train.size())),
         compression_warmup_steps(plan.compression_warmup_steps),
         shard(settings.local_batch, the_options.self.index(), settings.accumulation),
+        samples(shard.local_batch() * shard.passes()),
+        share(static_cast<double>(samples) / static_cast<double>(settings.global_batch)),
         compute(the_options.compute != nullptr ? the_options.compute : make_host_compute()),
         model(make_model(the_config.model, the_config.data.format.image,
                          the_config.data.format.classes, the_config.seed, compute)),
         sgd(model->tensors(), the_config.optimizer, compute),
         buckets(plan.name, model->tensors(), plan.buckets, compute) {
+    for (const plan::Bucket& bucket : plan.buckets) {
+      regions.push_back(regions_of(bucket));
+    }
+    require_place();
     require_format(data.train);
     require_format(data.test);
     info.seed = config.seed;
     info.world_size = plan.rank_count();
     info.model_digest = workload_shape(config.name, *model).digest();
     info.plan_digest = plan::digest(plan);
-    info.training_digest = sha256_hex(config.digest() + data.train.digest() + data.test.digest());
+    info.training_digest =
+        sha256_hex(config.digest() + data.train.digest() + data.test.digest() + synchrony());
+    if (options.local_steps) {
+      average.emplace(share);
+    }
     if (!plan.workload_digest.empty() && plan.workload_digest != info.model_digest) {
       throw PlanError(
           ErrorContext{plan.name, "workload_digest",
@@ -94,12 +110,60 @@ struct Trainer::Impl {
     }
   }
 
-  bool may_go_on() const {
-    return info.step < settings.total_steps && info.step < stop_after.load();
+  /// Parameters that are averaged, or that servers hold, are on the host.
+  void require_place() const {
+    if ((options.local_steps || exchange.holds_parameters()) && compute->name() != "cpu") {
+      throw ConfigError(
+          ErrorContext{"", "training on " + compute->name(),
+                       options.local_steps ? "local steps" : "an asynchronous parameter server",
+                       "synchronous training there"});
+    }
+  }
+
+  /// A bucket's tensors, one after another.
+  std::vector<DecayRegion> regions_of(const plan::Bucket& bucket) const {
+    std::vector<DecayRegion> result;
+    std::size_t begin = 0;
+    for (const std::uint32_t index : bucket.tensors) {
+      const ParameterTensor& tensor = model->tensors()[index];
+      const auto size = static_cast<std::size_t>(tensor.elements);
+      result.push_back({begin, size, decay_of(tensor, config.optimizer)});
+      begin += size;
+    }
+    return result;
+  }
+
+  /// What a checkpoint of another way to keep in step must not be taken for.
+  std::string synchrony() const {
+    return options.local_steps           ? "local_steps " + std::to_string(*options.local_steps)
+           : exchange.holds_parameters() ? "asynchronous"
+                                         : "";
+  }
+
+  /// Whether there is a step after so many of the whole training.
+  bool goes_on_after(std::int64_t steps) const {
+    return steps < settings.total_steps && steps < stop_after.load();
   }
   bool evaluates() const { return options.evaluate && options.self == Rank(0); }
 
+  /// Whether something that is to be done every so many steps is due at the present one.
+  bool is_due(std::int64_t every) const {
+    return every > 0 && is_common && info.step / every > common_before / every;
+  }
+
   StepReport step(BatchLoader& loader);
+  void sum_and_update(StepReport& report);
+  void update_and_average(StepReport& report);
+  void push_and_pull(StepReport& report);
+  void start_servers();
+  void make_average(StepReport& report);
+  template <typename Work>
+  void optimise(StepReport& report, const Work& work);
+  template <typename Work>
+  void synchronise(StepReport& report, const Work& work);
+  static void note_update(const Sgd::Update& update, StepReport& report);
+  Residuals residuals() const;
+  void set_residuals(Residuals residuals);
   double pass(BatchLoader& loader, bool is_first, bool is_last, StepTimes& times);
   void launch(BucketId bucket);
   void event(std::string what, const char* track, Duration begin, Duration end);
@@ -113,11 +177,19 @@ struct Trainer::Impl {
   const EffectiveSettings settings;
   const std::int64_t compression_warmup_steps;
   const Shard shard;
+  const std::int64_t samples;  ///< of this rank, in a step
+  const double share;          ///< of them in those of all ranks
   const std::shared_ptr<Compute> compute;
   const std::unique_ptr<Model> model;
   Sgd sgd;
   BucketSet buckets;
-  CheckpointInfo info;  // of the present moment
+  std::vector<std::vector<DecayRegion>> regions;  // by bucket
+  std::function<bool(std::int64_t)> meets;        // of servers; see UpdateRule
+  CheckpointInfo info;                            // of the present moment
+  std::optional<ParameterAverage> average;
+  bool is_common = true;           // whether all ranks hold the same parameters now
+  std::int64_t common_before = 0;  // the step at which they did so last, before this one
+  std::int64_t saved_step = -1;    // by the latest checkpoint of this run
 
   std::atomic<std::int64_t> stop_after{std::numeric_limits<std::int64_t>::max()};
   std::optional<Evaluation> latest_evaluation;  // of the present parameters
@@ -152,7 +224,7 @@ void Trainer::Impl::restore(const LoadedCheckpoint& checkpoint) {
   compute->load(checkpoint.parameters, model->parameters());
   compute->load(checkpoint.momentum, sgd.momentum());
   sgd.set_skipped_steps(checkpoint.info.skipped_steps);
-  exchange.set_residuals(checkpoint.residuals);
+  set_residuals(checkpoint.residuals);
   info.step = checkpoint.info.step;
   info.position = checkpoint.info.position;
   info.epoch = checkpoint.info.epoch;
@@ -198,7 +270,31 @@ void Trainer::Impl::go_back() {
 
 TrainingState Trainer::Impl::state() {
   return {info, model->tensors(), compute->on_host(model->parameters(), parameters_on_host),
-          compute->on_host(sgd.momentum(), momentum_on_host), exchange.residuals()};
+          compute->on_host(sgd.momentum(), momentum_on_host), residuals()};
+}
+
+Residuals Trainer::Impl::residuals() const {
+  Residuals residuals = exchange.residuals();
+  if (options.local_steps) {
+    residuals.emplace(kOwnMomentum,
+                      std::vector<float>(sgd.momentum().begin(), sgd.momentum().end()));
+  }
+  return residuals;
+}
+
+// A rank that did not exist when a checkpoint was made has none there, and starts with rank 0's.
+void Trainer::Impl::set_residuals(Residuals residuals) {
+  const auto own = residuals.find(kOwnMomentum);
+  if (own != residuals.end()) {
+    if (own->second.size() != sgd.momentum().size()) {
+      throw ConfigError(ErrorContext{
+          "", "checkpoint", "momentum of " + std::to_string(own->second.size()) + " elements",
+          std::to_string(sgd.momentum().size())});
+    }
+    compute->load(own->second, sgd.momentum());
+    residuals.erase(own);
+  }
+  exchange.set_residuals(residuals);
 }
 
 void Trainer::Impl::event(std::string what, const char* track, Duration begin, Duration end) {
@@ -210,9 +306,9 @@ void Trainer::Impl::event(std::string what, const char* track, Duration begin, D
 }
 
 void Trainer::Impl::launch(BucketId bucket) {
-  const std::span<float> share = buckets.gather(bucket, model->gradients());
-  compute->add_squared_norm(share);
-  exchange.launch(bucket, share);
+  const std::span<float> own = buckets.gather(bucket, model->gradients());
+  compute->add_squared_norm(own);
+  exchange.launch(bucket, own);
   if (recording) {
     launches.emplace_back(bucket, wall_clock());
   }
@@ -226,15 +322,15 @@ double Trainer::Impl::pass(BatchLoader& loader, bool is_first, bool is_last, Ste
   Duration forward_done;
   PassHooks pass_hooks;
   pass_hooks.forward_done = [&] { forward_done = wall_clock(); };
-  if (is_last) {
+  if (is_last && !average && !exchange.holds_parameters()) {
     pass_hooks.gradient_ready = [this](std::size_t tensor) {
       if (const std::optional<BucketId> bucket = buckets.tensor_ready(tensor)) {
         launch(*bucket);
       }
     };
   }
-  const double loss = model->forward_backward(
-      batch, 1.0 / static_cast<double>(settings.global_batch), !is_first, pass_hooks);
+  const double weight = 1.0 / static_cast<double>(average ? samples : settings.global_batch);
+  const double loss = model->forward_backward(batch, weight, !is_first, pass_hooks);
   compute->wait();
   const Duration end = wall_clock();
   times.input_wait += begin - asked;
@@ -246,53 +342,169 @@ double Trainer::Impl::pass(BatchLoader& loader, bool is_first, bool is_last, Ste
   return loss;
 }
 
+/// Time in which this rank computes the update.
+template <typename Work>
+void Trainer::Impl::optimise(StepReport& report, const Work& work) {
+  const Duration begin = wall_clock();
+  const Duration cpu_begin = thread_cpu_clock();
+  work();
+  const Duration end = wall_clock();
+  event("optimizer", "compute", begin, end);
+  report.times.optimizer += end - begin;
+  report.times.compute_cpu += thread_cpu_clock() - cpu_begin;
+}
+
+/// Time in which this rank waits for the others.
+template <typename Work>
+void Trainer::Impl::synchronise(StepReport& report, const Work& work) {
+  const Duration begin = wall_clock();
+  work();
+  const Duration end = wall_clock();
+  event("wait", "compute", begin, end);
+  for (const auto& [bucket, launched] : launches) {
+    event("bucket " + std::to_string(bucket.value()), "buckets", launched, end);
+  }
+  report.times.synchronise += end - begin;
+}
+
+void Trainer::Impl::note_update(const Sgd::Update& update, StepReport& report) {
+  report.gradient_norm = update.gradient_norm;
+  report.clipped = update.clipped;
+  report.skipped = update.skipped;
+}
+
+void Trainer::Impl::sum_and_update(StepReport& report) {
+  synchronise(report, [&] { exchange.wait_all(); });
+  optimise(report, [&] {
+    for (std::size_t b = 0; b < buckets.size(); ++b) {
+      buckets.scatter(BucketId(b), model->gradients());
+    }
+    if (options.keeps_step_before) {
+      keep();
+    }
+    note_update(sgd.apply(model->parameters(), model->gradients(), report.learning_rate), report);
+    compute->wait();
+  });
+  // The share is w_i·g_i.
+  report.weighted_squared_norm = compute->take_squared_norm() / share;
+}
+
+void Trainer::Impl::update_and_average(StepReport& report) {
+  report.has_sum = false;
+  optimise(report, [&] {
+    note_update(sgd.apply(model->parameters(), model->gradients(), report.learning_rate), report);
+  });
+  is_common = (info.step + 1) % *options.local_steps == 0 || !goes_on_after(info.step + 1);
+  if (is_common) {
+    make_average(report);
+  }
+}
+
+// The gradients are used up, so their arena holds what is summed.
+void Trainer::Impl::make_average(StepReport& report) {
+  optimise(report, [&] { average->leave(model->parameters(), model->gradients()); });
+  synchronise(report, [&] {
+    // Averages are counted, and steps without one are none for what moves the parts.
+    exchange.begin_step(static_cast<std::uint32_t>(info.step / *options.local_steps));
+    for (std::size_t b = 0; b < buckets.size(); ++b) {
+      launch(BucketId(b));
+    }
+    exchange.wait_all();
+  });
+  optimise(report, [&] {
+    for (std::size_t b = 0; b < buckets.size(); ++b) {
+      buckets.scatter(BucketId(b), model->gradients());
+    }
+    if (!average->arrive(model->gradients(), model->parameters())) {
+      report.skipped = true;
+      sgd.set_skipped_steps(sgd.skipped_steps() + 1);
+    }
+  });
+}
+
+// Whether a gradient is finite, and its norm, is known once all of it is there.
+void Trainer::Impl::push_and_pull(StepReport& report) {
+  report.has_sum = false;
+  optimise(report, [&] {
+    // The share of the step's gradient is w_i·g_i.
+    report.gradient_norm = compute->norm(model->gradients()) / share;
+    report.skipped = !std::isfinite(report.gradient_norm);
+    const std::optional<double>& most = config.optimizer.clip_norm;
+    report.clipped = !report.skipped && most && report.gradient_norm > *most;
+    if (report.clipped) {
+      const auto scale = static_cast<float>(*most / report.gradient_norm);
+      std::ranges::for_each(model->gradients(), [scale](float& g) { g *= scale; });
+    }
+    sgd.set_skipped_steps(sgd.skipped_steps() + (report.skipped ? 1 : 0));
+  });
+  synchronise(report, [&] {
+    exchange.begin_step(static_cast<std::uint32_t>(info.step));
+    if (report.skipped) {
+      exchange.withhold();
+    }
+    for (std::size_t b = 0; b < buckets.size(); ++b) {
+      launch(BucketId(b));
+    }
+    exchange.wait_all();
+  });
+  optimise(report, [&] {
+    for (std::size_t b = 0; b < buckets.size(); ++b) {
+      buckets.scatter(BucketId(b), model->gradients());
+    }
+    std::ranges::copy(model->gradients(), model->parameters().begin());
+  });
+  is_common = meets(info.step + 1);
+}
+
+void Trainer::Impl::start_servers() {
+  const std::int64_t end = std::min(settings.total_steps, stop_after.load());
+  const std::int64_t saved_every = hooks.on_checkpoint ? config.checkpoint_every : 0;
+  meets = [end, saved_every](std::int64_t steps) {
+    return steps >= end || (saved_every > 0 && steps % saved_every == 0);
+  };
+  UpdateRule rule;
+  rule.optimizer = config.optimizer;
+  rule.learning_rate = settings.learning_rate;
+  for (const std::int64_t batch : settings.local_batch) {
+    rule.shares.push_back(static_cast<double>(batch * settings.accumulation) /
+                          static_cast<double>(settings.global_batch));
+  }
+  rule.regions = regions;
+  rule.meets = meets;
+  std::vector<std::vector<float>> parameters;
+  for (std::size_t b = 0; b < buckets.size(); ++b) {
+    const std::span<float> bucket = buckets.gather(BucketId(b), model->parameters());
+    parameters.emplace_back(bucket.begin(), bucket.end());
+  }
+  exchange.start(rule, info.step, std::move(parameters));
+}
+
 StepReport Trainer::Impl::step(BatchLoader& loader) {
   StepReport report;
   recording = options.timeline_step == info.step;
   launches.clear();
   compute->take_squared_norm();  // of a step that was not brought to its end
   step_begin = wall_clock();
-  exchange.begin_step(static_cast<std::uint32_t>(info.step));
+  report.began = step_begin;
+  report.learning_rate = settings.learning_rate.at(info.step);
   buckets.reset();
+  if (!average && !exchange.holds_parameters()) {
+    exchange.begin_step(static_cast<std::uint32_t>(info.step));
+  }
   double loss = 0;
   for (std::int64_t p = 0; p < shard.passes(); ++p) {
     loss += pass(loader, p == 0, p + 1 == shard.passes(), report.times);
   }
-
-  const Duration backward_done = wall_clock();
-  exchange.wait_all();
-  const Duration synchronised = wall_clock();
-  const Duration cpu_begin = thread_cpu_clock();
-  for (std::size_t b = 0; b < buckets.size(); ++b) {
-    buckets.scatter(BucketId(b), model->gradients());
-  }
-  if (options.keeps_step_before) {
-    keep();
-  }
-  report.learning_rate = settings.learning_rate.at(info.step);
-  const Sgd::Update update =
-      sgd.apply(model->parameters(), model->gradients(), report.learning_rate);
-  compute->wait();
-  const Duration end = wall_clock();
-
-  event("wait", "compute", backward_done, synchronised);
-  event("optimizer", "compute", synchronised, end);
-  for (const auto& [bucket, launched] : launches) {
-    event("bucket " + std::to_string(bucket.value()), "buckets", launched, synchronised);
-  }
-  report.times.synchronise = synchronised - backward_done;
-  report.times.optimizer = end - synchronised;
-  report.times.compute_cpu += thread_cpu_clock() - cpu_begin;
-  report.times.step = end - step_begin;
-  report.samples = shard.local_batch() * shard.passes();
+  report.samples = samples;
   report.loss = loss / static_cast<double>(report.samples);
-  report.gradient_norm = update.gradient_norm;
-  // The share is w_i·g_i.
-  report.weighted_squared_norm = compute->take_squared_norm() *
-                                 static_cast<double>(settings.global_batch) /
-                                 static_cast<double>(report.samples);
-  report.clipped = update.clipped;
-  report.skipped = update.skipped;
+  if (average) {
+    update_and_average(report);
+  } else if (exchange.holds_parameters()) {
+    push_and_pull(report);
+  } else {
+    sum_and_update(report);
+  }
+  report.times.step = wall_clock() - step_begin;
   return report;
 }
 
@@ -304,40 +516,52 @@ void Trainer::Impl::after_step(StepReport& report) {
   report.step = info.step;
   latest_loss = report.loss;
   latest_evaluation.reset();
-  if (evaluates() && config.evaluate_every > 0 && info.step % config.evaluate_every == 0) {
+  if (evaluates() && is_due(config.evaluate_every)) {
     latest_evaluation = model->evaluate(data.test.all());
     report.evaluation = latest_evaluation;
   }
   if (hooks.on_step) {
     hooks.on_step(report);
   }
-  if (hooks.on_checkpoint && config.checkpoint_every > 0 &&
-      info.step % config.checkpoint_every == 0) {
+  if (hooks.on_checkpoint && is_due(config.checkpoint_every)) {
     hooks.on_checkpoint(state());
+    saved_step = info.step;
+  }
+  if (is_common) {
+    common_before = info.step;
   }
 }
 
 TrainingResult Trainer::Impl::run() {
   TrainingResult result;
   result.first_step = info.step;
+  common_before = info.step;
   timeline.clear();
+  if (average) {
+    average->begin(model->parameters());
+  }
+  if (exchange.holds_parameters()) {
+    start_servers();
+  }
   std::vector<StepTimes> times;
   {
     BatchLoader loader(
         data.train, shard,
         LoaderOptions{config.seed, info.position, config.data.max_shift, LoaderOptions{}.depth});
-    while (may_go_on()) {
+    for (bool goes_on = goes_on_after(info.step); goes_on;
+         goes_on = (average && !is_common) || goes_on_after(info.step)) {
       StepReport report = step(loader);
       times.push_back(report.times);
       after_step(report);
     }
   }
   const bool saves = hooks.on_checkpoint && config.checkpoint_every > 0;
-  if (saves && !times.empty() && info.step % config.checkpoint_every != 0) {
+  if (saves && !times.empty() && saved_step != info.step) {
     hooks.on_checkpoint(state());  // the end, which no interval has saved
   }
   const std::int64_t uncounted =
-      std::max(options.warmup_steps, compression_warmup_steps - result.first_step);
+      std::max(options.warmup_steps,
+               compression_warmup_steps * options.local_steps.value_or(1) - result.first_step);
   if (static_cast<std::int64_t>(times.size()) > uncounted) {
     times.erase(times.begin(), times.begin() + uncounted);
   }

@@ -7,6 +7,17 @@
 // state are the same bits on every rank after every step, because they start equal and see equal
 // sums.
 //
+// With periodic averaging (TrainerOptions::local_steps) a step updates this rank's parameters by
+// its own gradients, which are weighted by 1 / (its own samples) then and clipped by their own
+// norm; parameters are the same bits on every rank after each average (parameter_average.hpp),
+// whose buckets leave when the rank's own update is done. Only there is evaluated and saved: what
+// is due in between waits for the next one.
+//
+// Over an exchange that holds the parameters (GradientExchange::holds_parameters) a step pushes
+// this rank's share of the gradient, clipped by its own norm, once backward is done, and goes on
+// with the parameters that come back. All ranks hold the same where they meet: where a checkpoint
+// is due, and at the end. There is evaluated, too.
+//
 // Where plan and configuration both speak, the plan counts: local batches, passes per step,
 // learning rate and warm-up of plan::BatchPlan are taken when they are there (non-empty, positive).
 #pragma once
@@ -46,12 +57,14 @@ struct StepReport {
   double loss = 0;           ///< mean over this rank's samples of the step
   std::int64_t samples = 0;  ///< this rank's
   double learning_rate = 0;
-  double gradient_norm = 0;  ///< of the sum, before clipping
+  double gradient_norm = 0;  ///< before clipping; of the sum, or where there is none this rank's
+  bool has_sum = true;       ///< whether the gradients of all ranks were summed
   /// This rank's part of what plan::NoiseScaleEstimator wants: w_i·|g_i|² with g_i its mean
   /// gradient before any encoding and w_i its share of the global batch.
   double weighted_squared_norm = 0;
   bool clipped = false;
-  bool skipped = false;  ///< the sum was not finite, nothing was updated
+  bool skipped = false;  ///< the gradient was not finite, nothing was updated
+  Duration began;        ///< by wall_clock()
   StepTimes times;
   std::optional<Evaluation> evaluation;  ///< on the test set, where this step had one
 };
@@ -59,7 +72,8 @@ struct StepReport {
 /// Called on the training thread between two steps.
 struct TrainerHooks {
   std::function<void(const StepReport&)> on_step;
-  /// Every `checkpoint_every` steps: write_shards and whatever makes the parts whole.
+  /// Every `checkpoint_every` steps, where all ranks hold the same: write_shards and whatever makes
+  /// the parts whole.
   std::function<void(const TrainingState&)> on_checkpoint;
 };
 
@@ -76,6 +90,9 @@ struct TrainerOptions {
   bool keeps_step_before = false;
   /// Step (counted from 0 over the whole training) whose timeline is kept.
   std::optional<std::int64_t> timeline_step;
+  /// Steps of each rank by itself until parameters are averaged; none: gradients are summed in
+  /// every step. Goes neither with keeps_step_before nor with a `compute` that is not the host.
+  std::optional<std::int64_t> local_steps;
 };
 
 struct TrainingResult {

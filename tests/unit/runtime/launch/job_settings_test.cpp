@@ -22,6 +22,7 @@ JobSettings full_settings() {
   settings.measures_steps = true;
   settings.gpu = GpuSettings{
       .shares = true, .path = GpuPath::kHybrid, .hosts = {{Rank(0), Rank(2)}, {Rank(1)}}};
+  settings.synchrony = {.local_steps = 4, .staleness = 2};
   return settings;
 }
 
@@ -35,6 +36,9 @@ TEST_CASE("job settings come back from JSON as they were") {
   const JobSettings plain = parse_job_settings(to_json(JobSettings{}));
   CHECK_FALSE(plain.steps.has_value());
   CHECK_FALSE(plain.timeline_step.has_value());
+  CHECK(back.synchrony.local_steps == 4);
+  CHECK(back.synchrony.staleness == 2);
+  CHECK(plain.synchrony.is_synchronous());
   CHECK(back.survives_losses);
   CHECK(back.measures_steps);
   CHECK(back.outlives_coordinator);

@@ -30,6 +30,11 @@ WorkerReport full_report() {
   report.sync_time = 4_ms;
   report.input_wait = 5_ms;
   report.sync_share = 0.25;
+  report.mean_step_time = 10_ms;
+  report.updates = 12.5;
+  report.conflicts = 6.25;
+  report.stale_updates = 9;
+  report.most_ahead = 4;
   report.bytes_sent = Bytes(std::numeric_limits<std::int64_t>::max());
   report.messages = 99;
   report.bytes_by_pair = {{{Rank(3), Rank(0)}, 10_B}, {{Rank(3), Rank(2)}, 20_B}};
@@ -53,6 +58,11 @@ TEST_CASE("a report comes back from JSON as it was") {
   CHECK(back.losses == report.losses);
   CHECK(back.final_accuracy == report.final_accuracy);
   CHECK(back.step_time == report.step_time);
+  CHECK(back.mean_step_time == 10_ms);
+  CHECK(back.updates == 12.5);
+  CHECK(back.conflicts == 6.25);
+  CHECK(back.stale_updates == 9);
+  CHECK(back.most_ahead == 4);
   CHECK(back.bytes_sent == report.bytes_sent);
   CHECK(back.bytes_by_pair == report.bytes_by_pair);
   REQUIRE(back.timeline.size() == 1);

@@ -11,7 +11,7 @@ TEST_CASE("The median is the middle value") {
   CHECK(median({9_us, 1_us, 5_us, 2_us}) == 2_us);
 }
 
-TEST_CASE("A summary is made of medians") {
+TEST_CASE("A summary is made of medians, and of means where steps are of two kinds") {
   std::vector<StepTimes> steps;
   for (const std::int64_t k : {1, 2, 300}) {
     StepTimes t;
@@ -32,6 +32,9 @@ TEST_CASE("A summary is made of medians") {
   CHECK(summary.sync_time == 4_ms);
   CHECK(summary.input_wait == 4_ms);
   CHECK(summary.sync_share == Approx(0.2));
+  CHECK(summary.mean_step_time == 1010_ms);
+  steps[2].synchronise = Duration();
+  CHECK(summarise(steps).overall_sync_share == Approx(6.0 / 3030));
   CHECK(summarise({}).steps == 0);
 }
 
