@@ -52,8 +52,13 @@ class TrainingTest(harness.CommandTest):
 
     def wait_for_checkpoint(self, name):
         folder = self.folder / name
-        self.assertTrue(harness.wait_until(
-            lambda: folder.exists() and any(folder.rglob("*manifest*")), 60), "no checkpoint")
+
+        def is_there():
+            try:
+                return folder.exists() and any(folder.rglob("*manifest*"))
+            except FileNotFoundError:  # it just got its name
+                return False
+        self.assertTrue(harness.wait_until(is_there, 60), "no checkpoint")
 
     def assert_same_as_local(self, run, plan, steps):
         """That a launched run computed what as many local workers compute."""
