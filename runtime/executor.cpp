@@ -35,6 +35,7 @@ struct Executor::Impl {
       : plan(p),
         transport(t),
         ledger(self, options.record_timeline),
+        on_missed(options.on_missed),
         engine(p, self, t, options, ledger),
         states(p.buckets.size(), BucketState::kIdle) {
     thread = std::thread([this] { loop(); });
@@ -138,6 +139,9 @@ struct Executor::Impl {
       }
     } catch (const MissedPeerError& error) {
       abort(error.what(), error.peer());
+      if (on_missed) {
+        on_missed(error.peer());
+      }
     } catch (const std::exception& error) {
       abort(error.what());
     }
@@ -207,6 +211,7 @@ struct Executor::Impl {
   const plan::Plan& plan;
   Transport& transport;
   ExecutionLedger ledger;
+  const std::function<void(const MissedPeer&)> on_missed;
   SliceEngine engine;                        ///< of the progress thread, but for residuals
   std::optional<std::uint32_t> engine_step;  ///< of the progress thread
 

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -16,6 +17,7 @@
 
 #include "base/ids.hpp"
 #include "plan/plan.hpp"
+#include "runtime/missed_peer.hpp"
 #include "runtime/peer_watch.hpp"
 #include "runtime/plan_executor.hpp"
 #include "runtime/transport.hpp"
@@ -30,6 +32,9 @@ struct ExecutorOptions {
   /// Whether peers are watched by their pulses; all ranks of an epoch have the same. None: a peer
   /// is missed only where the transport says so.
   std::optional<PulseOptions> pulse;
+  /// Called on the executor's thread as soon as a peer is missed; waits throw up to a second later,
+  /// once sends are done with the gradients. May be empty; must not throw.
+  std::function<void(const MissedPeer& peer)> on_missed;
 };
 
 class Executor final : public PlanExecutor {

@@ -414,8 +414,8 @@ bool CoordinatorClient::wait_until_finished(std::optional<Duration> at_most) {
   return false;
 }
 
-std::optional<std::string> CoordinatorClient::report_transport_error(
-    std::optional<Rank> peer, const std::string& reason, std::optional<Duration> silence) {
+bool CoordinatorClient::say_transport_error(std::optional<Rank> peer, const std::string& reason,
+                                            std::optional<Duration> silence) {
   proto::TransportErrorReport request;
   if (peer) {
     request.set_peer(peer->value());
@@ -427,6 +427,14 @@ std::optional<std::string> CoordinatorClient::report_transport_error(
   try {
     impl_->report(&proto::Coordinator::Stub::ReportTransportError, request);
   } catch (const PeerLostError&) {
+    return false;
+  }
+  return true;
+}
+
+std::optional<std::string> CoordinatorClient::report_transport_error(
+    std::optional<Rank> peer, const std::string& reason, std::optional<Duration> silence) {
+  if (!say_transport_error(peer, reason, silence)) {
     return abort_reason();
   }
   std::unique_lock lock(impl_->mutex);

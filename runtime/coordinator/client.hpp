@@ -73,8 +73,11 @@ class CoordinatorClient {
   bool wait_until_finished(std::optional<Duration> at_most = {});
 
   /// Says that the transport cannot reach a peer (if known which), maybe because it was silent for
-  /// some time, and waits shortly for the coordinator's reason, which knows more; nothing when it
-  /// has none. Never throws.
+  /// some time. Whether the coordinator heard it; never throws.
+  bool say_transport_error(std::optional<Rank> peer, const std::string& reason,
+                           std::optional<Duration> silence = {});
+  /// The same, and waits shortly for the coordinator's reason, which knows more; nothing when it
+  /// has none.
   std::optional<std::string> report_transport_error(std::optional<Rank> peer,
                                                     const std::string& reason,
                                                     std::optional<Duration> silence = {});

@@ -117,6 +117,10 @@ void Session::join() {
 void Session::start(plan::Plan plan, const ExecutorOptions& options, MakeExecutor maker) {
   require_ranks(plan);
   executor_options_ = options;
+  // At once: those who have nothing to send say it at once, too, and are to be weighed together.
+  executor_options_.on_missed = [this](const MissedPeer& peer) {
+    client_.say_transport_error(peer.rank, peer.why, peer.silence);
+  };
   make_executor_ = std::move(maker);
   executor_options_.epoch = welcome_.epoch;
   make_executor(std::move(plan));
