@@ -28,7 +28,7 @@ constexpr Duration kShortSlice = 2_ms;
 constexpr std::int64_t kUsualSlice = 1 << 18;
 constexpr std::int64_t kLargestSlice = std::int64_t{1} << 28;
 constexpr std::size_t kManyRanks = 32;
-constexpr std::int64_t kBytesPerElement = 4;
+constexpr std::int64_t kFloatBytes = 4;
 constexpr Duration kUnlimited = Duration(INT64_MAX);
 // With very many ranks, by how much a collective must be able to be faster to be simulated, and
 // which lower bounds are alike.
@@ -60,7 +60,7 @@ std::vector<std::int64_t> slices_for(const topology::Topology& topology) {
     slowest = std::min(slowest, topology.link(LinkId(i)).bandwidth);
   }
   std::int64_t slice = kFineSlice;
-  while (slice > kFinestSlice && Bytes(slice * kBytesPerElement) / slowest > kShortSlice) {
+  while (slice > kFinestSlice && Bytes(slice * kFloatBytes) / slowest > kShortSlice) {
     slice /= 2;
   }
   std::vector<std::int64_t> slices;

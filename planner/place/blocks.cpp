@@ -17,7 +17,7 @@ using topology::Topology;
 constexpr std::size_t kNobody = static_cast<std::size_t>(-1);
 
 /// A block while the cluster is being put together.
-struct Part {
+struct BlockPart {
   std::size_t block = 0;
   std::vector<NodeId> vertices;
 };
@@ -60,7 +60,7 @@ std::size_t find(std::vector<std::size_t>& parent, std::size_t i) {
 
 /// The vertices outside that each part is joined to, as owners of shared vertices: parts that share
 /// one, or are joined directly, get the same number.
-std::vector<std::size_t> joined(const Topology& topology, const std::vector<Part>& parts,
+std::vector<std::size_t> joined(const Topology& topology, const std::vector<BlockPart>& parts,
                                 std::vector<std::vector<NodeId>>& neighbours) {
   std::vector<std::size_t> part_of(topology.node_count(), kNobody);
   for (std::size_t p = 0; p < parts.size(); ++p) {
@@ -95,7 +95,7 @@ std::vector<std::size_t> joined(const Topology& topology, const std::vector<Part
 
 HostBlocks::HostBlocks(const Topology& topology, std::span<const Host> hosts) {
   std::vector<bool> is_rank(topology.node_count());
-  std::vector<Part> parts;
+  std::vector<BlockPart> parts;
   for (std::size_t h = 0; h < hosts.size(); ++h) {
     parts.push_back({h, hosts[h].vertices});
     blocks_.push_back({.hosts = {h}, .children = {}, .twins = 0});
@@ -114,10 +114,10 @@ HostBlocks::HostBlocks(const Topology& topology, std::span<const Host> hosts) {
       for (std::size_t p = 1; p < parts.size(); ++p) members[0].push_back(p);
       members.resize(1);
     }
-    std::vector<Part> larger;
+    std::vector<BlockPart> larger;
     for (const std::vector<std::size_t>& inside : members) {
       if (inside.empty()) continue;
-      Part part = parts[inside[0]];
+      BlockPart part = parts[inside[0]];
       if (inside.size() > 1) {
         Block block;
         std::map<std::string, std::size_t> kinds;
