@@ -15,8 +15,8 @@ constexpr std::int64_t kMostDevices = 1 << 20;
 constexpr std::int64_t kMostSamples = 1'000'000'000;
 constexpr std::uint64_t kHeldOutOf = 5;
 
-Placement placement_of(const CsvTable& table, std::size_t row) {
-  Placement placement;
+MeasuredPlacement placement_of(const CsvTable& table, std::size_t row) {
+  MeasuredPlacement placement;
   if (table.has("placement")) {
     placement.name = table.text(row, "placement");
     placement.nodes = static_cast<std::int64_t>(placement.name.size());

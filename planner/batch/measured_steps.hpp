@@ -11,7 +11,7 @@
 namespace rackrail::planner {
 
 /// Which devices took part: `replicas` in all, on `nodes` machines, at most `largest_node` on one.
-struct Placement {
+struct MeasuredPlacement {
   std::string name;  ///< rows of the same name were measured on the same kind of placement
   std::int64_t nodes = 1;
   std::int64_t replicas = 1;
@@ -19,7 +19,7 @@ struct Placement {
 };
 
 struct MeasuredStep {
-  Placement placement;
+  MeasuredPlacement placement;
   std::int64_t local_batch = 1;  ///< samples per device
   Duration step_time;
 };

@@ -45,7 +45,7 @@ double norm(double a, double b, double gamma) {
 }
 
 template <typename Values>
-double compute_seconds(ThroughputForm form, const Values& p, const Placement& placement,
+double compute_seconds(ThroughputForm form, const Values& p, const MeasuredPlacement& placement,
                        double batch) {
   const double base = std::exp(p[kLogAlpha]) + std::exp(p[kLogBeta]) * batch;
   if (form == ThroughputForm::kSevenParameters) {
@@ -56,7 +56,7 @@ double compute_seconds(ThroughputForm form, const Values& p, const Placement& pl
 
 template <typename Values>
 double network_seconds(const Values& p, const std::vector<double>& log_nodes,
-                       const Placement& placement) {
+                       const MeasuredPlacement& placement) {
   const double nodes = std::log(static_cast<double>(placement.nodes));
   const double per_node = std::log(static_cast<double>(placement.replicas)) - nodes;
   const std::size_t count = log_nodes.size();
@@ -74,7 +74,7 @@ double network_seconds(const Values& p, const std::vector<double>& log_nodes,
 
 template <typename Values>
 double step_seconds(ThroughputForm form, const Values& p, const std::vector<double>& log_nodes,
-                    const Placement& placement, double batch) {
+                    const MeasuredPlacement& placement, double batch) {
   const double compute = compute_seconds(form, p, placement, batch);
   if (placement.replicas == 1) {
     return compute;
@@ -221,7 +221,7 @@ ThroughputModel ThroughputModel::fit(const std::vector<MeasuredStep>& steps, Thr
   return model;
 }
 
-double ThroughputModel::compute_share_left(const Placement& placement,
+double ThroughputModel::compute_share_left(const MeasuredPlacement& placement,
                                            std::int64_t local_batch) const {
   const auto batch = static_cast<double>(local_batch);
   const double whole = step_seconds(form_, values_, log_nodes_, placement, batch);
@@ -267,7 +267,8 @@ void ThroughputModel::remember(const std::vector<MeasuredStep>& steps) {
   }
 }
 
-Duration ThroughputModel::step_time(const Placement& placement, std::int64_t local_batch) const {
+Duration ThroughputModel::step_time(const MeasuredPlacement& placement,
+                                    std::int64_t local_batch) const {
   const auto batch = static_cast<double>(local_batch);
   double seconds = step_seconds(form_, values_, log_nodes_, placement, batch);
   const auto it = memory_.find(placement.name);
@@ -282,7 +283,8 @@ Duration ThroughputModel::step_time(const Placement& placement, std::int64_t loc
   return Duration::from_seconds(seconds);
 }
 
-Duration ThroughputModel::compute_time(const Placement& placement, std::int64_t local_batch) const {
+Duration ThroughputModel::compute_time(const MeasuredPlacement& placement,
+                                       std::int64_t local_batch) const {
   return Duration::from_seconds(
       compute_seconds(form_, values_, placement, static_cast<double>(local_batch)));
 }

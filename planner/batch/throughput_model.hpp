@@ -43,9 +43,9 @@ class ThroughputModel {
 
   /// Whatever the model thinks of a step there; beyond the known numbers of nodes the outermost
   /// ones' A and s hold. A placement of a known name also gets what was learnt about it.
-  Duration step_time(const Placement& placement, std::int64_t local_batch) const;
+  Duration step_time(const MeasuredPlacement& placement, std::int64_t local_batch) const;
   /// The part of it that is compute: C.
-  Duration compute_time(const Placement& placement, std::int64_t local_batch) const;
+  Duration compute_time(const MeasuredPlacement& placement, std::int64_t local_batch) const;
   /// Fixed cost α and cost per sample β of a device alone in its node.
   Duration compute_base() const;
   Duration compute_per_sample() const;
@@ -60,7 +60,7 @@ class ThroughputModel {
     std::vector<double> weight;  ///< of the covariance with each row
   };
 
-  double compute_share_left(const Placement& placement, std::int64_t local_batch) const;
+  double compute_share_left(const MeasuredPlacement& placement, std::int64_t local_batch) const;
   void remember(const std::vector<MeasuredStep>& steps);
 
   ThroughputForm form_ = ThroughputForm::kPerNodeCount;

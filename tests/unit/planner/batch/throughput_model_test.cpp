@@ -16,7 +16,7 @@ namespace rackrail::planner {
 namespace {
 
 /// T = 0.3·C + max-like sum of 0.7·C and S, with constants by hand: nothing of the fit is used.
-double made_seconds(const Placement& placement, double batch) {
+double made_seconds(const MeasuredPlacement& placement, double batch) {
   const double compute = 0.02 + 0.004 * batch;
   if (placement.replicas == 1) {
     return compute;
@@ -38,7 +38,7 @@ std::vector<MeasuredStep> made_steps(double noise, unsigned seed) {
   for (const std::int64_t nodes : {1, 2, 4}) {
     for (std::int64_t per_node = 1; per_node <= 4; ++per_node) {
       for (const std::int64_t batch : {4, 8, 16, 32, 64}) {
-        const Placement placement{
+        const MeasuredPlacement placement{
             std::string(static_cast<std::size_t>(nodes), static_cast<char>('0' + per_node)), nodes,
             nodes * per_node, per_node};
         const double seconds = made_seconds(placement, static_cast<double>(batch));
@@ -67,7 +67,7 @@ std::vector<MeasuredStep> measured(const char* model) {
 
 TEST_CASE("a step time of the model's own form is found again, without and with noise") {
   const auto exact = ThroughputModel::fit(made_steps(0, 1));
-  const Placement unseen{"3", 1, 3, 3};
+  const MeasuredPlacement unseen{"3", 1, 3, 3};
   CHECK(prediction_errors(exact, made_steps(0, 1)).worst < 0.005);
   CHECK(exact.step_time(unseen, 24).seconds() == Approx(made_seconds(unseen, 24)).epsilon(0.01));
   for (const unsigned seed : {1U, 2U, 3U}) {
@@ -111,7 +111,7 @@ TEST_CASE("what a placement has that no other has is learnt from its own rows on
   REQUIRE(held_out.size() == 1);
   const auto model = ThroughputModel::fit(steps);
   CHECK(prediction_errors(model, held_out).worst < 0.08);
-  Placement stranger = held_out.front().placement;
+  MeasuredPlacement stranger = held_out.front().placement;
   stranger.name = "another of that shape";
   const double made = made_seconds(stranger, 8);
   CHECK(model.step_time(stranger, 8).seconds() < 1.07 * made);
