@@ -1,7 +1,6 @@
 // A list that mostly has one element, which is kept in place.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <vector>
 
