@@ -3,15 +3,19 @@
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <ucs/config/global_opts.h>
+#include <ucs/debug/log_def.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
+#include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <sstream>
+#include <utility>
 
 #include "base/error.hpp"
 
@@ -38,19 +42,46 @@ constexpr std::array<Setting, 4> kSettings{
 
 constexpr Duration kSleepWithoutArming = 1_ms;
 
+/// What UCX last said of an error on this thread, in its own words.
+thread_local std::string last_logged_error;  // NOLINT(*-avoid-non-const-global-variables)
+
+ucs_log_func_rc_t keep_error(const char* /*file*/, unsigned /*line*/, const char* /*function*/,
+                             ucs_log_level_t level, const ucs_log_component_config_t* /*component*/,
+                             const char* format, va_list arguments) {
+  if (level == UCS_LOG_LEVEL_FATAL) {
+    return UCS_LOG_FUNC_RC_CONTINUE;
+  }
+  std::array<char, 256> text{};
+  std::vsnprintf(text.data(), text.size(), format, arguments);
+  last_logged_error = text.data();
+  return UCS_LOG_FUNC_RC_STOP;
+}
+
+/// UCX logs to the standard output, between the lines of the program, and calls it an error that
+/// a peer went away. Errors arrive here as exceptions or as failures of a peer; so nothing but its
+/// last words before it aborts is printed, unless the user asks for its log.
+void quieten_ucx() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    if (std::getenv("UCX_LOG_LEVEL") == nullptr) {
+      ucs_global_opts_set_value("LOG_LEVEL", "error");
+      ucs_log_push_handler(keep_error);
+    }
+  });
+}
+
 }  // namespace
 
 void check_ucx(ucs_status_t status, const char* what) {
+  const std::string logged = std::exchange(last_logged_error, {});
   if (status != UCS_OK) {
-    throw RuntimeFailure(std::string("transport ucx: ") + what + ": " + ucs_status_string(status));
+    throw RuntimeFailure(std::string("transport ucx: ") + what + ": " + ucs_status_string(status) +
+                         (logged.empty() ? "" : " (" + logged + ")"));
   }
 }
 
 UcpContext open_ucx_context() {
-  if (std::getenv("UCX_LOG_LEVEL") == nullptr) {
-    // Its warnings would appear between the lines of the program; errors arrive as exceptions.
-    ucs_global_opts_set_value("LOG_LEVEL", "error");
-  }
+  quieten_ucx();
   ucp_config_t* raw_config = nullptr;
   check_ucx(ucp_config_read(nullptr, nullptr, &raw_config), "reading its configuration");
   const UcpConfig config(raw_config);

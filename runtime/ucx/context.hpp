@@ -10,7 +10,8 @@
 
 namespace rackrail::runtime {
 
-/// Throws RuntimeFailure("transport ucx: <what>: <UCX's words>") unless the status is UCS_OK.
+/// Throws RuntimeFailure("transport ucx: <what>: <UCX's words>") unless the status is UCS_OK. The
+/// words are those of the status and what UCX logged on this thread meanwhile.
 void check_ucx(ucs_status_t status, const char* what);
 
 /// Active messages with wake-up. Settings that the user has not made in the environment are made

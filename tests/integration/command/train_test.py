@@ -74,6 +74,14 @@ class Train(TrainingTest):
             self.assertEqual(said["seed"], seed)
             self.assertEqual(said["losses"] == by_default["losses"], is_same)
 
+    def test_a_transport_that_finds_no_device_says_so_in_its_own_words(self):
+        plan = self.make_plan("plan.json")
+        failed = self.rackrail("train", plan, "--workers", "4", "--steps", "3", "--json",
+                               variables={"UCX_TLS": "nonsense"}, status=1)
+        self.assertEqual(failed.out, "")
+        self.assertEqual(failed.err.count("\n"), 1, str(failed))
+        self.assertRegex(failed.error["message"], r"transport ucx: .*nonsense")
+
     def test_trace_and_prediction(self):
         self.rackrail("calibrate", "--workers", "2", "-o", "machine.json", "--workload-output",
                       "here.yaml")
