@@ -10,12 +10,12 @@
 
 #include "base/file.hpp"
 #include "base/parse_units.hpp"
-#include "cli/calibration.hpp"
 #include "cli/commands.hpp"
 #include "cli/inputs.hpp"
 #include "cli/session.hpp"
 #include "cli/stages.hpp"
 #include "cli/table.hpp"
+#include "plan/calibration.hpp"
 #include "plan/codec.hpp"
 #include "runtime/microbenchmark.hpp"
 #include "runtime/trainer/profile.hpp"
@@ -42,14 +42,14 @@ double load_average() {
 }
 
 struct MeasuredHere {
-  Calibration calibration;
+  plan::Calibration calibration;
   plan::Workload workload;  ///< only where it was asked for
 };
 
 MeasuredHere measure(const CalibrateOptions& options) {
   StageBar bar("measuring", options.workload_output.empty() ? 2 : 3);
   MeasuredHere measured;
-  Calibration& calibration = measured.calibration;
+  plan::Calibration& calibration = measured.calibration;
   calibration.load = load_average();
   calibration.cores = std::max(1U, std::thread::hardware_concurrency());
   calibration.transport = options.transport;

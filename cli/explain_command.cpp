@@ -146,6 +146,7 @@ void add_explain_command(CLI::App& app, Session& session) {
   command->add_option("--cluster", options->cluster.cluster,
                       "Cluster of the plan, where it is not a shipped one");
   options->cluster.add_to(*command);
+  options->cluster.add_calibration_to(*command);
   command
       ->add_option("--error-budget", options->error_budget,
                    "Of the plan that is made for a cluster, as in rackrail plan")

@@ -11,6 +11,8 @@
 
 #include "base/error.hpp"
 #include "base/file.hpp"
+#include "plan/calibration.hpp"
+#include "plan/cost_model.hpp"
 #include "plan/device_class.hpp"
 #include "plan/format.hpp"
 #include "runtime/transport.hpp"
@@ -39,6 +41,17 @@ void set_device_class(topology::Topology& cluster, const std::string& name) {
   }
 }
 
+void set_calibration(topology::Topology& cluster, const std::string& file) {
+  cluster.set_measured_processor(plan::measured_processor(plan::read_calibration(file)));
+  for (std::size_t r = 0; r < cluster.rank_count(); ++r) {
+    if (plan::is_measured(cluster, Rank(r))) {
+      return;
+    }
+  }
+  throw ConfigError(ErrorContext{"<command line>", "--calibration", file,
+                                 "a cluster with ranks of device class cpu, which it is of"});
+}
+
 }  // namespace
 
 void ClusterOptions::add_to(CLI::App& command) {
@@ -47,6 +60,12 @@ void ClusterOptions::add_to(CLI::App& command) {
   command.add_option("--format", format, "Format of the cluster file; told by content by default");
   command.add_option("--device-class", device_class,
                      "Class of the devices for which the cluster file names none, such as A100");
+}
+
+void ClusterOptions::add_calibration_to(CLI::App& command) {
+  command.add_option(
+      "--calibration", calibration,
+      "What rackrail calibrate measured: how fast ranks that are CPUs encode and add");
 }
 
 topology::Topology ClusterOptions::load(Session& session) const {
@@ -64,6 +83,10 @@ topology::Topology ClusterOptions::load(Session& session) const {
   }
   if (!device_class.empty()) {
     set_device_class(result.topology, device_class);
+  }
+  if (!calibration.empty()) {
+    set_calibration(result.topology, calibration);
+    session.add_input(calibration);
   }
   return std::move(result.topology);
 }
@@ -141,7 +164,9 @@ PlanInput load_unverified_input(Session& session, const std::string& plan_path,
   try {
     input.cluster = source.load(session);
   } catch (const ConfigError& error) {
-    if (!cluster.cluster.empty()) {
+    const ErrorContext& context = error.context();
+    if (!cluster.cluster.empty() || context.where == "--calibration" ||
+        (!cluster.calibration.empty() && context.file == cluster.calibration)) {
       throw;
     }
     throw ConfigError(

@@ -16,15 +16,18 @@ class App;
 
 namespace rackrail::cli {
 
-/// `<cluster>`, --overlay, --format and --device-class.
+/// `<cluster>`, --overlay, --format, --device-class and --calibration.
 struct ClusterOptions {
   std::string cluster;
   std::string overlay;
   std::string format;
   std::string device_class;  ///< of ranks for which the file names none
+  std::string calibration;   ///< file of what was measured of ranks that are CPUs
 
   /// Adds all but the cluster; the cluster itself is a positional or an option of the caller.
   void add_to(CLI::App& command);
+  /// For commands whose times depend on how fast ranks encode and add.
+  void add_calibration_to(CLI::App& command);
   /// Reads it, notes the inputs and prints the reader's notes. Throws ConfigError.
   topology::Topology load(Session& session) const;
 };

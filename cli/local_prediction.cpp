@@ -1,5 +1,7 @@
 #include "cli/local_prediction.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -32,6 +34,44 @@ plan::TransferGraph without_routes(const plan::TransferGraph& graph) {
 
 }  // namespace
 
+topology::Topology local_machine(const plan::Calibration& calibration, std::size_t ranks) {
+  using topology::LinkKind;
+  using topology::NodeKind;
+  topology::Topology machine("this machine");
+  const NodeId in = machine.add_node({.name = "memory-in", .kind = NodeKind::kSwitch});
+  const NodeId out = machine.add_node({.name = "memory-out", .kind = NodeKind::kSwitch});
+  const auto cores = static_cast<std::int64_t>(calibration.cores);
+  const LinkId shared = machine.add_link({.from = in,
+                                          .to = out,
+                                          .bandwidth = calibration.core_bandwidth * cores,
+                                          .latency = calibration.latency,
+                                          .kind = LinkKind::kOther,
+                                          .tier = "cores",
+                                          .overhead = calibration.message_overhead,
+                                          .cpu_share = 1.0 / static_cast<double>(cores)});
+  for (std::size_t i = 0; i < ranks; ++i) {
+    const NodeId worker = machine.add_node({.name = fmt::format("worker{}", i),
+                                            .kind = NodeKind::kHost,
+                                            .host = fmt::format("worker{}", i),
+                                            .device_class = "cpu"});
+    const Rank rank = machine.add_rank(worker);
+    // Sender and receiver each do about half of the work of a message, on a thread of their own.
+    const Bandwidth one_end = calibration.core_bandwidth * 2;
+    machine.add_link({.from = worker,
+                      .to = in,
+                      .bandwidth = one_end,
+                      .kind = LinkKind::kOther,
+                      .tier = "worker"});
+    machine.add_link({.from = out,
+                      .to = worker,
+                      .bandwidth = one_end,
+                      .kind = LinkKind::kOther,
+                      .tier = "worker"});
+    machine.set_processor(rank, shared);
+  }
+  return machine;
+}
+
 plan::Plan on_other_topology(const plan::Plan& plan, const topology::Topology& topology) {
   plan::Plan moved = plan;
   moved.cluster_name = topology.name();
@@ -47,7 +87,7 @@ plan::Plan on_other_topology(const plan::Plan& plan, const topology::Topology& t
 
 namespace {
 
-sim::SimulationOptions options_here(const Calibration& calibration, int steps) {
+sim::SimulationOptions options_here(const plan::Calibration& calibration, int steps) {
   sim::SimulationOptions options;
   options.device_rates = calibration.rates;
   options.steps = steps;
@@ -55,7 +95,8 @@ sim::SimulationOptions options_here(const Calibration& calibration, int steps) {
 }
 
 TrainingPrediction predict_local_steps(const plan::Plan& plan, const plan::Workload& workload,
-                                       const Calibration& calibration, std::int64_t local_steps) {
+                                       const plan::Calibration& calibration,
+                                       std::int64_t local_steps) {
   const topology::Topology machine = local_machine(calibration, plan.rank_count());
   const int between = static_cast<int>(std::min(local_steps, kMostLocalSteps));
   sim::SimulationOptions options = options_here(calibration, kStepsUntilSteady * between);
@@ -67,7 +108,7 @@ TrainingPrediction predict_local_steps(const plan::Plan& plan, const plan::Workl
 }
 
 TrainingPrediction predict_asynchronous(const plan::Plan& plan, const plan::Workload& workload,
-                                        const Calibration& calibration) {
+                                        const plan::Calibration& calibration) {
   const topology::Topology machine = local_machine(calibration, plan.rank_count());
   sim::SimulationOptions options = options_here(calibration, kAsynchronousSteps);
   options.is_asynchronous = true;
@@ -79,7 +120,7 @@ TrainingPrediction predict_asynchronous(const plan::Plan& plan, const plan::Work
 }  // namespace
 
 sim::StepResult predict_here(const plan::Plan& plan, const plan::Workload& workload,
-                             const Calibration& calibration) {
+                             const plan::Calibration& calibration) {
   const topology::Topology machine = local_machine(calibration, plan.rank_count());
   sim::SimulationOptions options = options_here(calibration, kStepsUntilSteady);
   options.record_timeline = true;
@@ -87,7 +128,7 @@ sim::StepResult predict_here(const plan::Plan& plan, const plan::Workload& workl
 }
 
 TrainingPrediction predict_training(const plan::Plan& plan, const plan::Workload& workload,
-                                    const Calibration& calibration,
+                                    const plan::Calibration& calibration,
                                     const trainer::Synchrony& synchrony) {
   if (synchrony.local_steps) {
     return predict_local_steps(plan, workload, calibration, *synchrony.local_steps);

@@ -1,10 +1,16 @@
 // What the simulator says of a plan when it runs on this machine instead of on its cluster.
+//
+// Model. Workers on one machine share its cores, and everything they do costs core time: training,
+// encoding, and moving a message from one process to another. So the machine is a single shared
+// link whose bandwidth is (cores × bytes that one core moves per second); messages are flows over
+// it, and computation of d seconds is a flow of d × (one core's bandwidth) that may use one core at
+// most. The simulator's max–min solver then gives processor sharing for all of it at once.
 #pragma once
 
 #include <optional>
 #include <vector>
 
-#include "cli/calibration.hpp"
+#include "plan/calibration.hpp"
 #include "plan/plan.hpp"
 #include "plan/workload.hpp"
 #include "runtime/trainer/synchrony.hpp"
@@ -15,12 +21,15 @@ namespace rackrail::cli {
 /// Steps to simulate for the last of them to be like all that follow.
 inline constexpr int kStepsUntilSteady = 3;
 
+/// `ranks` workers ("worker0" …) of device class "cpu" around the shared cores of this machine.
+topology::Topology local_machine(const plan::Calibration& calibration, std::size_t ranks);
+
 /// The same transfers over another topology with as many ranks: routes are not pinned any more.
 plan::Plan on_other_topology(const plan::Plan& plan, const topology::Topology& topology);
 
 /// One step of `plan` by workers on this machine. `workload` holds compute times measured here.
 sim::StepResult predict_here(const plan::Plan& plan, const plan::Workload& workload,
-                             const Calibration& calibration);
+                             const plan::Calibration& calibration);
 
 /// What is said of a whole training beforehand.
 struct TrainingPrediction {
@@ -35,7 +44,7 @@ struct TrainingPrediction {
 /// but for that of no step at all: ranks never wait for the slowest one. Throws PlanError where the
 /// plan's schedules are no parameter servers and would have to be.
 TrainingPrediction predict_training(const plan::Plan& plan, const plan::Workload& workload,
-                                    const Calibration& calibration,
+                                    const plan::Calibration& calibration,
                                     const trainer::Synchrony& synchrony);
 
 }  // namespace rackrail::cli

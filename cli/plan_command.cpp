@@ -273,6 +273,7 @@ void add_plan_command(CLI::App& app, Session& session) {
                    "Cluster file, or the name of a shipped one")
       ->required();
   options->cluster.add_to(*command);
+  options->cluster.add_calibration_to(*command);
   command
       ->add_option("workload,--workload,--model", options->workload,
                    "Workload file (YAML or CSV), or the name of a shipped one")

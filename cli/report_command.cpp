@@ -314,6 +314,7 @@ void add_report_command(CLI::App& app, Session& session) {
   command->add_option("--cluster", options->cluster.cluster,
                       "Cluster of the plan, where it is not a shipped one");
   options->cluster.add_to(*command);
+  options->cluster.add_calibration_to(*command);
   command->add_option("--workload,--model", options->workload,
                       "Workload of the plan, where it is not a shipped one");
   command->add_option("--run", options->runs, "Output of 'rackrail train --json'; may repeat");

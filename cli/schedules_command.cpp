@@ -117,6 +117,7 @@ void add_schedules_command(CLI::App& app, Session& session) {
                    "Cluster file, or the name of a shipped one")
       ->required();
   options->cluster.add_to(*command);
+  options->cluster.add_calibration_to(*command);
   command->add_option("--codec", options->codec, "On every transfer; any that rackrail info lists")
       ->capture_default_str();
   command->add_option("--from", options->from, "Smallest size")->capture_default_str();

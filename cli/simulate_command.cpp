@@ -383,6 +383,7 @@ void add_simulate_command(CLI::App& app, Session& session) {
   command->add_option("--cluster", options->cluster.cluster,
                       "Cluster of the plan, where it is not a shipped one");
   options->cluster.add_to(*command);
+  options->cluster.add_calibration_to(*command);
   // What would be ignored is refused.
   CLI::Option* collective = command->add_option("--collective", options->collective.collective,
                                                 "all-reduce, reduce-scatter or all-gather");

@@ -11,7 +11,6 @@
 #include "base/error.hpp"
 #include "base/file.hpp"
 #include "base/parse_units.hpp"
-#include "cli/calibration.hpp"
 #include "cli/commands.hpp"
 #include "cli/continuation.hpp"
 #include "cli/emulation.hpp"
@@ -22,6 +21,7 @@
 #include "cli/shared_numbers.hpp"
 #include "cli/synchrony_options.hpp"
 #include "cli/training_report.hpp"
+#include "plan/calibration.hpp"
 #include "plan/format.hpp"
 #include "runtime/launch/job.hpp"
 #include "runtime/trainer/config.hpp"
@@ -136,7 +136,7 @@ std::optional<TrainingPrediction> prediction_of(Session& session, const TrainOpt
   if (options.calibration.empty()) {
     return std::nullopt;
   }
-  const Calibration calibration = read_calibration(options.calibration);
+  const plan::Calibration calibration = plan::read_calibration(options.calibration);
   session.add_input(options.calibration);
   return predict_training(plan, workload_of(session, options, plan), calibration,
                           options.synchrony.synchrony());

@@ -5,6 +5,7 @@ namespace rackrail::explore {
 topology::Topology with_links(const topology::Topology& topology,
                               const std::function<void(LinkId, topology::Link&)>& change) {
   topology::Topology result(topology.name());
+  result.set_measured_processor(topology.measured_processor());
   for (std::size_t i = 0; i < topology.node_count(); ++i) {
     result.add_node(topology.node(NodeId(i)));
   }

@@ -190,7 +190,7 @@ void add_device(const Topology& topology, std::vector<Change>& changes,
                   .is_marginal = factor < 2,
                   .links = {},
                   .device_speed = 1,
-                  .device_rates = plan::device_rates(*classes.begin())};
+                  .device_rates = plan::device_rates(topology, Rank(0))};
     Change additions = codecs;
     additions.what = "rate of additions";
     for (plan::CodecRate& rate : codecs.device_rates->codecs) {

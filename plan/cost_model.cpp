@@ -39,4 +39,29 @@ DeviceRates device_rates(std::string_view device_class) {
   return rates;
 }
 
+bool is_measured(const topology::Topology& topology, Rank rank) {
+  const DeviceClass* device = find_device_class(topology.node(topology.node_of(rank)).device_class);
+  return topology.measured_processor().has_value() &&
+         (device == nullptr || device == find_device_class("cpu"));
+}
+
+DeviceRates device_rates(const topology::Topology& topology, Rank rank) {
+  DeviceRates rates = device_rates(topology.node(topology.node_of(rank)).device_class);
+  if (!is_measured(topology, rank)) {
+    return rates;
+  }
+  const auto& measured = topology.measured_processor();
+  for (const Codec& codec : all_codecs()) {
+    const auto found = measured->codecs.find(to_string(codec));
+    if (found != measured->codecs.end()) {
+      rates.codecs[static_cast<std::size_t>(codec.kind)] = {found->second.encode,
+                                                            found->second.decode};
+    }
+  }
+  rates.reduce = measured->reduce;
+  rates.launch = measured->launch;
+  rates.wake = {};
+  return rates;
+}
+
 }  // namespace rackrail::plan

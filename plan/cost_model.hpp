@@ -33,12 +33,12 @@ struct DeviceRates {
 /// Rates of a device class ("V100", "A100", "H100", "cpu", …): memory bandwidth from the data
 /// sheet over the bytes that each codec moves per element. Unknown classes get those of "cpu".
 DeviceRates device_rates(std::string_view device_class);
-
-/// Measured on a machine (rackrail calibrate); replaces the table above where present.
-struct Calibration {
-  DeviceRates rates;
-  std::string source;
-};
+/// Whether the topology has a measured processor and the rank is such a one: of class "cpu", or of
+/// one that is not known.
+bool is_measured(const topology::Topology& topology, Rank rank);
+/// Of a rank: what was measured, where something was; else that of its class, also for codecs that
+/// were not measured.
+DeviceRates device_rates(const topology::Topology& topology, Rank rank);
 
 /// One thing that happened in a simulated or measured step: for timelines and traces.
 struct TimelineEvent {

@@ -51,7 +51,7 @@ class LoadCounter {
               std::unordered_map<std::uint64_t, std::size_t>& channels)
       : topology_(topology), channels_(channels) {
     for (std::size_t r = 0; r < topology.rank_count(); ++r) {
-      rates_.push_back(plan::device_rates(topology.node(topology.node_of(Rank(r))).device_class));
+      rates_.push_back(plan::device_rates(topology, Rank(r)));
     }
   }
 

@@ -45,9 +45,8 @@ Engine::Engine(const topology::Topology& topology, const SimulationOptions& opti
       ranks_(topology.rank_count()) {
   for (std::size_t r = 0; r < ranks_.size(); ++r) {
     RankState& rank = ranks_[r];
-    const topology::Node& node = topology.node(topology.node_of(Rank(r)));
     rank.rates =
-        options.device_rates ? *options.device_rates : plan::device_rates(node.device_class);
+        options.device_rates ? *options.device_rates : plan::device_rates(topology, Rank(r));
     if (const auto link = topology.processor_of(Rank(r))) {
       const topology::Link& processor = topology.link(*link);
       rank.processor = {*link};

@@ -7,6 +7,7 @@ namespace rackrail::topology {
 Topology part_of(const Topology& topology, const std::vector<bool>& is_kept,
                  std::span<const Rank> ranks) {
   Topology part(topology.name());
+  part.set_measured_processor(topology.measured_processor());
   std::vector<std::optional<NodeId>> node_of(topology.node_count());
   for (std::size_t i = 0; i < node_of.size(); ++i) {
     if (is_kept[i]) {

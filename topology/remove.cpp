@@ -40,6 +40,7 @@ Topology without(const Topology& topology, std::span<const std::string> hosts,
     is_cut[link.index()] = true;
   }
   Topology rest(topology.name());
+  rest.set_measured_processor(topology.measured_processor());
   std::vector<std::optional<NodeId>> node_of(topology.node_count());
   for (std::size_t i = 0; i < is_gone.size(); ++i) {
     if (!is_gone[i]) {

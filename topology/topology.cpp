@@ -46,6 +46,7 @@ struct Topology::Impl {
   std::vector<NodeId> ranks;                      // by Rank
   std::vector<std::optional<Rank>> rank_of_node;  // by NodeId
   std::vector<std::optional<LinkId>> processors;  // by Rank
+  std::optional<MeasuredProcessor> measured_processor;
 
   Impl() = default;
   Impl(const Impl& other)
@@ -53,7 +54,8 @@ struct Topology::Impl {
         by_name(other.by_name),
         ranks(other.ranks),
         rank_of_node(other.rank_of_node),
-        processors(other.processors) {
+        processors(other.processors),
+        measured_processor(other.measured_processor) {
     // Edge descriptors point into the graph that made them, so the edges are added anew, in order.
     for (std::size_t v = 0; v < other.out.size(); ++v) {
       boost::add_vertex(other.graph[v], graph);
@@ -278,6 +280,14 @@ void Topology::set_processor(Rank rank, LinkId link) {
         "a link and a rank that exist"});
   }
   impl_->processors[rank.index()] = link;
+}
+
+const std::optional<MeasuredProcessor>& Topology::measured_processor() const {
+  return impl_->measured_processor;
+}
+
+void Topology::set_measured_processor(std::optional<MeasuredProcessor> processor) {
+  impl_->measured_processor = std::move(processor);
 }
 
 std::string Topology::digest() const {

@@ -9,6 +9,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -73,6 +75,18 @@ struct Link {
   Bandwidth flow_bandwidth;
 };
 
+/// What somebody measured of the processors that stand for ranks (`rackrail calibrate`): bytes of
+/// FP32 that one takes in or gives out per second.
+struct MeasuredProcessor {
+  struct Codec {
+    Bandwidth encode;
+    Bandwidth decode;
+  };
+  std::map<std::string, Codec, std::less<>> codecs;  ///< by name; others are not known
+  Bandwidth reduce;                                  ///< adding what was received
+  Duration launch;                                   ///< of each call beyond its bytes
+};
+
 class Topology {
  public:
   Topology();
@@ -118,7 +132,12 @@ class Topology {
   std::optional<LinkId> processor_of(Rank rank) const;
   void set_processor(Rank rank, LinkId link);
 
+  /// What ranks of device class "cpu" (or of an unknown one) encode and add at, if it is known.
+  const std::optional<MeasuredProcessor>& measured_processor() const;
+  void set_measured_processor(std::optional<MeasuredProcessor> processor);
+
   /// SHA-256 of a canonical text of all vertices, links and ranks: a plan names its cluster by it.
+  /// What was measured is not in it, so that a plan may be judged with other figures.
   std::string digest() const;
 
   /// Throws ConfigError with the names of the two parts unless every rank can reach every other.

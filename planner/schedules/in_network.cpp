@@ -216,8 +216,7 @@ double cost(const plan::TransferGraph& graph, const topology::Topology& topology
   }
   double most = plan::alpha_beta(graph, topology).seconds_per_element / kBytesPerElement;
   for (std::size_t r = 0; r < added.size(); ++r) {
-    const std::string& device = topology.node(topology.node_of(Rank(r))).device_class;
-    const plan::DeviceRates rates = plan::device_rates(device);
+    const plan::DeviceRates rates = plan::device_rates(topology, Rank(r));
     most = std::max(most, added[r] * (1 / static_cast<double>(rates.reduce.bytes_per_second()) +
                                       rates.launch.seconds() / kSliceBytes));
   }

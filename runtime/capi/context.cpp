@@ -9,6 +9,7 @@
 #include "base/build_config.hpp"
 #include "base/error.hpp"
 #include "base/parse_units.hpp"
+#include "plan/calibration.hpp"
 #include "plan/format.hpp"
 #include "runtime/launch/gpu_worker.hpp"
 #include "topology/reader.hpp"
@@ -22,15 +23,18 @@ constexpr Duration kHeartbeatTimeout = 10_s;
 
 topology::Topology cluster_of(const Settings& settings) {
   const std::size_t ranks = settings.launch.world_size;
-  if (settings.cluster.empty()) {
-    return flat_cluster(ranks);
-  }
-  topology::Topology cluster = topology::read_cluster(settings.cluster).topology;
+  topology::Topology cluster = settings.cluster.empty()
+                                   ? flat_cluster(ranks)
+                                   : topology::read_cluster(settings.cluster).topology;
   if (cluster.rank_count() != ranks) {
     throw ConfigError(ErrorContext{.file = settings.cluster,
                                    .where = "ranks",
                                    .found = std::to_string(cluster.rank_count()),
                                    .expected = std::to_string(ranks) + ", as the job has"});
+  }
+  if (!settings.calibration.empty()) {
+    cluster.set_measured_processor(
+        plan::measured_processor(plan::read_calibration(settings.calibration)));
   }
   return cluster;
 }

@@ -149,6 +149,7 @@ Settings read_settings(const rackrail_config* given, const runtime::EnvironmentM
   if (settings.cluster == "none") {
     settings.cluster.clear();
   }
+  settings.calibration = text_of(nullptr, "", "RACKRAIL_CALIBRATION", environment).text;
   const Said codecs = text_of(config.codecs, "codecs", "RACKRAIL_CODECS", environment);
   settings.codec = read_codec(codecs);
   settings.plan = text_of(config.plan, "plan", "RACKRAIL_PLAN", environment).text;

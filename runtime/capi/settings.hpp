@@ -15,10 +15,11 @@ namespace rackrail::capi {
 struct Settings {
   /// Who this is; a job of one where neither the configuration nor a launcher says.
   runtime::LaunchEnvironment launch;
-  std::string token;    ///< of the job; empty: none
-  std::string cluster;  ///< file or shipped name; empty: all ranks around one switch
-  CodecChoice codec;    ///< of planned buckets, without a plan
-  std::string plan;     ///< file; empty: planned when it is known what for
+  std::string token;        ///< of the job; empty: none
+  std::string cluster;      ///< file or shipped name; empty: all ranks around one switch
+  std::string calibration;  ///< file of what `rackrail calibrate` measured; empty: none
+  CodecChoice codec;        ///< of planned buckets, without a plan
+  std::string plan;         ///< file; empty: planned when it is known what for
   std::string transport;
   /// Where sums are made, if not on the host, and how they get to other ranks.
   struct Gpu {

@@ -257,6 +257,24 @@ class BadInput(harness.CommandTest):
                     self.assert_bad_input("train", "plan.json", "--workers", "4", "--calibration",
                                           "machine.json", file="machine.json", where=key)
 
+    def test_calibrations_of_what_is_planned_for(self):
+        rate = {"encode": "1 GB/s", "decode": "1 GB/s"}
+        good = {"cores": 2, "core_bandwidth": "1 GB/s", "message_overhead": "1 us",
+                "latency": "1 us", "codecs": {"fp16": rate, "int8": rate, "topk": rate},
+                "reduce": "1 GB/s", "launch": "0 s", "transport": "ucx", "load": 0}
+        self.write("machine.json", json.dumps(good))
+        self.write("wrong.json", json.dumps({**good, "reduce": "soon"}))
+        self.write("cpus.csv", "source,target,bandwidth,latency,kind\n" + "".join(
+            f"host{i},switch,10 Gbit/s,2 us,host-link\n" for i in range(2)))
+        self.rackrail("plan", "cpus.csv", "resnet-50", "-o", "plan.json")
+        for arguments in (("plan", "cpus.csv", "resnet-50"), ("schedules", "cpus.csv"),
+                          ("simulate", "plan.json", "--cluster", "cpus.csv")):
+            with self.subTest(command=arguments[0]):
+                self.assert_bad_input(*arguments, "--calibration", "wrong.json", file="wrong.json",
+                                      where="reduce")
+        self.assert_bad_input("plan", "a100-8x8", "resnet-50", "--calibration", "machine.json",
+                              where="--calibration", expected="device class cpu")
+
     def test_plans_and_calibrations(self):
         self.write("words.json", "{}")
         self.assert_bad_input("verify", "words.json", file="words.json")

@@ -35,6 +35,28 @@ class Schedules(harness.CommandTest):
             for times in row["schedules"].values():
                 self.assertEqual(set(times), {"time_s"})
 
+    def test_measured_rates_of_processors_count(self):
+        self.write("cpus.csv", "source,target,bandwidth,latency,kind\n" + "".join(
+            f"host{i},switch,10 Gbit/s,2 us,host-link\n" for i in range(2)))
+
+        def fastest(additions, encoding):
+            rate = {"encode": encoding, "decode": encoding}
+            self.write("machine.json", json.dumps({
+                "cores": 2, "core_bandwidth": "1 GB/s", "message_overhead": "1 us",
+                "latency": "1 us", "codecs": {"fp16": rate, "int8": rate, "topk": rate},
+                "reduce": additions, "launch": "0 s", "transport": "ucx", "load": 0}))
+            return [self.rackrail_json("schedules", "cpus.csv", "--from", "16 MiB", "--to",
+                                       "16 MiB", "--calibration", "machine.json", "--codec",
+                                       codec)["sizes"][0]["time_s"] for codec in ("none", "fp16")]
+
+        fast = fastest("100 GB/s", "100 GB/s")
+        self.assertLess(fast[1], 0.6 * fast[0])
+        # Additions of half the buffer at 10 MB/s take 838.9 ms, encoding of it as well.
+        self.assertGreater(fastest("10 MB/s", "100 GB/s")[0], 0.8388)
+        slow = fastest("100 GB/s", "10 MB/s")
+        self.assertEqual(slow[0], fast[0])
+        self.assertGreater(slow[1], 0.8388)
+
     def test_text_shows_sizes_crossovers_and_refusals(self):
         text = self.rackrail("schedules", "two-racks-40g", "--to", "4 MiB").out
         self.assertRegex(text, r"(?m)^ *1.00 KiB +\S+ ")

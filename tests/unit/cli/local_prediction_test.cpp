@@ -7,6 +7,7 @@
 #include "plan/verifier.hpp"
 #include "planner/planner.hpp"
 #include "sim/simulator.hpp"
+#include "topology/queries.hpp"
 
 namespace rackrail::cli {
 namespace {
@@ -44,9 +45,9 @@ plan::Plan plan_for(const plan::Workload& workload) {
 }
 
 // A machine on which only what a test is about costs anything.
-Calibration machine(std::size_t cores) {
+plan::Calibration machine(std::size_t cores) {
   constexpr Bandwidth kFast(1'000'000'000'000'000);
-  Calibration calibration;
+  plan::Calibration calibration;
   calibration.cores = cores;
   calibration.core_bandwidth = 1_GBps;
   calibration.rates.codecs.fill({kFast, kFast});
@@ -107,7 +108,7 @@ TEST_CASE("messages take the cores' time: a ring moves 2(n - 1) times the gradie
 TEST_CASE("each message costs its overhead on top of its bytes") {
   const plan::Workload workload = model(4 << 20, 2_us);
   const plan::Plan made = plan_for(workload);
-  Calibration calibration = machine(1);
+  plan::Calibration calibration = machine(1);
   const Duration without = predict_here(made, workload, calibration).estimate.step_time;
   calibration.message_overhead = 1_ms;
   const Duration with = predict_here(made, workload, calibration).estimate.step_time;
@@ -123,6 +124,27 @@ TEST_CASE("the timeline of the prediction shows every worker") {
     INFO(track);
     CHECK(std::any_of(result.records.timeline.begin(), result.records.timeline.end(),
                       [&](const plan::TimelineEvent& event) { return event.track == track; }));
+  }
+}
+
+TEST_CASE("a machine is its cores, shared by all workers") {
+  plan::Calibration calibration = machine(2);
+  const topology::Topology here = local_machine(calibration, 5);
+  REQUIRE(here.rank_count() == 5);
+  CHECK_NOTHROW(here.require_connected());
+  topology::Router router(here);
+  const auto shared = here.processor_of(Rank(0));
+  REQUIRE(shared.has_value());
+  CHECK(here.link(*shared).bandwidth == calibration.core_bandwidth * 2);
+  for (std::size_t i = 0; i < 5; ++i) {
+    CHECK(here.processor_of(Rank(i)) == shared);
+    for (std::size_t j = 0; j < 5; ++j) {
+      if (i != j) {
+        const topology::Route& route = router.route(Rank(i), Rank(j));
+        CHECK(std::count(route.begin(), route.end(), *shared) == 1);
+        CHECK(topology::route_latency(here, route) == calibration.latency);
+      }
+    }
   }
 }
 

@@ -1,4 +1,6 @@
-#include "cli/calibration.hpp"
+#include "plan/calibration.hpp"
+
+#include <fmt/format.h>
 
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
@@ -6,9 +8,8 @@
 #include "base/error.hpp"
 #include "base/file.hpp"
 #include "tests/support/paths.hpp"
-#include "topology/queries.hpp"
 
-namespace rackrail::cli {
+namespace rackrail::plan {
 namespace {
 
 using nlohmann::json;
@@ -94,11 +95,11 @@ TEST_CASE("codecs that are not tried unasked may be missing, as in older files")
   const auto path = folder.path() / "machine.json";
   write_file_atomically(path, older.dump());
   const Calibration read = read_calibration(path);
-  for (const plan::Codec& codec : plan::all_codecs()) {
+  for (const Codec& codec : all_codecs()) {
     const auto i = static_cast<std::size_t>(codec.kind);
-    CAPTURE(plan::to_string(codec));
-    const bool is_missing = !older["codecs"].contains(plan::to_string(codec));
-    const plan::DeviceRates expected = is_missing ? plan::device_rates("cpu") : example().rates;
+    CAPTURE(to_string(codec));
+    const bool is_missing = !older["codecs"].contains(to_string(codec));
+    const DeviceRates expected = is_missing ? device_rates("cpu") : example().rates;
     CHECK((!codec.is_lossy() || read.rates.codecs[i].encode == expected.codecs[i].encode));
     CHECK((!codec.is_lossy() || read.rates.codecs[i].decode == expected.codecs[i].decode));
   }
@@ -151,26 +152,34 @@ TEST_CASE("a file that is not there is named") {
   CHECK_THROWS_AS(read_calibration("/nonexistent/machine.json"), ConfigError);
 }
 
-TEST_CASE("a machine is its cores, shared by all workers") {
+TEST_CASE("what was measured holds for ranks that are CPUs, and only for them") {
+  topology::Topology topology("mixed");
+  const NodeId hub = topology.add_node({.name = "switch", .kind = topology::NodeKind::kSwitch});
+  for (const char* device : {"cpu", "", "A100"}) {
+    const NodeId node = topology.add_node({.name = fmt::format("host-{}", device),
+                                           .kind = topology::NodeKind::kHost,
+                                           .device_class = device});
+    topology.add_rank(node);
+    topology.add_duplex_link({.from = node, .to = hub, .bandwidth = 1_Gbps});
+  }
+  const std::string digest = topology.digest();
+  CHECK(device_rates(topology, Rank(0)).reduce == device_rates("cpu").reduce);
+
   const Calibration calibration = example();
-  const topology::Topology machine = local_machine(calibration, 5);
-  REQUIRE(machine.rank_count() == 5);
-  CHECK_NOTHROW(machine.require_connected());
-  topology::Router router(machine);
-  const auto shared = machine.processor_of(Rank(0));
-  REQUIRE(shared.has_value());
-  CHECK(machine.link(*shared).bandwidth == calibration.core_bandwidth * 2);
-  for (std::size_t i = 0; i < 5; ++i) {
-    CHECK(machine.processor_of(Rank(i)) == shared);
-    for (std::size_t j = 0; j < 5; ++j) {
-      if (i != j) {
-        const topology::Route& route = router.route(Rank(i), Rank(j));
-        CHECK(std::count(route.begin(), route.end(), *shared) == 1);
-        CHECK(topology::route_latency(machine, route) == calibration.latency);
-      }
+  topology.set_measured_processor(measured_processor(calibration));
+  const topology::Topology copy = topology;
+  CHECK(copy.digest() == digest);
+  for (const std::size_t rank : {0, 1}) {
+    const DeviceRates rates = device_rates(copy, Rank(rank));
+    CHECK(rates.reduce == calibration.rates.reduce);
+    CHECK(rates.launch == calibration.rates.launch);
+    for (std::size_t i = 1; i < rates.codecs.size(); ++i) {
+      CHECK(rates.codecs[i].encode == calibration.rates.codecs[i].encode);
+      CHECK(rates.codecs[i].decode == calibration.rates.codecs[i].decode);
     }
   }
+  CHECK(device_rates(copy, Rank(2)).reduce == device_rates("A100").reduce);
 }
 
 }  // namespace
-}  // namespace rackrail::cli
+}  // namespace rackrail::plan

@@ -1,4 +1,4 @@
-#include "cli/calibration.hpp"
+#include "plan/calibration.hpp"
 
 #include <fmt/format.h>
 
@@ -10,7 +10,7 @@
 #include "base/file.hpp"
 #include "base/parse_units.hpp"
 
-namespace rackrail::cli {
+namespace rackrail::plan {
 
 namespace {
 
@@ -78,12 +78,12 @@ class Fields {
 };
 
 template <typename Rates>
-auto& rate_of(Rates& rates, const plan::Codec& codec) {
+auto& rate_of(Rates& rates, const Codec& codec) {
   return rates.codecs[static_cast<std::size_t>(codec.kind)];
 }
 
-bool is_tried_unasked(const plan::Codec& codec) {
-  const auto tried = plan::known_codecs();
+bool is_tried_unasked(const Codec& codec) {
+  const auto tried = known_codecs();
   return std::find(tried.begin(), tried.end(), codec) != tried.end();
 }
 
@@ -91,11 +91,11 @@ bool is_tried_unasked(const plan::Codec& codec) {
 
 std::string to_json(const Calibration& calibration) {
   nlohmann::json codecs = nlohmann::json::object();
-  for (const plan::Codec& codec : plan::all_codecs()) {
+  for (const Codec& codec : all_codecs()) {
     if (codec.is_lossy()) {
-      const plan::CodecRate& rate = rate_of(calibration.rates, codec);
-      codecs[plan::to_string(codec)] = {{"encode", to_exact_string(rate.encode)},
-                                        {"decode", to_exact_string(rate.decode)}};
+      const CodecRate& rate = rate_of(calibration.rates, codec);
+      codecs[to_string(codec)] = {{"encode", to_exact_string(rate.encode)},
+                                  {"decode", to_exact_string(rate.decode)}};
     }
   }
   const nlohmann::json file = {{"cores", calibration.cores},
@@ -130,9 +130,9 @@ Calibration read_calibration(const std::filesystem::path& path) {
   calibration.rates.reduce = fields.rate("reduce");
   calibration.rates.launch = fields.duration("launch");
   const Fields codecs = fields.inside("codecs");
-  calibration.rates.codecs = plan::device_rates("cpu").codecs;
-  for (const plan::Codec& codec : plan::all_codecs()) {
-    const std::string name = plan::to_string(codec);
+  calibration.rates.codecs = device_rates("cpu").codecs;
+  for (const Codec& codec : all_codecs()) {
+    const std::string name = to_string(codec);
     if (codec.is_lossy() && (is_tried_unasked(codec) || codecs.has(name))) {
       const Fields fields_of_codec = codecs.inside(name);
       rate_of(calibration.rates, codec) = {fields_of_codec.rate("encode"),
@@ -144,42 +144,17 @@ Calibration read_calibration(const std::filesystem::path& path) {
   return calibration;
 }
 
-topology::Topology local_machine(const Calibration& calibration, std::size_t ranks) {
-  using topology::LinkKind;
-  using topology::NodeKind;
-  topology::Topology machine("this machine");
-  const NodeId in = machine.add_node({.name = "memory-in", .kind = NodeKind::kSwitch});
-  const NodeId out = machine.add_node({.name = "memory-out", .kind = NodeKind::kSwitch});
-  const auto cores = static_cast<std::int64_t>(calibration.cores);
-  const LinkId shared = machine.add_link({.from = in,
-                                          .to = out,
-                                          .bandwidth = calibration.core_bandwidth * cores,
-                                          .latency = calibration.latency,
-                                          .kind = LinkKind::kOther,
-                                          .tier = "cores",
-                                          .overhead = calibration.message_overhead,
-                                          .cpu_share = 1.0 / static_cast<double>(cores)});
-  for (std::size_t i = 0; i < ranks; ++i) {
-    const NodeId worker = machine.add_node({.name = fmt::format("worker{}", i),
-                                            .kind = NodeKind::kHost,
-                                            .host = fmt::format("worker{}", i),
-                                            .device_class = "cpu"});
-    const Rank rank = machine.add_rank(worker);
-    // Sender and receiver each do about half of the work of a message, on a thread of their own.
-    const Bandwidth one_end = calibration.core_bandwidth * 2;
-    machine.add_link({.from = worker,
-                      .to = in,
-                      .bandwidth = one_end,
-                      .kind = LinkKind::kOther,
-                      .tier = "worker"});
-    machine.add_link({.from = out,
-                      .to = worker,
-                      .bandwidth = one_end,
-                      .kind = LinkKind::kOther,
-                      .tier = "worker"});
-    machine.set_processor(rank, shared);
+topology::MeasuredProcessor measured_processor(const Calibration& calibration) {
+  topology::MeasuredProcessor processor;
+  for (const Codec& codec : all_codecs()) {
+    const CodecRate& rate = rate_of(calibration.rates, codec);
+    if (codec.is_lossy()) {
+      processor.codecs[to_string(codec)] = {rate.encode, rate.decode};
+    }
   }
-  return machine;
+  processor.reduce = calibration.rates.reduce;
+  processor.launch = calibration.rates.launch;
+  return processor;
 }
 
-}  // namespace rackrail::cli
+}  // namespace rackrail::plan
