@@ -23,6 +23,7 @@
 #include "cli/shared_numbers.hpp"
 #include "cli/table.hpp"
 #include "cli/validate_emulation.hpp"
+#include "plan/codec.hpp"
 #include "sim/nccl/calibrate.hpp"
 #include "sim/nccl/model.hpp"
 #include "topology/reader.hpp"
@@ -47,6 +48,8 @@ struct ValidateOptions {
   std::string within;
   std::string mean_within;
   bool all_rows = false;
+  bool every_schedule = false;
+  std::vector<std::string> codecs;
   double scale = 1;
   std::int64_t steps = EmulationValidation{}.steps;
 };
@@ -251,10 +254,29 @@ bool is_emulation(const ValidateOptions& options) {
       "emulate instead of measurements"});
 }
 
+/// One whose sums of equal values can be checked.
+plan::Codec parse_rounding_codec(const std::string& text) {
+  constexpr double kMostError = 0.1;
+  const plan::Codec codec = plan::parse_codec(text);
+  if (plan::relative_error(codec) > kMostError) {
+    throw ConfigError(ErrorContext{"<command line>", "--codecs", text,
+                                   "codecs that keep every value, as none, fp16 and int8 do"});
+  }
+  return codec;
+}
+
 void run_emulation(Session& session, const ValidateOptions& options) {
   EmulationValidation emulation;
   emulation.cluster = options.cluster;
   emulation.cluster.cluster = options.files.front();
+  emulation.from = parse_bytes(options.from);
+  emulation.collectives.every_schedule = options.every_schedule;
+  if (!options.codecs.empty()) {
+    emulation.collectives.codecs.clear();
+    for (const std::string& codec : options.codecs) {
+      emulation.collectives.codecs.push_back(parse_rounding_codec(codec));
+    }
+  }
   emulation.scale = options.scale;
   emulation.steps = options.steps;
   emulation.worst_allowed = bound("--within", options.within);
@@ -386,6 +408,17 @@ void add_validate_command(CLI::App& app, Session& session) {
   command->add_option("--mean-within", options->mean_within, "The same for the geometric mean: 5%");
   command->add_flag("--all-rows", options->all_rows, "Show every case");
   add_scale_option(*command, options->scale)->excludes(cluster);
+  command
+      ->add_flag("--every-schedule", options->every_schedule,
+                 "On an emulated network: execute every schedule at every size, not only those "
+                 "that are predicted fastest")
+      ->excludes(cluster);
+  command
+      ->add_option("--codecs", options->codecs,
+                   "Of the all-reduces on an emulated network, such as none,fp16,int8 (default: "
+                   "none)")
+      ->delimiter(',')
+      ->excludes(cluster);
   command->add_option("--steps", options->steps, "Of the training on the emulated network")
       ->check(CLI::Range(2, 100'000))
       ->capture_default_str()

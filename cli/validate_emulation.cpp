@@ -14,16 +14,13 @@
 #include "base/error.hpp"
 #include "base/file.hpp"
 #include "base/parse_units.hpp"
-#include "cli/calibration.hpp"
 #include "cli/emulation.hpp"
 #include "cli/local_prediction.hpp"
 #include "cli/shared_numbers.hpp"
 #include "cli/table.hpp"
+#include "plan/calibration.hpp"
 #include "plan/format.hpp"
-#include "planner/collective_forms.hpp"
 #include "planner/planner.hpp"
-#include "planner/schedule_family.hpp"
-#include "planner/schedule_table.hpp"
 #include "runtime/coordinator/job_token.hpp"
 #include "runtime/emulate/commands.hpp"
 #include "runtime/emulate/rank_commands.hpp"
@@ -37,9 +34,6 @@ namespace {
 
 namespace emulate = runtime::emulate;
 
-constexpr Bytes kSmallest = 1_KiB;
-constexpr Bytes kLargest = 64_MiB;
-constexpr std::int64_t kGrowth = 4;
 constexpr const char* kTraining = "digits-mlp";
 
 class TemporaryFolder {
@@ -74,7 +68,7 @@ void require_time(const runtime::InterruptGuard& interrupts) {
 }
 
 struct MachineCosts {
-  Calibration calibration;
+  plan::Calibration calibration;
   plan::Workload workload;
 };
 
@@ -102,14 +96,14 @@ MachineCosts calibrate(const emulate::EmulatedNetwork& network, const TemporaryF
     throw RuntimeFailure(fmt::format("measuring this machine {}: {}", describe(ends.front()),
                                      ends.front().last_line));
   }
-  return {read_calibration(machine),
+  return {plan::read_calibration(machine),
           plan::read_workload_text(read_file(workload), std::filesystem::path(workload))};
 }
 
 /// The emulated network with ranks that share the cores of this machine.
 topology::Topology machine_as_network(const topology::Topology& original,
                                       const emulate::NetworkPlan& plan,
-                                      const Calibration& calibration) {
+                                      const plan::Calibration& calibration) {
   using topology::NodeKind;
   // Two links are the least that a message between two hosts crosses, and what calibration saw.
   constexpr double kPerLink = 0.5;
@@ -135,6 +129,7 @@ topology::Topology machine_as_network(const topology::Topology& original,
   return network;
 }
 
+/// A training step, predicted and measured.
 struct Compared {
   std::string what;
   std::string how;
@@ -143,63 +138,10 @@ struct Compared {
   double error() const { return predicted / measured - 1; }
 };
 
-/// An all-reduce of each size as a bucket of one plan, and what it is predicted to take.
-struct CollectivePlan {
-  plan::Plan plan;
-  std::vector<Compared> cases;  ///< by bucket; not measured yet
-};
-
-CollectivePlan plan_collectives(const topology::Topology& network,
-                                const sim::SimulationOptions& simulation) {
-  const auto cost_model = sim::make_cost_model(network, simulation);
-  planner::ScheduleTableOptions wanted;
-  wanted.smallest = kSmallest;
-  wanted.largest = kLargest;
-  const planner::ScheduleTable table = planner::make_schedule_table(network, *cost_model, wanted);
-  topology::Router router(network);
-  CollectivePlan result;
-  result.plan.name = "all-reduces";
-  result.plan.cluster_name = network.name();
-  result.plan.cluster_digest = network.digest();
-  for (std::size_t r = 0; r < network.rank_count(); ++r) {
-    result.plan.rank_names.push_back(network.node(network.node_of(Rank(r))).name);
-  }
-  result.plan.batch.local_batch.assign(network.rank_count(), 1);  // a plan has one, used or not
-  std::vector<std::pair<std::string, std::size_t>> made;  // by schedule of the plan: family, form
-  for (Bytes size = kSmallest; size <= kLargest; size = size * kGrowth) {
-    const auto row = std::find_if(table.rows.begin(), table.rows.end(),
-                                  [&](const planner::TableRow& one) { return one.bytes == size; });
-    if (row == table.rows.end()) {
-      throw SimulationError("the table of schedules has no row of " + to_string(size));
-    }
-    const std::string& family = table.families[row->best];
-    const planner::TableTime& best = row->times[row->best];
-    auto known = std::find(made.begin(), made.end(), std::pair(family, best.form));
-    if (known == made.end()) {
-      auto forms = planner::collective_forms(planner::schedule_family(family),
-                                             plan::Collective::kAllReduce, network, router, {});
-      result.plan.schedules.push_back(std::move(forms.at(best.form)));
-      known = made.insert(made.end(), {family, best.form});
-    }
-    plan::Bucket bucket;
-    bucket.tensors = {static_cast<std::uint32_t>(result.plan.buckets.size())};
-    bucket.elements = size.count() / 4;
-    bucket.schedule = static_cast<std::uint32_t>(known - made.begin());
-    bucket.slice_elements = best.slice_elements;
-    const sim::CollectiveResult simulated =
-        sim::simulate_collective(result.plan.schedules[bucket.schedule], bucket.elements,
-                                 bucket.slice_elements, network, simulation);
-    result.cases.push_back(
-        {.what = to_string(size), .how = family, .predicted = simulated.time, .measured = {}});
-    result.plan.buckets.push_back(std::move(bucket));
-  }
-  return result;
-}
-
 /// Fills in what the ranks measured.
 void execute_collectives(const emulate::EmulatedNetwork& network, const TemporaryFolder& folder,
                          const runtime::InterruptGuard& interrupts, CollectivePlan& collectives) {
-  const std::string file = folder.file("collectives.json");
+  const std::string file = folder.file("collectives.plan");
   plan::save_plan(collectives.plan, file);
   std::vector<std::string> last_lines(network.plan().host_of_rank.size());
   emulate::RankCommandOptions run;
@@ -260,17 +202,52 @@ Compared compare_step(const topology::Topology& machine, const emulate::Emulated
   return compared;
 }
 
-std::string comparison_table(const std::string& title, const std::vector<Compared>& cases) {
-  Table table({{title},
+std::string error_text(double error) { return fmt::format("{:+.1f} %", error * kPercent); }
+
+/// `choices` are of the same cases.
+std::string collectives_table(const std::vector<CollectiveCase>& cases,
+                              const std::vector<MeasuredChoice>& choices) {
+  std::vector<Table::Column> columns = {{"all-reduce"},
+                                        {"codec"},
+                                        {"by"},
+                                        {"predicted", Align::kRight},
+                                        {"measured", Align::kRight},
+                                        {"error", Align::kRight}};
+  if (!choices.empty()) {
+    columns.push_back({"chosen, over the best", Align::kRight});
+  }
+  Table table(columns);
+  for (const CollectiveCase& one : cases) {
+    std::vector<std::string> row = {
+        to_string(one.size),      plan::to_string(one.codec), one.family,
+        to_string(one.predicted), to_string(one.measured),    error_text(one.error())};
+    if (!choices.empty()) {
+      const auto choice =
+          std::find_if(choices.begin(), choices.end(),
+                       [&](const MeasuredChoice& made) { return made.chosen == &one; });
+      row.push_back(choice == choices.end() ? "" : error_text(choice->over_best()));
+    }
+    table.add_row(row);
+  }
+  return table.to_string();
+}
+
+std::string step_table(const Compared& step) {
+  Table table({{"training"},
                {"by"},
                {"predicted", Align::kRight},
                {"measured", Align::kRight},
                {"error", Align::kRight}});
-  for (const Compared& one : cases) {
-    table.add_row({one.what, one.how, to_string(one.predicted), to_string(one.measured),
-                   fmt::format("{:+.1f} %", one.error() * kPercent)});
-  }
+  table.add_row({step.what, step.how, to_string(step.predicted), to_string(step.measured),
+                 error_text(step.error())});
   return table.to_string();
+}
+
+nlohmann::json to_json(const CollectiveCase& one) {
+  return {{"what", to_string(one.size)},          {"bytes", one.size.count()},
+          {"codec", plan::to_string(one.codec)},  {"by", one.family},
+          {"is_chosen", one.is_chosen},           {"predicted_s", one.predicted.seconds()},
+          {"measured_s", one.measured.seconds()}, {"relative_error", one.error()}};
 }
 
 nlohmann::json to_json(const Compared& one) {
@@ -281,9 +258,64 @@ nlohmann::json to_json(const Compared& one) {
           {"relative_error", one.error()}};
 }
 
+nlohmann::json to_json(const MeasuredChoice& choice) {
+  return {{"bytes", choice.chosen->size.count()},
+          {"codec", plan::to_string(choice.chosen->codec)},
+          {"chosen", choice.chosen->family},
+          {"best", choice.best->family},
+          {"over_best", choice.over_best()}};
+}
+
+/// Of predictions, as shares.
+struct Errors {
+  double mean = 0;  ///< e^mean(|log predicted/measured|) − 1
+  double median = 0;
+  double worst = 0;
+};
+
+Errors errors_of(const std::vector<CollectiveCase>& cases, const Compared& step) {
+  std::vector<double> absolute = {std::abs(step.error())};
+  double logarithms = std::abs(std::log1p(step.error()));
+  for (const CollectiveCase& one : cases) {
+    absolute.push_back(std::abs(one.error()));
+    logarithms += std::abs(std::log1p(one.error()));
+  }
+  std::sort(absolute.begin(), absolute.end());
+  const std::size_t count = absolute.size();
+  return {.mean = std::expm1(logarithms / static_cast<double>(count)),
+          .median = (absolute[(count - 1) / 2] + absolute[count / 2]) / 2,
+          .worst = absolute.back()};
+}
+
+std::string choices_line(const std::vector<MeasuredChoice>& choices) {
+  if (choices.empty()) {
+    return "";
+  }
+  const auto worst = std::max_element(choices.begin(), choices.end(),
+                                      [](const MeasuredChoice& a, const MeasuredChoice& b) {
+                                        return a.over_best() < b.over_best();
+                                      });
+  return fmt::format("the chosen schedule takes at most {} longer than the best of all ({}, {})\n",
+                     percent(worst->over_best()), to_string(worst->chosen->size),
+                     plan::to_string(worst->chosen->codec));
+}
+
+/// The smallest size of the selection's row of sizes that is no less than `from`.
+CollectiveSelection starting_at(CollectiveSelection selection, Bytes from) {
+  while (selection.smallest < from) {
+    selection.smallest = selection.smallest * selection.growth;
+  }
+  if (selection.smallest > selection.largest) {
+    throw ConfigError(ErrorContext{"<command line>", "--from", to_string(from),
+                                   "a size up to " + to_string(selection.largest)});
+  }
+  return selection;
+}
+
 }  // namespace
 
 void validate_by_emulation(Session& session, const EmulationValidation& options) {
+  const CollectiveSelection selection = starting_at(options.collectives, options.from);
   const topology::Topology original = options.cluster.load(session);
   if (original.rank_count() < 2) {
     throw ConfigError(ErrorContext{options.cluster.cluster, "ranks",
@@ -301,37 +333,42 @@ void validate_by_emulation(Session& session, const EmulationValidation& options)
         machine_as_network(original, network.plan(), costs.calibration);
     sim::SimulationOptions simulation;
     simulation.device_rates = costs.calibration.rates;
-    CollectivePlan collectives = plan_collectives(machine, simulation);
-    execute_collectives(network, folder, *interrupts, collectives);
+    std::vector<CollectiveCase> cases;
+    for (CollectivePlan& collectives : plan_collectives(machine, simulation, selection)) {
+      execute_collectives(network, folder, *interrupts, collectives);
+      cases.insert(cases.end(), collectives.cases.begin(), collectives.cases.end());
+    }
     interrupts.reset();  // the training has its own
     const Compared step =
         compare_step(machine, network, costs.workload, simulation, options.steps, session.seed);
 
-    double worst = std::abs(step.error());
-    double logarithms = std::abs(std::log1p(step.error()));
-    for (const Compared& one : collectives.cases) {
-      worst = std::max(worst, std::abs(one.error()));
-      logarithms += std::abs(std::log1p(one.error()));
-    }
-    const double mean = std::expm1(logarithms / static_cast<double>(collectives.cases.size() + 1));
+    const std::vector<MeasuredChoice> choices = measured_choices(cases);
+    const Errors errors = errors_of(cases, step);
     if (session.json) {
       nlohmann::json json = links_json(network.plan(), checked);
       json["collectives"] = nlohmann::json::array();
-      for (const Compared& one : collectives.cases) {
+      for (const CollectiveCase& one : cases) {
         json["collectives"].push_back(to_json(one));
+      }
+      json["choices"] = nlohmann::json::array();
+      for (const MeasuredChoice& choice : choices) {
+        json["choices"].push_back(to_json(choice));
       }
       json["step"] = to_json(step);
       json["calibration"] = nlohmann::json::parse(to_json(costs.calibration));
-      json["worst_relative_error"] = worst;
-      json["geomean_relative_error"] = mean;
+      json["worst_relative_error"] = errors.worst;
+      json["median_relative_error"] = errors.median;
+      json["geomean_relative_error"] = errors.mean;
       session.print_json(json);
     } else {
-      fmt::print("{}\n{}\n{}\ngeometric-mean error {}, worst {} (load {:.1f} before)\n",
-                 links_table(network.plan(), checked),
-                 comparison_table("all-reduce", collectives.cases),
-                 comparison_table("training", {step}), percent(mean), percent(worst), checked.load);
+      fmt::print(
+          "{}\n{}\n{}\n{}geometric-mean error {}, median {}, worst {} (load {:.1f} before)\n",
+          links_table(network.plan(), checked), collectives_table(cases, choices), step_table(step),
+          choices_line(choices), percent(errors.mean), percent(errors.median),
+          percent(errors.worst), checked.load);
     }
-    const bool is_missed = worst > options.worst_allowed || mean > options.mean_allowed;
+    const bool is_missed =
+        errors.worst > options.worst_allowed || errors.mean > options.mean_allowed;
     session.status = checked.is_held && !is_missed ? kDone : kNotMet;
   } catch (const Interrupted&) {
     session.note("interrupted");

@@ -5,7 +5,9 @@
 // predicts, for the topology that was built,
 //
 //   * what each link carries: its rate times TCP's share of payload;
-//   * an all-reduce of each size from 1 KiB to 64 MiB, by the schedule that is predicted fastest;
+//   * an all-reduce of each size from 1 KiB to 64 MiB, by the schedule that is predicted fastest,
+//   or
+//     by each there is, to see what another choice would have been worth;
 //   * a training step of the built-in model, by a plan that is made for that topology.
 //
 // Then all of it is executed, and predicted and measured times stand side by side. Workers share
@@ -15,6 +17,7 @@
 
 #include <optional>
 
+#include "cli/emulated_collectives.hpp"
 #include "cli/inputs.hpp"
 #include "cli/session.hpp"
 
@@ -22,6 +25,8 @@ namespace rackrail::cli {
 
 struct EmulationValidation {
   ClusterOptions cluster;
+  CollectiveSelection collectives;
+  Bytes from;  ///< smaller all-reduces are left out
   double scale = 1;
   std::int64_t steps = 30;  ///< of the training
   double worst_allowed =

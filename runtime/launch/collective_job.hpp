@@ -22,10 +22,10 @@ struct CollectiveJobOptions {
 
 /// Called by every rank with the same plan. Reduces each bucket alone, some times in a row, after
 /// two rounds that are not counted; the first of them has known values and must give their exact
-/// sum. Rank 0 runs the coordinator, and gets the time of each bucket: the median of its
-/// repetitions on the rank where that is largest. The others get nothing. Throws RuntimeFailure
-/// when a rank is lost, a sum is wrong or the transport cannot be used, ConfigError for a token
-/// that is missing.
+/// sum, or nearly so with a codec that rounds (one that leaves values out does not). Rank 0 runs
+/// the coordinator, and gets the time of each bucket: the median of its repetitions on the rank
+/// where that is largest. The others get nothing. Throws RuntimeFailure when a rank is lost, a sum
+/// is wrong or the transport cannot be used, ConfigError for a token that is missing.
 std::optional<std::vector<Duration>> run_collectives(const plan::Plan& plan,
                                                      const LaunchEnvironment& launch,
                                                      const CollectiveJobOptions& options);

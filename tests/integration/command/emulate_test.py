@@ -166,7 +166,36 @@ class Validation(EmulationTest):
                                    case["predicted_s"] / case["measured_s"] - 1)
         large = result["collectives"][-1]
         self.assertLess(abs(large["relative_error"]), 0.25, large)
+        self.assertTrue(all(case["is_chosen"] for case in result["collectives"]))
+        self.assertEqual(result["choices"], [])
         self.assertGreater(result["step"]["measured_s"], 0)
+        self.assert_nothing_left()
+
+    def test_every_schedule_is_held_against_the_chosen_one(self):
+        result = self.rackrail_json("validate", "pair.csv", "--scale", "5", "--steps", 10,
+                                    "--every-schedule", "--codecs", "none,fp16", "--from", "5MiB")
+        cases = {}
+        for case in result["collectives"]:
+            self.assertGreaterEqual(case["bytes"], 2**24)
+            cases.setdefault((case["bytes"], case["codec"]), []).append(case)
+        self.assertEqual(sorted(cases), [(size, codec) for size in (2**24, 2**26)
+                                         for codec in ("fp16", "none")])
+        self.assertEqual(len(result["choices"]), len(cases))
+        for choice in result["choices"]:
+            of_it = cases[choice["bytes"], choice["codec"]]
+            self.assertGreater(len({case["by"] for case in of_it}), 3)
+            (chosen,) = (case for case in of_it if case["is_chosen"])
+            best = min(of_it, key=lambda case: case["measured_s"])
+            self.assertEqual((choice["chosen"], choice["best"]), (chosen["by"], best["by"]))
+            self.assertAlmostEqual(choice["over_best"],
+                                   chosen["measured_s"] / best["measured_s"] - 1)
+            # Predictions tell fast from slow: with two ranks, by a factor of two.
+            self.assertLess(choice["over_best"], 0.5)
+        for codec in ("topk", "randomk"):
+            self.assert_bad_input("validate", "pair.csv", "--codecs", f"none,{codec}",
+                                  where="--codecs", found=codec, expected="keep every value")
+        self.assert_bad_input("validate", "pair.csv", "--from", "1 GiB", where="--from",
+                              expected="up to 64.0 MiB")
         self.assert_nothing_left()
 
 

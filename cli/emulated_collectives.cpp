@@ -1,0 +1,155 @@
+#include "cli/emulated_collectives.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.hpp"
+#include "base/parse_units.hpp"
+#include "planner/collective_forms.hpp"
+#include "planner/schedule_family.hpp"
+#include "planner/schedule_table.hpp"
+
+namespace rackrail::cli {
+
+namespace {
+
+plan::Plan empty_plan(const topology::Topology& network) {
+  plan::Plan plan;
+  plan.name = "all-reduces";
+  plan.cluster_name = network.name();
+  plan.cluster_digest = network.digest();
+  for (std::size_t r = 0; r < network.rank_count(); ++r) {
+    plan.rank_names.push_back(network.node(network.node_of(Rank(r))).name);
+  }
+  plan.batch.local_batch.assign(network.rank_count(), 1);  // a plan has one, used or not
+  return plan;
+}
+
+/// Adds cases of one codec to plans.
+class CollectivePlanner {
+ public:
+  CollectivePlanner(const topology::Topology& network, const sim::SimulationOptions& simulation,
+                    const plan::Codec& codec, planner::ScheduleTable table)
+      : network_(network),
+        simulation_(simulation),
+        codec_(codec),
+        table_(std::move(table)),
+        router_(network) {}
+
+  const planner::TableRow& row(Bytes size) const {
+    const auto found =
+        std::find_if(table_.rows.begin(), table_.rows.end(),
+                     [&](const planner::TableRow& one) { return one.bytes == size; });
+    if (found == table_.rows.end()) {
+      throw SimulationError("the table of schedules has no row of " + to_string(size));
+    }
+    return *found;
+  }
+
+  void start() {
+    result_ = {.plan = empty_plan(network_), .cases = {}};
+    made_.clear();
+  }
+  CollectivePlan finish() { return std::move(result_); }
+
+  void add(const planner::TableRow& row, std::size_t family) {
+    const planner::TableTime& time = row.times[family];
+    plan::Bucket bucket;
+    bucket.tensors = {static_cast<std::uint32_t>(result_.plan.buckets.size())};
+    bucket.elements = row.bytes.count() / 4;
+    bucket.schedule = schedule_of(family, time.form);
+    bucket.slice_elements = time.slice_elements;
+    const sim::CollectiveResult simulated =
+        sim::simulate_collective(result_.plan.schedules[bucket.schedule], bucket.elements,
+                                 bucket.slice_elements, network_, simulation_);
+    result_.cases.push_back({.size = row.bytes,
+                             .codec = codec_,
+                             .family = table_.families[family],
+                             .is_chosen = family == row.best,
+                             .predicted = simulated.time,
+                             .measured = {}});
+    result_.plan.buckets.push_back(std::move(bucket));
+  }
+
+ private:
+  std::uint32_t schedule_of(std::size_t family, std::size_t form) {
+    auto known = std::find(made_.begin(), made_.end(), std::pair(family, form));
+    if (known == made_.end()) {
+      auto forms = planner::collective_forms(planner::schedule_family(table_.families[family]),
+                                             plan::Collective::kAllReduce, network_, router_,
+                                             {codec_, codec_});
+      result_.plan.schedules.push_back(std::move(forms.at(form)));
+      known = made_.insert(made_.end(), {family, form});
+    }
+    return static_cast<std::uint32_t>(known - made_.begin());
+  }
+
+  const topology::Topology& network_;
+  const sim::SimulationOptions& simulation_;
+  plan::Codec codec_;
+  planner::ScheduleTable table_;
+  topology::Router router_;
+  CollectivePlan result_;
+  std::vector<std::pair<std::size_t, std::size_t>> made_;  // by schedule of the plan: family, form
+};
+
+}  // namespace
+
+std::vector<CollectivePlan> plan_collectives(const topology::Topology& network,
+                                             const sim::SimulationOptions& simulation,
+                                             const CollectiveSelection& selection) {
+  const auto cost_model = sim::make_cost_model(network, simulation);
+  planner::ScheduleTableOptions wanted;
+  wanted.smallest = selection.smallest;
+  wanted.largest = selection.largest;
+  wanted.simulate_all = selection.every_schedule;
+  std::vector<CollectivePlan> plans;
+  for (const plan::Codec& codec : selection.codecs) {
+    wanted.codec = codec;
+    CollectivePlanner planner(network, simulation, codec,
+                              planner::make_schedule_table(network, *cost_model, wanted));
+    planner.start();
+    for (Bytes size = selection.smallest; size <= selection.largest;
+         size = size * selection.growth) {
+      const planner::TableRow& row = planner.row(size);
+      if (!selection.every_schedule) {
+        planner.add(row, row.best);
+        continue;
+      }
+      for (std::size_t family = 0; family < row.times.size(); ++family) {
+        planner.add(row, family);
+      }
+      plans.push_back(planner.finish());
+      planner.start();
+    }
+    if (!selection.every_schedule) {
+      plans.push_back(planner.finish());
+    }
+  }
+  return plans;
+}
+
+std::vector<MeasuredChoice> measured_choices(const std::vector<CollectiveCase>& cases) {
+  std::vector<MeasuredChoice> choices;
+  for (const CollectiveCase& chosen : cases) {
+    if (!chosen.is_chosen) {
+      continue;
+    }
+    MeasuredChoice choice{.chosen = &chosen, .best = &chosen};
+    std::size_t families = 0;
+    for (const CollectiveCase& other : cases) {
+      if (other.size == chosen.size && other.codec == chosen.codec) {
+        ++families;
+        if (other.measured < choice.best->measured) {
+          choice.best = &other;
+        }
+      }
+    }
+    if (families > 1) {
+      choices.push_back(choice);
+    }
+  }
+  return choices;
+}
+
+}  // namespace rackrail::cli
