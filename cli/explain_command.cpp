@@ -1,11 +1,15 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "base/error.hpp"
+#include "base/file.hpp"
 #include "base/parse_units.hpp"
 #include "cli/commands.hpp"
 #include "cli/inputs.hpp"
@@ -15,19 +19,27 @@
 #include "cli/table.hpp"
 #include "explore/explain.hpp"
 #include "planner/planner.hpp"
+#include "sim/scenario.hpp"
 #include "sim/simulator.hpp"
 
 namespace rackrail::cli {
 
 namespace {
 
+constexpr int kMostStepsExplained = 1'000'000;
+
 struct ExplainCommandOptions {
   std::string target;  ///< a plan file or a cluster
   std::string workload;
   ClusterOptions cluster;
   double error_budget = planner::PlannerOptions{}.error_budget;
+  std::string scenario;
+  int steps = 0;                   ///< 0: as the scenario says, else 1
+  std::string step = "last";       ///< whose critical path is shown
+  std::vector<std::string> links;  ///< to be changed by themselves
   std::size_t jobs = 0;
   bool replan = false;
+  bool has_seed = false;  ///< on the command line
 };
 
 /// The plan that the user has, or the one that the planner would make.
@@ -55,41 +67,96 @@ PlanInput load(Session& session, ExplainCommandOptions options) {
   return input;
 }
 
+/// Scenario, steps and seed, checked on the cluster as it is.
+explore::ConditionOptions conditions_of(Session& session, const ExplainCommandOptions& options,
+                                        const topology::Topology& cluster) {
+  explore::ConditionOptions conditions;
+  if (!options.scenario.empty()) {
+    conditions.scenario = explore::Source{options.scenario, read_file(options.scenario)};
+    const std::filesystem::path file = options.scenario;
+    session.add_inputs({&file, 1});
+    session.add_inputs(sim::files_of_scenario(options.scenario, conditions.scenario->text));
+  }
+  conditions.steps = options.steps;
+  if (options.has_seed) {
+    conditions.seed = session.seed;
+  }
+  const explore::Conditions read = explore::conditions_of(conditions, cluster);
+  const int steps = read.simulation.steps;
+  const std::optional<sim::StepChoice> choice = sim::parse_step_choice(options.step);
+  if (!choice || (choice->kind == sim::StepChoice::Kind::kNumber && choice->number >= steps)) {
+    throw ConfigError(
+        ErrorContext{"<command line>", "--step", fmt::format("'{}'", options.step),
+                     fmt::format("last, slowest, median or a number from 0 to {}", steps - 1)});
+  }
+  conditions.step = *choice;
+  session.seed = read.simulation.disturbances.seed;
+  return conditions;
+}
+
+nlohmann::json name_or_null(const explore::Gain* gain) {
+  return gain != nullptr ? nlohmann::json(gain->what) : nullptr;
+}
+
 nlohmann::json to_json(const explore::Explanation& explanation) {
   nlohmann::json parts = nlohmann::json::array();
   for (const explore::Part& part : explanation.parts) {
-    parts.push_back({{"what", part.what}, {"time_s", part.time.seconds()}, {"share", part.share}});
+    nlohmann::json object = {
+        {"what", part.what}, {"time_s", part.time.seconds()}, {"share", part.share}};
+    if (!part.link.empty()) {
+      object["link"] = part.link;
+      object["link_time_s"] = part.link_time.seconds();
+    }
+    parts.push_back(std::move(object));
   }
   nlohmann::json gains = nlohmann::json::array();
   for (const explore::Gain& gain : explanation.gains) {
     nlohmann::json object = {{"what", gain.what},
                              {"change", gain.change},
                              {"step_time_s", gain.step_time.seconds()},
-                             {"gain", gain.gain}};
+                             {"gain", gain.gain},
+                             {"disturbance", gain.is_disturbance}};
     if (gain.kept_plan_time) {
       object["kept_plan_step_time_s"] = gain.kept_plan_time->seconds();
     }
     gains.push_back(std::move(object));
   }
-  const explore::Gain* bottleneck = explanation.bottleneck();
   return {{"step_time_s", explanation.step_time.seconds()},
-          {"bottleneck", bottleneck != nullptr ? nlohmann::json(bottleneck->what) : nullptr},
+          {"steps", explanation.steps},
+          {"reported_step", explanation.reported},
+          {"reported_step_time_s", explanation.reported_time.seconds()},
+          {"bottleneck", name_or_null(explanation.bottleneck())},
+          {"worst_disturbance", name_or_null(explanation.worst_disturbance())},
           {"parts", parts},
           {"gains", gains},
           {"notes", explanation.notes}};
 }
 
-void print(const explore::Explanation& explanation, const PlanInput& input, bool replan) {
-  fmt::print("{} on {}: a step takes {}\n\n", input.workload.name, input.cluster.name(),
-             to_string(explanation.step_time));
-  Table parts({{"critical path"}, {"time", Align::kRight}, {"share", Align::kRight}});
+void print_parts(const explore::Explanation& explanation) {
+  std::string title = "critical path";
+  if (explanation.steps > 1) {
+    title +=
+        fmt::format(" of step {}, {}", explanation.reported, to_string(explanation.reported_time));
+  }
+  Table parts({{title}, {"time", Align::kRight}, {"share", Align::kRight}, {"most of it on"}});
   for (const explore::Part& part : explanation.parts) {
-    parts.add_row({part.what, to_string(part.time), percent(part.share)});
+    parts.add_row({part.what, to_string(part.time), percent(part.share), part.link});
   }
   fmt::print("{}\n", parts.to_string());
+}
+
+void print(const explore::Explanation& explanation, const PlanInput& input,
+           const ExplainCommandOptions& options, bool has_outages) {
+  fmt::print("{} on {}{}: a step takes {}{}\n\n", input.workload.name, input.cluster.name(),
+             options.scenario.empty() ? "" : " under " + options.scenario,
+             to_string(explanation.step_time),
+             has_outages             ? " of the run, with what it loses"
+             : explanation.steps > 1 ? fmt::format(" on average of {}", explanation.steps)
+                                     : "");
+  print_parts(explanation);
   std::vector<Table::Column> columns{
       {"what if"}, {"change"}, {"step time", Align::kRight}, {"gain", Align::kRight}};
-  if (replan) {
+  if (options.replan) {
     columns.push_back({"same plan", Align::kRight});
   }
   Table gains(columns);
@@ -106,6 +173,10 @@ void print(const explore::Explanation& explanation, const PlanInput& input, bool
     fmt::print("bottleneck      {}: {} saves {:.2f} % of the step\n", bottleneck->what,
                bottleneck->change, bottleneck->gain * 100);
   }
+  if (const explore::Gain* worst = explanation.worst_disturbance()) {
+    fmt::print("what costs most {}: without it the step would be {:.2f} % shorter\n", worst->what,
+               worst->gain * 100);
+  }
   for (const std::string& note : explanation.notes) {
     fmt::print("note            {}\n", note);
   }
@@ -113,21 +184,28 @@ void print(const explore::Explanation& explanation, const PlanInput& input, bool
 
 void run(Session& session, const ExplainCommandOptions& options) {
   const PlanInput input = load(session, options);
-  ProgressBar bar("what if");
   explore::ExplainOptions explaining;
+  explaining.conditions = conditions_of(session, options, input.cluster);
+  for (const std::string& name : options.links) {
+    explaining.links.push_back(named("<command line>", "--link",
+                                     [&] { return explore::named_links(input.cluster, name); }));
+  }
+  ProgressBar bar("what if");
   explaining.replan = options.replan;
   explaining.threads = options.jobs;
   explaining.progress = [&bar](std::size_t done, std::size_t all) {
     bar.update(static_cast<double>(done) / static_cast<double>(all),
                fmt::format("{} of {} changes", done, all));
   };
+  const bool has_outages =
+      explore::conditions_of(explaining.conditions, input.cluster).outages.has_value();
   const explore::Explanation explanation =
       explore::explain(input.plan, input.workload, input.cluster, explaining);
   bar.clear();
   if (session.json) {
     session.print_json(to_json(explanation));
   } else {
-    print(explanation, input, options.replan);
+    print(explanation, input, options, has_outages);
   }
 }
 
@@ -152,15 +230,33 @@ void add_explain_command(CLI::App& app, Session& session) {
                    "Of the plan that is made for a cluster, as in rackrail plan")
       ->check(CLI::Range(0.0, kLargestErrorBudget))
       ->capture_default_str();
+  command->add_option("--scenario", options->scenario,
+                      "YAML file of what goes wrong, and of how ranks keep in step, as of rackrail "
+                      "simulate: gains are those under it, and what it costs is tried as well");
+  command
+      ->add_option("--steps", options->steps,
+                   "Steps to simulate, whose mean counts; as the scenario says by default")
+      ->check(CLI::Range(1, kMostStepsExplained));
+  command
+      ->add_option("--step", options->step,
+                   "Whose critical path is shown: last, slowest, median or a number from 0")
+      ->capture_default_str();
+  command
+      ->add_option("--link", options->links,
+                   "A link to change by itself, both ways, and to put another cable beside: a→b or "
+                   "a->b, of parallel ones all; a→b#2: the second of them; may be repeated")
+      ->take_all();
   command->add_flag("--replan", options->replan,
                     "Plan anew for every change, and take the better plan");
   command->add_option("-j,--jobs", options->jobs, "Threads; one per core by default")
       ->check(CLI::Range(1, kMostThreads));
   command->footer(
       "Examples: rackrail explain two-racks-40g bert-large\n"
-      "          rackrail explain plan.json --replan");
-  command->callback([&session, options] {
+      "          rackrail explain plan.json --replan\n"
+      "          rackrail explain plan.json --scenario faults.yaml --link 'tor0->core0'");
+  command->callback([&session, options, command] {
     session.command = "explain";
+    options->has_seed = command->count("--seed") > 0;
     run(session, *options);
   });
 }

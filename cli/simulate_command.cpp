@@ -40,6 +40,7 @@ namespace rackrail::cli {
 namespace {
 
 constexpr int kMostSteps = 1'000'000;
+constexpr int kMostConnections = 256;
 
 struct SimulateOptions {
   std::string target;  ///< a plan file or a cluster
@@ -51,6 +52,7 @@ struct SimulateOptions {
   std::string network;  ///< empty: the scenario's, or flow
   std::string scenario;
   std::string multipath;            ///< empty: as the scenario says, else pinned
+  int connections = 0;              ///< 0: as the scenario says, else 1
   std::vector<std::string> packet;  ///< NAME=VALUE
   int steps = 0;                    ///< 0: as the scenario says, else 1
   std::string step = "last";        ///< which of them is reported
@@ -91,6 +93,14 @@ sim::Scenario SimulateOptions::read(Session& session, const topology::Topology& 
   }
   if (!multipath.empty()) {
     options.multipath = *sim::parse_multipath(multipath);
+  }
+  if (connections > 0) {
+    options.connections = connections;
+    if (connections > 1 && options.multipath != sim::Multipath::kEcmp) {
+      throw ConfigError(ErrorContext{"<command line>", "--connections",
+                                     "several connections without hashed routes",
+                                     "--multipath ecmp"});
+    }
   }
   for (const std::string& text : packet) {
     set_packet_option(options.packets, text);
@@ -444,9 +454,15 @@ void add_simulate_command(CLI::App& app, Session& session) {
       ->take_all();
   command
       ->add_option("--multipath", options->multipath,
-                   "pinned: routes of the plan; ecmp: shortest routes for all, by hash; spray: "
-                   "packet by packet over all shortest routes")
+                   "pinned: each transfer on the route that the plan gives it; ecmp: shortest "
+                   "routes for all, by a hash of the two ranks; spray: packet by packet over all "
+                   "shortest routes")
       ->check(CLI::IsMember({"pinned", "ecmp", "spray"}));
+  command
+      ->add_option("--connections", options->connections,
+                   "With --multipath ecmp: connections between two ranks, each with a hash of its "
+                   "own and an equal part of every message; 1 by default")
+      ->check(CLI::Range(1, kMostConnections));
   command->footer(
       "Examples: rackrail simulate plan.json --trace step.json\n"
       "          rackrail simulate a100-8x8 --collective all-reduce --bytes 1GiB --schedule ring");

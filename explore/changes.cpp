@@ -8,6 +8,8 @@
 #include <string>
 #include <utility>
 
+#include "base/error.hpp"
+
 namespace rackrail::explore {
 namespace {
 
@@ -129,7 +131,7 @@ void add_tiers(const Topology& topology, std::vector<Change>& changes) {
       changes.push_back({.what = "bandwidth of all tiers",
                          .by = by,
                          .is_marginal = factor < 2,
-                         .is_broad = true,
+                         .breadth = Breadth::kAll,
                          .links =
                              [change = faster(factor)](LinkId id, Link& link) {
                                if (link.kind != LinkKind::kShared) {
@@ -269,7 +271,114 @@ void add_uplinks(const Topology& topology, std::vector<Change>& changes) {
                      .device_rates = std::nullopt});
 }
 
+/// A change of these links.
+Change of_links(const std::string& what, const char* by, bool is_marginal, Breadth breadth,
+                const std::vector<LinkId>& links,
+                const std::function<void(LinkId, Link&)>& change) {
+  return {
+      .what = what,
+      .by = by,
+      .is_marginal = is_marginal,
+      .breadth = breadth,
+      .links =
+          [meant = std::set<LinkId>(links.begin(), links.end()), change](LinkId id, Link& link) {
+            if (meant.contains(id)) {
+              change(id, link);
+            }
+          },
+      .device_speed = 1,
+      .device_rates = std::nullopt};
+}
+
+/// All links from one vertex to another and back.
+std::vector<LinkId> cables_beside(const Topology& topology, LinkId one, std::size_t* there) {
+  const Link& named = topology.link(one);
+  std::vector<LinkId> cables;
+  *there = 0;
+  for (std::size_t i = 0; i < topology.link_count(); ++i) {
+    const Link& link = topology.link(LinkId(i));
+    const bool is_there = link.from == named.from && link.to == named.to;
+    if (is_there || (link.from == named.to && link.to == named.from)) {
+      cables.emplace_back(i);
+      *there += is_there ? 1 : 0;
+    }
+  }
+  return cables;
+}
+
 }  // namespace
+
+NamedLinks named_links(const Topology& topology, const std::string& name) {
+  NamedLinks named{name, topology::links_named(topology, name)};
+  if (named.links.empty()) {
+    throw ConfigError(
+        ErrorContext{"", "link", fmt::format("'{}'", name),
+                     "a link of the cluster, such as " + topology.link_name(LinkId(0))});
+  }
+  if (topology.link(named.links.front()).kind == LinkKind::kShared) {
+    throw ConfigError(ErrorContext{"", "link", fmt::format("'{}', the cores of a machine", name),
+                                   "a link between machines or switches; more cores are tried "
+                                   "without being asked for"});
+  }
+  if (named.links.size() == 1) {
+    named.name = topology.link_name(named.links.front());
+  } else {
+    const Link& first = topology.link(named.links.front());
+    named.name = topology.node(first.from).name + "→" + topology.node(first.to).name;
+  }
+  return named;
+}
+
+std::vector<Change> changes_of_links(const Topology& topology, const NamedLinks& named) {
+  std::vector<LinkId> cables = named.links;
+  for (const LinkId link : named.links) {
+    if (const auto back = topology::way_back(topology, link)) {
+      cables.push_back(*back);
+    }
+  }
+  const bool has_back = cables.size() > named.links.size();
+  const std::string both = named.name + (has_back ? " and back" : "");
+  const Breadth breadth = has_back ? Breadth::kThereAndBack : Breadth::kOne;
+  const auto any = [&](const auto& has) {
+    return std::any_of(cables.begin(), cables.end(),
+                       [&](LinkId id) { return has(topology.link(id)); });
+  };
+  const auto wider = [charged = charged_links(topology)](double factor) {
+    return [charged, factor](LinkId id, Link& link) { widen(link, charged[id.index()], factor); };
+  };
+  std::vector<Change> changes;
+  for (const auto& [by, factor] : {std::pair("+10 %", 1 + kMarginal), std::pair("x2", 2.0)}) {
+    const bool is_marginal = factor < 2;
+    changes.push_back(of_links(named.name + " bandwidth", by, is_marginal, Breadth::kOne,
+                               named.links, wider(factor)));
+    if (has_back) {
+      changes.push_back(
+          of_links(both + " bandwidth", by, is_marginal, breadth, cables, wider(factor)));
+    }
+    if (any([](const Link& link) { return link.flow_bandwidth > Bandwidth(0); })) {
+      changes.push_back(of_links(both + " rate of one message", by, is_marginal, breadth, cables,
+                                 [factor = factor](LinkId, Link& link) {
+                                   link.flow_bandwidth = scaled(link.flow_bandwidth, factor);
+                                 }));
+    }
+  }
+  if (any([](const Link& link) { return link.latency > Duration(); })) {
+    for (const auto& [by, factor] : {std::pair("-10 %", 1 - kMarginal), std::pair("half", 0.5)}) {
+      changes.push_back(of_links(
+          both + " latency", by, factor > 0.5, breadth, cables,
+          [factor = factor](LinkId, Link& link) { link.latency = scaled(link.latency, factor); }));
+    }
+  }
+  std::size_t there = 0;
+  const std::vector<LinkId> beside = cables_beside(topology, named.links.front(), &there);
+  const Link& first = topology.link(named.links.front());
+  const auto k = static_cast<double>(there);
+  changes.push_back(of_links(
+      fmt::format("cables {}↔{}", topology.node(first.from).name, topology.node(first.to).name), "",
+      false, breadth, beside, wider((k + 1) / k)));
+  changes.back().by = fmt::format("{} instead of {}", there + 1, there);
+  return changes;
+}
 
 std::vector<Change> changes_of(const Topology& topology, std::vector<std::string>& notes) {
   std::vector<Change> changes;

@@ -1,25 +1,40 @@
-// What one could buy: changes of a cluster that an explanation tries out.
+// What one could buy: changes of a cluster that an explanation tries out, and what of a scenario
+// one could do away with.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "explore/conditions.hpp"
 #include "plan/cost_model.hpp"
 #include "topology/topology.hpp"
 
 namespace rackrail::explore {
+
+/// How much a change is of: where a narrow one gains as much as a wide one, it is the better
+/// answer.
+enum class Breadth : std::uint8_t {
+  kOne,           ///< a link, or what a scenario says of one thing
+  kThereAndBack,  ///< a cable
+  kKind,          ///< all of a tier, all devices, all messages
+  kAll,           ///< all tiers at once
+};
 
 /// One change; parts that are empty leave things as they are.
 struct Change {
   std::string what;          ///< "rack-uplink bandwidth", "device speed", …
   std::string by;            ///< "+10 %", "x2", "half", …
   bool is_marginal = false;  ///< 10 % of something: these can be compared with each other
-  bool is_broad = false;     ///< of all tiers at once
+  Breadth breadth = Breadth::kKind;
   std::function<void(LinkId, topology::Link&)> links;
   double device_speed = 1;                        ///< of training, not of codecs
   std::optional<plan::DeviceRates> device_rates;  ///< of all ranks
+  /// Of what the scenario says, as read for the changed cluster.
+  std::function<void(Conditions&)> conditions{};
+  bool is_disturbance = false;  ///< something that goes wrong does not
 };
 
 /// Of every tier the bandwidth (+10 %, ×2), what one message may take of it where that is limited,
@@ -32,5 +47,28 @@ struct Change {
 /// uplink). What the cluster does not have (overhead, uplinks) is left out. `notes` receives a
 /// sentence for what cannot be tried.
 std::vector<Change> changes_of(const topology::Topology& topology, std::vector<std::string>& notes);
+
+/// Links that somebody asks about: those of one name.
+struct NamedLinks {
+  std::string name;
+  std::vector<LinkId> links;
+};
+/// As topology::links_named() knows them. Throws ConfigError when there are none of that name, and
+/// for the processor of a machine.
+NamedLinks named_links(const topology::Topology& topology, const std::string& name);
+
+/// Of these links alone the bandwidth, and of cables there and back the bandwidth, the latency and
+/// what one message may take, as changes_of() changes those of tiers; and one more cable beside
+/// them: between ends with k of them in parallel, k + 1 over k of the bandwidth of each, both ways.
+std::vector<Change> changes_of_links(const topology::Topology& topology, const NamedLinks& named);
+
+/// What the conditions have that could be otherwise. What goes wrong is undone one by one, all of
+/// it in case there is more than one thing: slow devices, links that change (each one, up to eight
+/// of them), traffic of others, hosts and cables that are lost. And 10 % more, or twice as much, of
+/// the speed of each group of slow devices and of the loading of data, of which a batch more may be
+/// prepared ahead; and detection and recovery that take 10 % less, or half. `notes` as above.
+std::vector<Change> changes_of_conditions(const Conditions& conditions,
+                                          const topology::Topology& topology,
+                                          std::vector<std::string>& notes);
 
 }  // namespace rackrail::explore

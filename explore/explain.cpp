@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <mutex>
 
@@ -16,18 +17,33 @@ namespace rackrail::explore {
 namespace {
 
 std::vector<Part> parts_of(const sim::StepResult& step, const topology::Topology& topology) {
-  std::map<std::string, Duration> times;
+  struct Times {
+    Duration all;
+    std::map<LinkId, Duration> by_link;
+  };
+  std::map<std::string, Times> times;
   for (const sim::PathPiece& piece : step.records.critical_path) {
     std::string what = piece.kind;
     if (piece.link) {
       const topology::Link& link = topology.link(*piece.link);
       what += ": " + (link.tier.empty() ? std::string(to_string(link.kind)) : link.tier);
     }
-    times[what] += piece.end - piece.start;
+    Times& of_kind = times[what];
+    of_kind.all += piece.end - piece.start;
+    if (piece.link) {
+      of_kind.by_link[*piece.link] += piece.end - piece.start;
+    }
   }
   std::vector<Part> parts;
-  for (const auto& [what, time] : times) {
-    parts.push_back({what, time, time / step.estimate.step_time});
+  for (const auto& [what, of_kind] : times) {
+    Part& part = parts.emplace_back(
+        Part{.what = what, .time = of_kind.all, .share = of_kind.all / step.estimate.step_time});
+    for (const auto& [link, time] : of_kind.by_link) {
+      if (time > part.link_time) {
+        part.link = topology.link_name(link);
+        part.link_time = time;
+      }
+    }
   }
   std::stable_sort(parts.begin(), parts.end(),
                    [](const Part& a, const Part& b) { return a.time > b.time; });
@@ -36,62 +52,56 @@ std::vector<Part> parts_of(const sim::StepResult& step, const topology::Topology
 
 /// Step time of a plan made for these circumstances, with the batch and error budget of `plan`.
 Duration replanned_time(const plan::Plan& plan, const plan::Workload& workload,
-                        const topology::Topology& topology,
-                        const sim::SimulationOptions& simulation) {
+                        const topology::Topology& topology, const Conditions& conditions) {
   planner::PlannerOptions options;
   options.error_budget = plan.error_budget;
   options.local_batch = plan.batch.local_batch.front();
   options.seed = plan.seed;
   options.compare_baselines = false;
-  const auto cost_model = sim::make_cost_model(topology, simulation);
+  sim::SimulationOptions undisturbed;
+  undisturbed.device_rates = conditions.simulation.device_rates;
+  const auto cost_model = sim::make_cost_model(topology, undisturbed);
   plan::Plan anew = planner::make_plan(topology, workload, *cost_model, options);
   anew.batch = plan.batch;
-  return sim::simulate_step(anew, workload, topology, simulation).estimate.step_time;
+  return time_per_step(anew, workload, topology, conditions);
 }
 
 Gain try_out(const Change& change, const plan::Plan& plan, const plan::Workload& workload,
-             const topology::Topology& topology, bool replan) {
+             const topology::Topology& topology, const ExplainOptions& options) {
   const topology::Topology cluster = change.links ? with_links(topology, change.links) : topology;
   const plan::Workload work =
       change.device_speed == 1 ? workload : with_speed(workload, change.device_speed);
-  sim::SimulationOptions simulation;
-  simulation.record_critical_path = false;
-  simulation.device_rates = change.device_rates;
+  Conditions conditions = conditions_of(options.conditions, cluster);
+  conditions.simulation.device_rates = change.device_rates;
+  if (change.conditions) {
+    change.conditions(conditions);
+  }
   Gain gain{.what = change.what,
             .change = change.by,
-            .step_time = sim::simulate_step(plan, work, cluster, simulation).estimate.step_time,
+            .step_time = time_per_step(plan, work, cluster, conditions),
             .gain = 0,
             .is_marginal = change.is_marginal,
-            .is_broad = change.is_broad};
-  if (replan) {
+            .breadth = change.breadth,
+            .is_disturbance = change.is_disturbance};
+  if (options.replan) {
     gain.kept_plan_time = gain.step_time;
-    gain.step_time = std::min(gain.step_time, replanned_time(plan, work, cluster, simulation));
+    gain.step_time = std::min(gain.step_time, replanned_time(plan, work, cluster, conditions));
   }
   return gain;
 }
 
-}  // namespace
-
-const Gain* Explanation::bottleneck() const {
-  const auto largest = [&](bool is_broad) -> const Gain* {
-    const auto it = std::find_if(gains.begin(), gains.end(), [&](const Gain& gain) {
-      return gain.is_marginal && gain.is_broad == is_broad && gain.gain > 0;
-    });
-    return it == gains.end() ? nullptr : &*it;
+/// All that is tried: what was asked for, what the conditions have, what the cluster has.
+std::vector<Change> all_changes(const topology::Topology& topology, const Conditions& conditions,
+                                const ExplainOptions& options, std::vector<std::string>& notes) {
+  std::vector<Change> changes;
+  const auto add = [&](std::vector<Change> more) {
+    std::move(more.begin(), more.end(), std::back_inserter(changes));
   };
-  const Gain* single = largest(false);
-  const Gain* broad = largest(true);
-  return broad != nullptr && (single == nullptr || broad->gain > 2 * single->gain) ? broad : single;
-}
-
-Explanation explain(const plan::Plan& plan, const plan::Workload& workload,
-                    const topology::Topology& topology, const ExplainOptions& options) {
-  Explanation result;
-  const sim::StepResult step = sim::simulate_step(plan, workload, topology, {});
-  result.step_time = step.estimate.step_time;
-  result.parts = parts_of(step, topology);
-
-  std::vector<Change> changes = changes_of(topology, result.notes);
+  for (const NamedLinks& links : options.links) {
+    add(changes_of_links(topology, links));
+  }
+  add(changes_of_conditions(conditions, topology, notes));
+  add(changes_of(topology, notes));
   if (options.replan) {
     changes.push_back({.what = "plan",
                        .by = "anew",
@@ -100,11 +110,77 @@ Explanation explain(const plan::Plan& plan, const plan::Workload& workload,
                        .device_speed = 1,
                        .device_rates = std::nullopt});
   }
+  return changes;
+}
+
+/// The largest gain that is meant and above 0, or the narrowest of those that are hardly smaller.
+/// `gains` are in order.
+template <typename IsMeant>
+const Gain* narrowest_of_largest(const std::vector<Gain>& gains, const IsMeant& is_meant) {
+  constexpr double kAsMuch = 0.99;
+  const Gain* found = nullptr;
+  double largest = 0;
+  for (const Gain& gain : gains) {
+    if (!is_meant(gain) || gain.gain <= 0 || gain.gain < kAsMuch * largest) {
+      continue;
+    }
+    largest = std::max(largest, gain.gain);
+    if (found == nullptr || gain.breadth < found->breadth) {
+      found = &gain;
+    }
+  }
+  return found;
+}
+
+}  // namespace
+
+const Gain* Explanation::bottleneck() const {
+  const auto largest = [&](bool is_of_all) {
+    return narrowest_of_largest(gains, [is_of_all](const Gain& gain) {
+      return gain.is_marginal && (gain.breadth == Breadth::kAll) == is_of_all;
+    });
+  };
+  const Gain* single = largest(false);
+  const Gain* of_all = largest(true);
+  return of_all != nullptr && (single == nullptr || of_all->gain > 2 * single->gain) ? of_all
+                                                                                     : single;
+}
+
+const Gain* Explanation::worst_disturbance() const {
+  const Gain* one = narrowest_of_largest(
+      gains, [](const Gain& gain) { return gain.is_disturbance && gain.breadth == Breadth::kOne; });
+  return one != nullptr
+             ? one
+             : narrowest_of_largest(gains, [](const Gain& gain) { return gain.is_disturbance; });
+}
+
+Explanation explain(const plan::Plan& plan, const plan::Workload& workload,
+                    const topology::Topology& topology, const ExplainOptions& options) {
+  Explanation result;
+  const Conditions conditions = conditions_of(options.conditions, topology);
+  const sim::StepResult step = sim::simulate_step(plan, workload, topology, conditions.simulation);
+  result.step_time =
+      conditions.outages ? time_per_step(plan, workload, topology, conditions) : mean_time(step);
+  result.steps = step.steps.size();
+  result.reported = step.reported;
+  result.reported_time = step.estimate.step_time;
+  result.parts = parts_of(step, topology);
+
+  const std::vector<Change> changes = all_changes(topology, conditions, options, result.notes);
+  if (options.replan && options.conditions.scenario) {
+    result.notes.emplace_back(
+        "plans are made for undisturbed steps, and then simulated as they are");
+  }
+  if (!conditions.simulation.disturbances.capacity.empty()) {
+    result.notes.emplace_back(
+        "where the scenario gives a link a rate, it has that rate in every line, however wide it "
+        "is");
+  }
   result.gains.resize(changes.size());
   std::mutex mutex;
   std::size_t done = 0;
   for_each_index(changes.size(), thread_count(options.threads, changes.size()), [&](std::size_t i) {
-    Gain gain = try_out(changes[i], plan, workload, topology, options.replan);
+    Gain gain = try_out(changes[i], plan, workload, topology, options);
     gain.gain = 1 - gain.step_time / result.step_time;
     const std::lock_guard lock(mutex);
     result.gains[i] = std::move(gain);

@@ -4,6 +4,11 @@
 // time went into; but what is taken off one path may appear on the next one, and what is on the
 // path may be replaced by something else as soon as it is shortened. So every improvement is also
 // simulated (finite differences): gain = (T − T′) / T for step times T before and T′ after.
+//
+// Both may be asked under a scenario (explore/conditions.hpp). T is then the mean over its steps,
+// or what a step comes to in a run with failures; the scenario is read anew for every changed
+// cluster and its random numbers stay, so that T′ is what simulating that cluster with that file
+// gives. What goes wrong is changed, too: what would the step be without it?
 #pragma once
 
 #include <cstddef>
@@ -12,6 +17,8 @@
 #include <string>
 #include <vector>
 
+#include "explore/changes.hpp"
+#include "explore/conditions.hpp"
 #include "plan/plan.hpp"
 #include "plan/workload.hpp"
 #include "topology/topology.hpp"
@@ -24,6 +31,9 @@ struct Part {
   std::string what;
   Duration time;
   double share = 0;  ///< of the step; the shares add up to 1
+  /// Of "wire": the link that was waited for longest, and how long.
+  std::string link{};
+  Duration link_time{};
 };
 
 struct Gain {
@@ -32,25 +42,35 @@ struct Gain {
   Duration step_time;        ///< with the change; of the better plan where both were tried
   double gain = 0;           ///< share of the step that it saves; negative where it costs
   bool is_marginal = false;  ///< one of the 10 % changes
-  bool is_broad = false;     ///< of several things at once that could also be changed one by one
+  Breadth breadth = Breadth::kKind;
+  bool is_disturbance = false;               ///< without something that goes wrong
   std::optional<Duration> kept_plan_time{};  ///< with the plan as it is, where it was planned anew
 };
 
 struct Explanation {
-  Duration step_time;
+  Duration step_time;        ///< time_per_step()
+  std::size_t steps = 1;     ///< that were simulated
+  std::size_t reported = 0;  ///< the one that the parts are of
+  Duration reported_time;
   std::vector<Part> parts;  ///< longest first
   std::vector<Gain> gains;  ///< largest first
   std::vector<std::string> notes;
 
-  /// The largest of the 10 % changes, if any gains something. A broad one only where it gains more
-  /// than twice as much as any other: then no single thing is the bottleneck, as where two tiers
-  /// bind equally.
+  /// The largest of the 10 % changes, if any gains something; a narrower one where that gains as
+  /// much, but for a hundredth. One of all tiers only where it gains more than twice as much as any
+  /// other: then no single thing is the bottleneck, as where two tiers bind equally.
   const Gain* bottleneck() const;
+  /// Of what goes wrong, the one thing that costs most, if any does; several together where none
+  /// costs anything alone.
+  const Gain* worst_disturbance() const;
 };
 
 struct ExplainOptions {
+  ConditionOptions conditions;
+  std::vector<NamedLinks> links;  ///< to be changed by themselves, too
   /// Plans anew for every change, with the plan's batch and error budget, and takes the better of
-  /// that plan and the old one; a gain named "plan" says what planning anew buys alone.
+  /// that plan and the old one; a gain named "plan" says what planning anew buys alone. Planned is
+  /// for undisturbed steps.
   bool replan = false;
   std::size_t threads = 0;  ///< one per core if 0
   /// Called after every simulation with how many of how many are done; from one thread at a time.

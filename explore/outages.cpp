@@ -113,12 +113,14 @@ using Missing = std::set<std::size_t>;
 class Run {
  public:
   Run(const plan::Plan& plan, const plan::Workload& workload, const topology::Topology& topology,
-      const OutageScenario& scenario, const planner::PlannerOptions& options)
+      const OutageScenario& scenario, const planner::PlannerOptions& options,
+      const std::optional<plan::DeviceRates>& device_rates)
       : plan_(plan),
         workload_(workload),
         topology_(topology),
         scenario_(scenario),
-        options_(options) {}
+        options_(options),
+        device_rates_(device_rates) {}
 
   OutageResult simulate() {
     if (state().step_time > scenario_.duration) {
@@ -204,13 +206,16 @@ class Run {
         links.insert(links.end(), outage.links.begin(), outage.links.end());
       }
       sim::SimulationOptions simulation;
+      simulation.device_rates = device_rates_;
       simulation.steps = kStepsToSteadyState + kStepsMeasured;
       simulation.record_critical_path = false;
       if (missing_.empty()) {
         it->second = measured(plan_, topology_, simulation);
       } else {
         const topology::Topology rest = reachable(hosts, links);
-        const auto cost_model = sim::make_cost_model(rest, {});
+        sim::SimulationOptions planned_with;
+        planned_with.device_rates = device_rates_;
+        const auto cost_model = sim::make_cost_model(rest, planned_with);
         it->second = measured(plan_for(rest, *cost_model), rest, simulation);
       }
     }
@@ -367,6 +372,7 @@ class Run {
   const topology::Topology& topology_;
   const OutageScenario& scenario_;
   const planner::PlannerOptions& options_;
+  const std::optional<plan::DeviceRates>& device_rates_;
   std::map<Missing, State> states_;
   Missing missing_;
   Duration now_;
@@ -408,8 +414,9 @@ std::optional<OutageScenario> read_outages(const ConfigValue& root,
 
 OutageResult simulate_outages(const plan::Plan& plan, const plan::Workload& workload,
                               const topology::Topology& topology, const OutageScenario& scenario,
-                              const planner::PlannerOptions& options) {
-  return Run(plan, workload, topology, scenario, options).simulate();
+                              const planner::PlannerOptions& options,
+                              const std::optional<plan::DeviceRates>& device_rates) {
+  return Run(plan, workload, topology, scenario, options, device_rates).simulate();
 }
 
 }  // namespace rackrail::explore

@@ -291,6 +291,8 @@ class Engine {
   void add_up_pieces();
   std::vector<bool> plan_flows() const;
   bool is_held_for_good() const;
+  void add_others_work(std::uint32_t stream);
+  void require_end_in_sight() const;
   std::optional<HeldFlow> first_held() const;
   [[noreturn]] void fail_stuck() const;
 
@@ -302,7 +304,10 @@ class Engine {
   std::vector<std::vector<LinkId>> background_routes_;
   std::vector<std::uint32_t> background_under_way_;  ///< messages, by stream
   std::uint64_t background_since_ = 0;               ///< messages since the plan's last event
-  std::size_t own_queued_ = 0;                       ///< tasks of the plan in queue_
+  double others_work_ = 0;  ///< for messages of others that left since `others_from_`, in events
+  Time others_from_ = 0;
+  std::int64_t packet_bytes_;   ///< 0: messages are fluids
+  std::size_t own_queued_ = 0;  ///< tasks of the plan in queue_
   std::size_t unfinished_ = 0;  ///< programs of ranks, and collectives on ranks
   std::function<void(double)> progress_;
   std::function<void(std::uint32_t)> when_done_;

@@ -24,6 +24,12 @@ constexpr double kRoundingOfRates = 1.001;
 // So many messages of one stream at the same time mean that its links do not keep up, for good or
 // for a very long time. Each of them costs time whenever another one starts or ends.
 constexpr std::uint32_t kMostUnderWay = 4096;
+// What messages of others cost, in events: at the packet level two per packet and link, at the flow
+// level about as much time as so many of those. After the first number of them it is looked whether
+// a flow of the plan takes longer than the second number would; a few minutes of computing.
+constexpr double kEventsPerFluid = 16;
+constexpr double kEventsBeforeLook = 1 << 20;
+constexpr double kMostEvents = 4e9;
 }  // namespace
 
 void Engine::schedule_disturbances() {
@@ -181,9 +187,58 @@ void Engine::send_background(std::uint32_t number) {
 
 void Engine::background_left(std::uint32_t number) {
   --background_under_way_[number];
+  add_others_work(number);
   if (disturbances_.background[number].every == Duration()) {
     send_background(number);
   }
+}
+
+void Engine::add_others_work(std::uint32_t number) {
+  const std::int64_t bytes = disturbances_.background[number].message.count();
+  const auto links = static_cast<double>(background_routes_[number].size());
+  others_work_ +=
+      packet_bytes_ == 0
+          ? kEventsPerFluid
+          : 2 * links * static_cast<double>((bytes + packet_bytes_ - 1) / packet_bytes_);
+  if (others_work_ >= kEventsBeforeLook) {
+    require_end_in_sight();
+    others_work_ = 0;
+    others_from_ = now_;
+  }
+}
+
+// A message of the plan over a link that carries hardly anything may take days of simulated time,
+// in which others send at full rate: a simulation that ends, but nobody would see it.
+void Engine::require_end_in_sight() const {
+  Time until = std::numeric_limits<Time>::max();  // the next change of a link
+  for (const CapacityChange& change : disturbances_.capacity) {
+    if (change.at.picoseconds() > now_) {
+      until = std::min(until, change.at.picoseconds());
+    }
+  }
+  const std::vector<bool> is_plans = plan_flows();
+  std::optional<FlowBound> latest;
+  for (const FlowBound& bound : network_->flow_bounds(now_)) {
+    if (is_plans[bound.tag] && (!latest || bound.least > latest->least)) {
+      latest = bound;
+    }
+  }
+  const auto passed = static_cast<double>(std::max<Time>(now_ - others_from_, 1));
+  if (!latest ||
+      others_work_ / passed * std::min(latest->least, static_cast<double>(until - now_)) <
+          kMostEvents) {
+    return;
+  }
+  Task task = flying_[latest->tag];
+  task.kind = task.kind == TaskKind::kLatency ? TaskKind::kWire : task.kind;
+  const double left = std::min(latest->least, kLongestTime);
+  throw SimulationError(fmt::format(
+      "the simulation would take too long: {} on {}, which carries {}, needs {} more of simulated "
+      "time, and in each second of it others' messages take {:.1g} events: let the link carry more "
+      "or the others less{}",
+      describe(task), topology_.link_name(latest->link), to_string(latest->rate),
+      to_string(Duration(static_cast<Time>(left))), others_work_ / passed * kPicosecondsPerSecond,
+      packet_bytes_ == 0 ? "" : ", or simulate the flow level"));
 }
 
 // By tag: whether a flow of the plan has it.

@@ -51,8 +51,8 @@ struct GraphIndexer::Known {
 };
 
 GraphIndexer::GraphIndexer(const topology::Topology& topology, Multipath multipath,
-                           std::uint64_t seed)
-    : routing_(topology, multipath, seed) {}
+                           std::uint64_t seed, int connections)
+    : routing_(topology, multipath, seed, connections) {}
 
 GraphIndexer::~GraphIndexer() = default;
 

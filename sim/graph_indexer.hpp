@@ -36,7 +36,8 @@ struct FoldedIndices {
 /// that no range is empty. The topology must outlive it and not change.
 class GraphIndexer {
  public:
-  GraphIndexer(const topology::Topology& topology, Multipath multipath, std::uint64_t seed);
+  GraphIndexer(const topology::Topology& topology, Multipath multipath, std::uint64_t seed,
+               int connections);
   ~GraphIndexer();
   GraphIndexer(const GraphIndexer&) = delete;
   GraphIndexer& operator=(const GraphIndexer&) = delete;

@@ -319,6 +319,28 @@ std::vector<HeldFlow> MaxMinNetwork::held_flows() const {
   return held;
 }
 
+std::vector<FlowBound> MaxMinNetwork::flow_bounds(Time now) const {
+  std::vector<FlowBound> bounds;
+  for (std::uint32_t number = 0; number < flows_.size(); ++number) {
+    const Flow& flow = flows_[number];
+    const auto extras = extras_.find(number);
+    const bool is_spread = extras != extras_.end() && !extras->second.shares.empty();
+    if (flow.state == State::kGone || flow.link_count == 0 || is_spread) {
+      continue;
+    }
+    const LinkId slowest = slowest_link(flow);
+    const double capacity = links_[slowest.index()].capacity;
+    if (capacity > 0) {
+      const double left =
+          std::max(0.0, flow.remaining - flow.rate * static_cast<double>(now - flow.updated));
+      bounds.push_back({flow.tag, slowest,
+                        Bandwidth(std::llround(capacity * kPicosecondsPerSecond)),
+                        left / capacity});
+    }
+  }
+  return bounds;
+}
+
 double MaxMinNetwork::rate_of(FlowTag tag) const {
   const auto it = std::find_if(flows_.begin(), flows_.end(), [tag](const Flow& f) {
     return f.state != State::kGone && f.tag == tag;

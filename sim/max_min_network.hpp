@@ -42,6 +42,7 @@ class MaxMinNetwork final : public NetworkModel {
   void start_spread(Time now, std::int64_t bytes, const SpreadPath& path, FlowTag tag) override;
   void set_capacity(Time now, LinkId link, Bandwidth capacity) override;
   std::vector<HeldFlow> held_flows() const override;
+  std::vector<FlowBound> flow_bounds(Time now) const override;
   Time next_event(Time now) override;
   void take_events(Time now, std::vector<FlowEvent>& events) override;
   std::uint64_t flows_started() const override { return started_; }

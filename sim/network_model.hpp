@@ -30,6 +30,14 @@ struct HeldFlow {
   bool moves = false;  ///< so slowly that it would end after kLongestTime
 };
 
+/// How soon a flow can be delivered at best: when `link` has carried what of it still has to pass.
+struct FlowBound {
+  FlowTag tag = 0;
+  LinkId link;       ///< the slowest of its way
+  Bandwidth rate;    ///< of that link now
+  double least = 0;  ///< picoseconds, while the link stays as it is
+};
+
 /// What a link's queue went through, of models that have queues.
 struct QueueUse {
   LinkId link;
@@ -84,6 +92,8 @@ class NetworkModel {
   /// Flows that cannot end unless a link without capacity carries something again, in any order;
   /// twice where two links hold one. Models with rates add those that are all but held.
   virtual std::vector<HeldFlow> held_flows() const = 0;
+  /// Of flows over one route or tree without a dead link, as far as the model knows.
+  virtual std::vector<FlowBound> flow_bounds(Time now) const = 0;
   /// Time of the earliest event, or -1 when nothing moves. Flows that started or ended since the
   /// last call are taken into account together, as one change. Never less than `now`.
   virtual Time next_event(Time now) = 0;

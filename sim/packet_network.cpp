@@ -224,6 +224,10 @@ void PacketNetwork::transmit(Time now, std::uint32_t number) {
   const std::int64_t size = packets_[port.current].size;
   const bool is_full = size == options_.payload.count() + options_.header.count();
   const Time time = is_full ? port.full_packet_time : transmission_time(port, size);
+  if (static_cast<double>(now) + static_cast<double>(time) >= kLongestTime) {
+    throw SimulationError("a packet on " + topology_.link_name(LinkId(number)) +
+                          " would be sent after more than 104 days of simulated time");
+  }
   port.left = static_cast<double>(size);
   port.since = now;
   port.sent_at = now + time;

@@ -77,6 +77,7 @@ class PacketNetwork final : public NetworkModel {
   /// Of flows without packets none. What a pause holds back counts once it does so for good, which
   /// may be some time after the link lost its capacity.
   std::vector<HeldFlow> held_flows() const override;
+  std::vector<FlowBound> flow_bounds(Time now) const override;
   /// Also the times at which only packets move. Throws SimulationError when flows are under way
   /// that nothing can move again, with the pauses that wait for each other, unless a link without
   /// capacity may be what holds them.

@@ -1,6 +1,8 @@
 // What links without capacity hold: packets in front of them, and what is paused for good behind.
+// And what slow ones hold up.
 #include <algorithm>
 #include <map>
+#include <vector>
 
 #include "sim/packet_network.hpp"
 
@@ -123,6 +125,50 @@ std::vector<HeldFlow> PacketNetwork::held_flows() const {
     }
   }
   return held;
+}
+
+// Of flows over one route: bytes that are not sent yet or wait in front of the slowest link. What
+// that link is sending and what is on its way to it is left out, so that it is never too much.
+std::vector<FlowBound> PacketNetwork::flow_bounds(Time /*now*/) const {
+  struct Way {
+    std::vector<LinkId> until_slowest;  // with it; empty: not known
+    double bytes = 0;
+  };
+  const auto rate = [this](LinkId link) { return ports_[link.index()].bytes_per_second; };
+  std::vector<Way> by_flow(flows_.entries().size());
+  for (std::uint32_t i = 0; i < by_flow.size(); ++i) {
+    const Flow& flow = flows_[i];
+    if (flow.undelivered == 0 || ways_[flow.ways].ways.kind() != PacketWays::Kind::kRoute) {
+      continue;
+    }
+    const PacketWays& ways = ways_[flow.ways].ways;
+    std::vector<LinkId>& links = by_flow[i].until_slowest;
+    links = ways.one_from(ways.first().front());
+    const auto slowest = std::min_element(links.begin(), links.end(),
+                                          [&](LinkId a, LinkId b) { return rate(a) < rate(b); });
+    links.erase(slowest + 1, links.end());
+    by_flow[i].bytes = static_cast<double>(messages_[flow.message].unsent);
+  }
+  for (std::uint32_t i = 0; i < ports_.size(); ++i) {
+    const auto add = [&](std::uint32_t packet) {
+      Way& way = by_flow[messages_[packets_[packet].message].flow];
+      const auto& links = way.until_slowest;
+      if (std::find(links.begin(), links.end(), LinkId(i)) != links.end()) {
+        way.bytes += packets_[packet].payload;
+      }
+    };
+    for_each_packet(ports_[i].queue, packets_.entries(), add);
+  }
+  std::vector<FlowBound> bounds;
+  for (std::uint32_t i = 0; i < by_flow.size(); ++i) {
+    if (!by_flow[i].until_slowest.empty() && rate(by_flow[i].until_slowest.back()) > 0) {
+      const LinkId slowest = by_flow[i].until_slowest.back();
+      const auto per_second = static_cast<double>(rate(slowest));
+      bounds.push_back({flows_[i].tag, slowest, Bandwidth(rate(slowest)),
+                        by_flow[i].bytes / per_second * kPicosecondsPerSecond});
+    }
+  }
+  return bounds;
 }
 
 }  // namespace rackrail::sim

@@ -83,6 +83,13 @@ std::vector<HeldFlow> ProcessorsNetwork::held_flows() const {
   return held;
 }
 
+std::vector<FlowBound> ProcessorsNetwork::flow_bounds(Time now) const {
+  std::vector<FlowBound> bounds = links_->flow_bounds(now);
+  const std::vector<FlowBound> on_processors = processors_.flow_bounds(now);
+  bounds.insert(bounds.end(), on_processors.begin(), on_processors.end());
+  return bounds;
+}
+
 Time ProcessorsNetwork::next_event(Time now) {
   const Time links = links_->next_event(now);
   const Time processors = processors_.next_event(now);

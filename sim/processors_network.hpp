@@ -29,6 +29,7 @@ class ProcessorsNetwork final : public NetworkModel {
   void start_spread(Time now, std::int64_t bytes, const SpreadPath& path, FlowTag tag) override;
   void set_capacity(Time now, LinkId link, Bandwidth capacity) override;
   std::vector<HeldFlow> held_flows() const override;
+  std::vector<FlowBound> flow_bounds(Time now) const override;
   Time next_event(Time now) override;
   void take_events(Time now, std::vector<FlowEvent>& events) override;
   void record_links(std::vector<LinkPiece>& pieces,

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/random.hpp"
+
 namespace rackrail::sim {
 
 std::optional<Multipath> parse_multipath(std::string_view text) {
@@ -26,26 +28,51 @@ void limit_rate(RouteUse& use, const topology::Link& link, double share) {
   }
 }
 
-Routing::Routing(const topology::Topology& topology, Multipath multipath, std::uint64_t seed)
-    : topology_(topology),
-      router_(topology, multipath == Multipath::kEcmp ? seed : 0),
-      multipath_(multipath) {}
+Routing::Routing(const topology::Topology& topology, Multipath multipath, std::uint64_t seed,
+                 int connections)
+    : topology_(topology), multipath_(multipath) {
+  const bool is_hashed = multipath == Multipath::kEcmp;
+  routers_.emplace_back(topology, is_hashed ? seed : 0);
+  for (int c = 1; is_hashed && c < connections; ++c) {
+    routers_.emplace_back(topology, random_bits(seed, static_cast<std::uint64_t>(c)));
+  }
+}
+
+// The links of all connections, with the part of them that is on each.
+void Routing::add_connections(Rank src, Rank dst, RouteUse& use) {
+  std::vector<std::size_t> counts;
+  for (topology::Router& router : routers_) {
+    for (const LinkId link : router.route(src, dst)) {
+      const auto known = std::find(use.links.begin(), use.links.end(), link);
+      if (known == use.links.end()) {
+        use.links.push_back(link);
+        counts.push_back(1);
+      } else {
+        ++counts[static_cast<std::size_t>(known - use.links.begin())];
+      }
+    }
+  }
+  for (const std::size_t count : counts) {
+    use.shares.push_back(static_cast<double>(count) / static_cast<double>(routers_.size()));
+  }
+}
 
 RouteUse Routing::route(Rank src, Rank dst, std::span<const LinkId> pinned) {
   RouteUse use;
   if (multipath_ == Multipath::kSpray) {
-    for (const topology::LinkShare& part : router_.spread(src, dst)) {
+    for (const topology::LinkShare& part : routers_.front().spread(src, dst)) {
       use.links.push_back(part.link);
       use.shares.push_back(part.share);
     }
-    if (std::all_of(use.shares.begin(), use.shares.end(),
-                    [](double share) { return share == 1; })) {
-      use.shares.clear();
-    }
   } else if (multipath_ == Multipath::kPinned && !pinned.empty()) {
     use.links.assign(pinned.begin(), pinned.end());
+  } else if (routers_.size() > 1) {
+    add_connections(src, dst, use);
   } else {
-    use.links = router_.route(src, dst);
+    use.links = routers_.front().route(src, dst);
+  }
+  if (std::all_of(use.shares.begin(), use.shares.end(), [](double share) { return share == 1; })) {
+    use.shares.clear();
   }
   // Of routes of equal latency, the mean is that of each.
   double latency = 0;
@@ -54,7 +81,8 @@ RouteUse Routing::route(Rank src, Rank dst, std::span<const LinkId> pinned) {
     latency += share_of(use, i) * static_cast<double>(link.latency.picoseconds());
     use.overhead = std::max(use.overhead, link.overhead);
     use.receive_overhead = std::max(use.receive_overhead, link.receive_overhead);
-    limit_rate(use, link, share_of(use, i));
+    limit_rate(use, link,
+               routers_.size() > 1 ? 1 / static_cast<double>(routers_.size()) : share_of(use, i));
   }
   use.latency = Duration(std::llround(latency));
   charge_cores(src, true, use);

@@ -1,6 +1,13 @@
 // Over which links the messages of a simulation go, and what else they cost; for sim/*.cpp, but for
 // the choice.
 //
+// Routes. A plan pins a route to each of its transfers; two of one pair of ranks may have different
+// ones, and take turns, as the pair has one channel. By flow hash (ECMP), a flow is what a network
+// takes for one: all messages of a connection between two ranks, of which there is one, or several.
+// Those have a hash each, and every message is divided evenly between them, as adapters do with
+// several queue pairs per connection and sockets transports with several streams: links carry the
+// part of the connections that are on them, and the slowest connection holds the others back.
+//
 // Spraying. As an ideal of sending packet by packet over all shortest routes: a message is one
 // fluid of which every such route carries the same part (topology::Router::spread), so a link
 // carries its share of the message's rate. Nothing is lost by reordering, and the slowest of the
@@ -29,8 +36,8 @@ namespace rackrail::sim {
 /// Who says over which links a message goes.
 enum class Multipath : std::uint8_t {
   kPinned,  ///< the plan; where it does not say, as kEcmp
-  kEcmp,    ///< the network, for all: one of the shortest routes, by a hash of the two ranks
-            ///< and the seed of the disturbances
+  kEcmp,    ///< the network, for all: for each connection one of the shortest routes, by a hash of
+            ///< the two ranks, its number and the seed of the disturbances
   kSpray,   ///< the network, for all: all of the shortest routes
 };
 
@@ -54,14 +61,17 @@ inline double share_of(const RouteUse& use, std::size_t i) {
 /// Bytes per second of a message that links[i] alone would let through.
 double rate_alone(const topology::Topology& topology, const RouteUse& use, std::size_t i);
 
-/// Has the route's messages go no faster than one may over this link.
+/// Has the route's messages go no faster than one may over this link, which carries this share of
+/// their bytes, of several connections that of one.
 void limit_rate(RouteUse& use, const topology::Link& link, double share);
 
 /// Looks routes up; the topology must outlive it.
 class Routing {
  public:
-  /// `seed` is of kEcmp alone: what is left open elsewhere goes as the planner expects it.
-  Routing(const topology::Topology& topology, Multipath multipath, std::uint64_t seed = 0);
+  /// `seed` is of kEcmp alone: what is left open elsewhere goes as the planner expects it. So are
+  /// the `connections` between two ranks, of which the first has the route of a single one.
+  Routing(const topology::Topology& topology, Multipath multipath, std::uint64_t seed = 0,
+          int connections = 1);
 
   /// `pinned` is the plan's route; none if it leaves that open. Throws ConfigError when there is no
   /// way from src to dst.
@@ -69,10 +79,11 @@ class Routing {
   const topology::Topology& topology() const { return topology_; }
 
  private:
+  void add_connections(Rank src, Rank dst, RouteUse& use);
   void charge_cores(Rank rank, bool sends, RouteUse& use) const;
 
   const topology::Topology& topology_;
-  topology::Router router_;
+  std::vector<topology::Router> routers_;  ///< by connection
   Multipath multipath_;
 };
 

@@ -22,6 +22,7 @@ namespace {
 
 constexpr int kMostSteps = 1'000'000;
 constexpr int kMostPrefetch = 1'000'000;
+constexpr int kMostConnections = 256;
 constexpr double kLargestFactor = 1e6;
 constexpr std::size_t kMostSpells = 1'000'000;
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
@@ -34,7 +35,7 @@ class ScenarioReader {
   Scenario read(const ConfigValue& root) {
     root.allow_only({"name", "steps", "staleness", "local_steps", "asynchronous", "network", "seed",
                      "loading", "slow_devices", "links", "background", "packets", "multipath",
-                     "placement", "jobs",
+                     "connections", "placement", "jobs",
                      // Of the run as a whole, see explore/outages.hpp.
                      "duration", "checkpoint_every", "outages"});
     for (const char* key : {"duration", "checkpoint_every"}) {
@@ -63,6 +64,12 @@ class ScenarioReader {
     scenario.sets_packets = root.find("packets") != nullptr;
     with(root, "packets", [&](const ConfigValue& v) { read_packet_options(options.packets, v); });
     with(root, "multipath", [&](const ConfigValue& v) { options.multipath = multipath(v); });
+    with(root, "connections", [&](const ConfigValue& v) {
+      options.connections = number(v, 1, kMostConnections);
+      if (options.connections > 1 && options.multipath != Multipath::kEcmp) {
+        v.fail("several connections without hashed routes", "'multipath: ecmp' beside it");
+      }
+    });
     with(root, "placement",
          [&](const ConfigValue& v) { scenario.placement = read_placement(v, topology_); });
     each(root, "jobs", [&](const ConfigValue& v) { add_job(v, scenario.jobs); });

@@ -7,6 +7,7 @@
 //   network: packet          # flow is the default
 //   packets: { queue_capacity: 16 MiB, mark_from: 4 us, dcqcn: { gain: 0.01 } }  # PacketOptions
 //   multipath: ecmp          # Multipath; pinned is the default
+//   connections: 4           # between two ranks, with ecmp; one is the default
 //   seed: 7
 //   loading: { batch: 20 ms, prefetch: 2 }
 //   slow_devices:            # SlowDevice

@@ -67,7 +67,7 @@ class SimulatedCosts final : public plan::CostModel {
   SimulatedCosts(const topology::Topology& topology, SimulationOptions options)
       : topology_(topology),
         options_(std::move(options)),
-        indexer_(topology, options_.multipath, options_.disturbances.seed) {
+        indexer_(topology, options_.multipath, options_.disturbances.seed, options_.connections) {
     options_.record_critical_path = false;
     options_.record_timeline = false;
     options_.record_flows = false;
@@ -134,7 +134,7 @@ CollectiveResult simulate_collective(const plan::TransferGraph& graph, std::int6
                                      const SimulationOptions& options) {
   require_in_step(options);
   require_same_ranks("schedule '" + graph.name() + "'", graph.rank_count(), topology);
-  Routing routing(topology, options.multipath, options.disturbances.seed);
+  Routing routing(topology, options.multipath, options.disturbances.seed, options.connections);
   return run_alone(index_graph(graph, elements, slice_elements, routing), graph.name(), topology,
                    options);
 }
@@ -145,15 +145,15 @@ CollectiveResult simulate_collective(const plan::RegularSchedule& schedule, std:
                                      const SimulationOptions& options) {
   require_in_step(options);
   require_same_ranks("schedule '" + schedule.name() + "'", schedule.rank_count(), topology);
-  Routing routing(topology, options.multipath, options.disturbances.seed);
+  Routing routing(topology, options.multipath, options.disturbances.seed, options.connections);
   std::vector<RouteUse> routes;
   routes.reserve(schedule.lanes().size());
   for (const plan::RegularSchedule::Lane& lane : schedule.lanes()) {
     routes.push_back(routing.route(lane.src, lane.dst));
   }
   const bool may_fold = options.use_symmetry && options.network == NetworkLevel::kFlow &&
-                        options.multipath != Multipath::kSpray && options.disturbances.empty() &&
-                        !records_tasks(options);
+                        options.multipath != Multipath::kSpray && options.connections == 1 &&
+                        options.disturbances.empty() && !records_tasks(options);
   const std::optional<FoldedSchedule> folded =
       may_fold ? fold(schedule, elements, routes, topology, options) : std::nullopt;
   if (!folded) {

@@ -52,8 +52,9 @@ struct SimulationOptions {
   NetworkLevel network = NetworkLevel::kFlow;
   PacketOptions packets;  ///< of the packet level
   Multipath multipath = Multipath::kPinned;
-  int steps = 1;      ///< > 1: steady state over several steps, of which one is reported
-  StepChoice report;  ///< the slowest and the median one are found by simulating twice
+  int connections = 1;  ///< between two ranks, each with a hash of its own; of Multipath::kEcmp
+  int steps = 1;        ///< > 1: steady state over several steps, of which one is reported
+  StepChoice report;    ///< the slowest and the median one are found by simulating twice
   /// How many steps a rank may go on without the gradients of the last ones: it ends step s when
   /// those of step s − staleness are there. 0: synchronous.
   int staleness = 0;

@@ -154,7 +154,7 @@ StepResult simulate_placed(const PlacedPlan& all, const topology::Topology& topo
 StepResult simulate_step(const plan::Plan& plan, const plan::Workload& workload,
                          const topology::Topology& topology, const SimulationOptions& options) {
   require_step(plan, workload, topology, options);
-  GraphIndexer indexer(topology, options.multipath, options.disturbances.seed);
+  GraphIndexer indexer(topology, options.multipath, options.disturbances.seed, options.connections);
   const std::vector<Rank> ranks = every_rank(topology);
   return simulate_placed({plan, workload, ranks, indices_of(plan, indexer)}, topology, options);
 }

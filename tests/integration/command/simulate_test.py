@@ -363,6 +363,15 @@ class Simulate(harness.CommandTest):
         self.assertAlmostEqual(rate["spray"] / 1.25e9, 1, delta=0.005)
         self.assertEqual(rate["pinned"], rate["ecmp"])
         self.assertLess(rate["ecmp"], 0.6 * 1.25e9)
+        # With many connections between two ranks their hashes even out.
+        many = self.collective("clos.csv", "1GiB", "ring", "--multipath", "ecmp", "--connections",
+                               "64")["busbw_Bps"]
+        self.assertGreater(many, rate["ecmp"])
+        self.assertLess(many, rate["spray"])
+        for multipath in ((), ("--multipath", "spray")):
+            self.assert_bad_input("simulate", "clos.csv", "--collective", "all-reduce",
+                                  "--connections", "4", *multipath, file="<command line>",
+                                  where="--connections", expected="ecmp")
         by_packets = self.collective("clos.csv", "32MiB", "ring", "--multipath", "spray",
                                      "--network", "packet")["busbw_Bps"]
         self.assertAlmostEqual(by_packets / 1.25e9, 1, delta=0.05)

@@ -2,12 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 
 #include "base/error.hpp"
 #include "explore/altered.hpp"
 #include "explore/changes.hpp"
+#include "explore/outages.hpp"
 #include "planner/planner.hpp"
+#include "sim/scenario.hpp"
 #include "sim/simulator.hpp"
 #include "topology/reader.hpp"
 
@@ -174,6 +177,213 @@ TEST_CASE("where computing takes longest, the device is the bottleneck") {
         Approx(0.005 / step).epsilon(0.05));
 }
 
+ExplainOptions under(const std::string& scenario) {
+  ExplainOptions options;
+  options.conditions.scenario = Source{"scenario.yaml", scenario};
+  return options;
+}
+
+/// What simulating the changed cluster with that file gives, without anything of this library.
+Duration simulated(const Case& on, const Topology& cluster, const std::string& scenario,
+                   const plan::Workload& workload) {
+  sim::SimulationOptions options = sim::parse_scenario("scenario.yaml", scenario, cluster).options;
+  const sim::StepResult result = sim::simulate_step(on.plan, workload, cluster, options);
+  return options.steps > 1 ? result.mean_step_time : result.estimate.step_time;
+}
+
+// A straggler, devices that vary, a link that is slow for a while and comes back, one that flaps,
+// traffic of others, and a loader that is slower than the devices.
+constexpr const char* kRough =
+    "steps: 6\n"
+    "seed: 3\n"
+    "loading: { batch: 60 ms, prefetch: 1 }\n"
+    "slow_devices:\n"
+    "  - { ranks: [1], factor: 1.5 }\n"
+    "  - { sigma: 0.05 }\n"
+    "links:\n"
+    "  - { link: tor0→spine, from: 100 ms, until: 400 ms, bandwidth: 2 Gbit/s }\n"
+    "  - { link: spine→tor1, flapping: { every: 50 ms, for: 5 ms }, from: 500 ms, until: 700 ms }\n"
+    "background:\n"
+    "  - { from: 0, to: 1, message: 1 MB, rate: 1 Gbit/s }\n";
+
+TEST_CASE("every gain under a scenario is what simulating the changed cluster gives") {
+  const Case job(20'000'000, 40_ms);
+  ExplainOptions options = under(kRough);
+  options.links = {named_links(job.topology, "tor0->spine")};
+  const Explanation explanation = explore::explain(job.plan, job.workload, job.topology, options);
+  check_order(explanation);
+  CHECK(explanation.steps == 6);
+  CHECK(explanation.step_time == simulated(job, job.topology, kRough, job.workload));
+
+  std::vector<std::string> notes;
+  std::vector<Change> changes = changes_of_links(job.topology, options.links.front());
+  const std::size_t of_link = changes.size();
+  CHECK(of_link == 7);  // bandwidth there, and both ways, and latency, each twice; one more cable
+  for (Change& change : changes_of(job.topology, notes)) {
+    changes.push_back(std::move(change));
+  }
+  std::size_t compared = 0;
+  for (const Change& change : changes) {
+    if (change.device_rates) {
+      continue;
+    }
+    INFO(change.what << " " << change.by);
+    const Topology cluster = change.links ? with_links(job.topology, change.links) : job.topology;
+    CHECK(gain_of(explanation, change.what, change.by).step_time ==
+          simulated(job, cluster, kRough, with_speed(job.workload, change.device_speed)));
+    ++compared;
+  }
+  CHECK(compared > of_link + 8);
+}
+
+TEST_CASE("what goes wrong costs what the step is shorter without it") {
+  const Case job(20'000'000, 40_ms);
+  const Explanation explanation =
+      explore::explain(job.plan, job.workload, job.topology, under(kRough));
+  const auto without = [&](const std::string& line, const std::string& instead = "") {
+    std::string text = kRough;
+    const std::size_t at = text.find(line);
+    REQUIRE(at != std::string::npos);
+    return simulated(job, job.topology, text.replace(at, line.size(), instead), job.workload);
+  };
+  const auto time = [&](const char* what, const char* change) {
+    return gain_of(explanation, what, change).step_time;
+  };
+  CHECK(time("slowness of rank 1", "gone") == without("factor: 1.5", "factor: 1"));
+  CHECK(time("variation of all ranks", "gone") == without("sigma: 0.05", "sigma: 0"));
+  CHECK(time("trouble of tor0→spine", "gone") ==
+        without("  - { link: tor0→spine, from: 100 ms, until: 400 ms, bandwidth: 2 Gbit/s }\n"));
+  CHECK(time("background from rank 0 to rank 1", "gone") ==
+        without("background:\n  - { from: 0, to: 1, message: 1 MB, rate: 1 Gbit/s }\n"));
+  CHECK(time("speed of data loading", "x2") == without("batch: 60 ms", "batch: 30 ms"));
+  CHECK(time("batches loaded ahead", "2 instead of 1") == without("prefetch: 1", "prefetch: 2"));
+  CHECK(time("speed of rank 1", "x2") ==
+        without("  - { sigma: 0.05 }\n", "  - { sigma: 0.05 }\n  - { ranks: [1], factor: 0.5 }\n"));
+  CHECK(time("trouble of 2 links", "gone") <= time("trouble of tor0→spine", "gone"));
+  for (const Gain& gain : explanation.gains) {
+    CHECK(gain.is_disturbance == (gain.change == "gone"));
+  }
+}
+
+TEST_CASE("a straggler is its own bottleneck, not devices as such") {
+  const Case compute(1'000'000, 400_ms);
+  const Explanation explanation =
+      explore::explain(compute.plan, compute.workload, compute.topology,
+                       under("slow_devices: [{ ranks: [1], factor: 2 }]\n"));
+  REQUIRE(explanation.bottleneck() != nullptr);
+  CHECK(explanation.bottleneck()->what == "speed of rank 1");
+  REQUIRE(explanation.worst_disturbance() != nullptr);
+  CHECK(explanation.worst_disturbance()->what == "slowness of rank 1");
+  // 0.8 s of 0.8 s + what 1 MB takes; without it half of that.
+  CHECK(explanation.worst_disturbance()->gain == Approx(0.5).epsilon(0.01));
+}
+
+TEST_CASE("a link that is slow all the time is found, and what it is to others does not matter") {
+  const Case network(1'000'000'000, 200_ms);
+  const std::string slow = "links: [{ link: tor0→spine, bandwidth: 1 Gbit/s }]\n";
+  ExplainOptions options = under(slow);
+  options.links = {named_links(network.topology, "tor0→spine")};
+  const Explanation explanation =
+      explore::explain(network.plan, network.workload, network.topology, options);
+  // The file says what it carries, whatever cable is there.
+  CHECK(std::abs(gain_of(explanation, "tor0→spine bandwidth", "x2").gain) < 0.01);
+  REQUIRE(explanation.worst_disturbance() != nullptr);
+  CHECK(explanation.worst_disturbance()->what == "trouble of tor0→spine");
+  CHECK(explanation.worst_disturbance()->step_time == network.explain().step_time);
+}
+
+TEST_CASE("one link of a tier is the bottleneck where the others are wide") {
+  const Case even(1'000'000'000, 200_ms);
+  const Topology uneven = with_links(even.topology, [&](LinkId id, topology::Link& link) {
+    if (link.tier == "rack-uplink" && even.topology.link_name(id) != "spine→tor1") {
+      link.bandwidth = kUplink * 50;
+    }
+  });
+  ExplainOptions options;
+  options.links = {named_links(uneven, "spine→tor1")};
+  const Explanation explanation = explore::explain(even.plan, even.workload, uneven, options);
+  REQUIRE(explanation.bottleneck() != nullptr);
+  CHECK(explanation.bottleneck()->what == "spine→tor1 bandwidth");
+  CHECK(gain_of(explanation, "spine→tor1 and back bandwidth", "x2").step_time ==
+        gain_of(explanation, "cables spine↔tor1", "2 instead of 1").step_time);
+  const auto& wire = *std::find_if(explanation.parts.begin(), explanation.parts.end(),
+                                   [](const Part& p) { return p.what == "wire: rack-uplink"; });
+  CHECK(wire.link == "spine→tor1");
+  CHECK(wire.link_time <= wire.time);
+}
+
+TEST_CASE("of parallel cables a bare name means all, and a numbered one itself") {
+  Topology topology("parallel");
+  const NodeId a = topology.add_node({.name = "a", .kind = NodeKind::kHost, .host = "a"});
+  const NodeId b = topology.add_node({.name = "b", .kind = NodeKind::kHost, .host = "b"});
+  topology.add_rank(a);
+  topology.add_rank(b);
+  for (int i = 0; i < 3; ++i) {
+    topology.add_duplex_link({.from = a, .to = b, .bandwidth = 1_GBps, .latency = 1_us});
+  }
+  const auto rates = [&](const char* name, const char* what, const char* by) {
+    for (const Change& change : changes_of_links(topology, named_links(topology, name))) {
+      if (change.what == what && change.by == by) {
+        const Topology after = with_links(topology, change.links);
+        std::vector<std::int64_t> all;
+        for (std::size_t i = 0; i < after.link_count(); ++i) {
+          all.push_back(after.link(LinkId(i)).bandwidth.bytes_per_second() / 1'000'000);
+        }
+        return all;
+      }
+    }
+    return std::vector<std::int64_t>();
+  };
+  using Rates = std::vector<std::int64_t>;  // MB/s, there and back in turns
+  CHECK(rates("a->b", "a→b bandwidth", "x2") == Rates{2000, 1000, 2000, 1000, 2000, 1000});
+  CHECK(rates("a→b#2", "a→b#2 bandwidth", "x2") == Rates{1000, 1000, 2000, 1000, 1000, 1000});
+  CHECK(rates("a→b#2", "a→b#2 and back bandwidth", "x2") ==
+        Rates{1000, 1000, 2000, 2000, 1000, 1000});
+  CHECK(rates("a→b#2", "cables a↔b", "4 instead of 3") == Rates(6, 1333));
+  CHECK_THROWS_AS(named_links(topology, "a→c"), ConfigError);
+  CHECK_THROWS_AS(named_links(topology, "a→b#4"), ConfigError);
+}
+
+TEST_CASE("a run with drains is explained by the time that a step of it takes") {
+  const Case job(1'000'000, 2000_ms);
+  const std::string text =
+      "duration: 600 s\n"
+      "outages:\n"
+      "  - { link: tor0→spine, at: 100 s, drain: true, then: wait, back: 200 s, recovery: 2 s }\n"
+      "  - { link: tor1→spine, at: 300 s, detection: 30 s, then: wait, back: 400 s, recovery: 2 s "
+      "}\n";
+  const Explanation explanation =
+      explore::explain(job.plan, job.workload, job.topology, under(text));
+  const auto per_step = [&](const std::string& scenario, const plan::Workload& workload) {
+    const auto outages = read_outages(ConfigValue::parse("scenario.yaml", scenario), job.topology);
+    REQUIRE(outages.has_value());
+    const OutageResult run =
+        simulate_outages(job.plan, workload, job.topology, *outages, planner::PlannerOptions());
+    return static_cast<double>(job.plan.batch.global_batch()) / run.samples_per_s;
+  };
+  CHECK(explanation.step_time.seconds() == Approx(per_step(text, job.workload)).epsilon(1e-9));
+  CHECK(gain_of(explanation, "device speed", "x2").step_time.seconds() ==
+        Approx(per_step(text, with_speed(job.workload, 2))).epsilon(1e-9));
+  CHECK(gain_of(explanation, "drain of tor0→spine", "gone").gain == Approx(1 / 5.0).epsilon(0.05));
+  CHECK(gain_of(explanation, "loss of tor1→spine", "gone").gain == Approx(1 / 5.0).epsilon(0.05));
+  CHECK(gain_of(explanation, "all that is lost or drained", "gone").gain ==
+        Approx(1 / 3.0).epsilon(0.05));
+  CHECK(gain_of(explanation, "time of recovery", "half").gain > 0);
+  REQUIRE(explanation.bottleneck() != nullptr);
+  CHECK(explanation.bottleneck()->what == "device speed");
+}
+
+TEST_CASE("a scenario without steps that all wait for is not explained") {
+  const Case job(1'000'000, 40_ms);
+  for (const char* text :
+       {"asynchronous: true\n", "jobs: [{ plan: other.json }]\n", "placement: { ranks: [1, 0] }\n",
+        "packets: { queue_capacity: 1 MiB }\n", "local_steps: 4\n"}) {
+    INFO(text);
+    CHECK_THROWS_AS(explore::explain(job.plan, job.workload, job.topology, under(text)),
+                    ConfigError);
+  }
+}
+
 TEST_CASE("planning anew is never worse than the plan as it is") {
   Case network(100'000'000, 50_ms);
   // The plan allows 8-bit codes but was made without: planning anew finds them.
@@ -324,7 +534,7 @@ TEST_CASE("a change alters what it names and nothing else") {
             a.flow_bandwidth != b.flow_bandwidth) {
           ++changed;
           CHECK((change.what.starts_with(a.tier) || change.what == "uplinks" ||
-                 change.what == "message overhead" || change.is_broad));
+                 change.what == "message overhead" || change.breadth == Breadth::kAll));
         }
       }
       CHECK(changed > 0);

@@ -205,6 +205,36 @@ TEST_CASE("what would take months says so, whatever else moves") {
                     Catch::Contains("a→b would take more than 104 days"));
 }
 
+// At the packet level a packet of 4 KiB takes 68 minutes at a byte per second, in which others send
+// a thousand million of them; at the flow level a message of others takes 10 us.
+TEST_CASE("a link that carries hardly anything beside traffic back to back ends with an error") {
+  SimulationOptions options = network_only();
+  options.disturbances.capacity = {{1_ms, kForth, Bandwidth(1)}};
+  options.disturbances.background = {{.src = Rank(1), .dst = Rank(0), .message = Bytes(1'000'000)}};
+  options.network = NetworkLevel::kPacket;
+  CHECK_THROWS_WITH(four_megabytes(options),
+                    Catch::Contains("take too long") && Catch::Contains("rank 0 → rank 1 on a→b") &&
+                        Catch::Contains("1.00 B/s") && Catch::Contains("flow level"));
+  options.network = NetworkLevel::kFlow;
+  options.disturbances.background[0].message = Bytes(10'000);
+  CHECK_THROWS_WITH(four_megabytes(options),
+                    Catch::Contains("take too long") && Catch::Contains("rank 0 → rank 1 on a→b"));
+}
+
+TEST_CASE("a slow link beside traffic back to back is waited for where that can be seen") {
+  SimulationOptions options = network_only();
+  options.network = GENERATE(NetworkLevel::kFlow, NetworkLevel::kPacket);
+  options.disturbances.background = {{.src = Rank(1), .dst = Rank(0), .message = Bytes(1'000'000)}};
+  // 3 MB at 10 MB/s: 0.3 s, for which others take 0.15 million packets at two events a link.
+  options.disturbances.capacity = {{1_ms, kForth, Bandwidth(10'000'000)}};
+  CHECK(four_megabytes(options).time.seconds() == Approx(0.301).epsilon(2e-3));
+  // At a byte per second, but not for long: in these seconds it is looked more than once.
+  options.disturbances.capacity = {{1_ms, kForth, Bandwidth(1)},
+                                   {3000_ms, kForth, Bandwidth(1'000'000'000)}};
+  options.disturbances.background[0].message = Bytes(10'000);
+  CHECK(four_megabytes(options).time.seconds() == Approx(3.003).epsilon(2e-3));
+}
+
 TEST_CASE("a link that is cut before the message starts and comes back") {
   SimulationOptions options = network_only();
   options.disturbances.capacity = {{Duration(), kForth, Bandwidth(0)},
@@ -241,6 +271,22 @@ void send_over_star(std::uint32_t dst, const SimulationOptions& options) {
   plan::TransferGraph graph("one way", plan::Collective::kAllReduce, 3, {1});
   graph.add_transfer({.src = Rank(0), .dst = Rank(dst), .route = graph.add_route({})}, {});
   (void)simulate_collective(graph, 1'000'000, 250'000, star(), options);
+}
+
+TEST_CASE("packets over a link that would take months end with an error") {
+  SimulationOptions options = network_only();
+  options.network = NetworkLevel::kPacket;
+  // The sender's own link, and one behind a switch.
+  plan::TransferGraph graph("one way", plan::Collective::kAllReduce, 2, {1});
+  graph.add_transfer({.src = Rank(0), .dst = Rank(1), .route = graph.add_route({})}, {});
+  options.disturbances.capacity = {{1_ms, kForth, Bandwidth(1)}};
+  CHECK_THROWS_WITH(simulate_collective(graph, 10'000'000, 10'000'000, pair(), options),
+                    Catch::Contains("days of simulated time"));
+  options.disturbances.capacity = {{1_ms, LinkId(3), Bandwidth(1)}};
+  plan::TransferGraph behind("one way", plan::Collective::kAllReduce, 3, {1});
+  behind.add_transfer({.src = Rank(0), .dst = Rank(1), .route = behind.add_route({})}, {});
+  CHECK_THROWS_WITH(simulate_collective(behind, 10'000'000, 250'000, star(), options),
+                    Catch::Contains("hub→b") && Catch::Contains("104 days"));
 }
 
 TEST_CASE("a cut link further on is named, though packets stand before it and others go on") {

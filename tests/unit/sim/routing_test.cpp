@@ -85,9 +85,8 @@ TEST_CASE("another seed is another hash, but not for what the planner expects") 
   CHECK(times(Multipath::kEcmp).contains(time_of(graph, topology, Multipath::kPinned)));
 }
 
-TEST_CASE("one sprayed message is as fast as the largest flow where paths are symmetric") {
-  // The ends are not the bottleneck: 100 GB/s into 2 to 6 ways of 10 GB/s each.
-  const int ways = GENERATE(1, 2, 3, 6);
+/// Hosts of 100 GB/s on either side of so many ways of 10 GB/s.
+Topology with_ways(int ways) {
   Topology topology("ways");
   const NodeId left = topology.add_node({.name = "left", .kind = NodeKind::kTor});
   const NodeId right = topology.add_node({.name = "right", .kind = NodeKind::kTor});
@@ -103,12 +102,86 @@ TEST_CASE("one sprayed message is as fast as the largest flow where paths are sy
       topology.add_duplex_link({.from = tor, .to = spine, .bandwidth = Bandwidth(10'000'000'000)});
     }
   }
+  return topology;
+}
+
+TEST_CASE("one sprayed message is as fast as the largest flow where paths are symmetric") {
+  // The ends are not the bottleneck: 100 GB/s into 2 to 6 ways of 10 GB/s each.
+  const int ways = GENERATE(1, 2, 3, 6);
+  const Topology topology = with_ways(ways);
   const auto most =
       topology::max_flow(topology, topology.node_of(Rank(0)), topology.node_of(Rank(1))).value;
   const Duration sprayed = time_of(permutation({1, 1}), topology, Multipath::kSpray);
   CHECK(sprayed.seconds() ==
         Approx(4.0 * kElements / static_cast<double>(most.bytes_per_second())).epsilon(1e-9));
   CHECK(time_of(permutation({1, 1}), topology, Multipath::kEcmp) == 10_ms);
+}
+
+TEST_CASE("connections have a hash each, and the one on the fullest way is the last") {
+  const Topology topology = with_ways(4);
+  const auto time = [&](int connections, std::uint64_t seed,
+                        NetworkLevel level = NetworkLevel::kFlow) {
+    SimulationOptions options = with(Multipath::kEcmp);
+    options.connections = connections;
+    options.disturbances.seed = seed;
+    options.network = level;
+    return simulate_collective(permutation({1, 1}), kElements, kElements, topology, options).time;
+  };
+  // Of two, a quarter of all pairs go the same way.
+  int together = 0;
+  constexpr int kSeeds = 64;
+  for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
+    CHECK(time(1, seed) == 10_ms);
+    const Duration two = time(2, seed);
+    CHECK((two == 10_ms || two == 5_ms));
+    together += two == 10_ms ? 1 : 0;
+    // A way takes a quarter of many on average, so at least one that much; and hardly ever half.
+    const Duration many = time(64, seed);
+    CHECK(many >= Duration(2'500'000'000));
+    CHECK(many < 5_ms);
+  }
+  CHECK(together > kSeeds / 16);
+  CHECK(together < kSeeds / 2);
+  CHECK(time(8, 1, NetworkLevel::kPacket).seconds() == Approx(time(8, 1).seconds()).epsilon(0.05));
+}
+
+TEST_CASE("a message may take of a link what all its connections may") {
+  Topology limited("limited");
+  const NodeId tor = limited.add_node({.name = "tor", .kind = NodeKind::kTor});
+  for (const char* name : {"a", "b"}) {
+    const NodeId host = limited.add_node({.name = name, .kind = NodeKind::kHost, .host = name});
+    limited.add_rank(host);
+    limited.add_duplex_link(
+        {.from = host, .to = tor, .bandwidth = 10_GBps, .flow_bandwidth = 2_GBps});
+  }
+  SimulationOptions options = with(Multipath::kEcmp);
+  const auto time = [&](int connections) {
+    options.connections = connections;
+    return simulate_collective(permutation({1, 1}), kElements, kElements, limited, options).time;
+  };
+  CHECK(time(1) == 50_ms);
+  CHECK(time(2) == 25_ms);
+  CHECK(time(8) == 10_ms);
+}
+
+TEST_CASE("what several ways of a message put on links adds up at every vertex") {
+  const Topology topology = test::clos({3, 2, 4}, 5);
+  Routing routing(topology, Multipath::kEcmp, 7, 16);
+  for (const auto& [src, dst] : {std::pair(0, 8), std::pair(3, 1), std::pair(5, 6)}) {
+    CAPTURE(src, dst);
+    const RouteUse use = routing.route(Rank(src), Rank(dst));
+    std::map<NodeId, double> out;
+    for (std::size_t i = 0; i < use.links.size(); ++i) {
+      const topology::Link& link = topology.link(use.links[i]);
+      out[link.from] += share_of(use, i);
+      out[link.to] -= share_of(use, i);
+    }
+    for (const auto& [node, surplus] : out) {
+      const bool is_src = node == topology.node_of(Rank(src));
+      const bool is_dst = node == topology.node_of(Rank(dst));
+      CHECK(surplus == Approx(is_src ? 1 : is_dst ? -1 : 0).margin(1e-12));
+    }
+  }
 }
 
 TEST_CASE("what a sprayed message puts on links adds up at every vertex") {

@@ -28,6 +28,14 @@ SimulationOptions parse(const std::string& text) {
   return parse_scenario("s.yaml", text, cluster()).options;
 }
 
+TEST_CASE("several connections need hashed routes") {
+  CHECK(parse("multipath: ecmp\n").connections == 1);
+  CHECK(parse("multipath: ecmp\nconnections: 4\n").connections == 4);
+  CHECK_THROWS_WITH(parse("connections: 4\n"), Catch::Contains("multipath: ecmp"));
+  CHECK_THROWS_WITH(parse("multipath: spray\nconnections: 2\n"), Catch::Contains("line 2"));
+  CHECK_THROWS_AS(parse("multipath: ecmp\nconnections: 0\n"), ConfigError);
+}
+
 TEST_CASE("a scenario with everything") {
   const SimulationOptions options = parse(R"(
 name: everything
