@@ -33,7 +33,7 @@ plan::TransferGraph graph_of(const char* family, const topology::Topology& topol
 }
 
 sim::Turns turns_of(const plan::TransferGraph& graph, const topology::Topology& topology) {
-  sim::GraphIndexer indexer(topology, sim::Multipath::kPinned, 0);
+  sim::GraphIndexer indexer(topology, sim::Multipath::kPinned, 0, 1);
   const sim::Buffer buffer{graph, 1 << 20, kSlice};
   const auto folded = indexer.folded({&buffer, 1});
   return folded.has_value() ? folded->turns : indexer.ranks().no_turns();
