@@ -1,8 +1,6 @@
 #include "cli/validate_emulation.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
@@ -15,10 +13,12 @@
 #include "base/file.hpp"
 #include "base/parse_units.hpp"
 #include "cli/calibration.hpp"
+#include "cli/comparison.hpp"
 #include "cli/emulation.hpp"
 #include "cli/local_prediction.hpp"
 #include "cli/shared_numbers.hpp"
 #include "cli/table.hpp"
+#include "cli/temporary_folder.hpp"
 #include "plan/format.hpp"
 #include "planner/collective_forms.hpp"
 #include "planner/planner.hpp"
@@ -41,28 +41,6 @@ constexpr Bytes kSmallest = 1_KiB;
 constexpr Bytes kLargest = 64_MiB;
 constexpr std::int64_t kGrowth = 4;
 constexpr const char* kTraining = "digits-mlp";
-
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "rackrail-XXXXXX").string();
-    if (mkdtemp(pattern.data()) == nullptr) {
-      throw RuntimeFailure("no folder can be made as " + pattern);
-    }
-    path_ = pattern;
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-
-  std::string file(const char* name) const { return (path_ / name).string(); }
-
- private:
-  std::filesystem::path path_;
-};
 
 /// Thrown from where a signal was noticed, to end everything in order.
 struct Interrupted {};
@@ -134,14 +112,6 @@ topology::Topology machine_as_network(const topology::Topology& original,
   }
   return network;
 }
-
-struct Compared {
-  std::string what;
-  std::string how;
-  Duration predicted;
-  Duration measured;
-  double error() const { return predicted / measured - 1; }
-};
 
 /// An all-reduce of each size as a bucket of one plan, and what it is predicted to take.
 struct CollectivePlan {
@@ -258,27 +228,6 @@ Compared compare_step(const topology::Topology& machine, const emulate::Emulated
     compared.measured = std::max(compared.measured, worker.step_time);
   }
   return compared;
-}
-
-std::string comparison_table(const std::string& title, const std::vector<Compared>& cases) {
-  Table table({{title},
-               {"by"},
-               {"predicted", Align::kRight},
-               {"measured", Align::kRight},
-               {"error", Align::kRight}});
-  for (const Compared& one : cases) {
-    table.add_row({one.what, one.how, to_string(one.predicted), to_string(one.measured),
-                   fmt::format("{:+.1f} %", one.error() * kPercent)});
-  }
-  return table.to_string();
-}
-
-nlohmann::json to_json(const Compared& one) {
-  return {{"what", one.what},
-          {"by", one.how},
-          {"predicted_s", one.predicted.seconds()},
-          {"measured_s", one.measured.seconds()},
-          {"relative_error", one.error()}};
 }
 
 }  // namespace
