@@ -8,7 +8,7 @@ namespace rackrail::cli {
 
 namespace {
 
-const std::map<std::string, runtime::GpuPath>& paths() {
+const std::map<std::string, runtime::GpuPath>& gpu_paths() {
   using runtime::GpuPath;
   static const std::map<std::string, GpuPath> kPaths{{"auto", GpuPath::kAuto},
                                                      {"nccl", GpuPath::kNccl},
@@ -47,7 +47,7 @@ std::optional<runtime::GpuSettings> GpuOptions::settings(
     return std::nullopt;
   }
   return runtime::GpuSettings{
-      .shares = shares, .path = paths().at(path), .hosts = std::move(hosts)};
+      .shares = shares, .path = gpu_paths().at(path), .hosts = std::move(hosts)};
 }
 
 std::vector<std::vector<Rank>> each_alone(std::size_t ranks) {

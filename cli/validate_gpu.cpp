@@ -109,7 +109,7 @@ std::int64_t one_slice(std::int64_t elements) {
   return (elements + kUnit - 1) / kUnit * kUnit;
 }
 
-plan::Plan plan_for(const topology::Topology& machine) {
+plan::Plan empty_plan(const topology::Topology& machine) {
   plan::Plan plan;
   plan.cluster_name = machine.name();
   plan.cluster_digest = machine.digest();
@@ -172,7 +172,7 @@ class GpuWorkers {
 PathCosts measure_path(const GpuWorkers& workers, std::size_t ranks, Bytes gradients) {
   const topology::Topology any = gpu_machine({1_us, Bandwidth(1'000'000'000)}, ranks, 1, "");
   topology::Router router(any);
-  plan::Plan plan = plan_for(any);
+  plan::Plan plan = empty_plan(any);
   plan.name = "two all-reduces";
   plan.schedules.push_back(
       std::move(planner::collective_forms(planner::schedule_family("ring"),
@@ -280,7 +280,7 @@ nlohmann::json share_json(const std::optional<double>& share) {
   return share ? nlohmann::json(*share) : nlohmann::json();
 }
 
-nlohmann::json report_json(const GpuReport& report) {
+nlohmann::json gpu_report_json(const GpuReport& report) {
   const runtime::WorkerReport& first = report.job.workers.front();
   const std::vector<Compared> compared = report.compared();
   return {{"device", first.device},
@@ -306,7 +306,7 @@ nlohmann::json report_json(const GpuReport& report) {
           {"notes", first.notes}};
 }
 
-std::string report_text(const GpuReport& report) {
+std::string gpu_report_text(const GpuReport& report) {
   const runtime::WorkerReport& first = report.job.workers.front();
   const auto share = [](const std::optional<double>& value) {
     return value ? fmt::format("{:.1f} %", *value * kPercent) : "-";
@@ -353,9 +353,9 @@ void validate_on_gpu(Session& session, const GpuValidation& options) {
   try {
     const GpuReport report = carry_out(session, options);
     if (session.json) {
-      session.print_json(report_json(report));
+      session.print_json(gpu_report_json(report));
     } else {
-      fmt::print("{}", report_text(report));
+      fmt::print("{}", gpu_report_text(report));
     }
     const bool is_missed = std::ranges::any_of(report.compared(), [&](const Compared& one) {
       return std::abs(one.error()) > options.worst_allowed;
