@@ -7,6 +7,7 @@
 
 #include "base/error.hpp"
 #include "cli/commands.hpp"
+#include "cli/gpu_options.hpp"
 #include "cli/session.hpp"
 #include "plan/format.hpp"
 #include "runtime/launch/collective_job.hpp"
@@ -18,16 +19,26 @@ void add_collectives_command(CLI::App& app, Session& session) {
   CLI::App* command =
       app.add_subcommand("collectives", "Times a plan's buckets as one rank (started by validate)");
   command->group("");
-  const auto plan = std::make_shared<std::string>();
-  command->add_option("plan", *plan, "Plan file")->required();
-  command->callback([&session, plan] {
+  struct Options {
+    std::string plan;
+    GpuOptions gpu;
+    bool is_led = false;
+  };
+  const auto options = std::make_shared<Options>();
+  command->add_option("plan", options->plan, "Plan file")->required();
+  options->gpu.add_to(*command);
+  command->add_flag("--led", options->is_led, "The coordinator is validate's own");
+  command->callback([&session, options] {
     session.command = "collectives";
     const auto launch = runtime::detect_launch(runtime::process_environment());
     if (!launch) {
       throw ConfigError(ErrorContext{"<environment>", "RACKRAIL_RANK", "no launcher",
                                      "a rank of a job that validate started"});
     }
-    const auto times = runtime::run_collectives(plan::load_plan(*plan), *launch, {});
+    const plan::Plan plan = plan::load_plan(options->plan);
+    const auto times = runtime::run_collectives(
+        plan, *launch,
+        {.gpu = options->gpu.settings(each_alone(plan.rank_count())), .is_led = options->is_led});
     if (times) {
       nlohmann::json seconds = nlohmann::json::array();
       for (const Duration time : *times) {

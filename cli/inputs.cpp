@@ -122,6 +122,19 @@ void require_transport(const std::string& name) {
       ErrorContext{"<command line>", "--transport", fmt::format("'{}'", name), known});
 }
 
+std::filesystem::path training_file(const std::string& name_or_path) {
+  if (std::filesystem::exists(name_or_path)) {
+    return name_or_path;
+  }
+  const std::filesystem::path folder = topology::configs_folder() / "training";
+  const std::filesystem::path shipped = folder / (name_or_path + ".yaml");
+  if (std::filesystem::exists(shipped)) {
+    return shipped;
+  }
+  throw ConfigError(ErrorContext{"<command line>", "--training", fmt::format("'{}'", name_or_path),
+                                 "a training file, or the name of one in " + folder.string()});
+}
+
 plan::Workload load_workload(Session& session, const std::string& name_or_path) {
   const std::filesystem::path configs = topology::configs_folder();
   plan::Workload workload = plan::read_workload(name_or_path, configs);

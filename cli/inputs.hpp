@@ -1,6 +1,7 @@
 // The inputs that several subcommands take: a cluster, a workload, a plan.
 #pragma once
 
+#include <filesystem>
 #include <optional>
 #include <string>
 
@@ -58,6 +59,9 @@ void require_transport(const std::string& name);
 
 /// A file or the name of a shipped workload.
 plan::Workload load_workload(Session& session, const std::string& name_or_path);
+
+/// A file or the name of a shipped training. Throws ConfigError.
+std::filesystem::path training_file(const std::string& name_or_path);
 
 /// Whether this is the name of a shipped cluster or a file that a reader of clusters takes for one.
 bool is_cluster(const std::string& name_or_path);

@@ -14,6 +14,7 @@
 #include "cli/commands.hpp"
 #include "cli/continuation.hpp"
 #include "cli/emulation.hpp"
+#include "cli/gpu_options.hpp"
 #include "cli/inputs.hpp"
 #include "cli/local_prediction.hpp"
 #include "cli/progress.hpp"
@@ -46,9 +47,7 @@ struct TrainOptions {
   std::string checkpoints;
   bool resume = false;
   std::string transport = "ucx";
-  std::string device = "cpu";
-  bool share_gpu = false;
-  std::string gpu_path = "auto";
+  GpuOptions gpu;
   std::string calibration;
   std::string workload;
   std::string trace;
@@ -63,24 +62,10 @@ struct TrainOptions {
   SynchronyOptions synchrony;
   bool has_seed = false;  ///< whether it was said
 
-  bool on_gpu() const { return device == "cuda"; }
   bool watches() const { return on_slow != "ignore"; }
   /// Whether the cluster and the workload are needed, to plan again.
   bool may_plan() const { return on_loss != "stop" || watches(); }
 };
-
-std::filesystem::path training_file(const std::string& name_or_path) {
-  if (std::filesystem::exists(name_or_path)) {
-    return name_or_path;
-  }
-  const std::filesystem::path folder = topology::configs_folder() / "training";
-  const std::filesystem::path shipped = folder / (name_or_path + ".yaml");
-  if (std::filesystem::exists(shipped)) {
-    return shipped;
-  }
-  throw ConfigError(ErrorContext{"<command line>", "--training", fmt::format("'{}'", name_or_path),
-                                 "a training file, or the name of one in " + folder.string()});
-}
 
 std::optional<topology::Topology> cluster_of(Session& session, const TrainOptions& options,
                                              const plan::Plan& plan) {
@@ -250,12 +235,12 @@ void require_consistent(const TrainOptions& options,
     throw ConfigError(ErrorContext{"<command line>", "--state", "--on-loss stop",
                                    "--on-loss continue or wait beside it"});
   }
-  if (options.on_gpu() && !options.synchrony.synchrony().is_synchronous()) {
+  if (options.gpu.on_gpu() && !options.synchrony.synchrony().is_synchronous()) {
     throw ConfigError(ErrorContext{
         "<command line>", options.synchrony.mode == "async" ? "--mode async" : "--local-steps",
         "--device cuda", "--device cpu: on GPUs all gradients of a step are summed"});
   }
-  if (options.on_gpu() && options.watches()) {
+  if (options.gpu.on_gpu() && options.watches()) {
     throw ConfigError(ErrorContext{"<command line>", "--on-slow", "--device cuda",
                                    "--device cpu: traffic between GPUs is not measured"});
   }
@@ -267,25 +252,16 @@ void require_consistent(const TrainOptions& options,
   }
 }
 
-/// Where the job computes and how gradients go; NCCL's groups are the hosts of the cluster.
+/// NCCL's groups are the hosts of the cluster.
 std::optional<runtime::GpuSettings> gpu_settings(const TrainOptions& options,
                                                  const std::optional<topology::Topology>& cluster) {
-  if (!options.on_gpu()) {
-    return std::nullopt;
-  }
-  using runtime::GpuPath;
-  runtime::GpuSettings gpu;
-  gpu.shares = options.share_gpu;
-  gpu.path = options.gpu_path == "nccl"     ? GpuPath::kNccl
-             : options.gpu_path == "staged" ? GpuPath::kStaged
-             : options.gpu_path == "hybrid" ? GpuPath::kHybrid
-                                            : GpuPath::kAuto;
+  std::vector<std::vector<Rank>> hosts;
   if (cluster) {
     for (const topology::RankGroup& host : topology::ranks_by_host(*cluster)) {
-      gpu.hosts.push_back(host.ranks);
+      hosts.push_back(host.ranks);
     }
   }
-  return gpu;
+  return options.gpu.settings(std::move(hosts));
 }
 
 /// What the options say of the job itself; the seed is left in the session.
@@ -433,25 +409,7 @@ void add_train_command(CLI::App& app, Session& session) {
   command->add_flag("--resume", options->resume, "Go on from the latest checkpoint there");
   command->add_option("--transport", options->transport, "Transport, see rackrail info")
       ->capture_default_str();
-  CLI::Option* device =
-      command
-          ->add_option("--device", options->device,
-                       "Where workers compute and gradients lie: cpu, or cuda (with cuBLAS; each "
-                       "worker a GPU of its host, in the order of the ranks)")
-          ->check(CLI::IsMember({"cpu", "cuda"}))
-          ->capture_default_str();
-  command
-      ->add_flag("--share-gpu", options->share_gpu,
-                 "Several workers may have one GPU: to try a plan out, not to be fast")
-      ->needs(device);
-  command
-      ->add_option("--gpu-path", options->gpu_path,
-                   "What carries gradients between GPUs: nccl; staged, by way of pinned memory and "
-                   "--transport; hybrid, nccl inside hosts and staged between them; or auto, nccl "
-                   "where all workers have it, else staged")
-      ->check(CLI::IsMember({"auto", "nccl", "staged", "hybrid"}))
-      ->capture_default_str()
-      ->needs(device);
+  options->gpu.add_to(*command);
   command
       ->add_option("--on-loss", options->on_loss,
                    "When a worker is lost: stop (from the last checkpoint, --resume goes on), "

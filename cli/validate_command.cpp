@@ -23,6 +23,7 @@
 #include "cli/shared_numbers.hpp"
 #include "cli/table.hpp"
 #include "cli/validate_emulation.hpp"
+#include "cli/validate_gpu.hpp"
 #include "plan/codec.hpp"
 #include "sim/nccl/calibrate.hpp"
 #include "sim/nccl/model.hpp"
@@ -52,6 +53,7 @@ struct ValidateOptions {
   std::vector<std::string> codecs;
   double scale = 1;
   std::int64_t steps = EmulationValidation{}.steps;
+  GpuValidation gpu;
 };
 
 struct Case {
@@ -284,7 +286,26 @@ void run_emulation(Session& session, const ValidateOptions& options) {
   validate_by_emulation(session, emulation);
 }
 
+void run_on_gpu(Session& session, const ValidateOptions& options) {
+  if (!options.files.empty() || !options.cluster.cluster.empty()) {
+    throw ConfigError(ErrorContext{"<command line>", "--device cuda", "measurements or a cluster",
+                                   "neither: the training is planned for this machine's GPUs"});
+  }
+  GpuValidation gpu = options.gpu;
+  gpu.steps = options.steps;
+  gpu.worst_allowed = bound("--within", options.within);
+  validate_on_gpu(session, gpu);
+}
+
 void run_validate(Session& session, const ValidateOptions& options) {
+  if (options.gpu.gpu.on_gpu()) {
+    run_on_gpu(session, options);
+    return;
+  }
+  if (options.files.empty()) {
+    throw ConfigError(ErrorContext{"<command line>", "measurements", "none",
+                                   "files, a cluster to emulate, or --device cuda"});
+  }
   if (is_emulation(options)) {
     run_emulation(session, options);
     return;
@@ -378,18 +399,39 @@ void run_validate(Session& session, const ValidateOptions& options) {
   session.status = is_missed ? kNotMet : kDone;
 }
 
+/// Of `--device cuda` alone.
+void add_gpu_options(CLI::App& command, GpuValidation& gpu) {
+  constexpr int kMostWorkers = 64;
+  constexpr int kMostSamples = 1'000'000;
+  gpu.gpu.add_to(command);
+  CLI::Option* device = command.get_option("--device");
+  command.add_option("--workers", gpu.workers, "With --device cuda: worker processes")
+      ->check(CLI::Range(2, kMostWorkers))
+      ->capture_default_str()
+      ->needs(device);
+  command
+      .add_option("--training", gpu.training,
+                  "With --device cuda: training file, or the name of a shipped one")
+      ->capture_default_str()
+      ->needs(device);
+  command
+      .add_option("--local-batch", gpu.local_batch,
+                  "With --device cuda: samples per worker and step, instead of the training file's")
+      ->check(CLI::Range(1, kMostSamples))
+      ->needs(device);
+}
+
 }  // namespace
 
 void add_validate_command(CLI::App& app, Session& session) {
   CLI::App* command = app.add_subcommand(
-      "validate", "Hold predictions against measurements: of NCCL, or of an emulated cluster");
+      "validate",
+      "Hold predictions against measurements: of NCCL, of an emulated cluster, or of GPUs here");
   add_common_options(*command, session);
   const auto options = std::make_shared<ValidateOptions>();
-  command
-      ->add_option("measurements", options->files,
-                   "CSV, JSON lines or logs of nccl-tests; or a cluster, to execute on its "
-                   "emulated network what is predicted")
-      ->required();
+  command->add_option("measurements", options->files,
+                      "CSV, JSON lines or logs of nccl-tests; or a cluster, to execute on its "
+                      "emulated network what is predicted");
   CLI::Option* cluster =
       command->add_option("--cluster", options->cluster.cluster, "Cluster they were measured on");
   options->cluster.add_to(*command);
@@ -419,14 +461,17 @@ void add_validate_command(CLI::App& app, Session& session) {
                    "none)")
       ->delimiter(',')
       ->excludes(cluster);
-  command->add_option("--steps", options->steps, "Of the training on the emulated network")
+  command
+      ->add_option("--steps", options->steps, "Of the training on the emulated network or the GPUs")
       ->check(CLI::Range(2, 100'000))
       ->capture_default_str()
       ->excludes(cluster);
+  add_gpu_options(*command, options->gpu);
   command->footer(
       "Example: rackrail validate a100-2gpu.csv a100-3gpu.csv a100-4gpu.csv --cluster a100-8x8 \\\n"
       "             --calibrate-on gpus=2,4 --from 8MiB --within 10%\n"
-      "         rackrail validate two-racks-40g --scale 0.0125      (as root)");
+      "         rackrail validate two-racks-40g --scale 0.0125      (as root)\n"
+      "         rackrail validate --device cuda --share-gpu --workers 4 --training digits-cnn");
   command->callback([&session, options] {
     session.command = "validate";
     run_validate(session, *options);

@@ -1,8 +1,6 @@
 #include "cli/validate_emulation.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
@@ -14,10 +12,12 @@
 #include "base/error.hpp"
 #include "base/file.hpp"
 #include "base/parse_units.hpp"
+#include "cli/comparison.hpp"
 #include "cli/emulation.hpp"
 #include "cli/local_prediction.hpp"
 #include "cli/shared_numbers.hpp"
 #include "cli/table.hpp"
+#include "cli/temporary_folder.hpp"
 #include "plan/calibration.hpp"
 #include "plan/format.hpp"
 #include "planner/planner.hpp"
@@ -35,28 +35,6 @@ namespace {
 namespace emulate = runtime::emulate;
 
 constexpr const char* kTraining = "digits-mlp";
-
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "rackrail-XXXXXX").string();
-    if (mkdtemp(pattern.data()) == nullptr) {
-      throw RuntimeFailure("no folder can be made as " + pattern);
-    }
-    path_ = pattern;
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-
-  std::string file(const char* name) const { return (path_ / name).string(); }
-
- private:
-  std::filesystem::path path_;
-};
 
 /// Thrown from where a signal was noticed, to end everything in order.
 struct Interrupted {};
@@ -128,15 +106,6 @@ topology::Topology machine_as_network(const topology::Topology& original,
   }
   return network;
 }
-
-/// A training step, predicted and measured.
-struct Compared {
-  std::string what;
-  std::string how;
-  Duration predicted;
-  Duration measured;
-  double error() const { return predicted / measured - 1; }
-};
 
 /// Fills in what the ranks measured.
 void execute_collectives(const emulate::EmulatedNetwork& network, const TemporaryFolder& folder,
@@ -232,30 +201,11 @@ std::string collectives_table(const std::vector<CollectiveCase>& cases,
   return table.to_string();
 }
 
-std::string step_table(const Compared& step) {
-  Table table({{"training"},
-               {"by"},
-               {"predicted", Align::kRight},
-               {"measured", Align::kRight},
-               {"error", Align::kRight}});
-  table.add_row({step.what, step.how, to_string(step.predicted), to_string(step.measured),
-                 error_text(step.error())});
-  return table.to_string();
-}
-
 nlohmann::json to_json(const CollectiveCase& one) {
   return {{"what", to_string(one.size)},          {"bytes", one.size.count()},
           {"codec", plan::to_string(one.codec)},  {"by", one.family},
           {"is_chosen", one.is_chosen},           {"predicted_s", one.predicted.seconds()},
           {"measured_s", one.measured.seconds()}, {"relative_error", one.error()}};
-}
-
-nlohmann::json to_json(const Compared& one) {
-  return {{"what", one.what},
-          {"by", one.how},
-          {"predicted_s", one.predicted.seconds()},
-          {"measured_s", one.measured.seconds()},
-          {"relative_error", one.error()}};
 }
 
 nlohmann::json to_json(const MeasuredChoice& choice) {
@@ -363,9 +313,9 @@ void validate_by_emulation(Session& session, const EmulationValidation& options)
     } else {
       fmt::print(
           "{}\n{}\n{}\n{}geometric-mean error {}, median {}, worst {} (load {:.1f} before)\n",
-          links_table(network.plan(), checked), collectives_table(cases, choices), step_table(step),
-          choices_line(choices), percent(errors.mean), percent(errors.median),
-          percent(errors.worst), checked.load);
+          links_table(network.plan(), checked), collectives_table(cases, choices),
+          comparison_table("training", {step}), choices_line(choices), percent(errors.mean),
+          percent(errors.median), percent(errors.worst), checked.load);
     }
     const bool is_missed =
         errors.worst > options.worst_allowed || errors.mean > options.mean_allowed;

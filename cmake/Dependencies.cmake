@@ -41,9 +41,12 @@ endif()
 
 pkg_check_modules(SQLITE REQUIRED QUIET IMPORTED_TARGET sqlite3)
 
-pkg_check_modules(CLP QUIET IMPORTED_TARGET clp)
-if(NOT CLP_FOUND)
-  message(STATUS "CLP: not found; what needs a linear-programming solver is left out")
+option(RACKRAIL_CLP "Use COIN-OR Clp, which brings BLAS and LAPACK, where it is found" ON)
+if(RACKRAIL_CLP)
+  pkg_check_modules(CLP QUIET IMPORTED_TARGET clp)
+endif()
+if(NOT TARGET PkgConfig::CLP)
+  message(STATUS "CLP: none; what needs a linear-programming solver is left out")
 endif()
 
 pkg_check_modules(SIMGRID QUIET IMPORTED_TARGET simgrid)

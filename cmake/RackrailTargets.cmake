@@ -26,6 +26,9 @@
 #       registered there is also what is compiled. CMake runs again when the list changes.
 #   rackrail_own_code(<target>)
 #       Our include root and warnings, for a target made by hand.
+#   rackrail_bundled(<target>)
+#       The executable may lie in the folder that scripts/gpu-bundle makes: it, and the libraries that
+#       it loads, look for libraries in ../lib first.
 include_guard()
 
 # All code made from .proto files: what clang-tidy needs to have before it reads ours.
@@ -40,6 +43,12 @@ function(rackrail_own_code target)
   endif()
   target_include_directories(${target} ${visibility} "${PROJECT_SOURCE_DIR}")
   target_include_directories(${target} SYSTEM ${visibility} "${RACKRAIL_GENERATED_DIR}")
+endfunction()
+
+# An RPATH and no RUNPATH, which would not count for what libraries ask for.
+function(rackrail_bundled target)
+  set_target_properties(${target} PROPERTIES BUILD_RPATH "\$ORIGIN/../lib")
+  target_link_options(${target} PRIVATE LINKER:--disable-new-dtags)
 endfunction()
 
 function(rackrail_reject_unknown function)

@@ -25,6 +25,7 @@
 #include "base/error.hpp"
 #include "plan/verifier.hpp"
 #include "runtime/cuda/factory.hpp"
+#include "runtime/launch/gpu_worker.hpp"
 #include "runtime/nccl/device_executor.hpp"
 #include "runtime/nccl/library.hpp"
 
@@ -90,9 +91,9 @@ float contribution(std::size_t rank, std::size_t element) {
 
 void run_rank(const Options& options, std::size_t self, Shared& shared) {
   // Before the first call of NCCL, which reads them once.
-  setenv("NCCL_HOSTID", fmt::format("rackrail-{}", self).c_str(), 1);
-  setenv("NCCL_SOCKET_IFNAME", "lo", 0);
-  setenv("NCCL_MNNVL_ENABLE", "0", 0);
+  for (const auto& [name, value] : shared_gpu_variables(Rank(self))) {
+    setenv(name.c_str(), value.c_str(), 1);
+  }
   const NcclLibrary& nccl = nccl_library();
   if (nccl.status.unavailable) {
     throw RuntimeFailure(*nccl.status.unavailable);

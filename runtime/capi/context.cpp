@@ -124,12 +124,10 @@ void Context::join() {
 }
 
 runtime::MakeExecutor Context::take_gpu() {
-  const runtime::GpuOffer offer =
-      runtime::gpu_offer(settings_.gpu->path != runtime::GpuPath::kStaged, false);
   // The program says which GPU, so several ranks may have one.
-  runtime::GpuChoice choice =
-      runtime::choose_gpu({.shares = true, .path = settings_.gpu->path, .hosts = {}}, rank(),
-                          session_->coordinator().exchange(runtime::to_json(offer)));
+  runtime::GpuChoice choice = runtime::agree_on_gpu(
+      {.shares = true, .path = settings_.gpu->path, .hosts = {}}, rank(), false,
+      [this](const auto& own) { return session_->coordinator().exchange(own); });
   choice.device = settings_.gpu->device;
   gpu_ = runtime::make_gpu_arrays(choice.device);
   return runtime::device_executors(choice, gpu_->stream());

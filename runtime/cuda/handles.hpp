@@ -20,17 +20,29 @@ struct CudaStreamTraits {
 /// A stream that does not wait for the default stream.
 class CudaStream {
  public:
-  CudaStream() {
-    cudaStream_t stream = nullptr;
-    check_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking),
-               "cudaStreamCreateWithFlags");
-    stream_ = UniqueHandle<CudaStreamTraits>(stream);
+  CudaStream() : CudaStream(kUsualPriority) {}
+  /// Thread blocks of its kernels are placed before those of other streams that wait as well.
+  static CudaStream urgent() {
+    int least = 0;
+    int greatest = 0;
+    check_cuda(cudaDeviceGetStreamPriorityRange(&least, &greatest),
+               "cudaDeviceGetStreamPriorityRange");
+    return CudaStream(greatest);
   }
 
   cudaStream_t get() const noexcept { return stream_.get(); }
   void synchronize() const { check_cuda(cudaStreamSynchronize(get()), "cudaStreamSynchronize"); }
 
  private:
+  static constexpr int kUsualPriority = 0;
+
+  explicit CudaStream(int priority) {
+    cudaStream_t stream = nullptr;
+    check_cuda(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, priority),
+               "cudaStreamCreateWithPriority");
+    stream_ = UniqueHandle<CudaStreamTraits>(stream);
+  }
+
   UniqueHandle<CudaStreamTraits> stream_;
 };
 

@@ -89,6 +89,13 @@ GpuOffer gpu_offer(bool wants_nccl, bool wants_cublas) {
   return offer;
 }
 
+GpuChoice agree_on_gpu(
+    const GpuSettings& settings, Rank self, bool computes,
+    const std::function<std::vector<std::string>(const std::string& own)>& exchange) {
+  const GpuOffer offer = gpu_offer(settings.path != GpuPath::kStaged, computes);
+  return choose_gpu(settings, self, exchange(to_json(offer)));
+}
+
 GpuChoice choose_gpu(const GpuSettings& settings, Rank self,
                      const std::vector<std::string>& offers) {
   std::vector<GpuOffer> parsed;
@@ -121,8 +128,9 @@ GpuChoice choose_gpu(const GpuSettings& settings, Rank self,
 std::map<std::string, std::string> shared_gpu_variables(Rank rank) {
   std::map<std::string, std::string> variables{
       {"NCCL_HOSTID", "rackrail-rank-" + std::to_string(rank.value())}};
-  const std::pair<const char*, const char*> defaults[] = {{"NCCL_SOCKET_IFNAME", "lo"},
-                                                          {"NCCL_MNNVL_ENABLE", "0"}};
+  // No network card either: one of them may refuse to talk to itself.
+  const std::pair<const char*, const char*> defaults[] = {
+      {"NCCL_NET", "Socket"}, {"NCCL_SOCKET_IFNAME", "lo"}, {"NCCL_MNNVL_ENABLE", "0"}};
   for (const auto& [name, value] : defaults) {
     if (std::getenv(name) == nullptr) {
       variables[name] = value;
@@ -131,8 +139,8 @@ std::map<std::string, std::string> shared_gpu_variables(Rank rank) {
   return variables;
 }
 
-GpuWorker::GpuWorker(const GpuSettings& settings, Rank self, const std::vector<std::string>& offers)
-    : choice_(choose_gpu(settings, self, offers)), compute_(make_cuda_compute(choice_.device)) {}
+GpuWorker::GpuWorker(GpuChoice choice)
+    : choice_(std::move(choice)), compute_(make_cuda_compute(choice_.device)) {}
 
 MakeExecutor GpuWorker::make_executor() const {
   return [make = device_executors(choice_, compute_->stream()),

@@ -35,6 +35,11 @@ struct GpuChoice {
   RankGroups hosts;
   std::string note;  ///< what the user should know; empty: nothing
 };
+/// What all ranks come to when each says what it has by `exchange` (ExecutorSite::exchange);
+/// `computes`: whether it needs cuBLAS. Throws as choose_gpu().
+GpuChoice agree_on_gpu(
+    const GpuSettings& settings, Rank self, bool computes,
+    const std::function<std::vector<std::string>(const std::string& own)>& exchange);
 /// Of rank `self`; `offers` are those of all ranks, as JSON. Throws RuntimeFailure where a rank has
 /// no GPU of its own (and they are not shared), or NCCL is asked for and missing.
 GpuChoice choose_gpu(const GpuSettings& settings, Rank self,
@@ -52,7 +57,7 @@ MakeExecutor device_executors(const GpuChoice& choice, void* stream);
 /// Made once the ranks have met; may be taken along to a later epoch.
 class GpuWorker {
  public:
-  GpuWorker(const GpuSettings& settings, Rank self, const std::vector<std::string>& offers);
+  explicit GpuWorker(GpuChoice choice);
 
   const std::shared_ptr<trainer::Compute>& compute() const { return compute_; }
   const GpuChoice& choice() const { return choice_; }

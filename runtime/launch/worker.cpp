@@ -246,9 +246,9 @@ class Life {
 
   /// A GPU, once; and what moves gradients from there to the ranks of this epoch.
   MakeExecutor take_gpu() {
-    const GpuOffer offer = gpu_offer(settings_.gpu->path != GpuPath::kStaged, true);
-    const std::vector<std::string> offers = session_->coordinator().exchange(to_json(offer));
-    gpu_ = std::make_unique<GpuWorker>(*settings_.gpu, session_->welcome().rank, offers);
+    gpu_ = std::make_unique<GpuWorker>(
+        agree_on_gpu(*settings_.gpu, session_->welcome().rank, true,
+                     [this](const auto& own) { return session_->coordinator().exchange(own); }));
     const GpuChoice& choice = gpu_->choice();
     report_.device = gpu_->compute()->name();
     report_.transport = to_string(choice.path);

@@ -34,6 +34,12 @@ std::span<float> part(std::span<float> values, plan::ElementRange range) {
                         static_cast<std::size_t>(range.size()));
 }
 
+/// What others wait for comes before backward, which fills the device.
+std::array<CudaStream, kDeviceLanes> urgent_streams() {
+  return {CudaStream::urgent(), CudaStream::urgent(), CudaStream::urgent(), CudaStream::urgent(),
+          CudaStream::urgent()};
+}
+
 template <typename T>
 DeviceBuffer<T> zeros(std::size_t size, cudaStream_t stream) {
   DeviceBuffer<T> buffer(size);
@@ -83,7 +89,11 @@ bool DeviceCommunicators::close(Duration deadline) noexcept {
 
 DeviceExecutor::DeviceExecutor(const plan::Plan& plan, Rank self, const RankGroups& groups,
                                DeviceCommunicators& communicators, DeviceMessages& messages)
-    : plan_(plan), self_(self), communicators_(communicators), messages_(messages) {
+    : plan_(plan),
+      self_(self),
+      communicators_(communicators),
+      messages_(messages),
+      streams_(urgent_streams()) {
   std::vector<std::vector<Stage>> stages;
   for (const plan::TransferGraph& graph : plan.schedules) {
     stages.push_back(find_stages(graph, groups));
@@ -109,7 +119,12 @@ DeviceExecutor::DeviceExecutor(const plan::Plan& plan, Rank self, const RankGrou
   }
 }
 
-DeviceExecutor::~DeviceExecutor() = default;
+DeviceExecutor::~DeviceExecutor() {
+  // Memory and events must not go before what works with them, which has ended or soon will.
+  for (const CudaStream& each : streams_) {
+    static_cast<void>(cudaStreamSynchronize(each.get()));
+  }
+}
 
 /// Takes memory and events; returns the scratch memory that its codecs need.
 std::size_t DeviceExecutor::prepare(Bucket& bucket) {

@@ -7,6 +7,13 @@
 // network as it waits for a kernel, and what comes after needs to know nothing of it. The thread
 // alone uses the transport.
 //
+// The driver may carry out the host's functions of all streams of a process one after the other,
+// and those that wait here hold up the others. That is no deadlock as long as a process is one
+// rank: all exchanges of a rank are on one stream, in the same order on every rank, and each sends
+// before it waits, so what the first of the waiting functions waits for has been sent, or will be
+// by a rank that waits for nothing. Ranks that are threads of one process on one device could wait
+// for each other for ever.
+//
 // Exchanges are told apart by their transfer's number, their bucket and how often that bucket has
 // been launched, which is the same everywhere; what comes before its exchange has begun here is
 // kept. Once a peer is lost that an exchange needs, all functions return at once and what is copied

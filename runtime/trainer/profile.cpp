@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "plan/device_class.hpp"
 #include "runtime/trainer/codec_errors.hpp"
 #include "runtime/trainer/loader.hpp"
 #include "runtime/trainer/statistics.hpp"
@@ -45,7 +46,8 @@ struct BothClocks {
 BothClocks measure(Model& model, const SgdOptions& optimizer, const Dataset& data,
                    std::int64_t local_batch, const ProfileOptions& options) {
   BatchLoader loader(data, Shard({local_batch}, 0, 1), LoaderOptions{});
-  Sgd sgd(model.tensors(), optimizer);
+  Compute& compute = *options.compute;
+  Sgd sgd(model.tensors(), optimizer, options.compute);
   std::vector<Moments> wall;
   std::vector<Moments> cpu;
   for (int step = 0; step < options.warmup + std::max(options.steps, 1); ++step) {
@@ -58,18 +60,22 @@ BothClocks measure(Model& model, const SgdOptions& optimizer, const Dataset& dat
     c.begin = thread_cpu_clock();
     PassHooks hooks;
     hooks.forward_done = [&] {
+      compute.wait();
       w.forward_done = wall_clock();
       c.forward_done = thread_cpu_clock();
     };
     hooks.gradient_ready = [&](std::size_t) {
+      compute.wait();
       w.ready.push_back(wall_clock());
       c.ready.push_back(thread_cpu_clock());
     };
     model.forward_backward(batch, 1.0 / static_cast<double>(local_batch), false, hooks);
+    compute.wait();
     w.backward_done = wall_clock();
     c.backward_done = thread_cpu_clock();
     // A tiny rate: the time of an update without the risk of one.
     sgd.apply(model.parameters(), model.gradients(), 1e-6);
+    compute.wait();
     w.end = wall_clock();
     c.end = thread_cpu_clock();
     if (step >= options.warmup) {
@@ -78,6 +84,17 @@ BothClocks measure(Model& model, const SgdOptions& optimizer, const Dataset& dat
     }
   }
   return {medians(wall), medians(cpu)};
+}
+
+bool is_host(const Compute& compute) { return compute.name() == "cpu"; }
+
+std::string device_class_of(const std::string& device) {
+  for (const plan::DeviceClass& known : plan::device_classes()) {
+    if (device.find(known.name) != std::string::npos) {
+      return std::string(known.name);
+    }
+  }
+  return device;
 }
 
 }  // namespace
@@ -100,10 +117,14 @@ MeasuredProfile profile_model(Model& model, const SgdOptions& optimizer, const D
   if (options.local_batch >= 2) {
     // t(b) = fixed + slope · b through two batch sizes; the optimiser is all fixed and no part of
     // what the workload scales.
+    const auto scalable = [](const ComputeProfile& of) {
+      return (of.total() - of.optimizer).seconds();
+    };
+    const bool by_wall = !is_host(*options.compute);
     const std::int64_t half = options.local_batch / 2;
-    const ComputeProfile smaller = measure(model, optimizer, data, half, options).cpu;
-    const double whole_time = (profile.cpu.total() - profile.cpu.optimizer).seconds();
-    const double half_time = (smaller.total() - smaller.optimizer).seconds();
+    const BothClocks smaller = measure(model, optimizer, data, half, options);
+    const double whole_time = scalable(by_wall ? profile.wall : profile.cpu);
+    const double half_time = scalable(by_wall ? smaller.wall : smaller.cpu);
     const double slope = (whole_time - half_time) / static_cast<double>(options.local_batch - half);
     if (whole_time > 0) {
       profile.fixed_share =
@@ -127,9 +148,11 @@ plan::Workload make_workload(const TrainingConfig& config, Model& model,
   const bool is_wall = clock == ProfileClock::kWall;
   const ComputeProfile& times = is_wall ? profile.wall : profile.cpu;
   plan::Workload workload = workload_shape(config.name, model);
-  workload.source = "measured by the built-in trainer, one thread, " +
-                    std::string(is_wall ? "wall-clock" : "processor") + " time";
-  workload.device_class = "cpu";
+  const std::string device = model.compute().name();
+  workload.source = "measured by the built-in trainer, " +
+                    (device == "cpu" ? std::string("one thread, ") : device + ", ") +
+                    (is_wall ? "wall-clock" : "processor") + " time";
+  workload.device_class = device_class_of(device);
   workload.profiled_batch = profile.local_batch;
   for (std::size_t t = 0; t < workload.tensors.size(); ++t) {
     workload.tensors[t].ready_gap = times.ready_gaps[t];

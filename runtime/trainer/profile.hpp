@@ -2,12 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "base/units.hpp"
 #include "plan/plan.hpp"
 #include "plan/workload.hpp"
+#include "runtime/trainer/compute.hpp"
 #include "runtime/trainer/config.hpp"
 #include "runtime/trainer/model.hpp"
 
@@ -26,17 +28,21 @@ struct ComputeProfile {
 struct MeasuredProfile {
   std::int64_t local_batch = 0;
   ComputeProfile wall;
-  ComputeProfile cpu;        ///< processor time of the computing thread
-  double fixed_share = 0.1;  ///< of the processor time: what does not grow with the batch
+  ComputeProfile cpu;  ///< processor time of the computing thread
+  /// Of the processor time (elsewhere than on the host: the wall-clock time): what does not grow
+  /// with the batch.
+  double fixed_share = 0.1;
 };
 
 struct ProfileOptions {
   std::int64_t local_batch = 32;
-  int steps = 20;  ///< measured ones
-  int warmup = 3;  ///< before them
+  int steps = 20;                                          ///< measured ones
+  int warmup = 3;                                          ///< before them
+  std::shared_ptr<Compute> compute = make_host_compute();  ///< the model's
 };
 
-/// Runs the model on `data` without a network. Leaves other parameters than it found.
+/// Runs the model on `data` without a network. Leaves other parameters than it found. Elsewhere
+/// than on the host each gradient is waited for, which adds a call's way there and back to each.
 MeasuredProfile profile_model(Model& model, const SgdOptions& optimizer, const Dataset& data,
                               const ProfileOptions& options);
 
@@ -46,7 +52,8 @@ enum class ProfileClock : std::uint8_t {
 };
 
 /// The workload of a configuration: tensors exactly as the trainer has them (so its digest is that
-/// of the model that will run) and times as measured, on device class "cpu".
+/// of the model that will run) and times as measured. The device class is "cpu", or that of the GPU
+/// that it computes on: the one whose name is part of the GPU's, else the GPU's name.
 plan::Workload make_workload(const TrainingConfig& config, Model& model,
                              const MeasuredProfile& profile, ProfileClock clock);
 

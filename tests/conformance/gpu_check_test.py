@@ -1,7 +1,8 @@
 """scripts/gpu-check and the program behind it, on an emulated GPU: they verify, measure, report.
 
-    gpu_check_test.py PATH-OF-SCRIPT PATH-OF-PROGRAM
+    gpu_check_test.py PATH-OF-SCRIPT PATH-OF-PROGRAM PATH-OF-THE-COMMAND
 """
+import importlib.machinery
 import json
 import os
 import pathlib
@@ -9,8 +10,14 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import types
 import unittest
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "integration" / "command"))
+
+from training import small_training  # noqa: E402
+
+COMMAND = sys.argv.pop()
 PROGRAM = sys.argv.pop()
 SCRIPT = sys.argv.pop()
 # What the script takes for the program: the emulated one, at sizes that it can do.
@@ -24,6 +31,18 @@ if "--verify" not in arguments:
 if "--time" not in arguments:
     arguments += ["--time", "4096", "--blocks", "2", "3"]
 sys.exit(subprocess.run(["{program}", *arguments]).returncode)
+"""
+
+
+# The command on an emulated GPU, with a training that it can do; NCCL would want a real one.
+RACKRAIL = """#!{python}
+import subprocess, sys
+arguments = sys.argv[1:]
+for option, value in (("--training", "{training}"), ("--local-batch", "16"), ("--steps", "6"),
+                      ("--workers", "2"), ("--gpu-path", "staged")):
+    if option in arguments:
+        arguments[arguments.index(option) + 1] = value
+sys.exit(subprocess.run(["{command}", *arguments]).returncode)
 """
 
 
@@ -88,6 +107,10 @@ class Script(unittest.TestCase):
         self.add_program("conformance_codec_test", "#!/bin/sh\nexit 0\n")
         self.add_program("conformance_training_test", "#!/bin/sh\nexit 0\n")
         self.add_program("nccl_check", NCCL.format(python=sys.executable))
+        training = self.bundle / "small.yaml"
+        training.write_text(small_training())
+        self.add_program("rackrail", RACKRAIL.format(python=sys.executable, command=COMMAND,
+                                                     training=training))
         # Some file, so that the machine's own libraries make no difference.
         self.nccl = str(self.bundle / "libnccl.so.2")
         self.output = self.bundle / "out"
@@ -110,8 +133,13 @@ class Script(unittest.TestCase):
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
         report, outcomes = self.outcomes()
         for name in ("conformance tests", "verification", "timings", "training tests",
+                     "planned training, 4 ranks, staged", "planned training, 4 ranks, nccl",
                      "NCCL, 2 ranks on one GPU", "NCCL, 4 ranks on one GPU"):
             self.assertEqual(outcomes[name], "good")
+        self.assertEqual([each["path"] for each in report["training"]], ["staged", "nccl"])
+        for each in report["training"]:
+            self.assertTrue(each["parameters_agree"])
+            self.assertIn(each["reached"], (True, False, None))
         self.assertEqual([each["ranks"] for each in report["nccl"]], [2, 4])
         self.assertEqual(report["nccl"][0]["elements"], len(self.nccl))
         self.assertEqual(report["libraries"]["nccl"], self.nccl)
@@ -122,13 +150,45 @@ class Script(unittest.TestCase):
         self.assertIn(f"{count} of {count} results are those of the CPU", text)
         self.assertRegex(text, r"\| int8 reduce of 8 \| 9\.14 \| [0-9.]+ \|")
         self.assertRegex(text, r"- int8 encode with feedback: -?[0-9.]+ copies")
+        for what in ("sums alone", "step of small"):
+            self.assertRegex(text, rf"\| staged \| {what} \| [0-9.]+ \| [0-9.]+ \| [-+][0-9.]+% \|")
+        self.assertRegex(text, r"- nccl: 2 ranks on 1 GPU, small, .* parameters agree\.")
 
     def test_a_step_that_fails_is_reported(self):
         self.add_program("conformance_codec_test", "#!/bin/sh\necho wrong bytes\nexit 3\n")
+        self.add_program("rackrail", "#!/bin/sh\necho no peers\nexit 1\n")
         result = self.check()
         self.assertEqual(result.returncode, 1)
         self.assertIn("| conformance tests | exit status 3 |", result.stdout)
         self.assertIn("wrong bytes", result.stdout)
+        self.assertIn("| planned training, 4 ranks, staged | exit status 1 |", result.stdout)
+        self.assertEqual(self.outcomes()[0]["training"], [])
+
+    def test_without_libraries_no_training_is_planned(self):
+        checker = self.load_script()
+        run = checker.Run(60)
+        for libraries, expected in (({"cublas": None, "nccl": "x"}, "no cuBLAS on this machine"),
+                                    ({"cublas": "x", "nccl": None}, "no libnccl.so.2")):
+            report = {"libraries": libraries, "training": []}
+            run.loader = ["ld"]
+            checker.check_planned(run, report)
+            self.assertIn(expected, run.steps[-1]["outcome"])
+        self.assertIn("too old for workers", run.steps[-2]["outcome"])
+
+    def test_whether_enough_is_hidden_depends_on_the_plan(self):
+        reached = self.load_script().reached
+        for predicted, measured, expected in ((0.95, 0.91, True), (0.95, 0.89, False),
+                                              (0.89, 0.95, None), (None, None, None)):
+            self.assertIs(reached({"predicted_hidden_share": predicted,
+                                   "measured_hidden_share": measured}), expected)
+
+    @staticmethod
+    def load_script():
+        loader = importlib.machinery.SourceFileLoader("gpu_check_script", SCRIPT)
+        module = types.ModuleType(loader.name)
+        module.__file__ = SCRIPT
+        exec(compile(loader.get_data(SCRIPT), SCRIPT, "exec"), module.__dict__)
+        return module
 
     def without_a_gpu(self):
         self.add_program("gpu_check", '#!/bin/sh\n[ "$1" = --help ] || '
@@ -139,13 +199,14 @@ class Script(unittest.TestCase):
         result = self.check()
         self.assertEqual((result.returncode, result.stderr), (1, "gpu-check: no GPU: none\n"))
         report, outcomes = self.outcomes()
-        for name in ("gpu_check", "conformance_codec_test", "nccl_check"):
+        for name in ("gpu_check", "conformance_codec_test", "nccl_check", "rackrail"):
             self.assertEqual(outcomes[f"{name} starts"], "good")
         for name in ("conformance tests", "verification", "timings", "NCCL, 4 ranks on one GPU",
-                     "compute-sanitizer"):
+                     "planned training, 4 ranks, nccl", "compute-sanitizer"):
             self.assertEqual(outcomes[name], "skipped: no GPU: none")
             self.assertIn(f"{name}: skipped: no GPU: none", result.stdout)
-        self.assertEqual((report["verification"], report["timings"], report["nccl"]), ([], [], []))
+        for key in ("verification", "timings", "training", "nccl"):
+            self.assertEqual(report[key], [])
         self.assertIn("# no GPU", (self.output / "gpu-report.md").read_text())
 
     def test_a_dry_run_needs_no_gpu_but_whole_programs(self):

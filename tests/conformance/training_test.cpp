@@ -247,6 +247,10 @@ plan::Plan ring_plan(const TrainingConfig& config, const plan::Codec& codec) {
 
 TEST_CASE("GPU training: ranks that share the GPU end with the same bits and the host's losses") {
   if (const auto reason = no_gpu()) RACKRAIL_SKIP(*reason);
+  if (runtime::make_cuda_compute(0)->name() != "emulated GPU") {
+    // See runtime/nccl/host_messages.hpp; scripts/gpu-check has the same with processes.
+    RACKRAIL_SKIP("ranks that are threads may wait for each other in a real driver");
+  }
   const std::string codec = GENERATE("none", "int8");
   CAPTURE(codec);
   TrainingConfig config = test::small_config();

@@ -23,11 +23,83 @@ tensors:
   - [fc1.bias, 1024, 2000 us]
   - [fc1.weight, 65536, 130 us]
 """
+# A perceptron of one small layer for where a step must take next to nothing, and its workload.
+SMALL_TRAINING = """name: small
+data:
+  file: {data}
+  image: [8, 8, 1]
+  classes: 10
+  maximum: 16
+  test_share: 0.2
+model:
+  kind: mlp
+  hidden: [32]
+optimizer:
+  base_learning_rate: 0.1
+  base_batch: 128
+  momentum: 0.9
+  clip_norm: 5
+steps: 12
+local_batch: 16
+seed: 1
+evaluate_every: 0
+checkpoint_every: {checkpoint_every}
+"""
+SMALL_WORKLOAD = """name: small
+source: round figures for tests
+device_class: cpu
+profiled_batch: 16
+forward: 1 ms
+backward_tail: 0 s
+optimizer: 0.1 ms
+fixed_share: 0.1
+memory_per_sample: 1 kB
+memory_fixed: 1 MB
+base_learning_rate: 0.1
+base_batch: 128
+tensors:
+  - [fc2.bias, 10, 1 us]
+  - [fc2.weight, 320, 10 us]
+  - [fc1.bias, 32, 10 us]
+  - [fc1.weight, 2048, 20 us]
+"""
 TOKEN = {"RACKRAIL_JOB_TOKEN": "a-secret-of-these-tests-0123456789"}
 TWO_HOSTS = "source,target,bandwidth,latency\nhost0,host1,10 Gbit/s,10 us\n"
 
 
-class TrainingTest(harness.CommandTest):
+def small_training(checkpoint_every=6, data=harness.CONFIGS / "data" / "digits.csv"):
+    return SMALL_TRAINING.format(data=data, checkpoint_every=checkpoint_every)
+
+
+class CheckpointedTest(harness.CommandTest):
+    """Looks after what trainings leave."""
+
+    def wait_for_checkpoint(self, name):
+        folder = self.folder / name
+
+        def is_there():
+            try:
+                return folder.exists() and any(folder.rglob("*manifest*"))
+            except FileNotFoundError:  # it just got its name
+                return False
+        self.assertTrue(harness.wait_until(is_there, 100), "no checkpoint")
+
+
+class SmallTrainingTest(CheckpointedTest):
+    """Its plans are for the small training, on two hosts unless another cluster is named."""
+
+    def setUp(self):
+        super().setUp()
+        self.write("small.yaml", small_training())
+        self.write("workload.yaml", SMALL_WORKLOAD)
+        self.write("two-hosts.csv", TWO_HOSTS)
+
+    def make_plan(self, *options, cluster="two-hosts.csv"):
+        self.rackrail("plan", cluster, "workload.yaml", "--local-batch", "16", "-o", "plan.json",
+                      *options)
+
+
+class TrainingTest(CheckpointedTest):
     """Its plans are made for four workers in two racks, or for two hosts."""
 
     def setUp(self):
@@ -49,16 +121,6 @@ class TrainingTest(harness.CommandTest):
         self.assertIn("checkpoint_every: 100", text)
         return self.write("quick.yaml",
                           text.replace("checkpoint_every: 100", f"checkpoint_every: {steps}"))
-
-    def wait_for_checkpoint(self, name):
-        folder = self.folder / name
-
-        def is_there():
-            try:
-                return folder.exists() and any(folder.rglob("*manifest*"))
-            except FileNotFoundError:  # it just got its name
-                return False
-        self.assertTrue(harness.wait_until(is_there, 60), "no checkpoint")
 
     def assert_same_as_local(self, run, plan, steps):
         """That a launched run computed what as many local workers compute."""

@@ -1,0 +1,72 @@
+#include "cli/gpu_options.hpp"
+
+#include <CLI/CLI.hpp>
+#include <map>
+#include <utility>
+
+namespace rackrail::cli {
+
+namespace {
+
+const std::map<std::string, runtime::GpuPath>& gpu_paths() {
+  using runtime::GpuPath;
+  static const std::map<std::string, GpuPath> kPaths{{"auto", GpuPath::kAuto},
+                                                     {"nccl", GpuPath::kNccl},
+                                                     {"staged", GpuPath::kStaged},
+                                                     {"hybrid", GpuPath::kHybrid}};
+  return kPaths;
+}
+
+}  // namespace
+
+void GpuOptions::add_to(CLI::App& command) {
+  CLI::Option* where =
+      command
+          .add_option("--device", device,
+                      "Where workers compute and gradients lie: cpu, or cuda (with cuBLAS; each "
+                      "worker a GPU of its host, in the order of the ranks)")
+          ->check(CLI::IsMember({"cpu", "cuda"}))
+          ->capture_default_str();
+  command
+      .add_flag("--share-gpu", shares,
+                "Several workers may have one GPU: to try a plan out, not to be fast")
+      ->needs(where);
+  command
+      .add_option("--gpu-path", path,
+                  "What carries gradients between GPUs: nccl; staged, by way of pinned memory and "
+                  "--transport; hybrid, nccl inside hosts and staged between them; or auto, nccl "
+                  "where all workers have it, else staged")
+      ->check(CLI::IsMember({"auto", "nccl", "staged", "hybrid"}))
+      ->capture_default_str()
+      ->needs(where);
+}
+
+std::optional<runtime::GpuSettings> GpuOptions::settings(
+    std::vector<std::vector<Rank>> hosts) const {
+  if (!on_gpu()) {
+    return std::nullopt;
+  }
+  return runtime::GpuSettings{
+      .shares = shares, .path = gpu_paths().at(path), .hosts = std::move(hosts)};
+}
+
+std::vector<std::vector<Rank>> each_alone(std::size_t ranks) {
+  std::vector<std::vector<Rank>> hosts;
+  for (std::size_t r = 0; r < ranks; ++r) {
+    hosts.push_back({Rank(r)});
+  }
+  return hosts;
+}
+
+std::vector<std::string> GpuOptions::words() const {
+  if (!on_gpu()) {
+    return {};
+  }
+  std::vector<std::string> result{"--device", device, "--gpu-path", path};
+  if (shares) {
+    result.emplace_back("--share-gpu");
+  }
+  return result;
+}
+
+}  // namespace rackrail::cli

@@ -1,0 +1,370 @@
+#include "cli/validate_gpu.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "base/error.hpp"
+#include "base/file.hpp"
+#include "base/parse_units.hpp"
+#include "cli/comparison.hpp"
+#include "cli/inputs.hpp"
+#include "cli/local_prediction.hpp"
+#include "cli/shared_numbers.hpp"
+#include "cli/temporary_folder.hpp"
+#include "plan/format.hpp"
+#include "planner/collective_forms.hpp"
+#include "planner/planner.hpp"
+#include "planner/schedule_family.hpp"
+#include "runtime/cuda/factory.hpp"
+#include "runtime/cuda/training.hpp"
+#include "runtime/launch/collective_job.hpp"
+#include "runtime/launch/job.hpp"
+#include "runtime/trainer/profile.hpp"
+#include "sim/simulator.hpp"
+#include "topology/queries.hpp"
+#include "topology/reader.hpp"
+
+namespace rackrail::cli {
+
+namespace {
+
+constexpr Bytes kFewBytes = 4_KiB;
+constexpr std::int64_t kTimesLarger = 16;  // at least, of the other all-reduce that is measured
+
+/// A user's signal: nothing is left to be done.
+struct EndedBySignal {
+  int number = 0;
+};
+
+/// What messages between the workers cost.
+struct PathCosts {
+  Duration latency;     ///< of one
+  Bandwidth bandwidth;  ///< of all together
+};
+
+/// The model's times on one GPU that nobody else uses.
+plan::Workload profile(const trainer::TrainingConfig& config, std::int64_t local_batch) {
+  if (const auto reason = runtime::cuda_status().unavailable) {
+    throw RuntimeFailure(*reason);
+  }
+  const std::shared_ptr<trainer::Compute> compute = runtime::make_cuda_compute(0);
+  const trainer::DataSplit data = trainer::load_data(config.data);
+  const auto model = trainer::make_model(config.model, config.data.format.image,
+                                         config.data.format.classes, config.seed, compute);
+  const trainer::MeasuredProfile measured = trainer::profile_model(
+      *model, config.optimizer, data.train, {.local_batch = local_batch, .compute = compute});
+  return trainer::make_workload(config, *model, measured, trainer::ProfileClock::kWall);
+}
+
+/// Ranks that take turns on `gpus` GPUs, as workers of one host do, and what is between them.
+topology::Topology gpu_machine(const PathCosts& costs, std::size_t ranks, std::size_t gpus,
+                               const std::string& device_class) {
+  using topology::LinkKind;
+  using topology::NodeKind;
+  constexpr Bandwidth kAnyRate(1'000'000'000'000);  // of a processor only shares of it count
+  topology::Topology machine("GPUs of this machine");
+  const NodeId in = machine.add_node({.name = "path-in", .kind = NodeKind::kSwitch});
+  const NodeId out = machine.add_node({.name = "path-out", .kind = NodeKind::kSwitch});
+  machine.add_link({.from = in,
+                    .to = out,
+                    .bandwidth = costs.bandwidth,
+                    .latency = costs.latency,
+                    .tier = "path"});
+  std::vector<LinkId> processors;
+  for (std::size_t g = 0; g < gpus; ++g) {
+    const NodeId begin =
+        machine.add_node({.name = fmt::format("gpu{}-in", g), .kind = NodeKind::kSwitch});
+    const NodeId end =
+        machine.add_node({.name = fmt::format("gpu{}-out", g), .kind = NodeKind::kSwitch});
+    processors.push_back(machine.add_link({.from = begin,
+                                           .to = end,
+                                           .bandwidth = kAnyRate,
+                                           .kind = LinkKind::kShared,
+                                           .tier = "gpu",
+                                           .cpu_share = 1}));
+  }
+  for (std::size_t r = 0; r < ranks; ++r) {
+    const std::string name = fmt::format("worker{}", r);
+    const NodeId worker = machine.add_node(
+        {.name = name, .kind = NodeKind::kHost, .host = name, .device_class = device_class});
+    const Rank rank = machine.add_rank(worker);
+    machine.add_link({.from = worker, .to = in, .bandwidth = costs.bandwidth, .tier = "worker"});
+    machine.add_link({.from = out, .to = worker, .bandwidth = costs.bandwidth, .tier = "worker"});
+    machine.set_processor(rank, processors[r % gpus]);
+  }
+  return machine;
+}
+
+/// Slices of which a bucket has one: between GPUs a transfer is one message. Plans have multiples
+/// of 1,024 elements.
+std::int64_t one_slice(std::int64_t elements) {
+  constexpr std::int64_t kUnit = 1024;
+  return (elements + kUnit - 1) / kUnit * kUnit;
+}
+
+plan::Plan empty_plan(const topology::Topology& machine) {
+  plan::Plan plan;
+  plan.cluster_name = machine.name();
+  plan.cluster_digest = machine.digest();
+  for (std::size_t r = 0; r < machine.rank_count(); ++r) {
+    plan.rank_names.push_back(machine.node(machine.node_of(Rank(r))).name);
+  }
+  plan.batch.local_batch.assign(machine.rank_count(), 1);  // a plan has one, used or not
+  return plan;
+}
+
+/// Workers of this machine that carry out plans.
+class GpuWorkers {
+ public:
+  GpuWorkers(const GpuValidation& options, std::filesystem::path training)
+      : options_(options), training_(std::move(training)) {}
+
+  /// Each of the plan's buckets alone: seconds until its sum is everywhere.
+  std::vector<Duration> reduce(const plan::Plan& plan) const {
+    const std::string file = folder_.file("plan.json");
+    plan::save_plan(plan, file);
+    std::vector<std::string> words{"/proc/self/exe", "collectives", file, "--led"};
+    const std::vector<std::string> gpu = options_.gpu.words();
+    words.insert(words.end(), gpu.begin(), gpu.end());
+    runtime::LocalCollectives result =
+        runtime::run_local_collectives(plan, words, {.gpu = settings()});
+    if (result.interrupted_by != 0) {
+      throw EndedBySignal{result.interrupted_by};
+    }
+    return std::move(result.times);
+  }
+
+  runtime::JobResult train(const plan::Plan& plan) const {
+    runtime::JobOptions job;
+    job.training_file = training_;
+    job.training = read_file(training_);
+    job.steps = options_.steps;
+    job.gpu = settings();
+    runtime::JobResult result = runtime::run_local_job(plan, job);
+    if (!result.ok && result.exit_status > kSignalBase) {
+      throw EndedBySignal{result.exit_status - kSignalBase};
+    }
+    if (!result.ok) {
+      throw RuntimeFailure("training: " + result.reason);
+    }
+    return result;
+  }
+
+ private:
+  std::optional<runtime::GpuSettings> settings() const {
+    return options_.gpu.settings(each_alone(options_.workers));
+  }
+
+  const GpuValidation& options_;
+  const std::filesystem::path training_;
+  const TemporaryFolder folder_;
+};
+
+/// From two ring all-reduces. In each of the 2 (ranks − 1) rounds of one of S bytes every rank
+/// sends S / ranks of them, so that a round takes latency + S / bandwidth.
+PathCosts measure_path(const GpuWorkers& workers, std::size_t ranks, Bytes gradients) {
+  const topology::Topology any = gpu_machine({1_us, Bandwidth(1'000'000'000)}, ranks, 1, "");
+  topology::Router router(any);
+  plan::Plan plan = empty_plan(any);
+  plan.name = "two all-reduces";
+  plan.schedules.push_back(
+      std::move(planner::collective_forms(planner::schedule_family("ring"),
+                                          plan::Collective::kAllReduce, any, router, {})
+                    .front()));
+  const Bytes many = std::max(gradients, kFewBytes * kTimesLarger);
+  for (const Bytes size : {kFewBytes, many}) {
+    plan::Bucket bucket;
+    bucket.tensors = {static_cast<std::uint32_t>(plan.buckets.size())};
+    bucket.elements = size.count() / 4;
+    bucket.slice_elements = one_slice(bucket.elements);
+    plan.buckets.push_back(std::move(bucket));
+  }
+  const std::vector<Duration> times = workers.reduce(plan);
+  constexpr double kFastest = 1e-15;  // seconds per byte: more than any memory
+  const auto rounds = static_cast<double>(2 * (ranks - 1));
+  const double per_byte =
+      std::max(kFastest, (times[1] - times[0]).seconds() /
+                             (rounds * static_cast<double>((many - kFewBytes).count())));
+  const double latency =
+      times[0].seconds() / rounds - static_cast<double>(kFewBytes.count()) * per_byte;
+  return {.latency = Duration::from_seconds(std::max(0.0, latency)),
+          .bandwidth = Bandwidth(static_cast<std::int64_t>(1 / per_byte))};
+}
+
+/// In FP32.
+plan::Plan make_gpu_plan(const topology::Topology& machine, const plan::Workload& workload,
+                         const sim::SimulationOptions& simulation, std::uint64_t seed) {
+  const auto cost_model = sim::make_cost_model(machine, simulation);
+  planner::PlannerOptions wanted;
+  wanted.seed = seed;
+  wanted.local_batch = workload.profiled_batch;
+  wanted.codec = plan::Codec{};
+  wanted.compare_baselines = false;
+  plan::Plan plan = planner::make_plan(machine, workload, *cost_model, wanted);
+  for (plan::Bucket& bucket : plan.buckets) {
+    bucket.slice_elements = one_slice(bucket.elements);
+  }
+  return plan;
+}
+
+/// What is predicted or measured of a training.
+struct StepTimesOnGpu {
+  Duration alone;    ///< the plan's sums one after the other, with nothing beside them
+  Duration step;     ///< of the slowest rank
+  Duration exposed;  ///< of the step: waiting for sums, and nothing else
+
+  /// Of the sums. None: there are none, with one rank.
+  std::optional<double> hidden() const {
+    return alone > Duration() ? std::optional(1 - exposed / alone) : std::nullopt;
+  }
+};
+
+StepTimesOnGpu predict(const plan::Plan& plan, const plan::Workload& workload,
+                       const topology::Topology& machine, sim::SimulationOptions simulation) {
+  StepTimesOnGpu times;
+  for (const plan::Bucket& bucket : plan.buckets) {
+    times.alone += sim::simulate_collective(plan.schedules[bucket.schedule], bucket.elements,
+                                            bucket.slice_elements, machine, simulation)
+                       .time;
+  }
+  simulation.steps = kStepsUntilSteady;
+  const plan::StepEstimate step = sim::simulate_step(plan, workload, machine, simulation).estimate;
+  times.step = step.step_time;
+  times.exposed = scaled(step.step_time, step.sync_share);
+  return times;
+}
+
+StepTimesOnGpu measured_times(const std::vector<Duration>& alone, const runtime::JobResult& job) {
+  StepTimesOnGpu times;
+  for (const Duration time : alone) {
+    times.alone += time;
+  }
+  times.exposed = job.workers.front().sync_time;
+  for (const runtime::WorkerReport& worker : job.workers) {
+    times.step = std::max(times.step, worker.step_time);
+    times.exposed = std::min(times.exposed, worker.sync_time);
+  }
+  return times;
+}
+
+struct GpuReport {
+  plan::Workload workload;
+  plan::Plan plan;
+  PathCosts costs;
+  std::size_t gpus = 1;
+  StepTimesOnGpu predicted;
+  StepTimesOnGpu measured;
+  runtime::JobResult job;
+
+  bool parameters_agree() const {
+    return std::ranges::all_of(job.workers, [this](const runtime::WorkerReport& worker) {
+      return worker.parameters_digest == job.workers.front().parameters_digest;
+    });
+  }
+  std::string schedule() const { return plan.schedules[plan.buckets.front().schedule].name(); }
+  std::vector<Compared> compared() const {
+    const std::string path = job.workers.front().transport;
+    return {{"sums alone", path, predicted.alone, measured.alone},
+            {"step of " + workload.name, path, predicted.step, measured.step}};
+  }
+};
+
+nlohmann::json share_json(const std::optional<double>& share) {
+  return share ? nlohmann::json(*share) : nlohmann::json();
+}
+
+nlohmann::json gpu_report_json(const GpuReport& report) {
+  const runtime::WorkerReport& first = report.job.workers.front();
+  const std::vector<Compared> compared = report.compared();
+  return {{"device", first.device},
+          {"transport", first.transport},
+          {"workers", report.job.workers.size()},
+          {"gpus", report.gpus},
+          {"model", report.workload.name},
+          {"gradient_bytes", report.workload.gradient_bytes().count()},
+          {"local_batch", report.workload.profiled_batch},
+          {"schedule", report.schedule()},
+          {"buckets", report.plan.buckets.size()},
+          {"path_latency_s", report.costs.latency.seconds()},
+          {"path_bytes_per_s", report.costs.bandwidth.bytes_per_second()},
+          {"sums", to_json(compared[0])},
+          {"step", to_json(compared[1])},
+          {"predicted_exposed_s", report.predicted.exposed.seconds()},
+          {"measured_exposed_s", report.measured.exposed.seconds()},
+          {"predicted_hidden_share", share_json(report.predicted.hidden())},
+          {"measured_hidden_share", share_json(report.measured.hidden())},
+          {"first_loss", first.losses.front()},
+          {"final_loss", first.final_loss},
+          {"parameters_agree", report.parameters_agree()},
+          {"notes", first.notes}};
+}
+
+std::string gpu_report_text(const GpuReport& report) {
+  const runtime::WorkerReport& first = report.job.workers.front();
+  const auto share = [](const std::optional<double>& value) {
+    return value ? fmt::format("{:.1f} %", *value * kPercent) : "-";
+  };
+  return fmt::format(
+      "{} workers on {} of {}; messages: {} each, {} in all\n"
+      "{} buckets by {}, {} of gradients, batch {}\n{}"
+      "waiting for sums: {} predicted, {} measured; hidden: {} predicted, {} measured\n"
+      "parameters {}\n",
+      report.job.workers.size(), report.gpus, first.device, to_string(report.costs.latency),
+      to_string(report.costs.bandwidth), report.plan.buckets.size(), report.schedule(),
+      to_string(report.workload.gradient_bytes()), report.workload.profiled_batch,
+      comparison_table("on the GPU", report.compared()), to_string(report.predicted.exposed),
+      to_string(report.measured.exposed), share(report.predicted.hidden()),
+      share(report.measured.hidden()),
+      report.parameters_agree() ? "bit-identical on all ranks" : "DIFFER between ranks");
+}
+
+GpuReport carry_out(Session& session, const GpuValidation& options) {
+  const std::filesystem::path file = training_file(options.training);
+  session.add_input(file);
+  const trainer::TrainingConfig config = trainer::parse_training_config(read_file(file), file);
+  const std::int64_t batch = options.local_batch > 0 ? options.local_batch : config.local_batch;
+  GpuReport report;
+  report.workload = profile(config, batch);
+  const auto devices = static_cast<std::size_t>(runtime::cuda_device_count());
+  report.gpus = std::min(options.workers, devices);
+  const GpuWorkers workers(options, file);
+  report.costs = measure_path(workers, options.workers, report.workload.gradient_bytes());
+  const topology::Topology machine =
+      gpu_machine(report.costs, options.workers, report.gpus, report.workload.device_class);
+  const sim::SimulationOptions simulation;
+  report.plan = make_gpu_plan(machine, report.workload, simulation, session.seed);
+  report.predicted = predict(report.plan, report.workload, machine, simulation);
+  const std::vector<Duration> alone = workers.reduce(report.plan);
+  report.job = workers.train(report.plan);
+  report.measured = measured_times(alone, report.job);
+  return report;
+}
+
+}  // namespace
+
+void validate_on_gpu(Session& session, const GpuValidation& options) {
+  try {
+    const GpuReport report = carry_out(session, options);
+    if (session.json) {
+      session.print_json(gpu_report_json(report));
+    } else {
+      fmt::print("{}", gpu_report_text(report));
+    }
+    const bool is_missed = std::ranges::any_of(report.compared(), [&](const Compared& one) {
+      return std::abs(one.error()) > options.worst_allowed;
+    });
+    session.status = report.parameters_agree() && !is_missed ? kDone : kNotMet;
+  } catch (const EndedBySignal& signal) {
+    session.note("interrupted");
+    session.status = kSignalBase + signal.number;
+  }
+}
+
+}  // namespace rackrail::cli
