@@ -2,15 +2,40 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 
 namespace rackrail::plan {
 
-AccessOrder::AccessOrder(const TransferGraph& graph, ProblemList& problems)
+namespace {
+
+constexpr std::size_t kMoreSteps = 4;  // times as many when searches go on
+
+}  // namespace
+
+AccessOrder::AccessOrder(const TransferGraph& graph, ProblemList& problems, std::size_t first_steps)
     : graph_(graph),
       problems_(problems),
+      first_steps_(first_steps),
       ranks_(graph.rank_count()),
       source_seen_(graph.transfers().size(), 0),
-      destination_seen_(graph.transfers().size(), 0) {}
+      destination_seen_(graph.transfers().size(), 0) {
+  // Counted, then placed.
+  const std::size_t count = graph.transfers().size();
+  dependents_begin_.assign(count + 1, 0);
+  for (std::size_t i = 0; i < count; ++i) {
+    for (const TransferId dependency : graph.dependencies(TransferId(i))) {
+      ++dependents_begin_[dependency.index() + 1];
+    }
+  }
+  std::partial_sum(dependents_begin_.begin(), dependents_begin_.end(), dependents_begin_.begin());
+  dependents_.resize(dependents_begin_.back());
+  std::vector<std::uint32_t> next(dependents_begin_.begin(), dependents_begin_.end() - 1);
+  for (std::size_t i = 0; i < count; ++i) {
+    for (const TransferId dependency : graph.dependencies(TransferId(i))) {
+      dependents_[next[dependency.index()]++] = TransferId(i);
+    }
+  }
+}
 
 void AccessOrder::begin_chunk(std::uint32_t chunk) {
   chunk_ = chunk;
@@ -66,25 +91,9 @@ void AccessOrder::visit_source(TransferId id) {
   }
 }
 
-void AccessOrder::require_after(Rank rank, Event event, const std::vector<Event>& earlier) {
-  if (earlier.empty()) {
-    return;
-  }
-  if (search_ == std::numeric_limits<std::uint32_t>::max()) {
-    std::fill(source_seen_.begin(), source_seen_.end(), 0);
-    std::fill(destination_seen_.begin(), destination_seen_.end(), 0);
-    search_ = 0;
-  }
-  ++search_;
-  const auto is_seen = [this](const Event& e) {
-    return (e.at_source ? source_seen_ : destination_seen_)[e.id.index()] == search_;
-  };
-  // The phase is in id order, so its first access bounds the search from below.
-  const TransferId lowest = earlier.front().id;
-  stack_.clear();
-  visit_source(event.id);
-  std::size_t found = 0;
-  while (!stack_.empty()) {
+/// Looks at the dependencies of so many of stack_; none have to be looked at when it is empty.
+void AccessOrder::search_backwards(TransferId lowest, std::size_t steps) {
+  for (; steps > 0 && !stack_.empty(); --steps) {
     const TransferId id = stack_.back();
     stack_.pop_back();
     const Rank here = graph_.transfer(id).src;
@@ -99,18 +108,64 @@ void AccessOrder::require_after(Rank rank, Event event, const std::vector<Event>
         visit_source(dependency);
       }
     }
-    while (found < earlier.size() && is_seen(earlier[found])) {
+  }
+}
+
+/// Whether something that happens after `from` was reached backwards; what does so only after more
+/// steps is not found.
+bool AccessOrder::search_forwards(Event from, TransferId last, std::size_t steps) {
+  forward_.assign(1, from.id);
+  for (std::size_t i = 0; i < forward_.size() && i < steps; ++i) {
+    const Transfer& transfer = graph_.transfer(forward_[i]);
+    const bool is_applied_only = i == 0 && !from.at_source;
+    for (const TransferId next : dependents(forward_[i])) {
+      const Rank there = graph_.transfer(next).src;
+      const bool follows = there == transfer.dst || (there == transfer.src && !is_applied_only);
+      if (!follows || last < next || !moves_chunk(next)) {
+        continue;
+      }
+      if (source_seen_[next.index()] == search_) {
+        return true;
+      }
+      if (forward_.size() < steps) {
+        forward_.push_back(next);
+      }
+    }
+  }
+  return false;
+}
+
+void AccessOrder::require_after(Rank rank, Event event, const std::vector<Event>& earlier) {
+  if (earlier.empty()) {
+    return;
+  }
+  if (search_ == std::numeric_limits<std::uint32_t>::max()) {
+    std::fill(source_seen_.begin(), source_seen_.end(), 0);
+    std::fill(destination_seen_.begin(), destination_seen_.end(), 0);
+    search_ = 0;
+  }
+  ++search_;
+  // The phase is in id order, so its first access bounds the search from below.
+  const TransferId lowest = earlier.front().id;
+  stack_.clear();
+  visit_source(event.id);
+  std::size_t found = 0;
+  for (std::size_t steps = first_steps_; !stack_.empty(); steps *= kMoreSteps) {
+    search_backwards(lowest, steps);
+    while (found < earlier.size() &&
+           (is_seen(earlier[found]) ||
+            (!stack_.empty() && search_forwards(earlier[found], event.id, steps)))) {
       ++found;
     }
     if (found == earlier.size()) {
       return;
     }
   }
-  for (const Event& e : earlier) {
-    if (!is_seen(e)) {
+  for (std::size_t i = found; i < earlier.size(); ++i) {
+    if (!is_seen(earlier[i])) {
       problems_.add([&] {
         return fmt::format("rank {}, chunk {}: {} is not ordered after {}", rank.value(), chunk_,
-                           describe(event), describe(e));
+                           describe(event), describe(earlier[i]));
       });
     }
   }

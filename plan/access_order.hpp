@@ -12,13 +12,20 @@
 // one replaces x by D(C(x)); a single copy in). Each access must happen after every access of the
 // phase before its own; by transitivity that orders all conflicting pairs. The check of one access
 // is a search backwards from it that stops when all of that phase is found, or at ids below it.
+// Sums fan in towards the root of a tree, so that search alone would see all of the tree for each
+// leaf; where it is not done after some steps, one forwards from what is not found yet takes as
+// many, until it meets what the first one has seen, and so on in turn with ever more steps.
 //
-// Cost: of one access, the dependencies between it and the phase before it. For a ring of n ranks
-// that is O(n) per access to each of n² (rank, chunk) pairs, about n³ steps in all; at worst it is
-// (transfers of the chunk)² per chunk. Memory: 8 bytes per transfer of the graph.
+// Cost: of one access, at most about twice the dependencies between it and the phase before it. For
+// a ring of n ranks that is O(n) per access to each of n² (rank, chunk) pairs, about n³ steps in
+// all; for a tree, where both searches meet at the root, O(depth · degree) and at least the first
+// steps; at worst it is (transfers of the chunk)² per chunk. Memory: 12 bytes per transfer of the
+// graph, and 4 per dependency.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "base/ids.hpp"
@@ -30,7 +37,12 @@ namespace rackrail::plan {
 /// Accesses must be reported in id order. Keeps references to graph and problems.
 class AccessOrder {
  public:
-  AccessOrder(const TransferGraph& graph, ProblemList& problems);
+  /// Enough for neighbours, and for most of a ring.
+  static constexpr std::size_t kFirstSteps = 256;
+
+  /// Of an access, searches take `first_steps` at first; what they find does not depend on it.
+  AccessOrder(const TransferGraph& graph, ProblemList& problems,
+              std::size_t first_steps = kFirstSteps);
 
   /// From now on accesses are to this chunk.
   void begin_chunk(std::uint32_t chunk);
@@ -58,18 +70,32 @@ class AccessOrder {
   void access(Rank rank, Event event, Kind kind, bool joins);
   void require_after(Rank rank, Event event, const std::vector<Event>& earlier);
   void visit_source(TransferId id);
+  void search_backwards(TransferId lowest, std::size_t steps);
+  bool search_forwards(Event from, TransferId last, std::size_t steps);
+  bool is_seen(Event event) const {
+    return (event.at_source ? source_seen_ : destination_seen_)[event.id.index()] == search_;
+  }
+  std::span<const TransferId> dependents(TransferId id) const {
+    return std::span(dependents_)
+        .subspan(dependents_begin_[id.index()],
+                 dependents_begin_[id.index() + 1] - dependents_begin_[id.index()]);
+  }
   bool moves_chunk(TransferId id) const;
   std::string describe(Event event) const;
 
   const TransferGraph& graph_;
   ProblemList& problems_;
+  std::size_t first_steps_;
   std::uint32_t chunk_ = 0;
   std::vector<RankState> ranks_;
-  // Events that the present search has reached hold its number.
+  std::vector<std::uint32_t> dependents_begin_;  ///< by transfer: in dependents_
+  std::vector<TransferId> dependents_;
+  // Events that the present search backwards has reached hold its number.
   std::uint32_t search_ = 0;
   std::vector<std::uint32_t> source_seen_;
   std::vector<std::uint32_t> destination_seen_;
-  std::vector<TransferId> stack_;
+  std::vector<TransferId> stack_;    ///< whose dependencies it has to look at
+  std::vector<TransferId> forward_;  ///< what a search forwards has reached
 };
 
 }  // namespace rackrail::plan

@@ -12,13 +12,16 @@
 // attempt that ends first is taken, so the same topology always gives the same schedule. The
 // reduce-scatter is the all-gather backwards. A transfer also waits for what should have arrived
 // at its sender before it starts: this keeps sends that share a link in the planned order without
-// a clock. O(n² · c) matches, each in O(n · (links of a way + c)).
+// a clock. With W words of 64 ways, O(n² · c) moments at each of which O(W) words and the ways that
+// became possible are looked at, each in O(links + n · c / 64) if it brings nothing.
 #include <algorithm>
+#include <bit>
 #include <functional>
 #include <map>
 #include <numeric>
 #include <optional>
 #include <queue>
+#include <span>
 #include <tuple>
 #include <utility>
 
@@ -68,6 +71,27 @@ std::uint64_t hash(std::uint64_t seed, std::uint64_t value) {  // splitmix64
   return x ^ (x >> 31U);
 }
 
+/// Of numbers below a fixed one.
+class BitSet {
+ public:
+  explicit BitSet(std::size_t size = 0) : words_((size + kBits - 1) / kBits) {}
+  void insert(std::size_t i) { words_[i / kBits] |= std::uint64_t{1} << (i % kBits); }
+  void clear() { std::fill(words_.begin(), words_.end(), 0); }
+  std::span<const std::uint64_t> words() const { return words_; }
+
+  static constexpr std::size_t kBits = 64;
+  /// Calls visit(number) for each number in the word `w` of a set.
+  template <typename Visit>
+  static void visit_word(std::size_t w, std::uint64_t word, Visit visit) {
+    for (; word != 0; word &= word - 1) {
+      visit(w * kBits + static_cast<std::size_t>(std::countr_zero(word)));
+    }
+  }
+
+ private:
+  std::vector<std::uint64_t> words_;
+};
+
 class Matching {
  public:
   Matching(const topology::Topology& topology, topology::Router& router, std::uint32_t chunks);
@@ -87,10 +111,9 @@ class Matching {
 
   bool match(const LinkWay& way, double now);
   std::optional<std::uint32_t> chunk_for(const LinkWay& way) const;
-  void match_all(std::vector<std::uint32_t>& ways, double now);
-  std::uint32_t group_slot(std::uint32_t rank, std::uint32_t chunk) const {
-    return group_of_[rank] * chunks_ + chunk;
-  }
+  void start(std::uint64_t attempt);
+  void look_at_all_ways();
+  void match_possible(double now);
 
   std::uint32_t ranks_;
   std::uint32_t chunks_;
@@ -103,12 +126,14 @@ class Matching {
   // Of one run.
   std::uint64_t attempt_ = 0;
   bool spares_slow_ways_ = true;
-  std::vector<std::uint64_t> priority_;         // by way
-  std::vector<std::vector<bool>> holds_;        // by rank, chunk: it is there
-  std::vector<std::vector<bool>> awaits_;       // or on its way
-  std::vector<std::uint32_t> copies_;           // by chunk: ranks that hold or await it
-  std::vector<std::uint32_t> copies_in_group_;  // by group_slot
-  std::vector<double> free_at_;                 // by link
+  std::vector<std::uint32_t> order_;   // ways, those that go first first
+  std::vector<std::uint32_t> place_;   // of each way in order_
+  BitSet possible_;                    // places of ways that something has changed for
+  std::vector<BitSet> holds_;          // by rank: chunks that are there
+  std::vector<BitSet> awaits_;         // or on their way
+  std::vector<BitSet> near_;           // by group: what one of its ranks holds or awaits
+  std::vector<std::uint32_t> copies_;  // by chunk: ranks that hold or await it
+  std::vector<double> free_at_;        // by link
   std::vector<Send> sends_;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
 };
@@ -165,18 +190,23 @@ Matching::Matching(const topology::Topology& topology, topology::Router& router,
 std::optional<std::uint32_t> Matching::chunk_for(const LinkWay& way) const {
   std::optional<std::uint32_t> best;
   std::pair<std::uint32_t, std::uint64_t> least;
-  for (std::uint32_t chunk = 0; chunk < chunks_; ++chunk) {
-    if (!holds_[way.src][chunk] || awaits_[way.dst][chunk] ||
-        (way.crosses_groups && spares_slow_ways_ &&
-         copies_in_group_[group_slot(way.dst, chunk)] > 0)) {
-      continue;
-    }
-    const std::uint64_t tie = hash(attempt_, (std::uint64_t{way.dst} << 32U) | chunk);
-    const std::pair cost(copies_[chunk], tie);
-    if (!best.has_value() || cost < least) {
-      best = chunk;
-      least = cost;
-    }
+  const auto held = holds_[way.src].words();
+  const auto awaited = awaits_[way.dst].words();
+  const auto near = near_[group_of_[way.dst]].words();
+  const bool spares = way.crosses_groups && spares_slow_ways_;
+  for (std::size_t w = 0; w < held.size(); ++w) {
+    const std::uint64_t wanted = held[w] & ~awaited[w] & ~(spares ? near[w] : 0);
+    BitSet::visit_word(w, wanted, [&](std::size_t chunk) {
+      if (best.has_value() && copies_[chunk] > least.first) {
+        return;
+      }
+      const std::uint64_t tie = hash(attempt_, (std::uint64_t{way.dst} << 32U) | chunk);
+      const std::pair cost(copies_[chunk], tie);
+      if (!best.has_value() || cost < least) {
+        best = static_cast<std::uint32_t>(chunk);
+        least = cost;
+      }
+    });
   }
   return best;
 }
@@ -190,9 +220,9 @@ bool Matching::match(const LinkWay& way, double now) {
   if (!chunk.has_value()) {
     return false;
   }
-  awaits_[way.dst][*chunk] = true;
+  awaits_[way.dst].insert(*chunk);
+  near_[group_of_[way.dst]].insert(*chunk);
   ++copies_[*chunk];
-  ++copies_in_group_[group_slot(way.dst, *chunk)];
   for (const auto& [link, busy] : way.links) {
     free_at_[link] = now + busy;
     events_.push({free_at_[link], 0, link, false});
@@ -202,48 +232,63 @@ bool Matching::match(const LinkWay& way, double now) {
   return true;
 }
 
-void Matching::match_all(std::vector<std::uint32_t>& ways, double now) {
-  const auto key = [&](std::uint32_t way) {
-    return std::tuple(ways_[way].time, priority_[way], way);
-  };
-  std::sort(ways.begin(), ways.end(),
-            [&](std::uint32_t a, std::uint32_t b) { return key(a) < key(b); });
-  ways.erase(std::unique(ways.begin(), ways.end()), ways.end());
-  for (const std::uint32_t way : ways) {
-    match(ways_[way], now);
+void Matching::look_at_all_ways() {
+  for (std::size_t place = 0; place < ways_.size(); ++place) {
+    possible_.insert(place);
   }
 }
 
-std::vector<Send> Matching::run(std::uint64_t attempt) {
+void Matching::match_possible(double now) {
+  const auto words = possible_.words();
+  for (std::size_t w = 0; w < words.size(); ++w) {
+    BitSet::visit_word(w, words[w], [&](std::size_t place) { match(ways_[order_[place]], now); });
+  }
+  possible_.clear();
+}
+
+void Matching::start(std::uint64_t attempt) {
   attempt_ = attempt;
   spares_slow_ways_ = true;
-  priority_.clear();
+  std::vector<std::uint64_t> priority(ways_.size());
   for (std::uint32_t w = 0; w < ways_.size(); ++w) {
     const std::uint64_t apart =
         (position_[ways_[w].dst] + ranks_ - position_[ways_[w].src]) % ranks_;
-    priority_.push_back(attempt == 0 ? apart : hash(attempt, w));
+    priority[w] = attempt == 0 ? apart : hash(attempt, w);
   }
-  holds_.assign(ranks_, std::vector<bool>(chunks_));
+  order_.resize(ways_.size());
+  std::iota(order_.begin(), order_.end(), 0U);
+  const auto key = [&](std::uint32_t way) {
+    return std::tuple(ways_[way].time, priority[way], way);
+  };
+  std::sort(order_.begin(), order_.end(),
+            [&](std::uint32_t a, std::uint32_t b) { return key(a) < key(b); });
+  place_.resize(ways_.size());
+  for (std::uint32_t place = 0; place < order_.size(); ++place) {
+    place_[order_[place]] = place;
+  }
+  possible_ = BitSet(ways_.size());
+  holds_.assign(ranks_, BitSet(chunks_));
+  near_.assign(ranks_, BitSet(chunks_));  // there are no more groups than ranks
   copies_.assign(chunks_, 1);
-  copies_in_group_.assign(std::size_t{ranks_} * chunks_, 0);
   for (std::uint32_t chunk = 0; chunk < chunks_; ++chunk) {
-    holds_[chunk % ranks_][chunk] = true;
-    ++copies_in_group_[group_slot(chunk % ranks_, chunk)];
+    holds_[chunk % ranks_].insert(chunk);
+    near_[group_of_[chunk % ranks_]].insert(chunk);
   }
   awaits_ = holds_;
   free_at_.assign(ways_over_.size(), 0.0);
   sends_.clear();
-  std::vector<std::uint32_t> changed(ways_.size());
-  std::iota(changed.begin(), changed.end(), 0U);
+}
+
+std::vector<Send> Matching::run(std::uint64_t attempt) {
+  start(attempt);
   double now = 0;
-  match_all(changed, now);
+  look_at_all_ways();
+  match_possible(now);
   const std::size_t wanted = std::size_t{chunks_} * (ranks_ - 1);
   while (sends_.size() < wanted || !events_.empty()) {
-    changed.clear();
     if (events_.empty()) {  // only slow ways are left for some chunk
       spares_slow_ways_ = false;
-      changed.resize(ways_.size());
-      std::iota(changed.begin(), changed.end(), 0U);
+      look_at_all_ways();
     } else {
       now = events_.top().time;
       // Times that differ by rounding only are one moment.
@@ -253,15 +298,16 @@ std::vector<Send> Matching::run(std::uint64_t attempt) {
         const Event event = events_.top();
         events_.pop();
         now = event.time;
-        const auto& ways =
-            event.arrives ? ways_from_[sends_[event.send].dst] : ways_over_[event.link];
         if (event.arrives) {
-          holds_[sends_[event.send].dst][sends_[event.send].chunk] = true;
+          holds_[sends_[event.send].dst].insert(sends_[event.send].chunk);
         }
-        changed.insert(changed.end(), ways.begin(), ways.end());
+        for (const std::uint32_t way :
+             event.arrives ? ways_from_[sends_[event.send].dst] : ways_over_[event.link]) {
+          possible_.insert(place_[way]);
+        }
       }
     }
-    match_all(changed, now);
+    match_possible(now);
   }
   return sends_;
 }

@@ -5,6 +5,7 @@
 #include <functional>
 #include <random>
 
+#include "plan/access_order.hpp"
 #include "plan/verifier.hpp"
 #include "tests/property/plan/random_execution.hpp"
 #include "tests/unit/plan/example_graphs.hpp"
@@ -216,6 +217,49 @@ TEST_CASE("what the verifier lets pass ends with the same bits on all ranks, cod
   CHECK(counts.wrongly_accepted == 0);
   CHECK(counts.accepted > 50);
   CHECK(counts.refused > 300);
+}
+
+/// What AccessOrder has against the accesses of all transfers, the first searches of so many steps.
+std::vector<std::string> disorder(const TransferGraph& graph, std::size_t first_steps) {
+  ProblemList problems;
+  AccessOrder order(graph, problems, first_steps);
+  for (std::uint32_t chunk = 0; chunk < graph.chunk_count(); ++chunk) {
+    order.begin_chunk(chunk);
+    for (std::size_t id = 0; id < graph.transfers().size(); ++id) {
+      const Transfer& t = graph.transfers()[id];
+      if (chunk >= t.chunk_begin && chunk - t.chunk_begin < t.chunk_count) {
+        order.read(TransferId(id), 0, false);
+        t.op == TransferOp::kCopy ? order.write(TransferId(id)) : order.add(TransferId(id));
+      }
+    }
+  }
+  return problems.take();
+}
+
+TEST_CASE("searches from both ends find the same disorder as the one backwards alone") {
+  constexpr std::size_t kAll = 1'000'000;
+  const std::uint64_t seed = 31;
+  INFO("seed " << seed);
+  std::vector<Draft> drafts = right_drafts({});
+  drafts.push_back(examples::ring(12));
+  Mutator mutator(seed);
+  int ordered = 0;
+  int rounds = 0;
+  for (; rounds < 1200; ++rounds) {
+    Draft draft = drafts[static_cast<std::size_t>(rounds) % drafts.size()];
+    for (std::size_t mutations = mutator.below(3); mutations > 0; --mutations) {
+      mutator.mutate(draft);
+    }
+    const TransferGraph graph = draft.build();
+    const std::vector<std::string> expected = disorder(graph, kAll);
+    ordered += expected.empty() ? 1 : 0;
+    CAPTURE(rounds, draft.name);
+    for (const std::size_t steps : {1, 2, 3, 7}) {
+      CHECK(disorder(graph, steps) == expected);
+    }
+  }
+  CHECK(ordered > rounds / 4);
+  CHECK(ordered < rounds * 3 / 4);
 }
 
 /// Rank 0 has two chunks; a few copies of random ranges in random codecs take them to all ranks,
