@@ -128,6 +128,7 @@ void LocalWorkers::ended(const ChildEnd& end) {
   if (end.signal != 0) {
     killed_.push_back(end);
   }
+  server_.worker_ended(ranks_.at(end.child), end.pid);
 }
 
 /// The workers leave by themselves; those that do not are ended.
