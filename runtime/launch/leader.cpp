@@ -36,19 +36,17 @@ void require_training(const trainer::TrainingConfig& training, const plan::Plan&
   trainer::load_data(training.data);
 }
 
-/// An asynchronous parameter server has a plan for one. What goes on with another plan goes back
-/// to the last step that all have, and where ranks are not in step there is none. What keeps
-/// them in step otherwise than by sums works on the host's memory.
+/// An asynchronous parameter server has a plan for one. What keeps ranks in step otherwise than by
+/// sums works on the host's memory, and says nothing of what every step takes.
 void require_synchrony(const JobOptions& options, const plan::Plan& plan) {
   if (options.synchrony.staleness) {
     ServedParts{plan};
   }
-  if (!options.synchrony.is_synchronous() && (options.plan_for || options.on_measured)) {
+  if (!options.synchrony.is_synchronous() && options.on_measured) {
     throw ConfigError(ErrorContext{.file = "",
                                    .where = "synchrony",
-                                   .found = "local steps or a staleness, and other plans to go "
-                                            "on with",
-                                   .expected = "synchronous training to go on with other plans"});
+                                   .found = "local steps or a staleness, and steps to be measured",
+                                   .expected = "synchronous training to measure steps"});
   }
   if (!options.synchrony.is_synchronous() && options.gpu) {
     throw ConfigError(ErrorContext{.file = "",
@@ -252,6 +250,9 @@ EpochPlan Leader::plan_after(const Loss& loss) {
   if (plan.rank_count() != loss.left.size()) {
     throw PlanError("a plan for " + std::to_string(plan.rank_count()) + " ranks, where " +
                     std::to_string(loss.left.size()) + " are left");
+  }
+  if (options_.synchrony.staleness) {
+    ServedParts{plan};
   }
   return {plan::to_binary(plan), plan::digest(plan)};
 }
