@@ -18,6 +18,7 @@ namespace rackrail::cli {
 namespace {
 
 constexpr Duration kPlanningTime = 1_s;
+constexpr const char* kServers = "parameter-server";  // family of schedules
 
 /// Nobody was lost, and nobody came.
 bool is_mere_change(const runtime::EpochBegin& begin) {
@@ -83,6 +84,9 @@ Continuation::Continuation(Session& session, const ContinuationOptions& options,
       options_(options),
       plan_(plan),
       plans_(plan, cluster, std::move(workload), kPlanningTime) {
+  if (options.has_servers) {
+    plans_.keep_schedule(kServers);
+  }
   if (options.on_slow) {
     watch_.emplace(*options.on_slow, plan, cluster, plans_,
                    runtime::DetectorOptions{.rate_scale = options.rate_scale},

@@ -28,6 +28,7 @@ struct ContinuationOptions {
   std::optional<Duration> replacement_deadline;
   std::optional<SlowWatch::Action> on_slow;  ///< none: nothing is measured
   double rate_scale = 1;                     ///< of an emulated network
+  bool has_servers = false;                  ///< all plans must be for parameter servers
 };
 
 class Continuation {

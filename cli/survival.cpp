@@ -76,6 +76,7 @@ plan::Plan SurvivalPlans::plan_for(const std::vector<Rank>& left) const {
   options.compression_warmup = plan_.compression_warmup_steps;  // steps are counted on
   options.seed = plan_.seed;
   options.compare_baselines = false;
+  options.schedule = schedule_;
   options.local_batch = std::ranges::max(local_batch);
   options.stop = [end = std::chrono::steady_clock::now() +
                         std::chrono::nanoseconds(at_most_.picoseconds() / 1000)] {

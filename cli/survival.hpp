@@ -10,6 +10,9 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "base/ids.hpp"
@@ -26,6 +29,8 @@ class SurvivalPlans {
   SurvivalPlans(plan::Plan plan, topology::Topology cluster, plan::Workload workload,
                 Duration at_most);
 
+  /// Plans from now on use only this family of schedules.
+  void keep_schedule(std::string family) { schedule_ = std::move(family); }
   /// What is not as in the cluster any more: rates of its links, and by what the time per sample of
   /// its ranks has grown. Instead of what was said before.
   void set_condition(std::map<LinkId, Bandwidth> rates, std::map<Rank, double> factors);
@@ -46,6 +51,7 @@ class SurvivalPlans {
   const topology::Topology cluster_;
   const plan::Workload workload_;
   const Duration at_most_;
+  std::optional<std::string> schedule_;
   std::map<LinkId, Bandwidth> rates_;
   std::map<Rank, double> factors_;
 };

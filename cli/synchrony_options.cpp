@@ -24,7 +24,8 @@ void SynchronyOptions::add_to(CLI::App& command) {
           "--mode", mode,
           "sync: the gradients of a step are summed before the next one; async: a parameter "
           "server that applies each worker's gradient when it comes, for a plan with "
-          "--schedule parameter-server --codec none")
+          "--schedule parameter-server --codec none; with --on-loss workers also meet now and "
+          "then, to go on from there")
       ->check(CLI::IsMember({"sync", "async"}))
       ->capture_default_str();
   staleness_option_ = command
@@ -41,7 +42,7 @@ void SynchronyOptions::add_to(CLI::App& command) {
       ->check(CLI::Range(1, kMostLocalSteps));
 }
 
-void SynchronyOptions::require_consistent(const std::string& planning) const {
+void SynchronyOptions::require_consistent(const std::string& measuring) const {
   const bool is_asynchronous = mode == "async";
   if (staleness_option_->count() > 0 && !is_asynchronous) {
     refuse("--staleness", "beside --mode sync", "--mode async beside it");
@@ -49,10 +50,9 @@ void SynchronyOptions::require_consistent(const std::string& planning) const {
   if (local_steps > 0 && is_asynchronous) {
     refuse("--local-steps", "beside --mode async", "one of them");
   }
-  if (!planning.empty() && !synchrony().is_synchronous()) {
-    refuse(planning, is_asynchronous ? "beside --mode async" : "beside --local-steps",
-           "synchronous training, whose steps all workers have in common, to go on with another "
-           "plan");
+  if (!measuring.empty() && !synchrony().is_synchronous()) {
+    refuse(measuring, is_asynchronous ? "beside --mode async" : "beside --local-steps",
+           "synchronous training, whose steps all workers have in common, to measure them");
   }
 }
 

@@ -23,9 +23,9 @@ struct SynchronyOptions {
   std::int64_t local_steps = 0;  ///< 0: not said
 
   void add_to(CLI::App& command);
-  /// Throws ConfigError where they do not go together, or with what trains on by another plan:
-  /// `planning` is that option, or empty.
-  void require_consistent(const std::string& planning) const;
+  /// Throws ConfigError where they do not go together, or with what measures every step:
+  /// `measuring` is that option, or empty.
+  void require_consistent(const std::string& measuring) const;
   trainer::Synchrony synchrony() const;
 
  private:

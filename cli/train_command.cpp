@@ -206,6 +206,7 @@ ContinuationOptions continuation_options(const TrainOptions& options) {
         options.on_slow == "replan" ? SlowWatch::Action::kReplan : SlowWatch::Action::kReport;
   }
   result.rate_scale = options.emulate.empty() ? 1 : options.scale;
+  result.has_servers = options.synchrony.synchrony().staleness.has_value();
   return result;
 }
 
@@ -222,9 +223,7 @@ void require_local(const std::optional<runtime::LaunchEnvironment>& launch,
 void require_consistent(const TrainOptions& options,
                         const std::optional<runtime::LaunchEnvironment>& launch) {
   require_transport(options.transport);
-  options.synchrony.require_consistent(options.on_loss != "stop" ? "--on-loss " + options.on_loss
-                                       : options.watches()       ? "--on-slow " + options.on_slow
-                                                                 : "");
+  options.synchrony.require_consistent(options.watches() ? "--on-slow " + options.on_slow : "");
   if (!options.workload.empty() && options.calibration.empty() && !options.may_plan()) {
     throw ConfigError(ErrorContext{"<command line>", "--workload",
                                    "neither --calibration nor --on-loss continue or wait nor "

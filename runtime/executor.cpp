@@ -3,55 +3,43 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
-#include <chrono>
-#include <condition_variable>
-#include <exception>
-#include <mutex>
+#include <cstdint>
 #include <optional>
-#include <thread>
 #include <utility>
 
 #include "base/error.hpp"
 #include "runtime/execution_ledger.hpp"
-#include "runtime/missed_peer.hpp"
+#include "runtime/progress_loop.hpp"
 #include "runtime/slice_engine.hpp"
 
 namespace rackrail::runtime {
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-constexpr Duration kLongestSleep = Duration(50'000'000'000);  // 50 ms: also notices a stop
-constexpr auto kMostBorrowing = std::chrono::seconds(1);      // of gradients, once aborted
-
 enum class BucketState : std::uint8_t { kIdle, kLaunched, kDone };
 
 }  // namespace
 
-struct Executor::Impl {
+struct Executor::Impl final : ProgressLoop {
   Impl(const plan::Plan& p, Rank self, Transport& t, const ExecutorOptions& options)
-      : plan(p),
+      : ProgressLoop(t, options.on_missed),
+        plan(p),
         transport(t),
         ledger(self, options.record_timeline),
-        on_missed(options.on_missed),
         engine(p, self, t, options, ledger),
         states(p.buckets.size(), BucketState::kIdle) {
-    thread = std::thread([this] { loop(); });
+    start();
   }
 
-  ~Impl() {
-    stopping = true;
-    transport.wake();
-    thread.join();
-  }
+  ~Impl() override { stop(); }
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
 
   // ---- the caller's side ----
 
   void begin_step(std::uint32_t step) {
-    const std::lock_guard lock(mutex);
-    if (reason) {
+    const auto guard = lock();
+    if (has_reason()) {
       return;  // the next wait says so
     }
     if (current_step && step != *current_step + 1) {
@@ -76,8 +64,8 @@ struct Executor::Impl {
                                        bucket.value(), data.size(), elements));
     }
     {
-      const std::lock_guard lock(mutex);
-      if (reason) {
+      const auto guard = lock();
+      if (has_reason()) {
         return;
       }
       if (!current_step) {
@@ -94,75 +82,22 @@ struct Executor::Impl {
     transport.wake();
   }
 
-  template <typename Done>
-  void wait_until(Done is_done) {
-    std::unique_lock lock(mutex);
-    changed.wait(lock, [&] { return reason ? gradients_are_free : is_done(); });
-    if (missed) {
-      throw MissedPeerError(*missed);
-    }
-    if (reason) {
-      throw PeerLostError(*reason);
-    }
+  void wait_for(BucketId bucket) {
+    wait_until([&] { return states.at(bucket.index()) == BucketState::kDone; });
   }
 
-  void abort(const std::string& why, std::optional<MissedPeer> peer = {}) {
-    {
-      const std::lock_guard lock(mutex);
-      if (reason) {
-        return;
-      }
-      reason = why;
-      missed = std::move(peer);
-    }
-    transport.wake();
-  }
-
-  bool aborted() const {
-    const std::lock_guard lock(mutex);
-    return reason.has_value();
+  void wait_for_all() {
+    wait_until(
+        [&] { return std::count(states.begin(), states.end(), BucketState::kLaunched) == 0; });
   }
 
   // ---- the progress thread ----
 
-  void loop() {
-    try {
-      while (!stopping && !aborted()) {
-        std::size_t happened = take_launches();
-        happened += transport.progress();
-        engine.drain();
-        engine.watch_peers();
-        report_finished();
-        if (happened == 0) {
-          transport.wait(kLongestSleep);
-        }
-      }
-    } catch (const MissedPeerError& error) {
-      abort(error.what(), error.peer());
-      if (on_missed) {
-        on_missed(error.peer());
-      }
-    } catch (const std::exception& error) {
-      abort(error.what());
-    }
-    engine.halt();
-    complete_sends();
-    {
-      const std::lock_guard lock(mutex);
-      gradients_are_free = true;
-    }
-    changed.notify_all();
-    // Peers that go on may still need to be heard, or they would wait for room to send.
-    while (!stopping) {
-      progress_or_sleep(kLongestSleep);
-    }
-  }
-
-  std::size_t take_launches() {
+  std::size_t take_launches() override {
     std::vector<std::pair<BucketId, std::span<float>>> launches;
     std::optional<std::uint32_t> step;
     {
-      const std::lock_guard lock(mutex);
+      const auto guard = lock();
       launches.swap(launched);
       step = current_step;
     }
@@ -176,56 +111,39 @@ struct Executor::Impl {
     return launches.size();
   }
 
-  void report_finished() {
+  std::size_t advance() override {
+    engine.drain();
+    engine.watch_peers();
+    return 0;  // that the transport has not counted
+  }
+
+  void report_finished() override {
     const std::vector<BucketId> finished = engine.take_finished();
     if (finished.empty()) {
       return;
     }
     {
-      const std::lock_guard lock(mutex);
+      const auto guard = lock();
       for (const BucketId bucket : finished) {
         states[bucket.index()] = BucketState::kDone;
       }
     }
-    changed.notify_all();
+    notify();
   }
 
-  // A send to a peer that hangs may never complete: it is given up after a while.
-  void complete_sends() {
-    const auto deadline = Clock::now() + kMostBorrowing;
-    while (engine.borrowed() != 0 && Clock::now() < deadline) {
-      progress_or_sleep(1_ms);
-    }
-  }
-
-  void progress_or_sleep(Duration at_most) noexcept {
-    try {
-      if (transport.progress() == 0) {
-        transport.wait(at_most);
-      }
-    } catch (const std::exception&) {
-      // The first reason counts, and there is one.
-    }
-  }
+  void halt() noexcept override { engine.halt(); }
+  bool is_borrowing() const noexcept override { return engine.borrowed() != 0; }
 
   const plan::Plan& plan;
   Transport& transport;
   ExecutionLedger ledger;
-  const std::function<void(const MissedPeer&)> on_missed;
   SliceEngine engine;                        ///< of the progress thread, but for residuals
   std::optional<std::uint32_t> engine_step;  ///< of the progress thread
 
-  mutable std::mutex mutex;  ///< guards what follows
-  std::condition_variable changed;
+  // Guarded by lock().
   std::vector<std::pair<BucketId, std::span<float>>> launched;
   std::vector<BucketState> states;  ///< in the current step, by bucket
   std::optional<std::uint32_t> current_step;
-  std::optional<std::string> reason;  ///< of the abort
-  std::optional<MissedPeer> missed;   ///< whose fault it is, where that is known
-  bool gradients_are_free = false;    ///< after an abort
-
-  std::atomic<bool> stopping = false;
-  std::thread thread;
 };
 
 Executor::Executor(const plan::Plan& plan, Rank self, Transport& transport,
@@ -237,19 +155,13 @@ void Executor::begin_step(std::uint32_t step) { impl_->begin_step(step); }
 
 void Executor::launch(BucketId bucket, std::span<float> data) { impl_->launch(bucket, data); }
 
-void Executor::wait(BucketId bucket) {
-  impl_->wait_until([&] { return impl_->states.at(bucket.index()) == BucketState::kDone; });
-}
+void Executor::wait(BucketId bucket) { impl_->wait_for(bucket); }
 
-void Executor::wait_all() {
-  impl_->wait_until([&] {
-    return std::count(impl_->states.begin(), impl_->states.end(), BucketState::kLaunched) == 0;
-  });
-}
+void Executor::wait_all() { impl_->wait_for_all(); }
 
 void Executor::abort(const std::string& reason) { impl_->abort(reason); }
 
-bool Executor::aborted() const { return impl_->aborted(); }
+bool Executor::aborted() const { return impl_->is_aborted(); }
 
 ExecutorStatistics Executor::statistics() const { return impl_->ledger.statistics(); }
 

@@ -6,7 +6,6 @@
 #include <tuple>
 
 #include "base/error.hpp"
-#include "base/parse_units.hpp"
 #include "plan/format.hpp"
 
 namespace rackrail::runtime {
@@ -14,9 +13,6 @@ namespace rackrail::runtime {
 namespace {
 
 using Clock = ExecutionLedger::Clock;
-
-// In place of a bucket: a message that only says that its sender is there.
-constexpr std::uint32_t kPulse = ~0U;
 
 std::uint64_t first_eight_bytes(const std::string& hex) {
   return std::stoull(hex.substr(0, 16), nullptr, 16);
@@ -112,12 +108,9 @@ SliceEngine::SliceEngine(const plan::Plan& plan, Rank self, Transport& transport
       most_buffered_(4 * bytes_per_step() + (std::size_t{16} << 20)),
       anchor_(std::make_shared<Anchor>(Anchor{this})),
       lost_(plan.rank_count()),
-      pulse_in_flight_(plan.rank_count(), 0),
+      pulses_(transport, self, plan.rank_count(), plan_id_, options.epoch, options.pulse),
       in_flight_(plan.rank_count(), 0),
       pump_is_queued_(plan.rank_count(), 0) {
-  if (options.pulse) {
-    watch_.emplace(plan.rank_count(), self, *options.pulse, Clock::now());
-  }
   for (const plan::TransferGraph& graph : plan.schedules) {
     auto& list = codecs_.emplace_back();
     for (const plan::Codec& codec : graph.codecs()) {
@@ -200,9 +193,7 @@ void SliceEngine::on_peer_error(Rank peer, const std::string& reason) {
   }
   // One that has done its part in all that is under way may go: it is missed when next needed.
   lost_[peer.index()] = MissedPeer{.rank = peer, .why = reason, .silence = {}};
-  if (watch_) {
-    watch_->forget(peer);
-  }
+  pulses_.forget(peer);
   for (const auto& [key, run] : runs_) {
     if (run->needs[peer.index()] != 0) {
       throw MissedPeerError(*lost_[peer.index()]);
@@ -210,45 +201,11 @@ void SliceEngine::on_peer_error(Rank peer, const std::string& reason) {
   }
 }
 
-void SliceEngine::watch_peers() {
-  if (!watch_) {
-    return;
-  }
-  const Clock::time_point now = Clock::now();
-  if (watch_->is_pulse_due(now)) {
-    for (std::size_t peer = 0; peer < lost_.size(); ++peer) {
-      // One that is still on its way says as much as another behind it.
-      if (Rank(peer) != self_ && !lost_[peer] && std::exchange(pulse_in_flight_[peer], 1) == 0) {
-        send_pulse(Rank(peer));
-      }
-    }
-  }
-  if (const std::optional<PeerWatch::Silence> silent = watch_->find_silent(now)) {
-    throw MissedPeerError({.rank = silent->peer,
-                           .why = "nothing came from it for " + to_string(silent->length),
-                           .silence = silent->length});
-  }
-}
-
-void SliceEngine::send_pulse(Rank destination) {
-  SliceHeader header;
-  header.plan = plan_id_;
-  header.epoch = options_.epoch;
-  header.bucket = kPulse;
-  transport_.send(destination, header, {}, [anchor = anchor_, destination] {
-    if (SliceEngine* engine = anchor->engine; engine != nullptr) {
-      engine->pulse_in_flight_[destination.index()] = 0;
-    }
-  });
-}
-
 // ---- receiving ----
 
 void SliceEngine::on_slice(Rank source, const SliceHeader& header,
                            std::span<const std::byte> payload) {
-  if (watch_) {
-    watch_->heard(source, Clock::now());
-  }
+  pulses_.heard(source);
   if (halted_ || header.plan != plan_id_ || header.epoch != options_.epoch ||
       header.bucket >= programs_.size() || (step_ && header.step < *step_)) {
     return;  // of another plan, or of an epoch or step that is over

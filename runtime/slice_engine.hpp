@@ -37,6 +37,7 @@
 #include "runtime/execution_ledger.hpp"
 #include "runtime/executor.hpp"
 #include "runtime/missed_peer.hpp"
+#include "runtime/peer_pulses.hpp"
 #include "runtime/transport.hpp"
 
 namespace rackrail::runtime {
@@ -60,7 +61,7 @@ class SliceEngine {
   void drain();
   /// Lets peers know that this rank is there (ExecutorOptions::pulse). Throws MissedPeerError when
   /// one of them has been silent for too long, whether it is needed just now or not.
-  void watch_peers();
+  void watch_peers() { pulses_.beat(); }
   /// Buckets of the current step that ended since the last call.
   std::vector<BucketId> take_finished();
 
@@ -86,7 +87,6 @@ class SliceEngine {
 
   void on_slice(Rank source, const SliceHeader& header, std::span<const std::byte> payload);
   void on_peer_error(Rank peer, const std::string& reason);
-  void send_pulse(Rank destination);
   void on_sent(RunKey key, std::uint32_t transfer, std::uint32_t slice, bool was_borrowed,
                ExecutionLedger::Clock::time_point started);
   void keep_for_later(Rank source, const SliceHeader& header, std::span<const std::byte> payload);
@@ -125,10 +125,9 @@ class SliceEngine {
   std::map<RunKey, std::vector<EarlySlice>> early_;
   std::size_t buffered_ = 0;
   std::vector<std::optional<MissedPeer>> lost_;  ///< by peer
-  std::optional<PeerWatch> watch_;
-  std::vector<char> pulse_in_flight_;  ///< by destination
-  std::vector<int> in_flight_;         ///< by destination
-  std::size_t borrowed_ = 0;           ///< sends that read gradients
+  PeerPulses pulses_;
+  std::vector<int> in_flight_;  ///< by destination
+  std::size_t borrowed_ = 0;    ///< sends that read gradients
   std::deque<Rank> to_pump_;
   std::vector<char> pump_is_queued_;  ///< by destination
   std::deque<FreedSlice> to_apply_;   ///< the most urgent first

@@ -34,12 +34,14 @@ void JobControl::join(MemberStream& stream, JoinRequest request) {
     admit(stream, std::move(request));
     return;
   }
+  const std::int64_t pid = request.pid;
   const auto joined = membership_.join(std::move(request), now());
   if (const auto* refusal = std::get_if<Refusal>(&joined)) {
     stream.end(refusal->too_late ? MemberStream::End::kAborted : MemberStream::End::kRefused,
                refusal->reason);
     return;
   }
+  came_.insert(pid);
   streams_.emplace(&stream, std::get<MemberId>(joined));
 }
 

@@ -12,6 +12,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -60,6 +61,8 @@ class JobControl {
   /// The stream will not be there any more.
   void forget(MemberStream& stream);
   void leave(Rank rank, bool ok, const AbortReason& reason);
+  /// See CoordinatorServer.
+  void worker_ended(Rank seat, std::int64_t pid);
   /// What a member of the present epoch measured.
   void measured(std::vector<StepMeasurement> steps);
   /// Whether a member of that epoch should come back to go on.
@@ -143,6 +146,7 @@ class JobControl {
   std::map<MemberStream*, Newcomer> newcomers_;  // not in a regroup yet
   bool is_asking_ = false;                       // for a plan with them
   std::map<Rank, int> vacancies_;                // since a step was done, by seat
+  std::set<std::int64_t> came_;                  // process ids of workers that were let in
   TimePoint noticed_;                            // of the loss that ended the epoch before
   bool is_announced_ = true;                     // that this epoch began
   // Of the callbacks' thread.

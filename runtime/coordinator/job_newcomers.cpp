@@ -1,6 +1,7 @@
 // What the coordinator does with workers that come while the job runs, in the place of one that was
 // lost: the rules are regroup.hpp's.
 #include <algorithm>
+#include <chrono>
 #include <exception>
 #include <utility>
 
@@ -25,6 +26,18 @@ std::string describe(const JoinRequest& request) {
 bool JobControl::takes_newcomers() const {
   return options_.on_loss && !epoch_.seats.empty() &&
          (regroup_ || membership_.state() == MembershipState::kRunning);
+}
+
+/// Who had come is noticed by its stream.
+void JobControl::worker_ended(Rank seat, std::int64_t pid) {
+  if (!regroup_ || !regroup_->is_vacant(seat) || came_.contains(pid)) {
+    return;
+  }
+  if (may_wait_for(seat)) {
+    vacate(seat, std::chrono::steady_clock::now());
+  } else {
+    give_up_seat(seat);
+  }
 }
 
 bool JobControl::is_ending() const {
@@ -93,6 +106,7 @@ void JobControl::admit(MemberStream& stream, JoinRequest request) {
                    (request.rank ? "the job has a worker of that rank" : "all workers are there"));
     return;
   }
+  came_.insert(request.pid);
   newcomers_.emplace(&stream, Newcomer{.seat = *seat, .request = std::move(request)});
   seat_newcomers();
 }

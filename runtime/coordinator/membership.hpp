@@ -68,7 +68,7 @@ struct Returning {
   Rank seat;                      ///< its rank in the first epoch
   std::uint32_t epoch = 0;        ///< the latest that it was in
   std::uint32_t step = 0;         ///< steps that its parameters contain
-  std::uint32_t oldest_step = 0;  ///< steps that it can go back to, at most one less
+  std::uint32_t oldest_step = 0;  ///< of the point before, where it can go back to that
   bool has_parameters = true;     ///< false: it was lost to another before it got any
 };
 

@@ -18,7 +18,9 @@
 // The step. A rank can only finish step s + 1 (sums of the gradients of all ranks) when every rank
 // has begun it, and so has applied step s. Hence the survivors are at most one step apart. All of
 // them go on from the smallest number of steps that any of them has; those that have one more go
-// back to the parameters that they kept. So no rank applies an update that another does not.
+// back to the parameters that they kept. So no rank applies an update that another does not. Where
+// ranks hold the same parameters only now and then, all this is true of those points instead of
+// steps: the number of steps that a rank has is that at the latest of them.
 //
 // Pure logic, as membership.hpp: time is an argument. Streams are only names here. O(seats) a call.
 #pragma once

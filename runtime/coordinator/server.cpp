@@ -395,6 +395,10 @@ void CoordinatorServer::stop(const std::string& reason) { impl_->control.stop(re
 
 bool CoordinatorServer::has_started() const { return impl_->control.has_started(); }
 
+void CoordinatorServer::worker_ended(Rank seat, std::int64_t pid) {
+  impl_->control.post([&control = impl_->control, seat, pid] { control.worker_ended(seat, pid); });
+}
+
 std::optional<CoordinatorOutcome> CoordinatorServer::wait_for(Duration at_most) {
   return impl_->control.wait_for(at_most);
 }

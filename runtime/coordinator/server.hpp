@@ -87,6 +87,10 @@ class CoordinatorServer {
   void stop(const std::string& reason);
   /// Whether all have joined, so that a process which ends is a lost worker.
   bool has_started() const;
+  /// A process that was started as the worker of this seat has ended. If it had not come yet, the
+  /// job does not wait for it any longer: another one is asked for, or it goes on without. From any
+  /// thread.
+  void worker_ended(Rank seat, std::int64_t pid);
   /// The outcome once the job is over: all have left, and all callbacks have returned. Empty when
   /// that was not so after `at_most`.
   std::optional<CoordinatorOutcome> wait_for(Duration at_most);

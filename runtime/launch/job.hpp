@@ -40,8 +40,7 @@ struct JobOptions {
   /// Instead of what the configuration says.
   std::optional<std::int64_t> steps;
   std::optional<std::uint64_t> seed;
-  /// Another than synchronous training goes with neither plan_for nor on_measured nor gpu
-  /// (ConfigError).
+  /// Another than synchronous training goes with neither on_measured nor gpu (ConfigError).
   trainer::Synchrony synchrony;
 
   /// Folder of checkpoints, seen by all workers; empty: none are written.
@@ -78,8 +77,9 @@ struct JobOptions {
   /// A line that a local worker wrote to stdout or stderr, without the line's end.
   std::function<void(Rank, std::string_view)> on_worker_line;
   /// What to go on with when workers are lost: a plan for the ranks of the first plan that are
-  /// left, in their order, which become ranks 0, 1, …; its steps must have as many samples. Called
-  /// on a thread of its own. Empty: a loss ends the job.
+  /// left, in their order, which become ranks 0, 1, …; its steps must have as many samples, and
+  /// with a staleness it must be one for a parameter server. Called on a thread of its own. Empty:
+  /// a loss ends the job.
   std::function<plan::Plan(const std::vector<Rank>& left)> plan_for;
   /// How long the job waits for another worker in the place of a lost one before it goes on
   /// without; none: it does not wait, but still takes up whoever comes later. Local jobs start that

@@ -117,26 +117,28 @@ void Session::join() {
 void Session::start(plan::Plan plan, const ExecutorOptions& options, MakeExecutor maker) {
   require_ranks(plan);
   executor_options_ = options;
-  // At once: those who have nothing to send say it at once, too, and are to be weighed together.
-  executor_options_.on_missed = [this](const MissedPeer& peer) {
-    client_.say_transport_error(peer.rank, peer.why, peer.silence);
-  };
+  executor_options_.on_missed = [this](const MissedPeer& peer) { say_missed(peer); };
   make_executor_ = std::move(maker);
   executor_options_.epoch = welcome_.epoch;
   make_executor(std::move(plan));
 }
 
-void Session::start_servers(plan::Plan plan, std::int64_t staleness) {
+void Session::start_servers(plan::Plan plan, ParameterExchangeOptions options) {
   require_ranks(plan);
   plan_ = std::make_unique<plan::Plan>(std::move(plan));
-  auto servers = std::make_unique<ParameterExchange>(
-      *plan_, welcome_.rank, *transport_,
-      ParameterExchangeOptions{.epoch = welcome_.epoch, .staleness = staleness});
+  options.epoch = welcome_.epoch;
+  options.on_missed = [this](const MissedPeer& peer) { say_missed(peer); };
+  auto servers = std::make_unique<ParameterExchange>(*plan_, welcome_.rank, *transport_, options);
   const std::lock_guard lock(executor_mutex_);
   servers_ = std::move(servers);
   if (const std::optional<std::string> reason = client_.abort_reason()) {
     servers_->abort(*reason);
   }
+}
+
+// At once: those who have nothing to send say it at once, too, and are to be weighed together.
+void Session::say_missed(const MissedPeer& peer) {
+  client_.say_transport_error(peer.rank, peer.why, peer.silence);
 }
 
 ExecutorStatistics Session::statistics() const {

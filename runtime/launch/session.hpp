@@ -91,7 +91,8 @@ class Session {
   void start(plan::Plan plan, const ExecutorOptions& options = {}, MakeExecutor maker = {});
   /// Instead of start(): an asynchronous parameter server with this bound, for a job that adopts no
   /// other plan and has its gradients on the host. Throws PlanError, and as ParameterExchange.
-  void start_servers(plan::Plan plan, std::int64_t staleness);
+  /// `options.epoch` and `options.on_missed` are set here.
+  void start_servers(plan::Plan plan, ParameterExchangeOptions options);
   /// Another plan, by all ranks at the same point: after the same buckets, all of them done or to
   /// be waited for. Residuals of the old plan whose places the new one has too are kept. Throws
   /// PlanError, on all ranks and with the old plan still there, when the plans differ or are of
@@ -129,6 +130,7 @@ class Session {
 
  private:
   void require_ranks(const plan::Plan& plan) const;
+  void say_missed(const MissedPeer& peer);
   void make_executor(plan::Plan plan);
   void end_executor() noexcept;
   void abort(const std::string& reason);

@@ -6,6 +6,8 @@ set(RACKRAIL_LAUNCH_SOURCES
   launch/hostlist.cpp
   launch/job.cpp
   launch/job_settings.cpp
+  launch/leader.cpp
+  launch/local_workers.cpp
   launch/report.cpp
   launch/session.cpp
   launch/signals.cpp

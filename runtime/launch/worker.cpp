@@ -16,11 +16,11 @@
 #include "plan/format.hpp"
 #include "runtime/coordinator/job_token.hpp"
 #include "runtime/executor.hpp"
+#include "runtime/launch/detachable_exchange.hpp"
 #include "runtime/launch/gpu_worker.hpp"
 #include "runtime/launch/job_settings.hpp"
 #include "runtime/launch/session.hpp"
 #include "runtime/launch/state_transfer.hpp"
-#include "runtime/trainer/executor_exchange.hpp"
 #include "runtime/trainer/profile.hpp"
 #include "runtime/trainer/trainer.hpp"
 
@@ -31,6 +31,10 @@ namespace {
 constexpr Duration kReturnPatience = 30_s;
 // Period of the pulses between workers over that of the heartbeats.
 constexpr double kPulsesPerHeartbeat = 0.5;
+// Steps between meetings of asynchronous workers that may have to go back to one: enough for a
+// meeting to cost little, few enough for a loss to cost little.
+constexpr std::int64_t kMeetsPerBound = 8;  // bounds: steps that workers may be apart, and one
+constexpr std::int64_t kMostBetweenMeetings = 96;
 
 Duration process_cpu_time() {
   rusage usage = {};
@@ -62,31 +66,6 @@ WorkerResult failed(const AbortReason& reason) {
   result.exit_status = reason.bad_input ? 2 : 1;
   return result;
 }
-
-/// The executor, as long as there is one.
-class DetachableExchange final : public trainer::GradientExchange {
- public:
-  explicit DetachableExchange(PlanExecutor& executor) : exchange_(std::in_place, executor) {}
-
-  /// The executor goes. A trainer that still refers to this may be asked what it has.
-  void detach() { exchange_.reset(); }
-  bool is_attached() const { return exchange_.has_value(); }
-
-  void begin_step(std::uint32_t step) override { exchange_.value().begin_step(step); }
-  void launch(BucketId bucket, std::span<float> data) override {
-    exchange_.value().launch(bucket, data);
-  }
-  void wait_all() override { exchange_.value().wait_all(); }
-  trainer::Residuals residuals() const override {
-    return exchange_ ? exchange_->residuals() : trainer::Residuals();
-  }
-  void set_residuals(const trainer::Residuals& residuals) override {
-    exchange_.value().set_residuals(residuals);
-  }
-
- private:
-  std::optional<trainer::ExecutorExchange> exchange_;
-};
 
 /// One worker from joining to leaving. Members are made in the order of the story, and go in the
 /// opposite one.
@@ -188,6 +167,7 @@ class Life {
     if (is_first) {
       report_.first_step = static_cast<std::uint32_t>(trainer_->step());
     }
+    note_newcomers();
     if (!is_first || is_newcomer) {
       require_equal_parameters();
     }
@@ -214,34 +194,57 @@ class Life {
                             model->parameters().size());
   }
 
+  /// What they were not given, because it was lost with the workers before them.
+  void note_newcomers() {
+    const Welcome& welcome = session_->welcome();
+    const std::string when = " after step " + std::to_string(trainer_->step());
+    for (const Rank newcomer : welcome.newcomers) {
+      const std::string rank = "rank " + std::to_string(newcomer.value());
+      if (settings_.synchrony.local_steps) {
+        const Rank giver = giver_of(newcomer, welcome.newcomers, welcome.world_size);
+        report_.notes.push_back("the new " + rank + " began with the momentum of rank " +
+                                std::to_string(giver.value()) + when);
+      } else if (settings_.synchrony.staleness) {
+        report_.notes.push_back("the momentum of what " + rank + " serves began anew" + when);
+      }
+    }
+  }
+
   /// Executor and trainer for the plan of the membership's epoch; a trainer that there was goes on.
   void take_up_plan() {
     const Welcome& welcome = session_->welcome();
     executor_made_ = trainer::wall_clock();
     arrived_.clear();
     plan::Plan plan = plan::parse_plan(welcome.plan, "the job's plan");
+    std::unique_ptr<DetachableExchange> exchange;
     if (const auto& staleness = settings_.synchrony.staleness) {
-      session_->start_servers(std::move(plan), *staleness);
-      trainer_ = make_trainer(*session_->servers());
-      return;
+      session_->start_servers(std::move(plan), {.staleness = *staleness, .pulse = pulse()});
+      exchange = std::make_unique<DetachableExchange>(*session_->servers());
+    } else {
+      ExecutorOptions options;
+      options.record_timeline = settings_.timeline_step.has_value();
+      options.pulse = pulse();
+      session_->start(std::move(plan), options, settings_.gpu ? take_gpu() : MakeExecutor());
+      exchange = std::make_unique<DetachableExchange>(session_->executor());
     }
-    ExecutorOptions options;
-    options.record_timeline = settings_.timeline_step.has_value();
-    if (settings_.survives_losses) {
-      // Others notice a cable that was cut within the time in which the coordinator notices a
-      // worker that froze.
-      const Duration period = scaled(welcome.heartbeat_period, kPulsesPerHeartbeat);
-      options.pulse =
-          PulseOptions{.period = period, .patience = welcome.heartbeat_timeout - period};
-    }
-    session_->start(std::move(plan), options, settings_.gpu ? take_gpu() : MakeExecutor());
-    auto exchange = std::make_unique<DetachableExchange>(session_->executor());
     std::unique_ptr<trainer::Trainer> trainer = make_trainer(*exchange);
     if (trainer_ != nullptr) {
+      note_momentum_of_servers(*trainer);
       trainer->take_over(*trainer_);
     }
     trainer_ = std::move(trainer);
     exchange_ = std::move(exchange);
+  }
+
+  /// Others notice a cable that was cut within the time in which the coordinator notices a worker
+  /// that froze.
+  std::optional<PulseOptions> pulse() const {
+    if (!settings_.survives_losses) {
+      return std::nullopt;
+    }
+    const Welcome& welcome = session_->welcome();
+    const Duration period = scaled(welcome.heartbeat_period, kPulsesPerHeartbeat);
+    return PulseOptions{.period = period, .patience = welcome.heartbeat_timeout - period};
   }
 
   /// A GPU, once; and what moves gradients from there to the ranks of this epoch.
@@ -268,6 +271,7 @@ class Life {
       note_residuals();
       exchange_->detach();
     }
+    forget_steps();
     session_->disconnect();
     Returning has{.seat = seat_,
                   .epoch = report_.membership_epochs,
@@ -299,7 +303,7 @@ class Life {
     }
     if (trainer_ != nullptr && session_->welcome().step != trainer_->step()) {
       trainer_->go_back();
-      report_.losses.pop_back();
+      forget_steps();
       if (has_norms_) {
         report_.weighted_squared_norms.pop_back();
         report_.squared_norms.pop_back();
@@ -307,12 +311,29 @@ class Life {
     }
   }
 
+  /// Those that are no part of the training any more.
+  void forget_steps() {
+    if (trainer_ != nullptr) {
+      report_.losses.resize(static_cast<std::size_t>(trainer_->step() - report_.first_step));
+    }
+  }
+
   void note_residuals() {
     const std::size_t places = exchange_->residuals().size();
-    if (places != 0) {
+    if (places != 0 && !exchange_->holds_parameters()) {
       report_.notes.push_back(
           "error feedback of " + std::to_string(places) + " encoders was dropped after step " +
           std::to_string(trainer_->step()) + ": they were those of the plan before");
+    }
+  }
+
+  /// `next` takes over from the trainer that there is.
+  void note_momentum_of_servers(const trainer::Trainer& next) {
+    if (exchange_->holds_parameters() &&
+        next.expectation().plan_digest != trainer_->expectation().plan_digest) {
+      report_.notes.push_back("the servers' momentum began anew after step " +
+                              std::to_string(trainer_->step()) +
+                              ": it was that of the plan before");
     }
   }
 
@@ -332,11 +353,14 @@ class Life {
   std::unique_ptr<trainer::Trainer> make_trainer(trainer::GradientExchange& exchange) {
     const trainer::TrainingConfig config = training_config(settings_);
     trainer::TrainerOptions options;
-    options.keeps_step_before = goes_back();
+    options.keeps_points = goes_back();
     options.self = report_.rank;
     options.timeline_step = settings_.timeline_step;
     options.compute = gpu_ != nullptr ? gpu_->compute() : nullptr;
     options.local_steps = settings_.synchrony.local_steps;
+    if (const auto& staleness = settings_.synchrony.staleness; staleness && goes_back()) {
+      options.meets_every = std::min((*staleness + 1) * kMeetsPerBound, kMostBetweenMeetings);
+    }
     trainer::TrainerHooks hooks;
     hooks.on_step = [this](const trainer::StepReport& step) { step_done(step); };
     if (!settings_.checkpoint_folder.empty()) {
@@ -447,7 +471,7 @@ class Life {
   JobSettings settings_;
   std::unique_ptr<trainer::DataSplit> data_;
   std::unique_ptr<GpuWorker> gpu_;
-  std::unique_ptr<DetachableExchange> exchange_;  // none where there are servers
+  std::unique_ptr<DetachableExchange> exchange_;
   // Owns the gradients, which the executor's thread may touch as long as there is one.
   std::unique_ptr<trainer::Trainer> trainer_;
   Duration executor_made_;

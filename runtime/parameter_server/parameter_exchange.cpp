@@ -4,13 +4,10 @@
 
 #include <algorithm>
 #include <atomic>
-#include <condition_variable>
 #include <cstring>
 #include <deque>
-#include <exception>
 #include <mutex>
 #include <optional>
-#include <thread>
 #include <utility>
 
 #include "base/error.hpp"
@@ -18,12 +15,12 @@
 #include "runtime/execution_ledger.hpp"
 #include "runtime/parameter_server/parameter_shard.hpp"
 #include "runtime/parameter_server/served_parts.hpp"
+#include "runtime/peer_pulses.hpp"
+#include "runtime/progress_loop.hpp"
 
 namespace rackrail::runtime {
 
 namespace {
-
-constexpr Duration kLongestNap = 50_ms;  // also notices a stop
 
 using Floats = std::shared_ptr<const std::vector<float>>;
 
@@ -83,35 +80,36 @@ std::span<Value> elements(std::span<Value> bucket, const plan::ElementRange& ran
 
 }  // namespace
 
-struct ParameterExchange::Impl {
+struct ParameterExchange::Impl final : ProgressLoop {
   Impl(const plan::Plan& p, Rank rank, Transport& t, const ParameterExchangeOptions& o)
-      : plan(p),
+      : ProgressLoop(t, o.on_missed),
+        plan(p),
         self(rank),
         transport(t),
         options(o),
         plan_id(std::stoull(plan::digest(p).substr(0, 16), nullptr, 16)),
         parts(p),
         ledger(rank, false),
+        targets(p.buckets.size()),
         shards(parts.all().size()),
         has_pulled(parts.all().size()),
         destinations(p.rank_count()),
         lost(p.rank_count()),
-        pulls(p.buckets.size()),
-        targets(p.buckets.size()) {}
+        pulls(p.buckets.size()) {}
 
-  ~Impl() {
+  ~Impl() override {
     alive->store(false);
-    if (thread.joinable()) {
-      stopping = true;
-      transport.wake();
-      thread.join();
+    stop();
+    if (pulses) {
       transport.set_handlers({}, {});
     }
   }
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
 
   // ---- the caller's side ----
 
-  void start(const trainer::UpdateRule& the_rule, std::int64_t step,
+  void serve(const trainer::UpdateRule& the_rule, std::int64_t step,
              const std::vector<std::vector<float>>& parameters) {
     rule = the_rule;
     for (std::size_t b = 0; b < pulls.size(); ++b) {
@@ -129,7 +127,8 @@ struct ParameterExchange::Impl {
           on_slice(source, header, payload);
         },
         [this](Rank peer, const std::string& why) { on_peer_error(peer, why); });
-    thread = std::thread([this] { loop(); });
+    pulses.emplace(transport, self, plan.rank_count(), plan_id, options.epoch, options.pulse);
+    start();
   }
 
   void make_shards(std::size_t index, std::int64_t step, std::span<const float> parameters) {
@@ -157,8 +156,8 @@ struct ParameterExchange::Impl {
       next.gradient = std::make_shared<const std::vector<float>>(data.begin(), data.end());
     }
     {
-      const std::lock_guard lock(mutex);
-      if (reason) {
+      const auto guard = lock();
+      if (has_reason()) {
         return;  // the wait says so
       }
       targets[bucket.index()] = data;
@@ -169,11 +168,7 @@ struct ParameterExchange::Impl {
   }
 
   void wait_all() {
-    std::unique_lock lock(mutex);
-    changed.wait(lock, [this] { return reason || open_buckets == 0; });
-    if (reason) {
-      throw PeerLostError(*reason);
-    }
+    wait_until([this] { return open_buckets == 0; });
     for (std::size_t b = 0; b < targets.size(); ++b) {
       if (!targets[b].empty()) {
         std::ranges::copy(pulls[b].parameters, targets[b].begin());
@@ -182,62 +177,18 @@ struct ParameterExchange::Impl {
     }
   }
 
-  void abort(const std::string& why) {
-    {
-      const std::lock_guard lock(mutex);
-      if (reason) {
-        return;
-      }
-      reason = why;
-    }
-    changed.notify_all();
-    transport.wake();
-  }
-
-  bool aborted() const {
-    const std::lock_guard lock(mutex);
-    return reason.has_value();
-  }
-
   // ---- the progress thread ----
 
-  void loop() {
-    try {
-      while (!stopping && !aborted()) {
-        std::size_t happened = take_launches();
-        happened += transport.progress();
-        happened += send_what_may_leave();
-        report_finished();
-        if (happened == 0) {
-          transport.wait(kLongestNap);
-        }
-      }
-    } catch (const std::exception& error) {
-      abort(error.what());
-    }
-    halted = true;
-    // Peers that go on may still need to be heard, or they would wait for room to send.
-    while (!stopping) {
-      try {
-        if (transport.progress() == 0) {
-          transport.wait(kLongestNap);
-        }
-      } catch (const std::exception&) {
-        // The first reason counts, and there is one.
-      }
-    }
-  }
-
-  std::size_t take_launches() {
+  std::size_t take_launches() override {
     std::vector<Launch> launches;
     {
-      const std::lock_guard lock(mutex);
+      const auto guard = lock();
       launches.swap(launched);
     }
     for (const Launch& next : launches) {
-      for (const std::optional<std::string>& why : lost) {
-        if (why) {
-          throw PeerLostError(*why);
+      for (const std::optional<MissedPeer>& peer : lost) {
+        if (peer) {
+          throw MissedPeerError(*peer);
         }
       }
       push_bucket(next);
@@ -280,7 +231,9 @@ struct ParameterExchange::Impl {
   }
 
   void on_slice(Rank source, const SliceHeader& header, std::span<const std::byte> payload) {
-    if (halted || header.plan != plan_id || header.epoch != options.epoch) {
+    pulses->heard(source);
+    if (halted || header.plan != plan_id || header.epoch != options.epoch ||
+        PeerPulses::is_pulse(header)) {
       return;
     }
     ledger.count_arrived(source, payload.size(), std::chrono::nanoseconds(header.sent_ns));
@@ -429,23 +382,32 @@ struct ParameterExchange::Impl {
     if (halted) {
       return;
     }
-    lost[peer.index()] = fmt::format("rank {} cannot be reached: {}", peer.value(), why);
+    pulses->forget(peer);
+    lost[peer.index()] = MissedPeer{.rank = peer, .why = why, .silence = {}};
     // One that has done all its steps may go: it is missed when this rank has one more to do.
     if (std::ranges::any_of(pulls, [](const PullState& pull) { return pull.open != 0; })) {
-      throw PeerLostError(*lost[peer.index()]);
+      throw MissedPeerError(*lost[peer.index()]);
     }
   }
 
-  void report_finished() {
+  std::size_t advance() override {
+    const std::size_t sent = send_what_may_leave();
+    pulses->beat();
+    return sent;
+  }
+
+  void report_finished() override {
     if (finished == 0) {
       return;
     }
     {
-      const std::lock_guard lock(mutex);
+      const auto guard = lock();
       open_buckets -= std::exchange(finished, 0);
     }
-    changed.notify_all();
+    notify();
   }
+
+  void halt() noexcept override { halted = true; }
 
   plan::ElementRange range_of(const ServedPart& part, std::uint32_t k) const {
     return plan::slice(part.range, plan.buckets[part.bucket.index()].slice_elements, k);
@@ -489,32 +451,31 @@ struct ParameterExchange::Impl {
   ExecutionLedger ledger;
   trainer::UpdateRule rule;
   trainer::Residuals restored;
-  std::int64_t current_step = 0;  ///< of the caller's thread, as is `withheld`
+
+  // Of the caller's thread.
+  std::int64_t current_step = 0;
   bool withheld = false;
+  std::vector<std::span<float>> targets;  ///< by bucket: where the parameters are to go
 
   // Of the progress thread, once it runs.
   std::vector<std::deque<ParameterShard>> shards;  ///< by part: of what this rank serves, by slice
   std::vector<std::vector<char>> has_pulled;       ///< by part and slice, in the present step
   std::vector<Destination> destinations;
-  std::vector<std::optional<std::string>> lost;  ///< by peer: why
-  std::vector<PullState> pulls;                  ///< by bucket
+  std::vector<std::optional<MissedPeer>> lost;  ///< by peer
+  std::optional<PeerPulses> pulses;             ///< once there is the thread
+  std::vector<PullState> pulls;                 ///< by bucket
   std::vector<float> arrived;
   std::size_t finished = 0;  ///< buckets, not reported yet
   bool halted = false;
 
-  mutable std::mutex mutex;  ///< guards what follows
-  std::condition_variable changed;
+  // Guarded by lock().
   std::vector<Launch> launched;
-  std::vector<std::span<float>> targets;  ///< by bucket: where the parameters are to go
   std::size_t open_buckets = 0;
-  std::optional<std::string> reason;  ///< of the abort
 
   mutable std::mutex shard_mutex;  ///< guards the momentum of meetings, and:
   UpdateStatistics updates;
 
   const std::shared_ptr<std::atomic<bool>> alive = std::make_shared<std::atomic<bool>>(true);
-  std::atomic<bool> stopping = false;
-  std::thread thread;
 };
 
 ParameterExchange::ParameterExchange(const plan::Plan& plan, Rank self, Transport& transport,
@@ -524,7 +485,7 @@ ParameterExchange::~ParameterExchange() = default;
 
 void ParameterExchange::start(const trainer::UpdateRule& rule, std::int64_t step,
                               std::vector<std::vector<float>> parameters) {
-  impl_->start(rule, step, parameters);
+  impl_->serve(rule, step, parameters);
 }
 
 void ParameterExchange::begin_step(std::uint32_t step) {

@@ -15,7 +15,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -23,6 +25,8 @@
 #include "base/ids.hpp"
 #include "plan/plan.hpp"
 #include "runtime/executor.hpp"
+#include "runtime/missed_peer.hpp"
+#include "runtime/peer_watch.hpp"
 #include "runtime/trainer/gradient_exchange.hpp"
 #include "runtime/transport.hpp"
 
@@ -34,6 +38,9 @@ struct ParameterExchangeOptions {
   std::int64_t staleness = 0;
   /// Messages in flight per destination before further ones wait.
   int send_window = 8;
+  /// As ExecutorOptions has them.
+  std::optional<PulseOptions> pulse = {};
+  std::function<void(const MissedPeer& peer)> on_missed = {};
 };
 
 /// Of the updates that this rank applied for others, each counted by its share of a bucket's
@@ -59,8 +66,8 @@ class ParameterExchange final : public trainer::GradientExchange {
   void begin_step(std::uint32_t step) override;
   void withhold() override;
   void launch(BucketId bucket, std::span<float> data) override;
-  /// Throws PeerLostError once the exchange was aborted; nothing is written into what was launched
-  /// after that.
+  /// Throws PeerLostError once the exchange was aborted, MissedPeerError where it is known by whom;
+  /// nothing is written into what was launched after that.
   void wait_all() override;
   /// Momentum of what this rank serves, as it was when all met last.
   trainer::Residuals residuals() const override;

@@ -8,6 +8,7 @@ set(RACKRAIL_TRAINER_SOURCES
   trainer/convolution.cpp
   trainer/dataset.cpp
   trainer/dense.cpp
+  trainer/effective_settings.cpp
   trainer/host_compute.cpp
   trainer/learning_rate.cpp
   trainer/loader.cpp
@@ -21,6 +22,7 @@ set(RACKRAIL_TRAINER_SOURCES
   trainer/sampler.cpp
   trainer/sequential.cpp
   trainer/statistics.cpp
+  trainer/trained_model.cpp
   trainer/trainer.cpp)
 set(RACKRAIL_TRAINER_LIBRARIES
   Eigen3::Eigen yaml-cpp::yaml-cpp nlohmann_json::nlohmann_json)

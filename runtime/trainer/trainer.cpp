@@ -13,6 +13,8 @@
 #include "runtime/trainer/loader.hpp"
 #include "runtime/trainer/parameter_average.hpp"
 #include "runtime/trainer/profile.hpp"
+#include "runtime/trainer/step_recorder.hpp"
+#include "runtime/trainer/trained_model.hpp"
 #include "runtime/trainer/update_rule.hpp"
 
 namespace rackrail::trainer {
@@ -25,32 +27,6 @@ constexpr const char* kOwnMomentum = "own momentum";
 std::string brief(const std::string& digest) { return digest.substr(0, 12); }
 
 }  // namespace
-
-EffectiveSettings effective_settings(const TrainingConfig& config, const plan::Plan& plan,
-                                     std::int64_t training_samples) {
-  EffectiveSettings settings;
-  settings.local_batch = plan.batch.local_batch;
-  if (settings.local_batch.empty()) {
-    settings.local_batch.assign(plan.rank_count(), config.local_batch);
-  }
-  if (settings.local_batch.size() != plan.rank_count()) {
-    throw PlanError(ErrorContext{
-        plan.name, "batch.local_batch", std::to_string(settings.local_batch.size()) + " entries",
-        "one for each of " + std::to_string(plan.rank_count()) + " ranks"});
-  }
-  settings.accumulation = plan.batch.accumulation;
-  settings.global_batch = Shard(settings.local_batch, 0, settings.accumulation).global_batch();
-  settings.total_steps = config.total_steps(training_samples, settings.global_batch);
-  LearningRate& rate = settings.learning_rate;
-  rate.peak = plan.batch.learning_rate > 0
-                  ? plan.batch.learning_rate
-                  : scaled_learning_rate(config.base_learning_rate, config.base_batch,
-                                         settings.global_batch);
-  rate.warmup_steps = plan.batch.warmup_steps > 0 ? plan.batch.warmup_steps : config.warmup_steps;
-  rate.total_steps = settings.total_steps;
-  rate.decay = config.decay;
-  return settings;
-}
 
 struct Trainer::Impl {
   Impl(const TrainingConfig& the_config, const plan::Plan& plan, const DataSplit& the_data,
@@ -66,10 +42,9 @@ struct Trainer::Impl {
         samples(shard.local_batch() * shard.passes()),
         share(static_cast<double>(samples) / static_cast<double>(settings.global_batch)),
         compute(the_options.compute != nullptr ? the_options.compute : make_host_compute()),
-        model(make_model(the_config.model, the_config.data.format.image,
-                         the_config.data.format.classes, the_config.seed, compute)),
-        sgd(model->tensors(), the_config.optimizer, compute),
-        buckets(plan.name, model->tensors(), plan.buckets, compute) {
+        trained(the_config, compute),
+        buckets(plan.name, model.tensors(), plan.buckets, compute),
+        recorder(the_options.self) {
     for (const plan::Bucket& bucket : plan.buckets) {
       regions.push_back(regions_of(bucket));
     }
@@ -78,7 +53,7 @@ struct Trainer::Impl {
     require_format(data.test);
     info.seed = config.seed;
     info.world_size = plan.rank_count();
-    info.model_digest = workload_shape(config.name, *model).digest();
+    info.model_digest = workload_shape(config.name, model).digest();
     info.plan_digest = plan::digest(plan);
     info.training_digest =
         sha256_hex(config.digest() + data.train.digest() + data.test.digest() + synchrony());
@@ -95,9 +70,8 @@ struct Trainer::Impl {
 
   void restore(const LoadedCheckpoint& checkpoint);
   void take_over(const Impl& other);
-  void keep();
   void go_back();
-  TrainingState state();
+  TrainingState state() { return trained.state(residuals()); }
   TrainingResult run();
 
   void require_format(const Dataset& part) const {
@@ -125,7 +99,7 @@ struct Trainer::Impl {
     std::vector<DecayRegion> result;
     std::size_t begin = 0;
     for (const std::uint32_t index : bucket.tensors) {
-      const ParameterTensor& tensor = model->tensors()[index];
+      const ParameterTensor& tensor = model.tensors()[index];
       const auto size = static_cast<std::size_t>(tensor.elements);
       result.push_back({begin, size, decay_of(tensor, config.optimizer)});
       begin += size;
@@ -157,17 +131,14 @@ struct Trainer::Impl {
   void push_and_pull(StepReport& report);
   void start_servers();
   void make_average(StepReport& report);
-  template <typename Work>
-  void optimise(StepReport& report, const Work& work);
-  template <typename Work>
-  void synchronise(StepReport& report, const Work& work);
   static void note_update(const Sgd::Update& update, StepReport& report);
   Residuals residuals() const;
   void set_residuals(Residuals residuals);
   double pass(BatchLoader& loader, bool is_first, bool is_last, StepTimes& times);
   void launch(BucketId bucket);
-  void event(std::string what, const char* track, Duration begin, Duration end);
   void after_step(StepReport& report);
+  void keep_meeting();
+  std::vector<StepTimes> take_steps();
 
   const TrainingConfig config;
   const DataSplit& data;
@@ -180,12 +151,13 @@ struct Trainer::Impl {
   const std::int64_t samples;  ///< of this rank, in a step
   const double share;          ///< of them in those of all ranks
   const std::shared_ptr<Compute> compute;
-  const std::unique_ptr<Model> model;
-  Sgd sgd;
+  TrainedModel trained;
+  Model& model = trained.model();
+  Sgd& sgd = trained.sgd();
+  CheckpointInfo& info = trained.info();
   BucketSet buckets;
   std::vector<std::vector<DecayRegion>> regions;  // by bucket
   std::function<bool(std::int64_t)> meets;        // of servers; see UpdateRule
-  CheckpointInfo info;                            // of the present moment
   std::optional<ParameterAverage> average;
   bool is_common = true;           // whether all ranks hold the same parameters now
   std::int64_t common_before = 0;  // the step at which they did so last, before this one
@@ -195,82 +167,28 @@ struct Trainer::Impl {
   std::optional<Evaluation> latest_evaluation;  // of the present parameters
   double latest_loss = 0;
 
-  /// What the latest update changed, as it was before.
-  struct StepBefore {
-    CheckpointInfo info;
-    Floats parameters;
-    Floats momentum;
-  };
-  std::optional<StepBefore> before;
-
-  // For checkpoints, where the arenas are not on the host.
-  std::vector<float> parameters_on_host;
-  std::vector<float> momentum_on_host;
-
-  Duration step_begin;
-  bool recording = false;  // the timeline, in this step
-  std::vector<plan::TimelineEvent> timeline;
-  std::vector<std::pair<BucketId, Duration>> launches;
+  StepRecorder recorder;
 };
 
 void Trainer::Impl::restore(const LoadedCheckpoint& checkpoint) {
-  const auto matches = [](const ParameterTensor& a, const ParameterTensor& b) {
-    return a.name == b.name && a.shape == b.shape;
-  };
-  if (!std::ranges::equal(checkpoint.tensors, model->tensors(), matches)) {
-    throw ConfigError(
-        ErrorContext{"", "checkpoint", "tensors of another model", "those of " + config.name});
-  }
-  compute->load(checkpoint.parameters, model->parameters());
-  compute->load(checkpoint.momentum, sgd.momentum());
-  sgd.set_skipped_steps(checkpoint.info.skipped_steps);
+  trained.restore(checkpoint);
   set_residuals(checkpoint.residuals);
-  info.step = checkpoint.info.step;
-  info.position = checkpoint.info.position;
-  info.epoch = checkpoint.info.epoch;
-  info.skipped_steps = checkpoint.info.skipped_steps;
   latest_evaluation.reset();
 }
 
 void Trainer::Impl::take_over(const Impl& other) {
-  // By way of the host: the other may have computed elsewhere.
-  std::vector<float> buffer;
-  compute->load(other.compute->on_host(other.model->parameters(), buffer), model->parameters());
-  compute->load(other.compute->on_host(other.sgd.momentum(), buffer), sgd.momentum());
-  sgd.set_skipped_steps(other.info.skipped_steps);
-  info.step = other.info.step;
-  info.position = other.info.position;
-  info.epoch = other.info.epoch;
-  info.skipped_steps = other.info.skipped_steps;
+  trained.take_over(other.trained);
+  if (exchange.holds_parameters() && other.trained.info().plan_digest == info.plan_digest) {
+    exchange.set_residuals(other.trained.of_servers());
+    trained.keep_meeting(other.trained.of_servers());
+  }
   latest_loss = other.latest_loss;
   latest_evaluation.reset();
 }
 
-void Trainer::Impl::keep() {
-  if (!before) {
-    before.emplace();
-  }
-  before->info = info;
-  compute->copy(model->parameters(),
-                at_least(*compute, before->parameters, model->parameters().size()));
-  compute->copy(sgd.momentum(), at_least(*compute, before->momentum, sgd.momentum().size()));
-}
-
 void Trainer::Impl::go_back() {
-  if (!before || before->info.step + 1 != info.step) {
-    throw RuntimeFailure("step " + std::to_string(info.step) + " cannot be taken back");
-  }
-  compute->copy(before->parameters.span(), model->parameters());
-  compute->copy(before->momentum.span(), sgd.momentum());
-  info = before->info;
-  sgd.set_skipped_steps(info.skipped_steps);
-  before.reset();
+  trained.go_back();
   latest_evaluation.reset();
-}
-
-TrainingState Trainer::Impl::state() {
-  return {info, model->tensors(), compute->on_host(model->parameters(), parameters_on_host),
-          compute->on_host(sgd.momentum(), momentum_on_host), residuals()};
 }
 
 Residuals Trainer::Impl::residuals() const {
@@ -297,21 +215,11 @@ void Trainer::Impl::set_residuals(Residuals residuals) {
   exchange.set_residuals(residuals);
 }
 
-void Trainer::Impl::event(std::string what, const char* track, Duration begin, Duration end) {
-  if (recording) {
-    timeline.push_back({std::move(what),
-                        "rank " + std::to_string(options.self.value()) + " " + track,
-                        begin - step_begin, end - step_begin});
-  }
-}
-
 void Trainer::Impl::launch(BucketId bucket) {
-  const std::span<float> own = buckets.gather(bucket, model->gradients());
+  const std::span<float> own = buckets.gather(bucket, model.gradients());
   compute->add_squared_norm(own);
   exchange.launch(bucket, own);
-  if (recording) {
-    launches.emplace_back(bucket, wall_clock());
-  }
+  recorder.launched(bucket);
 }
 
 double Trainer::Impl::pass(BatchLoader& loader, bool is_first, bool is_last, StepTimes& times) {
@@ -330,41 +238,16 @@ double Trainer::Impl::pass(BatchLoader& loader, bool is_first, bool is_last, Ste
     };
   }
   const double weight = 1.0 / static_cast<double>(average ? samples : settings.global_batch);
-  const double loss = model->forward_backward(batch, weight, !is_first, pass_hooks);
+  const double loss = model.forward_backward(batch, weight, !is_first, pass_hooks);
   compute->wait();
   const Duration end = wall_clock();
   times.input_wait += begin - asked;
   times.forward += forward_done - begin;
   times.backward += end - forward_done;
   times.compute_cpu += thread_cpu_clock() - cpu_begin;
-  event("forward", "compute", begin, forward_done);
-  event("backward", "compute", forward_done, end);
+  recorder.add("forward", "compute", begin, forward_done);
+  recorder.add("backward", "compute", forward_done, end);
   return loss;
-}
-
-/// Time in which this rank computes the update.
-template <typename Work>
-void Trainer::Impl::optimise(StepReport& report, const Work& work) {
-  const Duration begin = wall_clock();
-  const Duration cpu_begin = thread_cpu_clock();
-  work();
-  const Duration end = wall_clock();
-  event("optimizer", "compute", begin, end);
-  report.times.optimizer += end - begin;
-  report.times.compute_cpu += thread_cpu_clock() - cpu_begin;
-}
-
-/// Time in which this rank waits for the others.
-template <typename Work>
-void Trainer::Impl::synchronise(StepReport& report, const Work& work) {
-  const Duration begin = wall_clock();
-  work();
-  const Duration end = wall_clock();
-  event("wait", "compute", begin, end);
-  for (const auto& [bucket, launched] : launches) {
-    event("bucket " + std::to_string(bucket.value()), "buckets", launched, end);
-  }
-  report.times.synchronise += end - begin;
 }
 
 void Trainer::Impl::note_update(const Sgd::Update& update, StepReport& report) {
@@ -374,15 +257,15 @@ void Trainer::Impl::note_update(const Sgd::Update& update, StepReport& report) {
 }
 
 void Trainer::Impl::sum_and_update(StepReport& report) {
-  synchronise(report, [&] { exchange.wait_all(); });
-  optimise(report, [&] {
+  recorder.synchronise(report.times, [&] { exchange.wait_all(); });
+  recorder.optimise(report.times, [&] {
     for (std::size_t b = 0; b < buckets.size(); ++b) {
-      buckets.scatter(BucketId(b), model->gradients());
+      buckets.scatter(BucketId(b), model.gradients());
     }
-    if (options.keeps_step_before) {
-      keep();
+    if (options.keeps_points) {
+      trained.keep_before_update();
     }
-    note_update(sgd.apply(model->parameters(), model->gradients(), report.learning_rate), report);
+    note_update(sgd.apply(model.parameters(), model.gradients(), report.learning_rate), report);
     compute->wait();
   });
   // The share is w_i·g_i.
@@ -391,19 +274,21 @@ void Trainer::Impl::sum_and_update(StepReport& report) {
 
 void Trainer::Impl::update_and_average(StepReport& report) {
   report.has_sum = false;
-  optimise(report, [&] {
-    note_update(sgd.apply(model->parameters(), model->gradients(), report.learning_rate), report);
+  recorder.optimise(report.times, [&] {
+    note_update(sgd.apply(model.parameters(), model.gradients(), report.learning_rate), report);
   });
   is_common = (info.step + 1) % *options.local_steps == 0 || !goes_on_after(info.step + 1);
   if (is_common) {
     make_average(report);
+  } else {
+    exchange.wait_all();  // for nothing: throws when the training is not to go on by itself
   }
 }
 
 // The gradients are used up, so their arena holds what is summed.
 void Trainer::Impl::make_average(StepReport& report) {
-  optimise(report, [&] { average->leave(model->parameters(), model->gradients()); });
-  synchronise(report, [&] {
+  recorder.optimise(report.times, [&] { average->leave(model.parameters(), model.gradients()); });
+  recorder.synchronise(report.times, [&] {
     // Averages are counted, and steps without one are none for what moves the parts.
     exchange.begin_step(static_cast<std::uint32_t>(info.step / *options.local_steps));
     for (std::size_t b = 0; b < buckets.size(); ++b) {
@@ -411,11 +296,11 @@ void Trainer::Impl::make_average(StepReport& report) {
     }
     exchange.wait_all();
   });
-  optimise(report, [&] {
+  recorder.optimise(report.times, [&] {
     for (std::size_t b = 0; b < buckets.size(); ++b) {
-      buckets.scatter(BucketId(b), model->gradients());
+      buckets.scatter(BucketId(b), model.gradients());
     }
-    if (!average->arrive(model->gradients(), model->parameters())) {
+    if (!average->arrive(model.gradients(), model.parameters())) {
       report.skipped = true;
       sgd.set_skipped_steps(sgd.skipped_steps() + 1);
     }
@@ -425,19 +310,19 @@ void Trainer::Impl::make_average(StepReport& report) {
 // Whether a gradient is finite, and its norm, is known once all of it is there.
 void Trainer::Impl::push_and_pull(StepReport& report) {
   report.has_sum = false;
-  optimise(report, [&] {
+  recorder.optimise(report.times, [&] {
     // The share of the step's gradient is w_i·g_i.
-    report.gradient_norm = compute->norm(model->gradients()) / share;
+    report.gradient_norm = compute->norm(model.gradients()) / share;
     report.skipped = !std::isfinite(report.gradient_norm);
     const std::optional<double>& most = config.optimizer.clip_norm;
     report.clipped = !report.skipped && most && report.gradient_norm > *most;
     if (report.clipped) {
       const auto scale = static_cast<float>(*most / report.gradient_norm);
-      std::ranges::for_each(model->gradients(), [scale](float& g) { g *= scale; });
+      std::ranges::for_each(model.gradients(), [scale](float& g) { g *= scale; });
     }
     sgd.set_skipped_steps(sgd.skipped_steps() + (report.skipped ? 1 : 0));
   });
-  synchronise(report, [&] {
+  recorder.synchronise(report.times, [&] {
     exchange.begin_step(static_cast<std::uint32_t>(info.step));
     if (report.skipped) {
       exchange.withhold();
@@ -447,11 +332,11 @@ void Trainer::Impl::push_and_pull(StepReport& report) {
     }
     exchange.wait_all();
   });
-  optimise(report, [&] {
+  recorder.optimise(report.times, [&] {
     for (std::size_t b = 0; b < buckets.size(); ++b) {
-      buckets.scatter(BucketId(b), model->gradients());
+      buckets.scatter(BucketId(b), model.gradients());
     }
-    std::ranges::copy(model->gradients(), model->parameters().begin());
+    std::ranges::copy(model.gradients(), model.parameters().begin());
   });
   is_common = meets(info.step + 1);
 }
@@ -459,8 +344,10 @@ void Trainer::Impl::push_and_pull(StepReport& report) {
 void Trainer::Impl::start_servers() {
   const std::int64_t end = std::min(settings.total_steps, stop_after.load());
   const std::int64_t saved_every = hooks.on_checkpoint ? config.checkpoint_every : 0;
-  meets = [end, saved_every](std::int64_t steps) {
-    return steps >= end || (saved_every > 0 && steps % saved_every == 0);
+  const std::int64_t meets_every = options.meets_every.value_or(0);
+  meets = [end, saved_every, meets_every](std::int64_t steps) {
+    const auto is_due = [steps](std::int64_t every) { return every > 0 && steps % every == 0; };
+    return steps >= end || is_due(saved_every) || is_due(meets_every);
   };
   UpdateRule rule;
   rule.optimizer = config.optimizer;
@@ -473,7 +360,7 @@ void Trainer::Impl::start_servers() {
   rule.meets = meets;
   std::vector<std::vector<float>> parameters;
   for (std::size_t b = 0; b < buckets.size(); ++b) {
-    const std::span<float> bucket = buckets.gather(BucketId(b), model->parameters());
+    const std::span<float> bucket = buckets.gather(BucketId(b), model.parameters());
     parameters.emplace_back(bucket.begin(), bucket.end());
   }
   exchange.start(rule, info.step, std::move(parameters));
@@ -481,11 +368,8 @@ void Trainer::Impl::start_servers() {
 
 StepReport Trainer::Impl::step(BatchLoader& loader) {
   StepReport report;
-  recording = options.timeline_step == info.step;
-  launches.clear();
   compute->take_squared_norm();  // of a step that was not brought to its end
-  step_begin = wall_clock();
-  report.began = step_begin;
+  report.began = recorder.begin(options.timeline_step == info.step);
   report.learning_rate = settings.learning_rate.at(info.step);
   buckets.reset();
   if (!average && !exchange.holds_parameters()) {
@@ -504,7 +388,7 @@ StepReport Trainer::Impl::step(BatchLoader& loader) {
   } else {
     sum_and_update(report);
   }
-  report.times.step = wall_clock() - step_begin;
+  report.times.step = recorder.elapsed();
   return report;
 }
 
@@ -516,8 +400,9 @@ void Trainer::Impl::after_step(StepReport& report) {
   report.step = info.step;
   latest_loss = report.loss;
   latest_evaluation.reset();
+  keep_meeting();
   if (evaluates() && is_due(config.evaluate_every)) {
-    latest_evaluation = model->evaluate(data.test.all());
+    latest_evaluation = model.evaluate(data.test.all());
     report.evaluation = latest_evaluation;
   }
   if (hooks.on_step) {
@@ -532,28 +417,49 @@ void Trainer::Impl::after_step(StepReport& report) {
   }
 }
 
+/// Where all ranks hold the same and do not so after every step.
+void Trainer::Impl::keep_meeting() {
+  if (options.keeps_points && is_common && (average || exchange.holds_parameters())) {
+    trained.keep_meeting(exchange.holds_parameters() ? exchange.residuals() : Residuals());
+  }
+}
+
+/// To the end, or the stop.
+std::vector<StepTimes> Trainer::Impl::take_steps() {
+  std::vector<StepTimes> times;
+  BatchLoader loader(
+      data.train, shard,
+      LoaderOptions{config.seed, info.position, config.data.max_shift, LoaderOptions{}.depth});
+  for (bool goes_on = goes_on_after(info.step); goes_on;
+       goes_on = (average && !is_common) || goes_on_after(info.step)) {
+    StepReport report = step(loader);
+    times.push_back(report.times);
+    after_step(report);
+  }
+  return times;
+}
+
 TrainingResult Trainer::Impl::run() {
   TrainingResult result;
   result.first_step = info.step;
+  is_common = true;
   common_before = info.step;
-  timeline.clear();
+  recorder.clear();
   if (average) {
-    average->begin(model->parameters());
+    average->begin(model.parameters());
   }
   if (exchange.holds_parameters()) {
     start_servers();
   }
+  keep_meeting();
   std::vector<StepTimes> times;
-  {
-    BatchLoader loader(
-        data.train, shard,
-        LoaderOptions{config.seed, info.position, config.data.max_shift, LoaderOptions{}.depth});
-    for (bool goes_on = goes_on_after(info.step); goes_on;
-         goes_on = (average && !is_common) || goes_on_after(info.step)) {
-      StepReport report = step(loader);
-      times.push_back(report.times);
-      after_step(report);
+  try {
+    times = take_steps();
+  } catch (const PeerLostError&) {
+    if (options.keeps_points && (average || exchange.holds_parameters())) {
+      trained.return_to_meeting();
     }
+    throw;
   }
   const bool saves = hooks.on_checkpoint && config.checkpoint_every > 0;
   if (saves && !times.empty() && saved_step != info.step) {
@@ -566,16 +472,16 @@ TrainingResult Trainer::Impl::run() {
     times.erase(times.begin(), times.begin() + uncounted);
   }
   if (evaluates() && !latest_evaluation) {
-    latest_evaluation = model->evaluate(data.test.all());
+    latest_evaluation = model.evaluate(data.test.all());
   }
   result.steps = info.step;
   result.finished = info.step >= settings.total_steps;
   result.final_loss = latest_loss;
   result.final_evaluation = latest_evaluation;
   result.skipped_steps = info.skipped_steps;
-  result.parameters_digest = model->parameters_digest();
+  result.parameters_digest = model.parameters_digest();
   result.summary = summarise(times);
-  result.timeline = std::move(timeline);
+  result.timeline = recorder.take_timeline();
   return result;
 }
 
@@ -587,7 +493,7 @@ Trainer::~Trainer() = default;
 
 const EffectiveSettings& Trainer::settings() const { return impl_->settings; }
 
-Model& Trainer::model() { return *impl_->model; }
+Model& Trainer::model() { return impl_->model; }
 
 CheckpointExpectation Trainer::expectation() const {
   return {impl_->info.model_digest, impl_->info.plan_digest, impl_->info.training_digest};
@@ -603,10 +509,7 @@ void Trainer::go_back() { impl_->go_back(); }
 
 std::int64_t Trainer::step() const { return impl_->info.step; }
 
-std::int64_t Trainer::oldest_step() const {
-  const auto& before = impl_->before;
-  return before && before->info.step + 1 == impl_->info.step ? before->info.step : impl_->info.step;
-}
+std::int64_t Trainer::oldest_step() const { return impl_->trained.oldest_step(); }
 
 TrainingResult Trainer::run() { return impl_->run(); }
 

@@ -18,8 +18,10 @@
 // with the parameters that come back. All ranks hold the same where they meet: where a checkpoint
 // is due, and at the end. There is evaluated, too.
 //
-// Where plan and configuration both speak, the plan counts: local batches, passes per step,
-// learning rate and warm-up of plan::BatchPlan are taken when they are there (non-empty, positive).
+// A rank that is lost. run() throws, and the training goes on from here with another trainer that
+// takes over from this one: from the latest whole step, or with the other two ways from the latest
+// average or meeting that this rank has, of which the steps since then are no part any more
+// (trained_model.hpp).
 #pragma once
 
 #include <cstdint>
@@ -36,21 +38,11 @@
 #include "runtime/trainer/checkpoint.hpp"
 #include "runtime/trainer/compute.hpp"
 #include "runtime/trainer/config.hpp"
+#include "runtime/trainer/effective_settings.hpp"
 #include "runtime/trainer/gradient_exchange.hpp"
 #include "runtime/trainer/statistics.hpp"
 
 namespace rackrail::trainer {
-
-/// Batches and learning rates that a run really uses, out of plan and configuration.
-struct EffectiveSettings {
-  std::vector<std::int64_t> local_batch;  ///< per rank and pass
-  std::int64_t accumulation = 1;
-  std::int64_t global_batch = 0;  ///< samples per step
-  std::int64_t total_steps = 0;
-  LearningRate learning_rate;
-};
-EffectiveSettings effective_settings(const TrainingConfig& config, const plan::Plan& plan,
-                                     std::int64_t training_samples);
 
 struct StepReport {
   std::int64_t step = 0;     ///< steps done, this one included
@@ -85,14 +77,17 @@ struct TrainerOptions {
   /// First steps of a run that no statistic counts, unless the run has no others; nor does one
   /// count the steps of compression's warm-up.
   std::int64_t warmup_steps = 3;
-  /// Keep what the latest update changes, so that it can be taken back: a copy of parameters and
-  /// momentum in every step.
-  bool keeps_step_before = false;
+  /// Keep what is needed to go on when another rank is lost: what the latest update changed, or the
+  /// latest two averages or meetings. One or two copies of parameters and momentum.
+  bool keeps_points = false;
   /// Step (counted from 0 over the whole training) whose timeline is kept.
   std::optional<std::int64_t> timeline_step;
   /// Steps of each rank by itself until parameters are averaged; none: gradients are summed in
-  /// every step. Goes neither with keeps_step_before nor with a `compute` that is not the host.
+  /// every step. Does not go with a `compute` that is not the host.
   std::optional<std::int64_t> local_steps;
+  /// Over servers: steps from one meeting to the next, besides those for checkpoints; the same for
+  /// all ranks. None: there are no others.
+  std::optional<std::int64_t> meets_every;
 };
 
 struct TrainingResult {
@@ -129,18 +124,20 @@ class Trainer {
   /// Between steps (so in hooks, or outside of run()).
   TrainingState state() const;
   /// Continues, before run(), from where `other` is, which has the same model and may have another
-  /// plan. Its residuals are left: they are of the other plan's encoders.
+  /// plan. Residuals are left where they are of the other plan's encoders; momentum that `other`
+  /// served goes on being served if the plan is the same.
   void take_over(const Trainer& other);
-  /// Takes the latest step back, once, after run() has ended or thrown. Throws RuntimeFailure when
-  /// no step before it is kept.
+  /// Takes the latest step, average or meeting back, once, after run() has ended or thrown. Throws
+  /// RuntimeFailure when none before it is kept.
   void go_back();
   /// Steps that the parameters contain, and that they contain after going back as far as possible.
   std::int64_t step() const;
   std::int64_t oldest_step() const;
 
   /// Trains until the configured number of steps or a stop. Throws PeerLostError out of the
-  /// exchange; the parameters are then those of the latest whole step, while what moves gradients
-  /// may still touch their arena: it must end before this object does.
+  /// exchange; the parameters are then those of the latest whole step (with keeps_points and
+  /// another way to keep in step, of the latest average or meeting), while what moves gradients may
+  /// still touch their arena: it must end before this object does.
   TrainingResult run();
 
   /// run() returns once `steps` steps of the whole training are done (at once if they are). From

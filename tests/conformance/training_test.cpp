@@ -167,7 +167,7 @@ Run train(const TrainingConfig& config, const DataSplit& data, std::shared_ptr<C
   };
   TrainerOptions options;
   options.compute = std::move(compute);
-  options.keeps_step_before = true;
+  options.keeps_points = true;
   // A bucket whose tensors are no neighbours is copied there and back.
   trainer.emplace(config, test::make_plan(config, {8}, {{0, 2}, {1}, {3, 4, 5}}), data, exchange,
                   options, hooks);
@@ -213,7 +213,7 @@ TEST_CASE("GPU training: a step is taken back, and a trainer elsewhere goes on f
   LocalExchange exchange;
   TrainerOptions options;
   options.compute = runtime::make_cuda_compute(0);
-  options.keeps_step_before = true;
+  options.keeps_points = true;
   std::string before;
   Trainer* running = nullptr;
   TrainerHooks hooks;

@@ -174,7 +174,7 @@ class Modes(TrainingTest):
                 (servers, ("--staleness", "2"), "--staleness", "beside --mode sync"),
                 (servers, ("--mode", "async", "--local-steps", "2"), "--local-steps",
                  "beside --mode async"),
-                (servers, ("--mode", "async", "--on-loss", "continue"), "--on-loss continue",
+                (servers, ("--mode", "async", "--on-slow", "report"), "--on-slow report",
                  "beside --mode async"),
                 (servers, ("--local-steps", "2", "--on-slow", "replan"), "--on-slow replan",
                  "beside --local-steps"),

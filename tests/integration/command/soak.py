@@ -3,12 +3,13 @@
 Used by soak_test.py (a few dozen faults) and by scripts/soak-faults (a thousand). A fault comes when
 the job has done a random number of steps since the one before, and hits it wherever it is then. What
 must hold afterwards: the command ends by itself and well, all ranks have the same parameters, these
-are to a bit those of a run without faults (all gradients are summed in FP32, in the same order,
-however often workers were replaced), no process is left, and neither descriptors nor memory of the
-command and of its workers grew.
+are to a bit those of a run without faults (everything is summed in FP32, in the same order, however
+often workers were replaced; not so where updates are applied as they come), no process is left, and
+neither descriptors nor memory of the command and of its workers grew.
 """
 
 import array
+import dataclasses
 import json
 import os
 import random
@@ -31,6 +32,36 @@ MOST_MORE_DESCRIPTORS = 16
 MOST_MORE_MEMORY = 64 << 20  # bytes, per process over its life
 KINDS = ("kill", "freeze", "thaw", "coordinator", "two")
 EMULATED_KINDS = ("kill", "freeze", "thaw", "cable", "two")
+
+
+SERVERS = ("--schedule", "parameter-server")
+
+
+@dataclasses.dataclass(frozen=True)
+class Mode:
+    """How the ranks of a job keep in step: options of `train` and of `plan`. Where workers have
+    momentum of their own, a lost one takes it along: without, the job still ends with the same
+    bits."""
+
+    name: str
+    train: tuple = ()
+    plan: tuple = ()
+    has_momentum: bool = True
+    is_exact: bool = True
+    most_points: float = 0.01  # that the accuracy may be off
+
+    def training(self, text):
+        """The text of a training configuration for it."""
+        assert "  momentum: 0.9\n" in text
+        return text if self.has_momentum else text.replace("  momentum: 0.9\n", "  momentum: 0\n")
+
+
+MODES = (Mode("sums"),
+         Mode("averages", ("--local-steps", "2"), has_momentum=False),
+         Mode("servers", ("--mode", "async", "--staleness", "0"), SERVERS, has_momentum=False),
+         Mode("asynchronous", ("--mode", "async", "--staleness", "3"), SERVERS, is_exact=False,
+              most_points=0.05),
+         Mode("synchronous servers", (), SERVERS))
 
 
 class SoakFailure(Exception):

@@ -13,27 +13,47 @@ SILENCE = 5  # seconds: starved processes of a busy machine are not lost
 
 
 class ShortSoak(TrainingTest):
-    def test_random_faults_change_nothing(self):
-        steps = soak.Soak.steps(FAULTS)
-        plan = self.make_plan("four.json", "--codec", "none")
+    def suffer(self, mode, faults):
+        """A job through so many faults, and what must be as without them."""
+        steps = soak.Soak.steps(faults)
+        plan = self.make_plan("four.json", "--codec", "none", *mode.plan)
         training = self.training_with_checkpoints_every(soak.SAVED_EVERY)
-        common = ("train", plan, "--training", training, "--steps", steps, "--json")
+        training.write_text(mode.training(training.read_text()))
+        common = ("train", plan, "--training", training, "--steps", steps, *mode.train, "--json")
         survives = ("--workload", "digits.yaml", "--heartbeat-timeout")
         whole = self.rackrail_json(*common[:-1], "--checkpoints", "whole", *survives, "60 s",
                                    "--on-loss", "continue")
         command = (harness.COMMAND, *map(str, common), "--checkpoints", "saved", *survives,
                    f"{SILENCE} s", "--on-loss", "wait", "--state", "state")
-        faults = []
-        job = soak.Soak(command, self.folder, self.environment(), self.processes, SEED, FAULTS,
-                        faults.append, silence=SILENCE)
+        said = []
+        seed = SEED + soak.MODES.index(mode)
+        job = soak.Soak(command, self.folder, self.environment(), self.processes, seed, faults,
+                        said.append, silence=SILENCE)
         try:
             result = job.run()
         except soak.SoakFailure as failure:
-            self.fail(f"seed {SEED}: {failure}\nafter {faults}")
-        self.assertTrue(soak.same_parameters(self.folder / "saved", self.folder / "whole", steps))
-        self.assertEqual(result["final_accuracy"], whole["final_accuracy"])
-        self.assertGreater(result["epochs_of_membership"], FAULTS // 2)
-        print(f"{dict(job.counts)}, {result['epochs_of_membership']} epochs", file=sys.stderr)
+            self.fail(f"seed {seed}: {failure}\nafter {said}")
+        if mode.is_exact:
+            self.assertTrue(soak.same_parameters(self.folder / "saved", self.folder / "whole",
+                                                 steps))
+        self.assertAlmostEqual(result["final_accuracy"], whole["final_accuracy"],
+                               delta=0 if mode.is_exact else mode.most_points)
+        self.assertGreater(result["epochs_of_membership"], faults // 2)
+        print(f"{mode.name}: {dict(job.counts)}, {result['epochs_of_membership']} epochs",
+              file=sys.stderr)
+
+    def test_random_faults_change_nothing(self):
+        sums, *others = soak.MODES
+        self.suffer(sums, FAULTS)
+        self.assertEqual(len(others), 4)
+
+
+def of_another(mode):
+    return lambda self: self.suffer(mode, max(FAULTS // 3, 1))
+
+
+for each in soak.MODES[1:]:
+    setattr(ShortSoak, f"test_nor_with_{each.name.replace(' ', '_')}", of_another(each))
 
 
 if __name__ == "__main__":

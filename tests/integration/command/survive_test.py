@@ -1,72 +1,14 @@
 """Workers that die or freeze while a job trains on: train --on-loss continue or wait."""
 
-import array
-import json
-import math
 import os
 import signal
-import struct
-import time
 
 import harness
+from survival import FREEZE_NOTICED, KILL_NOTICED, RESUMED, SILENCE, SurvivalTest
 from training import TOKEN, TrainingTest
 
-# What is asked of it is 0.2 s for a killed worker, 1.5 s for a frozen one, 3 s to go on. The tests
-# allow for a machine on which each process gets a fraction of a core.
-PATIENCE = 5
-KILL_NOTICED = 0.2 * PATIENCE
-SILENCE = 10  # seconds after which a worker counts as lost, or a starved one would
-FREEZE_NOTICED = SILENCE * 1.25
-RESUMED = 3 * PATIENCE
 
-
-def parameters(path):
-    """The floats of all tensors of a safetensors file, in one list."""
-    content = path.read_bytes()
-    header_size = struct.unpack_from("<Q", content)[0]
-    header = json.loads(content[8:8 + header_size])
-    values = []
-    for name in sorted(name for name in header if name != "__metadata__"):
-        begin, end = header[name]["data_offsets"]
-        assert header[name]["dtype"] == "F32"
-        values += array.array("f", content[8 + header_size + begin:8 + header_size + end])
-    return values
-
-
-class Survival(TrainingTest):
-    STEPS = 30
-
-    def setUp(self):
-        super().setUp()
-        self.training = self.training_with_checkpoints_every(10)
-
-    def workers(self):
-        """Process ids of this test's workers by the rank that they were started as."""
-        found = {}
-        for pid in self.processes():
-            words = harness.command_line(pid).split()
-            if "worker" in words and "--rank" in words:
-                found[int(words[words.index("--rank") + 1])] = pid
-        return found
-
-    def train(self, plan, folder, *options, losses=(), on_loss="continue"):
-        """The result of a run whose workers get signals: (rank, number, seconds to wait first)."""
-        process = self.start("train", plan, "--training", self.training, "--steps", self.STEPS,
-                             "--checkpoints", folder, "--workload", "digits.yaml", "--on-loss",
-                             on_loss, "--heartbeat-timeout", f"{SILENCE} s", "--json",
-                             *options)
-        if losses:
-            self.wait_for_checkpoint(folder)
-        for rank, number, after in losses:
-            time.sleep(after)
-            os.kill(self.workers()[rank], number)
-        result = self.finish(process)
-        self.assertEqual(result.status, 0, str(result))
-        self.assert_no_processes_left()
-        self.assertTrue(result.json["parameters_agree"])
-        self.assertEqual(len(result.json["losses"]), self.STEPS)
-        return result.json
-
+class Survival(SurvivalTest):
     def test_a_killed_command_is_started_again_and_takes_its_workers_up(self):
         plan = self.make_plan("four.json", "--codec", "none")
         whole = self.train(plan, "whole")
@@ -96,16 +38,6 @@ class Survival(TrainingTest):
         self.assertEqual(run["losses"], whole["losses"])
         self.assertEqual(run["final_accuracy"], whole["final_accuracy"])
         self.assert_no_processes_left()
-
-    def assert_same_model(self, folder, other):
-        """That the sums were only added in another order: what that does grows with the steps."""
-        name = f"step-{self.STEPS:08}/model.safetensors"
-        one = parameters(self.folder / folder / name)
-        two = parameters(self.folder / other / name)
-        self.assertEqual(len(one), len(two))
-        distance = math.sqrt(sum((a - b) ** 2 for a, b in zip(one, two)))
-        norm = math.sqrt(sum(a * a for a in one))
-        self.assertLess(distance / norm, 1e-3)
 
     def test_the_model_is_the_one_of_a_run_without_losses(self):
         # In FP32 nothing but the order of additions tells fewer workers from four.
@@ -148,10 +80,29 @@ class Survival(TrainingTest):
                     self.assertEqual(loss["workers"], 4)
                     self.assertLess(loss["resumed_after_s"], RESUMED)
                 # By the same plan among as many: not a bit is different.
-                one, two = (parameters(self.folder / run_of / f"step-{self.STEPS:08}" /
-                                       "model.safetensors") for run_of in (name, "whole"))
-                self.assertTrue(one == two, "other parameters than without a loss")
+                self.assert_same_bits(name, "whole")
                 self.assertEqual(run["final_accuracy"], whole["final_accuracy"])
+
+    def test_a_replacement_that_dies_before_it_came_is_replaced_at_once(self):
+        plan = self.make_plan("four.json", "--codec", "none")
+        process = self.start("train", plan, "--training", self.training, "--steps", self.STEPS,
+                             "--checkpoints", "saved", "--workload", "digits.yaml", "--on-loss",
+                             "wait", "--replacement-timeout", "150 s", "--heartbeat-timeout",
+                             f"{SILENCE} s", "--json")
+        self.wait_for_checkpoint("saved")
+        dead = set()
+        for _ in range(3):
+            self.assertTrue(harness.wait_until(lambda: self.workers().get(2, 0) not in {0, *dead},
+                                               30), "nobody was started in its place")
+            newest = self.workers()[2]
+            dead.add(newest)
+            os.kill(newest, signal.SIGKILL)
+        # Where nobody told the coordinator, it would wait for 150 seconds.
+        result = self.finish(process, timeout=75)
+        self.assertEqual(result.status, 0, str(result))
+        self.assertEqual(result.json["workers"], 4)
+        self.assertTrue(result.json["parameters_agree"])
+        self.assert_no_processes_left()
 
     def test_fewer_than_two_cannot_go_on(self):
         process = self.start("train", self.two_host_plan(), "--cluster", "two-hosts.csv",

@@ -57,6 +57,12 @@ TEST_CASE("plans are for the rates that links have now, and slow ranks get fewer
   CHECK(third.batch.local_batch[1] < third.batch.local_batch[0] / 2);
   plans.set_condition({}, {});
   CHECK(plans.plan_for(all).batch.local_batch == first.batch.local_batch);
+
+  plans.keep_schedule("parameter-server");
+  const plan::Plan served = plans.plan_for({Rank(0), Rank(2), Rank(3)});
+  for (const plan::Bucket& bucket : served.buckets) {
+    CHECK(served.schedules.at(bucket.schedule).name() == "parameter-server");
+  }
 }
 
 }  // namespace rackrail::cli

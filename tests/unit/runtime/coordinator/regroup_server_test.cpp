@@ -1,10 +1,12 @@
 // Coordinator and clients when a member, or the coordinator itself, is lost and the job goes on.
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <functional>
 #include <future>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <thread>
 #include <vector>
 
 #include "base/error.hpp"
@@ -460,6 +462,35 @@ TEST_CASE("what kills every replacement at once is not waited for for ever") {
   second.join({returning(2, 1, 8, 7), returning(0, 1, 8, 7)});
   CHECK(second.welcomes[0].world_size == 2);
   CHECK(job.vacant() == std::vector<Rank>(5, Rank(1)));
+}
+
+TEST_CASE("a replacement that ends before it came is replaced at once, but not for ever") {
+  Waiting job(60_s);
+  constexpr std::int64_t kNobody = -1;  // no worker's process id
+  const auto vacancies_become = [&](std::size_t count) {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (job.vacant().size() < count && std::chrono::steady_clock::now() < deadline) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+    return job.vacant().size() == count;
+  };
+  job.server->worker_ended(Rank(1), kNobody);  // nobody is waited for
+  job.lose(1);
+  CHECK(vacancies_become(1));
+  // The lost one itself, whose seat is vacant because its stream broke.
+  job.server->worker_ended(Rank(1), TestClient::request(Rank(1)).pid);
+  job.server->worker_ended(Rank(2), kNobody);
+  for (std::size_t count = 2; count <= 5; ++count) {
+    CHECK(job.vacant().size() == count - 1);
+    job.server->worker_ended(Rank(1), kNobody);
+    CHECK(vacancies_become(count));
+  }
+  CHECK(job.asked().empty());
+  job.server->worker_ended(Rank(1), kNobody);
+  Crew second(job.address());
+  second.join({returning(2, 1, 8, 7), returning(0, 1, 8, 7)});
+  CHECK(second.welcomes[0].world_size == 2);
+  CHECK(job.vacant().size() == 5);
 }
 
 TEST_CASE("who comes after the job has gone on without is taken up in the next epoch") {

@@ -1,14 +1,18 @@
 // One rank's exchange over in-process transports whose other ends are the test's.
 #include "runtime/parameter_server/parameter_exchange.hpp"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <cstring>
 #include <functional>
+#include <optional>
 #include <thread>
 
 #include "base/error.hpp"
 #include "plan/format.hpp"
+#include "runtime/missed_peer.hpp"
+#include "runtime/peer_pulses.hpp"
 #include "tests/unit/runtime/parameter_server/server_plan.hpp"
 
 namespace rackrail::runtime {
@@ -20,7 +24,7 @@ constexpr std::int64_t kElements = 2000;  // two slices
 
 /// Rank 0 is a server with an exchange, rank 1 is a worker that the test plays.
 struct ServerAndWorker {
-  explicit ServerAndWorker(std::int64_t staleness = 2)
+  explicit ServerAndWorker(std::int64_t staleness = 2, std::optional<PulseOptions> pulse = {})
       : plan(test::one_server_plan(2, {kElements}, 1024)),
         transports(joined_transports("in-process", 2)),
         rule(test::plain_rule(plan)) {
@@ -31,8 +35,9 @@ struct ServerAndWorker {
           answers.emplace_back(header, std::move(values));
         },
         {});
-    server = std::make_unique<ParameterExchange>(plan, Rank(0), *transports[0],
-                                                 ParameterExchangeOptions{.staleness = staleness});
+    server = std::make_unique<ParameterExchange>(
+        plan, Rank(0), *transports[0],
+        ParameterExchangeOptions{.staleness = staleness, .pulse = pulse});
     server->start(rule, 0, {std::vector<float>(kElements, 10)});
   }
 
@@ -175,6 +180,33 @@ TEST_CASE("an abort ends every wait with its reason") {
   });
   CHECK(job.failure() == "the job is over");
   aborter.join();
+}
+
+TEST_CASE("a worker that falls silent is missed, and one that sends pulses is not") {
+  ServerAndWorker job(2, PulseOptions{.period = 150_ms, .patience = 700_ms});
+  SliceHeader pulse = job.push_header(0, 0);
+  pulse.bucket = ~0U;
+  const auto end = Clock::now() + std::chrono::seconds(1);
+  while (Clock::now() < end) {
+    job.send(pulse, 0);
+    job.transports[1]->progress();
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  CHECK(std::ranges::any_of(job.answers,
+                            [](const auto& answer) { return PeerPulses::is_pulse(answer.first); }));
+  std::vector<float> gradient(kElements, 0);
+  job.server->begin_step(0);
+  job.server->launch(BucketId(0), gradient);
+  CHECK_NOTHROW(job.server->wait_all());  // it may be ahead
+  CHECK_THROWS_AS(
+      [&] {
+        for (std::uint32_t step = 1; step < 100; ++step) {
+          job.server->begin_step(step);
+          job.server->launch(BucketId(0), gradient);
+          job.server->wait_all();
+        }
+      }(),
+      MissedPeerError);
 }
 
 TEST_CASE("momentum of another size is refused") {

@@ -1,0 +1,102 @@
+// The progress thread of one rank, which alone uses its transport, and the waits of the caller's
+// thread for what it does: what whatever moves gradients has in common.
+//
+// Life. While all is well the thread takes what the caller has launched, lets the transport
+// progress, does what has become possible, and sleeps when nothing happened. The first abort, by
+// the caller, by another thread or by an exception of the thread's own, ends that: waits throw as
+// soon as nothing is written into the caller's memory any more, and nothing reads it but sends that
+// a peer has not taken within a second. From then on the transport progresses all the same, because
+// peers that go on may need to be heard, or they would wait for room to send.
+//
+// What is derived from it calls start() when it is whole, and stop() first of all in its
+// destructor.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstddef>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "base/error.hpp"
+#include "base/units.hpp"
+#include "runtime/missed_peer.hpp"
+#include "runtime/transport.hpp"
+
+namespace rackrail::runtime {
+
+class ProgressLoop {
+ public:
+  ProgressLoop(const ProgressLoop&) = delete;
+  ProgressLoop& operator=(const ProgressLoop&) = delete;
+
+  /// Makes every present and later wait throw. From any thread; only the first reason counts.
+  void abort(const std::string& why, std::optional<MissedPeer> peer = {});
+  bool is_aborted() const;
+
+ protected:
+  /// `on_missed`: called on the progress thread as soon as a peer is missed; may be empty.
+  ProgressLoop(Transport& transport, std::function<void(const MissedPeer&)> on_missed)
+      : transport_(transport), on_missed_(std::move(on_missed)) {}
+  virtual ~ProgressLoop() = default;
+
+  void start();
+  /// Until the thread has ended; nothing happens if it never began.
+  void stop() noexcept;
+
+  /// `is_done` is asked with the lock held. Throws PeerLostError once there was an abort,
+  /// MissedPeerError where it is known by whom.
+  template <typename Done>
+  void wait_until(const Done& is_done) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return reason_ ? memory_is_free_ : is_done(); });
+    if (missed_) {
+      throw MissedPeerError(*missed_);
+    }
+    if (reason_) {
+      throw PeerLostError(*reason_);
+    }
+  }
+  /// For what the caller and the thread share.
+  std::unique_lock<std::mutex> lock() const { return std::unique_lock(mutex_); }
+  /// With the lock held.
+  bool has_reason() const { return reason_.has_value(); }
+  /// Something that wait_until() asks for may have changed.
+  void notify() { changed_.notify_all(); }
+
+  // On the thread; an exception of one of these three is an abort.
+  /// What the caller has launched; how much it was.
+  virtual std::size_t take_launches() = 0;
+  /// After the transport has progressed; how much happened besides.
+  virtual std::size_t advance() = 0;
+  /// Tells the caller, by notify(), what is done.
+  virtual void report_finished() = 0;
+  /// Lets go of everything, once: handlers may still be called, and do nothing.
+  virtual void halt() noexcept = 0;
+  /// After halt(): whether sends still read the caller's memory.
+  virtual bool is_borrowing() const noexcept { return false; }
+
+ private:
+  void loop();
+  void work();
+  void complete_sends() noexcept;
+  void progress_or_sleep(Duration at_most) noexcept;
+
+  Transport& transport_;
+  const std::function<void(const MissedPeer&)> on_missed_;
+
+  mutable std::mutex mutex_;  ///< guards what follows, and what wait_until() asks for
+  std::condition_variable changed_;
+  std::optional<std::string> reason_;  ///< of the abort
+  std::optional<MissedPeer> missed_;   ///< whose fault it is, where that is known
+  bool memory_is_free_ = true;         ///< but for what the thread has begun
+
+  std::atomic<bool> stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace rackrail::runtime
