@@ -23,6 +23,7 @@ using SteadyClock = std::chrono::steady_clock;
 // In place of a plan's digest: a piece of a state, of which `slice` is the number and `transfer`
 // how many there are.
 constexpr std::uint64_t kStatePiece = 0x72616b2d73746174;
+constexpr std::uint64_t kStateTaken = 0x72616b2d74616b6e;  // the answer to the last piece
 constexpr std::size_t kPieceBytes = std::size_t{256} << 10;
 constexpr std::size_t kMostInFlight = 8;
 constexpr std::size_t kMostHeader = std::size_t{64} << 10;
@@ -162,6 +163,10 @@ void StateTransfer::give(const std::vector<Rank>& receivers, const trainer::Trai
   for (const Rank receiver : receivers) {
     send_to(receiver, packed);
   }
+  // A transport may call a message sent that has yet to leave, for which it must be progressed.
+  for (const Rank receiver : receivers) {
+    progress_until(receiver, [&] { return std::ranges::count(taken_by_, receiver) != 0; });
+  }
 }
 
 void StateTransfer::send_to(Rank receiver, const Packed& state) {
@@ -186,11 +191,21 @@ trainer::LoadedCheckpoint StateTransfer::receive(Rank giver, std::size_t paramet
   giver_ = giver;
   most_bytes_ = 2 * parameters * sizeof(float) + kMostHeader;
   progress_until(giver, [this] { return pieces_ != 0 && came_ == pieces_; });
+  SliceHeader taken;
+  taken.plan = kStateTaken;
+  taken.epoch = epoch_;
+  ++*in_flight_;
+  transport_.send(giver, taken, {}, [in_flight = in_flight_] { --*in_flight; });
+  progress_until(giver, [this] { return *in_flight_ == 0; });
   return unpack(received_, parameters);
 }
 
 void StateTransfer::on_piece(Rank source, const SliceHeader& header,
                              std::span<const std::byte> payload) {
+  if (header.plan == kStateTaken && header.epoch == epoch_) {
+    taken_by_.push_back(source);
+    return;
+  }
   if (header.plan != kStatePiece || header.epoch != epoch_ || source != giver_) {
     return;  // a pulse of a rank that is ready already
   }

@@ -39,6 +39,7 @@ class StateTransfer {
   StateTransfer(const StateTransfer&) = delete;
   StateTransfer& operator=(const StateTransfer&) = delete;
 
+  /// Until all of them have it.
   void give(const std::vector<Rank>& receivers, const trainer::TrainingState& state);
   /// `parameters`: how many there are. Throws RuntimeFailure for anything else than a whole state
   /// of so many.
@@ -58,6 +59,7 @@ class StateTransfer {
   const std::function<void()> check_;
   const Duration patience_;
   std::shared_ptr<std::size_t> in_flight_ = std::make_shared<std::size_t>(0);
+  std::vector<Rank> taken_by_;  ///< receivers that have all of it
   std::optional<Rank> giver_;
   std::size_t most_bytes_ = 0;  ///< that may come
   std::uint32_t pieces_ = 0;    ///< that are to come, once the first has

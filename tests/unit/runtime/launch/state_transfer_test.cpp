@@ -1,7 +1,10 @@
 #include "runtime/launch/state_transfer.hpp"
 
+#include <atomic>
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <numeric>
+#include <thread>
 
 #include "base/error.hpp"
 #include "runtime/missed_peer.hpp"
@@ -68,11 +71,29 @@ TEST_CASE("newcomers get to a bit what those have who went on") {
   }
 }
 
+TEST_CASE("a giver progresses its transport until its receiver has everything") {
+  const auto transports = joined_transports("in-process", 2);
+  const State state(5.0F);
+  std::atomic<bool> is_receiving = false;
+  on_every_rank(2, [&](Rank rank) {
+    StateTransfer transfer(*transports[rank.index()], kEpoch, [] {});
+    if (rank == Rank(0)) {
+      transfer.give({Rank(1)}, state.view());
+      CHECK(is_receiving.load());
+    } else {
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      is_receiving = true;
+      transfer.receive(Rank(0), kParameters);
+    }
+  });
+}
+
 TEST_CASE("a state of another size is refused before it takes memory") {
   const auto transports = joined_transports("in-process", 2);
   const State state(1.0F);
-  StateTransfer giver(*transports[0], kEpoch, [] {});
-  giver.give({Rank(1)}, state.view());  // into the mailbox
+  StateTransfer giver(
+      *transports[0], kEpoch, [] {}, 100_ms);
+  CHECK_THROWS_AS(giver.give({Rank(1)}, state.view()), MissedPeerError);  // it is in the mailbox
   StateTransfer receiver(*transports[1], kEpoch, [] {});
   CHECK_THROWS_WITH(receiver.receive(Rank(0), 1000), Catch::Contains("another state"));
 }
