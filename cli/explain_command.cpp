@@ -242,9 +242,11 @@ void add_explain_command(CLI::App& app, Session& session) {
                    "Whose critical path is shown: last, slowest, median or a number from 0")
       ->capture_default_str();
   command
-      ->add_option("--link", options->links,
-                   "A link to change by itself, both ways, and to put another cable beside: a→b or "
-                   "a->b, of parallel ones all; a→b#2: the second of them; may be repeated")
+      ->add_option(
+          "--link", options->links,
+          "A link to change by itself, both ways, and with all cables beside it at the rates "
+          "that one more would give them together: a→b or a->b, of parallel ones all; a→b#2: the "
+          "second of them; may be repeated")
       ->take_all();
   command->add_flag("--replan", options->replan,
                     "Plan anew for every change, and take the better plan");

@@ -20,7 +20,7 @@ void print_steps(const plan::Plan& plan, const sim::StepResult& result,
                  const sim::StepChoice& choice) {
   std::vector<std::size_t> order(result.steps.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  const auto length = [&](std::size_t i) { return result.steps[i].end - result.steps[i].start; };
+  const auto length = [&](std::size_t i) { return sim::step_period(result.steps, i); };
   std::stable_sort(order.begin(), order.end(),
                    [&](std::size_t a, std::size_t b) { return length(a) > length(b); });
   order.resize(std::min(order.size(), kRowsShown));

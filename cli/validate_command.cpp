@@ -44,6 +44,7 @@ struct ValidateOptions {
   std::string parameters;
   std::string save;
   std::string from = "4 B";
+  std::string to = "64 MiB";
   std::string algorithm;
   std::string protocol;
   std::string within;
@@ -272,6 +273,7 @@ void run_emulation(Session& session, const ValidateOptions& options) {
   emulation.cluster = options.cluster;
   emulation.cluster.cluster = options.files.front();
   emulation.from = parse_bytes(options.from);
+  emulation.to = parse_bytes(options.to);
   emulation.collectives.every_schedule = options.every_schedule;
   if (!options.codecs.empty()) {
     emulation.collectives.codecs.clear();
@@ -442,6 +444,9 @@ void add_validate_command(CLI::App& app, Session& session) {
                       "Constants to use or to start from: file, or the name of shipped ones");
   command->add_option("--save-parameters", options->save, "Where to write the constants used");
   command->add_option("--from", options->from, "Smallest size to look at")->capture_default_str();
+  command->add_option("--to", options->to, "Largest size on an emulated network")
+      ->capture_default_str()
+      ->excludes(cluster);
   command->add_option("--algorithm", options->algorithm,
                       "ring, tree, nvls or nvls-tree; as the file says, else NCCL's choice");
   command->add_option("--protocol", options->protocol, "ll, ll128 or simple; the same");

@@ -250,8 +250,9 @@ std::string choices_line(const std::vector<MeasuredChoice>& choices) {
                      plan::to_string(worst->chosen->codec));
 }
 
-/// The smallest size of the selection's row of sizes that is no less than `from`.
-CollectiveSelection starting_at(CollectiveSelection selection, Bytes from) {
+/// Those of the selection's row of sizes that are no less than `from` and no more than `to`.
+CollectiveSelection within(CollectiveSelection selection, Bytes from, Bytes to) {
+  selection.largest = std::min(selection.largest, to);
   while (selection.smallest < from) {
     selection.smallest = selection.smallest * selection.growth;
   }
@@ -265,7 +266,7 @@ CollectiveSelection starting_at(CollectiveSelection selection, Bytes from) {
 }  // namespace
 
 void validate_by_emulation(Session& session, const EmulationValidation& options) {
-  const CollectiveSelection selection = starting_at(options.collectives, options.from);
+  const CollectiveSelection selection = within(options.collectives, options.from, options.to);
   const topology::Topology original = options.cluster.load(session);
   if (original.rank_count() < 2) {
     throw ConfigError(ErrorContext{options.cluster.cluster, "ranks",

@@ -27,6 +27,7 @@ struct EmulationValidation {
   ClusterOptions cluster;
   CollectiveSelection collectives;
   Bytes from;  ///< smaller all-reduces are left out
+  Bytes to;    ///< and larger ones
   double scale = 1;
   std::int64_t steps = 30;  ///< of the training
   double worst_allowed =

@@ -16,6 +16,12 @@
 namespace rackrail::explore {
 namespace {
 
+/// What the critical path covers.
+Duration span_of_reported(const sim::StepResult& step) {
+  const sim::StepSpan& span = step.steps[step.reported];
+  return span.end - span.start;
+}
+
 std::vector<Part> parts_of(const sim::StepResult& step, const topology::Topology& topology) {
   struct Times {
     Duration all;
@@ -37,7 +43,7 @@ std::vector<Part> parts_of(const sim::StepResult& step, const topology::Topology
   std::vector<Part> parts;
   for (const auto& [what, of_kind] : times) {
     Part& part = parts.emplace_back(
-        Part{.what = what, .time = of_kind.all, .share = of_kind.all / step.estimate.step_time});
+        Part{.what = what, .time = of_kind.all, .share = of_kind.all / span_of_reported(step)});
     for (const auto& [link, time] : of_kind.by_link) {
       if (time > part.link_time) {
         part.link = topology.link_name(link);
@@ -163,7 +169,7 @@ Explanation explain(const plan::Plan& plan, const plan::Workload& workload,
       conditions.outages ? time_per_step(plan, workload, topology, conditions) : mean_time(step);
   result.steps = step.steps.size();
   result.reported = step.reported;
-  result.reported_time = step.estimate.step_time;
+  result.reported_time = span_of_reported(step);
   result.parts = parts_of(step, topology);
 
   const std::vector<Change> changes = all_changes(topology, conditions, options, result.notes);

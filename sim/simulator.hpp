@@ -124,6 +124,11 @@ struct StepSpan {
   Duration waited_for_data;  ///< of the rank that waited longest
 };
 
+/// What a step adds to a run: from the end of the one before (the first: from its start) to its own
+/// end. Where steps overlap, as those of a straggler or with a staleness do, it is less than the
+/// span, in which ranks are at other steps, too.
+Duration step_period(const std::vector<StepSpan>& steps, std::size_t step);
+
 /// What happened one by one, as far as SimulationOptions asks for it. Times are since `from`.
 struct Records {
   Duration from;  ///< simulated time

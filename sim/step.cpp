@@ -19,8 +19,7 @@ namespace {
 /// what is left of the step is what synchronisation adds, whichever rank ends last; what the others
 /// are faster they wait for it.
 void add_parts(const Engine& engine, std::span<const Rank> ranks, StepResult& result) {
-  const StepSpan& span = result.steps[result.reported];
-  const Duration time = span.end - span.start;
+  const Duration time = step_period(result.steps, result.reported);
   Engine::StepTimes slowest;
   double compute = 0;  // of all ranks together
   double own = 0;      // with waiting for data

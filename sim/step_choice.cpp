@@ -30,6 +30,10 @@ std::optional<std::size_t> StepChoice::of(int steps) const {
   return steps == 1 ? std::optional<std::size_t>(0) : std::nullopt;
 }
 
+Duration step_period(const std::vector<StepSpan>& steps, std::size_t step) {
+  return steps[step].end - (step > 0 ? steps[step - 1].end : steps[step].start);
+}
+
 std::size_t StepChoice::choose(const std::vector<StepSpan>& steps) const {
   if (const auto known = of(static_cast<int>(steps.size()))) {
     return *known;
@@ -37,7 +41,7 @@ std::size_t StepChoice::choose(const std::vector<StepSpan>& steps) const {
   std::vector<std::size_t> order(steps.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   const auto is_shorter = [&](std::size_t a, std::size_t b) {
-    return steps[a].end - steps[a].start < steps[b].end - steps[b].start;
+    return step_period(steps, a) < step_period(steps, b);
   };
   if (kind == Kind::kSlowest) {
     return *std::max_element(order.begin(), order.end(), is_shorter);

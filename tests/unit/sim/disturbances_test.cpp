@@ -599,6 +599,29 @@ TEST_CASE("with a staleness, gradients move while the next step computes") {
   CHECK(stale.steps.back().end.seconds() < 19 * 0.1);
 }
 
+TEST_CASE("what steps add to a run is what they are spent on, also where they overlap") {
+  Job job(1'000'000);  // 31 ms, and 62 ms on the slow device; 4 ms to synchronise
+  SimulationOptions options = network_only();
+  options.steps = 12;
+  options.disturbances.slow_devices = {{.ranks = {Rank(1)}, .factor = 2}};
+  SECTION("with a staleness the others compute up to three steps ahead of the slow device") {
+    options.staleness = 3;
+    const StepResult result = job.run(options);
+    CHECK(result.estimate.step_time == 62_ms);
+    CHECK(result.estimate.sync_share == Approx(0).margin(1e-9));
+    CHECK(result.device_busy == Approx((62.0 + 31.0) / 2 / 62));
+  }
+  SECTION("all periods together are the run") {
+    options.staleness = GENERATE(0, 1, 3);
+    const StepResult result = job.run(options);
+    Duration all;
+    for (std::size_t i = 0; i < result.steps.size(); ++i) {
+      all += step_period(result.steps, i);
+    }
+    CHECK(all == result.steps.back().end - result.steps.front().start);
+  }
+}
+
 TEST_CASE("with local steps, only some of them synchronise") {
   const Job job(25'000'000);
   SimulationOptions options = network_only();
