@@ -145,7 +145,7 @@ class Soak:
     def steps(faults):
         """That a job must have so that all faults come before its end: it goes on while a fault is
         under way, too."""
-        return 3 * STEPS_BETWEEN[1] * (faults + 3)
+        return 2 * STEPS_BETWEEN[1] * (faults + 3)
 
     def start(self):
         self.process = subprocess.Popen(self.command, cwd=self.folder, env=self.environment,
