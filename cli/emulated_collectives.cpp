@@ -13,7 +13,7 @@ namespace rackrail::cli {
 
 namespace {
 
-plan::Plan empty_plan(const topology::Topology& network) {
+plan::Plan plan_without_buckets(const topology::Topology& network) {
   plan::Plan plan;
   plan.name = "all-reduces";
   plan.cluster_name = network.name();
@@ -47,7 +47,7 @@ class CollectivePlanner {
   }
 
   void start() {
-    result_ = {.plan = empty_plan(network_), .cases = {}};
+    result_ = {.plan = plan_without_buckets(network_), .cases = {}};
     made_.clear();
   }
   CollectivePlan finish() { return std::move(result_); }
@@ -129,15 +129,15 @@ std::vector<CollectivePlan> plan_collectives(const topology::Topology& network,
   return plans;
 }
 
-std::vector<MeasuredChoice> measured_choices(const std::vector<CollectiveCase>& cases) {
+std::vector<MeasuredChoice> measured_choices(const std::vector<EmulatedCollective>& cases) {
   std::vector<MeasuredChoice> choices;
-  for (const CollectiveCase& chosen : cases) {
+  for (const EmulatedCollective& chosen : cases) {
     if (!chosen.is_chosen) {
       continue;
     }
     MeasuredChoice choice{.chosen = &chosen, .best = &chosen};
     std::size_t families = 0;
-    for (const CollectiveCase& other : cases) {
+    for (const EmulatedCollective& other : cases) {
       if (other.size == chosen.size && other.codec == chosen.codec) {
         ++families;
         if (other.measured < choice.best->measured) {

@@ -12,7 +12,7 @@
 
 namespace rackrail::cli {
 
-struct CollectiveCase {
+struct EmulatedCollective {
   Bytes size;  ///< of the FP32 buffer on every rank
   plan::Codec codec;
   std::string family;
@@ -26,7 +26,7 @@ struct CollectiveCase {
 /// Cases that are executed together, each as the bucket of its number in one plan.
 struct CollectivePlan {
   plan::Plan plan;
-  std::vector<CollectiveCase> cases;
+  std::vector<EmulatedCollective> cases;
 };
 
 struct CollectiveSelection {
@@ -46,12 +46,12 @@ std::vector<CollectivePlan> plan_collectives(const topology::Topology& network,
 
 /// What a choice costs against the best that could have been chosen.
 struct MeasuredChoice {
-  const CollectiveCase* chosen = nullptr;
-  const CollectiveCase* best = nullptr;  ///< measured
+  const EmulatedCollective* chosen = nullptr;
+  const EmulatedCollective* best = nullptr;  ///< measured
   double over_best() const { return chosen->measured / best->measured - 1; }
 };
 
 /// One for each size and codec that has several families. The cases must outlive the result.
-std::vector<MeasuredChoice> measured_choices(const std::vector<CollectiveCase>& cases);
+std::vector<MeasuredChoice> measured_choices(const std::vector<EmulatedCollective>& cases);
 
 }  // namespace rackrail::cli

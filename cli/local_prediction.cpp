@@ -13,7 +13,7 @@ namespace rackrail::cli {
 namespace {
 
 // Of a round of local steps all but the last are alike: with more of them only the mean changes.
-constexpr std::int64_t kMostLocalSteps = 1000;
+constexpr std::int64_t kMostAlikeSteps = 1000;
 constexpr int kAsynchronousSteps = 50;
 
 plan::TransferGraph without_routes(const plan::TransferGraph& graph) {
@@ -98,7 +98,7 @@ TrainingPrediction predict_local_steps(const plan::Plan& plan, const plan::Workl
                                        const plan::Calibration& calibration,
                                        std::int64_t local_steps) {
   const topology::Topology machine = local_machine(calibration, plan.rank_count());
-  const int between = static_cast<int>(std::min(local_steps, kMostLocalSteps));
+  const int between = static_cast<int>(std::min(local_steps, kMostAlikeSteps));
   sim::SimulationOptions options = options_here(calibration, kStepsUntilSteady * between);
   options.local_steps = between;
   options.record_timeline = true;

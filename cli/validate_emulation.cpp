@@ -174,7 +174,7 @@ Compared compare_step(const topology::Topology& machine, const emulate::Emulated
 std::string error_text(double error) { return fmt::format("{:+.1f} %", error * kPercent); }
 
 /// `choices` are of the same cases.
-std::string collectives_table(const std::vector<CollectiveCase>& cases,
+std::string collectives_table(const std::vector<EmulatedCollective>& cases,
                               const std::vector<MeasuredChoice>& choices) {
   std::vector<Table::Column> columns = {{"all-reduce"},
                                         {"codec"},
@@ -186,7 +186,7 @@ std::string collectives_table(const std::vector<CollectiveCase>& cases,
     columns.push_back({"chosen, over the best", Align::kRight});
   }
   Table table(columns);
-  for (const CollectiveCase& one : cases) {
+  for (const EmulatedCollective& one : cases) {
     std::vector<std::string> row = {
         to_string(one.size),      plan::to_string(one.codec), one.family,
         to_string(one.predicted), to_string(one.measured),    error_text(one.error())};
@@ -201,7 +201,7 @@ std::string collectives_table(const std::vector<CollectiveCase>& cases,
   return table.to_string();
 }
 
-nlohmann::json to_json(const CollectiveCase& one) {
+nlohmann::json to_json(const EmulatedCollective& one) {
   return {{"what", to_string(one.size)},          {"bytes", one.size.count()},
           {"codec", plan::to_string(one.codec)},  {"by", one.family},
           {"is_chosen", one.is_chosen},           {"predicted_s", one.predicted.seconds()},
@@ -223,10 +223,10 @@ struct Errors {
   double worst = 0;
 };
 
-Errors errors_of(const std::vector<CollectiveCase>& cases, const Compared& step) {
+Errors errors_of(const std::vector<EmulatedCollective>& cases, const Compared& step) {
   std::vector<double> absolute = {std::abs(step.error())};
   double logarithms = std::abs(std::log1p(step.error()));
-  for (const CollectiveCase& one : cases) {
+  for (const EmulatedCollective& one : cases) {
     absolute.push_back(std::abs(one.error()));
     logarithms += std::abs(std::log1p(one.error()));
   }
@@ -284,7 +284,7 @@ void validate_by_emulation(Session& session, const EmulationValidation& options)
         machine_as_network(original, network.plan(), costs.calibration);
     sim::SimulationOptions simulation;
     simulation.device_rates = costs.calibration.rates;
-    std::vector<CollectiveCase> cases;
+    std::vector<EmulatedCollective> cases;
     for (CollectivePlan& collectives : plan_collectives(machine, simulation, selection)) {
       execute_collectives(network, folder, *interrupts, collectives);
       cases.insert(cases.end(), collectives.cases.begin(), collectives.cases.end());
@@ -298,7 +298,7 @@ void validate_by_emulation(Session& session, const EmulationValidation& options)
     if (session.json) {
       nlohmann::json json = links_json(network.plan(), checked);
       json["collectives"] = nlohmann::json::array();
-      for (const CollectiveCase& one : cases) {
+      for (const EmulatedCollective& one : cases) {
         json["collectives"].push_back(to_json(one));
       }
       json["choices"] = nlohmann::json::array();

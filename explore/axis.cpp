@@ -11,7 +11,7 @@
 namespace rackrail::explore {
 namespace {
 
-constexpr std::int64_t kMostSteps = 100'000;
+constexpr std::int64_t kMostAxisSteps = 100'000;
 constexpr int kDigitsOfEnds = 12;
 constexpr int kDigits = 6;
 constexpr double kLargestPlainNumber = 1e12;  // of so many digits
@@ -130,7 +130,7 @@ Axis read_axis(const std::string& path, const ConfigValue& value, bool for_rando
     axis.range = range;
     return axis;
   }
-  const std::int64_t count = value.require("steps").count(2, kMostSteps);
+  const std::int64_t count = value.require("steps").count(2, kMostAxisSteps);
   for (std::int64_t i = 0; i < count; ++i) {
     const std::string text = range.at(static_cast<double>(i) / static_cast<double>(count - 1));
     // Rounding may make neighbours equal.
