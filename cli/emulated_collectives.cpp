@@ -5,6 +5,7 @@
 
 #include "base/error.hpp"
 #include "base/parse_units.hpp"
+#include "plan/empty_plan.hpp"
 #include "planner/collective_forms.hpp"
 #include "planner/schedule_family.hpp"
 #include "planner/schedule_table.hpp"
@@ -12,18 +13,6 @@
 namespace rackrail::cli {
 
 namespace {
-
-plan::Plan plan_without_buckets(const topology::Topology& network) {
-  plan::Plan plan;
-  plan.name = "all-reduces";
-  plan.cluster_name = network.name();
-  plan.cluster_digest = network.digest();
-  for (std::size_t r = 0; r < network.rank_count(); ++r) {
-    plan.rank_names.push_back(network.node(network.node_of(Rank(r))).name);
-  }
-  plan.batch.local_batch.assign(network.rank_count(), 1);  // a plan has one, used or not
-  return plan;
-}
 
 /// Adds cases of one codec to plans.
 class CollectivePlanner {
@@ -47,7 +36,8 @@ class CollectivePlanner {
   }
 
   void start() {
-    result_ = {.plan = plan_without_buckets(network_), .cases = {}};
+    result_ = {.plan = plan::empty_plan(network_), .cases = {}};
+    result_.plan.name = "all-reduces";
     made_.clear();
   }
   CollectivePlan finish() { return std::move(result_); }

@@ -272,8 +272,11 @@ void run_emulation(Session& session, const ValidateOptions& options) {
   EmulationValidation emulation;
   emulation.cluster = options.cluster;
   emulation.cluster.cluster = options.files.front();
-  emulation.from = parse_bytes(options.from);
-  emulation.to = parse_bytes(options.to);
+  const auto size = [](const char* option, const std::string& text) {
+    return named("<command line>", option, [&] { return parse_bytes(text); });
+  };
+  emulation.from = size("--from", options.from);
+  emulation.to = size("--to", options.to);
   emulation.collectives.every_schedule = options.every_schedule;
   if (!options.codecs.empty()) {
     emulation.collectives.codecs.clear();

@@ -18,6 +18,7 @@
 #include "cli/local_prediction.hpp"
 #include "cli/shared_numbers.hpp"
 #include "cli/temporary_folder.hpp"
+#include "plan/empty_plan.hpp"
 #include "plan/format.hpp"
 #include "planner/collective_forms.hpp"
 #include "planner/planner.hpp"
@@ -109,17 +110,6 @@ std::int64_t one_slice(std::int64_t elements) {
   return (elements + kUnit - 1) / kUnit * kUnit;
 }
 
-plan::Plan empty_plan(const topology::Topology& machine) {
-  plan::Plan plan;
-  plan.cluster_name = machine.name();
-  plan.cluster_digest = machine.digest();
-  for (std::size_t r = 0; r < machine.rank_count(); ++r) {
-    plan.rank_names.push_back(machine.node(machine.node_of(Rank(r))).name);
-  }
-  plan.batch.local_batch.assign(machine.rank_count(), 1);  // a plan has one, used or not
-  return plan;
-}
-
 /// Workers of this machine that carry out plans.
 class GpuWorkers {
  public:
@@ -172,7 +162,7 @@ class GpuWorkers {
 PathCosts measure_path(const GpuWorkers& workers, std::size_t ranks, Bytes gradients) {
   const topology::Topology any = gpu_machine({1_us, Bandwidth(1'000'000'000)}, ranks, 1, "");
   topology::Router router(any);
-  plan::Plan plan = empty_plan(any);
+  plan::Plan plan = plan::empty_plan(any);
   plan.name = "two all-reduces";
   plan.schedules.push_back(
       std::move(planner::collective_forms(planner::schedule_family("ring"),

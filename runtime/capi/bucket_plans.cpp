@@ -9,6 +9,7 @@
 #include <functional>
 
 #include "base/error.hpp"
+#include "plan/empty_plan.hpp"
 #include "plan/verifier.hpp"
 #include "planner/candidates.hpp"
 #include "planner/planner.hpp"
@@ -53,17 +54,6 @@ std::function<bool()> stop_after(std::chrono::seconds time) {
   return [end = std::chrono::steady_clock::now() + time] {
     return std::chrono::steady_clock::now() >= end;
   };
-}
-
-plan::Plan empty_plan(const topology::Topology& cluster) {
-  plan::Plan plan;
-  plan.cluster_name = cluster.name();
-  plan.cluster_digest = cluster.digest();
-  for (std::size_t r = 0; r < cluster.rank_count(); ++r) {
-    plan.rank_names.push_back(cluster.node(cluster.node_of(Rank(r))).name);
-  }
-  plan.batch.local_batch.assign(cluster.rank_count(), 1);  // a plan has one, used or not
-  return plan;
 }
 
 }  // namespace
@@ -114,7 +104,7 @@ plan::Plan plan_pieces(const topology::Topology& cluster) {
   options.codec = plan::Codec{};
   options.stop = stop_after(std::chrono::seconds(20));
   planner::CandidateSet candidates(cluster, *costs, options);
-  plan::Plan plan = empty_plan(cluster);
+  plan::Plan plan = plan::empty_plan(cluster);
   plan.name = "pieces of arrays";
   plan.workload_name = plan.name;
   std::vector<std::size_t> used;  // by schedule of the plan: its candidate

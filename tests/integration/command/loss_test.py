@@ -11,15 +11,6 @@ STEPS = "400"  # some seconds: enough to be interrupted
 
 
 class Loss(TrainingTest):
-    def workers(self):
-        """Process ids of this test's workers by rank."""
-        found = {}
-        for pid in self.processes():
-            words = harness.command_line(pid).split()
-            if "worker" in words and "--rank" in words:
-                found[int(words[words.index("--rank") + 1])] = pid
-        return found
-
     def assert_names_lost_rank(self, result, rank):
         """One line in all: the survivors leave it to the command."""
         self.assertEqual(result.status, 1, str(result))

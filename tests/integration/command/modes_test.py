@@ -21,15 +21,6 @@ class Modes(TrainingTest):
         training.write_text(training.read_text().replace("  clip_norm: 5\n", ""))
         return training
 
-    def workers(self):
-        """Process ids of this test's workers by rank."""
-        found = {}
-        for pid in self.processes():
-            words = harness.command_line(pid).split()
-            if "worker" in words and "--rank" in words:
-                found[int(words[words.index("--rank") + 1])] = pid
-        return found
-
     def test_local_steps_divide_the_bytes_and_learn(self):
         plan = self.make_plan("ring.json", "--schedule", "ring", "--codec", "none")
         together = self.rackrail_json("train", plan, "--workers", "4", "--steps", "60")

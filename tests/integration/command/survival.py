@@ -7,7 +7,6 @@ import os
 import struct
 import time
 
-import harness
 from training import TrainingTest
 
 # What is asked of it is 0.2 s for a killed worker, 1.5 s for a frozen one, 3 s to go on. The tests
@@ -38,15 +37,6 @@ class SurvivalTest(TrainingTest):
     def setUp(self):
         super().setUp()
         self.training = self.training_with_checkpoints_every(10)
-
-    def workers(self):
-        """Process ids of this test's workers by the rank that they were started as."""
-        found = {}
-        for pid in self.processes():
-            words = harness.command_line(pid).split()
-            if "worker" in words and "--rank" in words:
-                found[int(words[words.index("--rank") + 1])] = pid
-        return found
 
     def train(self, plan, folder, *options, losses=(), on_loss="continue", steps=None):
         """The result of a run whose workers get signals: (rank, number, seconds to wait first)."""

@@ -74,6 +74,15 @@ def small_training(checkpoint_every=6, data=harness.CONFIGS / "data" / "digits.c
 class CheckpointedTest(harness.CommandTest):
     """Looks after what trainings leave."""
 
+    def workers(self):
+        """Process ids of this test's workers by the rank that they were started as."""
+        found = {}
+        for pid in self.processes():
+            words = harness.command_line(pid).split()
+            if "worker" in words and "--rank" in words:
+                found[int(words[words.index("--rank") + 1])] = pid
+        return found
+
     def wait_for_checkpoint(self, name):
         folder = self.folder / name
 
