@@ -3,12 +3,15 @@
 #include <grpcpp/grpcpp.h>
 
 #include <algorithm>
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -17,6 +20,7 @@
 #include "runtime/coordinator/grpc_setup.hpp"
 #include "runtime/coordinator/job_control.hpp"
 #include "runtime/coordinator/job_token.hpp"
+#include "runtime/coordinator/lasting_ports.hpp"
 #include "runtime/coordinator/messages.hpp"
 
 namespace rackrail::runtime {
@@ -24,6 +28,8 @@ namespace {
 
 namespace proto = rackrail::coordinator::v1;
 
+constexpr std::chrono::milliseconds kPortRetry{50};
+constexpr std::chrono::seconds kPortPatience{5};
 constexpr std::int64_t kLongestSilence = 3600'000'000'000'000;  // an hour, in picoseconds
 
 void check(const CoordinatorOptions& options) {
@@ -215,20 +221,43 @@ struct CoordinatorServer::Impl final : proto::Coordinator::CallbackService {
     control.finish();
   }
 
+  /// What is kept names the address, for those who come back after a kill: see lasting_ports().
   void listen() {
+    if (options.recovered) {
+      const auto deadline = std::chrono::steady_clock::now() + kPortPatience;
+      while (!listens_at(options.listen.port) && std::chrono::steady_clock::now() < deadline) {
+        std::this_thread::sleep_for(kPortRetry);
+      }
+    } else if (options.keep && options.listen.port == 0) {
+      const std::vector<std::uint16_t> ports = lasting_ports();
+      std::ignore = std::any_of(ports.begin(), ports.end(),
+                                [this](std::uint16_t port) { return listens_at(port); }) ||
+                    listens_at(0);
+    } else {
+      listens_at(options.listen.port);
+    }
+    if (server == nullptr) {
+      throw RuntimeFailure("the coordinator cannot listen at " + to_string(options.listen) +
+                           ": the port is taken or the address is not of this host");
+    }
+  }
+
+  bool listens_at(std::uint16_t given) {
     grpc::ServerBuilder builder;
     int port = 0;
     // Otherwise two coordinators could share a port, and each would get some of the workers.
     builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
     builder.SetMaxReceiveMessageSize(kLargestReport);
-    builder.AddListeningPort(to_string(options.listen), credentials(options.tls), &port);
+    builder.AddListeningPort(to_string(HostPort{options.listen.host, given}),
+                             credentials(options.tls), &port);
     builder.RegisterService(this);
     server = builder.BuildAndStart();
     if (server == nullptr || port <= 0) {
-      throw RuntimeFailure("the coordinator cannot listen at " + to_string(options.listen) +
-                           ": the port is taken or the address is not of this host");
+      server.reset();
+      return false;
     }
     address = {options.listen.host, static_cast<std::uint16_t>(port)};
+    return true;
   }
 
   bool may_talk(const grpc::CallbackServerContext& context) const {

@@ -55,9 +55,11 @@ struct CoordinatorOptions {
   /// The job goes on.
   std::function<void(const EpochBegin&)> on_epoch;
   /// Called with each epoch before anybody hears of it, on the thread that must not wait long. An
-  /// exception aborts the job.
+  /// exception aborts the job. With it, a free port is one that can be had again after a kill
+  /// (lasting_ports.hpp).
   std::function<void(const EpochRecord&)> keep;
-  /// The latest epoch of a job whose coordinator was killed: its members come back.
+  /// The latest epoch of a job whose coordinator was killed: its members come back, to the address
+  /// where they knew it. While another socket has that port, the server waits, 5 s at most.
   std::optional<EpochRecord> recovered;
   /// How long those who are left may take to come back.
   Duration return_deadline = Duration(10'000'000'000'000);  ///< 10 s

@@ -9,6 +9,7 @@ set(RACKRAIL_COORDINATOR_SOURCES
   coordinator/job_regroup.cpp
   coordinator/job_store.cpp
   coordinator/job_token.cpp
+  coordinator/lasting_ports.cpp
   coordinator/membership.cpp
   coordinator/messages.cpp
   coordinator/regroup.cpp

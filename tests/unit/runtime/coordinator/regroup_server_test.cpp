@@ -1,6 +1,7 @@
 // Coordinator and clients when a member, or the coordinator itself, is lost and the job goes on.
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <fstream>
 #include <functional>
 #include <future>
 #include <memory>
@@ -168,6 +169,40 @@ TEST_CASE("a restarted coordinator takes up those who come back, and gives the o
         crew.join({returning(0, 3, 20, 19), returning(2, 3, 22, 21), returning(3, 3, 20, 19)}),
         Catch::Contains("more than one step apart"));
   }
+}
+
+TEST_CASE("a restarted coordinator waits until nothing else has its port") {
+  auto other = std::make_unique<CoordinatorServer>(crew_options(1));
+  CoordinatorOptions options = crew_options(1);
+  options.listen = other->address();
+  options.recovered = EpochRecord{.epoch = 1,
+                                  .seats = {Rank(0)},
+                                  .since = {1},
+                                  .step = 0,
+                                  .plan = {.plan = "plan", .digest = "digest"}};
+  std::jthread ends([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    other.reset();
+  });
+  const CoordinatorServer server(options);
+  CHECK(server.address() == options.listen);
+}
+
+TEST_CASE("a coordinator that may come back has a port that no connection is given unasked") {
+  std::ifstream range("/proc/sys/net/ipv4/ip_local_port_range");
+  int lowest = 0;
+  REQUIRE(range >> lowest);
+  if (lowest <= 10000) {
+    WARN("the ephemeral ports begin at " << lowest << ": nothing is free below");
+    return;
+  }
+  CoordinatorOptions options = crew_options(1);
+  options.keep = [](const EpochRecord&) {};
+  const CoordinatorServer server(options);
+  const CoordinatorServer another(options);
+  CHECK(server.address().port < lowest);
+  CHECK(server.address().port >= 10000);
+  CHECK(another.address().port != server.address().port);
 }
 
 TEST_CASE("what is measured may bring another plan, which all take up without a loss") {
