@@ -135,19 +135,27 @@ std::optional<std::string> refuse_lossy_hops(const TierCodecs& codecs) {
   return std::nullopt;
 }
 
-std::optional<std::string> refuse_uneven_groups(const topology::Topology& topology) {
-  const auto groups = tier_groups(topology);
+std::optional<std::string> refuse_no_tiers(const std::vector<topology::RankGroup>& groups) {
   if (groups.size() < 2) {
     return "there is one group of ranks only";
+  }
+  if (std::all_of(groups.begin(), groups.end(),
+                  [](const topology::RankGroup& group) { return group.ranks.size() < 2; })) {
+    return "no group has more than one rank";
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> refuse_uneven_groups(const topology::Topology& topology) {
+  const auto groups = tier_groups(topology);
+  if (auto refusal = refuse_no_tiers(groups)) {
+    return refusal;
   }
   for (const auto& group : groups) {
     if (group.ranks.size() != groups[0].ranks.size()) {
       return fmt::format("groups differ in size: {} has {} ranks, {} has {}", groups[0].name,
                          groups[0].ranks.size(), group.name, group.ranks.size());
     }
-  }
-  if (groups[0].ranks.size() < 2) {
-    return "no group has more than one rank";
   }
   return std::nullopt;
 }

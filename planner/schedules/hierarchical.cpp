@@ -5,11 +5,185 @@
 // 2(k−1)/k of the buffer per group crosses groups, spread over the g members ("rails"): member l
 // talks to the members l of the other groups only. All phases are one hop, so every codec is
 // possible on either tier; chunks are the same in all phases, so slices pipeline through them.
+//
+// With a codec the sender of a copy goes on with what the receiver decodes, so that all end with
+// the same bits: what it sends of the chunk afterwards waits for that. Without one it does not.
+//
+// Groups of several sizes have as many lines l as each size divides, so that the members of a group
+// have equally many: line l is at member l mod g of a group of g. Where that were more than eight
+// times the largest group, eight times as many: a member then has one line in eight too many.
+#include <algorithm>
+#include <numeric>
+
 #include "planner/schedules/builder.hpp"
 
 namespace rackrail::planner {
 
 namespace {
+
+constexpr std::size_t kMostLinesPerMember = 8;
+
+/// One all-reduce being made.
+class Phases {
+ public:
+  explicit Phases(const ScheduleRequest& request);
+
+  plan::TransferGraph make();
+
+ private:
+  Rank holder(std::size_t group, std::size_t line) const {
+    const std::vector<Rank>& ranks = groups_[group].ranks;
+    return ranks[line % ranks.size()];
+  }
+  GraphBuilder::Range chunk(std::size_t line, std::size_t owner) const {
+    return {static_cast<std::uint32_t>(line * groups_.size() + owner), 1};
+  }
+  /// Of chunk (line, owner) in a group.
+  std::size_t slot(std::size_t group, std::size_t line, std::size_t owner) const {
+    return (group * lines_ + line) * groups_.size() + owner;
+  }
+
+  void sum_inside();
+  void sum_across();
+  void copy_across();
+  void copy_inside();
+
+  std::vector<topology::RankGroup> groups_;
+  std::size_t lines_ = 0;
+  std::size_t largest_ = 0;
+  bool is_lossy_ = false;  ///< so the first copy of a chunk changes it
+  GraphBuilder builder_;
+  std::vector<std::vector<TransferId>> sums_;  ///< by slot: what the holder's sum waits for
+  std::vector<TransferId> results_;            ///< by slot: what brings the result to the holder
+};
+
+std::size_t largest_group(const std::vector<topology::RankGroup>& groups) {
+  std::size_t largest = 0;
+  for (const topology::RankGroup& group : groups) {
+    largest = std::max(largest, group.ranks.size());
+  }
+  return largest;
+}
+
+std::size_t line_count(const std::vector<topology::RankGroup>& groups) {
+  const std::size_t most = kMostLinesPerMember * largest_group(groups);
+  std::size_t lines = 1;
+  for (const topology::RankGroup& group : groups) {
+    lines = std::lcm(lines, group.ranks.size());
+    if (lines > most) {
+      return most;
+    }
+  }
+  return lines;
+}
+
+Phases::Phases(const ScheduleRequest& request)
+    : groups_(tier_groups(request.topology)),
+      lines_(line_count(groups_)),
+      largest_(largest_group(groups_)),
+      is_lossy_(request.codecs.inside.is_lossy() || request.codecs.across.is_lossy()),
+      builder_("hierarchical", request, std::vector<std::uint32_t>(lines_ * groups_.size(), 1)),
+      sums_(groups_.size() * lines_ * groups_.size()),
+      results_(sums_.size()) {}
+
+plan::TransferGraph Phases::make() {
+  sum_inside();
+  sum_across();
+  copy_across();
+  copy_inside();
+  return builder_.take();
+}
+
+void Phases::sum_inside() {
+  const std::size_t k = groups_.size();
+  for (std::size_t owner_step = 0; owner_step < k; ++owner_step) {
+    for (std::size_t offset = 1; offset < largest_; ++offset) {
+      for (std::size_t i = 0; i < k; ++i) {
+        const std::size_t members = groups_[i].ranks.size();
+        const std::size_t blocks = (lines_ + members - 1) / members;
+        // Chunks of far owners first: they have the longer way.
+        const std::size_t j = (i + 1 + owner_step) % k;
+        for (std::size_t m = 0; m < blocks * members && offset < members; ++m) {
+          // In a block of lines each member sends once, and to another than the others do.
+          const std::size_t l = m - m % members + (m + offset) % members;
+          if (l < lines_) {
+            sums_[slot(i, l, j)].push_back(
+                builder_.reduce(holder(i, m), holder(i, l), chunk(l, j), {}));
+          }
+        }
+      }
+    }
+  }
+}
+
+void Phases::sum_across() {
+  const std::size_t k = groups_.size();
+  for (std::size_t offset = 1; offset < k; ++offset) {
+    for (std::size_t i = 0; i < k; ++i) {
+      const std::size_t j = (i + offset) % k;
+      for (std::size_t l = 0; l < lines_; ++l) {
+        const TransferId id =
+            builder_.reduce(holder(i, l), holder(j, l), chunk(l, j), sums_[slot(i, l, j)]);
+        sums_[slot(j, l, j)].push_back(id);
+      }
+    }
+  }
+}
+
+void Phases::copy_across() {
+  const std::size_t k = groups_.size();
+  for (std::size_t offset = 1; offset < k; ++offset) {
+    for (std::size_t j = 0; j < k; ++j) {
+      const std::size_t i = (j + offset) % k;
+      for (std::size_t l = 0; l < lines_; ++l) {
+        TransferId& sent = results_[slot(j, l, j)];
+        const TransferId id =
+            offset == 1 || !is_lossy_
+                ? builder_.copy(holder(j, l), holder(i, l), chunk(l, j), sums_[slot(j, l, j)])
+                : builder_.copy(holder(j, l), holder(i, l), chunk(l, j), {&sent, 1});
+        if (offset == 1) {
+          sent = id;
+        }
+        results_[slot(i, l, j)] = id;
+      }
+    }
+  }
+}
+
+void Phases::copy_inside() {
+  const std::size_t k = groups_.size();
+  // A copy inside must see what the copies across made of the value, so it comes after them all;
+  // the first one inside is what the rest wait for.
+  std::vector<std::vector<TransferId>> across(k * lines_);
+  for (std::size_t j = 0; j < k; ++j) {
+    for (std::size_t i = 0; i < k; ++i) {
+      for (std::size_t l = 0; l < lines_ && i != j; ++l) {
+        across[j * lines_ + l].push_back(results_[slot(i, l, j)]);
+      }
+    }
+  }
+  std::vector<TransferId> first(results_.size());
+  for (std::size_t owner_step = 0; owner_step < k; ++owner_step) {
+    for (std::size_t offset = 1; offset < largest_; ++offset) {
+      for (std::size_t i = 0; i < k; ++i) {
+        const std::size_t j = (i + owner_step) % k;
+        for (std::size_t l = 0; l < lines_ && offset < groups_[i].ranks.size(); ++l) {
+          const Rank src = holder(i, l);
+          const Rank dst = holder(i, l + offset);
+          TransferId& leader = first[slot(i, l, j)];
+          if (offset > 1 && is_lossy_) {
+            builder_.copy(src, dst, chunk(l, j), {&leader, 1});
+          } else if (i == j) {
+            leader = builder_.copy(src, dst, chunk(l, j),
+                                   is_lossy_ ? across[j * lines_ + l] : sums_[slot(j, l, j)]);
+          } else {
+            leader = builder_.copy(src, dst, chunk(l, j), {&results_[slot(i, l, j)], 1});
+          }
+        }
+      }
+    }
+  }
+}
 
 class Hierarchical final : public ScheduleFamily {
  public:
@@ -18,103 +192,24 @@ class Hierarchical final : public ScheduleFamily {
   std::optional<std::string> refusal(const topology::Topology& topology,
                                      const TierCodecs& codecs) const override {
     (void)codecs;
-    return refuse_uneven_groups(topology);
+    return refuse_no_tiers(tier_groups(topology));
   }
 
   GraphSize graph_size(const topology::Topology& topology) const override {
     const auto groups = tier_groups(topology);
     const std::uint64_t k = groups.size();
-    const std::uint64_t g = groups[0].ranks.size();
-    const std::uint64_t transfers = 2 * g * k * ((g - 1) * k + k - 1);
+    std::uint64_t others = 0;  // members beside the holder, over all groups
+    for (const topology::RankGroup& group : groups) {
+      others += group.ranks.size() - 1;
+    }
+    const std::uint64_t transfers = 2 * line_count(groups) * k * (others + k - 1);
     return {transfers, transfers};
   }
 
+  bool depends_on_codecs() const override { return true; }
+
   plan::TransferGraph all_reduce(const ScheduleRequest& request) const override {
-    const auto groups = tier_groups(request.topology);
-    const std::size_t k = groups.size();
-    const std::size_t g = groups[0].ranks.size();
-    GraphBuilder builder("hierarchical", request, std::vector<std::uint32_t>(g * k, 1));
-    const auto rank = [&](std::size_t group, std::size_t member) {
-      return groups[group].ranks[member];
-    };
-    const auto range = [&](std::size_t member, std::size_t owner) {
-      return GraphBuilder::Range{static_cast<std::uint32_t>(member * k + owner), 1};
-    };
-    const auto slot = [&](std::size_t group, std::size_t member, std::size_t owner) {
-      return (group * g + member) * k + owner;
-    };
-    // What the sum of chunk (member, owner) at (group, member) waits for.
-    std::vector<std::vector<TransferId>> sums(k * g * k);
-    for (std::size_t owner_step = 0; owner_step < k; ++owner_step) {
-      for (std::size_t offset = 1; offset < g; ++offset) {
-        for (std::size_t i = 0; i < k; ++i) {
-          // Chunks of far owners first: they have the longer way.
-          const std::size_t j = (i + 1 + owner_step) % k;
-          for (std::size_t m = 0; m < g; ++m) {
-            const std::size_t l = (m + offset) % g;
-            sums[slot(i, l, j)].push_back(builder.reduce(rank(i, m), rank(i, l), range(l, j), {}));
-          }
-        }
-      }
-    }
-    for (std::size_t offset = 1; offset < k; ++offset) {
-      for (std::size_t i = 0; i < k; ++i) {
-        const std::size_t j = (i + offset) % k;
-        for (std::size_t l = 0; l < g; ++l) {
-          const TransferId id =
-              builder.reduce(rank(i, l), rank(j, l), range(l, j), sums[slot(i, l, j)]);
-          sums[slot(j, l, j)].push_back(id);
-        }
-      }
-    }
-    // What makes the result of chunk (member, owner) be at (group, member).
-    std::vector<TransferId> results(k * g * k);
-    for (std::size_t offset = 1; offset < k; ++offset) {
-      for (std::size_t j = 0; j < k; ++j) {
-        const std::size_t i = (j + offset) % k;
-        for (std::size_t l = 0; l < g; ++l) {
-          TransferId& sent = results[slot(j, l, j)];
-          const TransferId id =
-              offset == 1 ? builder.copy(rank(j, l), rank(i, l), range(l, j), sums[slot(j, l, j)])
-                          : builder.copy(rank(j, l), rank(i, l), range(l, j), {&sent, 1});
-          if (offset == 1) {
-            sent = id;
-          }
-          results[slot(i, l, j)] = id;
-        }
-      }
-    }
-    // A copy inside must see what the copies across made of the value, so it comes after them all;
-    // the first one inside is what the rest wait for.
-    std::vector<std::vector<TransferId>> across(k * g);
-    for (std::size_t j = 0; j < k; ++j) {
-      for (std::size_t i = 0; i < k; ++i) {
-        for (std::size_t l = 0; l < g && i != j; ++l) {
-          across[j * g + l].push_back(results[slot(i, l, j)]);
-        }
-      }
-    }
-    std::vector<TransferId> first(k * g * k);
-    for (std::size_t owner_step = 0; owner_step < k; ++owner_step) {
-      for (std::size_t offset = 1; offset < g; ++offset) {
-        for (std::size_t i = 0; i < k; ++i) {
-          const std::size_t j = (i + owner_step) % k;
-          for (std::size_t l = 0; l < g; ++l) {
-            const Rank src = rank(i, l);
-            const Rank dst = rank(i, (l + offset) % g);
-            TransferId& leader = first[slot(i, l, j)];
-            if (offset > 1) {
-              builder.copy(src, dst, range(l, j), {&leader, 1});
-            } else if (i == j) {
-              leader = builder.copy(src, dst, range(l, j), across[j * g + l]);
-            } else {
-              leader = builder.copy(src, dst, range(l, j), {&results[slot(i, l, j)], 1});
-            }
-          }
-        }
-      }
-    }
-    return builder.take();
+    return Phases(request).make();
   }
 };
 

@@ -14,15 +14,15 @@ namespace {
 using topology::NodeKind;
 using topology::Topology;
 
-// racks × hosts × gpus; hosts of one GPU are the rank themselves.
-Topology cluster(int racks, int hosts, int gpus) {
+// Racks of so many hosts; hosts of one GPU are the rank themselves.
+Topology uneven_cluster(const std::vector<int>& racks, int gpus) {
   Topology topology("cluster");
   const NodeId core = topology.add_node({.name = "core", .kind = NodeKind::kCore});
-  for (int r = 0; r < racks; ++r) {
+  for (std::size_t r = 0; r < racks.size(); ++r) {
     const std::string rack = fmt::format("rack{}", r);
     const NodeId tor = topology.add_node({.name = rack + "-tor", .kind = NodeKind::kTor});
     topology.add_duplex_link({.from = tor, .to = core, .bandwidth = 40_Gbps, .tier = "uplink"});
-    for (int h = 0; h < hosts; ++h) {
+    for (int h = 0; h < racks[r]; ++h) {
       const std::string host = fmt::format("{}-host{}", rack, h);
       const NodeId inside =
           topology.add_node({.name = host + "-switch", .kind = NodeKind::kNvSwitch, .host = host});
@@ -39,6 +39,11 @@ Topology cluster(int racks, int hosts, int gpus) {
     }
   }
   return topology;
+}
+
+// racks × hosts × gpus.
+Topology cluster(int racks, int hosts, int gpus) {
+  return uneven_cluster(std::vector<int>(static_cast<std::size_t>(racks), hosts), gpus);
 }
 
 // Executes a graph with whole numbers in floats, in id order: sums of whole numbers are exact, so a
@@ -223,6 +228,50 @@ TEST_CASE("a hierarchical schedule crosses racks with 2(k-1)/k of the buffer per
     }
   }
   CHECK(across == kElements);  // half of the buffer to be summed, half of the sums: 2(2-1)/2 = 1
+}
+
+TEST_CASE("racks of several sizes sum exactly, and share what crosses evenly among their hosts") {
+  struct Case {
+    std::vector<int> racks;
+    double most;  // sent across by a host, over its share of its rack's
+  };
+  // The last has 7 · 5 · 3 lines, which are too many.
+  const Case given = GENERATE(Case{{3, 1}, 1}, Case{{1, 2, 5}, 1}, Case{{7, 3}, 1}, Case{{4, 6}, 1},
+                              Case{{7, 5, 3}, 1.08});
+  const Topology topology = uneven_cluster(given.racks, 1);
+  CAPTURE(given.racks);
+  topology::Router router(topology);
+  const ScheduleFamily& family = schedule_family("hierarchical");
+  const plan::Codec int8 = plan::parse_codec("int8");
+  for (const TierCodecs& codecs : {TierCodecs{}, TierCodecs{{}, int8}, TierCodecs{int8, int8}}) {
+    const plan::TransferGraph graph = family.all_reduce({topology, router, codecs});
+    CHECK(graph.transfers().size() == family.graph_size(topology).transfers);
+    const plan::VerifyReport report = plan::verify(graph, &topology);
+    CAPTURE(report.problems);
+    CHECK(report.ok());
+    constexpr std::int64_t kElements = 105'000;
+    const auto buffers = execute(graph, kElements);
+    for (const auto& buffer : buffers) {
+      REQUIRE(buffer == buffers[0]);
+    }
+    const auto ranks = static_cast<float>(graph.rank_count());
+    CHECK(buffers[0][0] == ranks * (ranks + 1) / 2);
+    std::vector<std::int64_t> across(graph.rank_count());
+    for (const plan::Transfer& t : graph.transfers()) {
+      const auto rack = [&](Rank r) { return topology.node(topology.node_of(r)).rack; };
+      if (rack(t.src) != rack(t.dst)) {
+        across[t.src.index()] += graph.range(t, kElements).size();
+      }
+    }
+    const auto racks = static_cast<double>(given.racks.size());
+    std::size_t rank = 0;
+    for (const int hosts : given.racks) {
+      for (int h = 0; h < hosts; ++h, ++rank) {
+        const double share = 2 * (racks - 1) / racks * kElements / hosts;
+        CHECK(static_cast<double>(across[rank]) <= 1.001 * given.most * share);
+      }
+    }
+  }
 }
 
 TEST_CASE("shares of a parameter server follow the rate of each server's link") {
