@@ -114,6 +114,19 @@ double most_saved(const plan::Codec& from, const plan::Codec& to) {
   return plan::encoded_size(to, kMany) / plan::encoded_size(from, kMany);
 }
 
+/// What candidates share that differ in codecs only.
+std::pair<std::string, std::size_t> shape_of(const Candidate& candidate) {
+  return {candidate.family, candidate.variant};
+}
+
+}  // namespace
+
+topology::Router make_router(const topology::Topology& topology) {
+  return topology::Router(topology, topology.rank_count() < kVeryManyRanks
+                                        ? topology::EqualRoutes::kHashed
+                                        : topology::EqualRoutes::kDealt);
+}
+
 std::map<std::string, plan::Codec> codecs_by_tier(const topology::Topology& topology,
                                                   const plan::TransferGraph& graph) {
   std::map<std::string, plan::Codec> tiers;
@@ -131,19 +144,6 @@ std::map<std::string, plan::Codec> codecs_by_tier(const topology::Topology& topo
     }
   }
   return tiers;
-}
-
-/// What candidates share that differ in codecs only.
-std::pair<std::string, std::size_t> shape_of(const Candidate& candidate) {
-  return {candidate.family, candidate.variant};
-}
-
-}  // namespace
-
-topology::Router make_router(const topology::Topology& topology) {
-  return topology::Router(topology, topology.rank_count() < kVeryManyRanks
-                                        ? topology::EqualRoutes::kHashed
-                                        : topology::EqualRoutes::kDealt);
 }
 
 CandidateSet::CandidateSet(const topology::Topology& topology, plan::CostModel& cost_model,

@@ -36,6 +36,10 @@ inline constexpr std::size_t kVeryManyRanks = 96;
 /// flows collide less, and the simulator need only look at a part of a cluster that is symmetric.
 topology::Router make_router(const topology::Topology& topology);
 
+/// For tables: by tier whose links a schedule uses the strongest codec that it has there.
+std::map<std::string, plan::Codec> codecs_by_tier(const topology::Topology& topology,
+                                                  const plan::TransferGraph& graph);
+
 struct Candidate {
   std::string family;
   std::size_t variant = 0;  ///< index into the family's all_reduces()

@@ -4,9 +4,12 @@
 #include <map>
 #include <numeric>
 #include <optional>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "plan/alpha_beta.hpp"
+#include "planner/candidates.hpp"
 #include "planner/collective_forms.hpp"
 #include "planner/schedule_family.hpp"
 #include "topology/queries.hpp"
@@ -19,15 +22,6 @@ constexpr std::int64_t kLeastMessage = 8192;  // elements
 constexpr std::size_t kMostRanks = 32;        // of more, a form takes seconds to be simulated
 constexpr Duration kTooFine = Duration(INT64_MAX);
 
-const ScheduleFamily* family_of(const plan::TransferGraph& graph) {
-  for (const auto& family : schedule_families()) {
-    if (family->name() == graph.name()) {
-      return family.get();
-    }
-  }
-  return nullptr;
-}
-
 /// That of all transfers, if it is one.
 std::optional<plan::Codec> only_codec(const plan::TransferGraph& graph) {
   const auto transfers = graph.transfers();
@@ -39,40 +33,120 @@ std::optional<plan::Codec> only_codec(const plan::TransferGraph& graph) {
   return is_one ? std::optional(graph.codecs()[transfers.front().codec]) : std::nullopt;
 }
 
-/// One bucket's fastest division, if there is a choice.
-std::optional<std::pair<plan::TransferGraph, std::int64_t>> finest(
-    const plan::Plan& plan, const plan::Bucket& bucket, const topology::Topology& topology,
-    topology::Router& router, plan::CostModel& cost_model) {
-  const plan::TransferGraph& graph = plan.schedules[bucket.schedule];
-  const ScheduleFamily* family = family_of(graph);
-  const std::optional<plan::Codec> codec = only_codec(graph);
-  if (family == nullptr || !codec) {
-    return std::nullopt;
+struct Division {
+  plan::TransferGraph schedule;
+  std::int64_t slice_elements = 0;
+};
+
+/// The fastest forms of schedule families for a size, each reduced alone.
+class Divider {
+ public:
+  Divider(const topology::Topology& topology, plan::CostModel& cost_model,
+          const std::function<bool()>& stop)
+      : topology_(topology), router_(make_router(topology)), cost_model_(cost_model), stop_(stop) {}
+
+  /// Of the family of that name only, or of every one (no name); none where it has no such form.
+  std::optional<Division> fastest(std::string_view only_family, const plan::Codec& codec,
+                                  std::int64_t elements);
+
+ private:
+  struct Family {
+    std::string_view name;
+    std::vector<plan::TransferGraph> forms;
+    std::vector<FormShape> shapes;
+    std::vector<plan::AlphaBeta> models;
+
+    Duration at_least(std::int64_t elements) const;
+  };
+
+  /// Those that accept the codec.
+  const std::vector<Family>& families(const plan::Codec& codec);
+  DividedCollective division(const Family& family, std::int64_t elements);
+
+  const topology::Topology& topology_;
+  topology::Router router_;
+  plan::CostModel& cost_model_;
+  const std::function<bool()>& stop_;
+  std::vector<std::pair<plan::Codec, std::vector<Family>>> known_;
+};
+
+Duration Divider::Family::at_least(std::int64_t elements) const {
+  Duration least(INT64_MAX);
+  for (const plan::AlphaBeta& model : models) {
+    least = std::min(least, model.at_least(elements));
   }
-  auto forms =
-      collective_forms(*family, plan::Collective::kAllReduce, topology, router, {*codec, *codec});
-  std::vector<FormShape> shapes;
-  for (const plan::TransferGraph& form : forms) {
-    shapes.push_back(shape_of(form));
+  return least;
+}
+
+const std::vector<Divider::Family>& Divider::families(const plan::Codec& codec) {
+  for (const auto& [of, families] : known_) {
+    if (of == codec) {
+      return families;
+    }
   }
-  if (shapes.empty()) {
-    return std::nullopt;
+  const TierCodecs codecs{codec, codec};
+  std::vector<Family>& families = known_.emplace_back(codec, std::vector<Family>{}).second;
+  for (const auto& one : schedule_families()) {
+    if (graph_refusal(*one, topology_, codecs)) {
+      continue;
+    }
+    Family family{.name = one->name()};
+    family.forms = collective_forms(*one, plan::Collective::kAllReduce, topology_, router_, codecs);
+    for (const plan::TransferGraph& form : family.forms) {
+      family.shapes.push_back(shape_of(form));
+      family.models.push_back(plan::alpha_beta(form, topology_));
+    }
+    if (!family.forms.empty()) {
+      families.push_back(std::move(family));
+    }
   }
-  const std::size_t coarsest =
+  return families;
+}
+
+DividedCollective Divider::division(const Family& family, std::int64_t elements) {
+  const std::vector<FormShape>& shapes = family.shapes;
+  const auto coarsest =
       static_cast<std::size_t>(std::min_element(shapes.begin(), shapes.end(),
                                                 [](const FormShape& a, const FormShape& b) {
                                                   return a.transfers < b.transfers;
                                                 }) -
                                shapes.begin());
-  const auto time = [&](std::size_t form, std::int64_t slice) {
-    const auto largest = static_cast<std::int64_t>(shapes[form].largest_share *
-                                                   static_cast<double>(bucket.elements));
+  return fastest_division(shapes, elements, [&](std::size_t form, std::int64_t slice) {
+    const auto largest =
+        static_cast<std::int64_t>(shapes[form].largest_share * static_cast<double>(elements));
     const bool is_whole = form == coarsest && slice >= largest;
     const bool is_too_fine = !is_whole && std::min(slice, largest) < kLeastMessage;
-    return is_too_fine ? kTooFine : cost_model.collective_time(forms[form], bucket.elements, slice);
-  };
-  const DividedCollective best = fastest_division(shapes, bucket.elements, time);
-  return std::pair(std::move(forms[best.form]), best.slice_elements);
+    return is_too_fine ? kTooFine
+                       : cost_model_.collective_time(family.forms[form], elements, slice);
+  });
+}
+
+std::optional<Division> Divider::fastest(std::string_view only_family, const plan::Codec& codec,
+                                         std::int64_t elements) {
+  std::vector<std::pair<Duration, const Family*>> by_bound;
+  for (const Family& family : families(codec)) {
+    if (only_family.empty() || family.name == only_family) {
+      by_bound.emplace_back(family.at_least(elements), &family);
+    }
+  }
+  std::stable_sort(by_bound.begin(), by_bound.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  const Family* best = nullptr;
+  DividedCollective how;
+  for (const auto& [bound, family] : by_bound) {
+    if (best != nullptr && (bound >= how.time || (stop_ && stop_()))) {
+      break;
+    }
+    const DividedCollective divided = division(*family, elements);
+    if (best == nullptr || divided.time < how.time) {
+      best = family;
+      how = divided;
+    }
+  }
+  if (best == nullptr) {
+    return std::nullopt;
+  }
+  return Division{best->forms[how.form], how.slice_elements};
 }
 
 void drop_unused_schedules(plan::Plan& plan) {
@@ -93,29 +167,40 @@ void drop_unused_schedules(plan::Plan& plan) {
 
 void divide_finely(plan::Plan& plan, const plan::Workload& workload,
                    const topology::Topology& topology, plan::CostModel& cost_model,
-                   const std::function<bool()>& stop) {
+                   const FinerBuckets& options) {
   if (topology.rank_count() > kMostRanks) {
     return;
   }
-  topology::Router router(topology);
+  Divider divider(topology, cost_model, options.stop);
   std::vector<std::size_t> order(plan.buckets.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
     return plan.buckets[a].elements > plan.buckets[b].elements;
   });
   for (const std::size_t b : order) {
-    if (stop && stop()) {
+    if (options.stop && options.stop()) {
       break;
     }
-    auto division = finest(plan, plan.buckets[b], topology, router, cost_model);
+    const plan::TransferGraph& chosen = plan.schedules[plan.buckets[b].schedule];
+    const std::optional<plan::Codec> one = only_codec(chosen);
+    const bool may_change =
+        options.of_any_family == OfAnyFamily::kAll ||
+        (options.of_any_family == OfAnyFamily::kUncompressed && one == plan::Codec{});
+    if (!one && !may_change) {
+      continue;
+    }
+    std::optional<Division> division =
+        divider.fastest(may_change ? std::string_view() : std::string_view(chosen.name()),
+                        one.value_or(plan.buckets[b].codec), plan.buckets[b].elements);
     if (!division) {
       continue;
     }
     plan::Bucket& bucket = plan.buckets[b];
     const plan::Bucket before = bucket;
-    plan.schedules.push_back(std::move(division->first));
+    plan.schedules.push_back(std::move(division->schedule));
     bucket.schedule = static_cast<std::uint32_t>(plan.schedules.size() - 1);
-    bucket.slice_elements = division->second;
+    bucket.slice_elements = division->slice_elements;
+    bucket.codec_tiers = codecs_by_tier(topology, plan.schedules.back());
     const plan::StepEstimate estimate = cost_model.step(plan, workload);
     if (estimate.step_time < plan.prediction.step_time) {
       plan.prediction.step_time = estimate.step_time;

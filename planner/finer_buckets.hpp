@@ -3,7 +3,7 @@
 // The search looks at few forms of each family, as there are many candidates, and at those that the
 // compression timeline knows (planner/schedules/optimal_forest.cpp). What a program reduces one
 // buffer at a time gains from finer rounds and slices, and from moves in the order of their urgency
-// (collective_forms.hpp).
+// (collective_forms.hpp); so much that another family than the search's may then be the fastest.
 #pragma once
 
 #include <functional>
@@ -14,13 +14,27 @@
 
 namespace rackrail::planner {
 
-/// Gives each bucket that moves all its bytes with one codec its family's fastest division, where
-/// that makes the step faster; the largest buckets first. No message becomes smaller than 32 KiB by
-/// it: below, one costs a processor more than a network gains. `plan` must have schedules, and a
-/// predicted step time, which is updated (not its gap). `stop` may be empty. On more than 32 ranks
-/// it does nothing.
+/// Which buckets may get the fastest division of another family than theirs.
+enum class OfAnyFamily {
+  kNone,
+  /// Those that travel in FP32: another route of a codec may apply it more often, and so add more
+  /// of an error than the search was allowed.
+  kUncompressed,
+  kAll,
+};
+
+struct FinerBuckets {
+  OfAnyFamily of_any_family = OfAnyFamily::kNone;
+  std::function<bool()> stop;  ///< asked between simulations; may be empty
+};
+
+/// Gives each bucket the fastest division of its family, or of any, with its codec on all
+/// transfers, where that makes the step faster; the largest buckets first. A bucket that keeps its
+/// family and has several codecs stays as it is. No message becomes smaller than 32 KiB by it:
+/// below, one costs a processor more than a network gains. `plan` must have schedules, and a
+/// predicted step time, which is updated (not its gap). On more than 32 ranks it does nothing.
 void divide_finely(plan::Plan& plan, const plan::Workload& workload,
                    const topology::Topology& topology, plan::CostModel& cost_model,
-                   const std::function<bool()>& stop);
+                   const FinerBuckets& options);
 
 }  // namespace rackrail::planner

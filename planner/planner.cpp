@@ -259,7 +259,12 @@ plan::Plan finished_plan(const JointResult& found, Search& search,
   plan.notes = std::move(notes);
   search.materialise(plan);
   if (options.divides_finely) {
-    divide_finely(plan, workload, topology, cost_model, options.stop);
+    OfAnyFamily of_any_family = options.codec ? OfAnyFamily::kAll : OfAnyFamily::kUncompressed;
+    if (options.schedule) {
+      of_any_family = OfAnyFamily::kNone;
+    }
+    divide_finely(plan, workload, topology, cost_model,
+                  {.of_any_family = of_any_family, .stop = options.stop});
     plan.prediction.gap = plan.prediction.step_time / bound.time - 1;
   }
   set_compression_warmup(
