@@ -2,20 +2,27 @@
 
 #include <CLI/CLI.hpp>
 #include <csignal>
+#include <filesystem>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/file.hpp"
 #include "cli/commands.hpp"
 #include "cli/emulation.hpp"
 #include "cli/inputs.hpp"
 #include "cli/session.hpp"
 #include "cli/shared_numbers.hpp"
+#include "cli/temporary_folder.hpp"
+#include "plan/calibration.hpp"
 #include "runtime/coordinator/job_token.hpp"
 #include "runtime/emulate/leftovers.hpp"
 #include "runtime/emulate/rank_commands.hpp"
+#include "topology/reader.hpp"
 
 namespace rackrail::cli {
 
@@ -26,6 +33,7 @@ namespace emulate = runtime::emulate;
 struct EmulateOptions {
   ClusterOptions cluster;
   double scale = 1;
+  std::string calibration;
   bool clean = false;
   std::vector<std::string> command;
 };
@@ -58,14 +66,38 @@ std::string token_of_environment() {
   return token.empty() ? runtime::make_job_token() : token;
 }
 
+/// What the ranks are to plan for, as files and the variables that name them.
+class DescribedNetwork {
+ public:
+  DescribedNetwork(const topology::Topology& original, const emulate::NetworkPlan& plan,
+                   const std::string& calibration) {
+    const std::string cluster = folder_.file("emulated.yaml");
+    write_file_atomically(cluster, topology::to_flat_yaml(machine_as_network(
+                                       original, plan, plan::read_calibration(calibration))));
+    variables_ = {{"RACKRAIL_CLUSTER", cluster},
+                  {"RACKRAIL_CALIBRATION", std::filesystem::absolute(calibration).string()}};
+  }
+
+  const std::map<std::string, std::string>& variables() const { return variables_; }
+
+ private:
+  TemporaryFolder folder_;
+  std::map<std::string, std::string> variables_;
+};
+
 void run_emulate(Session& session, EmulateOptions options) {
   if (!options.command.empty()) {
     options.command.front() = emulate::program_path(options.command.front());
   }
   const topology::Topology cluster = options.cluster.load(session);
+  const emulate::NetworkPlan plan =
+      plan_emulation(session, cluster, options.cluster.cluster, options.scale);
+  std::optional<DescribedNetwork> described;
+  if (!options.calibration.empty()) {
+    described.emplace(cluster, plan, options.calibration);
+  }
   const runtime::InterruptGuard interrupts;
-  const emulate::EmulatedNetwork network(
-      plan_emulation(session, cluster, options.cluster.cluster, options.scale));
+  const emulate::EmulatedNetwork network(plan);
   const CheckedLinks checked = check_emulation(session, network, interrupts);
   nlohmann::json json = links_json(network.plan(), checked);
   if (!session.json) {
@@ -78,6 +110,9 @@ void run_emulate(Session& session, EmulateOptions options) {
     emulate::RankCommandOptions run;
     run.words = options.command;
     run.token = token_of_environment();
+    if (described) {
+      run.variables = described->variables();
+    }
     run.on_line = [&](Rank rank, std::string_view line) {
       if (session.json) {
         lines[rank.index()].emplace_back(line);
@@ -117,9 +152,13 @@ void add_emulate_command(CLI::App& app, Session& session) {
       "command", options->command, "After --: the command of each rank; none: links are measured");
   options->cluster.add_to(*command);
   CLI::Option* scale = add_scale_option(*command, options->scale);
+  CLI::Option* calibration = command->add_option(
+      "--calibration", options->calibration,
+      "What 'rackrail calibrate' wrote of this machine: the ranks find the network as it is here,\n"
+      "with the cores that they share, as RACKRAIL_CLUSTER");
   CLI::Option* cleaning = command->add_flag(
       "--clean", options->clean, "Remove what emulations left that were killed, and nothing else");
-  cleaning->excludes(cluster, words, scale);
+  cleaning->excludes(cluster, words, scale, calibration);
   command->footer(
       "Examples: rackrail emulate two-racks-40g --scale 0.0125\n"
       "          rackrail emulate two-racks-40g --scale 0.0125 -- rackrail train plan.json\n"

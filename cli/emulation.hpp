@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cli/session.hpp"
+#include "plan/calibration.hpp"
 #include "runtime/emulate/link_check.hpp"
 #include "runtime/emulate/network.hpp"
 #include "runtime/launch/signals.hpp"
@@ -25,6 +26,11 @@ CLI::Option* add_scale_option(CLI::App& command, double& scale);
 /// Notes what is not as in the cluster. An error names `file`.
 runtime::emulate::NetworkPlan plan_emulation(Session& session, const topology::Topology& cluster,
                                              const std::string& file, double scale);
+
+/// The emulated network as it is on this machine: its ranks share `calibration`'s cores.
+topology::Topology machine_as_network(const topology::Topology& original,
+                                      const runtime::emulate::NetworkPlan& plan,
+                                      const plan::Calibration& calibration);
 
 struct CheckedLinks {
   std::vector<runtime::emulate::LinkMeasurement> links;

@@ -78,35 +78,6 @@ MachineCosts calibrate(const emulate::EmulatedNetwork& network, const TemporaryF
           plan::read_workload_text(read_file(workload), std::filesystem::path(workload))};
 }
 
-/// The emulated network with ranks that share the cores of this machine.
-topology::Topology machine_as_network(const topology::Topology& original,
-                                      const emulate::NetworkPlan& plan,
-                                      const plan::Calibration& calibration) {
-  using topology::NodeKind;
-  // Two links are the least that a message between two hosts crosses, and what calibration saw.
-  constexpr double kPerLink = 0.5;
-  topology::Topology network =
-      emulate::emulated_topology(original, plan,
-                                 {.payload_share = emulate::kPayloadShare,
-                                  .latency = scaled(calibration.latency, kPerLink),
-                                  .overhead = calibration.message_overhead,
-                                  .inside = calibration.core_bandwidth});
-  const NodeId from = network.add_node({.name = "cores-in", .kind = NodeKind::kSwitch});
-  const NodeId to = network.add_node({.name = "cores-out", .kind = NodeKind::kSwitch});
-  const auto cores = static_cast<std::int64_t>(calibration.cores);
-  const LinkId shared =
-      network.add_link({.from = from,
-                        .to = to,
-                        .bandwidth = calibration.core_bandwidth * cores,
-                        .kind = topology::LinkKind::kShared,
-                        .tier = "cores",
-                        .cpu_share = 1.0 / static_cast<double>(calibration.cores)});
-  for (std::size_t r = 0; r < network.rank_count(); ++r) {
-    network.set_processor(Rank(r), shared);
-  }
-  return network;
-}
-
 /// Fills in what the ranks measured.
 void execute_collectives(const emulate::EmulatedNetwork& network, const TemporaryFolder& folder,
                          const runtime::InterruptGuard& interrupts, CollectivePlan& collectives) {

@@ -20,6 +20,7 @@ RankCommandResult run_on_ranks(const EmulatedNetwork& network, const RankCommand
                                const InterruptGuard& interrupts) {
   ChildCommand command;
   command.words = options.words;
+  command.environment = options.variables;
   const std::size_t ranks = network.plan().host_of_rank.size();
   RankCommandResult result;
   result.ends.resize(ranks);

@@ -242,9 +242,7 @@ class BadInput(harness.CommandTest):
     def test_calibrations(self):
         self.rackrail("plan", "two-racks-40g", "resnet-50", "-o", "plan.json")
         rate = {"encode": "1 GB/s", "decode": "1 GB/s"}
-        good = {"cores": 2, "core_bandwidth": "1 GB/s", "message_overhead": "1 us",
-                "latency": "1 us", "codecs": {"fp16": rate, "int8": rate, "topk": rate},
-                "reduce": "1 GB/s", "launch": "0 s", "transport": "ucx", "load": 0}
+        good = harness.calibration()
         wrong = {"cores": 0, "core_bandwidth": "1", "message_overhead": "-1 us", "latency": 1,
                  "codecs": {"fp16": rate, "int8": rate}, "reduce": "0 GB/s", "launch": "soon",
                  "transport": None, "load": "high"}
@@ -258,10 +256,7 @@ class BadInput(harness.CommandTest):
                                           "machine.json", file="machine.json", where=key)
 
     def test_calibrations_of_what_is_planned_for(self):
-        rate = {"encode": "1 GB/s", "decode": "1 GB/s"}
-        good = {"cores": 2, "core_bandwidth": "1 GB/s", "message_overhead": "1 us",
-                "latency": "1 us", "codecs": {"fp16": rate, "int8": rate, "topk": rate},
-                "reduce": "1 GB/s", "launch": "0 s", "transport": "ucx", "load": 0}
+        good = harness.calibration()
         self.write("machine.json", json.dumps(good))
         self.write("wrong.json", json.dumps({**good, "reduce": "soon"}))
         self.write("cpus.csv", "source,target,bandwidth,latency,kind\n" + "".join(

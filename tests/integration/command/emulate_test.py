@@ -1,10 +1,10 @@
 """A cluster's network out of namespaces: what it is, what runs in it, and that it goes."""
 
+import json
 import os
 import random
 import signal
 import time
-
 
 import harness
 from emulation import PAIR, EmulationTest, names
@@ -78,6 +78,32 @@ class Network(EmulationTest):
             # The two networks and no way to anywhere else.
             self.assertEqual([line.split()[0] for line in of_rank["output"][1:]],
                              ["10.77.0.0/16", "10.78.0.0/16"])
+        self.assert_nothing_left()
+
+    def test_ranks_find_the_network_as_it_is_here(self):
+        def time_of_ring(additions):
+            """Seconds of an all-reduce of 64 MiB on what the ranks find."""
+            self.write("machine.json", json.dumps(harness.calibration(additions)))
+            result = self.emulate("racks.csv", "sh", "-c",
+                                  "cat $RACKRAIL_CLUSTER; echo $RACKRAIL_CALIBRATION",
+                                  calibration="machine.json")
+            for rank in result["ranks"]:
+                *cluster, calibration = rank["output"]
+                self.assertEqual(calibration, str(self.folder / "machine.json"))
+            self.write("emulated.yaml", "\n".join(cluster))
+            return self.rackrail_json("simulate", "emulated.yaml", "--collective", "all-reduce",
+                                      "--bytes", "64 MiB", "--schedule", "ring", "--calibration",
+                                      "machine.json")["time_s"]
+
+        # Each rank sends 1.5 times the buffer. A rack's cable carries one rank's messages, 8948 of
+        # each 9014 bytes being payload.
+        size = 64 << 20
+        network = 1.5 * size / (40e6 / 8 * 8948 / 9014)
+        self.assertAlmostEqual(time_of_ring("1000 GB/s") / network, 1, delta=0.02)
+        # Four ranks add three quarters of it each, on the two cores of the calibration.
+        self.assertAlmostEqual(time_of_ring("1 MB/s") / (4 * 0.75 * size / 2e6), 1, delta=0.1)
+        self.assert_bad_input("emulate", "racks.csv", "--calibration", "racks.csv",
+                              file="racks.csv")
         self.assert_nothing_left()
 
     def test_ranks_of_a_machine_share_its_host(self):

@@ -81,9 +81,10 @@ class EmulationTest(TrainingTest):
         self.write("pair.csv", PAIR)
         self.before = (network_namespaces(), interfaces(), names())
 
-    def emulate(self, cluster, *command):
+    def emulate(self, cluster, *command, calibration=None):
         """What --json prints of a command in it; --json comes first, or it were the command's."""
-        result = self.rackrail("emulate", cluster, "--json", "--", *command)
+        options = ("--calibration", calibration) if calibration else ()
+        result = self.rackrail("emulate", cluster, *options, "--json", "--", *command)
         self.assertEqual(result.err, "", str(result))
         return result.json
 

@@ -61,6 +61,14 @@ class Result:
                 f"{self.seconds:.1f} s\n  stdout: {self.out[-2000:]}\n  stderr: {self.err[-2000:]}")
 
 
+def calibration(additions="1 GB/s", encoding="1 GB/s"):
+    """What `rackrail calibrate` writes, as of a machine with two cores."""
+    rate = {"encode": encoding, "decode": encoding}
+    return {"cores": 2, "core_bandwidth": "1 GB/s", "message_overhead": "1 us", "latency": "1 us",
+            "codecs": {"fp16": rate, "int8": rate, "topk": rate}, "reduce": additions,
+            "launch": "0 s", "transport": "ucx", "load": 0}
+
+
 class CommandTest(unittest.TestCase):
     """A test case with an empty folder, `self.folder`, in which its commands run."""
 

@@ -40,11 +40,7 @@ class Schedules(harness.CommandTest):
             f"host{i},switch,10 Gbit/s,2 us,host-link\n" for i in range(2)))
 
         def fastest(additions, encoding):
-            rate = {"encode": encoding, "decode": encoding}
-            self.write("machine.json", json.dumps({
-                "cores": 2, "core_bandwidth": "1 GB/s", "message_overhead": "1 us",
-                "latency": "1 us", "codecs": {"fp16": rate, "int8": rate, "topk": rate},
-                "reduce": additions, "launch": "0 s", "transport": "ucx", "load": 0}))
+            self.write("machine.json", json.dumps(harness.calibration(additions, encoding)))
             return [self.rackrail_json("schedules", "cpus.csv", "--from", "16 MiB", "--to",
                                        "16 MiB", "--calibration", "machine.json", "--codec",
                                        codec)["sizes"][0]["time_s"] for codec in ("none", "fp16")]
