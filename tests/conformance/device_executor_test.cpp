@@ -161,7 +161,8 @@ plan::TransferGraph two_tiers(const plan::Codec& across) {
 const RankGroups kPairs{{Rank(0), Rank(1)}, {Rank(2), Rank(3)}};
 
 TEST_CASE("device executor: two tiers give the bits of the same programs on processors") {
-  const std::string across = GENERATE("none", "fp16", "int8", "topk:density=0.1");
+  const std::string across =
+      GENERATE("none", "fp16", "int8", "topk:density=0.1", "randomk:density=0.2");
   CAPTURE(across);
   const plan::Plan plan = plan_of(two_tiers(plan::parse_codec(across)), {4'096, 3'001, 1}, 1'024);
   test::FakeNccl nccl;

@@ -77,8 +77,9 @@ class Program(unittest.TestCase):
         checked = {(row["codec"], row["what"]) for row in report["verification"]}
         for codec in ("fp16", "bf16", "int8", "fp8", "fp8e5m2"):
             self.assertIn((codec, "reduce of 8"), checked)
+        for codec in ("none", "fp16", "bf16", "int8", "fp8", "fp8e5m2", "topk", "randomk"):
+            self.assertIn((codec, "its residual"), checked)
             self.assertIn((codec, "encode in a graph"), checked)
-        self.assertIn(("topk", "its residual"), checked)
         timings = {row["what"]: row for row in report["timings"]}
         self.assertAlmostEqual(timings["int8 encode"]["bytes_per_element"], 4 + 1 + 4 / 256)
         self.assertAlmostEqual(timings["fp16 reduce of 8"]["bytes_per_element"], 18)
