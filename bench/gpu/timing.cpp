@@ -1,7 +1,6 @@
 #include "bench/gpu/timing.hpp"
 
 #include <algorithm>
-#include <functional>
 #include <memory>
 
 #include "bench/gpu/sample.hpp"
@@ -43,10 +42,12 @@ class Timer {
     stream_.synchronize();
   }
 
-  std::vector<Timing> run() {
+  template <typename Begins>
+  std::vector<Timing> run(std::span<const plan::Codec> codecs, const Begins& begins) {
     time_copy();
-    for (const plan::Codec& codec : plan::all_codecs()) {
-      if (codec.is_lossy() && runtime::has_device_codec(codec)) {
+    for (const plan::Codec& codec : codecs) {
+      if (codec.is_lossy()) {
+        begins(codec, timings_);
         time_codec(codec);
       }
     }
@@ -152,9 +153,11 @@ class Timer {
 
 }  // namespace
 
-std::vector<Timing> time_codecs(std::size_t elements, std::uint64_t seed,
-                                unsigned blocks_per_multiprocessor) {
-  return Timer(elements, seed, blocks_per_multiprocessor).run();
+std::vector<Timing> time_codecs(
+    std::span<const plan::Codec> codecs, std::size_t elements, std::uint64_t seed,
+    unsigned blocks_per_multiprocessor,
+    const std::function<void(const plan::Codec&, const std::vector<Timing>& so_far)>& begins) {
+  return Timer(elements, seed, blocks_per_multiprocessor).run(codecs, begins);
 }
 
 }  // namespace rackrail::bench
