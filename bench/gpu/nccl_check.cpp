@@ -94,9 +94,7 @@ float contribution(std::size_t rank, std::size_t element) {
 
 void run_rank(const Options& options, std::size_t self, Shared& shared) {
   // Before the first call of NCCL, which reads them once.
-  for (const auto& [name, value] : shared_gpu_variables(Rank(self))) {
-    setenv(name.c_str(), value.c_str(), 1);
-  }
+  share_gpu_as(Rank(self), true);
   const NcclLibrary& nccl = nccl_library();
   if (nccl.status.unavailable) {
     throw RuntimeFailure(*nccl.status.unavailable);

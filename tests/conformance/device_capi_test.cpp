@@ -103,6 +103,22 @@ TEST_CASE("C interface on a GPU: memory that is not there is refused, and the jo
   CHECK(problems == "");
 }
 
+TEST_CASE("C interface on a GPU: ranks that share one are hosts of their own to NCCL") {
+  if (const char* reason = rackrail_unavailable()) RACKRAIL_SKIP(reason);
+  setenv("RACKRAIL_GPU_PATH", "staged", 1);
+  setenv("RACKRAIL_SHARE_GPU", "1", 1);
+  unsetenv("NCCL_HOSTID");
+  const std::string problems = on_ranks(2, on_gpu, [](TestRank& rank) {
+    rank.expect(rackrail_finish(rank.context), RACKRAIL_OK, "finish");
+  });
+  unsetenv("RACKRAIL_SHARE_GPU");
+  CHECK(problems == "");
+  const char* host = std::getenv("NCCL_HOSTID");  // of the rank that came last: they are threads
+  REQUIRE(host != nullptr);
+  CHECK_THAT(host, Catch::StartsWith("rackrail-rank-"));
+  unsetenv("NCCL_HOSTID");
+}
+
 TEST_CASE("C interface on a GPU: a job of the host refuses the device's memory") {
   const std::string problems = on_ranks(
       1, [](rackrail_config&) {},
