@@ -90,6 +90,7 @@ class TopKDeviceCodec final : public SparseDeviceCodec {
   std::size_t scratch_bytes(std::size_t elements) const override {
     return elements == 0 ? 0 : top_k_scratch(elements, kept(elements));
   }
+  bool can_refuse() const override { return true; }
 
  private:
   void enqueue_encode(const EncodeBuffers& buffers, const KernelKey& /*key*/, std::byte* scratch,

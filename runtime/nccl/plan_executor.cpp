@@ -85,7 +85,7 @@ class DevicePlanExecutor final : public PlanExecutor {
         device_(options.device),
         stream_(static_cast<cudaStream_t>(options.stream)),
         launched_(plan.buckets.size()) {
-    use_device();
+    const CurrentDevice here(device_);
     communicators_ = join(plan, self, options);
     if (options.path == DevicePath::kNccl) {
       messages_ = std::make_unique<NcclMessages>(*communicators_.world);
@@ -104,7 +104,7 @@ class DevicePlanExecutor final : public PlanExecutor {
   }
 
   ~DevicePlanExecutor() override {
-    static_cast<void>(cudaSetDevice(device_));
+    const CurrentDevice here(device_, std::nothrow);
     // Kernels and functions that wait for others must quit before their memory goes.
     if (aborted() || has_unfinished()) {
       abort("the executor ends");
@@ -117,7 +117,7 @@ class DevicePlanExecutor final : public PlanExecutor {
 
   void begin_step(std::uint32_t step) override {
     const std::lock_guard lock(mutex_);
-    use_device();
+    const CurrentDevice here(device_);
     for (std::size_t b = 0; b < launched_.size(); ++b) {
       if (launched_[b] && !executor_->is_done(BucketId(b))) {
         throw RuntimeFailure(
@@ -130,7 +130,7 @@ class DevicePlanExecutor final : public PlanExecutor {
 
   void launch(BucketId bucket, std::span<float> data) override {
     const std::lock_guard lock(mutex_);
-    use_device();
+    const CurrentDevice here(device_);
     watched([&] { executor_->launch(bucket, data, stream_); });
     launched_[bucket.index()] = true;
     for (const auto& [peer, bytes] : sent_[bucket.index()].bytes) {
@@ -146,11 +146,12 @@ class DevicePlanExecutor final : public PlanExecutor {
     while (true) {
       {
         const std::lock_guard lock(mutex_);
-        use_device();
+        const CurrentDevice here(device_);
         require_not_aborted();
         if (watched([&] { return executor_->is_done(bucket); })) {
           // A wait that was cut short looks like a sum.
           watched([&] { executor_->check_health(); });
+          require_whole(bucket);
           return;
         }
         if (Clock::now() > health) {
@@ -202,12 +203,12 @@ class DevicePlanExecutor final : public PlanExecutor {
 
   Residuals residuals() const override {
     const std::lock_guard lock(mutex_);
-    use_device();
+    const CurrentDevice here(device_);
     return executor_->residuals();
   }
   void set_residuals(Residuals residuals) override {
     const std::lock_guard lock(mutex_);
-    use_device();
+    const CurrentDevice here(device_);
     executor_->set_residuals(residuals);
   }
 
@@ -235,7 +236,14 @@ class DevicePlanExecutor final : public PlanExecutor {
     return sends;
   }
 
-  void use_device() const { check_cuda(cudaSetDevice(device_), "cudaSetDevice"); }
+  void require_whole(BucketId bucket) const {
+    if (const std::uint32_t refused = executor_->refused_codes(bucket); refused != 0) {
+      throw RuntimeFailure(fmt::format(
+          "bucket {}: {} codes arrived that no encoder makes: a message was damaged, or another "
+          "build of rackrail sent it",
+          bucket.value(), refused));
+    }
+  }
 
   /// A peer that NCCL has lost is one to whoever waits.
   template <typename Act>
