@@ -65,6 +65,11 @@ def _seen_by_numpy(array, numpy):
         if array.dtype == torch.bfloat16:  # which NumPy does not have
             raise _job.InputError("a tensor of bfloat16: sum tensor.float() instead")
         return array.numpy()
+    if hasattr(array, "__dlpack__"):
+        try:
+            return numpy.from_dlpack(array)
+        except (AttributeError, BufferError, RuntimeError, TypeError, ValueError):
+            pass  # NumPy before 1.22, or a type that only the array's own library can show it
     try:
         return numpy.asarray(array)
     except (TypeError, ValueError) as error:

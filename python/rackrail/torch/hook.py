@@ -164,6 +164,9 @@ class _Work:
     def result(self):
         if self._floats is not self._tensor:
             self._tensor.copy_(self._floats)
+            if self._floats.is_cuda:
+                # Its memory is of the stream that made it, which would give it to others at once.
+                self._floats.record_stream(torch.cuda.current_stream(self._floats.device))
         return self._tensor
 
 
