@@ -151,6 +151,39 @@ batch = torch.randn(64, 50), torch.randint(0, 10, (64,))
 print(rackrail.torch.profile(net, batch, path="net.yaml", name="my net"), end="")
 assert all(torch.equal(a, b) and b.grad is None for a, b in zip(before, net.parameters()))
 """
+# CUDA's events by the host's clock, which may be read only once all has been waited for.
+DEVICE_CLOCK = """
+import time, torch, rackrail.torch
+from rackrail.torch import profiler
+class Event:
+    recorded, settled = 0, 0
+    def __init__(self, enable_timing): assert enable_timing
+    def record(self, stream):
+        assert stream == "stream of gpu"
+        self.at = time.perf_counter_ns()
+        Event.recorded += 1
+        self.number = Event.recorded
+    def elapsed_time(self, end):
+        assert max(self.number, end.number) <= Event.settled, "read before it has happened"
+        return (end.at - self.at) * 1e-6
+def synchronize(device):
+    Event.settled = Event.recorded
+torch.cuda.Event, torch.cuda.synchronize = Event, synchronize
+torch.cuda.current_stream = lambda device: f"stream of {device}"
+torch.cuda.get_device_name = lambda device: NAMES[device.index]
+net = torch.nn.Sequential(torch.nn.Linear(30, 200), torch.nn.Linear(200, 10))
+parameters = dict(net.named_parameters())
+clock = profiler._DeviceClock("gpu")
+passes = profiler._Passes(net, parameters, torch.nn.functional.cross_entropy, clock)
+times = passes.run(torch.randn(64, 30), torch.zeros(64, dtype=torch.long))
+assert times.ready.keys() == parameters.keys() and times.forward > 0, times.ready
+assert 0 < min(times.ready.values()) <= max(times.ready.values()) <= times.backward
+assert max(times.ready["1.bias"], times.ready["1.weight"]) < times.ready["0.weight"], times.ready
+assert profiler._optimizer_time(parameters.values(), 3, clock) > 0
+NAMES = ["NVIDIA H100 80GB HBM3", "NVIDIA A100-SXM4-80GB", "Tesla T4", "NVIDIA H200", "AMD Instinct MI250X",
+         "NVIDIA GeForce RTX 4090"]
+print([profiler._device_class(torch.device("cuda", i)) for i in range(len(NAMES))])
+"""
 # The loss is the mean of w·x, so a sample's gradient is x, whose mean and variance are given.
 NOISE = """
 import torch, rackrail.torch
@@ -283,6 +316,11 @@ class Profile(RankTest):
         plan = self.rackrail_json("plan", "two-racks-40g", "net.yaml", "-o", "plan.json")
         self.assertEqual(plan["workload"], "my net")
         self.rackrail("verify", "plan.json", "--workload", "net.yaml")
+
+    def test_on_a_device_its_events_are_the_clock(self):
+        result = self.run_python(self.write("clock.py", DEVICE_CLOCK))
+        self.assertEqual(result.out, str(["H100", "A100", "T4", "H200", "MI250X",
+                                          '"NVIDIA GeForce RTX 4090"']) + "\n")
 
     def test_the_noise_scale_is_that_of_the_gradients(self):
         # tr(Σ)/|G|² with |G|² = 20 m², tr(Σ) = 20 σ². The variance is estimated from the spread of 8
