@@ -139,8 +139,8 @@ class State:
 
 def _join(tensor):
     """Makes this process a rank if it is none yet: on the tensor's GPU, if it has one."""
-    if tensor.is_cuda and not _job.is_initialized():
-        _job.init(device="cuda", device_id=tensor.device.index or 0)
+    if tensor.is_cuda:
+        _job.join_on_gpu(tensor.device.index or 0)
     _job.rank()
 
 

@@ -95,8 +95,9 @@ refused("in_place", np.zeros((4, 4), np.float32)[:, 1], in_place=True)
 floats.flags.writeable = False
 refused("in_place", floats, in_place=True)
 class OnDevice:
-    def __dlpack_device__(self): return (2, 0)
-refused("RACKRAIL_CUDA", OnDevice())
+    def __dlpack_device__(self): return (10, 0)
+refused("kind 10", OnDevice())
+rackrail.rank()
 try:
     rackrail.init()
 except rackrail.InputError as error:

@@ -151,6 +151,53 @@ batch = torch.randn(64, 50), torch.randint(0, 10, (64,))
 print(rackrail.torch.profile(net, batch, path="net.yaml", name="my net"), end="")
 assert all(torch.equal(a, b) and b.grad is None for a, b in zip(before, net.parameters()))
 """
+# What a GPU's arrays would be summed as: PyTorch shows their memory, which is the host's here, and the
+# library is not called.
+ON_DEVICE = """
+import sys, types, torch, rackrail
+from rackrail import _arrays, _job, _library
+joined, calls = [], []
+_job.join_on_gpu = joined.append
+def all_reduce(buffer, operation):
+    calls.append((buffer.data, buffer.elements, buffer.device, buffer.stream, operation))
+    from ctypes import c_float
+    values = (c_float * buffer.elements).from_address(buffer.data)
+    values[:] = [3 * value for value in values]  # of ranks that all have the same
+_job.all_reduce = all_reduce
+torch.cuda.current_stream = lambda device: types.SimpleNamespace(cuda_stream=77)
+torch.from_dlpack = lambda array: array.tensor
+class OnDevice:
+    def __init__(self, tensor): self.tensor = tensor
+    def __dlpack_device__(self): return (2, 0)
+class Tensor(torch.Tensor):  # one of PyTorch's own
+    def __dlpack_device__(self): return (2, 0)
+jax = types.ModuleType("jax"); jax.dlpack = types.ModuleType("jax.dlpack")
+jax.dlpack.from_dlpack = lambda tensor: ("an array of JAX", tensor)
+sys.modules.update({"jax": jax, "jax.dlpack": jax.dlpack})
+class JaxArray(OnDevice): __module__ = "jaxlib.xla_extension"
+
+values = torch.arange(6.0).reshape(2, 3)
+result = rackrail.allreduce(OnDevice(values))
+assert torch.equal(result, 3 * values) and torch.equal(values, torch.arange(6.0).reshape(2, 3))
+assert calls[-1][1:] == (6, _library.CUDA, 77, _library.SUM) and joined == [0], calls
+library, result = rackrail.allreduce(JaxArray(values.t()), "mean")
+assert library == "an array of JAX" and torch.equal(result, 3 * values.t())
+assert result.is_contiguous() and calls[-1][-1] == _library.MEAN
+half = rackrail.allreduce(OnDevice(values.bfloat16()))
+assert half.dtype == torch.bfloat16 and torch.equal(half, (3 * values).bfloat16())
+mine = values.clone().as_subclass(Tensor)
+assert rackrail.allreduce(mine, in_place=True) is mine and calls[-1][0] == mine.data_ptr()
+assert torch.equal(mine.as_subclass(torch.Tensor), 3 * values)
+for wrong, options in ((OnDevice(values.double()), {}), (OnDevice(values), {"in_place": True}),
+                       (values.t().as_subclass(Tensor), {"in_place": True})):
+    try:
+        rackrail.allreduce(wrong, **options)
+    except rackrail.InputError as error:
+        assert "expected" in str(error) and "\\n" not in str(error), error
+    else:
+        raise SystemExit("accepted")
+print("good")
+"""
 # CUDA's events by the host's clock, which may be read only once all has been waited for.
 DEVICE_CLOCK = """
 import time, torch, rackrail.torch
@@ -298,6 +345,15 @@ class Hook(RankTest):
             self.assertEqual(results[rank].status, 3, str(results[rank]))
             self.assertRegex(results[rank].out,
                              r"\Astep [45]: [^\n]*rank 1 \(pid \d+ on \S+\) was lost")
+
+
+@unittest.skipUnless(PYTHON, WHY_NOT)
+class OnDevice(RankTest):
+    PYTHON = PYTHON
+
+    def test_arrays_are_summed_where_they_are(self):
+        result = self.run_python(self.write("on_device.py", ON_DEVICE))
+        self.assertEqual(result.out, "good\n", str(result))
 
 
 @unittest.skipUnless(PYTHON, WHY_NOT)
