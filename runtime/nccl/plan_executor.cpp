@@ -118,6 +118,7 @@ class DevicePlanExecutor final : public PlanExecutor {
   void begin_step(std::uint32_t step) override {
     const std::lock_guard lock(mutex_);
     const CurrentDevice here(device_);
+    require_not_aborted();
     for (std::size_t b = 0; b < launched_.size(); ++b) {
       if (launched_[b] && !executor_->is_done(BucketId(b))) {
         throw RuntimeFailure(
@@ -131,6 +132,7 @@ class DevicePlanExecutor final : public PlanExecutor {
   void launch(BucketId bucket, std::span<float> data) override {
     const std::lock_guard lock(mutex_);
     const CurrentDevice here(device_);
+    require_not_aborted();
     watched([&] { executor_->launch(bucket, data, stream_); });
     launched_[bucket.index()] = true;
     for (const auto& [peer, bytes] : sent_[bucket.index()].bytes) {
@@ -170,6 +172,7 @@ class DevicePlanExecutor final : public PlanExecutor {
       bool is_launched = false;
       {
         const std::lock_guard lock(mutex_);
+        const CurrentDevice here(device_);
         require_not_aborted();
         is_launched = launched_[b];
       }
@@ -204,11 +207,13 @@ class DevicePlanExecutor final : public PlanExecutor {
   Residuals residuals() const override {
     const std::lock_guard lock(mutex_);
     const CurrentDevice here(device_);
+    let_streams_end();
     return executor_->residuals();
   }
   void set_residuals(Residuals residuals) override {
     const std::lock_guard lock(mutex_);
     const CurrentDevice here(device_);
+    let_streams_end();
     executor_->set_residuals(residuals);
   }
 
@@ -255,14 +260,26 @@ class DevicePlanExecutor final : public PlanExecutor {
     } catch (const PeerLostError& error) {
       abort(error.what());
     }
+    give_up();
+  }
+
+  void require_not_aborted() {
+    if (aborted()) {
+      give_up();
+    }
+  }
+
+  [[noreturn]] void give_up() {
+    let_streams_end();
     const std::lock_guard lock(abort_mutex_);
     throw PeerLostError(*reason_);
   }
 
-  void require_not_aborted() const {
-    const std::lock_guard lock(abort_mutex_);
-    if (reason_) {
-      throw PeerLostError(*reason_);
+  /// After an abort, kernels of NCCL's may wait for those that are gone, and whatever waits for a
+  /// stream, such as a copy of residuals or memory that is freed, would wait with them.
+  void let_streams_end() const {
+    if (aborted()) {
+      communicators_.abort();
     }
   }
 
@@ -282,7 +299,7 @@ class DevicePlanExecutor final : public PlanExecutor {
   const Rank self_;
   const int device_;
   const cudaStream_t stream_;
-  DeviceCommunicators communicators_;
+  mutable DeviceCommunicators communicators_;
   std::unique_ptr<DeviceMessages> messages_;
   HostMessages* staged_ = nullptr;  ///< messages_, where they are staged
   mutable std::mutex mutex_;        ///< guards what follows

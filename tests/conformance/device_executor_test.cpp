@@ -379,6 +379,7 @@ TEST_CASE("device executor: an abort ends the waits of a job's executor with its
   Meeting meeting(4);
   const auto transports = make_in_process_transports(4);
   std::vector<std::string> errors(4);
+  std::vector<std::ptrdiff_t> aborted(4);
   on_every_rank(4, [&](Rank self) {
     const CudaStream stream;
     std::unique_ptr<PlanExecutor> executor = make_device_plan_executor(
@@ -399,10 +400,15 @@ TEST_CASE("device executor: an abort ends the waits of a job's executor with its
     } catch (const PeerLostError& error) {
       errors[self.index()] = error.what();
     }
+    // Kernels that hang must have quit before anything waits for a stream.
+    const std::vector<std::string> calls = nccl.calls();
+    aborted[self.index()] = std::count(calls.begin(), calls.end(), "comm_abort");
+    executor->residuals();
     executor.reset();
     transports[self.index()]->close(1_s);
   });
   CHECK(errors == std::vector<std::string>(4, "rank 3 was lost"));
+  CHECK(aborted == std::vector<std::ptrdiff_t>(4, path == DevicePath::kNccl ? 3 : 0));
   CHECK(nccl.open() == 0);
 }
 
