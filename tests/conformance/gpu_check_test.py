@@ -232,11 +232,34 @@ class Script(unittest.TestCase):
             ["sh", "-c", f"echo begun; sleep 300 & echo $! > {mark}; wait"], 1)
         self.assertLess(time.monotonic() - began, 60)
         self.assertEqual((status, output), (None, "begun\n"))
+        self.assert_gone(mark.read_text())
+
+    def test_ended_from_outside_it_takes_its_processes_along(self):
+        mark = self.bundle / "pid"
+        self.add_program("conformance_codec_test",
+                         f"#!/bin/sh\necho $$ > {mark}.new; mv {mark}.new {mark}; exec sleep 300\n")
+        with subprocess.Popen([sys.executable, str(self.bundle / "gpu-check"), "--output",
+                               str(self.output)], stdout=subprocess.DEVNULL,
+                              env={**os.environ, "RACKRAIL_NCCL_LIBRARY": self.nccl,
+                                   "RACKRAIL_CUBLAS_LIBRARY": "libcublas.so.13"}) as process:
+            while not mark.exists():
+                self.assertIsNone(process.poll())
+                time.sleep(0.05)
+            process.terminate()
+            self.assertEqual(process.wait(60), 143)
+        self.assert_gone(mark.read_text())
+        self.assertEqual(self.outcomes()[1]["conformance tests"], "under way")
+
+    def assert_gone(self, pid):
         for _ in range(600):
-            if not pathlib.Path("/proc", mark.read_text().strip()).exists():
+            try:
+                state = pathlib.Path("/proc", pid.strip(), "stat").read_text()
+            except OSError:
+                return
+            if state.rpartition(") ")[2][0] == "Z":  # of whoever takes orphans in
                 return
             time.sleep(0.1)
-        self.fail("a process of the step is still there")
+        self.fail(f"process {pid} is still there")
 
     def test_a_report_is_there_before_the_last_step(self):
         checker = self.load_script()
