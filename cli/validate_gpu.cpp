@@ -322,8 +322,7 @@ GpuReport carry_out(Session& session, const GpuValidation& options) {
   const std::int64_t batch = options.local_batch > 0 ? options.local_batch : config.local_batch;
   GpuReport report;
   report.workload = profile(config, batch);
-  const auto devices = static_cast<std::size_t>(runtime::cuda_device_count());
-  report.gpus = std::min(options.workers, devices);
+  report.gpus = std::min(options.workers, runtime::cuda_devices().size());
   const GpuWorkers workers(options, file);
   report.costs = measure_path(workers, options.workers, report.workload.gradient_bytes());
   const topology::Topology machine =

@@ -7,7 +7,9 @@
 // nothing of a real machine. Prints one line of JSON: whether all ranks end with the exact sum, and
 // the time of a step. Exit status: 0 right, 1 wrong or no GPU or no NCCL, 2 bad arguments.
 #include <fmt/format.h>
+#include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -20,6 +22,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/error.hpp"
@@ -91,9 +94,7 @@ float contribution(std::size_t rank, std::size_t element) {
 
 void run_rank(const Options& options, std::size_t self, Shared& shared) {
   // Before the first call of NCCL, which reads them once.
-  for (const auto& [name, value] : shared_gpu_variables(Rank(self))) {
-    setenv(name.c_str(), value.c_str(), 1);
-  }
+  share_gpu_as(Rank(self), true);
   const NcclLibrary& nccl = nccl_library();
   if (nccl.status.unavailable) {
     throw RuntimeFailure(*nccl.status.unavailable);
@@ -166,6 +167,28 @@ int guarded(const Options& options, std::size_t self, Shared& shared) {
   }
 }
 
+/// Whether all end well. Those that wait for one that has failed would do so for ever: they are
+/// given a moment to say why, and killed.
+bool end_well(const std::vector<pid_t>& children) {
+  constexpr auto kToSayWhy = std::chrono::seconds(3);
+  bool is_good = true;
+  for (std::size_t left = children.size(); left > 0; --left) {
+    int status = 0;
+    if (wait(&status) < 0) {
+      return false;
+    }
+    if (status != 0 && std::exchange(is_good, false)) {
+      std::this_thread::sleep_for(kToSayWhy);
+      for (const pid_t child : children) {
+        if (waitid(P_PID, static_cast<id_t>(child), nullptr, WEXITED | WNOHANG | WNOWAIT) == 0) {
+          static_cast<void>(kill(child, SIGKILL));
+        }
+      }
+    }
+  }
+  return is_good;
+}
+
 int check(const Options& options) {
   const plan::VerifyReport verified = plan::verify(make_plan(options).schedules.front(), nullptr);
   if (!verified.ok()) {
@@ -183,15 +206,17 @@ int check(const Options& options) {
   for (std::size_t r = 0; r < options.ranks; ++r) {
     const pid_t child = fork();
     if (child == 0) {
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
       std::_Exit(guarded(options, r, shared));
+    }
+    if (child < 0) {
+      fmt::print(stderr, "nccl_check: no process for rank {}\n", r);
+      shared.is_over = true;
+      break;
     }
     children.push_back(child);
   }
-  bool is_good = true;
-  for (const pid_t child : children) {
-    int status = 0;
-    is_good = child > 0 && waitpid(child, &status, 0) == child && status == 0 && is_good;
-  }
+  bool is_good = end_well(children) && children.size() == options.ranks;
   is_good = is_good && shared.wrong == 0;
   const double seconds = static_cast<double>(shared.picoseconds) * 1e-12;
   const nlohmann::json report = {{"ranks", options.ranks},       {"elements", options.elements},

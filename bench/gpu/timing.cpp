@@ -1,7 +1,6 @@
 #include "bench/gpu/timing.hpp"
 
 #include <algorithm>
-#include <functional>
 #include <memory>
 
 #include "bench/gpu/sample.hpp"
@@ -43,10 +42,12 @@ class Timer {
     stream_.synchronize();
   }
 
-  std::vector<Timing> run() {
+  template <typename Begins>
+  std::vector<Timing> run(std::span<const plan::Codec> codecs, const Begins& begins) {
     time_copy();
-    for (const plan::Codec& codec : plan::all_codecs()) {
-      if (codec.is_lossy() && runtime::has_device_codec(codec)) {
+    for (const plan::Codec& codec : codecs) {
+      if (codec.is_lossy()) {
+        begins(codec, timings_);
         time_codec(codec);
       }
     }
@@ -95,16 +96,20 @@ class Timer {
                                   .key = {.stream = 5, .first_element = 0}};
     runtime::DeviceEncoding with_feedback = plain;
     with_feedback.residual = errors_.span();
-    const bool selects = scratch.size() != 0;
-    const double target = selects ? kSelecting : kStreaming;
+    // Decoding what is sparse touches single elements; drawing them at random has no target.
+    const bool is_sparse = scratch.size() != 0;
+    std::optional<double> target = is_sparse ? kSelecting : kStreaming;
+    if (descriptor.kind == plan::CodecKind::kRandomK) {
+      target.reset();
+    }
     time(name + " encode", 4 + coded, target,
          [&](cudaStream_t stream) { codec->encode(plain, stream); });
-    time(name + " decode", 4 + coded, selects ? std::optional<double>{} : kStreaming,
+    time(name + " decode", 4 + coded, is_sparse ? std::optional<double>{} : kStreaming,
          [&](cudaStream_t stream) {
            codec->decode(plain.output, Into::kStore, sums_.span(), refused_.data(), stream);
          });
-    time(name + " decode and add", (selects ? 0 : 8) + coded,
-         selects ? std::optional<double>{} : kStreaming, [&](cudaStream_t stream) {
+    time(name + " decode and add", (is_sparse ? 0 : 8) + coded,
+         is_sparse ? std::optional<double>{} : kStreaming, [&](cudaStream_t stream) {
            codec->decode(plain.output, Into::kAdd, sums_.span(), refused_.data(), stream);
          });
     time(name + " encode with feedback", 12 + coded, target,
@@ -148,9 +153,11 @@ class Timer {
 
 }  // namespace
 
-std::vector<Timing> time_codecs(std::size_t elements, std::uint64_t seed,
-                                unsigned blocks_per_multiprocessor) {
-  return Timer(elements, seed, blocks_per_multiprocessor).run();
+std::vector<Timing> time_codecs(
+    std::span<const plan::Codec> codecs, std::size_t elements, std::uint64_t seed,
+    unsigned blocks_per_multiprocessor,
+    const std::function<void(const plan::Codec&, const std::vector<Timing>& so_far)>& begins) {
+  return Timer(elements, seed, blocks_per_multiprocessor).run(codecs, begins);
 }
 
 }  // namespace rackrail::bench

@@ -2,9 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
+
+#include "plan/codec.hpp"
 
 namespace rackrail::bench {
 
@@ -21,9 +25,12 @@ struct Timing {
   }
 };
 
-/// The first and the last one are copies by the device. `blocks_per_multiprocessor` as
+/// The first and the last one are copies by the device; between them the lossy ones of `codecs`.
+/// `begins` is called with what there is so far before each codec. `blocks_per_multiprocessor` as
 /// make_device_codec() has it. Throws CudaError.
-std::vector<Timing> time_codecs(std::size_t elements, std::uint64_t seed,
-                                unsigned blocks_per_multiprocessor);
+std::vector<Timing> time_codecs(
+    std::span<const plan::Codec> codecs, std::size_t elements, std::uint64_t seed,
+    unsigned blocks_per_multiprocessor,
+    const std::function<void(const plan::Codec&, const std::vector<Timing>& so_far)>& begins);
 
 }  // namespace rackrail::bench

@@ -2,9 +2,10 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
+
+#include "plan/codec.hpp"
 
 namespace rackrail::bench {
 
@@ -14,8 +15,9 @@ struct Verification {
   std::string problem;  ///< empty where all bytes are the same
 };
 
-/// Every codec that has kernels: encoding with and without feedback, decoding, adding, reducing,
-/// and encoding in a graph that is replayed. Outputs are poisoned before. Throws CudaError.
-std::vector<Verification> verify_codecs(std::size_t elements, std::uint64_t seed);
+/// Of a codec that has kernels: encoding with and without feedback, decoding, adding, reducing, and
+/// encoding in a graph that is replayed. Outputs are poisoned before. Throws CudaError.
+std::vector<Verification> verify_codec(const plan::Codec& codec, std::size_t elements,
+                                       std::uint64_t seed);
 
 }  // namespace rackrail::bench

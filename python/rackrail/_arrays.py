@@ -1,6 +1,6 @@
 """Arrays of any library as memory that the C interface can sum, and back.
 
-NumPy sees the memory of others without a copy, by DLPack or the buffer protocol."""
+NumPy sees the memory of others without a copy, by DLPack or the buffer protocol; PyTorch that on a GPU."""
 
 import sys
 
@@ -17,9 +17,14 @@ def allreduce(array, operation="sum", in_place=False):
     Takes what offers DLPack or the buffer protocol: arrays of NumPy, JAX and TensorFlow, tensors of
     PyTorch, array.array. Gives back an array of the same library, type and shape; with `in_place`
     the array itself, which must be writable and contiguous 32-bit floats then. Floats of 16 bits
-    are summed as 32-bit ones and rounded once. Other types are refused: sums are made in FP32."""
+    are summed as 32-bit ones and rounded once. Other types are refused: sums are made in FP32.
+
+    An array on a CUDA device is summed there, which takes PyTorch, and a job that nobody has begun
+    on the host."""
     if operation not in _OPERATIONS:
         raise _job.InputError(f"operation: found {operation!r}, expected 'sum' or 'mean'")
+    if _is_on_gpu(array):
+        return _allreduce_on_gpu(array, _OPERATIONS[operation], in_place)
     numpy = _numpy()
     seen = _seen_by_numpy(array, numpy)
     is_single = seen.dtype == numpy.float32
@@ -34,6 +39,54 @@ def allreduce(array, operation="sum", in_place=False):
         work = numpy.array(seen, dtype=numpy.float32, order="C", copy=True)
     _job.all_reduce(_job.buffer_of(work.ctypes.data, work.size), _OPERATIONS[operation])
     return array if in_place else _like(array, work.astype(seen.dtype, copy=False))
+
+
+def _is_on_gpu(array):
+    if not hasattr(array, "__dlpack_device__"):
+        return False
+    kind = int(array.__dlpack_device__()[0])
+    if kind not in (*_ON_HOST, *_CUDA):
+        raise _job.InputError(f"an array on a device of DLPack's kind {kind}: expected one on the host"
+                              " or on a CUDA device")
+    return kind in _CUDA
+
+
+def _allreduce_on_gpu(array, operation, in_place):
+    try:
+        import torch
+    except ImportError:
+        raise ImportError("rackrail.allreduce of an array on a GPU needs PyTorch") from None
+    is_tensor = isinstance(array, torch.Tensor)
+    seen = array.detach() if is_tensor else torch.from_dlpack(array)
+    if seen.dtype not in (torch.float32, torch.float16, torch.bfloat16):
+        raise _job.InputError(f"an array of {seen.dtype}: expected float32, float16 or bfloat16")
+    if in_place:
+        if not (is_tensor and seen.dtype == torch.float32 and seen.is_contiguous()):
+            raise _job.InputError("in_place: found an array that is no tensor of PyTorch's, not"
+                                  " contiguous or not of float32, expected one that can be summed"
+                                  " where it is")
+        work = seen
+    else:
+        work = seen.to(torch.float32, copy=True, memory_format=torch.contiguous_format)
+    number = work.device.index or 0
+    _job.join_on_gpu(number)
+    _job.all_reduce(_job.buffer_of(work.data_ptr(), work.numel(), _library.CUDA, number,
+                                   torch.cuda.current_stream(work.device).cuda_stream), operation)
+    if in_place:
+        return array
+    result = work.to(seen.dtype)
+    return result if is_tensor else _like_on_gpu(array, result)
+
+
+def _like_on_gpu(array, tensor):
+    library = type(array).__module__.partition(".")[0]
+    if library in ("jax", "jaxlib"):
+        import jax.dlpack
+        return jax.dlpack.from_dlpack(tensor)
+    if library == "tensorflow":
+        from torch.utils.dlpack import to_dlpack
+        return sys.modules["tensorflow"].experimental.dlpack.from_dlpack(to_dlpack(tensor))
+    return tensor
 
 
 def _numpy():
@@ -51,20 +104,17 @@ def _is_half(dtype):
 def _seen_by_numpy(array, numpy):
     if isinstance(array, numpy.ndarray):
         return array
-    if hasattr(array, "__dlpack_device__"):
-        kind, number = (int(part) for part in array.__dlpack_device__())
-        if kind not in _ON_HOST:
-            # The library says why, so that there is one place that knows.
-            device = _library.CUDA if kind in _CUDA else 100 + kind
-            _job.all_reduce(_job.buffer_of(None, 0, device, number), _library.SUM)
-            raise _job.InputError("an array on a GPU: found RACKRAIL_CUDA, expected one on the host; "
-                                  "buckets of PyTorch's DDP may be there")
     if type(array).__module__.partition(".")[0] == "torch":
         import torch
         array = array.detach()
         if array.dtype == torch.bfloat16:  # which NumPy does not have
             raise _job.InputError("a tensor of bfloat16: sum tensor.float() instead")
         return array.numpy()
+    if hasattr(array, "__dlpack__"):
+        try:
+            return numpy.from_dlpack(array)
+        except (AttributeError, BufferError, RuntimeError, TypeError, ValueError):
+            pass  # NumPy before 1.22, or a type that only the array's own library can show it
     try:
         return numpy.asarray(array)
     except (TypeError, ValueError) as error:

@@ -52,8 +52,9 @@ def init(*, rank=None, world_size=None, coordinator=None, token_file=None, clust
     What is not given comes from the launcher (torchrun, mpirun, srun, TF_CONFIG) and from
     RACKRAIL_COORDINATOR, RACKRAIL_JOB_TOKEN, RACKRAIL_CLUSTER, RACKRAIL_CODECS, RACKRAIL_PLAN and
     RACKRAIL_TRANSPORT; see README.md. device="cuda" makes sums on GPU `device_id` of this process,
-    which buckets of PyTorch's DDP may then lie on; "cpu" is the default [RACKRAIL_DEVICE]. Without a launcher the job is this process alone. Other
-    functions call it when nobody has; a second call is an error."""
+    which buckets of PyTorch's DDP may then lie on; "cpu" is the default [RACKRAIL_DEVICE]. Without
+    a launcher the job is this process alone. Other functions call it when nobody has; a second call
+    is an error."""
     global _context, _process
     if (rank is None) != (world_size is None):
         raise InputError("rank and world_size: found one of them, expected both or none")
@@ -73,6 +74,13 @@ def init(*, rank=None, world_size=None, coordinator=None, token_file=None, clust
         _context, _process = context, os.getpid()
         _watch_for_failure()
         atexit.register(_at_exit)
+
+
+def join_on_gpu(number):
+    """Makes this process a rank, if it is none yet, whose sums are made on that GPU."""
+    with _lock:
+        if not is_initialized():
+            init(device="cuda", device_id=number)
 
 
 def _running():

@@ -83,7 +83,10 @@ def load():
         raise ImportError(f"rackrail: {tried[0]} is version {version} (interface {interface}), this"
                           f" package needs {VERSION} (interface {INTERFACE})")
     for name, (result, arguments) in _FUNCTIONS.items():
-        function = getattr(library, name)
+        function = getattr(library, name, None)
+        if function is None:
+            raise ImportError(f"rackrail: {tried[0]} says that it is version {version}, and has no"
+                              f" {name}")
         function.restype = result
         function.argtypes = arguments
     unavailable = library.rackrail_unavailable()

@@ -86,6 +86,9 @@ Context::~Context() {
 }
 
 void Context::join() {
+  if (settings_.gpu && settings_.gpu->shares) {
+    runtime::share_gpu_as(rank(), runtime::is_loopback(settings_.launch.coordinator.host));
+  }
   runtime::SessionOptions options;
   options.coordinator = settings_.launch.coordinator;
   if (rank().value() == 0) {
@@ -124,11 +127,10 @@ void Context::join() {
 }
 
 runtime::MakeExecutor Context::take_gpu() {
-  // The program says which GPU, so several ranks may have one.
-  runtime::GpuChoice choice = runtime::agree_on_gpu(
+  const runtime::GpuChoice choice = runtime::agree_on_gpu(
       {.shares = true, .path = settings_.gpu->path, .hosts = {}}, rank(), false,
+      settings_.gpu->device,
       [this](const auto& own) { return session_->coordinator().exchange(own); });
-  choice.device = settings_.gpu->device;
   gpu_ = runtime::make_gpu_arrays(choice.device);
   return runtime::device_executors(choice, gpu_->stream());
 }

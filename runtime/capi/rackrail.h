@@ -89,8 +89,15 @@ typedef struct rackrail_config {
   const char* plan;  /* file of a plan, needed on rank 0 only [RACKRAIL_PLAN]: planned buckets move
                         by the schedules and codecs of its buckets; not together with `codecs` */
   int32_t device;    /* rackrail_device: where sums are made, on all ranks alike; [RACKRAIL_DEVICE]:
-                        "cpu" (default) or "cuda". Buffers of the host are copied there and back */
-  int32_t device_id; /* with RACKRAIL_CUDA: this process's GPU */
+                        "cpu" (default) or "cuda". Buffers of the host are copied there and back.
+                        What carries sums: [RACKRAIL_GPU_PATH] "auto" (NCCL where all ranks can, else
+                        staged), "nccl", "staged" (through pinned memory and the transport) or
+                        "hybrid" (NCCL in hosts, staged between them). Several ranks on one GPU, for
+                        tests: with [RACKRAIL_SHARE_GPU] "1" on all of them, NCCL takes each for a
+                        host of its own (its NCCL_HOSTID is set before NCCL is first called); without
+                        it, "auto" is staged there and the others fail */
+  int32_t device_id; /* with RACKRAIL_CUDA: this process's GPU. Where RACKRAIL_DEVICE says "cuda", and
+                        `device` nothing: the first that no other rank of the machine has */
 } rackrail_config;
 
 /* "0.1.0" and RACKRAIL_INTERFACE of the library. */

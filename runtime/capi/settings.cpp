@@ -128,7 +128,15 @@ std::optional<Settings::Gpu> read_gpu(const rackrail_config& config,
   if (found == paths.end()) {
     reject_variable("RACKRAIL_GPU_PATH", path, "auto, nccl, staged or hybrid");
   }
-  return Settings::Gpu{config.device_id, found->second};
+  const std::string shares = text_of(nullptr, "", "RACKRAIL_SHARE_GPU", environment).text;
+  if (!shares.empty() && shares != "0" && shares != "1") {
+    reject_variable("RACKRAIL_SHARE_GPU", shares, "0 or 1");
+  }
+  // Without a configuration nobody has said which GPU.
+  const bool is_chosen = config.device == RACKRAIL_CUDA;
+  return Settings::Gpu{.device = is_chosen ? std::optional(config.device_id) : std::nullopt,
+                       .path = found->second,
+                       .shares = shares == "1"};
 }
 
 }  // namespace

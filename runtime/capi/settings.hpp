@@ -23,8 +23,9 @@ struct Settings {
   std::string transport;
   /// Where sums are made, if not on the host, and how they get to other ranks.
   struct Gpu {
-    int device = 0;
+    std::optional<int> device;  ///< none: the first that no other rank of the machine has
     runtime::GpuPath path = runtime::GpuPath::kAuto;
+    bool shares = false;  ///< several ranks are on it, so NCCL must take each for a host
   };
   std::optional<Gpu> gpu;
   Duration timeout;

@@ -164,12 +164,19 @@ const float* CudaCompute::ones(std::size_t size) {
   return ones_.data();
 }
 
-int cuda_device_count() {
-  int devices = 0;
+std::vector<std::string> cuda_devices() {
+  std::vector<std::string> devices;
   if (cuda_status().unavailable) {
-    return 0;
+    return devices;
   }
-  check_cuda(cudaGetDeviceCount(&devices), "cudaGetDeviceCount");
+  int count = 0;
+  check_cuda(cudaGetDeviceCount(&count), "cudaGetDeviceCount");
+  for (int device = 0; device < count; ++device) {
+    std::array<char, 32> address = {};
+    check_cuda(cudaDeviceGetPCIBusId(address.data(), static_cast<int>(address.size()), device),
+               "cudaDeviceGetPCIBusId");
+    devices.emplace_back(address.data());
+  }
   return devices;
 }
 

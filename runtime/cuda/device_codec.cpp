@@ -72,19 +72,27 @@ class BlockDeviceCodec final : public DeviceCodec {
   }
 };
 
-class TopKDeviceCodec final : public DeviceCodec {
- public:
-  TopKDeviceCodec(const plan::Codec& codec, unsigned most_blocks)
-      : DeviceCodec(codec, most_blocks) {}
-  std::size_t scratch_bytes(std::size_t elements) const override {
-    return elements == 0 ? 0 : top_k_scratch(elements, kept(elements));
-  }
+/// Sends `kept` elements and their places.
+class SparseDeviceCodec : public DeviceCodec {
+ protected:
+  using DeviceCodec::DeviceCodec;
 
- private:
   std::size_t kept(std::size_t elements) const {
     return static_cast<std::size_t>(
         plan::kept_elements(descriptor(), static_cast<std::int64_t>(elements)));
   }
+};
+
+class TopKDeviceCodec final : public SparseDeviceCodec {
+ public:
+  TopKDeviceCodec(const plan::Codec& codec, unsigned most_blocks)
+      : SparseDeviceCodec(codec, most_blocks) {}
+  std::size_t scratch_bytes(std::size_t elements) const override {
+    return elements == 0 ? 0 : top_k_scratch(elements, kept(elements));
+  }
+  bool can_refuse() const override { return true; }
+
+ private:
   void enqueue_encode(const EncodeBuffers& buffers, const KernelKey& /*key*/, std::byte* scratch,
                       const Launch& launch) const override {
     encode_top_k(buffers, kept(buffers.elements), scratch, launch);
@@ -92,6 +100,25 @@ class TopKDeviceCodec final : public DeviceCodec {
   void enqueue_decode(const std::byte* encoded, Into into, std::span<float> output,
                       std::uint32_t* refused, const Launch& launch) const override {
     decode_top_k(encoded, kept(output.size()), into, output.data(), output.size(), refused, launch);
+  }
+};
+
+class RandomKDeviceCodec final : public SparseDeviceCodec {
+ public:
+  RandomKDeviceCodec(const plan::Codec& codec, unsigned most_blocks)
+      : SparseDeviceCodec(codec, most_blocks) {}
+  std::size_t scratch_bytes(std::size_t elements) const override {
+    return elements == 0 ? 0 : random_k_scratch();
+  }
+
+ private:
+  void enqueue_encode(const EncodeBuffers& buffers, const KernelKey& key, std::byte* scratch,
+                      const Launch& launch) const override {
+    encode_random_k(buffers, kept(buffers.elements), key, scratch, launch);
+  }
+  void enqueue_decode(const std::byte* encoded, Into into, std::span<float> output,
+                      std::uint32_t* /*refused*/, const Launch& launch) const override {
+    decode_random_k(encoded, kept(output.size()), into, output.data(), output.size(), launch);
   }
 };
 
@@ -115,6 +142,7 @@ constexpr std::array kRegistered = {
     Registered{"fp8", make<BlockDeviceCodec<BlockCode::kE4m3>>},
     Registered{"fp8e5m2", make<BlockDeviceCodec<BlockCode::kE5m2>>},
     Registered{"topk", make<TopKDeviceCodec>},
+    Registered{"randomk", make<RandomKDeviceCodec>},
 };
 
 const Registered* find(const plan::Codec& codec) {

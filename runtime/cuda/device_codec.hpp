@@ -44,6 +44,8 @@ class DeviceCodec {
 
   /// Scratch memory that encoding so many elements takes.
   virtual std::size_t scratch_bytes(std::size_t elements) const;
+  /// Whether there are payloads that no encoder makes, which decode() counts.
+  virtual bool can_refuse() const { return false; }
   /// Whether there is one kernel for reduce().
   virtual bool can_reduce() const { return false; }
 

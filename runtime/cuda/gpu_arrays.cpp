@@ -13,19 +13,10 @@ namespace {
 
 constexpr unsigned kMostBlocks = 1024;
 
-/// `device`, as the thread's current one.
-int use(int device) {
-  const CudaStatus status = cuda_status();
-  if (status.unavailable) {
-    throw RuntimeFailure(*status.unavailable);
-  }
-  check_cuda(cudaSetDevice(device), "cudaSetDevice");
-  return device;
-}
-
 class CudaArrays final : public GpuArrays {
  public:
-  explicit CudaArrays(int device) : device_(use(device)) {}
+  /// `device` is the current one.
+  explicit CudaArrays(int device) : device_(device) {}
 
   void* stream() const override { return stream_.get(); }
 
@@ -46,13 +37,13 @@ class CudaArrays final : public GpuArrays {
   }
 
   void follow(void* stream) override {
-    check_cuda(cudaSetDevice(device_), "cudaSetDevice");
+    const CurrentDevice here(device_);
     written_.record(static_cast<cudaStream_t>(stream));
     written_.hold_back(stream_.get());
   }
 
   trainer::Floats make(std::size_t size) override {
-    check_cuda(cudaSetDevice(device_), "cudaSetDevice");
+    const CurrentDevice here(device_);
     void* memory = nullptr;
     check_cuda(cudaMalloc(&memory, size * sizeof(float)), "cudaMalloc");
     trainer::Floats floats(static_cast<float*>(memory), size,
@@ -62,13 +53,13 @@ class CudaArrays final : public GpuArrays {
   }
 
   void multiply(std::span<float> values, float factor) override {
-    check_cuda(cudaSetDevice(device_), "cudaSetDevice");
+    const CurrentDevice here(device_);
     multiply_values(values.data(), values.size(), factor,
                     {.stream = stream_.get(), .most_blocks = kMostBlocks});
   }
 
   void copy(std::span<const float> from, std::span<float> to) override {
-    check_cuda(cudaSetDevice(device_), "cudaSetDevice");
+    const CurrentDevice here(device_);
     check_cuda(cudaMemcpyAsync(to.data(), from.data(), from.size_bytes(), cudaMemcpyDefault,
                                stream_.get()),
                "cudaMemcpyAsync");
@@ -84,6 +75,11 @@ class CudaArrays final : public GpuArrays {
 }  // namespace
 
 std::unique_ptr<GpuArrays> make_gpu_arrays(int device) {
+  const CudaStatus status = cuda_status();
+  if (status.unavailable) {
+    throw RuntimeFailure(*status.unavailable);
+  }
+  const CurrentDevice here(device);
   return std::make_unique<CudaArrays>(device);
 }
 

@@ -11,7 +11,7 @@
 namespace rackrail::runtime {
 
 /// Work goes on a stream of its own, in the order of the calls, which return before it is done
-/// unless they say otherwise. Used by one thread at a time, whose current device is changed.
+/// unless they say otherwise. Used by one thread at a time, whose current device stays what it is.
 class GpuArrays {
  public:
   virtual ~GpuArrays() = default;

@@ -4,6 +4,7 @@
 #include <cuda_runtime_api.h>
 
 #include <cstddef>
+#include <new>
 #include <span>
 #include <utility>
 
@@ -11,6 +12,27 @@
 #include "runtime/unique_handle.hpp"
 
 namespace rackrail::runtime {
+
+/// Makes a device the thread's current one for as long as it lives: whoever calls rackrail may be
+/// at work on another.
+class CurrentDevice {
+ public:
+  explicit CurrentDevice(int device) {
+    check_cuda(cudaGetDevice(&before_), "cudaGetDevice");
+    check_cuda(cudaSetDevice(device), "cudaSetDevice");
+  }
+  /// For destructors: where the driver refuses, there is nothing left to do.
+  CurrentDevice(int device, std::nothrow_t /*unused*/) noexcept {
+    static_cast<void>(cudaGetDevice(&before_));
+    static_cast<void>(cudaSetDevice(device));
+  }
+  ~CurrentDevice() { static_cast<void>(cudaSetDevice(before_)); }
+  CurrentDevice(const CurrentDevice&) = delete;
+  CurrentDevice& operator=(const CurrentDevice&) = delete;
+
+ private:
+  int before_ = 0;
+};
 
 struct CudaStreamTraits {
   using Handle = cudaStream_t;

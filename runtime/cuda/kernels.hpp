@@ -77,6 +77,14 @@ void encode_top_k(const EncodeBuffers& buffers, std::size_t kept, std::byte* scr
 void decode_top_k(const std::byte* encoded, std::size_t kept, Into into, float* output,
                   std::size_t elements, std::uint32_t* refused, Launch launch);
 
+/// Bytes of scratch that drawing takes, whatever the size.
+std::size_t random_k_scratch();
+/// `scratch` is aligned to 4 bytes.
+void encode_random_k(const EncodeBuffers& buffers, std::size_t kept, KernelKey key,
+                     std::byte* scratch, Launch launch);
+void decode_random_k(const std::byte* encoded, std::size_t kept, Into into, float* output,
+                     std::size_t elements, Launch launch);
+
 /// FP32 as it is: output = the values, residual = 0.
 void encode_plain(const EncodeBuffers& buffers, Launch launch);
 void decode_plain(const std::byte* encoded, Into into, float* output, std::size_t elements,

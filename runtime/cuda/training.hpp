@@ -5,13 +5,16 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "runtime/trainer/compute.hpp"
 
 namespace rackrail::runtime {
 
-/// 0 where there is no GPU, whatever the reason: cuda_status() has it.
-int cuda_device_count();
+/// The GPUs that this process sees, in its order, each by its address on the machine's bus, which
+/// is the same for every process. None where there is no GPU, whatever the reason: cuda_status()
+/// has it.
+std::vector<std::string> cuda_devices();
 
 struct CublasStatus {
   std::optional<std::string> unavailable;  ///< why there is no cuBLAS here

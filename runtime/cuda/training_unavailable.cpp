@@ -6,7 +6,7 @@
 
 namespace rackrail::runtime {
 
-int cuda_device_count() { return 0; }
+std::vector<std::string> cuda_devices() { return {}; }
 
 CublasStatus cublas_status() { return {cuda_status().unavailable, {}}; }
 

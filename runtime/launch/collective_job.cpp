@@ -92,9 +92,9 @@ class CollectiveRank {
 
  private:
   MakeExecutor take_gpu() {
-    const GpuChoice choice = agree_on_gpu(*gpu_, launch_.rank, false, [this](const auto& own) {
-      return session_.coordinator().exchange(own);
-    });
+    const GpuChoice choice =
+        agree_on_gpu(*gpu_, launch_.rank, false, std::nullopt,
+                     [this](const auto& own) { return session_.coordinator().exchange(own); });
     arrays_ = make_gpu_arrays(choice.device);
     return device_executors(choice, arrays_->stream());
   }
@@ -206,7 +206,7 @@ LocalCollectives run_local_collectives(const plan::Plan& plan,
     ChildCommand command;
     command.words = words;
     if (options.gpu && options.gpu->shares) {
-      command.environment = shared_gpu_variables(Rank(r));
+      command.environment = shared_gpu_variables(Rank(r), true);
     }
     command.environment["RACKRAIL_RANK"] = std::to_string(r);
     command.environment["RACKRAIL_LOCAL_RANK"] = std::to_string(r);

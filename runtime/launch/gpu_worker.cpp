@@ -15,8 +15,16 @@ namespace {
 GpuOffer parse_offer(const std::string& text) {
   try {
     const nlohmann::json object = nlohmann::json::parse(text);
-    return {object.at("host").get<std::string>(), object.at("devices").get<int>(),
-            object.at("reason").get<std::string>(), object.at("nccl").get<std::string>()};
+    GpuOffer offer{.host = object.at("host").get<std::string>(),
+                   .devices = object.at("devices").get<std::vector<std::string>>(),
+                   .reason = object.at("reason").get<std::string>(),
+                   .nccl = object.at("nccl").get<std::string>(),
+                   .nccl_host = object.at("nccl_host").get<std::string>(),
+                   .device = std::nullopt};
+    if (const auto device = object.find("device"); device != object.end()) {
+      offer.device = device->get<int>();
+    }
+    return offer;
   } catch (const nlohmann::json::exception& error) {
     throw RuntimeFailure(std::string("what a rank says of its GPU cannot be read: ") +
                          error.what());
@@ -25,22 +33,57 @@ GpuOffer parse_offer(const std::string& text) {
 
 std::string rank_text(std::size_t rank) { return "rank " + std::to_string(rank); }
 
-/// The device of rank `self`, which is one of its host's.
-int device_of(const GpuSettings& settings, std::size_t self, const std::vector<GpuOffer>& offers) {
-  const GpuOffer& own = offers[self];
-  if (own.devices == 0) {
-    throw RuntimeFailure(rank_text(self) + " is to compute on a GPU: " + own.reason);
+/// The device of each rank, by its own numbers.
+std::vector<std::size_t> devices_of(const GpuSettings& settings,
+                                    const std::vector<GpuOffer>& offers) {
+  std::vector<std::size_t> devices;
+  std::map<std::pair<std::string, std::string>, std::size_t> users;  // of a host's device
+  for (std::size_t r = 0; r < offers.size(); ++r) {
+    const GpuOffer& offer = offers[r];
+    const auto users_of = [&](std::size_t device) -> std::size_t& {
+      return users[{offer.host, offer.devices[device]}];
+    };
+    if (offer.devices.empty()) {
+      throw RuntimeFailure(rank_text(r) + " is to compute on a GPU: " + offer.reason);
+    }
+    std::size_t best = 0;
+    for (std::size_t d = 1; d < offer.devices.size(); ++d) {
+      best = users_of(d) < users_of(best) ? d : best;
+    }
+    if (offer.device) {
+      best = static_cast<std::size_t>(*offer.device);
+      if (best >= offer.devices.size()) {
+        throw RuntimeFailure(rank_text(r) + " is to use GPU " + std::to_string(best) + ": found " +
+                             std::to_string(offer.devices.size()) + " on " + offer.host);
+      }
+    }
+    if (users_of(best)++ > 0 && !settings.shares) {
+      throw RuntimeFailure(rank_text(r) + " has no GPU of its own: found " +
+                           std::to_string(offer.devices.size()) + " on " + offer.host +
+                           ", expected more, or --share-gpu");
+    }
+    devices.push_back(best);
   }
-  int before = 0;
-  for (std::size_t r = 0; r < self; ++r) {
-    before += offers[r].host == own.host ? 1 : 0;
+  return devices;
+}
+
+/// Why these ranks cannot use NCCL; empty: they can.
+std::string problem_with_nccl(const std::vector<GpuOffer>& offers,
+                              const std::vector<std::size_t>& devices) {
+  // By NCCL's notion of a host, and by device.
+  std::map<std::pair<std::string, std::string>, std::size_t> first;
+  for (std::size_t r = 0; r < offers.size(); ++r) {
+    if (!offers[r].nccl.empty()) {
+      return rank_text(r) + " has " + offers[r].nccl;
+    }
+    const std::string& device = offers[r].devices[devices[r]];
+    const auto [found, is_new] = first.try_emplace({offers[r].nccl_host, device}, r);
+    if (!is_new) {
+      return rank_text(r) + " shares GPU " + device + " with " + rank_text(found->second) +
+             ", which NCCL refuses unless all ranks have RACKRAIL_SHARE_GPU=1";
+    }
   }
-  if (before >= own.devices && !settings.shares) {
-    throw RuntimeFailure(rank_text(self) + " has no GPU of its own: found " +
-                         std::to_string(own.devices) + " on " + own.host +
-                         ", expected more, or --share-gpu");
-  }
-  return before % own.devices;
+  return {};
 }
 
 RankGroups hosts_of(const GpuSettings& settings, const std::vector<GpuOffer>& offers) {
@@ -66,22 +109,29 @@ RankGroups hosts_of(const GpuSettings& settings, const std::vector<GpuOffer>& of
 }  // namespace
 
 std::string to_json(const GpuOffer& offer) {
-  return nlohmann::json({{"host", offer.host},
+  nlohmann::json json = {{"host", offer.host},
                          {"devices", offer.devices},
                          {"reason", offer.reason},
-                         {"nccl", offer.nccl}})
-      .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+                         {"nccl", offer.nccl},
+                         {"nccl_host", offer.nccl_host}};
+  if (offer.device) {
+    json["device"] = *offer.device;
+  }
+  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-GpuOffer gpu_offer(bool wants_nccl, bool wants_cublas) {
+GpuOffer gpu_offer(std::optional<int> device, bool wants_nccl, bool wants_cublas) {
   GpuOffer offer;
   offer.host = host_name();
+  const char* nccl_host = std::getenv("NCCL_HOSTID");
+  offer.nccl_host = nccl_host == nullptr ? offer.host : nccl_host;
+  offer.device = device;
   const CudaStatus cuda = cuda_status();
   offer.reason = cuda.unavailable.value_or("");
-  offer.devices = cuda_device_count();
-  if (offer.devices != 0 && wants_cublas) {
+  offer.devices = cuda_devices();
+  if (!offer.devices.empty() && wants_cublas) {
     if (const CublasStatus cublas = cublas_status(); cublas.unavailable) {
-      offer.devices = 0;
+      offer.devices.clear();
       offer.reason = *cublas.unavailable;
     }
   }
@@ -90,9 +140,9 @@ GpuOffer gpu_offer(bool wants_nccl, bool wants_cublas) {
 }
 
 GpuChoice agree_on_gpu(
-    const GpuSettings& settings, Rank self, bool computes,
+    const GpuSettings& settings, Rank self, bool computes, std::optional<int> device,
     const std::function<std::vector<std::string>(const std::string& own)>& exchange) {
-  const GpuOffer offer = gpu_offer(settings.path != GpuPath::kStaged, computes);
+  const GpuOffer offer = gpu_offer(device, settings.path != GpuPath::kStaged, computes);
   return choose_gpu(settings, self, exchange(to_json(offer)));
 }
 
@@ -102,41 +152,48 @@ GpuChoice choose_gpu(const GpuSettings& settings, Rank self,
   for (const std::string& offer : offers) {
     parsed.push_back(parse_offer(offer));
   }
+  const std::vector<std::size_t> devices = devices_of(settings, parsed);
   GpuChoice choice;
-  choice.device = device_of(settings, self.index(), parsed);
+  choice.device = static_cast<int>(devices[self.index()]);
   choice.hosts = hosts_of(settings, parsed);
   if (settings.path == GpuPath::kStaged) {
     choice.path = DevicePath::kStaged;
     return choice;
   }
   choice.path = settings.path == GpuPath::kHybrid ? DevicePath::kHybrid : DevicePath::kNccl;
-  for (std::size_t r = 0; r < parsed.size(); ++r) {
-    if (parsed[r].nccl.empty()) {
-      continue;
-    }
-    if (settings.path != GpuPath::kAuto) {
-      throw RuntimeFailure(rank_text(r) + " is to use NCCL: " + parsed[r].nccl);
-    }
-    choice.path = DevicePath::kStaged;
-    choice.note = "gradients go through pinned memory and the transport: " + rank_text(r) +
-                  " has " + parsed[r].nccl;
-    break;
+  const std::string problem = problem_with_nccl(parsed, devices);
+  if (problem.empty()) {
+    return choice;
   }
+  if (settings.path != GpuPath::kAuto) {
+    throw RuntimeFailure("NCCL cannot be used: " + problem);
+  }
+  choice.path = DevicePath::kStaged;
+  choice.note = "gradients go through pinned memory and the transport: " + problem;
   return choice;
 }
 
-std::map<std::string, std::string> shared_gpu_variables(Rank rank) {
+std::map<std::string, std::string> shared_gpu_variables(Rank rank, bool is_here) {
   std::map<std::string, std::string> variables{
       {"NCCL_HOSTID", "rackrail-rank-" + std::to_string(rank.value())}};
-  // No network card either: one of them may refuse to talk to itself.
-  const std::pair<const char*, const char*> defaults[] = {
-      {"NCCL_NET", "Socket"}, {"NCCL_SOCKET_IFNAME", "lo"}, {"NCCL_MNNVL_ENABLE", "0"}};
-  for (const auto& [name, value] : defaults) {
+  const auto set_default = [&](const char* name, const char* value) {
     if (std::getenv(name) == nullptr) {
       variables[name] = value;
     }
+  };
+  // No network card: one of them may refuse to talk to itself.
+  set_default("NCCL_NET", "Socket");
+  set_default("NCCL_MNNVL_ENABLE", "0");
+  if (is_here) {
+    set_default("NCCL_SOCKET_IFNAME", "lo");
   }
   return variables;
+}
+
+void share_gpu_as(Rank rank, bool is_here) {
+  for (const auto& [name, value] : shared_gpu_variables(rank, is_here)) {
+    setenv(name.c_str(), value.c_str(), 1);
+  }
 }
 
 GpuWorker::GpuWorker(GpuChoice choice)

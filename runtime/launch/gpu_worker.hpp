@@ -1,12 +1,14 @@
 // A worker's GPU: which one it has, what computes there, and what carries its gradients to others.
 //
-// Ranks tell each other where they are and what they have, so all of them choose alike: one host's
-// ranks have its GPUs in the order of their numbers; NCCL is used where all have it.
+// Ranks tell each other where they are and what they have, so all of them choose alike: each has
+// the first GPU that it sees and that no rank before it on its host has, whether all of them see
+// all of the host's GPUs or a launcher shows each its own; NCCL is used where all have it.
 #pragma once
 
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,13 +23,16 @@ namespace rackrail::runtime {
 /// What one rank says of itself.
 struct GpuOffer {
   std::string host;
-  int devices = 0;
-  std::string reason;  ///< why there is none
-  std::string nccl;    ///< why it cannot be used; empty: it can
+  std::vector<std::string> devices;  ///< as cuda_devices() has them
+  std::string reason;                ///< why there is none
+  std::string nccl;                  ///< why it cannot be used; empty: it can
+  std::string nccl_host;             ///< what NCCL takes this process's host for (NCCL_HOSTID)
+  std::optional<int> device;         ///< that the program says it has; none: it does not care
 };
 std::string to_json(const GpuOffer& offer);
-/// Of this process; whether to look for NCCL, and for cuBLAS, without which there is no GPU then.
-GpuOffer gpu_offer(bool wants_nccl, bool wants_cublas);
+/// Of this process, which computes on `device` if it says so; whether to look for NCCL, and for
+/// cuBLAS, without which there is no GPU then.
+GpuOffer gpu_offer(std::optional<int> device, bool wants_nccl, bool wants_cublas);
 
 struct GpuChoice {
   int device = 0;
@@ -36,19 +41,23 @@ struct GpuChoice {
   std::string note;  ///< what the user should know; empty: nothing
 };
 /// What all ranks come to when each says what it has by `exchange` (ExecutorSite::exchange);
-/// `computes`: whether it needs cuBLAS. Throws as choose_gpu().
+/// `computes`: whether it needs cuBLAS; `device` as GpuOffer has it. Throws as choose_gpu().
 GpuChoice agree_on_gpu(
-    const GpuSettings& settings, Rank self, bool computes,
+    const GpuSettings& settings, Rank self, bool computes, std::optional<int> device,
     const std::function<std::vector<std::string>(const std::string& own)>& exchange);
 /// Of rank `self`; `offers` are those of all ranks, as JSON. Throws RuntimeFailure where a rank has
-/// no GPU of its own (and they are not shared), or NCCL is asked for and missing.
+/// no GPU of its own (and they are not shared), or NCCL is asked for and missing or would refuse:
+/// two ranks on one GPU, unless each takes itself for a host (shared_gpu_variables).
 GpuChoice choose_gpu(const GpuSettings& settings, Rank self,
                      const std::vector<std::string>& offers);
 
 /// Variables for NCCL in a process whose GPU others have too, to be set before its first call: NCCL
-/// refuses two ranks on one device of one host, so each takes itself for a host. What the user has
-/// set stays but for that.
-std::map<std::string, std::string> shared_gpu_variables(Rank rank);
+/// refuses two ranks on one device of one host, so each takes itself for a host. Where the whole
+/// job `is_here`, on this machine and its network, they talk by the loopback. What the user has set
+/// stays but for the first.
+std::map<std::string, std::string> shared_gpu_variables(Rank rank, bool is_here);
+/// Sets them in this process, which had better have no other threads yet.
+void share_gpu_as(Rank rank, bool is_here);
 
 /// For Session::start(): executors for gradients that `stream` (a cudaStream_t) writes and reads,
 /// which must outlive them.

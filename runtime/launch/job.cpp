@@ -83,9 +83,8 @@ JobResult run_launched_job(const plan::Plan& plan, const JobOptions& options,
                                              " started"});
   }
   if (options.gpu && options.gpu->shares) {
-    for (const auto& [name, value] : shared_gpu_variables(launch.rank)) {
-      setenv(name.c_str(), value.c_str(), 1);  // before there are other threads
-    }
+    share_gpu_as(launch.rank,
+                 is_loopback(launch.coordinator.host));  // before there are other threads
   }
   if (launch.rank.value() != 0) {
     const Duration start = trainer::wall_clock();

@@ -85,7 +85,8 @@ void LocalWorkers::start(Rank rank) {
   ChildCommand command = command_;
   command.words.push_back(std::to_string(rank.value()));
   if (options_.gpu && options_.gpu->shares) {
-    command.environment.merge(shared_gpu_variables(rank));
+    // A place may be a network of its own.
+    command.environment.merge(shared_gpu_variables(rank, !options_.place_worker));
   }
   if (options_.place_worker) {
     options_.place_worker(rank, command);

@@ -250,7 +250,7 @@ class Life {
   /// A GPU, once; and what moves gradients from there to the ranks of this epoch.
   MakeExecutor take_gpu() {
     gpu_ = std::make_unique<GpuWorker>(
-        agree_on_gpu(*settings_.gpu, session_->welcome().rank, true,
+        agree_on_gpu(*settings_.gpu, session_->welcome().rank, true, std::nullopt,
                      [this](const auto& own) { return session_->coordinator().exchange(own); }));
     const GpuChoice& choice = gpu_->choice();
     report_.device = gpu_->compute()->name();

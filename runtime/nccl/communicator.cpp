@@ -140,7 +140,9 @@ NcclCommunicator NcclCommunicator::finish_child(NcclResult result, const char* c
                                                 const NcclHandle& child, int rank, int size) {
   const NcclResult state = is_error(result) ? result : wait(options_.deadline);
   if (state == NcclResult::kSuccess && child != nullptr) {
-    return {*functions_, options_, child, rank, size};
+    NcclCommunicator made(*functions_, options_, child, rank, size);
+    made.check(NcclResult::kSuccess, call);  // its own state may be settled later than the parent's
+    return made;
   }
   const NcclResult code = state == NcclResult::kSuccess ? NcclResult::kInternalError : state;
   const NcclError error(words_for(*functions_, code, call, handle_, options_.deadline), code);

@@ -18,6 +18,7 @@ struct DeviceExecutor::Bucket {
   std::vector<CudaSignal> handovers;  ///< one for each change of lanes
   CudaSignal ready;                   ///< the gradient is there
   CudaSignal done;
+  bool can_refuse = false;  ///< what arrives
   DeviceBuffer<std::byte> scratch;
   std::span<float> gradient;  ///< of this step; empty: not launched
 };
@@ -103,6 +104,8 @@ DeviceExecutor::DeviceExecutor(const plan::Plan& plan, Rank self, const RankGrou
     }
   }
   refused_ = zeros<std::uint32_t>(1, stream(DeviceLane::kDecode));
+  refused_here_ = PinnedBuffer(plan.buckets.size() * sizeof(std::uint32_t));
+  std::fill_n(reinterpret_cast<std::uint32_t*>(refused_here_.data()), plan.buckets.size(), 0U);
   std::size_t codec_scratch = 0;
   for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
     auto& bucket = *buckets_.emplace_back(std::make_unique<Bucket>());
@@ -134,6 +137,9 @@ std::size_t DeviceExecutor::prepare(Bucket& bucket) {
   for (std::size_t i = 0; i < operations.size(); ++i) {
     if (i > 0 && operations[i].lane != operations[i - 1].lane) {
       bucket.handovers.emplace_back();
+    }
+    if (const auto* decode = std::get_if<DecodeOperation>(&operations[i].what)) {
+      bucket.can_refuse = bucket.can_refuse || codec_of(bucket, decode->codec).can_refuse();
     }
     const auto* encode = std::get_if<EncodeOperation>(&operations[i].what);
     if (encode == nullptr) {
@@ -195,6 +201,11 @@ void DeviceExecutor::launch(BucketId id, std::span<float> gradient, cudaStream_t
     }
     std::visit([&](const auto& what) { enqueue(what, bucket, lane); }, operations[i].what);
   }
+  if (bucket.can_refuse) {
+    check_cuda(cudaMemcpyAsync(refused_here(id), refused_.data(), sizeof(std::uint32_t),
+                               cudaMemcpyDeviceToHost, stream(operations.back().lane)),
+               "cudaMemcpyAsync");
+  }
   bucket.done.record(stream(operations.back().lane));
 }
 
@@ -255,12 +266,8 @@ void DeviceExecutor::check_health() {
   }
 }
 
-std::uint32_t DeviceExecutor::refused_codes() {
-  std::uint32_t count = 0;
-  const cudaStream_t last = stream(DeviceLane::kDecode);
-  copy_to_host(refused_, std::span(&count, 1), last);
-  check_cuda(cudaStreamSynchronize(last), "cudaStreamSynchronize");
-  return count;
+std::uint32_t DeviceExecutor::refused_codes(BucketId bucket) const {
+  return bucket.index() < buckets_.size() ? *refused_here(bucket) : 0;
 }
 
 void DeviceExecutor::enqueue(const CollectiveOperation& operation, const Bucket& bucket,

@@ -95,8 +95,9 @@ class DeviceExecutor {
   /// What a launch of the bucket does.
   const DeviceProgram& program(BucketId bucket) const;
 
-  /// Number of codes so far that no encoder makes (damaged messages); waits for what was launched.
-  std::uint32_t refused_codes();
+  /// Number of codes that no encoder makes (damaged messages), of all that were looked at before
+  /// the bucket, whose sum the device must have, was done: not 0 where the sum may lack something.
+  std::uint32_t refused_codes(BucketId bucket) const;
 
  private:
   struct Bucket;
@@ -108,6 +109,9 @@ class DeviceExecutor {
   void enqueue(const ExchangeOperation& operation, const Bucket& bucket, DeviceLane lane);
   void enqueue(const EncodeOperation& operation, const Bucket& bucket, DeviceLane lane);
   void enqueue(const DecodeOperation& operation, const Bucket& bucket, DeviceLane lane);
+  std::uint32_t* refused_here(BucketId bucket) const {
+    return reinterpret_cast<std::uint32_t*>(refused_here_.data()) + bucket.index();
+  }
   const DeviceCodec& codec_of(const Bucket& bucket, std::uint8_t codec) const;
   std::size_t prepare(Bucket& bucket);
 
@@ -120,6 +124,7 @@ class DeviceExecutor {
   std::map<std::string, DeviceBuffer<float>> residuals_;
   DeviceBuffer<std::byte> codec_scratch_;  ///< of the lane that encodes
   DeviceBuffer<std::uint32_t> refused_;
+  PinnedBuffer refused_here_;  ///< as it was at each bucket's end
   std::vector<std::unique_ptr<Bucket>> buckets_;
   std::optional<std::uint32_t> step_;
 };

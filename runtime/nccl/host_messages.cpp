@@ -20,7 +20,7 @@ struct HostMessages::Piece {
   bool has_arrived = false;  ///< of the turn; guarded by mutex_
 };
 
-struct HostMessages::Exchange {
+struct HostMessages::Exchange : std::enable_shared_from_this<Exchange> {
   HostMessages* owner = nullptr;
   BucketId bucket;
   std::vector<ExchangeOperation::Message> messages;  ///< a copy: programs may end before this
@@ -81,7 +81,7 @@ void HostMessages::prepare(BucketId bucket, const DeviceProgram& program) {
     if (what == nullptr) {
       continue;
     }
-    auto exchange = std::make_unique<Exchange>();
+    auto exchange = std::make_shared<Exchange>();
     exchange->owner = this;
     exchange->bucket = bucket;
     exchange->messages = what->messages;
@@ -249,6 +249,12 @@ void HostMessages::send(const Task& task) {
   const Piece& piece = *task.piece;
   Exchange& exchange = *task.exchange;
   const ExchangeOperation::Message& message = exchange.messages[piece.message];
+  {
+    const std::lock_guard lock(mutex_);
+    if (failure_) {
+      return;  // nobody waits for it, and what would be sent may be anything
+    }
+  }
   SliceHeader header;
   header.plan = options_.plan;
   header.epoch = options_.epoch;
@@ -258,10 +264,10 @@ void HostMessages::send(const Task& task) {
   header.slice = piece.number;
   header.bytes = static_cast<std::uint32_t>(piece.bytes);
   transport_.send(message.peer, header, {exchange.memory.data() + piece.staged, piece.bytes},
-                  [this, &exchange, peer = message.peer] {
-                    const std::lock_guard lock(mutex_);
-                    --exchange.unsent[peer];
-                    changed_.notify_all();
+                  [meeting = meeting_, kept = exchange.shared_from_this(), peer = message.peer] {
+                    const std::lock_guard lock(meeting->mutex);
+                    --kept->unsent[peer];
+                    meeting->changed.notify_all();
                   });
 }
 

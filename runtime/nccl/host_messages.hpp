@@ -16,8 +16,9 @@
 //
 // Exchanges are told apart by their transfer's number, their bucket and how often that bucket has
 // been launched, which is the same everywhere; what comes before its exchange has begun here is
-// kept. Once a peer is lost that an exchange needs, all functions return at once and what is copied
-// is unspecified: check_health() says so.
+// kept. Once a peer is lost that an exchange needs, all functions return at once, nothing is sent
+// any more and what is copied is unspecified: check_health() says so. A send that is under way then
+// may end after this object: it keeps the memory that it reads.
 #pragma once
 
 #include <condition_variable>
@@ -90,11 +91,16 @@ class HostMessages final : public DeviceMessages {
 
   Transport& transport_;
   const Options options_;
-  std::map<const ExchangeOperation*, std::unique_ptr<Exchange>> exchanges_;
+  std::map<const ExchangeOperation*, std::shared_ptr<Exchange>> exchanges_;
   std::map<Key, std::pair<Exchange*, std::size_t>> receives_;  ///< and the index of its first piece
 
-  std::mutex mutex_;  ///< guards what follows, and what exchanges say is
-  std::condition_variable changed_;
+  struct Meeting {
+    std::mutex mutex;
+    std::condition_variable changed;
+  };
+  const std::shared_ptr<Meeting> meeting_ = std::make_shared<Meeting>();  ///< with sends under way
+  std::mutex& mutex_ = meeting_->mutex;  ///< guards what follows, and what exchanges say is
+  std::condition_variable& changed_ = meeting_->changed;
   std::deque<Task> tasks_;
   std::optional<std::string> failure_;
   bool is_stopping_ = false;

@@ -85,7 +85,7 @@ class DevicePlanExecutor final : public PlanExecutor {
         device_(options.device),
         stream_(static_cast<cudaStream_t>(options.stream)),
         launched_(plan.buckets.size()) {
-    use_device();
+    const CurrentDevice here(device_);
     communicators_ = join(plan, self, options);
     if (options.path == DevicePath::kNccl) {
       messages_ = std::make_unique<NcclMessages>(*communicators_.world);
@@ -104,7 +104,7 @@ class DevicePlanExecutor final : public PlanExecutor {
   }
 
   ~DevicePlanExecutor() override {
-    static_cast<void>(cudaSetDevice(device_));
+    const CurrentDevice here(device_, std::nothrow);
     // Kernels and functions that wait for others must quit before their memory goes.
     if (aborted() || has_unfinished()) {
       abort("the executor ends");
@@ -117,7 +117,8 @@ class DevicePlanExecutor final : public PlanExecutor {
 
   void begin_step(std::uint32_t step) override {
     const std::lock_guard lock(mutex_);
-    use_device();
+    const CurrentDevice here(device_);
+    require_not_aborted();
     for (std::size_t b = 0; b < launched_.size(); ++b) {
       if (launched_[b] && !executor_->is_done(BucketId(b))) {
         throw RuntimeFailure(
@@ -130,7 +131,8 @@ class DevicePlanExecutor final : public PlanExecutor {
 
   void launch(BucketId bucket, std::span<float> data) override {
     const std::lock_guard lock(mutex_);
-    use_device();
+    const CurrentDevice here(device_);
+    require_not_aborted();
     watched([&] { executor_->launch(bucket, data, stream_); });
     launched_[bucket.index()] = true;
     for (const auto& [peer, bytes] : sent_[bucket.index()].bytes) {
@@ -146,11 +148,12 @@ class DevicePlanExecutor final : public PlanExecutor {
     while (true) {
       {
         const std::lock_guard lock(mutex_);
-        use_device();
+        const CurrentDevice here(device_);
         require_not_aborted();
         if (watched([&] { return executor_->is_done(bucket); })) {
           // A wait that was cut short looks like a sum.
           watched([&] { executor_->check_health(); });
+          require_whole(bucket);
           return;
         }
         if (Clock::now() > health) {
@@ -169,6 +172,7 @@ class DevicePlanExecutor final : public PlanExecutor {
       bool is_launched = false;
       {
         const std::lock_guard lock(mutex_);
+        const CurrentDevice here(device_);
         require_not_aborted();
         is_launched = launched_[b];
       }
@@ -202,12 +206,14 @@ class DevicePlanExecutor final : public PlanExecutor {
 
   Residuals residuals() const override {
     const std::lock_guard lock(mutex_);
-    use_device();
+    const CurrentDevice here(device_);
+    let_streams_end();
     return executor_->residuals();
   }
   void set_residuals(Residuals residuals) override {
     const std::lock_guard lock(mutex_);
-    use_device();
+    const CurrentDevice here(device_);
+    let_streams_end();
     executor_->set_residuals(residuals);
   }
 
@@ -235,7 +241,14 @@ class DevicePlanExecutor final : public PlanExecutor {
     return sends;
   }
 
-  void use_device() const { check_cuda(cudaSetDevice(device_), "cudaSetDevice"); }
+  void require_whole(BucketId bucket) const {
+    if (const std::uint32_t refused = executor_->refused_codes(bucket); refused != 0) {
+      throw RuntimeFailure(fmt::format(
+          "bucket {}: {} codes arrived that no encoder makes: a message was damaged, or another "
+          "build of rackrail sent it",
+          bucket.value(), refused));
+    }
+  }
 
   /// A peer that NCCL has lost is one to whoever waits.
   template <typename Act>
@@ -247,14 +260,26 @@ class DevicePlanExecutor final : public PlanExecutor {
     } catch (const PeerLostError& error) {
       abort(error.what());
     }
+    give_up();
+  }
+
+  void require_not_aborted() {
+    if (aborted()) {
+      give_up();
+    }
+  }
+
+  [[noreturn]] void give_up() {
+    let_streams_end();
     const std::lock_guard lock(abort_mutex_);
     throw PeerLostError(*reason_);
   }
 
-  void require_not_aborted() const {
-    const std::lock_guard lock(abort_mutex_);
-    if (reason_) {
-      throw PeerLostError(*reason_);
+  /// After an abort, kernels of NCCL's may wait for those that are gone, and whatever waits for a
+  /// stream, such as a copy of residuals or memory that is freed, would wait with them.
+  void let_streams_end() const {
+    if (aborted()) {
+      communicators_.abort();
     }
   }
 
@@ -274,7 +299,7 @@ class DevicePlanExecutor final : public PlanExecutor {
   const Rank self_;
   const int device_;
   const cudaStream_t stream_;
-  DeviceCommunicators communicators_;
+  mutable DeviceCommunicators communicators_;
   std::unique_ptr<DeviceMessages> messages_;
   HostMessages* staged_ = nullptr;  ///< messages_, where they are staged
   mutable std::mutex mutex_;        ///< guards what follows

@@ -6,7 +6,7 @@
 // abort, ends the wait even while kernels hang.
 //
 // Threads: as Executor, calls of several threads come one after the other, and a wait lets others
-// in. The device is made each calling thread's current one.
+// in. A calling thread's current device stays what it is.
 #pragma once
 
 #include <cstdint>

@@ -82,6 +82,29 @@ TEST_CASE("C interface on a GPU: arrays and buckets of device and host give the 
   CHECK(problems == "");
 }
 
+TEST_CASE("C interface on a GPU: the caller's current device stays what it is") {
+  if (const char* reason = rackrail_unavailable()) RACKRAIL_SKIP(reason);
+  setenv("RACKRAIL_GPU_PATH", "staged", 1);
+  setenv("EMULATED_GPUS", "2", 1);
+  const std::string problems = on_ranks(2, on_gpu, [](TestRank& rank) {
+    const CudaStream stream;
+    OnDevice array(values_of(rank.rank, 640, 1), stream);
+    const rackrail_buffer buffer = array.buffer();
+    const std::int64_t elements = 640;
+    std::int32_t bucket = -1;
+    int device = -1;
+    rank.expect(cudaSetDevice(1) == cudaSuccess, "a second device");
+    rank.expect(rackrail_all_reduce(rank.context, &buffer, RACKRAIL_SUM), RACKRAIL_OK, "sum");
+    rank.expect(rackrail_plan(rank.context, &elements, nullptr, 1, &bucket), RACKRAIL_OK, "plan");
+    rank.expect(rackrail_start(rank.context, bucket, &buffer, RACKRAIL_MEAN), RACKRAIL_OK, "start");
+    rank.expect(rackrail_wait(rank.context, bucket), RACKRAIL_OK, "wait");
+    rank.expect(rackrail_finish(rank.context), RACKRAIL_OK, "finish");
+    rank.expect(cudaGetDevice(&device) == cudaSuccess && device == 1, "another device");
+  });
+  unsetenv("EMULATED_GPUS");
+  CHECK(problems == "");
+}
+
 TEST_CASE("C interface on a GPU: memory that is not there is refused, and the job goes on") {
   if (const char* reason = rackrail_unavailable()) RACKRAIL_SKIP(reason);
   setenv("RACKRAIL_GPU_PATH", "staged", 1);
@@ -101,6 +124,22 @@ TEST_CASE("C interface on a GPU: memory that is not there is refused, and the jo
     rank.expect(rackrail_finish(rank.context), RACKRAIL_OK, "finish");
   });
   CHECK(problems == "");
+}
+
+TEST_CASE("C interface on a GPU: ranks that share one are hosts of their own to NCCL") {
+  if (const char* reason = rackrail_unavailable()) RACKRAIL_SKIP(reason);
+  setenv("RACKRAIL_GPU_PATH", "staged", 1);
+  setenv("RACKRAIL_SHARE_GPU", "1", 1);
+  unsetenv("NCCL_HOSTID");
+  const std::string problems = on_ranks(2, on_gpu, [](TestRank& rank) {
+    rank.expect(rackrail_finish(rank.context), RACKRAIL_OK, "finish");
+  });
+  unsetenv("RACKRAIL_SHARE_GPU");
+  CHECK(problems == "");
+  const char* host = std::getenv("NCCL_HOSTID");  // of the rank that came last: they are threads
+  REQUIRE(host != nullptr);
+  CHECK_THAT(host, Catch::StartsWith("rackrail-rank-"));
+  unsetenv("NCCL_HOSTID");
 }
 
 TEST_CASE("C interface on a GPU: a job of the host refuses the device's memory") {

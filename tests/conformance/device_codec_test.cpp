@@ -38,7 +38,11 @@ const std::vector<std::string> kNames = {"none",
                                          "fp8e5m2:block=3",
                                          "topk",
                                          "topk:density=0.3",
-                                         "topk:density=1"};
+                                         "topk:density=1",
+                                         "randomk",
+                                         "randomk:density=0.3",
+                                         "randomk:density=0.999",
+                                         "randomk:density=1"};
 const std::vector<std::size_t> kSizes = {1, 3, 4, 255, 256, 257, 1'000, 8'192, 30'001};
 
 /// Gradients of mixed size with what floats can be besides: zeros of both signs, subnormal, huge,
@@ -237,16 +241,18 @@ TEST_CASE("device codec: the sum of payloads, encoded again") {
 
 TEST_CASE("device codec: a stream of random numbers that lies on the device") {
   if (const auto reason = cuda_status().unavailable) RACKRAIL_SKIP(*reason);
-  const plan::Codec codec = plan::parse_codec("int8");
+  const plan::Codec codec = plan::parse_codec(GENERATE("int8", "randomk"));
+  CAPTURE(plan::to_string(codec));
   const Floats input = gradients(3'000, 5, false);
   const auto device = make_device_codec(codec);
   const OnDevice<float> values(input, 0);
   const OnDevice<std::byte> bytes(room_for(codec, input.size()), 0);
   const OnDevice<std::uint64_t> stream(std::vector<std::uint64_t>{77}, 0);
+  const DeviceBuffer<std::byte> scratch(device->scratch_bytes(input.size()));
   device->encode({.input = values.span(),
                   .residual = {},
                   .output = bytes.span(),
-                  .scratch = {},
+                  .scratch = scratch.span(),
                   .key = {.stream = 1, .first_element = 8},
                   .stream_on_device = stream.span().data()},
                  nullptr);
@@ -338,6 +344,24 @@ TEST_CASE("device codec: top-k keeps what the CPU keeps, whatever the data") {
   const Floats residual = has_residual ? Floats(kSize, 0.25F) : Floats{};
   check_same_encoding(codec, encode_on_gpu(codec, input, residual, {}),
                       encode_on_cpu(codec, input, residual, {}), kSize, what != "not finite");
+}
+
+TEST_CASE("device codec: random-k over more elements than 32 bits of a product hold") {
+  if (const auto reason = cuda_status().unavailable) RACKRAIL_SKIP(*reason);
+  constexpr std::size_t kSize = 300'007;  // squared it is more than 2³²
+  const plan::Codec codec = plan::parse_codec(GENERATE("randomk:density=0.4", "randomk"));
+  const std::string what = GENERATE("usual", "one infinity", "overflow of the sum");
+  CAPTURE(plan::to_string(codec), what);
+  Floats input = gradients(kSize, 17, false);
+  Floats residual = gradients(kSize, 18, false);
+  if (what == "one infinity") {
+    input[kSize - 2] = -std::numeric_limits<float>::infinity();
+  } else if (what == "overflow of the sum") {
+    input[77] = residual[77] = 3e38F;
+  }
+  const EncodeKey key{.stream = 3, .first_element = 5};
+  check_same_encoding(codec, encode_on_gpu(codec, input, residual, key),
+                      encode_on_cpu(codec, input, residual, key), kSize, true);
 }
 
 TEST_CASE("device codec: sizes that do not fit are refused") {

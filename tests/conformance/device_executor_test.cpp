@@ -7,6 +7,8 @@
 #include <cmath>
 #include <mutex>
 #include <random>
+#include <thread>
+#include <utility>
 
 #include "runtime/nccl/host_messages.hpp"
 #include "runtime/nccl/plan_executor.hpp"
@@ -115,7 +117,7 @@ Outcome run(const plan::Plan& plan, const RankGroups& groups, test::FakeNccl& nc
     rank.executor.check_health();
     outcome.has_waited[self.index()] = rank.has_waited ? 1 : 0;
     outcome.is_orderly[self.index()] =
-        rank.communicators.close(20_s) && rank.executor.refused_codes() == 0 ? 1 : 0;
+        rank.communicators.close(20_s) && rank.executor.refused_codes(BucketId(0)) == 0 ? 1 : 0;
     outcome.calls[self.index()] = nccl.calls();
   });
   return outcome;
@@ -161,7 +163,8 @@ plan::TransferGraph two_tiers(const plan::Codec& across) {
 const RankGroups kPairs{{Rank(0), Rank(1)}, {Rank(2), Rank(3)}};
 
 TEST_CASE("device executor: two tiers give the bits of the same programs on processors") {
-  const std::string across = GENERATE("none", "fp16", "int8", "topk:density=0.1");
+  const std::string across =
+      GENERATE("none", "fp16", "int8", "topk:density=0.1", "randomk:density=0.2");
   CAPTURE(across);
   const plan::Plan plan = plan_of(two_tiers(plan::parse_codec(across)), {4'096, 3'001, 1}, 1'024);
   test::FakeNccl nccl;
@@ -376,6 +379,7 @@ TEST_CASE("device executor: an abort ends the waits of a job's executor with its
   Meeting meeting(4);
   const auto transports = make_in_process_transports(4);
   std::vector<std::string> errors(4);
+  std::vector<std::ptrdiff_t> aborted(4);
   on_every_rank(4, [&](Rank self) {
     const CudaStream stream;
     std::unique_ptr<PlanExecutor> executor = make_device_plan_executor(
@@ -396,11 +400,154 @@ TEST_CASE("device executor: an abort ends the waits of a job's executor with its
     } catch (const PeerLostError& error) {
       errors[self.index()] = error.what();
     }
+    // Kernels that hang must have quit before anything waits for a stream.
+    const std::vector<std::string> calls = nccl.calls();
+    aborted[self.index()] = std::count(calls.begin(), calls.end(), "comm_abort");
+    executor->residuals();
     executor.reset();
     transports[self.index()]->close(1_s);
   });
   CHECK(errors == std::vector<std::string>(4, "rank 3 was lost"));
+  CHECK(aborted == std::vector<std::ptrdiff_t>(4, path == DevicePath::kNccl ? 3 : 0));
   CHECK(nccl.open() == 0);
+}
+
+/// A transport that does as another, but for what a test changes.
+class Bypass : public Transport {
+ public:
+  explicit Bypass(Transport& behind) : behind_(behind) {}
+
+  std::string_view name() const override { return behind_.name(); }
+  std::vector<std::byte> address() const override { return behind_.address(); }
+  void connect(Rank self, std::span<const std::vector<std::byte>> addresses) override {
+    behind_.connect(self, addresses);
+  }
+  void set_handlers(ReceiveHandler on_receive, PeerErrorHandler on_peer_error) override {
+    behind_.set_handlers(std::move(on_receive), std::move(on_peer_error));
+  }
+  void send(Rank destination, const SliceHeader& header, std::span<const std::byte> payload,
+            SendCompletion done) override {
+    behind_.send(destination, header, payload, std::move(done));
+  }
+  std::size_t progress() override { return behind_.progress(); }
+  void wait(Duration at_most) override { behind_.wait(at_most); }
+  void wake() override { behind_.wake(); }
+  void close(Duration deadline) noexcept override { behind_.close(deadline); }
+
+ private:
+  Transport& behind_;
+};
+
+/// The first index of what arrives is one that no encoder makes.
+class Damaging final : public Bypass {
+ public:
+  using Bypass::Bypass;
+  void set_handlers(ReceiveHandler on_receive, PeerErrorHandler on_peer_error) override {
+    Bypass::set_handlers(
+        [on_receive](Rank source, const SliceHeader& header, std::span<const std::byte> payload) {
+          std::vector<std::byte> damaged(payload.begin(), payload.end());
+          std::fill_n(damaged.begin(), sizeof(std::uint32_t), std::byte{0xff});
+          on_receive(source, header, damaged);
+        },
+        std::move(on_peer_error));
+  }
+};
+
+TEST_CASE("device executor: a damaged message is an error on the rank that gets it") {
+  const plan::Plan plan = plan_of(ring(2, plan::parse_codec("topk:density=0.1")), {4'096}, 4'096);
+  test::FakeNccl nccl;
+  Meeting meeting(2);
+  const auto transports = make_in_process_transports(2);
+  std::vector<std::string> errors(2);
+  on_every_rank(2, [&](Rank self) {
+    const CudaStream stream;
+    Transport& whole = *transports[self.index()];
+    Damaging damaging(whole);
+    DevicePlanOptions options = plan_options(DevicePath::kStaged, stream, nccl, meeting, self);
+    options.groups = {{Rank(0)}, {Rank(1)}};
+    std::unique_ptr<PlanExecutor> executor = make_device_plan_executor(
+        plan, self, self == Rank(1) ? static_cast<Transport&>(damaging) : whole, options);
+    const DeviceBuffer<float> memory(4'096);
+    copy_to_device<float>(gradients_of(plan, self, 0, true)[0], memory, stream.get());
+    executor->begin_step(0);
+    executor->launch(BucketId(0), memory.span());
+    try {
+      executor->wait_all();
+    } catch (const RuntimeFailure& error) {
+      errors[self.index()] = error.what();
+    }
+    executor.reset();
+    whole.close(1_s);
+  });
+  CHECK(errors[0] == "");
+  CHECK_THAT(errors[1], Catch::Contains("codes arrived that no encoder makes"));
+}
+
+/// Sends end when the test says so.
+class Late final : public Bypass {
+ public:
+  struct Sent {
+    std::span<const std::byte> payload;
+    SendCompletion done;
+  };
+  using Bypass::Bypass;
+  void send(Rank /*destination*/, const SliceHeader& /*header*/, std::span<const std::byte> payload,
+            SendCompletion done) override {
+    const std::lock_guard lock(mutex_);
+    sent_.push_back({payload, std::move(done)});
+  }
+  std::vector<Sent> take() {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(sent_, {});
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<Sent> sent_;
+};
+
+TEST_CASE("device executor: a send that ends after its executor still has its memory") {
+  const plan::Plan plan = plan_of(ring(2), {4'096}, 1'024);
+  const auto transports = make_in_process_transports(2);
+  Late late(*transports[0]);
+  const auto is_there = [](const Late::Sent& sent) {
+    cudaPointerAttributes attributes = {};
+    return cudaPointerGetAttributes(&attributes, sent.payload.data()) == cudaSuccess &&
+           attributes.type != cudaMemoryTypeUnregistered;
+  };
+  std::vector<Late::Sent> sent;
+  {
+    test::FakeNccl nccl;
+    Meeting meeting(1);
+    const CudaStream stream;
+    DevicePlanOptions options = plan_options(DevicePath::kStaged, stream, nccl, meeting, Rank(0));
+    options.groups = {{Rank(0)}, {Rank(1)}};
+    const auto executor = make_device_plan_executor(plan, Rank(0), late, options);
+    const DeviceBuffer<float> memory(4'096);
+    executor->begin_step(0);
+    // The emulated stream is the thread that launches, and waits for what rank 1 never sends.
+    std::jthread aborts([&] {
+      while (sent.empty()) {
+        sent = late.take();
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+      executor->abort("rank 1 was lost");
+    });
+    CHECK_THROWS_AS((executor->launch(BucketId(0), memory.span()), executor->wait_all()),
+                    PeerLostError);
+  }
+  for (const Late::Sent& each : late.take()) {
+    sent.push_back(each);
+  }
+  REQUIRE_FALSE(sent.empty());
+  CHECK(std::all_of(sent.begin(), sent.end(), is_there));
+  for (const Late::Sent& each : sent) {
+    each.done();
+  }
+  for (Late::Sent& each : sent) {
+    each.done = nullptr;
+  }
+  CHECK(std::none_of(sent.begin(), sent.end(), is_there));
 }
 
 TEST_CASE("device executor: what is launched wrongly is refused") {

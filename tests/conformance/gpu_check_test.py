@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import types
 import unittest
 
@@ -46,6 +47,35 @@ sys.exit(subprocess.run(["{command}", *arguments]).returncode)
 """
 
 
+# As the first, but one codec takes it down while it is verified, and another one hangs.
+BROKEN = """#!{python}
+import json, os, subprocess, sys, time
+arguments = sys.argv[1:]
+if arguments == ["--help"]:
+    sys.exit(0)
+if "--verify" not in arguments and "--codec" in arguments:
+    output = arguments[arguments.index("--output") + 1]
+    codecs = [b for a, b in zip(arguments, arguments[1:]) if a == "--codec"]
+    found = []
+    for codec in codecs:
+        with open(output, "w") as file:
+            json.dump({{"verification": found, "under_way": codec}}, file)
+        if codec == "int8":
+            os.abort()
+        if codec == "topk":
+            subprocess.Popen(["sleep", "300"]).wait()
+        found.append({{"codec": codec, "what": "encode", "good": True, "problem": ""}})
+    with open(output, "w") as file:
+        json.dump({{"verification": found}}, file)
+    sys.exit(0)
+if "--verify" not in arguments:
+    arguments += ["--verify", "5001"]
+if "--time" not in arguments:
+    arguments += ["--time", "4096", "--blocks", "2", "3"]
+sys.exit(subprocess.run(["{program}", *arguments]).returncode)
+"""
+
+
 # Says which library it was offered, as the number of elements.
 NCCL = """#!{python}
 import json, os, sys
@@ -77,8 +107,9 @@ class Program(unittest.TestCase):
         checked = {(row["codec"], row["what"]) for row in report["verification"]}
         for codec in ("fp16", "bf16", "int8", "fp8", "fp8e5m2"):
             self.assertIn((codec, "reduce of 8"), checked)
+        for codec in ("none", "fp16", "bf16", "int8", "fp8", "fp8e5m2", "topk", "randomk"):
+            self.assertIn((codec, "its residual"), checked)
             self.assertIn((codec, "encode in a graph"), checked)
-        self.assertIn(("topk", "its residual"), checked)
         timings = {row["what"]: row for row in report["timings"]}
         self.assertAlmostEqual(timings["int8 encode"]["bytes_per_element"], 4 + 1 + 4 / 256)
         self.assertAlmostEqual(timings["fp16 reduce of 8"]["bytes_per_element"], 18)
@@ -88,6 +119,14 @@ class Program(unittest.TestCase):
             self.assertGreaterEqual(row["median_s"], row["fastest_s"])
         self.assertEqual(report["timings"][0]["what"], "device copy")
         self.assertEqual(report["timings"][-1]["what"], "device copy")
+
+    def test_one_codec_alone(self):
+        result = run(PROGRAM, "--verify", "1001", "--time", "0", "--codec", "int8")
+        report = json.loads(result.stdout)
+        self.assertEqual(report["codecs"], ["int8"])
+        self.assertEqual({row["codec"] for row in report["verification"]}, {"int8"})
+        self.assertNotIn("under_way", report)
+        self.assertNotEqual(run(PROGRAM, "--codec", "int9").returncode, 0)
 
     def test_bad_arguments_and_unwritable_output(self):
         self.assertEqual(run(PROGRAM, "--verify", "many").returncode, 2)
@@ -163,6 +202,92 @@ class Script(unittest.TestCase):
         self.assertIn("wrong bytes", result.stdout)
         self.assertIn("| planned training, 4 ranks, staged | exit status 1 |", result.stdout)
         self.assertEqual(self.outcomes()[0]["training"], [])
+
+    def test_what_one_codec_breaks_is_all_that_is_lost(self):
+        self.add_program("gpu_check", BROKEN.format(python=sys.executable, program=PROGRAM))
+        script = (self.bundle / "gpu-check").read_text()
+        (self.bundle / "gpu-check").write_text(script.replace('["--time", "0"], 120',
+                                                              '["--time", "0"], 8'))
+        self.add_program("nccl_check", "#!/bin/sh\necho no JSON\n")
+        result = self.check()
+        self.assertEqual(result.returncode, 1, result.stdout + result.stderr)
+        report, outcomes = self.outcomes()
+        self.assertEqual(outcomes["verification"], "exit status -6 in int8")
+        self.assertEqual(outcomes["verification, after int8"], "stopped after 8 s in topk")
+        self.assertEqual(outcomes["verification, after topk"], "good")
+        self.assertEqual([row["codec"] for row in report["verification"]],
+                         [codec for codec in report["codecs"] if codec not in ("int8", "topk")])
+        self.assertIn("randomk", report["codecs"])
+        self.assertEqual(outcomes["timings"], "good")
+        self.assertIn("output that cannot be read", outcomes["NCCL, 4 ranks on one GPU"])
+        self.assertEqual(report["nccl"], [])
+        self.assertIn("| verification | exit status -6 in int8 |",
+                      (self.output / "gpu-report.md").read_text())
+
+    def test_a_step_ends_with_all_its_processes(self):
+        checker = self.load_script()
+        mark = self.bundle / "pid"
+        began = time.monotonic()
+        status, output = checker.execute(
+            ["sh", "-c", f"echo begun; sleep 300 & echo $! > {mark}; wait"], 1)
+        self.assertLess(time.monotonic() - began, 60)
+        self.assertEqual((status, output), (None, "begun\n"))
+        self.assert_gone(mark.read_text())
+
+    def test_ended_from_outside_it_takes_its_processes_along(self):
+        mark = self.bundle / "pid"
+        self.add_program("conformance_codec_test",
+                         f"#!/bin/sh\necho $$ > {mark}.new; mv {mark}.new {mark}; exec sleep 300\n")
+        with subprocess.Popen([sys.executable, str(self.bundle / "gpu-check"), "--output",
+                               str(self.output)], stdout=subprocess.DEVNULL,
+                              env={**os.environ, "RACKRAIL_NCCL_LIBRARY": self.nccl,
+                                   "RACKRAIL_CUBLAS_LIBRARY": "libcublas.so.13"}) as process:
+            while not mark.exists():
+                self.assertIsNone(process.poll())
+                time.sleep(0.05)
+            process.terminate()
+            self.assertEqual(process.wait(60), 143)
+        self.assert_gone(mark.read_text())
+        self.assertEqual(self.outcomes()[1]["conformance tests"], "under way")
+
+    def assert_gone(self, pid):
+        for _ in range(600):
+            try:
+                state = pathlib.Path("/proc", pid.strip(), "stat").read_text()
+            except OSError:
+                return
+            if state.rpartition(") ")[2][0] == "Z":  # of whoever takes orphans in
+                return
+            time.sleep(0.1)
+        self.fail(f"process {pid} is still there")
+
+    def test_a_report_is_there_before_the_last_step(self):
+        checker = self.load_script()
+        report = {"device": "a GPU", "date": "today", "revision": "r", "cuda": "c", "steps": [],
+                  "verification": [], "timings": [], "training": [], "nccl": []}
+        checker_run = checker.Run(60, lambda: checker.write(report, self.output))
+        report["steps"] = checker_run.steps
+        look = f"grep -q 'under way' {self.output}/gpu-report.json"
+        self.assertEqual(checker_run.step("one", ["sh", "-c", look], 30), "")
+
+        def fails(_run):
+            report["timings"] = [{"no": "row"}]  # of which there is no table either
+            raise KeyError("speed")
+
+        checker_run.part("two", fails)
+        steps = json.loads((self.output / "gpu-report.json").read_text())["steps"]
+        self.assertEqual([step["outcome"] for step in steps],
+                         ["good", "given up: KeyError: 'speed'"])
+        self.assertIn("# no table: KeyError", (self.output / "gpu-report.md").read_text())
+
+    def test_a_driver_that_says_nothing_is_no_gpu(self):
+        checker = self.load_script()
+        checker.BUNDLE = self.bundle
+        checker.PROBE_LIMIT = 1
+        self.add_program("gpu_check", "#!/bin/sh\nexec sleep 300\n")
+        self.assertEqual(checker.probe(checker.Run(60), {}), "the driver said nothing for 1 s")
+        self.add_program("gpu_check", "#!/bin/sh\necho '{{'\n")
+        self.assertIn("Expecting", checker.probe(checker.Run(60), {}))
 
     def test_without_libraries_no_training_is_planned(self):
         checker = self.load_script()

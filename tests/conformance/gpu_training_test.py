@@ -1,8 +1,9 @@
 """rackrail train --device cuda on an emulated GPU, one for each worker's process.
 
-    gpu_training_test.py PATH-OF-THE-COMMAND-ON-AN-EMULATED-GPU
+    gpu_training_test.py PATH-OF-THE-COMMAND-ON-AN-EMULATED-GPU PATH-OF-RECORDING-NCCL
 
-Matrices are multiplied by a stand-in for cuBLAS, and there is no NCCL: it would want a real GPU.
+Matrices are multiplied by a stand-in for cuBLAS, and there is no NCCL, which would want a real GPU, but a
+library that records what NCCL would find when it is called.
 """
 import math
 import os
@@ -11,10 +12,11 @@ import sys
 from pathlib import Path
 
 os.environ["RACKRAIL_COMMAND"] = sys.argv.pop(1)
+RECORDING_NCCL = sys.argv.pop(1)
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "integration" / "command"))
 
 import harness  # noqa: E402  (reads the variable)
-from training import SmallTrainingTest, small_training  # noqa: E402
+from training import TOKEN, SmallTrainingTest, small_training  # noqa: E402
 
 CUDA = ("--training", "small.yaml", "--device", "cuda")
 
@@ -80,7 +82,7 @@ class GpuTraining(SmallTrainingTest):
         self.make_plan()
         result = self.rackrail("train", "plan.json", *CUDA, "--workers", "2", "--share-gpu",
                                "--gpu-path", "nccl", status=1)
-        self.assertIn("rank 0 is to use NCCL: no NCCL", result.err)
+        self.assertIn("NCCL cannot be used: rank 0 has no NCCL", result.err)
 
     def test_what_does_not_go_together_is_refused(self):
         self.make_plan()
@@ -132,6 +134,77 @@ class GpuTraining(SmallTrainingTest):
         path = features["gradients of GPUs"]
         self.assertTrue(path["available"])
         self.assertTrue(path["detail"].startswith("through pinned memory"), path["detail"])
+
+
+class SharedGpu(SmallTrainingTest):
+    """NCCL refuses two ranks on one GPU of one host: each must take itself for a host, however it was
+    started, before NCCL is called."""
+
+    RANKS = 2
+
+    def environment(self, **variables):
+        return super().environment(**{
+            "RACKRAIL_NCCL_LIBRARY": RECORDING_NCCL, "NCCL_HOSTID": "everybody",
+            "RACKRAIL_RECORDED_NCCL": str(self.folder / "recorded"), **variables})
+
+    def recorded(self):
+        """What was said, sorted: the call, the host, the interface."""
+        return sorted(line.split() for line in (self.folder / "recorded").read_text().splitlines())
+
+    def assert_every_rank_is_a_host(self):
+        self.assertEqual(self.recorded(), [
+            ["id", "rackrail-rank-0", "lo"],
+            *(["join", f"rackrail-rank-{rank}", "lo"] for rank in range(self.RANKS))])
+
+    def launched(self, variables, *options):
+        self.make_plan()
+        processes = [self.start("train", "plan.json", *CUDA, *options, "--gpu-path", "nccl",
+                                variables={**TOKEN, **variables(rank)})
+                     for rank in range(self.RANKS)]
+        return [self.finish(process) for process in processes]
+
+    def test_local_workers(self):
+        self.make_plan()
+        result = self.rackrail("train", "plan.json", *CUDA, "--workers", str(self.RANKS), "--share-gpu",
+                               "--gpu-path", "nccl", status=1)
+        self.assertIn("NCCL: ncclCommInitRankConfig", result.err)
+        self.assert_every_rank_is_a_host()
+
+    def test_launched_by_others(self):
+        port = harness.free_ports(6)
+        here = {"RACKRAIL_COORDINATOR": f"127.0.0.1:{port}"}
+        ways = {
+            "torchrun": lambda rank: {
+                "RANK": str(rank), "WORLD_SIZE": str(self.RANKS), "LOCAL_RANK": str(rank),
+                "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port + 1)},
+            "Open MPI": lambda rank: {
+                "OMPI_COMM_WORLD_RANK": str(rank), "OMPI_COMM_WORLD_SIZE": str(self.RANKS),
+                "OMPI_COMM_WORLD_LOCAL_RANK": str(rank), **here},
+            "PMI": lambda rank: {
+                "PMI_RANK": str(rank), "PMI_SIZE": str(self.RANKS), **here},
+            "Slurm": lambda rank: {
+                "SLURM_PROCID": str(rank), "SLURM_STEP_ID": "0", "SLURM_JOB_ID": "7",
+                "SLURM_STEP_NUM_TASKS": str(self.RANKS), "SLURM_LOCALID": str(rank), **here},
+            "rackrail": lambda rank: {
+                "RACKRAIL_RANK": str(rank), "RACKRAIL_WORLD_SIZE": str(self.RANKS), **here},
+        }
+        for name, variables in ways.items():
+            with self.subTest(launcher=name):
+                (self.folder / "recorded").unlink(missing_ok=True)
+                results = self.launched(variables, "--share-gpu")
+                self.assertTrue(all(result.status == 1 for result in results), str(results))
+                self.assert_every_rank_is_a_host()
+
+    def test_sums_of_validate(self):
+        self.rackrail("validate", *CUDA, "--share-gpu", "--gpu-path", "nccl", "--workers",
+                      str(self.RANKS), "--steps", "2", status=1)
+        self.assert_every_rank_is_a_host()
+
+    def test_without_sharing_the_host_is_what_the_user_said(self):
+        self.make_plan()
+        self.rackrail("train", "plan.json", *CUDA, "--workers", str(self.RANKS), "--gpu-path", "nccl",
+                      status=1)
+        self.assertFalse((self.folder / "recorded").exists())  # there is one GPU for two ranks
 
 
 if __name__ == "__main__":

@@ -139,8 +139,8 @@ class State:
 
 def _join(tensor):
     """Makes this process a rank if it is none yet: on the tensor's GPU, if it has one."""
-    if tensor.is_cuda and not _job.is_initialized():
-        _job.init(device="cuda", device_id=tensor.device.index or 0)
+    if tensor.is_cuda:
+        _job.join_on_gpu(tensor.device.index or 0)
     _job.rank()
 
 
@@ -164,6 +164,9 @@ class _Work:
     def result(self):
         if self._floats is not self._tensor:
             self._tensor.copy_(self._floats)
+            if self._floats.is_cuda:
+                # Its memory is of the stream that made it, which would give it to others at once.
+                self._floats.record_stream(torch.cuda.current_stream(self._floats.device))
         return self._tensor
 
 

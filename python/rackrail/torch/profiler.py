@@ -5,6 +5,7 @@ would make of it."""
 
 import copy
 import json
+import re
 import statistics
 import time
 from pathlib import Path
@@ -23,8 +24,8 @@ def profile(model, batch, loss=None, *, path=None, repeats=5, name=None):
     `batch` is (inputs, targets), `loss` a function of outputs and targets (cross-entropy if none)
     whose value is a mean over samples. Times are medians of `repeats` passes after one that does
     not count. The gradient noise scale at these parameters is estimated from parts of the batch,
-    where it has at least two samples. The model is not changed: a copy is measured. Only on the
-    CPU: times on a device would need its events, which nothing here reads."""
+    where it has at least two samples. The model is not changed: a copy is measured. Model and batch
+    are on the CPU or on one CUDA device, whose events are the clock then."""
     inputs, targets = batch
     loss = loss or torch.nn.functional.cross_entropy
     if repeats < 1:
@@ -36,10 +37,13 @@ def profile(model, batch, loss=None, *, path=None, repeats=5, name=None):
     parameters = {key: value for key, value in model.named_parameters() if value.requires_grad}
     if not parameters:
         raise _job.InputError("model: found no parameter with a gradient, expected at least one")
-    if any(value.device.type != "cpu" for value in parameters.values()):
-        raise _job.InputError("model: found a parameter on a device, expected all on the CPU")
-
-    passes = _Passes(model, parameters, loss)
+    devices = {value.device for value in parameters.values()}
+    if len(devices) > 1 or next(iter(devices)).type not in ("cpu", "cuda"):
+        raise _job.InputError("model: found parameters on " + " and ".join(sorted(map(str, devices)))
+                              + ", expected all on the CPU or on one CUDA device")
+    device = devices.pop()
+    clock = _HostClock() if device.type == "cpu" else _DeviceClock(device)
+    passes = _Passes(model, parameters, loss, clock)
     passes.run(inputs, targets)
     runs = [passes.run(inputs, targets) for _ in range(repeats)]
     ready = {key: statistics.median(run.ready[key] for run in runs) for key in runs[0].ready}
@@ -48,12 +52,12 @@ def profile(model, batch, loss=None, *, path=None, repeats=5, name=None):
     lines = [
         f"name: {json.dumps(name or type(model).__name__)}",
         f"source: {json.dumps(f'rackrail.torch.profile, PyTorch {torch.__version__}')}",
-        "device_class: cpu",
+        f"device_class: {_device_class(device)}",
         f"profiled_batch: {len(inputs)}",
         f"forward: {_text(statistics.median(run.forward for run in runs))}",
         "backward_tail: "
         + _text(max(0, statistics.median(run.backward for run in runs) - max(ready.values()))),
-        f"optimizer: {_text(_optimizer_time(parameters.values(), repeats))}"]
+        f"optimizer: {_text(_optimizer_time(parameters.values(), repeats, clock))}"]
     noise = _noise_scale(passes, inputs, targets)
     if noise is not None:
         lines.append(f"noise_scale: {noise:.6g}")
@@ -73,6 +77,52 @@ def _text(nanoseconds):
     return f"{round(nanoseconds)} ns"
 
 
+def _device_class(device):
+    """As plan/device_class.cpp has it: the word of the GPU's name that begins with a capital and has
+    a number ("NVIDIA H100 80GB HBM3" is an H100)."""
+    if device.type == "cpu":
+        return "cpu"
+    name = torch.cuda.get_device_name(device)
+    words = re.findall(r"\b[A-Z]+\d+[A-Za-z]*\b", name)
+    return words[0] if words else json.dumps(name)
+
+
+class _HostClock:
+    """What the processor has done when it is asked."""
+
+    @staticmethod
+    def now():
+        return time.perf_counter_ns()
+
+    @staticmethod
+    def settle():
+        pass
+
+    @staticmethod
+    def between(start, end):
+        """In nanoseconds; only after settle()."""
+        return end - start
+
+
+class _DeviceClock:
+    """What a device will have done of what it has been given: its events, read afterwards."""
+
+    def __init__(self, device):
+        self._device = device
+
+    def now(self):
+        event = torch.cuda.Event(enable_timing=True)
+        event.record(torch.cuda.current_stream(self._device))
+        return event
+
+    def settle(self):
+        torch.cuda.synchronize(self._device)
+
+    @staticmethod
+    def between(start, end):
+        return round(start.elapsed_time(end) * 1e6)  # from milliseconds
+
+
 class _Times:
     """Of one pass, in nanoseconds; `ready` by parameter, from the beginning of backward."""
 
@@ -85,12 +135,12 @@ class _Times:
 class _Passes:
     """Forward and backward, with a clock at every gradient that is complete."""
 
-    def __init__(self, model, parameters, loss):
+    def __init__(self, model, parameters, loss, clock):
         self.parameters = parameters
         self._model = model
         self._loss = loss
-        self._times = _Times()
-        self._start = 0
+        self._clock = clock
+        self._ready = {}  # by parameter, as the clock has it
         self._accumulators = []  # a hook lives as long as what it is on
         for key, parameter in parameters.items():
             # The node that adds into .grad: it runs once, however often the parameter is used.
@@ -99,18 +149,24 @@ class _Passes:
             self._accumulators.append(node)
 
     def _note(self, key):
-        self._times.ready[key] = time.perf_counter_ns() - self._start
+        self._ready[key] = self._clock.now()
 
     def run(self, inputs, targets):
-        self._times = times = _Times()
+        clock = self._clock
+        self._ready = {}
         for parameter in self.parameters.values():
             parameter.grad = None
-        start = time.perf_counter_ns()
+        clock.settle()
+        start = clock.now()
         value = self._loss(self._model(inputs), targets)
-        self._start = time.perf_counter_ns()
+        middle = clock.now()
         value.backward()
-        times.backward = time.perf_counter_ns() - self._start
-        times.forward = self._start - start
+        end = clock.now()
+        clock.settle()
+        times = _Times()
+        times.forward = clock.between(start, middle)
+        times.backward = clock.between(middle, end)
+        times.ready = {key: clock.between(middle, at) for key, at in self._ready.items()}
         return times
 
     def gradient(self):
@@ -119,16 +175,19 @@ class _Passes:
                           if parameter.grad is not None])
 
 
-def _optimizer_time(parameters, repeats):
+def _optimizer_time(parameters, repeats, clock):
     """Of the plainest update, p ← p − 0·g: what moving the bytes takes."""
     times = []
     with torch.no_grad():
         for _ in range(repeats):
-            start = time.perf_counter_ns()
+            clock.settle()
+            start = clock.now()
             for parameter in parameters:
                 if parameter.grad is not None:
                     parameter.add_(parameter.grad, alpha=-0.0)
-            times.append(time.perf_counter_ns() - start)
+            end = clock.now()
+            clock.settle()
+            times.append(clock.between(start, end))
     return statistics.median(times)
 
 

@@ -29,12 +29,51 @@ assert (rackrail.allreduce(buffer) == total(7)).all()
 rackrail.allreduce(memoryview(buffer), in_place=True)
 assert list(buffer) == list(total(7))
 
-class Foreign:  # as an array of JAX or TensorFlow is seen: DLPack, no NumPy
+class Foreign:  # DLPack and nothing else
     __module__ = "elsewhere"
     def __init__(self, values): self._values = values
     def __dlpack_device__(self): return (1, 0)
-    def __array__(self, dtype=None): return self._values
+    def __dlpack__(self, **options): return self._values.__dlpack__(**options)
 assert (rackrail.allreduce(Foreign(of(rank, 9))) == total(9)).all()
+assert (rackrail.allreduce(Foreign(of(rank, 9).reshape(3, 3))) == total(9).reshape(3, 3)).all()
+class Shown(Foreign):  # what NumPy does not know, its own library shows it
+    def __dlpack__(self, **options): raise BufferError("no type of DLPack's")
+    def __array__(self, dtype=None): return self._values
+assert (rackrail.allreduce(Shown(of(rank, 9))) == total(9)).all()
+rackrail.shutdown()
+print("good")
+"""
+# What stands in for libraries that are not here: their arrays offer DLPack, and are made by the
+# function that the real ones are made by.
+JAX = {"jax/__init__.py": "", "jax/numpy.py": """
+from jaxlib import Array
+def asarray(values): return Array(values)
+""", "jaxlib.py": """
+class Array:
+    def __init__(self, values): self.values = values
+    def __dlpack_device__(self): return (1, 0)
+    def __dlpack__(self, **options): return self.values.__dlpack__(**options)
+"""}
+TENSORFLOW = {"tensorflow/__init__.py": """
+from tensorflow.ops import EagerTensor
+def convert_to_tensor(values): return EagerTensor(values)
+""", "tensorflow/ops.py": """
+class EagerTensor:
+    def __init__(self, values): self.values = values
+    def __array__(self, dtype=None): return self.values
+"""}
+STAND_INS = """
+import sys
+sys.path.insert(0, "stand-ins")
+import numpy as np, rackrail
+import jax.numpy, jaxlib, tensorflow
+rank, ranks = rackrail.rank(), rackrail.world_size()
+for make, kind in ((jax.numpy.asarray, jaxlib.Array),
+                   (tensorflow.convert_to_tensor, tensorflow.EagerTensor)):
+    array = make(np.full((2, 3), rank + 1, np.float32))
+    total = rackrail.allreduce(array, "mean")
+    assert type(total) is kind and total.values.shape == (2, 3), total
+    assert (total.values == (ranks + 1) / 2).all() and (array.values == rank + 1).all()
 rackrail.shutdown()
 print("good")
 """
@@ -56,8 +95,9 @@ refused("in_place", np.zeros((4, 4), np.float32)[:, 1], in_place=True)
 floats.flags.writeable = False
 refused("in_place", floats, in_place=True)
 class OnDevice:
-    def __dlpack_device__(self): return (2, 0)
-refused("RACKRAIL_CUDA", OnDevice())
+    def __dlpack_device__(self): return (10, 0)
+refused("kind 10", OnDevice())
+rackrail.rank()
 try:
     rackrail.init()
 except rackrail.InputError as error:
@@ -102,6 +142,14 @@ class AllReduce(RankTest):
 
     def test_without_a_launcher_the_job_is_one_process(self):
         self.assertEqual(self.run_python(self.program(SUMS)).out, "good\n")
+
+    def test_arrays_of_other_libraries_come_back_as_such(self):
+        for name, text in {**JAX, **TENSORFLOW}.items():
+            file = self.folder / "stand-ins" / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text, encoding="utf-8")
+        for result in self.run_ranks(2, self.program(STAND_INS)):
+            self.assertEqual(result.out, "good\n", str(result))
 
     def test_what_is_refused(self):
         for result in self.run_ranks(2, self.program(REFUSED)):

@@ -151,6 +151,86 @@ batch = torch.randn(64, 50), torch.randint(0, 10, (64,))
 print(rackrail.torch.profile(net, batch, path="net.yaml", name="my net"), end="")
 assert all(torch.equal(a, b) and b.grad is None for a, b in zip(before, net.parameters()))
 """
+# What a GPU's arrays would be summed as: PyTorch shows their memory, which is the host's here, and the
+# library is not called.
+ON_DEVICE = """
+import sys, types, torch, rackrail
+from rackrail import _arrays, _job, _library
+joined, calls = [], []
+_job.join_on_gpu = joined.append
+def all_reduce(buffer, operation):
+    calls.append((buffer.data, buffer.elements, buffer.device, buffer.stream, operation))
+    from ctypes import c_float
+    values = (c_float * buffer.elements).from_address(buffer.data)
+    values[:] = [3 * value for value in values]  # of ranks that all have the same
+_job.all_reduce = all_reduce
+torch.cuda.current_stream = lambda device: types.SimpleNamespace(cuda_stream=77)
+torch.from_dlpack = lambda array: array.tensor
+class OnDevice:
+    def __init__(self, tensor): self.tensor = tensor
+    def __dlpack_device__(self): return (2, 0)
+class Tensor(torch.Tensor):  # one of PyTorch's own
+    def __dlpack_device__(self): return (2, 0)
+jax = types.ModuleType("jax"); jax.dlpack = types.ModuleType("jax.dlpack")
+jax.dlpack.from_dlpack = lambda tensor: ("an array of JAX", tensor)
+sys.modules.update({"jax": jax, "jax.dlpack": jax.dlpack})
+class JaxArray(OnDevice): __module__ = "jaxlib.xla_extension"
+
+values = torch.arange(6.0).reshape(2, 3)
+result = rackrail.allreduce(OnDevice(values))
+assert torch.equal(result, 3 * values) and torch.equal(values, torch.arange(6.0).reshape(2, 3))
+assert calls[-1][1:] == (6, _library.CUDA, 77, _library.SUM) and joined == [0], calls
+library, result = rackrail.allreduce(JaxArray(values.t()), "mean")
+assert library == "an array of JAX" and torch.equal(result, 3 * values.t())
+assert result.is_contiguous() and calls[-1][-1] == _library.MEAN
+half = rackrail.allreduce(OnDevice(values.bfloat16()))
+assert half.dtype == torch.bfloat16 and torch.equal(half, (3 * values).bfloat16())
+mine = values.clone().as_subclass(Tensor)
+assert rackrail.allreduce(mine, in_place=True) is mine and calls[-1][0] == mine.data_ptr()
+assert torch.equal(mine.as_subclass(torch.Tensor), 3 * values)
+for wrong, options in ((OnDevice(values.double()), {}), (OnDevice(values), {"in_place": True}),
+                       (values.t().as_subclass(Tensor), {"in_place": True})):
+    try:
+        rackrail.allreduce(wrong, **options)
+    except rackrail.InputError as error:
+        assert "expected" in str(error) and "\\n" not in str(error), error
+    else:
+        raise SystemExit("accepted")
+print("good")
+"""
+# CUDA's events by the host's clock, which may be read only once all has been waited for.
+DEVICE_CLOCK = """
+import time, torch, rackrail.torch
+from rackrail.torch import profiler
+class Event:
+    recorded, settled = 0, 0
+    def __init__(self, enable_timing): assert enable_timing
+    def record(self, stream):
+        assert stream == "stream of gpu"
+        self.at = time.perf_counter_ns()
+        Event.recorded += 1
+        self.number = Event.recorded
+    def elapsed_time(self, end):
+        assert max(self.number, end.number) <= Event.settled, "read before it has happened"
+        return (end.at - self.at) * 1e-6
+def synchronize(device):
+    Event.settled = Event.recorded
+torch.cuda.Event, torch.cuda.synchronize = Event, synchronize
+torch.cuda.current_stream = lambda device: f"stream of {device}"
+torch.cuda.get_device_name = lambda device: NAMES[device.index]
+net = torch.nn.Sequential(torch.nn.Linear(30, 200), torch.nn.Linear(200, 10))
+parameters = dict(net.named_parameters())
+clock = profiler._DeviceClock("gpu")
+passes = profiler._Passes(net, parameters, torch.nn.functional.cross_entropy, clock)
+times = passes.run(torch.randn(64, 30), torch.zeros(64, dtype=torch.long))
+assert times.ready.keys() == parameters.keys() and times.forward > 0, times.ready
+assert 0 < min(times.ready.values()) <= max(times.ready.values()) <= times.backward
+assert max(times.ready["1.bias"], times.ready["1.weight"]) < times.ready["0.weight"], times.ready
+assert profiler._optimizer_time(parameters.values(), 3, clock) > 0
+NAMES = ["NVIDIA H100 80GB HBM3", "NVIDIA A100-SXM4-80GB", "Tesla T4", "NVIDIA H200", "AMD Instinct MI250X",
+         "NVIDIA GeForce RTX 4090"]
+print([profiler._device_class(torch.device("cuda", i)) for i in range(len(NAMES))])
+"""
 # The loss is the mean of w·x, so a sample's gradient is x, whose mean and variance are given.
 NOISE = """
 import torch, rackrail.torch
@@ -268,6 +348,15 @@ class Hook(RankTest):
 
 
 @unittest.skipUnless(PYTHON, WHY_NOT)
+class OnDevice(RankTest):
+    PYTHON = PYTHON
+
+    def test_arrays_are_summed_where_they_are(self):
+        result = self.run_python(self.write("on_device.py", ON_DEVICE))
+        self.assertEqual(result.out, "good\n", str(result))
+
+
+@unittest.skipUnless(PYTHON, WHY_NOT)
 class Profile(RankTest):
     PYTHON = PYTHON
 
@@ -283,6 +372,11 @@ class Profile(RankTest):
         plan = self.rackrail_json("plan", "two-racks-40g", "net.yaml", "-o", "plan.json")
         self.assertEqual(plan["workload"], "my net")
         self.rackrail("verify", "plan.json", "--workload", "net.yaml")
+
+    def test_on_a_device_its_events_are_the_clock(self):
+        result = self.run_python(self.write("clock.py", DEVICE_CLOCK))
+        self.assertEqual(result.out, str(["H100", "A100", "T4", "H200", "MI250X",
+                                          '"NVIDIA GeForce RTX 4090"']) + "\n")
 
     def test_the_noise_scale_is_that_of_the_gradients(self):
         # tr(Σ)/|G|² with |G|² = 20 m², tr(Σ) = 20 σ². The variance is estimated from the spread of 8

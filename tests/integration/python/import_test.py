@@ -19,9 +19,9 @@ OTHERS = ("last_error", "init", "rank", "world_size", "all_reduce", "plan", "sta
 class Stubs(RankTest):
     """Libraries that are what a wrong installation has."""
 
-    def stub(self, version="0.1.0", interface=3, unavailable="0"):
+    def stub(self, version="0.1.0", interface=3, unavailable="0", others=OTHERS):
         text = STUB.format(version=version, interface=interface, unavailable=unavailable)
-        text += "".join(f"int rackrail_{name}(void) {{ return 0; }}\n" for name in OTHERS)
+        text += "".join(f"int rackrail_{name}(void) {{ return 0; }}\n" for name in others)
         return self.compiled(text)
 
     def compiled(self, text):
@@ -48,6 +48,9 @@ class Stubs(RankTest):
     def test_a_build_without_a_backend(self):
         self.assert_import_fails(self.stub(unavailable='"no transport: switched off"'),
                                  "no transport: switched off")
+
+    def test_a_library_that_lacks_a_function(self):
+        self.assert_import_fails(self.stub(others=OTHERS[:-1]), "has no rackrail_destroy")
 
     def test_another_library(self):
         self.assert_import_fails(self.compiled("int unrelated(void) { return 0; }\n"),

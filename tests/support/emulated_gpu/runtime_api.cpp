@@ -77,6 +77,8 @@ constexpr std::size_t kGuardBytes = 256;
 constexpr unsigned char kGuard = 0x5a;
 constexpr unsigned char kFresh = 0xc3;  // of floats: −391.53
 
+thread_local int current_device = 0;
+
 std::mutex mutex;
 std::map<unsigned char*, std::size_t> allocations;
 
@@ -94,15 +96,25 @@ bool is_guard(const unsigned char* bytes) {
 const char* cudaGetErrorString(cudaError_t /*error*/) { return "emulated"; }
 const char* cudaGetErrorName(cudaError_t /*error*/) { return "emulated"; }
 
+// One, or as many as EMULATED_GPUS says; all memory is on the first.
 cudaError_t cudaGetDeviceCount(int* count) {
-  *count = 1;
+  const char* said = std::getenv("EMULATED_GPUS");
+  *count = said == nullptr ? 1 : std::atoi(said);
   return cudaSuccess;
 }
 cudaError_t cudaGetDevice(int* device) {
-  *device = 0;
+  *device = current_device;
   return cudaSuccess;
 }
-cudaError_t cudaSetDevice(int device) { return device == 0 ? cudaSuccess : cudaErrorInvalidValue; }
+cudaError_t cudaSetDevice(int device) {
+  int count = 0;
+  cudaGetDeviceCount(&count);
+  if (device < 0 || device >= count) {
+    return cudaErrorInvalidValue;
+  }
+  current_device = device;
+  return cudaSuccess;
+}
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int /*device*/) {
   *properties = {};
   std::snprintf(properties->name, sizeof properties->name, "emulated GPU");
@@ -111,6 +123,10 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int /*device*/) 
 // Few enough that grids are smaller than the work, so that threads stride over it.
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr /*attribute*/, int /*device*/) {
   *value = 1;
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceGetPCIBusId(char* address, int size, int device) {
+  std::snprintf(address, static_cast<std::size_t>(size), "0000:E%d:00.0", device);
   return cudaSuccess;
 }
 cudaError_t cudaDriverGetVersion(int* version) {

@@ -41,12 +41,17 @@ TEST_CASE("Sums are made on a GPU where the configuration or the environment say
   CHECK_FALSE(read_settings(&config, {}).gpu);
   CHECK_FALSE(read_settings(&config, {{"RACKRAIL_DEVICE", "cpu"}}).gpu);
   REQUIRE(read_settings(&config, {{"RACKRAIL_DEVICE", "cuda"}}).gpu);
+  CHECK_FALSE(read_settings(&config, {{"RACKRAIL_DEVICE", "cuda"}}).gpu->device);
   config.device = RACKRAIL_CUDA;
   config.device_id = 3;
   const Settings settings = read_settings(&config, {{"RACKRAIL_GPU_PATH", "hybrid"}});
   REQUIRE(settings.gpu);
   CHECK(settings.gpu->device == 3);
   CHECK(settings.gpu->path == runtime::GpuPath::kHybrid);
+  CHECK_FALSE(settings.gpu->shares);
+  CHECK(read_settings(&config, {{"RACKRAIL_SHARE_GPU", "1"}}).gpu->shares);
+  CHECK_FALSE(read_settings(&config, {{"RACKRAIL_SHARE_GPU", "0"}}).gpu->shares);
+  CHECK_THAT(refusal(&config, {{"RACKRAIL_SHARE_GPU", "yes"}}), Catch::Contains("0 or 1"));
   CHECK_THAT(refusal(&config, {{"RACKRAIL_GPU_PATH", "fast"}}), Catch::Contains("auto, nccl"));
   CHECK_THAT(refusal(&config, {{"RACKRAIL_DEVICE", "gpu"}}), Catch::Contains("cpu or cuda"));
   config.device_id = -1;

@@ -1,19 +1,44 @@
 #include "runtime/launch/gpu_worker.hpp"
 
 #include <catch2/catch.hpp>
+#include <cstdlib>
+
+#include <utility>
 
 #include "base/error.hpp"
 
 namespace rackrail::runtime {
 namespace {
 
-/// What ranks say that are on these hosts, each host with as many GPUs.
-std::vector<std::string> offers(const std::vector<std::string>& hosts, int devices) {
+/// What a rank says that sees the GPUs of this host with these addresses.
+GpuOffer offer(const std::string& host, std::vector<std::string> devices) {
+  return {.host = host,
+          .devices = std::move(devices),
+          .reason = "",
+          .nccl = "",
+          .nccl_host = host,
+          .device = std::nullopt};
+}
+
+std::vector<std::string> texts(const std::vector<GpuOffer>& offers) {
   std::vector<std::string> all;
-  for (const std::string& host : hosts) {
-    all.push_back(to_json(GpuOffer{.host = host, .devices = devices, .reason = "", .nccl = ""}));
+  for (const GpuOffer& each : offers) {
+    all.push_back(to_json(each));
   }
   return all;
+}
+
+/// What ranks say that are on these hosts, each of which sees as many GPUs, all of its host's.
+std::vector<std::string> offers(const std::vector<std::string>& hosts, int devices) {
+  std::vector<std::string> addresses;
+  for (int d = 0; d < devices; ++d) {
+    addresses.push_back("bus " + std::to_string(d));
+  }
+  std::vector<GpuOffer> all;
+  for (const std::string& host : hosts) {
+    all.push_back(offer(host, addresses));
+  }
+  return texts(all);
 }
 
 TEST_CASE("a host's ranks have its GPUs in the order of their numbers") {
@@ -30,29 +55,73 @@ TEST_CASE("a host's ranks have its GPUs in the order of their numbers") {
 
 TEST_CASE("a GPU has several ranks only where they are to share") {
   const auto all = offers({"a", "a", "a"}, 2);
-  CHECK(choose_gpu({}, Rank(1), all).device == 1);
-  CHECK_THROWS_WITH(choose_gpu({}, Rank(2), all),
-                    "rank 2 has no GPU of its own: found 2 on a, expected more, or --share-gpu");
+  CHECK(choose_gpu({}, Rank(1), offers({"a", "a"}, 2)).device == 1);
+  for (const std::size_t self : {1U, 2U}) {
+    CHECK_THROWS_WITH(choose_gpu({}, Rank(self), all),
+                      "rank 2 has no GPU of its own: found 2 on a, expected more, or --share-gpu");
+  }
   CHECK(choose_gpu({.shares = true}, Rank(2), all).device == 0);
 }
 
+TEST_CASE("a rank that is shown one GPU has that one, whatever its number is there") {
+  const auto all = texts({offer("a", {"bus 3"}), offer("a", {"bus 1"}), offer("b", {"bus 3"})});
+  for (std::size_t r = 0; r < all.size(); ++r) {
+    CHECK(choose_gpu({}, Rank(r), all).device == 0);
+    CHECK(choose_gpu({.path = GpuPath::kNccl}, Rank(r), all).path == DevicePath::kNccl);
+  }
+  const auto mixed = texts({offer("a", {"bus 0", "bus 1"}), offer("a", {"bus 0", "bus 1"}),
+                            offer("a", {"bus 1", "bus 2"}), offer("a", {"bus 2", "bus 3"})});
+  const std::vector<int> expected{0, 1, 1, 1};
+  for (std::size_t r = 0; r < mixed.size(); ++r) {
+    CHECK(choose_gpu({}, Rank(r), mixed).device == expected[r]);
+  }
+}
+
+TEST_CASE("a GPU that the program names is taken, if it is there") {
+  std::vector<GpuOffer> all(2, offer("a", {"bus 0", "bus 1"}));
+  all[0].device = 1;
+  CHECK(choose_gpu({}, Rank(0), texts(all)).device == 1);
+  CHECK(choose_gpu({}, Rank(1), texts(all)).device == 0);
+  all[0].device = 2;
+  CHECK_THROWS_WITH(choose_gpu({}, Rank(1), texts(all)), "rank 0 is to use GPU 2: found 2 on a");
+}
+
+TEST_CASE("NCCL is not asked for what it refuses: two ranks of a host on one GPU") {
+  std::vector<GpuOffer> all(2, offer("a", {"bus 0", "bus 1"}));
+  all[0].device = all[1].device = 1;
+  const std::string problem =
+      "rank 1 shares GPU bus 1 with rank 0, which NCCL refuses unless all ranks have "
+      "RACKRAIL_SHARE_GPU=1";
+  for (const Rank self : {Rank(0), Rank(1)}) {
+    const GpuChoice choice = choose_gpu({.shares = true}, self, texts(all));
+    CHECK(choice.path == DevicePath::kStaged);
+    CHECK_THAT(choice.note, Catch::EndsWith(problem));
+    CHECK_THROWS_WITH(choose_gpu({.shares = true, .path = GpuPath::kNccl}, self, texts(all)),
+                      "NCCL cannot be used: " + problem);
+  }
+  all[1].nccl_host = "rackrail-rank-1";
+  CHECK(choose_gpu({.shares = true}, Rank(0), texts(all)).path == DevicePath::kNccl);
+}
+
 TEST_CASE("a rank without a GPU says why") {
-  const std::vector<std::string> all{
-      to_json(GpuOffer{.host = "a", .devices = 0, .reason = "no GPU: none", .nccl = ""})};
+  GpuOffer none = offer("a", {});
+  none.reason = "no GPU: none";
+  const auto all = texts({none});
   CHECK_THROWS_WITH(choose_gpu({.shares = true}, Rank(0), all),
                     "rank 0 is to compute on a GPU: no GPU: none");
   CHECK_THROWS_AS(choose_gpu({}, Rank(0), {"{}"}), RuntimeFailure);
 }
 
 TEST_CASE("NCCL is used where all ranks have it, and otherwise only if nobody insists") {
-  auto all = offers({"a", "b"}, 1);
-  all[1] = to_json(GpuOffer{.host = "b", .devices = 1, .reason = "", .nccl = "no NCCL: why"});
+  GpuOffer without = offer("b", {"bus 0"});
+  without.nccl = "no NCCL: why";
+  const auto all = texts({offer("a", {"bus 0"}), without});
   const GpuChoice choice = choose_gpu({}, Rank(0), all);
   CHECK(choice.path == DevicePath::kStaged);
   CHECK(choice.note ==
         "gradients go through pinned memory and the transport: rank 1 has no NCCL: why");
   CHECK_THROWS_WITH(choose_gpu({.path = GpuPath::kNccl}, Rank(0), all),
-                    "rank 1 is to use NCCL: no NCCL: why");
+                    "NCCL cannot be used: rank 1 has no NCCL: why");
   CHECK_THROWS_AS(choose_gpu({.path = GpuPath::kHybrid}, Rank(0), all), RuntimeFailure);
   CHECK(choose_gpu({.path = GpuPath::kStaged}, Rank(0), all).note.empty());
   CHECK(choose_gpu({.path = GpuPath::kHybrid}, Rank(0), offers({"a", "b"}, 1)).path ==
@@ -61,16 +130,20 @@ TEST_CASE("NCCL is used where all ranks have it, and otherwise only if nobody in
 
 TEST_CASE("the hosts that the leader names count as long as the ranks are those") {
   const GpuSettings settings{
-      .shares = true, .path = GpuPath::kAuto, .hosts = {{Rank(0), Rank(1)}, {Rank(2)}}};
+      .shares = true, .path = GpuPath::kStaged, .hosts = {{Rank(0), Rank(1)}, {Rank(2)}}};
   CHECK(choose_gpu(settings, Rank(0), offers({"a", "a", "a"}, 1)).hosts == settings.hosts);
   CHECK(choose_gpu(settings, Rank(0), offers({"a", "a"}, 1)).hosts ==
         RankGroups{{Rank(0), Rank(1)}});
 }
 
 TEST_CASE("ranks that share a GPU are hosts of their own to NCCL") {
-  const auto of_two = shared_gpu_variables(Rank(2));
+  const auto of_two = shared_gpu_variables(Rank(2), true);
   CHECK(of_two.at("NCCL_HOSTID") == "rackrail-rank-2");
-  CHECK(of_two.at("NCCL_HOSTID") != shared_gpu_variables(Rank(1)).at("NCCL_HOSTID"));
+  CHECK(of_two.at("NCCL_HOSTID") != shared_gpu_variables(Rank(1), true).at("NCCL_HOSTID"));
+  if (std::getenv("NCCL_SOCKET_IFNAME") == nullptr) {
+    CHECK(of_two.at("NCCL_SOCKET_IFNAME") == "lo");
+  }
+  CHECK_FALSE(shared_gpu_variables(Rank(2), false).contains("NCCL_SOCKET_IFNAME"));
 }
 
 }  // namespace
