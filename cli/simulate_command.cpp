@@ -456,7 +456,7 @@ void add_simulate_command(CLI::App& app, Session& session) {
       ->add_option("--multipath", options->multipath,
                    "pinned: each transfer on the route that the plan gives it; ecmp: shortest "
                    "routes for all, by a hash of the two ranks; spray: packet by packet over all "
-                   "shortest routes. Shortest is of least latency, then of fewest links")
+                   "shortest routes. Shortest is of fewest links, however long their cables are")
       ->check(CLI::IsMember({"pinned", "ecmp", "spray"}));
   command
       ->add_option("--connections", options->connections,

@@ -301,6 +301,7 @@ class Engine {
   std::size_t staleness_;
   std::optional<DataLoading> loading_;
   Disturbances disturbances_;
+  topology::Distance distance_;  ///< of messages of others
   std::vector<std::vector<LinkId>> background_routes_;
   std::vector<std::uint32_t> background_under_way_;  ///< messages, by stream
   std::uint64_t background_since_ = 0;               ///< messages since the plan's last event
