@@ -387,6 +387,16 @@ class Simulate(harness.CommandTest):
                                      "--network", "packet")["busbw_Bps"]
         self.assertAlmostEqual(by_packets / 1.25e9, 1, delta=0.05)
 
+    def test_bytes_are_whole_floats(self):
+        for given, simulated in (("5B", 8), ("3B", 4), ("8B", 8), ("4097B", 4100)):
+            with self.subTest(given=given):
+                result = self.collective("two-racks-40g", given, "ring")
+                self.assertEqual(result["bytes"], simulated)
+                said = [note for note in result["notes"] if "floats" in note]
+                self.assertEqual(len(said), 0 if given == "8B" else 1)
+        self.assert_bad_input("simulate", "two-racks-40g", "--collective", "all-reduce", "--bytes",
+                              "0B", file="<command line>", where="--bytes", expected="one float")
+
     def test_options_of_the_packet_level(self):
         case = ("two-racks-40g", "64MiB", "halving-doubling", "--network", "packet")
         usual = self.collective(*case)
