@@ -48,11 +48,14 @@ class Sweep(harness.CommandTest):
 
     def test_threads_do_not_matter(self):
         self.write("study.yaml", SCENARIO)
-        for jobs in "1", "2", "7":
-            self.rackrail("sweep", "study.yaml", "--out", f"out{jobs}.jsonl", "--jobs", jobs)
-        first = self.results(self.rows("out1.jsonl"))
-        self.assertEqual(self.results(self.rows("out2.jsonl")), first)
-        self.assertEqual(self.results(self.rows("out7.jsonl")), first)
+        for jobs in "1", "2", "8":
+            self.rackrail("sweep", "study.yaml", "--out", f"out{jobs}.jsonl", "--csv",
+                          f"out{jobs}.csv", "--jobs", jobs)
+        for jobs in "2", "8":
+            self.assertEqual(self.results(self.rows(f"out{jobs}.jsonl")),
+                             self.results(self.rows("out1.jsonl")))
+            self.assertEqual((self.folder / f"out{jobs}.csv").read_bytes(),
+                             (self.folder / "out1.csv").read_bytes())
 
     def test_a_stopped_sweep_goes_on(self):
         self.write("study.yaml", SCENARIO)
