@@ -295,6 +295,8 @@ class Engine {
   void require_end_in_sight() const;
   std::optional<HeldFlow> first_held() const;
   [[noreturn]] void fail_stuck() const;
+  static std::optional<Place> waited_for(const Run& run, Place place);
+  static std::string what_blocks(const Run& run, Place place);
 
   const topology::Topology& topology_;
   bool records_;
