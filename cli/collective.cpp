@@ -191,7 +191,9 @@ void run_collective(Session& session, const topology::Topology& cluster,
     return named("<command line>", name, [&] { return parse(text); });
   };
   const Bytes size = option("--bytes", options.bytes, parse_bytes);
-  const std::int64_t elements = size.count() / kBytesPerElement;
+  const std::int64_t elements =
+      size.count() / kBytesPerElement + (size.count() % kBytesPerElement > 0 ? 1 : 0);
+  const Bytes whole(elements * kBytesPerElement);
   if (elements == 0) {
     throw ConfigError(ErrorContext{"<command line>", "--bytes", fmt::format("'{}'", options.bytes),
                                    "at least one float (4 B)"});
@@ -219,7 +221,7 @@ void run_collective(Session& session, const topology::Topology& cluster,
                    .slice_elements = slice_elements,
                    .slice_of_regular = slice_of_regular,
                    .simulation = simulation};
-  ProgressBar bar("simulating");
+  ProgressBar bar("simulating", session.progress_elsewhere());
   c.simulation.progress = [&bar](double share) { bar.update(share); };
   const auto start = std::chrono::steady_clock::now();
   const FastestCollective fastest = simulate_collective(c, options.schedule);
@@ -227,12 +229,16 @@ void run_collective(Session& session, const topology::Topology& cluster,
   const double wall = seconds_since(start);
   const sim::Records records = files.any() ? write_records(c, fastest, files) : sim::Records();
   bar.clear();
-  const std::vector<std::string> notes = simulation_notes(cluster);
+  std::vector<std::string> notes = simulation_notes(cluster);
+  if (whole != size) {
+    notes.push_back(fmt::format("{} are no whole number of floats (4 B): {} are simulated",
+                                to_string(size), to_string(whole)));
+  }
   for (const std::string& note : notes) {
     session.note("note: " + note);
   }
   const auto n = static_cast<double>(cluster.rank_count());
-  const auto moved = static_cast<double>(elements * kBytesPerElement);
+  const auto moved = static_cast<double>(whole.count());
   const double algbw = moved / result.time.seconds();
   // Of each byte of the buffer, so much crosses a rank's port (nccl-tests, PERFORMANCE.md).
   const double busbw = algbw * (what == plan::Collective::kAllReduce ? 2 : 1) * (n - 1) / n;
@@ -242,7 +248,7 @@ void run_collective(Session& session, const topology::Topology& cluster,
       plan::encoded_size(codec, elements));
   if (session.json) {
     session.print_json({{"collective", options.collective},
-                        {"bytes", elements * kBytesPerElement},
+                        {"bytes", whole.count()},
                         {"codec", plan::to_string(codec)},
                         {"time_s", result.time.seconds()},
                         {"schedule", family},
@@ -261,7 +267,7 @@ void run_collective(Session& session, const topology::Topology& cluster,
                         {"peak_rss_bytes", peak_rss_bytes()}});
     return;
   }
-  fmt::print("{} of {} over {} ranks of {}, {}\n\n", options.collective, to_string(size),
+  fmt::print("{} of {} over {} ranks of {}, {}\n\n", options.collective, to_string(whole),
              cluster.rank_count(), cluster.name(), family);
   Table table({{"time", Align::kRight},
                {"algbw", Align::kRight},

@@ -60,7 +60,7 @@ PlanInput load(Session& session, ExplainCommandOptions options) {
   chosen.error_budget = options.error_budget;
   chosen.seed = session.seed;
   chosen.compare_baselines = false;
-  ProgressBar bar("planning");
+  ProgressBar bar("planning", session.progress_elsewhere());
   chosen.progress = [&bar](double share, const std::string& what) { bar.update(share, what); };
   const auto cost_model = sim::make_cost_model(input.cluster, {});
   input.plan = planner::make_plan(input.cluster, input.workload, *cost_model, chosen);
@@ -190,7 +190,7 @@ void run(Session& session, const ExplainCommandOptions& options) {
     explaining.links.push_back(named("<command line>", "--link",
                                      [&] { return explore::named_links(input.cluster, name); }));
   }
-  ProgressBar bar("what if");
+  ProgressBar bar("what if", session.progress_elsewhere());
   explaining.replan = options.replan;
   explaining.threads = options.jobs;
   explaining.progress = [&bar](std::size_t done, std::size_t all) {

@@ -157,7 +157,7 @@ void run_plan(Session& session, const PlanOptions& options) {
   }
   session.add_output(options.output);
   const auto cost_model = sim::make_cost_model(cluster, {});
-  ProgressBar bar("planning");
+  ProgressBar bar("planning", session.progress_elsewhere());
   chosen.progress = [&bar](double share, const std::string& what) { bar.update(share, what); };
   const auto start = std::chrono::steady_clock::now();
   bool was_stopped = false;

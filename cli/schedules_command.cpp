@@ -86,7 +86,7 @@ void run_schedules(Session& session, const SchedulesOptions& options) {
   chosen.simulate_all = options.all;
   const topology::Topology cluster = options.cluster.load(session);
   const auto cost_model = sim::make_cost_model(cluster, {});
-  ProgressBar bar("schedules");
+  ProgressBar bar("schedules", session.progress_elsewhere());
   chosen.progress = [&bar](double share, const std::string& what) { bar.update(share, what); };
   const planner::ScheduleTable table = named(options.cluster.cluster, "", [&] {
     return planner::make_schedule_table(cluster, *cost_model, chosen);

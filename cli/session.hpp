@@ -10,6 +10,8 @@
 #include <span>
 #include <string>
 
+#include "cli/progress.hpp"
+
 namespace rackrail::cli {
 
 /// Exit statuses: done; ran, but did not reach what was asked; bad input.
@@ -37,6 +39,8 @@ class Session {
 
   /// A line on stderr, unless --json keeps stderr for errors.
   void note(const std::string& line) const;
+  /// Of long work, by the same rule.
+  Elsewhere progress_elsewhere() const { return json ? Elsewhere::kNothing : Elsewhere::kLines; }
 
  private:
   std::map<std::string, std::string> inputs_;

@@ -249,7 +249,7 @@ void run_jobs(Session& session, const SimulateOptions& options) {
       load_jobs(session, options.plan, options.workload, scenario, cluster);
   session.add_output(options.files.trace);
   scenario.options.record_timeline = !options.files.trace.empty();
-  ProgressBar bar("simulating");
+  ProgressBar bar("simulating", session.progress_elsewhere());
   scenario.options.progress = [&bar](double share) { bar.update(share); };
   const auto start = std::chrono::steady_clock::now();
   const sim::JobsResult result = sim::simulate_jobs(jobs, cluster, scenario.options);
@@ -297,7 +297,7 @@ void run_step(Session& session, const SimulateOptions& options) {
   }
   const PlanInput input = load_plan_input(session, options.plan, options.cluster, options.workload);
   sim::SimulationOptions simulation = options.simulation(session, input.cluster);
-  ProgressBar bar("simulating");
+  ProgressBar bar("simulating", session.progress_elsewhere());
   simulation.progress = [&bar](double share) { bar.update(share); };
   if (simulation.is_asynchronous) {
     for (const auto& [option, file] :
@@ -456,7 +456,7 @@ void add_simulate_command(CLI::App& app, Session& session) {
       ->add_option("--multipath", options->multipath,
                    "pinned: each transfer on the route that the plan gives it; ecmp: shortest "
                    "routes for all, by a hash of the two ranks; spray: packet by packet over all "
-                   "shortest routes. Shortest is of least latency, then of fewest links")
+                   "shortest routes. Shortest is of fewest links, however long their cables are")
       ->check(CLI::IsMember({"pinned", "ecmp", "spray"}));
   command
       ->add_option("--connections", options->connections,

@@ -77,7 +77,8 @@ void run(Session& session, const SweepCommandOptions& options, bool seed_is_give
     session.note(fmt::format("rank {} of {}: its cells go to {}", sweep.share.rank,
                              sweep.share.count, file.string()));
   }
-  ProgressBar bar("sweeping");
+  ProgressBar bar("sweeping",
+                  sweep.share.rank == 0 ? session.progress_elsewhere() : Elsewhere::kNothing);
   sweep.progress = [&bar](std::size_t done, std::size_t all) {
     bar.update(static_cast<double>(done) / static_cast<double>(std::max<std::size_t>(1, all)),
                fmt::format("{} of {} cells", done, all));

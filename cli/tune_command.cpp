@@ -129,7 +129,7 @@ void run(Session& session, const TuneCommandOptions& options, bool seed_is_given
       session.add_output(file);
     }
   }
-  ProgressBar bar("tuning");
+  ProgressBar bar("tuning", session.progress_elsewhere());
   sweep.progress = [&bar](std::size_t done, std::size_t all) {
     bar.update(static_cast<double>(done) / static_cast<double>(std::max<std::size_t>(1, all)),
                fmt::format("{} of {} trials", done, all));

@@ -91,9 +91,7 @@ std::string to_csv(std::span<const Row> rows) {
       text += "," + csv_cell(path);
     }
   }
-  text +=
-      ",step_time_s,bound_s,gap,sync_share,throughput,goodput,global_batch,executions,seconds,"
-      "error\n";
+  text += ",step_time_s,bound_s,gap,sync_share,throughput,goodput,global_batch,executions,error\n";
   for (const Row& row : rows) {
     text += std::to_string(row.cell);
     for (const auto& [path, value] : row.varied) {
@@ -101,11 +99,10 @@ std::string to_csv(std::span<const Row> rows) {
     }
     if (row.figures) {
       const Figures& f = *row.figures;
-      text += fmt::format(",{},{},{},{},{},{},{},{},{},\n", f.step_time_s, f.bound_s, f.gap,
-                          f.sync_share, f.throughput, f.goodput, f.global_batch, f.executions,
-                          row.seconds);
+      text += fmt::format(",{},{},{},{},{},{},{},{},\n", f.step_time_s, f.bound_s, f.gap,
+                          f.sync_share, f.throughput, f.goodput, f.global_batch, f.executions);
     } else {
-      text += fmt::format(",,,,,,,,,{},{}\n", row.seconds, csv_cell(row.error));
+      text += fmt::format(",,,,,,,,,{}\n", csv_cell(row.error));
     }
   }
   return text;

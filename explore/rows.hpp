@@ -32,7 +32,7 @@ std::string to_line(const Row& row);
 std::optional<Row> parse_line(const std::string& line);
 
 /// A table with a line per row: cell, the varied fields, the figures, error. Quoted as RFC 4180
-/// says where needed.
+/// says where needed. Without what computing took, so that the same sweep gives the same bytes.
 std::string to_csv(std::span<const Row> rows);
 
 /// The rows of a file in its order; none when it does not exist.

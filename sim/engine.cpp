@@ -38,6 +38,7 @@ Engine::Engine(const topology::Topology& topology, const SimulationOptions& opti
       staleness_(static_cast<std::size_t>(options.staleness)),
       loading_(options.loading),
       disturbances_(options.disturbances),
+      distance_(distance_of(options.multipath)),
       packet_bytes_(options.network == NetworkLevel::kPacket ? options.packets.payload.count() : 0),
       progress_(options.progress),
       records_flows_(options.record_flows),

@@ -295,12 +295,15 @@ class Engine {
   void require_end_in_sight() const;
   std::optional<HeldFlow> first_held() const;
   [[noreturn]] void fail_stuck() const;
+  static std::optional<Place> waited_for(const Run& run, Place place);
+  static std::string what_blocks(const Run& run, Place place);
 
   const topology::Topology& topology_;
   bool records_;
   std::size_t staleness_;
   std::optional<DataLoading> loading_;
   Disturbances disturbances_;
+  topology::Distance distance_;  ///< of messages of others
   std::vector<std::vector<LinkId>> background_routes_;
   std::vector<std::uint32_t> background_under_way_;  ///< messages, by stream
   std::uint64_t background_since_ = 0;               ///< messages since the plan's last event

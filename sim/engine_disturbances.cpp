@@ -37,7 +37,7 @@ void Engine::schedule_disturbances() {
     queue_.push(Time{0}, disturbances_.capacity[i].at.picoseconds(),
                 Task{.kind = TaskKind::kCapacityChange, .slice = i});
   }
-  topology::Router router(topology_);
+  topology::Router router(topology_, distance_);
   for (std::uint32_t i = 0; i < disturbances_.background.size(); ++i) {
     const BackgroundTraffic& traffic = disturbances_.background[i];
     if (traffic.message < Bytes(1)) {

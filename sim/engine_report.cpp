@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <optional>
 
 #include "base/error.hpp"
 #include "sim/engine.hpp"
@@ -29,15 +30,62 @@ void Engine::fail_stuck() const {
       const Place place{lane, state.position};
       const Item item = index.item(place);
       const std::uint32_t missing = item.waits - run.met(item.first_slice + state.slice);
-      throw SimulationError(fmt::format(
-          "the simulation can never end: {} waits for {}, whose slice {} {}", run.name,
-          index.describe(place), state.slice,
-          missing > 0 ? fmt::format("waits for {} dependencies that are never met", missing)
-                      : std::string("waits for data that never becomes ready")));
+      throw SimulationError(
+          fmt::format("the simulation can never end: {} waits for {}, whose slice {} waits for {}",
+                      run.name, index.describe(place), state.slice,
+                      missing > 0 ? what_blocks(run, place) : "data that never becomes ready"));
     }
   }
   throw SimulationError(
       "the simulation can never end: every slice has left, but one is never applied");
+}
+
+// Of what has not left, something that a transfer waits for. Nobody keeps that: the transfers know
+// who waits for them.
+std::optional<Place> Engine::waited_for(const Run& run, Place place) {
+  std::vector<Dependent> scratch;
+  for (std::uint32_t lane = 0; lane < run.lanes.size(); ++lane) {
+    for (Place other{lane, run.lanes[lane].position}; other.position < run.index->lanes[lane].count;
+         ++other.position) {
+      for (const bool at_source : {true, false}) {
+        for (const Dependent& dependent : run.index->dependents(other, at_source, scratch)) {
+          if (key(dependent.place) == key(place)) {
+            return other;
+          }
+        }
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+// "transfer 5 (rank 1 to rank 2), which waits for transfer 3 (rank 2 to rank 0)", as far as that
+// goes. It ends, as transfers wait for earlier ones only, and follow earlier ones.
+std::string Engine::what_blocks(const Run& run, Place place) {
+  constexpr int kMostNamed = 8;
+  const GraphIndex& index = *run.index;
+  std::string text;
+  const auto name = [&](Place next, const char* relation) {
+    text += (text.empty() ? "" : fmt::format(", which {} ", relation)) + index.describe(next);
+    place = next;
+  };
+  for (int named = 0; named < kMostNamed; ++named) {
+    if (const std::vector<Place> unseen = index.unseen(place); !unseen.empty()) {
+      const Rank sender = index.lanes[place.lane].src;
+      name(unseen.front(), "waits for");
+      return text + fmt::format(", of which rank {} is not told", sender.value());
+    }
+    const std::optional<Place> next = waited_for(run, place);
+    if (!next) {
+      return text.empty() ? "dependencies that are never met" : text;
+    }
+    name(*next, "waits for");
+    const std::uint32_t first = run.lanes[place.lane].position;
+    if (place.position > first) {
+      name({place.lane, first}, "is to follow");
+    }
+  }
+  return text;
 }
 
 std::string Engine::describe(const Task& task) const {

@@ -63,6 +63,9 @@ class ListedIndex final : public GraphIndex {
                                             std::vector<Dependent>& /*scratch*/) const override {
     return layout_->next_additions(layout_->number_of(place));
   }
+  std::vector<Place> unseen(Place place) const override {
+    return layout_->unseen(layout_->number_of(place));
+  }
 
  protected:
   std::string original(Place place) const override {

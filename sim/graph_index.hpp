@@ -97,6 +97,9 @@ class GraphIndex {
   /// Additions that may be applied after this one.
   virtual std::span<const Dependent> next_additions(Place place,
                                                     std::vector<Dependent>& scratch) const = 0;
+  /// What a transfer waits for in vain, as its sender neither sends nor receives it and is not
+  /// told: only in schedules that are wrong.
+  virtual std::vector<Place> unseen(Place /*place*/) const { return {}; }
   /// "transfer 7 (rank 0 to rank 1)", with its number in the schedule it was made from.
   std::string describe(Place place) const;
   std::span<const std::uint32_t> lanes_from(Rank rank) const { return layout_->lanes_from(rank); }

@@ -417,7 +417,6 @@ class LayoutFolder {
       } else {
         use.shares[static_cast<std::size_t>(known - use.links.begin())] += flows;
       }
-      use.latency += topology_.link(link).latency;
     }
     const bool has_them_alone =
         std::all_of(use.shares.begin(), use.shares.end(), [](double share) { return share == 1; });

@@ -183,14 +183,26 @@ void ListedLayout::add_dependents(const plan::TransferGraph& graph) {
   }
   dependents_begin_.back() = {total, total};
   dependents_.resize(total);
-  for_each([&](std::uint32_t /*number*/, std::uint32_t before, const Dependent& dependent,
+  for_each([&](std::uint32_t number, std::uint32_t before, const Dependent& dependent,
                bool at_source, bool at_destination) {
     if (at_source) {
       dependents_[counts[before].at_source++] = dependent;
     } else if (at_destination) {
       dependents_[counts[before].applied++] = dependent;
+    } else {
+      unseen_.emplace_back(number, before);
     }
   });
+}
+
+std::vector<Place> ListedLayout::unseen(std::uint32_t number) const {
+  std::vector<Place> places;
+  for (const auto& [who, before] : unseen_) {
+    if (who == number) {
+      places.push_back(place_of(before));
+    }
+  }
+  return places;
 }
 
 // Additions into a chunk of a rank are applied in the order of their ids.

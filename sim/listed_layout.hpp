@@ -43,6 +43,8 @@ class ListedLayout final : public GraphLayout {
   std::span<const Dependent> next_additions(std::uint32_t number) const {
     return next_additions_[number];
   }
+  /// GraphIndex::unseen, not of folded layouts.
+  std::vector<Place> unseen(std::uint32_t number) const;
 
  private:
   friend class LayoutFolder;  // layout_turns.cpp
@@ -77,6 +79,7 @@ class ListedLayout final : public GraphLayout {
   std::vector<Dependents> dependents_begin_;
   std::vector<Dependent> dependents_;
   std::vector<std::vector<Dependent>> next_additions_;
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> unseen_;  ///< who waits, and for what
   std::vector<std::uint32_t> awaited_whole_;
 };
 

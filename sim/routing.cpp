@@ -1,7 +1,7 @@
 #include "sim/routing.hpp"
 
 #include <algorithm>
-#include <cmath>
+#include <utility>
 
 #include "base/random.hpp"
 
@@ -14,6 +14,10 @@ std::optional<Multipath> parse_multipath(std::string_view text) {
   return text == "ecmp"    ? std::optional(Multipath::kEcmp)
          : text == "spray" ? std::optional(Multipath::kSpray)
                            : std::nullopt;
+}
+
+topology::Distance distance_of(Multipath multipath) {
+  return multipath == Multipath::kPinned ? topology::Distance::kLatency : topology::Distance::kHops;
 }
 
 double rate_alone(const topology::Topology& topology, const RouteUse& use, std::size_t i) {
@@ -32,9 +36,10 @@ Routing::Routing(const topology::Topology& topology, Multipath multipath, std::u
                  int connections)
     : topology_(topology), multipath_(multipath) {
   const bool is_hashed = multipath == Multipath::kEcmp;
-  routers_.emplace_back(topology, is_hashed ? seed : 0);
+  const topology::Distance distance = distance_of(multipath);
+  routers_.emplace_back(topology, distance, is_hashed ? seed : 0);
   for (int c = 1; is_hashed && c < connections; ++c) {
-    routers_.emplace_back(topology, random_bits(seed, static_cast<std::uint64_t>(c)));
+    routers_.emplace_back(topology, distance, random_bits(seed, static_cast<std::uint64_t>(c)));
   }
 }
 
@@ -42,7 +47,9 @@ Routing::Routing(const topology::Topology& topology, Multipath multipath, std::u
 void Routing::add_connections(Rank src, Rank dst, RouteUse& use) {
   std::vector<std::size_t> counts;
   for (topology::Router& router : routers_) {
-    for (const LinkId link : router.route(src, dst)) {
+    const topology::Route& route = router.route(src, dst);
+    use.latency = std::max(use.latency, topology::route_latency(topology_, route));
+    for (const LinkId link : route) {
       const auto known = std::find(use.links.begin(), use.links.end(), link);
       if (known == use.links.end()) {
         use.links.push_back(link);
@@ -57,34 +64,47 @@ void Routing::add_connections(Rank src, Rank dst, RouteUse& use) {
   }
 }
 
+// Links of several ways come in an order in which none is before those that lead to it.
+void Routing::add_ways(Rank src, Rank dst, RouteUse& use) {
+  std::vector<std::pair<NodeId, Duration>> reached = {{topology_.node_of(src), Duration()}};
+  const auto latest = [&](NodeId node) -> Duration& {
+    const auto known = std::find_if(reached.begin(), reached.end(),
+                                    [&](const auto& entry) { return entry.first == node; });
+    return known != reached.end() ? known->second : reached.emplace_back(node, Duration()).second;
+  };
+  for (const topology::LinkShare& part : routers_.front().spread(src, dst)) {
+    use.links.push_back(part.link);
+    use.shares.push_back(part.share);
+    const topology::Link& link = topology_.link(part.link);
+    const Duration there = latest(link.from) + link.latency;
+    latest(link.to) = std::max(latest(link.to), there);
+  }
+  use.latency = latest(topology_.node_of(dst));
+}
+
 RouteUse Routing::route(Rank src, Rank dst, std::span<const LinkId> pinned) {
   RouteUse use;
   if (multipath_ == Multipath::kSpray) {
-    for (const topology::LinkShare& part : routers_.front().spread(src, dst)) {
-      use.links.push_back(part.link);
-      use.shares.push_back(part.share);
-    }
+    add_ways(src, dst, use);
   } else if (multipath_ == Multipath::kPinned && !pinned.empty()) {
     use.links.assign(pinned.begin(), pinned.end());
+    use.latency = topology::route_latency(topology_, use.links);
   } else if (routers_.size() > 1) {
     add_connections(src, dst, use);
   } else {
     use.links = routers_.front().route(src, dst);
+    use.latency = topology::route_latency(topology_, use.links);
   }
   if (std::all_of(use.shares.begin(), use.shares.end(), [](double share) { return share == 1; })) {
     use.shares.clear();
   }
-  // Of routes of equal latency, the mean is that of each.
-  double latency = 0;
   for (std::size_t i = 0; i < use.links.size(); ++i) {
     const topology::Link& link = topology_.link(use.links[i]);
-    latency += share_of(use, i) * static_cast<double>(link.latency.picoseconds());
     use.overhead = std::max(use.overhead, link.overhead);
     use.receive_overhead = std::max(use.receive_overhead, link.receive_overhead);
     limit_rate(use, link,
                routers_.size() > 1 ? 1 / static_cast<double>(routers_.size()) : share_of(use, i));
   }
-  use.latency = Duration(std::llround(latency));
   charge_cores(src, true, use);
   charge_cores(dst, false, use);
   return use;

@@ -2,16 +2,20 @@
 // the choice.
 //
 // Routes. A plan pins a route to each of its transfers; two of one pair of ranks may have different
-// ones, and take turns, as the pair has one channel. By flow hash (ECMP), a flow is what a network
-// takes for one: all messages of a connection between two ranks, of which there is one, or several.
-// Those have a hash each, and every message is divided evenly between them, as adapters do with
-// several queue pairs per connection and sockets transports with several streams: links carry the
-// part of the connections that are on them, and the slowest connection holds the others back.
+// ones, and take turns, as the pair has one channel. What it leaves open goes the way of least
+// latency, as the planner expects. A network that chooses by itself counts links
+// (topology::Distance::kHops), as BGP, OSPF and the subnet managers of InfiniBand do: it uses a
+// longer cable like a shorter one. By flow hash (ECMP), a flow is what a network takes for one: all
+// messages of a connection between two ranks, of which there is one, or several. Those have a hash
+// each, and every message is divided evenly between them, as adapters do with several queue pairs
+// per connection and sockets transports with several streams: links carry the part of the
+// connections that are on them, and the slowest connection holds the others back.
 //
 // Spraying. As an ideal of sending packet by packet over all shortest routes: a message is one
 // fluid of which every such route carries the same part (topology::Router::spread), so a link
 // carries its share of the message's rate. Nothing is lost by reordering, and the slowest of the
-// routes holds the others back. At the packet level switches deal packets out in these shares.
+// routes holds the others back; where their latencies differ, the message is there when its last
+// part is, over the longest. At the packet level switches deal packets out in these shares.
 //
 // Cores. A link's `cpu_share` is what sending or receiving at its full rate B takes of the host's
 // cores. Where a rank at one end has a processor (capacity C), a message over such a link of its
@@ -35,11 +39,13 @@ namespace rackrail::sim {
 
 /// Who says over which links a message goes.
 enum class Multipath : std::uint8_t {
-  kPinned,  ///< the plan; where it does not say, as kEcmp
-  kEcmp,    ///< the network, for all: for each connection one of the shortest routes, by a hash of
+  kPinned,  ///< the plan; where it does not say, a route of least latency by a hash of the ranks
+  kEcmp,    ///< the network, for all: for each connection a route of fewest links, by a hash of
             ///< the two ranks, its number and the seed of the disturbances
-  kSpray,   ///< the network, for all: all of the shortest routes
+  kSpray,   ///< the network, for all: all routes of fewest links
 };
+/// What routes are chosen by, where the plan does not.
+topology::Distance distance_of(Multipath multipath);
 
 /// "pinned", "ecmp", "spray".
 std::optional<Multipath> parse_multipath(std::string_view text);
@@ -47,7 +53,7 @@ std::optional<Multipath> parse_multipath(std::string_view text);
 struct RouteUse {
   std::vector<LinkId> links;   ///< each once, where there are shares
   std::vector<double> shares;  ///< of the message's bytes, by link; none: all of them on each
-  Duration latency;            ///< of a route; only where there are shares
+  Duration latency;            ///< of the longest way over these links
   Duration overhead;           ///< of a message at its sender: the largest of its links
   Duration receive_overhead;   ///< and at its receiver
   double rate_cap = 0;         ///< bytes per second of a message, by Link::flow_bandwidth; 0: none
@@ -79,6 +85,7 @@ class Routing {
   const topology::Topology& topology() const { return topology_; }
 
  private:
+  void add_ways(Rank src, Rank dst, RouteUse& use);
   void add_connections(Rank src, Rank dst, RouteUse& use);
   void charge_cores(Rank rank, bool sends, RouteUse& use) const;
 

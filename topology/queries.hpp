@@ -1,10 +1,11 @@
 // Questions to a topology: routes, cuts and bounds.
 //
-// Routes are shortest by latency, then by number of links, then widest at the bottleneck; equal
-// ones (ECMP) are told apart by a hash of the two ranks, so that the same pair always takes the
-// same route and different pairs spread; inside the machine of either end, by the rank's number in
-// it, so that GPUs use one near NIC each. Routes never pass through another rank's vertex unless
-// the vertex is the only way (rings and tori of directly linked GPUs).
+// Routes are shortest by latency, then by number of links, then widest at the bottleneck, or by the
+// number of links first (Distance); equal ones (ECMP) are told apart by a hash of the two ranks, so
+// that the same pair always takes the same route and different pairs spread; inside the machine of
+// either end, by the rank's number in it, so that GPUs use one near NIC each. Routes never pass
+// through another rank's vertex unless the vertex is the only way (rings and tori of directly
+// linked GPUs).
 #pragma once
 
 #include <cstdint>
@@ -35,12 +36,20 @@ enum class EqualRoutes : std::uint8_t {
             ///< they divide, so that where a cluster is symmetric its routes are, too
 };
 
+/// Which routes are shortest.
+enum class Distance : std::uint8_t {
+  kLatency,  ///< of least latency, then of fewest links: what a plan takes, where it may choose
+  kHops,     ///< as switches choose, who do not know how long cables are: of fewest links, among
+             ///< those of least latency inside machines, which leave by the NIC that is near
+};
+
 /// Route lookups with a cache. Not safe for concurrent use; cheap to make. The topology
 /// must outlive it and must not change; routes stay valid as long as the router.
 class Router {
  public:
   /// Another `seed` is another hash for equal routes; plans are made with 0.
   explicit Router(const Topology& topology, std::uint64_t seed = 0);
+  Router(const Topology& topology, Distance distance, std::uint64_t seed = 0);
   Router(const Topology& topology, EqualRoutes equal);
   ~Router();
   Router(Router&&) noexcept;

@@ -1,8 +1,9 @@
 // Shortest routes, each kept once found.
 //
-// Model. The cost of a route is (ranks passed through, latency, links), compared in this order. A
-// rank in the middle counts in the first place, so a route uses one only where there is no other
-// way, and then as few as possible; the machines of a ring or torus thereby reach each other too.
+// Model. The cost of a route is (ranks passed through, latency, links), compared in this order; by
+// Distance::kHops, latency is that of links inside machines alone. A rank in the middle counts in
+// the first place, so a route uses one only where there is no other way, and then as few as
+// possible; the machines of a ring or torus thereby reach each other too.
 //
 // Per root: Dijkstra gives the cost of every vertex, as far as it is needed: it stops near the
 // destination and goes on from there when a farther one is asked for. Near means: where no vertex
@@ -53,7 +54,7 @@ struct Cost {
   bool is_reached = false;
   std::uint32_t ranks = 0;
   std::uint32_t links = 0;
-  Duration latency;
+  Duration latency;  ///< of those links whose latency counts
 
   auto key() const { return std::tuple(!is_reached, ranks, latency, links); }
   bool operator==(const Cost& o) const { return key() == o.key(); }
@@ -135,8 +136,8 @@ using MachineLabels = std::unordered_map<NodeId, Label>;
 }  // namespace
 
 struct Router::Impl {
-  Impl(const Topology& t, std::uint64_t of_hash, EqualRoutes choice)
-      : topology(t), seed(of_hash), equal(choice) {
+  Impl(const Topology& t, Distance by, std::uint64_t of_hash, EqualRoutes choice)
+      : topology(t), distance(by), seed(of_hash), equal(choice) {
     local_index.resize(t.rank_count());
     std::vector<std::size_t> host_of(t.rank_count());
     const std::vector<RankGroup> hosts = ranks_by_host(t);
@@ -186,10 +187,16 @@ struct Router::Impl {
     cost.ranks += v != root && topology.rank_of(v) ? 1 : 0;
     return cost;
   }
-  static Cost extended(Cost cost, const Link& link) {
-    cost.latency += link.latency;
+  Cost extended(Cost cost, const Link& link) const {
+    if (distance == Distance::kLatency || is_inside_machine(link)) {
+      cost.latency += link.latency;
+    }
     ++cost.links;
     return cost;
+  }
+  bool is_inside_machine(const Link& link) const {
+    return machine[link.from.index()] != kNoMachine &&
+           machine[link.from.index()] == machine[link.to.index()];
   }
 
   /// The only link out of a rank's vertex, where there is only one and it leads to a switch.
@@ -277,7 +284,7 @@ struct Router::Impl {
   }
 
   /// Whether `link` gives a cheaper way to what `known` is the label of.
-  static bool relax(Label& known, const Cost& left, Bandwidth width, const Link& link) {
+  bool relax(Label& known, const Cost& left, Bandwidth width, const Link& link) const {
     const Cost next = extended(left, link);
     const Bandwidth narrowest = std::min(width, link.bandwidth);
     if (next < known.cost) {
@@ -470,6 +477,7 @@ struct Router::Impl {
   }
 
   const Topology& topology;
+  const Distance distance;
   const std::uint64_t seed;
   const EqualRoutes equal;
   std::vector<std::size_t> turn;                         // of each rank, where routes are dealt
@@ -481,9 +489,11 @@ struct Router::Impl {
 };
 
 Router::Router(const Topology& topology, std::uint64_t seed)
-    : impl_(std::make_unique<Impl>(topology, seed, EqualRoutes::kHashed)) {}
+    : Router(topology, Distance::kLatency, seed) {}
+Router::Router(const Topology& topology, Distance distance, std::uint64_t seed)
+    : impl_(std::make_unique<Impl>(topology, distance, seed, EqualRoutes::kHashed)) {}
 Router::Router(const Topology& topology, EqualRoutes equal)
-    : impl_(std::make_unique<Impl>(topology, 0, equal)) {}
+    : impl_(std::make_unique<Impl>(topology, Distance::kLatency, 0, equal)) {}
 Router::~Router() = default;
 Router::Router(Router&&) noexcept = default;
 Router& Router::operator=(Router&&) noexcept = default;

@@ -31,6 +31,7 @@ namespace rackrail::topology {
 namespace {
 
 constexpr std::size_t kMostColumns = 16;
+constexpr std::string_view kRankTable = "vertex,role";
 
 bool starts_with_any(std::string_view name, std::initializer_list<std::string_view> prefixes) {
   return std::any_of(prefixes.begin(), prefixes.end(),
@@ -169,24 +170,63 @@ class EdgeListParser {
           ErrorContext{file_, "", "no header", "a line 'source,target,bandwidth,latency'"});
     }
     if (!has_vertex_table_) {
-      for (std::size_t v = 0; v < topology_.node_count(); ++v) {
-        if (is_rank_by_name(topology_.node(NodeId(v)).name)) topology_.add_rank(NodeId(v));
-      }
+      add_ranks_by_name();
     }
     name_racks(topology_);
     return std::move(topology_);
   }
 
   std::vector<std::string> notes() const {
-    if (rows_both_ways_ == 0) return {};
-    return {fmt::format(
-        "{} {} there in the other direction already (the first is line {}): a line is both "
-        "directions, so these are second cables; where each line is one direction, put "
-        "'# directed' before the header",
-        rows_both_ways_, rows_both_ways_ == 1 ? "link is" : "links are", first_row_both_ways_)};
+    std::vector<std::string> notes;
+    if (rows_both_ways_ > 0) {
+      notes.push_back(fmt::format(
+          "{} {} there in the other direction already (the first is line {}): a line is both "
+          "directions, so these are second cables; where each line is one direction, put "
+          "'# directed' before the header",
+          rows_both_ways_, rows_both_ways_ == 1 ? "link is" : "links are", first_row_both_ways_));
+    }
+    if (!ends_without_rank_.empty()) {
+      notes.push_back(fmt::format(
+          "'{}'{} on one other vertex and no rank: ranks are the vertices named gpu… or host…, or "
+          "those of a table '{}'",
+          ends_without_rank_.front(),
+          ends_without_rank_.size() == 1
+              ? " is"
+              : fmt::format(" and {} more are each", ends_without_rank_.size() - 1),
+          kRankTable));
+    }
+    return notes;
   }
 
  private:
+  void add_ranks_by_name() {
+    for (std::size_t v = 0; v < topology_.node_count(); ++v) {
+      const Node& node = topology_.node(NodeId(v));
+      if (is_rank_by_name(node.name)) {
+        topology_.add_rank(NodeId(v));
+      } else if (node.kind == NodeKind::kSwitch && has_one_neighbour(NodeId(v))) {
+        ends_without_rank_.push_back(node.name);
+      }
+    }
+    if (topology_.rank_count() == 0) {
+      throw ConfigError(ErrorContext{
+          file_, "", "no rank",
+          fmt::format("vertices named gpu… or host…, or a table '{}' that says which are ranks",
+                      kRankTable)});
+    }
+  }
+
+  bool has_one_neighbour(NodeId node) const {
+    std::set<NodeId> neighbours;
+    for (const LinkId link : topology_.links_out_of(node)) {
+      neighbours.insert(topology_.link(link).to);
+    }
+    for (const LinkId link : topology_.links_into(node)) {
+      neighbours.insert(topology_.link(link).from);
+    }
+    return neighbours.size() == 1;
+  }
+
   void read_line(std::size_t line, std::string_view text) {
     if (text.empty()) return;
     if (columns_.empty() && says_directed(text)) {
@@ -344,6 +384,7 @@ class EdgeListParser {
   std::set<std::pair<NodeId, NodeId>> duplex_rows_;
   std::size_t rows_both_ways_ = 0;
   std::size_t first_row_both_ways_ = 0;
+  std::vector<std::string> ends_without_rank_;  // where names say what is a rank
 };
 
 class EdgeListReader : public Reader {

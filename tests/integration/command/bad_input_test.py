@@ -1,6 +1,8 @@
 """Bad input: one line that says where and what, exit status 2, and nothing is lost."""
 
 import json
+import pathlib
+import re
 import subprocess
 
 import harness
@@ -49,6 +51,23 @@ class BadInput(harness.CommandTest):
                                               file="cluster.yaml").error
                 self.assertIn(named, error["where"] + error["found"])
                 self.assertNotEqual(error["where"], "")
+
+    def test_keys_that_are_known_are_documented(self):
+        # The error for an unknown key names those that are known; the README has a table of them.
+        configs = pathlib.Path(__file__).resolve().parents[3] / "configs"
+        self.write("plan.json", "")
+        self.rackrail("plan", "two-racks-40g", "resnet-50", "--naive", "-o", "plan.json")
+        self.write("odd.yaml", "colour: red\n")
+        for folder, arguments in (("models", ("plan", "two-racks-40g", "odd.yaml")),
+                                  ("faults", ("simulate", "plan.json", "--scenario", "odd.yaml"))):
+            with self.subTest(folder=folder):
+                error = self.assert_bad_input(*arguments, file="odd.yaml").error
+                known = set(re.findall(r"[a-z_]+", error["expected"])) - {"one", "of", "or"}
+                keys = (configs / folder / "README.md").read_text().split("## Keys")[1]
+                table = re.search(r"(?m)^\| --- .*\n((\|.*\n)+)", keys).group(1)
+                documented = {key for line in table.splitlines() if line.startswith("| `")
+                              for key in re.findall(r"`([a-z_]+)`", line.split("|")[1])}
+                self.assertEqual(known, documented)
 
     def test_overlays(self):
         edges = self.write("edges.csv", "source,target,bandwidth,latency\ngpu0,gpu1,1 GB/s,1 us\n")

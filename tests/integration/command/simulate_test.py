@@ -354,15 +354,26 @@ class Simulate(harness.CommandTest):
     def test_routes_by_the_network(self):
         # Eight hosts send over four spines: sprayed, a large ring runs at the rate of a host, though
         # its neighbours are not in one rack: nothing says that these switches are racks.
-        self.write("clos.csv", "source,target,bandwidth,latency\n" + "".join(
-            f"host{h},switch{h % 2},10 Gbit/s,1 us\n" for h in range(8)) + "".join(
-            f"switch{t},spine{s},10 Gbit/s,1 us\n" for t in range(2) for s in range(4)))
+        def clos(latency_of_spine):
+            return "source,target,bandwidth,latency\n" + "".join(
+                f"host{h},switch{h % 2},10 Gbit/s,1 us\n" for h in range(8)) + "".join(
+                f"switch{t},spine{s},10 Gbit/s,{latency_of_spine(s)} ns\n"
+                for t in range(2) for s in range(4))
+
+        self.write("clos.csv", clos(lambda spine: 1000))
         rate = {multipath: self.collective("clos.csv", "1GiB", "ring", "--multipath",
                                            multipath)["busbw_Bps"]
                 for multipath in ("pinned", "ecmp", "spray")}
         self.assertAlmostEqual(rate["spray"] / 1.25e9, 1, delta=0.005)
         self.assertEqual(rate["pinned"], rate["ecmp"])
         self.assertLess(rate["ecmp"], 0.6 * 1.25e9)
+        # Switches count hops: cables of four lengths are used alike. A plan goes the shortest way.
+        self.write("lengths.csv", clos(lambda spine: 1000 + 10 * spine))
+        for multipath in ("ecmp", "spray"):
+            longer = self.collective("lengths.csv", "1GiB", "ring", "--multipath", multipath)
+            self.assertAlmostEqual(longer["busbw_Bps"] / rate[multipath], 1, delta=1e-5)
+        alone = self.collective("lengths.csv", "1GiB", "ring", "--multipath", "pinned")
+        self.assertAlmostEqual(alone["busbw_Bps"] / 1.25e9, 1 / 4, delta=0.005)
         # With many connections between two ranks their hashes even out.
         many = self.collective("clos.csv", "1GiB", "ring", "--multipath", "ecmp", "--connections",
                                "64")["busbw_Bps"]
@@ -375,6 +386,16 @@ class Simulate(harness.CommandTest):
         by_packets = self.collective("clos.csv", "32MiB", "ring", "--multipath", "spray",
                                      "--network", "packet")["busbw_Bps"]
         self.assertAlmostEqual(by_packets / 1.25e9, 1, delta=0.05)
+
+    def test_bytes_are_whole_floats(self):
+        for given, simulated in (("5B", 8), ("3B", 4), ("8B", 8), ("4097B", 4100)):
+            with self.subTest(given=given):
+                result = self.collective("two-racks-40g", given, "ring")
+                self.assertEqual(result["bytes"], simulated)
+                said = [note for note in result["notes"] if "floats" in note]
+                self.assertEqual(len(said), 0 if given == "8B" else 1)
+        self.assert_bad_input("simulate", "two-racks-40g", "--collective", "all-reduce", "--bytes",
+                              "0B", file="<command line>", where="--bytes", expected="one float")
 
     def test_options_of_the_packet_level(self):
         case = ("two-racks-40g", "64MiB", "halving-doubling", "--network", "packet")

@@ -2,6 +2,10 @@
 
 import csv
 import json
+import shutil
+import subprocess
+import time
+import unittest
 
 import harness
 
@@ -48,11 +52,14 @@ class Sweep(harness.CommandTest):
 
     def test_threads_do_not_matter(self):
         self.write("study.yaml", SCENARIO)
-        for jobs in "1", "2", "7":
-            self.rackrail("sweep", "study.yaml", "--out", f"out{jobs}.jsonl", "--jobs", jobs)
-        first = self.results(self.rows("out1.jsonl"))
-        self.assertEqual(self.results(self.rows("out2.jsonl")), first)
-        self.assertEqual(self.results(self.rows("out7.jsonl")), first)
+        for jobs in "1", "2", "8":
+            self.rackrail("sweep", "study.yaml", "--out", f"out{jobs}.jsonl", "--csv",
+                          f"out{jobs}.csv", "--jobs", jobs)
+        for jobs in "2", "8":
+            self.assertEqual(self.results(self.rows(f"out{jobs}.jsonl")),
+                             self.results(self.rows("out1.jsonl")))
+            self.assertEqual((self.folder / f"out{jobs}.csv").read_bytes(),
+                             (self.folder / "out1.csv").read_bytes())
 
     def test_a_stopped_sweep_goes_on(self):
         self.write("study.yaml", SCENARIO)
@@ -80,6 +87,39 @@ class Sweep(harness.CommandTest):
         joined = self.rackrail_json("sweep", "study.yaml", "--out", "out.jsonl")
         self.assertEqual((joined["cells"], joined["ran"]), (6, 0))
         self.assertEqual([row["cell"] for row in self.rows()], list(range(6)))
+
+    @unittest.skipUnless(shutil.which("mpirun"), "no mpirun here (Debian: openmpi-bin)")
+    def test_under_mpirun_the_table_is_that_of_one_process(self):
+        self.write("study.yaml", SCENARIO)
+        subprocess.run(["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "3",
+                        harness.COMMAND, "sweep", "study.yaml", "--out", "shared.jsonl"],
+                       cwd=self.folder, check=True, capture_output=True, timeout=harness.TIMEOUT)
+        joined = self.rackrail_json("sweep", "study.yaml", "--out", "shared.jsonl", "--csv",
+                                    "shared.csv")
+        self.assertEqual(joined["ran"], 0)
+        self.rackrail("sweep", "study.yaml", "--out", "alone.jsonl", "--csv", "alone.csv")
+        self.assertEqual((self.folder / "shared.csv").read_bytes(),
+                         (self.folder / "alone.csv").read_bytes())
+
+    def test_a_killed_sweep_goes_on_to_the_same_table(self):
+        self.write("study.yaml", SCENARIO)
+        self.rackrail("sweep", "study.yaml", "--out", "whole.jsonl", "--csv", "whole.csv")
+        process = subprocess.Popen([harness.COMMAND, "sweep", "study.yaml", "--out",
+                                    "killed.jsonl", "--jobs", "1"], cwd=self.folder,
+                                   env=self.environment(), stdout=subprocess.DEVNULL,
+                                   stderr=subprocess.DEVNULL)
+        rows = self.folder / "killed.jsonl"
+        while process.poll() is None and (not rows.exists() or b"\n" not in rows.read_bytes()):
+            time.sleep(0.01)
+        process.kill()
+        process.wait()
+        done = rows.read_bytes().count(b"\n")
+        self.assertGreater(done, 0)
+        result = self.rackrail_json("sweep", "study.yaml", "--out", "killed.jsonl", "--csv",
+                                    "killed.csv")
+        self.assertEqual(result["ran"], 6 - done)
+        self.assertEqual((self.folder / "killed.csv").read_bytes(),
+                         (self.folder / "whole.csv").read_bytes())
 
     def test_a_failing_cell_is_a_row_and_the_status_says_so(self):
         self.write("study.yaml", SCENARIO.replace("64]", "100000]"))  # does not fit into memory

@@ -32,6 +32,28 @@ plan::TransferGraph graph_of(const char* family, const topology::Topology& topol
   return schedule_family(family).all_reduce({topology, router, codecs});
 }
 
+/// Boxes of 4 GPUs on a switch, which share one cable of 10 GB/s and 50 us to the others.
+topology::Topology boxes_with_one_cable(int count) {
+  using topology::NodeKind;
+  topology::Topology topology("boxes with one cable");
+  const NodeId core = topology.add_node({.name = "core", .kind = NodeKind::kTor});
+  for (int b = 0; b < count; ++b) {
+    const std::string host = "box" + std::to_string(b);
+    const NodeId inside =
+        topology.add_node({.name = host + "-switch", .kind = NodeKind::kPciSwitch, .host = host});
+    topology.add_duplex_link({.from = inside, .to = core, .bandwidth = 10_GBps, .latency = 50_us});
+    for (int g = 0; g < 4; ++g) {
+      const NodeId gpu = topology.add_node({.name = host + "-gpu" + std::to_string(g),
+                                            .kind = NodeKind::kGpu,
+                                            .host = host,
+                                            .device_class = "H100"});
+      topology.add_rank(gpu);
+      topology.add_duplex_link({.from = gpu, .to = inside, .bandwidth = 100_GBps, .latency = 1_us});
+    }
+  }
+  return topology;
+}
+
 sim::Turns turns_of(const plan::TransferGraph& graph, const topology::Topology& topology) {
   sim::GraphIndexer indexer(topology, sim::Multipath::kPinned, 0, 1);
   const sim::Buffer buffer{graph, 1 << 20, kSlice};
@@ -86,10 +108,12 @@ TEST_CASE("what is not symmetric is not folded") {
 }
 
 TEST_CASE("a folded collective takes as long as all of it") {
-  const std::string name = GENERATE("4 boxes, 8 rails", "4 boxes, 2 spines", "a100-4x8", "racks");
+  const std::string name =
+      GENERATE("4 boxes, 8 rails", "4 boxes, 2 spines", "a100-4x8", "racks", "one cable");
   const topology::Topology topology = name == "4 boxes, 8 rails"    ? test::boxes(4, 8)
                                       : name == "4 boxes, 2 spines" ? test::boxes(4, 2)
                                       : name == "a100-4x8"          ? test::a100_4x8()
+                                      : name == "one cable"         ? boxes_with_one_cable(4)
                                                                     : test::clos({4, 4, 4}, 4);
   const plan::Codec codec{.kind = GENERATE(plan::CodecKind::kNone, plan::CodecKind::kFp16,
                                            plan::CodecKind::kInt8Block)};

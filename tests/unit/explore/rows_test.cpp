@@ -73,9 +73,9 @@ TEST_CASE("a table has a line per row, with quotes where a comma needs them") {
   const Row rows[] = {good_row(), failed_row()};
   CHECK(to_csv(rows) ==
         "cell,cluster.b,plan.a,step_time_s,bound_s,gap,sync_share,throughput,goodput,"
-        "global_batch,executions,seconds,error\n"
-        "3,10 Gbit/s,\"say \"\"x\"\", y\",0.30000000000000004,0.25,0.2,0.125,400,300,128,3,0.25,\n"
-        "4,none,1,,,,,,,,,0.5,\"it failed, \"\"badly\"\"\"\n");
+        "global_batch,executions,error\n"
+        "3,10 Gbit/s,\"say \"\"x\"\", y\",0.30000000000000004,0.25,0.2,0.125,400,300,128,3,\n"
+        "4,none,1,,,,,,,,,\"it failed, \"\"badly\"\"\"\n");
 }
 
 TEST_CASE("a half-written last line is left out, any other that is no row is an error") {

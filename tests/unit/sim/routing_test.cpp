@@ -117,6 +117,105 @@ TEST_CASE("one sprayed message is as fast as the largest flow where paths are sy
   CHECK(time_of(permutation({1, 1}), topology, Multipath::kEcmp) == 10_ms);
 }
 
+/// Two racks of two hosts under two spines, with 4 us from rack to rack. One cable, between the
+/// first rack and the second spine, is `longer` than the others.
+Topology with_longer_cable(Duration longer) {
+  Topology topology = test::clos({2, 2}, 2);
+  const NodeId tor = topology.find_node("rack0-tor").value();
+  const NodeId spine = topology.find_node("spine1").value();
+  for (std::size_t i = 0; i < topology.link_count(); ++i) {
+    const topology::Link link = topology.link(LinkId(i));
+    if ((link.from == tor && link.to == spine) || (link.from == spine && link.to == tor)) {
+      topology.set_link_rate(LinkId(i), link.bandwidth, link.latency + longer);
+    }
+  }
+  return topology;
+}
+
+TEST_CASE("switches use a longer cable like a shorter one") {
+  const Duration longer = GENERATE(10_ns, 30_us);  // 2 m of cable, 6 km
+  const Topology topology = with_longer_cable(longer);
+  const auto time = [&](const std::vector<std::size_t>& target, Multipath multipath,
+                        std::uint64_t seed = 0) {
+    SimulationOptions options = with(multipath);
+    options.disturbances.seed = seed;
+    return simulate_collective(permutation(target), kElements, kElements, topology, options).time;
+  };
+  SECTION("sprayed, both hosts of a rack have their full rate, and the last byte comes over it") {
+    CHECK(time({2, 1, 2, 3}, Multipath::kSpray) == 10_ms + kFarLatency + longer);
+    CHECK(time({2, 3, 2, 3}, Multipath::kSpray) == 10_ms + kFarLatency + longer);
+    CHECK(time({0, 1, 0, 1}, Multipath::kSpray) == 10_ms + kFarLatency + longer);
+  }
+  SECTION("hashed, some flows are on it, and none shares a cable where they differ") {
+    std::set<Duration> one;
+    std::set<Duration> two;
+    for (std::uint64_t seed = 0; seed < 20; ++seed) {
+      one.insert(time({2, 1, 2, 3}, Multipath::kEcmp, seed));
+      two.insert(time({2, 3, 2, 3}, Multipath::kEcmp, seed));
+    }
+    CHECK(one == std::set{10_ms + kFarLatency, 10_ms + kFarLatency + longer});
+    CHECK(two == std::set{10_ms + kFarLatency + longer, 20_ms + kFarLatency,
+                          20_ms + kFarLatency + longer});
+  }
+  SECTION("a plan that leaves routes open takes those of least latency") {
+    CHECK(time({2, 1, 2, 3}, Multipath::kPinned) == 10_ms + kFarLatency);
+    CHECK(time({2, 3, 2, 3}, Multipath::kPinned) == 20_ms + kFarLatency);
+  }
+}
+
+TEST_CASE("packets are dealt out over a longer cable too") {
+  const Topology topology = with_longer_cable(10_ns);
+  constexpr std::int64_t kPackets = 1000;
+  constexpr std::int64_t kPacket = 4000;  // 400 ns at 10 GB/s
+  const auto time = [&](const std::vector<std::size_t>& target, Multipath multipath,
+                        std::uint64_t seed = 0) {
+    SimulationOptions options = with(multipath);
+    options.disturbances.seed = seed;
+    options.network = NetworkLevel::kPacket;
+    options.packets.payload = Bytes(kPacket);
+    constexpr std::int64_t kFloats = kPackets * kPacket / 4;
+    return simulate_collective(permutation(target), kFloats, kFloats, topology, options).time;
+  };
+  // 1,000 packets over the first link, the last of them over three more. Those that come over the
+  // longer cable are 10 ns late, and the next of the others waits for them at the last link.
+  const Duration shortest = 401'200_ns + kFarLatency;
+  CHECK(time({2, 1, 2, 3}, Multipath::kSpray) == shortest + 10_ns);
+  // Of two hosts, each has its full rate, but for a queue of a few packets.
+  const Duration two = time({2, 3, 2, 3}, Multipath::kSpray);
+  CHECK(two >= shortest + 10_ns);
+  CHECK(two <= shortest + 5_us);
+  std::set<Duration> hashed;
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    hashed.insert(time({2, 1, 2, 3}, Multipath::kEcmp, seed));
+  }
+  CHECK(hashed == std::set{shortest, shortest + 10_ns});
+}
+
+TEST_CASE("messages of others take the routes that switches choose") {
+  // Eight streams from rack to rack, which hashes lay on both spines, or on the shorter one.
+  const Topology topology = with_longer_cable(10_ns);
+  const auto others = [&](Multipath multipath) {
+    SimulationOptions options = with(multipath);
+    options.record_flows = true;
+    for (const auto& [src, dst] :
+         {std::pair(0, 2), std::pair(0, 3), std::pair(1, 2), std::pair(1, 3), std::pair(2, 0),
+          std::pair(3, 0), std::pair(2, 1), std::pair(3, 1)}) {
+      options.disturbances.background.push_back(
+          {.src = Rank(src), .dst = Rank(dst), .message = Bytes(1'000'000)});
+    }
+    std::set<std::string> spines;
+    const auto result =
+        simulate_collective(permutation({1, 0, 3, 2}), kElements, kElements, topology, options);
+    for (const LinkUse& use : result.links) {
+      const topology::Node& to = topology.node(topology.link(use.link).to);
+      if (to.kind == NodeKind::kSpine && use.background > Bytes(0)) spines.insert(to.name);
+    }
+    return spines.size();
+  };
+  CHECK(others(Multipath::kPinned) == 1);
+  CHECK(others(Multipath::kEcmp) == 2);
+}
+
 TEST_CASE("connections have a hash each, and the one on the fullest way is the last") {
   const Topology topology = with_ways(4);
   const auto time = [&](int connections, std::uint64_t seed,

@@ -304,7 +304,38 @@ TEST_CASE("what can never end is an error that says what waits for what") {
   CHECK_THROWS_AS(simulate_collective(graph, 1000, 1024, topology, network_only()),
                   SimulationError);
   CHECK_THROWS_WITH(simulate_collective(graph, 1000, 1024, topology, network_only()),
-                    Catch::Contains("transfer 1 (rank 0 to rank 1)"));
+                    Catch::Contains("transfer 1 (rank 0 to rank 1), whose slice 0 waits for "
+                                    "transfer 0 (rank 1 to rank 2), of which rank 0 is not told"));
+}
+
+TEST_CASE("of what waits for something that waits in vain, both are named") {
+  const Topology topology = star(3, Bandwidth(1'000'000'000), Duration());
+  plan::TransferGraph graph("chain", plan::Collective::kAllReduce, 3, {1});
+  const RouteId route = graph.add_route({});
+  const auto add = [&](std::size_t src, std::size_t dst, std::vector<TransferId> after) {
+    return graph.add_transfer(
+        {.src = Rank(src), .dst = Rank(dst), .op = plan::TransferOp::kCopy, .route = route}, after);
+  };
+  add(0, 2, {});  // the first connection is looked at first
+  const TransferId first = add(0, 1, {});
+  const TransferId second = add(2, 0, {first});  // rank 2 cannot see it
+  SECTION("itself") {
+    add(0, 2, {second});
+    CHECK_THROWS_WITH(
+        simulate_collective(graph, 1000, 1024, topology, network_only()),
+        Catch::Contains("transfer 3 (rank 0 to rank 2), whose slice 0 waits for transfer 2 (rank 2 "
+                        "to rank 0), which waits for transfer 1 (rank 0 to rank 1), of which rank "
+                        "2 is not told"));
+  }
+  SECTION("or for what is to follow it") {
+    const TransferId third = add(2, 0, {});
+    add(0, 2, {third});
+    CHECK_THROWS_WITH(
+        simulate_collective(graph, 1000, 1024, topology, network_only()),
+        Catch::Contains("transfer 4 (rank 0 to rank 2), whose slice 0 waits for transfer 3 (rank 2 "
+                        "to rank 0), which is to follow transfer 2 (rank 2 to rank 0), which waits "
+                        "for transfer 1 (rank 0 to rank 1), of which rank 2 is not told"));
+  }
 }
 
 TEST_CASE("a plan for another number of ranks or another model is refused") {

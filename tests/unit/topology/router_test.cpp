@@ -66,6 +66,77 @@ TEST_CASE("at equal latency fewer links win, then the wider bottleneck") {
   CHECK(text_of(t, router.route(Rank(1), Rank(0))) == "b even a");
 }
 
+TEST_CASE("by hops, fewest links win whatever their latency, then the wider bottleneck") {
+  Topology t;
+  const NodeId a = add_gpu(t, "a");
+  const NodeId b = add_gpu(t, "b");
+  const NodeId s1 = add_switch(t, "s1");
+  const NodeId s2 = add_switch(t, "s2");
+  join(t, a, s1, 100_GBps, 1_us);
+  join(t, s1, s2, 100_GBps, 1_us);
+  join(t, s2, b, 100_GBps, 1_us);
+  const NodeId narrow = add_switch(t, "narrow");
+  join(t, a, narrow, 1_GBps, 1_us);
+  join(t, narrow, b, 1_GBps, 1_us);
+  const NodeId far = add_switch(t, "far");
+  join(t, a, far, 4_GBps, 20_us);
+  join(t, far, b, 4_GBps, 30_us);
+  Router router(t, Distance::kHops);
+  CHECK(text_of(t, router.route(Rank(0), Rank(1))) == "a far b");
+  CHECK(text_of(t, router.route(Rank(1), Rank(0))) == "b far a");
+}
+
+TEST_CASE("by hops, a machine still sends by the NIC that is near") {
+  // Rails: NIC i is on leaf i. Over the other GPU's NIC, the way would have two links less.
+  Topology t;
+  const NodeId spine = add_switch(t, "spine");
+  const NodeId leaf0 = add_switch(t, "leaf0");
+  const NodeId leaf1 = add_switch(t, "leaf1");
+  join(t, leaf0, spine, 10_GBps, 5_us);
+  join(t, leaf1, spine, 10_GBps, 5_us);
+  for (const std::string host : {"a", "b"}) {
+    const auto inside = [&](const std::string& name, NodeKind kind) {
+      return t.add_node({.name = host + name, .kind = kind, .host = host});
+    };
+    const NodeId cpu = inside("cpu", NodeKind::kCpu);
+    for (const NodeId leaf : {leaf0, leaf1}) {
+      const std::string number = leaf == leaf0 ? "0" : "1";
+      const NodeId gpu = add_gpu(t, host + "gpu" + number, host);
+      const NodeId pcie = inside("pcie" + number, NodeKind::kPciSwitch);
+      const NodeId nic = inside("nic" + number, NodeKind::kNic);
+      join(t, gpu, pcie, 20_GBps, 1_us);
+      join(t, pcie, nic, 20_GBps, 1_us);
+      join(t, pcie, cpu, 20_GBps, 1_us);
+      join(t, nic, leaf, 10_GBps, 1_us);
+    }
+  }
+  Router router(t, Distance::kHops);
+  CHECK(text_of(t, router.route(Rank(0), Rank(3))) ==
+        "agpu0 apcie0 anic0 leaf0 spine leaf1 bnic1 bpcie1 bgpu1");
+  CHECK(text_of(t, router.route(Rank(0), Rank(1))) == "agpu0 apcie0 acpu apcie1 agpu1");
+}
+
+TEST_CASE("where cables are equal, hops and latency give the same ways") {
+  const Topology t =
+      read_cluster(GENERATE("a100-8x8", "h100-32x8-rail", "fat-tree-128-2to1", "two-racks-40g"))
+          .topology;
+  Router by_latency(t);
+  Router by_hops(t, Distance::kHops);
+  const std::size_t n = t.rank_count();
+  for (std::size_t src = 0; src < n; src += n / 4 + 1) {
+    for (std::size_t dst = 0; dst < n; ++dst) {
+      CAPTURE(t.name(), src, dst);
+      CHECK(by_hops.route(Rank(src), Rank(dst)) == by_latency.route(Rank(src), Rank(dst)));
+      const std::vector<LinkShare> hops = by_hops.spread(Rank(src), Rank(dst));
+      const std::vector<LinkShare> latency = by_latency.spread(Rank(src), Rank(dst));
+      CHECK(std::equal(hops.begin(), hops.end(), latency.begin(), latency.end(),
+                       [](const LinkShare& a, const LinkShare& b) {
+                         return a.link == b.link && a.share == b.share;
+                       }));
+    }
+  }
+}
+
 TEST_CASE("a route goes around other ranks where it can") {
   Topology t;
   const NodeId a = add_gpu(t, "a");

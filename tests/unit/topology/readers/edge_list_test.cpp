@@ -159,6 +159,21 @@ TEST_CASE("where nobody names a rack, it is the ToR switch of its ranks") {
   }
 }
 
+TEST_CASE("an end of the network whose name makes it no rank is noted") {
+  const auto notes = [](const std::string& text) {
+    const topology::test::TextFile file("edges.csv", text);
+    return read_cluster(file.path()).notes;
+  };
+  const std::string text = kHeader + "host0,sw,1 GB/s,1 us\nhost1,sw,1 GB/s,1 us\n";
+  CHECK(notes(text).empty());
+  CHECK_THAT(notes(text + "node2,sw,1 GB/s,1 us\n").at(0),
+             Catch::Contains("'node2' is on one other vertex and no rank") &&
+                 Catch::Contains("vertex,role"));
+  CHECK_THAT(notes(text + "node2,sw,1 GB/s,1 us\nnode3,sw,1 GB/s,1 us\n").at(0),
+             Catch::Contains("'node2' and 1 more are each on one"));
+  CHECK(notes(text + "node2,sw,1 GB/s,1 us\nvertex,role\nhost0,rank\nhost1,rank\n").empty());
+}
+
 TEST_CASE("one-way links are written as directed") {
   Topology t = topology::test::ring(3, 1_GBps);
   topology::test::join_one_way(t, NodeId(0), NodeId(2), 2_GBps);
@@ -187,7 +202,7 @@ TEST_CASE("mistakes in an edge list are named with line and column") {
       {kHeader + "gpu0,gpu1,1 GB/s,1 us\nvertex,role\ngpu0,king\n", "found 'king'"},
       {kHeader + "gpu0,gpu1,1 GB/s,1 us\nvertex,role\ngpu0,rank\ngpu0,rank\n", "each rank once"},
       {kHeader + "gpu0,gpu1,1 GB/s,1 us\ngpu2,s,1 GB/s,1 us\n", "gpu0, gpu1 | gpu2"},
-      {kHeader + "a,b,1 GB/s,1 us\n", "no rank"},
+      {kHeader + "a,b,1 GB/s,1 us\n", "no rank, expected vertices named gpu… or host…, or a table"},
       {kHeader, "no rank"},
       {"# only a comment\n", "no header"},
       {"vertex,role\na,rank\n", "one table of edges"},
