@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "base/parse_units.hpp"
@@ -258,6 +259,13 @@ bool Membership::may_become_clear(TimePoint now) const {
          now < first.said_at + kGraces * to_chrono(options_.silence_grace);
 }
 
+/// Whether it came after the job's beginning and has no parameters yet.
+bool Membership::is_newcomer(Rank rank) const {
+  const Member* member = find(rank);
+  return options_.epoch > 1 && member != nullptr &&
+         !(member->request.returning && member->request.returning->has_parameters);
+}
+
 /// Those without whom all others can reach each other, as far as was said.
 std::vector<Rank> Membership::cut_off() const {
   Pairs edges = broken_pairs();
@@ -266,7 +274,8 @@ std::vector<Rank> Membership::cut_off() const {
     const std::map<Rank, std::size_t> degree = degrees(edges);
     Rank worst = degree.begin()->first;
     for (const auto& [rank, count] : degree) {
-      if (count >= degree.at(worst)) {
+      if (std::tuple(count, is_newcomer(rank), rank) >
+          std::tuple(degree.at(worst), is_newcomer(worst), worst)) {
         worst = rank;
       }
     }
@@ -342,6 +351,15 @@ void Membership::leave(Rank rank, bool ok, const AbortReason& reason, TimePoint 
   } else if (state_ == MembershipState::kRunning) {
     abort({name(*member) + " left before the job's end", false}, now);
   }
+}
+
+void Membership::lose(Rank rank, const std::string& reason, TimePoint now) {
+  Member* member = find(rank);
+  if (member == nullptr) {
+    return;
+  }
+  member->present = false;
+  abort({name(*member) + " was lost: " + reason, false}, now, {rank}, member->last_heard);
 }
 
 void Membership::tick(TimePoint now) {

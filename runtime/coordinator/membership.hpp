@@ -18,8 +18,9 @@
 // Who is at fault. Members that cannot reach each other are the edges of a graph, and the cut-off
 // ones a vertex cover of it. The one with the most edges goes, then the one with the most of those
 // that are left, and so on; of several the one with the highest rank, so that the leader's side of
-// a network that fell in two goes on. For one cable that is exact; in general within O(log members)
-// of the fewest. (Chvátal, A greedy heuristic for the set-covering problem, 1979.)
+// a network that fell in two goes on; but before all others one that came for a lost member and has
+// nothing yet that would be lost with it. For one cable that is exact; in general within
+// O(log members) of the fewest. (Chvátal, A greedy heuristic for the set-covering problem, 1979.)
 //
 // Time is an argument of every call and never asked for, so a test can be exact. When ticks were
 // late the coordinator itself was not running (stopped, suspended, starved); that gap is not held
@@ -141,6 +142,8 @@ class Membership {
   void report_transport_error(Rank rank, std::optional<Rank> peer, const std::string& reason,
                               std::optional<Duration> silence, TimePoint now);
   void leave(Rank rank, bool ok, const AbortReason& reason, TimePoint now);
+  /// The member is lost, for this reason: one line.
+  void lose(Rank rank, const std::string& reason, TimePoint now);
 
   /// Aborts the job from outside.
   void stop(const AbortReason& reason, TimePoint now);
@@ -199,6 +202,7 @@ class Membership {
   static std::map<Rank, std::size_t> degrees(const Pairs& pairs);
   bool may_become_clear(TimePoint now) const;
   std::vector<Rank> cut_off() const;
+  bool is_newcomer(Rank rank) const;
   Member* find(Rank rank);
   const Member* find(Rank rank) const;
   std::string name(const Member& member) const;
