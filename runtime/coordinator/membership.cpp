@@ -19,6 +19,10 @@ constexpr int kLateTicks = 2;
 
 // Suspicions of one member that are kept: it says once what it misses.
 constexpr std::size_t kMostPerMember = 4;
+// Exchanges that a member may have come to before the others have ended the one that is next.
+constexpr std::uint32_t kMostAhead = 1;
+// Checkpoints that may be incomplete at a time, where ranks are not in step: those of later steps.
+constexpr std::size_t kMostCheckpoints = 256;
 // Part of the timeout within which members went silent together.
 constexpr int kTogether = 6;
 
@@ -169,6 +173,9 @@ void Membership::report_checkpoint(Rank rank, std::uint32_t step,
   if (find(rank) == nullptr || state_ != MembershipState::kRunning) {
     return;
   }
+  if (checkpoints_.size() >= kMostCheckpoints && !checkpoints_.contains(step)) {
+    checkpoints_.erase(checkpoints_.begin());
+  }
   auto& parts = checkpoints_[step];
   parts.resize(options_.world_size);
   parts[rank.index()] = std::move(files);
@@ -185,7 +192,8 @@ void Membership::report_checkpoint(Rank rank, std::uint32_t step,
 }
 
 void Membership::contribute(Rank rank, std::uint32_t round, std::string part) {
-  if (find(rank) == nullptr || state_ != MembershipState::kRunning) {
+  if (find(rank) == nullptr || state_ != MembershipState::kRunning || round < round_ ||
+      round - round_ > kMostAhead) {
     return;
   }
   auto& parts = exchanges_[round];
@@ -198,7 +206,8 @@ void Membership::contribute(Rank rank, std::uint32_t round, std::string part) {
   for (auto& one : parts) {
     complete.parts.push_back(*std::move(one));
   }
-  exchanges_.erase(round);
+  exchanges_.erase(exchanges_.begin(), exchanges_.upper_bound(round));
+  round_ = round + 1;
   events_.emplace_back(std::move(complete));
 }
 

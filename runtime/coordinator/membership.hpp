@@ -135,7 +135,8 @@ class Membership {
   // What members say once the job runs; nothing happens when `rank` has left.
   void heartbeat(Rank rank, const WorkerProgress& progress, TimePoint now);
   void report_checkpoint(Rank rank, std::uint32_t step, std::vector<CheckpointFile> files);
-  /// A member's part of an exchange, of which there is one per round.
+  /// A member's part of an exchange, of which there is one per round. Rounds that are over, and
+  /// those that nobody can have come to, are not looked at.
   void contribute(Rank rank, std::uint32_t round, std::string part);
   void report_result(Rank rank, std::string payload, TimePoint now);
   /// `peer`: whom it misses, if that is known; `silence`: for how long, where that is the reason.
@@ -220,6 +221,7 @@ class Membership {
   std::vector<Suspicion> suspicions_;   ///< in the order in which they were said
   std::optional<TimePoint> judgement_;  ///< when they are decided on
   std::map<std::uint32_t, std::vector<std::optional<std::vector<CheckpointFile>>>> checkpoints_;
+  std::uint32_t round_ = 0;  ///< of the exchange that is next
   /// By round, of those that are not complete.
   std::map<std::uint32_t, std::vector<std::optional<std::string>>> exchanges_;
   std::vector<std::string> results_;

@@ -430,6 +430,31 @@ TEST_CASE("an exchange is complete when every rank has given its part of that ro
   const auto later = story.membership.take_events();
   REQUIRE(later.size() == 1);
   CHECK(std::get<ExchangeComplete>(later[0]).parts == std::vector<std::string>{"next", "x", "y"});
+
+  // Over, or too far ahead: all three of a round that cannot be make no exchange.
+  for (const std::uint32_t round : {0U, 1U, 4U, 0xffffffffU}) {
+    for (std::size_t rank = 0; rank < 3; ++rank) {
+      story.membership.contribute(Rank(rank), round, "once more");
+    }
+  }
+  CHECK(story.membership.take_events().empty());
+  for (std::size_t rank = 0; rank < 3; ++rank) {
+    story.membership.contribute(Rank(rank), 2, "third");
+  }
+  CHECK(story.membership.take_events().size() == 1);
+}
+
+TEST_CASE("incomplete checkpoints do not pile up: those of the latest steps are kept") {
+  Story story(2);
+  story.join_all(2);
+  (void)story.membership.take_events();
+  for (std::uint32_t step = 1; step <= 1000; ++step) {
+    story.membership.report_checkpoint(Rank(0), step, {});
+  }
+  story.membership.report_checkpoint(Rank(1), 1, {});
+  CHECK(story.membership.take_events().empty());
+  story.membership.report_checkpoint(Rank(1), 1000, {});
+  CHECK(story.membership.take_events().size() == 1);
 }
 
 TEST_CASE("a checkpoint is complete when every rank has reported its part of that step") {
