@@ -221,8 +221,8 @@ struct CoordinatorServer::Impl final : proto::Coordinator::CallbackService {
     // Otherwise two coordinators could share a port, and each would get some of the workers.
     builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
     // A message is read before its token can be: so few at a time from one connection.
-    builder.SetMaxReceiveMessageSize(kLargestReport);
     builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMostCallsAtOnce);
+    builder.SetMaxReceiveMessageSize(kLargestReport);
     builder.AddListeningPort(to_string(options.listen), credentials(options.tls), &port);
     builder.RegisterService(this);
     server = builder.BuildAndStart();
