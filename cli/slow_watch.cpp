@@ -61,9 +61,8 @@ std::optional<plan::Plan> SlowWatch::plan_after(Entry& entry) {
     plans_.set_condition(detector_.rates(), detector_.factors());
     plan::Plan plan = plans_.plan_for(ranks_);
     entry.kept = plans_.step_time_of(plan_, ranks_);
-    entry.better = plan.prediction.step_time;
-    const bool is_worth_it = plan.batch.local_batch != plan_.batch.local_batch ||
-                             *entry.better < scaled(*entry.kept, 1 - kWorthIt);
+    entry.better = plans_.step_time_of(plan, ranks_);
+    const bool is_worth_it = *entry.better < scaled(*entry.kept, 1 - kWorthIt);
     entry.outcome = is_worth_it
                         ? "new plan"
                         : fmt::format("plan kept: a step takes {} with it and {} with another",

@@ -92,7 +92,13 @@ plan::Plan SurvivalPlans::plan_for(const std::vector<Rank>& left) const {
 Duration SurvivalPlans::step_time_of(plan::Plan plan, const std::vector<Rank>& left) const {
   const topology::Topology cluster = cluster_of(left);
   plan.cluster_digest = cluster.digest();
-  return sim::make_cost_model(cluster, {})->step(plan, workload_).step_time;
+  sim::SimulationOptions options;
+  for (std::size_t i = 0; i < left.size(); ++i) {
+    if (const auto factor = factors_.find(left[i]); factor != factors_.end()) {
+      options.disturbances.slow_devices.push_back({.ranks = {Rank(i)}, .factor = factor->second});
+    }
+  }
+  return sim::make_cost_model(cluster, options)->step(plan, workload_).step_time;
 }
 
 }  // namespace rackrail::cli

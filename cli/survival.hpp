@@ -40,7 +40,9 @@ class SurvivalPlans {
   /// Throws ConfigError when the network without the others does not join them, PlanError when
   /// there are fewer samples than ranks.
   plan::Plan plan_for(const std::vector<Rank>& left) const;
-  /// The simulated step of a plan that was made for the same ranks, on the cluster as it is now.
+  /// The simulated step of a plan that was made for the same ranks, on the cluster as it is now:
+  /// with the samples that the plan gives to each rank, and the time that slow ones take for them.
+  /// Not what plan_for() leaves in its prediction, which is of ranks that are all well.
   Duration step_time_of(plan::Plan plan, const std::vector<Rank>& left) const;
 
  private:

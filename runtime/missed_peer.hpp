@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/error.hpp"
 #include "base/ids.hpp"
@@ -20,15 +21,19 @@ struct MissedPeer {
 
 class MissedPeerError : public PeerLostError {
  public:
-  explicit MissedPeerError(MissedPeer peer)
+  explicit MissedPeerError(MissedPeer peer, std::vector<MissedPeer> others = {})
       : PeerLostError("rank " + std::to_string(peer.rank.value()) +
                       " cannot be reached: " + peer.why),
-        peer_(std::move(peer)) {}
+        peer_(std::move(peer)),
+        others_(std::move(others)) {}
 
   const MissedPeer& peer() const { return peer_; }
+  /// Missed at the same time: who misses everybody is likely to be the one at fault.
+  const std::vector<MissedPeer>& others() const { return others_; }
 
  private:
   MissedPeer peer_;
+  std::vector<MissedPeer> others_;
 };
 
 }  // namespace rackrail::runtime

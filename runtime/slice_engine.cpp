@@ -220,12 +220,39 @@ void SliceEngine::on_slice(Rank source, const SliceHeader& header,
   }
 }
 
+/// The local transfer that the slice is of: throws for what no peer with this plan would send.
+std::uint32_t SliceEngine::checked(Rank source, const SliceHeader& header,
+                                   std::span<const std::byte> payload) const {
+  const BucketProgram& program = programs_[header.bucket];
+  const auto it = program.local.find(header.transfer);
+  if (it == program.local.end()) {
+    throw RuntimeFailure(fmt::format("rank {} sent transfer {}, which is none of ours",
+                                     source.value(), header.transfer));
+  }
+  const LocalTransfer& t = program.transfers[it->second];
+  if (t.is_send || t.peer != source || header.slice >= t.slices) {
+    throw RuntimeFailure(fmt::format("rank {} sent slice {} of transfer {}, which is not its own",
+                                     source.value(), header.slice, header.transfer));
+  }
+  const std::int64_t elements = plan::slice(t.range, program.slice_elements, header.slice).size();
+  const Codec& codec = codec_of(program.bucket, header.step, t);
+  const auto due =
+      static_cast<std::size_t>(plan::encoded_size(codec.descriptor(), elements).count());
+  if (payload.size() != due) {
+    throw RuntimeFailure(fmt::format("rank {} sent slice {} of transfer {} with {} bytes, not {}",
+                                     source.value(), header.slice, header.transfer, payload.size(),
+                                     due));
+  }
+  return it->second;
+}
+
 void SliceEngine::keep_for_later(Rank source, const SliceHeader& header,
                                  std::span<const std::byte> payload) {
   if (header.step == step_ && ended_.contains(header.bucket)) {
     throw RuntimeFailure(fmt::format("rank {} sent slice {} of transfer {} once more",
                                      source.value(), header.slice, header.transfer));
   }
+  checked(source, header, payload);
   if (payload.size() > most_buffered_ - buffered_) {
     throw RuntimeFailure(fmt::format("rank {} is too far ahead: {} bytes wait for their buckets",
                                      source.value(), buffered_));
@@ -238,17 +265,7 @@ void SliceEngine::keep_for_later(Rank source, const SliceHeader& header,
 
 void SliceEngine::accept(Run& run, Rank source, const SliceHeader& header,
                          std::span<const std::byte> payload) {
-  const auto it = run.program.local.find(header.transfer);
-  if (it == run.program.local.end()) {
-    throw RuntimeFailure(fmt::format("rank {} sent transfer {}, which is none of ours",
-                                     source.value(), header.transfer));
-  }
-  const std::uint32_t index = it->second;
-  const LocalTransfer& t = run.program.transfers[index];
-  if (t.is_send || t.peer != source || header.slice >= t.slices) {
-    throw RuntimeFailure(fmt::format("rank {} sent slice {} of transfer {}, which is not its own",
-                                     source.value(), header.slice, header.transfer));
-  }
+  const std::uint32_t index = checked(source, header, payload);
   if (std::exchange(run.has_arrived[index][header.slice], 1) != 0) {
     throw RuntimeFailure(fmt::format("rank {} sent slice {} of transfer {} once more",
                                      source.value(), header.slice, header.transfer));
@@ -509,9 +526,14 @@ void SliceEngine::halt() {
   finished_.clear();
 }
 
+const Codec& SliceEngine::codec_of(BucketId bucket, std::uint32_t step,
+                                   const LocalTransfer& t) const {
+  const std::size_t codec = plan_.is_compression_warmup(step) ? 0 : t.codec;
+  return *codecs_[plan_.buckets[bucket.index()].schedule][codec];
+}
+
 const Codec& SliceEngine::codec_of(const Run& run, const LocalTransfer& t) const {
-  const std::size_t codec = plan_.is_compression_warmup(run.step) ? 0 : t.codec;
-  return *codecs_[plan_.buckets[run.program.bucket.index()].schedule][codec];
+  return codec_of(run.program.bucket, run.step, t);
 }
 
 bool SliceEngine::is_lossy(const Run& run, const LocalTransfer& t) const {

@@ -89,6 +89,8 @@ class SliceEngine {
   void on_peer_error(Rank peer, const std::string& reason);
   void on_sent(RunKey key, std::uint32_t transfer, std::uint32_t slice, bool was_borrowed,
                ExecutionLedger::Clock::time_point started);
+  std::uint32_t checked(Rank source, const SliceHeader& header,
+                        std::span<const std::byte> payload) const;
   void keep_for_later(Rank source, const SliceHeader& header, std::span<const std::byte> payload);
   void accept(Run& run, Rank source, const SliceHeader& header, std::span<const std::byte> payload);
   void apply(Run& run, std::uint32_t index, std::uint32_t k, std::span<const std::byte> payload);
@@ -102,6 +104,7 @@ class SliceEngine {
   void want_pump(Rank destination);
   void end(RunKey key);
   /// FP32 while compression warms up.
+  const Codec& codec_of(BucketId bucket, std::uint32_t step, const LocalTransfer& t) const;
   const Codec& codec_of(const Run& run, const LocalTransfer& t) const;
   bool is_lossy(const Run& run, const LocalTransfer& t) const;
   std::size_t bytes_per_step() const;

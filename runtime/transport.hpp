@@ -53,7 +53,8 @@ class Transport {
   virtual std::string_view name() const = 0;
   /// Opaque bytes that let others connect to this rank (exchanged by the coordinator).
   virtual std::vector<std::byte> address() const = 0;
-  /// Addresses of all ranks by rank number. Called once. Throws RuntimeFailure.
+  /// Addresses of all ranks by rank number. Called once. Throws RuntimeFailure; MissedPeerError
+  /// with all those that cannot be reached, where that is known at once.
   virtual void connect(Rank self, std::span<const std::vector<std::byte>> addresses) = 0;
   virtual void set_handlers(ReceiveHandler on_receive, PeerErrorHandler on_peer_error) = 0;
 

@@ -115,6 +115,7 @@ struct CoordinatorClient::Impl {
     heartbeat_period = Duration(message.heartbeat_period_ps());
     heartbeat_timeout = Duration(message.heartbeat_timeout_ps());
     welcome = take_welcome(message);
+    members = welcome->world_size;
     member.set_rank(message.rank());
     member.set_epoch(message.epoch());
     changed.notify_all();
@@ -122,7 +123,7 @@ struct CoordinatorClient::Impl {
 
   void keep(proto::Gathered& message) {
     const std::lock_guard lock(mutex);
-    if (message.round() == round) {
+    if (message.round() == round && static_cast<std::size_t>(message.parts_size()) == members) {
       gathered.emplace(std::make_move_iterator(message.mutable_parts()->begin()),
                        std::make_move_iterator(message.mutable_parts()->end()));
       changed.notify_all();
@@ -277,6 +278,7 @@ struct CoordinatorClient::Impl {
   proto::Member member;
   Duration heartbeat_period;
   Duration heartbeat_timeout;
+  std::size_t members = 0;  // of the job
   WorkerProgress progress;
   std::deque<StepMeasurement> measured;              // not told yet
   std::uint32_t round = 0;                           // of the exchange that is next or under way
@@ -314,6 +316,7 @@ Welcome CoordinatorClient::join(const JoinRequest& request, Duration deadline) {
     impl.welcome.emplace();  // still says that there was one
     if (welcome.rank.index() >= welcome.world_size ||
         welcome.addresses.size() != welcome.world_size ||
+        std::min(welcome.heartbeat_period, welcome.heartbeat_timeout) <= Duration() ||
         std::ranges::any_of(welcome.newcomers, [&](Rank newcomer) {
           return newcomer.index() >= welcome.world_size;
         })) {

@@ -13,6 +13,8 @@ inline constexpr const char* kTokenKey = "rackrail-job-token";
 inline constexpr int kLargestWelcome = 512 << 20;
 /// … and that the coordinator accepts.
 inline constexpr int kLargestReport = 64 << 20;
+/// Of one connection: a worker has its membership's stream, a heartbeat and a few reports.
+inline constexpr int kMostCallsAtOnce = 32;
 
 /// Before the first use of gRPC: its library must not write to stderr unless GRPC_VERBOSITY asks.
 void prepare_grpc();

@@ -62,7 +62,11 @@ void JobControl::forget(MemberStream& stream) {
 }
 
 void JobControl::leave(Rank rank, bool ok, const AbortReason& reason) {
-  membership_.leave(rank, ok, reason, now());
+  if (!ok && is_arriving(rank)) {
+    membership_.lose(rank, reason.line, now());  // the others have all that the job is made of
+  } else {
+    membership_.leave(rank, ok, reason, now());
+  }
   const std::optional<MemberId> member = membership_.member_of(rank);
   for (const auto& [stream, id] : streams_) {
     if (id == member) {

@@ -126,6 +126,7 @@ class JobControl {
   bool may_wait_for(Rank seat);
   void vacate(Rank seat, TimePoint time);
   bool is_ending() const;
+  bool is_arriving(Rank rank) const;
 
   // On the callbacks' thread.
   void complete_checkpoint(const CheckpointComplete& checkpoint);

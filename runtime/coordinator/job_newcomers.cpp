@@ -45,6 +45,11 @@ bool JobControl::is_ending() const {
                              [](const std::string& one) { return !one.empty(); });
 }
 
+/// Whether this rank has come in this epoch, and the epoch has yet to begin for all.
+bool JobControl::is_arriving(Rank rank) const {
+  return !is_announced_ && !regroup_ && std::ranges::count(epoch_.newcomers, rank) != 0;
+}
+
 /// Of the job as it began: a newcomer takes the place of one that was there then.
 std::optional<std::string> JobControl::objection_to(const JoinRequest& request) const {
   const MembershipOptions& job = options_.membership;

@@ -41,10 +41,14 @@ void JobControl::recover(const EpochRecord& record) {
 
 void JobControl::regroup(const Aborted& event) {
   const TimePoint time = std::chrono::steady_clock::now();
-  const bool is_first = is_announced_;
+  const bool is_first_loss = is_announced_ || beginning_.lost.empty();
+  const bool is_after_another = !is_announced_;
   end_epoch(event.reason.line, event.lost, time);
-  if (is_first) {
+  if (is_first_loss) {
     beginning_.silence = event.silence;
+    if (is_after_another) {
+      beginning_.reason += "; " + event.reason.line;
+    }
   }
   std::vector<Rank> given_up;
   for (const Rank rank : event.lost) {
@@ -105,6 +109,7 @@ void JobControl::note_loss(Rank seat) {
   if (std::ranges::count(beginning_.lost, seat) == 0) {
     beginning_.lost.push_back(seat);
   }
+  std::erase(beginning_.taken, seat);  // who took it is lost, too
 }
 
 /// Not only of the epoch before: a coordinator may be killed between two welcomes. But the seat

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "base/parse_units.hpp"
@@ -18,6 +19,10 @@ constexpr int kLateTicks = 2;
 
 // Suspicions of one member that are kept: it says once what it misses.
 constexpr std::size_t kMostPerMember = 4;
+// Exchanges that a member may have come to before the others have ended the one that is next.
+constexpr std::uint32_t kMostAhead = 1;
+// Checkpoints that may be incomplete at a time, where ranks are not in step: those of later steps.
+constexpr std::size_t kMostCheckpoints = 256;
 // Part of the timeout within which members went silent together.
 constexpr int kTogether = 6;
 
@@ -168,6 +173,9 @@ void Membership::report_checkpoint(Rank rank, std::uint32_t step,
   if (find(rank) == nullptr || state_ != MembershipState::kRunning) {
     return;
   }
+  if (checkpoints_.size() >= kMostCheckpoints && !checkpoints_.contains(step)) {
+    checkpoints_.erase(checkpoints_.begin());
+  }
   auto& parts = checkpoints_[step];
   parts.resize(options_.world_size);
   parts[rank.index()] = std::move(files);
@@ -184,7 +192,8 @@ void Membership::report_checkpoint(Rank rank, std::uint32_t step,
 }
 
 void Membership::contribute(Rank rank, std::uint32_t round, std::string part) {
-  if (find(rank) == nullptr || state_ != MembershipState::kRunning) {
+  if (find(rank) == nullptr || state_ != MembershipState::kRunning || round < round_ ||
+      round - round_ > kMostAhead) {
     return;
   }
   auto& parts = exchanges_[round];
@@ -197,7 +206,8 @@ void Membership::contribute(Rank rank, std::uint32_t round, std::string part) {
   for (auto& one : parts) {
     complete.parts.push_back(*std::move(one));
   }
-  exchanges_.erase(round);
+  exchanges_.erase(exchanges_.begin(), exchanges_.upper_bound(round));
+  round_ = round + 1;
   events_.emplace_back(std::move(complete));
 }
 
@@ -258,6 +268,13 @@ bool Membership::may_become_clear(TimePoint now) const {
          now < first.said_at + kGraces * to_chrono(options_.silence_grace);
 }
 
+/// Whether it came after the job's beginning and has no parameters yet.
+bool Membership::is_newcomer(Rank rank) const {
+  const Member* member = find(rank);
+  return options_.epoch > 1 && member != nullptr &&
+         !(member->request.returning && member->request.returning->has_parameters);
+}
+
 /// Those without whom all others can reach each other, as far as was said.
 std::vector<Rank> Membership::cut_off() const {
   Pairs edges = broken_pairs();
@@ -266,7 +283,8 @@ std::vector<Rank> Membership::cut_off() const {
     const std::map<Rank, std::size_t> degree = degrees(edges);
     Rank worst = degree.begin()->first;
     for (const auto& [rank, count] : degree) {
-      if (count >= degree.at(worst)) {
+      if (std::tuple(count, is_newcomer(rank), rank) >
+          std::tuple(degree.at(worst), is_newcomer(worst), worst)) {
         worst = rank;
       }
     }
@@ -342,6 +360,15 @@ void Membership::leave(Rank rank, bool ok, const AbortReason& reason, TimePoint 
   } else if (state_ == MembershipState::kRunning) {
     abort({name(*member) + " left before the job's end", false}, now);
   }
+}
+
+void Membership::lose(Rank rank, const std::string& reason, TimePoint now) {
+  Member* member = find(rank);
+  if (member == nullptr) {
+    return;
+  }
+  member->present = false;
+  abort({name(*member) + " was lost: " + reason, false}, now, {rank}, member->last_heard);
 }
 
 void Membership::tick(TimePoint now) {

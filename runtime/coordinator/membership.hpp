@@ -18,8 +18,9 @@
 // Who is at fault. Members that cannot reach each other are the edges of a graph, and the cut-off
 // ones a vertex cover of it. The one with the most edges goes, then the one with the most of those
 // that are left, and so on; of several the one with the highest rank, so that the leader's side of
-// a network that fell in two goes on. For one cable that is exact; in general within O(log members)
-// of the fewest. (Chvátal, A greedy heuristic for the set-covering problem, 1979.)
+// a network that fell in two goes on; but before all others one that came for a lost member and has
+// nothing yet that would be lost with it. For one cable that is exact; in general within
+// O(log members) of the fewest. (Chvátal, A greedy heuristic for the set-covering problem, 1979.)
 //
 // Time is an argument of every call and never asked for, so a test can be exact. When ticks were
 // late the coordinator itself was not running (stopped, suspended, starved); that gap is not held
@@ -134,13 +135,16 @@ class Membership {
   // What members say once the job runs; nothing happens when `rank` has left.
   void heartbeat(Rank rank, const WorkerProgress& progress, TimePoint now);
   void report_checkpoint(Rank rank, std::uint32_t step, std::vector<CheckpointFile> files);
-  /// A member's part of an exchange, of which there is one per round.
+  /// A member's part of an exchange, of which there is one per round. Rounds that are over, and
+  /// those that nobody can have come to, are not looked at.
   void contribute(Rank rank, std::uint32_t round, std::string part);
   void report_result(Rank rank, std::string payload, TimePoint now);
   /// `peer`: whom it misses, if that is known; `silence`: for how long, where that is the reason.
   void report_transport_error(Rank rank, std::optional<Rank> peer, const std::string& reason,
                               std::optional<Duration> silence, TimePoint now);
   void leave(Rank rank, bool ok, const AbortReason& reason, TimePoint now);
+  /// The member is lost, for this reason: one line.
+  void lose(Rank rank, const std::string& reason, TimePoint now);
 
   /// Aborts the job from outside.
   void stop(const AbortReason& reason, TimePoint now);
@@ -199,6 +203,7 @@ class Membership {
   static std::map<Rank, std::size_t> degrees(const Pairs& pairs);
   bool may_become_clear(TimePoint now) const;
   std::vector<Rank> cut_off() const;
+  bool is_newcomer(Rank rank) const;
   Member* find(Rank rank);
   const Member* find(Rank rank) const;
   std::string name(const Member& member) const;
@@ -216,6 +221,7 @@ class Membership {
   std::vector<Suspicion> suspicions_;   ///< in the order in which they were said
   std::optional<TimePoint> judgement_;  ///< when they are decided on
   std::map<std::uint32_t, std::vector<std::optional<std::vector<CheckpointFile>>>> checkpoints_;
+  std::uint32_t round_ = 0;  ///< of the exchange that is next
   /// By round, of those that are not complete.
   std::map<std::uint32_t, std::vector<std::optional<std::string>>> exchanges_;
   std::vector<std::string> results_;

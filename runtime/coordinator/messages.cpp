@@ -10,6 +10,8 @@ namespace {
 
 namespace proto = rackrail::coordinator::v1;
 
+constexpr std::size_t kLongestText = 255;
+
 std::vector<std::byte> bytes_of(const std::string& text) {
   const auto* begin = reinterpret_cast<const std::byte*>(text.data());
   return {begin, begin + text.size()};
@@ -19,7 +21,6 @@ std::vector<std::byte> bytes_of(const std::string& text) {
 
 std::string malformed(const proto::JoinRequest& message) {
   constexpr std::size_t kLargestAddress = 64U << 10U;
-  constexpr std::size_t kLongestText = 255;
   if (message.address().size() > kLargestAddress) {
     return "a transport address of " + std::to_string(message.address().size()) +
            " bytes, expected at most " + std::to_string(kLargestAddress);
@@ -27,6 +28,23 @@ std::string malformed(const proto::JoinRequest& message) {
   if (message.host().size() > kLongestText || message.version().size() > kLongestText ||
       message.plan_digest().size() > kLongestText) {
     return "a host, version or digest of more than " + std::to_string(kLongestText) + " characters";
+  }
+  return "";
+}
+
+std::string malformed(const proto::CheckpointReport& message) {
+  constexpr int kMostFiles = 64;
+  if (message.files_size() > kMostFiles) {
+    return std::to_string(message.files_size()) + " files of one rank, expected at most " +
+           std::to_string(kMostFiles);
+  }
+  for (const proto::CheckpointFile& file : message.files()) {
+    const bool is_plain = !file.name().empty() && file.name().size() <= kLongestText &&
+                          file.name().find('/') == std::string::npos && file.name()[0] != '.';
+    if (!is_plain || file.sha256().size() > kLongestText || file.bytes() < 0) {
+      return "a file that cannot be part of a checkpoint: '" + one_line(file.name()) + "' of " +
+             std::to_string(file.bytes()) + " bytes";
+    }
   }
   return "";
 }
@@ -110,7 +128,8 @@ std::vector<StepMeasurement> measured_steps(const proto::HeartbeatRequest& messa
                          .compute_time = Duration(one.compute_time_ps()),
                          .received = {}};
     for (const proto::ReceivedTraffic& traffic : one.received()) {
-      if (traffic.source() < world_size && traffic.bytes() >= 0 && traffic.busy_ps() >= 0) {
+      if (traffic.source() < world_size && traffic.bytes() >= 0 && traffic.busy_ps() >= 0 &&
+          step.received.size() < world_size) {
         step.received.push_back({Rank(std::size_t{traffic.source()}), Bytes(traffic.bytes()),
                                  Duration(traffic.busy_ps())});
       }

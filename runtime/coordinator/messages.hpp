@@ -20,6 +20,9 @@ namespace rackrail::runtime {
 /// Empty when the request may be looked at; otherwise what is wrong with its sizes.
 std::string malformed(const coordinator::v1::JoinRequest& message);
 
+/// The same of a report: also names that are not those of files in the checkpoint's folder.
+std::string malformed(const coordinator::v1::CheckpointReport& message);
+
 JoinRequest from_message(const coordinator::v1::JoinRequest& message);
 coordinator::v1::JoinRequest to_message(const JoinRequest& request);
 
@@ -27,8 +30,8 @@ std::vector<CheckpointFile> from_message(const coordinator::v1::CheckpointReport
 void put_files(const std::vector<CheckpointFile>& files,
                coordinator::v1::CheckpointReport& message);
 
-/// What cannot be (ranks beyond `world_size`, negative figures) is left out, and so are the
-/// measured steps after the first kMostMeasured.
+/// What cannot be (ranks beyond `world_size`, negative figures, more sources than there are ranks)
+/// is left out, and so are the measured steps after the first kMostMeasured.
 std::vector<StepMeasurement> measured_steps(const coordinator::v1::HeartbeatRequest& message,
                                             std::size_t world_size);
 void put_measured(const StepMeasurement& step, coordinator::v1::HeartbeatRequest& message);

@@ -73,7 +73,7 @@ struct PlanChange {
 /// How an epoch after the first began.
 struct EpochBegin {
   std::uint32_t epoch = 0;
-  std::string reason;       ///< of the first loss, or of the change of plan
+  std::string reason;       ///< of the first loss; after that of the change, where it was one
   bool is_change = false;   ///< it began with a PlanChange, though somebody may be lost since
   std::vector<Rank> lost;   ///< seats, all of them; none when only connections were
   std::vector<Rank> seats;  ///< by rank

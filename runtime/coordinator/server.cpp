@@ -247,6 +247,8 @@ struct CoordinatorServer::Impl final : proto::Coordinator::CallbackService {
     int port = 0;
     // Otherwise two coordinators could share a port, and each would get some of the workers.
     builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+    // A message is read before its token can be: so few at a time from one connection.
+    builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMostCallsAtOnce);
     builder.SetMaxReceiveMessageSize(kLargestReport);
     builder.AddListeningPort(to_string(HostPort{options.listen.host, given}),
                              credentials(options.tls), &port);
@@ -301,12 +303,14 @@ struct CoordinatorServer::Impl final : proto::Coordinator::CallbackService {
     changed.notify_all();
   }
 
-  /// Runs `act` on the service thread, then answers.
+  /// Runs `act` on the service thread, then answers; refuses where the request has a problem.
   template <typename Act>
-  grpc::ServerUnaryReactor* answer(grpc::CallbackServerContext* context, Act act) {
+  grpc::ServerUnaryReactor* answer(grpc::CallbackServerContext* context, Act act,
+                                   const std::string& problem = {}) {
     grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-    if (!may_talk(*context)) {
-      reactor->Finish(not_welcome());
+    if (!may_talk(*context) || !problem.empty()) {
+      reactor->Finish(may_talk(*context) ? grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, problem)
+                                         : not_welcome());
       return reactor;
     }
     // Request and response live until Finish.
@@ -332,7 +336,9 @@ struct CoordinatorServer::Impl final : proto::Coordinator::CallbackService {
     return answer(context, [this, request, reply] {
       as_member(request->member(), [&](Rank rank) {
         control.membership().heartbeat(
-            rank, {request->step(), request->loss(), Duration(request->step_time_ps())},
+            rank,
+            {request->step(), request->loss(),
+             Duration(std::max<std::int64_t>(0, request->step_time_ps()))},
             std::chrono::steady_clock::now());
         control.measured(measured_steps(*request, control.membership().options().world_size));
       });
@@ -347,11 +353,12 @@ struct CoordinatorServer::Impl final : proto::Coordinator::CallbackService {
   grpc::ServerUnaryReactor* ReportCheckpoint(grpc::CallbackServerContext* context,
                                              const proto::CheckpointReport* request,
                                              proto::Acknowledged*) override {
-    return answer(context, [this, request] {
+    const auto act = [this, request] {
       as_member(request->member(), [&](Rank rank) {
         control.membership().report_checkpoint(rank, request->step(), from_message(*request));
       });
-    });
+    };
+    return answer(context, act, malformed(*request));
   }
 
   grpc::ServerUnaryReactor* ReportResult(grpc::CallbackServerContext* context,

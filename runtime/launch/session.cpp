@@ -218,6 +218,9 @@ std::string Session::reason_of_loss(const PeerLostError& seen_here) {
   if (!reason) {
     if (const auto* missed = dynamic_cast<const MissedPeerError*>(&seen_here)) {
       const MissedPeer& peer = missed->peer();
+      for (const MissedPeer& other : missed->others()) {
+        say_missed(other);
+      }
       reason = client_.report_transport_error(peer.rank, peer.why, peer.silence);
     } else {
       reason = client_.report_transport_error(std::nullopt, seen_here.what());

@@ -76,7 +76,8 @@ class Session {
   Session& operator=(const Session&) = delete;
 
   /// Opens the transport, waits for all ranks and connects to them. Throws ConfigError when the
-  /// coordinator refuses, RuntimeFailure when somebody does not come or cannot be reached.
+  /// coordinator refuses, RuntimeFailure when somebody does not come, MissedPeerError when somebody
+  /// came and cannot be reached: this rank has its seat then, and may come back to it.
   void join();
   bool has_joined() const { return has_joined_; }
   /// What the coordinator said to all, without what was only needed to connect.

@@ -203,7 +203,9 @@ trainer::LoadedCheckpoint StateTransfer::receive(Rank giver, std::size_t paramet
 void StateTransfer::on_piece(Rank source, const SliceHeader& header,
                              std::span<const std::byte> payload) {
   if (header.plan == kStateTaken && header.epoch == epoch_) {
-    taken_by_.push_back(source);
+    if (std::ranges::count(taken_by_, source) == 0) {
+      taken_by_.push_back(source);
+    }
     return;
   }
   if (header.plan != kStatePiece || header.epoch != epoch_ || source != giver_) {

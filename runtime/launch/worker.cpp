@@ -21,6 +21,7 @@
 #include "runtime/launch/job_settings.hpp"
 #include "runtime/launch/session.hpp"
 #include "runtime/launch/state_transfer.hpp"
+#include "runtime/missed_peer.hpp"
 #include "runtime/trainer/profile.hpp"
 #include "runtime/trainer/trainer.hpp"
 
@@ -97,22 +98,16 @@ class Life {
 
  private:
   void live() {
-    session_->join();
-    joined_at_ = trainer::wall_clock();
-    cpu_before_ = process_cpu_time();
-    report_.transport = session_->transport_name();
-    report_.notes = session_->notes();
-    settings_ = parse_job_settings(session_->welcome().job_options);
-    if (settings_.outlives_coordinator) {
-      std::signal(SIGPIPE, SIG_IGN);  // who reads the output may be gone with it
-    }
-    data_ =
-        std::make_unique<trainer::DataSplit>(trainer::load_data(training_config(settings_).data));
     bool is_lost = false;
     do {
       try {
         if (is_lost) {
           come_back();
+        } else {
+          join();
+        }
+        if (data_ == nullptr) {
+          prepare();
         }
         begin();
         work();
@@ -131,6 +126,37 @@ class Life {
     } while (is_lost);
   }
 
+  /// The seat is this worker's, and it knows the job, also where it cannot reach the others.
+  void join() {
+    const auto take_note = [this] {
+      const Welcome& welcome = session_->welcome();
+      seat_ = welcome.seat;
+      report_.rank = welcome.rank;
+      report_.membership_epochs = welcome.epoch;
+      settings_ = parse_job_settings(welcome.job_options);
+    };
+    try {
+      session_->join();
+    } catch (const MissedPeerError&) {
+      take_note();
+      throw;
+    }
+    take_note();
+  }
+
+  /// Once, after this worker has joined.
+  void prepare() {
+    joined_at_ = trainer::wall_clock();
+    cpu_before_ = process_cpu_time();
+    report_.transport = session_->transport_name();
+    report_.notes = session_->notes();
+    if (settings_.outlives_coordinator) {
+      std::signal(SIGPIPE, SIG_IGN);  // who reads the output may be gone with it
+    }
+    data_ =
+        std::make_unique<trainer::DataSplit>(trainer::load_data(training_config(settings_).data));
+  }
+
   /// Whether the membership may begin another epoch while this worker lives.
   bool goes_back() const { return settings_.survives_losses || settings_.measures_steps; }
 
@@ -146,9 +172,6 @@ class Life {
   /// An epoch of the membership, once this worker has joined it.
   void begin() {
     const Welcome& welcome = session_->welcome();
-    seat_ = welcome.seat;
-    report_.rank = welcome.rank;
-    report_.membership_epochs = welcome.epoch;
     const bool is_first = trainer_ == nullptr;
     const bool is_newcomer = std::ranges::count(welcome.newcomers, welcome.rank) != 0;
     std::optional<trainer::LoadedCheckpoint> given;
@@ -290,7 +313,9 @@ class Life {
     const std::unique_ptr<Session> former =
         std::exchange(session_, std::make_unique<Session>(session_options_));
     try {
-      session_->join();
+      join();
+    } catch (const MissedPeerError&) {
+      throw;
     } catch (const RuntimeFailure& error) {
       // Once more if another worker was lost meanwhile, or a coordinator that is restarted.
       const bool is_again =

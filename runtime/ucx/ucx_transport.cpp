@@ -19,6 +19,7 @@
 
 #include "base/error.hpp"
 #include "base/random.hpp"
+#include "runtime/missed_peer.hpp"
 #include "runtime/transports/factories.hpp"
 #include "runtime/ucx/context.hpp"
 
@@ -85,13 +86,22 @@ class UcxTransport final : public Transport {
     }
     self_ = self;
     session_ = session_of(addresses);
+    std::vector<MissedPeer> missed;
     for (std::size_t rank = 0; rank < addresses.size(); ++rank) {
       Peer& peer = peers_.emplace_back();
       peer.transport = this;
       peer.rank = Rank(rank);
-      if (peer.rank != self_) {
-        open_endpoint(peer, addresses[rank]);
+      if (peer.rank == self_) {
+        continue;
       }
+      if (const ucs_status_t status = open_endpoint(peer, addresses[rank]); status != UCS_OK) {
+        missed.push_back({.rank = peer.rank, .why = ucs_status_string(status), .silence = {}});
+      }
+    }
+    if (!missed.empty()) {
+      MissedPeer first = std::move(missed.front());
+      missed.erase(missed.begin());
+      throw MissedPeerError(std::move(first), std::move(missed));
     }
     for (Peer& peer : peers_) {
       if (peer.rank != self_) {
@@ -184,7 +194,10 @@ class UcxTransport final : public Transport {
               "setting a message handler");
   }
 
-  void open_endpoint(Peer& peer, const std::vector<std::byte>& address) {
+  [[nodiscard]] ucs_status_t open_endpoint(Peer& peer, const std::vector<std::byte>& address) {
+    if (address.empty()) {
+      return UCS_ERR_INVALID_ADDR;
+    }
     ucp_ep_params_t parameters = {};
     parameters.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS |
                             UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER;
@@ -193,14 +206,11 @@ class UcxTransport final : public Transport {
     parameters.err_handler.cb = on_endpoint_error;
     parameters.err_handler.arg = &peer;
     ucp_ep_h endpoint = nullptr;
-    const ucs_status_t status = address.empty()
-                                    ? UCS_ERR_INVALID_ADDR
-                                    : ucp_ep_create(worker_.get(), &parameters, &endpoint);
-    if (status != UCS_OK) {
-      throw RuntimeFailure("transport ucx: connecting to rank " +
-                           std::to_string(peer.rank.value()) + ": " + ucs_status_string(status));
+    const ucs_status_t status = ucp_ep_create(worker_.get(), &parameters, &endpoint);
+    if (status == UCS_OK) {
+      peer.endpoint = UcpEndpoint(endpoint);
     }
-    peer.endpoint = UcpEndpoint(endpoint);
+    return status;
   }
 
   void start(Peer& peer, unsigned id, const SliceHeader& slice, std::span<const std::byte> payload,

@@ -430,12 +430,13 @@ SlowFinding SlowDetector::conclude(std::uint32_t step) {
       }
     }
   }
+  const double common = common_growth();  // what has slowed all of them says nothing of one
   for (const Rank rank : suspicion_.slow_ranks) {
-    factors_.try_emplace(rank, 1.0).first->second *= growth(devices_.at(rank).compute);
+    factors_.try_emplace(rank, 1.0).first->second *= growth(devices_.at(rank).compute) / common;
     finding.ranks.push_back({rank, factors_.at(rank)});
   }
   for (const Rank rank : suspicion_.faster_ranks) {
-    const double factor = factors_.at(rank) * growth(devices_.at(rank).compute);
+    const double factor = factors_.at(rank) * growth(devices_.at(rank).compute) / common;
     if (factor <= kWellAgain) {
       factors_.erase(rank);
     } else {

@@ -73,7 +73,9 @@ struct LinkFinding {
 
 struct RankFinding {
   Rank rank;
-  double factor = 1;  ///< its time per sample, by that of the job's beginning; 1: well again
+  /// Its time per sample, by that of the job's beginning and by what ranks in general have grown
+  /// by since; 1: well again.
+  double factor = 1;
 };
 
 struct SlowFinding {

@@ -12,6 +12,7 @@
 #include <stdexcept>
 #include <thread>
 
+#include "runtime/missed_peer.hpp"
 #include "tests/support/rank_threads.hpp"
 #include "tests/support/skip.hpp"
 
@@ -220,6 +221,85 @@ TEST_CASE("transport: one that closes is reported once, after its last message")
   CHECK(has_told == 2);
   transports.pop_back();
   close_all(transports);
+}
+
+TEST_CASE(
+    "transport: what a stranger sends is dropped, and a malformed message is its sender's end") {
+  if (const auto reason = unavailable("ucx")) {
+    RACKRAIL_SKIP(*reason);
+  }
+  // Both claim to be rank 1; the stranger knows where rank 0 is, but not who else is in the job.
+  auto self = make_transport("ucx");
+  auto peer = make_transport("ucx");
+  auto stranger = make_transport("ucx");
+  const std::vector<std::vector<std::byte>> job = {self->address(), peer->address()};
+  const std::vector<std::vector<std::byte>> other = {self->address(), stranger->address()};
+  self->connect(Rank(0), job);
+  peer->connect(Rank(1), job);
+  stranger->connect(Rank(1), other);
+  std::vector<std::size_t> received;
+  std::vector<std::string> lost;
+  self->set_handlers(
+      [&](Rank /*source*/, const SliceHeader& /*header*/, std::span<const std::byte> payload) {
+        received.push_back(payload.size());
+      },
+      [&](Rank rank, const std::string& why) {
+        lost.push_back(std::to_string(rank.value()) + ": " + why);
+      });
+  const std::vector<std::byte> payload(1000);
+  const auto send = [&](Transport& from, std::uint32_t says) {
+    bool is_sent = false;
+    SliceHeader header = header_of(Rank(1), 0, payload.size());
+    header.bytes = says;
+    from.send(Rank(0), header, payload, [&] { is_sent = true; });
+    progress_until(from, [&] {
+      self->progress();
+      return is_sent;
+    });
+  };
+  send(*stranger, 1000);
+  send(*stranger, 0xffffffff);
+  send(*peer, 1000);
+  progress_until(*self, [&] {
+    peer->progress();
+    stranger->progress();
+    return !received.empty();
+  });
+  stranger->close(Duration(5'000'000'000'000));  // with a good-bye
+  send(*peer, 1000);
+  progress_until(*self, [&] {
+    peer->progress();
+    return received.size() == 2;
+  });
+  CHECK(lost.empty());
+  send(*peer, 0xffffffff);  // more than came
+  progress_until(*self, [&] {
+    peer->progress();
+    return !lost.empty();
+  });
+  CHECK(lost == std::vector<std::string>{"1: it sent a malformed message"});
+  CHECK(received == std::vector<std::size_t>(2, 1000));
+  self->set_handlers({}, {});
+  self->close(Duration());
+  peer->close(Duration());
+}
+
+TEST_CASE("transport: those who cannot be reached are all named") {
+  if (const auto reason = unavailable("ucx")) {
+    RACKRAIL_SKIP(*reason);
+  }
+  const auto self = make_transport("ucx");
+  const auto peer = make_transport("ucx");
+  try {
+    self->connect(Rank(1),
+                  std::vector<std::vector<std::byte>>{{}, self->address(), peer->address(), {}});
+    FAIL("nobody was missed");
+  } catch (const MissedPeerError& error) {
+    CHECK(error.peer().rank == Rank(0));
+    CHECK_FALSE(error.peer().why.empty());
+    REQUIRE(error.others().size() == 1);
+    CHECK(error.others()[0].rank == Rank(3));
+  }
 }
 
 TEST_CASE("transport: what a handler throws comes out of progress(), which goes on afterwards") {

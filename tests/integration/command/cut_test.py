@@ -1,5 +1,8 @@
 """Cables that are cut while a job trains in an emulated network: train --emulate --on-loss."""
 
+import json
+import shlex
+
 import harness
 from emulation import EmulationTest, names, set_link
 
@@ -68,6 +71,67 @@ class Cut(EmulationTest):
                 run = self.cut(2, f"saved-{name}", *mode, plan=plan)
                 self.assertEqual(run["losses_of_workers"][0]["step"] % every, 0)
                 self.assertAlmostEqual(run["final_accuracy"], whole["final_accuracy"], delta=0.1)
+
+    def test_a_newcomer_that_reaches_nobody_is_lost_and_the_next_one_is_waited_for(self):
+        """Others are started in its place: the first ones while the cable is still cut."""
+        process = self.start(*self.options("saved"), "--emulate", "cut.csv", "--workload",
+                             "digits.yaml", "--on-loss", "wait", "--heartbeat-timeout",
+                             f"{SILENCE} s")
+        self.wait_for_checkpoint("saved")
+        seen = {self.workers()[2]}
+        set_link(process, "host2", "down")
+
+        def two_came():
+            seen.update(pid for rank, pid in self.workers().items() if rank == 2)
+            return len(seen) > 2
+        self.assertTrue(harness.wait_until(two_came, 60), "nobody was started in its place")
+        set_link(process, "host2", "up")
+        run = self.finished(process)
+        self.assertEqual(run["workers"], 4)
+        self.assertEqual({host for loss in run["losses_of_workers"] for host in loss["lost"]},
+                         {"host2"})
+        self.assertEqual(run["losses_of_workers"][-1]["new_workers_for"], ["host2"])
+
+    def test_nor_do_the_others_end_where_the_cable_stays_cut(self):
+        process = self.start(*self.options("saved"), "--emulate", "cut.csv", "--workload",
+                             "digits.yaml", "--on-loss", "wait", "--heartbeat-timeout",
+                             f"{SILENCE} s")
+        self.wait_for_checkpoint("saved")
+        set_link(process, "host0", "down")  # with two ranks that miss each other, the lower one
+        run = self.finished(process)
+        self.assertEqual(run["workers"], 3)
+        self.assertEqual({host for loss in run["losses_of_workers"] for host in loss["lost"]},
+                         {"host0"})
+
+    def test_one_that_comes_back_behind_a_cut_cable_does_not_end_those_who_went_on(self):
+        """Every rank is started by somebody who starts it once more when it fails."""
+        train = shlex.join(map(str, (
+            harness.COMMAND, *self.options("saved")[:-1], "--workload", "digits.yaml", "--on-loss",
+            "continue", "--heartbeat-timeout", f"{SILENCE} s", "--json")))
+        process = self.start("emulate", "cut.csv", "--json", "--", "sh", "-c",
+                             f"{train} || {train} || echo given up")
+        self.wait_for_checkpoint("saved")
+        set_link(process, "host2", "down")
+        outputs = [rank["output"] for rank in self.finish(process).json["ranks"]]
+        run = json.loads("\n".join(outputs[0]))
+        self.assertEqual(run["workers"], 3)
+        self.assertEqual(run["steps"], self.STEPS)
+        self.assertTrue(run["parameters_agree"])
+        self.assertEqual({host for loss in run["losses_of_workers"] for host in loss["lost"]},
+                         {"host2"})
+        self.assertEqual(run["losses_of_workers"][-1]["new_workers_for"], [])
+        self.assertEqual(outputs[2][-1], "given up")
+
+    def finished(self, process):
+        """What a job printed that ended well."""
+        result = self.finish(process)
+        if result.out and result.json["emulation"]["valid"]:
+            self.assertEqual(result.status, 0, str(result))
+        run = result.json
+        self.assertEqual(run["steps"], self.STEPS)
+        self.assertTrue(run["parameters_agree"])
+        self.assert_no_processes_left()
+        return run
 
 
 if __name__ == "__main__":

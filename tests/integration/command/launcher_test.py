@@ -1,6 +1,7 @@
-"""Workers that somebody else started: mpirun, torchrun's variables, TF_CONFIG."""
+"""Workers that somebody else started: mpirun, torchrun and its variables, TF_CONFIG."""
 
 import json
+import re
 import shutil
 import unittest
 
@@ -46,6 +47,21 @@ class Launcher(TrainingTest):
         result = self.finish(process, timeout=60)
         self.assertEqual(result.status, 0, str(result))
         self.assert_same_as_local(json.loads(result.out), self.plan, steps=5)
+
+    @unittest.skipUnless(shutil.which("torchrun"), "no torchrun here (Debian: python3-torch)")
+    def test_torchrun(self):
+        # Its own store has the port, rackrail's coordinator the next one.
+        program = ("torchrun", "--nnodes", "1", "--nproc_per_node", "2", "--master_addr",
+                   "127.0.0.1", "--master_port", str(harness.free_ports(2)),
+                   # Debian's cannot leave the output alone (torch 1.13 with Python 3.11).
+                   "--redirects", "2", "--tee", "1", "--log_dir", "logs",
+                   "--no_python", harness.COMMAND)
+        process = self.start("train", self.plan, "--steps", "5", "--json", program=program,
+                             variables={**TOKEN, "OMP_NUM_THREADS": "1"})
+        result = self.finish(process, timeout=120)
+        self.assertEqual(result.status, 0, str(result))
+        said = re.sub(r"^\[default(\d)\]:", "", result.out, flags=re.MULTILINE)
+        self.assert_same_as_local(json.loads(said), self.plan, steps=5)
 
     def start_three(self):
         """Three ranks of three commands, each with at least one checkpoint behind it."""

@@ -90,6 +90,12 @@ class Slurm:
         while self._query("sinfo", "--noheader", "--format=%T") != "idle":
             self._go_on_waiting(end)
 
+    def why_not(self, plugin):
+        """Why srun cannot use a plugin for --mpi here; empty: it can."""
+        probe = subprocess.run([program("srun"), "-n", "1", f"--mpi={plugin}", "true"], text=True,
+                               env=self._environment(), capture_output=True, timeout=30)
+        return "" if probe.returncode == 0 else probe.stderr.partition("\n")[0].strip()
+
     def stop(self):
         """Cancels what is left, ends the daemons and removes the folder."""
         if len(self.daemons) == 3:

@@ -34,15 +34,24 @@ class Srun(TrainingTest):
                                    harness.COMMAND),
                           variables={**TOKEN, **self.slurm.variables})
 
+    def assert_trains_with(self, plugin):
+        process = self.srun("--steps", "5", "--json", options=(f"--mpi={plugin}",))
+        result = self.finish(process, timeout=60)
+        self.assertEqual(result.status, 0, str(result))
+        run = json.loads(result.out)
+        self.assertEqual(run["workers"], 2)
+        self.assert_same_as_local(run, self.plan, steps=5)
+
     def test_training_is_the_same_as_with_local_workers(self):
         for plugin in ("none", "pmi2"):  # with the second, ranks have variables of both
             with self.subTest(mpi=plugin):
-                process = self.srun("--steps", "5", "--json", options=(f"--mpi={plugin}",))
-                result = self.finish(process, timeout=60)
-                self.assertEqual(result.status, 0, str(result))
-                run = json.loads(result.out)
-                self.assertEqual(run["workers"], 2)
-                self.assert_same_as_local(run, self.plan, steps=5)
+                self.assert_trains_with(plugin)
+
+    def test_with_the_variables_of_pmix_too(self):
+        reason = self.slurm.why_not("pmix")
+        if reason:
+            self.skipTest(f"{reason} (Debian: libpmix-dev)")
+        self.assert_trains_with("pmix")
 
     def test_a_plan_for_another_number_of_ranks_is_bad_input(self):
         self.plan = self.make_plan("four.json", "--naive")

@@ -51,6 +51,20 @@ TEST_CASE("plans are for the rates that links have now, and slow ranks get fewer
   // A third of what the others have: 3 · 38 + 13 = 127, and one is left over.
   CHECK(second.batch.local_batch[1] == 13);
   CHECK(std::ranges::max(second.batch.local_batch) == 39);
+  // The plan of before lets the others wait for the slow one: so does its step, where it is of it
+  // that is asked, and the seat of it, not its rank among those who are left.
+  plans.set_condition({}, {{Rank(1), 3.0}});
+  CHECK(plans.step_time_of(first, all) > scaled(first.prediction.step_time, 2));
+  CHECK(plans.step_time_of(second, all) < scaled(plans.step_time_of(first, all), 0.6));
+  const std::vector<Rank> without_first{Rank(1), Rank(2), Rank(3)};
+  plans.set_condition({}, {});
+  const plan::Plan even = plans.plan_for(without_first);
+  const Duration step_of_even = plans.step_time_of(even, without_first);
+  plans.set_condition({}, {{Rank(0), 3.0}});
+  CHECK(plans.step_time_of(even, without_first) == step_of_even);
+  plans.set_condition({}, {{Rank(1), 3.0}});
+  CHECK(plans.step_time_of(even, without_first) > scaled(step_of_even, 2));
+  plans.set_condition({{uplink, Bandwidth(4'000'000)}}, {{Rank(1), 3.0}});
   // A lost rank leaves three, of which one is slow.
   const plan::Plan third = plans.plan_for({Rank(0), Rank(1), Rank(3)});
   CHECK(third.batch.global_batch() == first.batch.global_batch());

@@ -229,16 +229,73 @@ TEST_CASE("executor protocol: what no peer with this plan would send ends the jo
 }
 
 TEST_CASE("executor protocol: a flood of early slices is bounded") {
-  TwoRanks two;
-  Executor executor(two.plan, Rank(0), two.transport, {});
-  const std::vector<float> large(1 << 20);
-  for (std::uint32_t step = 0; step < 5; ++step) {
-    two.transport.arrive(Rank(1), header_of(two.plan, step, 0, 4 << 20), large);
+  constexpr std::uint32_t kElements = 1 << 20;
+  const plan::Plan plan = plan_of(star(2), {kElements}, kElements);
+  ManualTransport transport;
+  Executor executor(plan, Rank(0), transport, {});
+  const std::vector<float> large(kElements);
+  for (std::uint32_t step = 0; step < 12; ++step) {
+    transport.arrive(Rank(1), header_of(plan, step, 0, 4 * kElements), large);
   }
   for (int i = 0; i < 1000 && !executor.aborted(); ++i) {
     std::this_thread::sleep_for(1ms);
   }
   CHECK_THAT(failure_of(executor), Catch::Contains("too far ahead"));
+  CHECK(executor.statistics().peak_buffered_bytes <= std::size_t{32} << 20);
+}
+
+TEST_CASE("executor protocol: what cannot be a slice takes no memory before its bucket is there") {
+  TwoRanks two;
+  Executor executor(two.plan, Rank(0), two.transport, {});
+  SliceHeader bad = header_of(two.plan, 0xffffffff, 0, 16);
+  std::string expected;
+  SECTION("nothing at all, of which there could be any number") {
+    two.other.clear();
+    expected = "0 bytes, not 16";
+  }
+  SECTION("more than the slice has") {
+    two.other.resize(1 << 20);
+    expected = "4194304 bytes, not 16";
+  }
+  SECTION("a transfer that there is not") {
+    bad.transfer = 0xffffffff;
+    expected = "none of ours";
+  }
+  SECTION("a slice beyond the last") {
+    bad.slice = 0xffffffff;
+    expected = "not its own";
+  }
+  two.transport.arrive(Rank(1), bad, two.other);
+  for (int i = 0; i < 1000 && !executor.aborted(); ++i) {
+    std::this_thread::sleep_for(1ms);
+  }
+  CHECK_THAT(failure_of(executor), Catch::Contains(expected));
+  CHECK(executor.statistics().peak_buffered_bytes == 0);
+}
+
+TEST_CASE("executor protocol: an addition that has to wait is as long as it should be") {
+  // Rank 2 adds what comes from rank 0 after what comes from rank 1: that of rank 0 is kept.
+  plan::TransferGraph graph("chain", plan::Collective::kAllReduce, 3, {1});
+  const std::uint8_t code = graph.add_codec(plan::parse_codec("none"));
+  plan::Transfer t;
+  t.src = Rank(1);
+  t.dst = Rank(2);
+  t.op = plan::TransferOp::kReduce;
+  t.codec = code;
+  const std::vector<TransferId> first{graph.add_transfer(t, {})};
+  t.src = Rank(0);
+  graph.add_transfer(t, first);
+  const plan::Plan plan = plan_of(graph, {4}, 1024);
+  ManualTransport transport;
+  std::vector<float> data(4, 1.0F);
+  Executor executor(plan, Rank(2), transport, {});
+  executor.begin_step(0);
+  executor.launch(BucketId(0), data);
+  transport.arrive(Rank(0), header_of(plan, 0, 1, 16), std::vector<float>(1 << 20));
+  for (int i = 0; i < 1000 && !executor.aborted(); ++i) {
+    std::this_thread::sleep_for(1ms);
+  }
+  CHECK_THAT(failure_of(executor), Catch::Contains("4194304 bytes, not 16"));
 }
 
 TEST_CASE("executor protocol: plain slices count as read when the transport has completed them") {

@@ -272,6 +272,31 @@ TEST_CASE("of those who cannot reach each other the fewest are lost") {
   CHECK(lost_of({{0, 1}}) == std::vector{Rank(1)});
 }
 
+TEST_CASE("of two who cannot reach each other the one that has just come is lost") {
+  const auto lost_of = [](std::uint32_t epoch, std::size_t newcomer, bool is_returning) {
+    Story story(2);
+    story.membership = Membership({.world_size = 2, .epoch = epoch, .version = "1.0"}, story.now);
+    for (std::size_t rank = 0; rank < 2; ++rank) {
+      JoinRequest request = story.request_of(Rank(rank));
+      if (rank != newcomer || is_returning) {
+        request.returning =
+            Returning{.seat = Rank(rank), .epoch = 1, .has_parameters = rank != newcomer};
+      }
+      REQUIRE(std::holds_alternative<MemberId>(story.membership.join(request, story.now)));
+    }
+    story.membership.report_transport_error(Rank(0), Rank(1), "no route", {}, story.now);
+    story.pass(500ms, {Rank(0), Rank(1)});
+    const std::optional<Aborted> aborted = story.aborted();
+    REQUIRE(aborted.has_value());
+    return aborted->lost;
+  };
+  CHECK(lost_of(2, 0, false) == std::vector{Rank(0)});
+  CHECK(lost_of(2, 0, true) == std::vector{Rank(0)});
+  CHECK(lost_of(2, 1, false) == std::vector{Rank(1)});
+  CHECK(lost_of(2, 7, false) == std::vector{Rank(1)});  // nobody has just come
+  CHECK(lost_of(1, 0, false) == std::vector{Rank(1)});  // or everybody
+}
+
 TEST_CASE("who misses a peer a little later still counts") {
   Story story(4);
   story.join_all(4);
@@ -405,6 +430,31 @@ TEST_CASE("an exchange is complete when every rank has given its part of that ro
   const auto later = story.membership.take_events();
   REQUIRE(later.size() == 1);
   CHECK(std::get<ExchangeComplete>(later[0]).parts == std::vector<std::string>{"next", "x", "y"});
+
+  // Over, or too far ahead: all three of a round that cannot be make no exchange.
+  for (const std::uint32_t round : {0U, 1U, 4U, 0xffffffffU}) {
+    for (std::size_t rank = 0; rank < 3; ++rank) {
+      story.membership.contribute(Rank(rank), round, "once more");
+    }
+  }
+  CHECK(story.membership.take_events().empty());
+  for (std::size_t rank = 0; rank < 3; ++rank) {
+    story.membership.contribute(Rank(rank), 2, "third");
+  }
+  CHECK(story.membership.take_events().size() == 1);
+}
+
+TEST_CASE("incomplete checkpoints do not pile up: those of the latest steps are kept") {
+  Story story(2);
+  story.join_all(2);
+  (void)story.membership.take_events();
+  for (std::uint32_t step = 1; step <= 1000; ++step) {
+    story.membership.report_checkpoint(Rank(0), step, {});
+  }
+  story.membership.report_checkpoint(Rank(1), 1, {});
+  CHECK(story.membership.take_events().empty());
+  story.membership.report_checkpoint(Rank(1), 1000, {});
+  CHECK(story.membership.take_events().size() == 1);
 }
 
 TEST_CASE("a checkpoint is complete when every rank has reported its part of that step") {

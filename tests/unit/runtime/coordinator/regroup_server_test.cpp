@@ -468,6 +468,65 @@ TEST_CASE("a newcomer that was not given any parameters comes back as a newcomer
   }
 }
 
+TEST_CASE("a newcomer that fails before it has parameters is lost, and the job is not") {
+  Waiting job(60_s);
+  job.lose(1);
+  Crew second(job.address());
+  second.join({returning(2, 1, 8, 7), TestClient::request(Rank(1)), returning(0, 1, 8, 7)});
+  (*second.clients[1])->leave(false, {"there is no data here", true});
+  for (const std::size_t client : {0U, 2U}) {
+    REQUIRE(second.clients[client]->wait_for_abort().has_value());
+    CHECK((*second.clients[client])->is_to_come_back());
+  }
+  Crew third(job.address());
+  third.join({returning(2, 2, 8, 7), TestClient::request(Rank(1)), returning(0, 2, 8, 7)});
+  for (const Welcome& welcome : third.welcomes) {
+    CHECK(welcome.epoch == 3);
+    CHECK(welcome.world_size == 3);
+    CHECK(welcome.newcomers == std::vector{Rank(1)});
+  }
+  meet({third.clients[0].get(), third.clients[1].get(), third.clients[2].get()});
+  // From then on it is one of them, and its failure is the job's.
+  (*third.clients[1])->leave(false, {"the loss is not a number", false});
+  REQUIRE(third.clients[0]->wait_for_abort().has_value());
+  CHECK_FALSE((*third.clients[0])->is_to_come_back());
+  CHECK_THAT(*third.clients[0]->wait_for_abort(), Catch::Contains("the loss is not a number"));
+  CHECK(job.vacant() == std::vector<Rank>(2, Rank(1)));
+}
+
+TEST_CASE("one that came and was lost at once has taken no place") {
+  Waiting job({});
+  job.lose(2);
+  Crew second(job.address());
+  second.join({returning(0, 1, 8, 7), returning(1, 1, 8, 7)});
+  meet({second.clients[0].get(), second.clients[1].get()});
+  Crew newcomer(job.address());
+  std::future<void> coming =
+      std::async(std::launch::async, [&] { newcomer.join({TestClient::request(Rank(2))}); });
+  for (auto& client : second.clients) {
+    REQUIRE(client->wait_for_abort().has_value());
+  }
+  Crew third(job.address());
+  third.join({returning(0, 2, 9, 8), returning(1, 2, 9, 8)});
+  coming.get();
+  for (auto& client : third.clients) {  // as of a cable that is cut
+    (*client)->say_transport_error(Rank(2), "unreachable", {});
+    REQUIRE(client->wait_for_abort().has_value());
+    CHECK((*client)->is_to_come_back());
+  }
+  Crew fourth(job.address());
+  fourth.join({returning(0, 3, 9, 8), returning(1, 3, 9, 8)});
+  meet({fourth.clients[0].get(), fourth.clients[1].get()});
+  while (job.begun().size() < 2) {
+    std::this_thread::yield();
+  }
+  const EpochBegin begin = job.begun()[1];
+  CHECK(begin.seats == std::vector{Rank(0), Rank(1)});
+  CHECK(begin.taken.empty());
+  CHECK(begin.lost == std::vector{Rank(2)});
+  CHECK_THAT(begin.reason, Catch::Contains("came; rank 2") && Catch::Contains("unreachable"));
+}
+
 TEST_CASE("a job that waited for nobody goes on without") {
   Waiting job(200_ms);
   job.lose(1);

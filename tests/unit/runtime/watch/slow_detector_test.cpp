@@ -255,6 +255,16 @@ TEST_CASE("a rank that computes slowly is found, and that it is well again") {
   CHECK(job.detector.factors().empty());
 }
 
+TEST_CASE("a slow rank is as slow as it is against the others, on a machine that is slow itself") {
+  Job job(hierarchical());
+  CHECK(job.is_quiet_for(kSteady));
+  job.compute_factor[2] = 3;
+  job.everything = 1.8;
+  const SlowFinding found = job.find().second;
+  REQUIRE(found.ranks.size() == 1);
+  CHECK(found.ranks[0].factor == Approx(3).epsilon(0.1));
+}
+
 TEST_CASE("a link that has its rate again is found") {
   Job job(hierarchical());
   CHECK(job.is_quiet_for(kSteady));
