@@ -17,8 +17,12 @@ constexpr std::size_t kMostRanksPacked = 512;
 // Large buffers gain from rounds, until graphs become large themselves.
 constexpr std::size_t kFineRounds[] = {16, 32, 64, 128, 256};
 
-/// Near to the bound, or shallow: which of them is better depends on the cluster.
-constexpr ForestOptions kOptions[] = {{.most_trees_per_rank = 16, .good_enough = 0.9999}, {}};
+/// Near to the bound, or shallow, or between few pairs of ranks: which of them is better depends on
+/// the cluster.
+constexpr ForestOptions kOptions[] = {
+    {.most_trees_per_rank = 16, .good_enough = 0.9999},
+    {},
+    {.most_trees_per_rank = 16, .good_enough = 0.9999, .few_pairs = true}};
 
 class ForestFamily final : public ScheduleFamily {
  public:
