@@ -102,10 +102,10 @@ bool Search::may_beat(const Draft& draft, Duration step) const {
          (!expects() || scaled(draft.expected, 1 - kTimelineDeviation) <= step);
 }
 
-bool Search::is_affordable(const Draft& draft) {
-  constexpr auto kMost = static_cast<std::int64_t>(kMostTransfersOfStep);
-  return topology_.rank_count() < kVeryManyRanks || transfers_of(draft.scored) <= kMost ||
-         followed_of(draft.scored) <= kMost;
+bool Search::is_affordable(const Draft& draft, std::uint64_t most) {
+  const auto limit = static_cast<std::int64_t>(most);
+  return topology_.rank_count() < kVeryManyRanks || transfers_of(draft.scored) <= limit ||
+         followed_of(draft.scored) <= limit;
 }
 
 const ScheduleLoads& Search::loads() {
