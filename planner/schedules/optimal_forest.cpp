@@ -4,6 +4,7 @@
 #include <iterator>
 #include <utility>
 
+#include "planner/forest/forest_building.hpp"
 #include "planner/forest/forest_schedule.hpp"
 #include "planner/forest/joint_forest.hpp"
 #include "planner/schedules/builder.hpp"
@@ -59,6 +60,9 @@ class ForestFamily final : public ScheduleFamily {
     std::vector<plan::TransferGraph> graphs;
     std::vector<AllReduceForests> seen;  // several options may lead to the same trees
     for (const ForestOptions& options : kOptions) {
+      if (options.few_pairs && request.topology.rank_count() > kMostRanksExactly) {
+        continue;  // the same as without
+      }
       AllReduceForests forests;
       if (what == plan::Collective::kAllReduce) {
         forests = make_allreduce_forests(request.topology, options);
