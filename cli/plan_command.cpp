@@ -19,6 +19,7 @@
 #include "cli/session.hpp"
 #include "cli/shared_numbers.hpp"
 #include "cli/table.hpp"
+#include "cli/time_budget.hpp"
 #include "plan/format.hpp"
 #include "planner/batch/host_count.hpp"
 #include "planner/batch/time_to_target.hpp"
@@ -160,12 +161,10 @@ void run_plan(Session& session, const PlanOptions& options) {
   ProgressBar bar("planning", session.progress_elsewhere());
   chosen.progress = [&bar](double share, const std::string& what) { bar.update(share, what); };
   const auto start = std::chrono::steady_clock::now();
-  bool was_stopped = false;
+  std::optional<TimeBudget> budget;
   if (!options.time_budget.empty()) {
-    chosen.stop = [&was_stopped, end = start + time_budget(options.time_budget)] {
-      was_stopped = was_stopped || std::chrono::steady_clock::now() >= end;
-      return was_stopped;
-    };
+    budget.emplace(time_budget(options.time_budget));
+    chosen.stop = [&budget] { return budget->is_used_up(); };
   }
   std::optional<planner::PlanReport> report;
   plan::Plan made = named(options.cluster.cluster, "", [&] {
@@ -178,6 +177,7 @@ void run_plan(Session& session, const PlanOptions& options) {
     return options.naive ? planner::make_naive_plan(cluster, workload, *cost_model, chosen)
                          : planner::make_plan(cluster, workload, *cost_model, chosen);
   });
+  const bool was_stopped = budget.has_value() && budget->was_used_up();
   const auto target = planner::time_to_target(workload, made.batch, made.prediction.step_time,
                                               options.target_samples);
   if (!options.naive && !was_stopped &&

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -85,6 +86,11 @@ class CostModel {
   virtual std::optional<StepEstimate> exact_step(const Plan& /*plan*/,
                                                  const Workload& /*workload*/) {
     return std::nullopt;
+  }
+  /// Of how many of the graph's transfers a collective alone is simulated: all of them, or fewer
+  /// where ranks are alike and one stands for the others.
+  virtual std::size_t followed_transfers(const TransferGraph& graph) {
+    return graph.transfers().size();
   }
 };
 

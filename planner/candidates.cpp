@@ -230,6 +230,14 @@ void CandidateSet::add_family(const ScheduleFamily& family, topology::Router& ro
   }
 }
 
+std::size_t CandidateSet::followed_transfers(std::size_t candidate) {
+  const auto [known, is_new] = followed_.try_emplace(candidate);
+  if (is_new) {
+    known->second = cost_model_.followed_transfers(candidates_[candidate].graph);
+  }
+  return known->second;
+}
+
 std::optional<Duration> CandidateSet::time(std::size_t candidate, std::int64_t elements,
                                            std::int64_t slice_elements, Duration limit) {
   const auto below =

@@ -78,6 +78,8 @@ class CandidateSet {
   const std::vector<Candidate>& all() const { return candidates_; }
   /// Codecs within the error budget (and the one that was asked for, if one was).
   const std::vector<plan::Codec>& allowed_codecs() const { return allowed_; }
+  /// CostModel::followed_transfers() of a candidate's graph.
+  std::size_t followed_transfers(std::size_t candidate);
   /// None when the filter accepts no candidate. Once PlannerOptions::stop says so, the best of
   /// those that were timed.
   std::optional<Choice> cheapest(std::int64_t elements, const CandidateFilter& filter);
@@ -110,6 +112,7 @@ class CandidateSet {
   std::map<std::pair<std::string, std::size_t>, std::size_t> first_with_;  ///< family, variant
   std::vector<std::size_t> first_of_shape_;  ///< by candidate: the first with both
   std::map<std::tuple<std::size_t, std::int64_t, std::int64_t>, Known> known_;
+  std::map<std::size_t, std::size_t> followed_;  ///< by candidate, where asked for
 };
 
 }  // namespace rackrail::planner

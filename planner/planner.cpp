@@ -101,6 +101,8 @@ void set_prediction(plan::Plan& plan, const plan::StepEstimate& estimate, const 
   plan.prediction.gap = estimate.step_time / bound.time - 1;
 }
 
+bool is_stopped(const PlannerOptions& options) { return options.stop && options.stop(); }
+
 void require_ranks(const topology::Topology& topology) {
   if (topology.rank_count() < 2) {
     throw ConfigError(ErrorContext{"", fmt::format("cluster '{}'", topology.name()),
@@ -110,9 +112,13 @@ void require_ranks(const topology::Topology& topology) {
 }
 
 /// Of a finished plan, where the search has compared times that are not exact.
-void predict_exactly(plan::Plan& plan, const plan::Workload& workload,
-                     plan::CostModel& cost_model) {
+void predict_exactly(plan::Plan& plan, const plan::Workload& workload, plan::CostModel& cost_model,
+                     const PlannerOptions& options) {
   if (plan.rank_count() < kVeryManyRanks) {
+    return;
+  }
+  if (is_stopped(options)) {
+    plan.notes.emplace_back("no time was left for an exact prediction: within 1 %");
     return;
   }
   std::size_t transfers = 0;
@@ -162,7 +168,7 @@ bool is_naive_affordable(const topology::Topology& topology, const plan::Workloa
                          Bytes bucket_size) {
   const std::uint64_t transfers = schedule_family("ring").graph_size(topology).transfers *
                                   group_tensors(workload, bucket_size).size();
-  return topology.rank_count() < kVeryManyRanks || transfers <= kMostTransfersOfStep;
+  return topology.rank_count() < kVeryManyRanks || transfers <= kMostTransfersOfBaseline;
 }
 
 void add_baselines(plan::Plan& plan, Search& search, const topology::Topology& topology,
@@ -175,7 +181,7 @@ void add_baselines(plan::Plan& plan, Search& search, const topology::Topology& t
   };
   // Of the same search, which has mostly simulated it already, where the options leave it in.
   const auto add = [&](const char* name, Search::Draft draft) {
-    if (search.is_affordable(draft)) {
+    if (search.is_affordable(draft, kMostTransfersOfBaseline) && !is_stopped(options)) {
       search.score(draft.scored);
       baselines[name] = draft.scored.estimate.step_time;
     }
@@ -183,7 +189,7 @@ void add_baselines(plan::Plan& plan, Search& search, const topology::Topology& t
   const Bytes usual = options.bucket_size.value_or(kUsualBucket);
   if (auto naive = search.draft({kNaive, usual, family("ring")}, batch)) {
     add(kNaive, *std::move(naive));
-  } else if (is_naive_affordable(topology, workload, usual)) {
+  } else if (is_naive_affordable(topology, workload, usual) && !is_stopped(options)) {
     baselines[kNaive] =
         naive_plan(topology, workload, cost_model, options, batch).prediction.step_time;
   }
@@ -195,6 +201,9 @@ void add_baselines(plan::Plan& plan, Search& search, const topology::Topology& t
     kinds.emplace_back("parameter server fp32", "parameter-server");
   }
   for (const auto& [name, of] : kinds) {
+    if (is_stopped(options)) {
+      return;
+    }
     if (auto draft = search.draft({name, kUsualBucket, family(of)}, batch)) {
       add(name, *std::move(draft));
     }
@@ -247,7 +256,9 @@ plan::Plan finished_plan(const JointResult& found, Search& search,
   if (compare) {
     const auto naive = plan.prediction.baselines.find(kNaive);
     notes.push_back(naive == plan.prediction.baselines.end()
-                        ? "the naive ring is left out: it has too many transfers to simulate"
+                        ? is_stopped(options)
+                              ? "the naive ring is left out: no time was left to simulate it"
+                              : "the naive ring is left out: it has too many transfers to simulate"
                         : fmt::format("the naive ring takes {} ({})", to_string(naive->second),
                                       share_text(naive->second, step)));
   }
@@ -273,7 +284,7 @@ plan::Plan finished_plan(const JointResult& found, Search& search,
           options.codec.has_value() ? 0 : usual_compression_warmup(plan, workload)),
       workload, cost_model);
   verify_or_throw(plan, topology, workload);
-  predict_exactly(plan, workload, cost_model);
+  predict_exactly(plan, workload, cost_model, options);
   return plan;
 }
 
@@ -333,7 +344,7 @@ plan::Plan make_naive_plan(const topology::Topology& topology, const plan::Workl
     local = std::min(local, most);
   }
   plan::Plan plan = naive_plan(topology, workload, cost_model, options, batch);
-  predict_exactly(plan, workload, cost_model);
+  predict_exactly(plan, workload, cost_model, options);
   return plan;
 }
 

@@ -102,9 +102,10 @@ bool Search::may_beat(const Draft& draft, Duration step) const {
          (!expects() || scaled(draft.expected, 1 - kTimelineDeviation) <= step);
 }
 
-bool Search::is_affordable(const Draft& draft) const {
-  return topology_.rank_count() < kVeryManyRanks ||
-         transfers_of(draft.scored) <= static_cast<std::int64_t>(kMostTransfersOfStep);
+bool Search::is_affordable(const Draft& draft, std::uint64_t most) {
+  const auto limit = static_cast<std::int64_t>(most);
+  return topology_.rank_count() < kVeryManyRanks || transfers_of(draft.scored) <= limit ||
+         followed_of(draft.scored) <= limit;
 }
 
 const ScheduleLoads& Search::loads() {
@@ -226,6 +227,14 @@ std::int64_t Search::transfers_of(const Scored& scored) const {
   std::int64_t transfers = 0;
   for (const std::size_t candidate : scored.chosen) {
     transfers += static_cast<std::int64_t>(candidates_.all()[candidate].graph.transfers().size());
+  }
+  return transfers;
+}
+
+std::int64_t Search::followed_of(const Scored& scored) {
+  std::int64_t transfers = 0;
+  for (const std::size_t candidate : scored.chosen) {
+    transfers += static_cast<std::int64_t>(candidates_.followed_transfers(candidate));
   }
   return transfers;
 }

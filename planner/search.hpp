@@ -6,7 +6,8 @@
 // seconds, and three more things are left out, which may be the best by as much as is said here:
 //  - drafts that the timeline of compression_timeline.hpp expects to be slower by more than it may
 //    be off, kTimelineDeviation;
-//  - drafts of more than kMostTransfersOfStep transfers, unless none has fewer;
+//  - drafts of which more than kMostTransfersOfStep transfers would be simulated, unless none has
+//    fewer;
 //  - collectives at sizes that are no powers of two (candidates.hpp).
 // PlannerOptions::exhaustive undoes the first and the third.
 #pragma once
@@ -38,9 +39,13 @@ struct Policy {
 /// A lighter codec is preferred when it costs less than this share of the step.
 inline constexpr double kWorthwhile = 0.001;
 
-/// From kVeryManyRanks on steps of more transfers are not simulated beside others: each takes ten
-/// seconds or gigabytes.
+/// From kVeryManyRanks on steps are not simulated beside others where that would follow more
+/// transfers (CostModel::followed_transfers): each takes ten seconds or gigabytes.
 inline constexpr std::uint64_t kMostTransfersOfStep = 3'000'000;
+
+/// The same of what is shown beside the plan only: a double tree over 16,384 ranks in buckets of 25
+/// MiB would take half as long as the search.
+inline constexpr std::uint64_t kMostTransfersOfBaseline = 2'000'000;
 
 /// How far the timeline may be off for a choice of codecs
 /// (tests/integration/planner/compression_test).
@@ -83,9 +88,9 @@ class Search {
   /// bucket without a candidate.
   std::optional<Draft> compress(Bytes bucket_size, const plan::BatchPlan& batch,
                                 const CandidateFilter& filter);
-  /// Whether a draft has few enough transfers to be simulated beside others. Below kVeryManyRanks
-  /// all have.
-  bool is_affordable(const Draft& draft) const;
+  /// Whether a draft has few enough transfers to be simulated beside others, or few enough that
+  /// stand for all of them. Below kVeryManyRanks all have.
+  bool is_affordable(const Draft& draft, std::uint64_t most = kMostTransfersOfStep);
   /// Whether a draft could be faster than this step, for all that is known without simulating it.
   bool may_beat(const Draft& draft, Duration step) const;
   /// The same pair of codecs wherever a bucket may have it, for each pair; protected tensors are in
@@ -127,6 +132,8 @@ class Search {
                       const plan::BatchPlan& batch);
   void set_schedule(plan::Plan& plan, std::size_t bucket, const Choice& choice) const;
   std::int64_t transfers_of(const Scored& scored) const;
+  /// Of them, those that are simulated.
+  std::int64_t followed_of(const Scored& scored);
   bool is_within_budget() const;
   bool budget_left(const Scored& scored) const;
 

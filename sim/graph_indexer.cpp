@@ -12,6 +12,7 @@ namespace {
 
 // Transfers of which a GraphIndexer keeps the layouts: some 200 bytes each.
 constexpr std::size_t kMostKept = 2'000'000;
+constexpr std::int64_t kAnySlice = 1 << 18;  // layouts do not depend on it
 
 bool are_equal(const plan::Transfer& a, const plan::Transfer& b) {
   return a.src == b.src && a.dst == b.dst && a.chunk_begin == b.chunk_begin &&
@@ -102,6 +103,23 @@ std::shared_ptr<const GraphIndex> GraphIndexer::index(const Buffer& buffer) {
              : index_layout(own->layout, buffer.graph, buffer.elements, buffer.slice_elements);
 }
 
+const std::shared_ptr<const ListedLayout>& GraphIndexer::layout(Known& known, const Fold& fold) {
+  auto& layout = known.folded[{fold.turns.groups, fold.turns.members}];
+  if (layout == nullptr) {
+    layout = sim::folded(*known.layout, fold, ranks(), routing_.topology());
+  }
+  return layout;
+}
+
+std::optional<std::size_t> GraphIndexer::folded_size(const plan::TransferGraph& graph) {
+  const auto weights = graph.chunk_weights();
+  const auto own =
+      known({graph, std::accumulate(weights.begin(), weights.end(), std::int64_t{0}), kAnySlice});
+  const LayoutTurns* const own_turns = own == nullptr ? nullptr : turns(*own);
+  const auto fold = own_turns == nullptr ? std::nullopt : common_fold({&own_turns, 1}, ranks());
+  return fold.has_value() ? std::optional<std::size_t>(layout(*own, *fold)->size()) : std::nullopt;
+}
+
 std::optional<FoldedIndices> GraphIndexer::folded(std::span<const Buffer> buffers) {
   std::vector<std::shared_ptr<Known>> all;
   std::vector<const LayoutTurns*> each;
@@ -122,12 +140,8 @@ std::optional<FoldedIndices> GraphIndexer::folded(std::span<const Buffer> buffer
   }
   FoldedIndices result{.indices = {}, .turns = fold->turns, .ranks = {}};
   for (std::size_t b = 0; b < buffers.size(); ++b) {
-    auto& layout = all[b]->folded[{fold->turns.groups, fold->turns.members}];
-    if (layout == nullptr) {
-      layout = sim::folded(*all[b]->layout, *fold, ranks(), routing_.topology());
-    }
-    result.indices.push_back(
-        index_layout(layout, buffers[b].graph, buffers[b].elements, buffers[b].slice_elements));
+    result.indices.push_back(index_layout(layout(*all[b], *fold), buffers[b].graph,
+                                          buffers[b].elements, buffers[b].slice_elements));
   }
   for (std::size_t r = 0; r < routing_.topology().rank_count(); ++r) {
     if (ranks().first(Rank(r), fold->turns) == Rank(r)) {

@@ -1,6 +1,7 @@
 // Indices of graphs for many simulations: what they have in common is made once.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -14,6 +15,7 @@
 
 namespace rackrail::sim {
 
+struct Fold;
 class ListedLayout;
 struct LayoutTurns;
 
@@ -46,6 +48,8 @@ class GraphIndexer {
   std::shared_ptr<const GraphIndex> index(const Buffer& buffer);
   /// Of buffers whose schedules are symmetric in the same way; none where they are not.
   std::optional<FoldedIndices> folded(std::span<const Buffer> buffers);
+  /// Transfers of the graph that are left where it is folded alone; none where it is not.
+  std::optional<std::size_t> folded_size(const plan::TransferGraph& graph);
   /// Of the ranks; made when first asked for.
   const RankTable& ranks();
 
@@ -55,6 +59,7 @@ class GraphIndexer {
   /// Null for a buffer in which some range is empty.
   std::shared_ptr<Known> known(const Buffer& buffer);
   const LayoutTurns* turns(Known& known);
+  const std::shared_ptr<const ListedLayout>& layout(Known& known, const Fold& fold);
 
   Routing routing_;
   std::optional<RankTable> ranks_;

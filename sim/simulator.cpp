@@ -97,6 +97,10 @@ class SimulatedCosts final : public plan::CostModel {
     const Duration time(engine.run_done(run));
     return time < limit ? std::optional(time) : std::nullopt;
   }
+  std::size_t followed_transfers(const plan::TransferGraph& graph) override {
+    const auto folded = may_fold_ ? indexer_.folded_size(graph) : std::nullopt;
+    return folded.value_or(graph.transfers().size());
+  }
   plan::StepEstimate step(const plan::Plan& plan, const plan::Workload& workload) override {
     return estimate_step(plan, workload, topology_, options_, indexer_, may_fold_);
   }

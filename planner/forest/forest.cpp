@@ -136,7 +136,7 @@ class ForestSearch {
       return;
     }
     std::optional<Forest> forest = build_forest(
-        asked, topology_, is_reversed_, room == 1 && topology_.rank_count() <= kMostRanksExactly);
+        asked, topology_, is_reversed_, removals_for(topology_, options_.few_pairs, room == 1));
     if (forest) {
       keep(std::move(*forest), k);
     }

@@ -48,6 +48,11 @@ struct ForestOptions {
   std::int64_t most_trees_per_rank = 4;
   /// With at least this share of the bound, fewer and shallower trees are preferred to more.
   double good_enough = 0.98;
+  /// Whether data goes through switches between as few pairs of ranks as can be, each with more of
+  /// its links to itself, rather than between all alike pairs evenly. Pairs that meet at two links
+  /// that bind, both with others, do not fill either in equal shares. Up to kMostRanksExactly
+  /// ranks.
+  bool few_pairs = false;
 };
 
 /// Trees for all-gather; with `reversed`, trees along which reduce-scatter sums, their arcs still

@@ -73,22 +73,35 @@ std::vector<std::int64_t> loads_of(const Forest& forest, std::size_t links) {
   return loads;
 }
 
+std::vector<Removal> removals_for(const topology::Topology& topology, bool few_pairs,
+                                  bool may_be_exact) {
+  if (!may_be_exact || topology.rank_count() > kMostRanksExactly) {
+    return {Removal::kEvenly};
+  }
+  return few_pairs ? std::vector{Removal::kExactly, Removal::kEvenly}
+                   : std::vector{Removal::kEvenly, Removal::kExactly};
+}
+
 std::optional<Forest> build_forest(const LogicalNetwork& network,
                                    const topology::Topology& topology, bool reversed,
-                                   bool try_exactly) {
+                                   const std::vector<Removal>& removals) {
   const std::vector<Grouping> tiers = tiers_of(topology);
   std::optional<std::vector<TreeBundle>> bundles;
   LogicalNetwork direct = network;
-  if (remove_switches_evenly(direct, topology)) {
-    bundles = pack_by_tiers(direct, tiers);
-  }
-  if (!bundles && try_exactly) {
+  for (const Removal removal : removals) {
     direct = network;
-    if (remove_switches_exactly(direct)) {
+    if (removal == Removal::kEvenly) {
+      if (remove_switches_evenly(direct, topology)) {
+        bundles = pack_by_tiers(direct, tiers);
+      }
+    } else if (remove_switches_exactly(direct)) {
       bundles = pack_by_tiers(direct, tiers);
       if (!bundles) {
         bundles = pack_by_tiers(direct, {});
       }
+    }
+    if (bundles) {
+      break;
     }
   }
   if (!bundles) {

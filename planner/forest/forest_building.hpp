@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <vector>
 
 #include "planner/forest/forest.hpp"
 #include "planner/forest/logical_network.hpp"
@@ -11,13 +12,20 @@ namespace rackrail::planner {
 /// Up to so many ranks switches are removed exactly where guesses fail; it takes seconds there.
 inline constexpr std::size_t kMostRanksExactly = 48;
 
+/// How switches are removed (planner/forest/switch_removal.hpp).
+enum class Removal { kEvenly, kExactly };
+
+/// What is tried in turn: guesses, and exactly where that is allowed and there are few enough
+/// ranks; with `few_pairs` (ForestOptions) the other way round.
+std::vector<Removal> removals_for(const topology::Topology& topology, bool few_pairs,
+                                  bool may_be_exact = true);
+
 /// All the trees that the network asks for, or nothing where they were not found. The network's
 /// vertices are the nodes of `topology`, its arcs those of its links, turned round with `reversed`.
-/// Only `routes` and `trees` of the answer are filled in. Exact methods are tried after guesses
-/// with `try_exactly`, for tens of ranks.
+/// Only `routes` and `trees` of the answer are filled in.
 std::optional<Forest> build_forest(const LogicalNetwork& network,
                                    const topology::Topology& topology, bool reversed,
-                                   bool try_exactly);
+                                   const std::vector<Removal>& removals);
 
 /// Units of trees over each link.
 std::vector<std::int64_t> loads_of(const Forest& forest, std::size_t links);

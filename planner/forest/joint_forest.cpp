@@ -72,8 +72,9 @@ std::vector<std::int64_t> apportion(const std::vector<double>& shares, std::int6
 
 class JointSearch {
  public:
-  JointSearch(const topology::Topology& topology, const topology::JointAllReduce& rates)
-      : topology_(topology), rates_(rates) {}
+  JointSearch(const topology::Topology& topology, const topology::JointAllReduce& rates,
+              bool few_pairs)
+      : topology_(topology), rates_(rates), few_pairs_(few_pairs) {}
 
   std::optional<AllReduceForests> with_trees(std::int64_t count, double room) const {
     const std::vector<std::int64_t> roots = apportion(rates_.roots, count);
@@ -81,7 +82,7 @@ class JointSearch {
     AllReduceForests forests;
     for (const bool is_reversed : {false, true}) {
       auto forest = build_forest(network(roots, scale, is_reversed), topology_, is_reversed,
-                                 topology_.rank_count() <= kMostRanksExactly);
+                                 removals_for(topology_, few_pairs_));
       if (!forest) {
         return std::nullopt;
       }
@@ -116,6 +117,7 @@ class JointSearch {
 
   const topology::Topology& topology_;
   const topology::JointAllReduce& rates_;
+  bool few_pairs_;
 };
 
 }  // namespace
@@ -127,7 +129,7 @@ AllReduceForests make_allreduce_forests(const topology::Topology& topology,
   if (!rates) {
     return best;
   }
-  const JointSearch search(topology, *rates);
+  const JointSearch search(topology, *rates, options.few_pairs);
   const auto is_good_enough = [&] {
     return static_cast<double>(best.algbw.bytes_per_second()) >= options.good_enough * rates->algbw;
   };

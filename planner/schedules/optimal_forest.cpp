@@ -4,6 +4,7 @@
 #include <iterator>
 #include <utility>
 
+#include "planner/forest/forest_building.hpp"
 #include "planner/forest/forest_schedule.hpp"
 #include "planner/forest/joint_forest.hpp"
 #include "planner/schedules/builder.hpp"
@@ -17,8 +18,12 @@ constexpr std::size_t kMostRanksPacked = 512;
 // Large buffers gain from rounds, until graphs become large themselves.
 constexpr std::size_t kFineRounds[] = {16, 32, 64, 128, 256};
 
-/// Near to the bound, or shallow: which of them is better depends on the cluster.
-constexpr ForestOptions kOptions[] = {{.most_trees_per_rank = 16, .good_enough = 0.9999}, {}};
+/// Near to the bound, or shallow, or between few pairs of ranks: which of them is better depends on
+/// the cluster.
+constexpr ForestOptions kOptions[] = {
+    {.most_trees_per_rank = 16, .good_enough = 0.9999},
+    {},
+    {.most_trees_per_rank = 16, .good_enough = 0.9999, .few_pairs = true}};
 
 class ForestFamily final : public ScheduleFamily {
  public:
@@ -55,6 +60,9 @@ class ForestFamily final : public ScheduleFamily {
     std::vector<plan::TransferGraph> graphs;
     std::vector<AllReduceForests> seen;  // several options may lead to the same trees
     for (const ForestOptions& options : kOptions) {
+      if (options.few_pairs && request.topology.rank_count() > kMostRanksExactly) {
+        continue;  // the same as without
+      }
       AllReduceForests forests;
       if (what == plan::Collective::kAllReduce) {
         forests = make_allreduce_forests(request.topology, options);

@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "planner/planner.hpp"
@@ -70,6 +71,23 @@ TEST_CASE("a cluster on rails is turned by hosts, and by the GPUs of all hosts a
   CHECK(turns("hierarchical-ring") == sim::Turns{1, 1});
   CHECK(turns("hierarchical-tree") == sim::Turns{4, 1});  // hosts have places in the trees
   CHECK(turns("double-binary-tree") == sim::Turns{4, 8});
+}
+
+TEST_CASE("a cost model says how many transfers it follows") {
+  const topology::Topology topology = test::boxes(4, 8);
+  const auto followed = [&](const char* family, bool folds) {
+    const plan::TransferGraph graph = graph_of(family, topology);
+    return std::pair(costs_of(topology, folds)->followed_transfers(graph),
+                     graph.transfers().size());
+  };
+  const auto [one_rank, all] = followed("hierarchical", true);
+  CHECK(one_rank * 32 == all);
+  const auto [one_member, all_of_tree] = followed("hierarchical-tree", true);
+  CHECK(one_member * 8 == all_of_tree);
+  const auto [flat, all_of_flat] = followed("double-binary-tree", true);
+  CHECK(flat == all_of_flat);
+  const auto [unfolded, all_again] = followed("hierarchical", false);
+  CHECK(unfolded == all_again);
 }
 
 TEST_CASE("what is not symmetric is not folded") {
