@@ -4,6 +4,7 @@
 #include <map>
 #include <numeric>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -51,7 +52,8 @@ class Divider {
 
  private:
   struct Family {
-    std::string_view name;
+    const ScheduleFamily* family = nullptr;
+    bool is_made = false;
     std::vector<plan::TransferGraph> forms;
     std::vector<FormShape> shapes;
     std::vector<plan::AlphaBeta> models;
@@ -59,8 +61,9 @@ class Divider {
     Duration at_least(std::int64_t elements) const;
   };
 
-  /// Those that accept the codec.
-  const std::vector<Family>& families(const plan::Codec& codec);
+  /// Those that accept the codec; their forms are made when they are needed.
+  std::vector<Family>& families(const plan::Codec& codec);
+  void make_forms(Family& family, const plan::Codec& codec);
   DividedCollective division(const Family& family, std::int64_t elements);
 
   const topology::Topology& topology_;
@@ -78,29 +81,32 @@ Duration Divider::Family::at_least(std::int64_t elements) const {
   return least;
 }
 
-const std::vector<Divider::Family>& Divider::families(const plan::Codec& codec) {
-  for (const auto& [of, families] : known_) {
+std::vector<Divider::Family>& Divider::families(const plan::Codec& codec) {
+  for (auto& [of, families] : known_) {
     if (of == codec) {
       return families;
     }
   }
-  const TierCodecs codecs{codec, codec};
   std::vector<Family>& families = known_.emplace_back(codec, std::vector<Family>{}).second;
   for (const auto& one : schedule_families()) {
-    if (graph_refusal(*one, topology_, codecs)) {
-      continue;
-    }
-    Family family{.name = one->name()};
-    family.forms = collective_forms(*one, plan::Collective::kAllReduce, topology_, router_, codecs);
-    for (const plan::TransferGraph& form : family.forms) {
-      family.shapes.push_back(shape_of(form));
-      family.models.push_back(plan::alpha_beta(form, topology_));
-    }
-    if (!family.forms.empty()) {
-      families.push_back(std::move(family));
+    if (!graph_refusal(*one, topology_, {codec, codec})) {
+      families.emplace_back().family = one.get();
     }
   }
   return families;
+}
+
+void Divider::make_forms(Family& family, const plan::Codec& codec) {
+  if (family.is_made) {
+    return;
+  }
+  family.is_made = true;
+  family.forms = collective_forms(*family.family, plan::Collective::kAllReduce, topology_, router_,
+                                  {codec, codec});
+  for (const plan::TransferGraph& form : family.forms) {
+    family.shapes.push_back(shape_of(form));
+    family.models.push_back(plan::alpha_beta(form, topology_));
+  }
 }
 
 DividedCollective Divider::division(const Family& family, std::int64_t elements) {
@@ -124,8 +130,15 @@ DividedCollective Divider::division(const Family& family, std::int64_t elements)
 std::optional<Division> Divider::fastest(std::string_view only_family, const plan::Codec& codec,
                                          std::int64_t elements) {
   std::vector<std::pair<Duration, const Family*>> by_bound;
-  for (const Family& family : families(codec)) {
-    if (only_family.empty() || family.name == only_family) {
+  for (Family& family : families(codec)) {
+    if (!only_family.empty() && family.family->name() != only_family) {
+      continue;
+    }
+    if (stop_ && stop_()) {
+      return std::nullopt;
+    }
+    make_forms(family, codec);
+    if (!family.forms.empty()) {
       by_bound.emplace_back(family.at_least(elements), &family);
     }
   }
@@ -147,6 +160,27 @@ std::optional<Division> Divider::fastest(std::string_view only_family, const pla
     return std::nullopt;
   }
   return Division{best->forms[how.form], how.slice_elements};
+}
+
+/// Whether the step is faster with this division of the bucket, which it then has.
+bool take_if_faster(plan::Plan& plan, std::size_t index, Division division,
+                    const plan::Workload& workload, const topology::Topology& topology,
+                    plan::CostModel& cost_model) {
+  plan::Bucket& bucket = plan.buckets[index];
+  const plan::Bucket before = bucket;
+  plan.schedules.push_back(std::move(division.schedule));
+  bucket.schedule = static_cast<std::uint32_t>(plan.schedules.size() - 1);
+  bucket.slice_elements = division.slice_elements;
+  bucket.codec_tiers = codecs_by_tier(topology, plan.schedules.back());
+  const plan::StepEstimate estimate = cost_model.step(plan, workload);
+  if (estimate.step_time >= plan.prediction.step_time) {
+    bucket = before;
+    plan.schedules.pop_back();
+    return false;
+  }
+  plan.prediction.step_time = estimate.step_time;
+  plan.prediction.sync_share = estimate.sync_share;
+  return true;
 }
 
 void drop_unused_schedules(plan::Plan& plan) {
@@ -181,33 +215,24 @@ void divide_finely(plan::Plan& plan, const plan::Workload& workload,
     if (options.stop && options.stop()) {
       break;
     }
-    const plan::TransferGraph& chosen = plan.schedules[plan.buckets[b].schedule];
+    const plan::Bucket& bucket = plan.buckets[b];
+    const plan::TransferGraph& chosen = plan.schedules[bucket.schedule];
+    const std::string family(chosen.name());
     const std::optional<plan::Codec> one = only_codec(chosen);
     const bool may_change =
         options.of_any_family == OfAnyFamily::kAll ||
         (options.of_any_family == OfAnyFamily::kUncompressed && one == plan::Codec{});
-    if (!one && !may_change) {
+    const auto is_taken = [&](std::string_view of, const plan::Codec& codec) {
+      auto division = divider.fastest(of, codec, bucket.elements);
+      return division &&
+             take_if_faster(plan, b, *std::move(division), workload, topology, cost_model);
+    };
+    // What is fastest alone need not be in the step: then the finest of its own family may be.
+    if (may_change && is_taken({}, one.value_or(bucket.codec))) {
       continue;
     }
-    std::optional<Division> division =
-        divider.fastest(may_change ? std::string_view() : std::string_view(chosen.name()),
-                        one.value_or(plan.buckets[b].codec), plan.buckets[b].elements);
-    if (!division) {
-      continue;
-    }
-    plan::Bucket& bucket = plan.buckets[b];
-    const plan::Bucket before = bucket;
-    plan.schedules.push_back(std::move(division->schedule));
-    bucket.schedule = static_cast<std::uint32_t>(plan.schedules.size() - 1);
-    bucket.slice_elements = division->slice_elements;
-    bucket.codec_tiers = codecs_by_tier(topology, plan.schedules.back());
-    const plan::StepEstimate estimate = cost_model.step(plan, workload);
-    if (estimate.step_time < plan.prediction.step_time) {
-      plan.prediction.step_time = estimate.step_time;
-      plan.prediction.sync_share = estimate.sync_share;
-    } else {
-      bucket = before;
-      plan.schedules.pop_back();
+    if (one) {
+      is_taken(family, *one);
     }
   }
   drop_unused_schedules(plan);

@@ -256,9 +256,8 @@ plan::Plan finished_plan(const JointResult& found, Search& search,
   if (compare) {
     const auto naive = plan.prediction.baselines.find(kNaive);
     notes.push_back(naive == plan.prediction.baselines.end()
-                        ? is_stopped(options)
-                              ? "the naive ring is left out: no time was left to simulate it"
-                              : "the naive ring is left out: it has too many transfers to simulate"
+                        ? "the naive ring is left out: there was no time to simulate it, or it "
+                          "has too many transfers"
                         : fmt::format("the naive ring takes {} ({})", to_string(naive->second),
                                       share_text(naive->second, step)));
   }

@@ -38,7 +38,8 @@ struct PlannerOptions {
   BatchPolicy batch_policy = BatchPolicy::kGoodput;
   LearningRateRule learning_rate_rule = LearningRateRule::kLinear;
   bool compare_baselines = true;
-  /// Whether the buckets of the plan that was found are divided more finely, where that makes its
+  /// Whether the buckets of the plan that was found are divided more finely, or by another family
+  /// whose finest division is faster (unless `schedule` names one), where that makes its
   /// step faster (planner/finer_buckets.hpp): for programs that reduce one buffer at a time.
   bool divides_finely = false;
   /// Whether everything that the search compares is simulated: collectives at every size

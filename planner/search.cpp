@@ -231,7 +231,13 @@ std::int64_t Search::transfers_of(const Scored& scored) const {
   return transfers;
 }
 
+// A step is folded as a whole, by what its schedules have in common: those of one candidate do.
 std::int64_t Search::followed_of(const Scored& scored) {
+  const bool is_one = std::all_of(scored.chosen.begin(), scored.chosen.end(),
+                                  [&](std::size_t one) { return one == scored.chosen.front(); });
+  if (!is_one) {
+    return transfers_of(scored);
+  }
   std::int64_t transfers = 0;
   for (const std::size_t candidate : scored.chosen) {
     transfers += static_cast<std::int64_t>(candidates_.followed_transfers(candidate));

@@ -70,10 +70,10 @@ std::vector<std::int64_t> apportion(const std::vector<double>& shares, std::int6
   return units;
 }
 
-class JointSearch {
+class JointForestSearch {
  public:
-  JointSearch(const topology::Topology& topology, const topology::JointAllReduce& rates,
-              bool few_pairs)
+  JointForestSearch(const topology::Topology& topology, const topology::JointAllReduce& rates,
+                    bool few_pairs)
       : topology_(topology), rates_(rates), few_pairs_(few_pairs) {}
 
   std::optional<AllReduceForests> with_trees(std::int64_t count, double room) const {
@@ -129,7 +129,7 @@ AllReduceForests make_allreduce_forests(const topology::Topology& topology,
   if (!rates) {
     return best;
   }
-  const JointSearch search(topology, *rates, options.few_pairs);
+  const JointForestSearch search(topology, *rates, options.few_pairs);
   const auto is_good_enough = [&] {
     return static_cast<double>(best.algbw.bytes_per_second()) >= options.good_enough * rates->algbw;
   };

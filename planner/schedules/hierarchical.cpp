@@ -7,11 +7,13 @@
 // possible on either tier; chunks are the same in all phases, so slices pipeline through them.
 //
 // With a codec the sender of a copy goes on with what the receiver decodes, so that all end with
-// the same bits: what it sends of the chunk afterwards waits for that. Without one it does not.
+// the same bits: what it sends of the chunk afterwards waits for that. Without one it does not,
+// unless there were very many to be waited for.
 //
 // Groups of several sizes have as many lines l as each size divides, so that the members of a group
 // have equally many: line l is at member l mod g of a group of g. Where that were more than eight
-// times the largest group, eight times as many: a member then has one line in eight too many.
+// times the largest group, or made more than half a million transfers, fewer: some members then
+// have one line more than others.
 #include <algorithm>
 #include <numeric>
 
@@ -22,6 +24,8 @@ namespace rackrail::planner {
 namespace {
 
 constexpr std::size_t kMostLinesPerMember = 8;
+constexpr std::size_t kMostTransfersOfUneven = 500'000;
+constexpr std::size_t kMostDependencies = 4'000'000;
 
 /// One all-reduce being made.
 class Phases {
@@ -51,7 +55,7 @@ class Phases {
   std::vector<topology::RankGroup> groups_;
   std::size_t lines_ = 0;
   std::size_t largest_ = 0;
-  bool is_lossy_ = false;  ///< so the first copy of a chunk changes it
+  bool waits_for_first_copy_ = false;
   GraphBuilder builder_;
   std::vector<std::vector<TransferId>> sums_;  ///< by slot: what the holder's sum waits for
   std::vector<TransferId> results_;            ///< by slot: what brings the result to the holder
@@ -65,8 +69,20 @@ std::size_t largest_group(const std::vector<topology::RankGroup>& groups) {
   return largest;
 }
 
+/// Transfers of the chunks of one line.
+std::size_t transfers_per_line(const std::vector<topology::RankGroup>& groups) {
+  std::size_t others = 0;  // members beside the holder, over all groups
+  for (const topology::RankGroup& group : groups) {
+    others += group.ranks.size() - 1;
+  }
+  return 2 * groups.size() * (others + groups.size() - 1);
+}
+
 std::size_t line_count(const std::vector<topology::RankGroup>& groups) {
-  const std::size_t most = kMostLinesPerMember * largest_group(groups);
+  const std::size_t largest = largest_group(groups);
+  const std::size_t most = std::max(
+      largest,
+      std::min(kMostLinesPerMember * largest, kMostTransfersOfUneven / transfers_per_line(groups)));
   std::size_t lines = 1;
   for (const topology::RankGroup& group : groups) {
     lines = std::lcm(lines, group.ranks.size());
@@ -77,11 +93,20 @@ std::size_t line_count(const std::vector<topology::RankGroup>& groups) {
   return lines;
 }
 
+/// Whether the first copy of a chunk is what its other copies wait for, instead of all that it
+/// sums up.
+bool waits_for_first_copy(const std::vector<topology::RankGroup>& groups,
+                          const TierCodecs& codecs) {
+  const std::size_t k = groups.size();
+  const std::size_t dependencies = line_count(groups) * k * k * (largest_group(groups) + k);
+  return codecs.inside.is_lossy() || codecs.across.is_lossy() || dependencies > kMostDependencies;
+}
+
 Phases::Phases(const ScheduleRequest& request)
     : groups_(tier_groups(request.topology)),
       lines_(line_count(groups_)),
       largest_(largest_group(groups_)),
-      is_lossy_(request.codecs.inside.is_lossy() || request.codecs.across.is_lossy()),
+      waits_for_first_copy_(waits_for_first_copy(groups_, request.codecs)),
       builder_("hierarchical", request, std::vector<std::uint32_t>(lines_ * groups_.size(), 1)),
       sums_(groups_.size() * lines_ * groups_.size()),
       results_(sums_.size()) {}
@@ -138,7 +163,7 @@ void Phases::copy_across() {
       for (std::size_t l = 0; l < lines_; ++l) {
         TransferId& sent = results_[slot(j, l, j)];
         const TransferId id =
-            offset == 1 || !is_lossy_
+            offset == 1 || !waits_for_first_copy_
                 ? builder_.copy(holder(j, l), holder(i, l), chunk(l, j), sums_[slot(j, l, j)])
                 : builder_.copy(holder(j, l), holder(i, l), chunk(l, j), {&sent, 1});
         if (offset == 1) {
@@ -171,11 +196,12 @@ void Phases::copy_inside() {
           const Rank src = holder(i, l);
           const Rank dst = holder(i, l + offset);
           TransferId& leader = first[slot(i, l, j)];
-          if (offset > 1 && is_lossy_) {
+          if (offset > 1 && waits_for_first_copy_) {
             builder_.copy(src, dst, chunk(l, j), {&leader, 1});
           } else if (i == j) {
-            leader = builder_.copy(src, dst, chunk(l, j),
-                                   is_lossy_ ? across[j * lines_ + l] : sums_[slot(j, l, j)]);
+            leader = builder_.copy(
+                src, dst, chunk(l, j),
+                waits_for_first_copy_ ? across[j * lines_ + l] : sums_[slot(j, l, j)]);
           } else {
             leader = builder_.copy(src, dst, chunk(l, j), {&results_[slot(i, l, j)], 1});
           }
@@ -191,18 +217,23 @@ class Hierarchical final : public ScheduleFamily {
 
   std::optional<std::string> refusal(const topology::Topology& topology,
                                      const TierCodecs& codecs) const override {
-    (void)codecs;
-    return refuse_no_tiers(tier_groups(topology));
+    const auto groups = tier_groups(topology);
+    if (auto refusal = refuse_no_tiers(groups)) {
+      return refusal;
+    }
+    // A rank that is alone in its group gets no copy inside, so it would keep what the codec
+    // across made of the sum, where the others have what the one inside made of that.
+    const bool has_single = std::any_of(groups.begin(), groups.end(),
+                                        [](const auto& group) { return group.ranks.size() == 1; });
+    if (has_single && codecs.inside.is_lossy() && !(codecs.inside == codecs.across)) {
+      return "a group of one rank has no inside, so its bits would differ by another codec there";
+    }
+    return std::nullopt;
   }
 
   GraphSize graph_size(const topology::Topology& topology) const override {
     const auto groups = tier_groups(topology);
-    const std::uint64_t k = groups.size();
-    std::uint64_t others = 0;  // members beside the holder, over all groups
-    for (const topology::RankGroup& group : groups) {
-      others += group.ranks.size() - 1;
-    }
-    const std::uint64_t transfers = 2 * line_count(groups) * k * (others + k - 1);
+    const std::uint64_t transfers = line_count(groups) * transfers_per_line(groups);
     return {transfers, transfers};
   }
 
