@@ -94,6 +94,11 @@ void run_emulate(Session& session, EmulateOptions options) {
       plan_emulation(session, cluster, options.cluster.cluster, options.scale);
   std::optional<DescribedNetwork> described;
   if (!options.calibration.empty()) {
+    if (options.command.empty()) {
+      throw ConfigError(ErrorContext{"<command line>", "--calibration", "no command",
+                                     "after --: what is to plan for the network"});
+    }
+    session.add_input(options.calibration);
     described.emplace(cluster, plan, options.calibration);
   }
   const runtime::InterruptGuard interrupts;

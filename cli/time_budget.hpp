@@ -3,7 +3,8 @@
 // A search asks between pieces of work that it does not interrupt, which take a millisecond on ten
 // GPUs and ten seconds on ten thousand, on this machine as busy as it is. The longest so far is
 // what the next one may take, and what it takes to check and write the plan: both have to fit into
-// the rest of the budget.
+// the rest of the budget. What is of another kind than all before (the first plan, or the exact
+// simulation of the last) may take longer, and the whole with it.
 #pragma once
 
 #include <chrono>

@@ -60,7 +60,7 @@ std::optional<Place> Engine::waited_for(const Run& run, Place place) {
 }
 
 // "transfer 5 (rank 1 to rank 2), which waits for transfer 3 (rank 2 to rank 0)", as far as that
-// goes. It ends, as transfers wait for earlier ones only, and follow earlier ones.
+// goes; no more than eight.
 std::string Engine::what_blocks(const Run& run, Place place) {
   constexpr int kMostNamed = 8;
   const GraphIndex& index = *run.index;

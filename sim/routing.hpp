@@ -4,7 +4,7 @@
 // Routes. A plan pins a route to each of its transfers; two of one pair of ranks may have different
 // ones, and take turns, as the pair has one channel. What it leaves open goes the way of least
 // latency, as the planner expects. A network that chooses by itself counts links
-// (topology::Distance::kHops), as BGP, OSPF and the subnet managers of InfiniBand do: it uses a
+// (topology::Distance::kHops), as BGP and the subnet managers of InfiniBand do: it uses a
 // longer cable like a shorter one. By flow hash (ECMP), a flow is what a network takes for one: all
 // messages of a connection between two ranks, of which there is one, or several. Those have a hash
 // each, and every message is divided evenly between them, as adapters do with several queue pairs
@@ -40,9 +40,9 @@ namespace rackrail::sim {
 /// Who says over which links a message goes.
 enum class Multipath : std::uint8_t {
   kPinned,  ///< the plan; where it does not say, a route of least latency by a hash of the ranks
-  kEcmp,    ///< the network, for all: for each connection a route of fewest links, by a hash of
-            ///< the two ranks, its number and the seed of the disturbances
-  kSpray,   ///< the network, for all: all routes of fewest links
+  kEcmp,    ///< the network, for all: for each connection one of the widest routes of fewest
+            ///< links, by a hash of the two ranks, its number and the seed of the disturbances
+  kSpray,   ///< the network, for all: all the widest routes of fewest links
 };
 /// What routes are chosen by, where the plan does not.
 topology::Distance distance_of(Multipath multipath);

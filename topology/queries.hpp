@@ -40,7 +40,8 @@ enum class EqualRoutes : std::uint8_t {
 enum class Distance : std::uint8_t {
   kLatency,  ///< of least latency, then of fewest links: what a plan takes, where it may choose
   kHops,     ///< as switches choose, who do not know how long cables are: of fewest links, among
-             ///< those of least latency inside machines, which leave by the NIC that is near
+             ///< those of least latency inside machines, which leave by the NIC that is near, and
+             ///< only for another machine
 };
 
 /// Route lookups with a cache. Not safe for concurrent use; cheap to make. The topology

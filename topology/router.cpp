@@ -53,16 +53,18 @@ namespace {
 struct Cost {
   bool is_reached = false;
   std::uint32_t ranks = 0;
+  std::uint32_t entered = 0;  ///< machines; by hops only
   std::uint32_t links = 0;
   Duration latency;  ///< of those links whose latency counts
 
-  auto key() const { return std::tuple(!is_reached, ranks, latency, links); }
+  auto key() const { return std::tuple(!is_reached, ranks, entered, latency, links); }
   bool operator==(const Cost& o) const { return key() == o.key(); }
   bool operator<(const Cost& o) const { return key() < o.key(); }
 };
 Cost operator+(Cost a, const Cost& b) {
   a.is_reached = a.is_reached && b.is_reached;
   a.ranks += b.ranks;
+  a.entered += b.entered;
   a.links += b.links;
   a.latency += b.latency;
   return a;
@@ -190,6 +192,8 @@ struct Router::Impl {
   Cost extended(Cost cost, const Link& link) const {
     if (distance == Distance::kLatency || is_inside_machine(link)) {
       cost.latency += link.latency;
+    } else if (machine[link.to.index()] != kNoMachine) {
+      ++cost.entered;  // so that what stays inside does not go out, where cables cost no time
     }
     ++cost.links;
     return cost;

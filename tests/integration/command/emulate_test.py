@@ -102,8 +102,11 @@ class Network(EmulationTest):
         self.assertAlmostEqual(time_of_ring("1000 GB/s") / network, 1, delta=0.02)
         # Four ranks add three quarters of it each, on the two cores of the calibration.
         self.assertAlmostEqual(time_of_ring("1 MB/s") / (4 * 0.75 * size / 2e6), 1, delta=0.1)
-        self.assert_bad_input("emulate", "racks.csv", "--calibration", "racks.csv",
-                              file="racks.csv")
+        wrong = self.rackrail("emulate", "racks.csv", "--calibration", "racks.csv", "--", "true",
+                              status=2)
+        self.assertIn("racks.csv", wrong.err)
+        self.assert_bad_input("emulate", "racks.csv", "--calibration", "machine.json",
+                              where="--calibration", found="no command")
         self.assert_nothing_left()
 
     def test_ranks_of_a_machine_share_its_host(self):

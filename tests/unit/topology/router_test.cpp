@@ -116,6 +116,29 @@ TEST_CASE("by hops, a machine still sends by the NIC that is near") {
   CHECK(text_of(t, router.route(Rank(0), Rank(1))) == "agpu0 apcie0 acpu apcie1 agpu1");
 }
 
+TEST_CASE("by hops, what has a way inside its machine does not leave it") {
+  // Two sockets, each with a NIC on the one leaf: over the NICs there are fewer links inside.
+  Topology t;
+  const NodeId leaf = add_switch(t, "leaf");
+  const auto inside = [&](const std::string& name, NodeKind kind) {
+    return t.add_node({.name = name, .kind = kind, .host = "a"});
+  };
+  std::vector<NodeId> cpus;
+  for (const std::string number : {"0", "1"}) {
+    const NodeId gpu = add_gpu(t, "gpu" + number, "a");
+    const NodeId pcie = inside("pcie" + number, NodeKind::kPciSwitch);
+    const NodeId nic = inside("nic" + number, NodeKind::kNic);
+    cpus.push_back(inside("cpu" + number, NodeKind::kCpu));
+    join(t, gpu, pcie, 20_GBps, 1_us);
+    join(t, pcie, nic, 20_GBps, 1_us);
+    join(t, pcie, cpus.back(), 20_GBps, 1_us);
+    join(t, nic, leaf, 10_GBps, 1_us);
+  }
+  join(t, cpus[0], cpus[1], 20_GBps, 1_us);
+  Router router(t, Distance::kHops);
+  CHECK(text_of(t, router.route(Rank(0), Rank(1))) == "gpu0 pcie0 cpu0 cpu1 pcie1 gpu1");
+}
+
 TEST_CASE("where cables are equal, hops and latency give the same ways") {
   const Topology t =
       read_cluster(GENERATE("a100-8x8", "h100-32x8-rail", "fat-tree-128-2to1", "two-racks-40g"))
