@@ -172,9 +172,6 @@ void Membership::report_checkpoint(Rank rank, std::uint32_t step,
     return;
   }
   if (checkpoints_.size() >= kMostCheckpoints && !checkpoints_.contains(step)) {
-    if (step < checkpoints_.begin()->first) {
-      return;
-    }
     checkpoints_.erase(checkpoints_.begin());
   }
   auto& parts = checkpoints_[step];
