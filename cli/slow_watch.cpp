@@ -103,9 +103,11 @@ std::string SlowWatch::describe(const runtime::SlowFinding& finding) const {
   }
   for (const runtime::RankFinding& rank : finding.ranks) {
     const std::string& name = rank_names_.at(rank.rank.index());
-    add(rank.factor == 1 ? fmt::format("{} computes as fast as at first", name)
-                         : fmt::format("{} takes {:.1f} times as long per sample as at first", name,
-                                       rank.factor));
+    add(rank.factor == 1
+            ? fmt::format("{} computes as fast as at first, against the others", name)
+            : fmt::format(
+                  "{} takes {:.1f} times as long per sample as at first, against the others", name,
+                  rank.factor));
   }
   return fmt::format("after step {}: {}; a step takes {} instead of {}", finding.step, text,
                      to_string(finding.step_now), to_string(finding.step_before));

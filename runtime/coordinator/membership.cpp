@@ -17,8 +17,6 @@ constexpr std::chrono::milliseconds kTickPeriod{200};
 // After so many periods without a tick what members said has yet to be read.
 constexpr int kLateTicks = 2;
 
-// Suspicions of one member that are kept: it says once what it misses.
-constexpr std::size_t kMostPerMember = 4;
 // Exchanges that a member may have come to before the others have ended the one that is next.
 constexpr std::uint32_t kMostAhead = 1;
 // Checkpoints that may be incomplete at a time, where ranks are not in step: those of later steps.
@@ -226,12 +224,21 @@ void Membership::report_result(Rank rank, std::string payload, TimePoint now) {
   }
 }
 
+/// Once per reporter and suspect, and so often per reporter as there are others: what one member
+/// says, however often, keeps nobody else's word out.
+bool Membership::may_be_suspected(Rank reporter, std::optional<Rank> suspect) const {
+  const bool is_said = std::ranges::any_of(suspicions_, [&](const Suspicion& each) {
+    return each.reporter == reporter && each.suspect == suspect;
+  });
+  const auto said = std::ranges::count(suspicions_, reporter, &Suspicion::reporter);
+  return !is_said && said < std::max<std::ptrdiff_t>(1, std::ssize(members_) - 1);
+}
+
 void Membership::report_transport_error(Rank rank, std::optional<Rank> peer,
                                         const std::string& reason, std::optional<Duration> silence,
                                         TimePoint now) {
-  const bool counts = find(rank) != nullptr && state_ == MembershipState::kRunning &&
-                      suspicions_.size() < kMostPerMember * members_.size();
-  if (!counts) {
+  if (find(rank) == nullptr || state_ != MembershipState::kRunning ||
+      !may_be_suspected(rank, peer)) {
     return;
   }
   suspicions_.push_back({.reporter = rank,
@@ -268,10 +275,11 @@ bool Membership::may_become_clear(TimePoint now) const {
          now < first.said_at + kGraces * to_chrono(options_.silence_grace);
 }
 
-/// Whether it came after the job's beginning and has no parameters yet.
+/// Whether it came after the job's beginning and has no parameters yet. Who takes part in an
+/// exchange has them: they are the first that a newcomer is given.
 bool Membership::is_newcomer(Rank rank) const {
   const Member* member = find(rank);
-  return options_.epoch > 1 && member != nullptr &&
+  return options_.epoch > 1 && round_ == 0 && member != nullptr &&
          !(member->request.returning && member->request.returning->has_parameters);
 }
 

@@ -19,7 +19,8 @@
 // ones a vertex cover of it. The one with the most edges goes, then the one with the most of those
 // that are left, and so on; of several the one with the highest rank, so that the leader's side of
 // a network that fell in two goes on; but before all others one that came for a lost member and has
-// nothing yet that would be lost with it. For one cable that is exact; in general within
+// nothing yet that would be lost with it: until the epoch's first exchange, which all come to with
+// the parameters. For one cable that is exact; in general within
 // O(log members) of the fewest. (Chvátal, A greedy heuristic for the set-covering problem, 1979.)
 //
 // Time is an argument of every call and never asked for, so a test can be exact. When ticks were
@@ -140,6 +141,7 @@ class Membership {
   void contribute(Rank rank, std::uint32_t round, std::string part);
   void report_result(Rank rank, std::string payload, TimePoint now);
   /// `peer`: whom it misses, if that is known; `silence`: for how long, where that is the reason.
+  /// What a member says of the same peer once more changes nothing.
   void report_transport_error(Rank rank, std::optional<Rank> peer, const std::string& reason,
                               std::optional<Duration> silence, TimePoint now);
   void leave(Rank rank, bool ok, const AbortReason& reason, TimePoint now);
@@ -201,6 +203,7 @@ class Membership {
   using Pairs = std::set<std::pair<Rank, Rank>>;
   Pairs broken_pairs() const;
   static std::map<Rank, std::size_t> degrees(const Pairs& pairs);
+  bool may_be_suspected(Rank reporter, std::optional<Rank> suspect) const;
   bool may_become_clear(TimePoint now) const;
   std::vector<Rank> cut_off() const;
   bool is_newcomer(Rank rank) const;

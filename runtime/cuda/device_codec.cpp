@@ -72,7 +72,7 @@ class BlockDeviceCodec final : public DeviceCodec {
   }
 };
 
-/// Sends `kept` elements and their places.
+/// Sends `kept` elements; and their places, where the key does not tell them (random-k).
 class SparseDeviceCodec : public DeviceCodec {
  protected:
   using DeviceCodec::DeviceCodec;

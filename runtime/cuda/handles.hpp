@@ -13,24 +13,56 @@
 
 namespace rackrail::runtime {
 
+/// Whether this process has the device's primary context; also where the driver cannot be asked.
+inline bool has_context(int device) noexcept {
+  using GetState = int (*)(int device, unsigned* flags, int* active);  // of cuda.h
+  static const GetState get_state = [] {
+    void* function = nullptr;
+    cudaDriverEntryPointQueryResult result{};
+    constexpr const char* kName = "cuDevicePrimaryCtxGetState";
+#if CUDART_VERSION >= 12050
+    constexpr unsigned kSince = 7000;  // the version of CUDA that it came with
+    const cudaError_t error =
+        cudaGetDriverEntryPointByVersion(kName, &function, kSince, cudaEnableDefault, &result);
+#else
+    const cudaError_t error = cudaGetDriverEntryPoint(kName, &function, cudaEnableDefault, &result);
+#endif
+    const bool is_found = error == cudaSuccess && result == cudaDriverEntryPointSuccess;
+    return is_found ? reinterpret_cast<GetState>(function) : nullptr;
+  }();
+  unsigned flags = 0;
+  int is_active = 0;
+  return get_state == nullptr || get_state(device, &flags, &is_active) != 0 || is_active != 0;
+}
+
 /// Makes a device the thread's current one for as long as it lives: whoever calls rackrail may be
-/// at work on another.
+/// at work on another. Not back to one without a context: cudaSetDevice would make it one, with its
+/// memory, on a device (0) that a thread is said to have which never chose any.
 class CurrentDevice {
  public:
-  explicit CurrentDevice(int device) {
+  explicit CurrentDevice(int device) : device_(device) {
     check_cuda(cudaGetDevice(&before_), "cudaGetDevice");
-    check_cuda(cudaSetDevice(device), "cudaSetDevice");
+    if (before_ != device_) {
+      check_cuda(cudaSetDevice(device), "cudaSetDevice");
+    }
   }
   /// For destructors: where the driver refuses, there is nothing left to do.
-  CurrentDevice(int device, std::nothrow_t /*unused*/) noexcept {
-    static_cast<void>(cudaGetDevice(&before_));
+  CurrentDevice(int device, std::nothrow_t /*unused*/) noexcept : device_(device) {
+    if (cudaGetDevice(&before_) != cudaSuccess) {
+      before_ = device_;
+    }
     static_cast<void>(cudaSetDevice(device));
   }
-  ~CurrentDevice() { static_cast<void>(cudaSetDevice(before_)); }
+  ~CurrentDevice() {
+    if (before_ != device_ && has_context(before_)) {
+      static_cast<void>(cudaSetDevice(before_));
+    }
+  }
   CurrentDevice(const CurrentDevice&) = delete;
   CurrentDevice& operator=(const CurrentDevice&) = delete;
 
  private:
+  int device_;
   int before_ = 0;
 };
 

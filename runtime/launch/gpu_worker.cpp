@@ -1,6 +1,7 @@
 #include "runtime/launch/gpu_worker.hpp"
 
 #include <cstdlib>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -19,6 +20,7 @@ GpuOffer parse_offer(const std::string& text) {
                    .devices = object.at("devices").get<std::vector<std::string>>(),
                    .reason = object.at("reason").get<std::string>(),
                    .nccl = object.at("nccl").get<std::string>(),
+                   .machine = object.at("machine").get<std::string>(),
                    .nccl_host = object.at("nccl_host").get<std::string>(),
                    .device = std::nullopt};
     if (const auto device = object.find("device"); device != object.end()) {
@@ -41,7 +43,7 @@ std::vector<std::size_t> devices_of(const GpuSettings& settings,
   for (std::size_t r = 0; r < offers.size(); ++r) {
     const GpuOffer& offer = offers[r];
     const auto users_of = [&](std::size_t device) -> std::size_t& {
-      return users[{offer.host, offer.devices[device]}];
+      return users[{offer.machine, offer.devices[device]}];
     };
     if (offer.devices.empty()) {
       throw RuntimeFailure(rank_text(r) + " is to compute on a GPU: " + offer.reason);
@@ -80,7 +82,7 @@ std::string problem_with_nccl(const std::vector<GpuOffer>& offers,
     const auto [found, is_new] = first.try_emplace({offers[r].nccl_host, device}, r);
     if (!is_new) {
       return rank_text(r) + " shares GPU " + device + " with " + rank_text(found->second) +
-             ", which NCCL refuses unless all ranks have RACKRAIL_SHARE_GPU=1";
+             ", which NCCL refuses unless all ranks have RACKRAIL_SHARE_GPU=1 or --share-gpu";
     }
   }
   return {};
@@ -97,7 +99,7 @@ RankGroups hosts_of(const GpuSettings& settings, const std::vector<GpuOffer>& of
   RankGroups hosts;  // after a loss, what the leader said holds no more
   std::map<std::string, std::size_t> index;
   for (std::size_t r = 0; r < offers.size(); ++r) {
-    const auto [found, is_new] = index.try_emplace(offers[r].host, hosts.size());
+    const auto [found, is_new] = index.try_emplace(offers[r].machine, hosts.size());
     if (is_new) {
       hosts.emplace_back();
     }
@@ -106,14 +108,19 @@ RankGroups hosts_of(const GpuSettings& settings, const std::vector<GpuOffer>& of
   return hosts;
 }
 
+/// Another on each machine, and after each start of one; empty where the kernel has none.
+std::string boot_id() {
+  std::string id;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> id;
+  return id;
+}
+
 }  // namespace
 
 std::string to_json(const GpuOffer& offer) {
-  nlohmann::json json = {{"host", offer.host},
-                         {"devices", offer.devices},
-                         {"reason", offer.reason},
-                         {"nccl", offer.nccl},
-                         {"nccl_host", offer.nccl_host}};
+  nlohmann::json json = {{"host", offer.host},       {"devices", offer.devices},
+                         {"reason", offer.reason},   {"nccl", offer.nccl},
+                         {"machine", offer.machine}, {"nccl_host", offer.nccl_host}};
   if (offer.device) {
     json["device"] = *offer.device;
   }
@@ -124,7 +131,8 @@ GpuOffer gpu_offer(std::optional<int> device, bool wants_nccl, bool wants_cublas
   GpuOffer offer;
   offer.host = host_name();
   const char* nccl_host = std::getenv("NCCL_HOSTID");
-  offer.nccl_host = nccl_host == nullptr ? offer.host : nccl_host;
+  offer.machine = offer.host + " " + boot_id();
+  offer.nccl_host = nccl_host == nullptr ? offer.machine : nccl_host;
   offer.device = device;
   const CudaStatus cuda = cuda_status();
   offer.reason = cuda.unavailable.value_or("");

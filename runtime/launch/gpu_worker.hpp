@@ -26,8 +26,10 @@ struct GpuOffer {
   std::vector<std::string> devices;  ///< as cuda_devices() has them
   std::string reason;                ///< why there is none
   std::string nccl;                  ///< why it cannot be used; empty: it can
-  std::string nccl_host;             ///< what NCCL takes this process's host for (NCCL_HOSTID)
-  std::optional<int> device;         ///< that the program says it has; none: it does not care
+  /// Equal for the ranks of one machine: names of hosts are not always different.
+  std::string machine;
+  std::string nccl_host;      ///< what NCCL takes this process's host for (NCCL_HOSTID)
+  std::optional<int> device;  ///< that the program says it has; none: it does not care
 };
 std::string to_json(const GpuOffer& offer);
 /// Of this process, which computes on `device` if it says so; whether to look for NCCL, and for

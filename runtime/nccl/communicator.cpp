@@ -141,7 +141,13 @@ NcclCommunicator NcclCommunicator::finish_child(NcclResult result, const char* c
   const NcclResult state = is_error(result) ? result : wait(options_.deadline);
   if (state == NcclResult::kSuccess && child != nullptr) {
     NcclCommunicator made(*functions_, options_, child, rank, size);
-    made.check(NcclResult::kSuccess, call);  // its own state may be settled later than the parent's
+    try {  // its own state may be settled later than the parent's
+      made.check(NcclResult::kSuccess, call);
+    } catch (const NcclError& error) {
+      abort();
+      failure_ = error;
+      throw;
+    }
     return made;
   }
   const NcclResult code = state == NcclResult::kSuccess ? NcclResult::kInternalError : state;

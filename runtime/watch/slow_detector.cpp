@@ -152,12 +152,25 @@ double SlowDetector::common_growth() const {
   return std::max(1.0, lower_median(std::move(growths)));
 }
 
+/// The same of the ranks that have no factor; below 1 where they have become faster, which makes
+/// none of the slow ones well. Where all have a factor, that of all.
+double SlowDetector::growth_of_the_well() const {
+  std::vector<double> growths;
+  for (const auto& [rank, device] : devices_) {
+    if (!factors_.contains(rank)) {
+      growths.push_back(growth(device.compute));
+    }
+  }
+  return growths.empty() ? common_growth() : lower_median(std::move(growths));
+}
+
 /// Whether steps take longer than the ranks' common slowness explains.
 bool SlowDetector::is_slower(double common) const {
   return step_time_.now() / common >= (1 + options_.matters) * step_time_.before();
 }
 
 void SlowDetector::suspect_ranks(Suspicion& suspicion, double common) const {
+  const double of_the_well = growth_of_the_well();
   for (const auto& [rank, device] : devices_) {
     const double grown = growth(device.compute) / common;
     const double least = threshold(device.compute);
@@ -165,7 +178,7 @@ void SlowDetector::suspect_ranks(Suspicion& suspicion, double common) const {
         (device.compute.now() / common - device.compute.before()) * device.samples;
     if (grown >= least && is_slower(common) && longer >= options_.matters * step_time_.before()) {
       suspicion.slow_ranks.push_back(rank);
-    } else if (factors_.contains(rank) && grown * least <= 1) {
+    } else if (factors_.contains(rank) && growth(device.compute) / of_the_well * least <= 1) {
       suspicion.faster_ranks.push_back(rank);
     }
   }
@@ -430,13 +443,15 @@ SlowFinding SlowDetector::conclude(std::uint32_t step) {
       }
     }
   }
-  const double common = common_growth();  // what has slowed all of them says nothing of one
+  // What has changed all of them says nothing of one. Both before any factor is changed.
+  const double common = common_growth();
+  const double of_the_well = growth_of_the_well();
   for (const Rank rank : suspicion_.slow_ranks) {
     factors_.try_emplace(rank, 1.0).first->second *= growth(devices_.at(rank).compute) / common;
     finding.ranks.push_back({rank, factors_.at(rank)});
   }
   for (const Rank rank : suspicion_.faster_ranks) {
-    const double factor = factors_.at(rank) * growth(devices_.at(rank).compute) / common;
+    const double factor = factors_.at(rank) * growth(devices_.at(rank).compute) / of_the_well;
     if (factor <= kWellAgain) {
       factors_.erase(rank);
     } else {

@@ -31,7 +31,8 @@
 // faster than in the reference. What gets through it then is its rate, or less than that where the
 // pairs are limited by another link: so then it is taken for what was planned. One that was blamed
 // together with the right one is found out when a pair alone gets far more through it than is
-// assumed.
+// assumed. A rank is well again when its time per sample has shrunk against that of the ranks that
+// were well all along: that the whole machine has become faster changes nothing of how slow it is.
 //
 // Noise. A finding must be the same `confirmations` steps in a row, on medians, and begins a new
 // reference. With the default options a change is found in its 5th or 6th step.
@@ -135,6 +136,7 @@ class SlowDetector {
   static double growth(const Samples& samples);
   double threshold(const Samples& samples) const;
   double common_growth() const;
+  double growth_of_the_well() const;
   bool is_slower(double common) const;
   Bandwidth planned(LinkId link) const { return cluster_.link(link).bandwidth; }
   Bandwidth assumed(LinkId link) const;

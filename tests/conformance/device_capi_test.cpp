@@ -4,6 +4,7 @@
 
 #include <catch2/catch.hpp>
 #include <cstdlib>
+#include <thread>
 
 #include "runtime/cuda/handles.hpp"
 #include "tests/support/skip.hpp"
@@ -103,6 +104,28 @@ TEST_CASE("C interface on a GPU: the caller's current device stays what it is") 
   });
   unsetenv("EMULATED_GPUS");
   CHECK(problems == "");
+}
+
+TEST_CASE("a thread that chose no device is given no context on the first one") {
+  if (const char* reason = rackrail_unavailable()) RACKRAIL_SKIP(reason);
+  setenv("EMULATED_GPUS", "2", 1);
+  int count = 0;
+  REQUIRE(cudaGetDeviceCount(&count) == cudaSuccess);
+  if (count < 2) RACKRAIL_SKIP("there is one GPU");
+  const bool had_context = runtime::has_context(0);
+  int current = -1;
+  std::thread([&] {
+    { const runtime::CurrentDevice here(1); }
+    static_cast<void>(cudaGetDevice(&current));
+  }).join();
+  CHECK(runtime::has_context(1));
+  CHECK(runtime::has_context(0) == had_context);
+  CHECK(current == (had_context ? 0 : 1));
+  REQUIRE(cudaSetDevice(0) == cudaSuccess);
+  { const runtime::CurrentDevice here(1); }
+  CHECK(cudaGetDevice(&current) == cudaSuccess);
+  CHECK(current == 0);
+  unsetenv("EMULATED_GPUS");
 }
 
 TEST_CASE("C interface on a GPU: memory that is not there is refused, and the job goes on") {

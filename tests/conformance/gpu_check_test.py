@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -229,26 +230,60 @@ class Script(unittest.TestCase):
         mark = self.bundle / "pid"
         began = time.monotonic()
         status, output = checker.execute(
-            ["sh", "-c", f"echo begun; sleep 300 & echo $! > {mark}; wait"], 1)
+            ["sh", "-c", f"echo begun; sleep 300 & echo $! > {mark}; wait"], 10)
         self.assertLess(time.monotonic() - began, 60)
         self.assertEqual((status, output), (None, "begun\n"))
         self.assert_gone(mark.read_text())
 
     def test_ended_from_outside_it_takes_its_processes_along(self):
-        mark = self.bundle / "pid"
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            with self.subTest(number):
+                self.end_with(number)
+
+    def end_with(self, number):
+        mark = self.bundle / f"pid-{number}"
         self.add_program("conformance_codec_test",
                          f"#!/bin/sh\necho $$ > {mark}.new; mv {mark}.new {mark}; exec sleep 300\n")
         with subprocess.Popen([sys.executable, str(self.bundle / "gpu-check"), "--output",
                                str(self.output)], stdout=subprocess.DEVNULL,
                               env={**os.environ, "RACKRAIL_NCCL_LIBRARY": self.nccl,
                                    "RACKRAIL_CUBLAS_LIBRARY": "libcublas.so.13"}) as process:
-            while not mark.exists():
-                self.assertIsNone(process.poll())
-                time.sleep(0.05)
-            process.terminate()
-            self.assertEqual(process.wait(60), 143)
+            try:
+                self.wait_for(mark, process)
+                process.send_signal(number)
+                self.assertEqual(process.wait(60), 128 + number)
+            finally:
+                process.kill()
         self.assert_gone(mark.read_text())
         self.assertEqual(self.outcomes()[1]["conformance tests"], "under way")
+
+    def wait_for(self, mark, process):
+        for _ in range(3000):
+            if mark.exists():
+                return
+            self.assertIsNone(process.poll())
+            time.sleep(0.05)
+        self.fail(f"there is no {mark.name}")
+
+    def test_a_report_that_cannot_be_written_ends_nothing(self):
+        checker = self.load_script()
+        calls = []
+
+        def fails():
+            calls.append(1)
+            raise OSError("no space left")
+        checker_run = checker.Run(60, fails)
+        self.assertEqual(checker_run.part("one", lambda r: r.step("x", ["echo", "y"], 30)), "y\n")
+        self.assertIsNone(checker_run.part("two", lambda _: fails()))
+        self.assertEqual([step["outcome"] for step in checker_run.steps],
+                         ["good", "given up: OSError: no space left"])
+        self.assertGreater(len(calls), 2)
+
+    def test_what_a_program_leaves_behind_ends_with_it(self):
+        checker = self.load_script()
+        status, pid = checker.execute(["sh", "-c", "sleep 300 > /dev/null 2>&1 & echo $!"], 60)
+        self.assertEqual(status, 0)
+        self.assert_gone(pid)
 
     def assert_gone(self, pid):
         for _ in range(600):

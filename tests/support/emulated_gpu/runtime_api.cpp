@@ -12,6 +12,7 @@
 #include <functional>
 #include <memory>
 #include <set>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -81,6 +82,14 @@ thread_local int current_device = 0;
 
 std::mutex mutex;
 std::map<unsigned char*, std::size_t> allocations;
+std::set<int> contexts;  // devices that some thread has set
+
+int get_primary_context_state(int device, unsigned* flags, int* active) {
+  const std::lock_guard lock(mutex);
+  *flags = 0;
+  *active = contexts.contains(device) ? 1 : 0;
+  return 0;
+}
 
 bool is_guard(const unsigned char* bytes) {
   for (std::size_t i = 0; i < kGuardBytes; ++i) {
@@ -113,6 +122,16 @@ cudaError_t cudaSetDevice(int device) {
     return cudaErrorInvalidValue;
   }
   current_device = device;
+  const std::lock_guard lock(mutex);
+  contexts.insert(device);
+  return cudaSuccess;
+}
+cudaError_t cudaGetDriverEntryPointByVersion(const char* name, void** function,
+                                             unsigned /*version*/, unsigned long long /*flags*/,
+                                             cudaDriverEntryPointQueryResult* result) {
+  const bool is_known = std::string_view(name) == "cuDevicePrimaryCtxGetState";
+  *function = is_known ? reinterpret_cast<void*>(&get_primary_context_state) : nullptr;
+  *result = is_known ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
   return cudaSuccess;
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int /*device*/) {

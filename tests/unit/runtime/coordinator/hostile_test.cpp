@@ -308,7 +308,7 @@ TEST_CASE("hostile: figures that cannot be are left out, and so is what is too m
   job.require_orderly_end();
 }
 
-TEST_CASE("hostile: reports of a member without bounds or sense do not pile up") {
+TEST_CASE("hostile: reports of a member without bounds or sense are refused or do no harm") {
   Besieged job;
   using Stub = proto::Coordinator::Stub;
   proto::CheckpointReport checkpoint;

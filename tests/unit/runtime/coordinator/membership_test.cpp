@@ -273,7 +273,8 @@ TEST_CASE("of those who cannot reach each other the fewest are lost") {
 }
 
 TEST_CASE("of two who cannot reach each other the one that has just come is lost") {
-  const auto lost_of = [](std::uint32_t epoch, std::size_t newcomer, bool is_returning) {
+  const auto lost_of = [](std::uint32_t epoch, std::size_t newcomer, bool is_returning,
+                          bool has_exchanged = false) {
     Story story(2);
     story.membership = Membership({.world_size = 2, .epoch = epoch, .version = "1.0"}, story.now);
     for (std::size_t rank = 0; rank < 2; ++rank) {
@@ -283,6 +284,10 @@ TEST_CASE("of two who cannot reach each other the one that has just come is lost
             Returning{.seat = Rank(rank), .epoch = 1, .has_parameters = rank != newcomer};
       }
       REQUIRE(std::holds_alternative<MemberId>(story.membership.join(request, story.now)));
+    }
+    story.membership.contribute(Rank(0), 0, "parameters");
+    if (has_exchanged) {
+      story.membership.contribute(Rank(1), 0, "parameters");
     }
     story.membership.report_transport_error(Rank(0), Rank(1), "no route", {}, story.now);
     story.pass(500ms, {Rank(0), Rank(1)});
@@ -295,6 +300,30 @@ TEST_CASE("of two who cannot reach each other the one that has just come is lost
   CHECK(lost_of(2, 1, false) == std::vector{Rank(1)});
   CHECK(lost_of(2, 7, false) == std::vector{Rank(1)});  // nobody has just come
   CHECK(lost_of(1, 0, false) == std::vector{Rank(1)});  // or everybody
+  // With the first exchange it has as much to lose as the other.
+  CHECK(lost_of(2, 0, false, true) == std::vector{Rank(1)});
+  CHECK(lost_of(2, 0, true, true) == std::vector{Rank(1)});
+}
+
+TEST_CASE("what one member says of its peers again and again keeps nobody else's word out") {
+  Story story(4);
+  story.join_all(4);
+  const auto says = [&](std::size_t reporter, std::size_t suspect) {
+    story.membership.report_transport_error(Rank(reporter), Rank(suspect), "no route", {},
+                                            story.now);
+  };
+  for (int i = 0; i < 100; ++i) {
+    says(3, 1);
+    says(3, 700);  // nobody
+    says(3, 0);
+    says(3, 2);  // the fourth of its peers
+  }
+  says(0, 1);
+  says(2, 1);
+  story.pass(500ms, kAllFour);
+  const std::optional<Aborted> aborted = story.aborted();
+  REQUIRE(aborted.has_value());
+  CHECK(aborted->lost == std::vector{Rank(1), Rank(3)});  // with all of it, rank 3 first
 }
 
 TEST_CASE("who misses a peer a little later still counts") {

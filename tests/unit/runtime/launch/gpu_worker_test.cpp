@@ -16,6 +16,7 @@ GpuOffer offer(const std::string& host, std::vector<std::string> devices) {
           .devices = std::move(devices),
           .reason = "",
           .nccl = "",
+          .machine = host,
           .nccl_host = host,
           .device = std::nullopt};
 }
@@ -91,7 +92,7 @@ TEST_CASE("NCCL is not asked for what it refuses: two ranks of a host on one GPU
   all[0].device = all[1].device = 1;
   const std::string problem =
       "rank 1 shares GPU bus 1 with rank 0, which NCCL refuses unless all ranks have "
-      "RACKRAIL_SHARE_GPU=1";
+      "RACKRAIL_SHARE_GPU=1 or --share-gpu";
   for (const Rank self : {Rank(0), Rank(1)}) {
     const GpuChoice choice = choose_gpu({.shares = true}, self, texts(all));
     CHECK(choice.path == DevicePath::kStaged);
@@ -101,6 +102,20 @@ TEST_CASE("NCCL is not asked for what it refuses: two ranks of a host on one GPU
   }
   all[1].nccl_host = "rackrail-rank-1";
   CHECK(choose_gpu({.shares = true}, Rank(0), texts(all)).path == DevicePath::kNccl);
+}
+
+TEST_CASE("machines of one name are told apart, and are named as they are") {
+  std::vector<GpuOffer> all = {offer("gpu", {"bus 0"}), offer("gpu", {"bus 0"})};
+  CHECK_THROWS_WITH(choose_gpu({}, Rank(1), texts(all)),
+                    Catch::Contains("found 1 on gpu, expected more"));
+  all[1].machine = "gpu of another start";
+  const GpuChoice choice = choose_gpu({}, Rank(1), texts(all));
+  CHECK(choice.device == 0);
+  CHECK(choice.hosts == RankGroups{{Rank(0)}, {Rank(1)}});
+  const GpuOffer own = gpu_offer(std::nullopt, false, false);
+  CHECK(own.machine.starts_with(own.host));
+  CHECK(own.machine.size() > own.host.size() + 1);
+  CHECK(gpu_offer(std::nullopt, false, false).machine == own.machine);
 }
 
 TEST_CASE("a rank without a GPU says why") {

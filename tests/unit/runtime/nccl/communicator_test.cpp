@@ -142,6 +142,34 @@ TEST_CASE("communicator: a split that a rank does not join ends in an abort") {
   CHECK(nccl.open() == 0);
 }
 
+TEST_CASE("communicator: where only the child of a split or shrink fails, its parent is aborted") {
+  test::FakeNccl nccl;
+  const NcclId id = NcclCommunicator::make_id(nccl.functions());
+  NcclCommunicator world = join(nccl, id, Rank(0), 1);
+  static auto ask = nccl.functions().comm_get_async_error;  // for what has no place for a capture
+  static NcclHandle parent = world.handle();
+  ask = nccl.functions().comm_get_async_error;
+  parent = world.handle();
+  nccl.functions().comm_get_async_error = [](NcclHandle asked, NcclResult* state) {
+    const NcclResult result = ask(asked, state);
+    *state = asked == parent ? *state : NcclResult::kInternalError;
+    return result;
+  };
+  std::string first;
+  SECTION("a split") {
+    first = Findings().error_of([&] { static_cast<void>(world.split(0, 0, 1)); });
+    CHECK_THAT(first, Catch::Contains("ncclCommSplit"));
+  }
+  SECTION("a shrink") {
+    first = Findings().error_of([&] { static_cast<void>(world.shrink({})); });
+    CHECK_THAT(first, Catch::Contains("ncclCommShrink"));
+  }
+  CHECK_FALSE(world.is_open());
+  CHECK(world.has_failed());
+  CHECK(Findings().error_of([&] { world.check_health(); }) == first);
+  CHECK(nccl.open() == 0);
+}
+
 TEST_CASE("communicator: survivors of a lost rank shrink and go on") {
   test::FakeNccl nccl;
   const NcclId id = NcclCommunicator::make_id(nccl.functions());

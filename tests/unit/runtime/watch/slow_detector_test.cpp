@@ -263,6 +263,19 @@ TEST_CASE("a slow rank is as slow as it is against the others, on a machine that
   const SlowFinding found = job.find().second;
   REQUIRE(found.ranks.size() == 1);
   CHECK(found.ranks[0].factor == Approx(3).epsilon(0.1));
+
+  // With the machine well again, it is as slow against the others as before.
+  CHECK(job.is_quiet_for(kSteady));
+  job.everything = 1;
+  CHECK(job.is_quiet_for(kSteady));
+  CHECK(job.detector.factors().at(Rank(2)) == Approx(3).epsilon(0.1));
+  // And well once it is itself, even where the machine becomes slow again meanwhile.
+  job.compute_factor[2] = 1;
+  job.everything = 1.2;
+  const auto [after, well] = job.find();
+  REQUIRE(well.ranks.size() == 1);
+  CHECK(well.ranks[0].factor == 1);
+  CHECK(job.detector.factors().empty());
 }
 
 TEST_CASE("a link that has its rate again is found") {
