@@ -16,9 +16,18 @@ namespace {
 
 constexpr std::uint64_t kSeed = 20260101;
 
-/// Ranks passed, latency that counts, links, and the negative bottleneck: smaller is better in this
-/// order.
-using Cost = std::tuple<std::size_t, std::int64_t, std::size_t, std::int64_t>;
+/// Ranks passed, machines entered (by hops), latency that counts, links, and the negative
+/// bottleneck: smaller is better in this order.
+using Cost = std::tuple<std::size_t, std::size_t, std::int64_t, std::size_t, std::int64_t>;
+
+/// A machine that is a single vertex has no inside.
+bool has_inside(const Topology& t, const std::string& host) {
+  int vertices = 0;
+  for (std::size_t i = 0; i < t.node_count(); ++i) {
+    vertices += t.node(NodeId(i)).host == host ? 1 : 0;
+  }
+  return !host.empty() && vertices > 1;
+}
 
 Cost cost_of(const Topology& t, const Route& route, Distance distance) {
   std::size_t passed = 0;
@@ -30,8 +39,13 @@ Cost cost_of(const Topology& t, const Route& route, Distance distance) {
     return distance == Distance::kLatency ||
            t.node(t.link(id).from).host == t.node(t.link(id).to).host;
   });
-  return {passed, route_latency(t, counted).picoseconds(), route.size(),
-          -route_bandwidth(t, route).bytes_per_second()};
+  const auto entered = std::count_if(route.begin(), route.end(), [&](LinkId id) {
+    const std::string& host = t.node(t.link(id).to).host;
+    return distance == Distance::kHops && t.node(t.link(id).from).host != host &&
+           has_inside(t, host);
+  });
+  return {passed, static_cast<std::size_t>(entered), route_latency(t, counted).picoseconds(),
+          route.size(), -route_bandwidth(t, route).bytes_per_second()};
 }
 
 class AllPaths {
