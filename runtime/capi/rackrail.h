@@ -96,8 +96,8 @@ typedef struct rackrail_config {
                         tests: with [RACKRAIL_SHARE_GPU] "1" on all of them, NCCL takes each for a
                         host of its own (its NCCL_HOSTID is set before NCCL is first called); without
                         it, "auto" is staged there and the others fail */
-  int32_t device_id; /* with RACKRAIL_CUDA: this process's GPU. Where RACKRAIL_DEVICE says "cuda", and
-                        `device` nothing: the first that no other rank of the machine has */
+  int32_t device_id; /* with RACKRAIL_CUDA: this process's GPU. Where RACKRAIL_DEVICE says "cuda",
+                        and `device` nothing: the first that no other rank of the machine has */
 } rackrail_config;
 
 /* "0.1.0" and RACKRAIL_INTERFACE of the library. */

@@ -19,8 +19,8 @@ namespace rackrail::runtime::emulate {
 std::string program_path(const std::string& name);
 
 struct RankCommandOptions {
-  std::vector<std::string> words;  ///< path of a program, and its arguments
-  std::string token;               ///< of the job that the ranks are
+  std::vector<std::string> words;                ///< path of a program, and its arguments
+  std::string token;                             ///< of the job that the ranks are
   std::map<std::string, std::string> variables;  ///< of the ranks, beside the launcher's
   /// A line that a rank wrote to stdout or stderr, without its end.
   std::function<void(Rank, std::string_view)> on_line;
