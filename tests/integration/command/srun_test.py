@@ -8,6 +8,7 @@ import unittest
 
 import harness
 import slurm
+from sweep_test import SCENARIO
 from training import TOKEN, TrainingTest
 
 
@@ -29,9 +30,12 @@ class Srun(TrainingTest):
     def srun(self, *arguments, options=()):
         """Two ranks of one command, started as the README says."""
         # With --overcommit, so that one core is enough.
-        return self.start("train", self.plan, *arguments,
-                          program=(slurm.program("srun"), "-n", "2", "--overcommit", *options,
-                                   harness.COMMAND),
+        return self.start_by_srun(2, "train", self.plan, *arguments, options=options)
+
+    def start_by_srun(self, ranks, *arguments, options=()):
+        return self.start(*arguments,
+                          program=(slurm.program("srun"), "-n", str(ranks), "--overcommit",
+                                   *options, harness.COMMAND),
                           variables={**TOKEN, **self.slurm.variables})
 
     def assert_trains_with(self, plugin):
@@ -59,6 +63,19 @@ class Srun(TrainingTest):
         self.assertEqual(result.status, 2, str(result))
         self.assertIn("found 4", result.err)
         self.assertIn("the number of workers that Slurm started", result.err)
+
+    def test_a_sweep_is_shared_and_its_table_that_of_one_process(self):
+        self.write("study.yaml", SCENARIO)
+        shared = self.finish(self.start_by_srun(3, "sweep", "study.yaml", "--out", "shared.jsonl"))
+        self.assertEqual(shared.status, 0, str(shared))
+        parts = [path.read_text().count("\n") for path in self.folder.glob("shared*.jsonl*")]
+        self.assertGreater(len([part for part in parts if part > 0]), 1, parts)
+        joined = self.rackrail_json("sweep", "study.yaml", "--out", "shared.jsonl", "--csv",
+                                    "shared.csv")
+        self.assertEqual(joined["ran"], 0)
+        self.rackrail("sweep", "study.yaml", "--out", "alone.jsonl", "--csv", "alone.csv")
+        self.assertEqual((self.folder / "shared.csv").read_bytes(),
+                         (self.folder / "alone.csv").read_bytes())
 
     def test_a_killed_rank_is_named_once(self):
         process = self.srun("--cluster", "two-hosts.csv", "--checkpoints", "saved", "--steps",
