@@ -166,20 +166,14 @@ std::optional<explore::OutageResult> simulate_outages(const Session& session,
   if (!scenario) {
     return std::nullopt;
   }
-  const bool is_plain = simulation.network == sim::NetworkLevel::kFlow &&
-                        simulation.multipath == sim::Multipath::kPinned;
-  if (!is_plain) {
-    throw ConfigError(ErrorContext{options.scenario, "outages", "the packet level, or multipath",
-                                   "the flow level over the plan's routes, as which each phase of "
-                                   "the run is simulated"});
-  }
   planner::PlannerOptions planning;
   planning.seed = session.seed;
   planning.compare_baselines = false;
   planning.progress = [&bar](double share, const std::string& what) {
     bar.update(share, "planning for what is left: " + what);
   };
-  return explore::simulate_outages(input.plan, input.workload, input.cluster, *scenario, planning);
+  return explore::simulate_outages(input.plan, input.workload, input.cluster, *scenario, planning,
+                                   simulation);
 }
 
 /// What is left out or assumed.

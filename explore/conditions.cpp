@@ -72,7 +72,7 @@ Duration time_per_step(const plan::Plan& plan, const plan::Workload& workload,
   planning.seed = conditions.simulation.disturbances.seed;
   planning.compare_baselines = false;
   const OutageResult run = simulate_outages(plan, workload, topology, *conditions.outages, planning,
-                                            conditions.simulation.device_rates);
+                                            conditions.simulation);
   if (run.samples_per_s <= 0) {
     throw ConfigError(ErrorContext{
         "", "outages",

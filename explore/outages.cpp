@@ -114,13 +114,13 @@ class Run {
  public:
   Run(const plan::Plan& plan, const plan::Workload& workload, const topology::Topology& topology,
       const OutageScenario& scenario, const planner::PlannerOptions& options,
-      const std::optional<plan::DeviceRates>& device_rates)
+      const sim::SimulationOptions& simulation)
       : plan_(plan),
         workload_(workload),
         topology_(topology),
         scenario_(scenario),
         options_(options),
-        device_rates_(device_rates) {}
+        simulation_(simulation) {}
 
   OutageResult simulate() {
     if (state().step_time > scenario_.duration) {
@@ -206,7 +206,12 @@ class Run {
         links.insert(links.end(), outage.links.begin(), outage.links.end());
       }
       sim::SimulationOptions simulation;
-      simulation.device_rates = device_rates_;
+      simulation.device_rates = simulation_.device_rates;
+      simulation.network = simulation_.network;
+      simulation.packets = simulation_.packets;
+      simulation.multipath = simulation_.multipath;
+      simulation.connections = simulation_.connections;
+      simulation.disturbances.seed = simulation_.disturbances.seed;
       simulation.steps = kStepsToSteadyState + kStepsMeasured;
       simulation.record_critical_path = false;
       if (missing_.empty()) {
@@ -214,7 +219,7 @@ class Run {
       } else {
         const topology::Topology rest = reachable(hosts, links);
         sim::SimulationOptions planned_with;
-        planned_with.device_rates = device_rates_;
+        planned_with.device_rates = simulation_.device_rates;
         const auto cost_model = sim::make_cost_model(rest, planned_with);
         it->second = measured(plan_for(rest, *cost_model), rest, simulation);
       }
@@ -372,7 +377,7 @@ class Run {
   const topology::Topology& topology_;
   const OutageScenario& scenario_;
   const planner::PlannerOptions& options_;
-  const std::optional<plan::DeviceRates>& device_rates_;
+  const sim::SimulationOptions& simulation_;
   std::map<Missing, State> states_;
   Missing missing_;
   Duration now_;
@@ -393,7 +398,8 @@ std::optional<OutageScenario> read_outages(const ConfigValue& root,
   }
   for (const auto& [key, value] : root.members()) {
     constexpr std::string_view kKnown[] = {
-        "name", "seed", "steps", "duration", "checkpoint_every", "outages"};
+        "name",    "seed",    "steps",   "duration",  "checkpoint_every",
+        "outages", "network", "packets", "multipath", "connections"};
     if (std::find(std::begin(kKnown), std::end(kKnown), key) == std::end(kKnown)) {
       value.fail(fmt::format("'{}' beside outages", key),
                  "a scenario of its own: between outages steps go as planned");
@@ -415,8 +421,8 @@ std::optional<OutageScenario> read_outages(const ConfigValue& root,
 OutageResult simulate_outages(const plan::Plan& plan, const plan::Workload& workload,
                               const topology::Topology& topology, const OutageScenario& scenario,
                               const planner::PlannerOptions& options,
-                              const std::optional<plan::DeviceRates>& device_rates) {
-  return Run(plan, workload, topology, scenario, options, device_rates).simulate();
+                              const sim::SimulationOptions& simulation) {
+  return Run(plan, workload, topology, scenario, options, simulation).simulate();
 }
 
 }  // namespace rackrail::explore

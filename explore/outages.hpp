@@ -68,12 +68,13 @@ struct OutageResult {
   double undisturbed_samples_per_s = 0;
 };
 
-/// Plans anew with `options` for every set of machines that is left; `device_rates`, if any, are
-/// those of every rank (SimulationOptions). Throws ConfigError when a set leaves fewer than two
-/// ranks, or parts that cannot reach each other.
+/// Plans anew with `options` for every set of machines that is left. Of `simulation` count what the
+/// network and the devices are simulated as: rates of devices, level and its options, who chooses
+/// routes, with how many connections and which seed. Throws ConfigError when a set leaves fewer
+/// than two ranks, or parts that cannot reach each other.
 OutageResult simulate_outages(const plan::Plan& plan, const plan::Workload& workload,
                               const topology::Topology& topology, const OutageScenario& scenario,
                               const planner::PlannerOptions& options,
-                              const std::optional<plan::DeviceRates>& device_rates = std::nullopt);
+                              const sim::SimulationOptions& simulation = {});
 
 }  // namespace rackrail::explore

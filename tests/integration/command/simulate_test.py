@@ -517,6 +517,17 @@ class Simulate(harness.CommandTest):
         self.assertEqual({phase["ranks"] for phase in run["phases"]}, {0, 3, 4})
         self.assertEqual(sum(phase["lost_steps"] > 0 for phase in run["phases"]), 1)
         self.assertLess(run["samples_per_s"], 0.9 * run["undisturbed_samples_per_s"])
+        # Whatever the network is simulated as: there is one way between two hosts here.
+        for options in (("--multipath", "ecmp"), ("--multipath", "spray")):
+            other = self.rackrail_json("simulate", "plan.json", "--scenario", scenario,
+                                       *options)["outages"]
+            self.assertEqual([phase["ranks"] for phase in other["phases"]],
+                             [phase["ranks"] for phase in run["phases"]])
+            self.assertAlmostEqual(other["samples_per_s"] / run["samples_per_s"], 1, delta=0.02)
+        self.write("hashed.yaml", "multipath: ecmp\nduration: 100 s\n"
+                                  "outages: [{ host: host1, at: 20 s }]\n")
+        hashed = self.rackrail_json("simulate", "plan.json", "--scenario", "hashed.yaml")["outages"]
+        self.assertEqual(hashed["phases"][-1]["ranks"], 3)
 
 
 

@@ -33,9 +33,9 @@ struct Job {
   plan::Plan plan;
   planner::PlannerOptions options;
 
-  Job() {
+  explicit Job(std::int64_t elements = 1000) {
     workload.name = "job";
-    workload.tensors = {{"all", 1000, 600_ms}};
+    workload.tensors = {{"all", elements, 600_ms}};
     workload.forward = 400_ms;
     workload.fixed_share = 0;
     workload.device_class = "V100";
@@ -45,10 +45,10 @@ struct Job {
     const auto cost_model = sim::make_cost_model(topology, {});
     plan = planner::make_plan(topology, workload, *cost_model, options);
   }
-  OutageResult run(const std::string& text) const {
+  OutageResult run(const std::string& text, const sim::SimulationOptions& simulation = {}) const {
     const auto scenario = read_outages(ConfigValue::parse("s.yaml", text), topology);
     REQUIRE(scenario.has_value());
-    return simulate_outages(plan, workload, topology, *scenario, options);
+    return simulate_outages(plan, workload, topology, *scenario, options, simulation);
   }
 };
 
@@ -88,6 +88,30 @@ TEST_CASE("a restart loses the steps since the last checkpoint") {
   CHECK(restarted.phases[0].lost == 4);
   CHECK(replanned.phases[0].lost == 0);
   CHECK(replanned.samples_per_s - restarted.samples_per_s == Approx(4 * 48 / 100.0));
+}
+
+TEST_CASE("phases are simulated at the level that is asked for, by the routes of the network") {
+  const Job job(1'000'000);
+  const std::string lost = "duration: 60 s\noutages: [{ host: host2, at: 20500 ms, then: replan }]";
+  const OutageResult flow = job.run(lost);
+  sim::SimulationOptions packets;
+  packets.network = sim::NetworkLevel::kPacket;
+  const OutageResult packet = job.run(lost, packets);
+  REQUIRE(packet.phases.size() == flow.phases.size());
+  for (std::size_t i = 0; i < flow.phases.size(); ++i) {
+    CAPTURE(i, flow.phases[i].what);
+    CHECK(packet.phases[i].ranks == flow.phases[i].ranks);
+    if (flow.phases[i].steps > 0) {  // headers and queues take time
+      CHECK(packet.phases[i].step_time > flow.phases[i].step_time);
+      CHECK(packet.phases[i].step_time < scaled(flow.phases[i].step_time, 1.01));
+    }
+  }
+  const auto alone = sim::simulate_step(job.plan, job.workload, job.topology, packets);
+  CHECK(packet.phases[0].step_time / alone.estimate.step_time == Approx(1).epsilon(1e-6));
+
+  sim::SimulationOptions hashed;
+  hashed.multipath = sim::Multipath::kEcmp;
+  CHECK(steps(job.run(lost, hashed)) == steps(flow));  // there is one way only
 }
 
 TEST_CASE("a drain finishes its step and detects nothing") {
