@@ -25,6 +25,17 @@ topology::Topology with_links(const topology::Topology& topology,
   return result;
 }
 
+topology::Topology with_ranks(topology::Topology topology,
+                              const std::function<void(topology::Node&)>& change) {
+  for (std::size_t r = 0; r < topology.rank_count(); ++r) {
+    const NodeId id = topology.node_of(Rank(r));
+    topology::Node node = topology.node(id);
+    change(node);
+    topology.set_node_properties(id, node);
+  }
+  return topology;
+}
+
 plan::Workload with_speed(const plan::Workload& workload, double factor) {
   plan::Workload result = workload;
   result.forward = scaled(result.forward, 1 / factor);

@@ -13,6 +13,10 @@ namespace rackrail::explore {
 topology::Topology with_links(const topology::Topology& topology,
                               const std::function<void(LinkId, topology::Link&)>& change);
 
+/// The same for the vertices of ranks; `change` may alter everything but the name.
+topology::Topology with_ranks(topology::Topology topology,
+                              const std::function<void(topology::Node&)>& change);
+
 /// The workload on devices that compute `factor` times as fast: all its times divided by it.
 plan::Workload with_speed(const plan::Workload& workload, double factor);
 

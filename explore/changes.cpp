@@ -225,6 +225,29 @@ void add_overhead(const Topology& topology, std::vector<Change>& changes) {
   }
 }
 
+void add_staging(const Topology& topology, std::vector<Change>& changes) {
+  for (std::size_t r = 0; r < topology.rank_count(); ++r) {
+    if (topology.node(topology.node_of(Rank(r))).host_staging == Bandwidth(0)) {
+      continue;
+    }
+    const auto of_ranks = [&](const char* what, const char* by, bool is_marginal, double factor) {
+      changes.push_back({.what = what,
+                         .by = by,
+                         .is_marginal = is_marginal,
+                         .links = {},
+                         .device_speed = 1,
+                         .device_rates = std::nullopt,
+                         .ranks = [factor](topology::Node& rank) {
+                           rank.host_staging = scaled(rank.host_staging, factor);
+                         }});
+    };
+    of_ranks("host staging", "+10 %", true, 1 + kMarginal);
+    of_ranks("host staging", "x2", false, 2);
+    of_ranks("host staging", "none (GPUDirect RDMA)", false, 0);
+    return;
+  }
+}
+
 void add_uplinks(const Topology& topology, std::vector<Change>& changes) {
   // Per link the number of links that leave its ToR upwards; 0 for all others. A link between two
   // ToRs counts for the one that it leaves.
@@ -385,6 +408,7 @@ std::vector<Change> changes_of(const Topology& topology, std::vector<std::string
   add_tiers(topology, changes);
   add_uplinks(topology, changes);
   add_overhead(topology, changes);
+  add_staging(topology, changes);
   add_device(topology, changes, notes);
   return changes;
 }

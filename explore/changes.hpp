@@ -32,6 +32,7 @@ struct Change {
   std::function<void(LinkId, topology::Link&)> links;
   double device_speed = 1;                        ///< of training, not of codecs
   std::optional<plan::DeviceRates> device_rates;  ///< of all ranks
+  std::function<void(topology::Node&)> ranks{};   ///< of each
   /// Of what the scenario says, as read for the changed cluster.
   std::function<void(Conditions&)> conditions{};
   bool is_disturbance = false;  ///< something that goes wrong does not
@@ -42,10 +43,11 @@ struct Change {
 /// costs the cores the same time before and after, so a link gets no faster than all of them can
 /// drive it; the bandwidth of all tiers together, where there are several; the speed of the devices
 /// (+10 %, ×2); the overhead of a message (−10 %, half); the rates of the codecs and of additions
-/// (+10 %, ×2); and one more uplink for every ToR: with k links upwards, k + 1 over k of the
-/// bandwidth of each, in both directions (parallel cables that the topology has as one link are one
-/// uplink). What the cluster does not have (overhead, uplinks) is left out. `notes` receives a
-/// sentence for what cannot be tried.
+/// (+10 %, ×2); where messages are staged in host memory, the rate of these copies (+10 %, ×2), and
+/// NICs that need none; and one more uplink for every ToR: with k links upwards, k + 1 over k of
+/// the bandwidth of each, in both directions (parallel cables that the topology has as one link are
+/// one uplink). What the cluster does not have (overhead, staging, uplinks) is left out. `notes`
+/// receives a sentence for what cannot be tried.
 std::vector<Change> changes_of(const topology::Topology& topology, std::vector<std::string>& notes);
 
 /// Links that somebody asks about: those of one name.

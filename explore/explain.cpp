@@ -74,7 +74,10 @@ Duration replanned_time(const plan::Plan& plan, const plan::Workload& workload,
 
 Gain try_out(const Change& change, const plan::Plan& plan, const plan::Workload& workload,
              const topology::Topology& topology, const ExplainOptions& options) {
-  const topology::Topology cluster = change.links ? with_links(topology, change.links) : topology;
+  topology::Topology cluster = change.links ? with_links(topology, change.links) : topology;
+  if (change.ranks) {
+    cluster = with_ranks(std::move(cluster), change.ranks);
+  }
   const plan::Workload work =
       change.device_speed == 1 ? workload : with_speed(workload, change.device_speed);
   Conditions conditions = conditions_of(options.conditions, cluster);

@@ -55,9 +55,10 @@ class LoadCounter {
     }
   }
 
-  /// By resource: links, codec streams, reduction streams, channels in the order of `channels`.
+  /// By resource: links, of each rank the streams of codecs, of additions, of copies to host memory
+  /// and of those from there, channels in the order of `channels`.
   std::vector<Counted> count(const plan::TransferGraph& graph) {
-    counted_.assign(topology_.link_count() + 2 * topology_.rank_count() + channels_.size(), {});
+    counted_.assign(first_channel() + channels_.size(), {});
     find_times(graph);
     const auto sources = plan::encoding_sources(graph);
     const auto weights = graph.chunk_weights();
@@ -78,10 +79,14 @@ class LoadCounter {
   std::size_t reduce_stream(Rank rank) const {
     return topology_.link_count() + topology_.rank_count() + rank.index();
   }
+  std::size_t copy_stream(Rank rank, bool out) const {
+    return topology_.link_count() + (out ? 2 : 3) * topology_.rank_count() + rank.index();
+  }
+  std::size_t first_channel() const { return topology_.link_count() + 4 * topology_.rank_count(); }
   std::size_t channel(const plan::Transfer& transfer) {
     const std::uint64_t pair = (std::uint64_t{transfer.src.value()} << 32U) | transfer.dst.value();
-    const std::size_t first = topology_.link_count() + 2 * topology_.rank_count();
-    const std::size_t number = channels_.emplace(pair, first + channels_.size()).first->second;
+    const std::size_t number =
+        channels_.emplace(pair, first_channel() + channels_.size()).first->second;
     if (number >= counted_.size()) {
       counted_.resize(number + 1);
     }
@@ -120,6 +125,17 @@ class LoadCounter {
     }
     const plan::DeviceRates& sender = rates_[transfer.src.index()];
     const plan::DeviceRates& receiver = rates_[transfer.dst.index()];
+    if (!in_network.is_counted_elsewhere(TransferId(i))) {
+      const auto staging = topology::staging_between(topology_, transfer.src, transfer.dst);
+      if (staging.out > Bandwidth()) {
+        add_term(copy_stream(transfer.src, true), i,
+                 {weight, codec, sender.launch, staging.out, 1});
+      }
+      if (staging.in > Bandwidth()) {
+        add_term(copy_stream(transfer.dst, false), i,
+                 {weight, codec, receiver.launch, staging.in, 1});
+      }
+    }
     if (!codec.is_lossy()) {
       if (transfer.op == plan::TransferOp::kReduce &&
           !in_network.is_counted_elsewhere(TransferId(i))) {

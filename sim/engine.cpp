@@ -76,13 +76,14 @@ FlowTag Engine::new_tag() {
   return tag;
 }
 
-// Work of a device: a flow over its processor where it has one, else plain time.
+// Work of a device: a flow over its processor where it has one, else plain time, as copies are,
+// which are no work of cores.
 void Engine::begin(Task task, Duration duration) {
   if (records_) {
     record(task);
   }
   const RankState& rank = ranks_[task.rank.index()];
-  if (rank.processor.empty()) {
+  if (rank.processor.empty() || is_copy(task)) {
     ++own_queued_;
     queue_.push(now_, duration.picoseconds(), task);
     return;
@@ -223,8 +224,14 @@ void Engine::finish(const Task& task) {
     case TaskKind::kOverhead:
       finish_overhead(task);
       return;
+    case TaskKind::kCopyOut:
+      finish_copy_out(task);
+      return;
+    case TaskKind::kCopyIn:
+      finish_copy_in(task);
+      return;
     case TaskKind::kReceive:
-      arrived(task.run, task.place, task.slice);
+      copy_in(task.run, task.place, task.slice);
       next_in_stream(ranks_[task.rank.index()].messages);
       return;
     case TaskKind::kWire:

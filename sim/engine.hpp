@@ -1,13 +1,14 @@
 // The interpreter of plans: devices, streams, channels and transfers over a network model.
 //
 // Everything that takes time is a Task; a task starts while the end of another one is handled (or
-// at time 0). Per rank there are four streams: compute (forward, backward, optimiser), codec
-// (encode, decode), reduce (additions) and messages: the overheads of what it receives, and of what
+// at time 0). Per rank there are six streams: compute (forward, backward, optimiser), codec
+// (encode, decode), reduce (additions), messages: the overheads of what it receives, and of what
 // it sends to groups, which one core or NIC handles one after the other (LogP: Culler et al., PPoPP
-// 1993). A (src, dst) pair is a channel: one slice at a time occupies it, from the beginning of its
-// overhead, which does not wait for those of other channels, to the end of its bytes; the latency
-// of the route follows and occupies nothing. Where a rank has a processor (a shared link), stream
-// work and overheads are flows over that link, capped at one core.
+// 1993), and two of copies, to and from host memory (engine_staging.cpp). A (src, dst) pair is a
+// channel: one slice at a time occupies it, from the beginning of its overhead, which does not wait
+// for those of other channels, to the end of its bytes; the latency of the route follows and
+// occupies nothing. Where a rank has a processor (a shared link), stream work and overheads are
+// flows over that link, capped at one core.
 //
 // Urgency. Whenever a channel or a stream but compute is free, the most urgent of what waits for it
 // is next: a bucket that is needed earlier overtakes what others have not begun,
@@ -24,8 +25,9 @@
 //
 // engine.cpp: ranks and streams, and the loop. engine_programs.cpp: steps that are made when they
 // are needed, and dropped. engine_transfers.cpp: slices that leave. engine_arrivals.cpp: slices
-// that arrive. engine_groups.cpp: slices that switches copy or add. engine_disturbances.cpp: what
-// others do to the network. engine_report.cpp: words for people.
+// that arrive. engine_staging.cpp: their copies to and from host memory. engine_groups.cpp: slices
+// that switches copy or add. engine_disturbances.cpp: what others do to the network.
+// engine_report.cpp: words for people.
 #pragma once
 
 #include <array>
@@ -55,10 +57,12 @@ enum class TaskKind : std::uint8_t {
   kBackward,
   kOptimizer,
   kEncode,
+  kCopyOut,  ///< from the device to its host's memory
   kOverhead,
   kWire,
   kLatency,
   kReceive,
+  kCopyIn,  ///< from the host's memory to the device
   kDecode,
   kReduce,
   kCapacityChange,  ///< this and the next are nobody's work; `slice` says which of their list
@@ -81,6 +85,9 @@ struct Task {
 };
 
 inline bool is_of_plan(const Task& task) { return task.kind < TaskKind::kCapacityChange; }
+inline bool is_copy(const Task& task) {
+  return task.kind == TaskKind::kCopyOut || task.kind == TaskKind::kCopyIn;
+}
 
 struct Activity {
   Task task;
@@ -254,12 +261,22 @@ class Engine {
   void encode(std::uint32_t run, Place place, const Item& item, std::uint32_t slice);
   void try_send(std::uint32_t channel);
   bool try_send_lane(std::uint32_t channel, std::uint32_t run, std::uint32_t lane);
+  static bool is_encoded(const Run& run, const Item& item, std::uint32_t slice);
   bool may_send(const Run& run, std::uint32_t lane) const;
   static void advance(Run& run, std::uint32_t lane);
   bool try_send_group(std::uint32_t run, std::uint32_t group, std::uint32_t slice);
   void finish_group_wire(const Task& task, std::span<const Place> members);
   std::span<const Place> group_of(const Task& task) const;
   void finish_encode(const Task& task);
+  static void prepare_staging(Run& run, const GraphIndex& index);
+  static Place copied_by(const GraphIndex& index, Place place, const Item& item);
+  static bool is_staged(const Run& run, Place place, const Item& item, std::uint32_t slice);
+  void stage(std::uint32_t run, Place place, const Item& item, std::uint32_t slice);
+  void finish_copy_out(const Task& task);
+  void copy_in(std::uint32_t run, Place place, std::uint32_t slice);
+  void finish_copy_in(const Task& task);
+  Duration copy_time(Rank rank, Bandwidth rate, const GraphIndex& index, const Item& item,
+                     std::uint32_t slice) const;
   void finish_overhead(const Task& task);
   void received(std::uint32_t run, Place place, std::uint32_t slice);
   void send(Rank src, std::uint32_t run, Place place, std::uint32_t slice, const Item& item);

@@ -27,7 +27,7 @@ void Engine::received(std::uint32_t number, Place place, std::uint32_t k) {
       return;
     }
   }
-  arrived(number, place, k);
+  copy_in(number, place, k);
 }
 
 void Engine::arrived(std::uint32_t number, Place place, std::uint32_t k) {

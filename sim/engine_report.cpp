@@ -105,6 +105,10 @@ std::string Engine::describe(const Task& task) const {
       return of_rank(task.rank, "optimiser");
     case TaskKind::kEncode:
       return runs_[task.run].name + ": " + of_rank(task.rank, "encodes");
+    case TaskKind::kCopyOut:
+      return runs_[task.run].name + ": " + of_rank(task.rank, "copies to host memory");
+    case TaskKind::kCopyIn:
+      return runs_[task.run].name + ": " + of_rank(task.rank, "copies from host memory");
     case TaskKind::kDecode:
       return runs_[task.run].name + ": " + of_rank(task.rank, "decodes");
     case TaskKind::kReduce:
@@ -143,6 +147,10 @@ std::string_view name_of(TaskKind kind) {
       return "optimiser";
     case TaskKind::kEncode:
       return "encode";
+    case TaskKind::kCopyOut:
+      return "copy to host memory";
+    case TaskKind::kCopyIn:
+      return "copy from host memory";
     case TaskKind::kDecode:
       return "decode";
     case TaskKind::kReduce:
@@ -176,6 +184,10 @@ std::string Engine::track(const Task& task) const {
     case TaskKind::kEncode:
     case TaskKind::kDecode:
       return of_rank("codec");
+    case TaskKind::kCopyOut:
+      return of_rank("copies to host memory");
+    case TaskKind::kCopyIn:
+      return of_rank("copies from host memory");
     case TaskKind::kReduce:
       return of_rank("reduce");
     case TaskKind::kOverhead:

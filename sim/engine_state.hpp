@@ -44,7 +44,9 @@ struct Engine::RankState {
   Stream codec;
   Stream reduce;
   Stream messages;  ///< overheads of receiving, and of groups
-  Duration start;   ///< of the first step
+  Stream copies_out;
+  Stream copies_in;
+  Duration start;  ///< of the first step
   std::optional<std::uint32_t> program;
   std::deque<Step> steps;      ///< those that were made, without the first that are done
   std::size_t first_step = 0;  ///< number of the first of them
@@ -108,10 +110,12 @@ struct Engine::Run {
   std::unordered_map<std::uint32_t, std::vector<std::pair<Place, std::uint32_t>>> held;
   std::vector<std::int64_t> route_bytes;  ///< by route of the index: sent over it
   bool costs_receivers = false;           ///< whether a route has an overhead at its end
+  bool copies_in = false;                 ///< whether a route ends with a copy to the device
 
   // Only where the schedule needs them.
   std::array<std::vector<std::uint32_t>, 2> slices_done;  ///< at [first_slice]: read, applied
   std::vector<bool> encoded;                              ///< per slice, of lossy transfers
+  std::vector<bool> copied_out;                           ///< per slice; where some are staged
   std::vector<bool> waits_for_additions;                  ///< per slice: arrived before its turn
   std::unordered_map<std::uint64_t, std::vector<Place>> sharers;  ///< of what a transfer encodes
   /// By group and slice: senders whose overhead is not over.
@@ -156,6 +160,18 @@ inline bool is_lossy(const GraphIndex& index, const Item& item) {
 inline std::int64_t slice_size(const GraphIndex& index, const Item& item, std::uint32_t slice) {
   return slice + 1 < item.slices ? index.slice_elements
                                  : item.elements - index.slice_elements * (item.slices - 1);
+}
+
+/// And what of it moves.
+inline std::int64_t slice_bytes(const GraphIndex& index, const Item& item, std::uint32_t slice) {
+  const std::int64_t elements = slice_size(index, item, slice);
+  return item.codec == 0 ? elements * kBytesPerElement
+                         : plan::encoded_size(index.codecs[item.codec], elements).count();
+}
+
+/// Whether a transfer's sender copies it to host memory.
+inline bool is_copied_out(const GraphIndex& index, const Item& item) {
+  return index.routes[item.route].copy_out > Bandwidth();
 }
 
 }  // namespace rackrail::sim

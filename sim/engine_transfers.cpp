@@ -9,16 +9,6 @@
 
 namespace rackrail::sim {
 
-namespace {
-
-std::int64_t slice_bytes(const GraphIndex& index, const Item& item, std::uint32_t slice) {
-  const std::int64_t elements = slice_size(index, item, slice);
-  return item.codec == 0 ? elements * kBytesPerElement
-                         : plan::encoded_size(index.codecs[item.codec], elements).count();
-}
-
-}  // namespace
-
 std::uint32_t Engine::add_run(std::shared_ptr<const GraphIndex> shared, std::string name,
                               Urgency urgency, std::optional<Rank> owner) {
   const std::uint32_t number = runs_.add();
@@ -41,6 +31,7 @@ std::uint32_t Engine::add_run(std::shared_ptr<const GraphIndex> shared, std::str
   run.costs_receivers =
       std::any_of(index.routes.begin(), index.routes.end(),
                   [](const RouteUse& route) { return route.receive_overhead > Duration(); });
+  prepare_staging(run, index);
   if (index.orders_additions) {
     run.waits_for_additions.resize(index.slice_count);
   }
@@ -102,10 +93,12 @@ void Engine::data_ready(std::uint32_t number, Rank rank) {
   const GraphIndex& index = *run.index;
   for (const std::uint32_t lane : index.lanes_from(rank)) {
     open_lane(number, lane);
-    // Transfers to encode need not be the next to leave.
-    for (std::uint32_t i = 0; index.codecs.size() > 1 && i < index.lanes[lane].count; ++i) {
+    // Transfers to encode or to copy need not be the next to leave.
+    const bool prepares = index.codecs.size() > 1 || !run.copied_out.empty();
+    for (std::uint32_t i = 0; prepares && i < index.lanes[lane].count; ++i) {
       const Item item = index.item({lane, i});
-      for (std::uint32_t k = 0; is_lossy(index, item) && k < item.slices; ++k) {
+      const bool is_prepared = is_lossy(index, item) || is_copied_out(index, item);
+      for (std::uint32_t k = 0; is_prepared && k < item.slices; ++k) {
         if (run.met(item.first_slice + k) == item.waits) {
           slice_unblocked(number, {lane, i}, item, k);
         }
@@ -120,7 +113,7 @@ void Engine::data_ready(std::uint32_t number, Rank rank) {
   }
 }
 
-// All dependencies are met and the local data is there: encode where needed, then send.
+// All dependencies are met and the local data is there: encode and copy where needed, then send.
 void Engine::slice_unblocked(std::uint32_t number, Place place, const Item& item, std::uint32_t k) {
   const Run& run = runs_[number];
   const GraphIndex& index = *run.index;
@@ -129,8 +122,8 @@ void Engine::slice_unblocked(std::uint32_t number, Place place, const Item& item
   }
   if (is_lossy(index, item) && item.encoding == plan::EncodingKind::kOwn) {
     encode(number, place, item, k);
-  } else {
-    try_send(run.lanes[place.lane].channel);
+  } else if (is_encoded(run, item, k)) {
+    stage(number, place, item, k);
   }
 }
 
@@ -153,11 +146,15 @@ void Engine::finish_encode(const Task& task) {
   Run& run = runs_[task.run];
   run.encoded[run.index->item(task.place).first_slice + task.slice] = true;
   signal(task.run, task.place, task.slice, true);
-  try_send(runs_[task.run].lanes[task.place.lane].channel);
+  const GraphIndex& index = *runs_[task.run].index;
+  stage(task.run, task.place, index.item(task.place), task.slice);
   const auto sharers = runs_[task.run].sharers.find(key(task.place));
   if (sharers != runs_[task.run].sharers.end()) {
     for (const Place sharer : sharers->second) {
-      try_send(runs_[task.run].lanes[sharer.lane].channel);
+      const Item item = index.item(sharer);
+      if (runs_[task.run].met(item.first_slice + task.slice) == item.waits) {
+        stage(task.run, sharer, item, task.slice);
+      }
     }
   }
   next_in_stream(ranks_[task.rank.index()].codec);
@@ -177,7 +174,18 @@ void Engine::try_send(std::uint32_t number) {
   }
 }
 
-// Whether the next slice of a lane has its data, its dependencies and its encoding.
+// Whether a slice to send is encoded, where it has to be.
+bool Engine::is_encoded(const Run& run, const Item& item, std::uint32_t k) {
+  const GraphIndex& index = *run.index;
+  if (!is_lossy(index, item) || item.encoding == plan::EncodingKind::kForwarded) {
+    return true;
+  }
+  const bool encodes = item.encoding == plan::EncodingKind::kOwn;
+  const std::uint32_t first = encodes ? item.first_slice : index.item(item.encoded_by).first_slice;
+  return run.encoded[first + k];
+}
+
+// Whether the next slice of a lane has its data, its dependencies, its encoding and its copy.
 bool Engine::may_send(const Run& run, std::uint32_t lane) const {
   const GraphIndex& index = *run.index;
   const Run::LaneState& state = run.lanes[lane];
@@ -186,12 +194,8 @@ bool Engine::may_send(const Run& run, std::uint32_t lane) const {
       run.met(item.first_slice + state.slice) != item.waits) {
     return false;
   }
-  if (!is_lossy(index, item) || item.encoding == plan::EncodingKind::kForwarded) {
-    return true;
-  }
-  const bool encodes = item.encoding == plan::EncodingKind::kOwn;
-  const std::uint32_t first = encodes ? item.first_slice : index.item(item.encoded_by).first_slice;
-  return run.encoded[first + state.slice];
+  return is_encoded(run, item, state.slice) &&
+         is_staged(run, {lane, state.position}, item, state.slice);
 }
 
 // The next slice of a lane is on its way.
@@ -288,7 +292,14 @@ void Engine::finish_wire(const Task& task) {
   const GraphIndex& index = *runs_[task.run].index;
   const std::uint32_t channel = runs_[task.run].lanes[task.place.lane].channel;
   channels_[channel].is_busy = false;
-  if (index.codecs.size() == 1 || !is_lossy(index, index.item(task.place))) {
+  const bool sends_the_buffer = [&] {
+    if (index.codecs.size() == 1 && runs_[task.run].copied_out.empty()) {
+      return true;
+    }
+    const Item item = index.item(task.place);
+    return !is_lossy(index, item) && !is_copied_out(index, item);
+  }();
+  if (sends_the_buffer) {
     signal(task.run, task.place, task.slice, true);  // read to the end
   }
   count_down(task.run, task.rank);

@@ -116,7 +116,7 @@ class TurnCheck {
     const RouteUse& b = layout_.routes[to];
     if (a.links.size() != b.links.size() || !a.shares.empty() || !b.shares.empty() ||
         a.overhead != b.overhead || a.receive_overhead != b.receive_overhead ||
-        a.rate_cap != b.rate_cap) {
+        a.rate_cap != b.rate_cap || a.copy_out != b.copy_out || a.copy_in != b.copy_in) {
       return false;
     }
     for (std::size_t hop = 0; hop < a.links.size(); ++hop) {
@@ -426,7 +426,9 @@ class LayoutFolder {
               .latency = {},
               .overhead = whole.overhead,
               .receive_overhead = whole.receive_overhead,
-              .rate_cap = whole.rate_cap};
+              .rate_cap = whole.rate_cap,
+              .copy_out = whole.copy_out,
+              .copy_in = whole.copy_in};
     }
     return use;
   }

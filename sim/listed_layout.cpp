@@ -21,7 +21,7 @@ ListedLayout::ListedLayout(const plan::TransferGraph& graph, std::int64_t elemen
   const plan::InNetwork in_network(graph, routing.topology());
   number_items(graph, elements, in_network);
   add_routes(graph, routing);
-  add_groups(in_network, routing.topology());
+  add_groups(graph, in_network, routing.topology());
   add_dependents(graph);
   add_encodings(graph);
   order_additions(graph);
@@ -118,7 +118,7 @@ void ListedLayout::add_routes(const plan::TransferGraph& graph, Routing& routing
   }
 }
 
-void ListedLayout::add_groups(const plan::InNetwork& in_network,
+void ListedLayout::add_groups(const plan::TransferGraph& graph, const plan::InNetwork& in_network,
                               const topology::Topology& topology) {
   const auto first_tree = static_cast<std::uint32_t>(routes.size());
   for (const plan::InNetwork::Tree& tree : in_network.trees()) {
@@ -143,6 +143,8 @@ void ListedLayout::add_groups(const plan::InNetwork& in_network,
       Item& item = items_[numbers_[i]];
       item.group = static_cast<std::uint32_t>(groups.size() - 1);
       item.route = first_tree + operation.tree;
+      const plan::Transfer& transfer = graph.transfers()[i];
+      Routing::stage(topology, transfer.src, transfer.dst, routes[item.route]);
       members.push_back(place_of(numbers_[i]));
     }
   }

@@ -63,7 +63,8 @@ class ListedLayout final : public GraphLayout {
 
   void number_items(const plan::TransferGraph& graph, std::int64_t elements,
                     const plan::InNetwork& in_network);
-  void add_groups(const plan::InNetwork& in_network, const topology::Topology& topology);
+  void add_groups(const plan::TransferGraph& graph, const plan::InNetwork& in_network,
+                  const topology::Topology& topology);
   void add_routes(const plan::TransferGraph& graph, Routing& routing);
   void add_dependents(const plan::TransferGraph& graph);
   void add_encodings(const plan::TransferGraph& graph);

@@ -107,7 +107,19 @@ RouteUse Routing::route(Rank src, Rank dst, std::span<const LinkId> pinned) {
   }
   charge_cores(src, true, use);
   charge_cores(dst, false, use);
+  stage(topology_, src, dst, use);
   return use;
+}
+
+void Routing::stage(const topology::Topology& topology, Rank src, Rank dst, RouteUse& use) {
+  const auto limit = [](Bandwidth& rate, Bandwidth other) {
+    if (other > Bandwidth() && (rate == Bandwidth() || other < rate)) {
+      rate = other;
+    }
+  };
+  const topology::Staging staging = topology::staging_between(topology, src, dst);
+  limit(use.copy_out, staging.out);
+  limit(use.copy_in, staging.in);
 }
 
 void Routing::charge_cores(Rank rank, bool sends, RouteUse& use) const {

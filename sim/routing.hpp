@@ -57,6 +57,10 @@ struct RouteUse {
   Duration overhead;           ///< of a message at its sender: the largest of its links
   Duration receive_overhead;   ///< and at its receiver
   double rate_cap = 0;         ///< bytes per second of a message, by Link::flow_bandwidth; 0: none
+  /// Where the message is staged in host memory, at its sender and at its receiver: the rate of
+  /// the copy (topology::Node::host_staging); 0: it is not.
+  Bandwidth copy_out;
+  Bandwidth copy_in;
 };
 
 /// What of the bytes of a message links[i] carries.
@@ -82,6 +86,8 @@ class Routing {
   /// `pinned` is the plan's route; none if it leaves that open. Throws ConfigError when there is no
   /// way from src to dst.
   RouteUse route(Rank src, Rank dst, std::span<const LinkId> pinned = {});
+  /// Stages what goes from src to dst over a route, of several pairs the slowest copies.
+  static void stage(const topology::Topology& topology, Rank src, Rank dst, RouteUse& use);
   const topology::Topology& topology() const { return topology_; }
 
  private:

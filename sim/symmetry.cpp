@@ -31,6 +31,10 @@ bool have_equal_devices(const std::vector<plan::RegularSchedule::Lane>& lanes, s
   return true;
 }
 
+bool are_staged_alike(const RouteUse& a, const RouteUse& b) {
+  return a.copy_out == b.copy_out && a.copy_in == b.copy_in;
+}
+
 /// Where turning all lanes by `turn` takes each link, kNoLink for links not in use; empty if it is
 /// not a map of links onto links like them, one to one.
 std::vector<std::uint32_t> image_of_links(const Routes& routes, std::size_t turn,
@@ -38,21 +42,22 @@ std::vector<std::uint32_t> image_of_links(const Routes& routes, std::size_t turn
   std::vector<std::uint32_t> image(topology.link_count(), kNoLink);
   std::vector<std::uint32_t> origin(topology.link_count(), kNoLink);
   for (std::size_t lane = 0; lane < routes.size(); ++lane) {
+    const std::size_t there = (lane + turn) % routes.size();
     const std::vector<LinkId>& from = routes[lane].links;
-    const std::vector<LinkId>& to = routes[(lane + turn) % routes.size()].links;
-    if (from.size() != to.size()) {
+    const std::vector<LinkId>& to = routes[there].links;
+    if (from.size() != to.size() || !are_staged_alike(routes[lane], routes[there])) {
       return {};
     }
     for (std::size_t hop = 0; hop < from.size(); ++hop) {
-      std::uint32_t& there = image[from[hop].index()];
+      std::uint32_t& image_of_link = image[from[hop].index()];
       std::uint32_t& back = origin[to[hop].index()];
-      if (there == kNoLink && back == kNoLink) {
-        there = to[hop].value();
+      if (image_of_link == kNoLink && back == kNoLink) {
+        image_of_link = to[hop].value();
         back = from[hop].value();
         if (!alike(topology.link(from[hop]), topology.link(to[hop]))) {
           return {};
         }
-      } else if (there != to[hop].value() || back != from[hop].value()) {
+      } else if (image_of_link != to[hop].value() || back != from[hop].value()) {
         return {};
       }
     }

@@ -76,6 +76,15 @@ Duration route_latency(const Topology& topology, const Route& route);
 /// route must not be empty.
 Bandwidth route_bandwidth(const Topology& topology, const Route& route);
 
+/// Rates of the copies of a message that is staged in host memory (Node::host_staging), at its
+/// sender and at its receiver; 0: it is not.
+struct Staging {
+  Bandwidth out;
+  Bandwidth in;
+};
+/// Of messages from src to dst: none inside one host.
+Staging staging_between(const Topology& topology, Rank src, Rank dst);
+
 /// A directed cut: the ranks and vertices on the source side, and what leaves it.
 struct Cut {
   std::vector<NodeId> source_side;

@@ -591,4 +591,11 @@ Bandwidth route_bandwidth(const Topology& topology, const Route& route) {
   return least;
 }
 
+Staging staging_between(const Topology& topology, Rank src, Rank dst) {
+  const Node& from = topology.node(topology.node_of(src));
+  const Node& to = topology.node(topology.node_of(dst));
+  const bool is_inside = !from.host.empty() && from.host == to.host;
+  return is_inside ? Staging{} : Staging{from.host_staging, to.host_staging};
+}
+
 }  // namespace rackrail::topology

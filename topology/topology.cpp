@@ -306,6 +306,10 @@ std::string Topology::digest() const {
     fmt::format_to(std::back_inserter(text), "{} {} {} {} {}\n", to_string(n.kind),
                    n.memory ? to_exact_string(*n.memory) : "-", n.multicasts, n.reduces,
                    rank ? std::to_string(rank->value()) : "-");
+    if (n.host_staging != Bandwidth(0)) {
+      fmt::format_to(std::back_inserter(text), "staging {} {}\n", v,
+                     to_exact_string(n.host_staging));
+    }
   }
   for (std::size_t l = 0; l < link_count(); ++l) {
     const Link& k = link(LinkId(l));

@@ -53,8 +53,12 @@ struct Node {
   std::string rack;             ///< name of its rack; empty where there are none
   std::string device_class;     ///< of ranks: "V100", "A100", "H100", "cpu" …; empty if unknown
   std::optional<Bytes> memory;  ///< of ranks: memory for training; none if unknown
-  bool multicasts = false;      ///< can copy one input to several outputs in the network
-  bool reduces = false;         ///< can add its inputs in the network (SHARP, NVLS)
+  /// Of ranks whose NICs cannot read their memory (no GPUDirect RDMA): what the device copies to
+  /// and from its host's memory at, in each direction. Messages that leave the host, or come from
+  /// another one, are staged there. 0: they are not.
+  Bandwidth host_staging;
+  bool multicasts = false;  ///< can copy one input to several outputs in the network
+  bool reduces = false;     ///< can add its inputs in the network (SHARP, NVLS)
 };
 
 struct Link {

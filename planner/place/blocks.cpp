@@ -35,8 +35,9 @@ std::string description(const Topology& topology, std::vector<NodeId> vertices,
   std::vector<std::string> links;
   for (const NodeId v : vertices) {
     const topology::Node& node = topology.node(v);
-    text += fmt::format("{} {} {} {} {};", static_cast<int>(node.kind), node.device_class,
-                        is_rank[v.index()] ? "r" : "", node.multicasts, node.reduces);
+    text += fmt::format("{} {} {} {} {} {};", static_cast<int>(node.kind), node.device_class,
+                        is_rank[v.index()] ? "r" : "", node.multicasts, node.reduces,
+                        node.host_staging.bytes_per_second());
     const auto add = [&](LinkId id) {
       const topology::Link& link = topology.link(id);
       links.push_back(fmt::format("{}>{} {} {} {};", name_of(link.from), name_of(link.to),

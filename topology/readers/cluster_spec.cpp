@@ -164,8 +164,8 @@ GpuFabric read_gpu_fabric(const ConfigValue& value) {
 
 NodeType read_node_type(const ConfigValue& value, const LinkClasses& links,
                         const DeviceMemories& devices) {
-  value.allow_only(
-      {"rank", "device_class", "memory", "cores", "gpus", "nvlink", "pcie", "sockets", "nics"});
+  value.allow_only({"rank", "device_class", "memory", "host_staging", "cores", "gpus", "nvlink",
+                    "pcie", "sockets", "nics"});
   NodeType type;
   if (const ConfigValue* device = value.find("device_class")) {
     type.device_class = device->name();
@@ -173,6 +173,7 @@ NodeType read_node_type(const ConfigValue& value, const LinkClasses& links,
     if (found != devices.end()) type.memory = found->second;
   }
   if (const ConfigValue* memory = value.find("memory")) type.memory = memory->bytes();
+  if (const ConfigValue* rate = value.find("host_staging")) type.host_staging = rate->bandwidth();
   type.cores = count_or(value, "cores", 1, kMostCores, 0);
 
   const ConfigValue* rank = value.find("rank");

@@ -52,6 +52,7 @@ struct NodeType {
   bool is_rank_itself = false;  ///< the host is one rank; no parts inside
   std::string device_class;
   std::optional<Bytes> memory;  ///< per rank
+  Bandwidth host_staging;       ///< Node::host_staging of each rank
   int gpus = 0;
   std::optional<GpuFabric> nvlink;
   LinkClass pcie;  ///< GPU, NIC and CPU to the PCIe switch

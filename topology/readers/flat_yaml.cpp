@@ -55,6 +55,9 @@ std::string node_line(const Topology& topology, NodeId id) {
   }
   add("device_class", node.device_class);
   if (node.memory) line += fmt::format(", memory: {}", to_exact_string(*node.memory));
+  if (node.host_staging != Bandwidth(0)) {
+    line += fmt::format(", host_staging: {}", to_exact_string(node.host_staging));
+  }
   if (node.multicasts) line += ", multicasts: true";
   if (node.reduces) line += ", reduces: true";
   return line + "}\n";
@@ -82,7 +85,7 @@ std::string link_line(const Topology& topology, const Link& link, bool is_duplex
 
 Node read_node(const ConfigValue& entry) {
   entry.allow_only({"name", "kind", "host", "rack", "rank", "processor", "device_class", "memory",
-                    "multicasts", "reduces"});
+                    "host_staging", "multicasts", "reduces"});
   Node node;
   node.name = entry.require("name").name();
   const ConfigValue& kind = entry.require("kind");
@@ -95,6 +98,7 @@ Node read_node(const ConfigValue& entry) {
   if (const ConfigValue* v = entry.find("rack")) node.rack = v->text();
   if (const ConfigValue* v = entry.find("device_class")) node.device_class = v->text();
   if (const ConfigValue* v = entry.find("memory")) node.memory = v->bytes();
+  if (const ConfigValue* v = entry.find("host_staging")) node.host_staging = v->bandwidth();
   if (const ConfigValue* v = entry.find("multicasts")) node.multicasts = v->flag();
   if (const ConfigValue* v = entry.find("reduces")) node.reduces = v->flag();
   return node;

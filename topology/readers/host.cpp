@@ -83,6 +83,7 @@ class HostBuilder {
     node.rack = place_.rack;
     node.device_class = type_.device_class;
     node.memory = type_.memory;
+    node.host_staging = type_.host_staging;
     const NodeId id = topology_.add_node(std::move(node));
     ranks_.push_back(topology_.add_rank(id));
     return id;

@@ -79,6 +79,7 @@ class MachineBuilder {
     Node node = part(NodeKind::kGpu, "gpu", number);
     node.device_class = machine_.devices[device].device_class;
     node.memory = overlay_.memory;
+    node.host_staging = overlay_.host_staging;
     nodes_[device] = topology_.add_node(std::move(node));
     topology_.add_rank(*nodes_[device]);
   }

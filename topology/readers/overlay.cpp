@@ -21,7 +21,8 @@ Overlay read_overlay(const std::optional<std::filesystem::path>& path) {
   const ConfigValue root = ConfigValue::parse(path->string(), read_file(*path));
   if (!root.is_map()) root.fail("an overlay: a map with 'hosts', 'nic' and so on");
   root.allow_only({"name", "hosts", "racks", "network", "link_classes", "device_classes",
-                   "device_class", "memory", "gpus", "nics", "nvlink", "nic", "pcie"});
+                   "device_class", "memory", "host_staging", "gpus", "nics", "nvlink", "nic",
+                   "pcie"});
   if (const ConfigValue* name = root.find("name")) overlay.name = name->name();
 
   const LinkClasses links = read_link_classes(root.find("link_classes"));
@@ -32,6 +33,7 @@ Overlay read_overlay(const std::optional<std::filesystem::path>& path) {
     if (found != devices.end()) overlay.memory = found->second;
   }
   if (const ConfigValue* memory = root.find("memory")) overlay.memory = memory->bytes();
+  if (const ConfigValue* rate = root.find("host_staging")) overlay.host_staging = rate->bandwidth();
   if (const ConfigValue* gpus = root.find("gpus")) overlay.gpus = texts_of(*gpus);
   if (const ConfigValue* nics = root.find("nics")) overlay.nics = texts_of(*nics);
   if (const ConfigValue* nvlink = root.find("nvlink")) overlay.nvlink = read_gpu_fabric(*nvlink);

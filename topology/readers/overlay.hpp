@@ -18,6 +18,7 @@ struct Overlay {
   Network network;
   std::string device_class;       ///< of all GPUs; empty: as the file tells
   std::optional<Bytes> memory;    ///< of each GPU
+  Bandwidth host_staging;         ///< Node::host_staging of each GPU
   std::vector<std::string> gpus;  ///< bus ids, for files without classes
   std::vector<std::string> nics;  ///< bus ids, for files without classes
   std::optional<GpuFabric> nvlink;

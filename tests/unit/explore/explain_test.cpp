@@ -177,6 +177,27 @@ TEST_CASE("where computing takes longest, the device is the bottleneck") {
         Approx(0.005 / step).epsilon(0.05));
 }
 
+TEST_CASE("where copies to host memory take longest, what ends them is tried") {
+  Case staged(1'000'000'000, 200_ms);
+  staged.topology = with_ranks(std::move(staged.topology), [](topology::Node& rank) {
+    rank.host_staging = Bandwidth(500'000'000);
+  });
+  const Explanation explanation = staged.explain();
+  check_order(explanation);
+  const double step = explanation.step_time.seconds();
+  // Both halves of the ring's bytes over the slower stage of the pipeline.
+  CHECK(step == Approx(0.2 + 2.0 + 0.002).epsilon(0.02));
+  REQUIRE(explanation.bottleneck() != nullptr);
+  CHECK(explanation.bottleneck()->what == "host staging");
+  CHECK(gain_of(explanation, "host staging", "+10 %").gain ==
+        Approx(2.0 * (1 - 1 / 1.1) / step).epsilon(0.02));
+  CHECK(gain_of(explanation, "host staging", "none (GPUDirect RDMA)").gain ==
+        Approx(1.0 / step).epsilon(0.03));
+  CHECK(share_of(explanation, "copy to host memory") +
+            share_of(explanation, "copy from host memory") >
+        0.5);
+}
+
 ExplainOptions under(const std::string& scenario) {
   ExplainOptions options;
   options.conditions.scenario = Source{"scenario.yaml", scenario};

@@ -19,6 +19,7 @@ struct Shape {
   std::size_t hosts = 2;  // per leaf
   std::size_t gpus = 1;   // per host; one is the host itself
   Bandwidth uplink = 100_Gbps;
+  Bandwidth host_staging{};
 };
 
 // Leaves under one spine; GPUs of a host on a switch of their own, which leads to the leaf.
@@ -40,10 +41,12 @@ Topology cluster(const Shape& shape) {
                                 .latency = 2_us,
                                 .overhead = Duration(700'001)});
       for (std::size_t g = 0; g < shape.gpus; ++g) {
-        const NodeId gpu = topology.add_node({.name = fmt::format("{}-gpu{}", host, g),
-                                              .kind = NodeKind::kGpu,
-                                              .host = host,
-                                              .device_class = "a100"});
+        topology::Node node{.name = fmt::format("{}-gpu{}", host, g),
+                            .kind = NodeKind::kGpu,
+                            .host = host,
+                            .device_class = "a100"};
+        node.host_staging = shape.host_staging;
+        const NodeId gpu = topology.add_node(node);
         topology.add_rank(gpu);
         topology.add_duplex_link(
             {.from = gpu, .to = inside, .bandwidth = 300_GBps, .latency = Duration(300'007)});
@@ -116,9 +119,10 @@ Results simulate(const plan::RegularSchedule& schedule, const Topology& topology
 }
 
 TEST_CASE("by formulas, folded or as a graph: the same times and bytes") {
-  const Shape shape = GENERATE(Shape{1, 2, 1}, Shape{1, 6, 1}, Shape{3, 4, 1},
-                               Shape{4, 2, 1, 50_Gbps}, Shape{1, 4, 4}, Shape{2, 2, 4},
-                               Shape{3, 2, 2, 30_Gbps}, Shape{1, 2, 8, 10_Gbps}, Shape{6, 1, 3});
+  const Shape shape =
+      GENERATE(Shape{1, 2, 1}, Shape{1, 6, 1}, Shape{3, 4, 1}, Shape{4, 2, 1, 50_Gbps},
+               Shape{1, 4, 4}, Shape{2, 2, 4}, Shape{3, 2, 2, 30_Gbps}, Shape{1, 2, 8, 10_Gbps},
+               Shape{6, 1, 3}, Shape{3, 2, 2, 30_Gbps, 5_GBps});
   const bool is_hierarchical = GENERATE(false, true);
   // Whole chunks, slices of them, and sizes that no number of chunks divides.
   const auto [elements, slice_elements] =

@@ -85,13 +85,14 @@ TEST_CASE("the digest tells every property apart, and not the name") {
   Topology t = base();
   t.set_name("other");
   CHECK(t.digest() == digest);
-  std::vector<Node> changed(6, base().node(NodeId(1)));
+  std::vector<Node> changed(7, base().node(NodeId(1)));
   changed[0].host = "h";
   changed[1].rack = "r";
   changed[2].device_class = "A100";
   changed[3].memory = 1_GiB;
   changed[4].multicasts = true;
   changed[5].reduces = true;
+  changed[6].host_staging = 1_GBps;
   for (const Node& node : changed) {
     t = base();
     t.set_node_properties(NodeId(1), node);

@@ -125,6 +125,25 @@ network:
   CHECK(b.cpu_share == Approx(0.1));
 }
 
+TEST_CASE("GPUs that are staged in host memory say at which rate") {
+  const auto staging_of = [](const std::string& key) {
+    const Topology t = read_text(R"(
+name: box
+node_types:
+  box:
+    gpus: 2
+)" + key + R"(
+    pcie: { bandwidth: 32 GB/s, latency: 1 us }
+    nics: { count: 1, link: rdma }
+racks: { hosts: 1 }
+)");
+    return t.node(t.node_of(Rank(1))).host_staging;
+  };
+  CHECK(staging_of("") == Bandwidth(0));
+  CHECK(staging_of("    host_staging: 24 GB/s") == 24_GBps);
+  CHECK_THROWS_WITH(staging_of("    host_staging: 24"), Catch::Contains("host_staging"));
+}
+
 TEST_CASE("a machine without a network stands alone") {
   const Topology t = read_text(R"(
 name: box

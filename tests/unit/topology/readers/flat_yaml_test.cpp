@@ -41,6 +41,7 @@ TEST_CASE("odd names, ranks out of order, processors and one-way links survive t
     node.rack = "";
     node.device_class = "A 100";
     node.memory = Bytes((1LL << 53) + 1);
+    node.host_staging = Bandwidth(24'000'000'001);
     node.multicasts = ids.size() % 2 == 0;
     node.reduces = ids.size() % 3 == 0;
     ids.push_back(t.add_node(node));

@@ -165,10 +165,12 @@ TEST_CASE("a file with bus ids only needs an overlay, and says which devices the
              Catch::Contains("line 24") && Catch::Contains("NIC 0000:00:15.0 without a speed"));
   const Topology two = read_real(file, overlay +
                                            "hosts: 2\nnics: ['0000:00:15.0']\n"
+                                           "host_staging: 12 GB/s\n"
                                            "nic: { bandwidth: 100 Gbit/s, latency: 10 us }\n"
                                            "pcie: { bandwidth: 16 GB/s, latency: 1 us }\n")
                            .topology;
   CHECK(two.rank_count() == 16);
+  CHECK(two.node(two.node_of(Rank(15))).host_staging == 12_GBps);
   CHECK(rate_between(two, "nic1.0", "tor0") == 100_Gbps);
   CHECK(rate_between(two, "gpu1.7", "cpu1.1") == 16_GBps);
   CHECK_THAT(error_of([&] { read_real(file, "gpus: ['0000:99:00.0']\n"); }),
