@@ -24,14 +24,14 @@ bool crosses_to_host(const topology::Topology& cluster, LinkId id) {
 
 std::optional<Duration> host_device_copies(const sim::StepResult& result,
                                            const topology::Topology& cluster) {
-  bool is_possible = false;
+  bool is_possible = result.copies.has_value();
   for (std::size_t i = 0; i < cluster.link_count() && !is_possible; ++i) {
     is_possible = crosses_to_host(cluster, LinkId(i));
   }
   if (!is_possible) {
     return std::nullopt;
   }
-  Duration longest;
+  Duration longest = result.copies.value_or(Duration());
   for (const sim::LinkUse& use : result.links) {
     if (crosses_to_host(cluster, use.link)) {
       longest = std::max(longest, use.bytes / cluster.link(use.link).bandwidth);

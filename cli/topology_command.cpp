@@ -82,6 +82,14 @@ void run_convert(Session& session, const ClusterOptions& options, const std::str
                  const std::string& output) {
   const topology::Topology cluster = options.load(session);
   session.add_output(output);
+  if (to == "edge-list") {
+    for (std::size_t r = 0; r < cluster.rank_count(); ++r) {
+      if (cluster.processor_of(Rank(r))) {
+        session.note("note: an edge list does not say which ranks share the cores of a machine");
+        break;
+      }
+    }
+  }
   const std::string text =
       to == "edge-list" ? topology::to_edge_list(cluster) : topology::to_flat_yaml(cluster);
   if (!output.empty()) {

@@ -126,7 +126,7 @@ class LoadCounter {
     const plan::DeviceRates& sender = rates_[transfer.src.index()];
     const plan::DeviceRates& receiver = rates_[transfer.dst.index()];
     if (!in_network.is_counted_elsewhere(TransferId(i))) {
-      const auto staging = topology::staging_between(topology_, transfer.src, transfer.dst);
+      const auto staging = topology::staging_between(topology_, transfer.src, transfer.dst, route);
       if (staging.out > Bandwidth()) {
         add_term(copy_stream(transfer.src, true), i,
                  {weight, codec, sender.launch, staging.out, 1});

@@ -199,6 +199,9 @@ class Engine {
   std::vector<Bytes> link_bytes(std::span<const std::uint32_t> runs) const;
   /// The same for all that there were.
   std::vector<Bytes> link_bytes() const;
+  /// The longest that a rank took in these collectives to copy to its host's memory, or from
+  /// there; none where nothing is staged.
+  std::optional<Duration> longest_copies(std::span<const std::uint32_t> runs) const;
   std::uint64_t events() const { return handled_; }
   std::uint64_t flows() const;
   std::vector<QueueUse> queues() const;

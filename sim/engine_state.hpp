@@ -111,11 +111,14 @@ struct Engine::Run {
   std::vector<std::int64_t> route_bytes;  ///< by route of the index: sent over it
   bool costs_receivers = false;           ///< whether a route has an overhead at its end
   bool copies_in = false;                 ///< whether a route ends with a copy to the device
+  /// By side(): of each rank that copies, for how long in all.
+  std::array<std::unordered_map<std::uint32_t, Duration>, 2> copying;
 
   // Only where the schedule needs them.
   std::array<std::vector<std::uint32_t>, 2> slices_done;  ///< at [first_slice]: read, applied
   std::vector<bool> encoded;                              ///< per slice, of lossy transfers
   std::vector<bool> copied_out;                           ///< per slice; where some are staged
+  std::vector<bool> copies_out_begun;                     ///< the same
   std::vector<bool> waits_for_additions;                  ///< per slice: arrived before its turn
   std::unordered_map<std::uint64_t, std::vector<Place>> sharers;  ///< of what a transfer encodes
   /// By group and slice: senders whose overhead is not over.

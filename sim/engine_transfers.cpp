@@ -144,10 +144,14 @@ void Engine::encode(std::uint32_t number, Place place, const Item& item, std::ui
 
 void Engine::finish_encode(const Task& task) {
   Run& run = runs_[task.run];
-  run.encoded[run.index->item(task.place).first_slice + task.slice] = true;
+  const Item own = run.index->item(task.place);
+  run.encoded[own.first_slice + task.slice] = true;
+  if (!run.copied_out.empty()) {
+    stage(task.run, task.place, own, task.slice);  // before those that share it
+  }
   signal(task.run, task.place, task.slice, true);
   const GraphIndex& index = *runs_[task.run].index;
-  stage(task.run, task.place, index.item(task.place), task.slice);
+  stage(task.run, task.place, own, task.slice);
   const auto sharers = runs_[task.run].sharers.find(key(task.place));
   if (sharers != runs_[task.run].sharers.end()) {
     for (const Place sharer : sharers->second) {

@@ -105,9 +105,9 @@ RouteUse Routing::route(Rank src, Rank dst, std::span<const LinkId> pinned) {
     limit_rate(use, link,
                routers_.size() > 1 ? 1 / static_cast<double>(routers_.size()) : share_of(use, i));
   }
+  stage(topology_, src, dst, use);
   charge_cores(src, true, use);
   charge_cores(dst, false, use);
-  stage(topology_, src, dst, use);
   return use;
 }
 
@@ -117,7 +117,7 @@ void Routing::stage(const topology::Topology& topology, Rank src, Rank dst, Rout
       rate = other;
     }
   };
-  const topology::Staging staging = topology::staging_between(topology, src, dst);
+  const topology::Staging staging = topology::staging_between(topology, src, dst, use.links);
   limit(use.copy_out, staging.out);
   limit(use.copy_in, staging.in);
 }

@@ -153,8 +153,11 @@ struct StepResult {
   /// How much less than the slowest device the others compute and wait for data, on average: in it
   /// they wait for that one, and no network would make the step shorter. Beside the parts above.
   Duration waited_for_others;
-  double device_busy = 0;        ///< share of the step in which devices compute, on average
-  std::vector<LinkUse> links;    ///< only links that carried something
+  double device_busy = 0;      ///< share of the step in which devices compute, on average
+  std::vector<LinkUse> links;  ///< only links that carried something
+  /// How long a rank copies to its host's memory, or from there, at most; none where nothing is
+  /// staged (topology::Node::host_staging).
+  std::optional<Duration> copies;
   Records records;               ///< of the reported step
   std::vector<QueueUse> queues;  ///< over all steps; of the packet level
   std::uint64_t events = 0;

@@ -137,6 +137,7 @@ StepResult simulate_placed(const PlacedPlan& all, const topology::Topology& topo
     result.estimate.bucket_ready.push_back(Duration(ready));
     result.estimate.bucket_done.push_back(Duration(std::max(ready, engine.run_done(run) - from)));
   }
+  result.copies = engine.longest_copies(engine.kept());
   result.links = link_uses(topology, engine.link_bytes(engine.kept()), engine.carried(),
                            options.disturbances, Duration(from), Duration(to));
   const bool is_last = last + 1 == result.steps.size();

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -82,8 +83,9 @@ struct Staging {
   Bandwidth out;
   Bandwidth in;
 };
-/// Of messages from src to dst: none inside one host.
-Staging staging_between(const Topology& topology, Rank src, Rank dst);
+/// Of messages from src to dst over these links: none inside one host, and none over NVLink alone.
+Staging staging_between(const Topology& topology, Rank src, Rank dst,
+                        std::span<const LinkId> links);
 
 /// A directed cut: the ranks and vertices on the source side, and what leaves it.
 struct Cut {

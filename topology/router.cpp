@@ -591,11 +591,15 @@ Bandwidth route_bandwidth(const Topology& topology, const Route& route) {
   return least;
 }
 
-Staging staging_between(const Topology& topology, Rank src, Rank dst) {
+Staging staging_between(const Topology& topology, Rank src, Rank dst,
+                        std::span<const LinkId> links) {
   const Node& from = topology.node(topology.node_of(src));
   const Node& to = topology.node(topology.node_of(dst));
   const bool is_inside = !from.host.empty() && from.host == to.host;
-  return is_inside ? Staging{} : Staging{from.host_staging, to.host_staging};
+  const bool has_nics = std::any_of(links.begin(), links.end(), [&](LinkId link) {
+    return topology.link(link).kind != LinkKind::kNvlink;
+  });
+  return is_inside || !has_nics ? Staging{} : Staging{from.host_staging, to.host_staging};
 }
 
 }  // namespace rackrail::topology

@@ -187,7 +187,7 @@ NodeType read_node_type(const ConfigValue& value, const LinkClasses& links,
   type.nics = count_or(nics, "count", 1, kMostGpus, 1);
   type.nic_link = link_of(nics, links);
   if (type.is_rank_itself) {
-    for (const char* key : {"gpus", "nvlink", "pcie", "sockets"}) {
+    for (const char* key : {"gpus", "host_staging", "nvlink", "pcie", "sockets"}) {
       if (const ConfigValue* part = value.find(key)) {
         part->fail(fmt::format("'{}' in a host that is one rank", key), "'rank: gpu'");
       }

@@ -12,6 +12,8 @@
 //   vertex,role,kind,host,rack,device_class,memory
 //   gpu0,rank,gpu,node0,,A100,40 GB
 //
+// which may have columns `host_staging`, `multicasts` and `reduces` (true or false), too.
+//
 // Once it is there, the ranks are the vertices with the role `rank`, in its order. Columns after
 // `role` may be left out, and so may vertices that are plain switches. Where no vertex has a rack
 // and each rank hangs on one ToR switch ("tor", "leaf"), that switch is its rack (racks.hpp).
@@ -244,7 +246,8 @@ class EdgeListParser {
     } else if (is_header(cells, "vertex", "role")) {
       if (columns_.empty() || has_vertex_table_) fail_order(where, cells);
       set_columns(where, cells, {"vertex", "role"},
-                  {"kind", "host", "rack", "device_class", "memory"});
+                  {"kind", "host", "rack", "device_class", "memory", "host_staging", "multicasts",
+                   "reduces"});
       has_vertex_table_ = true;
     } else if (columns_.empty()) {
       throw ConfigError(ErrorContext{file_, where, fmt::format("'{:.60}'", text),
@@ -323,11 +326,7 @@ class EdgeListParser {
     if (const std::string share = row.cell("cpu_share"); !share.empty()) {
       link.cpu_share = share_of(row, share);
     }
-    const std::string directed = row.cell("directed");
-    if (directed != "true" && directed != "false" && !directed.empty()) {
-      row.fail("directed", fmt::format("'{}'", directed), "true or false");
-    }
-    if (is_directed_ || directed == "true") {
+    if (flag_of(row, "directed") || is_directed_) {
       topology_.add_link(std::move(link));
     } else {
       if (duplex_rows_.contains({link.to, link.from})) {
@@ -336,6 +335,14 @@ class EdgeListParser {
       duplex_rows_.insert({link.from, link.to});
       topology_.add_duplex_link(std::move(link));
     }
+  }
+
+  static bool flag_of(const Row& row, const char* column) {
+    const std::string text = row.cell(column);
+    if (text != "true" && text != "false" && !text.empty()) {
+      row.fail(column, fmt::format("'{}'", text), "true or false");
+    }
+    return text == "true";
   }
 
   static double share_of(const Row& row, const std::string& text) {
@@ -368,6 +375,12 @@ class EdgeListParser {
     if (!row.cell("memory").empty()) {
       node.memory = row.quantity("memory", [](const auto& t) { return parse_bytes(t); });
     }
+    if (!row.cell("host_staging").empty()) {
+      node.host_staging =
+          row.quantity("host_staging", [](const auto& t) { return parse_bandwidth(t); });
+    }
+    node.multicasts = flag_of(row, "multicasts");
+    node.reduces = flag_of(row, "reduces");
     topology_.set_node_properties(id, node);
     if (role == "rank") {
       if (topology_.rank_of(id))
@@ -423,17 +436,75 @@ bool names_say_it_all(const Topology& topology, const std::vector<NodeId>& appea
     if (rank.has_value() != is_rank_by_name(node.name) || (rank && rank->value() != next++) ||
         node.kind != kind_by_name(node.name) || !node.host.empty() ||
         node.rack != (racks.empty() ? "" : racks[id.index()]) || !node.device_class.empty() ||
-        node.memory) {
+        node.memory || node.host_staging > Bandwidth(0) || node.multicasts || node.reduces) {
       return false;
     }
   }
   return appearance.size() == topology.node_count();
 }
 
+/// A column that is written where somebody has something in it.
+template <typename Row>
+struct OptionalColumn {
+  const char* name;
+  std::string (*cell)(const Row&);
+};
+
+std::string text_of(Bandwidth rate) { return rate > Bandwidth(0) ? to_exact_string(rate) : ""; }
+std::string text_of(Duration time) { return time > Duration() ? to_exact_string(time) : ""; }
+std::string text_of(bool flag) { return flag ? "true" : ""; }
+
+constexpr OptionalColumn<Link> kLinkColumns[] = {
+    {"tier", [](const Link& link) { return quoted(link.tier); }},
+    {"overhead", [](const Link& link) { return text_of(link.overhead); }},
+    {"receive_overhead", [](const Link& link) { return text_of(link.receive_overhead); }},
+    {"flow_bandwidth", [](const Link& link) { return text_of(link.flow_bandwidth); }},
+    {"cpu_share",
+     [](const Link& link) {
+       return link.cpu_share > 0 ? fmt::format("{}", link.cpu_share) : std::string();
+     }},
+};
+constexpr OptionalColumn<Node> kVertexColumns[] = {
+    {"host_staging", [](const Node& node) { return text_of(node.host_staging); }},
+    {"multicasts", [](const Node& node) { return text_of(node.multicasts); }},
+    {"reduces", [](const Node& node) { return text_of(node.reduces); }},
+};
+
+/// Those in which one of `count` rows has something.
+template <typename Row, std::size_t N, typename RowAt>
+std::vector<OptionalColumn<Row>> used(const OptionalColumn<Row> (&columns)[N], std::size_t count,
+                                      const RowAt& row_at) {
+  std::vector<OptionalColumn<Row>> result;
+  for (const OptionalColumn<Row>& column : columns) {
+    for (std::size_t i = 0; i < count; ++i) {
+      if (!column.cell(row_at(i)).empty()) {
+        result.push_back(column);
+        break;
+      }
+    }
+  }
+  return result;
+}
+
+template <typename Row>
+std::string names_of(const std::vector<OptionalColumn<Row>>& columns) {
+  std::string text;
+  for (const OptionalColumn<Row>& column : columns) text += fmt::format(",{}", column.name);
+  return text + "\n";
+}
+
+template <typename Row>
+std::string cells_of(const std::vector<OptionalColumn<Row>>& columns, const Row& row) {
+  std::string text;
+  for (const OptionalColumn<Row>& column : columns) text += "," + column.cell(row);
+  return text + "\n";
+}
+
 std::string vertex_row(const Topology& topology, NodeId id) {
   const Node& node = topology.node(id);
-  return fmt::format("{},{},{},{},{},{},{}\n", node.name, topology.rank_of(id) ? "rank" : "switch",
-                     to_string(node.kind), node.host, node.rack, node.device_class,
+  return fmt::format("{},{},{},{},{},{},{}", quoted(node.name),
+                     topology.rank_of(id) ? "rank" : "switch", to_string(node.kind),
+                     quoted(node.host), quoted(node.rack), quoted(node.device_class),
                      node.memory ? to_exact_string(*node.memory) : "");
 }
 
@@ -455,7 +526,9 @@ std::string to_edge_list(const Topology& topology) {
     is_duplex = is_reverse_of(topology.link(LinkId(l + 1)), topology.link(LinkId(l)));
   }
   std::string text = is_duplex ? "" : "# directed\n";
-  text += "source,target,bandwidth,latency,kind\n";
+  const auto link_columns =
+      used(kLinkColumns, count, [&](std::size_t l) { return topology.link(LinkId(l)); });
+  text += "source,target,bandwidth,latency,kind" + names_of(link_columns);
   std::vector<NodeId> appearance;
   std::vector<bool> seen(topology.node_count());
   for (std::size_t l = 0; l < count; l += is_duplex ? 2 : 1) {
@@ -464,17 +537,23 @@ std::string to_edge_list(const Topology& topology) {
       if (!seen[end.index()]) appearance.push_back(end);
       seen[end.index()] = true;
     }
-    text += fmt::format("{},{},{},{},{}\n", quoted(topology.node(link.from).name),
+    text += fmt::format("{},{},{},{},{}", quoted(topology.node(link.from).name),
                         quoted(topology.node(link.to).name), to_exact_string(link.bandwidth),
                         to_exact_string(link.latency), to_string(link.kind));
+    text += cells_of(link_columns, link);
   }
   if (names_say_it_all(topology, appearance)) return text;
-  text += "\nvertex,role,kind,host,rack,device_class,memory\n";
+  const auto vertex_columns = used(kVertexColumns, topology.node_count(),
+                                   [&](std::size_t v) { return topology.node(NodeId(v)); });
+  text += "\nvertex,role,kind,host,rack,device_class,memory" + names_of(vertex_columns);
+  const auto add = [&](NodeId id) {
+    text += vertex_row(topology, id) + cells_of(vertex_columns, topology.node(id));
+  };
   for (std::size_t r = 0; r < topology.rank_count(); ++r) {
-    text += vertex_row(topology, topology.node_of(Rank(r)));
+    add(topology.node_of(Rank(r)));
   }
   for (std::size_t v = 0; v < topology.node_count(); ++v) {
-    if (!topology.rank_of(NodeId(v))) text += vertex_row(topology, NodeId(v));
+    if (!topology.rank_of(NodeId(v))) add(NodeId(v));
   }
   return text;
 }

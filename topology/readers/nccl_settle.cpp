@@ -27,6 +27,7 @@ class MachineSettler {
     require_gpus(machine);
     settle_pcie(machine);
     settle_gpu_links(machine);
+    note_staging(machine);
     for (PciDevice& device : machine.devices) {
       if (device.role == Role::kGpu && !overlay_.device_class.empty()) {
         device.device_class = overlay_.device_class;
@@ -145,6 +146,19 @@ class MachineSettler {
       note(
           "the file has no links between GPUs: they talk over PCIe, unless an overlay says "
           "'nvlink'");
+    }
+  }
+
+  void note_staging(const NcclMachine& machine) {
+    const bool is_likely =
+        std::any_of(machine.devices.begin(), machine.devices.end(), [](const PciDevice& device) {
+          return device.role == Role::kNic && device.has_no_gpudirect;
+        });
+    if (is_likely && overlay_.names_hosts && overlay_.host_staging == Bandwidth(0)) {
+      note(
+          "by the file (gdr=\"0\") NICs cannot read the memory of GPUs: an overlay may say at "
+          "which "
+          "'host_staging' rate messages are copied to host memory");
     }
   }
 

@@ -214,6 +214,26 @@ TEST_CASE("a staged ring takes the same by formulas, folded or as it is") {
   CHECK(time(one, true).time > time(gpus(hosts, 0), true).time);
 }
 
+TEST_CASE("over NVLink alone hosts are one, and nothing is staged") {
+  Topology topology("rack of NVLink");
+  const NodeId hub = topology.add_node({.name = "hub", .kind = topology::NodeKind::kNvSwitch});
+  for (const char* host : {"a", "b"}) {
+    topology::Node node{
+        .name = std::string("gpu-") + host, .kind = topology::NodeKind::kGpu, .host = host};
+    node.host_staging = Bandwidth(1'000'000'000);
+    const NodeId gpu = topology.add_node(node);
+    topology.add_rank(gpu);
+    topology.add_duplex_link({.from = gpu,
+                              .to = hub,
+                              .bandwidth = Bandwidth(kWire),
+                              .latency = kLatency,
+                              .kind = topology::LinkKind::kNvlink});
+  }
+  TransferGraph graph("one", plan::Collective::kAllGather, 2, {1});
+  graph.add_transfer(message(0, 1), {});
+  CHECK(time_of(graph, topology, 100'000, 100'000) == at(400'000, kWire) + kRoute);
+}
+
 TEST_CASE("copies are on the critical path, and on tracks of their own") {
   TransferGraph graph("one", plan::Collective::kAllGather, 2, {1});
   graph.add_transfer(message(0, 1), {});

@@ -111,6 +111,19 @@ TEST_CASE("what to_edge_list writes reads back as the same graph") {
   }
   clusters.push_back(topology::test::boxes(2, 1'000'000'000));
   clusters.push_back(topology::test::ring(5, 3_GBps));
+  Topology& costly = clusters.emplace_back(topology::test::ring(4, 3_GBps));
+  Node staged = costly.node(costly.node_of(Rank(2)));
+  staged.host_staging = 12_GBps;
+  costly.set_node_properties(costly.node_of(Rank(2)), staged);
+  costly.add_link({.from = NodeId(0),
+                   .to = NodeId(2),
+                   .bandwidth = 1_GBps,
+                   .latency = 1_us,
+                   .tier = "odd, \"one\"",
+                   .overhead = 2_us,
+                   .cpu_share = 0.35,
+                   .receive_overhead = 3_us,
+                   .flow_bandwidth = Bandwidth(500'000'000)});
   for (const Topology& t : clusters) {
     CAPTURE(t.name());
     const Topology again = read_text(to_edge_list(t));
@@ -121,6 +134,11 @@ TEST_CASE("what to_edge_list writes reads back as the same graph") {
       REQUIRE(again.link(LinkId(l)).bandwidth == t.link(LinkId(l)).bandwidth);
       REQUIRE(again.link(LinkId(l)).latency == t.link(LinkId(l)).latency);
       REQUIRE(again.link(LinkId(l)).kind == t.link(LinkId(l)).kind);
+      REQUIRE(again.link(LinkId(l)).tier == t.link(LinkId(l)).tier);
+      REQUIRE(again.link(LinkId(l)).overhead == t.link(LinkId(l)).overhead);
+      REQUIRE(again.link(LinkId(l)).receive_overhead == t.link(LinkId(l)).receive_overhead);
+      REQUIRE(again.link(LinkId(l)).flow_bandwidth == t.link(LinkId(l)).flow_bandwidth);
+      REQUIRE(again.link(LinkId(l)).cpu_share == t.link(LinkId(l)).cpu_share);
     }
     for (std::size_t r = 0; r < t.rank_count(); ++r) {
       const Node& before = t.node(t.node_of(Rank(r)));
@@ -129,6 +147,14 @@ TEST_CASE("what to_edge_list writes reads back as the same graph") {
       REQUIRE(after.host == before.host);
       REQUIRE(after.rack == before.rack);
       REQUIRE(after.memory == before.memory);
+      REQUIRE(after.host_staging == before.host_staging);
+    }
+    for (std::size_t v = 0; v < t.node_count(); ++v) {
+      const Node& before = t.node(NodeId(v));
+      const std::optional<NodeId> there = again.find_node(before.name);
+      REQUIRE(there.has_value());
+      REQUIRE(again.node(*there).multicasts == before.multicasts);
+      REQUIRE(again.node(*there).reduces == before.reduces);
     }
   }
 }

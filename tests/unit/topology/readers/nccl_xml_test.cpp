@@ -93,6 +93,19 @@ TEST_CASE("Azure ND A100 v4 x 8 with the shipped overlay") {
   CHECK(allgather_bound(t).algbw == Bandwidth(64 * 192'000'000'000LL / 56));
 }
 
+TEST_CASE("where a file says that NICs cannot read the memory of GPUs, that is noted") {
+  const auto notes = [](const std::string& gdr, const std::string& overlay) {
+    const std::string net = "<net dev=\"0\" speed=\"100000\"" + gdr + "/>";
+    return read_text(machine(gpu("0000:01:00.0", "") + nic("0000:02:00.0", net)), overlay);
+  };
+  const std::string hosts = "hosts: 2\n";
+  CHECK(has_note(notes(" gdr=\"0\"", hosts), "host_staging"));
+  CHECK_FALSE(has_note(notes(" gdr=\"1\"", hosts), "host_staging"));
+  CHECK_FALSE(has_note(notes("", hosts), "host_staging"));
+  CHECK_FALSE(has_note(notes(" gdr=\"0\"", hosts + "host_staging: 12 GB/s\n"), "host_staging"));
+  CHECK_FALSE(has_note(notes(" gdr=\"0\"", ""), "host_staging"));  // one machine alone
+}
+
 TEST_CASE("every real file of a machine is read") {
   const std::vector<std::string> names{"ndv4-topo.xml", "ndv5-topo.xml", "p4d-24xl-topo.xml",
                                        "rccl-topo_8p_90a.xml", "rccl-topo_8p_rome_4n_2.xml"};
