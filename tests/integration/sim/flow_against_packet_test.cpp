@@ -124,6 +124,9 @@ TEST_CASE("table of both levels", "[.table]") {
       show(compare_on("two-racks-40g", schedule, bytes));
     }
   }
+  for (const Bytes bytes : {16_MiB, 128_MiB}) {
+    show(compare_dragonfly_ring(bytes));
+  }
   for (const char* schedule : {"ring", "forest", "hierarchical", "hierarchical-ring"}) {
     for (const Bytes bytes : {4_MiB, 64_MiB}) {
       show(compare_on("a100-8x8", schedule, bytes));

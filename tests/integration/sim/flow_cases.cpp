@@ -269,6 +269,42 @@ Comparison compare_random_ring(Bytes bytes, unsigned seed, const PacketOptions& 
       bytes, topology, packets);
 }
 
+Comparison compare_dragonfly_ring(Bytes bytes, const PacketOptions& packets) {
+  constexpr std::size_t kGroups = 4;
+  constexpr std::size_t kSwitches = kGroups - 1;  // of a group: one for each other group
+  topology::Topology topology("dragonfly");
+  std::vector<std::vector<NodeId>> switches(kGroups);
+  const auto join = [&](NodeId a, NodeId b, Duration latency) {
+    topology.add_duplex_link({.from = a, .to = b, .bandwidth = 100_Gbps, .latency = latency});
+  };
+  for (std::size_t group = 0; group < kGroups; ++group) {
+    for (std::size_t i = 0; i < kSwitches; ++i) {
+      const NodeId one = topology.add_node({.name = fmt::format("switch{}.{}", group, i)});
+      for (const NodeId other : switches[group]) {
+        join(other, one, 500_ns);
+      }
+      switches[group].push_back(one);
+      for (int host = 0; host < 2; ++host) {
+        const std::string name = fmt::format("host{}", topology.rank_count());
+        const NodeId node =
+            topology.add_node({.name = name, .kind = topology::NodeKind::kHost, .host = name});
+        topology.add_rank(node);
+        join(node, one, 1_us);
+      }
+    }
+  }
+  for (std::size_t a = 0; a < kGroups; ++a) {
+    for (std::size_t b = a + 1; b < kGroups; ++b) {
+      join(switches[a][b - 1], switches[b][a], 2_us);
+    }
+  }
+  topology::Router router(topology);
+  const plan::TransferGraph graph =
+      planner::schedule_family("ring").all_reduce({topology, router, {}});
+  return compare(fmt::format("dragonfly of 24: ring, {}", to_string(bytes)), graph, bytes, topology,
+                 packets);
+}
+
 std::string table_head() {
   return "| case | flow ms | packet ms | makespan | mean completion | longest queue | marks | "
          "pauses | trims |\n"

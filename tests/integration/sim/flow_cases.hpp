@@ -66,6 +66,10 @@ Comparison compare_on(std::string_view cluster, std::string_view schedule, Bytes
 /// A ring that visits the hosts in a random order, so that its flows meet on uplinks.
 Comparison compare_random_ring(Bytes bytes, unsigned seed, const PacketOptions& packets = {});
 
+/// A ring over a dragonfly of four groups, each of three switches that are joined to each other,
+/// with two hosts each; one cable joins two groups. On a cable two of its flows meet at most.
+Comparison compare_dragonfly_ring(Bytes bytes, const PacketOptions& packets = {});
+
 /// "| name | … |", and the head of such a table.
 std::string table_row(const Comparison& comparison);
 std::string table_head();
