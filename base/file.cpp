@@ -8,12 +8,15 @@
 #include <fstream>
 #include <sstream>
 #include <system_error>
+#include <utility>
 
 #include "base/error.hpp"
 
 namespace rackrail {
 
 namespace {
+
+constexpr const char* kWritablePlace = "a place that can be written";
 
 [[noreturn]] void fail(const std::filesystem::path& path, const char* expected, int error) {
   throw ConfigError(ErrorContext{path.string(), "", std::strerror(error), expected});
@@ -64,39 +67,28 @@ std::string read_file(const std::filesystem::path& path) {
   return std::move(content).str();
 }
 
-void write_file_atomically(const std::filesystem::path& name, std::string_view content) {
-  constexpr const char* kExpected = "a place that can be written";
+StagedFile::StagedFile(const std::filesystem::path& name, std::string_view content) {
   std::error_code status;
-  if (is_stream(name)) {
-    const int descriptor = ::open(name.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
-    const int error = descriptor < 0 ? errno : write_all(descriptor, content);
-    if (descriptor >= 0) {
-      ::close(descriptor);
-    }
-    if (error != 0) {
-      fail(name, kExpected, error);
-    }
-    return;
-  }
   // A link stays, and what it points to is replaced.
   const bool is_link = std::filesystem::is_symlink(name, status);
-  const std::filesystem::path path =
+  path_ =
       is_link && std::filesystem::exists(name, status) ? std::filesystem::canonical(name) : name;
-  if (path.has_parent_path()) {
-    std::filesystem::create_directories(path.parent_path(), status);
+  if (path_.has_parent_path()) {
+    std::filesystem::create_directories(path_.parent_path(), status);
     if (status) {
-      throw ConfigError(ErrorContext{path.parent_path().string(), "", status.message(), kExpected});
+      throw ConfigError(
+          ErrorContext{path_.parent_path().string(), "", status.message(), kWritablePlace});
     }
   }
-  const std::string temporary = path.string() + "." + std::to_string(getpid()) + ".tmp";
-  const int descriptor = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  temporary_ = path_.string() + "." + std::to_string(getpid()) + ".tmp";
+  const int descriptor = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (descriptor < 0) {
-    fail(path, kExpected, errno);
+    fail(path_, kWritablePlace, errno);
   }
   const auto abandon = [&](int error) {
     ::close(descriptor);
-    ::unlink(temporary.c_str());
-    fail(path, kExpected, error);
+    ::unlink(temporary_.c_str());
+    fail(path_, kWritablePlace, error);
   };
   if (const int error = write_all(descriptor, content); error != 0) {
     abandon(error);
@@ -105,10 +97,36 @@ void write_file_atomically(const std::filesystem::path& name, std::string_view c
     abandon(errno);
   }
   ::close(descriptor);
-  if (::rename(temporary.c_str(), path.c_str()) != 0) {
-    const int error = errno;
-    ::unlink(temporary.c_str());
-    fail(path, kExpected, error);
+}
+
+StagedFile::StagedFile(StagedFile&& other) noexcept
+    : path_(std::move(other.path_)), temporary_(std::exchange(other.temporary_, {})) {}
+
+StagedFile::~StagedFile() {
+  if (!temporary_.empty()) {
+    ::unlink(temporary_.c_str());
+  }
+}
+
+void StagedFile::publish() {
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) {
+    fail(path_, kWritablePlace, errno);
+  }
+  temporary_.clear();
+}
+
+void write_file_atomically(const std::filesystem::path& name, std::string_view content) {
+  if (!is_stream(name)) {
+    StagedFile(name, content).publish();
+    return;
+  }
+  const int descriptor = ::open(name.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
+  const int error = descriptor < 0 ? errno : write_all(descriptor, content);
+  if (descriptor >= 0) {
+    ::close(descriptor);
+  }
+  if (error != 0) {
+    fail(name, kWritablePlace, error);
   }
 }
 

@@ -16,4 +16,24 @@ std::string read_file(const std::filesystem::path& path);
 /// place cannot be written; `name` is then unchanged.
 void write_file_atomically(const std::filesystem::path& name, std::string_view content);
 
+/// The same in two parts: the slow one, after which the content is on the disk under a temporary
+/// name, and the renaming. One that is never published leaves nothing behind. Not for streams.
+class StagedFile {
+ public:
+  /// Throws as write_file_atomically.
+  StagedFile(const std::filesystem::path& name, std::string_view content);
+  ~StagedFile();
+  StagedFile(StagedFile&& other) noexcept;
+  StagedFile& operator=(StagedFile&&) = delete;
+  StagedFile(const StagedFile&) = delete;
+  StagedFile& operator=(const StagedFile&) = delete;
+
+  /// Once. Throws as write_file_atomically.
+  void publish();
+
+ private:
+  std::filesystem::path path_;
+  std::filesystem::path temporary_;  ///< empty: nothing is to be removed
+};
+
 }  // namespace rackrail

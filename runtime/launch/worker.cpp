@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <optional>
@@ -22,6 +23,7 @@
 #include "runtime/launch/session.hpp"
 #include "runtime/launch/state_transfer.hpp"
 #include "runtime/missed_peer.hpp"
+#include "runtime/trainer/checkpoint_writer.hpp"
 #include "runtime/trainer/profile.hpp"
 #include "runtime/trainer/trainer.hpp"
 
@@ -155,6 +157,9 @@ class Life {
     }
     data_ =
         std::make_unique<trainer::DataSplit>(trainer::load_data(training_config(settings_).data));
+    if (!settings_.checkpoint_folder.empty()) {
+      writer_ = make_writer(settings_.checkpoint_folder);
+    }
   }
 
   /// Whether the membership may begin another epoch while this worker lives.
@@ -163,6 +168,9 @@ class Life {
   /// To the end of the training and the job.
   void work() {
     train();
+    if (writer_ != nullptr) {
+      writer_->finish();
+    }
     report_.wall_time = trainer::wall_clock() - joined_at_;
     report_.cpu_time = process_cpu_time() - cpu_before_;
     add_statistics();
@@ -290,6 +298,9 @@ class Life {
   /// After a loss, or for another plan: joins the next epoch of the membership with the parameters
   /// that there are, and takes a step back if others lack it.
   void come_back() {
+    if (writer_ != nullptr) {
+      writer_->drop();  // those of this epoch who are left may have other numbers in the next one
+    }
     if (exchange_ != nullptr && exchange_->is_attached()) {
       note_residuals();
       exchange_->detach();
@@ -379,6 +390,7 @@ class Life {
     const trainer::TrainingConfig config = training_config(settings_);
     trainer::TrainerOptions options;
     options.keeps_points = goes_back();
+    options.saves_end = report_.membership_epochs > 1;
     options.self = report_.rank;
     options.timeline_step = settings_.timeline_step;
     options.compute = gpu_ != nullptr ? gpu_->compute() : nullptr;
@@ -388,8 +400,10 @@ class Life {
     }
     trainer::TrainerHooks hooks;
     hooks.on_step = [this](const trainer::StepReport& step) { step_done(step); };
-    if (!settings_.checkpoint_folder.empty()) {
-      hooks.on_checkpoint = [this](const trainer::TrainingState& state) { save(state); };
+    if (writer_ != nullptr) {
+      hooks.on_checkpoint = [this](const trainer::TrainingState& state) {
+        writer_->save(report_.rank, state);
+      };
     }
     return std::make_unique<trainer::Trainer>(config, session_->plan(), *data_, exchange, options,
                                               std::move(hooks));
@@ -418,6 +432,9 @@ class Life {
   }
 
   void step_done(const trainer::StepReport& step) {
+    if (writer_ != nullptr) {
+      writer_->require_no_failure();
+    }
     report_.losses.push_back(step.loss);
     has_norms_ = step.has_sum && !step.skipped;
     if (has_norms_) {
@@ -459,13 +476,19 @@ class Life {
     return result;
   }
 
-  void save(const trainer::TrainingState& state) {
-    std::vector<CheckpointFile> files;
-    for (const trainer::CheckpointFile& file :
-         trainer::write_shards(settings_.checkpoint_folder, report_.rank, state)) {
-      files.push_back({file.name, file.sha256, Bytes(file.bytes)});
-    }
-    session_->coordinator().report_checkpoint(static_cast<std::uint32_t>(state.info.step), files);
+  std::unique_ptr<trainer::CheckpointWriter> make_writer(const std::filesystem::path& folder) {
+    const auto stage = [folder](Rank self, const trainer::TrainingState& state) {
+      return trainer::stage_shards(folder, self, state);
+    };
+    // On the writer's thread: the session lives until that has ended or dropped what it writes.
+    const auto tell = [this](std::int64_t step, const std::vector<trainer::CheckpointFile>& files) {
+      std::vector<CheckpointFile> told;
+      for (const trainer::CheckpointFile& file : files) {
+        told.push_back({file.name, file.sha256, Bytes(file.bytes)});
+      }
+      session_->coordinator().report_checkpoint(static_cast<std::uint32_t>(step), told);
+    };
+    return std::make_unique<trainer::CheckpointWriter>(stage, tell);
   }
 
   void add_statistics() {
@@ -485,6 +508,9 @@ class Life {
   }
 
   WorkerResult end_after_failure(const AbortReason& reason) {
+    if (writer_ != nullptr) {
+      writer_->drop();
+    }
     session_->fail(reason);
     WorkerResult result = failed(reason);
     result.joined = session_->has_joined();
@@ -506,7 +532,8 @@ class Life {
   Rank seat_;                               ///< the rank of the first epoch
   bool has_norms_ = false;                  ///< of the latest step
   SessionOptions session_options_;
-  std::unique_ptr<Session> session_;  // last: its executor goes first
+  std::unique_ptr<Session> session_;                   // its executor goes before the gradients
+  std::unique_ptr<trainer::CheckpointWriter> writer_;  // tells the session's coordinator
 };
 
 }  // namespace

@@ -100,14 +100,15 @@ void flush_folder(const fs::path& folder) {
   }
 }
 
-CheckpointFile write_tensors(const fs::path& folder, const std::string& name,
-                             std::span<const NamedTensor> tensors, const Metadata& metadata) {
+void stage_tensors(const fs::path& folder, const std::string& name,
+                   std::span<const NamedTensor> tensors, const Metadata& metadata,
+                   StagedShards& staged) {
   const std::string content = encode_safetensors(tensors, metadata);
-  write_file_atomically(folder / name, content);
-  return {name, static_cast<std::int64_t>(content.size()), sha256_hex(content)};
+  staged.add(StagedFile(folder / name, content),
+             {name, static_cast<std::int64_t>(content.size()), sha256_hex(content)});
 }
 
-CheckpointFile write_model(const fs::path& folder, const TrainingState& state) {
+void stage_model(const fs::path& folder, const TrainingState& state, StagedShards& staged) {
   std::vector<NamedTensor> tensors;
   for (const auto& [prefix, arena] :
        {std::pair{"", state.parameters}, std::pair{kMomentumPrefix, state.momentum}}) {
@@ -117,7 +118,7 @@ CheckpointFile write_model(const fs::path& folder, const TrainingState& state) {
                                        static_cast<std::size_t>(tensor.elements))});
     }
   }
-  return write_tensors(folder, kModelFile, tensors, to_metadata(state.info));
+  stage_tensors(folder, kModelFile, tensors, to_metadata(state.info), staged);
 }
 
 /// The manifest's files are those that a checkpoint of its world size has.
@@ -193,20 +194,35 @@ void remove_old(const fs::path& folder, std::int64_t step, std::size_t keep) {
 
 }  // namespace
 
-std::vector<CheckpointFile> write_shards(const fs::path& folder, Rank self,
-                                         const TrainingState& state) {
+void StagedShards::add(StagedFile content, CheckpointFile file) {
+  contents_.push_back(std::move(content));
+  files_.push_back(std::move(file));
+}
+
+std::vector<CheckpointFile> StagedShards::publish() {
+  for (StagedFile& content : contents_) {
+    content.publish();
+  }
+  return std::move(files_);
+}
+
+StagedShards stage_shards(const fs::path& folder, Rank self, const TrainingState& state) {
   const fs::path partial = partial_folder(folder, state.info.step);
-  std::vector<CheckpointFile> files;
+  StagedShards staged;
   if (self == Rank(0)) {
-    files.push_back(write_model(partial, state));
+    stage_model(partial, state, staged);
   }
   std::vector<NamedTensor> residuals;
   for (const auto& [name, values] : state.residuals) {
     residuals.push_back({name, {static_cast<std::int64_t>(values.size())}, values});
   }
-  files.push_back(
-      write_tensors(partial, rank_file(self.index()), residuals, to_metadata(state.info)));
-  return files;
+  stage_tensors(partial, rank_file(self.index()), residuals, to_metadata(state.info), staged);
+  return staged;
+}
+
+std::vector<CheckpointFile> write_shards(const fs::path& folder, Rank self,
+                                         const TrainingState& state) {
+  return stage_shards(folder, self, state).publish();
 }
 
 fs::path commit_checkpoint(const fs::path& folder, std::int64_t step,

@@ -4,8 +4,9 @@
 //                          rank-<r>.safetensors  error-feedback residuals of each rank
 //                          manifest.json         what it belongs to; size and SHA-256 of each file
 //
-// Life of one: every rank writes its files into `step-00000120.partial` (write_shards) and tells
-// the committing process their names, sizes and digests. When all have come, that one checks the
+// Life of one: every rank writes its files into `step-00000120.partial` (write_shards, or while it
+// trains on checkpoint_writer.hpp) and tells the committing process their names, sizes and digests
+// once they are on the disk. When all have come, that one checks the
 // files against what it was told, adds the manifest and renames the folder (commit_checkpoint). A
 // folder under its final name is therefore complete, and digests protect it from what happens to
 // disks later. Files that an interrupted run left in a partial folder cannot slip in: they would
@@ -22,6 +23,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/file.hpp"
 #include "base/ids.hpp"
 #include "runtime/trainer/gradient_exchange.hpp"
 #include "runtime/trainer/model.hpp"
@@ -56,8 +58,24 @@ struct CheckpointFile {
   std::string sha256;
 };
 
+/// Files of one rank that are on the disk, but not under their names yet. If they are never
+/// published, they are removed.
+class StagedShards {
+ public:
+  void add(StagedFile content, CheckpointFile file);
+  /// Gives them their names, once. Throws ConfigError.
+  std::vector<CheckpointFile> publish();
+
+ private:
+  std::vector<StagedFile> contents_;
+  std::vector<CheckpointFile> files_;
+};
+
 /// Writes the files of rank `self`: rank-<self>.safetensors, and model.safetensors if it is rank 0.
 /// Throws ConfigError when the place cannot be written.
+StagedShards stage_shards(const std::filesystem::path& folder, Rank self,
+                          const TrainingState& state);
+/// The same, under their names.
 std::vector<CheckpointFile> write_shards(const std::filesystem::path& folder, Rank self,
                                          const TrainingState& state);
 

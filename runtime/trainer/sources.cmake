@@ -3,6 +3,7 @@ set(RACKRAIL_TRAINER_SOURCES
   trainer/activation.cpp
   trainer/buckets.cpp
   trainer/checkpoint.cpp
+  trainer/checkpoint_writer.cpp
   trainer/codec_errors.cpp
   trainer/config.cpp
   trainer/convolution.cpp

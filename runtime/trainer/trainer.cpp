@@ -462,7 +462,7 @@ TrainingResult Trainer::Impl::run() {
     throw;
   }
   const bool saves = hooks.on_checkpoint && config.checkpoint_every > 0;
-  if (saves && !times.empty() && saved_step != info.step) {
+  if (saves && (!times.empty() || options.saves_end) && saved_step != info.step) {
     hooks.on_checkpoint(state());  // the end, which no interval has saved
   }
   const std::int64_t uncounted =

@@ -64,8 +64,8 @@ struct StepReport {
 /// Called on the training thread between two steps.
 struct TrainerHooks {
   std::function<void(const StepReport&)> on_step;
-  /// Every `checkpoint_every` steps, where all ranks hold the same: write_shards and whatever makes
-  /// the parts whole.
+  /// Every `checkpoint_every` steps, where all ranks hold the same: CheckpointWriter::save or
+  /// write_shards, and whatever makes the parts whole.
   std::function<void(const TrainingState&)> on_checkpoint;
 };
 
@@ -88,6 +88,9 @@ struct TrainerOptions {
   /// Over servers: steps from one meeting to the next, besides those for checkpoints; the same for
   /// all ranks. None: there are no others.
   std::optional<std::int64_t> meets_every;
+  /// Call on_checkpoint at the end even where no step was left: for a training that goes on after a
+  /// loss, whose latest checkpoint may have been lost in the middle.
+  bool saves_end = false;
 };
 
 struct TrainingResult {

@@ -3,11 +3,21 @@
 import os
 import signal
 import time
+import unittest
+from pathlib import Path
 
 import harness
 from training import TrainingTest
 
 STEPS = "400"  # some seconds: enough to be interrupted
+
+
+def slow_disk():
+    """tests/support/slow_disk.cpp, beside the command."""
+    library = Path(harness.COMMAND).parent / "tests" / "libslow_disk.so"
+    if not library.exists():
+        raise unittest.SkipTest(f"no {library}")
+    return str(library)
 
 
 class Loss(TrainingTest):
@@ -47,6 +57,30 @@ class Loss(TrainingTest):
         self.assertEqual(resumed["losses"], whole["losses"][-rest:])
         self.assertEqual(resumed["final_loss"], whole["final_loss"])
         self.assertEqual(resumed["final_accuracy"], whole["final_accuracy"])
+
+    def test_training_goes_on_while_a_disk_is_slow_and_a_loss_then_costs_that_checkpoint(self):
+        """The disk does not end rank 0's part of step 20. Rank 1 can only come to step 30, and save
+        its own part of that, while rank 0 trains on."""
+        plan = self.two_host_plan()
+        training = self.quick_training()
+        process = self.start(
+            "train", plan, "--workers", "2", "--checkpoints", "saved", "--cluster", "two-hosts.csv",
+            "--training", training, "--steps", STEPS, variables={
+                "LD_PRELOAD": slow_disk(), "RACKRAIL_SLOW_DISK": "step-00000020.partial/model"})
+        saved = self.folder / "saved"
+        is_ahead = harness.wait_until(
+            lambda: (saved / "step-00000030.partial" / "rank-1.safetensors").exists(), 100)
+        self.assertTrue(is_ahead, sorted(saved.rglob("*")))
+        self.assertFalse((saved / "step-00000020.partial" / "model.safetensors").exists())
+        os.kill(self.workers()[1], signal.SIGKILL)
+        self.assert_names_lost_rank(self.finish(process, timeout=60), 1)
+
+        rest = self.rackrail_json("train", plan, "--workers", "2", "--checkpoints", "saved",
+                                  "--training", training, "--steps", STEPS, "--resume")
+        self.assertRegex(rest["resumed_from"], r"/saved/step-00000010$")
+        whole = self.rackrail_json("train", plan, "--workers", "2", "--training", training,
+                                   "--steps", STEPS)
+        self.assertEqual(rest["losses"], whole["losses"][10:])
 
     def test_a_damaged_checkpoint_is_passed_over_but_not_the_last_one(self):
         plan = self.two_host_plan()

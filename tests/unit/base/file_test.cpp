@@ -38,6 +38,24 @@ TEST_CASE("writing makes missing folders and replaces the file, and leaves nothi
   CHECK(std::distance(fs::directory_iterator(file.parent_path()), fs::directory_iterator()) == 1);
 }
 
+TEST_CASE("a file in two parts is there once it is published, and not at all if it never is") {
+  const test::TemporaryDirectory folder;
+  const fs::path file = folder.path() / "below" / "file";
+  {
+    StagedFile staged(file, "never");
+    const StagedFile moved(std::move(staged));
+    CHECK_FALSE(fs::exists(file));
+  }
+  CHECK(fs::is_empty(file.parent_path()));
+  StagedFile(file, "first").publish();
+  StagedFile staged(file, "second");
+  CHECK(read_file(file) == "first");
+  staged.publish();
+  CHECK(read_file(file) == "second");
+  CHECK(std::distance(fs::directory_iterator(file.parent_path()), fs::directory_iterator()) == 1);
+  CHECK_THROWS_AS(staged.publish(), ConfigError);
+}
+
 TEST_CASE("what cannot be read is named with its reason") {
   const test::TemporaryDirectory folder;
   CHECK_THROWS_WITH(read_file(folder.path() / "none"),
