@@ -64,7 +64,11 @@ BothClocks measure(Model& model, const SgdOptions& optimizer, const Dataset& dat
       w.forward_done = wall_clock();
       c.forward_done = thread_cpu_clock();
     };
-    hooks.gradient_ready = [&](std::size_t) {
+    // As the trainer: the norm of what it launches is part of backward.
+    hooks.gradient_ready = [&](std::size_t tensor) {
+      const ParameterTensor& ready = model.tensors()[tensor];
+      compute.add_squared_norm(model.gradients().subspan(static_cast<std::size_t>(ready.offset),
+                                                         static_cast<std::size_t>(ready.elements)));
       compute.wait();
       w.ready.push_back(wall_clock());
       c.ready.push_back(thread_cpu_clock());
@@ -76,6 +80,7 @@ BothClocks measure(Model& model, const SgdOptions& optimizer, const Dataset& dat
     // A tiny rate: the time of an update without the risk of one.
     sgd.apply(model.parameters(), model.gradients(), 1e-6);
     compute.wait();
+    compute.take_squared_norm();
     w.end = wall_clock();
     c.end = thread_cpu_clock();
     if (step >= options.warmup) {
