@@ -7,11 +7,14 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "plan/cost_model.hpp"
 #include "planner/schedules/builder.hpp"
 
 namespace rackrail::planner {
 
 namespace {
+
+constexpr double kPlannedBytes = 1U << 30U;  // of the buffer that the order of moves is made for
 
 /// A chunk and the trees it takes.
 struct Part {
@@ -85,13 +88,23 @@ struct Steps {
 };
 
 Steps steps_of(const std::vector<Part>& parts, const Forest* reduction, const Forest* broadcast,
-               std::size_t ranks) {
+               const topology::Topology& topology) {
   Steps all;
-  std::vector<std::vector<std::uint32_t>> arrivals(ranks);  // at each rank, that count
+  std::vector<plan::DeviceRates> rates;  // by rank
+  for (std::size_t r = 0; r < topology.rank_count(); ++r) {
+    rates.push_back(plan::device_rates(topology, Rank(r)));
+  }
+  std::vector<std::vector<std::uint32_t>> arrivals(rates.size());  // at each rank, that count
   const auto add = [&](const Part& part, const Step& step, const Forest& forest) {
     const auto id = static_cast<std::uint32_t>(all.steps.size());
-    all.moves.push_back(
-        {part.weight, &forest.routes[step.arc.route], arrivals[step.src().index()]});
+    Move move{part.weight, &forest.routes[step.arc.route], arrivals[step.src().index()]};
+    move.latency = topology::route_latency(topology, *move.route).seconds();
+    if (step.op == plan::TransferOp::kReduce) {
+      const plan::DeviceRates& device = rates[step.dst().index()];
+      move.latency += (device.wake + device.launch).seconds();
+      move.seconds_per_byte = 1 / static_cast<double>(device.reduce.bytes_per_second());
+    }
+    all.moves.push_back(std::move(move));
     all.steps.push_back(step);
     auto& at = arrivals[step.dst().index()];
     if (step.op == plan::TransferOp::kCopy) {
@@ -125,12 +138,17 @@ plan::TransferGraph make_graph(plan::Collective collective, const Forest* reduct
     weights.insert(weights.end(), rounds, static_cast<std::uint32_t>(part.weight));
     owners.insert(owners.end(), rounds, part.root);
   }
-  const auto [steps, moves] = steps_of(parts, reduction, broadcast, request.topology.rank_count());
+  const auto [steps, moves] = steps_of(parts, reduction, broadcast, request.topology);
   GraphBuilder builder("forest", request, std::move(weights), collective);
   std::vector<TransferId> ids(steps.size() * rounds);
   std::vector<TransferId> after;
+  const std::int64_t weight =
+      std::accumulate(parts.begin(), parts.end(), std::int64_t{0},
+                      [](std::int64_t sum, const Part& part) { return sum + part.weight; });
   const std::vector<Turn> turns =
-      pace == Pace::kUrgent ? paced(moves, rounds, request.topology) : in_stages(moves, rounds);
+      pace == Pace::kUrgent
+          ? paced(moves, rounds, request.topology, kPlannedBytes / static_cast<double>(weight))
+          : in_stages(moves, rounds);
   for (const auto& [move, round] : turns) {
     const Step& step = steps[move];
     after.clear();

@@ -17,14 +17,23 @@ constexpr std::size_t kTrialRounds = 16;
 /// Moves as an index: what follows each, how long it takes and how urgent it is.
 class MoveIndex {
  public:
-  MoveIndex(const std::vector<Move>& moves, const topology::Topology& topology)
-      : seconds(moves.size()), chain(moves.size()), followers(moves.size()), lane(moves.size()) {
+  /// `bytes` are those of a unit of weight in one round.
+  MoveIndex(const std::vector<Move>& moves, const topology::Topology& topology, double bytes)
+      : seconds(moves.size()),
+        delay(moves.size()),
+        chain(moves.size()),
+        followers(moves.size()),
+        lane(moves.size()) {
     std::vector<double> load(topology.link_count());
     for (std::uint32_t m = 0; m < moves.size(); ++m) {
       for (const LinkId link : *moves[m].route) {
         const double taken = time_on(topology, link, moves[m].weight);
         seconds[m] = std::max(seconds[m], taken);
         load[link.index()] += taken;
+      }
+      if (bytes > 0) {
+        delay[m] = moves[m].latency / bytes +
+                   moves[m].seconds_per_byte * static_cast<double>(moves[m].weight);
       }
       for (const std::uint32_t before : moves[m].predecessors) {
         followers[before].push_back(m);
@@ -36,7 +45,7 @@ class MoveIndex {
       for (const std::uint32_t next : followers[m]) {
         longest = std::max(longest, chain[next]);
       }
-      chain[m] = seconds[m] + longest;
+      chain[m] = seconds[m] + delay[m] + longest;
     }
     join_lanes(moves);
   }
@@ -46,7 +55,9 @@ class MoveIndex {
            static_cast<double>(topology.link(link).bandwidth.bytes_per_second());
   }
 
-  std::vector<double> seconds;  ///< of each move on its narrowest link, in units of weight
+  // Times are in seconds over the bytes of a unit of weight.
+  std::vector<double> seconds;  ///< of each move on its narrowest link
+  std::vector<double> delay;    ///< from its end until what waits for it may begin
   std::vector<double> chain;    ///< of each move and the longest chain behind it
   std::vector<std::vector<std::uint32_t>> followers;
   std::vector<std::uint32_t> lane;                  ///< of each move: those of one route
@@ -97,7 +108,14 @@ class ListSchedule {
     for (std::uint32_t lane = 0; lane < lanes_.size(); ++lane) {
       wake(lane);
     }
-    while (!ends_.empty()) {
+    while (!ends_.empty() || !arrivals_.empty()) {
+      if (ends_.empty() || (!arrivals_.empty() && arrivals_.top().time <= ends_.top().time)) {
+        const Arrival arrival = arrivals_.top();
+        arrivals_.pop();
+        now_ = arrival.time;
+        arrive(arrival.turn);
+        continue;
+      }
       const End end = ends_.top();
       ends_.pop();
       if (end.version == lanes_[end.lane].version) {
@@ -136,6 +154,14 @@ class ListSchedule {
       return std::tie(time, lane, version) > std::tie(other.time, other.lane, other.version);
     }
   };
+  struct Arrival {
+    double time;
+    Turn turn;
+    bool operator<(const Arrival& other) const {
+      return std::tie(time, turn.round, turn.move) >
+             std::tie(other.time, other.turn.round, other.turn.move);
+    }
+  };
 
   std::size_t place(Turn turn) const { return turn.round * moves_.size() + turn.move; }
 
@@ -168,12 +194,10 @@ class ListSchedule {
 
   void finish(std::uint32_t lane) {
     const Turn done = lanes_[lane].turn;
-    for (const std::uint32_t next : index_.followers[done.move]) {
-      const Turn follower{next, done.round};
-      if (--missing_[place(follower)] == 0) {
-        wait(follower);
-        wake(index_.lane[next]);
-      }
+    if (index_.delay[done.move] > 0) {
+      arrivals_.push({now_ + index_.delay[done.move], done});
+    } else {
+      arrive(done);
     }
     if (!lanes_[lane].waiting.empty()) {
       begin_next(lane);
@@ -187,6 +211,17 @@ class ListSchedule {
       others.erase(std::find(others.begin(), others.end(), lane));
     }
     share_anew(lane);
+  }
+
+  /// What waits for the move may begin.
+  void arrive(Turn done) {
+    for (const std::uint32_t next : index_.followers[done.move]) {
+      const Turn follower{next, done.round};
+      if (--missing_[place(follower)] == 0) {
+        wait(follower);
+        wake(index_.lane[next]);
+      }
+    }
   }
 
   /// New rates for all that meet this lane, after it came or went.
@@ -228,6 +263,7 @@ class ListSchedule {
   std::vector<std::vector<std::uint32_t>> sending_;  // lanes, by link
   std::vector<std::uint32_t> missing_;               // predecessors of each turn
   std::priority_queue<End> ends_;
+  std::priority_queue<Arrival> arrivals_;
   std::vector<Turn> turns_;
 };
 
@@ -257,8 +293,8 @@ std::vector<Turn> in_stages(const std::vector<Move>& moves, std::size_t rounds) 
 }
 
 std::vector<Turn> paced(const std::vector<Move>& moves, std::size_t rounds,
-                        const topology::Topology& topology) {
-  const MoveIndex index(moves, topology);
+                        const topology::Topology& topology, double bytes) {
+  const MoveIndex index(moves, topology, bytes / static_cast<double>(rounds));
   double shortest = std::numeric_limits<double>::infinity();
   double best = 0;
   for (const double share : kPeriods) {

@@ -3,7 +3,8 @@
 // Moves of a pair of ranks are sent in the order that a plan fixes (rule 5 of
 // plan/transfer_graph.hpp), so that order decides whether a link waits for a move that is not there
 // yet while others are. It is found by list scheduling: time is gone through with links shared
-// evenly, and whenever a pair can send, it takes the most urgent of the moves that are ready. A
+// evenly, and whenever a pair can send, it takes the most urgent of the moves that are ready. What
+// follows a move waits for its latency, and for its addition. A
 // move is as urgent as the chain of moves behind it is long (Hu, "Parallel Sequencing and Assembly
 // Line Problems", 1961); moves of a later round may be due later, which starts what a reduction
 // feeds early. How much later is best depends on the trees: a few times are tried.
@@ -21,6 +22,9 @@ struct Move {
   std::int64_t weight = 0;                  ///< its share of the data, in any unit
   const topology::Route* route = nullptr;   ///< links that it takes
   std::vector<std::uint32_t> predecessors;  ///< moves of the same round, of smaller index
+  /// From when it is sent until what waits for it may begin: seconds, and more for each byte.
+  double latency = 0;
+  double seconds_per_byte = 0;
 };
 
 struct Turn {
@@ -38,8 +42,9 @@ enum class Pace : std::uint8_t {
 /// row that come before it, plus its round.
 std::vector<Turn> in_stages(const std::vector<Move>& moves, std::size_t rounds);
 
-/// All moves of all rounds in the order of their starts; a move comes after its predecessors.
+/// All moves of all rounds in the order of their starts; a move comes after its predecessors. In
+/// all rounds together a unit of weight is `bytes`; with 0, nothing has a latency.
 std::vector<Turn> paced(const std::vector<Move>& moves, std::size_t rounds,
-                        const topology::Topology& topology);
+                        const topology::Topology& topology, double bytes = 0);
 
 }  // namespace rackrail::planner

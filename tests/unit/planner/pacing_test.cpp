@@ -68,5 +68,27 @@ TEST_CASE("a link serves the longest chain first") {
   CHECK(turns[0].move == 1);
 }
 
+TEST_CASE("a move is not expected before its predecessor's latency is over") {
+  const Topology topology = test::grid(1, 3, false);
+  const topology::Route first{LinkId(0)};
+  REQUIRE(topology.link(LinkId(0)).from == topology.node_of(Rank(0)));
+  const topology::Route second{LinkId(2)};
+  REQUIRE(topology.link(LinkId(2)).from == topology.node_of(Rank(1)));
+  // Move 1 follows move 0 over the next link, where moves 2 and 3 have been ready from the start.
+  const auto order = [&](double latency) {
+    std::vector<Move> moves = {
+        {1, &first, {}}, {2, &second, {0}}, {1, &second, {}}, {3, &second, {}}};
+    moves[0].latency = latency;
+    std::vector<std::uint32_t> on_second;
+    for (const Turn& turn : paced(moves, 1, topology, 1e9)) {
+      if (turn.move != 0) on_second.push_back(turn.move);
+    }
+    return on_second;
+  };
+  // A unit takes a second: after the three of move 3 the link is free again.
+  CHECK(order(0.5) == std::vector<std::uint32_t>{3, 1, 2});
+  CHECK(order(4) == std::vector<std::uint32_t>{3, 2, 1});
+}
+
 }  // namespace
 }  // namespace rackrail::planner
