@@ -74,23 +74,22 @@ FormShape shape_of(const plan::RegularSchedule& schedule) {
 DividedCollective fastest_division(
     std::span<const FormShape> forms, std::int64_t elements,
     const std::function<Duration(std::size_t form, std::int64_t slice_elements)>& time) {
-  std::vector<std::size_t> order(forms.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-    return forms[a].transfers < forms[b].transfers;
-  });
   DividedCollective best;
+  Duration best_of_series;
   int idle = 0;
-  for (const std::size_t form : order) {
-    const bool is_first = form == order.front();
+  for (std::size_t form = 0; form < forms.size(); ++form) {
+    const bool is_first = form == 0 || forms[form].transfers <= forms[form - 1].transfers;
     const std::int64_t transfer = largest_transfer(forms[form], elements);
-    if (!is_first && (transfer < kFewestElements || idle == kPatience)) {
-      break;
+    if (is_first) {
+      idle = 0;
+    } else if (transfer < kFewestElements || idle == kPatience) {
+      continue;
     }
     const std::int64_t slice = slice_of(transfer, 1);
     const Duration found = time(form, slice);
-    idle = is_first || found < scaled(best.time, kWorthFinerRounds) ? 0 : idle + 1;
-    if (is_first || found < best.time) {
+    idle = is_first || found < scaled(best_of_series, kWorthFinerRounds) ? 0 : idle + 1;
+    best_of_series = is_first ? found : std::min(best_of_series, found);
+    if (form == 0 || found < best.time) {
       best = {found, form, slice};
     }
   }

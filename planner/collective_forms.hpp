@@ -3,8 +3,9 @@
 // (schedule_table, `rackrail simulate --collective --schedule best`), so they name the same one.
 //
 // Finer rounds and slices fill a pipeline sooner and cost a start-up each, so a time first falls
-// and then rises with them: forms are tried in the order of their numbers of transfers until two in
-// a row save nothing worth while, then slices of the best form, by factors of four, until one does
+// and then rises with them. A family's forms are series of ever more transfers, one for each way
+// that it goes (trees of a forest), and one series after the other is tried until two forms in a
+// row save nothing worth while; then slices of the best form, by factors of four, until one does
 // not.
 #pragma once
 
@@ -44,8 +45,8 @@ struct DividedCollective {
   std::int64_t slice_elements = 0;
 };
 
-/// `time` simulates a form in slices. The first of equally fast ones. Precondition: there is a
-/// shape, and `elements` is positive.
+/// `time` simulates a form in slices. The first of equally fast ones. A form of no more transfers
+/// than the one before begins a series. Precondition: there is a shape, and `elements` is positive.
 DividedCollective fastest_division(
     std::span<const FormShape> forms, std::int64_t elements,
     const std::function<Duration(std::size_t form, std::int64_t slice_elements)>& time);

@@ -24,13 +24,17 @@ class LinearProgram {
 
   /// 0 ≤ x ≤ upper, with its coefficient in the objective; returns its number.
   int add_variable(double upper, double objective);
-  /// Terms ≥ lower; with `is_equal`, = lower.
+  /// Terms ≥ lower; with `is_equal`, = lower. Rows are numbered from 0 in the order of their
+  /// coming.
   void add_row(const Terms& terms, double lower, bool is_equal = false);
 
   /// The largest objective; none when there is none (infeasible, unbounded or out of time).
   [[nodiscard]] std::optional<double> maximise();
   /// Of a variable in the last solution.
   double value(int variable) const;
+  /// By how much the objective of the last solution falls for a unit that a row's lower bound
+  /// rises.
+  double price(int row) const;
 
  private:
   struct Impl;

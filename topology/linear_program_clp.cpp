@@ -1,4 +1,5 @@
 #include <ClpSimplex.hpp>
+#include <cmath>
 #include <limits>
 
 #include "topology/linear_program.hpp"
@@ -50,5 +51,7 @@ std::optional<double> LinearProgram::maximise() {
 double LinearProgram::value(int variable) const {
   return impl_->model.primalColumnSolution()[variable];
 }
+
+double LinearProgram::price(int row) const { return std::abs(impl_->model.dualRowSolution()[row]); }
 
 }  // namespace rackrail::topology

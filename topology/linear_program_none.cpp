@@ -17,5 +17,6 @@ int LinearProgram::add_variable(double /*upper*/, double /*objective*/) { return
 void LinearProgram::add_row(const Terms& /*terms*/, double /*lower*/, bool /*is_equal*/) {}
 std::optional<double> LinearProgram::maximise() { return std::nullopt; }
 double LinearProgram::value(int /*variable*/) const { return 0; }
+double LinearProgram::price(int /*row*/) const { return 0; }
 
 }  // namespace rackrail::topology

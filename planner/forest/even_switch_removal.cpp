@@ -39,8 +39,8 @@ constexpr std::pair<Pattern, bool> kGuesses[] = {{Pattern::kDown, true},
 
 class EvenRemoval {
  public:
-  EvenRemoval(LogicalNetwork& network, const topology::Topology& topology)
-      : network_(network), topology_(topology), check_(network, sample()) {
+  EvenRemoval(LogicalNetwork& network, const topology::Topology& topology, Spread spread)
+      : network_(network), topology_(topology), spread_(spread), check_(network, sample()) {
     order_ = spreading_order();
     level_ = levels();
   }
@@ -295,8 +295,8 @@ class EvenRemoval {
     };
     std::vector<Way> ways;
     for (const Share& share : is_grouped ? spread_by_groups(rows, columns, hosts_of(inputs),
-                                                            hosts_of(outputs), is_allowed)
-                                         : spread_evenly(rows, columns, is_allowed)) {
+                                                            hosts_of(outputs), is_allowed, spread_)
+                                         : spread_evenly(rows, columns, is_allowed, spread_)) {
       ways.push_back({inputs[share.row], via, outputs[share.column], share.units});
     }
     return ways;
@@ -316,6 +316,7 @@ class EvenRemoval {
 
   LogicalNetwork& network_;
   const topology::Topology& topology_;
+  Spread spread_;
   DemandCheck check_;
   std::vector<std::size_t> order_;
   std::vector<int> level_;
@@ -323,8 +324,9 @@ class EvenRemoval {
 
 }  // namespace
 
-bool remove_switches_evenly(LogicalNetwork& network, const topology::Topology& topology) {
-  return EvenRemoval(network, topology).run();
+bool remove_switches_evenly(LogicalNetwork& network, const topology::Topology& topology,
+                            Spread spread) {
+  return EvenRemoval(network, topology, spread).run();
 }
 
 }  // namespace rackrail::planner

@@ -21,6 +21,8 @@ using topology::Capacity;
 
 // Room beyond what the bound leaves, tried in turn until trees are found.
 constexpr double kRoom[] = {1, 1.005, 1.01, 1.02, 1.05, 1.1, 1.25, 1.5, 2};
+// Times as many trees where units have to be in the proportion of fair shares.
+constexpr std::int64_t kFinerUnits = 12;
 // Trees per second and per byte per second: a ratio of two integers, of which this is the lower.
 constexpr std::int64_t kScale = std::int64_t{1} << 40U;
 
@@ -107,7 +109,7 @@ class ForestSearch {
         break;
       }
       for (std::int64_t k = 1; k <= options_.most_trees_per_rank; ++k) {
-        try_trees(k, room);
+        try_trees(options_.pairs == Pairs::kFairShares ? k * kFinerUnits : k, room);
         if (best_ && is_good_enough(*best_) && depth_of(*best_) <= shallow_) {
           return std::move(*best_);
         }
@@ -135,8 +137,8 @@ class ForestSearch {
     if (!DemandCheck(asked, asked.terminals()).is_met()) {
       return;
     }
-    std::optional<Forest> forest = build_forest(
-        asked, topology_, is_reversed_, removals_for(topology_, options_.few_pairs, room == 1));
+    std::optional<Forest> forest = build_forest(asked, topology_, is_reversed_,
+                                                removals_for(topology_, options_.pairs, room == 1));
     if (forest) {
       keep(std::move(*forest), k);
     }

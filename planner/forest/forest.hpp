@@ -43,16 +43,24 @@ struct Forest {
   bool operator==(const Forest&) const = default;
 };
 
+/// Between which pairs of ranks data goes through switches.
+enum class Pairs : std::uint8_t {
+  kEven,  ///< all that are alike, evenly
+  /// As few as can be, each with more of its links to itself: pairs that meet at two links that
+  /// bind, both with others, do not fill either in equal shares. Up to kMostRanksExactly ranks.
+  kFew,
+  /// All that are alike, each with as much as it has when all that meet on links have equal shares
+  /// of them: where links are of unequal rates, all pairs then have something to send to the end.
+  /// It takes more trees than are needed otherwise.
+  kFairShares,
+};
+
 struct ForestOptions {
   /// Most trees per rank. More reach the bound where few cannot, at the cost of smaller pieces.
   std::int64_t most_trees_per_rank = 4;
   /// With at least this share of the bound, fewer and shallower trees are preferred to more.
   double good_enough = 0.98;
-  /// Whether data goes through switches between as few pairs of ranks as can be, each with more of
-  /// its links to itself, rather than between all alike pairs evenly. Pairs that meet at two links
-  /// that bind, both with others, do not fill either in equal shares. Up to kMostRanksExactly
-  /// ranks.
-  bool few_pairs = false;
+  Pairs pairs = Pairs::kEven;
 };
 
 /// Trees for all-gather; with `reversed`, trees along which reduce-scatter sums, their arcs still

@@ -73,13 +73,16 @@ std::vector<std::int64_t> loads_of(const Forest& forest, std::size_t links) {
   return loads;
 }
 
-std::vector<Removal> removals_for(const topology::Topology& topology, bool few_pairs,
+std::vector<Removal> removals_for(const topology::Topology& topology, Pairs pairs,
                                   bool may_be_exact) {
+  if (pairs == Pairs::kFairShares) {
+    return {Removal::kFairly};
+  }
   if (!may_be_exact || topology.rank_count() > kMostRanksExactly) {
     return {Removal::kEvenly};
   }
-  return few_pairs ? std::vector{Removal::kExactly, Removal::kEvenly}
-                   : std::vector{Removal::kEvenly, Removal::kExactly};
+  return pairs == Pairs::kFew ? std::vector{Removal::kExactly, Removal::kEvenly}
+                              : std::vector{Removal::kEvenly, Removal::kExactly};
 }
 
 std::optional<Forest> build_forest(const LogicalNetwork& network,
@@ -90,8 +93,9 @@ std::optional<Forest> build_forest(const LogicalNetwork& network,
   LogicalNetwork direct = network;
   for (const Removal removal : removals) {
     direct = network;
-    if (removal == Removal::kEvenly) {
-      if (remove_switches_evenly(direct, topology)) {
+    if (removal != Removal::kExactly) {
+      const Spread spread = removal == Removal::kFairly ? Spread::kFairly : Spread::kInProportion;
+      if (remove_switches_evenly(direct, topology, spread)) {
         bundles = pack_by_tiers(direct, tiers);
       }
     } else if (remove_switches_exactly(direct)) {

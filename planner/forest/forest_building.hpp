@@ -13,11 +13,11 @@ namespace rackrail::planner {
 inline constexpr std::size_t kMostRanksExactly = 48;
 
 /// How switches are removed (planner/forest/switch_removal.hpp).
-enum class Removal { kEvenly, kExactly };
+enum class Removal { kEvenly, kFairly, kExactly };
 
 /// What is tried in turn: guesses, and exactly where that is allowed and there are few enough
-/// ranks; with `few_pairs` (ForestOptions) the other way round.
-std::vector<Removal> removals_for(const topology::Topology& topology, bool few_pairs,
+/// ranks; between few pairs the other way round; for fair shares that guess only.
+std::vector<Removal> removals_for(const topology::Topology& topology, Pairs pairs,
                                   bool may_be_exact = true);
 
 /// All the trees that the network asks for, or nothing where they were not found. The network's

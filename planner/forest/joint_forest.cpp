@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
+#include <tuple>
 #include <utility>
 
 #include "planner/forest/forest_building.hpp"
 #include "planner/forest/forest_schedule.hpp"
+#include "planner/forest/priced_packing.hpp"
 
 namespace rackrail::planner {
 
@@ -16,6 +19,11 @@ namespace {
 constexpr std::int64_t kTreeCounts[] = {1,  2,  3,  4,  6,  8,   12,  16,
                                         24, 32, 48, 64, 96, 128, 192, 256};
 constexpr double kJointRoom[] = {1, 1.02, 1.1, 1.3};
+// The same where lanes have fair shares, which takes many.
+constexpr std::int64_t kFairTreeCounts[] = {256, 1024, 4096};
+constexpr double kFairRoom[] = {1, 1.005, 1.02};
+constexpr double kFairEnough = 0.985;
+constexpr double kNearlyAll = 0.995;   // what is looked for when trees are priced
 constexpr double kNearlyWhole = 1e-4;  // rates of a linear program are not quite integers
 
 /// Seconds per byte of the buffer on the busiest link.
@@ -70,11 +78,71 @@ std::vector<std::int64_t> apportion(const std::vector<double>& shares, std::int6
   return units;
 }
 
+/// Vertices that no property, neighbour or neighbour's neighbour tells apart have one colour
+/// (Weisfeiler and Leman, "The reduction of a graph to canonical form", 1968).
+std::vector<std::size_t> colours(const topology::Topology& topology) {
+  using Key = std::pair<std::size_t, std::vector<std::tuple<bool, std::int64_t, std::size_t>>>;
+  std::vector<std::size_t> colour(topology.node_count());
+  for (std::size_t v = 0; v < colour.size(); ++v) {
+    colour[v] = topology.rank_of(NodeId(v)).has_value() ? 1 : 0;
+  }
+  for (std::size_t count = 0;;) {
+    std::vector<Key> keys;
+    for (const std::size_t c : colour) {
+      keys.push_back({c, {}});
+    }
+    for (std::size_t l = 0; l < topology.link_count(); ++l) {
+      const topology::Link& link = topology.link(LinkId(l));
+      const std::int64_t rate = link.bandwidth.bytes_per_second();
+      if (link.kind != topology::LinkKind::kShared) {
+        keys[link.from.index()].second.emplace_back(true, rate, colour[link.to.index()]);
+        keys[link.to.index()].second.emplace_back(false, rate, colour[link.from.index()]);
+      }
+    }
+    std::map<Key, std::size_t> numbers;
+    for (std::size_t v = 0; v < colour.size(); ++v) {
+      std::sort(keys[v].second.begin(), keys[v].second.end());
+      colour[v] = numbers.emplace(keys[v], numbers.size()).first->second;
+    }
+    if (numbers.size() == count) {
+      return colour;
+    }
+    count = numbers.size();
+  }
+}
+
+/// The same total with what looks alike used alike. A mean of optima is one, too, so where ranks
+/// and links of a colour are alike by a symmetry of the cluster, nothing is lost.
+topology::JointAllReduce evened_out(topology::JointAllReduce rates,
+                                    const topology::Topology& topology) {
+  const std::vector<std::size_t> colour = colours(topology);
+  const auto even_out = [](std::vector<double>& values, const auto& sort_of) {
+    std::map<decltype(sort_of(0)), std::pair<double, double>> sums;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      sums[sort_of(i)].first += values[i];
+      sums[sort_of(i)].second += 1;
+    }
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const auto& [sum, count] = sums[sort_of(i)];
+      values[i] = sum / count;
+    }
+  };
+  const auto link_sort = [&](std::size_t l) {
+    const topology::Link& link = topology.link(LinkId(l));
+    return std::tuple(colour[link.from.index()], colour[link.to.index()],
+                      link.bandwidth.bytes_per_second());
+  };
+  even_out(rates.roots, [&](std::size_t r) { return colour[topology.node_of(Rank(r)).index()]; });
+  even_out(rates.broadcast, link_sort);
+  even_out(rates.reduction, link_sort);
+  return rates;
+}
+
 class JointForestSearch {
  public:
   JointForestSearch(const topology::Topology& topology, const topology::JointAllReduce& rates,
-                    bool few_pairs)
-      : topology_(topology), rates_(rates), few_pairs_(few_pairs) {}
+                    Pairs pairs)
+      : topology_(topology), rates_(rates), pairs_(pairs) {}
 
   std::optional<AllReduceForests> with_trees(std::int64_t count, double room) const {
     const std::vector<std::int64_t> roots = apportion(rates_.roots, count);
@@ -82,7 +150,7 @@ class JointForestSearch {
     AllReduceForests forests;
     for (const bool is_reversed : {false, true}) {
       auto forest = build_forest(network(roots, scale, is_reversed), topology_, is_reversed,
-                                 removals_for(topology_, few_pairs_));
+                                 removals_for(topology_, pairs_));
       if (!forest) {
         return std::nullopt;
       }
@@ -117,35 +185,85 @@ class JointForestSearch {
 
   const topology::Topology& topology_;
   const topology::JointAllReduce& rates_;
-  bool few_pairs_;
+  Pairs pairs_;
 };
 
-}  // namespace
+/// The best forests of some, as far as their rate matters.
+class BestForests {
+ public:
+  BestForests(double optimum, double least) : optimum_(optimum), rate_(least) {}
 
-AllReduceForests make_allreduce_forests(const topology::Topology& topology,
-                                        const ForestOptions& options) {
-  AllReduceForests best = two_halves(topology, options);
-  const std::optional<topology::JointAllReduce> rates = topology::joint_allreduce(topology);
-  if (!rates) {
-    return best;
+  bool reaches(double share) const { return rate_ >= share * optimum_; }
+  void keep(std::optional<AllReduceForests> forests) {
+    if (forests && static_cast<double>(forests->algbw.bytes_per_second()) > rate_) {
+      rate_ = static_cast<double>(forests->algbw.bytes_per_second());
+      best_ = std::move(forests);
+    }
   }
-  const JointForestSearch search(topology, *rates, options.few_pairs);
-  const auto is_good_enough = [&] {
-    return static_cast<double>(best.algbw.bytes_per_second()) >= options.good_enough * rates->algbw;
-  };
+  std::optional<AllReduceForests> take() { return std::move(best_); }
+
+ private:
+  double optimum_;
+  double rate_;
+  std::optional<AllReduceForests> best_;
+};
+
+void search_few_trees(BestForests& best, const topology::Topology& topology,
+                      const topology::JointAllReduce& rates, const ForestOptions& options) {
+  const JointForestSearch search(topology, rates, options.pairs);
   for (const double room : kJointRoom) {
     for (const std::int64_t count : kTreeCounts) {
-      if (is_good_enough() || static_cast<double>(best.algbw.bytes_per_second()) * room >=
-                                  rates->algbw * (1 - kNearlyWhole)) {
-        return best;
+      if (best.reaches(options.good_enough) || best.reaches((1 - kNearlyWhole) / room)) {
+        break;  // no more than that is left to find with so much room
       }
-      auto forests = search.with_trees(count, room);
-      if (forests && forests->algbw > best.algbw) {
-        best = std::move(*forests);
+      best.keep(search.with_trees(count, room));
+    }
+  }
+  const double enough = std::min(options.good_enough, kNearlyAll);
+  if (best.reaches(enough)) {
+    return;
+  }
+  if (auto forests = pack_by_prices(topology, enough)) {
+    set_rate(*forests, topology);
+    best.keep(std::move(forests));
+  }
+}
+
+void search_fair_shares(BestForests& best, const topology::Topology& topology,
+                        const topology::JointAllReduce& rates) {
+  const topology::JointAllReduce even = evened_out(rates, topology);
+  const JointForestSearch search(topology, even, Pairs::kFairShares);
+  for (const std::int64_t count : kFairTreeCounts) {
+    for (const double room : kFairRoom) {
+      if (!best.reaches(kFairEnough)) {
+        best.keep(search.with_trees(count, room));
       }
     }
   }
-  return best;
+}
+
+}  // namespace
+
+std::vector<AllReduceForests> allreduce_forests(const topology::Topology& topology,
+                                                const ForestOptions& options) {
+  std::vector<AllReduceForests> found{two_halves(topology, options)};
+  if (const auto rates = topology::joint_allreduce(topology)) {
+    BestForests best(rates->algbw, static_cast<double>(found[0].algbw.bytes_per_second()));
+    if (options.pairs == Pairs::kFairShares) {
+      search_fair_shares(best, topology, *rates);
+    } else {
+      search_few_trees(best, topology, *rates, options);
+    }
+    if (auto joint = best.take()) {
+      found.push_back(std::move(*joint));
+    }
+  }
+  return found;
+}
+
+AllReduceForests make_allreduce_forests(const topology::Topology& topology,
+                                        const ForestOptions& options) {
+  return std::move(allreduce_forests(topology, options).back());
 }
 
 }  // namespace rackrail::planner

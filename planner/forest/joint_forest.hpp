@@ -2,6 +2,8 @@
 // beat a reduce-scatter followed by an all-gather (topology::joint_allreduce), those.
 #pragma once
 
+#include <vector>
+
 #include "planner/forest/forest.hpp"
 
 namespace rackrail::planner {
@@ -14,7 +16,13 @@ struct AllReduceForests {
   bool operator==(const AllReduceForests&) const = default;
 };
 
-/// Throws like make_forest.
+/// A reduce-scatter and an all-gather of the best rates; and if that is a better rate, forests that
+/// share links between the two, the best last. Trees of the former are often shallower and more
+/// alike, so which is faster has to be tried. Throws like make_forest.
+std::vector<AllReduceForests> allreduce_forests(const topology::Topology& topology,
+                                                const ForestOptions& options = {});
+
+/// Those of the best rate.
 AllReduceForests make_allreduce_forests(const topology::Topology& topology,
                                         const ForestOptions& options = {});
 

@@ -11,6 +11,7 @@
 #pragma once
 
 #include "planner/forest/logical_network.hpp"
+#include "planner/forest/spread.hpp"
 #include "topology/topology.hpp"
 
 namespace rackrail::planner {
@@ -22,6 +23,7 @@ namespace rackrail::planner {
 /// False when no guess looks right; the network is then half done. Vertices of `network` are the
 /// nodes of `topology`.
 [[nodiscard]] bool remove_switches_evenly(LogicalNetwork& network,
-                                          const topology::Topology& topology);
+                                          const topology::Topology& topology,
+                                          Spread spread = Spread::kInProportion);
 
 }  // namespace rackrail::planner

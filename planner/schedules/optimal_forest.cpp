@@ -17,13 +17,34 @@ namespace {
 constexpr std::size_t kMostRanksPacked = 512;
 // Large buffers gain from rounds, until graphs become large themselves.
 constexpr std::size_t kFineRounds[] = {16, 32, 64, 128, 256};
+constexpr std::size_t kFewRounds = 4;  // enough where there are many trees
 
-/// Near to the bound, or shallow, or between few pairs of ranks: which of them is better depends on
-/// the cluster.
+/// Near to the bound, or shallow, or between few pairs of ranks, or in fair shares: which of them
+/// is better depends on the cluster.
 constexpr ForestOptions kOptions[] = {
     {.most_trees_per_rank = 16, .good_enough = 0.9999},
     {},
-    {.most_trees_per_rank = 16, .good_enough = 0.9999, .few_pairs = true}};
+    {.most_trees_per_rank = 16, .good_enough = 0.9999, .pairs = Pairs::kFew},
+    {.pairs = Pairs::kFairShares}};
+
+/// Whether links out of one rank are of other rates than those out of another.
+bool has_unequal_ways(const topology::Topology& topology) {
+  const auto rates_of = [&](std::size_t rank) {
+    std::vector<Bandwidth> rates;
+    for (const LinkId link : topology.links_out_of(topology.node_of(Rank(rank)))) {
+      rates.push_back(topology.link(link).bandwidth);
+    }
+    std::sort(rates.begin(), rates.end());
+    return rates;
+  };
+  const std::vector<Bandwidth> first = rates_of(0);
+  for (std::size_t r = 1; r < topology.rank_count(); ++r) {
+    if (rates_of(r) != first) {
+      return true;
+    }
+  }
+  return false;
+}
 
 class ForestFamily final : public ScheduleFamily {
  public:
@@ -60,46 +81,70 @@ class ForestFamily final : public ScheduleFamily {
     std::vector<plan::TransferGraph> graphs;
     std::vector<AllReduceForests> seen;  // several options may lead to the same trees
     for (const ForestOptions& options : kOptions) {
-      if (options.few_pairs && request.topology.rank_count() > kMostRanksExactly) {
-        continue;  // the same as without
+      if (options.pairs != Pairs::kEven && request.topology.rank_count() > kMostRanksExactly) {
+        continue;  // the same as without, or too many trees
       }
-      AllReduceForests forests;
-      if (what == plan::Collective::kAllReduce) {
-        forests = make_allreduce_forests(request.topology, options);
-      } else if (what == plan::Collective::kAllGather) {
-        forests.broadcast = make_forest(request.topology, options);
-      } else {
-        forests.reduction = make_forest(request.topology, options, true);
+      if (options.pairs == Pairs::kFairShares && !has_unequal_ways(request.topology)) {
+        continue;  // even shares are fair
       }
-      if (std::find(seen.begin(), seen.end(), forests) != seen.end()) {
-        continue;
-      }
-      auto made = in_rounds(request, [&](std::size_t rounds) {
-        switch (what) {
-          case plan::Collective::kAllGather:
-            return all_gather_along(forests.broadcast, request, rounds);
-          case plan::Collective::kReduceScatter:
-            return reduce_scatter_along(forests.reduction, request, rounds);
-          default:
-            return all_reduce_along(forests.reduction, forests.broadcast, request, rounds);
+      for (AllReduceForests& forests : forests_for(what, request.topology, options)) {
+        if (std::find(seen.begin(), seen.end(), forests) == seen.end()) {
+          add_in_rounds(what, forests, request, graphs);
+          seen.push_back(std::move(forests));
         }
-      });
-      std::move(made.begin(), made.end(), std::back_inserter(graphs));
-      seen.push_back(std::move(forests));
+      }
     }
     return graphs;
   }
 
  private:
-  /// In one round, and in ever more as long as the request allows.
+  static std::vector<AllReduceForests> forests_for(plan::Collective what,
+                                                   const topology::Topology& topology,
+                                                   const ForestOptions& options) {
+    if (what == plan::Collective::kAllReduce) {
+      return allreduce_forests(topology, options);
+    }
+    AllReduceForests forests;
+    if (what == plan::Collective::kAllGather) {
+      forests.broadcast = make_forest(topology, options);
+    } else {
+      forests.reduction = make_forest(topology, options, true);
+    }
+    return {std::move(forests)};
+  }
+
+  static void add_in_rounds(plan::Collective what, const AllReduceForests& forests,
+                            const ScheduleRequest& request,
+                            std::vector<plan::TransferGraph>& graphs) {
+    auto made = in_rounds(
+        request,
+        [&](std::size_t rounds) {
+          switch (what) {
+            case plan::Collective::kAllGather:
+              return all_gather_along(forests.broadcast, request, rounds);
+            case plan::Collective::kReduceScatter:
+              return reduce_scatter_along(forests.reduction, request, rounds);
+            default:
+              return all_reduce_along(forests.reduction, forests.broadcast, request, rounds);
+          }
+        },
+        kFewRounds);
+    std::move(made.begin(), made.end(), std::back_inserter(graphs));
+  }
+
+  /// In one round, and in ever more as long as the request allows, from `few` on if that is not 0.
   template <typename Make>
   static std::vector<plan::TransferGraph> in_rounds(const ScheduleRequest& request,
-                                                    const Make& make) {
+                                                    const Make& make, std::size_t few = 0) {
     std::vector<plan::TransferGraph> graphs;
     graphs.push_back(make(1));
     const std::size_t most =
         std::min(request.most_rounds, request.most_transfers / graphs[0].transfers().size());
     std::size_t last = 1;
+    if (few > 1 && few <= most) {
+      last = few;
+      graphs.push_back(make(few));
+    }
     for (const std::size_t fine : kFineRounds) {
       if (const std::size_t rounds = std::min(fine, most); rounds > last) {
         last = rounds;

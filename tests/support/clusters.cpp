@@ -36,20 +36,26 @@ void join(Topology& topology, NodeId a, NodeId b, int gigabytes_per_second) {
 }  // namespace
 
 Topology boxes(int count, int rails) {
+  return boxes_with_nics(
+      std::vector<std::vector<int>>(static_cast<std::size_t>(count), std::vector<int>(8, 25)),
+      rails);
+}
+
+Topology boxes_with_nics(const std::vector<std::vector<int>>& nics, int rails) {
   Topology topology("boxes");
   std::vector<NodeId> switches;
   for (int i = 0; i < rails; ++i) {
     switches.push_back(
         topology.add_node({.name = fmt::format("spine{}", i), .kind = NodeKind::kSpine}));
   }
-  for (int b = 0; b < count; ++b) {
+  for (std::size_t b = 0; b < nics.size(); ++b) {
     const std::string host = fmt::format("box{}", b);
     const NodeId inside =
         topology.add_node({.name = host + "-switch", .kind = NodeKind::kNvSwitch, .host = host});
-    for (int g = 0; g < 8; ++g) {
+    for (std::size_t g = 0; g < nics[b].size(); ++g) {
       const NodeId gpu = add_gpu(topology, fmt::format("{}-gpu{}", host, g), host);
       join(topology, gpu, inside, 300);
-      join(topology, gpu, switches[static_cast<std::size_t>(g % rails)], 25);
+      if (nics[b][g] > 0) join(topology, gpu, switches[g % switches.size()], nics[b][g]);
     }
   }
   return topology;
@@ -71,6 +77,27 @@ Topology grid(int rows, int columns, bool wrap) {
       if (column < next(columns)) join(topology, at(row, column), at(row, column + 1), 1);
     }
   }
+  return topology;
+}
+
+Topology cuboid(int layers, int rows, int columns) {
+  Topology topology("torus");
+  std::vector<NodeId> gpus;
+  for (int i = 0; i < layers * rows * columns; ++i) {
+    gpus.push_back(add_gpu(topology, fmt::format("gpu{}", i), ""));
+  }
+  const auto join_along = [&](int stride, int length) {
+    for (int i = 0; i < static_cast<int>(gpus.size()); ++i) {
+      const int at = i / stride % length;
+      if (length > 2 || at + 1 < length) {
+        const int next = i + ((at + 1) % length - at) * stride;
+        join(topology, gpus[static_cast<std::size_t>(i)], gpus[static_cast<std::size_t>(next)], 1);
+      }
+    }
+  };
+  join_along(rows * columns, layers);
+  join_along(columns, rows);
+  join_along(1, columns);
   return topology;
 }
 
@@ -104,6 +131,30 @@ Topology clos(const std::vector<int>& hosts, int uplinks) {
     for (int h = 0; h < hosts[r]; ++h) {
       const std::string host = fmt::format("{}-host{}", rack, h);
       join(topology, add_gpu(topology, host, host, rack), tor, 10);
+    }
+  }
+  return topology;
+}
+
+Topology three_tiers(const std::vector<std::vector<int>>& hosts, int uplinks) {
+  Topology topology("three tiers");
+  const NodeId core = topology.add_node({.name = "core", .kind = NodeKind::kCore});
+  for (std::size_t p = 0; p < hosts.size(); ++p) {
+    std::vector<NodeId> spines;
+    for (int i = 0; i < uplinks; ++i) {
+      spines.push_back(
+          topology.add_node({.name = fmt::format("spine{}.{}", p, i), .kind = NodeKind::kSpine}));
+      join(topology, spines.back(), core, 10);
+    }
+    for (std::size_t r = 0; r < hosts[p].size(); ++r) {
+      const std::string rack = fmt::format("rack{}.{}", p, r);
+      const NodeId tor =
+          topology.add_node({.name = rack + "-tor", .kind = NodeKind::kTor, .rack = rack});
+      for (const NodeId spine : spines) join(topology, tor, spine, 10);
+      for (int h = 0; h < hosts[p][r]; ++h) {
+        const std::string host = fmt::format("{}-host{}", rack, h);
+        join(topology, add_gpu(topology, host, host, rack), tor, 10);
+      }
     }
   }
   return topology;

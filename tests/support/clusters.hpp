@@ -2,6 +2,7 @@
 #pragma once
 
 #include <initializer_list>
+#include <vector>
 
 #include "topology/topology.hpp"
 
@@ -9,14 +10,22 @@ namespace rackrail::test {
 
 /// Boxes of 8 GPUs on an NVSwitch (300 per GPU); GPU i of every box has 25 to switch i mod `rails`.
 topology::Topology boxes(int count, int rails);
+/// Boxes with as many GPUs as nics[box] has entries, on an NVSwitch (300 per GPU); GPU i has a NIC
+/// of nics[box][i] to switch i mod `rails`, none where that is 0.
+topology::Topology boxes_with_nics(const std::vector<std::vector<int>>& nics, int rails);
 /// GPUs in rows and columns, joined to their neighbours by links of 1; with `wrap`, the last of a
 /// row or column to the first.
 topology::Topology grid(int rows, int columns, bool wrap);
+/// The same in three dimensions, as a torus.
+topology::Topology cuboid(int layers, int rows, int columns);
 /// Two racks of two hosts: 10 per host, 4 per rack uplink.
 topology::Topology two_racks();
 /// Racks of hosts with 10 each, under ToRs with `uplinks` links of 10 each to as many spines; rack
 /// i has hosts[i] hosts.
 topology::Topology clos(const std::vector<int>& hosts, int uplinks);
+/// Pods of such racks: hosts[p][r] hosts with 10 each in rack r of pod p, `uplinks` links of 10
+/// from each ToR to as many spines of its pod, and one of 10 from each of those to the core.
+topology::Topology three_tiers(const std::vector<std::vector<int>>& hosts, int uplinks);
 /// The 8 GPUs of a DGX-1V (NVIDIA, "NVIDIA DGX-1 With Tesla V100 System Architecture", 2017): 6
 /// links of 1 per GPU.
 topology::Topology cube_mesh();
