@@ -200,7 +200,8 @@ class BestForests {
       best_ = std::move(forests);
     }
   }
-  std::optional<AllReduceForests> take() { return std::move(best_); }
+  /// What was kept since the last time.
+  std::optional<AllReduceForests> take() { return std::exchange(best_, std::nullopt); }
 
  private:
   double optimum_;
@@ -218,14 +219,6 @@ void search_few_trees(BestForests& best, const topology::Topology& topology,
       }
       best.keep(search.with_trees(count, room));
     }
-  }
-  const double enough = std::min(options.good_enough, kNearlyAll);
-  if (best.reaches(enough)) {
-    return;
-  }
-  if (auto forests = pack_by_prices(topology, enough)) {
-    set_rate(*forests, topology);
-    best.keep(std::move(forests));
   }
 }
 
@@ -249,13 +242,24 @@ std::vector<AllReduceForests> allreduce_forests(const topology::Topology& topolo
   std::vector<AllReduceForests> found{two_halves(topology, options)};
   if (const auto rates = topology::joint_allreduce(topology)) {
     BestForests best(rates->algbw, static_cast<double>(found[0].algbw.bytes_per_second()));
+    const auto add_best = [&] {
+      if (auto forests = best.take()) {
+        found.push_back(std::move(*forests));
+      }
+    };
     if (options.pairs == Pairs::kFairShares) {
       search_fair_shares(best, topology, *rates);
-    } else {
-      search_few_trees(best, topology, *rates, options);
+      add_best();
+      return found;
     }
-    if (auto joint = best.take()) {
-      found.push_back(std::move(*joint));
+    search_few_trees(best, topology, *rates, options);
+    add_best();
+    if (const double enough = std::min(options.good_enough, kNearlyAll); !best.reaches(enough)) {
+      if (auto forests = pack_by_prices(topology, enough)) {
+        set_rate(*forests, topology);
+        best.keep(std::move(forests));
+        add_best();
+      }
     }
   }
   return found;

@@ -16,9 +16,9 @@ struct AllReduceForests {
   bool operator==(const AllReduceForests&) const = default;
 };
 
-/// A reduce-scatter and an all-gather of the best rates; and if that is a better rate, forests that
-/// share links between the two, the best last. Trees of the former are often shallower and more
-/// alike, so which is faster has to be tried. Throws like make_forest.
+/// A reduce-scatter and an all-gather of the best rates; then, if their rate is better, forests
+/// that share links between the two, few trees before many; the best last. Trees of the first are
+/// often shallower and more alike, so which is fastest has to be tried. Throws like make_forest.
 std::vector<AllReduceForests> allreduce_forests(const topology::Topology& topology,
                                                 const ForestOptions& options = {});
 
