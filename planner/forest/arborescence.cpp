@@ -7,15 +7,15 @@ namespace rackrail::planner {
 
 namespace {
 
-constexpr std::uint32_t kNone = 0xffffffff;
+constexpr std::uint32_t kUnset = 0xffffffff;
 
 /// The cheapest arc into each vertex.
 std::vector<std::uint32_t> cheapest_in(std::size_t size, std::uint32_t root,
                                        const std::vector<PricedArc>& arcs) {
-  std::vector<std::uint32_t> in(size, kNone);
+  std::vector<std::uint32_t> in(size, kUnset);
   for (std::uint32_t a = 0; a < arcs.size(); ++a) {
     const PricedArc& arc = arcs[a];
-    if (arc.to != root && (in[arc.to] == kNone || arc.price < arcs[in[arc.to]].price)) {
+    if (arc.to != root && (in[arc.to] == kUnset || arc.price < arcs[in[arc.to]].price)) {
       in[arc.to] = a;
     }
   }
@@ -32,11 +32,11 @@ struct Contraction {
 Contraction contract_cycles(std::uint32_t root, const std::vector<std::uint32_t>& in,
                             const std::vector<PricedArc>& arcs) {
   const std::size_t size = in.size();
-  Contraction made{std::vector<std::uint32_t>(size, kNone), std::vector<bool>(size), 0};
-  std::vector<std::uint32_t> seen_from(size, kNone);
+  Contraction made{std::vector<std::uint32_t>(size, kUnset), std::vector<bool>(size), 0};
+  std::vector<std::uint32_t> seen_from(size, kUnset);
   for (std::uint32_t start = 0; start < size; ++start) {
     std::uint32_t v = start;
-    while (v != root && seen_from[v] == kNone) {
+    while (v != root && seen_from[v] == kUnset) {
       seen_from[v] = start;
       v = arcs[in[v]].from;
     }
@@ -50,7 +50,7 @@ Contraction contract_cycles(std::uint32_t root, const std::vector<std::uint32_t>
     ++made.count;
   }
   for (std::uint32_t& number : made.number) {
-    if (number == kNone) {
+    if (number == kUnset) {
       number = static_cast<std::uint32_t>(made.count++);
     }
   }
@@ -63,7 +63,7 @@ std::optional<std::vector<std::uint32_t>> cheapest_tree(std::size_t size, std::u
                                                         const std::vector<PricedArc>& arcs) {
   std::vector<std::uint32_t> in = cheapest_in(size, root, arcs);
   for (std::uint32_t v = 0; v < size; ++v) {
-    if (v != root && in[v] == kNone) {
+    if (v != root && in[v] == kUnset) {
       return std::nullopt;
     }
   }

@@ -14,7 +14,7 @@ namespace rackrail::planner {
 
 namespace {
 
-constexpr double kPlannedBytes = 1U << 30U;  // of the buffer that the order of moves is made for
+constexpr double kPacedBytes = 1U << 30U;  // of the buffer that the order of moves is made for
 
 /// A chunk and the trees it takes.
 struct Part {
@@ -147,7 +147,7 @@ plan::TransferGraph make_graph(plan::Collective collective, const Forest* reduct
                       [](std::int64_t sum, const Part& part) { return sum + part.weight; });
   const std::vector<Turn> turns =
       pace == Pace::kUrgent
-          ? paced(moves, rounds, request.topology, kPlannedBytes / static_cast<double>(weight))
+          ? paced(moves, rounds, request.topology, kPacedBytes / static_cast<double>(weight))
           : in_stages(moves, rounds);
   for (const auto& [move, round] : turns) {
     const Step& step = steps[move];
