@@ -95,7 +95,7 @@ TEST_CASE("NCCL is not asked for what it refuses: two ranks of a host on one GPU
       "RACKRAIL_SHARE_GPU=1 or --share-gpu";
   for (const Rank self : {Rank(0), Rank(1)}) {
     const GpuChoice choice = choose_gpu({.shares = true}, self, texts(all));
-    CHECK(choice.path == DevicePath::kStaged);
+    CHECK(choice.path == DevicePath::kTransport);
     CHECK_THAT(choice.note, Catch::EndsWith(problem));
     CHECK_THROWS_WITH(choose_gpu({.shares = true, .path = GpuPath::kNccl}, self, texts(all)),
                       "NCCL cannot be used: " + problem);
@@ -132,13 +132,16 @@ TEST_CASE("NCCL is used where all ranks have it, and otherwise only if nobody in
   without.nccl = "no NCCL: why";
   const auto all = texts({offer("a", {"bus 0"}), without});
   const GpuChoice choice = choose_gpu({}, Rank(0), all);
-  CHECK(choice.path == DevicePath::kStaged);
-  CHECK(choice.note ==
-        "gradients go through pinned memory and the transport: rank 1 has no NCCL: why");
+  CHECK(choice.path == DevicePath::kTransport);
+  CHECK(choice.note == "gradients go over the transport: rank 1 has no NCCL: why");
   CHECK_THROWS_WITH(choose_gpu({.path = GpuPath::kNccl}, Rank(0), all),
                     "NCCL cannot be used: rank 1 has no NCCL: why");
   CHECK_THROWS_AS(choose_gpu({.path = GpuPath::kHybrid}, Rank(0), all), RuntimeFailure);
+  CHECK(choice.staging == Staging::kWhereNeeded);
   CHECK(choose_gpu({.path = GpuPath::kStaged}, Rank(0), all).note.empty());
+  CHECK(choose_gpu({.path = GpuPath::kStaged}, Rank(0), all).staging == Staging::kAlways);
+  CHECK(choose_gpu({.path = GpuPath::kDirect}, Rank(0), all).staging == Staging::kNever);
+  CHECK(choose_gpu({.path = GpuPath::kDirect}, Rank(0), all).path == DevicePath::kTransport);
   CHECK(choose_gpu({.path = GpuPath::kHybrid}, Rank(0), offers({"a", "b"}, 1)).path ==
         DevicePath::kHybrid);
 }
