@@ -67,7 +67,8 @@ class DeviceMessaging {
   /// As Transport::send(), of a payload on the device that is there already.
   virtual void send_from_device(Rank destination, const SliceHeader& header,
                                 std::span<const std::byte> payload, SendCompletion done) = 0;
-  /// An empty one ends it: what has a landing already may still call its done().
+  /// An empty one ends it, without throwing: what has a landing already may still call its done().
+  /// Throws RuntimeFailure otherwise, where the transport cannot do it.
   virtual void set_landing_handler(LandingHandler handler) = 0;
 };
 

@@ -142,8 +142,9 @@ class UcxTransport final : public Transport, public DeviceMessaging {
 
   void set_landing_handler(LandingHandler handler) override {
     on_landing_ = std::move(handler);
-    // UCX must then keep what has arrived until it was copied.
-    set_message_handler(kSliceMessage, on_slice, on_landing_ ? UCP_AM_FLAG_PERSISTENT_DATA : 0);
+    if (on_landing_) {  // UCX must be able to keep what has arrived until it was copied
+      set_message_handler(kSliceMessage, on_slice, UCP_AM_FLAG_PERSISTENT_DATA);
+    }
   }
 
   std::size_t progress() override {

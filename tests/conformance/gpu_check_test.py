@@ -243,6 +243,26 @@ class Script(unittest.TestCase):
         self.assertEqual([row["met"] for row in script.targets(report)],
                          [True, False, True, True, True, None, None, True])
 
+    def test_another_ucx_comes_before_that_of_the_bundle(self):
+        """The bundle's programs take the bundle's libraries whatever LD_LIBRARY_PATH says."""
+        script = self.load_script()
+        program = self.bundle / "rackrail"
+        program.write_text("""#!/bin/sh
+case "$LD_PRELOAD" in */elsewhere/libucp.so.0) has=true ;; *) has=false ;; esac
+echo '{"features": [{"name": "messages of GPUs", "available": '$has', "detail": "why not"}]}'
+""")
+        program.chmod(0o755)
+        run = types.SimpleNamespace(command=lambda name: [str(program)])
+        self.assertEqual(script.ucx_with_cuda(run), (None, "why not"))
+        os.environ["RACKRAIL_UCX_PATH"] = "/elsewhere"
+        self.addCleanup(os.environ.pop, "RACKRAIL_UCX_PATH")
+        words, reason = script.ucx_with_cuda(run)
+        self.assertIsNone(reason)
+        self.assertEqual(words[0], "env")
+        self.assertTrue(words[1].endswith("/elsewhere/libucp.so.0"), words)
+        program.write_text("#!/bin/sh\necho nothing\n")
+        self.assertEqual(script.ucx_with_cuda(run), (None, "rackrail info does not say"))
+
     def test_direct_messages_are_measured_where_a_ucx_takes_the_gpus_memory(self):
         os.environ["EMULATED_UCX_WITH_CUDA"] = "1"
         self.addCleanup(os.environ.pop, "EMULATED_UCX_WITH_CUDA")
