@@ -13,15 +13,22 @@ std::optional<std::string> EarlyPieces::keep(Rank source, const SliceHeader& hea
     return fmt::format("rank {} is too far ahead: {} bytes wait for their buckets", source.value(),
                        bytes_);
   }
-  std::vector<Piece>& kept = pieces_[{header.bucket, header.transfer, header.step}];
-  if (std::any_of(kept.begin(), kept.end(),
-                  [&](const Piece& each) { return each.header.slice == header.slice; })) {
+  if (has(header.bucket, header.transfer, header.step, header.slice)) {
     return fmt::format("rank {} sent piece {} of transfer {} once more", source.value(),
                        header.slice, header.transfer);
   }
-  kept.push_back({source, header, {payload.begin(), payload.end()}});
+  pieces_[{header.bucket, header.transfer, header.step}].push_back(
+      {source, header, {payload.begin(), payload.end()}});
   bytes_ += payload.size();
   return std::nullopt;
+}
+
+bool EarlyPieces::has(std::uint32_t bucket, std::uint32_t transfer, std::uint32_t turn,
+                      std::uint32_t number) const {
+  const auto found = pieces_.find({bucket, transfer, turn});
+  return found != pieces_.end() &&
+         std::any_of(found->second.begin(), found->second.end(),
+                     [&](const Piece& each) { return each.header.slice == number; });
 }
 
 std::vector<EarlyPieces::Piece> EarlyPieces::take(std::uint32_t bucket, std::uint32_t transfer,

@@ -40,6 +40,10 @@ class EarlyPieces {
   /// What is there of a transfer in one turn (SliceHeader::step), which is forgotten.
   std::vector<Piece> take(std::uint32_t bucket, std::uint32_t transfer, std::uint32_t turn);
 
+  /// Whether the piece of this number (SliceHeader::slice) is there.
+  bool has(std::uint32_t bucket, std::uint32_t transfer, std::uint32_t turn,
+           std::uint32_t number) const;
+
   std::size_t bytes() const { return bytes_; }
   /// What fits at most.
   std::size_t most_bytes() const { return most_; }

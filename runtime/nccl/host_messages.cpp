@@ -284,8 +284,8 @@ std::size_t HostMessages::take_tasks() {
     if (task.piece != nullptr) {
       send(task);
     } else {
-      require_peers(*task.exchange);
       take_early(*task.exchange, task.turn);
+      require_peers(*task.exchange);
     }
   }
   return tasks.size();
@@ -462,7 +462,8 @@ void HostMessages::on_peer_error(Rank peer, const std::string& reason) {
   }
 }
 
-/// Fails where an exchange that has begun still needs a peer that is lost.
+/// Fails where an exchange that has begun still needs a peer that is lost. What that one had sent
+/// before may be here without having its place yet.
 void HostMessages::require_peers(const Exchange& exchange) {
   std::optional<std::string> reason;
   {
@@ -473,7 +474,11 @@ void HostMessages::require_peers(const Exchange& exchange) {
           (unsent != exchange.unsent.end() && unsent->second != 0) ||
           (exchange.is_under_way() &&
            std::any_of(exchange.receives.begin(), exchange.receives.end(), [&](const Piece& p) {
-             return p.arrived != exchange.turn && exchange.messages[p.message].peer == peer;
+             const ExchangeOperation::Message& message = exchange.messages[p.message];
+             const bool is_here = p.arrived == exchange.turn || p.is_landing ||
+                                  early_.has(exchange.bucket.value(), message.transfer.value(),
+                                             exchange.turn, p.number);
+             return message.peer == peer && !is_here;
            }));
       if (is_needed) {
         reason = why;

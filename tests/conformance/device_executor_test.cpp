@@ -704,6 +704,7 @@ TEST_CASE("device executor: messages from the device's memory and staged ones gi
     }
     executor.reset();
     used[self.index()] = {reaching.sent, reaching.landed};
+    // At once: what it has sent counts, also where others have not begun what it is for.
     transports[self.index()]->close(1_s);
   });
   CHECK(sums == simulated(plan, alone, 3));

@@ -18,6 +18,9 @@ TEST_CASE("early pieces: what is kept is given back once, by transfer and turn")
   CHECK_FALSE(early.keep(Rank(4), piece(5, 9, 0), payload));
   CHECK(early.bytes() == 400);
   CHECK(early.take(1, 3, 4).empty());
+  CHECK(early.has(1, 3, 5, 1));
+  CHECK_FALSE(early.has(1, 3, 5, 2));
+  CHECK_FALSE(early.has(1, 9, 6, 0));
   const auto taken = early.take(1, 3, 5);
   REQUIRE(taken.size() == 2);
   CHECK(taken[0].source == Rank(2));
