@@ -13,6 +13,7 @@ const std::map<std::string, runtime::GpuPath>& gpu_paths() {
   static const std::map<std::string, GpuPath> kPaths{{"auto", GpuPath::kAuto},
                                                      {"nccl", GpuPath::kNccl},
                                                      {"staged", GpuPath::kStaged},
+                                                     {"direct", GpuPath::kDirect},
                                                      {"hybrid", GpuPath::kHybrid}};
   return kPaths;
 }
@@ -33,10 +34,12 @@ void GpuOptions::add_to(CLI::App& command) {
       ->needs(where);
   command
       .add_option("--gpu-path", path,
-                  "What carries gradients between GPUs: nccl; staged, by way of pinned memory and "
-                  "--transport; hybrid, nccl inside hosts and staged between them; or auto, nccl "
-                  "where all workers have it, else staged")
-      ->check(CLI::IsMember({"auto", "nccl", "staged", "hybrid"}))
+                  "What carries gradients between GPUs: nccl; direct, --transport, which reads and "
+                  "writes the GPU's memory itself (a UCX with CUDA); staged, --transport by way of "
+                  "pinned memory; hybrid, nccl inside hosts and --transport between them; or auto, "
+                  "nccl where all workers have it, else --transport. Where it is not said, "
+                  "messages are direct wherever they can")
+      ->check(CLI::IsMember({"auto", "nccl", "direct", "staged", "hybrid"}))
       ->capture_default_str()
       ->needs(where);
 }

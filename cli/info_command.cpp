@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <vector>
 
 #include "base/build_config.hpp"
 #include "cli/commands.hpp"
@@ -47,8 +48,22 @@ Feature gpu_path_feature(const runtime::CudaStatus& cuda, const runtime::NcclSta
   }
   const bool has_nccl = !nccl.unavailable.has_value();
   return {name, true,
-          has_nccl ? "by NCCL " + nccl.detail
-                   : "through pinned memory and a transport: " + *nccl.unavailable};
+          has_nccl ? "by NCCL " + nccl.detail : "over a transport: " + *nccl.unavailable};
+}
+
+/// Whether what goes over the transport has to be staged.
+Feature staging_feature(const std::vector<runtime::TransportKind>& transports) {
+  std::string reasons;
+  for (const runtime::TransportKind& kind : transports) {
+    if (!kind.unavailable && !kind.no_device_memory) {
+      return {"messages of GPUs", true, "directly, by " + kind.name};
+    }
+    const std::string reason = kind.unavailable.value_or(kind.no_device_memory.value_or(""));
+    if (kind.name != "in-process") {
+      reasons += (reasons.empty() ? "" : "; ") + kind.name + ": " + reason;
+    }
+  }
+  return {"messages of GPUs", false, "staged through pinned memory: " + reasons};
 }
 
 std::vector<Feature> features() {
@@ -69,7 +84,9 @@ std::vector<Feature> features() {
       {"library: NCCL", !nccl.unavailable.has_value(), nccl.unavailable.value_or(nccl.detail)});
   list.push_back(cublas_feature(cuda));
   list.push_back(gpu_path_feature(cuda, nccl));
-  for (const runtime::TransportKind& kind : runtime::transport_kinds()) {
+  const std::vector<runtime::TransportKind> transports = runtime::transport_kinds();
+  list.push_back(staging_feature(transports));
+  for (const runtime::TransportKind& kind : transports) {
     list.push_back({"transport: " + kind.name, !kind.unavailable.has_value(),
                     kind.unavailable.value_or(kind.detail)});
   }

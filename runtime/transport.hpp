@@ -5,7 +5,7 @@
 // are; they arrive once, in order per sender, and the payload is only valid inside the handler.
 //
 // To add one: a folder (or file) beside the others with one factory, a line in
-// runtime/transports/registry.cpp, and it runs through tests/conformance/transport_test.cpp.
+// runtime/transports/kinds.def, and it runs through tests/conformance/transport_test.cpp.
 #pragma once
 
 #include <cstddef>
@@ -43,6 +43,35 @@ using PeerErrorHandler = std::function<void(Rank peer, const std::string& reason
 /// Called from progress() (or from send itself) once the payload may be reused.
 using SendCompletion = std::function<void()>;
 
+/// Where the bytes of a message shall lie on a device.
+struct Landing {
+  std::span<std::byte> memory;  ///< of the device, as large as the message
+  /// Called from progress() once the transport leaves the memory alone; whether the bytes are
+  /// there. Where they are not, the peer error handler hears of it as well.
+  std::function<void(bool has_arrived)> done;
+};
+/// Called from progress() for each message before the receive handler, which gets those that have
+/// no landing.
+using LandingHandler = std::function<std::optional<Landing>(Rank source, const SliceHeader&)>;
+
+/// What a transport can do besides where it reads and writes the memory of GPUs. Messages are the
+/// same on the wire, so either end may have them in the host's memory. Whoever calls progress() has
+/// the device as its thread's current one.
+class DeviceMessaging {
+ public:
+  virtual ~DeviceMessaging() = default;
+  DeviceMessaging() = default;
+  DeviceMessaging(const DeviceMessaging&) = delete;
+  DeviceMessaging& operator=(const DeviceMessaging&) = delete;
+
+  /// As Transport::send(), of a payload on the device that is there already.
+  virtual void send_from_device(Rank destination, const SliceHeader& header,
+                                std::span<const std::byte> payload, SendCompletion done) = 0;
+  /// An empty one ends it, without throwing: what has a landing already may still call its done().
+  /// Throws RuntimeFailure otherwise, where the transport cannot do it.
+  virtual void set_landing_handler(LandingHandler handler) = 0;
+};
+
 class Transport {
  public:
   virtual ~Transport() = default;
@@ -68,6 +97,8 @@ class Transport {
   /// Sleeps until something may have happened, `wake()` was called, or the time is over.
   virtual void wait(Duration at_most) = 0;
   virtual void wake() = 0;
+  /// None where messages must lie in the host's memory.
+  virtual DeviceMessaging* device_messaging() { return nullptr; }
   /// Orderly end within the deadline; afterwards only destruction is allowed. Never throws.
   virtual void close(Duration deadline) noexcept = 0;
 };
@@ -77,6 +108,8 @@ struct TransportKind {
   std::string name;                        ///< "in-process", "ucx"
   std::optional<std::string> unavailable;  ///< why it cannot be used here, if so
   std::string detail;                      ///< version, devices: for `rackrail info`
+  /// Why messages cannot lie in the memory of a GPU, if so.
+  std::optional<std::string> no_device_memory = "it takes the host's memory only";
 };
 std::vector<TransportKind> transport_kinds();
 /// Throws RuntimeFailure with the reason when it is unavailable, ConfigError when unknown.

@@ -126,10 +126,12 @@ class Verifier {
     add("its residual", compare<float>(errors_, residual, stream()));
   }
 
+  /// Payloads alone, and added to floats as executors do.
   void check_reduce() {
     std::vector<DeviceBuffer<std::byte>> payloads;
     std::vector<const std::byte*> pointers;
     std::vector<float> sum(input_.size());
+    std::vector<float> onto_floats = input_;
     std::vector<std::byte> expected(bytes_.size());
     for (std::size_t p = 0; p < kPayloads; ++p) {
       cpu_->encode(p % 2 == 0 ? input_ : residual_, {}, {.stream = p}, expected);
@@ -142,10 +144,17 @@ class Verifier {
       } else {
         cpu_->decode_add(expected, sum);
       }
+      cpu_->decode_add(expected, onto_floats);
     }
+    runtime::DeviceEncoding reduction = encoding(false);
+    cpu_->encode(onto_floats, {}, key_, expected);
+    poison(output_, stream());
+    gpu_->reduce(pointers, sum.size(), reduction, stream());
+    add("reduce of 8 and floats", compare<std::byte>(output_, expected, stream()));
+    reduction.input = {};
     cpu_->encode(sum, {}, key_, expected);
     poison(output_, stream());
-    gpu_->reduce(pointers, sum.size(), encoding(false), stream());
+    gpu_->reduce(pointers, sum.size(), reduction, stream());
     add("reduce of 8", compare<std::byte>(output_, expected, stream()));
   }
 

@@ -3,8 +3,7 @@
     mpirun -n 2 python python/examples/keras_custom_step.py     (or under srun, or with TF_CONFIG)
 
 The gradients of a step travel as one array, which TensorFlow hands over outside of its graph, so
-nothing overlaps with backward; with PyTorch's hook it does. rackrail's tests have no TensorFlow, so
-they never run this example."""
+nothing overlaps with backward; with PyTorch's hook it does."""
 from pathlib import Path
 
 import numpy as np
@@ -30,11 +29,17 @@ class DataParallel(tf.keras.Sequential):
     def train_step(self, batch):
         images, labels = batch
         with tf.GradientTape() as tape:
-            loss = self.compute_loss(y=labels, y_pred=self(images, training=True))
+            scores = self(images, training=True)
+            loss = self.compute_loss(y=labels, y_pred=scores)
         gradients = tape.gradient(loss, self.trainable_variables)
         gradients = mean_over_ranks(gradients)  # rackrail
         self.optimizer.apply_gradients(zip(gradients, self.trainable_variables))
-        return {"loss": loss}
+        for metric in self.metrics:  # of this rank's examples
+            if metric.name == "loss":
+                metric.update_state(loss)
+            else:
+                metric.update_state(labels, scores)
+        return {metric.name: metric.result() for metric in self.metrics}
 
 
 def main():
@@ -45,7 +50,8 @@ def main():
     model = DataParallel([tf.keras.layers.Conv2D(16, 3, activation="relu"),
                           tf.keras.layers.Flatten(), tf.keras.layers.Dense(10)])
     model.compile(optimizer="adam", run_eagerly=True,  # the arrays must be there in every step
-                  loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+                  loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+                  metrics=["accuracy"])
     # The same number of batches on every rank: all of them sum in every step.
     model.fit(images[mine][:32 * 20], labels[mine][:32 * 20], batch_size=32, epochs=3,
               verbose=2 if rackrail.rank() == 0 else 0)

@@ -65,11 +65,23 @@ def candidates():
     return [str(path) for path in beside if path.exists()] + ["librackrail.so"]
 
 
+# TensorFlow has its own protobuf, of another version, and shows it to whatever is loaded after it.
+_NAMES_OF_OTHERS = ("_ZTIN6google8protobuf11MessageLiteE", "_ZTIN6google8protobuf7MessageE", "grpc_init")
+
+
+def loading_mode():
+    """How to load the library: where others have put names into the process that its own libraries
+    have as well, its own come first. Not always: an allocator that is preloaded would be passed by."""
+    everybody = ctypes.CDLL(None)
+    is_crowded = any(hasattr(everybody, name) for name in _NAMES_OF_OTHERS)
+    return ctypes.DEFAULT_MODE | (getattr(os, "RTLD_DEEPBIND", 0) if is_crowded else 0)
+
+
 def load():
     """The library, checked. Raises ImportError with one sentence."""
     tried = candidates()
     try:
-        library = ctypes.CDLL(tried[0])
+        library = ctypes.CDLL(tried[0], mode=loading_mode())
     except OSError as error:
         raise ImportError(f"rackrail: its library cannot be loaded: {error}; build it ('make"
                           " build') and set RACKRAIL_LIBRARY to librackrail.so") from None

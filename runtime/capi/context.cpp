@@ -87,7 +87,9 @@ Context::~Context() {
 
 void Context::join() {
   if (settings_.gpu && settings_.gpu->shares) {
-    runtime::share_gpu_as(rank(), runtime::is_loopback(settings_.launch.coordinator.host));
+    no_nccl_ =
+        runtime::share_gpu_as(rank(), runtime::is_loopback(settings_.launch.coordinator.host))
+            .value_or("");
   }
   runtime::SessionOptions options;
   options.coordinator = settings_.launch.coordinator;
@@ -128,8 +130,8 @@ void Context::join() {
 
 runtime::MakeExecutor Context::take_gpu() {
   const runtime::GpuChoice choice = runtime::agree_on_gpu(
-      {.shares = true, .path = settings_.gpu->path, .hosts = {}}, rank(), false,
-      settings_.gpu->device,
+      {.shares = true, .path = settings_.gpu->path, .hosts = {}}, rank(),
+      {.computes = false, .device = settings_.gpu->device, .no_nccl = no_nccl_},
       [this](const auto& own) { return session_->coordinator().exchange(own); });
   gpu_ = runtime::make_gpu_arrays(choice.device);
   return runtime::device_executors(choice, gpu_->stream());

@@ -84,6 +84,7 @@ class Context {
   std::vector<State> states_;                ///< by bucket, in this step
   std::vector<std::int64_t> elements_;       ///< by bucket
   std::vector<float> padded_;                ///< memory of the part that is shorter than its piece
+  std::string no_nccl_;                      ///< why not, whatever there is; empty: nothing
   std::unique_ptr<runtime::GpuArrays> gpu_;  ///< where sums are made; null: on the host
   /// With a GPU: arrays of the host that were started, by bucket, and their copies there.
   std::map<std::uint32_t, std::pair<std::span<float>, trainer::Floats>> copies_;

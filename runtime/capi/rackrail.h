@@ -91,11 +91,13 @@ typedef struct rackrail_config {
   int32_t device;    /* rackrail_device: where sums are made, on all ranks alike; [RACKRAIL_DEVICE]:
                         "cpu" (default) or "cuda". Buffers of the host are copied there and back.
                         What carries sums: [RACKRAIL_GPU_PATH] "auto" (NCCL where all ranks can, else
-                        staged), "nccl", "staged" (through pinned memory and the transport) or
-                        "hybrid" (NCCL in hosts, staged between them). Several ranks on one GPU, for
+                        the transport), "nccl", "direct" (the transport, which takes the GPU's
+                        memory), "staged" (the transport by way of pinned memory) or "hybrid" (NCCL
+                        in hosts, the transport between them). Several ranks on one GPU, for
                         tests: with [RACKRAIL_SHARE_GPU] "1" on all of them, NCCL takes each for a
-                        host of its own (its NCCL_HOSTID is set before NCCL is first called); without
-                        it, "auto" is staged there and the others fail */
+                        host of its own: a process of one thread gets NCCL_HOSTID and others for
+                        that, one with several must have them from its start and is told which.
+                        Without them, "auto" takes the transport and the others fail */
   int32_t device_id; /* with RACKRAIL_CUDA: this process's GPU. Where RACKRAIL_DEVICE says "cuda",
                         and `device` nothing: the first that no other rank of the machine has */
 } rackrail_config;

@@ -118,15 +118,13 @@ std::optional<Settings::Gpu> read_gpu(const rackrail_config& config,
     reject("device_id", std::to_string(config.device_id), "the number of a GPU, from 0 on");
   }
   using runtime::GpuPath;
-  const std::map<std::string, GpuPath> paths{{"", GpuPath::kAuto},
-                                             {"auto", GpuPath::kAuto},
-                                             {"nccl", GpuPath::kNccl},
-                                             {"staged", GpuPath::kStaged},
-                                             {"hybrid", GpuPath::kHybrid}};
+  const std::map<std::string, GpuPath> paths{
+      {"", GpuPath::kAuto},         {"auto", GpuPath::kAuto},     {"nccl", GpuPath::kNccl},
+      {"staged", GpuPath::kStaged}, {"direct", GpuPath::kDirect}, {"hybrid", GpuPath::kHybrid}};
   const std::string path = text_of(nullptr, "", "RACKRAIL_GPU_PATH", environment).text;
   const auto found = paths.find(path);
   if (found == paths.end()) {
-    reject_variable("RACKRAIL_GPU_PATH", path, "auto, nccl, staged or hybrid");
+    reject_variable("RACKRAIL_GPU_PATH", path, "auto, nccl, direct, staged or hybrid");
   }
   const std::string shares = text_of(nullptr, "", "RACKRAIL_SHARE_GPU", environment).text;
   if (!shares.empty() && shares != "0" && shares != "1") {

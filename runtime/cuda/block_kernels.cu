@@ -50,7 +50,8 @@ struct InputSource {
   }
 };
 
-/// The values to encode: the sum of what payloads decode to, in their order.
+/// The values to encode: floats in memory, if any, and what payloads decode to, added in this
+/// order.
 ///
 /// A code times a scale that an encoder made is exact (see plan/codecs/), so that the fused
 /// multiply-add rounds as a product and a sum would.
@@ -59,6 +60,7 @@ struct PayloadSource {
   static constexpr unsigned kResident = 5;
 
   Payloads payloads;
+  const float* input;  ///< or null
   std::size_t scale_bytes;
 
   __device__ __forceinline__ float scale(unsigned p, std::size_t block) const {
@@ -68,8 +70,8 @@ struct PayloadSource {
     const auto code = [&](unsigned p) {
       return Code::float_of(static_cast<std::uint32_t>(payloads.bytes[p][scale_bytes + i]), 0);
     };
-    float sum = code(0) * scale(0, block);
-    for (unsigned p = 1; p < payloads.count; ++p) {
+    float sum = input != nullptr ? input[i] : -0.0F;  // which leaves any addend as it is
+    for (unsigned p = 0; p < payloads.count; ++p) {
       sum = element::fused_multiply_add(code(p), scale(p, block), sum);
     }
     return sum;
@@ -79,7 +81,8 @@ struct PayloadSource {
                                        float4 (&sums)[kRows]) const {
 #pragma unroll
     for (unsigned row = 0; row < kRows; ++row) {
-      sums[row] = make_float4(-0.0F, -0.0F, -0.0F, -0.0F);  // which leaves any addend as it is
+      sums[row] = input != nullptr ? load_four(input, i / kLaneElements + row * kWarp)
+                                   : make_float4(-0.0F, -0.0F, -0.0F, -0.0F);
     }
     unsigned p = 0;
     for (; p + kBatch <= payloads.count; p += kBatch) {
@@ -365,8 +368,10 @@ void reduce_blocks(BlockCode code, std::uint32_t block, const Payloads& payloads
   with_code(code, [&](auto type) {
     using Code = decltype(type);
     const PayloadSource<Code> source{.payloads = payloads,
+                                     .input = buffers.input,
                                      .scale_bytes = scale_bytes_of(buffers.elements, block)};
-    encode_as<Code>("reduce, blocks", source, block, true, buffers, key, where);
+    encode_as<Code>("reduce, blocks", source, block, is_aligned(buffers.input, 16), buffers, key,
+                    where);
   });
 }
 

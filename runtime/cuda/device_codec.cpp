@@ -226,12 +226,15 @@ void DeviceCodec::reduce(std::span<const std::byte* const> payloads, std::size_t
   check_encoding(elements, encoding);
   check("a list of payloads with a size",
         std::clamp<std::size_t>(payloads.size(), 1, kMostPayloads), payloads.size());
+  if (!encoding.input.empty()) {
+    check("an input with a number of elements", encoding.input.size(), elements);
+  }
   Payloads all;
   all.count = static_cast<unsigned>(payloads.size());
   std::copy(payloads.begin(), payloads.end(), all.bytes.begin());
   if (elements != 0) {
     enqueue_reduce(all,
-                   {.input = nullptr,
+                   {.input = encoding.input.empty() ? nullptr : encoding.input.data(),
                     .residual = residual_of(encoding),
                     .output = encoding.output.data(),
                     .elements = elements},

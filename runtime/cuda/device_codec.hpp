@@ -55,9 +55,9 @@ class DeviceCodec {
   /// caller sets to 0 before, and leaves the output as it was.
   void decode(std::span<const std::byte> encoded, Into into, std::span<float> output,
               std::uint32_t* refused, cudaStream_t stream) const;
-  /// encoding.output = C(D(payloads[0]) + D(payloads[1]) + … [+ residual]), added in this order, in
-  /// one kernel that writes no floats. 1 to kMostPayloads payloads; encoding.input is not looked
-  /// at, `elements` says how many there are. Throws RuntimeFailure unless can_reduce().
+  /// encoding.output = C([input +] D(payloads[0]) + D(payloads[1]) + … [+ residual]), added in this
+  /// order, in one kernel that writes no floats. 1 to kMostPayloads payloads; encoding.input may be
+  /// empty, `elements` says how many there are. Throws RuntimeFailure unless can_reduce().
   void reduce(std::span<const std::byte* const> payloads, std::size_t elements,
               const DeviceEncoding& encoding, cudaStream_t stream) const;
 

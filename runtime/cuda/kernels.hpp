@@ -53,7 +53,7 @@ void encode_rounded(Rounding rounding, const EncodeBuffers& buffers, float scale
 /// Floats of the codes, each multiplied by `scale`.
 void decode_rounded(Rounding rounding, const std::byte* codes, float scale, Into into,
                     float* output, std::size_t elements, Launch launch);
-/// Codes of the sum of the payloads' floats; `buffers.input` is not looked at.
+/// Codes of the sum of the payloads' floats, added to the input where that is not null.
 void reduce_rounded(Rounding rounding, const Payloads& payloads, const EncodeBuffers& buffers,
                     Launch launch);
 

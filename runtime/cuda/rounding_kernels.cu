@@ -129,6 +129,9 @@ __global__ void __launch_bounds__(kThreads)
       vectors,
       [&](unsigned u, std::size_t vector) {
         sums[u] = floats_of<Format>(load_codes(payloads.bytes[0], vector));
+        if (buffers.input != nullptr) {
+          sums[u] = load_four(buffers.input, vector) + sums[u];
+        }
 #pragma unroll 4
         for (unsigned p = 1; p < payloads.count; ++p) {
           sums[u] = sums[u] + floats_of<Format>(load_codes(payloads.bytes[p], vector));
@@ -148,6 +151,9 @@ __global__ void __launch_bounds__(kThreads)
   for (std::size_t i = 4 * vectors + thread_in_grid(); i < buffers.elements;
        i += threads_in_grid()) {
     float sum = Format::float_of(reinterpret_cast<const Code*>(payloads.bytes[0])[i]);
+    if (buffers.input != nullptr) {
+      sum = buffers.input[i] + sum;
+    }
     for (unsigned p = 1; p < payloads.count; ++p) {
       sum += Format::float_of(reinterpret_cast<const Code*>(payloads.bytes[p])[i]);
     }

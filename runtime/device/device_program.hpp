@@ -52,13 +52,17 @@ struct CollectiveOperation {
   std::vector<Part> parts;  ///< none empty
 };
 
-/// Writes the codes of a range, and of copies also what they decode to into the gradient.
+/// Writes the codes of a range, and of copies also what they decode to into the gradient. With
+/// addends (fused_sums.hpp), it is their sum with the range that is encoded, and of reductions the
+/// range is unspecified then.
 struct EncodeOperation {
   std::uint8_t codec = 0;  ///< index into the graph's codecs
   plan::TransferOp op = plan::TransferOp::kCopy;
   plan::ElementRange range;
   std::string residual;    ///< name of its error-feedback state; empty: none
   std::size_t output = 0;  ///< in the scratch memory
+  /// Codes of the same range and codec in the scratch memory, in the order in which they are added.
+  std::vector<std::size_t> addends{};
 };
 
 /// Stores or adds what codes in the scratch memory decode to.

@@ -93,7 +93,7 @@ class CollectiveRank {
  private:
   MakeExecutor take_gpu() {
     const GpuChoice choice =
-        agree_on_gpu(*gpu_, launch_.rank, false, std::nullopt,
+        agree_on_gpu(*gpu_, launch_.rank, {.computes = false, .device = {}, .no_nccl = {}},
                      [this](const auto& own) { return session_.coordinator().exchange(own); });
     arrays_ = make_gpu_arrays(choice.device);
     return device_executors(choice, arrays_->stream());

@@ -1,8 +1,11 @@
 #include "runtime/launch/gpu_worker.hpp"
 
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
+#include <system_error>
 #include <utility>
 
 #include "base/error.hpp"
@@ -32,6 +35,9 @@ GpuOffer parse_offer(const std::string& text) {
                          error.what());
   }
 }
+
+/// Whether nobody asks for NCCL.
+bool is_by_transport(GpuPath path) { return path == GpuPath::kStaged || path == GpuPath::kDirect; }
 
 std::string rank_text(std::size_t rank) { return "rank " + std::to_string(rank); }
 
@@ -108,6 +114,13 @@ RankGroups hosts_of(const GpuSettings& settings, const std::vector<GpuOffer>& of
   return hosts;
 }
 
+/// Whether this process has no other thread; false also where the kernel does not say.
+bool is_only_thread() {
+  std::error_code error;
+  const std::filesystem::directory_iterator threads("/proc/self/task", error);
+  return !error && std::distance(begin(threads), end(threads)) == 1;
+}
+
 /// Another on each machine, and after each start of one; empty where the kernel has none.
 std::string boot_id() {
   std::string id;
@@ -148,9 +161,12 @@ GpuOffer gpu_offer(std::optional<int> device, bool wants_nccl, bool wants_cublas
 }
 
 GpuChoice agree_on_gpu(
-    const GpuSettings& settings, Rank self, bool computes, std::optional<int> device,
+    const GpuSettings& settings, Rank self, const GpuWish& wish,
     const std::function<std::vector<std::string>(const std::string& own)>& exchange) {
-  const GpuOffer offer = gpu_offer(device, settings.path != GpuPath::kStaged, computes);
+  GpuOffer offer = gpu_offer(wish.device, !is_by_transport(settings.path), wish.computes);
+  if (!wish.no_nccl.empty()) {
+    offer.nccl = wish.no_nccl;
+  }
   return choose_gpu(settings, self, exchange(to_json(offer)));
 }
 
@@ -164,8 +180,9 @@ GpuChoice choose_gpu(const GpuSettings& settings, Rank self,
   GpuChoice choice;
   choice.device = static_cast<int>(devices[self.index()]);
   choice.hosts = hosts_of(settings, parsed);
-  if (settings.path == GpuPath::kStaged) {
-    choice.path = DevicePath::kStaged;
+  if (is_by_transport(settings.path)) {
+    choice.path = DevicePath::kTransport;
+    choice.staging = settings.path == GpuPath::kStaged ? Staging::kAlways : Staging::kNever;
     return choice;
   }
   choice.path = settings.path == GpuPath::kHybrid ? DevicePath::kHybrid : DevicePath::kNccl;
@@ -176,8 +193,8 @@ GpuChoice choose_gpu(const GpuSettings& settings, Rank self,
   if (settings.path != GpuPath::kAuto) {
     throw RuntimeFailure("NCCL cannot be used: " + problem);
   }
-  choice.path = DevicePath::kStaged;
-  choice.note = "gradients go through pinned memory and the transport: " + problem;
+  choice.path = DevicePath::kTransport;
+  choice.note = "gradients go over the transport: " + problem;
   return choice;
 }
 
@@ -198,10 +215,25 @@ std::map<std::string, std::string> shared_gpu_variables(Rank rank, bool is_here)
   return variables;
 }
 
-void share_gpu_as(Rank rank, bool is_here) {
-  for (const auto& [name, value] : shared_gpu_variables(rank, is_here)) {
-    setenv(name.c_str(), value.c_str(), 1);
+std::optional<std::string> share_gpu_as(Rank rank, bool is_here) {
+  const std::map<std::string, std::string> variables = shared_gpu_variables(rank, is_here);
+  if (is_only_thread()) {
+    for (const auto& [name, value] : variables) {
+      setenv(name.c_str(), value.c_str(), 1);
+    }
+    return std::nullopt;
   }
+  std::string missing;
+  for (const auto& [name, value] : variables) {
+    if (std::getenv(name.c_str()) == nullptr) {
+      missing += " " + name + "=" + value;
+    }
+  }
+  return missing.empty() ? std::nullopt
+                         : std::optional(
+                               "no NCCL for ranks that share a GPU: the process has other "
+                               "threads already, so that its environment must have" +
+                               missing + " from its start");
 }
 
 GpuWorker::GpuWorker(GpuChoice choice)
@@ -219,8 +251,9 @@ MakeExecutor device_executors(const GpuChoice& choice, void* stream) {
         {.device = choice.device,
          .stream = stream,
          .path = choice.path,
+         .staging = choice.staging,
          .groups = choice.hosts,
-         .nccl = choice.path == DevicePath::kStaged ? nullptr : &nccl_library().functions,
+         .nccl = choice.path == DevicePath::kTransport ? nullptr : &nccl_library().functions,
          .exchange = site.exchange,
          .epoch = site.epoch});
   };

@@ -36,16 +36,24 @@ std::string to_json(const GpuOffer& offer);
 /// cuBLAS, without which there is no GPU then.
 GpuOffer gpu_offer(std::optional<int> device, bool wants_nccl, bool wants_cublas);
 
+/// What a rank asks for.
+struct GpuWish {
+  bool computes = true;       ///< it needs cuBLAS
+  std::optional<int> device;  ///< as GpuOffer has it
+  std::string no_nccl;        ///< why it cannot use NCCL whatever there is; empty: nothing
+};
+
 struct GpuChoice {
   int device = 0;
   DevicePath path = DevicePath::kNccl;
+  Staging staging = Staging::kWhereNeeded;
   RankGroups hosts;
   std::string note;  ///< what the user should know; empty: nothing
 };
-/// What all ranks come to when each says what it has by `exchange` (ExecutorSite::exchange);
-/// `computes`: whether it needs cuBLAS; `device` as GpuOffer has it. Throws as choose_gpu().
+/// What all ranks come to when each says what it has by `exchange` (ExecutorSite::exchange). Throws
+/// as choose_gpu().
 GpuChoice agree_on_gpu(
-    const GpuSettings& settings, Rank self, bool computes, std::optional<int> device,
+    const GpuSettings& settings, Rank self, const GpuWish& wish,
     const std::function<std::vector<std::string>(const std::string& own)>& exchange);
 /// Of rank `self`; `offers` are those of all ranks, as JSON. Throws RuntimeFailure where a rank has
 /// no GPU of its own (and they are not shared), or NCCL is asked for and missing or would refuse:
@@ -58,8 +66,10 @@ GpuChoice choose_gpu(const GpuSettings& settings, Rank self,
 /// job `is_here`, on this machine and its network, they talk by the loopback. What the user has set
 /// stays but for the first.
 std::map<std::string, std::string> shared_gpu_variables(Rank rank, bool is_here);
-/// Sets them in this process, which had better have no other threads yet.
-void share_gpu_as(Rank rank, bool is_here);
+/// Sets them in this process, as NCCL reads nothing but the environment; which other threads may be
+/// reading, too. So where there are any, or it cannot be seen whether, nothing is set, and it says
+/// so unless all of them are there already, with whatever values.
+[[nodiscard]] std::optional<std::string> share_gpu_as(Rank rank, bool is_here);
 
 /// For Session::start(): executors for gradients that `stream` (a cudaStream_t) writes and reads,
 /// which must outlive them.

@@ -83,8 +83,10 @@ JobResult run_launched_job(const plan::Plan& plan, const JobOptions& options,
                                              " started"});
   }
   if (options.gpu && options.gpu->shares) {
-    share_gpu_as(launch.rank,
-                 is_loopback(launch.coordinator.host));  // before there are other threads
+    // Before there are other threads.
+    if (const auto problem = share_gpu_as(launch.rank, is_loopback(launch.coordinator.host))) {
+      throw RuntimeFailure(*problem);
+    }
   }
   if (launch.rank.value() != 0) {
     const Duration start = trainer::wall_clock();

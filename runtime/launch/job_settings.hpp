@@ -13,9 +13,11 @@
 
 namespace rackrail::runtime {
 
-/// What carries gradients between GPUs; kAuto is NCCL where all ranks have it, else the transport
-/// by way of pinned memory.
-enum class GpuPath : std::uint8_t { kAuto, kNccl, kStaged, kHybrid };
+/// What carries gradients between GPUs: NCCL, the transport, or NCCL inside hosts and the transport
+/// between them (kHybrid). The transport takes them from pinned memory (kStaged) or from the GPU's
+/// own (kDirect); where it is not said which, from the GPU's wherever it can. kAuto is NCCL where
+/// all ranks have it, else the transport.
+enum class GpuPath : std::uint8_t { kAuto, kNccl, kStaged, kHybrid, kDirect };
 
 /// Of a job that computes on GPUs.
 struct GpuSettings {

@@ -281,11 +281,13 @@ class Life {
   /// A GPU, once; and what moves gradients from there to the ranks of this epoch.
   MakeExecutor take_gpu() {
     gpu_ = std::make_unique<GpuWorker>(
-        agree_on_gpu(*settings_.gpu, session_->welcome().rank, true, std::nullopt,
+        agree_on_gpu(*settings_.gpu, session_->welcome().rank, GpuWish(),
                      [this](const auto& own) { return session_->coordinator().exchange(own); }));
     const GpuChoice& choice = gpu_->choice();
     report_.device = gpu_->compute()->name();
-    report_.transport = to_string(choice.path);
+    report_.transport =
+        to_string(choice.path, choice.path == DevicePath::kNccl ||
+                                   is_staged(choice.staging, session_->transport()));
     if (choice.path != DevicePath::kNccl) {
       report_.transport += " and " + std::string(session_->transport_name());
     }

@@ -7,6 +7,7 @@
 
 #include "runtime/bucket_program.hpp"
 #include "runtime/cuda/graph.hpp"
+#include "runtime/device/fused_sums.hpp"
 
 namespace rackrail::runtime {
 
@@ -24,6 +25,8 @@ struct DeviceExecutor::Bucket {
 };
 
 namespace {
+
+static_assert(kMostFusedPayloads <= kMostPayloads);
 
 bool is_alone_everywhere(const RankGroups& groups) {
   return std::all_of(groups.begin(), groups.end(),
@@ -113,6 +116,8 @@ DeviceExecutor::DeviceExecutor(const plan::Plan& plan, Rank self, const RankGrou
     bucket.schedule = plan.buckets[b].schedule;
     bucket.elements = static_cast<std::size_t>(plan.buckets[b].elements);
     bucket.program = make_device_program(plan, bucket.id, self, groups, stages[bucket.schedule]);
+    fuse_sums(bucket.program,
+              [&](std::uint8_t codec) { return codec_of(bucket, codec).can_reduce(); });
     codec_scratch = std::max(codec_scratch, prepare(bucket));
     messages.prepare(bucket.id, bucket.program);
   }
@@ -329,13 +334,22 @@ void DeviceExecutor::enqueue(const EncodeOperation& operation, const Bucket& buc
     const std::span<std::byte> codes =
         bucket.scratch.span().subspan(operation.output + slice.offset, slice.bytes);
     const auto behind = static_cast<std::size_t>(slice.range.begin - operation.range.begin);
-    codec.encode({.input = values,
-                  .residual = residual.empty() ? residual : residual.subspan(behind, values.size()),
-                  .output = codes,
-                  .scratch = codec_scratch_.span(),
-                  .key = {rounding_stream(plan_, *step_, bucket.id, operation.op, self_),
-                          slice.range.begin}},
-                 stream(lane));
+    const DeviceEncoding encoding{
+        .input = values,
+        .residual = residual.empty() ? residual : residual.subspan(behind, values.size()),
+        .output = codes,
+        .scratch = codec_scratch_.span(),
+        .key = {rounding_stream(plan_, *step_, bucket.id, operation.op, self_), slice.range.begin}};
+    if (operation.addends.empty()) {
+      codec.encode(encoding, stream(lane));
+    } else {
+      std::array<const std::byte*, kMostFusedPayloads> payloads = {};
+      std::transform(
+          operation.addends.begin(), operation.addends.end(), payloads.begin(),
+          [&](std::size_t addend) { return bucket.scratch.data() + addend + slice.offset; });
+      codec.reduce(std::span(payloads).first(operation.addends.size()), values.size(), encoding,
+                   stream(lane));
+    }
     if (operation.op == plan::TransferOp::kCopy) {
       // The sender goes on with what the others get.
       codec.decode(codes, Into::kStore, values, refused_.data(), stream(lane));

@@ -7,8 +7,8 @@
 // NCCL to have taken each call.
 //
 // Between the groups: DeviceMessages is NCCL by the world's communicator (NcclMessages), or goes
-// through pinned memory and a Transport (HostMessages), which is how UCX carries what crosses
-// racks.
+// over a Transport (HostMessages), by way of pinned memory or not, which is how UCX carries what
+// crosses racks.
 //
 // Concurrent communicators. Sums and gathers of different buckets go on at the same time, on
 // communicators of their own. All ranks make all calls in one order, the programs being those of

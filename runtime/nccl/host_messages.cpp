@@ -3,9 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
-
-#include "runtime/cuda/handles.hpp"
 
 namespace rackrail::runtime {
 
@@ -17,29 +16,42 @@ struct HostMessages::Piece {
   std::size_t bytes = 0;
   std::size_t staged = 0;    ///< offset in the exchange's memory
   std::uint32_t number = 0;  ///< in its message: SliceHeader::slice
-  bool has_arrived = false;  ///< of the turn; guarded by mutex_
+  // Guarded by mutex_.
+  std::uint32_t arrived = 0;  ///< the last turn that it has come in
+  bool is_landing = false;    ///< it is being copied to its place
 };
 
 struct HostMessages::Exchange : std::enable_shared_from_this<Exchange> {
+  /// The device's memory of a turn.
+  struct Place {
+    std::span<std::byte> gradient;
+    std::span<std::byte> scratch;
+  };
+
+  bool is_under_way() const { return turn != ended; }
+  std::span<std::byte> on_device(const Place& at, const Piece& piece) const {
+    const ExchangeOperation::Message& message = messages[piece.message];
+    return (message.is_gradient ? at.gradient : at.scratch)
+        .subspan(message.offset + piece.offset, piece.bytes);
+  }
+
   HostMessages* owner = nullptr;
   BucketId bucket;
   std::vector<ExchangeOperation::Message> messages;  ///< a copy: programs may end before this
   std::vector<Piece> sends;
   std::vector<Piece> receives;
-  PinnedBuffer memory;
+  PinnedBuffer memory;  ///< none of direct ones
   // Guarded by mutex_.
-  std::uint32_t turn = 0;  ///< how often it has begun
+  std::uint32_t turn = 0;    ///< how often it has begun
+  std::uint32_t ended = 0;   ///< the last turn that has ended
+  std::deque<Place> places;  ///< of the turns that are enqueued, from the one under way on
   std::map<Rank, std::size_t> unsent;
-};
-
-struct HostMessages::Early {
-  SliceHeader header;
-  std::vector<std::byte> payload;
 };
 
 namespace {
 
 constexpr Duration kLongestSleep = Duration(50'000'000'000);  // 50 ms
+constexpr auto kEndDeadline = std::chrono::seconds(2);
 
 void call_on_host(cudaStream_t stream, void (*function)(void*), void* argument) {
   check_cuda(cudaLaunchHostFunc(stream, function, argument), "cudaLaunchHostFunc");
@@ -56,11 +68,19 @@ HostMessages::HostMessages(Transport& transport, const Options& options)
   if (options.piece_bytes == 0) {
     throw RuntimeFailure("messages of a device: found pieces of 0 bytes, expected at least 1");
   }
+  if (options.is_direct && transport.device_messaging() == nullptr) {
+    throw RuntimeFailure("transport " + std::string(transport.name()) +
+                         " takes no memory of a GPU here");
+  }
   transport.set_handlers(
       [this](Rank source, const SliceHeader& header, std::span<const std::byte> payload) {
         on_receive(source, header, payload);
       },
       [this](Rank peer, const std::string& reason) { on_peer_error(peer, reason); });
+  if (options.is_direct) {
+    transport.device_messaging()->set_landing_handler(
+        [this](Rank source, const SliceHeader& header) { return on_landing(source, header); });
+  }
 }
 
 HostMessages::~HostMessages() {
@@ -71,6 +91,9 @@ HostMessages::~HostMessages() {
     }
     transport_.wake();
     thread_.join();
+  }
+  if (options_.is_direct) {
+    transport_.device_messaging()->set_landing_handler({});
   }
   transport_.set_handlers({}, {});
 }
@@ -91,6 +114,7 @@ void HostMessages::prepare(BucketId bucket, const DeviceProgram& program) {
       auto& pieces = message.is_send ? exchange->sends : exchange->receives;
       if (!message.is_send) {
         receives_[{bucket.value(), message.transfer.value()}] = {exchange.get(), pieces.size()};
+        early_.expect(message.bytes);
       }
       std::uint32_t number = 0;
       for (std::size_t offset = 0; offset < message.bytes; offset += options_.piece_bytes) {
@@ -99,7 +123,9 @@ void HostMessages::prepare(BucketId bucket, const DeviceProgram& program) {
         staged += bytes;
       }
     }
-    exchange->memory = PinnedBuffer(staged);
+    if (!options_.is_direct) {
+      exchange->memory = PinnedBuffer(staged);
+    }
     exchanges_[what] = std::move(exchange);
   }
 }
@@ -112,24 +138,28 @@ void HostMessages::enqueue(BucketId /*bucket*/, const ExchangeOperation& operati
     thread_ = std::thread([this] { run(); });
   }
   Exchange& exchange = *exchanges_.at(&operation);
-  const auto on_device = [&](const Piece& piece) {
-    const ExchangeOperation::Message& message = operation.messages[piece.message];
-    return (message.is_gradient ? gradient : scratch)
-        .subspan(message.offset + piece.offset, piece.bytes)
-        .data();
-  };
+  const Exchange::Place place{gradient, scratch};
+  {
+    const std::lock_guard lock(mutex_);
+    exchange.places.push_back(place);
+  }
   call_on_host(stream, begin, &exchange);
-  for (Piece& piece : exchange.sends) {
-    copy(exchange.memory.data() + piece.staged, on_device(piece), piece.bytes,
-         cudaMemcpyDeviceToHost, stream);
-    call_on_host(stream, post, &piece);
+  if (options_.is_direct) {
+    call_on_host(stream, post_all, &exchange);
+    call_on_host(stream, await_all, &exchange);
+  } else {
+    for (Piece& piece : exchange.sends) {
+      copy(exchange.memory.data() + piece.staged, exchange.on_device(place, piece).data(),
+           piece.bytes, cudaMemcpyDeviceToHost, stream);
+      call_on_host(stream, post, &piece);
+    }
+    for (Piece& piece : exchange.receives) {
+      call_on_host(stream, await, &piece);
+      copy(exchange.on_device(place, piece).data(), exchange.memory.data() + piece.staged,
+           piece.bytes, cudaMemcpyHostToDevice, stream);
+    }
   }
-  for (Piece& piece : exchange.receives) {
-    call_on_host(stream, await, &piece);
-    copy(on_device(piece), exchange.memory.data() + piece.staged, piece.bytes,
-         cudaMemcpyHostToDevice, stream);
-  }
-  call_on_host(stream, await_sends, &exchange);
+  call_on_host(stream, end, &exchange);
 }
 
 void HostMessages::check_health() {
@@ -150,9 +180,6 @@ void HostMessages::begin(void* argument) {
   {
     const std::lock_guard lock(self.mutex_);
     turn = ++exchange.turn;
-    for (Piece& piece : exchange.receives) {
-      piece.has_arrived = false;
-    }
     for (const Piece& piece : exchange.sends) {
       ++exchange.unsent[exchange.messages[piece.message].peer];
     }
@@ -171,21 +198,37 @@ void HostMessages::post(void* argument) {
   self.give({piece.exchange, &piece, turn});
 }
 
+void HostMessages::post_all(void* argument) {
+  for (Piece& piece : static_cast<Exchange*>(argument)->sends) {
+    post(&piece);
+  }
+}
+
 void HostMessages::await(void* argument) {
   const Piece& piece = *static_cast<const Piece*>(argument);
   HostMessages& self = *piece.exchange->owner;
   std::unique_lock lock(self.mutex_);
-  self.changed_.wait(lock, [&] { return piece.has_arrived || self.failure_; });
+  self.changed_.wait(lock, [&] {
+    return piece.arrived == piece.exchange->turn || (self.failure_ && !piece.is_landing);
+  });
 }
 
-void HostMessages::await_sends(void* argument) {
-  const Exchange& exchange = *static_cast<const Exchange*>(argument);
+void HostMessages::await_all(void* argument) {
+  for (Piece& piece : static_cast<Exchange*>(argument)->receives) {
+    await(&piece);
+  }
+}
+
+void HostMessages::end(void* argument) {
+  Exchange& exchange = *static_cast<Exchange*>(argument);
   HostMessages& self = *exchange.owner;
   std::unique_lock lock(self.mutex_);
   self.changed_.wait(lock, [&] {
     return self.failure_ || std::all_of(exchange.unsent.begin(), exchange.unsent.end(),
                                         [](const auto& each) { return each.second == 0; });
   });
+  exchange.ended = exchange.turn;
+  exchange.places.pop_front();
 }
 
 void HostMessages::give(Task task) {
@@ -199,14 +242,15 @@ void HostMessages::give(Task task) {
 // ---- the thread ----
 
 void HostMessages::run() {
-  for (;;) {
-    {
-      const std::lock_guard lock(mutex_);
-      if (is_stopping_) {
-        return;
-      }
-    }
+  std::optional<CurrentDevice> here;
+  bool has_device = !options_.is_direct;
+  while (!may_end()) {
     try {
+      if (!has_device) {
+        here.emplace(options_.device);
+        copies_.emplace();
+        has_device = true;
+      }
       if (take_tasks() + transport_.progress() == 0) {
         transport_.wait(kLongestSleep);
       }
@@ -214,6 +258,20 @@ void HostMessages::run() {
       fail(error.what());
     }
   }
+  copies_.reset();
+}
+
+/// Whether the thread is to stop, and the transport uses no memory of the device any more.
+bool HostMessages::may_end() {
+  const std::lock_guard lock(mutex_);
+  if (!is_stopping_) {
+    return false;
+  }
+  const auto now = std::chrono::steady_clock::now();
+  if (!last_end_) {
+    last_end_ = now + kEndDeadline;
+  }
+  return meeting_->direct == 0 || now > *last_end_;
 }
 
 std::size_t HostMessages::take_tasks() {
@@ -225,34 +283,43 @@ std::size_t HostMessages::take_tasks() {
   for (const Task& task : tasks) {
     if (task.piece != nullptr) {
       send(task);
-      continue;
-    }
-    require_peers(*task.exchange);
-    for (const ExchangeOperation::Message& message : task.exchange->messages) {
-      const auto early = early_.find({task.exchange->bucket.value(), message.transfer.value()});
-      if (message.is_send || early == early_.end()) {
-        continue;
-      }
-      std::erase_if(early->second, [&](const Early& each) {
-        const bool is_now = each.header.step == task.turn;
-        if (is_now) {
-          place(*task.exchange, each.header, each.payload);
-        }
-        return is_now;
-      });
+    } else {
+      take_early(*task.exchange, task.turn);
+      require_peers(*task.exchange);
     }
   }
   return tasks.size();
+}
+
+void HostMessages::take_early(Exchange& exchange, std::uint32_t turn) {
+  for (const ExchangeOperation::Message& message : exchange.messages) {
+    if (message.is_send) {
+      continue;
+    }
+    for (const EarlyPieces::Piece& each :
+         early_.take(exchange.bucket.value(), message.transfer.value(), turn)) {
+      if (Piece* piece = expected(each.source, each.header, each.payload.size())) {
+        place(*piece, turn, each.payload);
+      }
+    }
+  }
 }
 
 void HostMessages::send(const Task& task) {
   const Piece& piece = *task.piece;
   Exchange& exchange = *task.exchange;
   const ExchangeOperation::Message& message = exchange.messages[piece.message];
+  std::span<const std::byte> payload;
   {
     const std::lock_guard lock(mutex_);
     if (failure_) {
       return;  // nobody waits for it, and what would be sent may be anything
+    }
+    if (options_.is_direct) {
+      payload = exchange.on_device(exchange.places.front(), piece);
+      ++meeting_->direct;
+    } else {
+      payload = {exchange.memory.data() + piece.staged, piece.bytes};
     }
   }
   SliceHeader header;
@@ -263,12 +330,39 @@ void HostMessages::send(const Task& task) {
   header.transfer = message.transfer.value();
   header.slice = piece.number;
   header.bytes = static_cast<std::uint32_t>(piece.bytes);
-  transport_.send(message.peer, header, {exchange.memory.data() + piece.staged, piece.bytes},
-                  [meeting = meeting_, kept = exchange.shared_from_this(), peer = message.peer] {
-                    const std::lock_guard lock(meeting->mutex);
-                    --kept->unsent[peer];
-                    meeting->changed.notify_all();
-                  });
+  SendCompletion done = [meeting = meeting_, kept = exchange.shared_from_this(),
+                         peer = message.peer, is_direct = options_.is_direct] {
+    const std::lock_guard lock(meeting->mutex);
+    --kept->unsent[peer];
+    meeting->direct -= is_direct ? 1 : 0;
+    meeting->changed.notify_all();
+  };
+  if (options_.is_direct) {
+    transport_.device_messaging()->send_from_device(message.peer, header, payload, std::move(done));
+  } else {
+    transport_.send(message.peer, header, payload, std::move(done));
+  }
+}
+
+/// The piece that has arrived; null and a failure where it is none of ours.
+HostMessages::Piece* HostMessages::expected(Rank source, const SliceHeader& header,
+                                            std::size_t bytes) {
+  const auto found = receives_.find({header.bucket, header.transfer});
+  if (found == receives_.end()) {
+    fail(fmt::format("rank {} sent transfer {} of bucket {}, which is none of ours", source.value(),
+                     header.transfer, header.bucket));
+    return nullptr;
+  }
+  Exchange& exchange = *found->second.first;
+  const std::size_t index = found->second.second + header.slice;
+  if (index >= exchange.receives.size() || exchange.receives[index].number != header.slice ||
+      exchange.receives[index].bytes != bytes ||
+      exchange.messages[exchange.receives[index].message].peer != source) {
+    fail(fmt::format("a piece of transfer {} of bucket {} is another than expected",
+                     header.transfer, header.bucket));
+    return nullptr;
+  }
+  return &exchange.receives[index];
 }
 
 void HostMessages::on_receive(Rank source, const SliceHeader& header,
@@ -276,41 +370,89 @@ void HostMessages::on_receive(Rank source, const SliceHeader& header,
   if (header.plan != options_.plan || header.epoch != options_.epoch) {
     return;
   }
-  const Key key{header.bucket, header.transfer};
-  const auto found = receives_.find(key);
-  if (found == receives_.end()) {
-    fail(fmt::format("rank {} sent transfer {} of bucket {}, which is none of ours", source.value(),
-                     header.transfer, header.bucket));
+  Piece* piece = expected(source, header, payload.size());
+  if (piece == nullptr) {
     return;
   }
-  Exchange& exchange = *found->second.first;
-  std::uint32_t turn = 0;
+  bool is_late = false;
+  bool has_place = false;
   {
     const std::lock_guard lock(mutex_);
-    turn = exchange.turn;
+    const Exchange& exchange = *piece->exchange;
+    is_late = header.step <= exchange.ended || header.step == piece->arrived || piece->is_landing;
+    // What is enqueued copies from pinned memory in each turn; the device's is needed in between.
+    has_place = exchange.is_under_way() ? header.step == exchange.turn
+                                        : !options_.is_direct && header.step == exchange.turn + 1;
   }
-  if (header.step == turn) {
-    place(exchange, header, payload);
-  } else if (header.step > turn) {
-    early_[key].push_back({header, {payload.begin(), payload.end()}});
+  if (is_late) {
+    fail(fmt::format("rank {} sent piece {} of transfer {} of bucket {} once more", source.value(),
+                     header.slice, header.transfer, header.bucket));
+  } else if (has_place) {
+    place(*piece, header.step, payload);
+  } else if (const auto problem = early_.keep(source, header, payload)) {
+    fail(*problem);
   }
 }
 
-void HostMessages::place(Exchange& exchange, const SliceHeader& header,
-                         std::span<const std::byte> payload) {
-  const std::size_t first = receives_.at({header.bucket, header.transfer}).second;
-  const std::size_t index = first + header.slice;
-  if (index >= exchange.receives.size() || exchange.receives[index].number != header.slice ||
-      exchange.receives[index].bytes != payload.size()) {
-    fail(fmt::format("a piece of transfer {} of bucket {} is another than expected",
-                     header.transfer, header.bucket));
+std::optional<Landing> HostMessages::on_landing(Rank source, const SliceHeader& header) {
+  if (header.plan != options_.plan || header.epoch != options_.epoch) {
+    return std::nullopt;
+  }
+  Piece* piece = expected(source, header, header.bytes);
+  if (piece == nullptr) {
+    return std::nullopt;
+  }
+  Exchange& exchange = *piece->exchange;
+  const std::lock_guard lock(mutex_);
+  if (failure_ || !exchange.is_under_way() || header.step != exchange.turn ||
+      piece->arrived == exchange.turn || piece->is_landing) {
+    return std::nullopt;  // on_receive() sees to it
+  }
+  piece->is_landing = true;
+  ++meeting_->direct;
+  return Landing{.memory = exchange.on_device(exchange.places.front(), *piece),
+                 .done = [meeting = meeting_, kept = exchange.shared_from_this(), piece,
+                          turn = exchange.turn](bool has_arrived) {
+                   const std::lock_guard done_lock(meeting->mutex);
+                   --meeting->direct;
+                   piece->is_landing = false;
+                   piece->arrived = has_arrived ? turn : piece->arrived;
+                   meeting->changed.notify_all();
+                 }};
+}
+
+/// Copies a piece to where the stream, or what comes after it, looks for it.
+void HostMessages::place(Piece& piece, std::uint32_t turn, std::span<const std::byte> payload) {
+  Exchange& exchange = *piece.exchange;
+  std::byte* to = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    if (failure_) {
+      return;  // nobody waits for it, and the device's memory may be somebody else's
+    }
+    to = options_.is_direct ? exchange.on_device(exchange.places.front(), piece).data()
+                            : exchange.memory.data() + piece.staged;
+    piece.is_landing = true;
+  }
+  const auto end = [&](bool has_arrived) {
+    const std::lock_guard lock(mutex_);
+    piece.is_landing = false;
+    piece.arrived = has_arrived ? turn : piece.arrived;
+    changed_.notify_all();
+  };
+  if (!options_.is_direct) {
+    std::memcpy(to, payload.data(), payload.size());
+    end(true);
     return;
   }
-  Piece& piece = exchange.receives[index];
-  std::memcpy(exchange.memory.data() + piece.staged, payload.data(), payload.size());
-  const std::lock_guard lock(mutex_);
-  piece.has_arrived = true;
-  changed_.notify_all();
+  try {
+    copy(to, payload.data(), payload.size(), cudaMemcpyHostToDevice, copies_->get());
+    copies_->synchronize();
+  } catch (const CudaError&) {
+    end(false);
+    throw;
+  }
+  end(true);
 }
 
 void HostMessages::on_peer_error(Rank peer, const std::string& reason) {
@@ -320,7 +462,8 @@ void HostMessages::on_peer_error(Rank peer, const std::string& reason) {
   }
 }
 
-/// Fails where an exchange that has begun still needs a peer that is lost.
+/// Fails where an exchange that has begun still needs a peer that is lost. What that one had sent
+/// before may be here without having its place yet.
 void HostMessages::require_peers(const Exchange& exchange) {
   std::optional<std::string> reason;
   {
@@ -329,9 +472,13 @@ void HostMessages::require_peers(const Exchange& exchange) {
       const auto unsent = exchange.unsent.find(peer);
       const bool is_needed =
           (unsent != exchange.unsent.end() && unsent->second != 0) ||
-          (exchange.turn != 0 &&
+          (exchange.is_under_way() &&
            std::any_of(exchange.receives.begin(), exchange.receives.end(), [&](const Piece& p) {
-             return !p.has_arrived && exchange.messages[p.message].peer == peer;
+             const ExchangeOperation::Message& message = exchange.messages[p.message];
+             const bool is_here = p.arrived == exchange.turn || p.is_landing ||
+                                  early_.has(exchange.bucket.value(), message.transfer.value(),
+                                             exchange.turn, p.number);
+             return message.peer == peer && !is_here;
            }));
       if (is_needed) {
         reason = why;

@@ -1,11 +1,14 @@
-// Messages of device programs over a transport of the host, such as UCX: through pinned memory, in
-// pieces, so that a piece is on the wire while the next is copied from the device.
+// Messages of device programs over a transport of the host, such as UCX, in pieces.
 //
-// On the stream, an exchange is: for each piece that is sent, a copy to the host and a function of
-// the host that hands the piece to a thread of this object; for each piece that is received, a
-// function of the host that waits for it, and a copy to the device. So a stream waits for the
-// network as it waits for a kernel, and what comes after needs to know nothing of it. The thread
-// alone uses the transport.
+// Staged: through pinned memory, so that a piece is on the wire while the next is copied from the
+// device. On the stream, an exchange is: for each piece that is sent, a copy to the host and a
+// function of the host that hands the piece to a thread of this object; for each piece that is
+// received, a function of the host that waits for it, and a copy to the device. So a stream waits
+// for the network as it waits for a kernel, and what comes after needs to know nothing of it. The
+// thread alone uses the transport.
+//
+// Direct: where the transport takes memory of the device (DeviceMessaging), it is given that, and
+// there are no copies on the stream. On the wire both are the same, and each rank may do as it can.
 //
 // The driver may carry out the host's functions of all streams of a process one after the other,
 // and those that wait here hold up the others. That is no deadlock as long as a process is one
@@ -15,12 +18,17 @@
 // for each other for ever.
 //
 // Exchanges are told apart by their transfer's number, their bucket and how often that bucket has
-// been launched, which is the same everywhere; what comes before its exchange has begun here is
-// kept. Once a peer is lost that an exchange needs, all functions return at once, nothing is sent
-// any more and what is copied is unspecified: check_health() says so. A send that is under way then
-// may end after this object: it keeps the memory that it reads.
+// been launched (its turn), which is the same everywhere. What comes too early goes to its place in
+// pinned memory where the turn before has ended, and is kept otherwise, or where there is none
+// (EarlyPieces, in bounded memory).
+//
+// Once a peer is lost that an exchange needs, all functions return at once, nothing is sent any
+// more and what is copied is unspecified: check_health() says so. A send that is under way then may
+// end after this object: it keeps the pinned memory that it reads. Direct ones read the device's
+// memory; the end of this object waits some time for them.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -34,7 +42,9 @@
 #include <vector>
 
 #include "base/units.hpp"
+#include "runtime/cuda/handles.hpp"
 #include "runtime/nccl/device_messages.hpp"
+#include "runtime/nccl/early_pieces.hpp"
 #include "runtime/transport.hpp"
 
 namespace rackrail::runtime {
@@ -44,11 +54,14 @@ class HostMessages final : public DeviceMessages {
   struct Options {
     std::uint64_t plan = 0;  ///< SliceHeader::plan
     std::uint32_t epoch = 0;
-    std::size_t piece_bytes = std::size_t{4} << 20;
+    std::size_t piece_bytes = std::size_t{4} << 20;  ///< alike on all ranks
+    bool is_direct = false;  ///< the transport is given memory of the device
+    int device = 0;          ///< of the memory
   };
 
   /// Keeps a reference: the transport must be connected and is used by this object alone from now
-  /// on. Throws RuntimeFailure for pieces of no bytes.
+  /// on. Throws RuntimeFailure for pieces of no bytes, and for direct ones over a transport that
+  /// takes the host's memory only.
   HostMessages(Transport& transport, const Options& options);
   /// After the streams have ended what was enqueued, or after abort().
   ~HostMessages() override;
@@ -64,7 +77,6 @@ class HostMessages final : public DeviceMessages {
  private:
   struct Exchange;
   struct Piece;
-  struct Early;
   using Key = std::pair<std::uint32_t, std::uint32_t>;  ///< bucket and transfer
   /// Something for the thread to do: to look at what came early, or to send a piece.
   struct Task {
@@ -76,15 +88,21 @@ class HostMessages final : public DeviceMessages {
   // Called by streams.
   static void begin(void* exchange);
   static void post(void* piece);
+  static void post_all(void* exchange);
   static void await(void* piece);
-  static void await_sends(void* exchange);
+  static void await_all(void* exchange);
+  static void end(void* exchange);
 
   void give(Task task);
   void run();
+  bool may_end();
   std::size_t take_tasks();
+  void take_early(Exchange& exchange, std::uint32_t turn);
   void send(const Task& task);
+  Piece* expected(Rank source, const SliceHeader& header, std::size_t bytes);
   void on_receive(Rank source, const SliceHeader& header, std::span<const std::byte> payload);
-  void place(Exchange& exchange, const SliceHeader& header, std::span<const std::byte> payload);
+  std::optional<Landing> on_landing(Rank source, const SliceHeader& header);
+  void place(Piece& piece, std::uint32_t turn, std::span<const std::byte> payload);
   void on_peer_error(Rank peer, const std::string& reason);
   void fail(const std::string& reason);
   void require_peers(const Exchange& exchange);
@@ -97,6 +115,7 @@ class HostMessages final : public DeviceMessages {
   struct Meeting {
     std::mutex mutex;
     std::condition_variable changed;
+    std::size_t direct = 0;  ///< sends and landings under way that use the device's memory
   };
   const std::shared_ptr<Meeting> meeting_ = std::make_shared<Meeting>();  ///< with sends under way
   std::mutex& mutex_ = meeting_->mutex;  ///< guards what follows, and what exchanges say is
@@ -105,8 +124,11 @@ class HostMessages final : public DeviceMessages {
   std::optional<std::string> failure_;
   bool is_stopping_ = false;
 
-  std::map<Key, std::vector<Early>> early_;  ///< of the thread
-  std::map<Rank, std::string> lost_;         ///< of the thread
+  EarlyPieces early_;                 ///< of the thread
+  std::map<Rank, std::string> lost_;  ///< of the thread
+  /// Of the thread, where messages are direct: for what came early.
+  std::optional<CudaStream> copies_;
+  std::optional<std::chrono::steady_clock::time_point> last_end_;  ///< of the thread
   std::thread thread_;
 };
 

@@ -58,7 +58,7 @@ RankGroups alone(std::size_t ranks) {
 }
 
 DeviceCommunicators join(const plan::Plan& plan, Rank self, const DevicePlanOptions& options) {
-  if (options.path == DevicePath::kStaged) {
+  if (options.path == DevicePath::kTransport) {
     return {};
   }
   std::string own;
@@ -90,13 +90,16 @@ class DevicePlanExecutor final : public PlanExecutor {
     if (options.path == DevicePath::kNccl) {
       messages_ = std::make_unique<NcclMessages>(*communicators_.world);
     } else {
-      auto staged = std::make_unique<HostMessages>(
-          transport, HostMessages::Options{.plan = kPlanNumber, .epoch = options.epoch});
-      staged_ = staged.get();
-      messages_ = std::move(staged);
+      auto host_messages = std::make_unique<HostMessages>(
+          transport, HostMessages::Options{.plan = kPlanNumber,
+                                           .epoch = options.epoch,
+                                           .is_direct = !is_staged(options.staging, transport),
+                                           .device = device_});
+      host_messages_ = host_messages.get();
+      messages_ = std::move(host_messages);
     }
     const RankGroups groups =
-        options.path == DevicePath::kStaged ? alone(plan.rank_count()) : options.groups;
+        options.path == DevicePath::kTransport ? alone(plan.rank_count()) : options.groups;
     executor_ = std::make_unique<DeviceExecutor>(plan, self, groups, communicators_, *messages_);
     for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
       sent_.push_back(count_sends(executor_->program(BucketId(b))));
@@ -189,8 +192,8 @@ class DevicePlanExecutor final : public PlanExecutor {
         reason_ = reason;
       }
     }
-    if (staged_ != nullptr) {
-      staged_->abort(reason);
+    if (host_messages_ != nullptr) {
+      host_messages_->abort(reason);
     }
   }
   bool aborted() const override {
@@ -301,8 +304,8 @@ class DevicePlanExecutor final : public PlanExecutor {
   const cudaStream_t stream_;
   mutable DeviceCommunicators communicators_;
   std::unique_ptr<DeviceMessages> messages_;
-  HostMessages* staged_ = nullptr;  ///< messages_, where they are staged
-  mutable std::mutex mutex_;        ///< guards what follows
+  HostMessages* host_messages_ = nullptr;  ///< messages_, where they go over the transport
+  mutable std::mutex mutex_;               ///< guards what follows
   std::unique_ptr<DeviceExecutor> executor_;
   std::vector<bool> launched_;  ///< in this step
   std::vector<Sends> sent_;     ///< by bucket

@@ -25,17 +25,25 @@ namespace rackrail::runtime {
 
 /// What carries gradients between GPUs.
 enum class DevicePath : std::uint8_t {
-  kNccl,    ///< collectives inside groups, sends and receives between them
-  kStaged,  ///< messages alone, through pinned memory and the job's transport
-  kHybrid,  ///< NCCL inside groups, staged messages between them
+  kNccl,       ///< collectives inside groups, sends and receives between them
+  kTransport,  ///< messages alone, over the job's transport
+  kHybrid,     ///< NCCL inside groups, messages over the transport between them
 };
-std::string_view to_string(DevicePath path);
+/// Whether messages over a transport are staged through pinned memory, or it is given the device's
+/// (DeviceMessaging). Each rank may do as it can.
+enum class Staging : std::uint8_t { kWhereNeeded, kAlways, kNever };
+
+/// Whether they are over this one. Throws RuntimeFailure where they must not be and have to be.
+bool is_staged(Staging staging, Transport& transport);
+/// What carries gradients, in words: "NCCL", "pinned memory", "device memory", …
+std::string_view to_string(DevicePath path, bool is_staged);
 
 struct DevicePlanOptions {
   int device = 0;
   void* stream = nullptr;  ///< cudaStream_t
   DevicePath path = DevicePath::kNccl;
-  /// With NCCL; a staged path has every rank alone.
+  Staging staging = Staging::kWhereNeeded;
+  /// With NCCL; else every rank is alone.
   RankGroups groups;
   /// With NCCL.
   const NcclFunctions* nccl = nullptr;

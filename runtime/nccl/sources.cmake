@@ -3,6 +3,7 @@
 set(RACKRAIL_NCCL_SOURCES
   nccl/communicator.cpp
   nccl/device_path.cpp
+  nccl/early_pieces.cpp
   nccl/library.cpp)
 set(RACKRAIL_NCCL_LIBRARIES ${CMAKE_DL_LIBS})
 if(TARGET rackrail::nccl)

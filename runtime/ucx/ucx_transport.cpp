@@ -6,12 +6,19 @@
 // each of them lets both sides notice when the other one dies, even if they never send a slice. One
 // that closes says goodbye.
 //
+// Memory of a GPU, where UCX was built with CUDA (device_memory.hpp): a payload there is sent in
+// the same way, UCX being told whose memory it is, and reads it by GPUDirect or by way of buffers
+// of its own. What arrives is in UCX's memory first, eager as it is, and UCX copies it to its
+// landing.
+//
 // Nothing that arrives is believed: a message counts only if it carries this job's session number
 // (a hash of all addresses), a known rank other than this one, and the size that it says. A peer
 // whose messages are malformed is reported as failed; a stranger's are dropped.
 #include <chrono>
 #include <deque>
 #include <exception>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <type_traits>
@@ -22,6 +29,7 @@
 #include "runtime/missed_peer.hpp"
 #include "runtime/transports/factories.hpp"
 #include "runtime/ucx/context.hpp"
+#include "runtime/ucx/device_memory.hpp"
 
 namespace rackrail::runtime {
 namespace {
@@ -53,9 +61,12 @@ std::uint64_t session_of(std::span<const std::vector<std::byte>> addresses) {
 
 using Clock = std::chrono::steady_clock;
 
-class UcxTransport final : public Transport {
+class UcxTransport final : public Transport, public DeviceMessaging {
  public:
-  UcxTransport() : context_(open_ucx_context()), worker_(open_ucx_worker(context_)) {
+  UcxTransport()
+      : context_(open_ucx_context()),
+        worker_(open_ucx_worker(context_)),
+        device_memory_(ucx_device_memory(context_)) {
     waiter_.emplace(worker_);
     set_message_handler(kSliceMessage, on_slice);
     set_message_handler(kHelloMessage, on_hello);
@@ -105,10 +116,12 @@ class UcxTransport final : public Transport {
     }
     for (Peer& peer : peers_) {
       if (peer.rank != self_) {
-        start(peer, kHelloMessage, SliceHeader{}, {}, {});
+        start(peer, kHelloMessage, SliceHeader{}, {}, UCS_MEMORY_TYPE_HOST, {});
       }
     }
   }
+
+  DeviceMessaging* device_messaging() override { return device_memory_ ? this : nullptr; }
 
   void set_handlers(ReceiveHandler on_receive, PeerErrorHandler on_peer_error) override {
     on_receive_ = std::move(on_receive);
@@ -117,14 +130,28 @@ class UcxTransport final : public Transport {
 
   void send(Rank destination, const SliceHeader& header, std::span<const std::byte> payload,
             SendCompletion done) override {
-    start(peers_.at(destination.index()), kSliceMessage, header, payload, std::move(done));
+    start(peers_.at(destination.index()), kSliceMessage, header, payload, UCS_MEMORY_TYPE_HOST,
+          std::move(done));
+  }
+
+  void send_from_device(Rank destination, const SliceHeader& header,
+                        std::span<const std::byte> payload, SendCompletion done) override {
+    start(peers_.at(destination.index()), kSliceMessage, header, payload, device_memory_.value(),
+          std::move(done));
+  }
+
+  void set_landing_handler(LandingHandler handler) override {
+    on_landing_ = std::move(handler);
+    if (on_landing_) {  // UCX must be able to keep what has arrived until it was copied
+      set_message_handler(kSliceMessage, on_slice, UCP_AM_FLAG_PERSISTENT_DATA);
+    }
   }
 
   std::size_t progress() override {
     constexpr int kMostRounds = 64;  // then the caller has its turn
     std::size_t events = 0;
     for (int round = 0; round < kMostRounds; ++round) {
-      const unsigned count = ucp_worker_progress(worker_.get());
+      const std::size_t count = ucp_worker_progress(worker_.get()) + land();
       events += count;
       if (count == 0) {
         // Only now, when all that had arrived before the failure is delivered.
@@ -152,11 +179,16 @@ class UcxTransport final : public Transport {
     }
     on_receive_ = nullptr;
     on_peer_error_ = nullptr;
+    on_landing_ = nullptr;
+    for (const Arrived& each : std::exchange(arrived_, {})) {
+      ucp_am_data_release(worker_.get(), each.data);
+      each.landing.done(false);
+    }
     const Clock::time_point end =
         Clock::now() + std::chrono::nanoseconds(deadline.picoseconds() / 1000);
     for (Peer& peer : peers_) {
       if (peer.endpoint && !peer.failed) {
-        start(peer, kGoodbyeMessage, SliceHeader{}, {}, {});
+        start(peer, kGoodbyeMessage, SliceHeader{}, {}, UCS_MEMORY_TYPE_HOST, {});
       }
     }
     flush(end);
@@ -183,11 +215,26 @@ class UcxTransport final : public Transport {
     SendCompletion done;
   };
 
-  void set_message_handler(unsigned id, ucp_am_recv_callback_t handler) {
+  /// A message that UCX keeps until it was copied to where it shall lie.
+  struct Arrived {
+    Peer* peer = nullptr;
+    void* data = nullptr;
+    Landing landing;
+  };
+
+  /// One that is being copied.
+  struct Copy {
+    UcxTransport* transport = nullptr;
+    Peer* peer = nullptr;
+    std::function<void(bool)> done;
+  };
+
+  void set_message_handler(unsigned id, ucp_am_recv_callback_t handler, std::uint32_t flags = 0) {
     ucp_am_handler_param_t parameters = {};
     parameters.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB |
-                            UCP_AM_HANDLER_PARAM_FIELD_ARG;
+                            UCP_AM_HANDLER_PARAM_FIELD_ARG | UCP_AM_HANDLER_PARAM_FIELD_FLAGS;
     parameters.id = id;
+    parameters.flags = flags;
     parameters.cb = handler;
     parameters.arg = this;
     check_ucx(ucp_worker_set_am_recv_handler(worker_.get(), &parameters),
@@ -214,7 +261,7 @@ class UcxTransport final : public Transport {
   }
 
   void start(Peer& peer, unsigned id, const SliceHeader& slice, std::span<const std::byte> payload,
-             SendCompletion done) {
+             ucs_memory_type_t memory, SendCompletion done) {
     if (!peer.endpoint || peer.failed) {
       fail(peer, "not connected");
       if (done) {
@@ -230,7 +277,7 @@ class UcxTransport final : public Transport {
     parameters.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
                               UCP_OP_ATTR_FIELD_FLAGS | UCP_OP_ATTR_FIELD_MEMORY_TYPE;
     parameters.flags = UCP_AM_SEND_FLAG_EAGER;
-    parameters.memory_type = UCS_MEMORY_TYPE_HOST;
+    parameters.memory_type = memory;
     parameters.cb.send = on_sent;
     parameters.user_data = &send;
     ++outstanding_;
@@ -240,6 +287,30 @@ class UcxTransport final : public Transport {
     if (!UCS_PTR_IS_PTR(status)) {
       finish(send, UCS_PTR_STATUS(status));
     }
+  }
+
+  /// Has UCX copy what has arrived to where it shall lie: not from its callbacks. Returns how many.
+  std::size_t land() {
+    const std::vector<Arrived> arrived = std::exchange(arrived_, {});
+    for (const Arrived& each : arrived) {
+      auto landing = std::make_unique<Copy>(Copy{this, each.peer, each.landing.done});
+      ucp_request_param_t parameters = {};
+      parameters.op_attr_mask =
+          UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_MEMORY_TYPE;
+      parameters.memory_type = device_memory_.value();
+      parameters.cb.recv_am = on_landed;
+      parameters.user_data = landing.get();
+      ++outstanding_;
+      const ucs_status_ptr_t status =
+          ucp_am_recv_data_nbx(worker_.get(), each.data, each.landing.memory.data(),
+                               each.landing.memory.size(), &parameters);
+      if (UCS_PTR_IS_PTR(status)) {
+        static_cast<void>(landing.release());  // on_landed() has it
+      } else {
+        finish(*landing, UCS_PTR_STATUS(status));
+      }
+    }
+    return arrived.size();
   }
 
   Send& acquire() {
@@ -261,6 +332,14 @@ class UcxTransport final : public Transport {
     if (done) {
       done();
     }
+  }
+
+  void finish(const Copy& copy, ucs_status_t status) {
+    --outstanding_;
+    if (status != UCS_OK) {
+      fail(*copy.peer, ucs_status_string(status));
+    }
+    copy.done(status == UCS_OK);
   }
 
   void fail(Peer& peer, const char* reason) {
@@ -335,6 +414,9 @@ class UcxTransport final : public Transport {
     }
     if (transport.on_receive_ && !transport.thrown_) {
       try {
+        if (transport.takes_over(*peer, wire.slice, data, length, attributes->recv_attr)) {
+          return UCS_INPROGRESS;
+        }
         transport.on_receive_(peer->rank, wire.slice,
                               {static_cast<const std::byte*>(data), length});
       } catch (...) {  // must not pass through UCX; progress() throws it
@@ -342,6 +424,32 @@ class UcxTransport final : public Transport {
       }
     }
     return UCS_OK;
+  }
+
+  /// Whether a message has a landing, to which it is copied later.
+  bool takes_over(Peer& peer, const SliceHeader& slice, void* data, std::size_t length,
+                  std::uint64_t attributes) {
+    if (!on_landing_ || (attributes & UCP_AM_RECV_ATTR_FLAG_DATA) == 0 || length == 0) {
+      return false;
+    }
+    std::optional<Landing> landing = on_landing_(peer.rank, slice);
+    if (!landing) {
+      return false;
+    }
+    if (landing->memory.size() != length) {
+      fail(peer, "it sent a message of another size than expected");
+      landing->done(false);
+      return false;
+    }
+    arrived_.push_back({&peer, data, std::move(*landing)});
+    return true;
+  }
+
+  static void on_landed(void* request, ucs_status_t status, std::size_t /*length*/,
+                        void* user_data) {
+    const std::unique_ptr<Copy> copy(static_cast<Copy*>(user_data));
+    copy->transport->finish(*copy, status);
+    ucp_request_free(request);
   }
 
   static ucs_status_t on_hello(void* /*self*/, const void* /*header*/,
@@ -376,6 +484,8 @@ class UcxTransport final : public Transport {
   std::uint64_t session_ = 0;
   ReceiveHandler on_receive_;
   PeerErrorHandler on_peer_error_;
+  LandingHandler on_landing_;
+  std::vector<Arrived> arrived_;  ///< not being copied yet
   std::exception_ptr thrown_;
   std::vector<std::pair<Rank, std::string>> failures_;  ///< not reported yet
   std::size_t outstanding_ = 0;
@@ -385,6 +495,7 @@ class UcxTransport final : public Transport {
   // Released in the opposite order.
   UcpContext context_;
   UcpWorker worker_;
+  std::optional<ucs_memory_type_t> device_memory_;  ///< as UCX calls it; none: it cannot be used
   std::optional<UcxWaiter> waiter_;
   std::deque<Peer> peers_;  ///< by rank; addresses are known to UCX
 };
@@ -398,6 +509,12 @@ TransportKind ucx_kind() {
     kind.detail = std::string("version ") + ucp_get_version_string() + ":";
     for (const std::string& device : ucx_devices(context)) {
       kind.detail += " " + device;
+    }
+    if (ucx_device_memory(context)) {
+      kind.no_device_memory.reset();
+    } else {
+      kind.no_device_memory = "UCX " + std::string(ucp_get_version_string()) +
+                              " was built without CUDA, or finds no GPU, or UCX_TLS leaves it out";
     }
   } catch (const RuntimeFailure& error) {
     kind.unavailable = error.what();

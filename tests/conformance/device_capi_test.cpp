@@ -149,20 +149,33 @@ TEST_CASE("C interface on a GPU: memory that is not there is refused, and the jo
   CHECK(problems == "");
 }
 
-TEST_CASE("C interface on a GPU: ranks that share one are hosts of their own to NCCL") {
+TEST_CASE("C interface on a GPU: the environment that other threads may read stays as it is") {
   if (const char* reason = rackrail_unavailable()) RACKRAIL_SKIP(reason);
-  setenv("RACKRAIL_GPU_PATH", "staged", 1);
+  const std::string path = GENERATE("staged", "auto");
+  CAPTURE(path);
+  setenv("RACKRAIL_GPU_PATH", path.c_str(), 1);
   setenv("RACKRAIL_SHARE_GPU", "1", 1);
   unsetenv("NCCL_HOSTID");
+  // Its threads are the ranks: NCCL cannot be told that they are hosts, and is done without.
   const std::string problems = on_ranks(2, on_gpu, [](TestRank& rank) {
     rank.expect(rackrail_finish(rank.context), RACKRAIL_OK, "finish");
   });
   unsetenv("RACKRAIL_SHARE_GPU");
   CHECK(problems == "");
-  const char* host = std::getenv("NCCL_HOSTID");  // of the rank that came last: they are threads
-  REQUIRE(host != nullptr);
-  CHECK_THAT(host, Catch::StartsWith("rackrail-rank-"));
+  CHECK(std::getenv("NCCL_HOSTID") == nullptr);
+  CHECK(std::getenv("GRPC_VERBOSITY") == nullptr);
+}
+
+TEST_CASE("C interface on a GPU: ranks with threads that insist on NCCL hear what they lack") {
+  if (const char* reason = rackrail_unavailable()) RACKRAIL_SKIP(reason);
+  setenv("RACKRAIL_GPU_PATH", "nccl", 1);
+  setenv("RACKRAIL_SHARE_GPU", "1", 1);
   unsetenv("NCCL_HOSTID");
+  const std::string problems = on_ranks(2, on_gpu, [](TestRank&) {});
+  unsetenv("RACKRAIL_SHARE_GPU");
+  unsetenv("RACKRAIL_GPU_PATH");
+  CHECK_THAT(problems, Catch::Contains("NCCL_HOSTID=rackrail-rank-0"));
+  CHECK_THAT(problems, Catch::Contains("from its start"));
 }
 
 TEST_CASE("C interface on a GPU: a job of the host refuses the device's memory") {

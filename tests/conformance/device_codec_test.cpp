@@ -204,23 +204,25 @@ TEST_CASE("device codec: the sum of payloads, encoded again") {
                                     "fp8", "fp8:block=128", "fp8e5m2");
   const std::size_t count = GENERATE(1, 2, 3, 8, 16);
   const bool has_residual = GENERATE(false, true);
+  const bool has_input = GENERATE(false, true);
   const plan::Codec codec = plan::parse_codec(name);
   const auto cpu = make_codec(codec);
   const auto device = make_device_codec(codec);
   REQUIRE(device->can_reduce());
   for (const std::size_t size : {1UL, 100UL, 513UL, 5'000UL}) {
     const auto seed = static_cast<unsigned>(size + count);
-    CAPTURE(name, count, has_residual, size, seed);
+    CAPTURE(name, count, has_residual, has_input, size, seed);
     std::vector<Encoded> payloads;
     std::vector<OnDevice<std::byte>> on_device;
     std::vector<const std::byte*> pointers;
-    Floats sum(size, 9.0F);
+    const Floats input_of_sum = has_input ? gradients(size, seed + 77, false) : Floats{};
+    Floats sum = has_input ? input_of_sum : Floats(size, 9.0F);
     for (std::size_t p = 0; p < count; ++p) {
       const Floats input = gradients(size, seed + static_cast<unsigned>(p), false);
       payloads.push_back(encode_on_cpu(codec, input, {}, {.stream = p}).bytes);
       on_device.emplace_back(payloads.back(), 0);
       pointers.push_back(on_device.back().span().data());
-      if (p == 0) {
+      if (p == 0 && !has_input) {
         cpu->decode(payloads.back(), sum);
       } else {
         cpu->decode_add(payloads.back(), sum);
@@ -229,11 +231,15 @@ TEST_CASE("device codec: the sum of payloads, encoded again") {
     const Floats residual = has_residual ? gradients(size, seed + 99, false) : Floats{};
     const EncodeKey key{.stream = seed, .first_element = 4'096};
     const OnDevice<float> errors(residual, 0);
+    const OnDevice<float> start(input_of_sum, size % 2);  // aligned for vectors, or not
     const OnDevice<std::byte> bytes(room_for(codec, size), 0);
-    device->reduce(
-        pointers, size,
-        {.input = {}, .residual = errors.span(), .output = bytes.span(), .scratch = {}, .key = key},
-        nullptr);
+    device->reduce(pointers, size,
+                   {.input = start.span(),
+                    .residual = errors.span(),
+                    .output = bytes.span(),
+                    .scratch = {},
+                    .key = key},
+                   nullptr);
     check_same_encoding(codec, {bytes.copy(), errors.copy()},
                         encode_on_cpu(codec, sum, residual, key), size, true);
   }

@@ -2,6 +2,7 @@
 // the executor's bits on processors. Threads are ranks.
 #include "runtime/nccl/device_executor.hpp"
 
+#include <atomic>
 #include <barrier>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -16,6 +17,7 @@
 #include "tests/support/emulated_gpu/fibers.hpp"
 #include "tests/support/fake_nccl.hpp"
 #include "tests/support/rank_threads.hpp"
+#include "tests/support/skip.hpp"
 
 namespace rackrail::runtime {
 namespace {
@@ -177,8 +179,11 @@ TEST_CASE("device executor: two tiers give the bits of the same programs on proc
 
 TEST_CASE("device executor: by messages alone, with codecs on every hop") {
   const std::string codec = GENERATE("none", "fp16", "fp8");
-  CAPTURE(codec);
-  const plan::Plan plan = plan_of(ring(3, plan::parse_codec(codec)), {5'000}, 1'024);
+  const bool is_ring = GENERATE(true, false);  // a star's root sums several payloads at once
+  CAPTURE(codec, is_ring);
+  const plan::Codec descriptor = plan::parse_codec(codec);
+  const plan::Plan plan =
+      plan_of(is_ring ? ring(3, descriptor) : star(3, descriptor), {5'000}, 1'024);
   const RankGroups singles{{Rank(0)}, {Rank(1)}, {Rank(2)}};
   test::FakeNccl nccl;
   const Outcome outcome = run(plan, singles, nccl, 2, true);
@@ -314,8 +319,8 @@ DevicePlanOptions plan_options(DevicePath path, const CudaStream& stream, test::
 }
 
 TEST_CASE("device executor: a job's executor gives the same sums whatever carries them") {
-  const DevicePath path = GENERATE(DevicePath::kNccl, DevicePath::kHybrid, DevicePath::kStaged);
-  CAPTURE(to_string(path));
+  const DevicePath path = GENERATE(DevicePath::kNccl, DevicePath::kHybrid, DevicePath::kTransport);
+  CAPTURE(to_string(path, true));
   const plan::Plan plan = plan_of(two_tiers(plan::parse_codec("int8")), {4'096, 3'001, 1}, 1'024);
   test::FakeNccl nccl;
   nccl.on_enqueue([](NcclStream stream) { emulated_gpu::enqueue(stream, [] {}); });
@@ -360,20 +365,20 @@ TEST_CASE("device executor: a job's executor gives the same sums whatever carrie
     transports[self.index()]->close(1_s);
   });
   const RankGroups alone{{Rank(0)}, {Rank(1)}, {Rank(2)}, {Rank(3)}};
-  CHECK(sums == simulated(plan, path == DevicePath::kStaged ? alone : kPairs, 2));
+  CHECK(sums == simulated(plan, path == DevicePath::kTransport ? alone : kPairs, 2));
   CHECK(too_early == std::vector<std::string>(4));
   for (std::size_t r = 0; r < 4; ++r) {
     // Each shard crosses once there and once back.
     CHECK(statistics[r].bytes_by_pair.contains({Rank(r), Rank((r + 2) % 4)}));
-    CHECK(statistics[r].bytes_by_pair.size() == (path == DevicePath::kStaged ? 2 : 1));
+    CHECK(statistics[r].bytes_by_pair.size() == (path == DevicePath::kTransport ? 2 : 1));
     CHECK(statistics[r].messages > 0);
   }
   CHECK(nccl.open() == 0);
 }
 
 TEST_CASE("device executor: an abort ends the waits of a job's executor with its reason") {
-  const DevicePath path = GENERATE(DevicePath::kNccl, DevicePath::kStaged);
-  CAPTURE(to_string(path));
+  const DevicePath path = GENERATE(DevicePath::kNccl, DevicePath::kTransport);
+  CAPTURE(to_string(path, true));
   const plan::Plan plan = plan_of(two_tiers({}), {4'096}, 1'024);
   test::FakeNccl nccl;
   Meeting meeting(4);
@@ -463,7 +468,7 @@ TEST_CASE("device executor: a damaged message is an error on the rank that gets 
     const CudaStream stream;
     Transport& whole = *transports[self.index()];
     Damaging damaging(whole);
-    DevicePlanOptions options = plan_options(DevicePath::kStaged, stream, nccl, meeting, self);
+    DevicePlanOptions options = plan_options(DevicePath::kTransport, stream, nccl, meeting, self);
     options.groups = {{Rank(0)}, {Rank(1)}};
     std::unique_ptr<PlanExecutor> executor = make_device_plan_executor(
         plan, self, self == Rank(1) ? static_cast<Transport&>(damaging) : whole, options);
@@ -520,7 +525,8 @@ TEST_CASE("device executor: a send that ends after its executor still has its me
     test::FakeNccl nccl;
     Meeting meeting(1);
     const CudaStream stream;
-    DevicePlanOptions options = plan_options(DevicePath::kStaged, stream, nccl, meeting, Rank(0));
+    DevicePlanOptions options =
+        plan_options(DevicePath::kTransport, stream, nccl, meeting, Rank(0));
     options.groups = {{Rank(0)}, {Rank(1)}};
     const auto executor = make_device_plan_executor(plan, Rank(0), late, options);
     const DeviceBuffer<float> memory(4'096);
@@ -548,6 +554,215 @@ TEST_CASE("device executor: a send that ends after its executor still has its me
     each.done = nullptr;
   }
   CHECK(std::none_of(sent.begin(), sent.end(), is_there));
+}
+
+/// Stands for a transport that takes memory of the device.
+class Reaching final : public Bypass, public DeviceMessaging {
+ public:
+  using Bypass::Bypass;
+  DeviceMessaging* device_messaging() override { return this; }
+  void set_handlers(ReceiveHandler on_receive, PeerErrorHandler on_peer_error) override {
+    Bypass::set_handlers(
+        [this, on_receive](Rank source, const SliceHeader& header,
+                           std::span<const std::byte> payload) {
+          if (on_landing_) {
+            if (const std::optional<Landing> landing = on_landing_(source, header)) {
+              std::copy(payload.begin(), payload.end(), landing->memory.begin());
+              ++landed;
+              landing->done(true);
+              return;
+            }
+          }
+          on_receive(source, header, payload);
+        },
+        std::move(on_peer_error));
+  }
+  void send_from_device(Rank destination, const SliceHeader& header,
+                        std::span<const std::byte> payload, SendCompletion done) override {
+    ++sent;
+    send(destination, header, payload, std::move(done));
+  }
+  void set_landing_handler(LandingHandler handler) override { on_landing_ = std::move(handler); }
+
+  std::atomic<int> sent = 0;
+  std::atomic<int> landed = 0;
+
+ private:
+  LandingHandler on_landing_;
+};
+
+TEST_CASE("device executor: UCX itself puts messages where they shall lie") {
+  setenv("EMULATED_UCX_WITH_CUDA", "1", 1);  // the host's memory stands for the device's
+  const auto kinds = transport_kinds();
+  const auto ucx = std::find_if(kinds.begin(), kinds.end(),
+                                [](const TransportKind& kind) { return kind.name == "ucx"; });
+  if (ucx == kinds.end() || ucx->unavailable) {
+    RACKRAIL_SKIP(ucx == kinds.end() ? "no UCX" : *ucx->unavailable);
+  }
+  CHECK_FALSE(ucx->no_device_memory);
+  auto transports = joined_transports("ucx", 2);
+  unsetenv("EMULATED_UCX_WITH_CUDA");
+  const std::vector<std::size_t> sizes{4, 1'000, 70'000, 5'000'000};
+  std::vector<std::vector<std::byte>> memory;
+  for (const std::size_t size : sizes) {
+    memory.emplace_back(size);
+  }
+  std::size_t landed = 0;
+  std::size_t received = 0;
+  on_every_rank(2, [&](Rank self) {
+    Transport& transport = *transports[self.index()];
+    REQUIRE(transport.device_messaging() != nullptr);
+    std::size_t sent = 0;
+    std::vector<std::vector<std::byte>> payloads;
+    if (self == Rank(1)) {
+      transport.set_handlers([&](Rank, const SliceHeader&, auto) { ++received; }, {});
+      transport.device_messaging()->set_landing_handler(
+          [&](Rank source, const SliceHeader& header) -> std::optional<Landing> {
+            if (source != Rank(0) || header.step == 1) {
+              return std::nullopt;  // the receive handler gets it
+            }
+            return Landing{memory[header.slice], [&](bool has_arrived) { landed += has_arrived; }};
+          });
+    } else {
+      for (std::size_t i = 0; i < 2 * sizes.size(); ++i) {
+        const std::size_t which = i % sizes.size();
+        const auto& payload =
+            payloads.emplace_back(sizes[which], static_cast<std::byte>(which + 1));
+        const SliceHeader header{.step = i < sizes.size() ? 0U : 1U,
+                                 .slice = static_cast<std::uint32_t>(which),
+                                 .bytes = static_cast<std::uint32_t>(payload.size())};
+        // Staged senders and direct ones are the same to who receives.
+        if (i % 3 == 0) {
+          transport.send(Rank(1), header, payload, [&] { ++sent; });
+        } else {
+          transport.device_messaging()->send_from_device(Rank(1), header, payload, [&] { ++sent; });
+        }
+      }
+    }
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    const auto is_done = [&] {
+      return self == Rank(0) ? sent == 2 * sizes.size()
+                             : landed == sizes.size() && received == sizes.size();
+    };
+    while (!is_done() && std::chrono::steady_clock::now() < end) {
+      if (transport.progress() == 0) {
+        transport.wait(1_ms);
+      }
+    }
+    if (self == Rank(1)) {
+      transport.device_messaging()->set_landing_handler({});
+    }
+    transport.set_handlers({}, {});
+    transport.close(1_s);
+  });
+  CHECK(landed == sizes.size());
+  CHECK(received == sizes.size());
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    CHECK(std::all_of(memory[i].begin(), memory[i].end(),
+                      [&](std::byte byte) { return byte == static_cast<std::byte>(i + 1); }));
+  }
+}
+
+TEST_CASE("device executor: messages from the device's memory and staged ones give one sum") {
+  const std::string codec = GENERATE("none", "int8");
+  const std::size_t direct_ranks = GENERATE(4U, 2U, 0U);
+  const bool some_are_late = GENERATE(false, true);
+  CAPTURE(codec, direct_ranks, some_are_late);
+  const RankGroups alone{{Rank(0)}, {Rank(1)}, {Rank(2)}, {Rank(3)}};
+  const plan::Plan plan = plan_of(two_tiers(plan::parse_codec(codec)), {4'096, 3'001, 1}, 1'024);
+  test::FakeNccl nccl;
+  Meeting meeting(4);
+  const auto transports = make_in_process_transports(4);
+  Gradients sums(4);
+  std::vector<std::pair<int, int>> used(4);
+  on_every_rank(4, [&](Rank self) {
+    Reaching reaching(*transports[self.index()]);
+    const CudaStream stream;
+    DevicePlanOptions options = plan_options(DevicePath::kTransport, stream, nccl, meeting, self);
+    options.staging = self.index() < direct_ranks ? Staging::kNever : Staging::kAlways;
+    auto executor = make_device_plan_executor(plan, self, reaching, options);
+    std::vector<DeviceBuffer<float>> memory;
+    for (const plan::Bucket& bucket : plan.buckets) {
+      memory.emplace_back(static_cast<std::size_t>(bucket.elements));
+    }
+    for (std::uint32_t step = 0; step < 3; ++step) {
+      auto values = gradients_of(plan, self, step, true);
+      executor->begin_step(step);
+      for (std::size_t b = 0; b < values.size(); ++b) {
+        if (some_are_late && (self.index() + b) % 2 == 0) {
+          std::this_thread::sleep_for(std::chrono::milliseconds(5));
+        }
+        copy_to_device<float>(values[b], memory[b], stream.get());
+        executor->launch(BucketId(b), memory[b].span());
+      }
+      executor->wait_all();
+      for (std::size_t b = 0; b < values.size(); ++b) {
+        copy_to_host(memory[b], std::span(values[b]), stream.get());
+      }
+      stream.synchronize();
+      sums[self.index()] = std::move(values);
+    }
+    executor.reset();
+    used[self.index()] = {reaching.sent, reaching.landed};
+    // At once: what it has sent counts, also where others have not begun what it is for.
+    transports[self.index()]->close(1_s);
+  });
+  CHECK(sums == simulated(plan, alone, 3));
+  for (std::size_t r = 0; r < 4; ++r) {
+    CHECK((used[r].first > 0) == (r < direct_ranks));
+    CHECK((used[r].second > 0) <= (r < direct_ranks));
+  }
+}
+
+TEST_CASE("device executor: a transport that takes no memory of a GPU is not given any") {
+  const plan::Plan plan = plan_of(ring(2), {4'096}, 1'024);
+  const auto transports = make_in_process_transports(2);
+  test::FakeNccl nccl;
+  Meeting meeting(1);
+  const CudaStream stream;
+  DevicePlanOptions options = plan_options(DevicePath::kTransport, stream, nccl, meeting, Rank(0));
+  options.groups = {{Rank(0)}, {Rank(1)}};
+  options.staging = Staging::kNever;
+  CHECK_THROWS_WITH(make_device_plan_executor(plan, Rank(0), *transports[0], options),
+                    "gradients cannot stay in the memory of the GPU: transport in-process takes "
+                    "none here");
+}
+
+TEST_CASE("device executor: a peer that is far too far ahead is an error, not memory") {
+  const bool is_direct = GENERATE(false, true);
+  CAPTURE(is_direct);
+  const plan::Plan plan = plan_of(ring(2), {1'048'576}, 1'048'576);
+  const auto transports = make_in_process_transports(2);
+  Reaching reaching(*transports[0]);
+  test::FakeNccl nccl;
+  Meeting meeting(1);
+  const CudaStream stream;
+  DevicePlanOptions options = plan_options(DevicePath::kTransport, stream, nccl, meeting, Rank(0));
+  options.groups = {{Rank(0)}, {Rank(1)}};
+  options.staging = is_direct ? Staging::kNever : Staging::kAlways;
+  const auto executor = make_device_plan_executor(plan, Rank(0), reaching, options);
+  const plan::TransferGraph& graph = plan.schedules[0];
+  const auto first = std::find_if(graph.transfers().begin(), graph.transfers().end(),
+                                  [](const plan::Transfer& t) { return t.dst == Rank(0); });
+  const auto transfer = static_cast<std::uint32_t>(first - graph.transfers().begin());
+  std::vector<std::byte> payload(2'097'152);  // half of the bucket
+  std::uint32_t turns = 0;
+  // Twice what comes in a step: what a peer that follows the plan may be ahead. Then far more.
+  for (std::uint32_t turn = 2; turn < 40; ++turn, ++turns) {
+    transports[1]->send(Rank(0),
+                        {.plan = 0,
+                         .epoch = 0,
+                         .step = turn,
+                         .bucket = 0,
+                         .transfer = transfer,
+                         .slice = 0,
+                         .bytes = static_cast<std::uint32_t>(payload.size())},
+                        payload, [] {});
+  }
+  const DeviceBuffer<float> memory(1'048'576);
+  executor->begin_step(0);
+  CHECK_THROWS_WITH((executor->launch(BucketId(0), memory.span()), executor->wait_all()),
+                    "rank 1 is too far ahead: 33554432 bytes wait for their buckets");
 }
 
 TEST_CASE("device executor: what is launched wrongly is refused") {

@@ -133,7 +133,67 @@ class GpuTraining(SmallTrainingTest):
         self.assertEqual(features["library: cuBLAS"]["detail"], "a stand-in")
         path = features["gradients of GPUs"]
         self.assertTrue(path["available"])
-        self.assertTrue(path["detail"].startswith("through pinned memory"), path["detail"])
+        self.assertTrue(path["detail"].startswith("over a transport"), path["detail"])
+        messages = features["messages of GPUs"]
+        self.assertFalse(messages["available"])
+        self.assertRegex(messages["detail"], r"^staged through pinned memory: ucx: UCX [0-9.]+ was ")
+
+    def test_direct_messages_that_are_asked_for_and_cannot_be_are_an_error(self):
+        self.make_plan()
+        result = self.rackrail("train", "plan.json", *CUDA, "--workers", "2", "--share-gpu",
+                               "--gpu-path", "direct", status=1)
+        self.assertIn("transport ucx takes none here", result.err)
+
+
+class DirectMessages(SmallTrainingTest):
+    """With a UCX that is taken for one built with CUDA, which is given the GPU's memory: the host's,
+    as the GPU is emulated."""
+
+    WITH_CUDA = {"EMULATED_UCX_WITH_CUDA": "1"}
+
+    def environment(self, **variables):
+        return super().environment(
+            **{"RACKRAIL_NCCL_LIBRARY": "/nonexistent/libnccl.so.2", **self.WITH_CUDA, **variables})
+
+    def test_staged_and_direct_messages_give_one_training(self):
+        self.make_plan("--codec", "int8", cluster="two-racks-40g")
+        direct, staged, unasked = (
+            self.rackrail_json("train", "plan.json", *CUDA, "--workers", "4", "--share-gpu",
+                               "--gpu-path", path) for path in ("direct", "staged", "auto"))
+        self.assertEqual([run["transport"] for run in (direct, staged, unasked)],
+                         ["device memory and ucx", "pinned memory and ucx", "device memory and ucx"])
+        for run in (staged, unasked):
+            self.assertEqual(run["losses"], direct["losses"])
+            self.assertEqual(run["bytes_over_tier"], direct["bytes_over_tier"])
+
+    def test_ranks_with_and_without_a_ucx_with_cuda_are_one_job(self):
+        self.make_plan("--codec", "none")
+        coordinator = f"127.0.0.1:{harness.free_ports(1)}"
+        running = [self.start("train", "plan.json", *CUDA, "--share-gpu", "--json", variables={
+            **TOKEN, "RACKRAIL_RANK": str(rank), "RACKRAIL_WORLD_SIZE": "2",
+            "RACKRAIL_COORDINATOR": coordinator, "EMULATED_UCX_WITH_CUDA": str(rank)})
+            for rank in range(2)]
+        results = [self.finish(process) for process in running]
+        self.assertEqual([result.status for result in results], [0, 0], str(results))
+        self.assertTrue(results[0].json["parameters_agree"])
+
+    def test_a_lost_worker_is_an_error_that_names_it(self):
+        self.make_plan("--codec", "none")
+        self.write("small.yaml", small_training(checkpoint_every=1))
+        running = self.start("train", "plan.json", *CUDA, "--workers", "2", "--share-gpu",
+                             "--steps", "100000", "--checkpoints", "saved")
+        self.wait_for_checkpoint("saved")
+        victim = [pid for pid in self.processes()
+                  if harness.command_line(pid).endswith("--rank 1")]
+        os.kill(victim[0], signal.SIGKILL)
+        result = self.finish(running)
+        self.assertEqual(result.status, 1, str(result))
+        self.assertIn("rank 1", result.err)
+        self.assert_no_processes_left()
+
+    def test_info_says_which_path_is_in_use(self):
+        features = {each["name"]: each for each in self.rackrail_json("info")["features"]}
+        self.assertEqual(features["messages of GPUs"]["detail"], "directly, by ucx")
 
 
 class SharedGpu(SmallTrainingTest):

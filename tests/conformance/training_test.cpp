@@ -271,7 +271,7 @@ TEST_CASE("GPU training: ranks that share the GPU end with the same bits and the
       if (on_gpu) {
         executor = runtime::make_device_plan_executor(plan, self, transport,
                                                       {.stream = options.compute->stream(),
-                                                       .path = runtime::DevicePath::kStaged,
+                                                       .path = runtime::DevicePath::kTransport,
                                                        .groups = {},
                                                        .exchange = {}});
       } else {

@@ -22,6 +22,7 @@
 #include "runtime/bucket_program.hpp"
 #include "runtime/codec.hpp"
 #include "runtime/device/device_program.hpp"
+#include "runtime/device/fused_sums.hpp"
 #include "runtime/executor.hpp"
 
 namespace rackrail::runtime {
@@ -31,7 +32,8 @@ class DeviceSimulation {
   using Buffers = std::vector<std::vector<float>>;  ///< by bucket
 
   /// Keeps references.
-  DeviceSimulation(const plan::Plan& plan, const RankGroups& groups, unsigned seed)
+  DeviceSimulation(const plan::Plan& plan, const RankGroups& groups, unsigned seed,
+                   bool fuses = false)
       : plan_(plan), groups_(groups), random_(seed), residuals(plan.rank_count()) {
     std::vector<std::vector<Stage>> stages;
     for (const plan::TransferGraph& graph : plan.schedules) {
@@ -46,6 +48,9 @@ class DeviceSimulation {
       for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
         of_rank.push_back(make_device_program(plan, BucketId(b), Rank(r), groups,
                                               stages[plan.buckets[b].schedule]));
+        if (fuses) {
+          fuse_sums(of_rank.back(), [](std::uint8_t codec) { return codec != 0; });
+        }
       }
     }
   }
@@ -176,12 +181,19 @@ class DeviceSimulation {
       const std::span<std::byte> bytes(&state.scratch[bucket][encode.output + slice.offset],
                                        slice.bytes);
       const auto behind = static_cast<std::size_t>(slice.range.begin - encode.range.begin);
+      for (const std::size_t addend : encode.addends) {
+        codec.decode_add(
+            std::span<const std::byte>(&state.scratch[bucket][addend + slice.offset], slice.bytes),
+            values);
+      }
       codec.encode(values,
                    residual.empty() ? std::span<float>()
                                     : std::span(residual).subspan(behind, values.size()),
                    {stream, slice.range.begin}, bytes);
       if (encode.op == plan::TransferOp::kCopy) {
         codec.decode(bytes, values);
+      } else if (!encode.addends.empty()) {
+        std::fill(values.begin(), values.end(), std::numeric_limits<float>::quiet_NaN());
       }
     }
   }

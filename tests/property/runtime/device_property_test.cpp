@@ -165,16 +165,17 @@ TEST_CASE("device programs sum exactly whatever the groups are") {
 TEST_CASE("device programs with codecs between groups leave all ranks with the same bits") {
   const int number = GENERATE(1, 2, 3);
   const std::string across = GENERATE("fp16", "int8", "topk:density=0.1");
+  const bool fuses = GENERATE(false, true);
   const topology::Topology topology = cluster(number);
   const RankGroups groups = groups_of(topology);
-  CAPTURE(number, across, kSeed);
+  CAPTURE(number, across, fuses, kSeed);
   std::size_t checked = 0;
   for (plan::TransferGraph& graph :
        all_reduces(topology, {.inside = {}, .across = plan::parse_codec(across)})) {
     CAPTURE(graph.name());
     const bool is_hierarchical = graph.name() == "hierarchical";
     const plan::Plan plan = plan_of(std::move(graph), {5'003, 3'072}, 1'024);
-    DeviceSimulation simulation(plan, groups, kSeed);
+    DeviceSimulation simulation(plan, groups, kSeed, fuses);
     Gradients gradients = gradients_of(plan, true);
     const auto expected = sums(gradients);
     REQUIRE_NOTHROW(simulation.run(0, gradients));
@@ -196,6 +197,41 @@ TEST_CASE("device programs with codecs between groups leave all ranks with the s
     }
   }
   CHECK(checked >= 1);
+}
+
+TEST_CASE("device programs with sums fused into encodings give the bits of those without") {
+  const int number = GENERATE(0, 2, 3, 4);
+  const std::string codec = GENERATE("fp16", "int8", "fp8");
+  const plan::Codec descriptor = plan::parse_codec(codec);
+  const topology::Topology topology = cluster(number);
+  CAPTURE(number, codec, kSeed);
+  std::size_t fused = 0;
+  for (const plan::TransferGraph& graph :
+       all_reduces(topology, {.inside = descriptor, .across = descriptor})) {
+    CAPTURE(graph.name());
+    const plan::Plan plan = plan_of(graph, {5'003, 3'072}, 1'024);
+    RankGroups alone;  // no sums in an order of their own
+    for (std::size_t r = 0; r < graph.rank_count(); ++r) {
+      alone.push_back({Rank(r)});
+    }
+    Gradients gradients = gradients_of(plan, false);
+    Gradients by_fused = gradients;
+    DeviceSimulation apart(plan, alone, kSeed);
+    DeviceSimulation together(plan, alone, kSeed + 1, true);
+    for (std::uint32_t step = 0; step < 2; ++step) {
+      REQUIRE_NOTHROW(apart.run(step, gradients));
+      REQUIRE_NOTHROW(together.run(step, by_fused));
+      CHECK(by_fused == gradients);
+    }
+    CHECK(apart.residuals == together.residuals);
+    for (const auto& of_rank : together.programs) {
+      for (const DeviceOperation& operation : of_rank[0].operations) {
+        const auto* encode = std::get_if<EncodeOperation>(&operation.what);
+        fused += encode != nullptr ? encode->addends.size() : 0;
+      }
+    }
+  }
+  CHECK(fused > 0);
 }
 
 TEST_CASE("hierarchical schedules are collectives inside and messages across") {

@@ -53,7 +53,8 @@ RankGroups singles(std::size_t ranks) {
 TEST_CASE("device program: by messages alone it gives the executor's bits") {
   const std::string codec = GENERATE("none", "fp16", "int8", "topk", "fp8");
   const bool is_ring = GENERATE(true, false);
-  CAPTURE(codec, is_ring);
+  const bool fuses = GENERATE(false, true);
+  CAPTURE(codec, is_ring, fuses);
   constexpr std::size_t kRanks = 3;
   const plan::Codec descriptor = plan::parse_codec(codec);
   const plan::Plan plan =
@@ -62,7 +63,7 @@ TEST_CASE("device program: by messages alone it gives the executor's bits") {
   Gradients expected;
   run_executors(plan, kSteps, 5, expected);
   const RankGroups groups = singles(kRanks);
-  DeviceSimulation simulation(plan, groups, 17);
+  DeviceSimulation simulation(plan, groups, 17, fuses);
   Gradients found;
   for (std::uint32_t step = 0; step < kSteps; ++step) {
     found = random_gradients(plan, 5 + step, true);

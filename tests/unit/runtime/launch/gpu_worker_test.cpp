@@ -1,8 +1,13 @@
 #include "runtime/launch/gpu_worker.hpp"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
 #include <catch2/catch.hpp>
 #include <cstdlib>
-
+#include <thread>
 #include <utility>
 
 #include "base/error.hpp"
@@ -95,7 +100,7 @@ TEST_CASE("NCCL is not asked for what it refuses: two ranks of a host on one GPU
       "RACKRAIL_SHARE_GPU=1 or --share-gpu";
   for (const Rank self : {Rank(0), Rank(1)}) {
     const GpuChoice choice = choose_gpu({.shares = true}, self, texts(all));
-    CHECK(choice.path == DevicePath::kStaged);
+    CHECK(choice.path == DevicePath::kTransport);
     CHECK_THAT(choice.note, Catch::EndsWith(problem));
     CHECK_THROWS_WITH(choose_gpu({.shares = true, .path = GpuPath::kNccl}, self, texts(all)),
                       "NCCL cannot be used: " + problem);
@@ -132,13 +137,16 @@ TEST_CASE("NCCL is used where all ranks have it, and otherwise only if nobody in
   without.nccl = "no NCCL: why";
   const auto all = texts({offer("a", {"bus 0"}), without});
   const GpuChoice choice = choose_gpu({}, Rank(0), all);
-  CHECK(choice.path == DevicePath::kStaged);
-  CHECK(choice.note ==
-        "gradients go through pinned memory and the transport: rank 1 has no NCCL: why");
+  CHECK(choice.path == DevicePath::kTransport);
+  CHECK(choice.note == "gradients go over the transport: rank 1 has no NCCL: why");
   CHECK_THROWS_WITH(choose_gpu({.path = GpuPath::kNccl}, Rank(0), all),
                     "NCCL cannot be used: rank 1 has no NCCL: why");
   CHECK_THROWS_AS(choose_gpu({.path = GpuPath::kHybrid}, Rank(0), all), RuntimeFailure);
+  CHECK(choice.staging == Staging::kWhereNeeded);
   CHECK(choose_gpu({.path = GpuPath::kStaged}, Rank(0), all).note.empty());
+  CHECK(choose_gpu({.path = GpuPath::kStaged}, Rank(0), all).staging == Staging::kAlways);
+  CHECK(choose_gpu({.path = GpuPath::kDirect}, Rank(0), all).staging == Staging::kNever);
+  CHECK(choose_gpu({.path = GpuPath::kDirect}, Rank(0), all).path == DevicePath::kTransport);
   CHECK(choose_gpu({.path = GpuPath::kHybrid}, Rank(0), offers({"a", "b"}, 1)).path ==
         DevicePath::kHybrid);
 }
@@ -159,6 +167,46 @@ TEST_CASE("ranks that share a GPU are hosts of their own to NCCL") {
     CHECK(of_two.at("NCCL_SOCKET_IFNAME") == "lo");
   }
   CHECK_FALSE(shared_gpu_variables(Rank(2), false).contains("NCCL_SOCKET_IFNAME"));
+}
+
+/// What share_gpu_as() says, in a process that this one's only thread has made, with or without
+/// another thread and NCCL's variables there; and the NCCL_HOSTID that it leaves.
+std::string said_when_shared(bool has_threads, bool has_variables) {
+  std::array<int, 2> ends{};
+  REQUIRE(pipe(ends.data()) == 0);
+  const pid_t child = fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    for (const char* name :
+         {"NCCL_HOSTID", "NCCL_NET", "NCCL_MNNVL_ENABLE", "NCCL_SOCKET_IFNAME"}) {
+      has_variables ? setenv(name, "mine", 1) : unsetenv(name);
+    }
+    std::thread other;
+    if (has_threads) {
+      other = std::thread([] { pause(); });
+    }
+    const std::string said = share_gpu_as(Rank(3), true).value_or("nothing");
+    const char* host = std::getenv("NCCL_HOSTID");
+    const std::string text = said + "; " + (host == nullptr ? "none" : host);
+    _exit(write(ends[1], text.data(), text.size()) == static_cast<ssize_t>(text.size()) ? 0 : 1);
+  }
+  close(ends[1]);
+  std::array<char, 1'000> text{};
+  const ssize_t length = read(ends[0], text.data(), text.size());
+  close(ends[0]);
+  int status = 0;
+  waitpid(child, &status, 0);
+  return {text.data(), static_cast<std::size_t>(std::max<ssize_t>(length, 0))};
+}
+
+TEST_CASE("NCCL's variables are set where no other thread may read the environment") {
+  CHECK(said_when_shared(false, false) == "nothing; rackrail-rank-3");
+  CHECK(said_when_shared(false, true) == "nothing; rackrail-rank-3");
+  CHECK(said_when_shared(true, true) == "nothing; mine");
+  const std::string refusal = said_when_shared(true, false);
+  CHECK_THAT(refusal, Catch::Contains("NCCL_HOSTID=rackrail-rank-3") &&
+                          Catch::Contains("NCCL_SOCKET_IFNAME=lo") &&
+                          Catch::EndsWith("from its start; none"));
 }
 
 }  // namespace

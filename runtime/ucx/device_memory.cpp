@@ -1,0 +1,17 @@
+#include "runtime/ucx/device_memory.hpp"
+
+#include <cstdint>
+
+namespace rackrail::runtime {
+
+std::optional<ucs_memory_type_t> ucx_device_memory(const UcpContext& context) {
+  ucp_context_attr_t attributes = {};
+  attributes.field_mask = UCP_ATTR_FIELD_MEMORY_TYPES;
+  if (ucp_context_query(context.get(), &attributes) != UCS_OK) {
+    return std::nullopt;
+  }
+  const std::uint64_t cuda = std::uint64_t{1} << static_cast<unsigned>(UCS_MEMORY_TYPE_CUDA);
+  return (attributes.memory_types & cuda) != 0 ? std::optional(UCS_MEMORY_TYPE_CUDA) : std::nullopt;
+}
+
+}  // namespace rackrail::runtime
