@@ -74,24 +74,34 @@ FormShape shape_of(const plan::RegularSchedule& schedule) {
 DividedCollective fastest_division(
     std::span<const FormShape> forms, std::int64_t elements,
     const std::function<Duration(std::size_t form, std::int64_t slice_elements)>& time) {
+  return fastest_division(
+      forms, elements,
+      [&](std::size_t form, std::int64_t slice, const std::optional<Duration>& /*limit*/) {
+        return std::optional(time(form, slice));
+      });
+}
+
+DividedCollective fastest_division(std::span<const FormShape> forms, std::int64_t elements,
+                                   const TimeBelow& time) {
   std::vector<std::size_t> order(forms.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
     return forms[a].transfers < forms[b].transfers;
   });
-  DividedCollective best;
+  const std::int64_t coarsest = slice_of(largest_transfer(forms[order.front()], elements), 1);
+  DividedCollective best{time(order.front(), coarsest, std::nullopt).value(), order.front(),
+                         coarsest};
   int idle = 0;
-  for (const std::size_t form : order) {
-    const bool is_first = form == order.front();
+  for (const std::size_t form : std::span(order).subspan(1)) {
     const std::int64_t transfer = largest_transfer(forms[form], elements);
-    if (!is_first && (transfer < kFewestElements || idle == kPatience)) {
+    if (transfer < kFewestElements || idle == kPatience) {
       break;
     }
     const std::int64_t slice = slice_of(transfer, 1);
-    const Duration found = time(form, slice);
-    idle = is_first || found < scaled(best.time, kWorthFinerRounds) ? 0 : idle + 1;
-    if (is_first || found < best.time) {
-      best = {found, form, slice};
+    const std::optional<Duration> found = time(form, slice, best.time);
+    idle = found && *found < scaled(best.time, kWorthFinerRounds) ? 0 : idle + 1;
+    if (found && *found < best.time) {
+      best = {*found, form, slice};
     }
   }
   const FormShape& shape = forms[best.form];
@@ -101,10 +111,10 @@ DividedCollective fastest_division(
       continue;
     }
     const std::int64_t slice = slice_of(transfer, cuts);
-    const Duration found = time(best.form, slice);
-    const bool is_worthwhile = found < scaled(best.time, kWorthFinerSlices);
-    if (found < best.time) {
-      best = {found, best.form, slice};
+    const std::optional<Duration> found = time(best.form, slice, best.time);
+    const bool is_worthwhile = found && *found < scaled(best.time, kWorthFinerSlices);
+    if (found && *found < best.time) {
+      best = {*found, best.form, slice};
     }
     if (!is_worthwhile) {
       break;
