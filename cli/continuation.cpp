@@ -83,14 +83,17 @@ Continuation::Continuation(Session& session, const ContinuationOptions& options,
     : session_(session),
       options_(options),
       plan_(plan),
-      plans_(plan, cluster, std::move(workload), kPlanningTime) {
+      plans_(plan, cluster, workload, kPlanningTime) {
   if (options.has_servers) {
     plans_.keep_schedule(kServers);
   }
+  const auto say = [&session](const std::string& text) { session.note("note: " + text); };
   if (options.on_slow) {
     watch_.emplace(*options.on_slow, plan, cluster, plans_,
-                   runtime::DetectorOptions{.rate_scale = options.rate_scale},
-                   [&session](const std::string& text) { session.note("note: " + text); });
+                   runtime::DetectorOptions{.rate_scale = options.rate_scale}, say);
+  }
+  if (options.on_noise) {
+    batch_watch_.emplace(*options.on_noise, plan, std::move(workload), plans_, say);
   }
 }
 
@@ -100,18 +103,45 @@ void Continuation::attach(runtime::JobOptions& job) {
     if (watch_) {
       watch_->began(begin);
     }
+    if (batch_watch_) {
+      batch_watch_->began(begin);
+    }
   };
   if (watch_) {
-    job.on_measured = [this](const runtime::StepMeasurement& step) {
-      return watch_->measured(step);
-    };
+    job.on_measured = [this](const runtime::StepMeasurement& step) { return measured(step); };
   }
+  job.batch_may_change =
+      options_.on_noise && options_.on_noise->action == BatchWatch::Action::kRebatch;
   if (options_.survives_after) {
     job.heartbeat_period = kWatchfulHeartbeat;
     job.heartbeat_timeout = *options_.survives_after;
     job.plan_for = [this](const std::vector<Rank>& left) { return plan_for(left); };
     job.replacement_deadline = options_.replacement_deadline;
   }
+}
+
+/// One plan at a time: what is measured until a new batch is taken up says nothing of what comes.
+std::optional<runtime::JobOptions::BetterPlan> Continuation::measured(
+    const runtime::StepMeasurement& step) {
+  if (!batch_watch_) {
+    return watch_->measured(step);
+  }
+  if (!batch_watch_->is_changing()) {
+    if (auto better = watch_->measured(step)) {
+      batch_watch_->set_plan(better->plan);
+      return better;
+    }
+    plans_.set_condition(watch_->rates(), watch_->factors());
+  }
+  auto better = batch_watch_->measured(step);
+  if (better) {
+    watch_->set_plan(better->plan);
+  }
+  return better;
+}
+
+std::optional<double> Continuation::noise_scale() const {
+  return batch_watch_ ? batch_watch_->noise_scale() : std::nullopt;
 }
 
 topology::Topology Continuation::cluster_of(const std::vector<Rank>& ranks) const {
@@ -126,12 +156,19 @@ void Continuation::add_to(nlohmann::json& result, const runtime::JobResult& job)
     result["slow"] = watch_->findings_json();
     result["step_times_s"] = watch_->step_times_json();
   }
+  if (batch_watch_) {
+    result["batch_decisions"] = batch_watch_->decisions_json();
+    result["batches"] = batch_watch_->batches_json();
+  }
 }
 
 plan::Plan Continuation::plan_for(const std::vector<Rank>& left) {
   plan::Plan next = plans_.plan_for(left);
   if (watch_) {
     watch_->set_plan(next);
+  }
+  if (batch_watch_) {
+    batch_watch_->set_plan(next);
   }
   return next;
 }

@@ -1,5 +1,6 @@
-// How a job that trains goes on by another plan, after a loss (`--on-loss continue`) or because
-// something is slow (`--on-slow`): what the runtime is told to call, and what is said of it.
+// How a job that trains goes on by another plan, after a loss (`--on-loss continue`), because
+// something is slow (`--on-slow`) or because another batch is better now (`--on-noise`): what the
+// runtime is told to call, and what is said of it.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -8,6 +9,7 @@
 
 #include "base/ids.hpp"
 #include "base/units.hpp"
+#include "cli/batch_watch.hpp"
 #include "cli/session.hpp"
 #include "cli/slow_watch.hpp"
 #include "cli/survival.hpp"
@@ -26,9 +28,10 @@ struct ContinuationOptions {
   std::optional<Duration> survives_after;
   /// How long to wait for another worker in the place of a lost one; none: not at all.
   std::optional<Duration> replacement_deadline;
-  std::optional<SlowWatch::Action> on_slow;  ///< none: nothing is measured
-  double rate_scale = 1;                     ///< of an emulated network
-  bool has_servers = false;                  ///< all plans must be for parameter servers
+  std::optional<SlowWatch::Action> on_slow;       ///< none: not looked for
+  std::optional<BatchWatch::Options> on_noise{};  ///< none: the batch stays; else with on_slow
+  double rate_scale = 1;                          ///< of an emulated network
+  bool has_servers = false;                       ///< all plans must be for parameter servers
 };
 
 class Continuation {
@@ -43,18 +46,22 @@ class Continuation {
   /// This object must outlive the job.
   void attach(runtime::JobOptions& job);
 
+  /// The live estimate at the job's end, where the batch was watched.
+  std::optional<double> noise_scale() const;
   /// After the job: what joins these ranks of the first plan.
   topology::Topology cluster_of(const std::vector<Rank>& ranks) const;
   void add_to(nlohmann::json& result, const runtime::JobResult& job) const;
 
  private:
   plan::Plan plan_for(const std::vector<Rank>& left);
+  std::optional<runtime::JobOptions::BetterPlan> measured(const runtime::StepMeasurement& step);
 
   Session& session_;
   const ContinuationOptions options_;
   const plan::Plan& plan_;
   SurvivalPlans plans_;
   std::optional<SlowWatch> watch_;
+  std::optional<BatchWatch> batch_watch_;
 };
 
 }  // namespace rackrail::cli

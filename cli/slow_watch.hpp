@@ -43,6 +43,10 @@ class SlowWatch {
   /// The plan of the epoch that is next, where it does not come from here.
   void set_plan(plan::Plan plan) { plan_ = std::move(plan); }
 
+  /// What is not as in the cluster, as far as it was found.
+  const std::map<LinkId, Bandwidth>& rates() const { return detector_.rates(); }
+  const std::map<Rank, double>& factors() const { return detector_.factors(); }
+
   /// A list of findings, and one of [step, seconds of its slowest rank].
   nlohmann::json findings_json() const;
   nlohmann::json step_times_json() const;

@@ -21,7 +21,12 @@ SurvivalPlans::SurvivalPlans(plan::Plan plan, topology::Topology cluster, plan::
     : plan_(std::move(plan)),
       cluster_(std::move(cluster)),
       workload_(std::move(workload)),
-      at_most_(at_most) {}
+      at_most_(at_most),
+      batch_(plan_.batch) {
+  for (std::size_t r = 0; r < plan_.rank_count(); ++r) {
+    batch_ranks_.emplace_back(r);
+  }
+}
 
 topology::Topology SurvivalPlans::cluster_of(const std::vector<Rank>& left) const {
   std::vector<std::string> lost;
@@ -43,14 +48,27 @@ void SurvivalPlans::set_condition(std::map<LinkId, Bandwidth> rates,
   factors_ = std::move(factors);
 }
 
-std::vector<std::int64_t> SurvivalPlans::local_batch_of(const std::vector<Rank>& left,
-                                                        const topology::Topology& cluster) const {
-  std::vector<std::int64_t> local_batch = planner::divide_batch(plan_.batch.local_batch, left);
+void SurvivalPlans::set_batch(plan::BatchPlan batch, std::vector<Rank> ranks) {
+  batch_ = std::move(batch);
+  batch_ranks_ = std::move(ranks);
+}
+
+plan::BatchPlan SurvivalPlans::batch_of(const std::vector<Rank>& left) const {
+  plan::BatchPlan batch = batch_;
+  if (left != batch_ranks_) {
+    batch.local_batch = planner::divide_batch(
+        plan_.batch.local_batch, left,
+        std::accumulate(batch_.local_batch.begin(), batch_.local_batch.end(), std::int64_t{0}));
+  }
+  return fitted(std::move(batch), left);
+}
+
+plan::BatchPlan SurvivalPlans::fitted(plan::BatchPlan batch, const std::vector<Rank>& left) const {
   if (std::ranges::none_of(left, [this](Rank rank) { return factors_.contains(rank); })) {
-    return local_batch;
+    return batch;
   }
   std::vector<planner::DeviceSpeed> devices =
-      planner::device_speeds(cluster, workload_, plan_.batch.accumulation);
+      planner::device_speeds(cluster_of(left), workload_, batch.accumulation);
   for (std::size_t i = 0; i < left.size(); ++i) {
     if (const auto factor = factors_.find(left[i]); factor != factors_.end()) {
       devices[i].fixed = scaled(devices[i].fixed, factor->second);
@@ -58,16 +76,22 @@ std::vector<std::int64_t> SurvivalPlans::local_batch_of(const std::vector<Rank>&
     }
   }
   const std::int64_t samples =
-      std::accumulate(local_batch.begin(), local_batch.end(), std::int64_t{0});
-  return planner::equal_finish(devices, samples).value_or(local_batch);
+      std::accumulate(batch.local_batch.begin(), batch.local_batch.end(), std::int64_t{0});
+  if (auto divided = planner::equal_finish(devices, samples)) {
+    batch.local_batch = *std::move(divided);
+  }
+  return batch;
 }
 
 plan::Plan SurvivalPlans::plan_for(const std::vector<Rank>& left) const {
+  return plan_for(left, batch_of(left));
+}
+
+plan::Plan SurvivalPlans::plan_for(const std::vector<Rank>& left, plan::BatchPlan batch) const {
   const topology::Topology cluster = cluster_of(left);
   cluster.require_connected();
-  const std::vector<std::int64_t> local_batch = local_batch_of(left, cluster);
-  if (std::ranges::min(local_batch) < 1) {
-    throw PlanError("a step of " + std::to_string(plan_.batch.global_batch()) +
+  if (std::ranges::min(batch.local_batch) < 1) {
+    throw PlanError("a step of " + std::to_string(batch.global_batch()) +
                     " samples is too small for " + std::to_string(left.size()) + " ranks");
   }
 
@@ -77,15 +101,14 @@ plan::Plan SurvivalPlans::plan_for(const std::vector<Rank>& left) const {
   options.seed = plan_.seed;
   options.compare_baselines = false;
   options.schedule = schedule_;
-  options.local_batch = std::ranges::max(local_batch);
+  options.local_batch = std::ranges::max(batch.local_batch);
   options.stop = [end = std::chrono::steady_clock::now() +
                         std::chrono::nanoseconds(at_most_.picoseconds() / 1000)] {
     return std::chrono::steady_clock::now() >= end;
   };
   const auto costs = sim::make_cost_model(cluster, {});
   plan::Plan plan = planner::make_plan(cluster, workload_, *costs, options);
-  plan.batch = plan_.batch;
-  plan.batch.local_batch = local_batch;
+  plan.batch = std::move(batch);
   return plan;
 }
 

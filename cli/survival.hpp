@@ -5,7 +5,7 @@
 // links have now; slow ranks get fewer samples, so that all finish together (planner/batch). A step
 // keeps its number of samples, divided anew among the ranks, and its learning rate: so training
 // goes on as if nothing had happened but that steps take longer, and the loss curve is the one of
-// the whole job up to the order in which floats are added.
+// the whole job up to the order in which floats are added. Only set_batch() says otherwise.
 #pragma once
 
 #include <cstdint>
@@ -35,25 +35,34 @@ class SurvivalPlans {
   /// its ranks has grown. Instead of what was said before.
   void set_condition(std::map<LinkId, Bandwidth> rates, std::map<Rank, double> factors);
 
+  /// Samples, passes and learning rate of a step from now on, for these ranks of the first plan;
+  /// for others the same samples, in the first plan's proportions.
+  void set_batch(plan::BatchPlan batch, std::vector<Rank> ranks);
+
   /// The cluster as it is now, without the others. `left`: ranks of the first plan, ascending.
   topology::Topology cluster_of(const std::vector<Rank>& left) const;
   /// Throws ConfigError when the network without the others does not join them, PlanError when
   /// there are fewer samples than ranks.
   plan::Plan plan_for(const std::vector<Rank>& left) const;
+  /// The same with steps of `batch`, which has a size for each of these ranks, all positive.
+  plan::Plan plan_for(const std::vector<Rank>& left, plan::BatchPlan batch) const;
+  /// `batch` divided anew among these ranks, so that all finish together, where some are slow.
+  plan::BatchPlan fitted(plan::BatchPlan batch, const std::vector<Rank>& left) const;
   /// The simulated step of a plan that was made for the same ranks, on the cluster as it is now:
   /// with the samples that the plan gives to each rank, and the time that slow ones take for them.
   /// Not what plan_for() leaves in its prediction, which is of ranks that are all well.
   Duration step_time_of(plan::Plan plan, const std::vector<Rank>& left) const;
 
  private:
-  std::vector<std::int64_t> local_batch_of(const std::vector<Rank>& left,
-                                           const topology::Topology& cluster) const;
+  plan::BatchPlan batch_of(const std::vector<Rank>& left) const;
 
   const plan::Plan plan_;
   const topology::Topology cluster_;
   const plan::Workload workload_;
   const Duration at_most_;
   std::optional<std::string> schedule_;
+  plan::BatchPlan batch_;          // of a step now
+  std::vector<Rank> batch_ranks_;  // that it is divided among
   std::map<LinkId, Bandwidth> rates_;
   std::map<Rank, double> factors_;
 };

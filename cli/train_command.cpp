@@ -56,15 +56,22 @@ struct TrainOptions {
   double scale = 1;
   std::string on_loss = "stop";
   std::string on_slow = "ignore";
+  std::string on_noise = "ignore";
+  BatchWatch::Options noise;
   std::string state;
   std::string heartbeat_timeout = "1.2 s";
   std::string replacement_timeout = "60 s";
   SynchronyOptions synchrony;
   bool has_seed = false;  ///< whether it was said
 
-  bool watches() const { return on_slow != "ignore"; }
+  /// The option that has ranks measure their steps; empty: none has.
+  std::string watches() const {
+    return on_slow != "ignore"    ? "--on-slow " + on_slow
+           : on_noise != "ignore" ? "--on-noise " + on_noise
+                                  : "";
+  }
   /// Whether the cluster and the workload are needed, to plan again.
-  bool may_plan() const { return on_loss != "stop" || watches(); }
+  bool may_plan() const { return on_loss != "stop" || !watches().empty(); }
 };
 
 std::optional<topology::Topology> cluster_of(Session& session, const TrainOptions& options,
@@ -88,9 +95,8 @@ std::optional<topology::Topology> cluster_of(Session& session, const TrainOption
       throw ConfigError(ErrorContext{
           options.plan, "cluster_name",
           fmt::format("'{}', which is not a shipped cluster", plan.cluster_name),
-          fmt::format("--cluster with the file that the plan was made for: --on-{} plans again "
-                      "with it",
-                      options.watches() ? "slow" : "loss")});
+          fmt::format("--cluster with the file that the plan was made for: {} plans again with it",
+                      options.watches().empty() ? "--on-loss" : options.watches())});
     }
     session.note("note: cluster '" + plan.cluster_name +
                  "' is not a shipped one; bytes per tier need --cluster");
@@ -201,9 +207,14 @@ ContinuationOptions continuation_options(const TrainOptions& options) {
       return parse_duration(options.replacement_timeout);
     });
   }
-  if (options.watches()) {
+  if (!options.watches().empty()) {  // a batch goes by the rates that are found, too
     result.on_slow =
         options.on_slow == "replan" ? SlowWatch::Action::kReplan : SlowWatch::Action::kReport;
+  }
+  if (options.on_noise != "ignore") {
+    result.on_noise = options.noise;
+    result.on_noise->action =
+        options.on_noise == "rebatch" ? BatchWatch::Action::kRebatch : BatchWatch::Action::kReport;
   }
   result.rate_scale = options.emulate.empty() ? 1 : options.scale;
   result.has_servers = options.synchrony.synchrony().staleness.has_value();
@@ -223,11 +234,11 @@ void require_local(const std::optional<runtime::LaunchEnvironment>& launch,
 void require_consistent(const TrainOptions& options,
                         const std::optional<runtime::LaunchEnvironment>& launch) {
   require_transport(options.transport);
-  options.synchrony.require_consistent(options.watches() ? "--on-slow " + options.on_slow : "");
+  options.synchrony.require_consistent(options.watches());
   if (!options.workload.empty() && options.calibration.empty() && !options.may_plan()) {
     throw ConfigError(ErrorContext{"<command line>", "--workload",
                                    "neither --calibration nor --on-loss continue or wait nor "
-                                   "--on-slow",
+                                   "--on-slow nor --on-noise",
                                    "one of them, which need it"});
   }
   if (!options.state.empty() && options.on_loss == "stop") {
@@ -239,8 +250,8 @@ void require_consistent(const TrainOptions& options,
         "<command line>", options.synchrony.mode == "async" ? "--mode async" : "--local-steps",
         "--device cuda", "--device cpu: on GPUs all gradients of a step are summed"});
   }
-  if (options.gpu.on_gpu() && options.watches()) {
-    throw ConfigError(ErrorContext{"<command line>", "--on-slow", "--device cuda",
+  if (options.gpu.on_gpu() && !options.watches().empty()) {
+    throw ConfigError(ErrorContext{"<command line>", options.watches(), "--device cuda",
                                    "--device cpu: traffic between GPUs is not measured"});
   }
   if (!options.emulate.empty()) {
@@ -318,7 +329,10 @@ void report_training(Session& session, const TrainOptions& options, const plan::
   for (const std::string& note : notes_of(job)) {
     session.note("note: " + note);
   }
-  const TrainingSummary summary = summarise(plan, job, options.synchrony.synchrony());
+  TrainingSummary summary = summarise(plan, job, options.synchrony.synchrony());
+  if (options.on_noise != "ignore") {  // the only estimate that knows of other batches
+    summary.noise_scale = continuation->noise_scale();
+  }
   // Bytes are those of the latest plan.
   const auto tiers = bytes_over_tiers(
       job, job.epochs.empty() ? cluster : continuation->cluster_of(job.epochs.back().seats));
@@ -354,6 +368,10 @@ void run_train(Session& session, const TrainOptions& options) {
     throw PlanError(ErrorContext{options.plan, "ranks",
                                  fmt::format("a plan for {} ranks", plan.rank_count()),
                                  fmt::format("one for --workers {}", options.workers)});
+  }
+  if (options.on_noise != "ignore" && plan.batch.local_batch.empty()) {
+    throw PlanError(ErrorContext{options.plan, "batch", "no local batches",
+                                 "some, for --on-noise to hold others against"});
   }
   const std::optional<topology::Topology> cluster = cluster_of(session, options, plan);
   const std::optional<TrainingPrediction> predicted = prediction_of(session, options, plan);
@@ -423,6 +441,25 @@ void add_train_command(CLI::App& app, Session& session) {
                    "and go on with the new plan; --json then has what was found and all step times")
       ->check(CLI::IsMember({"ignore", "report", "replan"}))
       ->capture_default_str();
+  CLI::Option* const on_noise = command->add_option(
+      "--on-noise", options->on_noise,
+      "When another batch is better by the noise scale of the gradients and the rates "
+      "of links, both as measured now: ignore, report, or rebatch and go on with it, "
+      "for as many samples; with --on-slow report at least. --json then has what was "
+      "decided and the batches");
+  on_noise->check(CLI::IsMember({"ignore", "report", "rebatch"}))->capture_default_str();
+  command
+      ->add_option(
+          "--decide-every", options->noise.every,
+          "With --on-noise: steps from one decision to the next; three in a row must agree")
+      ->check(CLI::Range(1, kMostTrainingSteps))
+      ->needs(on_noise)
+      ->capture_default_str();
+  command
+      ->add_option("--max-global-batch", options->noise.max_global_batch,
+                   "With --on-noise: largest batch of a step")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{kMostTrainingSteps}))
+      ->needs(on_noise);
   command
       ->add_option("--heartbeat-timeout", options->heartbeat_timeout,
                    "With --on-loss continue or wait: silence after which a worker counts as lost")
@@ -438,7 +475,7 @@ void add_train_command(CLI::App& app, Session& session) {
                       "File that 'rackrail calibrate' wrote: adds the prediction for this machine");
   command->add_option("--workload,--model", options->workload,
                       "Workload of the plan, where it is not a shipped one or has other compute "
-                      "times: for --calibration, --on-loss and --on-slow");
+                      "times: for --calibration, --on-loss, --on-slow and --on-noise");
   command->add_option("--cluster", options->cluster.cluster,
                       "Cluster of the plan, where it is not a shipped one");
   options->cluster.add_to(*command);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "planner/candidates.hpp"
 
@@ -74,23 +73,36 @@ FormShape shape_of(const plan::RegularSchedule& schedule) {
 DividedCollective fastest_division(
     std::span<const FormShape> forms, std::int64_t elements,
     const std::function<Duration(std::size_t form, std::int64_t slice_elements)>& time) {
+  return fastest_division(
+      forms, elements,
+      [&](std::size_t form, std::int64_t slice, const std::optional<Duration>& /*limit*/) {
+        return std::optional(time(form, slice));
+      });
+}
+
+DividedCollective fastest_division(std::span<const FormShape> forms, std::int64_t elements,
+                                   const TimeBelow& time) {
   DividedCollective best;
-  Duration best_of_series;
+  std::optional<Duration> best_of_series;
   int idle = 0;
   for (std::size_t form = 0; form < forms.size(); ++form) {
-    const bool is_first = form == 0 || forms[form].transfers <= forms[form - 1].transfers;
     const std::int64_t transfer = largest_transfer(forms[form], elements);
-    if (is_first) {
+    if (form == 0 || forms[form].transfers <= forms[form - 1].transfers) {
+      best_of_series.reset();
       idle = 0;
     } else if (transfer < kFewestElements || idle == kPatience) {
       continue;
     }
     const std::int64_t slice = slice_of(transfer, 1);
-    const Duration found = time(form, slice);
-    idle = is_first || found < scaled(best_of_series, kWorthFinerRounds) ? 0 : idle + 1;
-    best_of_series = is_first ? found : std::min(best_of_series, found);
-    if (form == 0 || found < best.time) {
-      best = {found, form, slice};
+    const std::optional<Duration> found = time(form, slice, best_of_series);
+    const bool is_worth_it =
+        !best_of_series || (found && *found < scaled(*best_of_series, kWorthFinerRounds));
+    idle = is_worth_it ? 0 : idle + 1;
+    if (found && (!best_of_series || *found < *best_of_series)) {
+      best_of_series = found;
+    }
+    if (form == 0 || (found && *found < best.time)) {
+      best = {found.value(), form, slice};
     }
   }
   const FormShape& shape = forms[best.form];
@@ -100,10 +112,10 @@ DividedCollective fastest_division(
       continue;
     }
     const std::int64_t slice = slice_of(transfer, cuts);
-    const Duration found = time(best.form, slice);
-    const bool is_worthwhile = found < scaled(best.time, kWorthFinerSlices);
-    if (found < best.time) {
-      best = {found, best.form, slice};
+    const std::optional<Duration> found = time(best.form, slice, best.time);
+    const bool is_worthwhile = found && *found < scaled(best.time, kWorthFinerSlices);
+    if (found && *found < best.time) {
+      best = {*found, best.form, slice};
     }
     if (!is_worthwhile) {
       break;

@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -45,8 +46,15 @@ struct DividedCollective {
   std::int64_t slice_elements = 0;
 };
 
-/// `time` simulates a form in slices. The first of equally fast ones. A form of no more transfers
-/// than the one before begins a series. Precondition: there is a shape, and `elements` is positive.
+/// Simulates a form in slices; none where that is known to take no less than the limit.
+using TimeBelow = std::function<std::optional<Duration>(
+    std::size_t form, std::int64_t slice_elements, std::optional<Duration> limit)>;
+
+/// The first of equally fast ones. A form of no more transfers than the one before begins a series.
+/// Precondition: there is a shape, and `elements` is positive.
+DividedCollective fastest_division(std::span<const FormShape> forms, std::int64_t elements,
+                                   const TimeBelow& time);
+/// The same where every simulation runs to its end.
 DividedCollective fastest_division(
     std::span<const FormShape> forms, std::int64_t elements,
     const std::function<Duration(std::size_t form, std::int64_t slice_elements)>& time);

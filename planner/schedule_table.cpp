@@ -85,8 +85,12 @@ const TableTime& TableMaker::simulate(Entry& entry, std::int64_t elements) {
   const auto [it, added] = entry.simulated.try_emplace(elements);
   if (added) {
     const DividedCollective best = fastest_division(
-        entry.shapes, elements, [&](std::size_t form, std::int64_t slice_elements) {
-          return cost_model_.collective_time(entry.forms[form], elements, slice_elements);
+        entry.shapes, elements,
+        [&](std::size_t form, std::int64_t slice_elements, std::optional<Duration> limit) {
+          return limit ? cost_model_.collective_time_below(entry.forms[form], elements,
+                                                           slice_elements, *limit)
+                       : std::optional(cost_model_.collective_time(entry.forms[form], elements,
+                                                                   slice_elements));
         });
     it->second = {best.time, true, best.slice_elements, best.form};
   }

@@ -8,7 +8,11 @@ namespace rackrail::planner {
 
 std::vector<std::int64_t> divide_batch(const std::vector<std::int64_t>& before,
                                        const std::vector<Rank>& left) {
-  const std::int64_t all = std::accumulate(before.begin(), before.end(), std::int64_t{0});
+  return divide_batch(before, left, std::accumulate(before.begin(), before.end(), std::int64_t{0}));
+}
+
+std::vector<std::int64_t> divide_batch(const std::vector<std::int64_t>& before,
+                                       const std::vector<Rank>& left, std::int64_t samples) {
   std::int64_t of_left = 0;
   for (const Rank rank : left) {
     of_left += before.at(rank.index());
@@ -16,7 +20,7 @@ std::vector<std::int64_t> divide_batch(const std::vector<std::int64_t>& before,
   std::vector<std::int64_t> result;
   std::vector<std::int64_t> remainders;
   for (const Rank rank : left) {
-    const std::int64_t share = before[rank.index()] * all;
+    const std::int64_t share = before[rank.index()] * samples;
     result.push_back(share / of_left);
     remainders.push_back(share % of_left);
   }
@@ -24,7 +28,8 @@ std::vector<std::int64_t> divide_batch(const std::vector<std::int64_t>& before,
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::ranges::stable_sort(order, std::ranges::greater{},
                            [&](std::size_t i) { return remainders[i]; });
-  const std::int64_t missing = all - std::accumulate(result.begin(), result.end(), std::int64_t{0});
+  const std::int64_t missing =
+      samples - std::accumulate(result.begin(), result.end(), std::int64_t{0});
   for (std::size_t i = 0; i < static_cast<std::size_t>(missing); ++i) {
     ++result[order[i]];
   }

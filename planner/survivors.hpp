@@ -14,6 +14,10 @@ namespace rackrail::planner {
 std::vector<std::int64_t> divide_batch(const std::vector<std::int64_t>& before,
                                        const std::vector<Rank>& left);
 
+/// Another number of samples in the same proportions.
+std::vector<std::int64_t> divide_batch(const std::vector<std::int64_t>& before,
+                                       const std::vector<Rank>& left, std::int64_t samples);
+
 /// The plan's error budget where it uses codecs, else 0: who has exact sums keeps them.
 double budget_in_use(const plan::Plan& plan);
 

@@ -9,6 +9,15 @@
 
 namespace rackrail::planner {
 
+namespace {
+
+// What the rules' words begin with.
+constexpr const char* kLinear = "linear";
+constexpr const char* kSquareRoot = "square root";
+constexpr const char* kAdaScale = "AdaScale";
+
+}  // namespace
+
 void set_learning_rate(plan::BatchPlan& batch, const plan::Workload& workload,
                        LearningRateRule rule) {
   const std::int64_t global = batch.global_batch();
@@ -28,17 +37,22 @@ void set_learning_rate(plan::BatchPlan& batch, const plan::Workload& workload,
     const double gain = ratio * statistical_efficiency(workload, global);
     batch.learning_rate = workload.base_learning_rate * gain;
     batch.learning_rate_rule = fmt::format(
-        "AdaScale: {:.4g} = {} times the gain {:.4g} of batch {} at a noise scale of {:.4g}; a "
+        "{}: {:.4g} = {} times the gain {:.4g} of batch {} at a noise scale of {:.4g}; a "
         "step counts for {:.4g} of the schedule's",
-        batch.learning_rate, base, gain, global, *workload.noise_scale, gain);
+        kAdaScale, batch.learning_rate, base, gain, global, *workload.noise_scale, gain);
     return;
   }
   const bool is_linear = rule == LearningRateRule::kLinear;
   batch.learning_rate = workload.base_learning_rate * (is_linear ? ratio : std::sqrt(ratio));
-  batch.learning_rate_rule =
-      fmt::format("{}: {:.4g} = {} times {}{}/{}{}{}", is_linear ? "linear" : "square root",
-                  batch.learning_rate, base, is_linear ? "" : "√(", global, workload.base_batch,
-                  is_linear ? "" : ")", warmup);
+  batch.learning_rate_rule = fmt::format(
+      "{}: {:.4g} = {} times {}{}/{}{}{}", is_linear ? kLinear : kSquareRoot, batch.learning_rate,
+      base, is_linear ? "" : "√(", global, workload.base_batch, is_linear ? "" : ")", warmup);
+}
+
+LearningRateRule rule_in(const plan::BatchPlan& batch) {
+  return batch.learning_rate_rule.starts_with(kSquareRoot) ? LearningRateRule::kSquareRoot
+         : batch.learning_rate_rule.starts_with(kAdaScale) ? LearningRateRule::kAdaScale
+                                                           : LearningRateRule::kLinear;
 }
 
 }  // namespace rackrail::planner

@@ -18,4 +18,8 @@ inline constexpr std::int64_t kWarmupSteps = 200;
 void set_learning_rate(plan::BatchPlan& batch, const plan::Workload& workload,
                        LearningRateRule rule);
 
+/// The rule in whose words set_learning_rate() put a batch's `learning_rate_rule`; linear for other
+/// words, or none.
+LearningRateRule rule_in(const plan::BatchPlan& batch);
+
 }  // namespace rackrail::planner

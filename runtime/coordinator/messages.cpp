@@ -1,5 +1,7 @@
 #include "runtime/coordinator/messages.hpp"
 
+#include <cmath>
+#include <optional>
 #include <utility>
 
 #include "runtime/coordinator/coordinator.pb.h"
@@ -15,6 +17,15 @@ constexpr std::size_t kLongestText = 255;
 std::vector<std::byte> bytes_of(const std::string& text) {
   const auto* begin = reinterpret_cast<const std::byte*>(text.data());
   return {begin, begin + text.size()};
+}
+
+/// None where they cannot be norms.
+std::optional<GradientNorms> norms_of(const proto::GradientNorms& norms) {
+  const auto is_possible = [](double square) { return std::isfinite(square) && square >= 0; };
+  if (!is_possible(norms.weighted_squared()) || !is_possible(norms.mean_squared())) {
+    return std::nullopt;
+  }
+  return GradientNorms{norms.weighted_squared(), norms.mean_squared()};
 }
 
 }  // namespace
@@ -134,6 +145,9 @@ std::vector<StepMeasurement> measured_steps(const proto::HeartbeatRequest& messa
                                  Duration(traffic.busy_ps())});
       }
     }
+    if (one.has_norms()) {
+      step.norms = norms_of(one.norms());
+    }
     steps.push_back(std::move(step));
   }
   return steps;
@@ -145,6 +159,10 @@ void put_measured(const StepMeasurement& step, proto::HeartbeatRequest& message)
   one.set_samples(step.samples);
   one.set_step_time_ps(step.step_time.picoseconds());
   one.set_compute_time_ps(step.compute_time.picoseconds());
+  if (step.norms) {
+    one.mutable_norms()->set_weighted_squared(step.norms->weighted_squared);
+    one.mutable_norms()->set_mean_squared(step.norms->mean_squared);
+  }
   for (const PairTraffic& traffic : step.received) {
     proto::ReceivedTraffic& entry = *one.add_received();
     entry.set_source(traffic.source.value());

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "base/ids.hpp"
@@ -24,6 +25,12 @@ struct PairTraffic {
   Duration busy;  ///< while some of it was under way
 };
 
+/// Of a step that updated the parameters: what plan::NoiseScaleEstimator wants.
+struct GradientNorms {
+  double weighted_squared = 0;  ///< this rank's part w_i·|g_i|² of the sum over ranks
+  double mean_squared = 0;      ///< |ḡ|², the same on all ranks
+};
+
 /// What one rank measured in one step.
 struct StepMeasurement {
   Rank rank;
@@ -32,6 +39,7 @@ struct StepMeasurement {
   Duration step_time;
   Duration compute_time;  ///< forward, backward, optimiser
   std::vector<PairTraffic> received;
+  std::optional<GradientNorms> norms{};
 };
 
 /// The job as a whole.

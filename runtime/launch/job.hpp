@@ -98,6 +98,9 @@ struct JobOptions {
   /// on with the plan that it answers with, from the last step that all have done. Called on a
   /// thread of its own. Empty: nothing is measured. Its exceptions end the job.
   std::function<std::optional<BetterPlan>(const StepMeasurement&)> on_measured;
+  /// Whether a better plan may have steps of another size. The training is then as long as it is in
+  /// samples by the first plan.
+  bool batch_may_change = false;
   /// The job goes on, after a loss or with a better plan.
   std::function<void(const EpochBegin&)> on_epoch;
   /// A checkpoint of all ranks is complete and its manifest written.

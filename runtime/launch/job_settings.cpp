@@ -53,6 +53,9 @@ std::string to_json(const JobSettings& settings) {
   if (settings.seed) {
     object["seed"] = *settings.seed;
   }
+  if (settings.samples) {
+    object["samples"] = *settings.samples;
+  }
   if (settings.timeline_step) {
     object["timeline_step"] = *settings.timeline_step;
   }
@@ -81,6 +84,7 @@ JobSettings parse_job_settings(const std::string& text) {
     settings.measures_steps = object.at("measures_steps").get<bool>();
     settings.steps = optional_field<std::int64_t>(object, "steps");
     settings.seed = optional_field<std::uint64_t>(object, "seed");
+    settings.samples = optional_field<std::int64_t>(object, "samples");
     settings.timeline_step = optional_field<std::uint32_t>(object, "timeline_step");
     if (object.contains("gpu")) {
       settings.gpu = parse_gpu(object.at("gpu"));

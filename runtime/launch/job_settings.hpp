@@ -39,6 +39,8 @@ struct JobSettings {
   bool survives_losses = false;       ///< keep what is needed to go on without a lost worker
   std::optional<GpuSettings> gpu;     ///< none: compute on the host
   bool measures_steps = false;        ///< say what each step took, and be ready for another plan
+  /// Samples of the whole training, also by a plan with another batch; none: by its steps.
+  std::optional<std::int64_t> samples;
   trainer::Synchrony synchrony;
 };
 

@@ -10,6 +10,7 @@
 #include "runtime/coordinator/tls.hpp"
 #include "runtime/parameter_server/served_parts.hpp"
 #include "runtime/trainer/checkpoint.hpp"
+#include "runtime/trainer/effective_settings.hpp"
 #include "runtime/trainer/profile.hpp"
 #include "runtime/trainer/statistics.hpp"
 
@@ -20,8 +21,9 @@ std::filesystem::path absolute_path(const std::filesystem::path& path) {
   return path.empty() ? path : std::filesystem::absolute(path);
 }
 
-/// The plan is for the model of this training, and the data can be read.
-void require_training(const trainer::TrainingConfig& training, const plan::Plan& plan) {
+/// The plan is for the model of this training, and the data can be read. Samples of the whole
+/// training by this plan.
+std::int64_t require_training(const trainer::TrainingConfig& training, const plan::Plan& plan) {
   const auto model = trainer::make_model(training.model, training.data.format.image,
                                          training.data.format.classes, training.seed);
   if (!plan.workload_digest.empty() &&
@@ -33,7 +35,10 @@ void require_training(const trainer::TrainingConfig& training, const plan::Plan&
         .expected = "one for the model of training '" + training.name +
                     "' ('rackrail calibrate --workload-output' writes that workload)"});
   }
-  trainer::load_data(training.data);
+  const trainer::DataSplit data = trainer::load_data(training.data);
+  const trainer::EffectiveSettings settings =
+      trainer::effective_settings(training, plan, data.train.size());
+  return settings.total_steps * settings.global_batch;
 }
 
 /// An asynchronous parameter server has a plan for one. What keeps ranks in step otherwise than by
@@ -142,7 +147,10 @@ JobSettings Leader::settings_of(const plan::Plan& plan) {
   if (options_.resume) {
     settings.restore = latest_checkpoint(settings.checkpoint_folder);
   }
-  require_training(training, plan);
+  const std::int64_t samples = require_training(training, plan);
+  if (options_.batch_may_change) {
+    settings.samples = samples;
+  }
   require_synchrony(options_, plan);
   settings.outlives_coordinator = !options_.state_folder.empty();
   return settings;

@@ -397,6 +397,7 @@ class Life {
     options.timeline_step = settings_.timeline_step;
     options.compute = gpu_ != nullptr ? gpu_->compute() : nullptr;
     options.local_steps = settings_.synchrony.local_steps;
+    options.total_samples = settings_.samples;
     if (const auto& staleness = settings_.synchrony.staleness; staleness && goes_back()) {
       options.meets_every = std::min((*staleness + 1) * kMeetsPerBound, kMostBetweenMeetings);
     }
@@ -469,6 +470,10 @@ class Life {
                            .step_time = step.times.step,
                            .compute_time = step.times.compute(),
                            .received = {}};
+    if (has_norms_) {
+      result.norms =
+          GradientNorms{step.weighted_squared_norm, step.gradient_norm * step.gradient_norm};
+    }
     std::map<Rank, ArrivedTraffic> arrived = session_->executor().statistics().arrived;
     for (const auto& [source, traffic] : arrived) {
       const ArrivedTraffic& before = arrived_[source];

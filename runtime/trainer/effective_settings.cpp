@@ -8,7 +8,8 @@
 namespace rackrail::trainer {
 
 EffectiveSettings effective_settings(const TrainingConfig& config, const plan::Plan& plan,
-                                     std::int64_t training_samples) {
+                                     std::int64_t training_samples,
+                                     std::optional<std::int64_t> total_samples) {
   EffectiveSettings settings;
   settings.local_batch = plan.batch.local_batch;
   if (settings.local_batch.empty()) {
@@ -21,7 +22,9 @@ EffectiveSettings effective_settings(const TrainingConfig& config, const plan::P
   }
   settings.accumulation = plan.batch.accumulation;
   settings.global_batch = Shard(settings.local_batch, 0, settings.accumulation).global_batch();
-  settings.total_steps = config.total_steps(training_samples, settings.global_batch);
+  settings.total_steps = total_samples
+                             ? (*total_samples + settings.global_batch - 1) / settings.global_batch
+                             : config.total_steps(training_samples, settings.global_batch);
   LearningRate& rate = settings.learning_rate;
   rate.peak = plan.batch.learning_rate > 0
                   ? plan.batch.learning_rate

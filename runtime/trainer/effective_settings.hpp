@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "plan/plan.hpp"
@@ -20,8 +21,10 @@ struct EffectiveSettings {
 
 /// Where plan and configuration both speak, the plan counts: local batches, passes per step,
 /// learning rate and warm-up of plan::BatchPlan are taken when they are there (non-empty,
-/// positive). Throws PlanError for batches of another number of ranks.
+/// positive). With `total_samples` the training is as long as steps of that many samples, whatever
+/// the configuration says. Throws PlanError for batches of another number of ranks.
 EffectiveSettings effective_settings(const TrainingConfig& config, const plan::Plan& plan,
-                                     std::int64_t training_samples);
+                                     std::int64_t training_samples,
+                                     std::optional<std::int64_t> total_samples = std::nullopt);
 
 }  // namespace rackrail::trainer

@@ -36,7 +36,9 @@ struct Trainer::Impl {
         exchange(the_exchange),
         options(the_options),
         hooks(std::move(the_hooks)),
-        settings(effective_settings(the_config, plan, the_data.train.size())),
+        settings(
+            effective_settings(the_config, plan, the_data.train.size(), the_options.total_samples)),
+        end_step(settings.total_steps),
         compression_warmup_steps(plan.compression_warmup_steps),
         shard(settings.local_batch, the_options.self.index(), settings.accumulation),
         samples(shard.local_batch() * shard.passes()),
@@ -116,7 +118,18 @@ struct Trainer::Impl {
 
   /// Whether there is a step after so many of the whole training.
   bool goes_on_after(std::int64_t steps) const {
-    return steps < settings.total_steps && steps < stop_after.load();
+    return steps < end_step && steps < stop_after.load();
+  }
+  /// Steps by this batch may follow others by another one.
+  void set_end() {
+    if (options.total_samples) {
+      const std::int64_t left = std::max<std::int64_t>(*options.total_samples - info.position, 0);
+      end_step = info.step + (left + settings.global_batch - 1) / settings.global_batch;
+    }
+  }
+  /// Steps by this batch that are worth as many samples as those that were taken.
+  std::int64_t steps_of_schedule() const {
+    return options.total_samples ? info.position / settings.global_batch : info.step;
   }
   bool evaluates() const { return options.evaluate && options.self == Rank(0); }
 
@@ -146,6 +159,7 @@ struct Trainer::Impl {
   const TrainerOptions options;
   const TrainerHooks hooks;
   const EffectiveSettings settings;
+  std::int64_t end_step;  ///< steps of the whole training
   const std::int64_t compression_warmup_steps;
   const Shard shard;
   const std::int64_t samples;  ///< of this rank, in a step
@@ -172,12 +186,14 @@ struct Trainer::Impl {
 
 void Trainer::Impl::restore(const LoadedCheckpoint& checkpoint) {
   trained.restore(checkpoint);
+  set_end();
   set_residuals(checkpoint.residuals);
   latest_evaluation.reset();
 }
 
 void Trainer::Impl::take_over(const Impl& other) {
   trained.take_over(other.trained);
+  set_end();
   if (exchange.holds_parameters() && other.trained.info().plan_digest == info.plan_digest) {
     exchange.set_residuals(other.trained.of_servers());
     trained.keep_meeting(other.trained.of_servers());
@@ -370,7 +386,7 @@ StepReport Trainer::Impl::step(BatchLoader& loader) {
   StepReport report;
   compute->take_squared_norm();  // of a step that was not brought to its end
   report.began = recorder.begin(options.timeline_step == info.step);
-  report.learning_rate = settings.learning_rate.at(info.step);
+  report.learning_rate = settings.learning_rate.at(steps_of_schedule());
   buckets.reset();
   if (!average && !exchange.holds_parameters()) {
     exchange.begin_step(static_cast<std::uint32_t>(info.step));
@@ -475,7 +491,7 @@ TrainingResult Trainer::Impl::run() {
     latest_evaluation = model.evaluate(data.test.all());
   }
   result.steps = info.step;
-  result.finished = info.step >= settings.total_steps;
+  result.finished = info.step >= end_step;
   result.final_loss = latest_loss;
   result.final_evaluation = latest_evaluation;
   result.skipped_steps = info.skipped_steps;

@@ -91,6 +91,10 @@ struct TrainerOptions {
   /// Call on_checkpoint at the end even where no step was left: for a training that goes on after a
   /// loss, whose latest checkpoint may have been lost in the middle.
   bool saves_end = false;
+  /// Length of the whole training in samples, for one whose batch may change while it runs: steps
+  /// that are left are those of the samples that are left, and the learning rate goes by samples.
+  /// None: the length is in steps. Does not go with local steps or servers.
+  std::optional<std::int64_t> total_samples;
 };
 
 struct TrainingResult {

@@ -20,6 +20,7 @@ JobSettings full_settings() {
   settings.outlives_coordinator = true;
   settings.survives_losses = true;
   settings.measures_steps = true;
+  settings.samples = 123'456;
   settings.gpu = GpuSettings{
       .shares = true, .path = GpuPath::kHybrid, .hosts = {{Rank(0), Rank(2)}, {Rank(1)}}};
   settings.synchrony = {.local_steps = 4, .staleness = 2};
@@ -41,6 +42,8 @@ TEST_CASE("job settings come back from JSON as they were") {
   CHECK(plain.synchrony.is_synchronous());
   CHECK(back.survives_losses);
   CHECK(back.measures_steps);
+  CHECK(back.samples == 123'456);
+  CHECK_FALSE(plain.samples);
   CHECK(back.outlives_coordinator);
   REQUIRE(back.gpu);
   CHECK(back.gpu->shares);

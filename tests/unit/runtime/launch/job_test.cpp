@@ -1,6 +1,7 @@
 // Whole jobs of real processes on this machine.
 #include "runtime/launch/job.hpp"
 
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <csignal>
@@ -203,6 +204,39 @@ TEST_CASE("all workers measure their steps and take up another plan in the middl
     CHECK(step.compute_time > Duration());
     CHECK(step.compute_time <= step.step_time);
   }
+}
+
+TEST_CASE("a better plan may have other steps, for as many samples") {
+  if (const std::string reason = no_transport(); !reason.empty()) {
+    RACKRAIL_SKIP(reason);
+  }
+  constexpr std::uint32_t kSteps = 400;
+  const plan::Plan first = test::make_plan(3);
+  plan::Plan better = first;
+  for (std::int64_t& batch : better.batch.local_batch) {
+    batch *= 2;
+  }
+  JobOptions options = test::make_options("train", kSteps);
+  options.batch_may_change = true;
+  std::atomic<bool> has_asked = false;
+  std::atomic<int> with_norms = 0;
+  options.on_measured = [&](const StepMeasurement& step) -> std::optional<JobOptions::BetterPlan> {
+    with_norms += step.norms ? 1 : 0;
+    if (step.step < 5 || has_asked.exchange(true)) {
+      return std::nullopt;
+    }
+    return JobOptions::BetterPlan{"because", better};
+  };
+  const JobResult result = run_local_job(first, options);
+  CHECK(result.reason.empty());
+  REQUIRE(result.ok);
+  REQUIRE(result.epochs.size() == 1);
+  const std::uint32_t before = result.epochs[0].step;
+  for (const WorkerReport& worker : result.workers) {
+    CHECK(worker.steps == before + (kSteps - before + 1) / 2);
+    CHECK(worker.parameters_digest == result.workers[0].parameters_digest);
+  }
+  CHECK(with_norms > 0);
 }
 
 TEST_CASE("a job whose worker was killed goes on from its checkpoint to the same result") {

@@ -2,6 +2,7 @@
 
 #include <catch2/catch.hpp>
 #include <limits>
+#include <utility>
 
 #include "plan/format.hpp"
 #include "tests/support/paths.hpp"
@@ -279,6 +280,52 @@ class LosingExchange final : public GradientExchange {
  private:
   std::uint32_t step_ = 0;
 };
+
+TEST_CASE("A training that is given in samples goes on with steps of another size") {
+  TrainingConfig config = test::small_config();
+  config.decay = Decay::kCosine;
+  config.warmup_steps = 4;
+  const DataSplit data = test::make_split(config, 120, 60);
+  LocalExchange exchange;
+  std::vector<StepReport> reports;
+  TrainerHooks hooks;
+  hooks.on_step = [&](const StepReport& report) { reports.push_back(report); };
+  TrainerOptions options;
+  options.total_samples = 320;
+  const plan::Plan plan = test::make_plan(config, {8});
+  Trainer small(config, plan, data, exchange, options, hooks);
+  small.request_stop_after(20);
+  CHECK_FALSE(small.run().finished);
+
+  SECTION("of the same size: as if nothing had happened") {
+    Trainer same(config, plan, data, exchange, options, hooks);
+    same.take_over(small);
+    const TrainingResult result = same.run();
+    CHECK(result.steps == 40);
+    const std::vector<StepReport> both = std::exchange(reports, {});
+    LocalExchange other;
+    Trainer unbroken(config, plan, data, other, {}, hooks);
+    CHECK(unbroken.run().parameters_digest == result.parameters_digest);
+    for (std::size_t i = 0; i < both.size(); ++i) {
+      CHECK(both[i].learning_rate == reports.at(i).learning_rate);
+    }
+  }
+  SECTION("three times as large: a third of the steps that were left, the last one whole") {
+    Trainer large(config, test::make_plan(config, {24}), data, exchange, options, hooks);
+    large.take_over(small);
+    const TrainingResult result = large.run();
+    CHECK(result.finished);
+    CHECK(result.steps == 27);  // 160 samples are left
+    CHECK(large.state().info.position == 160 + 7 * 24);
+    // The same place in the schedule, at three times the rate.
+    const LearningRate& before = small.settings().learning_rate;
+    const LearningRate& after = large.settings().learning_rate;
+    CHECK(after.peak == Approx(3 * before.peak));
+    CHECK(after.total_steps == 14);
+    CHECK(reports[20].learning_rate == after.at(160 / 24));
+    CHECK(reports[26].learning_rate == after.at((160 + 6 * 24) / 24));
+  }
+}
 
 TEST_CASE("A lost peer ends the run with the parameters of the latest whole step") {
   const TrainingConfig config = test::small_config();
