@@ -102,8 +102,9 @@ void run_info(Session& session) {
     schedules.emplace_back(family->name());
   }
   std::vector<std::string> codecs;
-  for (const plan::Codec& codec : plan::all_codecs()) {
-    codecs.push_back(plan::to_string(codec));
+  std::vector<std::string> simulated_only;
+  for (const plan::Codec& codec : plan::described_codecs()) {
+    (codec.is_executable() ? codecs : simulated_only).push_back(plan::to_string(codec));
   }
   if (session.json) {
     nlohmann::json list = nlohmann::json::array();
@@ -120,6 +121,7 @@ void run_info(Session& session) {
                         {"models", models},
                         {"schedules", schedules},
                         {"codecs", codecs},
+                        {"codecs_simulated_only", simulated_only},
                         {"configs", configs.string()}});
     return;
   }
@@ -132,7 +134,8 @@ void run_info(Session& session) {
   }
   fmt::print("{}\n", table.to_string());
   fmt::print("schedules  {}\n", fmt::join(schedules, ", "));
-  fmt::print("codecs     {}\n", fmt::join(codecs, ", "));
+  fmt::print("codecs     {}; planned and simulated only: {}\n", fmt::join(codecs, ", "),
+             fmt::join(simulated_only, ", "));
   fmt::print("clusters   {}\n", fmt::join(clusters, ", "));
   fmt::print("models     {}\n", fmt::join(models, ", "));
   fmt::print("configs    {}\n", configs.string());

@@ -40,7 +40,7 @@ std::string limits(const CodecParameter& parameter, Number Codec::* /*field*/) {
 /// "none, fp16, int8[:block=<1..1048576>], …"
 std::string all_spellings() {
   std::vector<std::string> spellings;
-  for (const Codec& codec : all_codecs()) {
+  for (const Codec& codec : described_codecs()) {
     const CodecTraits& traits = traits_of(codec);
     std::string& spelling = spellings.emplace_back(traits.name);
     for (std::size_t i = 0; i < traits.parameters.size(); ++i) {
@@ -93,9 +93,18 @@ bool Codec::operator==(const Codec& other) const {
 
 bool Codec::is_elementwise() const { return traits_of(*this).is_elementwise; }
 
+bool Codec::is_executable() const { return traits_of(*this).is_executable; }
+
+bool Codec::depends_on_shapes() const { return traits_of(*this).depends_on_shapes; }
+
 bool Codec::has_error_feedback() const { return traits_of(*this).has_error_feedback; }
 
 bool Codec::survives_many_hops() const { return traits_of(*this).survives_many_hops; }
+
+std::string not_executable(const Codec& codec) {
+  return fmt::format("codec {} is planned and simulated only: nothing executes it",
+                     to_string(codec));
+}
 
 std::int64_t kept_elements(const Codec& codec, std::int64_t elements) {
   if (elements <= 0) {
@@ -134,7 +143,7 @@ std::string to_string(const Codec& codec) {
 
 Codec parse_codec(std::string_view text) {
   const std::size_t colon = text.find(':');
-  for (const Codec& known : all_codecs()) {
+  for (const Codec& known : described_codecs()) {
     if (traits_of(known).name != text.substr(0, colon)) {
       continue;
     }
@@ -172,6 +181,16 @@ std::span<const Codec> known_codecs() {
 }
 
 std::span<const Codec> all_codecs() {
+  static const std::vector<Codec> kCodecs = [] {
+    std::vector<Codec> found;
+    std::ranges::copy_if(described_codecs(), std::back_inserter(found),
+                         [](const Codec& codec) { return codec.is_executable(); });
+    return found;
+  }();
+  return kCodecs;
+}
+
+std::span<const Codec> described_codecs() {
   static const std::vector<Codec> kCodecs = [] {
     std::vector<Codec> found;
     for (std::size_t i = 0; i < kCodecKinds; ++i) {

@@ -28,7 +28,7 @@ DeviceRates device_rates(std::string_view device_class) {
   }
   const Bandwidth memory = device->codec_memory;
   DeviceRates rates;
-  for (const Codec& codec : all_codecs()) {
+  for (const Codec& codec : described_codecs()) {
     const CodecTraffic traffic = codec_format(codec.kind).traffic(codec);
     rates.codecs[static_cast<std::size_t>(codec.kind)] = {rate(memory, traffic.encode),
                                                           rate(memory, traffic.decode_add)};
@@ -37,6 +37,13 @@ DeviceRates device_rates(std::string_view device_class) {
   rates.launch = device->launch;
   rates.wake = device->wake;
   return rates;
+}
+
+CodecEffort codec_effort(const Codec& codec) {
+  const CodecFormat& format = codec_format(codec.kind);
+  const CodecTraffic own = format.traffic(codec);
+  const CodecTraffic usual = format.traffic(Codec{.kind = codec.kind});
+  return {.encode = own.encode / usual.encode, .decode = own.decode_add / usual.decode_add};
 }
 
 bool is_measured(const topology::Topology& topology, Rank rank) {

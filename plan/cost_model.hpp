@@ -34,6 +34,14 @@ struct DeviceRates {
 /// Rates of a device class ("V100", "A100", "H100", "cpu", …): memory bandwidth from the data
 /// sheet over the bytes that each codec moves per element. Unknown classes get those of "cpu".
 DeviceRates device_rates(std::string_view device_class);
+/// By how much longer a codec takes for its parameters than with the default ones: the memory
+/// traffic of both, by which rates go.
+struct CodecEffort {
+  double encode = 1;
+  double decode = 1;
+};
+CodecEffort codec_effort(const Codec& codec);
+
 /// Whether the topology has a measured processor and the rank is such a one: of class "cpu", or of
 /// one that is not known.
 bool is_measured(const topology::Topology& topology, Rank rank);

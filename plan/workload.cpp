@@ -80,7 +80,13 @@ Duration Workload::backward() const {
 }
 
 double Workload::codec_error(const Codec& codec) const {
-  const auto measured = codec_errors.find(to_string(codec));
+  auto measured = codec_errors.find(to_string(codec));
+  if (measured == codec_errors.end() && codec.depends_on_shapes()) {
+    // Whoever measured it need not have named the density that follows from the model.
+    Codec of_any_density = codec;
+    of_any_density.density = Codec{}.density;
+    measured = codec_errors.find(to_string(of_any_density));
+  }
   return measured == codec_errors.end() ? relative_error(codec) : measured->second;
 }
 

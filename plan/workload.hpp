@@ -2,7 +2,8 @@
 //
 // Files, told by content:
 //  - YAML, as configs/models/*.yaml: the fields of Workload by name, every time and size with its
-//    unit, and `tensors`, a list of [name, elements, ready gap].
+//    unit, and `tensors`, a list of [name, elements, ready gap], or [name, elements, ready gap,
+//    [rows, columns]] where the shape of a matrix is known.
 //  - CSV `tensor,elements,ready_gap_us`: the tensors in the order in which their gradients become
 //    ready; forward is taken as half of backward.
 //  - CSV `name,parameters,bytes_per_parameter,forward_us,backward_us`: layers in forward order,
@@ -29,10 +30,19 @@
 
 namespace rackrail::plan {
 
+/// Of a tensor as a matrix: further dimensions count as columns, as those of a convolution's
+/// filters (Vogels et al., arXiv 1905.13727).
+struct MatrixShape {
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+  bool operator==(const MatrixShape&) const = default;
+};
+
 struct GradientTensor {
   std::string name;
   std::int64_t elements = 0;  ///< FP32 elements
   Duration ready_gap{};       ///< backward time between the gradient before this one and this one
+  std::optional<MatrixShape> shape{};  ///< none: not known, or no matrix
 
   Bytes bytes() const { return Bytes(elements * 4); }
   /// Norms, biases and tensors below 64 Ki elements are never encoded beyond FP16: they carry few

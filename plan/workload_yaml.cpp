@@ -117,6 +117,21 @@ class Value {
   YAML::Node node_;
 };
 
+MatrixShape read_shape(const std::string& file, const std::string& field, const YAML::Node& node,
+                       std::int64_t elements) {
+  const Value value(file, field, node);
+  if (!node.IsSequence() || node.size() != 2) {
+    value.fail("another form", "[rows, columns]");
+  }
+  const MatrixShape shape{value.part(" rows", node[0]).count(1, kLargestTensor),
+                          value.part(" columns", node[1]).count(1, kLargestTensor)};
+  if (elements % shape.rows != 0 || elements / shape.rows != shape.columns) {
+    value.fail(fmt::format("{} times {}", shape.rows, shape.columns),
+               fmt::format("a matrix of the tensor's {} elements", elements));
+  }
+  return shape;
+}
+
 void read_tensors(const std::string& file, const Value& list, Workload& workload) {
   if (!list.node().IsSequence() || list.node().size() == 0) {
     list.fail("no list", "a list of [name, elements, ready gap]");
@@ -128,15 +143,19 @@ void read_tensors(const std::string& file, const Value& list, Workload& workload
   std::size_t index = 0;
   for (const YAML::Node& entry : list.node()) {
     const std::string field = fmt::format("tensors[{}]", index++);
-    if (!entry.IsSequence() || entry.size() != 3) {
+    if (!entry.IsSequence() || entry.size() < 3 || entry.size() > 4) {
       Value(file, field, entry)
           .fail(entry.IsSequence() ? fmt::format("{} items", entry.size()) : "no list",
-                "[name, elements, ready gap]");
+                "[name, elements, ready gap], or a list of rows and columns as the fourth");
     }
     workload.tensors.push_back(
         {.name = Value(file, field + " name", entry[0]).name(),
          .elements = Value(file, field + " elements", entry[1]).count(1, kLargestTensor),
          .ready_gap = Value(file, field + " ready gap", entry[2]).duration()});
+    if (entry.size() == 4) {
+      GradientTensor& tensor = workload.tensors.back();
+      tensor.shape = read_shape(file, field + " shape", entry[3], tensor.elements);
+    }
   }
 }
 
@@ -338,8 +357,10 @@ std::string to_yaml(const Workload& workload) {
   line("base_batch", std::to_string(workload.base_batch));
   text += "tensors:  # [name, elements, gap since the gradient before it]\n";
   for (const GradientTensor& tensor : workload.tensors) {
-    text += fmt::format("  - [{}, {}, {}]\n", quoted(tensor.name), tensor.elements,
-                        exact_text(tensor.ready_gap));
+    const std::string shape =
+        tensor.shape ? fmt::format(", [{}, {}]", tensor.shape->rows, tensor.shape->columns) : "";
+    text += fmt::format("  - [{}, {}, {}{}]\n", quoted(tensor.name), tensor.elements,
+                        exact_text(tensor.ready_gap), shape);
   }
   return text;
 }

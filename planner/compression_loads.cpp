@@ -145,16 +145,29 @@ class LoadCounter {
       return;
     }
     const auto kind = static_cast<std::size_t>(codec.kind);
+    const plan::CodecEffort effort = plan::codec_effort(codec);
+    const auto rate_for = [](Bandwidth rate, double more) {
+      return more == 1 ? rate : scaled(rate, 1 / more);
+    };
     if (encodes) {
-      add_term(codec_stream(transfer.src), i,
-               {weight, {}, launch_of(sender), sender.codecs[kind].encode, 1});
+      add_term(
+          codec_stream(transfer.src), i,
+          {weight, {}, launch_of(sender), rate_for(sender.codecs[kind].encode, effort.encode), 1});
       if (transfer.op == plan::TransferOp::kCopy) {
         add_term(codec_stream(transfer.src), i,
-                 {weight, {}, launch_of(sender), sender.codecs[kind].decode, 1});
+                 {weight,
+                  {},
+                  launch_of(sender),
+                  rate_for(sender.codecs[kind].decode, effort.decode),
+                  1});
       }
     }
     add_term(codec_stream(transfer.dst), i,
-             {weight, {}, launch_of(receiver), receiver.codecs[kind].decode, 1});
+             {weight,
+              {},
+              launch_of(receiver),
+              rate_for(receiver.codecs[kind].decode, effort.decode),
+              1});
   }
 
   /// When each transfer could start, and how long from then to the end, if none waited for a link.

@@ -10,6 +10,7 @@
 
 #include "base/error.hpp"
 #include "base/parse_units.hpp"
+#include "plan/shaped_codec.hpp"
 #include "plan/verifier.hpp"
 #include "planner/batch.hpp"
 #include "planner/batch/batch_space.hpp"
@@ -83,6 +84,21 @@ std::string lighter_note(const plan::Codec& codec, const std::vector<plan::Bucke
       "{} where it may be used; {:.1f} % of the gradients, in buckets with norms, "
       "biases or small tensors, take a lighter codec",
       plan::to_string(codec), 100 * static_cast<double>(lighter) / static_cast<double>(all));
+}
+
+/// What became of a codec that depends on shapes, with those of this model.
+std::string factor_note(const plan::Codec& codec, const plan::Workload& workload) {
+  const plan::FactorSize size = plan::factor_size(workload, codec.rank);
+  if (size.matrices == 0) {
+    return fmt::format(
+        "low rank {} saves nothing: of no tensor of the workload that may be encoded is there a "
+        "shape whose factors are smaller, so gradients go as FP32",
+        codec.rank);
+  }
+  return fmt::format(
+      "low rank {}: the factors of {} of {} tensors, which are {:.2g} % of their floats with what "
+      "is sent in full; planned and simulated only",
+      codec.rank, size.matrices, size.tensors, 100 * size.density());
 }
 
 void verify_or_throw(const plan::Plan& plan, const topology::Topology& topology,
@@ -292,8 +308,12 @@ using Report = std::function<void(Search& search, const JointResult& found, cons
                                   const std::vector<Bytes>& bucket_sizes)>;
 
 plan::Plan search_plan(const topology::Topology& topology, const plan::Workload& workload,
-                       plan::CostModel& cost_model, const PlannerOptions& options,
+                       plan::CostModel& cost_model, const PlannerOptions& asked,
                        const Report& report) {
+  PlannerOptions options = asked;
+  if (asked.codec.has_value()) {
+    options.codec = plan::resolved_for(workload, *asked.codec);
+  }
   require_ranks(topology);
   topology.require_connected();
   const BatchSpace space(topology, workload, options);
@@ -308,6 +328,9 @@ plan::Plan search_plan(const topology::Topology& topology, const plan::Workload&
   const JointResult found = JointSearch(workload, options, space, search, sizes).run();
   progress(1, "checking");
   plan::Plan plan = finished_plan(found, search, topology, workload, cost_model, options);
+  if (asked.codec.has_value() && asked.codec->depends_on_shapes()) {
+    plan.notes.push_back(factor_note(*asked.codec, workload));
+  }
   if (report) {
     report(search, found, space, sizes);
   }

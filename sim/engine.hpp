@@ -291,8 +291,8 @@ class Engine {
   void met(std::uint32_t run, Place place, const Item& item, std::uint32_t slice);
   void free_additions(std::uint32_t run, Place place, std::uint32_t slice, bool whole_done);
   void count_down(std::uint32_t run, Rank rank);
-  Duration codec_time(Rank rank, const plan::Codec& codec, std::int64_t elements,
-                      bool encode) const;
+  Duration codec_time(Rank rank, const GraphIndex& index, std::uint32_t codec,
+                      std::int64_t elements, bool encode) const;
   void schedule_disturbances();
   void require_large_enough(const BackgroundTraffic& traffic,
                             const std::vector<LinkId>& route) const;

@@ -6,11 +6,14 @@
 
 namespace rackrail::sim {
 
-Duration Engine::codec_time(Rank rank, const plan::Codec& codec, std::int64_t elements,
-                            bool encode) const {
+Duration Engine::codec_time(Rank rank, const GraphIndex& index, std::uint32_t codec,
+                            std::int64_t elements, bool encode) const {
   const plan::DeviceRates& rates = ranks_[rank.index()].rates;
-  const plan::CodecRate& rate = rates.codecs[static_cast<std::size_t>(codec.kind)];
-  return Bytes(elements * kBytesPerElement) / (encode ? rate.encode : rate.decode) + rates.launch;
+  const plan::CodecRate& rate = rates.codecs[static_cast<std::size_t>(index.codecs[codec].kind)];
+  const plan::CodecEffort& effort = index.efforts[codec];
+  const Duration usual = Bytes(elements * kBytesPerElement) / (encode ? rate.encode : rate.decode);
+  const double factor = encode ? effort.encode : effort.decode;
+  return (factor == 1 ? usual : scaled(usual, factor)) + rates.launch;
 }
 
 // A message is there: what it costs its receiver comes before what is done with it.
@@ -51,7 +54,7 @@ void Engine::arrived(std::uint32_t number, Place place, std::uint32_t k) {
   if (is_lossy(index, item)) {
     task.kind = TaskKind::kDecode;
     push_stream(rank.codec, task,
-                codec_time(dst, index.codecs[item.codec], slice_size(index, item, k), false),
+                codec_time(dst, index, item.codec, slice_size(index, item, k), false),
                 rank.rates.wake);
   } else if (item.op == plan::TransferOp::kReduce) {
     push_stream(rank.reduce, task, rank.reduce_time(slice_size(index, item, k)), rank.rates.wake);

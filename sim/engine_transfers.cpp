@@ -130,12 +130,11 @@ void Engine::slice_unblocked(std::uint32_t number, Place place, const Item& item
 void Engine::encode(std::uint32_t number, Place place, const Item& item, std::uint32_t k) {
   const GraphIndex& index = *runs_[number].index;
   const Rank rank = index.lanes[place.lane].src;
-  const plan::Codec& codec = index.codecs[item.codec];
   const std::int64_t elements = slice_size(index, item, k);
-  Duration duration = codec_time(rank, codec, elements, true);
+  Duration duration = codec_time(rank, index, item.codec, elements, true);
   if (item.op == plan::TransferOp::kCopy) {
     // The sender goes on with what the others will decode.
-    duration += codec_time(rank, codec, elements, false);
+    duration += codec_time(rank, index, item.codec, elements, false);
   }
   push_stream(ranks_[rank.index()].codec,
               {.kind = TaskKind::kEncode, .rank = rank, .run = number, .place = place, .slice = k},

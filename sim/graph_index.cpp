@@ -100,6 +100,16 @@ void GraphLayout::sort_lanes_by_source(std::size_t ranks) {
   }
 }
 
+namespace {
+
+std::vector<plan::CodecEffort> efforts_of(const std::vector<plan::Codec>& codecs) {
+  std::vector<plan::CodecEffort> efforts(codecs.size());
+  std::ranges::transform(codecs, efforts.begin(), plan::codec_effort);
+  return efforts;
+}
+
+}  // namespace
+
 GraphIndex::GraphIndex(std::shared_ptr<const GraphLayout> layout)
     : lanes(layout->lanes),
       lane_kinds(layout->lane_kinds),
@@ -107,6 +117,7 @@ GraphIndex::GraphIndex(std::shared_ptr<const GraphLayout> layout)
       groups(layout->groups),
       routes(layout->routes),
       codecs(layout->codecs),
+      efforts(efforts_of(codecs)),
       orders_additions(layout->orders_additions),
       has_connections(layout->has_connections),
       layout_(std::move(layout)) {}

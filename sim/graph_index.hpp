@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "plan/cost_model.hpp"
 #include "plan/encoding_source.hpp"
 #include "plan/regular_schedule.hpp"
 #include "plan/transfer_graph.hpp"
@@ -111,6 +112,7 @@ class GraphIndex {
   const std::vector<std::vector<Place>>& groups;
   const std::vector<RouteUse>& routes;
   const std::vector<plan::Codec>& codecs;
+  const std::vector<plan::CodecEffort> efforts;  ///< of these
   const bool orders_additions;
   const bool has_connections;
 

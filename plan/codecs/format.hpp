@@ -37,6 +37,8 @@ struct CodecTraits {
   bool has_error_feedback = false;  ///< see Codec::has_error_feedback
   bool survives_many_hops = false;  ///< see Codec::survives_many_hops
   bool is_default = false;          ///< the planner tries it without being asked
+  bool depends_on_shapes = false;   ///< see Codec::depends_on_shapes
+  bool is_executable = true;        ///< see Codec::is_executable
 };
 
 /// Bytes of memory read and written per FP32 element, compulsory traffic only: from them follow the

@@ -23,6 +23,9 @@ std::unique_ptr<CodecArithmetic> make_codec_arithmetic(const Codec& codec, Instr
     throw RuntimeFailure("codec " + to_string(codec) +
                          ": this machine lacks the vector instructions that were asked for");
   }
+  if (!codec.is_executable()) {
+    throw RuntimeFailure(not_executable(codec));
+  }
   const CodecFormat& format = codec_format(codec.kind);
   for (const CodecParameter& parameter : format.traits().parameters) {
     if (!is_within_limits(parameter, codec)) {

@@ -143,7 +143,12 @@ plan::Workload workload_shape(const std::string& name, const Model& model) {
   plan::Workload workload;
   workload.name = name;
   for (const ParameterTensor& tensor : model.tensors()) {
-    workload.tensors.push_back({tensor.name, tensor.elements, Duration()});
+    plan::GradientTensor gradient{.name = tensor.name, .elements = tensor.elements};
+    if (tensor.shape.size() > 1) {
+      const std::int64_t rows = tensor.shape.front();
+      gradient.shape = plan::MatrixShape{rows, tensor.elements / rows};
+    }
+    workload.tensors.push_back(std::move(gradient));
   }
   return workload;
 }

@@ -64,8 +64,10 @@ def profile(model, batch, loss=None, *, path=None, repeats=5, name=None):
     lines.append("tensors:  # [name, elements, gap since the gradient before it]")
     before = 0
     for key in sorted(ready, key=ready.get):
+        shape = parameters[key].shape
+        matrix = f", [{shape[0]}, {shape[1:].numel()}]" if len(shape) > 1 else ""
         lines.append(f"  - [{json.dumps(key)}, {parameters[key].numel()},"
-                     f" {_text(ready[key] - before)}]")
+                     f" {_text(ready[key] - before)}{matrix}]")
         before = ready[key]
     text = "\n".join(lines) + "\n"
     if path is not None:

@@ -57,7 +57,7 @@ TEST_CASE("a calibration is read exactly as it was written") {
   CHECK(read.core_bandwidth == written.core_bandwidth);
   CHECK(read.message_overhead == written.message_overhead);
   CHECK(read.latency == written.latency);
-  for (std::size_t i = 1; i < read.rates.codecs.size(); ++i) {
+  for (std::size_t i = 1; i < all_codecs().size(); ++i) {
     CHECK(read.rates.codecs[i].encode == written.rates.codecs[i].encode);
     CHECK(read.rates.codecs[i].decode == written.rates.codecs[i].decode);
   }
@@ -173,7 +173,7 @@ TEST_CASE("what was measured holds for ranks that are CPUs, and only for them") 
     const DeviceRates rates = device_rates(copy, Rank(rank));
     CHECK(rates.reduce == calibration.rates.reduce);
     CHECK(rates.launch == calibration.rates.launch);
-    for (std::size_t i = 1; i < rates.codecs.size(); ++i) {
+    for (std::size_t i = 1; i < all_codecs().size(); ++i) {
       CHECK(rates.codecs[i].encode == calibration.rates.codecs[i].encode);
       CHECK(rates.codecs[i].decode == calibration.rates.codecs[i].decode);
     }
