@@ -1,11 +1,13 @@
 #include "base/file.hpp"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <random>
 #include <sstream>
 #include <system_error>
 #include <utility>
@@ -80,8 +82,13 @@ StagedFile::StagedFile(const std::filesystem::path& name, std::string_view conte
           ErrorContext{path_.parent_path().string(), "", status.message(), kWritablePlace});
     }
   }
-  temporary_ = path_.string() + "." + std::to_string(getpid()) + ".tmp";
-  const int descriptor = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  // A name of its own: on storage that hosts share, others may have this process id, too.
+  std::random_device random;
+  int descriptor = -1;
+  do {
+    temporary_ = fmt::format("{}.{:08x}.tmp", path_.string(), random());
+    descriptor = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+  } while (descriptor < 0 && errno == EEXIST);
   if (descriptor < 0) {
     fail(path_, kWritablePlace, errno);
   }

@@ -7,7 +7,7 @@
 // beyond. Buckets of a model have dozens of sizes, so this saves most of the simulations. Nor is a
 // candidate simulated there whose bound is less than half a percent below the best time, or whose
 // time at other sizes or in FP32 says that it is slower: a collective of k times the bytes takes at
-// least as long and at most k times as long, and a codec saves at most its ratio, within 5 %
+// least as long and at most k times as long, and a codec saves at most its ratio, within 10 %
 // (tests/integration/planner/very_many_ranks_test.cpp). Families have finer schedules only up to
 // 65,000 transfers. All this only chooses among candidates; steps of whole plans are simulated as
 // they are.

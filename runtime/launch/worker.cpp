@@ -3,6 +3,9 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 
 #include <algorithm>
 #include <csignal>
@@ -202,17 +205,30 @@ class Life {
     if (!is_first || is_newcomer) {
       require_equal_parameters();
     }
+    if (!is_first) {
+      give_back_memory();
+    }
+  }
+
+  /// What the epoch before has left free in the heap goes to the system, or a job that loses
+  /// workers now and then would look as if it leaked.
+  static void give_back_memory() {
+#ifdef __GLIBC__
+    malloc_trim(0);
+#endif
+  }
+
+  /// Throws PeerLostError when this epoch of the membership is over.
+  void require_no_abort() const {
+    if (const std::optional<std::string> reason = session_->coordinator().abort_reason()) {
+      throw PeerLostError(*reason);
+    }
   }
 
   /// From those who have parameters to those who came for lost ones; what this rank was given.
   std::optional<trainer::LoadedCheckpoint> pass_on_state() {
     const Welcome& welcome = session_->welcome();
-    const auto check = [this] {
-      if (const std::optional<std::string> reason = session_->coordinator().abort_reason()) {
-        throw PeerLostError(*reason);
-      }
-    };
-    StateTransfer transfer(session_->transport(), welcome.epoch, check);
+    StateTransfer transfer(session_->transport(), welcome.epoch, [this] { require_no_abort(); });
     if (std::ranges::count(welcome.newcomers, welcome.rank) == 0) {
       transfer.give(receivers_of(welcome.rank, welcome.newcomers, welcome.world_size),
                     trainer_->state());
@@ -495,7 +511,7 @@ class Life {
       }
       session_->coordinator().report_checkpoint(static_cast<std::uint32_t>(step), told);
     };
-    return std::make_unique<trainer::CheckpointWriter>(stage, tell);
+    return std::make_unique<trainer::CheckpointWriter>(stage, tell, [this] { require_no_abort(); });
   }
 
   void add_statistics() {

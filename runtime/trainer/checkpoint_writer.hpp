@@ -7,14 +7,18 @@
 //
 // At most one is in flight: a save that finds one waits for it. It is never skipped, since a rank
 // that skips by itself leaves a checkpoint that no other rank can make whole. So a disk that takes
-// longer than the steps between two checkpoints slows the training down to its own pace.
+// longer than the steps between two checkpoints slows the training down to its own pace. While a
+// disk is waited for, somebody is asked now and then whether there is still a reason to: when
+// another rank is lost, no disk keeps this one from coming back to the job.
 //
-// Memory: a copy of what this rank writes, beside the content of one file as it is encoded.
+// Memory: a copy of what this rank writes, beside the content of one file as it is encoded; and the
+// same once more while the disk has not let go of one that was dropped.
 #pragma once
 
-#include <atomic>
-#include <exception>
+#include <condition_variable>
 #include <functional>
+#include <list>
+#include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -29,9 +33,13 @@ class CheckpointWriter {
  public:
   using Stage = std::function<StagedShards(Rank self, const TrainingState&)>;
   using Written = std::function<void(std::int64_t step, const std::vector<CheckpointFile>&)>;
+  /// Throws when there is no reason to wait any longer.
+  using Check = std::function<void()>;
 
-  /// Both are called on the writer's thread; what they throw is the failure of that checkpoint.
-  CheckpointWriter(Stage stage, Written written);
+  /// `stage` and `written` are called on threads of the writer, `stage` on two at a time where one
+  /// was dropped; what they throw is the failure of that checkpoint. `check` is called by save()
+  /// and finish() while they wait, and what it throws comes out of them.
+  CheckpointWriter(Stage stage, Written written, Check check = {});
   /// Drops what is in flight, and waits until the disk has let go of it.
   ~CheckpointWriter();
   CheckpointWriter(const CheckpointWriter&) = delete;
@@ -48,24 +56,21 @@ class CheckpointWriter {
   void drop();
 
  private:
-  void take_snapshot(Rank self, const TrainingState& state);
-  void write();
+  struct Part;
+
+  void write(Part& part);
+  /// `is_over` is asked with the mutex held.
+  void wait_until(const std::function<bool()>& is_over);
+  void throw_failure();
 
   const Stage stage_;
   const Written written_;
-  std::thread thread_;
+  const Check check_;
 
-  // The thread's alone while there is one.
-  Rank self_;
-  TrainingState snapshot_;
-  std::vector<ParameterTensor> tensors_;
-  std::vector<float> parameters_;
-  std::vector<float> momentum_;
-
-  std::mutex mutex_;  // guards what follows; held while files get their names and are told of
-  bool is_dropped_ = false;
-  std::exception_ptr failure_;
-  std::atomic<bool> has_failed_ = false;  // whether there is a failure, without waiting
+  std::mutex mutex_;  // guards what is in the parts but their state
+  std::condition_variable changed_;
+  std::list<std::unique_ptr<Part>> dropped_;  // which the disk may have let go of, or not
+  std::unique_ptr<Part> current_;             // null: none since the last one was over
 };
 
 }  // namespace rackrail::trainer

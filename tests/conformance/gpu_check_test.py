@@ -229,19 +229,22 @@ class Script(unittest.TestCase):
         report = {"timings": [
             timing("device copy", 1.0), timing("int8 encode", 0.7, target=0.85, share_of_copy=0.9),
             timing("int8 encode with feedback", 2.0, target=0.85, share_of_copy=0.8),
-            timing("topk encode", 1.5, target=0.3, share_of_copy=0.3)],
+            timing("topk encode", 1.5, target=0.3, share_of_copy=0.3),
+            timing("topk encode with feedback", 4.7, target=0.3, share_of_copy=0.3)],
             "training": [training], "torch": {"version": "2.0", "elements": 100, "topk_s": 7.4}}
         script = self.load_script()
         self.assertEqual([(row["what"], row["met"]) for row in script.targets(report)], [
             ("int8 encode", True), ("int8 encode with feedback", False), ("topk encode", True),
+            ("topk encode with feedback", True),
             ("int8 encode with feedback: beyond int8 encode", False),
+            ("topk encode with feedback: beyond topk encode", False),
             ("top-k against torch.topk", False), ("sums hidden by backward, staged", None),
             ("sums hidden by backward, direct", None), ("sums hidden by backward, nccl", False)])
         report["torch"]["topk_s"] = 7.5
         report["timings"][2].update(median_s=1.87)
         training["reached"] = True
         self.assertEqual([row["met"] for row in script.targets(report)],
-                         [True, False, True, True, True, None, None, True])
+                         [True, False, True, True, True, False, True, None, None, True])
 
     def test_another_ucx_comes_before_that_of_the_bundle(self):
         """The bundle's programs take the bundle's libraries whatever LD_LIBRARY_PATH says."""

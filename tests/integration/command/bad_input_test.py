@@ -131,7 +131,7 @@ class BadInput(harness.CommandTest):
             with self.subTest(option=option, value=value):
                 error = self.assert_bad_input("plan", "two-racks-40g", "resnet-50", option, value)
                 self.assertIn(value.lstrip("-"), error.error["found"])
-                self.assertLess(len(error.error["message"]), 250)  # with all families
+                self.assertLess(len(error.error["message"]), 300)  # with all families or codecs
         for option in ("--bytes", "--slice", "--codec"):
             self.assert_bad_input("simulate", "two-racks-40g", "--collective", "all-reduce", option,
                                   "lots", file="<command line>", where=option, found="lots")

@@ -3,21 +3,11 @@
 import os
 import signal
 import time
-import unittest
-from pathlib import Path
 
 import harness
-from training import TrainingTest
+from training import TrainingTest, slow_disk
 
 STEPS = "400"  # some seconds: enough to be interrupted
-
-
-def slow_disk():
-    """tests/support/slow_disk.cpp, beside the command."""
-    library = Path(harness.COMMAND).parent / "tests" / "libslow_disk.so"
-    if not library.exists():
-        raise unittest.SkipTest(f"no {library}")
-    return str(library)
 
 
 class Loss(TrainingTest):
@@ -65,8 +55,8 @@ class Loss(TrainingTest):
         training = self.quick_training()
         process = self.start(
             "train", plan, "--workers", "2", "--checkpoints", "saved", "--cluster", "two-hosts.csv",
-            "--training", training, "--steps", STEPS, variables={
-                "LD_PRELOAD": slow_disk(), "RACKRAIL_SLOW_DISK": "step-00000020.partial/model"})
+            "--training", training, "--steps", STEPS, variables=slow_disk(
+                "step-00000020.partial/model"))
         saved = self.folder / "saved"
         is_ahead = harness.wait_until(
             lambda: (saved / "step-00000030.partial" / "rank-1.safetensors").exists(), 100)

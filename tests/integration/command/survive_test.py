@@ -5,7 +5,7 @@ import signal
 
 import harness
 from survival import FREEZE_NOTICED, KILL_NOTICED, RESUMED, SILENCE, SurvivalTest
-from training import TOKEN, TrainingTest
+from training import TOKEN, TrainingTest, slow_disk
 
 
 class Survival(SurvivalTest):
@@ -61,6 +61,28 @@ class Survival(SurvivalTest):
                     self.assertLess(loss["resumed_after_s"], RESUMED)
                 self.assertAlmostEqual(run["final_accuracy"], whole["final_accuracy"], delta=0.01)
                 self.assert_same_model(name, "whole")
+
+    def test_a_slow_disk_keeps_nobody_from_coming_back(self):
+        """Rank 0's disk takes longer for its part of step 20 than the others wait for it, in the
+        middle of the training and where it waits for the disk at the end."""
+        plan = self.make_plan("four.json", "--codec", "none")
+        for steps in (self.STEPS, 4 * self.STEPS):
+            with self.subTest(steps=steps):
+                saved = f"saved-{steps}"
+                process = self.start(
+                    "train", plan, "--training", self.training, "--steps", steps, "--checkpoints",
+                    saved, "--workload", "digits.yaml", "--on-loss", "continue", "--json",
+                    "--heartbeat-timeout", f"{SILENCE} s",
+                    variables=slow_disk("step-00000020.partial/model", seconds=40))
+                partial = self.folder / saved / "step-00000020.partial"
+                self.assertTrue(harness.wait_until(
+                    lambda: (partial / "rank-1.safetensors").exists(), 100))
+                os.kill(self.workers()[2], signal.SIGKILL)
+                run = self.finish(process).json
+                (loss,) = run["losses_of_workers"]
+                self.assertEqual((loss["lost"], run["workers"]), (["host2"], 3))
+                self.assertLess(loss["resumed_after_s"], RESUMED)
+                self.assert_no_processes_left()
 
     def test_lost_workers_are_started_again_and_nothing_is_different(self):
         plan = self.make_plan("four.json", "--codec", "none")

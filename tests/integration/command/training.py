@@ -1,5 +1,8 @@
 """What the tests of short training runs share."""
 
+import unittest
+from pathlib import Path
+
 import harness
 
 # The built-in model as a workload. Its times are round figures: nothing is measured against them.
@@ -65,6 +68,16 @@ tensors:
 """
 TOKEN = {"RACKRAIL_JOB_TOKEN": "a-secret-of-these-tests-0123456789"}
 TWO_HOSTS = "source,target,bandwidth,latency\nhost0,host1,10 Gbit/s,10 us\n"
+
+
+def slow_disk(part_of_path, seconds=None):
+    """Variables for a disk that never ends to flush such files, or takes some seconds for each
+    (tests/support/slow_disk.cpp, beside the command)."""
+    library = Path(harness.COMMAND).parent / "tests" / "libslow_disk.so"
+    if not library.exists():
+        raise unittest.SkipTest(f"no {library}")
+    limit = {} if seconds is None else {"RACKRAIL_SLOW_DISK_SECONDS": str(seconds)}
+    return {"LD_PRELOAD": str(library), "RACKRAIL_SLOW_DISK": part_of_path, **limit}
 
 
 def small_training(checkpoint_every=6, data=harness.CONFIGS / "data" / "digits.csv"):

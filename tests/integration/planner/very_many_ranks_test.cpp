@@ -16,7 +16,7 @@ namespace rackrail::planner {
 namespace {
 
 constexpr std::int64_t kSlice = 1 << 18;
-constexpr double kDeviation = 0.05;  // what candidates.hpp allows for
+constexpr double kDeviation = 0.1;  // what candidates.hpp allows for
 
 topology::Topology cluster(const std::string& name) {
   return name == "boxes" ? test::boxes(2, 2) : test::clos({3, 5, 4}, 2);

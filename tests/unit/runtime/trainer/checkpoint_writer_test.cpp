@@ -4,7 +4,9 @@
 #include <chrono>
 #include <condition_variable>
 #include <filesystem>
+#include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 #include "base/error.hpp"
@@ -206,7 +208,7 @@ TEST_CASE(
   const rackrail::test::TemporaryDirectory folder;
   Milestone disk;
   Milestone writing;
-  CheckpointWriter writer(
+  auto writer = std::make_unique<CheckpointWriter>(
       [&](Rank self, const TrainingState& state) {
         StagedShards staged = stage_shards(folder.path(), self, state);
         writing.reach(state.info.step);
@@ -217,32 +219,67 @@ TEST_CASE(
       },
       commit_in(folder.path()));
   const StateOfStep first(1);
-  writer.save(Rank(0), first.state());
-  writer.finish();
+  writer->save(Rank(0), first.state());
+  writer->finish();
   const std::size_t files = files_below(folder.path());
   const StateOfStep second(2);
-  writer.save(Rank(0), second.state());
+  writer->save(Rank(0), second.state());
   REQUIRE(writing.wait_for(2));
-  writer.drop();  // does not wait for the disk
+  writer->drop();  // does not wait for the disk
   CHECK(find_latest_valid(folder.path()).path == folder.path() / "step-00000001");
 
   SECTION("and nothing stays of it") {
     disk.reach(1);
-    writer.finish();
+    writer.reset();
     CHECK(files_below(folder.path()) == files);
     CHECK(find_latest_valid(folder.path()).path == folder.path() / "step-00000001");
   }
-  SECTION("and the next one comes after it") {
-    std::thread opener([&] {
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
-      disk.reach(1);
-    });
-    const StateOfStep third(3);
-    writer.save(Rank(0), third.state());
-    writer.finish();
-    opener.join();
-    CHECK(find_latest_valid(folder.path()).path == folder.path() / "step-00000003");
+  SECTION("and the next ones are written while the disk still has it, the same step too") {
+    for (const std::int64_t step : {3, 4}) {
+      const StateOfStep next(step);
+      writer->save(Rank(0), next.state());
+      writer->finish();
+    }
+    CHECK(find_latest_valid(folder.path()).path == folder.path() / "step-00000004");
+    disk.reach(1);
+    writer.reset();
+    verify_checkpoint(folder.path() / "step-00000004");
+    CHECK(find_latest_valid(folder.path()).path == folder.path() / "step-00000004");
   }
+}
+
+TEST_CASE("A disk is waited for only as long as there is a reason to") {
+  const rackrail::test::TemporaryDirectory folder;
+  Milestone disk;
+  std::atomic<bool> is_lost = false;
+  std::optional<CheckpointWriter> writer;
+  writer.emplace(
+      [&](Rank self, const TrainingState& state) {
+        if (state.info.step == 1) {
+          disk.wait_for(1);
+        }
+        return stage_shards(folder.path(), self, state);
+      },
+      commit_in(folder.path()),
+      [&] {
+        if (is_lost) {
+          throw PeerLostError("rank 2 was lost");
+        }
+      });
+  const StateOfStep first(1);
+  const StateOfStep second(2);
+  writer->save(Rank(0), first.state());
+  is_lost = true;
+  CHECK_THROWS_AS(writer->save(Rank(0), second.state()), PeerLostError);
+  CHECK_THROWS_AS(writer->finish(), PeerLostError);
+  is_lost = false;
+  writer->drop();
+  writer->save(Rank(0), second.state());
+  writer->finish();
+  verify_checkpoint(folder.path() / "step-00000002");
+  disk.reach(1);
+  writer.reset();
+  CHECK(find_latest_valid(folder.path()).path == folder.path() / "step-00000002");
 }
 
 }  // namespace rackrail::trainer
