@@ -260,7 +260,8 @@ bool is_emulation(const ValidateOptions& options) {
 /// One whose sums of equal values can be checked.
 plan::Codec parse_rounding_codec(const std::string& text) {
   constexpr double kMostError = 0.1;
-  const plan::Codec codec = plan::parse_codec(text);
+  const plan::Codec codec =
+      named("<command line>", "--codecs", [&] { return plan::parse_executable_codec(text); });
   if (plan::relative_error(codec) > kMostError) {
     throw ConfigError(ErrorContext{"<command line>", "--codecs", text,
                                    "codecs that keep every value, as none, fp16 and int8 do"});

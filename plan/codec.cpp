@@ -170,6 +170,17 @@ Codec parse_codec(std::string_view text) {
   reject(text);
 }
 
+Codec parse_executable_codec(std::string_view text) {
+  const Codec codec = parse_codec(text);
+  if (!codec.is_executable()) {
+    throw ConfigError(ErrorContext{.file = "",
+                                   .where = "codec",
+                                   .found = not_executable(codec),
+                                   .expected = "another codec (see rackrail info)"});
+  }
+  return codec;
+}
+
 std::span<const Codec> known_codecs() {
   static const std::vector<Codec> kCodecs = [] {
     std::vector<Codec> found;

@@ -70,6 +70,8 @@ double relative_error(const Codec& codec);
 std::string to_string(const Codec& codec);
 /// The reverse; throws ConfigError with found and expected.
 Codec parse_codec(std::string_view text);
+/// The same for who executes it: throws for what is only planned and simulated, too.
+Codec parse_executable_codec(std::string_view text);
 
 /// Codecs in the order in which the planner tries them, with default parameters.
 std::span<const Codec> known_codecs();

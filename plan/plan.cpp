@@ -1,5 +1,6 @@
 #include "plan/plan.hpp"
 
+#include "base/error.hpp"
 #include "base/units.hpp"
 
 namespace rackrail::plan {
@@ -24,6 +25,17 @@ Plan without_codecs(Plan plan) {
   }
   plan.compression_warmup_steps = 0;
   return plan;
+}
+
+void require_executable(const Plan& plan) {
+  for (const Bucket& bucket : plan.buckets) {
+    if (!bucket.codec.is_executable()) {
+      throw PlanError(ErrorContext{.file = "",
+                                   .where = "buckets codec",
+                                   .found = not_executable(bucket.codec),
+                                   .expected = "a plan with other codecs to execute"});
+    }
+  }
 }
 
 }  // namespace rackrail::plan

@@ -313,6 +313,9 @@ class PricedPacking {
   }
 
   void improve(std::vector<double> prices, std::vector<double>& best, double& bound) const {
+    if (cheapest_ <= 0) {
+      return;  // a pair that costs nothing proves nothing
+    }
     if (const double proved = normalise(prices); proved < bound) {
       bound = proved;
       best = std::move(prices);

@@ -45,6 +45,7 @@ std::optional<plan::Plan> plan_of(const Settings& settings, const topology::Topo
   }
   // Where nobody described the cluster, there is nothing to hold the plan's against.
   plan::Plan plan = plan::load_plan(settings.plan, settings.cluster.empty() ? nullptr : &cluster);
+  plan::require_executable(plan);
   if (plan.rank_count() != settings.launch.world_size) {
     throw PlanError(
         ErrorContext{.file = settings.plan,

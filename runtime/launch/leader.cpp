@@ -41,18 +41,6 @@ std::int64_t require_training(const trainer::TrainingConfig& training, const pla
   return settings.total_steps * settings.global_batch;
 }
 
-/// Said once, before any worker starts.
-void require_executable(const plan::Plan& plan) {
-  for (const plan::Bucket& bucket : plan.buckets) {
-    if (!bucket.codec.is_executable()) {
-      throw PlanError(ErrorContext{.file = "",
-                                   .where = "buckets codec",
-                                   .found = plan::not_executable(bucket.codec),
-                                   .expected = "a plan with other codecs to train with"});
-    }
-  }
-}
-
 /// An asynchronous parameter server has a plan for one. What keeps ranks in step otherwise than by
 /// sums works on the host's memory, and says nothing of what every step takes.
 void require_synchrony(const JobOptions& options, const plan::Plan& plan) {
@@ -159,7 +147,7 @@ JobSettings Leader::settings_of(const plan::Plan& plan) {
   if (options_.resume) {
     settings.restore = latest_checkpoint(settings.checkpoint_folder);
   }
-  require_executable(plan);
+  plan::require_executable(plan);
   const std::int64_t samples = require_training(training, plan);
   if (options_.batch_may_change) {
     settings.samples = samples;
