@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/parse_units.hpp"
+#include "cli/collective.hpp"
 #include "cli/commands.hpp"
 #include "cli/inputs.hpp"
 #include "cli/progress.hpp"

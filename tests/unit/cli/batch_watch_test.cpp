@@ -34,7 +34,7 @@ class WatchedTraining {
  public:
   explicit WatchedTraining(BatchWatch::Action action = BatchWatch::Action::kRebatch)
       : first(first_plan()),
-        plans(first, cluster, workload, 5_s),
+        plans(first, cluster, workload, 300_s),
         watch({.action = action, .every = kEvery, .max_global_batch = 2048}, first, workload, plans,
               [](const std::string&) {}),
         in_use(first.batch) {}

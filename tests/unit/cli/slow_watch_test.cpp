@@ -30,7 +30,7 @@ class WatchedJob {
  public:
   explicit WatchedJob(std::int64_t elements)
       : workload(one_tensor(elements)),
-        plans(first_plan(), cluster, workload, 5_s),
+        plans(first_plan(), cluster, workload, 300_s),
         watch(SlowWatch::Action::kReplan, first_plan(), cluster, plans, {},
               [](const std::string&) {}) {}
 
