@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <string>
+#include <vector>
 
 #include "planner/forest/forest.hpp"
 #include "planner/schedule_family.hpp"
@@ -89,6 +90,13 @@ void collective(benchmark::State& state, const Topology& topology, plan::Collect
   state.counters["over"] = ratio;
 }
 
+/// Two boxes of 8 GPUs with NICs of 25, but for the first ones of the first box.
+std::vector<std::vector<int>> nics_with(const std::vector<int>& others) {
+  std::vector<std::vector<int>> nics(2, std::vector<int>(8, 25));
+  std::copy(others.begin(), others.end(), nics.front().begin());
+  return nics;
+}
+
 void all_gather(benchmark::State& state, const Topology& topology) {
   collective(state, topology, plan::Collective::kAllGather);
 }
@@ -125,6 +133,9 @@ RACKRAIL_COLLECTIVES(clos_16_2to1, test::clos({4, 4, 4, 4}, 2));
 RACKRAIL_COLLECTIVES(uneven_clos_12, test::clos({2, 4, 6}, 2));
 RACKRAIL_COLLECTIVES(cube_mesh_8, test::cube_mesh());
 RACKRAIL_COLLECTIVES(uneven_star_8, test::uneven_star());
+RACKRAIL_COLLECTIVES(dead_nic_16, test::boxes_with_nics(nics_with({0}), 2));
+RACKRAIL_COLLECTIVES(slow_nic_16, test::boxes_with_nics(nics_with({10}), 8));
+RACKRAIL_COLLECTIVES(mixed_nics_16, test::boxes_with_nics(nics_with({10, 10, 10, 10}), 2));
 #undef RACKRAIL_COLLECTIVES
 
 }  // namespace
