@@ -18,8 +18,6 @@ constexpr std::int64_t kFewestElements = 2048;  // of a message: below, it costs
 constexpr double kWorthFinerSlices = 0.98;      // of the time with coarser ones
 constexpr double kWorthFinerRounds = 0.998;
 constexpr int kPatience = 2;
-// Times the best one: a series that begins so slow is not looked at any further.
-constexpr double kHopeless = 1.5;
 
 std::int64_t largest_transfer(const FormShape& form, std::int64_t elements) {
   return static_cast<std::int64_t>(std::ceil(form.largest_share * static_cast<double>(elements)));
@@ -90,27 +88,15 @@ DividedCollective fastest_division(std::span<const FormShape> forms, std::int64_
   int idle = 0;
   for (std::size_t form = 0; form < forms.size(); ++form) {
     const std::int64_t transfer = largest_transfer(forms[form], elements);
-    std::optional<Duration> limit;
-    if (form > 0) {
-      limit = scaled(best.time, kHopeless);
-    }
     if (form == 0 || forms[form].transfers <= forms[form - 1].transfers) {
       best_of_series.reset();
       idle = 0;
     } else if (transfer < kFewestElements || idle == kPatience) {
       continue;
-    } else {
-      limit = std::min(*limit, best_of_series.value());
     }
+    // Slow as it may be: of deep trees the forms of few rounds tell nothing about those of many.
     const std::int64_t slice = slice_of(transfer, 1);
-    std::optional<Duration> found = time(form, slice, limit);
-    if (found && limit && *found >= *limit) {
-      found.reset();
-    }
-    if (!found && !best_of_series) {
-      idle = kPatience;  // the whole series is
-      continue;
-    }
+    const std::optional<Duration> found = time(form, slice, best_of_series);
     const bool is_worth_it =
         !best_of_series || (found && *found < scaled(*best_of_series, kWorthFinerRounds));
     idle = is_worth_it ? 0 : idle + 1;

@@ -50,8 +50,9 @@ struct DividedCollective {
 using TimeBelow = std::function<std::optional<Duration>(
     std::size_t form, std::int64_t slice_elements, std::optional<Duration> limit)>;
 
-/// The first of equally fast ones. A form of no more transfers than the one before begins a series.
-/// Precondition: there is a shape, and `elements` is positive.
+/// The first of equally fast ones. A form of no more transfers than the one before begins a series,
+/// which is left when two in a row are no faster. Precondition: there is a shape, and `elements` is
+/// positive.
 DividedCollective fastest_division(std::span<const FormShape> forms, std::int64_t elements,
                                    const TimeBelow& time);
 /// The same where every simulation runs to its end.

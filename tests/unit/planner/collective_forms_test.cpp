@@ -1,0 +1,79 @@
+#include "planner/collective_forms.hpp"
+
+#include <catch2/catch.hpp>
+#include <functional>
+#include <map>
+#include <optional>
+#include <vector>
+
+namespace rackrail::planner {
+namespace {
+
+constexpr std::int64_t kElements = 1 << 28;
+
+/// Two series of forms of ever more transfers, the second from `begin` on.
+constexpr std::size_t kSecond = 4;
+std::vector<FormShape> two_series() {
+  std::vector<FormShape> forms;
+  for (int series = 0; series < 2; ++series) {
+    for (const std::int64_t transfers : {8, 16, 32, 64}) {
+      forms.push_back(
+          {.largest_share = 1.0 / static_cast<double>(transfers), .transfers = transfers});
+    }
+  }
+  return forms;
+}
+
+/// What is found where a form takes this long in whole transfers and a hundredth more in slices,
+/// and how often each form was asked about in whole transfers.
+struct Search {
+  DividedCollective found;
+  std::map<std::size_t, int> asked;
+};
+
+Search search(const std::vector<Duration>& times, bool has_limits) {
+  Search result;
+  const std::vector<FormShape> forms = two_series();
+  std::map<std::size_t, std::int64_t> whole;
+  const auto time = [&](std::size_t form, std::int64_t slice) {
+    const bool is_whole = whole.emplace(form, slice).first->second == slice;
+    result.asked[form] += is_whole ? 1 : 0;
+    return is_whole ? times[form] : scaled(times[form], 1.01);
+  };
+  if (has_limits) {
+    result.found = fastest_division(
+        forms, kElements,
+        TimeBelow([&](std::size_t form, std::int64_t slice, std::optional<Duration> limit) {
+          const Duration took = time(form, slice);
+          return limit && took >= *limit ? std::nullopt : std::optional(took);
+        }));
+  } else {
+    result.found = fastest_division(forms, kElements,
+                                    std::function<Duration(std::size_t, std::int64_t)>(time));
+  }
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("each series of forms is followed as long as it gets faster") {
+  const bool has_limits = GENERATE(false, true);
+  // The first gets no faster; the second begins slower, and ends as the fastest.
+  const Search one =
+      search({100_ms, 101_ms, 102_ms, 103_ms, 120_ms, 110_ms, 95_ms, 90_ms}, has_limits);
+  CHECK(one.found.form == 7);
+  CHECK(one.found.time == 90_ms);
+  CHECK_FALSE(one.asked.contains(3));  // twice no faster is enough
+  CHECK(one.asked.contains(5));
+}
+
+TEST_CASE("however slow a series begins, it is followed") {
+  const bool has_limits = GENERATE(false, true);
+  const Search one =
+      search({100_ms, 90_ms, 80_ms, 70_ms, 300_ms, 150_ms, 80_ms, 60_ms}, has_limits);
+  CHECK(one.found.form == 7);
+  CHECK(one.found.time == 60_ms);
+  CHECK(one.asked.at(kSecond) == 1);
+}
+
+}  // namespace rackrail::planner
