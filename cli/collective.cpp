@@ -167,6 +167,15 @@ sim::Records write_records(const CollectiveCase& c, const FastestCollective& fas
   return records;
 }
 
+bool is_staged(const topology::Topology& cluster) {
+  for (std::size_t r = 0; r < cluster.rank_count(); ++r) {
+    if (cluster.node(cluster.node_of(Rank(r))).host_staging > Bandwidth()) {
+      return true;
+    }
+  }
+  return false;
+}
+
 /// Time that no schedule can be below, for so many bytes.
 Duration lower_bound(const topology::Topology& cluster, plan::Collective what, Bytes encoded) {
   switch (what) {
@@ -243,6 +252,10 @@ void run_collective(Session& session, const topology::Topology& cluster,
   if (whole != size) {
     notes.push_back(fmt::format("{} are no whole number of floats (4 B): {} are simulated",
                                 to_string(size), to_string(whole)));
+  }
+  if (is_staged(cluster)) {
+    notes.emplace_back(
+        "the lower bound is the network's: copies to host memory and from there come on top");
   }
   for (const std::string& note : notes) {
     session.note("note: " + note);
