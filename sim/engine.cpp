@@ -231,7 +231,11 @@ void Engine::finish(const Task& task) {
       finish_copy_in(task);
       return;
     case TaskKind::kReceive:
-      copy_in(task.run, task.place, task.slice);
+      if (runs_[task.run].copies_in) {
+        copy_in(task.run, task.place, task.slice);
+      } else {
+        arrived(task.run, task.place, task.slice);
+      }
       next_in_stream(ranks_[task.rank.index()].messages);
       return;
     case TaskKind::kWire:

@@ -30,7 +30,11 @@ void Engine::received(std::uint32_t number, Place place, std::uint32_t k) {
       return;
     }
   }
-  copy_in(number, place, k);
+  if (run.copies_in) {
+    copy_in(number, place, k);
+  } else {
+    arrived(number, place, k);
+  }
 }
 
 void Engine::arrived(std::uint32_t number, Place place, std::uint32_t k) {

@@ -18,8 +18,9 @@
 namespace rackrail::sim {
 
 void Engine::prepare_staging(Run& run, const GraphIndex& index) {
-  if (std::any_of(index.routes.begin(), index.routes.end(),
-                  [](const RouteUse& route) { return route.copy_out > Bandwidth(); })) {
+  run.copies_out = std::any_of(index.routes.begin(), index.routes.end(),
+                               [](const RouteUse& route) { return route.copy_out > Bandwidth(); });
+  if (run.copies_out) {
     run.copied_out.resize(index.slice_count);
     run.copies_out_begun.resize(index.slice_count);
   }
@@ -36,7 +37,7 @@ Place Engine::copied_by(const GraphIndex& index, Place place, const Item& item) 
 
 // Whether a slice that is there may leave: it is in host memory, where it has to be.
 bool Engine::is_staged(const Run& run, Place place, const Item& item, std::uint32_t k) {
-  if (run.copied_out.empty() || !is_copied_out(*run.index, item)) {
+  if (!is_copied_out(*run.index, item)) {
     return true;
   }
   const Place by = copied_by(*run.index, place, item);
@@ -53,8 +54,7 @@ Duration Engine::copy_time(Rank rank, Bandwidth rate, const GraphIndex& index, c
 void Engine::stage(std::uint32_t number, Place place, const Item& item, std::uint32_t k) {
   Run& run = runs_[number];
   const GraphIndex& index = *run.index;
-  if (run.copied_out.empty() || !is_copied_out(index, item) ||
-      copied_by(index, place, item) != place) {
+  if (!is_copied_out(index, item) || copied_by(index, place, item) != place) {
     try_send(run.lanes[place.lane].channel);
     return;
   }
@@ -87,22 +87,19 @@ void Engine::finish_copy_out(const Task& task) {
 // A message is in the memory of its receiver's host.
 void Engine::copy_in(std::uint32_t number, Place place, std::uint32_t k) {
   Run& run = runs_[number];
-  if (run.copies_in) {
-    const GraphIndex& index = *run.index;
-    const Item item = index.item(place);
-    const Bandwidth rate = index.routes[item.route].copy_in;
-    if (rate > Bandwidth()) {
-      const Rank dst = index.lanes[place.lane].dst;
-      const Duration duration = copy_time(dst, rate, index, item, k);
-      run.copying[side(false)][dst.value()] += duration;
-      push_stream(
-          ranks_[dst.index()].copies_in,
-          {.kind = TaskKind::kCopyIn, .rank = dst, .run = number, .place = place, .slice = k},
-          duration, {});
-      return;
-    }
+  const GraphIndex& index = *run.index;
+  const Item item = index.item(place);
+  const Bandwidth rate = index.routes[item.route].copy_in;
+  if (rate == Bandwidth()) {
+    arrived(number, place, k);
+    return;
   }
-  arrived(number, place, k);
+  const Rank dst = index.lanes[place.lane].dst;
+  const Duration duration = copy_time(dst, rate, index, item, k);
+  run.copying[side(false)][dst.value()] += duration;
+  push_stream(ranks_[dst.index()].copies_in,
+              {.kind = TaskKind::kCopyIn, .rank = dst, .run = number, .place = place, .slice = k},
+              duration, {});
 }
 
 void Engine::finish_copy_in(const Task& task) {

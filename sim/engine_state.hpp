@@ -110,15 +110,12 @@ struct Engine::Run {
   std::unordered_map<std::uint32_t, std::vector<std::pair<Place, std::uint32_t>>> held;
   std::vector<std::int64_t> route_bytes;  ///< by route of the index: sent over it
   bool costs_receivers = false;           ///< whether a route has an overhead at its end
-  bool copies_in = false;                 ///< whether a route ends with a copy to the device
-  /// By side(): of each rank that copies, for how long in all.
-  std::array<std::unordered_map<std::uint32_t, Duration>, 2> copying;
+  bool copies_out = false;                ///< whether a route begins with a copy to host memory
+  bool copies_in = false;                 ///< whether one ends with a copy from there
 
   // Only where the schedule needs them.
   std::array<std::vector<std::uint32_t>, 2> slices_done;  ///< at [first_slice]: read, applied
   std::vector<bool> encoded;                              ///< per slice, of lossy transfers
-  std::vector<bool> copied_out;                           ///< per slice; where some are staged
-  std::vector<bool> copies_out_begun;                     ///< the same
   std::vector<bool> waits_for_additions;                  ///< per slice: arrived before its turn
   std::unordered_map<std::uint64_t, std::vector<Place>> sharers;  ///< of what a transfer encodes
   /// By group and slice: senders whose overhead is not over.
@@ -127,6 +124,10 @@ struct Engine::Run {
   Time ready_at = 0;
   Time done_at = 0;
   Time added_at = 0;
+  std::vector<bool> copied_out;        ///< per slice, where `copies_out`
+  std::vector<bool> copies_out_begun;  ///< the same
+  /// By side(): of each rank that copies, for how long in all.
+  std::array<std::unordered_map<std::uint32_t, Duration>, 2> copying;
 
   std::uint16_t& met(std::uint32_t slice) { return counts[slice * counts_per_slice]; }
   std::uint16_t met(std::uint32_t slice) const { return counts[slice * counts_per_slice]; }

@@ -94,7 +94,7 @@ void Engine::data_ready(std::uint32_t number, Rank rank) {
   for (const std::uint32_t lane : index.lanes_from(rank)) {
     open_lane(number, lane);
     // Transfers to encode or to copy need not be the next to leave.
-    const bool prepares = index.codecs.size() > 1 || !run.copied_out.empty();
+    const bool prepares = index.codecs.size() > 1 || run.copies_out;
     for (std::uint32_t i = 0; prepares && i < index.lanes[lane].count; ++i) {
       const Item item = index.item({lane, i});
       const bool is_prepared = is_lossy(index, item) || is_copied_out(index, item);
@@ -122,6 +122,8 @@ void Engine::slice_unblocked(std::uint32_t number, Place place, const Item& item
   }
   if (is_lossy(index, item) && item.encoding == plan::EncodingKind::kOwn) {
     encode(number, place, item, k);
+  } else if (!run.copies_out) {
+    try_send(run.lanes[place.lane].channel);
   } else if (is_encoded(run, item, k)) {
     stage(number, place, item, k);
   }
@@ -145,7 +147,7 @@ void Engine::finish_encode(const Task& task) {
   Run& run = runs_[task.run];
   const Item own = run.index->item(task.place);
   run.encoded[own.first_slice + task.slice] = true;
-  if (!run.copied_out.empty()) {
+  if (run.copies_out) {
     stage(task.run, task.place, own, task.slice);  // before those that share it
   }
   signal(task.run, task.place, task.slice, true);
@@ -198,7 +200,7 @@ bool Engine::may_send(const Run& run, std::uint32_t lane) const {
     return false;
   }
   return is_encoded(run, item, state.slice) &&
-         is_staged(run, {lane, state.position}, item, state.slice);
+         (!run.copies_out || is_staged(run, {lane, state.position}, item, state.slice));
 }
 
 // The next slice of a lane is on its way.
@@ -296,7 +298,7 @@ void Engine::finish_wire(const Task& task) {
   const std::uint32_t channel = runs_[task.run].lanes[task.place.lane].channel;
   channels_[channel].is_busy = false;
   const bool sends_the_buffer = [&] {
-    if (index.codecs.size() == 1 && runs_[task.run].copied_out.empty()) {
+    if (index.codecs.size() == 1 && !runs_[task.run].copies_out) {
       return true;
     }
     const Item item = index.item(task.place);

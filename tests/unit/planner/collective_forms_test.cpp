@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::int64_t kElements = 1 << 28;
 
-/// Two series of forms of ever more transfers, the second from `begin` on.
+/// Two series of forms of ever more transfers, the second from kSecond on.
 constexpr std::size_t kSecond = 4;
 std::vector<FormShape> two_series() {
   std::vector<FormShape> forms;
