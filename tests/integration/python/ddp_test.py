@@ -363,10 +363,11 @@ class Profile(RankTest):
     def test_a_profile_is_a_workload_that_can_be_planned_for(self):
         text = self.run_python(self.write("profile.py", PROFILE)).out
         self.assertEqual((self.folder / "net.yaml").read_text(encoding="utf-8"), text)
-        tensors = re.findall(r'(?m)^  - \["([^"]+)", (\d+), (\d+) ns\]$', text)
-        self.assertEqual({name: int(size) for name, size, _ in tensors},
-                         {"first.weight": 20000, "first.bias": 400, "shared.weight": 160000,
-                          "shared.bias": 400, "last.weight": 4000, "last.bias": 10})
+        tensors = re.findall(r'(?m)^  - \["([^"]+)", (\d+), \d+ ns(?:, (\[.+\]))?\]$', text)
+        self.assertEqual({name: (int(size), matrix) for name, size, matrix in tensors},
+                         {"first.weight": (20000, "[400, 50]"), "first.bias": (400, ""),
+                          "shared.weight": (160000, "[400, 400]"), "shared.bias": (400, ""),
+                          "last.weight": (4000, "[10, 400]"), "last.bias": (10, "")})
         order = [name.partition(".")[0] for name, _, _ in tensors]
         self.assertEqual(order, ["last", "last", "shared", "shared", "first", "first"])
         plan = self.rackrail_json("plan", "two-racks-40g", "net.yaml", "-o", "plan.json")
