@@ -12,11 +12,11 @@ struct Bfloat16 {
 
   RACKRAIL_LOOP Code code_of(float value) {
     const auto bits = bits_as<std::uint32_t>(value);
-    const std::uint32_t quiet = (bits >> 16U) | 0x40U;
     // Half a unit less one, plus the bit that decides ties; a carry out of the mantissa correctly
     // increments the exponent, up to infinity.
-    const std::uint32_t rounded = (bits + 0x7fffU + ((bits >> 16U) & 1U)) >> 16U;
-    return static_cast<Code>((bits & 0x7fffffffU) > 0x7f800000U ? quiet : rounded);
+    const std::uint32_t rounded = bits + 0x7fffU + ((bits >> 16U) & 1U);
+    const std::uint32_t quiet = bits | 0x400000U;
+    return static_cast<Code>((value != value ? quiet : rounded) >> 16U);
   }
 
   RACKRAIL_LOOP float float_of(Code code) {
@@ -24,14 +24,14 @@ struct Bfloat16 {
   }
 
   static void encode(InstructionSet set, const float* input, std::byte* output, std::size_t count) {
-    vectorised<EncodeEach<Bfloat16>>(set, input, output, count);
+    vectorised_stream<EncodeEach<Bfloat16>>(set, input, output, count);
   }
   static void decode(InstructionSet set, const std::byte* input, float* output, std::size_t count) {
-    vectorised<DecodeEach<Bfloat16>>(set, input, output, count);
+    vectorised_stream<DecodeEach<Bfloat16>>(set, input, output, count);
   }
   static void decode_add(InstructionSet set, const std::byte* input, float* output,
                          std::size_t count) {
-    vectorised<DecodeAddEach<Bfloat16>>(set, input, output, count);
+    vectorised_stream<DecodeAddEach<Bfloat16>>(set, input, output, count);
   }
 };
 

@@ -15,6 +15,7 @@
 // library, compiled here for a newer processor, could be the one that all other code is linked to.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -67,6 +68,13 @@ auto vectorised(InstructionSet set, Arguments... arguments) {
   (void)set;
 #endif
   return Loop::run(arguments...);
+}
+
+/// The same for a loop that waits for memory, not for arithmetic: with vectors of at most 32 bytes.
+/// Slices are aligned to 16 bytes only, so that every vector of 64 would lie in two cache lines.
+template <typename Loop, typename... Arguments>
+auto vectorised_stream(InstructionSet set, Arguments... arguments) {
+  return vectorised<Loop>(std::min(set, InstructionSet::kAvx2), arguments...);
 }
 
 /// The value whose bytes start at `from`, which needs no alignment.
