@@ -42,6 +42,19 @@ std::map<std::string, TierSummary> tiers_of(const topology::Topology& cluster) {
   return tiers;
 }
 
+/// Rates of the ranks whose messages are staged in host memory (Node::host_staging), and how many
+/// have each.
+std::map<Bandwidth, std::size_t> staging_of(const topology::Topology& cluster) {
+  std::map<Bandwidth, std::size_t> ranks;
+  for (std::uint32_t r = 0; r < cluster.rank_count(); ++r) {
+    const Bandwidth rate = cluster.node(cluster.node_of(Rank(r))).host_staging;
+    if (rate > Bandwidth()) {
+      ++ranks[rate];
+    }
+  }
+  return ranks;
+}
+
 void run_show(Session& session, const ClusterOptions& options) {
   const topology::Topology cluster = options.load(session);
   const auto tiers = tiers_of(cluster);
@@ -52,12 +65,17 @@ void run_show(Session& session, const ClusterOptions& options) {
                       {"links", tier.links},
                       {"bandwidth_Bps", tier.bandwidth.bytes_per_second()}});
     }
+    nlohmann::json staging = nlohmann::json::array();
+    for (const auto& [rate, ranks] : staging_of(cluster)) {
+      staging.push_back({{"ranks", ranks}, {"bandwidth_Bps", rate.bytes_per_second()}});
+    }
     session.print_json({{"name", cluster.name()},
                         {"ranks", cluster.rank_count()},
                         {"vertices", cluster.node_count()},
                         {"links", cluster.link_count()},
                         {"hosts", ranks_by_host(cluster).size()},
                         {"racks", ranks_by_rack(cluster).size()},
+                        {"host_staging", staging},
                         {"tiers", list}});
     return;
   }
@@ -76,6 +94,11 @@ void run_show(Session& session, const ClusterOptions& options) {
                    to_string(tier.bandwidth), to_string(tier.latency)});
   }
   fmt::print("{}", table.to_string());
+  for (const auto& [rate, staged] : staging_of(cluster)) {
+    fmt::print(
+        "\n{} of {} ranks copy what goes to other hosts to host memory first, at {} each way\n",
+        staged, ranks, to_string(rate));
+  }
 }
 
 void run_convert(Session& session, const ClusterOptions& options, const std::string& to,

@@ -184,6 +184,20 @@ Topology uneven_star() {
   return topology;
 }
 
+Topology staged_gpus(const std::vector<std::string>& hosts, std::int64_t staging) {
+  Topology topology("gpus on a switch");
+  const NodeId hub = topology.add_node(
+      {.name = "hub", .kind = NodeKind::kTor, .multicasts = true, .reduces = true});
+  for (std::size_t i = 0; i < hosts.size(); ++i) {
+    topology::Node node{.name = fmt::format("gpu{}", i), .kind = NodeKind::kGpu, .host = hosts[i]};
+    node.host_staging = Bandwidth(staging);
+    const NodeId gpu = topology.add_node(node);
+    topology.add_rank(gpu);
+    topology.add_duplex_link({.from = gpu, .to = hub, .bandwidth = 1_GBps, .latency = 3_us});
+  }
+  return topology;
+}
+
 Topology a100_4x8() {
   const auto path = topology::configs_folder() / "clusters" / "a100-8x8.yaml";
   const std::string larger = "hosts: 4,";

@@ -1,7 +1,9 @@
 // Clusters whose optimum is known, for tests and benchmarks. Rates in GB/s each way.
 #pragma once
 
+#include <cstdint>
 #include <initializer_list>
+#include <string>
 #include <vector>
 
 #include "topology/topology.hpp"
@@ -31,6 +33,10 @@ topology::Topology three_tiers(const std::vector<std::vector<int>>& hosts, int u
 topology::Topology cube_mesh();
 /// Seven hosts with 100 and one with 25 on a switch.
 topology::Topology uneven_star();
+/// GPUs on a switch that reduces and multicasts, with 1 and 3 µs of latency each; `hosts` names the
+/// host of each, `staging` is the rate (B/s) at which it copies to the memory of its host; 0: it
+/// does not.
+topology::Topology staged_gpus(const std::vector<std::string>& hosts, std::int64_t staging);
 /// The shipped a100-8x8 with two nodes in each of its racks: 32 GPUs, from where on the planner
 /// looks at fewer slices and bucket sizes.
 topology::Topology a100_4x8();

@@ -29,6 +29,24 @@ class Topology(harness.CommandTest):
                     self.assertEqual(set(tier), {"name", "links", "bandwidth_Bps"})
                     self.assertGreater(tier["bandwidth_Bps"], 0)
 
+    def test_show_says_who_copies_to_host_memory_first(self):
+        self.write("staged.yaml", """name: staged
+nodes:
+  - {name: a, kind: gpu, host: h0, rank: 0, host_staging: 12 GB/s}
+  - {name: b, kind: gpu, host: h1, rank: 1, host_staging: 12 GB/s}
+  - {name: c, kind: gpu, host: h2, rank: 2}
+  - {name: tor, kind: tor}
+links:
+  - {from: a, to: tor, bandwidth: 25 GB/s, latency: 1 us, duplex: true}
+  - {from: b, to: tor, bandwidth: 25 GB/s, latency: 1 us, duplex: true}
+  - {from: c, to: tor, bandwidth: 25 GB/s, latency: 1 us, duplex: true}
+""")
+        self.assertIn("2 of 3 ranks copy what goes to other hosts to host memory first, at 12.0 GB/s"
+                      " each way\n", self.rackrail("topology", "show", "staged.yaml").out)
+        self.assertEqual(self.rackrail_json("topology", "show", "staged.yaml")["host_staging"],
+                         [{"ranks": 2, "bandwidth_Bps": 12_000_000_000}])
+        self.assertNotIn("host memory", self.rackrail("topology", "show", "two-racks-40g").out)
+
     def test_a_converted_cluster_is_the_same_cluster(self):
         for name in RANKS:
             with self.subTest(cluster=name):

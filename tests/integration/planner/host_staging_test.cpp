@@ -9,6 +9,7 @@
 #include "planner/planner.hpp"
 #include "planner/schedule_family.hpp"
 #include "sim/simulator.hpp"
+#include "tests/support/clusters.hpp"
 #include "topology/queries.hpp"
 
 namespace rackrail::sim {
@@ -16,22 +17,6 @@ namespace {
 
 using plan::TransferGraph;
 using topology::Topology;
-
-/// GPUs on one switch; `hosts` names the host of each, `staging` the rate of its copies.
-Topology gpus(const std::vector<std::string>& hosts, std::int64_t staging) {
-  Topology topology("gpus on a switch");
-  const NodeId hub = topology.add_node(
-      {.name = "hub", .kind = topology::NodeKind::kTor, .multicasts = true, .reduces = true});
-  for (std::size_t i = 0; i < hosts.size(); ++i) {
-    topology::Node node{
-        .name = fmt::format("gpu{}", i), .kind = topology::NodeKind::kGpu, .host = hosts[i]};
-    node.host_staging = Bandwidth(staging);
-    const NodeId gpu = topology.add_node(node);
-    topology.add_rank(gpu);
-    topology.add_duplex_link({.from = gpu, .to = hub, .bandwidth = 1_GBps, .latency = 3_us});
-  }
-  return topology;
-}
 
 /// How many messages of a schedule leave a host, and how many slices are copied out and in.
 struct Copies {
@@ -59,7 +44,8 @@ Copies copies_of(const TransferGraph& graph, const Topology& topology, std::int6
 }
 
 TEST_CASE("whatever the schedule and the codec, a message is copied once at each end") {
-  const Topology topology = gpus({"a", "a", "b", "b", "c", "c", "d", "d"}, 1'000'000'000);
+  const Topology topology =
+      test::staged_gpus({"a", "a", "b", "b", "c", "c", "d", "d"}, 1'000'000'000);
   const plan::Codec codec = GENERATE(plan::Codec{}, plan::Codec{.kind = plan::CodecKind::kFp16},
                                      plan::Codec{.kind = plan::CodecKind::kInt8Block});
   for (const auto& family : planner::schedule_families()) {
@@ -77,7 +63,7 @@ TEST_CASE("whatever the schedule and the codec, a message is copied once at each
 }
 
 TEST_CASE("steps of a staged plan leave nothing behind, and say how long was copied") {
-  const Topology topology = gpus({"a", "b", "c"}, 1'000'000'000);
+  const Topology topology = test::staged_gpus({"a", "b", "c"}, 1'000'000'000);
   plan::Workload workload;
   workload.name = "one gradient";
   workload.tensors = {{"w", 300'000, 1_ms}};
@@ -97,7 +83,8 @@ TEST_CASE("steps of a staged plan leave nothing behind, and say how long was cop
   // Each rank sends two thirds of its gradient and takes in two thirds of the mean, in FP16.
   REQUIRE(result.copies.has_value());
   CHECK(result.copies->seconds() > 4.0 / 3 * 600'000 / 1e9);
-  CHECK_FALSE(simulate_step(plan, workload, gpus({"a", "b", "c"}, 0), steps).copies.has_value());
+  CHECK_FALSE(simulate_step(plan, workload, test::staged_gpus({"a", "b", "c"}, 0), steps)
+                  .copies.has_value());
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 
 #include "plan/verifier.hpp"
 #include "sim/simulator.hpp"
+#include "tests/support/clusters.hpp"
 #include "topology/queries.hpp"
 
 namespace rackrail::sim {
@@ -28,23 +29,6 @@ constexpr Duration kLaunch = 7_us;
 
 Duration at(std::int64_t bytes, std::int64_t rate) { return Bytes(bytes) / Bandwidth(rate); }
 Duration copy(std::int64_t bytes, std::int64_t rate) { return kLaunch + at(bytes, rate); }
-
-/// GPUs on one switch; `hosts` names the host of each, `staging` the rate of its copies.
-Topology gpus(const std::vector<std::string>& hosts, std::int64_t staging) {
-  Topology topology("gpus on a switch");
-  const NodeId hub = topology.add_node(
-      {.name = "hub", .kind = topology::NodeKind::kTor, .multicasts = true, .reduces = true});
-  for (std::size_t i = 0; i < hosts.size(); ++i) {
-    topology::Node node{
-        .name = fmt::format("gpu{}", i), .kind = topology::NodeKind::kGpu, .host = hosts[i]};
-    node.host_staging = Bandwidth(staging);
-    const NodeId gpu = topology.add_node(node);
-    topology.add_rank(gpu);
-    topology.add_duplex_link(
-        {.from = gpu, .to = hub, .bandwidth = Bandwidth(kWire), .latency = kLatency});
-  }
-  return topology;
-}
 
 SimulationOptions device_options() {
   plan::DeviceRates rates;
@@ -76,14 +60,14 @@ TEST_CASE("a staged message is a pipeline of copy, wire and copy: the slowest se
   const Duration one_copy = copy(4 * kSlice, staging);
   const Duration wire = at(4 * kSlice, kWire);
   CAPTURE(staging, slices);
-  CHECK(time_of(graph, gpus({"a", "b"}, staging), slices * kSlice, kSlice) ==
+  CHECK(time_of(graph, test::staged_gpus({"a", "b"}, staging), slices * kSlice, kSlice) ==
         one_copy + wire + kRoute + one_copy + (slices - 1) * std::max(one_copy, wire));
   // Not inside a host, nor where NICs read the memory of GPUs.
   const Duration direct = slices * wire + kRoute;
-  CHECK(time_of(graph, gpus({"a", "a"}, staging), slices * kSlice, kSlice) == direct);
-  CHECK(time_of(graph, gpus({"a", "b"}, 0), slices * kSlice, kSlice) == direct);
+  CHECK(time_of(graph, test::staged_gpus({"a", "a"}, staging), slices * kSlice, kSlice) == direct);
+  CHECK(time_of(graph, test::staged_gpus({"a", "b"}, 0), slices * kSlice, kSlice) == direct);
   // A vertex without a host is one by itself.
-  CHECK(time_of(graph, gpus({"", ""}, staging), slices * kSlice, kSlice) > direct);
+  CHECK(time_of(graph, test::staged_gpus({"", ""}, staging), slices * kSlice, kSlice) > direct);
 }
 
 TEST_CASE("what is encoded is copied as it goes over the wire") {
@@ -93,7 +77,7 @@ TEST_CASE("what is encoded is copied as it goes over the wire") {
   graph.add_transfer(message(0, 1, graph.add_codec({.kind = plan::CodecKind::kFp16})), {});
   // The sender goes on with what the other will decode.
   const Duration encode = copy(4 * kElements, kEncode) + copy(4 * kElements, kDecode);
-  CHECK(time_of(graph, gpus({"a", "b"}, kStaging), kElements, kElements) ==
+  CHECK(time_of(graph, test::staged_gpus({"a", "b"}, kStaging), kElements, kElements) ==
         encode + copy(2 * kElements, kStaging) + at(2 * kElements, kWire) + kRoute +
             copy(2 * kElements, kStaging) + copy(4 * kElements, kDecode));
 }
@@ -109,7 +93,7 @@ TEST_CASE("the two directions do not wait for each other, two messages of one do
                         {});
   exchange.add_transfer({.src = Rank(1), .dst = Rank(0), .chunk_begin = 1, .op = TransferOp::kCopy},
                         {});
-  CHECK(time_of(exchange, gpus({"a", "b"}, kStaging), 2 * kElements, kElements) ==
+  CHECK(time_of(exchange, test::staged_gpus({"a", "b"}, kStaging), 2 * kElements, kElements) ==
         one_copy + wire + kRoute + one_copy);
 
   // Two messages of one device are copied one after the other; while the second is, the first has
@@ -118,10 +102,10 @@ TEST_CASE("the two directions do not wait for each other, two messages of one do
   spread.add_transfer(message(0, 1), {});
   spread.add_transfer(message(0, 2), {});
   const Duration both_left = one_copy + 2 * wire;
-  CHECK(time_of(spread, gpus({"a", "b", "c"}, kStaging), kElements, kElements) ==
+  CHECK(time_of(spread, test::staged_gpus({"a", "b", "c"}, kStaging), kElements, kElements) ==
         both_left + kRoute + one_copy);
   // A switch that copies needs it once.
-  const Topology topology = gpus({"a", "b", "c"}, kStaging);
+  const Topology topology = test::staged_gpus({"a", "b", "c"}, kStaging);
   topology::Router router(topology);
   TransferGraph grouped("grouped", plan::Collective::kAllGather, 3, {1});
   grouped.set_owners({Rank(0)});
@@ -145,8 +129,8 @@ TEST_CASE("a buffer is free as soon as it is copied out") {
   graph.add_transfer(message(0, 2), {{left}});
   const Duration one_copy = copy(4 * kElements, kStaging);
   // The second copy begins at the end of the first, not when the first message has left.
-  const auto result = simulate_collective(graph, kElements, kElements,
-                                          gpus({"a", "b", "c"}, kStaging), device_options());
+  const auto result = simulate_collective(
+      graph, kElements, kElements, test::staged_gpus({"a", "b", "c"}, kStaging), device_options());
   CHECK(result.time == one_copy + 2 * at(4 * kElements, kWire) + kRoute + one_copy);
 }
 
@@ -156,7 +140,8 @@ TEST_CASE("at the packet level the copies are those of the flow level") {
   TransferGraph graph("one", plan::Collective::kAllGather, 2, {1});
   graph.add_transfer(message(0, 1), {});
   const auto time = [&](std::int64_t staging) {
-    return time_of(graph, gpus({"a", "b"}, staging), kElements, kElements, NetworkLevel::kPacket);
+    return time_of(graph, test::staged_gpus({"a", "b"}, staging), kElements, kElements,
+                   NetworkLevel::kPacket);
   };
   const Duration one_copy = copy(4 * kElements, kStaging);
   CHECK(time(kStaging) == time(0) + one_copy + one_copy);
@@ -165,7 +150,7 @@ TEST_CASE("at the packet level the copies are those of the flow level") {
 TEST_CASE("copies are no work of a host's cores") {
   constexpr std::int64_t kElements = 100'000;
   constexpr std::int64_t kStaging = 500'000'000;
-  Topology topology = gpus({"a", "b"}, kStaging);
+  Topology topology = test::staged_gpus({"a", "b"}, kStaging);
   for (std::uint32_t r = 0; r < 2; ++r) {
     const NodeId one = topology.add_node({.name = fmt::format("processor{}.0", r)});
     const NodeId other = topology.add_node({.name = fmt::format("processor{}.1", r)});
@@ -197,7 +182,7 @@ TEST_CASE("a staged ring takes the same by formulas, folded or as it is") {
     options.use_symmetry = folds;
     return simulate_collective(*schedule, 8 * kChunk, kChunk, topology, options);
   };
-  const Topology all = gpus(hosts, kStaging);
+  const Topology all = test::staged_gpus(hosts, kStaging);
   const Duration hop = copy(4 * kChunk, kStaging) + at(4 * kChunk, kWire) + kRoute +
                        copy(4 * kChunk, kStaging) + kLaunch + at(4 * kChunk, INT64_MAX);
   const Duration way_back = hop - kLaunch - at(4 * kChunk, INT64_MAX);
@@ -205,13 +190,13 @@ TEST_CASE("a staged ring takes the same by formulas, folded or as it is") {
   CHECK(time(all, true).time == 7 * hop + 7 * way_back);
   CHECK(time(all, false).time == time(all, true).time);
   // Where one GPU alone is staged, ranks are not alike.
-  Topology one = gpus(hosts, 0);
+  Topology one = test::staged_gpus(hosts, 0);
   topology::Node node = one.node(one.node_of(Rank(3)));
   node.host_staging = Bandwidth(kStaging);
   one.set_node_properties(one.node_of(Rank(3)), node);
   CHECK(time(one, true).copies == 1);
   CHECK(time(one, true).time == time(one, false).time);
-  CHECK(time(one, true).time > time(gpus(hosts, 0), true).time);
+  CHECK(time(one, true).time > time(test::staged_gpus(hosts, 0), true).time);
 }
 
 TEST_CASE("over NVLink alone hosts are one, and nothing is staged") {
@@ -240,8 +225,8 @@ TEST_CASE("copies are on the critical path, and on tracks of their own") {
   SimulationOptions options = device_options();
   options.record_critical_path = true;
   options.record_timeline = true;
-  const auto result =
-      simulate_collective(graph, 100'000, 100'000, gpus({"a", "b"}, 500'000'000), options);
+  const auto result = simulate_collective(graph, 100'000, 100'000,
+                                          test::staged_gpus({"a", "b"}, 500'000'000), options);
   std::vector<std::string> kinds;
   for (const PathPiece& piece : result.records.critical_path) {
     kinds.push_back(piece.kind);
