@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 #include "base/error.hpp"
@@ -167,6 +168,20 @@ void TransferGraph::set_owners(std::vector<Rank> owners) {
         .expected = fmt::format("{} owners, each a rank below {}", expected, rank_count_)});
   }
   owners_ = std::move(owners);
+}
+
+std::vector<RouteId> distinct_routes(const TransferGraph& graph) {
+  const auto routes = graph.routes();
+  std::vector<std::size_t> by_links(routes.size());
+  std::iota(by_links.begin(), by_links.end(), std::size_t{0});
+  std::stable_sort(by_links.begin(), by_links.end(),
+                   [&](std::size_t a, std::size_t b) { return routes[a] < routes[b]; });
+  std::vector<RouteId> first(routes.size());
+  for (std::size_t i = 0; i < by_links.size(); ++i) {
+    const bool is_known = i > 0 && routes[by_links[i]] == routes[by_links[i - 1]];
+    first[by_links[i]] = is_known ? first[by_links[i - 1]] : RouteId(by_links[i]);
+  }
+  return first;
 }
 
 std::int64_t slice_count(ElementRange range, std::int64_t slice_elements) {

@@ -18,7 +18,8 @@
 //     additions among themselves; additions are applied in the order of their ids (so sums are the
 //     same in every run). A chain of dependencies counts only as far as its transfers move that
 //     chunk too: any other chunk may be empty in a small buffer, and then orders nothing.
-//  5. Transfers of the same (src, dst) pair leave in the order of their ids, slice by slice.
+//  5. Transfers of the same (src, dst) pair over the same route leave in the order of their ids,
+//     slice by slice.
 //  6. Codecs. A lossy transfer sends C(x) of its range, slice by slice; other ranges of the same
 //     elements have other codes, unless the codec works element by element. For a copy the sender
 //     also replaces its own x by D(C(x)), which is a write that makes a new version. Copies of one
@@ -141,6 +142,9 @@ class TransferGraph {
   std::vector<std::vector<LinkId>> routes_{std::vector<LinkId>{}};
   std::vector<Rank> owners_;
 };
+
+/// By route of the graph: the first that has the same links (rule 5 knows no difference).
+std::vector<RouteId> distinct_routes(const TransferGraph& graph);
 
 /// Number of slices of a range, and the elements of one of them relative to the buffer. A range of
 /// no elements has no slices. `slice_elements` is positive (PlanError otherwise), `index` below the

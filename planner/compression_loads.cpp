@@ -5,7 +5,6 @@
 #include <map>
 #include <numeric>
 #include <tuple>
-#include <unordered_map>
 
 #include "plan/encoding_source.hpp"
 #include "plan/in_network.hpp"
@@ -47,19 +46,18 @@ class LoadCounter {
   using Term = ScheduleLoads::Term;
   using Counted = ScheduleLoads::Counted;
 
-  LoadCounter(const topology::Topology& topology,
-              std::unordered_map<std::uint64_t, std::size_t>& channels)
-      : topology_(topology), channels_(channels) {
+  explicit LoadCounter(const topology::Topology& topology) : topology_(topology) {
     for (std::size_t r = 0; r < topology.rank_count(); ++r) {
       rates_.push_back(plan::device_rates(topology, Rank(r)));
     }
   }
 
   /// By resource: links, of each rank the streams of codecs, of additions, of copies to host memory
-  /// and of those from there, channels in the order of `channels`.
+  /// and of those from there, channels in the order in which they were met.
   std::vector<Counted> count(const plan::TransferGraph& graph) {
     counted_.assign(first_channel() + channels_.size(), {});
     find_times(graph);
+    number_routes(graph);
     const auto sources = plan::encoding_sources(graph);
     const auto weights = graph.chunk_weights();
     const plan::InNetwork in_network(graph, topology_);
@@ -83,10 +81,18 @@ class LoadCounter {
     return topology_.link_count() + (out ? 2 : 3) * topology_.rank_count() + rank.index();
   }
   std::size_t first_channel() const { return topology_.link_count() + 4 * topology_.rank_count(); }
+  void number_routes(const plan::TransferGraph& graph) {
+    route_numbers_.clear();
+    for (const topology::Route& route : graph.routes()) {
+      route_numbers_.push_back(known_routes_.emplace(route, known_routes_.size()).first->second);
+    }
+  }
   std::size_t channel(const plan::Transfer& transfer) {
     const std::uint64_t pair = (std::uint64_t{transfer.src.value()} << 32U) | transfer.dst.value();
-    const std::size_t number =
-        channels_.emplace(pair, first_channel() + channels_.size()).first->second;
+    const std::size_t number = channels_
+                                   .emplace(std::pair(pair, route_numbers_[transfer.route.index()]),
+                                            first_channel() + channels_.size())
+                                   .first->second;
     if (number >= counted_.size()) {
       counted_.resize(number + 1);
     }
@@ -209,7 +215,9 @@ class LoadCounter {
   }
 
   const topology::Topology& topology_;
-  std::unordered_map<std::uint64_t, std::size_t>& channels_;
+  std::map<topology::Route, std::size_t> known_routes_;  ///< of all schedules, numbered
+  std::vector<std::size_t> route_numbers_;               ///< by route of this one
+  std::map<std::pair<std::uint64_t, std::size_t>, std::size_t> channels_;  ///< by pair and route
   std::vector<plan::DeviceRates> rates_;
   std::vector<Counted> counted_;
   std::vector<Duration> start_;
@@ -218,8 +226,7 @@ class LoadCounter {
 
 ScheduleLoads::ScheduleLoads(std::span<const Candidate> candidates,
                              const topology::Topology& topology) {
-  std::unordered_map<std::uint64_t, std::size_t> channels;
-  LoadCounter counter(topology, channels);
+  LoadCounter counter(topology);
   std::vector<std::vector<Counted>> counted;
   std::size_t all = 0;
   for (const Candidate& candidate : candidates) {

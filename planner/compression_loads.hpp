@@ -1,11 +1,11 @@
 // What schedules occupy while they run, for the timeline of planner/compression_timeline.hpp.
 //
-// Resources are those that the simulator has: every link, every (src, dst) pair (a slice occupies
-// it for the message overhead and its bytes), and on every rank a codec and a reduction stream
-// (each call a launch and the bytes over the rate of plan::DeviceRates; a copy is also decoded by
-// its sender; what is shared or forwarded is not encoded again). On a GPU codecs run beside
-// backward; on ranks with a processor (Topology::processor_of) they take cores from it: with c
-// cores for n ranks a busy stream runs at ρ₁ = min(1, c/n) alone and at ρ₂ = min(1, c/2n) beside
+// Resources are those that the simulator has: every link, every route of a (src, dst) pair (a slice
+// occupies it for the message overhead and its bytes), and on every rank a codec and a reduction
+// stream (each call a launch and the bytes over the rate of plan::DeviceRates; a copy is also
+// decoded by its sender; what is shared or forwarded is not encoded again). On a GPU codecs run
+// beside backward; on ranks with a processor (Topology::processor_of) they take cores from it: with
+// c cores for n ranks a busy stream runs at ρ₁ = min(1, c/n) alone and at ρ₂ = min(1, c/2n) beside
 // another, so a codec call of time t delays backward by t·(1/ρ₂ − 1/ρ₁).
 //
 // Most resources of a regular cluster carry the same in every schedule; each such class is kept

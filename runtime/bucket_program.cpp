@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <map>
 #include <set>
+#include <utility>
 
 #include "base/random.hpp"
 
@@ -24,6 +26,8 @@ BucketProgram::BucketProgram(const plan::Plan& plan, BucketId number, Rank self)
   const std::int64_t elements = plan.buckets[number.index()].elements;
   const std::vector<plan::EncodingSource> sources = plan::encoding_sources(graph);
   std::unordered_map<std::uint32_t, std::uint32_t> last_addition;  // chunk → graph id
+  const std::vector<RouteId> route_of = plan::distinct_routes(graph);
+  std::map<std::pair<Rank, RouteId>, std::size_t> lanes;  // of sends_to[destination]
   const auto wait_for = [&](std::uint32_t local_index, TransferId before) {
     const auto it = local.find(before.value());
     if (it == local.end()) {
@@ -69,7 +73,13 @@ BucketProgram::BucketProgram(const plan::Plan& plan, BucketId number, Rank self)
     transfers.push_back(std::move(t));
     dependents.emplace_back();
     if (transfers[index].is_send) {
-      sends_to[transfer.dst.index()].push_back(index);
+      auto& routes = sends_to[transfer.dst.index()];
+      const auto [lane, is_new] =
+          lanes.try_emplace({transfer.dst, route_of[transfer.route.index()]}, routes.size());
+      if (is_new) {
+        routes.emplace_back();
+      }
+      routes[lane->second].push_back(index);
       for (const TransferId before : graph.dependencies(id)) {
         wait_for(index, before);
       }

@@ -44,9 +44,10 @@ struct BucketProgram {
   const plan::TransferGraph& graph;
   BucketId bucket;
   std::int64_t slice_elements = 0;
-  std::vector<LocalTransfer> transfers;                    ///< in id order, none without elements
-  std::vector<std::vector<LocalDependent>> dependents;     ///< by local index
-  std::vector<std::vector<std::uint32_t>> sends_to;        ///< by destination rank, in id order
+  std::vector<LocalTransfer> transfers;                 ///< in id order, none without elements
+  std::vector<std::vector<LocalDependent>> dependents;  ///< by local index
+  /// What is sent to each destination, by rank: a list for each route that it takes, in id order.
+  std::vector<std::vector<std::vector<std::uint32_t>>> sends_to;
   std::unordered_map<std::uint32_t, std::uint32_t> local;  ///< graph id → local index
   std::uint64_t open_slices = 0;                           ///< to send and to apply
 };

@@ -48,8 +48,11 @@ struct SliceEngine::Run {
         arrived(p.transfers.size()),
         open(p.open_slices),
         needs(p.sends_to.size(), 0),
-        lane(p.sends_to.size(), 0),
-        lane_slice(p.sends_to.size(), 0) {
+        lanes(p.sends_to.size()),
+        turn(p.sends_to.size(), 0) {
+    for (std::size_t peer = 0; peer < lanes.size(); ++peer) {
+      lanes[peer].resize(p.sends_to[peer].size());
+    }
     for (std::size_t i = 0; i < p.transfers.size(); ++i) {
       const LocalTransfer& t = p.transfers[i];
       waits[i].assign(t.slices, t.whole_waits + t.slice_waits);
@@ -86,8 +89,12 @@ struct SliceEngine::Run {
   std::vector<std::vector<std::optional<std::vector<std::byte>>>> arrived;
   std::uint64_t open;                ///< slices not sent or not applied yet
   std::vector<std::uint64_t> needs;  ///< by peer: slices that must still come or be sent
-  std::vector<std::size_t> lane;     ///< by destination: position in sends_to
-  std::vector<std::uint32_t> lane_slice;
+  struct Lane {
+    std::size_t position = 0;  ///< in its list of sends_to
+    std::uint32_t slice = 0;   ///< the next of that transfer
+  };
+  std::vector<std::vector<Lane>> lanes;  ///< by destination and route
+  std::vector<std::size_t> turn;         ///< by destination: the route that may send first
 };
 
 SliceEngine::SliceEngine(const plan::Plan& plan, Rank self, Transport& transport,
@@ -315,16 +322,29 @@ void SliceEngine::pump(Rank destination) {
   }
 }
 
+// Routes take turns: one whose next slice has to wait does not hold up the others.
 bool SliceEngine::send_next(Run& run, Rank destination) {
-  const auto& lane = run.program.sends_to[destination.index()];
-  std::size_t& at = run.lane[destination.index()];
-  if (at >= lane.size()) {
+  const std::size_t routes = run.lanes[destination.index()].size();
+  std::size_t& turn = run.turn[destination.index()];
+  for (std::size_t i = 0; i < routes; ++i) {
+    const std::size_t route = (turn + i) % routes;
+    if (send_next(run, destination, route)) {
+      turn = (route + 1) % routes;
+      return true;
+    }
+  }
+  return false;
+}
+
+bool SliceEngine::send_next(Run& run, Rank destination, std::size_t route) {
+  const auto& transfers = run.program.sends_to[destination.index()][route];
+  Run::Lane& lane = run.lanes[destination.index()][route];
+  if (lane.position >= transfers.size()) {
     return false;
   }
-  const std::uint32_t index = lane[at];
+  const std::uint32_t index = transfers[lane.position];
   const LocalTransfer& t = run.program.transfers[index];
-  std::uint32_t& next_slice = run.lane_slice[destination.index()];
-  const std::uint32_t k = next_slice;
+  const std::uint32_t k = lane.slice;
   if (run.waits[index][k] != 0) {
     return false;
   }
@@ -347,9 +367,9 @@ bool SliceEngine::send_next(Run& run, Rank destination) {
   }
   const std::span<const std::byte> payload =
       borrows ? std::as_bytes(values) : std::span<const std::byte>(*owned);
-  if (++next_slice == t.slices) {
-    next_slice = 0;
-    ++at;
+  if (++lane.slice == t.slices) {
+    lane.slice = 0;
+    ++lane.position;
   }
   SliceHeader header;
   header.plan = plan_id_;

@@ -5,7 +5,8 @@
 // State of a bucket of one step, a run: for each slice of each local transfer the number of things
 // that must be done before it. A slice that is done lowers the counts of its dependents; those that
 // reach zero are queued, and drain() works through the queues, so no chain of dependencies is ever
-// a chain of calls. Per destination, slices leave in the order of transfer ids within a run.
+// a chain of calls. Per destination and route, slices leave in the order of transfer ids within a
+// run.
 //
 // Urgency. Whenever there is room in a destination's window, or something received may be applied,
 // the most urgent run has its turn: of the earlier step, then of the lower Bucket::priority, then
@@ -96,6 +97,7 @@ class SliceEngine {
   void apply(Run& run, std::uint32_t index, std::uint32_t k, std::span<const std::byte> payload);
   void pump(Rank destination);
   bool send_next(Run& run, Rank destination);
+  bool send_next(Run& run, Rank destination, std::size_t route);
   Payload encode(Run& run, const LocalTransfer& t, const plan::ElementRange& part,
                  std::span<float> values);
   void signal(Run& run, std::uint32_t index, std::uint32_t k);

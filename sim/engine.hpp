@@ -4,11 +4,11 @@
 // at time 0). Per rank there are six streams: compute (forward, backward, optimiser), codec
 // (encode, decode), reduce (additions), messages: the overheads of what it receives, and of what
 // it sends to groups, which one core or NIC handles one after the other (LogP: Culler et al., PPoPP
-// 1993), and two of copies, to and from host memory (engine_staging.cpp). A (src, dst) pair is a
-// channel: one slice at a time occupies it, from the beginning of its overhead, which does not wait
-// for those of other channels, to the end of its bytes; the latency of the route follows and
-// occupies nothing. Where a rank has a processor (a shared link), stream work and overheads are
-// flows over that link, capped at one core.
+// 1993), and two of copies, to and from host memory (engine_staging.cpp). Each route of a
+// (src, dst) pair is a channel: one slice at a time occupies it, from the beginning of its
+// overhead, which does not wait for those of other channels, to the end of its bytes; the latency
+// of the route follows and occupies nothing. Where a rank has a processor (a shared link), stream
+// work and overheads are flows over that link, capped at one core.
 //
 // Urgency. Whenever a channel or a stream but compute is free, the most urgent of what waits for it
 // is next: a bucket that is needed earlier overtakes what others have not begun,
@@ -32,6 +32,7 @@
 
 #include <array>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -262,6 +263,11 @@ class Engine {
   void open_lane(std::uint32_t run, std::uint32_t lane);
   void slice_unblocked(std::uint32_t run, Place place, const Item& item, std::uint32_t slice);
   void encode(std::uint32_t run, Place place, const Item& item, std::uint32_t slice);
+  /// Tells the routes of a pair apart: a hash of the links. Two of them would take turns in one
+  /// channel where it is the same, once in 2³² pairs.
+  static std::uint32_t route_number(const RouteUse& route);
+  std::uint32_t new_channel(std::uint32_t route);
+  std::uint32_t channel_of(std::uint64_t pair, LaneKind kind, std::uint32_t route);
   void try_send(std::uint32_t channel);
   bool try_send_lane(std::uint32_t channel, std::uint32_t run, std::uint32_t lane);
   static bool is_encoded(const Run& run, const Item& item, std::uint32_t slice);
@@ -357,7 +363,10 @@ class Engine {
   std::vector<DoneRun> done_;         ///< not yet dropped
   std::vector<Bytes> dropped_bytes_;  ///< by link, of collectives that were dropped
   std::vector<Channel> channels_;
-  std::array<std::unordered_map<std::uint64_t, std::uint32_t>, 3> channel_ids_;  ///< by LaneKind
+  /// By LaneKind: the first channel of each (src, dst) pair.
+  std::array<std::unordered_map<std::uint64_t, std::uint32_t>, 3> channel_ids_;
+  /// The further ones of a pair, by the number of their route.
+  std::map<std::pair<std::uint64_t, std::uint32_t>, std::uint32_t> further_channels_;
   std::vector<Dependent> scratch_;
   std::vector<Activity> activities_;
   std::uint32_t first_activity_ = 0;

@@ -4,6 +4,7 @@
 #include <tuple>
 #include <utility>
 
+#include "base/random.hpp"
 #include "sim/engine.hpp"
 #include "sim/engine_state.hpp"
 
@@ -46,15 +47,14 @@ std::uint32_t Engine::add_run(std::shared_ptr<const GraphIndex> shared, std::str
     const Lane& ends = index.lanes[lane];
     const Rank dst = index.receivers.empty() ? ends.dst : index.receivers[lane];
     const std::uint64_t pair = (std::uint64_t{ends.src.value()} << 32U) | dst.value();
-    auto channel = static_cast<std::uint32_t>(channels_.size());
-    if (!index.has_connections) {
-      const LaneKind kind = index.lane_kinds.empty() ? LaneKind::kOwn : index.lane_kinds[lane];
-      channel = channel_ids_[static_cast<std::size_t>(kind)].emplace(pair, channel).first->second;
-    }
-    if (channel == channels_.size()) {
-      channels_.emplace_back();
-    }
-    run.lanes.push_back({.next = index.item({lane, 0}), .channel = channel, .count = ends.count});
+    const Item first = index.item({lane, 0});
+    const LaneKind kind = index.lane_kinds.empty() ? LaneKind::kOwn : index.lane_kinds[lane];
+    const std::uint32_t channel =
+        index.has_connections
+            ? new_channel(0)
+            : channel_of(pair, kind,
+                         kind == LaneKind::kOwn ? route_number(index.routes[first.route]) : 0);
+    run.lanes.push_back({.next = first, .channel = channel, .count = ends.count});
     for (std::uint32_t i = 0; index.codecs.size() > 1 && i < ends.count; ++i) {
       const Item item = index.item({lane, i});
       if (item.encoding == plan::EncodingKind::kShared) {
@@ -69,6 +69,35 @@ std::uint32_t Engine::add_run(std::shared_ptr<const GraphIndex> shared, std::str
   }
   run.index = std::move(shared);
   return number;
+}
+
+std::uint32_t Engine::route_number(const RouteUse& route) {
+  std::uint64_t hash = route.links.size();
+  for (const LinkId link : route.links) {
+    hash = mix64(hash ^ link.value());
+  }
+  return static_cast<std::uint32_t>(hash >> 32U);
+}
+
+std::uint32_t Engine::new_channel(std::uint32_t route) {
+  channels_.push_back({.route = route});
+  return static_cast<std::uint32_t>(channels_.size() - 1);
+}
+
+// The one of a pair and a route, whichever run it is of.
+std::uint32_t Engine::channel_of(std::uint64_t pair, LaneKind kind, std::uint32_t route) {
+  auto& first = channel_ids_[static_cast<std::size_t>(kind)];
+  const auto found = first.find(pair);
+  if (found == first.end()) {
+    return first.emplace(pair, new_channel(route)).first->second;
+  }
+  if (channels_[found->second].route == route) {
+    return found->second;
+  }
+  const auto further = further_channels_.find({pair, route});
+  return further != further_channels_.end()
+             ? further->second
+             : further_channels_.emplace(std::pair(pair, route), new_channel(route)).first->second;
 }
 
 // Lets a lane compete for its channel.

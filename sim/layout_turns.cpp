@@ -15,24 +15,43 @@ bool are_alike(const topology::Link& a, const topology::Link& b) {
          a.receive_overhead == b.receive_overhead && a.flow_bandwidth == b.flow_bandwidth;
 }
 
-/// The number of the lane of each pair of ranks.
+/// The lanes of each pair of ranks. A turn takes the first of a pair to the first of another, and
+/// so on: where it does not, the routes tell, and the turn is taken for none.
 class LaneNumbers {
  public:
   explicit LaneNumbers(const GraphLayout& layout) {
     for (std::uint32_t lane = 0; lane < layout.lanes.size(); ++lane) {
-      numbers_.emplace(key(layout.lanes[lane].src, layout.lanes[lane].dst), lane);
+      const auto pair = key(layout.lanes[lane].src, layout.lanes[lane].dst);
+      const auto [first, is_new] = first_.emplace(pair, lane);
+      if (is_new) {
+        place_.push_back(0);
+        continue;
+      }
+      auto& further = further_[pair];
+      further.push_back(lane);
+      place_.push_back(static_cast<std::uint32_t>(further.size()));
     }
   }
-  std::optional<std::uint32_t> of(Rank src, Rank dst) const {
-    const auto found = numbers_.find(key(src, dst));
-    return found == numbers_.end() ? std::nullopt : std::optional(found->second);
+  /// That of src and dst which has the place that `like` has among those of its pair.
+  std::optional<std::uint32_t> of(Rank src, Rank dst, std::uint32_t like) const {
+    const std::uint32_t place = place_[like];
+    if (place == 0) {
+      const auto found = first_.find(key(src, dst));
+      return found == first_.end() ? std::nullopt : std::optional(found->second);
+    }
+    const auto found = further_.find(key(src, dst));
+    return found == further_.end() || found->second.size() < place
+               ? std::nullopt
+               : std::optional(found->second[place - 1]);
   }
 
  private:
   static std::uint64_t key(Rank src, Rank dst) {
     return (std::uint64_t{src.value()} << 32U) | dst.value();
   }
-  std::unordered_map<std::uint64_t, std::uint32_t> numbers_;
+  std::vector<std::uint32_t> place_;  ///< by lane, among those of its pair
+  std::unordered_map<std::uint64_t, std::uint32_t> first_;
+  std::unordered_map<std::uint64_t, std::vector<std::uint32_t>> further_;
 };
 
 /// Whether a layout notices a turn.
@@ -75,9 +94,10 @@ class TurnCheck {
 
   bool map_lanes(std::uint32_t by_groups, std::uint32_t by_members) {
     lane_image_.clear();
-    for (const Lane& lane : layout_.lanes) {
+    for (std::uint32_t number = 0; number < layout_.lanes.size(); ++number) {
+      const Lane& lane = layout_.lanes[number];
       const auto there = lane_numbers_.of(ranks_.turned(lane.src, by_groups, by_members),
-                                          ranks_.turned(lane.dst, by_groups, by_members));
+                                          ranks_.turned(lane.dst, by_groups, by_members), number);
       if (!there.has_value() || layout_.lanes[*there].count != lane.count) {
         return false;
       }
@@ -348,10 +368,11 @@ class LayoutFolder {
       }
     }
     const LaneNumbers lanes(whole_);
-    for (const Lane& ends : whole_.lanes) {
+    for (std::uint32_t lane = 0; lane < whole_.lanes.size(); ++lane) {
+      const Lane& ends = whole_.lanes[lane];
       lane_image_.push_back(
           number_of.at(*lanes.of(ranks_.first(ends.src, fold_.turns),
-                                 ranks_.turned_along(ends.dst, ends.src, fold_.turns))));
+                                 ranks_.turned_along(ends.dst, ends.src, fold_.turns), lane)));
     }
   }
 

@@ -5,9 +5,23 @@
 #include <numeric>
 #include <unordered_map>
 
+#include "base/random.hpp"
+
 namespace rackrail::sim {
 
 namespace {
+
+/// Of a lane: (src, dst), and the route where transfers move on their own.
+struct LaneKey {
+  std::uint64_t pair = 0;
+  RouteId route;
+  bool operator==(const LaneKey&) const = default;
+};
+struct LaneHash {
+  std::size_t operator()(const LaneKey& key) const {
+    return mix64(key.pair ^ mix64(key.route.value()));
+  }
+};
 
 bool same_range(const plan::Transfer& a, const plan::Transfer& b) {
   return a.chunk_begin == b.chunk_begin && a.chunk_count == b.chunk_count;
@@ -52,7 +66,8 @@ void ListedLayout::number_items(const plan::TransferGraph& graph, std::int64_t e
     }
     return transfers[i].op == plan::TransferOp::kCopy ? LaneKind::kMulticast : LaneKind::kReduction;
   };
-  std::array<std::unordered_map<std::uint64_t, std::uint32_t>, 3> lanes_of_kind;
+  const std::vector<RouteId> route_of = plan::distinct_routes(graph);
+  std::array<std::unordered_map<LaneKey, std::uint32_t, LaneHash>, 3> lanes_of_kind;
   std::vector<std::uint32_t> lane_of(transfers.size(), kNoItem);
   for (std::size_t i = 0; i < transfers.size(); ++i) {
     const plan::Transfer& t = transfers[i];
@@ -61,8 +76,9 @@ void ListedLayout::number_items(const plan::TransferGraph& graph, std::int64_t e
     }
     const std::uint64_t pair = (std::uint64_t{t.src.value()} << 32U) | t.dst.value();
     const LaneKind kind = kind_of(i);
+    const RouteId route = kind == LaneKind::kOwn ? route_of[t.route.index()] : RouteId(0);
     const auto [it, is_new] = lanes_of_kind[static_cast<std::size_t>(kind)].emplace(
-        pair, static_cast<std::uint32_t>(lanes.size()));
+        LaneKey{pair, route}, static_cast<std::uint32_t>(lanes.size()));
     if (is_new) {
       lanes.push_back({t.src, t.dst, 0});
       if (!in_network.operations().empty()) {

@@ -184,6 +184,23 @@ Topology uneven_star() {
   return topology;
 }
 
+Topology hosts_with_nics(int hosts, const std::vector<int>& nics) {
+  Topology topology("hosts with several NICs");
+  std::vector<NodeId> switches;
+  for (std::size_t s = 0; s < nics.size(); ++s) {
+    switches.push_back(
+        topology.add_node({.name = fmt::format("switch{}", s), .kind = NodeKind::kTor}));
+  }
+  for (int h = 0; h < hosts; ++h) {
+    const std::string host = fmt::format("host{}", h);
+    const NodeId gpu = add_gpu(topology, host, host);
+    for (std::size_t s = 0; s < nics.size(); ++s) {
+      join(topology, gpu, switches[s], nics[s]);
+    }
+  }
+  return topology;
+}
+
 Topology staged_gpus(const std::vector<std::string>& hosts, std::int64_t staging) {
   Topology topology("gpus on a switch");
   const NodeId hub = topology.add_node(

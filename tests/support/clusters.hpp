@@ -33,6 +33,8 @@ topology::Topology three_tiers(const std::vector<std::vector<int>>& hosts, int u
 topology::Topology cube_mesh();
 /// Seven hosts with 100 and one with 25 on a switch.
 topology::Topology uneven_star();
+/// Hosts of one rank with a NIC of nics[i] to switch i each.
+topology::Topology hosts_with_nics(int hosts, const std::vector<int>& nics);
 /// GPUs on a switch that reduces and multicasts, with 1 and 3 µs of latency each; `hosts` names the
 /// host of each, `staging` is the rate (B/s) at which it copies to the memory of its host; 0: it
 /// does not.

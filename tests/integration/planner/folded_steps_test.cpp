@@ -126,13 +126,14 @@ TEST_CASE("what is not symmetric is not folded") {
 }
 
 TEST_CASE("a folded collective takes as long as all of it") {
-  const std::string name =
-      GENERATE("4 boxes, 8 rails", "4 boxes, 2 spines", "a100-4x8", "racks", "one cable");
+  const std::string name = GENERATE("4 boxes, 8 rails", "4 boxes, 2 spines", "a100-4x8", "racks",
+                                    "one cable", "two NICs each");
   const topology::Topology topology = name == "4 boxes, 8 rails"    ? test::boxes(4, 8)
                                       : name == "4 boxes, 2 spines" ? test::boxes(4, 2)
                                       : name == "a100-4x8"          ? test::a100_4x8()
                                       : name == "one cable"         ? boxes_with_one_cable(4)
-                                                                    : test::clos({4, 4, 4}, 4);
+                                      : name == "two NICs each" ? test::hosts_with_nics(6, {25, 25})
+                                                                : test::clos({4, 4, 4}, 4);
   const plan::Codec codec{.kind = GENERATE(plan::CodecKind::kNone, plan::CodecKind::kFp16,
                                            plan::CodecKind::kInt8Block)};
   const TierCodecs codecs{plan::Codec{}, codec};

@@ -116,6 +116,10 @@ TEST_CASE("1 GiB on clusters of known optima") {
       {"cube mesh", test::cube_mesh(), 1.02, 1.02},
       {"uneven Clos", test::clos({2, 4, 6}, 2), 1.02, 1.02},
       {"uneven Clos of three tiers", test::three_tiers({{2, 3}, {4}}, 2), 1.02, 1.02},
+      // A pair of ranks has as many ways as there are NICs, and all of them at once.
+      {"two NICs each", test::hosts_with_nics(4, {25, 25}), 1.01, 1.01},
+      {"four NICs each", test::hosts_with_nics(4, {25, 25, 25, 25}), 1.01, 1.01},
+      {"two unlike NICs each", test::hosts_with_nics(5, {25, 10}), 1.01, 1.01},
       // An addition costs a GPU microseconds, and there are many: what is left of the all-reduces.
       {"boxes, one NIC dead", test::boxes_with_nics({dead, whole}, 2), 1.02, 1.15},
       {"rails, one NIC slow", test::boxes_with_nics({slow, whole}, 8), 1.05, 1.2},

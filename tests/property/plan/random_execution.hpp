@@ -138,16 +138,21 @@ class RandomExecution {
     return std::all_of(slices.begin(), slices.end(), done);
   }
 
+  bool has_route_of(const Transfer& a, const Transfer& b) const {
+    return graph_.routes()[a.route.index()] == graph_.routes()[b.route.index()];
+  }
+
   bool may_read(std::size_t id, std::size_t index) const {
     const Transfer& t = graph_.transfers()[id];
-    // Rule 5: a pair's transfers leave in id order, slice by slice.
+    // Rule 5: a pair's transfers over one route leave in id order, slice by slice.
     if (index > 0 && !progress_[id][index - 1].read) {
       return false;
     }
     for (std::size_t earlier = 0; earlier < id; ++earlier) {
       const Transfer& e = graph_.transfers()[earlier];
       const auto& slices = progress_[earlier];
-      if (e.src == t.src && e.dst == t.dst && !slices.empty() && !slices.back().read) {
+      if (e.src == t.src && e.dst == t.dst && has_route_of(e, t) && !slices.empty() &&
+          !slices.back().read) {
         return false;
       }
     }

@@ -364,6 +364,37 @@ TEST_CASE(
                      {0, 0}, {0, 1}, {0, 2}, {1, 0}, {1, 1}, {1, 2}, {2, 0}, {2, 1}, {2, 2}});
 }
 
+TEST_CASE("executor protocol: what waits on one route does not hold up another route") {
+  plan::TransferGraph graph("two routes", plan::Collective::kAllReduce, 2, {1, 1});
+  const RouteId one = graph.add_route({LinkId(0)});
+  const RouteId other = graph.add_route({LinkId(1)});
+  const TransferId comes = graph.add_transfer({.src = Rank(1), .dst = Rank(0)}, {});
+  graph.add_transfer({.src = Rank(0), .dst = Rank(1), .route = one}, std::span(&comes, 1));
+  const bool goes_elsewhere = GENERATE(true, false);
+  graph.add_transfer(
+      {.src = Rank(0), .dst = Rank(1), .chunk_begin = 1, .route = goes_elsewhere ? other : one},
+      {});
+  const plan::Plan plan = plan_of(graph, {2'000}, 1024);
+  ManualTransport transport;
+  std::vector<float> data(2'000, 1.0F);
+  Executor executor(plan, Rank(0), transport, {});
+  executor.begin_step(0);
+  executor.launch(BucketId(0), data);
+  if (!goes_elsewhere) {
+    settle();
+    CHECK(transport.sent_count() == 0);
+  } else {
+    CHECK(transport.sent(0).header.transfer == 2);
+  }
+  transport.arrive(Rank(1), header_of(plan, 0, 0, 4'000), std::vector<float>(1'000, 2.0F));
+  const std::uint32_t expected[] = {goes_elsewhere ? 2U : 1U, goes_elsewhere ? 1U : 2U};
+  for (std::size_t i = 0; i < 2; ++i) {
+    CHECK(transport.sent(i).header.transfer == expected[i]);
+    transport.post(transport.sent(i).done);
+  }
+  executor.wait_all();
+}
+
 TEST_CASE("executor protocol: waits throw once sends have let go of the gradient") {
   TwoRanks two;
   const plan::Plan& plan = two.plan;

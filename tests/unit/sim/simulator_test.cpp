@@ -96,6 +96,41 @@ TEST_CASE("message overhead occupies the sender once per slice") {
   CHECK(result.time == Duration(8'192'000) + 6_us);
 }
 
+TEST_CASE("messages of a pair over one route follow each other, those over two go at once") {
+  Topology topology("two cables");
+  std::vector<LinkId> cables;
+  const NodeId a = topology.add_node({.name = "a", .kind = NodeKind::kHost, .host = "a"});
+  const NodeId b = topology.add_node({.name = "b", .kind = NodeKind::kHost, .host = "b"});
+  topology.add_rank(a);
+  topology.add_rank(b);
+  for (const Bandwidth rate : {1_GBps, 4_GBps}) {
+    cables.push_back(topology.add_link({.from = a, .to = b, .bandwidth = rate}));
+    topology.add_link({.from = b, .to = a, .bandwidth = rate});
+  }
+  plan::TransferGraph graph("four messages", plan::Collective::kAllReduce, 2, {1, 1, 4, 4});
+  const RouteId slow = graph.add_route({cables[0]});
+  const RouteId fast = graph.add_route({cables[1]});
+  const RouteId slow_again = graph.add_route({cables[0]});  // the same for all that it matters
+  const auto send = [&](std::uint32_t chunk, RouteId route) {
+    graph.add_transfer({.src = Rank(0), .dst = Rank(1), .chunk_begin = chunk, .route = route}, {});
+  };
+  send(0, slow);
+  send(2, fast);
+  send(1, slow_again);
+  send(3, fast);
+  SimulationOptions options = network_only();
+  options.record_flows = true;
+  const auto result = simulate_collective(graph, 10'000'000, 10'000'000, topology, options);
+  // A chunk of 1 is 4 MB and takes the slow cable 4 ms, one of 4 the fast one as long.
+  CHECK(result.time == 8_ms);
+  std::vector<Duration> begins;
+  for (const FlowRecord& flow : result.records.flow_records) {
+    begins.push_back(flow.start);
+  }
+  std::sort(begins.begin(), begins.end());
+  CHECK(begins == std::vector<Duration>{Duration(), Duration(), 4_ms, 4_ms});
+}
+
 TEST_CASE("incast: many senders share the receiver's link") {
   constexpr std::size_t kRanks = 9;
   const Topology topology = star(kRanks, Bandwidth(1'000'000'000), Duration());
