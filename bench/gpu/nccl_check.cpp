@@ -94,7 +94,9 @@ float contribution(std::size_t rank, std::size_t element) {
 
 void run_rank(const Options& options, std::size_t self, Shared& shared) {
   // Before the first call of NCCL, which reads them once.
-  share_gpu_as(Rank(self), true);
+  if (const auto problem = share_gpu_as(Rank(self), true)) {
+    throw RuntimeFailure(*problem);
+  }
   const NcclLibrary& nccl = nccl_library();
   if (nccl.status.unavailable) {
     throw RuntimeFailure(*nccl.status.unavailable);
