@@ -36,7 +36,8 @@ struct UcpRequestTraits {
 using UcpRequest = UniqueHandle<UcpRequestTraits>;
 
 /// Released by closing it at once: what is under way on it ends with an error, in later calls of
-/// ucp_worker_progress. Must go before its worker.
+/// ucp_worker_progress. One without error handling cannot be closed like that, and ends with its
+/// worker. Must go before its worker.
 struct UcpEndpointTraits {
   using Handle = ucp_ep_h;
   static void release(Handle handle) noexcept {
