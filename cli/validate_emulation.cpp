@@ -25,6 +25,7 @@
 #include "runtime/emulate/commands.hpp"
 #include "runtime/emulate/rank_commands.hpp"
 #include "runtime/launch/job.hpp"
+#include "runtime/launch/spawn.hpp"
 #include "sim/simulator.hpp"
 #include "topology/reader.hpp"
 
@@ -60,9 +61,9 @@ MachineCosts calibrate(const emulate::EmulatedNetwork& network, const TemporaryF
   const std::string workload = folder.file("workload.yaml");
   runtime::ChildProcesses children([](std::size_t, std::string_view) {});
   runtime::ChildCommand command;
-  command.words = {"/proc/self/exe",        "calibrate", "--workers",
-                   std::to_string(workers), "-o",        machine,
-                   "--workload-output",     workload};
+  command.words = runtime::own_program();
+  command.words.insert(command.words.end(), {"calibrate", "--workers", std::to_string(workers),
+                                             "-o", machine, "--workload-output", workload});
   network.place(command, Rank(0));
   children.start(command);
   std::vector<runtime::ChildEnd> ends;
@@ -85,7 +86,8 @@ void execute_collectives(const emulate::EmulatedNetwork& network, const Temporar
   plan::save_plan(collectives.plan, file);
   std::vector<std::string> last_lines(network.plan().host_of_rank.size());
   emulate::RankCommandOptions run;
-  run.words = {"/proc/self/exe", "collectives", file};
+  run.words = runtime::own_program();
+  run.words.insert(run.words.end(), {"collectives", file});
   run.token = runtime::make_job_token();
   run.on_line = [&](Rank rank, std::string_view line) { last_lines[rank.index()] = line; };
   const emulate::RankCommandResult result = emulate::run_on_ranks(network, run, interrupts);

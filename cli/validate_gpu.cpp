@@ -27,6 +27,7 @@
 #include "runtime/cuda/training.hpp"
 #include "runtime/launch/collective_job.hpp"
 #include "runtime/launch/job.hpp"
+#include "runtime/launch/spawn.hpp"
 #include "runtime/trainer/profile.hpp"
 #include "sim/simulator.hpp"
 #include "topology/queries.hpp"
@@ -120,7 +121,8 @@ class GpuWorkers {
   std::vector<Duration> reduce(const plan::Plan& plan) const {
     const std::string file = folder_.file("plan.json");
     plan::save_plan(plan, file);
-    std::vector<std::string> words{"/proc/self/exe", "collectives", file, "--led"};
+    std::vector<std::string> words = runtime::own_program();
+    words.insert(words.end(), {"collectives", file, "--led"});
     const std::vector<std::string> gpu = options_.gpu.words();
     words.insert(words.end(), gpu.begin(), gpu.end());
     runtime::LocalCollectives result =

@@ -36,8 +36,8 @@ struct CublasLibrary {
 };
 
 /// The file that RACKRAIL_CUBLAS_LIBRARY names, else that of the CUDA version of this build where
-/// the loader finds it or where CUDA was then. Looks once per process; thread-safe. What is loaded
-/// stays so until the process ends.
+/// the loader finds it or where CUDA was then, else that of CUDA 13 or 12 where the loader finds
+/// it. Looks once per process; thread-safe. What is loaded stays so until the process ends.
 const CublasLibrary& cublas_library();
 
 /// A matrix row by row, or its transpose.

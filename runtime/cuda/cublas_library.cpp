@@ -21,10 +21,16 @@ std::vector<std::string> places() {
     return {named};
   }
   const std::string_view version = build_config::kCudaVersion;
-  const std::string file = "libcublas.so." + std::string(version.substr(0, version.find('.')));
-  std::vector<std::string> files{file};
+  const std::string own(version.substr(0, version.find('.')));
+  const auto file = [](const std::string& major) { return "libcublas.so." + major; };
+  std::vector<std::string> files{file(own)};
   if (!build_config::kCudaLibraries.empty()) {
-    files.push_back(std::string(build_config::kCudaLibraries) + "/" + file);
+    files.push_back(std::string(build_config::kCudaLibraries) + "/" + file(own));
+  }
+  for (const char* other : {"13", "12"}) {  // what is called here is alike in both
+    if (other != own) {
+      files.push_back(file(other));
+    }
   }
   return files;
 }

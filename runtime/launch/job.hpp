@@ -55,7 +55,7 @@ struct JobOptions {
   std::optional<std::uint32_t> timeline_step;
 
   /// Local jobs: how to start a worker; "--coordinator host:port --rank i" is appended. The first
-  /// word is a path. Empty: {"/proc/self/exe", "worker"}.
+  /// word is a path. Empty: this very program and "worker".
   std::vector<std::string> worker_command;
   /// Added to the environment of each worker.
   std::map<std::string, std::string> worker_environment;

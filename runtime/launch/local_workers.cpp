@@ -67,7 +67,8 @@ ChildCommand LocalWorkers::worker_command(const std::string& token) const {
   ChildCommand command;
   command.words = options_.worker_command;
   if (command.words.empty()) {
-    command.words = {"/proc/self/exe", "worker"};
+    command.words = own_program();
+    command.words.emplace_back("worker");
   }
   if (!options_.state_folder.empty()) {
     command.words.emplace_back("--outlives-coordinator");

@@ -125,6 +125,27 @@ Duration since_epoch(const timeval& time) {
 
 }  // namespace
 
+std::vector<std::string> own_program() {
+  const std::string file = "/proc/self/exe";
+  std::error_code status;
+  if (!std::filesystem::read_symlink(file, status).filename().string().starts_with("ld-linux")) {
+    return {file};
+  }
+  // LOADER --library-path FOLDERS PROGRAM ARGUMENTS
+  std::vector<std::string> words{file};
+  std::ifstream line("/proc/self/cmdline", std::ios::binary);
+  std::string word;
+  std::getline(line, word, '\0');
+  for (bool is_value = false; std::getline(line, word, '\0');) {
+    words.push_back(word);
+    if (!is_value && !word.starts_with("--")) {
+      break;
+    }
+    is_value = !is_value;  // each option of the loader has one
+  }
+  return words;
+}
+
 std::string describe(const ChildEnd& end) {
   if (end.signal != 0) {
     return "was killed by signal " + std::to_string(end.signal) + " (" + strsignal(end.signal) +

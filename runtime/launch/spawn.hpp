@@ -30,6 +30,10 @@ struct ChildCommand {
   std::string host_name;  ///< what the child takes for its host's name; empty: the parent's
 };
 
+/// Words that start this very program: the first of ChildCommand::words, with the C library that it
+/// has itself where it was started by that one's loader, as scripts/gpu-check does on old systems.
+std::vector<std::string> own_program();
+
 /// How a child ended.
 struct ChildEnd {
   std::size_t child = 0;  ///< number of start() before this one's

@@ -51,15 +51,18 @@ class Bundle(harness.CommandTest):
         (root / "lib64").mkdir()
         (libraries / "ld-linux-x86-64.so.2").rename(root / "lib64" / "ld-linux-x86-64.so.2")
         shutil.rmtree(self.bundle / "glibc")
+        return self.make_folders(root)
+
+    def make_folders(self, root):
         for name in ("proc", "sys", "dev", "tmp", "work"):
             (root / name).mkdir()
         return root
 
-    def in_root(self, *words):
+    def in_root(self, *words, loader=()):
         """Runs the command in the root, by a relative path."""
         result = subprocess.run(
             ["unshare", "--mount", "--pid", "--fork", "sh", "-c", INSIDE, "sh", self.bundle.parent,
-             "bundle/bin/rackrail", *words],
+             *loader, "bundle/bin/rackrail", *words],
             capture_output=True, text=True, check=False, timeout=harness.TIMEOUT,
             env={"PATH": os.environ["PATH"], harness.MARK: self.mark})
         self.assertEqual(result.returncode, 0, f"{words}: {result.stdout}{result.stderr}")
@@ -76,18 +79,28 @@ class Bundle(harness.CommandTest):
     def test_it_trains_in_a_root_that_has_nothing_else(self):
         if reason := why_no_root():
             self.skipTest(reason)
-        root = self.make_root()
+        self.train_in(self.make_root())
+
+    def test_it_brings_a_c_library_along_which_its_workers_take_too(self):
+        """As on a system whose own is older: here there is none."""
+        if reason := why_no_root():
+            self.skipTest(reason)
+        self.train_in(self.make_folders(self.bundle.parent), loader=(
+            "bundle/glibc/ld-linux-x86-64.so.2", "--library-path", "bundle/glibc:bundle/lib"))
+
+    def train_in(self, root, loader=()):
         data = "/bundle/share/rackrail/configs/data/digits.csv"
         for name, text in (("small.yaml", small_training(data=data)),
                            ("workload.yaml", SMALL_WORKLOAD), ("two-hosts.csv", TWO_HOSTS)):
             (root / "work" / name).write_text(text)
-        info = self.in_root("info", "--json").json
+        info = self.in_root("info", "--json", loader=loader).json
         self.assertEqual(info["configs"], "/bundle/share/rackrail/configs")
         transports = {each["name"]: each for each in info["features"]}
         self.in_root("plan", "/work/two-hosts.csv", "/work/workload.yaml", "--local-batch", "16",
-                     "-o", "/work/plan.json")
+                     "-o", "/work/plan.json", loader=loader)
         run = self.in_root("train", "/work/plan.json", "--cluster", "/work/two-hosts.csv",
-                           "--training", "/work/small.yaml", "--workers", "2", "--json").json
+                           "--training", "/work/small.yaml", "--workers", "2", "--json",
+                           loader=loader).json
         self.assertTrue(run["parameters_agree"])
         self.assertLess(run["losses"][-1], run["losses"][0])
         ucx = transports["transport: ucx"]
