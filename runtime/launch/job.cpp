@@ -21,9 +21,25 @@ namespace {
 // Workers wait longer than the coordinator, which knows better who did not come.
 constexpr Duration kWorkerPatience(5'000'000'000'000);
 
+/// Prepares this process, before it has other threads, for NCCL on a GPU that others have too. Why
+/// that is not possible, where there is another way for gradients. Throws RuntimeFailure where
+/// there is none.
+std::string prepare_for_nccl(const JobOptions& options, const LaunchEnvironment& launch) {
+  if (!options.gpu || !options.gpu->shares || options.gpu->path == GpuPath::kStaged ||
+      options.gpu->path == GpuPath::kDirect) {
+    return {};
+  }
+  const auto problem = share_gpu_as(launch.rank, is_loopback(launch.coordinator.host));
+  if (problem && options.gpu->path != GpuPath::kAuto) {
+    throw RuntimeFailure(*problem);
+  }
+  return problem.value_or("");
+}
+
 /// The own worker of a process that a launcher started.
 WorkerOptions launched_worker(const plan::Plan& plan, const JobOptions& options,
-                              const LaunchEnvironment& launch, const HostPort& coordinator) {
+                              const LaunchEnvironment& launch, const HostPort& coordinator,
+                              const std::string& no_nccl) {
   WorkerOptions worker;
   worker.coordinator = coordinator;
   worker.rank = launch.rank;
@@ -31,6 +47,7 @@ WorkerOptions launched_worker(const plan::Plan& plan, const JobOptions& options,
   worker.plan_digest = plan::digest(plan);
   worker.token_file = options.token_file;
   worker.transport = options.transport;
+  worker.no_nccl = no_nccl;
   worker.rendezvous_deadline = options.rendezvous_deadline + kWorkerPatience;
   return worker;
 }
@@ -82,15 +99,11 @@ JobResult run_launched_job(const plan::Plan& plan, const JobOptions& options,
                                              ", the number of workers that " + launch.launcher +
                                              " started"});
   }
-  if (options.gpu && options.gpu->shares) {
-    // Before there are other threads.
-    if (const auto problem = share_gpu_as(launch.rank, is_loopback(launch.coordinator.host))) {
-      throw RuntimeFailure(*problem);
-    }
-  }
+  const std::string no_nccl = prepare_for_nccl(options, launch);
   if (launch.rank.value() != 0) {
     const Duration start = trainer::wall_clock();
-    WorkerResult worker = run_worker(launched_worker(plan, options, launch, launch.coordinator));
+    WorkerResult worker =
+        run_worker(launched_worker(plan, options, launch, launch.coordinator, no_nccl));
     if (!worker.joined && worker.exit_status == 1) {
       worker.reason +=
           " (its address: " + launch.coordinator_source + "; RACKRAIL_COORDINATOR overrules it)";
@@ -107,7 +120,7 @@ JobResult run_launched_job(const plan::Plan& plan, const JobOptions& options,
   }
   Leader leader(plan, options, listen, read_job_token(options.token_file));
   own.port = leader.server().address().port;
-  const WorkerResult worker = run_worker(launched_worker(plan, options, launch, own));
+  const WorkerResult worker = run_worker(launched_worker(plan, options, launch, own, no_nccl));
   if (!worker.ok) {
     leader.server().stop(worker.reason);  // no news if it had joined
   }

@@ -78,7 +78,8 @@ WorkerResult failed(const AbortReason& reason) {
 class Life {
  public:
   explicit Life(const WorkerOptions& options)
-      : session_options_(session_options(options)),
+      : no_nccl_(options.no_nccl),
+        session_options_(session_options(options)),
         session_(std::make_unique<Session>(session_options_)) {
     report_.host = host_name();
     report_.pid = getpid();
@@ -297,7 +298,7 @@ class Life {
   /// A GPU, once; and what moves gradients from there to the ranks of this epoch.
   MakeExecutor take_gpu() {
     gpu_ = std::make_unique<GpuWorker>(
-        agree_on_gpu(*settings_.gpu, session_->welcome().rank, GpuWish(),
+        agree_on_gpu(*settings_.gpu, session_->welcome().rank, {.no_nccl = no_nccl_},
                      [this](const auto& own) { return session_->coordinator().exchange(own); }));
     const GpuChoice& choice = gpu_->choice();
     report_.device = gpu_->compute()->name();
@@ -554,6 +555,7 @@ class Life {
   std::map<Rank, ArrivedTraffic> arrived_;  ///< by source, until the latest step's end
   Rank seat_;                               ///< the rank of the first epoch
   bool has_norms_ = false;                  ///< of the latest step
+  const std::string no_nccl_;
   SessionOptions session_options_;
   std::unique_ptr<Session> session_;                   // its executor goes before the gradients
   std::unique_ptr<trainer::CheckpointWriter> writer_;  // tells the session's coordinator

@@ -29,6 +29,7 @@ struct WorkerOptions {
   Duration rendezvous_deadline = Duration(60'000'000'000'000);
   /// End with the process that started this one, even when that is killed (local workers).
   bool die_with_parent = false;
+  std::string no_nccl;  ///< why its GPU cannot use NCCL whatever there is; empty: nothing
 };
 
 struct WorkerResult {

@@ -255,6 +255,29 @@ class SharedGpu(SmallTrainingTest):
                 self.assertTrue(all(result.status == 1 for result in results), str(results))
                 self.assert_every_rank_is_a_host()
 
+    def test_a_process_with_threads_goes_by_the_transport_unless_nccl_is_asked_for(self):
+        """Its environment cannot be set any more, which only NCCL needs."""
+        self.make_plan()
+        thread = str(Path(RECORDING_NCCL).with_name("extra_thread.so"))
+        port = harness.free_ports(4)
+        for offset, path in enumerate(("staged", "auto", "nccl")):
+            with self.subTest(path=path):
+                processes = [
+                    self.start("train", "plan.json", *CUDA, "--share-gpu", "--gpu-path", path,
+                               "--cluster", "two-hosts.csv", "--json",
+                               variables={**TOKEN, "LD_PRELOAD": thread, "RACKRAIL_RANK": str(rank),
+                                          "RACKRAIL_WORLD_SIZE": str(self.RANKS),
+                                          "RACKRAIL_COORDINATOR": f"127.0.0.1:{port + offset}"})
+                    for rank in range(self.RANKS)]
+                results = [self.finish(process) for process in processes]
+                for result in results:
+                    self.assertEqual(result.status, 1 if path == "nccl" else 0, str(result))
+                if path == "nccl":
+                    self.assertIn("the process has other threads already", results[0].err)
+                else:
+                    self.assertIn("pinned memory", results[0].json["transport"])
+                    self.assertEqual(path == "auto", "has other threads" in str(results[0].json["notes"]))
+
     def test_sums_of_validate(self):
         self.rackrail("validate", *CUDA, "--share-gpu", "--gpu-path", "nccl", "--workers",
                       str(self.RANKS), "--steps", "2", status=1)
