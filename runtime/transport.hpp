@@ -64,7 +64,8 @@ class DeviceMessaging {
   DeviceMessaging(const DeviceMessaging&) = delete;
   DeviceMessaging& operator=(const DeviceMessaging&) = delete;
 
-  /// As Transport::send(), of a payload on the device that is there already.
+  /// As Transport::send(), of a payload on the device that is there already. Where it throws, the
+  /// send has not begun and `done` is not called.
   virtual void send_from_device(Rank destination, const SliceHeader& header,
                                 std::span<const std::byte> payload, SendCompletion done) = 0;
   /// An empty one ends it, without throwing: what has a landing already may still call its done().

@@ -52,6 +52,8 @@ namespace {
 
 constexpr Duration kLongestSleep = Duration(50'000'000'000);  // 50 ms
 constexpr auto kEndDeadline = std::chrono::seconds(2);
+// What has failed once may fail whenever it is tried; nobody waits for it any more.
+constexpr auto kAfterFailure = std::chrono::milliseconds(10);
 
 void call_on_host(cudaStream_t stream, void (*function)(void*), void* argument) {
   check_cuda(cudaLaunchHostFunc(stream, function, argument), "cudaLaunchHostFunc");
@@ -256,6 +258,7 @@ void HostMessages::run() {
       }
     } catch (const std::exception& error) {
       fail(error.what());
+      std::this_thread::sleep_for(kAfterFailure);
     }
   }
   copies_.reset();
@@ -337,10 +340,16 @@ void HostMessages::send(const Task& task) {
     meeting->direct -= is_direct ? 1 : 0;
     meeting->changed.notify_all();
   };
-  if (options_.is_direct) {
-    transport_.device_messaging()->send_from_device(message.peer, header, payload, std::move(done));
-  } else {
+  if (!options_.is_direct) {
     transport_.send(message.peer, header, payload, std::move(done));
+    return;
+  }
+  try {
+    transport_.device_messaging()->send_from_device(message.peer, header, payload, std::move(done));
+  } catch (...) {  // it has not begun, so that the end need not wait for it
+    const std::lock_guard lock(mutex_);
+    --meeting_->direct;
+    throw;
   }
 }
 

@@ -1,0 +1,100 @@
+// What messages over a transport of the host do where that transport fails in ways of its own.
+#include "runtime/nccl/host_messages.hpp"
+
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <stdexcept>
+#include <thread>
+
+namespace rackrail::runtime {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// Nobody is at the other end, and what is asked for throws.
+class BrokenTransport final : public Transport, public DeviceMessaging {
+ public:
+  std::string_view name() const override { return "broken"; }
+  std::vector<std::byte> address() const override { return {}; }
+  void connect(Rank /*self*/, std::span<const std::vector<std::byte>> /*addresses*/) override {}
+  void set_handlers(ReceiveHandler /*on_receive*/, PeerErrorHandler /*on_error*/) override {}
+  void send(Rank /*destination*/, const SliceHeader& /*header*/,
+            std::span<const std::byte> /*payload*/, SendCompletion done) override {
+    done();
+  }
+  std::size_t progress() override {
+    ++rounds;
+    if (is_progress_broken) {
+      throw std::runtime_error("no progress");
+    }
+    return 0;
+  }
+  void wait(Duration /*at_most*/) override {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  void wake() override {}
+  DeviceMessaging* device_messaging() override { return this; }
+  void close(Duration /*deadline*/) noexcept override {}
+
+  void send_from_device(Rank /*destination*/, const SliceHeader& /*header*/,
+                        std::span<const std::byte> /*payload*/, SendCompletion /*done*/) override {
+    throw std::runtime_error("no such memory");
+  }
+  void set_landing_handler(LandingHandler /*handler*/) override {}
+
+  bool is_progress_broken = false;
+  std::atomic<int> rounds = 0;
+};
+
+DeviceProgram one_exchange() {
+  DeviceProgram program;
+  ExchangeOperation exchange;
+  for (const bool is_send : {true, false}) {
+    exchange.messages.push_back({.transfer = TransferId(std::size_t{is_send ? 0U : 1U}),
+                                 .peer = Rank(1),
+                                 .is_send = is_send,
+                                 .is_gradient = true,
+                                 .offset = 0,
+                                 .bytes = 64});
+  }
+  program.operations.push_back({.lane = DeviceLane::kMessages, .what = exchange});
+  return program;
+}
+
+/// Messages between this rank and one that is not there; enqueue() returns once that is known.
+struct OneRank {
+  OneRank(BrokenTransport& transport, bool is_direct)
+      : program(one_exchange()), memory(64), messages(transport, {.is_direct = is_direct}) {
+    messages.prepare(BucketId(0), program);
+    messages.enqueue(BucketId(0), std::get<ExchangeOperation>(program.operations.front().what),
+                     memory.span(), {}, stream.get());
+  }
+
+  DeviceProgram program;
+  CudaStream stream;
+  DeviceBuffer<std::byte> memory;
+  HostMessages messages;
+};
+
+TEST_CASE("a transport that fails again and again is left alone in between") {
+  BrokenTransport transport;
+  transport.is_progress_broken = true;
+  OneRank rank(transport, false);
+  REQUIRE_THROWS_AS(rank.messages.check_health(), PeerLostError);
+  const int before = transport.rounds;
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  CHECK(transport.rounds - before <= 21);  // or it would be as many as a processor can do
+}
+
+TEST_CASE("a send from the device that never began holds up no end") {
+  BrokenTransport transport;
+  auto rank = std::make_unique<OneRank>(transport, true);
+  REQUIRE_THROWS_AS(rank->messages.check_health(), PeerLostError);
+  const auto start = Clock::now();
+  rank.reset();
+  CHECK(Clock::now() - start < std::chrono::milliseconds(1500));  // 2 s wait for those under way
+}
+
+}  // namespace
+}  // namespace rackrail::runtime
