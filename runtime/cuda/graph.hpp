@@ -58,10 +58,13 @@ class CudaSignal {
   /// Whether the point that was recorded last has been reached; true before the first.
   bool has_passed() const {
     const cudaError_t state = cudaEventQuery(event_.get());
-    if (state != cudaErrorNotReady) {
-      check_cuda(state, "cudaEventQuery");
+    if (state == cudaErrorNotReady) {
+      // Which the runtime keeps as the thread's last error, for whoever asks next.
+      static_cast<void>(cudaGetLastError());
+      return false;
     }
-    return state == cudaSuccess;
+    check_cuda(state, "cudaEventQuery");
+    return true;
   }
   /// What is given to `stream` from now on begins after the point that was recorded last.
   void hold_back(cudaStream_t stream) const {

@@ -38,6 +38,7 @@ inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z,
 inline uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
 
 inline void __syncthreads() { emulated_gpu::wait_for_block(); }
+inline void __syncwarp() { emulated_gpu::exchange(0); }
 
 inline unsigned __shfl_sync(unsigned /*mask*/, unsigned value, unsigned lane) {
   return emulated_gpu::exchange(value)[lane % 32];

@@ -60,6 +60,7 @@ struct cudaDeviceProp {
   std::size_t totalGlobalMem;
 };
 
+cudaError_t cudaGetLastError();
 const char* cudaGetErrorString(cudaError_t error);
 const char* cudaGetErrorName(cudaError_t error);
 cudaError_t cudaGetDeviceCount(int* count);

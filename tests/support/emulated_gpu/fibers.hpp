@@ -36,4 +36,7 @@ void wait_for_block();
 /// The values of the 32 threads of a warp, all of which must call it.
 std::array<unsigned, 32> exchange(unsigned value);
 
+/// How many of this thread's next questions about events come too early.
+extern thread_local int early_questions;
+
 }  // namespace emulated_gpu

@@ -79,6 +79,7 @@ constexpr unsigned char kGuard = 0x5a;
 constexpr unsigned char kFresh = 0xc3;  // of floats: −391.53
 
 thread_local int current_device = 0;
+thread_local cudaError_t last_error = cudaSuccess;
 
 std::mutex mutex;
 std::map<unsigned char*, std::size_t> allocations;
@@ -102,6 +103,9 @@ bool is_guard(const unsigned char* bytes) {
 
 }  // namespace
 
+thread_local int emulated_gpu::early_questions = 0;
+
+cudaError_t cudaGetLastError() { return std::exchange(last_error, cudaSuccess); }
 const char* cudaGetErrorString(cudaError_t /*error*/) { return "emulated"; }
 const char* cudaGetErrorName(cudaError_t /*error*/) { return "emulated"; }
 
@@ -271,6 +275,11 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   return cudaSuccess;
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
+  if (emulated_gpu::early_questions > 0) {
+    --emulated_gpu::early_questions;
+    last_error = cudaErrorNotReady;
+    return cudaErrorNotReady;
+  }
   learn(host_clock, event->clock);  // all calls are synchronous, so it has been reached
   return cudaSuccess;
 }
