@@ -1,16 +1,15 @@
-"""Handwritten digits by a small convolutional net or a small transformer, data parallel.
+"""Handwritten digits by a small convolutional net or a small transformer, data parallel:
 
-    torchrun --nproc_per_node=2 python/examples/digits_ddp.py --model cnn --epochs 5
+    torchrun --nproc_per_node=2 python/examples/digits_ddp.py --model transformer
 
-An ordinary script for DistributedDataParallel but for the three lines marked with "rackrail". Set
-RACKRAIL_CODECS=int8 to compress gradients, RACKRAIL_CLUSTER to say what the network looks like."""
+An ordinary script for DistributedDataParallel but for the three lines marked "rackrail".
+RACKRAIL_CODECS=int8 compresses gradients, RACKRAIL_CLUSTER says what the network looks like."""
 import argparse
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
-import torch.nn as nn
-
+from torch import nn
 import rackrail.torch  # rackrail
 
 DIGITS = Path(__file__).resolve().parents[2] / "configs/data/digits.csv"
@@ -18,7 +17,6 @@ DIGITS = Path(__file__).resolve().parents[2] / "configs/data/digits.csv"
 
 class Transformer(nn.Module):
     """The eight rows of an image are the words of a sentence."""
-
     def __init__(self, width=64):
         super().__init__()
         self.embed = nn.Linear(8, width)
@@ -66,9 +64,9 @@ def main():
             loss = nn.functional.cross_entropy(model(images[batch]), labels[batch])
             loss.backward()
             optimizer.step()
-        correct = (model(test_images).argmax(dim=1) == test_labels).float().mean()
+        accuracy = (model(test_images).argmax(dim=1) == test_labels).float().mean()
         if dist.get_rank() == 0:
-            print(f"epoch {epoch + 1}: loss {float(loss):.4f}, accuracy {100 * correct:.1f} %")
+            print(f"epoch {epoch + 1}: loss {loss:.4f}, accuracy {100 * accuracy:.1f} %")
 
 
 if __name__ == "__main__":

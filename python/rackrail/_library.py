@@ -83,8 +83,9 @@ def load():
     try:
         library = ctypes.CDLL(tried[0], mode=loading_mode())
     except OSError as error:
-        raise ImportError(f"rackrail: its library cannot be loaded: {error}; build it ('make"
-                          " build') and set RACKRAIL_LIBRARY to librackrail.so") from None
+        raise ImportError(f"rackrail: its library cannot be loaded: {error}; build it ('make build'),"
+                          " then install this package again, or set RACKRAIL_LIBRARY to the"
+                          " build/release/lib/librackrail.so that was built") from None
     try:
         library.rackrail_version.restype = ctypes.c_char_p
         version = library.rackrail_version().decode()
