@@ -77,11 +77,16 @@ std::string describe_device(int device) {
          std::to_string(properties.totalGlobalMem >> 30U) + " GiB)";
 }
 
+/// "13.0" of 13000.
+std::string version_text(int version) {
+  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
+
 }  // namespace
 
 CudaStatus cuda_status() {
+  int driver = 0;
   try {
-    int driver = 0;
     check_cuda(cudaDriverGetVersion(&driver), "cudaDriverGetVersion");
     if (driver == 0) {
       return {.unavailable = "no GPU: this machine has no CUDA driver", .detail = {}};
@@ -95,11 +100,14 @@ CudaStatus cuda_status() {
     if (devices == 0) {
       return {.unavailable = "no GPU: the driver knows none", .detail = {}};
     }
-    return {.unavailable = {},
-            .detail = detail + "; driver for CUDA " + std::to_string(driver / 1000) + "." +
-                      std::to_string(driver % 1000 / 10)};
+    return {.unavailable = {}, .detail = detail + "; driver for CUDA " + version_text(driver)};
   } catch (const CudaError& error) {
-    return {.unavailable = std::string("no GPU: ") + error.what(), .detail = {}};
+    std::string reason = std::string("no GPU: ") + error.what();
+    if (error.code() == cudaErrorInsufficientDriver) {
+      reason += ": the driver is for CUDA " + version_text(driver) + ", this build for " +
+                version_text(CUDART_VERSION);
+    }
+    return {.unavailable = reason, .detail = {}};
   }
 }
 

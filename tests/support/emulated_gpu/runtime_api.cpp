@@ -109,9 +109,12 @@ cudaError_t cudaGetLastError() { return std::exchange(last_error, cudaSuccess); 
 const char* cudaGetErrorString(cudaError_t /*error*/) { return "emulated"; }
 const char* cudaGetErrorName(cudaError_t /*error*/) { return "emulated"; }
 
-// One, or as many as EMULATED_GPUS says; all memory is on the first.
+// One, or as many as EMULATED_GPUS says ("old driver": it cannot tell); all memory is on the first.
 cudaError_t cudaGetDeviceCount(int* count) {
   const char* said = std::getenv("EMULATED_GPUS");
+  if (said != nullptr && std::string_view(said) == "old driver") {
+    return cudaErrorInsufficientDriver;
+  }
   *count = said == nullptr ? 1 : std::atoi(said);
   return cudaSuccess;
 }
