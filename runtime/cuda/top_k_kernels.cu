@@ -246,8 +246,8 @@ __global__ void __launch_bounds__(kThreads) candidates_kernel(TopK task, bool al
       starts[v] = total + (counts.before[v / 4] >> (8U * (v % 4)) & 0xffU);
       total += counts.total[v / 4] >> (8U * (v % 4)) & 0xffU;
     }
-    // Of the last tile, only this warp still read it. Its lanes have met since, but shuffles order no
-    // memory.
+    // Of the last tile, only this warp still read it. Its lanes have met since, but shuffles order
+    // no memory.
     __syncwarp();
     if (threadIdx.x % kWarp == 0) {
       totals[warp] = total;
