@@ -156,6 +156,31 @@ TEST_CASE("all-reduce is bounded by cuts and by partitions") {
     CHECK(in_units(bound.algbw) == Approx(800.0 / 6));
     CHECK_THAT(bound.reason, Catch::Contains("4 hosts"));
   }
+  SECTION("a host is no wider than what lies behind its NICs") {
+    // Two GPUs a host at 16 each, one PCIe switch, a NIC of 25 behind 12 GB/s of PCIe.
+    Topology t;
+    const NodeId tor = t.add_node({.name = "tor", .kind = NodeKind::kTor});
+    const auto join = [&](NodeId from, NodeId to, std::int64_t rate) {
+      t.add_duplex_link({.from = from, .to = to, .bandwidth = Bandwidth(rate * kUnit)});
+    };
+    for (int h = 0; h < 3; ++h) {
+      const std::string host = "host" + std::to_string(h);
+      const NodeId pcie =
+          t.add_node({.name = "pcie" + host, .kind = NodeKind::kPcie, .host = host});
+      const NodeId nic = t.add_node({.name = "nic" + host, .kind = NodeKind::kNic, .host = host});
+      join(nic, tor, 25);
+      join(pcie, nic, 12);
+      for (int g = 0; g < 2; ++g) {
+        const NodeId gpu =
+            t.add_node({.name = host + std::to_string(g), .kind = NodeKind::kGpu, .host = host});
+        t.add_rank(gpu);
+        join(gpu, pcie, 16);
+      }
+    }
+    const AllReduceBound bound = allreduce_bound(t);
+    CHECK(in_units(bound.algbw) == Approx(3 * 12 / 4.0));
+    CHECK_THAT(bound.reason, Catch::Contains("3 hosts: 36"));
+  }
   SECTION("links that carry more one way than the other") {
     Topology t;
     const NodeId a = add_gpu(t, "a");
