@@ -54,7 +54,7 @@ FormShape shape_of(const plan::TransferGraph& graph) {
         largest, sum[transfer.chunk_begin + transfer.chunk_count] - sum[transfer.chunk_begin]);
   }
   return {static_cast<double>(largest) / static_cast<double>(sum.back()),
-          static_cast<std::int64_t>(graph.transfers().size())};
+          static_cast<std::int64_t>(graph.transfers().size()), std::nullopt};
 }
 
 FormShape shape_of(const plan::RegularSchedule& schedule) {
@@ -92,6 +92,9 @@ DividedCollective fastest_division(std::span<const FormShape> forms, std::int64_
       best_of_series.reset();
       idle = 0;
     } else if (transfer < kFewestElements || idle == kPatience) {
+      continue;
+    }
+    if (form > 0 && forms[form].bound && forms[form].bound->at_least(elements) >= best.time) {
       continue;
     }
     // Slow as it may be: of deep trees the forms of few rounds tell nothing about those of many.

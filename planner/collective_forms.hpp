@@ -15,6 +15,7 @@
 #include <span>
 #include <vector>
 
+#include "plan/alpha_beta.hpp"
 #include "plan/regular_schedule.hpp"
 #include "plan/transfer_graph.hpp"
 #include "planner/schedule_family.hpp"
@@ -36,6 +37,7 @@ std::vector<plan::TransferGraph> collective_forms(const ScheduleFamily& family,
 struct FormShape {
   double largest_share = 0;  ///< of the buffer that one transfer moves
   std::int64_t transfers = 0;
+  std::optional<plan::AlphaBeta> bound = std::nullopt;  ///< of its time, where it is known
 };
 FormShape shape_of(const plan::TransferGraph& graph);
 FormShape shape_of(const plan::RegularSchedule& schedule);
@@ -51,8 +53,9 @@ using TimeBelow = std::function<std::optional<Duration>(
     std::size_t form, std::int64_t slice_elements, std::optional<Duration> limit)>;
 
 /// The first of equally fast ones. A form of no more transfers than the one before begins a series,
-/// which is left when two in a row are no faster. Precondition: there is a shape, and `elements` is
-/// positive.
+/// which is left when two in a row are no faster. What cannot be faster than the best so far by its
+/// bound is not simulated, and is none of the two. Precondition: there is a shape, and `elements`
+/// is positive.
 DividedCollective fastest_division(std::span<const FormShape> forms, std::int64_t elements,
                                    const TimeBelow& time);
 /// The same where every simulation runs to its end.

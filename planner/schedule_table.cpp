@@ -74,8 +74,9 @@ void TableMaker::add_families(const ScheduleTableOptions& options, ScheduleTable
     entry.forms =
         collective_forms(*family, plan::Collective::kAllReduce, topology_, router, codecs);
     for (const plan::TransferGraph& form : entry.forms) {
-      entry.shapes.push_back(shape_of(form));
       entry.models.push_back(plan::alpha_beta(form, topology_));
+      entry.shapes.push_back(shape_of(form));
+      entry.shapes.back().bound = entry.models.back();
     }
     table.families.emplace_back(family->name());
   }

@@ -136,6 +136,12 @@ RACKRAIL_COLLECTIVES(uneven_star_8, test::uneven_star());
 RACKRAIL_COLLECTIVES(dead_nic_16, test::boxes_with_nics(nics_with({0}), 2));
 RACKRAIL_COLLECTIVES(slow_nic_16, test::boxes_with_nics(nics_with({10}), 8));
 RACKRAIL_COLLECTIVES(mixed_nics_16, test::boxes_with_nics(nics_with({10, 10, 10, 10}), 2));
+RACKRAIL_COLLECTIVES(nics_by_host_16, test::nics_by_host());
+RACKRAIL_COLLECTIVES(nics_by_gpu_16, test::nics_by_gpu());
+RACKRAIL_COLLECTIVES(uneven_hosts_13, test::uneven_hosts());
+RACKRAIL_COLLECTIVES(missing_nics_12, test::missing_nics());
+RACKRAIL_COLLECTIVES(odd_clos_12, test::clos({1, 4, 7}, 2));
+RACKRAIL_COLLECTIVES(three_tiers_10, test::three_tiers({{2, 3}, {1, 4}}, 2));
 #undef RACKRAIL_COLLECTIVES
 
 }  // namespace

@@ -15,6 +15,10 @@ namespace rackrail::planner {
 namespace {
 
 constexpr double kPacedBytes = 1U << 30U;  // of the buffer that the order of moves is made for
+// Rounds that are in the order of urgency have this size; the last ones, so many, ever less, which
+// empties the pipeline sooner. The first ones too would start more additions than they fill it.
+constexpr std::int64_t kRoundSize = 16;
+constexpr std::size_t kLastRounds = 3;
 
 /// A chunk and the trees it takes.
 struct Part {
@@ -128,14 +132,33 @@ Steps steps_of(const std::vector<Part>& parts, const Forest* reduction, const Fo
   return all;
 }
 
+/// Of each round, as factors of the parts' weights.
+std::vector<std::int64_t> round_sizes(const std::vector<Part>& parts, std::size_t rounds,
+                                      Pace pace) {
+  const bool has_room = std::all_of(parts.begin(), parts.end(), [](const Part& part) {
+    return part.weight <= UINT32_MAX / kRoundSize;
+  });
+  if (pace != Pace::kUrgent || rounds <= 2 * kLastRounds || !has_room) {
+    return std::vector<std::int64_t>(rounds, 1);
+  }
+  std::vector<std::int64_t> sizes(rounds, kRoundSize);
+  for (std::size_t i = 0; i < kLastRounds; ++i) {
+    sizes[rounds - 1 - i] = kRoundSize * static_cast<std::int64_t>(i + 1) / (kLastRounds + 1);
+  }
+  return sizes;
+}
+
 plan::TransferGraph make_graph(plan::Collective collective, const Forest* reduction,
                                const Forest* broadcast, const ScheduleRequest& request,
                                std::size_t rounds, Pace pace) {
   const std::vector<Part> parts = parts_of(reduction, broadcast);
   std::vector<std::uint32_t> weights;
   std::vector<Rank> owners;
+  const std::vector<std::int64_t> sizes = round_sizes(parts, rounds, pace);
   for (const Part& part : parts) {
-    weights.insert(weights.end(), rounds, static_cast<std::uint32_t>(part.weight));
+    for (const std::int64_t size : sizes) {
+      weights.push_back(static_cast<std::uint32_t>(part.weight * size));
+    }
     owners.insert(owners.end(), rounds, part.root);
   }
   const auto [steps, moves] = steps_of(parts, reduction, broadcast, request.topology);
@@ -147,7 +170,7 @@ plan::TransferGraph make_graph(plan::Collective collective, const Forest* reduct
                       [](std::int64_t sum, const Part& part) { return sum + part.weight; });
   const std::vector<Turn> turns =
       pace == Pace::kUrgent
-          ? paced(moves, rounds, request.topology, kPacedBytes / static_cast<double>(weight))
+          ? paced(moves, rounds, request.topology, kPacedBytes / static_cast<double>(weight), sizes)
           : in_stages(moves, rounds);
   for (const auto& [move, round] : turns) {
     const Step& step = steps[move];

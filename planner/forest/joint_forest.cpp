@@ -7,6 +7,7 @@
 #include <tuple>
 #include <utility>
 
+#include "planner/forest/colours.hpp"
 #include "planner/forest/forest_building.hpp"
 #include "planner/forest/forest_schedule.hpp"
 #include "planner/forest/priced_packing.hpp"
@@ -23,7 +24,8 @@ constexpr double kJointRoom[] = {1, 1.02, 1.1, 1.3};
 constexpr std::int64_t kFairTreeCounts[] = {256, 1024, 4096};
 constexpr double kFairRoom[] = {1, 1.005, 1.02};
 constexpr double kFairEnough = 0.985;
-constexpr double kNearlyAll = 0.995;   // what is looked for when trees are priced
+constexpr double kNearlyAll = 0.995;  // what is looked for when trees are priced
+constexpr std::size_t kMostRanksShaped = 32;
 constexpr double kNearlyWhole = 1e-4;  // rates of a linear program are not quite integers
 
 /// Seconds per byte of the buffer on the busiest link.
@@ -76,39 +78,6 @@ std::vector<std::int64_t> apportion(const std::vector<double>& shares, std::int6
     ++units[remainders[i % remainders.size()].second];
   }
   return units;
-}
-
-/// Vertices that no property, neighbour or neighbour's neighbour tells apart have one colour
-/// (Weisfeiler and Leman, "The reduction of a graph to canonical form", 1968).
-std::vector<std::size_t> colours(const topology::Topology& topology) {
-  using Key = std::pair<std::size_t, std::vector<std::tuple<bool, std::int64_t, std::size_t>>>;
-  std::vector<std::size_t> colour(topology.node_count());
-  for (std::size_t v = 0; v < colour.size(); ++v) {
-    colour[v] = topology.rank_of(NodeId(v)).has_value() ? 1 : 0;
-  }
-  for (std::size_t count = 0;;) {
-    std::vector<Key> keys;
-    for (const std::size_t c : colour) {
-      keys.push_back({c, {}});
-    }
-    for (std::size_t l = 0; l < topology.link_count(); ++l) {
-      const topology::Link& link = topology.link(LinkId(l));
-      const std::int64_t rate = link.bandwidth.bytes_per_second();
-      if (link.kind != topology::LinkKind::kShared) {
-        keys[link.from.index()].second.emplace_back(true, rate, colour[link.to.index()]);
-        keys[link.to.index()].second.emplace_back(false, rate, colour[link.from.index()]);
-      }
-    }
-    std::map<Key, std::size_t> numbers;
-    for (std::size_t v = 0; v < colour.size(); ++v) {
-      std::sort(keys[v].second.begin(), keys[v].second.end());
-      colour[v] = numbers.emplace(keys[v], numbers.size()).first->second;
-    }
-    if (numbers.size() == count) {
-      return colour;
-    }
-    count = numbers.size();
-  }
 }
 
 /// The same total with what looks alike used alike. A mean of optima is one, too, so where ranks
@@ -237,6 +206,24 @@ void search_fair_shares(BestForests& best, const topology::Topology& topology,
 
 }  // namespace
 
+std::vector<AllReduceForests> shaped_forests(const topology::Topology& topology) {
+  std::vector<AllReduceForests> found;
+  if (topology.rank_count() > kMostRanksShaped) {
+    return found;
+  }
+  for (const TreeShape shape : {TreeShape::kAny, TreeShape::kTiered}) {
+    for (const bool spares_links : {false, true}) {
+      if (auto forests = pack_by_prices(
+              topology,
+              {.good_enough = kNearlyAll, .shape = shape, .spares_links = spares_links})) {
+        set_rate(*forests, topology);
+        found.push_back(std::move(*forests));
+      }
+    }
+  }
+  return found;
+}
+
 std::vector<AllReduceForests> allreduce_forests(const topology::Topology& topology,
                                                 const ForestOptions& options) {
   std::vector<AllReduceForests> found{two_halves(topology, options)};
@@ -255,7 +242,7 @@ std::vector<AllReduceForests> allreduce_forests(const topology::Topology& topolo
     search_few_trees(best, topology, *rates, options);
     add_best();
     if (const double enough = std::min(options.good_enough, kNearlyAll); !best.reaches(enough)) {
-      if (auto forests = pack_by_prices(topology, enough)) {
+      if (auto forests = pack_by_prices(topology, {.good_enough = enough})) {
         set_rate(*forests, topology);
         best.keep(std::move(forests));
         add_best();

@@ -22,6 +22,10 @@ struct AllReduceForests {
 std::vector<AllReduceForests> allreduce_forests(const topology::Topology& topology,
                                                 const ForestOptions& options = {});
 
+/// Priced trees (priced_packing.hpp) of every shape, with and without spared links, of nearly the
+/// best rate: few trees, which uneven clusters send sooner. None above 32 ranks.
+std::vector<AllReduceForests> shaped_forests(const topology::Topology& topology);
+
 /// Those of the best rate.
 AllReduceForests make_allreduce_forests(const topology::Topology& topology,
                                         const ForestOptions& options = {});

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <queue>
 #include <tuple>
 
@@ -20,7 +21,8 @@ class MoveIndex {
   /// `bytes` are those of a unit of weight in one round.
   MoveIndex(const std::vector<Move>& moves, const topology::Topology& topology, double bytes)
       : seconds(moves.size()),
-        delay(moves.size()),
+        latency(moves.size()),
+        addition(moves.size()),
         chain(moves.size()),
         followers(moves.size()),
         lane(moves.size()) {
@@ -32,8 +34,8 @@ class MoveIndex {
         load[link.index()] += taken;
       }
       if (bytes > 0) {
-        delay[m] = moves[m].latency / bytes +
-                   moves[m].seconds_per_byte * static_cast<double>(moves[m].weight);
+        latency[m] = moves[m].latency / bytes;
+        addition[m] = moves[m].seconds_per_byte * static_cast<double>(moves[m].weight);
       }
       for (const std::uint32_t before : moves[m].predecessors) {
         followers[before].push_back(m);
@@ -45,7 +47,7 @@ class MoveIndex {
       for (const std::uint32_t next : followers[m]) {
         longest = std::max(longest, chain[next]);
       }
-      chain[m] = seconds[m] + delay[m] + longest;
+      chain[m] = seconds[m] + latency[m] + addition[m] + longest;
     }
     join_lanes(moves);
   }
@@ -55,10 +57,12 @@ class MoveIndex {
            static_cast<double>(topology.link(link).bandwidth.bytes_per_second());
   }
 
-  // Times are in seconds over the bytes of a unit of weight.
+  // Times are in seconds over the bytes of a unit of weight in a round of the mean size.
   std::vector<double> seconds;  ///< of each move on its narrowest link
-  std::vector<double> delay;    ///< from its end until what waits for it may begin
-  std::vector<double> chain;    ///< of each move and the longest chain behind it
+  // From its end until what waits for it may begin: these two.
+  std::vector<double> latency;
+  std::vector<double> addition;
+  std::vector<double> chain;  ///< of each move and the longest chain behind it
   std::vector<std::vector<std::uint32_t>> followers;
   std::vector<std::uint32_t> lane;                  ///< of each move: those of one route
   std::vector<const topology::Route*> lane_routes;  ///< by lane
@@ -87,17 +91,19 @@ class MoveIndex {
 class ListSchedule {
  public:
   /// `period` is the time between the due times of two rounds.
-  ListSchedule(const std::vector<Move>& moves, const MoveIndex& index, std::size_t rounds,
-               const topology::Topology& topology, double period)
+  /// `sizes` are those of the rounds over the mean.
+  ListSchedule(const std::vector<Move>& moves, const MoveIndex& index,
+               const std::vector<double>& sizes, const topology::Topology& topology, double period)
       : moves_(moves),
         index_(index),
         topology_(topology),
+        sizes_(sizes),
         period_(period),
         lanes_(index.lane_routes.size()),
         sending_(topology.link_count()),
-        missing_(moves.size() * rounds) {
+        missing_(moves.size() * sizes.size()) {
     turns_.reserve(missing_.size());
-    for (std::uint32_t round = 0; round < rounds; ++round) {
+    for (std::uint32_t round = 0; round < sizes.size(); ++round) {
       for (std::uint32_t m = 0; m < moves.size(); ++m) {
         missing_[place({m, round})] = static_cast<std::uint32_t>(moves[m].predecessors.size());
         if (moves[m].predecessors.empty()) {
@@ -187,15 +193,17 @@ class ListSchedule {
     Lane& l = lanes_[lane];
     l.turn = l.waiting.top().turn;
     l.waiting.pop();
-    l.left = static_cast<double>(moves_[l.turn.move].weight);
+    l.left = static_cast<double>(moves_[l.turn.move].weight) * sizes_[l.turn.round];
     l.since = now_;
     turns_.push_back(l.turn);
   }
 
   void finish(std::uint32_t lane) {
     const Turn done = lanes_[lane].turn;
-    if (index_.delay[done.move] > 0) {
-      arrivals_.push({now_ + index_.delay[done.move], done});
+    const double delay =
+        index_.latency[done.move] + index_.addition[done.move] * sizes_[done.round];
+    if (delay > 0) {
+      arrivals_.push({now_ + delay, done});
     } else {
       arrive(done);
     }
@@ -257,6 +265,7 @@ class ListSchedule {
   const std::vector<Move>& moves_;
   const MoveIndex& index_;
   const topology::Topology& topology_;
+  const std::vector<double>& sizes_;
   double period_;
   double now_ = 0;
   std::vector<Lane> lanes_;
@@ -293,20 +302,27 @@ std::vector<Turn> in_stages(const std::vector<Move>& moves, std::size_t rounds) 
 }
 
 std::vector<Turn> paced(const std::vector<Move>& moves, std::size_t rounds,
-                        const topology::Topology& topology, double bytes) {
+                        const topology::Topology& topology, double bytes,
+                        const std::vector<std::int64_t>& sizes) {
   const MoveIndex index(moves, topology, bytes / static_cast<double>(rounds));
+  std::vector<double> over_mean(rounds, 1);
+  if (const auto whole = std::accumulate(sizes.begin(), sizes.end(), 0.0); whole > 0) {
+    std::transform(sizes.begin(), sizes.end(), over_mean.begin(), [&](std::int64_t size) {
+      return static_cast<double>(size) * static_cast<double>(rounds) / whole;
+    });
+  }
+  const std::vector<double> trial(std::min(rounds, kTrialRounds), 1);
   double shortest = std::numeric_limits<double>::infinity();
   double best = 0;
   for (const double share : kPeriods) {
     const double period = share * index.round_seconds;
-    const double time =
-        ListSchedule(moves, index, std::min(rounds, kTrialRounds), topology, period).makespan();
+    const double time = ListSchedule(moves, index, trial, topology, period).makespan();
     if (time < shortest) {
       shortest = time;
       best = period;
     }
   }
-  return ListSchedule(moves, index, rounds, topology, best).take();
+  return ListSchedule(moves, index, over_mean, topology, best).take();
 }
 
 }  // namespace rackrail::planner

@@ -43,8 +43,10 @@ enum class Pace : std::uint8_t {
 std::vector<Turn> in_stages(const std::vector<Move>& moves, std::size_t rounds);
 
 /// All moves of all rounds in the order of their starts; a move comes after its predecessors. In
-/// all rounds together a unit of weight is `bytes`; with 0, nothing has a latency.
+/// all rounds together a unit of weight is `bytes`; with 0, nothing has a latency. `sizes` are the
+/// rounds' sizes in any unit; none: all are alike.
 std::vector<Turn> paced(const std::vector<Move>& moves, std::size_t rounds,
-                        const topology::Topology& topology, double bytes = 0);
+                        const topology::Topology& topology, double bytes = 0,
+                        const std::vector<std::int64_t>& sizes = {});
 
 }  // namespace rackrail::planner

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "planner/forest/arborescence.hpp"
+#include "planner/forest/tiered_trees.hpp"
 #include "topology/linear_program.hpp"
 
 namespace rackrail::planner {
@@ -21,6 +22,13 @@ constexpr int kMostPricings = 300;
 constexpr double kTowardsProof = 0.7;  // share of the best proof in the prices looked at
 constexpr double kShallow = 5e-3;      // of a pair's price: what it costs more if all are detours
 constexpr double kCheaper = 1e-6;      // by how much a pair must be, to be added
+// Links that are spared: the room they have at first, by how much it grows each time, how often,
+// how little a link counts in a proof to be spared (over the mean), and what sparing may cost.
+constexpr double kLeastRoom = 0.5;
+constexpr double kMoreRoom = 1.25;
+constexpr int kMostWidenings = 16;
+constexpr double kCountsInProof = 0.25;
+constexpr double kWorthSparing = 0.998;
 constexpr std::int64_t kUnits = 1U << 16;  // that all trees together have
 constexpr double kNotWorthATree = 2e-3;    // of the rate: the thinnest trees that are left out
 
@@ -109,16 +117,22 @@ struct Pair {
 
 class PricedPacking {
  public:
-  explicit PricedPacking(const topology::Topology& topology)
-      : topology_(topology), ways_(topology, routes_), capacity_(topology.link_count()) {
+  /// `room` is the share of each link that may be used.
+  PricedPacking(const topology::Topology& topology, TreeShape shape,
+                const std::vector<double>& room)
+      : topology_(topology),
+        tiers_(topology),
+        shape_(shape),
+        ways_(topology, routes_),
+        capacity_(topology.link_count()) {
     double widest = 0;
     for (std::size_t l = 0; l < capacity_.size(); ++l) {
       capacity_[l] = static_cast<double>(topology.link(LinkId(l)).bandwidth.bytes_per_second());
       widest = std::max(widest, capacity_[l]);
     }
-    for (double& capacity : capacity_) {
-      capacity /= widest;
-      variables_.push_back(program_.add_variable(kHighPrice, -capacity));
+    for (std::size_t l = 0; l < capacity_.size(); ++l) {
+      capacity_[l] *= room[l] / widest;
+      variables_.push_back(program_.add_variable(kHighPrice, -capacity_[l]));
     }
   }
 
@@ -130,34 +144,26 @@ class PricedPacking {
       return false;
     }
     double bound = normalise(best);
-    for (int pricing = 0; pricing < kMostPricings; ++pricing) {
-      const auto value = program_.maximise();
-      if (!value) {
-        return false;
-      }
-      if (-*value >= good_enough * bound) {
-        return true;
-      }
-      std::vector<double> last;
-      for (const int variable : variables_) {
-        last.push_back(std::max(0.0, program_.value(variable)));
-      }
-      std::vector<double> between(last.size());
-      for (std::size_t l = 0; l < last.size(); ++l) {
-        between[l] = kTowardsProof * best[l] + (1 - kTowardsProof) * last[l];
-      }
-      const std::size_t before = pairs_.size();
-      look_at(between);
-      improve(between, best, bound);
-      if (pairs_.size() == before || !cuts_off(last, before)) {
-        look_at(last);
-        improve(last, best, bound);
-      }
-      if (pairs_.size() == before) {
-        return true;  // no pair is cheaper: it is the optimum
-      }
+    const bool is_solved = price_pairs(good_enough, best, bound);
+    proof_ = std::move(best);
+    return is_solved;
+  }
+
+  /// The rate of the pairs found, over the bandwidth of the widest link.
+  double rate() const { return rate_; }
+
+  /// Whether the bound rests on each link: widening it may help.
+  std::vector<bool> binding_links() const {
+    double whole = 0;
+    for (std::size_t l = 0; l < capacity_.size(); ++l) {
+      whole += proof_[l] * capacity_[l];
     }
-    return true;
+    std::vector<bool> is_binding;
+    for (std::size_t l = 0; l < capacity_.size(); ++l) {
+      const double mean = whole / static_cast<double>(capacity_.size());
+      is_binding.push_back(proof_[l] * capacity_[l] > kCountsInProof * mean);
+    }
+    return is_binding;
   }
 
   /// What was found, with its rate not set.
@@ -187,6 +193,39 @@ class PricedPacking {
  private:
   static constexpr double kHighPrice = 1e6;
 
+  /// Adds pairs until they are good enough; false where the program cannot be solved.
+  bool price_pairs(double good_enough, std::vector<double>& best, double& bound) {
+    for (int pricing = 0; pricing < kMostPricings; ++pricing) {
+      const auto value = program_.maximise();
+      if (!value) {
+        return false;
+      }
+      rate_ = -*value;
+      if (rate_ >= good_enough * bound) {
+        return true;
+      }
+      std::vector<double> last;
+      for (const int variable : variables_) {
+        last.push_back(std::max(0.0, program_.value(variable)));
+      }
+      std::vector<double> between(last.size());
+      for (std::size_t l = 0; l < last.size(); ++l) {
+        between[l] = kTowardsProof * best[l] + (1 - kTowardsProof) * last[l];
+      }
+      const std::size_t before = pairs_.size();
+      look_at(between);
+      improve(between, best, bound);
+      if (pairs_.size() == before || !cuts_off(last, before)) {
+        look_at(last);
+        improve(last, best, bound);
+      }
+      if (pairs_.size() == before) {
+        return true;  // no pair is cheaper: it is the optimum
+      }
+    }
+    return true;
+  }
+
   /// Adds the cheapest pair of every root that costs less than 1 at these prices; the first time,
   /// when prices are in any unit, that of every root.
   bool look_at(const std::vector<double>& prices) {
@@ -199,8 +238,8 @@ class PricedPacking {
     const double detour = is_first ? 0 : kShallow / static_cast<double>(2 * ranks());
     cheapest_ = std::numeric_limits<double>::infinity();
     for (std::uint32_t root = 0; root < ranks(); ++root) {
-      auto broadcast = tree(root, ways_.arcs(), detour);
-      auto reduction = tree(root, back, detour);
+      auto broadcast = tree_of_shape(root, ways_.arcs(), detour);
+      auto reduction = tree_of_shape(root, back, detour);
       if (!broadcast || !reduction) {
         return false;
       }
@@ -219,6 +258,27 @@ class PricedPacking {
     double price = 0;
     double at_least = 0;  ///< no tree is cheaper
   };
+
+  std::optional<PricedTree> tree_of_shape(std::uint32_t root, const std::vector<PricedArc>& ways,
+                                          double detour) const {
+    return shape_ == TreeShape::kTiered ? tiered_tree(root, ways) : tree(root, ways, detour);
+  }
+
+  std::optional<PricedTree> tiered_tree(std::uint32_t root,
+                                        const std::vector<PricedArc>& ways) const {
+    const auto arcs = tiers_.cheapest(root, ways);
+    if (!arcs) {
+      return std::nullopt;
+    }
+    PricedTree found;
+    found.tree.root = Rank(root);
+    for (const std::uint32_t arc : *arcs) {
+      found.price += ways[arc].price;
+      found.tree.arcs.push_back({Rank(ways[arc].from), Rank(ways[arc].to), ways_.route_of(arc)});
+    }
+    found.at_least = found.price * TieredTrees::kNearlyCheapest;
+    return found;
+  }
 
   /// One that is cheapest when arcs that do not lead away from the root cost as much more.
   std::optional<PricedTree> tree(std::uint32_t root, const std::vector<PricedArc>& ways,
@@ -338,28 +398,56 @@ class PricedPacking {
   }
 
   const topology::Topology& topology_;
+  TieredTrees tiers_;
+  TreeShape shape_;
   std::vector<topology::Route> routes_;
   Ways ways_;
-  std::vector<double> capacity_;  // over the widest
+  std::vector<double> capacity_;  // that may be used, over the widest
   topology::LinearProgram program_;
   std::vector<int> variables_;  // the price of each link
   std::vector<topology::LinearProgram::Terms> rows_;
   std::vector<Pair> pairs_;
   double cheapest_ = 0;  // at the prices looked at last
+  double rate_ = 0;
+  std::vector<double> proof_;  // prices that prove the bound
 };
+
+/// With links that need not be full narrower; none where that costs too much of the rate.
+std::optional<AllReduceForests> spared(const topology::Topology& topology,
+                                       const PricedOptions& options, const PricedPacking& full) {
+  std::vector<double> room(topology.link_count(), kLeastRoom);
+  const auto widen = [&](const std::vector<bool>& is_binding, double factor) {
+    for (std::size_t l = 0; l < room.size(); ++l) {
+      room[l] = is_binding[l] ? std::min(1.0, room[l] * factor) : room[l];
+    }
+  };
+  widen(full.binding_links(), 1 / kLeastRoom);
+  for (int i = 0; i < kMostWidenings; ++i) {
+    PricedPacking packing(topology, options.shape, room);
+    if (!packing.run(options.good_enough)) {
+      return std::nullopt;
+    }
+    if (packing.rate() >= kWorthSparing * full.rate()) {
+      return packing.take();
+    }
+    widen(packing.binding_links(), kMoreRoom);
+  }
+  return std::nullopt;
+}
 
 }  // namespace
 
 std::optional<AllReduceForests> pack_by_prices(const topology::Topology& topology,
-                                               double good_enough) {
-  if (!topology::LinearProgram::is_available() || topology.rank_count() > kMostRanksPriced) {
+                                               const PricedOptions& options) {
+  if (!topology::LinearProgram::is_available() || topology.rank_count() > kMostRanksPriced ||
+      (options.shape == TreeShape::kTiered && !TieredTrees(topology).has_tiers())) {
     return std::nullopt;
   }
-  PricedPacking packing(topology);
-  if (!packing.run(good_enough)) {
+  PricedPacking packing(topology, options.shape, std::vector<double>(topology.link_count(), 1.0));
+  if (!packing.run(options.good_enough)) {
     return std::nullopt;
   }
-  return packing.take();
+  return options.spares_links ? spared(topology, options, packing) : packing.take();
 }
 
 }  // namespace rackrail::planner

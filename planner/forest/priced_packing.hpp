@@ -12,18 +12,33 @@
 // "Weighted Dantzig-Wolfe decomposition for linear mixed-integer programming", 1997).
 //
 // Where several trees are as cheap, shallow ones are taken: arcs that lead away from the root cost
-// a little less.
+// a little less. Optimal rates are many, and a solver's are those of a corner, at which links that
+// need not bind are full, too; flows that meet on full links hold each other up. So links that no
+// proof counts on can be made narrower, and wider again step by step as far as the rate needs it.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 
 #include "planner/forest/joint_forest.hpp"
 
 namespace rackrail::planner {
 
-/// With at least `good_enough` of what any trees can carry, where that is found in time. None where
-/// there is no solver for linear programs, too many ranks, or ranks that do not reach each other.
+enum class TreeShape : std::uint8_t {
+  kAny,
+  kTiered,  ///< planner/forest/tiered_trees.hpp
+};
+
+struct PricedOptions {
+  /// At least this share of what any trees of the shape can carry, where it is found in time.
+  double good_enough = 1;
+  TreeShape shape = TreeShape::kAny;
+  bool spares_links = false;  ///< links that need not be full are not
+};
+
+/// None where there is no solver for linear programs, too many ranks, or ranks that do not reach
+/// each other; or, of tiered trees, where no host has several ranks.
 std::optional<AllReduceForests> pack_by_prices(const topology::Topology& topology,
-                                               double good_enough);
+                                               const PricedOptions& options);
 
 }  // namespace rackrail::planner

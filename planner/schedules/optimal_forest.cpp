@@ -4,6 +4,7 @@
 #include <iterator>
 #include <utility>
 
+#include "planner/forest/colours.hpp"
 #include "planner/forest/forest_building.hpp"
 #include "planner/forest/forest_schedule.hpp"
 #include "planner/forest/joint_forest.hpp"
@@ -16,7 +17,7 @@ namespace {
 // Beyond this many ranks a graph has millions of transfers.
 constexpr std::size_t kMostRanksPacked = 512;
 // Large buffers gain from rounds, until graphs become large themselves.
-constexpr std::size_t kFineRounds[] = {16, 32, 64, 128, 256};
+constexpr std::size_t kFineRounds[] = {16, 24, 32, 48, 64, 128, 256};
 constexpr std::size_t kFewRounds = 4;  // enough where there are many trees
 
 /// Near to the bound, or shallow, or between few pairs of ranks, or in fair shares: which of them
@@ -26,25 +27,6 @@ constexpr ForestOptions kOptions[] = {
     {},
     {.most_trees_per_rank = 16, .good_enough = 0.9999, .pairs = Pairs::kFew},
     {.pairs = Pairs::kFairShares}};
-
-/// Whether links out of one rank are of other rates than those out of another.
-bool has_unequal_ways(const topology::Topology& topology) {
-  const auto rates_of = [&](std::size_t rank) {
-    std::vector<Bandwidth> rates;
-    for (const LinkId link : topology.links_out_of(topology.node_of(Rank(rank)))) {
-      rates.push_back(topology.link(link).bandwidth);
-    }
-    std::sort(rates.begin(), rates.end());
-    return rates;
-  };
-  const std::vector<Bandwidth> first = rates_of(0);
-  for (std::size_t r = 1; r < topology.rank_count(); ++r) {
-    if (rates_of(r) != first) {
-      return true;
-    }
-  }
-  return false;
-}
 
 class ForestFamily final : public ScheduleFamily {
  public:
@@ -79,18 +61,27 @@ class ForestFamily final : public ScheduleFamily {
   std::vector<plan::TransferGraph> collectives(plan::Collective what,
                                                const ScheduleRequest& request) const override {
     std::vector<plan::TransferGraph> graphs;
+    const bool is_uneven = are_ranks_unlike(request.topology);
     std::vector<AllReduceForests> seen;  // several options may lead to the same trees
     for (const ForestOptions& options : kOptions) {
       if (options.pairs != Pairs::kEven && request.topology.rank_count() > kMostRanksExactly) {
         continue;  // the same as without, or too many trees
       }
-      if (options.pairs == Pairs::kFairShares && !has_unequal_ways(request.topology)) {
+      if (options.pairs == Pairs::kFairShares && !is_uneven) {
         continue;  // even shares are fair
       }
       for (AllReduceForests& forests : forests_for(what, request.topology, options)) {
         if (std::find(seen.begin(), seen.end(), forests) == seen.end()) {
-          add_in_rounds(what, forests, request, graphs);
+          add_in_rounds(what, forests, request, Pace::kUrgent, graphs);
           seen.push_back(std::move(forests));
+        }
+      }
+    }
+    if (what == plan::Collective::kAllReduce && is_uneven) {
+      for (const AllReduceForests& forests : shaped_forests(request.topology)) {
+        if (std::find(seen.begin(), seen.end(), forests) == seen.end()) {
+          add_in_rounds(what, forests, request, Pace::kUrgent, graphs);
+          add_in_rounds(what, forests, request, Pace::kStages, graphs);
         }
       }
     }
@@ -114,18 +105,18 @@ class ForestFamily final : public ScheduleFamily {
   }
 
   static void add_in_rounds(plan::Collective what, const AllReduceForests& forests,
-                            const ScheduleRequest& request,
+                            const ScheduleRequest& request, Pace pace,
                             std::vector<plan::TransferGraph>& graphs) {
     auto made = in_rounds(
         request,
         [&](std::size_t rounds) {
           switch (what) {
             case plan::Collective::kAllGather:
-              return all_gather_along(forests.broadcast, request, rounds);
+              return all_gather_along(forests.broadcast, request, rounds, pace);
             case plan::Collective::kReduceScatter:
-              return reduce_scatter_along(forests.reduction, request, rounds);
+              return reduce_scatter_along(forests.reduction, request, rounds, pace);
             default:
-              return all_reduce_along(forests.reduction, forests.broadcast, request, rounds);
+              return all_reduce_along(forests.reduction, forests.broadcast, request, rounds, pace);
           }
         },
         kFewRounds);

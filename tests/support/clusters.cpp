@@ -61,6 +61,22 @@ Topology boxes_with_nics(const std::vector<std::vector<int>>& nics, int rails) {
   return topology;
 }
 
+Topology nics_by_host() {
+  return boxes_with_nics({{25, 25, 25, 25}, {25, 25, 25, 25}, {10, 10, 10, 10}, {3, 3, 3, 3}}, 1);
+}
+
+Topology nics_by_gpu() {
+  return boxes_with_nics(std::vector<std::vector<int>>(4, {25, 25, 10, 3}), 1);
+}
+
+Topology uneven_hosts() {
+  return boxes_with_nics({{25, 25, 25, 25, 25, 25}, {50, 50, 50}, {10, 25, 10, 25}}, 1);
+}
+
+Topology missing_nics() {
+  return boxes_with_nics({{25, 0, 25, 0}, {25, 25, 25, 25}, {0, 0, 50, 50}}, 2);
+}
+
 Topology grid(int rows, int columns, bool wrap) {
   Topology topology(wrap ? "torus" : "mesh");
   std::vector<NodeId> gpus;

@@ -15,6 +15,14 @@ topology::Topology boxes(int count, int rails);
 /// Boxes with as many GPUs as nics[box] has entries, on an NVSwitch (300 per GPU); GPU i has a NIC
 /// of nics[box][i] to switch i mod `rails`, none where that is 0.
 topology::Topology boxes_with_nics(const std::vector<std::vector<int>>& nics, int rails);
+/// Irregular ones, on one switch or, the last, on two. Four hosts of 4 GPUs with NICs of 25, 25, 10
+/// and 3: those of a host are alike, or each host has all four.
+topology::Topology nics_by_host();
+topology::Topology nics_by_gpu();
+/// Hosts of 6, 3 and 4 GPUs with NICs of 25, of 50, and of 10 and 25 in turn.
+topology::Topology uneven_hosts();
+/// Three hosts of 4 GPUs, the outer ones with two NICs each.
+topology::Topology missing_nics();
 /// GPUs in rows and columns, joined to their neighbours by links of 1; with `wrap`, the last of a
 /// row or column to the first.
 topology::Topology grid(int rows, int columns, bool wrap);

@@ -1,5 +1,6 @@
 #include "planner/collective_forms.hpp"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <functional>
 #include <map>
@@ -74,6 +75,28 @@ TEST_CASE("however slow a series begins, it is followed") {
   CHECK(one.found.form == 7);
   CHECK(one.found.time == 60_ms);
   CHECK(one.asked.at(kSecond) == 1);
+}
+
+TEST_CASE("a form that its bound rules out is not simulated, and the rest of its series is") {
+  std::vector<FormShape> forms = two_series();
+  const std::vector<Duration> times = {100_ms, 90_ms, 80_ms, 70_ms, 300_ms, 150_ms, 90_ms, 60_ms};
+  for (std::size_t form = 0; form < forms.size(); ++form) {
+    plan::AlphaBeta bound;
+    bound.alpha = scaled(times[form], form == 6 ? 0.5 : 0.9);
+    forms[form].bound = bound;
+  }
+  std::vector<std::size_t> simulated;
+  const DividedCollective found = fastest_division(
+      forms, kElements, TimeBelow([&](std::size_t form, std::int64_t, std::optional<Duration>) {
+        simulated.push_back(form);
+        return std::optional(times[form]);
+      }));
+  CHECK(found.form == 7);
+  CHECK(found.time == 60_ms);
+  // 300 ms and 150 ms are at least 270 and 135, when 70 are known.
+  CHECK(std::count(simulated.begin(), simulated.end(), 4) == 0);
+  CHECK(std::count(simulated.begin(), simulated.end(), 5) == 0);
+  CHECK(std::count(simulated.begin(), simulated.end(), 6) == 1);
 }
 
 }  // namespace rackrail::planner

@@ -32,7 +32,12 @@ TEST_CASE("every move of every round has one turn, after its predecessors") {
       }
     }
     const std::size_t rounds = 1 + random() % 6;
-    for (const auto& turns : {paced(moves, rounds, topology), in_stages(moves, rounds)}) {
+    std::vector<std::int64_t> sizes;
+    for (std::size_t round = 0; round < rounds; ++round) {
+      sizes.push_back(static_cast<std::int64_t>(1 + random() % 3));
+    }
+    for (const auto& turns : {paced(moves, rounds, topology), in_stages(moves, rounds),
+                              paced(moves, rounds, topology, 1e6, sizes)}) {
       std::set<std::pair<std::uint32_t, std::uint32_t>> done;
       for (const Turn& turn : turns) {
         for (const std::uint32_t before : moves[turn.move].predecessors) {
