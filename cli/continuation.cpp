@@ -89,8 +89,11 @@ Continuation::Continuation(Session& session, const ContinuationOptions& options,
   }
   const auto say = [&session](const std::string& text) { session.note("note: " + text); };
   if (options.on_slow) {
-    watch_.emplace(*options.on_slow, plan, cluster, plans_,
-                   runtime::DetectorOptions{.rate_scale = options.rate_scale}, say);
+    watch_.emplace(
+        *options.on_slow, plan, cluster, plans_,
+        runtime::DetectorOptions{.rate_scale = options.rate_scale,
+                                 .profile = [this](Rank rank) { return plans_.profile(rank); }},
+        say);
   }
   if (options.on_noise) {
     batch_watch_.emplace(*options.on_noise, plan, std::move(workload), plans_, say);

@@ -60,12 +60,13 @@ topology::Topology machine_as_network(const topology::Topology& original,
   using topology::NodeKind;
   // Two links are the least that a message between two hosts crosses, and what calibration saw.
   constexpr double kPerLink = 0.5;
-  topology::Topology network =
-      emulate::emulated_topology(original, plan,
-                                 {.payload_share = emulate::kPayloadShare,
-                                  .latency = scaled(calibration.latency, kPerLink),
-                                  .overhead = calibration.message_overhead,
-                                  .inside = calibration.core_bandwidth});
+  topology::Topology network = emulate::emulated_topology(
+      original, plan,
+      {.payload_share = emulate::kPayloadShare,
+       .latency = scaled(calibration.latency, kPerLink),
+       .overhead = calibration.message_overhead,
+       .inside = calibration.core_bandwidth,
+       .cores = calibration.core_bandwidth * static_cast<std::int64_t>(calibration.cores)});
   const NodeId from = network.add_node({.name = "cores-in", .kind = NodeKind::kSwitch});
   const NodeId to = network.add_node({.name = "cores-out", .kind = NodeKind::kSwitch});
   const auto cores = static_cast<std::int64_t>(calibration.cores);

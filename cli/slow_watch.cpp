@@ -103,11 +103,15 @@ std::string SlowWatch::describe(const runtime::SlowFinding& finding) const {
   }
   for (const runtime::RankFinding& rank : finding.ranks) {
     const std::string& name = rank_names_.at(rank.rank.index());
-    add(rank.factor == 1
-            ? fmt::format("{} computes as fast as at first, against the others", name)
-            : fmt::format(
-                  "{} takes {:.1f} times as long per sample as at first, against the others", name,
-                  rank.factor));
+    if (rank.factor == 1) {
+      add(fmt::format("{} computes as fast as at first, against the others", name));
+    } else if (rank.samples) {
+      add(fmt::format("{} takes {:.1f} times as long for {} samples as it would if it were well",
+                      name, rank.factor, *rank.samples));
+    } else {
+      add(fmt::format("{} takes {:.1f} times as long per sample as at first, against the others",
+                      name, rank.factor));
+    }
   }
   return fmt::format("after step {}: {}; a step takes {} instead of {}", finding.step, text,
                      to_string(finding.step_now), to_string(finding.step_before));
@@ -134,7 +138,9 @@ nlohmann::json SlowWatch::findings_json() const {
     nlohmann::json ranks = nlohmann::json::array();
     for (const runtime::RankFinding& found : entry.finding.ranks) {
       ranks.push_back(
-          {{"rank", rank_names_.at(found.rank.index())}, {"time_factor", found.factor}});
+          {{"rank", rank_names_.at(found.rank.index())},
+           {"time_factor", found.factor},
+           {"samples", found.samples ? nlohmann::json(*found.samples) : nlohmann::json()}});
     }
     nlohmann::json one = {{"text", entry.text},
                           {"step", entry.finding.step},

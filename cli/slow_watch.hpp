@@ -45,7 +45,7 @@ class SlowWatch {
 
   /// What is not as in the cluster, as far as it was found.
   const std::map<LinkId, Bandwidth>& rates() const { return detector_.rates(); }
-  const std::map<Rank, double>& factors() const { return detector_.factors(); }
+  const runtime::BatchFactors& factors() const { return detector_.factors(); }
 
   /// A list of findings, and one of [step, seconds of its slowest rank].
   nlohmann::json findings_json() const;

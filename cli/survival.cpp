@@ -16,6 +16,15 @@
 
 namespace rackrail::cli {
 
+namespace {
+
+/// Of a step of so many passes.
+runtime::ComputeLine line_of(const planner::DeviceSpeed& device, std::int64_t passes) {
+  return {device.fixed.seconds() * static_cast<double>(passes), device.per_sample.seconds()};
+}
+
+}  // namespace
+
 SurvivalPlans::SurvivalPlans(plan::Plan plan, topology::Topology cluster, plan::Workload workload,
                              Duration at_most)
     : plan_(std::move(plan)),
@@ -43,9 +52,18 @@ topology::Topology SurvivalPlans::cluster_of(const std::vector<Rank>& left) cons
 }
 
 void SurvivalPlans::set_condition(std::map<LinkId, Bandwidth> rates,
-                                  std::map<Rank, double> factors) {
+                                  runtime::BatchFactors factors) {
   rates_ = std::move(rates);
   factors_ = std::move(factors);
+}
+
+runtime::ComputeLine SurvivalPlans::profile(Rank rank) const {
+  try {
+    const std::int64_t passes = batch_.accumulation;
+    return line_of(planner::device_speeds(cluster_, workload_, passes).at(rank.index()), passes);
+  } catch (const Error&) {
+    return {};
+  }
 }
 
 void SurvivalPlans::set_batch(plan::BatchPlan batch, std::vector<Rank> ranks) {
@@ -70,9 +88,12 @@ plan::BatchPlan SurvivalPlans::fitted(plan::BatchPlan batch, const std::vector<R
   std::vector<planner::DeviceSpeed> devices =
       planner::device_speeds(cluster_of(left), workload_, batch.accumulation);
   for (std::size_t i = 0; i < left.size(); ++i) {
-    if (const auto factor = factors_.find(left[i]); factor != factors_.end()) {
-      devices[i].fixed = scaled(devices[i].fixed, factor->second);
-      devices[i].per_sample = scaled(devices[i].per_sample, factor->second);
+    if (const auto factors = factors_.find(left[i]); factors != factors_.end()) {
+      const auto passes = static_cast<double>(batch.accumulation);
+      const runtime::ComputeLine line =
+          runtime::slow_line(factors->second, line_of(devices[i], batch.accumulation));
+      devices[i].fixed = Duration::from_seconds(line.fixed / passes);
+      devices[i].per_sample = Duration::from_seconds(line.per_sample);
     }
   }
   const std::int64_t samples =
@@ -116,9 +137,17 @@ Duration SurvivalPlans::step_time_of(plan::Plan plan, const std::vector<Rank>& l
   const topology::Topology cluster = cluster_of(left);
   plan.cluster_digest = cluster.digest();
   sim::SimulationOptions options;
+  const std::int64_t passes = plan.batch.accumulation;
+  const std::vector<planner::DeviceSpeed> devices =
+      factors_.empty() ? std::vector<planner::DeviceSpeed>()
+                       : planner::device_speeds(cluster, workload_, passes);
   for (std::size_t i = 0; i < left.size(); ++i) {
-    if (const auto factor = factors_.find(left[i]); factor != factors_.end()) {
-      options.disturbances.slow_devices.push_back({.ranks = {Rank(i)}, .factor = factor->second});
+    if (const auto factors = factors_.find(left[i]); factors != factors_.end()) {
+      const runtime::ComputeLine well = line_of(devices[i], passes);
+      const std::int64_t samples = plan.batch.local_batch.at(i) * passes;
+      const double factor =
+          runtime::slow_line(factors->second, well).at(samples) / well.at(samples);
+      options.disturbances.slow_devices.push_back({.ranks = {Rank(i)}, .factor = factor});
     }
   }
   return sim::make_cost_model(cluster, options)->step(plan, workload_).step_time;

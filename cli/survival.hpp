@@ -19,6 +19,7 @@
 #include "base/units.hpp"
 #include "plan/plan.hpp"
 #include "plan/workload.hpp"
+#include "runtime/watch/slow_ranks.hpp"
 #include "topology/topology.hpp"
 
 namespace rackrail::cli {
@@ -31,9 +32,9 @@ class SurvivalPlans {
 
   /// Plans from now on use only this family of schedules.
   void keep_schedule(std::string family) { schedule_ = std::move(family); }
-  /// What is not as in the cluster any more: rates of its links, and by what the time per sample of
-  /// its ranks has grown. Instead of what was said before.
-  void set_condition(std::map<LinkId, Bandwidth> rates, std::map<Rank, double> factors);
+  /// What is not as in the cluster any more: rates of its links, and by what the time of its slow
+  /// ranks has grown. Instead of what was said before.
+  void set_condition(std::map<LinkId, Bandwidth> rates, runtime::BatchFactors factors);
 
   /// Samples, passes and learning rate of a step from now on, for these ranks of the first plan;
   /// for others the same samples, in the first plan's proportions.
@@ -46,6 +47,9 @@ class SurvivalPlans {
   plan::Plan plan_for(const std::vector<Rank>& left) const;
   /// The same with steps of `batch`, which has a size for each of these ranks, all positive.
   plan::Plan plan_for(const std::vector<Rank>& left, plan::BatchPlan batch) const;
+  /// What a rank of the first plan computes in a step while it is well, by the workload; in
+  /// proportion to its samples where the workload does not say.
+  runtime::ComputeLine profile(Rank rank) const;
   /// `batch` divided anew among these ranks, so that all finish together, where some are slow.
   plan::BatchPlan fitted(plan::BatchPlan batch, const std::vector<Rank>& left) const;
   /// The simulated step of a plan that was made for the same ranks, on the cluster as it is now:
@@ -64,7 +68,7 @@ class SurvivalPlans {
   plan::BatchPlan batch_;          // of a step now
   std::vector<Rank> batch_ranks_;  // that it is divided among
   std::map<LinkId, Bandwidth> rates_;
-  std::map<Rank, double> factors_;
+  runtime::BatchFactors factors_;
 };
 
 }  // namespace rackrail::cli

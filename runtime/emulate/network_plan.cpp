@@ -163,6 +163,16 @@ topology::Topology emulated_topology(const topology::Topology& original, const N
   }
   // A machine of one rank is that rank; one of several is a switch around them.
   std::vector<std::optional<NodeId>> node_of(plan.stations.size());
+  // A message that leaves a rank of several or reaches it crosses two links of the machine, and one
+  // otherwise; half of what it costs is at either end.
+  const auto share_of_cores = [&](Bandwidth rate, std::size_t links) {
+    return costs.cores == Bandwidth()
+               ? 0.0
+               : std::min(1.0, rate / costs.cores / (2 * static_cast<double>(links)));
+  };
+  const auto links_at = [&](std::size_t station) -> std::size_t {
+    return plan.stations[station].is_host && ranks_of[station] > 1 ? 2 : 1;
+  };
   const auto add_switch = [&](std::size_t s) {
     const Station& station = plan.stations[s];
     node_of[s] = result.add_node({.name = station.is_host ? station.name + ".net" : station.name,
@@ -191,26 +201,28 @@ topology::Topology emulated_topology(const topology::Topology& original, const N
                             .bandwidth = costs.inside,
                             .kind = topology::LinkKind::kOther,
                             .tier = "inside",
-                            .overhead = costs.overhead});
+                            .overhead = costs.overhead,
+                            .cpu_share = share_of_cores(costs.inside, 2)});
   }
   for (std::size_t s = plan.host_count; s < plan.stations.size(); ++s) {
     add_switch(s);
   }
   for (const ShapedLink& link : plan.links) {
-    const NodeId a = node_of[link.a].value();
-    const NodeId b = node_of[link.b].value();
-    result.add_link({.from = a,
-                     .to = b,
-                     .bandwidth = scaled(link.rate_ab, costs.payload_share),
-                     .latency = costs.latency,
-                     .tier = link.tier,
-                     .overhead = costs.overhead});
-    result.add_link({.from = b,
-                     .to = a,
-                     .bandwidth = scaled(link.rate_ba, costs.payload_share),
-                     .latency = costs.latency,
-                     .tier = link.tier,
-                     .overhead = costs.overhead});
+    const auto add = [&](std::size_t from, std::size_t to, Bandwidth full) {
+      const Bandwidth rate = scaled(full, costs.payload_share);
+      const bool is_of_host = plan.stations[from].is_host || plan.stations[to].is_host;
+      result.add_link(
+          {.from = node_of[from].value(),
+           .to = node_of[to].value(),
+           .bandwidth = rate,
+           .latency = costs.latency,
+           .tier = link.tier,
+           .overhead = costs.overhead,
+           .cpu_share =
+               is_of_host ? share_of_cores(rate, std::max(links_at(from), links_at(to))) : 0});
+    };
+    add(link.a, link.b, link.rate_ab);
+    add(link.b, link.a, link.rate_ba);
   }
   return result;
 }

@@ -80,9 +80,14 @@ struct EmulatedCosts {
   Duration latency;          ///< of a link
   Duration overhead;         ///< of a message (topology::Link::overhead)
   Bandwidth inside;          ///< between ranks of one machine, as loopback carries it
+  /// Bytes of messages that this machine's cores move per second when they do nothing else, both
+  /// ends counted; zero: they cost no core time.
+  Bandwidth cores{};
 };
 /// The topology that the plan stands for, as the simulator is to see it: the same ranks, joined by
-/// the plan's stations and links; a machine with several ranks is a switch around them.
+/// the plan's stations and links; a machine with several ranks is a switch around them. What
+/// messages take of the cores is divided evenly between both ends (Link::cpu_share), and counts
+/// for ranks that the caller gives a processor. What forwarding takes inside switches is left out.
 topology::Topology emulated_topology(const topology::Topology& original, const NetworkPlan& plan,
                                      const EmulatedCosts& costs);
 

@@ -29,11 +29,13 @@ constexpr double kDoubtfulSteps = 6;
 // Seconds, where no time was measured.
 constexpr double kShortest = 1e-15;
 constexpr std::size_t kMostIncomplete = 64;
+// Findings in a row about the batches of ranks that are known to be slow.
+constexpr std::size_t kMostRefined = 3;
 
 }  // namespace
 
 SlowDetector::SlowDetector(const topology::Topology& cluster, const DetectorOptions& options)
-    : cluster_(cluster), options_(options) {
+    : cluster_(cluster), options_(options), slow_ranks_(options.profile) {
   for (std::size_t rank = 0; rank < cluster.rank_count(); ++rank) {
     ranks_.emplace_back(rank);
   }
@@ -43,6 +45,7 @@ void SlowDetector::begin(std::vector<Rank> ranks) {
   ranks_ = std::move(ranks);
   std::ranges::sort(ranks_);
   incomplete_.clear();
+  is_new_batch_ = true;
   restart();
 }
 
@@ -80,6 +83,12 @@ std::optional<SlowFinding> SlowDetector::add(const StepMeasurement& measurement)
   if (strands_.empty()) {
     learn_network();
   }
+  if (is_new_batch_) {
+    is_new_batch_ = false;
+    if (auto finding = refine(number)) {
+      return finding;
+    }
+  }
   Suspicion suspicion = suspect();
   confirmed_ = suspicion == suspicion_ ? confirmed_ + 1 : 1;
   suspicion_ = std::move(suspicion);
@@ -97,8 +106,8 @@ void SlowDetector::count(const std::map<Rank, StepMeasurement>& step) {
   for (const auto& [rank, measured] : step) {
     longest = std::max(longest, measured.step_time);
     Device& device = devices_[rank];
-    device.samples = static_cast<double>(measured.samples);
-    put(device.compute, measured.compute_time.seconds() / device.samples);
+    device.samples = measured.samples;
+    put(device.compute, measured.compute_time.seconds() / static_cast<double>(device.samples));
     for (const PairTraffic& traffic : measured.received) {
       if (static_cast<double>(traffic.bytes.count()) >= kEnoughBytes) {
         Pair& pair = pairs_[{traffic.source, rank}];
@@ -152,12 +161,13 @@ double SlowDetector::common_growth() const {
   return std::max(1.0, lower_median(std::move(growths)));
 }
 
-/// The same of the ranks that have no factor; below 1 where they have become faster, which makes
-/// none of the slow ones well. Where all have a factor, that of all.
-double SlowDetector::growth_of_the_well() const {
+/// The same of the ranks that have no factor, without some; below 1 where they have become faster,
+/// as those do whose cores a slow one leaves to them: that makes none of the slow ones well. Where
+/// none is left, that of all.
+double SlowDetector::growth_of_the_well(const std::vector<Rank>& besides) const {
   std::vector<double> growths;
   for (const auto& [rank, device] : devices_) {
-    if (!factors_.contains(rank)) {
+    if (!slow_ranks_.is_slow(rank) && std::ranges::find(besides, rank) == besides.end()) {
       growths.push_back(growth(device.compute));
     }
   }
@@ -172,13 +182,13 @@ bool SlowDetector::is_slower(double common) const {
 void SlowDetector::suspect_ranks(Suspicion& suspicion, double common) const {
   const double of_the_well = growth_of_the_well();
   for (const auto& [rank, device] : devices_) {
-    const double grown = growth(device.compute) / common;
+    const double grown = growth(device.compute) / std::min(common, of_the_well);
     const double least = threshold(device.compute);
-    const double longer =
-        (device.compute.now() / common - device.compute.before()) * device.samples;
+    const double longer = (device.compute.now() / common - device.compute.before()) *
+                          static_cast<double>(device.samples);
     if (grown >= least && is_slower(common) && longer >= options_.matters * step_time_.before()) {
       suspicion.slow_ranks.push_back(rank);
-    } else if (factors_.contains(rank) && growth(device.compute) / of_the_well * least <= 1) {
+    } else if (slow_ranks_.is_slow(rank) && growth(device.compute) / of_the_well * least <= 1) {
       suspicion.faster_ranks.push_back(rank);
     }
   }
@@ -411,12 +421,41 @@ void SlowDetector::complete_cables(std::vector<LinkFinding>& slow) const {
   }
 }
 
+SlowFinding SlowDetector::finding_after(std::uint32_t step) const {
+  return {.step = step,
+          .step_before = Duration::from_seconds(step_time_.before()),
+          .step_now = Duration::from_seconds(step_time_.now()),
+          .links = {},
+          .ranks = {}};
+}
+
+std::map<Rank, ComputedStep> SlowDetector::computed_now() const {
+  std::map<Rank, ComputedStep> steps;
+  for (const auto& [rank, device] : devices_) {
+    steps[rank] = {device.samples, device.compute.now() * static_cast<double>(device.samples)};
+  }
+  return steps;
+}
+
+/// What ranks that are known to be slow take for a batch that is new to them.
+std::optional<SlowFinding> SlowDetector::refine(std::uint32_t step) {
+  if (refined_ >= kMostRefined) {
+    return std::nullopt;
+  }
+  SlowFinding finding = finding_after(step);
+  for (const Rank rank : slow_ranks_.refine(computed_now())) {
+    const std::int64_t samples = devices_.at(rank).samples;
+    finding.ranks.push_back({rank, slow_ranks_.factor(rank, samples), samples});
+  }
+  if (finding.ranks.empty()) {
+    return std::nullopt;
+  }
+  ++refined_;
+  return finding;
+}
+
 SlowFinding SlowDetector::conclude(std::uint32_t step) {
-  SlowFinding finding{.step = step,
-                      .step_before = Duration::from_seconds(step_time_.before()),
-                      .step_now = Duration::from_seconds(step_time_.now()),
-                      .links = {},
-                      .ranks = {}};
+  SlowFinding finding = finding_after(step);
   // All are worked out before any rate is changed.
   for (const std::size_t s : suspicion_.slow) {
     finding.links.push_back({blamed(strands_[s]), slow_rate(strands_[s]), false});
@@ -443,24 +482,32 @@ SlowFinding SlowDetector::conclude(std::uint32_t step) {
       }
     }
   }
-  // What has changed all of them says nothing of one. Both before any factor is changed.
-  const double common = common_growth();
-  const double of_the_well = growth_of_the_well();
-  for (const Rank rank : suspicion_.slow_ranks) {
-    factors_.try_emplace(rank, 1.0).first->second *= growth(devices_.at(rank).compute) / common;
-    finding.ranks.push_back({rank, factors_.at(rank)});
-  }
-  for (const Rank rank : suspicion_.faster_ranks) {
-    const double factor = factors_.at(rank) * growth(devices_.at(rank).compute) / of_the_well;
-    if (factor <= kWellAgain) {
-      factors_.erase(rank);
-    } else {
-      factors_[rank] = factor;
-    }
-    finding.ranks.push_back({rank, factor <= kWellAgain ? 1.0 : factor});
-  }
+  conclude_ranks(finding);
+  refined_ = 0;
   restart();
   return finding;
+}
+
+void SlowDetector::conclude_ranks(SlowFinding& finding) {
+  // What has changed all of them says nothing of one. Both before any factor is changed.
+  const double of_the_others = growth_of_the_well(suspicion_.slow_ranks);
+  const double of_the_well = growth_of_the_well();
+  const auto factor = [&](Rank rank, double others) {
+    const Device& device = devices_.at(rank);
+    return slow_ranks_.factor(rank, device.samples) * growth(device.compute) / others;
+  };
+  for (const Rank rank : suspicion_.slow_ranks) {
+    finding.ranks.push_back({rank, factor(rank, of_the_others)});
+  }
+  for (const Rank rank : suspicion_.faster_ranks) {
+    const double now = factor(rank, of_the_well);
+    finding.ranks.push_back({rank, now <= kWellAgain ? 1.0 : now});
+  }
+  std::map<Rank, double> factors;
+  for (const RankFinding& found : finding.ranks) {
+    factors[found.rank] = found.factor;
+  }
+  slow_ranks_.set(factors, computed_now());
 }
 
 }  // namespace rackrail::runtime

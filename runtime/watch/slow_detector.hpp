@@ -34,6 +34,10 @@
 // assumed. A rank is well again when its time per sample has shrunk against that of the ranks that
 // were well all along: that the whole machine has become faster changes nothing of how slow it is.
 //
+// Another batch. A slow rank that a plan has given another batch may take longer for it than its
+// factor says, or less (slow_ranks.hpp). Once the epoch has a reference that is a finding, too; a
+// few times at most until something else is found.
+//
 // Noise. A finding must be the same `confirmations` steps in a row, on medians, and begins a new
 // reference. With the default options a change is found in its 5th or 6th step.
 //
@@ -42,6 +46,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <vector>
@@ -51,6 +56,7 @@
 #include "runtime/coordinator/progress.hpp"
 #include "runtime/watch/pair_network.hpp"
 #include "runtime/watch/samples.hpp"
+#include "runtime/watch/slow_ranks.hpp"
 #include "topology/topology.hpp"
 
 namespace rackrail::runtime {
@@ -63,6 +69,8 @@ struct DetectorOptions {
   double sure = 3;                ///< spreads of the reference's logarithms
   double matters = 0.1;           ///< share of the reference's step time
   double rate_scale = 1;          ///< real rates by the cluster's: --scale of an emulated network
+  /// As SlowRanks takes it.
+  std::function<ComputeLine(Rank)> profile{};
 };
 
 struct LinkFinding {
@@ -74,9 +82,12 @@ struct LinkFinding {
 
 struct RankFinding {
   Rank rank;
-  /// Its time per sample, by that of the job's beginning and by what ranks in general have grown
-  /// by since; 1: well again.
+  /// Its time per sample, by that of the job's beginning and by what the others' has grown by
+  /// since; 1: well again.
   double factor = 1;
+  /// It is known to be slow, and has another factor with these samples, by its profile's time for
+  /// them. None: it has become slow, or well.
+  std::optional<std::int64_t> samples{};
 };
 
 struct SlowFinding {
@@ -99,9 +110,9 @@ class SlowDetector {
   /// that are not in the epoch are left out.
   std::optional<SlowFinding> add(const StepMeasurement& measurement);
 
-  /// Rates other than the cluster's, and factors of the time per sample other than 1.
+  /// Rates other than the cluster's, and what is known of ranks that are slow.
   const std::map<LinkId, Bandwidth>& rates() const { return rates_; }
-  const std::map<Rank, double>& factors() const { return factors_; }
+  const BatchFactors& factors() const { return slow_ranks_.factors(); }
 
  private:
   struct Pair {
@@ -110,7 +121,7 @@ class SlowDetector {
   };
   struct Device {
     Samples compute;  ///< seconds per sample
-    double samples = 0;
+    std::int64_t samples = 0;
   };
   enum class Health : std::uint8_t { kUnclear, kSlow, kWell, kFaster };
   /// What the latest steps say; equal when they say the same.
@@ -131,12 +142,16 @@ class SlowDetector {
   void suspect_ranks(Suspicion& suspicion, double common) const;
   std::map<RankPair, Health> pair_health(const Suspicion& suspicion, double common) const;
   void suspect_strands(Suspicion& suspicion, const std::map<RankPair, Health>& health) const;
+  SlowFinding finding_after(std::uint32_t step) const;
   SlowFinding conclude(std::uint32_t step);
+  void conclude_ranks(SlowFinding& finding);
+  std::optional<SlowFinding> refine(std::uint32_t step);
+  std::map<Rank, ComputedStep> computed_now() const;
 
   static double growth(const Samples& samples);
   double threshold(const Samples& samples) const;
   double common_growth() const;
-  double growth_of_the_well() const;
+  double growth_of_the_well(const std::vector<Rank>& besides = {}) const;
   bool is_slower(double common) const;
   Bandwidth planned(LinkId link) const { return cluster_.link(link).bandwidth; }
   Bandwidth assumed(LinkId link) const;
@@ -158,7 +173,9 @@ class SlowDetector {
   const DetectorOptions options_;
   std::vector<Rank> ranks_;
   std::map<LinkId, Bandwidth> rates_;
-  std::map<Rank, double> factors_;
+  SlowRanks slow_ranks_;
+  bool is_new_batch_ = false;  ///< of this epoch, whose reference is not held against it yet
+  std::size_t refined_ = 0;    ///< times in a row
 
   std::map<std::uint32_t, std::map<Rank, StepMeasurement>> incomplete_;  ///< by step
   std::size_t steps_ = 0;                                                ///< since the restart

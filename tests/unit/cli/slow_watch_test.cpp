@@ -49,13 +49,12 @@ class WatchedJob {
     for (int i = 0; i < 30 && watch.findings_json().size() == before; ++i) {
       ++step;
       for (std::size_t rank = 0; rank < factor.size(); ++rank) {
-        auto better = watch.measured(
-            {.rank = Rank(rank),
-             .step = step,
-             .samples = samples[rank],
-             .step_time = 200_ms,
-             .compute_time = scaled(2_ms, factor[rank] * static_cast<double>(samples[rank])),
-             .received = {}});
+        auto better = watch.measured({.rank = Rank(rank),
+                                      .step = step,
+                                      .samples = samples[rank],
+                                      .step_time = 200_ms,
+                                      .compute_time = compute_time(rank),
+                                      .received = {}});
         if (better) {
           samples = better->plan.batch.local_batch;
           watch.began({.epoch = ++epoch,
@@ -74,16 +73,19 @@ class WatchedJob {
     for (int i = 0; i < steps; ++i) {
       ++step;
       for (std::size_t rank = 0; rank < factor.size(); ++rank) {
-        watch.measured(
-            {.rank = Rank(rank),
-             .step = step,
-             .samples = samples[rank],
-             .step_time = 100_ms,
-             .compute_time = scaled(2_ms, factor[rank] * static_cast<double>(samples[rank])),
-             .received = {}});
+        watch.measured({.rank = Rank(rank),
+                        .step = step,
+                        .samples = samples[rank],
+                        .step_time = 100_ms,
+                        .compute_time = compute_time(rank),
+                        .received = {}});
       }
     }
     REQUIRE(watch.findings_json().size() == before);
+  }
+
+  Duration compute_time(std::size_t rank) const {
+    return fixed[rank] + scaled(2_ms, factor[rank] * static_cast<double>(samples[rank]));
   }
 
   const topology::Topology cluster = test::two_racks();
@@ -91,6 +93,7 @@ class WatchedJob {
   SurvivalPlans plans;
   SlowWatch watch;
   std::vector<double> factor = {1, 1, 1, 1};
+  std::vector<Duration> fixed = std::vector<Duration>(4);  ///< whatever the samples
   std::vector<std::int64_t> samples = std::vector<std::int64_t>(4, kSamples);
   std::uint32_t step = 0;
   std::uint32_t epoch = 1;
@@ -120,6 +123,31 @@ TEST_CASE("what a straggler costs with the plan in use counts, and what it costs
   const nlohmann::json second_finding = job.watch.findings_json().at(1);
   CHECK(second_finding.at("kept_step_time_s").get<double>() == Approx(0.0731).epsilon(0.03));
   CHECK(second_finding.at("new_step_time_s").get<double>() == Approx(0.060).epsilon(0.03));
+}
+
+TEST_CASE("a straggler's batch is corrected by what it takes for few samples") {
+  WatchedJob job(1000);
+  job.pass(20);
+  job.factor[1] = 2;
+  job.fixed[1] = 64_ms;  // 192 ms in all: three times as long
+  const std::optional<plan::Plan> second = job.run();
+  REQUIRE(second.has_value());
+  CHECK(second->batch.local_batch[1] == 13);
+  // 13 take 116 ms, and the others' 38 take 76. With 4 samples for 80 ms and 41 for 82 all are
+  // even.
+  const std::optional<plan::Plan> third = job.run();
+  REQUIRE(third.has_value());
+  CHECK(third->batch.local_batch[1] >= 4);
+  CHECK(third->batch.local_batch[1] <= 5);
+  CHECK(third->batch.global_batch() == 4 * kSamples);
+  const nlohmann::json finding = job.watch.findings_json().at(1);
+  CHECK(finding.at("outcome") == "new plan");
+  CHECK(finding.at("ranks").at(0).at("samples") == 13);
+  CHECK_THAT(finding.at("text").get<std::string>(), Catch::Contains("for 13 samples"));
+  // In the terms of the workload, which has 60 ms where ranks take 64.
+  CHECK(finding.at("kept_step_time_s").get<double>() == Approx(0.116 * 60 / 64).epsilon(0.03));
+  CHECK(finding.at("new_step_time_s").get<double>() == Approx(0.082 * 60 / 64).epsilon(0.03));
+  job.pass(20);
 }
 
 TEST_CASE("a straggler that hides behind the network is no reason for another plan") {

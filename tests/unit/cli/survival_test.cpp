@@ -41,7 +41,7 @@ TEST_CASE("plans are for the rates that links have now, and slow ranks get fewer
   while (cluster.link(uplink).bandwidth != 4_GBps) {
     uplink = LinkId(uplink.index() + 1);
   }
-  plans.set_condition({{uplink, Bandwidth(4'000'000)}}, {{Rank(1), 3.0}});
+  plans.set_condition({{uplink, Bandwidth(4'000'000)}}, {{Rank(1), {{32, 3.0}}}});
   const topology::Topology now = plans.cluster_of(all);
   CHECK(now.link(uplink).bandwidth == Bandwidth(4'000'000));
   CHECK(plans.step_time_of(first, all) > scaled(first.prediction.step_time, 2));
@@ -53,24 +53,41 @@ TEST_CASE("plans are for the rates that links have now, and slow ranks get fewer
   CHECK(std::ranges::max(second.batch.local_batch) == 39);
   // The plan of before lets the others wait for the slow one: so does its step, where it is of it
   // that is asked, and the seat of it, not its rank among those who are left.
-  plans.set_condition({}, {{Rank(1), 3.0}});
+  plans.set_condition({}, {{Rank(1), {{32, 3.0}}}});
   CHECK(plans.step_time_of(first, all) > scaled(first.prediction.step_time, 2));
   CHECK(plans.step_time_of(second, all) < scaled(plans.step_time_of(first, all), 0.6));
   const std::vector<Rank> without_first{Rank(1), Rank(2), Rank(3)};
   plans.set_condition({}, {});
   const plan::Plan even = plans.plan_for(without_first);
   const Duration step_of_even = plans.step_time_of(even, without_first);
-  plans.set_condition({}, {{Rank(0), 3.0}});
+  plans.set_condition({}, {{Rank(0), {{32, 3.0}}}});
   CHECK(plans.step_time_of(even, without_first) == step_of_even);
-  plans.set_condition({}, {{Rank(1), 3.0}});
+  plans.set_condition({}, {{Rank(1), {{32, 3.0}}}});
   CHECK(plans.step_time_of(even, without_first) > scaled(step_of_even, 2));
-  plans.set_condition({{uplink, Bandwidth(4'000'000)}}, {{Rank(1), 3.0}});
+  plans.set_condition({{uplink, Bandwidth(4'000'000)}}, {{Rank(1), {{32, 3.0}}}});
   // A lost rank leaves three, of which one is slow.
   const plan::Plan third = plans.plan_for({Rank(0), Rank(1), Rank(3)});
   CHECK(third.batch.global_batch() == first.batch.global_batch());
   CHECK(third.batch.local_batch[1] < third.batch.local_batch[0] / 2);
   plans.set_condition({}, {});
   CHECK(plans.plan_for(all).batch.local_batch == first.batch.local_batch);
+
+  // What does not depend on its batch is most of what it takes: it gets as few as that wants. Its
+  // 32 samples take 240 ms and 13 take 164: 112 ms and 4 ms for each; the others' take 1.875 ms.
+  plans.set_condition({}, {{Rank(1), {{32, 4.0}, {13, 164. / 24.375}}}});
+  const plan::Plan refined = plans.plan_for(all);
+  CHECK(refined.batch.global_batch() == first.batch.global_batch());
+  CHECK(refined.batch.local_batch[1] == 1);
+  CHECK(plans.step_time_of(refined, all) < plans.step_time_of(second, all));
+  CHECK(plans.step_time_of(second, all) >= 164_ms);
+  plans.set_condition({}, {{Rank(1), {{32, 1.5}, {20, (90. - 12 * 2.5) / 37.5}}}});
+  // 90 ms for 32 samples and 60 for 20: 10 ms and 2.5 for each, so 66 ms for 22.4 and the
+  // others' 35.2.
+  CHECK(plans.plan_for(all).batch.local_batch[1] == 23);
+
+  plans.set_condition({}, {});
+  CHECK(plans.profile(Rank(1)).per_sample == Approx(0.060 / 32));
+  CHECK(plans.profile(Rank(1)).fixed == Approx(0).margin(1e-9));
 
   plans.keep_schedule("parameter-server");
   const plan::Plan served = plans.plan_for({Rank(0), Rank(2), Rank(3)});

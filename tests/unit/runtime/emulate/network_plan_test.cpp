@@ -255,5 +255,43 @@ TEST_CASE("emulate plan: the simulator's view has payload rates and joins ranks 
         scaled(link.rate_ab, 0.5));
 }
 
+TEST_CASE("emulate plan: half of what a message costs the cores is at either end") {
+  const Bandwidth cores = 8_GBps;
+  const EmulatedCosts costs{
+      .payload_share = 0.5, .latency = 3_us, .inside = 4_GBps, .cores = cores};
+  // Core time of a byte, by that of a byte that the cores do nothing but move.
+  const auto cost_at = [&](const topology::Topology& view, const topology::Route& route,
+                           Rank rank) {
+    const std::string& host = view.node(view.node_of(rank)).host;
+    double cost = 0;
+    for (const LinkId id : route) {
+      const topology::Link& link = view.link(id);
+      if (view.node(link.from).host == host || view.node(link.to).host == host) {
+        cost += link.cpu_share * (cores / link.bandwidth);
+      }
+    }
+    return cost;
+  };
+  for (const char* name : {"two-racks-40g", "a100-8x8"}) {
+    const topology::Topology original = topology::read_cluster(name).topology;
+    const topology::Topology view =
+        emulated_topology(original, plan_network(original, 1e-4, 2), costs);
+    topology::Router router(view);
+    const Rank last(view.rank_count() - 1);
+    const topology::Route route = router.route(Rank(0), last);
+    CHECK(cost_at(view, route, Rank(0)) == Approx(0.5));
+    CHECK(cost_at(view, route, last) == Approx(0.5));
+    CHECK(emulated_topology(original, plan_network(original, 1e-4, 2), {.inside = 4_GBps})
+              .link(route.front())
+              .cpu_share == 0);
+  }
+  // Between ranks of one machine either end pays for both links: a half each.
+  const topology::Topology original = topology::read_cluster("a100-8x8").topology;
+  const topology::Topology view =
+      emulated_topology(original, plan_network(original, 1e-4, 2), costs);
+  topology::Router router(view);
+  CHECK(cost_at(view, router.route(Rank(0), Rank(1)), Rank(0)) == Approx(0.5));
+}
+
 }  // namespace
 }  // namespace rackrail::runtime::emulate

@@ -57,7 +57,9 @@ class Job {
     std::vector<StepMeasurement> all(4);
     double longest = 0;
     for (std::size_t rank = 0; rank < all.size(); ++rank) {
-      const double compute = 0.5 * compute_factor[rank] * everything * jittered();
+      const double compute =
+          (0.5 * compute_factor[rank] + fixed[rank] * 32 / static_cast<double>(samples[rank])) *
+          everything * jittered();
       longest = std::max(longest, compute);
       all[rank] = {
           .rank = Rank(rank),
@@ -111,6 +113,7 @@ class Job {
   std::vector<RankPair> pairs;
   std::vector<double> rates;  ///< real, by link, in the terms of the cluster
   std::vector<double> compute_factor{1, 1, 1, 1};
+  std::vector<double> fixed{0, 0, 0, 0};  ///< seconds of a step, whatever the samples
   std::vector<std::int64_t> samples{32, 32, 32, 32};
   double everything = 1;  ///< what the whole machine is slower by
   double jitter = 0.02;   ///< standard deviation of the logarithm of each figure
@@ -268,7 +271,7 @@ TEST_CASE("a slow rank is as slow as it is against the others, on a machine that
   CHECK(job.is_quiet_for(kSteady));
   job.everything = 1;
   CHECK(job.is_quiet_for(kSteady));
-  CHECK(job.detector.factors().at(Rank(2)) == Approx(3).epsilon(0.1));
+  CHECK(job.detector.factors().at(Rank(2)).back().factor == Approx(3).epsilon(0.1));
   // And well once it is itself, even where the machine becomes slow again meanwhile.
   job.compute_factor[2] = 1;
   job.everything = 1.2;
@@ -276,6 +279,58 @@ TEST_CASE("a slow rank is as slow as it is against the others, on a machine that
   REQUIRE(well.ranks.size() == 1);
   CHECK(well.ranks[0].factor == 1);
   CHECK(job.detector.factors().empty());
+}
+
+TEST_CASE("a slow rank is as slow as it is against the others, whom it leaves its core") {
+  Job job(hierarchical());
+  CHECK(job.is_quiet_for(kSteady));
+  job.compute_factor = {0.6, 0.6, 3, 0.6};
+  const SlowFinding found = job.find().second;
+  REQUIRE(found.ranks.size() == 1);
+  CHECK(found.ranks[0].rank == Rank(2));
+  CHECK(found.ranks[0].factor == Approx(5).epsilon(0.1));
+}
+
+TEST_CASE("what a slow rank takes for its new batch is found once, and that it is well again") {
+  Job job(hierarchical());
+  CHECK(job.is_quiet_for(kSteady));
+  job.compute_factor[2] = 2;
+  job.fixed[2] = 1;  // as much as 32 samples: 4 times as long in all
+  CHECK(job.find().second.ranks.at(0).factor == Approx(4).epsilon(0.1));
+  job.samples = {39, 39, 11, 39};
+  job.restart();
+  const auto [steps, found] = job.find();
+  CHECK(steps == 8);  // the reference
+  CHECK(found.links.empty());
+  REQUIRE(found.ranks.size() == 1);
+  CHECK(found.ranks[0].rank == Rank(2));
+  CHECK(found.ranks[0].samples == 11);
+  CHECK(found.ranks[0].factor == Approx(2 + 2 * 32. / 11).epsilon(0.1));
+  CHECK(job.detector.factors().at(Rank(2)).size() == 2);
+  job.samples = {41, 41, 5, 41};
+  job.restart();
+  CHECK(job.is_quiet_for(kSteady));  // as the line through both says
+  job.compute_factor[2] = 1;
+  job.fixed[2] = 0;
+  const SlowFinding well = job.find().second;
+  REQUIRE(well.ranks.size() == 1);
+  CHECK(well.ranks[0].factor == 1);
+  CHECK(job.detector.factors().empty());
+}
+
+TEST_CASE("new batches of a slow rank are a finding a few times only") {
+  Job job(hierarchical());
+  CHECK(job.is_quiet_for(kSteady));
+  job.compute_factor[2] = 4;
+  job.find();
+  int found = 0;
+  for (int epoch = 0; epoch < 6; ++epoch) {
+    job.samples[2] = epoch % 2 == 0 ? 8 : 16;
+    job.compute_factor[2] *= 2;  // never as was assumed
+    job.restart();
+    found += job.is_quiet_for(8) ? 0 : 1;
+  }
+  CHECK(found == 3);
 }
 
 TEST_CASE("a link that has its rate again is found") {
