@@ -166,7 +166,7 @@ TEST_CASE("all-reduce is bounded by cuts and by partitions") {
     for (int h = 0; h < 3; ++h) {
       const std::string host = "host" + std::to_string(h);
       const NodeId pcie =
-          t.add_node({.name = "pcie" + host, .kind = NodeKind::kPcie, .host = host});
+          t.add_node({.name = "pcie" + host, .kind = NodeKind::kPciSwitch, .host = host});
       const NodeId nic = t.add_node({.name = "nic" + host, .kind = NodeKind::kNic, .host = host});
       join(nic, tor, 25);
       join(pcie, nic, 12);
