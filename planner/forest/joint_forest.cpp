@@ -25,7 +25,7 @@ constexpr std::int64_t kFairTreeCounts[] = {256, 1024, 4096};
 constexpr double kFairRoom[] = {1, 1.005, 1.02};
 constexpr double kFairEnough = 0.985;
 constexpr double kNearlyAll = 0.995;  // what is looked for when trees are priced
-constexpr std::size_t kMostRanksShaped = 32;
+constexpr std::size_t kMostRanksShaped = 16;
 constexpr double kNearlyWhole = 1e-4;  // rates of a linear program are not quite integers
 
 /// Seconds per byte of the buffer on the busiest link.

@@ -23,7 +23,7 @@ std::vector<AllReduceForests> allreduce_forests(const topology::Topology& topolo
                                                 const ForestOptions& options = {});
 
 /// Priced trees (priced_packing.hpp) of every shape, with and without spared links, of nearly the
-/// best rate: few trees, which uneven clusters send sooner. None above 32 ranks.
+/// best rate: few trees, which uneven clusters send sooner. None above 16 ranks.
 std::vector<AllReduceForests> shaped_forests(const topology::Topology& topology);
 
 /// Those of the best rate.
