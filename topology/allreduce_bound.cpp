@@ -1,6 +1,7 @@
 // Lower bounds of all-reduce from single cuts and from partitions (see queries.hpp for the reason
 // why each holds). Up to 2(n−1) max-flows on one structure for the cuts, fewer where ranks are
-// joined by wide links; a sum per partition, and one max-flow for each of up to 512 groups.
+// joined by wide links; per partition a max-flow
+// within each group.
 #include <fmt/format.h>
 
 #include <functional>
@@ -110,90 +111,71 @@ AllReduceBound smallest_cut(const Topology& topology) {
   return bound;
 }
 
-/// Beyond this many groups their boundaries are taken as they are.
-constexpr std::size_t kMostGroupsNarrowed = 512;
-
-/// The vertices of some disjoint groups of ranks, each group drawn as narrowly as its ranks allow:
-/// behind a PCIe switch, where that lets in less than the NICs of the machine.
-class Boundaries {
+/// What may enter the ranks of each of some groups of vertices: the smallest cut around its ranks
+/// within the group, as behind a PCIe switch that lets in less than the NICs of the machine do.
+class GroupCuts {
  public:
   static constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();
 
-  /// `group_of` by vertex: below `groups`, or kNone.
-  Boundaries(const Topology& topology, std::vector<std::uint32_t> group_of, std::size_t groups)
-      : topology_(topology),
-        group_of_(std::move(group_of)),
-        groups_(groups),
-        entering_(groups),
-        network_(flow_network_of(topology, 1, true)),
-        inside_(network_.add_vertex()),
-        outside_(network_.add_vertex()) {
+  /// `group_of` by vertex: below `groups`, or kNone. Keeps references.
+  GroupCuts(const Topology& topology, const std::vector<std::uint32_t>& group_of,
+            std::size_t groups)
+      : topology_(topology), group_of_(group_of), members_(groups), ways_(groups) {
+    for (std::uint32_t v = 0; v < group_of.size(); ++v) {
+      if (group_of[v] != kNone) {
+        place_.push_back(static_cast<std::uint32_t>(members_[group_of[v]].size()));
+        members_[group_of[v]].push_back(v);
+      } else {
+        place_.push_back(kNone);
+      }
+    }
     for (std::size_t l = 0; l < topology.link_count(); ++l) {
       const Link& link = topology.link(LinkId(l));
-      const std::uint32_t to = group_of_[link.to.index()];
-      if (link.kind != LinkKind::kShared && to != kNone && to != group_of_[link.from.index()]) {
-        entering_[to] += link.bandwidth.bytes_per_second();
+      if (const std::uint32_t group = group_of[link.to.index()];
+          link.kind != LinkKind::kShared && group != kNone) {
+        ways_[group].push_back(&link);
       }
     }
   }
 
-  /// Into all groups together.
-  Capacity entering() {
-    if (groups_ <= kMostGroupsNarrowed) {
-      narrow_all();
+  /// Into all of them together.
+  Capacity sum() const {
+    Capacity all = 0;
+    for (std::uint32_t group = 0; group < members_.size(); ++group) {
+      all += entering(group);
     }
-    return std::accumulate(entering_.begin(), entering_.end(), Capacity{0});
+    return all;
   }
 
  private:
-  void narrow_all() {
-    constexpr Capacity kWide = std::numeric_limits<std::int64_t>::max();
-    std::vector<std::uint32_t> of_rank;
-    std::vector<FlowNetwork::Arc> from;
-    std::vector<FlowNetwork::Arc> to;
-    for (std::size_t r = 0; r < topology_.rank_count(); ++r) {
-      const NodeId vertex = topology_.node_of(Rank(r));
-      of_rank.push_back(group_of_[vertex.index()]);
-      from.push_back(network_.add_arc(inside_, vertex.value(), 0));
-      to.push_back(network_.add_arc(vertex.value(), outside_, 0));
+  // A flow from the ranks against the links, to whatever is not of the group.
+  Capacity entering(std::uint32_t group) const {
+    const std::vector<std::uint32_t>& members = members_[group];
+    FlowNetwork network(members.size());
+    const FlowNetwork::Vertex ranks = network.add_vertex();
+    const FlowNetwork::Vertex others = network.add_vertex();
+    Capacity boundary = 0;
+    for (const Link* const link : ways_[group]) {
+      const bool is_inside = group_of_[link->from.index()] == group;
+      const Capacity rate = link->bandwidth.bytes_per_second();
+      network.add_arc(place_[link->to.index()], is_inside ? place_[link->from.index()] : others,
+                      rate);
+      boundary += is_inside ? 0 : rate;
     }
-    for (std::uint32_t group = 0; group < groups_; ++group) {
-      for (std::size_t r = 0; r < of_rank.size(); ++r) {
-        network_.set_capacity(from[r], of_rank[r] == group ? kWide : 0);
-        network_.set_capacity(to[r], of_rank[r] == group ? 0 : kWide);
-      }
-      network_.reset();
-      // Links are turned round: what flows out of the group is what may enter it.
-      const Capacity flow = network_.augment(inside_, outside_, entering_[group]);
-      if (flow < entering_[group]) {
-        narrow(group, flow);
+    for (std::uint32_t i = 0; i < members.size(); ++i) {
+      if (topology_.rank_of(NodeId(members[i])).has_value()) {
+        network.add_arc(ranks, i, boundary);
       }
     }
-  }
-
-  // To the source's side of the cut that was found, unless that is another group's in part.
-  void narrow(std::uint32_t group, Capacity entering) {
-    const std::vector<bool> side = network_.reachable_from(inside_);
-    for (std::size_t v = 0; v < group_of_.size(); ++v) {
-      if (side[v] && group_of_[v] != group && group_of_[v] != kNone) return;
-    }
-    for (std::size_t v = 0; v < group_of_.size(); ++v) {
-      if (side[v]) {
-        group_of_[v] = group;
-      } else if (group_of_[v] == group) {
-        group_of_[v] = kNone;
-      }
-    }
-    entering_[group] = entering;
+    network.reset();
+    return network.augment(ranks, others, boundary);
   }
 
   const Topology& topology_;
-  std::vector<std::uint32_t> group_of_;
-  std::size_t groups_;
-  std::vector<Capacity> entering_;  ///< by group
-  FlowNetwork network_;
-  FlowNetwork::Vertex inside_;
-  FlowNetwork::Vertex outside_;
+  const std::vector<std::uint32_t>& group_of_;
+  std::vector<std::uint32_t> place_;                 ///< by vertex, in members_ of its group
+  std::vector<std::vector<std::uint32_t>> members_;  ///< vertices, by group
+  std::vector<std::vector<const Link*>> ways_;       ///< links that end there, by group
 };
 
 using GroupOf = std::function<std::string(const Node&, bool is_rank)>;
@@ -216,9 +198,9 @@ std::optional<AllReduceBound> partition(const Topology& topology, const char* wh
   std::vector<std::uint32_t> numbers;
   for (const std::string& group : groups) {
     const auto found = with_ranks.find(group);
-    numbers.push_back(found == with_ranks.end() ? Boundaries::kNone : found->second);
+    numbers.push_back(found == with_ranks.end() ? GroupCuts::kNone : found->second);
   }
-  const Capacity entering = Boundaries(topology, std::move(numbers), with_ranks.size()).entering();
+  const Capacity entering = GroupCuts(topology, numbers, with_ranks.size()).sum();
   const auto k = static_cast<Capacity>(with_ranks.size());
   AllReduceBound bound;
   bound.algbw = Bandwidth(static_cast<std::int64_t>(entering / (2 * (k - 1))));

@@ -130,8 +130,8 @@ AllGatherBound allgather_bound_with_wider_cut(const Topology& topology, const Cu
 /// Two facts give it. Any cut that parts two ranks must carry the whole sum (M bytes) in each
 /// direction: T ≥ M / min-cut. And if the ranks are parted into k groups, at least 2(k−1) messages
 /// of each element must enter groups (k−1 before the first group knows the sum, k−1 after it), so
-/// T ≥ 2(k−1)·M / Σ (capacity into the groups). Partitions tried: single ranks, hosts, racks, each
-/// group within the narrowest links around its ranks.
+/// T ≥ 2(k−1)·M / Σ (capacity into the groups). Partitions tried: single ranks, hosts, racks; what
+/// may enter a group is the smallest cut between its ranks and what is outside it.
 struct AllReduceBound {
   Bandwidth algbw;     ///< M/T, rounded down
   std::string reason;  ///< "cut around host3: 25.0 GB/s" or "partition into 8 hosts: …"
