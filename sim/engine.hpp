@@ -263,9 +263,6 @@ class Engine {
   void open_lane(std::uint32_t run, std::uint32_t lane);
   void slice_unblocked(std::uint32_t run, Place place, const Item& item, std::uint32_t slice);
   void encode(std::uint32_t run, Place place, const Item& item, std::uint32_t slice);
-  /// Tells the routes of a pair apart: a hash of the links. Two of them would take turns in one
-  /// channel where it is the same, once in 2³² pairs.
-  static std::uint32_t route_number(const RouteUse& route);
   std::uint32_t new_channel(std::uint32_t route);
   std::uint32_t channel_of(std::uint64_t pair, LaneKind kind, std::uint32_t route);
   void try_send(std::uint32_t channel);

@@ -4,7 +4,6 @@
 #include <tuple>
 #include <utility>
 
-#include "base/random.hpp"
 #include "sim/engine.hpp"
 #include "sim/engine_state.hpp"
 
@@ -49,11 +48,12 @@ std::uint32_t Engine::add_run(std::shared_ptr<const GraphIndex> shared, std::str
     const std::uint64_t pair = (std::uint64_t{ends.src.value()} << 32U) | dst.value();
     const Item first = index.item({lane, 0});
     const LaneKind kind = index.lane_kinds.empty() ? LaneKind::kOwn : index.lane_kinds[lane];
+    const std::uint32_t route = kind != LaneKind::kOwn ? 0
+                                : index.route_numbers.empty()
+                                    ? route_number(index.routes[first.route])
+                                    : index.route_numbers[first.route];
     const std::uint32_t channel =
-        index.has_connections
-            ? new_channel(0)
-            : channel_of(pair, kind,
-                         kind == LaneKind::kOwn ? route_number(index.routes[first.route]) : 0);
+        index.has_connections ? new_channel(0) : channel_of(pair, kind, route);
     run.lanes.push_back({.next = first, .channel = channel, .count = ends.count});
     for (std::uint32_t i = 0; index.codecs.size() > 1 && i < ends.count; ++i) {
       const Item item = index.item({lane, i});
@@ -69,14 +69,6 @@ std::uint32_t Engine::add_run(std::shared_ptr<const GraphIndex> shared, std::str
   }
   run.index = std::move(shared);
   return number;
-}
-
-std::uint32_t Engine::route_number(const RouteUse& route) {
-  std::uint64_t hash = route.links.size();
-  for (const LinkId link : route.links) {
-    hash = mix64(hash ^ link.value());
-  }
-  return static_cast<std::uint32_t>(hash >> 32U);
 }
 
 std::uint32_t Engine::new_channel(std::uint32_t route) {

@@ -116,6 +116,7 @@ GraphIndex::GraphIndex(std::shared_ptr<const GraphLayout> layout)
       receivers(layout->receivers),
       groups(layout->groups),
       routes(layout->routes),
+      route_numbers(layout->route_numbers),
       codecs(layout->codecs),
       efforts(efforts_of(codecs)),
       orders_additions(layout->orders_additions),

@@ -2,9 +2,9 @@
 // rank, which encoding each lossy transfer sends, and over which links it goes. Made once per
 // (schedule, elements, slice size).
 //
-// A transfer is named by its lane, that is its (src, dst) pair, and its position in the order in
-// which they leave; arrays are laid out in this order too, so that what the interpreter touches
-// next is beside what it touched last.
+// A transfer is named by its lane, that is its (src, dst) pair and route, and its position in the
+// order in which they leave; arrays are laid out in this order too, so that what the interpreter
+// touches next is beside what it touched last.
 //
 // What does not depend on sizes, which is nearly all of it, is the layout: buckets of a plan that
 // follow one schedule share it (graph_indexer.hpp).
@@ -69,6 +69,8 @@ class GraphLayout {
   /// of all. On the lanes of the others it has its place too.
   std::vector<std::vector<Place>> groups;
   std::vector<RouteUse> routes;
+  /// By route, of a folded schedule: route_number() of the route it was. Empty elsewhere.
+  std::vector<std::uint32_t> route_numbers;
   std::vector<plan::Codec> codecs;
   bool orders_additions = false;  ///< whether any Item::additions_before is not 0
   bool has_connections = false;   ///< each lane is a channel of its own
@@ -111,6 +113,7 @@ class GraphIndex {
   const std::vector<Rank>& receivers;
   const std::vector<std::vector<Place>>& groups;
   const std::vector<RouteUse>& routes;
+  const std::vector<std::uint32_t>& route_numbers;
   const std::vector<plan::Codec>& codecs;
   const std::vector<plan::CodecEffort> efforts;  ///< of these
   const bool orders_additions;

@@ -420,6 +420,7 @@ class LayoutFolder {
     if (there == kNoImage) {
       there = static_cast<std::uint32_t>(layout_->routes.size());
       layout_->routes.push_back(folded(whole_.routes[number]));
+      layout_->route_numbers.push_back(route_number(whole_.routes[number]));
     }
     return there;
   }

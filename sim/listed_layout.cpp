@@ -33,7 +33,7 @@ ListedLayout::ListedLayout(const plan::TransferGraph& graph, std::int64_t elemen
                            Routing& routing) {
   codecs.assign(graph.codecs().begin(), graph.codecs().end());
   const plan::InNetwork in_network(graph, routing.topology());
-  number_items(graph, elements, in_network);
+  number_items(graph, elements, in_network, routing.heeds_plan());
   add_routes(graph, routing);
   add_groups(graph, in_network, routing.topology());
   add_dependents(graph);
@@ -58,7 +58,7 @@ void ListedLayout::add_encodings(const plan::TransferGraph& graph) {
 }
 
 void ListedLayout::number_items(const plan::TransferGraph& graph, std::int64_t elements,
-                                const plan::InNetwork& in_network) {
+                                const plan::InNetwork& in_network, bool heeds_routes) {
   const auto transfers = graph.transfers();
   const auto kind_of = [&](std::size_t i) {
     if (in_network.operation_of(TransferId(i)) == nullptr) {
@@ -76,7 +76,8 @@ void ListedLayout::number_items(const plan::TransferGraph& graph, std::int64_t e
     }
     const std::uint64_t pair = (std::uint64_t{t.src.value()} << 32U) | t.dst.value();
     const LaneKind kind = kind_of(i);
-    const RouteId route = kind == LaneKind::kOwn ? route_of[t.route.index()] : RouteId(0);
+    const bool has_own = kind == LaneKind::kOwn && heeds_routes;
+    const RouteId route = has_own ? route_of[t.route.index()] : RouteId(0);
     const auto [it, is_new] = lanes_of_kind[static_cast<std::size_t>(kind)].emplace(
         LaneKey{pair, route}, static_cast<std::uint32_t>(lanes.size()));
     if (is_new) {

@@ -62,7 +62,7 @@ class ListedLayout final : public GraphLayout {
   }
 
   void number_items(const plan::TransferGraph& graph, std::int64_t elements,
-                    const plan::InNetwork& in_network);
+                    const plan::InNetwork& in_network, bool heeds_routes);
   void add_groups(const plan::TransferGraph& graph, const plan::InNetwork& in_network,
                   const topology::Topology& topology);
   void add_routes(const plan::TransferGraph& graph, Routing& routing);

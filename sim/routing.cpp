@@ -32,6 +32,14 @@ void limit_rate(RouteUse& use, const topology::Link& link, double share) {
   }
 }
 
+std::uint32_t route_number(const RouteUse& route) {
+  std::uint64_t hash = route.links.size();
+  for (const LinkId link : route.links) {
+    hash = mix64(hash ^ link.value());
+  }
+  return static_cast<std::uint32_t>(hash >> 32U);
+}
+
 Routing::Routing(const topology::Topology& topology, Multipath multipath, std::uint64_t seed,
                  int connections)
     : topology_(topology), multipath_(multipath) {

@@ -2,7 +2,7 @@
 // the choice.
 //
 // Routes. A plan pins a route to each of its transfers; two of one pair of ranks may have different
-// ones, and take turns, as the pair has one channel. What it leaves open goes the way of least
+// ones, and are sent at the same time. What it leaves open goes the way of least
 // latency, as the planner expects. A network that chooses by itself counts links
 // (topology::Distance::kHops), as BGP and the subnet managers of InfiniBand do: it uses a
 // longer cable like a shorter one. By flow hash (ECMP), a flow is what a network takes for one: all
@@ -75,6 +75,10 @@ double rate_alone(const topology::Topology& topology, const RouteUse& use, std::
 /// their bytes, of several connections that of one.
 void limit_rate(RouteUse& use, const topology::Link& link, double share);
 
+/// Tells the routes of a pair apart: a hash of the links. Two of them would take turns where it is
+/// the same, once in 2³² pairs.
+std::uint32_t route_number(const RouteUse& route);
+
 /// Looks routes up; the topology must outlive it.
 class Routing {
  public:
@@ -89,6 +93,8 @@ class Routing {
   /// Stages what goes from src to dst over a route, of several pairs the slowest copies.
   static void stage(const topology::Topology& topology, Rank src, Rank dst, RouteUse& use);
   const topology::Topology& topology() const { return topology_; }
+  /// Whether a pinned route is taken: else the network chooses one for each pair.
+  bool heeds_plan() const { return multipath_ == Multipath::kPinned; }
 
  private:
   void add_ways(Rank src, Rank dst, RouteUse& use);

@@ -156,6 +156,59 @@ TEST_CASE("a folded collective takes as long as all of it") {
   }
 }
 
+TEST_CASE("two routes of a pair stay two where a fold lays one over the other") {
+  // Two racks of two hosts, with two uplinks each that the hosts take in turn.
+  topology::Topology topology("uplinks in turn");
+  const auto join = [&](NodeId from, NodeId to, Bandwidth rate, Bandwidth flow = Bandwidth()) {
+    topology::Link link{.from = from, .to = to, .bandwidth = rate, .latency = 1_us};
+    link.flow_bandwidth = flow;
+    return topology.add_link(link);
+  };
+  std::vector<NodeId> spines;
+  for (const char* name : {"spine0", "spine1"}) {
+    spines.push_back(topology.add_node({.name = name, .kind = topology::NodeKind::kSpine}));
+  }
+  std::vector<LinkId> from_host;
+  std::vector<LinkId> to_host;
+  std::vector<std::vector<LinkId>> up(2);
+  std::vector<std::vector<LinkId>> down(2);
+  for (std::size_t r = 0; r < 2; ++r) {
+    const std::string rack = "rack" + std::to_string(r);
+    const NodeId tor =
+        topology.add_node({.name = "tor" + rack, .kind = topology::NodeKind::kTor, .rack = rack});
+    for (const NodeId spine : spines) {
+      up[r].push_back(join(tor, spine, 10_GBps));
+      down[r].push_back(join(spine, tor, 10_GBps));
+    }
+    for (const char* host : {"a", "b"}) {
+      const NodeId gpu = topology.add_node({.name = rack + host,
+                                            .kind = topology::NodeKind::kGpu,
+                                            .host = rack + host,
+                                            .rack = rack});
+      topology.add_rank(gpu);
+      from_host.push_back(join(gpu, tor, 20_GBps, 1_GBps));
+      to_host.push_back(join(tor, gpu, 20_GBps, 1_GBps));
+    }
+  }
+  plan::TransferGraph graph("pairs", plan::Collective::kAllReduce, 4,
+                            std::vector<std::uint32_t>(8, 1));
+  for (std::uint32_t src = 0; src < 4; ++src) {
+    const std::uint32_t dst = (src + 2) % 4;
+    for (std::uint32_t i = 0; i < 2; ++i) {
+      const std::uint32_t uplink = src % 2 ^ i;
+      const RouteId route = graph.add_route(
+          {from_host[src], up[src / 2][uplink], down[dst / 2][uplink], to_host[dst]});
+      graph.add_transfer(
+          {.src = Rank(src), .dst = Rank(dst), .chunk_begin = 2 * src + i, .route = route}, {});
+    }
+  }
+  REQUIRE(turns_of(graph, topology) != sim::RankTable(topology).no_turns());
+  const Duration whole = costs_of(topology, false)->collective_time(graph, 8'000'000, 1'000'000);
+  const Duration folded = costs_of(topology, true)->collective_time(graph, 8'000'000, 1'000'000);
+  CHECK(whole < 4'100_us);  // 4 MB over each route, with 1 GB/s at most
+  CHECK(folded == whole);
+}
+
 TEST_CASE("a folded step takes as long as all of it") {
   const topology::Topology topology = test::boxes(4, 8);
   const plan::Workload workload = plan::read_workload("resnet-50", topology::configs_folder());

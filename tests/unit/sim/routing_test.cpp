@@ -339,6 +339,35 @@ TEST_CASE("pinned routes are heeded, or not, as asked") {
   CHECK(pinned.route(Rank(0), Rank(1)).links == hashed);
 }
 
+TEST_CASE("where the network chooses, routes of a plan make no difference") {
+  const Topology topology = test::hosts_with_nics(3, {25, 25});
+  const auto time_of = [&](Multipath multipath, bool has_routes) {
+    plan::TransferGraph graph("messages", plan::Collective::kAllReduce, 3,
+                              std::vector<std::uint32_t>(24, 1));
+    std::vector<TransferId> before;
+    for (std::uint32_t i = 0; i < 24; ++i) {
+      const std::uint32_t src = i % 3;
+      const std::uint32_t dst = (src + 1) % 3;
+      // Links of host h: to and from one switch, then the other.
+      const RouteId route =
+          graph.add_route({LinkId(4 * src + 2 * (i % 2)), LinkId(4 * dst + 2 * (i % 2) + 1)});
+      const std::size_t waits = i % 4 == 2 ? 1 : 0;
+      before.push_back(
+          graph.add_transfer({.src = Rank(src),
+                              .dst = Rank(dst),
+                              .chunk_begin = i,
+                              .route = has_routes ? route : RouteId(0)},
+                             {before.data() + (i < 3 ? 0 : i - 3), i < 3 ? 0 : waits}));
+    }
+    SimulationOptions options;
+    options.multipath = multipath;
+    return simulate_collective(graph, 2'400'000, 30'000, topology, options).time;
+  };
+  CHECK(time_of(Multipath::kEcmp, true) == time_of(Multipath::kEcmp, false));
+  CHECK(time_of(Multipath::kSpray, true) == time_of(Multipath::kSpray, false));
+  CHECK(time_of(Multipath::kPinned, true) < time_of(Multipath::kPinned, false));
+}
+
 TEST_CASE("packets that switches deal out run near host rate too, where hashed ones collide") {
   const Topology topology = test::clos({4, 4, 4, 4}, 4);
   constexpr std::int64_t kBytes = 10'000'000;  // 1 ms
