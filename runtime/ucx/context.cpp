@@ -6,6 +6,7 @@
 #include <ucs/debug/log_def.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdarg>
@@ -14,6 +15,7 @@
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <sstream>
 #include <utility>
 
@@ -39,6 +41,11 @@ constexpr std::array<Setting, 4> kSettings{
     Setting{"UCX_TCP_RX_SEG_SIZE", "RX_SEG_SIZE", "128k"},
     Setting{"UCX_TCP_MAX_POLL", "MAX_POLL", "1"},
     Setting{"UCX_KEEPALIVE_INTERVAL", "KEEPALIVE_INTERVAL", "1s"}};
+
+// Memory shared between processes tells of a peer that died only when asked to, and takes more of
+// the cores then than TCP does: so that is for where there is no network device, as in some
+// sandboxes, and nothing else could tell.
+constexpr Setting kSharedMemoryAlone{"UCX_MM_ERROR_HANDLING", "ERROR_HANDLING", "y"};
 
 constexpr Duration kSleepWithoutArming = 1_ms;
 
@@ -80,12 +87,13 @@ void check_ucx(ucs_status_t status, const char* what) {
   }
 }
 
-UcpContext open_ucx_context() {
-  quieten_ucx();
+namespace {
+
+UcpContext open_context(std::span<const Setting> settings) {
   ucp_config_t* raw_config = nullptr;
   check_ucx(ucp_config_read(nullptr, nullptr, &raw_config), "reading its configuration");
   const UcpConfig config(raw_config);
-  for (const Setting& setting : kSettings) {
+  for (const Setting& setting : settings) {
     if (std::getenv(setting.variable) == nullptr) {
       // A version of UCX that lacks one of them works with its own value.
       (void)ucp_config_modify(config.get(), setting.name, setting.value);
@@ -97,6 +105,26 @@ UcpContext open_ucx_context() {
   ucp_context_h context = nullptr;
   check_ucx(ucp_init(&parameters, config.get(), &context), "opening a context");
   return UcpContext(context);
+}
+
+/// Whether the context reaches other processes by the memory of this machine only.
+bool is_alone(const UcpContext& context) {
+  const std::vector<std::string> devices = ucx_devices(context);
+  return std::all_of(devices.begin(), devices.end(),
+                     [](const std::string& device) { return device.ends_with("/memory"); });
+}
+
+}  // namespace
+
+UcpContext open_ucx_context() {
+  quieten_ucx();
+  UcpContext context = open_context(kSettings);
+  if (is_alone(context)) {
+    std::vector<Setting> settings(kSettings.begin(), kSettings.end());
+    settings.push_back(kSharedMemoryAlone);
+    context = open_context(settings);
+  }
+  return context;
 }
 
 UcpWorker open_ucx_worker(const UcpContext& context) {

@@ -255,8 +255,8 @@ class UcxTransport final : public Transport, public DeviceMessaging {
     ucp_ep_h endpoint = nullptr;
     ucs_status_t status = ucp_ep_create(worker_.get(), &parameters, &endpoint);
     if (status == UCS_ERR_UNREACHABLE) {
-      // Where UCX sees no network device, as in some sandboxes, memory shared between processes is
-      // all that there is, and that tells nobody of a lost peer. The coordinator does.
+      // Shared memory of a UCX that does not do as context.cpp asks it tells nobody of a lost peer.
+      // The coordinator does.
       parameters.err_mode = UCP_ERR_HANDLING_MODE_NONE;
       status = ucp_ep_create(worker_.get(), &parameters, &endpoint);
     }
