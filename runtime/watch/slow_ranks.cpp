@@ -32,7 +32,12 @@ ComputeLine slow_line(const std::vector<BatchFactor>& factors, const ComputeLine
 }
 
 ComputeLine SlowRanks::profile_of(Rank rank) const {
-  return profile_ ? profile_(rank) : ComputeLine{};
+  if (!profile_) {
+    return {};
+  }
+  const ComputeLine line = profile_(rank);
+  const ComputeLine usable{std::max(line.fixed, 0.0), std::max(line.per_sample, 0.0)};
+  return usable.at(1) > 0 ? usable : ComputeLine{};  // a profile may have no times
 }
 
 double SlowRanks::factor(Rank rank, std::int64_t samples) const {

@@ -54,8 +54,8 @@ struct ComputedStep {
 
 class SlowRanks {
  public:
-  /// `profile`: of a rank that is well; only the ratio of its two figures counts. Empty: steps take
-  /// time in proportion to their samples.
+  /// `profile`: of a rank that is well; only the ratio of its two figures counts. Empty, or without
+  /// a time: steps take time in proportion to their samples.
   explicit SlowRanks(std::function<ComputeLine(Rank)> profile) : profile_(std::move(profile)) {}
 
   /// Ranks are slow by these factors, whatever was known of them, or well (1); `steps` are the

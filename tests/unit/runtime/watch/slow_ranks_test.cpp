@@ -75,6 +75,19 @@ TEST_CASE("a slow rank's time for another batch replaces what was assumed of it"
   CHECK(ranks.refine(steps_of(kProfile, 180, 24)).empty());
 }
 
+TEST_CASE("a profile without times, or whose line starts below 0, is as good as none") {
+  for (const ComputeLine& profile : {ComputeLine{0, 0}, ComputeLine{-1e-12, 1e-12}}) {
+    SlowRanks ranks([&](Rank) { return profile; });
+    const auto taken = [](std::int64_t samples) {
+      const auto seconds = static_cast<double>(samples);
+      return Steps{{Rank(0), {4, 4.0}}, {Rank(1), {4, 4.0}}, {Rank(2), {samples, 3 * seconds}}};
+    };
+    ranks.set({{Rank(2), 3}}, taken(1));
+    CHECK(ranks.refine(taken(2)).empty());
+    CHECK(ranks.factor(Rank(2), 2) == Approx(3));
+  }
+}
+
 TEST_CASE("a rank that is as slow for each batch keeps its factor") {
   const ComputeLine slow{0.030, 0.003};
   SlowRanks ranks = profiled();
