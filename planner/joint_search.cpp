@@ -263,14 +263,23 @@ JointResult JointSearch::run() {
   const bool lossy = search_.candidates().allowed_codecs().size() > 1;
   const Knobs free{sizes_, any_candidate, lossy};
   const plan::BatchPlan first_batch = space_.fixed();
-  // Whoever may stop the search has at least what runs without a planner.
-  std::optional<Search::Scored> usual;
+  // Whoever may stop the search has at least what runs without a planner, in FP16 too.
+  std::vector<Search::Scored> usual;
   if (options_.stop) {
-    usual =
-        search_.evaluate({"usual", usual_size_, both(uncompressed(), usual_family_)}, first_batch);
+    const auto keep = [&](const char* name, const CandidateFilter& limit) {
+      if (auto scored =
+              search_.evaluate({name, usual_size_, both(limit, usual_family_)}, first_batch)) {
+        usual.push_back(*std::move(scored));
+      }
+    };
+    keep("usual", uncompressed());
+    if (lossy && !is_stopped()) {
+      keep("usual in FP16",
+           [](const Candidate& c) { return c.strongest.kind == plan::CodecKind::kFp16; });
+    }
   }
-  std::optional<Found> first = usual.has_value() && is_stopped()
-                                   ? Found{.best = *usual, .best_of = {}, .uniform = {}}
+  std::optional<Found> first = !usual.empty() && is_stopped()
+                                   ? Found{.best = usual.front(), .best_of = {}, .uniform = {}}
                                    : optimise(free, first_batch);
   if (!first.has_value()) {
     throw ConfigError(ErrorContext{"<command line>", "options", "no plan that they allow",
@@ -315,8 +324,8 @@ JointResult JointSearch::run() {
   for (const SingleKnob& knob : result.alone) {
     take_if_better(knob.scored);
   }
-  if (usual.has_value()) {
-    take_if_better(*usual);
+  for (const Search::Scored& scored : usual) {
+    take_if_better(scored);
   }
   // A plan that keeps to a limit counts as found under it, whichever search it came from.
   const auto count_in = [&](const Search::Scored& scored) {
