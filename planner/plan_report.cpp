@@ -84,11 +84,11 @@ std::vector<Alternative> baselines_of(Search& search, const Comparison& comparis
     }
   }
   if (fp16.has_value()) {
-    baselines.push_back(
-        comparison.against("all FP16",
-                           fmt::format("FP16 everywhere, the best routes and buckets for it ({})",
-                                       to_string(fp16->bucket_size)),
-                           *fp16));
+    baselines.push_back(comparison.against(
+        "all FP16",
+        fmt::format("FP16 on every tier, inside hosts too, the best routes and buckets ({})",
+                    to_string(fp16->bucket_size)),
+        *fp16));
   }
   sort_fastest_first(baselines);
   return baselines;

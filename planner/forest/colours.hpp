@@ -8,9 +8,10 @@
 
 namespace rackrail::planner {
 
-/// Of each node a number that it shares with those that no property, neighbour or neighbour's
-/// neighbour tells apart from it (Weisfeiler and Leman, "The reduction of a graph to canonical
-/// form", 1968). Nodes of different colours are different; those of one may still be.
+/// Of each node a number that it shares with those that neither being a rank, nor rates
+/// of links, nor neighbours, nor neighbours' neighbours tell apart from it (Weisfeiler and Leman,
+/// "The reduction of a graph to canonical form", 1968). Nodes of different colours are different;
+/// those of one may still be.
 std::vector<std::size_t> colours(const topology::Topology& topology);
 
 /// Whether ranks have different colours: links that bind then meet others of other rates.

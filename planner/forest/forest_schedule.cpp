@@ -17,7 +17,7 @@ namespace {
 constexpr double kPacedBytes = 1U << 30U;  // of the buffer that the order of moves is made for
 // Rounds that are in the order of urgency have this size; the last ones, so many, ever less, which
 // empties the pipeline sooner. The first ones too would start more additions than they fill it.
-constexpr std::int64_t kRoundSize = 16;
+constexpr std::int64_t kRoundSize = 4;
 constexpr std::size_t kLastRounds = 3;
 
 /// A chunk and the trees it takes.
@@ -132,6 +132,19 @@ Steps steps_of(const std::vector<Part>& parts, const Forest* reduction, const Fo
   return all;
 }
 
+/// The same shares of the buffer in the smallest integers: small buffers can be divided by them
+/// too.
+std::vector<Part> in_lowest_terms(std::vector<Part> parts) {
+  std::int64_t common = 0;
+  for (const Part& part : parts) {
+    common = std::gcd(common, part.weight);
+  }
+  for (Part& part : parts) {
+    part.weight /= std::max<std::int64_t>(common, 1);
+  }
+  return parts;
+}
+
 /// Of each round, as factors of the parts' weights.
 std::vector<std::int64_t> round_sizes(const std::vector<Part>& parts, std::size_t rounds,
                                       Pace pace) {
@@ -151,7 +164,7 @@ std::vector<std::int64_t> round_sizes(const std::vector<Part>& parts, std::size_
 plan::TransferGraph make_graph(plan::Collective collective, const Forest* reduction,
                                const Forest* broadcast, const ScheduleRequest& request,
                                std::size_t rounds, Pace pace) {
-  const std::vector<Part> parts = parts_of(reduction, broadcast);
+  const std::vector<Part> parts = in_lowest_terms(parts_of(reduction, broadcast));
   std::vector<std::uint32_t> weights;
   std::vector<Rank> owners;
   const std::vector<std::int64_t> sizes = round_sizes(parts, rounds, pace);

@@ -1,6 +1,6 @@
 // In which order the moves of pipelined trees take their turns on the links.
 //
-// Moves of a pair of ranks are sent in the order that a plan fixes (rule 5 of
+// Moves of a pair of ranks over one route are sent in the order that a plan fixes (rule 5 of
 // plan/transfer_graph.hpp), so that order decides whether a link waits for a move that is not there
 // yet while others are. It is found by list scheduling: time is gone through with links shared
 // evenly, and whenever a pair can send, it takes the most urgent of the moves that are ready. What

@@ -30,7 +30,7 @@ class Mutator {
     Draft::Step& step = draft.steps[below(draft.steps.size())];
     const auto ranks = draft.ranks;
     const auto chunks = draft.weights.size();
-    switch (below(9)) {
+    switch (below(10)) {
       case 0:
         if (!step.dependencies.empty()) {
           step.dependencies.erase(step.dependencies.begin() +
@@ -78,6 +78,13 @@ class Mutator {
       }
       case 8:
         step.transfer.codec = static_cast<std::uint8_t>(below(draft.codecs.size() + 1));
+        break;
+      case 9:
+        // Another route: what follows on the one that it had need not wait for it any more.
+        if (draft.routes.empty()) {
+          draft.routes = {{LinkId(0)}, {LinkId(1)}};
+        }
+        step.transfer.route = RouteId(below(draft.routes.size() + 1));
         break;
       default:
         break;
