@@ -4,8 +4,8 @@
 // as formulas it takes none. The rules are those of plan/transfer_graph.hpp; all chunks have equal
 // weight, and transfers move FP32 over the topology's routes.
 //
-// A lane holds the transfers of one (src, dst) pair in the order in which they leave; a transfer is
-// named by its lane and its position there.
+// A lane holds the transfers of one (src, dst) pair, which has one route, in the order in which
+// they leave; a transfer is named by its lane and its position there.
 #pragma once
 
 #include <cstdint>

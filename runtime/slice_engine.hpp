@@ -17,7 +17,8 @@
 // completed them: until then nothing that depends on them may write there. Encoded slices have
 // memory of their own and count as read at once.
 //
-// Cost: O(1) per slice and dependency, plus O(runs) to look for the next slice to a destination.
+// Cost: O(1) per slice and dependency, plus O(runs · routes) to look for the next slice to a
+// destination.
 #pragma once
 
 #include <cstddef>
