@@ -140,6 +140,8 @@ RACKRAIL_COLLECTIVES(nics_by_host_16, test::nics_by_host());
 RACKRAIL_COLLECTIVES(nics_by_gpu_16, test::nics_by_gpu());
 RACKRAIL_COLLECTIVES(uneven_hosts_13, test::uneven_hosts());
 RACKRAIL_COLLECTIVES(missing_nics_12, test::missing_nics());
+RACKRAIL_COLLECTIVES(two_nics_4, test::hosts_with_nics(4, {25, 25}));
+RACKRAIL_COLLECTIVES(four_nics_4, test::hosts_with_nics(4, {25, 25, 25, 25}));
 RACKRAIL_COLLECTIVES(odd_clos_12, test::clos({1, 4, 7}, 2));
 RACKRAIL_COLLECTIVES(three_tiers_10, test::three_tiers({{2, 3}, {1, 4}}, 2));
 #undef RACKRAIL_COLLECTIVES
