@@ -13,10 +13,12 @@ struct Bfloat16 {
   RACKRAIL_LOOP Code code_of(float value) {
     const auto bits = bits_as<std::uint32_t>(value);
     // Half a unit less one, plus the bit that decides ties; a carry out of the mantissa correctly
-    // increments the exponent, up to infinity.
-    const std::uint32_t rounded = bits + 0x7fffU + ((bits >> 16U) & 1U);
-    const std::uint32_t quiet = bits | 0x400000U;
-    return static_cast<Code>((value != value ? quiet : rounded) >> 16U);
+    // increments the exponent, up to infinity. By masks, so that nothing is narrowed but the
+    // result.
+    const std::uint32_t is_nan = value != value ? 0xffffffffU : 0;
+    const std::uint32_t rounding = (0x7fffU + ((bits >> 16U) & 1U)) & ~is_nan;
+    const std::uint32_t quiet = 0x400000U & is_nan;
+    return static_cast<Code>(((bits + rounding) | quiet) >> 16U);
   }
 
   RACKRAIL_LOOP float float_of(Code code) {

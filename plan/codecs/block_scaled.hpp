@@ -35,6 +35,8 @@ class BlockScaledArithmetic final : public CpuArithmetic {
     for (std::size_t begin = 0; begin < input.size(); begin += block()) {
       const std::size_t size = std::min(block(), input.size() - begin);
       const std::span<float> error = residual.empty() ? residual : residual.subspan(begin, size);
+      fetch(input, begin + kAhead, std::min(size, kAhead));
+      fetch(residual, begin + kAhead, std::min(size, kAhead));
       const std::span<const float> values = compensated(input.subspan(begin, size), error);
       const float scale = scale_of(largest_magnitude(values));
       store(scales, scale);
@@ -64,6 +66,16 @@ class BlockScaledArithmetic final : public CpuArithmetic {
   }
 
  private:
+  // A block is gone through several times, and meanwhile nothing would come from memory: the
+  // processor looks ahead in one run through the data, not from block to block.
+  static constexpr std::size_t kAhead = 1024;  // elements
+  static void fetch(std::span<const float> values, std::size_t begin, std::size_t size) {
+    constexpr std::size_t kLine = 64 / sizeof(float);
+    for (std::size_t i = begin; i < std::min(begin + size, values.size()); i += kLine) {
+      __builtin_prefetch(&values[i]);
+    }
+  }
+
   std::size_t block() const { return descriptor().block; }
   std::size_t scale_bytes(std::size_t elements) const {
     return (elements + block() - 1) / block() * sizeof(float);
