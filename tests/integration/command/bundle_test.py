@@ -54,7 +54,7 @@ class Bundle(harness.CommandTest):
         return self.make_folders(root)
 
     def make_folders(self, root):
-        for name in ("proc", "sys", "dev", "tmp", "work"):
+        for name in ("proc", "sys", "dev", "tmp", "job"):
             (root / name).mkdir()
         return root
 
@@ -92,14 +92,14 @@ class Bundle(harness.CommandTest):
         data = "/bundle/share/rackrail/configs/data/digits.csv"
         for name, text in (("small.yaml", small_training(data=data)),
                            ("workload.yaml", SMALL_WORKLOAD), ("two-hosts.csv", TWO_HOSTS)):
-            (root / "work" / name).write_text(text)
+            (root / "job" / name).write_text(text)
         info = self.in_root("info", "--json", loader=loader).json
         self.assertEqual(info["configs"], "/bundle/share/rackrail/configs")
         transports = {each["name"]: each for each in info["features"]}
-        self.in_root("plan", "/work/two-hosts.csv", "/work/workload.yaml", "--local-batch", "16",
-                     "-o", "/work/plan.json", loader=loader)
-        run = self.in_root("train", "/work/plan.json", "--cluster", "/work/two-hosts.csv",
-                           "--training", "/work/small.yaml", "--workers", "2", "--json",
+        self.in_root("plan", "/job/two-hosts.csv", "/job/workload.yaml", "--local-batch", "16",
+                     "-o", "/job/plan.json", loader=loader)
+        run = self.in_root("train", "/job/plan.json", "--cluster", "/job/two-hosts.csv",
+                           "--training", "/job/small.yaml", "--workers", "2", "--json",
                            loader=loader).json
         self.assertTrue(run["parameters_agree"])
         self.assertLess(run["losses"][-1], run["losses"][0])
