@@ -110,8 +110,10 @@ UcpContext open_context(std::span<const Setting> settings) {
 /// Whether the context reaches other processes by the memory of this machine only.
 bool is_alone(const UcpContext& context) {
   const std::vector<std::string> devices = ucx_devices(context);
-  return std::all_of(devices.begin(), devices.end(),
-                     [](const std::string& device) { return device.ends_with("/memory"); });
+  // "self/memory0", "posix/memory", "cma/memory"; those of a GPU are beside them.
+  return std::all_of(devices.begin(), devices.end(), [](const std::string& device) {
+    return device.find("/memory") != std::string::npos || device.ends_with("/cuda");
+  });
 }
 
 }  // namespace
