@@ -14,7 +14,10 @@ using message::at;
 using message::fail;
 using message::utf8;
 
-constexpr int kFormatWithoutWarmup = 1;
+// The oldest formats that know of them.
+constexpr int kFirstFormat = 1;
+constexpr int kFormatWithWarmup = 2;
+constexpr int kFormatWithRates = 3;
 // 2³² samples per rank and 2¹⁵ ranks stay far within 64 bits, as do this many passes and steps.
 constexpr std::int64_t kMost = std::int64_t{1} << 32U;
 constexpr std::int64_t kMostPasses = std::int64_t{1} << 14U;
@@ -137,12 +140,19 @@ std::vector<ScheduleRange> read_ranges(const v1::Plan& message) {
   return ranges;
 }
 
+int version_for(const Plan& plan) {
+  if (std::any_of(plan.schedules.begin(), plan.schedules.end(),
+                  [](const TransferGraph& graph) { return graph.has_rates(); })) {
+    return kFormatWithRates;
+  }
+  return plan.compression_warmup_steps > 0 ? kFormatWithWarmup : kFirstFormat;
+}
+
 }  // namespace
 
 void write_message(const Plan& plan, v1::Plan& message) {
   message.Clear();
-  message.set_version(plan.compression_warmup_steps > 0 ? kPlanFormatVersion
-                                                        : kFormatWithoutWarmup);
+  message.set_version(version_for(plan));
   message.set_name(utf8(plan.name, "name"));
   message.set_cluster_name(utf8(plan.cluster_name, "cluster_name"));
   message.set_cluster_digest(utf8(plan.cluster_digest, "cluster_digest"));

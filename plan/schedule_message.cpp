@@ -191,11 +191,12 @@ void write_schedule(const TransferGraph& graph, v1::Schedule& message) {
   for (const Codec& codec : graph.codecs()) {
     message.add_codecs(to_string(codec));
   }
-  for (const std::vector<LinkId>& route : graph.routes()) {
-    v1::Route& links = *message.add_routes();
-    for (const LinkId link : route) {
-      links.add_links(link.value());
+  for (std::size_t r = 0; r < graph.routes().size(); ++r) {
+    v1::Route& route = *message.add_routes();
+    for (const LinkId link : graph.routes()[r]) {
+      route.add_links(link.value());
     }
+    route.set_rate(graph.rate(RouteId(r)).bytes_per_second());
   }
   for (const Rank owner : graph.owners()) {
     message.add_owners(owner.value());
@@ -230,7 +231,7 @@ TransferGraph read_schedule(const v1::Schedule& message, std::size_t rank_count)
       fail(fmt::format("routes[{}]", i), fmt::format("{} links", route.size()),
            i == 0 ? "none" : "at least one");
     }
-    graph.add_route(std::move(route));
+    graph.add_route(std::move(route), Bandwidth(message.routes(i).rate()));
   }
   if (message.owners_size() > 0 || graph.collective() != Collective::kAllReduce) {
     std::vector<Rank> owners;

@@ -83,12 +83,23 @@ void TransferGraph::remove_codecs() {
   }
 }
 
-RouteId TransferGraph::add_route(std::vector<LinkId> links) {
+RouteId TransferGraph::add_route(std::vector<LinkId> links, Bandwidth rate) {
   if (links.empty()) {
     return RouteId(0);
   }
+  if (rate < Bandwidth{}) {
+    throw PlanError(ErrorContext{.file = {},
+                                 .where = fmt::format("rate of route {}", routes_.size()),
+                                 .found = fmt::format("{} B/s", rate.bytes_per_second()),
+                                 .expected = "at least 0 (0: no limit)"});
+  }
   routes_.push_back(std::move(links));
+  rates_.push_back(rate);
   return RouteId(routes_.size() - 1);
+}
+
+bool TransferGraph::has_rates() const {
+  return std::any_of(rates_.begin(), rates_.end(), [](Bandwidth r) { return r != Bandwidth{}; });
 }
 
 TransferId TransferGraph::add_transfer(const Transfer& transfer,

@@ -35,6 +35,9 @@
 //     the order of their ids, but rule 5 does not order them among transfers of their own. Who has
 //     no such switches sends the members one by one, by rules 1 to 6: the result is the same but
 //     for the order of additions.
+//  8. Rates. A route may have a rate: a transfer over it moves no faster, counting encoded bytes.
+//     Where trees of unequal shares meet on a link, equal parts of it would hold up some of them;
+//     at their rates none waits for another.
 //
 // An all-reduce is right when every rank ends with each rank's contribution exactly once
 // (plan/verifier.hpp).
@@ -46,6 +49,7 @@
 #include <vector>
 
 #include "base/ids.hpp"
+#include "base/units.hpp"
 #include "plan/codec.hpp"
 
 namespace rackrail::plan {
@@ -96,6 +100,10 @@ class TransferGraph {
   /// A route is the links from src to dst; an empty one means that none is pinned. Route 0 is
   /// always empty.
   std::span<const std::vector<LinkId>> routes() const { return routes_; }
+  /// By route, the most that a transfer gets on it (rule 8); 0: no limit.
+  std::span<const Bandwidth> rates() const { return rates_; }
+  Bandwidth rate(RouteId route) const { return rates_[route.index()]; }
+  bool has_rates() const;
 
   /// In the order of their first transfers; they do not overlap.
   std::span<const TransferGroup> groups() const { return groups_; }
@@ -104,8 +112,9 @@ class TransferGraph {
   std::uint8_t add_codec(const Codec& codec);
   /// All transfers send FP32 from now on.
   void remove_codecs();
-  /// Adds a route for several transfers to share; an empty one is route 0.
-  RouteId add_route(std::vector<LinkId> links);
+  /// Adds a route for several transfers to share; an empty one is route 0, and has no rate. Throws
+  /// PlanError when the rate is negative.
+  RouteId add_route(std::vector<LinkId> links, Bandwidth rate = {});
   /// Appends; `dependencies` are ids given out before, so ids are a topological order. Throws
   /// PlanError when an index is out of range or src == dst.
   TransferId add_transfer(const Transfer& transfer, std::span<const TransferId> dependencies);
@@ -140,10 +149,12 @@ class TransferGraph {
   std::vector<TransferGroup> groups_;
   std::vector<Codec> codecs_{Codec{}};
   std::vector<std::vector<LinkId>> routes_{std::vector<LinkId>{}};
+  std::vector<Bandwidth> rates_{Bandwidth{}};  // by route
   std::vector<Rank> owners_;
 };
 
-/// By route of the graph: the first that has the same links (rule 5 knows no difference).
+/// By route of the graph: the first that has the same links (rule 5 knows no difference, whatever
+/// their rates).
 std::vector<RouteId> distinct_routes(const TransferGraph& graph);
 
 /// Number of slices of a range, and the elements of one of them relative to the buffer. A range of

@@ -17,8 +17,10 @@ plan::TransferGraph recoded(const plan::TransferGraph& graph, const topology::To
     dependencies += graph.dependencies(TransferId(i)).size();
   }
   result.reserve(graph.transfers().size(), dependencies);
-  for (const std::vector<LinkId>& route : graph.routes()) {
-    result.add_route(route);
+  // Where codecs differ, so do the shares of the links that rates were made for.
+  const bool keeps_rates = codecs.inside == codecs.across;
+  for (std::size_t r = 0; r < graph.routes().size(); ++r) {
+    result.add_route(graph.routes()[r], keeps_rates ? graph.rate(RouteId(r)) : Bandwidth{});
   }
   const std::vector<std::uint32_t> groups = tier_group_by_rank(topology);
   const std::uint8_t inside = result.add_codec(codecs.inside);

@@ -24,7 +24,8 @@ plan::TransferGraph exchange_of(const plan::TransferGraph& graph, Rank rank) {
     own.add_codec(graph.codecs()[i]);
   }
   const auto add = [&](plan::Transfer transfer, std::span<const TransferId> after) {
-    transfer.route = own.add_route(graph.routes()[transfer.route.index()]);
+    transfer.route =
+        own.add_route(graph.routes()[transfer.route.index()], graph.rate(transfer.route));
     return own.add_transfer(transfer, after);
   };
   const auto key = [](const plan::Transfer& transfer, Rank server) {

@@ -26,7 +26,8 @@ bool are_equal(const plan::TransferGraph& a, const plan::TransferGraph& b) {
   };
   if (a.rank_count() != b.rank_count() || a.transfers().size() != b.transfers().size() ||
       a.groups().size() != b.groups().size() || !equal(a.codecs(), b.codecs()) ||
-      !equal(a.chunk_weights(), b.chunk_weights()) || !equal(a.routes(), b.routes())) {
+      !equal(a.chunk_weights(), b.chunk_weights()) || !equal(a.routes(), b.routes()) ||
+      !equal(a.rates(), b.rates())) {
     return false;
   }
   for (std::size_t i = 0; i < a.transfers().size(); ++i) {

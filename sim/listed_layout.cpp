@@ -130,6 +130,7 @@ void ListedLayout::add_routes(const plan::TransferGraph& graph, Routing& routing
     if (route == kNoItem) {
       route = static_cast<std::uint32_t>(routes.size());
       routes.push_back(routing.route(t.src, t.dst, links));
+      limit_rate(routes.back(), graph.rate(t.route));
     }
     items_[number].route = route;
   }

@@ -18,11 +18,12 @@ plan::TransferGraph placed(const plan::TransferGraph& graph, std::span<const Ran
     result.add_codec(graph.codecs()[i]);
   }
   std::vector<RouteId> routes;
-  for (std::vector<LinkId> route : graph.routes()) {
+  for (std::size_t i = 0; i < graph.routes().size(); ++i) {
+    std::vector<LinkId> route = graph.routes()[i];
     for (LinkId& link : route) {
       link = links.empty() ? link : links[link.index()];
     }
-    routes.push_back(result.add_route(std::move(route)));
+    routes.push_back(result.add_route(std::move(route), graph.rate(RouteId(i))));
   }
   for (std::size_t i = 0; i < graph.transfers().size(); ++i) {
     plan::Transfer transfer = graph.transfers()[i];

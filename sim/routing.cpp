@@ -25,11 +25,22 @@ double rate_alone(const topology::Topology& topology, const RouteUse& use, std::
          share_of(use, i);
 }
 
-void limit_rate(RouteUse& use, const topology::Link& link, double share) {
-  const double cap = static_cast<double>(link.flow_bandwidth.bytes_per_second()) / share;
+namespace {
+
+void cap_rate(RouteUse& use, double cap) {
   if (cap > 0 && (use.rate_cap == 0 || cap < use.rate_cap)) {
     use.rate_cap = cap;
   }
+}
+
+}  // namespace
+
+void limit_rate(RouteUse& use, const topology::Link& link, double share) {
+  cap_rate(use, static_cast<double>(link.flow_bandwidth.bytes_per_second()) / share);
+}
+
+void limit_rate(RouteUse& use, Bandwidth rate) {
+  cap_rate(use, static_cast<double>(rate.bytes_per_second()));
 }
 
 std::uint32_t route_number(const RouteUse& route) {

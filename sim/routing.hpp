@@ -56,7 +56,8 @@ struct RouteUse {
   Duration latency;            ///< of the longest way over these links
   Duration overhead;           ///< of a message at its sender: the largest of its links
   Duration receive_overhead;   ///< and at its receiver
-  double rate_cap = 0;         ///< bytes per second of a message, by Link::flow_bandwidth; 0: none
+  /// Bytes per second of a message, by Link::flow_bandwidth and the plan's rate; 0: no limit.
+  double rate_cap = 0;
   /// Where the message is staged in host memory, at its sender and at its receiver: the rate of
   /// the copy (topology::Node::host_staging); 0: it is not.
   Bandwidth copy_out;
@@ -74,6 +75,8 @@ double rate_alone(const topology::Topology& topology, const RouteUse& use, std::
 /// Has the route's messages go no faster than one may over this link, which carries this share of
 /// their bytes, of several connections that of one.
 void limit_rate(RouteUse& use, const topology::Link& link, double share);
+/// The same by a rate of the plan's; 0: none.
+void limit_rate(RouteUse& use, Bandwidth rate);
 
 /// Tells the routes of a pair apart: a hash of the links. Two of them would take turns where it is
 /// the same, once in 2³² pairs.

@@ -9,8 +9,10 @@ namespace {
 
 using MapRoute = std::function<std::vector<LinkId>(const plan::Transfer&)>;
 
-/// The graph with other routes; `map` is asked once for each route that a transfer uses.
-plan::TransferGraph with_routes(const plan::TransferGraph& graph, const MapRoute& map) {
+/// The graph with other routes; `map` is asked once for each route that a transfer uses. Those that
+/// have changed lose their rates, which were made for what they were.
+plan::TransferGraph with_routes(const plan::TransferGraph& graph, const LinkMap& links,
+                                const MapRoute& map) {
   const auto weights = graph.chunk_weights();
   plan::TransferGraph result(graph.name(), graph.collective(), graph.rank_count(),
                              {weights.begin(), weights.end()});
@@ -23,8 +25,9 @@ plan::TransferGraph with_routes(const plan::TransferGraph& graph, const MapRoute
     plan::Transfer transfer = graph.transfers()[t];
     auto& route = route_of[transfer.route.index()];
     if (!route) {
-      route = graph.routes()[transfer.route.index()].empty() ? RouteId(0)
-                                                             : result.add_route(map(transfer));
+      const std::vector<LinkId>& before = graph.routes()[transfer.route.index()];
+      const Bandwidth rate = links.uses_changed(before) ? Bandwidth{} : graph.rate(transfer.route);
+      route = before.empty() ? RouteId(0) : result.add_route(map(transfer), rate);
     }
     transfer.codec = result.add_codec(graph.codecs()[transfer.codec]);
     transfer.route = *route;
@@ -76,7 +79,7 @@ bool touches(const plan::TransferGraph& graph, const LinkMap& links) {
 Rerouted rerouted(const plan::TransferGraph& graph, const LinkMap& links,
                   topology::Router& router) {
   Rerouted result;
-  result.graph = with_routes(graph, [&](const plan::Transfer& transfer) {
+  result.graph = with_routes(graph, links, [&](const plan::Transfer& transfer) {
     const std::vector<LinkId>& route = graph.routes()[transfer.route.index()];
     std::vector<LinkId> same;
     for (const LinkId link : route) {
@@ -98,7 +101,7 @@ std::optional<plan::TransferGraph> renumbered(const plan::TransferGraph& graph,
   for (const auto& route : graph.routes()) {
     if (links.uses_lost(route)) return std::nullopt;
   }
-  plan::TransferGraph result = with_routes(graph, [&](const plan::Transfer& transfer) {
+  plan::TransferGraph result = with_routes(graph, links, [&](const plan::Transfer& transfer) {
     std::vector<LinkId> same;
     for (const LinkId link : graph.routes()[transfer.route.index()]) {
       same.push_back(links.now(link).value());

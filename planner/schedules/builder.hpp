@@ -28,9 +28,11 @@ class GraphBuilder {
   TransferId reduce(Rank src, Rank dst, Range range, std::span<const TransferId> after);
   TransferId copy(Rank src, Rank dst, Range range, std::span<const TransferId> after);
 
-  /// On a route of its own.
+  /// On a route of its own, no faster than the rate (0: no limit), which is the same whenever the
+  /// route is.
   TransferId add(plan::TransferOp op, Rank src, Rank dst, Range range,
-                 std::span<const TransferId> after, const topology::Route& route);
+                 std::span<const TransferId> after, const topology::Route& route,
+                 Bandwidth rate = {});
 
   /// One operation of the switches (plan::TransferGraph::add_group).
   void group(TransferId first, std::uint32_t count) { graph_.add_group(first, count); }

@@ -22,6 +22,7 @@ struct Draft {
   std::vector<std::uint32_t> weights;
   std::vector<Codec> codecs;  ///< after codec 0, "none"
   std::vector<std::vector<LinkId>> routes;
+  Bandwidth rate;  ///< of all routes
   std::vector<Rank> owners;
   std::vector<Step> steps;
 
@@ -43,7 +44,7 @@ struct Draft {
       graph.add_codec(codec);
     }
     for (const auto& route : routes) {
-      graph.add_route(route);
+      graph.add_route(route, rate);
     }
     for (const Step& step : steps) {
       graph.add_transfer(step.transfer, step.dependencies);

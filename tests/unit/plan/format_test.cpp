@@ -98,6 +98,21 @@ Plan without_warmup(Plan plan) {
 
 Plan small_plan() { return full_plan(star("star", 4)); }
 
+/// With a rate of `rate` on each route.
+Plan rated_plan(Bandwidth rate) {
+  Plan plan = without_warmup(small_plan());
+  Draft rated = examples::ring(4);
+  rated.rate = rate;
+  for (int rank = 0; rank < 4; ++rank) {
+    rated.routes.push_back({LinkId(2 * rank), LinkId(2 * ((rank + 1) % 4) + 1)});
+  }
+  for (auto& step : rated.steps) {
+    step.transfer.route = RouteId(1 + step.transfer.src.index());
+  }
+  plan.schedules.push_back(rated.build());
+  return plan;
+}
+
 std::string refusal(const std::string& content) {
   try {
     const Plan plan = parse_plan(content, "p.plan");
@@ -129,8 +144,20 @@ std::string with_checksum(std::string body) {
   return body;
 }
 
+TEST_CASE("rates of routes are kept in both forms") {
+  const Plan plan = rated_plan(25_GBps);
+  for (const std::string& content : {to_json(plan), to_binary(plan)}) {
+    const Plan read = parse_plan(content, "p.plan");
+    CHECK(read.schedules.back().rate(RouteId(1)) == 25_GBps);
+    CHECK(to_json(read) == to_json(plan));
+  }
+  CHECK_THAT(refusal(replaced(to_json(plan), "\"rate\": \"25000000000\"", "\"rate\": \"-2\"")),
+             Catch::Contains("rate of route 1") && Catch::Contains("-2"));
+}
+
 TEST_CASE("a plan that older programs understand is written for them") {
   CHECK_THAT(to_json(without_warmup(small_plan())), Catch::Contains("\"version\": 1"));
+  CHECK_THAT(to_json(rated_plan(Bandwidth(7))), Catch::Contains("\"version\": 3"));
   CHECK_THAT(to_json(small_plan()), Catch::Contains("\"version\": 2"));
   CHECK_THAT(refusal(replaced(to_json(small_plan()), "\"compression_warmup_steps\": \"40\"",
                               "\"compression_warmup_steps\": \"-1\"")),
@@ -221,13 +248,13 @@ TEST_CASE("a newer plan is refused with both numbers, in either form") {
   const std::string newer =
       replaced(to_json(small_plan()), "\"version\": 2,", "\"version\": 9, \"of_tomorrow\": {},");
   CHECK_THAT(refusal(newer), Catch::Contains("version") && Catch::Contains("found 9") &&
-                                 Catch::Contains("at most 2"));
+                                 Catch::Contains("at most 3"));
   std::string body = to_binary(small_plan());
   REQUIRE(body.substr(0, 2) == std::string("\x08\x02", 2));
   body[1] = 9;
   body.resize(body.size() - 10);
   CHECK_THAT(refusal(with_checksum(body)),
-             Catch::Contains("found 9") && Catch::Contains("at most 2"));
+             Catch::Contains("found 9") && Catch::Contains("at most 3"));
   CHECK_THAT(refusal("{}"), Catch::Contains("version") && Catch::Contains("none"));
 }
 

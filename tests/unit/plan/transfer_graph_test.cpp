@@ -96,6 +96,19 @@ TEST_CASE("transfers keep their dependencies; codec 0 and route 0 are nothing") 
   CHECK(graph.transfers().size() == 3);
 }
 
+TEST_CASE("routes keep their rates; none has one unless it is given") {
+  TransferGraph graph("g", Collective::kAllReduce, 2, {1});
+  const RouteId free = graph.add_route({LinkId(3)});
+  CHECK_FALSE(graph.has_rates());
+  const RouteId held = graph.add_route({LinkId(4)}, Bandwidth(5));
+  CHECK(graph.has_rates());
+  CHECK(graph.rate(RouteId(0)) == Bandwidth());
+  CHECK(graph.rate(free) == Bandwidth());
+  CHECK(graph.rate(held) == Bandwidth(5));
+  CHECK_THROWS_WITH(graph.add_route({LinkId(5)}, Bandwidth(-1)),
+                    Catch::Contains("rate of route 3"));
+}
+
 TEST_CASE("a transfer that points nowhere is refused") {
   TransferGraph graph = two_ranks();
   const Transfer good{.src = Rank(0), .dst = Rank(1)};

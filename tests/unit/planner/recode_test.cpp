@@ -16,6 +16,8 @@ void check_equal(const plan::TransferGraph& a, const plan::TransferGraph& b) {
   CHECK(a.collective() == b.collective());
   CHECK(std::vector(a.chunk_weights().begin(), a.chunk_weights().end()) ==
         std::vector(b.chunk_weights().begin(), b.chunk_weights().end()));
+  CHECK(std::vector(a.rates().begin(), a.rates().end()) ==
+        std::vector(b.rates().begin(), b.rates().end()));
   CHECK(std::vector(a.routes().begin(), a.routes().end()) ==
         std::vector(b.routes().begin(), b.routes().end()));
   for (std::size_t i = 0; i < a.transfers().size(); ++i) {
@@ -61,6 +63,17 @@ TEST_CASE("a graph with other codecs is the one that its family makes for them")
     }
   }
   CHECK(compared > 10);
+}
+
+TEST_CASE("rates are kept where one codec serves all, as only then shares of links stay the same") {
+  const topology::Topology topology = test::two_racks();
+  plan::TransferGraph graph("rated", plan::Collective::kAllReduce, topology.rank_count(), {1});
+  const RouteId route = graph.add_route({LinkId(0)}, 3_GBps);
+  const plan::Codec none;
+  const plan::Codec fp16{.kind = plan::CodecKind::kFp16};
+  CHECK(recoded(graph, topology, {none, none}).rate(route) == 3_GBps);
+  CHECK(recoded(graph, topology, {fp16, fp16}).rate(route) == 3_GBps);
+  CHECK_FALSE(recoded(graph, topology, {none, fp16}).has_rates());
 }
 
 TEST_CASE("what a graph takes is known before it is made") {

@@ -55,6 +55,33 @@ TEST_CASE("one message takes its part of a link, several fill it") {
   CHECK(milliseconds(8, options) == Approx(3.2).epsilon(slack));
 }
 
+TEST_CASE("a route's rate limits each transfer over it, whatever the links have") {
+  const NetworkLevel network = GENERATE(NetworkLevel::kFlow, NetworkLevel::kPacket);
+  Topology topology("line");
+  const NodeId left = topology.add_node({.name = "left", .kind = NodeKind::kHost, .host = "left"});
+  const NodeId right =
+      topology.add_node({.name = "right", .kind = NodeKind::kHost, .host = "right"});
+  topology.add_rank(left);
+  topology.add_rank(right);
+  topology.add_duplex_link({.from = left, .to = right, .bandwidth = 10_GBps});
+  // 4 MB there: 0.4 ms at the link's rate. Two halves over one route take turns.
+  const auto milliseconds = [&](Bandwidth rate) {
+    plan::TransferGraph graph("halves", plan::Collective::kAllReduce, 2, {1, 1});
+    const RouteId route = graph.add_route({LinkId(0)}, rate);
+    for (const std::uint32_t half : {0U, 1U}) {
+      graph.add_transfer({.src = Rank(0), .dst = Rank(1), .chunk_begin = half, .route = route}, {});
+    }
+    return simulate_collective(graph, kElements, kElements, topology, {.network = network})
+               .time.seconds() *
+           1e3;
+  };
+  const double slack = network == NetworkLevel::kFlow ? 1e-6 : 0.02;
+  CHECK(milliseconds({}) == Approx(0.4).epsilon(slack));
+  CHECK(milliseconds(20_GBps) == Approx(0.4).epsilon(slack));
+  CHECK(milliseconds(5_GBps) == Approx(0.8).epsilon(slack));
+  CHECK(milliseconds(1_GBps) == Approx(4).epsilon(slack));
+}
+
 TEST_CASE("what one message gets on a route is known before") {
   const Topology topology = dumbbell(1);
   topology::Router router(topology);
