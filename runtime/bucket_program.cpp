@@ -50,6 +50,7 @@ BucketProgram::BucketProgram(const plan::Plan& plan, BucketId number, Rank self)
     t.peer = t.is_send ? transfer.dst : transfer.src;
     t.op = transfer.op;
     t.codec = transfer.codec;
+    t.rate = graph.rate(transfer.route);
     t.range = graph.range(transfer, elements);
     t.slices = static_cast<std::uint32_t>(plan::slice_count(t.range, slice_elements));
     if (t.slices == 0) {

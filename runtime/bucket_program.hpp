@@ -21,6 +21,7 @@ struct LocalTransfer {
   Rank peer;
   plan::TransferOp op = plan::TransferOp::kCopy;
   std::uint8_t codec = 0;
+  Bandwidth rate;  ///< the most it may leave at (rule 8); 0: no limit
   plan::ElementRange range;
   std::uint32_t slices = 0;
   std::uint32_t whole_waits = 0;  ///< transfers of which every slice must be done before a slice

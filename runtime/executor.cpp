@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <utility>
@@ -115,6 +116,10 @@ struct Executor::Impl final : ProgressLoop {
     engine.drain();
     engine.watch_peers();
     return 0;  // that the transport has not counted
+  }
+
+  std::optional<std::chrono::steady_clock::time_point> next_due() const override {
+    return engine.next_due();
   }
 
   void report_finished() override {

@@ -1,6 +1,8 @@
 #include "runtime/progress_loop.hpp"
 
+#include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <exception>
 #include <utility>
 
@@ -9,6 +11,15 @@ namespace {
 
 constexpr Duration kLongestRest = 50_ms;                // also notices a stop
 constexpr auto kMostLending = std::chrono::seconds(1);  // of the caller's memory, once aborted
+
+Duration rest_until(const std::optional<std::chrono::steady_clock::time_point>& due) {
+  if (!due) {
+    return kLongestRest;
+  }
+  const std::chrono::nanoseconds left = *due - std::chrono::steady_clock::now();
+  constexpr std::int64_t kPicoseconds = 1000;
+  return std::clamp(Duration(left.count() * kPicoseconds), Duration(), kLongestRest);
+}
 
 }  // namespace
 
@@ -76,7 +87,7 @@ void ProgressLoop::work() {
     happened += advance();
     report_finished();
     if (happened == 0) {
-      transport_.wait(kLongestRest);
+      transport_.wait(rest_until(next_due()));
     }
   }
 }

@@ -13,6 +13,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <functional>
@@ -73,6 +74,8 @@ class ProgressLoop {
   virtual std::size_t take_launches() = 0;
   /// After the transport has progressed; how much happened besides.
   virtual std::size_t advance() = 0;
+  /// When advance() has something to do next though nothing happens; none: it need not be asked.
+  virtual std::optional<std::chrono::steady_clock::time_point> next_due() const { return {}; }
   /// Tells the caller, by notify(), what is done.
   virtual void report_finished() = 0;
   /// Lets go of everything, once: handlers may still be called, and do nothing.

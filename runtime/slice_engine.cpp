@@ -124,6 +124,9 @@ SliceEngine::SliceEngine(const plan::Plan& plan, Rank self, Transport& transport
       list.push_back(make_codec(codec));
     }
   }
+  for (const BucketProgram& program : programs_) {
+    paced_lanes_.push_back(paced_lanes(program));
+  }
   transport.set_handlers(
       [this](Rank source, const SliceHeader& header, std::span<const std::byte> payload) {
         on_slice(source, header, payload);
@@ -147,6 +150,19 @@ std::size_t SliceEngine::bytes_per_step() const {
     }
   }
   return static_cast<std::size_t>(bytes);
+}
+
+// By destination and route. Buckets that go the same way share its rate.
+std::vector<std::vector<std::uint32_t>> SliceEngine::paced_lanes(const BucketProgram& program) {
+  std::vector<std::vector<std::uint32_t>> numbers(program.sends_to.size());
+  for (std::size_t peer = 0; peer < numbers.size(); ++peer) {
+    for (const std::vector<std::uint32_t>& sends : program.sends_to[peer]) {
+      const TransferId first(program.transfers[sends.front()].id);
+      const RouteId route = program.graph.transfer(first).route;
+      numbers[peer].push_back(pacer_.lane(Rank(peer), program.graph.routes()[route.index()]));
+    }
+  }
+  return numbers;
 }
 
 void SliceEngine::begin_step(std::uint32_t step) {
@@ -348,6 +364,12 @@ bool SliceEngine::send_next(Run& run, Rank destination, std::size_t route) {
   if (run.waits[index][k] != 0) {
     return false;
   }
+  const bool is_paced = t.rate > Bandwidth();
+  const std::uint32_t pace = paced_lanes_[run.program.bucket.index()][destination.index()][route];
+  if (is_paced && !pacer_.may_send(pace, Clock::now())) {
+    pacer_.wait(pace);
+    return false;
+  }
   const bool borrows = !is_lossy(run, t);
   const plan::ElementRange part = plan::slice(t.range, run.program.slice_elements, k);
   const std::span<float> values = run.values(part);
@@ -381,6 +403,9 @@ bool SliceEngine::send_next(Run& run, Rank destination, std::size_t route) {
   header.bytes = static_cast<std::uint32_t>(payload.size());
   const Clock::time_point started = Clock::now();
   header.sent_ns = std::chrono::nanoseconds(started.time_since_epoch()).count();
+  if (is_paced) {
+    pacer_.charge(pace, payload.size(), t.rate, started);
+  }
   ++in_flight_[destination.index()];
   borrowed_ += borrows ? 1 : 0;
   ledger_.count_sent(destination, payload.size());
@@ -495,6 +520,11 @@ void SliceEngine::want_pump(Rank destination) {
 }
 
 void SliceEngine::drain() {
+  if (pacer_.next_due()) {
+    for (const Rank destination : pacer_.take_due(Clock::now())) {
+      want_pump(destination);
+    }
+  }
   while (!to_apply_.empty() || !to_pump_.empty()) {
     if (to_apply_.empty()) {
       const Rank destination = to_pump_.front();

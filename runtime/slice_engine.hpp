@@ -40,6 +40,7 @@
 #include "runtime/executor.hpp"
 #include "runtime/missed_peer.hpp"
 #include "runtime/peer_pulses.hpp"
+#include "runtime/send_pacer.hpp"
 #include "runtime/transport.hpp"
 
 namespace rackrail::runtime {
@@ -64,6 +65,8 @@ class SliceEngine {
   /// Lets peers know that this rank is there (ExecutorOptions::pulse). Throws MissedPeerError when
   /// one of them has been silent for too long, whether it is needed just now or not.
   void watch_peers() { pulses_.beat(); }
+  /// When something that is held to a rate may leave next, if anything is.
+  std::optional<SendPacer::Clock::time_point> next_due() const { return pacer_.next_due(); }
   /// Buckets of the current step that ended since the last call.
   std::vector<BucketId> take_finished();
 
@@ -111,6 +114,7 @@ class SliceEngine {
   const Codec& codec_of(const Run& run, const LocalTransfer& t) const;
   bool is_lossy(const Run& run, const LocalTransfer& t) const;
   std::size_t bytes_per_step() const;
+  std::vector<std::vector<std::uint32_t>> paced_lanes(const BucketProgram& program);
 
   const plan::Plan& plan_;
   const Rank self_;
@@ -133,7 +137,10 @@ class SliceEngine {
   std::vector<std::optional<MissedPeer>> lost_;  ///< by peer
   PeerPulses pulses_;
   std::vector<int> in_flight_;  ///< by destination
-  std::size_t borrowed_ = 0;    ///< sends that read gradients
+  SendPacer pacer_;
+  /// Numbers of the pacer, by bucket, destination and route.
+  std::vector<std::vector<std::vector<std::uint32_t>>> paced_lanes_;
+  std::size_t borrowed_ = 0;  ///< sends that read gradients
   std::deque<Rank> to_pump_;
   std::vector<char> pump_is_queued_;  ///< by destination
   std::deque<FreedSlice> to_apply_;   ///< the most urgent first
