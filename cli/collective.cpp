@@ -19,11 +19,13 @@
 #include "cli/simulation_text.hpp"
 #include "cli/table.hpp"
 #include "cli/usage.hpp"
+#include "plan/cost_model.hpp"
 #include "planner/bound.hpp"
 #include "planner/candidates.hpp"
 #include "planner/collective_forms.hpp"
 #include "planner/schedule_family.hpp"
 #include "planner/schedule_table.hpp"
+#include "sim/simulator.hpp"
 #include "topology/queries.hpp"
 
 namespace rackrail::cli {
@@ -62,6 +64,8 @@ struct CollectiveCase {
   std::optional<std::int64_t> slice_elements;    ///< of all schedules; none: what is fastest
   std::optional<std::int64_t> slice_of_regular;  ///< of those given by formulas, likewise
   sim::SimulationOptions simulation;
+  plan::CostModel& costs;                      ///< of the same simulation, for comparisons
+  std::function<void(double share)> progress;  ///< of the search for the fastest
 };
 
 struct FastestCollective {
@@ -81,6 +85,18 @@ std::int64_t fastest_slice(const plan::RegularSchedule& schedule, const Collecti
     return sim::simulate_collective(schedule, c.elements, slice, c.cluster, quick).time;
   };
   return planner::fastest_division({&shape, 1}, c.elements, time).slice_elements;
+}
+
+/// With bounds where they hold: routes as pinned, links never faster than the cluster says.
+std::vector<planner::FormShape> shapes_for(const std::vector<planner::CollectiveForm>& forms,
+                                           const CollectiveCase& c) {
+  std::vector<planner::FormShape> shapes = planner::shapes_of(forms);
+  if (c.simulation.multipath != sim::Multipath::kPinned || !c.simulation.disturbances.empty()) {
+    for (planner::FormShape& shape : shapes) {
+      shape.bound.reset();
+    }
+  }
+  return shapes;
 }
 
 /// Why the family cannot be used here, if so.
@@ -112,22 +128,27 @@ std::optional<std::string> simulate_with(const planner::ScheduleFamily& family,
     return refusal;
   }
   topology::Router router = planner::make_router(c.cluster);
-  std::vector<std::shared_ptr<const plan::TransferGraph>> forms;
-  std::vector<planner::FormShape> shapes;
-  for (plan::TransferGraph& made :
-       planner::collective_forms(family, c.what, c.cluster, router, c.codecs)) {
-    const auto& form =
-        forms.emplace_back(std::make_shared<const plan::TransferGraph>(std::move(made)));
-    if (c.slice_elements) {
-      simulate(form, *c.slice_elements);
-    } else {
-      shapes.push_back(planner::shape_of(*form));
+  const std::vector<planner::CollectiveForm> forms =
+      planner::collective_forms(family, c.what, c.cluster, router, c.codecs);
+  if (c.slice_elements) {
+    for (const planner::CollectiveForm& form : forms) {
+      simulate(form.shared_graph(), *c.slice_elements);
     }
+    return std::nullopt;
   }
-  if (!shapes.empty()) {
-    planner::fastest_division(shapes, c.elements, [&](std::size_t form, std::int64_t slice) {
-      return simulate(forms[form], slice);
-    });
+  const auto found =
+      planner::DivisionSearch(shapes_for(forms, c))
+          .fastest(
+              c.elements,
+              [&](std::size_t form, std::int64_t slice, std::optional<Duration> limit) {
+                return limit ? c.costs.collective_time_below(forms[form].graph(), c.elements, slice,
+                                                             *limit)
+                             : std::optional(
+                                   c.costs.collective_time(forms[form].graph(), c.elements, slice));
+              },
+              fastest ? std::optional(fastest->result.time) : std::nullopt);
+  if (found && (!fastest || found->time < fastest->result.time)) {
+    simulate(forms[found->form].shared_graph(), found->slice_elements);
   }
   return std::nullopt;
 }
@@ -136,8 +157,10 @@ std::optional<std::string> simulate_with(const planner::ScheduleFamily& family,
 FastestCollective simulate_collective(const CollectiveCase& c, const std::string& schedule) {
   std::optional<FastestCollective> fastest;
   if (schedule == kBestSchedule) {
-    for (const auto& family : planner::schedule_families()) {
-      simulate_with(*family, c, fastest);
+    const auto families = planner::schedule_families();
+    for (std::size_t i = 0; i < families.size(); ++i) {
+      c.progress(static_cast<double>(i) / static_cast<double>(families.size()));
+      simulate_with(*families[i], c, fastest);
     }
   } else {
     const planner::ScheduleFamily& family = planner::schedule_family(schedule);
@@ -233,15 +256,19 @@ void run_collective(Session& session, const topology::Topology& cluster,
       (options.schedule != kBestSchedule || cluster.rank_count() > planner::kMostTableRanks)) {
     slice_elements = kUsualSlice.count() / kBytesPerElement;
   }
+  const std::unique_ptr<plan::CostModel> costs = sim::make_cost_model(cluster, simulation);
   CollectiveCase c{.cluster = cluster,
                    .what = what,
                    .codecs = {codec, codec},
                    .elements = elements,
                    .slice_elements = slice_elements,
                    .slice_of_regular = slice_of_regular,
-                   .simulation = simulation};
+                   .simulation = simulation,
+                   .costs = *costs,
+                   .progress = {}};
   ProgressBar bar("simulating", session.progress_elsewhere());
-  c.simulation.progress = [&bar](double share) { bar.update(share); };
+  const auto progress = [&bar](double share) { bar.update(share); };
+  (options.schedule == kBestSchedule ? c.progress : c.simulation.progress) = progress;
   const auto start = std::chrono::steady_clock::now();
   const FastestCollective fastest = simulate_collective(c, options.schedule);
   const auto& [family, result, again] = fastest;

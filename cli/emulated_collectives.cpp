@@ -65,10 +65,10 @@ class CollectivePlanner {
   std::uint32_t schedule_of(std::size_t family, std::size_t form) {
     auto known = std::find(made_.begin(), made_.end(), std::pair(family, form));
     if (known == made_.end()) {
-      auto forms = planner::collective_forms(planner::schedule_family(table_.families[family]),
-                                             plan::Collective::kAllReduce, network_, router_,
-                                             {codec_, codec_});
-      result_.plan.schedules.push_back(std::move(forms.at(form)));
+      const auto forms = planner::collective_forms(
+          planner::schedule_family(table_.families[family]), plan::Collective::kAllReduce, network_,
+          router_, {codec_, codec_});
+      result_.plan.schedules.push_back(forms.at(form).graph());
       known = made_.insert(made_.end(), {family, form});
     }
     return static_cast<std::uint32_t>(known - made_.begin());

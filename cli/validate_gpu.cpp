@@ -166,10 +166,10 @@ PathCosts measure_path(const GpuWorkers& workers, std::size_t ranks, Bytes gradi
   topology::Router router(any);
   plan::Plan plan = plan::empty_plan(any);
   plan.name = "two all-reduces";
-  plan.schedules.push_back(
-      std::move(planner::collective_forms(planner::schedule_family("ring"),
-                                          plan::Collective::kAllReduce, any, router, {})
-                    .front()));
+  plan.schedules.push_back(planner::collective_forms(planner::schedule_family("ring"),
+                                                     plan::Collective::kAllReduce, any, router, {})
+                               .front()
+                               .graph());
   const Bytes many = std::max(gradients, kFewBytes * kTimesLarger);
   for (const Bytes size : {kFewBytes, many}) {
     plan::Bucket bucket;

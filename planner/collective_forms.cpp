@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
+#include <iterator>
+#include <utility>
 
 #include "planner/candidates.hpp"
 
@@ -14,10 +15,12 @@ constexpr std::size_t kMostRounds = 256;
 constexpr std::size_t kMostTransfers = 500'000;
 constexpr std::size_t kMostTransfersOfMany = 65'000;  // where there are very many ranks
 constexpr std::int64_t kMostCuts = 256;
+constexpr std::int64_t kCutsFactor = 4;
 constexpr std::int64_t kFewestElements = 2048;  // of a message: below, it costs more than it moves
 constexpr double kWorthFinerSlices = 0.98;      // of the time with coarser ones
 constexpr double kWorthFinerRounds = 0.998;
 constexpr int kPatience = 2;
+constexpr double kWorthAnotherForm = 0.995;  // of the time of the best so far
 
 std::int64_t largest_transfer(const FormShape& form, std::int64_t elements) {
   return static_cast<std::int64_t>(std::ceil(form.largest_share * static_cast<double>(elements)));
@@ -31,11 +34,9 @@ std::int64_t slice_of(std::int64_t transfer, std::int64_t cuts) {
 
 }  // namespace
 
-std::vector<plan::TransferGraph> collective_forms(const ScheduleFamily& family,
-                                                  plan::Collective what,
-                                                  const topology::Topology& topology,
-                                                  topology::Router& router,
-                                                  const TierCodecs& codecs) {
+std::vector<CollectiveForm> collective_forms(const ScheduleFamily& family, plan::Collective what,
+                                             const topology::Topology& topology,
+                                             topology::Router& router, const TierCodecs& codecs) {
   const bool many = topology.rank_count() >= kVeryManyRanks;
   return family.collectives(what, {.topology = topology,
                                    .router = router,
@@ -44,17 +45,13 @@ std::vector<plan::TransferGraph> collective_forms(const ScheduleFamily& family,
                                    .most_transfers = many ? kMostTransfersOfMany : kMostTransfers});
 }
 
-FormShape shape_of(const plan::TransferGraph& graph) {
-  const auto weights = graph.chunk_weights();
-  std::vector<std::int64_t> sum(weights.size() + 1, 0);
-  std::partial_sum(weights.begin(), weights.end(), sum.begin() + 1);
-  std::int64_t largest = 0;
-  for (const plan::Transfer& transfer : graph.transfers()) {
-    largest = std::max(
-        largest, sum[transfer.chunk_begin + transfer.chunk_count] - sum[transfer.chunk_begin]);
+std::vector<FormShape> shapes_of(std::span<const CollectiveForm> forms) {
+  std::vector<FormShape> shapes;
+  shapes.reserve(forms.size());
+  for (const CollectiveForm& form : forms) {
+    shapes.push_back(form.shape());
   }
-  return {static_cast<double>(largest) / static_cast<double>(sum.back()),
-          static_cast<std::int64_t>(graph.transfers().size()), std::nullopt};
+  return shapes;
 }
 
 FormShape shape_of(const plan::RegularSchedule& schedule) {
@@ -83,18 +80,75 @@ DividedCollective fastest_division(
 
 DividedCollective fastest_division(std::span<const FormShape> forms, std::int64_t elements,
                                    const TimeBelow& time) {
-  DividedCollective best;
+  return DivisionSearch({forms.begin(), forms.end()}).fastest(elements, time);
+}
+
+DivisionSearch::DivisionSearch(std::vector<FormShape> forms) : forms_(std::move(forms)) {
+  for (std::size_t form = 0; form < forms_.size(); ++form) {
+    if (form == 0 || forms_[form].transfers <= forms_[form - 1].transfers) {
+      series_.push_back({form, form});
+    }
+    ++series_.back().end;
+  }
+}
+
+DividedCollective DivisionSearch::fastest(std::int64_t elements, const TimeBelow& time) {
+  return fastest(elements, time, std::nullopt).value();
+}
+
+std::optional<DividedCollective> DivisionSearch::fastest(std::int64_t elements,
+                                                         const TimeBelow& time,
+                                                         std::optional<Duration> known) {
+  std::optional<DividedCollective> best;
+  BestForms best_forms;
+  for (const Series& series : series_) {
+    best_forms.push_back(series.begin);
+  }
+  for (std::size_t series = 0; series < series_.size(); ++series) {
+    search_series(series, elements, time, known, best, best_forms);
+  }
+  if (!best) {
+    return std::nullopt;
+  }
+  const auto [found, cuts] = in_finer_slices(*best, elements, time);
+  known_[elements] = {std::move(best_forms), best->form, cuts};
+  return found;
+}
+
+const DivisionSearch::Known* DivisionSearch::known_below(std::int64_t elements) const {
+  const auto larger = known_.upper_bound(elements);
+  return larger == known_.begin() ? nullptr : &std::prev(larger)->second;
+}
+
+std::size_t DivisionSearch::first_form(std::size_t series, std::int64_t elements) const {
+  const std::size_t begin = series_[series].begin;
+  const Known* below = known_below(elements);
+  return below != nullptr && below->forms[series] > begin ? below->forms[series] - 1 : begin;
+}
+
+bool DivisionSearch::is_ruled_out(const FormShape& form, std::int64_t elements,
+                                  std::optional<Duration> known,
+                                  const std::optional<DividedCollective>& best) {
+  if (!form.bound) {
+    return false;
+  }
+  const Duration least = form.bound->at_least(elements);
+  return (known && least >= *known) || (best && least >= scaled(best->time, kWorthAnotherForm));
+}
+
+void DivisionSearch::search_series(std::size_t series, std::int64_t elements, const TimeBelow& time,
+                                   std::optional<Duration> known,
+                                   std::optional<DividedCollective>& best,
+                                   BestForms& best_forms) const {
   std::optional<Duration> best_of_series;
   int idle = 0;
-  for (std::size_t form = 0; form < forms.size(); ++form) {
-    const std::int64_t transfer = largest_transfer(forms[form], elements);
-    if (form == 0 || forms[form].transfers <= forms[form - 1].transfers) {
-      best_of_series.reset();
-      idle = 0;
-    } else if (transfer < kFewestElements || idle == kPatience) {
-      continue;
+  for (std::size_t form = first_form(series, elements);
+       form < series_[series].end && idle < kPatience; ++form) {
+    const std::int64_t transfer = largest_transfer(forms_[form], elements);
+    if (transfer < kFewestElements && form > series_[series].begin) {
+      break;  // the finer ones are all the more too fine
     }
-    if (form > 0 && forms[form].bound && forms[form].bound->at_least(elements) >= best.time) {
+    if (is_ruled_out(forms_[form], elements, known, best)) {
       continue;
     }
     // Slow as it may be: of deep trees the forms of few rounds tell nothing about those of many.
@@ -105,28 +159,47 @@ DividedCollective fastest_division(std::span<const FormShape> forms, std::int64_
     idle = is_worth_it ? 0 : idle + 1;
     if (found && (!best_of_series || *found < *best_of_series)) {
       best_of_series = found;
+      best_forms[series] = form;
     }
-    if (form == 0 || (found && *found < best.time)) {
-      best = {found.value(), form, slice};
+    if (found && (!best || *found < best->time)) {
+      best = {*found, form, slice};
     }
   }
-  const FormShape& shape = forms[best.form];
+}
+
+std::pair<DividedCollective, std::int64_t> DivisionSearch::in_finer_slices(
+    DividedCollective best, std::int64_t elements, const TimeBelow& time) const {
+  const FormShape& shape = forms_[best.form];
+  if (shape.bound && shape.bound->at_least(elements) >= scaled(best.time, kWorthAnotherForm)) {
+    return {best, 1};
+  }
   const std::int64_t transfer = largest_transfer(shape, elements);
-  for (std::int64_t cuts = 4; cuts <= kMostCuts; cuts *= 4) {
-    if (transfer / cuts < kFewestElements || shape.transfers * cuts > kMostMessages) {
-      continue;
-    }
+  std::int64_t best_cuts = 1;
+  // Whether it is worth while to go on from there.
+  const auto is_worthwhile = [&](std::int64_t cuts) {
     const std::int64_t slice = slice_of(transfer, cuts);
     const std::optional<Duration> found = time(best.form, slice, best.time);
-    const bool is_worthwhile = found && *found < scaled(best.time, kWorthFinerSlices);
+    const bool is_worth_it = found && *found < scaled(best.time, kWorthFinerSlices);
     if (found && *found < best.time) {
       best = {*found, best.form, slice};
+      best_cuts = cuts;
     }
-    if (!is_worthwhile) {
-      break;
-    }
+    return is_worth_it;
+  };
+  const auto is_possible = [&](std::int64_t cuts) {
+    return cuts <= kMostCuts && transfer / cuts >= kFewestElements &&
+           shape.transfers * cuts <= kMostMessages;
+  };
+  const Known* below = known_below(elements);
+  std::int64_t cuts = kCutsFactor;
+  if (below != nullptr && below->form == best.form && below->cuts > cuts &&
+      is_possible(below->cuts) && is_worthwhile(below->cuts)) {
+    cuts = kCutsFactor * below->cuts;
   }
-  return best;
+  while (is_possible(cuts) && is_worthwhile(cuts)) {
+    cuts *= kCutsFactor;
+  }
+  return {best, best_cuts};
 }
 
 }  // namespace rackrail::planner

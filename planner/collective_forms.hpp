@@ -11,13 +11,15 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
-#include "plan/alpha_beta.hpp"
 #include "plan/regular_schedule.hpp"
 #include "plan/transfer_graph.hpp"
+#include "planner/collective_form.hpp"
 #include "planner/schedule_family.hpp"
 
 namespace rackrail::planner {
@@ -27,19 +29,12 @@ inline constexpr std::int64_t kMostMessages = 200'000;
 
 /// Up to 500,000 transfers, of which a simulation takes about a second; from kVeryManyRanks on
 /// 65,000, as there are more sizes and families to be compared than seconds.
-std::vector<plan::TransferGraph> collective_forms(const ScheduleFamily& family,
-                                                  plan::Collective what,
-                                                  const topology::Topology& topology,
-                                                  topology::Router& router,
-                                                  const TierCodecs& codecs);
+/// `topology` and `router` must outlive the forms.
+std::vector<CollectiveForm> collective_forms(const ScheduleFamily& family, plan::Collective what,
+                                             const topology::Topology& topology,
+                                             topology::Router& router, const TierCodecs& codecs);
+std::vector<FormShape> shapes_of(std::span<const CollectiveForm> forms);
 
-/// What decides how finely a form may be cut.
-struct FormShape {
-  double largest_share = 0;  ///< of the buffer that one transfer moves
-  std::int64_t transfers = 0;
-  std::optional<plan::AlphaBeta> bound = std::nullopt;  ///< of its time, where it is known
-};
-FormShape shape_of(const plan::TransferGraph& graph);
 FormShape shape_of(const plan::RegularSchedule& schedule);
 
 struct DividedCollective {
@@ -52,10 +47,56 @@ struct DividedCollective {
 using TimeBelow = std::function<std::optional<Duration>(
     std::size_t form, std::int64_t slice_elements, std::optional<Duration> limit)>;
 
-/// The first of equally fast ones. A form of no more transfers than the one before begins a series,
-/// which is left when two in a row are no faster. What cannot be faster than the best so far by its
-/// bound is not simulated, and is none of the two. Precondition: there is a shape, and `elements`
-/// is positive.
+/// Looks for the fastest division of one family's collectives, of several sizes.
+class DivisionSearch {
+ public:
+  /// Precondition: there is a form. One of no more transfers than the one before begins a series.
+  explicit DivisionSearch(std::vector<FormShape> forms);
+
+  /// The first of equally fast ones. A series is left when two of its forms in a row are no faster;
+  /// what cannot be faster than the best so far by half a percent, by its bound, is not simulated,
+  /// and is none of the two. The larger a buffer, the finer is its best form: a series begins one
+  /// form before the one that was its best at the next smaller size that was asked for, and slices
+  /// with those that were best there. `elements` is positive.
+  DividedCollective fastest(std::int64_t elements, const TimeBelow& time);
+  /// The same where a time is known already that others reach: what cannot be faster than that by
+  /// its bound is not simulated either. None where that is all.
+  std::optional<DividedCollective> fastest(std::int64_t elements, const TimeBelow& time,
+                                           std::optional<Duration> known);
+
+ private:
+  struct Series {
+    std::size_t begin = 0;
+    std::size_t end = 0;
+  };
+  using BestForms = std::vector<std::size_t>;  ///< by series
+  /// What was best at some size.
+  struct Known {
+    BestForms forms;
+    std::size_t form = 0;   ///< of all
+    std::int64_t cuts = 1;  ///< of its transfers, into slices
+  };
+
+  /// At the next smaller size, if there is one.
+  const Known* known_below(std::int64_t elements) const;
+  std::size_t first_form(std::size_t series, std::int64_t elements) const;
+  static bool is_ruled_out(const FormShape& form, std::int64_t elements,
+                           std::optional<Duration> known,
+                           const std::optional<DividedCollective>& best);
+  void search_series(std::size_t series, std::int64_t elements, const TimeBelow& time,
+                     std::optional<Duration> known, std::optional<DividedCollective>& best,
+                     BestForms& best_forms) const;
+  /// Also the number of cuts.
+  std::pair<DividedCollective, std::int64_t> in_finer_slices(DividedCollective best,
+                                                             std::int64_t elements,
+                                                             const TimeBelow& time) const;
+
+  std::vector<FormShape> forms_;
+  std::vector<Series> series_;
+  std::map<std::int64_t, Known> known_;  ///< by elements
+};
+
+/// Of one size.
 DividedCollective fastest_division(std::span<const FormShape> forms, std::int64_t elements,
                                    const TimeBelow& time);
 /// The same where every simulation runs to its end.

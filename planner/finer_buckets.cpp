@@ -54,9 +54,7 @@ class Divider {
   struct Family {
     const ScheduleFamily* family = nullptr;
     bool is_made = false;
-    std::vector<plan::TransferGraph> forms;
-    std::vector<FormShape> shapes;
-    std::vector<plan::AlphaBeta> models;
+    std::vector<CollectiveForm> forms;
 
     Duration at_least(std::int64_t elements) const;
   };
@@ -75,8 +73,8 @@ class Divider {
 
 Duration Divider::Family::at_least(std::int64_t elements) const {
   Duration least(INT64_MAX);
-  for (const plan::AlphaBeta& model : models) {
-    least = std::min(least, model.at_least(elements));
+  for (const CollectiveForm& form : forms) {
+    least = std::min(least, form.shape().bound.value().at_least(elements));
   }
   return least;
 }
@@ -103,14 +101,10 @@ void Divider::make_forms(Family& family, const plan::Codec& codec) {
   family.is_made = true;
   family.forms = collective_forms(*family.family, plan::Collective::kAllReduce, topology_, router_,
                                   {codec, codec});
-  for (const plan::TransferGraph& form : family.forms) {
-    family.shapes.push_back(shape_of(form));
-    family.models.push_back(plan::alpha_beta(form, topology_));
-  }
 }
 
 DividedCollective Divider::division(const Family& family, std::int64_t elements) {
-  const std::vector<FormShape>& shapes = family.shapes;
+  const std::vector<FormShape> shapes = shapes_of(family.forms);
   const auto coarsest =
       static_cast<std::size_t>(std::min_element(shapes.begin(), shapes.end(),
                                                 [](const FormShape& a, const FormShape& b) {
@@ -123,7 +117,7 @@ DividedCollective Divider::division(const Family& family, std::int64_t elements)
     const bool is_whole = form == coarsest && slice >= largest;
     const bool is_too_fine = !is_whole && std::min(slice, largest) < kLeastMessage;
     return is_too_fine ? kTooFine
-                       : cost_model_.collective_time(family.forms[form], elements, slice);
+                       : cost_model_.collective_time(family.forms[form].graph(), elements, slice);
   });
 }
 
@@ -159,7 +153,7 @@ std::optional<Division> Divider::fastest(std::string_view only_family, const pla
   if (best == nullptr) {
     return std::nullopt;
   }
-  return Division{best->forms[how.form], how.slice_elements};
+  return Division{best->forms[how.form].graph(), how.slice_elements};
 }
 
 /// Whether the step is faster with this division of the bucket, which it then has.

@@ -16,6 +16,7 @@
 #include "plan/codec.hpp"
 #include "plan/regular_schedule.hpp"
 #include "plan/transfer_graph.hpp"
+#include "planner/collective_form.hpp"
 #include "topology/queries.hpp"
 #include "topology/topology.hpp"
 
@@ -74,9 +75,10 @@ class ScheduleFamily {
   /// All-reduces of which some suit small buffers and some large ones: that of all_reduce(), then
   /// finer ones, if the family has any.
   virtual std::vector<plan::TransferGraph> all_reduces(const ScheduleRequest& request) const;
-  /// The same of any collective; empty where the family has none.
-  virtual std::vector<plan::TransferGraph> collectives(plan::Collective what,
-                                                       const ScheduleRequest& request) const;
+  /// The same of any collective, for one that runs alone; empty where the family has none. The
+  /// request's topology and router must outlive the forms.
+  virtual std::vector<CollectiveForm> collectives(plan::Collective what,
+                                                  const ScheduleRequest& request) const;
 };
 
 /// All of planner/schedules/families.def, in its order.

@@ -6,11 +6,11 @@
 #include <cmath>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 #include "base/error.hpp"
 #include "base/parse_units.hpp"
-#include "plan/alpha_beta.hpp"
 #include "planner/candidates.hpp"
 #include "planner/collective_forms.hpp"
 #include "planner/schedule_family.hpp"
@@ -28,15 +28,14 @@ constexpr double kCrossoverAccuracy = 1.03;
 
 /// A family.
 struct Entry {
-  std::vector<plan::TransferGraph> forms;
-  std::vector<FormShape> shapes;
-  std::vector<plan::AlphaBeta> models;
+  std::vector<CollectiveForm> forms;
+  std::optional<DivisionSearch> search;
   std::map<std::int64_t, TableTime> simulated;  ///< by elements
 
   Duration at_least(std::int64_t elements) const {
     Duration least(INT64_MAX);
-    for (const plan::AlphaBeta& model : models) {
-      least = std::min(least, model.at_least(elements));
+    for (const CollectiveForm& form : forms) {
+      least = std::min(least, form.shape().bound.value().at_least(elements));
     }
     return least;
   }
@@ -45,7 +44,7 @@ struct Entry {
 class TableMaker {
  public:
   TableMaker(const topology::Topology& topology, plan::CostModel& cost_model)
-      : topology_(topology), cost_model_(cost_model) {}
+      : topology_(topology), router_(make_router(topology)), cost_model_(cost_model) {}
 
   void add_families(const ScheduleTableOptions& options, ScheduleTable& table);
   TableRow row(std::int64_t elements, bool simulate_all);
@@ -55,12 +54,12 @@ class TableMaker {
   const TableTime& simulate(Entry& entry, std::int64_t elements);
 
   const topology::Topology& topology_;
+  topology::Router router_;
   plan::CostModel& cost_model_;
   std::vector<Entry> entries_;
 };
 
 void TableMaker::add_families(const ScheduleTableOptions& options, ScheduleTable& table) {
-  topology::Router router = make_router(topology_);
   const TierCodecs codecs{options.codec, options.codec};
   for (const auto& family : schedule_families()) {
     if (auto refusal = graph_refusal(*family, topology_, codecs)) {
@@ -72,12 +71,8 @@ void TableMaker::add_families(const ScheduleTableOptions& options, ScheduleTable
     }
     Entry& entry = entries_.emplace_back();
     entry.forms =
-        collective_forms(*family, plan::Collective::kAllReduce, topology_, router, codecs);
-    for (const plan::TransferGraph& form : entry.forms) {
-      entry.models.push_back(plan::alpha_beta(form, topology_));
-      entry.shapes.push_back(shape_of(form));
-      entry.shapes.back().bound = entry.models.back();
-    }
+        collective_forms(*family, plan::Collective::kAllReduce, topology_, router_, codecs);
+    entry.search.emplace(shapes_of(entry.forms));
     table.families.emplace_back(family->name());
   }
 }
@@ -85,13 +80,13 @@ void TableMaker::add_families(const ScheduleTableOptions& options, ScheduleTable
 const TableTime& TableMaker::simulate(Entry& entry, std::int64_t elements) {
   const auto [it, added] = entry.simulated.try_emplace(elements);
   if (added) {
-    const DividedCollective best = fastest_division(
-        entry.shapes, elements,
+    const DividedCollective best = entry.search->fastest(
+        elements,
         [&](std::size_t form, std::int64_t slice_elements, std::optional<Duration> limit) {
-          return limit ? cost_model_.collective_time_below(entry.forms[form], elements,
+          return limit ? cost_model_.collective_time_below(entry.forms[form].graph(), elements,
                                                            slice_elements, *limit)
-                       : std::optional(cost_model_.collective_time(entry.forms[form], elements,
-                                                                   slice_elements));
+                       : std::optional(cost_model_.collective_time(entry.forms[form].graph(),
+                                                                   elements, slice_elements));
         });
     it->second = {best.time, true, best.slice_elements, best.form};
   }
@@ -117,7 +112,7 @@ TableRow TableMaker::row(std::int64_t elements, bool simulate_all) {
     const std::int64_t least = row.times[i].time.picoseconds();
     return worthwhile > 0
                ? std::pair(std::llround(std::log(static_cast<double>(least + 1)) / kNearly),
-                           entries_[i].shapes.front().transfers)
+                           entries_[i].forms.front().shape().transfers)
                : std::pair<long long, std::int64_t>(least, 0);
   };
   std::stable_sort(order.begin(), order.end(),

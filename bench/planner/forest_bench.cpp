@@ -76,8 +76,8 @@ void collective(benchmark::State& state, const Topology& topology, plan::Collect
       if (family->refusal(topology, {})) {
         continue;
       }
-      for (const auto& graph : family->collectives(what, request)) {
-        const double over = over_optimum(graph, topology, optimum);
+      for (const auto& form : family->collectives(what, request)) {
+        const double over = over_optimum(form.graph(), topology, optimum);
         if (over < ratio) {
           ratio = over;
           best = family->name();
@@ -143,6 +143,10 @@ RACKRAIL_COLLECTIVES(missing_nics_12, test::missing_nics());
 RACKRAIL_COLLECTIVES(two_nics_4, test::hosts_with_nics(4, {25, 25}));
 RACKRAIL_COLLECTIVES(four_nics_4, test::hosts_with_nics(4, {25, 25, 25, 25}));
 RACKRAIL_COLLECTIVES(odd_clos_12, test::clos({1, 4, 7}, 2));
+RACKRAIL_COLLECTIVES(uneven_racks_6, test::racks({{25, 10}, {5, 10}, {5, 5}}, {5, 10, 20}));
+RACKRAIL_COLLECTIVES(uneven_racks_11,
+                     test::racks({{10, 10, 10, 10}, {5, 5, 10}, {25, 5, 25, 10}}, {20, 10, 5}));
+RACKRAIL_COLLECTIVES(pcie_hosts_16, test::pcie_hosts(4));
 RACKRAIL_COLLECTIVES(three_tiers_10, test::three_tiers({{2, 3}, {1, 4}}, 2));
 #undef RACKRAIL_COLLECTIVES
 

@@ -145,13 +145,14 @@ std::vector<Part> in_lowest_terms(std::vector<Part> parts) {
   return parts;
 }
 
+bool have_room(const std::vector<Part>& parts) {
+  return std::all_of(parts.begin(), parts.end(),
+                     [](const Part& part) { return part.weight <= UINT32_MAX / kRoundSize; });
+}
+
 /// Of each round, as factors of the parts' weights.
-std::vector<std::int64_t> round_sizes(const std::vector<Part>& parts, std::size_t rounds,
-                                      Pace pace) {
-  const bool has_room = std::all_of(parts.begin(), parts.end(), [](const Part& part) {
-    return part.weight <= UINT32_MAX / kRoundSize;
-  });
-  if (pace != Pace::kUrgent || rounds <= 2 * kLastRounds || !has_room) {
+std::vector<std::int64_t> round_sizes(std::size_t rounds, Pace pace) {
+  if (pace == Pace::kStages || rounds <= 2 * kLastRounds) {
     return std::vector<std::int64_t>(rounds, 1);
   }
   std::vector<std::int64_t> sizes(rounds, kRoundSize);
@@ -167,7 +168,8 @@ plan::TransferGraph make_graph(plan::Collective collective, const Forest* reduct
   const std::vector<Part> parts = in_lowest_terms(parts_of(reduction, broadcast));
   std::vector<std::uint32_t> weights;
   std::vector<Rank> owners;
-  const std::vector<std::int64_t> sizes = round_sizes(parts, rounds, pace);
+  const std::vector<std::int64_t> sizes =
+      have_room(parts) ? round_sizes(rounds, pace) : std::vector<std::int64_t>(rounds, 1);
   for (const Part& part : parts) {
     for (const std::int64_t size : sizes) {
       weights.push_back(static_cast<std::uint32_t>(part.weight * size));
@@ -181,10 +183,12 @@ plan::TransferGraph make_graph(plan::Collective collective, const Forest* reduct
   const std::int64_t weight =
       std::accumulate(parts.begin(), parts.end(), std::int64_t{0},
                       [](std::int64_t sum, const Part& part) { return sum + part.weight; });
+  const std::vector<Bandwidth> rates =
+      pace == Pace::kRated ? proportional_rates(moves, request.topology) : std::vector<Bandwidth>{};
   const std::vector<Turn> turns =
-      pace == Pace::kUrgent
-          ? paced(moves, rounds, request.topology, kPacedBytes / static_cast<double>(weight), sizes)
-          : in_stages(moves, rounds);
+      pace == Pace::kStages ? in_stages(moves, rounds)
+                            : paced(moves, rounds, request.topology,
+                                    kPacedBytes / static_cast<double>(weight), sizes, rates);
   for (const auto& [move, round] : turns) {
     const Step& step = steps[move];
     after.clear();
@@ -193,7 +197,8 @@ plan::TransferGraph make_graph(plan::Collective collective, const Forest* reduct
     }
     const auto chunk = static_cast<std::uint32_t>(step.part * rounds + round);
     ids[round * steps.size() + move] =
-        builder.add(step.op, step.src(), step.dst(), {chunk, 1}, after, *moves[move].route);
+        builder.add(step.op, step.src(), step.dst(), {chunk, 1}, after, *moves[move].route,
+                    rates.empty() ? Bandwidth{} : rates[move]);
   }
   plan::TransferGraph graph = builder.take();
   if (collective != plan::Collective::kAllReduce) {
@@ -218,6 +223,22 @@ plan::TransferGraph all_reduce_along(const Forest& reduction, const Forest& broa
                                      const ScheduleRequest& request, std::size_t rounds,
                                      Pace pace) {
   return make_graph(plan::Collective::kAllReduce, &reduction, &broadcast, request, rounds, pace);
+}
+
+FormShape in_rounds(const FormShape& one, std::size_t rounds, Pace pace) {
+  const std::vector<std::int64_t> sizes = round_sizes(rounds, pace);
+  const auto whole = std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0});
+  const auto largest = *std::max_element(sizes.begin(), sizes.end());
+  FormShape shape = one;
+  shape.largest_share *= static_cast<double>(largest) / static_cast<double>(whole);
+  shape.transfers *= static_cast<std::int64_t>(rounds);
+  if (shape.bound) {
+    // Chains of dependencies are as long, links carry as much. More parts are rounded, and no
+    // chunk is empty once each has an element.
+    shape.bound->rounding = shape.bound->rounding * static_cast<std::int64_t>(rounds);
+    shape.bound->fewest_elements *= whole;
+  }
+  return shape;
 }
 
 std::optional<Forest> mirrored(const Forest& forest, const topology::Topology& topology) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <optional>
 #include <queue>
 #include <tuple>
 
@@ -86,18 +87,88 @@ class MoveIndex {
   }
 };
 
+/// Rates of lanes by progressive filling: all rise in proportion to what the lanes carry; those on
+/// a link that is full stay, the others go on.
+class ProportionalRates {
+ public:
+  ProportionalRates(const std::vector<Move>& moves, const MoveIndex& index,
+                    const topology::Topology& topology)
+      : load_(index.lane_routes.size()),
+        rates_(index.lane_routes.size(), kOpen),
+        room_(topology.link_count()),
+        rising_(topology.link_count()),
+        lanes_on_(topology.link_count()) {
+    for (std::uint32_t m = 0; m < moves.size(); ++m) {
+      load_[index.lane[m]] += static_cast<double>(moves[m].weight);
+    }
+    for (std::size_t link = 0; link < room_.size(); ++link) {
+      room_[link] = static_cast<double>(topology.link(LinkId(link)).bandwidth.bytes_per_second());
+    }
+    for (std::uint32_t lane = 0; lane < load_.size(); ++lane) {
+      for (const LinkId link : *index.lane_routes[lane]) {
+        rising_[link.index()] += load_[lane];
+        lanes_on_[link.index()].push_back(lane);
+      }
+    }
+    while (const std::optional<std::size_t> full = next_full_link()) {
+      const double level = room_[*full] / rising_[*full];
+      for (const std::uint32_t lane : lanes_on_[*full]) {
+        if (rates_[lane] == kOpen) {
+          rates_[lane] = level * load_[lane];
+          take_room(lane, *index.lane_routes[lane]);
+        }
+      }
+      rising_[*full] = 0;  // whatever rounding has left of it
+    }
+  }
+
+  std::vector<double> take() { return std::move(rates_); }
+
+ private:
+  static constexpr double kOpen = -1;
+
+  /// Of the links with lanes that still rise, the one that is full first.
+  std::optional<std::size_t> next_full_link() const {
+    std::optional<std::size_t> first;
+    double least = std::numeric_limits<double>::infinity();
+    for (std::size_t link = 0; link < room_.size(); ++link) {
+      if (rising_[link] > 0 && room_[link] / rising_[link] < least) {
+        least = room_[link] / rising_[link];
+        first = link;
+      }
+    }
+    return first;
+  }
+
+  void take_room(std::uint32_t lane, const topology::Route& route) {
+    for (const LinkId link : route) {
+      room_[link.index()] = std::max(0.0, room_[link.index()] - rates_[lane]);
+      rising_[link.index()] -= load_[lane];
+    }
+  }
+
+  std::vector<double> load_;    // by lane: weight in a round
+  std::vector<double> rates_;   // by lane
+  std::vector<double> room_;    // by link: bytes per second that nobody has yet
+  std::vector<double> rising_;  // by link: the load of its lanes without a rate
+  std::vector<std::vector<std::uint32_t>> lanes_on_;  // by link
+};
+
 /// Goes through time as a simulator would: every lane that has something ready sends, one move
 /// after the other, and lanes that meet on a link have equal parts of it.
 class ListSchedule {
  public:
   /// `period` is the time between the due times of two rounds.
-  /// `sizes` are those of the rounds over the mean.
+  /// `sizes` are those of the rounds over the mean; `rates` (bytes per second) those of the lanes,
+  /// none where links are shared evenly.
   ListSchedule(const std::vector<Move>& moves, const MoveIndex& index,
-               const std::vector<double>& sizes, const topology::Topology& topology, double period)
+               const std::vector<double>& sizes, const std::vector<double>& rates,
+               const topology::Topology& topology, double period)
       : moves_(moves),
         index_(index),
         topology_(topology),
         sizes_(sizes),
+        rates_(rates),
         period_(period),
         lanes_(index.lane_routes.size()),
         sending_(topology.link_count()),
@@ -183,6 +254,11 @@ class ListSchedule {
     }
     lanes_[lane].is_sending = true;
     begin_next(lane);
+    if (!rates_.empty()) {
+      lanes_[lane].rate = rates_[lane];
+      expect_end(lane);
+      return;
+    }
     for (const LinkId link : *index_.lane_routes[lane]) {
       sending_[link.index()].push_back(lane);
     }
@@ -214,6 +290,9 @@ class ListSchedule {
     }
     lanes_[lane].is_sending = false;
     ++lanes_[lane].version;
+    if (!rates_.empty()) {
+      return;
+    }
     for (const LinkId link : *index_.lane_routes[lane]) {
       auto& others = sending_[link.index()];
       others.erase(std::find(others.begin(), others.end(), lane));
@@ -266,6 +345,7 @@ class ListSchedule {
   const MoveIndex& index_;
   const topology::Topology& topology_;
   const std::vector<double>& sizes_;
+  const std::vector<double>& rates_;
   double period_;
   double now_ = 0;
   std::vector<Lane> lanes_;
@@ -277,6 +357,19 @@ class ListSchedule {
 };
 
 }  // namespace
+
+std::vector<Bandwidth> proportional_rates(const std::vector<Move>& moves,
+                                          const topology::Topology& topology) {
+  const MoveIndex index(moves, topology, 0);
+  const std::vector<double> rates = ProportionalRates(moves, index, topology).take();
+  std::vector<Bandwidth> of_moves;
+  of_moves.reserve(moves.size());
+  for (std::size_t m = 0; m < moves.size(); ++m) {
+    of_moves.emplace_back(
+        std::max<std::int64_t>(1, static_cast<std::int64_t>(rates[index.lane[m]])));
+  }
+  return of_moves;
+}
 
 std::vector<Turn> in_stages(const std::vector<Move>& moves, std::size_t rounds) {
   std::vector<std::vector<std::uint32_t>> by_stage;
@@ -303,8 +396,13 @@ std::vector<Turn> in_stages(const std::vector<Move>& moves, std::size_t rounds) 
 
 std::vector<Turn> paced(const std::vector<Move>& moves, std::size_t rounds,
                         const topology::Topology& topology, double bytes,
-                        const std::vector<std::int64_t>& sizes) {
+                        const std::vector<std::int64_t>& sizes,
+                        const std::vector<Bandwidth>& rates) {
   const MoveIndex index(moves, topology, bytes / static_cast<double>(rounds));
+  std::vector<double> lane_rates(rates.empty() ? 0 : index.lane_routes.size());
+  for (std::size_t m = 0; m < rates.size(); ++m) {
+    lane_rates[index.lane[m]] = static_cast<double>(rates[m].bytes_per_second());
+  }
   std::vector<double> over_mean(rounds, 1);
   if (const auto whole = std::accumulate(sizes.begin(), sizes.end(), 0.0); whole > 0) {
     std::transform(sizes.begin(), sizes.end(), over_mean.begin(), [&](std::int64_t size) {
@@ -316,13 +414,13 @@ std::vector<Turn> paced(const std::vector<Move>& moves, std::size_t rounds,
   double best = 0;
   for (const double share : kPeriods) {
     const double period = share * index.round_seconds;
-    const double time = ListSchedule(moves, index, trial, topology, period).makespan();
+    const double time = ListSchedule(moves, index, trial, lane_rates, topology, period).makespan();
     if (time < shortest) {
       shortest = time;
       best = period;
     }
   }
-  return ListSchedule(moves, index, over_mean, topology, best).take();
+  return ListSchedule(moves, index, over_mean, lane_rates, topology, best).take();
 }
 
 }  // namespace rackrail::planner

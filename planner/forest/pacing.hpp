@@ -3,16 +3,17 @@
 // Moves of a pair of ranks over one route are sent in the order that a plan fixes (rule 5 of
 // plan/transfer_graph.hpp), so that order decides whether a link waits for a move that is not there
 // yet while others are. It is found by list scheduling: time is gone through with links shared
-// evenly, and whenever a pair can send, it takes the most urgent of the moves that are ready. What
-// follows a move waits for its latency, and for its addition. A
-// move is as urgent as the chain of moves behind it is long (Hu, "Parallel Sequencing and Assembly
-// Line Problems", 1961); moves of a later round may be due later, which starts what a reduction
-// feeds early. How much later is best depends on the trees: a few times are tried.
+// evenly (or at rates that the plan holds routes to), and whenever a pair can send, it takes the
+// most urgent of the moves that are ready. What follows a move waits for its latency, and for its
+// addition. A move is as urgent as the chain of moves behind it is long (Hu, "Parallel Sequencing
+// and Assembly Line Problems", 1961); moves of a later round may be due later, which starts what a
+// reduction feeds early. How much later is best depends on the trees: a few times are tried.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
+#include "base/units.hpp"
 #include "topology/queries.hpp"
 
 namespace rackrail::planner {
@@ -36,17 +37,27 @@ struct Turn {
 enum class Pace : std::uint8_t {
   kStages,  ///< the one that would be ready first if every move took as long
   kUrgent,  ///< the more urgent one, see above: best for a large collective alone
+  kRated,   ///< likewise, and every route has a rate of its own
 };
 
 /// All moves of all rounds in the order of their stages: a move's stage is the number of moves in a
 /// row that come before it, plus its round.
 std::vector<Turn> in_stages(const std::vector<Move>& moves, std::size_t rounds);
 
+/// A rate for each move, equal on equal routes, at which all moves of a round would go on side by
+/// side without a link being asked for more than it has: the max-min fair rates of routes that
+/// count in proportion to what they carry, by progressive filling (Bertsekas and Gallager, "Data
+/// Networks", 1992). So the links that bind are full, and every move takes at most a round.
+std::vector<Bandwidth> proportional_rates(const std::vector<Move>& moves,
+                                          const topology::Topology& topology);
+
 /// All moves of all rounds in the order of their starts; a move comes after its predecessors. In
 /// all rounds together a unit of weight is `bytes`; with 0, nothing has a latency. `sizes` are the
-/// rounds' sizes in any unit; none: all are alike.
+/// rounds' sizes in any unit; none: all are alike. `rates` are the moves' own, which links need not
+/// share then; none: lanes share links evenly.
 std::vector<Turn> paced(const std::vector<Move>& moves, std::size_t rounds,
                         const topology::Topology& topology, double bytes = 0,
-                        const std::vector<std::int64_t>& sizes = {});
+                        const std::vector<std::int64_t>& sizes = {},
+                        const std::vector<Bandwidth>& rates = {});
 
 }  // namespace rackrail::planner

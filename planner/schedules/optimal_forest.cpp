@@ -1,8 +1,9 @@
 // Throughput-optimal forests (planner/forest/): from every rank, trees that fill the links that
 // bind and no more; what they sum up they broadcast, part by part.
 #include <algorithm>
-#include <iterator>
+#include <memory>
 #include <utility>
+#include <vector>
 
 #include "planner/forest/colours.hpp"
 #include "planner/forest/forest_building.hpp"
@@ -19,6 +20,8 @@ constexpr std::size_t kMostRanksPacked = 512;
 // Large buffers gain from rounds, until graphs become large themselves.
 constexpr std::size_t kFineRounds[] = {16, 24, 32, 48, 64, 128, 256};
 constexpr std::size_t kFewRounds = 4;  // enough where there are many trees
+// Of clusters that are even: beyond, even shares of links are as good.
+constexpr std::size_t kMostRanksRated = 64;
 
 /// Near to the bound, or shallow, or between few pairs of ranks, or in fair shares: which of them
 /// is better depends on the cluster.
@@ -53,14 +56,21 @@ class ForestFamily final : public ScheduleFamily {
   // collective alone.
   std::vector<plan::TransferGraph> all_reduces(const ScheduleRequest& request) const override {
     const AllReduceForests forests = make_allreduce_forests(request.topology);
-    return in_rounds(request, [&](std::size_t rounds) {
-      return all_reduce_along(forests.reduction, forests.broadcast, request, rounds, Pace::kStages);
-    });
+    std::vector<plan::TransferGraph> graphs;
+    graphs.push_back(
+        all_reduce_along(forests.reduction, forests.broadcast, request, 1, Pace::kStages));
+    for (const std::size_t rounds : numbers_of_rounds(request, graphs[0].transfers().size())) {
+      if (rounds > 1) {
+        graphs.push_back(
+            all_reduce_along(forests.reduction, forests.broadcast, request, rounds, Pace::kStages));
+      }
+    }
+    return graphs;
   }
 
-  std::vector<plan::TransferGraph> collectives(plan::Collective what,
-                                               const ScheduleRequest& request) const override {
-    std::vector<plan::TransferGraph> graphs;
+  std::vector<CollectiveForm> collectives(plan::Collective what,
+                                          const ScheduleRequest& request) const override {
+    std::vector<CollectiveForm> forms;
     const bool is_uneven = are_ranks_unlike(request.topology);
     std::vector<AllReduceForests> seen;  // several options may lead to the same trees
     for (const ForestOptions& options : kOptions) {
@@ -72,7 +82,7 @@ class ForestFamily final : public ScheduleFamily {
       }
       for (AllReduceForests& forests : forests_for(what, request.topology, options)) {
         if (std::find(seen.begin(), seen.end(), forests) == seen.end()) {
-          add_in_rounds(what, forests, request, Pace::kUrgent, graphs);
+          add_forms(what, forests, request, paces_for(request.topology, is_uneven), forms);
           seen.push_back(std::move(forests));
         }
       }
@@ -80,15 +90,23 @@ class ForestFamily final : public ScheduleFamily {
     if (what == plan::Collective::kAllReduce && is_uneven) {
       for (const AllReduceForests& forests : shaped_forests(request.topology)) {
         if (std::find(seen.begin(), seen.end(), forests) == seen.end()) {
-          add_in_rounds(what, forests, request, Pace::kUrgent, graphs);
-          add_in_rounds(what, forests, request, Pace::kStages, graphs);
+          add_forms(what, forests, request, {Pace::kRated, Pace::kUrgent, Pace::kStages}, forms);
         }
       }
     }
-    return graphs;
+    return forms;
   }
 
  private:
+  /// What is likelier to be best first: forms that cannot be much faster than it are not simulated.
+  static std::vector<Pace> paces_for(const topology::Topology& topology, bool is_uneven) {
+    if (is_uneven) {
+      return {Pace::kRated, Pace::kUrgent};
+    }
+    return topology.rank_count() > kMostRanksRated ? std::vector{Pace::kUrgent}
+                                                   : std::vector{Pace::kUrgent, Pace::kRated};
+  }
+
   static std::vector<AllReduceForests> forests_for(plan::Collective what,
                                                    const topology::Topology& topology,
                                                    const ForestOptions& options) {
@@ -104,45 +122,46 @@ class ForestFamily final : public ScheduleFamily {
     return {std::move(forests)};
   }
 
-  static void add_in_rounds(plan::Collective what, const AllReduceForests& forests,
-                            const ScheduleRequest& request, Pace pace,
-                            std::vector<plan::TransferGraph>& graphs) {
-    auto made = in_rounds(
-        request,
-        [&](std::size_t rounds) {
-          switch (what) {
-            case plan::Collective::kAllGather:
-              return all_gather_along(forests.broadcast, request, rounds, pace);
-            case plan::Collective::kReduceScatter:
-              return reduce_scatter_along(forests.reduction, request, rounds, pace);
-            default:
-              return all_reduce_along(forests.reduction, forests.broadcast, request, rounds, pace);
-          }
-        },
-        kFewRounds);
-    std::move(made.begin(), made.end(), std::back_inserter(graphs));
-  }
-
-  /// In one round, and in ever more as long as the request allows, from `few` on if that is not 0.
-  template <typename Make>
-  static std::vector<plan::TransferGraph> in_rounds(const ScheduleRequest& request,
-                                                    const Make& make, std::size_t few = 0) {
-    std::vector<plan::TransferGraph> graphs;
-    graphs.push_back(make(1));
-    const std::size_t most =
-        std::min(request.most_rounds, request.most_transfers / graphs[0].transfers().size());
-    std::size_t last = 1;
-    if (few > 1 && few <= most) {
-      last = few;
-      graphs.push_back(make(few));
-    }
-    for (const std::size_t fine : kFineRounds) {
-      if (const std::size_t rounds = std::min(fine, most); rounds > last) {
-        last = rounds;
-        graphs.push_back(make(rounds));
+  /// In one round, and in ever more as long as the request allows.
+  static void add_forms(plan::Collective what, const AllReduceForests& forests,
+                        const ScheduleRequest& request, const std::vector<Pace>& paces,
+                        std::vector<CollectiveForm>& forms) {
+    const auto along = [what, request, trees = std::make_shared<const AllReduceForests>(forests)](
+                           std::size_t rounds, Pace pace) {
+      switch (what) {
+        case plan::Collective::kAllGather:
+          return all_gather_along(trees->broadcast, request, rounds, pace);
+        case plan::Collective::kReduceScatter:
+          return reduce_scatter_along(trees->reduction, request, rounds, pace);
+        default:
+          return all_reduce_along(trees->reduction, trees->broadcast, request, rounds, pace);
+      }
+    };
+    const FormShape one = CollectiveForm(along(1, Pace::kStages), request.topology).shape();
+    for (const Pace pace : paces) {
+      for (const std::size_t rounds :
+           numbers_of_rounds(request, static_cast<std::size_t>(one.transfers), kFewRounds)) {
+        forms.emplace_back(in_rounds(one, rounds, pace),
+                           [along, rounds, pace] { return along(rounds, pace); });
       }
     }
-    return graphs;
+  }
+
+  /// One, and ever more as long as the request allows for a graph of so many transfers in one
+  /// round: from `few` on, if that is not 0.
+  static std::vector<std::size_t> numbers_of_rounds(const ScheduleRequest& request,
+                                                    std::size_t transfers, std::size_t few = 0) {
+    const std::size_t most = std::min(request.most_rounds, request.most_transfers / transfers);
+    std::vector<std::size_t> numbers = {1};
+    if (few > 1 && few <= most) {
+      numbers.push_back(few);
+    }
+    for (const std::size_t fine : kFineRounds) {
+      if (const std::size_t rounds = std::min(fine, most); rounds > numbers.back()) {
+        numbers.push_back(rounds);
+      }
+    }
+    return numbers;
   }
 };
 

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <utility>
 #include <vector>
 
 #include "base/error.hpp"
@@ -22,10 +23,15 @@ std::vector<plan::TransferGraph> ScheduleFamily::all_reduces(const ScheduleReque
   return {all_reduce(request)};
 }
 
-std::vector<plan::TransferGraph> ScheduleFamily::collectives(plan::Collective what,
-                                                             const ScheduleRequest& request) const {
-  return what == plan::Collective::kAllReduce ? all_reduces(request)
-                                              : std::vector<plan::TransferGraph>();
+std::vector<CollectiveForm> ScheduleFamily::collectives(plan::Collective what,
+                                                        const ScheduleRequest& request) const {
+  std::vector<CollectiveForm> forms;
+  if (what == plan::Collective::kAllReduce) {
+    for (plan::TransferGraph& graph : all_reduces(request)) {
+      forms.emplace_back(std::move(graph), request.topology);
+    }
+  }
+  return forms;
 }
 
 std::optional<std::string> graph_refusal(const ScheduleFamily& family,

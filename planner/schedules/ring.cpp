@@ -56,10 +56,10 @@ class Ring final : public ScheduleFamily {
     return build(*regular_all_reduce(request.topology), request);
   }
 
-  std::vector<plan::TransferGraph> collectives(plan::Collective what,
-                                               const ScheduleRequest& request) const override {
+  std::vector<CollectiveForm> collectives(plan::Collective what,
+                                          const ScheduleRequest& request) const override {
     if (what == plan::Collective::kAllReduce) {
-      return all_reduces(request);
+      return ScheduleFamily::collectives(what, request);
     }
     const bool gathers = what == plan::Collective::kAllGather;
     const std::vector<Rank> order = ring_order(request.topology);
@@ -84,9 +84,9 @@ class Ring final : public ScheduleFamily {
     }
     plan::TransferGraph graph = builder.take();
     graph.set_owners(std::move(owners));
-    std::vector<plan::TransferGraph> graphs;
-    graphs.push_back(std::move(graph));
-    return graphs;
+    std::vector<CollectiveForm> forms;
+    forms.emplace_back(std::move(graph), request.topology);
+    return forms;
   }
 };
 

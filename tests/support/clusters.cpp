@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <stdexcept>
 #include <string>
 
@@ -147,6 +148,50 @@ Topology clos(const std::vector<int>& hosts, int uplinks) {
     for (int h = 0; h < hosts[r]; ++h) {
       const std::string host = fmt::format("{}-host{}", rack, h);
       join(topology, add_gpu(topology, host, host, rack), tor, 10);
+    }
+  }
+  return topology;
+}
+
+Topology racks(const std::vector<std::vector<int>>& nics, const std::vector<int>& uplinks) {
+  Topology topology("racks");
+  const NodeId core = topology.add_node({.name = "core", .kind = NodeKind::kCore});
+  for (std::size_t r = 0; r < nics.size(); ++r) {
+    const std::string rack = fmt::format("rack{}", r);
+    const NodeId tor =
+        topology.add_node({.name = rack + "-tor", .kind = NodeKind::kTor, .rack = rack});
+    join(topology, tor, core, uplinks[r]);
+    for (std::size_t h = 0; h < nics[r].size(); ++h) {
+      const std::string host = fmt::format("{}-host{}", rack, h);
+      join(topology, add_gpu(topology, host, host, rack), tor, nics[r][h]);
+    }
+  }
+  return topology;
+}
+
+Topology pcie_hosts(int hosts) {
+  constexpr int kPcie = 32;
+  Topology topology("PCIe hosts");
+  const NodeId tor = topology.add_node({.name = "tor", .kind = NodeKind::kTor});
+  for (int h = 0; h < hosts; ++h) {
+    const std::string host = fmt::format("host{}", h);
+    std::optional<NodeId> last;
+    for (int half = 0; half < 2; ++half) {
+      const NodeId pcie = topology.add_node({.name = fmt::format("{}-pcie{}", host, half),
+                                             .kind = NodeKind::kPciSwitch,
+                                             .host = host});
+      const NodeId nic = topology.add_node(
+          {.name = fmt::format("{}-nic{}", host, half), .kind = NodeKind::kNic, .host = host});
+      join(topology, nic, tor, 25);
+      join(topology, nic, pcie, kPcie);
+      for (int g = 0; g < 2; ++g) {
+        join(topology, add_gpu(topology, fmt::format("{}-gpu{}", host, 2 * half + g), host), pcie,
+             kPcie);
+      }
+      if (last) {
+        join(topology, *last, pcie, kPcie);
+      }
+      last = pcie;
     }
   }
   return topology;

@@ -33,6 +33,12 @@ topology::Topology two_racks();
 /// Racks of hosts with 10 each, under ToRs with `uplinks` links of 10 each to as many spines; rack
 /// i has hosts[i] hosts.
 topology::Topology clos(const std::vector<int>& hosts, int uplinks);
+/// Racks of hosts under one core switch: hosts with nics[r] under a ToR with an uplink of
+/// uplinks[r].
+topology::Topology racks(const std::vector<std::vector<int>>& nics,
+                         const std::vector<int>& uplinks);
+/// Hosts of 4 GPUs on two PCIe switches (32 per link) with a NIC of 25 each, to one switch.
+topology::Topology pcie_hosts(int hosts);
 /// Pods of such racks: hosts[p][r] hosts with 10 each in rack r of pod p, `uplinks` links of 10
 /// from each ToR to as many spines of its pod, and one of 10 from each of those to the core.
 topology::Topology three_tiers(const std::vector<std::vector<int>>& hosts, int uplinks);

@@ -79,7 +79,8 @@ class Simulate(harness.CommandTest):
                 bound = bounds[what.replace("-", "") + "_algbw_Bps"]
                 self.assertAlmostEqual(best["bound_s"] * bound / 2**30, 1, places=6)
                 for result in (ring, forest):
-                    self.assertGreaterEqual(result["time_s"], best["time_s"])
+                    # What cannot save half a percent, by its bound, is not looked at.
+                    self.assertGreaterEqual(1.005 * result["time_s"], best["time_s"])
                     self.assertGreaterEqual(result["time_s"], result["bound_s"])
                 self.assertLess(best["time_s"], 1.02 * best["bound_s"])
         # Three of four parts pass the narrow link, in either direction.

@@ -27,8 +27,11 @@ std::vector<std::vector<plan::TransferGraph>> graphs_on(const topology::Topology
   std::vector<std::vector<plan::TransferGraph>> graphs;
   for (const auto& family : schedule_families()) {
     if (!family->refusal(topology, {}).has_value()) {
-      graphs.push_back(
-          collective_forms(*family, plan::Collective::kAllReduce, topology, router, {}));
+      auto& of_family = graphs.emplace_back();
+      for (const CollectiveForm& form :
+           collective_forms(*family, plan::Collective::kAllReduce, topology, router, {})) {
+        of_family.push_back(form.graph());
+      }
     }
   }
   return graphs;

@@ -140,9 +140,13 @@ TEST_CASE("no schedule beats the bound of its cluster or its own at either level
         continue;
       }
       const planner::ScheduleRequest request{t, router, {}};
-      const std::vector<plan::TransferGraph> graphs = what == plan::Collective::kAllReduce
-                                                          ? family->all_reduces(request)
-                                                          : family->collectives(what, request);
+      std::vector<plan::TransferGraph> graphs;
+      if (what == plan::Collective::kAllReduce) {
+        graphs = family->all_reduces(request);
+      }
+      for (const planner::CollectiveForm& form : family->collectives(what, request)) {
+        graphs.push_back(form.graph());
+      }
       if (graphs.empty()) {
         continue;
       }

@@ -99,4 +99,51 @@ TEST_CASE("a form that its bound rules out is not simulated, and the rest of its
   CHECK(std::count(simulated.begin(), simulated.end(), 6) == 1);
 }
 
+TEST_CASE("of larger buffers a series is begun near where it was best before") {
+  std::map<std::int64_t, std::vector<std::size_t>> simulated;
+  std::int64_t size = 0;
+  // The first series is best in its third form, the second in its first.
+  const std::vector<Duration> times = {90_ms, 80_ms, 70_ms, 75_ms, 60_ms, 61_ms, 62_ms, 63_ms};
+  const TimeBelow time = [&](std::size_t form, std::int64_t, std::optional<Duration>) {
+    simulated[size].push_back(form);
+    return std::optional(times[form]);
+  };
+  DivisionSearch search(two_series());
+  for (const std::int64_t elements : {kElements, 4 * kElements, 2 * kElements, kElements / 2}) {
+    size = elements;
+    const DividedCollective found = search.fastest(elements, time);
+    CHECK(found.form == kSecond);
+    CHECK(found.time == 60_ms);
+  }
+  const auto first_times = [&](std::int64_t elements, std::size_t form) {
+    const auto& of_size = simulated.at(elements);
+    return std::count(of_size.begin(), of_size.end(), form);
+  };
+  for (const std::int64_t larger : {2 * kElements, 4 * kElements}) {
+    CHECK(first_times(larger, 0) == 0);
+    CHECK(first_times(larger, 1) == 1);
+    CHECK(first_times(larger, 2) == 1);
+  }
+  for (const std::int64_t known_of_none_below : {kElements, kElements / 2}) {
+    CHECK(first_times(known_of_none_below, 0) == 1);
+  }
+}
+
+TEST_CASE("what cannot save half a percent of the best form, or beat what others reach, is left") {
+  std::vector<FormShape> forms = two_series();
+  for (FormShape& form : forms) {
+    form.bound = plan::AlphaBeta{.alpha = 70_ms};
+  }
+  std::vector<std::size_t> simulated;
+  const TimeBelow time = [&](std::size_t form, std::int64_t, std::optional<Duration>) {
+    simulated.push_back(form);
+    return std::optional(form == 0 ? 80_ms : scaled(70_ms, 1.004));
+  };
+  CHECK(DivisionSearch(forms).fastest(kElements, time).form == 1);
+  CHECK(simulated == std::vector<std::size_t>{0, 1});
+  simulated.clear();
+  CHECK_FALSE(DivisionSearch(forms).fastest(kElements, time, 70_ms).has_value());
+  CHECK(simulated.empty());
+}
+
 }  // namespace rackrail::planner

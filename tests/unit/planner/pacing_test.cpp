@@ -95,5 +95,51 @@ TEST_CASE("a move is not expected before its predecessor's latency is over") {
   CHECK(order(4) == std::vector<std::uint32_t>{3, 2, 1});
 }
 
+/// A chain of ranks with links of `rates`, one way: link i leads from rank i to the next.
+Topology chain(const std::vector<Bandwidth>& rates) {
+  Topology topology("chain");
+  NodeId last = topology.add_node({.name = "g0"});
+  topology.add_rank(last);
+  for (std::size_t i = 0; i < rates.size(); ++i) {
+    const NodeId next = topology.add_node({.name = "g" + std::to_string(i + 1)});
+    topology.add_rank(next);
+    topology.add_link({.from = last, .to = next, .bandwidth = rates[i]});
+    last = next;
+  }
+  return topology;
+}
+
+TEST_CASE("routes have rates in proportion to what they carry; who has room takes it") {
+  const Topology topology = chain({12_GBps, 30_GBps, 2_GBps});
+  const topology::Route both = {LinkId(0), LinkId(1)};
+  const topology::Route first = {LinkId(0)};
+  const topology::Route second = {LinkId(1)};
+  const topology::Route third = {LinkId(2)};
+  // The first link is full at 3 GB/s for each unit; what is left of the second is one route's.
+  const std::vector<Move> moves = {
+      {1, &both, {}}, {1, &first, {}}, {2, &first, {}}, {1, &second, {}}, {7, &third, {}}};
+  CHECK(proportional_rates(moves, topology) ==
+        std::vector{3_GBps, 9_GBps, 9_GBps, 27_GBps, 2_GBps});
+}
+
+TEST_CASE("moves with rates take no notice of each other") {
+  // Two lanes over one link. Sharing it evenly, both end after two seconds; at rates of 3 : 1 the
+  // second ends after four, and what follows the first on the next link is due before.
+  const Topology topology = chain({4_GBps, 4_GBps, 4_GBps});
+  const topology::Route near = {LinkId(0)};
+  const topology::Route far = {LinkId(0), LinkId(1)};
+  const topology::Route last = {LinkId(2)};
+  const std::vector<Move> moves = {{1, &near, {}}, {1, &far, {}}, {1, &last, {0}}, {1, &last, {1}}};
+  const auto order_of_last = [&](const std::vector<Bandwidth>& rates) {
+    std::vector<std::uint32_t> order;
+    for (const Turn& turn : paced(moves, 1, topology, 1e9, {}, rates)) {
+      if (turn.move >= 2) order.push_back(turn.move);
+    }
+    return order;
+  };
+  CHECK(order_of_last({3_GBps, 1_GBps, 4_GBps, 4_GBps}) == std::vector<std::uint32_t>{2, 3});
+  CHECK(order_of_last({1_GBps, 3_GBps, 4_GBps, 4_GBps}) == std::vector<std::uint32_t>{3, 2});
+}
+
 }  // namespace
 }  // namespace rackrail::planner

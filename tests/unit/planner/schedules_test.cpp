@@ -117,9 +117,19 @@ TEST_CASE("reduce-scatters and all-gathers are verified, and a ring's are half a
     std::set<std::string_view> with;
     for (const auto& family : schedule_families()) {
       for (const auto what : {plan::Collective::kReduceScatter, plan::Collective::kAllGather}) {
-        for (const plan::TransferGraph& graph : family->collectives(what, request)) {
+        for (const CollectiveForm& form : family->collectives(what, request)) {
+          const plan::TransferGraph& graph = form.graph();
           CAPTURE(family->name());
           CHECK(graph.collective() == what);
+          const FormShape shape = shape_of(graph);
+          CHECK(form.shape().transfers == shape.transfers);
+          CHECK(form.shape().largest_share == Approx(shape.largest_share));
+          const plan::AlphaBeta bound = plan::alpha_beta(graph, topology);
+          for (const std::int64_t elements : {1, 1 << 10, 1 << 20, 1 << 30}) {
+            CHECK(form.shape().bound.value().at_least(elements) <=
+                  bound.at_least(elements) + 1_ns);  // sums are rounded
+          }
+          CHECK(form.shape().bound->at_least(1 << 30) >= scaled(bound.at_least(1 << 30), 0.999));
           CHECK(plan::verify(graph, &topology).problems == std::vector<std::string>{});
           if (family->name() == "ring") {
             CHECK(2 * graph.transfers().size() == family->all_reduce(request).transfers().size());

@@ -1,0 +1,44 @@
+// One way in which a family carries out a collective, made only when it is looked at more closely:
+// of a pipeline in many rounds its shape and its bound are known before, and often they are enough.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+
+#include "plan/alpha_beta.hpp"
+#include "plan/transfer_graph.hpp"
+#include "topology/topology.hpp"
+
+namespace rackrail::planner {
+
+/// What decides how finely a form may be cut.
+struct FormShape {
+  double largest_share = 0;  ///< of the buffer that one transfer moves
+  std::int64_t transfers = 0;
+  std::optional<plan::AlphaBeta> bound = std::nullopt;  ///< of its time, where it is known
+};
+/// Without a bound.
+FormShape shape_of(const plan::TransferGraph& graph);
+
+class CollectiveForm {
+ public:
+  /// Of a graph that is there, with its bound on this topology.
+  CollectiveForm(plan::TransferGraph graph, const topology::Topology& topology);
+  /// Of one that `make` makes. What it refers to must outlive the form.
+  CollectiveForm(const FormShape& shape, std::function<plan::TransferGraph()> make)
+      : shape_(shape), make_(std::move(make)) {}
+
+  const FormShape& shape() const { return shape_; }
+  const plan::TransferGraph& graph() const { return *shared_graph(); }
+  /// Made at the first call, and kept. Not to be called by two threads at once.
+  std::shared_ptr<const plan::TransferGraph> shared_graph() const;
+
+ private:
+  FormShape shape_;
+  mutable std::function<plan::TransferGraph()> make_;
+  mutable std::shared_ptr<const plan::TransferGraph> graph_;
+};
+
+}  // namespace rackrail::planner
