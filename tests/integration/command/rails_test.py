@@ -4,7 +4,7 @@ import json
 import os
 
 import harness
-from emulation import EmulationTest
+from emulation import EmulationTest, set_link
 from training import TrainingTest
 
 
@@ -41,26 +41,47 @@ class Names(TrainingTest):
 
 
 class Rails(EmulationTest):
-    def all_reduce(self, cluster):
-        """Predicted and measured seconds of an all-reduce of 4 MiB, the better of two runs: other
-        work on the machine can only make one slower."""
-        best = None
-        for _ in range(2):
-            case, = self.run_any("validate", cluster, "--from", "4 MiB", "--to", "4 MiB",
-                                 "--steps", "2", "--json").json["collectives"]
-            if best is None or case["measured_s"] < best["measured_s"]:
-                best = case
-        return best
-
-    def test_two_adapters_carry_twice_what_one_does(self):
-        if os.getloadavg()[0] > 4 * os.cpu_count():
-            self.skipTest("the machine is too busy to hold rates")
-        self.write("one.csv", hosts(3, 1))
+    def test_two_adapters_carry_nearly_twice_what_one_could(self):
+        size, rate = 4 << 20, 100e6 / 8 * 8948 / 9014  # of one adapter's payload
         self.write("two.csv", hosts(3, 2))
-        one, two = self.all_reduce("one.csv"), self.all_reduce("two.csv")
-        ratio = one["measured_s"] / two["measured_s"]
-        self.assertGreater(ratio, 1.8, (one, two))
-        self.assertLess(abs(two["relative_error"]), 0.1, two)
+        bound_of_one = 2 * 2 / 3 * size / rate
+        runs = []
+        for _ in range(3):  # other work on the machine can only make one slower
+            result = self.run_any("validate", "two.csv", "--from", "4 MiB", "--to", "4 MiB",
+                                  "--steps", "2", "--json")
+            case, = result.json["collectives"]
+            runs.append((case["measured_s"], case["relative_error"], result.json["load"]))
+            # No run is faster than two adapters allow, or something else was measured.
+            self.assertGreater(case["measured_s"], bound_of_one / 2.1, runs)
+            if bound_of_one / case["measured_s"] > 1.8 and abs(case["relative_error"]) < 0.1:
+                break
+        self.assert_nothing_left()
+        load = runs[-1][2]
+        if load > 2 * os.cpu_count() and bound_of_one / min(runs)[0] < 1.8:
+            self.skipTest(f"a load of {load:.1f}: too busy to carry the rates")
+        self.assertGreater(bound_of_one / min(runs)[0], 1.8, runs)
+        if load > 2 * os.cpu_count() and min(abs(error) for _, error, _ in runs) > 0.1:
+            self.skipTest(f"a load of {load:.1f}: predictions are of a machine that is not busy")
+        self.assertLess(min(abs(error) for _, error, _ in runs), 0.1, runs)
+
+    def test_a_host_of_which_one_rail_is_cut_is_lost_though_the_other_works(self):
+        silence = 6  # seconds: a starved rank shall not count as lost
+        self.write("two.csv", hosts(3, 2, "200 Mbit/s"))
+        plan = self.make_plan("two.json", "--schedule", "forest", "--codec", "none",
+                              cluster="two.csv")
+        training = self.training_with_checkpoints_every(2)
+        process = self.start("train", plan, "--cluster", "two.csv", "--training", training,
+                             "--steps", "40", "--checkpoints", "saved", "--json", "--emulate",
+                             "two.csv", "--workload", "digits.yaml", "--on-loss", "continue",
+                             "--heartbeat-timeout", f"{silence} s")
+        self.wait_for_checkpoint("saved")
+        set_link(process, "host2", "down", "rail1")
+        result = self.finish(process)
+        loss, = result.json["losses_of_workers"]
+        self.assertEqual(loss["lost"], ["host2"], str(result))
+        self.assertIn("by rail", loss["reason"])
+        self.assertEqual(result.json["workers"], 2)
+        self.assertTrue(result.json["parameters_agree"])
         self.assert_nothing_left()
 
     def test_each_adapter_has_its_own_network(self):
