@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 
 import harness
 from emulation import EmulationTest, set_link
@@ -38,6 +39,26 @@ class Names(TrainingTest):
         result = self.train_by("nic0=lo,nic1=lo")
         self.assertEqual([note for note in result["notes"] if "RACKRAIL_ADAPTERS" in note], [])
         self.assertEqual(result["steps"], 5)
+
+    def test_a_killed_worker_is_lost_by_all_rails_and_the_others_go_on(self):
+        if "/lo" not in self.rackrail("info").out:
+            self.skipTest("UCX sees no loopback here")
+        self.write("rails.csv", hosts(3, 2))
+        plan = self.make_plan("rails.json", "--schedule", "forest", cluster="rails.csv")
+        training = self.training_with_checkpoints_every(2)
+        process = self.start("train", plan, "--cluster", "rails.csv", "--training", training,
+                             "--steps", "30", "--checkpoints", "saved", "--json", "--workload",
+                             "digits.yaml", "--on-loss", "continue", "--heartbeat-timeout", "10 s",
+                             variables={"RACKRAIL_ADAPTERS": "nic0=lo,nic1=lo"})
+        self.wait_for_checkpoint("saved")
+        os.kill(self.workers()[1], signal.SIGKILL)
+        result = self.finish(process)
+        self.assertEqual(result.status, 0, str(result))
+        loss, = result.json["losses_of_workers"]
+        self.assertEqual(loss["lost"], ["host1"], str(result))
+        self.assertLess(loss["noticed_within_s"], 2)  # at once, and not by silence
+        self.assertTrue(result.json["parameters_agree"])
+        self.assertEqual([note for note in result.json["notes"] if "RACKRAIL_ADAPTERS" in note], [])
 
 
 class Rails(EmulationTest):
