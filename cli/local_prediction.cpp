@@ -79,6 +79,7 @@ plan::Plan on_other_topology(const plan::Plan& plan, const topology::Topology& t
   for (std::size_t i = 0; i < moved.rank_names.size(); ++i) {
     moved.rank_names[i] = topology.node(topology.node_of(Rank(i))).name;
   }
+  moved.adapters.clear();  // no route is left that names one
   for (plan::TransferGraph& graph : moved.schedules) {
     graph = without_routes(graph);
   }

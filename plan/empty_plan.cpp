@@ -9,6 +9,7 @@ Plan empty_plan(const topology::Topology& cluster) {
   for (std::size_t r = 0; r < cluster.rank_count(); ++r) {
     plan.rank_names.push_back(cluster.node(cluster.node_of(Rank(r))).name);
   }
+  plan.adapters = topology::adapters_of(cluster);
   plan.batch.local_batch.assign(cluster.rank_count(), 1);  // a plan has one, used or not
   return plan;
 }

@@ -10,6 +10,7 @@
 #include "base/units.hpp"
 #include "plan/codec.hpp"
 #include "plan/transfer_graph.hpp"
+#include "topology/adapters.hpp"
 
 namespace rackrail::plan {
 
@@ -72,6 +73,9 @@ struct Plan {
   /// Of an FP32 all-reduce alone on the cluster, sizes ascending; empty if nobody looked. For
   /// people and for callers with messages of their own: buckets have their schedules above.
   std::vector<ScheduleRange> schedules_by_size;
+  /// Of the cluster's machines, which routes tell apart: the links are those of routes. Empty where
+  /// no machine has two.
+  std::vector<topology::Adapter> adapters;
 
   std::size_t rank_count() const { return rank_names.size(); }
   bool is_compression_warmup(std::int64_t step) const { return step < compression_warmup_steps; }

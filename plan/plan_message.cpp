@@ -148,6 +148,36 @@ int version_for(const Plan& plan) {
   return plan.compression_warmup_steps > 0 ? kFormatWithWarmup : kFirstFormat;
 }
 
+void write_adapter(const topology::Adapter& adapter, v1::Adapter& message) {
+  message.set_host(utf8(adapter.host, "adapters"));
+  message.set_name(utf8(adapter.name, "adapters"));
+  message.set_devices(utf8(adapter.devices, "adapters"));
+  for (const LinkId link : adapter.out) {
+    message.add_links_out(link.value());
+  }
+  for (const LinkId link : adapter.in) {
+    message.add_links_in(link.value());
+  }
+}
+
+topology::Adapter read_adapter(const v1::Adapter& message) {
+  if (message.name().empty()) {
+    fail("name", "nothing", "the name of an adapter");
+  }
+  topology::Adapter adapter{.host = message.host(),
+                            .name = message.name(),
+                            .devices = message.devices(),
+                            .out = {},
+                            .in = {}};
+  for (const std::uint32_t link : message.links_out()) {
+    adapter.out.emplace_back(link);
+  }
+  for (const std::uint32_t link : message.links_in()) {
+    adapter.in.emplace_back(link);
+  }
+  return adapter;
+}
+
 }  // namespace
 
 void write_message(const Plan& plan, v1::Plan& message) {
@@ -180,6 +210,9 @@ void write_message(const Plan& plan, v1::Plan& message) {
     entry.set_from_bytes(range.from.count());
     entry.set_schedule(utf8(range.schedule, "schedules_by_size"));
   }
+  for (const topology::Adapter& adapter : plan.adapters) {
+    write_adapter(adapter, *message.add_adapters());
+  }
 }
 
 Plan read_message(const v1::Plan& message) {
@@ -207,6 +240,10 @@ Plan read_message(const v1::Plan& message) {
     }));
   }
   plan.schedules_by_size = read_ranges(message);
+  for (int i = 0; i < message.adapters_size(); ++i) {
+    plan.adapters.push_back(
+        at(fmt::format("adapters[{}]", i), [&] { return read_adapter(message.adapters(i)); }));
+  }
   return plan;
 }
 

@@ -33,7 +33,10 @@ std::string name_of(const plan::Plan& plan, const plan::Bucket& bucket) {
 }
 
 /// The routes of a plan that is otherwise kept.
-void move_to(plan::Plan& plan, const Topology& now) { plan.cluster_digest = now.digest(); }
+void move_to(plan::Plan& plan, const Topology& now) {
+  plan.cluster_digest = now.digest();
+  plan.adapters = topology::adapters_of(now);
+}
 
 class Replanner {
  public:

@@ -167,6 +167,7 @@ plan::Plan Search::assemble(const std::vector<TensorGroup>& groups,
   for (std::size_t r = 0; r < topology_.rank_count(); ++r) {
     plan.rank_names.push_back(topology_.node(topology_.node_of(Rank(r))).name);
   }
+  plan.adapters = topology::adapters_of(topology_);
   plan.workload_name = workload_.name;
   plan.workload_digest = workload_.digest();
   plan.batch = batch;

@@ -174,6 +174,8 @@ std::vector<plan::TimelineEvent> Executor::take_timeline() { return impl_->ledge
 
 Residuals Executor::residuals() const { return impl_->engine.residuals(); }
 
+const std::vector<std::string>& Executor::notes() const { return impl_->engine.notes(); }
+
 void Executor::set_residuals(Residuals residuals) {
   impl_->engine.set_residuals(std::move(residuals));
 }

@@ -27,7 +27,7 @@ namespace rackrail::runtime {
 struct ExecutorOptions {
   std::uint32_t epoch = 0;
   bool record_timeline = false;
-  /// Sends in flight per destination before further ones wait.
+  /// Sends in flight per destination and rail before further ones wait.
   int send_window = 8;
   /// Whether peers are watched by their pulses; all ranks of an epoch have the same. None: a peer
   /// is missed only where the transport says so.
@@ -56,6 +56,10 @@ class Executor final : public PlanExecutor {
   std::vector<plan::TimelineEvent> take_timeline() override;
   Residuals residuals() const override;
   void set_residuals(Residuals residuals) override;
+
+  /// What the user should know of how this rank's gradients go: of the plan's adapters that this
+  /// machine lacks.
+  const std::vector<std::string>& notes() const;
 
  private:
   struct Impl;

@@ -105,6 +105,7 @@ SliceEngine::SliceEngine(const plan::Plan& plan, Rank self, Transport& transport
       options_(options),
       ledger_(ledger),
       plan_id_(first_eight_bytes(plan::digest(plan))),
+      rails_(plan, self),
       programs_([&] {
         std::vector<BucketProgram> programs;
         for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
@@ -115,8 +116,9 @@ SliceEngine::SliceEngine(const plan::Plan& plan, Rank self, Transport& transport
       most_buffered_(4 * bytes_per_step() + (std::size_t{16} << 20)),
       anchor_(std::make_shared<Anchor>(Anchor{this})),
       lost_(plan.rank_count()),
-      pulses_(transport, self, plan.rank_count(), plan_id_, options.epoch, options.pulse),
-      in_flight_(plan.rank_count(), 0),
+      pulses_(transport, self, plan.rank_count(), plan_id_, options.epoch, options.pulse,
+              rails_.all()),
+      in_flight_(plan.rank_count(), std::vector<int>(1, 0)),
       pump_is_queued_(plan.rank_count(), 0) {
   for (const plan::TransferGraph& graph : plan.schedules) {
     auto& list = codecs_.emplace_back();
@@ -127,16 +129,35 @@ SliceEngine::SliceEngine(const plan::Plan& plan, Rank self, Transport& transport
   for (const BucketProgram& program : programs_) {
     paced_lanes_.push_back(paced_lanes(program));
   }
+  find_rails();
   transport.set_handlers(
       [this](Rank source, const SliceHeader& header, std::span<const std::byte> payload) {
         on_slice(source, header, payload);
       },
       [this](Rank peer, const std::string& reason) { on_peer_error(peer, reason); });
+  notes_ = transport.use_rails(rails_.all());
 }
 
 SliceEngine::~SliceEngine() {
   transport_.set_handlers({}, {});
   anchor_->engine = nullptr;
+}
+
+void SliceEngine::find_rails() {
+  for (const Rail& rail : rails_.all()) {
+    std::vector<int>& windows = in_flight_[rail.peer.index()];
+    windows.resize(std::max<std::size_t>(windows.size(), rail.number + 1), 0);
+  }
+  for (const BucketProgram& program : programs_) {
+    auto& by_destination = rail_of_.emplace_back(program.sends_to.size());
+    for (std::size_t peer = 0; peer < program.sends_to.size(); ++peer) {
+      for (const std::vector<std::uint32_t>& route : program.sends_to[peer]) {
+        const TransferId first(program.transfers[route.front()].id);
+        by_destination[peer].push_back(
+            rails_.number_of(program.graph, program.graph.transfer(first)));
+      }
+    }
+  }
 }
 
 // What peers that follow the plan send to this rank in one step.
@@ -228,7 +249,7 @@ void SliceEngine::on_peer_error(Rank peer, const std::string& reason) {
 
 void SliceEngine::on_slice(Rank source, const SliceHeader& header,
                            std::span<const std::byte> payload) {
-  pulses_.heard(source);
+  pulses_.heard(source, header.rail);
   if (halted_ || header.plan != plan_id_ || header.epoch != options_.epoch ||
       header.bucket >= programs_.size() || (step_ && header.step < *step_)) {
     return;  // of another plan, or of an epoch or step that is over
@@ -330,7 +351,7 @@ void SliceEngine::apply(Run& run, std::uint32_t index, std::uint32_t k,
 
 void SliceEngine::pump(Rank destination) {
   bool sent = true;
-  while (sent && in_flight_[destination.index()] < options_.send_window) {
+  while (sent) {
     sent = false;
     for (std::size_t i = 0; i < by_urgency_.size() && !sent; ++i) {
       sent = send_next(*by_urgency_[i], destination);
@@ -355,7 +376,9 @@ bool SliceEngine::send_next(Run& run, Rank destination) {
 bool SliceEngine::send_next(Run& run, Rank destination, std::size_t route) {
   const auto& transfers = run.program.sends_to[destination.index()][route];
   Run::Lane& lane = run.lanes[destination.index()][route];
-  if (lane.position >= transfers.size()) {
+  const std::uint32_t rail = rail_of_[run.program.bucket.index()][destination.index()][route];
+  int& in_flight = in_flight_[destination.index()][rail];
+  if (lane.position >= transfers.size() || in_flight >= options_.send_window) {
     return false;
   }
   const std::uint32_t index = transfers[lane.position];
@@ -401,19 +424,20 @@ bool SliceEngine::send_next(Run& run, Rank destination, std::size_t route) {
   header.transfer = t.id;
   header.slice = k;
   header.bytes = static_cast<std::uint32_t>(payload.size());
+  header.rail = rail;
   const Clock::time_point started = Clock::now();
   header.sent_ns = std::chrono::nanoseconds(started.time_since_epoch()).count();
   if (is_paced) {
     pacer_.charge(pace, payload.size(), t.rate, started);
   }
-  ++in_flight_[destination.index()];
+  ++in_flight;
   borrowed_ += borrows ? 1 : 0;
   ledger_.count_sent(destination, payload.size());
   transport_.send(
       destination, header, payload,
-      [anchor = anchor_, owned, key = run.key(), index, k, borrows, destination, started] {
+      [anchor = anchor_, owned, key = run.key(), index, k, borrows, destination, rail, started] {
         if (SliceEngine* engine = anchor->engine; engine != nullptr) {
-          --engine->in_flight_[destination.index()];
+          --engine->in_flight_[destination.index()][rail];
           engine->on_sent(key, index, k, borrows, started);
         }
       });

@@ -8,7 +8,10 @@
 // a chain of calls. Per destination and route, slices leave in the order of transfer ids within a
 // run.
 //
-// Urgency. Whenever there is room in a destination's window, or something received may be applied,
+// Rails. Slices go over the rail of their route (rails.hpp). Each rail of a destination has a
+// window of its own, so that a slow one does not hold up the others.
+//
+// Urgency. Whenever there is room in a window, or something received may be applied,
 // the most urgent run has its turn: of the earlier step, then of the lower Bucket::priority, then
 // of the bucket launched first by the plan. So a bucket that is needed earlier overtakes what
 // others have not given to the transport yet; what is in the window goes first.
@@ -40,6 +43,7 @@
 #include "runtime/executor.hpp"
 #include "runtime/missed_peer.hpp"
 #include "runtime/peer_pulses.hpp"
+#include "runtime/rails.hpp"
 #include "runtime/send_pacer.hpp"
 #include "runtime/transport.hpp"
 
@@ -78,6 +82,9 @@ class SliceEngine {
   Residuals residuals() const;
   void set_residuals(Residuals residuals);
 
+  /// What the user should know of how slices go, from the start.
+  const std::vector<std::string>& notes() const { return notes_; }
+
  private:
   struct Run;
   struct EarlySlice;
@@ -90,6 +97,7 @@ class SliceEngine {
     SliceEngine* engine = nullptr;
   };
 
+  void find_rails();
   void on_slice(Rank source, const SliceHeader& header, std::span<const std::byte> payload);
   void on_peer_error(Rank peer, const std::string& reason);
   void on_sent(RunKey key, std::uint32_t transfer, std::uint32_t slice, bool was_borrowed,
@@ -122,7 +130,11 @@ class SliceEngine {
   const ExecutorOptions options_;
   ExecutionLedger& ledger_;
   const std::uint64_t plan_id_;
-  std::vector<BucketProgram> programs_;                      ///< by bucket
+  std::vector<std::string> notes_;
+  const PlanRails rails_;
+  std::vector<BucketProgram> programs_;  ///< by bucket
+  /// By bucket, destination and route, as BucketProgram::sends_to.
+  std::vector<std::vector<std::vector<std::uint32_t>>> rail_of_;
   std::vector<std::vector<std::unique_ptr<Codec>>> codecs_;  ///< by schedule and codec index
   const std::size_t most_buffered_;                          ///< bytes of early slices
   std::shared_ptr<Anchor> anchor_;
@@ -136,7 +148,7 @@ class SliceEngine {
   std::size_t buffered_ = 0;
   std::vector<std::optional<MissedPeer>> lost_;  ///< by peer
   PeerPulses pulses_;
-  std::vector<int> in_flight_;  ///< by destination
+  std::vector<std::vector<int>> in_flight_;  ///< by destination and rail
   SendPacer pacer_;
   /// Numbers of the pacer, by bucket, destination and route.
   std::vector<std::vector<std::vector<std::uint32_t>>> paced_lanes_;

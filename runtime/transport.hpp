@@ -2,7 +2,8 @@
 //
 // A transport belongs to one rank and is used by one thread at a time (the executor's progress
 // thread), except `wake()`, which any thread may call. Messages carry a header that says what they
-// are; they arrive once, in order per sender, and the payload is only valid inside the handler.
+// are; they arrive once, in order per sender and rail, and the payload is only valid inside the
+// handler.
 //
 // To add one: a folder (or file) beside the others with one factory, a line in
 // runtime/transports/kinds.def, and it runs through tests/conformance/transport_test.cpp.
@@ -31,8 +32,20 @@ struct SliceHeader {
   std::uint32_t bucket = 0;
   std::uint32_t transfer = 0;
   std::uint32_t slice = 0;
-  std::uint32_t bytes = 0;   ///< of the payload
+  std::uint32_t bytes = 0;  ///< of the payload
+  std::uint32_t rail = 0;   ///< that it goes over (Rail::number); 0: as the transport chooses
+  std::uint32_t reserved = 0;
   std::int64_t sent_ns = 0;  ///< when it was given to the transport, by a clock of the sender's
+};
+
+/// A way between this rank and a peer that is told from others by an adapter at either end
+/// (topology/adapters.hpp). Messages go over it in both directions.
+struct Rail {
+  Rank peer;
+  std::uint32_t number = 1;  ///< among those of the pair, from 1; the same at both ends
+  std::string adapter;       ///< of this rank's machine: its name in the plan
+  std::string devices;       ///< what the machine may call it, separated by spaces
+  std::string peer_adapter;  ///< of the peer's machine: its name in the plan
 };
 
 /// Called from progress() for each message that arrived. `payload` dies with the call.
@@ -87,6 +100,12 @@ class Transport {
   /// with all those that cannot be reached, where that is known at once.
   virtual void connect(Rank self, std::span<const std::vector<std::byte>> addresses) = 0;
   virtual void set_handlers(ReceiveHandler on_receive, PeerErrorHandler on_peer_error) = 0;
+
+  /// The rails that SliceHeader::rail means from now on; the peers are told the same, with the ends
+  /// exchanged, and have the messages that were meant otherwise. After connect(). Messages on a
+  /// rail of which one end is not to be found go as those without one. Returns what the user should
+  /// know of that, in a line or none.
+  virtual std::vector<std::string> use_rails(std::span<const Rail> /*rails*/) { return {}; }
 
   /// Starts a send; `payload` must stay valid until `done` was called. A failed send is reported
   /// by the peer error handler, and `done` is still called.

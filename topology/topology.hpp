@@ -77,6 +77,10 @@ struct Link {
   /// The most of the bandwidth that one message takes, as one TCP connection or one of several
   /// queues does, though they can fill the link together; 0: no such limit.
   Bandwidth flow_bandwidth;
+  /// What the machine at one of its ends may call its adapter there, separated by spaces, the most
+  /// exact first: names of devices ("mlx5_0", "eth1") or PCI addresses ("0000:1b:00.0"). Empty if
+  /// nobody said. No part of the digest: routes do not depend on it.
+  std::string adapter;
 };
 
 /// What somebody measured of the processors that stand for ranks (`rackrail calibrate`): bytes of

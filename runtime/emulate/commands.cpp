@@ -75,16 +75,16 @@ std::string station_commands(const NetworkPlan& plan, std::size_t station) {
   } else {
     text += bridge_commands() + address_commands(self.address, kBridge);
   }
-  const auto attach = [&](const std::string& port) {
-    text += self.is_host ? address_commands(self.address, port)
+  const auto attach = [&](const std::string& port, const std::string& address) {
+    text += self.is_host ? address_commands(address, port)
                          : fmt::format("link set dev {} master {} up\n", port, kBridge);
   };
   for (const ShapedLink& link : plan.links) {
     if (link.a == station) {
-      attach(link.port_a);
+      attach(link.port_a, link.address_a);
     }
     if (link.b == station) {
-      attach(link.port_b);
+      attach(link.port_b, link.address_b);
     }
   }
   return text;

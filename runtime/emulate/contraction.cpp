@@ -23,7 +23,7 @@ Neighbours all_neighbours(const Contraction& graph) {
 Contraction stations_of(const topology::Topology& topology) {
   Contraction graph;
   std::map<std::string, std::size_t> machines;
-  std::vector<std::size_t> vertex_of_node;
+  std::vector<std::size_t>& vertex_of_node = graph.vertex_of_node;
   bool has_inside = false;
   for (std::size_t i = 0; i < topology.node_count(); ++i) {
     const topology::Node& node = topology.node(NodeId(i));
@@ -97,6 +97,34 @@ void prune(Contraction& graph) {
   }
 }
 
+/// Switches that reach each other without passing a machine are one network.
+void find_networks(Contraction& graph) {
+  const Neighbours neighbours = all_neighbours(graph);
+  std::size_t networks = 0;
+  for (std::size_t v = 0; v < graph.vertices.size(); ++v) {
+    const auto is_new = [&](std::size_t s) {
+      const Contraction::Vertex& vertex = graph.vertices[s];
+      return !vertex.is_gone && !vertex.is_host && !vertex.network;
+    };
+    if (!is_new(v)) {
+      continue;
+    }
+    std::vector<std::size_t> reached = {v};
+    graph.vertices[v].network = networks;
+    while (!reached.empty()) {
+      const std::size_t at = reached.back();
+      reached.pop_back();
+      for (const std::size_t next : neighbours[at]) {
+        if (is_new(next)) {
+          graph.vertices[next].network = networks;
+          reached.push_back(next);
+        }
+      }
+    }
+    ++networks;
+  }
+}
+
 void merge(Contraction& graph, const std::vector<std::size_t>& group,
            const std::set<std::size_t>& neighbours) {
   std::vector<std::string> names;
@@ -119,18 +147,19 @@ void merge(Contraction& graph, const std::vector<std::size_t>& group,
                   fmt::join(names, ", ")));
 }
 
-/// Merges one group of switches with the same neighbours; whether there was one.
+/// Merges one group of switches of a network with the same neighbours; whether there was one.
 bool merge_some(Contraction& graph) {
   const Neighbours neighbours = all_neighbours(graph);
-  std::map<std::set<std::size_t>, std::vector<std::size_t>> groups;
+  using Likeness = std::pair<std::set<std::size_t>, std::optional<std::size_t>>;
+  std::map<Likeness, std::vector<std::size_t>> groups;
   for (std::size_t v = 0; v < graph.vertices.size(); ++v) {
     if (!graph.vertices[v].is_gone && !graph.vertices[v].is_host) {
-      groups[neighbours[v]].push_back(v);
+      groups[{neighbours[v], graph.vertices[v].network}].push_back(v);
     }
   }
-  for (const auto& [common, group] : groups) {
+  for (const auto& [likeness, group] : groups) {
     if (group.size() > 1) {
-      merge(graph, group, common);
+      merge(graph, group, likeness.first);
       return true;
     }
   }
@@ -153,6 +182,7 @@ Contraction contract(const topology::Topology& topology) {
   Contraction graph = stations_of(topology);
   require_both_directions(graph);
   prune(graph);
+  find_networks(graph);
   while (merge_some(graph)) {
     prune(graph);  // what joined the merged ones alone leads nowhere now
   }

@@ -37,7 +37,7 @@ void measure(const EmulatedNetwork& network, const LinkCheckOptions& options,
     const std::size_t from = is_reverse ? link.b : link.a;
     const std::size_t to = is_reverse ? link.a : link.b;
     streams.push_back(std::make_unique<Stream>(network.station(from), network.station(to),
-                                               network.plan().stations[to].address));
+                                               is_reverse ? link.address_a : link.address_b));
   }
   const std::size_t first_result = results.size();
   for (const std::size_t index : group) {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "runtime/adapter_devices.hpp"
 #include "runtime/coordinator/job_token.hpp"
 #include "runtime/emulate/commands.hpp"
 #include "runtime/emulate/leftovers.hpp"
@@ -85,6 +86,7 @@ void EmulatedNetwork::place(ChildCommand& command, Rank rank) const {
   command.environment[kOwnerVariable] = owner_mark();
   command.environment["UCX_TLS"] = "tcp,self";
   command.environment["UCX_NET_DEVICES"] = kDataInterface;
+  command.environment[kAdaptersVariable] = plan_.adapters[host];
   command.environment["GLOO_SOCKET_IFNAME"] = kDataInterface;
   command.environment["NCCL_SOCKET_IFNAME"] = kDataInterface;
 }

@@ -31,9 +31,9 @@ class EmulatedNetwork {
   const NetworkNamespace& management() const { return management_; }
 
   /// Has a child run as this rank: in its host's namespace and under its host's name, with
-  /// gradients over the shaped interface alone. Adds to the environment UCX_TLS and UCX_NET_DEVICES
-  /// (what would go through shared memory instead is no network), GLOO_SOCKET_IFNAME and
-  /// NCCL_SOCKET_IFNAME.
+  /// gradients over the shaped interfaces alone: by the first one, or by that which is an adapter
+  /// of the plan. Adds to the environment UCX_TLS and UCX_NET_DEVICES (what would go through shared
+  /// memory instead is no network), RACKRAIL_ADAPTERS, GLOO_SOCKET_IFNAME and NCCL_SOCKET_IFNAME.
   void place(ChildCommand& command, Rank rank) const;
   /// What makes it a rank of a launched job besides (runtime/launch/environment.hpp):
   /// RACKRAIL_RANK, _WORLD_SIZE, _LOCAL_RANK, _COORDINATOR, and the token.

@@ -2,12 +2,17 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <map>
 #include <optional>
+#include <set>
+#include <utility>
 
 #include "base/error.hpp"
 #include "base/parse_units.hpp"
 #include "runtime/emulate/contraction.hpp"
+#include "topology/adapters.hpp"
 
 namespace rackrail::runtime::emulate {
 namespace {
@@ -17,14 +22,17 @@ namespace {
   throw ConfigError(ErrorContext{.file = "", .where = where, .found = found, .expected = expected});
 }
 
-/// The `number`-th address of one of the two networks, from 1; the leader's is the first one of the
-/// management network, so stations count from 2 in both.
-std::string address_in(int network, std::size_t number) {
+/// The `number`-th address of a network, from 1; the leader's is the first one of the management
+/// network, so stations count from 2 in all.
+std::string address_in(std::size_t network, std::size_t number) {
   constexpr std::size_t kPerByte = 250;  // keeps clear of .0 and .255
   return fmt::format("10.{}.{}.{}", network, number / kPerByte, number % kPerByte + 1);
 }
-constexpr int kDataNetwork = 77;
-constexpr int kManagementNetwork = 78;
+constexpr std::size_t kManagementNetwork = 78;
+/// 10.77 for the first, then 10.79 and on: the management network is between them.
+std::string data_address(std::size_t rail, std::size_t station) {
+  return address_in(rail == 0 ? 77 : kManagementNetwork + rail, station + 1);
+}
 
 /// Numbers the vertices that are left: hosts by their first rank, then switches.
 std::vector<std::optional<std::size_t>> number_stations(const Contraction& graph,
@@ -40,7 +48,7 @@ std::vector<std::optional<std::size_t>> number_stations(const Contraction& graph
     plan.stations.push_back(
         {.name = graph.vertices[v].name,
          .is_host = is_host,
-         .address = address_in(kDataNetwork, number + 1),
+         .address = data_address(0, number),
          .management_address = is_host ? address_in(kManagementNetwork, number + 1) : ""});
     plan.host_count += is_host ? 1 : 0;
   };
@@ -60,28 +68,97 @@ std::vector<std::optional<std::size_t>> number_stations(const Contraction& graph
   return station_of;
 }
 
-void require_tree(const Contraction& graph, const NetworkPlan& plan) {
-  for (std::size_t v = 0; v < graph.vertices.size(); ++v) {
-    const auto count = graph.neighbours(v).size();
-    if (graph.vertices[v].is_host && count > 1) {
-      refuse("host " + graph.vertices[v].name, fmt::format("links to {} different stations", count),
-             "one: an emulated host has one data interface and does not forward");
+/// The data networks in the order of their interfaces: by number of the contraction's network.
+/// Hosts that are joined directly are in the first.
+class Rails {
+ public:
+  explicit Rails(const Contraction& graph) : graph_(graph) {
+    std::map<std::size_t, std::size_t> hosts;  // by network
+    std::size_t all = 0;
+    for (std::size_t v = 0; v < graph.vertices.size(); ++v) {
+      if (!graph.vertices[v].is_host || graph.vertices[v].is_gone) {
+        continue;
+      }
+      ++all;
+      for (const std::size_t n : graph.neighbours(v)) {
+        if (graph.vertices[n].network) {
+          ++hosts[*graph.vertices[n].network];
+        }
+      }
+    }
+    const auto first = std::find_if(hosts.begin(), hosts.end(),
+                                    [&](const auto& entry) { return entry.second == all; });
+    if (hosts.size() > kMostRails || (hosts.size() > 1 && first == hosts.end())) {
+      refuse("network", fmt::format("{} networks that are joined by machines only", hosts.size()),
+             fmt::format("at most {}, of which one joins all machines", kMostRails));
+    }
+    if (first != hosts.end()) {
+      rail_of_[first->first] = 0;
+    }
+    for (const auto& [network, count] : hosts) {
+      rail_of_.emplace(network, rail_of_.size());
     }
   }
-  // Connected it is, as every cluster is that was read.
-  if (graph.edges.size() / 2 + 1 > plan.stations.size()) {
-    refuse("network",
-           fmt::format("{} links between {} hosts and switches, so a loop", graph.edges.size() / 2,
-                       plan.stations.size()),
-           "a tree once switches with the same neighbours are one: bridges do not route");
+
+  /// Of the network that a link with this end, or the other one, is of.
+  std::size_t at(std::size_t a, std::size_t b) const {
+    for (const std::size_t v : {a, b}) {
+      if (const auto network = graph_.vertices[v].network) {
+        const auto rail = rail_of_.find(*network);
+        return rail == rail_of_.end() ? 0 : rail->second;
+      }
+    }
+    return 0;
+  }
+
+ private:
+  const Contraction& graph_;
+  std::map<std::size_t, std::size_t> rail_of_;
+};
+
+void require_trees(const Contraction& graph) {
+  std::size_t ends = 0;  // switches, and each host once for each of its links
+  std::set<std::optional<std::size_t>> networks;
+  for (std::size_t v = 0; v < graph.vertices.size(); ++v) {
+    const Contraction::Vertex& vertex = graph.vertices[v];
+    if (vertex.is_gone) {
+      continue;
+    }
+    if (!vertex.is_host) {
+      ++ends;
+      networks.insert(vertex.network);
+      continue;
+    }
+    const auto neighbours = graph.neighbours(v);
+    std::set<std::optional<std::size_t>> joined;
+    for (const std::size_t n : neighbours) {
+      joined.insert(graph.vertices[n].network);
+    }
+    ends += neighbours.size();
+    if (neighbours.size() > 1 && (joined.size() < neighbours.size() || joined.contains({}))) {
+      refuse("host " + vertex.name,
+             fmt::format("links to {} different stations", neighbours.size()),
+             "one, or switches that only hosts join: an emulated host does not forward");
+    }
+  }
+  const auto direct = std::count_if(graph.edges.begin(), graph.edges.end(), [&](const auto& edge) {
+    return graph.vertices[edge.first.first].is_host && graph.vertices[edge.first.second].is_host;
+  });
+  // A tree has one link less than ends, and two hosts that are joined directly are one.
+  const std::size_t most = ends - networks.size() - static_cast<std::size_t>(direct) / 2;
+  if (graph.edges.size() / 2 > most) {
+    refuse("network", fmt::format("{} links, so a loop", graph.edges.size() / 2),
+           fmt::format("{}: a tree once switches with the same neighbours are one, because bridges "
+                       "do not route",
+                       most));
   }
 }
 
-void add_links(const Contraction& graph, const std::vector<std::optional<std::size_t>>& station_of,
-               NetworkPlan& plan) {
+void add_links(const Contraction& graph, const Rails& rails,
+               const std::vector<std::optional<std::size_t>>& station_of, NetworkPlan& plan) {
   std::vector<std::size_t> ports(plan.stations.size(), 0);
-  const auto port = [&](std::size_t station) {
-    return plan.stations[station].is_host ? std::string(kDataInterface)
+  const auto port = [&](std::size_t station, std::size_t rail) {
+    return plan.stations[station].is_host ? fmt::format("rail{}", rail)
                                           : fmt::format("port{}", ports[station]++);
   };
   for (const auto& [ends, edge] : graph.edges) {
@@ -91,14 +168,53 @@ void add_links(const Contraction& graph, const std::vector<std::optional<std::si
       continue;  // the other direction of one that was added, or will be
     }
     const Bandwidth back = graph.edges.at({ends.second, ends.first}).rate;
-    const std::string port_a = port(a);
+    const std::size_t rail = rails.at(ends.first, ends.second);
+    for (const std::size_t station : {a, b}) {
+      if (!plan.stations[station].is_host) {
+        plan.stations[station].address = data_address(rail, station);
+      }
+    }
+    const std::string port_a = port(a, rail);
     plan.links.push_back({.a = a,
                           .b = b,
                           .port_a = port_a,
-                          .port_b = port(b),
+                          .port_b = port(b, rail),
+                          .address_a = data_address(rail, a),
+                          .address_b = data_address(rail, b),
                           .rate_ab = scaled(edge.rate, plan.scale),
                           .rate_ba = scaled(back, plan.scale),
                           .tier = edge.tier});
+  }
+}
+
+/// What the topology's adapters are called in the emulated hosts; and those of the interfaces
+/// themselves, as the emulated topology has them.
+void name_adapters(const topology::Topology& topology, const Contraction& graph, const Rails& rails,
+                   NetworkPlan& plan) {
+  plan.adapters.resize(plan.host_count);
+  std::map<std::string, std::size_t> host_of;
+  for (std::size_t host = 0; host < plan.host_count; ++host) {
+    host_of[plan.stations[host].name] = host;
+  }
+  const auto add = [&](std::size_t host, const std::string& name, const std::string& interface) {
+    std::string& list = plan.adapters[host];
+    list += fmt::format("{}{}={}", list.empty() ? "" : ",", name, interface);
+  };
+  for (const ShapedLink& link : plan.links) {
+    for (const auto& [station, port] : {std::pair(link.a, link.port_a), {link.b, link.port_b}}) {
+      if (plan.stations[station].is_host) {
+        add(station, port, port);
+      }
+    }
+  }
+  for (const topology::Adapter& adapter : topology::adapters_of(topology)) {
+    const topology::Link& link = topology.link(adapter.out.front());
+    const auto host = host_of.find(adapter.host);
+    if (host != host_of.end()) {
+      const std::size_t rail =
+          rails.at(graph.vertex_of_node[link.from.index()], graph.vertex_of_node[link.to.index()]);
+      add(host->second, adapter.name, fmt::format("rail{}", rail));
+    }
   }
 }
 
@@ -146,8 +262,10 @@ NetworkPlan plan_network(const topology::Topology& topology, double scale, unsig
   for (const std::size_t v : graph.vertex_of_rank) {
     plan.host_of_rank.push_back(station_of[v].value());
   }
-  require_tree(graph, plan);
-  add_links(graph, station_of, plan);
+  require_trees(graph);
+  const Rails rails(graph);
+  add_links(graph, rails, station_of, plan);
+  name_adapters(topology, graph, rails, plan);
   require_rates(plan, cores);
   plan.notes = std::move(graph.notes);
   return plan;
@@ -211,15 +329,18 @@ topology::Topology emulated_topology(const topology::Topology& original, const N
     const auto add = [&](std::size_t from, std::size_t to, Bandwidth full) {
       const Bandwidth rate = scaled(full, costs.payload_share);
       const bool is_of_host = plan.stations[from].is_host || plan.stations[to].is_host;
+      const std::string& interface = plan.stations[link.a].is_host ? link.port_a : link.port_b;
       result.add_link(
           {.from = node_of[from].value(),
            .to = node_of[to].value(),
            .bandwidth = rate,
            .latency = costs.latency,
+           .kind = is_of_host ? topology::LinkKind::kHostLink : topology::LinkKind::kOther,
            .tier = link.tier,
            .overhead = costs.overhead,
            .cpu_share =
-               is_of_host ? share_of_cores(rate, std::max(links_at(from), links_at(to))) : 0});
+               is_of_host ? share_of_cores(rate, std::max(links_at(from), links_at(to))) : 0,
+           .adapter = is_of_host ? interface : ""});
     };
     add(link.a, link.b, link.rate_ab);
     add(link.b, link.a, link.rate_ba);

@@ -185,7 +185,14 @@ void Session::make_executor(plan::Plan plan) {
          .epoch = executor_options_.epoch,
          .exchange = [this](const std::string& own) { return client_.exchange(own); }});
   } else {
-    executor = std::make_unique<Executor>(*plan_, welcome_.rank, *transport_, executor_options_);
+    auto on_host =
+        std::make_unique<Executor>(*plan_, welcome_.rank, *transport_, executor_options_);
+    for (const std::string& note : on_host->notes()) {
+      if (std::find(notes_.begin(), notes_.end(), note) == notes_.end()) {
+        notes_.push_back(note);
+      }
+    }
+    executor = std::move(on_host);
   }
   const std::lock_guard lock(executor_mutex_);
   executor_ = std::move(executor);

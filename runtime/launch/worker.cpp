@@ -273,6 +273,11 @@ class Life {
       options.record_timeline = settings_.timeline_step.has_value();
       options.pulse = pulse();
       session_->start(std::move(plan), options, settings_.gpu ? take_gpu() : MakeExecutor());
+      for (const std::string& note : session_->notes()) {
+        if (std::find(report_.notes.begin(), report_.notes.end(), note) == report_.notes.end()) {
+          report_.notes.push_back(note);
+        }
+      }
       exchange = std::make_unique<DetachableExchange>(session_->executor());
     }
     std::unique_ptr<trainer::Trainer> trainer = make_trainer(*exchange);

@@ -1,6 +1,5 @@
 #include "runtime/ucx/context.hpp"
 
-#include <poll.h>
 #include <sys/eventfd.h>
 #include <ucs/config/global_opts.h>
 #include <ucs/debug/log_def.h>
@@ -89,7 +88,8 @@ void check_ucx(ucs_status_t status, const char* what) {
 
 namespace {
 
-UcpContext open_context(std::span<const Setting> settings) {
+/// `devices`: that alone lead to other machines; null: as the environment says.
+UcpContext open_context(std::span<const Setting> settings, const char* devices = nullptr) {
   ucp_config_t* raw_config = nullptr;
   check_ucx(ucp_config_read(nullptr, nullptr, &raw_config), "reading its configuration");
   const UcpConfig config(raw_config);
@@ -98,6 +98,9 @@ UcpContext open_context(std::span<const Setting> settings) {
       // A version of UCX that lacks one of them works with its own value.
       (void)ucp_config_modify(config.get(), setting.name, setting.value);
     }
+  }
+  if (devices != nullptr) {
+    check_ucx(ucp_config_modify(config.get(), "NET_DEVICES", devices), "choosing devices");
   }
   ucp_params_t parameters = {};
   parameters.field_mask = UCP_PARAM_FIELD_FEATURES;
@@ -108,13 +111,7 @@ UcpContext open_context(std::span<const Setting> settings) {
 }
 
 /// Whether the context reaches other processes by the memory of this machine only.
-bool is_alone(const UcpContext& context) {
-  const std::vector<std::string> devices = ucx_devices(context);
-  // "self/memory0", "posix/memory", "cma/memory"; those of a GPU are beside them.
-  return std::all_of(devices.begin(), devices.end(), [](const std::string& device) {
-    return device.find("/memory") != std::string::npos || device.ends_with("/cuda");
-  });
-}
+bool is_alone(const UcpContext& context) { return ucx_network_devices(context).empty(); }
 
 }  // namespace
 
@@ -125,6 +122,15 @@ UcpContext open_ucx_context() {
     std::vector<Setting> settings(kSettings.begin(), kSettings.end());
     settings.push_back(kSharedMemoryAlone);
     context = open_context(settings);
+  }
+  return context;
+}
+
+UcpContext open_ucx_context_on(const std::string& devices) {
+  quieten_ucx();
+  UcpContext context = open_context(kSettings, devices.c_str());
+  if (is_alone(context)) {
+    throw RuntimeFailure("transport ucx: it sees no device " + devices);
   }
   return context;
 }
@@ -162,42 +168,71 @@ std::vector<std::string> ucx_devices(const UcpContext& context) {
   return devices;
 }
 
-UcxWaiter::UcxWaiter(const UcpWorker& worker) : worker_(worker.get()) {
-  check_ucx(ucp_worker_get_efd(worker_, &worker_descriptor_), "asking for a wake-up descriptor");
-  wake_descriptor_ = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-  if (wake_descriptor_ < 0) {
+std::vector<std::string> ucx_network_devices(const UcpContext& context) {
+  std::vector<std::string> found;
+  for (const std::string& device : ucx_devices(context)) {
+    // "self/memory0", "posix/memory", "cma/memory"; those of a GPU are beside them.
+    const std::string name = device.substr(device.find('/') + 1);
+    if (!name.starts_with("memory") && !name.ends_with("cuda") &&
+        std::find(found.begin(), found.end(), name) == found.end()) {
+      found.push_back(name);
+    }
+  }
+  return found;
+}
+
+std::vector<std::byte> ucx_address(const UcpWorker& worker) {
+  ucp_address_t* address = nullptr;
+  std::size_t length = 0;
+  check_ucx(ucp_worker_get_address(worker.get(), &address, &length), "asking for its address");
+  const auto* bytes = reinterpret_cast<const std::byte*>(address);
+  std::vector<std::byte> copy(bytes, bytes + length);
+  ucp_worker_release_address(worker.get(), address);
+  return copy;
+}
+
+UcxWaiter::UcxWaiter() {
+  const int descriptor = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+  if (descriptor < 0) {
     throw RuntimeFailure(std::string("transport ucx: making an event descriptor: ") +
                          std::strerror(errno));
   }
+  descriptors_.push_back({.fd = descriptor, .events = POLLIN, .revents = 0});
 }
 
-UcxWaiter::~UcxWaiter() { ::close(wake_descriptor_); }
+UcxWaiter::~UcxWaiter() { ::close(descriptors_.front().fd); }
+
+void UcxWaiter::add(const UcpWorker& worker) {
+  int descriptor = -1;
+  check_ucx(ucp_worker_get_efd(worker.get(), &descriptor), "asking for a wake-up descriptor");
+  workers_.push_back(worker.get());
+  descriptors_.push_back({.fd = descriptor, .events = POLLIN, .revents = 0});
+}
 
 void UcxWaiter::wait(Duration at_most) noexcept {
-  const ucs_status_t armed = ucp_worker_arm(worker_);
-  if (armed == UCS_ERR_BUSY) {
-    return;  // something came in the meantime
+  for (const ucp_worker_h worker : workers_) {
+    const ucs_status_t armed = ucp_worker_arm(worker);
+    if (armed == UCS_ERR_BUSY) {
+      return;  // something came in the meantime
+    }
+    if (armed != UCS_OK && at_most > kSleepWithoutArming) {
+      at_most = kSleepWithoutArming;
+    }
   }
-  if (armed != UCS_OK && at_most > kSleepWithoutArming) {
-    at_most = kSleepWithoutArming;
-  }
-  std::array<pollfd, 2> descriptors{
-      pollfd{.fd = worker_descriptor_, .events = POLLIN, .revents = 0},
-      pollfd{.fd = wake_descriptor_, .events = POLLIN, .revents = 0}};
   constexpr std::int64_t kPerSecond = 1'000'000'000'000;
   const timespec time{.tv_sec = at_most.picoseconds() / kPerSecond,
                       .tv_nsec = at_most.picoseconds() % kPerSecond / 1000};
-  ppoll(descriptors.data(), descriptors.size(), &time, nullptr);
-  if (descriptors[1].revents != 0) {
+  ppoll(descriptors_.data(), descriptors_.size(), &time, nullptr);
+  if (descriptors_.front().revents != 0) {
     std::uint64_t count = 0;
-    (void)!read(wake_descriptor_, &count, sizeof count);
+    (void)!read(descriptors_.front().fd, &count, sizeof count);
   }
 }
 
 void UcxWaiter::wake() noexcept {
   const std::uint64_t one = 1;
   // Fails only where the counter is at its end: then it is set already.
-  (void)!write(wake_descriptor_, &one, sizeof one);
+  (void)!write(descriptors_.front().fd, &one, sizeof one);
 }
 
 }  // namespace rackrail::runtime

@@ -2,6 +2,9 @@
 // sleeps on.
 #pragma once
 
+#include <poll.h>
+
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -17,28 +20,37 @@ void check_ucx(ucs_status_t status, const char* what);
 /// Active messages with wake-up. Settings that the user has not made in the environment are made
 /// here, in the context's configuration. Throws RuntimeFailure.
 UcpContext open_ucx_context();
+/// One that reaches other machines by these devices alone, whatever UCX_NET_DEVICES says; separated
+/// by commas. Throws RuntimeFailure also where UCX sees none of them.
+UcpContext open_ucx_context_on(const std::string& devices);
 /// For one thread at a time, whichever. Throws RuntimeFailure.
 UcpWorker open_ucx_worker(const UcpContext& context);
 /// "tcp/lo", "posix/memory" …: what the context found.
 std::vector<std::string> ucx_devices(const UcpContext& context);
+/// "eth0", "mlx5_0:1": those that lead to other machines, each once, as UCX_NET_DEVICES names them.
+std::vector<std::string> ucx_network_devices(const UcpContext& context);
+/// What others open an endpoint with. Throws RuntimeFailure.
+std::vector<std::byte> ucx_address(const UcpWorker& worker);
 
-/// An event that any thread may set and one thread sleeps on together with a worker.
+/// An event that any thread may set and one thread sleeps on together with workers.
 class UcxWaiter {
  public:
   /// Throws RuntimeFailure.
-  explicit UcxWaiter(const UcpWorker& worker);
+  UcxWaiter();
   ~UcxWaiter();
   UcxWaiter(const UcxWaiter&) = delete;
   UcxWaiter& operator=(const UcxWaiter&) = delete;
 
-  /// Sleeps until the worker may have something to do, wake() was called, or the time is over.
+  /// Sleeps on this worker, too, which must outlive it. Throws RuntimeFailure.
+  void add(const UcpWorker& worker);
+  /// Sleeps until one of the workers may have something to do, wake() was called, or the time is
+  /// over.
   void wait(Duration at_most) noexcept;
   void wake() noexcept;
 
  private:
-  ucp_worker_h worker_;
-  int worker_descriptor_ = -1;
-  int wake_descriptor_ = -1;
+  std::vector<ucp_worker_h> workers_;
+  std::vector<pollfd> descriptors_;  ///< that of wake(), then the workers'
 };
 
 }  // namespace rackrail::runtime

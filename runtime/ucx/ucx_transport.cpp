@@ -14,10 +14,22 @@
 // Nothing that arrives is believed: a message counts only if it carries this job's session number
 // (a hash of all addresses), a known rank other than this one, and the size that it says. A peer
 // whose messages are malformed is reported as failed; a stranger's are dropped.
+//
+// Rails. An adapter that a rail names has a port of its own: a context that sees this device alone,
+// and a worker. Ranks tell each other the addresses of these workers over the connection that they
+// have anyway, and each rail is an endpoint between two of them, at both ends, whoever sends there.
+// What is sent before the peer's address is there waits; where one end has no such device, all of
+// it goes over that first connection. A rail that breaks loses the peer. A goodbye goes over every
+// connection of a peer and says how many there are, so that the last one is behind everything that
+// the peer has sent; an endpoint that ends after its goodbye is no loss. All workers are progressed
+// by the one thread, which sleeps on the descriptors of all.
+#include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <deque>
 #include <exception>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -26,10 +38,12 @@
 
 #include "base/error.hpp"
 #include "base/random.hpp"
+#include "runtime/adapter_devices.hpp"
 #include "runtime/missed_peer.hpp"
 #include "runtime/transports/factories.hpp"
 #include "runtime/ucx/context.hpp"
 #include "runtime/ucx/device_memory.hpp"
+#include "runtime/ucx/rail_offers.hpp"
 
 namespace rackrail::runtime {
 namespace {
@@ -37,14 +51,15 @@ namespace {
 constexpr unsigned kSliceMessage = 0;
 constexpr unsigned kHelloMessage = 1;
 constexpr unsigned kGoodbyeMessage = 2;
+constexpr unsigned kOfferMessage = 3;
 
 struct WireHeader {
   std::uint64_t session = 0;
   std::uint32_t source = 0;
-  std::uint32_t reserved = 0;
-  SliceHeader slice;
+  std::uint32_t connection = 0;  ///< Connection::id
+  SliceHeader slice;             ///< of a goodbye, its `transfer` is how many there are
 };
-static_assert(std::is_trivially_copyable_v<WireHeader> && sizeof(WireHeader) == 56);
+static_assert(std::is_trivially_copyable_v<WireHeader> && sizeof(WireHeader) == 64);
 
 /// The same on all ranks, and different for every job: addresses contain process and socket
 /// numbers.
@@ -59,33 +74,28 @@ std::uint64_t session_of(std::span<const std::vector<std::byte>> addresses) {
   return hash;
 }
 
+/// The same at both ends of a rail, and 0 for no other connection than the first.
+std::uint32_t connection_id(Rank self, Rank peer, const std::string& own,
+                            const std::string& others) {
+  const std::string name = self < peer ? own + " " + others : others + " " + own;
+  std::uint64_t hash = name.size();
+  for (const char c : name) {
+    hash = mix64(hash ^ static_cast<unsigned char>(c));
+  }
+  return static_cast<std::uint32_t>(hash) | 1U;
+}
+
 using Clock = std::chrono::steady_clock;
 
 class UcxTransport final : public Transport, public DeviceMessaging {
  public:
-  UcxTransport()
-      : context_(open_ucx_context()),
-        worker_(open_ucx_worker(context_)),
-        device_memory_(ucx_device_memory(context_)) {
-    waiter_.emplace(worker_);
-    set_message_handler(kSliceMessage, on_slice);
-    set_message_handler(kHelloMessage, on_hello);
-    set_message_handler(kGoodbyeMessage, on_goodbye);
-  }
+  UcxTransport() : UcxTransport(open_ucx_context()) {}
 
   ~UcxTransport() override { close(Duration()); }
 
   std::string_view name() const override { return "ucx"; }
 
-  std::vector<std::byte> address() const override {
-    ucp_address_t* address = nullptr;
-    std::size_t length = 0;
-    check_ucx(ucp_worker_get_address(worker_.get(), &address, &length), "asking for its address");
-    const auto* bytes = reinterpret_cast<const std::byte*>(address);
-    std::vector<std::byte> copy(bytes, bytes + length);
-    ucp_worker_release_address(worker_.get(), address);
-    return copy;
-  }
+  std::vector<std::byte> address() const override { return ucx_address(ports_.front().worker); }
 
   void connect(Rank self, std::span<const std::vector<std::byte>> addresses) override {
     if (!peers_.empty() || closed_) {
@@ -102,10 +112,14 @@ class UcxTransport final : public Transport, public DeviceMessaging {
       Peer& peer = peers_.emplace_back();
       peer.transport = this;
       peer.rank = Rank(rank);
+      Connection& first = peer.connections.emplace_back();
+      first.peer = &peer;
+      first.port = &ports_.front();
+      peer.by_rail.push_back(&first);
       if (peer.rank == self_) {
         continue;
       }
-      if (const ucs_status_t status = open_endpoint(peer, addresses[rank]); status != UCS_OK) {
+      if (const ucs_status_t status = open_endpoint(first, addresses[rank]); status != UCS_OK) {
         missed.push_back({.rank = peer.rank, .why = ucs_status_string(status), .silence = {}});
       }
     }
@@ -116,9 +130,36 @@ class UcxTransport final : public Transport, public DeviceMessaging {
     }
     for (Peer& peer : peers_) {
       if (peer.rank != self_) {
-        start(peer, kHelloMessage, SliceHeader{}, {}, UCS_MEMORY_TYPE_HOST, {});
+        say(peer.connections.front(), kHelloMessage);
       }
     }
+  }
+
+  std::vector<std::string> use_rails(std::span<const Rail> rails) override {
+    if (rails.empty() && ports_.size() == 1) {
+      return {};
+    }
+    for (Peer& peer : peers_) {
+      peer.by_rail.resize(1);
+    }
+    RailSearch search(ucx_network_devices(ports_.front().context));
+    std::vector<RailOffers> offers(peers_.size());
+    for (const Rail& rail : rails) {
+      Peer& peer = peers_.at(rail.peer.index());
+      Port* port = find_port(rail, search);
+      peer.by_rail.resize(std::max<std::size_t>(peer.by_rail.size(), rail.number + 1),
+                          &peer.connections.front());
+      peer.by_rail[rail.number] = &rail_connection(peer, rail, port);
+      offers[rail.peer.index()][rail.adapter] =
+          port != nullptr ? ucx_address(port->worker) : std::vector<std::byte>();
+    }
+    for (Peer& peer : peers_) {
+      if (const RailOffers& own = offers[peer.rank.index()]; !own.empty()) {
+        say(peer.connections.front(), kOfferMessage, encode_offers(own));
+        open_rails(peer);
+      }
+    }
+    return search.notes();
   }
 
   DeviceMessaging* device_messaging() override { return device_memory_ ? this : nullptr; }
@@ -130,20 +171,18 @@ class UcxTransport final : public Transport, public DeviceMessaging {
 
   void send(Rank destination, const SliceHeader& header, std::span<const std::byte> payload,
             SendCompletion done) override {
-    start(peers_.at(destination.index()), kSliceMessage, header, payload, UCS_MEMORY_TYPE_HOST,
-          std::move(done));
+    send_slice(destination, {header, payload, UCS_MEMORY_TYPE_HOST, std::move(done)});
   }
 
   void send_from_device(Rank destination, const SliceHeader& header,
                         std::span<const std::byte> payload, SendCompletion done) override {
-    start(peers_.at(destination.index()), kSliceMessage, header, payload, device_memory_.value(),
-          std::move(done));
+    send_slice(destination, {header, payload, device_memory_.value(), std::move(done)});
   }
 
   void set_landing_handler(LandingHandler handler) override {
     on_landing_ = std::move(handler);
-    if (on_landing_) {  // UCX must be able to keep what has arrived until it was copied
-      set_message_handler(kSliceMessage, on_slice, UCP_AM_FLAG_PERSISTENT_DATA);
+    for (Port& port : ports_) {
+      set_slice_handler(port);
     }
   }
 
@@ -151,7 +190,7 @@ class UcxTransport final : public Transport, public DeviceMessaging {
     constexpr int kMostRounds = 64;  // then the caller has its turn
     std::size_t events = 0;
     for (int round = 0; round < kMostRounds; ++round) {
-      const std::size_t count = ucp_worker_progress(worker_.get()) + land();
+      const std::size_t count = progress_workers() + land() + take_offers();
       events += count;
       if (count == 0) {
         // Only now, when all that had arrived before the failure is delivered.
@@ -167,11 +206,11 @@ class UcxTransport final : public Transport, public DeviceMessaging {
 
   void wait(Duration at_most) override {
     if (failures_.empty()) {
-      waiter_->wait(at_most);
+      waiter_.wait(at_most);
     }
   }
 
-  void wake() override { waiter_->wake(); }
+  void wake() override { waiter_.wake(); }
 
   void close(Duration deadline) noexcept override {
     if (std::exchange(closed_, true)) {
@@ -181,19 +220,20 @@ class UcxTransport final : public Transport, public DeviceMessaging {
     on_peer_error_ = nullptr;
     on_landing_ = nullptr;
     for (const Arrived& each : std::exchange(arrived_, {})) {
-      ucp_am_data_release(worker_.get(), each.data);
+      ucp_am_data_release(each.port->worker.get(), each.data);
       each.landing.done(false);
     }
     const Clock::time_point end =
         Clock::now() + std::chrono::nanoseconds(deadline.picoseconds() / 1000);
     for (Peer& peer : peers_) {
-      if (peer.endpoint && !peer.failed) {
-        start(peer, kGoodbyeMessage, SliceHeader{}, {}, UCS_MEMORY_TYPE_HOST, {});
-      }
+      say_goodbye(peer);
     }
     flush(end);
     for (Peer& peer : peers_) {
-      peer.endpoint.reset();
+      for (Connection& connection : peer.connections) {
+        connection.endpoint.reset();
+      }
+      release_held(peer);
     }
     // Closing ended all sends; their completions are still to be heard.
     constexpr std::chrono::milliseconds kForCompletions(100);
@@ -201,23 +241,104 @@ class UcxTransport final : public Transport, public DeviceMessaging {
   }
 
  private:
+  struct Peer;
+
+  /// What sends by one adapter and receives there; the first one by whatever UCX takes.
+  struct Port {
+    UcxTransport* transport = nullptr;
+    std::string device;  ///< as UCX_NET_DEVICES takes it; empty: the first
+    UcpContext context;
+    UcpWorker worker;
+  };
+
+  /// A slice on its way to UCX.
+  struct Outgoing {
+    SliceHeader header;
+    std::span<const std::byte> payload;
+    ucs_memory_type_t memory = UCS_MEMORY_TYPE_HOST;
+    SendCompletion done;
+  };
+
+  /// One of those with a peer: the first, then those of rails.
+  struct Connection {
+    Peer* peer = nullptr;
+    Port* port = nullptr;  ///< null: a rail that is not to be had
+    std::uint32_t id = 0;
+    std::string adapter;  ///< of rails: this rank's and the peer's
+    std::string peer_adapter;
+    UcpEndpoint endpoint;           ///< none: not yet
+    std::deque<Outgoing> held;      ///< until there is one
+    bool has_said_goodbye = false;  ///< the peer
+  };
+
   struct Peer {
     UcxTransport* transport = nullptr;
     Rank rank;
-    UcpEndpoint endpoint;
+    std::deque<Connection> connections;
+    std::vector<Connection*> by_rail;  ///< by number; the first is that without a rail
+    RailOffers offers;
+    std::uint32_t goodbyes = 0;
     bool failed = false;
+  };
+
+  /// Devices for the adapters of rails, and what is to be said of those that have none.
+  class RailSearch {
+   public:
+    explicit RailSearch(std::vector<std::string> devices)
+        : devices_(std::move(devices), variable()) {}
+
+    /// Nothing where it has none.
+    std::optional<std::string> find(const std::string& adapter, const std::string& devices) {
+      std::optional<std::string> found = devices_.find(adapter, devices);
+      if (!found) {
+        add_missing(adapter, devices);
+      }
+      return found;
+    }
+    void add_missing(const std::string& adapter, const std::string& why) {
+      missing_[adapter] = why;
+    }
+    /// One line at most.
+    std::vector<std::string> notes() const {
+      if (missing_.empty()) {
+        return {};
+      }
+      std::string adapters;
+      for (const auto& [adapter, why] : missing_) {
+        adapters +=
+            (adapters.empty() ? "" : ", ") + adapter + (why.empty() ? "" : " (" + why + ")");
+      }
+      std::string here;
+      for (const std::string& device : devices_.devices()) {
+        here += (here.empty() ? "" : ", ") + device;
+      }
+      return {"the plan's " + adapters + " of this machine cannot be told among its devices (" +
+              here + "), so what is planned for them goes as UCX chooses: " + kAdaptersVariable +
+              "=" + missing_.begin()->first + "=DEVICE,… says which they are"};
+    }
+
+   private:
+    static std::string variable() {
+      const char* value = std::getenv(kAdaptersVariable);
+      return value != nullptr ? value : "";
+    }
+
+    AdapterDevices devices_;
+    std::map<std::string, std::string> missing_;
   };
 
   /// What must live as long as a send is under way.
   struct Send {
-    Peer* peer = nullptr;
+    Connection* connection = nullptr;
     WireHeader header;
+    std::vector<std::byte> text;  ///< of a message that is the transport's own
     SendCompletion done;
   };
 
   /// A message that UCX keeps until it was copied to where it shall lie.
   struct Arrived {
     Peer* peer = nullptr;
+    Port* port = nullptr;
     void* data = nullptr;
     Landing landing;
   };
@@ -229,19 +350,172 @@ class UcxTransport final : public Transport, public DeviceMessaging {
     std::function<void(bool)> done;
   };
 
-  void set_message_handler(unsigned id, ucp_am_recv_callback_t handler, std::uint32_t flags = 0) {
+  explicit UcxTransport(UcpContext context) : device_memory_(ucx_device_memory(context)) {
+    open_port({}, std::move(context));
+  }
+
+  Port& open_port(const std::string& device, UcpContext context) {
+    Port& port = ports_.emplace_back();
+    port.transport = this;
+    port.device = device;
+    port.context = std::move(context);
+    try {
+      port.worker = open_ucx_worker(port.context);
+      waiter_.add(port.worker);
+    } catch (...) {
+      ports_.pop_back();
+      throw;
+    }
+    set_slice_handler(port);
+    set_message_handler(port, kHelloMessage, on_hello);
+    set_message_handler(port, kGoodbyeMessage, on_goodbye);
+    set_message_handler(port, kOfferMessage, on_offer);
+    return port;
+  }
+
+  /// That of the rail's own adapter, opened where it is not yet; null where it cannot be.
+  Port* find_port(const Rail& rail, RailSearch& search) {
+    const std::optional<std::string> device = search.find(rail.adapter, rail.devices);
+    if (!device) {
+      return nullptr;
+    }
+    for (Port& port : ports_) {
+      if (port.device == *device) {
+        return &port;
+      }
+    }
+    try {
+      return &open_port(*device, open_ucx_context_on(*device));
+    } catch (const RuntimeFailure& error) {
+      search.add_missing(rail.adapter, error.what());
+      return nullptr;
+    }
+  }
+
+  void set_slice_handler(Port& port) {
+    // UCX must be able to keep what has arrived until it was copied to its landing.
+    set_message_handler(port, kSliceMessage, on_slice,
+                        on_landing_ ? UCP_AM_FLAG_PERSISTENT_DATA : 0);
+  }
+
+  static void set_message_handler(Port& port, unsigned id, ucp_am_recv_callback_t handler,
+                                  std::uint32_t flags = 0) {
     ucp_am_handler_param_t parameters = {};
     parameters.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB |
                             UCP_AM_HANDLER_PARAM_FIELD_ARG | UCP_AM_HANDLER_PARAM_FIELD_FLAGS;
     parameters.id = id;
     parameters.flags = flags;
     parameters.cb = handler;
-    parameters.arg = this;
-    check_ucx(ucp_worker_set_am_recv_handler(worker_.get(), &parameters),
+    parameters.arg = &port;
+    check_ucx(ucp_worker_set_am_recv_handler(port.worker.get(), &parameters),
               "setting a message handler");
   }
 
-  [[nodiscard]] ucs_status_t open_endpoint(Peer& peer, const std::vector<std::byte>& address) {
+  Connection& rail_connection(Peer& peer, const Rail& rail, Port* port) {
+    for (Connection& connection : peer.connections) {
+      if (connection.id != 0 && connection.adapter == rail.adapter &&
+          connection.peer_adapter == rail.peer_adapter && connection.port == port) {
+        return connection;
+      }
+    }
+    Connection& connection = peer.connections.emplace_back();
+    connection.peer = &peer;
+    connection.port = port;
+    connection.id = connection_id(self_, peer.rank, rail.adapter, rail.peer_adapter);
+    connection.adapter = rail.adapter;
+    connection.peer_adapter = rail.peer_adapter;
+    return connection;
+  }
+
+  /// Those for which all is known by now.
+  void open_rails(Peer& peer) {
+    for (Connection& connection : peer.connections) {
+      const auto offer = peer.offers.find(connection.peer_adapter);
+      if (connection.id == 0 || connection.port == nullptr || connection.endpoint || peer.failed ||
+          offer == peer.offers.end()) {
+        continue;
+      }
+      if (offer->second.empty() || open_endpoint(connection, offer->second) != UCS_OK) {
+        connection.port = nullptr;
+      } else {
+        say(connection, kHelloMessage);
+      }
+      for (Outgoing& each : std::exchange(connection.held, {})) {
+        send_slice(connection, std::move(each));
+      }
+    }
+  }
+
+  std::size_t take_offers() {
+    const std::size_t count = has_offers_ ? 1 : 0;
+    if (std::exchange(has_offers_, false)) {  // not from UCX's callbacks
+      for (Peer& peer : peers_) {
+        open_rails(peer);
+      }
+    }
+    return count;
+  }
+
+  std::size_t progress_workers() {
+    std::size_t count = 0;
+    for (Port& port : ports_) {
+      count += ucp_worker_progress(port.worker.get());
+    }
+    return count;
+  }
+
+  void send_slice(Rank destination, Outgoing slice) {
+    Peer& peer = peers_.at(destination.index());
+    const std::uint32_t rail = slice.header.rail;
+    send_slice(rail < peer.by_rail.size() ? *peer.by_rail[rail] : peer.connections.front(),
+               std::move(slice));
+  }
+
+  void send_slice(Connection& rail, Outgoing slice) {
+    Connection& connection = rail.port == nullptr ? rail.peer->connections.front() : rail;
+    if (connection.id != 0 && !connection.endpoint && !connection.peer->failed && !closed_) {
+      connection.held.push_back(std::move(slice));
+      return;
+    }
+    Send& send = prepare(connection, slice.header);
+    send.done = std::move(slice.done);
+    start(send, kSliceMessage, slice.payload, slice.memory);
+  }
+
+  /// A message of the transport's own.
+  void say(Connection& connection, unsigned id, std::vector<std::byte> text = {},
+           std::uint32_t number = 0) {
+    SliceHeader header;
+    header.transfer = number;
+    Send& send = prepare(connection, header);
+    send.text = std::move(text);
+    start(send, id, send.text, UCS_MEMORY_TYPE_HOST);
+  }
+
+  void say_goodbye(Peer& peer) {
+    if (peer.failed) {
+      return;
+    }
+    const auto count = static_cast<std::uint32_t>(
+        std::count_if(peer.connections.begin(), peer.connections.end(),
+                      [](const Connection& each) { return static_cast<bool>(each.endpoint); }));
+    for (Connection& connection : peer.connections) {
+      if (connection.endpoint) {
+        say(connection, kGoodbyeMessage, {}, count);
+      }
+    }
+  }
+
+  static void release_held(Peer& peer) {
+    for (Connection& connection : peer.connections) {
+      for (const Outgoing& each : std::exchange(connection.held, {})) {
+        each.done();
+      }
+    }
+  }
+
+  [[nodiscard]] ucs_status_t open_endpoint(Connection& connection,
+                                           const std::vector<std::byte>& address) {
     if (address.empty()) {
       return UCS_ERR_INVALID_ADDR;
     }
@@ -251,34 +525,39 @@ class UcxTransport final : public Transport, public DeviceMessaging {
     parameters.address = reinterpret_cast<const ucp_address_t*>(address.data());
     parameters.err_mode = UCP_ERR_HANDLING_MODE_PEER;
     parameters.err_handler.cb = on_endpoint_error;
-    parameters.err_handler.arg = &peer;
+    parameters.err_handler.arg = &connection;
+    const ucp_worker_h worker = connection.port->worker.get();
     ucp_ep_h endpoint = nullptr;
-    ucs_status_t status = ucp_ep_create(worker_.get(), &parameters, &endpoint);
+    ucs_status_t status = ucp_ep_create(worker, &parameters, &endpoint);
     if (status == UCS_ERR_UNREACHABLE) {
       // Shared memory of a UCX that does not do as context.cpp asks it tells nobody of a lost peer.
       // The coordinator does.
       parameters.err_mode = UCP_ERR_HANDLING_MODE_NONE;
-      status = ucp_ep_create(worker_.get(), &parameters, &endpoint);
+      status = ucp_ep_create(worker, &parameters, &endpoint);
     }
     if (status == UCS_OK) {
-      peer.endpoint = UcpEndpoint(endpoint);
+      connection.endpoint = UcpEndpoint(endpoint);
     }
     return status;
   }
 
-  void start(Peer& peer, unsigned id, const SliceHeader& slice, std::span<const std::byte> payload,
-             ucs_memory_type_t memory, SendCompletion done) {
-    if (!peer.endpoint || peer.failed) {
-      fail(peer, "not connected");
-      if (done) {
-        done();
-      }
+  Send& prepare(Connection& connection, const SliceHeader& slice) {
+    Send& send = acquire();
+    send.connection = &connection;
+    send.header = {
+        .session = session_, .source = self_.value(), .connection = connection.id, .slice = slice};
+    return send;
+  }
+
+  void start(Send& send, unsigned id, std::span<const std::byte> payload,
+             ucs_memory_type_t memory) {
+    ++outstanding_;
+    Connection& connection = *send.connection;
+    if (!connection.endpoint || connection.peer->failed) {
+      fail(*connection.peer, "not connected");
+      finish(send, UCS_OK);
       return;
     }
-    Send& send = acquire();
-    send.peer = &peer;
-    send.header = {.session = session_, .source = self_.value(), .reserved = 0, .slice = slice};
-    send.done = std::move(done);
     ucp_request_param_t parameters = {};
     parameters.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
                               UCP_OP_ATTR_FIELD_FLAGS | UCP_OP_ATTR_FIELD_MEMORY_TYPE;
@@ -286,10 +565,9 @@ class UcxTransport final : public Transport, public DeviceMessaging {
     parameters.memory_type = memory;
     parameters.cb.send = on_sent;
     parameters.user_data = &send;
-    ++outstanding_;
     const ucs_status_ptr_t status =
-        ucp_am_send_nbx(peer.endpoint.get(), id, &send.header, sizeof send.header, payload.data(),
-                        payload.size(), &parameters);
+        ucp_am_send_nbx(connection.endpoint.get(), id, &send.header, sizeof send.header,
+                        payload.data(), payload.size(), &parameters);
     if (!UCS_PTR_IS_PTR(status)) {
       finish(send, UCS_PTR_STATUS(status));
     }
@@ -308,7 +586,7 @@ class UcxTransport final : public Transport, public DeviceMessaging {
       parameters.user_data = landing.get();
       ++outstanding_;
       const ucs_status_ptr_t status =
-          ucp_am_recv_data_nbx(worker_.get(), each.data, each.landing.memory.data(),
+          ucp_am_recv_data_nbx(each.port->worker.get(), each.data, each.landing.memory.data(),
                                each.landing.memory.size(), &parameters);
       if (UCS_PTR_IS_PTR(status)) {
         static_cast<void>(landing.release());  // on_landed() has it
@@ -331,9 +609,10 @@ class UcxTransport final : public Transport, public DeviceMessaging {
   void finish(Send& send, ucs_status_t status) {
     --outstanding_;
     if (status != UCS_OK) {
-      fail(*send.peer, ucs_status_string(status));
+      fail(*send.connection, status);
     }
     const SendCompletion done = std::exchange(send.done, nullptr);
+    send.text.clear();
     free_sends_.push_back(&send);
     if (done) {
       done();
@@ -348,7 +627,17 @@ class UcxTransport final : public Transport, public DeviceMessaging {
     copy.done(status == UCS_OK);
   }
 
-  void fail(Peer& peer, const char* reason) {
+  /// What it cannot send any more nobody waits for, once the peer has said goodbye on it.
+  static void fail(Connection& connection, ucs_status_t status) {
+    if (!connection.has_said_goodbye) {
+      const std::string by =
+          connection.id == 0 ? ""
+                             : " (" + connection.adapter + " to " + connection.peer_adapter + ")";
+      connection.peer->transport->fail(*connection.peer, ucs_status_string(status) + by);
+    }
+  }
+
+  void fail(Peer& peer, const std::string& reason) {
     if (!std::exchange(peer.failed, true)) {
       failures_.emplace_back(peer.rank, reason);
     }
@@ -357,6 +646,7 @@ class UcxTransport final : public Transport, public DeviceMessaging {
   std::size_t report_failures() {
     const auto failures = std::exchange(failures_, {});
     for (const auto& [rank, reason] : failures) {
+      release_held(peers_[rank.index()]);
       if (on_peer_error_) {
         on_peer_error_(rank, reason);
       }
@@ -368,11 +658,13 @@ class UcxTransport final : public Transport, public DeviceMessaging {
   void flush(Clock::time_point end) noexcept {
     std::vector<UcpRequest> flushes;
     for (Peer& peer : peers_) {
-      if (peer.endpoint && !peer.failed && Clock::now() < end) {
-        ucp_request_param_t parameters = {};
-        const ucs_status_ptr_t status = ucp_ep_flush_nbx(peer.endpoint.get(), &parameters);
-        if (UCS_PTR_IS_PTR(status)) {
-          flushes.emplace_back(status);
+      for (Connection& connection : peer.connections) {
+        if (connection.endpoint && !peer.failed && Clock::now() < end) {
+          ucp_request_param_t parameters = {};
+          const ucs_status_ptr_t status = ucp_ep_flush_nbx(connection.endpoint.get(), &parameters);
+          if (UCS_PTR_IS_PTR(status)) {
+            flushes.emplace_back(status);
+          }
         }
       }
     }
@@ -387,8 +679,8 @@ class UcxTransport final : public Transport, public DeviceMessaging {
   template <typename Condition>
   void progress_until(Clock::time_point end, Condition condition) noexcept {
     while (!condition() && Clock::now() < end) {
-      if (ucp_worker_progress(worker_.get()) == 0) {
-        waiter_->wait(1_ms);
+      if (progress_workers() == 0) {
+        waiter_.wait(1_ms);
       }
     }
   }
@@ -405,10 +697,10 @@ class UcxTransport final : public Transport, public DeviceMessaging {
     return &peers_[copy.source];
   }
 
-  static ucs_status_t on_slice(void* self, const void* header, std::size_t header_length,
-                               void* data, std::size_t length,
-                               const ucp_am_recv_param_t* attributes) {
-    auto& transport = *static_cast<UcxTransport*>(self);
+  static ucs_status_t on_slice(void* at, const void* header, std::size_t header_length, void* data,
+                               std::size_t length, const ucp_am_recv_param_t* attributes) {
+    Port& port = *static_cast<Port*>(at);
+    UcxTransport& transport = *port.transport;
     WireHeader wire;
     Peer* peer = transport.sender_of(header, header_length, wire);
     if (peer == nullptr) {
@@ -420,7 +712,7 @@ class UcxTransport final : public Transport, public DeviceMessaging {
     }
     if (transport.on_receive_ && !transport.thrown_) {
       try {
-        if (transport.takes_over(*peer, wire.slice, data, length, attributes->recv_attr)) {
+        if (transport.takes_over(*peer, port, wire.slice, data, length, attributes->recv_attr)) {
           return UCS_INPROGRESS;
         }
         transport.on_receive_(peer->rank, wire.slice,
@@ -433,7 +725,7 @@ class UcxTransport final : public Transport, public DeviceMessaging {
   }
 
   /// Whether a message has a landing, to which it is copied later.
-  bool takes_over(Peer& peer, const SliceHeader& slice, void* data, std::size_t length,
+  bool takes_over(Peer& peer, Port& port, const SliceHeader& slice, void* data, std::size_t length,
                   std::uint64_t attributes) {
     if (!on_landing_ || (attributes & UCP_AM_RECV_ATTR_FLAG_DATA) == 0 || length == 0) {
       return false;
@@ -447,7 +739,7 @@ class UcxTransport final : public Transport, public DeviceMessaging {
       landing->done(false);
       return false;
     }
-    arrived_.push_back({&peer, data, std::move(*landing)});
+    arrived_.push_back({&peer, &port, data, std::move(*landing)});
     return true;
   }
 
@@ -458,32 +750,57 @@ class UcxTransport final : public Transport, public DeviceMessaging {
     ucp_request_free(request);
   }
 
-  static ucs_status_t on_hello(void* /*self*/, const void* /*header*/,
-                               std::size_t /*header_length*/, void* /*data*/,
-                               std::size_t /*length*/, const ucp_am_recv_param_t* /*attributes*/) {
+  static ucs_status_t on_hello(void* /*at*/, const void* /*header*/, std::size_t /*header_length*/,
+                               void* /*data*/, std::size_t /*length*/,
+                               const ucp_am_recv_param_t* /*attributes*/) {
     return UCS_OK;
   }
 
-  static ucs_status_t on_goodbye(void* self, const void* header, std::size_t header_length,
+  static ucs_status_t on_goodbye(void* at, const void* header, std::size_t header_length,
                                  void* /*data*/, std::size_t /*length*/,
                                  const ucp_am_recv_param_t* /*attributes*/) {
-    auto& transport = *static_cast<UcxTransport*>(self);
+    UcxTransport& transport = *static_cast<Port*>(at)->transport;
     WireHeader wire;
     if (Peer* peer = transport.sender_of(header, header_length, wire); peer != nullptr) {
-      transport.fail(*peer, "it closed its connections");
+      for (Connection& connection : peer->connections) {
+        connection.has_said_goodbye |= connection.id == wire.connection;
+      }
+      if (++peer->goodbyes >= wire.slice.transfer) {
+        transport.fail(*peer, "it closed its connections");
+      }
     }
+    return UCS_OK;
+  }
+
+  static ucs_status_t on_offer(void* at, const void* header, std::size_t header_length, void* data,
+                               std::size_t length, const ucp_am_recv_param_t* attributes) {
+    UcxTransport& transport = *static_cast<Port*>(at)->transport;
+    WireHeader wire;
+    Peer* peer = transport.sender_of(header, header_length, wire);
+    if (peer == nullptr) {
+      return UCS_OK;
+    }
+    std::optional<RailOffers> offers;
+    if ((attributes->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) == 0) {
+      offers = decode_offers({static_cast<const std::byte*>(data), length});
+    }
+    if (!offers) {
+      transport.fail(*peer, "it sent a malformed message");
+      return UCS_OK;
+    }
+    peer->offers = std::move(*offers);
+    transport.has_offers_ = true;
     return UCS_OK;
   }
 
   static void on_sent(void* request, ucs_status_t status, void* user_data) {
     auto& send = *static_cast<Send*>(user_data);
-    send.peer->transport->finish(send, status);
+    send.connection->peer->transport->finish(send, status);
     ucp_request_free(request);
   }
 
   static void on_endpoint_error(void* argument, ucp_ep_h /*endpoint*/, ucs_status_t status) {
-    auto& peer = *static_cast<Peer*>(argument);
-    peer.transport->fail(peer, ucs_status_string(status));
+    fail(*static_cast<Connection*>(argument), status);
   }
 
   Rank self_;
@@ -495,14 +812,14 @@ class UcxTransport final : public Transport, public DeviceMessaging {
   std::exception_ptr thrown_;
   std::vector<std::pair<Rank, std::string>> failures_;  ///< not reported yet
   std::size_t outstanding_ = 0;
+  bool has_offers_ = false;  ///< that were not taken up yet
   bool closed_ = false;
   std::deque<Send> sends_;
   std::vector<Send*> free_sends_;
-  // Released in the opposite order.
-  UcpContext context_;
-  UcpWorker worker_;
   std::optional<ucs_memory_type_t> device_memory_;  ///< as UCX calls it; none: it cannot be used
-  std::optional<UcxWaiter> waiter_;
+  // Released in the opposite order.
+  std::deque<Port> ports_;  ///< the first, then those of rails
+  UcxWaiter waiter_;
   std::deque<Peer> peers_;  ///< by rank; addresses are known to UCX
 };
 

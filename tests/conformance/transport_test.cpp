@@ -2,9 +2,11 @@
 #include "runtime/transport.hpp"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <numeric>
@@ -282,6 +284,154 @@ TEST_CASE(
   self->set_handlers({}, {});
   self->close(Duration());
   peer->close(Duration());
+}
+
+/// While it lives, adapters of plans are these devices here.
+class AdaptersAre {
+ public:
+  explicit AdaptersAre(const char* map) { setenv("RACKRAIL_ADAPTERS", map, 1); }
+  ~AdaptersAre() { unsetenv("RACKRAIL_ADAPTERS"); }
+  AdaptersAre(const AdaptersAre&) = delete;
+  AdaptersAre& operator=(const AdaptersAre&) = delete;
+};
+
+/// Of rank `self` of two, with two adapters each: the same number meets the same, and rank 0's
+/// second the first of rank 1.
+std::vector<Rail> three_rails(Rank self) {
+  const bool is_first = self == Rank(0);
+  const Rank peer(is_first ? 1 : 0);
+  return {{peer, 1, "nic0", "", "nic0"},
+          {peer, 2, is_first ? "nic1" : "nic0", "", is_first ? "nic0" : "nic1"},
+          {peer, 3, "nic1", "", "nic1"}};
+}
+
+/// Why the loopback cannot be an adapter here, if so.
+std::optional<std::string> no_loopback() {
+  if (auto reason = unavailable("ucx")) {
+    return reason;
+  }
+  for (const TransportKind& kind : transport_kinds()) {
+    if (kind.name == "ucx" && kind.detail.find("/lo") == std::string::npos) {
+      return "UCX sees no loopback here: " + kind.detail;
+    }
+  }
+  return std::nullopt;
+}
+
+TEST_CASE(
+    "transport: messages of a rail arrive in order, and a peer is gone after all of its rails") {
+  if (const auto reason = no_loopback()) {
+    RACKRAIL_SKIP(*reason);
+  }
+  const AdaptersAre adapters("nic0=lo,nic1=lo");
+  Transports transports = joined_transports("ucx", 2);
+  constexpr std::uint32_t kMessages = 40;
+  constexpr std::size_t kLarge = 1 << 20;
+  std::atomic<bool> is_told = false;
+  on_every_rank(2, [&](Rank self) {
+    Transport& transport = *transports[self.index()];
+    std::vector<std::uint32_t> arrived(4, 0);
+    std::optional<std::vector<std::uint32_t>> arrived_when_lost;
+    std::string wrong;
+    transport.set_handlers(
+        [&](Rank source, const SliceHeader& header, std::span<const std::byte> payload) {
+          // Of the large ones the first bytes: who looks at all of them is never idle, and would
+          // not find out too early that the peer has gone.
+          const auto begin = payload.first(std::min<std::size_t>(payload.size(), 100));
+          if (header.rail > 3 || header.step != arrived[header.rail]++ ||
+              !std::ranges::equal(begin, payload_of(source, header.step, begin.size()))) {
+            wrong = "message " + std::to_string(header.step) + " of rail " +
+                    std::to_string(header.rail);
+          }
+        },
+        [&](Rank /*peer*/, const std::string& /*why*/) { arrived_when_lost = arrived; });
+    if (!transport.use_rails(three_rails(self)).empty()) {
+      throw std::runtime_error("there is something to say of the loopback");
+    }
+    // Rank 1 sends, and goes as soon as it has; the rails have different amounts to carry.
+    if (self == Rank(1)) {
+      std::vector<std::vector<std::byte>> payloads;
+      std::uint32_t completed = 0;
+      for (std::uint32_t i = 0; i < kMessages; ++i) {
+        payloads.push_back(payload_of(self, i, kLarge));
+      }
+      for (std::uint32_t i = 0; i < kMessages; ++i) {
+        for (std::uint32_t rail = 0; rail < 4; ++rail) {
+          SliceHeader header = header_of(self, i, 0);
+          const std::span<const std::byte> payload =
+              std::span(payloads[i]).first(rail == 3 ? kLarge : 100);
+          header.bytes = static_cast<std::uint32_t>(payload.size());
+          header.rail = rail;
+          transport.send(Rank(0), header, payload, [&] { ++completed; });
+        }
+      }
+      // Its goodbye without a rail is there long before what the last rail carries.
+      progress_until(transport, [&] { return completed >= 3 * kMessages; });
+      transport.close(Duration(20'000'000'000'000));
+      return;
+    }
+    progress_until(transport, [&] { return arrived_when_lost.has_value() || !wrong.empty(); });
+    if (!wrong.empty() || arrived_when_lost != std::vector<std::uint32_t>(4, kMessages)) {
+      throw std::runtime_error("wrong or too few: " + wrong);
+    }
+    is_told = true;
+    transport.set_handlers({}, {});
+  });
+  CHECK(is_told);
+  transports.pop_back();
+  close_all(transports);
+}
+
+TEST_CASE("transport: what one end cannot tell of the rails goes as before, and one line says so") {
+  if (const auto reason = no_loopback()) {
+    RACKRAIL_SKIP(*reason);
+  }
+  // nic1 is nothing that is there.
+  const AdaptersAre adapters("nic0=lo,nic7=lo");
+  Transports transports = joined_transports("ucx", 2);
+  std::array<std::vector<std::string>, 2> notes;
+  on_every_rank(2, [&](Rank self) {
+    Transport& transport = *transports[self.index()];
+    std::vector<int> arrived(4, 0);
+    std::string lost;
+    transport.set_handlers(
+        [&](Rank /*source*/, const SliceHeader& header, std::span<const std::byte> /*payload*/) {
+          ++arrived.at(header.rail);
+        },
+        [&](Rank /*peer*/, const std::string& why) { lost = why; });
+    notes[self.index()] = transport.use_rails(three_rails(self));
+    int completed = 0;
+    for (std::uint32_t rail = 0; rail < 4; ++rail) {
+      SliceHeader header = header_of(self, 0, 0);
+      header.rail = rail;
+      transport.send(Rank(1 - self.value()), header, {}, [&] { ++completed; });
+    }
+    progress_until(transport, [&] {
+      return (completed == 4 && arrived == std::vector<int>(4, 1)) || !lost.empty();
+    });
+    if (!lost.empty()) {
+      throw std::runtime_error(lost);
+    }
+    transport.set_handlers({}, {});
+  });
+  for (const std::vector<std::string>& lines : notes) {
+    REQUIRE(lines.size() == 1);
+    CHECK_THAT(lines[0], Catch::Contains("nic1") && Catch::Contains("RACKRAIL_ADAPTERS") &&
+                             Catch::Contains("lo") && !Catch::Contains("nic0"));
+  }
+  close_all(transports);
+}
+
+TEST_CASE("transport: a device that the user names and that is not there is one more line") {
+  if (const auto reason = no_loopback()) {
+    RACKRAIL_SKIP(*reason);
+  }
+  const AdaptersAre adapters("nic0=lo,nic1=no-such-device");
+  Transports transports = joined_transports("ucx", 2);
+  const std::vector<std::string> notes = transports[0]->use_rails(three_rails(Rank(0)));
+  REQUIRE(notes.size() == 1);
+  CHECK_THAT(notes[0], Catch::Contains("nic1 (") && Catch::Contains("no-such-device"));
+  close_all(transports);
 }
 
 TEST_CASE("transport: those who cannot be reached are all named") {

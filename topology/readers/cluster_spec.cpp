@@ -182,10 +182,18 @@ NodeType read_node_type(const ConfigValue& value, const LinkClasses& links,
   }
   type.is_rank_itself = rank != nullptr && rank->text() == "host";
   const ConfigValue& nics = value.require("nics");
-  nics.allow_only({"count", "link", "bandwidth", "latency", "overhead", "receive_overhead",
-                   "flow_bandwidth", "cpu_share"});
+  nics.allow_only({"count", "devices", "link", "bandwidth", "latency", "overhead",
+                   "receive_overhead", "flow_bandwidth", "cpu_share"});
   type.nics = count_or(nics, "count", 1, kMostGpus, 1);
   type.nic_link = link_of(nics, links);
+  if (const ConfigValue* names = nics.find("devices")) {
+    for (const ConfigValue& device : names->elements()) {
+      type.nic_devices.push_back(device.text());
+    }
+    if (type.nic_devices.size() != static_cast<std::size_t>(type.nics)) {
+      names->fail(fmt::format("a list of {}, one for each NIC", type.nics));
+    }
+  }
   if (type.is_rank_itself) {
     for (const char* key : {"gpus", "host_staging", "nvlink", "pcie", "sockets"}) {
       if (const ConfigValue* part = value.find(key)) {

@@ -60,8 +60,9 @@ struct NodeType {
   int sockets = 1;
   LinkClass socket_link;
   int nics = 0;
-  LinkClass nic_link;  ///< NIC (or host) to its ToR
-  int cores = 0;       ///< that its ranks share; 0 if nobody said
+  LinkClass nic_link;                    ///< NIC (or host) to its ToR
+  std::vector<std::string> nic_devices;  ///< Link::adapter of each; empty if nobody said
+  int cores = 0;                         ///< that its ranks share; 0 if nobody said
 };
 NodeType read_node_type(const ConfigValue& value, const LinkClasses& links,
                         const DeviceMemories& devices);

@@ -3,11 +3,11 @@
 //   source,target,bandwidth,latency,kind
 //   gpu0,leaf0,25 GB/s,1 us,host-link
 //
-// `kind`, `tier`, `overhead`, `receive_overhead`, `flow_bandwidth` and `cpu_share` may be left out.
-// Each line is both directions unless a line before the header says `# directed`, or the line
-// itself has `true` in a column `directed`. Cells may be in double quotes. Vertices whose names
-// start with "gpu" or "host" are ranks, in order of appearance. A second table, with a header of
-// its own, may say otherwise:
+// `kind`, `tier`, `overhead`, `receive_overhead`, `flow_bandwidth`, `cpu_share` and `adapter` may
+// be left out. Each line is both directions unless a line before the header says `# directed`, or
+// the line itself has `true` in a column `directed`. Cells may be in double quotes. Vertices whose
+// names start with "gpu" or "host" are ranks, in order of appearance. A second table, with a header
+// of its own, may say otherwise:
 //
 //   vertex,role,kind,host,rack,device_class,memory
 //   gpu0,rank,gpu,node0,,A100,40 GB
@@ -242,7 +242,7 @@ class EdgeListParser {
       if (!columns_.empty()) fail_order(where, cells);
       set_columns(where, cells, {"source", "target", "bandwidth", "latency"},
                   {"kind", "tier", "overhead", "receive_overhead", "flow_bandwidth", "cpu_share",
-                   "directed"});
+                   "adapter", "directed"});
     } else if (is_header(cells, "vertex", "role")) {
       if (columns_.empty() || has_vertex_table_) fail_order(where, cells);
       set_columns(where, cells, {"vertex", "role"},
@@ -319,6 +319,7 @@ class EdgeListParser {
         *overhead = row.quantity(column, [](const auto& t) { return parse_duration(t); });
       }
     }
+    link.adapter = row.cell("adapter");
     if (!row.cell("flow_bandwidth").empty()) {
       link.flow_bandwidth =
           row.quantity("flow_bandwidth", [](const auto& t) { return parse_bandwidth(t); });
@@ -463,6 +464,7 @@ constexpr OptionalColumn<Link> kLinkColumns[] = {
      [](const Link& link) {
        return link.cpu_share > 0 ? fmt::format("{}", link.cpu_share) : std::string();
      }},
+    {"adapter", [](const Link& link) { return quoted(link.adapter); }},
 };
 constexpr OptionalColumn<Node> kVertexColumns[] = {
     {"host_staging", [](const Node& node) { return text_of(node.host_staging); }},
@@ -516,7 +518,8 @@ bool is_reverse_of(const Link& back, const Link& link) {
   return back.from == link.to && back.to == link.from && back.bandwidth == link.bandwidth &&
          back.latency == link.latency && back.kind == link.kind && back.tier == link.tier &&
          back.overhead == link.overhead && back.receive_overhead == link.receive_overhead &&
-         back.flow_bandwidth == link.flow_bandwidth && back.cpu_share == link.cpu_share;
+         back.flow_bandwidth == link.flow_bandwidth && back.cpu_share == link.cpu_share &&
+         back.adapter == link.adapter;
 }
 
 std::string to_edge_list(const Topology& topology) {

@@ -69,6 +69,7 @@ void plug(Topology& topology, const Port& port, Switch& leaf) {
   link.receive_overhead = port.link.receive_overhead;
   link.flow_bandwidth = port.link.flow_bandwidth;
   link.cpu_share = port.link.cpu_share;
+  link.adapter = port.adapter;
   topology.add_duplex_link(std::move(link));
   leaf.downward = leaf.downward + port.link.bandwidth;
 }

@@ -17,7 +17,8 @@ namespace rackrail::topology {
 /// Where a machine plugs into the network: one of its NICs, or the machine itself.
 struct Port {
   NodeId node;
-  LinkClass link;  ///< to its ToR or leaf
+  LinkClass link;       ///< to its ToR or leaf
+  std::string adapter;  ///< Link::adapter of that link
 };
 
 /// A machine to be built.

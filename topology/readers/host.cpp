@@ -23,7 +23,11 @@ class HostBuilder {
   std::vector<Port> build_parts() {
     if (type_.is_rank_itself) {
       const NodeId host = add_rank_node(NodeKind::kHost, place_.host);
-      return std::vector<Port>(static_cast<std::size_t>(type_.nics), Port{host, type_.nic_link});
+      std::vector<Port> ports;
+      for (int i = 0; i < type_.nics; ++i) {
+        ports.push_back({host, type_.nic_link, adapter(i)});
+      }
+      return ports;
     }
     const int switches = (type_.gpus + type_.gpus_per_pcie_switch - 1) / type_.gpus_per_pcie_switch;
     std::vector<NodeId> gpus;
@@ -55,9 +59,13 @@ class HostBuilder {
       const NodeId nic = add_part(NodeKind::kNic, "nic", i);
       join(nic, pcie[static_cast<std::size_t>(i * switches / type_.nics)], type_.pcie,
            LinkKind::kPcie, "pcie");
-      ports.push_back({nic, type_.nic_link});
+      ports.push_back({nic, type_.nic_link, adapter(i)});
     }
     return ports;
+  }
+
+  std::string adapter(int nic) const {
+    return type_.nic_devices.empty() ? "" : type_.nic_devices[static_cast<std::size_t>(nic)];
   }
 
   // All ranks of the machine share its cores: a link that no message passes, of which each core is

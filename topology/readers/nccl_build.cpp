@@ -183,7 +183,10 @@ class MachineBuilder {
       link.bandwidth = machine_.devices[nic].port_rate.value_or(Bandwidth(0));
       link.latency = kNicLatency;
     }
-    return {*nodes_[nic], link};
+    // By its name there, or where that is another now, by its place on the bus.
+    const PciDevice& device = machine_.devices[nic];
+    const bool has_both = !device.names.empty() && !device.bus_id.empty();
+    return {*nodes_[nic], link, device.names + (has_both ? " " : "") + device.bus_id};
   }
 
   Topology& topology_;

@@ -37,6 +37,7 @@ struct PciDevice {
   std::vector<GpuLink> links;          ///< of a GPU
   std::optional<Bandwidth> cpu_link;   ///< of a GPU with a coherent link to its CPU
   std::optional<Bandwidth> port_rate;  ///< of a NIC, all its ports together
+  std::string names;                   ///< of a NIC's ports in the machine, separated by spaces
   bool has_no_gpudirect = false;       ///< of a NIC: one of its ports has gdr="0"
   std::string where;                   ///< "line 12" of its element
 };

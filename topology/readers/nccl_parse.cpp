@@ -214,6 +214,9 @@ class NcclParser {
                                            net.attribute("port").value());
       if (!ports.insert(port).second) continue;
       if (!device.number) device.number = number(net, "dev", 1'000'000);
+      if (const std::string name = net.attribute("name").value(); !name.empty()) {
+        device.names += (device.names.empty() ? "" : " ") + name;
+      }
       device.has_no_gpudirect |= std::string_view(net.attribute("gdr").value()) == "0";
       const std::int64_t megabits = number(net, "speed", kMostMegabits).value_or(0);
       if (megabits > 0) {

@@ -114,7 +114,7 @@ def set_rate(process, station, other, megabits):
              f"{megabits}mbit", "burst", "64kb", "cburst", "64kb", "quantum", "18000"], check=True)
 
 
-def set_link(process, host, state):
-    """Cuts the cable of a host of a running command, or joins it again: "down", "up"."""
-    subprocess.run(["ip", "-n", f"rackrail-{process.pid}-{host}", "link", "set", "rail0", state],
+def set_link(process, host, state, interface="rail0"):
+    """Cuts a cable of a host of a running command, or joins it again: "down", "up"."""
+    subprocess.run(["ip", "-n", f"rackrail-{process.pid}-{host}", "link", "set", interface, state],
                    check=True)

@@ -87,6 +87,12 @@ Plan full_plan(const topology::Topology& topology) {
   plan.notes = {"one", "two"};
   plan.seed = 0xfedcba9876543210ULL;
   plan.schedules_by_size = {{1_KiB, "double-binary-tree"}, {3_MiB, "ring"}};
+  plan.adapters = {{.host = "h0",
+                    .name = "nic0",
+                    .devices = "mlx5_0 0000:1b:00.0",
+                    .out = {LinkId(0), LinkId(4)},
+                    .in = {LinkId(1)}},
+                   {.host = "h1", .name = "nic0", .devices = "", .out = {LinkId(2)}, .in = {}}};
   return plan;
 }
 
@@ -178,6 +184,7 @@ TEST_CASE("a plan comes back from both forms with every field") {
     CHECK(again.seed == plan.seed);
     CHECK(again.notes == plan.notes);
     CHECK(again.schedules_by_size == plan.schedules_by_size);
+    CHECK(again.adapters == plan.adapters);
     CHECK(again.error_budget == plan.error_budget);
     CHECK(again.compression_warmup_steps == 40);
     CHECK(again.prediction.warmup_step_time == plan.prediction.warmup_step_time);

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "base/error.hpp"
+#include "topology/adapters.hpp"
 #include "topology/queries.hpp"
 #include "topology/reader.hpp"
 
@@ -122,6 +123,72 @@ TEST_CASE("emulate plan: parallel spines become one with the sum of their rates"
   CHECK(plan.notes[0].find("spine0, spine1 are one switch here") == 0);
   CHECK(rates_of(plan).at("tor0->spine0") == 400_Mbps);
   CHECK(rates_of(plan).at("spine0->tor1") == 400_Mbps);
+}
+
+const std::string kTwoRails =
+    "host0,leaf0,100 Mbit/s,2 us,host-link\nhost0,leaf1,200 Mbit/s,2 us,host-link\n"
+    "host1,leaf1,200 Mbit/s,2 us,host-link\nhost1,leaf0,100 Mbit/s,2 us,host-link\n";
+
+TEST_CASE("emulate plan: networks that only machines join stay apart, with an interface for each") {
+  const Topology topology = from_edges(kTwoRails);
+  const NetworkPlan plan = plan_network(topology, 1, 2);
+  CHECK(plan.stations.size() == 4);
+  CHECK(plan.notes.empty());
+  CHECK(rates_of(plan).at("host0->leaf1") == 200_Mbps);
+  CHECK(rates_of(plan).at("leaf0->host1") == 100_Mbps);
+  std::set<std::string> addresses;
+  for (const ShapedLink& link : plan.links) {
+    // Hosts come first, so they are the links' first ends.
+    CHECK(link.port_a == (plan.stations[link.b].name == "leaf0" ? "rail0" : "rail1"));
+    CHECK(addresses.insert(link.address_a).second);
+    CHECK(link.address_b == plan.stations[link.b].address);
+    // Both ends are of one network, which the other one is not of.
+    CHECK(link.address_a.substr(0, 5) == link.address_b.substr(0, 5));
+    CHECK(link.address_a.substr(0, 5) == (link.port_a == "rail0" ? "10.77" : "10.79"));
+  }
+  // host1's first adapter leads to the second network.
+  REQUIRE(plan.adapters.size() == 2);
+  CHECK(plan.adapters[0] == "rail0=rail0,rail1=rail1,nic0=rail0,nic1=rail1");
+  CHECK(plan.adapters[1] == "rail0=rail0,rail1=rail1,nic0=rail1,nic1=rail0");
+
+  const Topology view = emulated_topology(topology, plan, {.latency = 1_us, .inside = 10_GBps});
+  const std::vector<topology::Adapter> adapters = topology::adapters_of(view);
+  REQUIRE(adapters.size() == 4);
+  for (const topology::Adapter& adapter : adapters) {
+    CHECK(view.link(adapter.out[0]).bandwidth ==
+          (adapter.devices == "rail0" ? 100_Mbps : 200_Mbps));
+  }
+  CHECK(max_flow(view, view.node_of(Rank(0)), view.node_of(Rank(1))).value == 300_Mbps);
+}
+
+TEST_CASE("emulate plan: leaves of rails below a spine are one network, and one switch") {
+  const NetworkPlan plan =
+      plan_network(from_edges(kTwoRails + "leaf0,spine,1 Gbit/s,1 us,uplink\n"
+                                          "leaf1,spine,1 Gbit/s,1 us,uplink\n"),
+                   1, 2);
+  CHECK(plan.stations.size() == 3);
+  CHECK(rates_of(plan).at("host0->leaf0") == 300_Mbps);
+}
+
+TEST_CASE("emulate plan: of several networks one joins all machines, and each is a tree") {
+  // leaf1 joins the first two hosts, leaf2 the last two, and nobody all three.
+  const std::string pairs =
+      "host0,leaf1,100 Mbit/s,2 us,host-link\nhost1,leaf1,100 Mbit/s,2 us,host-link\n"
+      "host1,leaf2,100 Mbit/s,2 us,host-link\nhost2,leaf2,100 Mbit/s,2 us,host-link\n";
+  CHECK(refusal(from_edges(pairs)).where == "network");
+  const std::string all =
+      "host0,leaf0,100 Mbit/s,2 us,host-link\nhost1,leaf0,100 Mbit/s,2 us,host-link\n"
+      "host2,leaf0,100 Mbit/s,2 us,host-link\n";
+  const NetworkPlan plan = plan_network(from_edges(pairs + all), 1, 4);
+  for (const ShapedLink& link : plan.links) {
+    CHECK((link.port_a == "rail0") == (plan.stations[link.b].name == "leaf0"));
+  }
+  const ErrorContext loop =
+      refusal(from_edges(pairs + all +
+                         "host3,leaf3,100 Mbit/s,2 us,host-link\nleaf0,leaf3,1 Gbit/s,2 us,uplink\n"
+                         "leaf3,leaf4,1 Gbit/s,2 us,uplink\nleaf4,leaf0,1 Gbit/s,2 us,uplink\n"
+                         "host4,leaf4,100 Mbit/s,2 us,host-link\n"));
+  CHECK(loop.found.find("loop") != std::string::npos);
 }
 
 TEST_CASE("emulate plan: what leads nowhere is left out, also after merging") {

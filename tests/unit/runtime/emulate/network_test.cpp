@@ -130,7 +130,7 @@ TEST_CASE("emulate network: a failing command of iproute2 is named, and nothing 
       run_batch("ip", "link set dev lo up\nlink set dev nothing up\n", network.descriptor()),
       Catch::Contains("'ip link set dev nothing up'") && Catch::Contains("nothing"));
   NetworkPlan plan = pair_plan();
-  plan.stations[1].address = "10.77.0.999";
+  plan.links[1].address_a = "10.77.0.999";
   CHECK_THROWS_AS(EmulatedNetwork(plan), RuntimeFailure);
   CHECK(own_names().empty());
 }
