@@ -187,7 +187,8 @@ class Life {
     const bool is_first = trainer_ == nullptr;
     const bool is_newcomer = std::ranges::count(welcome.newcomers, welcome.rank) != 0;
     std::optional<trainer::LoadedCheckpoint> given;
-    if (!welcome.newcomers.empty()) {
+    const bool is_restart = welcome.newcomers.size() == welcome.world_size;
+    if (!welcome.newcomers.empty() && !is_restart) {
       given = pass_on_state();
     }
     take_up_plan();
@@ -195,6 +196,8 @@ class Life {
       given->tensors = std::vector<trainer::ParameterTensor>(trainer_->model().tensors().begin(),
                                                              trainer_->model().tensors().end());
       trainer_->restore(*given);
+    } else if (is_restart && !welcome.checkpoint.empty()) {
+      restore_saved_point(welcome.checkpoint);
     } else if (is_first && !settings_.restore.empty()) {
       trainer_->restore(
           trainer::load_checkpoint(settings_.restore, report_.rank, trainer_->expectation()));
@@ -202,13 +205,27 @@ class Life {
     if (is_first) {
       report_.first_step = static_cast<std::uint32_t>(trainer_->step());
     }
-    note_newcomers();
+    if (!is_restart) {
+      note_newcomers();
+    }
     if (!is_first || is_newcomer) {
       require_equal_parameters();
     }
     if (!is_first) {
       give_back_memory();
     }
+  }
+
+  /// Nobody has parameters, but there is this checkpoint of the job, which may have taken up
+  /// another plan since.
+  void restore_saved_point(const std::filesystem::path& checkpoint) {
+    trainer::CheckpointExpectation expected = trainer_->expectation();
+    const std::string plan = std::exchange(expected.plan_digest, {});
+    trainer::LoadedCheckpoint saved = trainer::load_checkpoint(checkpoint, report_.rank, expected);
+    if (saved.info.plan_digest != plan) {
+      saved.residuals.clear();
+    }
+    trainer_->restore(saved);
   }
 
   /// What the epoch before has left free in the heap goes to the system, or a job that loses
