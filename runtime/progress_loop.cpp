@@ -1,5 +1,8 @@
 #include "runtime/progress_loop.hpp"
 
+#include <pthread.h>
+#include <time.h>
+
 #include <chrono>
 #include <exception>
 #include <utility>
@@ -39,6 +42,17 @@ void ProgressLoop::abort(const std::string& why, std::optional<MissedPeer> peer)
   }
   changed_.notify_all();
   transport_.wake();
+}
+
+Duration ProgressLoop::cpu_time() const {
+  clockid_t clock{};
+  timespec time{};
+  // The handle is not for const in the standard library.
+  if (pthread_getcpuclockid(const_cast<std::thread&>(thread_).native_handle(), &clock) != 0 ||
+      clock_gettime(clock, &time) != 0) {
+    return {};
+  }
+  return Duration(time.tv_sec * 1'000'000'000'000 + time.tv_nsec * 1'000);
 }
 
 bool ProgressLoop::is_aborted() const {

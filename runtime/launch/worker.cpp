@@ -21,6 +21,7 @@
 #include "runtime/coordinator/job_token.hpp"
 #include "runtime/executor.hpp"
 #include "runtime/launch/detachable_exchange.hpp"
+#include "runtime/launch/exchange_times.hpp"
 #include "runtime/launch/gpu_worker.hpp"
 #include "runtime/launch/job_settings.hpp"
 #include "runtime/launch/session.hpp"
@@ -279,6 +280,7 @@ class Life {
   void take_up_plan() {
     const Welcome& welcome = session_->welcome();
     executor_made_ = trainer::wall_clock();
+    exchange_times_.begin();
     arrived_.clear();
     plan::Plan plan = plan::parse_plan(welcome.plan, "the job's plan");
     std::unique_ptr<DetachableExchange> exchange;
@@ -461,6 +463,8 @@ class Life {
     report_.compute_cpu_time = result.summary.compute_cpu_time;
     report_.sync_time = result.summary.sync_time;
     report_.input_wait = result.summary.input_wait;
+    report_.process_cpu_time = result.summary.process_cpu_time;
+    exchange_times_.put_medians(report_);
     report_.mean_step_time = result.summary.mean_step_time;
     report_.sync_share = settings_.synchrony.is_synchronous() ? result.summary.sync_share
                                                               : result.summary.overall_sync_share;
@@ -480,6 +484,7 @@ class Life {
     }
     session_->coordinator().set_progress(
         {static_cast<std::uint32_t>(step.step), step.loss, step.times.step});
+    exchange_times_.step_done(session_->statistics());
     if (settings_.measures_steps) {
       session_->coordinator().add_measurement(measurement(step));
     }
@@ -569,6 +574,7 @@ class Life {
   Duration executor_made_;
   Duration joined_at_;
   Duration cpu_before_;
+  ExchangeTimes exchange_times_;
   std::map<Rank, ArrivedTraffic> arrived_;  ///< by source, until the latest step's end
   Rank seat_;                               ///< the rank of the first epoch
   bool has_norms_ = false;                  ///< of the latest step
