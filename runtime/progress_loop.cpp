@@ -7,6 +7,8 @@
 #include <exception>
 #include <utility>
 
+#include "runtime/time_slice.hpp"
+
 namespace rackrail::runtime {
 namespace {
 
@@ -61,6 +63,7 @@ bool ProgressLoop::is_aborted() const {
 }
 
 void ProgressLoop::loop() {
+  take_short_time_slices();  // what comes is taken while the cores compute
   try {
     work();
   } catch (const MissedPeerError& error) {
