@@ -77,6 +77,9 @@ struct Link {
   /// The most of the bandwidth that one message takes, as one TCP connection or one of several
   /// queues does, though they can fill the link together; 0: no such limit.
   Bandwidth flow_bandwidth;
+  /// What it carries at once, beyond its bandwidth, after it carried less: the size of the token
+  /// bucket of what shapes it; 0: none. Of the flow level (sim/token_buckets.hpp).
+  Bytes burst;
 };
 
 /// What somebody measured of the processors that stand for ranks (`rackrail calibrate`): bytes of

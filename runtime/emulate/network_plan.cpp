@@ -7,6 +7,7 @@
 
 #include "base/error.hpp"
 #include "base/parse_units.hpp"
+#include "runtime/emulate/commands.hpp"
 #include "runtime/emulate/contraction.hpp"
 
 namespace rackrail::runtime::emulate {
@@ -219,7 +220,9 @@ topology::Topology emulated_topology(const topology::Topology& original, const N
            .tier = link.tier,
            .overhead = costs.overhead,
            .cpu_share =
-               is_of_host ? share_of_cores(rate, std::max(links_at(from), links_at(to))) : 0});
+               is_of_host ? share_of_cores(rate, std::max(links_at(from), links_at(to))) : 0,
+           .burst = Bytes(
+               std::llround(costs.payload_share * static_cast<double>(burst_size(full).count())))});
     };
     add(link.a, link.b, link.rate_ab);
     add(link.b, link.a, link.rate_ba);
