@@ -432,7 +432,8 @@ void add_train_command(CLI::App& app, Session& session) {
                    "When a worker is lost: stop (from the last checkpoint, --resume goes on), "
                    "continue with the workers that are left and a new plan for them, or wait for "
                    "another worker in its place (local workers are started again) and continue "
-                   "without when none comes; one that comes later joins in both cases")
+                   "without when none comes; one that comes later joins in both cases. When nobody "
+                   "is left who has the parameters, those who come go on from the last checkpoint")
       ->check(CLI::IsMember({"stop", "continue", "wait"}))
       ->capture_default_str();
   command

@@ -104,6 +104,24 @@ nlohmann::json or_null(const std::optional<double>& value) {
 
 }  // namespace
 
+nlohmann::json rank_rows(const runtime::JobResult& job) {
+  nlohmann::json rows = nlohmann::json::array();
+  for (const runtime::WorkerReport& worker : job.workers) {
+    rows.push_back({{"rank", worker.rank.value()},
+                    {"host", worker.host},
+                    {"step_time_s", worker.step_time.seconds()},
+                    {"compute_s", worker.compute_time.seconds()},
+                    {"compute_cpu_s", worker.compute_cpu_time.seconds()},
+                    {"sync_wait_s", worker.sync_time.seconds()},
+                    {"input_wait_s", worker.input_wait.seconds()},
+                    {"encode_s", worker.encode_step_time.seconds()},
+                    {"decode_s", worker.decode_step_time.seconds()},
+                    {"progress_cpu_s", worker.progress_cpu_time.seconds()},
+                    {"process_cpu_s", worker.process_cpu_time.seconds()}});
+  }
+  return rows;
+}
+
 TrainingSummary summarise(const plan::Plan& plan, const runtime::JobResult& job,
                           const trainer::Synchrony& synchrony) {
   TrainingSummary summary;
@@ -235,6 +253,7 @@ nlohmann::json training_json(const plan::Plan& plan, const runtime::JobResult& j
                            {"cpu_time_s", summary.cpu_time.seconds()},
                            {"wall_s", job.wall_time.seconds()},
                            {"bytes_over_tier", tiers},
+                           {"ranks", rank_rows(job)},
                            {"parameters_agree", summary.parameters_agree},
                            {"epochs_of_membership", job.membership_epochs},
                            {"losses", summary.losses},

@@ -57,6 +57,11 @@ nlohmann::json training_json(const plan::Plan& plan, const runtime::JobResult& j
                              const std::optional<TrainingPrediction>& predicted,
                              const std::map<std::string, std::int64_t>& tiers);
 
+/// Where a step's time goes on each rank, medians in seconds: computing (and the computing thread's
+/// processor time in that), waiting for sums and for batches, encoding, decoding and adding, and
+/// processor time of the progress thread and of all threads. An object per worker.
+nlohmann::json rank_rows(const runtime::JobResult& job);
+
 /// A Perfetto trace of the measured step beside the predicted one, where there is one.
 void write_training_trace(const std::string& path, const plan::Plan& plan,
                           const runtime::JobResult& job,

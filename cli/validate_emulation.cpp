@@ -18,6 +18,7 @@
 #include "cli/shared_numbers.hpp"
 #include "cli/table.hpp"
 #include "cli/temporary_folder.hpp"
+#include "cli/training_report.hpp"
 #include "plan/calibration.hpp"
 #include "plan/format.hpp"
 #include "planner/planner.hpp"
@@ -105,10 +106,16 @@ void execute_collectives(const emulate::EmulatedNetwork& network, const Temporar
   }
 }
 
+struct ComparedStep {
+  Compared times;
+  nlohmann::json ranks;  ///< rank_rows
+};
+
 /// A plan for the built-in model on the network, its predicted and its measured step.
-Compared compare_step(const topology::Topology& machine, const emulate::EmulatedNetwork& network,
-                      const plan::Workload& workload, sim::SimulationOptions simulation,
-                      std::int64_t steps, std::uint64_t seed) {
+ComparedStep compare_step(const topology::Topology& machine,
+                          const emulate::EmulatedNetwork& network, const plan::Workload& workload,
+                          sim::SimulationOptions simulation, std::int64_t steps,
+                          std::uint64_t seed) {
   const auto cost_model = sim::make_cost_model(machine, simulation);
   planner::PlannerOptions wanted;
   wanted.seed = seed;
@@ -141,7 +148,14 @@ Compared compare_step(const topology::Topology& machine, const emulate::Emulated
   for (const runtime::WorkerReport& worker : result.workers) {
     compared.measured = std::max(compared.measured, worker.step_time);
   }
-  return compared;
+  return {std::move(compared), rank_rows(result)};
+}
+
+/// What a rank computes in a step, as it was measured beforehand: processor time, in seconds.
+nlohmann::json compute_json(const plan::Workload& workload) {
+  return {{"forward_s", workload.forward.seconds()},
+          {"backward_s", workload.backward().seconds()},
+          {"optimizer_s", workload.optimizer.seconds()}};
 }
 
 std::string error_text(double error) { return fmt::format("{:+.1f} %", error * kPercent); }
@@ -263,7 +277,7 @@ void validate_by_emulation(Session& session, const EmulationValidation& options)
       cases.insert(cases.end(), collectives.cases.begin(), collectives.cases.end());
     }
     interrupts.reset();  // the training has its own
-    const Compared step =
+    const auto [step, ranks] =
         compare_step(machine, network, costs.workload, simulation, options.steps, session.seed);
 
     const std::vector<MeasuredChoice> choices = measured_choices(cases);
@@ -279,6 +293,8 @@ void validate_by_emulation(Session& session, const EmulationValidation& options)
         json["choices"].push_back(to_json(choice));
       }
       json["step"] = to_json(step);
+      json["step"]["ranks"] = ranks;
+      json["step"]["compute"] = compute_json(costs.workload);
       json["calibration"] = nlohmann::json::parse(to_json(costs.calibration));
       json["worst_relative_error"] = errors.worst;
       json["median_relative_error"] = errors.median;

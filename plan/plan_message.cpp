@@ -17,7 +17,7 @@ using message::utf8;
 // The oldest formats that know of them.
 constexpr int kFirstFormat = 1;
 constexpr int kFormatWithWarmup = 2;
-constexpr int kFormatWithRates = 3;
+constexpr int kFormatWithRatesAndAdapters = 3;
 // 2³² samples per rank and 2¹⁵ ranks stay far within 64 bits, as do this many passes and steps.
 constexpr std::int64_t kMost = std::int64_t{1} << 32U;
 constexpr std::int64_t kMostPasses = std::int64_t{1} << 14U;
@@ -141,9 +141,10 @@ std::vector<ScheduleRange> read_ranges(const v1::Plan& message) {
 }
 
 int version_for(const Plan& plan) {
-  if (std::any_of(plan.schedules.begin(), plan.schedules.end(),
+  if (!plan.adapters.empty() ||
+      std::any_of(plan.schedules.begin(), plan.schedules.end(),
                   [](const TransferGraph& graph) { return graph.has_rates(); })) {
-    return kFormatWithRates;
+    return kFormatWithRatesAndAdapters;
   }
   return plan.compression_warmup_steps > 0 ? kFormatWithWarmup : kFirstFormat;
 }

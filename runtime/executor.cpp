@@ -168,7 +168,11 @@ void Executor::abort(const std::string& reason) { impl_->abort(reason); }
 
 bool Executor::aborted() const { return impl_->is_aborted(); }
 
-ExecutorStatistics Executor::statistics() const { return impl_->ledger.statistics(); }
+ExecutorStatistics Executor::statistics() const {
+  ExecutorStatistics statistics = impl_->ledger.statistics();
+  statistics.progress_cpu_time = impl_->cpu_time();
+  return statistics;
+}
 
 std::vector<plan::TimelineEvent> Executor::take_timeline() { return impl_->ledger.take_timeline(); }
 

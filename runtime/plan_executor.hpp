@@ -29,6 +29,9 @@ struct ExecutorStatistics {
   std::map<std::pair<Rank, Rank>, Bytes> bytes_by_pair;  ///< what this rank sent, by (self, dst)
   Duration encode_time;
   Duration decode_time;
+  /// Processor time of the thread that moves messages, encodes, decodes and adds; none where there
+  /// is no such thread.
+  Duration progress_cpu_time;
   std::map<Rank, ArrivedTraffic> arrived;  ///< by source
   std::size_t peak_buffered_bytes = 0;     ///< slices kept for buckets that were not ready
 };

@@ -1,10 +1,15 @@
 #include "runtime/progress_loop.hpp"
 
+#include <pthread.h>
+#include <time.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <exception>
 #include <utility>
+
+#include "runtime/time_slice.hpp"
 
 namespace rackrail::runtime {
 namespace {
@@ -52,12 +57,24 @@ void ProgressLoop::abort(const std::string& why, std::optional<MissedPeer> peer)
   transport_.wake();
 }
 
+Duration ProgressLoop::cpu_time() const {
+  clockid_t clock{};
+  timespec time{};
+  // The handle is not for const in the standard library.
+  if (pthread_getcpuclockid(const_cast<std::thread&>(thread_).native_handle(), &clock) != 0 ||
+      clock_gettime(clock, &time) != 0) {
+    return {};
+  }
+  return Duration(time.tv_sec * 1'000'000'000'000 + time.tv_nsec * 1'000);
+}
+
 bool ProgressLoop::is_aborted() const {
   const std::lock_guard lock(mutex_);
   return reason_.has_value();
 }
 
 void ProgressLoop::loop() {
+  take_short_time_slices();  // what comes is taken while the cores compute
   try {
     work();
   } catch (const MissedPeerError& error) {

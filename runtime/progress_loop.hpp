@@ -38,6 +38,8 @@ class ProgressLoop {
   /// Makes every present and later wait throw. From any thread; only the first reason counts.
   void abort(const std::string& why, std::optional<MissedPeer> peer = {});
   bool is_aborted() const;
+  /// Processor time of the thread so far. Between start() and stop().
+  Duration cpu_time() const;
 
  protected:
   /// `on_missed`: called on the progress thread as soon as a peer is missed; may be empty.

@@ -32,6 +32,8 @@ struct Welcome {
   std::uint32_t step = 0;                         ///< that all have, in an epoch after the first
   Rank seat;                                      ///< its rank in the first epoch
   std::vector<Rank> newcomers;  ///< who has no parameters yet: the others give them
+  /// Where all are newcomers: the folder that they begin with; empty: as at the job's beginning.
+  std::string checkpoint;
   Duration heartbeat_period;
   Duration heartbeat_timeout;
 };

@@ -100,6 +100,8 @@ class JobControl {
   void note_loss(Rank seat);
   void give_up_seat(Rank seat);
   void go_on_without(std::vector<Rank> lost);
+  void ask_for_saved_point();
+  void note_restart(const SavedPoint& point);
   void lose_stream(MemberStream& stream);
   void ask_for_plan(std::vector<Rank> lost);
   void change_plan(PlanChange change, std::uint32_t epoch);

@@ -13,6 +13,7 @@ namespace rackrail::runtime {
 namespace {
 
 constexpr std::size_t kFewest = 2;  // ranks that there can be a plan for
+constexpr const char* kNobodyLeft = "; nobody is left who has the parameters";
 constexpr Duration kNever = Duration(1'000'000'000'000'000'000);  // eleven days
 
 Duration between(TimePoint begin, TimePoint end) {
@@ -22,7 +23,8 @@ Duration between(TimePoint begin, TimePoint end) {
 }  // namespace
 
 bool JobControl::goes_on_after(const Aborted& event) const {
-  const std::size_t fewest = options_.replacement_deadline ? 1 : kFewest;
+  const std::size_t fewest =
+      !options_.replacement_deadline ? kFewest : (options_.on_nobody_left ? 0 : 1);
   return options_.on_loss && !event.lost.empty() && membership_.epoch() != 0 &&
          epoch_.seats.size() >= event.lost.size() + fewest;
 }
@@ -185,8 +187,8 @@ void JobControl::lose(Rank seat) {
     return;
   }
   vacate(seat, std::chrono::steady_clock::now());
-  if (!regroup_->has_holders()) {
-    give_up(beginning_.reason + "; nobody is left who has the parameters");
+  if (!regroup_->has_holders() && !options_.on_nobody_left) {
+    give_up(beginning_.reason + kNobodyLeft);
     return;
   }
   seat_newcomers();
@@ -244,6 +246,34 @@ void JobControl::ask_for_plan(std::vector<Rank> lost) {
   });
 }
 
+/// Of a complete regroup in which nobody has parameters. Those who came may be lost again
+/// meanwhile, but no point is saved.
+void JobControl::ask_for_saved_point() {
+  if (!options_.on_nobody_left) {
+    give_up(beginning_.reason + kNobodyLeft);
+    return;
+  }
+  callbacks_.post([this, epoch = membership_.options().epoch] {
+    try {
+      post([this, point = options_.on_nobody_left(), epoch]() mutable {
+        if (regroup_ && membership_.options().epoch == epoch) {
+          regroup_->set_saved_point(std::move(point));
+          begin_epoch();
+        }
+      });
+    } catch (const std::exception& error) {
+      post([this, reason = one_line(error.what())] {
+        give_up(beginning_.reason + kNobodyLeft + ": " + reason);
+      });
+    }
+  });
+}
+
+void JobControl::note_restart(const SavedPoint& point) {
+  beginning_.reason += std::string(kNobodyLeft) + ", so all go on from " +
+                       (point.checkpoint.empty() ? "the beginning" : "a checkpoint");
+}
+
 void JobControl::measured(std::vector<StepMeasurement> steps) {
   const bool has_begun = epoch_.seats.size() == membership_.options().world_size;
   if (!options_.on_measured || regroup_ || !has_begun) {
@@ -284,12 +314,18 @@ void JobControl::begin_epoch() {
   if (!regroup_->is_complete()) {
     return;
   }
-  const std::optional<std::uint32_t> step = regroup_->common_step();
-  if (!step) {
-    give_up(beginning_.reason + (regroup_->has_holders()
-                                     ? "; those who are left are more than one step apart"
-                                     : "; nobody is left who has the parameters"));
+  std::optional<std::uint32_t> step = regroup_->common_step();
+  if (!step && regroup_->has_holders()) {
+    give_up(beginning_.reason + "; those who are left are more than one step apart");
     return;
+  }
+  if (!step && !regroup_->saved_point()) {
+    ask_for_saved_point();
+    return;
+  }
+  if (!step) {
+    step = regroup_->saved_point()->step;
+    note_restart(*regroup_->saved_point());
   }
   const Regroup regroup = *std::exchange(regroup_, std::nullopt);
   const TimePoint time = std::chrono::steady_clock::now();
@@ -328,8 +364,12 @@ EpochRecord JobControl::next_epoch(const Regroup& regroup, std::uint32_t step) c
                    .since = {},
                    .step = step,
                    .plan = regroup.plan(),
-                   .newcomers = {}};
+                   .newcomers = {},
+                   .checkpoint = {}};
   const std::vector<Rank> newcomers = regroup.newcomers();
+  if (newcomers.size() == next.seats.size()) {
+    next.checkpoint = regroup.saved_point().value().checkpoint;
+  }
   for (std::size_t rank = 0; rank < next.seats.size(); ++rank) {
     const Rank seat = next.seats[rank];
     const auto before = std::ranges::lower_bound(epoch_.seats, seat);

@@ -183,6 +183,7 @@ Welcome take_welcome(proto::Welcome& message) {
   for (const std::uint32_t rank : message.newcomers()) {
     welcome.newcomers.emplace_back(std::size_t{rank});
   }
+  welcome.checkpoint = message.checkpoint();
   for (const std::string& address : message.addresses()) {
     welcome.addresses.push_back(bytes_of(address));
   }

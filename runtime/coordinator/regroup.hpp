@@ -13,7 +13,9 @@
 // another worker takes it, which was not in the job before, and who had it may not come back. An
 // epoch may also begin because somebody came for a seat that had been given up. A newcomer has no
 // parameters: once the epoch has begun, those who have them give them to it
-// (launch/state_transfer.hpp).
+// (launch/state_transfer.hpp). When all who had some are lost before that, the next epoch begins
+// for newcomers only, with a point that was saved, which is then asked for; without one the job
+// ends.
 //
 // The step. A rank can only finish step s + 1 (sums of the gradients of all ranks) when every rank
 // has begun it, and so has applied step s. Hence the survivors are at most one step apart. All of
@@ -46,6 +48,12 @@ struct EpochPlan {
   std::string digest;  ///< plan::digest
 };
 
+/// What all begin with when nobody is left who has parameters.
+struct SavedPoint {
+  std::uint32_t step = 0;  ///< steps that its parameters contain
+  std::string checkpoint;  ///< a folder that all workers see; empty: the job's own beginning
+};
+
 /// All that an epoch of the membership begins with.
 struct EpochRecord {
   std::uint32_t epoch = 1;
@@ -55,6 +63,8 @@ struct EpochRecord {
   std::uint32_t step = 0;  ///< steps that the parameters of all contain
   EpochPlan plan;
   std::vector<Rank> newcomers;  ///< ranks without parameters; forgotten with the epoch's beginning
+  /// SavedPoint::checkpoint, where all ranks are newcomers; forgotten likewise.
+  std::string checkpoint;
 };
 
 /// What whoever leads the job is asked for a plan with.
@@ -120,6 +130,9 @@ class Regroup {
   /// Which question for a plan counts: earlier ones are about seats that were lost since.
   std::uint32_t question() const { return question_; }
   void set_plan(EpochPlan plan) { plan_ = std::move(plan); }
+  /// For the case that nobody is left who has parameters.
+  void set_saved_point(SavedPoint point) { saved_point_ = std::move(point); }
+  const std::optional<SavedPoint>& saved_point() const { return saved_point_; }
 
   /// All have come and there is a plan for them.
   bool is_complete() const { return plan_.has_value() && members_.size() == left_.size(); }
@@ -137,6 +150,7 @@ class Regroup {
   TimePoint deadline_;
   std::uint32_t question_ = 0;
   std::optional<EpochPlan> plan_;
+  std::optional<SavedPoint> saved_point_;
   std::map<Rank, Member> members_;
   std::map<Rank, TimePoint> vacant_;  ///< until when they wait for somebody
 };

@@ -87,6 +87,7 @@ class JoinStream final : public grpc::ServerWriteReactor<proto::Event>, public M
     for (const Rank newcomer : epoch.newcomers) {
       message.add_newcomers(newcomer.value());
     }
+    message.set_checkpoint(epoch.checkpoint);
     message.set_job_options(options_.job_options);
     message.set_heartbeat_period_ps(options_.heartbeat_period.picoseconds());
     message.set_heartbeat_timeout_ps(options_.membership.heartbeat_timeout.picoseconds());

@@ -48,6 +48,10 @@ struct CoordinatorOptions {
   std::optional<Duration> replacement_deadline;
   /// Worker of this seat was lost, and the job waits for another. Called as the others above.
   std::function<void(Rank seat)> on_vacant;
+  /// What to go on from when nobody is left who has parameters, as when all workers were killed.
+  /// Whatever on_checkpoint was called for before is complete. With on_loss only. Empty: that ends
+  /// the job, as does an exception of it. Called as the others above.
+  std::function<SavedPoint()> on_nobody_left;
   /// What a member measured in a step; `rank` and the sources are seats. A plan that it answers
   /// with is taken up by all in an epoch of its own, unless the job has begun to end. An exception
   /// aborts the job.

@@ -87,6 +87,21 @@ void require_no_checkpoint(const std::filesystem::path& folder) {
   }
 }
 
+/// The latest one that is whole. A job that is lost before its first checkpoint begins anew, which
+/// costs it no more than any loss does between two. Throws ConfigError where there are only damaged
+/// ones.
+SavedPoint saved_point(const std::filesystem::path& folder) {
+  const trainer::FoundCheckpoint found = trainer::find_latest_valid(folder);
+  if (found.path) {
+    const std::int64_t step = trainer::verify_checkpoint(*found.path).info.step;
+    return {static_cast<std::uint32_t>(step), found.path->string()};
+  }
+  if (found.damaged) {
+    throw *found.damaged;
+  }
+  return {};
+}
+
 }  // namespace
 
 Leader::Leader(const plan::Plan& plan, const JobOptions& options, const HostPort& listen,
@@ -176,6 +191,9 @@ void Leader::set_callbacks(CoordinatorOptions& coordinator,
         replace_(seat);
       }
     };
+    if (!checkpoints.empty()) {
+      coordinator.on_nobody_left = [checkpoints] { return saved_point(checkpoints); };
+    }
   }
   if (options_.on_measured) {
     coordinator.on_measured = [this](const StepMeasurement& step) { return change_after(step); };

@@ -50,7 +50,10 @@ CoordinatorOutcome LocalWorkers::wait() {
     if (guard_.received() != 0) {
       server_.stop("interrupted by " + signal_name(guard_.received()));
     }
-    if (has_started_workers_ && children_.running() == 0) {
+    // A job that waits for others in the place of the lost ones ends by itself where there are
+    // none.
+    const bool are_awaited = options_.replacement_deadline && server_.has_started();
+    if (has_started_workers_ && children_.running() == 0 && !are_awaited) {
       server_.stop("all workers ended without a result");  // no news if there are results
     }
     if (std::optional<CoordinatorOutcome> outcome = server_.wait_for(Duration())) {

@@ -120,6 +120,10 @@ void visit(Report& report, Archive& field) {
   field("input_wait_ps", report.input_wait);
   field("sync_share", report.sync_share);
   field("mean_step_time_ps", report.mean_step_time);
+  field("encode_step_time_ps", report.encode_step_time);
+  field("decode_step_time_ps", report.decode_step_time);
+  field("progress_cpu_time_ps", report.progress_cpu_time);
+  field("process_cpu_time_ps", report.process_cpu_time);
   field("updates", report.updates);
   field("conflicts", report.conflicts);
   field("stale_updates", report.stale_updates);

@@ -45,6 +45,11 @@ struct WorkerReport {
   /// the time of all measured steps.
   double sync_share = 0;
   Duration mean_step_time;
+  // Likewise medians of a step, of the executor's and of all threads of this process.
+  Duration encode_step_time;
+  Duration decode_step_time;   ///< additions included
+  Duration progress_cpu_time;  ///< ExecutorStatistics
+  Duration process_cpu_time;
 
   // Of an asynchronous parameter server: UpdateStatistics.
   double updates = 0;

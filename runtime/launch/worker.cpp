@@ -21,6 +21,7 @@
 #include "runtime/coordinator/job_token.hpp"
 #include "runtime/executor.hpp"
 #include "runtime/launch/detachable_exchange.hpp"
+#include "runtime/launch/exchange_times.hpp"
 #include "runtime/launch/gpu_worker.hpp"
 #include "runtime/launch/job_settings.hpp"
 #include "runtime/launch/session.hpp"
@@ -187,7 +188,8 @@ class Life {
     const bool is_first = trainer_ == nullptr;
     const bool is_newcomer = std::ranges::count(welcome.newcomers, welcome.rank) != 0;
     std::optional<trainer::LoadedCheckpoint> given;
-    if (!welcome.newcomers.empty()) {
+    const bool is_restart = welcome.newcomers.size() == welcome.world_size;
+    if (!welcome.newcomers.empty() && !is_restart) {
       given = pass_on_state();
     }
     take_up_plan();
@@ -195,6 +197,8 @@ class Life {
       given->tensors = std::vector<trainer::ParameterTensor>(trainer_->model().tensors().begin(),
                                                              trainer_->model().tensors().end());
       trainer_->restore(*given);
+    } else if (is_restart && !welcome.checkpoint.empty()) {
+      restore_saved_point(welcome.checkpoint);
     } else if (is_first && !settings_.restore.empty()) {
       trainer_->restore(
           trainer::load_checkpoint(settings_.restore, report_.rank, trainer_->expectation()));
@@ -202,13 +206,27 @@ class Life {
     if (is_first) {
       report_.first_step = static_cast<std::uint32_t>(trainer_->step());
     }
-    note_newcomers();
+    if (!is_restart) {
+      note_newcomers();
+    }
     if (!is_first || is_newcomer) {
       require_equal_parameters();
     }
     if (!is_first) {
       give_back_memory();
     }
+  }
+
+  /// Nobody has parameters, but there is this checkpoint of the job, which may have taken up
+  /// another plan since.
+  void restore_saved_point(const std::filesystem::path& checkpoint) {
+    trainer::CheckpointExpectation expected = trainer_->expectation();
+    const std::string plan = std::exchange(expected.plan_digest, {});
+    trainer::LoadedCheckpoint saved = trainer::load_checkpoint(checkpoint, report_.rank, expected);
+    if (saved.info.plan_digest != plan) {
+      saved.residuals.clear();
+    }
+    trainer_->restore(saved);
   }
 
   /// What the epoch before has left free in the heap goes to the system, or a job that loses
@@ -262,6 +280,7 @@ class Life {
   void take_up_plan() {
     const Welcome& welcome = session_->welcome();
     executor_made_ = trainer::wall_clock();
+    exchange_times_.begin();
     arrived_.clear();
     plan::Plan plan = plan::parse_plan(welcome.plan, "the job's plan");
     std::unique_ptr<DetachableExchange> exchange;
@@ -449,6 +468,8 @@ class Life {
     report_.compute_cpu_time = result.summary.compute_cpu_time;
     report_.sync_time = result.summary.sync_time;
     report_.input_wait = result.summary.input_wait;
+    report_.process_cpu_time = result.summary.process_cpu_time;
+    exchange_times_.put_medians(report_);
     report_.mean_step_time = result.summary.mean_step_time;
     report_.sync_share = settings_.synchrony.is_synchronous() ? result.summary.sync_share
                                                               : result.summary.overall_sync_share;
@@ -468,6 +489,7 @@ class Life {
     }
     session_->coordinator().set_progress(
         {static_cast<std::uint32_t>(step.step), step.loss, step.times.step});
+    exchange_times_.step_done(session_->statistics());
     if (settings_.measures_steps) {
       session_->coordinator().add_measurement(measurement(step));
     }
@@ -557,6 +579,7 @@ class Life {
   Duration executor_made_;
   Duration joined_at_;
   Duration cpu_before_;
+  ExchangeTimes exchange_times_;
   std::map<Rank, ArrivedTraffic> arrived_;  ///< by source, until the latest step's end
   Rank seat_;                               ///< the rank of the first epoch
   bool has_norms_ = false;                  ///< of the latest step

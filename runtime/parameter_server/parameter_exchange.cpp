@@ -509,7 +509,11 @@ void ParameterExchange::set_residuals(const trainer::Residuals& residuals) {
 
 void ParameterExchange::abort(const std::string& reason) { impl_->abort(reason); }
 
-ExecutorStatistics ParameterExchange::statistics() const { return impl_->ledger.statistics(); }
+ExecutorStatistics ParameterExchange::statistics() const {
+  ExecutorStatistics statistics = impl_->ledger.statistics();
+  statistics.progress_cpu_time = impl_->cpu_time();
+  return statistics;
+}
 
 UpdateStatistics ParameterExchange::update_statistics() const {
   const std::lock_guard lock(impl_->shard_mutex);

@@ -38,6 +38,7 @@ StepSummary summarise(const std::vector<StepTimes>& steps) {
   summary.step_time = median_of(steps, [](const StepTimes& t) { return t.step; });
   summary.compute_time = median_of(steps, [](const StepTimes& t) { return t.compute(); });
   summary.compute_cpu_time = median_of(steps, [](const StepTimes& t) { return t.compute_cpu; });
+  summary.process_cpu_time = median_of(steps, [](const StepTimes& t) { return t.process_cpu; });
   summary.sync_time = median_of(steps, [](const StepTimes& t) { return t.synchronise; });
   summary.input_wait = median_of(steps, [](const StepTimes& t) { return t.input_wait; });
   std::vector<double> shares(steps.size());
@@ -61,5 +62,7 @@ Duration median(std::vector<Duration> values) { return middle(std::move(values))
 Duration wall_clock() { return read_clock(CLOCK_MONOTONIC); }
 
 Duration thread_cpu_clock() { return read_clock(CLOCK_THREAD_CPUTIME_ID); }
+
+Duration process_cpu_clock() { return read_clock(CLOCK_PROCESS_CPUTIME_ID); }
 
 }  // namespace rackrail::trainer

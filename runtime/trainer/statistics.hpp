@@ -17,6 +17,7 @@ struct StepTimes {
   Duration optimizer;
   Duration input_wait;   ///< for batches from the loader
   Duration compute_cpu;  ///< processor time of the computing thread in forward, backward, optimiser
+  Duration process_cpu;  ///< processor time of all threads of the process in the step
 
   Duration compute() const { return forward + backward + optimizer; }
 };
@@ -28,6 +29,7 @@ struct StepSummary {
   Duration step_time;
   Duration compute_time;
   Duration compute_cpu_time;
+  Duration process_cpu_time;
   Duration sync_time;
   Duration input_wait;
   double sync_share = 0;  ///< median of synchronise / step
@@ -41,8 +43,10 @@ StepSummary summarise(const std::vector<StepTimes>& steps);
 /// The middle value (the lower of two middle ones). `values` must not be empty.
 Duration median(std::vector<Duration> values);
 
-/// Time since an unspecified moment: monotonic, and processor time of the calling thread.
+/// Time since an unspecified moment: monotonic, and processor time of the calling thread and of all
+/// threads.
 Duration wall_clock();
 Duration thread_cpu_clock();
+Duration process_cpu_clock();
 
 }  // namespace rackrail::trainer

@@ -384,6 +384,7 @@ void Trainer::Impl::start_servers() {
 
 StepReport Trainer::Impl::step(BatchLoader& loader) {
   StepReport report;
+  const Duration cpu_begin = process_cpu_clock();
   compute->take_squared_norm();  // of a step that was not brought to its end
   report.began = recorder.begin(options.timeline_step == info.step);
   report.learning_rate = settings.learning_rate.at(steps_of_schedule());
@@ -405,6 +406,7 @@ StepReport Trainer::Impl::step(BatchLoader& loader) {
     sum_and_update(report);
   }
   report.times.step = recorder.elapsed();
+  report.times.process_cpu = process_cpu_clock() - cpu_begin;
   return report;
 }
 

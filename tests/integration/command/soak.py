@@ -27,11 +27,14 @@ WORKERS = 4
 STEPS_BETWEEN = (3, 10)  # steps from one fault to the next
 SAVED_EVERY = 2  # steps; checkpoints tell how far the job is
 PATIENCE = 120  # seconds without a new checkpoint after which a job hangs
-MOST_AT_ONCE = 2  # workers that may be hit before there is a new checkpoint: somebody must survive
+MOST_AT_ONCE = 2  # workers that may be hit before there is a new checkpoint, but for all of them
 MOST_MORE_DESCRIPTORS = 16
 MOST_MORE_MEMORY = 64 << 20  # bytes, per process over its life
-KINDS = ("kill", "freeze", "thaw", "coordinator", "two")
-EMULATED_KINDS = ("kill", "freeze", "thaw", "cable", "two")
+KINDS = ("kill", "freeze", "thaw", "coordinator", "two", "all")
+SAID = {"kill": "a worker killed", "freeze": "a worker stopped",
+        "thaw": "a worker stopped for a while", "coordinator": "the command killed, and started again",
+        "two": "two workers killed", "all": "all workers killed", "cable": "a cable cut for a while"}
+EMULATED_KINDS = ("kill", "freeze", "thaw", "cable", "two", "all")
 
 
 SERVERS = ("--schedule", "parameter-server")
@@ -186,6 +189,13 @@ class Soak:
         self.hit.update(chosen)
         return [(rank, self.workers()[rank]) for rank in chosen if rank in self.workers()]
 
+    def victims_of(self, kind):
+        if kind == "all":
+            found = self.workers()
+            self.hit.update(found)
+            return sorted(found.items())
+        return self.victims(2 if kind == "two" else 1)
+
     def send(self, pid, number):
         try:
             os.kill(pid, number)
@@ -202,7 +212,7 @@ class Soak:
             self.start()
             self.say(kind)
             return
-        hit = self.victims(2 if kind == "two" else 1)
+        hit = self.victims_of(kind)
         if kind == "cable":
             for rank, _ in hit:
                 set_link(self.process, f"host{rank}", "down")
@@ -212,7 +222,7 @@ class Soak:
             self.say(kind + "".join(f" {rank}" for rank, _ in hit))
             return
         for _, pid in hit:
-            self.send(pid, signal.SIGKILL if kind in ("kill", "two") else signal.SIGSTOP)
+            self.send(pid, signal.SIGSTOP if kind in ("freeze", "thaw") else signal.SIGKILL)
         if kind == "thaw":
             time.sleep(self.random.uniform(0, 2 * self.silence))
             for _, pid in hit:

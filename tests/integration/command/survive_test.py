@@ -105,6 +105,28 @@ class Survival(SurvivalTest):
                 self.assert_same_bits(name, "whole")
                 self.assertEqual(run["final_accuracy"], whole["final_accuracy"])
 
+    def test_when_all_are_lost_others_go_on_from_the_latest_checkpoint(self):
+        plan = self.make_plan("four.json", "--codec", "none")
+        whole = self.train(plan, "whole")
+        process = self.start("train", plan, "--training", self.training, "--steps", self.STEPS,
+                             "--checkpoints", "saved", "--workload", "digits.yaml", "--on-loss",
+                             "wait", "--heartbeat-timeout", f"{SILENCE} s", "--json")
+        self.wait_for_checkpoint("saved")
+        for worker in self.workers().values():
+            os.kill(worker, signal.SIGKILL)
+        run = self.finish(process).json
+        self.assertEqual(run["workers"], 4)
+        loss = run["losses_of_workers"][-1]
+        self.assertIn(loss["step"], (10, 20))  # that was saved
+        self.assertIn("nobody is left who has the parameters, so all go on from a checkpoint",
+                      loss["reason"])
+        self.assertEqual(set(loss["lost"]), {f"host{rank}" for rank in range(4)})
+        # Who knew the losses of the steps before is gone.
+        self.assertEqual(run["losses"], whole["losses"][loss["step"]:])
+        self.assertTrue(run["parameters_agree"])
+        self.assert_same_bits("saved", "whole")
+        self.assert_no_processes_left()
+
     def test_a_replacement_that_dies_before_it_came_is_replaced_at_once(self):
         plan = self.make_plan("four.json", "--codec", "none")
         process = self.start("train", plan, "--training", self.training, "--steps", self.STEPS,

@@ -54,6 +54,21 @@ class Train(TrainingTest):
         self.assertAlmostEqual(runs["int8"]["final_accuracy"], runs["none"]["final_accuracy"],
                                delta=0.03)
 
+    def test_each_rank_says_where_its_time_goes(self):
+        plan = self.make_plan("int8.json", "--codec", "int8")
+        run = self.rackrail_json("train", plan, "--workers", "4", "--steps", "20")
+        self.assertEqual([row["rank"] for row in run["ranks"]], [0, 1, 2, 3])
+        for row in run["ranks"]:
+            for name, seconds in row.items():
+                if name not in ("rank", "host", "input_wait_s"):
+                    self.assertGreater(seconds, 0, name)
+            # Medians, each by itself: what is a part is no more than a bit above the whole.
+            self.assertLess(row["encode_s"], row["step_time_s"])
+            self.assertLess(row["compute_cpu_s"] + row["progress_cpu_s"],
+                            1.5 * row["process_cpu_s"])
+            self.assertLess(row["compute_cpu_s"], 1.5 * row["compute_s"])
+        self.assertEqual(max(row["step_time_s"] for row in run["ranks"]), run["step_time_s"])
+
     def test_a_seed_decides_everything(self):
         plan = self.two_host_plan()
         first, again, other = (self.rackrail_json("train", plan, "--workers", "2", "--steps", "5",

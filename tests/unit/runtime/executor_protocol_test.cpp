@@ -5,11 +5,15 @@
 #include <chrono>
 #include <condition_variable>
 #include <deque>
+#include <future>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 #include "base/error.hpp"
 #include "plan/format.hpp"
+#include "runtime/time_slice.hpp"
+#include "runtime/trainer/statistics.hpp"
 #include "tests/support/rank_threads.hpp"
 
 namespace rackrail::runtime {
@@ -134,6 +138,41 @@ struct TwoRanks {
   std::vector<float> data = std::vector<float>(4, 1.0F);
   std::vector<float> other{1, 2, 3, 4};
 };
+
+TEST_CASE("executor protocol: the progress thread interrupts threads that compute") {
+  const std::optional<Duration> usual = time_slice();
+  if (!usual) {
+    WARN("skipped: this kernel gives no thread time slices of its own (Linux does since 6.12)");
+    return;
+  }
+  TwoRanks two;
+  Executor executor(two.plan, Rank(0), two.transport, {});
+  std::promise<std::optional<Duration>> seen;
+  two.transport.post([&] { seen.set_value(time_slice()); });
+  CHECK(seen.get_future().get() == 100_us);
+  CHECK(time_slice() == usual);  // the caller's thread has those of before
+}
+
+TEST_CASE("executor protocol: the processor time of the progress thread is counted") {
+  using Clock = std::chrono::steady_clock;
+  TwoRanks two;
+  Executor executor(two.plan, Rank(0), two.transport, {});
+  const Duration before = executor.statistics().progress_cpu_time;
+  std::promise<void> over;
+  two.transport.post([&] {
+    // As long as it takes for five milliseconds of its own.
+    const Duration begin = trainer::thread_cpu_clock();
+    while (trainer::thread_cpu_clock() - begin < 5_ms) {
+    }
+    over.set_value();
+  });
+  over.get_future().get();
+  const auto limit = Clock::now() + 5s;
+  while (executor.statistics().progress_cpu_time - before < 5_ms && Clock::now() < limit) {
+    settle();
+  }
+  CHECK(executor.statistics().progress_cpu_time - before >= 5_ms);
+}
 
 TEST_CASE("executor protocol: slices of other plans, epochs and steps are ignored") {
   TwoRanks two;

@@ -28,9 +28,11 @@ using test::TestClient;
 class Waiting {
  public:
   explicit Waiting(std::optional<Duration> replacement_deadline,
-                   std::function<EpochPlan(const Loss&)> on_loss = {}) {
+                   std::function<EpochPlan(const Loss&)> on_loss = {},
+                   std::function<SavedPoint()> on_nobody_left = {}) {
     CoordinatorOptions options = crew_options(3);
     options.replacement_deadline = replacement_deadline;
+    options.on_nobody_left = std::move(on_nobody_left);
     options.on_loss = [this, on_loss](const Loss& loss) {
       {
         const std::lock_guard lock(mutex_);
@@ -344,6 +346,86 @@ TEST_CASE("a job whose last holder of parameters is lost ends") {
   job.first->clients[0].reset();
   job.first->clients[2].reset();
   coming.get();
+}
+
+namespace {
+
+/// Three who were not in the job before, and all whom it asked for.
+void require_restart(Waiting& job, const std::string& checkpoint, std::uint32_t step) {
+  Crew second(job.address());
+  second.join(
+      {TestClient::request(Rank(0)), TestClient::request(Rank(1)), TestClient::request(Rank(2))});
+  for (const Welcome& welcome : second.welcomes) {
+    CHECK(welcome.epoch == 2);
+    CHECK(welcome.plan == "plan for all");
+    CHECK(welcome.step == step);
+    CHECK(welcome.checkpoint == checkpoint);
+    CHECK(welcome.newcomers == std::vector{Rank(0), Rank(1), Rank(2)});
+  }
+  meet({second.clients[0].get(), second.clients[1].get(), second.clients[2].get()});
+  // Now they have the parameters: whoever comes next gets them from those.
+  second.clients[1].reset();
+  REQUIRE(second.clients[0]->wait_for_abort().has_value());
+  CHECK((*second.clients[0])->is_to_come_back());
+  Crew third(job.address());
+  third.join({returning(0, 2, 9, 8), TestClient::request(Rank(1)), returning(2, 2, 9, 8)});
+  for (const Welcome& welcome : third.welcomes) {
+    CHECK(welcome.step == 9);
+    CHECK(welcome.checkpoint.empty());
+    CHECK(welcome.newcomers == std::vector{Rank(1)});
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a job whose last holder of parameters is lost goes on from what was saved") {
+  Waiting job(60_s, {}, [] { return SavedPoint{6, "/saved/step-6"}; });
+  SECTION("one after the other") {
+    job.lose(1);
+    job.first->clients[0].reset();
+    job.first->clients[2].reset();
+    require_restart(job, "/saved/step-6", 6);
+  }
+  SECTION("all at once") {
+    job.first->clients.clear();
+    require_restart(job, "/saved/step-6", 6);
+  }
+}
+
+TEST_CASE("a job whose last holder is lost before anything was saved begins again") {
+  Waiting job(60_s, {}, [] { return SavedPoint{}; });
+  job.first->clients.clear();
+  require_restart(job, "", 0);
+}
+
+TEST_CASE("newcomers who had nothing yet go on from what was saved") {
+  // Two had come, and those who would have given them the parameters are lost before they did.
+  Waiting job(60_s, {}, [] { return SavedPoint{6, "/saved/step-6"}; });
+  job.lose(1);
+  Crew second(job.address());
+  second.join({returning(2, 1, 8, 7), TestClient::request(Rank(1)), returning(0, 1, 8, 7)});
+  second.clients[0].reset();
+  second.clients[2].reset();
+  REQUIRE(second.clients[1]->wait_for_abort().has_value());
+  CHECK((*second.clients[1])->is_to_come_back());
+  JoinRequest nothing = returning(1, 2, 0, 0);
+  nothing.returning->has_parameters = false;
+  Crew third(job.address());
+  third.join({TestClient::request(Rank(0)), nothing, TestClient::request(Rank(2))});
+  for (const Welcome& welcome : third.welcomes) {
+    CHECK(welcome.step == 6);
+    CHECK(welcome.checkpoint == "/saved/step-6");
+    CHECK(welcome.newcomers.size() == 3);
+  }
+}
+
+TEST_CASE("where what was saved cannot be read the job ends with the reason") {
+  Waiting job(60_s, {}, []() -> SavedPoint { throw RuntimeFailure("it is damaged"); });
+  job.first->clients.clear();
+  Crew second(job.address());
+  CHECK_THROWS_WITH(second.join({TestClient::request(Rank(0)), TestClient::request(Rank(1)),
+                                 TestClient::request(Rank(2))}),
+                    Catch::Contains("nobody is left who has the parameters: it is damaged"));
 }
 
 }  // namespace rackrail::runtime
