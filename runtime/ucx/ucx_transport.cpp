@@ -817,10 +817,10 @@ class UcxTransport final : public Transport, public DeviceMessaging {
   std::deque<Send> sends_;
   std::vector<Send*> free_sends_;
   std::optional<ucs_memory_type_t> device_memory_;  ///< as UCX calls it; none: it cannot be used
-  // Released in the opposite order.
-  std::deque<Port> ports_;  ///< the first, then those of rails
+  // Released in the opposite order: sends that a peer never took end with their worker.
   UcxWaiter waiter_;
   std::deque<Peer> peers_;  ///< by rank; addresses are known to UCX
+  std::deque<Port> ports_;  ///< the first, then those of rails
 };
 
 }  // namespace

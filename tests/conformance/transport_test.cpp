@@ -434,6 +434,26 @@ TEST_CASE("transport: a device that the user names and that is not there is one 
   close_all(transports);
 }
 
+TEST_CASE(
+    "transport: sends that a peer never takes end with the transport, whose memory they use") {
+  const std::string name = GENERATE(from_range(all_kinds()));
+  CAPTURE(name);
+  if (const auto why = unavailable(name)) {
+    RACKRAIL_SKIP(*why);
+  }
+  constexpr int kSends = 400;
+  const std::vector<std::byte> payload = payload_of(Rank(0), 0, 64 << 10);
+  int completed = 0;
+  Transports transports = joined_transports(name, 2);
+  for (int i = 0; i < kSends; ++i) {
+    transports[0]->send(Rank(1), header_of(Rank(0), 0, payload.size()), payload,
+                        [&completed] { ++completed; });
+  }
+  transports[0].reset();
+  CHECK(completed == kSends);
+  transports[1]->close(10_ms);
+}
+
 TEST_CASE("transport: those who cannot be reached are all named") {
   if (const auto reason = unavailable("ucx")) {
     RACKRAIL_SKIP(*reason);
