@@ -10,7 +10,6 @@
 #include "sim/max_min_network.hpp"
 #include "sim/packet_network.hpp"
 #include "sim/processors_network.hpp"
-#include "sim/token_buckets.hpp"
 
 namespace rackrail::sim {
 
@@ -21,11 +20,7 @@ constexpr std::uint64_t kRoundsPerReport = 1024;
 std::unique_ptr<NetworkModel> make_network(const topology::Topology& topology,
                                            const SimulationOptions& options) {
   if (options.network == NetworkLevel::kFlow) {
-    const double tolerance = options.tolerance.value_or(0);
-    if (has_token_buckets(topology)) {
-      return std::make_unique<TokenBuckets>(topology, tolerance);
-    }
-    return std::make_unique<MaxMinNetwork>(topology, tolerance);
+    return std::make_unique<MaxMinNetwork>(topology, options.tolerance.value_or(0));
   }
   auto packets = std::make_unique<PacketNetwork>(topology, options.packets);
   for (std::size_t r = 0; r < topology.rank_count(); ++r) {

@@ -178,7 +178,6 @@ Time MaxMinNetwork::time_left(const Flow& flow, Time now) {
 void MaxMinNetwork::set_alone(std::uint32_t number, Time now) {
   Flow& flow = flows_[number];
   flow.state = State::kAlone;
-  say_change(number, flow.rate, now);
   flow.end = ++ends_made_ == kDelivery ? ++ends_made_ : ends_made_;
   due_.push(now, time_left(flow, now), flow.tag, number, flow.end);
 }
@@ -199,7 +198,6 @@ void MaxMinNetwork::share(std::uint32_t number) {
 void MaxMinNetwork::set_rate(std::uint32_t number, double rate, Time now) {
   Flow& flow = flows_[number];
   settle(flow, now);
-  say_change(number, rate - flow.rate, now);
   flow.rate = rate;
   if (rate <= 0) {  // it stands still until a link of its route carries something again
     if (flow.end != kNone) {
@@ -214,16 +212,6 @@ void MaxMinNetwork::set_rate(std::uint32_t number, double rate, Time now) {
   } else {
     ends_.update(flow.end, end);
   }
-}
-
-void MaxMinNetwork::say_change(std::uint32_t number, double change, Time now) const {
-  const Flow& flow = flows_[number];
-  if (!observer_ || flow.link_count == 0 || change == 0) {
-    return;
-  }
-  const auto extras = extras_.find(number);
-  observer_(now, flow.links(),
-            extras == extras_.end() ? std::span<const double>() : extras->second.shares, change);
 }
 
 // Whether it is the end of a flow that shares its links by now.
@@ -289,7 +277,6 @@ void MaxMinNetwork::finish(std::uint32_t number, Time now, std::vector<FlowEvent
                           " would end after more than 104 days of simulated time");
   }
   settle(flow, now);
-  say_change(number, -flow.rate, now);
   events.push_back({flow.tag, false});
   if (flow.latency == 0) {
     events.push_back({flow.tag, true});

@@ -18,12 +18,10 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <limits>
 #include <optional>
 #include <span>
 #include <unordered_map>
-#include <utility>
 #include <vector>
 
 #include "sim/delay_queue.hpp"
@@ -50,12 +48,6 @@ class MaxMinNetwork final : public NetworkModel {
   std::uint64_t flows_started() const override { return started_; }
   void record_rates(std::vector<RatePiece>& pieces) override { pieces_ = &pieces; }
   void settle_rates(Time now) override;
-
-  /// Called with each change of what a flow takes of its links, in bytes per picosecond, of those
-  /// that have links; `shares` as of SpreadPath, empty where it takes its rate of each.
-  using RateObserver = std::function<void(Time now, std::span<const LinkId> links,
-                                          std::span<const double> shares, double change)>;
-  void observe_rates(RateObserver observer) { observer_ = std::move(observer); }
 
   /// Rate in bytes/s of the moving flow with this tag; 0 when there is none. For tests.
   double rate_of(FlowTag tag) const;
@@ -125,10 +117,8 @@ class MaxMinNetwork final : public NetworkModel {
   void set_alone(std::uint32_t number, Time now);
   void share(std::uint32_t number);
   void set_rate(std::uint32_t number, double rate, Time now);
-  void say_change(std::uint32_t number, double change, Time now) const;
   void finish(std::uint32_t number, Time now, std::vector<FlowEvent>& events);
 
-  RateObserver observer_;
   std::vector<RatePiece>* pieces_ = nullptr;  ///< null: they are not recorded
   static constexpr Time kNever = std::numeric_limits<Time>::max();
 

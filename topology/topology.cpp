@@ -180,10 +180,6 @@ LinkId Topology::add_link(Link link) {
                                    "flow_bandwidth " + to_exact_string(link.flow_bandwidth),
                                    "a rate above 0, or none"});
   }
-  if (link.burst < Bytes()) {
-    throw ConfigError(ErrorContext{"", impl_->place(where), "burst " + to_exact_string(link.burst),
-                                   "a size of 0 or more"});
-  }
   if (!(link.cpu_share >= 0 && link.cpu_share <= 1)) {
     throw ConfigError(ErrorContext{"", impl_->place(where),
                                    fmt::format("cpu_share {}", link.cpu_share),
@@ -329,9 +325,6 @@ std::string Topology::digest() const {
     if (k.flow_bandwidth != Bandwidth(0)) {
       fmt::format_to(std::back_inserter(text), "flow {} {}\n", l,
                      to_exact_string(k.flow_bandwidth));
-    }
-    if (k.burst != Bytes()) {
-      fmt::format_to(std::back_inserter(text), "burst {} {}\n", l, to_exact_string(k.burst));
     }
   }
   for (std::size_t r = 0; r < rank_count(); ++r) {

@@ -81,9 +81,6 @@ struct Link {
   /// exact first: names of devices ("mlx5_0", "eth1") or PCI addresses ("0000:1b:00.0"). Empty if
   /// nobody said. No part of the digest: routes do not depend on it.
   std::string adapter;
-  /// What it carries at once, beyond its bandwidth, after it carried less: the size of the token
-  /// bucket of what shapes it; 0: none. Of the flow level (sim/token_buckets.hpp).
-  Bytes burst;
 };
 
 /// What somebody measured of the processors that stand for ranks (`rackrail calibrate`): bytes of

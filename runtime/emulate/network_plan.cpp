@@ -11,7 +11,6 @@
 
 #include "base/error.hpp"
 #include "base/parse_units.hpp"
-#include "runtime/emulate/commands.hpp"
 #include "runtime/emulate/contraction.hpp"
 #include "topology/adapters.hpp"
 
@@ -341,9 +340,7 @@ topology::Topology emulated_topology(const topology::Topology& original, const N
            .overhead = costs.overhead,
            .cpu_share =
                is_of_host ? share_of_cores(rate, std::max(links_at(from), links_at(to))) : 0,
-           .adapter = is_of_host ? interface : "",
-           .burst = Bytes(
-               std::llround(costs.payload_share * static_cast<double>(burst_size(full).count())))});
+           .adapter = is_of_host ? interface : ""});
     };
     add(link.a, link.b, link.rate_ab);
     add(link.b, link.a, link.rate_ba);
