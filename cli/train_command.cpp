@@ -428,12 +428,14 @@ void add_train_command(CLI::App& app, Session& session) {
       ->capture_default_str();
   options->gpu.add_to(*command);
   command
-      ->add_option("--on-loss", options->on_loss,
-                   "When a worker is lost: stop (from the last checkpoint, --resume goes on), "
-                   "continue with the workers that are left and a new plan for them, or wait for "
-                   "another worker in its place (local workers are started again) and continue "
-                   "without when none comes; one that comes later joins in both cases. When nobody "
-                   "is left who has the parameters, those who come go on from the last checkpoint")
+      ->add_option(
+          "--on-loss", options->on_loss,
+          "When a worker is lost: stop (from the last checkpoint, --resume goes on), "
+          "continue with the workers that are left and a new plan for them, or wait for "
+          "another worker in its place (local workers are started again) and continue "
+          "without when none comes; one that comes later joins in both cases. With wait and "
+          "--checkpoints, when nobody is left who has the parameters, those who come go on "
+          "from the last checkpoint")
       ->check(CLI::IsMember({"stop", "continue", "wait"}))
       ->capture_default_str();
   command

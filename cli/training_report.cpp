@@ -154,6 +154,14 @@ std::vector<std::string> notes_of(const runtime::JobResult& job) {
     const auto& leaders = job.workers[0].notes;
     notes.insert(notes.end(), leaders.begin(), leaders.end());
   }
+  for (std::size_t rank = 1; rank < job.workers.size(); ++rank) {
+    for (const std::string& note : job.workers[rank].notes) {
+      // What is the same on all has been said.
+      if (std::find(notes.begin(), notes.end(), note) == notes.end()) {
+        notes.push_back(fmt::format("rank {}: {}", rank, note));
+      }
+    }
+  }
   return notes;
 }
 

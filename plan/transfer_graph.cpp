@@ -84,14 +84,14 @@ void TransferGraph::remove_codecs() {
 }
 
 RouteId TransferGraph::add_route(std::vector<LinkId> links, Bandwidth rate) {
-  if (links.empty()) {
-    return RouteId(0);
-  }
   if (rate < Bandwidth{}) {
     throw PlanError(ErrorContext{.file = {},
                                  .where = fmt::format("rate of route {}", routes_.size()),
                                  .found = fmt::format("{} B/s", rate.bytes_per_second()),
                                  .expected = "at least 0 (0: no limit)"});
+  }
+  if (links.empty()) {
+    return RouteId(0);
   }
   routes_.push_back(std::move(links));
   rates_.push_back(rate);

@@ -16,8 +16,10 @@ constexpr std::size_t kMostTransfers = 500'000;
 constexpr std::size_t kMostTransfersOfMany = 65'000;  // where there are very many ranks
 constexpr std::int64_t kMostCuts = 256;
 constexpr std::int64_t kCutsFactor = 4;
-constexpr std::int64_t kFewestElements = 2048;  // of a message: below, it costs more than it moves
-constexpr double kWorthFinerSlices = 0.98;      // of the time with coarser ones
+constexpr std::int64_t kFewestElements = 512;  // of a message: below, it costs more than it moves
+constexpr double kWorthFinerSlices = 0.98;     // of the time with coarser ones
+constexpr std::size_t kMostSliced = 3;         // series whose best form is tried in slices
+constexpr double kWorthSlicing = 1.05;         // of the time of the best: what slices may save
 constexpr double kWorthFinerRounds = 0.998;
 constexpr int kPatience = 2;
 constexpr double kWorthAnotherForm = 0.995;  // of the time of the best so far
@@ -36,13 +38,15 @@ std::int64_t slice_of(std::int64_t transfer, std::int64_t cuts) {
 
 std::vector<CollectiveForm> collective_forms(const ScheduleFamily& family, plan::Collective what,
                                              const topology::Topology& topology,
-                                             topology::Router& router, const TierCodecs& codecs) {
+                                             topology::Router& router, const TierCodecs& codecs,
+                                             bool may_have_rates) {
   const bool many = topology.rank_count() >= kVeryManyRanks;
   return family.collectives(what, {.topology = topology,
                                    .router = router,
                                    .codecs = codecs,
                                    .most_rounds = kMostRounds,
-                                   .most_transfers = many ? kMostTransfersOfMany : kMostTransfers});
+                                   .most_transfers = many ? kMostTransfersOfMany : kMostTransfers,
+                                   .may_have_rates = may_have_rates});
 }
 
 std::vector<FormShape> shapes_of(std::span<const CollectiveForm> forms) {
@@ -100,19 +104,36 @@ std::optional<DividedCollective> DivisionSearch::fastest(std::int64_t elements,
                                                          const TimeBelow& time,
                                                          std::optional<Duration> known) {
   std::optional<DividedCollective> best;
+  std::vector<DividedCollective> best_of_series;
   BestForms best_forms;
-  for (const Series& series : series_) {
-    best_forms.push_back(series.begin);
-  }
   for (std::size_t series = 0; series < series_.size(); ++series) {
-    search_series(series, elements, time, known, best, best_forms);
+    const auto found = search_series(series, elements, time, known, best);
+    best_forms.push_back(found ? found->form : series_[series].begin);
+    if (found) {
+      best_of_series.push_back(*found);
+      best = !best || found->time < best->time ? found : best;
+    }
   }
   if (!best) {
     return std::nullopt;
   }
-  const auto [found, cuts] = in_finer_slices(*best, elements, time);
-  known_[elements] = {std::move(best_forms), best->form, cuts};
-  return found;
+  std::stable_sort(best_of_series.begin(), best_of_series.end(),
+                   [](const auto& one, const auto& other) { return one.time < other.time; });
+  best_of_series.resize(std::min(best_of_series.size(), kMostSliced));
+  Known now{std::move(best_forms), best->form, 1};
+  for (const DividedCollective& whole : best_of_series) {
+    if (whole.time > scaled(best->time, kWorthSlicing)) {
+      break;
+    }
+    const auto [found, cuts] = in_finer_slices(whole, elements, time);
+    if (found.time < best->time) {
+      best = found;
+      now.form = found.form;
+      now.cuts = cuts;
+    }
+  }
+  known_[elements] = std::move(now);
+  return best;
 }
 
 const DivisionSearch::Known* DivisionSearch::known_below(std::int64_t elements) const {
@@ -136,11 +157,10 @@ bool DivisionSearch::is_ruled_out(const FormShape& form, std::int64_t elements,
   return (known && least >= *known) || (best && least >= scaled(best->time, kWorthAnotherForm));
 }
 
-void DivisionSearch::search_series(std::size_t series, std::int64_t elements, const TimeBelow& time,
-                                   std::optional<Duration> known,
-                                   std::optional<DividedCollective>& best,
-                                   BestForms& best_forms) const {
-  std::optional<Duration> best_of_series;
+std::optional<DividedCollective> DivisionSearch::search_series(
+    std::size_t series, std::int64_t elements, const TimeBelow& time, std::optional<Duration> known,
+    const std::optional<DividedCollective>& best) const {
+  std::optional<DividedCollective> best_here;
   int idle = 0;
   for (std::size_t form = first_form(series, elements);
        form < series_[series].end && idle < kPatience; ++form) {
@@ -148,23 +168,22 @@ void DivisionSearch::search_series(std::size_t series, std::int64_t elements, co
     if (transfer < kFewestElements && form > series_[series].begin) {
       break;  // the finer ones are all the more too fine
     }
-    if (is_ruled_out(forms_[form], elements, known, best)) {
+    const auto& best_so_far =
+        best_here && (!best || best_here->time < best->time) ? best_here : best;
+    if (is_ruled_out(forms_[form], elements, known, best_so_far)) {
       continue;
     }
     // Slow as it may be: of deep trees the forms of few rounds tell nothing about those of many.
     const std::int64_t slice = slice_of(transfer, 1);
-    const std::optional<Duration> found = time(form, slice, best_of_series);
-    const bool is_worth_it =
-        !best_of_series || (found && *found < scaled(*best_of_series, kWorthFinerRounds));
+    const std::optional<Duration> limit = best_here ? std::optional(best_here->time) : std::nullopt;
+    const std::optional<Duration> found = time(form, slice, limit);
+    const bool is_worth_it = !limit || (found && *found < scaled(*limit, kWorthFinerRounds));
     idle = is_worth_it ? 0 : idle + 1;
-    if (found && (!best_of_series || *found < *best_of_series)) {
-      best_of_series = found;
-      best_forms[series] = form;
-    }
-    if (found && (!best || *found < best->time)) {
-      best = {*found, form, slice};
+    if (found && (!limit || *found < *limit)) {
+      best_here = {*found, form, slice};
     }
   }
+  return best_here;
 }
 
 std::pair<DividedCollective, std::int64_t> DivisionSearch::in_finer_slices(

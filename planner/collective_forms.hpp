@@ -5,8 +5,8 @@
 // Finer rounds and slices fill a pipeline sooner and cost a start-up each, so a time first falls
 // and then rises with them. A family's forms are series of ever more transfers, one for each way
 // that it goes (trees of a forest), and one series after the other is tried until two forms in a
-// row save nothing worth while; then slices of the best form, by factors of four, until one does
-// not.
+// row save nothing worth while; then slices of the best form, and of the best of other series that
+// are nearly as fast, by factors of four, until one does not.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,8 @@ inline constexpr std::int64_t kMostMessages = 200'000;
 /// `topology` and `router` must outlive the forms.
 std::vector<CollectiveForm> collective_forms(const ScheduleFamily& family, plan::Collective what,
                                              const topology::Topology& topology,
-                                             topology::Router& router, const TierCodecs& codecs);
+                                             topology::Router& router, const TierCodecs& codecs,
+                                             bool may_have_rates = true);
 std::vector<FormShape> shapes_of(std::span<const CollectiveForm> forms);
 
 FormShape shape_of(const plan::RegularSchedule& schedule);
@@ -83,9 +84,10 @@ class DivisionSearch {
   static bool is_ruled_out(const FormShape& form, std::int64_t elements,
                            std::optional<Duration> known,
                            const std::optional<DividedCollective>& best);
-  void search_series(std::size_t series, std::int64_t elements, const TimeBelow& time,
-                     std::optional<Duration> known, std::optional<DividedCollective>& best,
-                     BestForms& best_forms) const;
+  /// The best of a series in whole transfers, none where all of it is ruled out.
+  std::optional<DividedCollective> search_series(
+      std::size_t series, std::int64_t elements, const TimeBelow& time,
+      std::optional<Duration> known, const std::optional<DividedCollective>& best) const;
   /// Also the number of cuts.
   std::pair<DividedCollective, std::int64_t> in_finer_slices(DividedCollective best,
                                                              std::int64_t elements,

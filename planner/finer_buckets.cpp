@@ -43,8 +43,12 @@ struct Division {
 class Divider {
  public:
   Divider(const topology::Topology& topology, plan::CostModel& cost_model,
-          const std::function<bool()>& stop)
-      : topology_(topology), router_(make_router(topology)), cost_model_(cost_model), stop_(stop) {}
+          const FinerBuckets& options)
+      : topology_(topology),
+        router_(make_router(topology)),
+        cost_model_(cost_model),
+        stop_(options.stop),
+        may_have_rates_(options.may_have_rates) {}
 
   /// Of the family of that name only, or of every one (no name); none where it has no such form.
   std::optional<Division> fastest(std::string_view only_family, const plan::Codec& codec,
@@ -68,6 +72,7 @@ class Divider {
   topology::Router router_;
   plan::CostModel& cost_model_;
   const std::function<bool()>& stop_;
+  const bool may_have_rates_;
   std::vector<std::pair<plan::Codec, std::vector<Family>>> known_;
 };
 
@@ -100,7 +105,7 @@ void Divider::make_forms(Family& family, const plan::Codec& codec) {
   }
   family.is_made = true;
   family.forms = collective_forms(*family.family, plan::Collective::kAllReduce, topology_, router_,
-                                  {codec, codec});
+                                  {codec, codec}, may_have_rates_);
 }
 
 DividedCollective Divider::division(const Family& family, std::int64_t elements) {
@@ -199,7 +204,7 @@ void divide_finely(plan::Plan& plan, const plan::Workload& workload,
   if (topology.rank_count() > kMostRanks) {
     return;
   }
-  Divider divider(topology, cost_model, options.stop);
+  Divider divider(topology, cost_model, options);
   std::vector<std::size_t> order(plan.buckets.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {

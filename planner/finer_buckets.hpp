@@ -25,6 +25,7 @@ enum class OfAnyFamily {
 
 struct FinerBuckets {
   OfAnyFamily of_any_family = OfAnyFamily::kNone;
+  bool may_have_rates = true;  ///< of routes: whoever executes the plan holds to them
   std::function<bool()> stop;  ///< asked between simulations; may be empty
 };
 

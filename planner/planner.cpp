@@ -290,7 +290,9 @@ plan::Plan finished_plan(const JointResult& found, Search& search,
       of_any_family = OfAnyFamily::kNone;
     }
     divide_finely(plan, workload, topology, cost_model,
-                  {.of_any_family = of_any_family, .stop = options.stop});
+                  {.of_any_family = of_any_family,
+                   .may_have_rates = options.may_have_rates,
+                   .stop = options.stop});
     plan.prediction.gap = plan.prediction.step_time / bound.time - 1;
   }
   set_compression_warmup(

@@ -37,6 +37,7 @@ struct ScheduleRequest {
   /// are worth their while for one large collective, not among many candidates.
   std::size_t most_rounds = 16;
   std::size_t most_transfers = 130'000;
+  bool may_have_rates = true;  ///< routes, in collectives(): some executors do not hold to them
 };
 
 /// What an all-reduce takes as a transfer graph.

@@ -62,9 +62,6 @@ std::optional<std::string> AdapterDevices::find(const std::string& adapter,
       return named(said->second).value_or(said->second);
     }
   }
-  if (const auto said = map_.find(adapter); said != map_.end()) {
-    return named(said->second).value_or(said->second);
-  }
   for (const std::string& name : names) {
     if (auto device = named(name)) {
       return device;
@@ -75,7 +72,9 @@ std::optional<std::string> AdapterDevices::find(const std::string& adapter,
       return device;
     }
   }
-  return std::nullopt;
+  const auto said = map_.find(adapter);
+  return said != map_.end() ? std::optional(named(said->second).value_or(said->second))
+                            : std::nullopt;
 }
 
 std::optional<std::string> AdapterDevices::named(const std::string& name) const {

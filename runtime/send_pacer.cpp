@@ -16,10 +16,10 @@ std::uint32_t SendPacer::lane(Rank destination, std::span<const LinkId> links) {
 
 void SendPacer::charge(std::uint32_t lane, std::size_t bytes, Bandwidth rate,
                        Clock::time_point now) {
-  const std::chrono::duration<double> taken(static_cast<double>(bytes) /
-                                            static_cast<double>(rate.bytes_per_second()));
+  const auto taken = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(
+      static_cast<double>(bytes) / static_cast<double>(rate.bytes_per_second())));
   Clock::time_point& next = lanes_[lane].next;
-  next = std::max(next, now - kCatchUp) + std::chrono::duration_cast<Clock::duration>(taken);
+  next = std::max(next, now - std::min(kCatchUp, kSlicesToCatchUp * taken)) + taken;
 }
 
 void SendPacer::wait(std::uint32_t lane) {

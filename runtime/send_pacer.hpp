@@ -2,7 +2,8 @@
 //
 // Each lane, what goes to one rank over the same links, has a time from when on it may send. A
 // slice moves that on by what it takes at its rate. Who comes late may make up for it, up to
-// kCatchUp: threads wake up late by milliseconds, and lanes would fall behind more and more.
+// kCatchUp and kSlicesToCatchUp: threads wake up late by milliseconds, and lanes would fall behind
+// more and more.
 #pragma once
 
 #include <chrono>
@@ -24,6 +25,7 @@ class SendPacer {
  public:
   using Clock = std::chrono::steady_clock;
   static constexpr Clock::duration kCatchUp = std::chrono::milliseconds(2);
+  static constexpr int kSlicesToCatchUp = 8;
 
   /// The number of a lane; the same for the same links to the same rank.
   std::uint32_t lane(Rank destination, std::span<const LinkId> links);

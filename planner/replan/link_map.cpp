@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <functional>
+#include <optional>
+#include <utility>
 
 namespace rackrail::planner {
 
@@ -9,8 +11,19 @@ namespace {
 
 using MapRoute = std::function<std::vector<LinkId>(const plan::Transfer&)>;
 
-/// The graph with other routes; `map` is asked once for each route that a transfer uses. Those that
-/// have changed lose their rates, which were made for what they were.
+RouteId add_mapped(const plan::TransferGraph& graph, const plan::Transfer& transfer,
+                   const LinkMap& links, std::vector<LinkId> mapped, plan::TransferGraph& result) {
+  const std::vector<LinkId>& before = graph.routes()[transfer.route.index()];
+  const bool is_the_same =
+      std::equal(before.begin(), before.end(), mapped.begin(), mapped.end(),
+                 [&](LinkId was, LinkId is) { return links.now(was) == std::optional(is); });
+  return result.add_route(std::move(mapped),
+                          is_the_same ? graph.rate(transfer.route) : Bandwidth{});
+}
+
+/// The graph with other routes; `map` is asked once for each route that a transfer uses. Who keeps
+/// his way keeps his rate, though a link of it is another: of trees that share links, one without a
+/// rate would take from all others.
 plan::TransferGraph with_routes(const plan::TransferGraph& graph, const LinkMap& links,
                                 const MapRoute& map) {
   const auto weights = graph.chunk_weights();
@@ -25,9 +38,9 @@ plan::TransferGraph with_routes(const plan::TransferGraph& graph, const LinkMap&
     plan::Transfer transfer = graph.transfers()[t];
     auto& route = route_of[transfer.route.index()];
     if (!route) {
-      const std::vector<LinkId>& before = graph.routes()[transfer.route.index()];
-      const Bandwidth rate = links.uses_changed(before) ? Bandwidth{} : graph.rate(transfer.route);
-      route = before.empty() ? RouteId(0) : result.add_route(map(transfer), rate);
+      route = graph.routes()[transfer.route.index()].empty()
+                  ? RouteId(0)
+                  : add_mapped(graph, transfer, links, map(transfer), result);
     }
     transfer.codec = result.add_codec(graph.codecs()[transfer.codec]);
     transfer.route = *route;

@@ -139,6 +139,9 @@ class ForestFamily final : public ScheduleFamily {
     };
     const FormShape one = CollectiveForm(along(1, Pace::kStages), request.topology).shape();
     for (const Pace pace : paces) {
+      if (pace == Pace::kRated && !request.may_have_rates) {
+        continue;
+      }
       for (const std::size_t rounds :
            numbers_of_rounds(request, static_cast<std::size_t>(one.transfers), kFewRounds)) {
         forms.emplace_back(in_rounds(one, rounds, pace),

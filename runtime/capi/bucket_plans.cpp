@@ -129,12 +129,13 @@ plan::Plan plan_pieces(const topology::Topology& cluster) {
 }
 
 plan::Plan plan_buckets(const topology::Topology& cluster, std::span<const BucketRequest> requests,
-                        const CodecChoice& codec) {
+                        const CodecChoice& codec, bool may_have_rates) {
   const plan::Workload workload = workload_of(requests);
   const auto costs = sim::make_cost_model(cluster, {});
   planner::PlannerOptions options;
   options.codec = codec;
   options.divides_finely = true;
+  options.may_have_rates = may_have_rates;
   options.bucket_size = Bytes(4);  // one float: no bucket takes in the next
   options.local_batch = 1;
   options.protect_outer_layers = false;

@@ -56,9 +56,10 @@ using CodecChoice = std::optional<plan::Codec>;
 /// A bucket per request, in their order: routes and codecs for exactly these, found by simulating
 /// the step. Nobody says which part of a bucket belongs to which layer, so only buckets below 64 Ki
 /// elements are kept from codecs beyond FP16. The search ends after ten seconds with what it has.
-/// Throws ConfigError when nothing fits the codec.
+/// `may_have_rates`: of routes, to which executors of gradients on GPUs do not hold. Throws
+/// ConfigError when nothing fits the codec.
 plan::Plan plan_buckets(const topology::Topology& cluster, std::span<const BucketRequest> requests,
-                        const CodecChoice& codec);
+                        const CodecChoice& codec, bool may_have_rates = true);
 
 /// A bucket per request, in their order, by the schedule, slices and codecs of the bucket of `made`
 /// whose size is nearest (by ratio; of several the first). Schedules hold at any size. Throws

@@ -310,9 +310,9 @@ plan::Plan Context::distribute(std::span<const BucketRequest> requests) {
   std::string made;
   if (rank().value() == 0) {
     try {
-      made = kPlan + plan::to_binary(
-                         made_ ? plan_buckets_like(*made_, requests)
-                               : plan_buckets(cluster_of(settings_), requests, settings_.codec));
+      made = kPlan + plan::to_binary(made_ ? plan_buckets_like(*made_, requests)
+                                           : plan_buckets(cluster_of(settings_), requests,
+                                                          settings_.codec, !settings_.gpu));
     } catch (const Error& error) {
       made = kError + std::string(error.what());
     }

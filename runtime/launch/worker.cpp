@@ -283,14 +283,16 @@ class Life {
     exchange_times_.begin();
     arrived_.clear();
     plan::Plan plan = plan::parse_plan(welcome.plan, "the job's plan");
+    const bool has_rails = !plan.adapters.empty();
     std::unique_ptr<DetachableExchange> exchange;
     if (const auto& staleness = settings_.synchrony.staleness) {
-      session_->start_servers(std::move(plan), {.staleness = *staleness, .pulse = pulse()});
+      session_->start_servers(std::move(plan),
+                              {.staleness = *staleness, .pulse = pulse(has_rails)});
       exchange = std::make_unique<DetachableExchange>(*session_->servers());
     } else {
       ExecutorOptions options;
       options.record_timeline = settings_.timeline_step.has_value();
-      options.pulse = pulse();
+      options.pulse = pulse(has_rails);
       session_->start(std::move(plan), options, settings_.gpu ? take_gpu() : MakeExecutor());
       for (const std::string& note : session_->notes()) {
         if (std::find(report_.notes.begin(), report_.notes.end(), note) == report_.notes.end()) {
@@ -309,9 +311,9 @@ class Life {
   }
 
   /// Others notice a cable that was cut within the time in which the coordinator notices a worker
-  /// that froze.
-  std::optional<PulseOptions> pulse() const {
-    if (!settings_.survives_losses) {
+  /// that froze. Of rails one may be cut while the coordinator is still heard by another.
+  std::optional<PulseOptions> pulse(bool has_rails) const {
+    if (!settings_.survives_losses && !has_rails) {
       return std::nullopt;
     }
     const Welcome& welcome = session_->welcome();

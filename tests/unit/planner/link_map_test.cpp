@@ -2,35 +2,52 @@
 
 #include <catch2/catch.hpp>
 
+#include "planner/replan.hpp"
 #include "tests/support/clusters.hpp"
 
 namespace rackrail::planner {
 namespace {
 
-TEST_CASE("routes that did not change keep their rates, the others lose them") {
-  const topology::Topology topology = test::two_racks();
-  topology::Router router(topology);
-  plan::TransferGraph graph("rated", plan::Collective::kAllReduce, topology.rank_count(), {1});
-  const auto add = [&](int src, int dst) {
-    const RouteId route = graph.add_route(router.route(Rank(src), Rank(dst)), 3_GBps);
-    graph.add_transfer({.src = Rank(src), .dst = Rank(dst), .route = route}, {});
+/// The ways from rank 0 to ranks 1 and 2, with a rate each.
+struct Rated {
+  topology::Topology topology = test::hosts_with_nics(3, {10, 10});
+  plan::TransferGraph graph{"rated", plan::Collective::kAllReduce, 3, {1}};
+  RouteId first = add(1, 3_GBps);
+  RouteId second = add(2, 4_GBps);
+
+  RouteId add(int dst, Bandwidth rate) {
+    topology::Router router(topology);
+    const RouteId route = graph.add_route(router.route(Rank(0), Rank(dst)), rate);
+    graph.add_transfer({.src = Rank(0), .dst = Rank(dst), .route = route}, {});
     return route;
-  };
-  const RouteId inside = add(0, 1);
-  const RouteId across = add(0, 2);
-  LinkId uplink;  // of the way across alone
-  for (const LinkId link : graph.routes()[across.index()]) {
-    const auto& other = graph.routes()[inside.index()];
-    if (std::find(other.begin(), other.end(), link) == other.end()) {
-      uplink = link;
-      break;
+  }
+  /// The last link, which no other way uses.
+  LinkId last_of(RouteId route) const { return graph.routes()[route.index()].back(); }
+  Rerouted after(const LinkChange& change) const {
+    const topology::Topology now = changed_cluster(topology, std::vector{change});
+    topology::Router router(now);
+    return rerouted(graph, LinkMap(topology.link_count(), std::vector{change}), router);
+  }
+};
+
+TEST_CASE("ways that stay keep their rates, though a link became slower") {
+  const Rated rated;
+  const Rerouted result = rated.after({rated.last_of(rated.first), 9_GBps});
+  for (const RouteId route : {rated.first, rated.second}) {
+    if (result.graph.routes()[route.index()] == rated.graph.routes()[route.index()]) {
+      CHECK(result.graph.rate(route) == rated.graph.rate(route));
+    } else {
+      CHECK(result.graph.rate(route) == Bandwidth());
     }
   }
-  const std::vector<LinkChange> changes = {{uplink, 1_GBps}};
-  const LinkMap links(topology.link_count(), changes);
-  const Rerouted result = rerouted(graph, links, router);
-  CHECK(result.graph.rate(inside) == 3_GBps);
-  CHECK(result.graph.rate(across) == Bandwidth());
+  CHECK(result.graph.rate(rated.second) == 4_GBps);
+}
+
+TEST_CASE("a way around a lost link has no rate") {
+  const Rated rated;
+  const Rerouted result = rated.after({rated.last_of(rated.first), std::nullopt});
+  CHECK(result.graph.rate(rated.first) == Bandwidth());
+  CHECK(result.graph.rate(rated.second) == 4_GBps);
 }
 
 }  // namespace

@@ -48,6 +48,18 @@ TEST_CASE("who comes late makes up for a little, and no more") {
   CHECK_FALSE(pacer.may_send(lane, late + 5ms - SendPacer::kCatchUp - 1us));
 }
 
+TEST_CASE("what is made up for is a few slices at most, however fast the lane") {
+  SendPacer pacer;
+  const std::uint32_t lane = pacer.lane(Rank(1), {});
+  const auto slice = 10us;
+  int sent = 0;
+  for (; pacer.may_send(lane, kBegin); ++sent) {
+    pacer.charge(lane, 10'000, 1_GBps, kBegin);
+  }
+  CHECK(sent == SendPacer::kSlicesToCatchUp + 1);
+  CHECK(pacer.may_send(lane, kBegin + slice));
+}
+
 TEST_CASE("lanes that wait are named once, when they may send") {
   SendPacer pacer;
   const std::uint32_t slow = pacer.lane(Rank(1), {});
