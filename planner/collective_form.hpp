@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "plan/alpha_beta.hpp"
 #include "plan/transfer_graph.hpp"
