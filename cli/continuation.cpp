@@ -87,6 +87,9 @@ Continuation::Continuation(Session& session, const ContinuationOptions& options,
   if (options.has_servers) {
     plans_.keep_schedule(kServers);
   }
+  if (options.is_on_gpus) {
+    plans_.leave_out_rates();
+  }
   const auto say = [&session](const std::string& text) { session.note("note: " + text); };
   if (options.on_slow) {
     watch_.emplace(

@@ -32,6 +32,7 @@ struct ContinuationOptions {
   std::optional<BatchWatch::Options> on_noise{};  ///< none: the batch stays; else with on_slow
   double rate_scale = 1;                          ///< of an emulated network
   bool has_servers = false;                       ///< all plans must be for parameter servers
+  bool is_on_gpus = false;                        ///< whose executors hold no route to a rate
 };
 
 class Continuation {

@@ -55,6 +55,7 @@ struct PlanOptions {
   std::string batch_policy{planner::name_of(planner::PlannerOptions{}.batch_policy)};
   std::string learning_rate_rule{planner::name_of(planner::PlannerOptions{}.learning_rate_rule)};
   bool has_batch_policy = false;  ///< whether it was said
+  std::string route_rates = "auto";
   bool naive = false;
   bool compare = false;
   bool compare_hosts = false;
@@ -99,6 +100,10 @@ planner::PlannerOptions planner_options(const PlanOptions& options, const Sessio
   }
   result.batch_policy = named("<command line>", "--batch-policy",
                               [&] { return planner::parse_batch_policy(options.batch_policy); });
+  if (options.route_rates != "auto") {
+    result.route_rates = options.route_rates == "always" ? planner::RouteRates::kAlways
+                                                         : planner::RouteRates::kNever;
+  }
   result.learning_rate_rule = named("<command line>", "--learning-rate-rule", [&] {
     return planner::parse_learning_rate_rule(options.learning_rate_rule);
   });
@@ -315,6 +320,14 @@ void add_plan_command(CLI::App& app, Session& session) {
                        "over current latency), fixed")
           ->capture_default_str()
           ->excludes(local_batch);
+  CLI::Option* route_rates =
+      command
+          ->add_option(
+              "--route-rates", options->route_rates,
+              "Whether routes may have rates, which uneven clusters gain from: auto (unless "
+              "ranks are GPUs, whose executors do not hold to them), always, never")
+          ->check(CLI::IsMember({"auto", "always", "never"}))
+          ->capture_default_str();
   command
       ->add_option("--learning-rate-rule", options->learning_rate_rule,
                    "linear, sqrt, adascale (needs a noise scale)")
@@ -343,7 +356,7 @@ void add_plan_command(CLI::App& app, Session& session) {
       ->add_flag("--naive", options->naive,
                  "The plan people use without a planner: FP32 ring, 25 MiB buckets")
       ->excludes(schedule, codec, error_budget, outer_layers, warmup, batch_policy, compare,
-                 compare_hosts, explain, time_budget_option);
+                 compare_hosts, explain, time_budget_option, route_rates);
   command->footer("Example: rackrail plan two-racks-40g bert-large -o plan.json");
   command->callback([&session, options, error_budget, batch_policy] {
     session.command = "plan";

@@ -122,6 +122,7 @@ plan::Plan SurvivalPlans::plan_for(const std::vector<Rank>& left, plan::BatchPla
   options.seed = plan_.seed;
   options.compare_baselines = false;
   options.schedule = schedule_;
+  options.route_rates = route_rates_;
   options.local_batch = std::ranges::max(batch.local_batch);
   options.stop = [end = std::chrono::steady_clock::now() +
                         std::chrono::nanoseconds(at_most_.picoseconds() / 1000)] {

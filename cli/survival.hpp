@@ -19,6 +19,7 @@
 #include "base/units.hpp"
 #include "plan/plan.hpp"
 #include "plan/workload.hpp"
+#include "planner/route_rates.hpp"
 #include "runtime/watch/slow_ranks.hpp"
 #include "topology/topology.hpp"
 
@@ -32,6 +33,8 @@ class SurvivalPlans {
 
   /// Plans from now on use only this family of schedules.
   void keep_schedule(std::string family) { schedule_ = std::move(family); }
+  /// Routes of plans from now on have no rates.
+  void leave_out_rates() { route_rates_ = planner::RouteRates::kNever; }
   /// What is not as in the cluster any more: rates of its links, and by what the time of its slow
   /// ranks has grown. Instead of what was said before.
   void set_condition(std::map<LinkId, Bandwidth> rates, runtime::BatchFactors factors);
@@ -65,6 +68,7 @@ class SurvivalPlans {
   const plan::Workload workload_;
   const Duration at_most_;
   std::optional<std::string> schedule_;
+  planner::RouteRates route_rates_ = planner::RouteRates::kWhereKept;
   plan::BatchPlan batch_;          // of a step now
   std::vector<Rank> batch_ranks_;  // that it is divided among
   std::map<LinkId, Bandwidth> rates_;

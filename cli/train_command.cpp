@@ -218,6 +218,7 @@ ContinuationOptions continuation_options(const TrainOptions& options) {
   }
   result.rate_scale = options.emulate.empty() ? 1 : options.scale;
   result.has_servers = options.synchrony.synchrony().staleness.has_value();
+  result.is_on_gpus = options.gpu.on_gpu();
   return result;
 }
 
@@ -372,6 +373,13 @@ void run_train(Session& session, const TrainOptions& options) {
   if (options.on_noise != "ignore" && plan.batch.local_batch.empty()) {
     throw PlanError(ErrorContext{options.plan, "batch", "no local batches",
                                  "some, for --on-noise to hold others against"});
+  }
+  const bool has_rates = std::any_of(plan.schedules.begin(), plan.schedules.end(),
+                                     [](const auto& schedule) { return schedule.has_rates(); });
+  if (has_rates && options.gpu.on_gpu()) {
+    session.note(
+        "note: routes of this plan have rates, to which gradients on GPUs are not held: steps take "
+        "longer than predicted; plan with --route-rates never");
   }
   const std::optional<topology::Topology> cluster = cluster_of(session, options, plan);
   const std::optional<TrainingPrediction> predicted = prediction_of(session, options, plan);

@@ -153,6 +153,7 @@ CandidateSet::CandidateSet(const topology::Topology& topology, plan::CostModel& 
       stop_(options.stop),
       interpolates_(!options.exhaustive && topology.rank_count() >= kVeryManyRanks),
       worthwhile_(interpolates_ ? kWorthSimulating : 0),
+      may_have_rates_(may_have_rates(options.route_rates, topology)),
       slices_(slices_for(topology)),
       allowed_(codecs_within(options, workload)) {
   topology::Router router = make_router(topology);
@@ -201,6 +202,7 @@ void CandidateSet::add_family(const ScheduleFamily& family, topology::Router& ro
     }
     if (graphs.empty() || family.depends_on_codecs()) {
       ScheduleRequest request{topology_, router, codecs};
+      request.may_have_rates = may_have_rates_;
       if (interpolates_) {
         request.most_transfers = kMostTransfersOfFiner;
       }

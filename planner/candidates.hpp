@@ -106,6 +106,7 @@ class CandidateSet {
   std::function<bool()> stop_;
   bool interpolates_;
   double worthwhile_;
+  bool may_have_rates_;
   std::vector<std::int64_t> slices_;  ///< that are tried where ranks are few, in elements
   std::vector<plan::Codec> allowed_;
   std::vector<Candidate> candidates_;

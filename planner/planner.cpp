@@ -291,7 +291,7 @@ plan::Plan finished_plan(const JointResult& found, Search& search,
     }
     divide_finely(plan, workload, topology, cost_model,
                   {.of_any_family = of_any_family,
-                   .may_have_rates = options.may_have_rates,
+                   .may_have_rates = may_have_rates(options.route_rates, topology),
                    .stop = options.stop});
     plan.prediction.gap = plan.prediction.step_time / bound.time - 1;
   }

@@ -15,6 +15,7 @@
 #include "plan/plan.hpp"
 #include "plan/workload.hpp"
 #include "planner/batch/policies.hpp"
+#include "planner/route_rates.hpp"
 #include "topology/topology.hpp"
 
 namespace rackrail::planner {
@@ -42,7 +43,7 @@ struct PlannerOptions {
   /// whose finest division is faster (unless `schedule` names one), where that makes its
   /// step faster (planner/finer_buckets.hpp): for programs that reduce one buffer at a time.
   bool divides_finely = false;
-  bool may_have_rates = true;  ///< FinerBuckets
+  RouteRates route_rates = RouteRates::kWhereKept;
   /// Whether everything that the search compares is simulated: collectives at every size
   /// (planner/candidates.hpp), and steps that cannot be the best (planner/search.hpp). To hold the
   /// usual search against; it takes minutes for a hundred ranks.

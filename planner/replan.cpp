@@ -83,6 +83,10 @@ class Replanner {
     PlannerOptions options;
     options.error_budget = old_.error_budget;
     options.seed = old_.seed;
+    if (std::any_of(old_.schedules.begin(), old_.schedules.end(),
+                    [](const plan::TransferGraph& graph) { return graph.has_rates(); })) {
+      options.route_rates = RouteRates::kAlways;
+    }
     CandidateSet candidates(now_, cost_model_, options, &workload_);
     const std::vector<bool> is_protected =
         protected_tensors(workload_, options.protect_outer_layers);

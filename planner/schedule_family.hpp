@@ -29,13 +29,16 @@ struct TierCodecs {
   plan::Codec across;
 };
 
+/// In a step other buckets follow, which fill what one leaves of the network.
+inline constexpr std::size_t kRoundsOfBuckets = 16;
+
 struct ScheduleRequest {
   const topology::Topology& topology;
   topology::Router& router;
   TierCodecs codecs;
   /// How finely pipelines may be divided: rounds, and transfers of the whole graph. More than these
   /// are worth their while for one large collective, not among many candidates.
-  std::size_t most_rounds = 16;
+  std::size_t most_rounds = kRoundsOfBuckets;
   std::size_t most_transfers = 130'000;
   bool may_have_rates = true;  ///< routes, in collectives(): some executors do not hold to them
 };

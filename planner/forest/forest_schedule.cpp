@@ -162,6 +162,12 @@ std::vector<std::int64_t> round_sizes(std::size_t rounds, Pace pace) {
   return sizes;
 }
 
+/// The first so many. When the last ones come links empty, and what is left may use them as it can;
+/// but buckets of a step, in few rounds, are followed by others.
+std::size_t rated_rounds(std::size_t rounds) {
+  return rounds > kRoundsOfBuckets ? rounds - kLastRounds : rounds;
+}
+
 plan::TransferGraph make_graph(plan::Collective collective, const Forest* reduction,
                                const Forest* broadcast, const ScheduleRequest& request,
                                std::size_t rounds, Pace pace) {
@@ -198,7 +204,7 @@ plan::TransferGraph make_graph(plan::Collective collective, const Forest* reduct
     const auto chunk = static_cast<std::uint32_t>(step.part * rounds + round);
     ids[round * steps.size() + move] =
         builder.add(step.op, step.src(), step.dst(), {chunk, 1}, after, *moves[move].route,
-                    rates.empty() ? Bandwidth{} : rates[move]);
+                    rates.empty() || round >= rated_rounds(rounds) ? Bandwidth{} : rates[move]);
   }
   plan::TransferGraph graph = builder.take();
   if (collective != plan::Collective::kAllReduce) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <initializer_list>
 #include <map>
 #include <numeric>
 #include <tuple>
@@ -204,24 +205,34 @@ void search_fair_shares(BestForests& best, const topology::Topology& topology,
   }
 }
 
-}  // namespace
-
-std::vector<AllReduceForests> shaped_forests(const topology::Topology& topology) {
+/// One for each shape, with links spared or not, that is found.
+std::vector<AllReduceForests> nearly_best_by_prices(
+    const topology::Topology& topology, std::initializer_list<std::pair<TreeShape, bool>> shapes) {
   std::vector<AllReduceForests> found;
   if (topology.rank_count() > kMostRanksShaped) {
     return found;
   }
-  for (const TreeShape shape : {TreeShape::kAny, TreeShape::kTiered}) {
-    for (const bool spares_links : {false, true}) {
-      if (auto forests = pack_by_prices(
-              topology,
-              {.good_enough = kNearlyAll, .shape = shape, .spares_links = spares_links})) {
-        set_rate(*forests, topology);
-        found.push_back(std::move(*forests));
-      }
+  for (const auto& [shape, spares_links] : shapes) {
+    if (auto forests = pack_by_prices(
+            topology, {.good_enough = kNearlyAll, .shape = shape, .spares_links = spares_links})) {
+      set_rate(*forests, topology);
+      found.push_back(std::move(*forests));
     }
   }
   return found;
+}
+
+}  // namespace
+
+std::vector<AllReduceForests> priced_forests(const topology::Topology& topology) {
+  return nearly_best_by_prices(topology, {std::pair(TreeShape::kAny, false)});
+}
+
+std::vector<AllReduceForests> shaped_forests(const topology::Topology& topology) {
+  return nearly_best_by_prices(topology, {{TreeShape::kAny, false},
+                                          {TreeShape::kAny, true},
+                                          {TreeShape::kTiered, false},
+                                          {TreeShape::kTiered, true}});
 }
 
 std::vector<AllReduceForests> allreduce_forests(const topology::Topology& topology,

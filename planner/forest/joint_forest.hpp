@@ -26,6 +26,9 @@ std::vector<AllReduceForests> allreduce_forests(const topology::Topology& topolo
 /// best rate: few trees, which uneven clusters send sooner. None above 16 ranks.
 std::vector<AllReduceForests> shaped_forests(const topology::Topology& topology);
 
+/// The first of them alone: trees of any shape, no link spared.
+std::vector<AllReduceForests> priced_forests(const topology::Topology& topology);
+
 /// Those of the best rate.
 AllReduceForests make_allreduce_forests(const topology::Topology& topology,
                                         const ForestOptions& options = {});

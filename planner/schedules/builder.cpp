@@ -41,9 +41,9 @@ TransferId GraphBuilder::add(plan::TransferOp op, Rank src, Rank dst, Range rang
 TransferId GraphBuilder::add(plan::TransferOp op, Rank src, Rank dst, Range range,
                              std::span<const TransferId> after, const topology::Route& route,
                              Bandwidth rate) {
-  auto known = own_routes_.find(route);
+  auto known = own_routes_.find({route, rate});
   if (known == own_routes_.end()) {
-    known = own_routes_.emplace(route, graph_.add_route(route, rate)).first;
+    known = own_routes_.emplace(std::pair(route, rate), graph_.add_route(route, rate)).first;
   }
   return add(op, src, dst, range, after, known->second);
 }

@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "plan/transfer_graph.hpp"
@@ -56,7 +57,7 @@ class GraphBuilder {
   std::uint8_t inside_ = 0;
   std::uint8_t across_ = 0;
   std::unordered_map<std::uint64_t, RouteId> routes_;
-  std::map<topology::Route, RouteId> own_routes_;
+  std::map<std::pair<topology::Route, Bandwidth>, RouteId> own_routes_;
 };
 
 /// A schedule given by formulas as a graph.

@@ -18,10 +18,13 @@ namespace {
 // Beyond this many ranks a graph has millions of transfers.
 constexpr std::size_t kMostRanksPacked = 512;
 // Large buffers gain from rounds, until graphs become large themselves.
-constexpr std::size_t kFineRounds[] = {16, 24, 32, 48, 64, 128, 256};
+constexpr std::size_t kFineRounds[] = {16, 24, 32, 48, 64, 96, 128, 256};
+constexpr std::size_t kDeep = 8;       // arcs from a root
 constexpr std::size_t kFewRounds = 4;  // enough where there are many trees
 // Of clusters that are even: beyond, even shares of links are as good.
 constexpr std::size_t kMostRanksRated = 64;
+// Beyond, steps of so many more schedules take minutes to be compared.
+constexpr std::size_t kMostRanksOfRatedSteps = 32;
 
 /// Near to the bound, or shallow, or between few pairs of ranks, or in fair shares: which of them
 /// is better depends on the cluster.
@@ -53,7 +56,7 @@ class ForestFamily final : public ScheduleFamily {
 
   // In stages: buckets of a step follow one another, and the timeline of the compression search
   // (planner/compression_timeline.hpp) knows such schedules better. Urgent moves gain for one large
-  // collective alone.
+  // collective alone. Where trees have unlike shares of links, rates gain more than stages cost.
   std::vector<plan::TransferGraph> all_reduces(const ScheduleRequest& request) const override {
     const AllReduceForests forests = make_allreduce_forests(request.topology);
     std::vector<plan::TransferGraph> graphs;
@@ -64,6 +67,10 @@ class ForestFamily final : public ScheduleFamily {
         graphs.push_back(
             all_reduce_along(forests.reduction, forests.broadcast, request, rounds, Pace::kStages));
       }
+    }
+    if (request.may_have_rates && request.topology.rank_count() <= kMostRanksOfRatedSteps &&
+        are_ranks_unlike(request.topology)) {
+      add_rated(request, graphs);
     }
     return graphs;
   }
@@ -93,11 +100,61 @@ class ForestFamily final : public ScheduleFamily {
           add_forms(what, forests, request, {Pace::kRated, Pace::kUrgent, Pace::kStages}, forms);
         }
       }
+    } else if (what == plan::Collective::kAllReduce && are_deep(seen)) {
+      for (const AllReduceForests& forests : priced_forests(request.topology)) {
+        add_forms(what, forests, request, {Pace::kRated}, forms);
+      }
     }
     return forms;
   }
 
  private:
+  /// The fastest of them, so that trees of other shapes may be filled sooner.
+  static bool are_deep(const std::vector<AllReduceForests>& forests) {
+    const auto fastest = std::max_element(
+        forests.begin(), forests.end(),
+        [](const AllReduceForests& a, const AllReduceForests& b) { return a.algbw < b.algbw; });
+    return fastest != forests.end() &&
+           std::max(depth_of(fastest->reduction), depth_of(fastest->broadcast)) > kDeep;
+  }
+
+  /// Forests that differ, those that may be the best first.
+  static std::vector<AllReduceForests> uneven_forests(const topology::Topology& topology) {
+    std::vector<AllReduceForests> all;
+    const auto add = [&](std::vector<AllReduceForests> forests) {
+      for (AllReduceForests& one : forests) {
+        if (std::find(all.begin(), all.end(), one) == all.end()) {
+          all.push_back(std::move(one));
+        }
+      }
+    };
+    for (const ForestOptions& options : kOptions) {
+      add(allreduce_forests(topology, options));
+    }
+    add(shaped_forests(topology));
+    return all;
+  }
+
+  static void add_rated(const ScheduleRequest& request, std::vector<plan::TransferGraph>& graphs) {
+    for (const AllReduceForests& forests : uneven_forests(request.topology)) {
+      const auto in_rounds = [&](std::size_t rounds) {
+        return all_reduce_along(forests.reduction, forests.broadcast, request, rounds,
+                                Pace::kRated);
+      };
+      const std::size_t once =
+          all_reduce_along(forests.reduction, forests.broadcast, request, 1, Pace::kStages)
+              .transfers()
+              .size();
+      const std::size_t most = std::min(request.most_rounds, request.most_transfers / once);
+      if (most > kFewRounds) {
+        graphs.push_back(in_rounds(kFewRounds));
+      }
+      if (most > 0) {
+        graphs.push_back(in_rounds(most));
+      }
+    }
+  }
+
   /// What is likelier to be best first: forms that cannot be much faster than it are not simulated.
   static std::vector<Pace> paces_for(const topology::Topology& topology, bool is_uneven) {
     if (is_uneven) {

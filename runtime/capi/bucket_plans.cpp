@@ -135,7 +135,7 @@ plan::Plan plan_buckets(const topology::Topology& cluster, std::span<const Bucke
   planner::PlannerOptions options;
   options.codec = codec;
   options.divides_finely = true;
-  options.may_have_rates = may_have_rates;
+  options.route_rates = may_have_rates ? planner::RouteRates::kAlways : planner::RouteRates::kNever;
   options.bucket_size = Bytes(4);  // one float: no bucket takes in the next
   options.local_batch = 1;
   options.protect_outer_layers = false;

@@ -147,6 +147,26 @@ class Plan(harness.CommandTest):
         budget = self.rackrail_json("plan", "two-racks-40g", "vgg-16", "--error-budget", "0")
         self.assertEqual({bucket["codec"] for bucket in budget["buckets"]}, {"none"})
 
+    def test_routes_of_uneven_racks_have_rates_unless_ranks_are_gpus(self):
+        self.write("racks.csv", "source,target,bandwidth,latency,kind\n"
+                   "host0,tor0,40 Gbit/s,20 us,host-link\nhost1,tor0,36 Gbit/s,20 us,host-link\n"
+                   "host2,tor1,32 Gbit/s,20 us,host-link\nhost3,tor1,28 Gbit/s,20 us,host-link\n"
+                   "host4,tor2,35 Gbit/s,20 us,host-link\ntor0,core,31 Gbit/s,10 us,uplink\n"
+                   "tor1,core,33 Gbit/s,10 us,uplink\ntor2,core,40 Gbit/s,10 us,uplink\n")
+        steps = {}
+        for rates in ("auto", "always", "never"):
+            steps[rates] = self.rackrail_json(
+                "plan", "racks.csv", "vgg-16", "--codec", "none", "--bucket-size", "128MiB",
+                "--route-rates", rates, "-o", f"{rates}.json")["step_time_s"]
+        files = self.contents()
+        self.assertEqual(files["auto.json"], files["always.json"])
+        self.assertIn(b'"rate"', files["auto.json"])
+        self.assertNotIn(b'"rate"', files["never.json"])
+        self.assertLess(steps["auto"], 0.95 * steps["never"])
+        simulated = self.rackrail_json("simulate", "auto.json", "--cluster", "racks.csv")
+        self.assertAlmostEqual(simulated["step_time_s"], steps["auto"], places=9)
+        self.assert_bad_input("plan", "racks.csv", "vgg-16", "--naive", "--route-rates", "never")
+
     def test_a_terminal_shows_progress_and_a_pipe_does_not(self):
         self.assertEqual(self.rackrail("plan", "two-racks-40g", "bert-large").err, "")
         leader, follower = pty.openpty()

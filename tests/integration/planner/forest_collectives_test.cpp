@@ -118,14 +118,15 @@ TEST_CASE("1 GiB on clusters of known optima") {
       {"racks of unlike hosts", test::racks({{25, 10}, {5, 10}, {5, 5}}, {5, 10, 20}), 1.02, 1.02},
       {"unlike racks", test::racks({{10, 10, 10, 10}, {5, 5, 10}, {25, 5, 25, 10}}, {20, 10, 5}),
        1.02, 1.02},
-      {"hosts with two PCIe switches", test::pcie_hosts(4), 1.02, 1.04},
+      // Deep trees: 1.024 without those of other shapes.
+      {"hosts with two PCIe switches", test::pcie_hosts(4), 1.02, 1.012},
       // A pair of ranks has as many ways as there are NICs, and all of them at once.
       {"two NICs each", test::hosts_with_nics(4, {25, 25}), 1.01, 1.01},
       {"four NICs each", test::hosts_with_nics(4, {25, 25, 25, 25}), 1.01, 1.01},
       {"two unlike NICs each", test::hosts_with_nics(5, {25, 10}), 1.01, 1.01},
       // An addition costs a GPU microseconds, and there are many: what is left of the all-reduces.
-      {"boxes, one NIC dead", test::boxes_with_nics({dead, whole}, 2), 1.02, 1.15},
-      {"rails, one NIC slow", test::boxes_with_nics({slow, whole}, 8), 1.05, 1.2},
+      {"boxes, one NIC dead", test::boxes_with_nics({dead, whole}, 2), 1.02, 1.08},
+      {"rails, one NIC slow", test::boxes_with_nics({slow, whole}, 8), 1.02, 1.04},
   };
   for (const auto& c : cases) {
     INFO(c.name);

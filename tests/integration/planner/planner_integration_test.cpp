@@ -1,6 +1,7 @@
 // The planner with the simulator as its cost model, on the shipped clusters and models.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <map>
 
@@ -223,6 +224,35 @@ TEST_CASE("on uneven racks what is reduced alone takes as long as its bytes thro
     CHECK(plan.prediction.step_time / least < of_its_bytes * 1.02);
     CHECK(plan.prediction.step_time / least >= of_its_bytes * 0.99);
   }
+}
+
+bool has_rates(const plan::Plan& plan) {
+  return std::any_of(plan.schedules.begin(), plan.schedules.end(),
+                     [](const plan::TransferGraph& graph) { return graph.has_rates(); });
+}
+
+TEST_CASE("plans for uneven racks gain from rates of routes, to which GPUs do not hold") {
+  const topology::Topology racks = test::racks({{25, 10}, {5, 10}, {5, 5}}, {5, 10, 20});
+  const plan::Workload workload = model("bert-large");
+  planner::PlannerOptions options;
+  options.codec = plan::Codec();
+  options.compare_baselines = false;
+  const plan::Plan usual = make_plan(racks, workload, options);
+  CHECK_FALSE(has_rates(usual));
+  options.route_rates = planner::RouteRates::kAlways;
+  const plan::Plan rated = make_plan(racks, workload, options);
+  CHECK(has_rates(rated));
+  CHECK(rated.prediction.step_time / usual.prediction.step_time < 0.95);
+
+  const topology::Topology of_processors = slow_racks(3, 1);
+  options.bucket_size = 4_MiB;
+  const auto made = [&](planner::RouteRates rates) {
+    options.route_rates = rates;
+    return make_plan(of_processors, one_tensor(8 << 20), options);
+  };
+  CHECK(made(planner::RouteRates::kWhereKept).prediction.step_time ==
+        made(planner::RouteRates::kAlways).prediction.step_time);
+  CHECK_FALSE(has_rates(made(planner::RouteRates::kNever)));
 }
 
 TEST_CASE("no bucket size, schedule or codec that is forced beats the free plan") {

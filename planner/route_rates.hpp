@@ -1,0 +1,21 @@
+// Whether a plan's routes may have rates (rule 8 of plan/transfer_graph.hpp).
+#pragma once
+
+#include <cstdint>
+
+#include "topology/topology.hpp"
+
+namespace rackrail::planner {
+
+enum class RouteRates : std::uint8_t {
+  /// Where no rank is a GPU: executors of gradients on GPUs do not hold to them
+  /// (runtime/device/device_program.hpp), and without them links are shared in other ways than the
+  /// plan's order counts on.
+  kWhereKept,
+  kAlways,
+  kNever,
+};
+
+bool may_have_rates(RouteRates rates, const topology::Topology& topology);
+
+}  // namespace rackrail::planner
