@@ -97,6 +97,22 @@ TEST_CASE("all-reduce forests reach the joint optimum where halves are uneven") 
   }
 }
 
+TEST_CASE("the last rounds of a collective alone have no rates, buckets of a step all have") {
+  const Topology racks = test::racks({{25, 10}, {5, 10}, {5, 5}}, {5, 10, 20});
+  const AllReduceForests forests = make_allreduce_forests(racks);
+  topology::Router router(racks);
+  for (const auto& [rounds, rated] : {std::pair(16U, 16U), std::pair(24U, 21U)}) {
+    CAPTURE(rounds);
+    const plan::TransferGraph graph = all_reduce_along(forests.reduction, forests.broadcast,
+                                                       {racks, router, {}}, rounds, Pace::kRated);
+    CHECK(plan::verify(graph, &racks).ok());
+    for (const plan::Transfer& transfer : graph.transfers()) {
+      const bool has_rate = graph.rate(transfer.route) > Bandwidth{};
+      CHECK(has_rate == (transfer.chunk_begin % rounds < rated));
+    }
+  }
+}
+
 TEST_CASE("a forest with a wrong arc, link or root has problems") {
   const Topology topology = test::boxes(2, 2);
   const Forest right = make_forest(topology);
