@@ -27,7 +27,50 @@ void check_cluster(const Plan& plan, const topology::Topology& topology, Problem
   }
 }
 
+/// Of the transfers; unknown ones, which the schedule's own check complains about, left out.
+std::vector<Codec> codecs_used(const TransferGraph& schedule) {
+  std::vector<bool> is_used(schedule.codecs().size(), false);
+  for (const Transfer& transfer : schedule.transfers()) {
+    if (transfer.codec < is_used.size()) {
+      is_used[transfer.codec] = true;
+    }
+  }
+  std::vector<Codec> codecs;
+  for (std::size_t i = 0; i < is_used.size(); ++i) {
+    if (is_used[i]) {
+      codecs.push_back(schedule.codecs()[i]);
+    }
+  }
+  return codecs;
+}
+
+// What a bucket says of its codecs is what tables show, and by what some decide (warm-up, error
+// feedback); what is sent is what the schedule's transfers say.
+template <typename Complain>
+void check_labels(const Bucket& bucket, const TransferGraph& schedule,
+                  const std::vector<Codec>& codecs, const Complain& complain) {
+  if (codecs.empty()) {
+    return;
+  }
+  const auto is_used = [&](const Codec& codec) { return std::ranges::count(codecs, codec) > 0; };
+  const Codec strongest = *std::ranges::max_element(codecs, {}, &Codec::kind);
+  if (!is_used(bucket.codec) || bucket.codec.kind != strongest.kind) {
+    complain(fmt::format("codec '{}', the strongest of its schedule '{}' is '{}'",
+                         to_string(bucket.codec), schedule.name(), to_string(strongest)));
+  }
+  for (const auto& [tier, codec] : bucket.codec_tiers) {
+    if (!is_used(codec)) {
+      complain(fmt::format("codec '{}' on tier '{}', its schedule '{}' has none such",
+                           to_string(codec), tier, schedule.name()));
+    }
+  }
+}
+
 void check_buckets(const Plan& plan, ProblemList& problems) {
+  std::vector<std::vector<Codec>> codecs;  // by schedule
+  for (const TransferGraph& schedule : plan.schedules) {
+    codecs.push_back(codecs_used(schedule));
+  }
   std::set<std::uint32_t> taken;
   for (std::size_t i = 0; i < plan.buckets.size(); ++i) {
     const Bucket& bucket = plan.buckets[i];
@@ -46,6 +89,9 @@ void check_buckets(const Plan& plan, ProblemList& problems) {
     } else if (plan.schedules[bucket.schedule].collective() != Collective::kAllReduce) {
       complain(
           fmt::format("schedule '{}' is no all-reduce", plan.schedules[bucket.schedule].name()));
+    }
+    if (bucket.schedule < plan.schedules.size()) {
+      check_labels(bucket, plan.schedules[bucket.schedule], codecs[bucket.schedule], complain);
     }
     for (std::size_t k = 0; k < bucket.tensors.size(); ++k) {
       if (k > 0 && bucket.tensors[k] <= bucket.tensors[k - 1]) {

@@ -14,6 +14,7 @@
 //    too: so there is no cycle and no deadlock;
 //  - every two accesses to one chunk of one rank of which one writes are ordered
 //  (access_order.hpp);
+//  - what a plan's buckets say of their codecs is what their schedules' transfers have;
 //  - routes are connected paths of the topology from src to dst.
 // Cost: chunks are executed one after another, so memory is ranks²/8 bytes; time is O(transfers ·
 // chunks per transfer · ranks / 64) plus the ordering check. A ring of 256 ranks (130,560

@@ -35,11 +35,11 @@ topology::Topology star(const std::string& name, int hosts) {
   return topology;
 }
 
-/// A plan in which every field has a value of its own.
+/// A plan in which every field has a value of its own, but for codecs, which are the schedule's.
 Plan full_plan(const topology::Topology& topology) {
   const auto ranks = static_cast<int>(topology.rank_count());
-  Draft ring =
-      examples::ring(ranks, {{.kind = CodecKind::kFp16}, {.kind = CodecKind::kTopK}}, 2, 1);
+  const Codec top_k{.kind = CodecKind::kTopK, .density = 0.001};
+  Draft ring = examples::ring(ranks, {{.kind = CodecKind::kFp16}, top_k}, 2, 1);
   for (auto& step : ring.steps) {
     // Rank r's neighbour is always r + 1: one route per rank.
     step.transfer.route = RouteId(1 + step.transfer.src.index());
@@ -62,7 +62,7 @@ Plan full_plan(const topology::Topology& topology) {
   first.elements = 1'000'000;
   first.slice_elements = 65'536;
   first.priority = 1;
-  first.codec = {.kind = CodecKind::kTopK, .density = 0.001};
+  first.codec = top_k;
   first.codec_tiers = {{"uplink", first.codec}, {"host", {.kind = CodecKind::kFp16}}};
   Bucket second;
   second.tensors = {1, 2};
@@ -456,6 +456,7 @@ TEST_CASE("a plan for 256 ranks is a few megabytes") {
   Plan plan = full_plan(star("big", 256));
   plan.schedules.pop_back();
   plan.buckets[1].schedule = 0;
+  plan.buckets[1].codec = plan.buckets[0].codec;
   const std::string binary = to_binary(plan);
   CHECK(binary.size() < 3'000'000);
   const Plan again = parse_plan(binary, "p");
