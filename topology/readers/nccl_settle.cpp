@@ -121,14 +121,21 @@ class MachineSettler {
     const Bandwidth assumed = overlay_.pcie ? overlay_.pcie->bandwidth
                               : is_guess    ? default_pcie_lane_rate() * 16
                                             : widest;
+    bool replaces = false;
     for (PciDevice& device : machine.devices) {
-      if (device.rate || device.role == Role::kOther || device.role == Role::kUnknown) continue;
+      if (device.role == Role::kOther || device.role == Role::kUnknown) continue;
+      if (device.rate && (!overlay_.pcie || *device.rate == assumed)) continue;
+      replaces = replaces || device.rate;
       if (!overlay_.pcie) {
         note(fmt::format(
             "PCIe devices of unknown speed: {} assumed{}", to_string(assumed),
             is_guess ? " (PCIe 3.0 x16, as NCCL does)" : ", the widest that is in the file"));
       }
       device.rate = assumed;
+    }
+    if (replaces) {
+      note(fmt::format("the overlay's 'pcie' replaces the rates of PCIe that the file has: {}",
+                       to_string(assumed)));
     }
   }
 

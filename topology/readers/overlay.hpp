@@ -23,7 +23,7 @@ struct Overlay {
   std::vector<std::string> nics;  ///< bus ids, for files without classes
   std::optional<GpuFabric> nvlink;
   std::optional<LinkClass> nic;   ///< NIC to ToR
-  std::optional<LinkClass> pcie;  ///< of devices whose rate the file does not tell
+  std::optional<LinkClass> pcie;  ///< of all PCIe devices, whatever the file tells
 };
 
 /// Throws ConfigError. Without a path: one machine by itself.

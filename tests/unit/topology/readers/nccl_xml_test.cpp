@@ -190,6 +190,16 @@ TEST_CASE("a file with bus ids only needs an overlay, and says which devices the
              Catch::Contains("overlay, gpus") && Catch::Contains("no device '0000:99:00.0'"));
 }
 
+TEST_CASE("an overlay's rate of PCIe replaces what the file tells, and says so") {
+  const std::string file = machine(gpu("0000:01:00.0", "") + gpu("0000:02:00.0", ""));
+  const ReadResult told = read_text(file);
+  const ReadResult slow = read_text(file, "pcie: { bandwidth: 3 GB/s, latency: 1 us }\n");
+  CHECK(rate_between(told.topology, "gpu0.0", "cpu0.0") > 3_GBps);
+  CHECK(rate_between(slow.topology, "gpu0.0", "cpu0.0") == 3_GBps);
+  CHECK(has_note(slow, "'pcie' replaces"));
+  CHECK_FALSE(has_note(told, "'pcie' replaces"));
+}
+
 TEST_CASE("NVLinks between GPUs and to NVSwitches") {
   const auto v100 = [](const char* dev, const std::string& links) {
     return "<gpu dev=\"" + std::string(dev) + "\" sm=\"70\">" + links + "</gpu>";
