@@ -2,12 +2,97 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "base/parse_units.hpp"
 #include "cli/table.hpp"
 
 namespace rackrail::cli {
+
+namespace {
+
+/// A plan of more lines than this is shown with what is alike in one line wherever it is.
+constexpr std::size_t kMostRuns = 12;
+
+/// Buckets that differ in size only.
+struct LikeBuckets {
+  std::string schedule;
+  std::string codecs;
+  std::int64_t slice_elements = 0;
+  std::size_t first = 0;
+  std::size_t last = 0;
+  std::size_t count = 0;
+  std::size_t tensors = 0;
+  std::int64_t least = 0;  ///< elements
+  std::int64_t most = 0;
+
+  bool is_like(const LikeBuckets& other) const {
+    return schedule == other.schedule && codecs == other.codecs &&
+           slice_elements == other.slice_elements;
+  }
+  void add(const LikeBuckets& later) {
+    last = later.last;
+    count += later.count;
+    tensors += later.tensors;
+    least = std::min(least, later.least);
+    most = std::max(most, later.most);
+  }
+  std::string numbers() const {
+    if (first == last) {
+      return std::to_string(first);
+    }
+    const std::string range = fmt::format("{}-{}", first, last);
+    return count == last - first + 1 ? range : fmt::format("{} of {}", count, range);
+  }
+  std::string sizes() const {
+    const std::string from = to_string(Bytes(least * 4));
+    const std::string to = to_string(Bytes(most * 4));
+    return from == to ? from : fmt::format("{} - {}", from, to);
+  }
+};
+
+/// Runs of like buckets; where those are too many, all that are alike, by their first one.
+std::vector<LikeBuckets> like_buckets(const plan::Plan& plan) {
+  std::vector<LikeBuckets> runs;
+  for (std::size_t i = 0; i < plan.buckets.size(); ++i) {
+    const plan::Bucket& bucket = plan.buckets[i];
+    LikeBuckets one{plan.schedules.at(bucket.schedule).name(),
+                    codec_text(bucket),
+                    bucket.slice_elements,
+                    i,
+                    i,
+                    1,
+                    bucket.tensors.size(),
+                    bucket.elements,
+                    bucket.elements};
+    if (!runs.empty() && runs.back().is_like(one)) {
+      runs.back().add(one);
+    } else {
+      runs.push_back(std::move(one));
+    }
+  }
+  if (runs.size() <= kMostRuns) {
+    return runs;
+  }
+  std::vector<LikeBuckets> kinds;
+  for (LikeBuckets& run : runs) {
+    const auto like =
+        std::ranges::find_if(kinds, [&](const LikeBuckets& kind) { return kind.is_like(run); });
+    if (like != kinds.end()) {
+      like->add(run);
+    } else {
+      kinds.push_back(std::move(run));
+    }
+  }
+  return kinds;
+}
+
+}  // namespace
 
 nlohmann::json plan_json(const plan::Plan& plan) {
   nlohmann::json buckets = nlohmann::json::array();
@@ -69,11 +154,9 @@ std::string bucket_table(const plan::Plan& plan) {
                {"schedule"},
                {"codec by tier"},
                {"slice", Align::kRight}});
-  for (std::size_t i = 0; i < plan.buckets.size(); ++i) {
-    const plan::Bucket& bucket = plan.buckets[i];
-    table.add_row({std::to_string(i), to_string(Bytes(bucket.elements * 4)),
-                   std::to_string(bucket.tensors.size()), plan.schedules.at(bucket.schedule).name(),
-                   codec_text(bucket), to_string(Bytes(bucket.slice_elements * 4))});
+  for (const LikeBuckets& like : like_buckets(plan)) {
+    table.add_row({like.numbers(), like.sizes(), std::to_string(like.tensors), like.schedule,
+                   like.codecs, to_string(Bytes(like.slice_elements * 4))});
   }
   return table.to_string();
 }
