@@ -21,13 +21,13 @@ class HierarchicalTree final : public ScheduleFamily {
 
   std::optional<std::string> refusal(const topology::Topology& topology,
                                      const TierCodecs& codecs) const override {
+    if (auto uneven = refuse_uneven_groups(topology)) {
+      return uneven;
+    }
     // Between groups partial sums take several hops, inside them one; but what comes back through
     // two codecs would leave other bits where it was encoded once only.
     const TierCodecs between{codecs.across, codecs.across};
-    if (auto lossy = refuse_lossy_hops(codecs.inside.is_lossy() ? codecs : between)) {
-      return lossy;
-    }
-    return refuse_uneven_groups(topology);
+    return refuse_lossy_hops(codecs.inside.is_lossy() ? codecs : between);
   }
 
   GraphSize graph_size(const topology::Topology& topology) const override {

@@ -269,12 +269,11 @@ class Torus final : public ScheduleFamily {
 
   std::optional<std::string> refusal(const topology::Topology& topology,
                                      const TierCodecs& codecs) const override {
-    if (auto lossy = refuse_lossy_hops(codecs)) {
-      return lossy;
-    }
     auto found = find_rank_grid(topology);
-    auto* reason = std::get_if<std::string>(&found);
-    return reason == nullptr ? std::nullopt : std::optional(std::move(*reason));
+    if (auto* reason = std::get_if<std::string>(&found)) {
+      return std::move(*reason);
+    }
+    return refuse_lossy_hops(codecs);
   }
 
   bool depends_on_codecs() const override { return true; }
