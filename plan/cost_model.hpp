@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -89,6 +90,16 @@ class CostModel {
   }
   /// One training step of the plan: forward, backward with overlap, optimiser.
   virtual StepEstimate step(const Plan& plan, const Workload& workload) = 0;
+  /// The same where only less than `limit` is of interest: none when it is no less, which is found
+  /// sooner.
+  virtual std::optional<StepEstimate> step_below(const Plan& plan, const Workload& workload,
+                                                 Duration limit) {
+    const StepEstimate estimate = step(plan, workload);
+    return estimate.step_time < limit ? std::optional(estimate) : std::nullopt;
+  }
+  /// `stop` is asked now and then while something is simulated of which only less than a limit is
+  /// of interest: from the first true on there may be no answer. Empty: to the end, as all else.
+  virtual void interrupt_when(std::function<bool()> /*stop*/) {}
   /// The same with every flow followed exactly, of a model that saves time on very large clusters;
   /// none where step() does. Ranks that are alike may still be simulated once.
   virtual std::optional<StepEstimate> exact_step(const Plan& /*plan*/,

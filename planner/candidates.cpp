@@ -29,7 +29,6 @@ constexpr std::int64_t kUsualSlice = 1 << 18;
 constexpr std::int64_t kLargestSlice = std::int64_t{1} << 28;
 constexpr std::size_t kManyRanks = 32;
 constexpr std::int64_t kFloatBytes = 4;
-constexpr Duration kUnlimited = Duration(INT64_MAX);
 // With very many ranks, by how much a collective must be able to be faster to be simulated, and
 // which lower bounds are alike.
 constexpr double kWorthSimulating = 0.005;
@@ -37,6 +36,7 @@ constexpr double kNearly = 0.01;
 // How far what other sizes and codecs say of a time may be off, and of which family sizes say
 // nothing: where all ranks send to all servers at once, times jump with the order of the flows.
 constexpr double kExpectedDeviation = 0.1;
+constexpr const char* kFirstOfTheOthers = "parameter-server";  // those before it are made at once
 constexpr const char* kUnsteadyFamily = "parameter-server";
 // With very many ranks, of the finer of a family's schedules: a step of forty buckets of more would
 // be too large to be simulated beside others (kMostTransfersOfStep).
@@ -151,57 +151,76 @@ CandidateSet::CandidateSet(const topology::Topology& topology, plan::CostModel& 
     : topology_(topology),
       cost_model_(cost_model),
       stop_(options.stop),
+      schedule_(options.schedule),
+      router_(make_router(topology)),
       interpolates_(!options.exhaustive && topology.rank_count() >= kVeryManyRanks),
       worthwhile_(interpolates_ ? kWorthSimulating : 0),
       may_have_rates_(may_have_rates(options.route_rates, topology)),
       slices_(slices_for(topology)),
       allowed_(codecs_within(options, workload)) {
-  topology::Router router = make_router(topology);
-  const auto pairs = codec_pairs(allowed_, options.codec.has_value());
-  std::vector<std::string> refusals;
-  for (const auto& family : schedule_families()) {
-    if (options.schedule.has_value() && *options.schedule != family->name()) {
-      continue;
-    }
-    if (!candidates_.empty() && stop_ && stop_()) {
-      break;
-    }
-    const std::size_t before = candidates_.size();
-    add_family(*family, router, pairs, false);
-    if (candidates_.size() == before) {
-      const TierCodecs codecs{allowed_.back(), allowed_.back()};
-      refusals.push_back(
-          fmt::format("{} ({})", family->name(),
-                      graph_refusal(*family, topology, codecs).value_or("no codec fits")));
-    }
+  if (schedule_.has_value()) {
+    schedule_family(*schedule_);  // throws for a name that does not exist
   }
-  if (options.schedule.has_value()) {
-    schedule_family(*options.schedule);  // throws for a name that does not exist
-  }
+  pairs_ = codec_pairs(allowed_, options.codec.has_value());
+  const bool needs_protected = allowed_[0].has_error_feedback();
+  add_families(stop_ && !needs_protected);
   if (candidates_.empty()) {
     throw ConfigError(
         ErrorContext{"<command line>", "schedule and codec",
-                     fmt::format("no schedule that can be used: {}", fmt::join(refusals, "; ")),
+                     fmt::format("no schedule that can be used: {}", fmt::join(refusals_, "; ")),
                      "options that leave at least one"});
   }
-  if (allowed_[0].has_error_feedback()) {
+  if (needs_protected) {
     const plan::Codec fp16{.kind = plan::CodecKind::kFp16};
     for (const auto& family : schedule_families()) {
-      add_family(*family, router, {{fp16, fp16}}, true);
+      add_family(*family, {{fp16, fp16}}, true);
     }
     allowed_.push_back(fp16);
   }
 }
 
-void CandidateSet::add_family(const ScheduleFamily& family, topology::Router& router,
-                              const std::vector<TierCodecs>& pairs, bool only_protected) {
+void CandidateSet::add_families(bool only_first) {
+  const auto families = schedule_families();
+  for (; next_family_ < families.size(); ++next_family_) {
+    const ScheduleFamily& family = *families[next_family_];
+    if (schedule_.has_value() && *schedule_ != family.name()) {
+      continue;
+    }
+    if (!candidates_.empty()) {
+      if (only_first && family.name() == kFirstOfTheOthers) {
+        return;
+      }
+      if (stop_ && stop_()) {
+        next_family_ = families.size();
+        return;
+      }
+    }
+    const std::size_t before = candidates_.size();
+    add_family(family, pairs_, false);
+    if (candidates_.size() == before) {
+      // Of the lightest codecs: what is said of them is not the fault of stronger ones.
+      refusals_.push_back(
+          fmt::format("{} ({})", family.name(),
+                      graph_refusal(family, topology_, pairs_.front()).value_or("no codec fits")));
+    }
+  }
+}
+
+bool CandidateSet::complete() {
+  const std::size_t before = candidates_.size();
+  add_families(false);
+  return candidates_.size() > before;
+}
+
+void CandidateSet::add_family(const ScheduleFamily& family, const std::vector<TierCodecs>& pairs,
+                              bool only_protected) {
   std::vector<plan::TransferGraph> graphs;
   for (const TierCodecs& codecs : pairs) {
     if (graph_refusal(family, topology_, codecs).has_value()) {
       continue;
     }
     if (graphs.empty() || family.depends_on_codecs()) {
-      ScheduleRequest request{topology_, router, codecs};
+      ScheduleRequest request{topology_, router_, codecs};
       request.may_have_rates = may_have_rates_;
       if (interpolates_) {
         request.most_transfers = kMostTransfersOfFiner;
@@ -259,7 +278,7 @@ std::optional<Duration> CandidateSet::time(std::size_t candidate, std::int64_t e
   const double meets = (limit - *least).seconds() / share;
   constexpr double kLongest = 1e6;
   const Duration limit_of_most =
-      meets < kLongest ? *least + Duration::from_seconds(meets) : kUnlimited;
+      meets < kLongest ? *least + Duration::from_seconds(meets) : kNoLimit;
   const auto most = simulated(candidate, 2 * below, slice_elements, limit_of_most);
   if (!most.has_value()) {
     return std::nullopt;
@@ -302,16 +321,24 @@ std::optional<Duration> CandidateSet::simulated(std::size_t candidate, std::int6
     if (interpolates_ && is_expected_slower(candidate, elements, limit)) {
       return std::nullopt;
     }
-    known.time = cost_model_.collective_time_below(candidates_[candidate].graph, elements,
-                                                   slice_elements, limit);
+    const plan::TransferGraph& graph = candidates_[candidate].graph;
+    known.time =
+        limit == kNoLimit
+            ? cost_model_.collective_time(graph, elements, slice_elements)  // not interrupted
+            : cost_model_.collective_time_below(graph, elements, slice_elements, limit);
+    if (!known.time.has_value() && stop_ && stop_()) {
+      return std::nullopt;  // it may have been interrupted
+    }
     known.at_least = limit;
   }
   return known.time.has_value() && *known.time < limit ? known.time : std::nullopt;
 }
 
-std::optional<Choice> CandidateSet::cheapest(std::int64_t elements, const CandidateFilter& filter) {
+std::optional<Choice> CandidateSet::cheapest(std::int64_t elements, const CandidateFilter& filter,
+                                             Duration most) {
   std::optional<Choice> best;
   const bool many = topology_.rank_count() >= kManyRanks;
+  const auto least = [&] { return best.has_value() ? best->time : most; };
   // None when it is no faster than the limit.
   const auto time_of = [&](std::size_t i, Duration limit) {
     std::optional<Duration> fastest;
@@ -326,15 +353,16 @@ std::optional<Choice> CandidateSet::cheapest(std::int64_t elements, const Candid
         continue;
       }
       fastest = cost;
-      if (!best.has_value() || *cost < best->time) {
+      if (*cost < least()) {
         best = Choice{i, slice, *cost};
       }
     }
     return fastest;
   };
   const auto may_win = [&](std::size_t i) {
-    return !best.has_value() ||
-           (candidates_[i].model.at_least(elements) < scaled(best->time, 1 - worthwhile_) &&
+    const bool may_be_none = most < kNoLimit;
+    return (!best.has_value() && !may_be_none) ||
+           (candidates_[i].model.at_least(elements) < scaled(least(), 1 - worthwhile_) &&
             !(stop_ && stop_()));
   };
   // The lightest form of every family first, the most promising family before others.
@@ -372,7 +400,7 @@ std::optional<Choice> CandidateSet::cheapest(std::int64_t elements, const Candid
   for (const std::size_t i : lightest) {
     if (may_win(i)) {
       const Duration limit =
-          best.has_value() ? scaled(best->time, 1 / largest_gain.at(i)) : kUnlimited;
+          least() < kNoLimit ? scaled(least(), 1 / largest_gain.at(i)) : kNoLimit;
       simulated.emplace(i, time_of(i, limit));
     }
   }
@@ -384,9 +412,9 @@ std::optional<Choice> CandidateSet::cheapest(std::int64_t elements, const Candid
     const auto known = simulated.find(first);
     const bool may_gain =
         known == simulated.end() ||
-        (known->second.has_value() && scaled(*known->second, gain_of(first, i)) < best->time);
+        (known->second.has_value() && scaled(*known->second, gain_of(first, i)) < least());
     if (i != first && may_gain) {
-      time_of(i, best->time);
+      time_of(i, least());
     }
   }
   return best;

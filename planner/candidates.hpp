@@ -70,19 +70,27 @@ inline bool is_at_most_fp16(const Candidate& c) {
 
 class CandidateSet {
  public:
+  static constexpr Duration kNoLimit = Duration(INT64_MAX);
+
   /// Keeps references to topology and cost model. Errors of codecs are the workload's, the model's
-  /// without one. Throws ConfigError when nothing is left.
+  /// without one. Throws ConfigError when nothing is left. With PlannerOptions::stop there are only
+  /// the candidates that are made soonest, until complete(): the same numbers mean the same.
   CandidateSet(const topology::Topology& topology, plan::CostModel& cost_model,
                const PlannerOptions& options, const plan::Workload* workload = nullptr);
+
+  /// Makes all that were not made yet, a family at a time until PlannerOptions::stop. Returns
+  /// whether there are more candidates than before.
+  bool complete();
 
   const std::vector<Candidate>& all() const { return candidates_; }
   /// Codecs within the error budget (and the one that was asked for, if one was).
   const std::vector<plan::Codec>& allowed_codecs() const { return allowed_; }
   /// CostModel::followed_transfers() of a candidate's graph.
   std::size_t followed_transfers(std::size_t candidate);
-  /// None when the filter accepts no candidate. Once PlannerOptions::stop says so, the best of
-  /// those that were timed.
-  std::optional<Choice> cheapest(std::int64_t elements, const CandidateFilter& filter);
+  /// None when the filter accepts no candidate that takes less than the limit. Once
+  /// PlannerOptions::stop says so, the best of those that were timed: with a limit, maybe none.
+  std::optional<Choice> cheapest(std::int64_t elements, const CandidateFilter& filter,
+                                 Duration limit = kNoLimit);
 
  private:
   /// What is known of a collective's time, by candidate, elements and slice.
@@ -98,12 +106,18 @@ class CandidateSet {
   /// No time at this size is expected to be less. Zero where nothing is known.
   Duration expected_least(std::size_t candidate, std::int64_t elements) const;
   bool is_expected_slower(std::size_t candidate, std::int64_t elements, Duration limit) const;
-  void add_family(const ScheduleFamily& family, topology::Router& router,
-                  const std::vector<TierCodecs>& pairs, bool only_protected);
+  void add_families(bool only_first);
+  void add_family(const ScheduleFamily& family, const std::vector<TierCodecs>& pairs,
+                  bool only_protected);
 
   const topology::Topology& topology_;
   plan::CostModel& cost_model_;
   std::function<bool()> stop_;
+  std::optional<std::string> schedule_;  ///< the only family, if so
+  topology::Router router_;
+  std::vector<TierCodecs> pairs_;
+  std::size_t next_family_ = 0;
+  std::vector<std::string> refusals_;
   bool interpolates_;
   double worthwhile_;
   bool may_have_rates_;

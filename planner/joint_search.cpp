@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <utility>
 
 #include "base/error.hpp"
@@ -20,6 +21,9 @@ constexpr std::pair<const char*, bool (*)(const Candidate&)> kLimits[] = {
 /// A knob alone whose plan has more transfers is left out: a ring over a hundred ranks in buckets
 /// of 25 MiB would take longer to simulate than the rest of the search.
 constexpr std::size_t kMostTransfersAlone = 1'000'000;
+
+/// What is simulated in some tenths of a second, even when the search is to stop.
+constexpr std::size_t kFewTransfers = 50'000;
 
 bool same_samples(const plan::BatchPlan& a, const plan::BatchPlan& b) {
   return a.local_batch == b.local_batch && a.accumulation == b.accumulation;
@@ -84,33 +88,30 @@ void JointSearch::report(const std::string& what) {
 
 // Every bucket size with every limit on codecs: compression that hides behind compute, or that
 // makes small buckets slower, loses against its own uncompressed form here.
-std::vector<JointSearch::Trial> JointSearch::drafts(const Knobs& knobs,
+std::vector<JointSearch::Trial> JointSearch::drafts(const Knobs& knobs, Bytes size,
                                                     const plan::BatchPlan& batch,
                                                     bool may_be_none) {
   std::vector<Trial> trials;
   const auto may_end = [&] { return (may_be_none || !trials.empty()) && is_stopped(); };
-  for (const Bytes size : knobs.sizes) {
-    for (const auto& [name, limit] : kLimits) {
-      if (may_end()) {
-        return trials;
-      }
-      report(fmt::format("routes for buckets of {}", to_string(size)));
-      if (auto draft = search_.draft({name, size, both(limit, knobs.candidates)}, batch)) {
-        trials.push_back({name, *std::move(draft)});
-      }
+  for (const auto& [name, limit] : kLimits) {
+    if (may_end()) {
+      return trials;
     }
-    if (knobs.may_compress && !may_end()) {
-      report(fmt::format("codecs for buckets of {}", to_string(size)));
-      if (auto draft = search_.compress(size, batch, knobs.candidates)) {
-        trials.push_back({"", *std::move(draft)});
-      }
+    report(fmt::format("routes for buckets of {}", to_string(size)));
+    if (auto draft = search_.draft({name, size, both(limit, knobs.candidates)}, batch)) {
+      trials.push_back({name, *std::move(draft)});
+    }
+  }
+  if (knobs.may_compress && !may_end()) {
+    report(fmt::format("codecs for buckets of {}", to_string(size)));
+    if (auto draft = search_.compress(size, batch, knobs.candidates)) {
+      trials.push_back({"", *std::move(draft)});
     }
   }
   return trials;
 }
 
-std::vector<JointSearch::Trial*> JointSearch::most_promising_first(
-    std::vector<Trial>& trials) const {
+std::vector<JointSearch::Trial*> JointSearch::most_promising_first(std::span<Trial> trials) const {
   std::vector<Trial*> order;
   for (Trial& trial : trials) {
     order.push_back(&trial);
@@ -126,38 +127,34 @@ std::vector<JointSearch::Trial*> JointSearch::most_promising_first(
 
 std::optional<JointSearch::Found> JointSearch::optimise(const Knobs& knobs,
                                                         const plan::BatchPlan& batch,
-                                                        std::optional<Search::Scored> start) {
+                                                        std::optional<Search::Scored> start,
+                                                        bool may_be_none) {
   Found found;
-  std::vector<Trial> trials = drafts(knobs, batch, start.has_value());
   std::optional<Duration> fastest;
   if (start.has_value()) {
     fastest = start->estimate.step_time;
+    may_be_none = true;
   }
-  for (Trial* trial : most_promising_first(trials)) {
-    const Search::Draft& draft = trial->draft;
-    if (fastest.has_value()) {
-      if (is_stopped()) {
+  const auto simulate_all = [&](std::span<Trial> trials) {
+    for (Trial* trial : most_promising_first(trials)) {
+      if ((may_be_none || fastest.has_value()) && is_stopped()) {
         break;
       }
-      if (!search_.is_affordable(draft)) {
-        continue;
-      }
-      // Neither the result, nor the fastest under its limit.
-      const auto rival = found.best_of.find(trial->limit);
-      if (!search_.may_beat(draft, scaled(*fastest, 1 / (1 - kWorthwhile))) &&
-          (trial->limit.empty() ||
-           (rival != found.best_of.end() && !search_.may_beat(draft, rival->second)))) {
-        continue;
-      }
+      simulate(*trial, fastest, found, may_be_none || fastest.has_value());
     }
-    report(fmt::format("buckets of {}", to_string(draft.scored.bucket_size)));
-    search_.score(trial->draft.scored);
-    trial->is_simulated = true;
-    const Duration step = draft.scored.estimate.step_time;
-    fastest = std::min(fastest.value_or(step), step);
-    if (!trial->limit.empty()) {
-      lower(found.best_of, trial->limit, step);
+  };
+  std::vector<Trial> trials;
+  const bool at_once = options_.stop && batch.local_batch.size() < kVeryManyRanks;
+  for (const Bytes size : knobs.sizes) {
+    std::vector<Trial> of_size = drafts(knobs, size, batch, may_be_none || !trials.empty());
+    const std::size_t before = trials.size();
+    std::ranges::move(of_size, std::back_inserter(trials));
+    if (at_once) {
+      simulate_all(std::span(trials).subspan(before));
     }
+  }
+  if (!at_once) {
+    simulate_all(trials);
   }
   if (!fastest.has_value()) {
     return std::nullopt;
@@ -172,11 +169,51 @@ std::optional<JointSearch::Found> JointSearch::optimise(const Knobs& knobs,
           return trial.is_simulated && trial.draft.scored.estimate.step_time <= good_enough;
         })->draft.scored;
   }
-  if (knobs.may_compress && !is_stopped()) {
+  refine(found, knobs.candidates, knobs.may_compress);
+  return found;
+}
+
+void JointSearch::simulate(Trial& trial, std::optional<Duration>& fastest, Found& found,
+                           bool may_be_interrupted) {
+  Search::Draft& draft = trial.draft;
+  Duration limit = CandidateSet::kNoLimit;
+  if (fastest.has_value()) {
+    if (!search_.is_affordable(draft)) {
+      return;
+    }
+    // Neither the result, nor the fastest under its limit, are of interest above this.
+    const Duration good_enough = scaled(*fastest, 1 / (1 - kWorthwhile));
+    const auto rival = found.best_of.find(trial.limit);
+    const bool is_first = !trial.limit.empty() && rival == found.best_of.end();
+    if (!is_first) {
+      limit = trial.limit.empty() ? good_enough : std::max(good_enough, rival->second);
+      if (!search_.may_beat(draft, limit)) {
+        return;
+      }
+      limit = limit + Duration(1);
+    }
+  }
+  report(fmt::format("buckets of {}", to_string(draft.scored.bucket_size)));
+  if (!may_be_interrupted) {
+    search_.score(draft.scored);
+  } else if (!search_.score_below(draft.scored, limit)) {
+    return;
+  }
+  trial.is_simulated = true;
+  const Duration step = draft.scored.estimate.step_time;
+  fastest = std::min(fastest.value_or(step), step);
+  if (!trial.limit.empty()) {
+    lower(found.best_of, trial.limit, step);
+  }
+}
+
+void JointSearch::refine(Found& found, const CandidateFilter& candidates, bool may_compress) {
+  if (may_compress && !is_stopped()) {
     report("the same codec everywhere");
     for (Search::Uniform& plan :
-         search_.uniform_plans(found.best.bucket_size, batch, knobs.candidates)) {
-      found.uniform.emplace(plan.name, plan.scored.estimate.step_time);
+         search_.uniform_plans(found.best.bucket_size, found.best.plan.batch, candidates)) {
+      const auto known = found.uniform.emplace(plan.name, plan.scored.estimate.step_time).first;
+      known->second = std::min(known->second, plan.scored.estimate.step_time);
       if (plan.scored.estimate.step_time < scaled(found.best.estimate.step_time, 1 - kWorthwhile)) {
         found.best = std::move(plan.scored);
       }
@@ -184,9 +221,70 @@ std::optional<JointSearch::Found> JointSearch::optimise(const Knobs& knobs,
   }
   if (!is_stopped()) {
     report("lighter codecs");
-    found.lightened = search_.lighten(found.best, knobs.candidates);
+    found.lightened = search_.lighten(found.best, candidates);
   }
-  return found;
+}
+
+void JointSearch::try_part(Found& found, const CandidateFilter& part, const std::string& name) {
+  const plan::BatchPlan batch = found.best.plan.batch;
+  bool is_better = false;
+  const auto limit_now = [&] { return scaled(found.best.estimate.step_time, 1 - kWorthwhile / 2); };
+  const auto take_if_faster = [&](std::optional<Search::Draft> draft) {
+    const Duration limit = limit_now();
+    if (draft.has_value() && search_.may_beat(*draft, limit) &&
+        search_.score_below(draft->scored, limit)) {
+      found.best = std::move(draft->scored);
+      found.lightened = 0;
+      is_better = true;
+    }
+  };
+  const bool lossy = search_.candidates().allowed_codecs().size() > 1;
+  for (const Bytes size : sizes_) {
+    bool may_be_better = false;  // with whatever codecs, for all that its collectives take alone
+    for (const auto& [limit_name, limit] : kLimits) {
+      if (is_stopped()) {
+        return;
+      }
+      report(fmt::format("{} alone, buckets of {}", name, to_string(size)));
+      auto draft = search_.draft_below({name, size, both(limit, part)}, batch, limit_now());
+      may_be_better = draft.has_value();
+      take_if_faster(std::move(draft));
+    }
+    if (lossy && may_be_better && !is_stopped()) {
+      take_if_faster(search_.compress(size, batch, part));
+    }
+  }
+  if (is_better) {
+    refine(found, part, lossy);
+  }
+}
+
+void JointSearch::try_parts(Found& found) {
+  const auto& all = search_.candidates().all();
+  if (all.front().graph.rank_count() >= kVeryManyRanks) {
+    return;
+  }
+  std::vector<std::string> families;  // in the order in which they were made
+  for (const Candidate& candidate : all) {
+    if (!candidate.only_protected &&
+        std::ranges::find(families, candidate.family) == families.end()) {
+      families.push_back(candidate.family);
+    }
+  }
+  for (const std::string& family : families) {
+    if (families.size() > 1) {
+      try_part(
+          found, [&](const Candidate& candidate) { return candidate.family == family; }, family);
+    }
+  }
+  const std::vector<plan::Codec>& codecs = search_.candidates().allowed_codecs();
+  for (const plan::Codec& codec : codecs) {
+    if (codecs.size() > 1 && !options_.codec.has_value()) {
+      try_part(
+          found, [&](const Candidate& candidate) { return candidate.codecs.across == codec; },
+          plan::to_string(codec));
+    }
+  }
 }
 
 Search::Scored JointSearch::with_batch(const Search::Scored& scored, const plan::BatchPlan& batch) {
@@ -214,7 +312,7 @@ std::optional<Search::Scored> JointSearch::alone(const Knobs& knobs, const plan:
   if (is_stopped()) {
     return std::nullopt;
   }
-  std::optional<Found> found = optimise(knobs, batch);
+  std::optional<Found> found = optimise(knobs, batch, std::nullopt, true);
   return found.has_value() ? std::optional(std::move(found->best)) : std::nullopt;
 }
 
@@ -259,28 +357,53 @@ std::optional<SingleKnob> JointSearch::batch_alone() {
   return SingleKnob{"batch only", with_batch(*start, decide(*start).batch)};
 }
 
+std::vector<Search::Scored> JointSearch::first_plans(const plan::BatchPlan& batch) {
+  const bool lossy = search_.candidates().allowed_codecs().size() > 1;
+  std::vector<Search::Scored> plans;
+  const auto keep = [&](const char* name, const CandidateFilter& filter) {
+    if (auto scored = search_.evaluate({name, usual_size_, filter}, batch, false)) {
+      plans.push_back(*std::move(scored));
+    }
+  };
+  const auto in_fp16 = [](const Candidate& candidate) {
+    return candidate.strongest.kind == plan::CodecKind::kFp16;
+  };
+  const CandidateFilter lightest = lossy ? CandidateFilter(in_fp16) : any_candidate;
+  report("a first plan");
+  keep("first", lightest);
+  if (plans.empty()) {
+    keep("first", any_candidate);
+  }
+  search_.complete();
+  std::size_t transfers = 0;
+  for (const Candidate& candidate : search_.candidates().all()) {
+    transfers = std::max(
+        transfers, usual_family_(candidate) ? candidate.graph.transfers().size() : std::size_t{0});
+  }
+  transfers *= group_tensors(workload_, usual_size_).size();
+  if (transfers <= kFewTransfers || !is_stopped()) {
+    keep("usual", both(uncompressed(), usual_family_));
+  }
+  if (lossy && !is_stopped()) {
+    keep("usual in FP16", both(in_fp16, usual_family_));
+  }
+  return plans;
+}
+
 JointResult JointSearch::run() {
   const bool lossy = search_.candidates().allowed_codecs().size() > 1;
   const Knobs free{sizes_, any_candidate, lossy};
   const plan::BatchPlan first_batch = space_.fixed();
-  // Whoever may stop the search has at least what runs without a planner, in FP16 too.
   std::vector<Search::Scored> usual;
   if (options_.stop) {
-    const auto keep = [&](const char* name, const CandidateFilter& limit) {
-      if (auto scored =
-              search_.evaluate({name, usual_size_, both(limit, usual_family_)}, first_batch)) {
-        usual.push_back(*std::move(scored));
-      }
-    };
-    keep("usual", uncompressed());
-    if (lossy && !is_stopped()) {
-      keep("usual in FP16",
-           [](const Candidate& c) { return c.strongest.kind == plan::CodecKind::kFp16; });
-    }
+    usual = first_plans(first_batch);
   }
-  std::optional<Found> first = !usual.empty() && is_stopped()
-                                   ? Found{.best = usual.front(), .best_of = {}, .uniform = {}}
-                                   : optimise(free, first_batch);
+  std::optional<Found> first = optimise(free, first_batch, std::nullopt, !usual.empty());
+  if (!first.has_value() && !usual.empty()) {
+    const auto best = std::ranges::min_element(
+        usual, {}, [](const Search::Scored& scored) { return scored.estimate.step_time; });
+    first = Found{.best = *best, .best_of = {}, .uniform = {}};
+  }
   if (!first.has_value()) {
     throw ConfigError(ErrorContext{"<command line>", "options", "no plan that they allow",
                                    "options that leave a schedule for every bucket"});
@@ -298,6 +421,7 @@ JointResult JointSearch::run() {
   if (!batch_is_free) {
     others_batch = decision.batch;
   }
+  try_parts(found);
   result.alone = single_knobs(others_batch);
   if (batch_is_free) {
     if (auto knob = batch_alone()) {

@@ -12,15 +12,28 @@
 // MiB buckets: about a hundred ranks); above, it is not simulated. Plans are compared by seconds
 // per useful sample, T(B)/(B·E(B)), which is their step time where the batch is no knob.
 //
+// The same holds for one family of schedules, or one codec between groups, alone: what the cheapest
+// per bucket leaves out is that buckets meet. Below kVeryManyRanks, after the joint search, every
+// family and every codec that the options leave free is searched by itself, at every bucket size,
+// as far as a bound allows that it is faster by more than half of kWorthwhile; where one is, it is
+// the result, with codecs chosen and lightened within it. So
+//   step (joint) ≤ (1 + kWorthwhile) · step (any family or codec alone)
+// (tests/property/planner/one_part_property_test.cpp), as far as the joint search's own steps go:
+// uniform codecs that win only with a family that loses otherwise are not looked for.
+//
 // Plans are made as drafts first, simulated in the order of what is expected of them, and left out
 // where they cannot be the best (search.hpp). Of those that are as fast as the fastest, within
 // kWorthwhile, the first one made is the result, so the order of simulation changes nothing. Where
-// the caller may stop the search, what runs without a planner is simulated first of all: a search
-// that was stopped is never slower than that.
+// the caller may stop the search, the schedules that are made soonest (hierarchical ones, where
+// there are tiers) give a first plan in FP16 before forests are made, and what runs without a
+// planner is simulated next, if that takes few transfers even when the search was stopped already:
+// a search that was stopped is not slower than that. Then each bucket size is simulated before the
+// next is drafted.
 #pragma once
 
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -86,12 +99,26 @@ class JointSearch {
     int lightened = 0;
   };
 
-  std::vector<Trial> drafts(const Knobs& knobs, const plan::BatchPlan& batch, bool may_be_none);
+  /// What runs without a planner, and before that what is found soonest.
+  std::vector<Search::Scored> first_plans(const plan::BatchPlan& batch);
+  std::vector<Trial> drafts(const Knobs& knobs, Bytes size, const plan::BatchPlan& batch,
+                            bool may_be_none);
   /// Those with too many transfers last.
-  std::vector<Trial*> most_promising_first(std::vector<Trial>& trials) const;
-  /// `start`, if any, is among what is compared.
+  std::vector<Trial*> most_promising_first(std::span<Trial> trials) const;
+  /// `start`, if any, is among what is compared. Without one there is a plan all the same when the
+  /// search was stopped, unless there may be none.
   std::optional<Found> optimise(const Knobs& knobs, const plan::BatchPlan& batch,
-                                std::optional<Search::Scored> start = std::nullopt);
+                                std::optional<Search::Scored> start = std::nullopt,
+                                bool may_be_none = false);
+  /// One family after another, then one codec after another, instead of `found` where faster.
+  void try_parts(Found& found);
+  /// Plans of candidates of one kind instead of `found` where faster.
+  void try_part(Found& found, const CandidateFilter& part, const std::string& name);
+  /// The same codec everywhere, then lighter ones, in what was found among `candidates`.
+  void refine(Found& found, const CandidateFilter& candidates, bool may_compress);
+  /// Simulates it unless it can neither be the result nor the fastest under its limit.
+  void simulate(Trial& trial, std::optional<Duration>& fastest, Found& found,
+                bool may_be_interrupted);
   std::optional<Search::Scored> alone(const Knobs& knobs, const plan::BatchPlan& batch);
   /// The step of `scored` with another batch.
   Search::Scored with_batch(const Search::Scored& scored, const plan::BatchPlan& batch);

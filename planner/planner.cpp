@@ -198,8 +198,9 @@ void add_baselines(plan::Plan& plan, Search& search, const topology::Topology& t
   // Of the same search, which has mostly simulated it already, where the options leave it in.
   const auto add = [&](const char* name, Search::Draft draft) {
     if (search.is_affordable(draft, kMostTransfersOfBaseline) && !is_stopped(options)) {
-      search.score(draft.scored);
-      baselines[name] = draft.scored.estimate.step_time;
+      if (search.score_below(draft.scored, CandidateSet::kNoLimit)) {  // else it was stopped
+        baselines[name] = draft.scored.estimate.step_time;
+      }
     }
   };
   const Bytes usual = options.bucket_size.value_or(kUsualBucket);
@@ -318,6 +319,7 @@ plan::Plan search_plan(const topology::Topology& topology, const plan::Workload&
   }
   require_ranks(topology);
   topology.require_connected();
+  const Interruptible interruptible(cost_model, options.stop);
   const BatchSpace space(topology, workload, options);
   const auto progress = [&](double share, const std::string& what) {
     if (options.progress) {

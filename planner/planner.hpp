@@ -56,6 +56,21 @@ struct PlannerOptions {
   std::function<void(double, const std::string&)> progress;
 };
 
+/// Has a cost model interrupted while this lives (CostModel::interrupt_when).
+class Interruptible {
+ public:
+  Interruptible(plan::CostModel& cost_model, const std::function<bool()>& stop)
+      : cost_model_(cost_model) {
+    cost_model_.interrupt_when(stop);
+  }
+  ~Interruptible() { cost_model_.interrupt_when({}); }
+  Interruptible(const Interruptible&) = delete;
+  Interruptible& operator=(const Interruptible&) = delete;
+
+ private:
+  plan::CostModel& cost_model_;
+};
+
 /// The plan is verified and carries prediction, bound, gap, baselines and notes. Throws ConfigError
 /// when the options exclude everything.
 plan::Plan make_plan(const topology::Topology& topology, const plan::Workload& workload,

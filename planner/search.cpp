@@ -40,34 +40,85 @@ Search::Search(const topology::Topology& topology, const plan::Workload& workloa
       protected_(
           protected_tensors(workload, options.protect_outer_layers && !options.codec.has_value())),
       candidates_(topology, cost_model, options, &workload),
-      bound_(candidates_.all(), topology, workload) {}
+      bound_(std::in_place, candidates_.all(), topology, workload) {}
+
+void Search::complete() {
+  if (candidates_.complete()) {
+    bound_.emplace(candidates_.all(), topology_, workload_);
+    loads_.reset();
+  }
+}
 
 void Search::protect_outer_layers(bool outer_layers) {
   protected_ = protected_tensors(workload_, outer_layers && !options_.codec.has_value());
 }
 
 std::optional<Search::Draft> Search::draft(const Policy& policy, const plan::BatchPlan& batch) {
+  return draft_below(policy, batch, CandidateSet::kNoLimit);
+}
+
+std::optional<Search::Draft> Search::draft_below(const Policy& policy, const plan::BatchPlan& batch,
+                                                 Duration limit) {
   std::vector<TensorGroup> groups = group_tensors(workload_, policy.bucket_size);
-  std::vector<Choice> choices = choose(groups, policy.filter);
-  const bool needs_protection = std::any_of(choices.begin(), choices.end(), [&](const Choice& c) {
-    return candidates_.all()[c.candidate].hurts_protected;
-  });
+  std::vector<Choice> choices = choose_below(groups, policy.filter, batch, limit);
+  // What has no choice below the limit may have one when it is divided otherwise.
+  const bool is_cut = limit != CandidateSet::kNoLimit && choices.size() != groups.size();
+  const bool needs_protection =
+      std::ranges::any_of(
+          choices,
+          [&](const Choice& c) { return candidates_.all()[c.candidate].hurts_protected; }) ||
+      (is_cut && std::ranges::any_of(candidates_.all(), [&](const Candidate& c) {
+         return c.hurts_protected && policy.filter(c);
+       }));
   if (needs_protection) {
     groups = group_tensors(workload_, policy.bucket_size, protected_);
-    choices = choose(groups, policy.filter);
+    choices = choose_below(groups, policy.filter, batch, limit);
   }
   if (choices.size() != groups.size()) {
     return std::nullopt;
   }
-  return drafted(groups, choices, policy.bucket_size, batch);
+  Draft made = drafted(groups, choices, policy.bucket_size, batch);
+  if (limit == CandidateSet::kNoLimit) {
+    counted(made.scored);
+  }
+  return made;
 }
 
-std::optional<Search::Scored> Search::evaluate(const Policy& policy, const plan::BatchPlan& batch) {
+std::vector<Choice> Search::choose_below(const std::vector<TensorGroup>& groups,
+                                         const CandidateFilter& filter,
+                                         const plan::BatchPlan& batch, Duration limit) {
+  if (limit == CandidateSet::kNoLimit || options_.exhaustive) {
+    return choose(groups, filter);
+  }
+  std::vector<std::size_t> allowed;
+  for (std::size_t i = 0; i < candidates_.all().size(); ++i) {
+    if (filter(candidates_.all()[i])) {
+      allowed.push_back(i);
+    }
+  }
+  // Where all of them hurt, protected groups have others, of which the bound knows nothing.
+  const bool is_bounded = std::ranges::any_of(
+      allowed, [&](std::size_t i) { return !candidates_.all()[i].hurts_protected; });
+  if (allowed.empty() || (is_bounded && bound_->at_least(groups, allowed, batch) >= limit)) {
+    return {};
+  }
+  return choose(groups, filter, bound_->left(groups, batch, limit));
+}
+
+std::optional<Search::Scored> Search::evaluate(const Policy& policy, const plan::BatchPlan& batch,
+                                               bool counts) {
+  const std::int64_t spent = spent_;
   std::optional<Draft> made = draft(policy, batch);
   if (!made.has_value()) {
     return std::nullopt;
   }
   score(made->scored);
+  if (!counts) {
+    if (spent_ != spent) {
+      counted(made->scored).is_counted = false;
+    }
+    spent_ = spent;
+  }
   return std::move(made->scored);
 }
 
@@ -80,12 +131,9 @@ Search::Draft Search::drafted(const std::vector<TensorGroup>& groups,
   for (const Choice& choice : choices) {
     draft.scored.chosen.push_back(choice.candidate);
   }
-  draft.at_least = bound_.at_least(groups, choices, batch);
+  draft.at_least = bound_->at_least(groups, choices, batch);
   if (expects()) {
     draft.expected = expected_step(groups, choices, workload_, topology_, batch, loads());
-  }
-  if (estimates_.try_emplace(fingerprint(draft.scored.plan)).second) {
-    spent_ += transfers_of(draft.scored);
   }
   return draft;
 }
@@ -139,21 +187,37 @@ bool Search::holds_protected(const std::vector<std::uint32_t>& tensors) const {
 }
 
 std::vector<Choice> Search::choose(const std::vector<TensorGroup>& groups,
-                                   const CandidateFilter& filter) {
+                                   const CandidateFilter& filter,
+                                   const std::vector<Duration>& limits) {
   std::vector<Choice> choices;
   const bool mixed = std::any_of(groups.begin(), groups.end(),
                                  [](const TensorGroup& g) { return g.is_protected; });
-  for (const TensorGroup& group : groups) {
-    auto choice = candidates_.cheapest(group.elements, [&](const Candidate& c) {
-      return filter(c) && !c.only_protected && !(mixed && group.is_protected && c.hurts_protected);
-    });
+  const auto choose_for = [&](const TensorGroup& group, Duration limit) {
+    auto choice = candidates_.cheapest(
+        group.elements,
+        [&](const Candidate& c) {
+          return filter(c) && !c.only_protected &&
+                 !(mixed && group.is_protected && c.hurts_protected);
+        },
+        limit);
     if (!choice.has_value() && group.is_protected) {
-      choice = candidates_.cheapest(group.elements,
-                                    [](const Candidate& c) { return !c.hurts_protected; });
+      choice = candidates_.cheapest(
+          group.elements, [](const Candidate& c) { return !c.hurts_protected; }, limit);
     }
+    return choice;
+  };
+  // The last gradients have the least time left.
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    const std::size_t g = limits.empty() ? i : groups.size() - 1 - i;
+    const auto choice = choose_for(groups[g], limits.empty() ? CandidateSet::kNoLimit : limits[g]);
     if (choice.has_value()) {
       choices.push_back(*choice);
+    } else if (!limits.empty()) {
+      break;
     }
+  }
+  if (!limits.empty()) {
+    std::ranges::reverse(choices);
   }
   return choices;
 }
@@ -212,16 +276,36 @@ void Search::materialise(plan::Plan& plan) const {
 }
 
 void Search::score(Scored& scored) {
-  const auto [known, is_new] = estimates_.try_emplace(fingerprint(scored.plan));
-  if (is_new) {
-    spent_ += transfers_of(scored);
-  }
-  if (!known->second.has_value()) {
+  std::optional<plan::StepEstimate>& known = counted(scored).estimate;
+  if (!known.has_value()) {
     plan::Plan whole = scored.plan;
     materialise(whole);
-    known->second = cost_model_.step(whole, workload_);
+    known = cost_model_.step(whole, workload_);
   }
-  scored.estimate = *known->second;
+  scored.estimate = *known;
+}
+
+bool Search::score_below(Scored& scored, Duration limit) {
+  std::optional<plan::StepEstimate>& known = estimates_[fingerprint(scored.plan)].estimate;
+  if (!known.has_value()) {
+    plan::Plan whole = scored.plan;
+    materialise(whole);
+    known = cost_model_.step_below(whole, workload_, limit);
+  }
+  if (!known.has_value() || known->step_time >= limit) {
+    return false;
+  }
+  scored.estimate = *known;
+  return true;
+}
+
+Search::Known& Search::counted(const Scored& scored) {
+  Known& known = estimates_[fingerprint(scored.plan)];
+  if (!known.is_counted) {
+    known.is_counted = true;
+    spent_ += transfers_of(scored);
+  }
+  return known;
 }
 
 std::int64_t Search::transfers_of(const Scored& scored) const {

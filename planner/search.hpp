@@ -72,6 +72,8 @@ class Search {
   };
 
   const CandidateSet& candidates() const { return candidates_; }
+  /// CandidateSet::complete(), of which what was found so far stays right.
+  void complete();
   /// By tensor (planner/protection.hpp).
   const std::vector<bool>& protected_by_tensor() const { return protected_; }
 
@@ -81,8 +83,14 @@ class Search {
   /// Each bucket takes the candidate that is cheapest alone among those of the policy; none when
   /// the policy leaves a bucket without.
   std::optional<Draft> draft(const Policy& policy, const plan::BatchPlan& batch);
-  /// The draft, simulated.
-  std::optional<Scored> evaluate(const Policy& policy, const plan::BatchPlan& batch);
+  /// The same where only a step of less than `limit` is of interest: none where the policy has
+  /// none by its bound, or by what its collectives take alone, of which no more are timed than that
+  /// needs. For few of a policy's candidates at a time: the bound has only what all of them share.
+  std::optional<Draft> draft_below(const Policy& policy, const plan::BatchPlan& batch,
+                                   Duration limit);
+  /// The draft, simulated; with `counts` as work of the search, which changes what it does later.
+  std::optional<Scored> evaluate(const Policy& policy, const plan::BatchPlan& batch,
+                                 bool counts = true);
   /// Codecs per bucket and tier by the compression search over the whole step, on buckets of this
   /// size, with the protected tensors apart where that is faster; none when the filter leaves a
   /// bucket without a candidate.
@@ -113,11 +121,26 @@ class Search {
   void set_choice(Scored& scored, std::size_t bucket, const Choice& choice) const;
   /// Simulates the step, after a change of the plan; a plan that was simulated before is not again.
   void score(Scored& scored);
+  /// The same where only a step of less than `limit` is of interest: whether it is, which is found
+  /// sooner where it is not. False, too, where the search was stopped meanwhile.
+  [[nodiscard]] bool score_below(Scored& scored, Duration limit);
   /// A plan that leaves the search has only the schedules that it uses, each once.
   void materialise(plan::Plan& plan) const;
 
  private:
-  std::vector<Choice> choose(const std::vector<TensorGroup>& groups, const CandidateFilter& filter);
+  /// One for each group; fewer where one has none. The time of the group's collective alone must be
+  /// below its limit, if there are limits; then the last group is looked at first.
+  std::vector<Choice> choose(const std::vector<TensorGroup>& groups, const CandidateFilter& filter,
+                             const std::vector<Duration>& limits = {});
+  std::vector<Choice> choose_below(const std::vector<TensorGroup>& groups,
+                                   const CandidateFilter& filter, const plan::BatchPlan& batch,
+                                   Duration limit);
+  struct Known {
+    std::optional<plan::StepEstimate> estimate;  ///< none of what was not simulated
+    bool is_counted = false;                     ///< in spent_
+  };
+  /// Of a plan, with what it will have cost.
+  Known& counted(const Scored& scored);
   Draft drafted(const std::vector<TensorGroup>& groups, const std::vector<Choice>& choices,
                 Bytes bucket_size, const plan::BatchPlan& batch);
   const ScheduleLoads& loads();
@@ -144,10 +167,10 @@ class Search {
   std::vector<bool> protected_;
   CandidateSet candidates_;
   std::optional<ScheduleLoads> loads_;  ///< when first needed
-  StepBound bound_;
-  std::int64_t spent_ = 0;  ///< also on what was left out: that must not change what follows
-  /// By what differs; none of what was not simulated.
-  std::map<std::vector<std::int64_t>, std::optional<plan::StepEstimate>> estimates_;
+  std::optional<StepBound> bound_;      ///< always one; made anew with more candidates
+  /// Also on what was left out: that must not change what follows. Nothing of what has a limit.
+  std::int64_t spent_ = 0;
+  std::map<std::vector<std::int64_t>, Known> estimates_;  ///< by what differs
 };
 
 }  // namespace rackrail::planner

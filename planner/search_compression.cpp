@@ -36,7 +36,9 @@ std::optional<Search::Draft> Search::compress(Bytes bucket_size, const plan::Bat
   if (!fastest.has_value()) {
     return std::nullopt;
   }
-  return drafted(groups, choices, bucket_size, batch);
+  Draft made = drafted(groups, choices, bucket_size, batch);
+  counted(made.scored);
+  return made;
 }
 
 std::vector<Search::Uniform> Search::uniform_plans(Bytes bucket_size, const plan::BatchPlan& batch,
@@ -76,8 +78,10 @@ std::vector<Search::Uniform> Search::uniform_plans(Bytes bucket_size, const plan
           drafted(groups[one.division], tables[one.division].chosen(one.uniform->assignment),
                   bucket_size, batch)
               .scored;
-      score(scored);
-      plans.push_back({one.uniform->name, std::move(scored)});
+      counted(scored);
+      if (score_below(scored, CandidateSet::kNoLimit)) {  // else the search was stopped
+        plans.push_back({one.uniform->name, std::move(scored)});
+      }
     }
   }
   return plans;
@@ -111,8 +115,8 @@ int Search::lighten(Scored& best, const CandidateFilter& filter) {
       const auto& [bucket, option] = changes[i];
       set_choice(trial, bucket, table.choices[bucket][option]);
     }
-    score(trial);
-    if (trial.estimate.step_time <= limit) {
+    counted(trial);
+    if (score_below(trial, limit + Duration(1))) {
       best = std::move(trial);
       agreed = count;
     } else {

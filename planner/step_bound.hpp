@@ -12,7 +12,10 @@
 // tests/integration/planner/pruning_test.cpp.
 #pragma once
 
+#include <cstddef>
+#include <functional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "plan/workload.hpp"
@@ -30,14 +33,29 @@ class StepBound {
   /// Of a step in which groups[i] is moved by choices[i]. O(buckets · links).
   Duration at_least(const std::vector<TensorGroup>& groups, const std::vector<Choice>& choices,
                     const plan::BatchPlan& batch) const;
+  /// Of a step in which each group is moved by one of these candidates, whichever:
+  /// O(buckets · candidates · links).
+  Duration at_least(const std::vector<TensorGroup>& groups,
+                    const std::vector<std::size_t>& candidates, const plan::BatchPlan& batch) const;
+  /// By group, what is left for moving it in a step that takes less than this: no more than zero
+  /// where there is nothing.
+  std::vector<Duration> left(const std::vector<TensorGroup>& groups, const plan::BatchPlan& batch,
+                             Duration step) const;
 
  private:
+  struct GroupLoad {
+    Duration alone;  ///< of the group's collective, at least
+    std::vector<std::pair<LinkId, double>> seconds;
+  };
   struct Compute {
     std::vector<Duration> ready;  ///< by tensor, on the rank that has it first
     Duration optimizer;           ///< of the fastest rank
     Duration end;                 ///< of the slowest rank, with its optimiser
   };
   Compute compute(const plan::BatchPlan& batch) const;
+  static Duration ready(const Compute& least, const TensorGroup& group);
+  Duration at_least(const std::vector<TensorGroup>& groups, const plan::BatchPlan& batch,
+                    const std::function<GroupLoad(std::size_t group)>& load_of) const;
 
   std::span<const Candidate> candidates_;
   const topology::Topology& topology_;

@@ -292,7 +292,7 @@ void Engine::take_network_events() {
 
 void Engine::run() { run_until(std::numeric_limits<Time>::max()); }
 
-bool Engine::run_until(Time limit) {
+bool Engine::run_until(Time limit, const std::function<bool()>& stop) {
   begin_recording();
   schedule_disturbances();
   for (std::size_t r = 0; r < ranks_.size(); ++r) {
@@ -311,6 +311,9 @@ bool Engine::run_until(Time limit) {
   for (std::uint64_t round = 0; unfinished_ > 0; ++round) {
     if (progress_ && round % kRoundsPerReport == 0 && slice_ends_ > 0) {
       progress_(static_cast<double>(ended_) / static_cast<double>(slice_ends_));
+    }
+    if (stop && round % kRoundsPerReport == 0 && stop()) {
+      return false;
     }
     const Time network = network_->next_event(now_);
     const bool has_network = network >= 0;

@@ -147,8 +147,9 @@ class Engine {
   void start_at(Rank rank, Duration start);
   /// Runs to the end. Throws SimulationError when something waits for what can never come.
   void run();
-  /// The same up to this time; false when something is left to be done then.
-  bool run_until(Time limit);
+  /// The same up to this time, or until `stop`, asked now and then if there is one, says so; false
+  /// when something is left to be done then.
+  bool run_until(Time limit, const std::function<bool()>& stop = {});
 
   /// Start and end of a rank's step.
   struct StepTimes {

@@ -42,13 +42,13 @@ std::uint32_t add_steps(Engine& engine, const PlacedPlan& placed,
                         const topology::Topology& topology, const SimulationOptions& options,
                         std::size_t steps, std::optional<std::size_t> kept = std::nullopt);
 
-/// What simulate_step() estimates, where the indices of earlier steps are of use; `indexer` is of
-/// the same topology and multipath. With `may_fold`, only the ranks that stand for all are
-/// simulated where plan and cluster are symmetric (layout_turns.hpp).
-plan::StepEstimate estimate_step(const plan::Plan& plan, const plan::Workload& workload,
-                                 const topology::Topology& topology,
-                                 const SimulationOptions& options, GraphIndexer& indexer,
-                                 bool may_fold);
+/// What simulate_step() estimates, none where that is no less than `limit` (which is found sooner)
+/// or options.stop said so before it was known. For where the indices of earlier steps are of use;
+/// `indexer` is of the same topology and multipath. With `may_fold`, only the ranks that stand for
+/// all are simulated where plan and cluster are symmetric (layout_turns.hpp).
+std::optional<plan::StepEstimate> estimate_step_below(
+    const plan::Plan& plan, const plan::Workload& workload, const topology::Topology& topology,
+    const SimulationOptions& options, GraphIndexer& indexer, bool may_fold, Duration limit);
 
 /// Recorded tasks that started at `from` or later and before `to`, with times since `from`.
 std::vector<plan::TimelineEvent> timeline(const Engine& engine, Time from, Time to,

@@ -91,7 +91,7 @@ class SimulatedCosts final : public plan::CostModel {
     Engine engine(topology_, options_);
     const std::uint32_t run =
         add_alone(engine, index({graph, elements, slice_elements}), graph.name(), topology_);
-    if (!engine.run_until(limit.picoseconds())) {
+    if (!engine.run_until(limit.picoseconds(), options_.stop)) {
       return std::nullopt;
     }
     const Duration time(engine.run_done(run));
@@ -102,8 +102,17 @@ class SimulatedCosts final : public plan::CostModel {
     return folded.value_or(graph.transfers().size());
   }
   plan::StepEstimate step(const plan::Plan& plan, const plan::Workload& workload) override {
-    return estimate_step(plan, workload, topology_, options_, indexer_, may_fold_);
+    return whole_step(plan, workload, options_);
   }
+  std::optional<plan::StepEstimate> step_below(const plan::Plan& plan,
+                                               const plan::Workload& workload,
+                                               Duration limit) override {
+    if (!options_.disturbances.empty()) {  // what begins late ends late, and is no longer for it
+      return CostModel::step_below(plan, workload, limit);
+    }
+    return estimate_step_below(plan, workload, topology_, options_, indexer_, may_fold_, limit);
+  }
+  void interrupt_when(std::function<bool()> stop) override { options_.stop = std::move(stop); }
   std::optional<plan::StepEstimate> exact_step(const plan::Plan& plan,
                                                const plan::Workload& workload) override {
     if (options_.tolerance == 0) {
@@ -111,10 +120,17 @@ class SimulatedCosts final : public plan::CostModel {
     }
     SimulationOptions exact = options_;
     exact.tolerance = 0;
-    return estimate_step(plan, workload, topology_, exact, indexer_, may_fold_);
+    return whole_step(plan, workload, exact);
   }
 
  private:
+  plan::StepEstimate whole_step(const plan::Plan& plan, const plan::Workload& workload,
+                                SimulationOptions options) {
+    options.stop = {};
+    return *estimate_step_below(plan, workload, topology_, options, indexer_, may_fold_,
+                                Duration(INT64_MAX));
+  }
+
   std::shared_ptr<const GraphIndex> index(const Buffer& buffer) {
     if (may_fold_) {
       if (const auto folded = indexer_.folded({&buffer, 1})) {

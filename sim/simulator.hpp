@@ -67,6 +67,9 @@ struct SimulationOptions {
   /// Called now and then with the share of the messages' ends that are simulated, in 0..1; may be
   /// empty.
   std::function<void(double share)> progress = {};
+  /// Asked now and then where a CostModel is asked for times below a limit; see
+  /// CostModel::interrupt_when(). May be empty; nobody else asks it.
+  std::function<bool()> stop = {};
 };
 
 /// What a link carried. Utilisation, here and in LinkTimeline, is the bytes that a link carried in

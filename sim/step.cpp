@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <limits>
 
 #include "base/error.hpp"
 #include "sim/engine.hpp"
@@ -14,6 +16,8 @@
 namespace rackrail::sim {
 
 namespace {
+
+constexpr Time kNoLimit = std::numeric_limits<Time>::max();
 
 /// What a step is spent on. The slowest device is the one that computes and waits for data longest:
 /// what is left of the step is what synchronisation adds, whichever rank ends last; what the others
@@ -112,8 +116,10 @@ bool have_equal_batches(const plan::Plan& plan, const RankTable& ranks, Turns tu
   return true;
 }
 
-StepResult simulate_placed(const PlacedPlan& all, const topology::Topology& topology,
-                           const SimulationOptions& options) {
+/// None where the end is not before the limit, or `stop` came first.
+std::optional<StepResult> simulate_placed(const PlacedPlan& all, const topology::Topology& topology,
+                                          const SimulationOptions& options, Time limit,
+                                          const std::function<bool()>& stop) {
   StepResult result;
   result.reported = reported_step(all, topology, options);
   const std::size_t last = result.reported;
@@ -125,7 +131,9 @@ StepResult simulate_placed(const PlacedPlan& all, const topology::Topology& topo
   const std::uint32_t program = add_steps(engine, all, topology, options, steps, synchronisation);
   engine.watch(last, last, options.steps > 1 || options.staleness > 0 || has_headers(options));
   engine.record_from(synchronisation.value_or(last));
-  engine.run();
+  if (!engine.run_until(limit, stop)) {
+    return std::nullopt;
+  }
 
   result.steps = engine.spans(program);
   const Time from = result.steps[last].start.picoseconds();
@@ -156,26 +164,30 @@ StepResult simulate_step(const plan::Plan& plan, const plan::Workload& workload,
   require_step(plan, workload, topology, options);
   GraphIndexer indexer(topology, options.multipath, options.disturbances.seed, options.connections);
   const std::vector<Rank> ranks = every_rank(topology);
-  return simulate_placed({plan, workload, ranks, indices_of(plan, indexer)}, topology, options);
+  return *simulate_placed({plan, workload, ranks, indices_of(plan, indexer)}, topology, options,
+                          kNoLimit, {});
 }
 
-plan::StepEstimate estimate_step(const plan::Plan& plan, const plan::Workload& workload,
-                                 const topology::Topology& topology,
-                                 const SimulationOptions& options, GraphIndexer& indexer,
-                                 bool may_fold) {
+std::optional<plan::StepEstimate> estimate_step_below(
+    const plan::Plan& plan, const plan::Workload& workload, const topology::Topology& topology,
+    const SimulationOptions& options, GraphIndexer& indexer, bool may_fold, Duration limit) {
   require_step(plan, workload, topology, options);
+  const auto estimate = [&](const PlacedPlan& placed) {
+    const auto result =
+        simulate_placed(placed, topology, options, limit.picoseconds(), options.stop);
+    return result.has_value() && result->estimate.step_time < limit
+               ? std::optional(result->estimate)
+               : std::nullopt;
+  };
   if (may_fold) {
     auto folded = indexer.folded(buffers_of(plan));
     if (folded.has_value() && have_equal_batches(plan, indexer.ranks(), folded->turns)) {
       const std::vector<Rank>& ranks = folded->ranks;
-      return simulate_placed({plan, workload, ranks, std::move(folded->indices), ranks}, topology,
-                             options)
-          .estimate;
+      return estimate({plan, workload, ranks, std::move(folded->indices), ranks});
     }
   }
   const std::vector<Rank> ranks = every_rank(topology);
-  return simulate_placed({plan, workload, ranks, indices_of(plan, indexer)}, topology, options)
-      .estimate;
+  return estimate({plan, workload, ranks, indices_of(plan, indexer)});
 }
 
 }  // namespace rackrail::sim

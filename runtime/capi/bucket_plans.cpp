@@ -104,6 +104,7 @@ plan::Plan plan_pieces(const topology::Topology& cluster) {
   options.codec = plan::Codec{};
   options.stop = stop_after(std::chrono::seconds(20));
   planner::CandidateSet candidates(cluster, *costs, options);
+  candidates.complete();
   plan::Plan plan = plan::empty_plan(cluster);
   plan.name = "pieces of arrays";
   plan.workload_name = plan.name;
