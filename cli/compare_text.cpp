@@ -31,6 +31,9 @@ nlohmann::json comparison_json(const std::vector<planner::FamilySteps>& families
   nlohmann::json list = nlohmann::json::array();
   for (const planner::FamilySteps& family : families) {
     nlohmann::json row = {{"schedule", family.family}};
+    if (family.was_stopped) {
+      row["was_stopped"] = true;
+    }
     if (family.refusal.has_value()) {
       row["refused"] = *family.refusal;
     } else {
@@ -58,17 +61,27 @@ std::string comparison_table(std::vector<planner::FamilySteps> families, Duratio
                {"against the plan", Align::kRight}});
   std::string refusals;
   for (const planner::FamilySteps& family : families) {
-    if (!family.any.has_value()) {
-      refusals += fmt::format("not here         {}: {}\n", family.family,
-                              family.refusal.value_or("no codec fits"));
+    if (family.refusal.has_value()) {
+      refusals += fmt::format("not here         {}: {}\n", family.family, *family.refusal);
+      continue;
+    }
+    if (!family.fp32 && !family.fp16 && !family.any) {
+      refusals +=
+          family.was_stopped
+              ? fmt::format("not looked at    {}: the time budget was used up\n", family.family)
+              : fmt::format("not here         {}: no codec fits\n", family.family);
       continue;
     }
     if (family.fp16_refusal.has_value()) {
       refusals += fmt::format("not in FP16      {}: {}\n", family.family, *family.fp16_refusal);
     }
-    table.add_row({family.family, time_text(family.fp32), time_text(family.fp16),
-                   time_text(family.any), to_string(family.any->bucket_size),
-                   fmt::format("{:+.1f} %", (family.any->step_time / plan - 1) * 100)});
+    if (family.was_stopped) {
+      refusals += fmt::format("not to the end   {}: the time budget was used up\n", family.family);
+    }
+    table.add_row(
+        {family.family, time_text(family.fp32), time_text(family.fp16), time_text(family.any),
+         family.any ? to_string(family.any->bucket_size) : "-",
+         family.any ? fmt::format("{:+.1f} %", (family.any->step_time / plan - 1) * 100) : "-"});
   }
   return table.to_string() + refusals;
 }

@@ -166,10 +166,13 @@ void run_plan(Session& session, const PlanOptions& options) {
   ProgressBar bar("planning", session.progress_elsewhere());
   chosen.progress = [&bar](double share, const std::string& what) { bar.update(share, what); };
   const auto start = std::chrono::steady_clock::now();
-  std::optional<TimeBudget> budget;
+  std::optional<TimeBudget> search_budget;
+  std::optional<TimeBudget> whole_budget;
   if (!options.time_budget.empty()) {
-    budget.emplace(time_budget(options.time_budget));
-    chosen.stop = [&budget] { return budget->is_used_up(); };
+    const std::chrono::nanoseconds budget = time_budget(options.time_budget);
+    whole_budget.emplace(budget);
+    search_budget.emplace(options.compare || options.compare_hosts ? budget / 2 : budget);
+    chosen.stop = [&search_budget] { return search_budget->is_used_up(); };
   }
   std::optional<planner::PlanReport> report;
   plan::Plan made = named(options.cluster.cluster, "", [&] {
@@ -182,10 +185,16 @@ void run_plan(Session& session, const PlanOptions& options) {
     return options.naive ? planner::make_naive_plan(cluster, workload, *cost_model, chosen)
                          : planner::make_plan(cluster, workload, *cost_model, chosen);
   });
-  const bool was_stopped = budget.has_value() && budget->was_used_up();
+  const bool was_stopped = search_budget.has_value() && search_budget->was_used_up();
+  if (whole_budget.has_value()) {
+    chosen.stop = [&whole_budget] { return whole_budget->is_used_up(); };
+  }
   const auto target = planner::time_to_target(workload, made.batch, made.prediction.step_time,
                                               options.target_samples);
-  if (!options.naive && !was_stopped &&
+  // The table takes no longer than the search did, where it is made unasked.
+  const bool has_time_for_table =
+      !was_stopped && (!search_budget.has_value() || !search_budget->is_half_used_up());
+  if (!options.naive && has_time_for_table &&
       (options.compare || cluster.rank_count() <= kRanksOfQuickTable)) {
     made.schedules_by_size = planner::make_schedule_table(cluster, *cost_model, {}).ranges();
   }
@@ -208,6 +217,9 @@ void run_plan(Session& session, const PlanOptions& options) {
     result["search_time_s"] = search_time;
     if (!options.time_budget.empty()) {
       result["was_stopped"] = was_stopped;
+      if (options.compare || options.compare_hosts) {
+        result["comparison_was_stopped"] = whole_budget->was_used_up();
+      }
     }
     if (target.has_value()) {
       result["target"] = target_json(*target);
@@ -254,9 +266,12 @@ void run_plan(Session& session, const PlanOptions& options) {
     fmt::print("time to target  {}\n", target_text(*target));
   }
   if (!options.time_budget.empty()) {
-    fmt::print("time budget     {}\n",
+    fmt::print("time budget     {}{}\n",
                was_stopped ? "used up: another run or machine may find another plan"
-                           : "enough for the whole search: the plan is the same without one");
+                           : "enough for the whole search: the plan is the same without one",
+               whole_budget->was_used_up() && (options.compare || options.compare_hosts)
+                   ? "; not for the whole comparison"
+                   : "");
   }
   fmt::print("searched        {:.2f} s\n", search_time);
   if (options.output.empty()) {
@@ -345,8 +360,9 @@ void add_plan_command(CLI::App& app, Session& session) {
       "the first and the last layer costs, and what runs without a planner; about twice the time");
   CLI::Option* time_budget_option = command->add_option(
       "--time-budget", options->time_budget,
-      "Stop the search after this time, e.g. '20 s', with its best plan so far; without it the "
-      "same input gives the same plan everywhere");
+      "Stop the search after this time, e.g. '20 s', with its best plan so far (with --compare or "
+      "--compare-hosts: half of it for the search, the rest for these); without it the same "
+      "input gives the same plan everywhere");
   command
       ->add_option("--target-samples", options->target_samples,
                    "Length of the training in samples at the base batch, for the time to target "

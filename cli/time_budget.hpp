@@ -1,10 +1,11 @@
 // When to stop a search that has so much time.
 //
-// A search asks between pieces of work that it does not interrupt, which take a millisecond on ten
-// GPUs and ten seconds on ten thousand, on this machine as busy as it is. The longest so far is
-// what the next one may take, and what it takes to check and write the plan: both have to fit into
-// the rest of the budget. What is of another kind than all before (the first plan, or the exact
-// simulation of the last) may take longer, and the whole with it.
+// A search asks often: between pieces of work that it does not interrupt (making the schedules of a
+// family, the first plan) and, every few milliseconds, within its simulations. What remains after
+// it stops, to check and write the plan, is thought to take no longer than two of the longest
+// pieces so far, on this machine as busy as it is, and has a reserve of a twentieth to a fifth of
+// the budget: one long piece early on must not end a search that could still use half of its time.
+// A piece that takes longer than that reserve makes the whole as much longer.
 #pragma once
 
 #include <chrono>
@@ -21,11 +22,13 @@ class TimeBudget {
 
   /// Whether to stop; to be asked between pieces of work. Once true, always true.
   bool is_used_up();
+  bool is_half_used_up() const { return now_() >= end_ - budget_ / 2; }
   /// What is_used_up() said last.
   bool was_used_up() const { return was_used_up_; }
 
  private:
   std::function<Clock::time_point()> now_;
+  Clock::duration budget_;
   Clock::time_point end_;
   Clock::time_point last_;  ///< when it was asked last
   Clock::duration longest_{};

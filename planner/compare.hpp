@@ -30,6 +30,9 @@ struct FamilySteps {
   std::optional<LimitedStep> fp16;          ///< at most FP16
   std::optional<std::string> fp16_refusal;  ///< why there is no step with FP16, if there is none
   std::optional<LimitedStep> any;           ///< whatever the error budget allows
+  /// Whether PlannerOptions::stop came first: a step is then the best of what was tried under its
+  /// limit, or absent where nothing was.
+  bool was_stopped = false;
 };
 
 /// All registered families in their order. A step with a wider limit is never the slower one.

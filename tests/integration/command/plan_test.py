@@ -114,6 +114,62 @@ class Plan(harness.CommandTest):
                                     status=2)
             self.assertIn(expected, refused.err)
 
+    def test_a_comparison_that_is_cut_says_so(self):
+        plan = self.rackrail_json("plan", "two-racks-40g", "vgg-16", "--time-budget", "1 us",
+                                  "--compare")
+        self.assertTrue(plan["comparison_was_stopped"])
+        for row in plan["schedules"]:
+            if "refused" not in row:
+                self.assertTrue(row["was_stopped"])
+                # What was not looked at has no time, least of all that of another column.
+                self.assertEqual([row.get(key) for key in ("fp32", "fp16", "any")], [None] * 3)
+        text = self.rackrail("plan", "two-racks-40g", "vgg-16", "--time-budget", "1 us",
+                             "--compare").out
+        self.assertIn("not looked at    ring: the time budget was used up", text)
+        self.assertIn("used up", text)
+        self.assertNotIn("enough for the whole", text)
+
+    def test_like_buckets_are_one_line(self):
+        plan = self.rackrail_json("plan", "two-racks-40g", "bert-large", "--schedule", "ring",
+                                  "--codec", "none", "--bucket-size", "4 MiB")
+        self.assertGreater(len(plan["buckets"]), 100)
+        text = self.rackrail("plan", "two-racks-40g", "bert-large", "--schedule", "ring",
+                             "--codec", "none", "--bucket-size", "4 MiB").out
+        table = text.split("\n\n")[1].splitlines()[2:]
+        self.assertLessEqual(len(table), 12)
+        buckets = 0
+        for row in table:  # "7", "7-9", or "2 of 7-9"
+            words = row.split()
+            first, _, last = words[0].partition("-")
+            buckets += (int(first) if words[1] == "of" else
+                        int(last) - int(first) + 1 if last else 1)
+        self.assertEqual(buckets, len(plan["buckets"]))
+
+    def test_a_schedule_that_cannot_be_made_says_why(self):
+        refused = self.rackrail("plan", "two-racks-40g", "resnet-50", "--schedule", "torus",
+                                status=2)
+        self.assertNotIn("int8", refused.err)
+        self.assertNotIn("partial sums", refused.err)
+        refused = self.rackrail("plan", "two-racks-40g", "resnet-50", "--schedule", "ring",
+                                "--codec", "topk", status=2)
+        self.assertIn("topk would add its error at each", refused.err)
+
+    def test_a_codec_that_is_not_its_schedules_is_refused(self):
+        self.rackrail("plan", "two-racks-40g", "resnet-50", "--schedule", "ring", "--codec",
+                      "fp16", "-o", "plan.json")
+        plan = json.loads(self.contents()["plan.json"])
+        plan["buckets"][0]["codec"] = "none"
+        self.write("wrong.json", json.dumps(plan))
+        for command in (("verify", "wrong.json"), ("simulate", "wrong.json")):
+            refused = self.run_any(*command)
+            self.assertIn("bucket 0: codec 'none', the strongest of its schedule 'ring' is 'fp16'",
+                          refused.err + refused.out)
+        plan["buckets"][0]["codec"] = "fp16"
+        plan["buckets"][0]["codec_tiers"][0]["codec"] = "int8"
+        self.write("wrong.json", json.dumps(plan))
+        self.assertIn("codec 'int8' on tier",
+                      self.run_any("simulate", "wrong.json").err)
+
     def test_binary_and_readable_files_are_one_plan(self):
         for output in ("plan.json", "plan.rrplan"):
             self.rackrail("plan", "two-racks-40g", "resnet-50", "-o", output)

@@ -111,6 +111,29 @@ TEST_CASE("a time that is only of interest below a limit is the time, or none") 
   }
 }
 
+TEST_CASE("a step that is only of interest below a limit is the step, or none") {
+  const topology::Topology topology = cluster(GENERATE("two-racks-40g", "uneven racks"));
+  const plan::Workload workload = shipped("resnet-50");
+  const auto costs = sim::make_cost_model(topology, {});
+  const plan::Plan plan = make_naive_plan(topology, workload, *costs, {});
+  const plan::StepEstimate whole = costs->step(plan, workload);
+  const auto below = [&](Duration limit) { return costs->step_below(plan, workload, limit); };
+  REQUIRE(below(whole.step_time + Duration(1)).has_value());
+  CHECK(below(whole.step_time + Duration(1))->step_time == whole.step_time);
+  CHECK(below(Duration(INT64_MAX))->bucket_done == whole.bucket_done);
+  CHECK_FALSE(below(whole.step_time).has_value());
+  CHECK_FALSE(below(scaled(whole.step_time, 0.5)).has_value());
+  // Interrupted there, but never where the time is asked for without a limit.
+  int asked = 0;
+  {
+    const Interruptible interruptible(*costs, [&asked] { return ++asked > 0; });
+    CHECK_FALSE(below(Duration(INT64_MAX)).has_value());
+    CHECK(costs->step(plan, workload).step_time == whole.step_time);
+  }
+  CHECK(asked == 1);
+  CHECK(below(Duration(INT64_MAX))->step_time == whole.step_time);
+}
+
 TEST_CASE("no step is simulated to be faster than its bound") {
   const auto seed = std::random_device()();
   CAPTURE(seed);

@@ -18,7 +18,9 @@ TEST_CASE("a budget is used up when what comes next and the end may not fit any 
   CHECK(!asked_after(seconds(10)));
   CHECK(!asked_after(seconds(15)));  // at 25 s, with 35 s left
   CHECK(!asked_after(seconds(4)));
-  CHECK(asked_after(seconds(1)));  // 15 s twice are not left at 30 s
+  CHECK(!asked_after(seconds(1)));   // 15 s twice are not left at 30 s, but half of the budget is
+  CHECK(!asked_after(seconds(15)));  // at 45 s
+  CHECK(asked_after(seconds(3)));    // a fifth is left
   CHECK(asked_after(seconds(0)));
   CHECK(budget.was_used_up());
 }
@@ -31,7 +33,7 @@ TEST_CASE("short pieces use a budget to its end, and no piece fits into none") {
     now += milliseconds(1);
     ++pieces;
   }
-  CHECK(pieces == 998);
+  CHECK(pieces == 950);
   TimeBudget tiny(milliseconds(1), [&now] { return now; });
   CHECK(!tiny.was_used_up());
   now += milliseconds(2);
