@@ -18,6 +18,7 @@
 // as far as a bound allows that it is faster by more than half of kWorthwhile; where one is, it is
 // the result, with codecs chosen and lightened within it. So
 //   step (joint) ≤ (1 + kWorthwhile) · step (any family or codec alone)
+// in FP32, and within 1 % where codecs are free
 // (tests/property/planner/one_part_property_test.cpp), as far as the joint search's own steps go:
 // uniform codecs that win only with a family that loses otherwise are not looked for.
 //
