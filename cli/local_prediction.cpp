@@ -96,26 +96,33 @@ sim::SimulationOptions options_here(const plan::Calibration& calibration, int st
 }
 
 TrainingPrediction predict_local_steps(const plan::Plan& plan, const plan::Workload& workload,
+                                       const topology::Topology& machine,
                                        const plan::Calibration& calibration,
                                        std::int64_t local_steps) {
-  const topology::Topology machine = local_machine(calibration, plan.rank_count());
   const int between = static_cast<int>(std::min(local_steps, kMostAlikeSteps));
   sim::SimulationOptions options = options_here(calibration, kStepsUntilSteady * between);
   options.local_steps = between;
   options.record_timeline = true;
-  sim::StepResult result =
-      sim::simulate_step(on_other_topology(plan, machine), workload, machine, options);
+  sim::StepResult result = sim::simulate_step(plan, workload, machine, options);
   return {result.mean_step_time, std::move(result.records.timeline), {}, {}};
 }
 
 TrainingPrediction predict_asynchronous(const plan::Plan& plan, const plan::Workload& workload,
+                                        const topology::Topology& machine,
                                         const plan::Calibration& calibration) {
-  const topology::Topology machine = local_machine(calibration, plan.rank_count());
   sim::SimulationOptions options = options_here(calibration, kAsynchronousSteps);
   options.is_asynchronous = true;
   const sim::AsynchronousResult result =
-      sim::simulate_asynchronous(on_other_topology(plan, machine), workload, machine, options);
+      sim::simulate_asynchronous(plan, workload, machine, options);
   return {*std::ranges::max_element(result.step_times), {}, result.conflict_rate, result.staleness};
+}
+
+sim::StepResult predict_step(const plan::Plan& plan, const plan::Workload& workload,
+                             const topology::Topology& machine,
+                             const plan::Calibration& calibration) {
+  sim::SimulationOptions options = options_here(calibration, kStepsUntilSteady);
+  options.record_timeline = true;
+  return sim::simulate_step(plan, workload, machine, options);
 }
 
 }  // namespace
@@ -123,21 +130,20 @@ TrainingPrediction predict_asynchronous(const plan::Plan& plan, const plan::Work
 sim::StepResult predict_here(const plan::Plan& plan, const plan::Workload& workload,
                              const plan::Calibration& calibration) {
   const topology::Topology machine = local_machine(calibration, plan.rank_count());
-  sim::SimulationOptions options = options_here(calibration, kStepsUntilSteady);
-  options.record_timeline = true;
-  return sim::simulate_step(on_other_topology(plan, machine), workload, machine, options);
+  return predict_step(on_other_topology(plan, machine), workload, machine, calibration);
 }
 
 TrainingPrediction predict_training(const plan::Plan& plan, const plan::Workload& workload,
+                                    const topology::Topology& machine,
                                     const plan::Calibration& calibration,
                                     const trainer::Synchrony& synchrony) {
   if (synchrony.local_steps) {
-    return predict_local_steps(plan, workload, calibration, *synchrony.local_steps);
+    return predict_local_steps(plan, workload, machine, calibration, *synchrony.local_steps);
   }
   if (synchrony.staleness.value_or(0) > 0) {
-    return predict_asynchronous(plan, workload, calibration);
+    return predict_asynchronous(plan, workload, machine, calibration);
   }
-  sim::StepResult step = predict_here(plan, workload, calibration);
+  sim::StepResult step = predict_step(plan, workload, machine, calibration);
   TrainingPrediction prediction{step.estimate.step_time, std::move(step.records.timeline), {}, {}};
   if (synchrony.staleness) {
     prediction.conflict_rate = 0;  // nobody reads before all updates of a step are there

@@ -41,9 +41,12 @@ struct TrainingPrediction {
 };
 
 /// Simulated as a scenario with the same keys would be. A bound on the staleness is not simulated,
-/// but for that of no step at all: ranks never wait for the slowest one. Throws PlanError where the
-/// plan's schedules are no parameter servers and would have to be.
+/// but for that of no step at all: ranks never wait for the slowest one. `plan` is one for
+/// `machine`, whose costs are those of `calibration`: local_machine, or an emulated network
+/// (cli/emulation.hpp). Throws PlanError where the plan's schedules are no parameter servers and
+/// would have to be.
 TrainingPrediction predict_training(const plan::Plan& plan, const plan::Workload& workload,
+                                    const topology::Topology& machine,
                                     const plan::Calibration& calibration,
                                     const trainer::Synchrony& synchrony);
 

@@ -24,6 +24,7 @@
 #include "cli/training_report.hpp"
 #include "plan/calibration.hpp"
 #include "plan/format.hpp"
+#include "runtime/emulate/emulated_plan.hpp"
 #include "runtime/launch/job.hpp"
 #include "runtime/trainer/config.hpp"
 #include "runtime/transport.hpp"
@@ -33,6 +34,8 @@
 namespace rackrail::cli {
 
 namespace {
+
+namespace emulate = runtime::emulate;
 
 constexpr std::uint32_t kTimelineStep = 10;
 constexpr int kMostWorkers = 65'536;
@@ -122,15 +125,25 @@ plan::Workload workload_of(Session& session, const TrainOptions& options, const 
   return workload;
 }
 
-std::optional<TrainingPrediction> prediction_of(Session& session, const TrainOptions& options,
-                                                const plan::Plan& plan) {
+/// Where the plan is executed: on `network`, if there is one, or among workers of this machine.
+std::optional<TrainingPrediction> prediction_of(
+    Session& session, const TrainOptions& options, const plan::Plan& plan,
+    const topology::Topology* cluster, const std::optional<emulate::NetworkPlan>& network) {
   if (options.calibration.empty()) {
     return std::nullopt;
   }
   const plan::Calibration calibration = plan::read_calibration(options.calibration);
   session.add_input(options.calibration);
-  return predict_training(plan, workload_of(session, options, plan), calibration,
-                          options.synchrony.synchrony());
+  const plan::Workload workload = workload_of(session, options, plan);
+  const auto predict = [&](const plan::Plan& moved, const topology::Topology& machine) {
+    return predict_training(moved, workload, machine, calibration, options.synchrony.synchrony());
+  };
+  if (network) {
+    const topology::Topology machine = machine_as_network(*cluster, *network, calibration);
+    return predict(emulate::emulated_plan(plan, *network, machine), machine);
+  }
+  const topology::Topology machine = local_machine(calibration, plan.rank_count());
+  return predict(on_other_topology(plan, machine), machine);
 }
 
 /// A progress bar over steps; the callback comes from another thread.
@@ -161,14 +174,32 @@ class TrainingProgress {
   ProgressBar bar_;
 };
 
+/// Plans that come later are for the cluster, too.
+void emulate_later_plans(const emulate::NetworkPlan& network, runtime::JobOptions& job) {
+  if (job.plan_for) {
+    job.plan_for = [&network, plan_for = std::move(job.plan_for)](const std::vector<Rank>& left) {
+      return emulate::emulated_plan(plan_for(left), network);
+    };
+  }
+  if (job.on_measured) {
+    job.on_measured =
+        [&network, on_measured = std::move(job.on_measured)](const runtime::StepMeasurement& step) {
+          auto better = on_measured(step);
+          if (better) {
+            better->plan = emulate::emulated_plan(std::move(better->plan), network);
+          }
+          return better;
+        };
+  }
+}
+
 /// The job on the emulated network of the plan's cluster; its links, measured before, are left in
 /// `links`. A job that was not started, because the user interrupted, has no workers.
-runtime::JobResult run_emulated_job(Session& session, const TrainOptions& options,
-                                    const plan::Plan& plan, const topology::Topology& cluster,
+runtime::JobResult run_emulated_job(Session& session, const plan::Plan& plan,
+                                    const emulate::NetworkPlan& network_plan,
                                     runtime::JobOptions job, nlohmann::json& links) {
   std::optional<runtime::InterruptGuard> interrupts(std::in_place);
-  const runtime::emulate::EmulatedNetwork network(
-      plan_emulation(session, cluster, options.emulate, options.scale));
+  const emulate::EmulatedNetwork network(network_plan);
   const CheckedLinks checked = check_emulation(session, network, *interrupts);
   links = links_json(network.plan(), checked);
   if (interrupts->received() != 0) {
@@ -178,12 +209,13 @@ runtime::JobResult run_emulated_job(Session& session, const TrainOptions& option
     return result;
   }
   interrupts.reset();  // the job has its own
-  job.listen = {runtime::emulate::kLeaderAddress, 0};
+  job.listen = {emulate::kLeaderAddress, 0};
   job.place_worker = [&network](Rank rank, runtime::ChildCommand& command) {
     network.place(command, rank);
   };
-  const runtime::emulate::InNamespace inside(network.management());
-  return runtime::run_local_job(plan, job);
+  emulate_later_plans(network.plan(), job);
+  const emulate::InNamespace inside(network.management());
+  return runtime::run_local_job(emulate::emulated_plan(plan, network.plan()), job);
 }
 
 Duration heartbeat_timeout(const TrainOptions& options) {
@@ -382,7 +414,12 @@ void run_train(Session& session, const TrainOptions& options) {
         "longer than predicted; plan with --route-rates never");
   }
   const std::optional<topology::Topology> cluster = cluster_of(session, options, plan);
-  const std::optional<TrainingPrediction> predicted = prediction_of(session, options, plan);
+  std::optional<emulate::NetworkPlan> network;
+  if (!options.emulate.empty()) {
+    network = plan_emulation(session, cluster.value(), options.emulate, options.scale);
+  }
+  const std::optional<TrainingPrediction> predicted =
+      prediction_of(session, options, plan, cluster ? &*cluster : nullptr, network);
 
   runtime::JobOptions job_settings = job_options(session, options);
   job_settings.gpu = gpu_settings(options, cluster);
@@ -398,8 +435,8 @@ void run_train(Session& session, const TrainOptions& options) {
   };
   nlohmann::json links;
   const runtime::JobResult job = named(options.plan, "", [&] {
-    if (!options.emulate.empty()) {
-      return run_emulated_job(session, options, plan, cluster.value(), job_settings, links);
+    if (network) {
+      return run_emulated_job(session, plan, *network, job_settings, links);
     }
     return launch.has_value() ? runtime::run_launched_job(plan, job_settings, *launch)
                               : runtime::run_local_job(plan, job_settings);
@@ -482,8 +519,10 @@ void add_train_command(CLI::App& app, Session& session) {
   command->add_option("--state", options->state,
                       "Folder for the state of the job: when this command is killed, its workers "
                       "wait a minute for the same command, which then takes them up");
-  command->add_option("--calibration", options->calibration,
-                      "File that 'rackrail calibrate' wrote: adds the prediction for this machine");
+  command->add_option(
+      "--calibration", options->calibration,
+      "File that 'rackrail calibrate' wrote: adds the prediction for this machine, and "
+      "with --emulate for the network on it");
   command->add_option("--workload,--model", options->workload,
                       "Workload of the plan, where it is not a shipped one or has other compute "
                       "times: for --calibration, --on-loss, --on-slow and --on-noise");

@@ -158,7 +158,7 @@ void add_links(const Contraction& graph, const Rails& rails,
                const std::vector<std::optional<std::size_t>>& station_of, NetworkPlan& plan) {
   std::vector<std::size_t> ports(plan.stations.size(), 0);
   const auto port = [&](std::size_t station, std::size_t rail) {
-    return plan.stations[station].is_host ? fmt::format("rail{}", rail)
+    return plan.stations[station].is_host ? data_interface(rail)
                                           : fmt::format("port{}", ports[station]++);
   };
   for (const auto& [ends, edge] : graph.edges) {
@@ -189,8 +189,7 @@ void add_links(const Contraction& graph, const Rails& rails,
 
 /// What the topology's adapters are called in the emulated hosts; and those of the interfaces
 /// themselves, as the emulated topology has them.
-void name_adapters(const topology::Topology& topology, const Contraction& graph, const Rails& rails,
-                   NetworkPlan& plan) {
+void name_adapters(const topology::Topology& topology, NetworkPlan& plan) {
   plan.adapters.resize(plan.host_count);
   std::map<std::string, std::size_t> host_of;
   for (std::size_t host = 0; host < plan.host_count; ++host) {
@@ -208,12 +207,10 @@ void name_adapters(const topology::Topology& topology, const Contraction& graph,
     }
   }
   for (const topology::Adapter& adapter : topology::adapters_of(topology)) {
-    const topology::Link& link = topology.link(adapter.out.front());
     const auto host = host_of.find(adapter.host);
     if (host != host_of.end()) {
-      const std::size_t rail =
-          rails.at(graph.vertex_of_node[link.from.index()], graph.vertex_of_node[link.to.index()]);
-      add(host->second, adapter.name, fmt::format("rail{}", rail));
+      add(host->second, adapter.name,
+          data_interface(plan.rail_of_link[adapter.out.front().index()].value()));
     }
   }
 }
@@ -248,6 +245,8 @@ void require_rates(const NetworkPlan& plan, unsigned cores) {
 
 }  // namespace
 
+std::string data_interface(std::size_t rail) { return fmt::format("rail{}", rail); }
+
 NetworkPlan plan_network(const topology::Topology& topology, double scale, unsigned cores) {
   constexpr double kLargestScale = 1000;  // no machine carries more than it
   if (!(scale > 0 && scale <= kLargestScale)) {
@@ -265,7 +264,13 @@ NetworkPlan plan_network(const topology::Topology& topology, double scale, unsig
   require_trees(graph);
   const Rails rails(graph);
   add_links(graph, rails, station_of, plan);
-  name_adapters(topology, graph, rails, plan);
+  for (std::size_t i = 0; i < topology.link_count(); ++i) {
+    const topology::Link& link = topology.link(LinkId(i));
+    const std::size_t from = graph.vertex_of_node[link.from.index()];
+    const std::size_t to = graph.vertex_of_node[link.to.index()];
+    plan.rail_of_link.push_back(from == to ? std::nullopt : std::optional(rails.at(from, to)));
+  }
+  name_adapters(topology, plan);
   require_rates(plan, cores);
   plan.notes = std::move(graph.notes);
   return plan;

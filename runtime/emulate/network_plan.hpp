@@ -20,6 +20,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -65,13 +66,16 @@ struct NetworkPlan {
   std::size_t host_count = 0;
   std::vector<ShapedLink> links;          ///< a tree over the stations of each network
   std::vector<std::size_t> host_of_rank;  ///< index of a station
-  std::vector<std::string> notes;         ///< what is not as in the topology, one line each
+  /// By link of the topology, number of the data network that carries it; none inside machines.
+  std::vector<std::optional<std::size_t>> rail_of_link;
+  std::vector<std::string> notes;  ///< what is not as in the topology, one line each
   /// By host: which interfaces the topology's adapters are there, for RACKRAIL_ADAPTERS.
   std::vector<std::string> adapters;
 };
 
-/// Name of a host's interface in the first data network, which all hosts join ("rail1" is that in
-/// the second one …), and of the one for everything else.
+/// Name of a host's interface in a data network: "rail0" in the first, which all hosts join.
+std::string data_interface(std::size_t rail);
+/// That in the first one, and the one for everything else than data.
 inline constexpr const char* kDataInterface = "rail0";
 inline constexpr const char* kManagementInterface = "mgmt0";
 /// Prefix length of both networks, and the leader's address in the management network.

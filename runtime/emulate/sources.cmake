@@ -2,6 +2,7 @@
 set(RACKRAIL_EMULATE_SOURCES
   emulate/commands.cpp
   emulate/contraction.cpp
+  emulate/emulated_plan.cpp
   emulate/leftovers.cpp
   emulate/link_check.cpp
   emulate/namespaces.cpp
