@@ -25,67 +25,31 @@
 // by the one thread, which sleeps on the descriptors of all.
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
 #include <deque>
 #include <exception>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
-#include <type_traits>
 #include <utility>
 
 #include "base/error.hpp"
-#include "base/random.hpp"
-#include "runtime/adapter_devices.hpp"
 #include "runtime/missed_peer.hpp"
 #include "runtime/transports/factories.hpp"
 #include "runtime/ucx/context.hpp"
 #include "runtime/ucx/device_memory.hpp"
+#include "runtime/ucx/port.hpp"
 #include "runtime/ucx/rail_offers.hpp"
+#include "runtime/ucx/rail_search.hpp"
+#include "runtime/ucx/wire.hpp"
 
 namespace rackrail::runtime {
 namespace {
 
-constexpr unsigned kSliceMessage = 0;
-constexpr unsigned kHelloMessage = 1;
-constexpr unsigned kGoodbyeMessage = 2;
-constexpr unsigned kOfferMessage = 3;
-
-struct WireHeader {
-  std::uint64_t session = 0;
-  std::uint32_t source = 0;
-  std::uint32_t connection = 0;  ///< Connection::id
-  SliceHeader slice;             ///< of a goodbye, its `transfer` is how many there are
-};
-static_assert(std::is_trivially_copyable_v<WireHeader> && sizeof(WireHeader) == 64);
-
-/// The same on all ranks, and different for every job: addresses contain process and socket
-/// numbers.
-std::uint64_t session_of(std::span<const std::vector<std::byte>> addresses) {
-  std::uint64_t hash = addresses.size();
-  for (const std::vector<std::byte>& address : addresses) {
-    hash = mix64(hash ^ address.size());
-    for (const std::byte byte : address) {
-      hash = mix64(hash ^ static_cast<std::uint64_t>(byte));
-    }
-  }
-  return hash;
-}
-
-/// The same at both ends of a rail, and 0 for no other connection than the first.
-std::uint32_t connection_id(Rank self, Rank peer, const std::string& own,
-                            const std::string& others) {
-  const std::string name = self < peer ? own + " " + others : others + " " + own;
-  std::uint64_t hash = name.size();
-  for (const char c : name) {
-    hash = mix64(hash ^ static_cast<unsigned char>(c));
-  }
-  return static_cast<std::uint32_t>(hash) | 1U;
-}
-
 using Clock = std::chrono::steady_clock;
+
+class UcxTransport;
+using Port = UcxPort<UcxTransport>;
 
 class UcxTransport final : public Transport, public DeviceMessaging {
  public:
@@ -95,7 +59,7 @@ class UcxTransport final : public Transport, public DeviceMessaging {
 
   std::string_view name() const override { return "ucx"; }
 
-  std::vector<std::byte> address() const override { return ucx_address(ports_.front().worker); }
+  std::vector<std::byte> address() const override { return ucx_address(ports_.front().worker()); }
 
   void connect(Rank self, std::span<const std::vector<std::byte>> addresses) override {
     if (!peers_.empty() || closed_) {
@@ -142,7 +106,7 @@ class UcxTransport final : public Transport, public DeviceMessaging {
     for (Peer& peer : peers_) {
       peer.by_rail.resize(1);
     }
-    RailSearch search(ucx_network_devices(ports_.front().context));
+    RailSearch search(ucx_network_devices(ports_.front().context()));
     std::vector<RailOffers> offers(peers_.size());
     for (const Rail& rail : rails) {
       Peer& peer = peers_.at(rail.peer.index());
@@ -151,7 +115,7 @@ class UcxTransport final : public Transport, public DeviceMessaging {
                           &peer.connections.front());
       peer.by_rail[rail.number] = &rail_connection(peer, rail, port);
       offers[rail.peer.index()][rail.adapter] =
-          port != nullptr ? ucx_address(port->worker) : std::vector<std::byte>();
+          port != nullptr ? ucx_address(port->worker()) : std::vector<std::byte>();
     }
     for (Peer& peer : peers_) {
       if (const RailOffers& own = offers[peer.rank.index()]; !own.empty()) {
@@ -220,7 +184,7 @@ class UcxTransport final : public Transport, public DeviceMessaging {
     on_peer_error_ = nullptr;
     on_landing_ = nullptr;
     for (const Arrived& each : std::exchange(arrived_, {})) {
-      ucp_am_data_release(each.port->worker.get(), each.data);
+      ucp_am_data_release(each.port->worker().get(), each.data);
       each.landing.done(false);
     }
     const Clock::time_point end =
@@ -242,14 +206,6 @@ class UcxTransport final : public Transport, public DeviceMessaging {
 
  private:
   struct Peer;
-
-  /// What sends by one adapter and receives there; the first one by whatever UCX takes.
-  struct Port {
-    UcxTransport* transport = nullptr;
-    std::string device;  ///< as UCX_NET_DEVICES takes it; empty: the first
-    UcpContext context;
-    UcpWorker worker;
-  };
 
   /// A slice on its way to UCX.
   struct Outgoing {
@@ -281,52 +237,6 @@ class UcxTransport final : public Transport, public DeviceMessaging {
     bool failed = false;
   };
 
-  /// Devices for the adapters of rails, and what is to be said of those that have none.
-  class RailSearch {
-   public:
-    explicit RailSearch(std::vector<std::string> devices)
-        : devices_(std::move(devices), variable()) {}
-
-    /// Nothing where it has none.
-    std::optional<std::string> find(const std::string& adapter, const std::string& devices) {
-      std::optional<std::string> found = devices_.find(adapter, devices);
-      if (!found) {
-        add_missing(adapter, devices);
-      }
-      return found;
-    }
-    void add_missing(const std::string& adapter, const std::string& why) {
-      missing_[adapter] = why;
-    }
-    /// One line at most.
-    std::vector<std::string> notes() const {
-      if (missing_.empty()) {
-        return {};
-      }
-      std::string adapters;
-      for (const auto& [adapter, why] : missing_) {
-        adapters +=
-            (adapters.empty() ? "" : ", ") + adapter + (why.empty() ? "" : " (" + why + ")");
-      }
-      std::string here;
-      for (const std::string& device : devices_.devices()) {
-        here += (here.empty() ? "" : ", ") + device;
-      }
-      return {"the plan's " + adapters + " of this machine cannot be told among its devices (" +
-              here + "), so what is planned for them goes as UCX chooses: " + kAdaptersVariable +
-              "=" + missing_.begin()->first + "=DEVICE,… says which they are"};
-    }
-
-   private:
-    static std::string variable() {
-      const char* value = std::getenv(kAdaptersVariable);
-      return value != nullptr ? value : "";
-    }
-
-    AdapterDevices devices_;
-    std::map<std::string, std::string> missing_;
-  };
-
   /// What must live as long as a send is under way.
   struct Send {
     Connection* connection = nullptr;
@@ -355,21 +265,17 @@ class UcxTransport final : public Transport, public DeviceMessaging {
   }
 
   Port& open_port(const std::string& device, UcpContext context) {
-    Port& port = ports_.emplace_back();
-    port.transport = this;
-    port.device = device;
-    port.context = std::move(context);
+    Port& port = ports_.emplace_back(this, device, std::move(context));
     try {
-      port.worker = open_ucx_worker(port.context);
-      waiter_.add(port.worker);
+      waiter_.add(port.worker());
     } catch (...) {
       ports_.pop_back();
       throw;
     }
     set_slice_handler(port);
-    set_message_handler(port, kHelloMessage, on_hello);
-    set_message_handler(port, kGoodbyeMessage, on_goodbye);
-    set_message_handler(port, kOfferMessage, on_offer);
+    port.take_messages(kHelloMessage, on_hello);
+    port.take_messages(kGoodbyeMessage, on_goodbye);
+    port.take_messages(kOfferMessage, on_offer);
     return port;
   }
 
@@ -380,7 +286,7 @@ class UcxTransport final : public Transport, public DeviceMessaging {
       return nullptr;
     }
     for (Port& port : ports_) {
-      if (port.device == *device) {
+      if (port.device() == *device) {
         return &port;
       }
     }
@@ -394,21 +300,7 @@ class UcxTransport final : public Transport, public DeviceMessaging {
 
   void set_slice_handler(Port& port) {
     // UCX must be able to keep what has arrived until it was copied to its landing.
-    set_message_handler(port, kSliceMessage, on_slice,
-                        on_landing_ ? UCP_AM_FLAG_PERSISTENT_DATA : 0);
-  }
-
-  static void set_message_handler(Port& port, unsigned id, ucp_am_recv_callback_t handler,
-                                  std::uint32_t flags = 0) {
-    ucp_am_handler_param_t parameters = {};
-    parameters.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB |
-                            UCP_AM_HANDLER_PARAM_FIELD_ARG | UCP_AM_HANDLER_PARAM_FIELD_FLAGS;
-    parameters.id = id;
-    parameters.flags = flags;
-    parameters.cb = handler;
-    parameters.arg = &port;
-    check_ucx(ucp_worker_set_am_recv_handler(port.worker.get(), &parameters),
-              "setting a message handler");
+    port.take_messages(kSliceMessage, on_slice, on_landing_ ? UCP_AM_FLAG_PERSISTENT_DATA : 0);
   }
 
   Connection& rail_connection(Peer& peer, const Rail& rail, Port* port) {
@@ -459,7 +351,7 @@ class UcxTransport final : public Transport, public DeviceMessaging {
   std::size_t progress_workers() {
     std::size_t count = 0;
     for (Port& port : ports_) {
-      count += ucp_worker_progress(port.worker.get());
+      count += ucp_worker_progress(port.worker().get());
     }
     return count;
   }
@@ -514,31 +406,10 @@ class UcxTransport final : public Transport, public DeviceMessaging {
     }
   }
 
-  [[nodiscard]] ucs_status_t open_endpoint(Connection& connection,
-                                           const std::vector<std::byte>& address) {
-    if (address.empty()) {
-      return UCS_ERR_INVALID_ADDR;
-    }
-    ucp_ep_params_t parameters = {};
-    parameters.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS |
-                            UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER;
-    parameters.address = reinterpret_cast<const ucp_address_t*>(address.data());
-    parameters.err_mode = UCP_ERR_HANDLING_MODE_PEER;
-    parameters.err_handler.cb = on_endpoint_error;
-    parameters.err_handler.arg = &connection;
-    const ucp_worker_h worker = connection.port->worker.get();
-    ucp_ep_h endpoint = nullptr;
-    ucs_status_t status = ucp_ep_create(worker, &parameters, &endpoint);
-    if (status == UCS_ERR_UNREACHABLE) {
-      // Shared memory of a UCX that does not do as context.cpp asks it tells nobody of a lost peer.
-      // The coordinator does.
-      parameters.err_mode = UCP_ERR_HANDLING_MODE_NONE;
-      status = ucp_ep_create(worker, &parameters, &endpoint);
-    }
-    if (status == UCS_OK) {
-      connection.endpoint = UcpEndpoint(endpoint);
-    }
-    return status;
+  [[nodiscard]] static ucs_status_t open_endpoint(Connection& connection,
+                                                  const std::vector<std::byte>& address) {
+    return connection.port->open_endpoint(address, {.cb = on_endpoint_error, .arg = &connection},
+                                          connection.endpoint);
   }
 
   Send& prepare(Connection& connection, const SliceHeader& slice) {
@@ -586,7 +457,7 @@ class UcxTransport final : public Transport, public DeviceMessaging {
       parameters.user_data = landing.get();
       ++outstanding_;
       const ucs_status_ptr_t status =
-          ucp_am_recv_data_nbx(each.port->worker.get(), each.data, each.landing.memory.data(),
+          ucp_am_recv_data_nbx(each.port->worker().get(), each.data, each.landing.memory.data(),
                                each.landing.memory.size(), &parameters);
       if (UCS_PTR_IS_PTR(status)) {
         static_cast<void>(landing.release());  // on_landed() has it
@@ -700,7 +571,7 @@ class UcxTransport final : public Transport, public DeviceMessaging {
   static ucs_status_t on_slice(void* at, const void* header, std::size_t header_length, void* data,
                                std::size_t length, const ucp_am_recv_param_t* attributes) {
     Port& port = *static_cast<Port*>(at);
-    UcxTransport& transport = *port.transport;
+    UcxTransport& transport = port.owner();
     WireHeader wire;
     Peer* peer = transport.sender_of(header, header_length, wire);
     if (peer == nullptr) {
@@ -759,7 +630,7 @@ class UcxTransport final : public Transport, public DeviceMessaging {
   static ucs_status_t on_goodbye(void* at, const void* header, std::size_t header_length,
                                  void* /*data*/, std::size_t /*length*/,
                                  const ucp_am_recv_param_t* /*attributes*/) {
-    UcxTransport& transport = *static_cast<Port*>(at)->transport;
+    UcxTransport& transport = static_cast<Port*>(at)->owner();
     WireHeader wire;
     if (Peer* peer = transport.sender_of(header, header_length, wire); peer != nullptr) {
       for (Connection& connection : peer->connections) {
@@ -774,7 +645,7 @@ class UcxTransport final : public Transport, public DeviceMessaging {
 
   static ucs_status_t on_offer(void* at, const void* header, std::size_t header_length, void* data,
                                std::size_t length, const ucp_am_recv_param_t* attributes) {
-    UcxTransport& transport = *static_cast<Port*>(at)->transport;
+    UcxTransport& transport = static_cast<Port*>(at)->owner();
     WireHeader wire;
     Peer* peer = transport.sender_of(header, header_length, wire);
     if (peer == nullptr) {
