@@ -30,11 +30,14 @@ PeerPulses::PeerPulses(Transport& transport, Rank self, std::size_t ranks, std::
   const PeerWatch::TimePoint now = PeerWatch::TimePoint::clock::now();
   *lines_ = std::vector<Line>(most + 1, Line{.watch = PeerWatch(ranks, self, *options, now),
                                              .has_rail = std::vector<char>(ranks, 0),
-                                             .in_flight = std::vector<char>(ranks, 0)});
+                                             .in_flight = std::vector<char>(ranks, 0),
+                                             .adapters = {}});
   lines_->front().has_rail.assign(ranks, 1);
   lines_->front().has_rail[self.index()] = 0;
   for (const Rail& rail : rails) {
-    (*lines_)[rail.number].has_rail[rail.peer.index()] = 1;
+    Line& line = (*lines_)[rail.number];
+    line.has_rail[rail.peer.index()] = 1;
+    line.adapters[rail.peer] = fmt::format("its {} to {}", rail.peer_adapter, rail.adapter);
   }
   for (Line& line : *lines_) {
     for (std::size_t peer = 0; peer < ranks; ++peer) {
@@ -80,10 +83,12 @@ void PeerPulses::beat(std::uint32_t rail, PeerWatch::TimePoint now) {
     }
   }
   if (const std::optional<PeerWatch::Silence> silent = line.watch.find_silent(now)) {
-    throw MissedPeerError({.rank = silent->peer,
-                           .why = "nothing came from it for " + to_string(silent->length) +
-                                  (rail == 0 ? "" : fmt::format(" by rail {}", rail)),
-                           .silence = silent->length});
+    throw MissedPeerError(
+        {.rank = silent->peer,
+         .why = "nothing came from it for " + to_string(silent->length) +
+                (rail == 0 ? ""
+                           : fmt::format(" by rail {}: {}", rail, line.adapters.at(silent->peer))),
+         .silence = silent->length});
   }
 }
 

@@ -7,9 +7,11 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/ids.hpp"
@@ -44,8 +46,9 @@ class PeerPulses {
   /// The peers' rails of one number.
   struct Line {
     PeerWatch watch;
-    std::vector<char> has_rail;   ///< by peer
-    std::vector<char> in_flight;  ///< by peer
+    std::vector<char> has_rail;            ///< by peer
+    std::vector<char> in_flight;           ///< by peer
+    std::map<Rank, std::string> adapters;  ///< which ones a peer's rail joins, in words
   };
 
   void beat(std::uint32_t rail, PeerWatch::TimePoint now);

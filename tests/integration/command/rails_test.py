@@ -100,7 +100,7 @@ class Rails(EmulationTest):
         result = self.finish(process)
         loss, = result.json["losses_of_workers"]
         self.assertEqual(loss["lost"], ["host2"], str(result))
-        self.assertIn("by rail", loss["reason"])
+        self.assertRegex(loss["reason"], r"by rail \d: its nic1 to nic1")
         self.assertEqual(result.json["workers"], 2)
         self.assertTrue(result.json["parameters_agree"])
         self.assert_nothing_left()
