@@ -45,7 +45,9 @@ Bytes burst_size(Bandwidth rate) {
   return std::max(64_KiB, rate * kAtOnce);
 }
 
-Bytes send_buffer(Bandwidth rate) { return std::max(128_KiB, rate * 1_ms); }
+Bytes send_buffer(Bandwidth rate) {
+  return std::max(std::clamp(rate * 32_ms, 128_KiB, 1_MiB), rate * 1_ms);
+}
 
 std::string tc_rate(Bandwidth rate) { return fmt::format("{}bps", rate.bytes_per_second()); }
 

@@ -25,9 +25,11 @@ Bytes queue_limit(Bandwidth rate);
 /// What HTB may send at once: 0.5 ms at the rate, and one packet of segmentation offload at least.
 Bytes burst_size(Bandwidth rate);
 
-/// What a connection of a host with a link of this rate may hold back: 1 ms at the rate, and 128
-/// KiB at least. With more, what was sent first fills the queues, and what is urgent stands behind
-/// it.
+/// What a connection of a host with a link of this rate may hold back: 32 ms at the rate, between
+/// 128 KiB and 1 MiB, and 1 ms at faster ones. With more, what was sent first fills the queues, and
+/// what is urgent stands behind it. With less, one connection alone cannot fill a link that carries
+/// as much the other way: it holds two of the packets that segmentation offload makes, and its
+/// acknowledgements stand behind those of the other direction (results/rails.md).
 Bytes send_buffer(Bandwidth rate);
 
 /// "10500kbit"-like text that tc takes, exact to a bit per second.
