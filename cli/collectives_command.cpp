@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -36,16 +37,16 @@ void add_collectives_command(CLI::App& app, Session& session) {
                                      "a rank of a job that validate started"});
     }
     const plan::Plan plan = plan::load_plan(options->plan);
-    const auto times = runtime::run_collectives(
-        plan, *launch,
-        {.gpu = options->gpu.settings(each_alone(plan.rank_count())), .is_led = options->is_led});
-    if (times) {
-      nlohmann::json seconds = nlohmann::json::array();
-      for (const Duration time : *times) {
-        seconds.push_back(time.seconds());
-      }
-      fmt::print("{}\n", nlohmann::json{{"times_s", seconds}}.dump());
-    }
+    // A line for each bucket as it comes: validate reads them.
+    const auto say = [](BucketId bucket, Duration time) {
+      fmt::print("{}\n",
+                 nlohmann::json{{"bucket", bucket.value()}, {"time_s", time.seconds()}}.dump());
+      std::fflush(stdout);
+    };
+    runtime::run_collectives(plan, *launch,
+                             {.gpu = options->gpu.settings(each_alone(plan.rank_count())),
+                              .on_measured = say,
+                              .is_led = options->is_led});
   });
 }
 

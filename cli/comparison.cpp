@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "base/parse_units.hpp"
@@ -9,6 +11,28 @@
 #include "cli/table.hpp"
 
 namespace rackrail::cli {
+
+ErrorSummary summarise(const std::vector<double>& errors) {
+  std::vector<double> sizes;
+  double logarithms = 0;
+  for (const double error : errors) {
+    sizes.push_back(std::abs(error));
+    logarithms += std::abs(std::log1p(error));
+  }
+  std::sort(sizes.begin(), sizes.end());
+  const std::size_t count = sizes.size();
+  return {
+      .mean = std::expm1(logarithms / static_cast<double>(count)),
+      .median = (sizes[(count - 1) / 2] + sizes[count / 2]) / 2,
+      .worst = *std::ranges::max_element(errors, {}, [](double error) { return std::abs(error); })};
+}
+
+std::string summary_text(const ErrorSummary& summary) {
+  return fmt::format("off by a factor of {:.3f} in the geometric mean; error: median {}, worst {}",
+                     1 + summary.mean, percent(summary.median), error_text(summary.worst));
+}
+
+std::string error_text(double error) { return fmt::format("{:+.1f} %", error * kPercent); }
 
 std::string comparison_table(const std::string& title, const std::vector<Compared>& cases) {
   Table table({{title},
@@ -18,7 +42,7 @@ std::string comparison_table(const std::string& title, const std::vector<Compare
                {"error", Align::kRight}});
   for (const Compared& one : cases) {
     table.add_row({one.what, one.how, to_string(one.predicted), to_string(one.measured),
-                   fmt::format("{:+.1f} %", one.error() * kPercent)});
+                   error_text(one.error())});
   }
   return table.to_string();
 }

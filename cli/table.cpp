@@ -15,6 +15,11 @@ std::size_t width(const std::string& text) {
   }));
 }
 
+std::string padded(const std::string& text, std::size_t to, Align align) {
+  const std::string padding(to - std::min(to, width(text)), ' ');
+  return align == Align::kRight ? padding + text : text + padding;
+}
+
 }  // namespace
 
 std::string Table::to_string() const {
@@ -30,10 +35,7 @@ std::string Table::to_string() const {
   const auto add_line = [&](const auto& cell) {
     std::string line;
     for (std::size_t i = 0; i < columns_.size(); ++i) {
-      const std::string value = cell(i);
-      const std::string padding(widths[i] - width(value), ' ');
-      line += (i == 0 ? "" : "  ");
-      line += columns_[i].align == Align::kRight ? padding + value : value + padding;
+      line += (i == 0 ? "" : "  ") + padded(cell(i), widths[i], columns_[i].align);
     }
     line.erase(line.find_last_not_of(' ') + 1);
     text += line + "\n";
@@ -44,6 +46,31 @@ std::string Table::to_string() const {
     add_line([&](std::size_t i) { return row[i]; });
   }
   return text;
+}
+
+RowByRow::RowByRow(std::vector<Column> columns) : columns_(std::move(columns)) {
+  for (Column& column : columns_) {
+    column.width = std::max(column.width, width(column.title));
+  }
+}
+
+std::string RowByRow::head() const {
+  std::vector<std::string> titles;
+  std::vector<std::string> rules;
+  for (const Column& column : columns_) {
+    titles.push_back(column.title);
+    rules.emplace_back(column.width, '-');
+  }
+  return row(titles) + row(rules);
+}
+
+std::string RowByRow::row(const std::vector<std::string>& cells) const {
+  std::string line;
+  for (std::size_t i = 0; i < columns_.size(); ++i) {
+    line += (i == 0 ? "" : "  ") + padded(cells.at(i), columns_[i].width, columns_[i].align);
+  }
+  line.erase(line.find_last_not_of(' ') + 1);
+  return line + "\n";
 }
 
 std::string percent(double share) { return fmt::format("{:.1f} %", share * 100); }

@@ -27,6 +27,25 @@ class Table {
   std::vector<std::vector<std::string>> rows_;
 };
 
+/// A table whose rows are printed as they come, so that columns are as wide as was said before; a
+/// cell that is wider puts its row out of line.
+class RowByRow {
+ public:
+  struct Column {
+    std::string title;
+    std::size_t width = 0;  ///< at least; the title fits anyway
+    Align align = Align::kLeft;
+  };
+  explicit RowByRow(std::vector<Column> columns);
+
+  /// Titles and the line under them, and a row of as many cells as columns; lines as in Table.
+  std::string head() const;
+  std::string row(const std::vector<std::string>& cells) const;
+
+ private:
+  std::vector<Column> columns_;
+};
+
 /// "12.3 %" of a share in 0..1.
 std::string percent(double share);
 

@@ -29,13 +29,15 @@ struct EmulationValidation {
   Bytes from;  ///< smaller all-reduces are left out
   Bytes to;    ///< and larger ones
   double scale = 1;
+  std::string output;       ///< file for the result as JSON; empty: none
   std::int64_t steps = 30;  ///< of the training
   double worst_allowed =
       0;                    ///< share; an error above it, of an all-reduce or the step, is status 1
-  double mean_allowed = 0;  ///< likewise for e^mean(|log predicted/measured|) − 1
+  double mean_allowed = 0;  ///< likewise for ErrorSummary::mean
 };
 
-/// Leaves in the session kNotMet also where a link does not hold its rate.
+/// Rows are printed as they are measured, and what there is when a signal ends it is summed up, as
+/// a part. Leaves in the session kNotMet also where a link does not hold its rate.
 void validate_by_emulation(Session& session, const EmulationValidation& options);
 
 }  // namespace rackrail::cli

@@ -70,6 +70,7 @@ class CollectiveRank {
       : plan_(plan),
         launch_(launch),
         gpu_(options.gpu),
+        on_measured_(options.on_measured),
         session_({.coordinator = coordinator,
                   .token = read_job_token(""),
                   .tls = tls_of_environment(),
@@ -123,6 +124,7 @@ class CollectiveRank {
       }
       std::sort(times.begin(), times.end());
       medians.push_back(times[times.size() / 2]);
+      on_measured_(BucketId(b), Duration::from_seconds(medians.back()));
     }
     return medians;
   }
@@ -136,6 +138,7 @@ class CollectiveRank {
   const plan::Plan& plan_;
   const LaunchEnvironment& launch_;
   const std::optional<GpuSettings> gpu_;
+  const std::function<void(BucketId, Duration)> on_measured_;
   std::uint32_t step_ = 0;
   std::unique_ptr<GpuArrays> arrays_;  // its stream outlives the executor
   Session session_;

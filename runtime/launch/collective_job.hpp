@@ -1,10 +1,12 @@
 // Timing a plan's collectives on the ranks of a launched job, without any training around them.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/ids.hpp"
 #include "base/units.hpp"
 #include "plan/plan.hpp"
 #include "runtime/launch/environment.hpp"
@@ -20,6 +22,8 @@ struct CollectiveJobOptions {
   std::string transport = "ucx";
   Duration rendezvous_deadline = 60_s;
   std::optional<GpuSettings> gpu;  ///< buckets lie on GPUs; none: on the host
+  /// Called on each rank with the time of a bucket on it, as soon as that is measured.
+  std::function<void(BucketId, Duration)> on_measured = [](BucketId, Duration) {};
   /// The coordinator is that of run_local_collectives(), in another process.
   bool is_led = false;
 };

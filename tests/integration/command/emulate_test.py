@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 import signal
 import time
 
@@ -151,6 +152,40 @@ class Training(EmulationTest):
         self.assertTrue(run["parameters_agree"])
         self.assert_nothing_left()
 
+    def test_rates_of_routes_are_scaled_with_the_network(self):
+        name = self.make_plan("plan.json", "--codec", "none", cluster="pair.csv")
+        plan = json.loads((self.folder / name).read_text())
+        plan["version"] = 3
+        rate, scale = 1_000_000, 4
+        for schedule in plan["schedules"]:
+            for route in schedule["routes"]:
+                if route:
+                    route["rate"] = rate
+        for bucket in plan["buckets"]:
+            bucket["slice_elements"] = 4096  # eight slices may catch up
+        self.write(name, json.dumps(plan))
+        run = self.rackrail_json("train", name, "--emulate", "pair.csv", "--scale", scale, "--steps",
+                                 3)
+        # Two links to each host, both ways.
+        sent = run["bytes_over_tier"]["host-link"] / 2 / 2 / run["steps"]
+        self.assertGreater(run["step_time_s"], 0.7 * sent / (rate * scale), run)
+        self.assertLess(run["step_time_s"], 0.7 * sent / rate, run)  # nobody held it to the plan's
+        self.assert_nothing_left()
+
+    def test_predictions_are_of_the_network_that_is_used(self):
+        self.write("machine.json", json.dumps(harness.calibration()))
+        plan = self.make_plan("plan.json", "--codec", "none", cluster="pair.csv")
+        times = {}
+        for scale in (2, 4):
+            run = self.rackrail_json("train", plan, "--emulate", "pair.csv", "--scale", scale,
+                                     "--calibration", "machine.json", "--workload", "digits.yaml",
+                                     "--steps", 2)
+            times[scale] = run["predicted_step_time_s"]
+            sent = run["bytes_over_tier"]["host-link"] / 2 / 2 / run["steps"]
+            self.assertGreater(times[scale], sent / (scale * 40e6 / 8), run)
+        self.assertAlmostEqual(times[2] / times[4], 2, delta=0.2)
+        self.assert_nothing_left()
+
     def test_train_as_the_command_of_each_rank(self):
         plan = self.make_plan("plan.json", cluster="racks.csv")
         result = self.emulate(
@@ -226,6 +261,35 @@ class Validation(EmulationTest):
         self.assert_bad_input("validate", "pair.csv", "--from", "1 GiB", where="--from",
                               expected="up to 64.0 MiB")
         self.assert_nothing_left()
+
+
+    def test_rows_are_there_whatever_ends_it(self):
+        row = r"(?m)^\S+ KiB +none +\S+ +[\d.]+ \S+ +[\d.]+ \S+ +[+-][\d.]+ %$"
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            with self.subTest(number=number):
+                process = self.start("validate", "pair.csv", "-o", "rows.json")
+                seen = ""
+                while len(re.findall(row, seen)) < 2:
+                    line = process.stdout.readline()
+                    self.assertTrue(line, f"it ended before the second row: {seen}")
+                    seen += line
+                process.send_signal(number)
+                rest = process.stdout.read()
+                process.wait(60)
+                process.stdout.close()
+                process.stderr.close()
+                saved = json.loads((self.folder / "rows.json").read_text())
+                self.assertTrue(saved["partial"])
+                self.assertEqual(saved["planned_collectives"], 9)
+                self.assertGreaterEqual(len(saved["collectives"]), 1)
+                self.assertLess(len(saved["collectives"]), 9)
+                if number == signal.SIGTERM:
+                    self.assertEqual(process.returncode, 128 + number)
+                    self.assertRegex(rest, r"PARTIAL: interrupted after \d of 9 all-reduces, before")
+                    self.assertRegex(rest, r"off by a factor of \d+\.\d+ .*error: median .* worst")
+                else:
+                    self.rackrail("emulate", "--clean")
+                self.assert_nothing_left()
 
 
 class Ends(EmulationTest):

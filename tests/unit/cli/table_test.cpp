@@ -18,6 +18,15 @@ TEST_CASE("columns are as wide as their widest cell; numbers stand to the right"
         "longer  123456\n");
 }
 
+TEST_CASE("rows that are printed as they come stand under their titles") {
+  const RowByRow table({{"name", 6}, {"codec", 2}, {"bytes", 6, Align::kRight}});
+  CHECK(table.head() ==
+        "name    codec   bytes\n"
+        "------  -----  ------\n");
+  CHECK(table.row({"a", "fp16", "1"}) == "a       fp16        1\n");
+  CHECK(table.row({"much longer", "x", "1"}) == "much longer  x           1\n");
+}
+
 TEST_CASE("no line of a table ends in blanks") {
   Table table({{"left"}, {"also left"}});
   table.add_row({"x", ""});

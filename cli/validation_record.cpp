@@ -1,0 +1,199 @@
+#include "cli/validation_record.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <utility>
+
+#include "base/file.hpp"
+#include "base/parse_units.hpp"
+
+namespace rackrail::cli {
+
+namespace {
+
+nlohmann::json collective_json(const EmulatedCollective& one) {
+  return {{"what", to_string(one.size)},          {"bytes", one.size.count()},
+          {"codec", plan::to_string(one.codec)},  {"by", one.family},
+          {"is_chosen", one.is_chosen},           {"predicted_s", one.predicted.seconds()},
+          {"measured_s", one.measured.seconds()}, {"relative_error", one.error()}};
+}
+
+nlohmann::json choice_json(const MeasuredChoice& choice) {
+  return {{"bytes", choice.chosen->size.count()},
+          {"codec", plan::to_string(choice.chosen->codec)},
+          {"chosen", choice.chosen->family},
+          {"best", choice.best->family},
+          {"over_best", choice.over_best()}};
+}
+
+/// What a rank computes in a step, as it was measured beforehand: processor time, in seconds.
+nlohmann::json compute_json(const plan::Workload& workload) {
+  return {{"forward_s", workload.forward.seconds()},
+          {"backward_s", workload.backward().seconds()},
+          {"optimizer_s", workload.optimizer.seconds()}};
+}
+
+RowByRow rows_for(const std::vector<CollectivePlan>& plans) {
+  constexpr std::size_t kSize = 10;
+  constexpr std::size_t kTime = 9;
+  std::size_t codec = 0;
+  std::size_t family = 0;
+  for (const CollectivePlan& plan : plans) {
+    for (const EmulatedCollective& one : plan.cases) {
+      codec = std::max(codec, plan::to_string(one.codec).size());
+      family = std::max(family, one.family.size());
+    }
+  }
+  return RowByRow({{"all-reduce", kSize},
+                   {"codec", codec},
+                   {"by", family},
+                   {"predicted", kTime, Align::kRight},
+                   {"measured", kTime, Align::kRight},
+                   {"error", kTime, Align::kRight}});
+}
+
+std::string over_best_text(const MeasuredChoice& choice) {
+  return fmt::format("({} at {}, {}: {:.1f} % longer than the best, {})\n", choice.chosen->family,
+                     to_string(choice.chosen->size), plan::to_string(choice.chosen->codec),
+                     choice.over_best() * 100, choice.best->family);
+}
+
+std::string worst_choice_text(const std::vector<MeasuredChoice>& choices) {
+  if (choices.empty()) {
+    return "";
+  }
+  const auto worst = std::ranges::max_element(
+      choices, {}, [](const MeasuredChoice& choice) { return choice.over_best(); });
+  return fmt::format("the chosen schedule takes at most {} longer than the best of all ({}, {})\n",
+                     percent(worst->over_best()), to_string(worst->chosen->size),
+                     plan::to_string(worst->chosen->codec));
+}
+
+}  // namespace
+
+ValidationRecord::ValidationRecord(Session& session, std::filesystem::path file)
+    : session_(session), file_(std::move(file)) {}
+
+void ValidationRecord::add_links(const runtime::emulate::NetworkPlan& plan,
+                                 const CheckedLinks& checked) {
+  checked_ = checked;
+  result_.update(links_json(plan, checked));
+  say(links_table(plan, checked) + "\n");
+  save();
+}
+
+void ValidationRecord::begin(const plan::Calibration& calibration, const plan::Workload& workload,
+                             const std::vector<CollectivePlan>& plans) {
+  result_["calibration"] = nlohmann::json::parse(plan::to_json(calibration));
+  result_["compute"] = compute_json(workload);
+  for (const CollectivePlan& plan : plans) {
+    planned_ += plan.cases.size();
+  }
+  table_ = rows_for(plans);
+  say(table_->head());
+  save();
+}
+
+void ValidationRecord::add(const EmulatedCollective& one) {
+  cases_.push_back(one);
+  say(table_->row({to_string(one.size), plan::to_string(one.codec), one.family,
+                   to_string(one.predicted), to_string(one.measured), error_text(one.error())}));
+  save();
+}
+
+void ValidationRecord::end_plan() {
+  const std::vector<EmulatedCollective> of_plan(
+      cases_.begin() + static_cast<std::ptrdiff_t>(of_earlier_plans_), cases_.end());
+  for (const MeasuredChoice& choice : measured_choices(of_plan)) {
+    say(over_best_text(choice));
+  }
+  of_earlier_plans_ = cases_.size();
+}
+
+void ValidationRecord::add_step(const Compared& step, const nlohmann::json& ranks) {
+  step_ = step;
+  result_["step"] = cli::to_json(step);
+  result_["step"]["ranks"] = ranks;
+  result_["step"]["compute"] = result_["compute"];
+  say("\n" + comparison_table("training", {step}));
+  save();
+}
+
+void ValidationRecord::finish() {
+  is_whole_ = true;
+  say_totals();
+  save();
+  if (session_.json) {
+    session_.print_json(to_json());
+  }
+}
+
+void ValidationRecord::finish_partially() {
+  say(fmt::format("\nPARTIAL: interrupted after {} of {} all-reduces, {} the training step\n",
+                  cases_.size(), planned_, step_ ? "after" : "before"));
+  say_totals();
+  save();
+  if (session_.json) {
+    session_.print_json(to_json());
+  }
+}
+
+std::optional<ErrorSummary> ValidationRecord::errors() const {
+  std::vector<double> errors;
+  for (const EmulatedCollective& one : cases_) {
+    errors.push_back(one.error());
+  }
+  if (step_) {
+    errors.push_back(step_->error());
+  }
+  return errors.empty() ? std::nullopt : std::optional(summarise(errors));
+}
+
+void ValidationRecord::say(const std::string& text) const {
+  if (!session_.json) {
+    fmt::print("{}", text);
+    std::fflush(stdout);
+  }
+}
+
+void ValidationRecord::save() const {
+  if (!file_.empty()) {
+    nlohmann::json whole = session_.envelope();
+    whole.update(to_json());
+    write_file_atomically(file_, whole.dump(2) + "\n");
+  }
+}
+
+void ValidationRecord::say_totals() const {
+  const auto summary = errors();
+  if (summary) {
+    say(fmt::format("\n{}{} (load {:.1f} before)\n", worst_choice_text(measured_choices(cases_)),
+                    summary_text(*summary), checked_->load));
+  }
+}
+
+nlohmann::json ValidationRecord::to_json() const {
+  nlohmann::json json = result_;
+  json.erase("compute");  // of the step, once there is one
+  json["partial"] = !is_whole_;
+  json["planned_collectives"] = planned_;
+  json["collectives"] = nlohmann::json::array();
+  for (const EmulatedCollective& one : cases_) {
+    json["collectives"].push_back(collective_json(one));
+  }
+  json["choices"] = nlohmann::json::array();
+  for (const MeasuredChoice& choice : measured_choices(cases_)) {
+    json["choices"].push_back(choice_json(choice));
+  }
+  if (const auto summary = errors()) {
+    json["worst_relative_error"] = std::abs(summary->worst);
+    json["median_relative_error"] = summary->median;
+    json["geomean_relative_error"] = summary->mean;
+  }
+  return json;
+}
+
+}  // namespace rackrail::cli

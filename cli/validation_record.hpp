@@ -1,0 +1,63 @@
+// What `rackrail validate <cluster>` has found so far, and how it is said: a run takes minutes, and
+// what ends it half-way shall not take what was measured.
+#pragma once
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/comparison.hpp"
+#include "cli/emulated_collectives.hpp"
+#include "cli/emulation.hpp"
+#include "cli/session.hpp"
+#include "cli/table.hpp"
+#include "plan/calibration.hpp"
+#include "plan/workload.hpp"
+
+namespace rackrail::cli {
+
+/// Text goes to stdout row by row; JSON at the end, and to `file`, if that is not empty, as it is
+/// after each row.
+class ValidationRecord {
+ public:
+  ValidationRecord(Session& session, std::filesystem::path file);
+
+  void add_links(const runtime::emulate::NetworkPlan& plan, const CheckedLinks& checked);
+  /// What this machine costs, and all that is to be executed.
+  void begin(const plan::Calibration& calibration, const plan::Workload& workload,
+             const std::vector<CollectivePlan>& plans);
+  /// The next one of these, measured.
+  void add(const EmulatedCollective& one);
+  /// The cases of one plan are all there: what its choices are worth.
+  void end_plan();
+  void add_step(const Compared& step, const nlohmann::json& ranks);
+  /// The last that is said.
+  void finish();
+  /// Instead, when a signal ended it: the same of what there is.
+  void finish_partially();
+
+  bool links_are_held() const { return checked_ && checked_->is_held; }
+  /// Of all that was measured; none if nothing was.
+  std::optional<ErrorSummary> errors() const;
+
+ private:
+  void say(const std::string& text) const;
+  void save() const;
+  void say_totals() const;
+  nlohmann::json to_json() const;
+
+  Session& session_;
+  std::filesystem::path file_;
+  nlohmann::json result_;  ///< but for what is made of the cases
+  std::optional<CheckedLinks> checked_;
+  std::optional<RowByRow> table_;
+  std::size_t planned_ = 0;
+  std::vector<EmulatedCollective> cases_;
+  std::size_t of_earlier_plans_ = 0;  ///< cases
+  std::optional<Compared> step_;
+  bool is_whole_ = false;
+};
+
+}  // namespace rackrail::cli
