@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <iterator>
 #include <utility>
 
@@ -276,6 +277,10 @@ void JointSearch::try_parts(Found& found) {
       try_part(
           found, [&](const Candidate& candidate) { return candidate.family == family; }, family);
     }
+  }
+  const auto has_rates = [](const Candidate& candidate) { return candidate.graph.has_rates(); };
+  if (std::ranges::any_of(all, has_rates)) {
+    try_part(found, std::not_fn(has_rates), "schedules without rates");
   }
   const std::vector<plan::Codec>& codecs = search_.candidates().allowed_codecs();
   for (const plan::Codec& codec : codecs) {

@@ -12,11 +12,11 @@
 // MiB buckets: about a hundred ranks); above, it is not simulated. Plans are compared by seconds
 // per useful sample, T(B)/(B·E(B)), which is their step time where the batch is no knob.
 //
-// The same holds for one family of schedules, or one codec between groups, alone: what the cheapest
-// per bucket leaves out is that buckets meet. Below kVeryManyRanks, after the joint search, every
-// family and every codec that the options leave free is searched by itself, at every bucket size,
-// as far as a bound allows that it is faster by more than half of kWorthwhile; where one is, it is
-// the result, with codecs chosen and lightened within it. So
+// The same holds for one family of schedules, one codec between groups, or no rates, alone: what
+// the cheapest per bucket leaves out is that buckets meet. Below kVeryManyRanks, after the joint
+// search, every family and every codec that the options leave free is searched by itself, at every
+// bucket size, as far as a bound allows that it is faster by more than half of kWorthwhile; where
+// one is, it is the result, with codecs chosen and lightened within it. So
 //   step (joint) ≤ (1 + kWorthwhile) · step (any family or codec alone)
 // in FP32, and within 1 % where codecs are free
 // (tests/property/planner/one_part_property_test.cpp), as far as the joint search's own steps go:
