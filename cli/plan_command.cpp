@@ -100,10 +100,8 @@ planner::PlannerOptions planner_options(const PlanOptions& options, const Sessio
   }
   result.batch_policy = named("<command line>", "--batch-policy",
                               [&] { return planner::parse_batch_policy(options.batch_policy); });
-  if (options.route_rates != "auto") {
-    result.route_rates = options.route_rates == "always" ? planner::RouteRates::kAlways
-                                                         : planner::RouteRates::kNever;
-  }
+  result.route_rates = named("<command line>", "--route-rates",
+                             [&] { return planner::parse_route_rates(options.route_rates); });
   result.learning_rate_rule = named("<command line>", "--learning-rate-rule", [&] {
     return planner::parse_learning_rate_rule(options.learning_rate_rule);
   });
@@ -171,7 +169,8 @@ void run_plan(Session& session, const PlanOptions& options) {
   if (!options.time_budget.empty()) {
     const std::chrono::nanoseconds budget = time_budget(options.time_budget);
     whole_budget.emplace(budget);
-    search_budget.emplace(options.compare || options.compare_hosts ? budget / 2 : budget);
+    const bool has_more_to_show = options.compare || options.compare_hosts || options.explain;
+    search_budget.emplace(has_more_to_show ? budget / 2 : budget);
     chosen.stop = [&search_budget] { return search_budget->is_used_up(); };
   }
   std::optional<planner::PlanReport> report;
@@ -341,7 +340,6 @@ void add_plan_command(CLI::App& app, Session& session) {
               "--route-rates", options->route_rates,
               "Whether routes may have rates, which uneven clusters gain from: auto (unless "
               "ranks are GPUs, whose executors do not hold to them), always, never")
-          ->check(CLI::IsMember({"auto", "always", "never"}))
           ->capture_default_str();
   command
       ->add_option("--learning-rate-rule", options->learning_rate_rule,
@@ -360,8 +358,9 @@ void add_plan_command(CLI::App& app, Session& session) {
       "the first and the last layer costs, and what runs without a planner; about twice the time");
   CLI::Option* time_budget_option = command->add_option(
       "--time-budget", options->time_budget,
-      "Stop the search after this time, e.g. '20 s', with its best plan so far (with --compare or "
-      "--compare-hosts: half of it for the search, the rest for these); without it the same "
+      "Stop the search after this time, e.g. '20 s', with its best plan so far (with --compare, "
+      "--compare-hosts or --explain: half of it for the search, the rest for these; what --explain "
+      "shows is not cut short); without it the same "
       "input gives the same plan everywhere");
   command
       ->add_option("--target-samples", options->target_samples,

@@ -37,6 +37,7 @@ struct ReplanOptions {
   std::string rates;
   double tolerance = 0.05;
   bool compare_full = false;
+  std::string route_rates = "auto";
   std::string output;
   std::string cluster_output;
 };
@@ -238,10 +239,14 @@ void run_replan(Session& session, const ReplanOptions& options) {
   const topology::Topology now = named(options.cluster.cluster, "", [&] {
     return planner::changed_cluster(input.cluster, changes);
   });
+  const planner::RouteRates route_rates = named("<command line>", "--route-rates", [&] {
+    return planner::parse_route_rates(options.route_rates);
+  });
   Outcome outcome;
   double start = cpu_seconds();
   const auto costs = sim::make_cost_model(now, {});
-  outcome.replan = planner::replan(input.plan, input.cluster, now, changes, input.workload, *costs);
+  outcome.replan =
+      planner::replan(input.plan, input.cluster, now, changes, input.workload, *costs, route_rates);
   outcome.cpu_s = cpu_seconds() - start;
   outcome.kept =
       planner::step_if_kept(input.plan, input.cluster, now, changes, input.workload, *costs);
@@ -252,6 +257,7 @@ void run_replan(Session& session, const ReplanOptions& options) {
     full.compression_warmup = input.plan.compression_warmup_steps;
     full.seed = input.plan.seed;
     full.compare_baselines = false;
+    full.route_rates = route_rates;
     const auto fresh = sim::make_cost_model(now, {});
     outcome.full = planner::make_plan(now, input.workload, *fresh, full).prediction.step_time;
     outcome.full_cpu_s = cpu_seconds() - start;
@@ -294,6 +300,12 @@ void add_replan_command(CLI::App& app, Session& session) {
       ->add_option("--tolerance", options->tolerance,
                    "Share by which a rate must differ from the planned one to count")
       ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
+  command
+      ->add_option(
+          "--route-rates", options->route_rates,
+          "Whether routes may have rates: auto (as in the plan, or unless ranks are GPUs), "
+          "always, never")
       ->capture_default_str();
   command->add_flag("--compare-full", options->compare_full, "Also make a full plan and compare");
   command->add_option("-o,--output", options->output, "Plan file to write");

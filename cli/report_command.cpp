@@ -61,7 +61,7 @@ std::string share_cell(const nlohmann::json& run, const char* key) {
   return share ? percent(*share) : "-";
 }
 
-nlohmann::json bytes_over_tiers(const nlohmann::json& run) {
+nlohmann::json tiers_in(const nlohmann::json& run) {
   const auto it = run.find("bytes_over_tier");
   return it != run.end() && it->is_object() ? *it : nlohmann::json::object();
 }
@@ -269,14 +269,14 @@ std::string comparison(const std::vector<Run>& runs) {
   row("synchronisation share here", share("sync_share"));
   std::set<std::string> tiers;
   for (const Run& run : runs) {
-    const nlohmann::json bytes = bytes_over_tiers(run.result);  // must outlive its items()
+    const nlohmann::json bytes = tiers_in(run.result);  // must outlive its items()
     for (const auto& item : bytes.items()) {
       tiers.insert(item.key());
     }
   }
   for (const std::string& tier : tiers) {
     row("bytes over " + tier + " per step", [&tier](const nlohmann::json& run) {
-      const auto bytes = number(bytes_over_tiers(run), tier.c_str());
+      const auto bytes = number(tiers_in(run), tier.c_str());
       const auto steps = number(run, "steps");
       return bytes && steps && *steps > 0
                  ? to_string(Bytes(static_cast<std::int64_t>(*bytes / *steps)))

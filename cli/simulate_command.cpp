@@ -177,7 +177,7 @@ std::optional<explore::OutageResult> simulate_outages(const Session& session,
 }
 
 /// What is left out or assumed.
-std::vector<std::string> notes_of(const PlanInput& input) {
+std::vector<std::string> notes_on_input(const PlanInput& input) {
   std::vector<std::string> notes = simulation_notes(input.cluster);
   if (const std::int64_t steps = input.plan.compression_warmup_steps; steps > 0) {
     notes.push_back(
@@ -200,7 +200,7 @@ void run_asynchronous(Session& session, const PlanInput& input,
   const sim::AsynchronousResult result =
       sim::simulate_asynchronous(input.plan, input.workload, input.cluster, simulation);
   bar.clear();
-  const std::vector<std::string> notes = say(session, notes_of(input));
+  const std::vector<std::string> notes = say(session, notes_on_input(input));
   if (session.json) {
     nlohmann::json times = nlohmann::json::array();
     for (const Duration time : result.step_times) {
@@ -317,7 +317,7 @@ void run_step(Session& session, const SimulateOptions& options) {
   bar.clear();
   options.files.write(result.records, input.cluster, simulation.disturbances,
                       "simulated: " + input.plan.name);
-  const std::vector<std::string> notes = say(session, notes_of(input));
+  const std::vector<std::string> notes = say(session, notes_on_input(input));
   if (!session.json) {
     print_step(input, result, simulation, wall);
     if (outages) {

@@ -199,6 +199,7 @@ plan::Plan make_gpu_plan(const topology::Topology& machine, const plan::Workload
   wanted.local_batch = workload.profiled_batch;
   wanted.codec = plan::Codec{};
   wanted.compare_baselines = false;
+  wanted.route_rates = planner::RouteRates::kNever;
   plan::Plan plan = planner::make_plan(machine, workload, *cost_model, wanted);
   for (plan::Bucket& bucket : plan.buckets) {
     bucket.slice_elements = one_slice(bucket.elements);

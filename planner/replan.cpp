@@ -41,8 +41,13 @@ void move_to(plan::Plan& plan, const Topology& now) {
 class Replanner {
  public:
   Replanner(const plan::Plan& plan, const Topology& now, const LinkMap& links,
-            const plan::Workload& workload, plan::CostModel& cost_model)
-      : old_(plan), now_(now), links_(links), workload_(workload), cost_model_(cost_model) {}
+            const plan::Workload& workload, plan::CostModel& cost_model, RouteRates route_rates)
+      : old_(plan),
+        now_(now),
+        links_(links),
+        workload_(workload),
+        cost_model_(cost_model),
+        route_rates_(route_rates) {}
 
   Replan run() {
     result_.before = old_.prediction.step_time;
@@ -83,7 +88,9 @@ class Replanner {
     PlannerOptions options;
     options.error_budget = old_.error_budget;
     options.seed = old_.seed;
-    if (std::any_of(old_.schedules.begin(), old_.schedules.end(),
+    options.route_rates = route_rates_;
+    if (route_rates_ == RouteRates::kWhereKept &&
+        std::any_of(old_.schedules.begin(), old_.schedules.end(),
                     [](const plan::TransferGraph& graph) { return graph.has_rates(); })) {
       options.route_rates = RouteRates::kAlways;
     }
@@ -190,6 +197,7 @@ class Replanner {
   const LinkMap& links_;
   const plan::Workload& workload_;
   plan::CostModel& cost_model_;
+  const RouteRates route_rates_;
   Replan result_;
   plan::Plan rerouted_;
   plan::Plan best_;
@@ -228,10 +236,10 @@ Topology changed_cluster(const Topology& topology, std::span<const LinkChange> c
 
 Replan replan(const plan::Plan& plan, const Topology& before, const Topology& now,
               std::span<const LinkChange> changes, const plan::Workload& workload,
-              plan::CostModel& cost_model) {
+              plan::CostModel& cost_model, RouteRates route_rates) {
   require_plan_for(plan, before, workload);
   const LinkMap links(before.link_count(), changes);
-  Replan result = Replanner(plan, now, links, workload, cost_model).run();
+  Replan result = Replanner(plan, now, links, workload, cost_model, route_rates).run();
   std::vector<bool> is_changed_before(before.link_count());
   std::vector<bool> is_changed_now(now.link_count());
   for (const LinkChange& change : changes) {

@@ -20,6 +20,7 @@
 #include "plan/cost_model.hpp"
 #include "plan/plan.hpp"
 #include "plan/workload.hpp"
+#include "planner/route_rates.hpp"
 #include "topology/topology.hpp"
 
 namespace rackrail::planner {
@@ -56,10 +57,12 @@ struct Replan {
 };
 
 /// `now` is changed_cluster(before, changes), and `cost_model` is of it. Throws PlanError when the
-/// plan is not for `before` and `workload`. Deterministic.
+/// plan is not for `before` and `workload`. Where the plan has rates
+/// of routes the new one may, too, unless they are kNever. Deterministic.
 Replan replan(const plan::Plan& plan, const topology::Topology& before,
               const topology::Topology& now, std::span<const LinkChange> changes,
-              const plan::Workload& workload, plan::CostModel& cost_model);
+              const plan::Workload& workload, plan::CostModel& cost_model,
+              RouteRates route_rates = RouteRates::kWhereKept);
 
 /// The step time of the plan as it is on the changed cluster; none when it uses a lost link.
 std::optional<Duration> step_if_kept(const plan::Plan& plan, const topology::Topology& before,

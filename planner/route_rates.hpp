@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 #include "topology/topology.hpp"
 
@@ -15,6 +16,9 @@ enum class RouteRates : std::uint8_t {
   kAlways,
   kNever,
 };
+
+/// "auto", "always" or "never". Throws ConfigError.
+RouteRates parse_route_rates(std::string_view text);
 
 bool may_have_rates(RouteRates rates, const topology::Topology& topology);
 

@@ -12,11 +12,14 @@ class HierarchicalRing final : public ScheduleFamily {
 
   std::optional<std::string> refusal(const topology::Topology& topology,
                                      const TierCodecs& codecs) const override {
+    if (auto refusal = refuse_uneven_groups(topology)) {
+      return refusal;
+    }
     // With a codec, a shard would be written where it is encoded while the ring still reads it.
     if (codecs.inside.is_lossy() || codecs.across.is_lossy()) {
       return "it moves FP32 only";
     }
-    return refuse_uneven_groups(topology);
+    return std::nullopt;
   }
 
   GraphSize graph_size(const topology::Topology& topology) const override {

@@ -270,13 +270,13 @@ class InNetworkFamily final : public ScheduleFamily {
     if (topology.rank_count() > kMostRanksInNetwork) {
       return "there are too many ranks to look for trees over all of them";
     }
-    if (codecs.inside.is_lossy() || codecs.across.is_lossy()) {
-      return "switches add FP32 only";
-    }
     topology::Router router(topology);
     const SwitchTrees trees(topology);
     if (!trees.any(TransferOp::kReduce) && !trees.any(TransferOp::kCopy)) {
       return "no switch reduces or multicasts";
+    }
+    if (codecs.inside.is_lossy() || codecs.across.is_lossy()) {
+      return "switches add FP32 only";
     }
     for (const Shape& shape : shapes_of(topology)) {
       if (!Builder({topology, router, codecs}, shape, 1).build().groups().empty()) {

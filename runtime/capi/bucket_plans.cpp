@@ -50,6 +50,10 @@ plan::Workload workload_of(std::span<const BucketRequest> requests) {
   return workload;
 }
 
+planner::RouteRates rates_if(bool may_have_rates) {
+  return may_have_rates ? planner::RouteRates::kAlways : planner::RouteRates::kNever;
+}
+
 std::function<bool()> stop_after(std::chrono::seconds time) {
   return [end = std::chrono::steady_clock::now() + time] {
     return std::chrono::steady_clock::now() >= end;
@@ -98,10 +102,11 @@ std::vector<std::vector<Part>> cut(std::int64_t elements) {
   return steps;
 }
 
-plan::Plan plan_pieces(const topology::Topology& cluster) {
+plan::Plan plan_pieces(const topology::Topology& cluster, bool may_have_rates) {
   const auto costs = sim::make_cost_model(cluster, {});
   planner::PlannerOptions options;
   options.codec = plan::Codec{};
+  options.route_rates = rates_if(may_have_rates);
   options.stop = stop_after(std::chrono::seconds(20));
   planner::CandidateSet candidates(cluster, *costs, options);
   candidates.complete();
@@ -136,7 +141,7 @@ plan::Plan plan_buckets(const topology::Topology& cluster, std::span<const Bucke
   planner::PlannerOptions options;
   options.codec = codec;
   options.divides_finely = true;
-  options.route_rates = may_have_rates ? planner::RouteRates::kAlways : planner::RouteRates::kNever;
+  options.route_rates = rates_if(may_have_rates);
   options.bucket_size = Bytes(4);  // one float: no bucket takes in the next
   options.local_batch = 1;
   options.protect_outer_layers = false;

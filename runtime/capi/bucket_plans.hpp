@@ -44,7 +44,7 @@ std::vector<std::vector<Part>> cut(std::int64_t elements);
 
 /// The plan of the pieces: for each size the fastest FP32 schedule by the simulator, as far as
 /// twenty seconds go (some hundred ranks).
-plan::Plan plan_pieces(const topology::Topology& cluster);
+plan::Plan plan_pieces(const topology::Topology& cluster, bool may_have_rates = true);
 
 struct BucketRequest {
   std::int64_t elements = 0;

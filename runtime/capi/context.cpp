@@ -98,7 +98,7 @@ void Context::join() {
     const topology::Topology cluster = cluster_of(settings_);
     made_ = plan_of(settings_, cluster);
     runtime::CoordinatorOptions coordinator;
-    coordinator.plan = plan::to_binary(plan_pieces(cluster));
+    coordinator.plan = plan::to_binary(plan_pieces(cluster, !settings_.gpu));
     coordinator.listen = settings_.launch.coordinator;
     coordinator.token = settings_.token;
     coordinator.tls = runtime::tls_of_environment();
