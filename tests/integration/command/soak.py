@@ -31,6 +31,9 @@ MOST_AT_ONCE = 2  # workers that may be hit before there is a new checkpoint, bu
 MOST_MORE_DESCRIPTORS = 16
 MOST_MORE_MEMORY = 64 << 20  # bytes, per process over its life
 KINDS = ("kill", "freeze", "thaw", "coordinator", "two", "all")
+SAID = {"kill": "a worker killed", "freeze": "a worker stopped",
+        "thaw": "a worker stopped for a while", "coordinator": "the command killed, and started again",
+        "two": "two workers killed", "all": "all workers killed", "cable": "a cable cut for a while"}
 EMULATED_KINDS = ("kill", "freeze", "thaw", "cable", "two", "all")
 
 
