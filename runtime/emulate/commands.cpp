@@ -46,7 +46,8 @@ Bytes burst_size(Bandwidth rate) {
 }
 
 Bytes send_buffer(Bandwidth rate) {
-  return std::max(std::clamp(rate * 32_ms, 128_KiB, 1_MiB), rate * 1_ms);
+  constexpr Bandwidth kSlow = 250_Mbps;
+  return rate <= kSlow ? std::clamp(rate * 32_ms, 128_KiB, 1_MiB) : std::max(128_KiB, rate * 1_ms);
 }
 
 std::string tc_rate(Bandwidth rate) { return fmt::format("{}bps", rate.bytes_per_second()); }

@@ -25,8 +25,8 @@ Bytes queue_limit(Bandwidth rate);
 /// What HTB may send at once: 0.5 ms at the rate, and one packet of segmentation offload at least.
 Bytes burst_size(Bandwidth rate);
 
-/// What a connection of a host with a link of this rate may hold back: 32 ms at the rate, between
-/// 128 KiB and 1 MiB, and 1 ms at faster ones. With more, what was sent first fills the queues, and
+/// What a connection of a host with a link of this rate may hold back, 128 KiB at least: 32 ms at
+/// the rate up to 250 Mbit/s, and 1 ms at faster ones. With more, what was sent first fills the queues, and
 /// what is urgent stands behind it. With less, one connection alone cannot fill a link that carries
 /// as much the other way: it holds two of the packets that segmentation offload makes, and its
 /// acknowledgements stand behind those of the other direction (results/rails.md).
