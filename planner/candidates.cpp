@@ -172,8 +172,14 @@ CandidateSet::CandidateSet(const topology::Topology& topology, plan::CostModel& 
   }
   if (needs_protected) {
     const plan::Codec fp16{.kind = plan::CodecKind::kFp16};
-    for (const auto& family : schedule_families()) {
-      add_family(*family, {{fp16, fp16}}, true);
+    const std::size_t before = candidates_.size();
+    if (schedule_.has_value()) {
+      add_family(schedule_family(*schedule_), {{fp16, fp16}}, true);
+    }
+    if (candidates_.size() == before) {  // any, or one that moves no FP16
+      for (const auto& family : schedule_families()) {
+        add_family(*family, {{fp16, fp16}}, true);
+      }
     }
     allowed_.push_back(fp16);
   }

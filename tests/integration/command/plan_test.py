@@ -223,6 +223,12 @@ class Plan(harness.CommandTest):
         self.assertAlmostEqual(simulated["step_time_s"], steps["auto"], places=9)
         self.assert_bad_input("plan", "racks.csv", "vgg-16", "--naive", "--route-rates", "never")
 
+    def test_a_family_that_is_asked_for_moves_protected_tensors_too(self):
+        for family in ("hierarchical", "parameter-server"):
+            plan = self.rackrail_json("plan", "two-racks-40g", "gpt2-124m", "--schedule", family,
+                                      "--codec", "int8")
+            self.assertEqual({bucket["schedule"] for bucket in plan["buckets"]}, {family})
+
     def test_a_terminal_shows_progress_and_a_pipe_does_not(self):
         self.assertEqual(self.rackrail("plan", "two-racks-40g", "bert-large").err, "")
         leader, follower = pty.openpty()
