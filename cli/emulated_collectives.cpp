@@ -49,6 +49,7 @@ class CollectivePlanner {
     bucket.elements = row.bytes.count() / 4;
     bucket.schedule = schedule_of(family, time.form);
     bucket.slice_elements = time.slice_elements;
+    bucket.codec = codec_;
     const sim::CollectiveResult simulated =
         sim::simulate_collective(result_.plan.schedules[bucket.schedule], bucket.elements,
                                  bucket.slice_elements, network_, simulation_);
