@@ -26,10 +26,10 @@ Bytes queue_limit(Bandwidth rate);
 Bytes burst_size(Bandwidth rate);
 
 /// What a connection of a host with a link of this rate may hold back, 128 KiB at least: 32 ms at
-/// the rate up to 250 Mbit/s, and 1 ms at faster ones. With more, what was sent first fills the queues, and
-/// what is urgent stands behind it. With less, one connection alone cannot fill a link that carries
-/// as much the other way: it holds two of the packets that segmentation offload makes, and its
-/// acknowledgements stand behind those of the other direction (results/rails.md).
+/// the rate up to 250 Mbit/s, and 1 ms at faster ones. With more, what was sent first fills the
+/// queues, and what is urgent stands behind it. With less, one connection alone cannot fill a link
+/// that carries as much the other way: it holds two of the packets that segmentation offload makes,
+/// and its acknowledgements stand behind those of the other direction (results/rails.md).
 Bytes send_buffer(Bandwidth rate);
 
 /// "10500kbit"-like text that tc takes, exact to a bit per second.
