@@ -109,7 +109,7 @@ class ForestFamily final : public ScheduleFamily {
   }
 
  private:
-  /// The fastest of them, so that trees of other shapes may be filled sooner.
+  /// Whether the fastest of them are, so that trees of other shapes may be filled sooner.
   static bool are_deep(const std::vector<AllReduceForests>& forests) {
     const auto fastest = std::max_element(
         forests.begin(), forests.end(),
