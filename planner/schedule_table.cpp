@@ -20,7 +20,7 @@ namespace rackrail::planner {
 namespace {
 
 constexpr std::int64_t kElementBytes = 4;  // bytes
-constexpr std::size_t kManyRanksInTable = 256;
+constexpr std::size_t kManyRanksInTable = 96;
 constexpr double kLeastOfSmaller = 0.5;
 constexpr double kWorthSimulating = 0.005;
 constexpr double kNearly = 0.01;  // bounds that are alike

@@ -11,7 +11,7 @@
 // smaller buffer, as long as no schedule takes half the time for more bytes. From kVeryManyRanks on
 // (candidates.hpp) a family must be able to be faster by half a percent to be simulated. How a
 // family's schedule is divided into rounds and slices is decided for each size
-// (collective_forms.hpp). From 256 ranks on every second power of two is left out.
+// (collective_forms.hpp). From 96 ranks on every second power of two is left out.
 #pragma once
 
 #include <cstdint>

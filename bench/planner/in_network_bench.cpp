@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "planner/collective_forms.hpp"
 #include "planner/schedule_family.hpp"
 #include "sim/simulator.hpp"
 #include "tests/support/clusters.hpp"
@@ -26,9 +27,11 @@ double best_seconds(const Topology& topology, std::string_view family) {
   topology::Router router(topology);
   const auto costs = sim::make_cost_model(topology, {});
   double best = 1e300;
-  for (const auto& graph : planner::schedule_family(family).all_reduces({topology, router, {}})) {
+  const auto forms = planner::collective_forms(planner::schedule_family(family),
+                                               plan::Collective::kAllReduce, topology, router, {});
+  for (const auto& form : forms) {
     for (const std::int64_t slice : kSlices) {
-      best = std::min(best, costs->collective_time(graph, kElements, slice).seconds());
+      best = std::min(best, costs->collective_time(form.graph(), kElements, slice).seconds());
     }
   }
   return best;

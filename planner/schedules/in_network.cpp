@@ -31,7 +31,7 @@ using plan::TransferOp;
 constexpr std::size_t kMostTransfersInNetwork = 130'000;
 constexpr std::size_t kMostRanksInNetwork = 1024;
 constexpr std::size_t kMostChunks = 64;  // per shard
-constexpr std::size_t kInNetworkRounds = 16;
+constexpr std::size_t kInNetworkRounds[] = {16, 32};
 constexpr double kGoodEnough = 0.002;
 constexpr double kBytesPerElement = 4;
 constexpr double kSliceBytes = 1 << 20;  // an addition's fixed cost is of a slice like this
@@ -226,7 +226,7 @@ double cost(const plan::TransferGraph& graph, const topology::Topology& topology
 /// A graph, and what it costs.
 using Found = std::pair<double, plan::TransferGraph>;
 
-/// The graph of a shape with the fewest chunks that are enough, and one with more rounds where it
+/// The graph of a shape with the fewest chunks that are enough, and some with more rounds where it
 /// has one for each root; none without a group in it.
 std::vector<Found> best_of(const ScheduleRequest& request, const Shape& shape) {
   std::vector<std::size_t> counts;
@@ -252,11 +252,16 @@ std::vector<Found> best_of(const ScheduleRequest& request, const Shape& shape) {
     return found;
   }
   const double seconds = best->first;
-  const std::size_t rounds =
-      std::min(kInNetworkRounds, kMostTransfersInNetwork / best->second.transfers().size());
+  const std::size_t most =
+      std::min(request.most_rounds, kMostTransfersInNetwork / best->second.transfers().size());
   found.push_back(std::move(*best));
-  if (shape.shards() > 1 && best_chunks == shape.groups.size() && rounds > 1) {
-    found.emplace_back(seconds, Builder(request, shape, best_chunks * rounds).build());
+  std::size_t last = 1;
+  for (const std::size_t fine : kInNetworkRounds) {
+    const std::size_t rounds = std::min(fine, most);
+    if (shape.shards() > 1 && best_chunks == shape.groups.size() && rounds > last) {
+      found.emplace_back(seconds, Builder(request, shape, best_chunks * rounds).build());
+      last = rounds;
+    }
   }
   return found;
 }
