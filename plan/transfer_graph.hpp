@@ -35,9 +35,9 @@
 //     the order of their ids, but rule 5 does not order them among transfers of their own. Who has
 //     no such switches sends the members one by one, by rules 1 to 6: the result is the same but
 //     for the order of additions.
-//  8. Rates. A route may have a rate: a transfer over it moves no faster, counting encoded bytes.
-//     Where trees of unequal shares meet on a link, equal parts of it would hold up some of them;
-//     at their rates none waits for another.
+//  8. Rates. A route may have a rate: a transfer over it moves no faster, counting encoded bytes
+//     (the runtime holds those of several buckets to it together). Where trees of unequal shares
+//     meet on a link, equal parts of it would hold up some of them; at their rates none waits.
 //
 // An all-reduce is right when every rank ends with each rank's contribution exactly once
 // (plan/verifier.hpp).
