@@ -1,13 +1,11 @@
 // How much of a buffer each rank serves where the ranks themselves are the parameter server.
 //
-// Rank s serves the share w_s: all others send it their parts of that and get the sums back. So a
-// link l carries Σ_s c_ls·w_s of the buffer, where c_ls counts the routes to and from server s over
-// it, and with contributions and sums under way at the same time (slices) the exchange takes
-//   T = max_l Σ_s c_ls·w_s / bandwidth_l.
-// The least T over all w ≥ 0 with Σ w = 1 is a linear program. On a switch with n equal links its
-// answer is 1/n each; where links differ, T·b_r = 1 + (n − 2)·w_r: a rank takes in what it serves
-// and the sums of all others, so one with a slow link serves less than in proportion to its rate,
-// or nothing. (BytePS, OSDI 2020, has the closed form for servers of their own and equal links.)
+// Rank s serves the share w_s: all others send it their parts of that and get the sums back, so
+// routes to and from server s cross links (planner/part_loads.hpp, which finds the best shares).
+// On a switch with n equal links these are 1/n each; where links differ, T·b_r = 1 + (n − 2)·w_r: a
+// rank takes in what it serves and the sums of all others, so one with a slow link serves less than
+// in proportion to its rate, or nothing. (BytePS, OSDI 2020, has the closed form for servers of
+// their own and equal links.)
 #pragma once
 
 #include <cstdint>

@@ -10,13 +10,19 @@
 // the same bits: what it sends of the chunk afterwards waits for that. Without one it does not,
 // unless there were very many to be waited for.
 //
+// Chunks are alike; where links are not, a second choice has chunks of the sizes that load links
+// most evenly (planner/part_loads.hpp): a host with slow adapters owns little or nothing.
+//
 // Groups of several sizes have as many lines l as each size divides, so that the members of a group
 // have equally many: line l is at member l mod g of a group of g. Where that were more than eight
 // times the largest group, or made more than half a million transfers, fewer: some members then
 // have one line more than others.
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
+#include "planner/forest/colours.hpp"
+#include "planner/part_loads.hpp"
 #include "planner/schedules/builder.hpp"
 
 namespace rackrail::planner {
@@ -26,11 +32,19 @@ namespace {
 constexpr std::size_t kMostLinesPerMember = 8;
 constexpr std::size_t kMostTransfersOfUneven = 500'000;
 constexpr std::size_t kMostDependencies = 4'000'000;
+// Of chunks whose sizes are chosen, by a linear program and the routes of all transfers.
+constexpr std::size_t kMostChunksSized = 512;
+constexpr std::size_t kMostTransfersSized = 100'000;
+constexpr double kWorthSizing = 0.98;        // of the time with chunks that are alike
+constexpr double kWeightScale = 1024;        // of a chunk of mean size
+constexpr double kWorthAChunk = 0.01;        // of the mean size
+constexpr std::int64_t kElements = 1 << 20;  // of which a codec's ratio is taken
 
 /// One all-reduce being made.
 class Phases {
  public:
-  explicit Phases(const ScheduleRequest& request);
+  /// `weights` are those of chunks, line by line and in each by the owning group; none: all alike.
+  explicit Phases(const ScheduleRequest& request, std::vector<std::uint32_t> weights = {});
 
   plan::TransferGraph make();
 
@@ -40,7 +54,10 @@ class Phases {
     return ranks[line % ranks.size()];
   }
   GraphBuilder::Range chunk(std::size_t line, std::size_t owner) const {
-    return {static_cast<std::uint32_t>(line * groups_.size() + owner), 1};
+    return {numbers_[line * groups_.size() + owner], 1};
+  }
+  bool is_empty(std::size_t line, std::size_t owner) const {
+    return numbers_[line * groups_.size() + owner] == kNone;
   }
   /// Of chunk (line, owner) in a group.
   std::size_t slot(std::size_t group, std::size_t line, std::size_t owner) const {
@@ -52,9 +69,12 @@ class Phases {
   void copy_across();
   void copy_inside();
 
+  static constexpr std::uint32_t kNone = UINT32_MAX;
+
   std::vector<topology::RankGroup> groups_;
   std::size_t lines_ = 0;
   std::size_t largest_ = 0;
+  std::vector<std::uint32_t> numbers_;  ///< of chunks, by line and owner; none: there is nothing
   bool waits_for_first_copy_ = false;
   GraphBuilder builder_;
   std::vector<std::vector<TransferId>> sums_;  ///< by slot: what the holder's sum waits for
@@ -102,14 +122,27 @@ bool waits_for_first_copy(const std::vector<topology::RankGroup>& groups,
   return codecs.inside.is_lossy() || codecs.across.is_lossy() || dependencies > kMostDependencies;
 }
 
-Phases::Phases(const ScheduleRequest& request)
+std::vector<std::uint32_t> positive(std::vector<std::uint32_t> weights, std::size_t count) {
+  if (weights.empty()) {
+    weights.assign(count, 1);
+  }
+  std::erase(weights, 0U);
+  return weights;
+}
+
+Phases::Phases(const ScheduleRequest& request, std::vector<std::uint32_t> weights)
     : groups_(tier_groups(request.topology)),
       lines_(line_count(groups_)),
       largest_(largest_group(groups_)),
       waits_for_first_copy_(waits_for_first_copy(groups_, request.codecs)),
-      builder_("hierarchical", request, std::vector<std::uint32_t>(lines_ * groups_.size(), 1)),
+      builder_("hierarchical", request, positive(weights, lines_ * groups_.size())),
       sums_(groups_.size() * lines_ * groups_.size()),
-      results_(sums_.size()) {}
+      results_(sums_.size()) {
+  std::uint32_t next = 0;
+  for (std::size_t c = 0; c < lines_ * groups_.size(); ++c) {
+    numbers_.push_back(weights.empty() || weights[c] > 0 ? next++ : kNone);
+  }
+}
 
 plan::TransferGraph Phases::make() {
   sum_inside();
@@ -131,7 +164,7 @@ void Phases::sum_inside() {
         for (std::size_t m = 0; m < blocks * members && offset < members; ++m) {
           // In a block of lines each member sends once, and to another than the others do.
           const std::size_t l = m - m % members + (m + offset) % members;
-          if (l < lines_) {
+          if (l < lines_ && !is_empty(l, j)) {
             sums_[slot(i, l, j)].push_back(
                 builder_.reduce(holder(i, m), holder(i, l), chunk(l, j), {}));
           }
@@ -147,6 +180,9 @@ void Phases::sum_across() {
     for (std::size_t i = 0; i < k; ++i) {
       const std::size_t j = (i + offset) % k;
       for (std::size_t l = 0; l < lines_; ++l) {
+        if (is_empty(l, j)) {
+          continue;
+        }
         const TransferId id =
             builder_.reduce(holder(i, l), holder(j, l), chunk(l, j), sums_[slot(i, l, j)]);
         sums_[slot(j, l, j)].push_back(id);
@@ -161,6 +197,9 @@ void Phases::copy_across() {
     for (std::size_t j = 0; j < k; ++j) {
       const std::size_t i = (j + offset) % k;
       for (std::size_t l = 0; l < lines_; ++l) {
+        if (is_empty(l, j)) {
+          continue;
+        }
         TransferId& sent = results_[slot(j, l, j)];
         const TransferId id =
             offset == 1 || !waits_for_first_copy_
@@ -183,6 +222,9 @@ void Phases::copy_inside() {
   for (std::size_t j = 0; j < k; ++j) {
     for (std::size_t i = 0; i < k; ++i) {
       for (std::size_t l = 0; l < lines_ && i != j; ++l) {
+        if (is_empty(l, j)) {
+          continue;
+        }
         across[j * lines_ + l].push_back(results_[slot(i, l, j)]);
       }
     }
@@ -193,6 +235,9 @@ void Phases::copy_inside() {
       for (std::size_t i = 0; i < k; ++i) {
         const std::size_t j = (i + owner_step) % k;
         for (std::size_t l = 0; l < lines_ && offset < groups_[i].ranks.size(); ++l) {
+          if (is_empty(l, j)) {
+            continue;
+          }
           const Rank src = holder(i, l);
           const Rank dst = holder(i, l + offset);
           TransferId& leader = first[slot(i, l, j)];
@@ -209,6 +254,67 @@ void Phases::copy_inside() {
       }
     }
   }
+}
+
+double ratio(const plan::Codec& codec) {
+  return static_cast<double>(plan::encoded_size(codec, kElements).count()) / (4.0 * kElements);
+}
+
+/// What each chunk moves over the links, line by line and in each by the owning group.
+PartLoads chunk_loads(const ScheduleRequest& request,
+                      const std::vector<topology::RankGroup>& groups) {
+  PartLoads loads(request.topology);
+  const double inside = request.codecs.inside.is_lossy() ? ratio(request.codecs.inside) : 1;
+  const double across = request.codecs.across.is_lossy() ? ratio(request.codecs.across) : 1;
+  const auto holder = [&](std::size_t group, std::size_t line) {
+    return groups[group].ranks[line % groups[group].ranks.size()];
+  };
+  const auto exchange = [&](Rank one, Rank other, double bytes) {
+    loads.cross(request.router.route(one, other), bytes);
+    loads.cross(request.router.route(other, one), bytes);
+  };
+  const std::size_t lines = line_count(groups);
+  for (std::size_t line = 0; line < lines; ++line) {
+    for (std::size_t owner = 0; owner < groups.size(); ++owner) {
+      for (std::size_t i = 0; i < groups.size(); ++i) {
+        for (const Rank rank : groups[i].ranks) {
+          if (rank != holder(i, line)) {
+            exchange(rank, holder(i, line), inside);
+          }
+        }
+        if (i != owner) {
+          exchange(holder(i, line), holder(owner, line), across);
+        }
+      }
+      loads.end_part();
+    }
+  }
+  return loads;
+}
+
+/// Of chunks in the sizes that load links most evenly, where that is worth it; else none.
+std::vector<std::uint32_t> best_weights(const ScheduleRequest& request) {
+  const auto groups = tier_groups(request.topology);
+  const std::size_t chunks = line_count(groups) * groups.size();
+  if (chunks > kMostChunksSized ||
+      line_count(groups) * transfers_per_line(groups) > kMostTransfersSized ||
+      !are_ranks_unlike(request.topology)) {
+    return {};
+  }
+  const PartLoads loads = chunk_loads(request, groups);
+  const auto shares = loads.best_shares();
+  const double mean = 1 / static_cast<double>(chunks);
+  if (!shares ||
+      loads.time(*shares) > kWorthSizing * loads.time(std::vector<double>(chunks, mean))) {
+    return {};
+  }
+  std::vector<std::uint32_t> weights;
+  for (const double share : *shares) {
+    weights.push_back(share < kWorthAChunk * mean
+                          ? 0
+                          : static_cast<std::uint32_t>(std::lround(kWeightScale * share / mean)));
+  }
+  return weights;
 }
 
 class Hierarchical final : public ScheduleFamily {
@@ -241,6 +347,15 @@ class Hierarchical final : public ScheduleFamily {
 
   plan::TransferGraph all_reduce(const ScheduleRequest& request) const override {
     return Phases(request).make();
+  }
+
+  std::vector<plan::TransferGraph> all_reduces(const ScheduleRequest& request) const override {
+    std::vector<plan::TransferGraph> graphs;
+    graphs.push_back(all_reduce(request));
+    if (const std::vector<std::uint32_t> weights = best_weights(request); !weights.empty()) {
+      graphs.push_back(Phases(request, weights).make());
+    }
+    return graphs;
   }
 };
 
