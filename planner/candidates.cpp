@@ -340,6 +340,18 @@ std::optional<Duration> CandidateSet::simulated(std::size_t candidate, std::int6
   return known.time.has_value() && *known.time < limit ? known.time : std::nullopt;
 }
 
+std::optional<Choice> CandidateSet::likely(std::int64_t elements,
+                                           const CandidateFilter& filter) const {
+  std::optional<Choice> least;
+  for (std::size_t i = 0; i < candidates_.size(); ++i) {
+    const Duration time = candidates_[i].model.at_least(elements);
+    if ((!least.has_value() || time < least->time) && filter(candidates_[i])) {
+      least = Choice{i, usual_slice(candidates_[i], elements), time};
+    }
+  }
+  return least;
+}
+
 std::optional<Choice> CandidateSet::cheapest(std::int64_t elements, const CandidateFilter& filter,
                                              Duration most) {
   std::optional<Choice> best;

@@ -91,6 +91,9 @@ class CandidateSet {
   /// PlannerOptions::stop says so, the best of those that were timed: with a limit, maybe none.
   std::optional<Choice> cheapest(std::int64_t elements, const CandidateFilter& filter,
                                  Duration limit = kNoLimit);
+  /// The one whose closed form is least, in the usual slices: nothing is simulated. Its time is
+  /// that of the closed form, which no simulation is below.
+  std::optional<Choice> likely(std::int64_t elements, const CandidateFilter& filter) const;
 
  private:
   /// What is known of a collective's time, by candidate, elements and slice.

@@ -225,11 +225,17 @@ class LoadCounter {
 };
 
 ScheduleLoads::ScheduleLoads(std::span<const Candidate> candidates,
-                             const topology::Topology& topology) {
+                             const topology::Topology& topology, const std::vector<bool>& counts) {
   LoadCounter counter(topology);
   std::vector<std::vector<Counted>> counted;
   std::size_t all = 0;
-  for (const Candidate& candidate : candidates) {
+  for (std::size_t c = 0; c < candidates.size(); ++c) {
+    if (!counts.empty() && !counts[c]) {
+      schedules_.emplace_back();
+      counted.emplace_back();
+      continue;
+    }
+    const Candidate& candidate = candidates[c];
     const auto weights = candidate.graph.chunk_weights();
     schedules_.push_back({.all = std::accumulate(weights.begin(), weights.end(), std::int64_t{0})});
     counted.push_back(counter.count(candidate.graph));
@@ -298,7 +304,9 @@ void ScheduleLoads::find_processors(const topology::Topology& topology,
   compute_stretch_ = 1 / alone;
   delay_per_work_ = 1 / beside - 1 / alone;
   for (std::size_t c = 0; c < counted.size(); ++c) {
-    schedules_[c].codec_work = counted[c][topology.link_count() + crowded].terms;
+    if (!counted[c].empty()) {
+      schedules_[c].codec_work = counted[c][topology.link_count() + crowded].terms;
+    }
   }
 }
 

@@ -26,8 +26,10 @@ namespace rackrail::planner {
 class ScheduleLoads {
  public:
   /// Reads the candidates once and keeps nothing of them. Device rates are those of the ranks'
-  /// classes.
-  ScheduleLoads(std::span<const Candidate> candidates, const topology::Topology& topology);
+  /// classes. With `counts`, one for each candidate, as if the others were not there: there is no
+  /// option() of them.
+  ScheduleLoads(std::span<const Candidate> candidates, const topology::Topology& topology,
+                const std::vector<bool>& counts = {});
 
   std::size_t resource_count() const { return resources_; }
   /// By which factor backward takes longer than on a core of its own.

@@ -23,6 +23,13 @@ constexpr std::pair<const char*, bool (*)(const Candidate&)> kLimits[] = {
 /// of 25 MiB would take longer to simulate than the rest of the search.
 constexpr std::size_t kMostTransfersAlone = 1'000'000;
 
+/// Shares of the work up to the end of its phases, for the progress that is shown: the search at
+/// the first batch, the same at the batch that was decided, families and codecs alone; then knobs
+/// alone.
+constexpr double kShareOfFirstBatch = 0.4;
+constexpr double kShareOfBatches = 0.6;
+constexpr double kShareOfParts = 0.9;
+
 /// What is simulated in some tenths of a second, even when the search is to stop.
 constexpr std::size_t kFewTransfers = 50'000;
 
@@ -79,12 +86,24 @@ bool JointSearch::is_stopped() {
   return was_stopped_;
 }
 
+void JointSearch::begin_phase(std::size_t pieces, double end) {
+  phase_begin_ = phase_end_;
+  phase_end_ = end;
+  pieces_ = pieces;
+  done_ = 0;
+}
+
 void JointSearch::report(const std::string& what) {
   if (options_.progress) {
-    // Two batches at most, and about half as much again for the knobs alone.
-    const double all = static_cast<double>(2 * sizes_.size() * (std::size(kLimits) + 1)) * 1.5;
-    options_.progress(std::min(0.95, static_cast<double>(done_++) / all), what);
+    const double share = std::min(1.0, static_cast<double>(done_++) / static_cast<double>(pieces_));
+    options_.progress(phase_begin_ + (phase_end_ - phase_begin_) * share, what);
   }
+}
+
+std::size_t JointSearch::pieces_of(const Knobs& knobs) const {
+  const std::size_t drafts = std::size(kLimits) + (knobs.may_compress ? 1 : 0);
+  const std::size_t refinements = knobs.may_compress ? 2 : 1;
+  return 2 * drafts * knobs.sizes.size() + refinements;  // each draft is made and simulated
 }
 
 // Every bucket size with every limit on codecs: compression that hides behind compute, or that
@@ -272,23 +291,28 @@ void JointSearch::try_parts(Found& found) {
       families.push_back(candidate.family);
     }
   }
+  std::vector<std::pair<std::string, CandidateFilter>> parts;
   for (const std::string& family : families) {
     if (families.size() > 1) {
-      try_part(
-          found, [&](const Candidate& candidate) { return candidate.family == family; }, family);
+      parts.emplace_back(
+          family, [family](const Candidate& candidate) { return candidate.family == family; });
     }
   }
   const auto has_rates = [](const Candidate& candidate) { return candidate.graph.has_rates(); };
   if (std::ranges::any_of(all, has_rates)) {
-    try_part(found, std::not_fn(has_rates), "schedules without rates");
+    parts.emplace_back("schedules without rates", std::not_fn(has_rates));
   }
   const std::vector<plan::Codec>& codecs = search_.candidates().allowed_codecs();
   for (const plan::Codec& codec : codecs) {
     if (codecs.size() > 1 && !options_.codec.has_value()) {
-      try_part(
-          found, [&](const Candidate& candidate) { return candidate.codecs.across == codec; },
-          plan::to_string(codec));
+      parts.emplace_back(plan::to_string(codec), [codec](const Candidate& candidate) {
+        return candidate.codecs.across == codec;
+      });
     }
+  }
+  begin_phase(parts.size() * sizes_.size() * std::size(kLimits), kShareOfParts);
+  for (const auto& [name, part] : parts) {
+    try_part(found, part, name);
   }
 }
 
@@ -344,6 +368,11 @@ std::vector<SingleKnob> JointSearch::single_knobs(const plan::BatchPlan& batch) 
       {"routes only", {{usual_size_}, uncompressed(), false}},
       {"buckets only", {affordable(sizes_), both(uncompressed(), usual_family_), false}},
       {"codecs only", {affordable({usual_size_}), usual_family_, lossy}}};
+  std::size_t pieces = 0;
+  for (const auto& [name, limits] : all) {
+    pieces += pieces_of(limits);
+  }
+  begin_phase(pieces, 1);
   std::vector<SingleKnob> knobs;
   for (const auto& [name, limits] : all) {
     if (auto scored = alone(limits, batch)) {
@@ -362,24 +391,57 @@ std::optional<SingleKnob> JointSearch::batch_alone() {
   return SingleKnob{"batch only", with_batch(*start, decide(*start).batch)};
 }
 
-std::vector<Search::Scored> JointSearch::first_plans(const plan::BatchPlan& batch) {
-  const bool lossy = search_.candidates().allowed_codecs().size() > 1;
-  std::vector<Search::Scored> plans;
-  const auto keep = [&](const char* name, const CandidateFilter& filter) {
-    if (auto scored = search_.evaluate({name, usual_size_, filter}, batch, false)) {
+void JointSearch::add_sketches(std::vector<Search::Scored>& plans, const plan::BatchPlan& batch) {
+  std::vector<Search::Draft> sketches;
+  for (const Bytes size : sizes_) {
+    for (const CandidateFilter& limit : {CandidateFilter(is_at_most_fp16), CandidateFilter()}) {
+      if (auto sketch = search_.sketch({"sketch", size, limit ? limit : any_candidate}, batch)) {
+        sketches.push_back(*std::move(sketch));
+      }
+    }
+  }
+  const auto place = [this](const Search::Draft& sketch) {
+    return std::pair(!search_.is_affordable(sketch), sketch.at_least);
+  };
+  std::ranges::stable_sort(sketches, {}, place);
+  std::optional<Search::Scored> best;
+  Duration fastest = CandidateSet::kNoLimit;
+  for (const Search::Scored& plan : plans) {
+    fastest = std::min(fastest, plan.estimate.step_time);
+  }
+  for (Search::Draft& sketch : sketches) {
+    const bool is_first = plans.empty() && !best.has_value();
+    if (is_first) {
+      search_.score(sketch.scored, false);
+    } else if (is_stopped()) {
+      break;
+    } else if (!search_.is_affordable(sketch) || sketch.at_least >= fastest ||
+               !search_.score_below(sketch.scored, fastest)) {
+      continue;
+    }
+    fastest = sketch.scored.estimate.step_time;
+    best = std::move(sketch.scored);
+  }
+  if (best.has_value()) {
+    plans.push_back(*std::move(best));
+  }
+}
+
+void JointSearch::add_usual(std::vector<Search::Scored>& plans, const plan::BatchPlan& batch) {
+  const bool times = batch.local_batch.size() < kVeryManyRanks;  // else that would change drafts
+  const auto add = [&](const CandidateFilter& filter) {
+    const Policy policy{"usual", usual_size_, both(filter, usual_family_)};
+    std::optional<Search::Scored> scored;
+    if (times) {
+      scored = search_.evaluate(policy, batch, false);
+    } else if (auto sketch = search_.sketch(policy, batch)) {
+      search_.score(sketch->scored, false);
+      scored = std::move(sketch->scored);
+    }
+    if (scored.has_value()) {
       plans.push_back(*std::move(scored));
     }
   };
-  const auto in_fp16 = [](const Candidate& candidate) {
-    return candidate.strongest.kind == plan::CodecKind::kFp16;
-  };
-  const CandidateFilter lightest = lossy ? CandidateFilter(in_fp16) : any_candidate;
-  report("a first plan");
-  keep("first", lightest);
-  if (plans.empty()) {
-    keep("first", any_candidate);
-  }
-  search_.complete();
   std::size_t transfers = 0;
   for (const Candidate& candidate : search_.candidates().all()) {
     transfers = std::max(
@@ -387,11 +449,24 @@ std::vector<Search::Scored> JointSearch::first_plans(const plan::BatchPlan& batc
   }
   transfers *= group_tensors(workload_, usual_size_).size();
   if (transfers <= kFewTransfers || !is_stopped()) {
-    keep("usual", both(uncompressed(), usual_family_));
+    add(uncompressed());
   }
-  if (lossy && !is_stopped()) {
-    keep("usual in FP16", both(in_fp16, usual_family_));
+  if (search_.candidates().allowed_codecs().size() > 1 && !is_stopped()) {
+    add([](const Candidate& candidate) {
+      return candidate.strongest.kind == plan::CodecKind::kFp16;
+    });
   }
+}
+
+std::vector<Search::Scored> JointSearch::first_plans(const plan::BatchPlan& batch) {
+  std::vector<Search::Scored> plans;
+  report("a first plan");
+  add_sketches(plans, batch);
+  search_.complete();
+  if (!is_stopped()) {
+    add_sketches(plans, batch);
+  }
+  add_usual(plans, batch);
   return plans;
 }
 
@@ -399,14 +474,15 @@ JointResult JointSearch::run() {
   const bool lossy = search_.candidates().allowed_codecs().size() > 1;
   const Knobs free{sizes_, any_candidate, lossy};
   const plan::BatchPlan first_batch = space_.fixed();
-  std::vector<Search::Scored> usual;
+  begin_phase(pieces_of(free), kShareOfFirstBatch);
+  std::vector<Search::Scored> quick;
   if (options_.stop) {
-    usual = first_plans(first_batch);
+    quick = first_plans(first_batch);
   }
-  std::optional<Found> first = optimise(free, first_batch, std::nullopt, !usual.empty());
-  if (!first.has_value() && !usual.empty()) {
+  std::optional<Found> first = optimise(free, first_batch, std::nullopt, !quick.empty());
+  if (!first.has_value() && !quick.empty()) {
     const auto best = std::ranges::min_element(
-        usual, {}, [](const Search::Scored& scored) { return scored.estimate.step_time; });
+        quick, {}, [](const Search::Scored& scored) { return scored.estimate.step_time; });
     first = Found{.best = *best, .best_of = {}, .uniform = {}};
   }
   if (!first.has_value()) {
@@ -421,6 +497,7 @@ JointResult JointSearch::run() {
   BatchDecision decision = decide(found.best);
   result.notes = std::move(decision.notes);
   if (!same_samples(decision.batch, first_batch)) {
+    begin_phase(pieces_of(free), kShareOfBatches);
     found = *optimise(free, decision.batch, with_batch(found.best, decision.batch));
   }
   if (!batch_is_free) {
@@ -453,8 +530,10 @@ JointResult JointSearch::run() {
   for (const SingleKnob& knob : result.alone) {
     take_if_better(knob.scored);
   }
-  for (const Search::Scored& scored : usual) {
-    take_if_better(scored);
+  if (is_stopped()) {
+    for (const Search::Scored& scored : quick) {
+      take_if_better(scored);
+    }
   }
   // A plan that keeps to a limit counts as found under it, whichever search it came from.
   const auto count_in = [&](const Search::Scored& scored) {

@@ -18,18 +18,21 @@
 // bucket size, as far as a bound allows that it is faster by more than half of kWorthwhile; where
 // one is, it is the result, with codecs chosen and lightened within it. So
 //   step (joint) ≤ (1 + kWorthwhile) · step (any family or codec alone)
-// in FP32, and within 1 % where codecs are free
 // (tests/property/planner/one_part_property_test.cpp), as far as the joint search's own steps go:
-// uniform codecs that win only with a family that loses otherwise are not looked for.
+// uniform codecs that win only with a family that loses otherwise are not looked for. Codecs are
+// looked for by a timeline that knows no other candidates than those of the family or codec: what
+// others occupy divides its resources more finely, and another choice looks best.
 //
 // Plans are made as drafts first, simulated in the order of what is expected of them, and left out
 // where they cannot be the best (search.hpp). Of those that are as fast as the fastest, within
-// kWorthwhile, the first one made is the result, so the order of simulation changes nothing. Where
-// the caller may stop the search, the schedules that are made soonest (hierarchical ones, where
-// there are tiers) give a first plan in FP16 before forests are made, and what runs without a
-// planner is simulated next, if that takes few transfers even when the search was stopped already:
-// a search that was stopped is not slower than that. Then each bucket size is simulated before the
-// next is drafted.
+// kWorthwhile, the first one made is the result, so the order of simulation changes nothing.
+//
+// Where the caller may stop the search, it has good plans early. Sketches (Search::sketch) cost one
+// simulated step each: those of the schedules that are made soonest (hierarchical ones, where there
+// are tiers) come before forests are made, those of all schedules after that. What runs without a
+// planner is next, if that takes few transfers even when the search was stopped already: a search
+// that was stopped is not slower than that. Then each bucket size is simulated before the next is
+// drafted. These plans count where the search was stopped, and change nothing where it was not.
 #pragma once
 
 #include <map>
@@ -100,8 +103,12 @@ class JointSearch {
     int lightened = 0;
   };
 
-  /// What runs without a planner, and before that what is found soonest.
+  /// For a search that may be stopped: what is found soonest, then what runs without a planner.
   std::vector<Search::Scored> first_plans(const plan::BatchPlan& batch);
+  /// The best of `plans` and of sketches of every bucket size, in FP16 and in any codec, is added
+  /// to them; those that may be the best by their bounds first.
+  void add_sketches(std::vector<Search::Scored>& plans, const plan::BatchPlan& batch);
+  void add_usual(std::vector<Search::Scored>& plans, const plan::BatchPlan& batch);
   std::vector<Trial> drafts(const Knobs& knobs, Bytes size, const plan::BatchPlan& batch,
                             bool may_be_none);
   /// Those with too many transfers last.
@@ -134,7 +141,11 @@ class JointSearch {
   double cost(const Search::Scored& scored) const;
   bool keeps_to(const Search::Scored& scored, const CandidateFilter& limit) const;
   bool is_stopped();
+  /// What follows is so many pieces of work, the share of the whole up to `end`.
+  void begin_phase(std::size_t pieces, double end);
   void report(const std::string& what);
+  /// The pieces of one optimise().
+  std::size_t pieces_of(const Knobs& knobs) const;
 
   const plan::Workload& workload_;
   const PlannerOptions& options_;
@@ -144,6 +155,9 @@ class JointSearch {
   Bytes usual_size_;
   CandidateFilter usual_family_;
   bool was_stopped_ = false;
+  double phase_begin_ = 0;
+  double phase_end_ = 0;
+  std::size_t pieces_ = 1;  ///< of this phase
   std::size_t done_ = 0;
 };
 

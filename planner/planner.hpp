@@ -15,6 +15,7 @@
 #include "plan/plan.hpp"
 #include "plan/workload.hpp"
 #include "planner/batch/policies.hpp"
+#include "planner/progress.hpp"
 #include "planner/route_rates.hpp"
 #include "topology/topology.hpp"
 
@@ -51,9 +52,11 @@ struct PlannerOptions {
   /// Asked between simulations; from the first true on the search ends with the best plan so far,
   /// which then depends on when that was. Empty: the search runs to its end, the same everywhere.
   std::function<bool()> stop;
+  /// The same for what is shown beside the plan (make_explained_plan), where `stop` is not empty:
+  /// rows that were not reached are then left out. Empty: all are made.
+  std::function<bool()> stop_report;
   std::uint64_t seed = 0;
-  /// Called now and then with a share done in 0..1; may be empty.
-  std::function<void(double, const std::string&)> progress;
+  Progress progress;
 };
 
 /// Has a cost model interrupted while this lives (CostModel::interrupt_when).

@@ -29,6 +29,15 @@ std::vector<std::int64_t> fingerprint(const plan::Plan& plan) {
   return key;
 }
 
+/// The error that who asks for a codec accepts; for none it is 0.
+double error_of(const plan::Codec& codec, const plan::Workload& workload) {
+  return codec.is_lossy() ? workload.codec_error(codec) : 0;
+}
+
+bool has_protected(const std::vector<TensorGroup>& groups) {
+  return std::ranges::any_of(groups, [](const TensorGroup& g) { return g.is_protected; });
+}
+
 }  // namespace
 
 Search::Search(const topology::Topology& topology, const plan::Workload& workload,
@@ -45,7 +54,7 @@ Search::Search(const topology::Topology& topology, const plan::Workload& workloa
 void Search::complete() {
   if (candidates_.complete()) {
     bound_.emplace(candidates_.all(), topology_, workload_);
-    loads_.reset();
+    loads_.clear();
   }
 }
 
@@ -82,6 +91,36 @@ std::optional<Search::Draft> Search::draft_below(const Policy& policy, const pla
     counted(made.scored);
   }
   return made;
+}
+
+std::optional<Search::Draft> Search::sketch(const Policy& policy, const plan::BatchPlan& batch) {
+  // Apart or not, as the candidates want that it takes where none is protected.
+  for (const bool separate_protected : {false, true}) {
+    const std::vector<TensorGroup> groups =
+        separate_protected ? group_tensors(workload_, policy.bucket_size, protected_)
+                           : group_tensors(workload_, policy.bucket_size);
+    const bool is_mixed = has_protected(groups);
+    std::vector<Choice> choices;
+    bool hurts_protected = false;
+    for (const TensorGroup& group : groups) {
+      const auto choice = choose_for(group, is_mixed, policy.filter,
+                                     [&](std::int64_t elements, const CandidateFilter& allowed) {
+                                       return candidates_.likely(elements, allowed);
+                                     });
+      if (!choice.has_value()) {
+        break;
+      }
+      hurts_protected = hurts_protected || candidates_.all()[choice->candidate].hurts_protected;
+      choices.push_back(*choice);
+    }
+    if (choices.size() == groups.size() && (separate_protected || !hurts_protected)) {
+      Draft draft;
+      draft.scored = scored_of(groups, choices, policy.bucket_size, batch);
+      draft.at_least = bound_->at_least(groups, choices, batch);
+      return draft;
+    }
+  }
+  return std::nullopt;
 }
 
 std::vector<Choice> Search::choose_below(const std::vector<TensorGroup>& groups,
@@ -122,18 +161,27 @@ std::optional<Search::Scored> Search::evaluate(const Policy& policy, const plan:
   return std::move(made->scored);
 }
 
+Search::Scored Search::scored_of(const std::vector<TensorGroup>& groups,
+                                 const std::vector<Choice>& choices, Bytes bucket_size,
+                                 const plan::BatchPlan& batch) {
+  Scored scored;
+  scored.bucket_size = bucket_size;
+  scored.plan = assemble(groups, choices, batch);
+  for (const Choice& choice : choices) {
+    scored.chosen.push_back(choice.candidate);
+  }
+  return scored;
+}
+
 Search::Draft Search::drafted(const std::vector<TensorGroup>& groups,
                               const std::vector<Choice>& choices, Bytes bucket_size,
                               const plan::BatchPlan& batch) {
   Draft draft;
-  draft.scored.bucket_size = bucket_size;
-  draft.scored.plan = assemble(groups, choices, batch);
-  for (const Choice& choice : choices) {
-    draft.scored.chosen.push_back(choice.candidate);
-  }
+  draft.scored = scored_of(groups, choices, bucket_size, batch);
   draft.at_least = bound_->at_least(groups, choices, batch);
   if (expects()) {
-    draft.expected = expected_step(groups, choices, workload_, topology_, batch, loads());
+    draft.expected =
+        expected_step(groups, choices, workload_, topology_, batch, loads(any_candidate));
   }
   return draft;
 }
@@ -156,11 +204,17 @@ bool Search::is_affordable(const Draft& draft, std::uint64_t most) {
          followed_of(draft.scored) <= limit;
 }
 
-const ScheduleLoads& Search::loads() {
-  if (!loads_.has_value()) {
-    loads_.emplace(candidates_.all(), topology_);
+const ScheduleLoads& Search::loads(const CandidateFilter& filter) {
+  std::vector<bool> accepted;
+  for (const Candidate& candidate : candidates_.all()) {
+    accepted.push_back(filter(candidate));
   }
-  return *loads_;
+  const auto known = loads_.find(accepted);
+  if (known != loads_.end()) {
+    return known->second;
+  }
+  ScheduleLoads made(candidates_.all(), topology_, accepted);
+  return loads_.emplace(std::move(accepted), std::move(made)).first->second;
 }
 
 std::vector<TensorGroup> Search::groups_of(Bytes bucket_size, bool separate_protected) const {
@@ -186,30 +240,30 @@ bool Search::holds_protected(const std::vector<std::uint32_t>& tensors) const {
                      [&](std::uint32_t tensor) { return protected_[tensor]; });
 }
 
+std::optional<Choice> Search::choose_for(const TensorGroup& group, bool is_mixed,
+                                         const CandidateFilter& filter, const Choose& choose) {
+  auto choice = choose(group.elements, [&](const Candidate& c) {
+    return filter(c) && !c.only_protected && !(is_mixed && group.is_protected && c.hurts_protected);
+  });
+  if (!choice.has_value() && group.is_protected) {
+    choice = choose(group.elements, [](const Candidate& c) { return !c.hurts_protected; });
+  }
+  return choice;
+}
+
 std::vector<Choice> Search::choose(const std::vector<TensorGroup>& groups,
                                    const CandidateFilter& filter,
                                    const std::vector<Duration>& limits) {
   std::vector<Choice> choices;
-  const bool mixed = std::any_of(groups.begin(), groups.end(),
-                                 [](const TensorGroup& g) { return g.is_protected; });
-  const auto choose_for = [&](const TensorGroup& group, Duration limit) {
-    auto choice = candidates_.cheapest(
-        group.elements,
-        [&](const Candidate& c) {
-          return filter(c) && !c.only_protected &&
-                 !(mixed && group.is_protected && c.hurts_protected);
-        },
-        limit);
-    if (!choice.has_value() && group.is_protected) {
-      choice = candidates_.cheapest(
-          group.elements, [](const Candidate& c) { return !c.hurts_protected; }, limit);
-    }
-    return choice;
-  };
+  const bool is_mixed = has_protected(groups);
   // The last gradients have the least time left.
   for (std::size_t i = 0; i < groups.size(); ++i) {
     const std::size_t g = limits.empty() ? i : groups.size() - 1 - i;
-    const auto choice = choose_for(groups[g], limits.empty() ? CandidateSet::kNoLimit : limits[g]);
+    const Duration limit = limits.empty() ? CandidateSet::kNoLimit : limits[g];
+    const auto choice = choose_for(groups[g], is_mixed, filter,
+                                   [&](std::int64_t elements, const CandidateFilter& allowed) {
+                                     return candidates_.cheapest(elements, allowed, limit);
+                                   });
     if (choice.has_value()) {
       choices.push_back(*choice);
     } else if (!limits.empty()) {
@@ -235,7 +289,8 @@ plan::Plan Search::assemble(const std::vector<TensorGroup>& groups,
   plan.workload_name = workload_.name;
   plan.workload_digest = workload_.digest();
   plan.batch = batch;
-  plan.error_budget = options_.error_budget;
+  plan.error_budget =
+      options_.codec.has_value() ? error_of(*options_.codec, workload_) : options_.error_budget;
   plan.seed = options_.seed;
   for (std::size_t b = 0; b < groups.size(); ++b) {
     plan::Bucket bucket;
@@ -275,8 +330,9 @@ void Search::materialise(plan::Plan& plan) const {
   }
 }
 
-void Search::score(Scored& scored) {
-  std::optional<plan::StepEstimate>& known = counted(scored).estimate;
+void Search::score(Scored& scored, bool counts) {
+  std::optional<plan::StepEstimate>& known =
+      counts ? counted(scored).estimate : estimates_[fingerprint(scored.plan)].estimate;
   if (!known.has_value()) {
     plan::Plan whole = scored.plan;
     materialise(whole);

@@ -13,6 +13,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -88,6 +89,9 @@ class Search {
   /// needs. For few of a policy's candidates at a time: the bound has only what all of them share.
   std::optional<Draft> draft_below(const Policy& policy, const plan::BatchPlan& batch,
                                    Duration limit);
+  /// What draft() may come to, without a simulation: each bucket takes the candidate that may be
+  /// the fastest by its closed form. For a search that may be stopped; it changes no other draft.
+  std::optional<Draft> sketch(const Policy& policy, const plan::BatchPlan& batch);
   /// The draft, simulated; with `counts` as work of the search, which changes what it does later.
   std::optional<Scored> evaluate(const Policy& policy, const plan::BatchPlan& batch,
                                  bool counts = true);
@@ -120,7 +124,8 @@ class Search {
   /// Another candidate for a bucket; score() is then due.
   void set_choice(Scored& scored, std::size_t bucket, const Choice& choice) const;
   /// Simulates the step, after a change of the plan; a plan that was simulated before is not again.
-  void score(Scored& scored);
+  /// With `counts` as work of the search, as in evaluate().
+  void score(Scored& scored, bool counts = true);
   /// The same where only a step of less than `limit` is of interest: whether it is, which is found
   /// sooner where it is not. False, too, where the search was stopped meanwhile.
   [[nodiscard]] bool score_below(Scored& scored, Duration limit);
@@ -128,6 +133,11 @@ class Search {
   void materialise(plan::Plan& plan) const;
 
  private:
+  using Choose =
+      std::function<std::optional<Choice>(std::int64_t elements, const CandidateFilter& filter)>;
+  /// For a group; protected ones have no candidate that hurts them where groups are `mixed`.
+  static std::optional<Choice> choose_for(const TensorGroup& group, bool is_mixed,
+                                          const CandidateFilter& filter, const Choose& choose);
   /// One for each group; fewer where one has none. The time of the group's collective alone must be
   /// below its limit, if there are limits; then the last group is looked at first.
   std::vector<Choice> choose(const std::vector<TensorGroup>& groups, const CandidateFilter& filter,
@@ -141,9 +151,14 @@ class Search {
   };
   /// Of a plan, with what it will have cost.
   Known& counted(const Scored& scored);
+  /// Not simulated yet.
+  Scored scored_of(const std::vector<TensorGroup>& groups, const std::vector<Choice>& choices,
+                   Bytes bucket_size, const plan::BatchPlan& batch);
   Draft drafted(const std::vector<TensorGroup>& groups, const std::vector<Choice>& choices,
                 Bytes bucket_size, const plan::BatchPlan& batch);
-  const ScheduleLoads& loads();
+  /// Of the candidates that the filter accepts and of no others: codecs are then looked for as they
+  /// are where an option leaves only those.
+  const ScheduleLoads& loads(const CandidateFilter& filter);
   bool expects() const;
   /// A group with a protected tensor in it counts as protected.
   std::vector<TensorGroup> groups_of(Bytes bucket_size, bool separate_protected) const;
@@ -166,8 +181,8 @@ class Search {
   const PlannerOptions& options_;
   std::vector<bool> protected_;
   CandidateSet candidates_;
-  std::optional<ScheduleLoads> loads_;  ///< when first needed
-  std::optional<StepBound> bound_;      ///< always one; made anew with more candidates
+  std::map<std::vector<bool>, ScheduleLoads> loads_;  ///< by what is accepted, when first needed
+  std::optional<StepBound> bound_;  ///< always one; made anew with more candidates
   /// Also on what was left out: that must not change what follows. Nothing of what has a limit.
   std::int64_t spent_ = 0;
   std::map<std::vector<std::int64_t>, Known> estimates_;  ///< by what differs

@@ -12,7 +12,7 @@ namespace rackrail::planner {
 
 CompressionTable Search::table_for(const std::vector<TensorGroup>& groups,
                                    const plan::BatchPlan& batch, const CandidateFilter& filter) {
-  return compression_table(groups, workload_, topology_, batch, candidates_, loads(), filter);
+  return compression_table(groups, workload_, topology_, batch, candidates_, loads(filter), filter);
 }
 
 std::optional<Search::Draft> Search::compress(Bytes bucket_size, const plan::BatchPlan& batch,
