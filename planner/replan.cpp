@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <map>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "base/error.hpp"
@@ -97,11 +99,28 @@ class Replanner {
     CandidateSet candidates(now_, cost_model_, options, &workload_);
     const std::vector<bool> is_protected =
         protected_tensors(workload_, options.protect_outer_layers);
+    const auto holds_protected = [&](const plan::Bucket& bucket) {
+      return std::any_of(bucket.tensors.begin(), bucket.tensors.end(),
+                         [&](std::uint32_t t) { return is_protected[t]; });
+    };
     const auto may_have = [&](const plan::Bucket& bucket, const Candidate& candidate) {
-      return !candidate.only_protected &&
-             !(candidate.hurts_protected &&
-               std::any_of(bucket.tensors.begin(), bucket.tensors.end(),
-                           [&](std::uint32_t t) { return is_protected[t]; }));
+      return !candidate.only_protected && !(candidate.hurts_protected && holds_protected(bucket));
+    };
+    // Buckets of one schedule whose sizes have as many bits get the same: the step is simulated,
+    // and a model has dozens of sizes.
+    using Likeness = std::tuple<std::uint32_t, bool, int>;
+    const auto likeness = [&](const plan::Bucket& bucket) {
+      return Likeness(bucket.schedule, holds_protected(bucket),
+                      std::bit_width(static_cast<std::uint64_t>(bucket.elements)));
+    };
+    std::map<Likeness, Duration> rerouted_alone;  // what has to be beaten
+    const auto alone = [&](const plan::Bucket& bucket) {
+      const auto [known, is_first] = rerouted_alone.try_emplace(likeness(bucket));
+      if (is_first) {
+        known->second = cost_model_.collective_time(rerouted_.schedules[bucket.schedule],
+                                                    bucket.elements, bucket.slice_elements);
+      }
+      return known->second;
     };
     using Allows = bool (*)(const plan::Bucket&, const Candidate&);
     const Allows same_codec = [](const plan::Bucket& bucket, const Candidate& candidate) {
@@ -113,14 +132,22 @@ class Replanner {
     const Allows any = [](const plan::Bucket&, const Candidate&) { return true; };
     std::set<std::vector<std::uint32_t>> tried;  // candidate and slice of each touched bucket
     for (const Allows allows : {same_codec, at_most_fp16, any}) {
+      std::map<Likeness, std::optional<Choice>> chosen;  // by the first that is like it
       plan::Plan trial = rerouted_;
       std::map<std::size_t, std::uint32_t> schedule_of;  // by candidate
       std::vector<std::uint32_t> choices;
       for (plan::Bucket& bucket : trial.buckets) {
         if (!is_touched_[bucket.schedule]) continue;
-        const auto choice = candidates.cheapest(bucket.elements, [&](const Candidate& candidate) {
-          return may_have(bucket, candidate) && allows(bucket, candidate);
-        });
+        const auto [known, is_first] = chosen.try_emplace(likeness(bucket));
+        std::optional<Choice>& choice = known->second;
+        if (is_first) {
+          choice = candidates.cheapest(
+              bucket.elements,
+              [&](const Candidate& candidate) {
+                return may_have(bucket, candidate) && allows(bucket, candidate);
+              },
+              alone(bucket));
+        }
         if (!choice) continue;
         const Candidate& candidate = candidates.all()[choice->candidate];
         const auto next = static_cast<std::uint32_t>(trial.schedules.size());

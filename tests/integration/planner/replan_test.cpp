@@ -112,6 +112,25 @@ TEST_CASE("planning again is near a full plan for the changed cluster, in a tent
   }
 }
 
+TEST_CASE("planning again brings in no codec beyond the one that was asked for") {
+  const topology::Topology before = cluster("two-racks-40g");
+  const plan::Workload workload = model("bert-large");
+  const auto kind = GENERATE(plan::CodecKind::kNone, plan::CodecKind::kFp16);
+  planner::PlannerOptions options;
+  options.compare_baselines = false;
+  options.codec = plan::Codec{.kind = kind};
+  const auto costs_before = sim::make_cost_model(before, {});
+  const plan::Plan old = planner::make_plan(before, workload, *costs_before, options);
+  const auto slower = cable(before, "tor0", "core0", Bandwidth(500'000'000));
+  const topology::Topology now = planner::changed_cluster(before, slower);
+  const auto costs = sim::make_cost_model(now, {});
+  const planner::Replan again = planner::replan(old, before, now, slower, workload, *costs);
+  REQUIRE(again.touched_buckets > 0);
+  for (const plan::Bucket& bucket : again.plan.buckets) {
+    CHECK(bucket.codec.kind <= kind);
+  }
+}
+
 TEST_CASE("a plan whose routes avoid the changed link stays as it is") {
   // Its buckets use the ring through gpu0 ... gpu3, each joined to the next; the chord is spare.
   topology::Topology before("ring with a chord");
