@@ -16,6 +16,7 @@
 #include "cli/progress.hpp"
 #include "cli/session.hpp"
 #include "cli/shared_numbers.hpp"
+#include "cli/simulation_notes.hpp"
 #include "cli/table.hpp"
 #include "explore/explain.hpp"
 #include "planner/planner.hpp"
@@ -199,8 +200,11 @@ void run(Session& session, const ExplainCommandOptions& options) {
   };
   const bool has_outages =
       explore::conditions_of(explaining.conditions, input.cluster).outages.has_value();
-  const explore::Explanation explanation =
+  explore::Explanation explanation =
       explore::explain(input.plan, input.workload, input.cluster, explaining);
+  if (auto note = unscaled_compute_note(input.cluster, input.workload)) {
+    explanation.notes.push_back(*std::move(note));
+  }
   bar.clear();
   if (session.json) {
     session.print_json(to_json(explanation));

@@ -179,6 +179,9 @@ std::optional<explore::OutageResult> simulate_outages(const Session& session,
 /// What is left out or assumed.
 std::vector<std::string> notes_on_input(const PlanInput& input) {
   std::vector<std::string> notes = simulation_notes(input.cluster);
+  if (auto note = unscaled_compute_note(input.cluster, input.workload)) {
+    notes.push_back(*std::move(note));
+  }
   if (const std::int64_t steps = input.plan.compression_warmup_steps; steps > 0) {
     notes.push_back(
         fmt::format("of steps with codecs; the first {} send FP32 and take {} by the plan", steps,

@@ -72,6 +72,27 @@ void note_unknown_devices(const Topology& cluster, std::vector<std::string>& not
 
 }  // namespace
 
+std::optional<std::string> unscaled_compute_note(const Topology& cluster,
+                                                 const plan::Workload& workload) {
+  if (workload.device_class.empty()) {
+    return std::nullopt;
+  }
+  std::vector<std::string> without_class;
+  for (std::size_t r = 0; r < cluster.rank_count(); ++r) {
+    const Node& node = cluster.node(cluster.node_of(Rank(r)));
+    if (node.device_class.empty()) {
+      without_class.push_back(node.name);
+    }
+  }
+  if (without_class.empty()) {
+    return std::nullopt;
+  }
+  return fmt::format(
+      "{} and {} more ranks have no device class: they compute as fast as the {} on which '{}' was "
+      "profiled; say what they are with --device-class or in the cluster file",
+      without_class.front(), without_class.size() - 1, workload.device_class, workload.name);
+}
+
 std::vector<std::string> simulation_notes(const Topology& cluster) {
   std::vector<std::string> notes;
   note_uncharged_cores(cluster, notes);

@@ -29,6 +29,19 @@ class Notes(harness.CommandTest):
         self.assertEqual(in_table["time_s"], named["time_s"])
         self.assert_bad_input(*run, "--device-class", "A1OO", where="--device-class")
 
+    def test_ranks_without_a_class_compute_as_the_profile_and_are_pointed_out(self):
+        self.write("edges.csv", EDGES)
+        expected = "gpu0 and 2 more ranks have no device class: they compute as fast as the V100"
+        for run in (("plan", "edges.csv", "resnet-50", "--schedule", "ring"),
+                    ("explain", "edges.csv", "resnet-50")):
+            plain = self.rackrail(*run)
+            self.assertEqual((plain.out + plain.err).count(expected), 1, str(plain))
+            named = self.rackrail(*run, "--device-class", "A100")
+            self.assertNotIn("no device class", named.out + named.err)
+        self.rackrail("plan", "edges.csv", "resnet-50", "-o", "plan.json")
+        self.assertIn(expected, self.rackrail("simulate", "plan.json", "--cluster",
+                                              "edges.csv").err)
+
     def test_what_messages_cost_cores_is_charged_or_said_not_to_be(self):
         def cluster(cores):
             return ("name: test\ndevice_classes: { V100: { memory: 16 GB } }\n"
