@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -18,14 +19,17 @@
 #include "cli/progress.hpp"
 #include "cli/session.hpp"
 #include "cli/shared_numbers.hpp"
+#include "cli/simulation_notes.hpp"
 #include "cli/table.hpp"
 #include "cli/time_budget.hpp"
 #include "plan/format.hpp"
 #include "planner/batch/host_count.hpp"
 #include "planner/batch/time_to_target.hpp"
+#include "planner/compare.hpp"
 #include "planner/plan_report.hpp"
 #include "planner/planner.hpp"
 #include "planner/schedule_table.hpp"
+#include "planner/search.hpp"
 #include "sim/simulator.hpp"
 
 namespace rackrail::cli {
@@ -119,16 +123,97 @@ std::chrono::nanoseconds time_budget(const std::string& text) {
   return std::chrono::nanoseconds(budget.picoseconds() / kPicosecondsPerNanosecond);
 }
 
+/// What the parts of the work share of a time budget: the search takes half where more is shown,
+/// the report what is left, or half of that where plans are compared after it.
+class PlanBudget {
+ public:
+  PlanBudget(std::chrono::nanoseconds budget, const PlanOptions& options)
+      : search_(has_comparison(options) || options.explain ? budget / 2 : budget),
+        report_(has_comparison(options) ? budget * 3 / 4 : budget),
+        whole_(budget) {}
+
+  std::function<bool()> of_search() {
+    return [this] { return was_search_stopped_ = is_used_up(search_); };
+  }
+  std::function<bool()> of_report() {
+    return [this] { return is_used_up(report_); };
+  }
+  std::function<bool()> of_whole() {
+    return [this] { return is_used_up(whole_); };
+  }
+  bool was_search_stopped() const { return was_search_stopped_; }
+  bool is_half_of_search_used_up() const { return search_.is_half_used_up(); }
+  bool was_used_up() const { return whole_.was_used_up(); }
+
+ private:
+  static bool has_comparison(const PlanOptions& options) {
+    return options.compare || options.compare_hosts;
+  }
+  /// Each of them has to see how long pieces of work take.
+  bool is_used_up(TimeBudget& budget) {
+    for (TimeBudget* one : {&search_, &report_, &whole_}) {
+      one->is_used_up();
+    }
+    return budget.was_used_up();
+  }
+
+  TimeBudget search_;
+  TimeBudget report_;
+  TimeBudget whole_;
+  bool was_search_stopped_ = false;
+};
+
+/// A plan and what is shown beside it.
+struct Made {
+  plan::Plan plan;
+  std::optional<planner::PlanReport> report;
+  std::vector<planner::HostCountPoint> by_hosts;
+  std::vector<planner::FamilySteps> families;
+};
+
+/// Another plan that was found since: none that is shown is better than the one that is written.
+void replace(Made& made, plan::Plan better, const plan::Workload& workload) {
+  better.schedules_by_size = std::move(made.plan.schedules_by_size);
+  made.plan = std::move(better);
+  if (made.report.has_value()) {
+    planner::hold_against(*made.report, made.plan, workload);
+  }
+}
+
 /// Goodput by number of hosts, each with a plan of its own.
-std::vector<planner::HostCountPoint> compare_hosts(const topology::Topology& cluster,
-                                                   const plan::Workload& workload,
-                                                   planner::PlannerOptions chosen) {
+void compare_hosts(Made& made, const topology::Topology& cluster, const plan::Workload& workload,
+                   planner::PlannerOptions chosen) {
   chosen.compare_baselines = false;
   chosen.progress = nullptr;
-  return planner::goodput_by_hosts(cluster, workload, [&](const topology::Topology& part) {
+  const auto cost = [&](const plan::Plan& plan) {
+    return planner::seconds_per_useful_sample(workload, plan.batch, plan.prediction.step_time);
+  };
+  std::optional<plan::Plan> of_all;
+  made.by_hosts = planner::goodput_by_hosts(cluster, workload, [&](const topology::Topology& part) {
     const auto costs = sim::make_cost_model(part, {});
-    return planner::make_plan(part, workload, *costs, chosen);
+    plan::Plan plan = planner::make_plan(part, workload, *costs, chosen);
+    if (part.rank_count() == cluster.rank_count() && cost(plan) < cost(made.plan)) {
+      of_all = plan;
+    }
+    return plan;
   });
+  if (of_all.has_value()) {
+    replace(made, *std::move(of_all), workload);
+  }
+}
+
+void compare_families(Made& made, const topology::Topology& cluster, const plan::Workload& workload,
+                      plan::CostModel& cost_model, const planner::PlannerOptions& chosen,
+                      bool was_stopped) {
+  // A whole search prefers codecs that round less to so much time.
+  const double worthwhile = was_stopped ? 0 : planner::kWorthwhile;
+  planner::FamilyComparison compared =
+      planner::compare_families(cluster, workload, cost_model, chosen, made.plan.batch,
+                                scaled(made.plan.prediction.step_time, 1 - worthwhile));
+  made.families = std::move(compared.families);
+  if (compared.faster.has_value()) {
+    replace(made, *std::move(compared.faster), workload);
+  }
 }
 
 std::string host_table(const std::vector<planner::HostCountPoint>& points) {
@@ -150,6 +235,98 @@ std::string host_table(const std::vector<planner::HostCountPoint>& points) {
   return table.to_string();
 }
 
+plan::Plan first_plan(Made& made, const topology::Topology& cluster, const plan::Workload& workload,
+                      plan::CostModel& cost_model, const PlanOptions& options,
+                      const planner::PlannerOptions& chosen) {
+  if (options.explain) {
+    planner::ExplainedPlan explained =
+        planner::make_explained_plan(cluster, workload, cost_model, chosen);
+    made.report = std::move(explained.report);
+    return std::move(explained.plan);
+  }
+  return options.naive ? planner::make_naive_plan(cluster, workload, cost_model, chosen)
+                       : planner::make_plan(cluster, workload, cost_model, chosen);
+}
+
+/// What a run says about itself.
+struct Spent {
+  double search_time = 0;  ///< seconds
+  bool was_stopped = false;
+  bool was_comparison_stopped = false;
+};
+
+void print_json(Session& session, const PlanOptions& options, const Made& made,
+                const std::optional<planner::TimeToTarget>& target, const Spent& spent) {
+  nlohmann::json result = plan_json(made.plan);
+  result["search_time_s"] = spent.search_time;
+  if (!options.time_budget.empty()) {
+    result["was_stopped"] = spent.was_stopped;
+    if (options.compare || options.compare_hosts) {
+      result["comparison_was_stopped"] = spent.was_comparison_stopped;
+    }
+  }
+  if (target.has_value()) {
+    result["target"] = target_json(*target);
+  }
+  if (made.report.has_value()) {
+    result["report"] = report_json(*made.report, target);
+  }
+  if (!options.output.empty()) {
+    result["output"] = options.output;
+  }
+  if (options.compare) {
+    result["schedules"] = comparison_json(made.families, made.plan.prediction.step_time);
+  }
+  for (const planner::HostCountPoint& point : made.by_hosts) {
+    result["goodput_by_hosts"].push_back({{"hosts", point.hosts},
+                                          {"ranks", point.ranks},
+                                          {"global_batch", point.global_batch},
+                                          {"step_time_s", point.step_time.seconds()},
+                                          {"goodput", point.goodput}});
+  }
+  session.print_json(result);
+}
+
+void print_text(const PlanOptions& options, const Made& made, const topology::Topology& cluster,
+                const plan::Workload& workload, const std::optional<planner::TimeToTarget>& target,
+                const Spent& spent) {
+  const plan::Plan& plan = made.plan;
+  fmt::print("{} on {}: {} ranks, {} of gradients, global batch {}\n\n", workload.name,
+             cluster.name(), cluster.rank_count(), to_string(workload.gradient_bytes()),
+             plan.batch.global_batch());
+  fmt::print("{}\n{}\n", bucket_table(plan), prediction_table(plan));
+  if (options.compare) {
+    fmt::print("{}\n", comparison_table(made.families, plan.prediction.step_time));
+  }
+  if (!made.by_hosts.empty()) {
+    fmt::print("{}\n", host_table(made.by_hosts));
+  }
+  if (made.report.has_value()) {
+    fmt::print("{}\n", report_text(*made.report, plan));
+  }
+  fmt::print("synchronisation {:.1f} % of the step\n", plan.prediction.sync_share * 100);
+  fmt::print("bound           {}\n", plan.prediction.bound_reason);
+  fmt::print("learning rate   {}\n", plan.batch.learning_rate_rule);
+  for (const std::string& note : plan.notes) {
+    fmt::print("note            {}\n", note);
+  }
+  if (target.has_value()) {
+    fmt::print("time to target  {}\n", target_text(*target));
+  }
+  if (!options.time_budget.empty()) {
+    fmt::print("time budget     {}{}\n",
+               spent.was_stopped ? "used up: another run or machine may find another plan"
+                                 : "enough for the whole search: the plan is the same without one",
+               spent.was_comparison_stopped ? "; not for the whole comparison" : "");
+  }
+  fmt::print("searched        {:.2f} s\n", spent.search_time);
+  if (options.output.empty()) {
+    fmt::print("not written; add -o plan.json to keep it\n");
+  } else {
+    fmt::print("wrote           {}\n", options.output);
+  }
+}
+
 void run_plan(Session& session, const PlanOptions& options) {
   planner::PlannerOptions chosen = planner_options(options, session);
   const topology::Topology cluster = options.cluster.load(session);
@@ -164,119 +341,50 @@ void run_plan(Session& session, const PlanOptions& options) {
   ProgressBar bar("planning", session.progress_elsewhere());
   chosen.progress = [&bar](double share, const std::string& what) { bar.update(share, what); };
   const auto start = std::chrono::steady_clock::now();
-  std::optional<TimeBudget> search_budget;
-  std::optional<TimeBudget> whole_budget;
+  std::optional<PlanBudget> budget;
   if (!options.time_budget.empty()) {
-    const std::chrono::nanoseconds budget = time_budget(options.time_budget);
-    whole_budget.emplace(budget);
-    const bool has_more_to_show = options.compare || options.compare_hosts || options.explain;
-    search_budget.emplace(has_more_to_show ? budget / 2 : budget);
-    chosen.stop = [&search_budget] { return search_budget->is_used_up(); };
+    budget.emplace(time_budget(options.time_budget), options);
+    chosen.stop = budget->of_search();
+    chosen.stop_report = budget->of_report();
   }
-  std::optional<planner::PlanReport> report;
-  plan::Plan made = named(options.cluster.cluster, "", [&] {
-    if (options.explain) {
-      planner::ExplainedPlan explained =
-          planner::make_explained_plan(cluster, workload, *cost_model, chosen);
-      report = std::move(explained.report);
-      return std::move(explained.plan);
-    }
-    return options.naive ? planner::make_naive_plan(cluster, workload, *cost_model, chosen)
-                         : planner::make_plan(cluster, workload, *cost_model, chosen);
-  });
-  const bool was_stopped = search_budget.has_value() && search_budget->was_used_up();
-  if (whole_budget.has_value()) {
-    chosen.stop = [&whole_budget] { return whole_budget->is_used_up(); };
+  Made made;
+  Spent spent;
+  named(options.cluster.cluster, "",
+        [&] { made.plan = first_plan(made, cluster, workload, *cost_model, options, chosen); });
+  if (budget.has_value()) {
+    spent.was_stopped = budget->was_search_stopped();
+    chosen.stop = budget->of_whole();
   }
-  const auto target = planner::time_to_target(workload, made.batch, made.prediction.step_time,
-                                              options.target_samples);
   // The table takes no longer than the search did, where it is made unasked.
   const bool has_time_for_table =
-      !was_stopped && (!search_budget.has_value() || !search_budget->is_half_used_up());
+      !spent.was_stopped && (!budget.has_value() || !budget->is_half_of_search_used_up());
   if (!options.naive && has_time_for_table &&
       (options.compare || cluster.rank_count() <= kRanksOfQuickTable)) {
-    made.schedules_by_size = planner::make_schedule_table(cluster, *cost_model, {}).ranges();
+    made.plan.schedules_by_size = planner::make_schedule_table(cluster, *cost_model, {}).ranges();
   }
-  std::vector<planner::HostCountPoint> by_hosts;
   if (options.compare_hosts) {
-    by_hosts = compare_hosts(cluster, workload, chosen);
+    compare_hosts(made, cluster, workload, chosen);
   }
-  const double search_time =
+  spent.search_time =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  std::vector<planner::FamilySteps> families;
   if (options.compare) {
-    families = planner::compare_families(cluster, workload, *cost_model, chosen, made.batch);
+    compare_families(made, cluster, workload, *cost_model, chosen, spent.was_stopped);
   }
   bar.clear();
+  spent.was_comparison_stopped =
+      budget.has_value() && (options.compare || options.compare_hosts) && budget->was_used_up();
   if (!options.output.empty()) {
-    plan::save_plan(made, options.output);
+    plan::save_plan(made.plan, options.output);
+  }
+  const auto target = planner::time_to_target(
+      workload, made.plan.batch, made.plan.prediction.step_time, options.target_samples);
+  if (auto note = unscaled_compute_note(cluster, workload)) {
+    made.plan.notes.push_back(*std::move(note));  // of what was read; the file has it without
   }
   if (session.json) {
-    nlohmann::json result = plan_json(made);
-    result["search_time_s"] = search_time;
-    if (!options.time_budget.empty()) {
-      result["was_stopped"] = was_stopped;
-      if (options.compare || options.compare_hosts) {
-        result["comparison_was_stopped"] = whole_budget->was_used_up();
-      }
-    }
-    if (target.has_value()) {
-      result["target"] = target_json(*target);
-    }
-    if (report.has_value()) {
-      result["report"] = report_json(*report, target);
-    }
-    if (!options.output.empty()) {
-      result["output"] = options.output;
-    }
-    if (options.compare) {
-      result["schedules"] = comparison_json(families, made.prediction.step_time);
-    }
-    for (const planner::HostCountPoint& point : by_hosts) {
-      result["goodput_by_hosts"].push_back({{"hosts", point.hosts},
-                                            {"ranks", point.ranks},
-                                            {"global_batch", point.global_batch},
-                                            {"step_time_s", point.step_time.seconds()},
-                                            {"goodput", point.goodput}});
-    }
-    session.print_json(result);
-    return;
-  }
-  fmt::print("{} on {}: {} ranks, {} of gradients, global batch {}\n\n", workload.name,
-             cluster.name(), cluster.rank_count(), to_string(workload.gradient_bytes()),
-             made.batch.global_batch());
-  fmt::print("{}\n{}\n", bucket_table(made), prediction_table(made));
-  if (options.compare) {
-    fmt::print("{}\n", comparison_table(families, made.prediction.step_time));
-  }
-  if (!by_hosts.empty()) {
-    fmt::print("{}\n", host_table(by_hosts));
-  }
-  if (report.has_value()) {
-    fmt::print("{}\n", report_text(*report, made));
-  }
-  fmt::print("synchronisation {:.1f} % of the step\n", made.prediction.sync_share * 100);
-  fmt::print("bound           {}\n", made.prediction.bound_reason);
-  fmt::print("learning rate   {}\n", made.batch.learning_rate_rule);
-  for (const std::string& note : made.notes) {
-    fmt::print("note            {}\n", note);
-  }
-  if (target.has_value()) {
-    fmt::print("time to target  {}\n", target_text(*target));
-  }
-  if (!options.time_budget.empty()) {
-    fmt::print("time budget     {}{}\n",
-               was_stopped ? "used up: another run or machine may find another plan"
-                           : "enough for the whole search: the plan is the same without one",
-               whole_budget->was_used_up() && (options.compare || options.compare_hosts)
-                   ? "; not for the whole comparison"
-                   : "");
-  }
-  fmt::print("searched        {:.2f} s\n", search_time);
-  if (options.output.empty()) {
-    fmt::print("not written; add -o plan.json to keep it\n");
+    print_json(session, options, made, target, spent);
   } else {
-    fmt::print("wrote           {}\n", options.output);
+    print_text(options, made, cluster, workload, target, spent);
   }
 }
 
@@ -359,9 +467,8 @@ void add_plan_command(CLI::App& app, Session& session) {
   CLI::Option* time_budget_option = command->add_option(
       "--time-budget", options->time_budget,
       "Stop the search after this time, e.g. '20 s', with its best plan so far (with --compare, "
-      "--compare-hosts or --explain: half of it for the search, the rest for these; what --explain "
-      "shows is not cut short); without it the same "
-      "input gives the same plan everywhere");
+      "--compare-hosts or --explain: half of it for the search, the rest for these, whose faster "
+      "plans are taken, too); without it the same input gives the same plan everywhere");
   command
       ->add_option("--target-samples", options->target_samples,
                    "Length of the training in samples at the base batch, for the time to target "

@@ -1,6 +1,7 @@
 #include "cli/plan_report_text.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -59,7 +60,10 @@ std::string choices_text(const planner::PlanReport& report) {
         fmt::format("mattered {}      {}: {} would take {} ({})\n", ++shown, choice.name,
                     choice.what, to_string(choice.step_time), difference_text(choice.against_plan));
   }
-  return shown > 0 ? text : "mattered        no choice: each put back to the usual takes as long\n";
+  if (shown > 0 || !report.not_reached.empty()) {
+    return text;  // what was not reached may matter
+  }
+  return "mattered        no choice: each put back to the usual takes as long\n";
 }
 
 std::string table_text(const planner::PlanReport& report, const plan::Plan& plan) {
@@ -109,6 +113,9 @@ nlohmann::json report_json(const planner::PlanReport& report,
   nlohmann::json result = {{"baselines", list(report.baselines)},
                            {"single_knobs", list(report.single_knobs)},
                            {"choices", list(report.choices)}};
+  if (!report.not_reached.empty()) {
+    result["not_reached"] = report.not_reached;
+  }
   if (report.unprotected.has_value()) {
     result["unprotected"] = alternative_json(*report.unprotected, target, plan_seconds);
   }
@@ -124,6 +131,10 @@ std::string report_text(const planner::PlanReport& report, const plan::Plan& pla
         "--compress-outer-layers\n",
         to_string(report.unprotected->step_time),
         difference_text(report.unprotected->against_plan));
+  }
+  if (!report.not_reached.empty()) {
+    text += fmt::format("not reached     {}: the time budget was used up\n",
+                        fmt::join(report.not_reached, ", "));
   }
   return text;
 }

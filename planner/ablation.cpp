@@ -17,17 +17,18 @@ constexpr std::int64_t kSliceUnit = 1024;  // slices are multiples of it (plan/p
 
 class Ablation {
  public:
-  Ablation(Search& search, const Search::Scored& best, const plan::Workload& workload)
-      : search_(search), best_(best), workload_(workload) {}
+  Ablation(Search& search, const Search::Scored& best, std::vector<std::string>& not_reached)
+      : search_(search), best_(best), not_reached_(not_reached) {}
 
   void add(std::string name, std::string what, std::optional<Search::Scored> trial) {
     if (!trial.has_value()) {
       return;
     }
-    search_.score(*trial);
-    const double cost = cost_of(best_);
-    alternatives_.push_back({std::move(name), std::move(what), trial->estimate.step_time,
-                             trial->plan.batch.global_batch(), cost_of(*trial) / cost - 1});
+    if (search_.score_below(*trial, CandidateSet::kNoLimit)) {
+      rivals_.push_back({std::move(name), std::move(what), *std::move(trial)});
+    } else {
+      not_reached_.push_back("without " + name);
+    }
   }
 
   /// Every bucket by the fastest of the candidates that `allows` accepts for it, the first of
@@ -60,22 +61,13 @@ class Ablation {
     return search_.candidates().all()[number];
   }
 
-  std::vector<Alternative> sorted() && {
-    std::stable_sort(
-        alternatives_.begin(), alternatives_.end(),
-        [](const Alternative& a, const Alternative& b) { return a.against_plan > b.against_plan; });
-    return std::move(alternatives_);
-  }
+  std::vector<Rival> rivals() && { return std::move(rivals_); }
 
  private:
-  double cost_of(const Search::Scored& scored) const {
-    return seconds_per_useful_sample(workload_, scored.plan.batch, scored.estimate.step_time);
-  }
-
   Search& search_;
   const Search::Scored& best_;
-  const plan::Workload& workload_;
-  std::vector<Alternative> alternatives_;
+  std::vector<std::string>& not_reached_;
+  std::vector<Rival> rivals_;
 };
 
 bool same_codecs(const Candidate& now, const Candidate& other) {
@@ -114,10 +106,10 @@ std::optional<Search::Scored> in_order_of_readiness(const Search::Scored& best) 
 
 }  // namespace
 
-std::vector<Alternative> undo_choices(Search& search, const Search::Scored& best,
-                                      const BatchSpace& space, const plan::Workload& workload,
-                                      const PlannerOptions& options) {
-  Ablation ablation(search, best, workload);
+std::vector<Rival> undo_choices(Search& search, const Search::Scored& best, const BatchSpace& space,
+                                const PlannerOptions& options,
+                                std::vector<std::string>& not_reached) {
+  Ablation ablation(search, best, not_reached);
   const auto is_usual = [](const Candidate&, const Candidate& other) {
     return other.family == kUsualFamily;
   };
@@ -135,15 +127,16 @@ std::vector<Alternative> undo_choices(Search& search, const Search::Scored& best
   const Bytes usual_size = options.bucket_size.value_or(kUsualBucket);
   if (best.bucket_size != usual_size) {
     const std::set<std::size_t> used(best.chosen.begin(), best.chosen.end());
+    auto usual = search.draft({"usual buckets", usual_size,
+                               [&](const Candidate& other) {
+                                 return used.contains(static_cast<std::size_t>(
+                                     &other - search.candidates().all().data()));
+                               }},
+                              best.plan.batch);
     ablation.add("bucket size",
                  fmt::format("buckets of {} instead of {}, by the same routes and codecs",
                              to_string(usual_size), to_string(best.bucket_size)),
-                 search.evaluate({"usual buckets", usual_size,
-                                  [&](const Candidate& other) {
-                                    return used.contains(static_cast<std::size_t>(
-                                        &other - search.candidates().all().data()));
-                                  }},
-                                 best.plan.batch));
+                 usual.has_value() ? std::optional(std::move(usual->scored)) : std::nullopt);
   }
 
   ablation.add("codecs", "none instead, by the same routes",
@@ -175,7 +168,7 @@ std::vector<Alternative> undo_choices(Search& search, const Search::Scored& best
                              best.plan.batch.global_batch()),
                  std::move(trial));
   }
-  return std::move(ablation).sorted();
+  return std::move(ablation).rivals();
 }
 
 }  // namespace rackrail::planner

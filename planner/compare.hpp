@@ -35,12 +35,19 @@ struct FamilySteps {
   bool was_stopped = false;
 };
 
-/// All registered families in their order. A step with a wider limit is never the slower one.
-/// `options.schedule` and `options.codec` are ignored; error budget, protection and bucket size are
-/// not. Throws ConfigError for fewer than two ranks or a cluster that is not connected.
-std::vector<FamilySteps> compare_families(const topology::Topology& topology,
-                                          const plan::Workload& workload,
-                                          plan::CostModel& cost_model, PlannerOptions options,
-                                          const plan::BatchPlan& batch);
+struct FamilyComparison {
+  std::vector<FamilySteps> families;  ///< all that are registered, in their order
+  std::optional<plan::Plan> faster;   ///< with its prediction, verified
+};
+
+/// A step with a wider limit is never the slower one. For the steps `options.schedule` and
+/// `options.codec` are ignored; error budget, protection and bucket size are not. The fastest plan
+/// that keeps to all of them is handed over where its step is shorter than `faster_than`: a search
+/// that was stopped may have missed it. Throws ConfigError for fewer than two ranks or a cluster
+/// that is not connected.
+FamilyComparison compare_families(const topology::Topology& topology,
+                                  const plan::Workload& workload, plan::CostModel& cost_model,
+                                  PlannerOptions options, const plan::BatchPlan& batch,
+                                  Duration faster_than = Duration());
 
 }  // namespace rackrail::planner

@@ -21,6 +21,13 @@ class Comparison {
     return {std::move(name), std::move(what), other.estimate.step_time,
             other.plan.batch.global_batch(), cost_of(other) / cost_ - 1};
   }
+  std::vector<Alternative> against(std::vector<Rival> rivals) const {
+    std::vector<Alternative> alternatives;
+    for (Rival& rival : rivals) {
+      alternatives.push_back(against(std::move(rival.name), std::move(rival.what), rival.scored));
+    }
+    return alternatives;
+  }
 
  private:
   double cost_of(const Search::Scored& scored) const {
@@ -31,10 +38,15 @@ class Comparison {
   double cost_;
 };
 
-void sort_fastest_first(std::vector<Alternative>& alternatives) {
-  std::stable_sort(
-      alternatives.begin(), alternatives.end(),
-      [](const Alternative& a, const Alternative& b) { return a.against_plan < b.against_plan; });
+/// Fastest first; of the choices that were undone, those that bought most.
+void sort_by_cost(PlanReport& report) {
+  const auto by_cost = [](const Alternative& a, const Alternative& b) {
+    return a.against_plan < b.against_plan;
+  };
+  std::ranges::stable_sort(report.baselines, by_cost);
+  std::ranges::stable_sort(report.single_knobs, by_cost);
+  std::ranges::stable_sort(report.choices,
+                           [&](const auto& a, const auto& b) { return by_cost(b, a); });
 }
 
 CandidateFilter family_with(const char* family, plan::CodecKind codec) {
@@ -43,11 +55,21 @@ CandidateFilter family_with(const char* family, plan::CodecKind codec) {
   };
 }
 
-std::vector<Alternative> baselines_of(Search& search, const Comparison& comparison,
-                                      const plan::Workload& workload,
-                                      const std::vector<Bytes>& sizes,
-                                      const plan::BatchPlan& batch) {
-  std::vector<Alternative> baselines;
+std::vector<Rival> baselines_of(Search& search, const plan::Workload& workload,
+                                const std::vector<Bytes>& sizes, const plan::BatchPlan& batch,
+                                std::vector<std::string>& not_reached) {
+  std::vector<Rival> baselines;
+  // Absent where the options leave no such plan; not reached where the search was stopped.
+  enum class Answer { kAbsent, kNotReached, kSimulated };
+  const auto simulate = [&](const Policy& policy, Search::Scored& scored) {
+    std::optional<Search::Draft> draft = search.draft(policy, batch);
+    if (!draft.has_value()) {
+      return Answer::kAbsent;
+    }
+    scored = std::move(draft->scored);
+    return search.score_below(scored, CandidateSet::kNoLimit) ? Answer::kSimulated
+                                                              : Answer::kNotReached;
+  };
   using enum plan::CodecKind;
   struct Kind {
     const char* name;
@@ -66,59 +88,132 @@ std::vector<Alternative> baselines_of(Search& search, const Comparison& comparis
       {"parameter server", "FP32 parameter server, buckets of 25 MiB", kUsualBucket,
        family_with("parameter-server", kNone)}};
   for (const Kind& kind : kinds) {
-    if (const auto scored = search.evaluate({kind.name, kind.bucket_size, kind.filter}, batch)) {
-      baselines.push_back(comparison.against(kind.name, kind.what, *scored));
+    Search::Scored scored;
+    const Answer answer = simulate({kind.name, kind.bucket_size, kind.filter}, scored);
+    if (answer == Answer::kSimulated) {
+      baselines.push_back({kind.name, kind.what, std::move(scored)});
+    } else if (answer == Answer::kNotReached) {
+      not_reached.emplace_back(kind.name);
     }
   }
+  constexpr const char* kAllFp16 = "all FP16";
+  const CandidateFilter is_fp16 = [](const Candidate& c) {
+    return c.codecs.inside.kind == kFp16 && c.codecs.across.kind == kFp16;
+  };
   std::optional<Search::Scored> fp16;
   for (const Bytes size : sizes) {
-    auto scored =
-        search.evaluate({"all FP16", size,
-                         [](const Candidate& c) {
-                           return c.codecs.inside.kind == kFp16 && c.codecs.across.kind == kFp16;
-                         }},
-                        batch);
-    if (scored.has_value() &&
-        (!fp16.has_value() || scored->estimate.step_time < fp16->estimate.step_time)) {
+    Search::Scored scored;
+    const Answer answer = simulate({kAllFp16, size, is_fp16}, scored);
+    if (answer == Answer::kNotReached) {
+      not_reached.emplace_back(kAllFp16);
+      return baselines;
+    }
+    if (answer == Answer::kSimulated &&
+        (!fp16.has_value() || scored.estimate.step_time < fp16->estimate.step_time)) {
       fp16 = std::move(scored);
     }
   }
   if (fp16.has_value()) {
-    baselines.push_back(comparison.against(
-        "all FP16",
+    std::string what =
         fmt::format("FP16 on every tier, inside hosts too, the best routes and buckets ({})",
-                    to_string(fp16->bucket_size)),
-        *fp16));
+                    to_string(fp16->bucket_size));
+    baselines.push_back({kAllFp16, std::move(what), *std::move(fp16)});
   }
-  sort_fastest_first(baselines);
   return baselines;
+}
+
+/// Takes the fastest of the rivals instead of what a search found that was stopped, if it is faster
+/// with the same batch and keeps to the options. Whether one is.
+bool take_faster(Search& search, JointResult& found, const std::vector<Rival>& rivals,
+                 const PlannerOptions& options) {
+  bool is_faster = false;
+  for (const Rival& rival : rivals) {
+    if (!found.was_stopped ||
+        (options.bucket_size.has_value() && rival.scored.bucket_size != *options.bucket_size)) {
+      continue;
+    }
+    Search::Scored scored = rival.scored;
+    scored.plan.batch = found.best.plan.batch;
+    if (search.score_below(scored, found.best.estimate.step_time)) {
+      found.best = std::move(scored);
+      found.lightened = 0;
+      is_faster = true;
+    }
+  }
+  return is_faster;
 }
 
 }  // namespace
 
-PlanReport make_report(Search& search, const JointResult& found, const BatchSpace& space,
+PlanReport make_report(Search& search, JointResult& found, const BatchSpace& space,
                        const plan::Workload& workload, const PlannerOptions& options,
                        const std::vector<Bytes>& bucket_sizes) {
-  const Comparison comparison(workload, found.best);
+  constexpr double kBaselines = 0.2;  // shares of the work
+  constexpr double kChoices = 0.4;
+  const auto progress = [&](double share, const char* what) {
+    if (options.progress) {
+      options.progress(share, what);
+    }
+  };
   PlanReport report;
-  report.baselines = baselines_of(search, comparison, workload, bucket_sizes,
-                                  same_everywhere(found.best.plan.batch));
+  progress(0, "baselines");
+  const std::vector<Rival> baselines = baselines_of(
+      search, workload, bucket_sizes, same_everywhere(found.best.plan.batch), report.not_reached);
+  take_faster(search, found, baselines, options);
+  progress(kBaselines, "each choice undone");
+  std::vector<std::string> not_undone;
+  std::vector<Rival> choices = undo_choices(search, found.best, space, options, not_undone);
+  while (take_faster(search, found, choices, options)) {
+    not_undone.clear();
+    choices = undo_choices(search, found.best, space, options, not_undone);
+  }
+  report.not_reached.insert(report.not_reached.end(), not_undone.begin(), not_undone.end());
+  const Comparison comparison(workload, found.best);
+  report.baselines = comparison.against(baselines);
   for (const SingleKnob& knob : found.alone) {
     report.single_knobs.push_back(
         comparison.against(knob.name, "the other choices as without a planner", knob.scored));
   }
-  sort_fastest_first(report.single_knobs);
-  report.choices = undo_choices(search, found.best, space, workload, options);
-  if (options.protect_outer_layers && !options.codec.has_value() && !found.was_stopped) {
-    search.protect_outer_layers(false);
-    const JointResult free = JointSearch(workload, options, space, search, bucket_sizes).run();
-    search.protect_outer_layers(true);
-    if (!free.was_stopped) {
+  report.choices = comparison.against(std::move(choices));
+  if (options.protect_outer_layers && !options.codec.has_value()) {
+    std::optional<JointResult> free;
+    if (!found.was_stopped) {
+      PlannerOptions within = options;
+      within.progress = part_of(options.progress, kChoices, 1);
+      search.protect_outer_layers(false);
+      free = JointSearch(workload, within, space, search, bucket_sizes).run();
+      search.protect_outer_layers(true);
+    }
+    if (free.has_value() && !free->was_stopped) {
       report.unprotected = comparison.against(
-          "unprotected", "first and last layer may be encoded beyond FP16 too", free.best);
+          "unprotected", "first and last layer may be encoded beyond FP16 too", free->best);
+    } else {
+      report.not_reached.emplace_back("unprotected");
     }
   }
+  sort_by_cost(report);
   return report;
+}
+
+void hold_against(PlanReport& report, const plan::Plan& plan, const plan::Workload& workload) {
+  const auto cost = [&](std::int64_t samples, Duration step) {
+    return step.seconds() /
+           (static_cast<double>(samples) * statistical_efficiency(workload, samples));
+  };
+  const double of_plan = cost(plan.batch.global_batch(), plan.prediction.step_time);
+  for (auto* rows : {&report.baselines, &report.single_knobs}) {
+    for (Alternative& row : *rows) {
+      row.against_plan = cost(row.global_batch, row.step_time) / of_plan - 1;
+    }
+  }
+  for (const Alternative& choice : report.choices) {
+    report.not_reached.push_back("without " + choice.name);
+  }
+  report.choices.clear();
+  if (report.unprotected.has_value()) {
+    report.not_reached.push_back(report.unprotected->name);
+    report.unprotected.reset();
+  }
 }
 
 }  // namespace rackrail::planner

@@ -3,6 +3,9 @@
 // Every figure is a simulated step. A choice's gain is found by ablation: the plan with that one
 // choice put back to what it is without a planner, and all else kept. Gains do not add up: choices
 // lean on each other (a codec that the ring cannot carry needs the routes that can).
+//
+// A search that was stopped may have missed what is shown beside its plan. Where that is faster and
+// keeps to the options, it becomes the plan, and the figures are those of that one.
 #pragma once
 
 #include <string>
@@ -40,6 +43,8 @@ struct PlanReport {
   /// beyond FP16, so −against_plan is what their protection costs; none where they are not
   /// protected or the search was stopped.
   std::optional<Alternative> unprotected;
+  /// Rows that are absent because PlannerOptions::stop_report came first.
+  std::vector<std::string> not_reached;
 };
 
 struct ExplainedPlan {
@@ -53,13 +58,26 @@ ExplainedPlan make_explained_plan(const topology::Topology& topology,
                                   const PlannerOptions& options);
 
 /// `found` is what a joint search over `bucket_sizes` found with `search`, which it goes on using.
-PlanReport make_report(Search& search, const JointResult& found, const BatchSpace& space,
+/// Where that search was stopped, `found.best` is a faster plan afterwards if the report has one.
+PlanReport make_report(Search& search, JointResult& found, const BatchSpace& space,
                        const plan::Workload& workload, const PlannerOptions& options,
                        const std::vector<Bytes>& bucket_sizes);
 
-/// The plan's choices undone one by one; `best` is a plan of `search`.
-std::vector<Alternative> undo_choices(Search& search, const Search::Scored& best,
-                                      const BatchSpace& space, const plan::Workload& workload,
-                                      const PlannerOptions& options);
+/// A plan of the same search beside the one that it found.
+struct Rival {
+  std::string name;
+  std::string what;
+  Search::Scored scored;
+};
+
+/// The plan's choices undone one by one; `best` is a plan of `search`. Names of those that were not
+/// simulated before the search was stopped are added to `not_reached`.
+std::vector<Rival> undo_choices(Search& search, const Search::Scored& best, const BatchSpace& space,
+                                const PlannerOptions& options,
+                                std::vector<std::string>& not_reached);
+
+/// Holds the report against another plan than the one that it was made for, whose choices it does
+/// not know: there are none then.
+void hold_against(PlanReport& report, const plan::Plan& plan, const plan::Workload& workload);
 
 }  // namespace rackrail::planner

@@ -3,35 +3,21 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
-#include <map>
 #include <utility>
 #include <vector>
 
 #include "base/error.hpp"
-#include "base/parse_units.hpp"
 #include "plan/shaped_codec.hpp"
-#include "plan/verifier.hpp"
 #include "planner/batch.hpp"
 #include "planner/batch/batch_space.hpp"
-#include "planner/bound.hpp"
-#include "planner/candidates.hpp"
-#include "planner/compression_warmup.hpp"
-#include "planner/finer_buckets.hpp"
+#include "planner/finished_plan.hpp"
 #include "planner/joint_search.hpp"
 #include "planner/plan_report.hpp"
-#include "planner/schedule_family.hpp"
 #include "planner/search.hpp"
 
 namespace rackrail::planner {
 
 namespace {
-
-// Of a finished plan: flows that share links take some 10 us each to follow exactly. Below
-// kVeryManyRanks all steps are exact, whatever their size.
-constexpr std::size_t kMostTransfersOfExactStep = 2'000'000;
-
-constexpr const char* kNaive = "naive ring fp32 25 MiB";
 
 std::vector<Bytes> bucket_sizes(const plan::Workload& workload, const topology::Topology& topology,
                                 const PlannerOptions& options) {
@@ -52,40 +38,6 @@ std::vector<Bytes> bucket_sizes(const plan::Workload& workload, const topology::
   return sizes;
 }
 
-std::string share_text(Duration time, Duration reference) {
-  const double percent = (time / reference - 1) * 100;
-  constexpr double kShown = 0.05;  // less than this is +0.0, not -0.0
-  return fmt::format("{:+.1f} %", std::abs(percent) < kShown ? 0.0 : percent);
-}
-
-/// "compression: none; the same everywhere instead: fp16 +0.4 % of the step, int8 +3.2 %".
-std::string uniform_note(bool compresses, const std::map<std::string, Duration>& uniform,
-                         Duration step) {
-  std::vector<std::string> parts;
-  for (const auto& [name, time] : uniform) {
-    if (compresses || name != "none") {
-      parts.push_back(fmt::format("{} {}{}", name, share_text(time, step),
-                                  parts.empty() ? " of the step" : ""));
-    }
-  }
-  return fmt::format("compression: {}; the same everywhere instead: {}",
-                     compresses ? "per bucket and tier" : "none", fmt::join(parts, "; "));
-}
-
-/// How much does not use the codec that was asked for.
-std::string lighter_note(const plan::Codec& codec, const std::vector<plan::Bucket>& buckets) {
-  std::int64_t all = 0;
-  std::int64_t lighter = 0;
-  for (const plan::Bucket& bucket : buckets) {
-    all += bucket.elements;
-    lighter += bucket.codec == codec ? 0 : bucket.elements;
-  }
-  return fmt::format(
-      "{} where it may be used; {:.1f} % of the gradients, in buckets with norms, "
-      "biases or small tensors, take a lighter codec",
-      plan::to_string(codec), 100 * static_cast<double>(lighter) / static_cast<double>(all));
-}
-
 /// What became of a codec that depends on shapes, with those of this model.
 std::string factor_note(const plan::Codec& codec, const plan::Workload& workload) {
   const plan::FactorSize size = plan::factor_size(workload, codec.rank);
@@ -101,24 +53,6 @@ std::string factor_note(const plan::Codec& codec, const plan::Workload& workload
       codec.rank, size.matrices, size.tensors, 100 * size.density());
 }
 
-void verify_or_throw(const plan::Plan& plan, const topology::Topology& topology,
-                     const plan::Workload& workload) {
-  const plan::VerifyReport report = plan::verify(plan, &topology, &workload);
-  if (!report.ok()) {
-    throw PlanError("the planner made a wrong plan: " + report.problems.front());
-  }
-}
-
-void set_prediction(plan::Plan& plan, const plan::StepEstimate& estimate, const LowerBound& bound) {
-  plan.prediction.step_time = estimate.step_time;
-  plan.prediction.sync_share = estimate.sync_share;
-  plan.prediction.bound = bound.time;
-  plan.prediction.bound_reason = bound.reason;
-  plan.prediction.gap = estimate.step_time / bound.time - 1;
-}
-
-bool is_stopped(const PlannerOptions& options) { return options.stop && options.stop(); }
-
 void require_ranks(const topology::Topology& topology) {
   if (topology.rank_count() < 2) {
     throw ConfigError(ErrorContext{"", fmt::format("cluster '{}'", topology.name()),
@@ -127,188 +61,11 @@ void require_ranks(const topology::Topology& topology) {
   }
 }
 
-/// Of a finished plan, where the search has compared times that are not exact.
-void predict_exactly(plan::Plan& plan, const plan::Workload& workload, plan::CostModel& cost_model,
-                     const PlannerOptions& options) {
-  if (plan.rank_count() < kVeryManyRanks) {
-    return;
-  }
-  if (is_stopped(options)) {
-    plan.notes.emplace_back("no time was left for an exact prediction: within 1 %");
-    return;
-  }
-  std::size_t transfers = 0;
-  for (const plan::Bucket& bucket : plan.buckets) {
-    transfers += plan.schedules[bucket.schedule].transfers().size();
-  }
-  if (transfers > kMostTransfersOfExactStep) {
-    plan.notes.emplace_back("too many transfers for an exact prediction: within 1 %");
-    return;
-  }
-  if (const auto estimate = cost_model.exact_step(plan, workload)) {
-    set_prediction(plan, *estimate, {plan.prediction.bound, plan.prediction.bound_reason});
-    plan.notes.emplace_back(
-        "on so many ranks, those that are alike are simulated once: within about 1 %, as are steps "
-        "of other plans");
-  }
-}
-
-/// FP32 over a ring in buckets of one size, whatever the options say about schedules and codecs.
-plan::Plan naive_plan(const topology::Topology& topology, const plan::Workload& workload,
-                      plan::CostModel& cost_model, PlannerOptions options,
-                      const plan::BatchPlan& batch) {
-  options.codec = plan::Codec{};
-  options.schedule = "ring";
-  Search search(topology, workload, cost_model, options);
-  const Bytes bucket_size = options.bucket_size.value_or(kUsualBucket);
-  const auto scored = search.evaluate({"naive", bucket_size, any_candidate}, batch);
-  if (!scored.has_value()) {
-    throw ConfigError(ErrorContext{"", fmt::format("cluster '{}'", topology.name()),
-                                   "no ring over its ranks", "a connected cluster"});
-  }
-  plan::Plan plan = scored->plan;
-  plan.name = "naive: " + plan.name;
-  set_prediction(
-      plan, scored->estimate,
-      lower_bound(topology, workload, plan.batch, {plan::Codec{}}, search.protected_by_tensor()));
-  plan.notes = {fmt::format("FP32 ring over the ranks, buckets of {}: {}", to_string(bucket_size),
-                            bucket_size == kUsualBucket
-                                ? "what runs without a planner"
-                                : "as without a planner, but for their size")};
-  search.materialise(plan);
-  verify_or_throw(plan, topology, workload);
-  return plan;
-}
-
-bool is_naive_affordable(const topology::Topology& topology, const plan::Workload& workload,
-                         Bytes bucket_size) {
-  const std::uint64_t transfers = schedule_family("ring").graph_size(topology).transfers *
-                                  group_tensors(workload, bucket_size).size();
-  return topology.rank_count() < kVeryManyRanks || transfers <= kMostTransfersOfBaseline;
-}
-
-void add_baselines(plan::Plan& plan, Search& search, const topology::Topology& topology,
-                   const plan::Workload& workload, plan::CostModel& cost_model,
-                   const PlannerOptions& options) {
-  auto& baselines = plan.prediction.baselines;
-  const plan::BatchPlan batch = same_everywhere(plan.batch);
-  const auto family = [](const char* name) {
-    return [name](const Candidate& c) { return !c.strongest.is_lossy() && c.family == name; };
-  };
-  // Of the same search, which has mostly simulated it already, where the options leave it in.
-  const auto add = [&](const char* name, Search::Draft draft) {
-    if (search.is_affordable(draft, kMostTransfersOfBaseline) && !is_stopped(options)) {
-      if (search.score_below(draft.scored, CandidateSet::kNoLimit)) {  // else it was stopped
-        baselines[name] = draft.scored.estimate.step_time;
-      }
-    }
-  };
-  const Bytes usual = options.bucket_size.value_or(kUsualBucket);
-  if (auto naive = search.draft({kNaive, usual, family("ring")}, batch)) {
-    add(kNaive, *std::move(naive));
-  } else if (is_naive_affordable(topology, workload, usual) && !is_stopped(options)) {
-    baselines[kNaive] =
-        naive_plan(topology, workload, cost_model, options, batch).prediction.step_time;
-  }
-  std::vector<std::pair<const char*, const char*>> kinds = {
-      {"double tree fp32", "double-binary-tree"}};
-  // With very many ranks the servers' links have so many flows at once that this baseline alone
-  // would take longer to simulate than the search.
-  if (topology.rank_count() < kVeryManyRanks) {
-    kinds.emplace_back("parameter server fp32", "parameter-server");
-  }
-  for (const auto& [name, of] : kinds) {
-    if (is_stopped(options)) {
-      return;
-    }
-    if (auto draft = search.draft({name, kUsualBucket, family(of)}, batch)) {
-      add(name, *std::move(draft));
-    }
-  }
-}
-
-plan::Plan finished_plan(const JointResult& found, Search& search,
-                         const topology::Topology& topology, const plan::Workload& workload,
-                         plan::CostModel& cost_model, const PlannerOptions& options) {
-  plan::Plan plan = found.best.plan;
-  const LowerBound bound =
-      lower_bound(topology, workload, plan.batch, search.candidates().allowed_codecs(),
-                  search.protected_by_tensor());
-  set_prediction(plan, found.best.estimate, bound);
-  const bool compare = options.compare_baselines && !found.was_stopped;
-  if (compare) {
-    add_baselines(plan, search, topology, workload, cost_model, options);
-    for (const auto& [name, time] : found.best_of) {
-      if (name != "best") {
-        plan.prediction.baselines[name] = time;
-      }
-    }
-  }
-  const Duration step = found.best.estimate.step_time;
-  std::vector<std::string> notes = found.notes;
-  const bool compresses = std::any_of(plan.buckets.begin(), plan.buckets.end(),
-                                      [](const plan::Bucket& b) { return b.codec.is_lossy(); });
-  const auto fp32 = found.best_of.find("best fp32");
-  const auto fp16 = found.best_of.find("best fp16");
-  if (compresses && fp32 != found.best_of.end()) {
-    notes.push_back(fmt::format("compression is worth it: the best plan in FP32 takes {} ({})",
-                                to_string(fp32->second), share_text(fp32->second, step)));
-  }
-  if (compresses && fp16 != found.best_of.end() && fp16->second > step) {
-    notes.push_back(fmt::format("against the best plan with at most FP16: {} ({})",
-                                to_string(fp16->second), share_text(fp16->second, step)));
-  }
-  if (!found.uniform.empty()) {
-    notes.push_back(uniform_note(compresses, found.uniform, step));
-  }
-  if (options.codec.has_value() && !options.codec->survives_many_hops()) {
-    notes.push_back(lighter_note(*options.codec, plan.buckets));
-  }
-  if (found.lightened > 0) {
-    notes.push_back(
-        fmt::format("{} bucket(s) use a lighter codec than the fastest, because the "
-                    "difference hides behind compute",
-                    found.lightened));
-  }
-  if (compare) {
-    const auto naive = plan.prediction.baselines.find(kNaive);
-    notes.push_back(naive == plan.prediction.baselines.end()
-                        ? "the naive ring is left out: there was no time to simulate it, or it "
-                          "has too many transfers"
-                        : fmt::format("the naive ring takes {} ({})", to_string(naive->second),
-                                      share_text(naive->second, step)));
-  }
-  if (found.was_stopped) {
-    notes.emplace_back(
-        "the search was stopped before its end: one that is given longer, or a faster "
-        "machine, may find a faster plan");
-  }
-  plan.notes = std::move(notes);
-  search.materialise(plan);
-  if (options.divides_finely) {
-    OfAnyFamily of_any_family = options.codec ? OfAnyFamily::kAll : OfAnyFamily::kUncompressed;
-    if (options.schedule) {
-      of_any_family = OfAnyFamily::kNone;
-    }
-    divide_finely(plan, workload, topology, cost_model,
-                  {.of_any_family = of_any_family,
-                   .may_have_rates = may_have_rates(options.route_rates, topology),
-                   .stop = options.stop});
-    plan.prediction.gap = plan.prediction.step_time / bound.time - 1;
-  }
-  set_compression_warmup(
-      plan,
-      options.compression_warmup.value_or(
-          options.codec.has_value() ? 0 : usual_compression_warmup(plan, workload)),
-      workload, cost_model);
-  verify_or_throw(plan, topology, workload);
-  predict_exactly(plan, workload, cost_model, options);
-  return plan;
-}
-
-/// Shows `report` what was found before the search is gone; it may be empty.
-using Report = std::function<void(Search& search, const JointResult& found, const BatchSpace& space,
-                                  const std::vector<Bytes>& bucket_sizes)>;
+/// Shows `report` what was found before the search is gone, with the options of the report; it may
+/// be empty. Found may be another plan afterwards.
+using Report =
+    std::function<void(Search& search, JointResult& found, const BatchSpace& space,
+                       const PlannerOptions& options, const std::vector<Bytes>& bucket_sizes)>;
 
 plan::Plan search_plan(const topology::Topology& topology, const plan::Workload& workload,
                        plan::CostModel& cost_model, const PlannerOptions& asked,
@@ -317,6 +74,14 @@ plan::Plan search_plan(const topology::Topology& topology, const plan::Workload&
   if (asked.codec.has_value()) {
     options.codec = plan::resolved_for(workload, *asked.codec);
   }
+  bool is_reporting = false;
+  if (asked.stop) {
+    options.stop = [&] {
+      return is_reporting ? asked.stop_report && asked.stop_report() : asked.stop();
+    };
+  }
+  constexpr double kSearchWithReport = 0.5;  // share of the work
+  options.progress = part_of(asked.progress, 0, report ? kSearchWithReport : 1);
   require_ranks(topology);
   topology.require_connected();
   const Interruptible interruptible(cost_model, options.stop);
@@ -329,14 +94,20 @@ plan::Plan search_plan(const topology::Topology& topology, const plan::Workload&
   progress(0, "schedules");
   Search search(topology, workload, cost_model, options);
   const std::vector<Bytes> sizes = bucket_sizes(workload, topology, options);
-  const JointResult found = JointSearch(workload, options, space, search, sizes).run();
+  JointResult found = JointSearch(workload, options, space, search, sizes).run();
   progress(1, "checking");
   plan::Plan plan = finished_plan(found, search, topology, workload, cost_model, options);
+  if (report) {
+    is_reporting = true;
+    options.progress = part_of(asked.progress, kSearchWithReport, 1);
+    const Duration before = found.best.estimate.step_time;
+    report(search, found, space, options, sizes);
+    if (found.best.estimate.step_time < before) {
+      plan = finished_plan(found, search, topology, workload, cost_model, options);
+    }
+  }
   if (asked.codec.has_value() && asked.codec->depends_on_shapes()) {
     plan.notes.push_back(factor_note(*asked.codec, workload));
-  }
-  if (report) {
-    report(search, found, space, sizes);
   }
   return plan;
 }
@@ -354,9 +125,10 @@ ExplainedPlan make_explained_plan(const topology::Topology& topology,
   ExplainedPlan explained;
   explained.plan = search_plan(
       topology, workload, cost_model, options,
-      [&](Search& search, const JointResult& found, const BatchSpace& space,
-          const std::vector<Bytes>& bucket_sizes) {
-        explained.report = make_report(search, found, space, workload, options, bucket_sizes);
+      [&](Search& search, JointResult& found, const BatchSpace& space,
+          const PlannerOptions& report_options, const std::vector<Bytes>& bucket_sizes) {
+        explained.report =
+            make_report(search, found, space, workload, report_options, bucket_sizes);
       });
   return explained;
 }
