@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <functional>
 #include <map>
 #include <set>
 #include <tuple>
@@ -13,10 +14,12 @@
 #include "base/parse_units.hpp"
 #include "plan/verifier.hpp"
 #include "planner/bound.hpp"
+#include "planner/buckets.hpp"
 #include "planner/candidates.hpp"
 #include "planner/compression_warmup.hpp"
 #include "planner/protection.hpp"
 #include "planner/replan/link_map.hpp"
+#include "planner/step_bound.hpp"
 #include "topology/queries.hpp"
 #include "topology/remove.hpp"
 
@@ -28,10 +31,22 @@ using topology::Topology;
 
 // A step that is longer than before by less than this is not worth a search.
 constexpr double kNoticeable = 0.005;
+// Nor one that is longer than its lower bound by less than this.
+constexpr double kGoodEnough = 1.01;
 
 std::string name_of(const plan::Plan& plan, const plan::Bucket& bucket) {
   return fmt::format("{} {}", plan.schedules[bucket.schedule].name(),
                      bucket.codec.is_lossy() ? plan::to_string(bucket.codec) : "fp32");
+}
+
+/// Whether they have the same transfers, over whatever routes.
+bool is_same(const plan::TransferGraph& one, const plan::TransferGraph& other) {
+  const auto what = [](const plan::Transfer& t) {
+    return std::tuple(t.op, t.src, t.dst, t.chunk_begin, t.chunk_count);
+  };
+  return one.name() == other.name() &&
+         std::ranges::equal(one.chunk_weights(), other.chunk_weights()) &&
+         std::ranges::equal(one.transfers(), other.transfers(), {}, what, what);
 }
 
 /// The routes of a plan that is otherwise kept.
@@ -130,43 +145,85 @@ class Replanner {
       return candidate.strongest.kind <= plan::CodecKind::kFp16;
     };
     const Allows any = [](const plan::Bucket&, const Candidate&) { return true; };
-    std::set<std::vector<std::uint32_t>> tried;  // candidate and slice of each touched bucket
-    for (const Allows allows : {same_codec, at_most_fp16, any}) {
+    const StepBound step_bound(candidates.all(), now_, workload_);
+    const auto trial_of = [&](Allows allows, bool by_closed_form) {
       std::map<Likeness, std::optional<Choice>> chosen;  // by the first that is like it
-      plan::Plan trial = rerouted_;
-      std::map<std::size_t, std::uint32_t> schedule_of;  // by candidate
-      std::vector<std::uint32_t> choices;
-      for (plan::Bucket& bucket : trial.buckets) {
-        if (!is_touched_[bucket.schedule]) continue;
+      return make_trial(candidates.all(), step_bound, [&](const plan::Bucket& bucket) {
         const auto [known, is_first] = chosen.try_emplace(likeness(bucket));
-        std::optional<Choice>& choice = known->second;
         if (is_first) {
-          choice = candidates.cheapest(
-              bucket.elements,
-              [&](const Candidate& candidate) {
-                return may_have(bucket, candidate) && allows(bucket, candidate);
-              },
-              alone(bucket));
+          const auto filter = [&](const Candidate& candidate) {
+            return may_have(bucket, candidate) && allows(bucket, candidate);
+          };
+          known->second = by_closed_form
+                              ? candidates.likely(bucket.elements, filter)
+                              : candidates.cheapest(bucket.elements, filter, alone(bucket));
         }
-        if (!choice) continue;
-        const Candidate& candidate = candidates.all()[choice->candidate];
-        const auto next = static_cast<std::uint32_t>(trial.schedules.size());
-        const auto [it, is_new] = schedule_of.emplace(choice->candidate, next);
-        if (is_new) trial.schedules.push_back(candidate.graph);
-        bucket.schedule = it->second;
-        bucket.slice_elements = choice->slice_elements;
-        bucket.codec = candidate.strongest;
-        bucket.codec_tiers = candidate.codec_tiers;
-        choices.push_back(static_cast<std::uint32_t>(choice->candidate));
-        choices.push_back(static_cast<std::uint32_t>(choice->slice_elements));
+        return known->second;
+      });
+    };
+    // What costs nothing to choose first: its step limits what the others are simulated for.
+    std::vector<Trial> trials;
+    for (const Allows allows : {same_codec, at_most_fp16, any}) {
+      trials.push_back(trial_of(allows, true));
+    }
+    std::ranges::stable_sort(trials, {}, &Trial::at_least);
+    for (Trial& trial : trials) {
+      attempt(trial);
+    }
+    for (const Allows allows : {same_codec, at_most_fp16, any}) {
+      if (estimate_.step_time > scaled(bound().time, kGoodEnough)) {
+        Trial trial = trial_of(allows, false);
+        attempt(trial);
       }
-      if (choices.empty() || !tried.insert(choices).second) continue;
-      drop_unused(trial);
-      const plan::StepEstimate estimate = step(trial);
-      if (estimate.step_time < estimate_.step_time) {
-        estimate_ = estimate;
-        best_ = std::move(trial);
-      }
+    }
+  }
+
+  /// Other candidates for buckets that the change touches.
+  struct Trial {
+    plan::Plan plan;
+    std::vector<std::uint32_t> choices;  ///< candidate and slice of each bucket that has another
+    Duration at_least;                   ///< its step
+  };
+
+  Trial make_trial(const std::vector<Candidate>& candidates, const StepBound& step_bound,
+                   const std::function<std::optional<Choice>(const plan::Bucket&)>& choose) const {
+    Trial trial{.plan = rerouted_, .choices = {}, .at_least = {}};
+    std::map<std::size_t, std::uint32_t> schedule_of;  // by candidate
+    std::vector<TensorGroup> groups;
+    std::vector<Choice> choices;
+    for (plan::Bucket& bucket : trial.plan.buckets) {
+      const auto choice = is_touched_[bucket.schedule] ? choose(bucket) : std::nullopt;
+      if (!choice) continue;
+      const Candidate& candidate = candidates[choice->candidate];
+      const auto next = static_cast<std::uint32_t>(trial.plan.schedules.size());
+      const auto [it, is_new] = schedule_of.emplace(choice->candidate, next);
+      if (is_new) trial.plan.schedules.push_back(candidate.graph);
+      bucket.schedule = it->second;
+      bucket.slice_elements = choice->slice_elements;
+      bucket.codec = candidate.strongest;
+      bucket.codec_tiers = candidate.codec_tiers;
+      trial.choices.push_back(static_cast<std::uint32_t>(choice->candidate));
+      trial.choices.push_back(static_cast<std::uint32_t>(choice->slice_elements));
+      groups.push_back({bucket.tensors, bucket.elements, false});
+      choices.push_back(*choice);
+    }
+    if (!choices.empty()) {
+      trial.at_least = step_bound.at_least(groups, choices, old_.batch);
+    }
+    return trial;
+  }
+
+  /// Simulates it where it may be the best so far.
+  void attempt(Trial& trial) {
+    if (trial.choices.empty() || trial.at_least >= estimate_.step_time ||
+        !tried_.insert(trial.choices).second) {
+      return;
+    }
+    drop_unused(trial.plan);
+    ++result_.simulated_steps;
+    if (const auto faster = cost_model_.step_below(trial.plan, workload_, estimate_.step_time)) {
+      estimate_ = *faster;
+      best_ = std::move(trial.plan);
     }
   }
 
@@ -182,18 +239,21 @@ class Replanner {
     plan.schedules = std::move(used);
   }
 
-  void finish() {
-    result_.after = estimate_.step_time;
-    plan::Prediction& prediction = best_.prediction;
+  LowerBound bound() const {
     std::vector<plan::Codec> allowed;
     for (const plan::Codec& codec : plan::known_codecs()) {
-      if (!codec.is_lossy() || workload_.codec_error(codec) <= best_.error_budget) {
+      if (!codec.is_lossy() || workload_.codec_error(codec) <= old_.error_budget) {
         allowed.push_back(codec);
       }
     }
-    const LowerBound bound =
-        lower_bound(now_, workload_, best_.batch, allowed,
-                    protected_tensors(workload_, PlannerOptions{}.protect_outer_layers));
+    return lower_bound(now_, workload_, old_.batch, allowed,
+                       protected_tensors(workload_, PlannerOptions{}.protect_outer_layers));
+  }
+
+  void finish() {
+    result_.after = estimate_.step_time;
+    plan::Prediction& prediction = best_.prediction;
+    const LowerBound bound = this->bound();
     prediction.step_time = estimate_.step_time;
     prediction.sync_share = estimate_.sync_share;
     prediction.bound = bound.time;
@@ -204,10 +264,16 @@ class Replanner {
                                result_.touched_buckets, old_.buckets.size())};
     for (std::size_t b = 0; b < old_.buckets.size(); ++b) {
       const std::uint32_t before = old_.buckets[b].schedule;
-      const BucketChange change{b, name_of(old_, old_.buckets[b]), name_of(best_, best_.buckets[b]),
-                                routes_[before]};
-      const bool is_same_schedule = change.before == change.after;
-      if (is_touched_[before] && (!is_same_schedule || change.routes > 0)) {
+      if (!is_touched_[before]) {
+        continue;
+      }
+      BucketChange change{b, name_of(old_, old_.buckets[b]), name_of(best_, best_.buckets[b]), 0};
+      if (is_same(rerouted_.schedules[before], best_.schedules[best_.buckets[b].schedule])) {
+        change.routes = routes_[before];
+      } else if (change.before == change.after) {
+        change.after += " in other chunks";
+      }
+      if (change.before != change.after || change.routes > 0) {
         result_.changes.push_back(change);
       }
     }
@@ -229,8 +295,9 @@ class Replanner {
   plan::Plan rerouted_;
   plan::Plan best_;
   plan::StepEstimate estimate_;
-  std::vector<bool> is_touched_;     // by schedule of the old plan
-  std::vector<std::size_t> routes_;  // that are others, by schedule of the old plan
+  std::set<std::vector<std::uint32_t>> tried_;  // Trial::choices
+  std::vector<bool> is_touched_;                // by schedule of the old plan
+  std::vector<std::size_t> routes_;             // that are others, by schedule of the old plan
 };
 
 void require_plan_for(const plan::Plan& plan, const Topology& before,

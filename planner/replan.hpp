@@ -39,8 +39,8 @@ topology::Topology changed_cluster(const topology::Topology& topology,
 /// A bucket whose schedule or routes are others than before.
 struct BucketChange {
   std::size_t bucket = 0;
-  std::string before;  ///< "ring fp16"
-  std::string after;
+  std::string before;      ///< "ring fp16"
+  std::string after;       ///< also "hierarchical int8 in other chunks"
   std::size_t routes = 0;  ///< pairs of ranks whose route is another, where the schedule stayed
 };
 

@@ -18,7 +18,25 @@
 namespace rackrail {
 namespace {
 
+/// Three hosts of 4 GPUs with two slow NICs each.
+constexpr const char* kFewNics = R"(
+name: few-nics
+link_classes:
+  slow: { bandwidth: 25 Gbit/s, latency: 1.5 us, overhead: 300 ns }
+node_types:
+  host:
+    gpus: 4
+    device_class: A100
+    nvlink: { bandwidth: 300 GB/s, latency: 300 ns }
+    pcie: { bandwidth: 31.5 GB/s, latency: 500 ns, gpus_per_switch: 2 }
+    nics: { count: 2, link: slow }
+racks: { count: 1, hosts: 3, type: host }
+)";
+
 topology::Topology cluster(const std::string& name) {
+  if (name == "few-nics") {
+    return topology::read_cluster_text("few-nics.yaml", kFewNics).topology;
+  }
   if (name == "a100-4x8") {
     return test::a100_4x8();
   }
@@ -67,6 +85,7 @@ TEST_CASE("planning again is near a full plan for the changed cluster, in a tent
       {"two-racks-40g", "resnet-50", "host0", "tor0", Bandwidth(1'250'000'000)},
       {"a100-4x8", "resnet-50", "tor0", "spine0", std::nullopt},
       {"a100-4x8", "resnet-50", "nic0.0", "tor0", Bandwidth(2'500'000'000)},
+      {"few-nics", "bert-large", "nic0.0", "tor0", std::nullopt},
   };
   constexpr double kNear = 1.03;
   constexpr double kShareOfTime = 0.1;
