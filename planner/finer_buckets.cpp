@@ -12,6 +12,7 @@
 #include "plan/alpha_beta.hpp"
 #include "planner/candidates.hpp"
 #include "planner/collective_forms.hpp"
+#include "planner/held_rates.hpp"
 #include "planner/schedule_family.hpp"
 #include "topology/queries.hpp"
 
@@ -67,6 +68,7 @@ class Divider {
   std::vector<Family>& families(const plan::Codec& codec);
   void make_forms(Family& family, const plan::Codec& codec);
   DividedCollective division(const Family& family, std::int64_t elements);
+  Duration judged_time(const plan::TransferGraph& graph, std::int64_t elements, std::int64_t slice);
 
   const topology::Topology& topology_;
   topology::Router router_;
@@ -121,9 +123,15 @@ DividedCollective Divider::division(const Family& family, std::int64_t elements)
         static_cast<std::int64_t>(shapes[form].largest_share * static_cast<double>(elements));
     const bool is_whole = form == coarsest && slice >= largest;
     const bool is_too_fine = !is_whole && std::min(slice, largest) < kLeastMessage;
-    return is_too_fine ? kTooFine
-                       : cost_model_.collective_time(family.forms[form].graph(), elements, slice);
+    return is_too_fine ? kTooFine : judged_time(family.forms[form].graph(), elements, slice);
   });
+}
+
+/// Rates are worth what they may cost.
+Duration Divider::judged_time(const plan::TransferGraph& graph, std::int64_t elements,
+                              std::int64_t slice) {
+  const Duration time = cost_model_.collective_time(graph, elements, slice);
+  return graph.has_rates() && time >= kLongForRates ? scaled(time, 1 / kMostForRates) : time;
 }
 
 std::optional<Division> Divider::fastest(std::string_view only_family, const plan::Codec& codec,
@@ -161,24 +169,33 @@ std::optional<Division> Divider::fastest(std::string_view only_family, const pla
   return Division{best->forms[how.form].graph(), how.slice_elements};
 }
 
-/// Whether the step is faster with this division of the bucket, which it then has.
+/// Whether the step is faster with this division of the bucket, which it then has. For rates it may
+/// take longer than `fastest`, what any plan so far takes, by what rates may cost.
 bool take_if_faster(plan::Plan& plan, std::size_t index, Division division,
                     const plan::Workload& workload, const topology::Topology& topology,
-                    plan::CostModel& cost_model) {
+                    plan::CostModel& cost_model, Duration& fastest) {
   plan::Bucket& bucket = plan.buckets[index];
   const plan::Bucket before = bucket;
+  const bool gains_rates =
+      division.schedule.has_rates() && !plan.schedules[bucket.schedule].has_rates();
   plan.schedules.push_back(std::move(division.schedule));
   bucket.schedule = static_cast<std::uint32_t>(plan.schedules.size() - 1);
   bucket.slice_elements = division.slice_elements;
   bucket.codec_tiers = codecs_by_tier(topology, plan.schedules.back());
   const plan::StepEstimate estimate = cost_model.step(plan, workload);
-  if (estimate.step_time >= plan.prediction.step_time) {
+  const Duration limit =
+      gains_rates && plan::alpha_beta(plan.schedules.back(), topology).at_least(bucket.elements) >=
+                         kLongForRates
+          ? scaled(fastest, kMostForRates)
+          : plan.prediction.step_time;
+  if (estimate.step_time >= limit) {
     bucket = before;
     plan.schedules.pop_back();
     return false;
   }
   plan.prediction.step_time = estimate.step_time;
   plan.prediction.sync_share = estimate.sync_share;
+  fastest = std::min(fastest, estimate.step_time);
   return true;
 }
 
@@ -210,6 +227,7 @@ void divide_finely(plan::Plan& plan, const plan::Workload& workload,
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
     return plan.buckets[a].elements > plan.buckets[b].elements;
   });
+  Duration fastest = plan.prediction.step_time;
   for (const std::size_t b : order) {
     if (options.stop && options.stop()) {
       break;
@@ -224,7 +242,7 @@ void divide_finely(plan::Plan& plan, const plan::Workload& workload,
     const auto is_taken = [&](std::string_view of, const plan::Codec& codec) {
       auto division = divider.fastest(of, codec, bucket.elements);
       return division &&
-             take_if_faster(plan, b, *std::move(division), workload, topology, cost_model);
+             take_if_faster(plan, b, *std::move(division), workload, topology, cost_model, fastest);
     };
     // What is fastest alone need not be in the step: then the finest of its own family may be.
     if (may_change && is_taken({}, one.value_or(bucket.codec))) {

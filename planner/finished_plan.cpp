@@ -15,6 +15,7 @@
 #include "planner/bound.hpp"
 #include "planner/compression_warmup.hpp"
 #include "planner/finer_buckets.hpp"
+#include "planner/held_rates.hpp"
 #include "planner/schedule_family.hpp"
 
 namespace rackrail::planner {
@@ -249,6 +250,9 @@ plan::Plan finished_plan(const JointResult& found, Search& search,
                   {.of_any_family = of_any_family,
                    .may_have_rates = may_have_rates(options.route_rates, topology),
                    .stop = options.stop});
+    if (may_have_rates(options.route_rates, topology)) {
+      hold_to_rates(plan, workload, topology, cost_model);
+    }
     plan.prediction.gap = plan.prediction.step_time / bound.time - 1;
   }
   set_compression_warmup(

@@ -5,10 +5,11 @@ import os
 import random
 import re
 import signal
+import subprocess
 import time
 
 import harness
-from emulation import PAIR, EmulationTest, names
+from emulation import PAIR, EmulationTest, names, set_rate
 from training import TrainingTest
 
 
@@ -64,6 +65,35 @@ class Network(EmulationTest):
         self.assertEqual(set(rates), set(expected))
         for name, rate in rates.items():
             self.assertAlmostEqual(rate / expected[name], 1, delta=0.03, msg=name)
+        self.assert_nothing_left()
+
+    def run_with_a_slow_cable(self, *options):
+        """Its rate is another than the plan's before it is measured."""
+        process = self.start("emulate", "pair.csv", *options, "--", "true")
+
+        def is_slow():
+            try:
+                set_rate(process, "host1", "tor", 30)
+            except (subprocess.CalledProcessError, ValueError):
+                return False  # it is not there yet
+            return True
+        self.assertTrue(harness.wait_until(is_slow, 30), "no cable to change")
+        return self.finish(process, 60)
+
+    def test_a_link_that_does_not_hold_its_rate_makes_the_run_invalid(self):
+        ended = self.run_with_a_slow_cable("--json")
+        self.assertEqual(ended.status, 1, str(ended))
+        self.assertFalse(ended.json["valid"])
+        for link in ended.json["links"]:
+            off = -0.25 if "host1" in link["link"] else 0
+            self.assertAlmostEqual(link["relative_error"], off, delta=0.03, msg=str(link))
+            self.assertEqual(link["held"], off == 0, link)
+        # What was to run has run; its times are what means little.
+        self.assertEqual([rank["exit_status"] for rank in ended.json["ranks"]], [0, 0])
+        ended = self.run_with_a_slow_cable()
+        self.assertEqual(ended.status, 1, str(ended))
+        self.assertIn("host1 -> tor does not hold its rate: ", ended.err)
+        self.assertIn("INVALID: 2 of 4 rates are off by more than 3 %", ended.err)
         self.assert_nothing_left()
 
     def test_scale(self):

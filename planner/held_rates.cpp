@@ -1,0 +1,113 @@
+#include "planner/held_rates.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "plan/alpha_beta.hpp"
+#include "plan/codec.hpp"
+#include "planner/forest/pacing.hpp"
+
+namespace rackrail::planner {
+
+namespace {
+
+std::int64_t encoded_weight(const plan::TransferGraph& graph, const plan::Transfer& transfer) {
+  constexpr std::int64_t kElements = 1 << 16;  // for a unit of weight: more than any block has
+  std::int64_t weight = 0;
+  for (std::uint32_t i = 0; i < transfer.chunk_count; ++i) {
+    weight += graph.chunk_weights()[transfer.chunk_begin + i];
+  }
+  return weight * plan::encoded_size(graph.codecs()[transfer.codec], kElements).count();
+}
+
+/// Whether a bucket of this schedule takes long, and whether others do not.
+struct Users {
+  std::vector<std::size_t> that_take_long;
+  bool are_all = true;
+};
+
+Users users_of(const plan::Plan& plan, std::uint32_t schedule, const topology::Topology& topology) {
+  Users users;
+  const plan::AlphaBeta model = plan::alpha_beta(plan.schedules[schedule], topology);
+  for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
+    if (plan.buckets[b].schedule != schedule) {
+      continue;
+    }
+    if (model.at_least(plan.buckets[b].elements) >= kLongForRates) {
+      users.that_take_long.push_back(b);
+    } else {
+      users.are_all = false;
+    }
+  }
+  return users;
+}
+
+}  // namespace
+
+plan::TransferGraph with_proportional_rates(const plan::TransferGraph& graph,
+                                            const topology::Topology& topology) {
+  std::vector<Move> moves;
+  moves.reserve(graph.transfers().size());
+  for (const plan::Transfer& transfer : graph.transfers()) {
+    moves.push_back({.weight = encoded_weight(graph, transfer),
+                     .route = &graph.routes()[transfer.route.index()]});
+  }
+  const std::vector<Bandwidth> rates = proportional_rates(moves, topology);
+  const auto weights = graph.chunk_weights();
+  plan::TransferGraph rated(graph.name(), graph.collective(), graph.rank_count(),
+                            {weights.begin(), weights.end()});
+  for (const plan::Codec& codec : graph.codecs()) {
+    rated.add_codec(codec);
+  }
+  std::vector<std::optional<RouteId>> numbers(graph.routes().size());
+  for (std::size_t i = 0; i < moves.size(); ++i) {
+    plan::Transfer transfer = graph.transfers()[i];
+    std::optional<RouteId>& number = numbers[transfer.route.index()];
+    if (!number) {
+      number = rated.add_route(*moves[i].route, rates[i]);
+    }
+    transfer.route = *number;
+    rated.add_transfer(transfer, graph.dependencies(TransferId(i)));
+  }
+  for (const plan::TransferGroup& group : graph.groups()) {
+    rated.add_group(group.first, group.count);
+  }
+  if (!graph.owners().empty()) {
+    rated.set_owners({graph.owners().begin(), graph.owners().end()});
+  }
+  return rated;
+}
+
+void hold_to_rates(plan::Plan& plan, const plan::Workload& workload,
+                   const topology::Topology& topology, plan::CostModel& cost_model) {
+  const std::size_t schedules = plan.schedules.size();
+  const Duration limit = scaled(plan.prediction.step_time, kMostForRates);
+  for (std::uint32_t schedule = 0; schedule < schedules; ++schedule) {
+    const Users users = users_of(plan, schedule, topology);
+    if (users.that_take_long.empty() || plan.schedules[schedule].has_rates()) {
+      continue;
+    }
+    const plan::Plan before = plan;
+    plan::TransferGraph rated = with_proportional_rates(plan.schedules[schedule], topology);
+    if (users.are_all) {
+      plan.schedules[schedule] = std::move(rated);
+    } else {
+      plan.schedules.push_back(std::move(rated));
+      for (const std::size_t b : users.that_take_long) {
+        plan.buckets[b].schedule = static_cast<std::uint32_t>(plan.schedules.size() - 1);
+      }
+    }
+    const plan::StepEstimate estimate = cost_model.step(plan, workload);
+    if (estimate.step_time > limit) {
+      plan = before;
+      continue;
+    }
+    plan.prediction.step_time = estimate.step_time;
+    plan.prediction.sync_share = estimate.sync_share;
+  }
+}
+
+}  // namespace rackrail::planner

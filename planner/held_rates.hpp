@@ -1,0 +1,36 @@
+// Rates for the routes of buckets that keep the network busy for long.
+//
+// A simulator's flows share a link without loss. Those of TCP fill the queue before it until
+// something is dropped, and several that meet there are seldom all under way at the same time: an
+// all-reduce of 64 MiB over two racks of four hosts took 5 % longer than was predicted for it
+// (results/emulated-racks.md). Senders that together send no more than the link carries have no
+// queue. So every route gets a rate in proportion to what it carries (proportional_rates() of
+// forest/pacing.hpp), where that costs next to nothing by prediction: where all routes are busy all
+// the time, as in pipelines of many rounds or slices.
+#pragma once
+
+#include "base/units.hpp"
+#include "plan/cost_model.hpp"
+#include "plan/plan.hpp"
+#include "plan/transfer_graph.hpp"
+#include "plan/workload.hpp"
+#include "topology/topology.hpp"
+
+namespace rackrail::planner {
+
+/// What takes less fits into queues.
+inline constexpr Duration kLongForRates = 50_ms;
+/// What rates may cost, over the time without.
+inline constexpr double kMostForRates = 1.01;
+
+/// The same graph, with a rate for every route that carries something.
+plan::TransferGraph with_proportional_rates(const plan::TransferGraph& graph,
+                                            const topology::Topology& topology);
+
+/// Gives rates to the routes of buckets whose schedules have none and that take kLongForRates at
+/// least: schedule by schedule, where the step takes at most kMostForRates of its time with them
+/// all. `plan` must have schedules, and a predicted step time, which is updated (not its gap).
+void hold_to_rates(plan::Plan& plan, const plan::Workload& workload,
+                   const topology::Topology& topology, plan::CostModel& cost_model);
+
+}  // namespace rackrail::planner

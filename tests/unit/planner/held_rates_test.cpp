@@ -1,0 +1,53 @@
+#include "planner/held_rates.hpp"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <map>
+#include <set>
+#include <vector>
+
+#include "planner/schedule_family.hpp"
+#include "tests/support/clusters.hpp"
+#include "topology/queries.hpp"
+
+namespace rackrail::planner {
+namespace {
+
+TEST_CASE("at proportional rates no link is asked for more than it has, and one is full") {
+  const topology::Topology racks = test::racks({{5, 5}, {5, 5}}, {2, 2});
+  topology::Router router(racks);
+  for (const char* family : {"forest", "hierarchical", "ring"}) {
+    for (const plan::CodecKind kind : {plan::CodecKind::kNone, plan::CodecKind::kInt8}) {
+      CAPTURE(family, kind);
+      const plan::Codec across{.kind = kind};
+      const ScheduleFamily& of = schedule_family(family);
+      if (of.refusal(racks, {plan::Codec{}, across})) {
+        continue;
+      }
+      const plan::TransferGraph graph =
+          of.all_reduce({.topology = racks, .router = router, .codecs = {plan::Codec{}, across}});
+      REQUIRE_FALSE(graph.has_rates());
+      const plan::TransferGraph rated = with_proportional_rates(graph, racks);
+      REQUIRE(rated.transfers().size() == graph.transfers().size());
+      std::map<LinkId, double> asked;
+      std::set<std::vector<LinkId>> seen;
+      for (std::size_t i = 1; i < rated.routes().size(); ++i) {
+        CHECK(rated.rate(RouteId(i)) > Bandwidth());
+        if (seen.insert(rated.routes()[i]).second) {
+          for (const LinkId link : rated.routes()[i]) {
+            asked[link] += rated.rate(RouteId(i)) / racks.link(link).bandwidth;
+          }
+        }
+      }
+      double fullest = 0;
+      for (const auto& [link, share] : asked) {
+        CHECK(share <= 1 + 1e-6);
+        fullest = std::max(fullest, share);
+      }
+      CHECK(fullest > 1 - 1e-6);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace rackrail::planner
