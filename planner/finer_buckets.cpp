@@ -131,7 +131,9 @@ DividedCollective Divider::division(const Family& family, std::int64_t elements)
 Duration Divider::judged_time(const plan::TransferGraph& graph, std::int64_t elements,
                               std::int64_t slice) {
   const Duration time = cost_model_.collective_time(graph, elements, slice);
-  return graph.has_rates() && time >= kLongForRates ? scaled(time, 1 / kMostForRates) : time;
+  return graph.has_rates() && gains_from_rates(graph, topology_) && time >= kLongForRates
+             ? scaled(time, 1 / kMostForRates)
+             : time;
 }
 
 std::optional<Division> Divider::fastest(std::string_view only_family, const plan::Codec& codec,
@@ -176,8 +178,9 @@ bool take_if_faster(plan::Plan& plan, std::size_t index, Division division,
                     plan::CostModel& cost_model, Duration& fastest) {
   plan::Bucket& bucket = plan.buckets[index];
   const plan::Bucket before = bucket;
-  const bool gains_rates =
-      division.schedule.has_rates() && !plan.schedules[bucket.schedule].has_rates();
+  const bool gains_rates = gains_from_rates(division.schedule, topology) &&
+                           division.schedule.has_rates() &&
+                           !plan.schedules[bucket.schedule].has_rates();
   plan.schedules.push_back(std::move(division.schedule));
   bucket.schedule = static_cast<std::uint32_t>(plan.schedules.size() - 1);
   bucket.slice_elements = division.slice_elements;

@@ -1,5 +1,6 @@
 #include "planner/held_rates.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -8,6 +9,7 @@
 
 #include "plan/alpha_beta.hpp"
 #include "plan/codec.hpp"
+#include "planner/forest/colours.hpp"
 #include "planner/forest/pacing.hpp"
 
 namespace rackrail::planner {
@@ -46,6 +48,13 @@ Users users_of(const plan::Plan& plan, std::uint32_t schedule, const topology::T
 }
 
 }  // namespace
+
+bool gains_from_rates(const plan::TransferGraph& graph, const topology::Topology& topology) {
+  return !are_ranks_unlike(topology) &&
+         std::ranges::all_of(graph.transfers(), [&](const plan::Transfer& transfer) {
+           return graph.codecs()[transfer.codec].survives_many_hops();
+         });
+}
 
 plan::TransferGraph with_proportional_rates(const plan::TransferGraph& graph,
                                             const topology::Topology& topology) {
@@ -87,7 +96,8 @@ void hold_to_rates(plan::Plan& plan, const plan::Workload& workload,
   const Duration limit = scaled(plan.prediction.step_time, kMostForRates);
   for (std::uint32_t schedule = 0; schedule < schedules; ++schedule) {
     const Users users = users_of(plan, schedule, topology);
-    if (users.that_take_long.empty() || plan.schedules[schedule].has_rates()) {
+    if (users.that_take_long.empty() || plan.schedules[schedule].has_rates() ||
+        !gains_from_rates(plan.schedules[schedule], topology)) {
       continue;
     }
     const plan::Plan before = plan;

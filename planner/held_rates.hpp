@@ -23,6 +23,12 @@ inline constexpr Duration kLongForRates = 50_ms;
 /// What rates may cost, over the time without.
 inline constexpr double kMostForRates = 1.01;
 
+/// Whether they are worth that. Not where less than 16 bits of a value are sent: encoding makes
+/// slices late, and at a rate nothing makes up for it (8-bit blocks took 5 % longer,
+/// results/emulated-racks.md). Nor where ranks are unlike: there the prediction alone decides for
+/// or against rates, since trees chosen for them took longer than others without.
+bool gains_from_rates(const plan::TransferGraph& graph, const topology::Topology& topology);
+
 /// The same graph, with a rate for every route that carries something.
 plan::TransferGraph with_proportional_rates(const plan::TransferGraph& graph,
                                             const topology::Topology& topology);

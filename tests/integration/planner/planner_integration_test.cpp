@@ -249,6 +249,9 @@ TEST_CASE("what is reduced alone and takes long is held to rates, where that cos
   CHECK_FALSE(has_rates(unrated));
   CHECK(rated.prediction.step_time <= scaled(unrated.prediction.step_time, 1.01));
   CHECK_FALSE(has_rates(made(1 << 14, planner::RouteRates::kWhereKept)));
+  options.codec = plan::parse_codec("int8");
+  CHECK_FALSE(has_rates(made(4 * kLong, planner::RouteRates::kWhereKept)));
+  options.codec = plan::Codec();
 
   // In one piece, stage after stage, every stage would take as long as all of them together.
   options.divides_finely = false;

@@ -17,9 +17,9 @@ TEST_CASE("at proportional rates no link is asked for more than it has, and one 
   const topology::Topology racks = test::racks({{5, 5}, {5, 5}}, {2, 2});
   topology::Router router(racks);
   for (const char* family : {"forest", "hierarchical", "ring"}) {
-    for (const plan::CodecKind kind : {plan::CodecKind::kNone, plan::CodecKind::kInt8}) {
-      CAPTURE(family, kind);
-      const plan::Codec across{.kind = kind};
+    for (const char* codec : {"none", "int8"}) {
+      CAPTURE(family, codec);
+      const plan::Codec across = plan::parse_codec(codec);
       const ScheduleFamily& of = schedule_family(family);
       if (of.refusal(racks, {plan::Codec{}, across})) {
         continue;
@@ -47,6 +47,22 @@ TEST_CASE("at proportional rates no link is asked for more than it has, and one 
       CHECK(fullest > 1 - 1e-6);
     }
   }
+}
+
+TEST_CASE("rates are worth something where ranks are alike and values keep 16 bits") {
+  const auto gains = [](const topology::Topology& cluster, const char* codec) {
+    topology::Router router(cluster);
+    const plan::Codec of_all = plan::parse_codec(codec);
+    return gains_from_rates(
+        schedule_family("hierarchical")
+            .all_reduce({.topology = cluster, .router = router, .codecs = {of_all, of_all}}),
+        cluster);
+  };
+  const topology::Topology even = test::racks({{5, 5}, {5, 5}}, {2, 2});
+  CHECK(gains(even, "none"));
+  CHECK(gains(even, "fp16"));
+  CHECK_FALSE(gains(even, "int8"));
+  CHECK_FALSE(gains(test::racks({{5, 10}, {5, 5}}, {2, 2}), "none"));
 }
 
 }  // namespace
