@@ -191,10 +191,19 @@ PlanInput load_unverified_input(Session& session, const std::string& plan_path,
     throw PlanError(ErrorContext{plan_path, "cluster_digest",
                                  fmt::format("a plan for cluster '{}' ({:.12})",
                                              input.plan.cluster_name, input.plan.cluster_digest),
-                                 fmt::format("one for cluster '{}' ({:.12})", input.cluster.name(),
-                                             input.cluster.digest())});
+                                 fmt::format("one for cluster '{}' ({:.12}): the same file, "
+                                             "--device-class and --overlay as when it was planned",
+                                             input.cluster.name(), input.cluster.digest())});
   }
   const std::string workload_name = workload.empty() ? input.plan.workload_name : workload;
+  const std::vector<std::string> shipped = plan::shipped_workloads(topology::configs_folder());
+  if (workload.empty() && !std::filesystem::exists(workload_name) &&
+      std::ranges::find(shipped, workload_name) == shipped.end()) {
+    throw ConfigError(
+        ErrorContext{plan_path, "workload_name",
+                     fmt::format("'{}', which is not a shipped workload", workload_name),
+                     "--workload with the file that the plan was made for"});
+  }
   input.workload = load_workload(session, workload_name);
   if (input.workload.digest() != input.plan.workload_digest) {
     throw PlanError(ErrorContext{

@@ -104,6 +104,9 @@ void run_place(Session& session, const PlaceOptions& options) {
   } else {
     fmt::print("wrote {}\n", options.output);
   }
+  if (!options.cluster_output.empty()) {
+    session.note("wrote " + options.cluster_output);
+  }
 }
 
 }  // namespace

@@ -174,7 +174,17 @@ struct Made {
 /// Another plan that was found since: none that is shown is better than the one that is written.
 void replace(Made& made, plan::Plan better, const plan::Workload& workload) {
   better.schedules_by_size = std::move(made.plan.schedules_by_size);
+  if (better.prediction.baselines.empty()) {
+    better.prediction.baselines = std::move(made.plan.prediction.baselines);
+  }
   made.plan = std::move(better);
+  const Duration step = made.plan.prediction.step_time;
+  for (planner::HostCountPoint& point : made.by_hosts) {
+    if (point.ranks == made.plan.rank_count()) {
+      point.goodput *= point.step_time / step;
+      point.step_time = step;
+    }
+  }
   if (made.report.has_value()) {
     planner::hold_against(*made.report, made.plan, workload);
   }
@@ -192,10 +202,13 @@ void compare_hosts(Made& made, const topology::Topology& cluster, const plan::Wo
   made.by_hosts = planner::goodput_by_hosts(cluster, workload, [&](const topology::Topology& part) {
     const auto costs = sim::make_cost_model(part, {});
     plan::Plan plan = planner::make_plan(part, workload, *costs, chosen);
-    if (part.rank_count() == cluster.rank_count() && cost(plan) < cost(made.plan)) {
+    if (part.rank_count() < cluster.rank_count()) {
+      return plan;
+    }
+    if (cost(plan) < cost(made.plan)) {
       of_all = plan;
     }
-    return plan;
+    return of_all.value_or(made.plan);
   });
   if (of_all.has_value()) {
     replace(made, *std::move(of_all), workload);

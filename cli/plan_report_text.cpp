@@ -134,7 +134,7 @@ std::string report_text(const planner::PlanReport& report, const plan::Plan& pla
   }
   if (!report.not_reached.empty()) {
     text += fmt::format("not reached     {}: the time budget was used up\n",
-                        fmt::join(report.not_reached, ", "));
+                        fmt::join(report.not_reached, "; "));
   }
   return text;
 }

@@ -70,7 +70,9 @@ class LinkNames {
     return was_left;
   }
   std::string expected() const {
-    return "a link of the cluster, once each, such as " + cluster_.link_name(LinkId(0));
+    return fmt::format(
+        "a link of the cluster, once each, such as {} (`rackrail topology convert` lists them)",
+        cluster_.link_name(LinkId(0)));
   }
 
  private:

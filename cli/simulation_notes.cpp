@@ -16,6 +16,14 @@ using topology::Node;
 using topology::NodeKind;
 using topology::Topology;
 
+/// "gpu0 has", "gpu0 and 2 more GPUs have".
+std::string one_and_more(const std::vector<std::string>& names, const char* kind) {
+  const std::size_t more = names.size() - 1;
+  return more == 0 ? names.front() + " has"
+                   : fmt::format("{} and {} more {}{} have", names.front(), more, kind,
+                                 more == 1 ? "" : "s");
+}
+
 /// Machines of ranks that have a processor.
 std::set<std::string> machines_with_processor(const Topology& cluster) {
   std::set<std::string> machines;
@@ -62,11 +70,11 @@ void note_unknown_devices(const Topology& cluster, std::vector<std::string>& not
     }
   }
   for (const auto& [name, gpus] : unknown) {
-    notes.push_back(fmt::format(
-        "{} and {} more GPUs {}: codecs and additions at the rates of one CPU core; say what they "
-        "are with --device-class or in the cluster file",
-        gpus.front(), gpus.size() - 1,
-        name.empty() ? "have no device class" : "have the unknown device class '" + name + "'"));
+    notes.push_back(
+        fmt::format("{} {}: codecs and additions at the rates of one CPU core; name the class with "
+                    "--device-class or in the cluster file",
+                    one_and_more(gpus, "GPU"),
+                    name.empty() ? "no device class" : "the unknown device class '" + name + "'"));
   }
 }
 
@@ -88,9 +96,9 @@ std::optional<std::string> unscaled_compute_note(const Topology& cluster,
     return std::nullopt;
   }
   return fmt::format(
-      "{} and {} more ranks have no device class: they compute as fast as the {} on which '{}' was "
-      "profiled; say what they are with --device-class or in the cluster file",
-      without_class.front(), without_class.size() - 1, workload.device_class, workload.name);
+      "{} no device class: compute times are those of the {} on which '{}' was profiled; name the "
+      "class with --device-class or in the cluster file",
+      one_and_more(without_class, "rank"), workload.device_class, workload.name);
 }
 
 std::vector<std::string> simulation_notes(const Topology& cluster) {

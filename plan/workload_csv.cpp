@@ -13,10 +13,6 @@
 namespace rackrail::plan {
 namespace {
 
-constexpr std::string_view kProfileHeader = "tensor,elements,ready_gap_us";
-constexpr std::string_view kLayerHeader =
-    "name,parameters,bytes_per_parameter,forward_us,backward_us";
-
 struct Line {
   std::size_t number = 0;  ///< from 1
   std::vector<std::string_view> cells;

@@ -14,7 +14,12 @@ inline constexpr std::int64_t kLargestTensor = std::int64_t{1} << 40U;
 inline constexpr std::size_t kMostTensors = 1'000'000;
 inline constexpr Duration kLongestTime = 8_s;
 
-/// Whether the first line that is no comment is the header of one of the two CSV forms.
+/// The two CSV forms.
+inline constexpr std::string_view kProfileHeader = "tensor,elements,ready_gap_us";
+inline constexpr std::string_view kLayerHeader =
+    "name,parameters,bytes_per_parameter,forward_us,backward_us";
+
+/// Whether the first line that is no comment is the header of one of them.
 bool looks_like_workload_csv(std::string_view content);
 
 /// `file` is for messages, `name` becomes the workload's. Throw ConfigError with file and line.

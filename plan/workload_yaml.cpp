@@ -282,8 +282,10 @@ Workload parse_workload_yaml(const std::string& content, const std::string& file
   }
   if (!root.IsMap()) {
     throw ConfigError(ErrorContext{file, "line 1", root.IsNull() ? "nothing" : "no map",
-                                   "a workload: a map with name, profiled_batch, forward, "
-                                   "tensors, or a CSV with one of the known headers"});
+                                   fmt::format("a workload: a map with name, profiled_batch, "
+                                               "forward, tensors, or a CSV with the header '{}' or "
+                                               "'{}'",
+                                               kProfileHeader, kLayerHeader)});
   }
   Workload workload;
   std::set<std::string> seen;

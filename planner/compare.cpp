@@ -154,9 +154,15 @@ FamilyComparison compare_families(const topology::Topology& topology,
     if (of.kept.scored.has_value()) {
       JointResult found;
       found.best = *std::move(of.kept.scored);
-      found.was_stopped = true;
+      found.was_stopped = options.stop && options.stop();
       found.notes = {fmt::format("found when schedules were compared: {} alone", steps.family)};
+      const Duration estimated = found.best.estimate.step_time;
       plan::Plan plan = finished_plan(found, search, topology, workload, cost_model, options);
+      for (std::optional<LimitedStep>* row : {&steps.fp32, &steps.fp16, &steps.any}) {
+        if (row->has_value() && (*row)->step_time == estimated) {
+          (*row)->step_time = plan.prediction.step_time;  // of very many ranks, the exact one
+        }
+      }
       if (plan.prediction.step_time < faster_than) {
         faster_than = plan.prediction.step_time;
         comparison.faster = std::move(plan);

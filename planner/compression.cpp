@@ -118,8 +118,10 @@ CompressionTable compression_table(const std::vector<TensorGroup>& groups,
   table.problem.optimizer = compute.optimizer;
   const std::vector<TierCodecs> pairs = pairs_of(candidates, filter);
   for (const TierCodecs& pair : pairs) {
-    table.uniform.push_back({name_of(pair), hurts_protected(candidates, pair), {}});
+    table.uniform.push_back({name_of(pair), hurts_protected(candidates, pair), {}, true});
   }
+  const bool are_all_protected =
+      std::ranges::all_of(groups, [](const TensorGroup& group) { return group.is_protected; });
   for (const TensorGroup& group : groups) {
     TimelineBucket bucket;
     bucket.ready = ready_of(group, compute);
@@ -150,9 +152,12 @@ CompressionTable compression_table(const std::vector<TensorGroup>& groups,
         choices.begin());
     for (std::size_t p = 0; p < pairs.size(); ++p) {
       const auto at = std::find(pair_of_option.begin(), pair_of_option.end(), p);
-      table.uniform[p].assignment.push_back(
-          at == pair_of_option.end() ? fastest
-                                     : static_cast<std::uint32_t>(at - pair_of_option.begin()));
+      const bool has_it = at != pair_of_option.end();
+      CompressionTable::Uniform& uniform = table.uniform[p];
+      uniform.is_everywhere =
+          uniform.is_everywhere && (has_it || (group.is_protected && !are_all_protected));
+      uniform.assignment.push_back(
+          !has_it ? fastest : static_cast<std::uint32_t>(at - pair_of_option.begin()));
     }
     table.problem.buckets.push_back(std::move(bucket));
     table.choices.push_back(std::move(choices));

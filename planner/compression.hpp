@@ -26,6 +26,8 @@ struct CompressionTable {
     std::string name;              ///< "none", "fp16", "none inside, int8 across"
     bool hurts_protected = false;  ///< beyond FP16 somewhere
     Assignment assignment;
+    /// Every bucket has it but those of protected tensors, where there are others.
+    bool is_everywhere = true;
   };
   std::vector<Uniform> uniform;
 

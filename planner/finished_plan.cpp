@@ -79,6 +79,22 @@ void set_prediction(plan::Plan& plan, const plan::StepEstimate& estimate, const 
 }
 
 bool is_stopped(const PlannerOptions& options) { return options.stop && options.stop(); }
+
+/// What the plan itself takes counts under the limits that it keeps to, by their names.
+void count_in(const plan::Plan& plan, Duration step, std::map<std::string, Duration>& best_of) {
+  const auto keeps_to = [&](plan::CodecKind limit) {
+    return std::ranges::all_of(
+        plan.buckets, [limit](const plan::Bucket& bucket) { return bucket.codec.kind <= limit; });
+  };
+  for (const auto& [name, limit] : {std::pair("best fp32", plan::CodecKind::kNone),
+                                    std::pair("best fp16", plan::CodecKind::kFp16)}) {
+    const auto known = best_of.find(name);
+    if (known != best_of.end() && keeps_to(limit)) {
+      known->second = std::min(known->second, step);
+    }
+  }
+}
+
 }  // namespace
 
 void predict_exactly(plan::Plan& plan, const plan::Workload& workload, plan::CostModel& cost_model,
@@ -191,10 +207,17 @@ plan::Plan finished_plan(const JointResult& found, Search& search,
       lower_bound(topology, workload, plan.batch, search.candidates().allowed_codecs(),
                   search.protected_by_tensor());
   set_prediction(plan, found.best.estimate, bound);
+  std::map<std::string, Duration> best_of = found.best_of;
+  count_in(plan, found.best.estimate.step_time, best_of);
+  const std::vector<plan::Codec>& allowed = search.candidates().allowed_codecs();
+  if (std::ranges::none_of(
+          allowed, [](const plan::Codec& codec) { return codec.kind == plan::CodecKind::kFp16; })) {
+    best_of.erase("best fp16");
+  }
   const bool compare = options.compare_baselines && !found.was_stopped;
   if (compare) {
     add_baselines(plan, search, topology, workload, cost_model, options);
-    for (const auto& [name, time] : found.best_of) {
+    for (const auto& [name, time] : best_of) {
       if (name != "best") {
         plan.prediction.baselines[name] = time;
       }
@@ -204,13 +227,13 @@ plan::Plan finished_plan(const JointResult& found, Search& search,
   std::vector<std::string> notes = found.notes;
   const bool compresses = std::any_of(plan.buckets.begin(), plan.buckets.end(),
                                       [](const plan::Bucket& b) { return b.codec.is_lossy(); });
-  const auto fp32 = found.best_of.find("best fp32");
-  const auto fp16 = found.best_of.find("best fp16");
-  if (compresses && fp32 != found.best_of.end()) {
+  const auto fp32 = best_of.find("best fp32");
+  const auto fp16 = best_of.find("best fp16");
+  if (compresses && fp32 != best_of.end()) {
     notes.push_back(fmt::format("compression is worth it: the best plan in FP32 takes {} ({})",
                                 to_string(fp32->second), share_text(fp32->second, step)));
   }
-  if (compresses && fp16 != found.best_of.end() && fp16->second > step) {
+  if (compresses && fp16 != best_of.end() && fp16->second > step) {
     notes.push_back(fmt::format("against the best plan with at most FP16: {} ({})",
                                 to_string(fp16->second), share_text(fp16->second, step)));
   }
@@ -223,7 +246,7 @@ plan::Plan finished_plan(const JointResult& found, Search& search,
   if (found.lightened > 0) {
     notes.push_back(
         fmt::format("{} bucket(s) use a lighter codec than the fastest, because the "
-                    "difference hides behind compute",
+                    "difference hides behind compute or other buckets",
                     found.lightened));
   }
   if (compare) {
@@ -262,6 +285,7 @@ plan::Plan finished_plan(const JointResult& found, Search& search,
       workload, cost_model);
   verify_or_throw(plan, topology, workload);
   predict_exactly(plan, workload, cost_model, options);
+  count_in(plan, plan.prediction.step_time, plan.prediction.baselines);
   return plan;
 }
 

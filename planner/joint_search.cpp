@@ -232,8 +232,14 @@ void JointSearch::refine(Found& found, const CandidateFilter& candidates, bool m
     report("the same codec everywhere");
     for (Search::Uniform& plan :
          search_.uniform_plans(found.best.bucket_size, found.best.plan.batch, candidates)) {
-      const auto known = found.uniform.emplace(plan.name, plan.scored.estimate.step_time).first;
-      known->second = std::min(known->second, plan.scored.estimate.step_time);
+      if (plan.is_everywhere) {
+        lower(found.uniform, plan.name, plan.scored.estimate.step_time);
+      }
+      for (const auto& [name, limit] : kLimits) {
+        if (keeps_to(plan.scored, limit)) {
+          lower(found.best_of, name, plan.scored.estimate.step_time);
+        }
+      }
       if (plan.scored.estimate.step_time < scaled(found.best.estimate.step_time, 1 - kWorthwhile)) {
         found.best = std::move(plan.scored);
       }

@@ -170,6 +170,9 @@ PlanReport make_report(Search& search, JointResult& found, const BatchSpace& spa
   report.not_reached.insert(report.not_reached.end(), not_undone.begin(), not_undone.end());
   const Comparison comparison(workload, found.best);
   report.baselines = comparison.against(baselines);
+  if (found.was_stopped && found.alone.empty()) {
+    report.not_reached.emplace_back("one knob alone");
+  }
   for (const SingleKnob& knob : found.alone) {
     report.single_knobs.push_back(
         comparison.against(knob.name, "the other choices as without a planner", knob.scored));

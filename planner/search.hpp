@@ -111,6 +111,7 @@ class Search {
   struct Uniform {
     std::string name;  ///< CompressionTable::Uniform::name
     Scored scored;
+    bool is_everywhere = true;  ///< CompressionTable::Uniform::is_everywhere
   };
   std::vector<Uniform> uniform_plans(Bytes bucket_size, const plan::BatchPlan& batch,
                                      const CandidateFilter& filter);

@@ -80,7 +80,7 @@ std::vector<Search::Uniform> Search::uniform_plans(Bytes bucket_size, const plan
               .scored;
       counted(scored);
       if (score_below(scored, CandidateSet::kNoLimit)) {  // else the search was stopped
-        plans.push_back({one.uniform->name, std::move(scored)});
+        plans.push_back({one.uniform->name, std::move(scored), one.uniform->is_everywhere});
       }
     }
   }

@@ -272,6 +272,30 @@ class Plan(harness.CommandTest):
                 self.assertTrue(any(note.startswith(codec) and f"{share:.1f} % of" in note
                                     for note in plan["notes"]), plan["notes"])
 
+    def test_alternatives_are_only_those_that_the_codecs_asked_for_leave(self):
+        plan = self.rackrail_json("plan", "two-racks-40g", "vgg-16", "--codec", "int8")
+        note = next(note for note in plan["notes"] if "the same everywhere instead" in note)
+        self.assertIn("int8", note)
+        self.assertNotRegex(note, "(instead: |; )fp16 [+-]")  # which only protected tensors have
+        plan = self.rackrail_json("plan", "two-racks-40g", "vgg-16", "--error-budget", "0")
+        self.assertIn("best fp32", plan["baselines"])
+        self.assertNotIn("best fp16", plan["baselines"])
+
+    def test_all_hosts_of_a_comparison_take_what_the_plan_takes(self):
+        for budget in ([], ["--time-budget", "1 s"]):
+            plan = self.rackrail_json("plan", "two-racks-40g", "resnet-50", "--compare-hosts",
+                                      *budget)
+            of_all = max(plan["goodput_by_hosts"], key=lambda row: row["hosts"])
+            self.assertEqual(of_all["step_time_s"], plan["step_time_s"])
+
+    def test_a_plan_of_an_own_workload_asks_for_it(self):
+        self.write("own.csv", "tensor,elements,ready_gap_us\nb,2000000,10\na,1000000,30\n")
+        made = self.run_any("plan", "two-racks-40g", "own.csv", "-o", "own.json")
+        self.assertEqual(made.status, 0, str(made))
+        (self.folder / "own.csv").rename(self.folder / "moved.csv")
+        refused = self.rackrail("simulate", "own.json", status=2)
+        self.assertIn("--workload with the file that the plan was made for", refused.err)
+
     def test_a_plan_that_lacks_a_transfer_is_wrong(self):
         self.rackrail("plan", "two-racks-40g", "resnet-50", "--schedule", "ring", "--codec", "none",
                       "-o", "plan.json")

@@ -31,7 +31,7 @@ class Notes(harness.CommandTest):
 
     def test_ranks_without_a_class_compute_as_the_profile_and_are_pointed_out(self):
         self.write("edges.csv", EDGES)
-        expected = "gpu0 and 2 more ranks have no device class: they compute as fast as the V100"
+        expected = "gpu0 and 2 more ranks have no device class: compute times are those of the V100"
         for run in (("plan", "edges.csv", "resnet-50", "--schedule", "ring"),
                     ("explain", "edges.csv", "resnet-50")):
             plain = self.rackrail(*run)

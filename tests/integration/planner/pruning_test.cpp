@@ -143,7 +143,8 @@ TEST_CASE("no step is simulated to be faster than its bound") {
   const topology::Topology topology = cluster(name);
   const plan::Workload workload = shipped("resnet-50");
   const auto costs = sim::make_cost_model(topology, {});
-  Search search(topology, workload, *costs, {});
+  const PlannerOptions options;
+  Search search(topology, workload, *costs, options);
   const auto& candidates = search.candidates().all();
   double tightest = 0;
   for (int i = 0; i < 30; ++i) {
