@@ -114,6 +114,24 @@ double most_saved(const plan::Codec& from, const plan::Codec& to) {
   return plan::encoded_size(to, kMany) / plan::encoded_size(from, kMany);
 }
 
+/// Whether cables between switches outside hosts have several rates.
+bool are_switch_links_unlike(const topology::Topology& topology) {
+  const auto is_outside = [&](NodeId node) {
+    return topology.node(node).host.empty() && !topology.rank_of(node);
+  };
+  std::optional<Bandwidth> rate;
+  for (std::size_t l = 0; l < topology.link_count(); ++l) {
+    const topology::Link& link = topology.link(LinkId(l));
+    if (is_outside(link.from) && is_outside(link.to)) {
+      if (rate.value_or(link.bandwidth) != link.bandwidth) {
+        return true;
+      }
+      rate = link.bandwidth;
+    }
+  }
+  return false;
+}
+
 /// What candidates share that differ in codecs only.
 std::pair<std::string, std::size_t> shape_of(const Candidate& candidate) {
   return {candidate.family, candidate.variant};
@@ -122,9 +140,11 @@ std::pair<std::string, std::size_t> shape_of(const Candidate& candidate) {
 }  // namespace
 
 topology::Router make_router(const topology::Topology& topology) {
-  return topology::Router(topology, topology.rank_count() < kVeryManyRanks
-                                        ? topology::EqualRoutes::kHashed
-                                        : topology::EqualRoutes::kDealt);
+  return topology::Router(topology,
+                          are_switch_links_unlike(topology) ? topology::Distance::kMessage
+                                                            : topology::Distance::kLatency,
+                          topology.rank_count() < kVeryManyRanks ? topology::EqualRoutes::kHashed
+                                                                 : topology::EqualRoutes::kDealt);
 }
 
 std::map<std::string, plan::Codec> codecs_by_tier(const topology::Topology& topology,

@@ -34,6 +34,7 @@ inline constexpr std::size_t kVeryManyRanks = 96;
 
 /// For schedules on this cluster. From kVeryManyRanks on equal routes are dealt out, not hashed:
 /// flows collide less, and the simulator need only look at a part of a cluster that is symmetric.
+/// Where cables between switches have several rates, they count (topology::Distance::kMessage).
 topology::Router make_router(const topology::Topology& topology);
 
 /// For tables: by tier whose links a schedule uses the strongest codec that it has there.

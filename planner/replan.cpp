@@ -81,7 +81,7 @@ class Replanner {
 
  private:
   void reroute() {
-    topology::Router router(now_);
+    topology::Router router = make_router(now_);
     rerouted_ = old_;
     move_to(rerouted_, now_);
     for (std::size_t s = 0; s < old_.schedules.size(); ++s) {

@@ -40,10 +40,14 @@ enum class EqualRoutes : std::uint8_t {
 /// Which routes are shortest.
 enum class Distance : std::uint8_t {
   kLatency,  ///< of least latency, then of fewest links: what a plan takes, where it may choose
+  kMessage,  ///< likewise, with what a message of kRoutedMessage takes on each link on its own
+             ///< added to its latency: a slow cable is no short cut
   kHops,     ///< as switches choose, who do not know how long cables are: of fewest links, among
              ///< those of least latency inside machines, which leave by the NIC that is near, and
              ///< only for another machine
 };
+
+inline constexpr Bytes kRoutedMessage = 256_KiB;
 
 /// Route lookups with a cache. Not safe for concurrent use; cheap to make. The topology
 /// must outlive it and must not change; routes stay valid as long as the router.
@@ -52,7 +56,7 @@ class Router {
   /// Another `seed` is another hash for equal routes; plans are made with 0.
   explicit Router(const Topology& topology, std::uint64_t seed = 0);
   Router(const Topology& topology, Distance distance, std::uint64_t seed = 0);
-  Router(const Topology& topology, EqualRoutes equal);
+  Router(const Topology& topology, Distance distance, EqualRoutes equal);
   ~Router();
   Router(Router&&) noexcept;
   Router& operator=(Router&&) noexcept;

@@ -190,7 +190,9 @@ struct Router::Impl {
     return cost;
   }
   Cost extended(Cost cost, const Link& link) const {
-    if (distance == Distance::kLatency || is_inside_machine(link)) {
+    if (distance == Distance::kMessage) {
+      cost.latency += link.latency + kRoutedMessage / link.bandwidth;
+    } else if (distance == Distance::kLatency || is_inside_machine(link)) {
       cost.latency += link.latency;
     } else if (machine[link.to.index()] != kNoMachine) {
       ++cost.entered;  // so that what stays inside does not go out, where cables cost no time
@@ -496,8 +498,8 @@ Router::Router(const Topology& topology, std::uint64_t seed)
     : Router(topology, Distance::kLatency, seed) {}
 Router::Router(const Topology& topology, Distance distance, std::uint64_t seed)
     : impl_(std::make_unique<Impl>(topology, distance, seed, EqualRoutes::kHashed)) {}
-Router::Router(const Topology& topology, EqualRoutes equal)
-    : impl_(std::make_unique<Impl>(topology, Distance::kLatency, 0, equal)) {}
+Router::Router(const Topology& topology, Distance distance, EqualRoutes equal)
+    : impl_(std::make_unique<Impl>(topology, distance, 0, equal)) {}
 Router::~Router() = default;
 Router::Router(Router&&) noexcept = default;
 Router& Router::operator=(Router&&) noexcept = default;

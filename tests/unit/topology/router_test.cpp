@@ -224,7 +224,7 @@ TEST_CASE("equal ways are shared out by pair, and each pair keeps its own") {
 // By link, how many of `pairs` take it.
 std::map<std::string, int> flows_on_links(const Topology& t,
                                           const std::vector<std::pair<Rank, Rank>>& pairs) {
-  Router router(t, EqualRoutes::kDealt);
+  Router router(t, Distance::kLatency, EqualRoutes::kDealt);
   std::map<std::string, int> flows;
   for (const auto& [src, dst] : pairs) {
     for (const LinkId link : router.route(src, dst)) {
@@ -291,6 +291,32 @@ TEST_CASE("rails are kept: GPU i talks to GPU i over leaf i alone") {
               std::to_string(i) + " leaf0." + std::to_string(i) + " nic1." + std::to_string(i) +
               " pcie1." + std::to_string(i) + " gpu1." + std::to_string(i));
   }
+}
+
+TEST_CASE("a slow cable is no short cut for messages, and a fast one is") {
+  const int rate = GENERATE(1, 40);  // GB/s, of the cable between the ToRs
+  Topology t("short cut");
+  const auto join = [&](NodeId a, NodeId b, int gigabytes) {
+    t.add_duplex_link({.from = a,
+                       .to = b,
+                       .bandwidth = Bandwidth(std::int64_t{1'000'000'000} * gigabytes),
+                       .latency = Duration(1'000'000)});
+  };
+  const NodeId core = t.add_node({.name = "core", .kind = NodeKind::kSpine});
+  std::vector<NodeId> tors;
+  for (const char* name : {"tor0", "tor1"}) {
+    tors.push_back(t.add_node({.name = name, .kind = NodeKind::kTor}));
+    const NodeId host =
+        t.add_node({.name = std::string("host of ") + name, .kind = NodeKind::kHost});
+    t.add_rank(host);
+    join(host, tors.back(), 10);
+    join(tors.back(), core, 10);
+  }
+  join(tors[0], tors[1], rate);
+  Router by_latency(t);
+  Router by_message(t, Distance::kMessage, EqualRoutes::kHashed);
+  CHECK(by_latency.route(Rank(0), Rank(1)).size() == 3);
+  CHECK(by_message.route(Rank(0), Rank(1)).size() == (rate < 10 ? 4 : 3));
 }
 
 TEST_CASE("no way is an error with both names") {
