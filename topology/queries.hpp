@@ -1,10 +1,10 @@
 // Questions to a topology: routes, cuts and bounds.
 //
-// Routes are shortest by latency, then by number of links, then widest at the bottleneck, or by the
-// number of links first (Distance); equal ones (ECMP) are told apart by a hash of the two ranks, so
-// that the same pair always takes the same route and different pairs spread; inside the machine of
-// either end, by the rank's number in it, so that GPUs use one near NIC each. Routes never pass
-// through another rank's vertex unless the vertex is the only way (rings and tori of directly
+// Routes are shortest by latency, then by number of links, then widest at the bottleneck; or by the
+// time of a message, or number of links, first (Distance). Equal ones (ECMP) are told apart by a
+// hash of the two ranks, so that a pair always takes the same route and different pairs spread;
+// inside the machine of either end, by the rank's number in it, so that GPUs use one near NIC each.
+// Routes pass through another rank's vertex only where that is the only way (rings and tori of
 // linked GPUs).
 #pragma once
 
