@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <boost/algorithm/string/predicate.hpp>
 #include <cerrno>
 #include <filesystem>
 #include <system_error>
@@ -22,20 +23,26 @@ namespace rackrail::cli {
 
 namespace {
 
-void set_device_class(topology::Topology& cluster, const std::string& name) {
-  if (plan::find_device_class(name) == nullptr) {
-    std::vector<std::string_view> known;
-    for (const plan::DeviceClass& one : plan::device_classes()) {
-      known.push_back(one.name);
+/// The class of that name in any case (a100 is A100).
+const plan::DeviceClass& device_class_named(const std::string& name) {
+  std::vector<std::string_view> known;
+  for (const plan::DeviceClass& one : plan::device_classes()) {
+    if (boost::iequals(one.name, name)) {
+      return one;
     }
-    throw ConfigError(ErrorContext{"<command line>", "--device-class", fmt::format("'{}'", name),
-                                   fmt::format("one of {}", fmt::join(known, ", "))});
+    known.push_back(one.name);
   }
+  throw ConfigError(ErrorContext{"<command line>", "--device-class", fmt::format("'{}'", name),
+                                 fmt::format("one of {}", fmt::join(known, ", "))});
+}
+
+void set_device_class(topology::Topology& cluster, const std::string& name) {
+  const std::string_view known = device_class_named(name).name;
   for (std::size_t r = 0; r < cluster.rank_count(); ++r) {
     const NodeId id = cluster.node_of(Rank(r));
     topology::Node node = cluster.node(id);
     if (node.device_class.empty()) {
-      node.device_class = name;
+      node.device_class = known;
       cluster.set_node_properties(id, node);
     }
   }

@@ -20,6 +20,7 @@ class Notes(harness.CommandTest):
         self.assertEqual(len(unknown["notes"]), 1)
         named = self.rackrail_json(*run, "--device-class", "A100")
         self.assertEqual(named["notes"], [])
+        self.assertEqual(self.rackrail_json(*run, "--device-class", "a100"), named)
         # An A100 adds faster than a core.
         self.assertLess(named["time_s"], unknown["time_s"])
         self.write("table.csv", edges + "\nvertex,role,kind,host,rack,device_class\n" + "".join(
