@@ -22,6 +22,8 @@ namespace rackrail::cli {
 
 /// Where the job goes on after a loss, a silent worker is noticed sooner than where it ends.
 inline constexpr Duration kWatchfulHeartbeat = 200_ms;
+/// What they may be silent for where nothing else is asked for.
+inline constexpr Duration kWatchfulTimeout = 1200_ms;
 
 struct ContinuationOptions {
   /// Silence after which a worker is lost; none: a loss ends the job.

@@ -1,9 +1,11 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <string>
+#include <string_view>
 
 #include "base/build_config.hpp"
 #include "base/error.hpp"
@@ -33,8 +35,23 @@ bool asks_for_json(int argc, char** argv) {
   return false;
 }
 
+// CLI11 takes [1,2] for two words, so the command that `emulate` runs is not given to it. Returns
+// how many words are.
+int cut_foreign_words(int argc, char** argv, Session& session) {
+  if (argc < 2 || std::string_view(argv[1]) != "emulate") {
+    return argc;
+  }
+  char** const end = argv + argc;
+  char** const dashes = std::find(argv, end, std::string_view("--"));
+  if (dashes != end) {
+    session.foreign_words.assign(dashes + 1, end);
+  }
+  return static_cast<int>(dashes - argv);
+}
+
 int run(int argc, char** argv) {
   Session session;
+  argc = cut_foreign_words(argc, argv, session);
   CLI::App app(
       "rackrail plans how training moves its gradients over the network it really has,\n"
       "simulates the plan, and trains with exactly that plan.",

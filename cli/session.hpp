@@ -9,6 +9,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "cli/progress.hpp"
 
@@ -25,6 +26,9 @@ class Session {
   std::uint64_t seed = 0;  ///< --seed
   std::string command;     ///< "plan", "topology bounds", …
   int status = kDone;      ///< of the subcommand that ran
+  /// What follows the first "--" of `rackrail emulate`: a command of others, which is handed on as
+  /// it stands.
+  std::vector<std::string> foreign_words;
 
   /// Notes a file that the result depends on (with its SHA-256).
   void add_input(const std::filesystem::path& path);

@@ -62,7 +62,7 @@ struct TrainOptions {
   std::string on_noise = "ignore";
   BatchWatch::Options noise;
   std::string state;
-  std::string heartbeat_timeout = "1.2 s";
+  std::string heartbeat_timeout;  ///< empty: that of --on-loss
   std::string replacement_timeout = "60 s";
   SynchronyOptions synchrony;
   bool has_seed = false;  ///< whether it was said
@@ -218,13 +218,14 @@ runtime::JobResult run_emulated_job(Session& session, const plan::Plan& plan,
   return runtime::run_local_job(emulate::emulated_plan(plan, network.plan()), job);
 }
 
-Duration heartbeat_timeout(const TrainOptions& options) {
+/// Of --heartbeat-timeout, for heartbeats of this period.
+Duration heartbeat_timeout(const TrainOptions& options, Duration period) {
   const Duration timeout = named("<command line>", "--heartbeat-timeout",
                                  [&] { return parse_duration(options.heartbeat_timeout); });
-  if (timeout < scaled(kWatchfulHeartbeat, 2)) {
+  if (timeout < scaled(period, 2)) {
     throw ConfigError(
         ErrorContext{"<command line>", "--heartbeat-timeout", options.heartbeat_timeout,
-                     "at least twice the period of heartbeats, " + to_string(kWatchfulHeartbeat)});
+                     "at least twice the period of heartbeats, " + to_string(period)});
   }
   return timeout;
 }
@@ -232,7 +233,9 @@ Duration heartbeat_timeout(const TrainOptions& options) {
 ContinuationOptions continuation_options(const TrainOptions& options) {
   ContinuationOptions result;
   if (options.on_loss != "stop") {
-    result.survives_after = heartbeat_timeout(options);
+    result.survives_after = options.heartbeat_timeout.empty()
+                                ? kWatchfulTimeout
+                                : heartbeat_timeout(options, kWatchfulHeartbeat);
   }
   if (options.on_loss == "wait") {
     result.replacement_deadline = named("<command line>", "--replacement-timeout", [&] {
@@ -331,6 +334,9 @@ runtime::JobOptions job_options(Session& session, const TrainOptions& options) {
     require_place(options.trace);
     session.add_output(options.trace);
     job.timeline_step = kTimelineStep;
+  }
+  if (!options.heartbeat_timeout.empty() && options.on_loss == "stop") {
+    job.heartbeat_timeout = heartbeat_timeout(options, job.heartbeat_period);
   }
   job.on_worker_line = [&session](Rank rank, std::string_view line) {
     session.note(fmt::format("[rank {}] {}", rank.value(), line));
@@ -510,8 +516,8 @@ void add_train_command(CLI::App& app, Session& session) {
       ->needs(on_noise);
   command
       ->add_option("--heartbeat-timeout", options->heartbeat_timeout,
-                   "With --on-loss continue or wait: silence after which a worker counts as lost")
-      ->capture_default_str();
+                   "Silence after which a worker counts as lost (1.2 s with --on-loss continue or\n"
+                   "wait, else 3 s): longer where cores are busy with other work");
   command
       ->add_option("--replacement-timeout", options->replacement_timeout,
                    "With --on-loss wait: how long to wait")

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <utility>
 #include <vector>
 
 #include "plan/alpha_beta.hpp"
+#include "plan/changed_graph.hpp"
 #include "plan/codec.hpp"
 #include "planner/forest/colours.hpp"
 #include "planner/forest/pacing.hpp"
@@ -65,29 +65,11 @@ plan::TransferGraph with_proportional_rates(const plan::TransferGraph& graph,
                      .route = &graph.routes()[transfer.route.index()]});
   }
   const std::vector<Bandwidth> rates = proportional_rates(moves, topology);
-  const auto weights = graph.chunk_weights();
-  plan::TransferGraph rated(graph.name(), graph.collective(), graph.rank_count(),
-                            {weights.begin(), weights.end()});
-  for (const plan::Codec& codec : graph.codecs()) {
-    rated.add_codec(codec);
-  }
-  std::vector<std::optional<RouteId>> numbers(graph.routes().size());
+  std::vector<plan::RatedRoute> routes = plan::rated_routes(graph);
   for (std::size_t i = 0; i < moves.size(); ++i) {
-    plan::Transfer transfer = graph.transfers()[i];
-    std::optional<RouteId>& number = numbers[transfer.route.index()];
-    if (!number) {
-      number = rated.add_route(*moves[i].route, rates[i]);
-    }
-    transfer.route = *number;
-    rated.add_transfer(transfer, graph.dependencies(TransferId(i)));
+    routes[graph.transfers()[i].route.index()].rate = rates[i];
   }
-  for (const plan::TransferGroup& group : graph.groups()) {
-    rated.add_group(group.first, group.count);
-  }
-  if (!graph.owners().empty()) {
-    rated.set_owners({graph.owners().begin(), graph.owners().end()});
-  }
-  return rated;
+  return plan::with_routes(graph, std::move(routes));
 }
 
 void hold_to_rates(plan::Plan& plan, const plan::Workload& workload,

@@ -1,39 +1,31 @@
 #include "planner/recode.hpp"
 
+#include <array>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "plan/changed_graph.hpp"
 #include "planner/schedules/builder.hpp"
 
 namespace rackrail::planner {
 
 plan::TransferGraph recoded(const plan::TransferGraph& graph, const topology::Topology& topology,
                             const TierCodecs& codecs) {
-  const auto weights = graph.chunk_weights();
-  plan::TransferGraph result(graph.name(), graph.collective(), graph.rank_count(),
-                             {weights.begin(), weights.end()});
-  if (!graph.owners().empty()) {
-    result.set_owners({graph.owners().begin(), graph.owners().end()});
-  }
-  std::size_t dependencies = 0;
-  for (std::size_t i = 0; i < graph.transfers().size(); ++i) {
-    dependencies += graph.dependencies(TransferId(i)).size();
-  }
-  result.reserve(graph.transfers().size(), dependencies);
-  // Where codecs differ, so do the shares of the links that rates were made for.
-  const bool keeps_rates = codecs.inside == codecs.across;
-  for (std::size_t r = 0; r < graph.routes().size(); ++r) {
-    result.add_route(graph.routes()[r], keeps_rates ? graph.rate(RouteId(r)) : Bandwidth{});
+  std::vector<plan::RatedRoute> routes = plan::rated_routes(graph);
+  if (codecs.inside != codecs.across) {  // so do the shares of the links that rates were made for
+    for (plan::RatedRoute& route : routes) {
+      route.rate = {};
+    }
   }
   const std::vector<std::uint32_t> groups = tier_group_by_rank(topology);
-  const std::uint8_t inside = result.add_codec(codecs.inside);
-  const std::uint8_t across = result.add_codec(codecs.across);
-  for (std::size_t i = 0; i < graph.transfers().size(); ++i) {
-    plan::Transfer transfer = graph.transfers()[i];
-    transfer.codec = groups[transfer.src.index()] == groups[transfer.dst.index()] ? inside : across;
-    result.add_transfer(transfer, graph.dependencies(TransferId(i)));
-  }
-  for (const plan::TransferGroup& group : graph.groups()) {
-    result.add_group(group.first, group.count);
-  }
-  return result;
+  const auto is_inside = [&](const plan::Transfer& transfer) {
+    return groups[transfer.src.index()] == groups[transfer.dst.index()];
+  };
+  return plan::with_codecs_and_routes(
+      graph, std::array{codecs.inside, codecs.across},
+      [&](const plan::Transfer& transfer) -> std::uint8_t { return is_inside(transfer) ? 0 : 1; },
+      std::move(routes));
 }
 
 }  // namespace rackrail::planner

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "plan/changed_graph.hpp"
 #include "runtime/emulate/commands.hpp"
 #include "topology/adapters.hpp"
 
@@ -85,31 +86,14 @@ using Routes = std::vector<std::vector<LinkId>>;
 
 /// The same transfers over other routes, one for each, whose rates are those of the emulated
 /// network.
-plan::TransferGraph emulated_graph(const plan::TransferGraph& graph, Routes routes,
+plan::TransferGraph emulated_graph(const plan::TransferGraph& graph, Routes links,
                                    const NetworkPlan& network) {
-  const auto weights = graph.chunk_weights();
-  plan::TransferGraph result(graph.name(), graph.collective(), graph.rank_count(),
-                             {weights.begin(), weights.end()});
-  for (const plan::Codec& codec : graph.codecs()) {
-    result.add_codec(codec);
+  std::vector<plan::RatedRoute> routes;
+  routes.reserve(links.size());
+  for (std::size_t i = 0; i < links.size(); ++i) {
+    routes.push_back({std::move(links[i]), emulated_rate(graph.rate(RouteId(i)), network)});
   }
-  std::vector<RouteId> numbers;
-  for (std::size_t i = 0; i < routes.size(); ++i) {
-    numbers.push_back(
-        result.add_route(std::move(routes[i]), emulated_rate(graph.rate(RouteId(i)), network)));
-  }
-  for (std::size_t i = 0; i < graph.transfers().size(); ++i) {
-    plan::Transfer transfer = graph.transfers()[i];
-    transfer.route = numbers[transfer.route.index()];
-    result.add_transfer(transfer, graph.dependencies(TransferId(i)));
-  }
-  for (const plan::TransferGroup& group : graph.groups()) {
-    result.add_group(group.first, group.count);
-  }
-  if (!graph.owners().empty()) {
-    result.set_owners({graph.owners().begin(), graph.owners().end()});
-  }
-  return result;
+  return plan::with_routes(graph, std::move(routes));
 }
 
 /// Where the routes go on the emulated network.

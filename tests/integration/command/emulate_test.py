@@ -28,6 +28,7 @@ class Refusals(TrainingTest):
         for scale in ("0", "-1", "nan", "1e12"):
             self.assert_bad_input("emulate", "pair.csv", "--scale", scale, where="scale")
         self.assert_bad_input("emulate", "pair.csv", "--clean")
+        self.assert_bad_input("emulate", "--clean", "--", "true", where="--clean")
         result = self.rackrail("emulate", "pair.csv", "--", "no-such-program", status=2)
         self.assertIn("no-such-program", result.err)
 
@@ -101,11 +102,11 @@ class Network(EmulationTest):
         self.assertEqual({link["rate_bytes_per_s"] for link in result["links"]}, {2_500_000})
 
     def test_a_rank_in_each_host(self):
-        script = 'echo $RACKRAIL_RANK of $RACKRAIL_WORLD_SIZE on $(hostname); ip route'
-        result = self.emulate("racks.csv", "sh", "-c", script)
+        script = 'echo $RACKRAIL_RANK of $RACKRAIL_WORLD_SIZE on $(hostname) "$@"; ip route'
+        result = self.emulate("racks.csv", "sh", "-c", script, "script", "[1,2]", "--json")
         for rank, of_rank in enumerate(result["ranks"]):
             self.assertEqual(of_rank["exit_status"], 0)
-            self.assertEqual(of_rank["output"][0], f"{rank} of 4 on host{rank}")
+            self.assertEqual(of_rank["output"][0], f"{rank} of 4 on host{rank} [1,2] --json")
             # The two networks and no way to anywhere else.
             self.assertEqual([line.split()[0] for line in of_rank["output"][1:]],
                              ["10.77.0.0/16", "10.78.0.0/16"])

@@ -48,6 +48,19 @@ class Loss(TrainingTest):
         self.assertEqual(resumed["final_loss"], whole["final_loss"])
         self.assertEqual(resumed["final_accuracy"], whole["final_accuracy"])
 
+    def test_a_frozen_worker_ends_the_job_after_the_silence_that_was_asked_for(self):
+        plan = self.two_host_plan()
+        self.assert_bad_input("train", plan, "--workers", "2", "--heartbeat-timeout", "0.9 s",
+                              where="--heartbeat-timeout", expected="500 ms")
+        process = self.train_until_checkpoint(plan, "--training", self.quick_training(),
+                                              "--heartbeat-timeout", "1.5 s")
+        os.kill(self.workers()[1], signal.SIGSTOP)
+        result = self.finish(process, timeout=30)
+        self.assertEqual(result.status, 1, str(result))
+        self.assertRegex(result.err, r"\Arackrail: rank 1 \(pid \d+ on [^)]+\) was lost: "
+                                     r"no heartbeat for 1\.50 s[^\n]*\n\Z")
+        self.assert_no_processes_left()
+
     def test_training_goes_on_while_a_disk_is_slow_and_a_loss_then_costs_that_checkpoint(self):
         """The disk does not end rank 0's part of step 20. Rank 1 can only come to step 30, and save
         its own part of that, while rank 0 trains on."""
