@@ -176,10 +176,10 @@ void add_emulate_command(CLI::App& app, Session& session) {
       "launcher started, and 'ip netns exec rackrail-<pid>-<host>' looks into a host meanwhile.");
   command->callback([&session, options] {
     session.command = "emulate";
-    const std::vector<std::string>& words = session.foreign_words;
-    options->command.insert(options->command.end(), words.begin(), words.end());
+    const std::vector<std::string>& foreign = session.foreign_words;
+    options->command.insert(options->command.end(), foreign.begin(), foreign.end());
     if (options->clean) {
-      if (!words.empty()) {
+      if (!foreign.empty()) {
         throw ConfigError(
             ErrorContext{"<command line>", "--clean", "a command after --", "one or the other"});
       }
