@@ -23,7 +23,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <limits>
+#include <map>
 #include <set>
 
 #include "base/error.hpp"
@@ -35,7 +37,9 @@
 namespace rackrail::topology {
 namespace {
 
-constexpr std::size_t kMostRanks = 64;
+constexpr std::size_t kMostRanks = 256;
+constexpr std::size_t kMostRanksOfRates = 64;     // from which trees are packed
+constexpr std::size_t kMostRanksLookedAt = 1024;  // whether the simple bound can be reached
 // Effort is counted in entries of the linear programs solved, so that it is the same on every
 // machine: seconds for the largest, milliseconds for the small ones, which always run to the end.
 constexpr double kMostWork = 1e7;
@@ -111,9 +115,28 @@ class JointOptimum {
       if (idle_rounds > kMostIdleRounds && work > kSmallWork) break;
       const bool is_cut = separate(broadcast_, *total);
       if (!separate(reduction_, *total) && !is_cut) break;
-      work += static_cast<double>(rows_) * static_cast<double>(2 * topology_.link_count());
+      work += static_cast<double>(cuts_.size()) * static_cast<double>(2 * topology_.link_count());
     }
     return best_;
+  }
+
+  /// The cuts that the last optimum is bound by, those first that would give most if they let more
+  /// through; what is on both lists of a cut and its complement is there once.
+  std::vector<std::string> binding_cuts() const {
+    std::map<std::string, double> prices;
+    for (const CutRow& cut : cuts_) {
+      if (const double price = program_.price(cut.row); price > kTolerance) {
+        prices[describe(topology_, cut_around(topology_, cut.side, cut.is_reversed),
+                        cut.is_reversed)] += price;
+      }
+    }
+    std::vector<std::string> names;
+    for (const auto& [name, price] : prices) {
+      names.push_back(name);
+    }
+    std::ranges::stable_sort(names, std::greater<>(),
+                             [&](const std::string& name) { return prices.at(name); });
+    return names;
   }
 
   /// Rates of the last optimum.
@@ -156,6 +179,12 @@ class JointOptimum {
     std::vector<int> rates;  // variable of each link
   };
 
+  struct CutRow {
+    int row;
+    std::vector<bool> side;
+    bool is_reversed;
+  };
+
   double rate(std::size_t link) const {
     return static_cast<double>(topology_.link(LinkId(link)).bandwidth.bytes_per_second());
   }
@@ -184,8 +213,7 @@ class JointOptimum {
     for (std::size_t r = 0; r < roots_.size(); ++r) {
       if (side[topology_.node_of(Rank(r)).index()]) terms.emplace_back(roots_[r], -1.0);
     }
-    program_.add_row(terms, 0);
-    ++rows_;
+    cuts_.push_back({program_.add_row(terms, 0), side, half.is_reversed});
   }
 
   /// Cuts around each rank, machine and rack, and around all but it: most of those that bind.
@@ -250,7 +278,7 @@ class JointOptimum {
   LinearProgram program_;
   double scale_ = 0;
   double best_ = std::numeric_limits<double>::infinity();
-  std::size_t rows_ = 0;  // cuts so far
+  std::vector<CutRow> cuts_;
   std::vector<int> roots_;
   Half broadcast_;
   Half reduction_;
@@ -267,7 +295,7 @@ double rate_of_two_halves(const Topology& topology) {
 
 AllReduceBound joint_allreduce_bound(const Topology& topology, bool in_network) {
   AllReduceBound bound = allreduce_bound(topology, in_network);
-  if (topology.rank_count() > kMostRanks || !LinearProgram::is_available()) {
+  if (topology.rank_count() > kMostRanksLookedAt) {
     return bound;
   }
   const auto simple = static_cast<double>(bound.algbw.bytes_per_second());
@@ -275,17 +303,33 @@ AllReduceBound joint_allreduce_bound(const Topology& topology, bool in_network) 
   if (reachable >= simple * (1 - kTolerance)) {
     return bound;
   }
-  const std::optional<double> optimum = JointOptimum(topology, in_network).solve(reachable);
+  if (topology.rank_count() > kMostRanks || !LinearProgram::is_available()) {
+    bound.reason +=
+        fmt::format(" (the joint optimum, {} at least, is not known: {})",
+                    to_string(Bandwidth(static_cast<std::int64_t>(reachable))),
+                    LinearProgram::is_available() ? fmt::format("more than {} ranks", kMostRanks)
+                                                  : "this build has no solver");
+    return bound;
+  }
+  JointOptimum search(topology, in_network);
+  const std::optional<double> optimum = search.solve(reachable);
   if (!optimum || *optimum >= simple * (1 - kTolerance)) return bound;
   bound.algbw = Bandwidth(static_cast<std::int64_t>(*optimum));
-  bound.reason =
-      fmt::format("joint optimum of reduction and broadcast: {}", to_string(bound.algbw));
+  bound.reason = "joint optimum of reduction and broadcast: " + to_string(bound.algbw);
+  constexpr std::size_t kNamed = 3;
+  const std::vector<std::string> cuts = search.binding_cuts();
+  if (!cuts.empty()) {
+    bound.reason += fmt::format(
+        "; bound by {}{}",
+        fmt::join(cuts.begin(), cuts.begin() + std::min(kNamed, cuts.size()), "; "),
+        cuts.size() > kNamed ? fmt::format("; and {} more cuts", cuts.size() - kNamed) : "");
+  }
   bound.cut = Cut{};
   return bound;
 }
 
 std::optional<JointAllReduce> joint_allreduce(const Topology& topology) {
-  if (topology.rank_count() > kMostRanks || !LinearProgram::is_available()) {
+  if (topology.rank_count() > kMostRanksOfRates || !LinearProgram::is_available()) {
     return std::nullopt;
   }
   const AllReduceBound bound = allreduce_bound(topology, false);

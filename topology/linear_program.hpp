@@ -24,9 +24,9 @@ class LinearProgram {
 
   /// 0 ≤ x ≤ upper, with its coefficient in the objective; returns its number.
   int add_variable(double upper, double objective);
-  /// Terms ≥ lower; with `is_equal`, = lower. Rows are numbered from 0 in the order of their
-  /// coming.
-  void add_row(const Terms& terms, double lower, bool is_equal = false);
+  /// Terms ≥ lower; with `is_equal`, = lower. Returns its number: rows are numbered from 0 in the
+  /// order of their coming.
+  int add_row(const Terms& terms, double lower, bool is_equal = false);
 
   /// The largest objective; none when there is none (infeasible, unbounded or out of time).
   [[nodiscard]] std::optional<double> maximise();

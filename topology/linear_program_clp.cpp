@@ -25,7 +25,7 @@ int LinearProgram::add_variable(double upper, double objective) {
   return impl_->model.numberColumns() - 1;
 }
 
-void LinearProgram::add_row(const Terms& terms, double lower, bool is_equal) {
+int LinearProgram::add_row(const Terms& terms, double lower, bool is_equal) {
   std::vector<int> variables;
   std::vector<double> coefficients;
   for (const auto& [variable, coefficient] : terms) {
@@ -34,6 +34,7 @@ void LinearProgram::add_row(const Terms& terms, double lower, bool is_equal) {
   }
   impl_->model.addRow(static_cast<int>(terms.size()), variables.data(), coefficients.data(), lower,
                       is_equal ? lower : COIN_DBL_MAX);
+  return impl_->model.numberRows() - 1;
 }
 
 std::optional<double> LinearProgram::maximise() {

@@ -14,7 +14,9 @@ LinearProgram::LinearProgram() {
 LinearProgram::~LinearProgram() = default;
 
 int LinearProgram::add_variable(double /*upper*/, double /*objective*/) { return 0; }
-void LinearProgram::add_row(const Terms& /*terms*/, double /*lower*/, bool /*is_equal*/) {}
+int LinearProgram::add_row(const Terms& /*terms*/, double /*lower*/, bool /*is_equal*/) {
+  return 0;
+}
 std::optional<double> LinearProgram::maximise() { return std::nullopt; }
 double LinearProgram::value(int /*variable*/) const { return 0; }
 double LinearProgram::price(int /*row*/) const { return 0; }

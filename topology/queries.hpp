@@ -111,9 +111,9 @@ struct MaxFlow {
 };
 MaxFlow max_flow(const Topology& topology, NodeId from, NodeId to);
 
-/// Exact bound of all-gather: no schedule moves M bytes in less than (M/n) · p/q seconds, where
-/// p/q = max over cuts S of |ranks in S| / capacity leaving S (ALGORITHMS: Zhao et al.,
-/// "ForestColl", arXiv 2402.06787). Found by discrete Newton iteration on max-flows in integers.
+/// Bound of all-gather: no schedule moves M bytes in less than (M/n) · p/q seconds, where p/q = max
+/// over cuts S of |ranks in S| / capacity leaving S, which trees reach where every switch can send
+/// as much as it receives (Zhao et al., arXiv 2402.06787). Newton's method on max-flows, exact.
 struct AllGatherBound {
   std::int64_t p = 0;  ///< ranks behind the binding cut, reduced by the common factor
   std::int64_t q = 1;  ///< capacity of the cut in bytes/s, reduced by the common factor
@@ -146,8 +146,8 @@ AllReduceBound allreduce_bound(const Topology& topology, bool in_network = false
 /// The joint optimum of all-reduce over free root weights, where reduction and broadcast share the
 /// links (topology/joint_allreduce_bound.cpp): never above `allreduce_bound`, and what trees can
 /// reach. With `in_network`, the switches that say they multicast or reduce may; where none says
-/// so, all may. Exact to about 1e-7; above 64 ranks, and in builds without a solver for linear
-/// programs, it is `allreduce_bound`.
+/// so, all may. Exact to about 1e-6; above 256 ranks, and in builds without a solver for linear
+/// programs, it is `allreduce_bound`, and says so where less is known to be reached (up to 1,024).
 AllReduceBound joint_allreduce_bound(const Topology& topology, bool in_network = false);
 
 /// How the joint optimum without reduction in the network is reached, in bytes per second.

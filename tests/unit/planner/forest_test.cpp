@@ -4,7 +4,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <cstdint>
+#include <utility>
+#include <vector>
 
 #include "plan/verifier.hpp"
 #include "planner/forest/forest_schedule.hpp"
@@ -53,8 +57,11 @@ TEST_CASE("forests reach the known optimum of all-gather") {
 }
 
 TEST_CASE("few trees per rank keep 96 % of the optimum") {
-  for (const Topology& topology : {test::boxes(2, 2), test::boxes(3, 2), test::grid(4, 4, true),
-                                   test::grid(6, 6, true), test::grid(8, 8, false)}) {
+  for (const Topology& topology :
+       {test::boxes(2, 2), test::boxes(3, 2), test::grid(4, 4, true), test::grid(6, 6, true),
+        test::grid(8, 8, false), test::cube_mesh(), test::clos({2, 3, 1}, 2), test::two_racks(),
+        test::clos({8, 4, 6}, 3), test::uneven_star()}) {
+    INFO(topology.name() << " of " << topology.rank_count());
     const Forest forest = make_forest(topology);
     check(forest, topology);
     CHECK(forest.trees_per_rank <= 4);
@@ -62,21 +69,47 @@ TEST_CASE("few trees per rank keep 96 % of the optimum") {
   }
 }
 
-TEST_CASE("trees stay shallow") {
-  struct Case {
-    Topology topology;
-    std::size_t diameter;  // hops between ranks
-  };
-  const Case cases[] = {{test::boxes(2, 2), 2},        {test::boxes(32, 2), 2},
-                        {test::boxes(32, 8), 2},       {test::grid(4, 4, true), 4},
-                        {test::grid(8, 8, true), 8},   {test::grid(8, 8, false), 14},
-                        {test::grid(16, 16, true), 16}};
-  for (const Case& c : cases) {
-    const Forest forest = make_forest(c.topology);
-    INFO(c.topology.name() << " of " << c.topology.rank_count());
-    CHECK(forest.share_of_bound >= 0.98);
-    CHECK(depth_of(forest) <= 2 * c.diameter + 4);
+/// Most messages that data needs from one rank to another: one passes any number of switches.
+std::size_t diameter_of(const Topology& topology) {
+  std::size_t diameter = 0;
+  for (std::size_t r = 0; r < topology.rank_count(); ++r) {
+    std::vector<std::size_t> messages(topology.node_count(), SIZE_MAX);
+    std::vector<NodeId> next{topology.node_of(Rank(r))};
+    messages[next.front().index()] = 0;
+    for (std::size_t sent = 0; !next.empty(); ++sent) {
+      std::vector<NodeId> reached = std::exchange(next, {});
+      for (std::size_t i = 0; i < reached.size(); ++i) {
+        for (const LinkId link : topology.links_out_of(reached[i])) {
+          const NodeId to = topology.link(link).to;
+          if (messages[to.index()] != SIZE_MAX) continue;
+          const bool is_rank = topology.rank_of(to).has_value();
+          messages[to.index()] = sent + 1;
+          (is_rank ? next : reached).push_back(to);
+          diameter = is_rank ? std::max(diameter, sent + 1) : diameter;
+        }
+      }
+    }
   }
+  return diameter;
+}
+
+TEST_CASE("trees stay shallow") {
+  for (const Topology& topology :
+       {test::boxes(2, 2), test::boxes(32, 2), test::boxes(32, 8), test::grid(4, 4, true),
+        test::grid(8, 8, true), test::grid(8, 8, false), test::grid(16, 16, true),
+        test::cube_mesh(), test::clos({2, 3, 1}, 2), test::clos({8, 4, 6}, 3), test::two_racks(),
+        test::uneven_star()}) {
+    const Forest forest = make_forest(topology);
+    INFO(topology.name() << " of " << topology.rank_count());
+    CHECK(forest.share_of_bound >= 0.98);
+    CHECK(depth_of(forest) <= 2 * diameter_of(topology) + 4);
+  }
+}
+
+TEST_CASE("messages between the ranks farthest apart") {
+  CHECK(diameter_of(test::boxes(2, 2)) == 1);
+  CHECK(diameter_of(test::grid(8, 8, false)) == 14);
+  CHECK(diameter_of(test::grid(4, 4, true)) == 4);
 }
 
 TEST_CASE("all-reduce forests reach the joint optimum where halves are uneven") {

@@ -1,5 +1,8 @@
+#include <fmt/format.h>
+
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <string>
 
 #include "tests/support/skip.hpp"
 #include "tests/unit/topology/graphs.hpp"
@@ -79,6 +82,38 @@ TEST_CASE("a box with one degraded GPU loses less than two halves in turn do") {
   const double halves = static_cast<double>(allgather_bound(t).algbw.bytes_per_second()) / 2 /
                         static_cast<double>(kUnit);
   CHECK(halves < 90);
+}
+
+TEST_CASE("slow and fast hosts beyond a slow uplink, and the cuts that say so") {
+  if (!LinearProgram::is_available()) RACKRAIL_SKIP("no solver for linear programs in this build");
+  const auto racks = [](int hosts) {
+    Topology t("racks");
+    const auto link = [&](NodeId a, NodeId b, std::int64_t rate) {
+      t.add_duplex_link({.from = a, .to = b, .bandwidth = Bandwidth(rate * kUnit)});
+    };
+    const NodeId core = t.add_node({.name = "core", .kind = NodeKind::kCore});
+    for (const std::int64_t rate : {1, 100}) {
+      const NodeId tor = t.add_node({.name = fmt::format("tor{}", rate), .kind = NodeKind::kTor});
+      link(tor, core, 101 - rate);
+      for (int i = 0; i < hosts; ++i) {
+        const NodeId host =
+            t.add_node({.name = fmt::format("host{}.{}", rate, i), .kind = NodeKind::kHost});
+        t.add_rank(host);
+        link(host, tor, rate);
+      }
+    }
+    return t;
+  };
+  for (const int hosts : {32, 33}) {  // on either side of what trees are packed for
+    CAPTURE(hosts);
+    const Topology t = racks(hosts);
+    const AllReduceBound bound = joint_allreduce_bound(t);
+    // Into the slow hosts and over the slow uplink go 2 (k − 1) sums in k parts.
+    const double most = (hosts + 1.0) / (2 * hosts);
+    CHECK(joint(t) <= most * (1 + 1e-6));
+    CHECK(joint(t) >= 0.5);
+    CHECK(bound.reason.find("bound by 1 rank of host1.") != std::string::npos);
+  }
 }
 
 TEST_CASE("the joint bound of shipped clusters is quick and no looser than the simple one") {
