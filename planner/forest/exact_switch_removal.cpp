@@ -1,4 +1,7 @@
 #include <algorithm>
+#include <cstdint>
+#include <utility>
+#include <vector>
 
 #include "planner/forest/demand_check.hpp"
 #include "planner/forest/switch_removal.hpp"
@@ -12,20 +15,17 @@ class ExactRemoval {
   explicit ExactRemoval(LogicalNetwork& network)
       : network_(network), check_(network, network.terminals()) {}
 
-  void remove(Vertex via) {
-    std::vector<Vertex> inputs;
-    for (const auto& [from, units] : network_.into(via)) {
-      inputs.push_back(from);
+  void remove(Vertex via, Ways ways) {
+    if (ways == Ways::kMany) {
+      split_shares(via);
     }
-    for (const Vertex from : inputs) {
-      std::vector<Vertex> outputs;
-      for (const auto& [to, units] : network_.out_of(via)) {
+    const std::vector<Arc> inputs(network_.into(via).begin(), network_.into(via).end());
+    for (const auto& [from, in] : inputs) {
+      const std::vector<Arc> outputs(network_.out_of(via).begin(), network_.out_of(via).end());
+      for (const auto& [to, out] : outputs) {
         if (to != from) {
-          outputs.push_back(to);
+          split_at_most(from, via, to, in);
         }
-      }
-      for (const Vertex to : outputs) {
-        split_as_much_as_possible(from, via, to);
       }
     }
     for (const auto& [from, units] : network_.into(via)) {
@@ -40,8 +40,31 @@ class ExactRemoval {
   bool is_met() { return check_.is_met(); }
 
  private:
-  void split_as_much_as_possible(Vertex from, Vertex via, Vertex to) {
-    const std::int64_t most = std::min(network_.capacity(from, via), network_.capacity(via, to));
+  using Arc = std::pair<Vertex, std::int64_t>;
+
+  /// To each pair in proportion to what it has at both ends; what is not whole is left, in turns
+  /// that begin elsewhere for every input.
+  void split_shares(Vertex via) {
+    const std::vector<Arc> inputs(network_.into(via).begin(), network_.into(via).end());
+    const std::vector<Arc> outputs(network_.out_of(via).begin(), network_.out_of(via).end());
+    std::int64_t all = 0;
+    for (const auto& [to, units] : outputs) {
+      all += units;
+    }
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      const auto [from, in] = inputs[i];
+      for (std::size_t o = 0; o < outputs.size(); ++o) {
+        const auto [to, out] = outputs[(i + o) % outputs.size()];
+        if (to != from) {
+          split_at_most(from, via, to, std::max<std::int64_t>(1, in * out / all));
+        }
+      }
+    }
+  }
+
+  void split_at_most(Vertex from, Vertex via, Vertex to, std::int64_t limit) {
+    const std::int64_t most =
+        std::min({limit, network_.capacity(from, via), network_.capacity(via, to)});
     if (most == 0) {
       return;
     }
@@ -67,7 +90,7 @@ class ExactRemoval {
 
 }  // namespace
 
-bool remove_switches_exactly(LogicalNetwork& network) {
+bool remove_switches_exactly(LogicalNetwork& network, Ways ways) {
   std::vector<Vertex> switches;
   for (Vertex v = 0; v < network.vertex_count(); ++v) {
     if (network.is_switch(v)) {
@@ -80,7 +103,7 @@ bool remove_switches_exactly(LogicalNetwork& network) {
   });
   ExactRemoval removal(network);
   for (const Vertex via : switches) {
-    removal.remove(via);
+    removal.remove(via, ways);
   }
   return removal.is_met();
 }

@@ -137,10 +137,17 @@ class ForestSearch {
     if (!DemandCheck(asked, asked.terminals()).is_met()) {
       return;
     }
-    std::optional<Forest> forest = build_forest(asked, topology_, is_reversed_,
-                                                removals_for(topology_, options_.pairs, room == 1));
+    const std::vector<Removal> removals = removals_for(topology_, options_.pairs, room == 1);
+    std::optional<Forest> forest = build_forest(asked, topology_, is_reversed_, removals);
+    const bool is_deep = forest && depth_of(*forest) > shallow_;
     if (forest) {
       keep(std::move(*forest), k);
+    }
+    if (is_deep && options_.pairs == Pairs::kEven && removals.back() == Removal::kExactly) {
+      forest = build_forest(asked, topology_, is_reversed_, {Removal::kExactlyByMany});
+      if (forest) {
+        keep(std::move(*forest), k);
+      }
     }
   }
 

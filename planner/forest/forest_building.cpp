@@ -93,12 +93,13 @@ std::optional<Forest> build_forest(const LogicalNetwork& network,
   LogicalNetwork direct = network;
   for (const Removal removal : removals) {
     direct = network;
-    if (removal != Removal::kExactly) {
+    if (removal == Removal::kEvenly || removal == Removal::kFairly) {
       const Spread spread = removal == Removal::kFairly ? Spread::kFairly : Spread::kInProportion;
       if (remove_switches_evenly(direct, topology, spread)) {
         bundles = pack_by_tiers(direct, tiers);
       }
-    } else if (remove_switches_exactly(direct)) {
+    } else if (remove_switches_exactly(direct,
+                                       removal == Removal::kExactly ? Ways::kFew : Ways::kMany)) {
       bundles = pack_by_tiers(direct, tiers);
       if (!bundles) {
         bundles = pack_by_tiers(direct, {});
