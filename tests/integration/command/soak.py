@@ -4,8 +4,8 @@ Used by soak_test.py (a few dozen faults) and by scripts/soak-faults (a thousand
 the job has done a random number of steps since the one before, and hits it wherever it is then. What
 must hold afterwards: the command ends by itself and well, all ranks have the same parameters, these
 are to a bit those of a run without faults (everything is summed in FP32, in the same order, however
-often workers were replaced; not so where updates are applied as they come), no process is left, and
-neither descriptors nor memory of the command and of its workers grew.
+often workers were replaced; not so where updates are applied as they come, or sums are compressed),
+no process is left, and neither descriptors nor memory of the command and of its workers grew.
 """
 
 import array
@@ -37,7 +37,8 @@ SAID = {"kill": "a worker killed", "freeze": "a worker stopped",
 EMULATED_KINDS = ("kill", "freeze", "thaw", "cable", "two", "all")
 
 
-SERVERS = ("--schedule", "parameter-server")
+EXACT = ("--codec", "none")
+SERVERS = (*EXACT, "--schedule", "parameter-server")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,7 +49,7 @@ class Mode:
 
     name: str
     train: tuple = ()
-    plan: tuple = ()
+    plan: tuple = EXACT
     has_momentum: bool = True
     is_exact: bool = True
     most_points: float = 0.01  # that the accuracy may be off
@@ -64,7 +65,9 @@ MODES = (Mode("sums"),
          Mode("servers", ("--mode", "async", "--staleness", "0"), SERVERS, has_momentum=False),
          Mode("asynchronous", ("--mode", "async", "--staleness", "3"), SERVERS, is_exact=False,
               most_points=0.05),
-         Mode("synchronous servers", (), SERVERS))
+         Mode("synchronous servers", (), SERVERS),
+         # A loss takes error feedback along.
+         Mode("compressed sums", (), ("--codec", "int8"), is_exact=False, most_points=0.05))
 
 
 class SoakFailure(Exception):
