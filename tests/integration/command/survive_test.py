@@ -1,6 +1,7 @@
 """Workers that die or freeze while a job trains on: train --on-loss continue or wait."""
 
 import os
+import re
 import signal
 
 import harness
@@ -61,6 +62,24 @@ class Survival(SurvivalTest):
                     self.assertLess(loss["resumed_after_s"], RESUMED)
                 self.assertAlmostEqual(run["final_accuracy"], whole["final_accuracy"], delta=0.01)
                 self.assert_same_model(name, "whole")
+
+    def test_error_feedback_of_a_lost_worker_and_of_the_plan_before_is_dropped(self):
+        plan = self.make_plan("four.json", "--codec", "int8")
+        whole = self.train(plan, "whole")
+        for on_loss, workers in (("continue", 3), ("wait", 4)):
+            with self.subTest(on_loss):
+                run = self.train(plan, on_loss, losses=[(2, signal.SIGKILL, 0)], on_loss=on_loss)
+                self.assertEqual(run["workers"], workers)
+                (loss,) = run["losses_of_workers"]
+                self.assertGreaterEqual(loss["step"], 10)
+                # What was left of the sums before is said to be gone, of encoders that there were.
+                (note,) = [note for note in run["notes"] if note.startswith("error feedback of ")]
+                dropped = re.fullmatch(r"error feedback of ([1-9]\d*) encoders was dropped after step "
+                                       r"(\d+): they were those of the plan before", note)
+                self.assertTrue(dropped, note)
+                self.assertIn(int(dropped[2]) - loss["step"], (0, 1))
+                self.assertAlmostEqual(run["final_accuracy"], whole["final_accuracy"], delta=0.02)
+        self.assertFalse([note for note in whole["notes"] if "error feedback" in note])
 
     def test_a_slow_disk_keeps_nobody_from_coming_back(self):
         """Rank 0's disk takes longer for its part of step 20 than the others wait for it, in the
