@@ -273,11 +273,12 @@ plan::Plan finished_plan(const JointResult& found, Search& search,
                   {.of_any_family = of_any_family,
                    .may_have_rates = may_have_rates(options.route_rates, topology),
                    .stop = options.stop});
-    if (may_have_rates(options.route_rates, topology)) {
-      hold_to_rates(plan, workload, topology, cost_model);
-    }
-    plan.prediction.gap = plan.prediction.step_time / bound.time - 1;
   }
+  if (may_have_rates(options.route_rates, topology)) {
+    hold_to_rates(plan, workload, topology, cost_model,
+                  options.divides_finely ? HeldSchedules::kAll : HeldSchedules::kOfManySenders);
+  }
+  plan.prediction.gap = plan.prediction.step_time / bound.time - 1;
   set_compression_warmup(
       plan,
       options.compression_warmup.value_or(

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <map>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -49,6 +51,20 @@ Users users_of(const plan::Plan& plan, std::uint32_t schedule, const topology::T
 
 }  // namespace
 
+bool has_many_senders(const plan::TransferGraph& graph) {
+  const std::size_t others = graph.rank_count() - 1;
+  std::map<Rank, std::set<Rank>> senders;  // by destination
+  for (std::size_t i = 0; i < graph.transfers().size(); ++i) {
+    if (graph.dependencies(TransferId(i)).empty()) {
+      const plan::Transfer& transfer = graph.transfers()[i];
+      senders[transfer.dst].insert(transfer.src);
+    }
+  }
+  return others >= kManySenders && std::ranges::any_of(senders, [&](const auto& to_one) {
+           return to_one.second.size() == others;
+         });
+}
+
 bool gains_from_rates(const plan::TransferGraph& graph, const topology::Topology& topology) {
   return !are_ranks_unlike(topology) &&
          std::ranges::all_of(graph.transfers(), [&](const plan::Transfer& transfer) {
@@ -73,15 +89,22 @@ plan::TransferGraph with_proportional_rates(const plan::TransferGraph& graph,
 }
 
 void hold_to_rates(plan::Plan& plan, const plan::Workload& workload,
-                   const topology::Topology& topology, plan::CostModel& cost_model) {
+                   const topology::Topology& topology, plan::CostModel& cost_model,
+                   HeldSchedules which) {
   const std::size_t schedules = plan.schedules.size();
-  const Duration limit = scaled(plan.prediction.step_time, kMostForRates);
+  const Duration start = plan.prediction.step_time;
   for (std::uint32_t schedule = 0; schedule < schedules; ++schedule) {
     const Users users = users_of(plan, schedule, topology);
     if (users.that_take_long.empty() || plan.schedules[schedule].has_rates() ||
         !gains_from_rates(plan.schedules[schedule], topology)) {
       continue;
     }
+    const bool has_many = has_many_senders(plan.schedules[schedule]);
+    if (which == HeldSchedules::kOfManySenders && !has_many) {
+      continue;
+    }
+    const Duration limit = std::max(scaled(start, has_many ? kMostForRatesOfMany : kMostForRates),
+                                    plan.prediction.step_time);
     const plan::Plan before = plan;
     plan::TransferGraph rated = with_proportional_rates(plan.schedules[schedule], topology);
     if (users.are_all) {

@@ -42,8 +42,8 @@ struct PlannerOptions {
   bool compare_baselines = true;
   /// Whether the buckets of the plan that was found are divided more finely, or by another family
   /// whose finest division is faster (unless `schedule` names one), where that makes its
-  /// step faster (planner/finer_buckets.hpp), and held to rates (planner/held_rates.hpp): for
-  /// programs that reduce one buffer at a time.
+  /// step faster (planner/finer_buckets.hpp), and held to rates (planner/held_rates.hpp), as else
+  /// only those with many senders are: for programs that reduce one buffer at a time.
   bool divides_finely = false;
   RouteRates route_rates = RouteRates::kWhereKept;
   /// Whether everything that the search compares is simulated: collectives at every size

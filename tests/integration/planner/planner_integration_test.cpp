@@ -269,6 +269,24 @@ TEST_CASE("what is reduced alone and takes long is held to rates, where that cos
   CHECK(whole.prediction.step_time == before.prediction.step_time);
 }
 
+TEST_CASE("servers to which many send at once are held to rates, though that costs something") {
+  planner::PlannerOptions options;
+  options.codec = plan::Codec();
+  options.schedule = "parameter-server";
+  options.compare_baselines = false;
+  const auto made = [&](int hosts, planner::RouteRates rates) {
+    options.route_rates = rates;
+    return make_plan(slow_racks(hosts, 0), one_tensor(1 << 20), options);
+  };
+  const plan::Plan rated = made(8, planner::RouteRates::kWhereKept);
+  CHECK(has_rates(rated));
+  const plan::Plan unrated = made(8, planner::RouteRates::kNever);
+  CHECK_FALSE(has_rates(unrated));
+  CHECK(rated.prediction.step_time > scaled(unrated.prediction.step_time, 1.01));
+  CHECK(rated.prediction.step_time <= scaled(unrated.prediction.step_time, 1.1));
+  CHECK_FALSE(has_rates(made(4, planner::RouteRates::kWhereKept)));
+}
+
 TEST_CASE("plans for uneven racks gain from rates of routes, to which GPUs do not hold") {
   const topology::Topology racks = test::racks({{25, 10}, {5, 10}, {5, 5}}, {5, 10, 20});
   const plan::Workload workload = model("bert-large");

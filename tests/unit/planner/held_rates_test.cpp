@@ -65,5 +65,19 @@ TEST_CASE("rates are worth something where ranks are alike and values keep 16 bi
   CHECK_FALSE(gains(test::racks({{5, 10}, {5, 5}}, {2, 2}), "none"));
 }
 
+TEST_CASE("many senders are all others, four at least, that wait for nothing") {
+  const auto has_many = [](const topology::Topology& cluster, const char* family) {
+    topology::Router router(cluster);
+    return has_many_senders(
+        schedule_family(family).all_reduce({.topology = cluster, .router = router, .codecs = {}}));
+  };
+  const topology::Topology five = test::racks({{5, 5, 5, 5, 5}}, {5});
+  CHECK(has_many(five, "parameter-server"));
+  CHECK_FALSE(has_many(five, "ring"));
+  CHECK_FALSE(has_many(five, "greedy-matching"));
+  CHECK_FALSE(has_many(test::racks({{5, 5, 5, 5}}, {5}), "parameter-server"));
+  CHECK_FALSE(has_many(test::racks({{5, 5, 5, 5}, {5, 5, 5, 5}}, {5, 5}), "hierarchical"));
+}
+
 }  // namespace
 }  // namespace rackrail::planner
