@@ -21,6 +21,8 @@ using topology::Capacity;
 
 // Room beyond what the bound leaves, tried in turn until trees are found.
 constexpr double kRoom[] = {1, 1.005, 1.01, 1.02, 1.05, 1.1, 1.25, 1.5, 2};
+constexpr int kMostShallowTries = 4;
+constexpr std::size_t kManyRanks = 32;
 // Times as many trees where units have to be in the proportion of fair shares.
 constexpr std::int64_t kFinerUnits = 12;
 // Trees per second and per byte per second: a ratio of two integers, of which this is the lower.
@@ -101,7 +103,8 @@ class ForestSearch {
         is_reversed_(reversed),
         bound_(reversed ? topology::reducescatter_bound(topology)
                         : topology::allgather_bound(topology)),
-        shallow_(2 * diameter(topology) + 4) {}
+        shallow_(2 * diameter(topology) + 4),
+        shallow_tries_(topology.rank_count() > kManyRanks ? 1 : kMostShallowTries) {}
 
   Forest run() {
     for (const double room : kRoom) {
@@ -143,7 +146,8 @@ class ForestSearch {
     if (forest) {
       keep(std::move(*forest), k);
     }
-    if (is_deep && options_.pairs == Pairs::kEven && removals.back() == Removal::kExactly) {
+    if (is_deep && options_.pairs == Pairs::kEven && removals.back() == Removal::kExactly &&
+        shallow_tries_-- > 0) {
       forest = build_forest(asked, topology_, is_reversed_, {Removal::kExactlyByMany});
       if (forest) {
         keep(std::move(*forest), k);
@@ -198,6 +202,7 @@ class ForestSearch {
   bool is_reversed_;
   topology::AllGatherBound bound_;
   std::size_t shallow_;  // depth at which no shallower forest is looked for
+  int shallow_tries_;    // by many ways through switches, which takes seconds for tens of ranks
   std::optional<Forest> best_;
 };
 
