@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -17,7 +18,9 @@
 #include <vector>
 
 #include "base/units.hpp"
+#include "runtime/coordinator/job_status.hpp"
 #include "runtime/coordinator/membership.hpp"
+#include "runtime/coordinator/pair_rates.hpp"
 #include "runtime/coordinator/server.hpp"
 #include "runtime/coordinator/task_thread.hpp"
 
@@ -67,6 +70,10 @@ class JobControl {
   void measured(std::vector<StepMeasurement> steps);
   /// Whether a member of that epoch should come back to go on.
   bool is_over_for(std::uint32_t epoch) const { return epoch < membership_.options().epoch; }
+  /// At most kMostPairRates rates.
+  JobStatus status(TimePoint time) const;
+  /// `answer` is called once, on the service thread, maybe at once.
+  void replan(std::function<void(const ReplanAnswer&)> answer);
   /// Aborts a job that still runs and ends all streams.
   void end_all(const std::string& reason);
 
@@ -104,11 +111,18 @@ class JobControl {
   void note_restart(const SavedPoint& point);
   void lose_stream(MemberStream& stream);
   void ask_for_plan(std::vector<Rank> lost);
-  void change_plan(PlanChange change, std::uint32_t epoch);
+  bool change_plan(PlanChange change, std::uint32_t epoch);
   void begin_epoch();
   EpochRecord next_epoch(const Regroup& regroup, std::uint32_t step) const;
   void give_up(const std::string& reason);
   void announce(TimePoint time);
+
+  // Who asks is no worker (job_inquiries.cpp).
+  JobState state() const;
+  const std::string& plan_digest() const;
+  std::vector<MemberStatus> members(TimePoint time) const;
+  std::optional<std::string> objection_to_replan() const;
+  ReplanAnswer answer_with(PlanOffer offer, std::uint32_t epoch);
 
   // Workers that come while the job runs (job_newcomers.cpp).
   struct Newcomer {
@@ -143,6 +157,8 @@ class JobControl {
   TimePoint last_progress_;
   bool over_ = false;
   EpochRecord epoch_;                            // the latest that began
+  PairRates pair_rates_;                         // measured in it
+  bool is_replanning_ = false;                   // because somebody asked for it
   std::optional<Regroup> regroup_;               // of the next epoch, between two
   std::map<MemberStream*, Rank> former_;         // seats by stream of the epoch before
   EpochBegin beginning_;                         // of this or the next epoch, but for the first

@@ -103,6 +103,7 @@ void JobControl::gather(TimePoint time) {
   next.epoch = epoch_.epoch + 1;
   next.rendezvous_deadline = kNever;
   membership_ = Membership(std::move(next), time);
+  pair_rates_.clear();
   regroup_.emplace(epoch_.seats, time + to_chrono(options_.return_deadline));
   regroup_->set_plan(epoch_.plan);
 }
@@ -280,6 +281,7 @@ void JobControl::measured(std::vector<StepMeasurement> steps) {
     return;
   }
   for (StepMeasurement& step : steps) {
+    pair_rates_.add(step);
     step.rank = epoch_.seats.at(step.rank.index());
     for (PairTraffic& traffic : step.received) {
       traffic.source = epoch_.seats.at(traffic.source.index());
@@ -298,16 +300,17 @@ void JobControl::look_at(const StepMeasurement& step, std::uint32_t epoch) {
   }
 }
 
-/// `epoch`: in which it was measured that there should be another plan.
-void JobControl::change_plan(PlanChange change, std::uint32_t epoch) {
+/// `epoch`: in which it was found that there should be another plan. Whether it is taken up.
+bool JobControl::change_plan(PlanChange change, std::uint32_t epoch) {
   if (regroup_ || epoch != epoch_.epoch || is_ending() ||
       membership_.state() != MembershipState::kRunning) {
-    return;
+    return false;
   }
   const bool is_first = is_announced_;
   end_epoch(change.reason, {}, std::chrono::steady_clock::now());
   beginning_.is_change = is_first;
   regroup_->set_plan(std::move(change.plan));
+  return true;
 }
 
 void JobControl::begin_epoch() {

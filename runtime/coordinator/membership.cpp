@@ -455,6 +455,25 @@ JobProgress Membership::progress() const {
   return progress;
 }
 
+std::vector<MemberStatus> Membership::members(TimePoint now) const {
+  std::vector<MemberStatus> result;
+  result.reserve(members_.size());
+  for (const Member& member : members_) {
+    const auto silence = std::max(now - member.last_heard, TimePoint::duration::zero());
+    result.push_back({.rank = member.rank,
+                      .seat = {},
+                      .host = member.request.host,
+                      .pid = member.request.pid,
+                      .is_present = member.present,
+                      .silence = Duration(std::chrono::nanoseconds(silence).count() * 1000),
+                      .progress = member.progress});
+  }
+  if (epoch_ != 0) {
+    std::ranges::sort(result, {}, &MemberStatus::rank);
+  }
+  return result;
+}
+
 std::vector<std::vector<std::byte>> Membership::addresses() const {
   std::vector<std::vector<std::byte>> result;
   result.reserve(by_rank_.size());

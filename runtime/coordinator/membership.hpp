@@ -44,6 +44,7 @@
 
 #include "base/ids.hpp"
 #include "base/units.hpp"
+#include "runtime/coordinator/job_status.hpp"
 #include "runtime/coordinator/progress.hpp"
 
 namespace rackrail::runtime {
@@ -166,6 +167,8 @@ class Membership {
   /// 0 while gathering, then that of the options.
   std::uint32_t epoch() const { return epoch_; }
   JobProgress progress() const;
+  /// By rank once all have joined, before that in the order in which they came. Without seats.
+  std::vector<MemberStatus> members(TimePoint now) const;
 
   /// By rank; valid once all have joined.
   std::vector<std::vector<std::byte>> addresses() const;

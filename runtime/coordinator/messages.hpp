@@ -5,13 +5,16 @@
 #include <vector>
 
 #include "runtime/coordinator/client.hpp"
+#include "runtime/coordinator/job_status.hpp"
 #include "runtime/coordinator/membership.hpp"
 #include "runtime/coordinator/progress.hpp"
 
 namespace rackrail::coordinator::v1 {
 class CheckpointReport;
 class HeartbeatRequest;
+class JobStatus;
 class JoinRequest;
+class ReplanReply;
 class Welcome;
 }  // namespace rackrail::coordinator::v1
 
@@ -37,6 +40,13 @@ std::vector<StepMeasurement> measured_steps(const coordinator::v1::HeartbeatRequ
 void put_measured(const StepMeasurement& step, coordinator::v1::HeartbeatRequest& message);
 /// In one heartbeat.
 inline constexpr int kMostMeasured = 64;
+
+/// Text and figures of the message may be anything: they come out as one line each and not
+/// negative, and what is about ranks that there are not is left out.
+JobStatus from_message(const coordinator::v1::JobStatus& message);
+void put_status(const JobStatus& status, coordinator::v1::JobStatus& message);
+ReplanAnswer from_message(const coordinator::v1::ReplanReply& message);
+void put_answer(const ReplanAnswer& answer, coordinator::v1::ReplanReply& message);
 
 /// Takes the large parts out of the message.
 Welcome take_welcome(coordinator::v1::Welcome& message);

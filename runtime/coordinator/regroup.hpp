@@ -80,6 +80,14 @@ struct PlanChange {
   EpochPlan plan;
 };
 
+/// What whoever leads the job answers to a request for another plan.
+struct PlanOffer {
+  std::string reason;  ///< one line: what the plan is for, or why there is none
+  std::optional<EpochPlan> plan{};
+  std::optional<Duration> kept_step_time{};  ///< predicted with the plan in use
+  std::optional<Duration> new_step_time{};   ///< with another, whether it is offered or not
+};
+
 /// How an epoch after the first began.
 struct EpochBegin {
   std::uint32_t epoch = 0;

@@ -412,6 +412,31 @@ struct CoordinatorServer::Impl final : proto::Coordinator::CallbackService {
     });
   }
 
+  grpc::ServerUnaryReactor* Status(grpc::CallbackServerContext* context,
+                                   const proto::StatusRequest* /*request*/,
+                                   proto::JobStatus* reply) override {
+    return answer(context, [this, reply] {
+      put_status(control.status(std::chrono::steady_clock::now()), *reply);
+    });
+  }
+
+  grpc::ServerUnaryReactor* Replan(grpc::CallbackServerContext* context,
+                                   const proto::ReplanRequest* /*request*/,
+                                   proto::ReplanReply* reply) override {
+    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+    if (!may_talk(*context)) {
+      reactor->Finish(not_welcome());
+      return reactor;
+    }
+    control.post([this, reactor, reply] {
+      control.replan([reactor, reply](const ReplanAnswer& answer) {
+        put_answer(answer, *reply);
+        reactor->Finish(grpc::Status::OK);
+      });
+    });
+    return reactor;
+  }
+
   CoordinatorOptions options;
   HostPort address;
   std::mutex mutex;

@@ -56,6 +56,10 @@ struct CoordinatorOptions {
   /// with is taken up by all in an epoch of its own, unless the job has begun to end. An exception
   /// aborts the job.
   std::function<std::optional<PlanChange>(const StepMeasurement&)> on_measured;
+  /// Somebody asked for another plan for those who are in the job. One that it answers with is
+  /// taken up as that of on_measured; an exception is told to who asked. Called as the others
+  /// above, for one request at a time. Empty: there is none.
+  std::function<PlanOffer()> on_replan;
   /// The job goes on.
   std::function<void(const EpochBegin&)> on_epoch;
   /// Called with each epoch before anybody hears of it, on the thread that must not wait long. An

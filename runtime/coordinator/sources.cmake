@@ -1,10 +1,13 @@
 # Read by runtime/CMakeLists.txt; paths are relative to runtime/.
 rackrail_add_proto(rackrail_coordinator_proto PROTO coordinator/coordinator.proto GRPC)
 set(RACKRAIL_COORDINATOR_SOURCES
+  coordinator/channel.cpp
   coordinator/client.cpp
   coordinator/grpc_setup.cpp
   coordinator/host_port.cpp
+  coordinator/inquiry.cpp
   coordinator/job_control.cpp
+  coordinator/job_inquiries.cpp
   coordinator/job_newcomers.cpp
   coordinator/job_regroup.cpp
   coordinator/job_store.cpp
@@ -12,8 +15,10 @@ set(RACKRAIL_COORDINATOR_SOURCES
   coordinator/lasting_ports.cpp
   coordinator/membership.cpp
   coordinator/messages.cpp
+  coordinator/pair_rates.cpp
   coordinator/regroup.cpp
   coordinator/server.cpp
+  coordinator/status_messages.cpp
   coordinator/task_thread.cpp
   coordinator/tls.cpp)
 set(RACKRAIL_COORDINATOR_LIBRARIES rackrail_coordinator_proto fmt::fmt PkgConfig::SQLITE

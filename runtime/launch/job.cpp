@@ -75,6 +75,9 @@ JobResult run_local_job(const plan::Plan& plan, const JobOptions& options) {
     token = make_job_token();
   }
   Leader leader(plan, options, options.listen, token);
+  if (options.on_listening) {
+    options.on_listening(leader.server().address());
+  }
   LocalWorkers workers(options, leader.server(), leader.token());
   leader.set_fence([&workers](Rank rank) { workers.fence(rank); });
   leader.set_replace([&workers](Rank rank) { workers.replace(rank); });

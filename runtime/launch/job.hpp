@@ -72,6 +72,8 @@ struct JobOptions {
   /// After the end: for workers to leave by themselves, and again from SIGTERM to SIGKILL.
   Duration stop_grace = Duration(3'000'000'000'000);
 
+  /// Local jobs: where the coordinator listens, before any worker is started.
+  std::function<void(const HostPort&)> on_listening;
   /// Called when something changed, at most some times per second, on a thread of its own.
   std::function<void(const JobProgress&)> on_progress;
   /// A line that a local worker wrote to stdout or stderr, without the line's end.
@@ -98,6 +100,17 @@ struct JobOptions {
   /// on with the plan that it answers with, from the last step that all have done. Called on a
   /// thread of its own. Empty: nothing is measured. Its exceptions end the job.
   std::function<std::optional<BetterPlan>(const StepMeasurement&)> on_measured;
+  /// What there is when somebody asks for another plan (coordinator/inquiry.hpp).
+  struct Offer {
+    std::string reason;                        ///< one line; why there is no plan, or what for
+    std::optional<plan::Plan> plan{};          ///< for the same ranks
+    std::optional<Duration> kept_step_time{};  ///< predicted with the plan in use
+    std::optional<Duration> new_step_time{};   ///< with another
+  };
+  /// Called then, on the thread of on_measured; all go on with the plan as with a better one. Its
+  /// exceptions are told to who asked. With plan_for or on_measured, and synchronous training only;
+  /// otherwise, and where it is empty, there is no other plan.
+  std::function<Offer()> on_replan;
   /// Whether a better plan may have steps of another size. The training is then as long as it is in
   /// samples by the first plan.
   bool batch_may_change = false;

@@ -198,6 +198,10 @@ void Leader::set_callbacks(CoordinatorOptions& coordinator,
   if (options_.on_measured) {
     coordinator.on_measured = [this](const StepMeasurement& step) { return change_after(step); };
   }
+  const bool may_change = options_.plan_for || options_.on_measured;
+  if (options_.on_replan && may_change && options_.synchrony.is_synchronous()) {
+    coordinator.on_replan = [this] { return offer(); };
+  }
   coordinator.on_epoch = [this](const EpochBegin& begin) { began(begin); };
 }
 
@@ -290,6 +294,17 @@ std::optional<PlanChange> Leader::change_after(const StepMeasurement& step) {
     return std::nullopt;
   }
   return PlanChange{better->reason, {plan::to_binary(better->plan), plan::digest(better->plan)}};
+}
+
+PlanOffer Leader::offer() {
+  JobOptions::Offer made = options_.on_replan();
+  PlanOffer offer{.reason = std::move(made.reason),
+                  .kept_step_time = made.kept_step_time,
+                  .new_step_time = made.new_step_time};
+  if (made.plan) {
+    offer.plan = {plan::to_binary(*made.plan), plan::digest(*made.plan)};
+  }
+  return offer;
 }
 
 void Leader::began(const EpochBegin& begin) {

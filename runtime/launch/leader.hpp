@@ -52,6 +52,7 @@ class Leader {
   std::optional<EpochRecord> open_store(JobRecord& job);
   EpochPlan plan_after(const Loss& loss);
   std::optional<PlanChange> change_after(const StepMeasurement& step);
+  PlanOffer offer();
   void began(const EpochBegin& begin);
   void commit(const std::filesystem::path& folder, std::uint32_t step,
               const std::vector<std::vector<CheckpointFile>>& files);

@@ -31,7 +31,7 @@ constexpr std::int64_t kLeast = std::numeric_limits<std::int64_t>::min();
 
 const std::vector<std::string> kMethods = {"Join",         "Heartbeat",  "ReportCheckpoint",
                                            "ReportResult", "Contribute", "ReportTransportError",
-                                           "Leave"};
+                                           "Leave",        "Status",     "Replan"};
 
 /// A job of two whose members keep to the protocol, and a channel to it for who does not.
 class Besieged {
@@ -106,6 +106,24 @@ class Besieged {
     prepare(context, kHostileToken);
     proto::HeartbeatReply reply;
     CHECK(stub->Heartbeat(&context, request, &reply).ok());
+    return reply;
+  }
+
+  JobStatus status() {
+    grpc::ClientContext context;
+    prepare(context, kHostileToken);
+    proto::JobStatus reply;
+    CHECK(stub->Status(&context, {}, &reply).ok());
+    return from_message(reply);
+  }
+  /// With these bytes in fields that there are not.
+  proto::ReplanReply replan(const std::string& unknown) {
+    proto::ReplanRequest request;
+    request.GetReflection()->MutableUnknownFields(&request)->AddLengthDelimited(9, unknown);
+    grpc::ClientContext context;
+    prepare(context, kHostileToken);
+    proto::ReplanReply reply;
+    CHECK(stub->Replan(&context, request, &reply).ok());
     return reply;
   }
 
@@ -190,8 +208,10 @@ TEST_CASE("hostile: whoever has no token or another one changes nothing, whateve
       CHECK(status.error_message().find(kHostileToken) == std::string::npos);
     }
   }
-  CHECK(job.send("Leave", leave.SerializeAsString(), "wrong").error_code() ==
-        grpc::StatusCode::PERMISSION_DENIED);
+  for (const std::string method : {"Leave", "Status", "Replan"}) {
+    CHECK(job.send(method, leave.SerializeAsString(), "wrong").error_code() ==
+          grpc::StatusCode::PERMISSION_DENIED);
+  }
   job.require_orderly_end();
 }
 
@@ -305,7 +325,56 @@ TEST_CASE("hostile: figures that cannot be are left out, and so is what is too m
   REQUIRE(measured.size() == std::size_t{kMostMeasured});
   CHECK(measured[0].samples == kMost);
   CHECK(measured[0].received.size() == 2);  // there are two ranks
+  const JobStatus status = job.status();
+  CHECK(status.progress.step_time == Duration());
+  for (const PairRate& one : status.rates) {
+    CHECK(std::max(one.source, one.destination) < Rank(2));
+  }
   job.require_orderly_end();
+}
+
+TEST_CASE("hostile: whoever asks for plans without end gets none that the job does not make") {
+  Besieged job;            // which makes none
+  std::mt19937 random(7);  // NOLINT: the same noise every time
+  for (int i = 0; i < 200; ++i) {
+    CHECK(job.replan(std::string(random() % 100, 'x')).epoch() == 0);
+  }
+  CHECK(job.status().epoch == 1);
+  job.require_orderly_end();
+}
+
+TEST_CASE("hostile: what a coordinator says of its job is not believed either") {
+  proto::JobStatus message;
+  message.set_state(static_cast<proto::JobStatus::State>(77));
+  message.set_world_size(2);
+  message.set_plan_digest("a\nb\x1b[2J");
+  message.set_step_time_ps(kLeast);
+  proto::MemberStatus& member = *message.add_members();
+  member.set_rank(kHuge);
+  member.set_host(std::string(5000, '\n'));
+  member.set_silence_ps(-1);
+  for (const auto& [source, destination, rate] :
+       {std::tuple(0U, 2U, kMost), std::tuple(kHuge, 1U, kMost), std::tuple(0U, 1U, kLeast),
+        std::tuple(0U, 1U, kMost)}) {
+    proto::PairRate& one = *message.add_rates();
+    one.set_source(source);
+    one.set_destination(destination);
+    one.set_bytes_per_second(rate);
+  }
+  const JobStatus status = from_message(message);
+  CHECK(status.plan_digest == "a b [2J");
+  CHECK(status.progress.step_time == Duration());
+  CHECK(status.members.at(0).host == std::string(1000, ' '));
+  CHECK(status.members.at(0).silence == Duration());
+  REQUIRE(status.rates.size() == 1);
+  CHECK(status.rates[0].rate == Bandwidth(kMost));
+  proto::ReplanReply reply;
+  reply.set_reason("a\nb");
+  reply.set_new_step_time_ps(kLeast);
+  const ReplanAnswer answer = from_message(reply);
+  CHECK(answer.reason == "a b");
+  CHECK(answer.new_step_time == Duration());
+  CHECK_FALSE(answer.kept_step_time.has_value());
 }
 
 TEST_CASE("hostile: reports of a member without bounds or sense are refused or do no harm") {

@@ -7,6 +7,7 @@
 #include "base/error.hpp"
 #include "base/file.hpp"
 #include "runtime/coordinator/client.hpp"
+#include "runtime/coordinator/inquiry.hpp"
 #include "runtime/coordinator/server.hpp"
 #include "tests/support/paths.hpp"
 #include "tests/support/skip.hpp"
@@ -130,6 +131,15 @@ TEST_CASE("certificates: only workers that the same authority has signed may com
     CHECK_THAT(why_not(server, read_tls(stranger), 1_s),
                Catch::Contains("no coordinator answered") && Catch::Contains("over TLS"));
     CHECK_THAT(why_not(server, {}, 1_s), Catch::Contains("no coordinator answered"));
+    const auto ask = [&](const std::optional<TlsCertificates>& tls) {
+      return ask_for_status({.coordinator = server.address(),
+                             .token = "secret-of-the-test",
+                             .token_source = {},
+                             .tls = tls});
+    };
+    CHECK_THROWS_AS(ask(read_tls(stranger)), RuntimeFailure);
+    CHECK_THROWS_AS(ask({}), RuntimeFailure);
+    CHECK(ask(read_tls(worker)).progress.world_size == 1);
     CHECK(why_not(server, read_tls(worker), 30_s).empty());
   }
   // A worker's certificate does not make a coordinator.

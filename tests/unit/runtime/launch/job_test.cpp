@@ -7,9 +7,13 @@
 #include <csignal>
 #include <map>
 #include <mutex>
+#include <set>
 #include <thread>
 
 #include "base/error.hpp"
+#include "base/file.hpp"
+#include "plan/format.hpp"
+#include "runtime/coordinator/inquiry.hpp"
 #include "runtime/transport.hpp"
 #include "tests/support/paths.hpp"
 #include "tests/support/skip.hpp"
@@ -203,6 +207,60 @@ TEST_CASE("all workers measure their steps and take up another plan in the middl
     CHECK(step.step_time > Duration());
     CHECK(step.compute_time > Duration());
     CHECK(step.compute_time <= step.step_time);
+  }
+}
+
+TEST_CASE("who has the job's token sees how it goes and may ask for another plan") {
+  if (const std::string reason = no_transport(); !reason.empty()) {
+    RACKRAIL_SKIP(reason);
+  }
+  constexpr std::uint32_t kSteps = 400;
+  const rackrail::test::TemporaryDirectory folder;
+  plan::Plan better = test::make_plan(3);
+  better.batch.local_batch = {24, 16, 8};
+  JobOptions options = test::make_options("train", kSteps);
+  options.token_file = (folder.path() / "token").string();
+  write_file_atomically(options.token_file, "a-token-of-this-test\n");
+  Inquirer asking{.coordinator = {}, .token = "a-token-of-this-test", .token_source = {}};
+  options.on_listening = [&](const HostPort& address) { asking.coordinator = address; };
+  options.on_replan = [&] {
+    return JobOptions::Offer{.reason = "because somebody asked",
+                             .plan = better,
+                             .kept_step_time = 3_ms,
+                             .new_step_time = 2_ms};
+  };
+  JobStatus status;
+  ReplanAnswer answer;
+  std::thread asker;
+  std::set<Rank> measured;
+  options.on_measured = [&](const StepMeasurement& step) -> std::optional<JobOptions::BetterPlan> {
+    measured.insert(step.rank);
+    if (step.step >= 5 && measured.size() == 3 && !asker.joinable()) {
+      asker = std::thread([&] {
+        status = ask_for_status(asking);
+        answer = ask_for_replan(asking);
+      });
+    }
+    return std::nullopt;
+  };
+  const JobResult result = run_local_job(test::make_plan(3), options);
+  REQUIRE(asker.joinable());
+  asker.join();
+  CHECK(result.reason.empty());
+  REQUIRE(result.ok);
+  CHECK(status.state == JobState::kRunning);
+  CHECK(status.plan_digest == plan::digest(test::make_plan(3)));
+  CHECK(status.members.size() == 3);
+  CHECK(status.rates.size() == 4);  // a star
+  CHECK(answer.epoch == 2);
+  CHECK(answer.plan_digest == plan::digest(better));
+  CHECK(answer.new_step_time == 2_ms);
+  REQUIRE(result.epochs.size() == 1);
+  CHECK(result.epochs[0].is_change);
+  CHECK(result.epochs[0].reason == "because somebody asked");
+  for (const WorkerReport& worker : result.workers) {
+    CHECK(worker.steps == kSteps);
+    CHECK(worker.parameters_digest == result.workers[0].parameters_digest);
   }
 }
 
