@@ -75,6 +75,16 @@ nlohmann::json losses_json(const runtime::JobResult& job, const plan::Plan& firs
   return losses;
 }
 
+nlohmann::json requests_json(const std::vector<SurvivalPlans::Weighed>& requests) {
+  nlohmann::json result = nlohmann::json::array();
+  for (const SurvivalPlans::Weighed& one : requests) {
+    result.push_back({{"outcome", one.plan ? "new plan" : one.text()},
+                      {"kept_step_time_s", one.kept.seconds()},
+                      {"new_step_time_s", one.better.seconds()}});
+  }
+  return result;
+}
+
 }  // namespace
 
 Continuation::Continuation(Session& session, const ContinuationOptions& options,
@@ -83,7 +93,11 @@ Continuation::Continuation(Session& session, const ContinuationOptions& options,
     : session_(session),
       options_(options),
       plan_(plan),
-      plans_(plan, cluster, workload, kPlanningTime) {
+      plans_(plan, cluster, workload, kPlanningTime),
+      plan_now_(plan) {
+  for (std::size_t rank = 0; rank < plan.rank_count(); ++rank) {
+    ranks_now_.emplace_back(rank);
+  }
   if (options.has_servers) {
     plans_.keep_schedule(kServers);
   }
@@ -106,6 +120,7 @@ Continuation::Continuation(Session& session, const ContinuationOptions& options,
 void Continuation::attach(runtime::JobOptions& job) {
   job.on_epoch = [this](const runtime::EpochBegin& begin) {
     session_.note("note: " + describe(begin, plan_));
+    ranks_now_ = begin.seats;
     if (watch_) {
       watch_->began(begin);
     }
@@ -116,6 +131,7 @@ void Continuation::attach(runtime::JobOptions& job) {
   if (watch_) {
     job.on_measured = [this](const runtime::StepMeasurement& step) { return measured(step); };
   }
+  job.on_replan = [this] { return offer(); };
   job.batch_may_change =
       options_.on_noise && options_.on_noise->action == BatchWatch::Action::kRebatch;
   if (options_.survives_after) {
@@ -126,8 +142,17 @@ void Continuation::attach(runtime::JobOptions& job) {
   }
 }
 
-/// One plan at a time: what is measured until a new batch is taken up says nothing of what comes.
 std::optional<runtime::JobOptions::BetterPlan> Continuation::measured(
+    const runtime::StepMeasurement& step) {
+  auto better = better_after(step);
+  if (better) {
+    plan_now_ = better->plan;
+  }
+  return better;
+}
+
+/// One plan at a time: what is measured until a new batch is taken up says nothing of what comes.
+std::optional<runtime::JobOptions::BetterPlan> Continuation::better_after(
     const runtime::StepMeasurement& step) {
   if (!batch_watch_) {
     return watch_->measured(step);
@@ -146,6 +171,26 @@ std::optional<runtime::JobOptions::BetterPlan> Continuation::measured(
   return better;
 }
 
+/// For the network and the ranks as they are as far as that was found, or as the cluster has them.
+runtime::JobOptions::Offer Continuation::offer() {
+  if (batch_watch_ && batch_watch_->is_changing()) {
+    return {.reason = "another batch is being taken up just now"};
+  }
+  if (watch_) {
+    plans_.set_condition(watch_->rates(), watch_->factors());
+  }
+  const SurvivalPlans::Weighed& weighed =
+      requests_.emplace_back(plans_.weigh(plan_now_, ranks_now_));
+  session_.note("note: somebody asked for another plan: " + weighed.text());
+  if (weighed.plan) {
+    set_plan(*weighed.plan);
+  }
+  return {.reason = weighed.text(),
+          .plan = weighed.plan,
+          .kept_step_time = weighed.kept,
+          .new_step_time = weighed.better};
+}
+
 std::optional<double> Continuation::noise_scale() const {
   return batch_watch_ ? batch_watch_->noise_scale() : std::nullopt;
 }
@@ -162,6 +207,9 @@ void Continuation::add_to(nlohmann::json& result, const runtime::JobResult& job)
     result["slow"] = watch_->findings_json();
     result["step_times_s"] = watch_->step_times_json();
   }
+  if (!requests_.empty()) {
+    result["replans_on_request"] = requests_json(requests_);
+  }
   if (batch_watch_) {
     result["batch_decisions"] = batch_watch_->decisions_json();
     result["batches"] = batch_watch_->batches_json();
@@ -170,13 +218,19 @@ void Continuation::add_to(nlohmann::json& result, const runtime::JobResult& job)
 
 plan::Plan Continuation::plan_for(const std::vector<Rank>& left) {
   plan::Plan next = plans_.plan_for(left);
+  set_plan(next);
+  return next;
+}
+
+/// That comes neither from one watch nor from the other.
+void Continuation::set_plan(const plan::Plan& plan) {
+  plan_now_ = plan;
   if (watch_) {
-    watch_->set_plan(next);
+    watch_->set_plan(plan);
   }
   if (batch_watch_) {
-    batch_watch_->set_plan(next);
+    batch_watch_->set_plan(plan);
   }
-  return next;
 }
 
 }  // namespace rackrail::cli

@@ -1,6 +1,7 @@
 // How a job that trains goes on by another plan, after a loss (`--on-loss continue`), because
-// something is slow (`--on-slow`) or because another batch is better now (`--on-noise`): what the
-// runtime is told to call, and what is said of it.
+// something is slow (`--on-slow`), because another batch is better now (`--on-noise`) or because
+// somebody asks for one (`rackrail job replan`): what the runtime is told to call, and what is said
+// of it.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -58,6 +59,9 @@ class Continuation {
  private:
   plan::Plan plan_for(const std::vector<Rank>& left);
   std::optional<runtime::JobOptions::BetterPlan> measured(const runtime::StepMeasurement& step);
+  std::optional<runtime::JobOptions::BetterPlan> better_after(const runtime::StepMeasurement& step);
+  runtime::JobOptions::Offer offer();
+  void set_plan(const plan::Plan& plan);
 
   Session& session_;
   const ContinuationOptions options_;
@@ -65,6 +69,9 @@ class Continuation {
   SurvivalPlans plans_;
   std::optional<SlowWatch> watch_;
   std::optional<BatchWatch> batch_watch_;
+  plan::Plan plan_now_;
+  std::vector<Rank> ranks_now_;
+  std::vector<SurvivalPlans::Weighed> requests_;  ///< for other plans
 };
 
 }  // namespace rackrail::cli

@@ -12,6 +12,12 @@
 
 namespace rackrail::cli {
 
+namespace {
+
+constexpr const char* kNewPlan = "new plan";
+
+}  // namespace
+
 SlowWatch::SlowWatch(Action action, plan::Plan plan, const topology::Topology& cluster,
                      SurvivalPlans& plans, const runtime::DetectorOptions& options,
                      std::function<void(const std::string&)> say)
@@ -59,15 +65,11 @@ std::optional<runtime::JobOptions::BetterPlan> SlowWatch::measured(
 std::optional<plan::Plan> SlowWatch::plan_after(Entry& entry) {
   try {
     plans_.set_condition(detector_.rates(), detector_.factors());
-    plan::Plan plan = plans_.plan_for(ranks_);
-    entry.kept = plans_.step_time_of(plan_, ranks_);
-    entry.better = plans_.step_time_of(plan, ranks_);
-    const bool is_worth_it = *entry.better < scaled(*entry.kept, 1 - kWorthIt);
-    entry.outcome = is_worth_it
-                        ? "new plan"
-                        : fmt::format("plan kept: a step takes {} with it and {} with another",
-                                      to_string(*entry.kept), to_string(*entry.better));
-    return is_worth_it ? std::optional(std::move(plan)) : std::nullopt;
+    SurvivalPlans::Weighed weighed = plans_.weigh(plan_, ranks_);
+    entry.kept = weighed.kept;
+    entry.better = weighed.better;
+    entry.outcome = weighed.plan ? kNewPlan : weighed.text();
+    return std::move(weighed.plan);
   } catch (const std::exception& error) {
     entry.outcome = fmt::format("no plan: {}", error.what());
     return std::nullopt;
@@ -78,7 +80,10 @@ void SlowWatch::began(const runtime::EpochBegin& begin) {
   ranks_ = begin.seats;
   detector_.begin(begin.seats);
   step_times_.erase(step_times_.upper_bound(begin.step), step_times_.end());
-  if (begin.is_change && !entries_.empty()) {
+  // A plan that somebody asked for is not that of a finding.
+  const bool is_own = begin.is_change && !entries_.empty() && entries_.back().outcome == kNewPlan &&
+                      !entries_.back().begin;
+  if (is_own) {
     entries_.back().begin = begin;
   }
 }

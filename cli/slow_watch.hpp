@@ -2,9 +2,9 @@
 //
 // Every finding (runtime/watch/slow_detector.hpp) is said. With Action::kReplan there is then a
 // plan for the cluster as it is now, made as after a loss; all take it up where a step is predicted
-// to be shorter by kWorthIt than with the plan in use, slow links and slow ranks and the samples of
-// each rank counted in both. That costs the step that is under way, at most, and the residuals of
-// error feedback.
+// to be shorter by SurvivalPlans::kWorthIt than with the plan in use, slow links and slow ranks and
+// the samples of each rank counted in both. That costs the step that is under way, at most, and the
+// residuals of error feedback.
 //
 // Used on the thread that calls back for the coordinator; the results are read after the job.
 #pragma once
@@ -29,9 +29,6 @@ namespace rackrail::cli {
 class SlowWatch {
  public:
   enum class Action { kReport, kReplan };
-  /// Share of a step.
-  static constexpr double kWorthIt = 0.03;
-
   /// `plan` is for `cluster`; keeps references to the cluster and the plans to come.
   SlowWatch(Action action, plan::Plan plan, const topology::Topology& cluster, SurvivalPlans& plans,
             const runtime::DetectorOptions& options, std::function<void(const std::string&)> say);

@@ -1,5 +1,7 @@
 #include "cli/survival.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
@@ -8,6 +10,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/parse_units.hpp"
 #include "planner/batch/equal_finish.hpp"
 #include "planner/planner.hpp"
 #include "planner/survivors.hpp"
@@ -132,6 +135,23 @@ plan::Plan SurvivalPlans::plan_for(const std::vector<Rank>& left, plan::BatchPla
   plan::Plan plan = planner::make_plan(cluster, workload_, *costs, options);
   plan.batch = std::move(batch);
   return plan;
+}
+
+std::string SurvivalPlans::Weighed::text() const {
+  return plan ? fmt::format("a step is predicted to take {} instead of {}", to_string(better),
+                            to_string(kept))
+              : fmt::format("plan kept: a step takes {} with it and {} with another",
+                            to_string(kept), to_string(better));
+}
+
+SurvivalPlans::Weighed SurvivalPlans::weigh(const plan::Plan& in_use,
+                                            const std::vector<Rank>& ranks) const {
+  plan::Plan other = plan_for(ranks);
+  Weighed weighed{.kept = step_time_of(in_use, ranks), .better = step_time_of(other, ranks)};
+  if (weighed.better < scaled(weighed.kept, 1 - kWorthIt)) {
+    weighed.plan = std::move(other);
+  }
+  return weighed;
 }
 
 Duration SurvivalPlans::step_time_of(plan::Plan plan, const std::vector<Rank>& left) const {

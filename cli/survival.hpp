@@ -27,6 +27,9 @@ namespace rackrail::cli {
 
 class SurvivalPlans {
  public:
+  /// Share of a step by which another plan must be better than the one in use.
+  static constexpr double kWorthIt = 0.03;
+
   /// `plan` is for `cluster` and `workload`. A search takes `at_most` of wall-clock time.
   SurvivalPlans(plan::Plan plan, topology::Topology cluster, plan::Workload workload,
                 Duration at_most);
@@ -55,6 +58,16 @@ class SurvivalPlans {
   runtime::ComputeLine profile(Rank rank) const;
   /// `batch` divided anew among these ranks, so that all finish together, where some are slow.
   plan::BatchPlan fitted(plan::BatchPlan batch, const std::vector<Rank>& left) const;
+  /// The step of the plan that is in use on the cluster as it is now, and that of the best other.
+  struct Weighed {
+    Duration kept;
+    Duration better;
+    std::optional<plan::Plan> plan{};  ///< the other one, where it is worth a change
+    /// "plan kept: …", or what the other one is for.
+    std::string text() const;
+  };
+  /// Throws as plan_for.
+  Weighed weigh(const plan::Plan& in_use, const std::vector<Rank>& ranks) const;
   /// The simulated step of a plan that was made for the same ranks, on the cluster as it is now:
   /// with the samples that the plan gives to each rank, and the time that slow ones take for them.
   /// Not what plan_for() leaves in its prediction, which is of ranks that are all well.

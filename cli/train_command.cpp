@@ -24,6 +24,8 @@
 #include "cli/training_report.hpp"
 #include "plan/calibration.hpp"
 #include "plan/format.hpp"
+#include "runtime/coordinator/host_port.hpp"
+#include "runtime/coordinator/job_token.hpp"
 #include "runtime/emulate/emulated_plan.hpp"
 #include "runtime/launch/job.hpp"
 #include "runtime/trainer/config.hpp"
@@ -55,6 +57,7 @@ struct TrainOptions {
   std::string workload;
   std::string trace;
   std::string token_file;
+  std::string listen;
   std::string emulate;
   double scale = 1;
   std::string on_loss = "stop";
@@ -191,6 +194,15 @@ void emulate_later_plans(const emulate::NetworkPlan& network, runtime::JobOption
           return better;
         };
   }
+  if (job.on_replan) {
+    job.on_replan = [&network, on_replan = std::move(job.on_replan)] {
+      auto offer = on_replan();
+      if (offer.plan) {
+        offer.plan = emulate::emulated_plan(*std::move(offer.plan), network);
+      }
+      return offer;
+    };
+  }
 }
 
 /// The job on the emulated network of the plan's cluster; its links, measured before, are left in
@@ -266,6 +278,20 @@ void require_local(const std::optional<runtime::LaunchEnvironment>& launch,
   }
 }
 
+/// Somebody can ask the job's coordinator where --listen has it.
+void require_askable(const TrainOptions& options) {
+  runtime::parse_host_port(options.listen, "--listen");
+  if (!options.emulate.empty()) {
+    throw ConfigError(ErrorContext{"<command line>", "--listen", "--emulate",
+                                   "one of them: an emulated network has addresses of its own"});
+  }
+  if (runtime::read_job_token(options.token_file).empty()) {
+    throw ConfigError(ErrorContext{"<command line>", "--listen", "a job without a token",
+                                   "RACKRAIL_JOB_TOKEN or --token-file: only who has the token "
+                                   "is answered"});
+  }
+}
+
 /// Options that need each other, and those that a launched process cannot have.
 void require_consistent(const TrainOptions& options,
                         const std::optional<runtime::LaunchEnvironment>& launch) {
@@ -295,6 +321,10 @@ void require_consistent(const TrainOptions& options,
   }
   if (!options.state.empty()) {
     require_local(launch, "--state", "");
+  }
+  if (!options.listen.empty()) {
+    require_local(launch, "--listen", ": a launcher says where rank 0 listens");
+    require_askable(options);
   }
 }
 
@@ -330,6 +360,13 @@ runtime::JobOptions job_options(Session& session, const TrainOptions& options) {
   job.state_folder = options.state;
   job.transport = options.transport;
   job.token_file = options.token_file;
+  if (!options.listen.empty()) {
+    job.listen = runtime::parse_host_port(options.listen, "--listen");
+    job.on_listening = [&session](const runtime::HostPort& address) {
+      session.note(fmt::format("note: 'rackrail job status {}' says how it goes",
+                               runtime::to_string(address)));
+    };
+  }
   if (!options.trace.empty()) {
     require_place(options.trace);
     session.add_output(options.trace);
@@ -514,10 +551,10 @@ void add_train_command(CLI::App& app, Session& session) {
                    "With --on-noise: largest batch of a step")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{kMostTrainingSteps}))
       ->needs(on_noise);
-  command
-      ->add_option("--heartbeat-timeout", options->heartbeat_timeout,
-                   "Silence after which a worker counts as lost (1.2 s with --on-loss continue or\n"
-                   "wait, else 3 s): longer where cores are busy with other work");
+  command->add_option(
+      "--heartbeat-timeout", options->heartbeat_timeout,
+      "Silence after which a worker counts as lost (1.2 s with --on-loss continue or\n"
+      "wait, else 3 s): longer where cores are busy with other work");
   command
       ->add_option("--replacement-timeout", options->replacement_timeout,
                    "With --on-loss wait: how long to wait")
@@ -542,6 +579,9 @@ void add_train_command(CLI::App& app, Session& session) {
   add_scale_option(*command, options->scale)->needs(emulate);
   command->add_option("--token-file", options->token_file,
                       "File with the job's secret; RACKRAIL_JOB_TOKEN by default");
+  command->add_option("--listen", options->listen,
+                      "Local workers: host:port where 'rackrail job' finds this job, by its token; "
+                      "port 0: any, which is said");
   command->footer(
       "Examples: rackrail train plan.json --workers 4\n"
       "          mpirun -n 4 rackrail train plan.json\n"

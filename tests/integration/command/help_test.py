@@ -5,9 +5,10 @@ import re
 import harness
 
 COMMANDS = ("info", "topology", "schedules", "plan", "place", "replan", "verify", "simulate",
-            "sweep", "tune", "explain", "calibrate", "emulate", "train", "validate", "fit",
+            "sweep", "tune", "explain", "calibrate", "emulate", "train", "job", "validate", "fit",
             "report")
-TOPOLOGY_COMMANDS = ("show", "convert", "bounds")
+GROUPED = tuple(f"topology {name}" for name in ("show", "convert", "bounds")) + (
+    "job status", "job replan")
 
 
 class Help(harness.CommandTest):
@@ -18,10 +19,10 @@ class Help(harness.CommandTest):
                 self.assertRegex(overview, rf"(?m)^  {command} ")
                 text = self.rackrail(command, "--help").out
                 self.assertIn(f"rackrail {command}", text.partition("Example")[2])
-        for command in TOPOLOGY_COMMANDS:
+        for command in GROUPED:
             with self.subTest(command=command):
-                text = self.rackrail("topology", command, "--help").out
-                self.assertIn(f"rackrail topology {command}", text.partition("Example")[2])
+                text = self.rackrail(*command.split(), "--help").out
+                self.assertIn(f"rackrail {command}", text.partition("Example")[2])
 
     def test_what_only_rackrail_starts_is_not_advertised(self):
         self.assertNotRegex(self.rackrail("--help").out, r"(?m)^  (worker|collectives) ")
@@ -30,7 +31,7 @@ class Help(harness.CommandTest):
         self.assertRegex(self.rackrail("--version").out, r"^rackrail \d+\.\d+\.\d+")
 
     def test_examples_use_options_that_exist(self):
-        for command in (*COMMANDS, *(f"topology {name}" for name in TOPOLOGY_COMMANDS)):
+        for command in (*COMMANDS, *GROUPED):
             with self.subTest(command=command):
                 text = self.rackrail(*command.split(), "--help").out
                 options, _, example = text.replace("mpirun -n", "").partition("Example")

@@ -43,6 +43,13 @@ class WatchedJob {
     return planner::make_plan(cluster, workload, *costs, options);
   }
 
+  void begin_epoch() {
+    watch.began({.epoch = ++epoch,
+                 .is_change = true,
+                 .seats = {Rank(0), Rank(1), Rank(2), Rank(3)},
+                 .step = step});
+  }
+
   /// Until the watch has found something; the plan that is to be taken up, where there is one.
   std::optional<plan::Plan> run() {
     const std::size_t before = watch.findings_json().size();
@@ -57,10 +64,7 @@ class WatchedJob {
                                       .received = {}});
         if (better) {
           samples = better->plan.batch.local_batch;
-          watch.began({.epoch = ++epoch,
-                       .is_change = true,
-                       .seats = {Rank(0), Rank(1), Rank(2), Rank(3)},
-                       .step = step});
+          begin_epoch();
           return better->plan;
         }
       }
@@ -123,6 +127,12 @@ TEST_CASE("what a straggler costs with the plan in use counts, and what it costs
   const nlohmann::json second_finding = job.watch.findings_json().at(1);
   CHECK(second_finding.at("kept_step_time_s").get<double>() == Approx(0.0731).epsilon(0.03));
   CHECK(second_finding.at("new_step_time_s").get<double>() == Approx(0.060).epsilon(0.03));
+
+  // Somebody asks for another plan: that is not what the finding brought.
+  job.pass(10);
+  job.begin_epoch();
+  CHECK(job.watch.findings_json().at(1).at("new_plan_from_step") ==
+        second_finding.at("new_plan_from_step"));
 }
 
 TEST_CASE("a straggler's batch is corrected by what it takes for few samples") {
