@@ -1,0 +1,101 @@
+#include "topology/tiers.hpp"
+
+#include <cstdint>
+#include <functional>
+#include <numeric>
+#include <unordered_map>
+#include <utility>
+
+namespace rackrail::topology {
+
+namespace {
+
+using Partition = std::vector<RankGroup>;
+
+/// Ranks by the parts that links join for which `joins` holds.
+Partition connected_ranks(const Topology& topology, const std::function<bool(const Link&)>& joins) {
+  std::vector<std::size_t> parent(topology.node_count());
+  std::iota(parent.begin(), parent.end(), 0);
+  const auto root = [&](std::size_t v) {
+    while (parent[v] != v) {
+      v = parent[v] = parent[parent[v]];
+    }
+    return v;
+  };
+  for (std::size_t l = 0; l < topology.link_count(); ++l) {
+    const Link& link = topology.link(LinkId(l));
+    if (joins(link)) {
+      parent[root(link.from.index())] = root(link.to.index());
+    }
+  }
+  Partition groups;
+  std::unordered_map<std::size_t, std::size_t> group_of;  // by root
+  for (std::size_t r = 0; r < topology.rank_count(); ++r) {
+    const NodeId node = topology.node_of(Rank(r));
+    const auto [entry, is_new] = group_of.emplace(root(node.index()), groups.size());
+    if (is_new) {
+      groups.push_back({topology.node(node).name, {}});
+    }
+    groups[entry->second].ranks.push_back(Rank(r));
+  }
+  return groups;
+}
+
+Partition parts_of_hosts(const Topology& topology) {
+  const auto is_between = [&](NodeId node) {
+    return topology.node(node).kind == NodeKind::kCpu && !topology.rank_of(node);
+  };
+  return connected_ranks(topology, [&](const Link& link) {
+    const std::string& host = topology.node(link.from).host;
+    return !host.empty() && host == topology.node(link.to).host && !is_between(link.from) &&
+           !is_between(link.to);
+  });
+}
+
+Partition connected_below(const Topology& topology, bool with_spines) {
+  const auto is_above = [&](NodeId node) {
+    const NodeKind kind = topology.node(node).kind;
+    return kind == NodeKind::kCore || (kind == NodeKind::kSpine && !with_spines);
+  };
+  return connected_ranks(
+      topology, [&](const Link& link) { return !is_above(link.from) && !is_above(link.to); });
+}
+
+/// Whether `outer` has fewer groups than there are `inner` ones, and parts none of them.
+bool joins_groups(const Partition& outer, const Partition& inner, std::size_t ranks) {
+  std::vector<std::size_t> group_of(ranks);
+  for (std::size_t g = 0; g < outer.size(); ++g) {
+    for (const Rank rank : outer[g].ranks) {
+      group_of[rank.index()] = g;
+    }
+  }
+  for (const RankGroup& group : inner) {
+    for (const Rank rank : group.ranks) {
+      if (group_of[rank.index()] != group_of[group.ranks.front().index()]) {
+        return false;
+      }
+    }
+  }
+  return outer.size() < inner.size();
+}
+
+}  // namespace
+
+std::vector<std::vector<RankGroup>> nested_groups(const Topology& topology) {
+  const std::size_t ranks = topology.rank_count();
+  Partition innermost = connected_ranks(topology, [](const Link&) { return false; });
+  std::vector<Partition> nesting;
+  for (Partition& candidate : std::vector<Partition>{
+           parts_of_hosts(topology), ranks_by_host(topology), ranks_by_rack(topology),
+           connected_below(topology, false), connected_below(topology, true)}) {
+    if (joins_groups(candidate, nesting.empty() ? innermost : nesting.back(), ranks)) {
+      nesting.push_back(std::move(candidate));
+    }
+  }
+  if (nesting.empty() || nesting.back().size() > 1) {
+    nesting.push_back(connected_ranks(topology, [](const Link&) { return true; }));
+  }
+  return nesting;
+}
+
+}  // namespace rackrail::topology
