@@ -13,6 +13,9 @@
 // Chunks are alike; where links are not, a second choice has chunks of the sizes that load links
 // most evenly (planner/part_loads.hpp): a host with slow adapters owns little or nothing.
 //
+// Where groups are parts of larger ones (hosts of racks), there are also all-reduces that exchange
+// level by level (planner/schedules/nested_groups.hpp).
+//
 // Groups of several sizes have as many lines l as each size divides, so that the members of a group
 // have equally many: line l is at member l mod g of a group of g. Where that were more than eight
 // times the largest group, or made more than half a million transfers, fewer: some members then
@@ -20,10 +23,12 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <utility>
 
 #include "planner/forest/colours.hpp"
 #include "planner/part_loads.hpp"
 #include "planner/schedules/builder.hpp"
+#include "planner/schedules/nested_groups.hpp"
 
 namespace rackrail::planner {
 
@@ -354,6 +359,9 @@ class Hierarchical final : public ScheduleFamily {
     graphs.push_back(all_reduce(request));
     if (const std::vector<std::uint32_t> weights = best_weights(request); !weights.empty()) {
       graphs.push_back(Phases(request, weights).make());
+    }
+    for (plan::TransferGraph& graph : nested_all_reduces(request)) {
+      graphs.push_back(std::move(graph));
     }
     return graphs;
   }

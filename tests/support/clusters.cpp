@@ -221,6 +221,41 @@ Topology three_tiers(const std::vector<std::vector<int>>& hosts, int uplinks) {
   return topology;
 }
 
+Topology pods(const std::vector<std::vector<std::vector<int>>>& gpus) {
+  constexpr int kNvlink = 300;
+  constexpr int kNic = 12;
+  constexpr int kUplink = 6;
+  Topology topology("pods");
+  std::optional<NodeId> core;
+  if (gpus.size() > 1) {
+    core = topology.add_node({.name = "core", .kind = NodeKind::kCore});
+  }
+  for (std::size_t p = 0; p < gpus.size(); ++p) {
+    const NodeId spine =
+        topology.add_node({.name = fmt::format("spine{}", p), .kind = NodeKind::kSpine});
+    if (core) {
+      join(topology, spine, *core, kUplink);
+    }
+    for (std::size_t r = 0; r < gpus[p].size(); ++r) {
+      const std::string rack = fmt::format("rack{}.{}", p, r);
+      const NodeId tor =
+          topology.add_node({.name = rack + "-tor", .kind = NodeKind::kTor, .rack = rack});
+      join(topology, tor, spine, kUplink);
+      for (std::size_t h = 0; h < gpus[p][r].size(); ++h) {
+        const std::string host = fmt::format("{}-host{}", rack, h);
+        const NodeId nvswitch = topology.add_node(
+            {.name = host + "-nvswitch", .kind = NodeKind::kNvSwitch, .host = host, .rack = rack});
+        join(topology, nvswitch, tor, kNic);
+        for (int g = 0; g < gpus[p][r][h]; ++g) {
+          join(topology, add_gpu(topology, fmt::format("{}-gpu{}", host, g), host, rack), nvswitch,
+               kNvlink);
+        }
+      }
+    }
+  }
+  return topology;
+}
+
 Topology cube_mesh() {
   Topology topology("cube mesh");
   std::vector<NodeId> gpus;

@@ -42,6 +42,10 @@ topology::Topology pcie_hosts(int hosts);
 /// Pods of such racks: hosts[p][r] hosts with 10 each in rack r of pod p, `uplinks` links of 10
 /// from each ToR to as many spines of its pod, and one of 10 from each of those to the core.
 topology::Topology three_tiers(const std::vector<std::vector<int>>& hosts, int uplinks);
+/// Pods of racks of hosts of GPUs: gpus[p][r][h] of them in host h, on an NVSwitch (300 per GPU)
+/// with one NIC of 12; a ToR and a spine of the pod have one uplink of 6 each. A single pod has no
+/// core switch.
+topology::Topology pods(const std::vector<std::vector<std::vector<int>>>& gpus);
 /// The 8 GPUs of a DGX-1V (NVIDIA, "NVIDIA DGX-1 With Tesla V100 System Architecture", 2017): 6
 /// links of 1 per GPU.
 topology::Topology cube_mesh();

@@ -1,0 +1,333 @@
+#include "planner/schedules/nested_groups.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "planner/schedules/builder.hpp"
+#include "topology/tiers.hpp"
+
+namespace rackrail::planner {
+
+namespace {
+
+constexpr std::size_t kFewestLevels = 3;
+constexpr std::size_t kRounds[] = {1, 4, 16};
+// Values of a digit for each member of the largest group: the first that makes no more than so
+// many times the transfers that groups of one size would have.
+constexpr std::size_t kValuesPerMember[] = {8, 4, 2, 1};
+constexpr std::size_t kMostTimesTheFewest = 4;
+// Of chunks, each moved by all ranks, in all rounds: what interpreters may have to look at.
+constexpr std::size_t kMostMovements = std::size_t{1} << 24U;
+
+/// A part of a round's chunks that a rank sends to where it is summed up, and gets back.
+struct Move {
+  Rank from;
+  Rank to;
+  GraphBuilder::Range range;
+};
+
+struct Group {
+  std::vector<std::size_t> members;  ///< groups of the level below, ranks at the lowest
+  std::size_t ranks = 0;
+};
+
+struct Level {
+  std::vector<Group> groups;
+  std::size_t values = 1;     ///< of its digit
+  std::size_t prefixes = 1;   ///< of the digits up to its own
+  std::vector<Rank> holders;  ///< by group and prefix
+};
+
+std::vector<Level> levels_of(const topology::Topology& topology) {
+  std::vector<Level> levels;
+  std::vector<std::size_t> inner(topology.rank_count());  // by rank, the group of the level below
+  std::iota(inner.begin(), inner.end(), 0);
+  for (const auto& partition : topology::nested_groups(topology)) {
+    Level& level = levels.emplace_back();
+    for (const topology::RankGroup& ranks : partition) {
+      Group& group = level.groups.emplace_back();
+      group.ranks = ranks.ranks.size();
+      for (const Rank rank : ranks.ranks) {
+        group.members.push_back(inner[rank.index()]);
+      }
+      std::sort(group.members.begin(), group.members.end());
+      group.members.erase(std::unique(group.members.begin(), group.members.end()),
+                          group.members.end());
+    }
+    for (std::size_t g = 0; g < partition.size(); ++g) {
+      for (const Rank rank : partition[g].ranks) {
+        inner[rank.index()] = g;
+      }
+    }
+  }
+  return levels;
+}
+
+class Nesting {
+ public:
+  explicit Nesting(const topology::Topology& topology)
+      : levels_(levels_of(topology)), ranks_(topology.rank_count()) {}
+
+  std::size_t level_count() const { return levels_.size(); }
+  std::size_t chunk_count() const { return levels_.back().prefixes; }
+
+  /// Transfers of a round in one direction, at least.
+  std::size_t fewest_moves() const {
+    std::size_t moves = 0;
+    for (const Level& level : levels_) {
+      for (const Group& group : level.groups) {
+        moves += group.ranks * (group.members.size() - 1);
+      }
+    }
+    return moves;
+  }
+
+  /// Says who sums up which chunks, by digits of at most so many values for each member of the
+  /// largest group; false where that makes too many chunks.
+  bool choose_digits(std::size_t per_member);
+
+  /// Of a level, in the order in which they are to be sent.
+  std::vector<Move> moves(std::size_t level) const;
+
+ private:
+  /// Where a member of a group of the level has the chunks of a prefix of the level.
+  Rank holder_in(std::size_t level, std::size_t member, std::size_t prefix) const {
+    if (level == 0) {
+      return Rank(member);
+    }
+    const Level& below = levels_[level - 1];
+    return below.holders[member * below.prefixes + prefix / levels_[level].values];
+  }
+  /// The place of the member that sums up the chunks of a prefix.
+  std::size_t owner(std::size_t level, const Group& group, std::size_t prefix) const {
+    const std::size_t values = levels_[level].values;
+    return prefix % values * group.members.size() / values;
+  }
+
+  std::vector<Level> levels_;
+  std::size_t ranks_;
+};
+
+std::size_t digit_values(const Level& level, std::size_t per_member) {
+  std::size_t largest = 0;
+  std::size_t values = 1;
+  for (const Group& group : level.groups) {
+    largest = std::max(largest, group.members.size());
+  }
+  for (const Group& group : level.groups) {
+    values = std::lcm(values, group.members.size());
+    if (values > per_member * largest) {
+      return per_member * largest;
+    }
+  }
+  return values;
+}
+
+bool Nesting::choose_digits(std::size_t per_member) {
+  std::size_t prefixes = 1;
+  for (Level& level : levels_) {
+    level.values = digit_values(level, per_member);
+    prefixes *= level.values;
+    level.prefixes = prefixes;
+    level.holders.clear();
+    if (prefixes > kMostMovements / (2 * ranks_)) {
+      return false;
+    }
+  }
+  for (std::size_t l = 0; l < levels_.size(); ++l) {
+    for (const Group& group : levels_[l].groups) {
+      for (std::size_t prefix = 0; prefix < levels_[l].prefixes; ++prefix) {
+        levels_[l].holders.push_back(holder_in(l, group.members[owner(l, group, prefix)], prefix));
+      }
+    }
+  }
+  return true;
+}
+
+std::vector<Move> Nesting::moves(std::size_t l) const {
+  const Level& level = levels_[l];
+  const std::size_t width = chunk_count() / level.prefixes;
+  std::size_t largest = 0;
+  for (const Group& group : level.groups) {
+    largest = std::max(largest, group.members.size());
+  }
+  std::vector<Move> moves;
+  // At each offset every member sends to one other, and to another than the others do.
+  for (std::size_t offset = 1; offset < largest; ++offset) {
+    for (const Group& group : level.groups) {
+      const std::size_t k = group.members.size();
+      if (offset >= k) {
+        continue;
+      }
+      const std::size_t first = moves.size();
+      for (std::size_t prefix = 0; prefix < level.prefixes; ++prefix) {
+        const std::size_t to = owner(l, group, prefix);
+        const std::size_t from = (to + k - offset) % k;
+        const Move move{
+            holder_in(l, group.members[from], prefix),
+            holder_in(l, group.members[to], prefix),
+            {static_cast<std::uint32_t>(prefix * width), static_cast<std::uint32_t>(width)}};
+        if (moves.size() > first && moves.back().from == move.from && moves.back().to == move.to) {
+          moves.back().range.count += move.range.count;
+        } else {
+          moves.push_back(move);
+        }
+      }
+    }
+  }
+  return moves;
+}
+
+/// The all-reduce of some rounds being made. Of a level all rounds come before the next level:
+/// transfers of a pair leave in the order of their ids, so nothing of a round may wait there for
+/// the copies of the one before.
+class Rounds {
+ public:
+  Rounds(const ScheduleRequest& request, std::size_t chunks, std::size_t rounds)
+      : chunks_(chunks),
+        rounds_(rounds),
+        ranks_(request.topology.rank_count()),
+        has_codecs_(request.codecs.inside.is_lossy() || request.codecs.across.is_lossy()),
+        builder_("hierarchical", request, std::vector<std::uint32_t>(chunks * rounds, 1)),
+        sums_(ranks_ * rounds),
+        arrived_(ranks_ * rounds),
+        sent_(ranks_ * rounds) {}
+
+  plan::TransferGraph make(const std::vector<std::vector<Move>>& by_level);
+
+ private:
+  /// A transfer that others may wait for.
+  struct Event {
+    GraphBuilder::Range range;
+    TransferId id;
+    std::size_t level = 0;
+  };
+  using Events = std::vector<Event>;  // of one rank in one round
+
+  void reduce(std::size_t round, const Move& move);
+  void copy(std::size_t round, std::size_t level, bool is_outermost, const Move& move);
+  void wait_for(const Events& events, GraphBuilder::Range range) {
+    for (const Event& event : events) {
+      if (event.range.begin < range.begin + range.count &&
+          range.begin < event.range.begin + event.range.count) {
+        after_.push_back(event.id);
+      }
+    }
+  }
+  GraphBuilder::Range in_round(std::size_t round, GraphBuilder::Range range) const {
+    return {static_cast<std::uint32_t>(round * chunks_) + range.begin, range.count};
+  }
+
+  std::size_t chunks_;
+  std::size_t rounds_;
+  std::size_t ranks_;
+  bool has_codecs_;
+  GraphBuilder builder_;
+  // By round and rank.
+  std::vector<Events> sums_;     ///< into it
+  std::vector<Events> arrived_;  ///< copies into it
+  std::vector<Events> sent_;     ///< copies out of it that others wait for
+  std::vector<TransferId> after_;
+};
+
+plan::TransferGraph Rounds::make(const std::vector<std::vector<Move>>& by_level) {
+  for (const std::vector<Move>& moves : by_level) {
+    for (std::size_t round = 0; round < rounds_; ++round) {
+      for (const Move& move : moves) {
+        reduce(round, move);
+      }
+    }
+  }
+  for (std::size_t level = by_level.size(); level-- > 0;) {
+    for (std::size_t round = 0; round < rounds_; ++round) {
+      for (const Move& move : by_level[level]) {
+        copy(round, level, level + 1 == by_level.size(), move);
+      }
+    }
+  }
+  return builder_.take();
+}
+
+void Rounds::reduce(std::size_t round, const Move& move) {
+  after_.clear();
+  wait_for(sums_[round * ranks_ + move.from.index()], move.range);
+  const TransferId id = builder_.reduce(move.from, move.to, in_round(round, move.range), after_);
+  sums_[round * ranks_ + move.to.index()].push_back({move.range, id});
+}
+
+// What a rank has of a result is what arrived there and what it summed up itself, which it has sent
+// at the outermost level, since every chunk goes to other members there. Others of the same level
+// wait for the first copy of a range alone. With codecs those of inner levels must see what all
+// copies made of the value; without, they only need what the first ones waited for.
+void Rounds::copy(std::size_t round, std::size_t level, bool is_outermost, const Move& move) {
+  const Rank src = move.to;
+  const Rank dst = move.from;
+  Events& sent = sent_[round * ranks_ + src.index()];
+  const auto first = std::find_if(sent.begin(), sent.end(), [&](const Event& event) {
+    return event.level == level && event.range.begin <= move.range.begin &&
+           move.range.begin + move.range.count <= event.range.begin + event.range.count;
+  });
+  after_.clear();
+  const bool is_first = first == sent.end();
+  if (!is_first) {
+    after_.push_back(first->id);
+  } else if (is_outermost) {
+    wait_for(sums_[round * ranks_ + src.index()], move.range);
+  } else {
+    wait_for(arrived_[round * ranks_ + src.index()], move.range);
+    wait_for(sent, move.range);
+  }
+  const TransferId id = builder_.copy(src, dst, in_round(round, move.range), after_);
+  arrived_[round * ranks_ + dst.index()].push_back({move.range, id, level});
+  if (is_first || has_codecs_) {
+    sent.push_back({move.range, id, level});
+  }
+}
+
+bool may_nest(const plan::Codec& codec) {
+  return survives_many_hops(codec) && (!codec.is_lossy() || codec.is_elementwise());
+}
+
+}  // namespace
+
+std::vector<plan::TransferGraph> nested_all_reduces(const ScheduleRequest& request) {
+  if (!may_nest(request.codecs.inside) || !may_nest(request.codecs.across)) {
+    return {};
+  }
+  Nesting nesting(request.topology);
+  const std::size_t fewest = 2 * nesting.fewest_moves();
+  if (nesting.level_count() < kFewestLevels || fewest > request.most_transfers) {
+    return {};
+  }
+  std::vector<std::vector<Move>> by_level;
+  std::size_t transfers = 0;
+  for (const std::size_t per_member : kValuesPerMember) {
+    if (!nesting.choose_digits(per_member)) {
+      continue;
+    }
+    by_level.clear();
+    transfers = 0;
+    for (std::size_t level = 0; level < nesting.level_count(); ++level) {
+      by_level.push_back(nesting.moves(level));
+      transfers += 2 * by_level.back().size();
+    }
+    if (transfers <= kMostTimesTheFewest * fewest) {
+      break;
+    }
+  }
+  if (by_level.empty()) {
+    return {};
+  }
+  const std::size_t movements = 2 * request.topology.rank_count() * nesting.chunk_count();
+  std::vector<plan::TransferGraph> graphs;
+  for (const std::size_t rounds : kRounds) {
+    if (rounds <= request.most_rounds && rounds * transfers <= request.most_transfers &&
+        rounds * movements <= kMostMovements) {
+      graphs.push_back(Rounds(request, nesting.chunk_count(), rounds).make(by_level));
+    }
+  }
+  return graphs;
+}
+
+}  // namespace rackrail::planner

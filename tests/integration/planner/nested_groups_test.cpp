@@ -1,0 +1,63 @@
+// All-reduces over groups in groups, simulated.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <vector>
+
+#include "planner/collective_forms.hpp"
+#include "planner/schedule_family.hpp"
+#include "sim/simulator.hpp"
+#include "tests/support/clusters.hpp"
+
+namespace rackrail::planner {
+namespace {
+
+constexpr std::int64_t kSlice = 1 << 18;
+
+struct Times {
+  Duration two_levels;
+  Duration best;
+};
+
+Times times_of(const topology::Topology& topology, std::int64_t elements) {
+  topology::Router router(topology);
+  const auto costs = sim::make_cost_model(topology, {});
+  const auto forms = collective_forms(schedule_family("hierarchical"), plan::Collective::kAllReduce,
+                                      topology, router, {});
+  const auto time = [&](std::size_t form, std::int64_t slice) {
+    return costs->collective_time(forms[form].graph(), elements, slice);
+  };
+  return {time(0, kSlice), fastest_division(shapes_of(forms), elements, time).time};
+}
+
+TEST_CASE("over narrow uplinks of racks, and of pods, levels take little more than the uplinks") {
+  // Four racks, or two pods of two racks: of the buffer 6 M must come into racks, whose uplinks
+  // have 6 GB/s each.
+  const std::vector<std::vector<int>> rack(2, std::vector<int>(4, 4));
+  const bool has_pods = GENERATE(false, true);
+  const topology::Topology topology =
+      has_pods ? test::pods({rack, rack})
+               : test::pods({std::vector<std::vector<int>>(4, std::vector<int>(4, 4))});
+  CAPTURE(has_pods);
+  constexpr std::int64_t kElements = std::int64_t{1} << 26;  // 256 MiB
+  const Duration least = Duration::from_seconds(6 * 4.0 * kElements / (4 * 6e9));
+  const Times times = times_of(topology, kElements);
+  CHECK(times.best >= least);
+  CHECK(times.best <= scaled(least, 1.1));
+  CHECK(times.two_levels >= scaled(least, 3.5));
+}
+
+TEST_CASE("small all-reduces over groups in groups send fewer messages") {
+  const topology::Topology topology =
+      test::pods({std::vector<std::vector<int>>(4, std::vector<int>(4, 4))});
+  const Times times = times_of(topology, 256);
+  CHECK(times.best <= scaled(times.two_levels, 0.8));
+}
+
+TEST_CASE("groups of several sizes gain likewise") {
+  const topology::Topology topology = test::pods({{{4, 4, 2}, {4, 3, 4, 4}}, {{4, 4, 4}}});
+  const Times times = times_of(topology, std::int64_t{1} << 26);
+  CHECK(times.best <= scaled(times.two_levels, 0.5));
+}
+
+}  // namespace
+}  // namespace rackrail::planner
