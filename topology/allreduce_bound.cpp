@@ -4,6 +4,7 @@
 // within each group.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <functional>
 #include <limits>
 #include <map>
@@ -15,6 +16,7 @@
 #include "base/parse_units.hpp"
 #include "topology/cuts.hpp"
 #include "topology/queries.hpp"
+#include "topology/tiers.hpp"
 
 namespace rackrail::topology {
 namespace {
@@ -115,24 +117,22 @@ AllReduceBound smallest_cut(const Topology& topology) {
 /// within the group, as behind a PCIe switch that lets in less than the NICs of the machine do.
 class GroupCuts {
  public:
-  static constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();
-
-  /// `group_of` by vertex: below `groups`, or kNone. Keeps references.
+  /// `group_of` by vertex: below `groups`, or kNoPart. Keeps references.
   GroupCuts(const Topology& topology, const std::vector<std::uint32_t>& group_of,
             std::size_t groups)
       : topology_(topology), group_of_(group_of), members_(groups), ways_(groups) {
     for (std::uint32_t v = 0; v < group_of.size(); ++v) {
-      if (group_of[v] != kNone) {
+      if (group_of[v] != kNoPart) {
         place_.push_back(static_cast<std::uint32_t>(members_[group_of[v]].size()));
         members_[group_of[v]].push_back(v);
       } else {
-        place_.push_back(kNone);
+        place_.push_back(kNoPart);
       }
     }
     for (std::size_t l = 0; l < topology.link_count(); ++l) {
       const Link& link = topology.link(LinkId(l));
       if (const std::uint32_t group = group_of[link.to.index()];
-          link.kind != LinkKind::kShared && group != kNone) {
+          link.kind != LinkKind::kShared && group != kNoPart) {
         ways_[group].push_back(&link);
       }
     }
@@ -180,7 +180,30 @@ class GroupCuts {
 
 using GroupOf = std::function<std::string(const Node&, bool is_rank)>;
 
-/// M/T of a partition: capacity into its k groups over 2(k−1). None for a single group.
+/// M/T of a partition: capacity into its k groups over 2(k−1). None for a single group. `group_of`
+/// by vertex, below `count` or kNoPart.
+std::optional<AllReduceBound> partition(const Topology& topology, const char* what,
+                                        const std::vector<std::uint32_t>& group_of,
+                                        std::size_t count) {
+  if (count < 2) return std::nullopt;
+  const Capacity entering = GroupCuts(topology, group_of, count).sum();
+  const auto k = static_cast<Capacity>(count);
+  AllReduceBound bound;
+  bound.algbw = Bandwidth(static_cast<std::int64_t>(entering / (2 * (k - 1))));
+  bound.reason = fmt::format("partition into {} {}: {} into them", count, what,
+                             to_string(Bandwidth(static_cast<std::int64_t>(entering))));
+  return bound;
+}
+
+std::optional<AllReduceBound> partition(const Topology& topology, const char* what,
+                                        const std::vector<std::uint32_t>& parts) {
+  std::size_t count = 0;
+  for (const std::uint32_t part : parts) {
+    count = part == kNoPart ? count : std::max<std::size_t>(count, part + 1);
+  }
+  return partition(topology, what, parts, count);
+}
+
 std::optional<AllReduceBound> partition(const Topology& topology, const char* what,
                                         const GroupOf& group_of) {
   std::vector<std::string> groups;
@@ -194,19 +217,12 @@ std::optional<AllReduceBound> partition(const Topology& topology, const char* wh
       with_ranks.emplace(groups.back(), static_cast<std::uint32_t>(with_ranks.size()));
     }
   }
-  if (with_ranks.size() < 2) return std::nullopt;
   std::vector<std::uint32_t> numbers;
   for (const std::string& group : groups) {
     const auto found = with_ranks.find(group);
-    numbers.push_back(found == with_ranks.end() ? GroupCuts::kNone : found->second);
+    numbers.push_back(found == with_ranks.end() ? kNoPart : found->second);
   }
-  const Capacity entering = GroupCuts(topology, numbers, with_ranks.size()).sum();
-  const auto k = static_cast<Capacity>(with_ranks.size());
-  AllReduceBound bound;
-  bound.algbw = Bandwidth(static_cast<std::int64_t>(entering / (2 * (k - 1))));
-  bound.reason = fmt::format("partition into {} {}: {} into them", with_ranks.size(), what,
-                             to_string(Bandwidth(static_cast<std::int64_t>(entering))));
-  return bound;
+  return partition(topology, what, numbers, with_ranks.size());
 }
 
 }  // namespace
@@ -222,6 +238,9 @@ AllReduceBound allreduce_bound(const Topology& topology, bool in_network) {
                  [](const Node& node, bool is_rank) { return is_rank ? node.name : ""; }));
   take(partition(topology, "hosts", [](const Node& node, bool) { return node.host; }));
   take(partition(topology, "racks", [](const Node& node, bool) { return node.rack; }));
+  // Where switches do not say whose they are.
+  take(partition(topology, "racks", network_parts(topology, false)));
+  take(partition(topology, "pods", network_parts(topology, true)));
   return best;
 }
 

@@ -33,6 +33,7 @@
 #include "topology/cuts.hpp"
 #include "topology/linear_program.hpp"
 #include "topology/queries.hpp"
+#include "topology/tiers.hpp"
 
 namespace rackrail::topology {
 namespace {
@@ -216,7 +217,7 @@ class JointOptimum {
     cuts_.push_back({program_.add_row(terms, 0), side, half.is_reversed});
   }
 
-  /// Cuts around each rank, machine and rack, and around all but it: most of those that bind.
+  /// Cuts around each rank, machine, rack and pod, and around all but it: most of those that bind.
   void add_natural_cuts() {
     std::set<std::vector<bool>> sides;
     for (std::size_t r = 0; r < topology_.rank_count(); ++r) {
@@ -232,6 +233,16 @@ class JointOptimum {
           group[v] = topology_.node(NodeId(v)).*field == node.*field;
         }
         sides.insert(std::move(group));
+      }
+    }
+    for (const bool with_spines : {false, true}) {
+      const std::vector<std::uint32_t> parts = network_parts(topology_, with_spines);
+      for (std::size_t r = 0; r < topology_.rank_count(); ++r) {
+        std::vector<bool> part(topology_.node_count());
+        for (std::size_t v = 0; v < part.size(); ++v) {
+          part[v] = parts[v] == parts[topology_.node_of(Rank(r)).index()];
+        }
+        sides.insert(std::move(part));
       }
     }
     for (std::vector<bool> side : sides) {

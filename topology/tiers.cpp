@@ -12,8 +12,10 @@ namespace {
 
 using Partition = std::vector<RankGroup>;
 
-/// Ranks by the parts that links join for which `joins` holds.
-Partition connected_ranks(const Topology& topology, const std::function<bool(const Link&)>& joins) {
+using Joins = std::function<bool(const Link&)>;
+
+/// By vertex, one of the vertices of the part that links join for which `joins` holds.
+std::vector<std::size_t> connected_vertices(const Topology& topology, const Joins& joins) {
   std::vector<std::size_t> parent(topology.node_count());
   std::iota(parent.begin(), parent.end(), 0);
   const auto root = [&](std::size_t v) {
@@ -28,11 +30,20 @@ Partition connected_ranks(const Topology& topology, const std::function<bool(con
       parent[root(link.from.index())] = root(link.to.index());
     }
   }
+  for (std::size_t v = 0; v < parent.size(); ++v) {
+    parent[v] = root(v);
+  }
+  return parent;
+}
+
+/// Ranks by such parts.
+Partition connected_ranks(const Topology& topology, const Joins& joins) {
+  const std::vector<std::size_t> part_of = connected_vertices(topology, joins);
   Partition groups;
-  std::unordered_map<std::size_t, std::size_t> group_of;  // by root
+  std::unordered_map<std::size_t, std::size_t> group_of;  // by part
   for (std::size_t r = 0; r < topology.rank_count(); ++r) {
     const NodeId node = topology.node_of(Rank(r));
-    const auto [entry, is_new] = group_of.emplace(root(node.index()), groups.size());
+    const auto [entry, is_new] = group_of.emplace(part_of[node.index()], groups.size());
     if (is_new) {
       groups.push_back({topology.node(node).name, {}});
     }
@@ -52,13 +63,13 @@ Partition parts_of_hosts(const Topology& topology) {
   });
 }
 
-Partition connected_below(const Topology& topology, bool with_spines) {
-  const auto is_above = [&](NodeId node) {
+/// Links without an end at a core switch or, without spines, at one of those.
+Joins joins_below(const Topology& topology, bool with_spines) {
+  const auto is_above = [&topology, with_spines](NodeId node) {
     const NodeKind kind = topology.node(node).kind;
     return kind == NodeKind::kCore || (kind == NodeKind::kSpine && !with_spines);
   };
-  return connected_ranks(
-      topology, [&](const Link& link) { return !is_above(link.from) && !is_above(link.to); });
+  return [is_above](const Link& link) { return !is_above(link.from) && !is_above(link.to); };
 }
 
 /// Whether `outer` has fewer groups than there are `inner` ones, and parts none of them.
@@ -87,7 +98,8 @@ std::vector<std::vector<RankGroup>> nested_groups(const Topology& topology) {
   std::vector<Partition> nesting;
   for (Partition& candidate : std::vector<Partition>{
            parts_of_hosts(topology), ranks_by_host(topology), ranks_by_rack(topology),
-           connected_below(topology, false), connected_below(topology, true)}) {
+           connected_ranks(topology, joins_below(topology, false)),
+           connected_ranks(topology, joins_below(topology, true))}) {
     if (joins_groups(candidate, nesting.empty() ? innermost : nesting.back(), ranks)) {
       nesting.push_back(std::move(candidate));
     }
@@ -96,6 +108,23 @@ std::vector<std::vector<RankGroup>> nested_groups(const Topology& topology) {
     nesting.push_back(connected_ranks(topology, [](const Link&) { return true; }));
   }
   return nesting;
+}
+
+std::vector<std::uint32_t> network_parts(const Topology& topology, bool with_spines) {
+  const std::vector<std::size_t> part_of =
+      connected_vertices(topology, joins_below(topology, with_spines));
+  std::unordered_map<std::size_t, std::uint32_t> numbers;
+  for (std::size_t r = 0; r < topology.rank_count(); ++r) {
+    numbers.emplace(part_of[topology.node_of(Rank(r)).index()],
+                    static_cast<std::uint32_t>(numbers.size()));
+  }
+  std::vector<std::uint32_t> result;
+  result.reserve(part_of.size());
+  for (const std::size_t part : part_of) {
+    const auto found = numbers.find(part);
+    result.push_back(found == numbers.end() ? kNoPart : found->second);
+  }
+  return result;
 }
 
 }  // namespace rackrail::topology

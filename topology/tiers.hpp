@@ -1,6 +1,7 @@
 // How ranks nest: in parts of a machine, machines, racks, pods.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "topology/topology.hpp"
@@ -16,5 +17,11 @@ namespace rackrail::topology {
 /// and their ranks are in the order of ranks, and have the name of a host, a rack, or their first
 /// rank's vertex. O(vertices + links) but for the union-find.
 std::vector<std::vector<RankGroup>> nested_groups(const Topology& topology);
+
+/// What is left connected of the network, machines included, without spine and core switches (racks
+/// and the switches on top of them), or with spines and without core switches (pods): by vertex a
+/// number, of those that have ranks from 0 on in the order of their first ranks; kNoPart elsewhere.
+inline constexpr std::uint32_t kNoPart = UINT32_MAX;
+std::vector<std::uint32_t> network_parts(const Topology& topology, bool with_spines);
 
 }  // namespace rackrail::topology

@@ -2,6 +2,7 @@
 #include <chrono>
 
 #include "base/error.hpp"
+#include "tests/support/clusters.hpp"
 #include "tests/unit/topology/graphs.hpp"
 #include "topology/queries.hpp"
 #include "topology/reader.hpp"
@@ -206,6 +207,21 @@ TEST_CASE("resources of a machine do not widen a cut") {
   CHECK(in_units(allgather_bound(t).algbw) == Approx(8));
   CHECK(in_units(allreduce_bound(t).algbw) == Approx(4));
   CHECK(in_units(max_flow(t, NodeId(1), NodeId(2)).value) == Approx(4));
+}
+
+TEST_CASE("racks bound an all-reduce though their switches do not say whose they are") {
+  Topology t = rackrail::test::pods({{{2, 2}, {2, 2}, {2, 2}}});
+  for (std::size_t v = 0; v < t.node_count(); ++v) {
+    Node node = t.node(NodeId(v));
+    if (node.kind == NodeKind::kTor) {
+      node.rack.clear();
+      t.set_node_properties(NodeId(v), node);
+    }
+  }
+  // 2(k - 1) sums enter k racks, each by one uplink.
+  const AllReduceBound bound = allreduce_bound(t);
+  CHECK(bound.algbw == Bandwidth(18 * kUnit / 4));
+  CHECK_THAT(bound.reason, Catch::Contains("partition into 3 racks"));
 }
 
 TEST_CASE("rates without a common factor stay exact") {
