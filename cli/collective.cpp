@@ -23,6 +23,7 @@
 #include "planner/bound.hpp"
 #include "planner/candidates.hpp"
 #include "planner/collective_forms.hpp"
+#include "planner/fastest_collective.hpp"
 #include "planner/schedule_family.hpp"
 #include "planner/schedule_table.hpp"
 #include "sim/simulator.hpp"
@@ -68,7 +69,7 @@ struct CollectiveCase {
   std::function<void(double share)> progress;  ///< of the search for the fastest
 };
 
-struct FastestCollective {
+struct FastestOfFamilies {
   std::string_view family;
   sim::CollectiveResult result;
   /// The same once more, with what other options record.
@@ -87,22 +88,10 @@ std::int64_t fastest_slice(const plan::RegularSchedule& schedule, const Collecti
   return planner::fastest_division({&shape, 1}, c.elements, time).slice_elements;
 }
 
-/// With bounds where they hold: routes as pinned, links never faster than the cluster says.
-std::vector<planner::FormShape> shapes_for(const std::vector<planner::CollectiveForm>& forms,
-                                           const CollectiveCase& c) {
-  std::vector<planner::FormShape> shapes = planner::shapes_of(forms);
-  if (c.simulation.multipath != sim::Multipath::kPinned || !c.simulation.disturbances.empty()) {
-    for (planner::FormShape& shape : shapes) {
-      shape.bound.reset();
-    }
-  }
-  return shapes;
-}
-
 /// Why the family cannot be used here, if so.
 std::optional<std::string> simulate_with(const planner::ScheduleFamily& family,
                                          const CollectiveCase& c,
-                                         std::optional<FastestCollective>& fastest) {
+                                         std::optional<FastestOfFamilies>& fastest) {
   if (auto refusal = family.refusal(c.cluster, c.codecs)) {
     return refusal;
   }
@@ -127,35 +116,33 @@ std::optional<std::string> simulate_with(const planner::ScheduleFamily& family,
   if (auto refusal = planner::graph_refusal(family, c.cluster, c.codecs)) {
     return refusal;
   }
-  topology::Router router = planner::make_router(c.cluster);
-  const std::vector<planner::CollectiveForm> forms =
-      planner::collective_forms(family, c.what, c.cluster, router, c.codecs);
   if (c.slice_elements) {
-    for (const planner::CollectiveForm& form : forms) {
+    topology::Router router = planner::make_router(c.cluster);
+    for (const planner::CollectiveForm& form :
+         planner::collective_forms(family, c.what, c.cluster, router, c.codecs)) {
       simulate(form.shared_graph(), *c.slice_elements);
     }
     return std::nullopt;
   }
-  const auto found =
-      planner::DivisionSearch(shapes_for(forms, c))
-          .fastest(
-              c.elements,
-              [&](std::size_t form, std::int64_t slice, std::optional<Duration> limit) {
-                return limit ? c.costs.collective_time_below(forms[form].graph(), c.elements, slice,
-                                                             *limit)
-                             : std::optional(
-                                   c.costs.collective_time(forms[form].graph(), c.elements, slice));
-              },
-              fastest ? std::optional(fastest->result.time) : std::nullopt);
-  if (found && (!fastest || found->time < fastest->result.time)) {
-    simulate(forms[found->form].shared_graph(), found->slice_elements);
+  const auto found = planner::fastest_collective(
+      family,
+      {.what = c.what,
+       .elements = c.elements,
+       .topology = c.cluster,
+       .codecs = c.codecs,
+       .costs = c.costs,
+       .has_bounds =
+           c.simulation.multipath == sim::Multipath::kPinned && c.simulation.disturbances.empty()},
+      fastest ? std::optional(fastest->result.time) : std::nullopt);
+  if (found) {
+    simulate(found->graph, found->slice_elements);
   }
   return std::nullopt;
 }
 
 /// With the family that was asked for, or the fastest of all.
-FastestCollective simulate_collective(const CollectiveCase& c, const std::string& schedule) {
-  std::optional<FastestCollective> fastest;
+FastestOfFamilies simulate_collective(const CollectiveCase& c, const std::string& schedule) {
+  std::optional<FastestOfFamilies> fastest;
   if (schedule == kBestSchedule) {
     const auto families = planner::schedule_families();
     for (std::size_t i = 0; i < families.size(); ++i) {
@@ -180,7 +167,7 @@ FastestCollective simulate_collective(const CollectiveCase& c, const std::string
 }
 
 /// Simulates it again with what is to be written, and writes that.
-sim::Records write_records(const CollectiveCase& c, const FastestCollective& fastest,
+sim::Records write_records(const CollectiveCase& c, const FastestOfFamilies& fastest,
                            const RecordFiles& files) {
   sim::SimulationOptions options = c.simulation;
   files.ask(options);
@@ -270,7 +257,7 @@ void run_collective(Session& session, const topology::Topology& cluster,
   const auto progress = [&bar](double share) { bar.update(share); };
   (options.schedule == kBestSchedule ? c.progress : c.simulation.progress) = progress;
   const auto start = std::chrono::steady_clock::now();
-  const FastestCollective fastest = simulate_collective(c, options.schedule);
+  const FastestOfFamilies fastest = simulate_collective(c, options.schedule);
   const auto& [family, result, again] = fastest;
   const double wall = seconds_since(start);
   const sim::Records records = files.any() ? write_records(c, fastest, files) : sim::Records();

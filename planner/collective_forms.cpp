@@ -39,14 +39,14 @@ std::int64_t slice_of(std::int64_t transfer, std::int64_t cuts) {
 std::vector<CollectiveForm> collective_forms(const ScheduleFamily& family, plan::Collective what,
                                              const topology::Topology& topology,
                                              topology::Router& router, const TierCodecs& codecs,
-                                             bool may_have_rates) {
-  const bool many = topology.rank_count() >= kVeryManyRanks;
+                                             const FormOptions& options) {
+  const bool few = !options.is_of_one_size && topology.rank_count() >= kVeryManyRanks;
   return family.collectives(what, {.topology = topology,
                                    .router = router,
                                    .codecs = codecs,
                                    .most_rounds = kMostRounds,
-                                   .most_transfers = many ? kMostTransfersOfMany : kMostTransfers,
-                                   .may_have_rates = may_have_rates});
+                                   .most_transfers = few ? kMostTransfersOfMany : kMostTransfers,
+                                   .may_have_rates = options.may_have_rates});
 }
 
 std::vector<FormShape> shapes_of(std::span<const CollectiveForm> forms) {
@@ -87,7 +87,8 @@ DividedCollective fastest_division(std::span<const FormShape> forms, std::int64_
   return DivisionSearch({forms.begin(), forms.end()}).fastest(elements, time);
 }
 
-DivisionSearch::DivisionSearch(std::vector<FormShape> forms) : forms_(std::move(forms)) {
+DivisionSearch::DivisionSearch(std::vector<FormShape> forms, std::int64_t most_messages)
+    : forms_(std::move(forms)), most_messages_(most_messages) {
   for (std::size_t form = 0; form < forms_.size(); ++form) {
     if (form == 0 || forms_[form].transfers <= forms_[form - 1].transfers) {
       series_.push_back({form, form});
@@ -207,7 +208,7 @@ std::pair<DividedCollective, std::int64_t> DivisionSearch::in_finer_slices(
   };
   const auto is_possible = [&](std::int64_t cuts) {
     return cuts <= kMostCuts && transfer / cuts >= kFewestElements &&
-           shape.transfers * cuts <= kMostMessages;
+           shape.transfers * cuts <= most_messages_;
   };
   const Known* below = known_below(elements);
   std::int64_t cuts = kCutsFactor;

@@ -24,16 +24,23 @@
 
 namespace rackrail::planner {
 
-/// More messages than this are not made of a collective only to fill its pipeline sooner.
+/// More messages than this are not made of a collective only to fill its pipeline sooner, where
+/// several sizes are looked at; and of one size alone.
 inline constexpr std::int64_t kMostMessages = 200'000;
+inline constexpr std::int64_t kMostMessagesOfOneSize = 600'000;
+
+struct FormOptions {
+  bool may_have_rates = true;  ///< routes
+  bool is_of_one_size = false;
+};
 
 /// Up to 500,000 transfers, of which a simulation takes about a second; from kVeryManyRanks on
-/// 65,000, as there are more sizes and families to be compared than seconds.
-/// `topology` and `router` must outlive the forms.
+/// 65,000 unless one size is looked at, as there are more sizes and families to be compared than
+/// seconds. `topology` and `router` must outlive the forms.
 std::vector<CollectiveForm> collective_forms(const ScheduleFamily& family, plan::Collective what,
                                              const topology::Topology& topology,
                                              topology::Router& router, const TierCodecs& codecs,
-                                             bool may_have_rates = true);
+                                             const FormOptions& options = {});
 std::vector<FormShape> shapes_of(std::span<const CollectiveForm> forms);
 
 FormShape shape_of(const plan::RegularSchedule& schedule);
@@ -52,7 +59,7 @@ using TimeBelow = std::function<std::optional<Duration>(
 class DivisionSearch {
  public:
   /// Precondition: there is a form. One of no more transfers than the one before begins a series.
-  explicit DivisionSearch(std::vector<FormShape> forms);
+  explicit DivisionSearch(std::vector<FormShape> forms, std::int64_t most_messages = kMostMessages);
 
   /// The first of equally fast ones. A series is left when two of its forms in a row are no faster;
   /// what cannot be faster than the best so far by half a percent, by its bound, is not simulated,
@@ -94,6 +101,7 @@ class DivisionSearch {
                                                              const TimeBelow& time) const;
 
   std::vector<FormShape> forms_;
+  std::int64_t most_messages_;
   std::vector<Series> series_;
   std::map<std::int64_t, Known> known_;  ///< by elements
 };

@@ -107,7 +107,7 @@ void Divider::make_forms(Family& family, const plan::Codec& codec) {
   }
   family.is_made = true;
   family.forms = collective_forms(*family.family, plan::Collective::kAllReduce, topology_, router_,
-                                  {codec, codec}, may_have_rates_);
+                                  {codec, codec}, {.may_have_rates = may_have_rates_});
 }
 
 DividedCollective Divider::division(const Family& family, std::int64_t elements) {

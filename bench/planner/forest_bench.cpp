@@ -2,14 +2,17 @@
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "planner/fastest_collective.hpp"
 #include "planner/forest/forest.hpp"
 #include "planner/schedule_family.hpp"
 #include "sim/simulator.hpp"
 #include "tests/support/clusters.hpp"
 #include "topology/queries.hpp"
+#include "topology/reader.hpp"
 
 namespace rackrail {
 namespace {
@@ -18,10 +21,6 @@ using topology::Topology;
 
 constexpr Bytes kData = Bytes(std::int64_t{1} << 30);
 constexpr std::int64_t kElements = kData.count() / 4;
-// Rounds and slices that are tried for a large collective.
-constexpr std::size_t kMostRounds = 256;
-constexpr std::size_t kMostTransfers = 2'000'000;
-constexpr std::int64_t kSlices[] = {1 << 16, 1 << 20};
 
 /// As near to the bound as possible.
 constexpr planner::ForestOptions kNearest{.most_trees_per_rank = 16, .good_enough = 0.9999};
@@ -47,47 +46,43 @@ void forest(benchmark::State& state, const Topology& topology) {
   state.counters["depth"] = static_cast<double>(planner::depth_of(forest));
 }
 
-/// Simulated time of the best of some slices over the least time there can be.
-double over_optimum(const plan::TransferGraph& graph, const Topology& topology, Bandwidth optimum) {
-  const auto costs = sim::make_cost_model(topology, {});
-  double best = 1e300;
-  for (const std::int64_t slice : kSlices) {
-    best = std::min(best, costs->collective_time(graph, kElements, slice).seconds());
-  }
-  return best * static_cast<double>(optimum.bytes_per_second()) /
-         static_cast<double>(kData.count());
-}
-
-/// The best of all families.
+/// As `rackrail simulate --schedule best` finds it, over the least time there can be.
 void collective(benchmark::State& state, const Topology& topology, plan::Collective what) {
-  topology::Router router(topology);
-  const planner::ScheduleRequest request{.topology = topology,
-                                         .router = router,
-                                         .codecs = {},
-                                         .most_rounds = kMostRounds,
-                                         .most_transfers = kMostTransfers};
-  const Bandwidth optimum = what == plan::Collective::kAllReduce
-                                ? topology::joint_allreduce_bound(topology).algbw
-                                : topology::allgather_bound(topology).algbw;
-  double ratio = 1e300;
-  std::string best;
+  const auto optimum = [&] {
+    switch (what) {
+      case plan::Collective::kAllReduce:
+        return topology::joint_allreduce_bound(topology).algbw;
+      case plan::Collective::kReduceScatter:
+        return topology::reducescatter_bound(topology).algbw;
+      case plan::Collective::kAllGather:
+        break;
+    }
+    return topology::allgather_bound(topology).algbw;
+  }();
+  const auto costs = sim::make_cost_model(topology, {});
+  std::optional<Duration> best;
   for (auto _ : state) {
     for (const auto& family : planner::schedule_families()) {
-      if (family->refusal(topology, {})) {
+      if (planner::graph_refusal(*family, topology, {})) {
         continue;
       }
-      for (const auto& form : family->collectives(what, request)) {
-        const double over = over_optimum(form.graph(), topology, optimum);
-        if (over < ratio) {
-          ratio = over;
-          best = family->name();
-        }
+      const auto found = planner::fastest_collective(*family,
+                                                     {.what = what,
+                                                      .elements = kElements,
+                                                      .topology = topology,
+                                                      .codecs = {},
+                                                      .costs = *costs},
+                                                     best);
+      if (found) {
+        best = found->time;
+        state.SetLabel(std::string(family->name()));
       }
     }
   }
-  state.SetLabel(best);
   state.counters["ranks"] = static_cast<double>(topology.rank_count());
-  state.counters["over"] = ratio;
+  state.counters["over"] = best.value().seconds() *
+                           static_cast<double>(optimum.bytes_per_second()) /
+                           static_cast<double>(kData.count());
 }
 
 /// Two boxes of 8 GPUs with NICs of 25, but for the first ones of the first box.
@@ -103,6 +98,10 @@ void all_gather(benchmark::State& state, const Topology& topology) {
 
 void all_reduce(benchmark::State& state, const Topology& topology) {
   collective(state, topology, plan::Collective::kAllReduce);
+}
+
+void reduce_scatter(benchmark::State& state, const Topology& topology) {
+  collective(state, topology, plan::Collective::kReduceScatter);
 }
 
 BENCHMARK_CAPTURE(bound, boxes_1024, test::boxes(128, 8))->Unit(benchmark::kMillisecond);
@@ -148,7 +147,22 @@ RACKRAIL_COLLECTIVES(uneven_racks_11,
                      test::racks({{10, 10, 10, 10}, {5, 5, 10}, {25, 5, 25, 10}}, {20, 10, 5}));
 RACKRAIL_COLLECTIVES(pcie_hosts_16, test::pcie_hosts(4));
 RACKRAIL_COLLECTIVES(three_tiers_10, test::three_tiers({{2, 3}, {1, 4}}, 2));
+RACKRAIL_COLLECTIVES(a100_128, test::a100_16x8());
+RACKRAIL_COLLECTIVES(rails_128, test::boxes(16, 8));
+RACKRAIL_COLLECTIVES(fat_tree_128, topology::read_cluster("fat-tree-128-2to1").topology);
+RACKRAIL_COLLECTIVES(torus_256, test::grid(16, 16, true));
+RACKRAIL_COLLECTIVES(rails_256, test::boxes(32, 8));
 #undef RACKRAIL_COLLECTIVES
+// Its all-reduce is among those in the network.
+BENCHMARK_CAPTURE(all_gather, h100_256, topology::read_cluster("h100-32x8-rail").topology)
+    ->Iterations(1)
+    ->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(reduce_scatter, a100_128, test::a100_16x8())
+    ->Iterations(1)
+    ->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(reduce_scatter, h100_256, topology::read_cluster("h100-32x8-rail").topology)
+    ->Iterations(1)
+    ->Unit(benchmark::kMillisecond);
 
 }  // namespace
 }  // namespace rackrail

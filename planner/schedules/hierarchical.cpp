@@ -28,6 +28,7 @@
 #include "planner/forest/colours.hpp"
 #include "planner/part_loads.hpp"
 #include "planner/schedules/builder.hpp"
+#include "planner/schedules/group_rings.hpp"
 #include "planner/schedules/nested_groups.hpp"
 
 namespace rackrail::planner {
@@ -364,6 +365,15 @@ class Hierarchical final : public ScheduleFamily {
       graphs.push_back(std::move(graph));
     }
     return graphs;
+  }
+
+  std::vector<CollectiveForm> collectives(plan::Collective what,
+                                          const ScheduleRequest& request) const override {
+    std::vector<CollectiveForm> forms = ScheduleFamily::collectives(what, request);
+    for (CollectiveForm& form : group_ring_forms(what, request)) {
+      forms.push_back(std::move(form));
+    }
+    return forms;
   }
 };
 

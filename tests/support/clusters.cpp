@@ -311,17 +311,21 @@ Topology staged_gpus(const std::vector<std::string>& hosts, std::int64_t staging
   return topology;
 }
 
-Topology a100_4x8() {
+/// The shipped a100-8x8 with other racks than its own.
+Topology a100_boxes(const std::string& racks) {
   const auto path = topology::configs_folder() / "clusters" / "a100-8x8.yaml";
-  const std::string larger = "hosts: 4,";
+  const std::string shipped = "count: 2, hosts: 4,";
   std::string text = read_file(path);
-  const std::size_t at = text.find(larger);
+  const std::size_t at = text.find(shipped);
   if (at == std::string::npos) {
-    throw std::logic_error(path.string() + ": no '" + larger + "'");
+    throw std::logic_error(path.string() + ": no '" + shipped + "'");
   }
-  text.replace(at, larger.size(), "hosts: 2,");
+  text.replace(at, shipped.size(), racks);
   return topology::read_cluster_text(path, text).topology;
 }
+
+Topology a100_4x8() { return a100_boxes("count: 2, hosts: 2,"); }
+Topology a100_16x8() { return a100_boxes("count: 4, hosts: 4,"); }
 
 Topology able(Topology topology, std::initializer_list<NodeKind> kinds) {
   for (std::size_t v = 0; v < topology.node_count(); ++v) {

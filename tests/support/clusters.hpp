@@ -60,6 +60,8 @@ topology::Topology staged_gpus(const std::vector<std::string>& hosts, std::int64
 /// The shipped a100-8x8 with two nodes in each of its racks: 32 GPUs, from where on the planner
 /// looks at fewer slices and bucket sizes.
 topology::Topology a100_4x8();
+/// The same with four racks of four nodes each: 128 GPUs.
+topology::Topology a100_16x8();
 
 /// The same cluster whose switches of these kinds reduce and multicast.
 topology::Topology able(topology::Topology topology,

@@ -1,0 +1,340 @@
+#include "planner/schedules/group_rings.hpp"
+
+#include <algorithm>
+#include <iterator>
+#include <numeric>
+#include <utility>
+
+#include "planner/schedules/builder.hpp"
+
+namespace rackrail::planner {
+
+namespace {
+
+constexpr std::size_t kMostLines = 64;
+constexpr std::size_t kPieces[] = {2, 3, 4, 6, 8, 16};
+// Of the first piece that is reduced; backwards, of the last one that is copied.
+constexpr std::uint32_t kParts[] = {1, 1, 2};
+constexpr std::uint32_t kWhole = 4;
+
+/// Next to each other on the ring, groups are near.
+std::vector<topology::RankGroup> ring_of_groups(const topology::Topology& topology) {
+  const std::vector<Rank> order = near_order(topology);
+  std::vector<std::size_t> place(order.size());
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    place[order[i].index()] = i;
+  }
+  std::vector<topology::RankGroup> groups = tier_groups(topology);
+  std::stable_sort(groups.begin(), groups.end(), [&](const auto& one, const auto& other) {
+    return place[one.ranks.front().index()] < place[other.ranks.front().index()];
+  });
+  return groups;
+}
+
+std::size_t line_count(const std::vector<topology::RankGroup>& groups) {
+  std::size_t lines = 1;
+  for (const topology::RankGroup& group : groups) {
+    lines = std::min(std::lcm(lines, group.ranks.size()), kMostLines + 1);
+  }
+  return lines;
+}
+
+/// A transfer that brought some of a piece.
+struct Arrival {
+  TransferId id;
+  GraphBuilder::Range range;
+};
+
+std::vector<TransferId> ids_within(const std::vector<Arrival>& arrivals,
+                                   GraphBuilder::Range range) {
+  std::vector<TransferId> ids;
+  for (const Arrival& arrival : arrivals) {
+    if (arrival.range.begin < range.begin + range.count &&
+        range.begin < arrival.range.begin + arrival.range.count) {
+      ids.push_back(arrival.id);
+    }
+  }
+  return ids;
+}
+
+/// One collective being made.
+class Rings {
+ public:
+  Rings(plan::Collective what, const ScheduleRequest& request, std::size_t pieces)
+      : what_(what),
+        groups_(ring_of_groups(request.topology)),
+        k_(groups_.size()),
+        lines_(line_count(groups_)),
+        parts_(parts_of_pieces(what, pieces)),
+        chunks_(first_chunks(parts_)),
+        builder_("hierarchical", request, weights(), what),
+        here_(k_ * lines_ * k_ * pieces),
+        reduced_(request.topology.rank_count() * pieces) {}
+
+  plan::TransferGraph make() {
+    if (what_ != plan::Collective::kAllGather) {
+      reduce();
+    }
+    if (what_ != plan::Collective::kReduceScatter) {
+      gather();
+    }
+    plan::TransferGraph graph = builder_.take();
+    if (what_ != plan::Collective::kAllReduce) {
+      std::vector<Rank> owners;
+      for (std::size_t l = 0; l < lines_; ++l) {
+        for (std::size_t j = 0; j < k_; ++j) {
+          owners.insert(owners.end(), chunks_.back(), holder(j, l));
+        }
+      }
+      graph.set_owners(std::move(owners));
+    }
+    return graph;
+  }
+
+ private:
+  using Range = GraphBuilder::Range;
+  using Parts = std::vector<std::uint32_t>;  ///< weights
+
+  static std::vector<Parts> parts_of_pieces(plan::Collective what, std::size_t pieces) {
+    if (pieces == 1) {
+      return {{1}};
+    }
+    std::vector<Parts> parts(pieces, Parts{kWhole});
+    if (what != plan::Collective::kAllGather) {
+      parts.front().assign(std::begin(kParts), std::end(kParts));
+    }
+    if (what != plan::Collective::kReduceScatter) {
+      parts.back().assign(std::rbegin(kParts), std::rend(kParts));
+    }
+    return parts;
+  }
+  /// By piece, and how many there are.
+  static std::vector<std::uint32_t> first_chunks(const std::vector<Parts>& parts) {
+    std::vector<std::uint32_t> first = {0};
+    for (const Parts& of_piece : parts) {
+      first.push_back(first.back() + static_cast<std::uint32_t>(of_piece.size()));
+    }
+    return first;
+  }
+  /// Every rank owns as much of the buffer.
+  std::vector<std::uint32_t> weights() const {
+    std::vector<std::uint32_t> weights;
+    for (std::size_t l = 0; l < lines_; ++l) {
+      for (const topology::RankGroup& group : groups_) {
+        for (const Parts& of_piece : parts_) {
+          for (const std::uint32_t weight : of_piece) {
+            weights.push_back(weight * static_cast<std::uint32_t>(group.ranks.size()));
+          }
+        }
+      }
+    }
+    return weights;
+  }
+
+  Rank holder(std::size_t group, std::size_t line) const {
+    const std::vector<Rank>& ranks = groups_[group].ranks;
+    return ranks[line % ranks.size()];
+  }
+  /// A piece, in parts where it has any and they are asked for.
+  std::vector<Range> ranges(std::size_t line, std::size_t owner, std::size_t piece,
+                            bool in_parts) const {
+    const auto first =
+        static_cast<std::uint32_t>((line * k_ + owner) * chunks_.back() + chunks_[piece]);
+    const std::uint32_t count = chunks_[piece + 1] - chunks_[piece];
+    if (!in_parts) {
+      return {{first, count}};
+    }
+    std::vector<Range> parts;
+    for (std::uint32_t part = 0; part < count; ++part) {
+      parts.push_back({first + part, 1});
+    }
+    return parts;
+  }
+  /// What the line's member of a group has of a piece waits for these.
+  std::vector<Arrival>& here(std::size_t group, std::size_t line, std::size_t owner,
+                             std::size_t piece) {
+    return here_[((group * lines_ + line) * k_ + owner) * parts_.size() + piece];
+  }
+  /// By owner, what a group passes on at a hop of the reduction.
+  std::size_t owner_reduced(std::size_t group, std::size_t hop) const {
+    return (group + 2 * k_ - 1 - hop) % k_;
+  }
+  /// The same of the copies.
+  std::size_t owner_copied(std::size_t group, std::size_t hop) const {
+    return (group + k_ - hop) % k_;
+  }
+
+  // Additions are applied in the order of ids: sums inside a group come before what the ring
+  // brings, or they would wait for that.
+  void reduce() {
+    sum_inside(0);
+    for (std::size_t hop = 0; hop + 1 < k_; ++hop) {
+      sum_inside(hop + 1);
+      for (std::size_t piece = 0; piece < parts_.size(); ++piece) {
+        for (std::size_t i = 0; i < k_; ++i) {
+          pass_on(plan::TransferOp::kReduce, i, owner_reduced(i, hop), piece,
+                  hop == 0 && piece == 0);
+        }
+      }
+    }
+  }
+
+  /// What groups pass on at a hop, or after the last one own.
+  void sum_inside(std::size_t hop) {
+    for (std::size_t piece = 0; piece < parts_.size(); ++piece) {
+      for (std::size_t i = 0; i < k_; ++i) {
+        sum_inside(i, owner_reduced(i, hop), piece, hop == 0 && piece == 0);
+      }
+    }
+  }
+  /// Along binomial trees: a member has few additions to make one after the other.
+  void sum_inside(std::size_t group, std::size_t owner, std::size_t piece, bool in_parts) {
+    const std::size_t members = groups_[group].ranks.size();
+    std::vector<std::vector<Arrival>> sums(lines_ * members);  // by line and distance from its own
+    for (std::size_t step = 1; step < members; step *= 2) {
+      for (std::size_t from = step; from < members; from += 2 * step) {
+        for (std::size_t l = 0; l < lines_; ++l) {
+          const Rank src = holder(group, l + from);
+          for (const Range range : ranges(l, owner, piece, in_parts)) {
+            std::vector<TransferId> after = ids_within(sums[l * members + from], range);
+            if (after.empty()) {
+              // Not long before it is needed: sums for later hops would keep devices from others.
+              after = reduced_[src.index() * parts_.size() + piece];
+            }
+            sums[l * members + from - step].push_back(
+                {builder_.reduce(src, holder(group, l + from - step), range, after), range});
+          }
+        }
+      }
+    }
+    for (std::size_t l = 0; l < lines_; ++l) {
+      here(group, l, owner, piece) = std::move(sums[l * members]);
+    }
+  }
+
+  void gather() {
+    for (std::size_t hop = 0; hop < k_; ++hop) {
+      for (std::size_t piece = 0; piece < parts_.size(); ++piece) {
+        const bool is_last = piece + 1 == parts_.size();
+        for (std::size_t i = 0; i < k_ && hop + 1 < k_; ++i) {
+          pass_on(plan::TransferOp::kCopy, i, owner_copied(i, hop), piece,
+                  is_last && hop + 2 == k_);
+        }
+        for (std::size_t i = 0; i < k_; ++i) {
+          copy_inside(i, owner_copied(i, hop), piece, is_last && hop + 1 == k_);
+        }
+      }
+    }
+  }
+
+  void copy_inside(std::size_t group, std::size_t owner, std::size_t piece, bool in_parts) {
+    for (std::size_t offset = 1; offset < groups_[group].ranks.size(); ++offset) {
+      for (std::size_t l = 0; l < lines_; ++l) {
+        for (const Range range : ranges(l, owner, piece, in_parts)) {
+          builder_.copy(holder(group, l), holder(group, l + offset), range,
+                        ids_within(here(group, l, owner, piece), range));
+        }
+      }
+    }
+  }
+
+  /// To the next group's member of each line.
+  void pass_on(plan::TransferOp op, std::size_t group, std::size_t owner, std::size_t piece,
+               bool in_parts) {
+    const std::size_t next = (group + 1) % k_;
+    for (std::size_t l = 0; l < lines_; ++l) {
+      const Rank src = holder(group, l);
+      const std::vector<Arrival>& known = here(group, l, owner, piece);
+      std::vector<Arrival>& there = here(next, l, owner, piece);
+      if (op == plan::TransferOp::kCopy) {
+        there.clear();  // it replaces what was added
+      }
+      for (const Range range : ranges(l, owner, piece, in_parts)) {
+        const std::vector<TransferId> after = ids_within(known, range);
+        if (op == plan::TransferOp::kCopy) {
+          there.push_back({builder_.copy(src, holder(next, l), range, after), range});
+          continue;
+        }
+        const TransferId id = builder_.reduce(src, holder(next, l), range, after);
+        there.push_back({id, range});
+        reduced_[src.index() * parts_.size() + piece] = {id};
+      }
+    }
+  }
+
+  plan::Collective what_;
+  std::vector<topology::RankGroup> groups_;
+  std::size_t k_;
+  std::size_t lines_;
+  std::vector<Parts> parts_;           ///< of each piece
+  std::vector<std::uint32_t> chunks_;  ///< of a rank's data: the first of each piece, their number
+  GraphBuilder builder_;
+  std::vector<std::vector<Arrival>> here_;        ///< by group, line, owner and piece
+  std::vector<std::vector<TransferId>> reduced_;  ///< by rank and piece: sent last to be added
+};
+
+/// What rings in so many pieces are like, by those in one and without being made: chains of
+/// dependencies are as long, and links carry as much. `in_parts`: moves of one piece that are made
+/// in parts.
+FormShape in_pieces(const FormShape& one, std::size_t pieces, std::size_t in_parts) {
+  const auto count = static_cast<std::int64_t>(pieces);
+  FormShape shape = one;
+  shape.largest_share /= static_cast<double>(pieces);
+  shape.transfers =
+      count * one.transfers + static_cast<std::int64_t>((std::size(kParts) - 1) * in_parts);
+  // More parts are rounded, and no chunk is empty once each has an element.
+  shape.bound->rounding =
+      shape.bound->rounding * (count + static_cast<std::int64_t>(std::size(kParts)));
+  shape.bound->fewest_elements *= count * kWhole;
+  return shape;
+}
+
+}  // namespace
+
+std::optional<std::string> refuse_group_rings(const topology::Topology& topology,
+                                              const TierCodecs& codecs) {
+  const std::vector<topology::RankGroup> groups = tier_groups(topology);
+  if (auto refusal = refuse_no_tiers(groups)) {
+    return refusal;
+  }
+  if (groups.size() < 2) {
+    return "there is one group";
+  }
+  if (line_count(groups) > kMostLines) {
+    return "groups are of too unlike sizes";
+  }
+  if (!(codecs.inside == codecs.across)) {
+    return "what is passed on keeps its codec";
+  }
+  return refuse_lossy_hops(codecs);
+}
+
+plan::TransferGraph make_group_rings(plan::Collective what, const ScheduleRequest& request,
+                                     std::size_t pieces) {
+  return Rings(what, request, pieces).make();
+}
+
+std::vector<CollectiveForm> group_ring_forms(plan::Collective what,
+                                             const ScheduleRequest& request) {
+  std::vector<CollectiveForm> forms;
+  if (refuse_group_rings(request.topology, request.codecs)) {
+    return forms;
+  }
+  forms.emplace_back(make_group_rings(what, request, 1), request.topology);
+  const FormShape one = forms.front().shape();
+  const std::size_t directions = what == plan::Collective::kAllReduce ? 2 : 1;
+  const std::size_t in_parts =
+      directions * request.topology.rank_count() * line_count(tier_groups(request.topology));
+  for (const std::size_t pieces : kPieces) {
+    const FormShape shape = in_pieces(one, pieces, in_parts);
+    if (pieces > request.most_rounds ||
+        shape.transfers > static_cast<std::int64_t>(request.most_transfers)) {
+      break;
+    }
+    forms.emplace_back(shape,
+                       [what, request, pieces] { return make_group_rings(what, request, pieces); });
+  }
+  return forms;
+}
+
+}  // namespace rackrail::planner

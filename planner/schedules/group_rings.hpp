@@ -1,0 +1,45 @@
+// Collectives over groups of ranks (hosts, or racks of single-rank hosts) along one ring of groups
+// for each line of members: with k groups of g ranks, the members l of all groups form ring l.
+//
+// All-gather: every rank's data goes round its ring, and each member that it reaches copies it to
+// the rest of its group. Reduce-scatter: a group sums up what it has of a part of the buffer at the
+// ring's member, along a binomial tree, and that adds what the ring brings and passes it on.
+// All-reduce is one and then the other. Into each group every part comes once, and by the other
+// member for each ring, so where groups are alike the links between them carry no more than they
+// must. A rank sends one thing after the other, each to the same neighbour, so its link is full
+// from the first hop to the last: trees from every rank send all at once, and what comes last is
+// then a large part of it (25 % of the time on 128 ranks, with four rounds).
+//
+// Data is in pieces, which follow one another along the ring: while one is sent, the next one
+// arrives, and is added. What the inside of groups takes before the first hop and after the last
+// one is in finer parts. For n ranks in p pieces that is about p·n·(n − 1) transfers, a p-th of
+// those of a forest in as many rounds per link that it has in flight, and twice that for an
+// all-reduce.
+//
+// Groups of several sizes have as many lines as each size divides: line l is at member l mod g.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "planner/collective_form.hpp"
+#include "planner/schedule_family.hpp"
+
+namespace rackrail::planner {
+
+/// Why there are no such rings, if so: no groups, groups of too unlike sizes, codecs that differ by
+/// tier or do not survive many hops.
+std::optional<std::string> refuse_group_rings(const topology::Topology& topology,
+                                              const TierCodecs& codecs);
+
+/// Each rank's data in so many pieces, at least one. Precondition: not refused.
+plan::TransferGraph make_group_rings(plan::Collective what, const ScheduleRequest& request,
+                                     std::size_t pieces);
+
+/// In one piece, and in ever more as long as the request allows; none where they are refused. The
+/// request's topology and router must outlive them.
+std::vector<CollectiveForm> group_ring_forms(plan::Collective what, const ScheduleRequest& request);
+
+}  // namespace rackrail::planner

@@ -1,0 +1,87 @@
+// Rings of groups: right on every grouping, and into each group everything once.
+#include "planner/schedules/group_rings.hpp"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "plan/alpha_beta.hpp"
+#include "plan/verifier.hpp"
+#include "tests/support/clusters.hpp"
+
+namespace rackrail::planner {
+namespace {
+
+using plan::Collective;
+using topology::Topology;
+
+constexpr Collective kAll[] = {Collective::kAllGather, Collective::kReduceScatter,
+                               Collective::kAllReduce};
+
+TEST_CASE("rings of groups are right in any number of pieces") {
+  for (const Topology& topology :
+       {test::boxes(2, 8), test::boxes(3, 2), test::uneven_hosts(), test::clos({2, 4, 6}, 2),
+        test::two_racks(), test::clos({1, 4, 7}, 2)}) {
+    for (const Collective what : kAll) {
+      for (const std::size_t pieces : {1, 2, 3}) {
+        for (const char* codec : {"none", "fp16"}) {
+          INFO(topology.name() << ", " << static_cast<int>(what) << " in " << pieces << ", "
+                               << codec);
+          topology::Router router(topology);
+          const plan::Codec used = plan::parse_codec(codec);
+          const ScheduleRequest request{topology, router, {used, used}};
+          REQUIRE_FALSE(refuse_group_rings(topology, request.codecs));
+          const plan::TransferGraph graph = make_group_rings(what, request, pieces);
+          const plan::VerifyReport report = plan::verify(graph, &topology);
+          INFO((report.ok() ? std::string() : report.problems.front()));
+          CHECK(report.ok());
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("what rings of groups are like is known before they are made") {
+  const Topology topology = test::uneven_hosts();
+  topology::Router router(topology);
+  const ScheduleRequest request{
+      .topology = topology, .router = router, .codecs = {}, .most_transfers = 20'000};
+  for (const Collective what : kAll) {
+    const auto forms = group_ring_forms(what, request);
+    REQUIRE(forms.size() > 3);
+    for (const CollectiveForm& form : forms) {
+      const FormShape known = form.shape();
+      const CollectiveForm made(form.graph(), topology);
+      CHECK(known.transfers == made.shape().transfers);
+      CHECK(known.largest_share == Approx(made.shape().largest_share));
+      for (const std::int64_t elements : {1'000, 1'000'000, 1'000'000'000}) {
+        const Duration exact = made.shape().bound->at_least(elements);
+        CHECK(known.bound->at_least(elements) <= exact);
+        CHECK(known.bound->at_least(elements).seconds() >= 0.99 * exact.seconds() - 1e-6);
+      }
+    }
+  }
+}
+
+TEST_CASE("into each group of alike ones everything comes once, over all its links alike") {
+  const Topology topology = test::boxes(4, 8);
+  topology::Router router(topology);
+  const auto graph = make_group_rings(Collective::kAllGather, {topology, router, {}}, 2);
+  // Three quarters of the buffer over eight NICs of 25 GB/s.
+  const double seconds = 4.0 * 3 / 4 / 8 / 25e9;
+  CHECK(plan::alpha_beta(graph, topology).seconds_per_element == Approx(seconds));
+}
+
+TEST_CASE("there are no rings of groups without groups, or with a codec that loses at each hop") {
+  CHECK(refuse_group_rings(test::grid(4, 4, true), {}));
+  CHECK(refuse_group_rings(test::boxes(1, 8), {}));
+  const plan::Codec int8 = plan::parse_codec("int8");
+  const plan::Codec fp16 = plan::parse_codec("fp16");
+  CHECK(refuse_group_rings(test::boxes(2, 8), {int8, int8}));
+  CHECK(refuse_group_rings(test::boxes(2, 8), {{}, fp16}));
+}
+
+}  // namespace
+}  // namespace rackrail::planner
