@@ -15,7 +15,6 @@ constexpr std::size_t kMostRounds = 256;
 constexpr std::size_t kMostTransfers = 500'000;
 constexpr std::size_t kMostTransfersOfMany = 65'000;  // where there are very many ranks
 constexpr std::int64_t kMostCuts = 256;
-constexpr std::int64_t kCutsFactor = 4;
 constexpr std::int64_t kFewestElements = 512;  // of a message: below, it costs more than it moves
 constexpr double kWorthFinerSlices = 0.98;     // of the time with coarser ones
 constexpr std::size_t kMostSliced = 3;         // series whose best form is tried in slices
@@ -87,8 +86,8 @@ DividedCollective fastest_division(std::span<const FormShape> forms, std::int64_
   return DivisionSearch({forms.begin(), forms.end()}).fastest(elements, time);
 }
 
-DivisionSearch::DivisionSearch(std::vector<FormShape> forms, std::int64_t most_messages)
-    : forms_(std::move(forms)), most_messages_(most_messages) {
+DivisionSearch::DivisionSearch(std::vector<FormShape> forms, SliceSearch slices)
+    : forms_(std::move(forms)), slices_(slices) {
   for (std::size_t form = 0; form < forms_.size(); ++form) {
     if (form == 0 || forms_[form].transfers <= forms_[form - 1].transfers) {
       series_.push_back({form, form});
@@ -208,16 +207,16 @@ std::pair<DividedCollective, std::int64_t> DivisionSearch::in_finer_slices(
   };
   const auto is_possible = [&](std::int64_t cuts) {
     return cuts <= kMostCuts && transfer / cuts >= kFewestElements &&
-           shape.transfers * cuts <= most_messages_;
+           shape.transfers * cuts <= slices_.most_messages;
   };
   const Known* below = known_below(elements);
-  std::int64_t cuts = kCutsFactor;
+  std::int64_t cuts = slices_.factor;
   if (below != nullptr && below->form == best.form && below->cuts > cuts &&
       is_possible(below->cuts) && is_worthwhile(below->cuts)) {
-    cuts = kCutsFactor * below->cuts;
+    cuts = slices_.factor * below->cuts;
   }
   while (is_possible(cuts) && is_worthwhile(cuts)) {
-    cuts *= kCutsFactor;
+    cuts *= slices_.factor;
   }
   return {best, best_cuts};
 }

@@ -1,12 +1,12 @@
 // How a collective that runs alone is divided: a family's schedules for it, and slices of their
-// transfers. Whoever says which family is fastest for a message looks at the same of them
-// (schedule_table, `rackrail simulate --collective --schedule best`), so they name the same one.
+// transfers. Whoever says which family is fastest for a message looks at these: schedule_table, and
+// more finely `rackrail simulate --collective --schedule best`, which has one size to look at.
 //
 // Finer rounds and slices fill a pipeline sooner and cost a start-up each, so a time first falls
 // and then rises with them. A family's forms are series of ever more transfers, one for each way
 // that it goes (trees of a forest), and one series after the other is tried until two forms in a
 // row save nothing worth while; then slices of the best form, and of the best of other series that
-// are nearly as fast, by factors of four, until one does not.
+// are nearly as fast, by a factor again and again, until that does not.
 #pragma once
 
 #include <cstdint>
@@ -24,10 +24,16 @@
 
 namespace rackrail::planner {
 
-/// More messages than this are not made of a collective only to fill its pipeline sooner, where
-/// several sizes are looked at; and of one size alone.
+/// More messages than this are not made of a collective only to fill its pipeline sooner.
 inline constexpr std::int64_t kMostMessages = 200'000;
-inline constexpr std::int64_t kMostMessagesOfOneSize = 600'000;
+
+/// How finely transfers are cut into slices.
+struct SliceSearch {
+  std::int64_t most_messages = kMostMessages;
+  std::int64_t factor = 4;  ///< between the numbers of cuts that are tried
+};
+/// Where one size is looked at, not a table of them.
+inline constexpr SliceSearch kSlicesOfOneSize{.most_messages = 600'000, .factor = 2};
 
 struct FormOptions {
   bool may_have_rates = true;  ///< routes
@@ -59,7 +65,7 @@ using TimeBelow = std::function<std::optional<Duration>(
 class DivisionSearch {
  public:
   /// Precondition: there is a form. One of no more transfers than the one before begins a series.
-  explicit DivisionSearch(std::vector<FormShape> forms, std::int64_t most_messages = kMostMessages);
+  explicit DivisionSearch(std::vector<FormShape> forms, SliceSearch slices = {});
 
   /// The first of equally fast ones. A series is left when two of its forms in a row are no faster;
   /// what cannot be faster than the best so far by half a percent, by its bound, is not simulated,
@@ -101,7 +107,7 @@ class DivisionSearch {
                                                              const TimeBelow& time) const;
 
   std::vector<FormShape> forms_;
-  std::int64_t most_messages_;
+  SliceSearch slices_;
   std::vector<Series> series_;
   std::map<std::int64_t, Known> known_;  ///< by elements
 };

@@ -26,8 +26,8 @@ std::optional<FastestCollective> fastest_collective(const ScheduleFamily& family
                ? collective.costs.collective_time_below(graph, collective.elements, slice, *limit)
                : std::optional(collective.costs.collective_time(graph, collective.elements, slice));
   };
-  const auto found = DivisionSearch(std::move(shapes), kMostMessagesOfOneSize)
-                         .fastest(collective.elements, time, known);
+  const auto found =
+      DivisionSearch(std::move(shapes), kSlicesOfOneSize).fastest(collective.elements, time, known);
   if (!found || (known && found->time >= *known)) {
     return std::nullopt;
   }
