@@ -12,8 +12,9 @@ namespace rackrail::planner {
 namespace {
 
 constexpr std::size_t kMostRounds = 256;
-constexpr std::size_t kMostTransfers = 500'000;
-constexpr std::size_t kMostTransfersOfMany = 65'000;  // where there are very many ranks
+constexpr std::size_t kMostTransfersOfOneSize = 2'000'000;
+constexpr std::size_t kMostTransfers = 500'000;       // or of one size where ranks are very many
+constexpr std::size_t kMostTransfersOfMany = 65'000;  // where they are
 constexpr std::int64_t kMostCuts = 256;
 constexpr std::int64_t kFewestElements = 512;  // of a message: below, it costs more than it moves
 constexpr double kWorthFinerSlices = 0.98;     // of the time with coarser ones
@@ -39,12 +40,14 @@ std::vector<CollectiveForm> collective_forms(const ScheduleFamily& family, plan:
                                              const topology::Topology& topology,
                                              topology::Router& router, const TierCodecs& codecs,
                                              const FormOptions& options) {
-  const bool few = !options.is_of_one_size && topology.rank_count() >= kVeryManyRanks;
+  const bool is_many = topology.rank_count() >= kVeryManyRanks;
+  const std::size_t usual = is_many ? kMostTransfersOfMany : kMostTransfers;
+  const std::size_t of_one_size = is_many ? kMostTransfers : kMostTransfersOfOneSize;
   return family.collectives(what, {.topology = topology,
                                    .router = router,
                                    .codecs = codecs,
                                    .most_rounds = kMostRounds,
-                                   .most_transfers = few ? kMostTransfersOfMany : kMostTransfers,
+                                   .most_transfers = options.is_of_one_size ? of_one_size : usual,
                                    .may_have_rates = options.may_have_rates});
 }
 

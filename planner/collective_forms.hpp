@@ -40,9 +40,9 @@ struct FormOptions {
   bool is_of_one_size = false;
 };
 
-/// Up to 500,000 transfers, of which a simulation takes about a second; from kVeryManyRanks on
-/// 65,000 unless one size is looked at, as there are more sizes and families to be compared than
-/// seconds. `topology` and `router` must outlive the forms.
+/// Up to 500,000 transfers, of which a simulation takes about a second, and 2,000,000 where one
+/// size is looked at; from kVeryManyRanks on 65,000 and 500,000, as each takes longer to be made.
+/// `topology` and `router` must outlive the forms.
 std::vector<CollectiveForm> collective_forms(const ScheduleFamily& family, plan::Collective what,
                                              const topology::Topology& topology,
                                              topology::Router& router, const TierCodecs& codecs,
