@@ -12,9 +12,11 @@ namespace rackrail::planner {
 namespace {
 
 constexpr std::size_t kMostRounds = 256;
+constexpr std::size_t kMostTransfers = 500'000;
 constexpr std::size_t kMostTransfersOfOneSize = 2'000'000;
-constexpr std::size_t kMostTransfers = 500'000;       // or of one size where ranks are very many
-constexpr std::size_t kMostTransfersOfMany = 65'000;  // where they are
+// The same where ranks are very many.
+constexpr std::size_t kMostTransfersOfMany = 65'000;
+constexpr std::size_t kMostTransfersOfManyOfOneSize = 1'000'000;
 constexpr std::int64_t kMostCuts = 256;
 constexpr std::int64_t kFewestElements = 512;  // of a message: below, it costs more than it moves
 constexpr double kWorthFinerSlices = 0.98;     // of the time with coarser ones
@@ -42,7 +44,7 @@ std::vector<CollectiveForm> collective_forms(const ScheduleFamily& family, plan:
                                              const FormOptions& options) {
   const bool is_many = topology.rank_count() >= kVeryManyRanks;
   const std::size_t usual = is_many ? kMostTransfersOfMany : kMostTransfers;
-  const std::size_t of_one_size = is_many ? kMostTransfers : kMostTransfersOfOneSize;
+  const std::size_t of_one_size = is_many ? kMostTransfersOfManyOfOneSize : kMostTransfersOfOneSize;
   return family.collectives(what, {.topology = topology,
                                    .router = router,
                                    .codecs = codecs,
