@@ -16,6 +16,9 @@
 // Where groups are parts of larger ones (hosts of racks), there are also all-reduces that exchange
 // level by level (planner/schedules/nested_groups.hpp).
 //
+// One collective that runs alone may also go along rings of groups (group_rings.hpp), which fill
+// links better where ranks are very many; reduce-scatter and all-gather do so only.
+//
 // Groups of several sizes have as many lines l as each size divides, so that the members of a group
 // have equally many: line l is at member l mod g of a group of g. Where that were more than eight
 // times the largest group, or made more than half a million transfers, fewer: some members then
