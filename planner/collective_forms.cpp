@@ -44,7 +44,9 @@ std::vector<CollectiveForm> collective_forms(const ScheduleFamily& family, plan:
                                              const FormOptions& options) {
   const bool is_many = topology.rank_count() >= kVeryManyRanks;
   const std::size_t usual = is_many ? kMostTransfersOfMany : kMostTransfers;
-  const std::size_t of_one_size = is_many ? kMostTransfersOfManyOfOneSize : kMostTransfersOfOneSize;
+  const std::size_t of_many =  // an all-reduce is two at once
+      kMostTransfersOfManyOfOneSize / (what == plan::Collective::kAllReduce ? 2 : 1);
+  const std::size_t of_one_size = is_many ? of_many : kMostTransfersOfOneSize;
   return family.collectives(what, {.topology = topology,
                                    .router = router,
                                    .codecs = codecs,

@@ -41,8 +41,8 @@ struct FormOptions {
 };
 
 /// Up to 500,000 transfers, of which a simulation takes about a second, and 2,000,000 where one
-/// size is looked at; from kVeryManyRanks on 65,000 and 1,000,000, as each takes longer to be made.
-/// `topology` and `router` must outlive the forms.
+/// size is looked at; from kVeryManyRanks on 65,000 and 1,000,000 (of an all-reduce 500,000), as
+/// each takes longer to be made. `topology` and `router` must outlive the forms.
 std::vector<CollectiveForm> collective_forms(const ScheduleFamily& family, plan::Collective what,
                                              const topology::Topology& topology,
                                              topology::Router& router, const TierCodecs& codecs,

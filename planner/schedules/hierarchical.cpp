@@ -372,8 +372,9 @@ class Hierarchical final : public ScheduleFamily {
 
   std::vector<CollectiveForm> collectives(plan::Collective what,
                                           const ScheduleRequest& request) const override {
-    std::vector<CollectiveForm> forms = ScheduleFamily::collectives(what, request);
-    for (CollectiveForm& form : group_ring_forms(what, request)) {
+    // Ever more transfers, then fewer: series of their own (DivisionSearch).
+    std::vector<CollectiveForm> forms = group_ring_forms(what, request);
+    for (CollectiveForm& form : ScheduleFamily::collectives(what, request)) {
       forms.push_back(std::move(form));
     }
     return forms;
