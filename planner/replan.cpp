@@ -32,7 +32,7 @@ using topology::Topology;
 // A step that is longer than before by less than this is not worth a search.
 constexpr double kNoticeable = 0.005;
 // Nor one that is longer than its lower bound by less than this.
-constexpr double kGoodEnough = 1.01;
+constexpr double kNearEnough = 1.01;
 
 std::string name_of(const plan::Plan& plan, const plan::Bucket& bucket) {
   return fmt::format("{} {}", plan.schedules[bucket.schedule].name(),
@@ -171,7 +171,7 @@ class Replanner {
       attempt(trial);
     }
     for (const Allows allows : {same_codec, at_most_fp16, any}) {
-      if (estimate_.step_time > scaled(bound().time, kGoodEnough)) {
+      if (estimate_.step_time > scaled(bound().time, kNearEnough)) {
         Trial trial = trial_of(allows, false);
         attempt(trial);
       }
