@@ -50,8 +50,9 @@ class Loss(TrainingTest):
 
     def test_a_frozen_worker_ends_the_job_after_the_silence_that_was_asked_for(self):
         plan = self.two_host_plan()
-        self.assert_bad_input("train", plan, "--workers", "2", "--heartbeat-timeout", "0.9 s",
-                              where="--heartbeat-timeout", expected="500 ms")
+        self.assert_bad_input("train", plan, "--workers", "2", "--cluster", "two-hosts.csv",
+                              "--heartbeat-timeout", "0.9 s", where="--heartbeat-timeout",
+                              expected="500 ms")
         process = self.train_until_checkpoint(plan, "--training", self.quick_training(),
                                               "--heartbeat-timeout", "1.5 s")
         os.kill(self.workers()[1], signal.SIGSTOP)

@@ -21,12 +21,14 @@ struct Times {
 Times times_of(const topology::Topology& topology, std::int64_t elements) {
   topology::Router router(topology);
   const auto costs = sim::make_cost_model(topology, {});
-  const auto forms = collective_forms(schedule_family("hierarchical"), plan::Collective::kAllReduce,
-                                      topology, router, {});
+  const ScheduleFamily& family = schedule_family("hierarchical");
+  const auto forms = collective_forms(family, plan::Collective::kAllReduce, topology, router, {});
   const auto time = [&](std::size_t form, std::int64_t slice) {
     return costs->collective_time(forms[form].graph(), elements, slice);
   };
-  return {time(0, kSlice), fastest_division(shapes_of(forms), elements, time).time};
+  const plan::TransferGraph two_levels = family.all_reduce({topology, router, {}});
+  return {costs->collective_time(two_levels, elements, kSlice),
+          fastest_division(shapes_of(forms), elements, time).time};
 }
 
 TEST_CASE("over narrow uplinks of racks, and of pods, levels take little more than the uplinks") {
