@@ -210,6 +210,52 @@ TEST_CASE("families refuse what would hurt, with a reason") {
   CHECK_THROWS_AS(schedule_family("rings"), ConfigError);
 }
 
+TEST_CASE("k-nomial trees take 2(n-1) messages, of which two per rack and per host leave it") {
+  const std::vector<int> racks = GENERATE(std::vector{2, 2}, std::vector{3, 1, 2}, std::vector{4},
+                                          std::vector{1, 1, 1, 1, 1, 1, 1});
+  const int gpus = GENERATE(1, 3, 8);
+  CAPTURE(racks, gpus);
+  const Topology topology = uneven_cluster(racks, gpus);
+  topology::Router router(topology);
+  const ScheduleFamily& family = schedule_family("knomial-tree");
+  const auto graphs = family.all_reduces({topology, router, {}});
+  REQUIRE(!graphs.empty());
+  std::size_t hosts = 0;
+  for (const int rack : racks) {
+    hosts += static_cast<std::size_t>(rack);
+  }
+  const bool has_star = topology.rank_count() <= 16;
+  for (std::size_t g = 0; g < graphs.size(); ++g) {
+    const plan::TransferGraph& graph = graphs[g];
+    const plan::VerifyReport report = plan::verify(graph, &topology);
+    CHECK(report.problems.empty());
+    CHECK(graph.transfers().size() == 2 * (topology.rank_count() - 1));
+    std::size_t between_hosts = 0;
+    std::size_t between_racks = 0;
+    for (const plan::Transfer& t : graph.transfers()) {
+      const topology::Node& from = topology.node(topology.node_of(t.src));
+      const topology::Node& to = topology.node(topology.node_of(t.dst));
+      between_hosts += from.host != to.host ? 1 : 0;
+      between_racks += from.rack != to.rack ? 1 : 0;
+    }
+    if (has_star && g + 1 == graphs.size()) {
+      CHECK(report.depth == 2);
+    } else {
+      CHECK(between_hosts == 2 * (hosts - 1));
+      CHECK(between_racks == 2 * (racks.size() - 1));
+    }
+  }
+}
+
+TEST_CASE("a k-nomial tree of 16 takes two rounds each way for 64 ranks on 8 hosts") {
+  const Topology topology = cluster(1, 8, 8);
+  topology::Router router(topology);
+  const auto graphs = schedule_family("knomial-tree").all_reduces({topology, router, {}});
+  REQUIRE(graphs.size() == 2);
+  CHECK(plan::verify(graphs[0], &topology).depth == 8);  // 4, 2, 4 and 2 at a time
+  CHECK(plan::verify(graphs[1], &topology).depth == 4);
+}
+
 TEST_CASE("each rank of a ring sends to one neighbour, and twice (n-1)/n of the buffer") {
   const Topology topology = cluster(2, 2, 2);
   topology::Router router(topology);

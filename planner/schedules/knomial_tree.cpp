@@ -1,0 +1,117 @@
+// k-nomial trees within the tiers: the few messages that small buffers want.
+//
+// Inside each group of topology::nested_groups (a part of a machine, a machine, a rack ...) the
+// members' first ranks are taken k at a time, and the first of each k sums what the other k − 1
+// have, round after round until one is left; that one stands for the group among others of the next
+// tier. The sums return the same way, the deepest branch first. That is 2(n − 1) messages of the
+// whole buffer, the fewest of any all-reduce, where halving and doubling takes 2n·log₂ n; and with
+// k = 8 two rounds each way for 64 ranks, where a binary tree takes six. Few ranks also have one
+// star of all of them. A parent's k − 1 messages follow one another, so k trades their overheads
+// against latencies (Kandalla, Subramoni, Vishnu, Panda, "Designing topology-aware collective
+// communication algorithms for large scale InfiniBand clusters", CAC 2010, do so by tiers; k-nomial
+// trees are in MPICH and UCC).
+#include <algorithm>
+#include <utility>
+
+#include "planner/schedules/builder.hpp"
+#include "topology/tiers.hpp"
+
+namespace rackrail::planner {
+
+namespace {
+
+constexpr std::size_t kUsualRadix = 4;
+constexpr std::size_t kLargestRadix = 16;
+
+struct Edge {
+  Rank child;
+  Rank parent;
+};
+
+/// From all of these ranks but the first; children before their parents' own edges.
+void join(std::vector<Rank> ranks, std::size_t radix, std::vector<Edge>& edges) {
+  while (ranks.size() > 1) {
+    std::vector<Rank> parents;
+    for (std::size_t i = 0; i < ranks.size(); ++i) {
+      if (i % radix == 0) {
+        parents.push_back(ranks[i]);
+      } else {
+        edges.push_back({ranks[i], parents.back()});
+      }
+    }
+    ranks = std::move(parents);
+  }
+}
+
+std::vector<Edge> edges_within_tiers(const topology::Topology& topology, std::size_t radix) {
+  std::vector<Edge> edges;
+  std::vector<char> is_joined(topology.rank_count(), 0);
+  for (const auto& tier : topology::nested_groups(topology)) {
+    for (const topology::RankGroup& group : tier) {
+      std::vector<Rank> left;
+      std::copy_if(group.ranks.begin(), group.ranks.end(), std::back_inserter(left),
+                   [&](Rank rank) { return is_joined[rank.index()] == 0; });
+      const std::size_t before = edges.size();
+      join(std::move(left), radix, edges);
+      for (std::size_t i = before; i < edges.size(); ++i) {
+        is_joined[edges[i].child.index()] = 1;
+      }
+    }
+  }
+  return edges;
+}
+
+plan::TransferGraph make_tree(const ScheduleRequest& request, const std::vector<Edge>& edges) {
+  GraphBuilder builder("knomial-tree", request, {1});
+  std::vector<std::vector<TransferId>> sums(request.topology.rank_count());  // into each rank
+  for (const Edge& edge : edges) {
+    sums[edge.parent.index()].push_back(
+        builder.reduce(edge.child, edge.parent, {}, sums[edge.child.index()]));
+  }
+  std::vector<std::vector<TransferId>> whole(request.topology.rank_count());
+  const Rank root = edges.back().parent;
+  whole[root.index()] = sums[root.index()];
+  for (auto edge = edges.rbegin(); edge != edges.rend(); ++edge) {
+    whole[edge->child.index()] = {
+        builder.copy(edge->parent, edge->child, {}, whole[edge->parent.index()])};
+  }
+  return builder.take();
+}
+
+class KnomialTree final : public ScheduleFamily {
+ public:
+  std::string_view name() const override { return "knomial-tree"; }
+
+  std::optional<std::string> refusal(const topology::Topology& topology,
+                                     const TierCodecs& codecs) const override {
+    if (topology.rank_count() < 2) {
+      return "one rank alone has nothing to exchange";
+    }
+    return refuse_lossy_hops(codecs);
+  }
+
+  plan::TransferGraph all_reduce(const ScheduleRequest& request) const override {
+    return make_tree(request, edges_within_tiers(request.topology, kUsualRadix));
+  }
+
+  std::vector<plan::TransferGraph> all_reduces(const ScheduleRequest& request) const override {
+    const std::size_t ranks = request.topology.rank_count();
+    std::vector<plan::TransferGraph> trees;
+    trees.push_back(all_reduce(request));
+    if (ranks > kUsualRadix) {
+      trees.push_back(make_tree(request, edges_within_tiers(request.topology, kLargestRadix)));
+    }
+    if (ranks <= kLargestRadix) {
+      std::vector<Edge> star;
+      join(near_order(request.topology), kLargestRadix, star);
+      trees.push_back(make_tree(request, star));
+    }
+    return trees;
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<ScheduleFamily> make_knomial_tree() { return std::make_unique<KnomialTree>(); }
+
+}  // namespace rackrail::planner
