@@ -108,6 +108,21 @@ Duration parse_duration(std::string_view text) {
       parse_quantity(text, kDurationUnits, "a time with a unit, such as '2 us' or '1.5 ms'"));
 }
 
+double parse_share(std::string_view text) {
+  constexpr double kPercent = 0.01;
+  const std::string_view input = trimmed(text);
+  double number = 0;
+  const auto [end, status] = std::from_chars(input.data(), input.data() + input.size(), number);
+  const std::string_view unit =
+      trimmed({end, static_cast<std::size_t>(input.data() + input.size() - end)});
+  if (status != std::errc{} || !std::isfinite(number) || number <= 0 ||
+      (unit != "%" && !unit.empty())) {
+    throw ConfigError(
+        ErrorContext{"", "", fmt::format("'{}'", text), "a share above 0, as 10% or 0.1"});
+  }
+  return unit == "%" ? number * kPercent : number;
+}
+
 std::string to_string(Bytes size) {
   constexpr std::array kShown = {Unit{"B", 1}, Unit{"KiB", 1024}, Unit{"MiB", 1048576},
                                  Unit{"GiB", 1073741824.0}, Unit{"TiB", 1099511627776.0}};

@@ -65,6 +65,7 @@ struct PlanOptions {
   bool compare_hosts = false;
   bool explain = false;
   std::string time_budget;
+  std::string gap;
   std::optional<double> target_samples;
 };
 
@@ -109,6 +110,9 @@ planner::PlannerOptions planner_options(const PlanOptions& options, const Sessio
   result.learning_rate_rule = named("<command line>", "--learning-rate-rule", [&] {
     return planner::parse_learning_rate_rule(options.learning_rate_rule);
   });
+  if (!options.gap.empty()) {
+    result.enough_gap = named("<command line>", "--gap", [&] { return parse_share(options.gap); });
+  }
   return result;
 }
 
@@ -482,6 +486,10 @@ void add_plan_command(CLI::App& app, Session& session) {
       "Stop the search after this time, e.g. '20 s', with its best plan so far (with --compare, "
       "--compare-hosts or --explain: half of it for the search, the rest for these, whose faster "
       "plans are taken, too); without it the same input gives the same plan everywhere");
+  CLI::Option* gap = command->add_option(
+      "--gap", options->gap,
+      "End the search at the first plan whose step takes at most this share longer than the lower "
+      "bound, e.g. 1%; not where the batch is chosen, too");
   command
       ->add_option("--target-samples", options->target_samples,
                    "Length of the training in samples at the base batch, for the time to target "
@@ -491,7 +499,7 @@ void add_plan_command(CLI::App& app, Session& session) {
       ->add_flag("--naive", options->naive,
                  "The plan people use without a planner: FP32 ring, 25 MiB buckets")
       ->excludes(schedule, codec, error_budget, outer_layers, warmup, batch_policy, compare,
-                 compare_hosts, explain, time_budget_option, route_rates);
+                 compare_hosts, explain, time_budget_option, gap, route_rates);
   command->footer("Example: rackrail plan two-racks-40g bert-large -o plan.json");
   command->callback([&session, options, error_budget, batch_policy] {
     session.command = "plan";

@@ -103,18 +103,6 @@ class Selection {
   std::vector<std::size_t> counts_;
 };
 
-double parse_share(const std::string& option, const std::string& text) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  std::string unit(end, text.data() + text.size());
-  unit.erase(std::remove(unit.begin(), unit.end(), ' '), unit.end());
-  if (error != std::errc() || !(value > 0) || (unit != "%" && !unit.empty())) {
-    throw ConfigError(
-        ErrorContext{"<command line>", option, "'" + text + "'", "a share above 0, as 10% or 0.1"});
-  }
-  return unit == "%" ? value / kPercent : value;
-}
-
 nccl::Parameters load_parameters(Session& session, const std::string& name_or_path) {
   if (name_or_path.empty()) {
     return nccl::usual_parameters();
@@ -228,7 +216,8 @@ nlohmann::json to_json(const std::vector<Case>& cases, const ErrorSummary& summa
 }
 
 double bound(const char* option, const std::string& text) {
-  return text.empty() ? std::numeric_limits<double>::infinity() : parse_share(option, text);
+  return text.empty() ? std::numeric_limits<double>::infinity()
+                      : named("<command line>", option, [&] { return parse_share(text); });
 }
 
 /// Whether the cluster itself is to be emulated, and not measurements held against predictions.

@@ -262,6 +262,12 @@ plan::Plan finished_plan(const JointResult& found, Search& search,
         "the search was stopped before its end: one that is given longer, or a faster "
         "machine, may find a faster plan");
   }
+  if (found.is_near_bound) {
+    notes.push_back(
+        fmt::format("the search ended at the first plan that takes at most {:.3g} % longer than "
+                    "the lower bound",
+                    100 * options.enough_gap.value()));
+  }
   plan.notes = std::move(notes);
   search.materialise(plan);
   if (options.divides_finely) {

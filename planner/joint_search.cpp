@@ -59,6 +59,12 @@ double seconds_per_useful_sample(const plan::Workload& workload, const plan::Bat
          (static_cast<double>(samples) * statistical_efficiency(workload, samples));
 }
 
+bool is_batch_searched(const PlannerOptions& options, const plan::Workload& workload,
+                       const BatchSpace& space) {
+  return options.batch_policy == BatchPolicy::kGoodput && workload.noise_scale.has_value() &&
+         !space.is_settled();
+}
+
 JointSearch::JointSearch(const plan::Workload& workload, const PlannerOptions& options,
                          const BatchSpace& space, Search& search, std::vector<Bytes> bucket_sizes)
     : workload_(workload),
@@ -497,8 +503,7 @@ JointResult JointSearch::run() {
   }
   Found found = *std::move(first);
   JointResult result;
-  const bool batch_is_free = options_.batch_policy == BatchPolicy::kGoodput &&
-                             workload_.noise_scale.has_value() && !space_.is_settled();
+  const bool batch_is_free = is_batch_searched(options_, workload_, space_);
   plan::BatchPlan others_batch = first_batch;  // of the knobs other than the batch, alone
   BatchDecision decision = decide(found.best);
   result.notes = std::move(decision.notes);

@@ -73,7 +73,13 @@ struct JointResult {
   std::vector<SingleKnob> alone;
   std::vector<std::string> notes;  ///< about the batch
   bool was_stopped = false;        ///< by PlannerOptions::stop
+  bool is_near_bound = false;      ///< the search ended by PlannerOptions::enough_gap
+  bool is_complete() const { return !was_stopped && !is_near_bound; }
 };
+
+/// Whether the batch is one of the things that are chosen.
+bool is_batch_searched(const PlannerOptions& options, const plan::Workload& workload,
+                       const BatchSpace& space);
 
 class JointSearch {
  public:

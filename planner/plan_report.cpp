@@ -122,13 +122,13 @@ std::vector<Rival> baselines_of(Search& search, const plan::Workload& workload,
   return baselines;
 }
 
-/// Takes the fastest of the rivals instead of what a search found that was stopped, if it is faster
+/// Takes the fastest of the rivals instead of what a search found that ended early, if it is faster
 /// with the same batch and keeps to the options. Whether one is.
 bool take_faster(Search& search, JointResult& found, const std::vector<Rival>& rivals,
                  const PlannerOptions& options) {
   bool is_faster = false;
   for (const Rival& rival : rivals) {
-    if (!found.was_stopped ||
+    if (found.is_complete() ||
         (options.bucket_size.has_value() && rival.scored.bucket_size != *options.bucket_size)) {
       continue;
     }
@@ -170,7 +170,7 @@ PlanReport make_report(Search& search, JointResult& found, const BatchSpace& spa
   report.not_reached.insert(report.not_reached.end(), not_undone.begin(), not_undone.end());
   const Comparison comparison(workload, found.best);
   report.baselines = comparison.against(baselines);
-  if (found.was_stopped && found.alone.empty()) {
+  if (!found.is_complete() && found.alone.empty()) {
     report.not_reached.emplace_back("one knob alone");
   }
   for (const SingleKnob& knob : found.alone) {
@@ -180,7 +180,7 @@ PlanReport make_report(Search& search, JointResult& found, const BatchSpace& spa
   report.choices = comparison.against(std::move(choices));
   if (options.protect_outer_layers && !options.codec.has_value()) {
     std::optional<JointResult> free;
-    if (!found.was_stopped) {
+    if (found.is_complete()) {
       PlannerOptions within = options;
       within.progress = part_of(options.progress, kChoices, 1);
       search.protect_outer_layers(false);

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -10,6 +12,7 @@
 #include "plan/shaped_codec.hpp"
 #include "planner/batch.hpp"
 #include "planner/batch/batch_space.hpp"
+#include "planner/bound.hpp"
 #include "planner/finished_plan.hpp"
 #include "planner/joint_search.hpp"
 #include "planner/plan_report.hpp"
@@ -67,6 +70,9 @@ using Report =
     std::function<void(Search& search, JointResult& found, const BatchSpace& space,
                        const PlannerOptions& options, const std::vector<Bytes>& bucket_sizes)>;
 
+/// Local batches and how many of them a step has.
+using Batch = std::pair<std::vector<std::int64_t>, std::int64_t>;
+
 plan::Plan search_plan(const topology::Topology& topology, const plan::Workload& workload,
                        plan::CostModel& cost_model, const PlannerOptions& asked,
                        const Report& report) {
@@ -75,9 +81,11 @@ plan::Plan search_plan(const topology::Topology& topology, const plan::Workload&
     options.codec = plan::resolved_for(workload, *asked.codec);
   }
   bool is_reporting = false;
-  if (asked.stop) {
+  bool is_near_bound = false;
+  if (asked.stop || asked.enough_gap) {
     options.stop = [&] {
-      return is_reporting ? asked.stop_report && asked.stop_report() : asked.stop();
+      return is_reporting ? asked.stop_report && asked.stop_report()
+                          : is_near_bound || (asked.stop && asked.stop());
     };
   }
   constexpr double kSearchWithReport = 0.5;  // share of the work
@@ -93,8 +101,27 @@ plan::Plan search_plan(const topology::Topology& topology, const plan::Workload&
   };
   progress(0, "schedules");
   Search search(topology, workload, cost_model, options);
+  const auto step_bound = [&](const plan::BatchPlan& batch) {
+    return lower_bound(topology, workload, batch, search.candidates().allowed_codecs(),
+                       search.protected_by_tensor())
+        .time;
+  };
+  if (asked.enough_gap && !is_batch_searched(options, workload, space)) {
+    std::map<Batch, Duration> enough;  // step by batch
+    search.on_simulated([&, enough](const plan::Plan& plan, Duration step) mutable {
+      const Batch batch{plan.batch.local_batch, plan.batch.accumulation};
+      const auto [known, is_new] = enough.try_emplace(batch);
+      if (is_new) {
+        known->second = scaled(step_bound(plan.batch), 1 + *asked.enough_gap);
+      }
+      is_near_bound = is_near_bound || step <= known->second;
+    });
+  }
   const std::vector<Bytes> sizes = bucket_sizes(workload, topology, options);
   JointResult found = JointSearch(workload, options, space, search, sizes).run();
+  search.on_simulated({});
+  found.is_near_bound = std::exchange(is_near_bound, false);  // what follows is not stopped by it
+  found.was_stopped = found.was_stopped && !found.is_near_bound;
   progress(1, "checking");
   plan::Plan plan = finished_plan(found, search, topology, workload, cost_model, options);
   if (report) {

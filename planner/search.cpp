@@ -337,6 +337,9 @@ void Search::score(Scored& scored, bool counts) {
     plan::Plan whole = scored.plan;
     materialise(whole);
     known = cost_model_.step(whole, workload_);
+    if (on_simulated_) {
+      on_simulated_(scored.plan, known->step_time);
+    }
   }
   scored.estimate = *known;
 }
@@ -352,6 +355,9 @@ bool Search::score_below(Scored& scored, Duration limit) {
     return false;
   }
   scored.estimate = *known;
+  if (on_simulated_) {
+    on_simulated_(scored.plan, known->step_time);
+  }
   return true;
 }
 

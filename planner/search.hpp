@@ -17,6 +17,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "plan/cost_model.hpp"
@@ -130,6 +131,10 @@ class Search {
   /// The same where only a step of less than `limit` is of interest: whether it is, which is found
   /// sooner where it is not. False, too, where the search was stopped meanwhile.
   [[nodiscard]] bool score_below(Scored& scored, Duration limit);
+  /// Called with every step that was simulated to its end.
+  void on_simulated(std::function<void(const plan::Plan&, Duration step)> listener) {
+    on_simulated_ = std::move(listener);
+  }
   /// A plan that leaves the search has only the schedules that it uses, each once.
   void materialise(plan::Plan& plan) const;
 
@@ -187,6 +192,7 @@ class Search {
   /// Also on what was left out: that must not change what follows. Nothing of what has a limit.
   std::int64_t spent_ = 0;
   std::map<std::vector<std::int64_t>, Known> estimates_;  ///< by what differs
+  std::function<void(const plan::Plan&, Duration)> on_simulated_;
 };
 
 }  // namespace rackrail::planner

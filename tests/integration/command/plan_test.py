@@ -94,6 +94,24 @@ class Plan(harness.CommandTest):
             self.assertIn(word, text)
         self.assertNotIn("time to target", text)  # nobody said how long the training is
 
+    def test_a_gap_ends_the_search_at_the_first_plan_that_is_near_the_bound(self):
+        whole = self.rackrail_json("plan", "a100-8x8", "resnet-50", "--local-batch", "64")
+        near, again = (self.rackrail_json("plan", "a100-8x8", "resnet-50", "--local-batch", "64",
+                                          "--gap", "50 %", "-o", f"near{i}.json")
+                       for i in range(2))
+        self.assertLess(near["search_time_s"], whole["search_time_s"] / 2)
+        self.assertGreaterEqual(near["prediction"]["step_time_s"],
+                                whole["prediction"]["step_time_s"])
+        self.assertLessEqual(near["prediction"]["gap"], 0.5)
+        self.assertIn("at most 50 % longer than the lower bound", " ".join(near["notes"]))
+        self.assertEqual(near["digest"], again["digest"], "no clock decides")
+        self.assertTrue(near["prediction"]["baselines"])
+        # What cannot be reached is looked for to the end.
+        beyond = self.rackrail_json("plan", "two-racks-40g", "vgg-16", "--gap", "0.0001 %")
+        self.assertNotIn("longer than the lower bound", " ".join(beyond["notes"]))
+        self.assert_bad_input("--gap", "plan", "two-racks-40g", "vgg-16", "--gap", "0",
+                              found="'0'", expected="a share above 0")
+
     def test_a_time_budget_ends_the_search_with_a_whole_plan(self):
         short = self.rackrail_json("plan", "two-racks-40g", "vgg-16", "--time-budget", "1 us",
                                    "-o", "short.json")

@@ -34,6 +34,15 @@ TEST_CASE("times are read from picoseconds to hours") {
   CHECK(parse_duration("1 h") == Duration(3'600'000'000'000'000));
 }
 
+TEST_CASE("a share is a number or percent, above 0") {
+  CHECK(parse_share("10 %") == Approx(0.1));
+  CHECK(parse_share("0.5%") == Approx(0.005));
+  CHECK(parse_share("0.02") == Approx(0.02));
+  for (const char* text : {"", "%", "0", "-1%", "nan", "inf %", "1 percent", "1%%"}) {
+    CHECK_THROWS_AS(parse_share(text), ConfigError);
+  }
+}
+
 TEST_CASE("a number without its unit is an error that says so") {
   try {
     (void)parse_bandwidth("40");
