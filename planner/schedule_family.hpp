@@ -99,7 +99,8 @@ std::optional<std::string> graph_refusal(const ScheduleFamily& family,
 inline constexpr std::uint64_t kMostPlannedTransfers = std::uint64_t{1} << 22U;
 
 /// The groups that "inside" and "across" speak of: hosts when a host holds several ranks, else
-/// racks when a rack does, else every rank alone.
+/// racks when a rack does, else every rank alone. Ranks of a host are in the order of their
+/// sockets, PCIe switches and NICs, whatever their numbers.
 std::vector<topology::RankGroup> tier_groups(const topology::Topology& topology);
 
 }  // namespace rackrail::planner

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <limits>
 #include <map>
-#include <tuple>
 #include <utility>
 
 #include "base/error.hpp"
+#include "topology/attachments.hpp"
 #include "topology/flow_network.hpp"
 #include "topology/part.hpp"
 #include "topology/queries.hpp"
@@ -17,43 +17,9 @@ namespace {
 
 using topology::Capacity;
 using topology::LinkKind;
-using topology::NodeKind;
 using topology::Topology;
 
 constexpr std::size_t kMostSubsets = 3000;
-
-/// The nearest vertex of each kind that shows where a GPU sits, by PCIe hops inside the machine;
-/// past the end of the vertices where there is none.
-std::tuple<std::size_t, std::size_t, std::size_t> seat_of(const Topology& topology, NodeId gpu) {
-  const std::string& host = topology.node(gpu).host;
-  std::map<NodeKind, std::size_t> nearest;
-  std::vector<NodeId> queue{gpu};
-  std::vector<bool> is_seen(topology.node_count());
-  is_seen[gpu.index()] = true;
-  for (std::size_t i = 0; i < queue.size(); ++i) {
-    std::vector<NodeId> next;
-    for (const LinkId id : topology.links_out_of(queue[i])) {
-      const topology::Link& link = topology.link(id);
-      const topology::Node& node = topology.node(link.to);
-      const bool is_near = link.kind != LinkKind::kNvlink && link.kind != LinkKind::kShared &&
-                           node.host == host && node.kind != NodeKind::kGpu;
-      if (is_near && !is_seen[link.to.index()]) {
-        is_seen[link.to.index()] = true;
-        next.push_back(link.to);
-      }
-    }
-    std::sort(next.begin(), next.end());
-    for (const NodeId node : next) {
-      nearest.emplace(topology.node(node).kind, node.index());
-      queue.push_back(node);
-    }
-  }
-  const auto of = [&](NodeKind kind) {
-    const auto found = nearest.find(kind);
-    return found == nearest.end() ? topology.node_count() : found->second;
-  };
-  return {of(NodeKind::kCpu), of(NodeKind::kPciSwitch), of(NodeKind::kNic)};
-}
 
 /// Flow between these ranks and what is outside their machine; GPUs that are not taken pass nothing
 /// on.
@@ -180,14 +146,10 @@ std::vector<Host> hosts_of(const Topology& topology) {
       hosts[found->second].vertices.emplace_back(v);
     }
   }
+  const std::vector<topology::Attachment> attached = topology::attachments(topology);
   for (Host& host : hosts) {
-    std::map<Rank, std::tuple<std::size_t, std::size_t, std::size_t>> seats;
-    for (const Rank rank : host.ranks) {
-      seats.emplace(rank, seat_of(topology, topology.node_of(rank)));
-    }
-    std::sort(host.ranks.begin(), host.ranks.end(), [&](Rank a, Rank b) {
-      return std::pair(seats.at(a), a) < std::pair(seats.at(b), b);
-    });
+    std::stable_sort(host.ranks.begin(), host.ranks.end(),
+                     [&](Rank a, Rank b) { return attached[a.index()] < attached[b.index()]; });
   }
   return hosts;
 }

@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
+
+#include "topology/attachments.hpp"
 
 namespace rackrail::planner {
 
@@ -104,13 +107,14 @@ std::vector<Rank> near_order(const topology::Topology& topology) {
   };
   number(topology::ranks_by_rack(topology), rack);
   number(topology::ranks_by_host(topology), host);
+  const std::vector<topology::Attachment> attached = topology::attachments(topology);
   std::vector<Rank> order;
   for (std::size_t r = 0; r < topology.rank_count(); ++r) {
     order.emplace_back(r);
   }
   std::stable_sort(order.begin(), order.end(), [&](Rank a, Rank b) {
-    return std::pair(rack[a.index()], host[a.index()]) <
-           std::pair(rack[b.index()], host[b.index()]);
+    return std::tie(rack[a.index()], host[a.index()], attached[a.index()]) <
+           std::tie(rack[b.index()], host[b.index()], attached[b.index()]);
   });
   return order;
 }

@@ -66,7 +66,8 @@ plan::TransferGraph build(const plan::RegularSchedule& schedule, const ScheduleR
 /// The number of each rank's group in tier_groups().
 std::vector<std::uint32_t> tier_group_by_rank(const topology::Topology& topology);
 
-/// Ranks in an order in which neighbours are near: by rack, then by host, then by number.
+/// Ranks in an order in which neighbours are near: by rack, then by host, then by socket, PCIe
+/// switch and NIC, then by number.
 std::vector<Rank> near_order(const topology::Topology& topology);
 
 /// Of schedules in which each of n parts goes to, and comes back from, all other ranks one by one.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 #include "planner/schedules/builder.hpp"
@@ -28,7 +29,7 @@ struct Move {
 };
 
 struct Group {
-  std::vector<std::size_t> members;  ///< groups of the level below, ranks at the lowest
+  std::vector<std::size_t> members;  ///< groups of the level below, places of ranks at the lowest
   std::size_t ranks = 0;
 };
 
@@ -39,26 +40,36 @@ struct Level {
   std::vector<Rank> holders;  ///< by group and prefix
 };
 
-std::vector<Level> levels_of(const topology::Topology& topology) {
+/// Members are by their places in near order, so that those of several groups that deal with each
+/// other sit alike in their machines, whatever their numbers.
+std::vector<Level> levels_of(const topology::Topology& topology, const std::vector<Rank>& order) {
   std::vector<Level> levels;
-  std::vector<std::size_t> inner(topology.rank_count());  // by rank, the group of the level below
+  std::vector<std::size_t> inner(order.size());  // by place, the group of the level below
   std::iota(inner.begin(), inner.end(), 0);
   for (const auto& partition : topology::nested_groups(topology)) {
-    Level& level = levels.emplace_back();
-    for (const topology::RankGroup& ranks : partition) {
-      Group& group = level.groups.emplace_back();
-      group.ranks = ranks.ranks.size();
-      for (const Rank rank : ranks.ranks) {
-        group.members.push_back(inner[rank.index()]);
+    std::vector<std::size_t> group_of(order.size());  // by rank
+    for (std::size_t g = 0; g < partition.size(); ++g) {
+      for (const Rank rank : partition[g].ranks) {
+        group_of[rank.index()] = g;
       }
+    }
+    Level& level = levels.emplace_back();
+    std::vector<std::optional<std::size_t>> number(partition.size());
+    for (std::size_t place = 0; place < order.size(); ++place) {
+      std::optional<std::size_t>& g = number[group_of[order[place].index()]];
+      if (!g) {
+        g = level.groups.size();
+        level.groups.emplace_back();
+      }
+      Group& group = level.groups[*g];
+      ++group.ranks;
+      group.members.push_back(inner[place]);
+      inner[place] = *g;
+    }
+    for (Group& group : level.groups) {
       std::sort(group.members.begin(), group.members.end());
       group.members.erase(std::unique(group.members.begin(), group.members.end()),
                           group.members.end());
-    }
-    for (std::size_t g = 0; g < partition.size(); ++g) {
-      for (const Rank rank : partition[g].ranks) {
-        inner[rank.index()] = g;
-      }
     }
   }
   return levels;
@@ -67,7 +78,7 @@ std::vector<Level> levels_of(const topology::Topology& topology) {
 class Nesting {
  public:
   explicit Nesting(const topology::Topology& topology)
-      : levels_(levels_of(topology)), ranks_(topology.rank_count()) {}
+      : order_(near_order(topology)), levels_(levels_of(topology, order_)) {}
 
   std::size_t level_count() const { return levels_.size(); }
   std::size_t chunk_count() const { return levels_.back().prefixes; }
@@ -94,7 +105,7 @@ class Nesting {
   /// Where a member of a group of the level has the chunks of a prefix of the level.
   Rank holder_in(std::size_t level, std::size_t member, std::size_t prefix) const {
     if (level == 0) {
-      return Rank(member);
+      return order_[member];
     }
     const Level& below = levels_[level - 1];
     return below.holders[member * below.prefixes + prefix / levels_[level].values];
@@ -105,8 +116,8 @@ class Nesting {
     return prefix % values * group.members.size() / values;
   }
 
+  std::vector<Rank> order_;
   std::vector<Level> levels_;
-  std::size_t ranks_;
 };
 
 std::size_t digit_values(const Level& level, std::size_t per_member) {
@@ -131,7 +142,7 @@ bool Nesting::choose_digits(std::size_t per_member) {
     prefixes *= level.values;
     level.prefixes = prefixes;
     level.holders.clear();
-    if (prefixes > kMostMovements / (2 * ranks_)) {
+    if (prefixes > kMostMovements / (2 * order_.size())) {
       return false;
     }
   }

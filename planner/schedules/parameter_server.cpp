@@ -35,25 +35,27 @@ class ParameterServer final : public ScheduleFamily {
     const std::size_t n = request.topology.rank_count();
     GraphBuilder builder("parameter-server", request,
                          server_shares(request.topology, request.router));
-    std::vector<std::vector<TransferId>> into(n);  // contributions to each server
+    const std::vector<Rank> order = near_order(request.topology);
+    std::vector<std::vector<TransferId>> into(n);  // contributions to the server at each position
     // Offset by offset, so that at no time all ranks send to the same server.
     for (std::size_t offset = 1; offset < n; ++offset) {
       for (std::size_t src = 0; src < n; ++src) {
-        const std::size_t server = (src + offset) % n;
-        into[server].push_back(
-            builder.reduce(Rank(src), Rank(server), {static_cast<std::uint32_t>(server), 1}, {}));
+        const std::size_t at = (src + offset) % n;
+        const Rank server = order[at];
+        into[at].push_back(builder.reduce(order[src], server, {server.value(), 1}, {}));
       }
     }
     std::vector<TransferId> first(n);
     for (std::size_t offset = 1; offset < n; ++offset) {
-      for (std::size_t server = 0; server < n; ++server) {
-        const Rank dst((server + offset) % n);
-        const GraphBuilder::Range range{static_cast<std::uint32_t>(server), 1};
+      for (std::size_t at = 0; at < n; ++at) {
+        const Rank server = order[at];
+        const Rank dst = order[(at + offset) % n];
+        const GraphBuilder::Range range{server.value(), 1};
         // The first copy waits for all contributions; the others leave once it has left.
         if (offset == 1) {
-          first[server] = builder.copy(Rank(server), dst, range, into[server]);
+          first[at] = builder.copy(server, dst, range, into[at]);
         } else {
-          builder.copy(Rank(server), dst, range, {&first[server], 1});
+          builder.copy(server, dst, range, {&first[at], 1});
         }
       }
     }

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <utility>
 #include <vector>
@@ -7,6 +8,7 @@
 #include "base/error.hpp"
 #include "plan/verifier.hpp"
 #include "planner/schedules/builder.hpp"
+#include "topology/attachments.hpp"
 
 namespace rackrail::planner {
 
@@ -70,18 +72,17 @@ const ScheduleFamily& schedule_family(std::string_view name) {
 
 std::vector<topology::RankGroup> tier_groups(const topology::Topology& topology) {
   auto hosts = topology::ranks_by_host(topology);
-  for (const auto& host : hosts) {
-    if (host.ranks.size() > 1) {
-      return hosts;
+  const auto has_many = [](const topology::RankGroup& group) { return group.ranks.size() > 1; };
+  if (std::any_of(hosts.begin(), hosts.end(), has_many)) {
+    const std::vector<topology::Attachment> attached = topology::attachments(topology);
+    for (topology::RankGroup& host : hosts) {
+      std::stable_sort(host.ranks.begin(), host.ranks.end(),
+                       [&](Rank a, Rank b) { return attached[a.index()] < attached[b.index()]; });
     }
+    return hosts;
   }
   auto racks = topology::ranks_by_rack(topology);
-  for (const auto& rack : racks) {
-    if (rack.ranks.size() > 1) {
-      return racks;
-    }
-  }
-  return hosts;
+  return std::any_of(racks.begin(), racks.end(), has_many) ? racks : hosts;
 }
 
 }  // namespace rackrail::planner
