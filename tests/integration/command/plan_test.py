@@ -68,6 +68,41 @@ class Plan(harness.CommandTest):
         self.assertEqual({row.get("fp16_refused") for row in no_loss["schedules"]
                           if row["schedule"] == "ring"}, {"FP16 is beyond the error budget"})
 
+    def test_a_plan_of_two_families_is_faster_than_each_family_alone(self):
+        # One large gradient, and two small ones that become ready when it has just arrived.
+        model = """
+name: large then small
+profiled_batch: 8
+forward: 1 ms
+optimizer: 100 us
+tensors:
+  - [embedding.weight, {elements}, 1 ms]
+  - [norm.weight, 1024, {gap} ms]
+  - [norm.bias, 1024, 0 us]
+"""
+        for elements, gap, options, gain in ((1 << 23, 9.5, ("--error-budget", "0"), 0.03),
+                                             (1 << 27, 45, (), 0.01)):
+            with self.subTest(options=options):
+                self.write("model.yaml", model.format(elements=elements, gap=gap))
+                plan = self.rackrail_json("plan", "two-racks-40g", "model.yaml", "--compare",
+                                          *options, "-o", "plan.json")
+                large, small = plan["buckets"]
+                self.assertEqual((large["bytes"], small["bytes"]), (4 * elements, 8192))
+                self.assertNotEqual(large["schedule"], small["schedule"])
+                alone = {row["schedule"]: row["any"] for row in plan["schedules"]
+                         if "refused" not in row}
+                self.assertLessEqual({large["schedule"], small["schedule"]}, set(alone))
+                for name, row in alone.items():
+                    self.assertGreater(row["against_plan"], gain, name)
+                    self.assertGreater(row["step_time_s"], plan["step_time_s"] * (1 + gain), name)
+                # Independently: what planning with the best family alone finds.
+                best = min(alone, key=lambda name: alone[name]["step_time_s"])
+                planned = self.rackrail_json("plan", "two-racks-40g", "model.yaml", "--schedule",
+                                             best, *options)
+                self.assertGreater(planned["step_time_s"], plan["step_time_s"] * (1 + gain))
+                simulated = self.rackrail_json("simulate", "plan.json", "--workload", "model.yaml")
+                self.assertAlmostEqual(simulated["step_time_s"], plan["step_time_s"], places=9)
+
     def test_an_explained_plan_is_the_same_and_says_what_its_choices_buy(self):
         self.rackrail("plan", "two-racks-40g", "vgg-16", "-o", "plain.json")
         explained = self.rackrail_json("plan", "two-racks-40g", "vgg-16", "--explain",
