@@ -110,7 +110,9 @@ void run_calibrate(Session& session, const CalibrateOptions& options) {
     table.add_row({workload.name + ", batch " + std::to_string(workload.profiled_batch),
                    to_string(workload.forward + workload.backward() + workload.optimizer)});
     for (const auto& [codec, error] : workload.codec_errors) {
-      table.add_row({codec + ", relative error of its gradients", fmt::format("{:.2g}", error)});
+      const double model = plan::relative_error(plan::parse_codec(codec));
+      table.add_row({codec + ", relative error of its gradients (by the model)",
+                     fmt::format("{:.2g} ({:.2g})", error, model)});
     }
   }
   fmt::print("{}wrote {}\n", table.to_string(), options.output);

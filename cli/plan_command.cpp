@@ -23,6 +23,7 @@
 #include "cli/table.hpp"
 #include "cli/time_budget.hpp"
 #include "plan/format.hpp"
+#include "plan/reduced_error.hpp"
 #include "planner/batch/host_count.hpp"
 #include "planner/batch/time_to_target.hpp"
 #include "planner/compare.hpp"
@@ -173,6 +174,7 @@ struct Made {
   std::optional<planner::PlanReport> report;
   std::vector<planner::HostCountPoint> by_hosts;
   std::vector<planner::FamilySteps> families;
+  double gradient_error = 0;  ///< plan::reduced_error
 };
 
 /// Another plan that was found since: none that is shown is better than the one that is written.
@@ -275,6 +277,7 @@ struct Spent {
 void print_json(Session& session, const PlanOptions& options, const Made& made,
                 const std::optional<planner::TimeToTarget>& target, const Spent& spent) {
   nlohmann::json result = plan_json(made.plan);
+  result["gradient_error"] = made.gradient_error;
   result["search_time_s"] = spent.search_time;
   if (!options.time_budget.empty()) {
     result["was_stopped"] = spent.was_stopped;
@@ -323,6 +326,10 @@ void print_text(const PlanOptions& options, const Made& made, const topology::To
   }
   fmt::print("synchronisation {:.1f} % of the step\n", plan.prediction.sync_share * 100);
   fmt::print("bound           {}\n", plan.prediction.bound_reason);
+  if (made.gradient_error > 0) {
+    fmt::print("rounding        reduced gradients are up to {:.2g} % off\n",
+               made.gradient_error * 100);
+  }
   fmt::print("learning rate   {}\n", plan.batch.learning_rate_rule);
   for (const std::string& note : plan.notes) {
     fmt::print("note            {}\n", note);
@@ -393,6 +400,7 @@ void run_plan(Session& session, const PlanOptions& options) {
   if (!options.output.empty()) {
     plan::save_plan(made.plan, options.output);
   }
+  made.gradient_error = plan::reduced_error(made.plan, workload);
   const auto target = planner::time_to_target(
       workload, made.plan.batch, made.plan.prediction.step_time, options.target_samples);
   if (auto note = unscaled_compute_note(cluster, workload)) {

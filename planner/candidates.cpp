@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "plan/reduced_error.hpp"
 #include "planner/collective_forms.hpp"
 #include "planner/recode.hpp"
 
@@ -73,15 +74,13 @@ std::vector<std::int64_t> slices_for(const topology::Topology& topology) {
 int strength(const plan::Codec& codec) { return static_cast<int>(codec.kind); }
 
 std::vector<plan::Codec> codecs_within(const PlannerOptions& options,
-                                       const plan::Workload* workload) {
+                                       const std::function<double(const plan::Codec&)>& error_of) {
   if (options.codec.has_value()) {
     return {*options.codec};
   }
   std::vector<plan::Codec> allowed;
   for (const plan::Codec& codec : plan::known_codecs()) {
-    const double error =
-        workload != nullptr ? workload->codec_error(codec) : plan::relative_error(codec);
-    if (!codec.is_lossy() || error <= options.error_budget) {
+    if (!codec.is_lossy() || error_of(codec) <= options.error_budget) {
       allowed.push_back(codec);
     }
   }
@@ -177,7 +176,13 @@ CandidateSet::CandidateSet(const topology::Topology& topology, plan::CostModel& 
       worthwhile_(interpolates_ ? kWorthSimulating : 0),
       may_have_rates_(may_have_rates(options.route_rates, topology)),
       slices_(slices_for(topology)),
-      allowed_(codecs_within(options, workload)) {
+      error_of_([workload](const plan::Codec& codec) {
+        return workload != nullptr ? workload->codec_error(codec) : plan::relative_error(codec);
+      }),
+      allowed_(codecs_within(options, error_of_)) {
+  if (!options.codec.has_value()) {
+    error_budget_ = options.error_budget;
+  }
   if (schedule_.has_value()) {
     schedule_family(*schedule_);  // throws for a name that does not exist
   }
@@ -260,6 +265,10 @@ void CandidateSet::add_family(const ScheduleFamily& family, const std::vector<Ti
       candidate.codecs = codecs;
       candidate.only_protected = only_protected;
       candidate.graph = recoded(graphs[variant], topology_, codecs);
+      candidate.error = plan::reduced_error(candidate.graph, error_of_);
+      if (error_budget_.has_value() && candidate.error > *error_budget_) {
+        continue;
+      }
       candidate.loads = plan::link_loads(candidate.graph, topology_);
       candidate.model = plan::alpha_beta(candidate.graph, topology_, candidate.loads);
       for (const plan::Transfer& transfer : candidate.graph.transfers()) {

@@ -51,6 +51,7 @@ struct Candidate {
   plan::Codec strongest;                           ///< of the codecs that are used
   std::map<std::string, plan::Codec> codec_tiers;  ///< tier of a link → strongest codec over it
   bool hurts_protected = false;                    ///< encodes beyond 16 bits
+  double error = 0;             ///< relative, of a reduced gradient (plan/reduced_error.hpp)
   bool only_protected = false;  ///< beside a codec that was asked for: for tensors it would hurt
 };
 
@@ -73,9 +74,11 @@ class CandidateSet {
  public:
   static constexpr Duration kNoLimit = Duration(INT64_MAX);
 
-  /// Keeps references to topology and cost model. Errors of codecs are the workload's, the model's
-  /// without one. Throws ConfigError when nothing is left. With PlannerOptions::stop there are only
-  /// the candidates that are made soonest, until complete(): the same numbers mean the same.
+  /// Keeps references to topology, cost model and workload. Errors of codecs are the workload's,
+  /// the model's without one; what they add up to on a schedule's way is within the error budget,
+  /// unless a codec was asked for. Throws ConfigError when nothing is left. With
+  /// PlannerOptions::stop there are only the candidates that are made soonest, until complete():
+  /// the same numbers mean the same.
   CandidateSet(const topology::Topology& topology, plan::CostModel& cost_model,
                const PlannerOptions& options, const plan::Workload* workload = nullptr);
 
@@ -84,7 +87,8 @@ class CandidateSet {
   bool complete();
 
   const std::vector<Candidate>& all() const { return candidates_; }
-  /// Codecs within the error budget (and the one that was asked for, if one was).
+  /// Codecs of which one encoding is within the error budget (and the one that was asked for, if
+  /// one was).
   const std::vector<plan::Codec>& allowed_codecs() const { return allowed_; }
   /// CostModel::followed_transfers() of a candidate's graph.
   std::size_t followed_transfers(std::size_t candidate);
@@ -126,7 +130,9 @@ class CandidateSet {
   double worthwhile_;
   bool may_have_rates_;
   std::vector<std::int64_t> slices_;  ///< that are tried where ranks are few, in elements
+  std::function<double(const plan::Codec&)> error_of_;  ///< of one encoding
   std::vector<plan::Codec> allowed_;
+  std::optional<double> error_budget_;  ///< none where a codec was asked for
   std::vector<Candidate> candidates_;
   std::map<std::pair<std::string, std::size_t>, std::size_t> first_with_;  ///< family, variant
   std::vector<std::size_t> first_of_shape_;  ///< by candidate: the first with both

@@ -82,12 +82,6 @@ Duration ready_of(const TensorGroup& group, const ComputeSpan& compute) {
   return ready;
 }
 
-double harm_of(const TierCodecs& pair, std::int64_t elements, const plan::Workload& workload) {
-  const double inside = workload.codec_error(pair.inside);
-  const double across = workload.codec_error(pair.across);
-  return static_cast<double>(elements) * (inside * inside + across * across);
-}
-
 }  // namespace
 
 std::vector<Assignment> CompressionTable::starts() const {
@@ -138,7 +132,7 @@ CompressionTable compression_table(const std::vector<TensorGroup>& groups,
       const Candidate& candidate = candidates.all()[choice->candidate];
       TimelineOption option =
           loads.option(choice->candidate, group.elements, choice->slice_elements, choice->time);
-      option.harm = harm_of(candidate.codecs, group.elements, workload);
+      option.harm = static_cast<double>(group.elements) * candidate.error * candidate.error;
       bucket.options.push_back(std::move(option));
       choices.push_back(*choice);
       pair_of_option.push_back(p);

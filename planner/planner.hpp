@@ -22,8 +22,9 @@
 namespace rackrail::planner {
 
 struct PlannerOptions {
-  /// Largest allowed relative error of a reduced gradient (‖error‖/‖gradient‖ of one encoding, as
-  /// plan::relative_error models it). 0 allows FP32 only; the default allows FP16 and 8-bit blocks.
+  /// Largest allowed relative error of a reduced gradient (‖error‖/‖gradient‖ after all encodings on
+  /// the way, plan/reduced_error.hpp). 0 allows FP32 only; the default allows FP16 and 8-bit blocks,
+  /// these where few encodings follow each other.
   double error_budget = 0.02;
   std::optional<std::string> schedule;      ///< use only this family
   std::optional<plan::Codec> codec;         ///< use only this codec (on the slow tier at least)

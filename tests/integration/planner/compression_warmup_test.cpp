@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 #include <memory>
 
+#include "plan/reduced_error.hpp"
 #include "planner/batch/learning_rate.hpp"
 #include "planner/planner.hpp"
 #include "sim/simulator.hpp"
@@ -82,6 +83,25 @@ TEST_CASE("what was measured of a codec's error counts, not its model") {
   const plan::Plan sparse = situation.plan(quick());
   CHECK(uses(sparse, plan::CodecKind::kTopK));
   CHECK(sparse.compression_warmup_steps == 0);
+}
+
+TEST_CASE("a codec is used where all encodings on a schedule's way are within the budget") {
+  Situation situation;
+  situation.workload.codec_errors = {{"int8", 0.01}};
+  const auto error_with = [&](double budget) {
+    PlannerOptions options = quick();
+    options.error_budget = budget;
+    const plan::Plan plan = situation.plan(options);
+    const bool has_int8 =
+        std::any_of(plan.buckets.begin(), plan.buckets.end(), [](const plan::Bucket& bucket) {
+          return bucket.codec.kind == plan::CodecKind::kInt8Block;
+        });
+    const double error = plan::reduced_error(plan, situation.workload);
+    CHECK(error <= budget);
+    return has_int8 ? error : 0;
+  };
+  CHECK(error_with(0.011) == 0);  // one encoding would be, those of sums and results are not
+  CHECK(error_with(0.02) > 0.011);
 }
 
 TEST_CASE("a plan without codecs has no warm-up, whatever is asked for") {
