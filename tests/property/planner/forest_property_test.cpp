@@ -8,6 +8,10 @@
 #include "plan/verifier.hpp"
 #include "planner/forest/forest.hpp"
 #include "planner/forest/forest_schedule.hpp"
+#include "planner/forest/joint_forest.hpp"
+#include "tests/support/skip.hpp"
+#include "topology/linear_program.hpp"
+#include "topology/queries.hpp"
 
 namespace rackrail::planner {
 namespace {
@@ -102,6 +106,55 @@ TEST_CASE("forests reach the bound of all cuts on random cables") {
             Approx(rate_of_worst_cut(topology)).epsilon(1e-6));
     }
   }
+}
+
+/// Units of both halves over each link, which they share; of the whole buffer.
+double rate_of_worst_link(const Topology& topology, const AllReduceForests& forests) {
+  std::vector<double> load(topology.link_count());
+  for (const Forest* half : {&forests.reduction, &forests.broadcast}) {
+    double units = 0;
+    for (const Tree& tree : half->trees) {
+      units += static_cast<double>(tree.units);
+    }
+    for (const Tree& tree : half->trees) {
+      for (const TreeArc& arc : tree.arcs) {
+        for (const LinkId link : half->routes[arc.route]) {
+          load[link.index()] += static_cast<double>(tree.units) / units;
+        }
+      }
+    }
+  }
+  double worst = 1e300;
+  for (std::size_t l = 0; l < load.size(); ++l) {
+    if (load[l] > 0) {
+      const auto bandwidth =
+          static_cast<double>(topology.link(LinkId(l)).bandwidth.bytes_per_second());
+      worst = std::min(worst, bandwidth / load[l]);
+    }
+  }
+  return worst;
+}
+
+TEST_CASE("all-reduce forests reach 98 % of the joint optimum on random cables") {
+  if (!topology::LinearProgram::is_available()) {
+    RACKRAIL_SKIP("no solver for linear programs in this build");
+  }
+  double least = 1;
+  for (std::uint64_t i = 0; i < 300; ++i) {
+    const std::uint64_t seed = kSeed + i;
+    INFO("seed " << seed);
+    const Topology topology = random_cables(seed);
+    const auto optimum =
+        static_cast<double>(topology::joint_allreduce_bound(topology).algbw.bytes_per_second());
+    const AllReduceForests forests =
+        make_allreduce_forests(topology, {.most_trees_per_rank = 1000, .good_enough = 1 - 1e-9});
+    const double reached = rate_of_worst_link(topology, forests);
+    CHECK(reached <= optimum * (1 + 1e-5));
+    CHECK(reached >= 0.98 * optimum);
+    least = std::min(least, reached / optimum);
+  }
+  INFO("the least share of the optimum is " << least);
+  CHECK(least >= 0.98);
 }
 
 TEST_CASE("schedules along forests on random cables are right") {
