@@ -1,0 +1,74 @@
+// What is chosen for a size is never slower, simulated, than the schedules that everybody has.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "planner/candidates.hpp"
+#include "planner/schedule_family.hpp"
+#include "planner/schedule_table.hpp"
+#include "sim/simulator.hpp"
+#include "tests/support/clusters.hpp"
+
+namespace rackrail::planner {
+namespace {
+
+using topology::Topology;
+
+/// The schedules that there are without a planner, in the slices of plans and in one piece.
+std::optional<Duration> fastest_usual(const Topology& topology, std::int64_t elements) {
+  topology::Router router = make_router(topology);
+  std::optional<Duration> fastest;
+  for (const char* name : {"ring", "double-binary-tree", "halving-doubling", "hierarchical",
+                           "hierarchical-ring", "hierarchical-tree"}) {
+    const ScheduleFamily& family = schedule_family(name);
+    if (family.refusal(topology, {})) {
+      continue;
+    }
+    const plan::TransferGraph graph =
+        family.all_reduce({.topology = topology, .router = router, .codecs = {}});
+    const std::int64_t chunk =
+        std::max<std::int64_t>(1, elements / static_cast<std::int64_t>(graph.chunk_count()));
+    for (const std::int64_t slice : {elements, std::int64_t{1} << 20U, std::int64_t{1} << 18U}) {
+      constexpr std::int64_t kMostSlices = 8;
+      if (slice != elements && (slice >= chunk || chunk / slice > kMostSlices)) {
+        continue;
+      }
+      const Duration time = sim::simulate_collective(graph, elements, slice, topology, {}).time;
+      fastest = std::min(fastest.value_or(time), time);
+    }
+  }
+  return fastest;
+}
+
+TEST_CASE("the best of the table is never slower than rings, trees and hierarchies") {
+  struct Case {
+    Topology topology;
+    std::vector<Bytes> sizes;
+  };
+  const std::vector<Bytes> sizes = {1_KiB, 32_KiB, 1_MiB, 32_MiB, 1_GiB};
+  const std::vector<Case> cases = {
+      {test::boxes(2, 2), sizes},        {test::boxes(4, 8), {1_KiB, 32_KiB, 1_MiB, 1_GiB}},
+      {test::uneven_hosts(), sizes},     {test::clos({4, 2, 3}, 2), sizes},
+      {test::clos({8, 4, 6}, 3), sizes}, {test::boxes(12, 8), {1_KiB, 1_MiB, 1_GiB}}};
+  for (const Case& c : cases) {
+    const auto costs = sim::make_cost_model(c.topology, {});
+    for (const Bytes size : c.sizes) {
+      CAPTURE(c.topology.name(), c.topology.rank_count(), size.count());
+      ScheduleTableOptions options;
+      options.smallest = options.largest = size;
+      const ScheduleTable table = make_schedule_table(c.topology, *costs, options);
+      REQUIRE(table.rows.size() == 1);
+      const TableRow& row = table.rows.front();
+      const Duration usual = fastest_usual(c.topology, size.count() / 4).value();
+      CAPTURE(table.families[row.best]);
+      // With very many ranks, what may be faster by less than half a percent is not simulated.
+      const bool is_exact = c.topology.rank_count() < kVeryManyRanks;
+      CHECK(row.times[row.best].time <= scaled(usual, is_exact ? 1 : 1.005));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace rackrail::planner
