@@ -155,24 +155,63 @@ Bounds bounds_of(const topology::Topology& cluster, const std::string& name, boo
   return bounds;
 }
 
+/// What a bound becomes when one of the links that bind is twice as wide.
+struct Widened {
+  std::string collective;
+  std::string link;
+  Bandwidth before;
+  Bandwidth algbw;
+};
+
+std::vector<Widened> widened_links(const topology::Topology& cluster,
+                                   const topology::AllGatherBound& gather,
+                                   const topology::AllGatherBound& scatter,
+                                   const topology::AllReduceBound& reduce, bool in_network) {
+  std::vector<Widened> widened;
+  const auto add = [&](const char* collective, LinkId link, Bandwidth before, const auto& bound) {
+    widened.push_back({collective, cluster.link_name(link), before,
+                       bound(topology::with_wider_link(cluster, link)).algbw});
+  };
+  add("all-gather", gather.cut.links.front(), gather.algbw, topology::allgather_bound);
+  add("reduce-scatter", scatter.cut.links.front(), scatter.algbw, topology::reducescatter_bound);
+  if (reduce.widest) {
+    add("all-reduce", *reduce.widest, reduce.algbw, [in_network](const topology::Topology& wider) {
+      return topology::joint_allreduce_bound(wider, in_network);
+    });
+  }
+  return widened;
+}
+
 void run_bounds(Session& session, const ClusterOptions& options, bool in_network) {
   const topology::Topology cluster = options.load(session);
   const auto [gather, scatter, reduce] = bounds_of(cluster, options.cluster, in_network);
   const std::vector<std::string> cut = names_of(cluster, gather.cut);
   const std::string exact = fmt::format("{}/{}", gather.p, gather.q);
-  const Bandwidth wider = topology::allgather_bound_with_wider_cut(cluster, gather.cut).algbw;
+  const std::vector<Widened> widened = widened_links(cluster, gather, scatter, reduce, in_network);
   if (session.json) {
-    session.print_json({{"allgather_algbw_Bps", gather.algbw.bytes_per_second()},
-                        {"reducescatter_algbw_Bps", scatter.algbw.bytes_per_second()},
-                        {"allreduce_algbw_Bps", reduce.algbw.bytes_per_second()},
-                        {"allreduce_reason", reduce.reason},
-                        {"trees_per_root", gather.trees_per_root},
-                        {"cut", cut},
-                        {"cut_around", topology::describe(cluster, gather.cut)},
-                        {"cut_Bps", gather.cut.capacity.bytes_per_second()},
-                        {"allgather_algbw_wider_Bps", wider.bytes_per_second()},
-                        {"exact", exact},
-                        {"in_network", in_network}});
+    nlohmann::json wider = nlohmann::json::object();
+    for (const Widened& one : widened) {
+      wider[one.collective] = {{"link", one.link}, {"algbw_Bps", one.algbw.bytes_per_second()}};
+    }
+    session.print_json(
+        {{"allgather_algbw_Bps", gather.algbw.bytes_per_second()},
+         {"reducescatter_algbw_Bps", scatter.algbw.bytes_per_second()},
+         {"allreduce_algbw_Bps", reduce.algbw.bytes_per_second()},
+         {"allreduce_reason", reduce.reason},
+         {"trees_per_root", gather.trees_per_root},
+         {"cut", cut},
+         {"cut_around", topology::describe(cluster, gather.cut)},
+         {"cut_Bps", gather.cut.capacity.bytes_per_second()},
+         {"allgather_algbw_wider_Bps", widened.front().algbw.bytes_per_second()},
+         {"exact", exact},
+         {"reducescatter_exact", fmt::format("{}/{}", scatter.p, scatter.q)},
+         {"reducescatter_cut", names_of(cluster, scatter.cut)},
+         {"reducescatter_cut_around", topology::describe(cluster, scatter.cut, true)},
+         {"reducescatter_cut_Bps", scatter.cut.capacity.bytes_per_second()},
+         {"allreduce_exact", reduce.p > 0 ? nlohmann::json(fmt::format("{}/{}", reduce.p, reduce.q))
+                                          : nlohmann::json()},
+         {"wider", wider},
+         {"in_network", in_network}});
     return;
   }
   Table table({{"collective"}, {"no schedule moves more than", Align::kRight}, {"because of"}});
@@ -189,12 +228,18 @@ void run_bounds(Session& session, const ClusterOptions& options, bool in_network
   table.add_row({"all-reduce", to_string(reduce.algbw), reduce.reason});
   fmt::print("{}\nexact all-gather bound: {} s per byte and rank; {} tree(s) per root reach it\n",
              table.to_string(), exact, gather.trees_per_root);
-  const std::string widened = cluster.link_name(gather.cut.links.front());
-  if (wider == gather.algbw) {
-    fmt::print("{} twice as wide buys nothing by itself: other cuts are as narrow\n", widened);
-  } else {
-    fmt::print("{} twice as wide: all-gather {} instead of {}\n", widened, to_string(wider),
-               to_string(gather.algbw));
+  fmt::print("exact reduce-scatter bound: {}/{} s per byte and rank\n", scatter.p, scatter.q);
+  if (reduce.p > 0) {
+    fmt::print("exact all-reduce bound: {}/{} s per byte\n", reduce.p, reduce.q);
+  }
+  for (const Widened& one : widened) {
+    if (one.algbw == one.before) {
+      fmt::print("{} twice as wide buys {} nothing by itself: other cuts are as narrow\n", one.link,
+                 one.collective);
+    } else {
+      fmt::print("{} twice as wide: {} {} instead of {}\n", one.link, one.collective,
+                 to_string(one.algbw), to_string(one.before));
+    }
   }
 }
 

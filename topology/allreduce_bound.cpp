@@ -107,7 +107,10 @@ AllReduceBound smallest_cut(const Topology& topology) {
       mark();
     }
   }
-  bound.algbw = Bandwidth(static_cast<std::int64_t>(least));
+  bound.p = 1;
+  bound.q = static_cast<std::int64_t>(least);
+  bound.algbw = Bandwidth(bound.q);
+  if (!bound.cut.links.empty()) bound.widest = bound.cut.links.front();
   bound.reason = fmt::format("cut around {}: {}", names_of_ranks_in(topology, bound.cut),
                              to_string(bound.algbw));
   return bound;
@@ -189,6 +192,17 @@ std::optional<AllReduceBound> partition(const Topology& topology, const char* wh
   const Capacity entering = GroupCuts(topology, group_of, count).sum();
   const auto k = static_cast<Capacity>(count);
   AllReduceBound bound;
+  const auto messages = static_cast<std::int64_t>(2 * (k - 1));
+  const std::int64_t common = std::gcd(messages, static_cast<std::int64_t>(entering));
+  bound.p = messages / common;
+  bound.q = static_cast<std::int64_t>(entering) / common;
+  for (std::size_t l = 0; l < topology.link_count() && !bound.widest; ++l) {
+    const Link& link = topology.link(LinkId(l));
+    const std::uint32_t into = group_of[link.to.index()];
+    if (link.kind != LinkKind::kShared && into != kNoPart && group_of[link.from.index()] != into) {
+      bound.widest = LinkId(l);
+    }
+  }
   bound.algbw = Bandwidth(static_cast<std::int64_t>(entering / (2 * (k - 1))));
   bound.reason = fmt::format("partition into {} {}: {} into them", count, what,
                              to_string(Bandwidth(static_cast<std::int64_t>(entering))));

@@ -99,21 +99,21 @@ std::string describe(const Topology& topology, const Cut& cut, bool reversed) {
                      is_source_side != reversed ? "leaving" : "entering");
 }
 
-AllGatherBound allgather_bound_with_wider_cut(const Topology& topology, const Cut& cut) {
+Topology with_wider_link(const Topology& topology, LinkId link) {
   Topology wider = topology;
-  const Link& narrow = topology.link(cut.links.front());
+  const Link& narrow = topology.link(link);
   const auto widen = [&](LinkId id) {
-    const Link& link = topology.link(id);
-    wider.set_link_rate(id, link.bandwidth * 2, link.latency);
+    const Link& one = topology.link(id);
+    wider.set_link_rate(id, one.bandwidth * 2, one.latency);
   };
-  widen(cut.links.front());
+  widen(link);
   for (const LinkId id : topology.links_out_of(narrow.to)) {
     if (topology.link(id).to == narrow.from) {
       widen(id);
       break;
     }
   }
-  return allgather_bound(wider);
+  return wider;
 }
 
 void require_collective(const Topology& topology) {

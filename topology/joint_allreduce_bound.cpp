@@ -19,14 +19,18 @@
 // intermediate optimum come down to it, the answer is found. That is so on most symmetric clusters,
 // of any size, before the first linear program.
 //
-// Precision: rates are scaled to the widest link; the result is exact to about 1e-6.
+// Precision: rates are scaled to the widest link, and the solver's result is exact to about 1e-6.
+// The prices of its rows, made whole numbers, prove a bound in integers, which is the answer where
+// it is as near as that can tell (1e-9).
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <limits>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "base/error.hpp"
 #include "base/parse_units.hpp"
@@ -78,6 +82,13 @@ Abilities abilities_of(const Topology& topology, bool in_network) {
   return able;
 }
 
+/// X ≤ capacity / price, in bytes per second.
+struct ExactOptimum {
+  Capacity capacity = 0;
+  Capacity price = 1;
+  std::optional<LinkId> widest;  ///< the link that is worth most
+};
+
 class JointOptimum {
  public:
   JointOptimum(const Topology& topology, bool in_network)
@@ -109,7 +120,10 @@ class JointOptimum {
       const std::optional<double> total = program_.maximise();
       if (!total) return std::nullopt;
       const double optimum = *total * scale_;
-      if (optimum <= reachable * (1 + kTolerance)) return reachable;
+      if (optimum <= reachable * (1 + kTolerance)) {
+        best_ = optimum;
+        return reachable;
+      }
       // What is left to do on a plateau is mostly the proof that the value can be reached.
       idle_rounds = optimum < best_ * (1 - kTolerance) ? 0 : idle_rounds + 1;
       best_ = optimum;
@@ -138,6 +152,67 @@ class JointOptimum {
     std::ranges::stable_sort(names, std::greater<>(),
                              [&](const std::string& name) { return prices.at(name); });
     return names;
+  }
+
+  /// The optimum as a fraction, by prices that prove it: none where they are no fractions of small
+  /// whole numbers, or the solver is off by more than they can be.
+  ///
+  /// With a price for each cut, and for what a switch passes on more than it receives (of either
+  /// sign), a link is worth the larger of what a unit of broadcast and one of reduction cost on it.
+  /// If every root pays at least m for the cuts that it is in, X ≤ Σ worth · capacity / m (weak
+  /// duality). That holds for any prices; those of the optimum, made whole numbers by a common
+  /// factor, reach it.
+  std::optional<ExactOptimum> exact() const {
+    const std::optional<std::int64_t> factor = common_factor();
+    if (!factor) return std::nullopt;
+    const auto whole = [&](int row) {
+      return static_cast<Capacity>(
+          std::llround(program_.price(row) * static_cast<double>(*factor)));
+    };
+    std::vector<Capacity> broadcast(topology_.link_count());
+    std::vector<Capacity> reduction(topology_.link_count());
+    std::vector<Capacity> paid(roots_.size());
+    for (const CutRow& cut : cuts_) {
+      const Capacity price = std::max<Capacity>(0, whole(cut.row));
+      if (price == 0) continue;
+      const Half& half = cut.is_reversed ? reduction_ : broadcast_;
+      std::vector<Capacity>& on_links = cut.is_reversed ? reduction : broadcast;
+      for (std::size_t l = 0; l < on_links.size(); ++l) {
+        const Link& link = topology_.link(LinkId(l));
+        if (cut.side[half.from(link).index()] && !cut.side[half.to(link).index()]) {
+          on_links[l] += price;
+        }
+      }
+      for (std::size_t r = 0; r < paid.size(); ++r) {
+        if (cut.side[topology_.node_of(Rank(r)).index()]) paid[r] += price;
+      }
+    }
+    const Capacity least = *std::min_element(paid.begin(), paid.end());
+    if (least <= 0) return std::nullopt;
+    ExactOptimum optimum{0, least, std::nullopt};
+    Capacity most = 0;
+    for (std::size_t l = 0; l < topology_.link_count(); ++l) {
+      const Link& link = topology_.link(LinkId(l));
+      if (!is_way(link)) continue;
+      const auto balance = [&](const Half& half, NodeId v) {
+        const std::optional<int> row = half.balances[v.index()];
+        return row ? whole(*row) : Capacity{0};
+      };
+      const auto worth = [&](const Half& half, Capacity cuts) {
+        return cuts + balance(half, link.to) - balance(half, link.from);
+      };
+      const Capacity price =
+          std::max({Capacity{0}, worth(broadcast_, broadcast[l]), worth(reduction_, reduction[l])});
+      optimum.capacity += price * link.bandwidth.bytes_per_second();
+      if (price > most) {
+        most = price;
+        optimum.widest = LinkId(l);
+      }
+    }
+    constexpr double kSame = 1e-9;
+    const double rate = static_cast<double>(optimum.capacity) / static_cast<double>(least);
+    if (!(std::abs(rate - best_) <= kSame * best_)) return std::nullopt;
+    return optimum;
   }
 
   /// Rates of the last optimum.
@@ -177,7 +252,8 @@ class JointOptimum {
     FlowNetwork network;
     FlowNetwork::Vertex source;
     std::vector<FlowNetwork::Arc> root_arcs;
-    std::vector<int> rates;  // variable of each link
+    std::vector<int> rates;                    // variable of each link
+    std::vector<std::optional<int>> balances;  // row of each vertex that passes on what it receives
   };
 
   struct CutRow {
@@ -186,11 +262,36 @@ class JointOptimum {
     bool is_reversed;
   };
 
+  /// The least number by which all prices become whole.
+  std::optional<std::int64_t> common_factor() const {
+    constexpr std::int64_t kMostFactor = 5000;
+    constexpr double kWhole = 1e-6;
+    std::vector<double> prices;
+    const auto add = [&](int row) {
+      if (std::abs(program_.price(row)) > kWhole) prices.push_back(program_.price(row));
+    };
+    for (const CutRow& cut : cuts_) add(cut.row);
+    for (const Half* half : {&broadcast_, &reduction_}) {
+      for (const std::optional<int>& row : half->balances) {
+        if (row) add(*row);
+      }
+    }
+    for (std::int64_t factor = 1; factor <= kMostFactor; ++factor) {
+      const auto n = static_cast<double>(factor);
+      if (std::ranges::all_of(prices, [n](double price) {
+            return std::abs(price * n - std::round(price * n)) <= kWhole * n;
+          })) {
+        return factor;
+      }
+    }
+    return std::nullopt;
+  }
+
   double rate(std::size_t link) const {
     return static_cast<double>(topology_.link(LinkId(link)).bandwidth.bytes_per_second());
   }
 
-  void conserve(const Half& half, const std::vector<bool>& is_free) {
+  void conserve(Half& half, const std::vector<bool>& is_free) {
     std::vector<LinearProgram::Terms> balance(topology_.node_count());
     for (std::size_t l = 0; l < topology_.link_count(); ++l) {
       const Link& link = topology_.link(LinkId(l));
@@ -199,7 +300,10 @@ class JointOptimum {
       balance[link.to.index()].emplace_back(half.rates[l], 1.0);
     }
     for (std::size_t v = 0; v < balance.size(); ++v) {
-      if (!is_free[v] && !balance[v].empty()) program_.add_row(balance[v], 0, true);
+      half.balances.emplace_back();
+      if (!is_free[v] && !balance[v].empty()) {
+        half.balances.back() = program_.add_row(balance[v], 0, true);
+      }
     }
   }
 
@@ -302,6 +406,24 @@ double rate_of_two_halves(const Topology& topology) {
   return 1 / (1 / gather + 1 / scatter);
 }
 
+/// What the bound is exactly, or that it is not known.
+void set_exactly(AllReduceBound& bound, const std::optional<ExactOptimum>& exact) {
+  bound.p = 0;
+  bound.q = 1;
+  bound.widest.reset();
+  if (!exact) return;
+  bound.widest = exact->widest;
+  Capacity divisor = exact->price;
+  for (Capacity rest = exact->capacity; rest != 0;) {
+    divisor = std::exchange(rest, divisor % rest);
+  }
+  const Capacity q = exact->capacity / divisor;
+  if (q > std::numeric_limits<std::int64_t>::max()) return;
+  bound.p = static_cast<std::int64_t>(exact->price / divisor);
+  bound.q = static_cast<std::int64_t>(q);
+  bound.algbw = Bandwidth(bound.q / bound.p);
+}
+
 }  // namespace
 
 AllReduceBound joint_allreduce_bound(const Topology& topology, bool in_network) {
@@ -326,6 +448,7 @@ AllReduceBound joint_allreduce_bound(const Topology& topology, bool in_network) 
   const std::optional<double> optimum = search.solve(reachable);
   if (!optimum || *optimum >= simple * (1 - kTolerance)) return bound;
   bound.algbw = Bandwidth(static_cast<std::int64_t>(*optimum));
+  set_exactly(bound, search.exact());
   bound.reason = "joint optimum of reduction and broadcast: " + to_string(bound.algbw);
   constexpr std::size_t kNamed = 3;
   const std::vector<std::string> cuts = search.binding_cuts();

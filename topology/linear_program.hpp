@@ -32,8 +32,8 @@ class LinearProgram {
   [[nodiscard]] std::optional<double> maximise();
   /// Of a variable in the last solution.
   double value(int variable) const;
-  /// By how much the objective of the last solution falls for a unit that a row's lower bound
-  /// rises.
+  /// By how much the objective of the last solution falls for a unit that a row's lower bound, or
+  /// the value of an equality, rises: not negative for the former.
   double price(int row) const;
 
  private:

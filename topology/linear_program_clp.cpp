@@ -53,6 +53,6 @@ double LinearProgram::value(int variable) const {
   return impl_->model.primalColumnSolution()[variable];
 }
 
-double LinearProgram::price(int row) const { return std::abs(impl_->model.dualRowSolution()[row]); }
+double LinearProgram::price(int row) const { return -impl_->model.dualRowSolution()[row]; }
 
 }  // namespace rackrail::topology

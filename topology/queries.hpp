@@ -124,9 +124,9 @@ struct AllGatherBound {
 AllGatherBound allgather_bound(const Topology& topology);
 /// The same on the reversed graph.
 AllGatherBound reducescatter_bound(const Topology& topology);
-/// What the bound of all-gather becomes when the first link of its cut, and the opposite one where
-/// there is one, is twice as wide: all that a second cable there would buy. `cut` has links.
-AllGatherBound allgather_bound_with_wider_cut(const Topology& topology, const Cut& cut);
+/// The same cluster with the link, and the opposite one where there is one, twice as wide: what a
+/// second cable there would make of it.
+Topology with_wider_link(const Topology& topology, LinkId link);
 
 /// A lower bound for the time of any all-reduce without reduction in the network: of 1 byte per
 /// rank, as seconds per byte, with the cut or partition that gives it.
@@ -137,17 +137,23 @@ AllGatherBound allgather_bound_with_wider_cut(const Topology& topology, const Cu
 /// T ≥ 2(k−1)·M / Σ (capacity into the groups). Partitions tried: single ranks, hosts, racks; what
 /// may enter a group is the smallest cut between its ranks and what is outside it.
 struct AllReduceBound {
-  Bandwidth algbw;     ///< M/T, rounded down
-  std::string reason;  ///< "cut around host3: 25.0 GB/s" or "partition into 8 hosts: …"
-  Cut cut;             ///< the certificate where a single cut binds
+  /// T/M is p/q seconds per byte, reduced by the common factor; p is 0 where it is known to some
+  /// digits only.
+  std::int64_t p = 0;
+  std::int64_t q = 1;
+  Bandwidth algbw;               ///< M/T, rounded down
+  std::string reason;            ///< "cut around host3: 25.0 GB/s" or "partition into 8 hosts: …"
+  Cut cut;                       ///< the certificate where a single cut binds
+  std::optional<LinkId> widest;  ///< a link of those that bind, whose width would give most
 };
 AllReduceBound allreduce_bound(const Topology& topology, bool in_network = false);
 
 /// The joint optimum of all-reduce over free root weights, where reduction and broadcast share the
 /// links (topology/joint_allreduce_bound.cpp): never above `allreduce_bound`, and what trees can
 /// reach. With `in_network`, the switches that say they multicast or reduce may; where none says
-/// so, all may. Exact to about 1e-6; above 256 ranks, and in builds without a solver for linear
-/// programs, it is `allreduce_bound`, and says so where less is known to be reached (up to 1,024).
+/// so, all may. Exact where p says so, as nearly always, else to about 1e-6; above 256 ranks, and
+/// in builds without a solver for linear programs, it is `allreduce_bound`, and says so where less
+/// is known to be reached (up to 1,024).
 AllReduceBound joint_allreduce_bound(const Topology& topology, bool in_network = false);
 
 /// How the joint optimum without reduction in the network is reached, in bytes per second.

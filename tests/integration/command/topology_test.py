@@ -108,8 +108,41 @@ links:
                 self.assertAlmostEqual(bounds["reducescatter_algbw_Bps"] / gather, 1, places=6)
                 self.assertAlmostEqual(bounds["allreduce_algbw_Bps"] / (gather / 2), 1, places=6)
                 # Exactly: seconds for each byte of one rank's share.
-                self.assertAlmostEqual(Fraction(bounds["exact"]) * int(gather) / RANKS[name], 1,
-                                       places=6)
+                self.assertEqual(Fraction(bounds["exact"]),
+                                 Fraction(RANKS[name] * (machines - 1), int(rate) * machines))
+
+    def test_every_bound_is_exact_and_says_what_a_wider_link_buys(self):
+        # One narrow host on a switch: 7 shares enter it, or leave it, at 1 GB/s; an all-reduce
+        # takes its buffer in and out once, by trees that have no root there.
+        cluster = self.write("star.csv", "source,target,bandwidth,latency\n" + "".join(
+            f"host{h},switch,{1 if h == 7 else 4} GB/s,1 us\n" for h in range(8)))
+        bounds = self.rackrail_json("topology", "bounds", cluster)
+        share = Fraction(7, 10**9)
+        self.assertEqual(Fraction(bounds["exact"]), share)
+        self.assertEqual(Fraction(bounds["reducescatter_exact"]), share)
+        self.assertEqual(bounds["cut"], ["switch→host7"])
+        self.assertEqual(bounds["reducescatter_cut"], ["host7→switch"])
+        self.assertEqual(bounds["reducescatter_cut_Bps"], 10**9)
+        self.assertEqual(Fraction(bounds["allreduce_exact"]), Fraction(1, 10**9))
+        for collective, link, algbw in (("all-gather", "switch→host7", 16 * 10**9 // 7),
+                                        ("reduce-scatter", "host7→switch", 16 * 10**9 // 7),
+                                        ("all-reduce", None, 2 * 10**9)):
+            with self.subTest(collective=collective):
+                wider = bounds["wider"][collective]
+                self.assertEqual(wider["algbw_Bps"], algbw)
+                self.assertIn("host7", wider["link"])
+                self.assertIn(link or wider["link"], wider["link"])
+        text = self.rackrail("topology", "bounds", cluster).out
+        self.assertIn("exact reduce-scatter bound: 7/1000000000 s per byte and rank", text)
+        self.assertIn("exact all-reduce bound: 1/1000000000 s per byte", text)
+        self.assertIn("host7→switch twice as wide: reduce-scatter 2.29 GB/s", text)
+
+    def test_switches_that_add_change_the_exact_bound_of_all_reduce(self):
+        for options, machines in (((), 2 * 7), (("--in-network",), 8)):
+            with self.subTest(options=options):
+                bounds = self.rackrail_json("topology", "bounds", "a100-8x8", *options)
+                self.assertEqual(Fraction(bounds["allreduce_exact"]),
+                                 Fraction(machines, 8 * 8 * 25 * 10**9))
 
     def test_a_plain_edge_list_goes_the_whole_way(self):
         cluster = self.write("cluster.csv", EDGES)

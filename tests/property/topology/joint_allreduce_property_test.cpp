@@ -1,5 +1,6 @@
 // The joint optimum found by cuts against the same program written out with one flow per rank.
 #include <catch2/catch.hpp>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -130,12 +131,18 @@ TEST_CASE("cuts and flows give the same joint optimum") {
       const double expected = optimum_by_flows(t, in_network);
       const double simple =
           static_cast<double>(allreduce_bound(t, in_network).algbw.bytes_per_second()) / kUnit;
-      const double found =
-          static_cast<double>(joint_allreduce_bound(t, in_network).algbw.bytes_per_second()) /
-          kUnit;
+      const AllReduceBound bound = joint_allreduce_bound(t, in_network);
+      const double found = static_cast<double>(bound.algbw.bytes_per_second()) / kUnit;
       // The simple bounds hold for every all-reduce, so also for the best one.
       CHECK(expected <= simple * (1 + 1e-6));
       CHECK(found == Approx(expected).epsilon(1e-5));
+      REQUIRE(bound.p > 0);
+      CHECK(std::gcd(bound.p, bound.q) == 1);
+      CHECK(static_cast<double>(bound.q) / static_cast<double>(bound.p) / kUnit ==
+            Approx(expected).epsilon(1e-9));
+      REQUIRE(bound.widest.has_value());
+      CHECK(joint_allreduce_bound(with_wider_link(t, *bound.widest), in_network).algbw >=
+            bound.algbw);
     }
   }
 }

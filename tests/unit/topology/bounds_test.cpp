@@ -269,5 +269,6 @@ TEST_CASE("a wider link buys what the next cut allows") {
   }
   const AllGatherBound bound = allgather_bound(t);
   CHECK(in_units(bound.algbw) == Approx(8 * 25 / 7.0));
-  CHECK(in_units(allgather_bound_with_wider_cut(t, bound.cut).algbw) == Approx(8 * 50 / 7.0));
+  CHECK(in_units(allgather_bound(with_wider_link(t, bound.cut.links.front())).algbw) ==
+        Approx(8 * 50 / 7.0));
 }

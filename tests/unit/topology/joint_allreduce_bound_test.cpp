@@ -52,6 +52,24 @@ TEST_CASE("joint optimum of all-reduce on known clusters") {
   }
 }
 
+TEST_CASE("the joint optimum is a fraction of whole numbers, and a binding link widens it") {
+  if (!LinearProgram::is_available()) RACKRAIL_SKIP("no solver for linear programs in this build");
+  const auto is_exactly = [](const AllReduceBound& bound, std::int64_t p, std::int64_t q) {
+    return bound.p * q == bound.q * p && bound.p > 0;
+  };
+  // By the joint optimum, by one cut, by a partition, and by one cut of switches that add.
+  CHECK(is_exactly(joint_allreduce_bound(grid(4, 4, false, Bandwidth(kUnit))), 5, 8 * kUnit));
+  std::vector<Bandwidth> rates(7, Bandwidth(100 * kUnit));
+  rates.push_back(Bandwidth(25 * kUnit));
+  const Topology slow = star(rates);
+  const AllReduceBound by_cut = joint_allreduce_bound(slow);
+  CHECK(is_exactly(by_cut, 1, 25 * kUnit));
+  CHECK(is_exactly(joint_allreduce_bound(with_wider_link(slow, by_cut.widest.value())), 1,
+                   50 * kUnit));
+  CHECK(is_exactly(joint_allreduce_bound(boxes(1, kUnit)), 7, 1200 * kUnit));
+  CHECK(is_exactly(joint_allreduce_bound(boxes(1, kUnit), true), 1, 300 * kUnit));
+}
+
 TEST_CASE("only switches that say they can work do so, once any says it") {
   if (!LinearProgram::is_available()) RACKRAIL_SKIP("no solver for linear programs in this build");
   Topology t = boxes(1, kUnit);
