@@ -1,11 +1,14 @@
 // Plans executed on a GPU by several ranks, with the NCCL of this machine:
 //
-//   nccl_check [--ranks 4] [--elements 16777216] [--steps 10]
+//   nccl_check [--ranks 4] [--elements 16777216] [--steps 10] [--across ucx] [--codec fp16]
 //
+// Pairs of ranks stand for nodes: NCCL sums inside them, and carries what goes between them, too;
+// or that goes over UCX, from the GPU's memory where UCX takes it, else by way of pinned memory.
 // Ranks are processes that share one GPU, each with a NCCL_HOSTID of its own, because NCCL refuses
 // two ranks on one device of one host; so what NCCL moves goes through sockets, and times say
 // nothing of a real machine. Prints one line of JSON: whether all ranks end with the exact sum, and
-// the time of a step. Exit status: 0 right, 1 wrong or no GPU or no NCCL, 2 bad arguments.
+// the median time of a step. Exit status: 0 right, 1 wrong or no GPU or no NCCL or UCX, 2 bad
+// arguments.
 #include <fmt/format.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -14,10 +17,14 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <memory>
 #include <new>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -28,39 +35,96 @@
 #include "base/error.hpp"
 #include "plan/verifier.hpp"
 #include "runtime/cuda/factory.hpp"
+#include "runtime/cuda/handles.hpp"
 #include "runtime/launch/gpu_worker.hpp"
-#include "runtime/nccl/device_executor.hpp"
 #include "runtime/nccl/library.hpp"
+#include "runtime/nccl/plan_executor.hpp"
 
 namespace rackrail::runtime {
 namespace {
 
 constexpr std::size_t kMostRanks = 64;
+// Gradients are whole numbers; FP16 has all of them up to 2,048.
+constexpr std::size_t kDifferentValues = 31;
+constexpr std::size_t kMostRanksInFp16 = 10;
+constexpr Duration kEndDeadline = 10_s;
 
 struct Options {
   std::size_t ranks = 4;
   std::int64_t elements = std::int64_t{1} << 24U;
   std::uint32_t steps = 10;
+  std::string across = "nccl";
+  std::string codec = "none";  ///< between pairs
+
+  bool is_hybrid() const { return across != "nccl"; }
+};
+
+/// What a rank says to all others, once.
+struct Statement {
+  std::array<char, 16'384> text = {};
+  std::size_t size = 0;
+  std::atomic<bool> is_made = false;
 };
 
 /// Of all processes.
 struct Shared {
-  NcclId id;
-  std::atomic<bool> has_id = false;
-  std::atomic<bool> is_over = false;  ///< a rank has failed before there was an id
+  std::array<std::array<Statement, kMostRanks>, 2> statements;  ///< by round and rank
+  std::atomic<bool> is_over = false;                            ///< a rank has failed
   std::atomic<std::uint64_t> wrong = 0;
   std::atomic<std::uint64_t> picoseconds = 0;  ///< of a step of rank 0
+  std::atomic<bool> is_staged = true;          ///< messages, at rank 0
+};
+
+/// One rank's place among the processes.
+class Meeting {
+ public:
+  Meeting(Shared& shared, std::size_t self, std::size_t ranks)
+      : shared_(shared), self_(self), ranks_(ranks) {}
+
+  /// What each rank says in this round, by rank.
+  std::vector<std::string> exchange(const std::string& own) {
+    auto& round = shared_.statements.at(round_++);
+    Statement& mine = round.at(self_);
+    if (own.size() > mine.text.size()) {
+      throw RuntimeFailure(
+          fmt::format("what rank {} has to say takes {} bytes, expected at most {}", self_,
+                      own.size(), mine.text.size()));
+    }
+    std::copy(own.begin(), own.end(), mine.text.begin());
+    mine.size = own.size();
+    mine.is_made = true;
+    std::vector<std::string> all;
+    for (std::size_t r = 0; r < ranks_; ++r) {
+      while (!round.at(r).is_made) {
+        if (shared_.is_over) {
+          throw RuntimeFailure("another rank has failed");
+        }
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+      all.emplace_back(round.at(r).text.data(), round.at(r).size);
+    }
+    return all;
+  }
+
+ private:
+  Shared& shared_;
+  const std::size_t self_;
+  const std::size_t ranks_;
+  std::size_t round_ = 0;
 };
 
 /// Pairs: a shard is summed at one member of each pair, at the first pair, and comes back.
 plan::Plan make_plan(const Options& options) {
   const auto ranks = static_cast<std::uint32_t>(options.ranks);
   plan::TransferGraph graph("pairs", plan::Collective::kAllReduce, ranks, {1, 1});
+  const std::uint8_t codec_across = graph.add_codec(plan::parse_codec(options.codec));
   for (std::uint32_t shard = 0; shard < 2; ++shard) {
     const auto add = [&](std::uint32_t src, std::uint32_t dst, plan::TransferOp op,
                          const std::vector<TransferId>& after) {
+      const std::uint8_t codec = src / 2 == dst / 2 ? std::uint8_t{0} : codec_across;
       return graph.add_transfer(
-          {.src = Rank(src), .dst = Rank(dst), .chunk_begin = shard, .op = op}, after);
+          {.src = Rank(src), .dst = Rank(dst), .chunk_begin = shard, .op = op, .codec = codec},
+          after);
     };
     std::vector<TransferId> sums;
     std::vector<TransferId> own;
@@ -71,11 +135,12 @@ plan::Plan make_plan(const Options& options) {
       sums.push_back(add(pair + shard, shard, plan::TransferOp::kReduce, {own[pair / 2]}));
     }
     sums.push_back(own[0]);
-    for (std::uint32_t pair = 0; pair < ranks; pair += 2) {
-      const std::vector<TransferId> after =
-          pair == 0 ? sums : std::vector{add(shard, pair + shard, plan::TransferOp::kCopy, sums)};
-      add(pair + shard, pair + 1 - shard, plan::TransferOp::kCopy, after);
+    std::vector<TransferId> across = sums;  // a codec makes what is here what it made of it
+    for (std::uint32_t pair = 2; pair < ranks; pair += 2) {
+      across.push_back(add(shard, pair + shard, plan::TransferOp::kCopy, sums));
+      add(pair + shard, pair + 1 - shard, plan::TransferOp::kCopy, {across.back()});
     }
+    add(shard, 1 - shard, plan::TransferOp::kCopy, across);
   }
   plan::Plan plan;
   plan.name = "pairs";
@@ -89,11 +154,28 @@ plan::Plan make_plan(const Options& options) {
 }
 
 float contribution(std::size_t rank, std::size_t element) {
-  return static_cast<float>((rank + 1) * (element % 31 + 1));
+  return static_cast<float>((rank + 1) * (element % kDifferentValues + 1));
+}
+
+/// Joined to those of the other ranks; with NCCL alone nothing goes over it.
+std::unique_ptr<Transport> join_transport(const Options& options, Rank self, Meeting& meeting) {
+  if (!options.is_hybrid()) {
+    return std::move(make_in_process_transports(1).front());
+  }
+  std::unique_ptr<Transport> transport = make_transport(options.across);
+  const std::vector<std::byte> own = transport->address();
+  std::vector<std::vector<std::byte>> addresses;
+  for (const std::string& address :
+       meeting.exchange({reinterpret_cast<const char*>(own.data()), own.size()})) {
+    const auto bytes = std::as_bytes(std::span(address));
+    addresses.emplace_back(bytes.begin(), bytes.end());
+  }
+  transport->connect(self, addresses);
+  return transport;
 }
 
 void run_rank(const Options& options, std::size_t self, Shared& shared) {
-  // Before the first call of NCCL, which reads them once.
+  // Before there is another thread, and before the first call of NCCL, which reads them once.
   if (const auto problem = share_gpu_as(Rank(self), true)) {
     throw RuntimeFailure(*problem);
   }
@@ -104,30 +186,27 @@ void run_rank(const Options& options, std::size_t self, Shared& shared) {
   if (const CudaStatus cuda = cuda_status(); cuda.unavailable) {
     throw RuntimeFailure(*cuda.unavailable);
   }
-  if (self == 0) {
-    shared.id = NcclCommunicator::make_id(nccl.functions);
-    shared.has_id = true;
-  }
-  while (!shared.has_id && !shared.is_over) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  if (!shared.has_id) {
-    throw RuntimeFailure("another rank has failed");
-  }
   const plan::Plan plan = make_plan(options);
-  RankGroups groups;
+  RankGroups pairs;
   for (std::size_t r = 0; r < options.ranks; r += 2) {
-    groups.push_back({Rank(r), Rank(r + 1)});
+    pairs.push_back({Rank(r), Rank(r + 1)});
   }
-  auto communicators = DeviceCommunicators::make(
-      NcclCommunicator::join(nccl.functions, shared.id, static_cast<int>(options.ranks),
-                             static_cast<int>(self), {.most_thread_blocks = 2}),
-      groups, Rank(self));
-  NcclMessages messages(*communicators.world);
-  DeviceExecutor executor(plan, Rank(self), groups, communicators, messages);
+  Meeting meeting(shared, self, options.ranks);
+  const std::unique_ptr<Transport> transport = join_transport(options, Rank(self), meeting);
   const CudaStream stream;
   const DeviceBuffer<float> gradient(static_cast<std::size_t>(options.elements));
+  std::unique_ptr<PlanExecutor> executor = make_device_plan_executor(
+      plan, Rank(self), *transport,
+      {.stream = stream.get(),
+       .path = options.is_hybrid() ? DevicePath::kHybrid : DevicePath::kNccl,
+       .groups = pairs,
+       .nccl = &nccl.functions,
+       .exchange = [&](const std::string& own) { return meeting.exchange(own); }});
+  if (self == 0) {
+    shared.is_staged = is_staged(Staging::kWhereNeeded, *transport);
+  }
   std::vector<float> values(gradient.size());
+  std::vector<std::chrono::nanoseconds> times;
   for (std::uint32_t step = 0; step < options.steps; ++step) {
     for (std::size_t i = 0; i < values.size(); ++i) {
       values[i] = contribution(self, i);
@@ -135,26 +214,24 @@ void run_rank(const Options& options, std::size_t self, Shared& shared) {
     copy_to_device<float>(values, gradient, stream.get());
     stream.synchronize();
     const auto started = std::chrono::steady_clock::now();
-    executor.begin_step(step);
-    executor.launch(BucketId(0), gradient.span(), stream.get());
-    executor.wait_on(BucketId(0), stream.get());
-    stream.synchronize();
-    const auto time = std::chrono::steady_clock::now() - started;
-    executor.check_health();
+    executor->begin_step(step);
+    executor->launch(BucketId(0), gradient.span());
+    executor->wait_all();
+    times.push_back(std::chrono::steady_clock::now() - started);
     copy_to_host(gradient, std::span(values), stream.get());
     stream.synchronize();
     const auto total = static_cast<float>(options.ranks * (options.ranks + 1) / 2);
     for (std::size_t i = 0; i < values.size(); ++i) {
-      shared.wrong += values[i] == total * static_cast<float>(i % 31 + 1) ? 0U : 1U;
-    }
-    if (self == 0) {
-      shared.picoseconds = static_cast<std::uint64_t>(
-          1000 * std::chrono::duration_cast<std::chrono::nanoseconds>(time).count());
+      shared.wrong += values[i] == total * static_cast<float>(i % kDifferentValues + 1) ? 0U : 1U;
     }
   }
-  if (!communicators.close(20_s)) {
-    throw RuntimeFailure("NCCL: no orderly end");
+  if (self == 0) {
+    const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
+    std::nth_element(times.begin(), middle, times.end());
+    shared.picoseconds = static_cast<std::uint64_t>(1000 * middle->count());
   }
+  executor.reset();
+  transport->close(kEndDeadline);
 }
 
 /// The exit status of the process of a rank.
@@ -221,9 +298,12 @@ int check(const Options& options) {
   bool is_good = end_well(children) && children.size() == options.ranks;
   is_good = is_good && shared.wrong == 0;
   const double seconds = static_cast<double>(shared.picoseconds) * 1e-12;
-  const nlohmann::json report = {{"ranks", options.ranks},       {"elements", options.elements},
-                                 {"steps", options.steps},       {"good", is_good},
-                                 {"wrong", shared.wrong.load()}, {"step_s", seconds}};
+  const DevicePath path = options.is_hybrid() ? DevicePath::kHybrid : DevicePath::kNccl;
+  const nlohmann::json report = {
+      {"ranks", options.ranks},       {"elements", options.elements},
+      {"steps", options.steps},       {"path", to_string(path, shared.is_staged)},
+      {"codec", options.codec},       {"good", is_good},
+      {"wrong", shared.wrong.load()}, {"step_s", seconds}};
   fmt::print("{}\n", report.dump());
   return is_good ? 0 : 1;
 }
@@ -237,6 +317,10 @@ int run(int argc, char** argv) {
       ->check(CLI::Range(std::int64_t{2}, std::int64_t{1} << 31U));
   app.add_option("--steps", options.steps, "Times that it is summed")
       ->check(CLI::Range(1U, 1'000'000U));
+  app.add_option("--across", options.across, "What is between the pairs: nccl, or ucx")
+      ->check(CLI::IsMember({"nccl", "ucx"}));
+  app.add_option("--codec", options.codec, "Between the pairs: none, or fp16")
+      ->check(CLI::IsMember({"none", "fp16"}));
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -244,6 +328,16 @@ int run(int argc, char** argv) {
   }
   if (options.ranks % 2 != 0) {
     fmt::print(stderr, "nccl_check: --ranks: found {}, expected an even number\n", options.ranks);
+    return 2;
+  }
+  if (options.is_hybrid() && options.ranks < 4) {
+    fmt::print(stderr, "nccl_check: --across: found {} ranks, expected 4 or more: two pairs\n",
+               options.ranks);
+    return 2;
+  }
+  if (options.codec == "fp16" && options.ranks > kMostRanksInFp16) {
+    fmt::print(stderr, "nccl_check: --codec fp16: found {} ranks, expected at most {}\n",
+               options.ranks, kMostRanksInFp16);
     return 2;
   }
   return check(options);

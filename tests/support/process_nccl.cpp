@@ -1,0 +1,309 @@
+// A library of NCCL's functions for ranks that are processes of this machine, on host memory: for
+// programs that run on an emulated GPU, whose streams have ended what they were given. Operations
+// are carried out when their group ends, which waits for the others.
+//
+// Each communicator is a piece of shared memory with a ring of bytes for every pair of ranks. A
+// collective is each rank sending all it has to all others, summed in the order of the ranks.
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <memory>
+#include <new>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/nccl/functions.hpp"
+
+using rackrail::runtime::NcclConfig;
+using rackrail::runtime::NcclHandle;
+using rackrail::runtime::NcclId;
+using rackrail::runtime::NcclOperator;
+using rackrail::runtime::NcclResult;
+using rackrail::runtime::NcclStream;
+using rackrail::runtime::NcclType;
+
+namespace {
+
+constexpr std::size_t kRingBytes = std::size_t{256} << 10U;
+constexpr useconds_t kPause = 50;
+
+/// Bytes from one rank to another.
+struct Ring {
+  std::atomic<std::size_t> written = 0;
+  std::atomic<std::size_t> read = 0;
+  char bytes[kRingBytes];
+
+  /// Of so many, how many there was room for.
+  std::size_t put(const char* from, std::size_t size) {
+    const std::size_t at = written;
+    const std::size_t count = std::min(size, kRingBytes - (at - read));
+    for (std::size_t i = 0; i < count; ++i) {
+      bytes[(at + i) % kRingBytes] = from[i];
+    }
+    written = at + count;
+    return count;
+  }
+  std::size_t take(char* to, std::size_t size) {
+    const std::size_t at = read;
+    const std::size_t count = std::min(size, written - at);
+    for (std::size_t i = 0; i < count; ++i) {
+      to[i] = bytes[(at + i) % kRingBytes];
+    }
+    read = at + count;
+    return count;
+  }
+};
+
+/// What is still to be moved of one message.
+struct Move {
+  Ring* ring;
+  char* memory;
+  std::size_t left;
+  bool is_send;
+
+  bool advance() {
+    const std::size_t count = is_send ? ring->put(memory, left) : ring->take(memory, left);
+    memory += count;
+    left -= count;
+    return count != 0;
+  }
+};
+
+}  // namespace
+
+struct ncclComm {
+  ncclComm(std::string the_name, int the_rank, int the_ranks)
+      : name(std::move(the_name)), rank(the_rank), ranks(the_ranks) {
+    const std::size_t size = sizeof(Ring) * rings();
+    const int file = shm_open(name.c_str(), O_RDWR | O_CREAT, 0600);
+    if (file < 0 || ftruncate(file, static_cast<off_t>(size)) != 0) {
+      std::perror("process_nccl: shared memory");
+      std::abort();
+    }
+    memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    close(file);
+    if (memory == MAP_FAILED) {
+      std::perror("process_nccl: shared memory");
+      std::abort();
+    }
+  }
+  ~ncclComm() {
+    munmap(memory, sizeof(Ring) * rings());
+    if (rank == 0) {
+      shm_unlink(name.c_str());
+    }
+  }
+  ncclComm(const ncclComm&) = delete;
+  ncclComm& operator=(const ncclComm&) = delete;
+
+  std::size_t rings() const {
+    return static_cast<std::size_t>(ranks) * static_cast<std::size_t>(ranks);
+  }
+  /// New shared memory is all zeros, which is what an empty ring is.
+  Ring* ring(int from, int to) const {
+    return static_cast<Ring*>(memory) + (static_cast<std::ptrdiff_t>(from) * ranks + to);
+  }
+
+  std::string name;
+  int rank;
+  int ranks;
+  int children = 0;
+  void* memory = nullptr;
+};
+
+namespace {
+
+std::size_t size_of(NcclType type) { return type == NcclType::kFloat32 ? 4 : 1; }
+
+struct Group {
+  int depth = 0;
+  std::vector<Move> moves;
+  std::vector<std::function<void()>> afterwards;
+};
+thread_local Group group;
+
+void add_send(NcclHandle comm, int peer, const void* from, std::size_t bytes) {
+  group.moves.push_back({comm->ring(comm->rank, peer),
+                         const_cast<char*>(static_cast<const char*>(from)), bytes, true});
+}
+void add_receive(NcclHandle comm, int peer, void* to, std::size_t bytes) {
+  group.moves.push_back({comm->ring(peer, comm->rank), static_cast<char*>(to), bytes, false});
+}
+
+/// Messages of one pair keep their order.
+void carry_out() {
+  bool is_over = false;
+  while (!is_over) {
+    is_over = true;
+    bool has_moved = false;
+    std::map<std::pair<Ring*, bool>, bool> is_taken;
+    for (Move& move : group.moves) {
+      bool& taken = is_taken[{move.ring, move.is_send}];
+      if (move.left != 0 && !std::exchange(taken, true)) {
+        has_moved = move.advance() || has_moved;
+        is_over = false;
+      }
+    }
+    if (!is_over && !has_moved) {
+      usleep(kPause);
+    }
+  }
+  for (const auto& act : std::exchange(group.afterwards, {})) {
+    act();
+  }
+  group.moves.clear();
+}
+
+NcclResult end_of_call() {
+  if (group.depth == 0) {
+    carry_out();
+  }
+  return NcclResult::kSuccess;
+}
+
+using Parts = std::vector<std::vector<float>>;
+
+/// What every rank has, at all of them; `act` is called with it by rank.
+NcclResult gather_all(NcclHandle comm, const void* from, std::size_t count,
+                      std::function<void(const Parts&)> act) {
+  const auto parts =
+      std::make_shared<Parts>(static_cast<std::size_t>(comm->ranks), std::vector<float>(count));
+  const auto own = std::make_shared<std::vector<float>>(count);
+  std::memcpy(own->data(), from, count * sizeof(float));
+  for (int r = 0; r < comm->ranks; ++r) {
+    add_send(comm, r, own->data(), count * sizeof(float));
+    add_receive(comm, r, (*parts)[static_cast<std::size_t>(r)].data(), count * sizeof(float));
+  }
+  group.afterwards.emplace_back([parts, own, act = std::move(act)] { act(*parts); });
+  return end_of_call();
+}
+
+/// Of `count` values from `begin` on.
+void sum_into(const Parts& parts, std::size_t begin, std::size_t count, void* to) {
+  std::vector<float> sum(count);
+  for (const std::vector<float>& part : parts) {
+    for (std::size_t i = 0; i < count; ++i) {
+      sum[i] += part[begin + i];
+    }
+  }
+  std::memcpy(to, sum.data(), count * sizeof(float));
+}
+
+}  // namespace
+
+extern "C" {
+
+NcclResult ncclGetVersion(int* version) {
+  *version = 22'809;
+  return NcclResult::kSuccess;
+}
+const char* ncclGetErrorString(NcclResult /*result*/) { return "a stand-in"; }
+const char* ncclGetLastError(NcclHandle /*comm*/) { return ""; }
+
+NcclResult ncclGetUniqueId(NcclId* id) {
+  std::snprintf(id->bytes, sizeof id->bytes, "/process-nccl-%ld", static_cast<long>(getpid()));
+  return NcclResult::kSuccess;
+}
+/// Two ranks on one device of one host are refused, as NCCL does.
+NcclResult ncclCommInitRankConfig(NcclHandle* comm, int ranks, NcclId id, int rank,
+                                  NcclConfig* /*config*/) {
+  const char* host = std::getenv("NCCL_HOSTID");
+  if (host == nullptr || "rackrail-rank-" + std::to_string(rank) != host) {
+    *comm = nullptr;
+    return NcclResult::kInvalidUsage;
+  }
+  *comm = new ncclComm(id.bytes, rank, ranks);
+  return NcclResult::kSuccess;
+}
+/// `key` is the rank in the child, as rackrail has it; the child has as many ranks as say its
+/// color.
+NcclResult ncclCommSplit(NcclHandle comm, int color, int key, NcclHandle* child,
+                         NcclConfig* /*config*/) {
+  const auto mine = static_cast<float>(color);
+  int size = 0;
+  gather_all(comm, &mine, 1, [&](const Parts& colors) {
+    for (const auto& each : colors) {
+      size += each[0] == mine ? 1 : 0;
+    }
+  });
+  *child = new ncclComm(
+      comm->name + "-" + std::to_string(comm->children++) + "-" + std::to_string(color), key, size);
+  return NcclResult::kSuccess;
+}
+/// Nobody's memory goes while another still looks at it.
+NcclResult ncclCommFinalize(NcclHandle comm) {
+  const float nothing = 0;
+  return gather_all(comm, &nothing, 1, [](const Parts&) {});
+}
+NcclResult ncclCommDestroy(NcclHandle comm) {
+  delete comm;
+  return NcclResult::kSuccess;
+}
+NcclResult ncclCommAbort(NcclHandle comm) { return ncclCommDestroy(comm); }
+NcclResult ncclCommGetAsyncError(NcclHandle /*comm*/, NcclResult* error) {
+  *error = NcclResult::kSuccess;
+  return NcclResult::kSuccess;
+}
+
+NcclResult ncclGroupStart() {
+  ++group.depth;
+  return NcclResult::kSuccess;
+}
+NcclResult ncclGroupEnd() {
+  --group.depth;
+  return end_of_call();
+}
+
+NcclResult ncclSend(const void* buffer, std::size_t count, NcclType type, int peer, NcclHandle comm,
+                    NcclStream /*stream*/) {
+  add_send(comm, peer, buffer, count * size_of(type));
+  return end_of_call();
+}
+NcclResult ncclRecv(void* buffer, std::size_t count, NcclType type, int peer, NcclHandle comm,
+                    NcclStream /*stream*/) {
+  add_receive(comm, peer, buffer, count * size_of(type));
+  return end_of_call();
+}
+NcclResult ncclAllReduce(const void* from, void* to, std::size_t count, NcclType /*type*/,
+                         NcclOperator /*op*/, NcclHandle comm, NcclStream /*stream*/) {
+  return gather_all(comm, from, count, [=](const Parts& parts) { sum_into(parts, 0, count, to); });
+}
+NcclResult ncclReduce(const void* from, void* to, std::size_t count, NcclType /*type*/,
+                      NcclOperator /*op*/, int root, NcclHandle comm, NcclStream /*stream*/) {
+  return gather_all(comm, from, count, [=](const Parts& parts) {
+    if (comm->rank == root) {
+      sum_into(parts, 0, count, to);
+    }
+  });
+}
+NcclResult ncclReduceScatter(const void* from, void* to, std::size_t count_each, NcclType /*type*/,
+                             NcclOperator /*op*/, NcclHandle comm, NcclStream /*stream*/) {
+  const auto count = count_each * static_cast<std::size_t>(comm->ranks);
+  return gather_all(comm, from, count, [=](const Parts& parts) {
+    sum_into(parts, count_each * static_cast<std::size_t>(comm->rank), count_each, to);
+  });
+}
+NcclResult ncclBroadcast(const void* from, void* to, std::size_t count, NcclType /*type*/, int root,
+                         NcclHandle comm, NcclStream /*stream*/) {
+  return gather_all(comm, from, count, [=](const Parts& parts) {
+    std::memcpy(to, parts[static_cast<std::size_t>(root)].data(), count * sizeof(float));
+  });
+}
+NcclResult ncclAllGather(const void* from, void* to, std::size_t count_each, NcclType /*type*/,
+                         NcclHandle comm, NcclStream /*stream*/) {
+  return gather_all(comm, from, count_each, [=](const Parts& parts) {
+    for (std::size_t r = 0; r < parts.size(); ++r) {
+      std::memcpy(static_cast<float*>(to) + r * count_each, parts[r].data(),
+                  count_each * sizeof(float));
+    }
+  });
+}
+}
