@@ -51,6 +51,9 @@ struct HostMessages::Exchange : std::enable_shared_from_this<Exchange> {
 namespace {
 
 constexpr Duration kLongestSleep = Duration(50'000'000'000);  // 50 ms
+// UCX hears of the end of a copy of the device's by a function of the host of its own, which the
+// driver may keep waiting behind one of ours that waits for that very copy.
+constexpr Duration kLongestSleepWhileDirect = 100_us;
 constexpr auto kEndDeadline = std::chrono::seconds(2);
 // What has failed once may fail whenever it is tried; nobody waits for it any more.
 constexpr auto kAfterFailure = std::chrono::milliseconds(10);
@@ -254,7 +257,7 @@ void HostMessages::run() {
         has_device = true;
       }
       if (take_tasks() + transport_.progress() == 0) {
-        transport_.wait(kLongestSleep);
+        transport_.wait(longest_sleep());
       }
     } catch (const std::exception& error) {
       fail(error.what());
@@ -262,6 +265,11 @@ void HostMessages::run() {
     }
   }
   copies_.reset();
+}
+
+Duration HostMessages::longest_sleep() {
+  const std::lock_guard lock(mutex_);
+  return meeting_->direct == 0 ? kLongestSleep : kLongestSleepWhileDirect;
 }
 
 /// Whether the thread is to stop, and the transport uses no memory of the device any more.

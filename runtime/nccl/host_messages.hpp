@@ -96,6 +96,7 @@ class HostMessages final : public DeviceMessages {
   void give(Task task);
   void run();
   bool may_end();
+  Duration longest_sleep();
   std::size_t take_tasks();
   void take_early(Exchange& exchange, std::uint32_t turn);
   void send(const Task& task);
