@@ -238,12 +238,15 @@ void Context::all_reduce(const Array& array, float factor) {
 }
 
 void Context::send_parts(const std::vector<Part>& parts, std::span<float> data) {
-  trainer::Floats padded;  // on the GPU
+  const Part& last = parts.back();
+  trainer::Floats padded;  // on the GPU, before sums are under way that taking it may wait for
+  if (last.elements < last.piece_elements && gpu_ != nullptr) {
+    padded = gpu_->make(static_cast<std::size_t>(last.piece_elements));
+  }
   for (const Part& part : parts) {
     std::span<float> values =
         data.subspan(static_cast<std::size_t>(part.begin), static_cast<std::size_t>(part.elements));
     if (part.elements < part.piece_elements && gpu_ != nullptr) {
-      padded = gpu_->make(static_cast<std::size_t>(part.piece_elements));
       gpu_->copy(values, padded.span().first(values.size()));
       values = padded.span();
     } else if (part.elements < part.piece_elements) {
@@ -254,7 +257,6 @@ void Context::send_parts(const std::vector<Part>& parts, std::span<float> data) 
     session_->executor().launch(part.bucket, values);
   }
   session_->executor().wait_all();
-  const Part& last = parts.back();
   if (padded.size() != 0) {
     const auto size = static_cast<std::size_t>(last.elements);
     gpu_->copy(padded.span().first(size), data.subspan(static_cast<std::size_t>(last.begin), size));

@@ -2,6 +2,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include <mutex>
+
 #include "base/error.hpp"
 #include "runtime/cuda/cuda_error.hpp"
 #include "runtime/cuda/device_codec.hpp"
@@ -18,22 +20,22 @@ class CudaCodec final : public Codec {
 
   void encode(std::span<const float> input, std::span<float> residual, EncodeKey key,
               std::span<std::byte> output) const override {
-    const CudaStream stream;
-    const DeviceBuffer<float> values(input.size());
-    const DeviceBuffer<float> errors(residual.size());
-    const DeviceBuffer<std::byte> bytes(output.size());
-    const DeviceBuffer<std::byte> scratch(codec_->scratch_bytes(input.size()));
-    copy_to_device(input, values, stream.get());
-    copy_to_device<float>(residual, errors, stream.get());
-    codec_->encode({.input = values.span(),
-                    .residual = errors.span(),
-                    .output = bytes.span(),
-                    .scratch = scratch.span(),
+    const std::lock_guard lock(mutex_);
+    const cudaStream_t stream = stream_.get();
+    const std::span<float> values = at_least(values_, input.size());
+    const std::span<float> errors = at_least(errors_, residual.size());
+    const std::span<std::byte> bytes = at_least(bytes_, output.size());
+    copy(values.data(), input.data(), input.size_bytes());
+    copy(errors.data(), residual.data(), residual.size_bytes());
+    codec_->encode({.input = values,
+                    .residual = errors,
+                    .output = bytes,
+                    .scratch = at_least(scratch_, codec_->scratch_bytes(input.size())),
                     .key = key},
-                   stream.get());
-    copy_to_host(errors, residual, stream.get());
-    copy_to_host(bytes, output, stream.get());
-    stream.synchronize();
+                   stream);
+    copy(residual.data(), errors.data(), residual.size_bytes());
+    copy(output.data(), bytes.data(), output.size_bytes());
+    stream_.synchronize();
   }
 
   void decode(std::span<const std::byte> encoded, std::span<float> output) const override {
@@ -46,19 +48,18 @@ class CudaCodec final : public Codec {
 
  private:
   void decode(std::span<const std::byte> encoded, Into into, std::span<float> output) const {
-    const CudaStream stream;
-    const DeviceBuffer<std::byte> bytes(encoded.size());
-    const DeviceBuffer<float> values(output.size());
-    const DeviceBuffer<std::uint32_t> refused(1);
-    copy_to_device(encoded, bytes, stream.get());
-    copy_to_device<float>(output, values, stream.get());
-    check_cuda(cudaMemsetAsync(refused.data(), 0, sizeof(std::uint32_t), stream.get()),
+    const std::lock_guard lock(mutex_);
+    const std::span<std::byte> bytes = at_least(bytes_, encoded.size());
+    const std::span<float> values = at_least(values_, output.size());
+    copy(bytes.data(), encoded.data(), encoded.size_bytes());
+    copy(values.data(), output.data(), output.size_bytes());
+    check_cuda(cudaMemsetAsync(refused_.data(), 0, sizeof(std::uint32_t), stream_.get()),
                "cudaMemsetAsync");
-    codec_->decode(bytes.span(), into, values.span(), refused.data(), stream.get());
+    codec_->decode(bytes, into, values, refused_.data(), stream_.get());
     std::uint32_t impossible = 0;
-    copy_to_host(refused, std::span(&impossible, 1), stream.get());
-    copy_to_host(values, output, stream.get());
-    stream.synchronize();
+    copy(&impossible, refused_.data(), sizeof impossible);
+    copy(output.data(), values.data(), output.size_bytes());
+    stream_.synchronize();
     if (impossible != 0) {
       throw RuntimeFailure("codec " + plan::to_string(descriptor()) +
                            " on a GPU: " + std::to_string(impossible) +
@@ -66,7 +67,30 @@ class CudaCodec final : public Codec {
     }
   }
 
+  /// Of memory that is kept: to take and release some waits for the device.
+  template <typename T>
+  static std::span<T> at_least(DeviceBuffer<T>& buffer, std::size_t size) {
+    if (buffer.size() < size) {
+      buffer = DeviceBuffer<T>();
+      buffer = DeviceBuffer<T>(size);
+    }
+    return buffer.span().first(size);
+  }
+  void copy(void* to, const void* from, std::size_t bytes) const {
+    if (bytes != 0) {
+      check_cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_.get()),
+                 "cudaMemcpyAsync");
+    }
+  }
+
   std::unique_ptr<DeviceCodec> codec_;
+  mutable std::mutex mutex_;  ///< guards what follows
+  CudaStream stream_;
+  mutable DeviceBuffer<float> values_;
+  mutable DeviceBuffer<float> errors_;
+  mutable DeviceBuffer<std::byte> bytes_;
+  mutable DeviceBuffer<std::byte> scratch_;
+  DeviceBuffer<std::uint32_t> refused_{1};
 };
 
 std::string describe_device(int device) {

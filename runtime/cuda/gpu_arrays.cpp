@@ -16,7 +16,13 @@ constexpr unsigned kMostBlocks = 1024;
 class CudaArrays final : public GpuArrays {
  public:
   /// `device` is the current one.
-  explicit CudaArrays(int device) : device_(device) {}
+  explicit CudaArrays(int device) : device_(device) {
+    // A kernel is loaded when it is first launched, which may wait for the whole device: now, and
+    // not beside sums.
+    const trainer::Floats one = make(1);
+    multiply(one.span(), 1);
+    stream_.synchronize();
+  }
 
   void* stream() const override { return stream_.get(); }
 

@@ -122,6 +122,7 @@ DeviceExecutor::DeviceExecutor(const plan::Plan& plan, Rank self, const RankGrou
     messages.prepare(bucket.id, bucket.program);
   }
   codec_scratch_ = DeviceBuffer<std::byte>(codec_scratch);
+  rehearse();
   for (const CudaStream& each : streams_) {
     each.synchronize();  // what was cleared is clear for every stream
   }
@@ -163,6 +164,43 @@ std::size_t DeviceExecutor::prepare(Bucket& bucket) {
     }
   }
   return codec_scratch;
+}
+
+/// Encodes and decodes zeros as each launch will. The driver loads a kernel when it is first
+/// launched and may wait for the whole device then, where something else may be waiting for other
+/// ranks.
+void DeviceExecutor::rehearse() {
+  const DeviceLane lane = DeviceLane::kEncode;
+  std::size_t largest = 0;
+  for (const auto& bucket : buckets_) {
+    largest = std::max(largest, bucket->elements);
+  }
+  const auto gradient = zeros<float>(largest, stream(lane));
+  const auto clear = [&](const auto& buffer) {
+    if (buffer.size() != 0) {
+      check_cuda(cudaMemsetAsync(buffer.data(), 0, buffer.span().size_bytes(), stream(lane)),
+                 "cudaMemsetAsync");
+    }
+  };
+  step_ = 0;
+  for (const auto& bucket : buckets_) {
+    bucket->gradient = gradient.span().first(bucket->elements);
+    clear(bucket->scratch);
+    for (const DeviceOperation& operation : bucket->program.operations) {
+      if (const auto* encode = std::get_if<EncodeOperation>(&operation.what)) {
+        enqueue(*encode, *bucket, lane);
+      } else if (const auto* decode = std::get_if<DecodeOperation>(&operation.what)) {
+        enqueue(*decode, *bucket, lane);
+      }
+    }
+    bucket->gradient = {};
+  }
+  step_.reset();
+  clear(refused_);  // zeros need not be what an encoder makes
+  for (const auto& [name, residual] : residuals_) {
+    clear(residual);
+  }
+  check_cuda(cudaStreamSynchronize(stream(lane)), "cudaStreamSynchronize");
 }
 
 void DeviceExecutor::begin_step(std::uint32_t step) {

@@ -114,6 +114,7 @@ class DeviceExecutor {
   }
   const DeviceCodec& codec_of(const Bucket& bucket, std::uint8_t codec) const;
   std::size_t prepare(Bucket& bucket);
+  void rehearse();
 
   const plan::Plan& plan_;
   Rank self_;

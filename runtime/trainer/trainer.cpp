@@ -152,6 +152,7 @@ struct Trainer::Impl {
   void after_step(StepReport& report);
   void keep_meeting();
   std::vector<StepTimes> take_steps();
+  void warm_up();
 
   const TrainingConfig config;
   const DataSplit& data;
@@ -442,6 +443,21 @@ void Trainer::Impl::keep_meeting() {
   }
 }
 
+/// On a device: a pass that counts for nothing. Memory is taken and kernels are loaded where they
+/// are first needed, for which a device may wait until it has done all that it was given; while
+/// gradients are summed that would be the sums, and a direct transport, which copies from the
+/// device meanwhile, might never get to it.
+void Trainer::Impl::warm_up() {
+  if (compute->stream() == nullptr) {
+    return;
+  }
+  BatchLoader loader(data.train, shard,
+                     LoaderOptions{config.seed, info.position, config.data.max_shift, 1});
+  model.forward_backward(loader.next(), 0, false, {});
+  compute->add_squared_norm(model.gradients());
+  compute->take_squared_norm();
+}
+
 /// To the end, or the stop.
 std::vector<StepTimes> Trainer::Impl::take_steps() {
   std::vector<StepTimes> times;
@@ -470,6 +486,7 @@ TrainingResult Trainer::Impl::run() {
     start_servers();
   }
   keep_meeting();
+  warm_up();
   std::vector<StepTimes> times;
   try {
     times = take_steps();

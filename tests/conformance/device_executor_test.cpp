@@ -177,6 +177,27 @@ TEST_CASE("device executor: two tiers give the bits of the same programs on proc
   CHECK(nccl.open() == 0);
 }
 
+TEST_CASE("device executor: sums launch no kernel for the first time") {
+  const std::string across = GENERATE("fp16", "int8", "topk:density=0.1", "randomk:density=0.2");
+  CAPTURE(across);
+  const plan::Plan plan = plan_of(two_tiers(plan::parse_codec(across)), {4'096, 3'001, 1}, 1'024);
+  test::FakeNccl nccl;
+  nccl.on_enqueue([](NcclStream stream) { emulated_gpu::enqueue(stream, [] {}); });
+  const NcclId id = NcclCommunicator::make_id(nccl.functions());
+  std::vector<std::size_t> before(4);
+  std::vector<std::size_t> after(4);
+  on_every_rank(4, [&](Rank self) {
+    emulated_gpu::forget_kernels();
+    DeviceRank rank(plan, kPairs, nccl, id, self);
+    before[self.index()] = emulated_gpu::loaded_kernels();
+    rank.sum(0, true);
+    after[self.index()] = emulated_gpu::loaded_kernels();
+    rank.communicators.close(20_s);
+  });
+  CHECK(after == before);
+  CHECK(before[0] > 0);
+}
+
 TEST_CASE("device executor: by messages alone, with codecs on every hop") {
   const std::string codec = GENERATE("none", "fp16", "fp8");
   const bool is_ring = GENERATE(true, false);  // a star's root sums several payloads at once

@@ -83,6 +83,7 @@ inline unsigned max(unsigned a, unsigned b) { return a > b ? a : b; }
 template <typename... Parameters, typename... Arguments>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),
                                Arguments... arguments) {
+  emulated_gpu::note_launch(reinterpret_cast<const void*>(kernel));
   emulated_gpu::enqueue(config->stream, [=, grid = config->gridDim, block = config->blockDim] {
     emulated_gpu::run_grid(grid, block, [&] { kernel(arguments...); });
   });

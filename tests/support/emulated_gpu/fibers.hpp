@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <functional>
 
 #include "tests/support/emulated_gpu/cuda_runtime_api.h"
@@ -35,6 +36,16 @@ bool has_seen_all(cudaStream_t observer);
 void wait_for_block();
 /// The values of the 32 threads of a warp, all of which must call it.
 std::array<unsigned, 32> exchange(unsigned value);
+
+/// How often this thread has taken or released memory of the device; a real one may wait then until
+/// it has done all that it was given.
+extern thread_local int memory_calls;
+/// Notes a launch of a kernel by this thread.
+void note_launch(const void* kernel);
+/// How many kernels this thread has launched since it forgot them; the driver loads each the first
+/// time, and may wait likewise.
+std::size_t loaded_kernels();
+void forget_kernels();
 
 /// How many of this thread's next questions about events come too early.
 extern thread_local int early_questions;

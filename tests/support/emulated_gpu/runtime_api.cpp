@@ -104,6 +104,18 @@ bool is_guard(const unsigned char* bytes) {
 }  // namespace
 
 thread_local int emulated_gpu::early_questions = 0;
+thread_local int emulated_gpu::memory_calls = 0;
+
+namespace {
+
+thread_local std::set<const void*> kernels;
+thread_local int captures = 0;  // that this thread has begun and not ended
+
+}  // namespace
+
+void emulated_gpu::note_launch(const void* kernel) { kernels.insert(kernel); }
+std::size_t emulated_gpu::loaded_kernels() { return kernels.size(); }
+void emulated_gpu::forget_kernels() { kernels.clear(); }
 
 cudaError_t cudaGetLastError() { return std::exchange(last_error, cudaSuccess); }
 const char* cudaGetErrorString(cudaError_t /*error*/) { return "emulated"; }
@@ -189,7 +201,12 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   return cudaSuccess;
 }
 
+// A thread that captures must not take or release memory.
 cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
+  ++emulated_gpu::memory_calls;
+  if (captures != 0) {
+    return cudaErrorInvalidValue;
+  }
   const std::size_t rounded = (bytes + kGuardBytes - 1) / kGuardBytes * kGuardBytes;
   auto* whole =
       static_cast<unsigned char*>(std::aligned_alloc(kGuardBytes, rounded + 3 * kGuardBytes));
@@ -209,6 +226,7 @@ cudaError_t cudaFree(void* memory) {
   if (memory == nullptr) {
     return cudaSuccess;
   }
+  ++emulated_gpu::memory_calls;
   auto* begin = static_cast<unsigned char*>(memory);
   const std::lock_guard lock(mutex);
   const auto found = allocations.find(begin);
@@ -294,10 +312,12 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEve
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode /*mode*/) {
   stream->captured = std::make_unique<EmulatedGraph>();
+  ++captures;
   return cudaSuccess;
 }
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   *graph = stream->captured.release();
+  --captures;
   return cudaSuccess;
 }
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
