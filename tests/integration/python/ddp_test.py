@@ -198,6 +198,100 @@ for wrong, options in ((OnDevice(values.double()), {}), (OnDevice(values), {"in_
         raise SystemExit("accepted")
 print("good")
 """
+# DDP's buckets on a GPU, as objects that have what the hook looks at and note what becomes of them; each
+# thread has another current stream, on each device.
+HOOK_ON_DEVICE = """
+import threading, types, torch
+from rackrail import _job, _library
+from rackrail.torch import hook
+log, joined = [], []
+main = threading.current_thread()
+def current_stream(device):
+    number = 100 * (device.index + 1) + (0 if threading.current_thread() is main else 50)
+    return types.SimpleNamespace(cuda_stream=number)
+torch.cuda.current_stream = current_stream
+class Future:
+    def __init__(self, devices=None):
+        self.devices, self.there = devices, threading.Event()
+    def set_result(self, value):
+        log.append(("result", value.name))
+        self.value = value
+        self.there.set()
+    def set_exception(self, error):
+        log.append(("error", repr(error)))
+        self.there.set()
+torch.futures.Future = Future
+class Tensor:
+    is_cuda = True
+    def __init__(self, name, dtype, address):
+        self.name, self.dtype, self.address = name, dtype, address
+        self.device = types.SimpleNamespace(type="cuda", index=2)
+    def data_ptr(self): return self.address
+    def numel(self): return 640
+    def float(self):
+        log.append(("cast", self.name, current_stream(self.device).cuda_stream))
+        return Tensor(self.name + " as floats", torch.float32, self.address + 1)
+    def copy_(self, other):
+        log.append(("copy", other.name, self.name, current_stream(self.device).cuda_stream))
+    def record_stream(self, stream):
+        log.append(("keep", self.name, stream.cuda_stream))
+def summed(what, buffer, operation):
+    assert (buffer.device, buffer.device_id, buffer.elements) == (_library.CUDA, 2, 640)
+    assert operation == _library.MEAN
+    log.append((what, buffer.data, buffer.stream))
+_job.join_on_gpu, _job.rank = joined.append, lambda: 0
+_job.all_reduce = lambda buffer, operation: summed("sum", buffer, operation)
+_job.start = lambda number, buffer, operation: summed(f"start {number}", buffer, operation)
+_job.wait = lambda number: log.append(("wait", number))
+_job.plan = lambda sizes, times: 40
+class Bucket:
+    def __init__(self, tensor): self.tensor = tensor
+    def index(self): return 0
+    def is_last(self): return True
+    def buffer(self): return self.tensor
+def reduce(state, tensor):
+    log.clear()
+    future = state.reduce(Bucket(tensor))
+    assert future.devices == [tensor.device], future.devices
+    assert future.there.wait(60) and future.value is tensor
+    return list(log)
+floats, halves = Tensor("floats", torch.float32, 7000), Tensor("halves", torch.float16, 8000)
+for tensor, data, before, after in (
+        (floats, 7000, [], []),
+        (halves, 8001, [("cast", "halves", 300)],
+         [("copy", "halves as floats", "halves", 350), ("keep", "halves as floats", 350)])):
+    state = hook.State()
+    end = [*after, ("result", tensor.name)]
+    for step in range(2):  # until the buckets are settled
+        assert reduce(state, tensor) == [*before, ("sum", data, 300), *end], log
+    for step in range(2):
+        assert reduce(state, tensor) == [*before, ("start 40", data, 300), ("wait", 40), *end], log
+assert joined == [2] * 8, joined
+print("good")
+"""
+# What a step of two ranks leaves of the norms behind the noise scale: gradients are 2 ± e, where e of rank
+# r is its own, so that all squares are known.
+LIVE_NOISE = """
+import torch, torch.distributed as dist, rackrail.torch
+dist.init_process_group("gloo")
+rank, ranks = dist.get_rank(), dist.get_world_size()
+class Sum(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a = torch.nn.Parameter(torch.zeros(6000))
+        self.b = torch.nn.Parameter(torch.zeros(10))
+    def forward(self, x): return (self.a * x).sum() + (self.b * x[:10]).sum()
+model = torch.nn.parallel.DistributedDataParallel(Sum(), bucket_cap_mb=0.01)
+state = rackrail.torch.State(noise_scale=True)
+assert state.noise_scale(8) is None
+model.register_comm_hook(state, rackrail.torch.comm_hook)
+for step in range(STEPS):
+    model.zero_grad()
+    gradient = torch.full((6000,), 2.0)
+    gradient[rank::ranks] += 3.0 + step
+    model(gradient).backward()
+print(state.noise_scale(8))
+"""
 # CUDA's events by the host's clock, which may be read only once all has been waited for.
 DEVICE_CLOCK = """
 import time, torch, rackrail.torch
@@ -331,6 +425,22 @@ class Hook(RankTest):
                                  RACKRAIL_COORDINATOR="127.0.0.1:" + port)
         self.assertEqual(result.out, plan + ": ranks: found 2, expected 3, as the job has\n")
 
+    def test_the_live_noise_scale_is_that_of_the_ranks_gradients(self):
+        # By hand, of 6010 elements: each has 2, of which every second has 3 + s more at each of two ranks.
+        steps, batch, kept = 4, 8, 0.9
+        small = large = None
+        for step in range(steps):
+            extra = 3.0 + step
+            own = 6010 * 4 + 3005 * (2 * 2 * extra + extra**2)
+            mean = 6010 * (2 + extra / 2)**2
+            small = own if small is None else kept * small + (1 - kept) * own
+            large = mean if large is None else kept * large + (1 - kept) * mean
+        squared_gradient = (2 * batch * large - batch * small) / batch
+        variance = (small - large) / (1 / batch - 1 / (2 * batch))
+        program = self.write("noise.py", LIVE_NOISE.replace("STEPS", str(steps)))
+        for result in self.run_ranks(2, program):
+            self.assertAlmostEqual(float(result.out) / (variance / squared_gradient), 1, delta=1e-3)
+
     def test_backward_goes_on_while_buckets_move(self):
         for result in self.run_ranks(2, self.write("overlap.py", OVERLAP)):
             self.assertEqual(result.out, "good\n", str(result))
@@ -353,6 +463,10 @@ class OnDevice(RankTest):
 
     def test_arrays_are_summed_where_they_are(self):
         result = self.run_python(self.write("on_device.py", ON_DEVICE))
+        self.assertEqual(result.out, "good\n", str(result))
+
+    def test_buckets_are_summed_behind_what_writes_them_and_before_what_reads_them(self):
+        result = self.run_python(self.write("hook_on_device.py", HOOK_ON_DEVICE))
         self.assertEqual(result.out, "good\n", str(result))
 
 
