@@ -26,7 +26,7 @@ namespace {
 
 struct Options {
   std::string output;
-  std::size_t verified = (std::size_t{1} << 26U) + 12'345;
+  std::size_t verified = (std::size_t{1} << 24U) + 12'345;  // more than fills a GPU
   std::size_t timed = std::size_t{1} << 28U;
   std::uint64_t seed =
       static_cast<std::uint64_t>(std::chrono::system_clock::now().time_since_epoch().count());
@@ -88,10 +88,11 @@ class Report {
     std::erase_if(rows.get_ref<nlohmann::json::array_t&>(), [&](const nlohmann::json& row) {
       return row["blocks_per_multiprocessor"] == blocks;
     });
-    // The slower of the copies before and after: their difference is noise.
+    // What a copy reaches at its best is what the memory can do: by the slower of the copies before
+    // and after, noise in a copy would be taken for speed of a codec.
     const Timing& last =
         timings.back().what == timings.front().what ? timings.back() : timings.front();
-    const double copy = std::min(timings.front().bandwidth(), last.bandwidth());
+    const double copy = std::max(timings.front().bandwidth(), last.bandwidth());
     for (const Timing& each : timings) {
       nlohmann::json row = {{"what", each.what},
                             {"elements", each.elements},

@@ -1,6 +1,8 @@
 """scripts/gpu-check and the program behind it, on an emulated GPU: they verify, measure, report.
 
-    gpu_check_test.py PATH-OF-SCRIPT PATH-OF-PROGRAM PATH-OF-THE-COMMAND
+    gpu_check_test.py PATH-OF-SCRIPT PATH-OF-PROGRAM PATH-OF-THE-COMMAND PATH-OF-NCCL_CHECK NCCL
+
+NCCL is a stand-in for ranks that are processes.
 """
 import importlib.machinery
 import json
@@ -19,9 +21,15 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "integratio
 
 from training import small_training  # noqa: E402
 
+NCCL_LIBRARY = sys.argv.pop()
+NCCL_CHECK = sys.argv.pop()
 COMMAND = sys.argv.pop()
 PROGRAM = sys.argv.pop()
 SCRIPT = sys.argv.pop()
+sys.path.insert(0, str(pathlib.Path(SCRIPT).resolve().parent))
+sys.dont_write_bytecode = True
+
+import gpu_report  # noqa: E402
 # What the script takes for the program: the emulated one, at sizes that it can do.
 WRAPPER = """#!{python}
 import subprocess, sys
@@ -36,14 +44,24 @@ sys.exit(subprocess.run(["{program}", *arguments]).returncode)
 """
 
 
-# The command on an emulated GPU, with a training that it can do; NCCL would want a real one.
+# The command on an emulated GPU, with a training that it can do; unless all is to be real, without NCCL
+# and without the training of two nodes, which takes its time.
 RACKRAIL = """#!{python}
-import subprocess, sys
+import json, os, subprocess, sys
 arguments = sys.argv[1:]
-for option, value in (("--training", "{training}"), ("--local-batch", "16"), ("--steps", "6"),
-                      ("--workers", "2"), ("--gpu-path", "staged")):
-    if option in arguments and arguments[arguments.index(option) + 1] != "direct":
+all_is_real = "TEST_ALL" in os.environ
+if arguments[:1] == ["train"] and not all_is_real:
+    print(json.dumps({{"transport": "none", "steps": 1, "step_time_s": 1.0, "losses": [2, 1],
+                      "parameters_agree": "TEST_DIFFERS" not in os.environ}}))
+    sys.exit(0)
+if "nccl" in arguments and not all_is_real:
+    arguments[arguments.index("nccl")] = "staged"
+if arguments[:1] == ["validate"]:
+    for option, value in (("--training", "{training}"), ("--local-batch", "16"), ("--steps", "6"),
+                          ("--workers", "2")):
         arguments[arguments.index(option) + 1] = value
+if arguments[:1] == ["train"]:
+    arguments[arguments.index("--steps") + 1] = "2"
 sys.exit(subprocess.run(["{command}", *arguments]).returncode)
 """
 
@@ -77,15 +95,26 @@ sys.exit(subprocess.run(["{program}", *arguments]).returncode)
 """
 
 
-# Says which library it was offered, as the number of elements.
+# At a size that it can do, or what it would say of the library that it was offered.
 NCCL = """#!{python}
-import json, os, sys
-if "--help" in sys.argv:
+import json, os, subprocess, sys
+print("a line of NCCL's own", flush=True)
+if "TEST_ALL" not in os.environ:
+    if "--help" not in sys.argv:
+        print(json.dumps({{"ranks": int(sys.argv[2]), "elements": len(os.environ["RACKRAIL_NCCL_LIBRARY"]),
+                          "steps": 3, "path": "NCCL", "codec": "none", "good": True, "wrong": 0,
+                          "step_s": 0.25}}))
     sys.exit(0)
-name = os.environ["RACKRAIL_NCCL_LIBRARY"]
-print("a line of NCCL's own")
-print(json.dumps({{"ranks": int(sys.argv[2]), "elements": len(name), "steps": 3, "good": True,
-                  "wrong": 0, "step_s": 0.25}}))
+sys.exit(subprocess.run(["{program}", *sys.argv[1:], "--elements", "50001", "--steps", "2"]).returncode)
+"""
+# What a rank with PyTorch and a GPU would leave.
+TORCH_CHECK = """
+import json, os, sys
+assert os.environ["RACKRAIL_LIBRARY"].endswith("/lib/librackrail.so"), os.environ
+path, codec = sys.argv[2], sys.argv[4]
+print(json.dumps({"torch": "9.9", "device": "cuda", "path": path, "codec": codec, "ranks": 2, "steps": 24,
+                  "buckets": 3, "first_loss": 2.3, "last_loss": 1.9, "gloo_last_loss": 1.9, "step_s": 0.02,
+                  "gloo_step_s": 0.03}))
 """
 
 
@@ -122,6 +151,9 @@ class Program(unittest.TestCase):
             self.assertGreaterEqual(row["median_s"], row["fastest_s"])
         self.assertEqual(report["timings"][0]["what"], "device copy")
         self.assertEqual(report["timings"][-1]["what"], "device copy")
+        copy = max(report["timings"][i]["bytes_per_s"] for i in (0, -1))
+        for row in report["timings"]:
+            self.assertAlmostEqual(row["share_of_copy"] * copy / row["bytes_per_s"], 1)
 
     def test_one_codec_alone(self):
         result = run(PROGRAM, "--verify", "1001", "--time", "0", "--codec", "int8")
@@ -145,16 +177,16 @@ class Script(unittest.TestCase):
         self.bundle = pathlib.Path(folder.name)
         (self.bundle / "bin").mkdir()
         shutil.copy(SCRIPT, self.bundle / "gpu-check")
+        shutil.copy(pathlib.Path(SCRIPT).with_name("gpu_report.py"), self.bundle)
         self.add_program("gpu_check", WRAPPER.format(python=sys.executable, program=PROGRAM))
         self.add_program("conformance_codec_test", "#!/bin/sh\nexit 0\n")
         self.add_program("conformance_training_test", "#!/bin/sh\nexit 0\n")
-        self.add_program("nccl_check", NCCL.format(python=sys.executable))
+        self.add_program("nccl_check", NCCL.format(python=sys.executable, program=NCCL_CHECK))
         training = self.bundle / "small.yaml"
         training.write_text(small_training())
         self.add_program("rackrail", RACKRAIL.format(python=sys.executable, command=COMMAND,
                                                      training=training))
-        # Some file, so that the machine's own libraries make no difference.
-        self.nccl = str(self.bundle / "libnccl.so.2")
+        self.nccl = NCCL_LIBRARY  # so that the machine's own libraries make no difference
         self.output = self.bundle / "out"
 
     def add_program(self, name, text):
@@ -171,19 +203,27 @@ class Script(unittest.TestCase):
         return report, {step["name"]: step["outcome"] for step in report["steps"]}
 
     def test_it_leaves_a_report_and_a_table(self):
+        os.environ["TEST_ALL"] = "1"
+        self.addCleanup(os.environ.pop, "TEST_ALL")
         result = self.check()
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
         report, outcomes = self.outcomes()
         for name in ("conformance tests", "verification", "timings", "training tests",
                      "planned training, 4 ranks, staged", "planned training, 4 ranks, nccl",
-                     "NCCL, 2 ranks on one GPU", "NCCL, 4 ranks on one GPU"):
-            self.assertEqual(outcomes[name], "good")
+                     "NCCL, 2 ranks on one GPU", "NCCL, 4 ranks on one GPU",
+                     "NCCL in pairs, UCX between them, 4 ranks",
+                     "NCCL in pairs, UCX between them, 4 ranks, FP16",
+                     "training of 2 nodes of 2 ranks, NCCL inside, UCX between"):
+            self.assertEqual(outcomes[name], "good", name)
         self.assertEqual([each["path"] for each in report["training"]], ["staged", "nccl"])
         for each in report["training"]:
             self.assertTrue(each["parameters_agree"])
             self.assertIn(each["reached"], (True, False, None))
-        self.assertEqual([each["ranks"] for each in report["nccl"]], [2, 4])
-        self.assertEqual(report["nccl"][0]["elements"], len(self.nccl))
+        hybrid = "NCCL inside hosts, pinned memory between them"
+        self.assertEqual([(each["ranks"], each["path"], each["codec"]) for each in report["nccl"]],
+                         [(2, "NCCL", "none"), (4, "NCCL", "none"), (4, hybrid, "none"),
+                          (4, hybrid, "fp16")])
+        self.assertEqual(report["two_nodes"]["transport"], f"{hybrid} and ucx")
         self.assertEqual(report["libraries"]["nccl"], self.nccl)
         self.assertEqual({row["blocks_per_multiprocessor"] for row in report["timings"]}, {2, 3})
         text = (self.output / "gpu-report.md").read_text()
@@ -196,6 +236,9 @@ class Script(unittest.TestCase):
         for what in ("sums alone", "step of small"):
             self.assertRegex(text, rf"\| staged \| {what} \| [0-9.]+ \| [0-9.]+ \| [-+][0-9.]+% \|")
         self.assertRegex(text, r"- nccl: 2 ranks on 1 GPU, small, .* parameters agree\.")
+        self.assertRegex(text, f"- 4 ranks on one GPU, {hybrid}, codec fp16: 50001 floats .*, all right, ")
+        self.assertRegex(text, f"- 2 nodes of 2 ranks, {hybrid} and ucx, int8: 2 steps .* parameters agree")
+        self.assertNotIn("Cut off", text)
 
     def check_targets(self, report, text):
         """Each target has its row, whatever this machine's figures are."""
@@ -232,8 +275,7 @@ class Script(unittest.TestCase):
             timing("topk encode", 1.5, target=0.3, share_of_copy=0.3),
             timing("topk encode with feedback", 4.7, target=0.3, share_of_copy=0.3)],
             "training": [training], "torch": {"version": "2.0", "elements": 100, "topk_s": 7.4}}
-        script = self.load_script()
-        self.assertEqual([(row["what"], row["met"]) for row in script.targets(report)], [
+        self.assertEqual([(row["what"], row["met"]) for row in gpu_report.targets(report)], [
             ("int8 encode", True), ("int8 encode with feedback", False), ("topk encode", True),
             ("topk encode with feedback", True),
             ("int8 encode with feedback: beyond int8 encode", False),
@@ -243,7 +285,7 @@ class Script(unittest.TestCase):
         report["torch"]["topk_s"] = 7.5
         report["timings"][2].update(median_s=1.87)
         training["reached"] = True
-        self.assertEqual([row["met"] for row in script.targets(report)],
+        self.assertEqual([row["met"] for row in gpu_report.targets(report)],
                          [True, False, True, True, True, False, True, None, None, True])
 
     def test_another_ucx_comes_before_that_of_the_bundle(self):
@@ -255,7 +297,8 @@ case "$LD_PRELOAD" in */elsewhere/libucp.so.0) has=true ;; *) has=false ;; esac
 echo '{"features": [{"name": "messages of GPUs", "available": '$has', "detail": "why not"}]}'
 """)
         program.chmod(0o755)
-        run = types.SimpleNamespace(command=lambda name: [str(program)])
+        run = script.Run(60)
+        run.command = lambda name: [str(program)]
         self.assertEqual(script.ucx_with_cuda(run), (None, "why not"))
         os.environ["RACKRAIL_UCX_PATH"] = "/elsewhere"
         self.addCleanup(os.environ.pop, "RACKRAIL_UCX_PATH")
@@ -265,6 +308,17 @@ echo '{"features": [{"name": "messages of GPUs", "available": '$has', "detail": 
         self.assertTrue(words[1].endswith("/elsewhere/libucp.so.0"), words)
         program.write_text("#!/bin/sh\necho nothing\n")
         self.assertEqual(script.ucx_with_cuda(run), (None, "rackrail info does not say"))
+
+    def test_two_nodes_whose_parameters_differ_are_a_failure(self):
+        os.environ["TEST_DIFFERS"] = "1"
+        self.addCleanup(os.environ.pop, "TEST_DIFFERS")
+        checker = self.load_script()
+        checker.BUNDLE = self.bundle
+        report = {"libraries": {"nccl": "x", "cublas": "x"}}
+        checked = checker.Run(100)
+        checker.check_two_nodes(checked, report)
+        self.assertEqual([step["outcome"] for step in checked.steps],
+                         ["good", "the ranks' parameters differ"])
 
     def test_direct_messages_are_measured_where_a_ucx_takes_the_gpus_memory(self):
         os.environ["EMULATED_UCX_WITH_CUDA"] = "1"
@@ -287,7 +341,7 @@ echo '{"features": [{"name": "messages of GPUs", "available": '$has', "detail": 
             path = os.environ["PATH"]
             os.environ["PATH"] = f"{tools}:{path}"
             try:
-                script.sanitize(checked)
+                script.sanitize(checked, {}, None)
             finally:
                 os.environ["PATH"] = path
             self.assertEqual(checked.steps[0]["outcome"], outcome)
@@ -310,10 +364,10 @@ echo '{"features": [{"name": "messages of GPUs", "available": '$has', "detail": 
 
     def test_cublas_of_another_cuda_is_taken_where_there_is_no_other(self):
         script = self.load_script()
-        script.find_library = lambda name, variable: f"/x/{name}" if name.endswith(".12") else None
+        script.find_library = lambda run, name, variable: f"/x/{name}" if name.endswith(".12") else None
         self.addCleanup(os.environ.pop, "RACKRAIL_TEST_LIBRARY", None)
         report = {"libraries": {}}
-        script.offer_library(report, "cublas", ["libcublas.so.13", "libcublas.so.12"],
+        script.offer_library(script.Run(60), report, "cublas", ["libcublas.so.13", "libcublas.so.12"],
                              "RACKRAIL_TEST_LIBRARY")
         self.assertEqual(report["libraries"]["cublas"], "/x/libcublas.so.12")
         self.assertEqual(os.environ["RACKRAIL_TEST_LIBRARY"], "/x/libcublas.so.12")
@@ -331,7 +385,7 @@ echo '{"features": [{"name": "messages of GPUs", "available": '$has', "detail": 
     def test_what_one_codec_breaks_is_all_that_is_lost(self):
         self.add_program("gpu_check", BROKEN.format(python=sys.executable, program=PROGRAM))
         script = (self.bundle / "gpu-check").read_text()
-        (self.bundle / "gpu-check").write_text(script.replace('["--time", "0"], 120',
+        (self.bundle / "gpu-check").write_text(script.replace('["--time", "0"], 60',
                                                               '["--time", "0"], 8'))
         self.add_program("nccl_check", "#!/bin/sh\necho no JSON\n")
         result = self.check()
@@ -346,8 +400,9 @@ echo '{"features": [{"name": "messages of GPUs", "available": '$has', "detail": 
         self.assertEqual(outcomes["timings"], "good")
         self.assertIn("output that cannot be read", outcomes["NCCL, 4 ranks on one GPU"])
         self.assertEqual(report["nccl"], [])
-        self.assertIn("| verification | exit status -6 in int8 |",
-                      (self.output / "gpu-report.md").read_text())
+        text = (self.output / "gpu-report.md").read_text()
+        self.assertIn("| verification | exit status -6 in int8 |", text)
+        self.assertIn("Cut off for want of time: verification, after int8.", text)
 
     def test_a_step_ends_with_all_its_processes(self):
         checker = self.load_script()
@@ -423,7 +478,7 @@ echo '{"features": [{"name": "messages of GPUs", "available": '$has', "detail": 
     def test_a_report_is_there_before_the_last_step(self):
         checker = self.load_script()
         report = {"device": "a GPU", "date": "today", "revision": "r", "cuda": "c", "steps": [],
-                  "verification": [], "timings": [], "training": [], "nccl": []}
+                  "verification": [], "timings": [], "training": [], "nccl": [], "ddp": []}
         checker_run = checker.Run(60, lambda: checker.write(report, self.output))
         report["steps"] = checker_run.steps
         look = f"grep -q 'under way' {self.output}/gpu-report.json"
@@ -448,6 +503,61 @@ echo '{"features": [{"name": "messages of GPUs", "available": '$has', "detail": 
         self.add_program("gpu_check", "#!/bin/sh\necho '{{'\n")
         self.assertIn("Expecting", checker.probe(checker.Run(60), {}))
 
+    def test_what_hangs_takes_no_other_parts_time(self):
+        checker = self.load_script()
+        checker.LEAST_TIME = 1
+        run = checker.Run(9)
+        for name, left in (("one", 6), ("two", 3), ("three", 0)):
+            run.part(name, lambda r: [r.step("hangs", ["sleep", "300"], 60),
+                                      r.step("comes after it", ["true"], 60)], left_for_others=left)
+        self.assertEqual([step["outcome"] for step in run.steps], ["stopped after 3 s", "no time left"] * 3)
+
+    def test_all_parts_fit_into_eight_minutes(self):
+        checker = self.load_script()
+        longest_step = checker.END_LIMIT + 2
+        self.assertLess(checker.TIME_LIMIT + longest_step + checker.PROBE_LIMIT / 4, 480)
+        for _, _, seconds in checker.PARTS:
+            self.assertGreaterEqual(seconds, 20)
+
+    def test_ddp_is_checked_where_a_python_has_pytorch_and_a_gpu(self):
+        checker = self.load_script()
+        checker.BUNDLE = self.bundle
+        (self.bundle / "torch_check.py").write_text(TORCH_CHECK)
+        python = self.bundle / "tools" / "python3"
+        python.parent.mkdir()
+        path = os.environ["PATH"]
+        os.environ["PATH"] = f"{python.parent}:{path}"
+        self.addCleanup(os.environ.update, PATH=path)
+        for says, reason in (("PyTorch 9.9 sees no GPU", "PyTorch 9.9 sees no GPU"),
+                             ("ModuleNotFoundError: No module named 'torch'", "No module named 'torch'"),
+                             ("good", None)):
+            with self.subTest(says=says):
+                python.write_text(f'#!/bin/sh\n[ "$1" = -c ] && {{ echo "{says}"; exit; }}\n'
+                                  f'exec {sys.executable} "$@"\n')
+                python.chmod(0o755)
+                checker.sys = types.SimpleNamespace(executable=None)
+                run, report = checker.Run(60), {"libraries": {"nccl": "x"}, "ddp": []}
+                checker.check_torch(run, report, None)
+                outcomes = [step["outcome"] for step in run.steps]
+                if reason:
+                    self.assertEqual(len(outcomes), 2)
+                    self.assertTrue(all(each.startswith("skipped") and reason in each for each in outcomes))
+                else:
+                    self.assertEqual(outcomes, ["good", "good"], run.steps)
+                    self.assertEqual([(each["path"], each["codec"]) for each in report["ddp"]],
+                                     [("staged", "none"), ("nccl", "int8")])
+
+    def test_a_library_that_pytorchs_process_cannot_load_is_a_failure(self):
+        checker = self.load_script()
+        checker.BUNDLE = self.bundle
+        run = checker.Run(60)
+        answers = iter(["PyTorch is there\nGLIBCXX_3.4.30 not found\n", "no loader"])
+        run.asked = lambda command, limit, shows_errors: next(answers)
+        report = {"libraries": {"nccl": "x"}, "ddp": []}
+        run.part("PyTorch", checker.check_torch, report, None)
+        self.assertIn("GLIBCXX_3.4.30 not found", run.steps[0]["outcome"])
+        self.assertTrue(run.steps[0]["required"])
+
     def test_without_libraries_no_training_is_planned(self):
         checker = self.load_script()
         checker.PLANNED_PATHS = ("nccl",)
@@ -455,7 +565,7 @@ echo '{"features": [{"name": "messages of GPUs", "available": '$has', "detail": 
         for libraries, expected in (({"cublas": None, "nccl": "x"}, "no cuBLAS on this machine"),
                                     ({"cublas": "x", "nccl": None}, "no libnccl.so.2")):
             report = {"libraries": libraries, "training": []}
-            checker.check_planned(run, report)
+            checker.check_planned(run, report, None)
             self.assertIn(expected, run.steps[-1]["outcome"])
 
     def test_whether_enough_is_hidden_depends_on_the_plan(self):
@@ -485,6 +595,9 @@ echo '{"features": [{"name": "messages of GPUs", "available": '$has', "detail": 
         for name in ("gpu_check", "conformance_codec_test", "nccl_check", "rackrail"):
             self.assertEqual(outcomes[f"{name} starts"], "good")
         for name in ("conformance tests", "verification", "timings", "NCCL, 4 ranks on one GPU",
+                     "NCCL in pairs, UCX between them, 4 ranks, from the GPU's memory",
+                     "training of 2 nodes of 2 ranks, NCCL inside, UCX between",
+                     "PyTorch, 2 ranks, staged, codec none",
                      "planned training, 4 ranks, nccl", "compute-sanitizer"):
             self.assertEqual(outcomes[name], "skipped: no GPU: none")
             self.assertIn(f"{name}: skipped: no GPU: none", result.stdout)
