@@ -83,6 +83,7 @@ planner::PlannerOptions planner_options(const PlanOptions& options, const Sessio
     result.codec =
         named("<command line>", "--codec", [&] { return plan::parse_codec(options.codec); });
     const double error = result.codec->is_lossy() ? plan::relative_error(*result.codec) : 0;
+    result.holds_codec_to_budget = options.has_error_budget;
     if (options.has_error_budget && error > options.error_budget) {
       throw ConfigError(ErrorContext{
           "<command line>", "--codec " + options.codec,

@@ -210,6 +210,7 @@ void run_bounds(Session& session, const ClusterOptions& options, bool in_network
          {"reducescatter_cut_Bps", scatter.cut.capacity.bytes_per_second()},
          {"allreduce_exact", reduce.p > 0 ? nlohmann::json(fmt::format("{}/{}", reduce.p, reduce.q))
                                           : nlohmann::json()},
+         {"allreduce_may_be_out_of_reach", reduce.may_be_out_of_reach},
          {"wider", wider},
          {"in_network", in_network}});
     return;
@@ -226,11 +227,19 @@ void run_bounds(Session& session, const ClusterOptions& options, bool in_network
                  fmt::format("{}, share {}", topology::describe(cluster, scatter.cut, true),
                              to_string(scatter.cut.capacity))});
   table.add_row({"all-reduce", to_string(reduce.algbw), reduce.reason});
-  fmt::print("{}\nexact all-gather bound: {} s per byte and rank; {} tree(s) per root reach it\n",
-             table.to_string(), exact, gather.trees_per_root);
+  fmt::print("{}\nexact all-gather bound: {} s per byte and rank; {} tree(s) per root{}\n",
+             table.to_string(), exact, gather.trees_per_root,
+             topology::switches_send_what_they_receive(cluster)
+                 ? " reach it"
+                 : ", if it can be reached: a switch receives more than it can send, or less");
   fmt::print("exact reduce-scatter bound: {}/{} s per byte and rank\n", scatter.p, scatter.q);
   if (reduce.p > 0) {
-    fmt::print("exact all-reduce bound: {}/{} s per byte\n", reduce.p, reduce.q);
+    fmt::print("{} all-reduce bound: {}/{} s per byte{}\n",
+               reduce.may_be_out_of_reach ? "simple" : "exact", reduce.p, reduce.q,
+               reduce.may_be_out_of_reach
+                   ? ", of cuts and partitions: the joint optimum of so many "
+                     "ranks is not known and may take longer"
+                   : "");
   }
   for (const Widened& one : widened) {
     if (one.algbw == one.before) {

@@ -62,7 +62,7 @@ struct Plan {
   std::vector<TransferGraph> schedules;
   std::vector<Bucket> buckets;  ///< in launch order
   BatchPlan batch;
-  double error_budget = 0;  ///< largest allowed relative error of a reduced gradient
+  double error_budget = 0;  ///< largest relative error of a reduced gradient (reduced_error.hpp)
   /// The steps 0 to here send FP32 over the same transfers, whatever their codecs: at first,
   /// gradients change too much from step to step for what strong codecs leave out to be made up for
   /// (Lin et al., Deep Gradient Compression, ICLR 2018).

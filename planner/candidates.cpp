@@ -180,7 +180,7 @@ CandidateSet::CandidateSet(const topology::Topology& topology, plan::CostModel& 
         return workload != nullptr ? workload->codec_error(codec) : plan::relative_error(codec);
       }),
       allowed_(codecs_within(options, error_of_)) {
-  if (!options.codec.has_value()) {
+  if (!options.codec.has_value() || options.holds_codec_to_budget) {
     error_budget_ = options.error_budget;
   }
   if (schedule_.has_value()) {
@@ -232,9 +232,18 @@ void CandidateSet::add_families(bool only_first) {
       // Of the lightest codecs: what is said of them is not the fault of stronger ones.
       refusals_.push_back(
           fmt::format("{} ({})", family.name(),
-                      graph_refusal(family, topology_, pairs_.front()).value_or("no codec fits")));
+                      graph_refusal(family, topology_, pairs_.front())
+                          .value_or(error_budget_ ? "beyond the error budget" : "no codec fits")));
     }
   }
+}
+
+double CandidateSet::largest_error() const {
+  double largest = 0;
+  for (const Candidate& candidate : candidates_) {
+    largest = std::max(largest, candidate.error);
+  }
+  return largest;
 }
 
 bool CandidateSet::complete() {

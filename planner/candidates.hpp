@@ -87,6 +87,8 @@ class CandidateSet {
   bool complete();
 
   const std::vector<Candidate>& all() const { return candidates_; }
+  /// What the error budget must be at least for all candidates to be within it.
+  double largest_error() const;
   /// Codecs of which one encoding is within the error budget (and the one that was asked for, if
   /// one was).
   const std::vector<plan::Codec>& allowed_codecs() const { return allowed_; }

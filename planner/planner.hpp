@@ -22,12 +22,13 @@
 namespace rackrail::planner {
 
 struct PlannerOptions {
-  /// Largest allowed relative error of a reduced gradient (‖error‖/‖gradient‖ after all encodings on
-  /// the way, plan/reduced_error.hpp). 0 allows FP32 only; the default allows FP16 and 8-bit blocks,
-  /// these where few encodings follow each other.
+  /// Largest allowed relative error of a reduced gradient (‖error‖/‖gradient‖ after all encodings
+  /// on the way, plan/reduced_error.hpp). 0 allows FP32 only; the default allows FP16 and 8-bit
+  /// blocks, these where few encodings follow each other.
   double error_budget = 0.02;
   std::optional<std::string> schedule;      ///< use only this family
   std::optional<plan::Codec> codec;         ///< use only this codec (on the slow tier at least)
+  bool holds_codec_to_budget = false;       ///< `codec`: else whatever errors it makes are allowed
   std::optional<Bytes> bucket_size;         ///< use only this bucket size
   std::optional<std::int64_t> local_batch;  ///< fix the batch per rank
   std::optional<std::int64_t> max_global_batch;

@@ -29,11 +29,6 @@ std::vector<std::int64_t> fingerprint(const plan::Plan& plan) {
   return key;
 }
 
-/// The error that who asks for a codec accepts; for none it is 0.
-double error_of(const plan::Codec& codec, const plan::Workload& workload) {
-  return codec.is_lossy() ? workload.codec_error(codec) : 0;
-}
-
 bool has_protected(const std::vector<TensorGroup>& groups) {
   return std::ranges::any_of(groups, [](const TensorGroup& g) { return g.is_protected; });
 }
@@ -289,8 +284,9 @@ plan::Plan Search::assemble(const std::vector<TensorGroup>& groups,
   plan.workload_name = workload_.name;
   plan.workload_digest = workload_.digest();
   plan.batch = batch;
-  plan.error_budget =
-      options_.codec.has_value() ? error_of(*options_.codec, workload_) : options_.error_budget;
+  plan.error_budget = options_.codec.has_value() && !options_.holds_codec_to_budget
+                          ? candidates_.largest_error()
+                          : options_.error_budget;
   plan.seed = options_.seed;
   for (std::size_t b = 0; b < groups.size(); ++b) {
     plan::Bucket bucket;

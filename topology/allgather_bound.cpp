@@ -148,6 +148,21 @@ class BoundSearch {
 
 }  // namespace
 
+bool switches_send_what_they_receive(const Topology& topology) {
+  std::vector<std::int64_t> surplus(topology.node_count(), 0);
+  for (std::size_t i = 0; i < topology.link_count(); ++i) {
+    const Link& link = topology.link(LinkId(i));
+    surplus[link.to.index()] += link.bandwidth.bytes_per_second();
+    surplus[link.from.index()] -= link.bandwidth.bytes_per_second();
+  }
+  for (std::size_t v = 0; v < surplus.size(); ++v) {
+    if (surplus[v] != 0 && !topology.rank_of(NodeId(v))) {
+      return false;
+    }
+  }
+  return true;
+}
+
 AllGatherBound allgather_bound(const Topology& topology) {
   require_collective(topology);
   return BoundSearch(topology, false).run();

@@ -429,6 +429,7 @@ void set_exactly(AllReduceBound& bound, const std::optional<ExactOptimum>& exact
 AllReduceBound joint_allreduce_bound(const Topology& topology, bool in_network) {
   AllReduceBound bound = allreduce_bound(topology, in_network);
   if (topology.rank_count() > kMostRanksLookedAt) {
+    bound.may_be_out_of_reach = true;
     return bound;
   }
   const auto simple = static_cast<double>(bound.algbw.bytes_per_second());
@@ -442,6 +443,7 @@ AllReduceBound joint_allreduce_bound(const Topology& topology, bool in_network) 
                     to_string(Bandwidth(static_cast<std::int64_t>(reachable))),
                     LinearProgram::is_available() ? fmt::format("more than {} ranks", kMostRanks)
                                                   : "this build has no solver");
+    bound.may_be_out_of_reach = true;
     return bound;
   }
   JointOptimum search(topology, in_network);

@@ -122,6 +122,8 @@ struct AllGatherBound {
   std::int64_t trees_per_root = 0;  ///< k of the optimal forest
 };
 AllGatherBound allgather_bound(const Topology& topology);
+/// Whether each switch can send just as much as it can receive, as that asks.
+bool switches_send_what_they_receive(const Topology& topology);
 /// The same on the reversed graph.
 AllGatherBound reducescatter_bound(const Topology& topology);
 /// The same cluster with the link, and the opposite one where there is one, twice as wide: what a
@@ -145,6 +147,8 @@ struct AllReduceBound {
   std::string reason;            ///< "cut around host3: 25.0 GB/s" or "partition into 8 hosts: …"
   Cut cut;                       ///< the certificate where a single cut binds
   std::optional<LinkId> widest;  ///< a link of those that bind, whose width would give most
+  /// Whether the joint optimum, which may be less, was not looked for, or is not known.
+  bool may_be_out_of_reach = false;
 };
 AllReduceBound allreduce_bound(const Topology& topology, bool in_network = false);
 

@@ -50,10 +50,43 @@ void forest(benchmark::State& state, const Topology& topology) {
   state.counters["gigabytes"] = static_cast<double>(usage.ru_maxrss) * 1024 / 1e9;  // so far
 }
 
+void forest_within(benchmark::State& state, const Topology& topology,
+                   const planner::ForestOptions& options) {
+  planner::Forest forest;
+  for (auto _ : state) {
+    forest = planner::make_forest(topology, options);
+    if (!planner::problems_of(forest, topology).empty()) {
+      state.SkipWithError("the forest is wrong");
+    }
+  }
+  state.counters["ranks"] = static_cast<double>(topology.rank_count());
+  state.counters["share"] = forest.share_of_bound;
+  state.counters["trees"] = static_cast<double>(forest.trees_per_rank);
+  state.counters["depth"] = static_cast<double>(planner::depth_of(forest));
+  state.counters["diameter"] = static_cast<double>(test::diameter_of(topology));
+}
+
+void few_trees(benchmark::State& state, const Topology& topology) {
+  forest_within(state, topology, {.most_trees_per_rank = 4});
+}
+
+void shallow(benchmark::State& state, const Topology& topology) {
+  forest_within(state, topology, {.most_trees_per_rank = 16});
+}
+
 /// boxes(128, 8) with one NIC of 12 GB/s: not symmetric.
 Topology rails_with_slow_nic() {
   std::vector<std::vector<int>> nics(128, std::vector<int>(8, 25));
   nics[0][0] = 12;
+  return test::boxes_with_nics(nics, 8);
+}
+
+/// Boxes of 8 GPUs whose NICs have 25, but for one of 12 in every third box.
+Topology rails_with_mixed_nics(std::size_t count) {
+  std::vector<std::vector<int>> nics(count, std::vector<int>(8, 25));
+  for (std::size_t box = 0; box < count; box += 3) {
+    nics[box][box % 8] = 12;
+  }
   return test::boxes_with_nics(nics, 8);
 }
 
@@ -127,9 +160,38 @@ BENCHMARK_CAPTURE(forest, boxes_1024, test::boxes(128, 2))->Unit(benchmark::kMil
 BENCHMARK_CAPTURE(forest, rails_1024, test::boxes(128, 8))->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(forest, rails_1024_slow_nic, rails_with_slow_nic())
     ->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(forest, mixed_nics_64, rails_with_mixed_nics(8))->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(forest, mixed_nics_256, rails_with_mixed_nics(32))->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(forest, clos_64, test::clos({16, 12, 20, 16}, 6))->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(forest, torus_64, test::grid(8, 8, true))->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(forest, mesh_64, test::grid(8, 8, false))->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(forest, torus_256, test::grid(16, 16, true))->Unit(benchmark::kMillisecond);
+
+#define RACKRAIL_FOREST(kind, name, topology) \
+  BENCHMARK_CAPTURE(kind, name, topology)->Iterations(1)->Unit(benchmark::kMillisecond)
+RACKRAIL_FOREST(few_trees, boxes_16, test::boxes(2, 2));
+RACKRAIL_FOREST(few_trees, boxes_24, test::boxes(3, 2));
+RACKRAIL_FOREST(few_trees, torus_16, test::grid(4, 4, true));
+RACKRAIL_FOREST(few_trees, torus_36, test::grid(6, 6, true));
+RACKRAIL_FOREST(few_trees, mesh_64, test::grid(8, 8, false));
+RACKRAIL_FOREST(few_trees, clos_6, test::clos({2, 3, 1}, 2));
+RACKRAIL_FOREST(few_trees, clos_18, test::clos({8, 4, 6}, 3));
+RACKRAIL_FOREST(few_trees, two_racks_4, test::two_racks());
+RACKRAIL_FOREST(few_trees, uneven_star_8, test::uneven_star());
+RACKRAIL_FOREST(few_trees, cube_mesh_8, test::cube_mesh());
+RACKRAIL_FOREST(few_trees, nics_by_gpu_16, test::nics_by_gpu());
+RACKRAIL_FOREST(shallow, boxes_16, test::boxes(2, 2));
+RACKRAIL_FOREST(shallow, boxes_256, test::boxes(32, 2));
+RACKRAIL_FOREST(shallow, rails_512, test::boxes(64, 8));
+RACKRAIL_FOREST(shallow, torus_64, test::grid(8, 8, true));
+RACKRAIL_FOREST(shallow, mesh_64, test::grid(8, 8, false));
+RACKRAIL_FOREST(shallow, torus_256, test::grid(16, 16, true));
+RACKRAIL_FOREST(shallow, cube_mesh_8, test::cube_mesh());
+RACKRAIL_FOREST(shallow, clos_18, test::clos({8, 4, 6}, 3));
+RACKRAIL_FOREST(shallow, clos_29, test::clos({8, 5, 7, 6, 3}, 4));
+RACKRAIL_FOREST(shallow, three_tiers_14, test::three_tiers({{4, 3}, {5, 2}}, 2));
+RACKRAIL_FOREST(shallow, three_tiers_46, test::three_tiers({{8, 5}, {7, 6}, {9, 11}}, 3));
+RACKRAIL_FOREST(shallow, uneven_hosts, test::uneven_hosts());
 
 #define RACKRAIL_COLLECTIVES(name, topology)                                                   \
   BENCHMARK_CAPTURE(all_gather, name, topology)->Iterations(1)->Unit(benchmark::kMillisecond); \

@@ -46,11 +46,17 @@ void join(std::vector<Rank> ranks, std::size_t radix, std::vector<Edge>& edges) 
 std::vector<Edge> edges_within_tiers(const topology::Topology& topology, std::size_t radix) {
   std::vector<Edge> edges;
   std::vector<char> is_joined(topology.rank_count(), 0);
+  const std::vector<Rank> order = near_order(topology);
+  std::vector<std::size_t> place(order.size());
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    place[order[i].index()] = i;
+  }
   for (const auto& tier : topology::nested_groups(topology)) {
     for (const topology::RankGroup& group : tier) {
       std::vector<Rank> left;
       std::copy_if(group.ranks.begin(), group.ranks.end(), std::back_inserter(left),
                    [&](Rank rank) { return is_joined[rank.index()] == 0; });
+      std::ranges::sort(left, {}, [&](Rank rank) { return place[rank.index()]; });
       const std::size_t before = edges.size();
       join(std::move(left), radix, edges);
       for (std::size_t i = before; i < edges.size(); ++i) {

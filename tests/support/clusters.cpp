@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -336,6 +337,28 @@ Topology able(Topology topology, std::initializer_list<NodeKind> kinds) {
     }
   }
   return topology;
+}
+
+std::size_t diameter_of(const Topology& topology) {
+  std::size_t diameter = 0;
+  for (std::size_t r = 0; r < topology.rank_count(); ++r) {
+    std::vector<std::size_t> distance(topology.node_count(), SIZE_MAX);
+    std::vector<NodeId> reached{topology.node_of(Rank(r))};
+    distance[reached.front().index()] = 0;
+    for (std::size_t i = 0; i < reached.size(); ++i) {
+      for (const LinkId link : topology.links_out_of(reached[i])) {
+        const NodeId to = topology.link(link).to;
+        if (distance[to.index()] == SIZE_MAX) {
+          distance[to.index()] = distance[reached[i].index()] + 1;
+          reached.push_back(to);
+        }
+      }
+    }
+    for (std::size_t other = 0; other < topology.rank_count(); ++other) {
+      diameter = std::max(diameter, distance[topology.node_of(Rank(other)).index()]);
+    }
+  }
+  return diameter;
 }
 
 }  // namespace rackrail::test

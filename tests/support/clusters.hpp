@@ -1,6 +1,7 @@
 // Clusters whose optimum is known, for tests and benchmarks. Rates in GB/s each way.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <string>
@@ -66,5 +67,8 @@ topology::Topology a100_16x8();
 /// The same cluster whose switches of these kinds reduce and multicast.
 topology::Topology able(topology::Topology topology,
                         std::initializer_list<topology::NodeKind> kinds);
+
+/// Links on the longest of the shortest ways between ranks.
+std::size_t diameter_of(const topology::Topology& topology);
 
 }  // namespace rackrail::test

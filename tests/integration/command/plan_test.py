@@ -80,7 +80,7 @@ tensors:
   - [norm.weight, 1024, {gap} ms]
   - [norm.bias, 1024, 0 us]
 """
-        for elements, gap, options, gain in ((1 << 23, 9.5, ("--error-budget", "0"), 0.03),
+        for elements, gap, options, gain in ((1 << 23, 7, ("--error-budget", "0"), 0.03),
                                              (1 << 27, 45, (), 0.01)):
             with self.subTest(options=options):
                 self.write("model.yaml", model.format(elements=elements, gap=gap))
@@ -129,22 +129,30 @@ tensors:
             self.assertIn(word, text)
         self.assertNotIn("time to target", text)  # nobody said how long the training is
 
+    def test_a_codec_beyond_the_error_budget_on_every_way_is_refused(self):
+        # One encoding in 8 bits is off by 1 %; on any way there are two.
+        self.assert_bad_input("plan", "two-racks-40g", "vgg-16", "--codec", "int8",
+                              "--error-budget", "0.011", found="no schedule that can be used",
+                              expected="options that leave at least one")
+        plan = self.rackrail_json("plan", "two-racks-40g", "vgg-16", "--codec", "int8",
+                                  "--error-budget", "0.03", "--gap", "50%")
+        self.assertLessEqual(plan["gradient_error"], 0.03)
+
     def test_a_gap_ends_the_search_at_the_first_plan_that_is_near_the_bound(self):
         whole = self.rackrail_json("plan", "a100-8x8", "resnet-50", "--local-batch", "64")
-        near, again = (self.rackrail_json("plan", "a100-8x8", "resnet-50", "--local-batch", "64",
-                                          "--gap", "50 %", "-o", f"near{i}.json")
-                       for i in range(2))
+        near, _ = (self.rackrail_json("plan", "a100-8x8", "resnet-50", "--local-batch", "64",
+                                      "--gap", "50 %", "-o", f"near{i}.json") for i in range(2))
         self.assertLess(near["search_time_s"], whole["search_time_s"] / 2)
-        self.assertGreaterEqual(near["prediction"]["step_time_s"],
-                                whole["prediction"]["step_time_s"])
-        self.assertLessEqual(near["prediction"]["gap"], 0.5)
+        self.assertGreaterEqual(near["step_time_s"], whole["step_time_s"])
+        self.assertLessEqual(near["gap"], 0.5)
         self.assertIn("at most 50 % longer than the lower bound", " ".join(near["notes"]))
-        self.assertEqual(near["digest"], again["digest"], "no clock decides")
-        self.assertTrue(near["prediction"]["baselines"])
+        files = self.contents()
+        self.assertEqual(files["near0.json"], files["near1.json"], "no clock decides")
+        self.assertTrue(near["baselines"])
         # What cannot be reached is looked for to the end.
         beyond = self.rackrail_json("plan", "two-racks-40g", "vgg-16", "--gap", "0.0001 %")
         self.assertNotIn("longer than the lower bound", " ".join(beyond["notes"]))
-        self.assert_bad_input("--gap", "plan", "two-racks-40g", "vgg-16", "--gap", "0",
+        self.assert_bad_input("plan", "two-racks-40g", "vgg-16", "--gap", "0",
                               found="'0'", expected="a share above 0")
 
     def test_a_time_budget_ends_the_search_with_a_whole_plan(self):

@@ -137,6 +137,27 @@ links:
         self.assertIn("exact all-reduce bound: 1/1000000000 s per byte", text)
         self.assertIn("host7→switch twice as wide: reduce-scatter 2.29 GB/s", text)
 
+    def test_a_bound_that_may_be_out_of_reach_is_not_called_reached(self):
+        def star(ranks, back):
+            nodes = "".join(f"  - {{name: r{i}, kind: gpu, host: h{i}, rank: {i}}}\n"
+                            for i in range(ranks))
+            links = "".join(f"  - {{from: r{i}, to: s, bandwidth: 2 GB/s, latency: 1 us}}\n"
+                            f"  - {{from: s, to: r{i}, bandwidth: {back}, latency: 1 us}}\n"
+                            for i in range(ranks))
+            self.write("star.yaml", f"name: star\nnodes:\n{nodes}  - {{name: s, kind: tor}}\n"
+                                    f"links:\n{links}")
+            return (self.rackrail("topology", "bounds", "star.yaml").out,
+                    self.rackrail_json("topology", "bounds", "star.yaml"))
+
+        text, bounds = star(3, "2 GB/s")
+        self.assertIn("1 tree(s) per root reach it", text)
+        self.assertFalse(bounds["allreduce_may_be_out_of_reach"])
+        text, _ = star(3, "1 GB/s")
+        self.assertIn("if it can be reached", text)
+        text, bounds = star(1025, "2 GB/s")
+        self.assertIn("simple all-reduce bound: 2/", text)
+        self.assertTrue(bounds["allreduce_may_be_out_of_reach"])
+
     def test_switches_that_add_change_the_exact_bound_of_all_reduce(self):
         for options, machines in (((), 2 * 7), (("--in-network",), 8)):
             with self.subTest(options=options):

@@ -101,8 +101,9 @@ TEST_CASE("schedules are the same however the GPUs of a host are numbered") {
     identity.emplace_back(r);
   }
   std::size_t compared = 0;
-  for (const char* name : {"ring", "double-binary-tree", "halving-doubling", "hierarchical",
-                           "hierarchical-ring", "hierarchical-tree", "parameter-server"}) {
+  for (const char* name :
+       {"ring", "double-binary-tree", "halving-doubling", "hierarchical", "hierarchical-ring",
+        "hierarchical-tree", "parameter-server", "knomial-tree"}) {
     const ScheduleFamily& family = schedule_family(name);
     if (family.refusal(sorted, {})) {
       continue;
@@ -134,7 +135,7 @@ TEST_CASE("no other order of the GPUs of a host crosses its sockets less") {
   const Topology sorted = in_order(1);
   const std::vector<Rank> order = across_sockets(kGpus, false);
   const Topology numbered = renumbered(sorted, order);
-  for (const char* name : {"ring", "double-binary-tree", "halving-doubling"}) {
+  for (const char* name : {"ring", "double-binary-tree", "halving-doubling", "knomial-tree"}) {
     CAPTURE(name);
     const plan::TransferGraph graph = all_reduces(schedule_family(name), numbered).front();
     const Crossings made = crossings(graph, order);

@@ -1,4 +1,5 @@
 // Planning again after links changed, against planning everything again.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <ctime>
 #include <map>
@@ -122,7 +123,14 @@ TEST_CASE("planning again is near a full plan for the changed cluster, in a tent
     CHECK(spent / spent_on_full <= kShareOfTime);
     CHECK(again.after >= again.plan.prediction.bound);
     CHECK(again.bytes_before > Bytes(0));
+    for (const planner::BucketChange& change : again.changes) {
+      REQUIRE(change.bucket < old.buckets.size());
+      CHECK((change.before != change.after || change.routes > 0));
+    }
+    const auto is_other = [](const planner::BucketChange& one) { return one.before != one.after; };
+    CHECK(std::ranges::any_of(again.changes, is_other) == (again.after < again.rerouted));
     if (!c.bandwidth) {
+      CHECK(!again.changes.empty());  // what used it goes another way at least
       CHECK(again.bytes_after == Bytes(0));
       CHECK_FALSE(planner::step_if_kept(old, before, now, changes, workload, *costs).has_value());
     }
@@ -148,6 +156,32 @@ TEST_CASE("planning again brings in no codec beyond the one that was asked for")
   for (const plan::Bucket& bucket : again.plan.buckets) {
     CHECK(bucket.codec.kind <= kind);
   }
+}
+
+TEST_CASE("planning again finds what a codec that was asked for allows") {
+  const topology::Topology before = cluster("two-racks-40g");
+  const plan::Workload workload = model("bert-large");
+  const auto kind = GENERATE(plan::CodecKind::kFp16, plan::CodecKind::kInt8Block);
+  planner::PlannerOptions options;
+  options.compare_baselines = false;
+  options.codec = plan::Codec{.kind = kind};
+  const auto costs_before = sim::make_cost_model(before, {});
+  const plan::Plan old = planner::make_plan(before, workload, *costs_before, options);
+  // What is left of a link that others go around has another schedule, in the same codec.
+  const auto slower = cable(before, "tor0", "core0", Bandwidth(500'000'000));
+  const topology::Topology now = planner::changed_cluster(before, slower);
+  const auto costs = sim::make_cost_model(now, {});
+  planner::PlannerOptions within;
+  within.compare_baselines = false;
+  within.error_budget = old.error_budget;
+  const plan::Plan found = planner::make_plan(now, workload, *costs, within);
+  const auto of_kind = std::ranges::count_if(
+      found.buckets, [&](const plan::Bucket& bucket) { return bucket.codec.kind == kind; });
+  CHECK(of_kind > 0);
+  options.route_rates = within.route_rates;
+  const plan::Plan full = planner::make_plan(now, workload, *costs, options);
+  const planner::Replan again = planner::replan(old, before, now, slower, workload, *costs);
+  CHECK(again.after <= scaled(full.prediction.step_time, 1.05));
 }
 
 TEST_CASE("a plan whose routes avoid the changed link stays as it is") {

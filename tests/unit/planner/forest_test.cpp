@@ -74,29 +74,6 @@ TEST_CASE("few trees per rank keep 96 % of the optimum") {
   CHECK(forest.share_of_bound == Approx(14.0 / 15).epsilon(1e-6));
 }
 
-/// Links on the longest of the shortest ways between ranks.
-std::size_t diameter_of(const Topology& topology) {
-  std::size_t diameter = 0;
-  for (std::size_t r = 0; r < topology.rank_count(); ++r) {
-    std::vector<std::size_t> distance(topology.node_count(), SIZE_MAX);
-    std::vector<NodeId> reached{topology.node_of(Rank(r))};
-    distance[reached.front().index()] = 0;
-    for (std::size_t i = 0; i < reached.size(); ++i) {
-      for (const LinkId link : topology.links_out_of(reached[i])) {
-        const NodeId to = topology.link(link).to;
-        if (distance[to.index()] == SIZE_MAX) {
-          distance[to.index()] = distance[reached[i].index()] + 1;
-          reached.push_back(to);
-        }
-      }
-    }
-    for (std::size_t other = 0; other < topology.rank_count(); ++other) {
-      diameter = std::max(diameter, distance[topology.node_of(Rank(other)).index()]);
-    }
-  }
-  return diameter;
-}
-
 TEST_CASE("trees stay shallow") {
   for (const Topology& topology :
        {test::boxes(2, 2), test::boxes(32, 2), test::boxes(32, 8), test::grid(4, 4, true),
@@ -108,7 +85,7 @@ TEST_CASE("trees stay shallow") {
     const Forest forest = make_forest(topology, {.most_trees_per_rank = 16});
     INFO(topology.name() << " of " << topology.rank_count());
     CHECK(forest.share_of_bound >= 0.98);
-    CHECK(depth_of(forest) <= 2 * diameter_of(topology) + 4);
+    CHECK(depth_of(forest) <= 2 * test::diameter_of(topology) + 4);
   }
 }
 
