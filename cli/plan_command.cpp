@@ -113,7 +113,12 @@ planner::PlannerOptions planner_options(const PlanOptions& options, const Sessio
     return planner::parse_learning_rate_rule(options.learning_rate_rule);
   });
   if (!options.gap.empty()) {
+    constexpr double kLargestGap = 1000;
     result.enough_gap = named("<command line>", "--gap", [&] { return parse_share(options.gap); });
+    if (*result.enough_gap > kLargestGap) {
+      throw ConfigError(ErrorContext{"<command line>", "--gap", "'" + options.gap + "'",
+                                     fmt::format("at most {:.0f}", kLargestGap)});
+    }
   }
   return result;
 }
@@ -201,6 +206,7 @@ void replace(Made& made, plan::Plan better, const plan::Workload& workload) {
 void compare_hosts(Made& made, const topology::Topology& cluster, const plan::Workload& workload,
                    planner::PlannerOptions chosen) {
   chosen.compare_baselines = false;
+  chosen.enough_gap.reset();  // rows of several gaps would not compare
   chosen.progress = nullptr;
   const auto cost = [&](const plan::Plan& plan) {
     return planner::seconds_per_useful_sample(workload, plan.batch, plan.prediction.step_time);
@@ -446,7 +452,8 @@ void add_plan_command(CLI::App& app, Session& session) {
   CLI::Option* error_budget =
       command
           ->add_option("--error-budget", options->error_budget,
-                       "Largest relative error of a reduced gradient that a codec may add; 0: FP32")
+                       "Largest relative error of a reduced gradient, of all encodings on its way "
+                       "together; 0: FP32. With --codec only where it is said")
           ->check(CLI::Range(0.0, kLargestErrorBudget))
           ->capture_default_str();
   CLI::Option* schedule = command->add_option("--schedule", options->schedule,

@@ -76,7 +76,7 @@ class CandidateSet {
 
   /// Keeps references to topology, cost model and workload. Errors of codecs are the workload's,
   /// the model's without one; what they add up to on a schedule's way is within the error budget,
-  /// unless a codec was asked for. Throws ConfigError when nothing is left. With
+  /// unless a codec was asked for, whatever it does. Throws ConfigError when nothing is left. With
   /// PlannerOptions::stop there are only the candidates that are made soonest, until complete():
   /// the same numbers mean the same.
   CandidateSet(const topology::Topology& topology, plan::CostModel& cost_model,
@@ -134,7 +134,7 @@ class CandidateSet {
   std::vector<std::int64_t> slices_;  ///< that are tried where ranks are few, in elements
   std::function<double(const plan::Codec&)> error_of_;  ///< of one encoding
   std::vector<plan::Codec> allowed_;
-  std::optional<double> error_budget_;  ///< none where a codec was asked for
+  std::optional<double> error_budget_;  ///< none: whatever the codec does that was asked for
   std::vector<Candidate> candidates_;
   std::map<std::pair<std::string, std::size_t>, std::size_t> first_with_;  ///< family, variant
   std::vector<std::size_t> first_of_shape_;  ///< by candidate: the first with both

@@ -264,7 +264,7 @@ plan::Plan finished_plan(const JointResult& found, Search& search,
   }
   if (found.is_near_bound) {
     notes.push_back(
-        fmt::format("the search ended at the first plan that takes at most {:.3g} % longer than "
+        fmt::format("the search ended at the first plan that takes at most {:g} % longer than "
                     "the lower bound",
                     100 * options.enough_gap.value()));
   }

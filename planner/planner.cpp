@@ -133,6 +133,10 @@ plan::Plan search_plan(const topology::Topology& topology, const plan::Workload&
       plan = finished_plan(found, search, topology, workload, cost_model, options);
     }
   }
+  if (asked.enough_gap && is_batch_searched(options, workload, space)) {
+    plan.notes.emplace_back(
+        "the batch was searched, too, so the search did not end where the step is near its bound");
+  }
   if (asked.codec.has_value() && asked.codec->depends_on_shapes()) {
     plan.notes.push_back(factor_note(*asked.codec, workload));
   }

@@ -136,7 +136,7 @@ class GroupCuts {
       const Link& link = topology.link(LinkId(l));
       if (const std::uint32_t group = group_of[link.to.index()];
           link.kind != LinkKind::kShared && group != kNoPart) {
-        ways_[group].push_back(&link);
+        ways_[group].emplace_back(l);
       }
     }
   }
@@ -145,40 +145,60 @@ class GroupCuts {
   Capacity sum() const {
     Capacity all = 0;
     for (std::uint32_t group = 0; group < members_.size(); ++group) {
-      all += entering(group);
+      all += entering(group).flow;
     }
     return all;
   }
 
+  /// One of the links of the cut around the first group's ranks.
+  std::optional<LinkId> binding_link() const { return entering(0).binding; }
+
  private:
+  struct Entering {
+    Capacity flow = 0;
+    std::optional<LinkId> binding;
+  };
+
   // A flow from the ranks against the links, to whatever is not of the group.
-  Capacity entering(std::uint32_t group) const {
+  Entering entering(std::uint32_t group) const {
     const std::vector<std::uint32_t>& members = members_[group];
     FlowNetwork network(members.size());
     const FlowNetwork::Vertex ranks = network.add_vertex();
     const FlowNetwork::Vertex others = network.add_vertex();
     Capacity boundary = 0;
-    for (const Link* const link : ways_[group]) {
-      const bool is_inside = group_of_[link->from.index()] == group;
-      const Capacity rate = link->bandwidth.bytes_per_second();
-      network.add_arc(place_[link->to.index()], is_inside ? place_[link->from.index()] : others,
-                      rate);
-      boundary += is_inside ? 0 : rate;
+    const auto sender = [&](const Link& link) -> FlowNetwork::Vertex {
+      const bool is_inside = group_of_[link.from.index()] == group;
+      return is_inside ? place_[link.from.index()] : others;
+    };
+    for (const LinkId id : ways_[group]) {
+      const Link& link = topology_.link(id);
+      const Capacity rate = link.bandwidth.bytes_per_second();
+      network.add_arc(place_[link.to.index()], sender(link), rate);
+      boundary += sender(link) == others ? rate : 0;
     }
     for (std::uint32_t i = 0; i < members.size(); ++i) {
       if (topology_.rank_of(NodeId(members[i])).has_value()) {
-        network.add_arc(ranks, i, boundary);
+        network.add_arc(ranks, i, boundary + 1);  // never in the cut
       }
     }
     network.reset();
-    return network.augment(ranks, others, boundary);
+    Entering found{network.augment(ranks, others, boundary), {}};
+    const std::vector<bool> is_near = network.reachable_from(ranks);
+    const auto cut = std::ranges::find_if(ways_[group], [&](LinkId id) {
+      const Link& link = topology_.link(id);
+      return is_near[place_[link.to.index()]] && !is_near[sender(link)];
+    });
+    if (cut != ways_[group].end()) {
+      found.binding = *cut;
+    }
+    return found;
   }
 
   const Topology& topology_;
   const std::vector<std::uint32_t>& group_of_;
   std::vector<std::uint32_t> place_;                 ///< by vertex, in members_ of its group
   std::vector<std::vector<std::uint32_t>> members_;  ///< vertices, by group
-  std::vector<std::vector<const Link*>> ways_;       ///< links that end there, by group
+  std::vector<std::vector<LinkId>> ways_;            ///< links that end there, by group
 };
 
 using GroupOf = std::function<std::string(const Node&, bool is_rank)>;
@@ -189,20 +209,15 @@ std::optional<AllReduceBound> partition(const Topology& topology, const char* wh
                                         const std::vector<std::uint32_t>& group_of,
                                         std::size_t count) {
   if (count < 2) return std::nullopt;
-  const Capacity entering = GroupCuts(topology, group_of, count).sum();
+  const GroupCuts cuts(topology, group_of, count);
+  const Capacity entering = cuts.sum();
   const auto k = static_cast<Capacity>(count);
   AllReduceBound bound;
   const auto messages = static_cast<std::int64_t>(2 * (k - 1));
   const std::int64_t common = std::gcd(messages, static_cast<std::int64_t>(entering));
   bound.p = messages / common;
   bound.q = static_cast<std::int64_t>(entering) / common;
-  for (std::size_t l = 0; l < topology.link_count() && !bound.widest; ++l) {
-    const Link& link = topology.link(LinkId(l));
-    const std::uint32_t into = group_of[link.to.index()];
-    if (link.kind != LinkKind::kShared && into != kNoPart && group_of[link.from.index()] != into) {
-      bound.widest = LinkId(l);
-    }
-  }
+  bound.widest = cuts.binding_link();
   bound.algbw = Bandwidth(static_cast<std::int64_t>(entering / (2 * (k - 1))));
   bound.reason = fmt::format("partition into {} {}: {} into them", count, what,
                              to_string(Bandwidth(static_cast<std::int64_t>(entering))));

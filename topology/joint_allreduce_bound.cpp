@@ -448,6 +448,7 @@ AllReduceBound joint_allreduce_bound(const Topology& topology, bool in_network) 
   }
   JointOptimum search(topology, in_network);
   const std::optional<double> optimum = search.solve(reachable);
+  bound.may_be_out_of_reach = !optimum.has_value();
   if (!optimum || *optimum >= simple * (1 - kTolerance)) return bound;
   bound.algbw = Bandwidth(static_cast<std::int64_t>(*optimum));
   set_exactly(bound, search.exact());

@@ -5,11 +5,11 @@
 // have, round after round until one is left; that one stands for the group among others of the next
 // tier. The sums return the same way, the deepest branch first. That is 2(n − 1) messages of the
 // whole buffer, the fewest of any all-reduce, where halving and doubling takes 2n·log₂ n; and with
-// k = 8 two rounds each way for 64 ranks, where a binary tree takes six. Few ranks also have one
-// star of all of them. A parent's k − 1 messages follow one another, so k trades their overheads
-// against latencies (Kandalla, Subramoni, Vishnu, Panda, "Designing topology-aware collective
-// communication algorithms for large scale InfiniBand clusters", CAC 2010, do so by tiers; k-nomial
-// trees are in MPICH and UCC).
+// k = 16 two rounds each way for 64 ranks on 8 hosts, where a binary tree takes six. Few ranks also
+// have one star across the tiers. A parent's k − 1 messages follow one another, so k, 4 or 16,
+// trades their overheads against latencies (Kandalla, Subramoni, Vishnu, Panda, "Designing
+// topology-aware collective communication algorithms for large scale InfiniBand clusters", CAC
+// 2010, do so by tiers; k-nomial trees are in MPICH and UCC).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -115,7 +115,7 @@ class KnomialTree final : public ScheduleFamily {
     if (ranks > kUsualRadix) {
       trees.push_back(make_tree(request, edges_within_tiers(request.topology, kLargestRadix)));
     }
-    if (ranks <= kLargestRadix) {
+    if (ranks <= kLargestRadix && topology::nested_groups(request.topology).size() > 1) {
       std::vector<Edge> star;
       join(near_order(request.topology), kLargestRadix, star);
       trees.push_back(make_tree(request, star));

@@ -154,6 +154,8 @@ tensors:
         self.assertNotIn("longer than the lower bound", " ".join(beyond["notes"]))
         self.assert_bad_input("plan", "two-racks-40g", "vgg-16", "--gap", "0",
                               found="'0'", expected="a share above 0")
+        self.assert_bad_input("plan", "two-racks-40g", "vgg-16", "--gap", "1e9",
+                              found="'1e9'", expected="at most 1000")
 
     def test_a_time_budget_ends_the_search_with_a_whole_plan(self):
         short = self.rackrail_json("plan", "two-racks-40g", "vgg-16", "--time-budget", "1 us",

@@ -1,5 +1,6 @@
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <string>
 
 #include "base/error.hpp"
 #include "tests/support/clusters.hpp"
@@ -271,4 +272,30 @@ TEST_CASE("a wider link buys what the next cut allows") {
   CHECK(in_units(bound.algbw) == Approx(8 * 25 / 7.0));
   CHECK(in_units(allgather_bound(with_wider_link(t, bound.cut.links.front())).algbw) ==
         Approx(8 * 50 / 7.0));
+}
+
+TEST_CASE("a partition's wider link is one of the cut that binds, not of the machine's edge") {
+  // Three machines of two GPUs behind a PCIe switch of 5, with NICs of 50.
+  Topology t("machines");
+  const NodeId tor = add_switch(t, "tor");
+  for (int h = 0; h < 3; ++h) {
+    const std::string host = "host" + std::to_string(h);
+    const auto add = [&](const std::string& name, NodeKind kind) {
+      return t.add_node({.name = host + name, .kind = kind, .host = host});
+    };
+    const NodeId nic = add(".nic", NodeKind::kNic);
+    const NodeId pcie = add(".pcie", NodeKind::kPciSwitch);
+    join(t, tor, nic, Bandwidth(50 * kUnit));
+    join(t, nic, pcie, Bandwidth(5 * kUnit));
+    for (int g = 0; g < 2; ++g) {
+      const NodeId gpu = add(".gpu" + std::to_string(g), NodeKind::kGpu);
+      t.add_rank(gpu);
+      join(t, gpu, pcie, Bandwidth(50 * kUnit));
+    }
+  }
+  const AllReduceBound bound = allreduce_bound(t);
+  CHECK(in_units(bound.algbw) == Approx(15 / 4.0));
+  REQUIRE(bound.widest);
+  CHECK(t.link_name(*bound.widest) == "host0.nic→host0.pcie");
+  CHECK(in_units(allreduce_bound(with_wider_link(t, *bound.widest)).algbw) == Approx(20 / 4.0));
 }
