@@ -189,6 +189,13 @@ CandidateSet::CandidateSet(const topology::Topology& topology, plan::CostModel& 
   pairs_ = codec_pairs(allowed_, options.codec.has_value());
   const bool needs_protected = allowed_[0].has_error_feedback();
   add_families(stop_ && !needs_protected);
+  if (candidates_.empty() && least_error_.has_value()) {
+    constexpr double kShown = 1e4;  // digits after the point, upwards
+    throw ConfigError(
+        ErrorContext{"<command line>", "error budget", fmt::format("{}", *error_budget_),
+                     fmt::format("at least {}, which the best schedule with this codec needs",
+                                 std::ceil(*least_error_ * kShown) / kShown)});
+  }
   if (candidates_.empty()) {
     throw ConfigError(
         ErrorContext{"<command line>", "schedule and codec",
@@ -276,6 +283,7 @@ void CandidateSet::add_family(const ScheduleFamily& family, const std::vector<Ti
       candidate.graph = recoded(graphs[variant], topology_, codecs);
       candidate.error = plan::reduced_error(candidate.graph, error_of_);
       if (error_budget_.has_value() && candidate.error > *error_budget_) {
+        least_error_ = std::min(least_error_.value_or(candidate.error), candidate.error);
         continue;
       }
       candidate.loads = plan::link_loads(candidate.graph, topology_);

@@ -134,6 +134,7 @@ class CandidateSet {
   std::vector<std::int64_t> slices_;  ///< that are tried where ranks are few, in elements
   std::function<double(const plan::Codec&)> error_of_;  ///< of one encoding
   std::vector<plan::Codec> allowed_;
+  std::optional<double> least_error_;   ///< of those beyond the error budget
   std::optional<double> error_budget_;  ///< none: whatever the codec does that was asked for
   std::vector<Candidate> candidates_;
   std::map<std::pair<std::string, std::size_t>, std::size_t> first_with_;  ///< family, variant

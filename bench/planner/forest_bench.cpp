@@ -33,23 +33,6 @@ void bound(benchmark::State& state, const Topology& topology) {
   state.counters["ranks"] = static_cast<double>(topology.rank_count());
 }
 
-void forest(benchmark::State& state, const Topology& topology) {
-  planner::Forest forest;
-  for (auto _ : state) {
-    forest = planner::make_forest(topology, kNearest);
-    if (!planner::problems_of(forest, topology).empty()) {
-      state.SkipWithError("the forest is wrong");
-    }
-  }
-  state.counters["ranks"] = static_cast<double>(topology.rank_count());
-  state.counters["share"] = forest.share_of_bound;
-  state.counters["trees"] = static_cast<double>(forest.trees_per_rank);
-  state.counters["depth"] = static_cast<double>(planner::depth_of(forest));
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  state.counters["gigabytes"] = static_cast<double>(usage.ru_maxrss) * 1024 / 1e9;  // so far
-}
-
 void forest_within(benchmark::State& state, const Topology& topology,
                    const planner::ForestOptions& options) {
   planner::Forest forest;
@@ -63,7 +46,13 @@ void forest_within(benchmark::State& state, const Topology& topology,
   state.counters["share"] = forest.share_of_bound;
   state.counters["trees"] = static_cast<double>(forest.trees_per_rank);
   state.counters["depth"] = static_cast<double>(planner::depth_of(forest));
-  state.counters["diameter"] = static_cast<double>(test::diameter_of(topology));
+}
+
+void forest(benchmark::State& state, const Topology& topology) {
+  forest_within(state, topology, kNearest);
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  state.counters["gigabytes"] = static_cast<double>(usage.ru_maxrss) * 1024 / 1e9;  // so far
 }
 
 void few_trees(benchmark::State& state, const Topology& topology) {
@@ -72,6 +61,7 @@ void few_trees(benchmark::State& state, const Topology& topology) {
 
 void shallow(benchmark::State& state, const Topology& topology) {
   forest_within(state, topology, {.most_trees_per_rank = 16});
+  state.counters["diameter"] = static_cast<double>(test::diameter_of(topology));
 }
 
 /// boxes(128, 8) with one NIC of 12 GB/s: not symmetric.

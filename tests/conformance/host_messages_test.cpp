@@ -14,10 +14,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Nobody is at the other end, and what is asked for throws.
-class BrokenTransport final : public Transport, public DeviceMessaging {
+/// Nobody is at the other end.
+class LonelyTransport : public Transport, public DeviceMessaging {
  public:
-  std::string_view name() const override { return "broken"; }
   std::vector<std::byte> address() const override { return {}; }
   void connect(Rank /*self*/, std::span<const std::vector<std::byte>> /*addresses*/) override {}
   void set_handlers(ReceiveHandler /*on_receive*/, PeerErrorHandler /*on_error*/) override {}
@@ -25,6 +24,12 @@ class BrokenTransport final : public Transport, public DeviceMessaging {
             std::span<const std::byte> /*payload*/, SendCompletion done) override {
     done();
   }
+};
+
+/// What is asked for throws.
+class BrokenTransport final : public LonelyTransport {
+ public:
+  std::string_view name() const override { return "broken"; }
   std::size_t progress() override {
     ++rounds;
     if (is_progress_broken) {
@@ -52,16 +57,9 @@ class BrokenTransport final : public Transport, public DeviceMessaging {
 /// What it has begun with the device's memory ends only by looking: nothing wakes whoever sleeps,
 /// as where the driver keeps UCX's function of the host waiting behind one that waits for a
 /// message.
-class SilentTransport final : public Transport, public DeviceMessaging {
+class SilentTransport final : public LonelyTransport {
  public:
   std::string_view name() const override { return "silent"; }
-  std::vector<std::byte> address() const override { return {}; }
-  void connect(Rank /*self*/, std::span<const std::vector<std::byte>> /*addresses*/) override {}
-  void set_handlers(ReceiveHandler /*on_receive*/, PeerErrorHandler /*on_error*/) override {}
-  void send(Rank /*destination*/, const SliceHeader& /*header*/,
-            std::span<const std::byte> /*payload*/, SendCompletion done) override {
-    done();
-  }
   void send_from_device(Rank /*destination*/, const SliceHeader& header,
                         std::span<const std::byte> /*payload*/, SendCompletion done) override {
     sent_ = std::move(done);

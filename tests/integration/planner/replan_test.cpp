@@ -3,9 +3,11 @@
 #include <catch2/catch.hpp>
 #include <ctime>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/error.hpp"
 #include "plan/format.hpp"
@@ -139,19 +141,28 @@ TEST_CASE("planning again is near a full plan for the changed cluster, in a tent
   }
 }
 
-TEST_CASE("planning again brings in no codec beyond the one that was asked for") {
-  const topology::Topology before = cluster("two-racks-40g");
-  const plan::Workload workload = model("bert-large");
-  const auto kind = GENERATE(plan::CodecKind::kNone, plan::CodecKind::kFp16);
+/// A plan with a codec that was asked for, and its cluster after an uplink became slow.
+struct OfCodec {
+  explicit OfCodec(plan::CodecKind kind) {
+    options.compare_baselines = false;
+    options.codec = plan::Codec{.kind = kind};
+    old = planner::make_plan(before, workload, *sim::make_cost_model(before, {}), options);
+  }
+
+  topology::Topology before = cluster("two-racks-40g");
+  plan::Workload workload = model("bert-large");
   planner::PlannerOptions options;
-  options.compare_baselines = false;
-  options.codec = plan::Codec{.kind = kind};
-  const auto costs_before = sim::make_cost_model(before, {});
-  const plan::Plan old = planner::make_plan(before, workload, *costs_before, options);
-  const auto slower = cable(before, "tor0", "core0", Bandwidth(500'000'000));
-  const topology::Topology now = planner::changed_cluster(before, slower);
-  const auto costs = sim::make_cost_model(now, {});
-  const planner::Replan again = planner::replan(old, before, now, slower, workload, *costs);
+  plan::Plan old;
+  std::vector<planner::LinkChange> slower = cable(before, "tor0", "core0", Bandwidth(500'000'000));
+  topology::Topology now = planner::changed_cluster(before, slower);
+  std::unique_ptr<plan::CostModel> costs = sim::make_cost_model(now, {});
+};
+
+TEST_CASE("planning again brings in no codec beyond the one that was asked for") {
+  const auto kind = GENERATE(plan::CodecKind::kNone, plan::CodecKind::kFp16);
+  const OfCodec c(kind);
+  const planner::Replan again =
+      planner::replan(c.old, c.before, c.now, c.slower, c.workload, *c.costs);
   REQUIRE(again.touched_buckets > 0);
   for (const plan::Bucket& bucket : again.plan.buckets) {
     CHECK(bucket.codec.kind <= kind);
@@ -159,28 +170,17 @@ TEST_CASE("planning again brings in no codec beyond the one that was asked for")
 }
 
 TEST_CASE("planning again finds what a codec that was asked for allows") {
-  const topology::Topology before = cluster("two-racks-40g");
-  const plan::Workload workload = model("bert-large");
   const auto kind = GENERATE(plan::CodecKind::kFp16, plan::CodecKind::kInt8Block);
-  planner::PlannerOptions options;
-  options.compare_baselines = false;
-  options.codec = plan::Codec{.kind = kind};
-  const auto costs_before = sim::make_cost_model(before, {});
-  const plan::Plan old = planner::make_plan(before, workload, *costs_before, options);
-  // What is left of a link that others go around has another schedule, in the same codec.
-  const auto slower = cable(before, "tor0", "core0", Bandwidth(500'000'000));
-  const topology::Topology now = planner::changed_cluster(before, slower);
-  const auto costs = sim::make_cost_model(now, {});
+  const OfCodec c(kind);
   planner::PlannerOptions within;
   within.compare_baselines = false;
-  within.error_budget = old.error_budget;
-  const plan::Plan found = planner::make_plan(now, workload, *costs, within);
-  const auto of_kind = std::ranges::count_if(
-      found.buckets, [&](const plan::Bucket& bucket) { return bucket.codec.kind == kind; });
-  CHECK(of_kind > 0);
-  options.route_rates = within.route_rates;
-  const plan::Plan full = planner::make_plan(now, workload, *costs, options);
-  const planner::Replan again = planner::replan(old, before, now, slower, workload, *costs);
+  within.error_budget = c.old.error_budget;
+  const plan::Plan found = planner::make_plan(c.now, c.workload, *c.costs, within);
+  CHECK(std::ranges::any_of(found.buckets,
+                            [&](const plan::Bucket& bucket) { return bucket.codec.kind == kind; }));
+  const plan::Plan full = planner::make_plan(c.now, c.workload, *c.costs, c.options);
+  const planner::Replan again =
+      planner::replan(c.old, c.before, c.now, c.slower, c.workload, *c.costs);
   CHECK(again.after <= scaled(full.prediction.step_time, 1.05));
 }
 
