@@ -106,7 +106,7 @@ class JobControl {
   void lose(Rank seat);
   void note_loss(Rank seat);
   void give_up_seat(Rank seat);
-  void go_on_without(std::vector<Rank> lost);
+  void go_on_without(std::vector<Rank> lost, const std::string& meanwhile = {});
   void ask_for_saved_point();
   void note_restart(const SavedPoint& point);
   void lose_stream(MemberStream& stream);

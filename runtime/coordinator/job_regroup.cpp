@@ -198,18 +198,20 @@ void JobControl::lose(Rank seat) {
 /// Nobody is to have it in the next epoch.
 void JobControl::give_up_seat(Rank seat) {
   regroup_->lose(seat);
+  const std::string meanwhile =
+      "; the worker that was rank " + std::to_string(seat.value()) + " was lost meanwhile";
   if (!options_.on_loss) {
-    give_up(beginning_.reason + "; the worker that was rank " + std::to_string(seat.value()) +
-            " was lost meanwhile");
+    give_up(beginning_.reason + meanwhile);
     return;
   }
-  go_on_without({seat});
+  go_on_without({seat}, meanwhile);
 }
 
-/// After `lost` are gone from the regroup.
-void JobControl::go_on_without(std::vector<Rank> lost) {
+/// After `lost` are gone from the regroup. `meanwhile`: their loss, where it is not the first.
+void JobControl::go_on_without(std::vector<Rank> lost, const std::string& meanwhile) {
   if (regroup_->left().size() < kFewest) {
-    give_up(beginning_.reason + "; fewer than " + std::to_string(kFewest) + " workers are left");
+    give_up(beginning_.reason + meanwhile + "; fewer than " + std::to_string(kFewest) +
+            " workers are left");
     return;
   }
   ask_for_plan(std::move(lost));

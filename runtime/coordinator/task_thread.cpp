@@ -46,8 +46,11 @@ void TaskThread::run(const std::function<TimePoint()>& turn) {
     }
     for (Task& task : batch) {
       task();
+      next = turn();
     }
-    next = turn();
+    if (batch.empty()) {
+      next = turn();
+    }
   }
 }
 

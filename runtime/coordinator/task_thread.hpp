@@ -15,8 +15,8 @@ class TaskThread {
   using Task = std::function<void()>;
   using TimePoint = std::chrono::steady_clock::time_point;
 
-  /// `turn` is called on the thread after every batch of tasks and says when it wants to be called
-  /// again at the latest.
+  /// `turn` is called on the thread after every task, so that no task sees what the one before it
+  /// has left to do, and says when it wants to be called again at the latest.
   explicit TaskThread(std::function<TimePoint()> turn);
   ~TaskThread();
   TaskThread(const TaskThread&) = delete;

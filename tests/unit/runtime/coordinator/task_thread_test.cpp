@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <catch2/catch.hpp>
+#include <future>
 #include <numeric>
 #include <thread>
 #include <vector>
@@ -50,7 +51,27 @@ TEST_CASE("tasks of several threads never run at the same time") {
   CHECK(total == 800);
 }
 
-TEST_CASE("the turn comes after every batch and at the time it asked for") {
+TEST_CASE("the turn comes after every task, also of those that wait together") {
+  std::vector<int> turns_before;
+  int turns = 0;
+  {
+    std::promise<void> all_posted;
+    TaskThread thread([&] {
+      ++turns;
+      return TaskThread::TimePoint::max();
+    });
+    thread.post([&] { all_posted.get_future().wait(); });
+    for (int i = 0; i < 3; ++i) {
+      thread.post([&] { turns_before.push_back(turns); });
+    }
+    all_posted.set_value();
+  }
+  REQUIRE(turns_before.size() == 3);
+  CHECK(turns_before[1] == turns_before[0] + 1);
+  CHECK(turns_before[2] == turns_before[1] + 1);
+}
+
+TEST_CASE("the turn comes at the time it asked for") {
   std::atomic<int> turns = 0;
   TaskThread thread([&] {
     ++turns;

@@ -1,0 +1,103 @@
+// What the coordinator's thread does with tasks that wait for it together: nobody else decides
+// their order here, unlike with a server and clients.
+#include "runtime/coordinator/job_control.hpp"
+
+#include <array>
+#include <catch2/catch.hpp>
+#include <future>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tests/unit/runtime/coordinator/test_client.hpp"
+#include "tests/unit/runtime/coordinator/test_crew.hpp"
+
+namespace rackrail::runtime {
+namespace {
+
+using test::crew_options;
+using test::TestClient;
+
+/// Takes down what it is told.
+class NotedStream final : public MemberStream {
+ public:
+  void welcome(Rank, const EpochRecord&, const std::vector<std::vector<std::byte>>&) override {
+    is_welcome = true;
+  }
+  void abort(const std::string&, bool come_back) override { told_to_come_back = come_back; }
+  void finish() override {}
+  void gathered(std::uint32_t, const std::vector<std::string>&) override {}
+  void end(End how, const std::string&) override { ended = how; }
+
+  bool is_welcome = false;
+  std::optional<bool> told_to_come_back;
+  std::optional<End> ended;
+};
+
+/// Does the tasks one after another, when all of them wait.
+template <std::size_t kTasks>
+void at_once(JobControl& control, const std::array<TaskThread::Task, kTasks>& tasks) {
+  std::promise<void> all_posted;
+  std::promise<void> done;
+  control.post([&] { all_posted.get_future().wait(); });
+  for (const TaskThread::Task& task : tasks) {
+    control.post(task);
+  }
+  control.post([&] { done.set_value(); });
+  all_posted.set_value();
+  done.get_future().wait();
+}
+
+}  // namespace
+
+TEST_CASE("a heartbeat that waits behind a loss is told that the job goes on") {
+  CoordinatorOptions options = crew_options(3);
+  options.on_loss = [](const Loss&) { return EpochPlan{"plan for two", "second"}; };
+  std::array<NotedStream, 3> streams;
+  JobControl control(options);
+  const auto join = [&](std::size_t rank) {
+    return [&control, &streams, rank] {
+      control.join(streams[rank], TestClient::request(Rank(rank)));
+    };
+  };
+  at_once<3>(control, {join(0), join(1), join(2)});
+  REQUIRE(streams[0].is_welcome);
+
+  std::optional<bool> is_over;
+  MembershipState state = MembershipState::kRunning;
+  at_once<2>(control, {[&] { control.broken(streams[2]); },
+                       [&] {  // what a heartbeat is answered with
+                         is_over = control.is_over_for(1);
+                         state = control.membership().state();
+                       }});
+  CHECK(is_over == true);
+  CHECK(state != MembershipState::kAborted);
+  CHECK(streams[0].told_to_come_back == true);
+  CHECK(streams[1].told_to_come_back == true);
+  control.finish();
+}
+
+TEST_CASE("a job that too few are left for says who was lost") {
+  CoordinatorOptions options = crew_options(3);
+  options.on_loss = [](const Loss&) { return EpochPlan{"plan for two", "second"}; };
+  std::array<NotedStream, 3> streams;
+  JobControl control(options);
+  const auto join = [&](std::size_t rank) {
+    return [&control, &streams, rank] {
+      control.join(streams[rank], TestClient::request(Rank(rank)));
+    };
+  };
+  at_once<3>(control, {join(0), join(1), join(2)});
+  const auto lose = [&](std::size_t rank) {
+    return [&control, &streams, rank] { control.broken(streams[rank]); };
+  };
+  at_once<2>(control, {lose(2), lose(0)});
+  std::string reason;
+  at_once<1>(control, {[&] { reason = control.membership().abort_reason().line; }});
+  CHECK_THAT(reason, Catch::StartsWith("rank 2 (pid ") &&
+                         Catch::EndsWith("; the worker that was rank 0 was lost meanwhile; fewer "
+                                         "than 2 workers are left"));
+  control.finish();
+}
+
+}  // namespace rackrail::runtime
