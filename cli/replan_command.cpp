@@ -22,6 +22,7 @@
 #include "planner/batch/csv_table.hpp"
 #include "planner/planner.hpp"
 #include "planner/replan.hpp"
+#include "planner/survivors.hpp"
 #include "sim/simulator.hpp"
 #include "topology/reader.hpp"
 
@@ -254,11 +255,7 @@ void run_replan(Session& session, const ReplanOptions& options) {
       planner::step_if_kept(input.plan, input.cluster, now, changes, input.workload, *costs);
   if (options.compare_full) {
     start = cpu_seconds();
-    planner::PlannerOptions full;
-    full.error_budget = input.plan.error_budget;
-    full.compression_warmup = input.plan.compression_warmup_steps;
-    full.seed = input.plan.seed;
-    full.compare_baselines = false;
+    planner::PlannerOptions full = planner::options_in_place_of(input.plan, input.workload);
     full.route_rates = route_rates;
     const auto fresh = sim::make_cost_model(now, {});
     outcome.full = planner::make_plan(now, input.workload, *fresh, full).prediction.step_time;

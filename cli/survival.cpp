@@ -119,11 +119,8 @@ plan::Plan SurvivalPlans::plan_for(const std::vector<Rank>& left, plan::BatchPla
                     " samples is too small for " + std::to_string(left.size()) + " ranks");
   }
 
-  planner::PlannerOptions options;
+  planner::PlannerOptions options = planner::options_in_place_of(plan_, workload_);
   options.error_budget = planner::budget_in_use(plan_);
-  options.compression_warmup = plan_.compression_warmup_steps;  // steps are counted on
-  options.seed = plan_.seed;
-  options.compare_baselines = false;
   options.schedule = schedule_;
   options.route_rates = route_rates_;
   options.local_batch = std::ranges::max(batch.local_batch);

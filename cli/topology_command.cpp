@@ -234,12 +234,12 @@ void run_bounds(Session& session, const ClusterOptions& options, bool in_network
                  : ", if it can be reached: a switch receives more than it can send, or less");
   fmt::print("exact reduce-scatter bound: {}/{} s per byte and rank\n", scatter.p, scatter.q);
   if (reduce.p > 0) {
-    fmt::print("{} all-reduce bound: {}/{} s per byte{}\n",
-               reduce.may_be_out_of_reach ? "simple" : "exact", reduce.p, reduce.q,
-               reduce.may_be_out_of_reach
-                   ? ", of cuts and partitions: the joint optimum of so many "
-                     "ranks is not known and may take longer"
-                   : "");
+    fmt::print(
+        "{} all-reduce bound: {}/{} s per byte{}\n",
+        reduce.may_be_out_of_reach ? "proved" : "exact", reduce.p, reduce.q,
+        reduce.may_be_out_of_reach
+            ? ", if it can be reached: the joint optimum was not looked for, or not to its end"
+            : "");
   }
   for (const Widened& one : widened) {
     if (one.algbw == one.before) {

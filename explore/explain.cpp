@@ -11,6 +11,7 @@
 #include "explore/changes.hpp"
 #include "explore/parallel.hpp"
 #include "planner/planner.hpp"
+#include "planner/survivors.hpp"
 #include "sim/simulator.hpp"
 
 namespace rackrail::explore {
@@ -59,11 +60,8 @@ std::vector<Part> parts_of(const sim::StepResult& step, const topology::Topology
 /// Step time of a plan made for these circumstances, with the batch and error budget of `plan`.
 Duration replanned_time(const plan::Plan& plan, const plan::Workload& workload,
                         const topology::Topology& topology, const Conditions& conditions) {
-  planner::PlannerOptions options;
-  options.error_budget = plan.error_budget;
+  planner::PlannerOptions options = planner::options_in_place_of(plan, workload);
   options.local_batch = plan.batch.local_batch.front();
-  options.seed = plan.seed;
-  options.compare_baselines = false;
   sim::SimulationOptions undisturbed;
   undisturbed.device_rates = conditions.simulation.device_rates;
   const auto cost_model = sim::make_cost_model(topology, undisturbed);

@@ -276,6 +276,7 @@ class Run {
     }
     planner::PlannerOptions options = options_;
     options.error_budget = planner::budget_in_use(plan_);
+    options.protect_outer_layers = planner::protects_outer_layers(plan_, workload_);
     options.compression_warmup = plan_.compression_warmup_steps;
     options.local_batch = std::ranges::max(batch.local_batch);
     plan::Plan plan = planner::make_plan(rest, workload_, cost_model, options);

@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <numeric>
 
+#include "planner/protection.hpp"
+
 namespace rackrail::planner {
 
 std::vector<std::int64_t> divide_batch(const std::vector<std::int64_t>& before,
@@ -40,6 +42,26 @@ double budget_in_use(const plan::Plan& plan) {
   const bool is_lossy = std::ranges::any_of(
       plan.buckets, [](const plan::Bucket& bucket) { return bucket.codec.is_lossy(); });
   return is_lossy ? plan.error_budget : 0;
+}
+
+bool protects_outer_layers(const plan::Plan& plan, const plan::Workload& workload) {
+  const std::vector<bool> with_outer = protected_tensors(workload, true);
+  return std::ranges::none_of(plan.buckets, [&](const plan::Bucket& bucket) {
+    return !bucket.codec.survives_many_hops() &&
+           std::ranges::any_of(bucket.tensors, [&](std::uint32_t tensor) {
+             return with_outer.at(tensor) && !workload.tensors.at(tensor).is_protected();
+           });
+  });
+}
+
+PlannerOptions options_in_place_of(const plan::Plan& plan, const plan::Workload& workload) {
+  PlannerOptions options;
+  options.error_budget = plan.error_budget;
+  options.protect_outer_layers = protects_outer_layers(plan, workload);
+  options.compression_warmup = plan.compression_warmup_steps;  // steps are counted on
+  options.seed = plan.seed;
+  options.compare_baselines = false;
+  return options;
 }
 
 }  // namespace rackrail::planner

@@ -1,4 +1,5 @@
-// What a plan for the ranks that are left keeps of the one before.
+// What a plan that takes the place of another keeps of it: for the ranks that are left after a loss,
+// or for links that have changed.
 #pragma once
 
 #include <cstdint>
@@ -6,6 +7,8 @@
 
 #include "base/ids.hpp"
 #include "plan/plan.hpp"
+#include "plan/workload.hpp"
+#include "planner/planner.hpp"
 
 namespace rackrail::planner {
 
@@ -20,5 +23,13 @@ std::vector<std::int64_t> divide_batch(const std::vector<std::int64_t>& before,
 
 /// The plan's error budget where it uses codecs, else 0: who has exact sums keeps them.
 double budget_in_use(const plan::Plan& plan);
+
+/// Whether the plan keeps the first and the last layer from codecs beyond FP16
+/// (planner/protection.hpp), as far as can be seen: one without such codecs does.
+bool protects_outer_layers(const plan::Plan& plan, const plan::Workload& workload);
+
+/// Those that a plan in the place of this one is made with: its error budget, warm-up, protection
+/// and seed; without baselines.
+PlannerOptions options_in_place_of(const plan::Plan& plan, const plan::Workload& workload);
 
 }  // namespace rackrail::planner

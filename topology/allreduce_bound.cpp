@@ -116,14 +116,18 @@ AllReduceBound smallest_cut(const Topology& topology) {
   return bound;
 }
 
-/// What may enter the ranks of each of some groups of vertices: the smallest cut around its ranks
-/// within the group, as behind a PCIe switch that lets in less than the NICs of the machine do.
+/// Of the messages that pass between groups.
+enum class Way : std::uint8_t { kInto, kOutOf };
+
+/// What may enter, or leave, the ranks of each of some groups of vertices: the smallest cut around
+/// its ranks within the group, as behind a PCIe switch that lets in less than the NICs of the
+/// machine do.
 class GroupCuts {
  public:
   /// `group_of` by vertex: below `groups`, or kNoPart. Keeps references.
   GroupCuts(const Topology& topology, const std::vector<std::uint32_t>& group_of,
-            std::size_t groups)
-      : topology_(topology), group_of_(group_of), members_(groups), ways_(groups) {
+            std::size_t groups, Way way)
+      : topology_(topology), group_of_(group_of), way_(way), members_(groups), ways_(groups) {
     for (std::uint32_t v = 0; v < group_of.size(); ++v) {
       if (group_of[v] != kNoPart) {
         place_.push_back(static_cast<std::uint32_t>(members_[group_of[v]].size()));
@@ -134,47 +138,51 @@ class GroupCuts {
     }
     for (std::size_t l = 0; l < topology.link_count(); ++l) {
       const Link& link = topology.link(LinkId(l));
-      if (const std::uint32_t group = group_of[link.to.index()];
+      if (const std::uint32_t group = group_of[near(link).index()];
           link.kind != LinkKind::kShared && group != kNoPart) {
         ways_[group].emplace_back(l);
       }
     }
   }
 
-  /// Into all of them together.
+  /// Of all of them together.
   Capacity sum() const {
     Capacity all = 0;
     for (std::uint32_t group = 0; group < members_.size(); ++group) {
-      all += entering(group).flow;
+      all += passing(group).flow;
     }
     return all;
   }
 
   /// One of the links of the cut around the first group's ranks.
-  std::optional<LinkId> binding_link() const { return entering(0).binding; }
+  std::optional<LinkId> binding_link() const { return passing(0).binding; }
 
  private:
-  struct Entering {
+  struct Passing {
     Capacity flow = 0;
     std::optional<LinkId> binding;
   };
 
-  // A flow from the ranks against the links, to whatever is not of the group.
-  Entering entering(std::uint32_t group) const {
+  /// The end that is nearer to the group's ranks.
+  NodeId near(const Link& link) const { return way_ == Way::kInto ? link.to : link.from; }
+  NodeId far(const Link& link) const { return way_ == Way::kInto ? link.from : link.to; }
+
+  // A flow from the ranks to whatever is not of the group, against the links where it enters.
+  Passing passing(std::uint32_t group) const {
     const std::vector<std::uint32_t>& members = members_[group];
     FlowNetwork network(members.size());
     const FlowNetwork::Vertex ranks = network.add_vertex();
     const FlowNetwork::Vertex others = network.add_vertex();
     Capacity boundary = 0;
-    const auto sender = [&](const Link& link) -> FlowNetwork::Vertex {
-      const bool is_inside = group_of_[link.from.index()] == group;
-      return is_inside ? place_[link.from.index()] : others;
+    const auto far_vertex = [&](const Link& link) -> FlowNetwork::Vertex {
+      const bool is_inside = group_of_[far(link).index()] == group;
+      return is_inside ? place_[far(link).index()] : others;
     };
     for (const LinkId id : ways_[group]) {
       const Link& link = topology_.link(id);
       const Capacity rate = link.bandwidth.bytes_per_second();
-      network.add_arc(place_[link.to.index()], sender(link), rate);
-      boundary += sender(link) == others ? rate : 0;
+      network.add_arc(place_[near(link).index()], far_vertex(link), rate);
+      boundary += far_vertex(link) == others ? rate : 0;
     }
     for (std::uint32_t i = 0; i < members.size(); ++i) {
       if (topology_.rank_of(NodeId(members[i])).has_value()) {
@@ -182,11 +190,11 @@ class GroupCuts {
       }
     }
     network.reset();
-    Entering found{network.augment(ranks, others, boundary), {}};
+    Passing found{network.augment(ranks, others, boundary), {}};
     const std::vector<bool> is_near = network.reachable_from(ranks);
     const auto cut = std::ranges::find_if(ways_[group], [&](LinkId id) {
       const Link& link = topology_.link(id);
-      return is_near[place_[link.to.index()]] && !is_near[sender(link)];
+      return is_near[place_[near(link).index()]] && !is_near[far_vertex(link)];
     });
     if (cut != ways_[group].end()) {
       found.binding = *cut;
@@ -196,32 +204,49 @@ class GroupCuts {
 
   const Topology& topology_;
   const std::vector<std::uint32_t>& group_of_;
+  const Way way_;
   std::vector<std::uint32_t> place_;                 ///< by vertex, in members_ of its group
   std::vector<std::vector<std::uint32_t>> members_;  ///< vertices, by group
-  std::vector<std::vector<LinkId>> ways_;            ///< links that end there, by group
+  std::vector<std::vector<LinkId>> ways_;            ///< links whose near end is there, by group
 };
 
 using GroupOf = std::function<std::string(const Node&, bool is_rank)>;
 
-/// M/T of a partition: capacity into its k groups over 2(k−1). None for a single group. `group_of`
-/// by vertex, below `count` or kNoPart.
+/// Whether as much can go from each vertex to its neighbours as the other way.
+bool is_alike_both_ways(const Topology& topology) {
+  std::map<std::pair<std::uint32_t, std::uint32_t>, Capacity> surplus;
+  for (std::size_t l = 0; l < topology.link_count(); ++l) {
+    const Link& link = topology.link(LinkId(l));
+    const auto [low, high] = std::minmax(link.from.value(), link.to.value());
+    const auto rate = static_cast<Capacity>(link.bandwidth.bytes_per_second());
+    surplus[{low, high}] += link.from.value() == low ? rate : -rate;
+  }
+  return std::ranges::all_of(surplus, [](const auto& entry) { return entry.second == 0; });
+}
+
+/// M/T of a partition: capacity into its k groups, or out of them, over 2(k−1): every message that
+/// enters a group has left another. None for a single group. `group_of` by vertex, below `count` or
+/// kNoPart.
 std::optional<AllReduceBound> partition(const Topology& topology, const char* what,
                                         const std::vector<std::uint32_t>& group_of,
                                         std::size_t count) {
   if (count < 2) return std::nullopt;
-  const GroupCuts cuts(topology, group_of, count);
-  const Capacity entering = cuts.sum();
-  const auto k = static_cast<Capacity>(count);
-  AllReduceBound bound;
-  const auto messages = static_cast<std::int64_t>(2 * (k - 1));
-  const std::int64_t common = std::gcd(messages, static_cast<std::int64_t>(entering));
-  bound.p = messages / common;
-  bound.q = static_cast<std::int64_t>(entering) / common;
-  bound.widest = cuts.binding_link();
-  bound.algbw = Bandwidth(static_cast<std::int64_t>(entering / (2 * (k - 1))));
-  bound.reason = fmt::format("partition into {} {}: {} into them", count, what,
-                             to_string(Bandwidth(static_cast<std::int64_t>(entering))));
-  return bound;
+  const auto messages = static_cast<std::int64_t>(2 * (count - 1));
+  std::optional<AllReduceBound> least;
+  for (const Way way : {Way::kInto, Way::kOutOf}) {
+    if (way == Way::kOutOf && is_alike_both_ways(topology)) break;
+    const GroupCuts cuts(topology, group_of, count, way);
+    const auto passing = static_cast<std::int64_t>(cuts.sum());
+    if (least && passing / messages >= least->algbw.bytes_per_second()) continue;
+    const std::int64_t common = std::gcd(messages, passing);
+    least = AllReduceBound{.p = messages / common, .q = passing / common};
+    least->widest = cuts.binding_link();
+    least->algbw = Bandwidth(passing / messages);
+    least->reason =
+        fmt::format("partition into {} {}: {} {} them", count, what, to_string(Bandwidth(passing)),
+                    way == Way::kInto ? "into" : "out of");
+  }
+  return least;
 }
 
 std::optional<AllReduceBound> partition(const Topology& topology, const char* what,

@@ -15,9 +15,10 @@
 // optimum is a relaxation and hence a valid bound, so stopping early costs tightness only. The cuts
 // around ranks, machines and racks are there from the start.
 //
-// Reduce-scatter followed by all-gather reaches a rate of its own; where the simple bounds or an
-// intermediate optimum come down to it, the answer is found. That is so on most symmetric clusters,
-// of any size, before the first linear program.
+// Reduce-scatter followed by all-gather reaches a rate of its own, where every switch can send as
+// much as it receives; where the simple bounds or an intermediate optimum come down to it, the
+// answer is found. That is so on most symmetric clusters, of any size, before the first linear
+// program.
 //
 // Precision: rates are scaled to the widest link, and the solver's result is exact to about 1e-6.
 // The prices of its rows, made whole numbers, prove a bound in integers, which is the answer where
@@ -48,8 +49,6 @@ constexpr std::size_t kMostRanksLookedAt = 1024;  // whether the simple bound ca
 // Effort is counted in entries of the linear programs solved, so that it is the same on every
 // machine: seconds for the largest, milliseconds for the small ones, which always run to the end.
 constexpr double kMostWork = 1e7;
-constexpr double kSmallWork = 1e6;
-constexpr int kMostIdleRounds = 4;
 constexpr double kTolerance = 1e-6;  // the solver itself keeps rows to 1e-7
 constexpr double kFlowUnits = 1e15;  // integers per scaled rate in the max-flows
 
@@ -115,25 +114,28 @@ class JointOptimum {
 
   /// Bytes per second; none when the solver gave up. Nothing below `reachable` is looked for.
   std::optional<double> solve(double reachable) {
-    double work = 0;
-    for (int idle_rounds = 0; work < kMostWork;) {
+    for (double work = 0; work < kMostWork;) {
       const std::optional<double> total = program_.maximise();
       if (!total) return std::nullopt;
       const double optimum = *total * scale_;
       if (optimum <= reachable * (1 + kTolerance)) {
         best_ = optimum;
+        is_reached_ = true;
         return reachable;
       }
-      // What is left to do on a plateau is mostly the proof that the value can be reached.
-      idle_rounds = optimum < best_ * (1 - kTolerance) ? 0 : idle_rounds + 1;
       best_ = optimum;
-      if (idle_rounds > kMostIdleRounds && work > kSmallWork) break;
       const bool is_cut = separate(broadcast_, *total);
-      if (!separate(reduction_, *total) && !is_cut) break;
+      if (!separate(reduction_, *total) && !is_cut) {
+        is_reached_ = true;
+        break;
+      }
       work += static_cast<double>(cuts_.size()) * static_cast<double>(2 * topology_.link_count());
     }
     return best_;
   }
+
+  /// Whether no cut is in the way of what solve() found: else it was broken off, at a bound.
+  bool is_reached() const { return is_reached_; }
 
   /// The cuts that the last optimum is bound by, those first that would give most if they let more
   /// through; what is on both lists of a cut and its complement is there once.
@@ -393,14 +395,17 @@ class JointOptimum {
   LinearProgram program_;
   double scale_ = 0;
   double best_ = std::numeric_limits<double>::infinity();
+  bool is_reached_ = false;
   std::vector<CutRow> cuts_;
   std::vector<int> roots_;
   Half broadcast_;
   Half reduction_;
 };
 
-/// Bytes per second of the best reduce-scatter followed by the best all-gather.
+/// Bytes per second of the best reduce-scatter followed by the best all-gather; 0 where their
+/// bounds may be out of reach.
 double rate_of_two_halves(const Topology& topology) {
+  if (!switches_send_what_they_receive(topology)) return 0;
   const auto gather = static_cast<double>(allgather_bound(topology).algbw.bytes_per_second());
   const auto scatter = static_cast<double>(reducescatter_bound(topology).algbw.bytes_per_second());
   return 1 / (1 / gather + 1 / scatter);
@@ -438,17 +443,19 @@ AllReduceBound joint_allreduce_bound(const Topology& topology, bool in_network) 
     return bound;
   }
   if (topology.rank_count() > kMostRanks || !LinearProgram::is_available()) {
-    bound.reason +=
-        fmt::format(" (the joint optimum, {} at least, is not known: {})",
-                    to_string(Bandwidth(static_cast<std::int64_t>(reachable))),
-                    LinearProgram::is_available() ? fmt::format("more than {} ranks", kMostRanks)
-                                                  : "this build has no solver");
+    bound.reason += fmt::format(
+        " (the joint optimum{} is not known: {})",
+        reachable > 0 ? fmt::format(", {} at least,",
+                                    to_string(Bandwidth(static_cast<std::int64_t>(reachable))))
+                      : "",
+        LinearProgram::is_available() ? fmt::format("more than {} ranks", kMostRanks)
+                                      : "this build has no solver");
     bound.may_be_out_of_reach = true;
     return bound;
   }
   JointOptimum search(topology, in_network);
   const std::optional<double> optimum = search.solve(reachable);
-  bound.may_be_out_of_reach = !optimum.has_value();
+  bound.may_be_out_of_reach = !search.is_reached();
   if (!optimum || *optimum >= simple * (1 - kTolerance)) return bound;
   bound.algbw = Bandwidth(static_cast<std::int64_t>(*optimum));
   set_exactly(bound, search.exact());

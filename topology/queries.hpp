@@ -135,9 +135,10 @@ Topology with_wider_link(const Topology& topology, LinkId link);
 ///
 /// Two facts give it. Any cut that parts two ranks must carry the whole sum (M bytes) in each
 /// direction: T ≥ M / min-cut. And if the ranks are parted into k groups, at least 2(k−1) messages
-/// of each element must enter groups (k−1 before the first group knows the sum, k−1 after it), so
-/// T ≥ 2(k−1)·M / Σ (capacity into the groups). Partitions tried: single ranks, hosts, racks; what
-/// may enter a group is the smallest cut between its ranks and what is outside it.
+/// of each element must enter groups (k−1 before the first group knows the sum, k−1 after it), and
+/// have left others, so T ≥ 2(k−1)·M / Σ (capacity into the groups, or out of them). Partitions
+/// tried: single ranks, hosts, racks; what may enter or leave a group is the smallest cut between
+/// its ranks and what is outside it.
 struct AllReduceBound {
   /// T/M is p/q seconds per byte, reduced by the common factor; p is 0 where it is known to some
   /// digits only.
@@ -147,7 +148,7 @@ struct AllReduceBound {
   std::string reason;            ///< "cut around host3: 25.0 GB/s" or "partition into 8 hosts: …"
   Cut cut;                       ///< the certificate where a single cut binds
   std::optional<LinkId> widest;  ///< a link of those that bind, whose width would give most
-  /// Whether the joint optimum, which may be less, was not looked for, or is not known.
+  /// Whether the joint optimum, which may be less, was not looked for, or not to the end.
   bool may_be_out_of_reach = false;
 };
 AllReduceBound allreduce_bound(const Topology& topology, bool in_network = false);

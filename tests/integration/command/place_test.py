@@ -77,6 +77,19 @@ class Replan(harness.CommandTest):
             "replan", "plan.json", "--cluster", "parallel.csv", "--lost-link", "tor0->tor1#3",
             "--lost-link", "tor1->tor0#3", "-o", "new.json", status=2).err)
 
+    def test_the_full_plan_beside_it_may_do_what_the_plan_in_use_does(self):
+        self.write("rates.csv", "link,bandwidth\ntor0->core0,20 Gbit/s\ncore0->tor0,20 Gbit/s\n")
+        full = {}
+        for option in ("", "--compress-outer-layers"):
+            options = (option,) if option else ()
+            self.rackrail("plan", "two-racks-40g", "bert-large", "-o", "plan.json", *options)
+            result = self.rackrail_json("replan", "plan.json", "--link-rates", "rates.csv",
+                                        "--cluster-output", "now.yaml", "--compare-full")
+            planned = self.rackrail_json("plan", "now.yaml", "bert-large", *options)
+            self.assertAlmostEqual(result["full_step_time_s"], planned["step_time_s"], places=9)
+            full[option] = result["full_step_time_s"]
+        self.assertLess(full["--compress-outer-layers"], 0.99 * full[""])
+
     def test_the_same_again_gives_the_same_bytes(self):
         self.write("rates.csv", "link,bandwidth\ntor1->core0,5 Gbit/s\n")
         for output in ("a.json", "b.json"):

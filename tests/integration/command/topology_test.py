@@ -155,7 +155,7 @@ links:
         text, _ = star(3, "1 GB/s")
         self.assertIn("if it can be reached", text)
         text, bounds = star(1025, "2 GB/s")
-        self.assertIn("simple all-reduce bound: 2/", text)
+        self.assertIn("proved all-reduce bound: 2/", text)
         self.assertTrue(bounds["allreduce_may_be_out_of_reach"])
 
     def test_switches_that_add_change_the_exact_bound_of_all_reduce(self):

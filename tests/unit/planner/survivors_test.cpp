@@ -14,6 +14,39 @@ std::int64_t sum(const std::vector<std::int64_t>& values) {
 
 }  // namespace
 
+TEST_CASE("a plan in the place of another is made as that was") {
+  plan::Workload workload;
+  for (const char* name : {"last.weight", "middle.weight", "middle.bias", "first.weight"}) {
+    workload.tensors.push_back({.name = name, .elements = 1 << 20});
+  }
+  plan::Plan plan;
+  plan.error_budget = 0.03;
+  plan.compression_warmup_steps = 17;
+  plan.seed = 5;
+  const plan::Codec int8{.kind = plan::CodecKind::kInt8Block};
+  const plan::Codec fp16{.kind = plan::CodecKind::kFp16};
+  plan.buckets = {{.tensors = {0, 2}, .codec = fp16}, {.tensors = {1}, .codec = int8}};
+  SECTION("which keeps the outer layers") {
+    CHECK(protects_outer_layers(plan, workload));
+    const PlannerOptions options = options_in_place_of(plan, workload);
+    CHECK(options.protect_outer_layers);
+    CHECK(options.error_budget == 0.03);
+    CHECK(options.compression_warmup == 17);
+    CHECK(options.seed == 5);
+    CHECK_FALSE(options.compare_baselines);
+  }
+  SECTION("which encodes one of them beyond 16 bits") {
+    plan.buckets.push_back({.tensors = {3}, .codec = int8});
+    CHECK_FALSE(protects_outer_layers(plan, workload));
+    CHECK_FALSE(options_in_place_of(plan, workload).protect_outer_layers);
+  }
+  SECTION("whose workload has no layers but outer ones") {
+    workload.tensors.erase(workload.tensors.begin() + 1, workload.tensors.begin() + 3);
+    plan.buckets = {{.tensors = {0, 1}, .codec = int8}};
+    CHECK(protects_outer_layers(plan, workload));
+  }
+}
+
 TEST_CASE("samples of lost ranks are divided among those that are left") {
   using Samples = std::vector<std::int64_t>;
   CHECK(divide_batch({32, 32, 32, 32}, {Rank(0), Rank(1), Rank(3)}) == Samples{43, 43, 42});

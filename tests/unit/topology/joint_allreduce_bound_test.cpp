@@ -2,6 +2,7 @@
 
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <random>
 #include <string>
 
 #include "tests/support/skip.hpp"
@@ -100,6 +101,55 @@ TEST_CASE("a box with one degraded GPU loses less than two halves in turn do") {
   const double halves = static_cast<double>(allgather_bound(t).algbw.bytes_per_second()) / 2 /
                         static_cast<double>(kUnit);
   CHECK(halves < 90);
+}
+
+TEST_CASE("of unlike directions the narrower one binds, of very many ranks too") {
+  const auto uneven_star = [](std::int64_t ranks, std::int64_t up, std::int64_t down) {
+    Topology t("star");
+    const NodeId hub = t.add_node({.name = "hub", .kind = NodeKind::kTor});
+    for (std::int64_t i = 0; i < ranks; ++i) {
+      const NodeId gpu = t.add_node({.name = fmt::format("gpu{}", i), .kind = NodeKind::kGpu});
+      t.add_rank(gpu);
+      t.add_link({.from = gpu, .to = hub, .bandwidth = Bandwidth(up * kUnit)});
+      t.add_link({.from = hub, .to = gpu, .bandwidth = Bandwidth(down * kUnit)});
+    }
+    return t;
+  };
+  for (const std::int64_t ranks : {3, 257, 1025}) {
+    CAPTURE(ranks);
+    // 2 (n − 1) messages leave n ranks, or enter them, at 1 unit each.
+    const double most = static_cast<double>(ranks) / static_cast<double>(2 * (ranks - 1));
+    CHECK(joint(uneven_star(ranks, 1, 2)) == Approx(most).epsilon(1e-6));
+    CHECK(joint(uneven_star(ranks, 2, 1)) == Approx(most).epsilon(1e-6));
+  }
+}
+
+TEST_CASE("a joint optimum that was not looked for to the end says so") {
+  if (!LinearProgram::is_available()) RACKRAIL_SKIP("no solver for linear programs in this build");
+  const auto uneven_mesh = [](int side) {
+    std::mt19937 random(1);
+    Topology t("mesh");
+    std::vector<NodeId> gpus;
+    for (int i = 0; i < side * side; ++i) {
+      gpus.push_back(t.add_node({.name = fmt::format("gpu{}", i), .kind = NodeKind::kGpu}));
+      t.add_rank(gpus.back());
+    }
+    const auto link = [&](int a, int b) {
+      const auto rate = static_cast<std::int64_t>(1 + random() % 7);
+      t.add_duplex_link({.from = gpus[static_cast<std::size_t>(a)],
+                         .to = gpus[static_cast<std::size_t>(b)],
+                         .bandwidth = Bandwidth(rate * kUnit)});
+    };
+    for (int y = 0; y < side; ++y) {
+      for (int x = 0; x < side; ++x) {
+        if (x + 1 < side) link(y * side + x, y * side + x + 1);
+        if (y + 1 < side) link(y * side + x, (y + 1) * side + x);
+      }
+    }
+    return t;
+  };
+  CHECK_FALSE(joint_allreduce_bound(uneven_mesh(8)).may_be_out_of_reach);
+  CHECK(joint_allreduce_bound(uneven_mesh(15)).may_be_out_of_reach);
 }
 
 TEST_CASE("slow and fast hosts beyond a slow uplink, and the cuts that say so") {
