@@ -218,8 +218,12 @@ RACKRAIL_COLLECTIVES(fat_tree_128, topology::read_cluster("fat-tree-128-2to1").t
 RACKRAIL_COLLECTIVES(torus_256, test::grid(16, 16, true));
 RACKRAIL_COLLECTIVES(rails_256, test::boxes(32, 8));
 #undef RACKRAIL_COLLECTIVES
-// Its all-reduce is among those in the network.
 BENCHMARK_CAPTURE(all_gather, h100_256, topology::read_cluster("h100-32x8-rail").topology)
+    ->Iterations(1)
+    ->Unit(benchmark::kMillisecond);
+// Its all-reduce by switches that add is among those in the network.
+BENCHMARK_CAPTURE(all_reduce, h100_256,
+                  test::able(topology::read_cluster("h100-32x8-rail").topology, {}))
     ->Iterations(1)
     ->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(reduce_scatter, a100_128, test::a100_16x8())

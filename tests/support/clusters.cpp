@@ -331,10 +331,9 @@ Topology a100_16x8() { return a100_boxes("count: 4, hosts: 4,"); }
 Topology able(Topology topology, std::initializer_list<NodeKind> kinds) {
   for (std::size_t v = 0; v < topology.node_count(); ++v) {
     topology::Node node = topology.node(NodeId(v));
-    if (std::find(kinds.begin(), kinds.end(), node.kind) != kinds.end()) {
-      node.multicasts = node.reduces = true;
-      topology.set_node_properties(NodeId(v), node);
-    }
+    node.multicasts = node.reduces =
+        std::find(kinds.begin(), kinds.end(), node.kind) != kinds.end();
+    topology.set_node_properties(NodeId(v), node);
   }
   return topology;
 }

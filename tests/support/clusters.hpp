@@ -64,7 +64,7 @@ topology::Topology a100_4x8();
 /// The same with four racks of four nodes each: 128 GPUs.
 topology::Topology a100_16x8();
 
-/// The same cluster whose switches of these kinds reduce and multicast.
+/// The same cluster whose switches of these kinds, and no others, reduce and multicast.
 topology::Topology able(topology::Topology topology,
                         std::initializer_list<topology::NodeKind> kinds);
 
