@@ -1,5 +1,5 @@
-// What a plan that takes the place of another keeps of it: for the ranks that are left after a loss,
-// or for links that have changed.
+// What a plan that takes the place of another keeps of it: for the ranks that are left after a
+// loss, or for links that have changed.
 #pragma once
 
 #include <cstdint>

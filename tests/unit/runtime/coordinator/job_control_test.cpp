@@ -34,70 +34,72 @@ class NotedStream final : public MemberStream {
   std::optional<End> ended;
 };
 
-/// Does the tasks one after another, when all of them wait.
-template <std::size_t kTasks>
-void at_once(JobControl& control, const std::array<TaskThread::Task, kTasks>& tasks) {
-  std::promise<void> all_posted;
-  std::promise<void> done;
-  control.post([&] { all_posted.get_future().wait(); });
-  for (const TaskThread::Task& task : tasks) {
-    control.post(task);
+/// Three workers that have joined, of a job that goes on after a loss.
+class Job {
+ public:
+  Job() : control(options_) {
+    at_once({[this] { join(0); }, [this] { join(1); }, [this] { join(2); }});
   }
-  control.post([&] { done.set_value(); });
-  all_posted.set_value();
-  done.get_future().wait();
-}
+  ~Job() { control.finish(); }
+  Job(const Job&) = delete;
+  Job& operator=(const Job&) = delete;
+
+  /// Does the tasks one after another, when all of them wait.
+  void at_once(const std::vector<TaskThread::Task>& tasks) {
+    std::promise<void> all_posted;
+    std::promise<void> done;
+    control.post([&] { all_posted.get_future().wait(); });
+    for (const TaskThread::Task& task : tasks) {
+      control.post(task);
+    }
+    control.post([&] { done.set_value(); });
+    all_posted.set_value();
+    done.get_future().wait();
+  }
+
+ private:
+  void join(std::size_t rank) { control.join(streams[rank], TestClient::request(Rank(rank))); }
+
+  static CoordinatorOptions surviving() {
+    CoordinatorOptions options = crew_options(3);
+    options.on_loss = [](const Loss&) { return EpochPlan{"plan for two", "second"}; };
+    return options;
+  }
+
+  const CoordinatorOptions options_ = surviving();
+
+ public:
+  std::array<NotedStream, 3> streams;
+  JobControl control;
+};
 
 }  // namespace
 
 TEST_CASE("a heartbeat that waits behind a loss is told that the job goes on") {
-  CoordinatorOptions options = crew_options(3);
-  options.on_loss = [](const Loss&) { return EpochPlan{"plan for two", "second"}; };
-  std::array<NotedStream, 3> streams;
-  JobControl control(options);
-  const auto join = [&](std::size_t rank) {
-    return [&control, &streams, rank] {
-      control.join(streams[rank], TestClient::request(Rank(rank)));
-    };
-  };
-  at_once<3>(control, {join(0), join(1), join(2)});
-  REQUIRE(streams[0].is_welcome);
-
+  Job job;
+  REQUIRE(job.streams[0].is_welcome);
   std::optional<bool> is_over;
   MembershipState state = MembershipState::kRunning;
-  at_once<2>(control, {[&] { control.broken(streams[2]); },
-                       [&] {  // what a heartbeat is answered with
-                         is_over = control.is_over_for(1);
-                         state = control.membership().state();
-                       }});
+  job.at_once({[&] { job.control.broken(job.streams[2]); },
+               [&] {  // what a heartbeat is answered with
+                 is_over = job.control.is_over_for(1);
+                 state = job.control.membership().state();
+               }});
   CHECK(is_over == true);
   CHECK(state != MembershipState::kAborted);
-  CHECK(streams[0].told_to_come_back == true);
-  CHECK(streams[1].told_to_come_back == true);
-  control.finish();
+  CHECK(job.streams[0].told_to_come_back == true);
+  CHECK(job.streams[1].told_to_come_back == true);
 }
 
 TEST_CASE("a job that too few are left for says who was lost") {
-  CoordinatorOptions options = crew_options(3);
-  options.on_loss = [](const Loss&) { return EpochPlan{"plan for two", "second"}; };
-  std::array<NotedStream, 3> streams;
-  JobControl control(options);
-  const auto join = [&](std::size_t rank) {
-    return [&control, &streams, rank] {
-      control.join(streams[rank], TestClient::request(Rank(rank)));
-    };
-  };
-  at_once<3>(control, {join(0), join(1), join(2)});
-  const auto lose = [&](std::size_t rank) {
-    return [&control, &streams, rank] { control.broken(streams[rank]); };
-  };
-  at_once<2>(control, {lose(2), lose(0)});
+  Job job;
+  job.at_once(
+      {[&] { job.control.broken(job.streams[2]); }, [&] { job.control.broken(job.streams[0]); }});
   std::string reason;
-  at_once<1>(control, {[&] { reason = control.membership().abort_reason().line; }});
+  job.at_once({[&] { reason = job.control.membership().abort_reason().line; }});
   CHECK_THAT(reason, Catch::StartsWith("rank 2 (pid ") &&
                          Catch::EndsWith("; the worker that was rank 0 was lost meanwhile; fewer "
                                          "than 2 workers are left"));
-  control.finish();
 }
 
 }  // namespace rackrail::runtime
