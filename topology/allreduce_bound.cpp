@@ -218,7 +218,7 @@ bool is_alike_both_ways(const Topology& topology) {
   std::map<std::pair<std::uint32_t, std::uint32_t>, Capacity> surplus;
   for (std::size_t l = 0; l < topology.link_count(); ++l) {
     const Link& link = topology.link(LinkId(l));
-    const auto [low, high] = std::minmax(link.from.value(), link.to.value());
+    const auto [low, high] = std::minmax({link.from.value(), link.to.value()});
     const auto rate = static_cast<Capacity>(link.bandwidth.bytes_per_second());
     surplus[{low, high}] += link.from.value() == low ? rate : -rate;
   }
