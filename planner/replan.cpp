@@ -239,21 +239,23 @@ class Replanner {
     plan.schedules = std::move(used);
   }
 
-  LowerBound bound() const {
+  const LowerBound& bound() {
+    if (bound_) return *bound_;
     std::vector<plan::Codec> allowed;
     for (const plan::Codec& codec : plan::known_codecs()) {
       if (!codec.is_lossy() || workload_.codec_error(codec) <= old_.error_budget) {
         allowed.push_back(codec);
       }
     }
-    return lower_bound(now_, workload_, old_.batch, allowed,
-                       protected_tensors(workload_, PlannerOptions{}.protect_outer_layers));
+    bound_ = lower_bound(now_, workload_, old_.batch, allowed,
+                         protected_tensors(workload_, PlannerOptions{}.protect_outer_layers));
+    return *bound_;
   }
 
   void finish() {
     result_.after = estimate_.step_time;
     plan::Prediction& prediction = best_.prediction;
-    const LowerBound bound = this->bound();
+    const LowerBound& bound = this->bound();
     prediction.step_time = estimate_.step_time;
     prediction.sync_share = estimate_.sync_share;
     prediction.bound = bound.time;
@@ -295,6 +297,7 @@ class Replanner {
   plan::Plan rerouted_;
   plan::Plan best_;
   plan::StepEstimate estimate_;
+  std::optional<LowerBound> bound_;             // of the cluster as it is now; looked for once
   std::set<std::vector<std::uint32_t>> tried_;  // Trial::choices
   std::vector<bool> is_touched_;                // by schedule of the old plan
   std::vector<std::size_t> routes_;             // that are others, by schedule of the old plan

@@ -123,9 +123,16 @@ class JointOptimum {
         is_reached_ = true;
         return reachable;
       }
+      if (optimum < best_ * (1 - kTolerance)) solutions_ = 0;
       best_ = optimum;
-      const bool is_cut = separate(broadcast_, *total);
-      if (!separate(reduction_, *total) && !is_cut) {
+      take_solution();
+      Separation cuts = separate(*total);
+      if (cuts == Separation::kKnown) {
+        solutions_ = 0;
+        take_solution();
+        cuts = separate(*total);
+      }
+      if (cuts != Separation::kNew) {
         is_reached_ = true;
         break;
       }
@@ -217,19 +224,16 @@ class JointOptimum {
     return optimum;
   }
 
-  /// Rates of the last optimum.
-  JointAllReduce rates() {
+  /// Rates that have the last optimum.
+  JointAllReduce rates() const {
     JointAllReduce rates;
-    const auto rate_of = [this](int variable) {
-      return std::max(0.0, program_.value(variable)) * scale_;
-    };
     for (const int root : roots_) {
-      rates.roots.push_back(rate_of(root));
+      rates.roots.push_back(rate_of(root) * scale_);
       rates.algbw += rates.roots.back();
     }
     for (std::size_t l = 0; l < topology_.link_count(); ++l) {
-      rates.broadcast.push_back(rate_of(broadcast_.rates[l]));
-      rates.reduction.push_back(rate_of(reduction_.rates[l]));
+      rates.broadcast.push_back(rate_of(broadcast_.rates[l]) * scale_);
+      rates.reduction.push_back(rate_of(reduction_.rates[l]) * scale_);
     }
     return rates;
   }
@@ -256,7 +260,12 @@ class JointOptimum {
     std::vector<FlowNetwork::Arc> root_arcs;
     std::vector<int> rates;                    // variable of each link
     std::vector<std::optional<int>> balances;  // row of each vertex that passes on what it receives
+    std::set<std::vector<bool>> cut_off;       // sides of its cuts in the program
   };
+
+  /// Which cuts rates violate: such as are in the program where the mean of solutions does, as the
+  /// first may come from before they were.
+  enum class Separation { kNone, kKnown, kNew };
 
   struct CutRow {
     int row;
@@ -309,7 +318,9 @@ class JointOptimum {
     }
   }
 
-  void add_cut(const Half& half, const std::vector<bool>& side) {
+  /// False where it is there.
+  bool add_cut(Half& half, const std::vector<bool>& side) {
+    if (!half.cut_off.insert(side).second) return false;
     LinearProgram::Terms terms;
     for (std::size_t l = 0; l < topology_.link_count(); ++l) {
       const Link& link = topology_.link(LinkId(l));
@@ -321,6 +332,7 @@ class JointOptimum {
       if (side[topology_.node_of(Rank(r)).index()]) terms.emplace_back(roots_[r], -1.0);
     }
     cuts_.push_back({program_.add_row(terms, 0), side, half.is_reversed});
+    return true;
   }
 
   /// Cuts around each rank, machine, rack and pod, and around all but it: most of those that bind.
@@ -364,10 +376,29 @@ class JointOptimum {
     }
   }
 
-  /// Adds the violated cuts of one half; false when there is none.
-  bool separate(Half& half, double total) {
+  /// Rates are the mean of the solutions with the last optimum. Those are corners of a face that is
+  /// large on symmetric clusters: each corner violates cuts that others do not, so that their mean
+  /// is done long before a corner is, and its violated cuts are those that matter.
+  void take_solution() {
+    rates_.resize(roots_.size() + 2 * topology_.link_count());
+    ++solutions_;
+    for (std::size_t v = 0; v < rates_.size(); ++v) {
+      rates_[v] += (program_.value(static_cast<int>(v)) - rates_[v]) / solutions_;
+    }
+  }
+
+  double rate_of(int variable) const {
+    return std::max(0.0, rates_[static_cast<std::size_t>(variable)]);
+  }
+
+  /// Adds the cuts that rates_ violates.
+  Separation separate(double total) {
+    return std::max(separate(broadcast_, total), separate(reduction_, total));
+  }
+
+  Separation separate(Half& half, double total) {
     const auto units = [this](int variable) {
-      return static_cast<Capacity>(std::max(0.0, program_.value(variable)) * kFlowUnits);
+      return static_cast<Capacity>(rate_of(variable) * kFlowUnits);
     };
     for (std::size_t l = 0; l < topology_.link_count(); ++l) {
       half.network.set_capacity(static_cast<FlowNetwork::Arc>(2 * l), units(half.rates[l]));
@@ -376,19 +407,16 @@ class JointOptimum {
       half.network.set_capacity(half.root_arcs[r], units(roots_[r]));
     }
     const auto wanted = static_cast<Capacity>(total * (1 - kTolerance) * kFlowUnits);
-    std::vector<std::vector<bool>> sides;
+    Separation found = Separation::kNone;
     for (std::size_t r = 0; r < roots_.size(); ++r) {
       half.network.reset();
       const auto sink = topology_.node_of(Rank(r)).value();
       if (half.network.augment(half.source, sink, wanted) >= wanted) continue;
       std::vector<bool> side = half.network.reachable_from(half.source);
       side.pop_back();
-      if (std::find(sides.begin(), sides.end(), side) == sides.end()) {
-        sides.push_back(std::move(side));
-      }
+      found = std::max(found, add_cut(half, side) ? Separation::kNew : Separation::kKnown);
     }
-    for (const std::vector<bool>& side : sides) add_cut(half, side);
-    return !sides.empty();
+    return found;
   }
 
   const Topology& topology_;
@@ -396,6 +424,8 @@ class JointOptimum {
   double scale_ = 0;
   double best_ = std::numeric_limits<double>::infinity();
   bool is_reached_ = false;
+  std::vector<double> rates_;  // of variables, scaled
+  double solutions_ = 0;       // that rates_ is the mean of
   std::vector<CutRow> cuts_;
   std::vector<int> roots_;
   Half broadcast_;

@@ -1,14 +1,44 @@
 #include <ClpSimplex.hpp>
 #include <cmath>
 #include <limits>
+#include <vector>
 
 #include "topology/linear_program.hpp"
 
 namespace rackrail::topology {
 
+/// Variables and rows that came one by one; the solver takes many at once, as each call copies all
+/// it has.
 struct LinearProgram::Impl {
+  int variables() const { return model.numberColumns() + static_cast<int>(uppers.size()); }
+  int rows() const { return model.numberRows() + static_cast<int>(lowest.size()); }
+
+  void hand_over() {
+    if (!uppers.empty()) {
+      const std::vector<double> lowers(uppers.size(), 0.0);
+      model.addColumns(static_cast<int>(uppers.size()), lowers.data(), uppers.data(),
+                       objectives.data(), nullptr, nullptr, nullptr);
+    }
+    if (!lowest.empty()) {
+      model.addRows(static_cast<int>(lowest.size()), lowest.data(), highest.data(), starts.data(),
+                    columns.data(), coefficients.data());
+    }
+    for (auto* each : {&uppers, &objectives, &lowest, &highest, &coefficients}) {
+      each->clear();
+    }
+    starts = {0};
+    columns.clear();
+  }
+
   ClpSimplex model;
   bool is_solved = false;
+  std::vector<double> uppers;
+  std::vector<double> objectives;
+  std::vector<double> lowest;
+  std::vector<double> highest;
+  std::vector<CoinBigIndex> starts = {0};  ///< of each row in the next two, and their end
+  std::vector<int> columns;
+  std::vector<double> coefficients;
 };
 
 bool LinearProgram::is_available() { return true; }
@@ -21,23 +51,24 @@ LinearProgram::LinearProgram() : impl_(std::make_unique<Impl>()) {
 LinearProgram::~LinearProgram() = default;
 
 int LinearProgram::add_variable(double upper, double objective) {
-  impl_->model.addColumn(0, nullptr, nullptr, 0, upper, objective);
-  return impl_->model.numberColumns() - 1;
+  impl_->uppers.push_back(upper);
+  impl_->objectives.push_back(objective);
+  return impl_->variables() - 1;
 }
 
 int LinearProgram::add_row(const Terms& terms, double lower, bool is_equal) {
-  std::vector<int> variables;
-  std::vector<double> coefficients;
   for (const auto& [variable, coefficient] : terms) {
-    variables.push_back(variable);
-    coefficients.push_back(coefficient);
+    impl_->columns.push_back(variable);
+    impl_->coefficients.push_back(coefficient);
   }
-  impl_->model.addRow(static_cast<int>(terms.size()), variables.data(), coefficients.data(), lower,
-                      is_equal ? lower : COIN_DBL_MAX);
-  return impl_->model.numberRows() - 1;
+  impl_->starts.push_back(static_cast<CoinBigIndex>(impl_->columns.size()));
+  impl_->lowest.push_back(lower);
+  impl_->highest.push_back(is_equal ? lower : COIN_DBL_MAX);
+  return impl_->rows() - 1;
 }
 
 std::optional<double> LinearProgram::maximise() {
+  impl_->hand_over();
   // After the first solution new rows leave it dual feasible.
   if (impl_->is_solved) {
     impl_->model.dual();

@@ -1,7 +1,6 @@
 #include "planner/schedules/switch_trees.hpp"
 
 #include <algorithm>
-#include <queue>
 #include <set>
 #include <utility>
 
@@ -63,43 +62,49 @@ void SwitchTrees::add_load(std::span<const LinkId> route, double share) {
   }
 }
 
-// Shortest ways from the sources in ways_ until all targets are reached; ranks pass nothing on.
+// Shortest ways from the sources in ways_ until all targets are reached, by breadth first; ranks
+// pass nothing on. Of a vertex's neighbours at equal distance that with the emptiest way leads to
+// it, so that the vertices of a distance go on in that order.
 void SwitchTrees::search(const Request& request, std::span<const Rank> targets) {
-  using Entry = std::tuple<std::uint32_t, double, NodeId>;
-  std::priority_queue<Entry, std::vector<Entry>, std::greater<>> open;
-  reached_.clear();
-  for (std::size_t v = 0; v < ways_.size(); ++v) {
-    if (ways_[v].is_source) {
-      open.emplace(0, 0, NodeId(v));
-    }
-  }
-  std::size_t missing = targets.size();
   std::vector<bool> is_target(ways_.size());
   for (const Rank target : targets) {
     is_target[topology_.node_of(target).index()] = true;
   }
-  while (!open.empty() && missing > 0) {
-    const auto [hops, fullest, node] = open.top();
-    open.pop();
-    const Way& way = ways_[node.index()];
-    if (std::tuple(hops, fullest) != way.rank()) {
-      continue;  // it was reached on a better way
-    }
-    reached_.push_back(node);
-    missing -= is_target[node.index()] ? 1 : 0;
-    if (node != request.root && topology_.rank_of(node).has_value()) {
-      continue;
-    }
-    for (const LinkId link : request.links(node)) {
-      Way& next = ways_[request.far(link).index()];
-      const std::tuple longer(hops + 1, std::max(fullest, cost(link, request.share)));
-      if (!next.is_closed && topology_.link(link).kind != topology::LinkKind::kShared &&
-          longer < next.rank()) {
-        std::tie(next.hops, next.fullest) = longer;
+  std::vector<NodeId> level;
+  for (std::size_t v = 0; v < ways_.size(); ++v) {
+    if (ways_[v].is_source) level.emplace_back(v);
+  }
+  reached_.clear();
+  std::vector<NodeId> next_level;
+  std::size_t missing = targets.size();
+  for (std::uint32_t hops = 1; !level.empty() && missing > 0; ++hops) {
+    std::ranges::sort(level, {}, [&](NodeId v) { return std::pair(ways_[v.index()].fullest, v); });
+    next_level.clear();
+    for (const NodeId node : level) {
+      reached_.push_back(node);
+      missing -= is_target[node.index()] ? 1 : 0;
+      if (missing == 0) break;
+      if (node != request.root && topology_.rank_of(node).has_value()) continue;
+      const double so_far = ways_[node.index()].fullest;
+      for (const LinkId link : request.links(node)) {
+        const NodeId far = request.far(link);
+        Way& next = ways_[far.index()];
+        if (next.is_closed || next.hops < hops ||
+            topology_.link(link).kind == topology::LinkKind::kShared) {
+          continue;
+        }
+        const double fullest = std::max(so_far, cost(link, request.share));
+        if (next.hops == kFar) {
+          next_level.push_back(far);
+        } else if (fullest >= next.fullest) {
+          continue;
+        }
+        next.hops = hops;
+        next.fullest = fullest;
         next.last = link;
-        open.emplace(next.hops, next.fullest, request.far(link));
       }
     }
+    level.swap(next_level);
   }
 }
 

@@ -13,13 +13,12 @@
 // trees of fat trees and of stars, rotates over spines and parallel cables, and is a heuristic
 // elsewhere: least trees of this kind are Steiner trees.
 //
-// Complexity: for one tree, O(L log V) for each of the switches that are tried.
+// Complexity: for one tree, O(L + V log V) for each of the switches that are tried.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <tuple>
 #include <vector>
 
 #include "plan/transfer_graph.hpp"
@@ -52,7 +51,6 @@ class SwitchTrees {
     LinkId last;         ///< the link that leads here; of sources: none
     bool is_source = false;
     bool is_closed = false;  ///< no way may lead here
-    auto rank() const { return std::tie(hops, fullest); }
   };
   struct Request;
   struct Tree;
