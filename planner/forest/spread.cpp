@@ -13,6 +13,7 @@ namespace {
 
 constexpr int kRounds = 40;
 constexpr double kNegligible = 1e-6;
+constexpr double kSettled = 1e-12;
 constexpr double kLeftOver = 1e-3;  // of the whole, in one row or column
 
 class Table {
@@ -168,22 +169,27 @@ class Table {
     return open;
   }
 
-  /// Rows and columns are scaled in turn until the sums are met.
+  /// Rows and columns are scaled in turn until the sums are met: at once where all cells are
+  /// allowed.
   void share_in_proportion() {
     const double smaller = std::min(total(rows_), total(columns_));
-    for (int round = 0; round < kRounds; ++round) {
-      scale(
+    double change = 1;
+    for (int round = 0; round < kRounds && change > kSettled; ++round) {
+      change = scale(
           columns_, smaller / total(columns_),
           [&](std::size_t c, std::size_t r) { return at(r, c); }, rows_.size());
-      scale(
-          rows_, smaller / total(rows_), [&](std::size_t r, std::size_t c) { return at(r, c); },
-          columns_.size());
+      change = std::max(
+          change, scale(
+                      rows_, smaller / total(rows_),
+                      [&](std::size_t r, std::size_t c) { return at(r, c); }, columns_.size()));
     }
   }
 
+  /// The most that a line changed, as a share of it.
   template <typename CellOf>
-  void scale(const std::vector<std::int64_t>& sums, double factor, CellOf cell_of,
-             std::size_t count) {
+  double scale(const std::vector<std::int64_t>& sums, double factor, CellOf cell_of,
+               std::size_t count) {
+    double change = 0;
     for (std::size_t line = 0; line < sums.size(); ++line) {
       double sum = 0;
       for (std::size_t i = 0; i < count; ++i) {
@@ -194,8 +200,10 @@ class Table {
         for (std::size_t i = 0; i < count; ++i) {
           real_[cell_of(line, i)] *= ratio;
         }
+        change = std::max(change, std::abs(ratio - 1));
       }
     }
+    return change;
   }
 
   template <typename Room>

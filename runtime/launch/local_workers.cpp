@@ -22,6 +22,9 @@ LocalWorkers::LocalWorkers(const JobOptions& options, CoordinatorServer& server,
       server_(server),
       command_(worker_command(token)),
       children_([this](std::size_t child, std::string_view line) {
+        if (line.find("Assertion `") != std::string_view::npos) {
+          failed_assertions_[child] = line;  // a library's, before it aborts
+        }
         if (options_.on_worker_line) {
           options_.on_worker_line(ranks_.at(child), line);
         }
@@ -112,6 +115,7 @@ std::vector<LocalWorkers::LostWorker> LocalWorkers::take_lost() {
 void LocalWorkers::end_worker(Rank rank) {
   for (std::size_t child = 0; child < ranks_.size(); ++child) {
     if (ranks_[child] == rank) {
+      ended_by_us_.insert(child);
       children_.kill(child);
     }
   }
@@ -156,6 +160,13 @@ void LocalWorkers::explain(AbortReason& reason) const {
   for (const ChildEnd& end : killed_) {
     if (reason.line.starts_with(name(end) + " ")) {
       reason.line += "; its process " + describe(end);
+    } else if (end.signal != SIGKILL || !ended_by_us_.contains(end.child)) {
+      reason.line += "; " + name(end) + ") " + describe(end);
+    } else {
+      continue;
+    }
+    if (const auto line = failed_assertions_.find(end.child); line != failed_assertions_.end()) {
+      reason.line += ": " + line->second;
     }
   }
 }

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <cstddef>
+#include <map>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -62,6 +64,8 @@ class LocalWorkers {
   bool has_started_workers_ = false;
   std::optional<ChildEnd> early_end_;
   std::vector<ChildEnd> killed_;  ///< before the job was over
+  std::set<std::size_t> ended_by_us_;
+  std::map<std::size_t, std::string> failed_assertions_;  ///< by child: the last one it wrote
   std::mutex mutex_;
   std::vector<LostWorker> lost_;  ///< not killed yet; guarded by mutex_
 };

@@ -16,6 +16,8 @@ KILL_NOTICED = 0.2 * PATIENCE
 SILENCE = 10  # seconds after which a worker counts as lost, or a starved one would
 FREEZE_NOTICED = SILENCE * 1.25
 RESUMED = 3 * PATIENCE
+# UCX 1.13 does not survive that a peer dies between the connection to it and the first message.
+ABORT_OF_UCX = "wireup_ep->pending_count == 0"
 
 
 def parameters(path):
@@ -51,6 +53,8 @@ class SurvivalTest(TrainingTest):
             time.sleep(after)
             os.kill(self.workers()[rank], number)
         result = self.finish(process)
+        if ABORT_OF_UCX in result.err:
+            self.skipTest(f"UCX aborted a worker, as runtime/README.md says it may: {result.err}")
         self.assertEqual(result.status, 0, str(result))
         self.assert_no_processes_left()
         self.assertTrue(result.json["parameters_agree"])

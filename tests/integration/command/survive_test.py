@@ -178,6 +178,21 @@ class Survival(SurvivalTest):
         self.assertRegex(result.err, r"\Arackrail: rank 1 \(pid \d+ on [^)]+\) was lost: [^\n]*\n\Z")
         self.assert_no_processes_left()
 
+    def test_where_too_few_are_left_it_is_said_how_each_process_ended(self):
+        plan = self.make_plan("four.json", "--codec", "none")
+        process = self.start("train", plan, "--training", self.training, "--steps", 400,
+                             "--checkpoints", "few", "--workload", "digits.yaml", "--on-loss",
+                             "continue", "--heartbeat-timeout", f"{SILENCE} s")
+        self.wait_for_checkpoint("few")
+        workers = self.workers()
+        for rank in range(3):
+            os.kill(workers[rank], signal.SIGABRT)
+        result = self.finish(process)
+        self.assertEqual(result.status, 1, str(result))
+        self.assertRegex(result.err, r"\Arackrail: [^\n]*fewer than 2 workers are left[^\n]*\n\Z")
+        self.assertEqual(result.err.count("was killed by signal 6"), 3, str(result))
+        self.assert_no_processes_left()
+
     def test_what_it_needs(self):
         plan = self.two_host_plan()
         self.assert_bad_input("train", plan, "--on-loss", "continue", "--workload", "digits.yaml",
