@@ -33,7 +33,7 @@ class LinearProgram {
   /// Of a variable in the last solution.
   double value(int variable) const;
   /// By how much the objective of the last solution falls for a unit that a row's lower bound, or
-  /// the value of an equality, rises: not negative for the former.
+  /// the value of an equality, rises: not negative for the former, and 0 for rows that came later.
   double price(int row) const;
 
  private:

@@ -84,6 +84,8 @@ double LinearProgram::value(int variable) const {
   return impl_->model.primalColumnSolution()[variable];
 }
 
-double LinearProgram::price(int row) const { return -impl_->model.dualRowSolution()[row]; }
+double LinearProgram::price(int row) const {
+  return row < impl_->model.numberRows() ? -impl_->model.dualRowSolution()[row] : 0;
+}
 
 }  // namespace rackrail::topology
