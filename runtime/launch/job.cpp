@@ -86,7 +86,10 @@ JobResult run_local_job(const plan::Plan& plan, const JobOptions& options) {
   }
   const CoordinatorOutcome outcome = workers.wait();
   JobResult result = leader.result(outcome);
-  if (!result.ok && workers.interrupted_by() != 0) {
+  if (result.ok) {
+    const std::vector<std::string> deaths = workers.deaths();
+    result.notes.insert(result.notes.end(), deaths.begin(), deaths.end());
+  } else if (workers.interrupted_by() != 0) {
     result.exit_status = 128 + workers.interrupted_by();
   }
   return result;

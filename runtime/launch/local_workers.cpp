@@ -152,6 +152,16 @@ void LocalWorkers::finish() {
   children_.terminate(guard_.count() > 1 ? Duration() : options_.stop_grace);
 }
 
+std::vector<std::string> LocalWorkers::deaths() const {
+  std::vector<std::string> lines;
+  for (const ChildEnd& end : killed_) {
+    if (!is_our_doing(end)) {
+      lines.push_back(name(end) + ") " + how(end));
+    }
+  }
+  return lines;
+}
+
 /// Adds what only the parent of the processes knows.
 void LocalWorkers::explain(AbortReason& reason) const {
   if (early_end_ && early_end_->status == 2) {
@@ -159,21 +169,27 @@ void LocalWorkers::explain(AbortReason& reason) const {
   }
   for (const ChildEnd& end : killed_) {
     if (reason.line.starts_with(name(end) + " ")) {
-      reason.line += "; its process " + describe(end);
-    } else if (end.signal != SIGKILL || !ended_by_us_.contains(end.child)) {
-      reason.line += "; " + name(end) + ") " + describe(end);
-    } else {
-      continue;
-    }
-    if (const auto line = failed_assertions_.find(end.child); line != failed_assertions_.end()) {
-      reason.line += ": " + line->second;
+      reason.line += "; its process " + how(end);
+    } else if (!is_our_doing(end)) {
+      reason.line += "; " + name(end) + ") " + how(end);
     }
   }
+}
+
+/// A lost worker's process may have been killed by another before it was ended here: that cannot be
+/// told apart.
+bool LocalWorkers::is_our_doing(const ChildEnd& end) const {
+  return end.signal == SIGKILL && ended_by_us_.contains(end.child);
 }
 
 std::string LocalWorkers::name(const ChildEnd& end) const {
   return "rank " + std::to_string(ranks_.at(end.child).value()) + " (pid " +
          std::to_string(end.pid);
+}
+
+std::string LocalWorkers::how(const ChildEnd& end) const {
+  const auto line = failed_assertions_.find(end.child);
+  return describe(end) + (line == failed_assertions_.end() ? "" : ": " + line->second);
 }
 
 }  // namespace rackrail::runtime

@@ -36,6 +36,9 @@ class LocalWorkers {
 
   /// Until the job is over and no worker is left.
   CoordinatorOutcome wait();
+  /// Of every process that a signal ended and this object did not: "rank 2 (pid 77) was killed by
+  /// signal 6", with the assertion that failed, if one did. One line each.
+  std::vector<std::string> deaths() const;
   /// A signal, or 0.
   int interrupted_by() const { return guard_.received(); }
 
@@ -53,7 +56,9 @@ class LocalWorkers {
   void ended(const ChildEnd& end);
   void finish();
   void explain(AbortReason& reason) const;
+  bool is_our_doing(const ChildEnd& end) const;
   std::string name(const ChildEnd& end) const;
+  std::string how(const ChildEnd& end) const;
 
   const JobOptions& options_;
   CoordinatorServer& server_;

@@ -53,8 +53,8 @@ class SurvivalTest(TrainingTest):
             time.sleep(after)
             os.kill(self.workers()[rank], number)
         result = self.finish(process)
-        if ABORT_OF_UCX in result.err:
-            self.skipTest(f"UCX aborted a worker, as runtime/README.md says it may: {result.err}")
+        if ABORT_OF_UCX in result.err + result.out:
+            self.skipTest(f"UCX aborted a worker, as runtime/README.md says it may: {result}")
         self.assertEqual(result.status, 0, str(result))
         self.assert_no_processes_left()
         self.assertTrue(result.json["parameters_agree"])

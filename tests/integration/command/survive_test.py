@@ -108,6 +108,7 @@ class Survival(SurvivalTest):
         whole = self.train(plan, "whole")
         kill, freeze = signal.SIGKILL, signal.SIGSTOP
         for name, losses in (("killed", [(2, kill, 0)]), ("frozen", [(0, freeze, 0)]),
+                             ("crashed", [(1, signal.SIGABRT, 0)]),
                              ("one by one", [(0, kill, 0), (3, kill, 0.2)]),
                              ("all but one", [(1, kill, 0), (2, kill, 0), (3, kill, 0)])):
             with self.subTest(name):
@@ -123,6 +124,8 @@ class Survival(SurvivalTest):
                 # By the same plan among as many: not a bit is different.
                 self.assert_same_bits(name, "whole")
                 self.assertEqual(run["final_accuracy"], whole["final_accuracy"])
+                crashes = [note for note in run["notes"] if "was killed by signal 6" in note]
+                self.assertEqual(len(crashes), 1 if name == "crashed" else 0, run["notes"])
 
     def test_when_all_are_lost_others_go_on_from_the_latest_checkpoint(self):
         plan = self.make_plan("four.json", "--codec", "none")
