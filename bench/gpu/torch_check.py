@@ -239,6 +239,9 @@ def main():
     parser.add_argument("--codec", default="none")
     parser.add_argument("--steps", type=int, default=24)
     options = parser.parse_args()
+    if options.steps <= NOT_COUNTED:
+        parser.error(f"--steps: found {options.steps}, expected more than {NOT_COUNTED}, which are"
+                     " not counted")
     port = free_ports()
     left = {start_rank(rank, options, port) for rank in range(options.ranks)}
     is_good = True

@@ -21,6 +21,7 @@ class CudaCodec final : public Codec {
   void encode(std::span<const float> input, std::span<float> residual, EncodeKey key,
               std::span<std::byte> output) const override {
     const std::lock_guard lock(mutex_);
+    const CurrentDevice on(device_);
     const cudaStream_t stream = stream_.get();
     const std::span<float> values = at_least(values_, input.size());
     const std::span<float> errors = at_least(errors_, residual.size());
@@ -49,6 +50,7 @@ class CudaCodec final : public Codec {
  private:
   void decode(std::span<const std::byte> encoded, Into into, std::span<float> output) const {
     const std::lock_guard lock(mutex_);
+    const CurrentDevice on(device_);
     const std::span<std::byte> bytes = at_least(bytes_, encoded.size());
     const std::span<float> values = at_least(values_, output.size());
     copy(bytes.data(), encoded.data(), encoded.size_bytes());
@@ -83,6 +85,13 @@ class CudaCodec final : public Codec {
     }
   }
 
+  static int current_device() {
+    int device = 0;
+    check_cuda(cudaGetDevice(&device), "cudaGetDevice");
+    return device;
+  }
+
+  const int device_ = current_device();  ///< of all that follows
   std::unique_ptr<DeviceCodec> codec_;
   mutable std::mutex mutex_;  ///< guards what follows
   CudaStream stream_;

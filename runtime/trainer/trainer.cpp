@@ -479,6 +479,7 @@ TrainingResult Trainer::Impl::run() {
   is_common = true;
   common_before = info.step;
   recorder.clear();
+  warm_up();
   if (average) {
     average->begin(model.parameters());
   }
@@ -486,7 +487,6 @@ TrainingResult Trainer::Impl::run() {
     start_servers();
   }
   keep_meeting();
-  warm_up();
   std::vector<StepTimes> times;
   try {
     times = take_steps();

@@ -33,7 +33,7 @@ class State:
     def __init__(self, *, noise_scale=False):
         self._watches_noise = noise_scale
         self._norms = None  # smoothed: (of this rank's gradient, of the mean), squared
-        self._norms_of_step = [0.0, 0.0]
+        self._norms_of_step = []  # the same of each bucket, where its gradient lies
         self._sizes = []  # of the buckets of this step so far
         self._times = []
         self._last_sizes = None  # of the step before
@@ -92,31 +92,30 @@ class State:
         future = (torch.futures.Future(devices=[tensor.device]) if tensor.is_cuda
                   else torch.futures.Future())
         work = _Work(tensor)
-        if self._watches_noise:
-            self._norms_of_step[0] += work.squared_norm()
+        own_norm = work.squared_norm() if self._watches_noise else None
         planned = None
         if self._is_planned_step:
             planned = self._first + index
             _job.start(planned, work.buffer, _library.MEAN)
-        self._tasks.put((future, work, planned, bucket.is_last()))
+        self._tasks.put((future, work, own_norm, planned, bucket.is_last()))
         return future
 
     def _begin_step(self):
         self._last_sizes = self._sizes or None
         self._sizes, self._times = [], []
-        self._norms_of_step = [0.0, 0.0]
+        self._norms_of_step = []
         self._is_planned_step = self.is_planned
 
     def _work(self):
         while True:
-            future, work, planned, is_last = self._tasks.get()
+            future, work, own_norm, planned, is_last = self._tasks.get()
             try:
                 if planned is None:
                     _job.all_reduce(work.buffer, _library.MEAN)
                 else:
                     _job.wait(planned)
                 if self._watches_noise:
-                    self._norms_of_step[1] += work.squared_norm()
+                    self._norms_of_step.append((own_norm, work.squared_norm()))
                 if is_last:
                     # Before the future is there, so that no call of the program comes between.
                     self._end_step()
@@ -127,9 +126,10 @@ class State:
     def _end_step(self):
         self._steps += 1
         if self._watches_noise:
-            old = self._norms or self._norms_of_step
+            # Not read before, which would make backward wait for the device.
+            latest = [sum(map(float, norms)) for norms in zip(*self._norms_of_step)]
             self._norms = [_SMOOTHING * a + (1 - _SMOOTHING) * b
-                           for a, b in zip(old, self._norms_of_step)]
+                           for a, b in zip(self._norms or latest, latest)]
         settled = self._steps == _STEPS_UNTIL_SETTLED or self._sizes == self._last_sizes
         if (self._steps >= _STEPS_UNTIL_SETTLED and settled and
                 self._sizes != self._planned_sizes):
@@ -159,7 +159,8 @@ class _Work:
                                      stream)
 
     def squared_norm(self):
-        return float(torch.dot(self._floats, self._floats))
+        """As a tensor beside it: nobody waits for a device."""
+        return torch.dot(self._floats, self._floats)
 
     def result(self):
         if self._floats is not self._tensor:

@@ -267,6 +267,19 @@ for tensor, data, before, after in (
     for step in range(2):
         assert reduce(state, tensor) == [*before, ("start 40", data, 300), ("wait", 40), *end], log
 assert joined == [2] * 8, joined
+class Norm:
+    def __init__(self, tensor):
+        log.append(("norm of", tensor.name))
+    def __float__(self):
+        log.append(("read",))
+        return 1.0
+torch.dot = lambda tensor, _: Norm(tensor)
+state = hook.State(noise_scale=True)
+for step in range(3):
+    reduce(state, floats)
+# Whoever reads a norm waits for the device: so only behind the sum, not on backward's thread.
+assert log == [("norm of", "floats"), ("start 40", 7000, 300), ("wait", 40), ("norm of", "floats"),
+               ("read",), ("read",), ("result", "floats")], log
 print("good")
 """
 # What a step of two ranks leaves of the norms behind the noise scale: gradients are 2 ± e, where e of rank

@@ -54,6 +54,10 @@ class TorchCheck(RankTest):
                 self.assertEqual(result.out, "")
         self.assert_no_processes_left()
 
+    def test_too_few_steps_are_bad_input(self):
+        result = self.run_python(PROGRAM, "--device", "cpu", "--steps", "4", status=2)
+        self.assertIn("--steps: found 4, expected more than 4", result.err)
+
     def test_without_a_gpu_it_says_so(self):
         result = self.run_python(PROGRAM, status=None)
         if result.status == 0:
