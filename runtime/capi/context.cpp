@@ -337,12 +337,15 @@ void Context::start(std::uint32_t bucket, const Array& array, float factor) {
   require_place(array);
   if (states_[bucket] != State::kIdle || !in_step_) {
     require_nothing_under_way(fmt::format("bucket {} was started again", bucket));
-    next_step();
+    watched([&] { next_step(); });
   }
-  states_[bucket] = State::kStarted;
-  if (session_ == nullptr) {
-    return;
+  if (session_ != nullptr) {
+    launch(bucket, array, factor);
   }
+  states_[bucket] = State::kStarted;  // not when that has thrown: nobody would wait for it
+}
+
+void Context::launch(std::uint32_t bucket, const Array& array, float factor) {
   std::span<float> data = array.data;
   if (gpu_ != nullptr && !array.is_on_gpu) {
     auto& [host, copy] = copies_[bucket];
@@ -353,7 +356,7 @@ void Context::start(std::uint32_t bucket, const Array& array, float factor) {
     trainer::Floats none;
     data = bring(array, none, factor);
   }
-  session_->executor().launch(BucketId(std::size_t{bucket}), data);
+  watched([&] { session_->executor().launch(BucketId(std::size_t{bucket}), data); });
 }
 
 void Context::wait(std::uint32_t bucket) {
@@ -366,16 +369,17 @@ void Context::wait(std::uint32_t bucket) {
   if (session_ != nullptr) {
     runtime::PlanExecutor& executor = session_->executor();  // stays as long as a bucket is started
     lock.unlock();
-    std::exception_ptr lost;
+    std::exception_ptr failure;
     try {
       executor.wait(BucketId(std::size_t{bucket}));
-    } catch (const PeerLostError&) {
-      lost = std::current_exception();
+    } catch (...) {
+      failure = std::current_exception();
     }
     lock.lock();
-    if (lost) {
+    states_[bucket] = State::kWaitedFor;
+    if (failure) {
       require_running();
-      watched([&] { std::rethrow_exception(lost); });
+      watched([&] { std::rethrow_exception(failure); });
     }
     if (const auto copied = copies_.find(bucket); copied != copies_.end()) {
       gpu_->copy(copied->second.second.span(), copied->second.first);

@@ -69,6 +69,7 @@ class Context {
   void next_step();
   std::vector<BucketRequest> agree(std::span<const BucketRequest> requests);
   plan::Plan distribute(std::span<const BucketRequest> requests);
+  void launch(std::uint32_t bucket, const Array& array, float factor);
   void send_parts(const std::vector<Part>& parts, std::span<float> data);
   runtime::MakeExecutor take_gpu();
   void require_place(const Array& array) const;

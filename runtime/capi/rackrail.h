@@ -119,7 +119,8 @@ RACKRAIL_API int32_t rackrail_world_size(const rackrail_context* context);
 
 /*
  * Sums an array of any size over all ranks, exactly in FP32; returns when it is done. No bucket may
- * be under way.
+ * be under way. The array has the same size on all ranks, which is not checked: from others, ranks
+ * get wrong sums or wait for what nobody sends.
  */
 RACKRAIL_API rackrail_status rackrail_all_reduce(rackrail_context* context,
                                                  const rackrail_buffer* buffer, int32_t operation);
@@ -146,7 +147,8 @@ RACKRAIL_API rackrail_status rackrail_plan(rackrail_context* context, const int6
 RACKRAIL_API rackrail_status rackrail_start(rackrail_context* context, int32_t bucket,
                                             const rackrail_buffer* buffer, int32_t operation);
 /* Until the bucket is done on this rank, on a device too, whose streams may all read it then. Once
-   for each start. */
+   for each start. After RACKRAIL_PEER_LOST, what a hanging peer has not taken within a second may
+   still be read from the buffer: rackrail_destroy() first, then let go of it. */
 RACKRAIL_API rackrail_status rackrail_wait(rackrail_context* context, int32_t bucket);
 
 /*

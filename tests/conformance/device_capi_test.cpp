@@ -4,9 +4,11 @@
 
 #include <catch2/catch.hpp>
 #include <cstdlib>
+#include <limits>
 #include <thread>
 
 #include "runtime/cuda/handles.hpp"
+#include "tests/support/emulated_gpu/fibers.hpp"
 #include "tests/support/skip.hpp"
 #include "tests/unit/runtime/capi/ranks.hpp"
 
@@ -144,6 +146,28 @@ TEST_CASE("C interface on a GPU: memory that is not there is refused, and the jo
     const rackrail_buffer buffer = array.buffer();
     rank.expect(rackrail_all_reduce(rank.context, &buffer, RACKRAIL_SUM), RACKRAIL_OK, "sum");
     rank.expect(array.read() == sum_of(2, 64, 1), "the sum after it");
+    rank.expect(rackrail_finish(rank.context), RACKRAIL_OK, "finish");
+  });
+  CHECK(problems == "");
+}
+
+TEST_CASE("C interface on a GPU: a bucket that could not be started may be started again") {
+  if (const char* reason = rackrail_unavailable()) RACKRAIL_SKIP(reason);
+  setenv("RACKRAIL_GPU_PATH", "staged", 1);
+  const std::string problems = on_ranks(2, on_gpu, [](TestRank& rank) {
+    constexpr std::int64_t kElements = 20'000;
+    std::int32_t bucket = -1;
+    rank.expect(rackrail_plan(rank.context, &kElements, nullptr, 1, &bucket), RACKRAIL_OK, "plan");
+    std::vector<float> host = values_of(rank.rank, kElements, 1);
+    const rackrail_buffer buffer = buffer_of(host.data(), host.size());
+    emulated_gpu::largest_allocation = 1'000;  // its copy on the device is larger
+    rank.expect(rackrail_start(rank.context, bucket, &buffer, RACKRAIL_SUM), RACKRAIL_FAILED,
+                "start without memory");
+    emulated_gpu::largest_allocation = std::numeric_limits<std::size_t>::max();
+    rank.expect(rackrail_wait(rank.context, bucket), RACKRAIL_BAD_INPUT, "wait for nothing");
+    rank.expect(rackrail_start(rank.context, bucket, &buffer, RACKRAIL_SUM), RACKRAIL_OK, "start");
+    rank.expect(rackrail_wait(rank.context, bucket), RACKRAIL_OK, "wait");
+    rank.expect(host == sum_of(2, kElements, 1), "the sum after it");
     rank.expect(rackrail_finish(rank.context), RACKRAIL_OK, "finish");
   });
   CHECK(problems == "");

@@ -40,6 +40,8 @@ std::array<unsigned, 32> exchange(unsigned value);
 /// How often this thread has taken or released memory of the device; a real one may wait then until
 /// it has done all that it was given.
 extern thread_local int memory_calls;
+/// Of this thread, in bytes: what is larger is not to be had.
+extern thread_local std::size_t largest_allocation;
 /// Notes a launch of a kernel by this thread.
 void note_launch(const void* kernel);
 /// How many kernels this thread has launched since it forgot them; the driver loads each the first

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <map>
 #include <mutex>
 
@@ -105,6 +106,7 @@ bool is_guard(const unsigned char* bytes) {
 
 thread_local int emulated_gpu::early_questions = 0;
 thread_local int emulated_gpu::memory_calls = 0;
+thread_local std::size_t emulated_gpu::largest_allocation = std::numeric_limits<std::size_t>::max();
 
 namespace {
 
@@ -206,6 +208,9 @@ cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
   ++emulated_gpu::memory_calls;
   if (captures != 0) {
     return cudaErrorInvalidValue;
+  }
+  if (bytes > emulated_gpu::largest_allocation) {
+    return cudaErrorMemoryAllocation;
   }
   const std::size_t rounded = (bytes + kGuardBytes - 1) / kGuardBytes * kGuardBytes;
   auto* whole =
