@@ -185,7 +185,8 @@ std::vector<Widened> widened_links(const topology::Topology& cluster,
 void run_bounds(Session& session, const ClusterOptions& options, bool in_network) {
   const topology::Topology cluster = options.load(session);
   const auto [gather, scatter, reduce] = bounds_of(cluster, options.cluster, in_network);
-  const std::vector<std::string> cut = names_of(cluster, gather.cut);
+  const bool is_balanced = topology::switches_send_what_they_receive(cluster);
+  const bool is_assumed = in_network && !topology::says_what_switches_do(cluster);
   const std::string exact = fmt::format("{}/{}", gather.p, gather.q);
   const std::vector<Widened> widened = widened_links(cluster, gather, scatter, reduce, in_network);
   if (session.json) {
@@ -199,7 +200,8 @@ void run_bounds(Session& session, const ClusterOptions& options, bool in_network
          {"allreduce_algbw_Bps", reduce.algbw.bytes_per_second()},
          {"allreduce_reason", reduce.reason},
          {"trees_per_root", gather.trees_per_root},
-         {"cut", cut},
+         {"allgather_may_be_out_of_reach", !is_balanced},
+         {"cut", names_of(cluster, gather.cut)},
          {"cut_around", topology::describe(cluster, gather.cut)},
          {"cut_Bps", gather.cut.capacity.bytes_per_second()},
          {"allgather_algbw_wider_Bps", widened.front().algbw.bytes_per_second()},
@@ -211,25 +213,21 @@ void run_bounds(Session& session, const ClusterOptions& options, bool in_network
          {"allreduce_exact", reduce.p > 0 ? nlohmann::json(fmt::format("{}/{}", reduce.p, reduce.q))
                                           : nlohmann::json()},
          {"allreduce_may_be_out_of_reach", reduce.may_be_out_of_reach},
+         {"allreduce_cut", names_of(cluster, reduce.cut)},
          {"wider", wider},
-         {"in_network", in_network}});
+         {"in_network", in_network},
+         {"in_network_abilities", is_assumed ? "assumed" : "of the cluster"}});
     return;
   }
   Table table({{"collective"}, {"no schedule moves more than", Align::kRight}, {"because of"}});
-  constexpr std::size_t kShown = 4;
-  std::vector<std::string> shown(cut.begin(), cut.begin() + std::min(kShown, cut.size()));
-  const std::string more =
-      cut.size() > kShown ? fmt::format(" and {} more", cut.size() - kShown) : "";
   table.add_row({"all-gather", to_string(gather.algbw),
-                 fmt::format("{}, share {} ({}{})", topology::describe(cluster, gather.cut),
-                             to_string(gather.cut.capacity), fmt::join(shown, ", "), more)});
+                 "cut: " + topology::describe_with_links(cluster, gather.cut)});
   table.add_row({"reduce-scatter", to_string(scatter.algbw),
-                 fmt::format("{}, share {}", topology::describe(cluster, scatter.cut, true),
-                             to_string(scatter.cut.capacity))});
+                 "cut: " + topology::describe_with_links(cluster, scatter.cut, true)});
   table.add_row({"all-reduce", to_string(reduce.algbw), reduce.reason});
   fmt::print("{}\nexact all-gather bound: {} s per byte and rank; {} tree(s) per root{}\n",
              table.to_string(), exact, gather.trees_per_root,
-             topology::switches_send_what_they_receive(cluster)
+             is_balanced
                  ? " reach it"
                  : ", if it can be reached: a switch receives more than it can send, or less");
   fmt::print("exact reduce-scatter bound: {}/{} s per byte and rank\n", scatter.p, scatter.q);
@@ -241,13 +239,20 @@ void run_bounds(Session& session, const ClusterOptions& options, bool in_network
             ? ", if it can be reached: the joint optimum was not looked for, or not to its end"
             : "");
   }
+  if (is_assumed) {
+    fmt::print(
+        "no switch of the cluster says that it reduces or multicasts: all are taken to do both\n");
+  }
   for (const Widened& one : widened) {
     if (one.algbw == one.before) {
       fmt::print("{} twice as wide buys {} nothing by itself: other cuts are as narrow\n", one.link,
                  one.collective);
     } else {
-      fmt::print("{} twice as wide: {} {} instead of {}\n", one.link, one.collective,
-                 to_string(one.algbw), to_string(one.before));
+      const double more = static_cast<double>(one.algbw.bytes_per_second()) /
+                              static_cast<double>(one.before.bytes_per_second()) -
+                          1;
+      fmt::print("{} twice as wide: {} {} instead of {} (+{})\n", one.link, one.collective,
+                 to_string(one.algbw), to_string(one.before), percent(more));
     }
   }
 }

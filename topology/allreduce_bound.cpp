@@ -112,8 +112,7 @@ AllReduceBound smallest_cut(const Topology& topology) {
   bound.q = static_cast<std::int64_t>(least);
   bound.algbw = Bandwidth(bound.q);
   if (!bound.cut.links.empty()) bound.widest = bound.cut.links.front();
-  bound.reason = fmt::format("cut around {}: {}", names_of_ranks_in(topology, bound.cut),
-                             to_string(bound.algbw));
+  bound.reason = "cut: " + describe_with_links(topology, bound.cut);
   return bound;
 }
 

@@ -3,10 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-
 #include <limits>
+#include <optional>
 
 #include "base/error.hpp"
+#include "base/parse_units.hpp"
 
 namespace rackrail::topology {
 
@@ -38,17 +39,6 @@ Cut cut_around(const Topology& topology, const std::vector<bool>& source_side, b
     }
   }
   return cut;
-}
-
-std::string names_of_ranks_in(const Topology& topology, const Cut& cut) {
-  constexpr std::size_t kShown = 2;
-  std::string names;
-  std::size_t shown = 0;
-  for (const NodeId v : cut.source_side) {
-    if (!topology.rank_of(v)) continue;
-    if (++shown <= kShown) names += (names.empty() ? "" : ", ") + topology.node(v).name;
-  }
-  return shown > kShown ? fmt::format("{} and {} more", names, shown - kShown) : names;
 }
 
 namespace {
@@ -99,6 +89,18 @@ std::string describe(const Topology& topology, const Cut& cut, bool reversed) {
                      is_source_side != reversed ? "leaving" : "entering");
 }
 
+std::string describe_with_links(const Topology& topology, const Cut& cut, bool reversed) {
+  constexpr std::size_t kShown = 4;
+  std::vector<std::string> names;
+  for (std::size_t l = 0; l < std::min(kShown, cut.links.size()); ++l) {
+    names.push_back(topology.link_name(cut.links[l]));
+  }
+  return fmt::format(
+      "{}, share {} ({}{})", describe(topology, cut, reversed), rackrail::to_string(cut.capacity),
+      fmt::join(names, ", "),
+      cut.links.size() > kShown ? fmt::format(" and {} more", cut.links.size() - kShown) : "");
+}
+
 Topology with_wider_link(const Topology& topology, LinkId link) {
   Topology wider = topology;
   const Link& narrow = topology.link(link);
@@ -107,12 +109,16 @@ Topology with_wider_link(const Topology& topology, LinkId link) {
     wider.set_link_rate(id, one.bandwidth * 2, one.latency);
   };
   widen(link);
+  // Of several cables side by side, the one that is as wide is the other way of this one.
+  std::optional<LinkId> opposite;
   for (const LinkId id : topology.links_out_of(narrow.to)) {
-    if (topology.link(id).to == narrow.from) {
-      widen(id);
-      break;
+    const Link& other = topology.link(id);
+    if (other.to == narrow.from && (!opposite || other.bandwidth == narrow.bandwidth)) {
+      opposite = id;
+      if (other.bandwidth == narrow.bandwidth) break;
     }
   }
+  if (opposite) widen(*opposite);
   return wider;
 }
 

@@ -18,9 +18,6 @@ FlowNetwork flow_network_of(const Topology& topology, Capacity scale = 1, bool r
 Cut cut_around(const Topology& topology, const std::vector<bool>& source_side,
                bool reversed = false);
 
-/// "gpu0.0, gpu0.1 and 6 more".
-std::string names_of_ranks_in(const Topology& topology, const Cut& cut);
-
 /// Throws ConfigError unless there are two ranks and all reach each other.
 void require_collective(const Topology& topology);
 

@@ -64,11 +64,7 @@ struct Abilities {
 Abilities abilities_of(const Topology& topology, bool in_network) {
   Abilities able{std::vector<bool>(topology.node_count()),
                  std::vector<bool>(topology.node_count())};
-  bool is_said = false;
-  for (std::size_t v = 0; v < topology.node_count(); ++v) {
-    const Node& node = topology.node(NodeId(v));
-    is_said = is_said || node.multicasts || node.reduces;
-  }
+  const bool is_said = says_what_switches_do(topology);
   for (std::size_t v = 0; v < topology.node_count(); ++v) {
     const Node& node = topology.node(NodeId(v));
     const bool is_rank = topology.rank_of(NodeId(v)).has_value();
@@ -460,6 +456,14 @@ void set_exactly(AllReduceBound& bound, const std::optional<ExactOptimum>& exact
 }
 
 }  // namespace
+
+bool says_what_switches_do(const Topology& topology) {
+  for (std::size_t v = 0; v < topology.node_count(); ++v) {
+    const Node& node = topology.node(NodeId(v));
+    if (node.multicasts || node.reduces) return true;
+  }
+  return false;
+}
 
 AllReduceBound joint_allreduce_bound(const Topology& topology, bool in_network) {
   AllReduceBound bound = allreduce_bound(topology, in_network);

@@ -103,6 +103,9 @@ struct Cut {
 /// and whether the cut's links leave or enter it: "24 ranks of rack2, rack3, leaving". `reversed`:
 /// a cut whose links enter its source side, as those of reducescatter_bound do.
 std::string describe(const Topology& topology, const Cut& cut, bool reversed = false);
+/// The same with what its links share and some of their names: "…, leaving, share 80 GB/s (u5,
+/// u6)".
+std::string describe_with_links(const Topology& topology, const Cut& cut, bool reversed = false);
 
 /// Largest flow from one vertex to another and a smallest cut that proves it.
 struct MaxFlow {
@@ -127,7 +130,7 @@ bool switches_send_what_they_receive(const Topology& topology);
 /// The same on the reversed graph.
 AllGatherBound reducescatter_bound(const Topology& topology);
 /// The same cluster with the link, and the opposite one where there is one, twice as wide: what a
-/// second cable there would make of it.
+/// second cable there, or bundle of cables, would make of it.
 Topology with_wider_link(const Topology& topology, LinkId link);
 
 /// A lower bound for the time of any all-reduce without reduction in the network: of 1 byte per
@@ -145,13 +148,15 @@ struct AllReduceBound {
   std::int64_t p = 0;
   std::int64_t q = 1;
   Bandwidth algbw;               ///< M/T, rounded down
-  std::string reason;            ///< "cut around host3: 25.0 GB/s" or "partition into 8 hosts: …"
+  std::string reason;            ///< "cut: 1 rank of host3, …" or "partition into 8 hosts: …"
   Cut cut;                       ///< the certificate where a single cut binds
   std::optional<LinkId> widest;  ///< a link of those that bind, whose width would give most
   /// Whether the joint optimum, which may be less, was not looked for, or not to the end.
   bool may_be_out_of_reach = false;
 };
 AllReduceBound allreduce_bound(const Topology& topology, bool in_network = false);
+/// Whether any vertex says that it multicasts or reduces; else, in the network, all switches may.
+bool says_what_switches_do(const Topology& topology);
 
 /// The joint optimum of all-reduce over free root weights, where reduction and broadcast share the
 /// links (topology/joint_allreduce_bound.cpp): never above `allreduce_bound`, and what trees can

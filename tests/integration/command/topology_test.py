@@ -135,7 +135,30 @@ links:
         text = self.rackrail("topology", "bounds", cluster).out
         self.assertIn("exact reduce-scatter bound: 7/1000000000 s per byte and rank", text)
         self.assertIn("exact all-reduce bound: 1/1000000000 s per byte", text)
-        self.assertIn("host7→switch twice as wide: reduce-scatter 2.29 GB/s", text)
+        self.assertIn("host7→switch twice as wide: reduce-scatter 2.29 GB/s instead of 1.14 GB/s (+100.0 %)",
+                      text)
+
+    def test_a_cut_is_named_by_its_racks_and_links(self):
+        # Racks of two and one host behind 3 GB/s: the all-reduce enters, and leaves, the smaller.
+        cluster = self.write("racks.yaml", """name: racks
+nodes:
+  - {name: a, kind: gpu, host: ha, rack: rack0, rank: 0}
+  - {name: b, kind: gpu, host: hb, rack: rack0, rank: 1}
+  - {name: c, kind: gpu, host: hc, rack: rack1, rank: 2}
+  - {name: s, kind: tor, rack: rack0}
+  - {name: t, kind: tor, rack: rack1}
+links:
+  - {from: a, to: s, bandwidth: 9 GB/s, latency: 1 us, duplex: true}
+  - {from: b, to: s, bandwidth: 9 GB/s, latency: 1 us, duplex: true}
+  - {from: c, to: t, bandwidth: 9 GB/s, latency: 1 us, duplex: true}
+  - {from: s, to: t, bandwidth: 3 GB/s, latency: 1 us, duplex: true}
+""")
+        bounds = self.rackrail_json("topology", "bounds", cluster)
+        self.assertRegex(bounds["allreduce_reason"],
+                         r"^cut: 1 rank of rack1, (leaving|entering), share 3.00 GB/s \(.*\)$")
+        self.assertEqual(len(bounds["allreduce_cut"]), 1)
+        self.assertIn(bounds["allreduce_reason"],
+                      self.rackrail("topology", "bounds", cluster).out)
 
     def test_a_bound_that_may_be_out_of_reach_is_not_called_reached(self):
         def star(ranks, back):
@@ -152,8 +175,10 @@ links:
         text, bounds = star(3, "2 GB/s")
         self.assertIn("1 tree(s) per root reach it", text)
         self.assertFalse(bounds["allreduce_may_be_out_of_reach"])
-        text, _ = star(3, "1 GB/s")
+        self.assertFalse(bounds["allgather_may_be_out_of_reach"])
+        text, bounds = star(3, "1 GB/s")
         self.assertIn("if it can be reached", text)
+        self.assertTrue(bounds["allgather_may_be_out_of_reach"])
         text, bounds = star(1025, "2 GB/s")
         self.assertIn("proved all-reduce bound: 2/", text)
         self.assertTrue(bounds["allreduce_may_be_out_of_reach"])
@@ -164,6 +189,13 @@ links:
                 bounds = self.rackrail_json("topology", "bounds", "a100-8x8", *options)
                 self.assertEqual(Fraction(bounds["allreduce_exact"]),
                                  Fraction(machines, 8 * 8 * 25 * 10**9))
+
+    def test_abilities_that_no_switch_has_are_said_to_be_assumed(self):
+        said = "all are taken to do both"
+        self.assertNotIn(said, self.rackrail("topology", "bounds", "a100-8x8").out)
+        self.assertIn(said, self.rackrail("topology", "bounds", "a100-8x8", "--in-network").out)
+        bounds = self.rackrail_json("topology", "bounds", "a100-8x8", "--in-network")
+        self.assertEqual(bounds["in_network_abilities"], "assumed")
 
     def test_a_plain_edge_list_goes_the_whole_way(self):
         cluster = self.write("cluster.csv", EDGES)

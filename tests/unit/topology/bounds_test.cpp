@@ -132,7 +132,8 @@ TEST_CASE("all-reduce is bounded by cuts and by partitions") {
   SECTION("two racks: the uplink carries the whole sum") {
     const AllReduceBound bound = allreduce_bound(two_racks());
     CHECK(in_units(bound.algbw) == Approx(4));
-    CHECK_THAT(bound.reason, Catch::Contains("cut around"));
+    CHECK_THAT(bound.reason,
+               Catch::Matches("cut: 2 ranks of .*, (leaving|entering), share .* \\(.*core.*\\)"));
     CHECK(bound.cut.links.size() == 1);
   }
   SECTION("a star of equals: 2(k-1) messages enter k ranks") {
@@ -272,6 +273,26 @@ TEST_CASE("a wider link buys what the next cut allows") {
   CHECK(in_units(bound.algbw) == Approx(8 * 25 / 7.0));
   CHECK(in_units(allgather_bound(with_wider_link(t, bound.cut.links.front())).algbw) ==
         Approx(8 * 50 / 7.0));
+}
+
+TEST_CASE("of cables side by side, a wider link takes the one of its width with it") {
+  Topology t("pair");
+  const NodeId a = add_gpu(t, "a");
+  const NodeId b = add_gpu(t, "b");
+  join(t, a, b, Bandwidth(10 * kUnit));
+  join(t, a, b, Bandwidth(40 * kUnit));
+  const auto total = [](const Topology& topology, NodeId from) {
+    double sum = 0;
+    for (const LinkId link : topology.links_out_of(from)) {
+      sum += in_units(topology.link(link).bandwidth);
+    }
+    return sum;
+  };
+  for (std::size_t l = 0; l < t.link_count(); ++l) {
+    const Topology wider = with_wider_link(t, LinkId(l));
+    CAPTURE(t.link_name(LinkId(l)));
+    CHECK(total(wider, a) == total(wider, b));
+  }
 }
 
 TEST_CASE("a partition's wider link is one of the cut that binds, not of the machine's edge") {
