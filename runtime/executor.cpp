@@ -80,16 +80,47 @@ struct Executor::Impl final : ProgressLoop {
       states[bucket.index()] = BucketState::kLaunched;
       launched.emplace_back(bucket, data);
     }
-    transport.wake();
+    if (is_small(bucket)) {
+      work_once();
+    } else {
+      rouse();
+    }
   }
 
   void wait_for(BucketId bucket) {
-    wait_until([&] { return states.at(bucket.index()) == BucketState::kDone; });
+    const auto is_done = [&] { return states.at(bucket.index()) == BucketState::kDone; };
+    if (is_small(bucket)) {
+      work_until(is_done);
+    } else {
+      wait_until(is_done);
+    }
   }
 
   void wait_for_all() {
-    wait_until(
-        [&] { return std::count(states.begin(), states.end(), BucketState::kLaunched) == 0; });
+    const auto is_done = [&] {
+      return std::count(states.begin(), states.end(), BucketState::kLaunched) == 0;
+    };
+    if (all_are_small()) {
+      work_until(is_done);
+    } else {
+      wait_until(is_done);
+    }
+  }
+
+  /// Whether its time is that of the messages' ways and not of their bytes.
+  bool is_small(BucketId bucket) const {
+    constexpr Bytes kMost = 64_KiB;
+    return Bytes(plan.buckets.at(bucket.index()).elements) * 4 <= kMost;
+  }
+
+  bool all_are_small() const {
+    const auto guard = lock();
+    for (std::size_t b = 0; b < states.size(); ++b) {
+      if (states[b] == BucketState::kLaunched && !is_small(BucketId(b))) {
+        return false;
+      }
+    }
+    return true;
   }
 
   // ---- the progress thread ----

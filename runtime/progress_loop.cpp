@@ -15,6 +15,7 @@ namespace rackrail::runtime {
 namespace {
 
 constexpr Duration kLongestRest = 50_ms;                // also notices a stop
+constexpr std::chrono::milliseconds kAside(2);          // after a turn of the caller's
 constexpr auto kMostLending = std::chrono::seconds(1);  // of the caller's memory, once aborted
 
 Duration rest_until(const std::optional<std::chrono::steady_clock::time_point>& due) {
@@ -24,6 +25,14 @@ Duration rest_until(const std::optional<std::chrono::steady_clock::time_point>& 
   const std::chrono::nanoseconds left = *due - std::chrono::steady_clock::now();
   constexpr std::int64_t kPicoseconds = 1000;
   return std::clamp(Duration(left.count() * kPicoseconds), Duration(), kLongestRest);
+}
+
+Duration cpu_time_of(clockid_t clock) {
+  timespec time{};
+  if (clock_gettime(clock, &time) != 0) {
+    return {};
+  }
+  return Duration(time.tv_sec * 1'000'000'000'000 + time.tv_nsec * 1'000);
 }
 
 }  // namespace
@@ -39,7 +48,7 @@ void ProgressLoop::start() {
 void ProgressLoop::stop() noexcept {
   if (thread_.joinable()) {
     stopping_ = true;
-    transport_.wake();
+    rouse();
     thread_.join();
   }
 }
@@ -54,18 +63,26 @@ void ProgressLoop::abort(const std::string& why, std::optional<MissedPeer> peer)
     missed_ = std::move(peer);
   }
   changed_.notify_all();
+  rouse();
+}
+
+void ProgressLoop::rouse() {
+  {
+    const std::lock_guard lock(mutex_);
+    aside_until_ = {};
+  }
+  is_wanted_.notify_all();
   transport_.wake();
 }
 
 Duration ProgressLoop::cpu_time() const {
   clockid_t clock{};
-  timespec time{};
   // The handle is not for const in the standard library.
-  if (pthread_getcpuclockid(const_cast<std::thread&>(thread_).native_handle(), &clock) != 0 ||
-      clock_gettime(clock, &time) != 0) {
+  if (pthread_getcpuclockid(const_cast<std::thread&>(thread_).native_handle(), &clock) != 0) {
     return {};
   }
-  return Duration(time.tv_sec * 1'000'000'000'000 + time.tv_nsec * 1'000);
+  const std::lock_guard lock(mutex_);
+  return cpu_time_of(clock) + callers_cpu_time_;
 }
 
 bool ProgressLoop::is_aborted() const {
@@ -77,14 +94,11 @@ void ProgressLoop::loop() {
   take_short_time_slices();  // what comes is taken while the cores compute
   try {
     work();
-  } catch (const MissedPeerError& error) {
-    abort(error.what(), error.peer());
-    if (on_missed_) {
-      on_missed_(error.peer());
-    }
-  } catch (const std::exception& error) {
-    abort(error.what());
+  } catch (...) {
+    fail();
   }
+  tell_of_missed();
+  const std::lock_guard turn(turn_);  // nobody else's any more
   halt();
   complete_sends();
   {
@@ -98,14 +112,111 @@ void ProgressLoop::loop() {
 }
 
 void ProgressLoop::work() {
-  while (!stopping_ && !is_aborted()) {
-    std::size_t happened = take_launches();
-    happened += transport_.progress();
-    happened += advance();
-    report_finished();
-    if (happened == 0) {
-      transport_.wait(rest_until(next_due()));
+  while (true) {
+    stand_aside();
+    if (stopping_ || is_aborted()) {
+      return;
     }
+    std::unique_lock turn(turn_);
+    if (work_a_round() == 0) {
+      const Duration rest = rest_until(next_due());
+      if (transport_.arm()) {
+        turn.unlock();
+        transport_.sleep(rest);
+      }
+    }
+  }
+}
+
+/// How much has happened.
+std::size_t ProgressLoop::work_a_round() {
+  std::size_t happened = take_launches();
+  happened += transport_.progress();
+  happened += advance();
+  report_finished();
+  return happened;
+}
+
+/// As long as the caller has its turn, or has just had it.
+void ProgressLoop::stand_aside() {
+  std::unique_lock lock(mutex_);
+  const auto is_needed = [this] {
+    return reason_ || stopping_ ||
+           (!stands_aside_ && std::chrono::steady_clock::now() >= aside_until_);
+  };
+  while (!is_needed()) {
+    is_wanted_.wait_for(lock, kAside);  // its turn ends without a word
+  }
+}
+
+void ProgressLoop::take_turn(const std::function<bool()>& is_over) {
+  const std::unique_lock turn(turn_, std::try_to_lock);
+  if (!turn.owns_lock() || is_over()) {
+    return;
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    stands_aside_ = true;
+  }
+  const Duration before = cpu_time_of(CLOCK_THREAD_CPUTIME_ID);
+  try {
+    while (!is_over()) {
+      if (work_a_round() == 0 && !is_over()) {
+        transport_.wait(rest_until(next_due()));
+      }
+    }
+  } catch (...) {
+    fail();
+  }
+  const std::lock_guard lock(mutex_);
+  stands_aside_ = false;
+  aside_until_ = std::chrono::steady_clock::now() + kAside;
+  callers_cpu_time_ += cpu_time_of(CLOCK_THREAD_CPUTIME_ID) - before;
+}
+
+void ProgressLoop::work_once() {
+  const std::unique_lock turn(turn_, std::try_to_lock);
+  if (!turn.owns_lock() || is_aborted()) {
+    rouse();
+    return;
+  }
+  try {
+    constexpr int kMostRounds = 4;  // then it is not small, or there is more to do besides
+    bool is_idle = false;
+    for (int round = 0; round < kMostRounds && !is_idle; ++round) {
+      is_idle = work_a_round() == 0;
+    }
+    if (!is_idle || next_due() || !transport_.arm()) {
+      rouse();
+    }
+  } catch (...) {
+    fail();
+  }
+}
+
+/// By the exception that is being handled.
+void ProgressLoop::fail() noexcept {
+  try {
+    throw;
+  } catch (const MissedPeerError& error) {
+    {
+      const std::lock_guard lock(mutex_);
+      missed_here_ = error.peer();
+    }
+    abort(error.what(), error.peer());
+  } catch (const std::exception& error) {
+    abort(error.what());
+  }
+}
+
+void ProgressLoop::tell_of_missed() {
+  std::optional<MissedPeer> peer;
+  {
+    const std::lock_guard lock(mutex_);
+    peer = missed_here_;
+  }
+  if (peer && on_missed_) {
+    on_missed_(*peer);
   }
 }
 

@@ -1,5 +1,10 @@
-// The progress thread of one rank, which alone uses its transport, and the waits of the caller's
-// thread for what it does: what whatever moves gradients has in common.
+// The progress thread of one rank, which uses its transport, and the waits of the caller's thread
+// for what it does: what whatever moves gradients has in common.
+//
+// Turns. Of what is small, the time is that of waking threads up: so the caller's thread may do the
+// progress thread's work itself while it launches such a thing and waits for it. Whoever has the
+// turn works; the other one sleeps. After a turn of the caller's the thread stays out of the way
+// for 2 ms, as the next one is often near.
 //
 // Life. While all is well the thread takes what the caller has launched, lets the transport
 // progress, does what has become possible, and sleeps when nothing happened. The first abort, by
@@ -38,7 +43,7 @@ class ProgressLoop {
   /// Makes every present and later wait throw. From any thread; only the first reason counts.
   void abort(const std::string& why, std::optional<MissedPeer> peer = {});
   bool is_aborted() const;
-  /// Processor time of the thread so far. Between start() and stop().
+  /// Processor time of the work so far, on whichever thread. Between start() and stop().
   Duration cpu_time() const;
 
  protected:
@@ -64,6 +69,19 @@ class ProgressLoop {
       throw PeerLostError(*reason_);
     }
   }
+  /// The same, and meanwhile the caller's thread does the work, unless the other one is at it.
+  template <typename Done>
+  void work_until(const Done& is_done) {
+    take_turn([&] {
+      const auto guard = lock();
+      return reason_ || is_done();
+    });
+    wait_until(is_done);
+  }
+  /// What was launched is to be taken up: by the thread,
+  void rouse();
+  /// or as far as it gets at once on the caller's, unless the other one is at work.
+  void work_once();
   /// For what the caller and the thread share.
   std::unique_lock<std::mutex> lock() const { return std::unique_lock(mutex_); }
   /// With the lock held.
@@ -71,7 +89,7 @@ class ProgressLoop {
   /// Something that wait_until() asks for may have changed.
   void notify() { changed_.notify_all(); }
 
-  // On the thread; an exception of one of these three is an abort.
+  // By whoever has the turn; an exception of one of these is an abort.
   /// What the caller has launched; how much it was.
   virtual std::size_t take_launches() = 0;
   /// After the transport has progressed; how much happened besides.
@@ -88,17 +106,28 @@ class ProgressLoop {
  private:
   void loop();
   void work();
+  std::size_t work_a_round();
+  void stand_aside();
+  void take_turn(const std::function<bool()>& is_over);
+  void fail() noexcept;
+  void tell_of_missed();
   void complete_sends() noexcept;
   void progress_or_sleep(Duration at_most) noexcept;
 
   Transport& transport_;
   const std::function<void(const MissedPeer&)> on_missed_;
 
+  std::mutex turn_;           ///< of who uses the transport; locked before the other one
   mutable std::mutex mutex_;  ///< guards what follows, and what wait_until() asks for
   std::condition_variable changed_;
-  std::optional<std::string> reason_;  ///< of the abort
-  std::optional<MissedPeer> missed_;   ///< whose fault it is, where that is known
-  bool memory_is_free_ = true;         ///< but for what the thread has begun
+  std::optional<std::string> reason_;                  ///< of the abort
+  std::optional<MissedPeer> missed_;                   ///< whose fault it is, where that is known
+  bool memory_is_free_ = true;                         ///< but for what the thread has begun
+  std::optional<MissedPeer> missed_here_;              ///< and not only heard of
+  std::condition_variable is_wanted_;                  ///< the thread, which stands aside
+  bool stands_aside_ = false;                          ///< for the caller's turn
+  std::chrono::steady_clock::time_point aside_until_;  ///< once that is over
+  Duration callers_cpu_time_;
 
   std::atomic<bool> stopping_ = false;
   std::thread thread_;

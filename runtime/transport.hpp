@@ -1,9 +1,9 @@
 // Moving slices between ranks, whatever the wire is.
 //
-// A transport belongs to one rank and is used by one thread at a time (the executor's progress
-// thread), except `wake()`, which any thread may call. Messages carry a header that says what they
-// are; they arrive once, in order per sender and rail, and the payload is only valid inside the
-// handler.
+// A transport belongs to one rank and is used by one thread at a time (whichever does the work of a
+// ProgressLoop), except `wake()`, which any thread may call, and `sleep()`. Messages carry a header
+// that says what they are; they arrive once, in order per sender and rail, and the payload is only
+// valid inside the handler.
 //
 // To add one: a folder (or file) beside the others with one factory, a line in
 // runtime/transports/kinds.def, and it runs through tests/conformance/transport_test.cpp.
@@ -115,7 +115,15 @@ class Transport {
   /// happened. Never blocks.
   virtual std::size_t progress() = 0;
   /// Sleeps until something may have happened, `wake()` was called, or the time is over.
-  virtual void wait(Duration at_most) = 0;
+  void wait(Duration at_most) {
+    if (arm()) {
+      sleep(at_most);
+    }
+  }
+  /// From now on sleep() ends when something happens. False: something has happened already.
+  virtual bool arm() { return true; }
+  /// The rest of wait(). Meanwhile other threads may use the transport, or sleep too.
+  virtual void sleep(Duration at_most) = 0;
   virtual void wake() = 0;
   /// None where messages must lie in the host's memory.
   virtual DeviceMessaging* device_messaging() { return nullptr; }

@@ -72,7 +72,7 @@ class Mailbox {
   void wake() {
     const std::lock_guard lock(mutex_);
     woken_ = true;
-    changed_.notify_one();
+    changed_.notify_all();
   }
 
   /// Returns whether this call closed it.
@@ -87,7 +87,7 @@ class Mailbox {
     const std::lock_guard lock(mutex_);
     if (!closed_) {
       deliveries_.push_back(std::move(delivery));
-      changed_.notify_one();
+      changed_.notify_all();
     }
   }
 
@@ -156,11 +156,9 @@ class InProcessTransport final : public Transport {
     return events;
   }
 
-  void wait(Duration at_most) override {
-    if (lost_.empty()) {
-      own().wait(at_most);
-    }
-  }
+  bool arm() override { return lost_.empty(); }
+
+  void sleep(Duration at_most) override { own().wait(at_most); }
 
   void wake() override { own().wake(); }
 

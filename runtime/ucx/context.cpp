@@ -17,6 +17,7 @@
 #include <span>
 #include <sstream>
 #include <utility>
+#include <vector>
 
 #include "base/error.hpp"
 
@@ -209,23 +210,32 @@ void UcxWaiter::add(const UcpWorker& worker) {
   descriptors_.push_back({.fd = descriptor, .events = POLLIN, .revents = 0});
 }
 
-void UcxWaiter::wait(Duration at_most) noexcept {
+bool UcxWaiter::arm() noexcept {
+  bool is_armed = true;
   for (const ucp_worker_h worker : workers_) {
     const ucs_status_t armed = ucp_worker_arm(worker);
     if (armed == UCS_ERR_BUSY) {
-      return;  // something came in the meantime
+      return false;  // something came in the meantime
     }
-    if (armed != UCS_OK && at_most > kSleepWithoutArming) {
-      at_most = kSleepWithoutArming;
-    }
+    is_armed = is_armed && armed == UCS_OK;
+  }
+  is_armed_ = is_armed;
+  return true;
+}
+
+void UcxWaiter::sleep(Duration at_most) noexcept {
+  if (!is_armed_) {
+    at_most = std::min(at_most, kSleepWithoutArming);
   }
   constexpr std::int64_t kPerSecond = 1'000'000'000'000;
   const timespec time{.tv_sec = at_most.picoseconds() / kPerSecond,
                       .tv_nsec = at_most.picoseconds() % kPerSecond / 1000};
-  ppoll(descriptors_.data(), descriptors_.size(), &time, nullptr);
-  if (descriptors_.front().revents != 0) {
+  thread_local std::vector<pollfd> descriptors;  // poll() writes there
+  descriptors = descriptors_;
+  ppoll(descriptors.data(), descriptors.size(), &time, nullptr);
+  if (descriptors.front().revents != 0) {
     std::uint64_t count = 0;
-    (void)!read(descriptors_.front().fd, &count, sizeof count);
+    (void)!read(descriptors.front().fd, &count, sizeof count);
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include <poll.h>
 
+#include <atomic>
 #include <cstddef>
 #include <string>
 #include <vector>
@@ -32,7 +33,7 @@ std::vector<std::string> ucx_network_devices(const UcpContext& context);
 /// What others open an endpoint with. Throws RuntimeFailure.
 std::vector<std::byte> ucx_address(const UcpWorker& worker);
 
-/// An event that any thread may set and one thread sleeps on together with workers.
+/// An event that any thread may set and threads sleep on together with workers.
 class UcxWaiter {
  public:
   /// Throws RuntimeFailure.
@@ -43,14 +44,17 @@ class UcxWaiter {
 
   /// Sleeps on this worker, too, which must outlive it. Throws RuntimeFailure.
   void add(const UcpWorker& worker);
-  /// Sleeps until one of the workers may have something to do, wake() was called, or the time is
-  /// over.
-  void wait(Duration at_most) noexcept;
+  /// From now on sleep() ends when one of the workers has something to do; false: one has already.
+  /// Used as the workers are, by one thread at a time.
+  bool arm() noexcept;
+  /// Until then, or wake() was called, or the time is over. From any thread.
+  void sleep(Duration at_most) noexcept;
   void wake() noexcept;
 
  private:
   std::vector<ucp_worker_h> workers_;
   std::vector<pollfd> descriptors_;  ///< that of wake(), then the workers'
+  std::atomic<bool> is_armed_ = true;
 };
 
 }  // namespace rackrail::runtime

@@ -168,11 +168,9 @@ class UcxTransport final : public Transport, public DeviceMessaging {
     return events;
   }
 
-  void wait(Duration at_most) override {
-    if (failures_.empty()) {
-      waiter_.wait(at_most);
-    }
-  }
+  bool arm() override { return failures_.empty() && waiter_.arm(); }
+
+  void sleep(Duration at_most) override { waiter_.sleep(at_most); }
 
   void wake() override { waiter_.wake(); }
 
@@ -551,7 +549,7 @@ class UcxTransport final : public Transport, public DeviceMessaging {
   void progress_until(Clock::time_point end, Condition condition) noexcept {
     while (!condition() && Clock::now() < end) {
       if (progress_workers() == 0) {
-        waiter_.wait(1_ms);
+        wait(1_ms);
       }
     }
   }

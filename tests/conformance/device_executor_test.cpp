@@ -456,7 +456,8 @@ class Bypass : public Transport {
     behind_.send(destination, header, payload, std::move(done));
   }
   std::size_t progress() override { return behind_.progress(); }
-  void wait(Duration at_most) override { behind_.wait(at_most); }
+  bool arm() override { return behind_.arm(); }
+  void sleep(Duration at_most) override { behind_.sleep(at_most); }
   void wake() override { behind_.wake(); }
   void close(Duration deadline) noexcept override { behind_.close(deadline); }
 

@@ -37,7 +37,7 @@ class BrokenTransport final : public LonelyTransport {
     }
     return 0;
   }
-  void wait(Duration /*at_most*/) override {
+  void sleep(Duration /*at_most*/) override {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   void wake() override {}
@@ -80,7 +80,7 @@ class SilentTransport final : public LonelyTransport {
     landing_ = on_landing_(Rank(1), answer);
     return 0;  // it is there after a sleep
   }
-  void wait(Duration at_most) override {
+  void sleep(Duration at_most) override {
     longest_wait_with_landing =
         std::max(longest_wait_with_landing, landing_ ? at_most : Duration());
     std::this_thread::sleep_for(std::chrono::nanoseconds(at_most.picoseconds() / 1000));

@@ -37,7 +37,8 @@ class Watched final : public Transport {
   }
   bool has_open() const { return !open_.empty(); }
   std::size_t progress() override { return wire_->progress(); }
-  void wait(Duration at_most) override { wire_->wait(at_most); }
+  bool arm() override { return wire_->arm(); }
+  void sleep(Duration at_most) override { wire_->sleep(at_most); }
   void wake() override { wire_->wake(); }
   void close(Duration deadline) noexcept override { wire_->close(deadline); }
 

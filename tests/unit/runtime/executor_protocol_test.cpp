@@ -53,7 +53,7 @@ class ManualTransport final : public Transport {
     }
     return events.size();
   }
-  void wait(Duration /*at_most*/) override {
+  void sleep(Duration /*at_most*/) override {
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, 5ms, [this] { return !events_.empty() || woken_; });
     woken_ = false;

@@ -75,7 +75,7 @@ class ByRail final : public Transport {
     ++sent[header.rail];
   }
   std::size_t progress() override { return 0; }
-  void wait(Duration /*at_most*/) override {}
+  void sleep(Duration /*at_most*/) override {}
   void wake() override {}
   void close(Duration /*deadline*/) noexcept override {}
 

@@ -42,7 +42,7 @@ class SluggishTransport final : public Transport {
     }
     return transport_->progress();
   }
-  void wait(Duration /*at_most*/) override {}  // so that it nearly always looks
+  void sleep(Duration /*at_most*/) override {}  // so that it nearly always looks
   void wake() override { transport_->wake(); }
   void close(Duration deadline) noexcept override { transport_->close(deadline); }
 
