@@ -5,12 +5,15 @@
 #include <algorithm>
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/parse_units.hpp"
 #include "cli/table.hpp"
+#include "planner/batch.hpp"
+#include "planner/finished_plan.hpp"
 
 namespace rackrail::cli {
 
@@ -92,7 +95,19 @@ std::vector<LikeBuckets> like_buckets(const plan::Plan& plan) {
   return kinds;
 }
 
+/// Samples on each rank in a baseline whose batch is not the plan's; none of others.
+std::optional<std::int64_t> own_local_batch(const plan::Plan& plan, const std::string& baseline) {
+  return planner::is_without_planner(baseline) && !planner::is_same_everywhere(plan.batch)
+             ? std::optional(planner::same_everywhere(plan.batch).local_batch.front())
+             : std::nullopt;
+}
+
 }  // namespace
+
+std::string baseline_text(const plan::Plan& plan, const std::string& baseline) {
+  const auto samples = own_local_batch(plan, baseline);
+  return samples ? fmt::format("{}, {} on each rank", baseline, *samples) : baseline;
+}
 
 nlohmann::json plan_json(const plan::Plan& plan) {
   nlohmann::json buckets = nlohmann::json::array();
@@ -108,8 +123,12 @@ nlohmann::json plan_json(const plan::Plan& plan) {
                        {"codec_tiers", tiers}});
   }
   nlohmann::json baselines = nlohmann::json::object();
+  nlohmann::json own_batches = nlohmann::json::object();
   for (const auto& [name, time] : plan.prediction.baselines) {
     baselines[name] = time.seconds();
+    if (const auto samples = own_local_batch(plan, name)) {
+      own_batches[name] = *samples;
+    }
   }
   nlohmann::json by_size = nlohmann::json::array();
   for (const plan::ScheduleRange& range : plan.schedules_by_size) {
@@ -135,6 +154,7 @@ nlohmann::json plan_json(const plan::Plan& plan) {
                                      : nlohmann::json()},
           {"buckets", buckets},
           {"baselines", baselines},
+          {"baseline_local_batch", own_batches},
           {"schedules_by_size", by_size},
           {"notes", plan.notes}};
 }
@@ -164,9 +184,9 @@ std::string bucket_table(const plan::Plan& plan) {
 std::string prediction_table(const plan::Plan& plan) {
   const plan::Prediction& prediction = plan.prediction;
   Table table({{"plan"}, {"step time", Align::kRight}, {"against the bound", Align::kRight}});
-  const auto row = [&](const std::string& name, Duration time) {
+  const auto row = [&](const std::string& name, Duration time, bool has_batch_of_plan = true) {
     table.add_row({name, to_string(time),
-                   prediction.bound.picoseconds() > 0
+                   has_batch_of_plan && prediction.bound.picoseconds() > 0
                        ? fmt::format("{:+.1f} %", (time / prediction.bound - 1) * 100)
                        : "-"});
   };
@@ -177,7 +197,7 @@ std::string prediction_table(const plan::Plan& plan) {
         prediction.warmup_step_time);
   }
   for (const auto& [name, time] : prediction.baselines) {
-    row(name, time);
+    row(baseline_text(plan, name), time, !own_local_batch(plan, name).has_value());
   }
   return table.to_string();
 }

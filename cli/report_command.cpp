@@ -23,6 +23,7 @@
 #include "cli/progress.hpp"
 #include "cli/session.hpp"
 #include "cli/table.hpp"
+#include "planner/batch.hpp"
 #include "planner/planner.hpp"
 #include "sim/simulator.hpp"
 
@@ -198,7 +199,10 @@ std::string report_html(const PlanInput& input, const std::vector<Run>& runs) {
       sim::simulate_step(input.plan, input.workload, input.cluster, recorded);
   const auto cost_model = sim::make_cost_model(input.cluster, {});
   planner::PlannerOptions naive_options;
-  naive_options.local_batch = input.plan.batch.local_batch.at(0);
+  // As many samples on every rank as fit into the smallest memory.
+  naive_options.local_batch =
+      std::min(planner::same_everywhere(input.plan.batch).local_batch.at(0),
+               planner::local_batches(input.cluster, input.workload, {}).back());
   const plan::Plan naive_plan =
       planner::make_naive_plan(input.cluster, input.workload, *cost_model, naive_options);
   recorded.progress = [&bar](double share) { bar.update((1 + share) / 2, "the naive plan"); };
@@ -215,7 +219,7 @@ std::string report_html(const PlanInput& input, const std::vector<Run>& runs) {
   std::vector<Bar> bars = {{"lower bound", input.plan.prediction.bound, false},
                            {"this plan", chosen.estimate.step_time, true}};
   for (const auto& [name, time] : input.plan.prediction.baselines) {
-    bars.push_back({name, time, false});
+    bars.push_back({baseline_text(input.plan, name), time, false});
   }
   body += section("Step time against bound and alternatives", bars_svg(bars));
   if (!runs.empty()) {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/parse_units.hpp"
+#include "planner/batch.hpp"
 #include "planner/plan_report.hpp"
 
 namespace rackrail::planner {
@@ -158,6 +159,13 @@ std::vector<Rival> undo_choices(Search& search, const Search::Scored& best, cons
   ablation.add("priorities", "buckets in the order in which they become ready",
                in_order_of_readiness(best));
 
+  if (!is_same_everywhere(best.plan.batch)) {
+    Search::Scored trial = best;
+    trial.plan.batch = same_everywhere(best.plan.batch);
+    std::string what = fmt::format("{} instead of {}", local_batch_text(trial.plan.batch),
+                                   local_batch_text(best.plan.batch));
+    ablation.add("unequal batches", std::move(what), std::move(trial));
+  }
   const plan::BatchPlan usual_batch = space.fixed();
   if (usual_batch.local_batch != best.plan.batch.local_batch ||
       usual_batch.accumulation != best.plan.batch.accumulation) {

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <set>
+#include <string>
 
 #include "base/error.hpp"
 #include "base/parse_units.hpp"
@@ -91,6 +93,18 @@ plan::BatchPlan same_everywhere(const plan::BatchPlan& batch) {
       std::max<std::int64_t>(1, batch.global_batch() / batch.accumulation / ranks);
   same.local_batch.assign(batch.local_batch.size(), each);
   return same;
+}
+
+bool is_same_everywhere(const plan::BatchPlan& batch) {
+  return std::ranges::adjacent_find(batch.local_batch, std::not_equal_to<>()) ==
+         batch.local_batch.end();
+}
+
+std::string local_batch_text(const plan::BatchPlan& batch) {
+  const auto [least, most] = std::ranges::minmax(batch.local_batch);
+  const char* pass = batch.accumulation > 1 ? " a pass" : "";
+  return least == most ? fmt::format("{} samples on every rank{}", least, pass)
+                       : fmt::format("{} to {} samples on a rank{}", least, most, pass);
 }
 
 }  // namespace rackrail::planner

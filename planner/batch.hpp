@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "plan/plan.hpp"
@@ -28,5 +29,9 @@ double statistical_efficiency(const plan::Workload& workload, std::int64_t globa
 /// The same number of samples on every rank, as a program without a planner has it, whether or not
 /// they fit into the smallest memory.
 plan::BatchPlan same_everywhere(const plan::BatchPlan& batch);
+bool is_same_everywhere(const plan::BatchPlan& batch);
+
+/// "32 samples on every rank", "16 to 56 samples on a rank"; of each pass, if there are several.
+std::string local_batch_text(const plan::BatchPlan& batch);
 
 }  // namespace rackrail::planner

@@ -27,6 +27,8 @@ namespace {
 constexpr std::size_t kMostTransfersOfExactStep = 2'000'000;
 
 constexpr const char* kNaive = "naive ring fp32 25 MiB";
+constexpr const char* kDoubleTree = "double tree fp32";
+constexpr const char* kParameterServer = "parameter server fp32";
 
 std::string share_text(Duration time, Duration reference) {
   const double percent = (time / reference - 1) * 100;
@@ -96,6 +98,10 @@ void count_in(const plan::Plan& plan, Duration step, std::map<std::string, Durat
 }
 
 }  // namespace
+
+bool is_without_planner(std::string_view baseline) {
+  return baseline == kNaive || baseline == kDoubleTree || baseline == kParameterServer;
+}
 
 void predict_exactly(plan::Plan& plan, const plan::Workload& workload, plan::CostModel& cost_model,
                      const PlannerOptions& options) {
@@ -180,12 +186,11 @@ void add_baselines(plan::Plan& plan, Search& search, const topology::Topology& t
     baselines[kNaive] =
         naive_plan(topology, workload, cost_model, options, batch).prediction.step_time;
   }
-  std::vector<std::pair<const char*, const char*>> kinds = {
-      {"double tree fp32", "double-binary-tree"}};
+  std::vector<std::pair<const char*, const char*>> kinds = {{kDoubleTree, "double-binary-tree"}};
   // With very many ranks the servers' links have so many flows at once that this baseline alone
   // would take longer to simulate than the search.
   if (topology.rank_count() < kVeryManyRanks) {
-    kinds.emplace_back("parameter server fp32", "parameter-server");
+    kinds.emplace_back(kParameterServer, "parameter-server");
   }
   for (const auto& [name, of] : kinds) {
     if (is_stopped(options)) {
@@ -251,11 +256,15 @@ plan::Plan finished_plan(const JointResult& found, Search& search,
   }
   if (compare) {
     const auto naive = plan.prediction.baselines.find(kNaive);
-    notes.push_back(naive == plan.prediction.baselines.end()
-                        ? "the naive ring is left out: there was no time to simulate it, or it "
-                          "has too many transfers"
-                        : fmt::format("the naive ring takes {} ({})", to_string(naive->second),
-                                      share_text(naive->second, step)));
+    notes.push_back(
+        naive == plan.prediction.baselines.end()
+            ? "the naive ring is left out: there was no time to simulate it, or it "
+              "has too many transfers"
+            : fmt::format("the naive ring{} takes {} ({})",
+                          is_same_everywhere(plan.batch)
+                              ? ""
+                              : ", with " + local_batch_text(same_everywhere(plan.batch)) + ",",
+                          to_string(naive->second), share_text(naive->second, step)));
   }
   if (found.was_stopped) {
     notes.emplace_back(

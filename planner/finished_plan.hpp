@@ -2,6 +2,8 @@
 // baselines and notes, verified.
 #pragma once
 
+#include <string_view>
+
 #include "plan/cost_model.hpp"
 #include "plan/plan.hpp"
 #include "plan/workload.hpp"
@@ -16,6 +18,11 @@ namespace rackrail::planner {
 plan::Plan finished_plan(const JointResult& found, Search& search,
                          const topology::Topology& topology, const plan::Workload& workload,
                          plan::CostModel& cost_model, const PlannerOptions& options);
+
+/// Whether a baseline of a plan (plan::Prediction::baselines) is what runs without a planner: then
+/// every rank has as many samples (same_everywhere()), and where the plan's batch is another one,
+/// the plan's bound does not hold for it.
+bool is_without_planner(std::string_view baseline);
 
 /// FP32 over a ring in buckets of one size, whatever the options say about schedules and codecs.
 plan::Plan naive_plan(const topology::Topology& topology, const plan::Workload& workload,

@@ -24,11 +24,12 @@ constexpr std::pair<const char*, bool (*)(const Candidate&)> kLimits[] = {
 constexpr std::size_t kMostTransfersAlone = 1'000'000;
 
 /// Shares of the work up to the end of its phases, for the progress that is shown: the search at
-/// the first batch, the same at the batch that was decided, families and codecs alone; then knobs
-/// alone.
+/// the first batch, the same at the batch that was decided, families and codecs alone, knobs alone
+/// at a batch that is divided over unequal devices; then knobs alone.
 constexpr double kShareOfFirstBatch = 0.4;
 constexpr double kShareOfBatches = 0.6;
 constexpr double kShareOfParts = 0.9;
+constexpr double kShareOfDivided = 0.95;
 
 /// What is simulated in some tenths of a second, even when the search is to stop.
 constexpr std::size_t kFewTransfers = 50'000;
@@ -374,7 +375,7 @@ CandidateFilter JointSearch::uncompressed() const {
   return options_.codec.has_value() ? any_candidate : is_fp32;
 }
 
-std::vector<SingleKnob> JointSearch::single_knobs(const plan::BatchPlan& batch) {
+std::vector<SingleKnob> JointSearch::single_knobs(const plan::BatchPlan& batch, double end) {
   const bool lossy = search_.candidates().allowed_codecs().size() > 1;
   const std::pair<const char*, Knobs> all[] = {
       {"routes only", {{usual_size_}, uncompressed(), false}},
@@ -384,7 +385,7 @@ std::vector<SingleKnob> JointSearch::single_knobs(const plan::BatchPlan& batch) 
   for (const auto& [name, limits] : all) {
     pieces += pieces_of(limits);
   }
-  begin_phase(pieces, 1);
+  begin_phase(pieces, end);
   std::vector<SingleKnob> knobs;
   for (const auto& [name, limits] : all) {
     if (auto scored = alone(limits, batch)) {
@@ -394,9 +395,9 @@ std::vector<SingleKnob> JointSearch::single_knobs(const plan::BatchPlan& batch) 
   return knobs;
 }
 
-std::optional<SingleKnob> JointSearch::batch_alone() {
-  const auto start = alone({affordable({usual_size_}), both(uncompressed(), usual_family_), false},
-                           space_.fixed());
+std::optional<SingleKnob> JointSearch::batch_alone(const plan::BatchPlan& usual) {
+  const auto start =
+      alone({affordable({usual_size_}), both(uncompressed(), usual_family_), false}, usual);
   if (!start.has_value()) {
     return std::nullopt;
   }
@@ -515,9 +516,15 @@ JointResult JointSearch::run() {
     others_batch = decision.batch;
   }
   try_parts(found);
-  result.alone = single_knobs(others_batch);
-  if (batch_is_free) {
-    if (auto knob = batch_alone()) {
+  const plan::BatchPlan usual_batch = space_.even(others_batch);
+  const bool divides_batch = !same_samples(usual_batch, others_batch);
+  std::vector<SingleKnob> divided;  // not shown: two knobs of a plan without a planner
+  if (divides_batch) {
+    divided = single_knobs(others_batch, kShareOfDivided);
+  }
+  result.alone = single_knobs(usual_batch, 1);
+  if (batch_is_free || divides_batch) {
+    if (auto knob = batch_alone(usual_batch)) {
       result.alone.push_back(*std::move(knob));
     }
   }
@@ -538,8 +545,10 @@ JointResult JointSearch::run() {
       found.lightened = 0;
     }
   };
-  for (const SingleKnob& knob : result.alone) {
-    take_if_better(knob.scored);
+  for (const auto* knobs : {&divided, &result.alone}) {
+    for (const SingleKnob& knob : *knobs) {
+      take_if_better(knob.scored);
+    }
   }
   if (is_stopped()) {
     for (const Search::Scored& scored : quick) {
@@ -555,8 +564,10 @@ JointResult JointSearch::run() {
     }
   };
   count_in(found.best);
-  for (const SingleKnob& knob : result.alone) {
-    count_in(knob.scored);
+  for (const auto* knobs : {&divided, &result.alone}) {
+    for (const SingleKnob& knob : *knobs) {
+      count_in(knob.scored);
+    }
   }
   result.best = std::move(found.best);
   result.best_of = std::move(found.best_of);

@@ -1,16 +1,19 @@
 // One search over routes, buckets, codecs and batch, seeded with what each of them alone reaches.
 //
 // A knob alone is the same search with the other three where people leave them without a planner:
-// the ring, 25 MiB, no codec, the profiled batch. An option of the caller takes the place of the
-// usual value (with --bucket-size, nobody gets 25 MiB), so that no seed breaks what was asked for.
-// The joint search tries every bucket size × limit on codecs with the cheapest routes per bucket,
-// beside them the compression search; then the batch by goodput with the plan so found, and the
-// same again at that batch. Choosing routes per bucket by the collective alone is greedy, as is the
-// batch for one plan, so a single knob may win in principle: then its plan is the result. Hence
+// the ring, 25 MiB, no codec, the profiled batch with as many samples on every rank. An option of
+// the caller takes the place of the usual value (with --bucket-size, nobody gets 25 MiB), so that
+// no seed breaks what was asked for. The joint search tries every bucket size × limit on codecs
+// with the cheapest routes per bucket, beside them the compression search; then the batch by
+// goodput with the plan so found, and the same again at that batch. Choosing routes per bucket by
+// the collective alone is greedy, as is the batch for one plan, so a single knob may win in
+// principle: then its plan is the result. Hence
 //   seconds per useful sample (joint) ≤ seconds per useful sample (any knob alone),
-// without a tolerance, as long as a plan of the knob has at most a million transfers (a ring of 25
-// MiB buckets: about a hundred ranks); above, it is not simulated. Plans are compared by seconds
-// per useful sample, T(B)/(B·E(B)), which is their step time where the batch is no knob.
+// without a tolerance. Where devices differ, that also holds for knobs other than the batch with
+// the profiled batch divided so that all finish together. Both hold as long as a plan of the knob
+// has at most a million transfers (a ring of 25 MiB buckets: about a hundred ranks); above, it is
+// not simulated. Plans are compared by seconds per useful sample, T(B)/(B·E(B)), which is their
+// step time where the batch is no knob.
 //
 // The same holds for one family of schedules, one codec between groups, or no rates, alone: what
 // the cheapest per bucket leaves out is that buckets meet. Below kVeryManyRanks, after the joint
@@ -58,7 +61,9 @@ double seconds_per_useful_sample(const plan::Workload& workload, const plan::Bat
 
 /// The best plan with one knob free and the others at their usual values.
 struct SingleKnob {
-  std::string name;  ///< "routes only", "buckets only", "codecs only", "batch only"
+  /// "routes only", "buckets only", "codecs only"; "batch only", where it is searched or devices
+  /// differ.
+  std::string name;
   Search::Scored scored;
 };
 
@@ -142,8 +147,10 @@ class JointSearch {
   std::vector<Bytes> affordable(std::vector<Bytes> sizes) const;
   /// No codec, unless one was asked for.
   CandidateFilter uncompressed() const;
-  std::vector<SingleKnob> single_knobs(const plan::BatchPlan& batch);
-  std::optional<SingleKnob> batch_alone();
+  /// Those other than the batch, at this one; `end` as in begin_phase().
+  std::vector<SingleKnob> single_knobs(const plan::BatchPlan& batch, double end);
+  /// Starting at this batch.
+  std::optional<SingleKnob> batch_alone(const plan::BatchPlan& usual);
   double cost(const Search::Scored& scored) const;
   bool keeps_to(const Search::Scored& scored, const CandidateFilter& limit) const;
   bool is_stopped();

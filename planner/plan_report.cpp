@@ -14,8 +14,9 @@ namespace {
 
 class Comparison {
  public:
-  Comparison(const plan::Workload& workload, const Search::Scored& plan)
-      : workload_(workload), cost_(cost_of(plan)) {}
+  /// With `tells_batches`, told() says how many samples a rank has.
+  Comparison(const plan::Workload& workload, const Search::Scored& plan, bool tells_batches)
+      : workload_(workload), cost_(cost_of(plan)), tells_batches_(tells_batches) {}
 
   Alternative against(std::string name, std::string what, const Search::Scored& other) const {
     return {std::move(name), std::move(what), other.estimate.step_time,
@@ -28,6 +29,14 @@ class Comparison {
     }
     return alternatives;
   }
+  /// What runs without a planner, or with one knob of it, which has a batch of its own.
+  Alternative told(const std::string& name, const std::string& what,
+                   const Search::Scored& other) const {
+    return against(
+        name,
+        tells_batches_ ? fmt::format("{}; {}", what, local_batch_text(other.plan.batch)) : what,
+        other);
+  }
 
  private:
   double cost_of(const Search::Scored& scored) const {
@@ -36,6 +45,7 @@ class Comparison {
 
   const plan::Workload& workload_;
   double cost_;
+  bool tells_batches_;
 };
 
 /// Fastest first; of the choices that were undone, those that bought most.
@@ -122,6 +132,14 @@ std::vector<Rival> baselines_of(Search& search, const plan::Workload& workload,
   return baselines;
 }
 
+/// Whether one of the plans that are compared gives some ranks more samples than others.
+bool has_unequal_batches(const JointResult& found) {
+  return !is_same_everywhere(found.best.plan.batch) ||
+         std::ranges::any_of(found.alone, [](const SingleKnob& knob) {
+           return !is_same_everywhere(knob.scored.plan.batch);
+         });
+}
+
 /// Takes the fastest of the rivals instead of what a search found that ended early, if it is faster
 /// with the same batch and keeps to the options. Whether one is.
 bool take_faster(Search& search, JointResult& found, const std::vector<Rival>& rivals,
@@ -168,14 +186,16 @@ PlanReport make_report(Search& search, JointResult& found, const BatchSpace& spa
     choices = undo_choices(search, found.best, space, options, not_undone);
   }
   report.not_reached.insert(report.not_reached.end(), not_undone.begin(), not_undone.end());
-  const Comparison comparison(workload, found.best);
-  report.baselines = comparison.against(baselines);
+  const Comparison comparison(workload, found.best, has_unequal_batches(found));
+  for (const Rival& baseline : baselines) {
+    report.baselines.push_back(comparison.told(baseline.name, baseline.what, baseline.scored));
+  }
   if (!found.is_complete() && found.alone.empty()) {
     report.not_reached.emplace_back("one knob alone");
   }
   for (const SingleKnob& knob : found.alone) {
     report.single_knobs.push_back(
-        comparison.against(knob.name, "the other choices as without a planner", knob.scored));
+        comparison.told(knob.name, "the other choices as without a planner", knob.scored));
   }
   report.choices = comparison.against(std::move(choices));
   if (options.protect_outer_layers && !options.codec.has_value()) {

@@ -32,9 +32,11 @@ struct PlanReport {
   /// What runs without a planner, fastest first: NCCL-like ring and double binary tree (FP32, all
   /// gradients in one message after backward), DDP-like ring (25 MiB, FP32 and FP16), parameter
   /// server, FP16 everywhere with free routes and buckets. Those that the options exclude are
-  /// absent. All with the plan's batch, the same on every rank.
+  /// absent. All with the plan's batch, the same on every rank, whether or not it fits there; where
+  /// devices differ, `what` says how many samples that are.
   std::vector<Alternative> baselines;
-  /// Each knob alone (planner/joint_search.hpp), fastest first.
+  /// Each knob alone (planner/joint_search.hpp), fastest first; where devices differ, `what` says
+  /// how many samples a rank has.
   std::vector<Alternative> single_knobs;
   /// The plan with one choice undone; what bought most first. Choices that are already the usual
   /// ones are absent.

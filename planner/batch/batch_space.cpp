@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "base/error.hpp"
 #include "base/parse_units.hpp"
@@ -74,6 +75,18 @@ plan::BatchPlan BatchSpace::fixed() const {
     return with_learning_rate(std::vector<std::int64_t>(speeds_.size(), *options_.local_batch), 1);
   }
   return divide(std::min({workload_.profiled_batch * smallest(), room_, largest()}));
+}
+
+plan::BatchPlan BatchSpace::even(const plan::BatchPlan& batch) const {
+  if (is_same_everywhere(batch)) {
+    return batch;
+  }
+  std::vector<std::int64_t> local = same_everywhere(batch).local_batch;
+  for (const DeviceSpeed& speed : speeds_) {
+    local[0] = std::min(local[0], speed.largest);
+  }
+  local.assign(speeds_.size(), local[0]);
+  return with_learning_rate(std::move(local), batch.accumulation);
 }
 
 plan::BatchPlan BatchSpace::by_latency() const {

@@ -129,6 +129,37 @@ tensors:
             self.assertIn(word, text)
         self.assertNotIn("time to target", text)  # nobody said how long the training is
 
+    def test_where_devices_differ_every_figure_says_its_batch(self):
+        self.write("unlike.yaml", """
+name: unlike
+link_classes: {e: {bandwidth: 25 Gbit/s, latency: 1 us}}
+node_types:
+  fast: {rank: host, device_class: A100, nics: {count: 1, link: e}}
+  slow: {rank: host, device_class: V100, nics: {count: 1, link: e}}
+racks:
+  - {count: 1, hosts: 1, type: fast}
+  - {count: 1, hosts: 2, type: slow}
+network: {wiring: leaf-spine, spine: {count: 1, bandwidth: 50 Gbit/s, latency: 1 us}}
+""")
+        plan = self.rackrail_json("plan", "unlike.yaml", "resnet-50", "--explain", "-o", "plan.json")
+        self.assertGreater(max(plan["local_batch"]), 32)
+        self.assertEqual(sum(plan["local_batch"]), 96)
+        alone = {"naive ring fp32 25 MiB", "double tree fp32", "parameter server fp32"}
+        self.assertEqual(plan["baseline_local_batch"], {name: 32 for name in alone})
+        self.assertEqual(plan["report"]["choices"][0]["name"], "unequal batches")
+        # Independently: what planning for as many samples everywhere finds.
+        even = self.rackrail_json("plan", "unlike.yaml", "resnet-50", "--local-batch", "32")
+        self.assertEqual(even["baseline_local_batch"], {})
+        for name in alone:
+            self.assertEqual(plan["baselines"][name], even["baselines"][name])
+        text = self.rackrail("plan", "unlike.yaml", "resnet-50", "--explain").out
+        self.assertRegex(text, r"(?m)^naive ring fp32 25 MiB, 32 on each rank +\S+ \S+ +-$")
+        self.assertRegex(text, r"(?m)^best fp16 .* %$")
+        self.assertRegex(text, r"(?m)^mattered 1 +unequal batches: 32 samples on every rank")
+        self.assertRegex(text, r"(?m)^all FP16 .*; 32 samples on every rank *$")
+        self.rackrail("report", "plan.json", "--cluster", "unlike.yaml", "-o", "report.html")
+        self.assertIn(b"naive ring fp32 25 MiB, 32 on each rank", self.contents()["report.html"])
+
     def test_a_codec_beyond_the_error_budget_on_every_way_is_refused(self):
         # One encoding in 8 bits is off by 1 %; on any way there are two.
         self.assert_bad_input("plan", "two-racks-40g", "vgg-16", "--codec", "int8",

@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 
 #include "base/error.hpp"
+#include "planner/batch/batch_space.hpp"
 
 namespace rackrail::planner {
 namespace {
@@ -56,6 +57,43 @@ TEST_CASE("a larger batch is worth less per sample, by the noise scale") {
   workload.noise_scale = 936;
   CHECK(statistical_efficiency(workload, 64) == Approx(1));
   CHECK(statistical_efficiency(workload, 1064) == Approx(0.5));
+}
+
+TEST_CASE("batches say how many samples each rank has") {
+  plan::BatchPlan batch;
+  batch.local_batch = {56, 16, 24};
+  CHECK(!is_same_everywhere(batch));
+  CHECK(local_batch_text(batch) == "16 to 56 samples on a rank");
+  CHECK(local_batch_text(same_everywhere(batch)) == "32 samples on every rank");
+  batch.accumulation = 2;
+  CHECK(local_batch_text(batch) == "16 to 56 samples on a rank a pass");
+  batch.local_batch = {8};
+  CHECK(is_same_everywhere(batch));
+}
+
+TEST_CASE("an even batch is as large on average, if the smallest memory has room") {
+  topology::Topology topology("unlike");
+  const NodeId fabric = topology.add_node({.name = "switch", .kind = topology::NodeKind::kSwitch});
+  for (const char* device_class : {"A100", "V100"}) {
+    const bool is_small = topology.rank_count() == 1;
+    const NodeId node = topology.add_node({.name = device_class,
+                                           .kind = topology::NodeKind::kGpu,
+                                           .host = device_class,
+                                           .device_class = device_class,
+                                           .memory = is_small ? 2_GiB : 16_GiB});
+    topology.add_rank(node);
+    topology.add_duplex_link({.from = node, .to = fabric, .bandwidth = 10_Gbps, .latency = 1_us});
+  }
+  const plan::Workload workload = model();
+  const PlannerOptions options;
+  const BatchSpace space(topology, workload, options);
+  plan::BatchPlan batch;
+  batch.local_batch = {12, 4};
+  CHECK(space.even(batch).local_batch == std::vector<std::int64_t>{8, 8});
+  batch.local_batch = {30, 10};
+  CHECK(space.even(batch).local_batch == std::vector<std::int64_t>{10, 10});
+  batch.local_batch = {64, 64};  // it is even already
+  CHECK(space.even(batch).local_batch == batch.local_batch);
 }
 
 }  // namespace
