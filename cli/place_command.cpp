@@ -1,9 +1,12 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "base/error.hpp"
 #include "base/file.hpp"
@@ -12,6 +15,7 @@
 #include "cli/inputs.hpp"
 #include "cli/session.hpp"
 #include "cli/table.hpp"
+#include "plan/device_class.hpp"
 #include "planner/placement.hpp"
 #include "topology/reader.hpp"
 
@@ -29,6 +33,17 @@ struct PlaceOptions {
   std::string output;
   std::string cluster_output;
 };
+
+/// A hostfile and a node list have no way to quote a name.
+void require_plain_names(const planner::Placement& placement) {
+  for (const planner::PlacedHost& host : placement.hosts) {
+    if (host.name.find_first_of(" \t\r\n,=#[]\"'") != std::string::npos) {
+      throw ConfigError(
+          ErrorContext{"", "host names", "'" + host.name + "'",
+                       "names without spaces and , = # [ ] \" ', which hostfiles cannot quote"});
+    }
+  }
+}
 
 /// `openmpi`: a line per host with its slots, for mpirun --hostfile. `slurm`: a line per rank, for
 /// SLURM_HOSTFILE with srun --distribution=arbitrary, which keeps the order; `nodelist`: the names
@@ -50,12 +65,19 @@ std::string hostfile(const planner::Placement& placement, const std::string& for
 nlohmann::json placement_json(const planner::Placement& placement, const std::string& file) {
   nlohmann::json hosts = nlohmann::json::array();
   std::size_t ranks = 0;
+  std::size_t unused = 0;
   for (const planner::PlacedHost& host : placement.hosts) {
-    hosts.push_back({{"name", host.name}, {"rack", host.rack}, {"ranks", host.ranks}});
+    hosts.push_back({{"name", host.name},
+                     {"rack", host.rack},
+                     {"ranks", host.ranks},
+                     {"unused_ranks", host.unused_ranks}});
     ranks += host.ranks.size();
+    unused += host.unused_ranks;
   }
   return {{"hosts", hosts},
           {"ranks", ranks},
+          {"unused_ranks", unused},
+          {"device_classes", placement.device_classes},
           {"racks", placement.racks},
           {"candidate_hosts", placement.candidates},
           {"allgather_algbw_Bps", placement.allgather.bytes_per_second()},
@@ -64,6 +86,42 @@ nlohmann::json placement_json(const planner::Placement& placement, const std::st
           {"exact", placement.is_exact},
           {"compared", placement.compared},
           {"hostfile", file}};
+}
+
+/// "4 GPUs of them stay unused: ...", where nobody asked for so few.
+std::optional<std::string> unused_text(const planner::Placement& placement) {
+  std::vector<std::string> parts;
+  std::size_t unused = 0;
+  for (const planner::PlacedHost& host : placement.hosts) {
+    if (host.unused_ranks > 0) {
+      parts.push_back(fmt::format("{} of {}", host.unused_ranks, host.name));
+      unused += host.unused_ranks;
+    }
+  }
+  if (unused == 0) {
+    return std::nullopt;
+  }
+  return fmt::format(
+      "{} GPU(s) stay unused, {}: every host has {} ranks, the most that so many hosts have",
+      unused, fmt::join(parts, ", "), placement.hosts.front().ranks.size());
+}
+
+/// Which devices the hosts have, where they differ.
+std::optional<std::string> devices_text(const planner::Placement& placement) {
+  if (placement.device_classes.size() < 2) {
+    return std::nullopt;
+  }
+  std::vector<std::string> names = placement.device_classes;
+  bool are_known = true;
+  for (std::string& name : names) {
+    are_known = are_known && plan::find_device_class(name) != nullptr;
+    name = name.empty() ? "unknown" : name;
+  }
+  return fmt::format(
+      "hosts have different devices ({}): the network decides first, {}", fmt::join(names, ", "),
+      are_known
+          ? "then their peak rates by data sheets; 'rackrail plan' says what a choice is worth"
+          : "and what devices compute does not count, as not all of them are known");
 }
 
 void run_place(Session& session, const PlaceOptions& options) {
@@ -75,8 +133,11 @@ void run_place(Session& session, const PlaceOptions& options) {
   if (options.gpus_per_host > 0) {
     wanted.gpus_per_host = options.gpus_per_host;
   }
-  const planner::Placement placement =
-      named(options.cluster.cluster, "", [&] { return planner::place(cluster, wanted); });
+  const planner::Placement placement = named(options.cluster.cluster, "", [&] {
+    planner::Placement found = planner::place(cluster, wanted);
+    require_plain_names(found);
+    return found;
+  });
   const std::string file = hostfile(placement, options.format);
   if (!options.output.empty()) {
     write_file_atomically(options.output, file);
@@ -94,6 +155,12 @@ void run_place(Session& session, const PlaceOptions& options) {
       placement.racks > 0 ? fmt::format(" in {} rack(s)", placement.racks) : "",
       to_string(placement.allgather), to_string(placement.allreduce), placement.compared,
       placement.is_exact ? "the best there is" : "by exchanging hosts"));
+  if (const auto devices = devices_text(placement)) {
+    session.note(*devices);
+  }
+  if (const auto unused = unused_text(placement); unused && options.gpus_per_host == 0) {
+    session.note(*unused);
+  }
   for (const planner::PlacedHost& host : placement.hosts) {
     if (host.ranks.size() > 1) {
       session.note(fmt::format("{}: {}", host.name, fmt::join(host.ranks, " ")));
@@ -126,7 +193,8 @@ void add_place_command(CLI::App& app, Session& session) {
       ->check(CLI::Range(1, kMostHosts));
   command
       ->add_option("--gpus-per-host", options->gpus_per_host,
-                   "Ranks on each host; by default the most that so many hosts have each")
+                   "Ranks on each host; by default the most that so many hosts have each, or all "
+                   "that each has where all hosts are taken")
       ->check(CLI::Range(1, kMostHosts));
   command
       ->add_option("--hostfile-format", options->format,

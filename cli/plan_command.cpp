@@ -492,7 +492,8 @@ void add_plan_command(CLI::App& app, Session& session) {
       "whatever --schedule and --codec say");
   CLI::Option* compare_hosts =
       command->add_flag("--compare-hosts", options->compare_hosts,
-                        "Also plan for 1, 2, 4, ... hosts and show the goodput of each");
+                        "Also plan for 1, 2, 4, ... hosts, those that rackrail place takes, and "
+                        "show the goodput of each");
   CLI::Option* explain = command->add_flag(
       "--explain", options->explain,
       "Also show what each choice buys, what each kind of choice reaches alone, what protection of "

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <functional>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "base/error.hpp"
@@ -209,25 +210,36 @@ Placement place(const Topology& topology, const PlacementOptions& options) {
     throw unplaceable(topology, fmt::format("{} hosts", all.size()),
                       fmt::format("at least the {} that are asked for", options.hosts));
   }
+  const bool takes_all = options.hosts == all.size() && !options.gpus_per_host;
   const std::size_t each = options.gpus_per_host.value_or(most_each(all, options.hosts));
   std::vector<Host> candidates;
+  std::size_t most_ranks = 0;  // of a host
   for (const Host& host : all) {
     if (host.ranks.size() >= each) candidates.push_back(host);
+    most_ranks = std::max(most_ranks, host.ranks.size());
   }
   if (each < 1 || candidates.size() < options.hosts) {
     throw unplaceable(topology,
                       fmt::format("{} hosts with {} ranks or more", candidates.size(), each),
                       fmt::format("at least the {} that are asked for", options.hosts));
   }
-  if (each * options.hosts < 2) {
+  if ((takes_all ? most_ranks : each) * options.hosts < 2) {
     throw unplaceable(topology, "one rank on one host", "at least two ranks to place");
   }
-  for (Host& host : candidates) take_ranks(topology, host, each, options.hosts > 1);
+  std::map<std::string, std::size_t> ranks_of;
+  std::set<std::string> device_classes;
+  for (Host& host : candidates) {
+    ranks_of[host.name] = host.ranks.size();
+    take_ranks(topology, host, takes_all ? host.ranks.size() : each, options.hosts > 1);
+    for (const Rank rank : host.ranks) {
+      device_classes.insert(topology.node(topology.node_of(rank)).device_class);
+    }
+  }
 
   HostBlocks blocks(topology, candidates);
   ChoiceValuer valuer(topology, all, candidates, blocks, options.hosts);
   ChoiceSearch search(candidates, blocks, valuer, options.hosts);
-  const bool is_exact = search.run();
+  const bool is_exact = search.run() || options.hosts == candidates.size();
   if (!std::isfinite(search.best().value.cost)) {
     throw unplaceable(topology, fmt::format("no {} hosts that reach each other", options.hosts),
                       "a connected choice");
@@ -240,7 +252,10 @@ Placement place(const Topology& topology, const PlacementOptions& options) {
   Placement placement;
   placement.cluster = valuer.cluster(order);
   for (const std::size_t h : order) {
-    PlacedHost placed{candidates[h].name, candidates[h].rack, {}};
+    PlacedHost placed{candidates[h].name,
+                      candidates[h].rack,
+                      {},
+                      ranks_of.at(candidates[h].name) - candidates[h].ranks.size()};
     for (const Rank rank : candidates[h].ranks) {
       placed.ranks.push_back(topology.node(topology.node_of(rank)).name);
     }
@@ -253,6 +268,7 @@ Placement place(const Topology& topology, const PlacementOptions& options) {
   placement.is_exact = is_exact;
   placement.compared = valuer.computed();
   placement.candidates = candidates.size();
+  placement.device_classes.assign(device_classes.begin(), device_classes.end());
   return placement;
 }
 

@@ -5,9 +5,11 @@
 //      (topology::reducescatter_bound, allgather_bound) on what the job would have: the chosen
 //      hosts and all switches. A forest of trees reaches it (ALGORITHMS: Zhao et al., "ForestColl",
 //      arXiv 2402.06787), so it is what the job can get and not only what it cannot exceed.
-//   2. fewer racks, 3. fewer groups of switches (planner/place/blocks.hpp), 4. fewer hosts on the
+//   2. the peak of the devices together, by data sheets (plan/device_class.hpp), where the class of
+//      each is known there,
+//   3. fewer racks, 4. fewer groups of switches (planner/place/blocks.hpp), 5. fewer hosts on the
 //      lesser side of each group's uplinks, which the job then shares with others less, and
-//   5. the hosts that are listed first.
+//   6. the hosts that are listed first.
 //
 // Exact by enumerating one choice of each kind (planner/place/blocks.hpp) where these are few, else
 // by exchanging hosts as long as that improves, from several starts. For more than some tens of
@@ -29,7 +31,8 @@ namespace rackrail::planner {
 
 struct PlacementOptions {
   std::size_t hosts = 1;
-  /// On every host as many; by default the most that so many hosts have each.
+  /// On every host as many; by default the most that so many hosts have each, or where all hosts
+  /// are taken, all that each has.
   std::optional<std::size_t> gpus_per_host;
 };
 
@@ -37,6 +40,7 @@ struct PlacedHost {
   std::string name;
   std::string rack;                ///< empty where there are none
   std::vector<std::string> ranks;  ///< vertex names, in rank order
+  std::size_t unused_ranks = 0;    ///< ranks of the host that are not taken
 };
 
 struct Placement {
@@ -49,6 +53,9 @@ struct Placement {
   bool is_exact = false;       ///< every kind of choice was compared
   std::size_t compared = 0;    ///< choices whose value was computed
   std::size_t candidates = 0;  ///< hosts with enough GPUs
+  /// Of the candidates' ranks, each once, by name; empty for a rank without. Where there are
+  /// several, a choice that is worse for the network may compute faster.
+  std::vector<std::string> device_classes;
 };
 
 /// Throws ConfigError when there are not so many such hosts, less than two ranks would be placed,

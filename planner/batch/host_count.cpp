@@ -1,28 +1,37 @@
 #include "planner/batch/host_count.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <set>
-#include <span>
 #include <string>
 
 #include "planner/batch.hpp"
+#include "planner/place/hosts.hpp"
+#include "planner/placement.hpp"
 #include "topology/remove.hpp"
 
 namespace rackrail::planner {
 
 namespace {
 
-std::vector<std::string> hosts_in_rank_order(const topology::Topology& topology) {
-  std::vector<std::string> hosts;
-  std::set<std::string> seen;
-  for (std::size_t r = 0; r < topology.rank_count(); ++r) {
-    const topology::Node& node = topology.node(topology.node_of(Rank(r)));
-    const std::string& host = node.host.empty() ? node.name : node.host;
-    if (seen.insert(host).second) {
-      hosts.push_back(host);
-    }
+/// Names of all hosts but those that place() takes; none where so many have fewer than two ranks.
+std::optional<std::vector<std::string>> all_but_placed(const topology::Topology& topology,
+                                                       const std::vector<Host>& hosts,
+                                                       std::size_t count) {
+  const bool has_two_ranks = count > 1 || std::ranges::any_of(hosts, [](const Host& host) {
+                               return host.ranks.size() > 1;
+                             });
+  if (!has_two_ranks) {
+    return std::nullopt;
   }
-  return hosts;
+  std::set<std::string> others;
+  for (const Host& host : hosts) {
+    others.insert(host.name);
+  }
+  for (const PlacedHost& host : place(topology, {.hosts = count, .gpus_per_host = {}}).hosts) {
+    others.erase(host.name);
+  }
+  return std::vector<std::string>(others.begin(), others.end());
 }
 
 }  // namespace
@@ -30,33 +39,22 @@ std::vector<std::string> hosts_in_rank_order(const topology::Topology& topology)
 std::vector<HostCountPoint> goodput_by_hosts(
     const topology::Topology& topology, const plan::Workload& workload,
     const std::function<plan::Plan(const topology::Topology&)>& make_plan) {
-  const std::vector<std::string> hosts = hosts_in_rank_order(topology);
-  std::vector<std::size_t> ranks_of(hosts.size() + 1, 0);  // of the first so many hosts
-  for (std::size_t r = 0; r < topology.rank_count(); ++r) {
-    const topology::Node& node = topology.node(topology.node_of(Rank(r)));
-    const auto at =
-        std::find(hosts.begin(), hosts.end(), node.host.empty() ? node.name : node.host);
-    ++ranks_of[static_cast<std::size_t>(at - hosts.begin()) + 1];
-  }
+  const std::vector<Host> hosts = hosts_of(topology);
   std::vector<HostCountPoint> points;
-  std::size_t ranks = 0;
-  std::size_t next = 1;
-  for (std::size_t count = 1; count <= hosts.size(); ++count) {
-    ranks += ranks_of[count];
-    if (count != next && count != hosts.size()) {
-      continue;
-    }
-    next = 2 * count;
-    if (ranks < 2) {
-      continue;
-    }
-    const auto others = std::span(hosts).subspan(count);
-    const plan::Plan plan =
-        make_plan(others.empty() ? topology : topology::without(topology, others, {}));
+  const auto add = [&](std::size_t count, const topology::Topology& part) {
+    const plan::Plan plan = make_plan(part);
     const std::int64_t batch = plan.batch.global_batch();
-    points.push_back({count, ranks, batch, plan.prediction.step_time,
+    points.push_back({count, part.rank_count(), batch, plan.prediction.step_time,
                       static_cast<double>(batch) / plan.prediction.step_time.seconds() *
                           statistical_efficiency(workload, batch)});
+  };
+  for (std::size_t count = 1; count < hosts.size(); count *= 2) {
+    if (const auto others = all_but_placed(topology, hosts, count)) {
+      add(count, topology::without(topology, *others, {}));
+    }
+  }
+  if (topology.rank_count() > 1) {
+    add(hosts.size(), topology);
   }
   return points;
 }

@@ -19,9 +19,10 @@ struct HostCountPoint {
   double goodput = 0;  ///< useful samples per second; just samples without a noise scale
 };
 
-/// Plans for 1, 2, 4, … and all hosts, the first ones in rank order (so racks fill up as listed);
-/// counts that leave fewer than two ranks are left out. `make_plan` gets the cluster without the
-/// others and returns a plan with its prediction. Ascending in hosts.
+/// Plans for 1, 2, 4, … and all hosts, those that place() takes (planner/placement.hpp) with all
+/// their ranks, so that the order of hosts and racks in a file does not matter; counts that leave
+/// fewer than two ranks are left out. `make_plan` gets the cluster without the others and returns a
+/// plan with its prediction. Ascending in hosts.
 std::vector<HostCountPoint> goodput_by_hosts(
     const topology::Topology& topology, const plan::Workload& workload,
     const std::function<plan::Plan(const topology::Topology&)>& make_plan);

@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "base/error.hpp"
+#include "plan/device_class.hpp"
 #include "topology/part.hpp"
 #include "topology/queries.hpp"
 
@@ -31,6 +32,9 @@ bool ChoiceValue::is_better_than(const ChoiceValue& other) const {
   if (clearly_less(cost, other.cost) || clearly_less(other.cost, cost)) {
     return cost < other.cost;
   }
+  if (clearly_less(speed, other.speed) || clearly_less(other.speed, speed)) {
+    return speed > other.speed;
+  }
   return std::tie(racks, blocks, crossing) < std::tie(other.racks, other.blocks, other.crossing);
 }
 
@@ -41,9 +45,21 @@ ChoiceValuer::ChoiceValuer(const Topology& topology, const std::vector<Host>& al
       candidates_(candidates),
       blocks_(blocks),
       is_network_(topology.node_count(), true),
+      speed_(candidates.size(), 0),
       count_(count) {
   for (const Host& host : all_hosts) {
     for (const NodeId v : host.vertices) is_network_[v.index()] = false;
+  }
+  for (const Host& host : candidates) {
+    for (const Rank rank : host.ranks) {
+      const std::string& name = topology.node(topology.node_of(rank)).device_class;
+      const plan::DeviceClass* device = plan::find_device_class(name);
+      if (device == nullptr) {
+        speed_.assign(candidates.size(), 0);
+        return;
+      }
+      speed_[static_cast<std::size_t>(&host - candidates.data())] += device->matrix_tflops;
+    }
   }
 }
 
@@ -80,6 +96,7 @@ ChoiceValue ChoiceValuer::value(const HostSet& hosts) {
   std::set<std::string> racks;
   for (const std::size_t h : hosts) {
     is_chosen[h] = true;
+    value.speed += speed_[h];
     if (!candidates_[h].rack.empty()) racks.insert(candidates_[h].rack);
   }
   value.racks = racks.size();

@@ -11,10 +11,11 @@
 
 namespace rackrail::planner {
 
-/// Smaller is better, field by field.
+/// Smaller is better, field by field, unless it says something else.
 struct ChoiceValue {
   double cost =
       0;  ///< seconds per byte and rank of a reduce-scatter and an all-gather; or infinity
+  double speed = 0;  ///< of all devices, by data sheets; larger is better
   std::size_t racks = 0;
   std::size_t blocks = 0;    ///< groups of switches that are used
   std::size_t crossing = 0;  ///< hosts on the lesser side of each of these, summed
@@ -45,6 +46,7 @@ class ChoiceValuer {
   const std::vector<Host>& candidates_;
   const HostBlocks& blocks_;
   std::vector<bool> is_network_;  // by vertex: part of no host
+  std::vector<double> speed_;     // by candidate; all 0 where the class of one device is not known
   std::size_t count_;
   std::size_t computed_ = 0;
 };

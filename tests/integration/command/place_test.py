@@ -27,6 +27,95 @@ class Place(harness.CommandTest):
         self.rackrail("plan", "part.yaml", "resnet-50", "-o", "plan.json")
         self.rackrail("verify", "plan.json", "--cluster", "part.yaml")
 
+    def write(self, name, text):
+        (self.folder / name).write_text(text, encoding="utf-8")
+
+    def write_unlike(self, names=("slow", "fast")):
+        racks = {"slow": "{ count: 1, hosts: 3, type: slow }",
+                 "fast": "{ count: 1, hosts: 2, type: fast }"}
+        self.write("unlike.yaml", "name: unlike\n"
+                   "link_classes: { e: { bandwidth: 25 Gbit/s, latency: 1 us } }\n"
+                   "node_types:\n"
+                   "  slow: { rank: host, device_class: V100, nics: { count: 1, link: e } }\n"
+                   "  fast: { rank: host, device_class: A100, nics: { count: 1, link: e } }\n"
+                   f"racks: [ {', '.join(racks[name] for name in names)} ]\n"
+                   "network: { wiring: leaf-spine, "
+                   "spine: { count: 1, bandwidth: 100 Gbit/s, latency: 1 us } }\n")
+
+    def test_of_choices_as_good_for_the_network_the_faster_devices_are_taken(self):
+        for names in (("slow", "fast"), ("fast", "slow")):
+            self.write_unlike(names)
+            with self.subTest(names=names):
+                placed = self.rackrail_json("place", "unlike.yaml", "--hosts", "3",
+                                            "--cluster-output", "part.yaml")
+                self.assertEqual(placed["device_classes"], ["A100", "V100"])
+                self.assertEqual(placed["racks"], 2)
+                part = (self.folder / "part.yaml").read_text(encoding="utf-8")
+                self.assertEqual((part.count("A100"), part.count("V100")), (2, 1))
+                self.assertIn("(A100, V100): the network decides first, then their peak rates",
+                              self.rackrail("place", "unlike.yaml", "--hosts", "3").err)
+        text = self.rackrail("place", "two-racks-40g", "--hosts", "2").err
+        self.assertNotIn("devices", text)
+
+    def test_hosts_for_the_comparison_do_not_depend_on_the_order_of_racks(self):
+        both = []
+        for names in (("slow", "fast"), ("fast", "slow")):
+            self.write_unlike(names)
+            plan = self.rackrail_json("plan", "unlike.yaml", "resnet-50", "--compare-hosts",
+                                      "--codec", "none", "--schedule", "ring")
+            both.append(plan["goodput_by_hosts"])
+        self.assertEqual([row["hosts"] for row in both[0]], [2, 4, 5])
+        for one, other in zip(*both, strict=True):
+            self.assertEqual((one["hosts"], one["global_batch"]),
+                             (other["hosts"], other["global_batch"]))
+            # Ranks have other numbers, so messages that meet may go in another order.
+            self.assertAlmostEqual(one["step_time_s"] / other["step_time_s"], 1, places=5)
+
+    def write_uneven(self):
+        """Two hosts of four GPUs and two of two, and the two with fewer have wider NICs."""
+        box = ("  {name}: {{ gpus: {gpus}, device_class: A100, pcie: {{ bandwidth: 20 GB/s, "
+               "latency: 500 ns, gpus_per_switch: 2 }}, nics: {{ count: 1, link: {link} }} }}\n")
+        self.write("uneven.yaml", "name: uneven\n"
+                   "link_classes:\n"
+                   "  wide: { bandwidth: 100 Gbit/s, latency: 1 us }\n"
+                   "  narrow: { bandwidth: 25 Gbit/s, latency: 1 us }\n"
+                   "node_types:\n" + box.format(name="big", gpus=4, link="narrow") +
+                   box.format(name="small", gpus=2, link="wide") +
+                   "racks: [ { count: 1, hosts: 2, type: big }, "
+                   "{ count: 1, hosts: 2, type: small } ]\n"
+                   "network: { wiring: leaf-spine, "
+                   "spine: { count: 1, bandwidth: 100 Gbit/s, latency: 1 us } }\n")
+
+    def test_gpus_that_no_slot_is_for_are_said(self):
+        self.write_uneven()
+        for hosts, slots, unused in ((4, [4, 4, 2, 2], 0), (3, [2, 2, 2], 4), (2, [4, 4], 0)):
+            with self.subTest(hosts=hosts):
+                placed = self.rackrail_json("place", "uneven.yaml", "--hosts", str(hosts))
+                self.assertEqual([len(host["ranks"]) for host in placed["hosts"]], slots)
+                self.assertEqual([int(line.split("slots=")[1])
+                                  for line in placed["hostfile"].splitlines()], slots)
+                self.assertEqual(placed["ranks"], sum(slots))
+                self.assertEqual(placed["unused_ranks"], unused)
+                self.assertTrue(placed["exact"])
+        err = self.rackrail("place", "uneven.yaml", "--hosts", "3").err
+        self.assertIn("4 GPU(s) stay unused, 2 of host0, 2 of host1: every host has 2 ranks", err)
+        asked = ("place", "uneven.yaml", "--hosts", "3", "--gpus-per-host", "2")
+        self.assertNotIn("unused", self.rackrail(*asked).err)
+
+    def test_names_that_no_hostfile_can_hold_are_refused(self):
+        for name in ("a b", "a,b"):
+            self.write("cluster.yaml", "name: odd\nnodes:\n"
+                       f"  - {{ name: '{name}', kind: gpu, host: '{name}', rank: 0 }}\n"
+                       "  - { name: c, kind: gpu, host: c, rank: 1 }\n"
+                       "links:\n"
+                       f"  - {{ from: '{name}', to: c, bandwidth: 1 GB/s, latency: 1 us, "
+                       "kind: host-link, duplex: true }\n")
+            for form in ("openmpi", "slurm", "nodelist"):
+                with self.subTest(name=name, form=form):
+                    self.assert_bad_input("place", "cluster.yaml", "--hosts", "2",
+                                          "--hostfile-format", form, "-o", "hostfile",
+                                          file="cluster.yaml", where="host names", found=name)
+
     def test_what_is_not_there_is_bad_input(self):
         for arguments in (("two-racks-40g", "--hosts", "5"),
                           ("two-racks-40g", "--hosts", "2", "--gpus-per-host", "2"),

@@ -248,7 +248,8 @@ TEST_CASE("what cannot be placed is said") {
   CHECK_THROWS_AS(place(topology, {.hosts = 2, .gpus_per_host = 2}), ConfigError);
   CHECK_THROWS_AS(place(topology, {.hosts = 1, .gpus_per_host = 1}), ConfigError);
   CHECK(place(topology, {.hosts = 1, .gpus_per_host = {}}).cluster.rank_count() == 2);
-  CHECK(place(topology, {.hosts = 3, .gpus_per_host = {}}).cluster.rank_count() == 3);
+  CHECK(place(topology, {.hosts = 3, .gpus_per_host = 1}).cluster.rank_count() == 3);
+  CHECK(place(topology, {.hosts = 3, .gpus_per_host = {}}).cluster.rank_count() == 4);
 }
 
 }  // namespace
