@@ -182,12 +182,15 @@ double ConfigValue::share() const {
 
 namespace {
 
-/// Runs one of the unit parsers and gives its complaint the place of the value.
+/// Runs one of the unit parsers and gives its complaint the place of the value; `range` is what a
+/// value may be that has a unit.
 template <typename Parse>
-auto parsed(const ConfigValue& value, const char* expected, Parse parse) {
+auto parsed(const ConfigValue& value, const char* expected, const std::string& range, Parse parse) {
   if (value.kind() != ConfigValue::Kind::kText) value.fail(expected);
   try {
     return parse(value.text());
+  } catch (const QuantityRangeError&) {
+    value.fail(range);
   } catch (const ConfigError& e) {
     value.fail(e.context().found, e.context().expected);
   }
@@ -196,22 +199,26 @@ auto parsed(const ConfigValue& value, const char* expected, Parse parse) {
 }  // namespace
 
 Bytes ConfigValue::bytes() const {
-  const Bytes value = parsed(*this, "a size with a unit", [](auto& t) { return parse_bytes(t); });
-  if (value <= Bytes(0)) fail("a size above 0");
+  constexpr const char* kRange = "a size above 0 and up to 9200000 TB";
+  const Bytes value =
+      parsed(*this, "a size with a unit", kRange, [](auto& t) { return parse_bytes(t); });
+  if (value <= Bytes(0)) fail(kRange);
   return value;
 }
 
 Bandwidth ConfigValue::bandwidth() const {
+  constexpr const char* kRange = "a rate above 0 and up to 1000 TB/s";
   const Bandwidth value =
-      parsed(*this, "a rate with a unit", [](auto& t) { return parse_bandwidth(t); });
-  if (value <= Bandwidth(0) || value > kFastest) fail("a rate above 0 and up to 1000 TB/s");
+      parsed(*this, "a rate with a unit", kRange, [](auto& t) { return parse_bandwidth(t); });
+  if (value <= Bandwidth(0) || value > kFastest) fail(kRange);
   return value;
 }
 
 Duration ConfigValue::duration(Duration most) const {
+  const std::string range = "a time from 0 to " + to_string(most);
   const Duration value =
-      parsed(*this, "a time with a unit", [](auto& t) { return parse_duration(t); });
-  if (value > most) fail("a time up to " + to_string(most));
+      parsed(*this, "a time with a unit", range, [](auto& t) { return parse_duration(t); });
+  if (value > most) fail(range);
   return value;
 }
 

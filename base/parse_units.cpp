@@ -44,33 +44,39 @@ constexpr std::array kDurationUnits = {Unit{"ps", 1},     Unit{"ns", 1e3},  Unit
                                        Unit{"min", 6e13}, Unit{"h", 3.6e15}};
 
 std::int64_t parse_quantity(std::string_view text, std::span<const Unit> units,
-                            const char* expected) {
+                            const char* expected, const char* range) {
   const std::string_view input = trimmed(text);
   const auto fail = [&]() -> std::int64_t {
     throw ConfigError(ErrorContext{"", "", fmt::format("'{}'", text), expected});
   };
+  const auto fail_by_range = [&]() -> std::int64_t {
+    throw QuantityRangeError(ErrorContext{"", "", fmt::format("'{}'", text), range});
+  };
   const char* const last = input.data() + input.size();
   double number = 0;
   const auto [end, status] = std::from_chars(input.data(), last, number);
-  if (status != std::errc{} || !std::isfinite(number) || number < 0) {
+  if (status == std::errc::invalid_argument || std::isnan(number)) {
     return fail();
   }
   const std::string_view unit =
       trimmed({end, static_cast<std::size_t>(input.data() + input.size() - end)});
   for (const Unit& u : units) {
     if (u.name == unit) {
+      if (status != std::errc{} || !std::isfinite(number) || number < 0) {
+        return fail_by_range();
+      }
       // Whole numbers of whole units stay exact where a double would round.
       std::int64_t whole = 0;
       const auto [whole_end, whole_status] = std::from_chars(input.data(), last, whole);
       if (whole_status == std::errc{} && whole_end == end && u.factor >= 1) {
         std::int64_t product = 0;
         return __builtin_mul_overflow(whole, static_cast<std::int64_t>(u.factor), &product)
-                   ? fail()
+                   ? fail_by_range()
                    : product;
       }
       const double value = number * u.factor;
       if (value >= 9.2e18) {
-        return fail();
+        return fail_by_range();
       }
       return std::llround(value);
     }
@@ -95,17 +101,20 @@ std::string scaled_text(double value, std::span<const Unit> units) {
 }  // namespace
 
 Bytes parse_bytes(std::string_view text) {
-  return Bytes(parse_quantity(text, kByteUnits, "a size with a unit, such as '64 MiB' or '25 MB'"));
+  return Bytes(parse_quantity(text, kByteUnits, "a size with a unit, such as '64 MiB' or '25 MB'",
+                              "a size from 0 to 9200000 TB"));
 }
 
 Bandwidth parse_bandwidth(std::string_view text) {
   return Bandwidth(parse_quantity(text, kBandwidthUnits,
-                                  "a rate with a unit, such as '400 Gbit/s' or '25 GB/s'"));
+                                  "a rate with a unit, such as '400 Gbit/s' or '25 GB/s'",
+                                  "a rate from 0 to 9200000 TB/s"));
 }
 
 Duration parse_duration(std::string_view text) {
-  return Duration(
-      parse_quantity(text, kDurationUnits, "a time with a unit, such as '2 us' or '1.5 ms'"));
+  return Duration(parse_quantity(text, kDurationUnits,
+                                 "a time with a unit, such as '2 us' or '1.5 ms'",
+                                 "a time from 0 to 2500 h"));
 }
 
 double parse_share(std::string_view text) {

@@ -5,13 +5,21 @@
 #include <string>
 #include <string_view>
 
+#include "base/error.hpp"
 #include "base/units.hpp"
 
 namespace rackrail {
 
+/// A number and a unit that are right, of a quantity below 0 or beyond what its type holds.
+class QuantityRangeError : public ConfigError {
+ public:
+  using ConfigError::ConfigError;
+};
+
 /// "64 MiB", "25MB", "4096 B", "1 GiB": decimal (kB, MB, GB, TB) and binary (KiB, MiB, GiB, TiB)
 /// prefixes. A number alone is an error. Throws ConfigError whose context has `found` and
-/// `expected`; the caller adds file and place with `at()`.
+/// `expected`; the caller adds file and place with `at()`. That is a QuantityRangeError where only
+/// the range is wrong.
 Bytes parse_bytes(std::string_view text);
 
 /// "400 Gbps", "400 Gbit/s", "25 GB/s", "100 Mbit/s": bits as `bps`/`bit/s`, bytes as `B/s`.

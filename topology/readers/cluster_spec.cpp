@@ -162,6 +162,25 @@ GpuFabric read_gpu_fabric(const ConfigValue& value) {
   return fabric;
 }
 
+namespace {
+
+void read_nics(const ConfigValue& nics, const LinkClasses& links, NodeType& type) {
+  nics.allow_only({"count", "devices", "link", "bandwidth", "latency", "overhead",
+                   "receive_overhead", "flow_bandwidth", "cpu_share"});
+  type.nics = count_or(nics, "count", 1, kMostGpus, 1);
+  type.nic_link = link_of(nics, links);
+  if (const ConfigValue* names = nics.find("devices")) {
+    for (const ConfigValue& device : names->elements()) {
+      type.nic_devices.push_back(device.text());
+    }
+    if (type.nic_devices.size() != static_cast<std::size_t>(type.nics)) {
+      names->fail(fmt::format("a list of {}, one for each NIC", type.nics));
+    }
+  }
+}
+
+}  // namespace
+
 NodeType read_node_type(const ConfigValue& value, const LinkClasses& links,
                         const DeviceMemories& devices) {
   value.allow_only({"rank", "device_class", "memory", "host_staging", "cores", "gpus", "nvlink",
@@ -181,18 +200,8 @@ NodeType read_node_type(const ConfigValue& value, const LinkClasses& links,
     rank->fail("host or gpu");
   }
   type.is_rank_itself = rank != nullptr && rank->text() == "host";
-  const ConfigValue& nics = value.require("nics");
-  nics.allow_only({"count", "devices", "link", "bandwidth", "latency", "overhead",
-                   "receive_overhead", "flow_bandwidth", "cpu_share"});
-  type.nics = count_or(nics, "count", 1, kMostGpus, 1);
-  type.nic_link = link_of(nics, links);
-  if (const ConfigValue* names = nics.find("devices")) {
-    for (const ConfigValue& device : names->elements()) {
-      type.nic_devices.push_back(device.text());
-    }
-    if (type.nic_devices.size() != static_cast<std::size_t>(type.nics)) {
-      names->fail(fmt::format("a list of {}, one for each NIC", type.nics));
-    }
+  if (const ConfigValue* nics = type.is_rank_itself ? &value.require("nics") : value.find("nics")) {
+    read_nics(*nics, links, type);
   }
   if (type.is_rank_itself) {
     for (const char* key : {"gpus", "host_staging", "nvlink", "pcie", "sockets"}) {

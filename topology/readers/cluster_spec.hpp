@@ -59,7 +59,7 @@ struct NodeType {
   int gpus_per_pcie_switch = 1;
   int sockets = 1;
   LinkClass socket_link;
-  int nics = 0;
+  int nics = 0;                          ///< none: the machine can only be alone
   LinkClass nic_link;                    ///< NIC (or host) to its ToR
   std::vector<std::string> nic_devices;  ///< Link::adapter of each; empty if nobody said
   int cores = 0;                         ///< that its ranks share; 0 if nobody said

@@ -2,7 +2,10 @@
 // people write, and the flat one (see flat_yaml.cpp). configs/README.md documents both.
 #include <fmt/format.h>
 
+#include <cstdint>
 #include <map>
+#include <string>
+#include <vector>
 
 #include "base/error.hpp"
 #include "topology/readers/cluster_spec.hpp"
@@ -37,6 +40,20 @@ void settle_types(std::vector<RackGroup>& racks, const std::map<std::string, Nod
   }
 }
 
+/// A machine that others must reach has NICs.
+void require_nics(const std::vector<RackGroup>& racks, const std::map<std::string, NodeType>& types,
+                  const ConfigValue& section) {
+  std::int64_t hosts = 0;
+  for (const RackGroup& group : racks) hosts += std::int64_t{group.count} * group.hosts;
+  for (const RackGroup& group : racks) {
+    if (hosts > 1 && types.at(group.type).nics == 0) {
+      section.require(group.type)
+          .fail(fmt::format("no 'nics', and {} hosts", hosts),
+                "'nics', which only a host that is alone may lack");
+    }
+  }
+}
+
 Topology read_hierarchical_yaml(const ConfigValue& root) {
   root.allow_only({"name", "link_classes", "device_classes", "node_types", "racks", "network"});
   const LinkClasses links = read_link_classes(root.find("link_classes"));
@@ -45,6 +62,7 @@ Topology read_hierarchical_yaml(const ConfigValue& root) {
       read_node_types(root.require("node_types"), links, devices);
   std::vector<RackGroup> racks = read_racks(root.require("racks"));
   settle_types(racks, types, root.require("racks"));
+  require_nics(racks, types, root.require("node_types"));
   const Network network = read_network(root.find("network"), links, racks, root);
   Topology topology(root.require("name").name());
   build_cluster(topology, racks, network, [&](Topology& t, const HostPlace& place) {

@@ -1,5 +1,7 @@
 #include "base/parse_units.hpp"
 
+#include <fmt/format.h>
+
 #include <catch2/catch.hpp>
 #include <string>
 
@@ -59,6 +61,31 @@ TEST_CASE("what is no quantity is refused") {
                                     "0x10 B", "1,5 GB", "64 MiB extra", "--3 B", "1 Bytes");
   CAPTURE(text);
   CHECK_THROWS_AS(parse_bytes(text), ConfigError);
+}
+
+TEST_CASE("where the unit is right and the range is not, the range is said") {
+  const auto expected = [](auto parse, const char* text) {
+    try {
+      (void)parse(text);
+    } catch (const QuantityRangeError& e) {
+      CHECK(e.context().found == fmt::format("'{}'", text));
+      return e.context().expected;
+    } catch (const ConfigError&) {
+      return std::string("another error");
+    }
+    return std::string("no error");
+  };
+  for (const char* text : {"-3 Gbit/s", "99999999999 GB/s", "1e30 GB/s", "1e400 GB/s", "inf B/s"}) {
+    CAPTURE(text);
+    CHECK(expected(parse_bandwidth, text) == "a rate from 0 to 9200000 TB/s");
+  }
+  CHECK(expected(parse_duration, "-1 us") == "a time from 0 to 2500 h");
+  CHECK(expected(parse_bytes, "1e7 TB") == "a size from 0 to 9200000 TB");
+  CHECK(expected(parse_bandwidth, "-3") == "another error");
+  CHECK(expected(parse_bandwidth, "nan GB/s") == "another error");
+  CHECK(parse_bandwidth("9200000 TB/s") == Bandwidth(9'200'000'000'000'000'000));
+  CHECK(parse_bytes("9200000 TB") == Bytes(9'200'000'000'000'000'000));
+  CHECK(parse_duration("2500 h") == Duration(9'000'000'000'000'000'000));
 }
 
 TEST_CASE("a rate is no time and a time is no size") {

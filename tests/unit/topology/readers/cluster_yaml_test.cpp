@@ -163,6 +163,22 @@ racks: { hosts: 1 }
   CHECK_FALSE(t.find_node("tor0"));
 }
 
+TEST_CASE("one box of GPUs needs no NICs") {
+  const Topology t = read_text(R"(
+name: box
+node_types:
+  box:
+    gpus: 4
+    nvlink: { bandwidth: 300 GB/s, latency: 1 us }
+    pcie: { bandwidth: 32 GB/s, latency: 1 us, gpus_per_switch: 2 }
+racks: { hosts: 1 }
+)");
+  CHECK(t.rank_count() == 4);
+  CHECK_NOTHROW(t.require_connected());
+  CHECK_FALSE(t.find_node("nic0.0"));
+  CHECK_FALSE(t.find_node("tor0"));
+}
+
 TEST_CASE("fat tree: cores join the same spine of every pod") {
   const Topology t = read_text("name: ft" + kHostType + R"(
 racks: { count: 4, hosts: 2 }
@@ -227,6 +243,21 @@ TEST_CASE("mistakes are one line with file, line, what was found and what was ex
       {"name: x\nnode_types:\n  a:\n    rank: host\n    nics: {bandwidth: 40, latency: 1 us}\n"
        "racks: {hosts: 1}\n",
        "line 5, node_types.a.nics.bandwidth: found '40', expected a rate with a unit"},
+      {"name: x\nnode_types:\n  a:\n    rank: host\n    nics: {bandwidth: 99999999999 GB/s, "
+       "latency: 1 us}\nracks: {hosts: 1}\n",
+       "found '99999999999 GB/s', expected a rate above 0 and up to 1000 TB/s"},
+      {"name: x\nnode_types:\n  a:\n    rank: host\n    nics: {bandwidth: -3 Gbit/s, latency: 1 "
+       "us}\nracks: {hosts: 1}\n",
+       "found '-3 Gbit/s', expected a rate above 0 and up to 1000 TB/s"},
+      {"name: x\nnode_types:\n  a: {rank: host, nics: {bandwidth: 1 GB/s, latency: -1 us}}\nracks: "
+       "{hosts: 1}\n",
+       "found '-1 us', expected a time from 0 to"},
+      {"name: x\nnode_types:\n  a: {rank: host}\nracks: {hosts: 1}\n", "no 'nics'"},
+      {"name: x\nnode_types:\n  a: {gpus: 4, pcie: {bandwidth: 16 GB/s, latency: 1 us}}\nracks: "
+       "{hosts: 2}\n",
+       "line 3, node_types.a: found no 'nics', and 2 hosts, expected 'nics', which only a host "
+       "that "
+       "is alone may lack"},
       {"name: x\nnode_types:\n  a: {rank: host, nics: {bandwidth: 1 GB/s}}\nracks: {hosts: 1}\n",
        "no 'latency'"},
       {"name: x\nnode_types:\n  a: {rank: rack, nics: {link: tcp}}\nracks: {hosts: 1}\n",
