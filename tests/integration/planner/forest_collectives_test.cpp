@@ -125,8 +125,8 @@ TEST_CASE("1 GiB on clusters of known optima") {
       {"four NICs each", test::hosts_with_nics(4, {25, 25, 25, 25}), 1.01, 1.01},
       {"two unlike NICs each", test::hosts_with_nics(5, {25, 10}), 1.01, 1.01},
       // An addition costs a GPU microseconds, and there are many: what is left of the all-reduces.
-      {"boxes, one NIC dead", test::boxes_with_nics({dead, whole}, 2), 1.02, 1.08},
-      {"rails, one NIC slow", test::boxes_with_nics({slow, whole}, 8), 1.02, 1.04},
+      {"boxes, one NIC dead", test::boxes_with_nics({dead, whole}, 2), 1.02, 1.07},
+      {"rails, one NIC slow", test::boxes_with_nics({slow, whole}, 8), 1.02, 1.03},
   };
   for (const auto& c : cases) {
     INFO(c.name);
@@ -141,8 +141,8 @@ TEST_CASE("few pairs of ranks fill links of uneven ways better than many") {
   const Topology topology = star_of_uneven_ways(
       {{5, 5}, {20, 20}, {5, 5}, {5, 5}, {5, 20}, {5, 20}, {10, 5}, {5, 10}, {10, 20}});
   // 1.43 where data goes between all pairs alike.
-  CHECK(over_optimum(topology, plan::Collective::kAllReduce,
-                     topology::joint_allreduce_bound(topology).algbw) <= 1.25);
+  CHECK(best_over_optimum(topology, plan::Collective::kAllReduce,
+                          topology::joint_allreduce_bound(topology).algbw) <= 1.02);
 }
 
 }  // namespace

@@ -3,6 +3,8 @@
 #include <catch2/catch.hpp>
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "planner/candidates.hpp"
@@ -42,6 +44,25 @@ std::optional<Duration> fastest_usual(const Topology& topology, std::int64_t ele
   return fastest;
 }
 
+/// GPUs on one switch, some with links that are wider one way than the other.
+Topology star_of_uneven_ways() {
+  Topology topology("uneven ways");
+  const NodeId middle = topology.add_node({.name = "switch", .kind = topology::NodeKind::kTor});
+  for (const auto& [out, in] : {std::pair(10_GBps, 20_GBps),
+                                {20_GBps, 10_GBps},
+                                {10_GBps, 10_GBps},
+                                {5_GBps, 20_GBps},
+                                {20_GBps, 5_GBps}}) {
+    const std::string host = "host" + std::to_string(topology.rank_count());
+    const NodeId gpu = topology.add_node(
+        {.name = host, .kind = topology::NodeKind::kGpu, .host = host, .device_class = "A100"});
+    topology.add_rank(gpu);
+    topology.add_link({.from = gpu, .to = middle, .bandwidth = out, .latency = 1_us});
+    topology.add_link({.from = middle, .to = gpu, .bandwidth = in, .latency = 1_us});
+  }
+  return topology;
+}
+
 TEST_CASE("the best of the table is never slower than rings, trees and hierarchies") {
   struct Case {
     Topology topology;
@@ -51,7 +72,9 @@ TEST_CASE("the best of the table is never slower than rings, trees and hierarchi
   const std::vector<Case> cases = {
       {test::boxes(2, 2), sizes},        {test::boxes(4, 8), {1_KiB, 32_KiB, 1_MiB, 1_GiB}},
       {test::uneven_hosts(), sizes},     {test::clos({4, 2, 3}, 2), sizes},
-      {test::clos({8, 4, 6}, 3), sizes}, {test::boxes(12, 8), {1_KiB, 1_MiB, 1_GiB}}};
+      {test::clos({8, 4, 6}, 3), sizes}, {test::boxes(12, 8), {1_KiB, 1_MiB, 1_GiB}},
+      {test::grid(3, 3, true), sizes},   {test::grid(3, 4, false), sizes},
+      {test::cuboid(2, 2, 2), sizes},    {star_of_uneven_ways(), sizes}};
   for (const Case& c : cases) {
     const auto costs = sim::make_cost_model(c.topology, {});
     for (const Bytes size : c.sizes) {
