@@ -5,7 +5,7 @@ try:
 except ImportError:
     raise ImportError("rackrail.torch needs PyTorch") from None
 
-from .hook import State, comm_hook
+from .hook import State, comm_hook, register
 from .profiler import profile
 
-__all__ = ["State", "comm_hook", "profile"]
+__all__ = ["State", "comm_hook", "profile", "register"]

@@ -10,8 +10,11 @@ ready, and from the third step on each bucket moves by its own routes and codecs
 change later, the same happens again.
 
 Backward goes on meanwhile: the hook starts a bucket and returns a future, which a thread of this
-module completes. What goes wrong becomes the future's exception, so backward() raises it."""
+module completes. What goes wrong becomes the future's exception, so backward() raises it.
 
+Sums are those of the whole job: a model that has a smaller process group is refused."""
+
+import gc
 import queue
 import threading
 import time
@@ -22,16 +25,21 @@ from .. import _job, _library
 
 _STEPS_UNTIL_SETTLED = 2
 _SMOOTHING = 0.9  # of the two norms behind the noise scale, per step
+_TYPES = (torch.float32, torch.float16, torch.bfloat16)
 
 
 class State:
     """What the hook remembers of one model. A process with several models has one for each.
 
     With noise_scale=True it watches the gradients' norms, for noise_scale(): two more reads of each
-    bucket in a step."""
+    bucket in a step. `process_group` is the one that DDP was given, if it was; it must have all
+    ranks of the job."""
 
-    def __init__(self, *, noise_scale=False):
+    def __init__(self, *, noise_scale=False, process_group=None):
         self._watches_noise = noise_scale
+        self._group = process_group
+        self._is_group_checked = False
+        self._is_registered = False
         self._norms = None  # smoothed: (of this rank's gradient, of the mean), squared
         self._norms_of_step = []  # the same of each bucket, where its gradient lies
         self._sizes = []  # of the buckets of this step so far
@@ -41,8 +49,6 @@ class State:
         self._first = None  # number of the first planned bucket
         self._is_planned_step = False
         self._steps = 0
-        self._tasks = queue.SimpleQueue()
-        self._thread = None
 
     @property
     def is_planned(self):
@@ -76,29 +82,63 @@ class State:
         """Starts to sum a bucket of DDP; its future."""
         index, tensor = bucket.index(), bucket.buffer()
         _join(tensor)  # an error is the caller's
+        if tensor.dtype not in _TYPES:
+            raise _job.InputError(f"a bucket of {tensor.dtype}: expected float32, float16 or bfloat16")
+        if not self._is_group_checked:
+            self.check_group(lambda: _groups_of(bucket))
         if index == 0:
             self._begin_step()
         if index != len(self._sizes):
-            raise _job.Error(f"DDP gave bucket {index} after bucket {len(self._sizes) - 1}")
+            raise _job.Error(f"DDP gave bucket {index} after bucket {len(self._sizes) - 1}: expected"
+                             " a State of its own for each model")
         self._sizes.append(tensor.numel())
         self._times.append(time.perf_counter_ns())
         if self._is_planned_step and (index >= len(self._planned_sizes) or
                                       tensor.numel() != self._planned_sizes[index]):
             self._is_planned_step = False  # from here on, on all ranks alike
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._work, name="rackrail", daemon=True)
-            self._thread.start()
-        # With a GPU's tensor, what comes after the future is behind the sum on its streams.
-        future = (torch.futures.Future(devices=[tensor.device]) if tensor.is_cuda
-                  else torch.futures.Future())
         work = _Work(tensor)
         own_norm = work.squared_norm() if self._watches_noise else None
-        planned = None
-        if self._is_planned_step:
-            planned = self._first + index
-            _job.start(planned, work.buffer, _library.MEAN)
-        self._tasks.put((future, work, own_norm, planned, bucket.is_last()))
-        return future
+        is_last = bucket.is_last()
+        plans = is_last and self._end_step()
+
+        def finish():
+            if self._watches_noise:
+                self._norms_of_step.append((own_norm, work.squared_norm()))
+                if is_last:
+                    self._smooth_norms()
+            if plans:
+                # Before the future is there, so that no call of the program comes between.
+                self._plan()
+
+        task = _Task(work, self._first + index if self._is_planned_step else None, finish, plans)
+        _line.give(task)
+        return task.future
+
+    def register(self, model):
+        """See register() below."""
+        if self._is_registered:
+            raise _job.InputError("state: found one that a model has already, expected another")
+        _join(next(each for each in model.parameters() if each.requires_grad))
+        self.check_group(lambda: [model.process_group])
+        model.register_comm_hook(self, comm_hook)
+        self._is_registered = True
+
+    def check_group(self, groups):
+        """Refuses a model whose process group has not all ranks of the job. Where none was given,
+        those of groups() may be its: one that has is enough."""
+        distributed = torch.distributed
+        if distributed.is_available() and distributed.is_initialized():
+            ranks = _job.world_size()
+            candidates = [self._group] if self._group is not None else groups() or [None]
+            sizes = [distributed.get_world_size(group) for group in candidates]
+            if ranks not in sizes:
+                raise _job.InputError(f"process_group: found {sizes[0]} rank(s), expected {ranks}:"
+                                      " gradients are summed over all ranks of rackrail's job")
+            rank = distributed.get_rank()
+            if distributed.get_world_size() == ranks and rank != _job.rank():
+                raise _job.InputError(f"torch.distributed: found rank {rank}, expected {_job.rank()},"
+                                      " which this process is in rackrail's job")
+        self._is_group_checked = True
 
     def _begin_step(self):
         self._last_sizes = self._sizes or None
@@ -106,35 +146,111 @@ class State:
         self._norms_of_step = []
         self._is_planned_step = self.is_planned
 
+    def _end_step(self):
+        """Whether this step's buckets are to be planned for."""
+        self._steps += 1
+        settled = self._steps == _STEPS_UNTIL_SETTLED or self._sizes == self._last_sizes
+        return (self._steps >= _STEPS_UNTIL_SETTLED and settled and
+                self._sizes != self._planned_sizes)
+
+    def _smooth_norms(self):
+        # Not read before, which would make backward wait for the device.
+        latest = [sum(map(float, norms)) for norms in zip(*self._norms_of_step)]
+        self._norms = [_SMOOTHING * a + (1 - _SMOOTHING) * b
+                       for a, b in zip(self._norms or latest, latest)]
+
+    def _plan(self):
+        self._first = _job.plan(self._sizes, [at - self._times[0] for at in self._times])
+        self._planned_sizes = list(self._sizes)
+
+
+class _Task:
+    """A bucket under way; `number` is that of its plan, or None: it is summed by the one that every
+    job has. finish() comes when it is summed, and calls other ranks if it `plans`."""
+
+    def __init__(self, work, number, finish, plans):
+        self._work = work
+        self._number = number
+        self._finish = finish
+        self._plans = plans
+        self._is_started = False
+        self.future = work.future()
+
+    @property
+    def has_calls(self):
+        """Whether it has collective calls to make yet."""
+        return self._plans or not self._is_started
+
+    def start(self):
+        """At once, if it has a plan and the job takes it now."""
+        if self._number is None:
+            return
+        try:
+            self._start()
+        except _job.InputError:
+            pass  # it begins a step while others are under way: so behind them
+
+    def _start(self):
+        _job.start(self._number, self._work.buffer, _library.MEAN)
+        self._is_started = True
+
+    def complete(self):
+        """Until it is summed."""
+        if self._number is None:
+            _job.all_reduce(self._work.buffer, _library.MEAN)
+        else:
+            if not self._is_started:
+                self._start()
+            _job.wait(self._number)
+        self._finish()
+        return self._work.result()
+
+
+class _Line:
+    """The buckets of all models, in the order in which autograd gives them, which is that of all
+    ranks: a thread completes one after the other.
+
+    Ranks must make their collective calls (all_reduce, plan, start) in one order. A bucket that has
+    a plan is started on autograd's thread, so that it moves while those before it are awaited; but
+    while calls of others before it are still to be made here, it is started behind them. When that
+    is depends on the time and may differ between ranks; the order of calls is autograd's in either
+    case. Nothing is under way when one is summed without a plan, or a plan is made: all before it
+    were awaited, and those behind it wait."""
+
+    def __init__(self):
+        self._lock = threading.Lock()
+        self._tasks = queue.SimpleQueue()
+        self._calls = 0  # tasks that have some to make
+        self._thread = None
+
+    def give(self, task):
+        with self._lock:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="rackrail", daemon=True)
+                self._thread.start()
+            if self._calls == 0:
+                task.start()
+            task.was_counted = task.has_calls
+            self._calls += task.was_counted
+            self._tasks.put(task)
+
     def _work(self):
         while True:
-            future, work, own_norm, planned, is_last = self._tasks.get()
+            task = self._tasks.get()
+            result = error = None
             try:
-                if planned is None:
-                    _job.all_reduce(work.buffer, _library.MEAN)
-                else:
-                    _job.wait(planned)
-                if self._watches_noise:
-                    self._norms_of_step.append((own_norm, work.squared_norm()))
-                if is_last:
-                    # Before the future is there, so that no call of the program comes between.
-                    self._end_step()
-                future.set_result(work.result())
-            except Exception as error:  # whatever it is, it is the future's
-                future.set_exception(error)
+                result = task.complete()
+            except Exception as caught:  # whatever it is, it is the future's
+                error = caught
+            with self._lock:
+                self._calls -= task.was_counted
+            if error is None:
+                task.future.set_result(result)
+            else:
+                task.future.set_exception(error)
 
-    def _end_step(self):
-        self._steps += 1
-        if self._watches_noise:
-            # Not read before, which would make backward wait for the device.
-            latest = [sum(map(float, norms)) for norms in zip(*self._norms_of_step)]
-            self._norms = [_SMOOTHING * a + (1 - _SMOOTHING) * b
-                           for a, b in zip(self._norms or latest, latest)]
-        settled = self._steps == _STEPS_UNTIL_SETTLED or self._sizes == self._last_sizes
-        if (self._steps >= _STEPS_UNTIL_SETTLED and settled and
-                self._sizes != self._planned_sizes):
-            self._first = _job.plan(self._sizes, [at - self._times[0] for at in self._times])
-            self._planned_sizes = list(self._sizes)
+
+_line = _Line()
 
 
 def _join(tensor):
@@ -158,6 +274,12 @@ class _Work:
         self.buffer = _job.buffer_of(self._floats.data_ptr(), self._floats.numel(), device, number,
                                      stream)
 
+    def future(self):
+        if not self._tensor.is_cuda:
+            return torch.futures.Future()
+        # What comes after it is behind the sum on the device's streams.
+        return torch.futures.Future(devices=[self._tensor.device])
+
     def squared_norm(self):
         """As a tensor beside it: nobody waits for a device."""
         return torch.dot(self._floats, self._floats)
@@ -171,6 +293,15 @@ class _Work:
         return self._tensor
 
 
+def _groups_of(bucket):
+    """The process groups of the models that have this bucket's parameters: more than one where a
+    module was given to DDP again. A bucket does not say whose it is."""
+    mine = {id(parameter) for parameter in bucket.parameters()}
+    return [each.process_group for each in gc.get_objects()
+            if issubclass(type(each), torch.nn.parallel.DistributedDataParallel)
+            and any(id(parameter) in mine for parameter in each.parameters())]
+
+
 def _mean_over_ranks(values):
     floats = torch.tensor(values, dtype=torch.float32)
     _job.all_reduce(_job.buffer_of(floats.data_ptr(), floats.numel()), _library.MEAN)
@@ -178,6 +309,18 @@ def _mean_over_ranks(values):
 
 
 _default_state = None
+
+
+def register(model, state=None):
+    """Has a DistributedDataParallel's gradients summed by rackrail; returns the State that it has
+    now, `state` or a new one. Joins the job, which all ranks do, and checks that the model's process
+    group is all of it."""
+    if not isinstance(model, torch.nn.parallel.DistributedDataParallel):
+        raise _job.InputError(f"model: found a {type(model).__name__}, expected a"
+                              " DistributedDataParallel")
+    state = state or State()
+    state.register(model)
+    return state
 
 
 def comm_hook(state, bucket):

@@ -87,6 +87,149 @@ assert all(len(open_now) >= 4 for open_now in state.open_at_end[1:]), state.open
 assert dist.get_rank() == 1 or all(map(all, state.open_at_end)), state.open_at_end
 print("good")
 """
+# Models in one backward pass, with ranks that are late by chance. Gradients against those of copies without
+# DDP, averaged by Gloo.
+JOINT = """
+import copy, random, sys, time, torch, torch.distributed as dist, rackrail.torch
+dist.init_process_group("gloo")
+dist._DEFAULT_FIRST_BUCKET_BYTES = 1000
+rank, ranks = dist.get_rank(), dist.get_world_size()
+torch.manual_seed(0)
+chance = random.Random(rank)
+class Late(torch.autograd.Function):
+    @staticmethod
+    def forward(context, x): return x.clone()
+    @staticmethod
+    def backward(context, gradient):
+        time.sleep(0.01 * chance.random())
+        return gradient
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.ModuleList(torch.nn.Linear(200, 200) for _ in range(4))
+    def forward(self, x, inner=()):  # whose layers, and so buckets, lie between its own
+        for i, layer in enumerate(self.layers):
+            x = Late.apply(layer(x))
+            if i == 1:
+                for each in inner:
+                    x = each(x)
+        return x
+class Model:
+    def __init__(self):
+        self.plain = Net()
+        self.parallel = torch.nn.parallel.DistributedDataParallel(copy.deepcopy(self.plain),
+                                                                  bucket_cap_mb=0.1)
+        self.state = rackrail.torch.register(self.parallel)
+def train(steps, outer, inner=()):
+    models = [*outer, *inner]
+    for step in range(steps):
+        for kind in ("plain", "parallel"):
+            x = torch.full((4, 200), 1 + 0.1 * rank + step)
+            for model in models:
+                getattr(model, kind).zero_grad()
+            for model in outer:
+                x = getattr(model, kind)(x, [getattr(each, kind) for each in inner])
+            x.pow(2).mean().backward()
+        for model in models:
+            for mine, other in zip(model.parallel.parameters(), model.plain.parameters()):
+                mean = other.grad
+                dist.all_reduce(mean)
+                assert torch.allclose(mine.grad, mean / ranks, rtol=1e-4, atol=1e-7), step
+def check(*models):
+    assert all(each.state.is_planned for each in models)
+first, second, third, fourth = Model(), Model(), Model(), Model()
+train(6, [first, second])  # both are new
+check(first, second)
+train(6, [third, first])  # one is
+check(third)
+train(1, [first], [fourth])  # one is, in another
+train(2, [first])
+train(4, [first], [fourth])
+check(fourth)
+train(3, [first, second, third, fourth])
+print("good")
+"""
+# Ranks 0 and 1 have another model than 2 and 3.
+GROUPS = """
+import sys, torch, torch.distributed as dist, rackrail, rackrail.torch
+dist.init_process_group("gloo")
+rank, way = dist.get_rank(), sys.argv[1]
+groups = [dist.new_group([0, 1]), dist.new_group([2, 3])]
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 1), process_group=groups[rank // 2])
+try:
+    if way == "register":
+        rackrail.torch.register(model)
+    elif way == "state":
+        whole = torch.nn.parallel.DistributedDataParallel(model.module)  # which it could be as well
+        state = rackrail.torch.State(process_group=model.process_group)
+        model.register_comm_hook(state, rackrail.torch.comm_hook)
+    else:
+        model.register_comm_hook(None, rackrail.torch.comm_hook)
+    model(torch.ones(1, 4)).sum().backward()
+except RuntimeError as error:
+    print(str(error).splitlines()[0])
+rackrail.shutdown()
+"""
+# Gradients of all groups that have every rank, whatever PyTorch's ranks are called.
+WHOLE = """
+import torch, torch.distributed as dist, rackrail, rackrail.torch
+dist.init_process_group("gloo")
+rank, ranks = dist.get_rank(), dist.get_world_size()
+everybody = dist.new_group(list(range(ranks)))
+for group in (None, everybody):
+    for state in (None, rackrail.torch.State(process_group=everybody)):
+        model = torch.nn.Linear(4, 1, bias=False)
+        model = torch.nn.parallel.DistributedDataParallel(model, process_group=group)
+        model.register_comm_hook(state, rackrail.torch.comm_hook)
+        model(torch.full((1, 4), float(rank))).sum().backward()
+        assert (model.module.weight.grad == (ranks - 1) / 2).all(), model.module.weight.grad
+state = rackrail.torch.register(model := torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 1)))
+assert isinstance(state, rackrail.torch.State) and rackrail.is_initialized()
+for wrong, given in ((torch.nn.Linear(4, 1), None),
+                     (torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 1)), state)):
+    try:
+        rackrail.torch.register(wrong, given)
+    except rackrail.InputError as error:
+        assert "expected" in str(error) and "\\n" not in str(error), error
+    else:
+        raise SystemExit("accepted")
+print("good")
+"""
+# PyTorch's job is another one than rackrail's.
+OTHER_JOB = """
+import os, sys, torch, torch.distributed as dist, rackrail, rackrail.torch
+rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+if sys.argv[1] == "rank":
+    rackrail.init()
+    dist.init_process_group("gloo", rank=ranks - 1 - rank, world_size=ranks)
+else:
+    dist.init_process_group("gloo")
+    rackrail.init(rank=0, world_size=1)
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 1))
+try:
+    rackrail.torch.register(model)
+except rackrail.InputError as error:
+    print(error)
+rackrail.shutdown()
+"""
+TYPES = """
+import torch, torch.distributed as dist, rackrail, rackrail.torch
+dist.init_process_group("gloo")
+rank, ranks = dist.get_rank(), dist.get_world_size()
+for dtype in (torch.float16, torch.float64):  # Gloo's broadcast of 1.13 has no bfloat16
+    model = torch.nn.Module()
+    model.w = torch.nn.Parameter(torch.zeros(12, dtype=dtype))
+    model.forward = lambda x, w=model.w: (w * x).sum()
+    model = torch.nn.parallel.DistributedDataParallel(model)
+    rackrail.torch.register(model)
+    try:
+        model(torch.full((12,), 2 * rank, dtype=dtype)).backward()
+        assert (model.module.w.grad == ranks - 1).all() and model.module.w.grad.dtype == dtype
+        print("summed", dtype)
+    except RuntimeError as error:
+        print(str(error).splitlines()[0])
+rackrail.shutdown()
+"""
 # Batches from forked processes, while the hook is at work in this one.
 LOADERS = """
 import torch, torch.distributed as dist, rackrail, rackrail.torch
@@ -457,6 +600,36 @@ class Hook(RankTest):
     def test_backward_goes_on_while_buckets_move(self):
         for result in self.run_ranks(2, self.write("overlap.py", OVERLAP)):
             self.assertEqual(result.out, "good\n", str(result))
+
+    def test_models_in_one_backward_pass(self):
+        program = self.write("joint.py", JOINT)
+        for ranks in (2, 3):
+            for result in self.run_ranks(ranks, program, limit=120):
+                self.assertEqual(result.out, "good\n", str(result))
+
+    def test_a_model_of_some_ranks_only_is_refused(self):
+        program = self.write("groups.py", GROUPS)
+        for way in ("register", "state", "hook"):
+            for result in self.run_ranks(4, program, way):
+                self.assertRegex(result.out, r"\A(InputError: )?process_group: found 2 rank\(s\), expected 4:"
+                                 r" [^\n]+\n\Z", str(result))
+
+    def test_a_group_of_all_ranks_is_taken(self):
+        for result in self.run_ranks(2, self.write("whole.py", WHOLE)):
+            self.assertEqual(result.out, "good\n", str(result))
+
+    def test_another_job_of_pytorch_is_refused(self):
+        program = self.write("other.py", OTHER_JOB)
+        for rank, result in enumerate(self.run_ranks(2, program, "rank")):
+            self.assertEqual(result.out, f"torch.distributed: found rank {1 - rank}, expected {rank}, which"
+                             " this process is in rackrail's job\n", str(result))
+        for result in self.run_ranks(2, program, "size"):
+            self.assertRegex(result.out, r"\Aprocess_group: found 2 rank\(s\), expected 1: [^\n]+\n\Z")
+
+    def test_gradients_of_other_types_are_refused(self):
+        for result in self.run_ranks(2, self.write("dtypes.py", TYPES)):
+            self.assertEqual(result.out, "summed torch.float16\nInputError: a bucket of torch.float64:"
+                             " expected float32, float16 or bfloat16\n", str(result))
 
     def test_loaders_that_fork(self):
         for result in self.run_ranks(2, self.write("loaders.py", LOADERS)):

@@ -43,8 +43,9 @@ class RankTest(harness.CommandTest):
             self.assertEqual(result.status, status, str(result))
         return result
 
-    def run_ranks(self, ranks, *arguments, status=0, **variables):
-        """The results of all ranks, started as torchrun does; `status` None: each as it likes."""
+    def run_ranks(self, ranks, *arguments, status=0, limit=TIMEOUT, **variables):
+        """The results of all ranks, started as torchrun does; `status` None: each as it likes; `limit`:
+        seconds for each."""
         port = harness.free_ports(2)
         processes = [self.start(*arguments, program=(self.PYTHON,),
                                 variables=self.python_environment(
@@ -52,7 +53,7 @@ class RankTest(harness.CommandTest):
                                     LOCAL_WORLD_SIZE=str(ranks), MASTER_ADDR="127.0.0.1",
                                     MASTER_PORT=str(port), **variables))
                      for rank in range(ranks)]
-        results = [self.finish(process, timeout=TIMEOUT) for process in processes]
+        results = [self.finish(process, timeout=limit) for process in processes]
         for result in results:
             if status is not None:
                 self.assertEqual(result.status, status, str(result))
