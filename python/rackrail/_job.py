@@ -8,9 +8,11 @@ import sys
 import threading
 
 from . import _library
+from ._interrupts import Watch, on_another_thread
 
 _lib = _library.load()
 _lock = threading.RLock()
+_alive = threading.Lock()  # keeps the context while it is interrupted
 _context = None
 _process = None  # that has the context: a child that was forked has not
 _ended = None  # why there is no job any more
@@ -34,11 +36,35 @@ _DEVICES = {"cpu": _library.HOST, "cuda": _library.CUDA}
 _ERRORS = {_library.BAD_INPUT: InputError, _library.PEER_LOST: PeerLost}
 
 
-def _check(status):
+def _call(function, *arguments):
+    """A function of the library: its status, and the line that this thread has of it."""
+    status = function(*arguments)
+    return status, _lib.rackrail_last_error().decode(errors="replace") if status else ""
+
+
+def _check(status, line):
     global _has_said_lost
     if status != _library.OK:
         _has_said_lost = _has_said_lost or status == _library.PEER_LOST
-        raise _ERRORS.get(status, Error)(_lib.rackrail_last_error().decode(errors="replace"))
+        raise _ERRORS.get(status, Error)(line)
+
+
+def _wait_for(function, *arguments):
+    """_call() of one that waits for other ranks."""
+    with _watch.call():
+        return _call(function, *arguments)
+
+
+def _interrupt():
+    """Ctrl-C while a call waits, which ends then; the others would wait for this rank in vain."""
+    global _ended
+    with _alive:
+        if is_initialized():
+            _ended = "the job was interrupted"
+            _lib.rackrail_abort(_context, b"interrupted")
+
+
+_watch = Watch(_interrupt)
 
 
 def _text(value):
@@ -53,9 +79,9 @@ def init(*, rank=None, world_size=None, coordinator=None, token_file=None, clust
     RACKRAIL_COORDINATOR, RACKRAIL_JOB_TOKEN, RACKRAIL_CLUSTER, RACKRAIL_CODECS, RACKRAIL_PLAN and
     RACKRAIL_TRANSPORT; see README.md. device="cuda" makes sums on GPU `device_id` of this process,
     which buckets of PyTorch's DDP may then lie on; "cpu" is the default [RACKRAIL_DEVICE]. Without
-    a launcher the job is this process alone. Other functions call it when nobody has; a second call
-    is an error."""
-    global _context, _process
+    a launcher the job is this process alone. Other functions call it when nobody has. A process has
+    one job in its life: a second call is an error, also after shutdown() or an interrupted init()."""
+    global _context, _process, _ended
     if (rank is None) != (world_size is None):
         raise InputError("rank and world_size: found one of them, expected both or none")
     if device not in (None, *_DEVICES):
@@ -70,10 +96,30 @@ def init(*, rank=None, world_size=None, coordinator=None, token_file=None, clust
             timeout_milliseconds=0 if timeout is None else max(1, int(timeout * 1000)),
             plan=_text(plan), device=_DEVICES.get(device, _library.HOST), device_id=device_id)
         context = ctypes.c_void_p()
-        _check(_lib.rackrail_init(ctypes.byref(config), ctypes.byref(context)))
+        try:
+            _check(*on_another_thread(lambda: _join(config, context)))
+        except Error:
+            raise
+        except BaseException:  # Ctrl-C, or what else a signal's handler raises
+            _ended = "rackrail.init() was interrupted"
+            _leave(context)
+            raise
         _context, _process = context, os.getpid()
+        _watch.begin()
         _watch_for_failure()
         atexit.register(_at_exit)
+
+
+def _join(config, context):
+    result = _call(_lib.rackrail_init, ctypes.byref(config), ctypes.byref(context))
+    if _ended is not None:  # nobody waits for it any more
+        _leave(context)
+    return result
+
+
+def _leave(context):
+    if context:
+        _lib.rackrail_abort(context, b"interrupted")
 
 
 def join_on_gpu(number):
@@ -125,11 +171,12 @@ def shutdown():
     with _lock:
         if not is_initialized():
             return
-        status = _lib.rackrail_finish(_context)
+        status, line = _wait_for(_lib.rackrail_finish, _context)
         if status != _library.BAD_INPUT:  # then something is under way, and the job goes on
             _ended = "the job was ended by rackrail.shutdown()"
-    _check(status)
-    _lib.rackrail_destroy(_context)
+    _check(status, line)
+    with _alive:
+        _lib.rackrail_destroy(_context)
 
 
 def abort(reason):
@@ -170,7 +217,7 @@ def buffer_of(pointer, elements, device=_library.HOST, device_id=0, stream=None)
 
 def all_reduce(buffer, operation):
     """rackrail_all_reduce()."""
-    _check(_lib.rackrail_all_reduce(_running(), ctypes.byref(buffer), operation))
+    _check(*_wait_for(_lib.rackrail_all_reduce, _running(), ctypes.byref(buffer), operation))
 
 
 def plan(elements, ready_nanoseconds=None):
@@ -178,16 +225,16 @@ def plan(elements, ready_nanoseconds=None):
     first = ctypes.c_int32()
     count = len(elements)
     times = (ctypes.c_int64 * count)(*ready_nanoseconds) if ready_nanoseconds else None
-    _check(_lib.rackrail_plan(_running(), (ctypes.c_int64 * count)(*elements), times, count,
-                              ctypes.byref(first)))
+    _check(*_wait_for(_lib.rackrail_plan, _running(), (ctypes.c_int64 * count)(*elements), times,
+                      count, ctypes.byref(first)))
     return first.value
 
 
 def start(bucket, buffer, operation):
     """rackrail_start()."""
-    _check(_lib.rackrail_start(_running(), bucket, ctypes.byref(buffer), operation))
+    _check(*_call(_lib.rackrail_start, _running(), bucket, ctypes.byref(buffer), operation))
 
 
 def wait(bucket):
     """rackrail_wait()."""
-    _check(_lib.rackrail_wait(_running(), bucket))
+    _check(*_wait_for(_lib.rackrail_wait, _running(), bucket))

@@ -124,6 +124,77 @@ except rackrail.PeerLost as error:
     print(error)
 """
 KILLED = UNCAUGHT.replace('raise ValueError("no more data")', "import os; os.kill(os.getpid(), 9)")
+# Rank 1 comes late, or not at all.
+INTERRUPTED = """
+import os, signal, sys, threading, time, numpy as np, rackrail
+def interrupt_after(seconds):
+    timer = threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGINT))
+    timer.daemon = True
+    timer.start()
+def interrupted(call):
+    start = time.monotonic()
+    interrupt_after(1)
+    try:
+        call()
+    except KeyboardInterrupt:
+        seconds = time.monotonic() - start
+        assert 1 <= seconds < 10, seconds
+    else:
+        raise SystemExit("not interrupted")
+if sys.argv[1] == "init":
+    interrupted(lambda: rackrail.init(rank=1, world_size=2, coordinator="127.0.0.1:1", timeout=60))
+    try:
+        rackrail.init()
+    except rackrail.InputError as error:
+        print(error)
+    sys.exit()
+ones = np.ones(10, np.float32)
+rackrail.allreduce(ones)
+if sys.argv[1] == "sum":
+    if rackrail.rank() == 0:
+        interrupted(lambda: rackrail.allreduce(ones))
+        try:
+            rackrail.allreduce(ones)
+        except rackrail.Error as error:
+            print(error)
+    else:
+        try:
+            time.sleep(5)
+            rackrail.allreduce(ones)
+        except rackrail.PeerLost as error:
+            print(error)
+    sys.exit()
+# Where Python hears of it by itself, or does something else, the job goes on.
+if rackrail.rank() == 0:
+    interrupted(lambda: time.sleep(20))
+    other = threading.Thread(target=rackrail.allreduce, args=(ones,))
+    other.start()
+    interrupted(lambda: other.join())
+    other.join()
+    heard = []
+    signal.signal(signal.SIGINT, lambda *_: heard.append(1))
+    interrupt_after(1)
+else:
+    time.sleep(5)
+    rackrail.allreduce(ones)
+    time.sleep(3)
+rackrail.allreduce(ones)
+if rackrail.rank() == 0:
+    assert heard == [1]
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    child = os.fork()  # whose signals are its own
+    if child == 0:
+        signal.signal(signal.SIGINT, lambda *_: os._exit(0))
+        time.sleep(1)
+        os.kill(os.getpid(), signal.SIGINT)
+        os._exit(1)
+else:
+    time.sleep(3)
+rackrail.allreduce(ones)
+if rackrail.rank() == 0:
+    assert os.waitpid(child, 0)[1] == 0
+print("good")
+"""
 
 
 @unittest.skipUnless(PYTHON, WHY_NOT)
@@ -162,6 +233,19 @@ class AllReduce(RankTest):
             self.assertRegex(results[rank].out,
                              r"\Arank 1 \(pid \d+ on .*\) failed: ValueError: no more data\n\Z")
             self.assertEqual((results[rank].status, results[rank].err), (0, ""))
+
+    def test_control_c_ends_an_init_that_waits(self):
+        result = self.run_python(self.program(INTERRUPTED), "init")
+        self.assertEqual(result.out, "rackrail.init() was interrupted\n", str(result))
+
+    def test_control_c_ends_a_sum_that_waits_and_the_others_hear_of_it(self):
+        first, second = self.run_ranks(2, self.program(INTERRUPTED), "sum")
+        self.assertEqual((first.out, first.err), ("the job was interrupted\n", ""), str(first))
+        self.assertRegex(second.out, r"\Arank 0 \(pid \d+ on .*\) failed: interrupted\n\Z", str(second))
+
+    def test_control_c_elsewhere_is_the_programs(self):
+        for result in self.run_ranks(2, self.program(INTERRUPTED), "elsewhere"):
+            self.assertEqual((result.out, result.err), ("good\n", ""), str(result))
 
     def test_a_killed_rank_is_missed_by_the_others(self):
         results = self.run_ranks(3, self.program(KILLED), status=None)

@@ -87,6 +87,25 @@ assert all(len(open_now) >= 4 for open_now in state.open_at_end[1:]), state.open
 assert dist.get_rank() == 1 or all(map(all, state.open_at_end)), state.open_at_end
 print("good")
 """
+# Rank 1 does not come to the last step, and rank 0 waits for it within backward().
+INTERRUPTED = """
+import os, signal, threading, time, torch, torch.distributed as dist, rackrail, rackrail.torch
+dist.init_process_group("gloo")
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(300, 300))
+rackrail.torch.register(model)
+for step in range(4):
+    model(torch.ones(4, 300)).sum().backward()
+if dist.get_rank() == 1:
+    time.sleep(20)
+start = time.monotonic()
+threading.Timer(1, os.kill, (os.getpid(), signal.SIGINT)).start()
+try:
+    model(torch.ones(4, 300)).sum().backward()
+    time.sleep(60)  # Python's own turn
+except (KeyboardInterrupt, RuntimeError) as error:
+    os.write(1, f"{time.monotonic() - start:.1f} {str(error).splitlines()[:1]}".encode())
+    os._exit(0)
+"""
 # Models in one backward pass, with ranks that are late by chance. Gradients against those of copies without
 # DDP, averaged by Gloo.
 JOINT = """
@@ -634,6 +653,11 @@ class Hook(RankTest):
     def test_loaders_that_fork(self):
         for result in self.run_ranks(2, self.write("loaders.py", LOADERS)):
             self.assertEqual(result.out, "good\n", str(result))
+
+    def test_control_c_ends_a_backward_pass_that_waits(self):
+        first, second = self.run_ranks(2, self.write("interrupted.py", INTERRUPTED))
+        self.assertLess(float(first.out.split()[0]), 10, str(first))
+        self.assertIn("interrupted", second.out, str(second))
 
     def test_a_killed_rank_is_an_exception_of_backward(self):
         results = self.run_ranks(3, self.write("lost.py", LOST), status=None)
