@@ -4,13 +4,16 @@ import os
 import shutil
 from pathlib import Path
 
-from setuptools import setup
+from setuptools import Command, setup
 from setuptools.command.build_py import build_py
 
 try:
     from setuptools.command.bdist_wheel import bdist_wheel
-except ImportError:  # older setuptools
-    from wheel.bdist_wheel import bdist_wheel
+except ImportError:  # setuptools before 70.1
+    try:
+        from wheel.bdist_wheel import bdist_wheel
+    except ImportError:
+        bdist_wheel = None  # pip fetches it, once it has been told by setuptools, unless it may not
 
 HERE = Path(__file__).resolve().parent
 
@@ -32,7 +35,17 @@ class WithLibrary(build_py):
             shutil.copy2(found, Path(self.build_lib) / "rackrail" / "librackrail.so")
 
 
-class ForThisMachine(bdist_wheel):
+class NoWheel(Command):
+    user_options = []
+
+    def initialize_options(self):
+        raise SystemExit("rackrail: found neither setuptools 70.1 nor the package wheel, expected one of"
+                         " them: without --no-build-isolation, pip fetches it")
+
+    finalize_options = run = initialize_options
+
+
+class ForThisMachine(bdist_wheel or Command):
     """Any Python 3, but with the library only machines of this kind."""
 
     def finalize_options(self):
@@ -44,4 +57,5 @@ class ForThisMachine(bdist_wheel):
         return tag if self.root_is_pure else ("py3", "none", tag[2])
 
 
-setup(cmdclass={"build_py": WithLibrary, "bdist_wheel": ForThisMachine})
+setup(cmdclass={"build_py": WithLibrary,
+                "bdist_wheel": ForThisMachine if bdist_wheel else NoWheel})

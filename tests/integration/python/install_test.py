@@ -20,11 +20,12 @@ class Install(RankTest):
         shutil.copytree(PACKAGE, self.folder / "source",
                         ignore=shutil.ignore_patterns("build", "*.egg-info", "__pycache__"))
 
-    def install(self, library):
-        self.run_python("-m", "pip", "install", "--quiet", "--no-build-isolation", "--no-deps",
-                        "--no-index", "--disable-pip-version-check", "--root-user-action", "ignore",
-                        "--target", str(self.folder / "site"), str(self.folder / "source"),
-                        PYTHONPATH="", RACKRAIL_LIBRARY=library, TMPDIR=str(self.folder))
+    def install(self, library, path="", status=0):
+        return self.run_python(
+            "-m", "pip", "install", "--quiet", "--no-build-isolation", "--no-deps", "--no-index",
+            "--disable-pip-version-check", "--root-user-action", "ignore", "--target",
+            str(self.folder / "site"), str(self.folder / "source"), status=status, PYTHONPATH=path,
+            RACKRAIL_LIBRARY=library, TMPDIR=str(self.folder))
 
     def run_installed(self, program, status=0):
         """Without any variable that names the library."""
@@ -37,6 +38,14 @@ class Install(RankTest):
         self.assertEqual(result.out.split(), [str(self.folder / "site/rackrail/__init__.py"), "1"])
         wheel = next((self.folder / "site").glob("rackrail-*.dist-info")) / "WHEEL"
         self.assertRegex(wheel.read_text(encoding="utf-8"), r"(?m)^Tag: py3-none-linux_\w+$")
+
+    def test_without_wheel_it_says_so(self):
+        self.write("without/wheel/__init__.py", "raise ModuleNotFoundError('wheel')")
+        result = self.install(LIBRARY, str(self.folder / "without"), status=None)
+        if result.status == 0:
+            self.skipTest("setuptools has a command of its own")
+        self.assertIn("rackrail: found neither setuptools 70.1 nor the package wheel", result.err)
+        self.assertNotIn("Traceback", result.err)
 
     @unittest.skipIf(os.path.exists("/usr/lib/librackrail.so"), "the machine has the library")
     def test_without_a_library_the_import_says_so(self):
