@@ -26,19 +26,27 @@ def allreduce(array, operation="sum", in_place=False):
     if _is_on_gpu(array):
         return _allreduce_on_gpu(array, _OPERATIONS[operation], in_place)
     numpy = _numpy()
+    if _is_bfloat16_of_torch(array):  # which NumPy does not have
+        if in_place:
+            raise _not_in_place()
+        return allreduce(array.detach().float(), operation).to(array.dtype)
     seen = _seen_by_numpy(array, numpy)
     is_single = seen.dtype == numpy.float32
     if not is_single and not _is_half(seen.dtype):
         raise _job.InputError(f"an array of {seen.dtype}: expected float32, float16 or bfloat16")
     if in_place:
         if not (is_single and seen.flags.writeable and seen.flags.c_contiguous):
-            raise _job.InputError("in_place: found an array that is read-only, not contiguous or"
-                                  " not of float32, expected one that can be summed where it is")
+            raise _not_in_place()
         work = seen
     else:
         work = numpy.array(seen, dtype=numpy.float32, order="C", copy=True)
     _job.all_reduce(_job.buffer_of(work.ctypes.data, work.size), _OPERATIONS[operation])
     return array if in_place else _like(array, work.astype(seen.dtype, copy=False))
+
+
+def _not_in_place():
+    return _job.InputError("in_place: found an array that is read-only, not contiguous or not of"
+                           " float32, expected one that can be summed where it is")
 
 
 def _is_on_gpu(array):
@@ -97,6 +105,11 @@ def _numpy():
     return numpy
 
 
+def _is_bfloat16_of_torch(array):
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(array, torch.Tensor) and array.dtype == torch.bfloat16
+
+
 def _is_half(dtype):
     return dtype.name in ("float16", "bfloat16")
 
@@ -105,11 +118,7 @@ def _seen_by_numpy(array, numpy):
     if isinstance(array, numpy.ndarray):
         return array
     if type(array).__module__.partition(".")[0] == "torch":
-        import torch
-        array = array.detach()
-        if array.dtype == torch.bfloat16:  # which NumPy does not have
-            raise _job.InputError("a tensor of bfloat16: sum tensor.float() instead")
-        return array.numpy()
+        return array.detach().numpy()
     if hasattr(array, "__dlpack__"):
         try:
             return numpy.from_dlpack(array)

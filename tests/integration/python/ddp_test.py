@@ -231,6 +231,29 @@ except rackrail.InputError as error:
     print(error)
 rackrail.shutdown()
 """
+# Tensors on the CPU, of which NumPy has no bfloat16.
+TENSORS = """
+import torch, rackrail
+rank, ranks = rackrail.rank(), rackrail.world_size()
+for dtype in (torch.bfloat16, torch.float16, torch.float32):
+    mine = torch.full((2, 3), rank + 1.0, dtype=dtype).t().requires_grad_()
+    for operation, expected in (("sum", ranks * (ranks + 1) / 2), ("mean", (ranks + 1) / 2)):
+        total = rackrail.allreduce(mine, operation)
+        assert total.dtype == dtype and total.shape == (3, 2) and (total == expected).all(), total
+    assert (mine == rank + 1).all(), "the argument was changed"
+# Rounded once: of 256 + 1 + 1, bfloat16 has 256 + 1 not.
+of_rank = torch.tensor([256.0 if rank == 0 else 1.0], dtype=torch.bfloat16)
+assert ranks != 3 or rackrail.allreduce(of_rank).item() == 258
+for wrong, options, part in ((torch.zeros(3, dtype=torch.bfloat16), {"in_place": True}, "in_place"),
+                             (torch.zeros(3, dtype=torch.float64), {}, "float64")):
+    try:
+        rackrail.allreduce(wrong, **options)
+    except rackrail.InputError as error:
+        assert part in str(error) and "\\n" not in str(error), error
+    else:
+        raise SystemExit("accepted")
+print("good")
+"""
 TYPES = """
 import torch, torch.distributed as dist, rackrail, rackrail.torch
 dist.init_process_group("gloo")
@@ -649,6 +672,11 @@ class Hook(RankTest):
         for result in self.run_ranks(2, self.write("dtypes.py", TYPES)):
             self.assertEqual(result.out, "summed torch.float16\nInputError: a bucket of torch.float64:"
                              " expected float32, float16 or bfloat16\n", str(result))
+
+    def test_tensors_of_16_bits_are_summed(self):
+        for ranks in (1, 3):
+            for result in self.run_ranks(ranks, self.write("tensors.py", TENSORS)):
+                self.assertEqual(result.out, "good\n", str(result))
 
     def test_loaders_that_fork(self):
         for result in self.run_ranks(2, self.write("loaders.py", LOADERS)):
