@@ -2,7 +2,7 @@
 
     torchrun --nproc_per_node=2 python/examples/digits_ddp.py --model transformer
 
-An ordinary script for DistributedDataParallel but for the three lines marked "rackrail".
+An ordinary script for DistributedDataParallel but for the two lines marked "rackrail".
 RACKRAIL_CODECS=int8 compresses gradients, RACKRAIL_CLUSTER says what the network looks like."""
 import argparse
 from pathlib import Path
@@ -51,8 +51,7 @@ def main():
     dist.init_process_group("gloo")
     torch.manual_seed(1)
     model = nn.parallel.DistributedDataParallel(make_model(arguments.model))
-    state = rackrail.torch.State()  # rackrail
-    model.register_comm_hook(state, rackrail.torch.comm_hook)  # rackrail
+    rackrail.torch.register(model)  # rackrail
     optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
     (images, labels), (test_images, test_labels) = load_digits()
     for epoch in range(arguments.epochs):

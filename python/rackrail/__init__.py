@@ -4,7 +4,7 @@
     mean = rackrail.allreduce(array, "mean")       # NumPy, JAX, TensorFlow, PyTorch
 
     import rackrail.torch                          # DistributedDataParallel
-    model.register_comm_hook(None, rackrail.torch.comm_hook)
+    rackrail.torch.register(model)
 
 All processes of a job call the same functions in the same order. See python/README.md."""
 

@@ -1,7 +1,7 @@
 """DistributedDataParallel's gradients by rackrail's plans.
 
     model = DistributedDataParallel(model)
-    model.register_comm_hook(None, rackrail.torch.comm_hook)
+    rackrail.torch.register(model)
 
 DDP chooses its buckets, and changes them after the first step to the order in which gradients
 become ready. So the first two steps are summed in FP32 by the plan that every job has; at the end
@@ -325,7 +325,8 @@ def register(model, state=None):
 
 def comm_hook(state, bucket):
     """For DistributedDataParallel.register_comm_hook(state, comm_hook): the mean over all ranks.
-    `state` is a State; None stands for one that the process has, for programs with one model."""
+    `state` is a State; None stands for one that the process has, for programs with one model: the
+    buckets of several would look like those of one that change in every step."""
     global _default_state
     if state is None:
         if _default_state is None:

@@ -24,8 +24,9 @@ def profile(model, batch, loss=None, *, path=None, repeats=5, name=None):
     `batch` is (inputs, targets), `loss` a function of outputs and targets (cross-entropy if none)
     whose value is a mean over samples. Times are medians of `repeats` passes after one that does
     not count. The gradient noise scale at these parameters is estimated from parts of the batch,
-    where it has at least two samples. The model is not changed: a copy is measured. Model and batch
-    are on the CPU or on one CUDA device, whose events are the clock then."""
+    where it has at least two samples. The model is not changed: a copy is measured, without other
+    ranks where it is a DistributedDataParallel. Model and batch are on the CPU or on one CUDA device,
+    whose events are the clock then."""
     inputs, targets = batch
     loss = loss or torch.nn.functional.cross_entropy
     if repeats < 1:
@@ -33,6 +34,8 @@ def profile(model, batch, loss=None, *, path=None, repeats=5, name=None):
     if getattr(inputs, "ndim", 0) == 0 or len(inputs) == 0:
         raise _job.InputError("batch: found inputs without samples, expected (inputs, targets) with"
                               " the samples along the first dimension")
+    if isinstance(model, (torch.nn.parallel.DistributedDataParallel, torch.nn.DataParallel)):
+        model = model.module
     model = copy.deepcopy(model)
     parameters = {key: value for key, value in model.named_parameters() if value.requires_grad}
     if not parameters:

@@ -490,6 +490,15 @@ for step in range(STEPS):
     model(gradient).backward()
 print(state.noise_scale(8))
 """
+# Within DDP it is the same model; a copy that called other ranks would wait for this one.
+PROFILE_PARALLEL = """
+import torch, torch.distributed as dist, rackrail.torch
+dist.init_process_group("gloo")
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(10, 3))
+rackrail.torch.register(model)
+if dist.get_rank() == 0:
+    print(rackrail.torch.profile(model, (torch.randn(8, 10), torch.randint(0, 3, (8,)))), end="")
+"""
 # CUDA's events by the host's clock, which may be read only once all has been waited for.
 DEVICE_CLOCK = """
 import time, torch, rackrail.torch
@@ -725,6 +734,11 @@ class Profile(RankTest):
         plan = self.rackrail_json("plan", "two-racks-40g", "net.yaml", "-o", "plan.json")
         self.assertEqual(plan["workload"], "my net")
         self.rackrail("verify", "plan.json", "--workload", "net.yaml")
+
+    def test_of_a_parallel_model_it_is_the_models_own(self):
+        text = self.run_ranks(2, self.write("parallel.py", PROFILE_PARALLEL), limit=60)[0].out
+        self.assertIn("name: \"Linear\"\n", text)
+        self.assertEqual(set(re.findall(r'(?m)^  - \["([^"]+)", ', text)), {"weight", "bias"}, text)
 
     def test_on_a_device_its_events_are_the_clock(self):
         result = self.run_python(self.write("clock.py", DEVICE_CLOCK))
