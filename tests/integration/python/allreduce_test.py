@@ -123,6 +123,8 @@ try:  # the end may come while the others are still in the first one
 except rackrail.PeerLost as error:
     print(error)
 """
+ABORTED = UNCAUGHT.replace('raise ValueError("no more data")',
+                           'import sys; rackrail.abort("no more data"); sys.exit(3)')
 KILLED = UNCAUGHT.replace('raise ValueError("no more data")', "import os; os.kill(os.getpid(), 9)")
 # Rank 1 comes late, or not at all.
 INTERRUPTED = """
@@ -233,6 +235,12 @@ class AllReduce(RankTest):
             self.assertRegex(results[rank].out,
                              r"\Arank 1 \(pid \d+ on .*\) failed: ValueError: no more data\n\Z")
             self.assertEqual((results[rank].status, results[rank].err), (0, ""))
+
+    def test_a_rank_that_aborts_and_exits_is_told_to_the_others_at_once(self):
+        first, second = self.run_ranks(2, self.program(ABORTED), status=None)
+        self.assertRegex(first.out, r"\Arank 1 \(pid \d+ on .*\) failed: no more data\n\Z", str(first))
+        self.assertEqual((first.status, second.status), (0, 3), str(second))
+        self.assertLess(max(first.seconds, second.seconds), 20)
 
     def test_control_c_ends_an_init_that_waits(self):
         result = self.run_python(self.program(INTERRUPTED), "init")
