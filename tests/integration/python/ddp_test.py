@@ -10,7 +10,7 @@ PYTHON, WHY_NOT = python_with("torch")
 PROGRAM = HERE / "ddp_program.py"
 
 LOST = """
-import os, torch, torch.distributed as dist, rackrail, rackrail.torch
+import os, time, torch, torch.distributed as dist, rackrail, rackrail.torch
 dist.init_process_group("gloo")
 model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(300, 300))
 model.register_comm_hook(None, rackrail.torch.comm_hook)
@@ -20,7 +20,9 @@ for step in range(50):
     try:
         model(torch.ones(4, 300)).sum().backward()
     except RuntimeError as error:
-        print(f"step {step}: {error}")
+        print(f"step {step}: {error}", flush=True)
+        if dist.get_rank() == 0:  # who has the coordinator, which the others hear of it by
+            time.sleep(2)
         os._exit(3)
 """
 # Two models whose steps alternate, buckets that are skipped (no_sync), 16-bit gradients, and an
