@@ -3,6 +3,7 @@
 
 #include <catch2/catch.hpp>
 #include <numeric>
+#include <utility>
 
 #include "base/random.hpp"
 #include "plan/verifier.hpp"
@@ -22,19 +23,24 @@ using topology::Topology;
 constexpr std::uint64_t kSeed = 20261121;
 constexpr std::int64_t kUnit = 1'000'000;
 
-/// Ranks and switches, every cable as wide in both directions: a random tree, and more cables.
-Topology random_cables(std::uint64_t seed) {
-  std::uint64_t counter = 0;
-  const auto below = [&](std::size_t limit) { return random_bits(seed, counter++) % limit; };
+Topology without_links(std::size_t ranks, std::size_t switches) {
   Topology topology("random");
-  const std::size_t ranks = 2 + below(5);
-  const std::size_t switches = below(4);
   for (std::size_t v = 0; v < ranks + switches; ++v) {
     const bool is_rank = v < ranks;
     topology.add_node(
         {.name = fmt::format("v{}", v), .kind = is_rank ? NodeKind::kGpu : NodeKind::kSwitch});
     if (is_rank) topology.add_rank(NodeId(v));
   }
+  return topology;
+}
+
+/// Ranks and switches, every cable as wide in both directions: a random tree, and more cables.
+Topology random_cables(std::uint64_t seed) {
+  std::uint64_t counter = 0;
+  const auto below = [&](std::size_t limit) { return random_bits(seed, counter++) % limit; };
+  const std::size_t ranks = 2 + below(5);
+  const std::size_t switches = below(4);
+  Topology topology = without_links(ranks, switches);
   const auto cable = [&](std::size_t a, std::size_t b) {
     topology.add_duplex_link(
         {.from = NodeId(a),
@@ -50,15 +56,49 @@ Topology random_cables(std::uint64_t seed) {
   return topology;
 }
 
-/// Bytes of an all-gather's result per second, times 1/n: the worst of all cuts.
-double rate_of_worst_cut(const Topology& topology) {
+/// Links of one direction each: circles, of which the first joins all, so that switches send what
+/// they receive, and links between ranks, which need not.
+Topology random_circles(std::uint64_t seed) {
+  std::uint64_t counter = 0;
+  const auto below = [&](std::size_t limit) { return random_bits(seed, counter++) % limit; };
+  const std::size_t ranks = 2 + below(5);
+  const std::size_t switches = below(4);
+  Topology topology = without_links(ranks, switches);
+  const auto add = [&](std::size_t from, std::size_t to, std::int64_t units) {
+    topology.add_link(
+        {.from = NodeId(from), .to = NodeId(to), .bandwidth = Bandwidth(kUnit * units)});
+  };
+  const std::size_t circles = 1 + below(4);
+  for (std::size_t circle = 0; circle < circles; ++circle) {
+    std::vector<std::size_t> members(ranks + switches);
+    std::iota(members.begin(), members.end(), std::size_t{0});
+    for (std::size_t i = members.size(); i > 1; --i) std::swap(members[i - 1], members[below(i)]);
+    if (circle > 0) members.resize(2 + below(members.size() - 1));
+    const auto units = static_cast<std::int64_t>(1 + below(6));
+    for (std::size_t i = 0; i < members.size(); ++i) {
+      add(members[i], members[(i + 1) % members.size()], units);
+    }
+  }
+  for (std::size_t more = below(ranks + 1); more > 0; --more) {
+    const std::size_t from = below(ranks);
+    const std::size_t to = below(ranks);
+    if (from != to) add(from, to, static_cast<std::int64_t>(1 + below(6)));
+  }
+  return topology;
+}
+
+/// Bytes of an all-gather's result per second, times 1/n: the worst of all cuts. Of a
+/// reduce-scatter's buffer, if reversed.
+double rate_of_worst_cut(const Topology& topology, bool is_reversed) {
   double worst = 1e300;
   for (std::uint32_t set = 1; set + 1 < (1U << topology.node_count()); ++set) {
     const auto has = [set](NodeId v) { return (set >> v.value() & 1U) != 0; };
     std::int64_t leaving = 0;
     for (std::size_t l = 0; l < topology.link_count(); ++l) {
       const topology::Link& link = topology.link(LinkId(l));
-      if (has(link.from) && !has(link.to)) leaving += link.bandwidth.bytes_per_second();
+      const auto [from, to] =
+          is_reversed ? std::pair(link.to, link.from) : std::pair(link.from, link.to);
+      if (has(from) && !has(to)) leaving += link.bandwidth.bytes_per_second();
     }
     std::size_t ranks = 0;
     for (std::size_t r = 0; r < topology.rank_count(); ++r) {
@@ -91,11 +131,11 @@ double rate_of_worst_link(const Topology& topology, const Forest& forest) {
   return worst;
 }
 
-TEST_CASE("forests reach the bound of all cuts on random cables") {
-  for (std::uint64_t i = 0; i < 400; ++i) {
+TEST_CASE("forests reach the bound of all cuts on random cables and circles") {
+  for (std::uint64_t i = 0; i < 800; ++i) {
     const std::uint64_t seed = kSeed + i;
     INFO("seed " << seed);
-    const Topology topology = random_cables(seed);
+    const Topology topology = i % 2 == 0 ? random_cables(seed) : random_circles(seed);
     const ForestOptions all{.most_trees_per_rank = 1000, .good_enough = 1 - 1e-9};
     for (const bool is_reversed : {false, true}) {
       const Forest forest = make_forest(topology, all, is_reversed);
@@ -103,7 +143,7 @@ TEST_CASE("forests reach the bound of all cuts on random cables") {
       INFO(fmt::format("{}", fmt::join(problems, "\n")));
       CHECK(problems.empty());
       CHECK(rate_of_worst_link(topology, forest) ==
-            Approx(rate_of_worst_cut(topology)).epsilon(1e-6));
+            Approx(rate_of_worst_cut(topology, is_reversed)).epsilon(1e-6));
     }
   }
 }
