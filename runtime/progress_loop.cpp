@@ -16,6 +16,7 @@ namespace {
 
 constexpr Duration kLongestRest = 50_ms;                // also notices a stop
 constexpr std::chrono::milliseconds kAside(2);          // after a turn of the caller's
+constexpr std::chrono::microseconds kPolling(100);      // a small message is there by then
 constexpr auto kMostLending = std::chrono::seconds(1);  // of the caller's memory, once aborted
 
 Duration rest_until(const std::optional<std::chrono::steady_clock::time_point>& due) {
@@ -160,8 +161,13 @@ void ProgressLoop::take_turn(const std::function<bool()>& is_over) {
   }
   const Duration before = cpu_time_of(CLOCK_THREAD_CPUTIME_ID);
   try {
+    auto latest = std::chrono::steady_clock::now();  // that something happened
     while (!is_over()) {
-      if (work_a_round() == 0 && !is_over()) {
+      if (work_a_round() != 0) {
+        latest = std::chrono::steady_clock::now();
+      } else if (std::chrono::steady_clock::now() - latest < kPolling) {
+        std::this_thread::yield();
+      } else if (!is_over()) {
         transport_.wait(rest_until(next_due()));
       }
     }

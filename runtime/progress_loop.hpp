@@ -3,8 +3,9 @@
 //
 // Turns. Of what is small, the time is that of waking threads up: so the caller's thread may do the
 // progress thread's work itself while it launches such a thing and waits for it. Whoever has the
-// turn works; the other one sleeps. After a turn of the caller's the thread stays out of the way
-// for 2 ms, as the next one is often near.
+// turn works; the other one sleeps. Before the caller sleeps it polls for 100 us, and yields, as it
+// has nothing else to do. After its turn the thread stays out of the way for 2 ms, as the next one
+// is often near.
 //
 // Life. While all is well the thread takes what the caller has launched, lets the transport
 // progress, does what has become possible, and sleeps when nothing happened. The first abort, by
