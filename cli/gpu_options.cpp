@@ -4,6 +4,8 @@
 #include <map>
 #include <utility>
 
+#include "base/error.hpp"
+
 namespace rackrail::cli {
 
 namespace {
@@ -21,27 +23,31 @@ const std::map<std::string, runtime::GpuPath>& gpu_paths() {
 }  // namespace
 
 void GpuOptions::add_to(CLI::App& command) {
-  CLI::Option* where =
-      command
-          .add_option("--device", device,
-                      "Where workers compute and gradients lie: cpu, or cuda (with cuBLAS; each "
-                      "worker a GPU of its host, in the order of the ranks)")
-          ->check(CLI::IsMember({"cpu", "cuda"}))
-          ->capture_default_str();
   command
-      .add_flag("--share-gpu", shares,
-                "Several workers may have one GPU: to try a plan out, not to be fast")
-      ->needs(where);
+      .add_option("--device", device,
+                  "Where workers compute and gradients lie: cpu (default), or cuda (with cuBLAS; "
+                  "each worker a GPU of its host, in the order of the ranks), which the next two "
+                  "options imply")
+      ->check(CLI::IsMember({"cpu", "cuda"}));
+  command.add_flag("--share-gpu", shares,
+                   "Several workers may have one GPU: to try a plan out, not to be fast");
   command
-      .add_option("--gpu-path", path,
-                  "What carries gradients between GPUs: nccl; direct, --transport, which reads and "
-                  "writes the GPU's memory itself (a UCX with CUDA); staged, --transport by way of "
-                  "pinned memory; hybrid, nccl inside hosts and --transport between them; or auto, "
-                  "nccl where all workers have it, else --transport. Where it is not said, "
-                  "messages are direct wherever they can")
-      ->check(CLI::IsMember({"auto", "nccl", "direct", "staged", "hybrid"}))
-      ->capture_default_str()
-      ->needs(where);
+      .add_option(
+          "--gpu-path", path,
+          "What carries gradients between GPUs: nccl; direct, --transport, which reads and "
+          "writes the GPU's memory itself (a UCX with CUDA); staged, --transport by way of "
+          "pinned memory; hybrid, nccl inside hosts and --transport between them; or auto "
+          "(default), nccl where all workers have it, else --transport. Where it is not said, "
+          "messages are direct wherever they can")
+      ->check(CLI::IsMember({"auto", "nccl", "direct", "staged", "hybrid"}));
+  command.parse_complete_callback([this] {
+    if (device == "cpu" && needs_gpu()) {
+      throw ConfigError(ErrorContext{.file = "<command line>",
+                                     .where = "--device",
+                                     .found = "cpu",
+                                     .expected = "cuda, with --share-gpu or --gpu-path"});
+    }
+  });
 }
 
 std::optional<runtime::GpuSettings> GpuOptions::settings(
@@ -49,8 +55,9 @@ std::optional<runtime::GpuSettings> GpuOptions::settings(
   if (!on_gpu()) {
     return std::nullopt;
   }
-  return runtime::GpuSettings{
-      .shares = shares, .path = gpu_paths().at(path), .hosts = std::move(hosts)};
+  return runtime::GpuSettings{.shares = shares,
+                              .path = gpu_paths().at(path.empty() ? "auto" : path),
+                              .hosts = std::move(hosts)};
 }
 
 std::vector<std::vector<Rank>> each_alone(std::size_t ranks) {
@@ -65,7 +72,10 @@ std::vector<std::string> GpuOptions::words() const {
   if (!on_gpu()) {
     return {};
   }
-  std::vector<std::string> result{"--device", device, "--gpu-path", path};
+  std::vector<std::string> result{"--device", "cuda"};
+  if (!path.empty()) {
+    result.insert(result.end(), {"--gpu-path", path});
+  }
   if (shares) {
     result.emplace_back("--share-gpu");
   }

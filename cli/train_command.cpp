@@ -585,7 +585,7 @@ void add_train_command(CLI::App& app, Session& session) {
   command->footer(
       "Examples: rackrail train plan.json --workers 4\n"
       "          mpirun -n 4 rackrail train plan.json\n"
-      "          rackrail train plan.json --workers 4 --device cuda --share-gpu\n"
+      "          rackrail train plan.json --workers 4 --share-gpu\n"
       "          rackrail train plan.json --emulate two-racks-40g --scale 0.0125\n"
       "Under mpirun, srun, torchrun or with TF_CONFIG each process is one rank.\n"
       "RACKRAIL_TLS=FOLDER (ca.pem, cert.pem, key.pem) has workers and coordinator talk over "

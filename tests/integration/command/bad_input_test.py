@@ -166,6 +166,9 @@ class BadInput(harness.CommandTest):
                               where="--batch-policy goodput", found="no noise scale")
         self.assert_bad_input("train", "plan.json", "--workload", "nonsense",
                               found="--calibration")
+        for options in (("--share-gpu",), ("--gpu-path", "nccl")):
+            self.assert_bad_input("train", "plan.json", "--device", "cpu", *options,
+                                  where="--device", found="cpu", expected="cuda")
         self.assert_bad_input("simulate", "two-racks-40g", "--collective", "all-reduce", "--slice",
                               "1B", where="--slice", found="1B", expected="4.00 KiB")
 

@@ -173,6 +173,7 @@ class Modes(TrainingTest):
                  "--device cuda"),
                 (servers, ("--mode", "async", "--device", "cuda"), "--mode async",
                  "--device cuda"),
+                (servers, ("--mode", "async", "--share-gpu"), "--mode async", "--device cuda"),
                 (ring, ("--mode", "async"), "schedules", "with schedule 'ring'"),
                 (half, ("--mode", "async"), "schedules", "with a codec")):
             with self.subTest(options=options):
