@@ -168,6 +168,9 @@ struct Executor::Impl final : ProgressLoop {
   }
 
   void halt() noexcept override { engine.halt(); }
+  bool is_busy() const override {
+    return std::count(states.begin(), states.end(), BucketState::kLaunched) != 0;
+  }
   bool is_borrowing() const noexcept override { return engine.borrowed() != 0; }
 
   const plan::Plan& plan;

@@ -93,11 +93,7 @@ bool ProgressLoop::is_aborted() const {
 
 void ProgressLoop::loop() {
   take_short_time_slices();  // what comes is taken while the cores compute
-  try {
-    work();
-  } catch (...) {
-    fail();
-  }
+  work();
   tell_of_missed();
   const std::lock_guard turn(turn_);  // nobody else's any more
   halt();
@@ -115,16 +111,21 @@ void ProgressLoop::loop() {
 void ProgressLoop::work() {
   while (true) {
     stand_aside();
+    std::unique_lock turn(turn_);
     if (stopping_ || is_aborted()) {
       return;
     }
-    std::unique_lock turn(turn_);
-    if (work_a_round() == 0) {
-      const Duration rest = rest_until(next_due());
-      if (transport_.arm()) {
-        turn.unlock();
-        transport_.sleep(rest);
+    try {
+      if (work_a_round() == 0) {
+        const Duration rest = rest_until(next_due());
+        if (transport_.arm()) {
+          turn.unlock();
+          transport_.sleep(rest);
+        }
       }
+    } catch (...) {
+      fail();  // with the turn, which nobody takes after that
+      return;
     }
   }
 }
@@ -145,13 +146,18 @@ void ProgressLoop::stand_aside() {
     return reason_ || stopping_ ||
            (!stands_aside_ && std::chrono::steady_clock::now() >= aside_until_);
   };
+  if (stands_aside_) {
+    transport_.wake();  // what woke this thread may have been meant for the other one
+  }
   while (!is_needed()) {
-    is_wanted_.wait_for(lock, kAside);  // its turn ends without a word
+    // The caller's turn ends without a word.
+    is_wanted_.wait_until(lock,
+                          stands_aside_ ? std::chrono::steady_clock::now() + kAside : aside_until_);
   }
 }
 
 void ProgressLoop::take_turn(const std::function<bool()>& is_over) {
-  const std::unique_lock turn(turn_, std::try_to_lock);
+  std::unique_lock turn(turn_, std::try_to_lock);
   if (!turn.owns_lock() || is_over()) {
     return;
   }
@@ -160,6 +166,7 @@ void ProgressLoop::take_turn(const std::function<bool()>& is_over) {
     stands_aside_ = true;
   }
   const Duration before = cpu_time_of(CLOCK_THREAD_CPUTIME_ID);
+  bool is_wanted = true;
   try {
     auto latest = std::chrono::steady_clock::now();  // that something happened
     while (!is_over()) {
@@ -171,32 +178,48 @@ void ProgressLoop::take_turn(const std::function<bool()>& is_over) {
         transport_.wait(rest_until(next_due()));
       }
     }
+    is_wanted = next_due() || !transport_.arm();
   } catch (...) {
     fail();
   }
-  const std::lock_guard lock(mutex_);
-  stands_aside_ = false;
-  aside_until_ = std::chrono::steady_clock::now() + kAside;
-  callers_cpu_time_ += cpu_time_of(CLOCK_THREAD_CPUTIME_ID) - before;
+  {
+    const std::lock_guard lock(mutex_);
+    stands_aside_ = false;
+    is_wanted = is_wanted || reason_ || is_busy();
+    aside_until_ = std::chrono::steady_clock::now() + kAside;
+    callers_cpu_time_ += cpu_time_of(CLOCK_THREAD_CPUTIME_ID) - before;
+  }
+  turn.unlock();
+  if (is_wanted) {
+    rouse();
+  }
 }
 
 void ProgressLoop::work_once() {
-  const std::unique_lock turn(turn_, std::try_to_lock);
+  std::unique_lock turn(turn_, std::try_to_lock);
   if (!turn.owns_lock() || is_aborted()) {
     rouse();
     return;
   }
+  const Duration before = cpu_time_of(CLOCK_THREAD_CPUTIME_ID);
+  bool is_wanted = true;
   try {
     constexpr int kMostRounds = 4;  // then it is not small, or there is more to do besides
     bool is_idle = false;
     for (int round = 0; round < kMostRounds && !is_idle; ++round) {
       is_idle = work_a_round() == 0;
     }
-    if (!is_idle || next_due() || !transport_.arm()) {
-      rouse();
-    }
+    is_wanted = !is_idle || next_due() || !transport_.arm();
   } catch (...) {
     fail();
+  }
+  turn.unlock();
+  {
+    const std::lock_guard lock(mutex_);
+    callers_cpu_time_ += cpu_time_of(CLOCK_THREAD_CPUTIME_ID) - before;
+  }
+  if (is_wanted) {
+    rouse();
   }
 }
 
@@ -207,7 +230,9 @@ void ProgressLoop::fail() noexcept {
   } catch (const MissedPeerError& error) {
     {
       const std::lock_guard lock(mutex_);
-      missed_here_ = error.peer();
+      if (!reason_) {
+        missed_here_ = error.peer();
+      }
     }
     abort(error.what(), error.peer());
   } catch (const std::exception& error) {

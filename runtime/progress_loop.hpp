@@ -5,7 +5,7 @@
 // progress thread's work itself while it launches such a thing and waits for it. Whoever has the
 // turn works; the other one sleeps. Before the caller sleeps it polls for 100 us, and yields, as it
 // has nothing else to do. After its turn the thread stays out of the way for 2 ms, as the next one
-// is often near.
+// is often near, unless more is under way.
 //
 // Life. While all is well the thread takes what the caller has launched, lets the transport
 // progress, does what has become possible, and sleeps when nothing happened. The first abort, by
@@ -97,6 +97,8 @@ class ProgressLoop {
   virtual std::size_t advance() = 0;
   /// When advance() has something to do next though nothing happens; none: it need not be asked.
   virtual std::optional<std::chrono::steady_clock::time_point> next_due() const { return {}; }
+  /// Whether something else that was launched is not done yet. With the lock held.
+  virtual bool is_busy() const { return false; }
   /// Tells the caller, by notify(), what is done.
   virtual void report_finished() = 0;
   /// Lets go of everything, once: handlers may still be called, and do nothing.

@@ -40,8 +40,8 @@ class Watch:
     def call(self):
         """Around a call that waits for other ranks, on any thread."""
         thread = threading.get_ident()
-        self._calls[thread] = object()
         try:
+            self._calls[thread] = object()
             yield
         finally:
             self._calls.pop(thread, None)  # a handler may have made another
@@ -54,8 +54,7 @@ class Watch:
         reading, writing = os.pipe()
         os.set_blocking(writing, False)
         before = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
-        if before != -1:
-            signal.set_wakeup_fd(before)
+        if before != -1 and _put_back(before):
             os.close(reading)
             os.close(writing)
             return
@@ -80,6 +79,15 @@ class Watch:
         """Where the main thread is, and the calls that are under way."""
         frame = sys._current_frames().get(threading.main_thread().ident)
         return (frame, frame and frame.f_lasti), set(self._calls.copy().values())
+
+
+def _put_back(descriptor):
+    """Whether the program's own could be: it may have closed it."""
+    try:
+        signal.set_wakeup_fd(descriptor, warn_on_full_buffer=False)
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 def _forget(descriptor):

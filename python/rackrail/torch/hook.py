@@ -16,6 +16,7 @@ Sums are those of the whole job: a model that has a smaller process group is ref
 
 import gc
 import queue
+import sys
 import threading
 import time
 
@@ -174,6 +175,7 @@ class _Task:
         self._finish = finish
         self._plans = plans
         self._is_started = False
+        self.was_counted = False  # among those that have calls to make yet
         self.future = work.future()
 
     @property
@@ -206,6 +208,20 @@ class _Task:
         return self._work.result()
 
 
+    def settle(self, result, error):
+        """The future's end. The thread goes on whatever comes of it: others wait for that."""
+        try:
+            if error is None:
+                self.future.set_result(result)  # with a GPU: asks its streams, which may fail
+                return
+        except Exception as caught:
+            error = caught
+        try:
+            self.future.set_exception(error)
+        except Exception as caught:
+            print(f"rackrail: {error}; {caught}", file=sys.stderr)
+
+
 class _Line:
     """The buckets of all models, in the order in which autograd gives them, which is that of all
     ranks: a thread completes one after the other.
@@ -228,15 +244,18 @@ class _Line:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, name="rackrail", daemon=True)
                 self._thread.start()
+            self._tasks.put(task)  # first: what was started is awaited, whatever comes between
             if self._calls == 0:
                 task.start()
-            task.was_counted = task.has_calls
-            self._calls += task.was_counted
-            self._tasks.put(task)
+            counted = task.has_calls
+            self._calls += counted
+            task.was_counted = counted
 
     def _work(self):
         while True:
             task = self._tasks.get()
+            with self._lock:  # until it was given as a whole
+                pass
             result = error = None
             try:
                 result = task.complete()
@@ -244,10 +263,7 @@ class _Line:
                 error = caught
             with self._lock:
                 self._calls -= task.was_counted
-            if error is None:
-                task.future.set_result(result)
-            else:
-                task.future.set_exception(error)
+            task.settle(result, error)
 
 
 _line = _Line()
