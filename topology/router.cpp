@@ -27,6 +27,8 @@
 // Cost: O(E log V) per root for the part that is looked at, O(machine) and O(links · in-degree) per
 // destination. Labels take memory by pages, as they are reached; kMostKept bounds what they could
 // take.
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <iterator>
@@ -77,23 +79,42 @@ struct Label {
 static_assert(std::is_trivially_copyable_v<Label>);
 
 /// A label for every vertex, all bits zero (not reached) until written to; costs no time where
-/// nothing is written.
+/// nothing is written: calloc() clears what it had before, pages of the system's are clear.
 class Labels {
  public:
   explicit Labels(std::size_t vertices)
-      : labels_(static_cast<Label*>(std::calloc(vertices, sizeof(Label)))) {
-    if (labels_ == nullptr) {
-      throw std::bad_alloc();
-    }
-  }
+      : labels_(static_cast<Label*>(take(vertices * sizeof(Label))),
+                Release{vertices * sizeof(Label)}) {}
   Label& operator[](NodeId node) { return labels_.get()[node.index()]; }
   const Label& operator[](NodeId node) const { return labels_.get()[node.index()]; }
 
  private:
-  struct Free {
-    void operator()(Label* labels) const { std::free(labels); }
+  static constexpr std::size_t kPages = std::size_t{256} << 10U;  // from so many bytes on
+
+  static void* take(std::size_t bytes) {
+    void* memory = nullptr;
+    if (bytes < kPages) {
+      memory = std::calloc(bytes, 1);
+    } else {
+      memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+      memory = memory == MAP_FAILED ? nullptr : memory;
+    }
+    if (memory == nullptr) {
+      throw std::bad_alloc();
+    }
+    return memory;
+  }
+  struct Release {
+    std::size_t bytes;
+    void operator()(Label* labels) const {
+      if (bytes < kPages) {
+        std::free(labels);
+      } else {
+        munmap(labels, bytes);
+      }
+    }
   };
-  std::unique_ptr<Label, Free> labels_;
+  std::unique_ptr<Label, Release> labels_;
 };
 
 constexpr std::uint32_t kNoMachine = 0;
