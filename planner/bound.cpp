@@ -63,7 +63,7 @@ LowerBound lower_bound(const topology::Topology& topology, const plan::Workload&
       const Duration time = passes + times.ready[i] + moving + times.optimizer;
       if (time > bound.time) {
         bound = {time,
-                 fmt::format("network: from {} into backward on, {} must cross {}",
+                 fmt::format("network: from {} into backward on, {} must cross the {}",
                              to_string(times.ready[i]),
                              to_string(Bytes(static_cast<std::int64_t>(rest[i]))), network.reason)};
       }

@@ -207,7 +207,6 @@ class _Task:
         self._finish()
         return self._work.result()
 
-
     def settle(self, result, error):
         """The future's end. The thread goes on whatever comes of it: others wait for that."""
         try:
