@@ -3,7 +3,7 @@
 //
 //   started <case>
 //   passed  <case>
-//   failed  <case>
+//   failed  <case> <the first check that failed>
 //   skipped <case> <reason>
 //
 // Each line is flushed, so that after a crash the last "started" names the case that caused it.
@@ -24,6 +24,7 @@ namespace {
 
 std::string current_case = "(no test case)";
 std::vector<std::string> skip_reasons;
+std::string first_failure;
 
 std::string in_one_line(std::string_view text) {
   std::string line(text);
@@ -31,6 +32,20 @@ std::string in_one_line(std::string_view text) {
     if (c == '\n' || c == '\r' || c == '\t') c = ' ';
   }
   return line;
+}
+
+std::string described(const Catch::AssertionResult& result) {
+  const Catch::SourceLineInfo place = result.getSourceInfo();
+  const std::string_view file = place.file;
+  std::string text(file.substr(file.rfind('/') + 1));
+  text += ':' + std::to_string(place.line);
+  for (const std::string& part :
+       {result.getExpression(), result.getExpandedExpression(), std::string(result.getMessage())}) {
+    if (!part.empty() && text.find(part) == std::string::npos) {
+      text += ": " + part;
+    }
+  }
+  return in_one_line(text);
 }
 
 class CaseRecorder : public Catch::TestEventListenerBase {
@@ -46,12 +61,20 @@ class CaseRecorder : public Catch::TestEventListenerBase {
     Catch::TestEventListenerBase::testCaseStarting(info);
     current_case = in_one_line(info.name);
     skip_reasons.clear();
+    first_failure.clear();
     write("started", "");
+  }
+
+  bool assertionEnded(const Catch::AssertionStats& stats) override {
+    if (!stats.assertionResult.isOk() && first_failure.empty()) {
+      first_failure = described(stats.assertionResult);
+    }
+    return Catch::TestEventListenerBase::assertionEnded(stats);
   }
 
   void testCaseEnded(const Catch::TestCaseStats& stats) override {
     if (!stats.totals.assertions.allOk()) {
-      write("failed", "");
+      write("failed", first_failure);
     } else if (!skip_reasons.empty()) {
       std::string reasons;
       for (const std::string& reason : skip_reasons) {

@@ -56,6 +56,10 @@ class CatchPrograms(unittest.TestCase):
         outcome = self.case("counted as failed although it skips")
         self.assertEqual(outcome.total(), "0 passed, 1 failed, 0 skipped")
 
+    def test_a_failure_says_which_check_failed_first(self):
+        failed = self.case("counted as failed although it skips").failed
+        self.assertRegex(failed[0], r"^counted as failed although it skips: \w+\.cpp:\d+: ")
+
     def test_a_crash_fails_its_case_and_keeps_the_earlier_ones(self):
         outcome = self.case("counted as skipped,counted as failed when it crashes")
         self.assertEqual(outcome.total(), "0 passed, 1 failed, 1 skipped")
@@ -86,8 +90,10 @@ class OtherPrograms(unittest.TestCase):
                          [("two nodes", "one: core")])
 
     def test_a_program_may_count_its_own_cases(self):
-        outcome = shell("echo 'SKIPPED: a: b'; echo '5 passed, 2 failed, 1 skipped'; exit 1")
+        outcome = shell("echo 'SKIPPED: a: b'; echo 'FAILED: c: d'; "
+                        "echo '5 passed, 2 failed, 1 skipped'; exit 1")
         self.assertEqual(outcome.total(), "5 passed, 2 failed, 1 skipped")
+        self.assertEqual(outcome.failed, ["c: d", "(2 of its cases)"])
         self.assertEqual(outcome.skipped, [("a", "b")])
 
     def test_a_bad_exit_is_not_hidden_by_good_counts(self):

@@ -265,7 +265,11 @@ def main():
         sys.exit(1)
     runner = unittest.TextTestRunner(stream=sys.stdout, resultclass=CountingResult)
     result = unittest.main(exit=False, testRunner=runner).result
-    failed = {name_of(test) for test, _ in result.failures + result.errors}
+    failed = {}
+    for test, traceback in result.failures + result.errors:
+        failed.setdefault(name_of(test), traceback.rstrip().splitlines()[-1])
+    for name, why in failed.items():
+        print(f"FAILED: {name}: {why}")
     for test, reason in result.skipped:
         print(f"SKIPPED: {name_of(test)}: {reason}")
     print(f"{result.passed} passed, {len(failed)} failed, {len(result.skipped)} skipped")

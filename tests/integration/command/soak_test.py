@@ -1,4 +1,4 @@
-"""A few dozen random faults: nothing hangs, nothing is lost, nothing is left; see soak.py."""
+"""Some dozens of random faults: nothing hangs, nothing is lost, nothing is left; see soak.py."""
 
 import os
 import sys
@@ -7,7 +7,7 @@ import harness
 import soak
 from training import TrainingTest
 
-FAULTS = int(os.environ.get("RACKRAIL_SOAK_FAULTS", "24"))
+FAULTS = int(os.environ.get("RACKRAIL_SOAK_FAULTS", "12"))
 SEED = int(os.environ.get("RACKRAIL_SOAK_SEED", "1"))
 SHARE = {"compressed sums": 8}  # of the faults, one in so many; of other modes one in three
 SILENCE = 5  # seconds: starved processes of a busy machine are not lost

@@ -51,6 +51,8 @@ TEST_CASE("servers that let nobody ahead train to the bits of synchronous traini
 TEST_CASE("workers that may be ahead learn too, end with the same bits, and meet others' updates") {
   TrainingConfig config = unclipped_config();
   config.steps = 120;
+  // With momentum, what is late by many updates is taken too far at greater rates, now and then.
+  config.base_learning_rate *= 0.25;
   const DataSplit data = test::make_split(config, 100, 50);
   const plan::Plan plan = test::make_server_plan(config, {4, 4, 4});
   const test::RankOutcome together = test::train_ranks(config, data, plan);
