@@ -1,10 +1,13 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "base/error.hpp"
 #include "base/file.hpp"
@@ -14,12 +17,15 @@
 #include "cli/session.hpp"
 #include "cli/stages.hpp"
 #include "cli/table.hpp"
+#include "planner/forest/forest.hpp"
 #include "topology/queries.hpp"
 #include "topology/reader.hpp"
 
 namespace rackrail::cli {
 
 namespace {
+
+constexpr double kWhole = 1 - 1e-9;  // of a bound: nothing is left to look for
 
 /// Links of one tier name: how many, and what they carry together.
 struct TierSummary {
@@ -147,9 +153,9 @@ Bounds bounds_of(const topology::Topology& cluster, const std::string& name, boo
   StageBar bar("bounds", 3);
   Bounds bounds;
   bar.begin("all-gather");
-  bounds.gather = named(name, "", [&] { return topology::allgather_bound(cluster); });
+  bounds.gather = named(name, "", [&] { return topology::allgather_optimum(cluster); });
   bar.begin("reduce-scatter");
-  bounds.scatter = topology::reducescatter_bound(cluster);
+  bounds.scatter = topology::reducescatter_optimum(cluster);
   bar.begin("all-reduce");
   bounds.reduce = topology::joint_allreduce_bound(cluster, in_network);
   return bounds;
@@ -172,8 +178,8 @@ std::vector<Widened> widened_links(const topology::Topology& cluster,
     widened.push_back({collective, cluster.link_name(link), before,
                        bound(topology::with_wider_link(cluster, link)).algbw});
   };
-  add("all-gather", gather.cut.links.front(), gather.algbw, topology::allgather_bound);
-  add("reduce-scatter", scatter.cut.links.front(), scatter.algbw, topology::reducescatter_bound);
+  add("all-gather", gather.widest, gather.algbw, topology::allgather_optimum);
+  add("reduce-scatter", scatter.widest, scatter.algbw, topology::reducescatter_optimum);
   if (reduce.widest) {
     add("all-reduce", *reduce.widest, reduce.algbw, [in_network](const topology::Topology& wider) {
       return topology::joint_allreduce_bound(wider, in_network);
@@ -182,55 +188,110 @@ std::vector<Widened> widened_links(const topology::Topology& cluster,
   return widened;
 }
 
-void run_bounds(Session& session, const ClusterOptions& options, bool in_network) {
+/// Trees that reach a bound, or near it, so many per rank.
+struct NamedForest {
+  const char* collective;
+  planner::Forest forest;
+};
+
+std::vector<NamedForest> forests_of(const topology::Topology& cluster, std::int64_t trees) {
+  if (trees == 0) {
+    return {};
+  }
+  StageBar bar("trees", 2);
+  const planner::ForestOptions options{.most_trees_per_rank = trees, .good_enough = kWhole};
+  bar.begin("all-gather");
+  std::vector<NamedForest> forests{{"all-gather", planner::make_forest(cluster, options)}};
+  bar.begin("reduce-scatter");
+  forests.push_back({"reduce-scatter", planner::make_forest(cluster, options, true)});
+  return forests;
+}
+
+nlohmann::json json_of(const NamedForest& one) {
+  return {{"collective", one.collective},
+          {"trees_per_rank", one.forest.trees_per_rank},
+          {"algbw_Bps", one.forest.algbw.bytes_per_second()},
+          {"share_of_bound", one.forest.share_of_bound},
+          {"depth", planner::depth_of(one.forest)}};
+}
+
+/// What binds, in words.
+std::string reason_of(const topology::Topology& cluster, const topology::AllGatherBound& bound,
+                      bool is_reversed) {
+  return bound.reason.empty()
+             ? "cut: " + topology::describe_with_links(cluster, bound.cut, is_reversed)
+             : bound.reason;
+}
+
+/// As text, or null where it is not known.
+nlohmann::json fraction(std::int64_t p, std::int64_t q) {
+  return p > 0 ? nlohmann::json(fmt::format("{}/{}", p, q)) : nlohmann::json();
+}
+
+void print_exactly(const char* collective, const topology::AllGatherBound& bound) {
+  if (bound.p == 0) {
+    return;
+  }
+  const char* const reached =
+      bound.may_be_out_of_reach
+          ? ", if it can be reached: a switch receives more than it can send, or less"
+      : bound.trees_per_root > 0 ? " reach it"
+                                 : "";
+  fmt::print("exact {} bound: {}/{} s per byte and rank{}{}\n", collective, bound.p, bound.q,
+             bound.trees_per_root > 0 ? fmt::format("; {} tree(s) per root", bound.trees_per_root)
+                                      : "; trees reach it",
+             reached);
+}
+
+void run_bounds(Session& session, const ClusterOptions& options, bool in_network,
+                std::int64_t trees) {
   const topology::Topology cluster = options.load(session);
   const auto [gather, scatter, reduce] = bounds_of(cluster, options.cluster, in_network);
-  const bool is_balanced = topology::switches_send_what_they_receive(cluster);
+  const std::vector<NamedForest> forests = forests_of(cluster, trees);
   const bool is_assumed = in_network && !topology::says_what_switches_do(cluster);
-  const std::string exact = fmt::format("{}/{}", gather.p, gather.q);
   const std::vector<Widened> widened = widened_links(cluster, gather, scatter, reduce, in_network);
   if (session.json) {
     nlohmann::json wider = nlohmann::json::object();
     for (const Widened& one : widened) {
       wider[one.collective] = {{"link", one.link}, {"algbw_Bps", one.algbw.bytes_per_second()}};
     }
+    nlohmann::json found = nlohmann::json::array();
+    std::ranges::transform(forests, std::back_inserter(found), json_of);
     session.print_json(
         {{"allgather_algbw_Bps", gather.algbw.bytes_per_second()},
          {"reducescatter_algbw_Bps", scatter.algbw.bytes_per_second()},
          {"allreduce_algbw_Bps", reduce.algbw.bytes_per_second()},
          {"allreduce_reason", reduce.reason},
          {"trees_per_root", gather.trees_per_root},
-         {"allgather_may_be_out_of_reach", !is_balanced},
+         {"allgather_may_be_out_of_reach", gather.may_be_out_of_reach},
          {"cut", names_of(cluster, gather.cut)},
          {"cut_around", topology::describe(cluster, gather.cut)},
+         {"allgather_reason", reason_of(cluster, gather, false)},
+         {"reducescatter_reason", reason_of(cluster, scatter, true)},
          {"cut_Bps", gather.cut.capacity.bytes_per_second()},
          {"allgather_algbw_wider_Bps", widened.front().algbw.bytes_per_second()},
-         {"exact", exact},
-         {"reducescatter_exact", fmt::format("{}/{}", scatter.p, scatter.q)},
+         {"exact", fraction(gather.p, gather.q)},
+         {"reducescatter_may_be_out_of_reach", scatter.may_be_out_of_reach},
+         {"reducescatter_exact", fraction(scatter.p, scatter.q)},
          {"reducescatter_cut", names_of(cluster, scatter.cut)},
          {"reducescatter_cut_around", topology::describe(cluster, scatter.cut, true)},
          {"reducescatter_cut_Bps", scatter.cut.capacity.bytes_per_second()},
-         {"allreduce_exact", reduce.p > 0 ? nlohmann::json(fmt::format("{}/{}", reduce.p, reduce.q))
-                                          : nlohmann::json()},
+         {"allreduce_exact", fraction(reduce.p, reduce.q)},
          {"allreduce_may_be_out_of_reach", reduce.may_be_out_of_reach},
          {"allreduce_cut", names_of(cluster, reduce.cut)},
          {"wider", wider},
+         {"forests", found},
          {"in_network", in_network},
          {"in_network_abilities", is_assumed ? "assumed" : "of the cluster"}});
     return;
   }
   Table table({{"collective"}, {"no schedule moves more than", Align::kRight}, {"because of"}});
-  table.add_row({"all-gather", to_string(gather.algbw),
-                 "cut: " + topology::describe_with_links(cluster, gather.cut)});
-  table.add_row({"reduce-scatter", to_string(scatter.algbw),
-                 "cut: " + topology::describe_with_links(cluster, scatter.cut, true)});
+  table.add_row({"all-gather", to_string(gather.algbw), reason_of(cluster, gather, false)});
+  table.add_row({"reduce-scatter", to_string(scatter.algbw), reason_of(cluster, scatter, true)});
   table.add_row({"all-reduce", to_string(reduce.algbw), reduce.reason});
-  fmt::print("{}\nexact all-gather bound: {} s per byte and rank; {} tree(s) per root{}\n",
-             table.to_string(), exact, gather.trees_per_root,
-             is_balanced
-                 ? " reach it"
-                 : ", if it can be reached: a switch receives more than it can send, or less");
-  fmt::print("exact reduce-scatter bound: {}/{} s per byte and rank\n", scatter.p, scatter.q);
+  fmt::print("{}\n", table.to_string());
+  print_exactly("all-gather", gather);
+  print_exactly("reduce-scatter", scatter);
   if (reduce.p > 0) {
     fmt::print(
         "{} all-reduce bound: {}/{} s per byte{}\n",
@@ -238,6 +299,11 @@ void run_bounds(Session& session, const ClusterOptions& options, bool in_network
         reduce.may_be_out_of_reach
             ? ", if it can be reached: the joint optimum was not looked for, or not to its end"
             : "");
+  }
+  for (const NamedForest& one : forests) {
+    fmt::print("{} along {} tree(s) per rank: {}, {} of the bound, {} transfers deep\n",
+               one.collective, one.forest.trees_per_rank, to_string(one.forest.algbw),
+               percent(one.forest.share_of_bound), planner::depth_of(one.forest));
   }
   if (is_assumed) {
     fmt::print(
@@ -299,9 +365,14 @@ void add_topology_command(CLI::App& app, Session& session) {
   CLI::App* bounds = add("bounds", "What no schedule can beat, and the cut that says so",
                          "Example: rackrail topology bounds fat-tree-128-2to1");
   bounds->add_flag("--in-network", *in_network, "Let switches that can reduce and multicast");
-  bounds->callback([&session, options, in_network] {
+  const auto trees = std::make_shared<std::int64_t>(0);
+  bounds
+      ->add_option("--trees-per-rank", *trees,
+                   "Look for trees too, so many per rank at most, and say how near they come")
+      ->check(CLI::Range(1, 1000));
+  bounds->callback([&session, options, in_network, trees] {
     session.command = "topology bounds";
-    run_bounds(session, *options, *in_network);
+    run_bounds(session, *options, *in_network, *trees);
   });
 }
 

@@ -15,17 +15,40 @@
 // passed: a flow for every rank that is not like one before (alike_ranks.hpp) and one more for each
 // step, all on one structure, each capped at n·q. In integers throughout; the last cut is the
 // certificate.
+//
+// A switch passes on what it receives, once: where its links into it and out of it differ in sum,
+// no trees may be there that fill the binding cut. What is, is the optimum of a linear program
+// (rate_program.hpp).
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <tuple>
 
 #include "base/error.hpp"
+#include "base/parse_units.hpp"
 #include "topology/alike_ranks.hpp"
 #include "topology/cuts.hpp"
 #include "topology/queries.hpp"
+#include "topology/rate_program.hpp"
 
 namespace rackrail::topology {
 namespace {
+
+/// Whether each switch can send just as much as it can receive.
+bool switches_send_what_they_receive(const Topology& topology) {
+  std::vector<std::int64_t> surplus(topology.node_count(), 0);
+  for (std::size_t i = 0; i < topology.link_count(); ++i) {
+    const Link& link = topology.link(LinkId(i));
+    surplus[link.to.index()] += link.bandwidth.bytes_per_second();
+    surplus[link.from.index()] -= link.bandwidth.bytes_per_second();
+  }
+  for (std::size_t v = 0; v < surplus.size(); ++v) {
+    if (surplus[v] != 0 && !topology.rank_of(NodeId(v))) {
+      return false;
+    }
+  }
+  return true;
+}
 
 struct Ratio {
   std::int64_t p = 0;  // ranks behind the cut
@@ -98,6 +121,8 @@ class BoundSearch {
     bound.algbw = Bandwidth(static_cast<std::int64_t>(
         std::min(algbw, static_cast<Capacity>(std::numeric_limits<std::int64_t>::max()))));
     bound.trees_per_root = trees_per_root();
+    bound.widest = cut_.links.front();
+    bound.may_be_out_of_reach = !switches_send_what_they_receive(topology_);
     return bound;
   }
 
@@ -146,22 +171,47 @@ class BoundSearch {
   Ratio ratio_;
 };
 
-}  // namespace
+constexpr std::size_t kMostRanksOfProgram = 256;
 
-bool switches_send_what_they_receive(const Topology& topology) {
-  std::vector<std::int64_t> surplus(topology.node_count(), 0);
-  for (std::size_t i = 0; i < topology.link_count(); ++i) {
-    const Link& link = topology.link(LinkId(i));
-    surplus[link.to.index()] += link.bandwidth.bytes_per_second();
-    surplus[link.from.index()] -= link.bandwidth.bytes_per_second();
+/// `bound`, or what less than it is the most that trees reach.
+AllGatherBound optimum_below(AllGatherBound bound, const Topology& topology,
+                             RateProgram::Trees trees) {
+  const std::size_t ranks = topology.rank_count();
+  if (!bound.may_be_out_of_reach || ranks > kMostRanksOfProgram || !LinearProgram::is_available()) {
+    return bound;
   }
-  for (std::size_t v = 0; v < surplus.size(); ++v) {
-    if (surplus[v] != 0 && !topology.rank_of(NodeId(v))) {
-      return false;
+  RateProgram program(topology, trees, abilities_of(topology, false));
+  const std::optional<double> optimum = program.solve(0);
+  if (!optimum) return bound;
+  bound.may_be_out_of_reach = !program.is_reached();
+  JointAllReduce rates = program.rates();
+  bound.rates =
+      std::move(trees == RateProgram::Trees::kReduction ? rates.reduction : rates.broadcast);
+  if (*optimum >= static_cast<double>(bound.algbw.bytes_per_second()) * (1 - kRateTolerance)) {
+    return bound;
+  }
+  // n ranks receive X bytes per second of M: M/n · n/X seconds.
+  bound.algbw = Bandwidth(static_cast<std::int64_t>(*optimum));
+  bound.p = 0;
+  bound.q = 1;
+  if (const std::optional<ExactRate> exact = program.exact()) {
+    bound.widest = exact->widest.value_or(bound.widest);
+    if (const auto fraction =
+            reduced(exact->price * static_cast<Capacity>(ranks), exact->capacity)) {
+      std::tie(bound.p, bound.q) = *fraction;
+      bound.algbw =
+          Bandwidth(static_cast<std::int64_t>(static_cast<Capacity>(ranks) * bound.q / bound.p));
     }
   }
-  return true;
+  bound.trees_per_root = 0;
+  bound.reason = "what switches pass on: " + to_string(bound.algbw);
+  if (const std::string cuts = program.binding_cuts_text(); !cuts.empty()) {
+    bound.reason += "; " + cuts;
+  }
+  return bound;
 }
+
+}  // namespace
 
 AllGatherBound allgather_bound(const Topology& topology) {
   require_collective(topology);
@@ -171,6 +221,14 @@ AllGatherBound allgather_bound(const Topology& topology) {
 AllGatherBound reducescatter_bound(const Topology& topology) {
   require_collective(topology);
   return BoundSearch(topology, true).run();
+}
+
+AllGatherBound allgather_optimum(const Topology& topology) {
+  return optimum_below(allgather_bound(topology), topology, RateProgram::Trees::kBroadcast);
+}
+
+AllGatherBound reducescatter_optimum(const Topology& topology) {
+  return optimum_below(reducescatter_bound(topology), topology, RateProgram::Trees::kReduction);
 }
 
 }  // namespace rackrail::topology

@@ -118,17 +118,32 @@ MaxFlow max_flow(const Topology& topology, NodeId from, NodeId to);
 /// over cuts S of |ranks in S| / capacity leaving S, which trees reach where every switch can send
 /// as much as it receives (Zhao et al., arXiv 2402.06787). Newton's method on max-flows, exact.
 struct AllGatherBound {
-  std::int64_t p = 0;  ///< ranks behind the binding cut, reduced by the common factor
+  /// Ranks behind the binding cut, reduced by the common factor; 0 where the optimum is known to
+  /// some digits only.
+  std::int64_t p = 0;
   std::int64_t q = 1;  ///< capacity of the cut in bytes/s, reduced by the common factor
-  Cut cut;             ///< the certificate
+  Cut cut;             ///< the certificate; where no single cut is it, the tightest one
   Bandwidth algbw;     ///< n · q/p: bytes of the whole result per second, rounded down
-  std::int64_t trees_per_root = 0;  ///< k of the optimal forest
+  /// k of the optimal forest; 0 where no cut is the certificate.
+  std::int64_t trees_per_root = 0;
+  /// Of allgather_optimum() where no single cut binds: which do together.
+  std::string reason;
+  /// Of allgather_optimum() where switches do not send what they receive: bytes/s on each link
+  /// that reach it, with which they do.
+  std::vector<double> rates;
+  LinkId widest;  ///< a link of those that bind
+  /// Whether what trees reach may be less.
+  bool may_be_out_of_reach = false;
 };
 AllGatherBound allgather_bound(const Topology& topology);
-/// Whether each switch can send just as much as it can receive, as that asks.
-bool switches_send_what_they_receive(const Topology& topology);
 /// The same on the reversed graph.
 AllGatherBound reducescatter_bound(const Topology& topology);
+/// What trees can reach: the bound, or where switches cannot pass on all that they receive, or
+/// receive less than they could pass on, the optimum over what they can. Exact as
+/// joint_allreduce_bound is; above 256 ranks, and in builds without a solver for linear programs,
+/// it is the bound there, and says that it may be out of reach.
+AllGatherBound allgather_optimum(const Topology& topology);
+AllGatherBound reducescatter_optimum(const Topology& topology);
 /// The same cluster with the link, and the opposite one where there is one, twice as wide: what a
 /// second cable there, or bundle of cables, would make of it.
 Topology with_wider_link(const Topology& topology, LinkId link);

@@ -27,10 +27,13 @@ constexpr std::size_t kManyRanks = 32;
 constexpr std::int64_t kFinerUnits = 12;
 // Trees per second and per byte per second: a ratio of two integers, of which this is the lower.
 constexpr std::int64_t kScale = std::int64_t{1} << 40U;
+constexpr std::int64_t kMostExactly = std::int64_t{1} << 20U;
+constexpr double kNearlyWhole = 1e-4;  // rates of a linear program are not quite integers
 
-/// Links as arcs that hold as many trees as U allows, U given as trees · kScale / (bytes/s).
+/// Links as arcs that hold `units_of` them.
+template <typename UnitsOf>
 LogicalNetwork network_of(const topology::Topology& topology, std::int64_t trees_per_rank,
-                          Capacity trees_numerator, Capacity trees_denominator, bool reversed) {
+                          bool reversed, const UnitsOf& units_of) {
   std::vector<std::int64_t> roots(topology.node_count());
   std::vector<bool> is_terminal(topology.node_count());
   for (std::size_t r = 0; r < topology.rank_count(); ++r) {
@@ -38,19 +41,15 @@ LogicalNetwork network_of(const topology::Topology& topology, std::int64_t trees
     is_terminal[topology.node_of(Rank(r)).index()] = true;
   }
   LogicalNetwork network(std::move(roots), std::move(is_terminal));
-  const auto most =
-      static_cast<Capacity>(trees_per_rank) * static_cast<Capacity>(topology.rank_count());
   for (std::size_t l = 0; l < topology.link_count(); ++l) {
     const topology::Link& link = topology.link(LinkId(l));
     if (link.kind == topology::LinkKind::kShared) {
       continue;
     }
-    const Capacity units = static_cast<Capacity>(link.bandwidth.bytes_per_second()) *
-                           trees_numerator / trees_denominator;
-    if (units > 0) {
+    if (const Capacity units = units_of(LinkId(l)); units > 0) {
       network.add_link((reversed ? link.to : link.from).value(),
-                       (reversed ? link.from : link.to).value(),
-                       static_cast<std::int64_t>(std::min(units, most)), LinkId(l));
+                       (reversed ? link.from : link.to).value(), static_cast<std::int64_t>(units),
+                       LinkId(l));
     }
   }
   return network;
@@ -69,6 +68,15 @@ Bandwidth algbw_of(const Forest& forest, const topology::Topology& topology) {
     }
   }
   return Bandwidth(static_cast<std::int64_t>(least));
+}
+
+/// The same with p and q, rounded where it is known to some digits only, or by large numbers.
+topology::AllGatherBound fraction_of(topology::AllGatherBound bound, std::size_t ranks) {
+  if (bound.p == 0 || bound.p > kMostExactly) {
+    bound.p = static_cast<std::int64_t>(ranks);
+    bound.q = bound.algbw.bytes_per_second();
+  }
+  return bound;
 }
 
 /// Links on the longest of the shortest ways from some ranks to all.
@@ -101,8 +109,9 @@ class ForestSearch {
       : topology_(topology),
         options_(options),
         is_reversed_(reversed),
-        bound_(reversed ? topology::reducescatter_bound(topology)
-                        : topology::allgather_bound(topology)),
+        bound_(fraction_of(reversed ? topology::reducescatter_optimum(topology)
+                                    : topology::allgather_optimum(topology),
+                           topology.rank_count())),
         shallow_(2 * diameter(topology) + 4),
         shallow_tries_(topology.rank_count() > kManyRanks ? 1 : kMostShallowTries) {}
 
@@ -130,13 +139,34 @@ class ForestSearch {
  private:
   LogicalNetwork network(std::int64_t k, double room) const {
     const auto scale = static_cast<Capacity>(room * static_cast<double>(kScale));
-    // U = k · p/q · room; the numerator is below 2¹²⁷ as p ≤ ranks and bandwidths are below 2⁴⁷.
-    return network_of(topology_, k, static_cast<Capacity>(bound_.p) * k * scale,
-                      static_cast<Capacity>(bound_.q) * kScale, is_reversed_);
+    // U = k · p/q · room; the numerator is below 2¹²⁷ as p < 2²¹ and bandwidths are below 2⁴⁷.
+    const Capacity numerator = static_cast<Capacity>(bound_.p) * k * scale;
+    const Capacity denominator = static_cast<Capacity>(bound_.q) * kScale;
+    const auto most = static_cast<Capacity>(k) * static_cast<Capacity>(topology_.rank_count());
+    return network_of(topology_, k, is_reversed_, [&](LinkId l) {
+      return std::min(most, static_cast<Capacity>(topology_.link(l).bandwidth.bytes_per_second()) *
+                                numerator / denominator);
+    });
+  }
+
+  /// With what links carry at the optimum instead of their bandwidths: switches then receive what
+  /// they send, but for rounding.
+  LogicalNetwork balanced_network(std::int64_t k, double room) const {
+    const double trees_per_byte = static_cast<double>(k) * static_cast<double>(bound_.p) /
+                                  static_cast<double>(bound_.q) * room;
+    return network_of(topology_, k, is_reversed_, [&](LinkId l) {
+      return static_cast<Capacity>(bound_.rates[l.index()] * trees_per_byte + kNearlyWhole);
+    });
   }
 
   void try_trees(std::int64_t k, double room) {
-    const LogicalNetwork asked = network(k, room);
+    try_trees(network(k, room), k, room);
+    if (!bound_.rates.empty() && !(best_ && is_good_enough(*best_))) {
+      try_trees(balanced_network(k, room), k, room);
+    }
+  }
+
+  void try_trees(const LogicalNetwork& asked, std::int64_t k, double room) {
     if (!DemandCheck(asked, asked.terminals()).is_met()) {
       return;
     }

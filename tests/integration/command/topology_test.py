@@ -160,28 +160,69 @@ links:
         self.assertIn(bounds["allreduce_reason"],
                       self.rackrail("topology", "bounds", cluster).out)
 
-    def test_a_bound_that_may_be_out_of_reach_is_not_called_reached(self):
-        def star(ranks, back):
-            nodes = "".join(f"  - {{name: r{i}, kind: gpu, host: h{i}, rank: {i}}}\n"
-                            for i in range(ranks))
-            links = "".join(f"  - {{from: r{i}, to: s, bandwidth: 2 GB/s, latency: 1 us}}\n"
-                            f"  - {{from: s, to: r{i}, bandwidth: {back}, latency: 1 us}}\n"
-                            for i in range(ranks))
-            self.write("star.yaml", f"name: star\nnodes:\n{nodes}  - {{name: s, kind: tor}}\n"
-                                    f"links:\n{links}")
-            return (self.rackrail("topology", "bounds", "star.yaml").out,
-                    self.rackrail_json("topology", "bounds", "star.yaml"))
+    def star(self, ranks, back):
+        """Ranks on a switch that sends to each at another rate than it receives: its bounds."""
+        nodes = "".join(f"  - {{name: r{i}, kind: gpu, host: h{i}, rank: {i}}}\n"
+                        for i in range(ranks))
+        links = "".join(f"  - {{from: r{i}, to: s, bandwidth: 2 GB/s, latency: 1 us}}\n"
+                        f"  - {{from: s, to: r{i}, bandwidth: {back}, latency: 1 us}}\n"
+                        for i in range(ranks))
+        self.write("star.yaml", f"name: star\nnodes:\n{nodes}  - {{name: s, kind: tor}}\n"
+                                f"links:\n{links}")
+        return (self.rackrail("topology", "bounds", "star.yaml").out,
+                self.rackrail_json("topology", "bounds", "star.yaml"))
 
-        text, bounds = star(3, "2 GB/s")
-        self.assertIn("1 tree(s) per root reach it", text)
-        self.assertFalse(bounds["allreduce_may_be_out_of_reach"])
-        self.assertFalse(bounds["allgather_may_be_out_of_reach"])
-        text, bounds = star(3, "1 GB/s")
+    def test_a_bound_that_may_be_out_of_reach_is_not_called_reached(self):
+        for back in ("2 GB/s", "1 GB/s"):
+            text, bounds = self.star(3, back)
+            self.assertIn("1 tree(s) per root reach it", text)
+            self.assertFalse(bounds["allreduce_may_be_out_of_reach"])
+            self.assertFalse(bounds["allgather_may_be_out_of_reach"])
+            self.assertFalse(bounds["reducescatter_may_be_out_of_reach"])
+        text, bounds = self.star(300, "1 GB/s")
         self.assertIn("if it can be reached", text)
         self.assertTrue(bounds["allgather_may_be_out_of_reach"])
-        text, bounds = star(1025, "2 GB/s")
+        self.assertTrue(bounds["reducescatter_may_be_out_of_reach"])
+        text, bounds = self.star(1025, "2 GB/s")
         self.assertIn("proved all-reduce bound: 2/", text)
         self.assertTrue(bounds["allreduce_may_be_out_of_reach"])
+
+    def test_what_a_switch_passes_on_bounds_where_no_cut_does(self):
+        # Every cut lets half a unit of each rank through, but c and b hear of each other, and of a,
+        # by what leaves a only: of 3x bytes per second that is x to both, and what each lacks of the
+        # other.
+        links = "".join(f"  - {{from: {a}, to: {b}, bandwidth: 4 GB/s, latency: 1 us}}\n"
+                        for a, b in ("as", "sb", "sc", "ba", "ca"))
+        self.write("one-way.yaml", "name: one-way\nnodes:\n" + "".join(
+            f"  - {{name: {name}, kind: gpu, host: {name}, rank: {rank}}}\n"
+            for rank, name in enumerate("abc")) +
+            f"  - {{name: s, kind: tor}}\nlinks:\n{links}")
+        bounds = self.rackrail_json("topology", "bounds", "one-way.yaml", "--trees-per-rank", "4")
+        self.assertEqual(Fraction(bounds["exact"]), Fraction(4, 4 * 10**9))
+        self.assertEqual(bounds["allgather_algbw_Bps"], 3 * 10**9)
+        self.assertFalse(bounds["allgather_may_be_out_of_reach"])
+        self.assertIn("what switches pass on: 3.00 GB/s", bounds["allgather_reason"])
+        forest = bounds["forests"][0]
+        self.assertAlmostEqual(forest["share_of_bound"], 1, places=6)
+        self.assertEqual(forest["trees_per_rank"], 1)
+        self.assertIn("what switches pass on", self.rackrail("topology", "bounds",
+                                                             "one-way.yaml").out)
+
+    def test_so_many_trees_per_rank_say_how_near_they_come(self):
+        few = self.rackrail_json("topology", "bounds", "a100-8x8", "--trees-per-rank", "1")["forests"]
+        more = self.rackrail_json("topology", "bounds", "a100-8x8", "--trees-per-rank", "8")["forests"]
+        self.assertEqual([one["collective"] for one in few], ["all-gather", "reduce-scatter"])
+        for one, another in zip(few, more):
+            self.assertEqual(one["trees_per_rank"], 1)
+            self.assertLessEqual(another["trees_per_rank"], 8)
+            self.assertLessEqual(one["share_of_bound"], another["share_of_bound"])
+            self.assertGreater(another["share_of_bound"], 0.96)
+            self.assertGreater(one["depth"], 0)
+        text = self.rackrail("topology", "bounds", "a100-8x8", "--trees-per-rank", "1").out
+        self.assertRegex(text, r"all-gather along 1 tree\(s\) per rank: .* GB/s, [\d.]+ % of the"
+                               r" bound, \d+ transfers deep\n")
+        self.assertEqual(self.rackrail_json("topology", "bounds", "a100-8x8")["forests"], [])
+        self.assert_bad_input("topology", "bounds", "a100-8x8", "--trees-per-rank", "0")
 
     def test_switches_that_add_change_the_exact_bound_of_all_reduce(self):
         for options, machines in (((), 2 * 7), (("--in-network",), 8)):

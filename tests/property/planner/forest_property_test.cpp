@@ -87,6 +87,28 @@ Topology random_circles(std::uint64_t seed) {
   return topology;
 }
 
+/// Links of one direction each, also at switches, which then receive more than they can send, or
+/// less: a thin circle that joins all, and wider links.
+Topology random_one_ways(std::uint64_t seed) {
+  std::uint64_t counter = 0;
+  const auto below = [&](std::size_t limit) { return random_bits(seed, counter++) % limit; };
+  const std::size_t ranks = 2 + below(5);
+  const std::size_t vertices = ranks + 1 + below(4);
+  Topology topology = without_links(ranks, vertices - ranks);
+  const auto add = [&](std::size_t from, std::size_t to, std::size_t units) {
+    topology.add_link({.from = NodeId(from),
+                       .to = NodeId(to),
+                       .bandwidth = Bandwidth(kUnit * static_cast<std::int64_t>(units))});
+  };
+  for (std::size_t v = 0; v < vertices; ++v) add(v, (v + 1) % vertices, 1);
+  for (std::size_t more = vertices + below(2 * vertices); more > 0; --more) {
+    const std::size_t from = below(vertices);
+    const std::size_t to = below(vertices);
+    if (from != to) add(from, to, 1 + below(6));
+  }
+  return topology;
+}
+
 /// Bytes of an all-gather's result per second, times 1/n: the worst of all cuts. Of a
 /// reduce-scatter's buffer, if reversed.
 double rate_of_worst_cut(const Topology& topology, bool is_reversed) {
@@ -146,6 +168,32 @@ TEST_CASE("forests reach the bound of all cuts on random cables and circles") {
             Approx(rate_of_worst_cut(topology, is_reversed)).epsilon(1e-6));
     }
   }
+}
+
+TEST_CASE("forests reach what switches can pass on of what they receive") {
+  if (!topology::LinearProgram::is_available()) {
+    RACKRAIL_SKIP("no solver for linear programs in this build");
+  }
+  const ForestOptions all{.most_trees_per_rank = 300, .good_enough = 0.999};
+  int beyond_cuts = 0;
+  for (std::uint64_t i = 0; i < 2000; ++i) {
+    const std::uint64_t seed = kSeed + i;
+    INFO("seed " << seed);
+    const Topology topology = random_one_ways(seed);
+    for (const bool is_reversed : {false, true}) {
+      const auto optimum = is_reversed ? topology::reducescatter_optimum(topology)
+                                       : topology::allgather_optimum(topology);
+      beyond_cuts += optimum.reason.empty() ? 0 : 1;
+      const Forest forest = make_forest(topology, all, is_reversed);
+      CHECK(problems_of(forest, topology, is_reversed).empty());
+      const double reached = rate_of_worst_link(topology, forest) *
+                             static_cast<double>(topology.rank_count()) /
+                             static_cast<double>(optimum.algbw.bytes_per_second());
+      CHECK(reached >= 0.999);
+      CHECK(reached <= 1 + 1e-5);
+    }
+  }
+  CHECK(beyond_cuts > 50);
 }
 
 /// Units of both halves over each link, which they share; of the whole buffer.

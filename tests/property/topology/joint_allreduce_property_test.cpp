@@ -105,21 +105,48 @@ Topology both_ways(Topology t) {
   return t;
 }
 
-double gather_by_cuts(const Topology& t) {
-  const AllGatherBound bound = allgather_bound(t);
+/// All links the other way.
+Topology turned_round(const Topology& t) {
+  Topology turned(t.name());
+  for (std::size_t v = 0; v < t.node_count(); ++v) turned.add_node(t.node(NodeId(v)));
+  for (std::size_t r = 0; r < t.rank_count(); ++r) turned.add_rank(t.node_of(Rank(r)));
+  for (std::size_t l = 0; l < t.link_count(); ++l) {
+    Link link = t.link(LinkId(l));
+    std::swap(link.from, link.to);
+    turned.add_link(link);
+  }
+  return turned;
+}
+
+double rate(const AllGatherBound& bound) {
   return static_cast<double>(bound.q) / static_cast<double>(bound.p) / kUnit;
 }
 
 TEST_CASE("cuts and flows give the same bound of all-gather") {
   if (!LinearProgram::is_available()) RACKRAIL_SKIP("no solver for linear programs in this build");
+  int beyond_cuts = 0;
   for (std::uint64_t i = 0; i < 200; ++i) {
     CAPTURE(kSeed, i);
     const Topology t = random_topology(kSeed + i, 7, 4, kUnit);
-    // Where a switch can send more than it receives, or the other way round, cuts may not tell all.
-    CHECK(gather_by_cuts(t) >= gather_by_flows(t) * (1 - 1e-5));
+    // Where a switch can send more than it receives, or the other way round, cuts do not tell all.
+    const AllGatherBound optimum = allgather_optimum(t);
+    CHECK_FALSE(optimum.may_be_out_of_reach);
+    REQUIRE(optimum.p > 0);
+    CHECK(rate(optimum) == Approx(gather_by_flows(t)).epsilon(1e-5));
+    CHECK(rate(allgather_bound(t)) >= rate(optimum) * (1 - 1e-9));
+    CHECK(optimum.reason.empty() == (allgather_bound(t).algbw == optimum.algbw));
+    CHECK(allgather_optimum(with_wider_link(t, optimum.widest)).algbw >= optimum.algbw);
+    beyond_cuts += optimum.reason.empty() ? 0 : 1;
+
+    const AllGatherBound scatter = reducescatter_optimum(turned_round(t));
+    CHECK(scatter.p == optimum.p);
+    CHECK(scatter.q == optimum.q);
+
     const Topology even = both_ways(t);
-    CHECK(gather_by_cuts(even) == Approx(gather_by_flows(even)).epsilon(1e-5));
+    CHECK_FALSE(allgather_bound(even).may_be_out_of_reach);
+    CHECK(rate(allgather_bound(even)) == Approx(gather_by_flows(even)).epsilon(1e-5));
   }
+  CHECK(beyond_cuts > 0);
 }
 
 TEST_CASE("cuts and flows give the same joint optimum") {
