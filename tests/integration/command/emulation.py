@@ -27,6 +27,7 @@ host1,tor,40 Mbit/s,2 us,host-link
 """
 
 
+TRIES = 3
 LOCK = Path(tempfile.gettempdir()) / "rackrail-emulation-tests.lock"
 
 
@@ -80,6 +81,16 @@ class EmulationTest(TrainingTest):
         self.write("racks.csv", TWO_RACKS)
         self.write("pair.csv", PAIR)
         self.before = (network_namespaces(), interfaces(), names())
+
+    def rackrail(self, *arguments, status=0, **options):
+        """Once more where links did not hold their rates: the machine was busy with other things."""
+        for _ in range(TRIES - 1):
+            result = self.run_any(*arguments, **options)
+            was_busy = '"valid": false' in result.out or "INVALID: " in result.err
+            if result.status == status or not was_busy:
+                self.assertEqual(result.status, status, str(result))
+                return result
+        return super().rackrail(*arguments, status=status, **options)
 
     def emulate(self, cluster, *command, calibration=None):
         """What --json prints of a command in it; --json comes first, or it were the command's."""
