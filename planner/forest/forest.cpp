@@ -27,8 +27,8 @@ constexpr std::size_t kManyRanks = 32;
 constexpr std::int64_t kFinerUnits = 12;
 // Trees per second and per byte per second: a ratio of two integers, of which this is the lower.
 constexpr std::int64_t kScale = std::int64_t{1} << 40U;
-constexpr std::int64_t kMostExactly = std::int64_t{1} << 20U;
-constexpr double kNearlyWhole = 1e-4;  // rates of a linear program are not quite integers
+constexpr std::int64_t kLargestRatio = std::int64_t{1} << 20U;
+constexpr double kForRounding = 1e-4;  // rates of a linear program are not quite integers
 
 /// Links as arcs that hold `units_of` them.
 template <typename UnitsOf>
@@ -72,7 +72,7 @@ Bandwidth algbw_of(const Forest& forest, const topology::Topology& topology) {
 
 /// The same with p and q, rounded where it is known to some digits only, or by large numbers.
 topology::AllGatherBound fraction_of(topology::AllGatherBound bound, std::size_t ranks) {
-  if (bound.p == 0 || bound.p > kMostExactly) {
+  if (bound.p == 0 || bound.p > kLargestRatio) {
     bound.p = static_cast<std::int64_t>(ranks);
     bound.q = bound.algbw.bytes_per_second();
   }
@@ -155,7 +155,7 @@ class ForestSearch {
     const double trees_per_byte = static_cast<double>(k) * static_cast<double>(bound_.p) /
                                   static_cast<double>(bound_.q) * room;
     return network_of(topology_, k, is_reversed_, [&](LinkId l) {
-      return static_cast<Capacity>(bound_.rates[l.index()] * trees_per_byte + kNearlyWhole);
+      return static_cast<Capacity>(bound_.rates[l.index()] * trees_per_byte + kForRounding);
     });
   }
 
