@@ -85,7 +85,9 @@ typedef struct rackrail_config {
   const char* codecs; /* for planned buckets [RACKRAIL_CODECS]: "none" (default); "auto": whatever
                          is fastest within an error of 2 %; or a codec by name: "fp16", "int8" */
   const char* transport;        /* [RACKRAIL_TRANSPORT]; "ucx" */
-  int64_t timeout_milliseconds; /* for all ranks to come; 300,000 */
+  int64_t timeout_milliseconds; /* for all ranks to come; 300,000. As long, too, do others wait for
+                                   a rank 0 that has found its input to be bad, unless who has
+                                   started them ends them then, as torchrun and mpirun do */
   const char* plan;  /* file of a plan, needed on rank 0 only [RACKRAIL_PLAN]: planned buckets move
                         by the schedules and codecs of its buckets; not together with `codecs` */
   int32_t device;    /* rackrail_device: where sums are made, on all ranks alike; [RACKRAIL_DEVICE]:

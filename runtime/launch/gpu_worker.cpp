@@ -255,6 +255,7 @@ MakeExecutor device_executors(const GpuChoice& choice, void* stream) {
          .groups = choice.hosts,
          .nccl = choice.path == DevicePath::kTransport ? nullptr : &nccl_library().functions,
          .exchange = site.exchange,
+         .is_over = site.is_over,
          .epoch = site.epoch});
   };
 }

@@ -178,12 +178,20 @@ void Session::make_executor(plan::Plan plan) {
   plan_ = std::make_unique<plan::Plan>(std::move(plan));
   std::unique_ptr<PlanExecutor> executor;
   if (make_executor_) {
-    executor = make_executor_(
-        {.plan = *plan_,
-         .self = welcome_.rank,
-         .transport = *transport_,
-         .epoch = executor_options_.epoch,
-         .exchange = [this](const std::string& own) { return client_.exchange(own); }});
+    try {
+      executor = make_executor_(
+          {.plan = *plan_,
+           .self = welcome_.rank,
+           .transport = *transport_,
+           .epoch = executor_options_.epoch,
+           .exchange = [this](const std::string& own) { return client_.exchange(own); },
+           .is_over = [this] { return client_.abort_reason().has_value(); }});
+    } catch (const RuntimeFailure&) {
+      if (const std::optional<std::string> reason = client_.abort_reason()) {
+        throw PeerLostError(*reason);  // without whom ranks cannot meet
+      }
+      throw;
+    }
   } else {
     auto on_host =
         std::make_unique<Executor>(*plan_, welcome_.rank, *transport_, executor_options_);

@@ -42,6 +42,9 @@ struct ExecutorSite {
   std::uint32_t epoch = 0;
   /// Says something to all ranks and returns what each of them said, by rank: all call it alike.
   std::function<std::vector<std::string>(const std::string& own)> exchange;
+  /// Whether the job has ended already, for another reason than this rank's. As long as the
+  /// executor lives, from any thread.
+  std::function<bool()> is_over;
 };
 using MakeExecutor = std::function<std::unique_ptr<PlanExecutor>(const ExecutorSite& site)>;
 
@@ -88,7 +91,8 @@ class Session {
 
   /// The first plan: every rank has the same one. `options.epoch` is set here. `maker`: of
   /// this plan's executor and of all later ones, instead of runtime/executor.hpp's, which `options`
-  /// are for. Throws PlanError for a plan of another number of ranks.
+  /// are for. Throws PlanError for a plan of another number of ranks, PeerLostError when the job
+  /// was aborted while `maker` met the other ranks.
   void start(plan::Plan plan, const ExecutorOptions& options = {}, MakeExecutor maker = {});
   /// Instead of start(): an asynchronous parameter server with this bound, for a job that adopts no
   /// other plan and has its gradients on the host. Throws PlanError, and as ParameterExchange.

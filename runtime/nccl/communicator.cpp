@@ -19,10 +19,16 @@ NcclConfig config_of(const NcclCommunicatorOptions& options) {
   return config;
 }
 
+bool is_over(const NcclCommunicatorOptions& options) {
+  return options.is_over && options.is_over();
+}
+
 std::string words_for(const NcclFunctions& functions, NcclResult code, const char* call,
-                      NcclHandle handle, Duration deadline) {
+                      NcclHandle handle, const NcclCommunicatorOptions& options = {}) {
   if (code == NcclResult::kInProgress) {
-    return fmt::format("NCCL: {}: not all ranks came within {} s", call, deadline.seconds());
+    return is_over(options) ? fmt::format("NCCL: {}: given up before all ranks came", call)
+                            : fmt::format("NCCL: {}: not all ranks came within {} s", call,
+                                          options.deadline.seconds());
   }
   const char* last = functions.get_last_error(handle);
   const bool has_more = last != nullptr && *last != '\0';
@@ -34,8 +40,10 @@ bool is_error(NcclResult result) {
   return result != NcclResult::kSuccess && result != NcclResult::kInProgress;
 }
 
-/// The state of a communicator once it is settled; kInProgress at the deadline.
-NcclResult settled(const NcclFunctions& functions, NcclHandle handle, Duration deadline) noexcept {
+/// The state of a communicator once it is settled; kInProgress at the deadline, or when nobody
+/// needs to wait any more.
+NcclResult settled(const NcclFunctions& functions, NcclHandle handle, Duration deadline,
+                   const NcclCommunicatorOptions& options) noexcept {
   constexpr int kBusyTurns = 200;
   const auto end = Clock::now() + std::chrono::nanoseconds(deadline.picoseconds() / 1000);
   for (int turn = 0;; ++turn) {
@@ -49,6 +57,8 @@ NcclResult settled(const NcclFunctions& functions, NcclHandle handle, Duration d
     }
     if (turn < kBusyTurns) {
       std::this_thread::yield();
+    } else if (is_over(options)) {
+      return NcclResult::kInProgress;
     } else {
       std::this_thread::sleep_for(std::chrono::microseconds(50));
     }
@@ -60,7 +70,7 @@ NcclResult settled(const NcclFunctions& functions, NcclHandle handle, Duration d
 NcclId NcclCommunicator::make_id(const NcclFunctions& functions) {
   NcclId id;
   if (const NcclResult result = functions.get_unique_id(&id); result != NcclResult::kSuccess) {
-    throw NcclError(words_for(functions, result, "ncclGetUniqueId", nullptr, {}), result);
+    throw NcclError(words_for(functions, result, "ncclGetUniqueId", nullptr), result);
   }
   return id;
 }
@@ -73,7 +83,7 @@ NcclCommunicator NcclCommunicator::join(const NcclFunctions& functions, const Nc
   const NcclResult result = functions.comm_init_rank_config(&handle, ranks, id, self, &config);
   if (handle == nullptr) {
     const NcclResult code = is_error(result) ? result : NcclResult::kInternalError;
-    throw NcclError(words_for(functions, code, kCall, nullptr, options.deadline), code);
+    throw NcclError(words_for(functions, code, kCall, nullptr), code);
   }
   NcclCommunicator communicator(functions, options, handle, self, ranks);
   communicator.check(result, kCall);
@@ -151,19 +161,19 @@ NcclCommunicator NcclCommunicator::finish_child(NcclResult result, const char* c
     return made;
   }
   const NcclResult code = state == NcclResult::kSuccess ? NcclResult::kInternalError : state;
-  const NcclError error(words_for(*functions_, code, call, handle_, options_.deadline), code);
+  const NcclError error(words_for(*functions_, code, call, handle_, options_), code);
   abort();
   failure_ = error;
   throw error;
 }
 
 NcclResult NcclCommunicator::wait(Duration deadline) const noexcept {
-  return settled(*functions_, handle_, deadline);
+  return settled(*functions_, handle_, deadline, options_);
 }
 
 void NcclCommunicator::fail(NcclResult code, const char* call) {
   if (!failure_) {
-    failure_ = NcclError(words_for(*functions_, code, call, handle_, options_.deadline), code);
+    failure_ = NcclError(words_for(*functions_, code, call, handle_, options_), code);
   }
   throw NcclError(*failure_);
 }

@@ -1,9 +1,10 @@
 // A communicator of NCCL: made, split, shrunk and given up without ever waiting longer than asked.
 //
 // NCCL blocks where a peer is missing, so communicators are non-blocking, and after every call
-// their state is asked until it is settled or a deadline has passed. Then the communicator has
-// failed: all calls throw what happened first, but for those that end it. Its kernels may hang
-// until abort() or shrink(), or its end, has them quit.
+// their state is asked until it is settled, a deadline has passed, or the job is over for another
+// reason (NcclCommunicatorOptions::is_over). Then the communicator has failed: all calls throw what
+// happened first, but for those that end it. Its kernels may hang until abort() or shrink(), or its
+// end, has them quit.
 //
 // Pitfalls that are taken care of here:
 //  - a child that is being split off is written to an address given to NCCL, by a thread of its
@@ -14,6 +15,7 @@
 //    the device to end that may wait for another (from NCCL 2.22 on).
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -36,6 +38,9 @@ class NcclError : public RuntimeFailure {
 struct NcclCommunicatorOptions {
   Duration deadline = Duration(30'000'000'000'000);  ///< for everything that needs all ranks
   std::optional<int> most_thread_blocks;             ///< of one operation; none: NCCL's choice
+  /// Whether nobody needs to wait for the other ranks any more; asked while waiting, must not
+  /// throw.
+  std::function<bool()> is_over;
 };
 
 /// Used by one thread at a time, whose current device is that of the communicator. `functions` must
@@ -88,7 +93,7 @@ class NcclCommunicator {
                    NcclHandle handle, int rank, int size)
       : functions_(&functions), options_(options), handle_(handle), rank_(rank), size_(size) {}
 
-  /// Of the state once it is settled; kInProgress at the deadline.
+  /// Of the state once it is settled; kInProgress at the deadline, or when the job is over.
   NcclResult wait(Duration deadline) const noexcept;
   [[noreturn]] void fail(NcclResult code, const char* call);
   void require_open(const char* call) const;

@@ -135,13 +135,17 @@ void HostMessages::prepare(BucketId bucket, const DeviceProgram& program) {
   }
 }
 
+void HostMessages::start() {
+  if (!thread_.joinable()) {
+    thread_ = std::thread([this] { run(); });
+  }
+}
+
 void HostMessages::enqueue(BucketId /*bucket*/, const ExchangeOperation& operation,
                            std::span<std::byte> gradient, std::span<std::byte> scratch,
                            cudaStream_t stream) {
   check_health();
-  if (!thread_.joinable()) {
-    thread_ = std::thread([this] { run(); });
-  }
+  start();
   Exchange& exchange = *exchanges_.at(&operation);
   const Exchange::Place place{gradient, scratch};
   {

@@ -71,6 +71,9 @@ class HostMessages final : public DeviceMessages {
                std::span<std::byte> scratch, cudaStream_t stream) override;
   void check_health() override;
 
+  /// After the last prepare(): sees to the transport from now on, and not only from the first
+  /// exchange on.
+  void start();
   /// Lets streams go on that wait for messages; check_health() throws from now on. From any thread.
   void abort(const std::string& reason);
 

@@ -57,7 +57,8 @@ RankGroups alone(std::size_t ranks) {
   return groups;
 }
 
-DeviceCommunicators join(const plan::Plan& plan, Rank self, const DevicePlanOptions& options) {
+DeviceCommunicators join(const plan::Plan& plan, Rank self, const DevicePlanOptions& options,
+                         std::function<bool()> is_over) {
   if (options.path == DevicePath::kTransport) {
     return {};
   }
@@ -71,11 +72,48 @@ DeviceCommunicators join(const plan::Plan& plan, Rank self, const DevicePlanOpti
   }
   const NcclId id = parse_id(options.exchange(own).at(0));
   return DeviceCommunicators::make(
-      NcclCommunicator::join(*options.nccl, id, static_cast<int>(plan.rank_count()),
-                             static_cast<int>(self.value()),
-                             {.most_thread_blocks = kMostThreadBlocks}),
+      NcclCommunicator::join(
+          *options.nccl, id, static_cast<int>(plan.rank_count()), static_cast<int>(self.value()),
+          {.most_thread_blocks = kMostThreadBlocks, .is_over = std::move(is_over)}),
       options.groups, self);
 }
+
+/// Sees to a transport that carries no gradients, while NCCL does: connections are made only while
+/// it progresses, and UCX aborts a process whose peer dies while one is being made. Who is gone is
+/// NCCL's and the coordinator's to find: a peer may be done and have closed its end before this
+/// rank is. The transport is this object's alone.
+class IdleTransport {
+ public:
+  explicit IdleTransport(Transport& transport) : transport_(transport) {
+    transport_.set_handlers(nullptr, nullptr);
+    thread_ = std::thread([this] { run(); });
+  }
+  ~IdleTransport() {
+    is_stopping_ = true;
+    transport_.wake();
+    thread_.join();
+  }
+  IdleTransport(const IdleTransport&) = delete;
+  IdleTransport& operator=(const IdleTransport&) = delete;
+
+ private:
+  void run() noexcept {
+    constexpr Duration kLongestSleep = 100_ms;  // the wake-up may come before it
+    try {
+      while (!is_stopping_) {
+        if (transport_.progress() == 0) {
+          transport_.wait(kLongestSleep);
+        }
+      }
+    } catch (const std::exception&) {
+      // Nothing is asked of it.
+    }
+  }
+
+  Transport& transport_;
+  std::atomic<bool> is_stopping_ = false;
+  std::thread thread_;
+};
 
 class DevicePlanExecutor final : public PlanExecutor {
  public:
@@ -86,7 +124,12 @@ class DevicePlanExecutor final : public PlanExecutor {
         stream_(static_cast<cudaStream_t>(options.stream)),
         launched_(plan.buckets.size()) {
     const CurrentDevice here(device_);
-    communicators_ = join(plan, self, options);
+    if (options.path == DevicePath::kNccl) {
+      idle_transport_.emplace(transport);
+    }
+    communicators_ = join(plan, self, options, [this, is_job_over = options.is_over] {
+      return aborted() || (is_job_over && is_job_over());
+    });
     if (options.path == DevicePath::kNccl) {
       messages_ = std::make_unique<NcclMessages>(*communicators_.world);
     } else {
@@ -103,6 +146,9 @@ class DevicePlanExecutor final : public PlanExecutor {
     executor_ = std::make_unique<DeviceExecutor>(plan, self, groups, communicators_, *messages_);
     for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
       sent_.push_back(count_sends(executor_->program(BucketId(b))));
+    }
+    if (host_messages_ != nullptr) {
+      host_messages_->start();
     }
   }
 
@@ -302,6 +348,7 @@ class DevicePlanExecutor final : public PlanExecutor {
   const Rank self_;
   const int device_;
   const cudaStream_t stream_;
+  std::optional<IdleTransport> idle_transport_;  ///< with NCCL alone
   mutable DeviceCommunicators communicators_;
   std::unique_ptr<DeviceMessages> messages_;
   HostMessages* host_messages_ = nullptr;  ///< messages_, where they go over the transport

@@ -49,6 +49,9 @@ struct DevicePlanOptions {
   const NcclFunctions* nccl = nullptr;
   /// With NCCL: says something to all ranks and returns what each said, by rank.
   std::function<std::vector<std::string>(const std::string&)> exchange;
+  /// With NCCL: whether the job is over already, so that nobody waits for a lost rank to join. May
+  /// be called as long as the executor lives; must not throw. None: it never is.
+  std::function<bool()> is_over;
   std::uint32_t epoch = 0;
 };
 

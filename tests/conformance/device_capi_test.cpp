@@ -7,7 +7,7 @@
 #include <limits>
 #include <thread>
 
-#include "runtime/cuda/handles.hpp"
+#include "tests/conformance/on_device.hpp"
 #include "tests/support/emulated_gpu/fibers.hpp"
 #include "tests/support/skip.hpp"
 #include "tests/unit/runtime/capi/ranks.hpp"
@@ -16,31 +16,6 @@ namespace rackrail::test {
 namespace {
 
 using runtime::CudaStream;
-using runtime::DeviceBuffer;
-
-/// Values that a stream of the program's has put on the device.
-struct OnDevice {
-  OnDevice(std::vector<float> values, const CudaStream& stream)
-      : memory(values.size()), host(std::move(values)), stream_of(stream) {
-    runtime::copy_to_device<float>(host, memory, stream_of.get());
-  }
-
-  rackrail_buffer buffer() const {
-    rackrail_buffer result = buffer_of(memory.data(), memory.size());
-    result.device = RACKRAIL_CUDA;
-    result.stream = stream_of.get();
-    return result;
-  }
-  const std::vector<float>& read() {
-    runtime::copy_to_host(memory, std::span(host), stream_of.get());
-    stream_of.synchronize();
-    return host;
-  }
-
-  DeviceBuffer<float> memory;
-  std::vector<float> host;
-  const CudaStream& stream_of;
-};
 
 void on_gpu(rackrail_config& config) { config.device = RACKRAIL_CUDA; }
 

@@ -3,7 +3,7 @@
     gpu_training_test.py PATH-OF-THE-COMMAND-ON-AN-EMULATED-GPU PATH-OF-RECORDING-NCCL
 
 Matrices are multiplied by a stand-in for cuBLAS, and there is no NCCL, which would want a real GPU, but a
-library that records what NCCL would find when it is called.
+library that records what NCCL would find when it is called, or one that joins processes.
 """
 import math
 import os
@@ -13,9 +13,11 @@ from pathlib import Path
 
 os.environ["RACKRAIL_COMMAND"] = sys.argv.pop(1)
 RECORDING_NCCL = sys.argv.pop(1)
+PROCESS_NCCL = str(Path(RECORDING_NCCL).resolve().with_name("process_nccl.so"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "integration" / "command"))
 
 import harness  # noqa: E402  (reads the variable)
+from survival import RESUMED  # noqa: E402
 from training import TOKEN, SmallTrainingTest, small_training  # noqa: E402
 
 CUDA = ("--training", "small.yaml", "--device", "cuda")
@@ -194,6 +196,52 @@ class DirectMessages(SmallTrainingTest):
     def test_info_says_which_path_is_in_use(self):
         features = {each["name"]: each for each in self.rackrail_json("info")["features"]}
         self.assertEqual(features["messages of GPUs"]["detail"], "directly, by ucx")
+
+
+class Nccl(SmallTrainingTest):
+    """With a stand-in for NCCL between the workers."""
+
+    def environment(self, **variables):
+        return super().environment(RACKRAIL_NCCL_LIBRARY=PROCESS_NCCL, **variables)
+
+    def train(self, path, *options):
+        self.write("small.yaml", small_training(checkpoint_every=20))
+        return self.start("train", "plan.json", *CUDA, "--workers", "4", "--share-gpu", "--gpu-path", path,
+                          "--json", *options)
+
+    def test_losses_are_those_of_messages(self):
+        self.make_plan("--codec", "none", cluster="two-racks-40g")
+        runs = []
+        for path in ("staged", "nccl", "hybrid"):
+            result = self.finish(self.train(path))
+            self.assertEqual(result.status, 0, str(result))
+            runs.append(result.json)
+        self.assertEqual([run["transport"] for run in runs],
+                         ["pinned memory and ucx", "NCCL",
+                          "NCCL inside hosts, pinned memory between them and ucx"])
+        for run in runs:
+            self.assertTrue(run["parameters_agree"])
+            for ours, theirs in zip(run["losses"], runs[0]["losses"], strict=True):
+                self.assertAlmostEqual(ours, theirs, delta=1e-4)
+
+    def test_those_who_are_left_go_on_with_communicators_of_their_own(self):
+        self.make_plan("--codec", "none", cluster="two-racks-40g")
+        for path in ("nccl", "hybrid"):
+            with self.subTest(path=path):
+                running = self.train(path, "--steps", "3000", "--checkpoints", path, "--on-loss",
+                                     "continue", "--workload", "workload.yaml",
+                                     "--heartbeat-timeout", "10 s")
+                self.wait_for_checkpoint(path)
+                os.kill(self.workers()[1], signal.SIGKILL)
+                result = self.finish(running)
+                self.assertEqual(result.status, 0, str(result))
+                run = result.json
+                self.assertEqual((run["workers"], len(run["losses"])), (3, 3000))
+                self.assertTrue(run["parameters_agree"])
+                (loss,) = run["losses_of_workers"]
+                self.assertEqual(loss["lost"], ["host1"])
+                self.assertLess(loss["resumed_after_s"], RESUMED)
+                self.assert_no_processes_left()
 
 
 class SharedGpu(SmallTrainingTest):

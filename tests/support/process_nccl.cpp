@@ -1,14 +1,22 @@
 // A library of NCCL's functions for ranks that are processes of this machine, on host memory: for
-// programs that run on an emulated GPU, whose streams have ended what they were given. Operations
-// are carried out when their group ends, which waits for the others.
+// programs that run on an emulated GPU, whose streams have ended what they were given.
+//
+// Non-blocking, as the communicators that rackrail uses: a thread carries out what a group was
+// given, and until all that take part have come, which a lost one never does, the communicator is
+// in progress. That is longer than NCCL's is, which leaves the waiting to the stream: there is
+// none. A communicator that is given more before, or destroyed, is refused with ncclInvalidUsage.
 //
 // Each communicator is a piece of shared memory with a ring of bytes for every pair of ranks. A
 // collective is each rank sending all it has to all others, summed in the order of the ranks.
+//
+// PROCESS_NCCL_DIES_JOINING names the rank whose process is killed where it would join.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -17,6 +25,7 @@
 #include <memory>
 #include <new>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -77,18 +86,50 @@ struct Move {
   }
 };
 
+/// What a group was given, for one communicator.
+struct Work {
+  std::vector<Move> moves;
+  std::vector<std::function<void()>> afterwards;
+};
+
+/// Messages of one pair keep their order. Whether all was done before `is_over`.
+bool carry_out(Work& work, const std::atomic<bool>& is_over) {
+  bool is_left = true;
+  while (is_left) {
+    is_left = false;
+    bool has_moved = false;
+    std::map<std::pair<Ring*, bool>, bool> is_taken;
+    for (Move& move : work.moves) {
+      bool& taken = is_taken[{move.ring, move.is_send}];
+      if (move.left != 0 && !std::exchange(taken, true)) {
+        has_moved = move.advance() || has_moved;
+        is_left = true;
+      }
+    }
+    if (is_over) {
+      return false;
+    }
+    if (is_left && !has_moved) {
+      usleep(kPause);
+    }
+  }
+  for (const auto& act : work.afterwards) {
+    act();
+  }
+  return true;
+}
+
 }  // namespace
 
 struct ncclComm {
   ncclComm(std::string the_name, int the_rank, int the_ranks)
       : name(std::move(the_name)), rank(the_rank), ranks(the_ranks) {
-    const std::size_t size = sizeof(Ring) * rings();
     const int file = shm_open(name.c_str(), O_RDWR | O_CREAT, 0600);
-    if (file < 0 || ftruncate(file, static_cast<off_t>(size)) != 0) {
+    if (file < 0 || ftruncate(file, static_cast<off_t>(bytes())) != 0) {
       std::perror("process_nccl: shared memory");
       std::abort();
     }
-    memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    memory = mmap(nullptr, bytes(), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     close(file);
     if (memory == MAP_FAILED) {
       std::perror("process_nccl: shared memory");
@@ -96,27 +137,74 @@ struct ncclComm {
     }
   }
   ~ncclComm() {
-    munmap(memory, sizeof(Ring) * rings());
-    if (rank == 0) {
-      shm_unlink(name.c_str());
+    is_over = true;
+    if (thread.joinable()) {
+      thread.join();
     }
+    munmap(memory, bytes());
   }
   ncclComm(const ncclComm&) = delete;
   ncclComm& operator=(const ncclComm&) = delete;
 
-  std::size_t rings() const {
-    return static_cast<std::size_t>(ranks) * static_cast<std::size_t>(ranks);
+  /// Until the others have come to the same memory, which needs its name no more then. Two ranks of
+  /// one host, which they would share a device of, are refused, as NCCL does.
+  void meet(const std::atomic<bool>& is_given_up) {
+    Head& head = *static_cast<Head*>(memory);
+    const char* host = std::getenv("NCCL_HOSTID");
+    head.hosts[rank] = std::hash<std::string>()(host == nullptr ? "" : host);
+    ++head.here;
+    while (head.here < ranks && !is_given_up) {
+      usleep(kPause);
+    }
+    shm_unlink(name.c_str());  // whoever is first
+    for (int r = 0; r < ranks; ++r) {
+      if (r != rank && head.hosts[r] == head.hosts[rank]) {
+        error = NcclResult::kInvalidUsage;
+      }
+    }
+  }
+
+  /// Has the thread do it.
+  NcclResult begin(std::function<void()> act) {
+    if (is_busy) {
+      return NcclResult::kInvalidUsage;
+    }
+    if (thread.joinable()) {
+      thread.join();
+    }
+    is_busy = true;
+    thread = std::thread([this, act = std::move(act)] {
+      act();
+      is_busy = false;
+    });
+    return NcclResult::kInProgress;
+  }
+
+  std::size_t bytes() const {
+    return sizeof(Head) +
+           sizeof(Ring) * static_cast<std::size_t>(ranks) * static_cast<std::size_t>(ranks);
   }
   /// New shared memory is all zeros, which is what an empty ring is.
   Ring* ring(int from, int to) const {
-    return static_cast<Ring*>(memory) + (static_cast<std::ptrdiff_t>(from) * ranks + to);
+    return reinterpret_cast<Ring*>(static_cast<char*>(memory) + sizeof(Head)) +
+           (static_cast<std::ptrdiff_t>(from) * ranks + to);
   }
+
+  static constexpr int kMostRanks = 64;
+  struct Head {
+    std::atomic<int> here;  ///< how many ranks have come
+    std::atomic<std::size_t> hosts[kMostRanks];
+  };
 
   std::string name;
   int rank;
   int ranks;
   int children = 0;
   void* memory = nullptr;
+  std::atomic<bool> is_busy = false;
+  std::atomic<bool> is_over = false;
+  std::atomic<NcclResult> error = NcclResult::kSuccess;
+  std::thread thread;
 };
 
 namespace {
@@ -125,48 +213,33 @@ std::size_t size_of(NcclType type) { return type == NcclType::kFloat32 ? 4 : 1; 
 
 struct Group {
   int depth = 0;
-  std::vector<Move> moves;
-  std::vector<std::function<void()>> afterwards;
+  std::map<NcclHandle, Work> works;
 };
 thread_local Group group;
 
 void add_send(NcclHandle comm, int peer, const void* from, std::size_t bytes) {
-  group.moves.push_back({comm->ring(comm->rank, peer),
-                         const_cast<char*>(static_cast<const char*>(from)), bytes, true});
+  group.works[comm].moves.push_back({comm->ring(comm->rank, peer),
+                                     const_cast<char*>(static_cast<const char*>(from)), bytes,
+                                     true});
 }
 void add_receive(NcclHandle comm, int peer, void* to, std::size_t bytes) {
-  group.moves.push_back({comm->ring(peer, comm->rank), static_cast<char*>(to), bytes, false});
-}
-
-/// Messages of one pair keep their order.
-void carry_out() {
-  bool is_over = false;
-  while (!is_over) {
-    is_over = true;
-    bool has_moved = false;
-    std::map<std::pair<Ring*, bool>, bool> is_taken;
-    for (Move& move : group.moves) {
-      bool& taken = is_taken[{move.ring, move.is_send}];
-      if (move.left != 0 && !std::exchange(taken, true)) {
-        has_moved = move.advance() || has_moved;
-        is_over = false;
-      }
-    }
-    if (!is_over && !has_moved) {
-      usleep(kPause);
-    }
-  }
-  for (const auto& act : std::exchange(group.afterwards, {})) {
-    act();
-  }
-  group.moves.clear();
+  group.works[comm].moves.push_back(
+      {comm->ring(peer, comm->rank), static_cast<char*>(to), bytes, false});
 }
 
 NcclResult end_of_call() {
-  if (group.depth == 0) {
-    carry_out();
+  if (group.depth != 0) {
+    return NcclResult::kSuccess;
   }
-  return NcclResult::kSuccess;
+  NcclResult result = NcclResult::kSuccess;
+  for (auto& [comm, work] : std::exchange(group.works, {})) {
+    const NcclResult begun =
+        comm->begin([comm = comm, work = std::make_shared<Work>(std::move(work))] {
+          carry_out(*work, comm->is_over);
+        });
+    result = result == NcclResult::kInvalidUsage ? result : begun;
+  }
+  return result;
 }
 
 using Parts = std::vector<std::vector<float>>;
@@ -182,7 +255,7 @@ NcclResult gather_all(NcclHandle comm, const void* from, std::size_t count,
     add_send(comm, r, own->data(), count * sizeof(float));
     add_receive(comm, r, (*parts)[static_cast<std::size_t>(r)].data(), count * sizeof(float));
   }
-  group.afterwards.emplace_back([parts, own, act = std::move(act)] { act(*parts); });
+  group.works[comm].afterwards.emplace_back([parts, own, act = std::move(act)] { act(*parts); });
   return end_of_call();
 }
 
@@ -209,34 +282,36 @@ const char* ncclGetErrorString(NcclResult /*result*/) { return "a stand-in"; }
 const char* ncclGetLastError(NcclHandle /*comm*/) { return ""; }
 
 NcclResult ncclGetUniqueId(NcclId* id) {
-  std::snprintf(id->bytes, sizeof id->bytes, "/process-nccl-%ld", static_cast<long>(getpid()));
+  static std::atomic<int> count = 0;
+  std::snprintf(id->bytes, sizeof id->bytes, "/process-nccl-%ld-%d", static_cast<long>(getpid()),
+                ++count);
+  shm_unlink(id->bytes);  // of a process that had this number before
   return NcclResult::kSuccess;
 }
-/// Two ranks on one device of one host are refused, as NCCL does.
 NcclResult ncclCommInitRankConfig(NcclHandle* comm, int ranks, NcclId id, int rank,
                                   NcclConfig* /*config*/) {
-  const char* host = std::getenv("NCCL_HOSTID");
-  if (host == nullptr || "rackrail-rank-" + std::to_string(rank) != host) {
-    *comm = nullptr;
+  if (ranks > ncclComm::kMostRanks) {
     return NcclResult::kInvalidUsage;
   }
+  const char* dies = std::getenv("PROCESS_NCCL_DIES_JOINING");
+  if (dies != nullptr && std::to_string(rank) == dies) {
+    std::raise(SIGKILL);
+  }
   *comm = new ncclComm(id.bytes, rank, ranks);
-  return NcclResult::kSuccess;
+  return (*comm)->begin([made = *comm] { made->meet(made->is_over); });
 }
 /// `key` is the rank in the child, as rackrail has it; the child has as many ranks as say its
-/// color.
+/// color. It is there, with all of its ranks, once the parent is no longer in progress.
 NcclResult ncclCommSplit(NcclHandle comm, int color, int key, NcclHandle* child,
                          NcclConfig* /*config*/) {
   const auto mine = static_cast<float>(color);
-  int size = 0;
-  gather_all(comm, &mine, 1, [&](const Parts& colors) {
-    for (const auto& each : colors) {
-      size += each[0] == mine ? 1 : 0;
-    }
+  const std::string name =
+      comm->name + "-" + std::to_string(comm->children++) + "-" + std::to_string(color);
+  return gather_all(comm, &mine, 1, [=](const Parts& colors) {
+    const auto size = std::count(colors.begin(), colors.end(), std::vector{mine});
+    *child = new ncclComm(name, key, static_cast<int>(size));
+    (*child)->meet(comm->is_over);
   });
-  *child = new ncclComm(
-      comm->name + "-" + std::to_string(comm->children++) + "-" + std::to_string(color), key, size);
-  return NcclResult::kSuccess;
 }
 /// Nobody's memory goes while another still looks at it.
 NcclResult ncclCommFinalize(NcclHandle comm) {
@@ -244,12 +319,18 @@ NcclResult ncclCommFinalize(NcclHandle comm) {
   return gather_all(comm, &nothing, 1, [](const Parts&) {});
 }
 NcclResult ncclCommDestroy(NcclHandle comm) {
+  if (comm->is_busy) {
+    return NcclResult::kInvalidUsage;
+  }
   delete comm;
   return NcclResult::kSuccess;
 }
-NcclResult ncclCommAbort(NcclHandle comm) { return ncclCommDestroy(comm); }
-NcclResult ncclCommGetAsyncError(NcclHandle /*comm*/, NcclResult* error) {
-  *error = NcclResult::kSuccess;
+NcclResult ncclCommAbort(NcclHandle comm) {
+  delete comm;
+  return NcclResult::kSuccess;
+}
+NcclResult ncclCommGetAsyncError(NcclHandle comm, NcclResult* error) {
+  *error = comm->is_busy ? NcclResult::kInProgress : comm->error.load();
   return NcclResult::kSuccess;
 }
 

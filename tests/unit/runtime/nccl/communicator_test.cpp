@@ -116,6 +116,24 @@ TEST_CASE("communicator: who waits for a rank that does not come is told at the 
   CHECK(nccl.open() == 0);
 }
 
+TEST_CASE("communicator: who waits for others is told when the job is over") {
+  test::FakeNccl nccl;
+  const NcclId id = NcclCommunicator::make_id(nccl.functions());
+  std::atomic<bool> is_over = false;
+  std::thread job([&is_over] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    is_over = true;
+  });
+  const auto start = std::chrono::steady_clock::now();
+  CHECK_THROWS_WITH(
+      NcclCommunicator::join(nccl.functions(), id, 2, 0,
+                             {.deadline = 30_s, .is_over = [&is_over] { return is_over.load(); }}),
+      "NCCL: ncclCommInitRankConfig: given up before all ranks came");
+  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(10));
+  job.join();
+  CHECK(nccl.open() == 0);
+}
+
 TEST_CASE("communicator: a split that a rank does not join ends in an abort") {
   test::FakeNccl nccl;
   const NcclId id = NcclCommunicator::make_id(nccl.functions());
