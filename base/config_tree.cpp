@@ -66,7 +66,8 @@ class ConfigTreeBuilder {
           value.fail("a key that is no plain text", "plain keys");
         }
         const std::string key = member.first.Scalar();
-        ConfigValue child = build(member.second, path.empty() ? key : path + "." + key, depth + 1);
+        const std::string place = path.empty() ? key : fmt::format("{}.{}", path, key);
+        ConfigValue child = build(member.second, place, depth + 1);
         if (!seen.insert(key).second) {
           child.fail(fmt::format("a second '{}'", key), "each key once");
         }

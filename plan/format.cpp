@@ -160,7 +160,7 @@ Plan parse_unverified(std::string_view content, const std::string& file) {
     }
     ErrorContext context = e.context();
     context.file = file;
-    throw PlanError(std::move(context));
+    throw PlanError(context);
   }
 }
 

@@ -81,8 +81,8 @@ topology::Topology flat_cluster(std::size_t ranks) {
 }
 
 std::span<const Piece> pieces() {
-  static const std::vector<Piece> all = make_pieces();
-  return all;
+  static const std::vector<Piece> kAll = make_pieces();
+  return kAll;
 }
 
 std::vector<std::vector<Part>> cut(std::int64_t elements) {

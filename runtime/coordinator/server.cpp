@@ -221,6 +221,8 @@ struct CoordinatorServer::Impl final : proto::Coordinator::CallbackService {
     }
     control.finish();
   }
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
 
   /// What is kept names the address, for those who come back after a kill: see lasting_ports().
   void listen() {

@@ -98,8 +98,8 @@ void require_trusted(const std::filesystem::path& file, const std::string& text,
 }  // namespace
 
 TlsCertificates read_tls(const std::filesystem::path& folder) {
-  const TlsCertificates texts{read_file(folder / "ca.pem"), read_file(folder / "cert.pem"),
-                              read_file(folder / "key.pem")};
+  TlsCertificates texts{read_file(folder / "ca.pem"), read_file(folder / "cert.pem"),
+                        read_file(folder / "key.pem")};
   const Certificate authority = certificate_of(folder / "ca.pem", texts.authority);
   const Certificate own = certificate_of(folder / "cert.pem", texts.certificate);
   require_own_key(folder / "key.pem", texts.key, own.get());

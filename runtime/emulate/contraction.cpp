@@ -128,6 +128,7 @@ void find_networks(Contraction& graph) {
 void merge(Contraction& graph, const std::vector<std::size_t>& group,
            const std::set<std::size_t>& neighbours) {
   std::vector<std::string> names;
+  names.reserve(group.size());
   for (const std::size_t v : group) {
     names.push_back(graph.vertices[v].name);
   }

@@ -122,6 +122,7 @@ std::vector<LinkMeasurement> check_links(const EmulatedNetwork& network,
     most = std::max<std::size_t>(1, most / 2);
   }
   std::vector<LinkMeasurement> results;
+  results.reserve(nearest.size());
   for (const auto& [direction, measurement] : nearest) {
     results.push_back(measurement);
   }

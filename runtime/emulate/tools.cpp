@@ -81,9 +81,12 @@ std::string find_program(const std::string& name) {
   std::istringstream folders(std::string(path != nullptr ? path : "") +
                              ":/usr/sbin:/sbin:/usr/bin:/bin");
   for (std::string folder; std::getline(folders, folder, ':');) {
-    const std::string found = folder + "/" + name;
-    if (!folder.empty() && is_program(found)) {
-      return found;
+    if (folder.empty()) {
+      continue;
+    }
+    folder.append("/").append(name);
+    if (is_program(folder)) {
+      return folder;
     }
   }
   return "";

@@ -173,6 +173,7 @@ GpuChoice agree_on_gpu(
 GpuChoice choose_gpu(const GpuSettings& settings, Rank self,
                      const std::vector<std::string>& offers) {
   std::vector<GpuOffer> parsed;
+  parsed.reserve(offers.size());
   for (const std::string& offer : offers) {
     parsed.push_back(parse_offer(offer));
   }
@@ -226,7 +227,7 @@ std::optional<std::string> share_gpu_as(Rank rank, bool is_here) {
   std::string missing;
   for (const auto& [name, value] : variables) {
     if (std::getenv(name.c_str()) == nullptr) {
-      missing += " " + name + "=" + value;
+      missing.append(" ").append(name).append("=").append(value);
     }
   }
   return missing.empty() ? std::nullopt
