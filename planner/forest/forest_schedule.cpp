@@ -1,6 +1,7 @@
 #include "planner/forest/forest_schedule.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <numeric>
 #include <tuple>
@@ -15,10 +16,10 @@ namespace rackrail::planner {
 namespace {
 
 constexpr double kPacedBytes = 1U << 30U;  // of the buffer that the order of moves is made for
-// Rounds that are in the order of urgency have this size; the last ones, so many, ever less, which
+// Pieces that are in the order of urgency have this size; the last ones, so many, ever less, which
 // empties the pipeline sooner. The first ones too would start more additions than they fill it.
-constexpr std::int64_t kRoundSize = 4;
-constexpr std::size_t kLastRounds = 3;
+constexpr std::int64_t kPieceSize = 4;
+constexpr std::size_t kLastPieces = 3;
 
 /// A chunk and the trees it takes.
 struct Part {
@@ -102,6 +103,7 @@ Steps steps_of(const std::vector<Part>& parts, const Forest* reduction, const Fo
   const auto add = [&](const Part& part, const Step& step, const Forest& forest) {
     const auto id = static_cast<std::uint32_t>(all.steps.size());
     Move move{part.weight, &forest.routes[step.arc.route], arrivals[step.src().index()]};
+    move.part = step.part;
     move.latency = topology::route_latency(topology, *move.route).seconds();
     if (step.op == plan::TransferOp::kReduce) {
       const plan::DeviceRates& device = rates[step.dst().index()];
@@ -145,66 +147,116 @@ std::vector<Part> in_lowest_terms(std::vector<Part> parts) {
   return parts;
 }
 
-bool have_room(const std::vector<Part>& parts) {
-  return std::all_of(parts.begin(), parts.end(),
-                     [](const Part& part) { return part.weight <= UINT32_MAX / kRoundSize; });
-}
-
-/// Of each round, as factors of the parts' weights.
-std::vector<std::int64_t> round_sizes(std::size_t rounds, Pace pace) {
-  if (pace == Pace::kStages || rounds <= 2 * kLastRounds) {
-    return std::vector<std::int64_t>(rounds, 1);
+/// Of a part in so many pieces, in any unit: alike, or the last ones smaller.
+std::vector<std::int64_t> piece_sizes(std::size_t pieces, bool are_alike) {
+  if (are_alike || pieces <= 2 * kLastPieces) {
+    return std::vector<std::int64_t>(pieces, 1);
   }
-  std::vector<std::int64_t> sizes(rounds, kRoundSize);
-  for (std::size_t i = 0; i < kLastRounds; ++i) {
-    sizes[rounds - 1 - i] = kRoundSize * static_cast<std::int64_t>(i + 1) / (kLastRounds + 1);
+  std::vector<std::int64_t> sizes(pieces, kPieceSize);
+  for (std::size_t i = 0; i < kLastPieces; ++i) {
+    sizes[pieces - 1 - i] = kPieceSize * static_cast<std::int64_t>(i + 1) / (kLastPieces + 1);
   }
   return sizes;
+}
+
+/// So many rounds of all parts. Where they take turns, as many pieces in all, but of about one
+/// size, so that what follows a large part need not wait for longer.
+Cuts cuts_of(const std::vector<std::int64_t>& weights, std::size_t rounds, Pace pace) {
+  const auto whole = std::accumulate(weights.begin(), weights.end(), 0.0);
+  const auto pieces = static_cast<double>(rounds * weights.size());
+  Cuts cuts;
+  cuts.take_turns = pace == Pace::kTurns;
+  const bool are_alike =
+      pace == Pace::kStages ||
+      *std::max_element(weights.begin(), weights.end()) > UINT32_MAX / kPieceSize;
+  for (const std::int64_t weight : weights) {
+    const double alike = std::max(1.0, static_cast<double>(weight) / whole * pieces);
+    const std::size_t count =
+        cuts.take_turns ? static_cast<std::size_t>(std::llround(alike)) : rounds;
+    cuts.sizes.push_back(piece_sizes(count, are_alike));
+  }
+  return cuts;
+}
+
+/// The weights of all pieces, part by part, those of parts in proportion to theirs. Within a part
+/// they are in proportion to the pieces' sizes: exactly where all parts are cut alike, else as far
+/// as integers of 20 bits can be.
+std::vector<std::uint32_t> chunk_weights(const std::vector<std::int64_t>& weights,
+                                         const std::vector<std::vector<std::int64_t>>& sizes) {
+  constexpr double kFine = 1U << 20U;
+  const bool are_alike = std::all_of(sizes.begin(), sizes.end(),
+                                     [&](const auto& of_part) { return of_part == sizes.front(); });
+  double largest = 0;  // piece
+  for (std::size_t part = 0; part < sizes.size(); ++part) {
+    largest = std::max(
+        largest, static_cast<double>(weights[part]) / static_cast<double>(sizes[part].size()));
+  }
+  const std::int64_t scale =
+      are_alike ? std::accumulate(sizes[0].begin(), sizes[0].end(), std::int64_t{0})
+                : std::max<std::int64_t>(1, static_cast<std::int64_t>(kFine / largest));
+  std::vector<std::uint32_t> chunks;
+  for (std::size_t part = 0; part < sizes.size(); ++part) {
+    const auto all = std::accumulate(sizes[part].begin(), sizes[part].end(), std::int64_t{0});
+    std::int64_t before = 0;
+    for (const std::int64_t size : sizes[part]) {
+      const std::int64_t begin = weights[part] * scale * before / all;
+      before += size;
+      chunks.push_back(static_cast<std::uint32_t>(weights[part] * scale * before / all - begin));
+    }
+  }
+  return chunks;
+}
+
+std::vector<std::int64_t> weights_of(const std::vector<Part>& parts) {
+  std::vector<std::int64_t> weights;
+  for (const Part& part : parts) {
+    weights.push_back(part.weight);
+  }
+  return weights;
 }
 
 /// The first so many. When the last ones come links empty, and what is left may use them as it can;
 /// but buckets of a step, in few rounds, are followed by others.
 std::size_t rated_rounds(std::size_t rounds) {
-  return rounds > kRoundsOfBuckets ? rounds - kLastRounds : rounds;
+  return rounds > kRoundsOfBuckets ? rounds - kLastPieces : rounds;
 }
 
 plan::TransferGraph make_graph(plan::Collective collective, const Forest* reduction,
                                const Forest* broadcast, const ScheduleRequest& request,
                                std::size_t rounds, Pace pace) {
   const std::vector<Part> parts = in_lowest_terms(parts_of(reduction, broadcast));
-  std::vector<std::uint32_t> weights;
+  const std::vector<std::int64_t> weights = weights_of(parts);
+  const Cuts cuts = cuts_of(weights, rounds, pace);
   std::vector<Rank> owners;
-  const std::vector<std::int64_t> sizes =
-      have_room(parts) ? round_sizes(rounds, pace) : std::vector<std::int64_t>(rounds, 1);
-  for (const Part& part : parts) {
-    for (const std::int64_t size : sizes) {
-      weights.push_back(static_cast<std::uint32_t>(part.weight * size));
-    }
-    owners.insert(owners.end(), rounds, part.root);
+  std::vector<std::size_t> first_chunk;  // of each part
+  for (std::size_t part = 0; part < parts.size(); ++part) {
+    first_chunk.push_back(owners.size());
+    owners.insert(owners.end(), cuts.sizes[part].size(), parts[part].root);
   }
   const auto [steps, moves] = steps_of(parts, reduction, broadcast, request.topology);
-  GraphBuilder builder("forest", request, std::move(weights), collective);
-  std::vector<TransferId> ids(steps.size() * rounds);
-  std::vector<TransferId> after;
-  const std::int64_t weight =
-      std::accumulate(parts.begin(), parts.end(), std::int64_t{0},
-                      [](std::int64_t sum, const Part& part) { return sum + part.weight; });
+  GraphBuilder builder("forest", request, chunk_weights(weights, cuts.sizes), collective);
+  const std::int64_t whole = std::accumulate(weights.begin(), weights.end(), std::int64_t{0});
   const std::vector<Bandwidth> rates =
       pace == Pace::kRated ? proportional_rates(moves, request.topology) : std::vector<Bandwidth>{};
   const std::vector<Turn> turns =
-      pace == Pace::kStages ? in_stages(moves, rounds)
-                            : paced(moves, rounds, request.topology,
-                                    kPacedBytes / static_cast<double>(weight), sizes, rates);
-  for (const auto& [move, round] : turns) {
+      pace == Pace::kStages
+          ? in_stages(moves, rounds)
+          : paced(moves, cuts, request.topology, kPacedBytes / static_cast<double>(whole), rates);
+  std::vector<std::vector<TransferId>> ids(moves.size());  // of each move, by piece
+  for (std::size_t move = 0; move < moves.size(); ++move) {
+    ids[move].resize(cuts.sizes[moves[move].part].size());
+  }
+  std::vector<TransferId> after;
+  for (const auto& [move, piece] : turns) {
     const Step& step = steps[move];
     after.clear();
     for (const std::uint32_t before : moves[move].predecessors) {
-      after.push_back(ids[round * steps.size() + before]);
+      after.push_back(ids[before][piece]);
     }
-    const auto chunk = static_cast<std::uint32_t>(step.part * rounds + round);
-    ids[round * steps.size() + move] =
-        builder.add(step.op, step.src(), step.dst(), {chunk, 1}, after, *moves[move].route,
-                    rates.empty() || round >= rated_rounds(rounds) ? Bandwidth{} : rates[move]);
+    const bool is_rated = !rates.empty() && piece < rated_rounds(rounds);
+    ids[move][piece] = builder.add(step.op, step.src(), step.dst(),
+                                   {static_cast<std::uint32_t>(first_chunk[step.part] + piece), 1},
+                                   after, *moves[move].route, is_rated ? rates[move] : Bandwidth{});
   }
   plan::TransferGraph graph = builder.take();
   if (collective != plan::Collective::kAllReduce) {
@@ -231,18 +283,34 @@ plan::TransferGraph all_reduce_along(const Forest& reduction, const Forest& broa
   return make_graph(plan::Collective::kAllReduce, &reduction, &broadcast, request, rounds, pace);
 }
 
-FormShape in_rounds(const FormShape& one, std::size_t rounds, Pace pace) {
-  const std::vector<std::int64_t> sizes = round_sizes(rounds, pace);
-  const auto whole = std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0});
-  const auto largest = *std::max_element(sizes.begin(), sizes.end());
+FormShape in_rounds(const FormShape& one, const Forest* reduction, const Forest* broadcast,
+                    std::size_t rounds, Pace pace) {
+  const std::vector<std::int64_t> weights =
+      weights_of(in_lowest_terms(parts_of(reduction, broadcast)));
+  const auto whole = std::accumulate(weights.begin(), weights.end(), 0.0);
+  std::size_t pieces = 0;
+  std::size_t most_of_a_part = 0;
+  double smallest = 1;
   FormShape shape = one;
-  shape.largest_share *= static_cast<double>(largest) / static_cast<double>(whole);
-  shape.transfers *= static_cast<std::int64_t>(rounds);
+  shape.largest_share = 0;
+  const Cuts cuts = cuts_of(weights, rounds, pace);
+  for (std::size_t part = 0; part < weights.size(); ++part) {
+    const std::vector<std::int64_t>& sizes = cuts.sizes[part];
+    const double of_unit = static_cast<double>(weights[part]) / whole /
+                           std::accumulate(sizes.begin(), sizes.end(), 0.0);
+    const auto [least, most] = std::minmax_element(sizes.begin(), sizes.end());
+    smallest = std::min(smallest, static_cast<double>(*least) * of_unit);
+    shape.largest_share = std::max(shape.largest_share, static_cast<double>(*most) * of_unit);
+    pieces += sizes.size();
+    most_of_a_part = std::max(most_of_a_part, sizes.size());
+  }
+  shape.transfers =
+      one.transfers / static_cast<std::int64_t>(weights.size()) * static_cast<std::int64_t>(pieces);
   if (shape.bound) {
-    // Chains of dependencies are as long, links carry as much. More parts are rounded, and no
-    // chunk is empty once each has an element.
-    shape.bound->rounding = shape.bound->rounding * static_cast<std::int64_t>(rounds);
-    shape.bound->fewest_elements *= whole;
+    // Chains of dependencies are as long, links carry as much. More pieces are rounded, and none is
+    // empty once the smallest has an element.
+    shape.bound->rounding = shape.bound->rounding * static_cast<std::int64_t>(most_of_a_part);
+    shape.bound->fewest_elements = static_cast<std::int64_t>(std::ceil(1.001 / smallest)) + 1;
   }
   return shape;
 }

@@ -26,9 +26,10 @@ plan::TransferGraph all_reduce_along(const Forest& reduction, const Forest& broa
                                      const ScheduleRequest& request, std::size_t rounds,
                                      Pace pace = Pace::kUrgent);
 
-/// What a schedule in so many rounds looks like, by one in a single round and in stages: its bound
-/// is a bound of all of them.
-FormShape in_rounds(const FormShape& one, std::size_t rounds, Pace pace);
+/// What a schedule in so many rounds looks like, by one in a single round and in stages, whose
+/// bound is a bound of all of them. Either forest may be null.
+FormShape in_rounds(const FormShape& one, const Forest* reduction, const Forest* broadcast,
+                    std::size_t rounds, Pace pace);
 
 /// The forest for the other direction: the same trees on the opposite links, where every link has
 /// an opposite one that is as wide.

@@ -205,16 +205,16 @@ void search_fair_shares(BestForests& best, const topology::Topology& topology,
   }
 }
 
-/// One for each shape, with links spared or not, that is found.
-std::vector<AllReduceForests> nearly_best_by_prices(
-    const topology::Topology& topology, std::initializer_list<std::pair<TreeShape, bool>> shapes) {
+/// Of the options those that lead to trees, each of nearly the best rate of its kind.
+std::vector<AllReduceForests> nearly_best_by_prices(const topology::Topology& topology,
+                                                    std::initializer_list<PricedOptions> all) {
   std::vector<AllReduceForests> found;
   if (topology.rank_count() > kMostRanksShaped) {
     return found;
   }
-  for (const auto& [shape, spares_links] : shapes) {
-    if (auto forests = pack_by_prices(
-            topology, {.good_enough = kNearlyAll, .shape = shape, .spares_links = spares_links})) {
+  for (PricedOptions options : all) {
+    options.good_enough = kNearlyAll;
+    if (auto forests = pack_by_prices(topology, options)) {
       set_rate(*forests, topology);
       found.push_back(std::move(*forests));
     }
@@ -225,14 +225,19 @@ std::vector<AllReduceForests> nearly_best_by_prices(
 }  // namespace
 
 std::vector<AllReduceForests> priced_forests(const topology::Topology& topology) {
-  return nearly_best_by_prices(topology, {std::pair(TreeShape::kAny, false)});
+  return nearly_best_by_prices(topology, {{.shape = TreeShape::kAny}});
 }
 
 std::vector<AllReduceForests> shaped_forests(const topology::Topology& topology) {
-  return nearly_best_by_prices(topology, {{TreeShape::kAny, false},
-                                          {TreeShape::kAny, true},
-                                          {TreeShape::kTiered, false},
-                                          {TreeShape::kTiered, true}});
+  return nearly_best_by_prices(topology, {{.shape = TreeShape::kAny},
+                                          {.shape = TreeShape::kAny, .spares_links = true},
+                                          {.shape = TreeShape::kTiered},
+                                          {.shape = TreeShape::kTiered, .spares_links = true}});
+}
+
+std::vector<AllReduceForests> fair_forests(const topology::Topology& topology) {
+  return nearly_best_by_prices(topology, {{.shape = TreeShape::kAny, .fair_lanes = true},
+                                          {.shape = TreeShape::kTiered, .fair_lanes = true}});
 }
 
 std::vector<AllReduceForests> allreduce_forests(const topology::Topology& topology,

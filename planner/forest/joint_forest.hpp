@@ -26,7 +26,11 @@ std::vector<AllReduceForests> allreduce_forests(const topology::Topology& topolo
 /// best rate: few trees, which uneven clusters send sooner. None above 16 ranks.
 std::vector<AllReduceForests> shaped_forests(const topology::Topology& topology);
 
-/// The first of them alone: trees of any shape, no link spared.
+/// Priced trees of every shape that suit links that are shared evenly (PricedOptions::fair_lanes):
+/// more trees, for links without rates. None above 16 ranks.
+std::vector<AllReduceForests> fair_forests(const topology::Topology& topology);
+
+/// The first of the shaped forests alone: trees of any shape, no link spared.
 std::vector<AllReduceForests> priced_forests(const topology::Topology& topology);
 
 /// Those of the best rate.

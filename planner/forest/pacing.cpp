@@ -1,6 +1,7 @@
 #include "planner/forest/pacing.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <numeric>
 #include <optional>
@@ -11,16 +12,66 @@ namespace rackrail::planner {
 
 namespace {
 
-// Times between the due times of rounds that are tried, over what a round takes the busiest link,
-// and rounds that they are tried with.
-constexpr double kPeriods[] = {0, 0.3, 0.5, 1};
-constexpr std::size_t kTrialRounds = 16;
+// Times between the due times of pieces that are tried, over what the busiest link takes for as
+// much data, and pieces of each part, in the mean, that they are tried with.
+constexpr double kPeriods[] = {0, 0.15, 0.3, 0.5, 1};
+constexpr std::size_t kTrialPieces = 16;
+
+// Parts that take turns begin as many of a piece's lengths after each other, which spreads any
+// number of them evenly (the golden ratio).
+constexpr double kBetweenParts = 0.6180339887498949;
+
+/// A piece of a part: its share of the part's data, and when its turn is, as a share of the whole
+/// time.
+struct Piece {
+  double share = 0;
+  double turn = 0;
+};
+using Pieces = std::vector<std::vector<Piece>>;  // by part
+
+Pieces pieces_of(const Cuts& cuts) {
+  Pieces pieces;
+  for (std::size_t part = 0; part < cuts.sizes.size(); ++part) {
+    const std::vector<std::int64_t>& sizes = cuts.sizes[part];
+    const double turns = kBetweenParts * static_cast<double>(part);
+    const double phase = cuts.take_turns ? turns - std::floor(turns) : 0;
+    const auto whole = std::accumulate(sizes.begin(), sizes.end(), 0.0);
+    double before = 0;
+    auto& of_part = pieces.emplace_back();
+    for (const std::int64_t piece : sizes) {
+      const auto size = static_cast<double>(piece);
+      of_part.push_back({size / whole, (before + phase * size) / whole});
+      before += size;
+    }
+  }
+  return pieces;
+}
+
+/// The first so many of each part, as if all were alike.
+Pieces for_trial(const Pieces& pieces) {
+  std::size_t all = 0;
+  for (const auto& of_part : pieces) {
+    all += of_part.size();
+  }
+  const std::size_t wanted = std::min(all, kTrialPieces * pieces.size());
+  Pieces trial;
+  for (const auto& of_part : pieces) {
+    const std::size_t count = std::max<std::size_t>(1, (of_part.size() * wanted + all / 2) / all);
+    auto& some = trial.emplace_back();
+    for (std::size_t i = 0; i < count; ++i) {
+      some.push_back({1 / static_cast<double>(of_part.size()), of_part[i].turn});
+    }
+  }
+  return trial;
+}
 
 /// Moves as an index: what follows each, how long it takes and how urgent it is.
 class MoveIndex {
  public:
-  /// `bytes` are those of a unit of weight in one round.
-  MoveIndex(const std::vector<Move>& moves, const topology::Topology& topology, double bytes)
+  /// `bytes` are those of a unit of weight in all pieces together. Chains are those of pieces of
+  /// the mean size.
+  MoveIndex(const std::vector<Move>& moves, const topology::Topology& topology, double bytes,
+            const Pieces& pieces = {})
       : seconds(moves.size()),
         latency(moves.size()),
         addition(moves.size()),
@@ -42,15 +93,30 @@ class MoveIndex {
         followers[before].push_back(m);
       }
     }
-    round_seconds = load.empty() ? 0 : *std::max_element(load.begin(), load.end());
+    all_seconds = load.empty() ? 0 : *std::max_element(load.begin(), load.end());
     for (std::size_t m = moves.size(); m-- > 0;) {
       double longest = 0;
       for (const std::uint32_t next : followers[m]) {
         longest = std::max(longest, chain[next]);
       }
-      chain[m] = seconds[m] + latency[m] + addition[m] + longest;
+      const std::size_t count = pieces.empty() ? 1 : pieces[moves[m].part].size();
+      chain[m] = (seconds[m] + addition[m]) / static_cast<double>(count) + latency[m] + longest;
     }
     join_lanes(moves);
+  }
+
+  /// Chains of all parts count as if they were as long as the longest: else the parts with long
+  /// ones would run ahead of their turns.
+  void level_chains(const std::vector<Move>& moves) {
+    std::vector<double> longest;  // by part
+    for (std::size_t m = 0; m < moves.size(); ++m) {
+      longest.resize(std::max<std::size_t>(longest.size(), moves[m].part + 1));
+      longest[moves[m].part] = std::max(longest[moves[m].part], chain[m]);
+    }
+    const double all = longest.empty() ? 0 : *std::max_element(longest.begin(), longest.end());
+    for (std::size_t m = 0; m < moves.size(); ++m) {
+      chain[m] *= longest[moves[m].part] > 0 ? all / longest[moves[m].part] : 1;
+    }
   }
 
   static double time_on(const topology::Topology& topology, LinkId link, std::int64_t weight) {
@@ -58,8 +124,8 @@ class MoveIndex {
            static_cast<double>(topology.link(link).bandwidth.bytes_per_second());
   }
 
-  // Times are in seconds over the bytes of a unit of weight in a round of the mean size.
-  std::vector<double> seconds;  ///< of each move on its narrowest link
+  // Times are in seconds over the bytes of a unit of weight.
+  std::vector<double> seconds;  ///< of each move, all of it, on its narrowest link
   // From its end until what waits for it may begin: these two.
   std::vector<double> latency;
   std::vector<double> addition;
@@ -67,7 +133,7 @@ class MoveIndex {
   std::vector<std::vector<std::uint32_t>> followers;
   std::vector<std::uint32_t> lane;                  ///< of each move: those of one route
   std::vector<const topology::Route*> lane_routes;  ///< by lane
-  double round_seconds = 0;                         ///< of the busiest link
+  double all_seconds = 0;                           ///< of the busiest link
 
  private:
   void join_lanes(const std::vector<Move>& moves) {
@@ -147,7 +213,7 @@ class ProportionalRates {
     }
   }
 
-  std::vector<double> load_;    // by lane: weight in a round
+  std::vector<double> load_;    // by lane: weight
   std::vector<double> rates_;   // by lane
   std::vector<double> room_;    // by link: bytes per second that nobody has yet
   std::vector<double> rising_;  // by link: the load of its lanes without a rate
@@ -158,30 +224,30 @@ class ProportionalRates {
 /// after the other, and lanes that meet on a link have equal parts of it.
 class ListSchedule {
  public:
-  /// `period` is the time between the due times of two rounds.
-  /// `sizes` are those of the rounds over the mean; `rates` (bytes per second) those of the lanes,
+  /// The last pieces would be due at `period`. `rates` (bytes per second) are those of the lanes,
   /// none where links are shared evenly.
-  ListSchedule(const std::vector<Move>& moves, const MoveIndex& index,
-               const std::vector<double>& sizes, const std::vector<double>& rates,
-               const topology::Topology& topology, double period)
+  ListSchedule(const std::vector<Move>& moves, const MoveIndex& index, const Pieces& pieces,
+               const std::vector<double>& rates, const topology::Topology& topology, double period)
       : moves_(moves),
         index_(index),
         topology_(topology),
-        sizes_(sizes),
+        pieces_(pieces),
         rates_(rates),
         period_(period),
         lanes_(index.lane_routes.size()),
-        sending_(topology.link_count()),
-        missing_(moves.size() * sizes.size()) {
-    turns_.reserve(missing_.size());
-    for (std::uint32_t round = 0; round < sizes.size(); ++round) {
-      for (std::uint32_t m = 0; m < moves.size(); ++m) {
-        missing_[place({m, round})] = static_cast<std::uint32_t>(moves[m].predecessors.size());
-        if (moves[m].predecessors.empty()) {
-          wait({m, round});
+        sending_(topology.link_count()) {
+    for (std::uint32_t m = 0; m < moves.size(); ++m) {
+      const auto count = static_cast<std::uint32_t>(pieces[moves[m].part].size());
+      first_.push_back(missing_.size());
+      missing_.resize(missing_.size() + count,
+                      static_cast<std::uint32_t>(moves[m].predecessors.size()));
+      if (moves[m].predecessors.empty()) {
+        for (std::uint32_t piece = 0; piece < count; ++piece) {
+          wait({m, piece});
         }
       }
     }
+    turns_.reserve(missing_.size());
     for (std::uint32_t lane = 0; lane < lanes_.size(); ++lane) {
       wake(lane);
     }
@@ -208,10 +274,11 @@ class ListSchedule {
  private:
   struct Waiting {
     double due;
+    double planned;  // the piece's turn
     Turn turn;
     bool operator<(const Waiting& other) const {  // the least urgent first, for std::priority_queue
-      return std::tie(due, turn.round, turn.move) >
-             std::tie(other.due, other.turn.round, other.turn.move);
+      return std::tie(due, planned, turn.piece, turn.move) >
+             std::tie(other.due, other.planned, other.turn.piece, other.turn.move);
     }
   };
   struct Lane {
@@ -235,16 +302,18 @@ class ListSchedule {
     double time;
     Turn turn;
     bool operator<(const Arrival& other) const {
-      return std::tie(time, turn.round, turn.move) >
-             std::tie(other.time, other.turn.round, other.turn.move);
+      return std::tie(time, turn.piece, turn.move) >
+             std::tie(other.time, other.turn.piece, other.turn.move);
     }
   };
 
-  std::size_t place(Turn turn) const { return turn.round * moves_.size() + turn.move; }
+  std::size_t place(Turn turn) const { return first_[turn.move] + turn.piece; }
+  const Piece& piece_of(Turn turn) const { return pieces_[moves_[turn.move].part][turn.piece]; }
 
   void wait(Turn turn) {
+    const double planned = piece_of(turn).turn;
     lanes_[index_.lane[turn.move]].waiting.push(
-        {period_ * turn.round - index_.chain[turn.move], turn});
+        {period_ * planned - index_.chain[turn.move], planned, turn});
   }
 
   /// A lane that has something begins to send.
@@ -269,7 +338,7 @@ class ListSchedule {
     Lane& l = lanes_[lane];
     l.turn = l.waiting.top().turn;
     l.waiting.pop();
-    l.left = static_cast<double>(moves_[l.turn.move].weight) * sizes_[l.turn.round];
+    l.left = static_cast<double>(moves_[l.turn.move].weight) * piece_of(l.turn).share;
     l.since = now_;
     turns_.push_back(l.turn);
   }
@@ -277,7 +346,7 @@ class ListSchedule {
   void finish(std::uint32_t lane) {
     const Turn done = lanes_[lane].turn;
     const double delay =
-        index_.latency[done.move] + index_.addition[done.move] * sizes_[done.round];
+        index_.latency[done.move] + index_.addition[done.move] * piece_of(done).share;
     if (delay > 0) {
       arrivals_.push({now_ + delay, done});
     } else {
@@ -303,7 +372,7 @@ class ListSchedule {
   /// What waits for the move may begin.
   void arrive(Turn done) {
     for (const std::uint32_t next : index_.followers[done.move]) {
-      const Turn follower{next, done.round};
+      const Turn follower{next, done.piece};
       if (--missing_[place(follower)] == 0) {
         wait(follower);
         wake(index_.lane[next]);
@@ -344,12 +413,13 @@ class ListSchedule {
   const std::vector<Move>& moves_;
   const MoveIndex& index_;
   const topology::Topology& topology_;
-  const std::vector<double>& sizes_;
+  const Pieces& pieces_;
   const std::vector<double>& rates_;
   double period_;
   double now_ = 0;
   std::vector<Lane> lanes_;
   std::vector<std::vector<std::uint32_t>> sending_;  // lanes, by link
+  std::vector<std::size_t> first_;                   // turn of each move
   std::vector<std::uint32_t> missing_;               // predecessors of each turn
   std::priority_queue<End> ends_;
   std::priority_queue<Arrival> arrivals_;
@@ -394,33 +464,30 @@ std::vector<Turn> in_stages(const std::vector<Move>& moves, std::size_t rounds) 
   return turns;
 }
 
-std::vector<Turn> paced(const std::vector<Move>& moves, std::size_t rounds,
+std::vector<Turn> paced(const std::vector<Move>& moves, const Cuts& cuts,
                         const topology::Topology& topology, double bytes,
-                        const std::vector<std::int64_t>& sizes,
                         const std::vector<Bandwidth>& rates) {
-  const MoveIndex index(moves, topology, bytes / static_cast<double>(rounds));
+  const Pieces pieces = pieces_of(cuts);
+  MoveIndex index(moves, topology, bytes, pieces);
+  if (cuts.take_turns) {
+    index.level_chains(moves);
+  }
   std::vector<double> lane_rates(rates.empty() ? 0 : index.lane_routes.size());
   for (std::size_t m = 0; m < rates.size(); ++m) {
     lane_rates[index.lane[m]] = static_cast<double>(rates[m].bytes_per_second());
   }
-  std::vector<double> over_mean(rounds, 1);
-  if (const auto whole = std::accumulate(sizes.begin(), sizes.end(), 0.0); whole > 0) {
-    std::transform(sizes.begin(), sizes.end(), over_mean.begin(), [&](std::int64_t size) {
-      return static_cast<double>(size) * static_cast<double>(rounds) / whole;
-    });
-  }
-  const std::vector<double> trial(std::min(rounds, kTrialRounds), 1);
+  const Pieces trial = for_trial(pieces);
   double shortest = std::numeric_limits<double>::infinity();
   double best = 0;
   for (const double share : kPeriods) {
-    const double period = share * index.round_seconds;
+    const double period = share * index.all_seconds;
     const double time = ListSchedule(moves, index, trial, lane_rates, topology, period).makespan();
     if (time < shortest) {
       shortest = time;
       best = period;
     }
   }
-  return ListSchedule(moves, index, over_mean, lane_rates, topology, best).take();
+  return ListSchedule(moves, index, pieces, lane_rates, topology, best).take();
 }
 
 }  // namespace rackrail::planner

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "planner/forest/arborescence.hpp"
+#include "planner/forest/pacing.hpp"
 #include "planner/forest/tiered_trees.hpp"
 #include "topology/linear_program.hpp"
 
@@ -38,13 +39,36 @@ class Ways {
   Ways(const topology::Topology& topology, std::vector<topology::Route>& routes)
       : topology_(topology), routes_(routes) {}
 
-  /// Afterwards arcs() are ways from rank to rank at these prices.
+  /// Afterwards arcs() are ways from rank to rank at these prices of links and, where there are
+  /// lanes, of those behind them.
   void find(const std::vector<double>& prices) {
     arcs_.clear();
     route_of_.clear();
     for (std::size_t r = 0; r < topology_.rank_count(); ++r) {
       find_from(Rank(r), prices);
     }
+    for (std::size_t arc = 0; arc < arcs_.size(); ++arc) {
+      if (const auto lane = lane_of(route_of_[arc])) {
+        arcs_[arc].price += prices[topology_.link_count() + *lane];
+      }
+    }
+  }
+
+  /// Every pair of ranks that a way joins now is a lane; the rates that lanes have when all send at
+  /// once over these ways.
+  std::vector<Bandwidth> make_lanes() {
+    std::vector<Move> moves;
+    for (std::size_t arc = 0; arc < arcs_.size(); ++arc) {
+      lanes_.emplace(std::pair(arcs_[arc].from, arcs_[arc].to), arc);
+      moves.push_back({.weight = 1, .route = &routes_[route_of_[arc]]});
+    }
+    return proportional_rates(moves, topology_);
+  }
+
+  /// The number of the lane that a route belongs to.
+  std::optional<std::size_t> lane_of(std::uint32_t route) const {
+    const auto lane = lanes_.find(ends_[route]);
+    return lane != lanes_.end() ? std::optional(lane->second) : std::nullopt;
   }
 
   const std::vector<PricedArc>& arcs() const { return arcs_; }
@@ -97,6 +121,7 @@ class Ways {
         numbers_.emplace(route, static_cast<std::uint32_t>(routes_.size()));
     if (is_new) {
       routes_.push_back(std::move(route));
+      ends_.emplace_back(from.value(), to.value());
     }
     arcs_.push_back({from.value(), to.value(), price});
     route_of_.push_back(known->second);
@@ -105,6 +130,8 @@ class Ways {
   const topology::Topology& topology_;
   std::vector<topology::Route>& routes_;
   std::map<topology::Route, std::uint32_t> numbers_;
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> ends_;  // ranks, by route
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::size_t> lanes_;
   std::vector<PricedArc> arcs_;
   std::vector<std::uint32_t> route_of_;
 };
@@ -118,11 +145,11 @@ struct Pair {
 class PricedPacking {
  public:
   /// `room` is the share of each link that may be used.
-  PricedPacking(const topology::Topology& topology, TreeShape shape,
+  PricedPacking(const topology::Topology& topology, const PricedOptions& options,
                 const std::vector<double>& room)
       : topology_(topology),
         tiers_(topology),
-        shape_(shape),
+        shape_(options.shape),
         ways_(topology, routes_),
         capacity_(topology.link_count()) {
     double widest = 0;
@@ -134,12 +161,17 @@ class PricedPacking {
       capacity_[l] *= room[l] / widest;
       variables_.push_back(program_.add_variable(kHighPrice, -capacity_[l]));
     }
+    if (options.fair_lanes) {
+      ways_.find(inverse(capacity_));
+      for (const Bandwidth rate : ways_.make_lanes()) {
+        capacity_.push_back(static_cast<double>(rate.bytes_per_second()) / widest);
+        variables_.push_back(program_.add_variable(kHighPrice, -capacity_.back()));
+      }
+    }
   }
 
   bool run(double good_enough) {
-    std::vector<double> best(capacity_.size());  // prices of the best proof, its pair at 1
-    std::transform(capacity_.begin(), capacity_.end(), best.begin(),
-                   [](double capacity) { return 1 / capacity; });
+    std::vector<double> best = inverse(capacity_);  // prices of the best proof, its pair at 1
     if (!look_at(best)) {
       return false;
     }
@@ -192,6 +224,12 @@ class PricedPacking {
 
  private:
   static constexpr double kHighPrice = 1e6;
+
+  static std::vector<double> inverse(std::vector<double> capacity) {
+    std::transform(capacity.begin(), capacity.end(), capacity.begin(),
+                   [](double of_one) { return 1 / of_one; });
+    return capacity;
+  }
 
   /// Adds pairs until they are good enough; false where the program cannot be solved.
   bool price_pairs(double good_enough, std::vector<double>& best, double& bound) {
@@ -342,6 +380,9 @@ class PricedPacking {
         for (const LinkId link : routes_[arc.route]) {
           loads[variables_[link.index()]] += 1;
         }
+        if (const auto lane = ways_.lane_of(arc.route)) {
+          loads[variables_[topology_.link_count() + *lane]] += 1;
+        }
       }
     }
     topology::LinearProgram::Terms terms(loads.begin(), loads.end());
@@ -402,9 +443,9 @@ class PricedPacking {
   TreeShape shape_;
   std::vector<topology::Route> routes_;
   Ways ways_;
-  std::vector<double> capacity_;  // that may be used, over the widest
+  std::vector<double> capacity_;  // that may be used, over the widest: of links, then of lanes
   topology::LinearProgram program_;
-  std::vector<int> variables_;  // the price of each link
+  std::vector<int> variables_;  // the price of each link and lane
   std::vector<topology::LinearProgram::Terms> rows_;
   std::vector<Pair> pairs_;
   double cheapest_ = 0;  // at the prices looked at last
@@ -423,7 +464,7 @@ std::optional<AllReduceForests> spared(const topology::Topology& topology,
   };
   widen(full.binding_links(), 1 / kLeastRoom);
   for (int i = 0; i < kMostWidenings; ++i) {
-    PricedPacking packing(topology, options.shape, room);
+    PricedPacking packing(topology, options, room);
     if (!packing.run(options.good_enough)) {
       return std::nullopt;
     }
@@ -443,7 +484,7 @@ std::optional<AllReduceForests> pack_by_prices(const topology::Topology& topolog
       (options.shape == TreeShape::kTiered && !TieredTrees(topology).has_tiers())) {
     return std::nullopt;
   }
-  PricedPacking packing(topology, options.shape, std::vector<double>(topology.link_count(), 1.0));
+  PricedPacking packing(topology, options, std::vector<double>(topology.link_count(), 1.0));
   if (!packing.run(options.good_enough)) {
     return std::nullopt;
   }

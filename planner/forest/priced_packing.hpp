@@ -15,6 +15,10 @@
 // a little less. Optimal rates are many, and a solver's are those of a corner, at which links that
 // need not bind are full, too; flows that meet on full links hold each other up. So links that no
 // proof counts on can be made narrower, and wider again step by step as far as the rate needs it.
+//
+// Links are shared evenly by those who send over them. Trees that give a pair of ranks more than it
+// gets so leave others done early and their links empty at the end. With fair lanes every pair of
+// ranks that a way joins is a resource, too: of what it would get if all pairs sent at once.
 #pragma once
 
 #include <cstdint>
@@ -34,6 +38,7 @@ struct PricedOptions {
   double good_enough = 1;
   TreeShape shape = TreeShape::kAny;
   bool spares_links = false;  ///< links that need not be full are not
+  bool fair_lanes = false;    ///< pairs carry no more than links shared evenly give them
 };
 
 /// None where there is no solver for linear programs, too many ranks, or ranks that do not reach

@@ -97,8 +97,12 @@ class ForestFamily final : public ScheduleFamily {
     if (what == plan::Collective::kAllReduce && is_uneven) {
       for (const AllReduceForests& forests : shaped_forests(request.topology)) {
         if (std::find(seen.begin(), seen.end(), forests) == seen.end()) {
-          add_forms(what, forests, request, {Pace::kRated, Pace::kUrgent, Pace::kStages}, forms);
+          add_forms(what, forests, request,
+                    {Pace::kRated, Pace::kUrgent, Pace::kTurns, Pace::kStages}, forms);
         }
+      }
+      for (const AllReduceForests& forests : fair_forests(request.topology)) {
+        add_forms(what, forests, request, {Pace::kTurns}, forms);
       }
     } else if (what == plan::Collective::kAllReduce && are_deep(seen)) {
       for (const AllReduceForests& forests : priced_forests(request.topology)) {
@@ -158,7 +162,7 @@ class ForestFamily final : public ScheduleFamily {
   /// What is likelier to be best first: forms that cannot be much faster than it are not simulated.
   static std::vector<Pace> paces_for(const topology::Topology& topology, bool is_uneven) {
     if (is_uneven) {
-      return {Pace::kRated, Pace::kUrgent};
+      return {Pace::kRated, Pace::kUrgent, Pace::kTurns};
     }
     return topology.rank_count() > kMostRanksRated ? std::vector{Pace::kUrgent}
                                                    : std::vector{Pace::kUrgent, Pace::kRated};
@@ -195,13 +199,16 @@ class ForestFamily final : public ScheduleFamily {
       }
     };
     const FormShape one = CollectiveForm(along(1, Pace::kStages), request.topology).shape();
+    const Forest* reduction = what == plan::Collective::kAllGather ? nullptr : &forests.reduction;
+    const Forest* broadcast =
+        what == plan::Collective::kReduceScatter ? nullptr : &forests.broadcast;
     for (const Pace pace : paces) {
       if (pace == Pace::kRated && !request.may_have_rates) {
         continue;
       }
       for (const std::size_t rounds :
            numbers_of_rounds(request, static_cast<std::size_t>(one.transfers), kFewRounds)) {
-        forms.emplace_back(in_rounds(one, rounds, pace),
+        forms.emplace_back(in_rounds(one, reduction, broadcast, rounds, pace),
                            [along, rounds, pace] { return along(rounds, pace); });
       }
     }

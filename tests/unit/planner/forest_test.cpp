@@ -7,9 +7,11 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdint>
+#include <numeric>
 #include <vector>
 
 #include "plan/verifier.hpp"
+#include "planner/collective_form.hpp"
 #include "planner/forest/forest_schedule.hpp"
 #include "planner/forest/joint_forest.hpp"
 #include "tests/support/clusters.hpp"
@@ -72,8 +74,8 @@ TEST_CASE("few trees per rank keep 96 % of the optimum") {
   check(forest, test::cube_mesh());
   CHECK(forest.trees_per_rank <= 4);
   CHECK(forest.share_of_bound == Approx(14.0 / 15).epsilon(1e-6));
-  // 12 k trees enter each host of GPUs with NICs of 25, 25, 10 and 3 GB/s. For k up to 4 their whole
-  // numbers suffice only where there is one for 5 GB/s, the bound being one for 5.25.
+  // 12 k trees enter each host of GPUs with NICs of 25, 25, 10 and 3 GB/s. For k up to 4 their
+  // whole numbers suffice only where there is one for 5 GB/s, the bound being one for 5.25.
   const Forest by_gpu = make_forest(test::nics_by_gpu());
   check(by_gpu, test::nics_by_gpu());
   CHECK(by_gpu.trees_per_rank <= 4);
@@ -126,6 +128,48 @@ TEST_CASE("the last rounds of a collective alone have no rates, buckets of a ste
       const bool has_rate = graph.rate(transfer.route) > Bandwidth{};
       CHECK(has_rate == (transfer.chunk_begin % rounds < rated));
     }
+  }
+}
+
+TEST_CASE(
+    "where parts take turns all pieces are of about one size, and their shape is known before") {
+  const Topology topology = test::nics_by_gpu();
+  const std::vector<AllReduceForests> found = shaped_forests(topology);  // trees of any shares
+  if (found.empty()) {
+    WARN("skipped: built without a solver for linear programs");
+    return;
+  }
+  const AllReduceForests& forests = found.front();
+  topology::Router router(topology);
+  const ScheduleRequest request{topology, router, {}};
+  const auto graph_in = [&](std::size_t rounds, Pace pace) {
+    return all_reduce_along(forests.reduction, forests.broadcast, request, rounds, pace);
+  };
+  const FormShape one = CollectiveForm(graph_in(1, Pace::kStages), topology).shape();
+  for (const std::size_t rounds : {4U, 16U}) {
+    CAPTURE(rounds);
+    const plan::TransferGraph graph = graph_in(rounds, Pace::kTurns);
+    CHECK(plan::verify(graph, &topology).ok());
+    const FormShape shape =
+        in_rounds(one, &forests.reduction, &forests.broadcast, rounds, Pace::kTurns);
+    CHECK(shape.transfers == static_cast<std::int64_t>(graph.transfers().size()));
+    const auto weights = graph.chunk_weights();
+    const auto whole = std::accumulate(weights.begin(), weights.end(), 0.0);
+    const double largest = *std::max_element(weights.begin(), weights.end()) / whole;
+    CHECK(shape.largest_share == Approx(largest).epsilon(1e-4));
+    // In rounds the largest tree's pieces are as much larger as the tree is.
+    const plan::TransferGraph rounded = graph_in(rounds, Pace::kUrgent);
+    const auto others = rounded.chunk_weights();
+    const auto all = std::accumulate(others.begin(), others.end(), 0.0);
+    CHECK(largest < 0.9 * *std::max_element(others.begin(), others.end()) / all);
+    // The bound counts on chains whose pieces are all sent.
+    const std::int64_t fewest = shape.bound->fewest_elements;
+    for (std::uint32_t chunk = 0; chunk < graph.chunk_count(); ++chunk) {
+      CHECK(graph.range(chunk, 1, fewest).size() > 0);
+    }
+    const plan::AlphaBeta own = plan::alpha_beta(graph, topology);
+    CHECK(shape.bound->alpha <= own.alpha);
+    CHECK(shape.bound->seconds_per_element == Approx(own.seconds_per_element).epsilon(1e-5));
   }
 }
 

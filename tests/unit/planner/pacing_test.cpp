@@ -1,6 +1,7 @@
 // The order in which moves take their turns: each once, after what it waits for, the urgent first.
 #include "planner/forest/pacing.hpp"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <random>
 #include <set>
@@ -12,7 +13,14 @@ namespace {
 
 using topology::Topology;
 
-TEST_CASE("every move of every round has one turn, after its predecessors") {
+constexpr std::size_t kParts = 3;
+
+/// Parts that are cut into as many pieces of one size.
+Cuts in_rounds_of(std::int64_t size, std::size_t rounds, std::size_t parts = 1) {
+  return {.sizes = {parts, std::vector<std::int64_t>(rounds, size)}};
+}
+
+TEST_CASE("every move of every piece has one turn, after its predecessors") {
   const Topology topology = test::grid(3, 3, true);
   for (std::uint64_t seed = 1; seed <= 50; ++seed) {
     CAPTURE(seed);
@@ -25,29 +33,61 @@ TEST_CASE("every move of every round has one turn, after its predecessors") {
     for (std::uint32_t m = 0; m < moves.size(); ++m) {
       moves[m] = {
           static_cast<std::int64_t>(1 + random() % 5), &routes[random() % routes.size()], {}};
+      moves[m].part = random() % kParts;
       for (std::uint32_t before = 0; before < m; ++before) {
-        if (random() % 8 == 0) {
+        if (moves[before].part == moves[m].part && random() % 4 == 0) {
           moves[m].predecessors.push_back(before);
         }
       }
     }
     const std::size_t rounds = 1 + random() % 6;
-    std::vector<std::int64_t> sizes;
-    for (std::size_t round = 0; round < rounds; ++round) {
-      sizes.push_back(static_cast<std::int64_t>(1 + random() % 3));
+    Cuts uneven{.take_turns = random() % 2 == 0};
+    for (std::size_t part = 0; part < kParts; ++part) {
+      auto& sizes = uneven.sizes.emplace_back(1 + random() % 6);
+      std::generate(sizes.begin(), sizes.end(), [&] { return 1 + random() % 3; });
     }
-    for (const auto& turns : {paced(moves, rounds, topology), in_stages(moves, rounds),
-                              paced(moves, rounds, topology, 1e6, sizes)}) {
+    const Cuts even = in_rounds_of(1, rounds, kParts);
+    for (const auto& [turns, cuts] :
+         {std::pair(paced(moves, even, topology), even), std::pair(in_stages(moves, rounds), even),
+          std::pair(paced(moves, uneven, topology, 1e6), uneven)}) {
       std::set<std::pair<std::uint32_t, std::uint32_t>> done;
+      std::size_t expected = 0;
+      for (const Move& move : moves) {
+        expected += cuts.sizes[move.part].size();
+      }
       for (const Turn& turn : turns) {
         for (const std::uint32_t before : moves[turn.move].predecessors) {
-          CHECK(done.count({before, turn.round}) == 1);
+          CHECK(done.count({before, turn.piece}) == 1);
         }
-        CHECK(done.emplace(turn.move, turn.round).second);
+        CHECK(turn.piece < cuts.sizes[moves[turn.move].part].size());
+        CHECK(done.emplace(turn.move, turn.piece).second);
       }
-      CHECK(done.size() == moves.size() * rounds);
+      CHECK(done.size() == expected);
     }
   }
+}
+
+TEST_CASE("parts that take turns are served in turn, however many moves are behind them") {
+  // Over one link go three parts, of four pieces each. Only the first has a move behind it, so it
+  // would go first altogether.
+  const Topology topology = test::grid(1, 3, false);
+  const topology::Route first{LinkId(0)};
+  const topology::Route second{LinkId(2)};
+  std::vector<Move> moves = {{1, &first, {}}, {1, &first, {}}, {1, &first, {}}, {1, &second, {0}}};
+  moves[1].part = 1;
+  moves[2].part = 2;
+  const auto pieces_before_the_last_part = [&](bool take_turns) {
+    Cuts cuts = in_rounds_of(1, 4, 3);
+    cuts.take_turns = take_turns;
+    std::size_t count = 0;
+    for (const Turn& turn : paced(moves, cuts, topology, 1e9)) {
+      if (turn.move == 1) break;
+      count += turn.move != 3 ? 1 : 0;
+    }
+    return count;
+  };
+  CHECK(pieces_before_the_last_part(true) == 2);   // parts begin at 0, 0.62 and 0.24 of a piece
+  CHECK(pieces_before_the_last_part(false) == 4);  // all of the first part
 }
 
 TEST_CASE("a link serves the longest chain first") {
@@ -68,7 +108,7 @@ TEST_CASE("a link serves the longest chain first") {
   // Moves 0 and 1 share a link; move 1 has two more behind it.
   const std::vector<Move> moves = {
       {1, &first, {}}, {1, &first, {}}, {1, &second, {1}}, {1, &third, {2}}};
-  const std::vector<Turn> turns = paced(moves, 1, topology);
+  const std::vector<Turn> turns = paced(moves, in_rounds_of(1, 1), topology);
   REQUIRE(turns.size() == 4);
   CHECK(turns[0].move == 1);
 }
@@ -85,7 +125,7 @@ TEST_CASE("a move is not expected before its predecessor's latency is over") {
         {1, &first, {}}, {2, &second, {0}}, {1, &second, {}}, {3, &second, {}}};
     moves[0].latency = latency;
     std::vector<std::uint32_t> on_second;
-    for (const Turn& turn : paced(moves, 1, topology, 1e9)) {
+    for (const Turn& turn : paced(moves, in_rounds_of(1, 1), topology, 1e9)) {
       if (turn.move != 0) on_second.push_back(turn.move);
     }
     return on_second;
@@ -132,7 +172,7 @@ TEST_CASE("moves with rates take no notice of each other") {
   const std::vector<Move> moves = {{1, &near, {}}, {1, &far, {}}, {1, &last, {0}}, {1, &last, {1}}};
   const auto order_of_last = [&](const std::vector<Bandwidth>& rates) {
     std::vector<std::uint32_t> order;
-    for (const Turn& turn : paced(moves, 1, topology, 1e9, {}, rates)) {
+    for (const Turn& turn : paced(moves, in_rounds_of(1, 1), topology, 1e9, rates)) {
       if (turn.move >= 2) order.push_back(turn.move);
     }
     return order;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <limits>
+#include <map>
 #include <numeric>
 #include <random>
 #include <set>
@@ -170,6 +171,45 @@ TEST_CASE("ranks are unlike by what lies behind their own links, too") {
   CHECK_FALSE(are_ranks_unlike(test::clos({4, 4}, 2)));
   CHECK(are_ranks_unlike(test::uneven_star()));
   CHECK(are_ranks_unlike(test::clos({2, 4}, 2)));  // every host has one link of 10
+}
+
+TEST_CASE("fair lanes: no pair carries more than links shared evenly give it, at no loss of rate") {
+  if (!LinearProgram::is_available()) {
+    WARN("skipped: built without a solver for linear programs");
+    return;
+  }
+  // Two boxes of 8 GPUs; one NIC is dead. Shared evenly, a GPU's link into its box gives each of
+  // seven pairs 300 / 7 GB/s, and a NIC each of the four GPUs at its spine 25 / 4.
+  std::vector<std::vector<int>> nics(2, std::vector<int>(8, 25));
+  nics[0][0] = 0;
+  const Topology topology = test::boxes_with_nics(nics, 2);
+  const double optimum = optimum_of(topology);
+  const auto most_of_fair_share = [&](bool fair_lanes) {
+    const auto forests = pack_by_prices(topology, {.good_enough = 0.998, .fair_lanes = fair_lanes});
+    REQUIRE(forests);
+    const auto shares = shares_of(*forests, topology, optimum);
+    CHECK(*std::max_element(shares.begin(), shares.end()) <= 1.006);
+    std::map<std::pair<NodeId, NodeId>, double> by_pair;
+    for (const Forest* forest : {&forests->reduction, &forests->broadcast}) {
+      double whole = 0;
+      for (const Tree& tree : forest->trees) whole += static_cast<double>(tree.units);
+      for (const Tree& tree : forest->trees) {
+        for (const TreeArc& arc : tree.arcs) {
+          const topology::Route& route = forest->routes[arc.route];
+          by_pair[{topology.link(route.front()).from, topology.link(route.back()).to}] +=
+              static_cast<double>(tree.units) / whole * optimum;
+        }
+      }
+    }
+    double most = 0;
+    for (const auto& [pair, rate] : by_pair) {
+      const bool is_inside = topology.node(pair.first).host == topology.node(pair.second).host;
+      most = std::max(most, rate / (is_inside ? 300e9 / 7 : 25e9 / 4));
+    }
+    return most;
+  };
+  CHECK(most_of_fair_share(true) <= 1.01);
+  CHECK(most_of_fair_share(false) > 1.2);
 }
 
 }  // namespace
