@@ -106,6 +106,12 @@ class CostModel {
                                                  const Workload& /*workload*/) {
     return std::nullopt;
   }
+  /// collective_time(), likewise.
+  virtual std::optional<Duration> exact_collective_time(const TransferGraph& /*graph*/,
+                                                        std::int64_t /*elements*/,
+                                                        std::int64_t /*slice_elements*/) {
+    return std::nullopt;
+  }
   /// Of how many of the graph's transfers a collective alone is simulated: all of them, or fewer
   /// where ranks are alike and one stands for the others.
   virtual std::size_t followed_transfers(const TransferGraph& graph) {

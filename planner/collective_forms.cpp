@@ -16,7 +16,7 @@ constexpr std::size_t kMostTransfers = 500'000;
 constexpr std::size_t kMostTransfersOfOneSize = 2'000'000;
 // The same where ranks are very many.
 constexpr std::size_t kMostTransfersOfMany = 65'000;
-constexpr std::size_t kMostTransfersOfManyOfOneSize = 1'000'000;
+constexpr std::size_t kMostTransfersOfManyOfOneSize = 1'200'000;
 constexpr std::int64_t kMostCuts = 256;
 constexpr std::int64_t kFewestElements = 512;  // of a message: below, it costs more than it moves
 constexpr double kWorthFinerSlices = 0.98;     // of the time with coarser ones
@@ -25,6 +25,7 @@ constexpr double kWorthSlicing = 1.05;         // of the time of the best: what 
 constexpr double kWorthFinerRounds = 0.998;
 constexpr int kPatience = 2;
 constexpr double kWorthAnotherForm = 0.995;  // of the time of the best so far
+constexpr double kMayBeFaster = 1.01;        // of the best by times that are not exact
 
 std::int64_t largest_transfer(const FormShape& form, std::int64_t elements) {
   return static_cast<std::int64_t>(std::ceil(form.largest_share * static_cast<double>(elements)));
@@ -109,7 +110,8 @@ DividedCollective DivisionSearch::fastest(std::int64_t elements, const TimeBelow
 
 std::optional<DividedCollective> DivisionSearch::fastest(std::int64_t elements,
                                                          const TimeBelow& time,
-                                                         std::optional<Duration> known) {
+                                                         std::optional<Duration> known,
+                                                         const ExactTime& exact) {
   std::optional<DividedCollective> best;
   std::vector<DividedCollective> best_of_series;
   BestForms best_forms;
@@ -140,6 +142,27 @@ std::optional<DividedCollective> DivisionSearch::fastest(std::int64_t elements,
     }
   }
   known_[elements] = std::move(now);
+  if (exact && (!known || best->time < scaled(*known, kMayBeFaster))) {
+    best_of_series.insert(best_of_series.begin(), *best);
+    best = exactly_fastest(best_of_series, exact);
+  }
+  return best;
+}
+
+DividedCollective DivisionSearch::exactly_fastest(std::vector<DividedCollective> candidates,
+                                                  const ExactTime& exact) {
+  DividedCollective best = candidates.front();
+  std::optional<Duration> least;
+  for (DividedCollective& candidate : candidates) {
+    if (candidate.time > scaled(candidates.front().time, kMayBeFaster)) {
+      continue;
+    }
+    const auto time = exact(candidate.form, candidate.slice_elements);
+    if (time && (!least || *time < *least)) {
+      least = time;
+      best = {*time, candidate.form, candidate.slice_elements};
+    }
+  }
   return best;
 }
 

@@ -61,6 +61,10 @@ struct DividedCollective {
 using TimeBelow = std::function<std::optional<Duration>(
     std::size_t form, std::int64_t slice_elements, std::optional<Duration> limit)>;
 
+/// Simulates a form in slices with nothing left out; none where times are exact anyway.
+using ExactTime =
+    std::function<std::optional<Duration>(std::size_t form, std::int64_t slice_elements)>;
+
 /// Looks for the fastest division of one family's collectives, of several sizes.
 class DivisionSearch {
  public:
@@ -75,8 +79,11 @@ class DivisionSearch {
   DividedCollective fastest(std::int64_t elements, const TimeBelow& time);
   /// The same where a time is known already that others reach: what cannot be faster than that by
   /// its bound is not simulated either. None where that is all.
+  /// Where `time` is not exact, the best of several series are compared by `exact`, which has no
+  /// answer where it is.
   std::optional<DividedCollective> fastest(std::int64_t elements, const TimeBelow& time,
-                                           std::optional<Duration> known);
+                                           std::optional<Duration> known,
+                                           const ExactTime& exact = {});
 
  private:
   struct Series {
@@ -105,6 +112,10 @@ class DivisionSearch {
   std::pair<DividedCollective, std::int64_t> in_finer_slices(DividedCollective best,
                                                              std::int64_t elements,
                                                              const TimeBelow& time) const;
+
+  /// The first of them is the best by times that are not exact.
+  static DividedCollective exactly_fastest(std::vector<DividedCollective> candidates,
+                                           const ExactTime& exact);
 
   std::vector<FormShape> forms_;
   SliceSearch slices_;

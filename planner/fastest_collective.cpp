@@ -26,8 +26,11 @@ std::optional<FastestCollective> fastest_collective(const ScheduleFamily& family
                ? collective.costs.collective_time_below(graph, collective.elements, slice, *limit)
                : std::optional(collective.costs.collective_time(graph, collective.elements, slice));
   };
-  const auto found =
-      DivisionSearch(std::move(shapes), kSlicesOfOneSize).fastest(collective.elements, time, known);
+  const auto exact = [&](std::size_t form, std::int64_t slice) {
+    return collective.costs.exact_collective_time(forms[form].graph(), collective.elements, slice);
+  };
+  const auto found = DivisionSearch(std::move(shapes), kSlicesOfOneSize)
+                         .fastest(collective.elements, time, known, exact);
   if (!found || (known && found->time >= *known)) {
     return std::nullopt;
   }

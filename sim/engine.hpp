@@ -291,6 +291,7 @@ class Engine {
   void delivered(const Task& task);
   void applied(const Task& task);
   void arrived(std::uint32_t run, Place place, std::uint32_t slice);
+  void arrived(std::uint32_t run, Place place, std::uint32_t slice, Time since);
   void signal(std::uint32_t run, Place place, std::uint32_t slice, bool at_source);
   void met(std::uint32_t run, Place place, const Item& item, std::uint32_t slice);
   void free_additions(std::uint32_t run, Place place, std::uint32_t slice, bool whole_done);

@@ -1,5 +1,6 @@
 // Slices that arrive: when they are applied, and what they set free.
 #include <algorithm>
+#include <vector>
 
 #include "sim/engine.hpp"
 #include "sim/engine_state.hpp"
@@ -38,6 +39,12 @@ void Engine::received(std::uint32_t number, Place place, std::uint32_t k) {
 }
 
 void Engine::arrived(std::uint32_t number, Place place, std::uint32_t k) {
+  arrived(number, place, k, now_);
+}
+
+// What is added to a slice is applied in order. A device with a queue takes the next addition as
+// soon as it has taken the one before, and the way to it is hidden by what it waits for there.
+void Engine::arrived(std::uint32_t number, Place place, std::uint32_t k, Time since) {
   Run& run = runs_[number];
   const GraphIndex& index = *run.index;
   const Rank dst = index.lanes[place.lane].dst;
@@ -49,19 +56,24 @@ void Engine::arrived(std::uint32_t number, Place place, std::uint32_t k) {
   if (index.orders_additions) {
     const std::uint32_t slice = item.first_slice + k;
     if (run.additions_met(slice) < item.additions_before) {
-      run.waits_for_additions[slice] = true;
+      run.early_additions.emplace(slice, since);
       return;
     }
   }
   RankState& rank = ranks_[dst.index()];
+  const Duration wake = std::max(Duration(), rank.rates.wake - Duration(now_ - since));
   Task task{.kind = TaskKind::kReduce, .rank = dst, .run = number, .place = place, .slice = k};
   if (is_lossy(index, item)) {
     task.kind = TaskKind::kDecode;
     push_stream(rank.codec, task,
-                codec_time(dst, index, item.codec, slice_size(index, item, k), false),
-                rank.rates.wake);
+                codec_time(dst, index, item.codec, slice_size(index, item, k), false), wake);
   } else if (item.op == plan::TransferOp::kReduce) {
-    push_stream(rank.reduce, task, rank.reduce_time(slice_size(index, item, k)), rank.rates.wake);
+    push_stream(rank.reduce, task, rank.reduce_time(slice_size(index, item, k)), wake);
+    if (run.queues_additions && rank.has_queue()) {
+      const bool whole_queued =
+          !index.has_partial_waits || ++run.slices_queued[item.first_slice] == item.slices;
+      free_additions(number, place, k, whole_queued);
+    }
   } else {
     signal(number, place, k, false);
   }
@@ -105,31 +117,48 @@ void Engine::signal(std::uint32_t number, Place place, std::uint32_t k, bool at_
     }
   }
   if (!at_source) {
-    if (index.orders_additions) {
+    const bool was_queued = run.queues_additions &&
+                            ranks_[index.lanes[place.lane].dst.index()].has_queue() &&
+                            index.item(place).op == plan::TransferOp::kReduce;
+    if (index.orders_additions && !was_queued) {
       free_additions(number, place, k, whole_done);
     }
     count_down(number, index.lanes[place.lane].dst);
   }
 }
 
-// Slice k of an addition is applied: those that had to wait for it have their turn.
+// Slice k of an addition is applied, or in its device's queue: those that had to wait for it have
+// their turn.
 void Engine::free_additions(std::uint32_t number, Place place, std::uint32_t k, bool whole_done) {
-  const auto applied_before = [&](const Dependent& next, const Item& item, std::uint32_t s) {
+  struct Freed {
+    Place place;
+    std::uint32_t slice;
+    Time since;
+  };
+  std::vector<Freed> freed;  // what follows them is looked up in scratch_, too
+  const auto is_met = [&](const Dependent& next, const Item& item, std::uint32_t s) {
     Run& run = runs_[number];
     const std::uint32_t slice = item.first_slice + s;
-    if (++run.additions_met(slice) == item.additions_before && run.waits_for_additions[slice]) {
-      arrived(number, next.place, s);
+    if (++run.additions_met(slice) < item.additions_before) {
+      return;
+    }
+    if (const auto early = run.early_additions.find(slice); early != run.early_additions.end()) {
+      freed.push_back({next.place, s, early->second});
+      run.early_additions.erase(early);
     }
   };
   for (const Dependent& next : runs_[number].index->next_additions(place, scratch_)) {
     const Item item = runs_[number].index->item(next.place);
     if (!next.whole) {
-      applied_before(next, item, k);
+      is_met(next, item, k);
     } else if (whole_done) {
       for (std::uint32_t s = 0; s < item.slices; ++s) {
-        applied_before(next, item, s);
+        is_met(next, item, s);
       }
     }
+  }
+  for (const Freed& one : freed) {
+    arrived(number, one.place, one.slice, one.since);
   }
 }
 

@@ -61,6 +61,8 @@ struct Engine::RankState {
   Time begun = 0;  ///< when it began to compute
 
   Step& at(std::size_t number) { return steps[number - first_step]; }
+  /// Whether it takes calls before those ahead are done, as devices do whose kernels have a way.
+  bool has_queue() const { return rates.wake > Duration(); }
   /// Of adding a received slice; the last answer is kept, as slices are mostly alike.
   Duration reduce_time(std::int64_t elements) {
     if (elements != last_elements) {
@@ -117,7 +119,10 @@ struct Engine::Run {
   // Only where the schedule needs them.
   std::array<std::vector<std::uint32_t>, 2> slices_done;  ///< at [first_slice]: read, applied
   std::vector<bool> encoded;                              ///< per slice, of lossy transfers
-  std::vector<bool> waits_for_additions;                  ///< per slice: arrived before its turn
+  bool queues_additions = false;  ///< whether devices take additions before those ahead are applied
+  std::vector<std::uint32_t> slices_queued;  ///< at [first_slice] of an addition
+  /// By slice: since when an addition is there before its turn.
+  std::unordered_map<std::uint32_t, Time> early_additions;
   std::unordered_map<std::uint64_t, std::vector<Place>> sharers;  ///< of what a transfer encodes
   /// By group and slice: senders whose overhead is not over.
   std::unordered_map<std::uint64_t, std::size_t> group_overheads;

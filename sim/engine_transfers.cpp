@@ -32,8 +32,12 @@ std::uint32_t Engine::add_run(std::shared_ptr<const GraphIndex> shared, std::str
       std::any_of(index.routes.begin(), index.routes.end(),
                   [](const RouteUse& route) { return route.receive_overhead > Duration(); });
   prepare_staging(run, index);
-  if (index.orders_additions) {
-    run.waits_for_additions.resize(index.slice_count);
+  // Decoded slices are another stream's, which no queue keeps in order with these, and sums of
+  // switches stand for several additions.
+  run.queues_additions =
+      index.orders_additions && index.codecs.size() == 1 && index.lane_kinds.empty();
+  if (run.queues_additions && index.has_partial_waits) {
+    run.slices_queued.resize(index.slice_count);
   }
   if (index.has_partial_waits) {
     run.slices_done[side(true)].resize(index.slice_count);

@@ -122,6 +122,18 @@ class SimulatedCosts final : public plan::CostModel {
     exact.tolerance = 0;
     return whole_step(plan, workload, exact);
   }
+  std::optional<Duration> exact_collective_time(const plan::TransferGraph& graph,
+                                                std::int64_t elements,
+                                                std::int64_t slice_elements) override {
+    if (options_.tolerance == 0) {
+      return std::nullopt;
+    }
+    require_in_step(options_);
+    require_same_ranks("schedule '" + graph.name() + "'", graph.rank_count(), topology_);
+    SimulationOptions exact = options_;
+    exact.tolerance = 0;
+    return run_alone(index({graph, elements, slice_elements}), graph.name(), topology_, exact).time;
+  }
 
  private:
   plan::StepEstimate whole_step(const plan::Plan& plan, const plan::Workload& workload,

@@ -14,8 +14,8 @@ namespace {
 constexpr std::size_t kMostLines = 64;
 constexpr std::size_t kPieces[] = {2, 3, 4, 6, 8, 16};
 // Of the first piece that is reduced; backwards, of the last one that is copied.
-constexpr std::uint32_t kParts[] = {1, 1, 2};
-constexpr std::uint32_t kWhole = 4;
+constexpr std::uint32_t kParts[] = {1, 1};
+constexpr std::uint32_t kWhole = 2;
 
 /// Next to each other on the ring, groups are near.
 std::vector<topology::RankGroup> ring_of_groups(const topology::Topology& topology) {
@@ -60,8 +60,9 @@ std::vector<TransferId> ids_within(const std::vector<Arrival>& arrivals,
 /// One collective being made.
 class Rings {
  public:
-  Rings(plan::Collective what, const ScheduleRequest& request, std::size_t pieces)
+  Rings(plan::Collective what, const ScheduleRequest& request, std::size_t pieces, RingWays ways)
       : what_(what),
+        ways_(ways),
         groups_(ring_of_groups(request.topology)),
         k_(groups_.size()),
         lines_(line_count(groups_)),
@@ -155,13 +156,18 @@ class Rings {
                              std::size_t piece) {
     return here_[((group * lines_ + line) * k_ + owner) * parts_.size() + piece];
   }
+  /// The group so many hops, at most one round, further along the ring of a piece.
+  std::size_t after(std::size_t group, std::size_t hops, std::size_t piece) const {
+    const bool is_back = ways_ == RingWays::kBoth && piece % 2 == 1;
+    return (is_back ? group + k_ - hops : group + hops) % k_;
+  }
   /// By owner, what a group passes on at a hop of the reduction.
-  std::size_t owner_reduced(std::size_t group, std::size_t hop) const {
-    return (group + 2 * k_ - 1 - hop) % k_;
+  std::size_t owner_reduced(std::size_t group, std::size_t hop, std::size_t piece) const {
+    return after(group, k_ - 1 - hop, piece);
   }
   /// The same of the copies.
-  std::size_t owner_copied(std::size_t group, std::size_t hop) const {
-    return (group + k_ - hop) % k_;
+  std::size_t owner_copied(std::size_t group, std::size_t hop, std::size_t piece) const {
+    return after(group, k_ - hop, piece);
   }
 
   // Additions are applied in the order of ids: sums inside a group come before what the ring
@@ -172,7 +178,7 @@ class Rings {
       sum_inside(hop + 1);
       for (std::size_t piece = 0; piece < parts_.size(); ++piece) {
         for (std::size_t i = 0; i < k_; ++i) {
-          pass_on(plan::TransferOp::kReduce, i, owner_reduced(i, hop), piece,
+          pass_on(plan::TransferOp::kReduce, i, owner_reduced(i, hop, piece), piece,
                   hop == 0 && piece == 0);
         }
       }
@@ -183,32 +189,28 @@ class Rings {
   void sum_inside(std::size_t hop) {
     for (std::size_t piece = 0; piece < parts_.size(); ++piece) {
       for (std::size_t i = 0; i < k_; ++i) {
-        sum_inside(i, owner_reduced(i, hop), piece, hop == 0 && piece == 0);
+        sum_inside(i, owner_reduced(i, hop, piece), piece, hop == 0 && piece == 0);
       }
     }
   }
-  /// Along binomial trees: a member has few additions to make one after the other.
+  /// All to the line's member, one part after the other.
   void sum_inside(std::size_t group, std::size_t owner, std::size_t piece, bool in_parts) {
     const std::size_t members = groups_[group].ranks.size();
-    std::vector<std::vector<Arrival>> sums(lines_ * members);  // by line and distance from its own
-    for (std::size_t step = 1; step < members; step *= 2) {
-      for (std::size_t from = step; from < members; from += 2 * step) {
+    for (std::size_t l = 0; l < lines_; ++l) {
+      here(group, l, owner, piece).clear();
+    }
+    const std::size_t parts = ranges(0, owner, piece, in_parts).size();
+    for (std::size_t part = 0; part < parts; ++part) {
+      for (std::size_t from = 1; from < members; ++from) {
         for (std::size_t l = 0; l < lines_; ++l) {
           const Rank src = holder(group, l + from);
-          for (const Range range : ranges(l, owner, piece, in_parts)) {
-            std::vector<TransferId> after = ids_within(sums[l * members + from], range);
-            if (after.empty()) {
-              // Not long before it is needed: sums for later hops would keep devices from others.
-              after = reduced_[src.index() * parts_.size() + piece];
-            }
-            sums[l * members + from - step].push_back(
-                {builder_.reduce(src, holder(group, l + from - step), range, after), range});
-          }
+          const Range range = ranges(l, owner, piece, in_parts)[part];
+          // Not long before it is needed: sums for later hops would keep devices from others.
+          const std::vector<TransferId>& after = reduced_[src.index() * parts_.size() + piece];
+          here(group, l, owner, piece)
+              .push_back({builder_.reduce(src, holder(group, l), range, after), range});
         }
       }
-    }
-    for (std::size_t l = 0; l < lines_; ++l) {
-      here(group, l, owner, piece) = std::move(sums[l * members]);
     }
   }
 
@@ -217,11 +219,11 @@ class Rings {
       for (std::size_t piece = 0; piece < parts_.size(); ++piece) {
         const bool is_last = piece + 1 == parts_.size();
         for (std::size_t i = 0; i < k_ && hop + 1 < k_; ++i) {
-          pass_on(plan::TransferOp::kCopy, i, owner_copied(i, hop), piece,
+          pass_on(plan::TransferOp::kCopy, i, owner_copied(i, hop, piece), piece,
                   is_last && hop + 2 == k_);
         }
         for (std::size_t i = 0; i < k_; ++i) {
-          copy_inside(i, owner_copied(i, hop), piece, is_last && hop + 1 == k_);
+          copy_inside(i, owner_copied(i, hop, piece), piece, is_last && hop + 1 == k_);
         }
       }
     }
@@ -241,7 +243,7 @@ class Rings {
   /// To the next group's member of each line.
   void pass_on(plan::TransferOp op, std::size_t group, std::size_t owner, std::size_t piece,
                bool in_parts) {
-    const std::size_t next = (group + 1) % k_;
+    const std::size_t next = after(group, 1, piece);
     for (std::size_t l = 0; l < lines_; ++l) {
       const Rank src = holder(group, l);
       const std::vector<Arrival>& known = here(group, l, owner, piece);
@@ -263,6 +265,7 @@ class Rings {
   }
 
   plan::Collective what_;
+  RingWays ways_;
   std::vector<topology::RankGroup> groups_;
   std::size_t k_;
   std::size_t lines_;
@@ -310,8 +313,8 @@ std::optional<std::string> refuse_group_rings(const topology::Topology& topology
 }
 
 plan::TransferGraph make_group_rings(plan::Collective what, const ScheduleRequest& request,
-                                     std::size_t pieces) {
-  return Rings(what, request, pieces).make();
+                                     std::size_t pieces, RingWays ways) {
+  return Rings(what, request, pieces, ways).make();
 }
 
 std::vector<CollectiveForm> group_ring_forms(plan::Collective what,
@@ -325,14 +328,17 @@ std::vector<CollectiveForm> group_ring_forms(plan::Collective what,
   const std::size_t directions = what == plan::Collective::kAllReduce ? 2 : 1;
   const std::size_t in_parts =
       directions * request.topology.rank_count() * line_count(tier_groups(request.topology));
-  for (const std::size_t pieces : kPieces) {
-    const FormShape shape = in_pieces(one, pieces, in_parts);
-    if (pieces > request.most_rounds ||
-        shape.transfers > static_cast<std::int64_t>(request.most_transfers)) {
-      break;
+  for (const RingWays ways : {RingWays::kOne, RingWays::kBoth}) {
+    for (const std::size_t pieces : kPieces) {
+      const FormShape shape = in_pieces(one, pieces, in_parts);
+      if (pieces > request.most_rounds ||
+          shape.transfers > static_cast<std::int64_t>(request.most_transfers)) {
+        break;
+      }
+      forms.emplace_back(shape, [what, request, pieces, ways] {
+        return make_group_rings(what, request, pieces, ways);
+      });
     }
-    forms.emplace_back(shape,
-                       [what, request, pieces] { return make_group_rings(what, request, pieces); });
   }
   return forms;
 }

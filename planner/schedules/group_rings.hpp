@@ -19,6 +19,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -33,9 +34,13 @@ namespace rackrail::planner {
 std::optional<std::string> refuse_group_rings(const topology::Topology& topology,
                                               const TierCodecs& codecs);
 
+/// Which way round pieces go: all the same, or every other one back. A message's overhead keeps its
+/// pair of ranks from sending, not the link: with pieces to both neighbours another one has it.
+enum class RingWays : std::uint8_t { kOne, kBoth };
+
 /// Each rank's data in so many pieces, at least one. Precondition: not refused.
 plan::TransferGraph make_group_rings(plan::Collective what, const ScheduleRequest& request,
-                                     std::size_t pieces);
+                                     std::size_t pieces, RingWays ways = RingWays::kOne);
 
 /// In one piece, and in ever more as long as the request allows; none where they are refused. The
 /// request's topology and router must outlive them.
