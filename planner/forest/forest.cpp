@@ -24,6 +24,7 @@ using topology::Capacity;
 constexpr double kRoom[] = {1, 1.005, 1.01, 1.02, 1.05, 1.1, 1.25, 1.5, 2};
 constexpr int kMostShallowTries = 4;
 constexpr std::size_t kManyRanks = 32;
+constexpr std::size_t kMostRanksReattachedSoon = 64;
 constexpr std::size_t kMostTreesReattached = 256;  // in all: some seconds at worst
 constexpr std::size_t kFlat = 4;                   // arcs, which are enough on most clusters
 // Times as many trees where units have to be in the proportion of fair shares.
@@ -179,7 +180,7 @@ class ForestSearch {
       return;
     }
     const std::vector<Removal> removals = removals_for(topology_, options_.pairs, room == 1);
-    std::optional<Forest> forest = build(asked, k, removals);
+    std::optional<Forest> forest = build(asked, k, room, removals);
     const bool is_deep = forest && depth_of(*forest) > shallow_;
     if (forest) {
       keep(std::move(*forest), k);
@@ -193,22 +194,22 @@ class ForestSearch {
     }
   }
 
-  /// For more ranks than a few, removing switches exactly takes a second: other trees before.
-  std::optional<Forest> build(const LogicalNetwork& asked, std::int64_t k,
-                              const std::vector<Removal>& removals) const {
-    if (removals.size() == 1 || topology_.rank_count() <= kManyRanks) {
-      return build_forest(asked, topology_, is_reversed_, removals);
-    }
-    std::optional<Forest> forest;
-    for (const Removal removal : removals) {
-      if (!forest && removal == Removal::kExactly) {
-        forest = reattached(k);
+  /// For tens of ranks, where guesses fail: removing switches exactly takes a second, and more
+  /// trees or more room nearly as long, so other trees before.
+  std::optional<Forest> build(const LogicalNetwork& asked, std::int64_t k, double room,
+                              std::vector<Removal> removals) const {
+    const std::size_t ranks = topology_.rank_count();
+    if (room == 1 && removals.front() == Removal::kEvenly && ranks > kManyRanks &&
+        ranks <= kMostRanksReattachedSoon) {
+      if (auto forest = build_forest(asked, topology_, is_reversed_, {Removal::kEvenly})) {
+        return forest;
       }
-      if (!forest) {
-        forest = build_forest(asked, topology_, is_reversed_, {removal});
+      if (auto forest = reattached(k)) {
+        return forest;
       }
+      removals.erase(removals.begin());
     }
-    return forest;
+    return build_forest(asked, topology_, is_reversed_, removals);
   }
 
   /// Shallow trees that are good enough, the shallowest that are found soon.
