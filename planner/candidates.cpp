@@ -166,11 +166,13 @@ std::map<std::string, plan::Codec> codecs_by_tier(const topology::Topology& topo
 }
 
 CandidateSet::CandidateSet(const topology::Topology& topology, plan::CostModel& cost_model,
-                           const PlannerOptions& options, const plan::Workload* workload)
+                           const PlannerOptions& options, const plan::Workload* workload,
+                           std::vector<std::string> first)
     : topology_(topology),
       cost_model_(cost_model),
       stop_(options.stop),
       schedule_(options.schedule),
+      first_(std::move(first)),
       router_(make_router(topology)),
       interpolates_(!options.exhaustive && topology.rank_count() >= kVeryManyRanks),
       worthwhile_(interpolates_ ? kWorthSimulating : 0),
@@ -188,7 +190,14 @@ CandidateSet::CandidateSet(const topology::Topology& topology, plan::CostModel& 
   }
   pairs_ = codec_pairs(allowed_, options.codec.has_value());
   const bool needs_protected = allowed_[0].has_error_feedback();
-  add_families(stop_ && !needs_protected);
+  for (const auto& family : schedule_families()) {
+    if (is_first(family->name())) {
+      add_family(*family, pairs_, false);
+    }
+  }
+  if (candidates_.empty()) {
+    add_families(stop_ && !needs_protected);
+  }
   if (candidates_.empty() && least_error_.has_value()) {
     constexpr double kShown = 1e4;  // digits after the point, upwards
     throw ConfigError(
@@ -217,11 +226,15 @@ CandidateSet::CandidateSet(const topology::Topology& topology, plan::CostModel& 
   }
 }
 
+bool CandidateSet::is_first(std::string_view family) const {
+  return std::ranges::find(first_, family) != first_.end();
+}
+
 void CandidateSet::add_families(bool only_first) {
   const auto families = schedule_families();
   for (; next_family_ < families.size(); ++next_family_) {
     const ScheduleFamily& family = *families[next_family_];
-    if (schedule_.has_value() && *schedule_ != family.name()) {
+    if ((schedule_.has_value() && *schedule_ != family.name()) || is_first(family.name())) {
       continue;
     }
     if (!candidates_.empty()) {

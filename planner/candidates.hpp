@@ -18,6 +18,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "plan/alpha_beta.hpp"
@@ -78,9 +79,10 @@ class CandidateSet {
   /// the model's without one; what they add up to on a schedule's way is within the error budget,
   /// unless a codec was asked for, whatever it does. Throws ConfigError when nothing is left. With
   /// PlannerOptions::stop there are only the candidates that are made soonest, until complete():
-  /// the same numbers mean the same.
+  /// the same numbers mean the same. Where some of the families `first` can be used, only theirs.
   CandidateSet(const topology::Topology& topology, plan::CostModel& cost_model,
-               const PlannerOptions& options, const plan::Workload* workload = nullptr);
+               const PlannerOptions& options, const plan::Workload* workload = nullptr,
+               std::vector<std::string> first = {});
 
   /// Makes all that were not made yet, a family at a time until PlannerOptions::stop. Returns
   /// whether there are more candidates than before.
@@ -116,6 +118,7 @@ class CandidateSet {
   /// No time at this size is expected to be less. Zero where nothing is known.
   Duration expected_least(std::size_t candidate, std::int64_t elements) const;
   bool is_expected_slower(std::size_t candidate, std::int64_t elements, Duration limit) const;
+  bool is_first(std::string_view family) const;
   void add_families(bool only_first);
   void add_family(const ScheduleFamily& family, const std::vector<TierCodecs>& pairs,
                   bool only_protected);
@@ -124,6 +127,7 @@ class CandidateSet {
   plan::CostModel& cost_model_;
   std::function<bool()> stop_;
   std::optional<std::string> schedule_;  ///< the only family, if so
+  std::vector<std::string> first_;       ///< families made before the others
   topology::Router router_;
   std::vector<TierCodecs> pairs_;
   std::size_t next_family_ = 0;

@@ -31,7 +31,8 @@ using topology::Topology;
 
 // A step that is longer than before by less than this is not worth a search.
 constexpr double kNoticeable = 0.005;
-// Nor one that is longer than its lower bound by less than this.
+// Nor are collectives simulated, which takes as long as many steps, nor other families made, for
+// one that is longer than before, or than its lower bound, by less than this.
 constexpr double kNearEnough = 1.01;
 
 std::string name_of(const plan::Plan& plan, const plan::Bucket& bucket) {
@@ -72,7 +73,7 @@ class Replanner {
     best_ = rerouted_;
     estimate_ = step(best_);
     result_.rerouted = estimate_.step_time;
-    if (result_.touched_buckets > 0 && result_.rerouted > scaled(result_.before, 1 + kNoticeable)) {
+    if (result_.touched_buckets > 0 && is_noticeably_longer()) {
       search();
     }
     finish();
@@ -101,6 +102,16 @@ class Replanner {
     return cost_model_.step(plan, workload_);
   }
 
+  bool is_noticeably_longer() const {
+    return estimate_.step_time > scaled(result_.before, 1 + kNoticeable);
+  }
+
+  bool is_longer_than_enough() {
+    return estimate_.step_time > scaled(std::max(result_.before, bound().time), kNearEnough);
+  }
+
+  /// The families of the plan's own schedules first: they were the best before. The others, which
+  /// take as long to be made as steps to be simulated, only where those are not enough.
   void search() {
     PlannerOptions options;
     options.error_budget = old_.error_budget;
@@ -111,23 +122,60 @@ class Replanner {
                     [](const plan::TransferGraph& graph) { return graph.has_rates(); })) {
       options.route_rates = RouteRates::kAlways;
     }
-    CandidateSet candidates(now_, cost_model_, options, &workload_);
-    const std::vector<bool> is_protected =
-        protected_tensors(workload_, options.protect_outer_layers);
-    const auto holds_protected = [&](const plan::Bucket& bucket) {
-      return std::any_of(bucket.tensors.begin(), bucket.tensors.end(),
-                         [&](std::uint32_t t) { return is_protected[t]; });
-    };
-    const auto may_have = [&](const plan::Bucket& bucket, const Candidate& candidate) {
-      return !candidate.only_protected && !(candidate.hurts_protected && holds_protected(bucket));
-    };
-    // Buckets of one schedule whose sizes have as many bits get the same: the step is simulated,
-    // and a model has dozens of sizes.
-    using Likeness = std::tuple<std::uint32_t, bool, int>;
-    const auto likeness = [&](const plan::Bucket& bucket) {
-      return Likeness(bucket.schedule, holds_protected(bucket),
-                      std::bit_width(static_cast<std::uint64_t>(bucket.elements)));
-    };
+    std::vector<std::string> in_use;
+    for (const plan::TransferGraph& graph : old_.schedules) {
+      in_use.push_back(graph.name());
+    }
+    CandidateSet candidates(now_, cost_model_, options, &workload_, in_use);
+    is_protected_ = protected_tensors(workload_, options.protect_outer_layers);
+    try_likely(candidates);
+    if (is_longer_than_enough() && candidates.complete()) {
+      try_likely(candidates);
+    }
+    try_cheapest(candidates);
+  }
+
+  using Allows = bool (*)(const plan::Bucket&, const Candidate&);
+  static bool same_codec(const plan::Bucket& bucket, const Candidate& candidate) {
+    return candidate.strongest == bucket.codec;
+  }
+  static bool at_most_fp16(const plan::Bucket& /*bucket*/, const Candidate& candidate) {
+    return is_at_most_fp16(candidate);
+  }
+  static bool any(const plan::Bucket& /*bucket*/, const Candidate& /*candidate*/) { return true; }
+  static constexpr Allows kAllowed[] = {same_codec, at_most_fp16, any};
+
+  bool holds_protected(const plan::Bucket& bucket) const {
+    return std::any_of(bucket.tensors.begin(), bucket.tensors.end(),
+                       [&](std::uint32_t t) { return is_protected_[t]; });
+  }
+
+  // Buckets of one schedule whose sizes have as many bits get the same: the step is simulated, and
+  // a model has dozens of sizes.
+  using Likeness = std::tuple<std::uint32_t, bool, int>;
+  Likeness likeness(const plan::Bucket& bucket) const {
+    return {bucket.schedule, holds_protected(bucket),
+            std::bit_width(static_cast<std::uint64_t>(bucket.elements))};
+  }
+
+  /// What costs nothing to choose: its step limits what others are simulated for.
+  void try_likely(const CandidateSet& candidates) {
+    const StepBound step_bound(candidates.all(), now_, workload_);
+    std::vector<Trial> trials;
+    for (const Allows allows : kAllowed) {
+      trials.push_back(make_trial(candidates.all(), step_bound, allows,
+                                  [&](const plan::Bucket& bucket, const CandidateFilter& filter) {
+                                    return candidates.likely(bucket.elements, filter);
+                                  }));
+    }
+    std::ranges::stable_sort(trials, {}, &Trial::at_least);
+    for (Trial& trial : trials) {
+      attempt(trial);
+    }
+  }
+
+  void try_cheapest(CandidateSet& candidates) {
+    const StepBound step_bound(candidates.all(), now_, workload_);
     std::map<Likeness, Duration> rerouted_alone;  // what has to be beaten
     const auto alone = [&](const plan::Bucket& bucket) {
       const auto [known, is_first] = rerouted_alone.try_emplace(likeness(bucket));
@@ -137,42 +185,13 @@ class Replanner {
       }
       return known->second;
     };
-    using Allows = bool (*)(const plan::Bucket&, const Candidate&);
-    const Allows same_codec = [](const plan::Bucket& bucket, const Candidate& candidate) {
-      return candidate.strongest == bucket.codec;
-    };
-    const Allows at_most_fp16 = [](const plan::Bucket&, const Candidate& candidate) {
-      return candidate.strongest.kind <= plan::CodecKind::kFp16;
-    };
-    const Allows any = [](const plan::Bucket&, const Candidate&) { return true; };
-    const StepBound step_bound(candidates.all(), now_, workload_);
-    const auto trial_of = [&](Allows allows, bool by_closed_form) {
-      std::map<Likeness, std::optional<Choice>> chosen;  // by the first that is like it
-      return make_trial(candidates.all(), step_bound, [&](const plan::Bucket& bucket) {
-        const auto [known, is_first] = chosen.try_emplace(likeness(bucket));
-        if (is_first) {
-          const auto filter = [&](const Candidate& candidate) {
-            return may_have(bucket, candidate) && allows(bucket, candidate);
-          };
-          known->second = by_closed_form
-                              ? candidates.likely(bucket.elements, filter)
-                              : candidates.cheapest(bucket.elements, filter, alone(bucket));
-        }
-        return known->second;
-      });
-    };
-    // What costs nothing to choose first: its step limits what the others are simulated for.
-    std::vector<Trial> trials;
-    for (const Allows allows : {same_codec, at_most_fp16, any}) {
-      trials.push_back(trial_of(allows, true));
-    }
-    std::ranges::stable_sort(trials, {}, &Trial::at_least);
-    for (Trial& trial : trials) {
-      attempt(trial);
-    }
-    for (const Allows allows : {same_codec, at_most_fp16, any}) {
-      if (estimate_.step_time > scaled(bound().time, kNearEnough)) {
-        Trial trial = trial_of(allows, false);
+    for (const Allows allows : kAllowed) {
+      if (is_longer_than_enough()) {
+        Trial trial =
+            make_trial(candidates.all(), step_bound, allows,
+                       [&](const plan::Bucket& bucket, const CandidateFilter& filter) {
+                         return candidates.cheapest(bucket.elements, filter, alone(bucket));
+                       });
         attempt(trial);
       }
     }
@@ -185,14 +204,28 @@ class Replanner {
     Duration at_least;                   ///< its step
   };
 
+  using Choose =
+      std::function<std::optional<Choice>(const plan::Bucket&, const CandidateFilter& filter)>;
   Trial make_trial(const std::vector<Candidate>& candidates, const StepBound& step_bound,
-                   const std::function<std::optional<Choice>(const plan::Bucket&)>& choose) const {
+                   Allows allows, const Choose& choose) const {
     Trial trial{.plan = rerouted_, .choices = {}, .at_least = {}};
+    std::map<Likeness, std::optional<Choice>> chosen;  // by the first that is like it
+    const auto choice_for = [&](const plan::Bucket& bucket) {
+      const auto [known, is_first] = chosen.try_emplace(likeness(bucket));
+      if (is_first) {
+        known->second = choose(bucket, [&](const Candidate& candidate) {
+          return !candidate.only_protected &&
+                 !(candidate.hurts_protected && holds_protected(bucket)) &&
+                 allows(bucket, candidate);
+        });
+      }
+      return known->second;
+    };
     std::map<std::size_t, std::uint32_t> schedule_of;  // by candidate
     std::vector<TensorGroup> groups;
     std::vector<Choice> choices;
     for (plan::Bucket& bucket : trial.plan.buckets) {
-      const auto choice = is_touched_[bucket.schedule] ? choose(bucket) : std::nullopt;
+      const auto choice = is_touched_[bucket.schedule] ? choice_for(bucket) : std::nullopt;
       if (!choice) continue;
       const Candidate& candidate = candidates[choice->candidate];
       const auto next = static_cast<std::uint32_t>(trial.plan.schedules.size());
@@ -299,6 +332,7 @@ class Replanner {
   plan::StepEstimate estimate_;
   std::optional<LowerBound> bound_;             // of the cluster as it is now; looked for once
   std::set<std::vector<std::uint32_t>> tried_;  // Trial::choices
+  std::vector<bool> is_protected_;              // by tensor
   std::vector<bool> is_touched_;                // by schedule of the old plan
   std::vector<std::size_t> routes_;             // that are others, by schedule of the old plan
 };

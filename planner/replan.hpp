@@ -6,10 +6,13 @@
 // The plan was the best that the planner found for the cluster before, and links are rarely better
 // than they were; so when the step is not noticeably longer than before, a full search has little
 // to find, and this is the answer. Otherwise each touched bucket also gets the schedule that is
-// cheapest alone on the cluster as it is now, where one is cheaper than its new routes, with the
-// codec that it has and with the lightest and the strongest that the plan's error budget allows (0
-// where it was made for exact sums), and the fastest of these whole steps is kept. Buckets of about
-// one size get the same. Buckets, their order, the batch and all that is not touched stay.
+// cheapest alone on the cluster as it is now, with the codec that it has and with the lightest and
+// the strongest that the plan's error budget allows (0 where it was made for exact sums), and the
+// fastest of these whole steps is kept. Schedules are looked for where they are found soonest, and
+// further as long as the step is a percent longer than before and than its lower bound: by their
+// closed forms, among the families that the plan uses and then among all, which take as long to be
+// made as steps to be simulated; and by simulating each alone, against the new routes. Buckets of
+// about one size get the same. Buckets, their order, the batch and all that is not touched stay.
 #pragma once
 
 #include <cstdint>

@@ -8,7 +8,8 @@ namespace {
 constexpr int kPatience = 6;
 }  // namespace
 
-FairShares::FairShares(std::span<const double> capacities) : links_(capacities.size()) {
+FairShares::FairShares(std::span<const double> capacities)
+    : links_(capacities.size()), filling_(capacities.size()) {
   for (std::size_t i = 0; i < links_.size(); ++i) {
     links_[i].capacity = capacities[i];
   }
@@ -18,6 +19,7 @@ void FairShares::add(Flow number, std::span<const LinkId> links, std::optional<d
                      std::span<const double> shares) {
   if (number >= flows_.size()) {
     flows_.resize(std::size_t{number} + 1);
+    open_.resize(flows_.size());
   }
   if (links.size() > stride_) {
     const std::size_t wider = std::max(links.size(), 2 * stride_);
@@ -97,6 +99,7 @@ std::span<const FairShares::Flow> FairShares::solve() {
     for (FlowState& flow : flows_) {
       flow.region = 0;
     }
+    std::ranges::fill(open_, 0);
     for (LinkState& link : links_) {
       link.region = 0;
     }
@@ -177,14 +180,15 @@ void FairShares::include(Flow number) {
   }
   flow.region = solve_;
   region_flows_.push_back(number);
-  each_link(flow, [&](LinkState& link, double share) {
+  each_link(flow, [&](std::uint32_t at, double share) {
+    LinkState& link = links_[at];
     if (link.region != solve_) {
       link.region = solve_;
       link.region_flows = 0;
       link.region_weight = 0;
       link.region_bottlenecked = 0;
       link.outside = link.used;
-      region_links_.push_back(static_cast<std::uint32_t>(&link - links_.data()));
+      region_links_.push_back(at);
     }
     ++link.region_flows;
     link.region_weight += share;
@@ -211,7 +215,7 @@ void FairShares::include_bottlenecked(std::uint32_t number) {
 void FairShares::include_connected() {
   for (std::size_t i = 0; i < region_links_.size(); ++i) {
     const LinkState& link = links_[region_links_[i]];
-    if (link.bottlenecked > 0 || link.left <= kSlack * link.capacity) {
+    if (link.bottlenecked > 0 || filling_[region_links_[i]].left <= kSlack * link.capacity) {
       for (const Member& member : link.flows) {
         include(member.flow);
       }

@@ -43,6 +43,7 @@
 #include <vector>
 
 #include "base/ids.hpp"
+#include "sim/quad_heap.hpp"
 
 namespace rackrail::sim {
 
@@ -69,7 +70,7 @@ class FairShares {
   static constexpr double kInfinite = std::numeric_limits<double>::infinity();
   static constexpr double kSlack = 1e-9;
   static constexpr double kRounding = 1e-12;
-  struct FlowState {
+  struct alignas(64) FlowState {  // a cache line each
     const LinkId* links = nullptr;
     const double* shares = nullptr;  ///< none: 1 each
     double rate = 0;
@@ -79,7 +80,6 @@ class FairShares {
     std::uint32_t bottleneck = kNone;
     std::uint32_t new_bottleneck = kNone;
     std::uint16_t link_count = 0;
-    bool is_fixed = false;
     bool is_new = false;
   };
   struct Member {
@@ -95,38 +95,48 @@ class FairShares {
     std::uint32_t bottlenecked = 0;
     std::uint32_t region_flows = 0;
     std::uint32_t region_bottlenecked = 0;
-    std::uint32_t unfixed = 0;
     std::uint16_t age = 0;
     bool binds = false;
     bool is_freed = false;     ///< in freed_
     double region_weight = 0;  ///< sum of shares of the region's flows
-    double weight = 0;         ///< of those that are not fixed
     double outside = 0;
-    double left = 0;
-    double highest = 0;
     double new_level = 0;
   };
+  /// What filling changes of a link with every flow: apart from the rest, to stay near at hand.
+  struct Filling {
+    double left = 0;
+    double weight = 0;  ///< sum of shares of the flows that are not fixed
+    double highest = 0;
+    std::uint32_t unfixed = 0;
+  };
+  __extension__ using Wide = unsigned __int128;
+  /// A link, or the cap of a flow, and when it saturates.
   struct Candidate {
-    double level = 0;
+    std::uint64_t level = 0;  ///< bits of a double that is not negative: in the same order
     std::uint32_t what = 0;
+    // One comparison of integers: most of the time goes into these, and branches are mispredicted.
+    bool operator<(const Candidate& other) const {
+      return (static_cast<Wide>(level) << 64U | what) <
+             (static_cast<Wide>(other.level) << 64U | other.what);
+    }
   };
 
   std::span<const LinkId> links_of(const FlowState& f) const { return {f.links, f.link_count}; }
   static double share_of(const FlowState& flow, std::size_t hop) {
     return flow.shares == nullptr ? 1 : flow.shares[hop];
   }
-  /// `visit` with each link's state and the flow's share of it. Twice the loop, as nearly all flows
-  /// have no shares and this is where the solver spends its time.
+  /// `visit` with each link and the flow's share of it. Twice the loop, as nearly all flows have no
+  /// shares and this is where the solver spends its time.
   template <typename Visit>
-  void each_link(const FlowState& flow, const Visit& visit) {
+  static void each_link(const FlowState& flow, const Visit& visit) {
     if (flow.shares == nullptr) {
-      for (const LinkId link : links_of(flow)) {
-        visit(links_[link.index()], 1.0);
+      for (std::size_t hop = 0; hop < flow.link_count; ++hop) {
+        visit(flow.links[hop].value(), 1.0);
       }
       return;
     }
     for (std::size_t hop = 0; hop < flow.link_count; ++hop) {
-      visit(links_[flow.links[hop].index()], flow.shares[hop]);
+      visit(flow.links[hop].value(), flow.shares[hop]);
     }
   }
   bool is_alone(const FlowState& flow) const;
@@ -135,13 +145,15 @@ class FairShares {
   void include_bottlenecked(std::uint32_t link);
   void include_connected();
   void fill();
-  void fix(FlowState& flow, double level, std::uint32_t bottleneck);
+  void fix(Flow number, double level, std::uint32_t bottleneck);
   bool grow();
   void commit();
   void changed_use(LinkState& link) const;
 
   std::vector<FlowState> flows_;
   std::vector<LinkState> links_;
+  std::vector<Filling> filling_;     ///< by link
+  std::vector<std::uint32_t> open_;  ///< by flow: solve_ while it is of the region and not fixed
   std::vector<std::uint32_t> places_;
   std::size_t stride_ = 4;
   std::vector<Flow> added_;
@@ -150,7 +162,7 @@ class FairShares {
   std::uint32_t solve_ = 0;
   std::vector<Flow> region_flows_;
   std::vector<std::uint32_t> region_links_;
-  std::vector<Candidate> candidates_;
+  QuadHeap<Candidate> candidates_;
   std::vector<Flow> changed_;
 };
 

@@ -1,5 +1,6 @@
 // Filling a region, and whether it is large enough.
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "sim/fair_shares.hpp"
@@ -11,75 +12,79 @@ constexpr std::uint32_t kIsFlow = 1U << 31U;
 }  // namespace
 
 void FairShares::fill() {
-  const auto later = [](const Candidate& a, const Candidate& b) {
-    return a.level != b.level ? a.level > b.level : a.what > b.what;
+  const auto candidate_at = [](double level, std::uint32_t what) {
+    return Candidate{std::bit_cast<std::uint64_t>(level), what};
   };
   candidates_.clear();
   for (const std::uint32_t number : region_links_) {
     LinkState& link = links_[number];
+    Filling& filling = filling_[number];
     // Exact where nobody else is on the link.
-    link.left = link.region_flows == link.flows.size()
-                    ? link.capacity
-                    : std::clamp(link.capacity - link.outside, 0.0, link.capacity);
-    link.unfixed = link.region_flows;
-    link.weight = link.region_weight;
+    filling.left = link.region_flows == link.flows.size()
+                       ? link.capacity
+                       : std::clamp(link.capacity - link.outside, 0.0, link.capacity);
+    filling.unfixed = link.region_flows;
+    filling.weight = link.region_weight;
+    filling.highest = 0;
     link.binds = false;
-    link.highest = 0;
-    candidates_.push_back({link.left / link.weight, number});
+    candidates_.append(candidate_at(filling.left / filling.weight, number));
   }
   for (const Flow number : region_flows_) {
-    flows_[number].is_fixed = false;
+    open_[number] = solve_;
     if (flows_[number].cap < kInfinite) {
-      candidates_.push_back({flows_[number].cap, number | kIsFlow});
+      candidates_.append(candidate_at(flows_[number].cap, number | kIsFlow));
     }
   }
-  std::make_heap(candidates_.begin(), candidates_.end(), later);
+  candidates_.order();
   double level = 0;
   std::size_t open = region_flows_.size();
   while (open > 0) {
-    const Candidate candidate = candidates_.front();
-    std::pop_heap(candidates_.begin(), candidates_.end(), later);
-    candidates_.pop_back();
+    const Candidate candidate = candidates_.top();
+    const double candidate_level = std::bit_cast<double>(candidate.level);
     if ((candidate.what & kIsFlow) != 0) {
-      FlowState& flow = flows_[candidate.what & ~kIsFlow];
-      if (!flow.is_fixed) {
-        level = std::max(level, candidate.level);
-        fix(flow, flow.cap, kNone);
+      const Flow number = candidate.what & ~kIsFlow;
+      candidates_.pop();
+      if (open_[number] == solve_) {
+        level = std::max(level, candidate_level);
+        fix(number, flows_[number].cap, kNone);
         --open;
       }
       continue;
     }
-    LinkState& link = links_[candidate.what];
-    if (link.unfixed == 0) {
+    const Filling& filling = filling_[candidate.what];
+    if (filling.unfixed == 0) {
+      candidates_.pop();
       continue;
     }
     // The share of those that are left only grows while others are fixed at lower levels.
-    const double share = link.left / link.weight;
-    if (share > candidate.level * (1 + kRounding)) {
-      candidates_.push_back({share, candidate.what});
-      std::push_heap(candidates_.begin(), candidates_.end(), later);
+    const double share = filling.left / filling.weight;
+    if (share > candidate_level * (1 + kRounding)) {
+      candidates_.update(0, candidate_at(share, candidate.what));
       continue;
     }
+    candidates_.pop();
     if (share > level * (1 + kRounding)) {
       level = share;
     }
+    LinkState& link = links_[candidate.what];
     link.binds = true;
     link.new_level = level;
     for (const Member& member : link.flows) {
-      FlowState& flow = flows_[member.flow];
-      if (flow.region == solve_ && !flow.is_fixed) {
-        fix(flow, level, candidate.what);
+      if (open_[member.flow] == solve_) {
+        fix(member.flow, level, candidate.what);
         --open;
       }
     }
   }
 }
 
-void FairShares::fix(FlowState& flow, double level, std::uint32_t bottleneck) {
-  flow.is_fixed = true;
+void FairShares::fix(Flow number, double level, std::uint32_t bottleneck) {
+  open_[number] = 0;
+  FlowState& flow = flows_[number];
   flow.new_rate = level;
   flow.new_bottleneck = bottleneck;
-  each_link(flow, [&](LinkState& link, double share) {
+  each_link(flow, [&](std::uint32_t at, double share) {
+    Filling& link = filling_[at];
     link.left = std::max(0.0, link.left - level * share);
     link.highest = std::max(link.highest, level);
     link.weight -= share;
@@ -105,7 +110,8 @@ bool FairShares::grow() {
           include(member.flow);
         }
       }
-    } else if (link.left > kSlack * link.capacity || link.highest > link.level * (1 + kSlack)) {
+    } else if (filling_[number].left > kSlack * link.capacity ||
+               filling_[number].highest > link.level * (1 + kSlack)) {
       include_bottlenecked(number);
     }
   }
@@ -132,7 +138,7 @@ void FairShares::commit() {
   }
   for (const std::uint32_t number : region_links_) {
     LinkState& link = links_[number];
-    link.used = link.capacity - link.left;
+    link.used = link.capacity - filling_[number].left;
     if (link.binds) {
       link.level = link.new_level;
     }

@@ -2,7 +2,6 @@
 // is, so that an entry can be changed or erased in O(log n).
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <utility>
 #include <vector>
@@ -28,6 +27,14 @@ class QuadHeap {
     entries_.push_back(entry);
     rise(entries_.size() - 1, entry);
   }
+  void clear() { entries_.clear(); }
+  /// Many at once, in O(n): append() all of them, then order().
+  void append(const Entry& entry) { entries_.push_back(entry); }
+  void order() {
+    for (std::size_t i = entries_.size(); i-- > 0;) {
+      sink(i, entries_[i]);
+    }
+  }
   void pop() { erase(0); }
   void erase(std::size_t position) {
     const Entry last = entries_.back();
@@ -52,6 +59,23 @@ class QuadHeap {
     entries_[position] = entry;
     on_move_(entry, position);
   }
+  /// Of the entries from `first` on that have one parent. Which one it is, is as good as random, so
+  /// where there are four no branch depends on it.
+  std::size_t least_of(std::size_t first) const {
+    const auto is_less = [this](std::size_t a, std::size_t b) {
+      return static_cast<std::size_t>(entries_[a] < entries_[b]);
+    };
+    if (first + kChildren <= entries_.size()) {
+      const std::size_t left = first + is_less(first + 1, first);
+      const std::size_t right = first + 2 + is_less(first + 3, first + 2);
+      return left + (right - left) * is_less(right, left);
+    }
+    std::size_t least = first;
+    for (std::size_t child = first + 1; child < entries_.size(); ++child) {
+      least = entries_[child] < entries_[least] ? child : least;
+    }
+    return least;
+  }
   void rise(std::size_t position, const Entry entry) {
     while (position > 0 && entry < entries_[parent(position)]) {
       put(position, entries_[parent(position)]);
@@ -65,13 +89,7 @@ class QuadHeap {
       if (first >= entries_.size()) {
         break;
       }
-      const std::size_t end = std::min(first + kChildren, entries_.size());
-      std::size_t least = first;
-      for (std::size_t child = first + 1; child < end; ++child) {
-        if (entries_[child] < entries_[least]) {
-          least = child;
-        }
-      }
+      const std::size_t least = least_of(first);
       if (!(entries_[least] < entry)) {
         break;
       }

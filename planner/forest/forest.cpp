@@ -11,6 +11,7 @@
 #include "planner/forest/demand_check.hpp"
 #include "planner/forest/forest_building.hpp"
 #include "planner/forest/logical_network.hpp"
+#include "planner/forest/shallow_trees.hpp"
 #include "topology/flow_network.hpp"
 
 namespace rackrail::planner {
@@ -23,6 +24,9 @@ using topology::Capacity;
 constexpr double kRoom[] = {1, 1.005, 1.01, 1.02, 1.05, 1.1, 1.25, 1.5, 2};
 constexpr int kMostShallowTries = 4;
 constexpr std::size_t kManyRanks = 32;
+constexpr std::size_t kMostRanksReattachedSoon = 64;
+constexpr std::size_t kMostTreesReattached = 256;  // in all: some seconds at worst
+constexpr std::size_t kFlat = 4;                   // arcs, which are enough on most clusters
 // Times as many trees where units have to be in the proportion of fair shares.
 constexpr std::int64_t kFinerUnits = 12;
 // Trees per second and per byte per second: a ratio of two integers, of which this is the lower.
@@ -122,7 +126,7 @@ class ForestSearch {
       }
       for (std::int64_t k = 1; k <= options_.most_trees_per_rank; ++k) {
         try_trees(options_.pairs == Pairs::kFairShares ? k * kFinerUnits : k, room);
-        if (best_ && is_good_enough(*best_) && depth_of(*best_) <= shallow_) {
+        if (best_ && is_enough(*best_)) {
           return std::move(*best_);
         }
       }
@@ -132,6 +136,11 @@ class ForestSearch {
     }
     if (!best_) {
       keep(stars(), 1);
+    }
+    for (std::int64_t k = 1; k <= options_.most_trees_per_rank && !is_enough(*best_); ++k) {
+      if (auto forest = reattached(k)) {
+        keep(std::move(*forest), k);
+      }
     }
     return std::move(*best_);
   }
@@ -171,7 +180,7 @@ class ForestSearch {
       return;
     }
     const std::vector<Removal> removals = removals_for(topology_, options_.pairs, room == 1);
-    std::optional<Forest> forest = build_forest(asked, topology_, is_reversed_, removals);
+    std::optional<Forest> forest = build(asked, k, room, removals);
     const bool is_deep = forest && depth_of(*forest) > shallow_;
     if (forest) {
       keep(std::move(*forest), k);
@@ -183,6 +192,44 @@ class ForestSearch {
         keep(std::move(*forest), k);
       }
     }
+  }
+
+  /// For tens of ranks, where guesses fail: removing switches exactly takes a second, and more
+  /// trees or more room nearly as long, so other trees before.
+  std::optional<Forest> build(const LogicalNetwork& asked, std::int64_t k, double room,
+                              std::vector<Removal> removals) const {
+    const std::size_t ranks = topology_.rank_count();
+    if (room == 1 && removals.front() == Removal::kEvenly && ranks > kManyRanks &&
+        ranks <= kMostRanksReattachedSoon) {
+      if (auto forest = build_forest(asked, topology_, is_reversed_, {Removal::kEvenly})) {
+        return forest;
+      }
+      if (auto forest = reattached(k)) {
+        return forest;
+      }
+      removals.erase(removals.begin());
+    }
+    return build_forest(asked, topology_, is_reversed_, removals);
+  }
+
+  /// Shallow trees that are good enough, the shallowest that are found soon.
+  std::optional<Forest> reattached(std::int64_t k) const {
+    const auto trees = static_cast<std::size_t>(k) * topology_.rank_count();
+    std::optional<Forest> found;
+    if (options_.pairs != Pairs::kEven || trees > kMostTreesReattached) {
+      return found;
+    }
+    for (std::size_t depth = std::min(kFlat, shallow_); !found && depth > 0;
+         depth = depth < shallow_ ? std::min(2 * depth, shallow_) : 0) {
+      found =
+          shallow_trees(topology_, is_reversed_,
+                        {.trees_per_rank = k,
+                         .trees_per_byte = static_cast<double>(k) * static_cast<double>(bound_.p) /
+                                           static_cast<double>(bound_.q),
+                         .good_enough = options_.good_enough,
+                         .most_depth = depth});
+    }
+    return found;
   }
 
   /// What is always there: every rank sends to every other one, each pair on the usual route.
@@ -203,6 +250,10 @@ class ForestSearch {
       forest.trees.push_back(std::move(tree));
     }
     return forest;
+  }
+
+  bool is_enough(const Forest& forest) const {
+    return is_good_enough(forest) && depth_of(forest) <= shallow_;
   }
 
   bool is_good_enough(const Forest& forest) const {

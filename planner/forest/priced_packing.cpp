@@ -5,13 +5,11 @@
 #include <limits>
 #include <map>
 #include <numeric>
-#include <queue>
-#include <tuple>
 #include <utility>
 
 #include "planner/forest/arborescence.hpp"
-#include "planner/forest/pacing.hpp"
 #include "planner/forest/tiered_trees.hpp"
+#include "planner/forest/ways.hpp"
 #include "topology/linear_program.hpp"
 
 namespace rackrail::planner {
@@ -32,109 +30,6 @@ constexpr double kCountsInProof = 0.25;
 constexpr double kWorthSparing = 0.998;
 constexpr std::int64_t kUnits = 1U << 16;  // that all trees together have
 constexpr double kNotWorthATree = 2e-3;    // of the rate: the thinnest trees that are left out
-
-/// Ways between ranks at the prices of links, each the cheapest that passes no other rank.
-class Ways {
- public:
-  Ways(const topology::Topology& topology, std::vector<topology::Route>& routes)
-      : topology_(topology), routes_(routes) {}
-
-  /// Afterwards arcs() are ways from rank to rank at these prices of links and, where there are
-  /// lanes, of those behind them.
-  void find(const std::vector<double>& prices) {
-    arcs_.clear();
-    route_of_.clear();
-    for (std::size_t r = 0; r < topology_.rank_count(); ++r) {
-      find_from(Rank(r), prices);
-    }
-    for (std::size_t arc = 0; arc < arcs_.size(); ++arc) {
-      if (const auto lane = lane_of(route_of_[arc])) {
-        arcs_[arc].price += prices[topology_.link_count() + *lane];
-      }
-    }
-  }
-
-  /// Every pair of ranks that a way joins now is a lane; the rates that lanes have when all send at
-  /// once over these ways.
-  std::vector<Bandwidth> make_lanes() {
-    std::vector<Move> moves;
-    for (std::size_t arc = 0; arc < arcs_.size(); ++arc) {
-      lanes_.emplace(std::pair(arcs_[arc].from, arcs_[arc].to), arc);
-      moves.push_back({.weight = 1, .route = &routes_[route_of_[arc]]});
-    }
-    return proportional_rates(moves, topology_);
-  }
-
-  /// The number of the lane that a route belongs to.
-  std::optional<std::size_t> lane_of(std::uint32_t route) const {
-    const auto lane = lanes_.find(ends_[route]);
-    return lane != lanes_.end() ? std::optional(lane->second) : std::nullopt;
-  }
-
-  const std::vector<PricedArc>& arcs() const { return arcs_; }
-  /// Index into the routes of each arc.
-  std::uint32_t route_of(std::size_t arc) const { return route_of_[arc]; }
-
- private:
-  void find_from(Rank source, const std::vector<double>& prices) {
-    using Reached = std::tuple<double, std::size_t, std::uint32_t>;  // price, links, vertex
-    std::priority_queue<Reached, std::vector<Reached>, std::greater<>> queue;
-    std::vector<double> price(topology_.node_count(), std::numeric_limits<double>::infinity());
-    std::vector<LinkId> last(topology_.node_count());
-    std::vector<bool> is_done(topology_.node_count());
-    const NodeId start = topology_.node_of(source);
-    price[start.index()] = 0;
-    queue.emplace(0, 0, start.value());
-    while (!queue.empty()) {
-      const auto [here_price, links, vertex] = queue.top();
-      queue.pop();
-      if (is_done[vertex]) {
-        continue;
-      }
-      is_done[vertex] = true;
-      const NodeId here(vertex);
-      if (const auto rank = topology_.rank_of(here); rank && here != start) {
-        add(source, *rank, here_price, last);
-        continue;
-      }
-      for (const LinkId id : topology_.links_out_of(here)) {
-        const topology::Link& link = topology_.link(id);
-        const double there = here_price + prices[id.index()];
-        if (link.kind != topology::LinkKind::kShared && !is_done[link.to.index()] &&
-            there < price[link.to.index()]) {
-          price[link.to.index()] = there;
-          last[link.to.index()] = id;
-          queue.emplace(there, links + 1, link.to.value());
-        }
-      }
-    }
-  }
-
-  void add(Rank from, Rank to, double price, const std::vector<LinkId>& last) {
-    topology::Route route;
-    for (NodeId at = topology_.node_of(to); at != topology_.node_of(from);
-         at = topology_.link(route.back()).from) {
-      route.push_back(last[at.index()]);
-    }
-    std::reverse(route.begin(), route.end());
-    const auto [known, is_new] =
-        numbers_.emplace(route, static_cast<std::uint32_t>(routes_.size()));
-    if (is_new) {
-      routes_.push_back(std::move(route));
-      ends_.emplace_back(from.value(), to.value());
-    }
-    arcs_.push_back({from.value(), to.value(), price});
-    route_of_.push_back(known->second);
-  }
-
-  const topology::Topology& topology_;
-  std::vector<topology::Route>& routes_;
-  std::map<topology::Route, std::uint32_t> numbers_;
-  std::vector<std::pair<std::uint32_t, std::uint32_t>> ends_;  // ranks, by route
-  std::map<std::pair<std::uint32_t, std::uint32_t>, std::size_t> lanes_;
-  std::vector<PricedArc> arcs_;
-  std::vector<std::uint32_t> route_of_;
-};
 
 /// The trees that a share of the data takes.
 struct Pair {
@@ -442,7 +337,7 @@ class PricedPacking {
   TieredTrees tiers_;
   TreeShape shape_;
   std::vector<topology::Route> routes_;
-  Ways ways_;
+  RankWays ways_;
   std::vector<double> capacity_;  // that may be used, over the widest: of links, then of lanes
   topology::LinearProgram program_;
   std::vector<int> variables_;  // the price of each link and lane

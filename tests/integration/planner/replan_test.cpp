@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "base/error.hpp"
 #include "plan/format.hpp"
 #include "plan/verifier.hpp"
+#include "planner/candidates.hpp"
 #include "planner/planner.hpp"
 #include "planner/replan.hpp"
 #include "sim/simulator.hpp"
@@ -139,6 +141,32 @@ TEST_CASE("planning again is near a full plan for the changed cluster, in a tent
     CHECK(plan::to_binary(planner::replan(old, before, now, changes, workload, *costs).plan) ==
           plan::to_binary(again.plan));
   }
+}
+
+TEST_CASE("candidates are of the families that come first, and of all when they are asked for") {
+  const topology::Topology topology = cluster("two-racks-40g");
+  const auto costs = sim::make_cost_model(topology, {});
+  using Forms = std::multiset<std::pair<std::string, std::size_t>>;
+  const auto forms = [](const planner::CandidateSet& candidates) {
+    Forms found;
+    for (const planner::Candidate& candidate : candidates.all()) {
+      found.emplace(candidate.family, candidate.variant);
+    }
+    return found;
+  };
+  const planner::PlannerOptions options;
+  const Forms all = forms(planner::CandidateSet(topology, *costs, options));
+  planner::CandidateSet some(topology, *costs, options, nullptr, {"hierarchical", "ring"});
+  const Forms first = forms(some);
+  CHECK(std::ranges::all_of(first, [](const auto& form) {
+    return form.first == "hierarchical" || form.first == "ring";
+  }));
+  CHECK(first.size() == all.count({"ring", 0}) + all.count({"hierarchical", 0}));
+  CHECK(some.complete());
+  CHECK(forms(some) == all);
+  CHECK_FALSE(some.complete());
+  // None that is known or can be used: all of them at once.
+  CHECK(forms(planner::CandidateSet(topology, *costs, options, nullptr, {"imported"})) == all);
 }
 
 /// A plan with a codec that was asked for, and its cluster after an uplink became slow.

@@ -14,6 +14,7 @@
 #include "planner/collective_form.hpp"
 #include "planner/forest/forest_schedule.hpp"
 #include "planner/forest/joint_forest.hpp"
+#include "planner/forest/shallow_trees.hpp"
 #include "tests/support/clusters.hpp"
 
 namespace rackrail::planner {
@@ -23,8 +24,8 @@ using topology::Topology;
 
 double gigabytes(Bandwidth rate) { return static_cast<double>(rate.bytes_per_second()) * 1e-9; }
 
-void check(const Forest& forest, const Topology& topology) {
-  const std::vector<std::string> problems = problems_of(forest, topology);
+void check(const Forest& forest, const Topology& topology, bool reversed = false) {
+  const std::vector<std::string> problems = problems_of(forest, topology, reversed);
   INFO(fmt::format("{}", fmt::join(problems, "\n")));
   CHECK(problems.empty());
 }
@@ -83,18 +84,69 @@ TEST_CASE("few trees per rank keep 96 % of the optimum") {
 }
 
 TEST_CASE("trees stay shallow") {
-  for (const Topology& topology :
-       {test::boxes(2, 2), test::boxes(32, 2), test::boxes(32, 8), test::grid(4, 4, true),
-        test::grid(8, 8, true), test::grid(8, 8, false), test::grid(16, 16, true),
-        test::cube_mesh(), test::clos({2, 3, 1}, 2), test::clos({8, 4, 6}, 3),
-        test::clos({8, 4, 6}, 2), test::clos({8, 5, 7, 6, 3}, 4),
-        test::three_tiers({{4, 3}, {5, 2}}, 2), test::missing_nics(), test::uneven_hosts(),
-        test::two_racks(), test::uneven_star()}) {
+  for (const Topology& topology : {test::boxes(2, 2),
+                                   test::boxes(32, 2),
+                                   test::boxes(32, 8),
+                                   test::grid(4, 4, true),
+                                   test::grid(8, 8, true),
+                                   test::grid(8, 8, false),
+                                   test::grid(16, 16, true),
+                                   test::cube_mesh(),
+                                   test::clos({2, 3, 1}, 2),
+                                   test::clos({8, 4, 6}, 3),
+                                   test::clos({8, 4, 6}, 2),
+                                   test::clos({8, 5, 7, 6, 3}, 4),
+                                   test::three_tiers({{4, 3}, {5, 2}}, 2),
+                                   test::three_tiers({{8, 5}, {7, 6}, {9, 11}}, 3),
+                                   test::three_tiers({{6, 9}, {11, 4}, {5, 8}}, 3),
+                                   test::three_tiers({{10, 7, 3}, {5, 5, 12}}, 2),
+                                   test::missing_nics(),
+                                   test::uneven_hosts(),
+                                   test::two_racks(),
+                                   test::uneven_star()}) {
     const Forest forest = make_forest(topology, {.most_trees_per_rank = 16});
     INFO(topology.name() << " of " << topology.rank_count());
     CHECK(forest.share_of_bound >= 0.98);
     CHECK(depth_of(forest) <= 2 * test::diameter_of(topology) + 4);
   }
+}
+
+TEST_CASE("shallow trees where switches are not removed at all") {
+  for (const Topology& topology : {test::three_tiers({{12, 8}, {9, 7}, {13, 11}}, 3),
+                                   test::three_tiers({{10, 7}, {9, 4}, {12, 8}}, 1)}) {
+    REQUIRE(topology.rank_count() > 48);  // too many for it to be done exactly
+    for (const bool reversed : {false, true}) {
+      INFO(topology.rank_count() << (reversed ? " reversed" : ""));
+      const Forest forest = make_forest(topology, {.most_trees_per_rank = 4}, reversed);
+      check(forest, topology, reversed);
+      CHECK(forest.share_of_bound >= 0.98);
+      CHECK(depth_of(forest) <= 8);
+      CHECK(make_forest(topology, {.most_trees_per_rank = 4}, reversed) == forest);
+    }
+  }
+}
+
+TEST_CASE("ranks are given other parents until links carry no more than they may") {
+  const auto trees = [](const Topology& topology, std::size_t most_depth) {
+    const auto bound = topology::allgather_bound(topology);
+    return shallow_trees(
+        topology, false,
+        {.trees_per_rank = 1,
+         .trees_per_byte = static_cast<double>(bound.p) / static_cast<double>(bound.q),
+         .good_enough = 1,
+         .most_depth = most_depth});
+  };
+  const Topology star = test::uneven_star();  // of 8; one link binds alone
+  REQUIRE(trees(star, 1).has_value());
+  CHECK(depth_of(*trees(star, 1)) == 1);
+  const Topology racks = test::clos({8, 4, 6}, 3);
+  CHECK_FALSE(trees(racks, 1).has_value());  // stars: 8 · 10 ways out of the first rack for 51
+  const auto found = trees(racks, 4);
+  REQUIRE(found.has_value());
+  CHECK(depth_of(*found) <= 4);
+  CHECK(found->trees.size() == 18);
+  // Only neighbours reach each other past no third one: there are no stars to begin with.
+  CHECK_FALSE(trees(test::grid(4, 4, true), 8).has_value());
 }
 
 TEST_CASE("all-reduce forests reach the joint optimum where halves are uneven") {

@@ -1,0 +1,52 @@
+// Cheapest ways between ranks at prices of links, over switches but past no other rank.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "base/units.hpp"
+#include "planner/forest/arborescence.hpp"
+#include "topology/queries.hpp"
+#include "topology/topology.hpp"
+
+namespace rackrail::planner {
+
+class RankWays {
+ public:
+  /// Keeps references to both; routes that are found are added to `routes`, each once.
+  RankWays(const topology::Topology& topology, std::vector<topology::Route>& routes)
+      : topology_(topology), routes_(routes) {}
+
+  /// Afterwards arcs() are one way for each pair of ranks of which one reaches the other past no
+  /// third. Prices, by link and where there are lanes by lane behind them, are not negative.
+  void find(const std::vector<double>& prices);
+
+  /// Every pair of ranks that a way joins now is a lane from now on, which has a price of its own.
+  /// The rates that lanes have when all send at once over these ways.
+  std::vector<Bandwidth> make_lanes();
+  /// The number of the lane that a route belongs to.
+  std::optional<std::size_t> lane_of(std::uint32_t route) const;
+
+  const std::vector<PricedArc>& arcs() const { return arcs_; }
+  /// Index into the routes of each arc.
+  std::uint32_t route_of(std::size_t arc) const { return route_of_[arc]; }
+
+ private:
+  void find_from(Rank source, const std::vector<double>& prices);
+  void add(Rank from, Rank to, double price, const std::vector<LinkId>& last);
+
+  const topology::Topology& topology_;
+  std::vector<topology::Route>& routes_;
+  using Ends = std::pair<std::uint32_t, std::uint32_t>;  // ranks
+
+  std::map<topology::Route, std::uint32_t> numbers_;
+  std::vector<Ends> ends_;  // by route
+  std::map<Ends, std::size_t> lanes_;
+  std::vector<PricedArc> arcs_;
+  std::vector<std::uint32_t> route_of_;
+};
+
+}  // namespace rackrail::planner
