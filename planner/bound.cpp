@@ -54,13 +54,14 @@ LowerBound lower_bound(const topology::Topology& topology, const plan::Workload&
   }
   const auto network = network_bound(topology);
   const auto rate = static_cast<double>(network.algbw.bytes_per_second());
+  const Duration at_once = topology::longest_burst_time(topology);
   for (const auto& [kind, times] : kinds) {
     const Duration passes =
         (batch.accumulation - 1) * (times.forward + times.backward) + times.forward;
     bound.time = std::max(bound.time, passes + times.backward + times.optimizer);
     for (std::size_t i = 0; i < workload.tensors.size() && rate > 0; ++i) {
       const Duration moving = Duration::from_seconds(rest[i] / rate);
-      const Duration time = passes + times.ready[i] + moving + times.optimizer;
+      const Duration time = passes + times.ready[i] + moving - at_once + times.optimizer;
       if (time > bound.time) {
         bound = {time,
                  fmt::format("network: from {} into backward on, {} must cross the {}",
