@@ -25,10 +25,12 @@ topology::AllReduceBound network_bound(const topology::Topology& topology);
 ///   compute: forward, backward and optimiser of the slowest rank, and
 ///   for every tensor i: forward + time until gradient i is ready + (wire bytes of gradients i,
 ///   i+1, …) / A + optimiser, since none of those may leave before gradient i is there (on the
-///   slowest rank). A is the bound on all-reduce (network_bound), less what bursts let pass at once
-///   (topology::longest_burst_time); the wire bytes take the smallest
+///   slowest rank). A is the bound on all-reduce (network_bound); the wire bytes take the smallest
 ///   ratio that an allowed codec gives each tensor, on every link; `is_protected` ones (by tensor)
 ///   have none beyond FP16.
+/// Where links let bursts pass at once, a tensor's is less by topology::longest_burst_time, and
+///   wire bytes of all gradients / A is one more, since of many steps in a row each fills the
+///   buckets that it empties.
 LowerBound lower_bound(const topology::Topology& topology, const plan::Workload& workload,
                        const plan::BatchPlan& batch, const std::vector<plan::Codec>& allowed,
                        const std::vector<bool>& is_protected);
