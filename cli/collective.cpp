@@ -124,6 +124,8 @@ std::optional<std::string> simulate_with(const planner::ScheduleFamily& family,
     }
     return std::nullopt;
   }
+  // Where links let bursts pass at once, costs are those of one of many in a row.
+  const bool is_comparable = topology::longest_burst_time(c.cluster) == Duration();
   const auto found = planner::fastest_collective(
       family,
       {.what = c.what,
@@ -133,7 +135,7 @@ std::optional<std::string> simulate_with(const planner::ScheduleFamily& family,
        .costs = c.costs,
        .has_bounds =
            c.simulation.multipath == sim::Multipath::kPinned && c.simulation.disturbances.empty()},
-      fastest ? std::optional(fastest->result.time) : std::nullopt);
+      fastest && is_comparable ? std::optional(fastest->result.time) : std::nullopt);
   if (found) {
     simulate(found->graph, found->slice_elements);
   }
@@ -186,17 +188,22 @@ bool is_staged(const topology::Topology& cluster) {
   return false;
 }
 
-/// Time that no schedule can be below, for so many bytes.
-Duration lower_bound(const topology::Topology& cluster, plan::Collective what, Bytes encoded) {
+Bandwidth bound_of_rate(const topology::Topology& cluster, plan::Collective what) {
   switch (what) {
     case plan::Collective::kAllReduce:
-      return encoded / planner::network_bound(cluster).algbw;
+      return planner::network_bound(cluster).algbw;
     case plan::Collective::kReduceScatter:
-      return encoded / topology::reducescatter_bound(cluster).algbw;
+      return topology::reducescatter_bound(cluster).algbw;
     case plan::Collective::kAllGather:
       break;
   }
-  return encoded / topology::allgather_bound(cluster).algbw;
+  return topology::allgather_bound(cluster).algbw;
+}
+
+/// Time that no schedule can be below, for so many bytes.
+Duration lower_bound(const topology::Topology& cluster, plan::Collective what, Bytes encoded) {
+  return std::max(Duration(),
+                  encoded / bound_of_rate(cluster, what) - topology::longest_burst_time(cluster));
 }
 
 }  // namespace
@@ -262,7 +269,7 @@ void run_collective(Session& session, const topology::Topology& cluster,
   const double wall = seconds_since(start);
   const sim::Records records = files.any() ? write_records(c, fastest, files) : sim::Records();
   bar.clear();
-  std::vector<std::string> notes = simulation_notes(cluster);
+  std::vector<std::string> notes = simulation_notes(cluster, simulation.network);
   if (whole != size) {
     notes.push_back(fmt::format("{} are no whole number of floats (4 B): {} are simulated",
                                 to_string(size), to_string(whole)));
@@ -311,9 +318,10 @@ void run_collective(Session& session, const topology::Topology& cluster,
                {"busbw", Align::kRight},
                {"lower bound", Align::kRight},
                {"gap", Align::kRight}});
-  table.add_row({to_string(result.time), to_string(Bandwidth(static_cast<std::int64_t>(algbw))),
-                 to_string(Bandwidth(static_cast<std::int64_t>(busbw))), to_string(bound),
-                 fmt::format("{:+.1f} %", (result.time / bound - 1) * 100)});
+  table.add_row(
+      {to_string(result.time), to_string(Bandwidth(static_cast<std::int64_t>(algbw))),
+       to_string(Bandwidth(static_cast<std::int64_t>(busbw))), to_string(bound),
+       bound > Duration() ? fmt::format("{:+.1f} %", (result.time / bound - 1) * 100) : "none"});
   fmt::print("{}{}\n", table.to_string(),
              has_changes ? "the lower bound is that of every link at its best in this time\n" : "");
   if (!records.critical_path.empty()) {

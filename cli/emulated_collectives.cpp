@@ -5,6 +5,7 @@
 
 #include "base/error.hpp"
 #include "base/parse_units.hpp"
+#include "plan/alpha_beta.hpp"
 #include "plan/empty_plan.hpp"
 #include "planner/collective_forms.hpp"
 #include "planner/schedule_family.hpp"
@@ -50,14 +51,17 @@ class CollectivePlanner {
     bucket.schedule = schedule_of(family, time.form);
     bucket.slice_elements = time.slice_elements;
     bucket.codec = codec_;
-    const sim::CollectiveResult simulated =
-        sim::simulate_collective(result_.plan.schedules[bucket.schedule], bucket.elements,
-                                 bucket.slice_elements, network_, simulation_);
+    const plan::TransferGraph& graph = result_.plan.schedules[bucket.schedule];
+    const Duration alone = sim::simulate_collective(graph, bucket.elements, bucket.slice_elements,
+                                                    network_, simulation_)
+                               .time;
+    // It is measured many times in a row, so no faster than links fill their buckets.
+    const Duration in_a_row = plan::alpha_beta(graph, network_).at_least(bucket.elements);
     result_.cases.push_back({.size = row.bytes,
                              .codec = codec_,
                              .family = table_.families[family],
                              .is_chosen = family == row.best,
-                             .predicted = simulated.time,
+                             .predicted = std::max(alone, in_a_row),
                              .measured = {}});
     result_.plan.buckets.push_back(std::move(bucket));
   }

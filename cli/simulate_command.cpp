@@ -177,8 +177,8 @@ std::optional<explore::OutageResult> simulate_outages(const Session& session,
 }
 
 /// What is left out or assumed.
-std::vector<std::string> notes_on_input(const PlanInput& input) {
-  std::vector<std::string> notes = simulation_notes(input.cluster);
+std::vector<std::string> notes_on_input(const PlanInput& input, sim::NetworkLevel level) {
+  std::vector<std::string> notes = simulation_notes(input.cluster, level);
   if (auto note = unscaled_compute_note(input.cluster, input.workload)) {
     notes.push_back(*std::move(note));
   }
@@ -203,7 +203,7 @@ void run_asynchronous(Session& session, const PlanInput& input,
   const sim::AsynchronousResult result =
       sim::simulate_asynchronous(input.plan, input.workload, input.cluster, simulation);
   bar.clear();
-  const std::vector<std::string> notes = say(session, notes_on_input(input));
+  const std::vector<std::string> notes = say(session, notes_on_input(input, simulation.network));
   if (session.json) {
     nlohmann::json times = nlohmann::json::array();
     for (const Duration time : result.step_times) {
@@ -259,7 +259,8 @@ void run_jobs(Session& session, const SimulateOptions& options) {
     }
     write_file_atomically(options.files.trace, to_trace_json(processes));
   }
-  const std::vector<std::string> notes = say(session, simulation_notes(cluster));
+  const std::vector<std::string> notes =
+      say(session, simulation_notes(cluster, scenario.options.network));
   if (session.json) {
     nlohmann::json answer = jobs_json(cluster, result);
     answer["notes"] = notes;
@@ -320,7 +321,7 @@ void run_step(Session& session, const SimulateOptions& options) {
   bar.clear();
   options.files.write(result.records, input.cluster, simulation.disturbances,
                       "simulated: " + input.plan.name);
-  const std::vector<std::string> notes = say(session, notes_on_input(input));
+  const std::vector<std::string> notes = say(session, notes_on_input(input, simulation.network));
   if (!session.json) {
     print_step(input, result, simulation, wall);
     if (outages) {

@@ -78,6 +78,15 @@ void note_unknown_devices(const Topology& cluster, std::vector<std::string>& not
   }
 }
 
+void note_unknown_bursts(const Topology& cluster, sim::NetworkLevel level,
+                         std::vector<std::string>& notes) {
+  if (level == sim::NetworkLevel::kPacket && topology::longest_burst_time(cluster) > Duration()) {
+    notes.emplace_back(
+        "links that let a burst pass at once do not at the packet level: they send each packet at "
+        "their bandwidth");
+  }
+}
+
 }  // namespace
 
 std::optional<std::string> unscaled_compute_note(const Topology& cluster,
@@ -101,10 +110,11 @@ std::optional<std::string> unscaled_compute_note(const Topology& cluster,
       one_and_more(without_class, "rank"), workload.device_class, workload.name);
 }
 
-std::vector<std::string> simulation_notes(const Topology& cluster) {
+std::vector<std::string> simulation_notes(const Topology& cluster, sim::NetworkLevel level) {
   std::vector<std::string> notes;
   note_uncharged_cores(cluster, notes);
   note_unknown_devices(cluster, notes);
+  note_unknown_bursts(cluster, level, notes);
   return notes;
 }
 

@@ -39,8 +39,18 @@ Duration LinkLoad::at_least(std::int64_t elements) const {
   return load > rounding ? load - rounding : Duration();
 }
 
+Duration LinkLoad::alone_at_least(std::int64_t elements) const {
+  return std::max(Duration(), at_least(elements) - burst);
+}
+
 Duration AlphaBeta::at_least(std::int64_t elements) const {
-  const Duration beta = LinkLoad{LinkId(), seconds_per_element, rounding}.at_least(elements);
+  const Duration beta = LinkLoad{LinkId(), seconds_per_element, rounding, burst}.at_least(elements);
+  return elements >= fewest_elements ? std::max(alpha, beta) : beta;
+}
+
+Duration AlphaBeta::alone_at_least(std::int64_t elements) const {
+  const Duration beta =
+      LinkLoad{LinkId(), seconds_per_element, rounding, burst}.alone_at_least(elements);
   return elements >= fewest_elements ? std::max(alpha, beta) : beta;
 }
 
@@ -69,12 +79,14 @@ std::vector<LinkLoad> link_loads(const TransferGraph& graph, const topology::Top
   }
   std::vector<LinkLoad> loads;
   for (std::size_t i = 0; i < by_link.size(); ++i) {
-    const auto rate = static_cast<double>(topology.link(LinkId(i)).bandwidth.bytes_per_second());
+    const topology::Link& link = topology.link(LinkId(i));
+    const auto rate = static_cast<double>(link.bandwidth.bytes_per_second());
     if (by_link[i].transfers > 0) {
       // Boundaries are rounded to elements, and times to picoseconds.
       loads.push_back({LinkId(i), by_link[i].bytes / rate,
                        Duration::from_seconds(by_link[i].transfers * kBytesPerElement / rate) +
-                           Duration(static_cast<std::int64_t>(by_link[i].transfers))});
+                           Duration(static_cast<std::int64_t>(by_link[i].transfers)),
+                       topology::burst_time(link)});
     }
   }
   return loads;
@@ -116,6 +128,7 @@ AlphaBeta alpha_beta(const TransferGraph& graph, const topology::Topology& topol
     if (load.seconds_per_element > model.seconds_per_element) {
       model.seconds_per_element = load.seconds_per_element;
       model.rounding = load.rounding;
+      model.burst = load.burst;
     }
   }
   return model;

@@ -7,6 +7,10 @@
 // the classical schedules the costs are those of Thakur, Rabenseifner, Gropp, "Optimization of
 // Collective Communication Operations in MPICH", IJHPCA 2005). It takes O(transfers) once, so a
 // planner can discard most candidates without simulating them.
+//
+// Where links let a burst pass at once (Link::burst), β is what an execution takes among many in a
+// row: they are no faster on average than links fill buckets. One that finds the links idle may
+// take less by the time of a burst.
 #pragma once
 
 #include <cstdint>
@@ -24,10 +28,13 @@ struct AlphaBeta {
   Duration alpha;
   double seconds_per_element = 0;
   Duration rounding;                 ///< what unequal parts of a buffer may take off that
+  Duration burst;                    ///< what the link lets pass at once after it was idle
   std::int64_t fewest_elements = 1;  ///< α holds from this size on: below, some chunks are empty
 
-  /// No execution of a collective of `elements` floats takes less.
+  /// No execution of a collective of `elements` floats takes less, of many in a row.
   Duration at_least(std::int64_t elements) const;
+  /// Nor one alone less than this.
+  Duration alone_at_least(std::int64_t elements) const;
 };
 
 /// What a graph's transfers over one link occupy of it.
@@ -35,9 +42,12 @@ struct LinkLoad {
   LinkId link;
   double seconds_per_element = 0;
   Duration rounding;  ///< as in AlphaBeta
+  Duration burst;
 
-  /// No execution of a collective of `elements` floats keeps the link busy for less.
+  /// No execution of a collective of `elements` floats keeps the link busy for less, of many in a
+  /// row; nor one alone for less than this.
   Duration at_least(std::int64_t elements) const;
+  Duration alone_at_least(std::int64_t elements) const;
 };
 
 /// Of all links that carry something, by number.

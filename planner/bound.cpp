@@ -54,19 +54,25 @@ LowerBound lower_bound(const topology::Topology& topology, const plan::Workload&
   }
   const auto network = network_bound(topology);
   const auto rate = static_cast<double>(network.algbw.bytes_per_second());
+  const Duration at_once = topology::longest_burst_time(topology);
+  const auto raise = [&](Duration time, Duration from, double bytes) {
+    if (time > bound.time) {
+      bound = {time, fmt::format(
+                         "network: from {} into backward on, {} must cross the {}", to_string(from),
+                         to_string(Bytes(static_cast<std::int64_t>(bytes))), network.reason)};
+    }
+  };
+  if (rate > 0 && at_once > Duration()) {
+    // Of many steps in a row each fills the buckets that it empties.
+    raise(Duration::from_seconds(rest.front() / rate), Duration(), rest.front());
+  }
   for (const auto& [kind, times] : kinds) {
     const Duration passes =
         (batch.accumulation - 1) * (times.forward + times.backward) + times.forward;
     bound.time = std::max(bound.time, passes + times.backward + times.optimizer);
     for (std::size_t i = 0; i < workload.tensors.size() && rate > 0; ++i) {
       const Duration moving = Duration::from_seconds(rest[i] / rate);
-      const Duration time = passes + times.ready[i] + moving + times.optimizer;
-      if (time > bound.time) {
-        bound = {time,
-                 fmt::format("network: from {} into backward on, {} must cross the {}",
-                             to_string(times.ready[i]),
-                             to_string(Bytes(static_cast<std::int64_t>(rest[i]))), network.reason)};
-      }
+      raise(passes + times.ready[i] + moving - at_once + times.optimizer, times.ready[i], rest[i]);
     }
   }
   return bound;

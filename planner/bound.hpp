@@ -28,6 +28,9 @@ topology::AllReduceBound network_bound(const topology::Topology& topology);
 ///   slowest rank). A is the bound on all-reduce (network_bound); the wire bytes take the smallest
 ///   ratio that an allowed codec gives each tensor, on every link; `is_protected` ones (by tensor)
 ///   have none beyond FP16.
+/// Where links let bursts pass at once, a tensor's is less by topology::longest_burst_time, and
+///   wire bytes of all gradients / A is one more, since of many steps in a row each fills the
+///   buckets that it empties.
 LowerBound lower_bound(const topology::Topology& topology, const plan::Workload& workload,
                        const plan::BatchPlan& batch, const std::vector<plan::Codec>& allowed,
                        const std::vector<bool>& is_protected);

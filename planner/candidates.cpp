@@ -461,9 +461,11 @@ std::optional<Choice> CandidateSet::cheapest(std::int64_t elements, const Candid
   std::stable_sort(lightest.begin(), lightest.end(),
                    [&](std::size_t a, std::size_t b) { return place(a) < place(b); });
   // A codec shrinks messages by its ratio at most, so a family that is slower than the best by more
-  // than that need not be tried with codecs, nor be simulated further than to that.
+  // than that need not be tried with codecs, nor be simulated further than to that. Where links let
+  // bursts pass at once, a smaller message may take no time at all.
+  const bool has_bursts = topology::longest_burst_time(topology_) > Duration();
   const auto gain_of = [&](std::size_t first, std::size_t i) {
-    return most_saved(candidates_[first].strongest, candidates_[i].strongest);
+    return has_bursts ? 0 : most_saved(candidates_[first].strongest, candidates_[i].strongest);
   };
   std::map<std::size_t, double> largest_gain;  // by the lightest form
   for (std::size_t i = 0; i < candidates_.size(); ++i) {
@@ -476,8 +478,9 @@ std::optional<Choice> CandidateSet::cheapest(std::int64_t elements, const Candid
   std::map<std::size_t, std::optional<Duration>> simulated;
   for (const std::size_t i : lightest) {
     if (may_win(i)) {
-      const Duration limit =
-          least() < kNoLimit ? scaled(least(), 1 / largest_gain.at(i)) : kNoLimit;
+      const Duration limit = least() < kNoLimit && largest_gain.at(i) > 0
+                                 ? scaled(least(), 1 / largest_gain.at(i))
+                                 : kNoLimit;
       simulated.emplace(i, time_of(i, limit));
     }
   }

@@ -72,9 +72,9 @@ Duration StepBound::at_least(const std::vector<TensorGroup>& groups,
   return at_least(groups, batch, [&](std::size_t group) {
     const auto elements = groups[group].elements;
     const Candidate& candidate = candidates_[choices[group].candidate];
-    GroupLoad load{candidate.model.at_least(elements), {}};
+    GroupLoad load{candidate.model.alone_at_least(elements), {}};
     for (const plan::LinkLoad& of : candidate.loads) {
-      load.seconds.emplace_back(of.link, of.at_least(elements).seconds());
+      load.seconds.emplace_back(of.link, of.alone_at_least(elements).seconds());
     }
     return load;
   });
@@ -96,9 +96,9 @@ Duration StepBound::at_least(const std::vector<TensorGroup>& groups,
     std::map<LinkId, std::pair<double, std::size_t>> common;  // seconds, candidates that use it
     for (const std::size_t number : candidates) {
       const Candidate& candidate = candidates_[number];
-      load.alone = std::min(load.alone, candidate.model.at_least(elements));
+      load.alone = std::min(load.alone, candidate.model.alone_at_least(elements));
       for (const plan::LinkLoad& of : candidate.loads) {
-        const double of_link = of.at_least(elements).seconds();
+        const double of_link = of.alone_at_least(elements).seconds();
         const auto [link, is_first] = common.try_emplace(of.link, of_link, 0);
         link->second.first = std::min(link->second.first, of_link);
         ++link->second.second;

@@ -63,6 +63,8 @@ class FairShares {
   /// Flows whose rates are new.
   std::span<const Flow> solve();
   double rate(Flow flow) const { return flows_[flow].rate; }
+  /// What the flows of a link take of it, at the rates of the last solve().
+  double used(LinkId link) const { return links_[link.index()].used; }
   bool is_idle(LinkId link) const { return links_[link.index()].flows.empty(); }
 
  private:

@@ -12,7 +12,8 @@ namespace {
 
 bool are_alike(const topology::Link& a, const topology::Link& b) {
   return a.bandwidth == b.bandwidth && a.latency == b.latency && a.overhead == b.overhead &&
-         a.receive_overhead == b.receive_overhead && a.flow_bandwidth == b.flow_bandwidth;
+         a.receive_overhead == b.receive_overhead && a.flow_bandwidth == b.flow_bandwidth &&
+         a.burst == b.burst;
 }
 
 /// The lanes of each pair of ranks. A turn takes the first of a pair to the first of another, and

@@ -31,10 +31,15 @@ MaxMinNetwork::MaxMinNetwork(const topology::Topology& topology, double toleranc
     : topology_(topology),
       tolerance_(tolerance),
       shares_(capacities(topology)),
+      buckets_(topology),
       ends_(RememberPlace{&flows_}) {
   const std::vector<double> rates = capacities(topology);
   for (std::size_t i = 0; i < rates.size(); ++i) {
     links_.push_back({rates[i], topology.link(LinkId(i)).latency.picoseconds(), kNobody});
+  }
+  for (const LinkId link : buckets_.links()) {
+    links_[link.index()].user = kSolver;
+    buckets_.set_rate(link, links_[link.index()].capacity, shares_);
   }
 }
 
@@ -131,7 +136,12 @@ void MaxMinNetwork::set_capacity(Time now, LinkId id, Bandwidth capacity) {
     settle(flows_[link.user], now);
     share(link.user);
   }
-  shares_.set_capacity(id, link.capacity);
+  if (buckets_.has(id)) {
+    buckets_.advance(now, shares_);
+    buckets_.set_rate(id, link.capacity, shares_);
+  } else {
+    shares_.set_capacity(id, link.capacity);
+  }
 }
 
 // Remaining bytes at another time.
@@ -229,8 +239,13 @@ bool MaxMinNetwork::waits_to_solve(Time now) {
 }
 
 Time MaxMinNetwork::next_event(Time now) {
+  buckets_.advance(now, shares_);
+  if (buckets_.close_empty(shares_)) {
+    solve_at_ = now;  // the flows on such a link are too fast for it
+  }
   if (shares_.is_stale() && !waits_to_solve(now)) {
     solve_at_ = kNever;
+    buckets_.open(shares_);
     for (const FairShares::Flow flow : shares_.solve()) {
       set_rate(flow, shares_.rate(flow), now);
     }
@@ -238,7 +253,7 @@ Time MaxMinNetwork::next_event(Time now) {
   while (!due_.empty() && is_void(due_.next())) {
     due_.pop();
   }
-  Time next = solve_at_;
+  Time next = std::min(solve_at_, buckets_.next_empty(now, shares_));
   if (!due_.empty()) {
     next = std::min(next, due_.next_time());
   }
@@ -249,6 +264,7 @@ Time MaxMinNetwork::next_event(Time now) {
 }
 
 void MaxMinNetwork::take_events(Time now, std::vector<FlowEvent>& events) {
+  buckets_.advance(now, shares_);
   while (!due_.empty() && due_.next_time() <= now) {
     const Due due = due_.pop();
     if (due.end_number == kDelivery) {
@@ -289,7 +305,7 @@ void MaxMinNetwork::finish(std::uint32_t number, Time now, std::vector<FlowEvent
     shares_.remove(number);
   }
   for (const LinkId id : flow.links()) {
-    if (flow.state == State::kAlone || shares_.is_idle(id)) {
+    if ((flow.state == State::kAlone || shares_.is_idle(id)) && !buckets_.has(id)) {
       links_[id.index()].user = kNobody;
     }
   }
@@ -331,8 +347,9 @@ std::vector<FlowBound> MaxMinNetwork::flow_bounds(Time now) const {
     const LinkId slowest = slowest_link(flow);
     const double capacity = links_[slowest.index()].capacity;
     if (capacity > 0) {
-      const double left =
-          std::max(0.0, flow.remaining - flow.rate * static_cast<double>(now - flow.updated));
+      const auto at_once = static_cast<double>(topology_.link(slowest).burst.count());
+      const double left = std::max(
+          0.0, flow.remaining - at_once - flow.rate * static_cast<double>(now - flow.updated));
       bounds.push_back({flow.tag, slowest,
                         Bandwidth(std::llround(capacity * kPicosecondsPerSecond)),
                         left / capacity});

@@ -12,9 +12,12 @@
 // wait for others for ε of the mean time of such flows, in which a new flow stands still. The two
 // errors have opposite signs and are of ε per message at most.
 //
-// A flow that has all its links to itself needs no solving: its rate is the narrowest link's, and
-// it stays outside the solver until another flow comes to one of its links. On a fabric of full
-// bisection that is nearly every flow of a ring or tree.
+// Links with a burst carry more than their bandwidth while it lasts (sim/token_buckets.hpp); the
+// solver always knows who is on them.
+//
+// A flow that has all its links to itself, none with a burst, needs no solving: its rate is the
+// narrowest link's, and it stays outside the solver until another flow comes to one of its links.
+// On a fabric of full bisection that is nearly every flow of a ring or tree.
 #pragma once
 
 #include <cstdint>
@@ -28,6 +31,7 @@
 #include "sim/fair_shares.hpp"
 #include "sim/network_model.hpp"
 #include "sim/quad_heap.hpp"
+#include "sim/token_buckets.hpp"
 #include "topology/topology.hpp"
 
 namespace rackrail::sim {
@@ -128,6 +132,7 @@ class MaxMinNetwork final : public NetworkModel {
   double mean_time_ = 0;    ///< of flows that shared links
   std::vector<LinkUse> links_;
   FairShares shares_;
+  TokenBuckets buckets_;
   std::vector<Flow> flows_;
   std::vector<std::uint32_t> free_;
   DelayQueue<Due> due_;

@@ -12,7 +12,8 @@ constexpr std::uint32_t kNoLink = UINT32_MAX;
 
 bool alike(const topology::Link& a, const topology::Link& b) {
   return a.bandwidth == b.bandwidth && a.latency == b.latency && a.overhead == b.overhead &&
-         a.receive_overhead == b.receive_overhead && a.flow_bandwidth == b.flow_bandwidth;
+         a.receive_overhead == b.receive_overhead && a.flow_bandwidth == b.flow_bandwidth &&
+         a.burst == b.burst;
 }
 
 bool have_equal_devices(const std::vector<plan::RegularSchedule::Lane>& lanes, std::size_t turn,

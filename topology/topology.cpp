@@ -180,6 +180,10 @@ LinkId Topology::add_link(Link link) {
                                    "flow_bandwidth " + to_exact_string(link.flow_bandwidth),
                                    "a rate above 0, or none"});
   }
+  if (link.burst < Bytes(0)) {
+    throw ConfigError(ErrorContext{"", impl_->place(where), "burst " + to_exact_string(link.burst),
+                                   "a burst of 0 or more"});
+  }
   if (!(link.cpu_share >= 0 && link.cpu_share <= 1)) {
     throw ConfigError(ErrorContext{"", impl_->place(where),
                                    fmt::format("cpu_share {}", link.cpu_share),
@@ -326,6 +330,9 @@ std::string Topology::digest() const {
       fmt::format_to(std::back_inserter(text), "flow {} {}\n", l,
                      to_exact_string(k.flow_bandwidth));
     }
+    if (k.burst != Bytes(0)) {
+      fmt::format_to(std::back_inserter(text), "burst {} {}\n", l, to_exact_string(k.burst));
+    }
   }
   for (std::size_t r = 0; r < rank_count(); ++r) {
     if (const std::optional<LinkId> processor = processor_of(Rank(r))) {
@@ -387,6 +394,16 @@ std::optional<LinkId> way_back(const Topology& topology, LinkId id) {
   const auto place =
       static_cast<std::size_t>(std::find(there.begin(), there.end(), id) - there.begin());
   return place < back.size() ? std::optional(back[place]) : std::nullopt;
+}
+
+Duration burst_time(const Link& link) { return link.burst / link.bandwidth; }
+
+Duration longest_burst_time(const Topology& topology) {
+  Duration longest;
+  for (std::size_t l = 0; l < topology.link_count(); ++l) {
+    longest = std::max(longest, burst_time(topology.link(LinkId(l))));
+  }
+  return longest;
 }
 
 }  // namespace rackrail::topology

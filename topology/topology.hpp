@@ -77,6 +77,9 @@ struct Link {
   /// The most of the bandwidth that one message takes, as one TCP connection or one of several
   /// queues does, though they can fill the link together; 0: no such limit.
   Bandwidth flow_bandwidth;
+  /// What it lets pass at once, beyond its bandwidth, when it was idle for long: the bucket of a
+  /// token-bucket shaper, which fills by what is not used of the bandwidth. 0: none, as of cables.
+  Bytes burst;
   /// What the machine at one of its ends may call its adapter there, separated by spaces, the most
   /// exact first: names of devices ("mlx5_0", "eth1") or PCI addresses ("0000:1b:00.0"). Empty if
   /// nobody said. No part of the digest: routes do not depend on it.
@@ -176,5 +179,13 @@ std::vector<LinkId> links_named(const Topology& topology, const std::string& typ
 /// The way back of a cable: of the links the other way the one with the same number, if there is
 /// one.
 std::optional<LinkId> way_back(const Topology& topology, LinkId link);
+
+/// By how much sooner bytes may have passed a link than they take at its bandwidth: what its burst
+/// takes. Zero without one.
+Duration burst_time(const Link& link);
+/// The longest of all links. A bound by what links carry, alone or weighed together (a cut, a
+/// linear program of them), may be beaten by this much and no more: where Σ w·x ≥ s bytes must pass
+/// and x ≤ c·t + b, t ≥ s / Σ w·c − max b / c.
+Duration longest_burst_time(const Topology& topology);
 
 }  // namespace rackrail::topology

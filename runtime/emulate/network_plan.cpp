@@ -11,6 +11,7 @@
 
 #include "base/error.hpp"
 #include "base/parse_units.hpp"
+#include "runtime/emulate/commands.hpp"
 #include "runtime/emulate/contraction.hpp"
 #include "topology/adapters.hpp"
 
@@ -345,6 +346,7 @@ topology::Topology emulated_topology(const topology::Topology& original, const N
            .overhead = costs.overhead,
            .cpu_share =
                is_of_host ? share_of_cores(rate, std::max(links_at(from), links_at(to))) : 0,
+           .burst = rate * (burst_size(full) / full),
            .adapter = is_of_host ? interface : ""});
     };
     add(link.a, link.b, link.rate_ab);

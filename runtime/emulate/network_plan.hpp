@@ -100,7 +100,8 @@ struct EmulatedCosts {
 };
 /// The topology that the plan stands for, as the simulator is to see it: the same ranks, joined by
 /// the plan's stations and links; a machine with several ranks is a switch around them, and its
-/// interfaces are adapters (topology/adapters.hpp). What
+/// interfaces are adapters (topology/adapters.hpp). Links let pass at once what HTB does
+/// (burst_size). What
 /// messages take of the cores is divided evenly between both ends (Link::cpu_share), and counts
 /// for ranks that the caller gives a processor. What forwarding takes inside switches is left out.
 topology::Topology emulated_topology(const topology::Topology& original, const NetworkPlan& plan,

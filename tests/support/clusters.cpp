@@ -338,6 +338,25 @@ Topology able(Topology topology, std::initializer_list<NodeKind> kinds) {
   return topology;
 }
 
+Topology with_bursts(const Topology& topology, const std::function<Bytes(LinkId)>& burst) {
+  Topology bursty(topology.name());
+  for (std::size_t v = 0; v < topology.node_count(); ++v) {
+    bursty.add_node(topology.node(NodeId(v)));
+  }
+  for (std::size_t l = 0; l < topology.link_count(); ++l) {
+    topology::Link link = topology.link(LinkId(l));
+    link.burst = burst(LinkId(l));
+    bursty.add_link(std::move(link));
+  }
+  for (std::size_t r = 0; r < topology.rank_count(); ++r) {
+    bursty.add_rank(topology.node_of(Rank(r)));
+    if (const auto processor = topology.processor_of(Rank(r))) {
+      bursty.set_processor(Rank(r), *processor);
+    }
+  }
+  return bursty;
+}
+
 std::size_t diameter_of(const Topology& topology) {
   std::size_t diameter = 0;
   for (std::size_t r = 0; r < topology.rank_count(); ++r) {

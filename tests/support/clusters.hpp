@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <string>
 #include <vector>
@@ -67,6 +68,10 @@ topology::Topology a100_16x8();
 /// The same cluster whose switches of these kinds, and no others, reduce and multicast.
 topology::Topology able(topology::Topology topology,
                         std::initializer_list<topology::NodeKind> kinds);
+
+/// The same cluster whose links let so much pass at once.
+topology::Topology with_bursts(const topology::Topology& topology,
+                               const std::function<Bytes(LinkId)>& burst);
 
 /// Links on the longest of the shortest ways between ranks.
 std::size_t diameter_of(const topology::Topology& topology);

@@ -3,7 +3,7 @@
 //   source,target,bandwidth,latency,kind
 //   gpu0,leaf0,25 GB/s,1 us,host-link
 //
-// `kind`, `tier`, `overhead`, `receive_overhead`, `flow_bandwidth`, `cpu_share` and
+// `kind`, `tier`, `overhead`, `receive_overhead`, `flow_bandwidth`, `burst`, `cpu_share` and
 // `adapter` may be left out. Each line is both directions unless a line before the header says `#
 // directed`, or the line itself has `true` in a column `directed`. Cells may be in double quotes.
 // Vertices whose names start with "gpu" or "host" are ranks, in order of appearance. A second
@@ -241,8 +241,8 @@ class EdgeListParser {
     if (is_header(cells, "source", "target")) {
       if (!columns_.empty()) fail_order(where, cells);
       set_columns(where, cells, {"source", "target", "bandwidth", "latency"},
-                  {"kind", "tier", "overhead", "receive_overhead", "flow_bandwidth", "cpu_share",
-                   "adapter", "directed"});
+                  {"kind", "tier", "overhead", "receive_overhead", "flow_bandwidth", "burst",
+                   "cpu_share", "adapter", "directed"});
     } else if (is_header(cells, "vertex", "role")) {
       if (columns_.empty() || has_vertex_table_) fail_order(where, cells);
       set_columns(where, cells, {"vertex", "role"},
@@ -320,6 +320,9 @@ class EdgeListParser {
       }
     }
     link.adapter = row.cell("adapter");
+    if (!row.cell("burst").empty()) {
+      link.burst = row.quantity("burst", [](const auto& t) { return parse_bytes(t); });
+    }
     if (!row.cell("flow_bandwidth").empty()) {
       link.flow_bandwidth =
           row.quantity("flow_bandwidth", [](const auto& t) { return parse_bandwidth(t); });
@@ -452,6 +455,7 @@ struct OptionalColumn {
 };
 
 std::string text_of(Bandwidth rate) { return rate > Bandwidth(0) ? to_exact_string(rate) : ""; }
+std::string text_of(Bytes bytes) { return bytes > Bytes(0) ? to_exact_string(bytes) : ""; }
 std::string text_of(Duration time) { return time > Duration() ? to_exact_string(time) : ""; }
 std::string text_of(bool flag) { return flag ? "true" : ""; }
 
@@ -460,6 +464,7 @@ constexpr OptionalColumn<Link> kLinkColumns[] = {
     {"overhead", [](const Link& link) { return text_of(link.overhead); }},
     {"receive_overhead", [](const Link& link) { return text_of(link.receive_overhead); }},
     {"flow_bandwidth", [](const Link& link) { return text_of(link.flow_bandwidth); }},
+    {"burst", [](const Link& link) { return text_of(link.burst); }},
     {"cpu_share",
      [](const Link& link) {
        return link.cpu_share > 0 ? fmt::format("{}", link.cpu_share) : std::string();
@@ -518,8 +523,8 @@ bool is_reverse_of(const Link& back, const Link& link) {
   return back.from == link.to && back.to == link.from && back.bandwidth == link.bandwidth &&
          back.latency == link.latency && back.kind == link.kind && back.tier == link.tier &&
          back.overhead == link.overhead && back.receive_overhead == link.receive_overhead &&
-         back.flow_bandwidth == link.flow_bandwidth && back.cpu_share == link.cpu_share &&
-         back.adapter == link.adapter;
+         back.flow_bandwidth == link.flow_bandwidth && back.burst == link.burst &&
+         back.cpu_share == link.cpu_share && back.adapter == link.adapter;
 }
 
 std::string to_edge_list(const Topology& topology) {

@@ -78,6 +78,7 @@ std::string link_line(const Topology& topology, const Link& link, bool is_duplex
   if (link.flow_bandwidth != Bandwidth(0)) {
     line += fmt::format(", flow_bandwidth: {}", to_exact_string(link.flow_bandwidth));
   }
+  if (link.burst != Bytes(0)) line += fmt::format(", burst: {}", to_exact_string(link.burst));
   if (link.cpu_share != 0) line += fmt::format(", cpu_share: {}", link.cpu_share);
   if (!link.adapter.empty()) line += fmt::format(", adapter: {}", quoted(link.adapter));
   if (is_duplex) line += ", duplex: true";
@@ -113,7 +114,8 @@ NodeId end_of(const Topology& topology, const ConfigValue& name) {
 
 void read_link(Topology& topology, const ConfigValue& entry) {
   entry.allow_only({"from", "to", "bandwidth", "latency", "kind", "tier", "overhead",
-                    "receive_overhead", "flow_bandwidth", "cpu_share", "adapter", "duplex"});
+                    "receive_overhead", "flow_bandwidth", "burst", "cpu_share", "adapter",
+                    "duplex"});
   Link link;
   link.from = end_of(topology, entry.require("from"));
   link.to = end_of(topology, entry.require("to"));
@@ -129,6 +131,7 @@ void read_link(Topology& topology, const ConfigValue& entry) {
   if (const ConfigValue* v = entry.find("overhead")) link.overhead = v->duration();
   if (const ConfigValue* v = entry.find("receive_overhead")) link.receive_overhead = v->duration();
   if (const ConfigValue* v = entry.find("flow_bandwidth")) link.flow_bandwidth = v->bandwidth();
+  if (const ConfigValue* v = entry.find("burst")) link.burst = v->bytes();
   if (const ConfigValue* v = entry.find("cpu_share")) link.cpu_share = v->share();
   if (const ConfigValue* v = entry.find("adapter")) link.adapter = v->text();
   const ConfigValue* duplex = entry.find("duplex");

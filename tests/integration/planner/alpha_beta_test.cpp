@@ -8,6 +8,7 @@
 
 #include "planner/schedule_family.hpp"
 #include "sim/simulator.hpp"
+#include "tests/support/clusters.hpp"
 #include "topology/queries.hpp"
 
 namespace rackrail {
@@ -51,6 +52,33 @@ sim::SimulationOptions network_only() {
   rates.launch = Duration();
   options.device_rates = rates;
   return options;
+}
+
+TEST_CASE("bursts make one collective faster, and many in a row no faster than links are") {
+  const Topology plain = cluster(4, 2, 1_GBps);
+  const Topology bursty = test::with_bursts(plain, [](LinkId) { return 1_MiB; });
+  const auto costs = sim::make_cost_model(bursty, network_only());
+  topology::Router router(bursty);
+  for (const auto& family : planner::schedule_families()) {
+    if (family->refusal(bursty, {})) {
+      continue;
+    }
+    const plan::TransferGraph graph = family->all_reduce({bursty, router, {}});
+    const plan::AlphaBeta model = plan::alpha_beta(graph, bursty);
+    const auto alone = [&](const Topology& topology, std::int64_t elements) {
+      return sim::simulate_collective(graph, elements, elements, topology, network_only()).time;
+    };
+    CAPTURE(family->name());
+    for (const std::int64_t elements : {10'000, 100'000, 10'000'000}) {
+      const Duration one = alone(bursty, elements);
+      CHECK(one < alone(plain, elements));
+      CHECK(one >= model.alone_at_least(elements));
+      CHECK(costs->collective_time(graph, elements, elements) ==
+            std::max(one, model.at_least(elements)));
+      CHECK(costs->collective_time(graph, elements, elements) <= alone(plain, elements));
+    }
+    CHECK(costs->collective_time(graph, 100'000, 100'000) == model.at_least(100'000));
+  }
 }
 
 TEST_CASE("no simulation is faster than the model of its schedule says") {

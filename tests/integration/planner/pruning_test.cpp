@@ -58,6 +58,9 @@ topology::Topology cluster(const std::string& name) {
   if (name == "a100-4x8") {
     return test::a100_4x8();
   }
+  if (name == "bursty racks") {
+    return test::with_bursts(test::two_racks(), [](LinkId) { return 4_MiB; });
+  }
   if (name == "uneven star") {
     return test::uneven_star();
   }
@@ -72,7 +75,8 @@ TEST_CASE("the search finds the plan that simulating everything finds, byte for 
   };
   const Case c = GENERATE(Case{"two-racks-40g", "resnet-50"}, Case{"a100-4x8", "resnet-50", 25_MiB},
                           Case{"uneven racks", "vgg-16"}, Case{"uneven racks", "gpt2-124m"},
-                          Case{"uneven star", "resnet-50"});
+                          Case{"uneven star", "resnet-50"}, Case{"bursty racks", "resnet-50"},
+                          Case{"bursty racks", "resnet-50", 1_MiB});
   CAPTURE(c.cluster, c.model);
   const topology::Topology topology = cluster(c.cluster);
   REQUIRE(topology.rank_count() < kVeryManyRanks);
@@ -138,7 +142,7 @@ TEST_CASE("no step is simulated to be faster than its bound") {
   const auto seed = std::random_device()();
   CAPTURE(seed);
   std::mt19937_64 random(seed);
-  const std::string name = GENERATE("two-racks-40g", "uneven racks", "uneven star");
+  const std::string name = GENERATE("two-racks-40g", "uneven racks", "uneven star", "bursty racks");
   CAPTURE(name);
   const topology::Topology topology = cluster(name);
   const plan::Workload workload = shipped("resnet-50");

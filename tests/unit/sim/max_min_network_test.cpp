@@ -12,6 +12,8 @@ namespace {
 
 using topology::Topology;
 
+constexpr Bandwidth kRate(1'000'000'000);
+
 struct Net {
   Topology topology{"net"};
   std::vector<LinkId> links;
@@ -25,6 +27,22 @@ Net make_links(const std::vector<Bandwidth>& rates, Duration latency = Duration(
     const NodeId b = net.topology.add_node({.name = fmt::format("b{}", i)});
     net.links.push_back(
         net.topology.add_link({.from = a, .to = b, .bandwidth = rates[i], .latency = latency}));
+  }
+  return net;
+}
+
+struct BurstyLink {
+  Bandwidth rate;
+  Bytes burst;
+};
+
+Net make_bursty_links(const std::vector<BurstyLink>& links) {
+  Net net;
+  for (std::size_t i = 0; i < links.size(); ++i) {
+    const NodeId a = net.topology.add_node({.name = fmt::format("a{}", i)});
+    const NodeId b = net.topology.add_node({.name = fmt::format("b{}", i)});
+    net.links.push_back(net.topology.add_link(
+        {.from = a, .to = b, .bandwidth = links[i].rate, .burst = links[i].burst}));
   }
   return net;
 }
@@ -204,6 +222,166 @@ TEST_CASE("flows end in the order of their starts when they end together, and em
   CHECK(network.next_event(0) == 1'000'000);
   CHECK(ended(network, 1'000'000) == std::vector<FlowTag>{7, 3});
   CHECK(network.next_event(1'000'000) == -1);
+}
+
+/// When the senders of all flows have let go, by tag; nothing else starts.
+std::vector<Time> ends(MaxMinNetwork& network, std::size_t flows, Time now = 0) {
+  std::vector<Time> times(flows);
+  for (Time next = network.next_event(now); next >= 0; next = network.next_event(next)) {
+    for (const FlowTag tag : ended(network, next)) {
+      times[tag] = next;
+    }
+  }
+  return times;
+}
+
+TEST_CASE("a burst passes at once, and the rest at the rate of the link") {
+  for (const std::int64_t bytes : {1'500, 3'000, 1'000'000}) {
+    Net net = make_bursty_links({{kRate, Bytes(1'000)}});
+    MaxMinNetwork network(net.topology);
+    network.start(0, bytes, net.links, 0, 0);
+    CHECK(ends(network, 1) == std::vector<Time>{(bytes - 1'000) * 1'000});
+  }
+  Net net = make_bursty_links({{kRate, Bytes(1'000)}});
+  MaxMinNetwork network(net.topology);
+  network.start(0, 900, net.links, 0, 0);
+  CHECK(ends(network, 1)[0] <= 900);
+}
+
+TEST_CASE("what a link did not carry it lets pass at once later, up to its burst") {
+  struct Case {
+    Time gap;
+    Time saved;
+  };
+  const auto [gap, saved] = GENERATE(Case{0, 0}, Case{400'000, 400'000}, Case{1'000'000, 1'000'000},
+                                     Case{50'000'000, 1'000'000});
+  Net net = make_bursty_links({{kRate, Bytes(1'000)}});
+  MaxMinNetwork network(net.topology);
+  network.start(0, 2'000, net.links, 0, 0);
+  REQUIRE(ends(network, 1) == std::vector<Time>{1'000'000});
+  const Time start = 1'000'000 + gap;
+  network.start(start, 3'000, net.links, 0, 1);
+  CHECK(ends(network, 2, start)[1] == start + 3'000'000 - saved);
+}
+
+TEST_CASE("a link whose flows are slower than its rate saves the rest of it") {
+  Net net = make_bursty_links({{kRate, Bytes(1'000)}});
+  MaxMinNetwork network(net.topology);
+  network.start(0, 2'000, net.links, 0, 0);
+  REQUIRE(ends(network, 1) == std::vector<Time>{1'000'000});
+  network.start(1'000'000, 1'000, net.links, 0.25e9, 1);  // 4 us, in which the bucket fills
+  CHECK(ends(network, 2, 1'000'000)[1] == 5'000'000);
+  network.start(5'000'000, 2'000, net.links, 0, 2);
+  CHECK(ends(network, 3, 5'000'000)[2] == 6'000'000);
+}
+
+TEST_CASE("over several links bytes pass as soon as each of them has let them pass") {
+  struct Case {
+    std::vector<BurstyLink> links;
+    std::int64_t bytes;
+  };
+  const Case c =
+      GENERATE(Case{{{Bandwidth(2'000'000'000), Bytes(500)}, {kRate, Bytes(1'000)}}, 4'000},
+               Case{{{kRate, Bytes(1'000)}, {Bandwidth(2'000'000'000), Bytes(500)}}, 1'200},
+               Case{{{Bandwidth(4'000'000'000), Bytes()}, {kRate, Bytes(1'500)}}, 4'000},
+               Case{{{kRate, Bytes(700)}, {kRate, Bytes(700)}, {kRate, Bytes(2'000)}}, 10'000});
+  Net net = make_bursty_links(c.links);
+  MaxMinNetwork network(net.topology);
+  network.start(0, c.bytes, net.links, 0, 0);
+  Time latest = 0;
+  for (const BurstyLink& link : c.links) {
+    latest = std::max(latest, (Bytes(c.bytes) - link.burst).count() * kPicosecondsPerSecond /
+                                  link.rate.bytes_per_second());
+  }
+  const Time end = ends(network, 1)[0];
+  CHECK(end >= latest - 1'000);  // an open link is closed to a picosecond, which is a byte
+  CHECK(end <= latest + 2'000);  // 2,000 bytes at a byte per picosecond
+}
+
+TEST_CASE("flows that meet share a burst") {
+  Net net = make_bursty_links({{kRate, Bytes(1'000)}});
+  MaxMinNetwork network(net.topology, GENERATE(0, 0.01));
+  network.start(0, 1'500, net.links, 0, 0);
+  network.start(0, 1'500, net.links, 0, 1);
+  const std::vector<Time> times = ends(network, 2);
+  CHECK(times[0] == times[1]);
+  CHECK(static_cast<double>(times[0]) == Approx(2e6).epsilon(0.01));
+}
+
+TEST_CASE("a link that becomes slower keeps its burst, and lets nothing pass while it is down") {
+  Net net = make_bursty_links({{kRate, Bytes(1'000)}});
+  MaxMinNetwork network(net.topology);
+  network.set_capacity(0, net.links[0], Bandwidth(0));
+  network.start(0, 3'000, net.links, 0, 0);
+  CHECK(network.next_event(0) == -1);
+  CHECK(network.held_flows().size() == 1);
+  network.set_capacity(5'000'000, net.links[0], Bandwidth(500'000'000));
+  CHECK(ends(network, 1, 5'000'000) == std::vector<Time>{5'000'000 + 4'000'000});
+}
+
+TEST_CASE("no link carries more than its rate and its burst in any time") {
+  const unsigned seed = GENERATE(range(1U, 21U));
+  CAPTURE(seed);
+  std::mt19937 random(seed);
+  const auto draw = [&](unsigned most) { return static_cast<std::int64_t>(random() % most); };
+  std::vector<BurstyLink> links;
+  for (int i = 0; i < 6; ++i) {
+    links.push_back({Bandwidth(100'000'000 * (1 + draw(10))), Bytes(i < 2 ? 0 : draw(20'000))});
+  }
+  Net net = make_bursty_links(links);
+  MaxMinNetwork network(net.topology, seed % 4 == 0 ? 0.01 : 0);
+  std::vector<RatePiece> pieces;
+  network.record_rates(pieces);
+  std::vector<std::vector<LinkId>> routes(60);
+  Time now = 0;
+  std::vector<FlowEvent> events;
+  for (std::size_t f = 0; f < routes.size(); ++f) {
+    for (const LinkId link : net.links) {
+      if (random() % 3 == 0) {
+        routes[f].push_back(link);
+      }
+    }
+    network.start(now, 1 + draw(30'000), routes[f], random() % 4 == 0 ? 150e6 : 0, f);
+    const Time then = now + draw(3) * draw(20'000'000);
+    for (Time next = network.next_event(now); next >= 0 && next <= then;
+         next = network.next_event(next)) {
+      network.take_events(next, events);
+    }
+    now = then;
+  }
+  ends(network, routes.size(), now);
+  CHECK(network.next_event(now) == -1);
+  std::vector<Time> times;
+  for (const RatePiece& piece : pieces) {
+    times.insert(times.end(), {piece.begin, piece.end});
+  }
+  std::sort(times.begin(), times.end());
+  times.erase(std::unique(times.begin(), times.end()), times.end());
+  for (std::size_t l = 0; l < links.size(); ++l) {
+    // Bytes until each time, by which any two tell what passed between them.
+    std::vector<double> passed(times.size());
+    for (const RatePiece& piece : pieces) {
+      const auto& route = routes[piece.tag];
+      if (std::find(route.begin(), route.end(), net.links[l]) == route.end()) {
+        continue;
+      }
+      for (std::size_t i = 0; i < times.size(); ++i) {
+        const double share = static_cast<double>(times[i] - piece.begin) /
+                             static_cast<double>(std::max<Time>(1, piece.end - piece.begin));
+        passed[i] += piece.bytes * std::clamp(share, 0.0, 1.0);
+      }
+    }
+    const double rate = static_cast<double>(links[l].rate.bytes_per_second()) / 1e12;
+    double least = 0;  // of what had passed, less what the rate allows since the beginning
+    double most = 0;
+    for (std::size_t i = 0; i < times.size(); ++i) {
+      const double ahead = passed[i] - rate * static_cast<double>(times[i]);
+      least = std::min(least, ahead);
+      most = std::max(most, ahead - least);
+    }
+    CAPTURE(l, links[l].burst.count());
+    CHECK(most <= static_cast<double>(links[l].burst.count()) + 2);
+  }
 }
 
 }  // namespace

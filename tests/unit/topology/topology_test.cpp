@@ -105,6 +105,19 @@ TEST_CASE("the digest tells every property apart, and not the name") {
   CHECK_FALSE(t.processor_of(Rank(1)));
 }
 
+TEST_CASE("a burst is part of the digest, and what a link has in hand by it") {
+  const auto with_burst = [](Bytes burst) {
+    Topology t = topology::test::star({1_GBps, 2_GBps});
+    t.add_link({.from = NodeId(0), .to = NodeId(1), .bandwidth = 2_GBps, .burst = burst});
+    return t;
+  };
+  CHECK(with_burst(Bytes(1)).digest() != with_burst(Bytes(2)).digest());
+  CHECK(with_burst(Bytes(1)).digest() != with_burst(Bytes()).digest());
+  CHECK(longest_burst_time(with_burst(Bytes())) == Duration());
+  CHECK(longest_burst_time(with_burst(Bytes(4'000))) == 2_us);
+  CHECK_THROWS_AS(with_burst(Bytes(-1)), ConfigError);
+}
+
 TEST_CASE("properties may be replaced, the name stays") {
   Topology t = topology::test::star({1_GBps, 1_GBps});
   Node node;

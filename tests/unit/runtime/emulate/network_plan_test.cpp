@@ -9,6 +9,7 @@
 #include <set>
 
 #include "base/error.hpp"
+#include "runtime/emulate/commands.hpp"
 #include "topology/adapters.hpp"
 #include "topology/queries.hpp"
 #include "topology/reader.hpp"
@@ -320,6 +321,25 @@ TEST_CASE("emulate plan: the simulator's view has payload rates and joins ranks 
   const auto& link = plan.links[0];
   CHECK(topology::route_bandwidth(view, router.route(Rank(0), Rank(63))) <=
         scaled(link.rate_ab, 0.5));
+}
+
+TEST_CASE("emulate plan: the simulator's view lets pass at once what the shapers do") {
+  const Topology original = topology::read_cluster("a100-8x8").topology;
+  const NetworkPlan plan = plan_network(original, 1e-4, 2);
+  const Topology view =
+      emulated_topology(original, plan, {.payload_share = 0.5, .inside = 10_GBps});
+  std::size_t bursty = 0;
+  for (std::size_t l = 0; l < view.link_count(); ++l) {
+    const topology::Link& link = view.link(LinkId(l));
+    if (link.tier == "inside") {
+      CHECK(link.burst == Bytes());
+      continue;
+    }
+    ++bursty;
+    const Bytes burst = burst_size(scaled(link.bandwidth, 2));
+    CHECK(link.burst / burst == Approx(0.5).epsilon(1e-3));
+  }
+  CHECK(bursty == 2 * plan.links.size());
 }
 
 TEST_CASE("emulate plan: half of what a message costs the cores is at either end") {

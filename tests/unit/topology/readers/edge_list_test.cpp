@@ -123,7 +123,8 @@ TEST_CASE("what to_edge_list writes reads back as the same graph") {
                    .overhead = 2_us,
                    .cpu_share = 0.35,
                    .receive_overhead = 3_us,
-                   .flow_bandwidth = Bandwidth(500'000'000)});
+                   .flow_bandwidth = Bandwidth(500'000'000),
+                   .burst = 64_KiB});
   for (const Topology& t : clusters) {
     CAPTURE(t.name());
     const Topology again = read_text(to_edge_list(t));
@@ -138,6 +139,7 @@ TEST_CASE("what to_edge_list writes reads back as the same graph") {
       REQUIRE(again.link(LinkId(l)).overhead == t.link(LinkId(l)).overhead);
       REQUIRE(again.link(LinkId(l)).receive_overhead == t.link(LinkId(l)).receive_overhead);
       REQUIRE(again.link(LinkId(l)).flow_bandwidth == t.link(LinkId(l)).flow_bandwidth);
+      REQUIRE(again.link(LinkId(l)).burst == t.link(LinkId(l)).burst);
       REQUIRE(again.link(LinkId(l)).cpu_share == t.link(LinkId(l)).cpu_share);
     }
     for (std::size_t r = 0; r < t.rank_count(); ++r) {

@@ -56,6 +56,7 @@ TEST_CASE("odd names, ranks out of order, processors and one-way links survive t
     link.kind = LinkKind::kOther;
     link.tier = "tier, {" + std::to_string(i) + "}";
     link.overhead = Duration(7);
+    link.burst = Bytes(65'536 + static_cast<std::int64_t>(i));
     link.cpu_share = 0.1 + 0.2;
     t.add_link(link);
     link.kind = LinkKind::kShared;
