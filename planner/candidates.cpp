@@ -175,6 +175,7 @@ CandidateSet::CandidateSet(const topology::Topology& topology, plan::CostModel& 
       first_(std::move(first)),
       router_(make_router(topology)),
       interpolates_(!options.exhaustive && topology.rank_count() >= kVeryManyRanks),
+      has_bursts_(topology::longest_burst_time(topology) > Duration()),
       worthwhile_(interpolates_ ? kWorthSimulating : 0),
       may_have_rates_(may_have_rates(options.route_rates, topology)),
       slices_(slices_for(topology)),
@@ -376,7 +377,8 @@ Duration CandidateSet::expected_least(std::size_t candidate, std::int64_t elemen
 
 bool CandidateSet::is_expected_slower(std::size_t candidate, std::int64_t elements,
                                       Duration limit) const {
-  return scaled(expected_least(candidate, elements), 1 - kExpectedDeviation) > limit;
+  return !has_bursts_ &&  // a larger one may take many times as long
+         scaled(expected_least(candidate, elements), 1 - kExpectedDeviation) > limit;
 }
 
 std::optional<Duration> CandidateSet::simulated(std::size_t candidate, std::int64_t elements,
@@ -463,9 +465,8 @@ std::optional<Choice> CandidateSet::cheapest(std::int64_t elements, const Candid
   // A codec shrinks messages by its ratio at most, so a family that is slower than the best by more
   // than that need not be tried with codecs, nor be simulated further than to that. Where links let
   // bursts pass at once, a smaller message may take no time at all.
-  const bool has_bursts = topology::longest_burst_time(topology_) > Duration();
   const auto gain_of = [&](std::size_t first, std::size_t i) {
-    return has_bursts ? 0 : most_saved(candidates_[first].strongest, candidates_[i].strongest);
+    return has_bursts_ ? 0 : most_saved(candidates_[first].strongest, candidates_[i].strongest);
   };
   std::map<std::size_t, double> largest_gain;  // by the lightest form
   for (std::size_t i = 0; i < candidates_.size(); ++i) {

@@ -133,6 +133,7 @@ class CandidateSet {
   std::size_t next_family_ = 0;
   std::vector<std::string> refusals_;
   bool interpolates_;
+  bool has_bursts_;  ///< whether links of the topology do
   double worthwhile_;
   bool may_have_rates_;
   std::vector<std::int64_t> slices_;  ///< that are tried where ranks are few, in elements

@@ -154,7 +154,10 @@ DividedCollective DivisionSearch::exactly_fastest(std::vector<DividedCollective>
   DividedCollective best = candidates.front();
   std::optional<Duration> least;
   for (DividedCollective& candidate : candidates) {
-    if (candidate.time > scaled(candidates.front().time, kMayBeFaster)) {
+    const bool is_known = &candidate != &candidates.front() &&
+                          candidate.form == candidates[0].form &&
+                          candidate.slice_elements == candidates[0].slice_elements;
+    if (is_known || candidate.time > scaled(candidates.front().time, kMayBeFaster)) {
       continue;
     }
     const auto time = exact(candidate.form, candidate.slice_elements);

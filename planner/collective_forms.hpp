@@ -41,7 +41,7 @@ struct FormOptions {
 };
 
 /// Up to 500,000 transfers, of which a simulation takes about a second, and 2,000,000 where one
-/// size is looked at; from kVeryManyRanks on 65,000 and 1,000,000 (of an all-reduce 500,000), as
+/// size is looked at; from kVeryManyRanks on 65,000 and 1,200,000 (of an all-reduce 600,000), as
 /// each takes longer to be made. `topology` and `router` must outlive the forms.
 std::vector<CollectiveForm> collective_forms(const ScheduleFamily& family, plan::Collective what,
                                              const topology::Topology& topology,

@@ -5,7 +5,8 @@
 // carries the bytes of all buckets over it one after the other, and a rank optimises when all is
 // there. So for every bucket j and every link l
 //   step ≥ min_{i ≥ j} r_i + Σ_{i ≥ j} seconds_l(i) + optimiser,
-// where seconds_l(i) are what the encoded bytes of bucket i occupy link l (plan::link_loads); and
+// where seconds_l(i) are what the encoded bytes of bucket i occupy link l (plan::link_loads), in
+// all less what a burst of the link passes at once; and
 //   step ≥ r_j + AlphaBeta::alone_at_least(bucket j) + optimiser,  step ≥ backward + optimiser,
 // with ready times and optimiser of the fastest rank, the last term of the slowest one. Codecs,
 // additions and message overheads are left out. Against the simulator:

@@ -367,6 +367,13 @@ class Engine {
   /// The further ones of a pair, by the number of their route.
   std::map<std::pair<std::uint64_t, std::uint32_t>, std::uint32_t> further_channels_;
   std::vector<Dependent> scratch_;
+  struct FreedAddition {
+    std::uint32_t run;
+    Place place;
+    std::uint32_t slice;
+    Time since;
+  };
+  std::vector<FreedAddition> freed_;  ///< whose turn it is, while the first of them is carried on
   std::vector<Activity> activities_;
   std::uint32_t first_activity_ = 0;
   std::size_t record_from_ = 0;

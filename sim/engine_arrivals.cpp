@@ -61,7 +61,9 @@ void Engine::arrived(std::uint32_t number, Place place, std::uint32_t k, Time si
     }
   }
   RankState& rank = ranks_[dst.index()];
-  const Duration wake = std::max(Duration(), rank.rates.wake - Duration(now_ - since));
+  const bool is_queued = run.queues_additions && rank.has_queue();
+  const Duration hidden = is_queued ? Duration(now_ - since) : Duration();
+  const Duration wake = std::max(Duration(), rank.rates.wake - hidden);
   Task task{.kind = TaskKind::kReduce, .rank = dst, .run = number, .place = place, .slice = k};
   if (is_lossy(index, item)) {
     task.kind = TaskKind::kDecode;
@@ -69,7 +71,7 @@ void Engine::arrived(std::uint32_t number, Place place, std::uint32_t k, Time si
                 codec_time(dst, index, item.codec, slice_size(index, item, k), false), wake);
   } else if (item.op == plan::TransferOp::kReduce) {
     push_stream(rank.reduce, task, rank.reduce_time(slice_size(index, item, k)), wake);
-    if (run.queues_additions && rank.has_queue()) {
+    if (is_queued) {
       const bool whole_queued =
           !index.has_partial_waits || ++run.slices_queued[item.first_slice] == item.slices;
       free_additions(number, place, k, whole_queued);
@@ -130,12 +132,7 @@ void Engine::signal(std::uint32_t number, Place place, std::uint32_t k, bool at_
 // Slice k of an addition is applied, or in its device's queue: those that had to wait for it have
 // their turn.
 void Engine::free_additions(std::uint32_t number, Place place, std::uint32_t k, bool whole_done) {
-  struct Freed {
-    Place place;
-    std::uint32_t slice;
-    Time since;
-  };
-  std::vector<Freed> freed;  // what follows them is looked up in scratch_, too
+  const bool is_first = freed_.empty();
   const auto is_met = [&](const Dependent& next, const Item& item, std::uint32_t s) {
     Run& run = runs_[number];
     const std::uint32_t slice = item.first_slice + s;
@@ -143,7 +140,7 @@ void Engine::free_additions(std::uint32_t number, Place place, std::uint32_t k, 
       return;
     }
     if (const auto early = run.early_additions.find(slice); early != run.early_additions.end()) {
-      freed.push_back({next.place, s, early->second});
+      freed_.push_back({number, next.place, s, early->second});
       run.early_additions.erase(early);
     }
   };
@@ -157,8 +154,14 @@ void Engine::free_additions(std::uint32_t number, Place place, std::uint32_t k, 
       }
     }
   }
-  for (const Freed& one : freed) {
-    arrived(number, one.place, one.slice, one.since);
+  // Not one from within the other: chains are as long as there are ranks, and what follows each is
+  // looked up in scratch_, too.
+  for (std::size_t i = 0; is_first && i < freed_.size(); ++i) {
+    const FreedAddition one = freed_[i];
+    arrived(one.run, one.place, one.slice, one.since);
+  }
+  if (is_first) {
+    freed_.clear();
   }
 }
 

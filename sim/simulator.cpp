@@ -142,14 +142,16 @@ class SimulatedCosts final : public plan::CostModel {
   std::optional<Duration> exact_collective_time(const plan::TransferGraph& graph,
                                                 std::int64_t elements,
                                                 std::int64_t slice_elements) override {
-    if (options_.tolerance == 0) {
+    if (options_.tolerance == 0 || options_.network != NetworkLevel::kFlow) {
       return std::nullopt;
     }
     require_in_step(options_);
     require_same_ranks("schedule '" + graph.name() + "'", graph.rank_count(), topology_);
     SimulationOptions exact = options_;
     exact.tolerance = 0;
-    return run_alone(index({graph, elements, slice_elements}), graph.name(), topology_, exact).time;
+    return std::max(
+        least_in_a_row(graph, elements),
+        run_alone(index({graph, elements, slice_elements}), graph.name(), topology_, exact).time);
   }
 
  private:

@@ -23,14 +23,14 @@ constexpr double kBetweenParts = 0.6180339887498949;
 
 /// A piece of a part: its share of the part's data, and when its turn is, as a share of the whole
 /// time.
-struct Piece {
+struct PacedPiece {
   double share = 0;
   double turn = 0;
 };
-using Pieces = std::vector<std::vector<Piece>>;  // by part
+using PacedPieces = std::vector<std::vector<PacedPiece>>;  // by part
 
-Pieces pieces_of(const Cuts& cuts) {
-  Pieces pieces;
+PacedPieces pieces_of(const Cuts& cuts) {
+  PacedPieces pieces;
   for (std::size_t part = 0; part < cuts.sizes.size(); ++part) {
     const std::vector<std::int64_t>& sizes = cuts.sizes[part];
     const double turns = kBetweenParts * static_cast<double>(part);
@@ -48,13 +48,13 @@ Pieces pieces_of(const Cuts& cuts) {
 }
 
 /// The first so many of each part, as if all were alike.
-Pieces for_trial(const Pieces& pieces) {
+PacedPieces for_trial(const PacedPieces& pieces) {
   std::size_t all = 0;
   for (const auto& of_part : pieces) {
     all += of_part.size();
   }
   const std::size_t wanted = std::min(all, kTrialPieces * pieces.size());
-  Pieces trial;
+  PacedPieces trial;
   for (const auto& of_part : pieces) {
     const std::size_t count = std::max<std::size_t>(1, (of_part.size() * wanted + all / 2) / all);
     auto& some = trial.emplace_back();
@@ -71,7 +71,7 @@ class MoveIndex {
   /// `bytes` are those of a unit of weight in all pieces together. Chains are those of pieces of
   /// the mean size.
   MoveIndex(const std::vector<Move>& moves, const topology::Topology& topology, double bytes,
-            const Pieces& pieces = {})
+            const PacedPieces& pieces = {})
       : seconds(moves.size()),
         latency(moves.size()),
         addition(moves.size()),
@@ -226,7 +226,7 @@ class ListSchedule {
  public:
   /// The last pieces would be due at `period`. `rates` (bytes per second) are those of the lanes,
   /// none where links are shared evenly.
-  ListSchedule(const std::vector<Move>& moves, const MoveIndex& index, const Pieces& pieces,
+  ListSchedule(const std::vector<Move>& moves, const MoveIndex& index, const PacedPieces& pieces,
                const std::vector<double>& rates, const topology::Topology& topology, double period)
       : moves_(moves),
         index_(index),
@@ -308,7 +308,9 @@ class ListSchedule {
   };
 
   std::size_t place(Turn turn) const { return first_[turn.move] + turn.piece; }
-  const Piece& piece_of(Turn turn) const { return pieces_[moves_[turn.move].part][turn.piece]; }
+  const PacedPiece& piece_of(Turn turn) const {
+    return pieces_[moves_[turn.move].part][turn.piece];
+  }
 
   void wait(Turn turn) {
     const double planned = piece_of(turn).turn;
@@ -413,7 +415,7 @@ class ListSchedule {
   const std::vector<Move>& moves_;
   const MoveIndex& index_;
   const topology::Topology& topology_;
-  const Pieces& pieces_;
+  const PacedPieces& pieces_;
   const std::vector<double>& rates_;
   double period_;
   double now_ = 0;
@@ -467,7 +469,7 @@ std::vector<Turn> in_stages(const std::vector<Move>& moves, std::size_t rounds) 
 std::vector<Turn> paced(const std::vector<Move>& moves, const Cuts& cuts,
                         const topology::Topology& topology, double bytes,
                         const std::vector<Bandwidth>& rates) {
-  const Pieces pieces = pieces_of(cuts);
+  const PacedPieces pieces = pieces_of(cuts);
   MoveIndex index(moves, topology, bytes, pieces);
   if (cuts.take_turns) {
     index.level_chains(moves);
@@ -476,7 +478,7 @@ std::vector<Turn> paced(const std::vector<Move>& moves, const Cuts& cuts,
   for (std::size_t m = 0; m < rates.size(); ++m) {
     lane_rates[index.lane[m]] = static_cast<double>(rates[m].bytes_per_second());
   }
-  const Pieces trial = for_trial(pieces);
+  const PacedPieces trial = for_trial(pieces);
   double shortest = std::numeric_limits<double>::infinity();
   double best = 0;
   for (const double share : kPeriods) {

@@ -11,11 +11,11 @@ namespace rackrail::planner {
 namespace {
 
 constexpr int kDoublings = 5;  // of the exponent: loads count with their 32nd power
-constexpr int kMostRounds = 32;
-constexpr int kPatience = 3;           // rounds in a row that gain less than that:
-constexpr double kGain = 0.999;        // times the load of the fullest link
-constexpr double kFull = 1 + 1e-9;     // of what a link carries at the bound
-constexpr double kCheaper = 1 - 1e-9;  // times what another arc costs
+constexpr int kMostSweeps = 32;
+constexpr int kIdleSweeps = 3;            // rounds in a row that gain less than that:
+constexpr double kGain = 0.999;           // times the load of the fullest link
+constexpr double kFull = 1 + 1e-9;        // of what a link carries at the bound
+constexpr double kCheaperArc = 1 - 1e-9;  // times what another arc costs
 
 /// Ranks of one tree.
 struct Branches {
@@ -50,7 +50,7 @@ class Reattaching {
     }
     double least = fullest();
     int idle = 0;
-    for (int round = 0; round < kMostRounds && least > kFull && idle < kPatience; ++round) {
+    for (int round = 0; round < kMostSweeps && least > kFull && idle < kIdleSweeps; ++round) {
       for (std::size_t tree = 0; tree < trees_.size(); ++tree) {
         if (tree % ranks_ == 0) {
           find_ways();
@@ -183,8 +183,8 @@ class Reattaching {
       }
       for (const std::uint32_t way : ways(u, v)) {
         const double cost = price(way);
-        const bool is_cheaper = cost < least * kCheaper;
-        if (is_cheaper || (cost * kCheaper <= least && tree.depth[u] < tree.depth[parent])) {
+        const bool is_cheaper = cost < least * kCheaperArc;
+        if (is_cheaper || (cost * kCheaperArc <= least && tree.depth[u] < tree.depth[parent])) {
           least = std::min(least, cost);
           parent = u;
           route = way;

@@ -4,7 +4,7 @@
 // way from there (ways.hpp). At first all trees are stars. Then, rank by rank and tree by tree, the
 // arc is replaced by the one that costs least, of those from ranks that are not behind it and not
 // too deep: what it adds to
-//   Σ_l (load of l / what l may carry)^kSteepness.
+//   Σ_l (load of l / what l may carry)^32.
 // A sum so steep is nearly the fullest link, so loads become even where they are high, and where a
 // link is not nearly full nothing but depth counts: of arcs that cost the same the shallowest is
 // taken. Parts of a tree move with the rank at their top.

@@ -276,9 +276,9 @@ class Rings {
   std::vector<std::vector<TransferId>> reduced_;  ///< by rank and piece: sent last to be added
 };
 
-/// What rings in so many pieces are like, by those in one and without being made: chains of
-/// dependencies are as long, and links carry as much. `in_parts`: moves of one piece that are made
-/// in parts.
+/// What rings in so many pieces are like, by those in one and without being made: where all go the
+/// same way, chains of dependencies are as long, and links carry as much. `in_parts`: moves of one
+/// piece that are made in parts.
 FormShape in_pieces(const FormShape& one, std::size_t pieces, std::size_t in_parts) {
   const auto count = static_cast<std::int64_t>(pieces);
   FormShape shape = one;
@@ -328,16 +328,33 @@ std::vector<CollectiveForm> group_ring_forms(plan::Collective what,
   const std::size_t directions = what == plan::Collective::kAllReduce ? 2 : 1;
   const std::size_t in_parts =
       directions * request.topology.rank_count() * line_count(tier_groups(request.topology));
-  for (const RingWays ways : {RingWays::kOne, RingWays::kBoth}) {
-    for (const std::size_t pieces : kPieces) {
-      const FormShape shape = in_pieces(one, pieces, in_parts);
-      if (pieces > request.most_rounds ||
-          shape.transfers > static_cast<std::int64_t>(request.most_transfers)) {
-        break;
-      }
+  const auto add = [&](std::size_t pieces, RingWays ways, const plan::AlphaBeta& bound_of_few) {
+    FormShape shape = in_pieces(one, pieces, in_parts);
+    const bool is_possible = pieces <= request.most_rounds &&
+                             shape.transfers <= static_cast<std::int64_t>(request.most_transfers);
+    if (is_possible) {
+      shape.bound->seconds_per_element = bound_of_few.seconds_per_element;
+      shape.bound->alpha = std::min(shape.bound->alpha, bound_of_few.alpha);
       forms.emplace_back(shape, [what, request, pieces, ways] {
         return make_group_rings(what, request, pieces, ways);
       });
+    }
+    return is_possible;
+  };
+  for (const std::size_t pieces : kPieces) {
+    if (!add(pieces, RingWays::kOne, *one.bound)) {
+      break;
+    }
+  }
+  if (request.most_rounds < 2) {
+    return forms;
+  }
+  // Links that carry one way only what goes that way have half of it each, or not, as routes are.
+  const plan::AlphaBeta both =
+      plan::alpha_beta(make_group_rings(what, request, 2, RingWays::kBoth), request.topology);
+  for (const std::size_t pieces : kPieces) {
+    if (pieces % 2 == 0 && !add(pieces, RingWays::kBoth, both)) {
+      break;
     }
   }
   return forms;

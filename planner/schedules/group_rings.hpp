@@ -3,7 +3,7 @@
 //
 // All-gather: every rank's data goes round its ring, and each member that it reaches copies it to
 // the rest of its group. Reduce-scatter: a group sums up what it has of a part of the buffer at the
-// ring's member, along a binomial tree, and that adds what the ring brings and passes it on.
+// ring's member, which adds what the ring brings and passes it on.
 // All-reduce is one and then the other. Into each group every part comes once, and by the other
 // member for each ring, so where groups are alike the links between them carry no more than they
 // must. A rank sends one thing after the other, each to the same neighbour, so its link is full

@@ -33,10 +33,12 @@ TEST_CASE("rings of groups are right in any number of pieces") {
           const plan::Codec used = plan::parse_codec(codec);
           const ScheduleRequest request{topology, router, {used, used}};
           REQUIRE_FALSE(refuse_group_rings(topology, request.codecs));
-          const plan::TransferGraph graph = make_group_rings(what, request, pieces);
-          const plan::VerifyReport report = plan::verify(graph, &topology);
-          INFO((report.ok() ? std::string() : report.problems.front()));
-          CHECK(report.ok());
+          for (const RingWays ways : {RingWays::kOne, RingWays::kBoth}) {
+            const plan::TransferGraph graph = make_group_rings(what, request, pieces, ways);
+            const plan::VerifyReport report = plan::verify(graph, &topology);
+            INFO((report.ok() ? std::string() : report.problems.front()));
+            CHECK(report.ok());
+          }
         }
       }
     }
@@ -62,6 +64,49 @@ TEST_CASE("what rings of groups are like is known before they are made") {
         CHECK(known.bound->at_least(elements).seconds() >= 0.99 * exact.seconds() - 1e-6);
       }
     }
+  }
+}
+
+/// Three racks of two hosts, whose switches have a narrow cable to each other.
+Topology ring_of_racks() {
+  Topology topology("ring of racks");
+  std::vector<NodeId> tors;
+  const auto join = [&](NodeId a, NodeId b, Bandwidth rate) {
+    topology.add_duplex_link({.from = a, .to = b, .bandwidth = rate, .latency = 1_us});
+  };
+  for (const char* rack : {"rack0", "rack1", "rack2"}) {
+    tors.push_back(topology.add_node(
+        {.name = std::string(rack) + "-tor", .kind = topology::NodeKind::kTor, .rack = rack}));
+    for (const char* host : {"a", "b"}) {
+      const std::string name = std::string(rack) + host;
+      const NodeId node = topology.add_node(
+          {.name = name, .kind = topology::NodeKind::kGpu, .host = name, .rack = rack});
+      topology.add_rank(node);
+      join(node, tors.back(), 10_GBps);
+    }
+  }
+  for (std::size_t i = 0; i < tors.size(); ++i) {
+    join(tors[i], tors[(i + 1) % tors.size()], 5_GBps);
+  }
+  return topology;
+}
+
+TEST_CASE("pieces that go both ways round have a bound of their own where cables are of two ways") {
+  const Topology topology = ring_of_racks();
+  topology::Router router(topology);
+  const ScheduleRequest request{
+      .topology = topology, .router = router, .codecs = {}, .most_transfers = 20'000};
+  for (const Collective what : kAll) {
+    const auto forms = group_ring_forms(what, request);
+    double least = 1;
+    for (const CollectiveForm& form : forms) {
+      const double made = plan::alpha_beta(form.graph(), topology).seconds_per_element;
+      CHECK(form.shape().bound->seconds_per_element <= made * (1 + 1e-9));
+      least = std::min(least, made);
+    }
+    // Each way round a cable has half of what one way round has all of.
+    const double one = plan::alpha_beta(forms.front().graph(), topology).seconds_per_element;
+    CHECK(least == Approx(0.625 * one));
   }
 }
 

@@ -136,5 +136,51 @@ TEST_CASE("a device that was idle wakes up first, one that is busy does not") {
         at(4 * kElements, kWire) + kLatency + kLatency + kWake + kLaunch + at(4 * kElements, kAdd));
 }
 
+TEST_CASE("additions to one buffer queue on a device: the way to it is hidden after the first") {
+  constexpr std::int64_t kElements = 10'000;
+  constexpr Duration kWake = 20_us;
+  const std::size_t ranks = GENERATE(3U, 5U, 40U);
+  CAPTURE(ranks);
+  plan::TransferGraph star("star", plan::Collective::kAllReduce, ranks, {1});
+  for (std::size_t r = 1; r < ranks; ++r) {
+    star.add_transfer({.src = Rank(r), .dst = Rank(0), .op = plan::TransferOp::kReduce}, {});
+  }
+  SimulationOptions options = slow_devices();
+  options.device_rates->wake = kWake;
+  const Topology topology = hosts_on_a_switch(ranks);
+  const auto additions = static_cast<std::int64_t>(ranks - 1);
+  // All arrive at one time over the root's link.
+  const auto queued = simulate_collective(star, kElements, kElements, topology, options);
+  CHECK(queued.time == at(4 * kElements * additions, kWire) + kLatency + kLatency + kWake +
+                           additions * (kLaunch + at(4 * kElements, kAdd)));
+}
+
+TEST_CASE("additions of other ranges wait for all that they overlap, queued or not") {
+  // Two halves come first, one after the other over their link; then what is added to both.
+  plan::TransferGraph graph("halves", plan::Collective::kAllReduce, 3, {1, 1});
+  const auto add = [&](std::size_t from, std::uint32_t chunk, std::uint32_t count) {
+    graph.add_transfer({.src = Rank(from),
+                        .dst = Rank(0),
+                        .chunk_begin = chunk,
+                        .chunk_count = count,
+                        .op = plan::TransferOp::kReduce},
+                       {});
+  };
+  add(1, 0, 1);
+  add(1, 1, 1);
+  add(2, 0, 2);
+  constexpr std::int64_t kElements = 20'000;
+  const std::int64_t slice = GENERATE(5'000, 20'000);
+  CAPTURE(slice);
+  const Topology topology = hosts_on_a_switch(3);
+  SimulationOptions options = slow_devices();
+  const auto asleep_never = simulate_collective(graph, kElements, slice, topology, options);
+  options.device_rates->wake = 20_us;
+  const auto queued = simulate_collective(graph, kElements, slice, topology, options);
+  CHECK(queued.time >= asleep_never.time);
+  // The device wakes up for the first addition, and once more at most: for the last slice.
+  CHECK(queued.time <= asleep_never.time + 2 * 20_us);
+}
+
 }  // namespace
 }  // namespace rackrail::sim
