@@ -153,9 +153,9 @@ Bounds bounds_of(const topology::Topology& cluster, const std::string& name, boo
   StageBar bar("bounds", 3);
   Bounds bounds;
   bar.begin("all-gather");
-  bounds.gather = named(name, "", [&] { return topology::allgather_optimum(cluster); });
+  bounds.gather = named(name, "", [&] { return topology::allgather_optimum(cluster, in_network); });
   bar.begin("reduce-scatter");
-  bounds.scatter = topology::reducescatter_optimum(cluster);
+  bounds.scatter = topology::reducescatter_optimum(cluster, in_network);
   bar.begin("all-reduce");
   bounds.reduce = topology::joint_allreduce_bound(cluster, in_network);
   return bounds;
@@ -178,8 +178,13 @@ std::vector<Widened> widened_links(const topology::Topology& cluster,
     widened.push_back({collective, cluster.link_name(link), before,
                        bound(topology::with_wider_link(cluster, link)).algbw});
   };
-  add("all-gather", gather.widest, gather.algbw, topology::allgather_optimum);
-  add("reduce-scatter", scatter.widest, scatter.algbw, topology::reducescatter_optimum);
+  add("all-gather", gather.widest, gather.algbw, [in_network](const topology::Topology& wider) {
+    return topology::allgather_optimum(wider, in_network);
+  });
+  add("reduce-scatter", scatter.widest, scatter.algbw,
+      [in_network](const topology::Topology& wider) {
+        return topology::reducescatter_optimum(wider, in_network);
+      });
   if (reduce.widest) {
     add("all-reduce", *reduce.widest, reduce.algbw, [in_network](const topology::Topology& wider) {
       return topology::joint_allreduce_bound(wider, in_network);

@@ -89,6 +89,8 @@ class CandidateSet {
   bool complete();
 
   const std::vector<Candidate>& all() const { return candidates_; }
+  /// Whether links of the topology let bursts pass at once: collectives are timed in a row then.
+  bool has_bursts() const { return has_bursts_; }
   /// What the error budget must be at least for all candidates to be within it.
   double largest_error() const;
   /// Codecs of which one encoding is within the error budget (and the one that was asked for, if

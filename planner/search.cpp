@@ -121,7 +121,9 @@ std::optional<Search::Draft> Search::sketch(const Policy& policy, const plan::Ba
 std::vector<Choice> Search::choose_below(const std::vector<TensorGroup>& groups,
                                          const CandidateFilter& filter,
                                          const plan::BatchPlan& batch, Duration limit) {
-  if (limit == CandidateSet::kNoLimit || options_.exhaustive) {
+  // What a collective costs as one of many in a row is no bound of what a bucket takes in a step
+  // where links let bursts pass at once.
+  if (limit == CandidateSet::kNoLimit || options_.exhaustive || candidates_.has_bursts()) {
     return choose(groups, filter);
   }
   std::vector<std::size_t> allowed;

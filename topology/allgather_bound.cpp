@@ -18,7 +18,8 @@
 //
 // A switch passes on what it receives, once: where its links into it and out of it differ in sum,
 // no trees may be there that fill the binding cut. What is, is the optimum of a linear program
-// (rate_program.hpp).
+// (rate_program.hpp), in which switches that multicast, or reduce for a reduce-scatter, may pass on
+// more or less. Every shard leaves a set through its cut all the same, so cuts hold for them, too.
 #include <algorithm>
 #include <limits>
 #include <numeric>
@@ -175,18 +176,21 @@ constexpr std::size_t kMostRanksOfProgram = 256;
 
 /// `bound`, or what less than it is the most that trees reach.
 AllGatherBound optimum_below(AllGatherBound bound, const Topology& topology,
-                             RateProgram::Trees trees) {
+                             RateProgram::Trees trees, bool in_network) {
   const std::size_t ranks = topology.rank_count();
   if (!bound.may_be_out_of_reach || ranks > kMostRanksOfProgram || !LinearProgram::is_available()) {
     return bound;
   }
-  RateProgram program(topology, trees, abilities_of(topology, false));
+  RateProgram program(topology, trees, abilities_of(topology, in_network));
   const std::optional<double> optimum = program.solve(0);
   if (!optimum) return bound;
   bound.may_be_out_of_reach = !program.is_reached();
   JointAllReduce rates = program.rates();
   bound.rates =
       std::move(trees == RateProgram::Trees::kReduction ? rates.reduction : rates.broadcast);
+  if (in_network) {
+    bound.trees_per_root = 0;  // counted for switches that pass on what they receive
+  }
   if (*optimum >= static_cast<double>(bound.algbw.bytes_per_second()) * (1 - kRateTolerance)) {
     return bound;
   }
@@ -223,12 +227,14 @@ AllGatherBound reducescatter_bound(const Topology& topology) {
   return BoundSearch(topology, true).run();
 }
 
-AllGatherBound allgather_optimum(const Topology& topology) {
-  return optimum_below(allgather_bound(topology), topology, RateProgram::Trees::kBroadcast);
+AllGatherBound allgather_optimum(const Topology& topology, bool in_network) {
+  return optimum_below(allgather_bound(topology), topology, RateProgram::Trees::kBroadcast,
+                       in_network);
 }
 
-AllGatherBound reducescatter_optimum(const Topology& topology) {
-  return optimum_below(reducescatter_bound(topology), topology, RateProgram::Trees::kReduction);
+AllGatherBound reducescatter_optimum(const Topology& topology, bool in_network) {
+  return optimum_below(reducescatter_bound(topology), topology, RateProgram::Trees::kReduction,
+                       in_network);
 }
 
 }  // namespace rackrail::topology

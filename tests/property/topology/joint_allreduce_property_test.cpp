@@ -54,14 +54,16 @@ void conserve(LinearProgram& program, const Topology& t, const std::vector<int>&
 }
 
 /// Of every rank's own data, what reaches all others per second.
-double gather_by_flows(const Topology& t) {
+double gather_by_flows(const Topology& t, bool switches_work = false) {
   LinearProgram program;
   const std::vector<int> roots(t.rank_count(), program.add_variable(kUnbounded, 1));
   std::vector<int> rates;
   for (std::size_t l = 0; l < t.link_count(); ++l) {
     rates.push_back(program.add_variable(rate_of(t.link(LinkId(l))), 0));
   }
-  conserve(program, t, rates);
+  if (!switches_work) {
+    conserve(program, t, rates);
+  }
   for (std::size_t sink = 0; sink < t.rank_count(); ++sink) {
     add_flow(program, t, roots, rates, sink, false);
   }
@@ -125,6 +127,7 @@ double rate(const AllGatherBound& bound) {
 TEST_CASE("cuts and flows give the same bound of all-gather") {
   if (!LinearProgram::is_available()) RACKRAIL_SKIP("no solver for linear programs in this build");
   int beyond_cuts = 0;
+  int copies_gain = 0;
   for (std::uint64_t i = 0; i < 200; ++i) {
     CAPTURE(kSeed, i);
     const Topology t = random_topology(kSeed + i, 7, 4, kUnit);
@@ -142,11 +145,22 @@ TEST_CASE("cuts and flows give the same bound of all-gather") {
     CHECK(scatter.p == optimum.p);
     CHECK(scatter.q == optimum.q);
 
+    // Switches that multicast gain where they cannot pass on all that they could send.
+    const AllGatherBound with_copies = allgather_optimum(t, true);
+    CHECK(rate(with_copies) == Approx(gather_by_flows(t, true)).epsilon(1e-5));
+    CHECK(rate(with_copies) >= rate(optimum) * (1 - 1e-9));
+    CHECK(rate(with_copies) <= rate(allgather_bound(t)) * (1 + 1e-9));
+    const AllGatherBound with_sums = reducescatter_optimum(turned_round(t), true);
+    CHECK(with_sums.p == with_copies.p);
+    CHECK(with_sums.q == with_copies.q);
+    copies_gain += rate(with_copies) > rate(optimum) * 1.001 ? 1 : 0;
+
     const Topology even = both_ways(t);
     CHECK_FALSE(allgather_bound(even).may_be_out_of_reach);
     CHECK(rate(allgather_bound(even)) == Approx(gather_by_flows(even)).epsilon(1e-5));
   }
   CHECK(beyond_cuts > 0);
+  CHECK(copies_gain > 0);
 }
 
 TEST_CASE("cuts and flows give the same joint optimum") {
