@@ -233,8 +233,10 @@ links:
 
     def test_switches_that_copy_change_the_bound_of_all_gather_where_they_send_more(self):
         # Each host sends 1 GB/s and receives 2: a switch that copies may pass on twice what it gets.
-        cluster = self.write("star.csv", "source,target,bandwidth,latency,kind\n" + "".join(
-            f"gpu{i},hub,1 GB/s,1 us,link\nhub,gpu{i},2 GB/s,1 us,link\n" for i in range(3)))
+        links = "".join(f"gpu{i},hub,1 GB/s,1 us,uplink\nhub,gpu{i},2 GB/s,1 us,uplink\n"
+                        for i in range(3))
+        cluster = self.write("star.csv",
+                             "# directed\nsource,target,bandwidth,latency,kind\n" + links)
         for options, rate, exact in (((), 1.5e9, "1/500000000"),
                                      (("--in-network",), 3e9, "1/1000000000")):
             with self.subTest(options=options):
@@ -242,7 +244,7 @@ links:
                 self.assertEqual(bounds["allgather_algbw_Bps"], rate)
                 self.assertEqual(Fraction(bounds["exact"]), Fraction(exact))
         text = self.rackrail("topology", "bounds", cluster, "--in-network").out
-        self.assertIn("3 GB/s", text)
+        self.assertIn("all-gather                        3.00 GB/s", text)
 
     def test_abilities_that_no_switch_has_are_said_to_be_assumed(self):
         said = "all are taken to do both"
