@@ -141,9 +141,9 @@ AllGatherBound reducescatter_bound(const Topology& topology);
 /// What trees can reach: the bound, or where switches cannot pass on all that they receive, or
 /// receive less than they could pass on, the optimum over what they can. Exact as
 /// joint_allreduce_bound is; above 256 ranks, and in builds without a solver for linear programs,
-/// it is the bound there, and says that it may be out of reach. With `in_network`, switches that say
-/// they multicast (reduce, for a reduce-scatter) may pass on more (less) than they receive; where
-/// none says so, all that stand in the network. No such trees are made yet.
+/// it is the bound there, and says that it may be out of reach. With `in_network`, switches that
+/// say they multicast (reduce, for a reduce-scatter) may pass on more (less) than they receive;
+/// where none says so, all that stand in the network. No such trees are made yet.
 AllGatherBound allgather_optimum(const Topology& topology, bool in_network = false);
 AllGatherBound reducescatter_optimum(const Topology& topology, bool in_network = false);
 /// The same cluster with the link, and the opposite one where there is one, twice as wide: what a
