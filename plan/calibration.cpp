@@ -82,7 +82,7 @@ auto& rate_of(Rates& rates, const Codec& codec) {
   return rates.codecs[static_cast<std::size_t>(codec.kind)];
 }
 
-bool is_tried_unasked(const Codec& codec) {
+bool is_required(const Codec& codec) {
   const auto tried = known_codecs();
   return std::find(tried.begin(), tried.end(), codec) != tried.end();
 }
@@ -133,7 +133,7 @@ Calibration read_calibration(const std::filesystem::path& path) {
   calibration.rates.codecs = device_rates("cpu").codecs;
   for (const Codec& codec : all_codecs()) {
     const std::string name = to_string(codec);
-    if (codec.is_lossy() && (is_tried_unasked(codec) || codecs.has(name))) {
+    if (codec.is_lossy() && (is_required(codec) || codecs.has(name))) {
       const Fields fields_of_codec = codecs.inside(name);
       rate_of(calibration.rates, codec) = {fields_of_codec.rate("encode"),
                                            fields_of_codec.rate("decode")};

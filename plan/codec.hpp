@@ -73,7 +73,8 @@ Codec parse_codec(std::string_view text);
 /// The same for who executes it: throws for what is only planned and simulated, too.
 Codec parse_executable_codec(std::string_view text);
 
-/// Codecs in the order in which the planner tries them, with default parameters.
+/// Codecs that plans use as a rule, with default parameters, from the lightest to the strongest: a
+/// calibration has them all. What a plan may use is planner/codecs_to_try.hpp's to say.
 std::span<const Codec> known_codecs();
 /// Every executable codec, with default parameters, from the lightest to the strongest: those
 /// above, and those that are used only when they are asked for.

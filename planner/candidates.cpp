@@ -11,6 +11,7 @@
 
 #include "base/error.hpp"
 #include "plan/reduced_error.hpp"
+#include "planner/codecs_to_try.hpp"
 #include "planner/collective_forms.hpp"
 #include "planner/recode.hpp"
 
@@ -73,18 +74,13 @@ std::vector<std::int64_t> slices_for(const topology::Topology& topology) {
 
 int strength(const plan::Codec& codec) { return static_cast<int>(codec.kind); }
 
-std::vector<plan::Codec> codecs_within(const PlannerOptions& options,
+std::vector<plan::Codec> codecs_within(const topology::Topology& topology,
+                                       const PlannerOptions& options,
                                        const std::function<double(const plan::Codec&)>& error_of) {
   if (options.codec.has_value()) {
     return {*options.codec};
   }
-  std::vector<plan::Codec> allowed;
-  for (const plan::Codec& codec : plan::known_codecs()) {
-    if (!codec.is_lossy() || error_of(codec) <= options.error_budget) {
-      allowed.push_back(codec);
-    }
-  }
-  return allowed;
+  return codecs_to_try(topology, options.error_budget, error_of);
 }
 
 // Which pairs make sense: the slow tier's codec is never weaker than the fast tier's.
@@ -182,7 +178,7 @@ CandidateSet::CandidateSet(const topology::Topology& topology, plan::CostModel& 
       error_of_([workload](const plan::Codec& codec) {
         return workload != nullptr ? workload->codec_error(codec) : plan::relative_error(codec);
       }),
-      allowed_(codecs_within(options, error_of_)) {
+      allowed_(codecs_within(topology, options, error_of_)) {
   if (!options.codec.has_value() || options.holds_codec_to_budget) {
     error_budget_ = options.error_budget;
   }

@@ -16,6 +16,7 @@
 #include "planner/bound.hpp"
 #include "planner/buckets.hpp"
 #include "planner/candidates.hpp"
+#include "planner/codecs_to_try.hpp"
 #include "planner/compression_warmup.hpp"
 #include "planner/protection.hpp"
 #include "planner/replan/link_map.hpp"
@@ -274,12 +275,9 @@ class Replanner {
 
   const LowerBound& bound() {
     if (bound_) return *bound_;
-    std::vector<plan::Codec> allowed;
-    for (const plan::Codec& codec : plan::known_codecs()) {
-      if (!codec.is_lossy() || workload_.codec_error(codec) <= old_.error_budget) {
-        allowed.push_back(codec);
-      }
-    }
+    const std::vector<plan::Codec> allowed =
+        codecs_to_try(now_, old_.error_budget,
+                      [this](const plan::Codec& codec) { return workload_.codec_error(codec); });
     bound_ = lower_bound(now_, workload_, old_.batch, allowed,
                          protected_tensors(workload_, PlannerOptions{}.protect_outer_layers));
     return *bound_;

@@ -36,7 +36,7 @@ struct CodecTraits {
   bool is_elementwise = false;      ///< see Codec::is_elementwise
   bool has_error_feedback = false;  ///< see Codec::has_error_feedback
   bool survives_many_hops = false;  ///< see Codec::survives_many_hops
-  bool is_default = false;          ///< the planner tries it without being asked
+  bool is_default = false;          ///< see known_codecs()
   bool depends_on_shapes = false;   ///< see Codec::depends_on_shapes
   bool is_executable = true;        ///< see Codec::is_executable
 };
