@@ -197,6 +197,7 @@ std::vector<Widened> widened_links(const topology::Topology& cluster,
 struct NamedForest {
   const char* collective;
   planner::Forest forest;
+  bool have_equal_shares;  ///< of a rank's data
 };
 
 std::vector<NamedForest> forests_of(const topology::Topology& cluster, std::int64_t trees) {
@@ -204,17 +205,29 @@ std::vector<NamedForest> forests_of(const topology::Topology& cluster, std::int6
     return {};
   }
   StageBar bar("trees", 2);
-  const planner::ForestOptions options{.most_trees_per_rank = trees, .good_enough = kWhole};
-  bar.begin("all-gather");
-  std::vector<NamedForest> forests{{"all-gather", planner::make_forest(cluster, options)}};
-  bar.begin("reduce-scatter");
-  forests.push_back({"reduce-scatter", planner::make_forest(cluster, options, true)});
+  const planner::ForestOptions options{
+      .most_trees_per_rank = trees, .good_enough = kWhole, .may_be_unequal = true};
+  std::vector<NamedForest> forests;
+  for (const bool is_reversed : {false, true}) {
+    const char* name = is_reversed ? "reduce-scatter" : "all-gather";
+    bar.begin(name);
+    planner::Forest forest = planner::make_forest(cluster, options, is_reversed);
+    const bool is_equal = forest.trees_per_rank <= trees;
+    forests.push_back({name, std::move(forest), is_equal});
+  }
   return forests;
+}
+
+/// Trees of each rank. Where they have equal shares, those that are alike count as several.
+std::int64_t trees_per_rank(const planner::Forest& forest, bool have_equal_shares) {
+  return have_equal_shares ? forest.trees_per_rank
+                           : static_cast<std::int64_t>(planner::most_trees_of_a_rank(forest));
 }
 
 nlohmann::json json_of(const NamedForest& one) {
   return {{"collective", one.collective},
-          {"trees_per_rank", one.forest.trees_per_rank},
+          {"trees_per_rank", trees_per_rank(one.forest, one.have_equal_shares)},
+          {"shares", one.have_equal_shares ? "equal" : "unequal"},
           {"algbw_Bps", one.forest.algbw.bytes_per_second()},
           {"share_of_bound", one.forest.share_of_bound},
           {"depth", planner::depth_of(one.forest)}};
@@ -306,8 +319,9 @@ void run_bounds(Session& session, const ClusterOptions& options, bool in_network
             : "");
   }
   for (const NamedForest& one : forests) {
-    fmt::print("{} along {} tree(s) per rank: {}, {} of the bound, {} transfers deep\n",
-               one.collective, one.forest.trees_per_rank, to_string(one.forest.algbw),
+    fmt::print("{} along {} tree(s) per rank{}: {}, {} of the bound, {} transfers deep\n",
+               one.collective, trees_per_rank(one.forest, one.have_equal_shares),
+               one.have_equal_shares ? "" : " of unequal shares", to_string(one.forest.algbw),
                percent(one.forest.share_of_bound), planner::depth_of(one.forest));
   }
   if (is_assumed) {

@@ -45,7 +45,8 @@ void forest_within(benchmark::State& state, const Topology& topology,
   }
   state.counters["ranks"] = static_cast<double>(topology.rank_count());
   state.counters["share"] = forest.share_of_bound;
-  state.counters["trees"] = static_cast<double>(forest.trees_per_rank);
+  state.counters["units"] = static_cast<double>(forest.trees_per_rank);
+  state.counters["trees"] = static_cast<double>(planner::most_trees_of_a_rank(forest));
   state.counters["depth"] = static_cast<double>(planner::depth_of(forest));
 }
 
@@ -57,7 +58,7 @@ void forest(benchmark::State& state, const Topology& topology) {
 }
 
 void few_trees(benchmark::State& state, const Topology& topology) {
-  forest_within(state, topology, {.most_trees_per_rank = 4});
+  forest_within(state, topology, {.most_trees_per_rank = 4, .may_be_unequal = true});
 }
 
 void shallow(benchmark::State& state, const Topology& topology) {

@@ -12,6 +12,7 @@
 #include "planner/forest/forest_building.hpp"
 #include "planner/forest/logical_network.hpp"
 #include "planner/forest/shallow_trees.hpp"
+#include "planner/forest/unequal_trees.hpp"
 #include "topology/flow_network.hpp"
 
 namespace rackrail::planner {
@@ -23,6 +24,10 @@ using topology::Capacity;
 // Room beyond what the bound leaves, tried in turn until trees are found.
 constexpr double kRoom[] = {1, 1.005, 1.01, 1.02, 1.05, 1.1, 1.25, 1.5, 2};
 constexpr int kMostShallowTries = 4;
+// Of forests whose trees get other shares: units per rank at most, and room.
+constexpr std::int64_t kMostUnequalUnits = 12;
+constexpr std::size_t kMostRanksUnequal = 64;
+constexpr double kRoomOfUnequal[] = {1, 1.01, 1.03};
 constexpr std::size_t kManyRanks = 32;
 constexpr std::size_t kMostRanksReattachedSoon = 64;
 constexpr std::size_t kMostTreesReattached = 256;  // in all: some seconds at worst
@@ -142,10 +147,39 @@ class ForestSearch {
         keep(std::move(*forest), k);
       }
     }
+    if (options_.may_be_unequal && !is_good_enough(*best_) &&
+        topology_.rank_count() <= kMostRanksUnequal) {
+      if (auto forest = unequal()) {
+        const std::int64_t units = forest->trees_per_rank;
+        keep(std::move(*forest), units);
+      }
+    }
     return std::move(*best_);
   }
 
  private:
+  /// As many trees per rank as there may be, of those of forests of more.
+  std::optional<Forest> unequal() const {
+    std::vector<Forest> pool{*best_};
+    for (std::int64_t k = options_.most_trees_per_rank + 1; k <= kMostUnequalUnits; ++k) {
+      for (const double room : kRoomOfUnequal) {
+        const LogicalNetwork asked = network(k, room);
+        if (!DemandCheck(asked, asked.terminals()).is_met()) {
+          continue;
+        }
+        for (const Pairs pairs : {Pairs::kEven, Pairs::kFew}) {
+          if (auto forest =
+                  build_forest(asked, topology_, is_reversed_, removals_for(topology_, pairs))) {
+            std::erase_if(forest->trees,
+                          [this](const Tree& tree) { return depth_of(tree) > shallow_; });
+            pool.push_back(std::move(*forest));
+          }
+        }
+      }
+    }
+    return unequal_trees(topology_, pool, static_cast<std::size_t>(options_.most_trees_per_rank));
+  }
+
   LogicalNetwork network(std::int64_t k, double room) const {
     const auto scale = static_cast<Capacity>(room * static_cast<double>(kScale));
     // U = k · p/q · room; the numerator is below 2¹²⁷ as p < 2²¹ and bandwidths are below 2⁴⁷.
@@ -347,13 +381,28 @@ std::vector<std::string> problems_of(const Forest& forest, const topology::Topol
   return problems;
 }
 
+std::size_t most_trees_of_a_rank(const Forest& forest) {
+  std::map<Rank, std::size_t> trees;
+  std::size_t most = 0;
+  for (const Tree& tree : forest.trees) {
+    most = std::max(most, ++trees[tree.root]);
+  }
+  return most;
+}
+
+std::size_t depth_of(const Tree& tree) {
+  std::size_t deepest = 0;
+  std::map<Rank, std::size_t> depth;
+  for (const TreeArc& arc : tree.arcs) {
+    deepest = std::max(deepest, depth[arc.to] = depth[arc.from] + 1);
+  }
+  return deepest;
+}
+
 std::size_t depth_of(const Forest& forest) {
   std::size_t deepest = 0;
   for (const Tree& tree : forest.trees) {
-    std::map<Rank, std::size_t> depth;
-    for (const TreeArc& arc : tree.arcs) {
-      deepest = std::max(deepest, depth[arc.to] = depth[arc.from] + 1);
-    }
+    deepest = std::max(deepest, depth_of(tree));
   }
   return deepest;
 }

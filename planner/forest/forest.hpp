@@ -61,6 +61,10 @@ struct ForestOptions {
   /// With at least this share of the bound, fewer and shallower trees are preferred to more.
   double good_enough = 0.98;
   Pairs pairs = Pairs::kEven;
+  /// Where so few trees per rank are not good enough, as many of unequal shares
+  /// (unequal_trees.hpp), if they are nearer to the bound: trees_per_rank is then the sum of units.
+  /// Up to 64 ranks.
+  bool may_be_unequal = false;
 };
 
 /// Trees for all-gather; with `reversed`, trees along which reduce-scatter sums, their arcs still
@@ -74,7 +78,11 @@ Forest make_forest(const topology::Topology& topology, const ForestOptions& opti
 std::vector<std::string> problems_of(const Forest& forest, const topology::Topology& topology,
                                      bool reversed = false);
 
+/// How many trees start at the rank at which most do, those that are alike counted once.
+std::size_t most_trees_of_a_rank(const Forest& forest);
+
 /// Arcs on the longest way from a root.
+std::size_t depth_of(const Tree& tree);
 std::size_t depth_of(const Forest& forest);
 
 }  // namespace rackrail::planner

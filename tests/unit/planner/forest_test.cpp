@@ -15,7 +15,9 @@
 #include "planner/forest/forest_schedule.hpp"
 #include "planner/forest/joint_forest.hpp"
 #include "planner/forest/shallow_trees.hpp"
+#include "planner/forest/unequal_trees.hpp"
 #include "tests/support/clusters.hpp"
+#include "topology/linear_program.hpp"
 
 namespace rackrail::planner {
 namespace {
@@ -81,6 +83,40 @@ TEST_CASE("few trees per rank keep 96 % of the optimum") {
   check(by_gpu, test::nics_by_gpu());
   CHECK(by_gpu.trees_per_rank <= 4);
   CHECK(by_gpu.share_of_bound == Approx(5 / 5.25).epsilon(1e-6));
+}
+
+TEST_CASE("few trees of unequal shares keep 96 % where equal ones cannot") {
+  if (!topology::LinearProgram::is_available()) {
+    WARN("this build has no solver");
+    return;
+  }
+  for (const Topology& topology : {test::cube_mesh(), test::nics_by_gpu()}) {
+    for (const bool reversed : {false, true}) {
+      INFO(topology.name() << " of " << topology.rank_count() << ", reversed: " << reversed);
+      const Forest equal = make_forest(topology, {.most_trees_per_rank = 4}, reversed);
+      CHECK(equal.share_of_bound < 0.96);
+      const Forest forest =
+          make_forest(topology, {.most_trees_per_rank = 4, .may_be_unequal = true}, reversed);
+      check(forest, topology, reversed);
+      CHECK(most_trees_of_a_rank(forest) <= 4);
+      CHECK(forest.share_of_bound >= 0.98);
+      CHECK(depth_of(forest) <= 2 * test::diameter_of(topology) + 4);
+    }
+  }
+}
+
+TEST_CASE("trees of unequal shares are one per rank if no more may be") {
+  if (!topology::LinearProgram::is_available()) {
+    WARN("this build has no solver");
+    return;
+  }
+  const Topology topology = test::cube_mesh();
+  const auto one = unequal_trees(topology, {make_forest(topology, {.most_trees_per_rank = 6})}, 1);
+  REQUIRE(one.has_value());
+  CHECK(most_trees_of_a_rank(*one) == 1);
+  for (const Tree& tree : one->trees) {
+    CHECK(tree.units == one->trees_per_rank);
+  }
 }
 
 TEST_CASE("trees stay shallow") {
