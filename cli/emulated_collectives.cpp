@@ -5,7 +5,6 @@
 
 #include "base/error.hpp"
 #include "base/parse_units.hpp"
-#include "plan/alpha_beta.hpp"
 #include "plan/empty_plan.hpp"
 #include "planner/collective_forms.hpp"
 #include "planner/schedule_family.hpp"
@@ -18,10 +17,10 @@ namespace {
 /// Adds cases of one codec to plans.
 class CollectivePlanner {
  public:
-  CollectivePlanner(const topology::Topology& network, const sim::SimulationOptions& simulation,
+  CollectivePlanner(const topology::Topology& network, plan::CostModel& costs,
                     const plan::Codec& codec, planner::ScheduleTable table)
       : network_(network),
-        simulation_(simulation),
+        costs_(costs),
         codec_(codec),
         table_(std::move(table)),
         router_(network) {}
@@ -52,21 +51,25 @@ class CollectivePlanner {
     bucket.slice_elements = time.slice_elements;
     bucket.codec = codec_;
     const plan::TransferGraph& graph = result_.plan.schedules[bucket.schedule];
-    const Duration alone = sim::simulate_collective(graph, bucket.elements, bucket.slice_elements,
-                                                    network_, simulation_)
-                               .time;
-    // It is measured many times in a row, so no faster than links fill their buckets.
-    const Duration in_a_row = plan::alpha_beta(graph, network_).at_least(bucket.elements);
     result_.cases.push_back({.size = row.bytes,
                              .codec = codec_,
                              .family = table_.families[family],
                              .is_chosen = family == row.best,
-                             .predicted = std::max(alone, in_a_row),
+                             .predicted = predicted(graph, bucket),
                              .measured = {}});
     result_.plan.buckets.push_back(std::move(bucket));
   }
 
  private:
+  /// As it is measured, many times in a row.
+  Duration predicted(const plan::TransferGraph& graph, const plan::Bucket& bucket) {
+    if (const auto exact =
+            costs_.exact_collective_time(graph, bucket.elements, bucket.slice_elements)) {
+      return *exact;
+    }
+    return costs_.collective_time(graph, bucket.elements, bucket.slice_elements);
+  }
+
   std::uint32_t schedule_of(std::size_t family, std::size_t form) {
     auto known = std::find(made_.begin(), made_.end(), std::pair(family, form));
     if (known == made_.end()) {
@@ -80,7 +83,7 @@ class CollectivePlanner {
   }
 
   const topology::Topology& network_;
-  const sim::SimulationOptions& simulation_;
+  plan::CostModel& costs_;
   plan::Codec codec_;
   planner::ScheduleTable table_;
   topology::Router router_;
@@ -101,7 +104,7 @@ std::vector<CollectivePlan> plan_collectives(const topology::Topology& network,
   std::vector<CollectivePlan> plans;
   for (const plan::Codec& codec : selection.codecs) {
     wanted.codec = codec;
-    CollectivePlanner planner(network, simulation, codec,
+    CollectivePlanner planner(network, *cost_model, codec,
                               planner::make_schedule_table(network, *cost_model, wanted));
     planner.start();
     for (Bytes size = selection.smallest; size <= selection.largest;

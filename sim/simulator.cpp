@@ -65,12 +65,23 @@ CollectiveResult run_alone(const std::shared_ptr<const GraphIndex>& index, const
   return result;
 }
 
+// Bursts that fit into the time for which a collective keeps its busiest link at least, from which
+// on it is timed as if links had none: with them all schedules that keep that link busy look alike,
+// as it makes up for each of its pauses, while flows of a transport do not always
+// (results/predictions.md).
+constexpr double kManyBursts = 8;
+// Of many in a row that links hold to one time, fewer messages are better: so little for each that
+// nothing else is decided by it.
+constexpr Duration kTieOfMessage = 1_ns;
+
 class SimulatedCosts final : public plan::CostModel {
  public:
   SimulatedCosts(const topology::Topology& topology, SimulationOptions options)
       : topology_(topology),
         options_(std::move(options)),
+        without_bursts_(topology),
         indexer_(topology, options_.multipath, options_.disturbances.seed, options_.connections) {
+    without_bursts_.remove_bursts();
     options_.record_critical_path = false;
     options_.record_timeline = false;
     options_.record_flows = false;
@@ -85,27 +96,27 @@ class SimulatedCosts final : public plan::CostModel {
                            std::int64_t slice_elements) override {
     require_in_step(options_);
     require_same_ranks("schedule '" + graph.name() + "'", graph.rank_count(), topology_);
-    return std::max(
-        least_in_a_row(graph, elements),
-        run_alone(index({graph, elements, slice_elements}), graph.name(), topology_, options_)
-            .time);
+    const Bound bound = bound_of(graph, elements, slice_elements);
+    return std::max(bound.in_a_row, run_alone(index({graph, elements, slice_elements}),
+                                              graph.name(), bound.topology, options_)
+                                        .time);
   }
   std::optional<Duration> collective_time_below(const plan::TransferGraph& graph,
                                                 std::int64_t elements, std::int64_t slice_elements,
                                                 Duration limit) override {
     require_in_step(options_);
     require_same_ranks("schedule '" + graph.name() + "'", graph.rank_count(), topology_);
-    const Duration least = least_in_a_row(graph, elements);
-    if (least >= limit) {
+    const Bound bound = bound_of(graph, elements, slice_elements);
+    if (bound.in_a_row >= limit) {
       return std::nullopt;
     }
-    Engine engine(topology_, options_);
+    Engine engine(bound.topology, options_);
     const std::uint32_t run =
         add_alone(engine, index({graph, elements, slice_elements}), graph.name(), topology_);
     if (!engine.run_until(limit.picoseconds(), options_.stop)) {
       return std::nullopt;
     }
-    const Duration time = std::max(least, Duration(engine.run_done(run)));
+    const Duration time = std::max(bound.in_a_row, Duration(engine.run_done(run)));
     return time < limit ? std::optional(time) : std::nullopt;
   }
   std::size_t followed_transfers(const plan::TransferGraph& graph) override {
@@ -149,9 +160,10 @@ class SimulatedCosts final : public plan::CostModel {
     require_same_ranks("schedule '" + graph.name() + "'", graph.rank_count(), topology_);
     SimulationOptions exact = options_;
     exact.tolerance = 0;
-    return std::max(
-        least_in_a_row(graph, elements),
-        run_alone(index({graph, elements, slice_elements}), graph.name(), topology_, exact).time);
+    const Bound bound = bound_of(graph, elements, slice_elements);
+    return std::max(bound.in_a_row, run_alone(index({graph, elements, slice_elements}),
+                                              graph.name(), bound.topology, exact)
+                                        .time);
   }
 
  private:
@@ -163,10 +175,26 @@ class SimulatedCosts final : public plan::CostModel {
                         plan);
   }
 
-  // What many executions in a row take at least, on average, though the first one finds full
-  // buckets; nothing where links have none.
-  Duration least_in_a_row(const plan::TransferGraph& graph, std::int64_t elements) const {
-    return knows_loads_ ? plan::alpha_beta(graph, topology_).at_least(elements) : Duration();
+  struct Bound {
+    Duration in_a_row;  ///< what many executions take at least on average, the first with bursts
+    const topology::Topology& topology;  ///< that one is simulated on
+  };
+  Bound bound_of(const plan::TransferGraph& graph, std::int64_t elements,
+                 std::int64_t slice_elements) const {
+    if (!knows_loads_) {
+      return {Duration(), topology_};
+    }
+    const plan::AlphaBeta model = plan::alpha_beta(graph, topology_);
+    const Duration least = model.at_least(elements);
+    if (least >= scaled(model.burst, kManyBursts)) {
+      return {least, without_bursts_};
+    }
+    std::int64_t messages = 0;
+    for (const plan::Transfer& transfer : graph.transfers()) {
+      const std::int64_t size = graph.range(transfer, elements).size();
+      messages += (size + slice_elements - 1) / slice_elements;
+    }
+    return {least + kTieOfMessage * messages, topology_};
   }
   plan::StepEstimate among_others(plan::StepEstimate estimate, const plan::Plan& plan) const {
     if (!knows_loads_) {
@@ -194,6 +222,7 @@ class SimulatedCosts final : public plan::CostModel {
 
   const topology::Topology& topology_;
   SimulationOptions options_;
+  topology::Topology without_bursts_;
   bool may_fold_ = false;
   bool knows_loads_ = false;  ///< there are bursts, and messages go as pinned at rates that stay
   GraphIndexer indexer_;

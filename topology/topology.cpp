@@ -210,6 +210,12 @@ void Topology::set_link_rate(LinkId link, Bandwidth bandwidth, Duration latency)
   stored.latency = latency;
 }
 
+void Topology::remove_bursts() {
+  for (const auto& edge : impl_->edges) {
+    impl_->graph[edge].burst = Bytes(0);
+  }
+}
+
 void Topology::set_node_properties(NodeId node, const Node& properties) {
   impl_->check_node(node);
   Node& stored = impl_->graph[node.index()];

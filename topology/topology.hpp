@@ -121,6 +121,8 @@ class Topology {
   LinkId add_duplex_link(Link link);
   /// Replaces bandwidth and latency of one link (degradation, calibration).
   void set_link_rate(LinkId link, Bandwidth bandwidth, Duration latency);
+  /// Of every link, what it lets pass at once after it was idle, to nothing.
+  void remove_bursts();
   /// Replaces the properties that an overlay may add to a vertex; its name stays.
   void set_node_properties(NodeId node, const Node& properties);
 

@@ -68,16 +68,24 @@ TEST_CASE("bursts make one collective faster, and many in a row no faster than l
     const auto alone = [&](const Topology& topology, std::int64_t elements) {
       return sim::simulate_collective(graph, elements, elements, topology, network_only()).time;
     };
+    // Where links decide, a nanosecond for each message.
+    const Duration tie = 1_ns * static_cast<std::int64_t>(graph.transfers().size());
     CAPTURE(family->name());
     for (const std::int64_t elements : {10'000, 100'000, 10'000'000}) {
       const Duration one = alone(bursty, elements);
       CHECK(one < alone(plain, elements));
       CHECK(one >= model.alone_at_least(elements));
-      CHECK(costs->collective_time(graph, elements, elements) ==
-            std::max(one, model.at_least(elements)));
-      CHECK(costs->collective_time(graph, elements, elements) <= alone(plain, elements));
+      const Duration cost = costs->collective_time(graph, elements, elements);
+      if (model.at_least(elements) >= scaled(model.burst, 8)) {
+        CHECK(cost == alone(plain, elements));  // so many bursts that they are left out
+      } else {
+        CHECK(cost >= std::max(one, model.at_least(elements)));
+        CHECK(cost <= std::max(one, model.at_least(elements) + tie));
+      }
+      CHECK(cost <= alone(plain, elements) + tie);
     }
-    CHECK(costs->collective_time(graph, 100'000, 100'000) == model.at_least(100'000));
+    CHECK(costs->collective_time(graph, 100'000, 100'000) >= model.at_least(100'000));
+    CHECK(costs->collective_time(graph, 100'000, 100'000) <= model.at_least(100'000) + tie);
   }
 }
 
