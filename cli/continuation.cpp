@@ -55,18 +55,21 @@ std::string describe(const runtime::EpochBegin& begin, const plan::Plan& first_p
       begin.step, to_string(begin.pause));
 }
 
-nlohmann::json losses_json(const runtime::JobResult& job, const plan::Plan& first_plan) {
+nlohmann::json losses_json(const runtime::JobResult& job, const plan::Plan& first_plan,
+                           const std::map<std::vector<Rank>, PlanChanges>& changes) {
   nlohmann::json losses = nlohmann::json::array();
   for (const runtime::EpochBegin& begin : job.epochs) {
     if (is_mere_change(begin)) {
       continue;
     }
+    const auto known = changes.find(begin.seats);
     const std::chrono::duration<double> noticed = begin.noticed.time_since_epoch();
     losses.push_back({{"epoch", begin.epoch},
                       {"reason", begin.reason},
                       {"lost", names_of(begin.lost, first_plan)},
                       {"new_workers_for", names_of(begin.taken, first_plan)},
                       {"workers", begin.seats.size()},
+                      {"changes", known != changes.end() ? known->second.json() : nlohmann::json()},
                       {"step", begin.step},
                       {"noticed_at_unix_s", noticed.count()},
                       {"noticed_within_s", begin.silence.seconds()},
@@ -80,7 +83,8 @@ nlohmann::json requests_json(const std::vector<SurvivalPlans::Weighed>& requests
   for (const SurvivalPlans::Weighed& one : requests) {
     result.push_back({{"outcome", one.plan ? "new plan" : one.text()},
                       {"kept_step_time_s", one.kept.seconds()},
-                      {"new_step_time_s", one.better.seconds()}});
+                      {"new_step_time_s", one.better.seconds()},
+                      {"changes", one.changes ? one.changes->json() : nlohmann::json()}});
   }
   return result;
 }
@@ -181,7 +185,8 @@ runtime::JobOptions::Offer Continuation::offer() {
   }
   const SurvivalPlans::Weighed& weighed =
       requests_.emplace_back(plans_.weigh(plan_now_, ranks_now_));
-  session_.note("note: somebody asked for another plan: " + weighed.text());
+  session_.note("note: somebody asked for another plan: " + weighed.text() +
+                (weighed.changes ? "; " + weighed.changes->text() : ""));
   if (weighed.plan) {
     set_plan(*weighed.plan);
   }
@@ -201,10 +206,11 @@ topology::Topology Continuation::cluster_of(const std::vector<Rank>& ranks) cons
 
 void Continuation::add_to(nlohmann::json& result, const runtime::JobResult& job) const {
   if (options_.survives_after) {
-    result["losses_of_workers"] = losses_json(job, plan_);
+    result["losses_of_workers"] = losses_json(job, plan_, changes_after_losses_);
   }
   if (watch_) {
     result["slow"] = watch_->findings_json();
+    result["link_rates"] = watch_->link_rates_json();
     result["step_times_s"] = watch_->step_times_json();
   }
   if (!requests_.empty()) {
@@ -217,9 +223,11 @@ void Continuation::add_to(nlohmann::json& result, const runtime::JobResult& job)
 }
 
 plan::Plan Continuation::plan_for(const std::vector<Rank>& left) {
-  plan::Plan next = plans_.plan_for(left);
-  set_plan(next);
-  return next;
+  SurvivalPlans::Other next = plans_.planned_anew(plan_now_, left);
+  session_.note("note: " + next.changes.text());
+  changes_after_losses_.insert_or_assign(left, std::move(next.changes));
+  set_plan(next.plan);
+  return std::move(next.plan);
 }
 
 /// That comes neither from one watch nor from the other.

@@ -4,6 +4,7 @@
 // of it.
 #pragma once
 
+#include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <vector>
@@ -71,7 +72,8 @@ class Continuation {
   std::optional<BatchWatch> batch_watch_;
   plan::Plan plan_now_;
   std::vector<Rank> ranks_now_;
-  std::vector<SurvivalPlans::Weighed> requests_;  ///< for other plans
+  std::vector<SurvivalPlans::Weighed> requests_;                   ///< for other plans
+  std::map<std::vector<Rank>, PlanChanges> changes_after_losses_;  ///< by who goes on
 };
 
 }  // namespace rackrail::cli

@@ -16,7 +16,9 @@
 #include "base/parse_units.hpp"
 #include "cli/commands.hpp"
 #include "cli/inputs.hpp"
+#include "cli/measured_run.hpp"
 #include "cli/session.hpp"
+#include "cli/shared_numbers.hpp"
 #include "cli/table.hpp"
 #include "plan/format.hpp"
 #include "planner/batch/csv_table.hpp"
@@ -36,6 +38,7 @@ struct ReplanOptions {
   std::string workload;
   std::vector<std::string> lost;
   std::string rates;
+  std::string run;
   double tolerance = 0.05;
   bool compare_full = false;
   std::string route_rates = "auto";
@@ -81,11 +84,9 @@ class LinkNames {
   std::vector<bool> is_named_;
 };
 
-/// Both directions of every cable that is lost; of a file of rates, those that differ from the
-/// cluster's by more than the tolerance.
-std::vector<planner::LinkChange> changes_of(const ReplanOptions& options,
-                                            const topology::Topology& cluster) {
-  LinkNames names(cluster);
+/// Both directions of every cable that is lost.
+std::vector<planner::LinkChange> losses_of(const ReplanOptions& options,
+                                           const topology::Topology& cluster, LinkNames& names) {
   std::vector<planner::LinkChange> changes;
   for (const std::string& name : options.lost) {
     const std::vector<LinkId> links = names.take_all(name);
@@ -100,9 +101,19 @@ std::vector<planner::LinkChange> changes_of(const ReplanOptions& options,
       }
     }
   }
-  if (options.rates.empty()) {
-    return changes;
-  }
+  return changes;
+}
+
+/// Whether the rate differs from the planned one by more than the tolerance.
+bool counts(const ReplanOptions& options, const topology::Topology& cluster, LinkId link,
+            Bandwidth rate) {
+  const double planned = static_cast<double>(cluster.link(link).bandwidth.bytes_per_second());
+  const double now = static_cast<double>(rate.bytes_per_second());
+  return std::abs(now / planned - 1) > options.tolerance;
+}
+
+void add_rates(const ReplanOptions& options, const topology::Topology& cluster, LinkNames& names,
+               std::vector<planner::LinkChange>& changes) {
   const planner::CsvTable table = planner::CsvTable::read(options.rates);
   for (std::size_t row = 0; row < table.rows(); ++row) {
     const auto link = names.take(table.text(row, "link"));
@@ -123,11 +134,39 @@ std::vector<planner::LinkChange> changes_of(const ReplanOptions& options,
     if (*bandwidth == Bandwidth()) {
       table.fail(row, "bandwidth", "more than 0, or 'lost'");
     }
-    const double planned = static_cast<double>(cluster.link(*link).bandwidth.bytes_per_second());
-    const double now = static_cast<double>(bandwidth->bytes_per_second());
-    if (std::abs(now / planned - 1) > options.tolerance) {
+    if (counts(options, cluster, *link, *bandwidth)) {
       changes.push_back({*link, bandwidth});
     }
+  }
+}
+
+/// A link that is named elsewhere, too, has the rate that is said there.
+void add_run(const ReplanOptions& options, const MeasuredRun& run,
+             const topology::Topology& cluster, LinkNames& names,
+             std::vector<planner::LinkChange>& changes) {
+  for (const MeasuredRun::Link& measured : run.links) {
+    const std::vector<LinkId> links = topology::links_named(cluster, measured.name);
+    if (links.size() != 1) {
+      throw ConfigError(ErrorContext{options.run, fmt::format("link_rates '{}'", measured.name),
+                                     links.empty() ? "no link of the cluster" : "several links",
+                                     "a run on the plan's cluster"});
+    }
+    if (names.take(links.front()) && counts(options, cluster, links.front(), measured.rate)) {
+      changes.push_back({links.front(), measured.rate});
+    }
+  }
+}
+
+std::vector<planner::LinkChange> changes_of(const ReplanOptions& options,
+                                            const std::optional<MeasuredRun>& run,
+                                            const topology::Topology& cluster) {
+  LinkNames names(cluster);
+  std::vector<planner::LinkChange> changes = losses_of(options, cluster, names);
+  if (!options.rates.empty()) {
+    add_rates(options, cluster, names, changes);
+  }
+  if (run) {
+    add_run(options, *run, cluster, names, changes);
   }
   return changes;
 }
@@ -187,12 +226,18 @@ void print_text(const ReplanOptions& options, const Outcome& outcome,
                 const std::vector<planner::LinkChange>& changes,
                 const topology::Topology& cluster) {
   const planner::Replan& replan = outcome.replan;
+  if (changes.empty()) {
+    fmt::print("no link has another rate than planned, by more than {:.3g} %\n\n",
+               options.tolerance * kPercent);
+  }
   Table links({{"changed link"}, {"before", Align::kRight}, {"now", Align::kRight}});
   for (const planner::LinkChange& change : changes) {
     links.add_row({cluster.link_name(change.link), to_string(cluster.link(change.link).bandwidth),
                    change.bandwidth ? to_string(*change.bandwidth) : "lost"});
   }
-  fmt::print("{}\n", links.to_string());
+  if (!changes.empty()) {
+    fmt::print("{}\n", links.to_string());
+  }
   std::map<std::pair<std::string, std::string>, std::pair<std::size_t, std::size_t>> kinds;
   for (const planner::BucketChange& change : replan.changes) {
     auto& [count, routes] = kinds[{change.before, change.after}];
@@ -238,7 +283,14 @@ void run_replan(Session& session, const ReplanOptions& options) {
   }
   session.add_output(options.output);
   session.add_output(options.cluster_output);
-  const std::vector<planner::LinkChange> changes = changes_of(options, input.cluster);
+  std::optional<MeasuredRun> run;
+  if (!options.run.empty()) {
+    run = read_measured_run(session, options.run, input.plan);
+    for (const std::string& line : run->notes) {
+      session.note("note: " + line);
+    }
+  }
+  const std::vector<planner::LinkChange> changes = changes_of(options, run, input.cluster);
   const topology::Topology now = named(options.cluster.cluster, "", [&] {
     return planner::changed_cluster(input.cluster, changes);
   });
@@ -295,6 +347,10 @@ void add_replan_command(CLI::App& app, Session& session) {
   CLI::Option* rates = command->add_option(
       "--link-rates", options->rates,
       "CSV file with the columns link (one direction) and bandwidth ('10 Gbit/s', or 'lost')");
+  CLI::Option* run =
+      command->add_option("--run", options->run,
+                          "What `rackrail train … --on-slow report --json` (or replan) printed of "
+                          "this plan: the rates that its links were measured to have");
   command
       ->add_option("--tolerance", options->tolerance,
                    "Share by which a rate must differ from the planned one to count")
@@ -313,11 +369,11 @@ void add_replan_command(CLI::App& app, Session& session) {
   command->footer(
       "Example: rackrail replan plan.json --lost-link 'nic0.0->tor0' -o new-plan.json "
       "--cluster-output now.yaml");
-  command->callback([&session, options, lost, rates] {
+  command->callback([&session, options, lost, rates, run] {
     session.command = "replan";
-    if (lost->count() + rates->count() == 0) {
-      throw ConfigError(
-          ErrorContext{"<command line>", "", "no change", "--lost-link, --link-rates or both"});
+    if (lost->count() + rates->count() + run->count() == 0) {
+      throw ConfigError(ErrorContext{"<command line>", "", "no change",
+                                     "--lost-link, --link-rates, --run or several of them"});
     }
     run_replan(session, *options);
   });

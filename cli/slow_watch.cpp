@@ -69,6 +69,10 @@ std::optional<plan::Plan> SlowWatch::plan_after(Entry& entry) {
     entry.kept = weighed.kept;
     entry.better = weighed.better;
     entry.outcome = weighed.plan ? kNewPlan : weighed.text();
+    entry.changes = std::move(weighed.changes);
+    if (entry.changes) {
+      say_(weighed.text() + "; " + entry.changes->text());
+    }
     return std::move(weighed.plan);
   } catch (const std::exception& error) {
     entry.outcome = fmt::format("no plan: {}", error.what());
@@ -156,6 +160,7 @@ nlohmann::json SlowWatch::findings_json() const {
                           {"outcome", entry.outcome},
                           {"kept_step_time_s", seconds(entry.kept)},
                           {"new_step_time_s", seconds(entry.better)},
+                          {"changes", entry.changes ? entry.changes->json() : nlohmann::json()},
                           {"new_plan_from_step", nullptr},
                           {"resumed_after_s", nullptr}};
     if (entry.begin) {
@@ -163,6 +168,16 @@ nlohmann::json SlowWatch::findings_json() const {
       one["resumed_after_s"] = entry.begin->pause.seconds();
     }
     result.push_back(std::move(one));
+  }
+  return result;
+}
+
+nlohmann::json SlowWatch::link_rates_json() const {
+  nlohmann::json result = nlohmann::json::array();
+  for (const auto& [link, rate] : detector_.rates()) {
+    result.push_back({{"link", cluster_.link_name(link)},
+                      {"planned_Bps", cluster_.link(link).bandwidth.bytes_per_second()},
+                      {"now_Bps", rate.bytes_per_second()}});
   }
   return result;
 }

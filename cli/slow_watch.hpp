@@ -46,6 +46,8 @@ class SlowWatch {
 
   /// A list of findings, and one of [step, seconds of its slowest rank].
   nlohmann::json findings_json() const;
+  /// Links whose rate is not the cluster's, as far as it was found, at the end.
+  nlohmann::json link_rates_json() const;
   nlohmann::json step_times_json() const;
 
  private:
@@ -55,6 +57,7 @@ class SlowWatch {
     std::string outcome;             ///< "new plan", "plan kept", "reported", "no plan: …"
     std::optional<Duration> kept;    ///< step predicted with the plan in use
     std::optional<Duration> better;  ///< with the new one
+    std::optional<PlanChanges> changes{};
     std::optional<runtime::EpochBegin> begin;
   };
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <functional>
 #include <numeric>
 #include <string>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "base/parse_units.hpp"
 #include "planner/batch/equal_finish.hpp"
 #include "planner/planner.hpp"
+#include "planner/replan.hpp"
 #include "planner/survivors.hpp"
 #include "sim/simulator.hpp"
 #include "topology/remove.hpp"
@@ -24,6 +26,35 @@ namespace {
 /// Of a step of so many passes.
 runtime::ComputeLine line_of(const planner::DeviceSpeed& device, std::int64_t passes) {
   return {device.fixed.seconds() * static_cast<double>(passes), device.per_sample.seconds()};
+}
+
+std::function<bool()> stop_after(Duration time) {
+  return [end = std::chrono::steady_clock::now() +
+                std::chrono::nanoseconds(time.picoseconds() / 1000)] {
+    return std::chrono::steady_clock::now() >= end;
+  };
+}
+
+/// Of two states of one cluster.
+std::vector<planner::LinkChange> rate_changes(const topology::Topology& before,
+                                              const topology::Topology& now) {
+  std::vector<planner::LinkChange> changes;
+  for (std::size_t i = 0; i < now.link_count(); ++i) {
+    const Bandwidth rate = now.link(LinkId(i)).bandwidth;
+    if (rate != before.link(LinkId(i)).bandwidth) {
+      changes.push_back({LinkId(i), rate});
+    }
+  }
+  return changes;
+}
+
+/// What `plan` makes, with the time that it took.
+template <typename Plan>
+auto timed(const Plan& plan) {
+  const auto begin = std::chrono::steady_clock::now();
+  auto result = plan();
+  const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - begin;
+  return std::pair(std::move(result), Duration::from_seconds(spent.count()));
 }
 
 }  // namespace
@@ -41,6 +72,11 @@ SurvivalPlans::SurvivalPlans(plan::Plan plan, topology::Topology cluster, plan::
 }
 
 topology::Topology SurvivalPlans::cluster_of(const std::vector<Rank>& left) const {
+  return cluster_of(left, conditions_.back());
+}
+
+topology::Topology SurvivalPlans::cluster_of(const std::vector<Rank>& left,
+                                             const Rates& rates) const {
   std::vector<std::string> lost;
   for (std::size_t r = 0; r < cluster_.rank_count(); ++r) {
     if (!std::ranges::binary_search(left, Rank(r))) {
@@ -48,15 +84,17 @@ topology::Topology SurvivalPlans::cluster_of(const std::vector<Rank>& left) cons
     }
   }
   topology::Topology now = cluster_;
-  for (const auto& [link, rate] : rates_) {
+  for (const auto& [link, rate] : rates) {
     now.set_link_rate(link, rate, now.link(link).latency);
   }
   return topology::without(now, lost, {});
 }
 
-void SurvivalPlans::set_condition(std::map<LinkId, Bandwidth> rates,
-                                  runtime::BatchFactors factors) {
-  rates_ = std::move(rates);
+void SurvivalPlans::set_condition(const Rates& rates, runtime::BatchFactors factors) {
+  if (rates != conditions_.back()) {
+    std::erase(conditions_, rates);
+    conditions_.push_back(rates);
+  }
   factors_ = std::move(factors);
 }
 
@@ -124,10 +162,7 @@ plan::Plan SurvivalPlans::plan_for(const std::vector<Rank>& left, plan::BatchPla
   options.schedule = schedule_;
   options.route_rates = route_rates_;
   options.local_batch = std::ranges::max(batch.local_batch);
-  options.stop = [end = std::chrono::steady_clock::now() +
-                        std::chrono::nanoseconds(at_most_.picoseconds() / 1000)] {
-    return std::chrono::steady_clock::now() >= end;
-  };
+  options.stop = stop_after(at_most_);
   const auto costs = sim::make_cost_model(cluster, {});
   plan::Plan plan = planner::make_plan(cluster, workload_, *costs, options);
   plan.batch = std::move(batch);
@@ -141,12 +176,84 @@ std::string SurvivalPlans::Weighed::text() const {
                             to_string(kept), to_string(better));
 }
 
+/// None where the plan is for no condition that was known here.
+std::optional<topology::Topology> SurvivalPlans::planned_for(const plan::Plan& plan,
+                                                             const std::vector<Rank>& ranks) const {
+  for (const Rates& rates : conditions_) {
+    topology::Topology cluster = cluster_of(ranks, rates);
+    if (cluster.digest() == plan.cluster_digest) {
+      return cluster;
+    }
+  }
+  return std::nullopt;
+}
+
+/// None where only a plan for everything will do.
+std::optional<SurvivalPlans::Other> SurvivalPlans::planned_again(
+    const plan::Plan& in_use, const std::vector<Rank>& ranks) const {
+  const auto before = planned_for(in_use, ranks);
+  if (!before || in_use.workload_digest != workload_.digest()) {
+    return std::nullopt;
+  }
+  const topology::Topology now = cluster_of(ranks);
+  plan::Plan old = in_use;
+  old.error_budget = planner::budget_in_use(plan_);
+  old.batch = batch_of(ranks);
+  if (old.batch.local_batch != in_use.batch.local_batch ||
+      old.batch.accumulation != in_use.batch.accumulation) {
+    old.prediction.step_time = sim::make_cost_model(*before, {})->step(old, workload_).step_time;
+  }
+  const std::vector<planner::LinkChange> changes = rate_changes(*before, now);
+  auto [again, time] = timed([&] {
+    const auto costs = sim::make_cost_model(now, {});
+    costs->interrupt_when(stop_after(at_most_));
+    return planner::replan(old, *before, now, changes, workload_, *costs, route_rates_);
+  });
+  const bool is_of_family =
+      !schedule_ || std::ranges::all_of(again.plan.schedules, [this](const auto& graph) {
+        return graph.name() == *schedule_;
+      });
+  if (!is_of_family) {
+    return std::nullopt;
+  }
+  if (changes.empty()) {
+    again.plan.notes = {"the same schedules with other samples"};
+  }
+  Other other{.plan = {}, .changes = changes_of(again, in_use)};
+  other.changes.planning_time = time;
+  other.plan = std::move(again.plan);
+  return other;
+}
+
+SurvivalPlans::Other SurvivalPlans::planned_anew(const plan::Plan& in_use,
+                                                 const std::vector<Rank>& left) const {
+  auto [plan, time] = timed([&] { return plan_for(left); });
+  Other other{.plan = std::move(plan), .changes = {}};
+  other.changes = changes_between(in_use, other.plan, workload_);
+  other.changes.planning_time = time;
+  return other;
+}
+
 SurvivalPlans::Weighed SurvivalPlans::weigh(const plan::Plan& in_use,
                                             const std::vector<Rank>& ranks) const {
-  plan::Plan other = plan_for(ranks);
-  Weighed weighed{.kept = step_time_of(in_use, ranks), .better = step_time_of(other, ranks)};
-  if (weighed.better < scaled(weighed.kept, 1 - kWorthIt)) {
-    weighed.plan = std::move(other);
+  const Duration kept = step_time_of(in_use, ranks);
+  Weighed weighed{.kept = kept, .better = kept};
+  const auto consider = [&](Other other) {
+    const Duration time = step_time_of(other.plan, ranks);
+    const bool is_first = !weighed.changes;
+    if (is_first || time < weighed.better) {
+      weighed.better = time;
+      weighed.changes = std::move(other.changes);
+      weighed.plan = std::move(other.plan);
+    }
+    return weighed.better < scaled(kept, 1 - kWorthIt);
+  };
+  auto again = planned_again(in_use, ranks);
+  const bool is_worth_it =
+      (again && consider(*std::move(again))) || consider(planned_anew(in_use, ranks));
+  if (!is_worth_it) {
+    weighed.plan.reset();
+    weighed.changes.reset();
   }
   return weighed;
 }

@@ -17,6 +17,7 @@
 
 #include "base/ids.hpp"
 #include "base/units.hpp"
+#include "cli/plan_changes.hpp"
 #include "plan/plan.hpp"
 #include "plan/workload.hpp"
 #include "planner/route_rates.hpp"
@@ -40,7 +41,7 @@ class SurvivalPlans {
   void leave_out_rates() { route_rates_ = planner::RouteRates::kNever; }
   /// What is not as in the cluster any more: rates of its links, and by what the time of its slow
   /// ranks has grown. Instead of what was said before.
-  void set_condition(std::map<LinkId, Bandwidth> rates, runtime::BatchFactors factors);
+  void set_condition(const std::map<LinkId, Bandwidth>& rates, runtime::BatchFactors factors);
 
   /// Samples, passes and learning rate of a step from now on, for these ranks of the first plan;
   /// for others the same samples, in the first plan's proportions.
@@ -53,6 +54,13 @@ class SurvivalPlans {
   plan::Plan plan_for(const std::vector<Rank>& left) const;
   /// The same with steps of `batch`, which has a size for each of these ranks, all positive.
   plan::Plan plan_for(const std::vector<Rank>& left, plan::BatchPlan batch) const;
+  /// Another plan and what it does otherwise.
+  struct Other {
+    plan::Plan plan;
+    PlanChanges changes;
+  };
+  /// plan_for() these ranks, in the place of the plan in use, which may be for others.
+  Other planned_anew(const plan::Plan& in_use, const std::vector<Rank>& left) const;
   /// What a rank of the first plan computes in a step while it is well, by the workload; in
   /// proportion to its samples where the workload does not say.
   runtime::ComputeLine profile(Rank rank) const;
@@ -62,11 +70,14 @@ class SurvivalPlans {
   struct Weighed {
     Duration kept;
     Duration better;
-    std::optional<plan::Plan> plan{};  ///< the other one, where it is worth a change
+    std::optional<plan::Plan> plan{};      ///< the other one, where it is worth a change
+    std::optional<PlanChanges> changes{};  ///< and what it does otherwise
     /// "plan kept: …", or what the other one is for.
     std::string text() const;
   };
-  /// Throws as plan_for.
+  /// First what uses links that have changed since the plan was made is planned again
+  /// (planner/replan.hpp); everything where that is not worth a change, or where `in_use` was not
+  /// made here. Throws as plan_for.
   Weighed weigh(const plan::Plan& in_use, const std::vector<Rank>& ranks) const;
   /// The simulated step of a plan that was made for the same ranks, on the cluster as it is now:
   /// with the samples that the plan gives to each rank, and the time that slow ones take for them.
@@ -74,7 +85,14 @@ class SurvivalPlans {
   Duration step_time_of(plan::Plan plan, const std::vector<Rank>& left) const;
 
  private:
+  using Rates = std::map<LinkId, Bandwidth>;
+
   plan::BatchPlan batch_of(const std::vector<Rank>& left) const;
+  topology::Topology cluster_of(const std::vector<Rank>& left, const Rates& rates) const;
+  std::optional<topology::Topology> planned_for(const plan::Plan& plan,
+                                                const std::vector<Rank>& ranks) const;
+  std::optional<Other> planned_again(const plan::Plan& in_use,
+                                     const std::vector<Rank>& ranks) const;
 
   const plan::Plan plan_;
   const topology::Topology cluster_;
@@ -82,9 +100,9 @@ class SurvivalPlans {
   const Duration at_most_;
   std::optional<std::string> schedule_;
   planner::RouteRates route_rates_ = planner::RouteRates::kWhereKept;
-  plan::BatchPlan batch_;          // of a step now
-  std::vector<Rank> batch_ranks_;  // that it is divided among
-  std::map<LinkId, Bandwidth> rates_;
+  plan::BatchPlan batch_;                 // of a step now
+  std::vector<Rank> batch_ranks_;         // that it is divided among
+  std::vector<Rates> conditions_ = {{}};  // that plans may have been made for; the last one holds
   runtime::BatchFactors factors_;
 };
 

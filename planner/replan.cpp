@@ -36,11 +36,6 @@ constexpr double kNoticeable = 0.005;
 // one that is longer than before, or than its lower bound, by less than this.
 constexpr double kNearEnough = 1.01;
 
-std::string name_of(const plan::Plan& plan, const plan::Bucket& bucket) {
-  return fmt::format("{} {}", plan.schedules[bucket.schedule].name(),
-                     bucket.codec.is_lossy() ? plan::to_string(bucket.codec) : "fp32");
-}
-
 /// Whether they have the same transfers, over whatever routes.
 bool is_same(const plan::TransferGraph& one, const plan::TransferGraph& other) {
   const auto what = [](const plan::Transfer& t) {
@@ -300,7 +295,8 @@ class Replanner {
       if (!is_touched_[before]) {
         continue;
       }
-      BucketChange change{b, name_of(old_, old_.buckets[b]), name_of(best_, best_.buckets[b]), 0};
+      BucketChange change{b, bucket_name(old_, old_.buckets[b]),
+                          bucket_name(best_, best_.buckets[b]), 0};
       if (is_same(rerouted_.schedules[before], best_.schedules[best_.buckets[b].schedule])) {
         change.routes = routes_[before];
       } else if (change.before == change.after) {
@@ -345,6 +341,11 @@ void require_plan_for(const plan::Plan& plan, const Topology& before,
 }
 
 }  // namespace
+
+std::string bucket_name(const plan::Plan& plan, const plan::Bucket& bucket) {
+  return fmt::format("{} {}", plan.schedules[bucket.schedule].name(),
+                     bucket.codec.is_lossy() ? plan::to_string(bucket.codec) : "fp32");
+}
 
 Topology changed_cluster(const Topology& topology, std::span<const LinkChange> changes) {
   Topology now = topology;

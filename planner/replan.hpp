@@ -39,6 +39,9 @@ struct LinkChange {
 topology::Topology changed_cluster(const topology::Topology& topology,
                                    std::span<const LinkChange> changes);
 
+/// What moves the bucket, in lists of changes: "ring fp16".
+std::string bucket_name(const plan::Plan& plan, const plan::Bucket& bucket);
+
 /// A bucket whose schedule or routes are others than before.
 struct BucketChange {
   std::size_t bucket = 0;

@@ -1,5 +1,7 @@
 """Placement and planning again: what is printed, the files, and what is refused."""
 
+import json
+
 import harness
 
 
@@ -185,6 +187,51 @@ class Replan(harness.CommandTest):
             self.rackrail("replan", "plan.json", "--link-rates", "rates.csv", "-o", output)
         files = self.contents()
         self.assertEqual(files["a.json"], files["b.json"])
+
+    def run_with(self, *rates, **others):
+        """What `train --on-slow … --json` prints of links, as far as replan reads it."""
+        run = {"command": "train", "plan_name": "resnet-50",
+               "plan_digest": self.rackrail_json("verify", "plan.json")["digest"],
+               "link_rates": [{"link": link, "now_Bps": rate} for link, rate in rates], **others}
+        self.write("run.json", json.dumps(run))
+        return "run.json"
+
+    def test_the_rates_that_a_run_found_are_those_of_a_file_of_rates(self):
+        run = self.run_with(("tor0→core0", 1_250_000_000), ("core0→tor0", 1_250_000_000),
+                            ("host0→tor0", 4_900_000_000))
+        self.write("rates.csv", "link,bandwidth\ntor0->core0,10 Gbit/s\ncore0->tor0,10 Gbit/s\n")
+        by_run = self.rackrail_json("replan", "plan.json", "--run", run, "-o", "a.json")
+        by_rates = self.rackrail_json("replan", "plan.json", "--link-rates", "rates.csv",
+                                      "-o", "b.json")
+        # The third is within the tolerance.
+        self.assertEqual([link["name"] for link in by_run["links"]], ["tor0→core0", "core0→tor0"])
+        self.assertEqual([link["now_Bps"] for link in by_run["links"]], [1_250_000_000] * 2)
+        self.assertEqual(by_run["changes"], by_rates["changes"])
+        self.assertTrue(by_run["changes"])
+        self.assertIn("run.json", " ".join(by_run["inputs"]))
+        files = self.contents()
+        self.assertEqual(files["a.json"], files["b.json"])
+        text = self.rackrail("replan", "plan.json", "--run", run).out
+        self.assertRegex(text, r"tor0→core0 +\S+ \S+ +10 Gbit/s|tor0→core0 .*1.25 GB/s")
+
+    def test_a_run_without_slow_links_changes_nothing_and_says_so(self):
+        result = self.rackrail("replan", "plan.json", "--run", self.run_with(), "-o", "new.json")
+        self.assertIn("no link has another rate than planned", result.out)
+        self.assertIn("0 changed", result.out)
+        slow = {"ranks": [{"rank": "host1", "time_factor": 2.5}]}
+        result = self.rackrail("replan", "plan.json", "--run", self.run_with(slow=[slow]))
+        self.assertRegex(result.err, r"\Anote: host1 took 2.5 times as long [^\n]+\n\Z")
+
+    def test_what_is_no_run_of_this_plan_is_said_in_a_line(self):
+        self.assert_bad_input("replan", "plan.json", "--run", self.run_with(("tor0→moon", 5)),
+                              file="run.json", where="tor0→moon", expected="cluster")
+        self.assert_bad_input("replan", "plan.json", "--run", self.run_with(plan_digest="other"),
+                              file="run.json", where="plan_digest")
+        self.assert_bad_input("replan", "plan.json", "--run", self.run_with(link_rates=None),
+                              file="run.json", where="link_rates", expected="--on-slow")
+        self.assert_bad_input("replan", "plan.json", "--run", "plan.json", file="plan.json",
+                              expected="rackrail train")
+        self.assert_bad_input("replan", "plan.json", "--run", "absent.json", file="absent.json")
 
     def test_what_is_wrong_is_said_in_a_line(self):
         self.write("unknown.csv", "link,bandwidth\nhost0->host9,10 Gbit/s\n")

@@ -1,5 +1,6 @@
 """Links that become slow while a job trains: train --on-slow."""
 
+import json
 import os
 import statistics
 
@@ -80,6 +81,12 @@ class Slow(EmulationTest):
             self.assertFalse(found["is_back"])
             self.assertAlmostEqual(found["now_Bps"] / 2e6, 1, delta=0.25)
         self.assertEqual(slow["outcome"], "new plan")
+        # What moved over the cable, and how quickly that was found, are said.
+        changes = slow["changes"]
+        self.assertTrue(changes["incremental"], changes)
+        self.assertLess(changes["planning_s"], 1)
+        self.assertTrue(changes["gradients"], changes)
+        self.assertTrue(all(change["before"].startswith("ring") for change in changes["gradients"]))
         planned = slow["new_plan_from_step"]
         load = os.getloadavg()[0]
         if load > MOST_LOAD:
@@ -107,7 +114,16 @@ class Slow(EmulationTest):
         run = self.result_of(process)
         (slow,) = run["slow"]
         self.assertEqual(slow["outcome"], "reported")
+        self.assertIsNone(slow["changes"])
         self.assertEqual(run["epochs_of_membership"], 1)
+        # The report is what to plan again by.
+        self.write("run.json", json.dumps(run))
+        found = {link["link"]: link["now_Bps"] for link in run["link_rates"]}
+        self.assertIn("tor0→core", found)
+        again = self.rackrail_json("replan", self.plan, "--cluster", "even.csv", "--workload",
+                                   "digits.yaml", "--run", "run.json", "-o", "new.json")
+        self.assertEqual({link["name"]: link["now_Bps"] for link in again["links"]}, found)
+        self.assertLess(again["step_time_s"], again["kept_step_time_s"])
 
 
 class Refusals(TrainingTest):

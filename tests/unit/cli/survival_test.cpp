@@ -96,4 +96,125 @@ TEST_CASE("plans are for the rates that links have now, and slow ranks get fewer
   }
 }
 
+TEST_CASE(
+    "what uses links that have changed is planned again, and everything where that is no use") {
+  const topology::Topology cluster = test::two_racks();
+  const plan::Workload workload = one_tensor();
+  planner::PlannerOptions options;
+  options.local_batch = 32;
+  options.compare_baselines = false;
+  options.codec = plan::Codec{};
+  options.schedule = "ring";
+  const plan::Plan first =
+      planner::make_plan(cluster, workload, *sim::make_cost_model(cluster, {}), options);
+  SurvivalPlans plans(first, cluster, workload, 60_s);
+  const std::vector<Rank> all{Rank(0), Rank(1), Rank(2), Rank(3)};
+  std::map<LinkId, Bandwidth> slow;
+  for (std::size_t i = 0; i < cluster.link_count(); ++i) {
+    if (cluster.link(LinkId(i)).bandwidth == 4_GBps) {
+      slow[LinkId(i)] = Bandwidth(40'000'000);
+    }
+  }
+  REQUIRE(!slow.empty());
+  plans.set_condition(slow, {});
+  const SurvivalPlans::Weighed found = plans.weigh(first, all);
+  REQUIRE(found.plan.has_value());
+  CHECK(found.plan->cluster_digest == plans.cluster_of(all).digest());
+  CHECK(found.better < scaled(found.kept, 0.97));
+  CHECK(found.better == plans.step_time_of(*found.plan, all));
+  CHECK(found.better <= scaled(plans.step_time_of(plans.plan_for(all), all), 1.03));
+  REQUIRE(found.changes.has_value());
+  CHECK(found.changes->is_incremental);
+  CHECK(found.changes->touched_buckets == first.buckets.size());
+  REQUIRE(found.changes->gradients.size() == 1);
+  CHECK(found.changes->gradients[0].gradients == workload.gradient_bytes());
+  CHECK(found.changes->gradients[0].before == "ring fp32");
+  CHECK(found.changes->gradients[0].after != "ring fp32");
+  CHECK_THAT(found.changes->text(), Catch::StartsWith("planned again in ") &&
+                                        Catch::Contains("1 of 1 buckets touched: 3.81 MiB by ") &&
+                                        Catch::EndsWith(" instead of ring fp32"));
+
+  // And back, from the plan that is in use then.
+  plans.set_condition({}, {});
+  const SurvivalPlans::Weighed back = plans.weigh(*found.plan, all);
+  CHECK(back.better <= back.kept);
+  if (back.plan) {
+    CHECK(back.changes->is_incremental);
+    CHECK(back.plan->cluster_digest == cluster.digest());
+  }
+  // The same where no link has changed since: it stays.
+  const SurvivalPlans::Weighed same = plans.weigh(first, all);
+  CHECK_FALSE((same.changes && same.changes->is_incremental));
+
+  // Of a plan for rates that nobody has told, nothing is known to be untouched.
+  SurvivalPlans others(first, cluster, workload, 60_s);
+  plan::Plan unknown = first;
+  unknown.cluster_digest = "another";
+  others.set_condition(slow, {});
+  const SurvivalPlans::Weighed anew = others.weigh(unknown, all);
+  REQUIRE(anew.plan.has_value());
+  CHECK_FALSE(anew.changes->is_incremental);
+  CHECK_THAT(anew.changes->text(), Catch::StartsWith("everything planned anew in "));
+
+  // Servers stay servers: what is found for a part of the plan must not bring in another family.
+  SurvivalPlans of_rings(first, cluster, workload, 60_s);
+  of_rings.keep_schedule("ring");
+  of_rings.set_condition(slow, {});
+  const SurvivalPlans::Weighed rings = of_rings.weigh(first, all);
+  if (rings.plan) {
+    for (const plan::TransferGraph& graph : rings.plan->schedules) {
+      CHECK(graph.name() == "ring");
+    }
+  }
+}
+
+TEST_CASE("a slow rank's samples go to the others by the same schedules") {
+  const topology::Topology cluster = test::two_racks();
+  const plan::Workload workload = one_tensor();
+  planner::PlannerOptions options;
+  options.local_batch = 32;
+  options.compare_baselines = false;
+  const plan::Plan first =
+      planner::make_plan(cluster, workload, *sim::make_cost_model(cluster, {}), options);
+  SurvivalPlans plans(first, cluster, workload, 60_s);
+  plans.set_condition({}, {{Rank(1), {{32, 3.0}}}});
+  const std::vector<Rank> all{Rank(0), Rank(1), Rank(2), Rank(3)};
+  const SurvivalPlans::Weighed found = plans.weigh(first, all);
+  REQUIRE(found.plan.has_value());
+  CHECK(found.plan->batch.local_batch == plans.plan_for(all).batch.local_batch);
+  REQUIRE(found.changes.has_value());
+  CHECK(found.changes->is_incremental);
+  CHECK(found.changes->gradients.empty());
+  CHECK(found.changes->samples == std::vector<std::int64_t>{39, 13, 38, 38});
+  CHECK_THAT(found.changes->text(),
+             Catch::EndsWith("samples by rank 39, 13, 38, 38 instead of 32, 32, 32, 32"));
+}
+
+TEST_CASE("after a loss it is said what all gradients go by then") {
+  const topology::Topology cluster = test::two_racks();
+  const plan::Workload workload = one_tensor();
+  planner::PlannerOptions options;
+  options.local_batch = 32;
+  options.compare_baselines = false;
+  options.codec = plan::Codec{};
+  options.schedule = "ring";
+  const plan::Plan first =
+      planner::make_plan(cluster, workload, *sim::make_cost_model(cluster, {}), options);
+  SurvivalPlans plans(first, cluster, workload, 60_s);
+  const SurvivalPlans::Other next = plans.planned_anew(first, {Rank(0), Rank(2), Rank(3)});
+  CHECK(next.plan.rank_count() == 3);
+  CHECK_FALSE(next.changes.is_incremental);
+  CHECK(next.changes.buckets_before == first.buckets.size());
+  CHECK(next.changes.buckets == next.plan.buckets.size());
+  CHECK(next.changes.samples_before == std::vector<std::int64_t>(4, 32));
+  CHECK(next.changes.samples.size() == 3);
+  Bytes moved;
+  for (const GradientChange& change : next.changes.gradients) {
+    CHECK(change.before == "ring fp32");
+    CHECK(change.after != change.before);
+    moved += change.gradients;
+  }
+  CHECK(moved <= workload.gradient_bytes());
+}
+
 }  // namespace rackrail::cli
