@@ -18,6 +18,7 @@
 #include "planner/forest/unequal_trees.hpp"
 #include "tests/support/clusters.hpp"
 #include "topology/linear_program.hpp"
+#include "topology/queries.hpp"
 
 namespace rackrail::planner {
 namespace {
@@ -119,31 +120,54 @@ TEST_CASE("trees of unequal shares are one per rank if no more may be") {
   }
 }
 
-TEST_CASE("trees stay shallow") {
-  for (const Topology& topology : {test::boxes(2, 2),
-                                   test::boxes(32, 2),
-                                   test::boxes(32, 8),
-                                   test::grid(4, 4, true),
-                                   test::grid(8, 8, true),
-                                   test::grid(8, 8, false),
-                                   test::grid(16, 16, true),
-                                   test::cube_mesh(),
-                                   test::clos({2, 3, 1}, 2),
-                                   test::clos({8, 4, 6}, 3),
-                                   test::clos({8, 4, 6}, 2),
-                                   test::clos({8, 5, 7, 6, 3}, 4),
-                                   test::three_tiers({{4, 3}, {5, 2}}, 2),
-                                   test::three_tiers({{8, 5}, {7, 6}, {9, 11}}, 3),
-                                   test::three_tiers({{6, 9}, {11, 4}, {5, 8}}, 3),
-                                   test::three_tiers({{10, 7, 3}, {5, 5, 12}}, 2),
-                                   test::missing_nics(),
-                                   test::uneven_hosts(),
-                                   test::two_racks(),
-                                   test::uneven_star()}) {
-    const Forest forest = make_forest(topology, {.most_trees_per_rank = 16});
-    INFO(topology.name() << " of " << topology.rank_count());
-    CHECK(forest.share_of_bound >= 0.98);
-    CHECK(depth_of(forest) <= 2 * test::diameter_of(topology) + 4);
+/// Clusters whose trees must not be deeper than 2 · diameter + 4.
+std::vector<Topology> of_many_shapes() {
+  return {test::boxes(2, 2),
+          test::boxes(32, 2),
+          test::boxes(32, 8),
+          test::grid(4, 4, true),
+          test::grid(8, 8, true),
+          test::grid(8, 8, false),
+          test::grid(16, 16, true),
+          test::cube_mesh(),
+          test::clos({2, 3, 1}, 2),
+          test::clos({8, 4, 6}, 3),
+          test::clos({8, 4, 6}, 2),
+          test::clos({8, 5, 7, 6, 3}, 4),
+          test::three_tiers({{4, 3}, {5, 2}}, 2),
+          test::three_tiers({{8, 5}, {7, 6}, {9, 11}}, 3),
+          test::three_tiers({{6, 9}, {11, 4}, {5, 8}}, 3),
+          test::three_tiers({{10, 7, 3}, {5, 5, 12}}, 2),
+          test::missing_nics(),
+          test::uneven_hosts(),
+          test::two_racks(),
+          test::uneven_star()};
+}
+
+TEST_CASE("trees stay shallow, both those that broadcast and those that sum") {
+  for (const Topology& topology : of_many_shapes()) {
+    for (const bool reversed : {false, true}) {
+      const Forest forest = make_forest(topology, {.most_trees_per_rank = 16}, reversed);
+      INFO(topology.name() << " of " << topology.rank_count() << (reversed ? ", reversed" : ""));
+      CHECK(forest.share_of_bound >= 0.98);
+      CHECK(depth_of(forest) <= 2 * test::diameter_of(topology) + 4);
+    }
+  }
+}
+
+TEST_CASE("both forests of an all-reduce stay shallow, and the best are near the joint optimum") {
+  for (const Topology& topology : of_many_shapes()) {
+    const std::vector<AllReduceForests> all =
+        allreduce_forests(topology, {.most_trees_per_rank = 16});
+    const std::size_t most = 2 * test::diameter_of(topology) + 4;
+    for (const AllReduceForests& forests : all) {
+      INFO(topology.name() << " of " << topology.rank_count() << ", " << gigabytes(forests.algbw));
+      CHECK(depth_of(forests.reduction) <= most);
+      CHECK(depth_of(forests.broadcast) <= most);
+    }
+    const Bandwidth bound = topology::joint_allreduce_bound(topology).algbw;
+    INFO(topology.name() << " of " << topology.rank_count() << ", bound " << gigabytes(bound));
+    CHECK(gigabytes(all.back().algbw) >= 0.98 * gigabytes(bound));
   }
 }
 
