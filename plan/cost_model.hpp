@@ -108,11 +108,14 @@ class CostModel {
                                                  const Workload& /*workload*/) {
     return std::nullopt;
   }
-  /// collective_time(), likewise.
-  virtual std::optional<Duration> exact_collective_time(const TransferGraph& /*graph*/,
-                                                        std::int64_t /*elements*/,
-                                                        std::int64_t /*slice_elements*/) {
-    return std::nullopt;
+  /// Whether collective_time() follows every flow exactly.
+  virtual bool has_exact_times() const { return true; }
+  /// collective_time_below() with every flow followed exactly.
+  virtual std::optional<Duration> exact_collective_time_below(const TransferGraph& graph,
+                                                              std::int64_t elements,
+                                                              std::int64_t slice_elements,
+                                                              Duration limit) {
+    return collective_time_below(graph, elements, slice_elements, limit);
   }
   /// Of how many of the graph's transfers a collective alone is simulated: all of them, or fewer
   /// where ranks are alike and one stands for the others.

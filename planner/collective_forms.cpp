@@ -111,7 +111,7 @@ DividedCollective DivisionSearch::fastest(std::int64_t elements, const TimeBelow
 std::optional<DividedCollective> DivisionSearch::fastest(std::int64_t elements,
                                                          const TimeBelow& time,
                                                          std::optional<Duration> known,
-                                                         const ExactTime& exact) {
+                                                         const TimeBelow& exact) {
   std::optional<DividedCollective> best;
   std::vector<DividedCollective> best_of_series;
   BestForms best_forms;
@@ -144,25 +144,27 @@ std::optional<DividedCollective> DivisionSearch::fastest(std::int64_t elements,
   known_[elements] = std::move(now);
   if (exact && (!known || best->time < scaled(*known, kMayBeFaster))) {
     best_of_series.insert(best_of_series.begin(), *best);
-    best = exactly_fastest(best_of_series, exact);
+    best = exactly_fastest(best_of_series, elements, known, exact);
   }
   return best;
 }
 
-DividedCollective DivisionSearch::exactly_fastest(std::vector<DividedCollective> candidates,
-                                                  const ExactTime& exact) {
-  DividedCollective best = candidates.front();
-  std::optional<Duration> least;
-  for (DividedCollective& candidate : candidates) {
+std::optional<DividedCollective> DivisionSearch::exactly_fastest(
+    const std::vector<DividedCollective>& candidates, std::int64_t elements,
+    std::optional<Duration> known, const TimeBelow& exact) const {
+  std::optional<DividedCollective> best;
+  std::optional<Duration> limit = known;
+  for (const DividedCollective& candidate : candidates) {
     const bool is_known = &candidate != &candidates.front() &&
                           candidate.form == candidates[0].form &&
                           candidate.slice_elements == candidates[0].slice_elements;
-    if (is_known || candidate.time > scaled(candidates.front().time, kMayBeFaster)) {
+    const auto& bound = forms_[candidate.form].bound;
+    if (is_known || candidate.time > scaled(candidates.front().time, kMayBeFaster) ||
+        (limit && bound && bound->at_least(elements) >= *limit)) {
       continue;
     }
-    const auto time = exact(candidate.form, candidate.slice_elements);
-    if (time && (!least || *time < *least)) {
-      least = time;
+    if (const auto time = exact(candidate.form, candidate.slice_elements, limit)) {
+      limit = time;
       best = {*time, candidate.form, candidate.slice_elements};
     }
   }

@@ -61,10 +61,6 @@ struct DividedCollective {
 using TimeBelow = std::function<std::optional<Duration>(
     std::size_t form, std::int64_t slice_elements, std::optional<Duration> limit)>;
 
-/// Simulates a form in slices with nothing left out; none where times are exact anyway.
-using ExactTime =
-    std::function<std::optional<Duration>(std::size_t form, std::int64_t slice_elements)>;
-
 /// Looks for the fastest division of one family's collectives, of several sizes.
 class DivisionSearch {
  public:
@@ -79,11 +75,12 @@ class DivisionSearch {
   DividedCollective fastest(std::int64_t elements, const TimeBelow& time);
   /// The same where a time is known already that others reach: what cannot be faster than that by
   /// its bound is not simulated either. None where that is all.
-  /// Where `time` is not exact, the best of several series are compared by `exact`, which has no
-  /// answer where it is.
+  /// Where `time` is not exact, the best of several series are compared by `exact`, the likeliest
+  /// first, each only until it is known to be no faster; none then where none is faster than
+  /// `known`. Else `exact` is empty.
   std::optional<DividedCollective> fastest(std::int64_t elements, const TimeBelow& time,
                                            std::optional<Duration> known,
-                                           const ExactTime& exact = {});
+                                           const TimeBelow& exact = {});
 
  private:
   struct Series {
@@ -113,9 +110,11 @@ class DivisionSearch {
                                                              std::int64_t elements,
                                                              const TimeBelow& time) const;
 
-  /// The first of them is the best by times that are not exact.
-  static DividedCollective exactly_fastest(std::vector<DividedCollective> candidates,
-                                           const ExactTime& exact);
+  /// The first of them is the best by times that are not exact, the others are in their order.
+  std::optional<DividedCollective> exactly_fastest(const std::vector<DividedCollective>& candidates,
+                                                   std::int64_t elements,
+                                                   std::optional<Duration> known,
+                                                   const TimeBelow& exact) const;
 
   std::vector<FormShape> forms_;
   SliceSearch slices_;

@@ -1,5 +1,6 @@
 #include "planner/fastest_collective.hpp"
 
+#include <cstdint>
 #include <vector>
 
 #include "planner/candidates.hpp"
@@ -26,11 +27,13 @@ std::optional<FastestCollective> fastest_collective(const ScheduleFamily& family
                ? collective.costs.collective_time_below(graph, collective.elements, slice, *limit)
                : std::optional(collective.costs.collective_time(graph, collective.elements, slice));
   };
-  const auto exact = [&](std::size_t form, std::int64_t slice) {
-    return collective.costs.exact_collective_time(forms[form].graph(), collective.elements, slice);
+  const auto exact = [&](std::size_t form, std::int64_t slice, std::optional<Duration> limit) {
+    return collective.costs.exact_collective_time_below(forms[form].graph(), collective.elements,
+                                                        slice, limit.value_or(Duration(INT64_MAX)));
   };
   const auto found = DivisionSearch(std::move(shapes), kSlicesOfOneSize)
-                         .fastest(collective.elements, time, known, exact);
+                         .fastest(collective.elements, time, known,
+                                  collective.costs.has_exact_times() ? TimeBelow() : exact);
   if (!found || (known && found->time >= *known)) {
     return std::nullopt;
   }

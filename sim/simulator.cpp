@@ -104,20 +104,7 @@ class SimulatedCosts final : public plan::CostModel {
   std::optional<Duration> collective_time_below(const plan::TransferGraph& graph,
                                                 std::int64_t elements, std::int64_t slice_elements,
                                                 Duration limit) override {
-    require_in_step(options_);
-    require_same_ranks("schedule '" + graph.name() + "'", graph.rank_count(), topology_);
-    const Bound bound = bound_of(graph, elements, slice_elements);
-    if (bound.in_a_row >= limit) {
-      return std::nullopt;
-    }
-    Engine engine(bound.topology, options_);
-    const std::uint32_t run =
-        add_alone(engine, index({graph, elements, slice_elements}), graph.name(), topology_);
-    if (!engine.run_until(limit.picoseconds(), options_.stop)) {
-      return std::nullopt;
-    }
-    const Duration time = std::max(bound.in_a_row, Duration(engine.run_done(run)));
-    return time < limit ? std::optional(time) : std::nullopt;
+    return time_below({graph, elements, slice_elements}, limit, options_);
   }
   std::size_t followed_transfers(const plan::TransferGraph& graph) override {
     const auto folded = may_fold_ ? indexer_.folded_size(graph) : std::nullopt;
@@ -150,23 +137,38 @@ class SimulatedCosts final : public plan::CostModel {
     exact.tolerance = 0;
     return whole_step(plan, workload, exact);
   }
-  std::optional<Duration> exact_collective_time(const plan::TransferGraph& graph,
-                                                std::int64_t elements,
-                                                std::int64_t slice_elements) override {
-    if (options_.tolerance == 0 || options_.network != NetworkLevel::kFlow) {
-      return std::nullopt;
-    }
-    require_in_step(options_);
-    require_same_ranks("schedule '" + graph.name() + "'", graph.rank_count(), topology_);
+  bool has_exact_times() const override {
+    return options_.tolerance == 0 || options_.network != NetworkLevel::kFlow;
+  }
+  std::optional<Duration> exact_collective_time_below(const plan::TransferGraph& graph,
+                                                      std::int64_t elements,
+                                                      std::int64_t slice_elements,
+                                                      Duration limit) override {
     SimulationOptions exact = options_;
     exact.tolerance = 0;
-    const Bound bound = bound_of(graph, elements, slice_elements);
-    return std::max(bound.in_a_row, run_alone(index({graph, elements, slice_elements}),
-                                              graph.name(), bound.topology, exact)
-                                        .time);
+    exact.stop = {};
+    return time_below({graph, elements, slice_elements}, limit, exact);
   }
 
  private:
+  std::optional<Duration> time_below(const Buffer& buffer, Duration limit,
+                                     const SimulationOptions& options) {
+    const plan::TransferGraph& graph = buffer.graph;
+    require_in_step(options);
+    require_same_ranks("schedule '" + graph.name() + "'", graph.rank_count(), topology_);
+    const Bound bound = bound_of(graph, buffer.elements, buffer.slice_elements);
+    if (bound.in_a_row >= limit) {
+      return std::nullopt;
+    }
+    Engine engine(bound.topology, options);
+    const std::uint32_t run = add_alone(engine, index(buffer), graph.name(), topology_);
+    if (!engine.run_until(limit.picoseconds(), options.stop)) {
+      return std::nullopt;
+    }
+    const Duration time = std::max(bound.in_a_row, Duration(engine.run_done(run)));
+    return time < limit ? std::optional(time) : std::nullopt;
+  }
+
   plan::StepEstimate whole_step(const plan::Plan& plan, const plan::Workload& workload,
                                 SimulationOptions options) {
     options.stop = {};

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <utility>
 #include <vector>
 
 namespace rackrail::planner {
@@ -144,6 +145,46 @@ TEST_CASE("what cannot save half a percent of the best form, or beat what others
   simulated.clear();
   CHECK_FALSE(DivisionSearch(forms).fastest(kElements, time, 70_ms).has_value());
   CHECK(simulated.empty());
+}
+
+TEST_CASE(
+    "the best of series are told apart by exact times, each only as long as it may be faster") {
+  std::vector<FormShape> forms = two_series();
+  // Within a percent of each other by times that are not exact; the later one is faster.
+  const TimeBelow time = [&](std::size_t form, std::int64_t, std::optional<Duration> limit) {
+    const Duration took = form == 0 ? 70_ms : form == kSecond ? scaled(70_ms, 1.005) : 90_ms;
+    return limit && took >= *limit ? std::nullopt : std::optional(took);
+  };
+  std::vector<std::pair<std::size_t, std::optional<Duration>>> asked;
+  const TimeBelow exact = [&](std::size_t form, std::int64_t, std::optional<Duration> limit) {
+    asked.emplace_back(form, limit);
+    const Duration took = form == 0 ? 72_ms : 71_ms;
+    return limit && took >= *limit ? std::nullopt : std::optional(took);
+  };
+  using Asked = decltype(asked);
+  const auto fastest = [&](std::optional<Duration> known) {
+    asked.clear();
+    return DivisionSearch(forms).fastest(kElements, time, known, exact);
+  };
+  auto found = fastest(std::nullopt);
+  REQUIRE(found.has_value());
+  CHECK(found->form == kSecond);
+  CHECK(found->time == 71_ms);
+  CHECK(asked == Asked{{0, std::nullopt}, {kSecond, 72_ms}});
+
+  // Others reach 71.5 ms: the first is not followed beyond that. None is as fast as 71 ms.
+  found = fastest(scaled(71_ms, 71.5 / 71));
+  REQUIRE(found.has_value());
+  CHECK(found->form == kSecond);
+  CHECK_FALSE(fastest(71_ms).has_value());
+  CHECK(asked == Asked{{0, 71_ms}, {kSecond, 71_ms}});
+
+  // What its bound rules out is not simulated.
+  forms[kSecond].bound = plan::AlphaBeta{.alpha = scaled(70_ms, 1.004)};
+  CHECK(fastest(std::nullopt)->form == kSecond);
+  forms[0].bound = plan::AlphaBeta{.alpha = scaled(70_ms, 1.001)};
+  CHECK_FALSE(fastest(70_ms).has_value());
+  CHECK(asked.empty());
 }
 
 }  // namespace rackrail::planner
