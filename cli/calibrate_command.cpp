@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "base/file.hpp"
 #include "base/parse_units.hpp"
@@ -17,6 +18,7 @@
 #include "cli/table.hpp"
 #include "plan/calibration.hpp"
 #include "plan/codec.hpp"
+#include "plan/codec_errors.hpp"
 #include "runtime/microbenchmark.hpp"
 #include "runtime/trainer/profile.hpp"
 #include "topology/reader.hpp"
@@ -34,7 +36,17 @@ struct CalibrateOptions {
   std::int64_t local_batch = 32;
   std::string output = "machine.json";
   std::string workload_output;
+  std::vector<std::string> codecs;
 };
+
+std::vector<plan::Codec> further_codecs(const CalibrateOptions& options) {
+  std::vector<plan::Codec> codecs;
+  for (const std::string& text : options.codecs) {
+    codecs.push_back(
+        named("<command line>", "--codec", [&] { return plan::parse_executable_codec(text); }));
+  }
+  return codecs;
+}
 
 double load_average() {
   double load = 0;
@@ -46,7 +58,7 @@ struct MeasuredHere {
   plan::Workload workload;  ///< only where it was asked for
 };
 
-MeasuredHere measure(const CalibrateOptions& options) {
+MeasuredHere measure(const CalibrateOptions& options, const std::vector<plan::Codec>& codecs) {
   StageBar bar("measuring", options.workload_output.empty() ? 2 : 3);
   MeasuredHere measured;
   plan::Calibration& calibration = measured.calibration;
@@ -64,14 +76,16 @@ MeasuredHere measure(const CalibrateOptions& options) {
   if (!options.workload_output.empty()) {
     bar.begin("the model");
     const auto config = trainer::read_training_config(options.training, topology::configs_folder());
-    measured.workload = trainer::profile_training(config, {.local_batch = options.local_batch},
-                                                  trainer::ProfileClock::kThreadCpu);
+    measured.workload =
+        trainer::profile_training(config, {.local_batch = options.local_batch, .codecs = codecs},
+                                  trainer::ProfileClock::kThreadCpu);
   }
   return measured;
 }
 
 void run_calibrate(Session& session, const CalibrateOptions& options) {
   require_transport(options.transport);
+  const std::vector<plan::Codec> codecs = further_codecs(options);
   if (!options.workload_output.empty() && std::filesystem::exists(options.training)) {
     session.add_input(options.training);
   }
@@ -81,7 +95,7 @@ void run_calibrate(Session& session, const CalibrateOptions& options) {
       session.add_output(output);
     }
   }
-  const auto [calibration, workload] = measure(options);
+  const auto [calibration, workload] = measure(options, codecs);
   write_file_atomically(options.output, to_json(calibration));
   if (!options.workload_output.empty()) {
     write_file_atomically(options.workload_output, plan::to_yaml(workload));
@@ -91,6 +105,10 @@ void run_calibrate(Session& session, const CalibrateOptions& options) {
     result["output"] = options.output;
     result["workload_output"] = options.workload_output;
     result["codec_errors"] = workload.codec_errors;
+    result["codec_error_formulas"] = nlohmann::json::object();
+    for (const auto& [codec, error] : workload.codec_errors) {
+      result["codec_error_formulas"][codec] = plan::relative_error(plan::parse_codec(codec));
+    }
     session.print_json(result);
     return;
   }
@@ -110,9 +128,9 @@ void run_calibrate(Session& session, const CalibrateOptions& options) {
     table.add_row({workload.name + ", batch " + std::to_string(workload.profiled_batch),
                    to_string(workload.forward + workload.backward() + workload.optimizer)});
     for (const auto& [codec, error] : workload.codec_errors) {
-      const double model = plan::relative_error(plan::parse_codec(codec));
-      table.add_row({codec + ", relative error of its gradients (by the model)",
-                     fmt::format("{:.2g} ({:.2g})", error, model)});
+      table.add_row({codec + ", relative error of its gradients (by the shipped table)",
+                     fmt::format("{:.2g} ({:.2g})", error,
+                                 plan::usual_error(plan::parse_codec(codec)).error)});
     }
   }
   fmt::print("{}wrote {}\n", table.to_string(), options.output);
@@ -144,6 +162,9 @@ void add_calibrate_command(CLI::App& app, Session& session) {
       ->capture_default_str();
   command->add_option("--workload-output", options->workload_output,
                       "Workload file of the model to write, with times measured here");
+  command->add_option("--codec", options->codecs,
+                      "Measure the errors of this codec on the model's gradients, too, as "
+                      "'topk:density=0.1'; may be repeated");
   command->footer(
       "Example: rackrail calibrate --workers 4 -o machine.json --workload-output digits.yaml");
   command->callback([&session, options] {

@@ -12,6 +12,7 @@
 #include "cli/session.hpp"
 #include "cli/table.hpp"
 #include "plan/codec.hpp"
+#include "plan/codec_errors.hpp"
 #include "plan/workload.hpp"
 #include "planner/schedule_family.hpp"
 #include "runtime/cuda/factory.hpp"
@@ -103,8 +104,18 @@ void run_info(Session& session) {
   }
   std::vector<std::string> codecs;
   std::vector<std::string> simulated_only;
+  std::vector<std::string> errors;
+  nlohmann::json error_list = nlohmann::json::array();
   for (const plan::Codec& codec : plan::described_codecs()) {
     (codec.is_executable() ? codecs : simulated_only).push_back(plan::to_string(codec));
+    if (codec.is_lossy()) {
+      const plan::CodecError error = plan::usual_error(codec);
+      errors.push_back(fmt::format("{} {:.2g}{}", plan::to_string(codec), error.error,
+                                   error.source == plan::ErrorSource::kTable ? "" : "*"));
+      error_list.push_back({{"codec", plan::to_string(codec)},
+                            {"error", error.error},
+                            {"source", plan::to_string(error.source)}});
+    }
   }
   if (session.json) {
     nlohmann::json list = nlohmann::json::array();
@@ -122,6 +133,7 @@ void run_info(Session& session) {
                         {"schedules", schedules},
                         {"codecs", codecs},
                         {"codecs_simulated_only", simulated_only},
+                        {"codec_errors", error_list},
                         {"configs", configs.string()}});
     return;
   }
@@ -136,6 +148,9 @@ void run_info(Session& session) {
   fmt::print("schedules  {}\n", fmt::join(schedules, ", "));
   fmt::print("codecs     {}; planned and simulated only: {}\n", fmt::join(codecs, ", "),
              fmt::join(simulated_only, ", "));
+  fmt::print("errors     of one encoding, {}: {} (* {})\n",
+             plan::to_string(plan::ErrorSource::kTable), fmt::join(errors, ", "),
+             plan::to_string(plan::ErrorSource::kFormula));
   fmt::print("clusters   {}\n", fmt::join(clusters, ", "));
   fmt::print("models     {}\n", fmt::join(models, ", "));
   fmt::print("configs    {}\n", configs.string());

@@ -3,11 +3,13 @@
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <functional>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/error.hpp"
 #include "base/parse_units.hpp"
@@ -22,6 +24,7 @@
 #include "cli/simulation_notes.hpp"
 #include "cli/table.hpp"
 #include "cli/time_budget.hpp"
+#include "plan/codec_errors.hpp"
 #include "plan/format.hpp"
 #include "plan/reduced_error.hpp"
 #include "planner/batch/host_count.hpp"
@@ -82,7 +85,7 @@ planner::PlannerOptions planner_options(const PlanOptions& options, const Sessio
   if (!options.codec.empty()) {
     result.codec =
         named("<command line>", "--codec", [&] { return plan::parse_codec(options.codec); });
-    const double error = result.codec->is_lossy() ? plan::relative_error(*result.codec) : 0;
+    const double error = plan::usual_error(*result.codec).error;
     result.holds_codec_to_budget = options.has_error_budget;
     if (options.has_error_budget && error > options.error_budget) {
       throw ConfigError(ErrorContext{
@@ -180,8 +183,28 @@ struct Made {
   std::optional<planner::PlanReport> report;
   std::vector<planner::HostCountPoint> by_hosts;
   std::vector<planner::FamilySteps> families;
-  double gradient_error = 0;  ///< plan::reduced_error
+  double gradient_error = 0;                                           ///< plan::reduced_error
+  std::vector<std::pair<plan::Codec, plan::CodecError>> codec_errors;  ///< of codecs in use
 };
+
+/// What one encoding does, of every codec that the plan uses.
+std::vector<std::pair<plan::Codec, plan::CodecError>> errors_of_codecs(
+    const plan::Plan& plan, const plan::Workload& workload) {
+  std::map<std::string, plan::Codec> in_use;
+  for (const plan::Bucket& bucket : plan.buckets) {
+    for (const auto& [tier, codec] : bucket.codec_tiers) {
+      in_use.emplace(plan::to_string(codec), codec);
+    }
+    in_use.emplace(plan::to_string(bucket.codec), bucket.codec);
+  }
+  std::vector<std::pair<plan::Codec, plan::CodecError>> errors;
+  for (const auto& [name, codec] : in_use) {
+    if (codec.is_lossy()) {
+      errors.emplace_back(codec, workload.sourced_codec_error(codec));
+    }
+  }
+  return errors;
+}
 
 /// Another plan that was found since: none that is shown is better than the one that is written.
 void replace(Made& made, plan::Plan better, const plan::Workload& workload) {
@@ -285,6 +308,12 @@ void print_json(Session& session, const PlanOptions& options, const Made& made,
                 const std::optional<planner::TimeToTarget>& target, const Spent& spent) {
   nlohmann::json result = plan_json(made.plan);
   result["gradient_error"] = made.gradient_error;
+  result["codec_errors"] = nlohmann::json::array();
+  for (const auto& [codec, error] : made.codec_errors) {
+    result["codec_errors"].push_back({{"codec", plan::to_string(codec)},
+                                      {"error", error.error},
+                                      {"source", plan::to_string(error.source)}});
+  }
   result["search_time_s"] = spent.search_time;
   if (!options.time_budget.empty()) {
     result["was_stopped"] = spent.was_stopped;
@@ -336,6 +365,10 @@ void print_text(const PlanOptions& options, const Made& made, const topology::To
   if (made.gradient_error > 0) {
     fmt::print("rounding        reduced gradients are up to {:.2g} % off\n",
                made.gradient_error * 100);
+  }
+  for (const auto& [codec, error] : made.codec_errors) {
+    fmt::print("one encoding    {} is {:.2g} % off, {}\n", plan::to_string(codec),
+               error.error * 100, plan::to_string(error.source));
   }
   fmt::print("learning rate   {}\n", plan.batch.learning_rate_rule);
   for (const std::string& note : plan.notes) {
@@ -408,6 +441,7 @@ void run_plan(Session& session, const PlanOptions& options) {
     plan::save_plan(made.plan, options.output);
   }
   made.gradient_error = plan::reduced_error(made.plan, workload);
+  made.codec_errors = errors_of_codecs(made.plan, workload);
   const auto target = planner::time_to_target(
       workload, made.plan.batch, made.plan.prediction.step_time, options.target_samples);
   if (auto note = unscaled_compute_note(cluster, workload)) {

@@ -60,7 +60,7 @@ Bytes encoded_size(const Codec& codec, std::int64_t elements);
 /// Number of elements that a codec with a density keeps of `elements`: max(1, ⌈density·n⌉), 0 of 0.
 std::int64_t kept_elements(const Codec& codec, std::int64_t elements);
 
-/// Model of the relative error ‖D(C(g)) − g‖/‖g‖ of one encoding of a gradient with normally
+/// Formula for the relative error ‖D(C(g)) − g‖/‖g‖ of one encoding of a gradient with normally
 /// distributed elements, before error feedback; the formula is in the file of the codec. fp16
 /// 2.1e-4, int8 with blocks of 256 0.0097, top-k of 1 % 0.96. Takes some 10 µs at most; none and
 /// codecs that round take no time.

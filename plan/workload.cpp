@@ -79,7 +79,7 @@ Duration Workload::backward() const {
   return sum;
 }
 
-double Workload::codec_error(const Codec& codec) const {
+CodecError Workload::sourced_codec_error(const Codec& codec) const {
   auto measured = codec_errors.find(to_string(codec));
   if (measured == codec_errors.end() && codec.depends_on_shapes()) {
     // Whoever measured it need not have named the density that follows from the model.
@@ -87,7 +87,8 @@ double Workload::codec_error(const Codec& codec) const {
     of_any_density.density = Codec{}.density;
     measured = codec_errors.find(to_string(of_any_density));
   }
-  return measured == codec_errors.end() ? relative_error(codec) : measured->second;
+  return measured == codec_errors.end() ? usual_error(codec)
+                                        : CodecError{measured->second, ErrorSource::kModelFile};
 }
 
 std::string Workload::digest() const {

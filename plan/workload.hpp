@@ -26,6 +26,7 @@
 
 #include "base/units.hpp"
 #include "plan/codec.hpp"
+#include "plan/codec_errors.hpp"
 #include "plan/noise_scale.hpp"
 
 namespace rackrail::plan {
@@ -73,8 +74,9 @@ struct Workload {
   std::int64_t base_batch = 256;    ///< global batch of the base learning rate
 
   std::int64_t elements() const;
-  /// As measured, or by the model of plan::relative_error.
-  double codec_error(const Codec& codec) const;
+  /// As measured on its own gradients, else of the shipped table (plan::usual_error).
+  double codec_error(const Codec& codec) const { return sourced_codec_error(codec).error; }
+  CodecError sourced_codec_error(const Codec& codec) const;
   Bytes gradient_bytes() const { return Bytes(elements() * 4); }
   /// From the first backward operation to the last gradient, plus the tail.
   Duration backward() const;

@@ -176,7 +176,7 @@ CandidateSet::CandidateSet(const topology::Topology& topology, plan::CostModel& 
       may_have_rates_(may_have_rates(options.route_rates, topology)),
       slices_(slices_for(topology)),
       error_of_([workload](const plan::Codec& codec) {
-        return workload != nullptr ? workload->codec_error(codec) : plan::relative_error(codec);
+        return workload != nullptr ? workload->codec_error(codec) : plan::usual_error(codec).error;
       }),
       allowed_(codecs_within(topology, options, error_of_)) {
   if (!options.codec.has_value() || options.holds_codec_to_budget) {

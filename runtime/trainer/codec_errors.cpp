@@ -63,6 +63,9 @@ std::map<std::string, double> measure_codec_errors(const TrainingConfig& config,
       codecs.push_back(runtime::make_codec(codec));
     }
   }
+  for (const plan::Codec& codec : options.also) {
+    codecs.push_back(runtime::make_codec(codec));
+  }
   BatchLoader loader(data, Shard({options.local_batch}, 0, 1), LoaderOptions{});
   Sgd sgd(model.tensors(), config.optimizer);
   const double rate = config.base_learning_rate * static_cast<double>(options.local_batch) /

@@ -189,8 +189,9 @@ plan::Workload profile_training(const TrainingConfig& config, const ProfileOptio
   const auto model = fresh_model();
   plan::Workload workload = make_workload(
       config, *model, profile_model(*model, config.optimizer, data.train, options), clock);
-  workload.codec_errors = measure_codec_errors(config, *fresh_model(), data.train,
-                                               {.local_batch = options.local_batch});
+  workload.codec_errors =
+      measure_codec_errors(config, *fresh_model(), data.train,
+                           {.local_batch = options.local_batch, .also = options.codecs});
   return workload;
 }
 

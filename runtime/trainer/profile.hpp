@@ -39,6 +39,7 @@ struct ProfileOptions {
   int steps = 20;                                          ///< measured ones
   int warmup = 3;                                          ///< before them
   std::shared_ptr<Compute> compute = make_host_compute();  ///< the model's
+  std::vector<plan::Codec> codecs{};                       ///< whose errors are measured, too
 };
 
 /// Runs the model on `data` without a network. Leaves other parameters than it found. Elsewhere

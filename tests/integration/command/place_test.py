@@ -198,7 +198,7 @@ class Replan(harness.CommandTest):
 
     def test_the_rates_that_a_run_found_are_those_of_a_file_of_rates(self):
         run = self.run_with(("tor0→core0", 1_250_000_000), ("core0→tor0", 1_250_000_000),
-                            ("host0→tor0", 4_900_000_000))
+                            ("host0→tor0", 12_300_000_000))
         self.write("rates.csv", "link,bandwidth\ntor0->core0,10 Gbit/s\ncore0->tor0,10 Gbit/s\n")
         by_run = self.rackrail_json("replan", "plan.json", "--run", run, "-o", "a.json")
         by_rates = self.rackrail_json("replan", "plan.json", "--link-rates", "rates.csv",
@@ -212,7 +212,7 @@ class Replan(harness.CommandTest):
         files = self.contents()
         self.assertEqual(files["a.json"], files["b.json"])
         text = self.rackrail("replan", "plan.json", "--run", run).out
-        self.assertRegex(text, r"tor0→core0 +\S+ \S+ +10 Gbit/s|tor0→core0 .*1.25 GB/s")
+        self.assertRegex(text, r"tor0→core0 +\S+ \S+ +1\.25 GB/s")
 
     def test_a_run_without_slow_links_changes_nothing_and_says_so(self):
         result = self.rackrail("replan", "plan.json", "--run", self.run_with(), "-o", "new.json")

@@ -3,7 +3,9 @@
 #include <catch2/catch.hpp>
 
 #include "plan/codec.hpp"
+#include "plan/codec_errors.hpp"
 #include "tests/unit/runtime/trainer/test_data.hpp"
+#include "topology/reader.hpp"
 
 namespace rackrail::trainer {
 namespace {
@@ -38,6 +40,24 @@ TEST_CASE("errors of codecs on gradients of a training are near what their model
   const auto fresh =
       make_model(config.model, config.data.format.image, config.data.format.classes, config.seed);
   CHECK(measure_codec_errors(config, *fresh, data.train, {.local_batch = 8}) == errors);
+}
+
+TEST_CASE("the shipped table is no better than what a shipped training shows now") {
+  const TrainingConfig config = read_training_config("digits-mlp", topology::configs_folder());
+  const DataSplit data = load_data(config.data);
+  const auto model =
+      make_model(config.model, config.data.format.image, config.data.format.classes, config.seed);
+  const std::vector<plan::Codec> also = {plan::parse_codec("int8:block=1024"),
+                                         plan::parse_codec("topk:density=0.1")};
+  const auto errors = measure_codec_errors(config, *model, data.train, {.also = also});
+  REQUIRE(errors.size() >= 9);
+  for (const auto& [codec, error] : errors) {
+    CAPTURE(codec, error);
+    const plan::CodecError usual = plan::usual_error(plan::parse_codec(codec));
+    CHECK(usual.source == plan::ErrorSource::kTable);
+    CHECK(error <= 1.02 * usual.error);  // other compilers round otherwise
+    CHECK(error >= 0.7 * usual.error);   // the worst training is not far from this one
+  }
 }
 
 }  // namespace
