@@ -124,6 +124,10 @@ Continuation::Continuation(Session& session, const ContinuationOptions& options,
 void Continuation::attach(runtime::JobOptions& job) {
   job.on_epoch = [this](const runtime::EpochBegin& begin) {
     session_.note("note: " + describe(begin, plan_));
+    const auto changes = changes_after_losses_.find(begin.seats);
+    if (!is_mere_change(begin) && changes != changes_after_losses_.end()) {
+      session_.note("note: " + changes->second.text());
+    }
     ranks_now_ = begin.seats;
     if (watch_) {
       watch_->began(begin);
@@ -224,7 +228,6 @@ void Continuation::add_to(nlohmann::json& result, const runtime::JobResult& job)
 
 plan::Plan Continuation::plan_for(const std::vector<Rank>& left) {
   SurvivalPlans::Other next = plans_.planned_anew(plan_now_, left);
-  session_.note("note: " + next.changes.text());
   changes_after_losses_.insert_or_assign(left, std::move(next.changes));
   set_plan(next.plan);
   return std::move(next.plan);

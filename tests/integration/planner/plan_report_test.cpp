@@ -124,8 +124,8 @@ TEST_CASE("routes, codecs and batch together train faster than any of them alone
     const double alone = cost(make_plan(topology, workload, *costs, options));
     const Alternative* row = find(explained.report.single_knobs, name);
     REQUIRE(row != nullptr);
-    CHECK(row->against_plan == Approx(alone / cost(plan) - 1).epsilon(1e-3));
-    CHECK(row->against_plan > 0.25);
+    CHECK(alone > 1.25 * cost(plan));
+    CHECK(row->against_plan == Approx(alone / cost(plan) - 1).epsilon(0.01));
   }
 }
 

@@ -179,12 +179,15 @@ TEST_CASE(
   CHECK_FALSE(fastest(71_ms).has_value());
   CHECK(asked == Asked{{0, 71_ms}, {kSecond, 71_ms}});
 
-  // What its bound rules out is not simulated.
-  forms[kSecond].bound = plan::AlphaBeta{.alpha = scaled(70_ms, 1.004)};
-  CHECK(fastest(std::nullopt)->form == kSecond);
-  forms[0].bound = plan::AlphaBeta{.alpha = scaled(70_ms, 1.001)};
-  CHECK_FALSE(fastest(70_ms).has_value());
-  CHECK(asked.empty());
+  // What its bound rules out by then is not simulated.
+  forms[kSecond].bound = plan::AlphaBeta{.alpha = scaled(70_ms, 0.99)};
+  asked.clear();
+  const TimeBelow sooner = [&](std::size_t form, std::int64_t, std::optional<Duration> limit) {
+    asked.emplace_back(form, limit);
+    return std::optional(69_ms);
+  };
+  CHECK(DivisionSearch(forms).fastest(kElements, time, std::nullopt, sooner)->form == 0);
+  CHECK(asked == Asked{{0, std::nullopt}});
 }
 
 }  // namespace rackrail::planner
