@@ -165,9 +165,9 @@ Cuts cuts_of(const std::vector<std::int64_t>& weights, std::size_t rounds, Pace 
   const auto whole = std::accumulate(weights.begin(), weights.end(), 0.0);
   const auto pieces = static_cast<double>(rounds * weights.size());
   Cuts cuts;
-  cuts.take_turns = pace == Pace::kTurns;
+  cuts.take_turns = pace == Pace::kTurns || pace == Pace::kEvenTurns;
   const bool are_alike =
-      pace == Pace::kStages ||
+      pace == Pace::kStages || pace == Pace::kEvenTurns ||
       *std::max_element(weights.begin(), weights.end()) > UINT32_MAX / kPieceSize;
   for (const std::int64_t weight : weights) {
     const double alike = std::max(1.0, static_cast<double>(weight) / whole * pieces);

@@ -12,6 +12,7 @@
 #include "planner/forest/forest_building.hpp"
 #include "planner/forest/forest_schedule.hpp"
 #include "planner/forest/priced_packing.hpp"
+#include "planner/forest/settled_pairs.hpp"
 
 namespace rackrail::planner {
 
@@ -27,7 +28,18 @@ constexpr double kFairRoom[] = {1, 1.005, 1.02};
 constexpr double kFairEnough = 0.985;
 constexpr double kNearlyAll = 0.995;  // what is looked for when trees are priced
 constexpr std::size_t kMostRanksShaped = 16;
-constexpr double kNearlyWhole = 1e-4;  // rates of a linear program are not quite integers
+constexpr std::size_t kMostRanksProgrammed = 64;  // in linear programs over cuts, or over pairs
+constexpr double kNearEnough = 0.99;              // of the bound: nothing is worth its time then
+constexpr std::size_t kFewestSettled = 128;       // pairs
+constexpr std::size_t kMostSettled = 256;
+constexpr double kTreesOfALink = 50;      // that binds: steps of two percent
+constexpr double kEnoughSettled = 0.985;  // of the bound, by equal shares
+constexpr double kNearlyWhole = 1e-4;     // rates of a linear program are not quite integers
+
+double share_of(Bandwidth rate, Bandwidth bound) {
+  return static_cast<double>(rate.bytes_per_second()) /
+         static_cast<double>(bound.bytes_per_second());
+}
 
 /// Seconds per byte of the buffer on the busiest link.
 double busiest(const AllReduceForests& forests, const topology::Topology& topology) {
@@ -205,6 +217,19 @@ void search_fair_shares(BestForests& best, const topology::Topology& topology,
   }
 }
 
+/// So many pairs that links which may bind carry many of them. A few links that are narrower than
+/// most do not count: they bind a few trees.
+std::size_t settled_count(const topology::Topology& topology, Bandwidth bound) {
+  std::vector<Bandwidth> rates;
+  for (std::size_t l = 0; l < topology.link_count(); ++l) {
+    rates.push_back(topology.link(LinkId(l)).bandwidth);
+  }
+  const auto narrow = rates.begin() + static_cast<std::ptrdiff_t>(rates.size() / 4);
+  std::nth_element(rates.begin(), narrow, rates.end());
+  const double wanted = std::ceil(kTreesOfALink * share_of(bound, *narrow));
+  return static_cast<std::size_t>(std::clamp(wanted, double{kFewestSettled}, double{kMostSettled}));
+}
+
 /// Of the options those that lead to trees, each of nearly the best rate of its kind.
 std::vector<AllReduceForests> nearly_best_by_prices(const topology::Topology& topology,
                                                     std::initializer_list<PricedOptions> all) {
@@ -268,9 +293,41 @@ std::vector<AllReduceForests> allreduce_forests(const topology::Topology& topolo
   return found;
 }
 
+Bandwidth rate_of_halves(const topology::Topology& topology) {
+  const auto seconds_per_byte = [](const topology::AllGatherBound& bound) {
+    return 1 / static_cast<double>(bound.algbw.bytes_per_second());
+  };
+  return Bandwidth(
+      static_cast<std::int64_t>(1 / (seconds_per_byte(topology::allgather_bound(topology)) +
+                                     seconds_per_byte(topology::reducescatter_bound(topology)))));
+}
+
+std::vector<AllReduceForests> settled_forests(const topology::Topology& topology) {
+  std::vector<AllReduceForests> found;
+  if (topology.rank_count() <= kMostRanksProgrammed) {
+    return found;
+  }
+  const Bandwidth bound = topology::allreduce_bound(topology).algbw;
+  const Bandwidth of_halves = rate_of_halves(topology);
+  if (share_of(of_halves, bound) >= kNearEnough) {
+    return found;
+  }
+  auto forests = settled_pairs(topology, {.pairs = settled_count(topology, bound),
+                                          .bound = static_cast<double>(bound.bytes_per_second()),
+                                          .good_enough = kEnoughSettled});
+  if (forests) {
+    set_rate(*forests, topology);
+    if (forests->algbw > of_halves) {
+      found.push_back(std::move(*forests));
+    }
+  }
+  return found;
+}
+
 AllReduceForests make_allreduce_forests(const topology::Topology& topology,
                                         const ForestOptions& options) {
-  return std::move(allreduce_forests(topology, options).back());
+  std::vector<AllReduceForests> found = settled_forests(topology);
+  return std::move(found.empty() ? allreduce_forests(topology, options).back() : found.back());
 }
 
 }  // namespace rackrail::planner

@@ -33,6 +33,13 @@ std::vector<AllReduceForests> fair_forests(const topology::Topology& topology);
 /// The first of the shaped forests alone: trees of any shape, no link spared.
 std::vector<AllReduceForests> priced_forests(const topology::Topology& topology);
 
+/// Bytes of the buffer per second that no reduce-scatter followed by an all-gather exceeds.
+Bandwidth rate_of_halves(const topology::Topology& topology);
+
+/// Above 64 ranks, where that is not near to the optimum: pairs of trees that settle
+/// (settled_pairs.hpp), if they are better. At most one.
+std::vector<AllReduceForests> settled_forests(const topology::Topology& topology);
+
 /// Those of the best rate.
 AllReduceForests make_allreduce_forests(const topology::Topology& topology,
                                         const ForestOptions& options = {});

@@ -49,6 +49,9 @@ enum class Pace : std::uint8_t {
   kUrgent,  ///< the more urgent one, see above: best for a large collective alone
   kRated,   ///< likewise, and every route has a rate of its own
   kTurns,   ///< as urgent, but the parts take turns with pieces of about one size
+  /// The same with the last pieces as large as all: along deep trees those that are smaller wait
+  /// behind others, and what is saved at the end is lost before.
+  kEvenTurns,
 };
 
 /// Moves of parts that are cut into as many rounds each, in the order of their stages: a move's

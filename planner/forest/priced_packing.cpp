@@ -1,13 +1,12 @@
 #include "planner/forest/priced_packing.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <map>
-#include <numeric>
 #include <utility>
 
 #include "planner/forest/arborescence.hpp"
+#include "planner/forest/pair_shares.hpp"
 #include "planner/forest/tiered_trees.hpp"
 #include "planner/forest/ways.hpp"
 #include "topology/linear_program.hpp"
@@ -28,8 +27,6 @@ constexpr double kMoreRoom = 1.25;
 constexpr int kMostWidenings = 16;
 constexpr double kCountsInProof = 0.25;
 constexpr double kWorthSparing = 0.998;
-constexpr std::int64_t kUnits = 1U << 16;  // that all trees together have
-constexpr double kNotWorthATree = 2e-3;    // of the rate: the thinnest trees that are left out
 
 /// The trees that a share of the data takes.
 struct Pair {
@@ -99,13 +96,11 @@ class PricedPacking {
     for (std::size_t p = 0; p < pairs_.size(); ++p) {
       shares.push_back(program_.price(static_cast<int>(p)));
     }
-    drop_thin(shares);
-    const double whole = std::accumulate(shares.begin(), shares.end(), 0.0);
+    const std::vector<std::int64_t> units = units_of(std::move(shares));
     AllReduceForests forests;
     for (std::size_t p = 0; p < pairs_.size(); ++p) {
-      const std::int64_t units = std::llround(shares[p] / whole * static_cast<double>(kUnits));
-      if (units > 0) {
-        pairs_[p].reduction.units = pairs_[p].broadcast.units = units;
+      if (units[p] > 0) {
+        pairs_[p].reduction.units = pairs_[p].broadcast.units = units[p];
         forests.reduction.trees.push_back(std::move(pairs_[p].reduction));
         forests.broadcast.trees.push_back(std::move(pairs_[p].broadcast));
       }
@@ -315,21 +310,6 @@ class PricedPacking {
     if (const double proved = normalise(prices); proved < bound) {
       bound = proved;
       best = std::move(prices);
-    }
-  }
-
-  static void drop_thin(std::vector<double>& shares) {
-    std::vector<std::size_t> order(shares.size());
-    std::iota(order.begin(), order.end(), std::size_t{0});
-    std::stable_sort(order.begin(), order.end(),
-                     [&](std::size_t a, std::size_t b) { return shares[a] < shares[b]; });
-    double spare = kNotWorthATree * std::accumulate(shares.begin(), shares.end(), 0.0);
-    for (const std::size_t p : order) {
-      spare -= shares[p];
-      if (spare < 0) {
-        return;
-      }
-      shares[p] = 0;
     }
   }
 

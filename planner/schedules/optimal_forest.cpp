@@ -21,6 +21,10 @@ constexpr std::size_t kMostRanksPacked = 512;
 constexpr std::size_t kFineRounds[] = {16, 24, 32, 48, 64, 96, 128, 256};
 constexpr std::size_t kDeep = 8;       // arcs from a root
 constexpr std::size_t kFewRounds = 4;  // enough where there are many trees
+// Of trees that settle, over what others may have, and in all.
+constexpr std::size_t kTimesMoreSettled = 3;
+constexpr std::size_t kMostTransfersSettled = 2'000'000;
+constexpr double kFarBetter = 1.25;  // times a rate that is not worth its trees then
 // Of clusters that are even: beyond, even shares of links are as good.
 constexpr std::size_t kMostRanksRated = 64;
 // Beyond, steps of so many more schedules take minutes to be compared.
@@ -79,20 +83,18 @@ class ForestFamily final : public ScheduleFamily {
                                           const ScheduleRequest& request) const override {
     std::vector<CollectiveForm> forms;
     const bool is_uneven = are_ranks_unlike(request.topology);
-    std::vector<AllReduceForests> seen;  // several options may lead to the same trees
-    for (const ForestOptions& options : kOptions) {
-      if (options.pairs != Pairs::kEven && request.topology.rank_count() > kMostRanksExactly) {
-        continue;  // the same as without, or too many trees
-      }
-      if (options.pairs == Pairs::kFairShares && !is_uneven) {
-        continue;  // even shares are fair
-      }
-      for (AllReduceForests& forests : forests_for(what, request.topology, options)) {
-        if (std::find(seen.begin(), seen.end(), forests) == seen.end()) {
-          add_forms(what, forests, request, paces_for(request.topology, is_uneven), forms);
-          seen.push_back(std::move(forests));
+    if (what == plan::Collective::kAllReduce) {
+      // First: what they reach, others may not have to be made for.
+      for (const AllReduceForests& forests : settled_forests(request.topology)) {
+        add_settled(forests, request, forms);
+        if (is_far_better(forests.algbw, rate_of_halves(request.topology))) {
+          return forms;
         }
       }
+    }
+    const std::vector<AllReduceForests> seen = all_forests(what, request.topology, is_uneven);
+    for (const AllReduceForests& forests : seen) {
+      add_forms(what, forests, request, paces_for(request.topology, is_uneven), forms);
     }
     if (what == plan::Collective::kAllReduce && is_uneven) {
       for (const AllReduceForests& forests : shaped_forests(request.topology)) {
@@ -113,13 +115,55 @@ class ForestFamily final : public ScheduleFamily {
   }
 
  private:
+  /// By all options that make a difference, each once: several may lead to the same trees.
+  static std::vector<AllReduceForests> all_forests(plan::Collective what,
+                                                   const topology::Topology& topology,
+                                                   bool is_uneven) {
+    std::vector<AllReduceForests> seen;
+    for (const ForestOptions& options : kOptions) {
+      if (options.pairs != Pairs::kEven && topology.rank_count() > kMostRanksExactly) {
+        continue;  // the same as without, or too many trees
+      }
+      if (options.pairs == Pairs::kFairShares && !is_uneven) {
+        continue;  // even shares are fair
+      }
+      for (AllReduceForests& forests : forests_for(what, topology, options)) {
+        if (std::find(seen.begin(), seen.end(), forests) == seen.end()) {
+          seen.push_back(std::move(forests));
+        }
+      }
+    }
+    return seen;
+  }
+
+  /// Nothing else has their rate, so they may have more transfers than others, if fewer than a
+  /// graph of few ranks may have.
+  static void add_settled(const AllReduceForests& forests, const ScheduleRequest& request,
+                          std::vector<CollectiveForm>& forms) {
+    ScheduleRequest finer = request;
+    finer.most_transfers =
+        std::max(request.most_transfers,
+                 std::min(kTimesMoreSettled * request.most_transfers, kMostTransfersSettled));
+    const Pace shallow = request.may_have_rates ? Pace::kRated : Pace::kUrgent;
+    add_forms(plan::Collective::kAllReduce, forests, finer,
+              {is_deep(forests) ? Pace::kEvenTurns : shallow}, forms);
+  }
+
+  static bool is_far_better(Bandwidth rate, Bandwidth than) {
+    return static_cast<double>(rate.bytes_per_second()) >=
+           kFarBetter * static_cast<double>(than.bytes_per_second());
+  }
+
   /// Whether the fastest of them are, so that trees of other shapes may be filled sooner.
   static bool are_deep(const std::vector<AllReduceForests>& forests) {
     const auto fastest = std::max_element(
         forests.begin(), forests.end(),
         [](const AllReduceForests& a, const AllReduceForests& b) { return a.algbw < b.algbw; });
-    return fastest != forests.end() &&
-           std::max(depth_of(fastest->reduction), depth_of(fastest->broadcast)) > kDeep;
+    return fastest != forests.end() && is_deep(*fastest);
+  }
+
+  static bool is_deep(const AllReduceForests& forests) {
+    return std::max(depth_of(forests.reduction), depth_of(forests.broadcast)) > kDeep;
   }
 
   /// Forests that differ, those that may be the best first.

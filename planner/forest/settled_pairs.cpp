@@ -1,0 +1,391 @@
+#include "planner/forest/settled_pairs.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "planner/forest/arborescence.hpp"
+#include "planner/forest/lanes.hpp"
+#include "planner/forest/pair_shares.hpp"
+#include "topology/linear_program.hpp"
+
+namespace rackrail::planner {
+
+namespace {
+
+constexpr double kFirstSteepness = 16;
+constexpr double kMostSteepness = 256;
+constexpr double kSteeper = 2;  // times, each round
+constexpr int kMostSettlings = 12;
+constexpr int kIdleSettlings = 3;
+constexpr double kSettles = 0.999;        // times the fullest share: less gain is idle
+constexpr double kLargestExponent = 300;  // far from what a double holds
+constexpr std::size_t kFirstLooks = 8;    // for ways, while the first trees are placed
+constexpr double kCentral = 1.5;          // times as far from others as the middle: may be a root
+// Times what a link costs that is as full as may be: what a tree saves by an arc away from its
+// root.
+constexpr double kDetour = 1;
+constexpr double kKeptFree = 0.01;  // of a link, by trees that need it only to be shallower
+constexpr int kMostLifts = 16;
+constexpr std::size_t kKeptRounds = 4;   // whose pairs may have unequal shares
+constexpr double kWorthSharing = 1.005;  // times the rate of equal shares
+
+/// One tree: of every rank but the root its parent, and the route between them.
+struct Grown {
+  std::vector<std::uint32_t> parent;
+  std::vector<std::uint32_t> route;
+  std::vector<std::uint32_t> depth;
+};
+
+struct SettledPair {
+  std::uint32_t root = 0;
+  Grown broadcast;
+  Grown reduction;
+};
+
+/// What the links carry, and what one more tree costs there.
+class LinkLoads {
+ public:
+  LinkLoads(const topology::Topology& topology, const SettledOptions& options)
+      : most_share_(1 / options.good_enough),
+        trees_(topology.link_count()),
+        of_one_(topology.link_count()),
+        price_(topology.link_count()) {
+    for (std::size_t l = 0; l < of_one_.size(); ++l) {
+      const auto rate = static_cast<double>(topology.link(LinkId(l)).bandwidth.bytes_per_second());
+      of_one_[l] = options.bound / (rate * static_cast<double>(options.pairs));
+    }
+    set_steepness(kFirstSteepness);
+  }
+
+  void set_steepness(double steepness) {
+    steepness_ = steepness;
+    full_ = std::max(1.0, fullest());
+    for (std::size_t l = 0; l < price_.size(); ++l) {
+      reprice(l);
+    }
+    std::vector<double> of_one = of_one_;
+    const auto middle = of_one.begin() + static_cast<std::ptrdiff_t>(of_one.size() / 2);
+    std::nth_element(of_one.begin(), middle, of_one.end());
+    detour_ = kDetour * price_at(most_share_, *middle);
+  }
+
+  void add(const topology::Route& route, double count) {
+    for (const LinkId link : route) {
+      trees_[link.index()] += count;
+      reprice(link.index());
+    }
+  }
+
+  double fullest() const {
+    double most = 0;
+    for (std::size_t l = 0; l < trees_.size(); ++l) {
+      most = std::max(most, trees_[l] * of_one_[l]);
+    }
+    return most;
+  }
+
+  bool has_room(const topology::Route& route) const {
+    return std::all_of(route.begin(), route.end(), [this](LinkId link) {
+      return (trees_[link.index()] + 1) * of_one_[link.index()] <= most_share_ - kKeptFree;
+    });
+  }
+
+  double price(const topology::Route& route) const {
+    double sum = 0;
+    for (const LinkId link : route) {
+      sum += price_[link.index()];
+    }
+    return sum;
+  }
+
+  const std::vector<double>& prices() const { return price_; }
+  double detour() const { return detour_; }
+  double of_one(LinkId link) const { return of_one_[link.index()]; }
+
+ private:
+  /// What one more tree adds, over exp(steepness · what the fullest link had).
+  double price_at(double share, double of_one) const {
+    return std::exp(std::clamp(steepness_ * (share - full_), -kLargestExponent, kLargestExponent)) *
+           std::expm1(std::min(steepness_ * of_one, kLargestExponent));
+  }
+
+  void reprice(std::size_t link) {
+    price_[link] = price_at(trees_[link] * of_one_[link], of_one_[link]);
+  }
+
+  double most_share_;
+  double steepness_ = 0;
+  double full_ = 1;    // share of the fullest link, when the steepness was set
+  double detour_ = 0;  // added to arcs that do not lead away from a root
+  // By link.
+  std::vector<double> trees_;   // over it
+  std::vector<double> of_one_;  // what one of them takes of it, at the bound
+  std::vector<double> price_;
+};
+
+class Settling {
+ public:
+  Settling(const topology::Topology& topology, const SettledOptions& options)
+      : options_(options),
+        ranks_(static_cast<std::uint32_t>(topology.rank_count())),
+        loads_(topology, options),
+        lanes_(topology, loads_.prices()) {}
+
+  std::optional<AllReduceForests> run() {
+    if (!place()) {
+      return std::nullopt;
+    }
+    std::vector<SettledPair> best = pairs_;
+    double least = loads_.fullest();
+    double steepness = kFirstSteepness;
+    int idle = 0;
+    for (int round = 0; round < kMostSettlings && idle < kIdleSettlings && !is_enough(least);
+         ++round) {
+      steepness = std::min(kMostSteepness, steepness * kSteeper);
+      settle(steepness);
+      const double now = loads_.fullest();
+      idle = now < least * kSettles || steepness < kMostSteepness ? 0 : idle + 1;
+      if (now < least) {
+        least = now;
+        best = pairs_;
+      }
+    }
+    if (!is_enough(least)) {
+      if (const auto shares = unequal_shares(least); !shares.empty()) {
+        return forests(kept_, shares);
+      }
+    }
+    return forests(best, std::vector<std::int64_t>(best.size(), 1));
+  }
+
+ private:
+  bool is_enough(double fullest) const { return options_.good_enough * fullest <= 1; }
+
+  /// The first trees; false where ranks do not reach each other.
+  bool place() {
+    const std::vector<std::uint32_t> roots = lanes_.central_ranks(kCentral);
+    if (roots.empty()) {
+      return false;
+    }
+    const std::size_t between = std::max<std::size_t>(1, options_.pairs / kFirstLooks);
+    for (std::size_t p = 0; p < options_.pairs; ++p) {
+      if (p % between == 0 && p > 0) {
+        lanes_.find(loads_.prices());
+      }
+      pairs_.push_back({roots[p * roots.size() / options_.pairs], {}, {}});
+      put_in(pairs_.back());
+    }
+    return true;
+  }
+
+  /// Each pair once where it is cheapest now.
+  void settle(double steepness) {
+    loads_.set_steepness(steepness);
+    lanes_.find(loads_.prices());
+    for (SettledPair& pair : pairs_) {
+      add(pair.root, pair.broadcast, -1);
+      add(pair.root, pair.reduction, -1);
+      put_in(pair);
+    }
+    const std::size_t most = kKeptRounds * pairs_.size();
+    if (kept_.size() >= most) {
+      kept_.erase(kept_.begin(), kept_.begin() + static_cast<std::ptrdiff_t>(pairs_.size()));
+    }
+    kept_.insert(kept_.end(), pairs_.begin(), pairs_.end());
+  }
+
+  void put_in(SettledPair& pair) {
+    grow(pair.root, false, pair.broadcast);
+    grow(pair.root, true, pair.reduction);
+  }
+
+  void add(std::uint32_t root, const Grown& tree, double count) {
+    for (std::uint32_t v = 0; v < ranks_; ++v) {
+      if (v != root) {
+        loads_.add(lanes_.routes()[tree.route[v]], count);
+      }
+    }
+  }
+
+  void grow(std::uint32_t root, bool reversed, Grown& tree) {
+    price_arcs(root, reversed);
+    std::vector<std::uint32_t> in = cheapest_tree(ranks_, root, arcs_).value();
+    lift(root, in, tree.depth);
+    tree.parent.assign(ranks_, root);
+    tree.route.assign(ranks_, 0);
+    for (std::uint32_t v = 0; v < ranks_; ++v) {
+      if (v != root) {
+        tree.parent[v] = arcs_[in[v]].from;
+        tree.route[v] = cheapest_route_[in[v]];
+      }
+    }
+    add(root, tree, 1);
+  }
+
+  /// From parent to child, by the cheapest known route of each lane.
+  void price_arcs(std::uint32_t root, bool reversed) {
+    const std::vector<std::uint32_t>& distance = lanes_.distances(root, reversed);
+    arcs_.clear();
+    cheapest_route_.clear();
+    has_room_.clear();
+    for (const RankLane& lane : lanes_.lanes()) {
+      double least = std::numeric_limits<double>::infinity();
+      std::uint32_t cheapest = 0;
+      for (const std::uint32_t route : lane.routes) {
+        if (const double price = loads_.price(lanes_.routes()[route]); price < least) {
+          least = price;
+          cheapest = route;
+        }
+      }
+      const auto [parent, child] =
+          reversed ? std::pair(lane.to, lane.from) : std::pair(lane.from, lane.to);
+      const bool leads_away = distance[child] == distance[parent] + 1;
+      arcs_.push_back({parent, child, least + (leads_away ? 0 : loads_.detour())});
+      cheapest_route_.push_back(cheapest);
+      has_room_.push_back(loads_.has_room(lanes_.routes()[cheapest]));
+    }
+  }
+
+  /// Gives ranks parents nearer to the root, over links that are not nearly full or at no cost. The
+  /// depth of a parent before is always less than its child's, so there are no cycles.
+  void lift(std::uint32_t root, std::vector<std::uint32_t>& in,
+            std::vector<std::uint32_t>& depth) const {
+    std::vector<double> most(ranks_);
+    for (std::uint32_t v = 0; v < ranks_; ++v) {
+      most[v] = v == root ? 0 : arcs_[in[v]].price;
+    }
+    find_depths(root, in, depth);
+    for (int i = 0; i < kMostLifts; ++i) {
+      std::vector<std::uint32_t> better = in;
+      for (std::uint32_t a = 0; a < arcs_.size(); ++a) {
+        const PricedArc& arc = arcs_[a];
+        if (arc.to == root || (arc.price > most[arc.to] && !has_room_[a])) {
+          continue;
+        }
+        const PricedArc& now = arcs_[better[arc.to]];
+        if (depth[arc.from] + 1 < depth[arc.to] &&
+            std::pair(depth[arc.from], arc.price) < std::pair(depth[now.from], now.price)) {
+          better[arc.to] = a;
+        }
+      }
+      if (better == in) {
+        return;
+      }
+      in = std::move(better);
+      find_depths(root, in, depth);
+    }
+  }
+
+  void find_depths(std::uint32_t root, const std::vector<std::uint32_t>& in,
+                   std::vector<std::uint32_t>& depth) const {
+    depth.assign(ranks_, RankLanes::kFar);
+    depth[root] = 0;
+    std::vector<std::uint32_t> way;
+    for (std::uint32_t v = 0; v < ranks_; ++v) {
+      std::uint32_t at = v;
+      for (; depth[at] == RankLanes::kFar; at = arcs_[in[at]].from) {
+        way.push_back(at);
+      }
+      for (; !way.empty(); way.pop_back()) {
+        depth[way.back()] = depth[at] + 1;
+        at = way.back();
+      }
+    }
+  }
+
+  /// Shares of the pairs of the last rounds, where they are better than equal ones that fill the
+  /// fullest link so far; else none. At most one pair for each link is needed, and others get none.
+  std::vector<std::int64_t> unequal_shares(double least) const {
+    if (!topology::LinearProgram::is_available()) {
+      return {};
+    }
+    topology::LinearProgram program;
+    std::map<LinkId, topology::LinearProgram::Terms> rows;
+    for (const SettledPair& pair : kept_) {
+      const int share = program.add_variable(static_cast<double>(pairs_.size()), 1);
+      std::map<LinkId, double> taken;
+      for (const Grown* tree : {&pair.broadcast, &pair.reduction}) {
+        for (std::uint32_t v = 0; v < ranks_; ++v) {
+          if (v != pair.root) {
+            for (const LinkId link : lanes_.routes()[tree->route[v]]) {
+              taken[link] += loads_.of_one(link);
+            }
+          }
+        }
+      }
+      for (const auto& [link, of_link] : taken) {
+        rows[link].emplace_back(share, -of_link);
+      }
+    }
+    for (const auto& [link, row] : rows) {
+      program.add_row(row, -1);
+    }
+    const auto whole = program.maximise();
+    if (!whole || *whole * least < kWorthSharing * static_cast<double>(pairs_.size())) {
+      return {};
+    }
+    std::vector<double> shares;
+    for (std::size_t p = 0; p < kept_.size(); ++p) {
+      shares.push_back(std::max(0.0, program.value(static_cast<int>(p))));
+    }
+    return units_of(std::move(shares));
+  }
+
+  AllReduceForests forests(const std::vector<SettledPair>& pairs,
+                           const std::vector<std::int64_t>& shares) const {
+    AllReduceForests forests;
+    for (std::size_t p = 0; p < pairs.size(); ++p) {
+      if (shares[p] > 0) {
+        forests.broadcast.trees.push_back(tree_of(pairs[p].root, pairs[p].broadcast, shares[p]));
+        forests.reduction.trees.push_back(tree_of(pairs[p].root, pairs[p].reduction, shares[p]));
+      }
+    }
+    for (Forest* forest : {&forests.reduction, &forests.broadcast}) {
+      forest->routes = lanes_.routes();
+      forest->trees_per_rank = 1;
+    }
+    return forests;
+  }
+
+  Tree tree_of(std::uint32_t root, const Grown& grown, std::int64_t units) const {
+    std::vector<std::uint32_t> order;
+    for (std::uint32_t v = 0; v < ranks_; ++v) {
+      if (v != root) {
+        order.push_back(v);
+      }
+    }
+    std::stable_sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
+      return grown.depth[a] < grown.depth[b];
+    });
+    Tree tree{Rank(root), units, {}};
+    for (const std::uint32_t v : order) {
+      tree.arcs.push_back({Rank(grown.parent[v]), Rank(v), grown.route[v]});
+    }
+    return tree;
+  }
+
+  const SettledOptions& options_;
+  std::uint32_t ranks_;
+  LinkLoads loads_;
+  RankLanes lanes_;
+  std::vector<SettledPair> pairs_;
+  std::vector<SettledPair> kept_;  // of the last rounds
+  // At the prices looked at last.
+  std::vector<PricedArc> arcs_;
+  std::vector<std::uint32_t> cheapest_route_;  // of each arc
+  std::vector<bool> has_room_;                 // likewise: whether no link of it is nearly full
+};
+
+}  // namespace
+
+std::optional<AllReduceForests> settled_pairs(const topology::Topology& topology,
+                                              const SettledOptions& options) {
+  return Settling(topology, options).run();
+}
+
+}  // namespace rackrail::planner

@@ -1,0 +1,36 @@
+// Trees for all-reduce among many ranks: pairs that settle where they are cheapest.
+//
+// Model. A pair is a tree that sums at a root and one that broadcasts from there, as in
+// priced_packing.hpp, but the pairs are so many from the start, and each has as much of the data. A
+// link that carries the share s of what it could at the bound costs what one more tree adds to
+//   Σ_l exp(steepness · s_l),
+// which with steepness is ever more nearly the fullest link. In turn each pair is taken out and put
+// back along the cheapest trees (arborescence.hpp) over ways past no third rank (ways.hpp). So the
+// sum falls with every move, and where no pair can move any more, all of them are nearly cheapest
+// at the same prices, which is what makes a packing of trees optimal (Plotkin, Shmoys and Tardos,
+// "Fast Approximation Algorithms for Fractional Packing and Covering Problems", 1995). What is left
+// is a percent or so where links that bind carry some fifty trees; no program over all links and
+// cuts is solved, so that ranks may be many: O(pairs · arcs) for each round of moves.
+//
+// Ranks are then given parents that are nearer to the root, where that costs no more than using a
+// link that is not quite full: trees are shallow, and links that need not be full are spared.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+
+#include "planner/forest/joint_forest.hpp"
+
+namespace rackrail::planner {
+
+struct SettledOptions {
+  std::size_t pairs = 1;
+  double bound = 1;        ///< bytes of the buffer per second that no trees exceed
+  double good_enough = 1;  ///< share of it with which nothing better is looked for
+};
+
+/// Their rate is not set. None where ranks do not reach each other past no third one.
+std::optional<AllReduceForests> settled_pairs(const topology::Topology& topology,
+                                              const SettledOptions& options);
+
+}  // namespace rackrail::planner
