@@ -15,6 +15,7 @@
 #include "tests/support/clusters.hpp"
 #include "topology/queries.hpp"
 #include "topology/reader.hpp"
+#include "topology/remove.hpp"
 
 namespace rackrail {
 namespace {
@@ -80,6 +81,32 @@ Topology rails_with_mixed_nics(std::size_t count) {
     nics[box][box % 8] = 12;
   }
   return test::boxes_with_nics(nics, 8);
+}
+
+/// A torus one of whose cables has two fifths of the rate.
+Topology torus_with_slow_cable() {
+  Topology torus = test::grid(12, 12, true);
+  for (const LinkId link : {LinkId(80), LinkId(81)}) {
+    torus.set_link_rate(link, Bandwidth(400'000'000), torus.link(link).latency);
+  }
+  return torus;
+}
+
+/// Racks of 20 hosts with NICs of 5, 10 and 25 under unlike uplinks.
+Topology unlike_racks() {
+  std::vector<std::vector<int>> nics(5);
+  for (auto& rack : nics) {
+    for (int h = 0; h < 20; ++h) {
+      rack.push_back(h % 4 == 0 ? 25 : h % 3 == 0 ? 5 : 10);
+    }
+  }
+  return test::racks(nics, {20, 35, 50, 65, 80});
+}
+
+/// A mesh without one of its cables.
+Topology mesh_with_broken_cable() {
+  const LinkId both_ways[] = {LinkId(120), LinkId(121)};
+  return topology::without(test::grid(8, 12, false), {}, both_ways);
 }
 
 /// As `rackrail simulate --schedule best` finds it, over the least time there can be.
@@ -223,6 +250,16 @@ RACKRAIL_COLLECTIVES(fat_tree_128, topology::read_cluster("fat-tree-128-2to1").t
 RACKRAIL_COLLECTIVES(torus_256, test::grid(16, 16, true));
 RACKRAIL_COLLECTIVES(rails_256, test::boxes(32, 8));
 #undef RACKRAIL_COLLECTIVES
+// Uneven ones of more than 64 ranks, whose all-reduce two halves do not reach.
+#define RACKRAIL_ALL_REDUCE(name, topology) \
+  BENCHMARK_CAPTURE(all_reduce, name, topology)->Iterations(1)->Unit(benchmark::kMillisecond)
+RACKRAIL_ALL_REDUCE(mesh_81, test::grid(9, 9, false));
+RACKRAIL_ALL_REDUCE(broken_mesh_96, mesh_with_broken_cable());
+RACKRAIL_ALL_REDUCE(mixed_nics_96, rails_with_mixed_nics(12));
+RACKRAIL_ALL_REDUCE(uneven_racks_100, unlike_racks());
+RACKRAIL_ALL_REDUCE(slow_torus_144, torus_with_slow_cable());
+RACKRAIL_ALL_REDUCE(mesh_256, test::grid(16, 16, false));
+#undef RACKRAIL_ALL_REDUCE
 BENCHMARK_CAPTURE(all_gather, h100_256, topology::read_cluster("h100-32x8-rail").topology)
     ->Iterations(1)
     ->Unit(benchmark::kMillisecond);

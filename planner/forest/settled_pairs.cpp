@@ -68,6 +68,9 @@ class LinkLoads {
     for (std::size_t l = 0; l < price_.size(); ++l) {
       reprice(l);
     }
+    if (price_.empty()) {
+      return;
+    }
     std::vector<double> of_one = of_one_;
     const auto middle = of_one.begin() + static_cast<std::ptrdiff_t>(of_one.size() / 2);
     std::nth_element(of_one.begin(), middle, of_one.end());
