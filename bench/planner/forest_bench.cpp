@@ -83,15 +83,6 @@ Topology rails_with_mixed_nics(std::size_t count) {
   return test::boxes_with_nics(nics, 8);
 }
 
-/// A torus one of whose cables has two fifths of the rate.
-Topology torus_with_slow_cable() {
-  Topology torus = test::grid(12, 12, true);
-  for (const LinkId link : {LinkId(80), LinkId(81)}) {
-    torus.set_link_rate(link, Bandwidth(400'000'000), torus.link(link).latency);
-  }
-  return torus;
-}
-
 /// Racks of 20 hosts with NICs of 5, 10 and 25 under unlike uplinks.
 Topology unlike_racks() {
   std::vector<std::vector<int>> nics(5);
@@ -257,7 +248,6 @@ RACKRAIL_ALL_REDUCE(mesh_81, test::grid(9, 9, false));
 RACKRAIL_ALL_REDUCE(broken_mesh_96, mesh_with_broken_cable());
 RACKRAIL_ALL_REDUCE(mixed_nics_96, rails_with_mixed_nics(12));
 RACKRAIL_ALL_REDUCE(uneven_racks_100, unlike_racks());
-RACKRAIL_ALL_REDUCE(slow_torus_144, torus_with_slow_cable());
 RACKRAIL_ALL_REDUCE(mesh_256, test::grid(16, 16, false));
 #undef RACKRAIL_ALL_REDUCE
 BENCHMARK_CAPTURE(all_gather, h100_256, topology::read_cluster("h100-32x8-rail").topology)

@@ -30,9 +30,8 @@ constexpr double kNearlyAll = 0.995;  // what is looked for when trees are price
 constexpr std::size_t kMostRanksShaped = 16;
 constexpr std::size_t kMostRanksProgrammed = 64;  // in linear programs over cuts, or over pairs
 constexpr double kNearEnough = 0.99;              // of the bound: nothing is worth its time then
-constexpr std::size_t kFewestSettled = 128;       // pairs
-constexpr std::size_t kMostSettled = 256;
-constexpr double kTreesOfALink = 50;      // that binds: steps of two percent
+constexpr std::size_t kSettledPairs = 128;
+constexpr std::size_t kMostSettledPairs = 256;
 constexpr double kEnoughSettled = 0.985;  // of the bound, by equal shares
 constexpr double kNearlyWhole = 1e-4;     // rates of a linear program are not quite integers
 
@@ -217,17 +216,12 @@ void search_fair_shares(BestForests& best, const topology::Topology& topology,
   }
 }
 
-/// So many pairs that links which may bind carry many of them. A few links that are narrower than
-/// most do not count: they bind a few trees.
-std::size_t settled_count(const topology::Topology& topology, Bandwidth bound) {
-  std::vector<Bandwidth> rates;
-  for (std::size_t l = 0; l < topology.link_count(); ++l) {
-    rates.push_back(topology.link(LinkId(l)).bandwidth);
-  }
-  const auto narrow = rates.begin() + static_cast<std::ptrdiff_t>(rates.size() / 4);
-  std::nth_element(rates.begin(), narrow, rates.end());
-  const double wanted = std::ceil(kTreesOfALink * share_of(bound, *narrow));
-  return static_cast<std::size_t>(std::clamp(wanted, double{kFewestSettled}, double{kMostSettled}));
+/// How many pairs settle. Where ranks hang on switches it is one for each: each link of a rank
+/// carries few trees but its own.
+std::size_t settled_count(const topology::Topology& topology) {
+  const bool has_switches = topology.node_count() > topology.rank_count();
+  return has_switches ? std::clamp(topology.rank_count(), kSettledPairs, kMostSettledPairs)
+                      : kSettledPairs;
 }
 
 /// Of the options those that lead to trees, each of nearly the best rate of its kind.
@@ -312,7 +306,7 @@ std::vector<AllReduceForests> settled_forests(const topology::Topology& topology
   if (share_of(of_halves, bound) >= kNearEnough) {
     return found;
   }
-  auto forests = settled_pairs(topology, {.pairs = settled_count(topology, bound),
+  auto forests = settled_pairs(topology, {.pairs = settled_count(topology),
                                           .bound = static_cast<double>(bound.bytes_per_second()),
                                           .good_enough = kEnoughSettled});
   if (forests) {

@@ -37,10 +37,10 @@ std::vector<AllReduceForests> priced_forests(const topology::Topology& topology)
 Bandwidth rate_of_halves(const topology::Topology& topology);
 
 /// Above 64 ranks, where that is not near to the optimum: pairs of trees that settle
-/// (settled_pairs.hpp), if they are better. At most one.
+/// (settled_pairs.hpp), if they are better. At most one. Throws like make_forest.
 std::vector<AllReduceForests> settled_forests(const topology::Topology& topology);
 
-/// Those of the best rate.
+/// Those of the best rate: above 64 ranks settled ones, where there are some.
 AllReduceForests make_allreduce_forests(const topology::Topology& topology,
                                         const ForestOptions& options = {});
 

@@ -2,6 +2,7 @@
 // bind and no more; what they sum up they broadcast, part by part.
 #include <algorithm>
 #include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -19,6 +20,8 @@ namespace {
 constexpr std::size_t kMostRanksPacked = 512;
 // Large buffers gain from rounds, until graphs become large themselves.
 constexpr std::size_t kFineRounds[] = {16, 24, 32, 48, 64, 96, 128, 256};
+// Of trees that settle and are shallow: a GPU's additions soon take as long as what links wait for.
+constexpr std::size_t kCloseRounds[] = {8, 12, 16, 20, 24, 32, 48, 64, 96, 128, 256};
 constexpr std::size_t kDeep = 8;       // arcs from a root
 constexpr std::size_t kFewRounds = 4;  // enough where there are many trees
 // Of trees that settle, over what others may have, and in all.
@@ -144,9 +147,12 @@ class ForestFamily final : public ScheduleFamily {
     finer.most_transfers =
         std::max(request.most_transfers,
                  std::min(kTimesMoreSettled * request.most_transfers, kMostTransfersSettled));
-    const Pace shallow = request.may_have_rates ? Pace::kRated : Pace::kUrgent;
+    if (is_deep(forests)) {
+      add_forms(plan::Collective::kAllReduce, forests, finer, {Pace::kEvenTurns}, forms);
+      return;
+    }
     add_forms(plan::Collective::kAllReduce, forests, finer,
-              {is_deep(forests) ? Pace::kEvenTurns : shallow}, forms);
+              {request.may_have_rates ? Pace::kRated : Pace::kUrgent}, forms, kCloseRounds);
   }
 
   static bool is_far_better(Bandwidth rate, Bandwidth than) {
@@ -230,7 +236,8 @@ class ForestFamily final : public ScheduleFamily {
   /// In one round, and in ever more as long as the request allows.
   static void add_forms(plan::Collective what, const AllReduceForests& forests,
                         const ScheduleRequest& request, const std::vector<Pace>& paces,
-                        std::vector<CollectiveForm>& forms) {
+                        std::vector<CollectiveForm>& forms,
+                        std::span<const std::size_t> fine = kFineRounds) {
     const auto along = [what, request, trees = std::make_shared<const AllReduceForests>(forests)](
                            std::size_t rounds, Pace pace) {
       switch (what) {
@@ -251,7 +258,7 @@ class ForestFamily final : public ScheduleFamily {
         continue;
       }
       for (const std::size_t rounds :
-           numbers_of_rounds(request, static_cast<std::size_t>(one.transfers), kFewRounds)) {
+           numbers_of_rounds(request, static_cast<std::size_t>(one.transfers), kFewRounds, fine)) {
         forms.emplace_back(in_rounds(one, reduction, broadcast, rounds, pace),
                            [along, rounds, pace] { return along(rounds, pace); });
       }
@@ -260,15 +267,16 @@ class ForestFamily final : public ScheduleFamily {
 
   /// One, and ever more as long as the request allows for a graph of so many transfers in one
   /// round: from `few` on, if that is not 0.
-  static std::vector<std::size_t> numbers_of_rounds(const ScheduleRequest& request,
-                                                    std::size_t transfers, std::size_t few = 0) {
+  static std::vector<std::size_t> numbers_of_rounds(
+      const ScheduleRequest& request, std::size_t transfers, std::size_t few = 0,
+      std::span<const std::size_t> fine = kFineRounds) {
     const std::size_t most = std::min(request.most_rounds, request.most_transfers / transfers);
     std::vector<std::size_t> numbers = {1};
     if (few > 1 && few <= most) {
       numbers.push_back(few);
     }
-    for (const std::size_t fine : kFineRounds) {
-      if (const std::size_t rounds = std::min(fine, most); rounds > numbers.back()) {
+    for (const std::size_t number : fine) {
+      if (const std::size_t rounds = std::min(number, most); rounds > numbers.back()) {
         numbers.push_back(rounds);
       }
     }
