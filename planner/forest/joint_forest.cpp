@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <initializer_list>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <tuple>
@@ -32,6 +33,11 @@ constexpr std::size_t kMostRanksProgrammed = 64;  // in linear programs over cut
 constexpr double kNearEnough = 0.99;              // of the bound: nothing is worth its time then
 constexpr std::size_t kSettledPairs = 128;
 constexpr std::size_t kMostSettledPairs = 256;
+constexpr double kSettledWell = 0.98;  // of the bound
+// Roots in the middle have the shallowest trees; where links have unlike rates each way, it may
+// take others.
+constexpr double kRootsInTheMiddle = 1.5;
+constexpr double kAnyRoots = std::numeric_limits<double>::infinity();
 constexpr double kEnoughSettled = 0.985;  // of the bound, by equal shares
 constexpr double kNearlyWhole = 1e-4;     // rates of a linear program are not quite integers
 
@@ -306,14 +312,23 @@ std::vector<AllReduceForests> settled_forests(const topology::Topology& topology
   if (share_of(of_halves, bound) >= kNearEnough) {
     return found;
   }
-  auto forests = settled_pairs(topology, {.pairs = settled_count(topology),
-                                          .bound = static_cast<double>(bound.bytes_per_second()),
-                                          .good_enough = kEnoughSettled});
-  if (forests) {
-    set_rate(*forests, topology);
-    if (forests->algbw > of_halves) {
-      found.push_back(std::move(*forests));
+  BestForests best(static_cast<double>(bound.bytes_per_second()),
+                   static_cast<double>(of_halves.bytes_per_second()));
+  for (const double most_far : {kRootsInTheMiddle, kAnyRoots}) {
+    auto forests = settled_pairs(topology, {.pairs = settled_count(topology),
+                                            .bound = static_cast<double>(bound.bytes_per_second()),
+                                            .good_enough = kEnoughSettled,
+                                            .most_far = most_far});
+    if (forests) {
+      set_rate(*forests, topology);
+      best.keep(std::move(forests));
     }
+    if (best.reaches(kSettledWell)) {
+      break;
+    }
+  }
+  if (auto forests = best.take()) {
+    found.push_back(std::move(*forests));
   }
   return found;
 }

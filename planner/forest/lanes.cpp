@@ -11,6 +11,26 @@ namespace {
 constexpr std::uint32_t kNoLane = 0xffffffff;
 constexpr std::size_t kManyPerRank = 16;  // lanes
 
+/// By vertex those that are reached over it first, from the first rank.
+std::vector<std::vector<NodeId>> shortest_ways(const topology::Topology& topology) {
+  std::vector<std::vector<NodeId>> branches(topology.node_count());
+  std::vector<bool> is_reached(topology.node_count());
+  std::vector<NodeId> queue{topology.node_of(Rank(0))};
+  is_reached[queue.front().index()] = true;
+  for (std::size_t i = 0; i < queue.size(); ++i) {
+    const NodeId here = queue[i];
+    for (const LinkId id : topology.links_out_of(here)) {
+      const topology::Link& link = topology.link(id);
+      if (link.kind != topology::LinkKind::kShared && !is_reached[link.to.index()]) {
+        is_reached[link.to.index()] = true;
+        branches[here.index()].push_back(link.to);
+        queue.push_back(link.to);
+      }
+    }
+  }
+  return branches;
+}
+
 }  // namespace
 
 RankLanes::RankLanes(const topology::Topology& topology, const std::vector<double>& prices)
@@ -63,15 +83,24 @@ void RankLanes::add_ways() {
   }
 }
 
-/// In the order of their first ranks. A rank without a host is one of its own.
+/// In an order in which those of a rack, or of whatever else has a way in, follow one another: as a
+/// tree of shortest ways from the first rank is gone through, each branch to its end. A rank
+/// without a host is one of its own.
 void RankLanes::number_hosts() {
+  const std::vector<std::vector<NodeId>> branches = shortest_ways(topology_);
   std::map<std::string, std::uint32_t> numbers;
-  for (std::uint32_t r = 0; r < ranks_; ++r) {
-    const topology::Node& node = topology_.node(topology_.node_of(Rank(r)));
-    const auto next = static_cast<std::uint32_t>(numbers.size());
-    host_of_.push_back(node.host.empty() ? next : numbers.emplace(node.host, next).first->second);
-    if (node.host.empty()) {
-      numbers.emplace("\n" + node.name, next);
+  host_of_.assign(ranks_, 0);
+  std::vector<NodeId> open{topology_.node_of(Rank(0))};
+  while (!open.empty()) {
+    const NodeId here = open.back();
+    open.pop_back();
+    const std::vector<NodeId>& behind = branches[here.index()];
+    open.insert(open.end(), behind.rbegin(), behind.rend());
+    if (const auto rank = topology_.rank_of(here)) {
+      const topology::Node& node = topology_.node(here);
+      const std::string host = node.host.empty() ? "\n" + node.name : node.host;
+      host_of_[rank->index()] =
+          numbers.emplace(host, static_cast<std::uint32_t>(numbers.size())).first->second;
     }
   }
   hosts_ = static_cast<std::uint32_t>(numbers.size());

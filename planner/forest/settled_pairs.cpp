@@ -25,7 +25,6 @@ constexpr int kIdleSettlings = 3;
 constexpr double kSettles = 0.999;        // times the fullest share: less gain is idle
 constexpr double kLargestExponent = 300;  // far from what a double holds
 constexpr std::size_t kFirstLooks = 8;    // for ways, while the first trees are placed
-constexpr double kCentral = 1.5;          // times as far from others as the middle: may be a root
 // Times what a link costs that is as full as may be: what a tree saves by an arc away from its
 // root.
 constexpr double kDetour = 1;
@@ -171,7 +170,7 @@ class Settling {
 
   /// The first trees; false where ranks do not reach each other.
   bool place() {
-    const std::vector<std::uint32_t> roots = lanes_.central_ranks(kCentral);
+    const std::vector<std::uint32_t> roots = lanes_.central_ranks(options_.most_far);
     if (roots.empty()) {
       return false;
     }

@@ -27,6 +27,8 @@ struct SettledOptions {
   std::size_t pairs = 1;
   double bound = 1;        ///< bytes of the buffer per second that no trees exceed
   double good_enough = 1;  ///< share of it with which nothing better is looked for
+  /// Roots are ranks that no other is further from than so many times what the middle has it.
+  double most_far = 1.5;
 };
 
 /// Their rate is not set. None where ranks do not reach each other past no third one.
