@@ -20,7 +20,7 @@ namespace {
 constexpr std::size_t kMostRanksPacked = 512;
 // Large buffers gain from rounds, until graphs become large themselves.
 constexpr std::size_t kFineRounds[] = {16, 24, 32, 48, 64, 96, 128, 256};
-// Of trees that settle and are shallow: a GPU's additions soon take as long as what links wait for.
+// Of trees that settle over switches: a GPU's additions soon take as long as what links wait for.
 constexpr std::size_t kCloseRounds[] = {8, 12, 16, 20, 24, 32, 48, 64, 96, 128, 256};
 constexpr std::size_t kDeep = 8;       // arcs from a root
 constexpr std::size_t kFewRounds = 4;  // enough where there are many trees
@@ -147,7 +147,7 @@ class ForestFamily final : public ScheduleFamily {
     finer.most_transfers =
         std::max(request.most_transfers,
                  std::min(kTimesMoreSettled * request.most_transfers, kMostTransfersSettled));
-    if (is_deep(forests)) {
+    if (request.topology.node_count() == request.topology.rank_count()) {  // each has its own link
       add_forms(plan::Collective::kAllReduce, forests, finer, {Pace::kEvenTurns}, forms);
       return;
     }
