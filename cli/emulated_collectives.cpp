@@ -1,6 +1,7 @@
 #include "cli/emulated_collectives.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <utility>
 
 #include "base/error.hpp"
@@ -63,11 +64,10 @@ class CollectivePlanner {
  private:
   /// As it is measured, many times in a row.
   Duration predicted(const plan::TransferGraph& graph, const plan::Bucket& bucket) {
-    if (const auto exact =
-            costs_.exact_collective_time(graph, bucket.elements, bucket.slice_elements)) {
-      return *exact;
-    }
-    return costs_.collective_time(graph, bucket.elements, bucket.slice_elements);
+    return costs_
+        .exact_collective_time_below(graph, bucket.elements, bucket.slice_elements,
+                                     Duration(INT64_MAX))
+        .value();
   }
 
   std::uint32_t schedule_of(std::size_t family, std::size_t form) {
