@@ -65,23 +65,22 @@ CollectiveResult run_alone(const std::shared_ptr<const GraphIndex>& index, const
   return result;
 }
 
-// Bursts that fit into the time for which a collective keeps its busiest link at least, from which
-// on it is timed as if links had none: with them all schedules that keep that link busy look alike,
-// as it makes up for each of its pauses, while flows of a transport do not always
-// (results/predictions.md).
+// Bursts that fit into the time for which a collective keeps the busiest link that has them at
+// least, from which on it is timed as if links had none: with them all schedules that keep that
+// link busy look alike, as it makes up for each of its pauses, while flows of a transport do not
+// always (results/predictions.md).
 constexpr double kManyBursts = 8;
-// Of many in a row that links hold to one time, fewer messages are better: so little for each that
-// nothing else is decided by it.
-constexpr Duration kTieOfMessage = 1_ns;
+// Of collectives in a row that links hold to one time, those of fewer messages are better: each
+// counts for so much of that time, all together for no more than that.
+constexpr double kShareOfMessage = 0.0005;
+constexpr double kMostOfMessages = 0.02;
 
 class SimulatedCosts final : public plan::CostModel {
  public:
   SimulatedCosts(const topology::Topology& topology, SimulationOptions options)
       : topology_(topology),
         options_(std::move(options)),
-        without_bursts_(topology),
         indexer_(topology, options_.multipath, options_.disturbances.seed, options_.connections) {
-    without_bursts_.remove_bursts();
     options_.record_critical_path = false;
     options_.record_timeline = false;
     options_.record_flows = false;
@@ -91,6 +90,9 @@ class SimulatedCosts final : public plan::CostModel {
                 options_.network == NetworkLevel::kFlow && options_.disturbances.empty();
     knows_loads_ = topology::longest_burst_time(topology) > Duration() &&
                    options_.multipath == Multipath::kPinned && options_.disturbances.empty();
+    if (knows_loads_) {
+      without_bursts_.emplace(topology).remove_bursts();
+    }
   }
   Duration collective_time(const plan::TransferGraph& graph, std::int64_t elements,
                            std::int64_t slice_elements) override {
@@ -186,17 +188,26 @@ class SimulatedCosts final : public plan::CostModel {
     if (!knows_loads_) {
       return {Duration(), topology_};
     }
-    const plan::AlphaBeta model = plan::alpha_beta(graph, topology_);
-    const Duration least = model.at_least(elements);
-    if (least >= scaled(model.burst, kManyBursts)) {
-      return {least, without_bursts_};
+    const std::vector<plan::LinkLoad> loads = plan::link_loads(graph, topology_);
+    const Duration least = plan::alpha_beta(graph, topology_, loads).at_least(elements);
+    Duration busiest;
+    Duration burst;
+    for (const plan::LinkLoad& load : loads) {
+      if (load.burst > Duration() && load.at_least(elements) > busiest) {
+        busiest = load.at_least(elements);
+        burst = load.burst;
+      }
+    }
+    if (busiest >= scaled(burst, kManyBursts)) {
+      return {least, *without_bursts_};
     }
     std::int64_t messages = 0;
     for (const plan::Transfer& transfer : graph.transfers()) {
       const std::int64_t size = graph.range(transfer, elements).size();
       messages += (size + slice_elements - 1) / slice_elements;
     }
-    return {least + kTieOfMessage * messages, topology_};
+    const double share = std::min(kMostOfMessages, kShareOfMessage * static_cast<double>(messages));
+    return {least + scaled(least, share), topology_};
   }
   plan::StepEstimate among_others(plan::StepEstimate estimate, const plan::Plan& plan) const {
     if (!knows_loads_) {
@@ -224,7 +235,7 @@ class SimulatedCosts final : public plan::CostModel {
 
   const topology::Topology& topology_;
   SimulationOptions options_;
-  topology::Topology without_bursts_;
+  std::optional<topology::Topology> without_bursts_;  ///< where there are bursts
   bool may_fold_ = false;
   bool knows_loads_ = false;  ///< there are bursts, and messages go as pinned at rates that stay
   GraphIndexer indexer_;
