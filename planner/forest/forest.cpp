@@ -27,6 +27,8 @@ constexpr int kMostShallowTries = 4;
 // Of forests whose trees get other shares: units per rank at most, and room.
 constexpr std::int64_t kMostUnequalUnits = 12;
 constexpr std::size_t kMostRanksUnequal = 64;
+constexpr std::size_t kMostRanksUnequalExactly = 16;  // whose switches are removed exactly for it
+constexpr double kNearEnoughEqual = 0.99;  // of the bound: other shares are not looked for
 constexpr double kRoomOfUnequal[] = {1, 1.01, 1.03};
 constexpr std::size_t kManyRanks = 32;
 constexpr std::size_t kMostRanksReattachedSoon = 64;
@@ -147,7 +149,8 @@ class ForestSearch {
         keep(std::move(*forest), k);
       }
     }
-    if (options_.may_be_unequal && !is_good_enough(*best_) &&
+    if (options_.may_be_unequal && options_.most_trees_per_rank < kMostUnequalUnits &&
+        !is_good_enough(*best_) && best_->share_of_bound < kNearEnoughEqual &&
         topology_.rank_count() <= kMostRanksUnequal) {
       if (auto forest = unequal()) {
         const std::int64_t units = forest->trees_per_rank;
@@ -169,7 +172,9 @@ class ForestSearch {
         }
         for (const Pairs pairs : {Pairs::kEven, Pairs::kFew}) {
           if (auto forest =
-                  build_forest(asked, topology_, is_reversed_, removals_for(topology_, pairs))) {
+                  build_forest(asked, topology_, is_reversed_,
+                               removals_for(topology_, pairs,
+                                            topology_.rank_count() <= kMostRanksUnequalExactly))) {
             std::erase_if(forest->trees,
                           [this](const Tree& tree) { return depth_of(tree) > shallow_; });
             pool.push_back(std::move(*forest));

@@ -63,7 +63,7 @@ struct ForestOptions {
   Pairs pairs = Pairs::kEven;
   /// Where so few trees per rank are not good enough, as many of unequal shares
   /// (unequal_trees.hpp), if they are nearer to the bound: trees_per_rank is then the sum of units.
-  /// Up to 64 ranks.
+  /// Up to 64 ranks and 11 trees.
   bool may_be_unequal = false;
 };
 

@@ -46,6 +46,20 @@ struct SettledPair {
   Grown reduction;
 };
 
+/// eˣ by basic operations only, so that every machine has the same trees: libraries differ in the
+/// last bit, and by the processor.
+double portable_exp(double x) {
+  constexpr double kLog2 = 0.693147180559945309417;
+  constexpr int kMostTerms = 13;  // of |remainder| ≤ log 2 / 2: the next is below the last bit
+  const double halvings = std::floor(x / kLog2 + 0.5);
+  const double remainder = x - halvings * kLog2;
+  double sum = 1;
+  for (int term = kMostTerms; term > 0; --term) {
+    sum = 1 + remainder / term * sum;
+  }
+  return std::ldexp(sum, static_cast<int>(halvings));
+}
+
 /// What the links carry, and what one more tree costs there.
 class LinkLoads {
  public:
@@ -112,8 +126,9 @@ class LinkLoads {
  private:
   /// What one more tree adds, over exp(steepness · what the fullest link had).
   double price_at(double share, double of_one) const {
-    return std::exp(std::clamp(steepness_ * (share - full_), -kLargestExponent, kLargestExponent)) *
-           std::expm1(std::min(steepness_ * of_one, kLargestExponent));
+    return portable_exp(
+               std::clamp(steepness_ * (share - full_), -kLargestExponent, kLargestExponent)) *
+           (portable_exp(std::min(steepness_ * of_one, kLargestExponent)) - 1);
   }
 
   void reprice(std::size_t link) {
