@@ -142,6 +142,7 @@ std::optional<DividedCollective> DivisionSearch::fastest(std::int64_t elements,
     }
   }
   known_[elements] = std::move(now);
+  best = among_left_out(*best, elements, time);
   if (exact && (!known || best->time < scaled(*known, kMayBeFaster))) {
     best_of_series.insert(best_of_series.begin(), *best);
     best = exactly_fastest(best_of_series, elements, known, exact);
@@ -254,6 +255,26 @@ std::pair<DividedCollective, std::int64_t> DivisionSearch::in_finer_slices(
     cuts *= slices_.factor;
   }
   return {best, best_cuts};
+}
+
+DividedCollective DivisionSearch::among_left_out(DividedCollective best, std::int64_t elements,
+                                                 const TimeBelow& time) const {
+  std::size_t transfers = 0;
+  for (std::size_t form = 0; form < forms_.size(); ++form) {
+    if (is_ruled_out(forms_[form], elements, std::nullopt, best)) {
+      continue;
+    }
+    transfers += forms_[form].transfers;
+    if (transfers > slices_.most_left_out) {
+      break;
+    }
+    const std::int64_t slice = slice_of(largest_transfer(forms_[form], elements), 1);
+    const std::optional<Duration> found = time(form, slice, best.time);
+    if (found && *found < best.time) {
+      best = {*found, form, slice};
+    }
+  }
+  return best;
 }
 
 }  // namespace rackrail::planner

@@ -31,9 +31,13 @@ inline constexpr std::int64_t kMostMessages = 200'000;
 struct SliceSearch {
   std::int64_t most_messages = kMostMessages;
   std::int64_t factor = 4;  ///< between the numbers of cuts that are tried
+  /// Transfers of forms, those that series were left before too, that are simulated all the same at
+  /// the end: of small buffers on few ranks, then, nothing is missed.
+  std::size_t most_left_out = 0;
 };
 /// Where one size is looked at, not a table of them.
-inline constexpr SliceSearch kSlicesOfOneSize{.most_messages = 600'000, .factor = 2};
+inline constexpr SliceSearch kSlicesOfOneSize{
+    .most_messages = 600'000, .factor = 2, .most_left_out = 100'000};
 
 struct FormOptions {
   bool may_have_rates = true;  ///< routes
@@ -109,6 +113,9 @@ class DivisionSearch {
   std::pair<DividedCollective, std::int64_t> in_finer_slices(DividedCollective best,
                                                              std::int64_t elements,
                                                              const TimeBelow& time) const;
+  /// The best of all forms in whole transfers, as many as SliceSearch::most_left_out allows.
+  DividedCollective among_left_out(DividedCollective best, std::int64_t elements,
+                                   const TimeBelow& time) const;
 
   /// The first of them is the best by times that are not exact, the others are in their order.
   std::optional<DividedCollective> exactly_fastest(const std::vector<DividedCollective>& candidates,
