@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <functional>
 #include <numeric>
+#include <ranges>
 #include <string>
 #include <utility>
 
@@ -22,6 +23,9 @@
 namespace rackrail::cli {
 
 namespace {
+
+// Each that is known may cost a copy of the cluster when a plan is weighed.
+constexpr std::size_t kMostConditions = 8;
 
 /// Of a step of so many passes.
 runtime::ComputeLine line_of(const planner::DeviceSpeed& device, std::int64_t passes) {
@@ -94,6 +98,9 @@ void SurvivalPlans::set_condition(const Rates& rates, runtime::BatchFactors fact
   if (rates != conditions_.back()) {
     std::erase(conditions_, rates);
     conditions_.push_back(rates);
+    if (conditions_.size() > kMostConditions) {
+      conditions_.erase(conditions_.begin());
+    }
   }
   factors_ = std::move(factors);
 }
@@ -150,6 +157,11 @@ plan::Plan SurvivalPlans::plan_for(const std::vector<Rank>& left) const {
 }
 
 plan::Plan SurvivalPlans::plan_for(const std::vector<Rank>& left, plan::BatchPlan batch) const {
+  return plan_for(left, std::move(batch), stop_after(at_most_));
+}
+
+plan::Plan SurvivalPlans::plan_for(const std::vector<Rank>& left, plan::BatchPlan batch,
+                                   const Stop& stop) const {
   const topology::Topology cluster = cluster_of(left);
   cluster.require_connected();
   if (std::ranges::min(batch.local_batch) < 1) {
@@ -162,7 +174,7 @@ plan::Plan SurvivalPlans::plan_for(const std::vector<Rank>& left, plan::BatchPla
   options.schedule = schedule_;
   options.route_rates = route_rates_;
   options.local_batch = std::ranges::max(batch.local_batch);
-  options.stop = stop_after(at_most_);
+  options.stop = stop;
   const auto costs = sim::make_cost_model(cluster, {});
   plan::Plan plan = planner::make_plan(cluster, workload_, *costs, options);
   plan.batch = std::move(batch);
@@ -179,7 +191,7 @@ std::string SurvivalPlans::Weighed::text() const {
 /// None where the plan is for no condition that was known here.
 std::optional<topology::Topology> SurvivalPlans::planned_for(const plan::Plan& plan,
                                                              const std::vector<Rank>& ranks) const {
-  for (const Rates& rates : conditions_) {
+  for (const Rates& rates : std::views::reverse(conditions_)) {
     topology::Topology cluster = cluster_of(ranks, rates);
     if (cluster.digest() == plan.cluster_digest) {
       return cluster;
@@ -189,8 +201,9 @@ std::optional<topology::Topology> SurvivalPlans::planned_for(const plan::Plan& p
 }
 
 /// None where only a plan for everything will do.
-std::optional<SurvivalPlans::Other> SurvivalPlans::planned_again(
-    const plan::Plan& in_use, const std::vector<Rank>& ranks) const {
+std::optional<SurvivalPlans::Other> SurvivalPlans::planned_again(const plan::Plan& in_use,
+                                                                 const std::vector<Rank>& ranks,
+                                                                 const Stop& stop) const {
   const auto before = planned_for(in_use, ranks);
   if (!before || in_use.workload_digest != workload_.digest()) {
     return std::nullopt;
@@ -206,8 +219,7 @@ std::optional<SurvivalPlans::Other> SurvivalPlans::planned_again(
   const std::vector<planner::LinkChange> changes = rate_changes(*before, now);
   auto [again, time] = timed([&] {
     const auto costs = sim::make_cost_model(now, {});
-    costs->interrupt_when(stop_after(at_most_));
-    return planner::replan(old, *before, now, changes, workload_, *costs, route_rates_);
+    return planner::replan(old, *before, now, changes, workload_, *costs, route_rates_, stop);
   });
   const bool is_of_family =
       !schedule_ || std::ranges::all_of(again.plan.schedules, [this](const auto& graph) {
@@ -227,7 +239,13 @@ std::optional<SurvivalPlans::Other> SurvivalPlans::planned_again(
 
 SurvivalPlans::Other SurvivalPlans::planned_anew(const plan::Plan& in_use,
                                                  const std::vector<Rank>& left) const {
-  auto [plan, time] = timed([&] { return plan_for(left); });
+  return planned_anew(in_use, left, stop_after(at_most_));
+}
+
+SurvivalPlans::Other SurvivalPlans::planned_anew(const plan::Plan& in_use,
+                                                 const std::vector<Rank>& left,
+                                                 const Stop& stop) const {
+  auto [plan, time] = timed([&] { return plan_for(left, batch_of(left), stop); });
   Other other{.plan = std::move(plan), .changes = {}};
   other.changes = changes_between(in_use, other.plan, workload_);
   other.changes.planning_time = time;
@@ -248,9 +266,15 @@ SurvivalPlans::Weighed SurvivalPlans::weigh(const plan::Plan& in_use,
     }
     return weighed.better < scaled(kept, 1 - kWorthIt);
   };
-  auto again = planned_again(in_use, ranks);
+  const Stop stop = stop_after(at_most_);
+  std::optional<Other> again;
+  try {
+    again = planned_again(in_use, ranks, stop);
+  } catch (const Error&) {
+    again.reset();  // a plan for everything may do all the same
+  }
   const bool is_worth_it =
-      (again && consider(*std::move(again))) || consider(planned_anew(in_use, ranks));
+      (again && consider(*std::move(again))) || consider(planned_anew(in_use, ranks, stop));
   if (!is_worth_it) {
     weighed.plan.reset();
     weighed.changes.reset();

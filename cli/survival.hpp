@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -77,7 +78,7 @@ class SurvivalPlans {
   };
   /// First what uses links that have changed since the plan was made is planned again
   /// (planner/replan.hpp); everything where that is not worth a change, or where `in_use` was not
-  /// made here. Throws as plan_for.
+  /// made here. Both share the time of one search. Throws as plan_for.
   Weighed weigh(const plan::Plan& in_use, const std::vector<Rank>& ranks) const;
   /// The simulated step of a plan that was made for the same ranks, on the cluster as it is now:
   /// with the samples that the plan gives to each rank, and the time that slow ones take for them.
@@ -86,13 +87,17 @@ class SurvivalPlans {
 
  private:
   using Rates = std::map<LinkId, Bandwidth>;
+  using Stop = std::function<bool()>;  // as of planner::PlannerOptions
 
   plan::BatchPlan batch_of(const std::vector<Rank>& left) const;
   topology::Topology cluster_of(const std::vector<Rank>& left, const Rates& rates) const;
   std::optional<topology::Topology> planned_for(const plan::Plan& plan,
                                                 const std::vector<Rank>& ranks) const;
-  std::optional<Other> planned_again(const plan::Plan& in_use,
-                                     const std::vector<Rank>& ranks) const;
+  plan::Plan plan_for(const std::vector<Rank>& left, plan::BatchPlan batch, const Stop& stop) const;
+  std::optional<Other> planned_again(const plan::Plan& in_use, const std::vector<Rank>& ranks,
+                                     const Stop& stop) const;
+  Other planned_anew(const plan::Plan& in_use, const std::vector<Rank>& left,
+                     const Stop& stop) const;
 
   const plan::Plan plan_;
   const topology::Topology cluster_;
@@ -102,7 +107,7 @@ class SurvivalPlans {
   planner::RouteRates route_rates_ = planner::RouteRates::kWhereKept;
   plan::BatchPlan batch_;                 // of a step now
   std::vector<Rank> batch_ranks_;         // that it is divided among
-  std::vector<Rates> conditions_ = {{}};  // that plans may have been made for; the last one holds
+  std::vector<Rates> conditions_ = {{}};  // latest that plans may be for; the last one holds
   runtime::BatchFactors factors_;
 };
 

@@ -55,13 +55,15 @@ void move_to(plan::Plan& plan, const Topology& now) {
 class Replanner {
  public:
   Replanner(const plan::Plan& plan, const Topology& now, const LinkMap& links,
-            const plan::Workload& workload, plan::CostModel& cost_model, RouteRates route_rates)
+            const plan::Workload& workload, plan::CostModel& cost_model, RouteRates route_rates,
+            const std::function<bool()>& stop)
       : old_(plan),
         now_(now),
         links_(links),
         workload_(workload),
         cost_model_(cost_model),
-        route_rates_(route_rates) {}
+        route_rates_(route_rates),
+        stop_(stop) {}
 
   Replan run() {
     result_.before = old_.prediction.step_time;
@@ -69,7 +71,7 @@ class Replanner {
     best_ = rerouted_;
     estimate_ = step(best_);
     result_.rerouted = estimate_.step_time;
-    if (result_.touched_buckets > 0 && is_noticeably_longer()) {
+    if (result_.touched_buckets > 0 && is_noticeably_longer() && !is_stopped()) {
       search();
     }
     finish();
@@ -98,6 +100,8 @@ class Replanner {
     return cost_model_.step(plan, workload_);
   }
 
+  bool is_stopped() const { return stop_ && stop_(); }
+
   bool is_noticeably_longer() const {
     return estimate_.step_time > scaled(result_.before, 1 + kNoticeable);
   }
@@ -110,6 +114,7 @@ class Replanner {
   /// take as long to be made as steps to be simulated, only where those are not enough.
   void search() {
     PlannerOptions options;
+    options.stop = stop_;
     options.error_budget = old_.error_budget;
     options.seed = old_.seed;
     options.route_rates = route_rates_;
@@ -125,7 +130,7 @@ class Replanner {
     CandidateSet candidates(now_, cost_model_, options, &workload_, in_use);
     is_protected_ = protected_tensors(workload_, options.protect_outer_layers);
     try_likely(candidates);
-    if (is_longer_than_enough() && candidates.complete()) {
+    if (is_longer_than_enough() && !is_stopped() && candidates.complete()) {
       try_likely(candidates);
     }
     try_cheapest(candidates);
@@ -182,10 +187,12 @@ class Replanner {
       return known->second;
     };
     for (const Allows allows : kAllowed) {
-      if (is_longer_than_enough()) {
+      if (is_longer_than_enough() && !is_stopped()) {
         Trial trial =
             make_trial(candidates.all(), step_bound, allows,
-                       [&](const plan::Bucket& bucket, const CandidateFilter& filter) {
+                       [&](const plan::Bucket& bucket,
+                           const CandidateFilter& filter) -> std::optional<Choice> {
+                         if (is_stopped()) return std::nullopt;
                          return candidates.cheapest(bucket.elements, filter, alone(bucket));
                        });
         attempt(trial);
@@ -245,7 +252,7 @@ class Replanner {
   /// Simulates it where it may be the best so far.
   void attempt(Trial& trial) {
     if (trial.choices.empty() || trial.at_least >= estimate_.step_time ||
-        !tried_.insert(trial.choices).second) {
+        !tried_.insert(trial.choices).second || is_stopped()) {
       return;
     }
     drop_unused(trial.plan);
@@ -320,6 +327,7 @@ class Replanner {
   const plan::Workload& workload_;
   plan::CostModel& cost_model_;
   const RouteRates route_rates_;
+  const std::function<bool()>& stop_;
   Replan result_;
   plan::Plan rerouted_;
   plan::Plan best_;
@@ -366,10 +374,12 @@ Topology changed_cluster(const Topology& topology, std::span<const LinkChange> c
 
 Replan replan(const plan::Plan& plan, const Topology& before, const Topology& now,
               std::span<const LinkChange> changes, const plan::Workload& workload,
-              plan::CostModel& cost_model, RouteRates route_rates) {
+              plan::CostModel& cost_model, RouteRates route_rates,
+              const std::function<bool()>& stop) {
   require_plan_for(plan, before, workload);
   const LinkMap links(before.link_count(), changes);
-  Replan result = Replanner(plan, now, links, workload, cost_model, route_rates).run();
+  const Interruptible interruptible(cost_model, stop);
+  Replan result = Replanner(plan, now, links, workload, cost_model, route_rates, stop).run();
   std::vector<bool> is_changed_before(before.link_count());
   std::vector<bool> is_changed_now(now.link_count());
   for (const LinkChange& change : changes) {

@@ -16,6 +16,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -65,11 +66,14 @@ struct Replan {
 
 /// `now` is changed_cluster(before, changes), and `cost_model` is of it. Throws PlanError when the
 /// plan is not for `before` and `workload`. Where the plan has rates
-/// of routes the new one may, too, unless they are kNever. Deterministic.
+/// of routes the new one may, too, unless they are kNever. Deterministic without `stop`, which is
+/// asked between simulations and in them: from the first true on the search ends with the best plan
+/// so far.
 Replan replan(const plan::Plan& plan, const topology::Topology& before,
               const topology::Topology& now, std::span<const LinkChange> changes,
               const plan::Workload& workload, plan::CostModel& cost_model,
-              RouteRates route_rates = RouteRates::kWhereKept);
+              RouteRates route_rates = RouteRates::kWhereKept,
+              const std::function<bool()>& stop = {});
 
 /// The step time of the plan as it is on the changed cluster; none when it uses a lost link.
 std::optional<Duration> step_if_kept(const plan::Plan& plan, const topology::Topology& before,
