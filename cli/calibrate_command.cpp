@@ -58,7 +58,8 @@ struct MeasuredHere {
   plan::Workload workload;  ///< only where it was asked for
 };
 
-MeasuredHere measure(const CalibrateOptions& options, const std::vector<plan::Codec>& codecs) {
+MeasuredHere measure(const CalibrateOptions& options, const trainer::TrainingConfig& config,
+                     const std::vector<plan::Codec>& codecs) {
   StageBar bar("measuring", options.workload_output.empty() ? 2 : 3);
   MeasuredHere measured;
   plan::Calibration& calibration = measured.calibration;
@@ -75,7 +76,6 @@ MeasuredHere measure(const CalibrateOptions& options, const std::vector<plan::Co
   calibration.latency = costs.latency;
   if (!options.workload_output.empty()) {
     bar.begin("the model");
-    const auto config = trainer::read_training_config(options.training, topology::configs_folder());
     measured.workload =
         trainer::profile_training(config, {.local_batch = options.local_batch, .codecs = codecs},
                                   trainer::ProfileClock::kThreadCpu);
@@ -86,6 +86,8 @@ MeasuredHere measure(const CalibrateOptions& options, const std::vector<plan::Co
 void run_calibrate(Session& session, const CalibrateOptions& options) {
   require_transport(options.transport);
   const std::vector<plan::Codec> codecs = further_codecs(options);
+  const trainer::TrainingConfig config =
+      trainer::read_training_config(options.training, topology::configs_folder());
   if (!options.workload_output.empty() && std::filesystem::exists(options.training)) {
     session.add_input(options.training);
   }
@@ -95,7 +97,7 @@ void run_calibrate(Session& session, const CalibrateOptions& options) {
       session.add_output(output);
     }
   }
-  const auto [calibration, workload] = measure(options, codecs);
+  const auto [calibration, workload] = measure(options, config, codecs);
   write_file_atomically(options.output, to_json(calibration));
   if (!options.workload_output.empty()) {
     write_file_atomically(options.workload_output, plan::to_yaml(workload));
@@ -160,11 +162,14 @@ void add_calibrate_command(CLI::App& app, Session& session) {
       ->capture_default_str();
   command->add_option("-o,--output", options->output, "Calibration file to write")
       ->capture_default_str();
-  command->add_option("--workload-output", options->workload_output,
-                      "Workload file of the model to write, with times measured here");
-  command->add_option("--codec", options->codecs,
-                      "Measure the errors of this codec on the model's gradients, too, as "
-                      "'topk:density=0.1'; may be repeated");
+  CLI::Option* workload_output =
+      command->add_option("--workload-output", options->workload_output,
+                          "Workload file of the model to write, with times measured here");
+  command
+      ->add_option("--codec", options->codecs,
+                   "Measure the errors of this codec on the model's gradients, too, as "
+                   "'topk:density=0.1'; may be repeated")
+      ->needs(workload_output);
   command->footer(
       "Example: rackrail calibrate --workers 4 -o machine.json --workload-output digits.yaml");
   command->callback([&session, options] {

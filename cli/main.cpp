@@ -6,6 +6,7 @@
 #include <cstring>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/build_config.hpp"
 #include "base/error.hpp"
@@ -49,6 +50,40 @@ int cut_foreign_words(int argc, char** argv, Session& session) {
   return static_cast<int>(dashes - argv);
 }
 
+struct Misuse {
+  std::string message;
+  std::string help;  ///< the command that says what is right: "rackrail topology --help"
+};
+
+/// Said of the innermost command among the words. CLI11 only says that a subcommand is required,
+/// not that another word stands in its place.
+Misuse misuse_of(const CLI::App& app, const CLI::ParseError& error) {
+  const CLI::App* command = &app;
+  std::string path;  // "topology "
+  while (!command->get_subcommands().empty()) {
+    command = command->get_subcommands().back();
+    path += command->get_name() + " ";
+  }
+  Misuse misuse{error.what(), "rackrail " + path + "--help"};
+  if (command->get_require_subcommand_min() == 0) {
+    return misuse;
+  }
+  const std::vector<std::string> words = command->remaining();
+  const auto word =
+      std::ranges::find_if(words, [](const std::string& text) { return !text.starts_with('-'); });
+  if (word != words.end()) {
+    misuse.message = fmt::format("There is no command '{}{}'", path, *word);
+  }
+  if (command != &app) {
+    std::string names;
+    for (const CLI::App* one : command->get_subcommands([](const CLI::App*) { return true; })) {
+      names += (names.empty() ? "" : ", ") + one->get_name();
+    }
+    misuse.message += "; there are " + names;
+  }
+  return misuse;
+}
+
 int run(int argc, char** argv) {
   Session session;
   argc = cut_foreign_words(argc, argv, session);
@@ -87,15 +122,12 @@ int run(int argc, char** argv) {
     return app.exit(success);
   } catch (const CLI::ParseError& error) {
     session.json = session.json || asks_for_json(argc, argv);
-    std::string message = error.what();
-    if (argc > 1 && argv[1][0] != '-' && app.get_subcommands().empty()) {
-      message = fmt::format("There is no command '{}'", argv[1]);
-    }
+    auto [message, help] = misuse_of(app, error);
     for (std::size_t at = 0; (at = message.find('\n', at)) != std::string::npos;) {
       message.replace(at, 1, " ");
     }
-    report_error(Error("<command line>: " + message + " (see rackrail --help)",
-                       {"<command line>", "", message, "what rackrail --help shows"}),
+    report_error(Error("<command line>: " + message + " (see " + help + ")",
+                       {"<command line>", "", message, "what " + help + " shows"}),
                  session.json);
     return kBadInput;
   } catch (const std::exception& error) {

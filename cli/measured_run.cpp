@@ -72,20 +72,29 @@ void note_slow_ranks(const nlohmann::json& run, MeasuredRun& result) {
   }
 }
 
+/// Of each rank that was lost and not replaced since.
 void note_lost_ranks(const nlohmann::json& run, MeasuredRun& result) {
+  std::vector<std::string> lost;
   for (const nlohmann::json& loss : list_in(run, "losses_of_workers")) {
     if (!loss.is_object()) {
       continue;
     }
-    const nlohmann::json& replaced = list_in(loss, "new_workers_for");
     for (const nlohmann::json& name : list_in(loss, "lost")) {
-      if (name.is_string() && std::ranges::count(replaced, name) == 0) {
-        result.notes.push_back(
-            fmt::format("{} was lost in the run: this plan is for all ranks all the same; "
-                        "`rackrail plan` makes one for a cluster without it",
-                        name.get<std::string>()));
+      if (name.is_string() && std::ranges::count(lost, name.get<std::string>()) == 0) {
+        lost.push_back(name.get<std::string>());
       }
     }
+    for (const nlohmann::json& name : list_in(loss, "new_workers_for")) {
+      if (name.is_string()) {
+        std::erase(lost, name.get<std::string>());
+      }
+    }
+  }
+  for (const std::string& name : lost) {
+    result.notes.push_back(
+        fmt::format("{} was lost in the run: this plan is for all ranks all the same; "
+                    "`rackrail plan` makes one for a cluster without it",
+                    name));
   }
 }
 

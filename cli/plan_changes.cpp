@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <string>
 #include <tuple>
 #include <utility>
 
@@ -42,9 +43,11 @@ PlanChanges figures_of(const plan::Plan& before, const plan::Plan& after) {
 }
 
 std::string samples_text(const std::vector<std::int64_t>& samples) {
-  return samples.size() > kMostSamplesShown
-             ? fmt::format("{} to {}", std::ranges::min(samples), std::ranges::max(samples))
-             : fmt::format("{}", fmt::join(samples, ", "));
+  if (samples.size() <= kMostSamplesShown) {
+    return fmt::format("{}", fmt::join(samples, ", "));
+  }
+  const auto [least, most] = std::ranges::minmax(samples);
+  return least == most ? std::to_string(least) : fmt::format("{} to {}", least, most);
 }
 
 }  // namespace

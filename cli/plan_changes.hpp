@@ -30,7 +30,7 @@ struct PlanChanges {
   std::size_t touched_buckets = 0;  ///< where it is incremental
   std::size_t buckets_before = 0;
   std::size_t buckets = 0;
-  std::vector<GradientChange> gradients;  ///< each pair of schedules once
+  std::vector<GradientChange> gradients;  ///< each pair of schedules and number of routes once
   std::vector<std::int64_t> samples_before;
   std::vector<std::int64_t> samples;  ///< of each rank in a pass
 

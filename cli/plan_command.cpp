@@ -85,14 +85,7 @@ planner::PlannerOptions planner_options(const PlanOptions& options, const Sessio
   if (!options.codec.empty()) {
     result.codec =
         named("<command line>", "--codec", [&] { return plan::parse_codec(options.codec); });
-    const double error = plan::usual_error(*result.codec).error;
     result.holds_codec_to_budget = options.has_error_budget;
-    if (options.has_error_budget && error > options.error_budget) {
-      throw ConfigError(ErrorContext{
-          "<command line>", "--codec " + options.codec,
-          fmt::format("a relative error of {:.2g}", error),
-          fmt::format("at most the --error-budget {}; or leave one out", options.error_budget)});
-    }
   }
   if (!options.bucket_size.empty()) {
     result.bucket_size =
@@ -124,6 +117,21 @@ planner::PlannerOptions planner_options(const PlanOptions& options, const Sessio
     }
   }
   return result;
+}
+
+/// One encoding by the codec that was asked for, on this model's gradients.
+void require_within_budget(const PlanOptions& options, const planner::PlannerOptions& chosen,
+                           const plan::Workload& workload) {
+  if (!chosen.codec || !chosen.holds_codec_to_budget) {
+    return;
+  }
+  const double error = workload.codec_error(*chosen.codec);
+  if (error > options.error_budget) {
+    throw ConfigError(ErrorContext{
+        "<command line>", "--codec " + options.codec,
+        fmt::format("a relative error of {:.2g}", error),
+        fmt::format("at most the --error-budget {}; or leave one out", options.error_budget)});
+  }
 }
 
 std::chrono::nanoseconds time_budget(const std::string& text) {
@@ -395,6 +403,7 @@ void run_plan(Session& session, const PlanOptions& options) {
   planner::PlannerOptions chosen = planner_options(options, session);
   const topology::Topology cluster = options.cluster.load(session);
   const plan::Workload workload = load_workload(session, options.workload);
+  require_within_budget(options, chosen, workload);
   if (options.has_batch_policy && chosen.batch_policy == planner::BatchPolicy::kGoodput &&
       !workload.noise_scale.has_value()) {
     throw ConfigError(ErrorContext{options.workload, "--batch-policy goodput", "no noise scale",

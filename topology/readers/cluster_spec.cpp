@@ -122,9 +122,13 @@ LinkClasses read_link_classes(const ConfigValue* section) {
   for (const auto& [name, value] : section->members()) {
     value.allow_only({"link", "bandwidth", "latency", "overhead", "receive_overhead",
                       "flow_bandwidth", "cpu_share"});
+    const ConfigValue* base = value.find("link");
     const auto preset = classes.find(name);
+    if (base != nullptr && preset == classes.end() && base->name() == name) {
+      base->fail("'" + name + "' itself", "another link class: " + known_names(classes));
+    }
     // A class of a preset's name replaces what it names and keeps the rest.
-    classes[name] = value.find("link") == nullptr && preset != classes.end()
+    classes[name] = base == nullptr && preset != classes.end()
                         ? with_properties(value, &preset->second)
                         : link_of(value, classes);
   }

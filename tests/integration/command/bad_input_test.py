@@ -211,7 +211,13 @@ class BadInput(harness.CommandTest):
         self.assertIn("is in no bucket", verdict.out)
 
     def test_a_command_that_is_none(self):
-        self.assert_bad_input("plann", found="no command 'plann'")
+        self.assert_bad_input("plann", found="no command 'plann'", expected="rackrail --help")
+        self.assert_bad_input("topology", "bound", "two-racks-40g",
+                              found="no command 'topology bound'; there are show, convert, bounds",
+                              expected="rackrail topology --help")
+        self.assert_bad_input("job", "statu", "127.0.0.1:1", found="there are status, replan",
+                              expected="rackrail job --help")
+        self.assert_bad_input("fit", found="there are steps, noise", expected="rackrail fit --help")
 
     def test_training_that_is_not_what_was_planned(self):
         self.rackrail("plan", "two-racks-40g", "resnet-50", "-o", "plan.json")

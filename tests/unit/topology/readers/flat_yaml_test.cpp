@@ -82,6 +82,19 @@ TEST_CASE("without rank numbers all GPUs and hosts are ranks") {
   CHECK(t.link(LinkId(3)).kind == LinkKind::kHostLink);
 }
 
+TEST_CASE("a link class cannot build upon itself, except on a preset of its name") {
+  const auto read = [](const std::string& name) {
+    return read_text("link_classes:\n  " + name + ": { link: " + name +
+                     ", bandwidth: 50 Gbit/s }\nnode_types:\n  a: { rank: host, nics: { link: " +
+                     name + " } }\nracks: { hosts: 2 }\nname: c\n");
+  };
+  CHECK_THAT(error_of([&] { read("slow"); }),
+             Catch::Contains("flat.yaml: ") &&
+                 Catch::Contains("line 2, link_classes.slow.link: found 'slow' itself, expected "
+                                 "another link class"));
+  CHECK(read("tcp").rank_count() == 2);
+}
+
 TEST_CASE("mistakes in the flat form are named with their line") {
   const auto [text, expected] = GENERATE(table<std::string, std::string>({
       {"nodes:\n- {name: a, kind: gpu}\n- {name: a, kind: gpu}\n", "line 3"},
