@@ -12,8 +12,8 @@ namespace rackrail::planner {
 
 namespace {
 
-constexpr double kNearlyAsQuick = 0.8;         // of the other's bytes per second
-constexpr std::int64_t kElements = 1U << 20U;  // of which codecs' sizes are compared
+constexpr double kNearlyAsQuick = 0.8;                 // of the other's bytes per second
+constexpr std::int64_t kComparedElements = 1U << 20U;  // of which codecs' sizes are compared
 
 /// Rates of one rank of each kind of device.
 std::vector<plan::DeviceRates> rates_of_devices(const topology::Topology& topology) {
@@ -28,14 +28,16 @@ std::vector<plan::DeviceRates> rates_of_devices(const topology::Topology& topolo
   return rates;
 }
 
-class Comparison {
+class CodecComparison {
  public:
-  Comparison(const topology::Topology& topology,
-             const std::function<double(const plan::Codec&)>& error_of)
+  CodecComparison(const topology::Topology& topology,
+                  const std::function<double(const plan::Codec&)>& error_of)
       : devices_(rates_of_devices(topology)), error_of_(error_of) {}
 
   bool makes_pointless(const plan::Codec& better, const plan::Codec& codec) const {
-    const auto size = [](const plan::Codec& one) { return plan::encoded_size(one, kElements); };
+    const auto size = [](const plan::Codec& one) {
+      return plan::encoded_size(one, kComparedElements);
+    };
     return (better.survives_many_hops() || !codec.survives_many_hops()) &&
            size(better) <= size(codec) && error_of_(better) <= error_of_(codec) &&
            std::ranges::all_of(devices_, [&](const plan::DeviceRates& rates) {
@@ -55,7 +57,7 @@ class Comparison {
 
 std::vector<plan::Codec> codecs_to_try(const topology::Topology& topology, double error_budget,
                                        const std::function<double(const plan::Codec&)>& error_of) {
-  const Comparison comparison(topology, error_of);
+  const CodecComparison comparison(topology, error_of);
   std::vector<plan::Codec> tried;
   for (const plan::Codec& codec : plan::all_codecs()) {
     const bool is_allowed = !codec.is_lossy() || error_of(codec) <= error_budget;

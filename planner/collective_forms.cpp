@@ -20,8 +20,9 @@ constexpr std::size_t kMostTransfersOfManyOfOneSize = 1'200'000;
 constexpr std::int64_t kMostCuts = 256;
 constexpr std::int64_t kFewestElements = 512;  // of a message: below, it costs more than it moves
 constexpr double kWorthFinerSlices = 0.98;     // of the time with coarser ones
-constexpr std::size_t kMostSliced = 3;         // series whose best form is tried in slices
-constexpr double kWorthSlicing = 1.05;         // of the time of the best: what slices may save
+constexpr std::int64_t kMessagesSimulatedSoon = 10'000;
+constexpr std::size_t kMostSliced = 3;  // series whose best form is tried in slices
+constexpr double kWorthSlicing = 1.05;  // of the time of the best: what slices may save
 constexpr double kWorthFinerRounds = 0.998;
 constexpr int kPatience = 2;
 constexpr double kWorthAnotherForm = 0.995;  // of the time of the best so far
@@ -251,8 +252,12 @@ std::pair<DividedCollective, std::int64_t> DivisionSearch::in_finer_slices(
       is_possible(below->cuts) && is_worthwhile(below->cuts)) {
     cuts = slices_.factor * below->cuts;
   }
-  while (is_possible(cuts) && is_worthwhile(cuts)) {
-    cuts *= slices_.factor;
+  for (int misses = 0; is_possible(cuts); cuts *= slices_.factor) {
+    misses = is_worthwhile(cuts) ? 0 : misses + 1;
+    // Large slices may all take the same, and small ones less.
+    if (misses > 1 || (misses > 0 && shape.transfers * cuts > kMessagesSimulatedSoon)) {
+      break;
+    }
   }
   return {best, best_cuts};
 }

@@ -28,7 +28,7 @@ class LinearProgram {
   /// order of their coming.
   int add_row(const Terms& terms, double lower, bool is_equal = false);
 
-  /// The largest objective; none when there is none (infeasible, unbounded or out of time).
+  /// The largest objective; none when there is none (infeasible or unbounded).
   [[nodiscard]] std::optional<double> maximise();
   /// Of a variable in the last solution.
   double value(int variable) const;

@@ -30,7 +30,7 @@ constexpr double kFairEnough = 0.985;
 constexpr double kNearlyAll = 0.995;  // what is looked for when trees are priced
 constexpr std::size_t kMostRanksShaped = 16;
 constexpr std::size_t kMostRanksProgrammed = 64;  // in linear programs over cuts, or over pairs
-constexpr double kNearEnough = 0.99;              // of the bound: nothing is worth its time then
+constexpr double kHalvesNearEnough = 0.99;        // of the bound: nothing is worth its time then
 constexpr std::size_t kSettledPairs = 128;
 constexpr std::size_t kMostSettledPairs = 256;
 constexpr double kSettledWell = 0.98;  // of the bound
@@ -309,7 +309,7 @@ std::vector<AllReduceForests> settled_forests(const topology::Topology& topology
   }
   const Bandwidth bound = topology::allreduce_bound(topology).algbw;
   const Bandwidth of_halves = rate_of_halves(topology);
-  if (share_of(of_halves, bound) >= kNearEnough) {
+  if (share_of(of_halves, bound) >= kHalvesNearEnough) {
     return found;
   }
   BestForests best(static_cast<double>(bound.bytes_per_second()),

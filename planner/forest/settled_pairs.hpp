@@ -10,7 +10,7 @@
 // at the same prices, which is what makes a packing of trees optimal (Plotkin, Shmoys and Tardos,
 // "Fast Approximation Algorithms for Fractional Packing and Covering Problems", 1995). What is left
 // is a percent or so where links that bind carry some fifty trees; no program over all links and
-// cuts is solved, so that ranks may be many: O(pairs · arcs) for each round of moves.
+// cuts is solved, so that ranks may be many: O(pairs · ranks · arcs) for each round of moves.
 //
 // Ranks are then given parents that are nearer to the root, where that costs no more than using a
 // link that is not quite full: trees are shallow, and links that need not be full are spared.
