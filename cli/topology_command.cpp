@@ -387,7 +387,8 @@ void add_topology_command(CLI::App& app, Session& session) {
   const auto trees = std::make_shared<std::int64_t>(0);
   bounds
       ->add_option("--trees-per-rank", *trees,
-                   "Look for trees too, so many per rank at most, and say how near they come")
+                   "Look for trees too, so many per rank at most (of unequal shares where that is "
+                   "nearer), and say how near they come")
       ->check(CLI::Range(1, 1000));
   bounds->callback([&session, options, in_network, trees] {
     session.command = "topology bounds";
