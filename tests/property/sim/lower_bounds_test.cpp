@@ -89,9 +89,12 @@ void check(const plan::TransferGraph& graph, const Topology& t, double bound_per
            std::uint64_t seed, std::map<NetworkLevel, Seen>& seen) {
   // A rank has at least an element of each chunk, and the packet level 4 KiB of most.
   const std::int64_t weights = plan::alpha_beta(graph, t).fewest_elements;
-  const auto level = random_bits(seed, 1) % 2 == 0 ? NetworkLevel::kFlow : NetworkLevel::kPacket;
   const std::int64_t least = weights * static_cast<std::int64_t>(1 + random_bits(seed, 2) % 64);
-  const std::int64_t most = level == NetworkLevel::kFlow ? 64'000'000 : 100'000;
+  constexpr std::int64_t kMostInPackets = 100'000;  // more take minutes
+  const auto level = random_bits(seed, 1) % 2 == 0 || least > kMostInPackets
+                         ? NetworkLevel::kFlow
+                         : NetworkLevel::kPacket;
+  const std::int64_t most = level == NetworkLevel::kFlow ? 64'000'000 : kMostInPackets;
   const std::int64_t elements = std::max(
       least, static_cast<std::int64_t>(random_bits(seed, 3) % static_cast<std::uint64_t>(most)));
   const std::int64_t slices = std::int64_t{1} << (random_bits(seed, 4) % 5 * 2);
