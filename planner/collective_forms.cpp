@@ -20,7 +20,10 @@ constexpr std::size_t kMostTransfersOfManyOfOneSize = 1'200'000;
 constexpr std::int64_t kMostCuts = 256;
 constexpr std::int64_t kFewestElements = 512;  // of a message: below, it costs more than it moves
 constexpr double kWorthFinerSlices = 0.98;     // of the time with coarser ones
-constexpr std::int64_t kMessagesSimulatedSoon = 10'000;
+// What few large transfers, one after the other, take says little of what they take in slices: by
+// how much their bound must be below the best, and how many there may be.
+constexpr double kPromising = 0.95;
+constexpr std::int64_t kFewTransfers = 2'000;
 constexpr std::size_t kMostSliced = 3;  // series whose best form is tried in slices
 constexpr double kWorthSlicing = 1.05;  // of the time of the best: what slices may save
 constexpr double kWorthFinerRounds = 0.998;
@@ -129,11 +132,12 @@ std::optional<DividedCollective> DivisionSearch::fastest(std::int64_t elements,
   }
   std::stable_sort(best_of_series.begin(), best_of_series.end(),
                    [](const auto& one, const auto& other) { return one.time < other.time; });
-  best_of_series.resize(std::min(best_of_series.size(), kMostSliced));
   Known now{std::move(best_forms), best->form, 1};
-  for (const DividedCollective& whole : best_of_series) {
-    if (whole.time > scaled(best->time, kWorthSlicing)) {
-      break;
+  for (std::size_t i = 0; i < best_of_series.size(); ++i) {
+    const DividedCollective& whole = best_of_series[i];
+    const bool is_near = i < kMostSliced && whole.time <= scaled(best->time, kWorthSlicing);
+    if (!is_near && !may_pass_by_slices(whole, elements, best->time)) {
+      continue;
     }
     const auto [found, cuts] = in_finer_slices(whole, elements, time);
     if (found.time < best->time) {
@@ -144,6 +148,7 @@ std::optional<DividedCollective> DivisionSearch::fastest(std::int64_t elements,
   }
   known_[elements] = std::move(now);
   best = among_left_out(*best, elements, time);
+  best_of_series.resize(std::min(best_of_series.size(), kMostSliced));
   if (exact && (!known || best->time < scaled(*known, kMayBeFaster))) {
     best_of_series.insert(best_of_series.begin(), *best);
     best = exactly_fastest(best_of_series, elements, known, exact);
@@ -223,6 +228,13 @@ std::optional<DividedCollective> DivisionSearch::search_series(
   return best_here;
 }
 
+bool DivisionSearch::may_pass_by_slices(const DividedCollective& whole, std::int64_t elements,
+                                        Duration best) const {
+  const FormShape& shape = forms_[whole.form];
+  return shape.bound && shape.transfers <= kFewTransfers &&
+         shape.bound->at_least(elements) < scaled(best, kPromising);
+}
+
 std::pair<DividedCollective, std::int64_t> DivisionSearch::in_finer_slices(
     DividedCollective best, std::int64_t elements, const TimeBelow& time) const {
   const FormShape& shape = forms_[best.form];
@@ -252,12 +264,8 @@ std::pair<DividedCollective, std::int64_t> DivisionSearch::in_finer_slices(
       is_possible(below->cuts) && is_worthwhile(below->cuts)) {
     cuts = slices_.factor * below->cuts;
   }
-  for (int misses = 0; is_possible(cuts); cuts *= slices_.factor) {
-    misses = is_worthwhile(cuts) ? 0 : misses + 1;
-    // Large slices may all take the same, and small ones less.
-    if (misses > 1 || (misses > 0 && shape.transfers * cuts > kMessagesSimulatedSoon)) {
-      break;
-    }
+  while (is_possible(cuts) && is_worthwhile(cuts)) {
+    cuts *= slices_.factor;
   }
   return {best, best_cuts};
 }

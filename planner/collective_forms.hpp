@@ -109,6 +109,9 @@ class DivisionSearch {
   std::optional<DividedCollective> search_series(
       std::size_t series, std::int64_t elements, const TimeBelow& time,
       std::optional<Duration> known, const std::optional<DividedCollective>& best) const;
+  /// Whether a form that is slow in whole transfers may be the fastest in slices.
+  bool may_pass_by_slices(const DividedCollective& whole, std::int64_t elements,
+                          Duration best) const;
   /// Also the number of cuts.
   std::pair<DividedCollective, std::int64_t> in_finer_slices(DividedCollective best,
                                                              std::int64_t elements,
