@@ -190,4 +190,29 @@ TEST_CASE(
   CHECK(asked == Asked{{0, std::nullopt}});
 }
 
+TEST_CASE("few transfers that are slow as a whole may be the fastest in slices") {
+  const std::int64_t many = GENERATE(100, 5'000);
+  std::vector<FormShape> forms = two_series();
+  for (FormShape& form : forms) {
+    form.bound = plan::AlphaBeta{.alpha = 95_ms};
+  }
+  // A series of one, the last of four by its time as a whole.
+  for (const std::int64_t transfers : {many, many}) {
+    forms.push_back({.largest_share = 0.25, .transfers = transfers});
+    forms.back().bound = plan::AlphaBeta{.alpha = 50_ms};
+  }
+  constexpr std::int64_t kElements = 1 << 20;
+  const DividedCollective found = fastest_division(
+      forms, kElements, [&](std::size_t form, std::int64_t slice, const std::optional<Duration>&) {
+        const bool is_sliced = slice < kElements / 4;
+        return std::optional(form < 8 ? 100_ms : form == 8 ? 300_ms : (is_sliced ? 60_ms : 200_ms));
+      });
+  if (many == 100) {
+    CHECK(found.form == 9);
+    CHECK(found.time == 60_ms);
+  } else {
+    CHECK(found.time == 100_ms);  // too many to be looked at
+  }
+}
+
 }  // namespace rackrail::planner
