@@ -77,8 +77,9 @@ class CostModel {
 
   /// Time of one collective alone on the cluster, from the start on all ranks to the end on the
   /// last. Where links let bursts pass (plan/alpha_beta.hpp) it may be one of many in a row: if
-  /// they take longer, and if so many bursts fit into it that they hardly matter. Throws
-  /// SimulationError for a graph that cannot end.
+  /// they take longer (which counts each message as a little, up to 2 % in all), and if so many
+  /// bursts fit into it that they hardly matter. Throws SimulationError for a graph that cannot
+  /// end.
   virtual Duration collective_time(const TransferGraph& graph, std::int64_t elements,
                                    std::int64_t slice_elements) = 0;
   /// The same where only less than `limit` is of interest: none when it is no less, which is found

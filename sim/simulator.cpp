@@ -68,7 +68,7 @@ CollectiveResult run_alone(const std::shared_ptr<const GraphIndex>& index, const
 // Bursts that fit into the time for which a collective keeps the busiest link that has them at
 // least, from which on it is timed as if links had none: with them all schedules that keep that
 // link busy look alike, as it makes up for each of its pauses, while flows of a transport do not
-// always (results/predictions.md).
+// always (results/emulated-racks.md).
 constexpr double kManyBursts = 8;
 // Of collectives in a row that links hold to one time, those of fewer messages are better: each
 // counts for so much of that time, all together for no more than that.

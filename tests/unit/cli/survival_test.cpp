@@ -22,6 +22,16 @@ plan::Workload one_tensor() {
   return workload;
 }
 
+/// In FP32, 32 samples by rank.
+plan::Plan plan_of_rings(const topology::Topology& cluster, const plan::Workload& workload) {
+  planner::PlannerOptions options;
+  options.local_batch = 32;
+  options.compare_baselines = false;
+  options.codec = plan::Codec{};
+  options.schedule = "ring";
+  return planner::make_plan(cluster, workload, *sim::make_cost_model(cluster, {}), options);
+}
+
 }  // namespace
 
 TEST_CASE("plans are for the rates that links have now, and slow ranks get fewer samples") {
@@ -100,13 +110,7 @@ TEST_CASE(
     "what uses links that have changed is planned again, and everything where that is no use") {
   const topology::Topology cluster = test::two_racks();
   const plan::Workload workload = one_tensor();
-  planner::PlannerOptions options;
-  options.local_batch = 32;
-  options.compare_baselines = false;
-  options.codec = plan::Codec{};
-  options.schedule = "ring";
-  const plan::Plan first =
-      planner::make_plan(cluster, workload, *sim::make_cost_model(cluster, {}), options);
+  const plan::Plan first = plan_of_rings(cluster, workload);
   SurvivalPlans plans(first, cluster, workload, 60_s);
   const std::vector<Rank> all{Rank(0), Rank(1), Rank(2), Rank(3)};
   std::map<LinkId, Bandwidth> slow;
@@ -195,13 +199,7 @@ TEST_CASE("a slow rank's samples go to the others by the same schedules") {
 TEST_CASE("after a loss it is said what all gradients go by then") {
   const topology::Topology cluster = test::two_racks();
   const plan::Workload workload = one_tensor();
-  planner::PlannerOptions options;
-  options.local_batch = 32;
-  options.compare_baselines = false;
-  options.codec = plan::Codec{};
-  options.schedule = "ring";
-  const plan::Plan first =
-      planner::make_plan(cluster, workload, *sim::make_cost_model(cluster, {}), options);
+  const plan::Plan first = plan_of_rings(cluster, workload);
   SurvivalPlans plans(first, cluster, workload, 60_s);
   const SurvivalPlans::Other next = plans.planned_anew(first, {Rank(0), Rank(2), Rank(3)});
   CHECK(next.plan.rank_count() == 3);
