@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <utility>
 
 #include "base/error.hpp"
 #include "base/parse_units.hpp"
 #include "plan/empty_plan.hpp"
 #include "planner/collective_forms.hpp"
+#include "planner/held_rates.hpp"
 #include "planner/schedule_family.hpp"
 #include "planner/schedule_table.hpp"
 
@@ -43,7 +45,18 @@ class CollectivePlanner {
   }
   CollectivePlan finish() { return std::move(result_); }
 
-  void add(const planner::TableRow& row, std::size_t family) {
+  /// As plans of programs choose: what may be held to rates may cost what that is worth.
+  std::size_t choice(const planner::TableRow& row) {
+    std::size_t best = row.best;
+    for (std::size_t family = 0; family < row.times.size(); ++family) {
+      if (row.times[family].is_simulated && judged(row, family) < judged(row, best)) {
+        best = family;
+      }
+    }
+    return best;
+  }
+
+  void add(const planner::TableRow& row, std::size_t family, std::size_t choice) {
     const planner::TableTime& time = row.times[family];
     plan::Bucket bucket;
     bucket.tensors = {static_cast<std::uint32_t>(result_.plan.buckets.size())};
@@ -55,7 +68,7 @@ class CollectivePlanner {
     result_.cases.push_back({.size = row.bytes,
                              .codec = codec_,
                              .family = table_.families[family],
-                             .is_chosen = family == row.best,
+                             .is_chosen = family == choice,
                              .predicted = predicted(graph, bucket),
                              .measured = {}});
     result_.plan.buckets.push_back(std::move(bucket));
@@ -70,13 +83,26 @@ class CollectivePlanner {
         .value();
   }
 
+  Duration judged(const planner::TableRow& row, std::size_t family) {
+    const planner::TableTime& time = row.times[family];
+    return planner::judged_by_rates(time.time, graph_of(family, time.form), time.slice_elements,
+                                    network_);
+  }
+
+  const plan::TransferGraph& graph_of(std::size_t family, std::size_t form) {
+    auto& forms = forms_[family];
+    if (forms.empty()) {
+      forms = planner::collective_forms(planner::schedule_family(table_.families[family]),
+                                        plan::Collective::kAllReduce, network_, router_,
+                                        {codec_, codec_});
+    }
+    return forms.at(form).graph();
+  }
+
   std::uint32_t schedule_of(std::size_t family, std::size_t form) {
     auto known = std::find(made_.begin(), made_.end(), std::pair(family, form));
     if (known == made_.end()) {
-      const auto forms = planner::collective_forms(
-          planner::schedule_family(table_.families[family]), plan::Collective::kAllReduce, network_,
-          router_, {codec_, codec_});
-      result_.plan.schedules.push_back(forms.at(form).graph());
+      result_.plan.schedules.push_back(graph_of(family, form));
       known = made_.insert(made_.end(), {family, form});
     }
     return static_cast<std::uint32_t>(known - made_.begin());
@@ -88,6 +114,7 @@ class CollectivePlanner {
   planner::ScheduleTable table_;
   topology::Router router_;
   CollectivePlan result_;
+  std::map<std::size_t, std::vector<planner::CollectiveForm>> forms_;  // by family
   std::vector<std::pair<std::size_t, std::size_t>> made_;  // by schedule of the plan: family, form
 };
 
@@ -110,12 +137,13 @@ std::vector<CollectivePlan> plan_collectives(const topology::Topology& network,
     for (Bytes size = selection.smallest; size <= selection.largest;
          size = size * selection.growth) {
       const planner::TableRow& row = planner.row(size);
+      const std::size_t choice = planner.choice(row);
       if (!selection.every_schedule) {
-        planner.add(row, row.best);
+        planner.add(row, choice, choice);
         continue;
       }
       for (std::size_t family = 0; family < row.times.size(); ++family) {
-        planner.add(row, family);
+        planner.add(row, family, choice);
       }
       plans.push_back(planner.finish());
       planner.start();

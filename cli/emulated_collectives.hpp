@@ -16,7 +16,7 @@ struct EmulatedCollective {
   Bytes size;  ///< of the FP32 buffer on every rank
   plan::Codec codec;
   std::string family;
-  bool is_chosen = false;  ///< predicted to be the fastest family for this size and codec
+  bool is_chosen = false;  ///< the family that a plan would have for this size and codec
   Duration predicted;
   Duration measured;  ///< zero until somebody has
 

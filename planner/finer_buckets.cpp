@@ -68,7 +68,6 @@ class Divider {
   std::vector<Family>& families(const plan::Codec& codec);
   void make_forms(Family& family, const plan::Codec& codec);
   DividedCollective division(const Family& family, std::int64_t elements);
-  Duration judged_time(const plan::TransferGraph& graph, std::int64_t elements, std::int64_t slice);
 
   const topology::Topology& topology_;
   topology::Router router_;
@@ -123,17 +122,13 @@ DividedCollective Divider::division(const Family& family, std::int64_t elements)
         static_cast<std::int64_t>(shapes[form].largest_share * static_cast<double>(elements));
     const bool is_whole = form == coarsest && slice >= largest;
     const bool is_too_fine = !is_whole && std::min(slice, largest) < kLeastMessage;
-    return is_too_fine ? kTooFine : judged_time(family.forms[form].graph(), elements, slice);
+    if (is_too_fine) {
+      return kTooFine;
+    }
+    const plan::TransferGraph& graph = family.forms[form].graph();
+    return judged_by_rates(cost_model_.collective_time(graph, elements, slice), graph,
+                           std::min(slice, largest), topology_);
   });
-}
-
-/// Rates are worth what they may cost.
-Duration Divider::judged_time(const plan::TransferGraph& graph, std::int64_t elements,
-                              std::int64_t slice) {
-  const Duration time = cost_model_.collective_time(graph, elements, slice);
-  return graph.has_rates() && gains_from_rates(graph, topology_) && time >= kLongForRates
-             ? scaled(time, 1 / kMostForRates)
-             : time;
 }
 
 std::optional<Division> Divider::fastest(std::string_view only_family, const plan::Codec& codec,
@@ -189,7 +184,7 @@ bool take_if_faster(plan::Plan& plan, std::size_t index, Division division,
   const Duration limit =
       gains_rates && plan::alpha_beta(plan.schedules.back(), topology).at_least(bucket.elements) >=
                          kLongForRates
-          ? scaled(fastest, kMostForRates)
+          ? scaled(fastest, most_for_rates(plan.schedules.back(), topology))
           : plan.prediction.step_time;
   if (estimate.step_time >= limit) {
     bucket = before;

@@ -72,6 +72,46 @@ bool gains_from_rates(const plan::TransferGraph& graph, const topology::Topology
          });
 }
 
+double most_for_rates(const plan::TransferGraph& graph, const topology::Topology& topology) {
+  constexpr double kNearlyAsBusy = 0.99;
+  const std::vector<plan::LinkLoad> loads = plan::link_loads(graph, topology);
+  double longest = 0;
+  for (const plan::LinkLoad& load : loads) {
+    longest = std::max(longest, load.seconds_per_element);
+  }
+  std::map<LinkId, std::set<Rank>> senders;  // over the links that are busy longest
+  for (const plan::LinkLoad& load : loads) {
+    if (load.seconds_per_element >= kNearlyAsBusy * longest) {
+      senders[load.link];
+    }
+  }
+  for (const plan::Transfer& transfer : graph.transfers()) {
+    for (const LinkId link : graph.routes()[transfer.route.index()]) {
+      if (const auto of_link = senders.find(link); of_link != senders.end()) {
+        of_link->second.insert(transfer.src);
+      }
+    }
+  }
+  const bool are_many = std::ranges::any_of(
+      senders, [](const auto& of_link) { return of_link.second.size() >= kManySenders; });
+  return are_many ? kMostForSharedRates : kMostForRates;
+}
+
+Duration judged_by_rates(Duration time, const plan::TransferGraph& graph, std::int64_t elements,
+                         const topology::Topology& topology) {
+  if (time < kLongForRates || !gains_from_rates(graph, topology)) {
+    return time;
+  }
+  const double most = most_for_rates(graph, topology);
+  const bool is_short = std::ranges::all_of(graph.codecs(), [&](const plan::Codec& codec) {
+    return plan::encoded_size(codec, elements) <= kMostAtOnce;
+  });
+  if (!graph.has_rates()) {
+    return scaled(time, most);
+  }
+  return is_short ? time : scaled(time, most / kMostForRates);
+}
+
 plan::TransferGraph with_proportional_rates(const plan::TransferGraph& graph,
                                             const topology::Topology& topology) {
   std::vector<Move> moves;
@@ -103,8 +143,9 @@ void hold_to_rates(plan::Plan& plan, const plan::Workload& workload,
     if (which == HeldSchedules::kOfManySenders && !has_many) {
       continue;
     }
-    const Duration limit = std::max(scaled(start, has_many ? kMostForRatesOfMany : kMostForRates),
-                                    plan.prediction.step_time);
+    const double most =
+        has_many ? kMostForRatesOfMany : most_for_rates(plan.schedules[schedule], topology);
+    const Duration limit = std::max(scaled(start, most), plan.prediction.step_time);
     const plan::Plan before = plan;
     plan::TransferGraph rated = with_proportional_rates(plan.schedules[schedule], topology);
     if (users.are_all) {

@@ -16,7 +16,7 @@ namespace {
 
 constexpr Duration kLongestRest = 50_ms;                // also notices a stop
 constexpr std::chrono::milliseconds kAside(2);          // after a turn of the caller's
-constexpr std::chrono::microseconds kPolling(100);      // a small message is there by then
+constexpr std::chrono::microseconds kPolling(300);      // a small message is there by then
 constexpr auto kMostLending = std::chrono::seconds(1);  // of the caller's memory, once aborted
 
 Duration rest_until(const std::optional<std::chrono::steady_clock::time_point>& due) {

@@ -65,6 +65,20 @@ TEST_CASE("rates are worth something where ranks are alike and values keep 16 bi
   CHECK_FALSE(gains(test::racks({{5, 10}, {5, 5}}, {2, 2}), "none"));
 }
 
+TEST_CASE("rates may cost more where four ranks share the busiest link") {
+  const auto most = [](const topology::Topology& cluster, const char* family) {
+    topology::Router router(cluster);
+    return most_for_rates(
+        schedule_family(family).all_reduce({.topology = cluster, .router = router, .codecs = {}}),
+        cluster);
+  };
+  const topology::Topology four = test::racks({{5, 5, 5, 5}, {5, 5, 5, 5}}, {2.5, 2.5});
+  CHECK(most(four, "hierarchical") == kMostForSharedRates);
+  CHECK(most(four, "ring") == kMostForRates);  // one sends out of each rack
+  const topology::Topology two = test::racks({{5, 5}, {5, 5}}, {2.5, 2.5});
+  CHECK(most(two, "hierarchical") == kMostForRates);
+}
+
 TEST_CASE("many senders are all others, four at least, that wait for nothing") {
   const auto has_many = [](const topology::Topology& cluster, const char* family) {
     topology::Router router(cluster);
