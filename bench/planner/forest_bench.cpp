@@ -67,9 +67,9 @@ void shallow(benchmark::State& state, const Topology& topology) {
   state.counters["diameter"] = static_cast<double>(test::diameter_of(topology));
 }
 
-/// boxes(128, 8) with one NIC of 12 GB/s: not symmetric.
-Topology rails_with_slow_nic() {
-  std::vector<std::vector<int>> nics(128, std::vector<int>(8, 25));
+/// boxes(count, 8) with one NIC of 12 GB/s: not symmetric.
+Topology rails_with_slow_nic(std::size_t count) {
+  std::vector<std::vector<int>> nics(count, std::vector<int>(8, 25));
   nics[0][0] = 12;
   return test::boxes_with_nics(nics, 8);
 }
@@ -171,7 +171,7 @@ BENCHMARK_CAPTURE(forest, boxes_64, test::boxes(8, 2))->Unit(benchmark::kMillise
 BENCHMARK_CAPTURE(forest, boxes_256, test::boxes(32, 2))->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(forest, boxes_1024, test::boxes(128, 2))->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(forest, rails_1024, test::boxes(128, 8))->Unit(benchmark::kMillisecond);
-BENCHMARK_CAPTURE(forest, rails_1024_slow_nic, rails_with_slow_nic())
+BENCHMARK_CAPTURE(forest, rails_1024_slow_nic, rails_with_slow_nic(128))
     ->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(forest, mixed_nics_64, rails_with_mixed_nics(8))->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(forest, mixed_nics_256, rails_with_mixed_nics(32))->Unit(benchmark::kMillisecond);
@@ -247,6 +247,7 @@ RACKRAIL_COLLECTIVES(rails_256, test::boxes(32, 8));
 RACKRAIL_ALL_REDUCE(mesh_81, test::grid(9, 9, false));
 RACKRAIL_ALL_REDUCE(broken_mesh_96, mesh_with_broken_cable());
 RACKRAIL_ALL_REDUCE(mixed_nics_96, rails_with_mixed_nics(12));
+RACKRAIL_ALL_REDUCE(slow_nic_128, rails_with_slow_nic(16));
 RACKRAIL_ALL_REDUCE(uneven_racks_100, unlike_racks());
 RACKRAIL_ALL_REDUCE(mesh_256, test::grid(16, 16, false));
 #undef RACKRAIL_ALL_REDUCE

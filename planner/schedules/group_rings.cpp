@@ -17,28 +17,6 @@ constexpr std::size_t kPieces[] = {2, 3, 4, 6, 8, 16};
 constexpr std::uint32_t kParts[] = {1, 1};
 constexpr std::uint32_t kWhole = 2;
 
-/// Next to each other on the ring, groups are near.
-std::vector<topology::RankGroup> ring_of_groups(const topology::Topology& topology) {
-  const std::vector<Rank> order = near_order(topology);
-  std::vector<std::size_t> place(order.size());
-  for (std::size_t i = 0; i < order.size(); ++i) {
-    place[order[i].index()] = i;
-  }
-  std::vector<topology::RankGroup> groups = tier_groups(topology);
-  std::stable_sort(groups.begin(), groups.end(), [&](const auto& one, const auto& other) {
-    return place[one.ranks.front().index()] < place[other.ranks.front().index()];
-  });
-  return groups;
-}
-
-std::size_t line_count(const std::vector<topology::RankGroup>& groups) {
-  std::size_t lines = 1;
-  for (const topology::RankGroup& group : groups) {
-    lines = std::min(std::lcm(lines, group.ranks.size()), kMostLines + 1);
-  }
-  return lines;
-}
-
 /// A transfer that brought some of a piece.
 struct Arrival {
   TransferId id;
@@ -65,7 +43,7 @@ class Rings {
         ways_(ways),
         groups_(ring_of_groups(request.topology)),
         k_(groups_.size()),
-        lines_(line_count(groups_)),
+        lines_(ring_lines(groups_)),
         parts_(parts_of_pieces(what, pieces)),
         chunks_(first_chunks(parts_)),
         builder_("hierarchical", request, weights(), what),
@@ -294,6 +272,27 @@ FormShape in_pieces(const FormShape& one, std::size_t pieces, std::size_t in_par
 
 }  // namespace
 
+std::vector<topology::RankGroup> ring_of_groups(const topology::Topology& topology) {
+  const std::vector<Rank> order = near_order(topology);
+  std::vector<std::size_t> place(order.size());
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    place[order[i].index()] = i;
+  }
+  std::vector<topology::RankGroup> groups = tier_groups(topology);
+  std::stable_sort(groups.begin(), groups.end(), [&](const auto& one, const auto& other) {
+    return place[one.ranks.front().index()] < place[other.ranks.front().index()];
+  });
+  return groups;
+}
+
+std::size_t ring_lines(const std::vector<topology::RankGroup>& groups) {
+  std::size_t lines = 1;
+  for (const topology::RankGroup& group : groups) {
+    lines = std::min(std::lcm(lines, group.ranks.size()), kMostLines + 1);
+  }
+  return lines;
+}
+
 std::optional<std::string> refuse_group_rings(const topology::Topology& topology,
                                               const TierCodecs& codecs) {
   const std::vector<topology::RankGroup> groups = tier_groups(topology);
@@ -303,7 +302,7 @@ std::optional<std::string> refuse_group_rings(const topology::Topology& topology
   if (groups.size() < 2) {
     return "there is one group";
   }
-  if (line_count(groups) > kMostLines) {
+  if (ring_lines(groups) > kMostLines) {
     return "groups are of too unlike sizes";
   }
   if (!(codecs.inside == codecs.across)) {
@@ -327,7 +326,7 @@ std::vector<CollectiveForm> group_ring_forms(plan::Collective what,
   const FormShape one = forms.front().shape();
   const std::size_t directions = what == plan::Collective::kAllReduce ? 2 : 1;
   const std::size_t in_parts =
-      directions * request.topology.rank_count() * line_count(tier_groups(request.topology));
+      directions * request.topology.rank_count() * ring_lines(tier_groups(request.topology));
   const auto add = [&](std::size_t pieces, RingWays ways, const plan::AlphaBeta& bound_of_few) {
     FormShape shape = in_pieces(one, pieces, in_parts);
     const bool is_possible = pieces <= request.most_rounds &&

@@ -26,6 +26,7 @@
 
 #include "planner/collective_form.hpp"
 #include "planner/schedule_family.hpp"
+#include "topology/queries.hpp"
 
 namespace rackrail::planner {
 
@@ -33,6 +34,11 @@ namespace rackrail::planner {
 /// tier or do not survive many hops.
 std::optional<std::string> refuse_group_rings(const topology::Topology& topology,
                                               const TierCodecs& codecs);
+
+/// Groups in the order of their ring, in which neighbours are near.
+std::vector<topology::RankGroup> ring_of_groups(const topology::Topology& topology);
+/// How many lines of members they have, at most one more than there may be.
+std::size_t ring_lines(const std::vector<topology::RankGroup>& groups);
 
 /// Which way round pieces go: all the same, or every other one back. A message's overhead keeps its
 /// pair of ranks from sending, not the link: with pieces to both neighbours another one has it.

@@ -17,7 +17,8 @@
 // level by level (planner/schedules/nested_groups.hpp).
 //
 // One collective that runs alone may also go along rings of groups (group_rings.hpp), which fill
-// links better where ranks are very many; reduce-scatter and all-gather do so only.
+// links better where ranks are very many; reduce-scatter and all-gather do so only. Where some
+// groups are slow on some lines, all-reduces spare their links (uneven_rings.hpp).
 //
 // Groups of several sizes have as many lines l as each size divides, so that the members of a group
 // have equally many: line l is at member l mod g of a group of g. Where that were more than eight
@@ -33,6 +34,7 @@
 #include "planner/schedules/group_exchange.hpp"
 #include "planner/schedules/group_rings.hpp"
 #include "planner/schedules/nested_groups.hpp"
+#include "planner/schedules/uneven_rings.hpp"
 
 namespace rackrail::planner {
 
@@ -155,6 +157,11 @@ class Hierarchical final : public ScheduleFamily {
                                           const ScheduleRequest& request) const override {
     // Ever more transfers, then fewer: series of their own (DivisionSearch).
     std::vector<CollectiveForm> forms = group_ring_forms(what, request);
+    if (what == plan::Collective::kAllReduce) {
+      for (CollectiveForm& form : uneven_ring_forms(request)) {
+        forms.push_back(std::move(form));
+      }
+    }
     for (CollectiveForm& form : ScheduleFamily::collectives(what, request)) {
       forms.push_back(std::move(form));
     }

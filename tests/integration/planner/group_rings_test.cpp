@@ -2,11 +2,13 @@
 #include <catch2/catch.hpp>
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "planner/fastest_collective.hpp"
 #include "planner/schedule_family.hpp"
 #include "sim/simulator.hpp"
 #include "tests/support/clusters.hpp"
+#include "topology/linear_program.hpp"
 #include "topology/queries.hpp"
 
 namespace rackrail::planner {
@@ -39,6 +41,18 @@ TEST_CASE("1 GiB between 16 boxes of 8 GPUs is within 2 % of the exact bounds") 
                      topology::reducescatter_bound(topology).algbw) <= 1.025);
   CHECK(over_optimum("hierarchical", topology, Collective::kAllReduce,
                      topology::joint_allreduce_bound(topology).algbw) <= 1.02);
+}
+
+TEST_CASE("one slow NIC of 96 holds up its rail only") {
+  if (!topology::LinearProgram::is_available()) {
+    WARN("skipped: built without a solver for linear programs");
+    return;
+  }
+  std::vector<std::vector<int>> nics(12, std::vector<int>(8, 25));
+  nics[0][0] = 12;
+  const Topology topology = test::boxes_with_nics(nics, 8);
+  CHECK(over_optimum("hierarchical", topology, Collective::kAllReduce,
+                     topology::joint_allreduce_bound(topology).algbw) <= 1.03);
 }
 
 }  // namespace
