@@ -16,8 +16,11 @@ FormShape shape_of(const plan::TransferGraph& graph) {
     largest = std::max(
         largest, sum[transfer.chunk_begin + transfer.chunk_count] - sum[transfer.chunk_begin]);
   }
-  return {static_cast<double>(largest) / static_cast<double>(sum.back()),
-          static_cast<std::int64_t>(graph.transfers().size()), std::nullopt};
+  auto messages = static_cast<std::int64_t>(graph.transfers().size());
+  for (const plan::TransferGroup& group : graph.groups()) {
+    messages -= group.count - 1;
+  }
+  return {static_cast<double>(largest) / static_cast<double>(sum.back()), messages, std::nullopt};
 }
 
 CollectiveForm::CollectiveForm(plan::TransferGraph graph, const topology::Topology& topology)

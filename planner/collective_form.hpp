@@ -16,8 +16,8 @@ namespace rackrail::planner {
 
 /// What decides how finely a form may be cut.
 struct FormShape {
-  double largest_share = 0;  ///< of the buffer that one transfer moves
-  std::int64_t transfers = 0;
+  double largest_share = 0;                             ///< of the buffer that one transfer moves
+  std::int64_t transfers = 0;                           ///< a group counts as one: it is one flow
   std::optional<plan::AlphaBeta> bound = std::nullopt;  ///< of its time, where it is known
 };
 /// Without a bound.

@@ -19,7 +19,6 @@ constexpr std::size_t kMostTransfersOfMany = 65'000;
 constexpr std::size_t kMostTransfersOfManyOfOneSize = 1'200'000;
 constexpr std::int64_t kMostCuts = 256;
 constexpr std::int64_t kFewestElements = 512;  // of a message: below, it costs more than it moves
-constexpr double kWorthFinerSlices = 0.98;     // of the time with coarser ones
 // What few large transfers, one after the other, take says little of what they take in slices: by
 // how much their bound must be below the best, and how many there may be.
 constexpr double kPromising = 0.95;
@@ -57,7 +56,8 @@ std::vector<CollectiveForm> collective_forms(const ScheduleFamily& family, plan:
                                    .codecs = codecs,
                                    .most_rounds = kMostRounds,
                                    .most_transfers = options.is_of_one_size ? of_one_size : usual,
-                                   .may_have_rates = options.may_have_rates});
+                                   .may_have_rates = options.may_have_rates,
+                                   .is_of_one_size = options.is_of_one_size});
 }
 
 std::vector<FormShape> shapes_of(std::span<const CollectiveForm> forms) {
@@ -247,7 +247,7 @@ std::pair<DividedCollective, std::int64_t> DivisionSearch::in_finer_slices(
   const auto is_worthwhile = [&](std::int64_t cuts) {
     const std::int64_t slice = slice_of(transfer, cuts);
     const std::optional<Duration> found = time(best.form, slice, best.time);
-    const bool is_worth_it = found && *found < scaled(best.time, kWorthFinerSlices);
+    const bool is_worth_it = found && *found < scaled(best.time, slices_.worthwhile);
     if (found && *found < best.time) {
       best = {*found, best.form, slice};
       best_cuts = cuts;

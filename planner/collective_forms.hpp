@@ -30,14 +30,15 @@ inline constexpr std::int64_t kMostMessages = 200'000;
 /// How finely transfers are cut into slices.
 struct SliceSearch {
   std::int64_t most_messages = kMostMessages;
-  std::int64_t factor = 4;  ///< between the numbers of cuts that are tried
+  std::int64_t factor = 4;   ///< between the numbers of cuts that are tried
+  double worthwhile = 0.98;  ///< times the time so far: with more, no finer ones are tried
   /// Transfers of forms, those that series were left before too, that are simulated all the same at
   /// the end: of small buffers on few ranks, then, nothing is missed.
   std::size_t most_left_out = 0;
 };
 /// Where one size is looked at, not a table of them.
 inline constexpr SliceSearch kSlicesOfOneSize{
-    .most_messages = 600'000, .factor = 2, .most_left_out = 100'000};
+    .most_messages = 600'000, .factor = 2, .worthwhile = 0.995, .most_left_out = 100'000};
 
 struct FormOptions {
   bool may_have_rates = true;  ///< routes
@@ -46,7 +47,8 @@ struct FormOptions {
 
 /// Up to 500,000 transfers, of which a simulation takes about a second, and 2,000,000 where one
 /// size is looked at; from kVeryManyRanks on 65,000 and 1,200,000 (of an all-reduce 600,000), as
-/// each takes longer to be made. `topology` and `router` must outlive the forms.
+/// each takes longer to be made. Forests whose trees settle have up to kMostPlannedTransfers
+/// where one size is looked at. `topology` and `router` must outlive the forms.
 std::vector<CollectiveForm> collective_forms(const ScheduleFamily& family, plan::Collective what,
                                              const topology::Topology& topology,
                                              topology::Router& router, const TierCodecs& codecs,

@@ -41,6 +41,9 @@ struct ScheduleRequest {
   std::size_t most_rounds = kRoundsOfBuckets;
   std::size_t most_transfers = 130'000;
   bool may_have_rates = true;  ///< routes, in collectives(): some executors do not hold to them
+  /// Of collectives(), whether one size only is looked at: what gains by it may then have up to
+  /// kMostPlannedTransfers.
+  bool is_of_one_size = false;
 };
 
 /// What an all-reduce takes as a transfer graph.

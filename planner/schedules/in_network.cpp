@@ -13,9 +13,24 @@
 // are within kGoodEnough of the best, by what the fullest link and the busiest rank need. Where the
 // sums across groups are direct transfers, more rounds of chunks are a second choice: groups then
 // begin with different roots, and the phases overlap.
+//
+// A message's overhead keeps its sender from the next one to the same root, so links wait for it
+// between slices, where small ones would fill the pipeline soonest. For a large collective alone
+// there is a third choice, in which chunks have two roots in turn, so that one sends while the
+// other prepares. Both are in one group: sums and copies of two groups would meet on the links of
+// either, and hold each other up where one pauses. In that group shard s is at member s for one
+// chunk and at member s + 1 for the next, whose own links have as much room as it leaves on the
+// first one's. Chunks grow, as a second one is only there once the inside of groups, which is a
+// little faster than what is across, is ahead by it; and they shrink, as copies inside begin with
+// the next chunk when those of the one before are all made.
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
+#include <iterator>
 #include <map>
+#include <numeric>
+#include <optional>
+#include <tuple>
 
 #include "plan/alpha_beta.hpp"
 #include "plan/cost_model.hpp"
@@ -35,6 +50,17 @@ constexpr std::size_t kInNetworkRounds[] = {16, 32};
 constexpr double kGoodEnough = 0.002;
 constexpr double kBytesPerElement = 4;
 constexpr double kSliceBytes = 1 << 20;  // an addition's fixed cost is of a slice like this
+// Chunks of a shard with two roots in turn. Sizes are over that of the last one, how they grow and
+// shrink from one to the next.
+constexpr std::size_t kChunksInTurn = 31;
+constexpr double kFirstInTurn = 2;
+constexpr double kGrowth = 1.2;
+constexpr double kLargestInTurn = 13;
+constexpr double kShrinkage = 1.4;
+constexpr double kWeightOfLast = 64;  // as an integer
+
+/// By leaf, if there is one.
+using Tree = std::optional<std::vector<topology::Route>>;
 
 /// What of a chunk has come to each rank since it was last read: additions, or one copy.
 using Arrivals = std::vector<std::vector<TransferId>>;
@@ -45,38 +71,72 @@ struct Shape {
   std::size_t shards() const { return groups[0].size(); }
 };
 
+/// How the data of a shard is cut into chunks.
+struct Cut {
+  std::vector<std::uint32_t> weights;  ///< by chunk
+  std::size_t roots = 1;               ///< that take turns, of as many groups
+  bool in_one_group = false;           ///< or of one, and two members of it
+};
+
+/// Alike, each with a root of its own as long as there are groups.
+Cut even_cut(const Shape& shape, std::size_t chunks) {
+  return {std::vector<std::uint32_t>(chunks, 1), std::min(chunks, shape.groups.size())};
+}
+
+Cut cut_in_turn() {
+  Cut cut{{}, 2, true};
+  for (std::size_t c = 0; c < kChunksInTurn; ++c) {
+    const double size = std::min({kFirstInTurn * std::pow(kGrowth, c), kLargestInTurn,
+                                  std::pow(kShrinkage, kChunksInTurn - 1 - c)});
+    cut.weights.push_back(static_cast<std::uint32_t>(std::lround(kWeightOfLast * size)));
+  }
+  return cut;
+}
+
 class Builder {
  public:
-  Builder(const ScheduleRequest& request, const Shape& shape, std::size_t chunks)
+  Builder(const ScheduleRequest& request, const Shape& shape, const Cut& cut)
       : topology_(request.topology),
         router_(request.router),
         shape_(shape),
-        chunks_(chunks),
-        share_(1.0 / static_cast<double>(shape.shards() * chunks)),
-        builder_("in-network", request, std::vector<std::uint32_t>(shape.shards() * chunks, 1)),
+        cut_(cut),
+        chunks_(cut.weights.size()),
+        whole_(std::accumulate(cut.weights.begin(), cut.weights.end(), 0.0) *
+               static_cast<double>(shape.shards())),
+        builder_("in-network", request, weights()),
         trees_(request.topology),
-        arrived_(shape.shards() * chunks, Arrivals(request.topology.rank_count())) {}
+        arrived_(shape.shards() * chunks_, Arrivals(request.topology.rank_count())) {}
 
   plan::TransferGraph build() {
     const bool takes_turns = chunks_ >= shape_.groups.size() && !sums_across_in_network();
     for_each_chunk([&](std::size_t shard, std::uint32_t chunk) {
       for (std::size_t g = 0; g < shape_.groups.size(); ++g) {
         const auto& group = shape_.groups[g];
-        gather(group, group[shard], takes_turns ? turned(shard, chunk, g) : chunk);
+        const std::uint32_t of = takes_turns ? turned(shard, chunk, g) : chunk;
+        gather(group, holder(g, shard, of), of);
       }
     });
     for_each_chunk([&](std::size_t shard, std::uint32_t chunk) {
-      gather(across(shard), root_of(shard, chunk), chunk);
+      gather(across(shard, chunk), root_of(shard, chunk), chunk);
     });
     for_each_chunk([&](std::size_t shard, std::uint32_t chunk) {
-      spread(across(shard), root_of(shard, chunk), chunk);
+      spread(across(shard, chunk), root_of(shard, chunk), chunk);
     });
     for_each_chunk([&](std::size_t shard, std::uint32_t chunk) {
-      for (const auto& group : shape_.groups) {
-        spread(group, group[shard], chunk);
+      for (std::size_t g = 0; g < shape_.groups.size(); ++g) {
+        spread(shape_.groups[g], holder(g, shard, chunk), chunk);
       }
     });
     return builder_.take();
+  }
+
+  /// Whether switches add what is summed across groups, at the first root.
+  bool sums_across_in_network() const {
+    const std::vector<Rank> ranks = across(0, 0);
+    return ranks.size() > 2 &&
+           SwitchTrees(topology_)
+               .take(TransferOp::kReduce, ranks[0], std::span(ranks).subspan(1), share(0))
+               .has_value();
   }
 
  private:
@@ -89,19 +149,39 @@ class Builder {
     }
   }
 
-  std::vector<Rank> across(std::size_t shard) const {
+  std::vector<Rank> across(std::size_t shard, std::uint32_t chunk) const {
     std::vector<Rank> ranks;
-    for (const auto& group : shape_.groups) {
-      ranks.push_back(group[shard]);
+    for (std::size_t g = 0; g < shape_.groups.size(); ++g) {
+      ranks.push_back(holder(g, shard, chunk));
     }
     return ranks;
   }
 
+  /// The member of a group that has the group's sum of a chunk.
+  Rank holder(std::size_t group, std::size_t shard, std::uint32_t chunk) const {
+    const std::vector<Rank>& members = shape_.groups[group];
+    const bool takes_turns = cut_.in_one_group && group == 0;
+    return members[(shard + (takes_turns ? turn(chunk) : 0)) % members.size()];
+  }
+
+  std::vector<std::uint32_t> weights() const {
+    std::vector<std::uint32_t> weights;
+    for (std::size_t shard = 0; shard < shape_.shards(); ++shard) {
+      weights.insert(weights.end(), cut_.weights.begin(), cut_.weights.end());
+    }
+    return weights;
+  }
+  /// Of the buffer.
+  double share(std::uint32_t chunk) const { return cut_.weights[chunk % chunks_] / whole_; }
+
+  /// Which of the roots it is that a chunk has.
+  std::size_t turn(std::uint32_t chunk) const { return chunk % chunks_ % cut_.roots; }
+
   Rank root_of(std::size_t shard, std::uint32_t chunk) const {
     const std::size_t groups = shape_.groups.size();
-    const std::size_t turn = chunk - shard * chunks_;
-    const std::size_t place = chunks_ < groups ? turn * groups / chunks_ : turn;
-    return shape_.groups[(place + shard) % groups][shard];
+    const std::size_t group =
+        cut_.in_one_group ? 0 : (turn(chunk) * groups / cut_.roots + shard) % groups;
+    return holder(group, shard, chunk);
   }
 
   /// Instead of a chunk, the one of its round whose root is as far from the group as the chunk's
@@ -113,19 +193,11 @@ class Builder {
     return static_cast<std::uint32_t>(first + turn / groups * groups + (turn + group + 1) % groups);
   }
 
-  bool sums_across_in_network() const {
-    const std::vector<Rank> ranks = across(0);
-    return ranks.size() > 2 &&
-           SwitchTrees(topology_)
-               .take(TransferOp::kReduce, ranks[0], std::span(ranks).subspan(1), share_)
-               .has_value();
-  }
-
   /// Sums the chunk of all `ranks` at the root.
   void gather(const std::vector<Rank>& ranks, Rank root, std::uint32_t chunk) {
     Arrivals& arrived = arrived_[chunk];
     std::vector<TransferId> sums;
-    move(TransferOp::kReduce, ranks, root, [&](Rank leaf, const topology::Route& route) {
+    move(TransferOp::kReduce, ranks, root, chunk, [&](Rank leaf, const topology::Route& route) {
       sums.push_back(
           builder_.add(TransferOp::kReduce, leaf, root, {chunk, 1}, arrived[leaf.index()], route));
     });
@@ -138,7 +210,7 @@ class Builder {
   void spread(const std::vector<Rank>& ranks, Rank root, std::uint32_t chunk) {
     Arrivals& arrived = arrived_[chunk];
     std::vector<TransferId> copies;
-    move(TransferOp::kCopy, ranks, root, [&](Rank leaf, const topology::Route& route) {
+    move(TransferOp::kCopy, ranks, root, chunk, [&](Rank leaf, const topology::Route& route) {
       copies.push_back(
           builder_.add(TransferOp::kCopy, root, leaf, {chunk, 1}, arrived[root.index()], route));
       arrived[leaf.index()] = {copies.back()};
@@ -148,11 +220,12 @@ class Builder {
 
   /// Calls `add` with every rank but the root and its route; is_tree_ says what they make.
   template <typename Add>
-  void move(TransferOp op, const std::vector<Rank>& ranks, Rank root, Add add) {
+  void move(TransferOp op, const std::vector<Rank>& ranks, Rank root, std::uint32_t chunk,
+            Add add) {
     std::vector<Rank> leaves;
     std::copy_if(ranks.begin(), ranks.end(), std::back_inserter(leaves),
                  [&](Rank rank) { return rank != root; });
-    const auto routes = leaves.size() < 2 ? std::nullopt : trees_.take(op, root, leaves, share_);
+    const Tree routes = leaves.size() < 2 ? std::nullopt : tree(op, root, leaves, share(chunk));
     is_tree_ = routes.has_value();
     for (std::size_t i = 0; i < leaves.size(); ++i) {
       if (is_tree_) {
@@ -162,9 +235,22 @@ class Builder {
       const bool copies = op == TransferOp::kCopy;
       const topology::Route& route =
           copies ? router_.route(root, leaves[i]) : router_.route(leaves[i], root);
-      trees_.add_load(route, share_);
+      trees_.add_load(route, share(chunk));
       add(leaves[i], route);
     }
+  }
+
+  /// Roots in turn have the same trees every time: by loads alone, which rounding makes unequal,
+  /// some would go another way, and what is alike in all groups no longer be.
+  Tree tree(TransferOp op, Rank root, const std::vector<Rank>& leaves, double share) {
+    if (!cut_.in_one_group) {
+      return trees_.take(op, root, leaves, share);
+    }
+    const auto [known, is_new] = known_trees_.try_emplace({op, root, leaves});
+    if (is_new) {
+      known->second = trees_.take(op, root, leaves, share);
+    }
+    return known->second;
   }
 
   void group(const std::vector<TransferId>& members) {
@@ -176,10 +262,12 @@ class Builder {
   const topology::Topology& topology_;
   topology::Router& router_;
   const Shape& shape_;
-  std::size_t chunks_;
-  double share_;
+  const Cut& cut_;
+  std::size_t chunks_;  ///< per shard
+  double whole_;        ///< weights of all shards
   GraphBuilder builder_;
   SwitchTrees trees_;
+  std::map<std::tuple<TransferOp, Rank, std::vector<Rank>>, Tree> known_trees_;
   std::vector<Arrivals> arrived_;  ///< by chunk, rank
   bool is_tree_ = false;
 };
@@ -237,7 +325,7 @@ std::vector<Found> best_of(const ScheduleRequest& request, const Shape& shape) {
   std::optional<Found> best;
   std::size_t best_chunks = 0;
   for (const std::size_t chunks : counts) {
-    plan::TransferGraph graph = Builder(request, shape, chunks).build();
+    plan::TransferGraph graph = Builder(request, shape, even_cut(shape, chunks)).build();
     if (graph.groups().empty() || (best && graph.transfers().size() > kMostTransfersInNetwork)) {
       break;
     }
@@ -259,11 +347,47 @@ std::vector<Found> best_of(const ScheduleRequest& request, const Shape& shape) {
   for (const std::size_t fine : kInNetworkRounds) {
     const std::size_t rounds = std::min(fine, most);
     if (shape.shards() > 1 && best_chunks == shape.groups.size() && rounds > last) {
-      found.emplace_back(seconds, Builder(request, shape, best_chunks * rounds).build());
+      found.emplace_back(seconds,
+                         Builder(request, shape, even_cut(shape, best_chunks * rounds)).build());
       last = rounds;
     }
   }
   return found;
+}
+
+bool has_overheads(const topology::Topology& topology) {
+  for (std::size_t l = 0; l < topology.link_count(); ++l) {
+    if (topology.link(LinkId(l)).overhead > Duration()) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/// Of a shape whose groups' sums switches add, where messages cost something and links carry no
+/// more than in the best graph.
+std::optional<plan::TransferGraph> in_turn(const ScheduleRequest& request, const Shape& shape) {
+  if (shape.shards() < 2 || !has_overheads(request.topology) || request.most_rounds < 2) {
+    return std::nullopt;
+  }
+  const std::vector<Found> best = best_of(request, shape);
+  if (best.empty()) {
+    return std::nullopt;
+  }
+  const Cut cut = cut_in_turn();
+  const std::size_t of_a_chunk = best[0].second.transfers().size() / best[0].second.chunk_count();
+  if (of_a_chunk * shape.shards() * cut.weights.size() > kMostTransfersInNetwork) {
+    return std::nullopt;
+  }
+  Builder builder(request, shape, cut);
+  if (!builder.sums_across_in_network()) {
+    return std::nullopt;
+  }
+  plan::TransferGraph graph = builder.build();
+  if (cost(graph, request.topology) > best[0].first * (1 + kGoodEnough)) {
+    return std::nullopt;
+  }
+  return graph;
 }
 
 class InNetworkFamily final : public ScheduleFamily {
@@ -284,7 +408,10 @@ class InNetworkFamily final : public ScheduleFamily {
       return "switches add FP32 only";
     }
     for (const Shape& shape : shapes_of(topology)) {
-      if (!Builder({topology, router, codecs}, shape, 1).build().groups().empty()) {
+      if (!Builder({topology, router, codecs}, shape, even_cut(shape, 1))
+               .build()
+               .groups()
+               .empty()) {
         return std::nullopt;
       }
     }
@@ -309,6 +436,19 @@ class InNetworkFamily final : public ScheduleFamily {
       graphs.push_back(std::move(graph));
     }
     return graphs;
+  }
+
+  std::vector<CollectiveForm> collectives(plan::Collective what,
+                                          const ScheduleRequest& request) const override {
+    std::vector<CollectiveForm> forms;
+    for (const Shape& shape : shapes_of(request.topology)) {
+      auto graph = what == plan::Collective::kAllReduce ? in_turn(request, shape) : std::nullopt;
+      if (graph) {
+        forms.emplace_back(std::move(*graph), request.topology);
+      }
+    }
+    std::ranges::move(ScheduleFamily::collectives(what, request), std::back_inserter(forms));
+    return forms;
   }
 };
 

@@ -48,6 +48,7 @@ void join(Topology& t, NodeId a, NodeId b, int rate) {
   link.to = b;
   link.bandwidth = Bandwidth(std::int64_t{1'000'000'000} * rate);
   link.latency = Duration(1'000'000);
+  link.overhead = Duration(300'000);
   t.add_duplex_link(link);
 }
 
@@ -93,7 +94,9 @@ std::size_t check(const Topology& t) {
   const auto bound =
       static_cast<double>(topology::joint_allreduce_bound(t, true).algbw.bytes_per_second());
   std::size_t graphs = 0;
-  for (const plan::TransferGraph& graph : family.all_reduces({t, router, {}})) {
+  for (const CollectiveForm& form :
+       family.collectives(plan::Collective::kAllReduce, {t, router, {}})) {
+    const plan::TransferGraph& graph = form.graph();
     ++graphs;
     CHECK(!graph.groups().empty());
     CHECK(plan::verify(graph, &t).problems == std::vector<std::string>{});
