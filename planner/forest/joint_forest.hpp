@@ -37,8 +37,11 @@ std::vector<AllReduceForests> priced_forests(const topology::Topology& topology)
 Bandwidth rate_of_halves(const topology::Topology& topology);
 
 /// Above 64 ranks, where that is not near to the optimum: pairs of trees that settle
-/// (settled_pairs.hpp), if they are better. At most one. Throws like make_forest.
-std::vector<AllReduceForests> settled_forests(const topology::Topology& topology);
+/// (settled_pairs.hpp), if they are better. At most one. `may_be_many`: as many as ranks up to 256
+/// even where 128 are near to what more reach, for graphs of millions of transfers. Throws like
+/// make_forest.
+std::vector<AllReduceForests> settled_forests(const topology::Topology& topology,
+                                              bool may_be_many = false);
 
 /// Those of the best rate: above 64 ranks settled ones, where there are some.
 AllReduceForests make_allreduce_forests(const topology::Topology& topology,

@@ -27,7 +27,10 @@ constexpr std::size_t kFewRounds = 4;  // enough where there are many trees
 // Of trees that settle, over what others may have, and in all.
 constexpr std::size_t kTimesMoreSettled = 3;
 constexpr std::size_t kMostTransfersSettled = 2'000'000;
-constexpr double kFarBetter = 1.25;  // times a rate that is not worth its trees then
+// Of many trees over links of ranks' own, where those leave few rounds: kMostPlannedTransfers then.
+constexpr std::size_t kRoundsEnough = 32;
+constexpr std::size_t kRoundsOfMany[] = {16, 256};  // each takes seconds to be made
+constexpr double kFarBetter = 1.25;                 // times a rate that is not worth its trees then
 // Of clusters that are even: beyond, even shares of links are as good.
 constexpr std::size_t kMostRanksRated = 64;
 // Beyond, steps of so many more schedules take minutes to be compared.
@@ -88,7 +91,8 @@ class ForestFamily final : public ScheduleFamily {
     const bool is_uneven = are_ranks_unlike(request.topology);
     if (what == plan::Collective::kAllReduce) {
       // First: what they reach, others may not have to be made for.
-      for (const AllReduceForests& forests : settled_forests(request.topology)) {
+      for (const AllReduceForests& forests :
+           settled_forests(request.topology, request.is_of_one_size)) {
         add_settled(forests, request, forms);
         if (is_far_better(forests.algbw, rate_of_halves(request.topology))) {
           return forms;
@@ -148,6 +152,14 @@ class ForestFamily final : public ScheduleFamily {
         std::max(request.most_transfers,
                  std::min(kTimesMoreSettled * request.most_transfers, kMostTransfersSettled));
     if (request.topology.node_count() == request.topology.rank_count()) {  // each has its own link
+      const std::size_t arcs =
+          2 * forests.broadcast.trees.size() * (request.topology.rank_count() - 1);
+      if (request.is_of_one_size && finer.most_transfers / arcs < kRoundsEnough) {
+        finer.most_transfers = kMostPlannedTransfers;
+        add_forms(plan::Collective::kAllReduce, forests, finer, {Pace::kEvenTurns}, forms,
+                  kRoundsOfMany);
+        return;
+      }
       add_forms(plan::Collective::kAllReduce, forests, finer, {Pace::kEvenTurns}, forms);
       return;
     }

@@ -10,9 +10,11 @@
 #include <vector>
 
 #include "plan/verifier.hpp"
+#include "planner/collective_forms.hpp"
 #include "planner/forest/forest_schedule.hpp"
 #include "planner/forest/joint_forest.hpp"
 #include "planner/forest/lanes.hpp"
+#include "planner/schedule_family.hpp"
 #include "tests/support/clusters.hpp"
 #include "topology/linear_program.hpp"
 #include "topology/queries.hpp"
@@ -173,6 +175,27 @@ TEST_CASE("nothing settles where halves are near to the optimum, or ranks are fe
   CHECK(settled_forests(test::grid(9, 9, true)).empty());
   CHECK(settled_forests(test::boxes(9, 8)).empty());
   CHECK(settled_forests(test::grid(8, 8, false)).empty());
+}
+
+TEST_CASE("of one size, many ranks have more pairs and graphs as large as may be") {
+  const Topology mesh = test::grid(16, 16, false);
+  const auto optimum =
+      static_cast<double>(topology::joint_allreduce_bound(mesh).algbw.bytes_per_second());
+  constexpr std::int64_t kElements = 1 << 28;
+  topology::Router router(mesh);
+  // The finest form: its transfers, and its bound over the optimum.
+  const auto finest = [&](bool is_of_one_size) {
+    const auto forms = collective_forms(schedule_family("forest"), plan::Collective::kAllReduce,
+                                        mesh, router, {}, {.is_of_one_size = is_of_one_size});
+    const FormShape& shape = forms.back().shape();
+    return std::pair(shape.transfers,
+                     shape.bound.value().at_least(kElements).seconds() * optimum / (4 * kElements));
+  };
+  const auto [transfers, over] = finest(true);
+  CHECK(transfers > 3'500'000);
+  CHECK(transfers <= static_cast<std::int64_t>(kMostPlannedTransfers));
+  CHECK(over < 1.01);
+  CHECK(finest(false).first <= 200'000);  // of a table
 }
 
 TEST_CASE("ranks that do not reach each other have no pairs") {
