@@ -166,26 +166,27 @@ std::optional<Division> Divider::fastest(std::string_view only_family, const pla
   return Division{best->forms[how.form].graph(), how.slice_elements};
 }
 
-/// Whether the step is faster with this division of the bucket, which it then has. For rates it may
-/// take longer than `fastest`, what any plan so far takes, by what rates may cost.
+/// Whether the step is faster with this division of the bucket, which it then has. Where that has
+/// rates, or does not flood a rank, it may take longer than `fastest`, what any plan so far takes,
+/// by what rates may cost.
 bool take_if_faster(plan::Plan& plan, std::size_t index, Division division,
                     const plan::Workload& workload, const topology::Topology& topology,
                     plan::CostModel& cost_model, Duration& fastest) {
   plan::Bucket& bucket = plan.buckets[index];
   const plan::Bucket before = bucket;
+  const plan::TransferGraph& in_use = plan.schedules[bucket.schedule];
   const bool gains_rates = gains_from_rates(division.schedule, topology) &&
-                           division.schedule.has_rates() &&
-                           !plan.schedules[bucket.schedule].has_rates();
+                           division.schedule.has_rates() && !in_use.has_rates() &&
+                           is_crowded(division.schedule, topology);
   plan.schedules.push_back(std::move(division.schedule));
   bucket.schedule = static_cast<std::uint32_t>(plan.schedules.size() - 1);
   bucket.slice_elements = division.slice_elements;
   bucket.codec_tiers = codecs_by_tier(topology, plan.schedules.back());
   const plan::StepEstimate estimate = cost_model.step(plan, workload);
+  const bool is_long =
+      plan::alpha_beta(plan.schedules.back(), topology).at_least(bucket.elements) >= kLongForRates;
   const Duration limit =
-      gains_rates && plan::alpha_beta(plan.schedules.back(), topology).at_least(bucket.elements) >=
-                         kLongForRates
-          ? scaled(fastest, most_for_rates(plan.schedules.back(), topology))
-          : plan.prediction.step_time;
+      is_long && gains_rates ? scaled(fastest, kMostForSharedRates) : plan.prediction.step_time;
   if (estimate.step_time >= limit) {
     bucket = before;
     plan.schedules.pop_back();

@@ -72,7 +72,7 @@ bool gains_from_rates(const plan::TransferGraph& graph, const topology::Topology
          });
 }
 
-double most_for_rates(const plan::TransferGraph& graph, const topology::Topology& topology) {
+bool is_crowded(const plan::TransferGraph& graph, const topology::Topology& topology) {
   constexpr double kNearlyAsBusy = 0.99;
   const std::vector<plan::LinkLoad> loads = plan::link_loads(graph, topology);
   double longest = 0;
@@ -92,24 +92,19 @@ double most_for_rates(const plan::TransferGraph& graph, const topology::Topology
       }
     }
   }
-  const bool are_many = std::ranges::any_of(
+  return std::ranges::any_of(
       senders, [](const auto& of_link) { return of_link.second.size() >= kManySenders; });
-  return are_many ? kMostForSharedRates : kMostForRates;
 }
 
 Duration judged_by_rates(Duration time, const plan::TransferGraph& graph, std::int64_t elements,
                          const topology::Topology& topology) {
-  if (time < kLongForRates || !gains_from_rates(graph, topology)) {
+  if (time < kLongForRates || !gains_from_rates(graph, topology) || !is_crowded(graph, topology)) {
     return time;
   }
-  const double most = most_for_rates(graph, topology);
   const bool is_short = std::ranges::all_of(graph.codecs(), [&](const plan::Codec& codec) {
     return plan::encoded_size(codec, elements) <= kMostAtOnce;
   });
-  if (!graph.has_rates()) {
-    return scaled(time, most);
-  }
-  return is_short ? time : scaled(time, most / kMostForRates);
+  return graph.has_rates() && is_short ? time : scaled(time, kMostForSharedRates);
 }
 
 plan::TransferGraph with_proportional_rates(const plan::TransferGraph& graph,
@@ -143,8 +138,9 @@ void hold_to_rates(plan::Plan& plan, const plan::Workload& workload,
     if (which == HeldSchedules::kOfManySenders && !has_many) {
       continue;
     }
-    const double most =
-        has_many ? kMostForRatesOfMany : most_for_rates(plan.schedules[schedule], topology);
+    const double most = has_many                                         ? kMostForRatesOfMany
+                        : is_crowded(plan.schedules[schedule], topology) ? kMostForSharedRates
+                                                                         : kMostForRates;
     const Duration limit = std::max(scaled(start, most), plan.prediction.step_time);
     const plan::Plan before = plan;
     plan::TransferGraph rated = with_proportional_rates(plan.schedules[schedule], topology);

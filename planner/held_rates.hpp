@@ -8,10 +8,11 @@
 // forest/pacing.hpp), where that costs next to nothing by prediction: where all routes are busy all
 // the time, as in pipelines of many rounds or slices.
 //
-// How much it costs to do without them depends on how many share the link that is busy longest.
-// Among two racks of four hosts 4 and 16 MiB took 12 and 5 % longer by a hierarchical schedule
-// without rates than by a forest with them, of which 2 and 1 % less was predicted. Among four racks
-// of two, on as few cores, 16 MiB took 1.14 of the bound at rates and 1.03 to 1.06 without.
+// That is so where many share the link that is busy longest. Among two racks of four hosts 4 and
+// 16 MiB took 12 and 5 % longer by a hierarchical schedule without rates than by a forest with
+// them, of which 2 and 1 % less was predicted. Among four racks of two, on as few cores, a forest
+// with rates took 1.14 to 1.17 of the bound for 16 MiB, a hierarchical schedule without 1.03
+// to 1.06.
 //
 // Where all others send to one at once, they fill the queue before it in a burst, and rates may
 // cost more. Among eight hosts at 200 Mbit/s an all-reduce of 1 MiB over servers took 75 ms with
@@ -34,16 +35,16 @@ namespace rackrail::planner {
 
 /// What takes less fits into queues.
 inline constexpr Duration kLongForRates = 30_ms;
-/// What rates may cost, over the time without; where kManySenders and more share the busiest link.
+/// What rates may cost, over the time without; and where a link is crowded.
 inline constexpr double kMostForRates = 1.01;
 inline constexpr double kMostForSharedRates = 1.05;
-/// Of kManySenders these fit into a queue of 500 kB.
-inline constexpr Bytes kMostAtOnce = 96_KiB;
 /// The same for a schedule in which all others send to one rank at once, and are as many at least.
 inline constexpr double kMostForRatesOfMany = 1.1;
 inline constexpr std::size_t kManySenders = 4;
+/// Of kManySenders these fit into a queue of 500 kB.
+inline constexpr Bytes kMostAtOnce = 96_KiB;
 
-/// Whether that is so for some rank: their messages to it wait for nothing.
+/// Whether for some rank all others, kManySenders at least, have messages that wait for nothing.
 bool has_many_senders(const plan::TransferGraph& graph);
 
 /// Whether they are worth that. Not where less than 16 bits of a value are sent: encoding makes
@@ -52,13 +53,12 @@ bool has_many_senders(const plan::TransferGraph& graph);
 /// or against rates, since trees chosen for them took longer than others without.
 bool gains_from_rates(const plan::TransferGraph& graph, const topology::Topology& topology);
 
-/// What rates of this graph may cost: kMostForSharedRates where transfers between kManyPairs pairs
-/// of ranks or more go over one of the links that are busy longest, else kMostForRates.
-double most_for_rates(const plan::TransferGraph& graph, const topology::Topology& topology);
+/// Whether transfers of kManySenders ranks or more go over one of the links that are busy longest.
+bool is_crowded(const plan::TransferGraph& graph, const topology::Topology& topology);
 
-/// `time` of a collective by this graph as it is compared with others: where it may gain from rates
-/// and has none, longer by what they may cost. Where many share a link, rates do not help messages,
-/// of `elements`, that are longer than kMostAtOnce either: these are sent in one go.
+/// `time` of a collective by this graph as it is compared with others: longer by
+/// kMostForSharedRates where a link is crowded, and rates would help but there are none, or
+/// messages, of `elements`, are longer than kMostAtOnce, which are sent in one go.
 Duration judged_by_rates(Duration time, const plan::TransferGraph& graph, std::int64_t elements,
                          const topology::Topology& topology);
 
@@ -69,9 +69,9 @@ plan::TransferGraph with_proportional_rates(const plan::TransferGraph& graph,
 enum class HeldSchedules : std::uint8_t { kAll, kOfManySenders };
 
 /// Gives rates to the routes of buckets whose schedules have none and that take kLongForRates at
-/// least: schedule by schedule, where the step takes at most most_for_rates() of its time with them
-/// all, or kMostForRatesOfMany with those that have many senders. `plan` must have schedules, and a
-/// predicted step time, which is updated (not its gap).
+/// least: schedule by schedule, where the step takes at most kMostForRates or kMostForSharedRates
+/// of its time with them all, or kMostForRatesOfMany with those that have many senders. `plan` must
+/// have schedules, and a predicted step time, which is updated (not its gap).
 void hold_to_rates(plan::Plan& plan, const plan::Workload& workload,
                    const topology::Topology& topology, plan::CostModel& cost_model,
                    HeldSchedules which = HeldSchedules::kAll);

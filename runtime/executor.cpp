@@ -90,7 +90,7 @@ struct Executor::Impl final : ProgressLoop {
   void wait_for(BucketId bucket) {
     const auto is_done = [&] { return states.at(bucket.index()) == BucketState::kDone; };
     if (is_small(bucket)) {
-      work_until(is_done);
+      work_until(is_done, all_are_small());
     } else {
       wait_until(is_done);
     }
@@ -101,7 +101,7 @@ struct Executor::Impl final : ProgressLoop {
       return std::count(states.begin(), states.end(), BucketState::kLaunched) == 0;
     };
     if (all_are_small()) {
-      work_until(is_done);
+      work_until(is_done, true);
     } else {
       wait_until(is_done);
     }

@@ -156,9 +156,32 @@ void ProgressLoop::stand_aside() {
   }
 }
 
-void ProgressLoop::take_turn(const std::function<bool()>& is_over) {
+/// The thread has the turn where peers were early: what they sent woke it. It lets go after its
+/// round then, or the next all-reduce, too, would find it awake, and each would take twice as long.
+bool ProgressLoop::ask_for_turn(std::unique_lock<std::mutex>& turn) {
+  {
+    const std::lock_guard lock(mutex_);
+    stands_aside_ = true;
+  }
+  const auto start = std::chrono::steady_clock::now();
+  while (!turn.try_lock()) {
+    if (is_aborted() || std::chrono::steady_clock::now() - start > kPolling) {
+      {
+        const std::lock_guard lock(mutex_);
+        stands_aside_ = false;
+      }
+      rouse();
+      return false;
+    }
+    std::this_thread::yield();
+  }
+  return true;
+}
+
+void ProgressLoop::take_turn(const std::function<bool()>& is_over, bool may_ask) {
   std::unique_lock turn(turn_, std::try_to_lock);
-  if (!turn.owns_lock() || is_over()) {
+  const bool is_free = turn.owns_lock();
+  if (is_free ? is_over() : !may_ask || !ask_for_turn(turn)) {
     return;
   }
   {

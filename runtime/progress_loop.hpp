@@ -3,7 +3,7 @@
 //
 // Turns. Of what is small, the time is that of waking threads up: so the caller's thread may do the
 // progress thread's work itself while it launches such a thing and waits for it. Whoever has the
-// turn works; the other one sleeps. Before the caller sleeps it polls for 100 us, and yields, as it
+// turn works; the other one sleeps. Before the caller sleeps it polls for 300 us, and yields, as it
 // has nothing else to do. After its turn the thread stays out of the way for 2 ms, as the next one
 // is often near, unless more is under way.
 //
@@ -70,13 +70,16 @@ class ProgressLoop {
       throw PeerLostError(*reason_);
     }
   }
-  /// The same, and meanwhile the caller's thread does the work, unless the other one is at it.
+  /// The same, and meanwhile the caller's thread does the work, unless the other one is at it and
+  /// may not be asked to leave it: where it has more to do than this.
   template <typename Done>
-  void work_until(const Done& is_done) {
-    take_turn([&] {
-      const auto guard = lock();
-      return reason_ || is_done();
-    });
+  void work_until(const Done& is_done, bool may_ask) {
+    take_turn(
+        [&] {
+          const auto guard = lock();
+          return reason_ || is_done();
+        },
+        may_ask);
     wait_until(is_done);
   }
   /// What was launched is to be taken up: by the thread,
@@ -111,7 +114,8 @@ class ProgressLoop {
   void work();
   std::size_t work_a_round();
   void stand_aside();
-  void take_turn(const std::function<bool()>& is_over);
+  bool ask_for_turn(std::unique_lock<std::mutex>& turn);
+  void take_turn(const std::function<bool()>& is_over, bool may_ask);
   void fail() noexcept;
   void tell_of_missed();
   void complete_sends() noexcept;

@@ -65,18 +65,33 @@ TEST_CASE("rates are worth something where ranks are alike and values keep 16 bi
   CHECK_FALSE(gains(test::racks({{5, 10}, {5, 5}}, {2, 2}), "none"));
 }
 
-TEST_CASE("rates may cost more where four ranks share the busiest link") {
-  const auto most = [](const topology::Topology& cluster, const char* family) {
+TEST_CASE("a link is crowded where it is the busiest and four ranks send over it") {
+  const auto crowds = [](const topology::Topology& cluster, const char* family) {
     topology::Router router(cluster);
-    return most_for_rates(
+    return is_crowded(
         schedule_family(family).all_reduce({.topology = cluster, .router = router, .codecs = {}}),
         cluster);
   };
-  const topology::Topology four = test::racks({{5, 5, 5, 5}, {5, 5, 5, 5}}, {2.5, 2.5});
-  CHECK(most(four, "hierarchical") == kMostForSharedRates);
-  CHECK(most(four, "ring") == kMostForRates);  // one sends out of each rack
-  const topology::Topology two = test::racks({{5, 5}, {5, 5}}, {2.5, 2.5});
-  CHECK(most(two, "hierarchical") == kMostForRates);
+  const topology::Topology four = test::racks({{5, 5, 5, 5}, {5, 5, 5, 5}}, {2, 2});
+  CHECK(crowds(four, "hierarchical"));
+  CHECK_FALSE(crowds(four, "ring"));  // one sends out of each rack
+  CHECK_FALSE(crowds(test::racks({{5, 5}, {5, 5}}, {2, 2}), "hierarchical"));
+}
+
+TEST_CASE("what may gain from rates and has none is judged to take longer") {
+  const topology::Topology four = test::racks({{5, 5, 5, 5}, {5, 5, 5, 5}}, {2, 2});
+  topology::Router router(four);
+  const plan::TransferGraph free =
+      schedule_family("hierarchical")
+          .all_reduce({.topology = four, .router = router, .codecs = {}});
+  const plan::TransferGraph rated = with_proportional_rates(free, four);
+  const std::int64_t fits = kMostAtOnce.count() / 4;
+  const Duration longer = scaled(kLongForRates, kMostForSharedRates);
+  CHECK(judged_by_rates(kLongForRates, free, fits, four) == longer);
+  CHECK(judged_by_rates(kLongForRates, rated, fits, four) == kLongForRates);
+  CHECK(judged_by_rates(kLongForRates, rated, fits + 1, four) == longer);
+  const Duration brief = kLongForRates - Duration(1);
+  CHECK(judged_by_rates(brief, free, fits + 1, four) == brief);
 }
 
 TEST_CASE("many senders are all others, four at least, that wait for nothing") {
