@@ -49,6 +49,17 @@ Users users_of(const plan::Plan& plan, std::uint32_t schedule, const topology::T
   return users;
 }
 
+/// Of messages of `elements`, in the codecs that transfers have: a graph knows FP32 even if none
+/// has.
+bool are_short(const plan::TransferGraph& graph, std::int64_t elements) {
+  std::vector<bool> is_short;
+  for (const plan::Codec& codec : graph.codecs()) {
+    is_short.push_back(plan::encoded_size(codec, elements) <= kMostAtOnce);
+  }
+  return std::ranges::all_of(
+      graph.transfers(), [&](const plan::Transfer& transfer) { return is_short[transfer.codec]; });
+}
+
 }  // namespace
 
 bool has_many_senders(const plan::TransferGraph& graph) {
@@ -101,10 +112,7 @@ Duration judged_by_rates(Duration time, const plan::TransferGraph& graph, std::i
   if (time < kLongForRates || !gains_from_rates(graph, topology) || !is_crowded(graph, topology)) {
     return time;
   }
-  const bool is_short = std::ranges::all_of(graph.codecs(), [&](const plan::Codec& codec) {
-    return plan::encoded_size(codec, elements) <= kMostAtOnce;
-  });
-  return graph.has_rates() && is_short ? time : scaled(time, kMostForSharedRates);
+  return graph.has_rates() && are_short(graph, elements) ? time : scaled(time, kMostForSharedRates);
 }
 
 plan::TransferGraph with_proportional_rates(const plan::TransferGraph& graph,

@@ -94,6 +94,26 @@ TEST_CASE("what may gain from rates and has none is judged to take longer") {
   CHECK(judged_by_rates(brief, free, fits + 1, four) == brief);
 }
 
+TEST_CASE("judged are messages as long as they are sent, and what gains from rates only") {
+  const auto judge = [](const topology::Topology& cluster, const char* codec, bool is_rated,
+                        std::int64_t elements) {
+    topology::Router router(cluster);
+    const plan::Codec used = plan::parse_codec(codec);
+    const plan::TransferGraph graph =
+        schedule_family("hierarchical")
+            .all_reduce({.topology = cluster, .router = router, .codecs = {used, used}});
+    return judged_by_rates(100_ms, is_rated ? with_proportional_rates(graph, cluster) : graph,
+                           elements, cluster);
+  };
+  const std::int64_t fits = kMostAtOnce.count() / 2;  // in FP16
+  const topology::Topology four = test::racks({{5, 5, 5, 5}, {5, 5, 5, 5}}, {2, 2});
+  CHECK(judge(four, "fp16", true, fits) == 100_ms);
+  CHECK(judge(four, "fp16", true, fits + 1) == 105_ms);
+  CHECK(judge(four, "int8", false, fits) == 100_ms);
+  CHECK(judge(test::racks({{5, 5}, {5, 5}}, {2, 2}), "none", false, fits) == 100_ms);
+  CHECK(judge(test::racks({{5, 5, 5, 2}, {5, 5, 5, 5}}, {2, 2}), "none", false, fits) == 100_ms);
+}
+
 TEST_CASE("many senders are all others, four at least, that wait for nothing") {
   const auto has_many = [](const topology::Topology& cluster, const char* family) {
     topology::Router router(cluster);
