@@ -85,7 +85,7 @@ TEST_CASE("emulate commands: hosts have two addresses, switches a bridge with on
         "link set dev lo up\n"
         "address add 10.78.0.2/16 dev mgmt0\nlink set dev mgmt0 up\n"
         "address add 10.77.0.2/16 dev rail0\nlink set dev rail0 up\n"
-        "route change 10.77.0.0/16 dev rail0 proto kernel scope link src 10.77.0.2 rto_min 20ms\n");
+        "route change 10.77.0.0/16 dev rail0 proto kernel scope link src 10.77.0.2 rto_min 60ms\n");
   const std::string tor = station_commands(plan, 2);
   CHECK(tor.find("type bridge stp_state 0") != std::string::npos);
   CHECK(tor.find("address add 10.77.0.4/16 dev bridge0\n") != std::string::npos);
