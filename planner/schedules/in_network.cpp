@@ -59,8 +59,8 @@ constexpr double kLargestInTurn = 13;
 constexpr double kShrinkage = 1.4;
 constexpr double kWeightOfLast = 64;  // as an integer
 
-/// By leaf, if there is one.
-using Tree = std::optional<std::vector<topology::Route>>;
+/// Of the tree that switches make, by leaf; none where they make none.
+using LeafRoutes = std::optional<std::vector<topology::Route>>;
 
 /// What of a chunk has come to each rank since it was last read: additions, or one copy.
 using Arrivals = std::vector<std::vector<TransferId>>;
@@ -225,7 +225,8 @@ class Builder {
     std::vector<Rank> leaves;
     std::copy_if(ranks.begin(), ranks.end(), std::back_inserter(leaves),
                  [&](Rank rank) { return rank != root; });
-    const Tree routes = leaves.size() < 2 ? std::nullopt : tree(op, root, leaves, share(chunk));
+    const LeafRoutes routes =
+        leaves.size() < 2 ? std::nullopt : tree(op, root, leaves, share(chunk));
     is_tree_ = routes.has_value();
     for (std::size_t i = 0; i < leaves.size(); ++i) {
       if (is_tree_) {
@@ -242,7 +243,7 @@ class Builder {
 
   /// Roots in turn have the same trees every time: by loads alone, which rounding makes unequal,
   /// some would go another way, and what is alike in all groups no longer be.
-  Tree tree(TransferOp op, Rank root, const std::vector<Rank>& leaves, double share) {
+  LeafRoutes tree(TransferOp op, Rank root, const std::vector<Rank>& leaves, double share) {
     if (!cut_.in_one_group) {
       return trees_.take(op, root, leaves, share);
     }
@@ -267,7 +268,7 @@ class Builder {
   double whole_;        ///< weights of all shards
   GraphBuilder builder_;
   SwitchTrees trees_;
-  std::map<std::tuple<TransferOp, Rank, std::vector<Rank>>, Tree> known_trees_;
+  std::map<std::tuple<TransferOp, Rank, std::vector<Rank>>, LeafRoutes> known_trees_;
   std::vector<Arrivals> arrived_;  ///< by chunk, rank
   bool is_tree_ = false;
 };
@@ -289,7 +290,8 @@ std::vector<Shape> shapes_of(const topology::Topology& topology) {
 /// Seconds per byte that the fullest link and the rank with most additions need at least.
 double cost(const plan::TransferGraph& graph, const topology::Topology& topology) {
   std::vector<double> added(topology.rank_count());
-  const auto chunks = static_cast<double>(graph.chunk_count());
+  const auto weights = graph.chunk_weights();
+  const double whole = std::accumulate(weights.begin(), weights.end(), 0.0);
   std::size_t next = 0;
   const auto groups = graph.groups();
   for (std::size_t i = 0; i < graph.transfers().size(); ++i) {
@@ -299,7 +301,7 @@ double cost(const plan::TransferGraph& graph, const topology::Topology& topology
     }
     const bool is_counted = next < groups.size() && groups[next].first.index() < i;
     if (t.op == TransferOp::kReduce && !is_counted) {
-      added[t.dst.index()] += 1 / chunks;
+      added[t.dst.index()] += weights[t.chunk_begin] / whole;  // it is of one chunk
     }
   }
   double most = plan::alpha_beta(graph, topology).seconds_per_element / kBytesPerElement;
@@ -355,6 +357,17 @@ std::vector<Found> best_of(const ScheduleRequest& request, const Shape& shape) {
   return found;
 }
 
+/// All that best_of() finds, the cheapest first.
+std::vector<plan::TransferGraph> by_cost(std::vector<Found> found) {
+  std::stable_sort(found.begin(), found.end(),
+                   [](const Found& a, const Found& b) { return a.first < b.first; });
+  std::vector<plan::TransferGraph> graphs;
+  for (auto& [seconds, graph] : found) {
+    graphs.push_back(std::move(graph));
+  }
+  return graphs;
+}
+
 bool has_overheads(const topology::Topology& topology) {
   for (std::size_t l = 0; l < topology.link_count(); ++l) {
     if (topology.link(LinkId(l)).overhead > Duration()) {
@@ -365,17 +378,14 @@ bool has_overheads(const topology::Topology& topology) {
 }
 
 /// Of a shape whose groups' sums switches add, where messages cost something and links carry no
-/// more than in the best graph.
-std::optional<plan::TransferGraph> in_turn(const ScheduleRequest& request, const Shape& shape) {
+/// more than in the shape's best graph.
+std::optional<plan::TransferGraph> in_turn(const ScheduleRequest& request, const Shape& shape,
+                                           const Found& best) {
   if (shape.shards() < 2 || !has_overheads(request.topology) || request.most_rounds < 2) {
     return std::nullopt;
   }
-  const std::vector<Found> best = best_of(request, shape);
-  if (best.empty()) {
-    return std::nullopt;
-  }
   const Cut cut = cut_in_turn();
-  const std::size_t of_a_chunk = best[0].second.transfers().size() / best[0].second.chunk_count();
+  const std::size_t of_a_chunk = best.second.transfers().size() / best.second.chunk_count();
   if (of_a_chunk * shape.shards() * cut.weights.size() > kMostTransfersInNetwork) {
     return std::nullopt;
   }
@@ -384,7 +394,7 @@ std::optional<plan::TransferGraph> in_turn(const ScheduleRequest& request, const
     return std::nullopt;
   }
   plan::TransferGraph graph = builder.build();
-  if (cost(graph, request.topology) > best[0].first * (1 + kGoodEnough)) {
+  if (cost(graph, request.topology) > best.first * (1 + kGoodEnough)) {
     return std::nullopt;
   }
   return graph;
@@ -425,29 +435,31 @@ class InNetworkFamily final : public ScheduleFamily {
   std::vector<plan::TransferGraph> all_reduces(const ScheduleRequest& request) const override {
     std::vector<Found> found;
     for (const Shape& shape : shapes_of(request.topology)) {
-      for (Found& graph : best_of(request, shape)) {
-        found.push_back(std::move(graph));
-      }
+      std::ranges::move(best_of(request, shape), std::back_inserter(found));
     }
-    std::stable_sort(found.begin(), found.end(),
-                     [](const Found& a, const Found& b) { return a.first < b.first; });
-    std::vector<plan::TransferGraph> graphs;
-    for (auto& [seconds, graph] : found) {
-      graphs.push_back(std::move(graph));
-    }
-    return graphs;
+    return by_cost(std::move(found));
   }
 
   std::vector<CollectiveForm> collectives(plan::Collective what,
                                           const ScheduleRequest& request) const override {
     std::vector<CollectiveForm> forms;
+    if (what != plan::Collective::kAllReduce) {
+      return forms;
+    }
+    std::vector<Found> found;
     for (const Shape& shape : shapes_of(request.topology)) {
-      auto graph = what == plan::Collective::kAllReduce ? in_turn(request, shape) : std::nullopt;
-      if (graph) {
+      std::vector<Found> of_shape = best_of(request, shape);
+      if (of_shape.empty()) {
+        continue;
+      }
+      if (auto graph = in_turn(request, shape, of_shape.front())) {
         forms.emplace_back(std::move(*graph), request.topology);
       }
+      std::ranges::move(of_shape, std::back_inserter(found));
     }
-    std::ranges::move(ScheduleFamily::collectives(what, request), std::back_inserter(forms));
+    for (plan::TransferGraph& graph : by_cost(std::move(found))) {
+      forms.emplace_back(std::move(graph), request.topology);
+    }
     return forms;
   }
 };
