@@ -83,6 +83,10 @@ plan::TransferGraph build(const plan::RegularSchedule& schedule, const ScheduleR
   return builder.take();
 }
 
+Rank member_on_line(const topology::RankGroup& group, std::size_t line) {
+  return group.ranks[line % group.ranks.size()];
+}
+
 std::vector<std::uint32_t> tier_group_by_rank(const topology::Topology& topology) {
   std::vector<std::uint32_t> group_of(topology.rank_count());
   const auto groups = tier_groups(topology);

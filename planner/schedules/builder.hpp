@@ -63,6 +63,10 @@ class GraphBuilder {
 /// A schedule given by formulas as a graph.
 plan::TransferGraph build(const plan::RegularSchedule& schedule, const ScheduleRequest& request);
 
+/// The member of a group that a line of members goes through: groups of several sizes have as many
+/// lines, more than members.
+Rank member_on_line(const topology::RankGroup& group, std::size_t line);
+
 /// The number of each rank's group in tier_groups().
 std::vector<std::uint32_t> tier_group_by_rank(const topology::Topology& topology);
 

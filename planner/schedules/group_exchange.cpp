@@ -24,8 +24,7 @@ class Exchange {
 
  private:
   Rank holder(std::size_t group, std::size_t line) const {
-    const std::vector<Rank>& ranks = groups_[group].ranks;
-    return ranks[line % ranks.size()];
+    return member_on_line(groups_[group], line);
   }
   // Of the round that is being made:
   GraphBuilder::Range chunk(std::size_t line, std::size_t owner) const {
@@ -268,12 +267,12 @@ plan::TransferGraph make_group_exchange(const ScheduleRequest& request,
   return Exchange(request, weights, rounds).make();
 }
 
-std::vector<CollectiveForm> group_exchange_forms(const ScheduleRequest& request) {
+std::vector<CollectiveForm> group_exchange_forms(const ScheduleRequest& request,
+                                                 const FormShape& one) {
   std::vector<CollectiveForm> forms;
-  const CollectiveForm one(make_group_exchange(request), request.topology);
   for (std::size_t rounds = 2; rounds <= request.most_rounds; rounds *= 2) {
     const auto count = static_cast<std::int64_t>(rounds);
-    FormShape shape = one.shape();
+    FormShape shape = one;
     shape.largest_share /= static_cast<double>(rounds);
     shape.transfers *= count;
     if (shape.transfers > static_cast<std::int64_t>(request.most_transfers)) {

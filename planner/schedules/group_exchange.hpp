@@ -32,8 +32,9 @@ plan::TransferGraph make_group_exchange(const ScheduleRequest& request,
                                         const std::vector<std::uint32_t>& weights = {},
                                         std::size_t rounds = 1);
 
-/// In two rounds, and in ever more as long as the request allows. The request's topology and router
-/// must outlive them.
-std::vector<CollectiveForm> group_exchange_forms(const ScheduleRequest& request);
+/// In two rounds, and in ever more as long as the request allows: beside make_group_exchange() in
+/// one, which is like `one`, with its bound. The request's topology and router must outlive them.
+std::vector<CollectiveForm> group_exchange_forms(const ScheduleRequest& request,
+                                                 const FormShape& one);
 
 }  // namespace rackrail::planner

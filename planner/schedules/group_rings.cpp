@@ -111,8 +111,7 @@ class Rings {
   }
 
   Rank holder(std::size_t group, std::size_t line) const {
-    const std::vector<Rank>& ranks = groups_[group].ranks;
-    return ranks[line % ranks.size()];
+    return member_on_line(groups_[group], line);
   }
   /// A piece, in parts where it has any and they are asked for.
   std::vector<Range> ranges(std::size_t line, std::size_t owner, std::size_t piece,

@@ -18,7 +18,8 @@
 //
 // One collective that runs alone may also go along rings of groups (group_rings.hpp), which fill
 // links better where ranks are very many; reduce-scatter and all-gather do so only. Where some
-// groups are slow on some lines, all-reduces spare their links (uneven_rings.hpp).
+// groups are slow on some lines, all-reduces spare their links (uneven_rings.hpp). Or it goes as
+// above in several rounds, which overlap (group_exchange.hpp).
 //
 // Groups of several sizes have as many lines l as each size divides, so that the members of a group
 // have equally many: line l is at member l mod g of a group of g. Where that were more than eight
@@ -60,7 +61,7 @@ PartLoads chunk_loads(const ScheduleRequest& request,
   const double inside = request.codecs.inside.is_lossy() ? ratio(request.codecs.inside) : 1;
   const double across = request.codecs.across.is_lossy() ? ratio(request.codecs.across) : 1;
   const auto holder = [&](std::size_t group, std::size_t line) {
-    return groups[group].ranks[line % groups[group].ranks.size()];
+    return member_on_line(groups[group], line);
   };
   const auto exchange = [&](Rank one, Rank other, double bytes) {
     loads.cross(request.router.route(one, other), bytes);
@@ -158,19 +159,21 @@ class Hierarchical final : public ScheduleFamily {
                                           const ScheduleRequest& request) const override {
     // Ever more transfers, then fewer: series of their own (DivisionSearch).
     std::vector<CollectiveForm> forms = group_ring_forms(what, request);
-    const bool has_rings = !forms.empty();
-    const auto add = [&](std::vector<CollectiveForm> more) {
-      std::move(more.begin(), more.end(), std::back_inserter(forms));
-    };
-    if (what == plan::Collective::kAllReduce) {
-      add(uneven_ring_forms(request));
+    if (what != plan::Collective::kAllReduce) {
+      return forms;
     }
-    add(ScheduleFamily::collectives(what, request));
+    const bool has_rings = !forms.empty();
+    std::ranges::move(uneven_ring_forms(request), std::back_inserter(forms));
+    std::vector<CollectiveForm> others = ScheduleFamily::collectives(what, request);
+    // That of all_reduce() in ever more rounds is one series.
+    forms.push_back(std::move(others.front()));
     // Where there are rings, they are as fast by prediction, and faster over TCP: the more ranks
     // share a link, the more is lost (1.02 instead of 1.08 of the bound on four racks of two).
-    if (what == plan::Collective::kAllReduce && !has_rings) {
-      add(group_exchange_forms(request));
+    if (!has_rings) {
+      const FormShape one = forms.back().shape();
+      std::ranges::move(group_exchange_forms(request, one), std::back_inserter(forms));
     }
+    std::move(others.begin() + 1, others.end(), std::back_inserter(forms));
     return forms;
   }
 };

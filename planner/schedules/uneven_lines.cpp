@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "planner/part_loads.hpp"
+#include "planner/schedules/builder.hpp"
 #include "planner/schedules/group_rings.hpp"
 
 namespace rackrail::planner {
@@ -172,6 +173,10 @@ class LineShares {
 };
 
 }  // namespace
+
+Rank UnevenLines::member(std::size_t group, std::size_t line) const {
+  return member_on_line(groups[group], line);
+}
 
 std::optional<UnevenLines> uneven_lines(const topology::Topology& topology,
                                         topology::Router& router) {

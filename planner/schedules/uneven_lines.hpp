@@ -45,10 +45,7 @@ struct UnevenLines {
   std::vector<topology::RankGroup> groups;  ///< in the order of their ring
   std::vector<LineTrees> lines;
 
-  Rank member(std::size_t group, std::size_t line) const {
-    const std::vector<Rank>& ranks = groups[group].ranks;
-    return ranks[line % ranks.size()];
-  }
+  Rank member(std::size_t group, std::size_t line) const;
 };
 
 /// None where no group is slow on a line, where rings of equal shares take as little, within 2 %,

@@ -191,7 +191,7 @@ class UnevenRings {
   void sum_inside(const TimedPiece& piece, std::size_t group, double time) {
     const std::size_t line = piece.line->line;
     for (std::size_t offset = 1; offset < lines_.groups[group].ranks.size(); ++offset) {
-      const Rank src = lines_.member(group, line % lines_.groups[group].ranks.size() + offset);
+      const Rank src = lines_.member(group, line + offset);
       const Rank dst = head(piece, group);
       at_[dst.index()].push_back(
           add({.time = piece.line->has_leaves ? kLeavesSum * time : time - kJustBefore,
@@ -221,8 +221,7 @@ class UnevenRings {
   void copy_inside(const TimedPiece& piece, std::size_t group, double time) {
     const std::size_t line = piece.line->line;
     for (std::size_t offset = 1; offset < lines_.groups[group].ranks.size(); ++offset) {
-      copy(piece, head(piece, group),
-           lines_.member(group, line % lines_.groups[group].ranks.size() + offset),
+      copy(piece, head(piece, group), lines_.member(group, line + offset),
            piece.line->has_leaves ? kRingsReduce + (1 - kRingsReduce) * time : time + kJustBefore);
     }
   }
