@@ -119,6 +119,7 @@ Duration parse_duration(std::string_view text) {
 
 double parse_share(std::string_view text) {
   constexpr double kPercent = 0.01;
+  constexpr double kMostWithoutSign = 0.5;
   const std::string_view input = trimmed(text);
   double number = 0;
   const auto [end, status] = std::from_chars(input.data(), input.data() + input.size(), number);
@@ -128,6 +129,12 @@ double parse_share(std::string_view text) {
       (unit != "%" && !unit.empty())) {
     throw ConfigError(
         ErrorContext{"", "", fmt::format("'{}'", text), "a share above 0, as 10% or 0.1"});
+  }
+  if (unit.empty() && number > kMostWithoutSign) {
+    throw ConfigError(
+        ErrorContext{"", "", fmt::format("'{}', which is {:g} %", text, number / kPercent),
+                     fmt::format("{:g}% or {:g}%, with its sign, or a share up to {:g}, as {:g}",
+                                 number, number / kPercent, kMostWithoutSign, kPercent)});
   }
   return unit == "%" ? number * kPercent : number;
 }

@@ -28,7 +28,7 @@ Bandwidth parse_bandwidth(std::string_view text);
 /// "2 us", "1.5 ms", "0.0005ms", "3 s", "12 ns", "7 ps", "2 min".
 Duration parse_duration(std::string_view text);
 
-/// "10 %", "0.5%", or the number itself, "0.1": above 0.
+/// "10 %", "0.5%", or the number itself, "0.1": above 0, and then up to 0.5 (by 1 most mean 1 %).
 double parse_share(std::string_view text);
 
 /// Shortest useful text, three significant digits: "1.07 GB/s", "68.7 ms", "64.0 MiB".

@@ -435,7 +435,7 @@ void add_validate_command(CLI::App& app, Session& session) {
                       "ring, tree, nvls or nvls-tree; as the file says, else NCCL's choice");
   command->add_option("--protocol", options->protocol, "ll, ll128 or simple; the same");
   command->add_option("--within", options->within,
-                      "Exit with 1 when the worst error is above this: 10%");
+                      "Exit with 1 when the worst error is above this: 10% or 0.1");
   command->add_option(
       "--mean-within", options->mean_within,
       "Likewise when the geometric mean of the factors by which predictions are off is "

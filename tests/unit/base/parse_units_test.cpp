@@ -40,8 +40,23 @@ TEST_CASE("a share is a number or percent, above 0") {
   CHECK(parse_share("10 %") == Approx(0.1));
   CHECK(parse_share("0.5%") == Approx(0.005));
   CHECK(parse_share("0.02") == Approx(0.02));
+  CHECK(parse_share("0.5") == Approx(0.5));
+  CHECK(parse_share("100%") == Approx(1));
   for (const char* text : {"", "%", "0", "-1%", "nan", "inf %", "1 percent", "1%%"}) {
     CHECK_THROWS_AS(parse_share(text), ConfigError);
+  }
+}
+
+TEST_CASE("a large share without a percent sign is asked what it means") {
+  for (const char* text : {"0.51", "1", "5", "1e9"}) {
+    CHECK_THROWS_AS(parse_share(text), ConfigError);
+  }
+  try {
+    (void)parse_share("1");
+    FAIL("accepted");
+  } catch (const ConfigError& e) {
+    CHECK(e.context().found == "'1', which is 100 %");
+    CHECK_THAT(e.context().expected, Catch::StartsWith("1% or 100%"));
   }
 }
 
