@@ -86,6 +86,12 @@ std::string settings(const explore::Row& row) {
   return text.empty() ? "the planner's own choice" : text;
 }
 
+/// "1234.5 useful samples/s".
+std::string figure_text(const explore::Figures& figures, const explore::Objective& objective) {
+  return fmt::format("{:.6g}{}{}", explore::value_of(figures, objective),
+                     objective.unit.empty() ? "" : " ", objective.unit);
+}
+
 void print(const explore::Scenario& scenario, const explore::TuneResult& result,
            const TuneCommandOptions& options) {
   const explore::Objective& objective = *scenario.objective;
@@ -94,10 +100,9 @@ void print(const explore::Scenario& scenario, const explore::TuneResult& result,
              scenario.repetitions, objective.name);
   fmt::print("{}\n", sweep_table(trials.rows, objective, kTrialsShown));
   fmt::print("best            {}\n", settings(result.best));
-  fmt::print("{:<15} {:.6g}\n", objective.name, explore::value_of(*result.best.figures, objective));
+  fmt::print("{:<15} {}\n", objective.name, figure_text(*result.best.figures, objective));
   if (result.planner_alone.figures) {
-    fmt::print("planner alone   {:.6g}\n",
-               explore::value_of(*result.planner_alone.figures, objective));
+    fmt::print("planner alone   {}\n", figure_text(*result.planner_alone.figures, objective));
   } else {
     fmt::print("planner alone   {}\n", result.planner_alone.error);
   }
@@ -186,8 +191,10 @@ void add_tune_command(CLI::App& app, Session& session) {
       ->add_option("--executions", options->executions,
                    "Simulated runs of each, with seeds of their own; 3 by default")
       ->check(CLI::Range(1, kMostExecutions));
-  command->add_option("--objective", options->objective,
-                      "step_time_s, throughput, goodput (the default), sync_share or gap");
+  command->add_option(
+      "--objective", options->objective,
+      "step_time_s, throughput (samples/s), goodput (samples/s, of which so many count as "
+      "the workload's noise scale says; the default), sync_share or gap");
   command
       ->add_option("--error-budget", options->error_budget,
                    "Largest error budget that is tried, see rackrail plan")

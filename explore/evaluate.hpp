@@ -16,7 +16,7 @@ struct Figures {
   double gap = 0;          ///< step_time_s / bound_s − 1
   double sync_share = 0;   ///< of the last step simulated: median of the executions
   double throughput = 0;   ///< samples per second
-  double goodput = 0;      ///< throughput · planner::statistical_efficiency
+  double goodput = 0;  ///< useful samples per second: throughput · planner::statistical_efficiency
   std::int64_t global_batch = 0;
   std::int64_t executions = 0;
   bool executions_equal = true;  ///< all to the picosecond: nothing in them was random

@@ -26,9 +26,10 @@ constexpr std::string_view kWorkloadPrefix = "workload.";
 constexpr std::string_view kPlanPrefix = "plan.";
 constexpr std::string_view kFaultsPrefix = "faults.";
 
-constexpr std::array kObjectives{Objective{"step_time_s", false}, Objective{"throughput", true},
-                                 Objective{"goodput", true}, Objective{"sync_share", false},
-                                 Objective{"gap", false}};
+constexpr std::array kObjectives{Objective{"step_time_s", false, "s"},
+                                 Objective{"throughput", true, "samples/s"},
+                                 Objective{"goodput", true, "useful samples/s"},
+                                 Objective{"sync_share", false, ""}, Objective{"gap", false, ""}};
 
 /// A name or path as the scenario means it: beside the scenario if such a file is there.
 std::string beside(const std::filesystem::path& scenario, const std::string& name) {

@@ -19,6 +19,7 @@ namespace rackrail::explore {
 struct Objective {
   std::string_view name;  ///< the key of a result: "step_time_s", "throughput", …
   bool more_is_better = false;
+  std::string_view unit;  ///< of the figure as tables have it; empty: a share
 };
 /// Throws ConfigError that lists the known names.
 const Objective& objective_named(std::string_view name);

@@ -41,6 +41,10 @@ class Tune(harness.CommandTest):
                       "best            local_batch 8, codec", "planner alone",
                       "2 executions of each trial are equal", "not written"):
             self.assertIn(words, text)
+        self.assertRegex(text, r"(?m)^step_time_s +[0-9.]+ s$")
+        text = self.rackrail("tune", "tune.yaml", "--objective", "goodput").out
+        for name in ("goodput", "planner alone"):
+            self.assertRegex(text, rf"(?m)^{name} +[0-9.]+ useful samples/s$")
 
     def test_the_seed_changes_the_trials(self):
         digests = []
