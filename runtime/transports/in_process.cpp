@@ -206,7 +206,9 @@ std::vector<std::unique_ptr<Transport>> make_in_process_transports(std::size_t r
 }
 
 TransportKind in_process_kind() {
-  return {.name = "in-process", .unavailable = {}, .detail = "ranks are threads of one process"};
+  return {.name = "in-process",
+          .unavailable = {},
+          .detail = "ranks are threads of one process: for tests, train does not take it"};
 }
 
 std::unique_ptr<Transport> make_in_process_transport() {
