@@ -19,6 +19,7 @@
 #include "cli/simulation_text.hpp"
 #include "cli/table.hpp"
 #include "cli/usage.hpp"
+#include "plan/codec_name.hpp"
 #include "plan/cost_model.hpp"
 #include "planner/bound.hpp"
 #include "planner/candidates.hpp"
@@ -88,9 +89,23 @@ std::int64_t fastest_slice(const plan::RegularSchedule& schedule, const Collecti
   return planner::fastest_division({&shape, 1}, c.elements, time).slice_elements;
 }
 
+/// Whether a bound by routes as pinned and links as fast as the topology says is one here.
+bool has_bounds(const CollectiveCase& c) {
+  return c.simulation.multipath == sim::Multipath::kPinned && c.simulation.disturbances.empty();
+}
+
+/// Whether a form in slices as given is known to take no less time, which is found out sooner than
+/// how long it takes.
+bool is_no_faster(const planner::CollectiveForm& form, const CollectiveCase& c, Duration time) {
+  const auto& bound = form.shape().bound;
+  return (has_bounds(c) && bound && bound->at_least(c.elements) >= time) ||
+         !c.costs.exact_collective_time_below(form.graph(), c.elements, *c.slice_elements, time);
+}
+
 /// Why the family cannot be used here, if so.
 std::optional<std::string> simulate_with(const planner::ScheduleFamily& family,
                                          const CollectiveCase& c,
+                                         const std::function<void(double share)>& progress,
                                          std::optional<FastestOfFamilies>& fastest) {
   if (auto refusal = family.refusal(c.cluster, c.codecs)) {
     return refusal;
@@ -116,16 +131,20 @@ std::optional<std::string> simulate_with(const planner::ScheduleFamily& family,
   if (auto refusal = planner::graph_refusal(family, c.cluster, c.codecs)) {
     return refusal;
   }
+  // Where links let bursts pass at once, costs are those of one of many in a row.
+  const bool is_comparable = topology::longest_burst_time(c.cluster) == Duration();
   if (c.slice_elements) {
     topology::Router router = planner::make_router(c.cluster);
-    for (const planner::CollectiveForm& form :
-         planner::collective_forms(family, c.what, c.cluster, router, c.codecs)) {
-      simulate(form.shared_graph(), *c.slice_elements);
+    const std::vector<planner::CollectiveForm> forms =
+        planner::collective_forms(family, c.what, c.cluster, router, c.codecs);
+    for (std::size_t i = 0; i < forms.size(); ++i) {
+      progress(static_cast<double>(i) / static_cast<double>(forms.size()));
+      if (!fastest || !is_comparable || !is_no_faster(forms[i], c, fastest->result.time)) {
+        simulate(forms[i].shared_graph(), *c.slice_elements);
+      }
     }
     return std::nullopt;
   }
-  // Where links let bursts pass at once, costs are those of one of many in a row.
-  const bool is_comparable = topology::longest_burst_time(c.cluster) == Duration();
   const auto found = planner::fastest_collective(
       family,
       {.what = c.what,
@@ -133,8 +152,7 @@ std::optional<std::string> simulate_with(const planner::ScheduleFamily& family,
        .topology = c.cluster,
        .codecs = c.codecs,
        .costs = c.costs,
-       .has_bounds =
-           c.simulation.multipath == sim::Multipath::kPinned && c.simulation.disturbances.empty()},
+       .has_bounds = has_bounds(c)},
       fastest && is_comparable ? std::optional(fastest->result.time) : std::nullopt);
   if (found) {
     simulate(found->graph, found->slice_elements);
@@ -148,12 +166,16 @@ FastestOfFamilies simulate_collective(const CollectiveCase& c, const std::string
   if (schedule == kBestSchedule) {
     const auto families = planner::schedule_families();
     for (std::size_t i = 0; i < families.size(); ++i) {
-      c.progress(static_cast<double>(i) / static_cast<double>(families.size()));
-      simulate_with(*families[i], c, fastest);
+      const auto progress = [&](double share) {
+        c.progress((static_cast<double>(i) + share) / static_cast<double>(families.size()));
+      };
+      progress(0);
+      simulate_with(*families[i], c, progress, fastest);
     }
   } else {
     const planner::ScheduleFamily& family = planner::schedule_family(schedule);
-    if (const auto refusal = simulate_with(family, c, fastest)) {
+    if (const auto refusal = simulate_with(
+            family, c, [](double) {}, fastest)) {
       throw ConfigError(ErrorContext{"<command line>", "--schedule " + schedule,
                                      "a schedule that cannot be used here: " + *refusal,
                                      "another schedule or codec"});
@@ -162,7 +184,7 @@ FastestOfFamilies simulate_collective(const CollectiveCase& c, const std::string
   if (!fastest) {
     throw ConfigError(ErrorContext{"<command line>", "--schedule " + schedule,
                                    fmt::format("no schedule for this collective with codec {}",
-                                               plan::to_string(c.codecs.inside)),
+                                               plan::display_name(c.codecs.inside)),
                                    "another schedule or codec"});
   }
   return std::move(*fastest);
@@ -278,9 +300,7 @@ void run_collective(Session& session, const topology::Topology& cluster,
     notes.emplace_back(
         "the lower bound is the network's: copies to host memory and from there come on top");
   }
-  for (const std::string& note : notes) {
-    session.note("note: " + note);
-  }
+  notes = say_notes(session, cluster, std::move(notes));
   const auto n = static_cast<double>(cluster.rank_count());
   const auto moved = static_cast<double>(whole.count());
   const double algbw = moved / result.time.seconds();

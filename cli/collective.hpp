@@ -15,7 +15,7 @@ struct CollectiveOptions {
   std::string collective;         ///< all-reduce, reduce-scatter or all-gather
   std::string bytes = "1 GiB";    ///< on each rank: what is summed, or all that is gathered
   std::string schedule = "ring";  ///< a family, or "best"
-  std::string codec = "none";
+  std::string codec = "fp32";
   std::string slice;  ///< empty: 1 MiB; of rings and "best", what is fastest
 };
 

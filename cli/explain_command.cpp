@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/error.hpp"
@@ -202,6 +203,9 @@ void run(Session& session, const ExplainCommandOptions& options) {
       explore::conditions_of(explaining.conditions, input.cluster).outages.has_value();
   explore::Explanation explanation =
       explore::explain(input.plan, input.workload, input.cluster, explaining);
+  for (std::string& warning : unknown_class_warnings(input.cluster)) {
+    explanation.notes.push_back(std::move(warning));
+  }
   if (auto note = unscaled_compute_note(input.cluster, input.workload)) {
     explanation.notes.push_back(*std::move(note));
   }

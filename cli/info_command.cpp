@@ -13,6 +13,7 @@
 #include "cli/table.hpp"
 #include "plan/codec.hpp"
 #include "plan/codec_errors.hpp"
+#include "plan/codec_name.hpp"
 #include "plan/workload.hpp"
 #include "planner/schedule_family.hpp"
 #include "runtime/cuda/factory.hpp"
@@ -94,6 +95,20 @@ std::vector<Feature> features() {
   return list;
 }
 
+enum class NamesFor { kPeople, kPrograms };
+
+/// Codecs that are executed, or the others.
+std::vector<std::string> codec_names(bool are_executable, NamesFor whom) {
+  std::vector<std::string> names;
+  for (const plan::Codec& codec : plan::described_codecs()) {
+    if (codec.is_executable() == are_executable) {
+      names.push_back(whom == NamesFor::kPeople ? plan::display_name(codec)
+                                                : plan::to_string(codec));
+    }
+  }
+  return names;
+}
+
 void run_info(Session& session) {
   const auto configs = topology::configs_folder();
   const std::vector<std::string> clusters = topology::shipped_clusters();
@@ -102,15 +117,12 @@ void run_info(Session& session) {
   for (const auto& family : planner::schedule_families()) {
     schedules.emplace_back(family->name());
   }
-  std::vector<std::string> codecs;
-  std::vector<std::string> simulated_only;
   std::vector<std::string> errors;
   nlohmann::json error_list = nlohmann::json::array();
   for (const plan::Codec& codec : plan::described_codecs()) {
-    (codec.is_executable() ? codecs : simulated_only).push_back(plan::to_string(codec));
     if (codec.is_lossy()) {
       const plan::CodecError error = plan::usual_error(codec);
-      errors.push_back(fmt::format("{} {:.2g}{}", plan::to_string(codec), error.error,
+      errors.push_back(fmt::format("{} {:.2g}{}", plan::display_name(codec), error.error,
                                    error.source == plan::ErrorSource::kTable ? "" : "*"));
       error_list.push_back({{"codec", plan::to_string(codec)},
                             {"error", error.error},
@@ -131,8 +143,8 @@ void run_info(Session& session) {
                         {"clusters", clusters},
                         {"models", models},
                         {"schedules", schedules},
-                        {"codecs", codecs},
-                        {"codecs_simulated_only", simulated_only},
+                        {"codecs", codec_names(true, NamesFor::kPrograms)},
+                        {"codecs_simulated_only", codec_names(false, NamesFor::kPrograms)},
                         {"codec_errors", error_list},
                         {"configs", configs.string()}});
     return;
@@ -146,8 +158,9 @@ void run_info(Session& session) {
   }
   fmt::print("{}\n", table.to_string());
   fmt::print("schedules  {}\n", fmt::join(schedules, ", "));
-  fmt::print("codecs     {}; planned and simulated only: {}\n", fmt::join(codecs, ", "),
-             fmt::join(simulated_only, ", "));
+  fmt::print("codecs     {}; planned and simulated only: {}\n",
+             fmt::join(codec_names(true, NamesFor::kPeople), ", "),
+             fmt::join(codec_names(false, NamesFor::kPeople), ", "));
   fmt::print("errors     of one encoding, {}: {} (* {})\n",
              plan::to_string(plan::ErrorSource::kTable), fmt::join(errors, ", "),
              plan::to_string(plan::ErrorSource::kFormula));

@@ -25,6 +25,7 @@
 #include "cli/table.hpp"
 #include "cli/time_budget.hpp"
 #include "plan/codec_errors.hpp"
+#include "plan/codec_name.hpp"
 #include "plan/format.hpp"
 #include "plan/reduced_error.hpp"
 #include "planner/batch/host_count.hpp"
@@ -113,7 +114,7 @@ planner::PlannerOptions planner_options(const PlanOptions& options, const Sessio
     result.enough_gap = named("<command line>", "--gap", [&] { return parse_share(options.gap); });
     if (*result.enough_gap > kLargestGap) {
       throw ConfigError(ErrorContext{"<command line>", "--gap", "'" + options.gap + "'",
-                                     fmt::format("at most {:.0f}", kLargestGap)});
+                                     fmt::format("at most {:.0f}%", 100 * kLargestGap)});
     }
   }
   return result;
@@ -375,7 +376,7 @@ void print_text(const PlanOptions& options, const Made& made, const topology::To
                made.gradient_error * 100);
   }
   for (const auto& [codec, error] : made.codec_errors) {
-    fmt::print("one encoding    {} is {:.2g} % off, {}\n", plan::to_string(codec),
+    fmt::print("one encoding    {} is {:.2g} % off, {}\n", plan::display_name(codec),
                error.error * 100, plan::to_string(error.source));
   }
   fmt::print("learning rate   {}\n", plan.batch.learning_rate_rule);
@@ -402,6 +403,7 @@ void print_text(const PlanOptions& options, const Made& made, const topology::To
 void run_plan(Session& session, const PlanOptions& options) {
   planner::PlannerOptions chosen = planner_options(options, session);
   const topology::Topology cluster = options.cluster.load(session);
+  const std::vector<std::string> warnings = warn_of_unknown_classes(session, cluster);
   const plan::Workload workload = load_workload(session, options.workload);
   require_within_budget(options, chosen, workload);
   if (options.has_batch_policy && chosen.batch_policy == planner::BatchPolicy::kGoodput &&
@@ -457,6 +459,7 @@ void run_plan(Session& session, const PlanOptions& options) {
     made.plan.notes.push_back(*std::move(note));  // of what was read; the file has it without
   }
   if (session.json) {
+    made.plan.notes.insert(made.plan.notes.end(), warnings.begin(), warnings.end());
     print_json(session, options, made, target, spent);
   } else {
     print_text(options, made, cluster, workload, target, spent);
@@ -549,7 +552,7 @@ void add_plan_command(CLI::App& app, Session& session) {
   CLI::Option* gap = command->add_option(
       "--gap", options->gap,
       "End the search at the first plan whose step takes at most this share longer than the lower "
-      "bound, e.g. 1%; not where the batch is chosen, too");
+      "bound, as 1% or 0.01; not where the batch is chosen, too");
   command
       ->add_option("--target-samples", options->target_samples,
                    "Length of the training in samples at the base batch, for the time to target "

@@ -12,6 +12,7 @@
 
 #include "base/parse_units.hpp"
 #include "cli/table.hpp"
+#include "plan/codec_name.hpp"
 #include "planner/batch.hpp"
 #include "planner/finished_plan.hpp"
 
@@ -162,9 +163,10 @@ nlohmann::json plan_json(const plan::Plan& plan) {
 std::string codec_text(const plan::Bucket& bucket) {
   std::vector<std::string> parts;
   for (const auto& [tier, codec] : bucket.codec_tiers) {
-    parts.push_back(fmt::format("{} {}", tier, plan::to_string(codec)));
+    parts.push_back(fmt::format("{} {}", tier, plan::display_name(codec)));
   }
-  return parts.empty() ? plan::to_string(bucket.codec) : fmt::format("{}", fmt::join(parts, ", "));
+  return parts.empty() ? plan::display_name(bucket.codec)
+                       : fmt::format("{}", fmt::join(parts, ", "));
 }
 
 std::string bucket_table(const plan::Plan& plan) {

@@ -17,7 +17,7 @@ std::string bucket_table(const plan::Plan& plan);
 std::string prediction_table(const plan::Plan& plan);
 /// The baseline's name, with its batch where that is not the plan's.
 std::string baseline_text(const plan::Plan& plan, const std::string& baseline);
-/// "int8 across racks, fp16 inside" or "none".
+/// "int8 across racks, fp16 inside" or "fp32".
 std::string codec_text(const plan::Bucket& bucket);
 
 }  // namespace rackrail::cli

@@ -4,6 +4,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "base/parse_units.hpp"
 #include "cli/collective.hpp"
@@ -11,7 +12,9 @@
 #include "cli/inputs.hpp"
 #include "cli/progress.hpp"
 #include "cli/session.hpp"
+#include "cli/simulation_notes.hpp"
 #include "cli/table.hpp"
+#include "plan/codec_name.hpp"
 #include "planner/schedule_table.hpp"
 #include "sim/simulator.hpp"
 
@@ -21,7 +24,7 @@ namespace {
 
 struct SchedulesOptions {
   ClusterOptions cluster;
-  std::string codec = "none";
+  std::string codec = "fp32";
   std::string from = "1 KiB";
   std::string to = "4 GiB";
   bool all = false;
@@ -86,6 +89,7 @@ void run_schedules(Session& session, const SchedulesOptions& options) {
   chosen.largest = named("<command line>", "--to", [&] { return parse_bytes(options.to); });
   chosen.simulate_all = options.all;
   const topology::Topology cluster = options.cluster.load(session);
+  const std::vector<std::string> warnings = warn_of_unknown_classes(session, cluster);
   const auto cost_model = sim::make_cost_model(cluster, {});
   ProgressBar bar("schedules", session.progress_elsewhere());
   chosen.progress = [&bar](double share, const std::string& what) { bar.update(share, what); };
@@ -98,11 +102,12 @@ void run_schedules(Session& session, const SchedulesOptions& options) {
     result["cluster"] = cluster.name();
     result["ranks"] = cluster.rank_count();
     result["codec"] = plan::to_string(chosen.codec);
+    result["notes"] = warnings;
     session.print_json(result);
     return;
   }
   fmt::print("{}: {} ranks, all-reduce alone, codec {}; '>' is a bound of what cannot win\n\n",
-             cluster.name(), cluster.rank_count(), plan::to_string(chosen.codec));
+             cluster.name(), cluster.rank_count(), plan::display_name(chosen.codec));
   print_table(table);
 }
 

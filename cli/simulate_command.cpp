@@ -190,20 +190,13 @@ std::vector<std::string> notes_on_input(const PlanInput& input, sim::NetworkLeve
   return notes;
 }
 
-/// With --json the answer has them as well.
-std::vector<std::string> say(const Session& session, std::vector<std::string> notes) {
-  for (const std::string& note : notes) {
-    session.note("note: " + note);
-  }
-  return notes;
-}
-
 void run_asynchronous(Session& session, const PlanInput& input,
                       const sim::SimulationOptions& simulation, ProgressBar& bar) {
   const sim::AsynchronousResult result =
       sim::simulate_asynchronous(input.plan, input.workload, input.cluster, simulation);
   bar.clear();
-  const std::vector<std::string> notes = say(session, notes_on_input(input, simulation.network));
+  const std::vector<std::string> notes =
+      say_notes(session, input.cluster, notes_on_input(input, simulation.network));
   if (session.json) {
     nlohmann::json times = nlohmann::json::array();
     for (const Duration time : result.step_times) {
@@ -260,7 +253,7 @@ void run_jobs(Session& session, const SimulateOptions& options) {
     write_file_atomically(options.files.trace, to_trace_json(processes));
   }
   const std::vector<std::string> notes =
-      say(session, simulation_notes(cluster, scenario.options.network));
+      say_notes(session, cluster, simulation_notes(cluster, scenario.options.network));
   if (session.json) {
     nlohmann::json answer = jobs_json(cluster, result);
     answer["notes"] = notes;
@@ -321,7 +314,8 @@ void run_step(Session& session, const SimulateOptions& options) {
   bar.clear();
   options.files.write(result.records, input.cluster, simulation.disturbances,
                       "simulated: " + input.plan.name);
-  const std::vector<std::string> notes = say(session, notes_on_input(input, simulation.network));
+  const std::vector<std::string> notes =
+      say_notes(session, input.cluster, notes_on_input(input, simulation.network));
   if (!session.json) {
     print_step(input, result, simulation, wall);
     if (outages) {
@@ -417,7 +411,7 @@ void add_simulate_command(CLI::App& app, Session& session) {
   command->add_option("--links", options->files.links,
                       "CSV to write: utilisation of the links over it, in 200 equal parts");
   command
-      ->add_option("--bytes", options->collective.bytes,
+      ->add_option("--bytes,--size", options->collective.bytes,
                    "Size of the buffer on each rank: what is summed, or all that is gathered")
       ->capture_default_str()
       ->needs(collective);

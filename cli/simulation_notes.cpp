@@ -1,11 +1,18 @@
 #include "cli/simulation_notes.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
+#include <boost/algorithm/string/case_conv.hpp>
 #include <map>
 #include <set>
+#include <string_view>
+#include <tuple>
 
 #include "cli/table.hpp"
+#include "explore/nearest.hpp"
+#include "plan/cost_model.hpp"
 #include "plan/device_class.hpp"
 
 namespace rackrail::cli {
@@ -61,21 +68,37 @@ void note_uncharged_cores(const Topology& cluster, std::vector<std::string>& not
   }
 }
 
-void note_unknown_devices(const Topology& cluster, std::vector<std::string>& notes) {
-  std::map<std::string, std::vector<std::string>> unknown;  // GPUs by class
+void note_gpus_without_class(const Topology& cluster, std::vector<std::string>& notes) {
+  std::vector<std::string> gpus;
   for (std::size_t r = 0; r < cluster.rank_count(); ++r) {
     const Node& node = cluster.node(cluster.node_of(Rank(r)));
-    if (node.kind == NodeKind::kGpu && plan::find_device_class(node.device_class) == nullptr) {
-      unknown[node.device_class].push_back(node.name);
+    if (node.kind == NodeKind::kGpu && node.device_class.empty()) {
+      gpus.push_back(node.name);
     }
   }
-  for (const auto& [name, gpus] : unknown) {
+  if (!gpus.empty()) {
     notes.push_back(
-        fmt::format("{} {}: codecs and additions at the rates of one CPU core; name the class with "
-                    "--device-class or in the cluster file",
-                    one_and_more(gpus, "GPU"),
-                    name.empty() ? "no device class" : "the unknown device class '" + name + "'"));
+        fmt::format("{} no device class: codecs and additions at the rates of one CPU core; name "
+                    "the class with --device-class or in the cluster file",
+                    one_and_more(gpus, "GPU")));
   }
+}
+
+/// All known classes: first those that are part of the name, then the closest, in any case.
+std::vector<std::string_view> likeliest_classes(const std::string& name) {
+  const std::string wanted = boost::to_lower_copy(name);
+  std::vector<std::tuple<bool, std::size_t, std::string_view>> order;
+  for (const plan::DeviceClass& known : plan::device_classes()) {
+    const std::string lower = boost::to_lower_copy(std::string(known.name));
+    order.emplace_back(wanted.find(lower) == std::string::npos,
+                       explore::edit_distance(wanted, lower), known.name);
+  }
+  std::ranges::sort(order);
+  std::vector<std::string_view> names;
+  for (const auto& [is_apart, distance, known] : order) {
+    names.push_back(known);
+  }
+  return names;
 }
 
 void note_unknown_bursts(const Topology& cluster, sim::NetworkLevel level,
@@ -110,10 +133,47 @@ std::optional<std::string> unscaled_compute_note(const Topology& cluster,
       one_and_more(without_class, "rank"), workload.device_class, workload.name);
 }
 
+std::vector<std::string> unknown_class_warnings(const Topology& cluster) {
+  std::map<std::string, std::vector<std::string>> unknown;  // ranks by class
+  for (std::size_t r = 0; r < cluster.rank_count(); ++r) {
+    const Node& node = cluster.node(cluster.node_of(Rank(r)));
+    if (!node.device_class.empty() && plan::find_device_class(node.device_class) == nullptr &&
+        !plan::is_measured(cluster, Rank(r))) {
+      unknown[node.device_class].push_back(node.name);
+    }
+  }
+  std::vector<std::string> warnings;
+  for (const auto& [name, ranks] : unknown) {
+    warnings.push_back(
+        fmt::format("{} the unknown device class '{}': codecs and additions count at the rates of "
+                    "one CPU core, several times too slow for a GPU; known, likeliest first: {}",
+                    one_and_more(ranks, "rank"), name, fmt::join(likeliest_classes(name), ", ")));
+  }
+  return warnings;
+}
+
+std::vector<std::string> warn_of_unknown_classes(const Session& session, const Topology& cluster) {
+  std::vector<std::string> warnings = unknown_class_warnings(cluster);
+  for (const std::string& warning : warnings) {
+    session.note("warning: " + warning);
+  }
+  return warnings;
+}
+
+std::vector<std::string> say_notes(const Session& session, const Topology& cluster,
+                                   std::vector<std::string> notes) {
+  std::vector<std::string> all = warn_of_unknown_classes(session, cluster);
+  for (std::string& note : notes) {
+    session.note("note: " + note);
+    all.push_back(std::move(note));
+  }
+  return all;
+}
+
 std::vector<std::string> simulation_notes(const Topology& cluster, sim::NetworkLevel level) {
   std::vector<std::string> notes;
   note_uncharged_cores(cluster, notes);
-  note_unknown_devices(cluster, notes);
+  note_gpus_without_class(cluster, notes);
   note_unknown_bursts(cluster, level, notes);
   return notes;
 }

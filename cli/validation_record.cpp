@@ -9,6 +9,7 @@
 
 #include "base/file.hpp"
 #include "base/parse_units.hpp"
+#include "plan/codec_name.hpp"
 
 namespace rackrail::cli {
 
@@ -43,7 +44,7 @@ RowByRow rows_for(const std::vector<CollectivePlan>& plans) {
   std::size_t family = 0;
   for (const CollectivePlan& plan : plans) {
     for (const EmulatedCollective& one : plan.cases) {
-      codec = std::max(codec, plan::to_string(one.codec).size());
+      codec = std::max(codec, plan::display_name(one.codec).size());
       family = std::max(family, one.family.size());
     }
   }
@@ -57,7 +58,7 @@ RowByRow rows_for(const std::vector<CollectivePlan>& plans) {
 
 std::string over_best_text(const MeasuredChoice& choice) {
   return fmt::format("({} at {}, {}: {:.1f} % longer than the best, {})\n", choice.chosen->family,
-                     to_string(choice.chosen->size), plan::to_string(choice.chosen->codec),
+                     to_string(choice.chosen->size), plan::display_name(choice.chosen->codec),
                      choice.over_best() * 100, choice.best->family);
 }
 
@@ -69,7 +70,7 @@ std::string worst_choice_text(const std::vector<MeasuredChoice>& choices) {
       choices, {}, [](const MeasuredChoice& choice) { return choice.over_best(); });
   return fmt::format("the chosen schedule takes at most {} longer than the best of all ({}, {})\n",
                      percent(worst->over_best()), to_string(worst->chosen->size),
-                     plan::to_string(worst->chosen->codec));
+                     plan::display_name(worst->chosen->codec));
 }
 
 }  // namespace
@@ -99,7 +100,7 @@ void ValidationRecord::begin(const plan::Calibration& calibration, const plan::W
 
 void ValidationRecord::add(const EmulatedCollective& one) {
   cases_.push_back(one);
-  say(table_->row({to_string(one.size), plan::to_string(one.codec), one.family,
+  say(table_->row({to_string(one.size), plan::display_name(one.codec), one.family,
                    to_string(one.predicted), to_string(one.measured), error_text(one.error())}));
   save();
 }

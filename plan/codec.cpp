@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "plan/codec_name.hpp"
 #include "plan/codecs/format.hpp"
 
 namespace rackrail::plan {
@@ -37,9 +38,9 @@ std::string limits(const CodecParameter& parameter, Number Codec::* /*field*/) {
   }
 }
 
-/// "none, fp16, int8[:block=<1..1048576>], …"
+/// "fp32, none, fp16, int8[:block=<1..1048576>], …"
 std::string all_spellings() {
-  std::vector<std::string> spellings;
+  std::vector<std::string> spellings{std::string(kUncompressedName)};
   for (const Codec& codec : described_codecs()) {
     const CodecTraits& traits = traits_of(codec);
     std::string& spelling = spellings.emplace_back(traits.name);
@@ -142,6 +143,9 @@ std::string to_string(const Codec& codec) {
 }
 
 Codec parse_codec(std::string_view text) {
+  if (text == kUncompressedName) {
+    return {};
+  }
   const std::size_t colon = text.find(':');
   for (const Codec& known : described_codecs()) {
     if (traits_of(known).name != text.substr(0, colon)) {

@@ -68,7 +68,7 @@ double relative_error(const Codec& codec);
 
 /// "none", "fp16", "int8" (or "int8:block=128"), "topk" (or "topk:density=0.001"), …
 std::string to_string(const Codec& codec);
-/// The reverse; throws ConfigError with found and expected.
+/// The reverse, and "fp32" for none; throws ConfigError with found and expected.
 Codec parse_codec(std::string_view text);
 /// The same for who executes it: throws for what is only planned and simulated, too.
 Codec parse_executable_codec(std::string_view text);

@@ -1,4 +1,5 @@
 #include "planner/compression.hpp"
+#include "plan/codec_name.hpp"
 
 #include <fmt/format.h>
 
@@ -38,9 +39,9 @@ bool hurts_protected(const CandidateSet& candidates, const TierCodecs& pair) {
 
 std::string name_of(const TierCodecs& pair) {
   return pair.inside == pair.across
-             ? plan::to_string(pair.across)
-             : fmt::format("{} inside, {} across", plan::to_string(pair.inside),
-                           plan::to_string(pair.across));
+             ? plan::display_name(pair.across)
+             : fmt::format("{} inside, {} across", plan::display_name(pair.inside),
+                           plan::display_name(pair.across));
 }
 
 /// By tensor: when its gradient is ready on the latest rank, from the start of the step; then the

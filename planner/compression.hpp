@@ -23,7 +23,7 @@ struct CompressionTable {
   std::vector<std::vector<Choice>> choices;  ///< by bucket and option
   /// The same pair of codecs wherever a bucket has it; elsewhere the fastest option.
   struct Uniform {
-    std::string name;              ///< "none", "fp16", "none inside, int8 across"
+    std::string name;              ///< "fp32", "fp16", "fp32 inside, int8 across"
     bool hurts_protected = false;  ///< beyond FP16 somewhere
     Assignment assignment;
     /// Every bucket has it but those of protected tensors, where there are others.

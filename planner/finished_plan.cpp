@@ -10,6 +10,7 @@
 
 #include "base/error.hpp"
 #include "base/parse_units.hpp"
+#include "plan/codec_name.hpp"
 #include "plan/verifier.hpp"
 #include "planner/batch.hpp"
 #include "planner/bound.hpp"
@@ -36,18 +37,20 @@ std::string share_text(Duration time, Duration reference) {
   return fmt::format("{:+.1f} %", std::abs(percent) < kShown ? 0.0 : percent);
 }
 
-/// "compression: none; the same everywhere instead: fp16 +0.4 % of the step, int8 +3.2 %".
+/// "compression: fp32 everywhere; the same everywhere instead: fp16 +0.4 % of the step; …"
 std::string uniform_note(bool compresses, const std::map<std::string, Duration>& uniform,
                          Duration step) {
+  const std::string uncompressed = plan::display_name({});
   std::vector<std::string> parts;
   for (const auto& [name, time] : uniform) {
-    if (compresses || name != "none") {
+    if (compresses || name != uncompressed) {
       parts.push_back(fmt::format("{} {}{}", name, share_text(time, step),
                                   parts.empty() ? " of the step" : ""));
     }
   }
   return fmt::format("compression: {}; the same everywhere instead: {}",
-                     compresses ? "per bucket and tier" : "none", fmt::join(parts, "; "));
+                     compresses ? "per bucket and tier" : uncompressed + " everywhere",
+                     fmt::join(parts, "; "));
 }
 
 /// How much does not use the codec that was asked for.
@@ -60,8 +63,8 @@ std::string lighter_note(const plan::Codec& codec, const std::vector<plan::Bucke
   }
   return fmt::format(
       "{} where it may be used; {:.1f} % of the gradients, in buckets with norms, "
-      "biases or small tensors, take a lighter codec",
-      plan::to_string(codec), 100 * static_cast<double>(lighter) / static_cast<double>(all));
+      "biases or small tensors, take one that rounds less",
+      plan::display_name(codec), 100 * static_cast<double>(lighter) / static_cast<double>(all));
 }
 
 void verify_or_throw(const plan::Plan& plan, const topology::Topology& topology,
@@ -249,10 +252,10 @@ plan::Plan finished_plan(const JointResult& found, Search& search,
     notes.push_back(lighter_note(*options.codec, plan.buckets));
   }
   if (found.lightened > 0) {
-    notes.push_back(
-        fmt::format("{} bucket(s) use a lighter codec than the fastest, because the "
-                    "difference hides behind compute or other buckets",
-                    found.lightened));
+    notes.push_back(fmt::format(
+        "{} a codec that rounds less than the fastest one: what it sends more hides behind "
+        "compute or other buckets",
+        found.lightened == 1 ? "1 bucket uses" : fmt::format("{} buckets use", found.lightened)));
   }
   if (compare) {
     const auto naive = plan.prediction.baselines.find(kNaive);

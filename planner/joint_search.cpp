@@ -10,6 +10,7 @@
 
 #include "base/error.hpp"
 #include "base/parse_units.hpp"
+#include "plan/codec_name.hpp"
 #include "planner/batch.hpp"
 
 namespace rackrail::planner {
@@ -318,7 +319,7 @@ void JointSearch::try_parts(Found& found) {
   const std::vector<plan::Codec>& codecs = search_.candidates().allowed_codecs();
   for (const plan::Codec& codec : codecs) {
     if (codecs.size() > 1 && !options_.codec.has_value()) {
-      parts.emplace_back(plan::to_string(codec), [codec](const Candidate& candidate) {
+      parts.emplace_back(plan::display_name(codec), [codec](const Candidate& candidate) {
         return candidate.codecs.across == codec;
       });
     }

@@ -12,6 +12,7 @@
 
 #include "base/error.hpp"
 #include "base/parse_units.hpp"
+#include "plan/codec_name.hpp"
 #include "plan/verifier.hpp"
 #include "planner/bound.hpp"
 #include "planner/buckets.hpp"
@@ -352,7 +353,7 @@ void require_plan_for(const plan::Plan& plan, const Topology& before,
 
 std::string bucket_name(const plan::Plan& plan, const plan::Bucket& bucket) {
   return fmt::format("{} {}", plan.schedules[bucket.schedule].name(),
-                     bucket.codec.is_lossy() ? plan::to_string(bucket.codec) : "fp32");
+                     plan::display_name(bucket.codec));
 }
 
 Topology changed_cluster(const Topology& topology, std::span<const LinkChange> changes) {

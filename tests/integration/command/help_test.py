@@ -57,6 +57,9 @@ class Help(harness.CommandTest):
         for word in ("ucx", "in-process", "device: CUDA", "ring", "hierarchical"):
             self.assertIn(word, text)
         self.assertTrue(re.search(r"cores?", text), text)
+        self.assertRegex(text, r"(?m)^transport: in-process +yes +.*for tests, train does not")
+        self.assertRegex(text, r"(?m)^codecs +fp32, fp16")
+        self.assertEqual(info["codecs"][0], "none")
 
 
 if __name__ == "__main__":

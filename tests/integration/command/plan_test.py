@@ -204,8 +204,26 @@ network: {wiring: leaf-spine, spine: {count: 1, bandwidth: 50 Gbit/s, latency: 1
         self.assertNotIn("longer than the lower bound", " ".join(beyond["notes"]))
         self.assert_bad_input("plan", "two-racks-40g", "vgg-16", "--gap", "0",
                               found="'0'", expected="a share above 0")
-        self.assert_bad_input("plan", "two-racks-40g", "vgg-16", "--gap", "1e9",
-                              found="'1e9'", expected="at most 1000")
+        self.assert_bad_input("plan", "two-racks-40g", "vgg-16", "--gap", "1",
+                              where="--gap", found="'1', which is 100 %", expected="1% or 100%")
+        self.assert_bad_input("plan", "two-racks-40g", "vgg-16", "--gap", "1e9%",
+                              found="'1e9%'", expected="at most 100000%")
+
+    def test_codecs_have_one_name_each_in_what_people_read(self):
+        near = ("--gap", "50%")
+        low = self.rackrail("plan", "two-racks-40g", "bert-large", "--codec", "lowrank:rank=4",
+                            *near).out
+        self.assertRegex(low, r"(?m)^ *\d.* lowrank:rank=4 ")
+        self.assertRegex(low, r"(?m)^one encoding +lowrank:rank=4 is ")
+        self.assertNotIn("density=", low)
+        plain = {file: self.rackrail("plan", "two-racks-40g", "vgg-16", "--codec", codec, "-o",
+                                      f"{file}.json", *near).out
+                 for file, codec in (("a", "none"), ("b", "fp32"))}
+        self.assertRegex(plain["a"], r"(?m)^ *0.* fp32 ")
+        self.assertNotIn("none", plain["a"])
+        files = self.contents()
+        self.assertEqual(files["a.json"], files["b.json"])
+        self.assertIn(b'"codec": "none"', files["a.json"])
 
     def test_a_time_budget_ends_the_search_with_a_whole_plan(self):
         short = self.rackrail_json("plan", "two-racks-40g", "vgg-16", "--time-budget", "1 us",

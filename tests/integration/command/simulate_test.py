@@ -66,6 +66,29 @@ class Simulate(harness.CommandTest):
                 self.assertEqual(best["schedule"], row["best"])
                 self.assertEqual(best["time_s"], row["time_s"])
 
+    def test_the_best_schedule_in_given_slices_is_the_fastest_of_all_in_them(self):
+        self.write("star.csv", "source,target,bandwidth,latency\n" + "".join(
+            f"host{host},switch,{rate} GB/s,1 us\n" for host, rate in enumerate((10, 10, 10, 5))))
+        families = self.rackrail_json("info")["schedules"]
+        for slices in ("64KiB", "1MiB"):
+            times = {}
+            for family in families:
+                result = self.run_any("simulate", "star.csv", "--collective", "all-reduce",
+                                      "--size", "64MiB", "--schedule", family, "--slice", slices,
+                                      "--json")
+                if result.status == 0:
+                    times[family] = result.json["time_s"]
+            best = self.collective("star.csv", "64MiB", "best", "--slice", slices)
+            self.assertGreater(len(times), 3)
+            self.assertEqual(best["time_s"], min(times.values()))
+            self.assertEqual(times[best["schedule"]], best["time_s"])
+
+    def test_the_size_of_a_collective_has_two_names(self):
+        run = ("simulate", "two-racks-40g", "--collective", "all-reduce")
+        self.assertEqual(*(self.rackrail_json(*run, option, "64MiB")["time_s"]
+                           for option in ("--size", "--bytes")))
+        self.assertRegex(self.rackrail("simulate", "--help").out, r"--bytes, ?--size")
+
     def test_gathering_and_scattering_are_held_against_their_exact_bounds(self):
         self.write("star.csv", "source,target,bandwidth,latency\n" + "".join(
             f"host{host},switch,{rate} GB/s,1 us\n" for host, rate in enumerate((10, 10, 10, 5))))

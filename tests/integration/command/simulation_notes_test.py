@@ -31,6 +31,27 @@ class Notes(harness.CommandTest):
         self.assertEqual(in_table["time_s"], named["time_s"])
         self.assert_bad_input(*run, "--device-class", "A1OO", where="--device-class")
 
+    def test_an_unknown_class_is_a_warning_that_names_the_likeliest_one(self):
+        self.write("small.csv", EDGES + "\nvertex,role,kind,device_class\n" + "".join(
+            f"gpu{i},rank,gpu,a100-sxm\n" for i in range(3)))
+        self.write("model.yaml", "name: own\nprofiled_batch: 8\nforward: 1 ms\n"
+                                 "optimizer: 100 us\ntensors: [[weight, 1048576, 5 ms]]\n")
+        expected = "gpu0 and 2 more ranks have the unknown device class 'a100-sxm'"
+        for run in (("plan", "small.csv", "model.yaml", "--schedule", "ring", "-o", "plan.json"),
+                    ("simulate", "plan.json", "--cluster", "small.csv", "--model", "model.yaml"),
+                    ("simulate", "small.csv", "--collective", "all-reduce"),
+                    ("schedules", "small.csv", "--to", "1MiB"),
+                    ("explain", "plan.json", "--cluster", "small.csv", "--model", "model.yaml")):
+            with self.subTest(command=run[0]):
+                plain = self.rackrail(*run)
+                self.assertEqual((plain.out + plain.err).count(expected), 1, str(plain))
+                if run[0] != "explain":
+                    self.assertRegex(plain.err, rf"(?m)^warning: {expected}.* first: A100, ")
+                notes = self.rackrail_json(*run)["notes"]
+                self.assertEqual(sum(expected in note for note in notes), 1)
+        known = self.rackrail("schedules", "two-racks-40g", "--to", "1MiB")
+        self.assertNotIn("warning", known.err)
+
     def test_ranks_without_a_class_compute_as_the_profile_and_are_pointed_out(self):
         self.write("edges.csv", EDGES)
         expected = "gpu0 and 2 more ranks have no device class: compute times are those of the V100"

@@ -195,7 +195,8 @@ TEST_CASE(
         std::any_of(plan.buckets.begin(), plan.buckets.end(),
                     [](const plan::Bucket& bucket) { return bucket.codec.is_lossy(); });
     const auto says_none = std::ranges::find_if(plan.notes, [](const std::string& note) {
-      return note.starts_with("compression: none;") && note.find("fp16 ") != std::string::npos;
+      return note.starts_with("compression: fp32 everywhere;") &&
+             note.find("fp16 ") != std::string::npos;
     });
     CHECK((says_none != plan.notes.end()) != compresses);
     if (says_none != plan.notes.end()) {

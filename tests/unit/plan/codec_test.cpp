@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "plan/codec_name.hpp"
 
 namespace rackrail::plan {
 namespace {
@@ -97,6 +98,14 @@ TEST_CASE("a codec that does not exist is refused with what does") {
       Catch::Contains("'fp4'") && Catch::Contains("fp16, ") &&
           Catch::Contains("int8[:block=<1..1048576>], ") &&
           Catch::Contains(" or lowrank[:rank=<1..1024>][,density=<above 0, up to 1>]"));
+}
+
+TEST_CASE("people read FP32, and low rank by its rank") {
+  CHECK(display_name(Codec{}) == "fp32");
+  CHECK(parse_codec("fp32") == Codec{});
+  CHECK(display_name(parse_codec("lowrank:rank=4,density=0.02")) == "lowrank:rank=4");
+  CHECK(display_name(parse_codec("lowrank:rank=8")) == "lowrank:rank=8");
+  CHECK(display_name(int8(128)) == "int8:block=128");
 }
 
 TEST_CASE("every kind of codec is there once and reads by its short name") {
