@@ -1,6 +1,7 @@
 #include "planner/held_rates.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -11,6 +12,7 @@
 #include "plan/alpha_beta.hpp"
 #include "plan/changed_graph.hpp"
 #include "plan/codec.hpp"
+#include "planner/collective_form.hpp"
 #include "planner/forest/colours.hpp"
 #include "planner/forest/pacing.hpp"
 
@@ -58,6 +60,19 @@ bool are_short(const plan::TransferGraph& graph, std::int64_t elements) {
   }
   return std::ranges::all_of(
       graph.transfers(), [&](const plan::Transfer& transfer) { return is_short[transfer.codec]; });
+}
+
+/// Those of these buckets, which have the schedule.
+bool have_short_messages(const plan::Plan& plan, std::uint32_t schedule,
+                         const std::vector<std::size_t>& buckets) {
+  const plan::TransferGraph& graph = plan.schedules[schedule];
+  const double share = shape_of(graph).largest_share;
+  return std::ranges::all_of(buckets, [&](std::size_t b) {
+    const plan::Bucket& bucket = plan.buckets[b];
+    const auto largest =
+        static_cast<std::int64_t>(std::ceil(share * static_cast<double>(bucket.elements)));
+    return are_short(graph, std::min(bucket.slice_elements, largest));
+  });
 }
 
 }  // namespace
@@ -146,9 +161,11 @@ void hold_to_rates(plan::Plan& plan, const plan::Workload& workload,
     if (which == HeldSchedules::kOfManySenders && !has_many) {
       continue;
     }
-    const double most = has_many                                         ? kMostForRatesOfMany
-                        : is_crowded(plan.schedules[schedule], topology) ? kMostForSharedRates
-                                                                         : kMostForRates;
+    const double most = has_many ? kMostForRatesOfMany
+                        : is_crowded(plan.schedules[schedule], topology) &&
+                                have_short_messages(plan, schedule, users.that_take_long)
+                            ? kMostForSharedRates
+                            : kMostForRates;
     const Duration limit = std::max(scaled(start, most), plan.prediction.step_time);
     const plan::Plan before = plan;
     plan::TransferGraph rated = with_proportional_rates(plan.schedules[schedule], topology);

@@ -69,9 +69,10 @@ plan::TransferGraph with_proportional_rates(const plan::TransferGraph& graph,
 enum class HeldSchedules : std::uint8_t { kAll, kOfManySenders };
 
 /// Gives rates to the routes of buckets whose schedules have none and that take kLongForRates at
-/// least: schedule by schedule, where the step takes at most kMostForRates or kMostForSharedRates
-/// of its time with them all, or kMostForRatesOfMany with those that have many senders. `plan` must
-/// have schedules, and a predicted step time, which is updated (not its gap).
+/// least: schedule by schedule, where the step takes at most kMostForRates of its time with them
+/// all, kMostForSharedRates where a link is crowded and messages are not longer than kMostAtOnce,
+/// or kMostForRatesOfMany with those that have many senders. `plan` must have schedules, and a
+/// predicted step time, which is updated (not its gap).
 void hold_to_rates(plan::Plan& plan, const plan::Workload& workload,
                    const topology::Topology& topology, plan::CostModel& cost_model,
                    HeldSchedules which = HeldSchedules::kAll);

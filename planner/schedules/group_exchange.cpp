@@ -208,8 +208,9 @@ void Exchange::copy_inside() {
     }
   }
   std::vector<TransferId> first(results_.size());
-  // Chunks of the own group are there first, or, where they wait for copies across, last.
-  const std::size_t first_step = waits_for_first_copy_ ? 1 : 0;
+  // Chunks of the own group are there first, or, where they wait for copies across and others are
+  // there meanwhile, last.
+  const std::size_t first_step = waits_for_first_copy_ && rounds_ > 1 ? 1 : 0;
   for (std::size_t owner_step = first_step; owner_step < k + first_step; ++owner_step) {
     for (std::size_t offset = 1; offset < largest_; ++offset) {
       for (std::size_t i = 0; i < k; ++i) {

@@ -352,7 +352,7 @@ class Validation(EmulationTest):
 
 
     def test_rows_are_there_whatever_ends_it(self):
-        row = r"(?m)^\S+ KiB +none +\S+ +[\d.]+ \S+ +[\d.]+ \S+ +[+-][\d.]+ %$"
+        row = r"(?m)^\S+ KiB +fp32 +\S+ +[\d.]+ \S+ +[\d.]+ \S+ +[+-][\d.]+ %$"
         for number in (signal.SIGTERM, signal.SIGKILL):
             with self.subTest(number=number):
                 process = self.start("validate", "pair.csv", "-o", "rows.json")
