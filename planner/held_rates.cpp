@@ -124,10 +124,12 @@ bool is_crowded(const plan::TransferGraph& graph, const topology::Topology& topo
 
 Duration judged_by_rates(Duration time, const plan::TransferGraph& graph, std::int64_t elements,
                          const topology::Topology& topology) {
-  if (time < kLongForRates || !gains_from_rates(graph, topology) || !is_crowded(graph, topology)) {
+  if (time < kLongForRates || !gains_from_rates(graph, topology)) {
     return time;
   }
-  return graph.has_rates() && are_short(graph, elements) ? time : scaled(time, kMostForSharedRates);
+  const bool is_held =
+      graph.has_rates() && are_short(graph, elements) && is_crowded(graph, topology);
+  return is_held ? time : scaled(time, kMostForSharedRates);
 }
 
 plan::TransferGraph with_proportional_rates(const plan::TransferGraph& graph,

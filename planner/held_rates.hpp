@@ -56,9 +56,10 @@ bool gains_from_rates(const plan::TransferGraph& graph, const topology::Topology
 /// Whether transfers of kManySenders ranks or more go over one of the links that are busy longest.
 bool is_crowded(const plan::TransferGraph& graph, const topology::Topology& topology);
 
-/// `time` of a collective by this graph as it is compared with others: longer by
-/// kMostForSharedRates where a link is crowded, and rates would help but there are none, or
-/// messages, of `elements`, are longer than kMostAtOnce, which are sent in one go.
+/// `time` of a collective by this graph as it is compared with others, where rates may help: longer
+/// by kMostForSharedRates, but for those with rates on crowded links whose messages, of `elements`,
+/// are no longer than kMostAtOnce: longer ones are sent in one go. So such a one is preferred by
+/// that much, and what the rest are among themselves does not change.
 Duration judged_by_rates(Duration time, const plan::TransferGraph& graph, std::int64_t elements,
                          const topology::Topology& topology);
 

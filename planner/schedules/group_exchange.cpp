@@ -58,6 +58,7 @@ class Exchange {
   GraphBuilder builder_;
   std::vector<std::vector<TransferId>> sums_;  ///< by slot: what the holder's sum waits for
   std::vector<TransferId> results_;            ///< by slot: what brings the result to the holder
+  std::vector<TransferId> first_copies_;       ///< by slot: the first one inside the group
 };
 
 std::size_t largest_group(const std::vector<topology::RankGroup>& groups) {
@@ -100,7 +101,8 @@ Exchange::Exchange(const ScheduleRequest& request, const std::vector<std::uint32
       waits_for_first_copy_(waits_for_first_copy(groups_, request.codecs)),
       builder_("hierarchical", request, positive(weights, lines_ * groups_.size(), rounds)),
       sums_(rounds * groups_.size() * lines_ * groups_.size()),
-      results_(sums_.size()) {
+      results_(sums_.size()),
+      first_copies_(sums_.size()) {
   std::uint32_t next = 0;
   for (std::size_t round = 0; round < rounds; ++round) {
     for (std::size_t c = 0; c < lines_ * groups_.size(); ++c) {
@@ -207,7 +209,6 @@ void Exchange::copy_inside() {
       }
     }
   }
-  std::vector<TransferId> first(results_.size());
   // Chunks of the own group are there first, or, where they wait for copies across and others are
   // there meanwhile, last.
   const std::size_t first_step = waits_for_first_copy_ && rounds_ > 1 ? 1 : 0;
@@ -221,7 +222,7 @@ void Exchange::copy_inside() {
           }
           const Rank src = holder(i, l);
           const Rank dst = holder(i, l + offset);
-          TransferId& leader = first[slot(i, l, j)];
+          TransferId& leader = first_copies_[slot(i, l, j)];
           if (offset > 1 && waits_for_first_copy_) {
             builder_.copy(src, dst, chunk(l, j), {&leader, 1});
           } else if (i == j) {

@@ -49,5 +49,18 @@ TEST_CASE("each size has the family that is judged fastest") {
   }
 }
 
+TEST_CASE("what has no rates is chosen where it is predicted fastest only") {
+  // A tree over the uplinks has one sender in each rack, and takes a little longer than a forest.
+  const topology::Topology network = test::racks({{10, 10, 10, 10}, {10, 10, 10, 10}}, {1, 1});
+  CollectiveSelection selection{.smallest = 64_MiB, .largest = 256_MiB, .growth = 4};
+  selection.every_schedule = true;
+  for (const CollectivePlan& plan : plan_collectives(network, {}, selection)) {
+    const std::size_t chosen = chosen_of(plan);
+    REQUIRE_FALSE(plan.plan.schedules.at(plan.plan.buckets.at(chosen).schedule).has_rates());
+    const auto fastest = std::ranges::min_element(plan.cases, {}, &EmulatedCollective::predicted);
+    CHECK(plan.cases[chosen].family == fastest->family);
+  }
+}
+
 }  // namespace
 }  // namespace rackrail::cli

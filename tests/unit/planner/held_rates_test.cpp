@@ -110,7 +110,9 @@ TEST_CASE("judged are messages as long as they are sent, and what gains from rat
   CHECK(judge(four, "fp16", true, fits) == 100_ms);
   CHECK(judge(four, "fp16", true, fits + 1) == 105_ms);
   CHECK(judge(four, "int8", false, fits) == 100_ms);
-  CHECK(judge(test::racks({{5, 5}, {5, 5}}, {2, 2}), "none", false, fits) == 100_ms);
+  // Where no link is crowded, all are judged alike, rates or not.
+  const topology::Topology two = test::racks({{5, 5}, {5, 5}}, {2, 2});
+  CHECK(judge(two, "none", false, fits) == judge(two, "none", true, fits));
   CHECK(judge(test::racks({{5, 5, 5, 2}, {5, 5, 5, 5}}, {2, 2}), "none", false, fits) == 100_ms);
 }
 
