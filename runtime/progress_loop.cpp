@@ -109,6 +109,7 @@ void ProgressLoop::loop() {
 }
 
 void ProgressLoop::work() {
+  ShortSpin spin;
   while (true) {
     stand_aside();
     std::unique_lock turn(turn_);
@@ -116,12 +117,14 @@ void ProgressLoop::work() {
       return;
     }
     try {
-      if (work_a_round() == 0) {
-        const Duration rest = rest_until(next_due());
-        if (transport_.arm()) {
-          turn.unlock();
-          transport_.sleep(rest);
-        }
+      if (work_a_round() != 0) {
+        spin.happened();
+      } else if (spin.goes_on()) {
+        turn.unlock();
+        spin.pause();
+      } else if (const Duration rest = rest_until(next_due()); transport_.arm()) {
+        turn.unlock();
+        transport_.sleep(rest);
       }
     } catch (...) {
       fail();  // with the turn, which nobody takes after that

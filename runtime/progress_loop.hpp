@@ -8,10 +8,11 @@
 // is often near, unless more is under way.
 //
 // Life. While all is well the thread takes what the caller has launched, lets the transport
-// progress, does what has become possible, and sleeps when nothing happened. The first abort, by
-// the caller, by another thread or by an exception of the thread's own, ends that: waits throw as
-// soon as nothing is written into the caller's memory any more, and nothing reads it but sends that
-// a peer has not taken within a second. From then on the transport progresses all the same, because
+// progress, does what has become possible, and when nothing happened sleeps, after a short spin
+// where what it waits for tends to come soon (runtime/short_spin.hpp). The first abort, by the
+// caller, by another thread or by an exception of the thread's own, ends that: waits throw as soon
+// as nothing is written into the caller's memory any more, and nothing reads it but sends that a
+// peer has not taken within a second. From then on the transport progresses all the same, because
 // peers that go on may need to be heard, or they would wait for room to send.
 //
 // What is derived from it calls start() when it is whole, and stop() first of all in its

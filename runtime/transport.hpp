@@ -21,6 +21,7 @@
 
 #include "base/ids.hpp"
 #include "base/units.hpp"
+#include "runtime/short_spin.hpp"
 
 namespace rackrail::runtime {
 
@@ -118,6 +119,14 @@ class Transport {
   void wait(Duration at_most) {
     if (arm()) {
       sleep(at_most);
+    }
+  }
+  /// The same where progress() has just found nothing; a short wait is a spin.
+  void wait(Duration at_most, ShortSpin& spin) {
+    if (spin.goes_on()) {
+      spin.pause();
+    } else {
+      wait(at_most);
     }
   }
   /// From now on sleep() ends when something happens. False: something has happened already.

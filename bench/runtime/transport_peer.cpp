@@ -20,6 +20,8 @@
 
 #include "base/error.hpp"
 #include "base/file.hpp"
+#include "runtime/short_spin.hpp"
+#include "runtime/time_slice.hpp"
 #include "runtime/transport.hpp"
 
 namespace {
@@ -78,6 +80,7 @@ class Peer {
 
   /// What rank 0 prints.
   double run() {
+    take_short_time_slices();  // as an executor's thread
     if (options_.self == Rank(0)) {
       options_.is_latency ? ping(options_.warm_up) : stream(options_.warm_up);
       const Clock::time_point start = Clock::now();
@@ -102,8 +105,10 @@ class Peer {
   void wait_until(Condition is_done) {
     const auto end = Clock::now() + kPatience;
     while (!is_done()) {
-      if (transport_->progress() == 0) {
-        transport_->wait(50_ms);
+      if (transport_->progress() != 0) {
+        spin_.happened();
+      } else {
+        transport_->wait(50_ms, spin_);
       }
       if (!lost_.empty() && !is_done()) {
         throw RuntimeFailure("the other process was lost: " + lost_);
@@ -155,6 +160,7 @@ class Peer {
   const Rank other_;
   std::unique_ptr<Transport> transport_;
   std::vector<std::byte> payload_;
+  ShortSpin spin_;
   std::size_t received_ = 0;
   std::size_t awaited_ = 0;
   std::size_t in_flight_ = 0;

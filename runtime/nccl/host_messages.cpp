@@ -253,6 +253,7 @@ void HostMessages::give(Task task) {
 void HostMessages::run() {
   std::optional<CurrentDevice> here;
   bool has_device = !options_.is_direct;
+  ShortSpin spin;
   while (!may_end()) {
     try {
       if (!has_device) {
@@ -260,8 +261,10 @@ void HostMessages::run() {
         copies_.emplace();
         has_device = true;
       }
-      if (take_tasks() + transport_.progress() == 0) {
-        transport_.wait(longest_sleep());
+      if (take_tasks() + transport_.progress() != 0) {
+        spin.happened();
+      } else {
+        transport_.wait(longest_sleep(), spin);
       }
     } catch (const std::exception& error) {
       fail(error.what());

@@ -150,17 +150,11 @@ class UcxTransport final : public Transport, public DeviceMessaging {
     }
   }
 
+  /// One thing at a time: an answer to what has arrived does not wait for what comes next.
   std::size_t progress() override {
-    constexpr int kMostRounds = 64;  // then the caller has its turn
-    std::size_t events = 0;
-    for (int round = 0; round < kMostRounds; ++round) {
-      const std::size_t count = progress_workers() + land() + take_offers();
-      events += count;
-      if (count == 0) {
-        // Only now, when all that had arrived before the failure is delivered.
-        events += report_failures();
-        break;
-      }
+    std::size_t events = progress_workers() + land() + take_offers();
+    if (events == 0) {
+      events = report_failures();  // all that had arrived before them is delivered
     }
     if (thrown_) {
       std::rethrow_exception(std::exchange(thrown_, nullptr));
