@@ -22,6 +22,7 @@ TEST_CASE("a wait is a spin for 50 us, and then a sleep") {
 TEST_CASE("after a long wait the next one is a sleep from its beginning, until one was short") {
   ShortSpin spin;
   CHECK(spin.goes_on(kStart));
+  CHECK_FALSE(spin.goes_on(kStart + 51us));
   spin.happened(kStart + 1ms);
   CHECK_FALSE(spin.goes_on(kStart + 2ms));
   spin.happened(kStart + 2ms + 20us);
@@ -32,6 +33,7 @@ TEST_CASE("after a long wait the next one is a sleep from its beginning, until o
 TEST_CASE("what happens without a wait says nothing about waits") {
   ShortSpin spin;
   CHECK(spin.goes_on(kStart));
+  CHECK_FALSE(spin.goes_on(kStart + 51us));
   spin.happened(kStart + 1ms);
   spin.happened(kStart + 1ms + 1us);
   CHECK_FALSE(spin.goes_on(kStart + 2ms));
