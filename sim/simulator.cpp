@@ -208,26 +208,42 @@ class SimulatedCosts final : public plan::CostModel {
     if (busiest >= scaled(burst, kManyBursts)) {
       return {least, *without_bursts_};
     }
+    return {held_to(least, messages_of(graph, elements, slice_elements)), topology_};
+  }
+  static std::int64_t messages_of(const plan::TransferGraph& graph, std::int64_t elements,
+                                  std::int64_t slice_elements) {
     std::int64_t messages = 0;
     for (const plan::Transfer& transfer : graph.transfers()) {
       const std::int64_t size = graph.range(transfer, elements).size();
       messages += (size + slice_elements - 1) / slice_elements;
     }
+    return messages;
+  }
+  /// What so many messages take that the busiest link carries in this time.
+  static Duration held_to(Duration link, std::int64_t messages) {
     const double share = std::min(kMostOfMessages, kShareOfMessage * static_cast<double>(messages));
-    return {least + scaled(least, share), topology_};
+    return link + scaled(link, share);
   }
   plan::StepEstimate among_others(plan::StepEstimate estimate, const plan::Plan& plan) const {
     if (!knows_loads_) {
       return estimate;
     }
     std::vector<Duration> of_links(topology_.link_count());
+    std::vector<Duration> bursts(topology_.link_count());
+    std::int64_t messages = 0;
     for (const plan::Bucket& bucket : plan.buckets) {
-      for (const plan::LinkLoad& load :
-           plan::link_loads(plan.schedules[bucket.schedule], topology_)) {
+      const plan::TransferGraph& graph = plan.schedules[bucket.schedule];
+      for (const plan::LinkLoad& load : plan::link_loads(graph, topology_)) {
         of_links[load.link.index()] += load.at_least(bucket.elements);
+        bursts[load.link.index()] = load.burst;
       }
+      messages += messages_of(graph, bucket.elements, bucket.slice_elements);
     }
-    estimate.step_time = std::max(estimate.step_time, *std::ranges::max_element(of_links));
+    const auto busiest = std::ranges::max_element(of_links);
+    const Duration burst = bursts[static_cast<std::size_t>(busiest - of_links.begin())];
+    const bool is_long = *busiest >= scaled(burst, kManyBursts);
+    estimate.step_time =
+        std::max(estimate.step_time, is_long ? *busiest : held_to(*busiest, messages));
     return estimate;
   }
 

@@ -6,6 +6,9 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
+#include "plan/empty_plan.hpp"
+#include "plan/plan.hpp"
+#include "plan/workload.hpp"
 #include "planner/schedule_family.hpp"
 #include "sim/simulator.hpp"
 #include "tests/support/clusters.hpp"
@@ -96,6 +99,28 @@ TEST_CASE("bursts make one collective faster, and many in a row no faster than l
     CHECK(costs->collective_time(graph, 100'000, 100'000) <=
           with_messages(model.at_least(100'000)));
   }
+}
+
+TEST_CASE("of steps that links with bursts hold to one time, that of fewer messages is shorter") {
+  const Topology bursty = test::with_bursts(cluster(4, 2, 1_GBps), [](LinkId) { return 1_MiB; });
+  topology::Router router(bursty);
+  constexpr std::int64_t kElements = 100'000;
+  plan::Workload workload;
+  workload.tensors.push_back({.name = "all", .elements = kElements});
+  plan::Plan plan = plan::empty_plan(bursty);
+  plan.workload_digest = workload.digest();
+  plan.schedules.push_back(
+      planner::schedule_family("halving-doubling").all_reduce({bursty, router, {}}));
+  plan.buckets.push_back(
+      {.tensors = {0}, .elements = kElements, .schedule = 0, .slice_elements = kElements});
+  const auto costs = sim::make_cost_model(bursty, network_only());
+  const Duration whole = costs->step(plan, workload).step_time;
+  plan.buckets.front().slice_elements = 1000;
+  const Duration sliced = costs->step(plan, workload).step_time;
+  const Duration least = plan::alpha_beta(plan.schedules.front(), bursty).at_least(kElements);
+  CHECK(whole > least);
+  CHECK(sliced > whole);
+  CHECK(sliced <= scaled(least, 1.0201));
 }
 
 TEST_CASE("no simulation is faster than the model of its schedule says") {
