@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -65,13 +66,13 @@ CollectiveResult run_alone(const std::shared_ptr<const GraphIndex>& index, const
   return result;
 }
 
-// Bursts that fit into the time for which a collective keeps the busiest link that has them at
-// least, from which on it is timed as if links had none: with them all schedules that keep that
-// link busy look alike, as it makes up for each of its pauses, while flows of a transport do not
-// always (results/emulated-racks.md).
+// Bursts that fit into the time for which a collective or a step keeps the busiest link that has
+// them at least, from which on it is timed as if links had none: with them all schedules that keep
+// that link busy look alike, as it makes up for each of its pauses, while flows of a transport do
+// not always (results/emulated-racks.md).
 constexpr double kManyBursts = 8;
-// Of collectives in a row that links hold to one time, those of fewer messages are better: each
-// counts for so much of that time, all together for no more than that.
+// Of collectives or steps in a row that links hold to one time, those of fewer messages are better:
+// each counts for so much of that time, all together for no more than that.
 constexpr double kShareOfMessage = 0.0005;
 constexpr double kMostOfMessages = 0.02;
 
@@ -121,13 +122,16 @@ class SimulatedCosts final : public plan::CostModel {
     if (!options_.disturbances.empty()) {  // what begins late ends late, and is no longer for it
       return CostModel::step_below(plan, workload, limit);
     }
-    const auto estimate =
-        estimate_step_below(plan, workload, topology_, options_, indexer_, may_fold_, limit);
-    if (!estimate) {
+    const Bound bound = bound_of(plan);
+    if (bound.in_a_row >= limit) {
       return std::nullopt;
     }
-    const plan::StepEstimate steady = among_others(*estimate, plan);
-    return steady.step_time < limit ? std::optional(steady) : std::nullopt;
+    auto estimate =
+        estimate_step_below(plan, workload, bound.topology, options_, indexer_, may_fold_, limit);
+    if (estimate) {
+      estimate->step_time = std::max(estimate->step_time, bound.in_a_row);
+    }
+    return estimate;
   }
   void interrupt_when(std::function<bool()> stop) override { options_.stop = std::move(stop); }
   std::optional<plan::StepEstimate> exact_step(const plan::Plan& plan,
@@ -181,14 +185,20 @@ class SimulatedCosts final : public plan::CostModel {
   plan::StepEstimate whole_step(const plan::Plan& plan, const plan::Workload& workload,
                                 SimulationOptions options) {
     options.stop = {};
-    return among_others(*estimate_step_below(plan, workload, topology_, options, indexer_,
-                                             may_fold_, Duration(INT64_MAX)),
-                        plan);
+    const Bound bound = bound_of(plan);
+    plan::StepEstimate estimate = *estimate_step_below(plan, workload, bound.topology, options,
+                                                       indexer_, may_fold_, Duration(INT64_MAX));
+    estimate.step_time = std::max(estimate.step_time, bound.in_a_row);
+    return estimate;
   }
 
   struct Bound {
     Duration in_a_row;  ///< what many executions take at least on average, the first with bursts
     const topology::Topology& topology;  ///< that one is simulated on
+  };
+  struct LinkTime {
+    Duration busy;
+    Duration burst;  ///< none: zero
   };
   Bound bound_of(const plan::TransferGraph& graph, std::int64_t elements,
                  std::int64_t slice_elements) const {
@@ -196,19 +206,42 @@ class SimulatedCosts final : public plan::CostModel {
       return {Duration(), topology_};
     }
     const std::vector<plan::LinkLoad> loads = plan::link_loads(graph, topology_);
-    const Duration least = plan::alpha_beta(graph, topology_, loads).at_least(elements);
-    Duration busiest;
-    Duration burst;
+    std::vector<LinkTime> links;
     for (const plan::LinkLoad& load : loads) {
-      if (load.burst > Duration() && load.at_least(elements) > busiest) {
-        busiest = load.at_least(elements);
-        burst = load.burst;
+      links.push_back({load.at_least(elements), load.burst});
+    }
+    return bound_of(plan::alpha_beta(graph, topology_, loads).at_least(elements), links,
+                    messages_of(graph, elements, slice_elements));
+  }
+  /// Of a step: of all its buckets together.
+  Bound bound_of(const plan::Plan& plan) const {
+    if (!knows_loads_) {
+      return {Duration(), topology_};
+    }
+    std::vector<LinkTime> links(topology_.link_count());
+    std::int64_t messages = 0;
+    for (const plan::Bucket& bucket : plan.buckets) {
+      const plan::TransferGraph& graph = plan.schedules[bucket.schedule];
+      for (const plan::LinkLoad& load : plan::link_loads(graph, topology_)) {
+        links[load.link.index()].busy += load.at_least(bucket.elements);
+        links[load.link.index()].burst = load.burst;
+      }
+      messages += messages_of(graph, bucket.elements, bucket.slice_elements);
+    }
+    return bound_of(std::ranges::max(links, {}, &LinkTime::busy).busy, links, messages);
+  }
+  Bound bound_of(Duration least, std::span<const LinkTime> links, std::int64_t messages) const {
+    LinkTime busiest;
+    for (const LinkTime& link : links) {
+      if (link.burst > Duration() && link.busy > busiest.busy) {
+        busiest = link;
       }
     }
-    if (busiest >= scaled(burst, kManyBursts)) {
+    if (busiest.busy >= scaled(busiest.burst, kManyBursts)) {
       return {least, *without_bursts_};
     }
-    return {held_to(least, messages_of(graph, elements, slice_elements)), topology_};
+    const double share = std::min(kMostOfMessages, kShareOfMessage * static_cast<double>(messages));
+    return {least + scaled(least, share), topology_};
   }
   static std::int64_t messages_of(const plan::TransferGraph& graph, std::int64_t elements,
                                   std::int64_t slice_elements) {
@@ -218,33 +251,6 @@ class SimulatedCosts final : public plan::CostModel {
       messages += (size + slice_elements - 1) / slice_elements;
     }
     return messages;
-  }
-  /// What so many messages take that the busiest link carries in this time.
-  static Duration held_to(Duration link, std::int64_t messages) {
-    const double share = std::min(kMostOfMessages, kShareOfMessage * static_cast<double>(messages));
-    return link + scaled(link, share);
-  }
-  plan::StepEstimate among_others(plan::StepEstimate estimate, const plan::Plan& plan) const {
-    if (!knows_loads_) {
-      return estimate;
-    }
-    std::vector<Duration> of_links(topology_.link_count());
-    std::vector<Duration> bursts(topology_.link_count());
-    std::int64_t messages = 0;
-    for (const plan::Bucket& bucket : plan.buckets) {
-      const plan::TransferGraph& graph = plan.schedules[bucket.schedule];
-      for (const plan::LinkLoad& load : plan::link_loads(graph, topology_)) {
-        of_links[load.link.index()] += load.at_least(bucket.elements);
-        bursts[load.link.index()] = load.burst;
-      }
-      messages += messages_of(graph, bucket.elements, bucket.slice_elements);
-    }
-    const auto busiest = std::ranges::max_element(of_links);
-    const Duration burst = bursts[static_cast<std::size_t>(busiest - of_links.begin())];
-    const bool is_long = *busiest >= scaled(burst, kManyBursts);
-    estimate.step_time =
-        std::max(estimate.step_time, is_long ? *busiest : held_to(*busiest, messages));
-    return estimate;
   }
 
   std::shared_ptr<const GraphIndex> index(const Buffer& buffer) {
