@@ -77,7 +77,10 @@ MeasuredHere measure(const CalibrateOptions& options, const trainer::TrainingCon
   if (!options.workload_output.empty()) {
     bar.begin("the model");
     measured.workload =
-        trainer::profile_training(config, {.local_batch = options.local_batch, .codecs = codecs},
+        trainer::profile_training(config,
+                                  {.local_batch = options.local_batch,
+                                   .codecs = codecs,
+                                   .others = static_cast<std::size_t>(options.workers) - 1},
                                   trainer::ProfileClock::kThreadCpu);
   }
   return measured;

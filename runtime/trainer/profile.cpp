@@ -1,6 +1,8 @@
 #include "runtime/trainer/profile.hpp"
 
 #include <algorithm>
+#include <atomic>
+#include <thread>
 
 #include "base/error.hpp"
 #include "plan/device_class.hpp"
@@ -90,6 +92,40 @@ BothClocks measure(Model& model, const SgdOptions& optimizer, const Dataset& dat
   }
   return {medians(wall), medians(cpu)};
 }
+
+/// Train a model on threads of their own until they end.
+class OtherWorkers {
+ public:
+  OtherWorkers(const TrainingConfig& config, const Dataset& data, const ProfileOptions& options) {
+    for (std::size_t i = 0; i < options.others; ++i) {
+      threads_.emplace_back(
+          [this, &config, &data, batch = options.local_batch] { work(config, data, batch); });
+    }
+  }
+  ~OtherWorkers() {
+    is_over_ = true;
+    for (std::thread& thread : threads_) {
+      thread.join();
+    }
+  }
+  OtherWorkers(const OtherWorkers&) = delete;
+  OtherWorkers& operator=(const OtherWorkers&) = delete;
+
+ private:
+  void work(const TrainingConfig& config, const Dataset& data, std::int64_t local_batch) const {
+    const auto model =
+        make_model(config.model, config.data.format.image, config.data.format.classes, config.seed);
+    BatchLoader loader(data, Shard({local_batch}, 0, 1), LoaderOptions{});
+    Sgd sgd(model->tensors(), config.optimizer);
+    while (!is_over_) {
+      model->forward_backward(loader.next(), 1.0 / static_cast<double>(local_batch), false, {});
+      sgd.apply(model->parameters(), model->gradients(), 1e-6);
+    }
+  }
+
+  std::atomic<bool> is_over_ = false;
+  std::vector<std::thread> threads_;
+};
 
 bool is_host(const Compute& compute) { return compute.name() == "cpu"; }
 
@@ -187,8 +223,11 @@ plan::Workload profile_training(const TrainingConfig& config, const ProfileOptio
                       config.seed);
   };
   const auto model = fresh_model();
-  plan::Workload workload = make_workload(
-      config, *model, profile_model(*model, config.optimizer, data.train, options), clock);
+  const auto measured = [&] {
+    const OtherWorkers others(config, data.train, options);
+    return profile_model(*model, config.optimizer, data.train, options);
+  };
+  plan::Workload workload = make_workload(config, *model, measured(), clock);
   workload.codec_errors =
       measure_codec_errors(config, *fresh_model(), data.train,
                            {.local_batch = options.local_batch, .also = options.codecs});

@@ -40,6 +40,9 @@ struct ProfileOptions {
   int warmup = 3;                                          ///< before them
   std::shared_ptr<Compute> compute = make_host_compute();  ///< the model's
   std::vector<plan::Codec> codecs{};                       ///< whose errors are measured, too
+  /// Threads that train the same model meanwhile, as the machine's other workers will: they take
+  /// caches and memory from it, and cores, which the processor time leaves out.
+  std::size_t others = 0;
 };
 
 /// Runs the model on `data` without a network. Leaves other parameters than it found. Elsewhere
@@ -59,7 +62,7 @@ plan::Workload make_workload(const TrainingConfig& config, Model& model,
                              const MeasuredProfile& profile, ProfileClock clock);
 
 /// The same from scratch: builds the model, loads the data, measures, the errors of codecs on its
-/// gradients as well. `local_batch` of the options is used.
+/// gradients as well. `local_batch` and `others` of the options are used.
 plan::Workload profile_training(const TrainingConfig& config, const ProfileOptions& options,
                                 ProfileClock clock);
 

@@ -1,8 +1,11 @@
 #include "runtime/trainer/profile.hpp"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <thread>
 
 #include "tests/unit/runtime/trainer/test_data.hpp"
+#include "topology/reader.hpp"
 
 namespace rackrail::trainer {
 namespace {
@@ -37,6 +40,21 @@ TEST_CASE("The workload of a training is that of its model, with measured times"
     CHECK(workload.base_batch == config.base_batch);
     CHECK(workload.base_learning_rate == config.base_learning_rate);
   }
+}
+
+TEST_CASE("A training is measured beside others, whose time is not counted") {
+  const TrainingConfig config = read_training_config("digits-mlp", topology::configs_folder());
+  ProfileOptions options{.local_batch = 8, .steps = 5, .warmup = 1};
+  options.others = 2 * std::max(1U, std::thread::hardware_concurrency());
+  const plan::Workload by_cpu = profile_training(config, options, ProfileClock::kThreadCpu);
+  CHECK(by_cpu.forward > Duration());
+  CHECK(by_cpu.optimizer > Duration());
+  // More than two threads on a core: by the clock on the wall it takes twice as long and more.
+  const plan::Workload by_wall = profile_training(config, options, ProfileClock::kWall);
+  const auto whole = [](const plan::Workload& workload) {
+    return workload.forward + workload.backward() + workload.optimizer;
+  };
+  CHECK(whole(by_wall) > whole(by_cpu));
 }
 
 TEST_CASE("A plan for one rank has every tensor") {
