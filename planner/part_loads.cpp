@@ -69,7 +69,7 @@ std::optional<std::vector<double>> solve(const Rates& rates, std::size_t n, doub
     const double unit = 1 / (rate * longest);
     topology::LinearProgram::Terms terms;
     for (const auto& [part, moved] : crossings) {
-      if (moved > common) {
+      if (moved - common > kSame * moved) {  // else a rounding error, which spoils the scaling
         terms.emplace_back(sum[static_cast<std::size_t>(part)].first, -(moved - common) * unit);
       }
     }
