@@ -18,8 +18,9 @@
 //
 // One collective that runs alone may also go along rings of groups (group_rings.hpp), which fill
 // links better where ranks are very many; reduce-scatter and all-gather do so only. Where some
-// groups are slow on some lines, all-reduces spare their links (uneven_rings.hpp). Or it goes as
-// above in several rounds, which overlap (group_exchange.hpp).
+// groups are slow on some lines, all-reduces spare their links (uneven_rings.hpp), or, between two
+// groups, go round them (relayed_exchange.hpp). Or it goes as above in several rounds, which
+// overlap (group_exchange.hpp).
 //
 // Groups of several sizes have as many lines l as each size divides, so that the members of a group
 // have equally many: line l is at member l mod g of a group of g. Where that were more than eight
@@ -36,6 +37,7 @@
 #include "planner/schedules/group_exchange.hpp"
 #include "planner/schedules/group_rings.hpp"
 #include "planner/schedules/nested_groups.hpp"
+#include "planner/schedules/relayed_exchange.hpp"
 #include "planner/schedules/uneven_rings.hpp"
 
 namespace rackrail::planner {
@@ -164,6 +166,7 @@ class Hierarchical final : public ScheduleFamily {
     }
     const bool has_rings = !forms.empty();
     std::ranges::move(uneven_ring_forms(request), std::back_inserter(forms));
+    std::ranges::move(relayed_exchange_forms(request), std::back_inserter(forms));
     std::vector<CollectiveForm> others = ScheduleFamily::collectives(what, request);
     // That of all_reduce() in ever more rounds is one series.
     forms.push_back(std::move(others.front()));

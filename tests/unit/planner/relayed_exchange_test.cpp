@@ -1,0 +1,114 @@
+// All-reduces between two groups round slow pairs: right, as fast as closed forms say, and only
+// where there are slow pairs.
+#include "planner/schedules/relayed_exchange.hpp"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <string>
+#include <vector>
+
+#include "plan/alpha_beta.hpp"
+#include "plan/verifier.hpp"
+#include "planner/collective_form.hpp"
+#include "tests/support/clusters.hpp"
+#include "topology/linear_program.hpp"
+
+namespace rackrail::planner {
+namespace {
+
+using topology::Topology;
+
+std::vector<CollectiveForm> forms_of(const Topology& topology, topology::Router& router) {
+  return relayed_exchange_forms({.topology = topology,
+                                 .router = router,
+                                 .codecs = {},
+                                 .most_rounds = 256,
+                                 .most_transfers = 100'000});
+}
+
+bool has_solver() {
+  if (!topology::LinearProgram::is_available()) {
+    WARN("skipped: built without a solver for linear programs");
+    return false;
+  }
+  return true;
+}
+
+Topology dead_nic() {
+  return test::boxes_with_nics({{0, 25, 25, 25, 25, 25, 25, 25}, std::vector<int>(8, 25)}, 2);
+}
+
+TEST_CASE("exchanges round slow pairs are right, and known before they are made") {
+  if (!has_solver()) return;
+  const Topology cases[] = {
+      dead_nic(),
+      test::boxes_with_nics({{0, 25, 25}, {25, 0, 25}}, 1),
+      test::boxes_with_nics({{10, 25, 25, 25}, {25, 25, 25, 25}}, 4),
+      test::boxes_with_nics({{25, 0, 25, 0}, {25, 25}}, 1),
+  };
+  for (const Topology& topology : cases) {
+    INFO(topology.rank_count() << " ranks");
+    topology::Router router(topology);
+    const auto forms = forms_of(topology, router);
+    REQUIRE(forms.size() > 2);
+    for (const CollectiveForm& form : forms) {
+      const plan::VerifyReport report = plan::verify(form.graph(), &topology);
+      INFO((report.ok() ? std::string() : report.problems.front()));
+      CHECK(report.ok());
+      const CollectiveForm made(form.graph(), topology);
+      CHECK(form.shape().transfers == made.shape().transfers);
+      CHECK(form.shape().largest_share == Approx(made.shape().largest_share).epsilon(0.01));
+      for (const std::int64_t elements : {1'000, 1'000'000, 1'000'000'000}) {
+        CHECK(form.shape().bound->at_least(elements) <= made.shape().bound->at_least(elements));
+      }
+    }
+  }
+}
+
+TEST_CASE("a GPU without a NIC adds up as much as the others") {
+  if (!has_solver()) return;
+  const Topology topology = dead_nic();
+  topology::Router router(topology);
+  const auto forms = forms_of(topology, router);
+  REQUIRE(!forms.empty());
+  const plan::TransferGraph& graph = forms.back().graph();
+  // 28 of 30 arcs are inside the boxes, over 16 links of 300 GB/s: if the GPU left its additions to
+  // the other seven, theirs would carry 13 / 7 instead of 14 / 8.
+  const double rate = 4 / plan::alpha_beta(graph, topology).seconds_per_element;
+  CHECK(rate == Approx(300e9 * 8 / 14).epsilon(5e-3));
+  // And nobody sends over links that are not there, or through another GPU.
+  for (const plan::Transfer& transfer : graph.transfers()) {
+    const auto& route = graph.routes()[transfer.route.index()];
+    for (std::size_t i = 1; i < route.size(); ++i) {
+      REQUIRE(!topology.rank_of(topology.link(route[i]).from));
+    }
+  }
+}
+
+TEST_CASE("the same exchange each time") {
+  if (!has_solver()) return;
+  const Topology topology = dead_nic();
+  topology::Router router(topology);
+  topology::Router again(topology);
+  const auto one = forms_of(topology, router);
+  const auto other = forms_of(topology, again);
+  REQUIRE(one.size() == other.size());
+  const auto transfers = one.back().graph().transfers();
+  const auto same = other.back().graph().transfers();
+  CHECK(std::ranges::equal(transfers, same, [](const auto& a, const auto& b) {
+    return a.src == b.src && a.dst == b.dst && a.chunk_begin == b.chunk_begin && a.op == b.op;
+  }));
+}
+
+TEST_CASE("no exchange round others where no pair is slower, or groups are not two") {
+  for (const Topology& topology :
+       {test::boxes(2, 8), test::boxes(1, 8), test::grid(4, 4, true),
+        test::boxes_with_nics({{25, 0}, {25, 25}, {25, 25}}, 2),
+        test::boxes_with_nics({{10, 10, 10, 10}, {25, 25, 25, 25}}, 4)}) {
+    topology::Router router(topology);
+    CHECK(forms_of(topology, router).empty());
+  }
+}
+
+}  // namespace
+}  // namespace rackrail::planner
