@@ -2,9 +2,10 @@
 
 #include <cstdint>
 #include <functional>
-#include <numeric>
 #include <unordered_map>
 #include <utility>
+
+#include "base/disjoint_sets.hpp"
 
 namespace rackrail::topology {
 
@@ -14,33 +15,23 @@ using Partition = std::vector<RankGroup>;
 
 using Joins = std::function<bool(const Link&)>;
 
-/// By vertex, one of the vertices of the part that links join for which `joins` holds.
-std::vector<std::size_t> connected_vertices(const Topology& topology, const Joins& joins) {
-  std::vector<std::size_t> parent(topology.node_count());
-  std::iota(parent.begin(), parent.end(), 0);
-  const auto root = [&](std::size_t v) {
-    while (parent[v] != v) {
-      v = parent[v] = parent[parent[v]];
-    }
-    return v;
-  };
+/// By vertex, the number of the part that links join for which `joins` holds.
+std::vector<std::uint32_t> connected_vertices(const Topology& topology, const Joins& joins) {
+  DisjointSets parts(topology.node_count());
   for (std::size_t l = 0; l < topology.link_count(); ++l) {
     const Link& link = topology.link(LinkId(l));
     if (joins(link)) {
-      parent[root(link.from.index())] = root(link.to.index());
+      parts.join(link.from.value(), link.to.value());
     }
   }
-  for (std::size_t v = 0; v < parent.size(); ++v) {
-    parent[v] = root(v);
-  }
-  return parent;
+  return parts.numbers();
 }
 
 /// Ranks by such parts.
 Partition connected_ranks(const Topology& topology, const Joins& joins) {
-  const std::vector<std::size_t> part_of = connected_vertices(topology, joins);
+  const std::vector<std::uint32_t> part_of = connected_vertices(topology, joins);
   Partition groups;
-  std::unordered_map<std::size_t, std::size_t> group_of;  // by part
+  std::unordered_map<std::uint32_t, std::size_t> group_of;  // by part
   for (std::size_t r = 0; r < topology.rank_count(); ++r) {
     const NodeId node = topology.node_of(Rank(r));
     const auto [entry, is_new] = group_of.emplace(part_of[node.index()], groups.size());
@@ -111,16 +102,16 @@ std::vector<std::vector<RankGroup>> nested_groups(const Topology& topology) {
 }
 
 std::vector<std::uint32_t> network_parts(const Topology& topology, bool with_spines) {
-  const std::vector<std::size_t> part_of =
+  const std::vector<std::uint32_t> part_of =
       connected_vertices(topology, joins_below(topology, with_spines));
-  std::unordered_map<std::size_t, std::uint32_t> numbers;
+  std::unordered_map<std::uint32_t, std::uint32_t> numbers;
   for (std::size_t r = 0; r < topology.rank_count(); ++r) {
     numbers.emplace(part_of[topology.node_of(Rank(r)).index()],
                     static_cast<std::uint32_t>(numbers.size()));
   }
   std::vector<std::uint32_t> result;
   result.reserve(part_of.size());
-  for (const std::size_t part : part_of) {
+  for (const std::uint32_t part : part_of) {
     const auto found = numbers.find(part);
     result.push_back(found == numbers.end() ? kNoPart : found->second);
   }

@@ -5,43 +5,16 @@
 #include <algorithm>
 #include <bit>
 #include <map>
-#include <numeric>
 #include <set>
 #include <utility>
+
+#include "base/disjoint_sets.hpp"
 
 namespace rackrail::planner {
 
 namespace {
 
 using Neighbours = std::vector<std::vector<std::uint32_t>>;  // by rank, sorted
-
-class DisjointSets {
- public:
-  explicit DisjointSets(std::size_t count) : parent_(count) {
-    std::iota(parent_.begin(), parent_.end(), std::uint32_t{0});
-  }
-  std::uint32_t find(std::uint32_t i) {
-    while (parent_[i] != i) {
-      parent_[i] = parent_[parent_[i]];
-      i = parent_[i];
-    }
-    return i;
-  }
-  void join(std::uint32_t a, std::uint32_t b) { parent_[find(a)] = find(b); }
-  /// The set of each element, numbered from 0 in the order of their first elements.
-  std::vector<std::uint32_t> numbers() {
-    std::map<std::uint32_t, std::uint32_t> number_of;
-    std::vector<std::uint32_t> numbers;
-    for (std::uint32_t i = 0; i < parent_.size(); ++i) {
-      const auto next = static_cast<std::uint32_t>(number_of.size());
-      numbers.push_back(number_of.emplace(find(i), next).first->second);
-    }
-    return numbers;
-  }
-
- private:
-  std::vector<std::uint32_t> parent_;
-};
 
 /// Ranks joined by links in both directions.
 Neighbours direct_neighbours(const topology::Topology& topology) {

@@ -15,8 +15,8 @@
 // which may have columns `host_staging`, `multicasts` and `reduces` (true or false), too.
 //
 // Once it is there, the ranks are the vertices with the role `rank`, in its order. Columns after
-// `role` may be left out, and so may vertices that are plain switches. Where no vertex has a rack
-// and each rank hangs on one ToR switch ("tor", "leaf"), that switch is its rack (racks.hpp).
+// `role` may be left out, and so may vertices that are plain switches. Where no vertex has a rack,
+// they are told by what hangs on which switches, whatever their names (racks.hpp).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -432,7 +432,7 @@ class EdgeListReader : public Reader {
 
 /// Whether the rule of the names alone gives the same ranks in the same order.
 bool names_say_it_all(const Topology& topology, const std::vector<NodeId>& appearance) {
-  const std::vector<std::string> racks = racks_by_tor(topology);
+  const std::vector<std::string> racks = racks_by_structure(topology);
   std::uint32_t next = 0;
   for (const NodeId id : appearance) {
     const Node& node = topology.node(id);

@@ -1,5 +1,6 @@
 // The flat form: every vertex and link by itself. What to_flat_yaml writes reads back as the same
-// topology, to the digest.
+// topology, to the digest. Where no vertex has a key `rack`, racks are told by what hangs on which
+// switches (racks.hpp); an empty one says that there are none.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,6 +8,7 @@
 
 #include "base/config_tree.hpp"
 #include "base/parse_units.hpp"
+#include "topology/racks.hpp"
 #include "topology/readers/formats.hpp"
 
 namespace rackrail::topology {
@@ -38,7 +40,15 @@ std::string quoted(const std::string& text) {
   return result + '"';
 }
 
-std::string node_line(const Topology& topology, NodeId id) {
+/// Whether racks have to be said not to be there, so that no reader finds some.
+bool must_deny_racks(const Topology& topology) {
+  for (std::size_t v = 0; v < topology.node_count(); ++v) {
+    if (!topology.node(NodeId(v)).rack.empty()) return false;
+  }
+  return !racks_by_structure(topology).empty();
+}
+
+std::string node_line(const Topology& topology, NodeId id, bool denies_racks) {
   const Node& node = topology.node(id);
   std::string line =
       fmt::format("  - {{name: {}, kind: {}", quoted(node.name), to_string(node.kind));
@@ -47,6 +57,7 @@ std::string node_line(const Topology& topology, NodeId id) {
   };
   add("host", node.host);
   add("rack", node.rack);
+  if (denies_racks) line += ", rack: \"\"";
   if (const std::optional<Rank> rank = topology.rank_of(id)) {
     line += fmt::format(", rank: {}", rank->value());
     if (const std::optional<LinkId> processor = topology.processor_of(*rank)) {
@@ -189,13 +200,18 @@ Topology read_flat_yaml(const ConfigValue& root) {
     const auto last = static_cast<std::int64_t>(topology.link_count()) - 1;
     topology.set_processor(*rank, LinkId(static_cast<std::size_t>(processor->count(0, last))));
   }
+  const bool says_racks = std::any_of(nodes.begin(), nodes.end(), [](const ConfigValue& entry) {
+    return entry.find("rack") != nullptr;
+  });
+  if (!says_racks) name_racks(topology);
   return topology;
 }
 
 std::string to_flat_yaml(const Topology& topology) {
   std::string text = fmt::format("name: {}\nnodes:\n", quoted(topology.name()));
+  const bool denies_racks = must_deny_racks(topology);
   for (std::size_t v = 0; v < topology.node_count(); ++v) {
-    text += node_line(topology, NodeId(v));
+    text += node_line(topology, NodeId(v), denies_racks && v == 0);
   }
   if (topology.node_count() == 0) text.insert(text.size() - 1, " []");
   text += topology.link_count() == 0 ? "links: []\n" : "links:\n";

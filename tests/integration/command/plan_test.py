@@ -37,6 +37,17 @@ class Plan(harness.CommandTest):
         self.assertEqual(files["a.json"], files["b.json"])
         self.assertEqual(files["a.rrplan"], files["b.rrplan"])
 
+    def test_names_of_switches_do_not_matter(self):
+        def steps(name):
+            rows = [f"host{h},{name}{h // 2},1000 Mbit/s,10 us" for h in range(4)]
+            rows += [f"{name}{r},c,500 Mbit/s,10 us" for r in range(2)]
+            self.write("edges.csv", "\n".join(["source,target,bandwidth,latency", *rows]) + "\n")
+            plan = self.rackrail_json("plan", "edges.csv", "vgg-16", "--codec", "int8")
+            return plan["step_time_s"], plan["buckets"]
+
+        self.assertEqual(steps("t"), steps("tor"))
+        self.assertIn("hierarchical", {bucket["schedule"] for bucket in steps("sw")[1]})
+
     def test_every_family_is_compared_with_the_plan(self):
         plan = self.rackrail_json("plan", "two-racks-40g", "resnet-50", "--compare")
         families = {row["schedule"]: row for row in plan["schedules"]}

@@ -175,15 +175,20 @@ TEST_CASE("where nobody names a rack, it is the ToR switch of its ranks") {
   CHECK(to_edge_list(t).find("rack") == std::string::npos);
   CHECK(read_text(to_edge_list(t)).digest() == t.digest());
 
-  // A name of the file counts, even if it is the only one; and so does a second switch or a cable
-  // from rank to rank.
+  // A name of the file counts, even if it is the only one.
   const std::string named = "\nvertex,role,rack\nhost0,rank,left\nhost1,rank,\nhost2,rank,\n";
   CHECK(read_text(racks + named).node(NodeId(0)).rack == "left");
-  for (const char* more : {"host0,tor1,1 GB/s,1 us\n", "host0,host2,1 GB/s,1 us\n",
-                           "host0,box,1 GB/s,1 us\n", "host3,core,1 GB/s,1 us\n"}) {
+  // Cables that join both racks, and a host on a core switch.
+  for (const char* more :
+       {"host0,tor1,1 GB/s,1 us\n", "host0,host2,1 GB/s,1 us\n", "host3,core,1 GB/s,1 us\n"}) {
     CAPTURE(more);
     const Topology none = read_text(racks + more);
     CHECK(ranks_by_rack(none).size() == none.rank_count());  // each by itself
+  }
+  // Cables inside a rack, and a switch that leads nowhere.
+  for (const char* more : {"host0,host1,1 GB/s,1 us\n", "host0,box,1 GB/s,1 us\n"}) {
+    CAPTURE(more);
+    CHECK(ranks_by_rack(read_text(racks + more)).size() == 2);
   }
 }
 
