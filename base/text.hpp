@@ -1,6 +1,7 @@
 // Small things about text.
 #pragma once
 
+#include <algorithm>
 #include <string_view>
 
 namespace rackrail {
@@ -12,6 +13,25 @@ constexpr std::string_view trimmed(std::string_view text) {
   return first == std::string_view::npos
              ? std::string_view()
              : text.substr(first, text.find_last_not_of(kBlank) - first + 1);
+}
+
+/// An order of texts in which A and a are the same; of other letters than English ones it knows no
+/// other case.
+struct LessInAnyCase {
+  using is_transparent = void;
+  constexpr bool operator()(std::string_view a, std::string_view b) const {
+    return std::lexicographical_compare(a.begin(), a.end(), b.begin(), b.end(),
+                                        [](char x, char y) { return small(x) < small(y); });
+  }
+
+ private:
+  static constexpr char small(char c) {
+    return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  }
+};
+
+constexpr bool is_same_in_any_case(std::string_view a, std::string_view b) {
+  return !LessInAnyCase()(a, b) && !LessInAnyCase()(b, a);
 }
 
 }  // namespace rackrail

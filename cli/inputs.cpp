@@ -5,7 +5,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <boost/algorithm/string/predicate.hpp>
 #include <cerrno>
 #include <filesystem>
 #include <system_error>
@@ -23,13 +22,12 @@ namespace rackrail::cli {
 
 namespace {
 
-/// The class of that name in any case (a100 is A100).
 const plan::DeviceClass& device_class_named(const std::string& name) {
+  if (const plan::DeviceClass* known = plan::find_device_class(name)) {
+    return *known;
+  }
   std::vector<std::string_view> known;
   for (const plan::DeviceClass& one : plan::device_classes()) {
-    if (boost::iequals(one.name, name)) {
-      return one;
-    }
     known.push_back(one.name);
   }
   throw ConfigError(ErrorContext{"<command line>", "--device-class", fmt::format("'{}'", name),
@@ -88,6 +86,7 @@ topology::Topology ClusterOptions::load(Session& session) const {
   for (const std::string& note : result.notes) {
     session.note("note: " + note);
   }
+  plan::name_device_classes(result.topology);
   if (!device_class.empty()) {
     set_device_class(result.topology, device_class);
   }

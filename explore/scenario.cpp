@@ -10,6 +10,7 @@
 #include "explore/document.hpp"
 #include "explore/nearest.hpp"
 #include "explore/plan_options.hpp"
+#include "plan/device_class.hpp"
 #include "plan/workload.hpp"
 #include "sim/scenario.hpp"
 #include "topology/configs.hpp"
@@ -186,9 +187,12 @@ Source cluster_source(const std::string& name_or_path,
 }
 
 topology::Topology read_cluster_source(const Source& cluster) {
-  return topology::read_cluster_text(cluster.file, cluster.text,
-                                     {.format = kDocumentFormat, .overlay = std::nullopt})
-      .topology;
+  topology::Topology topology =
+      topology::read_cluster_text(cluster.file, cluster.text,
+                                  {.format = kDocumentFormat, .overlay = std::nullopt})
+          .topology;
+  plan::name_device_classes(topology);
+  return topology;
 }
 
 Source workload_source(const std::string& name_or_path) {

@@ -2,6 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <string>
+
+#include "base/text.hpp"
+#include "topology/topology.hpp"
 
 namespace rackrail::plan {
 namespace {
@@ -50,9 +54,27 @@ constexpr std::array kClasses{
 std::span<const DeviceClass> device_classes() { return kClasses; }
 
 const DeviceClass* find_device_class(std::string_view name) {
-  const auto found = std::find_if(kClasses.begin(), kClasses.end(),
-                                  [name](const DeviceClass& c) { return c.name == name; });
+  const auto found = std::find_if(kClasses.begin(), kClasses.end(), [name](const DeviceClass& c) {
+    return is_same_in_any_case(c.name, name);
+  });
   return found == kClasses.end() ? nullptr : &*found;
+}
+
+std::string_view device_class_name(std::string_view name) {
+  const DeviceClass* known = find_device_class(name);
+  return known == nullptr ? name : known->name;
+}
+
+void name_device_classes(topology::Topology& topology) {
+  for (std::size_t r = 0; r < topology.rank_count(); ++r) {
+    const NodeId id = topology.node_of(Rank(r));
+    topology::Node node = topology.node(id);
+    if (const std::string_view name = device_class_name(node.device_class);
+        name != node.device_class) {
+      node.device_class = std::string(name);
+      topology.set_node_properties(id, node);
+    }
+  }
 }
 
 }  // namespace rackrail::plan

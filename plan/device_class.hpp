@@ -9,6 +9,10 @@
 
 #include "base/units.hpp"
 
+namespace rackrail::topology {
+class Topology;
+}  // namespace rackrail::topology
+
 namespace rackrail::plan {
 
 struct DeviceClass {
@@ -25,7 +29,14 @@ struct DeviceClass {
 /// All known classes, by name.
 std::span<const DeviceClass> device_classes();
 
-/// Exact name; null when unknown.
+/// The class of that name in any case (a100 is A100); null when unknown.
 const DeviceClass* find_device_class(std::string_view name);
+
+/// The name as the table has it; as it is where it is unknown.
+std::string_view device_class_name(std::string_view name);
+
+/// Gives the classes of ranks these names. Whoever reads a cluster does that, so that the ranks of
+/// one class are alike and a plan's digest is the same for all.
+void name_device_classes(topology::Topology& topology);
 
 }  // namespace rackrail::plan

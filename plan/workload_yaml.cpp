@@ -10,6 +10,7 @@
 
 #include "base/error.hpp"
 #include "base/parse_units.hpp"
+#include "plan/device_class.hpp"
 #include "plan/workload_formats.hpp"
 
 namespace rackrail::plan {
@@ -210,7 +211,10 @@ constexpr std::int64_t kLargestBatch = std::int64_t{1} << 32U;
 constexpr std::array kFields{
     Field{"name", true, [](const Value& v, Workload& w) { w.name = v.name(); }},
     Field{"source", false, [](const Value& v, Workload& w) { w.source = v.text(); }},
-    Field{"device_class", false, [](const Value& v, Workload& w) { w.device_class = v.text(); }},
+    Field{"device_class", false,
+          [](const Value& v, Workload& w) {
+            w.device_class = std::string(device_class_name(v.text()));
+          }},
     Field{"profiled_batch", true,
           [](const Value& v, Workload& w) { w.profiled_batch = v.count(1, kLargestBatch); }},
     Field{"forward", true, [](const Value& v, Workload& w) { w.forward = v.duration(); }},

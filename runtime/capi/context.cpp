@@ -10,6 +10,7 @@
 #include "base/error.hpp"
 #include "base/parse_units.hpp"
 #include "plan/calibration.hpp"
+#include "plan/device_class.hpp"
 #include "plan/format.hpp"
 #include "runtime/launch/gpu_worker.hpp"
 #include "topology/reader.hpp"
@@ -26,6 +27,7 @@ topology::Topology cluster_of(const Settings& settings) {
   topology::Topology cluster = settings.cluster.empty()
                                    ? flat_cluster(ranks)
                                    : topology::read_cluster(settings.cluster).topology;
+  plan::name_device_classes(cluster);
   if (cluster.rank_count() != ranks) {
     throw ConfigError(ErrorContext{.file = settings.cluster,
                                    .where = "ranks",

@@ -146,7 +146,9 @@ DeviceMemories read_device_classes(const ConfigValue* section) {
   if (section == nullptr) return memories;
   for (const auto& [name, value] : section->members()) {
     value.allow_only({"memory"});
-    memories[name] = value.require("memory").bytes();
+    if (!memories.emplace(name, value.require("memory").bytes()).second) {
+      value.fail(fmt::format("'{}' twice, in large and small letters", name), "each class once");
+    }
   }
   return memories;
 }

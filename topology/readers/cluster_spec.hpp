@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/config_tree.hpp"
+#include "base/text.hpp"
 #include "base/units.hpp"
 
 namespace rackrail::topology {
@@ -33,8 +34,8 @@ LinkClasses read_link_classes(const ConfigValue* section);
 /// `{ link: tcp, bandwidth: 10 Gbit/s }`, or all properties without a class.
 LinkClass read_link(const ConfigValue& value, const LinkClasses& classes);
 
-/// Memory of device classes by name.
-using DeviceMemories = std::map<std::string, Bytes>;
+/// Memory of device classes by name, in any case.
+using DeviceMemories = std::map<std::string, Bytes, LessInAnyCase>;
 DeviceMemories read_device_classes(const ConfigValue* section);
 
 /// GPUs joined to each other inside a machine.

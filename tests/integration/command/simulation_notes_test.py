@@ -24,11 +24,16 @@ class Notes(harness.CommandTest):
         self.assertEqual(in_small_letters["time_s"], named["time_s"])
         # An A100 adds faster than a core.
         self.assertLess(named["time_s"], unknown["time_s"])
-        self.write("table.csv", edges + "\nvertex,role,kind,host,rack,device_class\n" + "".join(
-            f"gpu{i},rank,gpu,,,A100\n" for i in range(3)))
+        table = edges + "\nvertex,role,kind,host,rack,device_class\n" + "".join(
+            f"gpu{i},rank,gpu,,,A100\n" for i in range(3))
+        self.write("table.csv", table)
         in_table = self.rackrail_json("simulate", "table.csv", *run[2:])
         self.assertEqual(in_table["notes"], [])
         self.assertEqual(in_table["time_s"], named["time_s"])
+        self.write("small.csv", table.replace("A100", "a100"))
+        small = self.rackrail_json("simulate", "small.csv", *run[2:])
+        self.assertEqual((small["notes"], small["time_s"]), ([], named["time_s"]))
+        self.assertIn("A100", self.rackrail("topology", "convert", "small.csv").out)
         self.assert_bad_input(*run, "--device-class", "A1OO", where="--device-class")
 
     def test_an_unknown_class_is_a_warning_that_names_the_likeliest_one(self):

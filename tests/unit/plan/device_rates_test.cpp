@@ -16,6 +16,24 @@ TEST_CASE("a V100 adds FP32 at four twelfths of its sustained memory bandwidth")
   CHECK(rate_of(device_rates("V100"), CodecKind::kFp16).encode == Bandwidth(480'000'000'000));
 }
 
+TEST_CASE("a class is known in any case, under one name") {
+  REQUIRE(find_device_class("a100") != nullptr);
+  CHECK(find_device_class("a100") == find_device_class("A100"));
+  CHECK(find_device_class("CPU") == find_device_class("cpu"));
+  CHECK(find_device_class("a10") == nullptr);
+  CHECK(find_device_class("a1000") == nullptr);
+  CHECK(device_class_name("mi300x") == "MI300X");
+  CHECK(device_class_name("a100-sxm") == "a100-sxm");
+  topology::Topology cluster("three");
+  for (const char* name : {"a100", "A100", "mine"}) {
+    cluster.add_rank(cluster.add_node({.name = name, .device_class = name}));
+  }
+  name_device_classes(cluster);
+  CHECK(cluster.node(NodeId(0)).device_class == "A100");
+  CHECK(cluster.node(NodeId(1)).device_class == "A100");
+  CHECK(cluster.node(NodeId(2)).device_class == "mine");
+}
+
 TEST_CASE("rates of every class are positive and ordered as the work they mean") {
   for (const DeviceClass& device : device_classes()) {
     CAPTURE(device.name);

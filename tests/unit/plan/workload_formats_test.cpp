@@ -177,6 +177,11 @@ TEST_CASE("layers in forward order become gradients in backward order") {
   CHECK(workload.device_class.empty());
 }
 
+TEST_CASE("a workload's device class has the name of the table") {
+  CHECK(parse_workload_yaml(kYaml + "device_class: v100\n", "w.yaml").device_class == "V100");
+  CHECK(parse_workload_yaml(kYaml + "device_class: mine\n", "w.yaml").device_class == "mine");
+}
+
 TEST_CASE("a profile in gradient order keeps it; forward is half of backward") {
   const std::string text = "\xEF\xBB\xBFtensor,elements,ready_gap_us\nb,2,10\na,3,30\n";
   REQUIRE(looks_like_workload_csv(text));

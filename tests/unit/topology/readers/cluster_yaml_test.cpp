@@ -223,6 +223,18 @@ network:
   CHECK(tiers_of(t).at("rack-uplink") == std::pair(12, Bandwidth(6'200'000'000)));
 }
 
+TEST_CASE("memory is that of the device class in any case") {
+  const auto read = [](const std::string& more) {
+    return read_text(
+        "name: one\ndevice_classes: { V100: { memory: 16 GB }" + more +
+        " }\nnode_types: { worker: { rank: host, device_class: v100, nics: { link: tcp } } }\n"
+        "racks: { count: 1, hosts: 1 }\n");
+  };
+  CHECK(read("").node(NodeId(0)).memory == Bytes(16'000'000'000));
+  CHECK_THAT(error_of([&] { read(", v100: { memory: 32 GB }"); }),
+             Catch::Contains("each class once"));
+}
+
 TEST_CASE("mistakes are one line with file, line, what was found and what was expected") {
   const std::string good = "name: x" + kHostType + "racks: { hosts: 2 }\n";
   REQUIRE(read_text(good).rank_count() == 2);
