@@ -3,9 +3,10 @@
 // Inside the time: making the timeline's problem (what each option occupies) from the collectives'
 // times, and the whole search. Outside: making the schedules and simulating the collectives, which
 // the planner does once for all searches (reported as "table s", the first time), and judging the
-// answer by simulation.
+// answer by simulation. Then how near answers are to the optimum where every one can be simulated.
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
 #include <chrono>
 #include <map>
 #include <memory>
@@ -17,6 +18,7 @@
 #include "planner/compression_search.hpp"
 #include "planner/protection.hpp"
 #include "sim/simulator.hpp"
+#include "tests/support/compression_cases.hpp"
 #include "topology/reader.hpp"
 
 namespace rackrail::bench {
@@ -75,6 +77,41 @@ BENCHMARK_CAPTURE(choose_codecs, vgg16, "vgg-16")->Unit(benchmark::kMillisecond)
 BENCHMARK_CAPTURE(choose_codecs, resnet50, "resnet-50")->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(choose_codecs, gpt2, "gpt2-124m")->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(choose_codecs, bert_large, "bert-large")->Unit(benchmark::kMillisecond);
+
+/// Over random models of so many layers: how near the answers are to the best of all assignments.
+void by_force(benchmark::State& state, int layers, std::uint64_t cases) {
+  constexpr double kNear = 1.01;
+  double assignments = 0;
+  double near_by_timeline = 0;
+  double near = 0;
+  double uniform_near = 0;
+  double worst_by_timeline = 0;
+  double worst = 0;
+  double over_uniform = 0;
+  for (auto _ : state) {
+    for (std::uint64_t seed = 1; seed <= cases; ++seed) {
+      test::CompressionCase one(seed, layers);
+      const test::CompressionByForce found = test::by_force(one);
+      assignments += static_cast<double>(found.assignments);
+      near_by_timeline += found.chosen <= scaled(found.best, kNear) ? 1 : 0;
+      near += found.planned <= scaled(found.best, kNear) ? 1 : 0;
+      uniform_near += found.uniform <= scaled(found.best, kNear) ? 1 : 0;
+      worst_by_timeline = std::max(worst_by_timeline, found.chosen / found.best);
+      worst = std::max(worst, found.planned / found.best);
+      over_uniform = std::max(over_uniform, found.planned / found.uniform);
+    }
+  }
+  state.counters["cases"] = static_cast<double>(cases);
+  state.counters["assignments"] = assignments / static_cast<double>(cases);
+  state.counters["near by timeline"] = near_by_timeline;
+  state.counters["near"] = near;
+  state.counters["uniform near"] = uniform_near;
+  state.counters["worst by timeline"] = worst_by_timeline;
+  state.counters["worst"] = worst;
+  state.counters["over uniform"] = over_uniform;
+}
+BENCHMARK_CAPTURE(by_force, layers_4, 4, 500)->Iterations(1)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(by_force, layers_5, 5, 100)->Iterations(1)->Unit(benchmark::kMillisecond);
 
 }  // namespace
 }  // namespace rackrail::bench
