@@ -197,6 +197,7 @@ std::optional<JointSearch::Found> JointSearch::optimise(const Knobs& knobs,
           return trial.is_simulated && trial.draft.scored.estimate.step_time <= good_enough;
         })->draft.scored;
   }
+  found.fastest = *fastest;
   refine(found, knobs.candidates, knobs.may_compress);
   return found;
 }
@@ -248,6 +249,7 @@ void JointSearch::refine(Found& found, const CandidateFilter& candidates, bool m
           lower(found.best_of, name, plan.scored.estimate.step_time);
         }
       }
+      found.fastest = std::min(found.fastest, plan.scored.estimate.step_time);
       if (plan.scored.estimate.step_time < scaled(found.best.estimate.step_time, 1 - kWorthwhile)) {
         found.best = std::move(plan.scored);
       }
@@ -255,7 +257,7 @@ void JointSearch::refine(Found& found, const CandidateFilter& candidates, bool m
   }
   if (!is_stopped()) {
     report("lighter codecs");
-    found.lightened = search_.lighten(found.best, candidates);
+    found.lightened = search_.lighten(found.best, candidates, found.fastest);
   }
 }
 
@@ -268,6 +270,7 @@ void JointSearch::try_part(Found& found, const CandidateFilter& part, const std:
     if (draft.has_value() && search_.may_beat(*draft, limit) &&
         search_.score_below(draft->scored, limit)) {
       found.best = std::move(draft->scored);
+      found.fastest = std::min(found.fastest, found.best.estimate.step_time);
       found.lightened = 0;
       is_better = true;
     }

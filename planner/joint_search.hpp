@@ -109,6 +109,7 @@ class JointSearch {
   };
   struct Found {
     Search::Scored best;
+    Duration fastest;  ///< step of all that was simulated: best may take kWorthwhile more
     std::map<std::string, Duration> best_of;
     std::map<std::string, Duration> uniform;
     int lightened = 0;

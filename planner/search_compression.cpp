@@ -87,7 +87,7 @@ std::vector<Search::Uniform> Search::uniform_plans(Bytes bucket_size, const plan
   return plans;
 }
 
-int Search::lighten(Scored& best, const CandidateFilter& filter) {
+int Search::lighten(Scored& best, const CandidateFilter& filter, Duration fastest) {
   const std::vector<TensorGroup> groups = groups_in(best.plan);
   const CompressionTable table = table_for(groups, best.plan.batch, filter);
   Assignment assignment;
@@ -104,7 +104,7 @@ int Search::lighten(Scored& best, const CandidateFilter& filter) {
   const std::vector<LighterOption> changes =
       planner::lighten(timeline, assignment, scaled(timeline.step(assignment), 1 + kWorthwhile));
   // As many of them as the simulator agrees to, by bisection: more changes are mostly slower.
-  const Duration limit = scaled(best.estimate.step_time, 1 + kWorthwhile);
+  const Duration limit = scaled(fastest, 1 + kWorthwhile);
   std::size_t agreed = 0;
   std::size_t refused = changes.size() + 1;
   while (agreed + 1 < refused && budget_left(best)) {
