@@ -500,7 +500,7 @@ JointResult JointSearch::run() {
   if (!first.has_value() && !quick.empty()) {
     const auto best = std::ranges::min_element(
         quick, {}, [](const Search::Scored& scored) { return scored.estimate.step_time; });
-    first = Found{.best = *best, .best_of = {}, .uniform = {}};
+    first = Found{.best = *best, .fastest = best->estimate.step_time, .best_of = {}, .uniform = {}};
   }
   if (!first.has_value()) {
     throw ConfigError(ErrorContext{"<command line>", "options", "no plan that they allow",

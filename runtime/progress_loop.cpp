@@ -111,14 +111,17 @@ void ProgressLoop::loop() {
 void ProgressLoop::work() {
   ShortSpin spin;
   while (true) {
-    stand_aside();
+    if (stand_aside()) {
+      spin.interrupt();
+    }
     std::unique_lock turn(turn_);
     if (stopping_ || is_aborted()) {
       return;
     }
     try {
+      const ShortSpin::Clock::time_point start = ShortSpin::Clock::now();
       if (work_a_round() != 0) {
-        spin.happened();
+        spin.happened(start);
       } else if (spin.goes_on()) {
         turn.unlock();
         spin.pause();
@@ -142,8 +145,8 @@ std::size_t ProgressLoop::work_a_round() {
   return happened;
 }
 
-/// As long as the caller has its turn, or has just had it.
-void ProgressLoop::stand_aside() {
+/// As long as the caller has its turn, or has just had it; whether that was so.
+bool ProgressLoop::stand_aside() {
   std::unique_lock lock(mutex_);
   const auto is_needed = [this] {
     return reason_ || stopping_ ||
@@ -152,11 +155,14 @@ void ProgressLoop::stand_aside() {
   if (stands_aside_) {
     transport_.wake();  // what woke this thread may have been meant for the other one
   }
+  bool has_stood_aside = false;
   while (!is_needed()) {
+    has_stood_aside = true;
     // The caller's turn ends without a word.
     is_wanted_.wait_until(lock,
                           stands_aside_ ? std::chrono::steady_clock::now() + kAside : aside_until_);
   }
+  return has_stood_aside;
 }
 
 /// The thread has the turn where peers were early: what they sent woke it. It lets go after its
@@ -230,7 +236,7 @@ void ProgressLoop::work_once() {
   const Duration before = cpu_time_of(CLOCK_THREAD_CPUTIME_ID);
   bool is_wanted = true;
   try {
-    constexpr int kMostRounds = 4;  // then it is not small, or there is more to do besides
+    constexpr int kMostRounds = 64;  // then it is not small, or there is more to do besides
     bool is_idle = false;
     for (int round = 0; round < kMostRounds && !is_idle; ++round) {
       is_idle = work_a_round() == 0;

@@ -114,7 +114,7 @@ class ProgressLoop {
   void loop();
   void work();
   std::size_t work_a_round();
-  void stand_aside();
+  bool stand_aside();
   bool ask_for_turn(std::unique_lock<std::mutex>& turn);
   void take_turn(const std::function<bool()>& is_over, bool may_ask);
   void fail() noexcept;

@@ -43,6 +43,11 @@ void ShortSpin::notice_loss(Clock::time_point now) {
   is_spinning_ = false;
 }
 
+void ShortSpin::interrupt() {
+  since_.reset();
+  is_spinning_ = false;
+}
+
 void ShortSpin::pause() const {
   if (latest_ - *since_ > kBeforeYielding) {
     std::this_thread::yield();

@@ -17,12 +17,15 @@ class ShortSpin {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// Something happened.
+  /// Something happened; `now`: when it was found, before what took its time to be done with it.
   void happened(Clock::time_point now = Clock::now());
   /// Nothing happened: whether to look again at once, after pause(), or to sleep.
   bool goes_on(Clock::time_point now = Clock::now());
-  /// Lets others have the core, but for the first moments. Without what others need to go on.
+  /// After goes_on(): lets others have the core, but for the first moments. The caller holds no
+  /// lock that they need.
   void pause() const;
+  /// It waits for something else meanwhile: what time that takes says nothing.
+  void interrupt();
 
  private:
   void notice_loss(Clock::time_point now);

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <optional>
-#include <span>
 #include <utility>
 #include <vector>
 
-#include "plan/alpha_beta.hpp"
+#include "sim/burst_bound.hpp"
 #include "sim/engine.hpp"
 #include "sim/placed_plan.hpp"
+#include "sim/programs.hpp"
 #include "sim/records.hpp"
 #include "sim/results.hpp"
 #include "sim/symmetry.hpp"
@@ -66,16 +66,6 @@ CollectiveResult run_alone(const std::shared_ptr<const GraphIndex>& index, const
   return result;
 }
 
-// Bursts that fit into the time for which a collective or a step keeps the busiest link that has
-// them at least, from which on it is timed as if links had none: with them all schedules that keep
-// that link busy look alike, as it makes up for each of its pauses, while flows of a transport do
-// not always (results/emulated-racks.md).
-constexpr double kManyBursts = 8;
-// Of collectives or steps in a row that links hold to one time, those of fewer messages are better:
-// each counts for so much of that time, all together for no more than that.
-constexpr double kShareOfMessage = 0.0005;
-constexpr double kMostOfMessages = 0.02;
-
 class SimulatedCosts final : public plan::CostModel {
  public:
   SimulatedCosts(const topology::Topology& topology, SimulationOptions options)
@@ -89,10 +79,8 @@ class SimulatedCosts final : public plan::CostModel {
     options_.tolerance = options_.tolerance.value_or(usual_tolerance(topology));
     may_fold_ = options_.use_symmetry && options_.tolerance > 0 &&
                 options_.network == NetworkLevel::kFlow && options_.disturbances.empty();
-    knows_loads_ = topology::longest_burst_time(topology) > Duration() &&
-                   options_.multipath == Multipath::kPinned && options_.disturbances.empty();
-    if (knows_loads_) {
-      without_bursts_.emplace(topology).remove_bursts();
+    if (has_burst_bounds(topology, options_)) {
+      without_bursts_ = without_bursts(topology);
     }
   }
   Duration collective_time(const plan::TransferGraph& graph, std::int64_t elements,
@@ -122,6 +110,7 @@ class SimulatedCosts final : public plan::CostModel {
     if (!options_.disturbances.empty()) {  // what begins late ends late, and is no longer for it
       return CostModel::step_below(plan, workload, limit);
     }
+    require_matching(plan, workload, topology_);
     const Bound bound = bound_of(plan);
     if (bound.in_a_row >= limit) {
       return std::nullopt;
@@ -185,6 +174,7 @@ class SimulatedCosts final : public plan::CostModel {
   plan::StepEstimate whole_step(const plan::Plan& plan, const plan::Workload& workload,
                                 SimulationOptions options) {
     options.stop = {};
+    require_matching(plan, workload, topology_);
     const Bound bound = bound_of(plan);
     plan::StepEstimate estimate = *estimate_step_below(plan, workload, bound.topology, options,
                                                        indexer_, may_fold_, Duration(INT64_MAX));
@@ -193,64 +183,19 @@ class SimulatedCosts final : public plan::CostModel {
   }
 
   struct Bound {
-    Duration in_a_row;  ///< what many executions take at least on average, the first with bursts
+    Duration in_a_row;                   ///< what many executions take at least on average
     const topology::Topology& topology;  ///< that one is simulated on
-  };
-  struct LinkTime {
-    Duration busy;
-    Duration burst;  ///< none: zero
   };
   Bound bound_of(const plan::TransferGraph& graph, std::int64_t elements,
                  std::int64_t slice_elements) const {
-    if (!knows_loads_) {
-      return {Duration(), topology_};
-    }
-    const std::vector<plan::LinkLoad> loads = plan::link_loads(graph, topology_);
-    std::vector<LinkTime> links;
-    for (const plan::LinkLoad& load : loads) {
-      links.push_back({load.at_least(elements), load.burst});
-    }
-    return bound_of(plan::alpha_beta(graph, topology_, loads).at_least(elements), links,
-                    messages_of(graph, elements, slice_elements));
+    return without_bursts_ ? taken(burst_bound(graph, elements, slice_elements, topology_))
+                           : Bound{Duration(), topology_};
   }
-  /// Of a step: of all its buckets together.
   Bound bound_of(const plan::Plan& plan) const {
-    if (!knows_loads_) {
-      return {Duration(), topology_};
-    }
-    std::vector<LinkTime> links(topology_.link_count());
-    std::int64_t messages = 0;
-    for (const plan::Bucket& bucket : plan.buckets) {
-      const plan::TransferGraph& graph = plan.schedules[bucket.schedule];
-      for (const plan::LinkLoad& load : plan::link_loads(graph, topology_)) {
-        links[load.link.index()].busy += load.at_least(bucket.elements);
-        links[load.link.index()].burst = load.burst;
-      }
-      messages += messages_of(graph, bucket.elements, bucket.slice_elements);
-    }
-    return bound_of(std::ranges::max(links, {}, &LinkTime::busy).busy, links, messages);
+    return without_bursts_ ? taken(burst_bound(plan, topology_)) : Bound{Duration(), topology_};
   }
-  Bound bound_of(Duration least, std::span<const LinkTime> links, std::int64_t messages) const {
-    LinkTime busiest;
-    for (const LinkTime& link : links) {
-      if (link.burst > Duration() && link.busy > busiest.busy) {
-        busiest = link;
-      }
-    }
-    if (busiest.busy >= scaled(busiest.burst, kManyBursts)) {
-      return {least, *without_bursts_};
-    }
-    const double share = std::min(kMostOfMessages, kShareOfMessage * static_cast<double>(messages));
-    return {least + scaled(least, share), topology_};
-  }
-  static std::int64_t messages_of(const plan::TransferGraph& graph, std::int64_t elements,
-                                  std::int64_t slice_elements) {
-    std::int64_t messages = 0;
-    for (const plan::Transfer& transfer : graph.transfers()) {
-      const std::int64_t size = graph.range(transfer, elements).size();
-      messages += (size + slice_elements - 1) / slice_elements;
-    }
-    return messages;
+  Bound taken(const BurstBound& bound) const {
+    return {bound.in_a_row, bound.are_many ? *without_bursts_ : topology_};
   }
 
   std::shared_ptr<const GraphIndex> index(const Buffer& buffer) {
@@ -264,9 +209,8 @@ class SimulatedCosts final : public plan::CostModel {
 
   const topology::Topology& topology_;
   SimulationOptions options_;
-  std::optional<topology::Topology> without_bursts_;  ///< where there are bursts
+  std::optional<topology::Topology> without_bursts_;  ///< where there are bounds by them
   bool may_fold_ = false;
-  bool knows_loads_ = false;  ///< there are bursts, and messages go as pinned at rates that stay
   GraphIndexer indexer_;
 };
 

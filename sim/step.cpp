@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "base/error.hpp"
+#include "sim/burst_bound.hpp"
 #include "sim/engine.hpp"
 #include "sim/placed_plan.hpp"
 #include "sim/programs.hpp"
@@ -162,6 +163,9 @@ std::optional<StepResult> simulate_placed(const PlacedPlan& all, const topology:
 StepResult simulate_step(const plan::Plan& plan, const plan::Workload& workload,
                          const topology::Topology& topology, const SimulationOptions& options) {
   require_step(plan, workload, topology, options);
+  if (has_burst_bounds(topology, options) && burst_bound(plan, topology).are_many) {
+    return simulate_step(plan, workload, without_bursts(topology), options);
+  }
   GraphIndexer indexer(topology, options.multipath, options.disturbances.seed, options.connections);
   const std::vector<Rank> ranks = every_rank(topology);
   return *simulate_placed({plan, workload, ranks, indices_of(plan, indexer)}, topology, options,

@@ -47,12 +47,45 @@ std::vector<bool> network_switches(const Topology& topology) {
   return is_switch;
 }
 
+/// Of the machine of a vertex; its own where nobody says.
+const std::string& host_or_name(const Node& node) {
+  return node.host.empty() ? node.name : node.host;
+}
+
+/// By vertex, whether it is a switch beside the network, such as one for management: it joins the
+/// hosts of all ranks and no other switch, while there are some that are joined.
+std::vector<bool> switches_beside(const Topology& topology, const std::vector<bool>& is_switch) {
+  std::vector<std::set<std::string>> hosts(topology.node_count());
+  for (std::size_t l = 0; l < topology.link_count(); ++l) {
+    const Link& link = topology.link(LinkId(l));
+    for (const auto& [end, other] :
+         {std::pair(link.from, link.to), std::pair(link.to, link.from)}) {
+      hosts[end.index()].insert(host_or_name(topology.node(other)));
+    }
+  }
+  std::set<std::string> all;
+  for (std::size_t r = 0; r < topology.rank_count(); ++r) {
+    all.insert(host_or_name(topology.node(topology.node_of(Rank(r)))));
+  }
+  const bool is_network = std::find(is_switch.begin(), is_switch.end(), true) != is_switch.end();
+  std::vector<bool> is_beside(topology.node_count());
+  for (std::size_t v = 0; v < topology.node_count(); ++v) {
+    is_beside[v] = is_network && !is_switch[v] && all.size() > 1 &&
+                   std::includes(hosts[v].begin(), hosts[v].end(), all.begin(), all.end()) &&
+                   topology.node(NodeId(v)).kind == NodeKind::kSwitch &&
+                   topology.node(NodeId(v)).host.empty();
+  }
+  return is_beside;
+}
+
 /// What is linked without switches of the network, or of one host.
 DisjointSets machines_of(const Topology& topology, const std::vector<bool>& is_switch) {
+  const std::vector<bool> is_beside = switches_beside(topology, is_switch);
   DisjointSets machines(topology.node_count());
   for (std::size_t l = 0; l < topology.link_count(); ++l) {
     const Link& link = topology.link(LinkId(l));
-    if (!is_switch[link.from.index()] && !is_switch[link.to.index()]) {
+    const bool is_inside = !is_switch[link.from.index()] && !is_switch[link.to.index()];
+    if (is_inside && !is_beside[link.from.index()] && !is_beside[link.to.index()]) {
       machines.join(link.from.value(), link.to.value());
     }
   }

@@ -25,7 +25,7 @@ namespace rackrail::topology {
 /// rack hangs; empty elsewhere. Empty altogether where there are no racks, where a machine hangs on
 /// a spine or core switch, and where one with ranks hangs on no switch. Where each rack is a switch
 /// of kind ToR the file says so, and it counts even if there is one only, or each has one machine.
-/// O(vertices + links) but for the union-find.
+/// O((vertices + links) log vertices).
 std::vector<std::string> racks_by_structure(const Topology& topology);
 
 /// Names racks by racks_by_structure() where no vertex has one.

@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <iostream>
 #include <limits>
 #include <thread>
@@ -27,7 +28,10 @@ void stay_on(int core) {
   cpu_set_t cores;
   CPU_ZERO(&cores);
   CPU_SET(core, &cores);
-  pthread_setaffinity_np(pthread_self(), sizeof cores, &cores);
+  if (pthread_setaffinity_np(pthread_self(), sizeof cores, &cores) != 0) {
+    std::cerr << "core_distance: no thread may be bound to core " << core << '\n';
+    std::exit(1);
+  }
 }
 
 /// Of the machine, or of the part of it that the process is confined to.

@@ -105,8 +105,9 @@ class Peer {
   void wait_until(Condition is_done) {
     const auto end = Clock::now() + kPatience;
     while (!is_done()) {
+      const ShortSpin::Clock::time_point start = ShortSpin::Clock::now();
       if (transport_->progress() != 0) {
-        spin_.happened();
+        spin_.happened(start);
       } else {
         transport_->wait(50_ms, spin_);
       }

@@ -19,8 +19,7 @@ namespace rackrail::planner {
 
 namespace {
 
-constexpr double kSlowPair = 0.95;  // of the best rate of a line
-constexpr std::size_t kMostRanksRelayed = 512;
+constexpr double kSlowPair = 0.95;   // of the best rate of a line
 constexpr double kWorthAWay = 1e-3;  // of a line's mean share
 constexpr double kUnitsOfRelayed = 1U << 28U;
 constexpr double kTimeOfRelayed = 0.999;  // of what exact weights would take, at least
@@ -176,14 +175,15 @@ class RelayedLines {
   }
 
   /// Bytes per second of a pair while all send that need no third rank's help; 0 where it does.
-  double rate_of(std::size_t line) {
-    const topology::Route way = router_.route(member(0, line), member(1, line));
+  double rate_of(std::size_t line) { return std::min(rate_of(line, 0, 1), rate_of(line, 1, 0)); }
+  double rate_of(std::size_t line, std::size_t from, std::size_t to) {
+    const topology::Route way = router_.route(member(from, line), member(to, line));
     if (passes_rank(way)) {
       return 0;
     }
     std::vector<std::size_t> users(way.size());
     for (std::size_t l = 0; l < count_; ++l) {
-      const topology::Route& route = router_.route(member(0, l), member(1, l));
+      const topology::Route& route = router_.route(member(from, l), member(to, l));
       for (std::size_t i = 0; i < way.size() && !passes_rank(route); ++i) {
         users[i] += static_cast<std::size_t>(std::ranges::count(route, way[i]));
       }
@@ -379,8 +379,8 @@ FormShape relayed_in_more(const FormShape& few, const RelayedLines& lines, std::
 std::vector<CollectiveForm> relayed_exchange_forms(const ScheduleRequest& request) {
   std::vector<CollectiveForm> forms;
   const topology::Topology& topology = request.topology;
-  if (topology.rank_count() > kMostRanksRelayed || refuse_group_rings(topology, request.codecs) ||
-      tier_groups(topology).size() != 2 || !are_ranks_unlike(topology)) {
+  if (refuse_group_rings(topology, request.codecs) || tier_groups(topology).size() != 2 ||
+      !are_ranks_unlike(topology)) {
     return forms;
   }
   const auto lines = std::make_shared<RelayedLines>(topology, request.router);

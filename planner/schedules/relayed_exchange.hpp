@@ -26,8 +26,8 @@
 namespace rackrail::planner {
 
 /// In ever more pieces, as the request allows; none where there are not two groups, group rings are
-/// refused, no pair of a line is slower than another's, where ranks are more than 512, or in a
-/// build without a solver. The request's topology and router must outlive them.
+/// refused, no pair of a line is slower than another's, or in a build without a solver. The
+/// request's topology and router must outlive them.
 std::vector<CollectiveForm> relayed_exchange_forms(const ScheduleRequest& request);
 
 }  // namespace rackrail::planner

@@ -261,8 +261,9 @@ void HostMessages::run() {
         copies_.emplace();
         has_device = true;
       }
+      const ShortSpin::Clock::time_point start = ShortSpin::Clock::now();
       if (take_tasks() + transport_.progress() != 0) {
-        spin.happened();
+        spin.happened(start);
       } else {
         transport_.wait(longest_sleep(), spin);
       }

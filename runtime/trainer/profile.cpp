@@ -1,7 +1,9 @@
 #include "runtime/trainer/profile.hpp"
 
 #include <algorithm>
-#include <atomic>
+#include <latch>
+#include <memory>
+#include <stop_token>
 #include <thread>
 
 #include "base/error.hpp"
@@ -93,38 +95,47 @@ BothClocks measure(Model& model, const SgdOptions& optimizer, const Dataset& dat
   return {medians(wall), medians(cpu)};
 }
 
-/// Train a model on threads of their own until they end.
+/// Train a model on threads of their own, from the end of the constructor until they end.
 class OtherWorkers {
  public:
   OtherWorkers(const TrainingConfig& config, const Dataset& data, const ProfileOptions& options) {
     for (std::size_t i = 0; i < options.others; ++i) {
-      threads_.emplace_back(
-          [this, &config, &data, batch = options.local_batch] { work(config, data, batch); });
+      workers_.push_back(std::make_unique<Worker>(config, data, options.local_batch));
     }
-  }
-  ~OtherWorkers() {
-    is_over_ = true;
-    for (std::thread& thread : threads_) {
-      thread.join();
+    std::latch have_begun(static_cast<std::ptrdiff_t>(workers_.size()));
+    for (const auto& worker : workers_) {
+      threads_.emplace_back([&one = *worker, &have_begun](const std::stop_token& stop) {
+        one.step();
+        have_begun.count_down();
+        while (!stop.stop_requested()) {
+          one.step();
+        }
+      });
     }
+    have_begun.wait();
   }
-  OtherWorkers(const OtherWorkers&) = delete;
-  OtherWorkers& operator=(const OtherWorkers&) = delete;
 
  private:
-  void work(const TrainingConfig& config, const Dataset& data, std::int64_t local_batch) const {
-    const auto model =
-        make_model(config.model, config.data.format.image, config.data.format.classes, config.seed);
-    BatchLoader loader(data, Shard({local_batch}, 0, 1), LoaderOptions{});
-    Sgd sgd(model->tensors(), config.optimizer);
-    while (!is_over_) {
-      model->forward_backward(loader.next(), 1.0 / static_cast<double>(local_batch), false, {});
+  struct Worker {
+    Worker(const TrainingConfig& config, const Dataset& data, std::int64_t local_batch)
+        : batch(local_batch),
+          model(make_model(config.model, config.data.format.image, config.data.format.classes,
+                           config.seed)),
+          loader(data, Shard({local_batch}, 0, 1), LoaderOptions{}),
+          sgd(model->tensors(), config.optimizer) {}
+    void step() {
+      model->forward_backward(loader.next(), 1.0 / static_cast<double>(batch), false, {});
       sgd.apply(model->parameters(), model->gradients(), 1e-6);
     }
-  }
 
-  std::atomic<bool> is_over_ = false;
-  std::vector<std::thread> threads_;
+    std::int64_t batch;
+    std::unique_ptr<Model> model;
+    BatchLoader loader;
+    Sgd sgd;
+  };
+
+  std::vector<std::unique_ptr<Worker>> workers_;
+  std::vector<std::jthread> threads_;  // end before the workers do
 };
 
 bool is_host(const Compute& compute) { return compute.name() == "cpu"; }
@@ -228,6 +239,9 @@ plan::Workload profile_training(const TrainingConfig& config, const ProfileOptio
     return profile_model(*model, config.optimizer, data.train, options);
   };
   plan::Workload workload = make_workload(config, *model, measured(), clock);
+  if (options.others > 0) {
+    workload.source += ", beside " + std::to_string(options.others) + " others";
+  }
   workload.codec_errors =
       measure_codec_errors(config, *fresh_model(), data.train,
                            {.local_batch = options.local_batch, .also = options.codecs});

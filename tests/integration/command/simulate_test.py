@@ -377,11 +377,11 @@ class Simulate(harness.CommandTest):
 
     def test_routes_by_the_network(self):
         # Eight hosts send over four spines: sprayed, a large ring runs at the rate of a host, though
-        # its neighbours are not in one rack: nothing says that these switches are racks.
+        # its neighbours are not in one rack: switches of the core, on which hosts hang, are none.
         def clos(latency_of_spine):
             return "source,target,bandwidth,latency\n" + "".join(
-                f"host{h},switch{h % 2},10 Gbit/s,1 us\n" for h in range(8)) + "".join(
-                f"switch{t},spine{s},10 Gbit/s,{latency_of_spine(s)} ns\n"
+                f"host{h},core{h % 2},10 Gbit/s,1 us\n" for h in range(8)) + "".join(
+                f"core{t},spine{s},10 Gbit/s,{latency_of_spine(s)} ns\n"
                 for t in range(2) for s in range(4))
 
         self.write("clos.csv", clos(lambda spine: 1000))

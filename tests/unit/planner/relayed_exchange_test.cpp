@@ -61,6 +61,9 @@ TEST_CASE("exchanges round slow pairs are right, and known before they are made"
       for (const std::int64_t elements : {1'000, 1'000'000, 1'000'000'000}) {
         CHECK(form.shape().bound->at_least(elements) <= made.shape().bound->at_least(elements));
       }
+      constexpr std::int64_t kMany = 1'000'000'000;
+      CHECK(form.shape().bound->at_least(kMany).seconds() >=
+            0.95 * made.shape().bound->at_least(kMany).seconds());
     }
   }
 }

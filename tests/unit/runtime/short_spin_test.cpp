@@ -39,6 +39,16 @@ TEST_CASE("what happens without a wait says nothing about waits") {
   CHECK_FALSE(spin.goes_on(kStart + 2ms));
 }
 
+TEST_CASE("a wait that is interrupted is not a long one, and no core is lost in it") {
+  ShortSpin spin;
+  CHECK(spin.goes_on(kStart));
+  spin.interrupt();
+  spin.happened(kStart + 2ms);
+  CHECK(spin.goes_on(kStart + 3ms));
+  spin.interrupt();
+  CHECK(spin.goes_on(kStart + 5ms));
+}
+
 TEST_CASE("who loses the core in a spin sleeps for a while, and longer where it is lost again") {
   ShortSpin spin;
   // A wait of 10 us that begins then; whether it is a spin.

@@ -142,6 +142,8 @@ TEST_CASE("racks of edge lists whose switches have any names") {
         Partition{{"host0", "host1"}, {"host2", "host3"}, {"host4"}});
   // A switch of each pair of hosts' cables, and one of each unit's rails.
   CHECK(racks_between("h0-a h0-b h1-a h1-b h2-c h2-d h3-c h3-d a-s b-s c-s d-s") == two);
+  // A network for management beside it.
+  CHECK(racks_between("h0-t0 h1-t0 h2-t1 h3-t1 t0-c t1-c h0-mgmt h1-mgmt h2-mgmt h3-mgmt") == two);
   // NICs; a storage box on a core switch is no machine with ranks.
   CHECK(racks_between("h0-nic0 h1-nic1 h2-nic2 h3-nic3 nic0-t0 nic1-t0 nic2-t1 nic3-t1 t0-c t1-c "
                       "nic9-c nic9-t1") == two);

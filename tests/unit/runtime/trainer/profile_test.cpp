@@ -54,7 +54,7 @@ TEST_CASE("A training is measured beside others, whose time is not counted") {
   const auto whole = [](const plan::Workload& workload) {
     return workload.forward + workload.backward() + workload.optimizer;
   };
-  CHECK(whole(by_wall) > whole(by_cpu));
+  CHECK(whole(by_wall) > scaled(whole(by_cpu), 1.5));
 }
 
 TEST_CASE("A plan for one rank has every tensor") {

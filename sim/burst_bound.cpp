@@ -1,0 +1,88 @@
+#include "sim/burst_bound.hpp"
+
+#include <algorithm>
+#include <span>
+#include <vector>
+
+#include "plan/alpha_beta.hpp"
+#include "topology/queries.hpp"
+
+namespace rackrail::sim {
+namespace {
+
+constexpr double kManyBursts = 8;
+// Of collectives or steps in a row that links hold to one time, those of fewer messages are better:
+// each counts for so much of that time, all together for no more than that.
+constexpr double kShareOfMessage = 0.0005;
+constexpr double kMostOfMessages = 0.02;
+
+struct LinkTime {
+  Duration busy;
+  Duration burst;  ///< none: zero
+};
+
+std::int64_t messages_of(const plan::TransferGraph& graph, std::int64_t elements,
+                         std::int64_t slice_elements) {
+  std::int64_t messages = 0;
+  for (const plan::Transfer& transfer : graph.transfers()) {
+    const std::int64_t size = graph.range(transfer, elements).size();
+    messages += (size + slice_elements - 1) / slice_elements;
+  }
+  return messages;
+}
+
+BurstBound bound_by(Duration least, std::span<const LinkTime> links, std::int64_t messages) {
+  LinkTime busiest;
+  for (const LinkTime& link : links) {
+    if (link.burst > Duration() && link.busy > busiest.busy) {
+      busiest = link;
+    }
+  }
+  if (busiest.busy >= scaled(busiest.burst, kManyBursts)) {
+    return {least, true};
+  }
+  const double share = std::min(kMostOfMessages, kShareOfMessage * static_cast<double>(messages));
+  return {least + scaled(least, share), false};
+}
+
+}  // namespace
+
+bool has_burst_bounds(const topology::Topology& topology, const SimulationOptions& options) {
+  return topology::longest_burst_time(topology) > Duration() &&
+         options.multipath == Multipath::kPinned && options.disturbances.empty();
+}
+
+BurstBound burst_bound(const plan::TransferGraph& graph, std::int64_t elements,
+                       std::int64_t slice_elements, const topology::Topology& topology) {
+  const std::vector<plan::LinkLoad> loads = plan::link_loads(graph, topology);
+  std::vector<LinkTime> links;
+  for (const plan::LinkLoad& load : loads) {
+    links.push_back({load.at_least(elements), load.burst});
+  }
+  return bound_by(plan::alpha_beta(graph, topology, loads).at_least(elements), links,
+                  messages_of(graph, elements, slice_elements));
+}
+
+BurstBound burst_bound(const plan::Plan& plan, const topology::Topology& topology) {
+  std::vector<LinkTime> links(topology.link_count());
+  std::int64_t messages = 0;
+  for (const plan::Bucket& bucket : plan.buckets) {
+    const plan::TransferGraph& graph = plan.schedules.at(bucket.schedule);
+    for (const plan::LinkLoad& load : plan::link_loads(graph, topology)) {
+      links[load.link.index()].busy += load.at_least(bucket.elements);
+      links[load.link.index()].burst = load.burst;
+    }
+    messages += messages_of(graph, bucket.elements, bucket.slice_elements);
+  }
+  const Duration least =
+      links.empty() ? Duration() : std::ranges::max(links, {}, &LinkTime::busy).busy;
+  return bound_by(least, links, messages);
+}
+
+topology::Topology without_bursts(const topology::Topology& topology) {
+  topology::Topology plain = topology;
+  plain.remove_bursts();
+  return plain;
+}
+
+}  // namespace rackrail::sim

@@ -1,0 +1,40 @@
+// What many collectives or steps in a row are held to by links that let bursts pass at once
+// (Link::burst), and whether one is timed as if they let none.
+//
+// One after a pause may pass what the bursts hold; of many in a row each fills the buckets that it
+// empties, so none takes less, on average, than the busiest link needs for its bytes. And where
+// that is many bursts, all schedules that keep that link busy look alike with them, as it makes up
+// for each of its pauses, while flows of a transport do not always (results/emulated-racks.md): so
+// it is timed without.
+#pragma once
+
+#include <cstdint>
+
+#include "base/units.hpp"
+#include "plan/plan.hpp"
+#include "plan/transfer_graph.hpp"
+#include "sim/simulator.hpp"
+#include "topology/topology.hpp"
+
+namespace rackrail::sim {
+
+struct BurstBound {
+  /// At least, on average; where links decide, the more the more messages there are: each takes
+  /// something that only shows then.
+  Duration in_a_row;
+  bool are_many = false;  ///< bursts in the time of the busiest link that has them
+};
+
+/// Whether there are bursts, and what links carry is known beforehand: messages go as pinned, at
+/// rates that stay.
+bool has_burst_bounds(const topology::Topology& topology, const SimulationOptions& options);
+
+/// Of one collective.
+BurstBound burst_bound(const plan::TransferGraph& graph, std::int64_t elements,
+                       std::int64_t slice_elements, const topology::Topology& topology);
+/// Of a step: of all its buckets together. `plan` is one for the topology.
+BurstBound burst_bound(const plan::Plan& plan, const topology::Topology& topology);
+
+topology::Topology without_bursts(const topology::Topology& topology);
+
+}  // namespace rackrail::sim
