@@ -2,6 +2,8 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
+#include <optional>
 #include <string_view>
 
 namespace rackrail {
@@ -33,5 +35,8 @@ struct LessInAnyCase {
 constexpr bool is_same_in_any_case(std::string_view a, std::string_view b) {
   return !LessInAnyCase()(a, b) && !LessInAnyCase()(b, a);
 }
+
+/// From 1; none where all of it is UTF-8.
+std::optional<std::size_t> first_line_not_utf8(std::string_view text);
 
 }  // namespace rackrail

@@ -56,7 +56,7 @@ nlohmann::json Session::envelope() const {
 void Session::print_json(const nlohmann::json& result) const {
   nlohmann::json whole = envelope();
   whole.update(result);
-  fmt::print("{}\n", whole.dump(2));
+  fmt::print("{}\n", whole.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 
 void Session::note(const std::string& line) const {
@@ -77,7 +77,8 @@ int report_error(const std::exception& error, bool json) {
           {"found", context.found.empty() ? error.what() : context.found},
           {"expected", context.expected},
           {"message", error.what()}}}};
-    fmt::print(stderr, "{}\n", object.dump());
+    fmt::print(stderr, "{}\n",
+               object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
   } else {
     fmt::print(stderr, "rackrail: {}\n", error.what());
   }

@@ -238,8 +238,11 @@ plan::Plan finished_plan(const JointResult& found, Search& search,
   const auto fp32 = best_of.find("best fp32");
   const auto fp16 = best_of.find("best fp16");
   if (compresses && fp32 != best_of.end()) {
-    notes.push_back(fmt::format("compression is worth it: the best plan in FP32 takes {} ({})",
-                                to_string(fp32->second), share_text(fp32->second, step)));
+    constexpr double kWorthIt = 1.01;
+    notes.push_back(
+        fmt::format("compression {}: the best plan in FP32 takes {} ({})",
+                    fp32->second >= scaled(step, kWorthIt) ? "is worth it" : "gains little here",
+                    to_string(fp32->second), share_text(fp32->second, step)));
   }
   if (compresses && fp16 != best_of.end() && fp16->second > step) {
     notes.push_back(fmt::format("against the best plan with at most FP16: {} ({})",

@@ -352,6 +352,13 @@ void Topology::require_connected() const {
   if (rank_count() < 2) {
     return;
   }
+  for (const NodeId v : impl_->ranks) {
+    if (boost::out_degree(v.index(), impl_->graph) == 0) {
+      throw ConfigError(ErrorContext{"", impl_->place(),
+                                     fmt::format("no link of rank '{}'", node(v).name),
+                                     "every rank to reach every other"});
+    }
+  }
   // Ranks that reach each other are the ranks of one strongly connected component. Resources of a
   // machine are no ways.
   const Graph& graph = impl_->graph;

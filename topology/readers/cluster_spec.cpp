@@ -275,6 +275,7 @@ Network read_network(const ConfigValue* network, const LinkClasses& links,
       {"single-switch", Wiring::kSingleSwitch},
       {"leaf-spine", Wiring::kLeafSpine},
       {"rail-optimised", Wiring::kRailOptimised},
+      {"rail-optimized", Wiring::kRailOptimised},
       {"fat-tree", Wiring::kFatTree}};
   const auto known = kWirings.find(wiring.text());
   if (known == kWirings.end()) {
