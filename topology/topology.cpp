@@ -352,13 +352,6 @@ void Topology::require_connected() const {
   if (rank_count() < 2) {
     return;
   }
-  for (const NodeId v : impl_->ranks) {
-    if (boost::out_degree(v.index(), impl_->graph) == 0) {
-      throw ConfigError(ErrorContext{"", impl_->place(),
-                                     fmt::format("no link of rank '{}'", node(v).name),
-                                     "every rank to reach every other"});
-    }
-  }
   // Ranks that reach each other are the ranks of one strongly connected component. Resources of a
   // machine are no ways.
   const Graph& graph = impl_->graph;
@@ -374,10 +367,20 @@ void Topology::require_connected() const {
     (component[v.index()] == first ? together : apart).push_back(node(v).name);
   }
   if (!apart.empty()) {
-    throw ConfigError(ErrorContext{"", impl_->place(),
-                                   fmt::format("two parts without a way there and back: {} | {}",
-                                               sample_of(together), sample_of(apart)),
-                                   "every rank to reach every other"});
+    std::vector<bool> is_linked(node_count());
+    for (std::size_t l = 0; l < link_count(); ++l) {
+      is_linked[link(LinkId(l)).from.index()] = is_linked[link(LinkId(l)).to.index()] = true;
+    }
+    const auto alone =
+        std::ranges::find_if(impl_->ranks, [&](const NodeId v) { return !is_linked[v.index()]; });
+    throw ConfigError(
+        ErrorContext{"", impl_->place(),
+                     fmt::format("two parts without a way there and back: {} | {}{}",
+                                 sample_of(together), sample_of(apart),
+                                 alone == impl_->ranks.end()
+                                     ? std::string()
+                                     : fmt::format(" (no link names '{}')", node(*alone).name)),
+                     "every rank to reach every other"});
   }
 }
 

@@ -30,6 +30,13 @@ class BadInput(harness.CommandTest):
                 self.assert_bad_input("topology", "show", name, file=name)
                 self.assert_bad_input("plan", name, "resnet-50", file=name)
 
+    def test_text_that_is_no_utf_8_is_named_by_its_line(self):
+        self.write("latin.csv", b"source,target,bandwidth,latency\nhost0,switch,1 GB/s,1 us\n"
+                   b"host\xff1,switch,1 GB/s,1 us\n")
+        for arguments in (("topology", "bounds"), ("topology", "show")):
+            self.assert_bad_input(*arguments, "latin.csv", file="latin.csv", where="line 3",
+                                  expected="UTF-8")
+
     def test_clusters(self):
         self.write("cluster.yaml", CLUSTER)
         self.assertEqual(self.rackrail_json("topology", "show", "cluster.yaml")["ranks"], 2)

@@ -175,10 +175,18 @@ class Replan(harness.CommandTest):
             options = (option,) if option else ()
             self.rackrail("plan", "two-racks-40g", "bert-large", "-o", "plan.json", *options)
             result = self.rackrail_json("replan", "plan.json", "--link-rates", "rates.csv",
-                                        "--cluster-output", "now.yaml", "--compare-full")
+                                        "--cluster-output", "now.yaml", "--compare-full",
+                                        "-o", "new.json")
             planned = self.rackrail_json("plan", "now.yaml", "bert-large", *options)
             self.assertAlmostEqual(result["full_step_time_s"], planned["step_time_s"], places=9)
             full[option] = result["full_step_time_s"]
+            # What was written is the full plan where that is better by 3 %.
+            written = self.rackrail_json("simulate", "new.json", "--cluster", "now.yaml")
+            better = 1.03 * result["full_step_time_s"] <= result["step_time_s"]
+            self.assertEqual(result["full_is_better"], better)
+            self.assertAlmostEqual(
+                written["step_time_s"],
+                result["full_step_time_s" if better else "step_time_s"], delta=1e-3)
         self.assertLess(full["--compress-outer-layers"], 0.99 * full[""])
 
     def test_the_same_again_gives_the_same_bytes(self):

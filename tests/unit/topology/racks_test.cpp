@@ -100,7 +100,7 @@ TEST_CASE("structure tells the racks around machines of NCCL's files") {
   if (!std::filesystem::exists(folder)) {
     RACKRAIL_SKIP("no real topology files beside the source tree");
   }
-  const char* wiring = GENERATE("leaf-spine", "rail-optimised");
+  const char* wiring = GENERATE("leaf-spine", "rail-optimised", "rail-optimized");
   const test::TextFile overlay(
       "overlay.yaml", fmt::format("racks: {{ count: 3, hosts: 2 }}\nnic: {{ bandwidth: 200 Gbit/s, "
                                   "latency: 1 us }}\nnetwork:\n  wiring: {}\n  spine: {{ count: 2, "
