@@ -30,7 +30,7 @@ struct Options {
   std::size_t timed = std::size_t{1} << 28U;
   std::uint64_t seed =
       static_cast<std::uint64_t>(std::chrono::system_clock::now().time_since_epoch().count());
-  std::vector<unsigned> blocks{32, 8, 4096};
+  std::vector<unsigned> blocks{4096, 32, 8};
   std::vector<plan::Codec> codecs;
 };
 

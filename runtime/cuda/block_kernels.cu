@@ -16,8 +16,9 @@ constexpr unsigned kRow = kWarp * kLaneElements;  // elements of one vector per 
 
 template <typename Code>
 __device__ __forceinline__ float4 floats_of(std::uint32_t codes) {
-  return make_float4(Code::float_of(codes, 0), Code::float_of(codes, 1), Code::float_of(codes, 2),
-                     Code::float_of(codes, 3));
+  float floats[kLaneElements];
+  Code::floats_of(codes, floats);
+  return make_float4(floats[0], floats[1], floats[2], floats[3]);
 }
 
 template <typename Code>
@@ -85,6 +86,11 @@ struct PayloadSource {
                                    : make_float4(-0.0F, -0.0F, -0.0F, -0.0F);
     }
     unsigned p = 0;
+    if (payloads.count >= 2 * kBatch) {  // whose addresses are no work
+      add<kBatch>(0, i, block, sums);
+      add<kBatch>(kBatch, i, block, sums);
+      p = 2 * kBatch;
+    }
     for (; p + kBatch <= payloads.count; p += kBatch) {
       add<kBatch>(p, i, block, sums);
     }
@@ -222,12 +228,9 @@ __global__ void __launch_bounds__(kThreads, kRows == 4 ? 4 : Source::kResident)
 #pragma unroll
     for (unsigned row = 0; row < kRows; ++row) {
       const std::size_t i = first + row * kRow;
-      std::uint32_t codes = 0;
-      if (scale > 0) {
-        const std::uint64_t random =
-            Code::kIsRandom ? element::random_of_four(stream, key.first_element + i) : 0;
-        codes = codes_of<Code>(values[row], factor, random);
-      }
+      const std::uint64_t random =
+          Code::kIsRandom ? element::random_of_four(stream, key.first_element + i) : 0;
+      const std::uint32_t codes = scale > 0 ? codes_of<Code>(values[row], factor, random) : 0;
       *reinterpret_cast<std::uint32_t*>(output.codes + i) = codes;
       if (output.residual != nullptr) {
         store_four(output.residual, i / kLaneElements, errors_of<Code>(values[row], codes, scale));
@@ -292,8 +295,12 @@ void encode_as(const char* name, const Source& source, std::uint32_t block, bool
   const auto rows = [&](auto* kernel) {
     done = buffers.elements / block;
     if (done != 0) {
-      launch(name, kernel, ceil_divide<std::size_t>(done, kWarps), kThreads, where, source, output,
-             key, done);
+      Launch looping = where;
+      if (buffers.residual == nullptr) {  // with one, the data alone keeps a warp busy
+        looping.most_blocks = std::min(where.most_blocks, where.most_looping);
+      }
+      launch(name, kernel, ceil_divide<std::size_t>(done, kWarps), kThreads, looping, source,
+             output, key, done);
     }
   };
   if (aligned && is_aligned(buffers.residual, 16)) {

@@ -14,8 +14,7 @@ namespace {
 
 class PlainDeviceCodec final : public DeviceCodec {
  public:
-  PlainDeviceCodec(const plan::Codec& codec, unsigned most_blocks)
-      : DeviceCodec(codec, most_blocks) {}
+  PlainDeviceCodec(const plan::Codec& codec, const Launch& grid) : DeviceCodec(codec, grid) {}
 
  private:
   void enqueue_encode(const EncodeBuffers& buffers, const KernelKey& /*key*/,
@@ -31,8 +30,7 @@ class PlainDeviceCodec final : public DeviceCodec {
 template <Rounding kRounding>
 class RoundingDeviceCodec final : public DeviceCodec {
  public:
-  RoundingDeviceCodec(const plan::Codec& codec, unsigned most_blocks)
-      : DeviceCodec(codec, most_blocks) {}
+  RoundingDeviceCodec(const plan::Codec& codec, const Launch& grid) : DeviceCodec(codec, grid) {}
   bool can_reduce() const override { return true; }
 
  private:
@@ -53,8 +51,7 @@ class RoundingDeviceCodec final : public DeviceCodec {
 template <BlockCode kCode>
 class BlockDeviceCodec final : public DeviceCodec {
  public:
-  BlockDeviceCodec(const plan::Codec& codec, unsigned most_blocks)
-      : DeviceCodec(codec, most_blocks) {}
+  BlockDeviceCodec(const plan::Codec& codec, const Launch& grid) : DeviceCodec(codec, grid) {}
   bool can_reduce() const override { return true; }
 
  private:
@@ -85,8 +82,7 @@ class SparseDeviceCodec : public DeviceCodec {
 
 class TopKDeviceCodec final : public SparseDeviceCodec {
  public:
-  TopKDeviceCodec(const plan::Codec& codec, unsigned most_blocks)
-      : SparseDeviceCodec(codec, most_blocks) {}
+  TopKDeviceCodec(const plan::Codec& codec, const Launch& grid) : SparseDeviceCodec(codec, grid) {}
   std::size_t scratch_bytes(std::size_t elements) const override {
     return elements == 0 ? 0 : top_k_scratch(elements, kept(elements));
   }
@@ -105,8 +101,8 @@ class TopKDeviceCodec final : public SparseDeviceCodec {
 
 class RandomKDeviceCodec final : public SparseDeviceCodec {
  public:
-  RandomKDeviceCodec(const plan::Codec& codec, unsigned most_blocks)
-      : SparseDeviceCodec(codec, most_blocks) {}
+  RandomKDeviceCodec(const plan::Codec& codec, const Launch& grid)
+      : SparseDeviceCodec(codec, grid) {}
   std::size_t scratch_bytes(std::size_t elements) const override {
     return elements == 0 ? 0 : random_k_scratch();
   }
@@ -122,11 +118,11 @@ class RandomKDeviceCodec final : public SparseDeviceCodec {
   }
 };
 
-using Make = std::unique_ptr<DeviceCodec> (*)(const plan::Codec&, unsigned most_blocks);
+using Make = std::unique_ptr<DeviceCodec> (*)(const plan::Codec&, const Launch& grid);
 
 template <typename T>
-std::unique_ptr<DeviceCodec> make(const plan::Codec& codec, unsigned most_blocks) {
-  return std::make_unique<T>(codec, most_blocks);
+std::unique_ptr<DeviceCodec> make(const plan::Codec& codec, const Launch& grid) {
+  return std::make_unique<T>(codec, grid);
 }
 
 struct Registered {
@@ -144,6 +140,10 @@ constexpr std::array kRegistered = {
     Registered{"topk", make<TopKDeviceCodec>},
     Registered{"randomk", make<RandomKDeviceCodec>},
 };
+
+/// Thread blocks per multiprocessor that go on from one part of the data to the next: several times
+/// as many as are resident, so that all end at about the same time.
+constexpr unsigned kLooping = 32;
 
 const Registered* find(const plan::Codec& codec) {
   const std::string_view name = plan::codec_format(codec.kind).traits().name;
@@ -197,6 +197,12 @@ void DeviceCodec::check_encoding(std::size_t elements, const DeviceEncoding& enc
   check("scratch memory with a size in bytes", std::min(encoding.scratch.size(), scratch), scratch);
 }
 
+Launch DeviceCodec::launch_on(cudaStream_t stream) const {
+  Launch launch = grid_;
+  launch.stream = stream;
+  return launch;
+}
+
 void DeviceCodec::encode(const DeviceEncoding& encoding, cudaStream_t stream) const {
   check_encoding(encoding.input.size(), encoding);
   if (encoding.input.empty()) {
@@ -209,15 +215,14 @@ void DeviceCodec::encode(const DeviceEncoding& encoding, cudaStream_t stream) co
                  {.stream = encoding.key.stream,
                   .first_element = static_cast<std::uint64_t>(encoding.key.first_element),
                   .stream_on_device = encoding.stream_on_device},
-                 encoding.scratch.data(), {.stream = stream, .most_blocks = most_blocks_});
+                 encoding.scratch.data(), launch_on(stream));
 }
 
 void DeviceCodec::decode(std::span<const std::byte> encoded, Into into, std::span<float> output,
                          std::uint32_t* refused, cudaStream_t stream) const {
   check("an encoded slice with a size in bytes", encoded.size(), encoded_bytes(output.size()));
   if (!output.empty()) {
-    enqueue_decode(encoded.data(), into, output, refused,
-                   {.stream = stream, .most_blocks = most_blocks_});
+    enqueue_decode(encoded.data(), into, output, refused, launch_on(stream));
   }
 }
 
@@ -241,7 +246,7 @@ void DeviceCodec::reduce(std::span<const std::byte* const> payloads, std::size_t
                    {.stream = encoding.key.stream,
                     .first_element = static_cast<std::uint64_t>(encoding.key.first_element),
                     .stream_on_device = encoding.stream_on_device},
-                   {.stream = stream, .most_blocks = most_blocks_});
+                   launch_on(stream));
   }
 }
 
@@ -265,8 +270,11 @@ std::unique_ptr<DeviceCodec> make_device_codec(const plan::Codec& descriptor,
   check_cuda(cudaGetDevice(&device), "cudaGetDevice");
   check_cuda(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device),
              "cudaDeviceGetAttribute");
+  const auto count = static_cast<unsigned>(multiprocessors);
   return registered->make(descriptor,
-                          static_cast<unsigned>(multiprocessors) * blocks_per_multiprocessor);
+                          {.stream = nullptr,
+                           .most_blocks = count * blocks_per_multiprocessor,
+                           .most_looping = count * std::min(kLooping, blocks_per_multiprocessor)});
 }
 
 }  // namespace rackrail::runtime

@@ -62,9 +62,9 @@ class DeviceCodec {
               const DeviceEncoding& encoding, cudaStream_t stream) const;
 
  protected:
-  /// `launch` has the grids' limit and the stream of the calls below.
-  DeviceCodec(const plan::Codec& descriptor, unsigned most_blocks)
-      : descriptor_(descriptor), most_blocks_(most_blocks) {}
+  /// `launch` of the calls below is `grid` with the stream that they are for.
+  DeviceCodec(const plan::Codec& descriptor, const Launch& grid)
+      : descriptor_(descriptor), grid_(grid) {}
 
   // The same, with sizes checked and elements > 0.
   virtual void enqueue_encode(const EncodeBuffers& buffers, const KernelKey& key,
@@ -78,18 +78,19 @@ class DeviceCodec {
   void check(const char* what, std::size_t found, std::size_t expected) const;
   std::size_t encoded_bytes(std::size_t elements) const;
   void check_encoding(std::size_t elements, const DeviceEncoding& encoding) const;
+  Launch launch_on(cudaStream_t stream) const;
 
   plan::Codec descriptor_;
-  unsigned most_blocks_;
+  Launch grid_;
 };
 
 /// Whether there are kernels for it.
 bool has_device_codec(const plan::Codec& descriptor);
 
-/// For the current device, which grids are sized for: `blocks_per_multiprocessor` of 256 threads,
-/// more of which are resident than fit. Throws RuntimeFailure where there are no kernels, or for
+/// For the current device, which grids are sized for: at most `blocks_per_multiprocessor` of 256
+/// threads. Throws RuntimeFailure where there are no kernels, or for
 /// parameters outside their limits.
 std::unique_ptr<DeviceCodec> make_device_codec(const plan::Codec& descriptor,
-                                               unsigned blocks_per_multiprocessor = 32);
+                                               unsigned blocks_per_multiprocessor = 4096);
 
 }  // namespace rackrail::runtime

@@ -18,6 +18,7 @@
 #if defined(__CUDACC__)
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
+#include <cuda_fp8.h>
 #define RACKRAIL_BOTH __host__ __device__ __forceinline__
 #else
 #define RACKRAIL_BOTH inline
@@ -36,6 +37,14 @@ RACKRAIL_BOTH bool is_finite(float value) { return magnitude_of(value) < kInfini
 
 /// What error feedback keeps: one overflow must not stay in it for all later steps.
 RACKRAIL_BOTH float kept_error(float error) { return is_finite(error) ? error : 0.0F; }
+
+RACKRAIL_BOTH float reciprocal(float value) {
+#if defined(__CUDA_ARCH__)
+  return __frcp_rn(value);
+#else
+  return 1.0F / value;
+#endif
+}
 
 RACKRAIL_BOTH float fused_multiply_add(float a, float b, float c) {
 #if defined(__CUDA_ARCH__)
@@ -61,6 +70,14 @@ RACKRAIL_BOTH std::uint32_t rounded_code(std::uint32_t magnitude) {
   const std::uint32_t sum = bits_of(float_of(magnitude) + float_of(addend));
   return ((bounded - kSmallest) << kFraction) + (sum - addend);
 }
+
+#if defined(__CUDA_ARCH__)
+/// The two halves of a word as floats, NaN as any NaN: one instruction for each.
+__device__ __forceinline__ void floats_of_halves(std::uint32_t halves, float& low, float& high) {
+  low = __half2float(__ushort_as_half(static_cast<std::uint16_t>(halves)));
+  high = __half2float(__ushort_as_half(static_cast<std::uint16_t>(halves >> 16U)));
+}
+#endif
 
 /// IEEE binary16, as fp16 of plan/codecs/.
 struct Half {
@@ -91,6 +108,15 @@ struct Half {
     const std::uint32_t beyond = kInfinityBits | quiet | ((magnitude & 0x3ffU) << 13U);
     return element::float_of(sign | (magnitude >= 0x7c00U ? beyond : number));
   }
+
+  /// float_of() where something is added to it, so that the payload of a NaN does not matter.
+  RACKRAIL_BOTH static float addend_of(Code code) {
+#if defined(__CUDA_ARCH__)
+    return __half2float(__ushort_as_half(code));
+#else
+    return float_of(code);
+#endif
+  }
 };
 
 /// The upper half of an FP32, as bf16 of plan/codecs/.
@@ -111,6 +137,7 @@ struct Bfloat16 {
   RACKRAIL_BOTH static float float_of(Code code) {
     return element::float_of(static_cast<std::uint32_t>(code) << 16U);
   }
+  RACKRAIL_BOTH static float addend_of(Code code) { return float_of(code); }
 };
 
 /// Division by the scale of a block, correctly rounded, in four operations and without a branch.
@@ -131,7 +158,7 @@ class BlockDivisor {
   RACKRAIL_BOTH explicit BlockDivisor(float scale)
       : factor_(scale < 0x1.0p-90F ? 0x1.0p64F : (scale > 0x1.0p90F ? 0x1.0p-64F : 1.0F)),
         scale_(scale * factor_),
-        reciprocal_(1.0F / scale_) {}
+        reciprocal_(reciprocal(scale_)) {}
 
   /// value / scale, or a number of its sign below 2⁻³⁵ (or zero) for one that is; |value| is at
   /// most 2¹⁶ times the scale.
@@ -162,14 +189,16 @@ RACKRAIL_BOTH float scale_below(float largest, float largest_code) {
 ///   code_of(value, factor, random, which): the code of element `which` of four, whose random
 ///   number
 ///     is `random` where kIsRandom;
-///   float_of(codes, which): the float that code `which` of four stands for, before the scale.
+///   float_of(codes, which): the float that code `which` of four stands for, before the scale;
+///   floats_of(codes, floats): all four.
 
 /// 8-bit integers, rounded stochastically, as int8 of plan/codecs/, which says why.
 struct Int8 {
   static constexpr bool kIsRandom = true;
 
   struct Factor {
-    RACKRAIL_BOTH explicit Factor(float scale) : units_per_value(0x1.0p15F / scale) {}
+    /// Rounded once: scales are far from where a reciprocal is no normal number.
+    RACKRAIL_BOTH explicit Factor(float scale) : units_per_value(0x1.0p15F * reciprocal(scale)) {}
     float units_per_value;
   };
 
@@ -196,6 +225,11 @@ struct Int8 {
 #endif
     return element::float_of(bits) - 8388736.0F;
   }
+  RACKRAIL_BOTH static void floats_of(std::uint32_t codes, float (&floats)[4]) {
+    for (unsigned which = 0; which < 4; ++which) {
+      floats[which] = float_of(codes, which);
+    }
+  }
 };
 
 /// A format of 8-bit floating point with `kFraction` bits of fraction, the smallest normal number
@@ -219,7 +253,8 @@ struct Float8 {
 
 /// A format of plan/codecs/ with one scale per block. `Numbers` has its Format, its kLargest
 /// number, the kSmallestBlock that has a scale, and `beyond(magnitude, bits)`: the bits of what
-/// codes that are no finite number stand for, else `bits`.
+/// codes that are no finite number stand for, else `bits`. Where kHasHalves, on a device,
+/// `halves_of(codes, pair)`: the first two of four codes, or the last two, as numbers of FP16.
 template <typename Numbers>
 struct Float8Block {
   static constexpr bool kIsRandom = false;
@@ -238,6 +273,16 @@ struct Float8Block {
     const std::uint32_t number = bits_of(Numbers::Format::number_of(magnitude));
     return element::float_of(Numbers::beyond(magnitude, number) | (code & 0x80U) << 24U);
   }
+  RACKRAIL_BOTH static void floats_of(std::uint32_t codes, float (&floats)[4]) {
+    if constexpr (Numbers::kHasHalves) {  // each of these numbers is one of FP16
+      floats_of_halves(Numbers::halves_of(codes, 0), floats[0], floats[1]);
+      floats_of_halves(Numbers::halves_of(codes, 1), floats[2], floats[3]);
+    } else {
+      for (unsigned which = 0; which < 4; ++which) {
+        floats[which] = float_of(codes, which);
+      }
+    }
+  }
 };
 
 struct E4m3Numbers {
@@ -248,6 +293,18 @@ struct E4m3Numbers {
   RACKRAIL_BOTH static std::uint32_t beyond(std::uint32_t magnitude, std::uint32_t bits) {
     return magnitude == 0x7fU ? kNanBits : bits;
   }
+#if defined(__CUDA_ARCH__)
+  static constexpr bool kHasHalves =
+      __CUDA_ARCH__ >= 890;  // an instruction that converts two codes
+
+  __device__ __forceinline__ static std::uint32_t halves_of(std::uint32_t codes, unsigned pair) {
+    const auto two = static_cast<__nv_fp8x2_storage_t>(codes >> (16U * pair));
+    const __half2_raw halves = __nv_cvt_fp8x2_to_halfraw2(two, __NV_E4M3);
+    return halves.x | static_cast<std::uint32_t>(halves.y) << 16U;
+  }
+#else
+  static constexpr bool kHasHalves = false;
+#endif
 };
 
 struct E5m2Numbers {
@@ -259,6 +316,15 @@ struct E5m2Numbers {
     const std::uint32_t no_number = magnitude == 0x7cU ? kInfinityBits : kNanBits;
     return magnitude >= 0x7cU ? no_number : bits;
   }
+#if defined(__CUDA_ARCH__)
+  static constexpr bool kHasHalves = true;
+
+  __device__ __forceinline__ static std::uint32_t halves_of(std::uint32_t codes, unsigned pair) {
+    return __byte_perm(codes, 0U, pair == 0 ? 0x1404U : 0x3424U);  // upper bytes, the lower ones 0
+  }
+#else
+  static constexpr bool kHasHalves = false;
+#endif
 };
 
 /// FP8 E4M3, as fp8 of plan/codecs/.

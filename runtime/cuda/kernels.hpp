@@ -14,10 +14,12 @@
 namespace rackrail::runtime {
 
 /// Where kernels are enqueued, and over how many thread blocks one may spread: beyond that, threads
-/// stride over the data.
+/// stride over the data. Kernels of little work per element are quickest where each thread block
+/// does its part and ends, others where it goes on: those take `most_looping`, if that is less.
 struct Launch {
   cudaStream_t stream = nullptr;
   unsigned most_blocks = 1;
+  unsigned most_looping = ~0U;
 };
 
 /// plan::EncodeKey, for kernels. Where `stream_on_device` is not null, the number there is the

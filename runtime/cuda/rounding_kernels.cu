@@ -28,6 +28,15 @@ __device__ __forceinline__ float4 floats_of(uint2 codes) {
   return make_float4(at(codes.x, 0), at(codes.x, 16), at(codes.y, 0), at(codes.y, 16));
 }
 
+/// floats_of() where something is added.
+template <typename Format>
+__device__ __forceinline__ float4 addends_of(uint2 codes) {
+  const auto at = [](std::uint32_t two, unsigned shift) {
+    return Format::addend_of(static_cast<std::uint16_t>(two >> shift));
+  };
+  return make_float4(at(codes.x, 0), at(codes.x, 16), at(codes.y, 0), at(codes.y, 16));
+}
+
 __device__ __forceinline__ uint2 load_codes(const std::byte* codes, std::size_t vector) {
   return reinterpret_cast<const uint2*>(codes)[vector];
 }
@@ -78,7 +87,7 @@ __global__ void __launch_bounds__(kThreads)
         const uint2 codes = codes_of<Format>(scaled(values[u], scale));
         reinterpret_cast<uint2*>(buffers.output)[vector] = codes;
         if (buffers.residual != nullptr) {
-          store_four(buffers.residual, vector, kept_errors(values[u] - floats_of<Format>(codes)));
+          store_four(buffers.residual, vector, kept_errors(values[u] - addends_of<Format>(codes)));
         }
       });
   auto* output = reinterpret_cast<typename Format::Code*>(buffers.output);
@@ -128,13 +137,13 @@ __global__ void __launch_bounds__(kThreads)
   for_vectors(
       vectors,
       [&](unsigned u, std::size_t vector) {
-        sums[u] = floats_of<Format>(load_codes(payloads.bytes[0], vector));
+        sums[u] = addends_of<Format>(load_codes(payloads.bytes[0], vector));
         if (buffers.input != nullptr) {
           sums[u] = load_four(buffers.input, vector) + sums[u];
         }
 #pragma unroll 4
         for (unsigned p = 1; p < payloads.count; ++p) {
-          sums[u] = sums[u] + floats_of<Format>(load_codes(payloads.bytes[p], vector));
+          sums[u] = sums[u] + addends_of<Format>(load_codes(payloads.bytes[p], vector));
         }
         if (buffers.residual != nullptr) {
           sums[u] = sums[u] + load_four(buffers.residual, vector);
@@ -144,18 +153,18 @@ __global__ void __launch_bounds__(kThreads)
         const uint2 codes = codes_of<Format>(sums[u]);
         reinterpret_cast<uint2*>(buffers.output)[vector] = codes;
         if (buffers.residual != nullptr) {
-          store_four(buffers.residual, vector, kept_errors(sums[u] - floats_of<Format>(codes)));
+          store_four(buffers.residual, vector, kept_errors(sums[u] - addends_of<Format>(codes)));
         }
       });
   using Code = typename Format::Code;
   for (std::size_t i = 4 * vectors + thread_in_grid(); i < buffers.elements;
        i += threads_in_grid()) {
-    float sum = Format::float_of(reinterpret_cast<const Code*>(payloads.bytes[0])[i]);
+    float sum = Format::addend_of(reinterpret_cast<const Code*>(payloads.bytes[0])[i]);
     if (buffers.input != nullptr) {
       sum = buffers.input[i] + sum;
     }
     for (unsigned p = 1; p < payloads.count; ++p) {
-      sum += Format::float_of(reinterpret_cast<const Code*>(payloads.bytes[p])[i]);
+      sum += Format::addend_of(reinterpret_cast<const Code*>(payloads.bytes[p])[i]);
     }
     if (buffers.residual != nullptr) {
       sum += buffers.residual[i];
@@ -163,7 +172,7 @@ __global__ void __launch_bounds__(kThreads)
     const Code code = Format::code_of(sum);
     reinterpret_cast<Code*>(buffers.output)[i] = code;
     if (buffers.residual != nullptr) {
-      buffers.residual[i] = element::kept_error(sum - Format::float_of(code));
+      buffers.residual[i] = element::kept_error(sum - Format::addend_of(code));
     }
   }
 }

@@ -13,8 +13,12 @@
 // misleads, many equal values), steps 3 and 4 run over the data itself. The device decides that, so
 // the same launches serve both, in a graph too.
 //
-// With error feedback the pass writes gradient + residual to the residual; step 4 clears what is
-// sent, and what is not finite: it is larger than everything else, so it is among the candidates.
+// With error feedback the pass writes gradient + residual to the residual, but zeros for candidates
+// that are in the list: those that step 4 does not send go back into the residual, unless they are
+// not finite. Few of them do, while clearing all that is sent would touch as many places of memory
+// as there are. What is not finite is larger than everything else, so it is among the candidates.
+// Where steps 3 and 4 run over the data, all candidates go back first, and step 4 clears what it
+// sends.
 #include "runtime/cuda/launch_device.cuh"
 
 namespace rackrail::runtime {
@@ -80,23 +84,28 @@ __device__ __forceinline__ unsigned shift_below(unsigned level) {
   return level == 0 ? 20 : level == 1 ? 10 : 0;
 }
 
-/// The sum of the values of the threads before this one, in a thread block of kSize.
-template <unsigned kSize>
-__device__ std::uint32_t sum_before(std::uint32_t value) {
-  __shared__ std::uint32_t totals[kSize / kWarp];
-  const unsigned lane = threadIdx.x % kWarp;
-  std::uint32_t sum = value;
+/// The sum of the values of this lane and those before it.
+template <typename T>
+__device__ __forceinline__ T sum_to_lane(T value) {
 #pragma unroll
   for (unsigned distance = 1; distance < kWarp; distance *= 2) {
-    const std::uint32_t other = __shfl_up_sync(kAllLanes, sum, distance);
-    sum += lane >= distance ? other : 0;
+    const T other = __shfl_up_sync(kAllLanes, value, distance);
+    value += threadIdx.x % kWarp >= distance ? other : 0;
   }
+  return value;
+}
+
+/// The sum of the values of the threads before this one, in a thread block of kSize.
+template <unsigned kSize, typename T>
+__device__ T sum_before(T value) {
+  __shared__ T totals[kSize / kWarp];
+  const T sum = sum_to_lane(value);
   __syncthreads();  // the totals of an earlier call have been read
-  if (lane == kWarp - 1) {
+  if (threadIdx.x % kWarp == kWarp - 1) {
     totals[threadIdx.x / kWarp] = sum;
   }
   __syncthreads();
-  std::uint32_t before = sum - value;
+  T before = sum - value;
   for (unsigned warp = 0; warp < threadIdx.x / kWarp; ++warp) {
     before += totals[warp];
   }
@@ -121,22 +130,35 @@ __global__ void __launch_bounds__(kThreads) sample_kernel(TopK task) {
 /// Leaves the bins empty for the next step.
 __global__ void __launch_bounds__(kWide) sample_threshold_kernel(TopK task, std::uint32_t rank) {
   constexpr unsigned kEach = kSampleBins / kWide;
-  const unsigned top = kSampleBins - kEach * threadIdx.x;  // this thread's bins are those below
+  const unsigned begin = kSampleBins - kEach * (threadIdx.x + 1);  // of this thread's bins
+  auto* words = reinterpret_cast<uint4*>(task.bins + begin);
+  std::uint32_t counts[kEach];  // on their way all at once
   std::uint32_t sum = 0;
-  for (unsigned b = 1; b <= kEach; ++b) {
-    sum += task.bins[top - b];
+#pragma unroll
+  for (unsigned w = 0; w < kEach / 4; ++w) {
+    const uint4 four = words[w];
+    words[w] = make_uint4(0, 0, 0, 0);
+    counts[4 * w] = four.x;
+    counts[4 * w + 1] = four.y;
+    counts[4 * w + 2] = four.z;
+    counts[4 * w + 3] = four.w;
+    sum += four.x + four.y + four.z + four.w;
   }
   std::uint32_t before = sum_before<kWide>(sum);
-  for (unsigned b = 1; b <= kEach; ++b) {
-    const std::uint32_t count = task.bins[top - b];
-    task.bins[top - b] = 0;
-    if (before < rank && before + count >= rank) {
-      const std::uint32_t threshold = (top - b) << kSampleShift;
+#pragma unroll
+  for (unsigned b = kEach; b-- > 0;) {
+    if (before < rank && before + counts[b] >= rank) {
+      const std::uint32_t threshold = (begin + b) << kSampleShift;
       // Whatever is not finite is a candidate.
       task.state->threshold = min(threshold, element::kInfinityBits);
     }
-    before += count;
+    before += counts[b];
   }
+}
+
+/// The first of this thread's elements of a tile.
+__device__ __forceinline__ std::size_t first_of_part(std::size_t begin) {
+  return begin + std::size_t{kWarpTile} * (threadIdx.x / kWarp) + 4 * (threadIdx.x % kWarp);
 }
 
 /// This thread's elements of a tile: for each v, the four from kWarpTile · warp + 128 · v + 4 ·
@@ -146,22 +168,20 @@ struct TilePart {
   std::uint32_t is_there;
 };
 
-__device__ __forceinline__ void load_part(const TopK& task, std::size_t begin, bool aligned,
+template <bool kHasResidual>
+__device__ __forceinline__ void load_part(const TopK& task, std::size_t begin, bool in_fours,
                                           TilePart& part) {
-  const std::size_t first =
-      begin + std::size_t{kWarpTile} * (threadIdx.x / kWarp) + 4 * (threadIdx.x % kWarp);
-  if (aligned && begin + kTile <= task.elements) {
+  const std::size_t first = first_of_part(begin);
+  if (in_fours) {
     part.is_there = ~0U;
 #pragma unroll
     for (unsigned v = 0; v < kVectors; ++v) {
       part.values[v] = load_four(task.input, first / 4 + v * kWarp);
     }
-    if (task.residual != nullptr) {
+    if constexpr (kHasResidual) {
 #pragma unroll
       for (unsigned v = 0; v < kVectors; ++v) {
-        const std::size_t vector = first / 4 + v * kWarp;
-        part.values[v] = part.values[v] + load_four(task.residual, vector);
-        store_four(task.residual, vector, part.values[v]);
+        part.values[v] = part.values[v] + load_four(task.residual, first / 4 + v * kWarp);
       }
     }
     return;
@@ -176,14 +196,34 @@ __device__ __forceinline__ void load_part(const TopK& task, std::size_t begin, b
       four[j] = 0;
       if (i < task.elements) {
         four[j] = task.input[i];
-        if (task.residual != nullptr) {
+        if constexpr (kHasResidual) {
           four[j] += task.residual[i];
-          task.residual[i] = four[j];
         }
         part.is_there |= 1U << (4 * v + j);
       }
     }
     part.values[v] = make_float4(four[0], four[1], four[2], four[3]);
+  }
+}
+
+/// This thread's elements of a tile to the residual, zeros where a bit of `cleared` is set.
+__device__ __forceinline__ void store_part(const TopK& task, std::size_t begin, bool in_fours,
+                                           const TilePart& part, std::uint32_t cleared) {
+  const std::size_t first = first_of_part(begin);
+#pragma unroll
+  for (unsigned v = 0; v < kVectors; ++v) {
+    float four[4] = {part.values[v].x, part.values[v].y, part.values[v].z, part.values[v].w};
+#pragma unroll
+    for (unsigned j = 0; j < 4; ++j) {
+      four[j] = (cleared >> (4 * v + j) & 1U) != 0 ? 0.0F : four[j];
+      if (!in_fours && (part.is_there >> (4 * v + j) & 1U) != 0) {
+        task.residual[first + 4 * kWarp * v + j] = four[j];
+      }
+    }
+    if (in_fours) {
+      store_four(task.residual, first / 4 + v * kWarp,
+                 make_float4(four[0], four[1], four[2], four[3]));
+    }
   }
 }
 
@@ -219,15 +259,23 @@ __device__ __forceinline__ WarpCounts count_in_warp(std::uint32_t bits) {
   return counts;
 }
 
-__global__ void __launch_bounds__(kThreads) candidates_kernel(TopK task, bool aligned) {
+/// Whether a tile's candidates are in the list: all of them or none.
+__device__ __forceinline__ bool is_listed(const TopK& task, const Segment& segment) {
+  return segment.begin <= task.room && segment.count <= task.room - segment.begin;
+}
+
+template <bool kHasResidual>
+__global__ void __launch_bounds__(kThreads, kHasResidual ? 3 : 4)
+    candidates_kernel(TopK task, bool aligned) {
   __shared__ std::uint32_t totals[kWarps];
-  __shared__ std::uint32_t begin_of_tile;
+  __shared__ Segment shared_segment;
   const unsigned warp = threadIdx.x / kWarp;
   const std::uint32_t threshold = task.state->threshold;
   for (std::uint32_t tile = blockIdx.x; tile < task.tiles; tile += gridDim.x) {
     const std::size_t begin = std::size_t{tile} * kTile;
+    const bool in_fours = aligned && begin + kTile <= task.elements;
     TilePart part;
-    load_part(task, begin, aligned, part);
+    load_part<kHasResidual>(task, begin, in_fours, part);
     std::uint32_t reached = 0;
 #pragma unroll
     for (unsigned v = 0; v < kVectors; ++v) {
@@ -260,13 +308,17 @@ __global__ void __launch_bounds__(kThreads) candidates_kernel(TopK task, bool al
         totals[w] = sum;
         sum += count;
       }
-      begin_of_tile = sum == 0 ? 0 : atomicAdd(&task.state->candidates, sum);
-      task.segments[tile] = {begin_of_tile, sum};
+      shared_segment = {sum == 0 ? 0 : atomicAdd(&task.state->candidates, sum), sum};
+      task.segments[tile] = shared_segment;
     }
     __syncthreads();
-    const std::uint32_t place = begin_of_tile + totals[warp];
-    // All of a warp's candidates or none: too many are not looked at again.
-    if (reached == 0 || place + total > task.room || place + total < place) {
+    const Segment segment = shared_segment;
+    const std::uint32_t place = segment.begin + totals[warp];
+    const bool listed = is_listed(task, segment);
+    if constexpr (kHasResidual) {
+      store_part(task, begin, in_fours, part, listed ? reached : 0);
+    }
+    if (reached == 0 || !listed) {
       continue;
     }
     const auto first =
@@ -288,11 +340,32 @@ __global__ void __launch_bounds__(kThreads) candidates_kernel(TopK task, bool al
   }
 }
 
+__device__ __forceinline__ bool has_too_few_or_many(const TopK& task) {
+  return task.state->candidates < task.kept || task.state->candidates > task.room;
+}
+
 __global__ void start_selection_kernel(TopK task) {
   State& state = *task.state;
-  state.falls_back = state.candidates < task.kept || state.candidates > task.room ? 1 : 0;
+  state.falls_back = has_too_few_or_many(task) ? 1 : 0;
   state.prefix = 0;
   state.wanted = task.kept;
+}
+
+/// Where the list is of no use: what the pass has taken out of the residual for it.
+__global__ void __launch_bounds__(kThreads) restore_kernel(TopK task) {
+  if (!has_too_few_or_many(task)) {
+    return;
+  }
+  for (std::size_t tile = thread_in_grid() / kWarp; tile < task.tiles;
+       tile += threads_in_grid() / kWarp) {
+    const Segment segment = task.segments[tile];
+    if (is_listed(task, segment)) {
+      for (std::uint32_t e = threadIdx.x % kWarp; e < segment.count; e += kWarp) {
+        task.residual[task.candidate_indices[segment.begin + e]] =
+            task.candidate_values[segment.begin + e];
+      }
+    }
+  }
 }
 
 /// The values that steps 3 and 4 run over.
@@ -338,7 +411,7 @@ __global__ void __launch_bounds__(kWide) pick_digit_kernel(TopK task, unsigned l
   for (unsigned b = 1; b <= kEach; ++b) {
     sum += task.bins[top - b];
   }
-  std::uint32_t before = sum_before<kWide>(sum);  // every thread has read the state by then
+  std::uint32_t before = sum_before<kWide>(sum);  // all have read the state by then
   for (unsigned b = 1; b <= kEach; ++b) {
     const std::uint32_t count = task.bins[top - b];
     task.bins[top - b] = 0;
@@ -381,25 +454,38 @@ __global__ void __launch_bounds__(kThreads) count_kernel(TopK task) {
   }
 }
 
+/// What is larger, in the upper half of a number, and what is equal: both below 2³².
+__device__ __forceinline__ std::uint64_t packed(const Share& share) {
+  return static_cast<std::uint64_t>(share.larger_or_begin) << 32U | share.equal;
+}
+
+/// A warp has consecutive tiles, a row of them at a time: neighbouring lanes, neighbouring tiles.
 __global__ void __launch_bounds__(kWide) share_kernel(TopK task) {
-  const std::uint32_t each = ceil_divide(task.tiles, kWide);
-  const std::uint32_t begin = min(threadIdx.x * each, task.tiles);
-  const std::uint32_t end = min(begin + each, task.tiles);
+  const unsigned lane = threadIdx.x % kWarp;
+  const std::uint32_t rows =
+      ceil_divide(ceil_divide<std::uint32_t>(task.tiles, kWarp), kWide / kWarp);
+  const std::uint32_t begin = min(threadIdx.x / kWarp * rows * kWarp, task.tiles);
+  const std::uint32_t end = min(begin + rows * kWarp, task.tiles);
   const std::uint32_t ties = task.state->wanted;
-  std::uint32_t larger = 0;
-  std::uint32_t equal = 0;
-  for (std::uint32_t tile = begin; tile < end; ++tile) {
-    larger += task.shares[tile].larger_or_begin;
-    equal += task.shares[tile].equal;
+  std::uint64_t sum = 0;
+#pragma unroll 8
+  for (std::uint32_t tile = begin + lane; tile < end; tile += kWarp) {
+    sum += packed(task.shares[tile]);
   }
-  larger = sum_before<kWide>(larger);
-  equal = sum_before<kWide>(equal);
-  for (std::uint32_t tile = begin; tile < end; ++tile) {
-    const Share share = task.shares[tile];
-    const std::uint32_t left = ties - min(equal, ties);
-    task.shares[tile] = {larger + min(equal, ties), min(share.equal, left)};
-    larger += share.larger_or_begin;
-    equal += share.equal;
+  std::uint64_t before = __shfl_sync(kAllLanes, sum_before<kWide>(sum), 0);
+#pragma unroll 4
+  for (std::uint32_t row = begin; row < end; row += kWarp) {
+    const std::uint32_t tile = row + lane;
+    const Share share = tile < end ? task.shares[tile] : Share{0, 0};
+    const std::uint64_t to_lane = sum_to_lane(packed(share));
+    const std::uint64_t before_tile = before + to_lane - packed(share);
+    if (tile < end) {
+      const auto equal = static_cast<std::uint32_t>(before_tile);
+      const std::uint32_t taken = min(equal, ties);
+      task.shares[tile] = {static_cast<std::uint32_t>(before_tile >> 32U) + taken,
+                           min(share.equal, ties - taken)};
+    }
+    before += __shfl_sync(kAllLanes, to_lane, kWarp - 1);
   }
 }
 
@@ -432,8 +518,13 @@ __global__ void __launch_bounds__(kThreads) emit_kernel(TopK task) {
           task.indices[place] = index;
           task.values[place] = value;
         }
-        if (task.residual != nullptr && (is_kept || !element::is_finite(value))) {
-          task.residual[index] = 0;
+        if (task.residual != nullptr) {
+          const bool is_sent_or_lost = is_kept || !element::is_finite(value);
+          if (falls_back && is_sent_or_lost) {
+            task.residual[index] = 0;
+          } else if (!falls_back && !is_sent_or_lost) {
+            task.residual[index] = value;
+          }
         }
       }
       to += __popc(keeps);
@@ -549,7 +640,12 @@ void encode_top_k(const EncodeBuffers& buffers, std::size_t kept, std::byte* scr
          where, task);
   launch("top-k: sample threshold", sample_threshold_kernel, 1, kWide, where, task,
          sample_rank(task.samples, task.elements, kept));
-  launch("top-k: candidates", candidates_kernel, task.tiles, kThreads, where, task, aligned);
+  const bool has_residual = task.residual != nullptr;
+  launch("top-k: candidates", has_residual ? candidates_kernel<true> : candidates_kernel<false>,
+         task.tiles, kThreads, where, task, aligned);
+  if (has_residual) {
+    launch("top-k: restore", restore_kernel, tile_blocks, kThreads, where, task);
+  }
   launch("top-k: start selection", start_selection_kernel, 1, 1, where, task);
   for (unsigned level = 0; level < kLevels; ++level) {
     launch("top-k: digits", digits_kernel,

@@ -34,8 +34,12 @@ struct alignas(16) float4 {
 struct alignas(8) uint2 {
   unsigned x, y;
 };
+struct alignas(16) uint4 {
+  unsigned x, y, z, w;
+};
 inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
 inline uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
+inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
 
 inline void __syncthreads() { emulated_gpu::wait_for_block(); }
 inline void __syncwarp() { emulated_gpu::exchange(0); }
@@ -43,10 +47,20 @@ inline void __syncwarp() { emulated_gpu::exchange(0); }
 inline unsigned __shfl_sync(unsigned /*mask*/, unsigned value, unsigned lane) {
   return emulated_gpu::exchange(value)[lane % 32];
 }
+inline unsigned long __shfl_sync(unsigned mask, unsigned long value, unsigned lane) {
+  const unsigned low = __shfl_sync(mask, static_cast<unsigned>(value), lane);
+  const unsigned high = __shfl_sync(mask, static_cast<unsigned>(value >> 32U), lane);
+  return static_cast<unsigned long>(high) << 32U | low;
+}
 inline unsigned __shfl_up_sync(unsigned /*mask*/, unsigned value, unsigned distance) {
   const auto values = emulated_gpu::exchange(value);
   const unsigned lane = threadIdx.x % 32;
   return values[lane >= distance ? lane - distance : lane];
+}
+inline unsigned long __shfl_up_sync(unsigned mask, unsigned long value, unsigned distance) {
+  const unsigned low = __shfl_up_sync(mask, static_cast<unsigned>(value), distance);
+  const unsigned high = __shfl_up_sync(mask, static_cast<unsigned>(value >> 32U), distance);
+  return static_cast<unsigned long>(high) << 32U | low;
 }
 inline unsigned __ballot_sync(unsigned /*mask*/, bool vote) {
   const auto votes = emulated_gpu::exchange(vote ? 1 : 0);
