@@ -78,6 +78,10 @@ class DeviceMessaging {
   DeviceMessaging(const DeviceMessaging&) = delete;
   DeviceMessaging& operator=(const DeviceMessaging&) = delete;
 
+  /// Before the first message from or into this memory; from any thread that has the device as its
+  /// current one. It may wait until the device has nothing left to do, of which nothing may need
+  /// messages of memory that is not known yet.
+  virtual void learn(std::span<const std::byte> memory) = 0;
   /// As Transport::send(), of a payload on the device that is there already. Where it throws, the
   /// send has not begun and `done` is not called.
   virtual void send_from_device(Rank destination, const SliceHeader& header,

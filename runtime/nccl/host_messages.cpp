@@ -41,6 +41,7 @@ struct HostMessages::Exchange : std::enable_shared_from_this<Exchange> {
   std::vector<Piece> sends;
   std::vector<Piece> receives;
   PinnedBuffer memory;  ///< none of direct ones
+  Place learnt;         ///< what the transport knows, of direct ones
   // Guarded by mutex_.
   std::uint32_t turn = 0;    ///< how often it has begun
   std::uint32_t ended = 0;   ///< the last turn that has ended
@@ -51,8 +52,6 @@ struct HostMessages::Exchange : std::enable_shared_from_this<Exchange> {
 namespace {
 
 constexpr Duration kLongestSleep = Duration(50'000'000'000);  // 50 ms
-// UCX hears of the end of a copy of the device's by a function of the host of its own, which the
-// driver may keep waiting behind one of ours that waits for that very copy.
 constexpr Duration kLongestSleepWhileDirect = 100_us;
 constexpr auto kEndDeadline = std::chrono::seconds(2);
 // What has failed once may fail whenever it is tried; nobody waits for it any more.
@@ -148,6 +147,9 @@ void HostMessages::enqueue(BucketId /*bucket*/, const ExchangeOperation& operati
   start();
   Exchange& exchange = *exchanges_.at(&operation);
   const Exchange::Place place{gradient, scratch};
+  if (options_.is_direct) {
+    learn(exchange, gradient, scratch);
+  }
   {
     const std::lock_guard lock(mutex_);
     exchange.places.push_back(place);
@@ -169,6 +171,21 @@ void HostMessages::enqueue(BucketId /*bucket*/, const ExchangeOperation& operati
     }
   }
   call_on_host(stream, end, &exchange);
+}
+
+/// What is enqueued by now, on every rank, is of memory that its transport knows: so all of it
+/// ends, whatever learning waits for.
+void HostMessages::learn(Exchange& exchange, std::span<std::byte> gradient,
+                         std::span<std::byte> scratch) {
+  const auto learn_one = [this](std::span<std::byte> memory, std::span<std::byte>& learnt) {
+    const bool is_known = memory.data() == learnt.data() && memory.size() == learnt.size();
+    if (!memory.empty() && !is_known) {
+      transport_.device_messaging()->learn(memory);
+      learnt = memory;
+    }
+  };
+  learn_one(gradient, exchange.learnt.gradient);
+  learn_one(scratch, exchange.learnt.scratch);
 }
 
 void HostMessages::check_health() {
@@ -264,8 +281,10 @@ void HostMessages::run() {
       const ShortSpin::Clock::time_point start = ShortSpin::Clock::now();
       if (take_tasks() + transport_.progress() != 0) {
         spin.happened(start);
+      } else if (spin.goes_on()) {
+        spin.pause();
       } else {
-        transport_.wait(longest_sleep(), spin);
+        sleep();
       }
     } catch (const std::exception& error) {
       fail(error.what());
@@ -275,9 +294,20 @@ void HostMessages::run() {
   copies_.reset();
 }
 
-Duration HostMessages::longest_sleep() {
-  const std::lock_guard lock(mutex_);
-  return meeting_->direct == 0 ? kLongestSleep : kLongestSleepWhileDirect;
+/// Armed while it copies, UCX puts a function of the host into the streams of its copies, to hear
+/// of their end. The driver keeps that waiting behind a function of ours that waits for a message,
+/// and the copies of that message behind it: nothing would ever arrive. So it is not armed then.
+void HostMessages::sleep() {
+  bool is_copying = false;
+  {
+    const std::lock_guard lock(mutex_);
+    is_copying = meeting_->direct != 0;
+  }
+  if (is_copying) {
+    transport_.sleep(kLongestSleepWhileDirect);
+  } else {
+    transport_.wait(kLongestSleep);
+  }
 }
 
 /// Whether the thread is to stop, and the transport uses no memory of the device any more.

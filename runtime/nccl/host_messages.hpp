@@ -99,7 +99,8 @@ class HostMessages final : public DeviceMessages {
   void give(Task task);
   void run();
   bool may_end();
-  Duration longest_sleep();
+  void sleep();
+  void learn(Exchange& exchange, std::span<std::byte> gradient, std::span<std::byte> scratch);
   std::size_t take_tasks();
   void take_early(Exchange& exchange, std::uint32_t turn);
   void send(const Task& task);

@@ -29,6 +29,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
@@ -136,6 +137,14 @@ class UcxTransport final : public Transport, public DeviceMessaging {
   void send(Rank destination, const SliceHeader& header, std::span<const std::byte> payload,
             SendCompletion done) override {
     send_slice(destination, {header, payload, UCS_MEMORY_TYPE_HOST, std::move(done)});
+  }
+
+  void learn(std::span<const std::byte> memory) override {
+    const std::lock_guard lock(learning_);
+    if (!learner_) {
+      learner_ = open_ucx_context();
+    }
+    ucx_learn(learner_, memory);
   }
 
   void send_from_device(Rank destination, const SliceHeader& header,
@@ -680,6 +689,8 @@ class UcxTransport final : public Transport, public DeviceMessaging {
   std::deque<Send> sends_;
   std::vector<Send*> free_sends_;
   std::optional<ucs_memory_type_t> device_memory_;  ///< as UCX calls it; none: it cannot be used
+  std::mutex learning_;
+  UcpContext learner_;  ///< of its own, as others are used by the thread that calls progress()
   // Released in the opposite order: sends that a peer never took end with their worker.
   UcxWaiter waiter_;
   std::deque<Peer> peers_;  ///< by rank; addresses are known to UCX

@@ -331,6 +331,7 @@ class Reaching final : public Bypass, public DeviceMessaging {
                            std::span<const std::byte> payload) {
           if (on_landing_) {
             if (const std::optional<Landing> landing = on_landing_(source, header)) {
+              unknown += knows(landing->memory) ? 0 : 1;
               std::copy(payload.begin(), payload.end(), landing->memory.begin());
               ++landed;
               landing->done(true);
@@ -341,18 +342,34 @@ class Reaching final : public Bypass, public DeviceMessaging {
         },
         std::move(on_peer_error));
   }
+  void learn(std::span<const std::byte> memory) override {
+    const std::lock_guard lock(learning_);
+    learnt_.push_back(memory);
+  }
   void send_from_device(Rank destination, const SliceHeader& header,
                         std::span<const std::byte> payload, SendCompletion done) override {
     ++sent;
+    unknown += knows(payload) ? 0 : 1;
     send(destination, header, payload, std::move(done));
   }
   void set_landing_handler(LandingHandler handler) override { on_landing_ = std::move(handler); }
 
   std::atomic<int> sent = 0;
   std::atomic<int> landed = 0;
+  std::atomic<int> unknown = 0;  ///< memory that was used before it was learnt of
 
  private:
+  bool knows(std::span<const std::byte> memory) {
+    const std::lock_guard lock(learning_);
+    return std::any_of(learnt_.begin(), learnt_.end(), [&](std::span<const std::byte> each) {
+      return each.data() <= memory.data() &&
+             memory.data() + memory.size() <= each.data() + each.size();
+    });
+  }
+
   LandingHandler on_landing_;
+  std::mutex learning_;
+  std::vector<std::span<const std::byte>> learnt_;
 };
 
 TEST_CASE("device plan executor: UCX itself puts messages where they shall lie") {
@@ -439,6 +456,7 @@ TEST_CASE("device plan executor: messages from the device's memory and staged on
   const auto transports = make_in_process_transports(4);
   Gradients sums(4);
   std::vector<std::pair<int, int>> used(4);
+  std::atomic<int> unknown = 0;
   on_every_rank(4, [&](Rank self) {
     Reaching reaching(*transports[self.index()]);
     const CudaStream stream;
@@ -468,10 +486,12 @@ TEST_CASE("device plan executor: messages from the device's memory and staged on
     }
     executor.reset();
     used[self.index()] = {reaching.sent, reaching.landed};
+    unknown += reaching.unknown;
     // At once: what it has sent counts, also where others have not begun what it is for.
     transports[self.index()]->close(1_s);
   });
   CHECK(sums == simulated(plan, alone, 3));
+  CHECK(unknown == 0);
   for (std::size_t r = 0; r < 4; ++r) {
     CHECK((used[r].first > 0) == (r < direct_ranks));
     CHECK((used[r].second > 0) <= (r < direct_ranks));

@@ -24,6 +24,9 @@ class LonelyTransport : public Transport, public DeviceMessaging {
             std::span<const std::byte> /*payload*/, SendCompletion done) override {
     done();
   }
+  void learn(std::span<const std::byte> memory) override { learnt = memory; }
+
+  std::span<const std::byte> learnt;
 };
 
 /// What is asked for throws.
@@ -61,7 +64,8 @@ class SilentTransport final : public LonelyTransport {
  public:
   std::string_view name() const override { return "silent"; }
   void send_from_device(Rank /*destination*/, const SliceHeader& header,
-                        std::span<const std::byte> /*payload*/, SendCompletion done) override {
+                        std::span<const std::byte> payload, SendCompletion done) override {
+    knew_payload = payload.data() == learnt.data() && payload.size() == learnt.size();
     sent_ = std::move(done);
     header_ = header;
   }
@@ -80,6 +84,10 @@ class SilentTransport final : public LonelyTransport {
     landing_ = on_landing_(Rank(1), answer);
     return 0;  // it is there after a sleep
   }
+  bool arm() override {
+    was_armed_with_landing = was_armed_with_landing || landing_ || sent_;
+    return true;
+  }
   void sleep(Duration at_most) override {
     longest_wait_with_landing =
         std::max(longest_wait_with_landing, landing_ ? at_most : Duration());
@@ -90,6 +98,8 @@ class SilentTransport final : public LonelyTransport {
   void close(Duration /*deadline*/) noexcept override {}
 
   Duration longest_wait_with_landing;
+  bool was_armed_with_landing = false;
+  bool knew_payload = false;
 
  private:
   LandingHandler on_landing_;
@@ -155,6 +165,16 @@ TEST_CASE("what is on its way into the device's memory is looked at often, whoev
   }
   CHECK(transport.longest_wait_with_landing > Duration());
   CHECK(transport.longest_wait_with_landing <= 1_ms);
+  CHECK_FALSE(transport.was_armed_with_landing);
+}
+
+TEST_CASE("the transport learns of the device's memory before its first message") {
+  SilentTransport transport;
+  {
+    OneRank rank(transport, true);
+    rank.messages.check_health();
+  }
+  CHECK(transport.knew_payload);
 }
 
 }  // namespace

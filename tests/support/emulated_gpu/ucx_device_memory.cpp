@@ -13,4 +13,6 @@ std::optional<ucs_memory_type_t> ucx_device_memory(const UcpContext& /*context*/
                                                           : std::nullopt;
 }
 
+void ucx_learn(const UcpContext& /*context*/, std::span<const std::byte> /*memory*/) {}
+
 }  // namespace rackrail::runtime
