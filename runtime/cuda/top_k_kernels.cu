@@ -665,8 +665,10 @@ void decode_top_k(const std::byte* encoded, std::size_t kept, Into into, float* 
   const std::size_t blocks = ceil_divide<std::size_t>(kept, kThreads);
   launch("top-k: check", check_kernel, blocks, kThreads, where, indices, kept, elements, refused);
   if (into == Into::kStore) {
+    Launch looping = where;
+    looping.most_blocks = std::min(where.most_blocks, where.most_looping);
     launch("top-k: clear", clear_kernel, ceil_divide<std::size_t>(elements, kThreads), kThreads,
-           where, output, elements, refused);
+           looping, output, elements, refused);
   }
   launch("top-k: scatter", scatter_kernel, blocks, kThreads, where, indices, values, kept, into,
          output, refused);
