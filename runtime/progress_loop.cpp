@@ -93,6 +93,7 @@ bool ProgressLoop::is_aborted() const {
 
 void ProgressLoop::loop() {
   take_short_time_slices();  // what comes is taken while the cores compute
+  take_larger_share();
   work();
   tell_of_missed();
   const std::lock_guard turn(turn_);  // nobody else's any more

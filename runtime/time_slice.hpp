@@ -5,8 +5,8 @@
 // yet, 1.4 ms on two cores and more on more. Where every core computes, a thread that moves
 // messages waits for that at each of its wake-ups, and what takes it microseconds is late by
 // milliseconds, at each hop of a schedule. A thread may ask for shorter slices (since 6.12): then
-// it interrupts those with longer ones. Shares of the processor stay the same; a thread that has
-// had more than its share waits as before.
+// it interrupts those with longer ones. A thread that has had more than its share of the processor
+// waits as before, so it takes a larger one where it may.
 #pragma once
 
 #include <optional>
@@ -22,5 +22,10 @@ std::optional<Duration> time_slice() noexcept;
 /// The shortest slices that there are (0.1 ms), for the calling thread. Does nothing where
 /// time_slice() has none. Whether the thread has them now.
 bool take_short_time_slices() noexcept;
+
+/// A share of the processor that is 9.3 times that of other threads (nice −10), for the calling
+/// thread, where the process may take it (CAP_SYS_NICE, or RLIMIT_NICE). Whether the thread has it
+/// now.
+bool take_larger_share() noexcept;
 
 }  // namespace rackrail::runtime

@@ -81,6 +81,7 @@ class Peer {
   /// What rank 0 prints.
   double run() {
     take_short_time_slices();  // as an executor's thread
+    take_larger_share();
     if (options_.self == Rank(0)) {
       options_.is_latency ? ping(options_.warm_up) : stream(options_.warm_up);
       const Clock::time_point start = Clock::now();

@@ -1,5 +1,8 @@
 // What the executor does with messages and completions one by one: the transport of this test does
 // nothing of its own, the test decides what arrives and when a send is complete.
+#include <sys/resource.h>
+
+#include <algorithm>
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <chrono>
@@ -151,6 +154,22 @@ TEST_CASE("executor protocol: the progress thread interrupts threads that comput
   two.transport.post([&] { seen.set_value(time_slice()); });
   CHECK(seen.get_future().get() == 100_us);
   CHECK(time_slice() == usual);  // the caller's thread has those of before
+}
+
+TEST_CASE("executor protocol: the progress thread has a larger share of the processor") {
+  const int usual = getpriority(PRIO_PROCESS, 0);
+  bool may = false;
+  std::thread([&may] { may = take_larger_share(); }).join();
+  if (!may) {
+    WARN("skipped: this process may not raise its threads' priority");
+    return;
+  }
+  TwoRanks two;
+  Executor executor(two.plan, Rank(0), two.transport, {});
+  std::promise<int> seen;
+  two.transport.post([&] { seen.set_value(getpriority(PRIO_PROCESS, 0)); });
+  CHECK(seen.get_future().get() == std::min(usual, -10));
+  CHECK(getpriority(PRIO_PROCESS, 0) == usual);  // the caller's thread has that of before
 }
 
 TEST_CASE("executor protocol: the processor time of the progress thread is counted") {
