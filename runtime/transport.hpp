@@ -80,7 +80,7 @@ class DeviceMessaging {
 
   /// Before the first message from or into this memory; from any thread that has the device as its
   /// current one. It may wait until the device has nothing left to do, of which nothing may need
-  /// messages of memory that is not known yet.
+  /// messages of memory that is not known yet. Memory that was freed is not known any more.
   virtual void learn(std::span<const std::byte> memory) = 0;
   /// As Transport::send(), of a payload on the device that is there already. Where it throws, the
   /// send has not begun and `done` is not called.
@@ -135,7 +135,8 @@ class Transport {
   }
   /// From now on sleep() ends when something happens. False: something has happened already.
   virtual bool arm() { return true; }
-  /// The rest of wait(). Meanwhile other threads may use the transport, or sleep too.
+  /// The rest of wait(); without arm() before it, only wake() and the time end it for certain.
+  /// Meanwhile other threads may use the transport, or sleep too.
   virtual void sleep(Duration at_most) = 0;
   virtual void wake() = 0;
   /// None where messages must lie in the host's memory.

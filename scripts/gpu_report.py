@@ -35,7 +35,9 @@ def reached(result):
 def table(report):
     """The report as Markdown."""
     lines = [f"# {report['device']}", "",
-             f"{report['date']}, revision {report['revision']}, CUDA {report['cuda']}.", "",
+             f"{report['date']}, revision {report['revision']}, CUDA {report['cuda']}"
+             + "".join(f", driver {machine['driver']}, {machine['cores']} cores"
+                       for machine in [report.get("machine")] if machine) + ".", "",
              "| step | outcome | s |", "| --- | --- | --- |"]
     lines += [f"| {s['name']} | {s['outcome']} | {s['seconds']} |" for s in report["steps"]]
     wrong = [v for v in report["verification"] if not v["good"]]

@@ -88,8 +88,8 @@ class DeviceCodec {
 bool has_device_codec(const plan::Codec& descriptor);
 
 /// For the current device, which grids are sized for: at most `blocks_per_multiprocessor` of 256
-/// threads. Throws RuntimeFailure where there are no kernels, or for
-/// parameters outside their limits.
+/// threads. Throws RuntimeFailure where there are no kernels, or for parameters outside their
+/// limits.
 std::unique_ptr<DeviceCodec> make_device_codec(const plan::Codec& descriptor,
                                                unsigned blocks_per_multiprocessor = 4096);
 

@@ -186,9 +186,8 @@ RACKRAIL_BOTH float scale_below(float largest, float largest_code) {
 
 /// Four codes are the bytes of a word, the first one lowest. Each type of code below has
 ///   Factor: what is worked out once for a block;
-///   code_of(value, factor, random, which): the code of element `which` of four, whose random
-///   number
-///     is `random` where kIsRandom;
+///   code_of(value, factor, random, which): the code of element `which` of four, which share the
+///     random number `random` where kIsRandom;
 ///   float_of(codes, which): the float that code `which` of four stands for, before the scale;
 ///   floats_of(codes, floats): all four.
 

@@ -5,10 +5,9 @@
 //    elements, counts its candidates, reserves room for all of them at once, and writes them in the
 //    order of their indices; where that is, is kept for each tile.
 // 3. The k-th largest candidate is found digit by digit (11, 10 and 10 bits of the magnitude).
-// 4. Counts per tile of what is larger, and of what is equal, give each tile its place in the
-// output
-//    and its share of the ties, of which those with the lowest indices are kept. Candidates are
-//    written there.
+// 4. Counts per tile of what is larger, and of what is equal, give each tile its place in what is
+//    sent and its share of the ties, of which those with the lowest indices are kept. Candidates
+//    are written there.
 // When fewer than k elements reach the threshold, or more than there is room for (a sample that
 // misleads, many equal values), steps 3 and 4 run over the data itself. The device decides that, so
 // the same launches serve both, in a graph too.
@@ -665,10 +664,8 @@ void decode_top_k(const std::byte* encoded, std::size_t kept, Into into, float* 
   const std::size_t blocks = ceil_divide<std::size_t>(kept, kThreads);
   launch("top-k: check", check_kernel, blocks, kThreads, where, indices, kept, elements, refused);
   if (into == Into::kStore) {
-    Launch looping = where;
-    looping.most_blocks = std::min(where.most_blocks, where.most_looping);
     launch("top-k: clear", clear_kernel, ceil_divide<std::size_t>(elements, kThreads), kThreads,
-           looping, output, elements, refused);
+           where, output, elements, refused);
   }
   launch("top-k: scatter", scatter_kernel, blocks, kThreads, where, indices, values, kept, into,
          output, refused);

@@ -120,6 +120,7 @@ DeviceExecutor::DeviceExecutor(const plan::Plan& plan, Rank self, const RankGrou
               [&](std::uint8_t codec) { return codec_of(bucket, codec).can_reduce(); });
     codec_scratch = std::max(codec_scratch, prepare(bucket));
     messages.prepare(bucket.id, bucket.program);
+    messages.learn(bucket.scratch.span());
   }
   codec_scratch_ = DeviceBuffer<std::byte>(codec_scratch);
   rehearse();

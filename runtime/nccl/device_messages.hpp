@@ -21,6 +21,9 @@ class DeviceMessages {
 
   /// Once per bucket, before the first message; `program` stays where it is.
   virtual void prepare(BucketId bucket, const DeviceProgram& program) = 0;
+  /// Before an exchange from or into this memory is enqueued. May wait until the device has nothing
+  /// left to do; aborting from another thread ends that. Throws CudaError.
+  virtual void learn(std::span<std::byte> /*memory*/) {}
   /// Enqueues an exchange of a prepared program; `gradient` and `scratch` are the bucket's. Returns
   /// without waiting for it. Throws NcclError, CudaError, PeerLostError.
   virtual void enqueue(BucketId bucket, const ExchangeOperation& exchange,

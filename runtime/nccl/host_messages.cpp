@@ -41,7 +41,6 @@ struct HostMessages::Exchange : std::enable_shared_from_this<Exchange> {
   std::vector<Piece> sends;
   std::vector<Piece> receives;
   PinnedBuffer memory;  ///< none of direct ones
-  Place learnt;         ///< what the transport knows, of direct ones
   // Guarded by mutex_.
   std::uint32_t turn = 0;    ///< how often it has begun
   std::uint32_t ended = 0;   ///< the last turn that has ended
@@ -140,6 +139,19 @@ void HostMessages::start() {
   }
 }
 
+/// What was enqueued before, on every rank, is of memory that its transport knows: so it ends,
+/// whatever learning waits for.
+void HostMessages::learn(std::span<std::byte> memory) {
+  if (!options_.is_direct || memory.empty()) {
+    return;
+  }
+  std::size_t& known = learnt_[memory.data()];
+  if (known < memory.size()) {
+    transport_.device_messaging()->learn(memory);
+    known = memory.size();
+  }
+}
+
 void HostMessages::enqueue(BucketId /*bucket*/, const ExchangeOperation& operation,
                            std::span<std::byte> gradient, std::span<std::byte> scratch,
                            cudaStream_t stream) {
@@ -147,9 +159,6 @@ void HostMessages::enqueue(BucketId /*bucket*/, const ExchangeOperation& operati
   start();
   Exchange& exchange = *exchanges_.at(&operation);
   const Exchange::Place place{gradient, scratch};
-  if (options_.is_direct) {
-    learn(exchange, gradient, scratch);
-  }
   {
     const std::lock_guard lock(mutex_);
     exchange.places.push_back(place);
@@ -171,21 +180,6 @@ void HostMessages::enqueue(BucketId /*bucket*/, const ExchangeOperation& operati
     }
   }
   call_on_host(stream, end, &exchange);
-}
-
-/// What is enqueued by now, on every rank, is of memory that its transport knows: so all of it
-/// ends, whatever learning waits for.
-void HostMessages::learn(Exchange& exchange, std::span<std::byte> gradient,
-                         std::span<std::byte> scratch) {
-  const auto learn_one = [this](std::span<std::byte> memory, std::span<std::byte>& learnt) {
-    const bool is_known = memory.data() == learnt.data() && memory.size() == learnt.size();
-    if (!memory.empty() && !is_known) {
-      transport_.device_messaging()->learn(memory);
-      learnt = memory;
-    }
-  };
-  learn_one(gradient, exchange.learnt.gradient);
-  learn_one(scratch, exchange.learnt.scratch);
 }
 
 void HostMessages::check_health() {

@@ -67,6 +67,7 @@ class HostMessages final : public DeviceMessages {
   ~HostMessages() override;
 
   void prepare(BucketId bucket, const DeviceProgram& program) override;
+  void learn(std::span<std::byte> memory) override;
   void enqueue(BucketId bucket, const ExchangeOperation& exchange, std::span<std::byte> gradient,
                std::span<std::byte> scratch, cudaStream_t stream) override;
   void check_health() override;
@@ -100,7 +101,6 @@ class HostMessages final : public DeviceMessages {
   void run();
   bool may_end();
   void sleep();
-  void learn(Exchange& exchange, std::span<std::byte> gradient, std::span<std::byte> scratch);
   std::size_t take_tasks();
   void take_early(Exchange& exchange, std::uint32_t turn);
   void send(const Task& task);
@@ -116,6 +116,8 @@ class HostMessages final : public DeviceMessages {
   const Options options_;
   std::map<const ExchangeOperation*, std::shared_ptr<Exchange>> exchanges_;
   std::map<Key, std::pair<Exchange*, std::size_t>> receives_;  ///< and the index of its first piece
+  std::map<const std::byte*, std::size_t>
+      learnt_;  ///< memory that the transport knows, and its size
 
   struct Meeting {
     std::mutex mutex;

@@ -179,8 +179,9 @@ class DevicePlanExecutor final : public PlanExecutor {
   }
 
   void launch(BucketId bucket, std::span<float> data) override {
-    const std::lock_guard lock(mutex_);
     const CurrentDevice here(device_);
+    messages_->learn(std::as_writable_bytes(data));  // others may have to abort meanwhile
+    const std::lock_guard lock(mutex_);
     require_not_aborted();
     watched([&] { executor_->launch(bucket, data, stream_); });
     launched_[bucket.index()] = true;

@@ -125,31 +125,57 @@ Result encode_on_cpu(const plan::Codec& codec, const Floats& input, Floats resid
   return result;
 }
 
-Result encode_on_gpu(const plan::Codec& codec, const Floats& input, const Floats& residual,
-                     EncodeKey key, std::size_t shift = 0) {
-  const auto device = make_device_codec(codec);
+/// Thread blocks per multiprocessor: as many as there is work for, or so few that each goes on from
+/// one part of the data to the next.
+constexpr std::array<unsigned, 2> kGrids = {4096, 3};
+
+Result encode_on_gpu(const DeviceCodec& device, const Floats& input, const Floats& residual,
+                     EncodeKey key, std::size_t shift) {
   const OnDevice<float> values(input, shift);
   const OnDevice<float> errors(residual, shift);
-  const OnDevice<std::byte> bytes(room_for(codec, input.size()), 8 * shift);
-  const DeviceBuffer<std::byte> scratch(device->scratch_bytes(input.size()));
-  device->encode({.input = values.span(),
-                  .residual = errors.span(),
-                  .output = bytes.span(),
-                  .scratch = scratch.span(),
-                  .key = key},
-                 nullptr);
+  const OnDevice<std::byte> bytes(room_for(device.descriptor(), input.size()), 8 * shift);
+  const DeviceBuffer<std::byte> scratch(device.scratch_bytes(input.size()));
+  device.encode({.input = values.span(),
+                 .residual = errors.span(),
+                 .output = bytes.span(),
+                 .scratch = scratch.span(),
+                 .key = key},
+                nullptr);
   return {bytes.copy(), errors.copy()};
 }
 
-Floats decode_on_gpu(const plan::Codec& codec, const Encoded& encoded, Into into,
-                     const Floats& before, std::size_t shift = 0) {
+/// By all grids, which must agree.
+Result encode_on_gpu(const plan::Codec& codec, const Floats& input, const Floats& residual,
+                     EncodeKey key, std::size_t shift = 0) {
+  const auto by = [&](unsigned grid) {
+    return encode_on_gpu(*make_device_codec(codec, grid), input, residual, key, shift);
+  };
+  Result result = by(kGrids[0]);
+  const Result other = by(kGrids[1]);
+  CHECK(first_difference(result.bytes, other.bytes) == result.bytes.size());
+  CHECK(first_difference(result.residual, other.residual) == result.residual.size());
+  return result;
+}
+
+Floats decode_on_gpu(const DeviceCodec& device, const Encoded& encoded, Into into,
+                     const Floats& before, std::size_t shift) {
   const OnDevice<std::byte> bytes(encoded, 8 * shift);
   const OnDevice<float> output(before, shift);
   const OnDevice<std::uint32_t> refused(std::vector<std::uint32_t>{0}, 0);
-  make_device_codec(codec)->decode(bytes.span(), into, output.span(), refused.span().data(),
-                                   nullptr);
+  device.decode(bytes.span(), into, output.span(), refused.span().data(), nullptr);
   const Floats decoded = output.copy();
   CHECK(refused.copy()[0] == 0);
+  return decoded;
+}
+
+/// By all grids, which must agree.
+Floats decode_on_gpu(const plan::Codec& codec, const Encoded& encoded, Into into,
+                     const Floats& before, std::size_t shift = 0) {
+  const auto by = [&](unsigned grid) {
+    return decode_on_gpu(*make_device_codec(codec, grid), encoded, into, before, shift);
+  };
+  const Floats decoded = by(kGrids[0]);
+  CHECK(first_difference(decoded, by(kGrids[1])) == decoded.size());
   return decoded;
 }
 
@@ -207,7 +233,7 @@ TEST_CASE("device codec: the sum of payloads, encoded again") {
   const bool has_input = GENERATE(false, true);
   const plan::Codec codec = plan::parse_codec(name);
   const auto cpu = make_codec(codec);
-  const auto device = make_device_codec(codec);
+  const auto device = make_device_codec(codec, GENERATE(kGrids[0], kGrids[1]));
   REQUIRE(device->can_reduce());
   for (const std::size_t size : {1UL, 100UL, 513UL, 5'000UL}) {
     const auto seed = static_cast<unsigned>(size + count);
