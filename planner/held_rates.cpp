@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
@@ -105,21 +106,24 @@ bool is_crowded(const plan::TransferGraph& graph, const topology::Topology& topo
   for (const plan::LinkLoad& load : loads) {
     longest = std::max(longest, load.seconds_per_element);
   }
-  std::map<LinkId, std::set<Rank>> senders;  // over the links that are busy longest
+  using Stream = std::pair<std::optional<LinkId>, Rank>;  // from such a link before, or from a rank
+  std::map<LinkId, std::set<Stream>> streams;             // by link that is busy longest
   for (const plan::LinkLoad& load : loads) {
     if (load.seconds_per_element >= kNearlyAsBusy * longest) {
-      senders[load.link];
+      streams[load.link];
     }
   }
   for (const plan::Transfer& transfer : graph.transfers()) {
+    Stream stream(std::nullopt, transfer.src);
     for (const LinkId link : graph.routes()[transfer.route.index()]) {
-      if (const auto of_link = senders.find(link); of_link != senders.end()) {
-        of_link->second.insert(transfer.src);
+      if (const auto of_link = streams.find(link); of_link != streams.end()) {
+        of_link->second.insert(stream);
+        stream = {link, Rank()};
       }
     }
   }
   return std::ranges::any_of(
-      senders, [](const auto& of_link) { return of_link.second.size() >= kManySenders; });
+      streams, [](const auto& of_link) { return of_link.second.size() >= kManySenders; });
 }
 
 Duration judged_by_rates(Duration time, const plan::TransferGraph& graph, std::int64_t elements,

@@ -12,7 +12,8 @@
 // 16 MiB took 12 and 5 % longer by a hierarchical schedule without rates than by a forest with
 // them, of which 2 and 1 % less was predicted. Among four racks of two, on as few cores, a forest
 // with rates took 1.14 to 1.17 of the bound for 16 MiB, a hierarchical schedule without 1.03
-// to 1.06.
+// to 1.06: there two share the way out of a rack, and into one come three streams that the ways out
+// of the others hold back before.
 //
 // Where all others send to one at once, they fill the queue before it in a burst, and rates may
 // cost more. Among eight hosts at 200 Mbit/s an all-reduce of 1 MiB over servers took 75 ms with
@@ -53,7 +54,8 @@ bool has_many_senders(const plan::TransferGraph& graph);
 /// or against rates, since trees chosen for them took longer than others without.
 bool gains_from_rates(const plan::TransferGraph& graph, const topology::Topology& topology);
 
-/// Whether transfers of kManySenders ranks or more go over one of the links that are busy longest.
+/// Whether kManySenders streams or more meet at one of the links that are busy longest: a stream is
+/// what a rank sends over it, or what all send that another such link holds back before.
 bool is_crowded(const plan::TransferGraph& graph, const topology::Topology& topology);
 
 /// `time` of a collective by this graph as it is compared with others, where rates may help: longer

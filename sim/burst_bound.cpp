@@ -1,6 +1,7 @@
 #include "sim/burst_bound.hpp"
 
 #include <algorithm>
+#include <cstddef>
 #include <span>
 #include <vector>
 
@@ -31,7 +32,31 @@ std::int64_t messages_of(const plan::TransferGraph& graph, std::int64_t elements
   return messages;
 }
 
-BurstBound bound_by(Duration least, std::span<const LinkTime> links, std::int64_t messages) {
+/// Ordered pairs of ranks of which one sends to the other.
+class Connections {
+ public:
+  explicit Connections(std::size_t ranks) : ranks_(ranks), has_(ranks * ranks) {}
+
+  void add(const plan::TransferGraph& graph) {
+    for (const plan::Transfer& transfer : graph.transfers()) {
+      has_[transfer.src.index() * ranks_ + transfer.dst.index()] = true;
+    }
+  }
+  /// BurstBound::connections.
+  double cost() const {
+    const auto pairs = static_cast<double>(ranks_ * (ranks_ - 1));
+    return pairs > 0
+               ? kMostOfConnections * static_cast<double>(std::ranges::count(has_, true)) / pairs
+               : 0;
+  }
+
+ private:
+  std::size_t ranks_;
+  std::vector<bool> has_;
+};
+
+BurstBound bound_by(Duration least, std::span<const LinkTime> links, std::int64_t messages,
+                    double connections) {
   LinkTime busiest;
   for (const LinkTime& link : links) {
     if (link.burst > Duration() && link.busy > busiest.busy) {
@@ -39,7 +64,7 @@ BurstBound bound_by(Duration least, std::span<const LinkTime> links, std::int64_
     }
   }
   if (busiest.busy >= scaled(busiest.burst, kManyBursts)) {
-    return {least, true};
+    return {least, true, connections};
   }
   const double share = std::min(kMostOfMessages, kShareOfMessage * static_cast<double>(messages));
   return {least + scaled(least, share), false};
@@ -59,13 +84,16 @@ BurstBound burst_bound(const plan::TransferGraph& graph, std::int64_t elements,
   for (const plan::LinkLoad& load : loads) {
     links.push_back({load.at_least(elements), load.burst});
   }
+  Connections connections(topology.rank_count());
+  connections.add(graph);
   return bound_by(plan::alpha_beta(graph, topology, loads).at_least(elements), links,
-                  messages_of(graph, elements, slice_elements));
+                  messages_of(graph, elements, slice_elements), connections.cost());
 }
 
 BurstBound burst_bound(const plan::Plan& plan, const topology::Topology& topology) {
   std::vector<LinkTime> links(topology.link_count());
   std::int64_t messages = 0;
+  Connections connections(topology.rank_count());
   for (const plan::Bucket& bucket : plan.buckets) {
     const plan::TransferGraph& graph = plan.schedules.at(bucket.schedule);
     for (const plan::LinkLoad& load : plan::link_loads(graph, topology)) {
@@ -73,10 +101,11 @@ BurstBound burst_bound(const plan::Plan& plan, const topology::Topology& topolog
       links[load.link.index()].burst = load.burst;
     }
     messages += messages_of(graph, bucket.elements, bucket.slice_elements);
+    connections.add(graph);
   }
   const Duration least =
       links.empty() ? Duration() : std::ranges::max(links, {}, &LinkTime::busy).busy;
-  return bound_by(least, links, messages);
+  return bound_by(least, links, messages, connections.cost());
 }
 
 topology::Topology without_bursts(const topology::Topology& topology) {

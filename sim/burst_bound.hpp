@@ -5,7 +5,8 @@
 // empties, so none takes less, on average, than the busiest link needs for its bytes. And where
 // that is many bursts, all schedules that keep that link busy look alike with them, as it makes up
 // for each of its pauses, while flows of a transport do not always (results/emulated-racks.md): so
-// it is timed without.
+// it is timed without. Of those that take the same then, the one is shorter whose ranks talk to
+// fewer others: connections of a transport that share a link are seldom all under way.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +24,13 @@ struct BurstBound {
   /// something that only shows then.
   Duration in_a_row;
   bool are_many = false;  ///< bursts in the time of the busiest link that has them
+  /// Of the time without bursts, if they are many: what connections add, by the share of the
+  /// ordered pairs of ranks that have one. Too little to prefer what is predicted to be slower by
+  /// more than kMostOfConnections.
+  double connections = 0;
 };
+
+inline constexpr double kMostOfConnections = 0.005;
 
 /// Whether there are bursts, and what links carry is known beforehand: messages go as pinned, at
 /// rates that stay.

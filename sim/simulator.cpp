@@ -88,9 +88,9 @@ class SimulatedCosts final : public plan::CostModel {
     require_in_step(options_);
     require_same_ranks("schedule '" + graph.name() + "'", graph.rank_count(), topology_);
     const Bound bound = bound_of(graph, elements, slice_elements);
-    return std::max(bound.in_a_row, run_alone(index({graph, elements, slice_elements}),
-                                              graph.name(), bound.topology, options_for(graph))
-                                        .time);
+    return bound.applied_to(run_alone(index({graph, elements, slice_elements}), graph.name(),
+                                      bound.topology, options_for(graph))
+                                .time);
   }
   std::optional<Duration> collective_time_below(const plan::TransferGraph& graph,
                                                 std::int64_t elements, std::int64_t slice_elements,
@@ -118,9 +118,9 @@ class SimulatedCosts final : public plan::CostModel {
     auto estimate =
         estimate_step_below(plan, workload, bound.topology, options_, indexer_, may_fold_, limit);
     if (estimate) {
-      estimate->step_time = std::max(estimate->step_time, bound.in_a_row);
+      estimate->step_time = bound.applied_to(estimate->step_time);
     }
-    return estimate;
+    return estimate && estimate->step_time < limit ? estimate : std::nullopt;
   }
   void interrupt_when(std::function<bool()> stop) override { options_.stop = std::move(stop); }
   std::optional<plan::StepEstimate> exact_step(const plan::Plan& plan,
@@ -167,7 +167,7 @@ class SimulatedCosts final : public plan::CostModel {
     if (!engine.run_until(limit.picoseconds(), options.stop)) {
       return std::nullopt;
     }
-    const Duration time = std::max(bound.in_a_row, Duration(engine.run_done(run)));
+    const Duration time = bound.applied_to(Duration(engine.run_done(run)));
     return time < limit ? std::optional(time) : std::nullopt;
   }
 
@@ -178,24 +178,29 @@ class SimulatedCosts final : public plan::CostModel {
     const Bound bound = bound_of(plan);
     plan::StepEstimate estimate = *estimate_step_below(plan, workload, bound.topology, options,
                                                        indexer_, may_fold_, Duration(INT64_MAX));
-    estimate.step_time = std::max(estimate.step_time, bound.in_a_row);
+    estimate.step_time = bound.applied_to(estimate.step_time);
     return estimate;
   }
 
   struct Bound {
     Duration in_a_row;                   ///< what many executions take at least on average
     const topology::Topology& topology;  ///< that one is simulated on
+    double connections = 0;              ///< BurstBound::connections
+
+    Duration applied_to(Duration simulated) const {
+      return std::max(in_a_row, simulated + scaled(simulated, connections));
+    }
   };
   Bound bound_of(const plan::TransferGraph& graph, std::int64_t elements,
                  std::int64_t slice_elements) const {
     return without_bursts_ ? taken(burst_bound(graph, elements, slice_elements, topology_))
-                           : Bound{Duration(), topology_};
+                           : Bound{Duration(), topology_, 0};
   }
   Bound bound_of(const plan::Plan& plan) const {
-    return without_bursts_ ? taken(burst_bound(plan, topology_)) : Bound{Duration(), topology_};
+    return without_bursts_ ? taken(burst_bound(plan, topology_)) : Bound{Duration(), topology_, 0};
   }
   Bound taken(const BurstBound& bound) const {
-    return {bound.in_a_row, bound.are_many ? *without_bursts_ : topology_};
+    return {bound.in_a_row, bound.are_many ? *without_bursts_ : topology_, bound.connections};
   }
 
   std::shared_ptr<const GraphIndex> index(const Buffer& buffer) {

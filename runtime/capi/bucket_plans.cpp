@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cmath>
 #include <functional>
+#include <utility>
 
 #include "base/error.hpp"
 #include "plan/empty_plan.hpp"
@@ -25,6 +26,9 @@ constexpr std::int64_t kSmallestPiece = 1 << 10;
 constexpr std::int64_t kLargestPiece = 1 << 20;
 constexpr std::int64_t kGrowth = 4;
 constexpr int kOfEach = 3;
+constexpr std::chrono::seconds kTimeForPieces(20);
+/// Of more, collectives alone are not divided more finely than candidates (planner::divide_finely).
+constexpr std::size_t kMostRanksOfBuckets = 32;
 
 std::vector<Piece> make_pieces() {
   std::vector<Piece> result;
@@ -58,6 +62,84 @@ std::function<bool()> stop_after(std::chrono::seconds time) {
   return [end = std::chrono::steady_clock::now() + time] {
     return std::chrono::steady_clock::now() >= end;
   };
+}
+
+plan::Plan plan_until(std::function<bool()> stop, const topology::Topology& cluster,
+                      std::span<const BucketRequest> requests, const CodecChoice& codec,
+                      bool may_have_rates) {
+  const plan::Workload workload = workload_of(requests);
+  const auto costs = sim::make_cost_model(cluster, {});
+  planner::PlannerOptions options;
+  options.codec = codec;
+  options.divides_finely = true;
+  options.route_rates = rates_if(may_have_rates);
+  options.bucket_size = Bytes(4);  // one float: no bucket takes in the next
+  options.local_batch = 1;
+  options.protect_outer_layers = false;
+  options.compare_baselines = false;
+  options.stop = std::move(stop);
+  plan::Plan plan = planner::make_plan(cluster, workload, *costs, options);
+  for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
+    if (plan.buckets.size() != requests.size() ||
+        plan.buckets[b].tensors != std::vector<std::uint32_t>{static_cast<std::uint32_t>(b)}) {
+      throw PlanError("the planner did not keep the buckets as they were given");
+    }
+  }
+  return plan;
+}
+
+plan::Plan empty_plan_of_pieces(const topology::Topology& cluster) {
+  plan::Plan plan = plan::empty_plan(cluster);
+  plan.name = "pieces of arrays";
+  plan.workload_name = plan.name;
+  return plan;
+}
+
+/// Each as a bucket of its size that a program announces would be planned.
+plan::Plan plan_pieces_as_buckets(const topology::Topology& cluster, bool may_have_rates) {
+  const auto stop = stop_after(kTimeForPieces);
+  plan::Plan plan = empty_plan_of_pieces(cluster);
+  for (const Piece& piece : pieces()) {
+    if (plan.buckets.empty() || plan.buckets.back().elements != piece.elements) {
+      const BucketRequest request{.elements = piece.elements};
+      plan = joined(plan, plan_until(stop, cluster, {&request, 1}, plan::Codec{}, may_have_rates));
+    } else {
+      plan.buckets.push_back(plan.buckets.back());
+      plan.buckets.back().tensors = {static_cast<std::uint32_t>(plan.buckets.size() - 1)};
+    }
+  }
+  return plan;
+}
+
+/// Each by the candidate that is cheapest for it.
+plan::Plan plan_pieces_by_candidates(const topology::Topology& cluster, bool may_have_rates) {
+  const auto costs = sim::make_cost_model(cluster, {});
+  planner::PlannerOptions options;
+  options.codec = plan::Codec{};
+  options.route_rates = rates_if(may_have_rates);
+  options.stop = stop_after(kTimeForPieces);
+  planner::CandidateSet candidates(cluster, *costs, options);
+  candidates.complete();
+  plan::Plan plan = empty_plan_of_pieces(cluster);
+  std::vector<std::size_t> used;  // by schedule of the plan: its candidate
+  for (const Piece& piece : pieces()) {
+    const auto choice = candidates.cheapest(piece.elements, planner::is_fp32);
+    if (!choice) {
+      throw ConfigError("cluster '" + cluster.name() + "': no schedule for an all-reduce");
+    }
+    auto known = std::find(used.begin(), used.end(), choice->candidate);
+    if (known == used.end()) {
+      plan.schedules.push_back(candidates.all()[choice->candidate].graph);
+      known = used.insert(used.end(), choice->candidate);
+    }
+    plan::Bucket bucket;
+    bucket.tensors = {static_cast<std::uint32_t>(plan.buckets.size())};
+    bucket.elements = piece.elements;
+    bucket.schedule = static_cast<std::uint32_t>(known - used.begin());
+    bucket.slice_elements = choice->slice_elements;
+    plan.buckets.push_back(std::move(bucket));
+  }
+  return plan;
 }
 
 }  // namespace
@@ -103,58 +185,14 @@ std::vector<std::vector<Part>> cut(std::int64_t elements) {
 }
 
 plan::Plan plan_pieces(const topology::Topology& cluster, bool may_have_rates) {
-  const auto costs = sim::make_cost_model(cluster, {});
-  planner::PlannerOptions options;
-  options.codec = plan::Codec{};
-  options.route_rates = rates_if(may_have_rates);
-  options.stop = stop_after(std::chrono::seconds(20));
-  planner::CandidateSet candidates(cluster, *costs, options);
-  candidates.complete();
-  plan::Plan plan = plan::empty_plan(cluster);
-  plan.name = "pieces of arrays";
-  plan.workload_name = plan.name;
-  std::vector<std::size_t> used;  // by schedule of the plan: its candidate
-  for (const Piece& piece : pieces()) {
-    const auto choice = candidates.cheapest(piece.elements, planner::is_fp32);
-    if (!choice) {
-      throw ConfigError("cluster '" + cluster.name() + "': no schedule for an all-reduce");
-    }
-    auto known = std::find(used.begin(), used.end(), choice->candidate);
-    if (known == used.end()) {
-      plan.schedules.push_back(candidates.all()[choice->candidate].graph);
-      known = used.insert(used.end(), choice->candidate);
-    }
-    plan::Bucket bucket;
-    bucket.tensors = {static_cast<std::uint32_t>(plan.buckets.size())};
-    bucket.elements = piece.elements;
-    bucket.schedule = static_cast<std::uint32_t>(known - used.begin());
-    bucket.slice_elements = choice->slice_elements;
-    plan.buckets.push_back(std::move(bucket));
-  }
-  return plan;
+  return cluster.rank_count() <= kMostRanksOfBuckets
+             ? plan_pieces_as_buckets(cluster, may_have_rates)
+             : plan_pieces_by_candidates(cluster, may_have_rates);
 }
 
 plan::Plan plan_buckets(const topology::Topology& cluster, std::span<const BucketRequest> requests,
                         const CodecChoice& codec, bool may_have_rates) {
-  const plan::Workload workload = workload_of(requests);
-  const auto costs = sim::make_cost_model(cluster, {});
-  planner::PlannerOptions options;
-  options.codec = codec;
-  options.divides_finely = true;
-  options.route_rates = rates_if(may_have_rates);
-  options.bucket_size = Bytes(4);  // one float: no bucket takes in the next
-  options.local_batch = 1;
-  options.protect_outer_layers = false;
-  options.compare_baselines = false;
-  options.stop = stop_after(std::chrono::seconds(10));
-  plan::Plan plan = planner::make_plan(cluster, workload, *costs, options);
-  for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
-    if (plan.buckets.size() != requests.size() ||
-        plan.buckets[b].tensors != std::vector<std::uint32_t>{static_cast<std::uint32_t>(b)}) {
-      throw PlanError("the planner did not keep the buckets as they were given");
-    }
-  }
-  return plan;
+  return plan_until(stop_after(std::chrono::seconds(10)), cluster, requests, codec, may_have_rates);
 }
 
 plan::Plan plan_buckets_like(const plan::Plan& made, std::span<const BucketRequest> requests) {

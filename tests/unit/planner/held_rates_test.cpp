@@ -65,7 +65,7 @@ TEST_CASE("rates are worth something where ranks are alike and values keep 16 bi
   CHECK_FALSE(gains(test::racks({{5, 10}, {5, 5}}, {2, 2}), "none"));
 }
 
-TEST_CASE("a link is crowded where it is the busiest and four ranks send over it") {
+TEST_CASE("a link is crowded where it is the busiest and four streams meet there") {
   const auto crowds = [](const topology::Topology& cluster, const char* family) {
     topology::Router router(cluster);
     return is_crowded(
@@ -76,6 +76,10 @@ TEST_CASE("a link is crowded where it is the busiest and four ranks send over it
   CHECK(crowds(four, "hierarchical"));
   CHECK_FALSE(crowds(four, "ring"));  // one sends out of each rack
   CHECK_FALSE(crowds(test::racks({{5, 5}, {5, 5}}, {2, 2}), "hierarchical"));
+  // Six ranks send into a rack, over three links that are as busy; then ten, over five.
+  CHECK_FALSE(crowds(test::racks({{5, 5}, {5, 5}, {5, 5}, {5, 5}}, {2, 2, 2, 2}), "hierarchical"));
+  CHECK(crowds(test::racks({{5, 5}, {5, 5}, {5, 5}, {5, 5}, {5, 5}, {5, 5}}, {2, 2, 2, 2, 2, 2}),
+               "hierarchical"));
 }
 
 TEST_CASE("what may gain from rates and has none is judged to take longer") {

@@ -7,6 +7,8 @@
 #include "base/error.hpp"
 #include "plan/format.hpp"
 #include "plan/verifier.hpp"
+#include "planner/schedule_table.hpp"
+#include "sim/simulator.hpp"
 #include "topology/reader.hpp"
 
 namespace rackrail::capi {
@@ -118,6 +120,64 @@ TEST_CASE("a codec is used on large buckets only, and none that was not asked fo
   // Uplinks ten times slower than the hosts' links, nothing to hide behind: FP32 cannot be best.
   const plan::Plan chosen = plan_buckets(two_racks(), requests_of({1 << 20}), std::nullopt);
   CHECK(chosen.buckets[0].codec.is_lossy());
+}
+
+/// Four racks of two as they are emulated, 1 Gbit/s and 500 Mbit/s, on two cores.
+topology::Topology four_emulated_racks() {
+  std::string nodes;
+  std::string links;
+  const auto link = [&](const std::string& from, const std::string& to, const std::string& more) {
+    links += "  - {from: " + from + ", to: " + to + ", latency: 147 ns, overhead: 13840 ns, " +
+             "burst: 65056 B, duplex: true, " + more + "}\n";
+  };
+  std::string switches;
+  for (const char rack : {'0', '1', '2', '3'}) {
+    const std::string tor = std::string("tor") + rack;
+    switches += "  - {name: " + tor + ", kind: switch}\n";
+    link(tor, "core", "bandwidth: 62042379 B/s, kind: other, tier: uplink");
+    for (const char side : {'a', 'b'}) {
+      const std::string host = std::string("host") + rack + side;
+      const std::string rank = std::to_string(2 * (rack - '0') + (side - 'a'));
+      nodes += "  - {name: " + host + ", kind: host, host: " + host + ", rack: " + tor +
+               ", rank: " + rank + ", processor: 24}\n";
+      link(host, tor,
+           "bandwidth: 124084757 B/s, kind: host-link, tier: host-link, cpu_share: 0.0296");
+    }
+  }
+  return topology::read_cluster_text(
+             "emulated.yaml",
+             "nodes:\n" + nodes + switches +
+                 "  - {name: core, kind: switch}\n"
+                 "  - {name: cores-in, kind: switch}\n"
+                 "  - {name: cores-out, kind: switch}\n"
+                 "links:\n" +
+                 links +
+                 "  - {from: cores-in, to: cores-out, bandwidth: 2093324596 B/s, latency: 0 ps, "
+                 "kind: shared, tier: cores, cpu_share: 0.5}\n")
+      .topology;
+}
+
+TEST_CASE("over four racks of two no forest is chosen that talks to more ranks to be no faster") {
+  const topology::Topology racks = four_emulated_racks();
+  for (std::int64_t elements = 1 << 18; elements <= 1 << 24; elements *= 4) {  // 1 to 64 MiB
+    CAPTURE(elements);
+    const plan::Plan plan = plan_buckets(racks, requests_of({elements}), plan::Codec{});
+    CHECK(plan.schedules.at(plan.buckets.front().schedule).name() == "hierarchical");
+  }
+  const plan::Plan pieces_plan = plan_pieces(racks);
+  for (const plan::Bucket& bucket : pieces_plan.buckets) {
+    CAPTURE(bucket.elements);
+    if (bucket.elements >= 1 << 18) {
+      CHECK(pieces_plan.schedules.at(bucket.schedule).name() == "hierarchical");
+    }
+  }
+  const auto costs = sim::make_cost_model(racks, {});
+  const planner::ScheduleTable table =
+      planner::make_schedule_table(racks, *costs, {.smallest = 1_MiB, .largest = 64_MiB});
+  for (const planner::TableRow& row : table.rows) {
+    CAPTURE(row.bytes.count());
+    CHECK(table.families[row.best] == "hierarchical");
+  }
 }
 
 TEST_CASE("plans are joined without a change of what was there") {
