@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -73,6 +74,7 @@ struct CollectiveCase {
 struct FastestOfFamilies {
   std::string_view family;
   sim::CollectiveResult result;
+  std::int64_t largest_message = 0;  ///< elements, were it not sent in slices
   /// The same once more, with what other options record.
   std::function<sim::CollectiveResult(const sim::SimulationOptions&)> again;
 };
@@ -117,7 +119,9 @@ std::optional<std::string> simulate_with(const planner::ScheduleFamily& family,
     sim::CollectiveResult result = run(c.simulation);
     const Duration time = result.time;
     if (!fastest || time < fastest->result.time) {
-      fastest = {family.name(), std::move(result), run};
+      const auto largest = static_cast<std::int64_t>(
+          std::ceil(planner::shape_of(*schedule).largest_share * static_cast<double>(c.elements)));
+      fastest = {family.name(), std::move(result), largest, run};
     }
     return time;
   };
@@ -287,7 +291,7 @@ void run_collective(Session& session, const topology::Topology& cluster,
   (options.schedule == kBestSchedule ? c.progress : c.simulation.progress) = progress;
   const auto start = std::chrono::steady_clock::now();
   const FastestOfFamilies fastest = simulate_collective(c, options.schedule);
-  const auto& [family, result, again] = fastest;
+  const auto& [family, result, largest_message, again] = fastest;
   const double wall = seconds_since(start);
   const sim::Records records = files.any() ? write_records(c, fastest, files) : sim::Records();
   bar.clear();
@@ -295,6 +299,11 @@ void run_collective(Session& session, const topology::Topology& cluster,
   if (whole != size) {
     notes.push_back(fmt::format("{} are no whole number of floats (4 B): {} are simulated",
                                 to_string(size), to_string(whole)));
+  }
+  if (!options.slice.empty() && *slice_elements >= largest_message) {
+    notes.push_back(fmt::format("--slice {} changes nothing: no message is larger than {}",
+                                options.slice,
+                                to_string(Bytes(largest_message * kBytesPerElement))));
   }
   if (is_staged(cluster)) {
     notes.emplace_back(

@@ -44,6 +44,7 @@ namespace {
 constexpr int kMostSamples = 1'000'000'000;
 constexpr int kMostWarmupSteps = 1'000'000'000;
 constexpr Bytes kSmallestBucket = 4_B;
+constexpr std::int64_t kFloatBytes = 4;
 /// Up to here the table of schedules by size takes less than the search and is always in the plan;
 /// above, only with --compare.
 constexpr std::size_t kRanksOfQuickTable = 16;
@@ -400,6 +401,28 @@ void print_text(const PlanOptions& options, const Made& made, const topology::To
   }
 }
 
+/// What is to be said of a --bucket-size that divides the gradients as any other would.
+std::optional<std::string> idle_bucket_size_note(const PlanOptions& options,
+                                                 const planner::PlannerOptions& chosen,
+                                                 const plan::Workload& workload) {
+  if (!chosen.bucket_size) {
+    return std::nullopt;
+  }
+  const auto is_as_large = [&](const plan::GradientTensor& tensor) {
+    return Bytes(tensor.elements * kFloatBytes) >= *chosen.bucket_size;
+  };
+  if (workload.gradient_bytes() <= *chosen.bucket_size) {
+    return fmt::format("--bucket-size {} changes nothing: all gradients, {}, are one bucket",
+                       options.bucket_size, to_string(workload.gradient_bytes()));
+  }
+  if (std::ranges::all_of(workload.tensors, is_as_large)) {
+    return fmt::format(
+        "--bucket-size {} changes nothing: buckets are of whole tensors, and none is smaller",
+        options.bucket_size);
+  }
+  return std::nullopt;
+}
+
 void run_plan(Session& session, const PlanOptions& options) {
   planner::PlannerOptions chosen = planner_options(options, session);
   const topology::Topology cluster = options.cluster.load(session);
@@ -457,6 +480,9 @@ void run_plan(Session& session, const PlanOptions& options) {
       workload, made.plan.batch, made.plan.prediction.step_time, options.target_samples);
   if (auto note = unscaled_compute_note(cluster, workload)) {
     made.plan.notes.push_back(*std::move(note));  // of what was read; the file has it without
+  }
+  if (auto note = idle_bucket_size_note(options, chosen, workload)) {
+    made.plan.notes.push_back(*std::move(note));
   }
   if (session.json) {
     made.plan.notes.insert(made.plan.notes.end(), warnings.begin(), warnings.end());
@@ -552,7 +578,8 @@ void add_plan_command(CLI::App& app, Session& session) {
   CLI::Option* gap = command->add_option(
       "--gap", options->gap,
       "End the search at the first plan whose step takes at most this share longer than the lower "
-      "bound, as 1% or 0.01; not where the batch is chosen, too");
+      "bound, as 1% or 0.01, at one in FP32 before any with codecs; not where the batch is chosen, "
+      "too");
   command
       ->add_option("--target-samples", options->target_samples,
                    "Length of the training in samples at the base batch, for the time to target "

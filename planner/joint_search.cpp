@@ -487,6 +487,36 @@ std::vector<Search::Scored> JointSearch::first_plans(const plan::BatchPlan& batc
   return plans;
 }
 
+std::optional<JointResult> JointSearch::near_enough_in_fp32(Duration enough) {
+  if (options_.codec.has_value() || search_.candidates().allowed_codecs().size() < 2) {
+    return std::nullopt;
+  }
+  const plan::BatchPlan batch = space_.fixed();
+  const Duration limit = enough + Duration(1);
+  for (const bool is_complete : {false, true}) {
+    if (is_complete) {
+      if (batch.local_batch.size() >= kVeryManyRanks) {
+        break;
+      }
+      search_.complete();
+    }
+    for (const Bytes size : sizes_) {
+      auto draft = search_.draft_below({"best fp32", size, is_fp32}, batch, limit);
+      if (draft && search_.is_affordable(*draft) && search_.may_beat(*draft, limit) &&
+          search_.score_below(draft->scored, limit)) {
+        JointResult result;
+        result.best_of.emplace("best fp32", draft->scored.estimate.step_time);
+        result.best = std::move(draft->scored);
+        return result;
+      }
+      if (options_.stop && options_.stop()) {
+        return std::nullopt;
+      }
+    }
+  }
+  return std::nullopt;
+}
+
 JointResult JointSearch::run() {
   const bool lossy = search_.candidates().allowed_codecs().size() > 1;
   const Knobs free{sizes_, any_candidate, lossy};

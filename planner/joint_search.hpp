@@ -94,6 +94,10 @@ class JointSearch {
 
   /// Throws ConfigError when the options leave no plan.
   JointResult run();
+  /// For PlannerOptions::enough_gap, before run(): the first plan in FP32 whose step takes no more
+  /// than `enough`, of the batch that is not searched. Of those that are made soonest only, where
+  /// ranks are very many. None where nothing else than FP32 would be tried, either.
+  std::optional<JointResult> near_enough_in_fp32(Duration enough);
 
  private:
   struct Knobs {

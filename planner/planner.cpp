@@ -106,7 +106,8 @@ plan::Plan search_plan(const topology::Topology& topology, const plan::Workload&
                        search.protected_by_tensor())
         .time;
   };
-  if (asked.enough_gap && !is_batch_searched(options, workload, space)) {
+  const bool ends_near_bound = asked.enough_gap && !is_batch_searched(options, workload, space);
+  if (ends_near_bound) {
     std::map<Batch, Duration> enough;  // step by batch
     search.on_simulated([&, enough](const plan::Plan& plan, Duration step) mutable {
       const Batch batch{plan.batch.local_batch, plan.batch.accumulation};
@@ -118,7 +119,12 @@ plan::Plan search_plan(const topology::Topology& topology, const plan::Workload&
     });
   }
   const std::vector<Bytes> sizes = bucket_sizes(workload, topology, options);
-  JointResult found = JointSearch(workload, options, space, search, sizes).run();
+  JointSearch joint(workload, options, space, search, sizes);
+  std::optional<JointResult> plain;
+  if (ends_near_bound) {
+    plain = joint.near_enough_in_fp32(scaled(step_bound(space.fixed()), 1 + *asked.enough_gap));
+  }
+  JointResult found = plain ? *std::move(plain) : joint.run();
   search.on_simulated({});
   found.is_near_bound = std::exchange(is_near_bound, false);  // what follows is not stopped by it
   found.was_stopped = found.was_stopped && !found.is_near_bound;
@@ -133,7 +139,7 @@ plan::Plan search_plan(const topology::Topology& topology, const plan::Workload&
       plan = finished_plan(found, search, topology, workload, cost_model, options);
     }
   }
-  if (asked.enough_gap && is_batch_searched(options, workload, space)) {
+  if (asked.enough_gap && !ends_near_bound) {
     plan.notes.emplace_back(
         "the batch was searched, too, so the search did not end where the step is near its bound");
   }

@@ -220,6 +220,30 @@ network: {wiring: leaf-spine, spine: {count: 1, bandwidth: 50 Gbit/s, latency: 1
         self.assert_bad_input("plan", "two-racks-40g", "vgg-16", "--gap", "1e9%",
                               found="'1e9%'", expected="at most 100000%")
 
+    def test_within_a_gap_a_plan_in_fp32_is_preferred_to_one_with_codecs(self):
+        def planned(gap):
+            plan = self.rackrail_json("plan", "two-racks-40g", "resnet-50", "--local-batch", "8",
+                                      "--gap", gap)
+            return plan["gap"], {codec for bucket in plan["buckets"]
+                                 for codec in bucket["codec_tiers"].values()}
+        gap, codecs = planned("30%")
+        self.assertLessEqual(gap, 0.3)
+        self.assertEqual(codecs, {"none"})
+        gap, codecs = planned("5%")  # which FP32 does not reach
+        self.assertLessEqual(gap, 0.05)
+        self.assertNotEqual(codecs, {"none"})
+
+    def test_a_bucket_size_that_divides_nothing_is_said_to(self):
+        def said(*size):
+            return " ".join(self.rackrail_json("plan", "two-racks-40g", "resnet-50", "--naive",
+                                               *size)["notes"])
+        self.assertIn("--bucket-size 1GiB changes nothing: all gradients", said("--bucket-size",
+                                                                                "1GiB"))
+        self.assertIn("--bucket-size 4 B changes nothing: buckets are of whole tensors",
+                      said("--bucket-size", "4 B"))
+        for size in ((), ("--bucket-size", "4MiB")):
+            self.assertNotIn("changes nothing", said(*size))
+
     def test_codecs_have_one_name_each_in_what_people_read(self):
         near = ("--gap", "50%")
         low = self.rackrail("plan", "two-racks-40g", "bert-large", "--codec", "lowrank:rank=4",

@@ -36,6 +36,18 @@ class Notes(harness.CommandTest):
         self.assertIn("A100", self.rackrail("topology", "convert", "small.csv").out)
         self.assert_bad_input(*run, "--device-class", "A1OO", where="--device-class")
 
+    def test_slices_that_cut_nothing_are_said_to(self):
+        self.write("edges.csv", EDGES.replace("gpu", "host"))
+        for schedule in ("ring", "best"):
+            def notes(*slices):
+                run = ("simulate", "edges.csv", "--collective", "all-reduce", "--bytes", "3MiB",
+                       "--schedule", schedule)
+                return " ".join(self.rackrail_json(*run, *slices)["notes"])
+            self.assertIn("--slice 64MiB changes nothing: no message is larger than",
+                          notes("--slice", "64MiB"))
+            self.assertNotIn("changes nothing", notes("--slice", "64KiB"))
+            self.assertNotIn("changes nothing", notes())
+
     def test_an_unknown_class_is_a_warning_that_names_the_likeliest_one(self):
         self.write("small.csv", EDGES + "\nvertex,role,kind,device_class\n" + "".join(
             f"gpu{i},rank,gpu,a100-sxm\n" for i in range(3)))
