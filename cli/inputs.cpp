@@ -152,6 +152,22 @@ plan::Workload load_workload(Session& session, const std::string& name_or_path) 
   return workload;
 }
 
+std::string workload_of_plan(const plan::Plan& plan, const std::string& plan_path,
+                             const std::string& asked) {
+  if (!asked.empty()) {
+    return asked;
+  }
+  const std::vector<std::string> shipped = plan::shipped_workloads(topology::configs_folder());
+  if (!std::filesystem::exists(plan.workload_name) &&
+      std::ranges::find(shipped, plan.workload_name) == shipped.end()) {
+    throw ConfigError(
+        ErrorContext{plan_path, "workload_name",
+                     fmt::format("'{}', which is not a shipped workload", plan.workload_name),
+                     "--workload with the file that the plan was made for"});
+  }
+  return plan.workload_name;
+}
+
 bool is_cluster(const std::string& name_or_path) {
   std::error_code status;
   if (!std::filesystem::is_regular_file(name_or_path, status)) {
@@ -201,15 +217,7 @@ PlanInput load_unverified_input(Session& session, const std::string& plan_path,
                                              "--device-class and --overlay as when it was planned",
                                              input.cluster.name(), input.cluster.digest())});
   }
-  const std::string workload_name = workload.empty() ? input.plan.workload_name : workload;
-  const std::vector<std::string> shipped = plan::shipped_workloads(topology::configs_folder());
-  if (workload.empty() && !std::filesystem::exists(workload_name) &&
-      std::ranges::find(shipped, workload_name) == shipped.end()) {
-    throw ConfigError(
-        ErrorContext{plan_path, "workload_name",
-                     fmt::format("'{}', which is not a shipped workload", workload_name),
-                     "--workload with the file that the plan was made for"});
-  }
+  const std::string workload_name = workload_of_plan(input.plan, plan_path, workload);
   input.workload = load_workload(session, workload_name);
   if (input.workload.digest() != input.plan.workload_digest) {
     throw PlanError(ErrorContext{

@@ -57,6 +57,11 @@ void require_place(const std::string& path);
 /// found out by those who open it.
 void require_transport(const std::string& name);
 
+/// What --workload says, or else the name of the plan's. Throws ConfigError that asks for
+/// --workload where that is neither a file nor shipped.
+std::string workload_of_plan(const plan::Plan& plan, const std::string& plan_path,
+                             const std::string& asked);
+
 /// A file or the name of a shipped workload.
 plan::Workload load_workload(Session& session, const std::string& name_or_path);
 

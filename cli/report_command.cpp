@@ -23,6 +23,7 @@
 #include "cli/progress.hpp"
 #include "cli/session.hpp"
 #include "cli/table.hpp"
+#include "cli/training_report.hpp"
 #include "planner/batch.hpp"
 #include "planner/planner.hpp"
 #include "sim/simulator.hpp"
@@ -155,6 +156,23 @@ std::string run_rows(const std::vector<Run>& runs) {
   return html_table(rows);
 }
 
+/// What is to be said where a run had another network than the plan is for; empty: nothing.
+std::string on_other_networks(const std::vector<Run>& runs) {
+  std::vector<std::string> names;
+  for (const Run& run : runs) {
+    const auto network = run.result.find("network");
+    if (network != run.result.end() && *network == name_of(TrainingNetwork::kThisMachine)) {
+      names.push_back(run.name);
+    }
+  }
+  return names.empty()
+             ? std::string()
+             : fmt::format(
+                   "{}: measured on one machine, without the cluster's network (train "
+                   "--emulate builds it); only what is predicted for that machine compares",
+                   fmt::join(names, ", "));
+}
+
 std::string run_curves(const std::vector<Run>& runs) {
   std::string html;
   for (const Run& run : runs) {
@@ -223,7 +241,10 @@ std::string report_html(const PlanInput& input, const std::vector<Run>& runs) {
   }
   body += section("Step time against bound and alternatives", bars_svg(bars));
   if (!runs.empty()) {
-    body += section("Predicted and measured on real workers", run_rows(runs) + run_curves(runs));
+    const std::string where = on_other_networks(runs);
+    body += section("Predicted and measured on real workers",
+                    run_rows(runs) + (where.empty() ? "" : "<p>" + escape_html(where) + "</p>") +
+                        run_curves(runs));
   }
   body += section("The cluster, links coloured by their use in a step",
                   topology_svg(input.cluster, chosen.links));
@@ -301,7 +322,8 @@ void run_report(Session& session, const ReportOptions& options) {
     session.print_json({{"output", options.output}, {"bytes", page.size()}});
   } else {
     if (!runs.empty()) {
-      fmt::print("{}\n", comparison(runs));
+      const std::string where = on_other_networks(runs);
+      fmt::print("{}{}\n", comparison(runs), where.empty() ? where : where + "\n");
     }
     fmt::print("wrote {}\n", options.output);
   }

@@ -118,7 +118,7 @@ std::optional<topology::Topology> cluster_of(Session& session, const TrainOption
 }
 
 plan::Workload workload_of(Session& session, const TrainOptions& options, const plan::Plan& plan) {
-  const std::string source = options.workload.empty() ? plan.workload_name : options.workload;
+  const std::string source = workload_of_plan(plan, options.plan, options.workload);
   plan::Workload workload = load_workload(session, source);
   if (workload.digest() != plan.workload_digest) {
     throw PlanError(ErrorContext{options.plan, "workload_digest",
@@ -395,9 +395,21 @@ void report_failure(Session& session, const TrainOptions& options, const plan::P
   session.status = job.exit_status == kDone ? kNotMet : job.exit_status;
 }
 
+/// A cluster of one host may be this machine.
+TrainingNetwork network_of(const TrainOptions& options,
+                           const std::optional<runtime::LaunchEnvironment>& launch,
+                           const std::optional<topology::Topology>& cluster) {
+  if (!options.emulate.empty()) {
+    return TrainingNetwork::kEmulated;
+  }
+  const bool is_one_host = cluster && topology::ranks_by_host(*cluster).size() == 1;
+  return launch.has_value() || is_one_host ? TrainingNetwork::kLaunchers
+                                           : TrainingNetwork::kThisMachine;
+}
+
 /// `links`: of the emulated network, or null.
 void report_training(Session& session, const TrainOptions& options, const plan::Plan& plan,
-                     const runtime::JobResult& job,
+                     const runtime::JobResult& job, TrainingNetwork network,
                      const std::optional<topology::Topology>& cluster,
                      const std::optional<Continuation>& continuation,
                      const std::optional<TrainingPrediction>& predicted,
@@ -406,6 +418,7 @@ void report_training(Session& session, const TrainOptions& options, const plan::
     session.note("note: " + note);
   }
   TrainingSummary summary = summarise(plan, job, options.synchrony.synchrony());
+  summary.network = network;
   if (options.on_noise != "ignore") {  // the only estimate that knows of other batches
     summary.noise_scale = continuation->noise_scale();
   }
@@ -488,7 +501,8 @@ void run_train(Session& session, const TrainOptions& options) {
   if (!job.ok) {
     report_failure(session, options, plan, job);
   } else if (job.is_leader) {
-    report_training(session, options, plan, job, cluster, continuation, predicted, links);
+    report_training(session, options, plan, job, network_of(options, launch, cluster), cluster,
+                    continuation, predicted, links);
   }
 }
 

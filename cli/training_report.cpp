@@ -186,6 +186,18 @@ std::map<std::string, std::int64_t> bytes_over_tiers(
   return tiers;
 }
 
+std::string_view name_of(TrainingNetwork network) {
+  switch (network) {
+    case TrainingNetwork::kThisMachine:
+      return "this machine";
+    case TrainingNetwork::kEmulated:
+      return "emulated";
+    case TrainingNetwork::kLaunchers:
+      break;
+  }
+  return "launcher's";
+}
+
 std::string training_text(const plan::Plan& plan, const runtime::JobResult& job,
                           const TrainingSummary& summary,
                           const std::optional<TrainingPrediction>& predicted,
@@ -223,6 +235,12 @@ std::string training_text(const plan::Plan& plan, const runtime::JobResult& job,
                                                   (time / summary.step_time - 1) * kPercent)
                                     : to_string(time)});
   }
+  if (summary.network == TrainingNetwork::kThisMachine) {
+    table.add_row({"on the cluster",
+                   fmt::format("{}, simulated: '{}', whose network these workers of one machine do "
+                               "not have (--emulate)",
+                               to_string(plan.prediction.step_time), plan.cluster_name)});
+  }
   table.add_row(
       {"synchronisation", has_measured ? percent(summary.sync_share) + " of the step" : "-"});
   for (const auto& [tier, bytes] : tiers) {
@@ -253,6 +271,7 @@ nlohmann::json training_json(const plan::Plan& plan, const runtime::JobResult& j
                            {"device", device_of(job)},
                            {"transport", job.workers.empty() ? "" : job.workers[0].transport},
                            {"steps", summary.steps},
+                           {"network", name_of(summary.network)},
                            {"mode", mode_of(summary.synchrony)},
                            {"local_steps", summary.synchrony.local_steps.value_or(1)},
                            {"final_loss", summary.loss},

@@ -6,6 +6,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/units.hpp"
@@ -17,9 +18,14 @@
 
 namespace rackrail::cli {
 
+/// What joined the workers: the plan's own network only where it was emulated, or where a launcher
+/// put them there.
+enum class TrainingNetwork { kThisMachine, kEmulated, kLaunchers };
+
 /// A job that trained to its end, as its leader saw it.
 struct TrainingSummary {
   trainer::Synchrony synchrony;
+  TrainingNetwork network = TrainingNetwork::kLaunchers;
   std::uint32_t steps = 0;
   double loss = 0;             ///< of the last step, mean over the ranks
   std::vector<double> losses;  ///< likewise, by step of this run
@@ -47,6 +53,10 @@ std::vector<std::string> notes_of(const runtime::JobResult& job);
 /// is not known here.
 std::map<std::string, std::int64_t> bytes_over_tiers(
     const runtime::JobResult& job, const std::optional<topology::Topology>& cluster);
+
+/// The key "network" of a run's JSON. To a run on this machine the plan's own step time, which is
+/// of another network, says nothing.
+std::string_view name_of(TrainingNetwork network);
 
 std::string training_text(const plan::Plan& plan, const runtime::JobResult& job,
                           const TrainingSummary& summary,

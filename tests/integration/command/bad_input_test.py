@@ -319,6 +319,13 @@ class BadInput(harness.CommandTest):
         self.assert_bad_input("train", "plan.json", "--training", "opera", found="opera")
         self.assert_bad_input("train", "plan.json", "--calibration", "words.json", "--workers", "4",
                               file="words.json")
+        self.write("machine.json", json.dumps(harness.calibration()))
+        own = self.contents()["plan.json"].replace(b'"resnet-50"', b'"digits-mlp"')
+        (self.folder / "own.json").write_bytes(own)
+        for options in (("--calibration", "machine.json"), ("--on-loss", "continue")):
+            self.assert_bad_input("train", "own.json", "--workers", "4", *options, file="own.json",
+                                  where="workload_name", found="digits-mlp",
+                                  expected="--workload with the file")
         self.assert_bad_input("train", "plan.json", "--workers", "4", "--transport", "pigeon",
                               found="pigeon")
         self.assert_bad_input("simulate", "plan.json", "--cluster", "a100-8x8", file="plan.json")

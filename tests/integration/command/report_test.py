@@ -19,6 +19,15 @@ class Report(TrainingTest):
                      "bytes over rack-uplink per step", "final accuracy", "wrote r.html"):
             self.assertIn(word, printed)
         page = (self.folder / "r.html").read_text()
+        # Whoever compares is told that the network was another.
+        elsewhere = "first, second: measured on one machine, without the cluster"
+        self.assertIn(elsewhere, printed)
+        self.assertIn(elsewhere, page)
+        emulated = json.loads(run.out)
+        self.assertEqual(emulated["network"], "this machine")
+        self.write("emulated.json", json.dumps({**emulated, "network": "emulated"}))
+        self.assertNotIn("on one machine", self.rackrail(
+            "report", plan, "--workload", "digits.yaml", "--run", "emulated.json").out)
         self.assertIn("digits-mlp on two-racks-40g", page)
         self.assertNotRegex(page, r"<script|<link|<iframe|https?:|src=|@import|url\((?!#)")
         self.assertNotRegex(page, r'href="(?!#)')

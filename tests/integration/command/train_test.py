@@ -30,6 +30,17 @@ class Train(TrainingTest):
         self.assertAlmostEqual(bytes_over["nic"] / (8 * 4 * 1.5 * gradients), 1, places=4)
         self.assertAlmostEqual(bytes_over["rack-uplink"] / (8 * 2 * 1.5 * gradients), 1, places=4)
 
+    def test_the_step_on_the_cluster_is_told_apart_from_that_here(self):
+        # One host may be this machine, two cannot.
+        self.write("one.csv", "source,target,bandwidth,latency\ngpu0,switch,10 GB/s,1 us\n"
+                              "gpu1,switch,10 GB/s,1 us\n\nvertex,role,kind,host\n"
+                              "gpu0,rank,gpu,here\ngpu1,rank,gpu,here\n")
+        for cluster, is_said in (("two-hosts.csv", True), ("one.csv", False)):
+            plan = self.make_plan("plan.json", cluster=cluster)
+            printed = self.rackrail("train", plan, "--workers", "2", "--steps", "2", "--cluster",
+                                    cluster).out
+            self.assertEqual("on the cluster" in printed, is_said, printed)
+
     def test_naive_and_chosen_plans_train_any_number_of_workers(self):
         for cluster, workers in (("two-racks-40g", "4"), ("two-hosts.csv", "2")):
             for options in (("--naive",), ()):
