@@ -149,6 +149,9 @@ plan::Workload load_workload(Session& session, const std::string& name_or_path) 
     file = configs / "models" / (name_or_path + ".yaml");
   }
   session.add_input(file);
+  for (const std::string& note : workload.notes) {
+    session.note("note: " + note);
+  }
   return workload;
 }
 

@@ -71,7 +71,10 @@ struct Workload {
   /// where somebody measured them (`rackrail calibrate`).
   std::map<std::string, double> codec_errors;
   double base_learning_rate = 0.1;  ///< at `base_batch`
+  bool has_learning_rate = false;   ///< whether its file says so: else that is a default
   std::int64_t base_batch = 256;    ///< global batch of the base learning rate
+  /// What its file has and is not kept to here, a line each, which begins with the file's name.
+  std::vector<std::string> notes;
 
   std::int64_t elements() const;
   /// As measured on its own gradients, else of the shipped table (plan::usual_error).

@@ -109,8 +109,19 @@ void read_profile(const std::vector<Line>& lines, const std::string& file, Workl
   workload.forward = scaled(workload.backward(), 0.5);
 }
 
+constexpr std::int64_t kFloatWidth = 4;
+
+/// Of `bytes` of gradients of other widths than FP32.
+std::string width_note(const std::string& file, Bytes bytes) {
+  return fmt::format(
+      "{}: {} of gradients are not of 4 bytes per parameter and count as FP32 of the same size, "
+      "which codecs shrink further than they could (fp16 to half); --error-budget 0 uses none",
+      file, to_string(bytes));
+}
+
 void read_layers(const std::vector<Line>& lines, const std::string& file, Workload& workload) {
   Duration gap;
+  std::int64_t others = 0;  // bytes of other widths
   for (auto line = lines.rbegin(); line != lines.rend(); ++line) {
     const Cells cells(file, *line);
     const std::string name = cells.name(0);
@@ -122,9 +133,13 @@ void read_layers(const std::vector<Line>& lines, const std::string& file, Worklo
       workload.tensors.push_back(
           {.name = name, .elements = (parameters * width + 3) / 4, .ready_gap = gap});
       gap = Duration();
+      others += width == kFloatWidth ? 0 : parameters * width;
     }
   }
   workload.backward_tail = gap;
+  if (others > 0) {
+    workload.notes.push_back(width_note(file, Bytes(others)));
+  }
 }
 
 }  // namespace

@@ -235,7 +235,10 @@ constexpr std::array kFields{
           }},
     Field{"codec_errors", false, read_codec_errors},
     Field{"base_learning_rate", false,
-          [](const Value& v, Workload& w) { w.base_learning_rate = v.number(0, 1e6); }},
+          [](const Value& v, Workload& w) {
+            w.base_learning_rate = v.number(0, 1e6);
+            w.has_learning_rate = true;
+          }},
     Field{"base_batch", false,
           [](const Value& v, Workload& w) { w.base_batch = v.count(1, kLargestBatch); }},
 };
@@ -359,7 +362,9 @@ std::string to_yaml(const Workload& workload) {
     }
     line("codec_errors", "{ " + errors + " }");
   }
-  line("base_learning_rate", fmt::format("{}", workload.base_learning_rate));
+  if (workload.has_learning_rate || workload.base_learning_rate != Workload{}.base_learning_rate) {
+    line("base_learning_rate", fmt::format("{}", workload.base_learning_rate));
+  }
   line("base_batch", std::to_string(workload.base_batch));
   text += "tensors:  # [name, elements, gap since the gradient before it]\n";
   for (const GradientTensor& tensor : workload.tensors) {

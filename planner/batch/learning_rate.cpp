@@ -24,8 +24,9 @@ void set_learning_rate(plan::BatchPlan& batch, const plan::Workload& workload,
   const double ratio = static_cast<double>(global) / static_cast<double>(workload.base_batch);
   const bool warms_up = rule != LearningRateRule::kAdaScale && ratio > 1;
   batch.warmup_steps = warms_up ? kWarmupSteps : 0;
-  const std::string base =
-      fmt::format("{:.4g} at batch {}", workload.base_learning_rate, workload.base_batch);
+  const std::string base = fmt::format(
+      "{:.4g}{} at batch {}", workload.base_learning_rate,
+      workload.has_learning_rate ? "" : " (a default: the workload has none)", workload.base_batch);
   const std::string warmup =
       warms_up ? fmt::format(", after a linear warm-up over {} steps", kWarmupSteps) : "";
   if (rule == LearningRateRule::kAdaScale) {

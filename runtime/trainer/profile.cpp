@@ -222,6 +222,7 @@ plan::Workload make_workload(const TrainingConfig& config, Model& model,
   workload.memory_per_sample = Bytes(4) * (2 * model.activations_per_sample());
   workload.memory_fixed = workload.gradient_bytes() * 3;
   workload.base_learning_rate = config.base_learning_rate;
+  workload.has_learning_rate = true;
   workload.base_batch = config.base_batch;
   return workload;
 }

@@ -123,6 +123,9 @@ TEST_CASE("a workload reads back from its own text, with names of any kind") {
   CHECK(again.memory_fixed == workload.memory_fixed);
   CHECK(again.memory_per_sample == workload.memory_per_sample);
   CHECK(again.base_learning_rate == workload.base_learning_rate);
+  CHECK(again.has_learning_rate);
+  workload = parse_workload_yaml(kYaml, "w.yaml");  // which has none
+  CHECK_FALSE(parse_workload_yaml(to_yaml(workload), "w.yaml").has_learning_rate);
 }
 
 TEST_CASE("a wrong YAML workload is refused with file, line, found and expected") {
@@ -175,6 +178,15 @@ TEST_CASE("layers in forward order become gradients in backward order") {
   CHECK(workload.forward == 10'500_ns);
   CHECK(workload.profiled_batch == 1);
   CHECK(workload.device_class.empty());
+  REQUIRE(workload.notes.size() == 1);
+  CHECK_THAT(workload.notes.front(), Catch::StartsWith("w.csv: 14 B of gradients are not of 4"));
+}
+
+TEST_CASE("layers of FP32 are read without a note") {
+  const Workload workload = parse_workload_csv(
+      "name,parameters,bytes_per_parameter,forward_us,backward_us\nconv,100,4,1,10\npad,0,2,1,1\n",
+      "w.csv", "w");
+  CHECK(workload.notes.empty());
 }
 
 TEST_CASE("a workload's device class has the name of the table") {
