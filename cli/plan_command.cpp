@@ -33,6 +33,7 @@
 #include "planner/compare.hpp"
 #include "planner/plan_report.hpp"
 #include "planner/planner.hpp"
+#include "planner/progress.hpp"
 #include "planner/schedule_table.hpp"
 #include "planner/search.hpp"
 #include "sim/simulator.hpp"
@@ -275,6 +276,16 @@ void compare_families(Made& made, const topology::Topology& cluster, const plan:
   }
 }
 
+/// The first few of them.
+std::string listed(const std::vector<std::string>& names) {
+  constexpr std::size_t kShown = 3;
+  const std::vector<std::string> first(
+      names.begin(), names.begin() + static_cast<std::ptrdiff_t>(std::min(kShown, names.size())));
+  return fmt::format(
+      "{}{}", fmt::join(first, ", "),
+      names.size() > kShown ? fmt::format(" and {} more", names.size() - kShown) : "");
+}
+
 std::string host_table(const std::vector<planner::HostCountPoint>& points) {
   Table table({{"hosts", Align::kRight},
                {"ranks", Align::kRight},
@@ -283,13 +294,17 @@ std::string host_table(const std::vector<planner::HostCountPoint>& points) {
                {"useful samples/s", Align::kRight},
                {"per host", Align::kRight},
                {""}});
-  const std::size_t best = planner::best_host_count(points).hosts;
+  const planner::HostCountPoint& best = planner::best_host_count(points);
+  const auto is_best = [&best](const planner::HostCountPoint& point) { return &point == &best; };
   for (const planner::HostCountPoint& point : points) {
-    table.add_row({std::to_string(point.hosts), std::to_string(point.ranks),
-                   std::to_string(point.global_batch), to_string(point.step_time),
-                   fmt::format("{:.1f}", point.goodput),
-                   fmt::format("{:.1f}", point.goodput / static_cast<double>(point.hosts)),
-                   point.hosts == best ? "fewest within 1 % of the best" : ""});
+    table.add_row(
+        {std::to_string(point.hosts), std::to_string(point.ranks),
+         std::to_string(point.global_batch), to_string(point.step_time),
+         fmt::format("{:.1f}", point.goodput),
+         fmt::format("{:.1f}", point.goodput / static_cast<double>(point.hosts)),
+         fmt::format("{}{}{}", point.without.empty() ? "" : "without " + listed(point.without),
+                     !point.without.empty() && is_best(point) ? "; " : "",
+                     is_best(point) ? "fewest within 1 % of the best" : "")});
   }
   return table.to_string();
 }
@@ -348,7 +363,8 @@ void print_json(Session& session, const PlanOptions& options, const Made& made,
                                           {"ranks", point.ranks},
                                           {"global_batch", point.global_batch},
                                           {"step_time_s", point.step_time.seconds()},
-                                          {"goodput", point.goodput}});
+                                          {"goodput", point.goodput},
+                                          {"without", point.without}});
   }
   session.print_json(result);
 }
@@ -437,7 +453,12 @@ void run_plan(Session& session, const PlanOptions& options) {
   session.add_output(options.output);
   const auto cost_model = sim::make_cost_model(cluster, {});
   ProgressBar bar("planning", session.progress_elsewhere());
-  chosen.progress = [&bar](double share, const std::string& what) { bar.update(share, what); };
+  const planner::Progress whole = [&bar](double share, const std::string& what) {
+    bar.update(share, what);
+  };
+  constexpr double kSearchBesideComparison = 0.5;  // share of the work
+  const double share_of_search = options.compare ? kSearchBesideComparison : 1;
+  chosen.progress = planner::part_of(whole, 0, share_of_search);
   const auto start = std::chrono::steady_clock::now();
   std::optional<PlanBudget> budget;
   if (!options.time_budget.empty()) {
@@ -466,6 +487,7 @@ void run_plan(Session& session, const PlanOptions& options) {
   spent.search_time =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (options.compare) {
+    chosen.progress = planner::part_of(whole, share_of_search, 1);
     compare_families(made, cluster, workload, *cost_model, chosen, spent.was_stopped);
   }
   bar.clear();
@@ -562,10 +584,10 @@ void add_plan_command(CLI::App& app, Session& session) {
       "--compare", options->compare,
       "Also show the step time of every schedule family alone, for the same batch, "
       "whatever --schedule and --codec say");
-  CLI::Option* compare_hosts =
-      command->add_flag("--compare-hosts", options->compare_hosts,
-                        "Also plan for 1, 2, 4, ... hosts, those that rackrail place takes, and "
-                        "show the goodput of each");
+  CLI::Option* compare_hosts = command->add_flag(
+      "--compare-hosts", options->compare_hosts,
+      "Also plan for 1, 2, 4, ... hosts, those that rackrail place takes, and for "
+      "all but those behind the narrowest cut, and show the goodput of each");
   CLI::Option* explain = command->add_flag(
       "--explain", options->explain,
       "Also show what each choice buys, what each kind of choice reaches alone, what protection of "

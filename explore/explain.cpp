@@ -97,15 +97,50 @@ Gain try_out(const Change& change, const plan::Plan& plan, const plan::Workload&
   return gain;
 }
 
-/// All that is tried: what was asked for, what the conditions have, what the cluster has.
+/// The link that the critical path waited for longest, unless it was asked about or is, with its
+/// way back, all that its tier has.
+std::optional<NamedLinks> critical_link(const std::vector<Part>& parts,
+                                        const topology::Topology& topology,
+                                        const ExplainOptions& options) {
+  const auto longest = std::ranges::max_element(parts, {}, &Part::link_time);
+  if (longest == parts.end() || longest->link.empty() ||
+      std::ranges::count(options.links, longest->link, &NamedLinks::name) > 0) {
+    return std::nullopt;
+  }
+  const std::vector<LinkId> links = topology::links_named(topology, longest->link);
+  const topology::Link& link = topology.link(links.front());
+  std::size_t alike = 0;
+  for (std::size_t l = 0; l < topology.link_count(); ++l) {
+    alike += topology.link(LinkId(l)).tier == link.tier ? 1 : 0;
+  }
+  const bool is_whole_tier = alike <= 2 * links.size();
+  return is_whole_tier || link.kind == topology::LinkKind::kShared
+             ? std::nullopt
+             : std::optional(NamedLinks{longest->link, links});
+}
+
+/// Of the link that the step waits for, what more bandwidth would do.
+std::vector<Change> changes_of_critical(const topology::Topology& topology,
+                                        const NamedLinks& link) {
+  std::vector<Change> changes = changes_of_links(topology, link);
+  std::erase_if(changes, [](const Change& change) { return !change.what.ends_with("bandwidth"); });
+  return changes;
+}
+
+/// All that is tried: what was asked for, the link that the step waits for longest, what the
+/// conditions have, what the cluster has.
 std::vector<Change> all_changes(const topology::Topology& topology, const Conditions& conditions,
-                                const ExplainOptions& options, std::vector<std::string>& notes) {
+                                const ExplainOptions& options, const std::vector<Part>& parts,
+                                std::vector<std::string>& notes) {
   std::vector<Change> changes;
   const auto add = [&](std::vector<Change> more) {
     std::move(more.begin(), more.end(), std::back_inserter(changes));
   };
   for (const NamedLinks& links : options.links) {
     add(changes_of_links(topology, links));
+  }
+  if (const auto critical = critical_link(parts, topology, options)) {
+    add(changes_of_critical(topology, *critical));
   }
   add(changes_of_conditions(conditions, topology, notes));
   add(changes_of(topology, notes));
@@ -173,7 +208,8 @@ Explanation explain(const plan::Plan& plan, const plan::Workload& workload,
   result.reported_time = span_of_reported(step);
   result.parts = parts_of(step, topology);
 
-  const std::vector<Change> changes = all_changes(topology, conditions, options, result.notes);
+  const std::vector<Change> changes =
+      all_changes(topology, conditions, options, result.parts, result.notes);
   if (options.replan && options.conditions.scenario) {
     result.notes.emplace_back(
         "plans are made for undisturbed steps, and then simulated as they are");

@@ -3,7 +3,8 @@
 // Two answers to the first question, which often differ. The critical path says what the step's
 // time went into; but what is taken off one path may appear on the next one, and what is on the
 // path may be replaced by something else as soon as it is shortened. So every improvement is also
-// simulated (finite differences): gain = (T − T′) / T for step times T before and T′ after.
+// simulated (finite differences), of a tier and, by itself, of the link that the critical path
+// waits for longest: gain = (T − T′) / T for step times T before and T′ after.
 //
 // Both may be asked under a scenario (explore/conditions.hpp). T is then the mean over its steps,
 // or what a step comes to in a run with failures; the scenario is read anew for every changed

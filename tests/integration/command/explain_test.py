@@ -40,6 +40,20 @@ class Explain(harness.CommandTest):
         tenth = self.gain(result, "rack-uplink bandwidth", "+10 %")
         self.assertAlmostEqual(tenth["gain"], 0.12 * (1 - 1 / 1.1) / step, delta=0.005)
 
+    def test_the_link_of_one_slow_host_is_the_bottleneck(self):
+        rates = (10, 10, 2, 10)
+        self.write("one-slow.csv", "source,target,bandwidth,latency\n" + "".join(
+            f"host{i},switch,{rate} Gbit/s,2 us\n" for i, rate in enumerate(rates)))
+        self.write("model.yaml", MODEL.format(forward="1 ms", backward="1 ms"))
+        self.rackrail("plan", "one-slow.csv", "model.yaml", "--error-budget", "0", "--schedule",
+                      "ring", "-o", "plan.json")
+        result = self.explain("--cluster", "one-slow.csv")
+        self.assertRegex(result["bottleneck"], "host2→switch|switch→host2")
+        gained = [gain for gain in result["gains"] if "host2" in gain["what"]
+                  and gain["change"] == "x2"]
+        self.assertTrue(gained)
+        self.assertGreater(max(gain["gain"] for gain in gained), 0.45)  # both ways: half the time
+
     def test_slow_devices_are_the_bottleneck(self):
         self.plan("3 s", "6 s")
         result = self.explain()

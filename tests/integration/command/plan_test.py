@@ -244,6 +244,17 @@ network: {wiring: leaf-spine, spine: {count: 1, bandwidth: 50 Gbit/s, latency: 1
         for size in ((), ("--bucket-size", "4MiB")):
             self.assertNotIn("changes nothing", said(*size))
 
+    def test_gradients_of_two_bytes_are_pointed_out(self):
+        for width, notes in ((4, 0), (2, 1)):
+            self.write("own.csv", "name,parameters,bytes_per_parameter,forward_us,backward_us\n"
+                                  f"all,4000000,{width},100,200\n")
+            made = self.rackrail("plan", "two-racks-40g", "own.csv")
+            self.assertEqual(made.err.count("note: own.csv: 7.63 MiB of gradients"), notes,
+                             str(made))
+            self.assertIn("0.1 (a default: the workload has none) at batch 256", made.out)
+        usual = self.rackrail("plan", "two-racks-40g", "resnet-50", "--naive").out
+        self.assertNotIn("a default", usual)
+
     def test_codecs_have_one_name_each_in_what_people_read(self):
         near = ("--gap", "50%")
         low = self.rackrail("plan", "two-racks-40g", "bert-large", "--codec", "lowrank:rank=4",

@@ -95,6 +95,9 @@ class Progress(TrainingTest):
     def test_planning_and_training(self):
         self.assert_draws("plan", "two-hosts.csv", "digits.yaml", "--local-batch", "32", "-o",
                           "plan.json", title="planning")
+        percents = self.assert_draws("plan", "two-racks-40g", "resnet-50", "--compare",
+                                     title="planning")
+        self.assertGreater(percents[-1], 50)  # the comparison
         self.assert_draws("train", "plan.json", "--workers", "2", "--steps", "5", "--cluster",
                           "two-hosts.csv", title="training")
 

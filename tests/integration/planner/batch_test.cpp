@@ -109,5 +109,35 @@ TEST_CASE("more hosts pay on a fast network, and do not on one that is slower th
   CHECK(quiet[2].goodput < 1.3 * quiet[0].goodput);
 }
 
+TEST_CASE("where one host's link is narrow, all others are planned for, too") {
+  const topology::Topology racks = test::racks({{100, 100, 2}, {100, 100, 100}}, {200, 200});
+  const plan::Workload workload = plan::read_workload("resnet-50", topology::configs_folder());
+  planner::PlannerOptions options;
+  options.compare_baselines = false;
+  options.codec = plan::Codec{};
+  const auto points =
+      planner::goodput_by_hosts(racks, workload, [&](const topology::Topology& part) {
+        const auto costs = sim::make_cost_model(part, {});
+        return planner::make_plan(part, workload, *costs, options);
+      });
+  std::vector<std::size_t> hosts;
+  for (const planner::HostCountPoint& point : points) {
+    hosts.push_back(point.hosts);
+    CHECK(point.without == (point.hosts == 5 ? std::vector<std::string>{"rack0-host2"}
+                                             : std::vector<std::string>()));
+  }
+  CHECK(hosts == std::vector<std::size_t>{2, 4, 5, 6});
+  CHECK(planner::best_host_count(points).hosts == 5);
+  // Of five the four that are placed are all but that one: no plan is made twice.
+  const auto of_five =
+      planner::goodput_by_hosts(test::racks({{100, 100, 2}, {100, 100}}, {200, 200}), workload,
+                                [&](const topology::Topology& part) {
+                                  const auto costs = sim::make_cost_model(part, {});
+                                  return planner::make_plan(part, workload, *costs, options);
+                                });
+  REQUIRE(of_five.size() == 3);
+  CHECK(of_five[1].without == std::vector<std::string>{"rack0-host2"});
+}
+
 }  // namespace
 }  // namespace rackrail
