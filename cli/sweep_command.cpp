@@ -34,8 +34,12 @@ struct SweepCommandOptions {
 void print_sweep(const explore::Scenario& scenario, const explore::SweepResult& result,
                  const std::filesystem::path& file) {
   const explore::Objective& objective = *scenario.objective;
-  fmt::print("{}: {} on {}\n\n", scenario.name, scenario.workload.file.stem().string(),
-             scenario.cluster.file.stem().string());
+  const auto what = [&scenario](const char* axis, const explore::Source& source) {
+    const auto varies = std::ranges::count(scenario.axes, axis, &explore::Axis::path);
+    return varies > 0 ? fmt::format("several {}s", axis) : source.file.stem().string();
+  };
+  fmt::print("{}: {} on {}\n\n", scenario.name, what("workload", scenario.workload),
+             what("cluster", scenario.cluster));
   fmt::print("{}\n", sweep_table(result.rows, objective, kCellsShown));
   if (scenario.repetitions > 1 && all_executions_equal(result.rows)) {
     fmt::print("the {} executions of each cell are equal: nothing in them is random\n",

@@ -104,12 +104,16 @@ Cell Cells::at(std::size_t number) const {
   std::vector<FieldValue> of_cluster;
   std::vector<FieldValue> of_workload;
   std::vector<FieldValue> of_faults;
+  Source cluster = scenario_.cluster;
+  Source workload = scenario_.workload;
   const Values& values = values_.at(number);
   for (std::size_t a = 0; a < values.size(); ++a) {
     const std::string& path = scenario_.axes[a].path;
     const std::size_t dot = path.find('.');
     const std::string field = path.substr(dot + 1);
-    if (path.starts_with("cluster.")) {
+    if (path == "cluster" || path == "workload") {
+      (path == "cluster" ? cluster : workload) = scenario_.documents.at({path, values[a]});
+    } else if (path.starts_with("cluster.")) {
       of_cluster.emplace_back(field, values[a]);
     } else if (path.starts_with("workload.")) {
       of_workload.emplace_back(field, values[a]);
@@ -120,8 +124,8 @@ Cell Cells::at(std::size_t number) const {
     }
     cell.varied.emplace_back(path, values[a]);
   }
-  cell.cluster = varied(scenario_.cluster, of_cluster);
-  cell.workload = varied(scenario_.workload, of_workload);
+  cell.cluster = varied(cluster, of_cluster);
+  cell.workload = varied(workload, of_workload);
   if (scenario_.faults) {
     cell.faults = varied(*scenario_.faults, of_faults);
   }

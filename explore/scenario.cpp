@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
+#include <utility>
 
 #include "base/error.hpp"
 #include "base/file.hpp"
@@ -22,6 +24,8 @@ namespace {
 constexpr std::int64_t kMostTrials = 1'000'000;
 constexpr int kMostRepetitions = 1000;
 constexpr const char* kDocumentFormat = "yaml";  // of topology/readers
+constexpr const char* kWholeCluster = "cluster";
+constexpr const char* kWholeWorkload = "workload";
 constexpr std::string_view kClusterPrefix = "cluster.";
 constexpr std::string_view kWorkloadPrefix = "workload.";
 constexpr std::string_view kPlanPrefix = "plan.";
@@ -110,21 +114,34 @@ void check_plan_option(const Scenario& scenario, const Axis& axis, const std::st
   }
 }
 
+/// A field of a document that may be one of several: all must have it.
+void check_field_of_all(const Scenario& scenario, const Axis& axis, const char* whole,
+                        const Document& document, const ConfigValue& value) {
+  check_field(scenario, axis, document, value);
+  for (const auto& [axis_and_value, source] : scenario.documents) {
+    if (axis_and_value.first == whole) {
+      check_field(scenario, axis, {document.prefix, source}, value);
+    }
+  }
+}
+
 void check_axis(const Scenario& scenario, const Axis& axis, const ConfigValue& value) {
   const std::string& path = axis.path;
+  if (path == kWholeCluster || path == kWholeWorkload) {
+    return;  // its documents have been read
+  }
   if (path.starts_with(kClusterPrefix)) {
-    check_field(scenario, axis, {kClusterPrefix, scenario.cluster}, value);
+    check_field_of_all(scenario, axis, kWholeCluster, {kClusterPrefix, scenario.cluster}, value);
   } else if (path.starts_with(kWorkloadPrefix)) {
-    check_field(scenario, axis, {kWorkloadPrefix, scenario.workload}, value);
+    check_field_of_all(scenario, axis, kWholeWorkload, {kWorkloadPrefix, scenario.workload}, value);
   } else if (path.starts_with(kFaultsPrefix) && scenario.faults) {
     check_field(scenario, axis, {kFaultsPrefix, *scenario.faults}, value);
   } else if (path.starts_with(kPlanPrefix)) {
     check_plan_option(scenario, axis, path.substr(kPlanPrefix.size()), value);
   } else {
-    value.fail(
-        "a path of nothing known",
-        "cluster.<field>, workload.<field>, plan.<option>, or faults.<field> where there are "
-        "'faults'");
+    value.fail("a path of nothing known",
+               "cluster or workload (a list of names or files), cluster.<field>, workload.<field>, "
+               "plan.<option>, or faults.<field> where there are 'faults'");
   }
 }
 
@@ -203,6 +220,33 @@ Source workload_source(const std::string& name_or_path) {
   return {file, is_yaml ? std::move(content) : plan::to_yaml(workload)};
 }
 
+namespace {
+
+/// The document of a scenario that its key names, or the first of those that `vary` has under it.
+/// All of these are left in the scenario.
+Source read_document(const ConfigValue& root, const char* key, Scenario& scenario,
+                     const std::function<Source(const std::string&)>& read) {
+  const ConfigValue* vary = root.find("vary");
+  const ConfigValue* wholes = vary != nullptr && vary->is_map() ? vary->find(key) : nullptr;
+  if (wholes == nullptr) {
+    Source source = read(root.require(key).name());
+    scenario.inputs.push_back(source.file);
+    return source;
+  }
+  if (const ConfigValue* one = root.find(key)) {
+    one->fail(fmt::format("'{}' here and below 'vary'", key), "one of the two");
+  }
+  const Axis axis = read_axis(key, *wholes, false);
+  for (const std::string& name : axis.values) {
+    const Source& source =
+        scenario.documents.emplace(std::pair(key, name), read(name)).first->second;
+    scenario.inputs.push_back(source.file);
+  }
+  return scenario.documents.at({key, axis.values.front()});
+}
+
+}  // namespace
+
 Scenario read_scenario(const std::filesystem::path& path) {
   const ConfigValue root = ConfigValue::parse(path.string(), read_file(path));
   if (!root.is_map()) {
@@ -217,10 +261,13 @@ Scenario read_scenario(const std::filesystem::path& path) {
     overlay = beside(path, file->name());
     scenario.inputs.push_back(*overlay);
   }
-  scenario.cluster = cluster_source(beside(path, root.require("cluster").name()), overlay);
-  scenario.workload = workload_source(beside(path, root.require("workload").name()));
-  scenario.inputs.insert(scenario.inputs.begin(),
-                         {path, scenario.cluster.file, scenario.workload.file});
+  scenario.cluster = read_document(root, kWholeCluster, scenario, [&](const std::string& name) {
+    return cluster_source(beside(path, name), overlay);
+  });
+  scenario.workload = read_document(root, kWholeWorkload, scenario, [&](const std::string& name) {
+    return workload_source(beside(path, name));
+  });
+  scenario.inputs.insert(scenario.inputs.begin(), path);
   if (const auto* faults = root.find("faults")) {
     const std::filesystem::path file = beside(path, faults->name());
     scenario.faults = Source{file, read_file(file)};

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "explore/axis.hpp"
@@ -39,8 +40,10 @@ topology::Topology read_cluster_source(const Source& cluster);
 
 struct Scenario {
   std::string name;
-  Source cluster;
+  Source cluster;  ///< the first, where they vary as wholes
   Source workload;
+  /// Of the axes "cluster" and "workload", by axis and value: the documents that take turns.
+  std::map<std::pair<std::string, std::string>, Source> documents;
   std::optional<Source> faults;             ///< what goes wrong, see sim/scenario.hpp
   std::map<std::string, std::string> plan;  ///< options of the planner by name
   std::vector<Axis> axes;                   ///< in the order of the file

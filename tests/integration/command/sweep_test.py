@@ -147,6 +147,33 @@ class Sweep(harness.CommandTest):
         self.assertEqual(drawn[0], drawn[1])
         self.assertNotEqual(drawn[0], drawn[2])
 
+    def test_whole_clusters_are_compared_side_by_side(self):
+        links = "source,target,bandwidth,latency\n" + "".join(
+            f"host{i},switch,{{rate}} Gbit/s,2 us\n" for i in range(4))
+        self.write("slow.csv", links.format(rate=10))
+        self.write("fast.csv", links.format(rate=40))
+        self.write("study.yaml", SCENARIO.replace("cluster: two-racks-40g\n", "")
+                   .replace("cluster.network.core.bandwidth: [10 Gbit/s, 40 Gbit/s]",
+                            "cluster: [slow.csv, fast.csv, two-racks-40g]"))
+        printed = self.rackrail("sweep", "study.yaml", "--out", "out.jsonl").out
+        self.assertIn("resnet-50 on several clusters", printed)
+        rows = self.rows()
+        self.assertEqual([row["varied"]["cluster"] for row in rows[::3]],
+                         ["slow.csv", "fast.csv", "two-racks-40g"])
+        for row in rows[1::3]:
+            planned = self.rackrail_json("plan", row["varied"]["cluster"], "resnet-50",
+                                         "--error-budget", "0", "--schedule", "ring",
+                                         "--bucket-size", "25 MiB", "--local-batch", "32")
+            self.assertAlmostEqual(row["step_time_s"], planned["step_time_s"], places=9)
+        both = SCENARIO.replace("cluster.network.core.bandwidth: [10 Gbit/s, 40 Gbit/s]",
+                                "cluster: [slow.csv, fast.csv]")
+        self.write("both.yaml", both)
+        self.assert_bad_input("sweep", "both.yaml", file="both.yaml", where="cluster",
+                              found="here and below 'vary'")
+        self.write("missing.yaml", both.replace("cluster: two-racks-40g\n", "")
+                   .replace("fast.csv", "no.csv"))
+        self.assert_bad_input("sweep", "missing.yaml", file="no.csv")
+
     def test_equal_executions_are_recognised(self):
         self.write("study.yaml", SCENARIO + "repetitions: 3\n")
         result = self.rackrail("sweep", "study.yaml", "--out", "out.jsonl")
