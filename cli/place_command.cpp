@@ -16,6 +16,7 @@
 #include "cli/session.hpp"
 #include "cli/table.hpp"
 #include "plan/device_class.hpp"
+#include "planner/place/hosts.hpp"
 #include "planner/placement.hpp"
 #include "topology/reader.hpp"
 
@@ -143,7 +144,10 @@ void run_place(Session& session, const PlaceOptions& options) {
     write_file_atomically(options.output, file);
   }
   if (!options.cluster_output.empty()) {
-    write_file_atomically(options.cluster_output, topology::to_flat_yaml(placement.cluster));
+    topology::Topology part = placement.cluster;
+    part.set_name(fmt::format("{} ({} of {} hosts)", cluster.name(), placement.hosts.size(),
+                              planner::hosts_of(cluster).size()));
+    write_file_atomically(options.cluster_output, topology::to_flat_yaml(part));
   }
   if (session.json) {
     session.print_json(placement_json(placement, file));

@@ -284,6 +284,12 @@ void print_text(const ReplanOptions& options, const Outcome& outcome,
   }
 }
 
+/// So that nobody takes the new plan for one of the cluster as it was.
+std::string changed_name(const std::string& name) {
+  constexpr std::string_view kChanged = " (changed)";
+  return name.ends_with(kChanged) ? name : name + std::string(kChanged);
+}
+
 void run_replan(Session& session, const ReplanOptions& options) {
   const PlanInput input = load_plan_input(session, options.plan, options.cluster, options.workload);
   if (!options.rates.empty()) {
@@ -300,7 +306,9 @@ void run_replan(Session& session, const ReplanOptions& options) {
   }
   const std::vector<planner::LinkChange> changes = changes_of(options, run, input.cluster);
   const topology::Topology now = named(options.cluster.cluster, "", [&] {
-    return planner::changed_cluster(input.cluster, changes);
+    topology::Topology changed = planner::changed_cluster(input.cluster, changes);
+    changed.set_name(changed_name(input.cluster.name()));
+    return changed;
   });
   const planner::RouteRates route_rates = named("<command line>", "--route-rates", [&] {
     return planner::parse_route_rates(options.route_rates);

@@ -15,6 +15,7 @@
 #include "cli/commands.hpp"
 #include "cli/inputs.hpp"
 #include "cli/session.hpp"
+#include "cli/simulation_notes.hpp"
 #include "cli/stages.hpp"
 #include "cli/table.hpp"
 #include "planner/forest/forest.hpp"
@@ -32,6 +33,7 @@ struct TierSummary {
   std::size_t links = 0;
   Bandwidth bandwidth;
   Bandwidth slowest;
+  LinkId slowest_link;  ///< the first of them
   Duration latency;
 };
 
@@ -40,7 +42,10 @@ std::map<std::string, TierSummary> tiers_of(const topology::Topology& cluster) {
   for (std::size_t i = 0; i < cluster.link_count(); ++i) {
     const topology::Link& link = cluster.link(LinkId(i));
     TierSummary& tier = tiers[link.tier];
-    tier.slowest = tier.links == 0 ? link.bandwidth : std::min(tier.slowest, link.bandwidth);
+    if (tier.links == 0 || link.bandwidth < tier.slowest) {
+      tier.slowest = link.bandwidth;
+      tier.slowest_link = LinkId(i);
+    }
     tier.latency = std::max(tier.latency, link.latency);
     tier.bandwidth = tier.bandwidth + link.bandwidth;
     ++tier.links;
@@ -64,12 +69,16 @@ std::map<Bandwidth, std::size_t> staging_of(const topology::Topology& cluster) {
 void run_show(Session& session, const ClusterOptions& options) {
   const topology::Topology cluster = options.load(session);
   const auto tiers = tiers_of(cluster);
+  const std::vector<std::string> warnings = warn_of_unknown_classes(session, cluster);
   if (session.json) {
     nlohmann::json list = nlohmann::json::array();
+    nlohmann::json slowest = nlohmann::json::object();  // by tier
     for (const auto& [name, tier] : tiers) {
       list.push_back({{"name", name},
                       {"links", tier.links},
                       {"bandwidth_Bps", tier.bandwidth.bytes_per_second()}});
+      slowest[name] = {{"link", cluster.link_name(tier.slowest_link)},
+                       {"bandwidth_Bps", tier.slowest.bytes_per_second()}};
     }
     nlohmann::json staging = nlohmann::json::array();
     for (const auto& [rate, ranks] : staging_of(cluster)) {
@@ -82,7 +91,9 @@ void run_show(Session& session, const ClusterOptions& options) {
                         {"hosts", ranks_by_host(cluster).size()},
                         {"racks", ranks_by_rack(cluster).size()},
                         {"host_staging", staging},
-                        {"tiers", list}});
+                        {"tiers", list},
+                        {"slowest_links", slowest},
+                        {"notes", warnings}});
     return;
   }
   const std::size_t ranks = cluster.rank_count();
@@ -94,10 +105,12 @@ void run_show(Session& session, const ClusterOptions& options) {
                {"links", Align::kRight},
                {"slowest link", Align::kRight},
                {"all together", Align::kRight},
-               {"latency", Align::kRight}});
+               {"latency", Align::kRight},
+               {"slowest of them"}});
   for (const auto& [name, tier] : tiers) {
     table.add_row({name, std::to_string(tier.links), to_string(tier.slowest),
-                   to_string(tier.bandwidth), to_string(tier.latency)});
+                   to_string(tier.bandwidth), to_string(tier.latency),
+                   cluster.link_name(tier.slowest_link)});
   }
   fmt::print("{}", table.to_string());
   for (const auto& [rate, staged] : staging_of(cluster)) {

@@ -26,6 +26,7 @@ class Place(harness.CommandTest):
         self.assertEqual(len(files["hostfile"].splitlines()), 8)
         shown = self.rackrail_json("topology", "show", "part.yaml")
         self.assertEqual((shown["ranks"], shown["racks"]), (8, 1))
+        self.assertEqual(shown["name"], "fat-tree-128-2to1 (8 of 128 hosts)")
         self.rackrail("plan", "part.yaml", "resnet-50", "-o", "plan.json")
         self.rackrail("verify", "plan.json", "--cluster", "part.yaml")
 
@@ -150,7 +151,12 @@ class Replan(harness.CommandTest):
         text = self.rackrail("replan", "plan.json", "--link-rates", "rates.csv").out
         for part in ("step before", "old plan kept", "step now", "per step over the changed links"):
             self.assertIn(part, text)
-        self.rackrail("verify", "new.json", status=2)  # the shipped cluster is another one
+        refused = self.rackrail("verify", "new.json", status=2)  # the shipped one is another
+        self.assertIn("'two-racks-40g (changed)', which is not a shipped cluster", refused.err)
+        self.rackrail("replan", "new.json", "--cluster", "now.yaml", "--link-rates", "rates.csv",
+                      "-o", "again.json", "--cluster-output", "again.yaml")
+        again = self.rackrail_json("topology", "show", "again.yaml")
+        self.assertEqual(again["name"], "two-racks-40g (changed)")
 
     def test_one_of_parallel_cables_is_lost_by_its_number_and_all_by_the_bare_name(self):
         self.write("parallel.csv", "source,target,bandwidth,latency,kind\n" + "".join(

@@ -17,6 +17,18 @@ tor0,tor1,5 Gbit/s,1 us
 
 
 class Topology(harness.CommandTest):
+    def test_a_tier_names_its_slowest_link_and_unknown_classes_are_warned_of(self):
+        self.write("own.csv", "source,target,bandwidth,latency\n"
+                              "host0,tor,10 GB/s,1 us\nhost1,tor,4 GB/s,1 us\n\n"
+                              "vertex,role,device_class\nhost0,rank,A1OO\nhost1,rank,A100\n")
+        shown = self.rackrail("topology", "show", "own.csv")
+        self.assertRegex(shown.out, r"(?m) 4.00 GB/s .*host1→tor$")
+        self.assertIn("A1OO", shown.err)
+        result = self.run_any("topology", "show", "own.csv", "--json").json
+        (slowest,) = result["slowest_links"].values()
+        self.assertEqual(slowest, {"link": "host1→tor", "bandwidth_Bps": 4e9})
+        self.assertIn("A1OO", " ".join(result["notes"]))
+
     def test_show_has_its_keys_and_counts(self):
         for name, ranks in RANKS.items():
             with self.subTest(cluster=name):
