@@ -20,7 +20,8 @@ class Readme(harness.CommandTest):
                                 capture_output=True, timeout=harness.TIMEOUT, check=False,
                                 env=self.environment(PATH=path))
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
-        self.assertEqual(result.stderr, "")
+        # On a busy machine, what takes more than ten seconds says how far it is.
+        self.assertEqual(re.sub(r"(?m)^\w+: \d+ % after \d+ s.*\n", "", result.stderr), "")
         for name in ("plan.json", "step.json", "report.html"):
             self.assertGreater((self.folder / name).stat().st_size, 1000)
 
