@@ -49,6 +49,7 @@ bool is_same(const plan::TransferGraph& one, const plan::TransferGraph& other) {
 
 /// The routes of a plan that is otherwise kept.
 void move_to(plan::Plan& plan, const Topology& now) {
+  plan.cluster_name = now.name();
   plan.cluster_digest = now.digest();
   plan.adapters = topology::adapters_of(now);
 }

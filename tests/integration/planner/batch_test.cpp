@@ -7,6 +7,7 @@
 #include "planner/batch/host_count.hpp"
 #include "planner/planner.hpp"
 #include "sim/simulator.hpp"
+#include "tests/support/clusters.hpp"
 #include "topology/reader.hpp"
 
 namespace rackrail {
