@@ -59,8 +59,9 @@ struct PlannerOptions {
   /// rows that were not reached are then left out. Empty: all are made.
   std::function<bool()> stop_report;
   /// The search ends with the first plan whose step takes no more than this share longer than the
-  /// lower bound of its batch, those in FP32 before others: the same everywhere. Only where the batch is not searched, too
-  /// (is_batch_searched() of planner/joint_search.hpp). None: it goes on.
+  /// lower bound of its batch, those in FP32 before others: the same everywhere. Only where the
+  /// batch is not searched, too (is_batch_searched() of planner/joint_search.hpp). None: it goes
+  /// on.
   std::optional<double> enough_gap;
   std::uint64_t seed = 0;
   Progress progress;

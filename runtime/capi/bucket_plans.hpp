@@ -42,8 +42,8 @@ struct Part {
 /// they pad is less than the smallest piece.
 std::vector<std::vector<Part>> cut(std::int64_t elements);
 
-/// The plan of the pieces: each size as plan_buckets() plans it alone in FP32, on more than 32 ranks
-/// by the fastest of fewer schedules, as far as twenty seconds go (some hundred ranks).
+/// The plan of the pieces: each size as plan_buckets() plans it alone in FP32, on more than 32
+/// ranks by the fastest of fewer schedules, as far as twenty seconds go (some hundred ranks).
 plan::Plan plan_pieces(const topology::Topology& cluster, bool may_have_rates = true);
 
 struct BucketRequest {
