@@ -5,6 +5,7 @@ would make of it."""
 
 import copy
 import json
+import os
 import re
 import statistics
 import time
@@ -14,20 +15,21 @@ import torch
 
 from .. import _job
 
-_CHUNKS = 8  # at most, into which the batch is cut for the noise scale
+_PARTS = 8  # at most, into which the batch is cut for the noise scale
+_PART_SAMPLES = 2  # at least, in each: normalisation over a batch refuses a single one
 
 
 def profile(model, batch, loss=None, *, path=None, repeats=5, name=None):
     """Measures forward, backward and each gradient's time in it; returns the workload file's text,
-    and writes it to `path` if that is given.
+    and writes it to `path` if that is given, which must be one that can be written.
 
-    `batch` is (inputs, targets), `loss` a function of outputs and targets (cross-entropy if none)
-    whose value is a mean over samples. Times are medians of `repeats` passes after one that does
-    not count. The gradient noise scale at these parameters is estimated from parts of the batch,
-    where it has at least two samples. The model is not changed: a copy is measured, without other
-    ranks where it is a DistributedDataParallel. Model and batch are on the CPU or on one CUDA device,
-    whose events are the clock then."""
-    inputs, targets = batch
+    `batch` is a pair (inputs, targets), `loss` a function of outputs and targets (cross-entropy if
+    none) whose value is a mean over samples. Times are medians of `repeats` passes after one that
+    does not count. The gradient noise scale at these parameters is estimated from parts of the
+    batch, of two samples or more; where there is none, a comment in the text says why. The model is
+    not changed: a copy is measured, without other ranks where it is a DistributedDataParallel. Model
+    and batch are on the CPU or on one CUDA device, whose events are the clock then."""
+    inputs, targets = _pair(batch)
     loss = loss or torch.nn.functional.cross_entropy
     if repeats < 1:
         raise _job.InputError(f"repeats: found {repeats}, expected at least 1")
@@ -36,6 +38,8 @@ def profile(model, batch, loss=None, *, path=None, repeats=5, name=None):
                               " the samples along the first dimension")
     if isinstance(model, (torch.nn.parallel.DistributedDataParallel, torch.nn.DataParallel)):
         model = model.module
+    if path is not None:
+        _require_writable(path)
     model = copy.deepcopy(model)
     parameters = {key: value for key, value in model.named_parameters() if value.requires_grad}
     if not parameters:
@@ -61,9 +65,7 @@ def profile(model, batch, loss=None, *, path=None, repeats=5, name=None):
         "backward_tail: "
         + _text(max(0, statistics.median(run.backward for run in runs) - max(ready.values()))),
         f"optimizer: {_text(_optimizer_time(parameters.values(), repeats, clock))}"]
-    noise = _noise_scale(passes, inputs, targets)
-    if noise is not None:
-        lines.append(f"noise_scale: {noise:.6g}")
+    lines.append(_noise_scale_line(passes, inputs, targets))
     lines.append("tensors:  # [name, elements, gap since the gradient before it]")
     before = 0
     for key in sorted(ready, key=ready.get):
@@ -74,8 +76,33 @@ def profile(model, batch, loss=None, *, path=None, repeats=5, name=None):
         before = ready[key]
     text = "\n".join(lines) + "\n"
     if path is not None:
-        Path(path).write_text(text, encoding="utf-8")
+        try:
+            Path(path).write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise _job.Error(f"path: {path}: {error.strerror}") from None
     return text
+
+
+def _pair(batch):
+    # A tensor of two rows would unpack as well.
+    if not isinstance(batch, (tuple, list)) or len(batch) != 2:
+        found = type(batch).__name__
+        if isinstance(batch, (tuple, list)):
+            found += f" of {len(batch)}"
+        raise _job.InputError(f"batch: found a {found}, expected a pair (inputs, targets)")
+    return batch
+
+
+def _require_writable(path):
+    """By opening it, which only the file's system can answer; a file that was not there is not left."""
+    file = Path(path).resolve()  # where a link that leads to nothing would make one
+    try:
+        is_new = not file.exists()
+        os.close(os.open(file, os.O_WRONLY | (os.O_CREAT | os.O_EXCL if is_new else 0)))
+        if is_new:
+            file.unlink()
+    except OSError as error:
+        raise _job.InputError(f"path: {path}: {error.strerror}") from None
 
 
 def _text(nanoseconds):
@@ -196,23 +223,31 @@ def _optimizer_time(parameters, repeats, clock):
     return statistics.median(times)
 
 
-def _noise_scale(passes, inputs, targets):
+def _noise_scale_line(passes, inputs, targets):
+    """Of the workload file; a comment where it is not known."""
+    parts = min(_PARTS, len(inputs) // _PART_SAMPLES)
+    if parts < 2:
+        return (f"# no noise_scale: found a batch of {len(inputs)}, expected {2 * _PART_SAMPLES} samples"
+                " or more")
+    noise = _noise_scale(passes, inputs, targets, parts)
+    return ("# no noise_scale: its estimate is no positive number" if noise is None
+            else f"noise_scale: {noise:.6g}")
+
+
+def _noise_scale(passes, inputs, targets, parts):
     """In samples, by the gradients of k parts of b samples and of all k·b (McCandlish et al. 2018,
-    appendix A.1); None where the batch is too small, or the estimate is no positive number."""
-    chunks = min(_CHUNKS, len(inputs))
-    size = len(inputs) // chunks
-    if chunks < 2:
-        return None
+    appendix A.1); None where the estimate is no positive number."""
+    size = len(inputs) // parts
     total = None
     small = 0.0
-    for i in range(chunks):
+    for i in range(parts):
         part = slice(i * size, (i + 1) * size)
         passes.run(inputs[part], targets[part])
         gradient = passes.gradient().double()
-        small += float(gradient.dot(gradient)) / chunks
+        small += float(gradient.dot(gradient)) / parts
         total = gradient if total is None else total + gradient
-    large = float(total.dot(total)) / chunks**2
-    big = chunks * size
+    large = float(total.dot(total)) / parts**2
+    big = parts * size
     squared_gradient = (big * large - size * small) / (big - size)
     variance = (small - large) / (1 / size - 1 / big)
     return variance / squared_gradient if squared_gradient > 0 and variance > 0 else None

@@ -338,6 +338,60 @@ batch = torch.randn(64, 50), torch.randint(0, 10, (64,))
 print(rackrail.torch.profile(net, batch, path="net.yaml", name="my net"), end="")
 assert all(torch.equal(a, b) and b.grad is None for a, b in zip(before, net.parameters()))
 """
+# Normalisation over a batch has no answer for a part of one sample.
+PROFILE_NORM = """
+import sys, torch, rackrail.torch
+torch.manual_seed(0)
+net = torch.nn.Sequential(torch.nn.Linear(10, 6), torch.nn.BatchNorm1d(6), torch.nn.Linear(6, 3))
+for n in map(int, sys.argv[1:]):
+    batch = torch.randn(n, 10), torch.randint(0, 3, (n,))
+    text = rackrail.torch.profile(net, batch, repeats=1, path=f"{n}.yaml")
+    print(n, [line for line in text.splitlines() if "noise_scale" in line][0])
+"""
+PROFILE_REFUSED = """
+import os, pathlib, torch, rackrail, rackrail.torch
+class Net(torch.nn.Linear):
+    passes = 0
+    def forward(self, x):
+        Net.passes += 1
+        if self.after: self.after()
+        return super().forward(x)
+net = Net(4, 3)
+net.after = None
+inputs, targets = torch.randn(8, 4), torch.randint(0, 3, (8,))
+def refused(expected, batch=(inputs, targets), kind=rackrail.InputError, **options):
+    try:
+        rackrail.torch.profile(net, batch, repeats=1, **options)
+    except rackrail.Error as error:
+        assert type(error) is kind and str(error) == expected, repr(error)
+        return
+    raise SystemExit(f"accepted: {expected}")
+pair = "expected a pair (inputs, targets)"
+refused(f"batch: found a Tensor, {pair}", torch.randn(2, 4))
+refused(f"batch: found a tuple of 3, {pair}", (inputs, targets, targets))
+refused(f"batch: found a list of 1, {pair}", [inputs])
+refused(f"batch: found a NoneType, {pair}", None)
+refused("path: nowhere/x.yaml: No such file or directory", path="nowhere/x.yaml")
+refused("path: .: Is a directory", path=pathlib.Path("."))
+pathlib.Path("file").write_text("")
+refused("path: file/x.yaml: Not a directory", path="file/x.yaml")
+assert Net.passes == 0, "measured before it was refused"
+def fail(): raise ValueError("no forward")
+net.after = fail
+try:
+    rackrail.torch.profile(net, (inputs, targets), path="left.yaml")
+except ValueError:
+    assert not os.path.exists("left.yaml"), "a file without contents"
+pathlib.Path("late").mkdir()
+net.after = lambda: os.path.exists("late") and os.rmdir("late")
+refused("path: late/x.yaml: No such file or directory", kind=rackrail.Error, path="late/x.yaml")
+net.after = None
+os.symlink("target.yaml", "link.yaml")
+for path in ("link.yaml", "file"):  # what is there is written over, and a link stays one
+    assert rackrail.torch.profile(net, [inputs, targets], path=path) == pathlib.Path(path).read_text()
+assert os.path.islink("link.yaml")
+print("good")
+"""
 # What a GPU's arrays would be summed as: PyTorch shows their memory, which is the host's here, and the
 # library is not called.
 ON_DEVICE = """
@@ -736,6 +790,24 @@ class Profile(RankTest):
         plan = self.rackrail_json("plan", "two-racks-40g", "net.yaml", "-o", "plan.json")
         self.assertEqual(plan["workload"], "my net")
         self.rackrail("verify", "plan.json", "--workload", "net.yaml")
+
+    def test_no_part_of_a_batch_is_a_single_sample(self):
+        lines = self.run_python(self.write("norm.py", PROFILE_NORM), *"2 3 4 9 15 16 17".split()).out
+        for line in lines.splitlines():
+            size, _, text = line.partition(" ")
+            with self.subTest(size=size):
+                if int(size) < 4:
+                    self.assertEqual(text, f"# no noise_scale: found a batch of {size}, expected 4"
+                                           " samples or more")
+                else:  # its estimate may come out as no number at all
+                    self.assertRegex(text, r"\A(noise_scale: [0-9.e+]+"
+                                           r"|# no noise_scale: its estimate is no positive number)\Z")
+        self.assertEqual(len(lines.splitlines()), 7, lines)
+        self.rackrail("plan", "two-racks-40g", "2.yaml", "-o", "plan.json")
+
+    def test_what_is_refused_is_so_before_it_is_measured(self):
+        result = self.run_python(self.write("refused.py", PROFILE_REFUSED))
+        self.assertEqual(result.out, "good\n", str(result))
 
     def test_of_a_parallel_model_it_is_the_models_own(self):
         text = self.run_ranks(2, self.write("parallel.py", PROFILE_PARALLEL), limit=60)[0].out
