@@ -12,7 +12,7 @@ import torch.distributed as dist
 from torch import nn
 import rackrail.torch  # rackrail
 
-DIGITS = Path(__file__).resolve().parents[2] / "configs/data/digits.csv"
+DIGITS = Path(__file__).resolve().parent.joinpath("../../configs/data/digits.csv").resolve()
 
 
 class Transformer(nn.Module):
@@ -35,9 +35,9 @@ def make_model(name):
         nn.MaxPool2d(2), nn.Flatten(), nn.Linear(32 * 4 * 4, 128), nn.ReLU(), nn.Linear(128, 10))
 
 
-def load_digits():
+def load_digits(file=DIGITS):
     """(training images, labels), (test images, labels): every fifth image is for testing."""
-    rows = torch.tensor([[float(x) for x in line.split(",")] for line in DIGITS.open()])
+    rows = torch.tensor([[float(x) for x in line.split(",")] for line in file.open()])
     images, labels = rows[:, :64].reshape(-1, 1, 8, 8) / 16, rows[:, 64].long()
     test = torch.arange(len(rows)) % 5 == 0
     return (images[~test], labels[~test]), (images[test], labels[test])
@@ -47,13 +47,18 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--model", choices=("cnn", "transformer"), default="cnn")
     parser.add_argument("--epochs", type=int, default=5)
+    parser.add_argument("--digits", type=Path, default=DIGITS, metavar="FILE",
+                        help="configs/data/digits.csv of rackrail's source tree")
     arguments = parser.parse_args()
+    if not arguments.digits.is_file():
+        parser.error(f"found no file {arguments.digits}, expected the digits of rackrail's source tree:"
+                     " say --digits RACKRAIL/configs/data/digits.csv")
     dist.init_process_group("gloo")
     torch.manual_seed(1)
     model = nn.parallel.DistributedDataParallel(make_model(arguments.model))
     rackrail.torch.register(model)  # rackrail
     optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
-    (images, labels), (test_images, test_labels) = load_digits()
+    (images, labels), (test_images, test_labels) = load_digits(arguments.digits)
     for epoch in range(arguments.epochs):
         order = torch.randperm(len(images), generator=torch.Generator().manual_seed(epoch))
         per_rank = len(order) // dist.get_world_size()

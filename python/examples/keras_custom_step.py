@@ -4,6 +4,7 @@
 
 The gradients of a step travel as one array, which TensorFlow hands over outside of its graph, so
 nothing overlaps with backward; with PyTorch's hook it does."""
+import argparse
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ import tensorflow as tf
 
 import rackrail
 
-DIGITS = Path(__file__).resolve().parents[2] / "configs/data/digits.csv"
+DIGITS = Path(__file__).resolve().parent.joinpath("../../configs/data/digits.csv").resolve()
 
 
 def mean_over_ranks(gradients):
@@ -43,8 +44,15 @@ class DataParallel(tf.keras.Sequential):
 
 
 def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--digits", type=Path, default=DIGITS, metavar="FILE",
+                        help="configs/data/digits.csv of rackrail's source tree")
+    digits = parser.parse_args().digits
+    if not digits.is_file():
+        parser.error(f"found no file {digits}, expected the digits of rackrail's source tree:"
+                     " say --digits RACKRAIL/configs/data/digits.csv")
     tf.keras.utils.set_random_seed(1)  # all ranks start with the same parameters
-    rows = np.loadtxt(DIGITS, delimiter=",", dtype=np.float32)
+    rows = np.loadtxt(digits, delimiter=",", dtype=np.float32)
     images, labels = rows[:, :64].reshape(-1, 8, 8, 1) / 16, rows[:, 64].astype(np.int64)
     mine = slice(rackrail.rank(), None, rackrail.world_size())
     model = DataParallel([tf.keras.layers.Conv2D(16, 3, activation="relu"),

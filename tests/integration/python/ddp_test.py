@@ -845,6 +845,18 @@ class Example(RankTest):
     def test_the_example_learns(self):
         self.assert_learnt(self.run_ranks(2, self.EXAMPLE, "--model", "cnn", "--epochs", "3")[0])
 
+    def test_a_copy_says_what_it_looks_for_and_takes_it_from_elsewhere(self):
+        copy = self.write("there/else/digits_ddp.py", self.EXAMPLE.read_text(encoding="utf-8"))
+        result = self.run_python(copy, status=2)
+        self.assertEqual(result.err.splitlines()[-1],
+                         f"digits_ddp.py: error: found no file {self.folder}/configs/data/digits.csv,"
+                         " expected the digits of rackrail's source tree: say --digits"
+                         " RACKRAIL/configs/data/digits.csv")
+        self.assertNotIn("Traceback", result.err)
+        digits = harness.SOURCE / "configs/data/digits.csv"
+        results = self.run_ranks(2, copy, "--epochs", "1", "--digits", digits)
+        self.assertRegex(results[0].out, r"\Aepoch 1: .*accuracy")
+
     def test_the_example_learns_under_torchrun(self):
         def torchrun(*command, **options):
             return self.run_python("-m", "torch.distributed.run", "--nproc_per_node", "2",

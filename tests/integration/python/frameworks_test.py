@@ -81,6 +81,18 @@ class Frameworks(RankTest):
         self.assertGreater(accuracies[-1], 0.8)
         self.assertEqual(second.out, "")
 
+    @unittest.skipUnless(ANY, NO_NUMPY)
+    def test_a_copy_of_the_keras_example_says_what_it_looks_for(self):
+        self.PYTHON = ANY
+        example = PACKAGE / "examples" / "keras_custom_step.py"
+        copy = self.write("there/else/keras_custom_step.py", example.read_text(encoding="utf-8"))
+        # What its model is made of, before which the file is looked for.
+        self.write("there/else/tensorflow.py", "class keras:\n    class Sequential: pass\n")
+        result = self.run_python(copy, status=2)
+        self.assertIn(f"found no file {self.folder}/configs/data/digits.csv, expected the digits of"
+                      " rackrail's source tree: say --digits RACKRAIL/configs/", result.err)
+        self.assertNotIn("Traceback", result.err)
+
     @unittest.skipUnless(JAX, NO_JAX)
     def test_jax(self):
         self.check_good(JAX, WITH_JAX)
