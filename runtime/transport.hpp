@@ -154,6 +154,8 @@ struct TransportKind {
   std::optional<std::string> no_device_memory = "it takes the host's memory only";
 };
 std::vector<TransportKind> transport_kinds();
+/// Throws ConfigError unless there is a transport of this name, whether or not it can be used here.
+void require_transport_name(std::string_view name);
 /// Throws RuntimeFailure with the reason when it is unavailable, ConfigError when unknown.
 /// ("in-process" is made by make_in_process_transports: it needs its peers.)
 std::unique_ptr<Transport> make_transport(std::string_view name);

@@ -22,18 +22,12 @@ namespace {
 // cores may keep a heartbeat from leaving for some seconds.
 constexpr Duration kHeartbeatTimeout = 10_s;
 
-topology::Topology cluster_of(const Settings& settings) {
-  const std::size_t ranks = settings.launch.world_size;
+/// Of as many ranks as the file has, which may be others than the job's.
+topology::Topology described_cluster(const Settings& settings) {
   topology::Topology cluster = settings.cluster.empty()
-                                   ? flat_cluster(ranks)
+                                   ? flat_cluster(settings.launch.world_size)
                                    : topology::read_cluster(settings.cluster).topology;
   plan::name_device_classes(cluster);
-  if (cluster.rank_count() != ranks) {
-    throw ConfigError(ErrorContext{.file = settings.cluster,
-                                   .where = "ranks",
-                                   .found = std::to_string(cluster.rank_count()),
-                                   .expected = std::to_string(ranks) + ", as the job has"});
-  }
   if (!settings.calibration.empty()) {
     cluster.set_measured_processor(
         plan::measured_processor(plan::read_calibration(settings.calibration)));
@@ -41,18 +35,37 @@ topology::Topology cluster_of(const Settings& settings) {
   return cluster;
 }
 
-std::optional<plan::Plan> plan_of(const Settings& settings, const topology::Topology& cluster) {
+topology::Topology cluster_of(const Settings& settings) {
+  const std::size_t ranks = settings.launch.world_size;
+  topology::Topology cluster = described_cluster(settings);
+  if (cluster.rank_count() != ranks) {
+    throw ConfigError(ErrorContext{.file = settings.cluster,
+                                   .where = "ranks",
+                                   .found = std::to_string(cluster.rank_count()),
+                                   .expected = std::to_string(ranks) + ", as the job has"});
+  }
+  return cluster;
+}
+
+/// Of as many ranks as the file has.
+std::optional<plan::Plan> described_plan(const Settings& settings,
+                                         const topology::Topology& cluster) {
   if (settings.plan.empty()) {
     return std::nullopt;
   }
   // Where nobody described the cluster, there is nothing to hold the plan's against.
   plan::Plan plan = plan::load_plan(settings.plan, settings.cluster.empty() ? nullptr : &cluster);
   plan::require_executable(plan);
-  if (plan.rank_count() != settings.launch.world_size) {
+  return plan;
+}
+
+std::optional<plan::Plan> plan_of(const Settings& settings, const topology::Topology& cluster) {
+  std::optional<plan::Plan> plan = described_plan(settings, cluster);
+  if (plan && plan->rank_count() != settings.launch.world_size) {
     throw PlanError(
         ErrorContext{.file = settings.plan,
                      .where = "ranks",
-                     .found = std::to_string(plan.rank_count()),
+                     .found = std::to_string(plan->rank_count()),
                      .expected = std::to_string(settings.launch.world_size) + ", as the job has"});
   }
   return plan;
@@ -76,9 +89,7 @@ Context::Context(Settings settings) : settings_(std::move(settings)) {
   if (world_size() > 1) {
     join();
   } else {
-    for (const Piece& piece : pieces()) {
-      elements_.push_back(piece.elements);
-    }
+    begin_alone();
   }
   states_.assign(elements_.size(), State::kIdle);
 }
@@ -86,6 +97,19 @@ Context::Context(Settings settings) : settings_(std::move(settings)) {
 Context::~Context() {
   session_.reset();
   server_.reset();
+}
+
+/// Nothing is sent, so no transport is opened, NCCL is not looked for, and files may be of the job
+/// that this one is tried for; all else is refused as one of several ranks would refuse it.
+void Context::begin_alone() {
+  runtime::require_transport_name(settings_.transport);
+  (void)described_plan(settings_, described_cluster(settings_));
+  if (settings_.gpu) {
+    take_gpu(runtime::GpuPath::kStaged, [](const std::string& own) { return std::vector{own}; });
+  }
+  for (const Piece& piece : pieces()) {
+    elements_.push_back(piece.elements);
+  }
 }
 
 void Context::join() {
@@ -121,7 +145,7 @@ void Context::join() {
   try {
     session_->join();
     session_->start(plan::parse_plan(session_->welcome().plan, "the job's plan"), {},
-                    settings_.gpu ? take_gpu() : runtime::MakeExecutor());
+                    settings_.gpu ? gpu_executors() : runtime::MakeExecutor());
   } catch (const Error& error) {
     session_->fail({error.what(), error.is_bad_input()});
     throw;
@@ -131,13 +155,19 @@ void Context::join() {
   }
 }
 
-runtime::MakeExecutor Context::take_gpu() {
-  const runtime::GpuChoice choice = runtime::agree_on_gpu(
-      {.shares = true, .path = settings_.gpu->path, .hosts = {}}, rank(),
-      {.computes = false, .device = settings_.gpu->device, .no_nccl = no_nccl_},
-      [this](const auto& own) { return session_->coordinator().exchange(own); });
-  gpu_ = runtime::make_gpu_arrays(choice.device);
+runtime::MakeExecutor Context::gpu_executors() {
+  const runtime::GpuChoice choice = take_gpu(settings_.gpu->path, [this](const std::string& own) {
+    return session_->coordinator().exchange(own);
+  });
   return runtime::device_executors(choice, gpu_->stream());
+}
+
+runtime::GpuChoice Context::take_gpu(runtime::GpuPath path, const Exchange& exchange) {
+  runtime::GpuChoice choice = runtime::agree_on_gpu(
+      {.shares = true, .path = path, .hosts = {}}, rank(),
+      {.computes = false, .device = settings_.gpu->device, .no_nccl = no_nccl_}, exchange);
+  gpu_ = runtime::make_gpu_arrays(choice.device);
+  return choice;
 }
 
 void Context::require_place(const Array& array) const {
@@ -223,8 +253,13 @@ void Context::all_reduce(const Array& array, float factor) {
   require_running();
   require_nothing_under_way("an array was to be summed");
   require_place(array);
-  if (session_ == nullptr || array.data.empty()) {
+  if (session_ == nullptr) {
+    follow_alone(array);
+    settle_alone();
     return;  // of one rank the factor is 1
+  }
+  if (array.data.empty()) {
+    return;
   }
   trainer::Floats copy;
   const std::span<float> data = bring(array, copy, factor);
@@ -343,8 +378,23 @@ void Context::start(std::uint32_t bucket, const Array& array, float factor) {
   }
   if (session_ != nullptr) {
     launch(bucket, array, factor);
+  } else {
+    follow_alone(array);
   }
   states_[bucket] = State::kStarted;  // not when that has thrown: nobody would wait for it
+}
+
+/// A sum of one is there when what has written it is done, of which other streams know nothing.
+void Context::follow_alone(const Array& array) {
+  if (array.is_on_gpu) {
+    gpu_->follow(array.stream);
+  }
+}
+
+void Context::settle_alone() {
+  if (gpu_ != nullptr) {
+    gpu_->settle();
+  }
 }
 
 void Context::launch(std::uint32_t bucket, const Array& array, float factor) {
@@ -386,6 +436,8 @@ void Context::wait(std::uint32_t bucket) {
     if (const auto copied = copies_.find(bucket); copied != copies_.end()) {
       gpu_->copy(copied->second.second.span(), copied->second.first);
     }
+  } else {
+    settle_alone();
   }
   states_[bucket] = State::kWaitedFor;
 }
@@ -401,6 +453,13 @@ std::string Context::describe() const {
       entry["codec_tiers"][tier] = plan::to_string(codec);
     }
     list.push_back(std::move(entry));
+  }
+  if (session_ == nullptr) {
+    for (std::size_t bucket = pieces().size(); bucket < elements_.size(); ++bucket) {
+      list.push_back({{"elements", elements_[bucket]},
+                      {"schedule", "none"},
+                      {"codec", plan::to_string(plan::Codec{})}});
+    }
   }
   return list.dump();
 }

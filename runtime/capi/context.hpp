@@ -9,6 +9,7 @@
 // that the calls of other threads come before or after it, but not while a bucket is awaited.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -23,6 +24,10 @@
 #include "runtime/coordinator/server.hpp"
 #include "runtime/cuda/gpu_arrays.hpp"
 #include "runtime/launch/session.hpp"
+
+namespace rackrail::runtime {
+struct GpuChoice;  // runtime/launch/gpu_worker.hpp
+}  // namespace rackrail::runtime
 
 namespace rackrail::capi {
 
@@ -53,6 +58,7 @@ class Context {
   std::uint32_t plan(std::span<const BucketRequest> requests);
   void start(std::uint32_t bucket, const Array& array, float factor);
   void wait(std::uint32_t bucket);
+  /// JSON, as rackrail_describe() has it.
   std::string describe() const;
 
   void finish();
@@ -63,15 +69,20 @@ class Context {
   enum class State : std::uint8_t { kIdle, kStarted, kWaitedFor };
 
   void join();
+  void begin_alone();
   void require_running() const;
   void require_bucket(std::uint32_t bucket) const;
   void require_nothing_under_way(const std::string& what) const;
   void next_step();
   std::vector<BucketRequest> agree(std::span<const BucketRequest> requests);
   plan::Plan distribute(std::span<const BucketRequest> requests);
+  void follow_alone(const Array& array);
+  void settle_alone();
   void launch(std::uint32_t bucket, const Array& array, float factor);
   void send_parts(const std::vector<Part>& parts, std::span<float> data);
-  runtime::MakeExecutor take_gpu();
+  runtime::MakeExecutor gpu_executors();
+  using Exchange = std::function<std::vector<std::string>(const std::string& own)>;
+  runtime::GpuChoice take_gpu(runtime::GpuPath path, const Exchange& exchange);
   void require_place(const Array& array) const;
   std::span<float> bring(const Array& array, trainer::Floats& copy, float factor);
   template <typename Act>

@@ -5,7 +5,8 @@
  * A job. Every process calls rackrail_init() once and has a context then: its place in the job. Who
  * it is comes from the configuration or from the variables that launchers set (torchrun, mpirun,
  * srun, TF_CONFIG, rackrail's own). Without either, the job is this process alone, and every sum is
- * what was given.
+ * what was given. What several ranks would refuse, it refuses as well, but for files of a cluster
+ * or a plan with other numbers of ranks, and a transport or NCCL that cannot be used here.
  *
  * Collective calls (init, plan, start, all_reduce, finish) are made by all ranks, in one order.
  *
@@ -155,8 +156,8 @@ RACKRAIL_API rackrail_status rackrail_wait(rackrail_context* context, int32_t bu
 
 /*
  * What rackrail_plan() has planned, as JSON: a list with "elements", "schedule" and "codec" of each
- * bucket. Writes at most `capacity` characters, the terminating zero included, and returns how many
- * there are without it.
+ * bucket; the latter two are "none" in a job of one, where nothing moves. Writes at most `capacity`
+ * characters, the terminating zero included, and returns how many there are without it.
  */
 RACKRAIL_API size_t rackrail_describe(const rackrail_context* context, char* text, size_t capacity);
 

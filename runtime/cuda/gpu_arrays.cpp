@@ -48,6 +48,8 @@ class CudaArrays final : public GpuArrays {
     written_.hold_back(stream_.get());
   }
 
+  void settle() override { stream_.synchronize(); }
+
   trainer::Floats make(std::size_t size) override {
     const CurrentDevice here(device_);
     void* memory = nullptr;

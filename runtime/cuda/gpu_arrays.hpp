@@ -26,6 +26,8 @@ class GpuArrays {
   /// What comes next waits for all that `stream` (a cudaStream_t; null: the default stream) of the
   /// program has been given.
   virtual void follow(void* stream) = 0;
+  /// Until all that came before is done.
+  virtual void settle() = 0;
 
   /// Zeros.
   virtual trainer::Floats make(std::size_t size) = 0;

@@ -25,6 +25,20 @@ constexpr std::array kAll = {
 #undef RACKRAIL_REGISTER
 };
 
+const Registered& registered(std::string_view name) {
+  std::string known;
+  for (const Registered& each : kAll) {
+    if (each.name() == name) {
+      return each;
+    }
+    known += (known.empty() ? "" : ", ") + each.name();
+  }
+  throw ConfigError(ErrorContext{.file = {},
+                                 .where = "transport",
+                                 .found = "'" + std::string(name) + "'",
+                                 .expected = "one of " + known});
+}
+
 }  // namespace
 
 std::vector<TransportKind> transport_kinds() {
@@ -35,18 +49,8 @@ std::vector<TransportKind> transport_kinds() {
   return kinds;
 }
 
-std::unique_ptr<Transport> make_transport(std::string_view name) {
-  std::string known;
-  for (const Registered& each : kAll) {
-    if (each.name() == name) {
-      return each.make();
-    }
-    known += (known.empty() ? "" : ", ") + each.name();
-  }
-  throw ConfigError(ErrorContext{.file = {},
-                                 .where = "transport",
-                                 .found = "'" + std::string(name) + "'",
-                                 .expected = "one of " + known});
-}
+void require_transport_name(std::string_view name) { (void)registered(name); }
+
+std::unique_ptr<Transport> make_transport(std::string_view name) { return registered(name).make(); }
 
 }  // namespace rackrail::runtime

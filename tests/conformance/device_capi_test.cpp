@@ -126,6 +126,68 @@ TEST_CASE("C interface on a GPU: memory that is not there is refused, and the jo
   CHECK(problems == "");
 }
 
+TEST_CASE("C interface on a GPU: a job of one takes the device's memory as it is, and no other") {
+  const std::string path = GENERATE("auto", "nccl");  // NCCL would carry nothing
+  CAPTURE(path);
+  setenv("RACKRAIL_GPU_PATH", path.c_str(), 1);
+  const std::string problems = on_ranks(1, on_gpu, [](TestRank& rank) {
+    constexpr std::int64_t kElements = 64;
+    std::vector<float> host(kElements, 3.0F);
+    const rackrail_buffer host_buffer = buffer_of(host.data(), host.size());
+    rackrail_buffer wrong = host_buffer;
+    wrong.device = RACKRAIL_CUDA;
+    rank.expect(rackrail_all_reduce(rank.context, &wrong, RACKRAIL_SUM), RACKRAIL_BAD_INPUT,
+                "the host's memory as the device's");
+    rank.expect(std::string(rackrail_last_error()).find("memory of the host") != std::string::npos,
+                rackrail_last_error());
+    const CudaStream stream;
+    OnDevice array(values_of(0, kElements, 1), stream);
+    const rackrail_buffer buffer = array.buffer();
+    std::int32_t bucket = -1;
+    rank.expect(rackrail_plan(rank.context, &kElements, nullptr, 1, &bucket), RACKRAIL_OK, "plan");
+    rank.expect(rackrail_start(rank.context, bucket, &wrong, RACKRAIL_SUM), RACKRAIL_BAD_INPUT,
+                "the host's memory as the device's, in a bucket");
+    for (const rackrail_buffer* given : {&buffer, &host_buffer}) {
+      rank.expect(rackrail_all_reduce(rank.context, given, RACKRAIL_MEAN), RACKRAIL_OK, "mean");
+      rank.expect(rackrail_start(rank.context, bucket, given, RACKRAIL_SUM), RACKRAIL_OK, "start");
+      rank.expect(rackrail_wait(rank.context, bucket), RACKRAIL_OK, "wait");
+    }
+    rank.expect(array.read() == values_of(0, kElements, 1), "the device's array");
+    rank.expect(host == std::vector<float>(kElements, 3.0F), "the host's array");
+    rank.expect(rackrail_finish(rank.context), RACKRAIL_OK, "finish");
+  });
+  unsetenv("RACKRAIL_GPU_PATH");
+  CHECK(problems == "");
+}
+
+TEST_CASE("C interface on a GPU: alone, too, any stream may read what was waited for") {
+  const std::string problems = on_ranks(1, on_gpu, [](TestRank& rank) {
+    constexpr std::int64_t kElements = 64;
+    std::int32_t bucket = -1;
+    rank.expect(rackrail_plan(rank.context, &kElements, nullptr, 1, &bucket), RACKRAIL_OK, "plan");
+    for (const bool is_planned : {false, true}) {
+      const CudaStream writer;
+      const CudaStream reader;
+      OnDevice array(values_of(0, kElements, 1), writer);
+      const rackrail_buffer buffer = array.buffer();
+      emulated_gpu::enqueue(reader.get(), [] {});
+      rank.expect(!emulated_gpu::has_seen_all(reader.get()), "waited for before the sum");
+      if (is_planned) {
+        rank.expect(rackrail_start(rank.context, bucket, &buffer, RACKRAIL_SUM), RACKRAIL_OK,
+                    "start");
+        rank.expect(rackrail_wait(rank.context, bucket), RACKRAIL_OK, "wait");
+      } else {
+        rank.expect(rackrail_all_reduce(rank.context, &buffer, RACKRAIL_SUM), RACKRAIL_OK, "sum");
+      }
+      emulated_gpu::enqueue(reader.get(), [] {});
+      rank.expect(emulated_gpu::has_seen_all(reader.get()),
+                  is_planned ? "bucket not waited for" : "array not waited for");
+    }
+    rank.expect(rackrail_finish(rank.context), RACKRAIL_OK, "finish");
+  });
+  CHECK(problems == "");
+}
+
 TEST_CASE("C interface on a GPU: a bucket that could not be started may be started again") {
   if (const char* reason = rackrail_unavailable()) RACKRAIL_SKIP(reason);
   setenv("RACKRAIL_GPU_PATH", "staged", 1);

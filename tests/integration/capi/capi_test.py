@@ -87,23 +87,35 @@ class CInterface(harness.CommandTest):
             self.assertRegex(results[rank].out,
                              r"\Arank 2 \(pid \d+ on .*\) failed: it has had enough\n\Z")
 
+    def said_of(self, variables, ranks):
+        port = harness.free_ports(1)
+        result = self.finish(self.start("sums", program=(PROGRAM,), variables={
+            "RACKRAIL_RANK": "0", "RACKRAIL_WORLD_SIZE": str(ranks),
+            "RACKRAIL_COORDINATOR": f"127.0.0.1:{port}", **variables}), timeout=20)
+        self.assertEqual(result.status, 2, str(result))
+        self.assertEqual(result.err.count("\n"), 1, result.err)
+        return result.err
+
     def test_bad_environments_are_one_line(self):
-        self.write("racks.csv", RACKS)
         for variables, parts in (
                 ({"RACKRAIL_CODECS": "zip"}, ("RACKRAIL_CODECS", "zip", "or auto")),
                 ({"RACKRAIL_CLUSTER": "nowhere.yaml"}, ("nowhere.yaml", "no such file")),
-                ({"RACKRAIL_CLUSTER": "racks.csv"}, ("racks.csv", "found 4", "expected 2")),
+                ({"RACKRAIL_PLAN": "nowhere.json"}, ("nowhere.json",)),
+                ({"RACKRAIL_CALIBRATION": "nowhere.yaml"}, ("nowhere.yaml",)),
                 ({"RACKRAIL_TRANSPORT": "pigeon"}, ("transport", "'pigeon'")),
                 ({"RACKRAIL_COORDINATOR": "here"}, ("RACKRAIL_COORDINATOR", "here"))):
             with self.subTest(variables=variables):
-                port = harness.free_ports(1)
-                result = self.finish(self.start("sums", program=(PROGRAM,), variables={
-                    "RACKRAIL_RANK": "0", "RACKRAIL_WORLD_SIZE": "2",
-                    "RACKRAIL_COORDINATOR": f"127.0.0.1:{port}", **variables}), timeout=20)
-                self.assertEqual(result.status, 2, str(result))
-                self.assertEqual(result.err.count("\n"), 1, result.err)
+                said = self.said_of(variables, 2)
                 for part in parts:
-                    self.assertIn(part, result.err)
+                    self.assertIn(part, said)
+                self.assertEqual(self.said_of(variables, 1), said, "a job of one says something else")
+
+    def test_a_cluster_of_other_ranks_is_for_a_job_of_one_only(self):
+        self.write("racks.csv", RACKS)
+        said = self.said_of({"RACKRAIL_CLUSTER": "racks.csv"}, 2)
+        for part in ("racks.csv", "found 4", "expected 2"):
+            self.assertIn(part, said)
+        self.run_ranks(1, "sums", RACKRAIL_CLUSTER="racks.csv")
 
     def test_nothing_but_the_interface_is_exported(self):
         symbols = subprocess.run(["nm", "-D", "--defined-only", LIBRARY], check=True,

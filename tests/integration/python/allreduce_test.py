@@ -112,6 +112,24 @@ except rackrail.Error as error:
     assert "shutdown" in str(error)
 print("good")
 """
+ALONE = """
+import rackrail
+from rackrail import _job
+def refused(expected, kind, **options):
+    try:
+        rackrail.init(**options)
+    except rackrail.Error as error:
+        assert type(error) is kind and str(error).startswith(expected), repr(error)
+        assert "\\n" not in str(error) and not rackrail.is_initialized()
+        return
+    raise SystemExit(f"accepted: {options}")
+refused("transport: found 'nonsense', expected one of", rackrail.InputError, transport="nonsense")
+refused("nope.csv: ", rackrail.InputError, cluster="nope.csv")
+refused("rank 0 is to ", rackrail.Error, device="cuda", device_id=99)  # which no machine has
+_job.plan([300, 20])
+assert rackrail.describe() == [{"elements": n, "schedule": "none", "codec": "none"} for n in (300, 20)]
+print("good")
+"""
 UNCAUGHT = """
 import numpy as np, rackrail
 if rackrail.rank() == 1:
@@ -215,6 +233,10 @@ class AllReduce(RankTest):
 
     def test_without_a_launcher_the_job_is_one_process(self):
         self.assertEqual(self.run_python(self.program(SUMS)).out, "good\n")
+
+    def test_a_job_of_one_refuses_what_one_of_several_ranks_would(self):
+        result = self.run_python(self.program(ALONE))
+        self.assertEqual(result.out, "good\n", str(result))
 
     def test_arrays_of_other_libraries_come_back_as_such(self):
         for name, text in {**JAX, **TENSORFLOW}.items():

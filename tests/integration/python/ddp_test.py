@@ -56,7 +56,7 @@ for step in range(8):
     total = rackrail.allreduce(torch.full((3,), float(rank)))
     assert isinstance(total, torch.Tensor) and total.tolist() == [sum(range(ranks))] * 3
 assert all(state.is_planned and state.steps == 8 for _, state in models)
-assert ranks == 1 or [bucket["elements"] for bucket in rackrail.describe()] == [12000, 12000]
+assert [bucket["elements"] for bucket in rackrail.describe()] == [12000, 12000]
 print("good")
 """
 # Rank 1 begins its backward pass later, so on rank 0 every bucket is still under way when the last

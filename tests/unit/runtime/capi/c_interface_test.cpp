@@ -62,6 +62,63 @@ TEST_CASE("The C interface: a job of one") {
   CHECK(rackrail_init(nullptr, nullptr) == RACKRAIL_BAD_INPUT);
 }
 
+/// What becomes of a job of one that is configured so.
+struct Alone {
+  template <typename Configure>
+  explicit Alone(Configure configure) {
+    rackrail_config config = {};
+    config.size = sizeof config;
+    config.world_size = 1;
+    configure(config);
+    status = rackrail_init(&config, &context);
+    line = status == RACKRAIL_OK ? "" : rackrail_last_error();
+  }
+  ~Alone() { rackrail_destroy(context); }
+  Alone(const Alone&) = delete;
+  Alone& operator=(const Alone&) = delete;
+
+  rackrail_context* context = nullptr;
+  rackrail_status status;
+  std::string line;
+};
+
+TEST_CASE("The C interface: a job of one refuses what one of several ranks would") {
+  const Alone pigeon([](rackrail_config& config) { config.transport = "pigeon"; });
+  CHECK(pigeon.status == RACKRAIL_BAD_INPUT);
+  CHECK(pigeon.context == nullptr);
+  CHECK_THAT(pigeon.line, Catch::StartsWith("transport: found 'pigeon', expected one of "));
+
+  const Alone cluster([](rackrail_config& config) { config.cluster = "nowhere.yaml"; });
+  CHECK(cluster.status == RACKRAIL_BAD_INPUT);
+  CHECK_THAT(cluster.line, Catch::Contains("nowhere.yaml") && Catch::Contains("no such file"));
+
+  const Alone plan([](rackrail_config& config) { config.plan = "nowhere.json"; });
+  CHECK(plan.status == RACKRAIL_BAD_INPUT);
+  CHECK_THAT(plan.line, Catch::Contains("nowhere.json"));
+
+  const Alone gpu([](rackrail_config& config) {
+    config.device = RACKRAIL_CUDA;
+    config.device_id = 99;  // which no machine has
+  });
+  CHECK(gpu.status == RACKRAIL_FAILED);
+  CHECK_THAT(gpu.line, Catch::StartsWith("rank 0 is to "));
+}
+
+TEST_CASE("The C interface: a job of one takes the cluster and the transport of a larger one") {
+  const Alone job([](rackrail_config& config) {
+    config.cluster = "two-racks-40g";
+    config.transport = "ucx";  // which a build without it knows by name
+  });
+  CHECK(job.line == "");
+  const std::int64_t elements[] = {30'000, 700};
+  std::int32_t first = -1;
+  CHECK(rackrail_plan(job.context, elements, nullptr, 2, &first) == RACKRAIL_OK);
+  char text[256];
+  REQUIRE(rackrail_describe(job.context, text, sizeof text) < sizeof text);
+  CHECK(std::string(text) == R"([{"codec":"none","elements":30000,"schedule":"none"},)"
+                             R"({"codec":"none","elements":700,"schedule":"none"}])");
+}
+
 TEST_CASE("The C interface: ranks sum arrays and buckets, and come to an orderly end") {
   if (const char* reason = rackrail_unavailable()) RACKRAIL_SKIP(reason);
   const std::string problems = on_ranks(
