@@ -14,7 +14,14 @@ namespace {
 
 constexpr double kBytesPerElement = 4;
 
-/// Encoded bytes of one element among many; no range takes fewer per element.
+std::vector<std::int64_t> cumulative(std::span<const std::uint32_t> weights) {
+  std::vector<std::int64_t> sum(weights.size() + 1, 0);
+  std::partial_sum(weights.begin(), weights.end(), sum.begin() + 1);
+  return sum;
+}
+
+}  // namespace
+
 std::vector<double> bytes_per_element(const TransferGraph& graph) {
   constexpr std::int64_t kMany = std::int64_t{1} << 20U;
   std::vector<double> bytes;
@@ -25,14 +32,6 @@ std::vector<double> bytes_per_element(const TransferGraph& graph) {
   }
   return bytes;
 }
-
-std::vector<std::int64_t> cumulative(std::span<const std::uint32_t> weights) {
-  std::vector<std::int64_t> sum(weights.size() + 1, 0);
-  std::partial_sum(weights.begin(), weights.end(), sum.begin() + 1);
-  return sum;
-}
-
-}  // namespace
 
 Duration LinkLoad::at_least(std::int64_t elements) const {
   const auto load = Duration::from_seconds(seconds_per_element * static_cast<double>(elements));

@@ -37,6 +37,9 @@ struct AlphaBeta {
   Duration alone_at_least(std::int64_t elements) const;
 };
 
+/// By codec of the graph, the encoded bytes of one element among many; no range takes fewer.
+std::vector<double> bytes_per_element(const TransferGraph& graph);
+
 /// What a graph's transfers over one link occupy of it.
 struct LinkLoad {
   LinkId link;

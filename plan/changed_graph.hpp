@@ -29,4 +29,10 @@ TransferGraph with_codecs_and_routes(const TransferGraph& graph, std::span<const
                                      const std::function<std::uint8_t(const Transfer&)>& codec_of,
                                      std::vector<RatedRoute> routes);
 
+/// `graph` with a route for each transfer: route_of[i] is the index in `routes` of what transfer i
+/// takes. Those that none takes are left out. Throws PlanError for a negative rate and where there
+/// are not as many as transfers. O(transfers).
+TransferGraph with_transfers_over(const TransferGraph& graph, std::span<const RatedRoute> routes,
+                                  std::span<const std::uint32_t> route_of);
+
 }  // namespace rackrail::plan

@@ -66,6 +66,11 @@ class Router {
   /// Throws ConfigError when there is no way from src to dst.
   const Route& route(Rank src, Rank dst);
 
+  /// Routes of the cost and width of route(), at most so many: the one first that is dealt to the
+  /// source (EqualRoutes::kDealt), whichever route() takes; what the machine of either end decides
+  /// stays decided. None for src == dst. Throws as route().
+  std::vector<Route> equal_routes(Rank src, Rank dst, std::size_t most);
+
   /// All routes of the cost and width of route() with equal parts of what is sent, by link, in the
   /// order of the cost of their ends; what the machine of either end decides stays decided. None
   /// for src == dst. O(links of those routes). Throws as route().

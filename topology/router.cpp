@@ -162,16 +162,10 @@ struct Router::Impl {
   Impl(const Topology& t, Distance by, std::uint64_t of_hash, EqualRoutes choice)
       : topology(t), distance(by), seed(of_hash), equal(choice) {
     local_index.resize(t.rank_count());
-    std::vector<std::size_t> host_of(t.rank_count());
-    const std::vector<RankGroup> hosts = ranks_by_host(t);
-    for (std::size_t h = 0; h < hosts.size(); ++h) {
-      for (std::size_t i = 0; i < hosts[h].ranks.size(); ++i) {
-        local_index[hosts[h].ranks[i].index()] = i;
-        host_of[hosts[h].ranks[i].index()] = h;
+    for (const RankGroup& host : ranks_by_host(t)) {
+      for (std::size_t i = 0; i < host.ranks.size(); ++i) {
+        local_index[host.ranks[i].index()] = i;
       }
-    }
-    if (equal == EqualRoutes::kDealt) {
-      number_turns(host_of);
     }
     // A machine that is a single vertex has no inside.
     std::unordered_map<std::string_view, std::uint32_t> machines;
@@ -190,8 +184,23 @@ struct Router::Impl {
     }
   }
 
-  void number_turns(const std::vector<std::size_t>& host_of) {
+  /// Of each rank, where routes are dealt out.
+  std::size_t turn_of(Rank rank) {
+    if (turn.empty()) {
+      number_turns();
+    }
+    return turn[rank.index()];
+  }
+
+  void number_turns() {
     turn.resize(topology.rank_count());
+    std::vector<std::size_t> host_of(topology.rank_count());
+    const std::vector<RankGroup> hosts = ranks_by_host(topology);
+    for (std::size_t h = 0; h < hosts.size(); ++h) {
+      for (const Rank rank : hosts[h].ranks) {
+        host_of[rank.index()] = h;
+      }
+    }
     std::size_t next = 0;
     for (RankGroup& rack : ranks_by_rack(topology)) {
       std::stable_sort(rack.ranks.begin(), rack.ranks.end(), [&](Rank a, Rank b) {
@@ -440,16 +449,16 @@ struct Router::Impl {
   }
 
   /// `dealt` is the product of the numbers of routes between which it has chosen before.
-  std::size_t choose(const std::vector<LinkId>& links, Rank src, Rank dst, NodeId v,
-                     std::size_t& dealt) const {
+  std::size_t choose(const std::vector<LinkId>& links, Rank src, Rank dst, NodeId v, EqualRoutes by,
+                     std::size_t& dealt) {
     if (all_from_machine(links, dst)) {
       return local_index[dst.index()] % links.size();
     }
     if (all_from_machine(links, src)) {
       return local_index[src.index()] % links.size();
     }
-    if (equal == EqualRoutes::kDealt && !topology.rank_of(topology.link(links.front()).from)) {
-      const std::size_t own = turn[src.index()];
+    if (by == EqualRoutes::kDealt && !topology.rank_of(topology.link(links.front()).from)) {
+      const std::size_t own = turn_of(src);
       const std::size_t chosen = (own / dealt + (dealt > 1 ? own : 0)) % links.size();
       dealt *= links.size();
       return chosen;
@@ -507,7 +516,7 @@ struct Router::Impl {
   const Distance distance;
   const std::uint64_t seed;
   const EqualRoutes equal;
-  std::vector<std::size_t> turn;                         // of each rank, where routes are dealt
+  std::vector<std::size_t> turn;                         // of each rank, once routes are dealt
   std::unordered_map<NodeId, Exploration> explorations;  // by root
   std::unordered_map<NodeId, Approach> approaches;       // by destination
   std::vector<std::uint32_t> machine;                    // by vertex, kNoMachine where none
@@ -536,7 +545,8 @@ const Route& Router::route(Rank src, Rank dst) {
     std::size_t dealt = 1;
     for (NodeId v = ways.end; v != ways.root;) {
       const std::vector<LinkId> links = impl_->candidates(label_of, ways.root, v, ways.width);
-      const LinkId chosen = links[links.size() == 1 ? 0 : impl_->choose(links, src, dst, v, dealt)];
+      const LinkId chosen =
+          links[links.size() == 1 ? 0 : impl_->choose(links, src, dst, v, impl_->equal, dealt)];
       route.push_back(chosen);
       v = impl_->topology.link(chosen).from;
     }
@@ -546,6 +556,37 @@ const Route& Router::route(Rank src, Rank dst) {
     std::reverse(route.begin(), route.end());
   });
   return impl_->routes.emplace(pair, std::move(route)).first->second;
+}
+
+std::vector<Route> Router::equal_routes(Rank src, Rank dst, std::size_t most) {
+  std::vector<Route> found;
+  const Topology& topology = impl_->topology;
+  impl_->with_ways(src, dst, [&](const Ways& ways, const auto& label_of) {
+    Route backwards;
+    const auto walk = [&](const auto& self, NodeId v, std::size_t dealt) -> void {
+      if (found.size() == most) {
+        return;
+      }
+      if (v == ways.root) {
+        found.emplace_back(backwards.rbegin(), backwards.rend());
+        if (ways.way_out) {
+          found.back().insert(found.back().begin(), *ways.way_out);
+        }
+        return;
+      }
+      const std::vector<LinkId> links = impl_->candidates(label_of, ways.root, v, ways.width);
+      const bool is_decided = links.size() == 1 || impl_->is_inside(links, src, dst);
+      const std::size_t first =
+          links.size() == 1 ? 0 : impl_->choose(links, src, dst, v, EqualRoutes::kDealt, dealt);
+      for (std::size_t i = 0; i < (is_decided ? 1 : links.size()); ++i) {
+        backwards.push_back(links[(first + i) % links.size()]);
+        self(self, topology.link(backwards.back()).from, dealt);
+        backwards.pop_back();
+      }
+    };
+    walk(walk, ways.end, 1);
+  });
+  return found;
 }
 
 std::vector<LinkShare> Router::spread(Rank src, Rank dst) {
@@ -570,7 +611,7 @@ std::vector<LinkShare> Router::spread(Rank src, Rank dst) {
         std::vector<LinkId> links = impl_->candidates(label_of, ways.root, v, ways.width);
         if (links.size() > 1 && impl_->is_inside(links, src, dst)) {
           std::size_t dealt = 1;
-          links = {links[impl_->choose(links, src, dst, v, dealt)]};
+          links = {links[impl_->choose(links, src, dst, v, impl_->equal, dealt)]};
         }
         for (const LinkId link : links) {
           vertices[entry(topology.link(link).from)].routes_behind += at->second.routes_behind;

@@ -9,6 +9,7 @@
 #include "planner/forest/demand_check.hpp"
 #include "planner/forest/spread.hpp"
 #include "planner/forest/switch_removal.hpp"
+#include "topology/tiers.hpp"
 
 namespace rackrail::planner {
 
@@ -29,13 +30,13 @@ enum class Pattern : std::uint8_t {
   kDown,  ///< one end at least lies below the switch: nothing passes it that need not
   kOtherHost,
   kAny,
+  kOtherRack,
 };
 
 // In turn: over which pairs, and whether over hosts first.
-constexpr std::pair<Pattern, bool> kGuesses[] = {{Pattern::kDown, true},
-                                                 {Pattern::kDown, false},
-                                                 {Pattern::kOtherHost, true},
-                                                 {Pattern::kAny, false}};
+constexpr std::pair<Pattern, bool> kGuesses[] = {
+    {Pattern::kDown, true}, {Pattern::kDown, false},     {Pattern::kOtherHost, true},
+    {Pattern::kAny, false}, {Pattern::kOtherRack, true}, {Pattern::kOtherRack, false}};
 
 class EvenRemoval {
  public:
@@ -43,6 +44,7 @@ class EvenRemoval {
       : network_(network), topology_(topology), spread_(spread), check_(network, sample()) {
     order_ = spreading_order();
     level_ = levels();
+    part_ = topology::network_parts(topology, false);
   }
 
   bool run() {
@@ -291,6 +293,9 @@ class EvenRemoval {
       if (pattern == Pattern::kOtherHost) {
         return true;
       }
+      if (pattern == Pattern::kOtherRack) {
+        return part_[from] != part_[to] || part_[from] == part_[via];
+      }
       return !has_local || is_local_input[row] || is_local_output[column];
     };
     std::vector<Way> ways;
@@ -320,6 +325,7 @@ class EvenRemoval {
   DemandCheck check_;
   std::vector<std::size_t> order_;
   std::vector<int> level_;
+  std::vector<std::uint32_t> part_;
 };
 
 }  // namespace

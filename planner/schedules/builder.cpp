@@ -6,13 +6,15 @@
 #include <tuple>
 #include <utility>
 
+#include "planner/candidates.hpp"
 #include "topology/attachments.hpp"
 
 namespace rackrail::planner {
 
 GraphBuilder::GraphBuilder(std::string name, const ScheduleRequest& request,
                            std::vector<std::uint32_t> chunk_weights, plan::Collective collective)
-    : router_(request.router),
+    : topology_(request.topology),
+      router_(request.router),
       graph_(std::move(name), collective, request.topology.rank_count(), std::move(chunk_weights)),
       group_of_(tier_group_by_rank(request.topology)) {
   inside_ = graph_.add_codec(request.codecs.inside);
@@ -25,7 +27,9 @@ RouteId GraphBuilder::route(Rank src, Rank dst) {
   if (known != routes_.end()) {
     return known->second;
   }
-  return routes_.emplace(key, graph_.add_route(router_.route(src, dst))).first->second;
+  const RouteId id = graph_.add_route(router_.route(src, dst));
+  pairs_.push_back({src, dst, id});
+  return routes_.emplace(key, id).first->second;
 }
 
 TransferId GraphBuilder::add(plan::TransferOp op, Rank src, Rank dst, Range range,
@@ -58,6 +62,13 @@ TransferId GraphBuilder::reduce(Rank src, Rank dst, Range range,
 
 TransferId GraphBuilder::copy(Rank src, Rank dst, Range range, std::span<const TransferId> after) {
   return add(plan::TransferOp::kCopy, src, dst, range, after, route(src, dst));
+}
+
+plan::TransferGraph GraphBuilder::take() {
+  if (topology_.rank_count() >= kVeryManyRanks) {
+    return std::move(graph_);
+  }
+  return with_balanced_routes(std::move(graph_), pairs_, topology_, router_);
 }
 
 void GraphBuilder::add_all(const plan::RegularSchedule& schedule) {

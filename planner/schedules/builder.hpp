@@ -11,6 +11,7 @@
 
 #include "plan/transfer_graph.hpp"
 #include "planner/schedule_family.hpp"
+#include "planner/schedules/balanced_routes.hpp"
 
 namespace rackrail::planner {
 
@@ -44,19 +45,22 @@ class GraphBuilder {
   /// All transfers of a schedule over as many chunks of equal weight.
   void add_all(const plan::RegularSchedule& schedule);
 
-  plan::TransferGraph take() { return std::move(graph_); }
+  /// With the routes of pairs balanced (balanced_routes.hpp), where the router hashes equal ones.
+  plan::TransferGraph take();
 
  private:
   TransferId add(plan::TransferOp op, Rank src, Rank dst, Range range,
                  std::span<const TransferId> after, RouteId route);
   RouteId route(Rank src, Rank dst);
 
+  const topology::Topology& topology_;
   topology::Router& router_;
   plan::TransferGraph graph_;
   std::vector<std::uint32_t> group_of_;
   std::uint8_t inside_ = 0;
   std::uint8_t across_ = 0;
   std::unordered_map<std::uint64_t, RouteId> routes_;
+  std::vector<RoutedPair> pairs_;  ///< those of routes_, in their order
   std::map<std::pair<topology::Route, Bandwidth>, RouteId> own_routes_;
 };
 
