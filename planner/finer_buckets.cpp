@@ -232,6 +232,9 @@ void divide_finely(plan::Plan& plan, const plan::Workload& workload,
       break;
     }
     const plan::Bucket& bucket = plan.buckets[b];
+    if (bucket.elements < options.least_elements) {
+      break;  // as are all that follow
+    }
     const plan::TransferGraph& chosen = plan.schedules[bucket.schedule];
     const std::string family(chosen.name());
     const std::optional<plan::Codec> one = only_codec(chosen);

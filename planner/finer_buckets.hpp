@@ -6,6 +6,7 @@
 // (collective_forms.hpp); so much that another family than the search's may then be the fastest.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 
 #include "plan/cost_model.hpp"
@@ -25,8 +26,9 @@ enum class OfAnyFamily {
 
 struct FinerBuckets {
   OfAnyFamily of_any_family = OfAnyFamily::kNone;
-  bool may_have_rates = true;  ///< of routes: whoever executes the plan holds to them
-  std::function<bool()> stop;  ///< asked between simulations; may be empty
+  bool may_have_rates = true;       ///< of routes: whoever executes the plan holds to them
+  std::int64_t least_elements = 0;  ///< smaller buckets stay as they are
+  std::function<bool()> stop;       ///< asked between simulations; may be empty
 };
 
 /// Gives each bucket the fastest division of its family, or of any, with its codec on all

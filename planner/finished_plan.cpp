@@ -27,6 +27,12 @@ namespace {
 // kVeryManyRanks all steps are exact, whatever their size.
 constexpr std::size_t kMostTransfersOfExactStep = 2'000'000;
 
+// Elements of a bucket that gains by more rounds than the search makes (128 MiB), how many of them
+// are looked at, each for seconds, and from which share of the bound on.
+constexpr std::int64_t kLargeBucket = std::int64_t{1} << 25U;
+constexpr std::ptrdiff_t kMostLargeBuckets = 4;
+constexpr double kFarFromBound = 0.01;
+
 constexpr const char* kNaive = "naive ring fp32 25 MiB";
 constexpr const char* kDoubleTree = "double tree fp32";
 constexpr const char* kParameterServer = "parameter server fp32";
@@ -205,6 +211,36 @@ void add_baselines(plan::Plan& plan, Search& search, const topology::Topology& t
   }
 }
 
+/// Whether large buckets are worth dividing finely for a program that reduces others, too: there
+/// are few of them, and the step is far from what it takes at least.
+bool has_large_buckets(const plan::Plan& plan) {
+  const auto large = std::ranges::count_if(
+      plan.buckets, [](const plan::Bucket& bucket) { return bucket.elements >= kLargeBucket; });
+  return large > 0 && large <= kMostLargeBuckets && plan.prediction.gap > kFarFromBound;
+}
+
+/// Buckets more finely, or held to rates, as the options say. A plan that must not lose by it has
+/// only its large ones divided, without rates.
+void divide(plan::Plan& plan, const plan::Workload& workload, const topology::Topology& topology,
+            plan::CostModel& cost_model, const PlannerOptions& options) {
+  const bool may_be_rated = may_have_rates(options.route_rates, topology);
+  if (options.divides_finely || has_large_buckets(plan)) {
+    OfAnyFamily of_any_family = options.codec ? OfAnyFamily::kAll : OfAnyFamily::kUncompressed;
+    if (options.schedule) {
+      of_any_family = OfAnyFamily::kNone;
+    }
+    divide_finely(plan, workload, topology, cost_model,
+                  {.of_any_family = of_any_family,
+                   .may_have_rates = may_be_rated && options.divides_finely,
+                   .least_elements = options.divides_finely ? 0 : kLargeBucket,
+                   .stop = options.stop});
+  }
+  if (may_be_rated) {
+    hold_to_rates(plan, workload, topology, cost_model,
+                  options.divides_finely ? HeldSchedules::kAll : HeldSchedules::kOfManySenders);
+  }
+}
+
 }  // namespace
 
 plan::Plan finished_plan(const JointResult& found, Search& search,
@@ -215,8 +251,11 @@ plan::Plan finished_plan(const JointResult& found, Search& search,
       lower_bound(topology, workload, plan.batch, search.candidates().allowed_codecs(),
                   search.protected_by_tensor());
   set_prediction(plan, found.best.estimate, bound);
+  search.materialise(plan);
+  divide(plan, workload, topology, cost_model, options);
+  plan.prediction.gap = plan.prediction.step_time / bound.time - 1;
   std::map<std::string, Duration> best_of = found.best_of;
-  count_in(plan, found.best.estimate.step_time, best_of);
+  count_in(plan, plan.prediction.step_time, best_of);
   const std::vector<plan::Codec>& allowed = search.candidates().allowed_codecs();
   if (std::ranges::none_of(
           allowed, [](const plan::Codec& codec) { return codec.kind == plan::CodecKind::kFp16; })) {
@@ -231,7 +270,7 @@ plan::Plan finished_plan(const JointResult& found, Search& search,
       }
     }
   }
-  const Duration step = found.best.estimate.step_time;
+  const Duration step = plan.prediction.step_time;
   std::vector<std::string> notes = found.notes;
   const bool compresses = std::any_of(plan.buckets.begin(), plan.buckets.end(),
                                       [](const plan::Bucket& b) { return b.codec.is_lossy(); });
@@ -284,22 +323,6 @@ plan::Plan finished_plan(const JointResult& found, Search& search,
                     100 * options.enough_gap.value()));
   }
   plan.notes = std::move(notes);
-  search.materialise(plan);
-  if (options.divides_finely) {
-    OfAnyFamily of_any_family = options.codec ? OfAnyFamily::kAll : OfAnyFamily::kUncompressed;
-    if (options.schedule) {
-      of_any_family = OfAnyFamily::kNone;
-    }
-    divide_finely(plan, workload, topology, cost_model,
-                  {.of_any_family = of_any_family,
-                   .may_have_rates = may_have_rates(options.route_rates, topology),
-                   .stop = options.stop});
-  }
-  if (may_have_rates(options.route_rates, topology)) {
-    hold_to_rates(plan, workload, topology, cost_model,
-                  options.divides_finely ? HeldSchedules::kAll : HeldSchedules::kOfManySenders);
-  }
-  plan.prediction.gap = plan.prediction.step_time / bound.time - 1;
   set_compression_warmup(
       plan,
       options.compression_warmup.value_or(

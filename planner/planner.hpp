@@ -45,7 +45,9 @@ struct PlannerOptions {
   /// Whether the buckets of the plan that was found are divided more finely, or by another family
   /// whose finest division is faster (unless `schedule` names one), where that makes its
   /// step faster (planner/finer_buckets.hpp), and held to rates (planner/held_rates.hpp), as else
-  /// only those with many senders are: for programs that reduce one buffer at a time.
+  /// only those with many senders are: for programs that reduce one buffer at a time. Without it,
+  /// large buckets (128 MiB and more, of up to four) are divided so, where the plan is not within 1
+  /// % of its bound, on as few ranks.
   bool divides_finely = false;
   RouteRates route_rates = RouteRates::kWhereKept;
   /// Whether everything that the search compares is simulated: collectives at every size

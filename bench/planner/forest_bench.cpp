@@ -234,6 +234,9 @@ RACKRAIL_COLLECTIVES(uneven_racks_6, test::racks({{25, 10}, {5, 10}, {5, 5}}, {5
 RACKRAIL_COLLECTIVES(uneven_racks_11,
                      test::racks({{10, 10, 10, 10}, {5, 5, 10}, {25, 5, 25, 10}}, {20, 10, 5}));
 RACKRAIL_COLLECTIVES(pcie_hosts_16, test::pcie_hosts(4));
+RACKRAIL_COLLECTIVES(rail_racks_32, test::rail_racks({}));
+RACKRAIL_COLLECTIVES(rail_racks_48,
+                     test::rail_racks({.racks = 3, .hosts = 4, .gpus = 4, .oversubscription = 8}));
 RACKRAIL_COLLECTIVES(three_tiers_10, test::three_tiers({{2, 3}, {1, 4}}, 2));
 RACKRAIL_COLLECTIVES(a100_128, test::a100_16x8());
 RACKRAIL_COLLECTIVES(rails_128, test::boxes(16, 8));

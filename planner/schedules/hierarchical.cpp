@@ -13,14 +13,14 @@
 // Chunks are alike; where links are not, a second choice has chunks of the sizes that load links
 // most evenly (planner/part_loads.hpp): a host with slow adapters owns little or nothing.
 //
-// Where groups are parts of larger ones (hosts of racks), there are also all-reduces that exchange
+// Where groups are parts of larger ones (hosts of racks), there are also collectives that exchange
 // level by level (planner/schedules/nested_groups.hpp).
 //
 // One collective that runs alone may also go along rings of groups (group_rings.hpp), which fill
-// links better where ranks are very many; reduce-scatter and all-gather do so only. Where some
-// groups are slow on some lines, all-reduces spare their links (uneven_rings.hpp), or, between two
-// groups, go round them (relayed_exchange.hpp). Or it goes as above in several rounds, which
-// overlap (group_exchange.hpp).
+// links better where ranks are very many; reduce-scatter and all-gather do so, or level by level.
+// Where some groups are slow on some lines, all-reduces spare their links (uneven_rings.hpp), or,
+// between two groups, go round them (relayed_exchange.hpp). Or it goes as above in several rounds,
+// which overlap (group_exchange.hpp).
 //
 // Groups of several sizes have as many lines l as each size divides, so that the members of a group
 // have equally many: line l is at member l mod g of a group of g. Where that were more than eight
@@ -162,6 +162,9 @@ class Hierarchical final : public ScheduleFamily {
     // Ever more transfers, then fewer: series of their own (DivisionSearch).
     std::vector<CollectiveForm> forms = group_ring_forms(what, request);
     if (what != plan::Collective::kAllReduce) {
+      for (plan::TransferGraph& graph : nested_collectives(what, request)) {
+        forms.emplace_back(std::move(graph), request.topology);
+      }
       return forms;
     }
     const bool has_rings = !forms.empty();

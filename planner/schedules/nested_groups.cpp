@@ -101,6 +101,9 @@ class Nesting {
   /// Of a level, in the order in which they are to be sent.
   std::vector<Move> moves(std::size_t level) const;
 
+  /// By chunk of a round the rank that sums it up in the end.
+  const std::vector<Rank>& owners() const { return levels_.back().holders; }
+
  private:
   /// Where a member of a group of the level has the chunks of a prefix of the level.
   Rank holder_in(std::size_t level, std::size_t member, std::size_t prefix) const {
@@ -190,22 +193,25 @@ std::vector<Move> Nesting::moves(std::size_t l) const {
   return moves;
 }
 
-/// The all-reduce of some rounds being made. Of a level all rounds come before the next level:
+/// The collective of some rounds being made. Of a level all rounds come before the next level:
 /// transfers of a pair leave in the order of their ids, so nothing of a round may wait there for
 /// the copies of the one before.
 class Rounds {
  public:
-  Rounds(const ScheduleRequest& request, std::size_t chunks, std::size_t rounds)
-      : chunks_(chunks),
+  Rounds(plan::Collective what, const ScheduleRequest& request, std::size_t chunks,
+         std::size_t rounds)
+      : what_(what),
+        chunks_(chunks),
         rounds_(rounds),
         ranks_(request.topology.rank_count()),
         has_codecs_(request.codecs.inside.is_lossy() || request.codecs.across.is_lossy()),
-        builder_("hierarchical", request, std::vector<std::uint32_t>(chunks * rounds, 1)),
+        builder_("hierarchical", request, std::vector<std::uint32_t>(chunks * rounds, 1), what),
         sums_(ranks_ * rounds),
         arrived_(ranks_ * rounds),
         sent_(ranks_ * rounds) {}
 
-  plan::TransferGraph make(const std::vector<std::vector<Move>>& by_level);
+  plan::TransferGraph make(const std::vector<std::vector<Move>>& by_level,
+                           const std::vector<Rank>& owners);
 
  private:
   /// A transfer that others may wait for.
@@ -230,6 +236,7 @@ class Rounds {
     return {static_cast<std::uint32_t>(round * chunks_) + range.begin, range.count};
   }
 
+  plan::Collective what_;
   std::size_t chunks_;
   std::size_t rounds_;
   std::size_t ranks_;
@@ -242,22 +249,35 @@ class Rounds {
   std::vector<TransferId> after_;
 };
 
-plan::TransferGraph Rounds::make(const std::vector<std::vector<Move>>& by_level) {
-  for (const std::vector<Move>& moves : by_level) {
-    for (std::size_t round = 0; round < rounds_; ++round) {
-      for (const Move& move : moves) {
-        reduce(round, move);
+plan::TransferGraph Rounds::make(const std::vector<std::vector<Move>>& by_level,
+                                 const std::vector<Rank>& owners) {
+  if (what_ != plan::Collective::kAllGather) {
+    for (const std::vector<Move>& moves : by_level) {
+      for (std::size_t round = 0; round < rounds_; ++round) {
+        for (const Move& move : moves) {
+          reduce(round, move);
+        }
       }
     }
   }
-  for (std::size_t level = by_level.size(); level-- > 0;) {
-    for (std::size_t round = 0; round < rounds_; ++round) {
-      for (const Move& move : by_level[level]) {
-        copy(round, level, level + 1 == by_level.size(), move);
+  if (what_ != plan::Collective::kReduceScatter) {
+    for (std::size_t level = by_level.size(); level-- > 0;) {
+      for (std::size_t round = 0; round < rounds_; ++round) {
+        for (const Move& move : by_level[level]) {
+          copy(round, level, level + 1 == by_level.size(), move);
+        }
       }
     }
   }
-  return builder_.take();
+  plan::TransferGraph graph = builder_.take();
+  if (what_ != plan::Collective::kAllReduce) {
+    std::vector<Rank> of_all;
+    for (std::size_t round = 0; round < rounds_; ++round) {
+      of_all.insert(of_all.end(), owners.begin(), owners.end());
+    }
+    graph.set_owners(std::move(of_all));
+  }
+  return graph;
 }
 
 void Rounds::reduce(std::size_t round, const Move& move) {
@@ -300,14 +320,28 @@ bool may_nest(const plan::Codec& codec) {
   return survives_many_hops(codec) && (!codec.is_lossy() || codec.is_elementwise());
 }
 
+bool own_as_many(const std::vector<Rank>& owners, std::size_t ranks) {
+  std::vector<std::size_t> count(ranks);
+  for (const Rank owner : owners) {
+    ++count[owner.index()];
+  }
+  return std::ranges::all_of(count, [&](std::size_t own) { return own * ranks == owners.size(); });
+}
+
 }  // namespace
 
 std::vector<plan::TransferGraph> nested_all_reduces(const ScheduleRequest& request) {
+  return nested_collectives(plan::Collective::kAllReduce, request);
+}
+
+std::vector<plan::TransferGraph> nested_collectives(plan::Collective what,
+                                                    const ScheduleRequest& request) {
   if (!may_nest(request.codecs.inside) || !may_nest(request.codecs.across)) {
     return {};
   }
   Nesting nesting(request.topology);
-  const std::size_t fewest = 2 * nesting.fewest_moves();
+  const std::size_t ways = what == plan::Collective::kAllReduce ? 2 : 1;
+  const std::size_t fewest = ways * nesting.fewest_moves();
   if (nesting.level_count() < kFewestLevels || fewest > request.most_transfers) {
     return {};
   }
@@ -321,21 +355,23 @@ std::vector<plan::TransferGraph> nested_all_reduces(const ScheduleRequest& reque
     transfers = 0;
     for (std::size_t level = 0; level < nesting.level_count(); ++level) {
       by_level.push_back(nesting.moves(level));
-      transfers += 2 * by_level.back().size();
+      transfers += ways * by_level.back().size();
     }
     if (transfers <= kMostTimesTheFewest * fewest) {
       break;
     }
   }
-  if (by_level.empty()) {
+  if (by_level.empty() || (what != plan::Collective::kAllReduce &&
+                           !own_as_many(nesting.owners(), request.topology.rank_count()))) {
     return {};
   }
-  const std::size_t movements = 2 * request.topology.rank_count() * nesting.chunk_count();
+  const std::size_t movements = ways * request.topology.rank_count() * nesting.chunk_count();
   std::vector<plan::TransferGraph> graphs;
   for (const std::size_t rounds : kRounds) {
     if (rounds <= request.most_rounds && rounds * transfers <= request.most_transfers &&
         rounds * movements <= kMostMovements) {
-      graphs.push_back(Rounds(request, nesting.chunk_count(), rounds).make(by_level));
+      graphs.push_back(
+          Rounds(what, request, nesting.chunk_count(), rounds).make(by_level, nesting.owners()));
     }
   }
   return graphs;

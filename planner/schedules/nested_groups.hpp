@@ -1,4 +1,4 @@
-// All-reduces over groups in groups: ranks of hosts of racks of pods.
+// Collectives over groups in groups: ranks of hosts of racks of pods.
 //
 // At each level the groups of a group are its members. The buffer has as many chunks as there are
 // ways to choose a member at each level, so a chunk is a digit per level, that of the innermost
@@ -13,6 +13,9 @@
 // members at level i a rank sends 2·Σ(k_i − 1) in all. Levels use different links, but a transfer
 // of many chunks starts when all that it waits for has arrived whole; so the buffer is also sent in
 // rounds, which follow one another through the levels.
+//
+// An all-gather is the way back alone, a reduce-scatter the way there, between ranks that each own
+// as many chunks.
 //
 // Groups of several sizes at a level have a digit with as many values as each size divides, so that
 // members have equally many, unless that makes far more transfers; then some have more than others.
@@ -32,5 +35,9 @@ namespace rackrail::planner {
 /// In ever more rounds, within the request's limits; none where there are fewer than three levels,
 /// where a codec of the request does not survive several hops, or where one round is too large.
 std::vector<plan::TransferGraph> nested_all_reduces(const ScheduleRequest& request);
+
+/// The same of any collective; none of an all-gather or a reduce-scatter where shares would differ.
+std::vector<plan::TransferGraph> nested_collectives(plan::Collective what,
+                                                    const ScheduleRequest& request);
 
 }  // namespace rackrail::planner

@@ -312,6 +312,27 @@ Topology staged_gpus(const std::vector<std::string>& hosts, std::int64_t staging
   return topology;
 }
 
+Topology rail_racks(const RailRacks& shape) {
+  const std::string text = fmt::format(
+      R"(name: rails of racks
+node_types:
+  box:
+    gpus: {gpus}
+    device_class: a100
+    nvlink: {{ bandwidth: 300 GB/s, latency: 300 ns, switched: true }}
+    pcie: {{ bandwidth: 31.5 GB/s, latency: 500 ns, gpus_per_switch: {per_switch} }}
+    nics: {{ count: {nics}, link: rdma }}
+racks: {{ count: {racks}, hosts: {hosts}, type: box }}
+network:
+  wiring: rail-optimised
+  spine: {{ count: {spines}, oversubscription: {over}, link: rdma }}
+)",
+      fmt::arg("gpus", shape.gpus), fmt::arg("per_switch", shape.gpus / shape.nics),
+      fmt::arg("nics", shape.nics), fmt::arg("racks", shape.racks), fmt::arg("hosts", shape.hosts),
+      fmt::arg("spines", shape.spines), fmt::arg("over", shape.oversubscription));
+  return topology::read_cluster_text("rail-racks.yaml", text).topology;
+}
+
 /// The shipped a100-8x8 with other racks than its own.
 Topology a100_boxes(const std::string& racks) {
   const auto path = topology::configs_folder() / "clusters" / "a100-8x8.yaml";

@@ -59,6 +59,18 @@ topology::Topology hosts_with_nics(int hosts, const std::vector<int>& nics);
 /// host of each, `staging` is the rate (B/s) at which it copies to the memory of its host; 0: it
 /// does not.
 topology::Topology staged_gpus(const std::vector<std::string>& hosts, std::int64_t staging);
+/// Racks of hosts of GPUs on an NVSwitch (300 per GPU) and on as many PCIe switches as NICs (31.5
+/// per link), whose NICs of 56.8 go to one leaf each of the rack; of what enters a leaf from below
+/// one part in `oversubscription` goes up, evenly over the spines.
+struct RailRacks {
+  int racks = 2;
+  int hosts = 2;
+  int gpus = 8;
+  int nics = 4;
+  int spines = 4;
+  int oversubscription = 4;
+};
+topology::Topology rail_racks(const RailRacks& shape);
 /// The shipped a100-8x8 with two nodes in each of its racks: 32 GPUs, from where on the planner
 /// looks at fewer slices and bucket sizes.
 topology::Topology a100_4x8();

@@ -116,6 +116,8 @@ TEST_CASE("1 GiB on clusters of known optima") {
       {"uneven Clos of three tiers", test::three_tiers({{2, 3}, {4}}, 2), 1.02, 1.02},
       // Even shares of links hold up the larger trees: 1.17 and 1.3, 1.28 and 1.11 without rates.
       {"racks of unlike hosts", test::racks({{25, 10}, {5, 10}, {5, 5}}, {5, 10, 20}), 1.02, 1.02},
+      // Chains through boxes: 1.018 and 1.09.
+      {"rails under four spines", test::rail_racks({}), 1.01, 1.015},
       {"unlike racks", test::racks({{10, 10, 10, 10}, {5, 5, 10}, {25, 5, 25, 10}}, {20, 10, 5}),
        1.02, 1.02},
       // Deep trees: 1.024 without those of other shapes.

@@ -7,6 +7,7 @@
 #include "planner/schedule_family.hpp"
 #include "sim/simulator.hpp"
 #include "tests/support/clusters.hpp"
+#include "topology/queries.hpp"
 
 namespace rackrail::planner {
 namespace {
@@ -46,6 +47,19 @@ TEST_CASE("over narrow uplinks of racks, and of pods, levels take little more th
   CHECK(times.best >= least);
   CHECK(times.best <= scaled(least, 1.1));
   CHECK(times.two_levels >= scaled(least, 3.5));
+}
+
+TEST_CASE("over equal ways under oversubscribed spines, links are loaded evenly") {
+  // Of six GPUs of a rack on one rail's four cables, and of four on four.
+  const topology::Topology topology =
+      GENERATE(test::rail_racks({.hosts = 3}), test::rail_racks({}),
+               test::rail_racks({.racks = 3, .gpus = 4, .oversubscription = 2}));
+  constexpr std::int64_t kElements = std::int64_t{1} << 28;
+  const double least =
+      4.0 * kElements /
+      static_cast<double>(topology::joint_allreduce_bound(topology).algbw.bytes_per_second());
+  CAPTURE(topology.rank_count());
+  CHECK(times_of(topology, kElements).best.seconds() <= 1.03 * least);
 }
 
 TEST_CASE("small all-reduces over groups in groups send fewer messages") {

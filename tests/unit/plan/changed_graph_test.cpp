@@ -50,6 +50,25 @@ TEST_CASE("a graph over other routes sends the same") {
   CHECK(changed.groups()[0].count == 2);
 }
 
+TEST_CASE("routes are chosen transfer by transfer") {
+  const TransferGraph graph = there_and_back();
+  std::vector<RatedRoute> routes = rated_routes(graph);
+  routes.push_back({{LinkId(8)}, Bandwidth(70)});
+  const TransferGraph changed =
+      with_transfers_over(graph, routes, std::array<std::uint32_t, 2>{3, 2});
+  REQUIRE(changed.transfers().size() == 2);
+  CHECK(changed.routes().size() == 3);  // with none that nothing takes
+  const RouteId first = changed.transfers()[0].route;
+  CHECK(changed.routes()[first.index()] == std::vector{LinkId(8)});
+  CHECK(changed.rate(first) == Bandwidth(70));
+  CHECK(changed.routes()[changed.transfers()[1].route.index()] == std::vector{LinkId(5)});
+  CHECK(changed.codecs()[changed.transfers()[0].codec] == graph.codecs()[1]);
+  CHECK(changed.owners()[0] == Rank(1));
+  CHECK(changed.dependencies(TransferId(1))[0] == TransferId(0));
+  CHECK(changed.groups().size() == 1);
+  CHECK_THROWS_AS(with_transfers_over(graph, routes, std::array<std::uint32_t, 1>{3}), PlanError);
+}
+
 TEST_CASE("codecs are chosen transfer by transfer") {
   const TransferGraph graph = there_and_back();
   const std::array codecs{parse_codec("int8"), Codec{}};

@@ -140,8 +140,22 @@ std::vector<Topology> of_many_shapes() {
           test::three_tiers({{10, 7, 3}, {5, 5, 12}}, 2),
           test::missing_nics(),
           test::uneven_hosts(),
+          test::rail_racks({}),
+          test::rail_racks({.racks = 3, .hosts = 1, .nics = 2, .spines = 3, .oversubscription = 2}),
           test::two_racks(),
           test::uneven_star()};
+}
+
+TEST_CASE("under spines, what goes up from a rail goes to other racks, in flat trees") {
+  // Chains from rank to rank through each box are deeper: 17 arcs.
+  const Topology topology = test::rail_racks({});
+  for (const bool reversed : {false, true}) {
+    const Forest forest =
+        make_forest(topology, {.most_trees_per_rank = 16, .good_enough = 0.9999}, reversed);
+    CHECK(problems_of(forest, topology, reversed) == std::vector<std::string>{});
+    CHECK(forest.share_of_bound >= 0.9999);
+    CHECK(depth_of(forest) <= 4);
+  }
 }
 
 TEST_CASE("trees stay shallow, both those that broadcast and those that sum") {

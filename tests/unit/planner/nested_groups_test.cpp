@@ -70,6 +70,26 @@ TEST_CASE("pods of racks: their uplinks carry 2(k-1)/k each of what is below the
   CHECK(carried(graph, topology, "rack0.0-tor→spine0") == std::set{1.0 + 1.5 / 2});
 }
 
+TEST_CASE("an all-gather is half of an all-reduce, a reduce-scatter the other half") {
+  const Topology topology = regular(2, 2, 2, 4);
+  topology::Router router(topology);
+  const ScheduleRequest request{topology, router, {}};
+  const auto whole = nested_all_reduces(request);
+  for (const auto what : {plan::Collective::kAllGather, plan::Collective::kReduceScatter}) {
+    const auto graphs = nested_collectives(what, request);
+    REQUIRE(graphs.size() == whole.size());
+    for (std::size_t i = 0; i < graphs.size(); ++i) {
+      CHECK(plan::verify(graphs[i], &topology).problems == std::vector<std::string>{});
+      CHECK(2 * graphs[i].transfers().size() == whole[i].transfers().size());
+      CHECK(carried(graphs[i], topology, "core→") == std::set{0.5});
+    }
+  }
+  // Of hosts of 4 and 2 GPUs no digit makes owners of equal shares.
+  const Topology uneven = test::pods({{{4, 2}, {4, 4}}});
+  topology::Router other(uneven);
+  CHECK(nested_collectives(plan::Collective::kAllGather, {uneven, other, {}}).empty());
+}
+
 TEST_CASE("ranks exchange with those at the same place in other groups") {
   const Topology topology = regular(2, 2, 2, 4);
   const auto graphs = graphs_of(topology);

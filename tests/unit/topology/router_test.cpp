@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "tests/support/clusters.hpp"
 #include "tests/unit/topology/graphs.hpp"
 #include "topology/queries.hpp"
 #include "topology/reader.hpp"
@@ -266,6 +267,34 @@ TEST_CASE("equal ways that are dealt out carry equally many flows of the ranks o
     }
     CHECK(most(flows_on_links(t, pairs)) == 8);
   }
+}
+
+TEST_CASE("equal ways are listed, the one that is dealt out first") {
+  const Topology t = rackrail::test::rail_racks({});  // one leaf per NIC and rack under four spines
+  Router hashed(t);
+  Router dealt(t, Distance::kLatency, EqualRoutes::kDealt);
+  const std::vector<Route> routes = hashed.equal_routes(Rank(1), Rank(18), 64);
+  REQUIRE(routes.size() == 4);
+  std::set<std::string> spines;
+  for (const Route& route : routes) {
+    CHECK(route.size() == routes[0].size());
+    CHECK(route_latency(t, route) == route_latency(t, routes[0]));
+    CHECK(route.front() == routes[0].front());  // what a machine decides, it has decided
+    CHECK(route.back() == routes[0].back());
+    for (std::size_t i = 1; i < route.size(); ++i) {
+      CHECK(t.link(route[i - 1]).to == t.link(route[i]).from);
+      if (t.node(t.link(route[i]).from).kind == NodeKind::kSpine) {
+        spines.insert(t.node(t.link(route[i]).from).name);
+      }
+    }
+  }
+  CHECK(spines.size() == 4);
+  CHECK(routes[0] == dealt.route(Rank(1), Rank(18)));
+  CHECK(std::ranges::count(routes, hashed.route(Rank(1), Rank(18))) == 1);
+  CHECK(hashed.equal_routes(Rank(1), Rank(18), 3).size() == 3);
+  CHECK(hashed.equal_routes(Rank(0), Rank(1), 64) ==
+        std::vector<Route>{hashed.route(Rank(0), Rank(1))});
+  CHECK(hashed.equal_routes(Rank(0), Rank(0), 64).empty());
 }
 
 TEST_CASE("GPUs that share a PCIe switch with several NICs use one each") {
