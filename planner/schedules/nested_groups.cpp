@@ -13,7 +13,8 @@ namespace rackrail::planner {
 namespace {
 
 constexpr std::size_t kFewestLevels = 3;
-constexpr std::size_t kRounds[] = {1, 4, 16, 64};
+constexpr std::size_t kRounds[] = {1, 4, 16, 64, 256};
+constexpr std::size_t kMostRoundsOfTables = 64;  // where more than one size is looked at
 // Values of a digit for each member of the largest group: the first that makes no more than so
 // many times the transfers that groups of one size would have.
 constexpr std::size_t kValuesPerMember[] = {8, 4, 2, 1};
@@ -366,9 +367,12 @@ std::vector<plan::TransferGraph> nested_collectives(plan::Collective what,
     return {};
   }
   const std::size_t movements = ways * request.topology.rank_count() * nesting.chunk_count();
+  const std::size_t most_rounds = request.is_of_one_size
+                                      ? request.most_rounds
+                                      : std::min(request.most_rounds, kMostRoundsOfTables);
   std::vector<plan::TransferGraph> graphs;
   for (const std::size_t rounds : kRounds) {
-    if (rounds <= request.most_rounds && rounds * transfers <= request.most_transfers &&
+    if (rounds <= most_rounds && rounds * transfers <= request.most_transfers &&
         rounds * movements <= kMostMovements) {
       graphs.push_back(
           Rounds(what, request, nesting.chunk_count(), rounds).make(by_level, nesting.owners()));
