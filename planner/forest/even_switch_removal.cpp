@@ -30,6 +30,8 @@ enum class Pattern : std::uint8_t {
   kDown,  ///< one end at least lies below the switch: nothing passes it that need not
   kOtherHost,
   kAny,
+  /// Through spines to other racks only: where rails have a leaf each in a rack, what goes from one
+  /// of these to the next spends links that other racks need.
   kOtherRack,
 };
 
@@ -325,7 +327,7 @@ class EvenRemoval {
   DemandCheck check_;
   std::vector<std::size_t> order_;
   std::vector<int> level_;
-  std::vector<std::uint32_t> part_;
+  std::vector<std::uint32_t> part_;  ///< racks, as what is left connected without spines
 };
 
 }  // namespace

@@ -209,6 +209,21 @@ TEST_CASE("what is reduced alone may be divided more finely, if that is faster")
   CHECK(faster > 0);
 }
 
+TEST_CASE("a large bucket is divided as finely as a collective alone in any plan") {
+  const topology::Topology rails = test::rail_racks({});
+  const plan::Workload one = one_tensor(1 << 28);
+  planner::PlannerOptions options;
+  options.codec = plan::Codec();
+  options.compare_baselines = false;
+  const plan::Plan plan = make_plan(rails, one, options);
+  CHECK(plan.prediction.gap <= 0.015);  // in the search's rounds 0.030
+  CHECK(plan.prediction.step_time == sim::simulate_step(plan, one, rails, {}).estimate.step_time);
+  CHECK(plan.prediction.gap ==
+        Approx(plan.prediction.step_time / plan.prediction.bound - 1).margin(1e-12));
+  CHECK(plan::verify(plan, &rails, &one).problems == std::vector<std::string>{});
+  CHECK(plan::to_json(make_plan(rails, one, options)) == plan::to_json(plan));
+}
+
 TEST_CASE("on uneven racks what is reduced alone takes as long as its bytes through an uplink") {
   const topology::Topology slow = slow_racks(3, 1);
   const plan::Workload one = one_tensor(16 << 20);
