@@ -221,8 +221,9 @@ bool has_large_buckets(const plan::Plan& plan) {
 
 /// Buckets more finely, or held to rates, as the options say. A plan that must not lose by it has
 /// only its large ones divided, without rates.
-void divide(plan::Plan& plan, const plan::Workload& workload, const topology::Topology& topology,
-            plan::CostModel& cost_model, const PlannerOptions& options) {
+void divide_buckets(plan::Plan& plan, const plan::Workload& workload,
+                    const topology::Topology& topology, plan::CostModel& cost_model,
+                    const PlannerOptions& options) {
   const bool may_be_rated = may_have_rates(options.route_rates, topology);
   if (options.divides_finely || has_large_buckets(plan)) {
     OfAnyFamily of_any_family = options.codec ? OfAnyFamily::kAll : OfAnyFamily::kUncompressed;
@@ -252,7 +253,7 @@ plan::Plan finished_plan(const JointResult& found, Search& search,
                   search.protected_by_tensor());
   set_prediction(plan, found.best.estimate, bound);
   search.materialise(plan);
-  divide(plan, workload, topology, cost_model, options);
+  divide_buckets(plan, workload, topology, cost_model, options);
   plan.prediction.gap = plan.prediction.step_time / bound.time - 1;
   std::map<std::string, Duration> best_of = found.best_of;
   count_in(plan, plan.prediction.step_time, best_of);

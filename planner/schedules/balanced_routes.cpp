@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
-#include <numeric>
 #include <optional>
 #include <span>
 #include <utility>
@@ -15,17 +14,17 @@ namespace rackrail::planner {
 
 namespace {
 
-constexpr std::size_t kMostChoices = 64;  // routes of a pair
-constexpr std::size_t kMostPairs = 4096;
-constexpr int kMostSweeps = 16;
-constexpr int kDoublings = 4;          // of the exponent: loads count with their 16th power
-constexpr double kWorthOther = 0.99;   // of the load of the fullest link
-constexpr double kNearlyEven = 1.01;   // times that load where equal routes have equal parts
-constexpr double kCheaper = 1 - 1e-9;  // times what another route costs
-constexpr std::int64_t kElements = std::int64_t{1} << 40U;
+constexpr std::size_t kMostEqualRoutes = 64;  // routes of a pair
+constexpr std::size_t kMostRoutedPairs = 4096;
+constexpr int kMostRouteSweeps = 16;
+constexpr int kPriceDoublings = 4;          // of the exponent: loads count with their 16th power
+constexpr double kWorthOther = 0.99;        // of the load of the fullest link
+constexpr double kNearlyEven = 1.01;        // times that load where equal routes have equal parts
+constexpr double kCheaperRoute = 1 - 1e-9;  // times what another route costs
+constexpr std::int64_t kNominalElements = std::int64_t{1} << 40U;
 
 /// What goes over one of several routes: of a pair all transfers, or one.
-struct Item {
+struct RoutedItem {
   std::size_t pair = 0;
   double bytes = 0;
   std::size_t choice = 0;  ///< of the pair's routes
@@ -49,7 +48,8 @@ class RouteBalance {
       return;
     }
     for (const RoutedPair& pair : pairs) {
-      std::vector<topology::Route> routes = router.equal_routes(pair.src, pair.dst, kMostChoices);
+      std::vector<topology::Route> routes =
+          router.equal_routes(pair.src, pair.dst, kMostEqualRoutes);
       if (routes.size() > 1) {
         pair_of_[pair.route.index()] = routes_.size();
         routes_.push_back(std::move(routes));
@@ -62,7 +62,7 @@ class RouteBalance {
     if (routes_.empty()) {
       return std::nullopt;
     }
-    std::vector<Item> items = dealt();
+    std::vector<RoutedItem> items = dealt();
     const double even = fullest_if_even(items);
     if (even > kWorthOther * fullest_) {
       return std::nullopt;
@@ -71,7 +71,7 @@ class RouteBalance {
     double found = fullest();
     std::vector<std::size_t> choices = by_transfer(items);
     if (found > kNearlyEven * even) {
-      std::vector<Item> single = one_by_one();
+      std::vector<RoutedItem> single = one_by_one();
       descend(single);
       if (fullest() < kWorthOther * found) {
         found = fullest();
@@ -93,7 +93,7 @@ class RouteBalance {
   void find_bytes() {
     const std::vector<double> bytes = plan::bytes_per_element(graph_);
     for (const plan::Transfer& transfer : graph_.transfers()) {
-      bytes_.push_back(static_cast<double>(graph_.range(transfer, kElements).size()) *
+      bytes_.push_back(static_cast<double>(graph_.range(transfer, kNominalElements).size()) *
                        bytes[transfer.codec]);
     }
     pair_of_.resize(graph_.routes().size());
@@ -115,13 +115,14 @@ class RouteBalance {
     };
     return std::ranges::any_of(pairs, [&](const RoutedPair& pair) {
       return crosses(graph_.routes()[pair.route.index()]) &&
-             !std::ranges::all_of(router.equal_routes(pair.src, pair.dst, kMostChoices), crosses);
+             !std::ranges::all_of(router.equal_routes(pair.src, pair.dst, kMostEqualRoutes),
+                                  crosses);
     });
   }
 
   /// Whole pairs, each on the route that is dealt to it, those that send most first.
-  std::vector<Item> dealt() {
-    std::vector<Item> items;
+  std::vector<RoutedItem> dealt() {
+    std::vector<RoutedItem> items;
     for (std::size_t p = 0; p < routes_.size(); ++p) {
       items.push_back({p, 0, 0});
     }
@@ -131,17 +132,18 @@ class RouteBalance {
         add(graph_.routes()[graph_.transfers()[i].route.index()], -bytes_[i]);
       }
     }
-    for (const Item& item : items) {
+    for (const RoutedItem& item : items) {
       add(routes_[item.pair].front(), item.bytes);
     }
-    std::ranges::stable_sort(items, [](const Item& a, const Item& b) { return a.bytes > b.bytes; });
+    std::ranges::stable_sort(
+        items, [](const RoutedItem& a, const RoutedItem& b) { return a.bytes > b.bytes; });
     return items;
   }
 
   /// With every pair's bytes divided over its routes. Loads are then as they were again.
-  double fullest_if_even(const std::vector<Item>& items) {
+  double fullest_if_even(const std::vector<RoutedItem>& items) {
     const std::vector<double> before = load_;
-    for (const Item& item : items) {
+    for (const RoutedItem& item : items) {
       const std::vector<topology::Route>& routes = routes_[item.pair];
       add(routes[item.choice], -item.bytes);
       for (const topology::Route& route : routes) {
@@ -154,9 +156,9 @@ class RouteBalance {
   }
 
   /// Each begins on the emptiest of its routes, given those before.
-  std::vector<Item> one_by_one() {
+  std::vector<RoutedItem> one_by_one() {
     std::ranges::fill(load_, 0.0);
-    std::vector<Item> items;
+    std::vector<RoutedItem> items;
     for (std::size_t i = 0; i < bytes_.size(); ++i) {
       if (const auto pair = pair_of(i)) {
         items.push_back({*pair, bytes_[i], 0});
@@ -164,17 +166,17 @@ class RouteBalance {
         add(graph_.routes()[graph_.transfers()[i].route.index()], bytes_[i]);
       }
     }
-    for (Item& item : items) {
+    for (RoutedItem& item : items) {
       choose(item);
     }
     return items;
   }
 
-  void descend(std::vector<Item>& items) {
+  void descend(std::vector<RoutedItem>& items) {
     bool has_moved = true;
-    for (int sweep = 0; sweep < kMostSweeps && has_moved; ++sweep) {
+    for (int sweep = 0; sweep < kMostRouteSweeps && has_moved; ++sweep) {
       has_moved = false;
-      for (Item& item : items) {
+      for (RoutedItem& item : items) {
         const std::size_t before = item.choice;
         add(routes_[item.pair][before], -item.bytes);
         choose(item);
@@ -184,7 +186,7 @@ class RouteBalance {
   }
 
   static double steep(double share) {
-    for (int i = 0; i < kDoublings; ++i) {
+    for (int i = 0; i < kPriceDoublings; ++i) {
       share *= share;
     }
     return share;
@@ -200,12 +202,12 @@ class RouteBalance {
   }
 
   /// Gives it the cheapest of its routes, the one that it has where others cost as much.
-  void choose(Item& item) {
+  void choose(RoutedItem& item) {
     const std::vector<topology::Route>& routes = routes_[item.pair];
     double least = price(routes[item.choice], item.bytes);
     for (std::size_t i = 0; i < routes.size(); ++i) {
       const double cost = price(routes[i], item.bytes);
-      if (cost < least * kCheaper) {
+      if (cost < least * kCheaperRoute) {
         least = cost;
         item.choice = i;
       }
@@ -214,10 +216,10 @@ class RouteBalance {
   }
 
   /// Items are of pairs, or of the transfers that have a choice, in their order.
-  std::vector<std::size_t> by_transfer(const std::vector<Item>& items) const {
+  std::vector<std::size_t> by_transfer(const std::vector<RoutedItem>& items) const {
     std::vector<std::size_t> of_pair(routes_.size());
     std::vector<std::size_t> choices(bytes_.size());
-    for (const Item& item : items) {
+    for (const RoutedItem& item : items) {
       of_pair[item.pair] = item.choice;
     }
     const bool is_by_pair = items.size() == routes_.size();
@@ -245,7 +247,7 @@ plan::TransferGraph with_balanced_routes(plan::TransferGraph graph,
                                          const std::vector<RoutedPair>& pairs,
                                          const topology::Topology& topology,
                                          topology::Router& router) {
-  if (graph.transfers().empty() || pairs.size() > kMostPairs) {
+  if (graph.transfers().empty() || pairs.size() > kMostRoutedPairs) {
     return graph;
   }
   RouteBalance balance(graph, pairs, topology, router);
