@@ -395,7 +395,8 @@ network: {wiring: leaf-spine, spine: {count: 1, bandwidth: 50 Gbit/s, latency: 1
         self.assertEqual(files["auto.json"], files["always.json"])
         self.assertIn(b'"rate"', files["auto.json"])
         self.assertNotIn(b'"rate"', files["never.json"])
-        self.assertLess(steps["auto"], 0.95 * steps["never"])
+        # Without them the largest bucket is divided more finely, which makes up for a part.
+        self.assertLess(steps["auto"], 0.97 * steps["never"])
         simulated = self.rackrail_json("simulate", "auto.json", "--cluster", "racks.csv")
         self.assertAlmostEqual(simulated["step_time_s"], steps["auto"], places=9)
         self.assert_bad_input("plan", "racks.csv", "vgg-16", "--naive", "--route-rates", "never")
