@@ -417,7 +417,7 @@ void print_text(const PlanOptions& options, const Made& made, const topology::To
   }
 }
 
-/// What is to be said of a --bucket-size that divides the gradients as any other would.
+/// What is to be said of a --bucket-size beyond which larger or smaller ones make no difference.
 std::optional<std::string> idle_bucket_size_note(const PlanOptions& options,
                                                  const planner::PlannerOptions& chosen,
                                                  const plan::Workload& workload) {
@@ -428,12 +428,13 @@ std::optional<std::string> idle_bucket_size_note(const PlanOptions& options,
     return Bytes(tensor.elements * kFloatBytes) >= *chosen.bucket_size;
   };
   if (workload.gradient_bytes() <= *chosen.bucket_size) {
-    return fmt::format("--bucket-size {} changes nothing: all gradients, {}, are one bucket",
-                       options.bucket_size, to_string(workload.gradient_bytes()));
+    return fmt::format(
+        "--bucket-size {}: all gradients, {}, are one bucket, as with any larger size",
+        options.bucket_size, to_string(workload.gradient_bytes()));
   }
   if (std::ranges::all_of(workload.tensors, is_as_large)) {
     return fmt::format(
-        "--bucket-size {} changes nothing: buckets are of whole tensors, and none is smaller",
+        "--bucket-size {}: each tensor is a bucket of its own, as with any smaller size",
         options.bucket_size);
   }
   return std::nullopt;

@@ -103,11 +103,14 @@ std::optional<NamedLinks> critical_link(const std::vector<Part>& parts,
                                         const topology::Topology& topology,
                                         const ExplainOptions& options) {
   const auto longest = std::ranges::max_element(parts, {}, &Part::link_time);
-  if (longest == parts.end() || longest->link.empty() ||
-      std::ranges::count(options.links, longest->link, &NamedLinks::name) > 0) {
+  if (longest == parts.end() || longest->link.empty()) {
     return std::nullopt;
   }
   const std::vector<LinkId> links = topology::links_named(topology, longest->link);
+  const auto is_asked_about = [&](const NamedLinks& asked) { return asked.links == links; };
+  if (std::ranges::any_of(options.links, is_asked_about)) {  // under whichever of its names
+    return std::nullopt;
+  }
   const topology::Link& link = topology.link(links.front());
   std::size_t alike = 0;
   for (std::size_t l = 0; l < topology.link_count(); ++l) {

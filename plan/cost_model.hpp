@@ -109,6 +109,9 @@ class CostModel {
                                                  const Workload& /*workload*/) {
     return std::nullopt;
   }
+  /// By what share the times of this plan's step are longer than the step itself, so that of plans
+  /// that take the same the better one is shorter. A prediction is without it.
+  virtual double preference(const Plan& /*plan*/) const { return 0; }
   /// Whether collective_time() follows every flow exactly.
   virtual bool has_exact_times() const { return true; }
   /// collective_time_below() with every flow followed exactly.

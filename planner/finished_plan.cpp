@@ -89,6 +89,13 @@ void set_prediction(plan::Plan& plan, const plan::StepEstimate& estimate, const 
   plan.prediction.gap = estimate.step_time / bound.time - 1;
 }
 
+/// Plans have been compared; what is told of this one is what its step takes.
+void take_out_preference(plan::Plan& plan, const plan::CostModel& cost_model) {
+  plan::Prediction& prediction = plan.prediction;
+  prediction.step_time = scaled(prediction.step_time, 1 / (1 + cost_model.preference(plan)));
+  prediction.gap = prediction.step_time / prediction.bound - 1;
+}
+
 bool is_stopped(const PlannerOptions& options) { return options.stop && options.stop(); }
 
 /// What the plan itself takes counts under the limits that it keeps to, by their names.
@@ -131,6 +138,7 @@ void predict_exactly(plan::Plan& plan, const plan::Workload& workload, plan::Cos
   }
   if (const auto estimate = cost_model.exact_step(plan, workload)) {
     set_prediction(plan, *estimate, {plan.prediction.bound, plan.prediction.bound_reason});
+    take_out_preference(plan, cost_model);
     plan.notes.emplace_back(
         "on so many ranks, those that are alike are simulated once: within about 1 %, as are steps "
         "of other plans");
@@ -154,6 +162,7 @@ plan::Plan naive_plan(const topology::Topology& topology, const plan::Workload& 
   set_prediction(
       plan, scored->estimate,
       lower_bound(topology, workload, plan.batch, {plan::Codec{}}, search.protected_by_tensor()));
+  take_out_preference(plan, cost_model);
   plan.notes = {fmt::format("FP32 ring over the ranks, buckets of {}: {}", to_string(bucket_size),
                             bucket_size == kUsualBucket
                                 ? "what runs without a planner"
@@ -213,10 +222,11 @@ void add_baselines(plan::Plan& plan, Search& search, const topology::Topology& t
 
 /// Whether large buckets are worth dividing finely for a program that reduces others, too: there
 /// are few of them, and the step is far from what it takes at least.
-bool has_large_buckets(const plan::Plan& plan) {
+bool has_large_buckets(const plan::Plan& plan, const PlannerOptions& options) {
   const auto large = std::ranges::count_if(
       plan.buckets, [](const plan::Bucket& bucket) { return bucket.elements >= kLargeBucket; });
-  return large > 0 && large <= kMostLargeBuckets && plan.prediction.gap > kFarFromBound;
+  return large > 0 && large <= kMostLargeBuckets &&
+         plan.prediction.gap > std::max(kFarFromBound, options.enough_gap.value_or(0));
 }
 
 /// Buckets more finely, or held to rates, as the options say. A plan that must not lose by it has
@@ -225,7 +235,7 @@ void divide_buckets(plan::Plan& plan, const plan::Workload& workload,
                     const topology::Topology& topology, plan::CostModel& cost_model,
                     const PlannerOptions& options) {
   const bool may_be_rated = may_have_rates(options.route_rates, topology);
-  if (options.divides_finely || has_large_buckets(plan)) {
+  if (options.divides_finely || has_large_buckets(plan, options)) {
     OfAnyFamily of_any_family = options.codec ? OfAnyFamily::kAll : OfAnyFamily::kUncompressed;
     if (options.schedule) {
       of_any_family = OfAnyFamily::kNone;
@@ -254,7 +264,7 @@ plan::Plan finished_plan(const JointResult& found, Search& search,
   set_prediction(plan, found.best.estimate, bound);
   search.materialise(plan);
   divide_buckets(plan, workload, topology, cost_model, options);
-  plan.prediction.gap = plan.prediction.step_time / bound.time - 1;
+  take_out_preference(plan, cost_model);
   std::map<std::string, Duration> best_of = found.best_of;
   count_in(plan, plan.prediction.step_time, best_of);
   const std::vector<plan::Codec>& allowed = search.candidates().allowed_codecs();

@@ -136,7 +136,11 @@ plan::Plan search_plan(const topology::Topology& topology, const plan::Workload&
     const Duration before = found.best.estimate.step_time;
     report(search, found, space, options, sizes);
     if (found.best.estimate.step_time < before) {
-      plan = finished_plan(found, search, topology, workload, cost_model, options);
+      // Large buckets are divided when it is finished, so the one before may be the shorter still.
+      plan::Plan other = finished_plan(found, search, topology, workload, cost_model, options);
+      if (other.prediction.step_time < plan.prediction.step_time) {
+        plan = std::move(other);
+      }
     }
   }
   if (asked.enough_gap && !ends_near_bound) {

@@ -288,6 +288,7 @@ class Replanner {
   }
 
   void finish() {
+    estimate_.step_time = scaled(estimate_.step_time, 1 / (1 + cost_model_.preference(best_)));
     result_.after = estimate_.step_time;
     plan::Prediction& prediction = best_.prediction;
     const LowerBound& bound = this->bound();

@@ -101,6 +101,13 @@ Rerouted rerouted(const plan::TransferGraph& graph, const LinkMap& links,
     if (!links.uses_changed(route)) {
       return same;
     }
+    constexpr std::size_t kMostEqualRoutes = 64;
+    if (same.size() == route.size()) {  // what was chosen among equal ones stays, where it is one
+      const auto equal = router.equal_routes(transfer.src, transfer.dst, kMostEqualRoutes);
+      if (std::ranges::find(equal, same) != equal.end()) {
+        return same;
+      }
+    }
     std::vector<LinkId> other = router.route(transfer.src, transfer.dst);
     result.routes += same.size() != route.size() || other != same ? 1 : 0;
     return other;

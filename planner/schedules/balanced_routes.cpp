@@ -16,6 +16,8 @@ namespace {
 
 constexpr std::size_t kMostEqualRoutes = 64;  // routes of a pair
 constexpr std::size_t kMostRoutedPairs = 4096;
+constexpr std::size_t kMostRoutedLinks =
+    8'000'000;  // of transfers one by one: looked at in a sweep
 constexpr int kMostRouteSweeps = 16;
 constexpr int kPriceDoublings = 4;          // of the exponent: loads count with their 16th power
 constexpr double kWorthOther = 0.99;        // of the load of the fullest link
@@ -70,7 +72,7 @@ class RouteBalance {
     descend(items);
     double found = fullest();
     std::vector<std::size_t> choices = by_transfer(items);
-    if (found > kNearlyEven * even) {
+    if (found > kNearlyEven * even && links_of_transfers() <= kMostRoutedLinks) {
       std::vector<RoutedItem> single = one_by_one();
       descend(single);
       if (fullest() < kWorthOther * found) {
@@ -97,6 +99,17 @@ class RouteBalance {
                        bytes[transfer.codec]);
     }
     pair_of_.resize(graph_.routes().size());
+  }
+
+  /// Of all routes of all transfers that have a choice.
+  std::size_t links_of_transfers() const {
+    std::size_t links = 0;
+    for (std::size_t i = 0; i < bytes_.size(); ++i) {
+      if (const auto pair = pair_of(i)) {
+        links += routes_[*pair].size() * routes_[*pair].front().size();
+      }
+    }
+    return links;
   }
 
   void add(std::span<const LinkId> route, double bytes) {
@@ -247,7 +260,8 @@ plan::TransferGraph with_balanced_routes(plan::TransferGraph graph,
                                          const std::vector<RoutedPair>& pairs,
                                          const topology::Topology& topology,
                                          topology::Router& router) {
-  if (graph.transfers().empty() || pairs.size() > kMostRoutedPairs) {
+  // What switches add or copy crosses a link once, however many transfers are of it.
+  if (graph.transfers().empty() || !graph.groups().empty() || pairs.size() > kMostRoutedPairs) {
     return graph;
   }
   RouteBalance balance(graph, pairs, topology, router);

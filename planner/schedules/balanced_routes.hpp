@@ -8,8 +8,9 @@
 // from there, in turn the one that adds least to Σ_l (load of l / load of the fullest before)^16, a
 // sum so steep that it is nearly the fullest link. Where a whole number of pairs fits no link, as
 // of six pairs over four cables, each transfer gets one of its own; transfers of a pair then go
-// side by side. What gains nothing stays as it was. O(routes · their links) for each round of
-// moves.
+// side by side, unless there are very many. What gains nothing stays as it was, and so do graphs
+// that switches add in. O(pairs or transfers · equal routes · their links) for each round of moves,
+// of which there are 16 at most.
 #pragma once
 
 #include <utility>

@@ -233,16 +233,15 @@ network: {wiring: leaf-spine, spine: {count: 1, bandwidth: 50 Gbit/s, latency: 1
         self.assertLessEqual(gap, 0.05)
         self.assertNotEqual(codecs, {"none"})
 
-    def test_a_bucket_size_that_divides_nothing_is_said_to(self):
+    def test_a_bucket_size_beyond_which_nothing_changes_is_said_to_be(self):
         def said(*size):
             return " ".join(self.rackrail_json("plan", "two-racks-40g", "resnet-50", "--naive",
                                                *size)["notes"])
-        self.assertIn("--bucket-size 1GiB changes nothing: all gradients", said("--bucket-size",
-                                                                                "1GiB"))
-        self.assertIn("--bucket-size 4 B changes nothing: buckets are of whole tensors",
+        self.assertIn("are one bucket, as with any larger size", said("--bucket-size", "1GiB"))
+        self.assertIn("each tensor is a bucket of its own, as with any smaller size",
                       said("--bucket-size", "4 B"))
         for size in ((), ("--bucket-size", "4MiB")):
-            self.assertNotIn("changes nothing", said(*size))
+            self.assertNotIn("as with any", said(*size))
 
     def test_gradients_of_two_bytes_are_pointed_out(self):
         for width, notes in ((4, 0), (2, 1)):
@@ -396,7 +395,7 @@ network: {wiring: leaf-spine, spine: {count: 1, bandwidth: 50 Gbit/s, latency: 1
         self.assertIn(b'"rate"', files["auto.json"])
         self.assertNotIn(b'"rate"', files["never.json"])
         # Without them the largest bucket is divided more finely, which makes up for a part.
-        self.assertLess(steps["auto"], 0.97 * steps["never"])
+        self.assertLess(steps["auto"], 0.965 * steps["never"])
         simulated = self.rackrail_json("simulate", "auto.json", "--cluster", "racks.csv")
         self.assertAlmostEqual(simulated["step_time_s"], steps["auto"], places=9)
         self.assert_bad_input("plan", "racks.csv", "vgg-16", "--naive", "--route-rates", "never")

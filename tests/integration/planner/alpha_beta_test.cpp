@@ -9,6 +9,7 @@
 #include "plan/empty_plan.hpp"
 #include "plan/plan.hpp"
 #include "plan/workload.hpp"
+#include "planner/planner.hpp"
 #include "planner/schedule_family.hpp"
 #include "sim/burst_bound.hpp"
 #include "sim/simulator.hpp"
@@ -145,6 +146,23 @@ TEST_CASE(
   CHECK(added("halving-doubling") ==  // three of the seven others
         Approx(sim::kMostOfConnections * 3 / (kRanks - 1)).epsilon(0.001));
   CHECK(added("parameter-server") == Approx(sim::kMostOfConnections).epsilon(0.001));  // all to all
+}
+
+TEST_CASE("a plan predicts what its step takes, not what plans were compared by") {
+  const Topology bursty = test::with_bursts(cluster(8, 2, 1_GBps), [](LinkId) { return 64_KiB; });
+  plan::Workload workload;
+  workload.name = "one";
+  workload.profiled_batch = 1;
+  workload.tensors.push_back({.name = "all", .elements = 10'000'000});
+  const auto costs = sim::make_cost_model(bursty, network_only());
+  planner::PlannerOptions options;
+  options.codec = plan::Codec{};
+  const plan::Plan plan = planner::make_plan(bursty, workload, *costs, options);
+  const Duration step =
+      sim::simulate_step(plan, workload, bursty, network_only()).estimate.step_time;
+  CHECK(costs->preference(plan) > 0);
+  CHECK(costs->step(plan, workload).step_time > scaled(step, 1 + costs->preference(plan) / 2));
+  CHECK(plan.prediction.step_time / step == Approx(1).margin(1e-9));
 }
 
 TEST_CASE("no simulation is faster than the model of its schedule says") {
