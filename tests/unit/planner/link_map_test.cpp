@@ -43,6 +43,25 @@ TEST_CASE("ways that stay keep their rates, though a link became slower") {
   CHECK(result.graph.rate(rated.second) == 4_GBps);
 }
 
+TEST_CASE(
+    "a way that was chosen among equal ones stays where a link of all of them became slower") {
+  const topology::Topology topology = test::clos({2, 2}, 2);
+  topology::Router router(topology);
+  const auto equal = router.equal_routes(Rank(0), Rank(2), 8);
+  REQUIRE(equal.size() == 2);
+  const auto usual = router.route(Rank(0), Rank(2));
+  const topology::Route& other = equal[equal[0] == usual ? 1 : 0];
+  plan::TransferGraph graph("chosen", plan::Collective::kAllReduce, 4, {1});
+  graph.add_transfer({.src = Rank(0), .dst = Rank(2), .route = graph.add_route(other)}, {});
+  const LinkChange slower{other.front(), 9_GBps};  // of the host, which has no other
+  const topology::Topology now = changed_cluster(topology, std::vector{slower});
+  topology::Router router_now(now);
+  const Rerouted result =
+      rerouted(graph, LinkMap(topology.link_count(), std::vector{slower}), router_now);
+  CHECK(result.graph.routes()[result.graph.transfers().front().route.index()] == other);
+  CHECK(result.routes == 0);
+}
+
 TEST_CASE("a way around a lost link has no rate") {
   const Rated rated;
   const Rerouted result = rated.after({rated.last_of(rated.first), std::nullopt});
