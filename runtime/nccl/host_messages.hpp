@@ -116,8 +116,8 @@ class HostMessages final : public DeviceMessages {
   const Options options_;
   std::map<const ExchangeOperation*, std::shared_ptr<Exchange>> exchanges_;
   std::map<Key, std::pair<Exchange*, std::size_t>> receives_;  ///< and the index of its first piece
-  std::map<const std::byte*, std::size_t>
-      learnt_;  ///< memory that the transport knows, and its size
+  /// Memory that the transport knows, and its size.
+  std::map<const std::byte*, std::size_t> learnt_;
 
   struct Meeting {
     std::mutex mutex;

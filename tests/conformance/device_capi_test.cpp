@@ -105,17 +105,26 @@ TEST_CASE("a thread that chose no device is given no context on the first one") 
   unsetenv("EMULATED_GPUS");
 }
 
+rackrail_buffer taken_for_device_memory(std::vector<float>& host) {
+  rackrail_buffer buffer = buffer_of(host.data(), host.size());
+  buffer.device = RACKRAIL_CUDA;
+  return buffer;
+}
+
+void expect_refused_as_device_memory(TestRank& rank, std::vector<float>& host) {
+  const rackrail_buffer wrong = taken_for_device_memory(host);
+  rank.expect(rackrail_all_reduce(rank.context, &wrong, RACKRAIL_SUM), RACKRAIL_BAD_INPUT,
+              "the host's memory as the device's");
+  rank.expect(std::string(rackrail_last_error()).find("memory of the host") != std::string::npos,
+              rackrail_last_error());
+}
+
 TEST_CASE("C interface on a GPU: memory that is not there is refused, and the job goes on") {
   if (const char* reason = rackrail_unavailable()) RACKRAIL_SKIP(reason);
   setenv("RACKRAIL_GPU_PATH", "staged", 1);
   const std::string problems = on_ranks(2, on_gpu, [](TestRank& rank) {
     std::vector<float> host(64);
-    rackrail_buffer wrong = buffer_of(host.data(), host.size());
-    wrong.device = RACKRAIL_CUDA;
-    rank.expect(rackrail_all_reduce(rank.context, &wrong, RACKRAIL_SUM), RACKRAIL_BAD_INPUT,
-                "the host's memory as the device's");
-    rank.expect(std::string(rackrail_last_error()).find("memory of the host") != std::string::npos,
-                rackrail_last_error());
+    expect_refused_as_device_memory(rank, host);
     const CudaStream stream;
     OnDevice array(values_of(rank.rank, 64, 1), stream);
     const rackrail_buffer buffer = array.buffer();
@@ -134,12 +143,8 @@ TEST_CASE("C interface on a GPU: a job of one takes the device's memory as it is
     constexpr std::int64_t kElements = 64;
     std::vector<float> host(kElements, 3.0F);
     const rackrail_buffer host_buffer = buffer_of(host.data(), host.size());
-    rackrail_buffer wrong = host_buffer;
-    wrong.device = RACKRAIL_CUDA;
-    rank.expect(rackrail_all_reduce(rank.context, &wrong, RACKRAIL_SUM), RACKRAIL_BAD_INPUT,
-                "the host's memory as the device's");
-    rank.expect(std::string(rackrail_last_error()).find("memory of the host") != std::string::npos,
-                rackrail_last_error());
+    expect_refused_as_device_memory(rank, host);
+    const rackrail_buffer wrong = taken_for_device_memory(host);
     const CudaStream stream;
     OnDevice array(values_of(0, kElements, 1), stream);
     const rackrail_buffer buffer = array.buffer();
