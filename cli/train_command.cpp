@@ -395,16 +395,17 @@ void report_failure(Session& session, const TrainOptions& options, const plan::P
   session.status = job.exit_status == kDone ? kNotMet : job.exit_status;
 }
 
-/// A cluster of one host may be this machine.
 TrainingNetwork network_of(const TrainOptions& options,
                            const std::optional<runtime::LaunchEnvironment>& launch,
                            const std::optional<topology::Topology>& cluster) {
   if (!options.emulate.empty()) {
     return TrainingNetwork::kEmulated;
   }
-  const bool is_one_host = cluster && topology::ranks_by_host(*cluster).size() == 1;
-  return launch.has_value() || is_one_host ? TrainingNetwork::kLaunchers
-                                           : TrainingNetwork::kThisMachine;
+  if (launch.has_value()) {
+    return TrainingNetwork::kLaunchers;
+  }
+  const bool has_network = cluster && topology::ranks_by_host(*cluster).size() > 1;
+  return has_network ? TrainingNetwork::kThisMachine : TrainingNetwork::kUnknown;
 }
 
 /// `links`: of the emulated network, or null.

@@ -193,9 +193,11 @@ std::string_view name_of(TrainingNetwork network) {
     case TrainingNetwork::kEmulated:
       return "emulated";
     case TrainingNetwork::kLaunchers:
+      return "launcher's";
+    case TrainingNetwork::kUnknown:
       break;
   }
-  return "launcher's";
+  return "unknown";
 }
 
 std::string training_text(const plan::Plan& plan, const runtime::JobResult& job,

@@ -19,13 +19,13 @@
 namespace rackrail::cli {
 
 /// What joined the workers: the plan's own network only where it was emulated, or where a launcher
-/// put them there.
-enum class TrainingNetwork { kThisMachine, kEmulated, kLaunchers };
+/// put them there. Not known where the plan's cluster is not, or is one host, as this machine is.
+enum class TrainingNetwork { kUnknown, kThisMachine, kEmulated, kLaunchers };
 
 /// A job that trained to its end, as its leader saw it.
 struct TrainingSummary {
   trainer::Synchrony synchrony;
-  TrainingNetwork network = TrainingNetwork::kLaunchers;
+  TrainingNetwork network = TrainingNetwork::kUnknown;
   std::uint32_t steps = 0;
   double loss = 0;             ///< of the last step, mean over the ranks
   std::vector<double> losses;  ///< likewise, by step of this run
