@@ -20,6 +20,7 @@
 #include "cli/training_report.hpp"
 #include "cli/validation_record.hpp"
 #include "plan/calibration.hpp"
+#include "plan/codec_name.hpp"
 #include "plan/format.hpp"
 #include "planner/planner.hpp"
 #include "runtime/coordinator/job_token.hpp"
@@ -149,14 +150,16 @@ struct PredictedStep {
   Duration time;
 };
 
-/// A plan for the built-in model on the network.
+/// A plan for the built-in model on the network, with no codec but this one, if any is said.
 PredictedStep plan_step(const topology::Topology& machine, const plan::Workload& workload,
-                        sim::SimulationOptions simulation, std::uint64_t seed) {
+                        sim::SimulationOptions simulation, std::uint64_t seed,
+                        const std::optional<plan::Codec>& codec) {
   const auto cost_model = sim::make_cost_model(machine, simulation);
   planner::PlannerOptions wanted;
   wanted.seed = seed;
   wanted.local_batch = workload.profiled_batch;
   wanted.compare_baselines = false;
+  wanted.codec = codec;
   plan::Plan plan = planner::make_plan(machine, workload, *cost_model, wanted);
   simulation.steps = kStepsUntilSteady;
   const Duration time = sim::simulate_step(plan, workload, machine, simulation).estimate.step_time;
@@ -165,7 +168,8 @@ PredictedStep plan_step(const topology::Topology& machine, const plan::Workload&
 
 /// Executes it for the record.
 void execute_step(const emulate::EmulatedNetwork& network, const PredictedStep& predicted,
-                  const std::string& model, std::int64_t steps, ValidationRecord& record) {
+                  const std::string& model, const std::optional<plan::Codec>& codec,
+                  std::int64_t steps, ValidationRecord& record) {
   runtime::JobOptions job;
   job.training_file = topology::configs_folder() / "training" / (std::string(kTraining) + ".yaml");
   job.training = read_file(job.training_file);
@@ -183,7 +187,8 @@ void execute_step(const emulate::EmulatedNetwork& network, const PredictedStep& 
     throw RuntimeFailure("training: " + result.reason);
   }
   const auto& schedules = predicted.plan.schedules;
-  Compared compared{.what = "step of " + model,
+  const std::string with = codec ? ", " + plan::display_name(*codec) + " only" : "";
+  Compared compared{.what = "step of " + model + with,
                     .how = schedules.empty() ? "" : schedules.front().name(),
                     .predicted = predicted.time,
                     .measured = {}};
@@ -191,6 +196,13 @@ void execute_step(const emulate::EmulatedNetwork& network, const PredictedStep& 
     compared.measured = std::max(compared.measured, worker.step_time);
   }
   record.add_step(compared, rank_rows(result));
+}
+
+/// None: whatever is best within the budget of errors.
+std::vector<std::optional<plan::Codec>> codecs_of_steps(const std::vector<plan::Codec>& codecs) {
+  std::vector<std::optional<plan::Codec>> of_steps = {std::nullopt};
+  of_steps.insert(of_steps.end(), codecs.begin(), codecs.end());
+  return of_steps;
 }
 
 /// Those of the selection's row of sizes that are no less than `from` and no more than `to`.
@@ -226,10 +238,14 @@ void execute_all(Session& session, const EmulationValidation& options,
   for (CollectivePlan& collectives : plans) {
     execute_collectives(network, folder, *interrupts, collectives, record);
   }
-  const PredictedStep predicted = plan_step(machine, costs.workload, simulation, session.seed);
-  require_time(*interrupts);
-  interrupts.reset();  // the training has its own
-  execute_step(network, predicted, costs.workload.name, options.steps, record);
+  for (const std::optional<plan::Codec>& codec : codecs_of_steps(selection.codecs)) {
+    const PredictedStep predicted =
+        plan_step(machine, costs.workload, simulation, session.seed, codec);
+    require_time(*interrupts);
+    interrupts.reset();  // the training has its own
+    execute_step(network, predicted, costs.workload.name, codec, options.steps, record);
+    interrupts.emplace();
+  }
 }
 
 }  // namespace

@@ -8,7 +8,8 @@
 //   * an all-reduce of each size from 1 KiB to 64 MiB, by the schedule that is predicted fastest,
 //   or
 //     by each there is, to see what another choice would have been worth;
-//   * a training step of the built-in model, by a plan that is made for that topology.
+//   * a training step of the built-in model, by a plan that is made for that topology with whatever
+//     codecs are best, and by one with each of the codecs that all-reduces are executed with.
 //
 // Then all of it is executed, and predicted and measured times stand side by side. Workers share
 // the cores of the machine: computation, codecs and the cost per message are simulated as sharing

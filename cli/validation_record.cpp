@@ -115,10 +115,12 @@ void ValidationRecord::end_plan() {
 }
 
 void ValidationRecord::add_step(const Compared& step, const nlohmann::json& ranks) {
-  step_ = step;
-  result_["step"] = cli::to_json(step);
-  result_["step"]["ranks"] = ranks;
-  result_["step"]["compute"] = result_["compute"];
+  steps_.push_back(step);
+  nlohmann::json json = cli::to_json(step);
+  json["ranks"] = ranks;
+  json["compute"] = result_["compute"];
+  result_.emplace("step", json);
+  result_["steps"].push_back(std::move(json));
   say("\n" + comparison_table("training", {step}));
   save();
 }
@@ -133,8 +135,9 @@ void ValidationRecord::finish() {
 }
 
 void ValidationRecord::finish_partially() {
-  say(fmt::format("\nPARTIAL: interrupted after {} of {} all-reduces, {} the training step\n",
-                  cases_.size(), planned_, step_ ? "after" : "before"));
+  say(fmt::format("\nPARTIAL: interrupted after {} of {} all-reduces, {} training steps\n",
+                  cases_.size(), planned_,
+                  steps_.empty() ? "before" : fmt::format("after {} kinds of", steps_.size())));
   say_totals();
   save();
   if (session_.json) {
@@ -147,8 +150,8 @@ std::optional<ErrorSummary> ValidationRecord::errors() const {
   for (const EmulatedCollective& one : cases_) {
     errors.push_back(one.error());
   }
-  if (step_) {
-    errors.push_back(step_->error());
+  for (const Compared& step : steps_) {
+    errors.push_back(step.error());
   }
   return errors.empty() ? std::nullopt : std::optional(summarise(errors));
 }

@@ -32,6 +32,7 @@ class ValidationRecord {
   void add(const EmulatedCollective& one);
   /// The cases of one plan are all there: what its choices are worth.
   void end_plan();
+  /// The first one is `step` in JSON, and all are `steps`.
   void add_step(const Compared& step, const nlohmann::json& ranks);
   /// The last that is said.
   void finish();
@@ -56,7 +57,7 @@ class ValidationRecord {
   std::size_t planned_ = 0;
   std::vector<EmulatedCollective> cases_;
   std::size_t of_earlier_plans_ = 0;  ///< cases
-  std::optional<Compared> step_;
+  std::vector<Compared> steps_;
   bool is_whole_ = false;
 };
 

@@ -89,7 +89,7 @@ void set_prediction(plan::Plan& plan, const plan::StepEstimate& estimate, const 
   plan.prediction.gap = estimate.step_time / bound.time - 1;
 }
 
-/// Plans have been compared; what is told of this one is what its step takes.
+/// Plans have been compared; what is told of this one, with its schedules, is what its step takes.
 void take_out_preference(plan::Plan& plan, const plan::CostModel& cost_model) {
   plan::Prediction& prediction = plan.prediction;
   prediction.step_time = scaled(prediction.step_time, 1 / (1 + cost_model.preference(plan)));
@@ -162,12 +162,12 @@ plan::Plan naive_plan(const topology::Topology& topology, const plan::Workload& 
   set_prediction(
       plan, scored->estimate,
       lower_bound(topology, workload, plan.batch, {plan::Codec{}}, search.protected_by_tensor()));
+  search.materialise(plan);
   take_out_preference(plan, cost_model);
   plan.notes = {fmt::format("FP32 ring over the ranks, buckets of {}: {}", to_string(bucket_size),
                             bucket_size == kUsualBucket
                                 ? "what runs without a planner"
                                 : "as without a planner, but for their size")};
-  search.materialise(plan);
   verify_or_throw(plan, topology, workload);
   return plan;
 }

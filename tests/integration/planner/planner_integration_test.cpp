@@ -284,6 +284,16 @@ TEST_CASE("what is reduced alone and takes long is held to rates, where that cos
   CHECK(whole.prediction.step_time == before.prediction.step_time);
 }
 
+TEST_CASE("baselines that no search has simulated are compared over links with bursts, too") {
+  const topology::Topology bursty =
+      test::with_bursts(slow_racks(2, 2), [](LinkId) { return 64_KiB; });
+  planner::PlannerOptions options;
+  options.codec = plan::parse_codec("fp16");  // the naive ring has none
+  const plan::Plan plan = make_plan(bursty, one_tensor(1 << 20), options);
+  REQUIRE(plan.prediction.baselines.contains("naive ring fp32 25 MiB"));
+  CHECK(plan.prediction.baselines.at("naive ring fp32 25 MiB") > plan.prediction.step_time);
+}
+
 TEST_CASE("servers to which many send at once are held to rates, though that costs something") {
   planner::PlannerOptions options;
   options.codec = plan::Codec();
