@@ -20,8 +20,8 @@ namespace rackrail::planner {
 
 namespace {
 
-constexpr std::int64_t kLeastMessage = 8192;  // elements
-constexpr std::size_t kMostRanks = 32;        // of more, a form takes seconds to be simulated
+constexpr Bytes kLeastMessage = 32_KiB;  // as sent
+constexpr std::size_t kMostRanks = 32;   // of more, a form takes seconds to be simulated
 constexpr Duration kTooFine = Duration(INT64_MAX);
 
 /// That of all transfers, if it is one.
@@ -67,7 +67,7 @@ class Divider {
   /// Those that accept the codec; their forms are made when they are needed.
   std::vector<Family>& families(const plan::Codec& codec);
   void make_forms(Family& family, const plan::Codec& codec);
-  DividedCollective division(const Family& family, std::int64_t elements);
+  DividedCollective division(const Family& family, const plan::Codec& codec, std::int64_t elements);
 
   const topology::Topology& topology_;
   topology::Router router_;
@@ -109,7 +109,8 @@ void Divider::make_forms(Family& family, const plan::Codec& codec) {
                                   {codec, codec}, {.may_have_rates = may_have_rates_});
 }
 
-DividedCollective Divider::division(const Family& family, std::int64_t elements) {
+DividedCollective Divider::division(const Family& family, const plan::Codec& codec,
+                                    std::int64_t elements) {
   const std::vector<FormShape> shapes = shapes_of(family.forms);
   const auto coarsest =
       static_cast<std::size_t>(std::min_element(shapes.begin(), shapes.end(),
@@ -121,8 +122,7 @@ DividedCollective Divider::division(const Family& family, std::int64_t elements)
     const auto largest =
         static_cast<std::int64_t>(shapes[form].largest_share * static_cast<double>(elements));
     const bool is_whole = form == coarsest && slice >= largest;
-    const bool is_too_fine = !is_whole && std::min(slice, largest) < kLeastMessage;
-    if (is_too_fine) {
+    if (!is_whole && plan::encoded_size(codec, std::min(slice, largest)) < kLeastMessage) {
       return kTooFine;
     }
     const plan::TransferGraph& graph = family.forms[form].graph();
@@ -154,7 +154,7 @@ std::optional<Division> Divider::fastest(std::string_view only_family, const pla
     if (best != nullptr && (bound >= how.time || (stop_ && stop_()))) {
       break;
     }
-    const DividedCollective divided = division(*family, elements);
+    const DividedCollective divided = division(*family, codec, elements);
     if (best == nullptr || divided.time < how.time) {
       best = family;
       how = divided;

@@ -78,14 +78,27 @@ bool waits_for_first_copy(const std::vector<topology::RankGroup>& groups,
   return codecs.inside.is_lossy() || codecs.across.is_lossy() || dependencies > kMostDependencies;
 }
 
+/// Parts of the buffer, by round: the first and the last two are smaller, since nothing goes across
+/// before the first sums inside are there, and what came across last is then still to be copied
+/// inside.
+std::vector<std::uint32_t> parts_of_rounds(std::size_t rounds) {
+  constexpr std::uint32_t kWhole = 4;
+  std::vector<std::uint32_t> parts(rounds, kWhole);
+  for (std::size_t i = 0; i < rounds; ++i) {
+    const std::size_t from_end = std::min(i, rounds - 1 - i);
+    parts[i] = from_end < 2 ? 1U << from_end : kWhole;
+  }
+  return parts;
+}
+
 /// Of the chunks that there are, in all rounds.
 std::vector<std::uint32_t> positive(const std::vector<std::uint32_t>& weights, std::size_t count,
                                     std::size_t rounds) {
   std::vector<std::uint32_t> all;
-  for (std::size_t round = 0; round < rounds; ++round) {
+  for (const std::uint32_t part : parts_of_rounds(rounds)) {
     for (std::size_t i = 0; i < count; ++i) {
       if (weights.empty() || weights[i] > 0) {
-        all.push_back(weights.empty() ? 1 : weights[i]);
+        all.push_back(part * (weights.empty() ? 1 : weights[i]));
       }
     }
   }
@@ -275,14 +288,16 @@ std::vector<CollectiveForm> group_exchange_forms(const ScheduleRequest& request,
   for (std::size_t rounds = 2; rounds <= request.most_rounds; rounds *= 2) {
     const auto count = static_cast<std::int64_t>(rounds);
     FormShape shape = one;
-    shape.largest_share /= static_cast<double>(rounds);
+    const std::vector<std::uint32_t> parts = parts_of_rounds(rounds);
+    const auto sum = std::accumulate(parts.begin(), parts.end(), std::int64_t{0});
+    shape.largest_share *= std::ranges::max(parts) / static_cast<double>(sum);
     shape.transfers *= count;
     if (shape.transfers > static_cast<std::int64_t>(request.most_transfers)) {
       break;
     }
     // More parts are rounded, and no chunk is empty once each has an element.
     shape.bound->rounding = shape.bound->rounding * count;
-    shape.bound->fewest_elements *= count;
+    shape.bound->fewest_elements *= sum;  // the smallest part is 1
     forms.emplace_back(shape,
                        [request, rounds] { return make_group_exchange(request, {}, rounds); });
   }
