@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstdint>
 #include <iterator>
-#include <limits>
 #include <memory>
 #include <numeric>
 #include <optional>
@@ -14,6 +13,7 @@
 #include "planner/part_loads.hpp"
 #include "planner/schedules/builder.hpp"
 #include "planner/schedules/group_rings.hpp"
+#include "planner/schedules/line_rates.hpp"
 
 namespace rackrail::planner {
 
@@ -63,8 +63,8 @@ class RelayedLines {
   /// Whether there are slow pairs, and shares are found.
   bool find() {
     std::vector<double> rates;
-    for (std::size_t line = 0; line < count_; ++line) {
-      rates.push_back(rate_of(line));
+    for (const std::vector<double>& of_line : line_rates(topology_, router_, groups_, count_)) {
+      rates.push_back(of_line.front());  // as much as the other group's
     }
     const double best = *std::ranges::max_element(rates);
     const auto is_slow = [&](std::size_t line) { return rates[line] < kSlowPair * best; };
@@ -172,35 +172,6 @@ class RelayedLines {
       }
     }
     loads.end_part();
-  }
-
-  /// Bytes per second of a pair while all send that need no third rank's help; 0 where it does.
-  double rate_of(std::size_t line) { return std::min(rate_of(line, 0, 1), rate_of(line, 1, 0)); }
-  double rate_of(std::size_t line, std::size_t from, std::size_t to) {
-    const topology::Route way = router_.route(member(from, line), member(to, line));
-    if (passes_rank(way)) {
-      return 0;
-    }
-    std::vector<std::size_t> users(way.size());
-    for (std::size_t l = 0; l < count_; ++l) {
-      const topology::Route& route = router_.route(member(from, l), member(to, l));
-      for (std::size_t i = 0; i < way.size() && !passes_rank(route); ++i) {
-        users[i] += static_cast<std::size_t>(std::ranges::count(route, way[i]));
-      }
-    }
-    double rate = std::numeric_limits<double>::infinity();
-    for (std::size_t i = 0; i < way.size(); ++i) {
-      const auto bandwidth =
-          static_cast<double>(topology_.link(way[i]).bandwidth.bytes_per_second());
-      rate = std::min(rate, bandwidth / static_cast<double>(users[i]));
-    }
-    return rate;
-  }
-
-  bool passes_rank(const topology::Route& route) const {
-    return std::any_of(route.begin() + 1, route.end(), [&](LinkId link) {
-      return topology_.rank_of(topology_.link(link).from).has_value();
-    });
   }
 
   const topology::Topology& topology_;

@@ -1,0 +1,301 @@
+#include "planner/schedules/bypass_rings.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <iterator>
+#include <memory>
+#include <numeric>
+#include <tuple>
+#include <utility>
+
+#include "planner/forest/colours.hpp"
+#include "planner/schedules/builder.hpp"
+#include "planner/schedules/bypass_trees.hpp"
+#include "planner/schedules/group_rings.hpp"
+
+namespace rackrail::planner {
+
+namespace {
+
+constexpr std::size_t kMostRanksPassed = 512;
+constexpr std::size_t kFewestGroupsPassed = 3;  // of two, relayed_exchange.hpp has more ways
+constexpr std::size_t kBypassPieces[] = {4, 8, 12, 16, 24, 32};
+constexpr double kUnitsOfPassed = 1U << 28U;
+constexpr double kTimeOfPassed = 0.999;  // of what exact weights would take, at least
+constexpr double kSlowMember = 0.95;     // of the best rate of a line
+// Of the time of the sums over the number of groups: how long before it is sent on a piece is
+// summed inside a group, and how long before that it may be.
+constexpr double kAhead = 0.05;
+constexpr double kNotBefore = 0.12;
+constexpr double kTurnOfRoot = 0.5;  // of the time that a piece is at its root before it is copied
+
+struct PassedGroups {
+  std::vector<topology::RankGroup> groups;  ///< in the order of their ring
+  LineRates rates;
+};
+
+bool has_slow_member(const LineRates& rates) {
+  return std::ranges::any_of(rates, [](const std::vector<double>& of_line) {
+    const auto [least, most] = std::ranges::minmax(of_line);
+    return least < kSlowMember * most;
+  });
+}
+
+/// A piece's way: summed along one tree and copied along the mirror image of another.
+struct PassedPiece {
+  BypassTree sums;
+  BypassTree copies;
+};
+
+class BypassRings {
+ public:
+  BypassRings(const PassedGroups& passed, const ScheduleRequest& request, std::size_t pieces)
+      : groups_(passed.groups),
+        of_group_(1 / static_cast<double>(groups_.size())),
+        request_(request),
+        at_(request.topology.rank_count()) {
+    for (const PassedPiece& piece : pieces_of(passed, pieces)) {
+      for (auto& at_rank : at_) {
+        at_rank.clear();
+      }
+      const auto chunk = static_cast<std::uint32_t>(weights_.size());
+      weights_.push_back(static_cast<std::uint32_t>(
+          std::max<std::int64_t>(1, std::llround(kUnitsOfPassed * piece.sums.share))));
+      sum(piece, chunk);
+      copy(piece, chunk);
+    }
+  }
+
+  plan::TransferGraph make() {
+    std::vector<std::uint32_t> order(moves_.size());
+    std::iota(order.begin(), order.end(), 0U);
+    std::stable_sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
+      return moves_[a].time < moves_[b].time;
+    });
+    GraphBuilder builder("hierarchical", request_, weights_);
+    std::vector<TransferId> ids(moves_.size());
+    std::vector<TransferId> after;
+    std::vector<std::vector<PassedOn>> passed_on(at_.size());  // by rank
+    for (const std::uint32_t m : order) {
+      const PassedMove& move = moves_[m];
+      after.clear();
+      for (const std::uint32_t before : move.after) {
+        after.push_back(ids[before]);
+      }
+      if (move.is_held) {
+        hold(move, passed_on[move.src.index()], after);
+      }
+      const GraphBuilder::Range range{move.chunk, 1};
+      ids[m] = move.op == plan::TransferOp::kReduce
+                   ? builder.reduce(move.src, move.dst, range, after)
+                   : builder.copy(move.src, move.dst, range, after);
+      if (move.end > 0) {
+        auto& of_rank = passed_on[move.src.index()];
+        of_rank.push_back(
+            {of_rank.empty() ? move.end : std::max(of_rank.back().end, move.end), ids[m]});
+      }
+    }
+    return builder.take();
+  }
+
+ private:
+  struct PassedMove {
+    double time = 0;
+    plan::TransferOp op = plan::TransferOp::kReduce;
+    Rank src;
+    Rank dst;
+    std::uint32_t chunk = 0;
+    std::vector<std::uint32_t> after;  ///< moves
+    bool is_held = false;              ///< until its sender has passed on what is long before it
+    double end = 0;                    ///< of what is passed on to be added
+  };
+  struct PassedOn {
+    double end = 0;
+    TransferId id;
+  };
+
+  void hold(const PassedMove& move, const std::vector<PassedOn>& passed_on,
+            std::vector<TransferId>& after) const {
+    const auto later =
+        std::ranges::upper_bound(passed_on, move.time - kNotBefore * of_group_, {}, &PassedOn::end);
+    if (later != passed_on.begin()) {
+      after.push_back(std::prev(later)->id);
+    }
+  }
+
+  static std::vector<PassedPiece> pieces_of(const PassedGroups& passed, std::size_t count) {
+    const std::vector<BypassTree> all = bypass_pieces(passed.rates, count);
+    std::vector<BypassTree> sums = bypass_trees(passed.rates, all);
+    LineRates back = passed.rates;
+    for (std::vector<double>& rates : back) {
+      std::ranges::reverse(rates);
+    }
+    std::vector<BypassTree> copies = all;
+    const std::size_t last = passed.groups.size() - 1;
+    for (BypassTree& tree : copies) {
+      tree.root = last - tree.root;
+    }
+    copies = bypass_trees(back, std::move(copies));
+    for (BypassTree& tree : copies) {
+      tree.root = last - tree.root;
+      for (BypassArc& arc : tree.arcs) {
+        arc.from = last - arc.from;
+        arc.to = last - arc.to;
+      }
+    }
+    // By root and size; what is summed first is copied first.
+    std::ranges::sort(sums, [](const BypassTree& one, const BypassTree& other) {
+      return std::tuple(one.root, one.share, one.end, one.number) <
+             std::tuple(other.root, other.share, other.end, other.number);
+    });
+    std::ranges::sort(copies, [](const BypassTree& one, const BypassTree& other) {
+      return std::tuple(one.root, one.share, -one.end, one.number) <
+             std::tuple(other.root, other.share, -other.end, other.number);
+    });
+    std::vector<PassedPiece> pieces;
+    for (std::size_t i = 0; i < sums.size(); ++i) {
+      pieces.push_back({std::move(sums[i]), std::move(copies[i])});
+    }
+    return pieces;
+  }
+
+  Rank member(std::size_t group, std::size_t line) const {
+    return member_on_line(groups_[group], line);
+  }
+
+  /// Where the root has the sum: from where its first copy leaves.
+  Rank root_of(const PassedPiece& piece) const {
+    return member(piece.sums.root, piece.copies.arcs.back().line);
+  }
+
+  void sum(const PassedPiece& piece, std::uint32_t chunk) {
+    for (const BypassArc& arc : piece.sums.arcs) {
+      const Rank src = member(arc.from, arc.line);
+      const Rank dst = member(arc.to, arc.line);
+      sum_inside(arc.from, src, chunk, arc.start - kAhead * of_group_);
+      at_[dst.index()].push_back(add({arc.start, plan::TransferOp::kReduce, src, dst, chunk,
+                                      at_[src.index()], false, arc.end}));
+    }
+    const double leaves = 2 - piece.copies.arcs.back().end;
+    sum_inside(piece.sums.root, root_of(piece), chunk,
+               piece.sums.end + std::max(0.0, kTurnOfRoot * (leaves - piece.sums.end)));
+  }
+
+  void sum_inside(std::size_t group, Rank dst, std::uint32_t chunk, double time) {
+    const auto& ranks = groups_[group].ranks;
+    const auto own =
+        static_cast<std::size_t>(std::distance(ranks.begin(), std::ranges::find(ranks, dst)));
+    for (std::size_t offset = 1; offset < ranks.size(); ++offset) {
+      const Rank src = ranks[(own + offset) % ranks.size()];
+      at_[dst.index()].push_back(
+          add({time, plan::TransferOp::kReduce, src, dst, chunk, at_[src.index()], true}));
+    }
+  }
+
+  /// The mirror image of the tree, in the second half of the time.
+  void copy(const PassedPiece& piece, std::uint32_t chunk) {
+    const std::vector<BypassArc>& arcs = piece.copies.arcs;
+    std::vector<std::vector<Rank>> leave(groups_.size());  // by group
+    for (const BypassArc& arc : arcs) {
+      leave[arc.to].push_back(member(arc.to, arc.line));
+    }
+    copy_inside(piece.sums.root, root_of(piece), leave[piece.sums.root], chunk,
+                2 - piece.copies.end);
+    for (auto arc = arcs.rbegin(); arc != arcs.rend(); ++arc) {
+      const Rank src = member(arc->to, arc->line);
+      const Rank dst = member(arc->from, arc->line);
+      copy(src, dst, chunk, 2 - arc->start);
+      copy_inside(arc->from, dst, leave[arc->from], chunk, 2 - arc->start);
+    }
+  }
+
+  /// First to where it leaves the group.
+  void copy_inside(std::size_t group, Rank src, const std::vector<Rank>& first, std::uint32_t chunk,
+                   double time) {
+    const auto& ranks = groups_[group].ranks;
+    const auto own =
+        static_cast<std::size_t>(std::distance(ranks.begin(), std::ranges::find(ranks, src)));
+    for (const bool is_first : {true, false}) {
+      for (std::size_t offset = 1; offset < ranks.size(); ++offset) {
+        const Rank dst = ranks[(own + offset) % ranks.size()];
+        if ((std::ranges::count(first, dst) > 0) == is_first) {
+          copy(src, dst, chunk, time);
+        }
+      }
+    }
+  }
+
+  void copy(Rank src, Rank dst, std::uint32_t chunk, double time) {
+    at_[dst.index()] = {add({time, plan::TransferOp::kCopy, src, dst, chunk, at_[src.index()]})};
+  }
+
+  std::uint32_t add(PassedMove move) {
+    for (const std::uint32_t before : move.after) {
+      move.time = std::max(move.time, moves_[before].time);
+    }
+    moves_.push_back(std::move(move));
+    return static_cast<std::uint32_t>(moves_.size() - 1);
+  }
+
+  const std::vector<topology::RankGroup>& groups_;
+  double of_group_;  ///< one over their number
+  const ScheduleRequest& request_;
+  std::vector<std::uint32_t> weights_;  ///< of chunks
+  std::vector<PassedMove> moves_;
+  std::vector<std::vector<std::uint32_t>> at_;  ///< by rank, what the piece there waits for
+};
+
+/// By one in few pieces: its bound, without latencies, and not more than that of full links.
+FormShape bypass_in_more(const FormShape& few, const LineRates& rates, std::size_t pieces,
+                         std::size_t transfers_of_piece) {
+  FormShape shape = few;
+  const std::vector<BypassTree> all = bypass_pieces(rates, pieces);
+  const auto times = static_cast<std::int64_t>(2 * pieces);
+  shape.largest_share = std::ranges::max_element(all, {}, &BypassTree::share)->share;
+  shape.transfers = static_cast<std::int64_t>(all.size() * transfers_of_piece);
+  shape.bound->seconds_per_element = std::min(
+      shape.bound->seconds_per_element,
+      kTimeOfPassed * 2 * seconds_of_sums(rates).value() * static_cast<double>(sizeof(float)));
+  shape.bound->alpha = {};
+  shape.bound->rounding = shape.bound->rounding * times;
+  shape.bound->fewest_elements *= times;
+  return shape;
+}
+
+}  // namespace
+
+std::vector<CollectiveForm> bypass_ring_forms(const ScheduleRequest& request) {
+  std::vector<CollectiveForm> forms;
+  const topology::Topology& topology = request.topology;
+  const std::size_t ranks = topology.rank_count();
+  if (ranks > kMostRanksPassed || refuse_group_rings(topology, request.codecs) ||
+      tier_groups(topology).size() < kFewestGroupsPassed || !are_ranks_unlike(topology)) {
+    return forms;
+  }
+  PassedGroups found{ring_of_groups(topology), {}};
+  found.rates = line_rates(topology, request.router, found.groups, ring_lines(found.groups));
+  if (!has_slow_member(found.rates) || !seconds_of_sums(found.rates)) {
+    return forms;
+  }
+  const auto passed = std::make_shared<const PassedGroups>(std::move(found));
+  const std::size_t of_piece = 2 * (ranks - 1);
+  for (const std::size_t pieces : kBypassPieces) {
+    if (bypass_pieces(passed->rates, pieces).size() * of_piece > request.most_transfers ||
+        pieces > request.most_rounds) {
+      break;
+    }
+    const auto make = [passed, request, pieces] {
+      return BypassRings(*passed, request, pieces).make();
+    };
+    if (forms.empty()) {
+      forms.emplace_back(make(), topology);
+    } else {
+      forms.emplace_back(bypass_in_more(forms.front().shape(), passed->rates, pieces, of_piece),
+                         make);
+    }
+  }
+  return forms;
+}
+
+}  // namespace rackrail::planner

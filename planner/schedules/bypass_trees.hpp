@@ -1,0 +1,66 @@
+// Sums over groups of ranks (hosts) along a ring of them, past members that have slow links.
+//
+// Model. The members l of all groups are line l, as in group_rings.hpp. Every group but a piece's
+// root sends it once, so whatever ways pieces take, in a time T group i sends 1 − w_i of the
+// buffer, where w_i is the share of the pieces whose root it is. With C_i the rates of its members
+// together,
+//   T = (k − 1) / Σ C_i   and   w_i = 1 − C_i·T
+// have all links of all k groups full for all of the time; where some w_i would be negative, it is
+// 0, and T is what the others need. Pieces that leave a group by any line that has room are not
+// enough for that: where a member has the rate b and its neighbours on the line r, of these r − b
+// lie idle. So on each line the members of a higher rate have a ring of their own for what is above
+// b, which passes the slow one by. A piece that takes such a hop begins once more at the group
+// after the one that it left: the groups that it passed by send their part along the ring to where
+// the hop ends. Where the slow member has most of the others' rate, what they have above it is left
+// idle.
+//
+// What goes where is found by events: a link that is free takes of what waits at its group the
+// piece that has the longest way before it, rather one that came by the link's line. In the
+// beginning those wait that have the first hop of their way here, as many as the root before this
+// group has, and what arrives is as much behind them as they take. So no link is idle although
+// groups are of unlike rates, all end at about the same time, and nothing is urgent: a message may
+// be late by w_i/(1 − w_i) of the time, and what changes its line waits for its way inside the
+// group.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <vector>
+
+#include "planner/schedules/line_rates.hpp"
+
+namespace rackrail::planner {
+
+/// From a group to its parent, by their members on a line.
+struct BypassArc {
+  std::size_t from = 0;
+  std::size_t to = 0;
+  std::size_t line = 0;
+  // As shares of the time of all trees.
+  double start = 0;
+  double end = 0;  ///< when all of it is there
+};
+
+/// What sums a piece at its root.
+struct BypassTree {
+  std::size_t root = 0;
+  std::size_t number = 0;       ///< among those of the root
+  double share = 0;             ///< of the buffer
+  std::vector<BypassArc> arcs;  ///< of each group but the root, children first
+  double end = 0;               ///< as a share of the time of all trees
+};
+
+/// T of a buffer of one byte in seconds, if all links are as full as shares of roots leave them.
+/// Nothing where a group does not reach the next one by any line.
+std::optional<double> seconds_of_sums(const LineRates& rates);
+/// w by group; their sum is 1. Precondition: seconds_of_sums() is something.
+std::vector<double> shares_of_roots(const LineRates& rates);
+
+/// Trees without their arcs, by root: of each root as many as its share, `pieces` for each line and
+/// mean share; the first ones, one for each line, are smaller, as nothing goes before they are
+/// summed. Precondition as above.
+std::vector<BypassTree> bypass_pieces(const LineRates& rates, std::size_t pieces);
+/// Such pieces with their arcs.
+std::vector<BypassTree> bypass_trees(const LineRates& rates, std::vector<BypassTree> pieces);
+
+}  // namespace rackrail::planner

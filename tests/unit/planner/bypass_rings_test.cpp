@@ -1,0 +1,178 @@
+// Rings of groups past slow members: right, links full for all of the time, and only where some are
+// slow.
+#include "planner/schedules/bypass_rings.hpp"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cstddef>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "plan/alpha_beta.hpp"
+#include "plan/verifier.hpp"
+#include "planner/schedules/bypass_trees.hpp"
+#include "tests/support/clusters.hpp"
+#include "topology/linear_program.hpp"
+#include "topology/queries.hpp"
+
+namespace rackrail::planner {
+namespace {
+
+using topology::Topology;
+
+struct SlowNic {
+  std::size_t box;
+  std::size_t gpu;
+  int rate;
+};
+
+/// Boxes of 4 GPUs with NICs of 25, but for some, on rails.
+Topology boxes_with(std::size_t count, const std::vector<SlowNic>& slow) {
+  std::vector<std::vector<int>> nics(count, std::vector<int>(4, 25));
+  for (const SlowNic& nic : slow) nics[nic.box][nic.gpu] = nic.rate;
+  return test::boxes_with_nics(nics, 4);
+}
+
+std::vector<CollectiveForm> forms_of(const Topology& topology, topology::Router& router) {
+  return bypass_ring_forms({.topology = topology,
+                            .router = router,
+                            .codecs = {},
+                            .most_rounds = 256,
+                            .most_transfers = 100'000});
+}
+
+/// As many lines of groups, of 25 but for some.
+LineRates rates_with(std::size_t lines, std::size_t groups, const std::vector<SlowNic>& slow) {
+  LineRates rates(lines, std::vector<double>(groups, 25));
+  for (const SlowNic& nic : slow) rates[nic.gpu][nic.box] = nic.rate;
+  return rates;
+}
+
+TEST_CASE("rings past slow members are right, and known before they are made") {
+  const std::vector<int> whole(4, 25);
+  const Topology cases[] = {
+      boxes_with(3, {{0, 3, 5}}),
+      boxes_with(6, {{2, 0, 10}, {2, 3, 5}}),
+      boxes_with(7, {{1, 1, 12}, {4, 1, 5}}),
+      boxes_with(5, {{1, 1, 12}, {2, 1, 5}, {3, 1, 12}}),  // one past another
+      test::boxes_with_nics({{0, 25, 25, 25}, whole, whole, {25, 25, 0, 25}}, 4),
+      test::boxes_with_nics({whole, whole, {10, 10, 10, 12}, whole, whole}, 1),
+      test::boxes_with_nics({{25, 25}, {25, 25}, {25, 25, 25, 5}, {25, 25}, {25, 25}}, 1),
+  };
+  for (const Topology& topology : cases) {
+    INFO(topology.rank_count() << " ranks");
+    topology::Router router(topology);
+    const auto forms = forms_of(topology, router);
+    REQUIRE(forms.size() > 2);
+    for (const CollectiveForm& form : forms) {
+      const plan::VerifyReport report = plan::verify(form.graph(), &topology);
+      INFO((report.ok() ? std::string() : report.problems.front()));
+      CHECK(report.ok());
+      const CollectiveForm made(form.graph(), topology);
+      CHECK(form.shape().transfers == made.shape().transfers);
+      CHECK(form.shape().largest_share == Approx(made.shape().largest_share).epsilon(0.01));
+      for (const std::int64_t elements : {1'000, 1'000'000, 1'000'000'000}) {
+        CHECK(form.shape().bound->at_least(elements) <= made.shape().bound->at_least(elements));
+      }
+    }
+  }
+}
+
+TEST_CASE("links carry what the joint optimum has them carry") {
+  const Topology topology = boxes_with(9, {{0, 0, 12}, {3, 3, 12}, {6, 2, 12}});
+  topology::Router router(topology);
+  const auto forms = forms_of(topology, router);
+  REQUIRE(!forms.empty());
+  // All NICs together over the 16 times that boxes send each byte.
+  const double optimum = (9 * 100 - 3 * 13) * 1e9 / 16;
+  if (topology::LinearProgram::is_available()) {
+    CHECK(static_cast<double>(topology::joint_allreduce_bound(topology).algbw.bytes_per_second()) ==
+          Approx(optimum).epsilon(1e-3));
+  }
+  const plan::TransferGraph& graph = forms.back().graph();
+  CHECK(4 / plan::alpha_beta(graph, topology).seconds_per_element > 0.98 * optimum);
+  // Else 13 of 25 GB/s are idle beside each slow NIC.
+  const bool passes_by = std::ranges::any_of(graph.transfers(), [](const plan::Transfer& transfer) {
+    return transfer.src.index() / 4 == 8 && transfer.dst.index() / 4 == 1;
+  });
+  CHECK(passes_by);
+}
+
+TEST_CASE("a group of less rate is the root of more") {
+  // 11 of 12 parts leave each group but the root: T = 11 / (12 * 100 - 15).
+  const std::vector<double> shares = shares_of_roots(rates_with(4, 12, {{5, 2, 10}}));
+  for (std::size_t group = 0; group < shares.size(); ++group) {
+    CHECK(shares[group] == Approx(1 - (group == 5 ? 85 : 100) * 11 / 1185.0));
+  }
+  // With 20 of 25 nothing passes it by: the group before it sends no more either.
+  const std::vector<double> near = shares_of_roots(rates_with(4, 12, {{5, 2, 20}}));
+  for (std::size_t group = 0; group < near.size(); ++group) {
+    CHECK(near[group] == Approx(1 - (group == 4 || group == 5 ? 95 : 100) * 11 / 1190.0));
+  }
+  // Two slow groups bind: the others are no roots.
+  const std::vector<double> bound = shares_of_roots({{10, 25, 25, 10}, {10, 25, 25, 10}});
+  CHECK(bound == std::vector<double>{0.5, 0, 0, 0.5});
+  CHECK(seconds_of_sums({{10, 25, 25, 10}, {10, 25, 25, 10}}).value() == Approx(0.5 / 20));
+  // Nobody reaches the next group where they have no line in common.
+  CHECK(!seconds_of_sums({{25, 0, 25}, {25, 0, 25}}));
+  CHECK(!seconds_of_sums({{25, 0, 25}, {0, 25, 25}}));
+}
+
+TEST_CASE("all groups send for all of the time, and each piece once") {
+  constexpr std::size_t kGroups = 9;
+  const LineRates rates = rates_with(4, kGroups, {{0, 0, 12}, {3, 3, 12}, {4, 3, 5}});
+  const auto trees = bypass_trees(rates, bypass_pieces(rates, 24));
+  double share = 0;
+  std::map<std::pair<std::size_t, std::size_t>, double> passed_by;  // by first and last group
+  for (const BypassTree& tree : trees) {
+    share += tree.share;
+    std::vector<int> sent(kGroups);
+    std::vector<double> here(kGroups);
+    for (const BypassArc& arc : tree.arcs) {
+      ++sent[arc.from];
+      CHECK(arc.start >= here[arc.from]);
+      here[arc.to] = std::max(here[arc.to], arc.end);
+      if ((arc.from + 1) % kGroups != arc.to) passed_by[{arc.from, arc.to}] += tree.share;
+    }
+    for (std::size_t group = 0; group < kGroups; ++group) {
+      CHECK(sent[group] == (group == tree.root ? 0 : 1));
+    }
+    CHECK(tree.end == here[tree.root]);
+    CHECK(tree.end < 1.03);
+  }
+  CHECK(share == Approx(1));
+  // Past one slow member, past the slower of two and past both: in proportion to what is above.
+  const double time = seconds_of_sums(rates).value();
+  CHECK(passed_by[{8, 1}] == Approx(13 * time).epsilon(0.1));
+  CHECK(passed_by[{3, 5}] == Approx(7 * time).epsilon(0.1));
+  CHECK(passed_by[{2, 5}] == Approx(13 * time).epsilon(0.1));
+  CHECK(passed_by.size() == 3);
+}
+
+TEST_CASE("the same rings past slow members each time") {
+  const Topology topology = boxes_with(5, {{0, 1, 12}});
+  topology::Router router(topology);
+  topology::Router again(topology);
+  const auto one = forms_of(topology, router);
+  const auto other = forms_of(topology, again);
+  REQUIRE(one.size() == other.size());
+  const auto transfers = one.back().graph().transfers();
+  const auto same = other.back().graph().transfers();
+  CHECK(std::ranges::equal(transfers, same, [](const auto& a, const auto& b) {
+    return a.src == b.src && a.dst == b.dst && a.chunk_begin == b.chunk_begin && a.op == b.op;
+  }));
+}
+
+TEST_CASE("no rings past members where none is slow, or groups are two") {
+  for (const Topology& topology : {test::boxes(3, 8), test::boxes(1, 8), test::grid(4, 4, true),
+                                   test::boxes_with_nics({{25, 10}, {25, 25}}, 2),
+                                   test::boxes_with_nics({{25, 10}, {25, 10}, {25, 10}}, 2)}) {
+    topology::Router router(topology);
+    CHECK(forms_of(topology, router).empty());
+  }
+}
+
+}  // namespace
+}  // namespace rackrail::planner
