@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <numeric>
+#include <span>
 #include <utility>
 
 #include "planner/schedules/builder.hpp"
@@ -12,10 +13,80 @@ namespace rackrail::planner {
 namespace {
 
 constexpr std::size_t kMostLines = 64;
-constexpr std::size_t kPieces[] = {2, 3, 4, 6, 8, 16};
-// Of the first piece that is reduced; backwards, of the last one that is copied.
-constexpr std::uint32_t kParts[] = {1, 1};
-constexpr std::uint32_t kWhole = 2;
+constexpr std::size_t kPieces[] = {2, 3, 4, 6, 8, 16, 32};
+constexpr std::uint32_t kWhole = 24;  // weight of a piece
+// Where pieces are cut at the last hop of copies, in 64ths of what goes one way round, before its
+// end. An all-reduce has additions to wait for meanwhile, and gains less by more messages.
+constexpr std::uint32_t kCuts[] = {1, 2, 4, 6, 10, 14, 22, 30, 46};
+constexpr std::uint32_t kCutsOfAllReduce[] = {2, 4, 8};
+constexpr std::uint32_t kCutUnits = 64;
+
+/// A piece of a rank's data. What is sent across first when sums are made, and last when they are
+/// copied, is in parts: the less it is, the less others wait for it inside groups.
+struct Piece {
+  std::vector<std::uint32_t> parts;  ///< weights
+  bool is_first = false;             ///< in parts at the first hop of a reduction
+  bool is_last = false;              ///< in parts at the last hop of copies
+
+  std::uint32_t weight() const {
+    return std::accumulate(parts.begin(), parts.end(), std::uint32_t{0});
+  }
+};
+
+/// Whether copies are cut so much before the end of what goes their way round.
+bool are_copies_cut(plan::Collective what, std::uint32_t left, std::uint32_t all) {
+  std::span<const std::uint32_t> cuts;
+  if (what != plan::Collective::kReduceScatter) {
+    cuts = what == plan::Collective::kAllGather ? std::span<const std::uint32_t>(kCuts)
+                                                : std::span<const std::uint32_t>(kCutsOfAllReduce);
+  }
+  return std::ranges::any_of(
+      cuts, [&](std::uint32_t cut) { return left == (cut * all + kCutUnits / 2) / kCutUnits; });
+}
+
+/// Weights of pieces that go one way round. Were those of an all-gather alike that go back,
+/// messages of both ways would end together, and their link wait for the next.
+std::vector<std::uint32_t> weights_of_pieces(plan::Collective what, std::size_t count,
+                                             bool go_back) {
+  std::vector<std::uint32_t> weights(count, kWhole);
+  if (what == plan::Collective::kAllGather && go_back && count > 1) {
+    weights.front() -= kWhole / 2;
+    weights.back() += kWhole / 2;
+  }
+  return weights;
+}
+
+/// In the order in which they set out; every other one goes back where they go both ways.
+std::vector<Piece> pieces_of(plan::Collective what, std::size_t count, RingWays ways) {
+  if (count == 1) {
+    return {{{1}}};
+  }
+  std::vector<Piece> pieces(count);
+  const std::size_t step = ways == RingWays::kBoth ? 2 : 1;
+  for (std::size_t way = 0; way < step; ++way) {
+    const std::vector<std::uint32_t> weights =
+        weights_of_pieces(what, (count - way + step - 1) / step, way > 0);
+    const std::uint32_t all = std::accumulate(weights.begin(), weights.end(), std::uint32_t{0});
+    std::uint32_t at = 0;
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+      Piece& piece = pieces[way + i * step];
+      piece.parts.push_back(0);
+      for (std::uint32_t unit = 0; unit < weights[i]; ++unit, ++at) {
+        // Additions take longer than messages: of sums only the first piece of all is cut.
+        const bool cuts_sums =
+            what != plan::Collective::kAllGather && way == 0 && i == 0 && unit == weights[i] / 2;
+        const bool cuts_copies = unit > 0 && are_copies_cut(what, all - at, all);
+        piece.is_first = piece.is_first || cuts_sums;
+        piece.is_last = piece.is_last || cuts_copies;
+        if (cuts_sums || cuts_copies) {
+          piece.parts.push_back(0);
+        }
+        ++piece.parts.back();
+      }
+    }
+  }
+  return pieces;
+}
 
 /// A transfer that brought some of a piece.
 struct Arrival {
@@ -44,8 +115,8 @@ class Rings {
         groups_(ring_of_groups(request.topology)),
         k_(groups_.size()),
         lines_(ring_lines(groups_)),
-        parts_(parts_of_pieces(what, pieces)),
-        chunks_(first_chunks(parts_)),
+        pieces_(pieces_of(what, pieces, ways)),
+        chunks_(first_chunks(pieces_)),
         builder_("hierarchical", request, weights(), what),
         here_(k_ * lines_ * k_ * pieces),
         reduced_(request.topology.rank_count() * pieces) {}
@@ -72,26 +143,11 @@ class Rings {
 
  private:
   using Range = GraphBuilder::Range;
-  using Parts = std::vector<std::uint32_t>;  ///< weights
-
-  static std::vector<Parts> parts_of_pieces(plan::Collective what, std::size_t pieces) {
-    if (pieces == 1) {
-      return {{1}};
-    }
-    std::vector<Parts> parts(pieces, Parts{kWhole});
-    if (what != plan::Collective::kAllGather) {
-      parts.front().assign(std::begin(kParts), std::end(kParts));
-    }
-    if (what != plan::Collective::kReduceScatter) {
-      parts.back().assign(std::rbegin(kParts), std::rend(kParts));
-    }
-    return parts;
-  }
   /// By piece, and how many there are.
-  static std::vector<std::uint32_t> first_chunks(const std::vector<Parts>& parts) {
+  static std::vector<std::uint32_t> first_chunks(const std::vector<Piece>& pieces) {
     std::vector<std::uint32_t> first = {0};
-    for (const Parts& of_piece : parts) {
-      first.push_back(first.back() + static_cast<std::uint32_t>(of_piece.size()));
+    for (const Piece& piece : pieces) {
+      first.push_back(first.back() + static_cast<std::uint32_t>(piece.parts.size()));
     }
     return first;
   }
@@ -100,8 +156,8 @@ class Rings {
     std::vector<std::uint32_t> weights;
     for (std::size_t l = 0; l < lines_; ++l) {
       for (const topology::RankGroup& group : groups_) {
-        for (const Parts& of_piece : parts_) {
-          for (const std::uint32_t weight : of_piece) {
+        for (const Piece& piece : pieces_) {
+          for (const std::uint32_t weight : piece.parts) {
             weights.push_back(weight * static_cast<std::uint32_t>(group.ranks.size()));
           }
         }
@@ -131,7 +187,7 @@ class Rings {
   /// What the line's member of a group has of a piece waits for these.
   std::vector<Arrival>& here(std::size_t group, std::size_t line, std::size_t owner,
                              std::size_t piece) {
-    return here_[((group * lines_ + line) * k_ + owner) * parts_.size() + piece];
+    return here_[((group * lines_ + line) * k_ + owner) * pieces_.size() + piece];
   }
   /// The group so many hops, at most one round, further along the ring of a piece.
   std::size_t after(std::size_t group, std::size_t hops, std::size_t piece) const {
@@ -153,10 +209,10 @@ class Rings {
     sum_inside(0);
     for (std::size_t hop = 0; hop + 1 < k_; ++hop) {
       sum_inside(hop + 1);
-      for (std::size_t piece = 0; piece < parts_.size(); ++piece) {
+      for (std::size_t piece = 0; piece < pieces_.size(); ++piece) {
         for (std::size_t i = 0; i < k_; ++i) {
           pass_on(plan::TransferOp::kReduce, i, owner_reduced(i, hop, piece), piece,
-                  hop == 0 && piece == 0);
+                  hop == 0 && pieces_[piece].is_first);
         }
       }
     }
@@ -164,9 +220,9 @@ class Rings {
 
   /// What groups pass on at a hop, or after the last one own.
   void sum_inside(std::size_t hop) {
-    for (std::size_t piece = 0; piece < parts_.size(); ++piece) {
+    for (std::size_t piece = 0; piece < pieces_.size(); ++piece) {
       for (std::size_t i = 0; i < k_; ++i) {
-        sum_inside(i, owner_reduced(i, hop, piece), piece, hop == 0 && piece == 0);
+        sum_inside(i, owner_reduced(i, hop, piece), piece, hop == 0 && pieces_[piece].is_first);
       }
     }
   }
@@ -183,7 +239,7 @@ class Rings {
           const Rank src = holder(group, l + from);
           const Range range = ranges(l, owner, piece, in_parts)[part];
           // Not long before it is needed: sums for later hops would keep devices from others.
-          const std::vector<TransferId>& after = reduced_[src.index() * parts_.size() + piece];
+          const std::vector<TransferId>& after = reduced_[src.index() * pieces_.size() + piece];
           here(group, l, owner, piece)
               .push_back({builder_.reduce(src, holder(group, l), range, after), range});
         }
@@ -193,8 +249,8 @@ class Rings {
 
   void gather() {
     for (std::size_t hop = 0; hop < k_; ++hop) {
-      for (std::size_t piece = 0; piece < parts_.size(); ++piece) {
-        const bool is_last = piece + 1 == parts_.size();
+      for (std::size_t piece = 0; piece < pieces_.size(); ++piece) {
+        const bool is_last = pieces_[piece].is_last;
         for (std::size_t i = 0; i < k_ && hop + 1 < k_; ++i) {
           pass_on(plan::TransferOp::kCopy, i, owner_copied(i, hop, piece), piece,
                   is_last && hop + 2 == k_);
@@ -236,7 +292,7 @@ class Rings {
         }
         const TransferId id = builder_.reduce(src, holder(next, l), range, after);
         there.push_back({id, range});
-        reduced_[src.index() * parts_.size() + piece] = {id};
+        reduced_[src.index() * pieces_.size() + piece] = {id};
       }
     }
   }
@@ -246,26 +302,34 @@ class Rings {
   std::vector<topology::RankGroup> groups_;
   std::size_t k_;
   std::size_t lines_;
-  std::vector<Parts> parts_;           ///< of each piece
+  std::vector<Piece> pieces_;
   std::vector<std::uint32_t> chunks_;  ///< of a rank's data: the first of each piece, their number
   GraphBuilder builder_;
   std::vector<std::vector<Arrival>> here_;        ///< by group, line, owner and piece
   std::vector<std::vector<TransferId>> reduced_;  ///< by rank and piece: sent last to be added
 };
 
-/// What rings in so many pieces are like, by those in one and without being made: where all go the
-/// same way, chains of dependencies are as long, and links carry as much. `in_parts`: moves of one
-/// piece that are made in parts.
-FormShape in_pieces(const FormShape& one, std::size_t pieces, std::size_t in_parts) {
-  const auto count = static_cast<std::int64_t>(pieces);
+/// What rings in pieces are like, by those in one and without being made: where all go the same
+/// way, chains of dependencies are as long, and links carry as much. `of_a_part`: moves of one
+/// part at one hop.
+FormShape in_pieces(const FormShape& one, const std::vector<Piece>& pieces, std::size_t of_a_part) {
+  std::size_t parts = 0;
+  std::size_t more_moves = 0;
+  std::uint32_t largest = 0;
+  std::uint32_t whole = 0;
+  for (const Piece& piece : pieces) {
+    parts += piece.parts.size();
+    more_moves += (piece.parts.size() - 1) * ((piece.is_first ? 1 : 0) + (piece.is_last ? 1 : 0));
+    largest = std::max(largest, piece.weight());
+    whole += piece.weight();
+  }
   FormShape shape = one;
-  shape.largest_share /= static_cast<double>(pieces);
-  shape.transfers =
-      count * one.transfers + static_cast<std::int64_t>((std::size(kParts) - 1) * in_parts);
-  // More parts are rounded, and no chunk is empty once each has an element.
-  shape.bound->rounding =
-      shape.bound->rounding * (count + static_cast<std::int64_t>(std::size(kParts)));
-  shape.bound->fewest_elements *= count * kWhole;
+  shape.largest_share *= static_cast<double>(largest) / whole;
+  shape.transfers = static_cast<std::int64_t>(pieces.size()) * one.transfers +
+                    static_cast<std::int64_t>(more_moves * of_a_part);
+  // More parts are rounded, and no chunk is empty once each unit of weight has an element.
+  shape.bound->rounding = shape.bound->rounding * static_cast<std::int64_t>(parts);
+  shape.bound->fewest_elements *= whole;
   return shape;
 }
 
@@ -323,11 +387,10 @@ std::vector<CollectiveForm> group_ring_forms(plan::Collective what,
   }
   forms.emplace_back(make_group_rings(what, request, 1), request.topology);
   const FormShape one = forms.front().shape();
-  const std::size_t directions = what == plan::Collective::kAllReduce ? 2 : 1;
-  const std::size_t in_parts =
-      directions * request.topology.rank_count() * ring_lines(tier_groups(request.topology));
+  const std::size_t of_a_part =
+      request.topology.rank_count() * ring_lines(tier_groups(request.topology));
   const auto add = [&](std::size_t pieces, RingWays ways, const plan::AlphaBeta& bound_of_few) {
-    FormShape shape = in_pieces(one, pieces, in_parts);
+    FormShape shape = in_pieces(one, pieces_of(what, pieces, ways), of_a_part);
     const bool is_possible = pieces <= request.most_rounds &&
                              shape.transfers <= static_cast<std::int64_t>(request.most_transfers);
     if (is_possible) {

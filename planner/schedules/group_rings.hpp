@@ -12,8 +12,10 @@
 //
 // Data is in pieces, which follow one another along the ring: while one is sent, the next one
 // arrives, and is added. What the inside of groups takes before the first hop and after the last
-// one is in finer parts. For n ranks, p pieces are about p·n·(n − 1) transfers, as many as a forest
-// has in p rounds, and twice that for an all-reduce; but two to four pieces are enough.
+// one is in finer parts: where a box copies nearly as fast as its NICs bring, what arrives last
+// waits for what came before, so parts of copies shrink towards the end. For n ranks, p pieces are
+// about p·n·(n − 1) transfers, as many as a forest has in p rounds, and twice that for an
+// all-reduce; but two to four pieces are enough.
 //
 // Groups of several sizes have as many lines as each size divides: line l is at member l mod g.
 #pragma once

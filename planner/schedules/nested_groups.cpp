@@ -13,7 +13,7 @@ namespace rackrail::planner {
 namespace {
 
 constexpr std::size_t kFewestLevels = 3;
-constexpr std::size_t kRounds[] = {1, 4, 16, 64, 256};
+constexpr std::size_t kRounds[] = {1, 4, 16, 64, 128, 256};
 constexpr std::size_t kMostRoundsOfTables = 64;  // where more than one size is looked at
 // Values of a digit for each member of the largest group: the first that makes no more than so
 // many times the transfers that groups of one size would have.

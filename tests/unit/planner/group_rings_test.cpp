@@ -119,6 +119,30 @@ TEST_CASE("into each group of alike ones everything comes once, over all its lin
   CHECK(plan::alpha_beta(graph, topology).seconds_per_element == Approx(seconds));
 }
 
+// What arrives last is copied inside when nothing else is left to do: in parts of one size those
+// would wait for each other, where NVSwitches are nearly as full as NICs.
+TEST_CASE("of copies round a ring the last are the smallest") {
+  const Topology topology = test::boxes(4, 8);
+  topology::Router router(topology);
+  const auto sizes = [&](Collective what) {
+    const auto graph = make_group_rings(what, {topology, router, {}}, 4);
+    std::vector<std::int64_t> of_pair;  // across groups, in the order in which they leave
+    for (const plan::Transfer& transfer : graph.transfers()) {
+      if (transfer.src == Rank(0) && transfer.dst == Rank(8)) {
+        of_pair.push_back(graph.range(transfer, 1 << 20).size());
+      }
+    }
+    return of_pair;
+  };
+  const auto gathered = sizes(Collective::kAllGather);
+  REQUIRE(gathered.size() > 3 * 4);
+  CHECK(gathered.back() * 8 < gathered.front());
+  CHECK(std::is_sorted(gathered.rbegin(), gathered.rend()));
+  // Of sums, the first ones.
+  const auto summed = sizes(Collective::kReduceScatter);
+  CHECK(summed.front() * 2 == summed.back());
+}
+
 TEST_CASE("there are no rings of groups without groups, or with a codec that loses at each hop") {
   CHECK(refuse_group_rings(test::grid(4, 4, true), {}));
   CHECK(refuse_group_rings(test::boxes(1, 8), {}));
