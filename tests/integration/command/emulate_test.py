@@ -4,9 +4,11 @@ import json
 import os
 import random
 import re
+import shutil
 import signal
 import subprocess
 import time
+import unittest
 
 import harness
 from emulation import PAIR, EmulationTest, names, set_rate
@@ -69,9 +71,9 @@ class Network(EmulationTest):
             self.assertAlmostEqual(rate / expected[name], 1, delta=0.03, msg=name)
         self.assert_nothing_left()
 
-    def run_with_a_slow_cable(self, *options):
+    def run_with_a_slow_cable(self, *command):
         """Its rate is another than the plan's before it is measured."""
-        process = self.start("emulate", "pair.csv", *options, "--", "true")
+        process = self.start(*command)
 
         def is_slow():
             try:
@@ -80,10 +82,10 @@ class Network(EmulationTest):
                 return False  # it is not there yet
             return True
         self.assertTrue(harness.wait_until(is_slow, 30), "no cable to change")
-        return self.finish(process, 60)
+        return self.finish(process)
 
     def test_a_link_that_does_not_hold_its_rate_makes_the_run_invalid(self):
-        ended = self.run_with_a_slow_cable("--json")
+        ended = self.run_with_a_slow_cable("emulate", "pair.csv", "--json", "--", "true")
         self.assertEqual(ended.status, 1, str(ended))
         self.assertFalse(ended.json["valid"])
         for link in ended.json["links"]:
@@ -92,10 +94,54 @@ class Network(EmulationTest):
             self.assertEqual(link["held"], off == 0, link)
         # What was to run has run; its times are what means little.
         self.assertEqual([rank["exit_status"] for rank in ended.json["ranks"]], [0, 0])
-        ended = self.run_with_a_slow_cable()
+        ended = self.run_with_a_slow_cable("emulate", "pair.csv", "--", "true")
         self.assertEqual(ended.status, 1, str(ended))
         self.assertIn("host1 -> tor does not hold its rate: ", ended.err)
         self.assertIn("INVALID: 2 of 4 rates are off by more than 3 %", ended.err)
+        self.assert_nothing_left()
+
+    def test_nor_do_trainings_and_validations_count_on_such_a_link(self):
+        plan = self.make_plan("plan.json", cluster="pair.csv")
+        for command, where in ((("train", plan, "--emulate", "pair.csv"), "emulation"),
+                               (("validate", "pair.csv", "--from", "1KiB", "--to", "1KiB",
+                                 "--within", "1000%"), None)):
+            with self.subTest(command[0]):
+                ended = self.run_with_a_slow_cable(*command, "--steps", 2, "--json")
+                self.assertEqual(ended.status, 1, str(ended))
+                emulation = ended.json[where] if where else ended.json
+                self.assertFalse(emulation["valid"], ended)
+                self.assertEqual({link["link"] for link in emulation["links"] if not link["held"]},
+                                 {"host1 -> tor", "tor -> host1"})
+                self.assert_nothing_left()
+
+    def test_a_yaml_cluster(self):
+        self.write("leafs.yaml", (harness.CONFIGS / "clusters" / "two-racks-40g.yaml").read_text()
+                   .replace("name: two-racks-40g", "name: leafs"))
+        result = self.rackrail("emulate", "leafs.yaml", "--scale", "0.001", "--json", "--",
+                               "hostname").json
+        self.assertTrue(result["valid"], result)
+        # 12.4 GB/s and 40 Gbit/s.
+        self.assertEqual(sorted(link["rate_bytes_per_s"] for link in result["links"]),
+                         4 * [5_000_000] + 8 * [12_400_000])
+        self.assertEqual(len({rank["output"][0] for rank in result["ranks"]}), 4)
+        self.assert_nothing_left()
+
+    def test_no_program_but_ip_and_tc_is_needed(self):
+        """Where no other one of the system's is to be found, whatever its PATH is."""
+        only = self.folder / "only"
+        only.mkdir()
+        for name in ("ip", "tc"):
+            shutil.copy(shutil.which(name, path="/usr/bin:/bin:/usr/sbin:/sbin"), only / name)
+        folders = {os.path.realpath(folder) for folder in ("/bin", "/sbin", "/usr/sbin")}
+        hide = [*sorted(folders - {"/usr/bin"}), "/usr/bin"]  # last that of mount itself
+        mount = shutil.which("mount")
+        script = " && ".join([*(f"{mount} --bind '{only}' {folder}" for folder in hide),
+                              'exec "$@"'])
+        unshare = (shutil.which("unshare"), "--mount", "/bin/sh", "-c", script, "sh", harness.COMMAND)
+        result = self.finish(self.start("emulate", "pair.csv", "--json", "--", harness.COMMAND,
+                                        "--version", program=unshare, variables={"PATH": str(only)}))
+        self.assertEqual(result.status, 0, str(result))
+        self.assertEqual([rank["exit_status"] for rank in result.json["ranks"]], [0, 0])
         self.assert_nothing_left()
 
     def test_scale(self):
@@ -239,6 +285,40 @@ class Training(EmulationTest):
         self.assertEqual(run["losses"], local["losses"])
         self.assertTrue(run["parameters_agree"])
         self.assert_nothing_left()
+
+    @unittest.skipUnless(shutil.which("ss"), "no ss here (Debian: iproute2)")
+    def test_nobody_talks_to_an_address_outside_it(self):
+        plan = self.make_plan("plan.json", cluster="pair.csv")
+        process = self.start("train", plan, "--emulate", "pair.csv", "--steps", 100)
+        addresses = set()
+
+        def both_networks_are_used():
+            addresses.update(self.addresses_of_sockets())
+            return {"10.77", "10.78"} <= {address[:5] for address in addresses}
+        is_used = harness.wait_until(both_networks_are_used, 60)
+        for _ in range(10):
+            time.sleep(0.1)
+            addresses.update(self.addresses_of_sockets())
+        process.terminate()
+        self.finish(process, 60)
+        self.assertTrue(is_used, addresses)
+        inside = re.compile(r"10\.7[78]\.\d+\.\d+|127\.0\.0\.1|0\.0\.0\.0|\*")
+        self.assertEqual({each for each in addresses if not inside.fullmatch(each)}, set())
+        self.assert_nothing_left()
+
+    def addresses_of_sockets(self):
+        """Both ends of what this test's processes have, in the machine's namespace and in all that
+        have a name."""
+        own = {f"pid={pid}," for pid in self.processes()}
+        found = set()
+        for place in ([], *(["-N", name] for name in names())):
+            shown = subprocess.run(["ss", "-H", "-tuanp", *place], capture_output=True, text=True)
+            for line in shown.stdout.splitlines():
+                if any(pid in line for pid in own):
+                    for end in line.split()[4:6]:
+                        address = end.rpartition(":")[0].partition("%")[0].strip("[]")
+                        found.add(address.removeprefix("::ffff:").replace("::", "*"))
+        return found
 
     def test_rates_of_routes_are_scaled_with_the_network(self):
         name = self.make_plan("plan.json", "--codec", "none", cluster="pair.csv")
