@@ -30,6 +30,9 @@ constexpr std::chrono::milliseconds kShortestPeriod{50};
 // The coordinator waits half a second for a suspect's own end.
 constexpr std::chrono::milliseconds kBetterReason{1500};
 
+// How often somebody who cannot connect looks why not.
+constexpr std::chrono::seconds kLookPeriod{1};
+
 constexpr grpc::StatusCode kGivenUp = grpc::StatusCode::NOT_FOUND;
 
 /// Whether the coordinator ended the stream, and said why.
@@ -121,6 +124,45 @@ struct CoordinatorClient::Impl {
     }
     if (on_abort) {
       on_abort(reason);
+    }
+  }
+
+  /// Until a welcome or the end of the stream is there, or the deadline is over. Throws ConfigError
+  /// where certificates do not fit, which no waiting would change.
+  void wait_for_welcome(std::unique_lock<std::mutex>& lock, Duration deadline) {
+    const auto end = std::chrono::steady_clock::now() + to_chrono(deadline);
+    const auto has_come = [&] { return welcome.has_value() || stream_status.has_value(); };
+    while (!changed.wait_until(lock, std::min(end, std::chrono::steady_clock::now() + kLookPeriod),
+                               has_come)) {
+      if (std::chrono::steady_clock::now() >= end) {
+        return;
+      }
+      if (is_encrypted) {
+        lock.unlock();
+        require_no_refused_certificate();
+        lock.lock();
+      }
+    }
+  }
+
+  void require_no_refused_certificate() {
+    if (channel->GetState(false) == GRPC_CHANNEL_READY) {
+      return;
+    }
+    // A call that does not wait for a connection fails with the reason why there is none.
+    grpc::ClientContext context;
+    prepare(context, kLookPeriod);
+    proto::JobStatus reply;
+    const std::string why =
+        one_line(stub->Status(&context, proto::StatusRequest(), &reply).error_message());
+    if (why.find("ertificate") != std::string::npos ||
+        why.find("CERTIFICATE") != std::string::npos) {
+      throw ConfigError(ErrorContext{
+          .file = "<environment>",
+          .where = kTlsVariable,
+          .found = "certificates that do not fit those of " + where + " (" + why + ")",
+          .expected = std::string("ones that the job's authority has signed, the leader's for ") +
+                      kCoordinatorTlsName});
     }
   }
 
@@ -284,9 +326,7 @@ Welcome CoordinatorClient::join(const JoinRequest& request, Duration deadline) {
   Impl& impl = *impl_;
   impl.reader_thread = std::thread([&impl, message = to_message(request)] { impl.read(message); });
   std::unique_lock lock(impl.mutex);
-  const bool in_time = impl.changed.wait_for(lock, to_chrono(deadline), [&] {
-    return impl.welcome.has_value() || impl.stream_status.has_value();
-  });
+  impl.wait_for_welcome(lock, deadline);
   if (impl.welcome) {
     Welcome welcome = std::move(*impl.welcome);
     impl.welcome.emplace();  // still says that there was one
@@ -301,7 +341,7 @@ Welcome CoordinatorClient::join(const JoinRequest& request, Duration deadline) {
     impl.heartbeat_thread = std::thread([&impl] { impl.beat(); });
     return welcome;
   }
-  if (!in_time) {
+  if (!impl.stream_status) {
     const bool connected = impl.channel->GetState(false) == GRPC_CHANNEL_READY;
     throw RuntimeFailure(connected ? "the other workers did not come within " + to_string(deadline)
                                    : "no coordinator answered within " + to_string(deadline) +

@@ -99,9 +99,9 @@ class Tls(AdmissionTest):
         self.assertEqual(refused.status, 2, str(refused))
         self.assertEqual(refused.out, "")
         self.assertEqual(refused.err.count("\n"), 1, refused.err)
-        self.assertIn("RACKRAIL_TLS", refused.error["where"])
-        self.assertIn("certificates that do not fit those of the coordinator",
-                      refused.error["found"])
+        self.assertRegex(refused.error["message"],
+                         "RACKRAIL_TLS: found certificates that do not fit those of the coordinator "
+                         "at .*, expected ones that the job's authority has signed")
         # Without any, nobody answers it; it is not let in, and the job still waits.
         plain = self.start_rank(1, port, TOKEN)
         self.assertFalse(harness.wait_until(lambda: plain.poll() is not None or
