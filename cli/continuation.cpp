@@ -142,9 +142,7 @@ void Continuation::attach(runtime::JobOptions& job) {
   job.on_replan = [this] { return offer(); };
   job.batch_may_change =
       options_.on_noise && options_.on_noise->action == BatchWatch::Action::kRebatch;
-  if (options_.survives_after) {
-    job.heartbeat_period = kWatchfulHeartbeat;
-    job.heartbeat_timeout = *options_.survives_after;
+  if (options_.survives_losses) {
     job.plan_for = [this](const std::vector<Rank>& left) { return plan_for(left); };
     job.replacement_deadline = options_.replacement_deadline;
   }
@@ -209,7 +207,7 @@ topology::Topology Continuation::cluster_of(const std::vector<Rank>& ranks) cons
 }
 
 void Continuation::add_to(nlohmann::json& result, const runtime::JobResult& job) const {
-  if (options_.survives_after) {
+  if (options_.survives_losses) {
     result["losses_of_workers"] = losses_json(job, plan_, changes_after_losses_);
   }
   if (watch_) {

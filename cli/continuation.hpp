@@ -22,14 +22,8 @@
 
 namespace rackrail::cli {
 
-/// Where the job goes on after a loss, a silent worker is noticed sooner than where it ends.
-inline constexpr Duration kWatchfulHeartbeat = 200_ms;
-/// What they may be silent for where nothing else is asked for.
-inline constexpr Duration kWatchfulTimeout = 1200_ms;
-
 struct ContinuationOptions {
-  /// Silence after which a worker is lost; none: a loss ends the job.
-  std::optional<Duration> survives_after;
+  bool survives_losses = false;  ///< otherwise a loss ends the job
   /// How long to wait for another worker in the place of a lost one; none: not at all.
   std::optional<Duration> replacement_deadline;
   std::optional<SlowWatch::Action> on_slow;       ///< none: not looked for

@@ -15,6 +15,7 @@
 #include "cli/continuation.hpp"
 #include "cli/emulation.hpp"
 #include "cli/gpu_options.hpp"
+#include "cli/heartbeat_options.hpp"
 #include "cli/inputs.hpp"
 #include "cli/local_prediction.hpp"
 #include "cli/progress.hpp"
@@ -65,7 +66,7 @@ struct TrainOptions {
   std::string on_noise = "ignore";
   BatchWatch::Options noise;
   std::string state;
-  std::string heartbeat_timeout;  ///< empty: that of --on-loss
+  HeartbeatOptions heartbeats;
   std::string replacement_timeout = "60 s";
   SynchronyOptions synchrony;
   bool has_seed = false;  ///< whether it was said
@@ -230,25 +231,9 @@ runtime::JobResult run_emulated_job(Session& session, const plan::Plan& plan,
   return runtime::run_local_job(emulate::emulated_plan(plan, network.plan()), job);
 }
 
-/// Of --heartbeat-timeout, for heartbeats of this period.
-Duration heartbeat_timeout(const TrainOptions& options, Duration period) {
-  const Duration timeout = named("<command line>", "--heartbeat-timeout",
-                                 [&] { return parse_duration(options.heartbeat_timeout); });
-  if (timeout < scaled(period, 2)) {
-    throw ConfigError(
-        ErrorContext{"<command line>", "--heartbeat-timeout", options.heartbeat_timeout,
-                     "at least twice the period of heartbeats, " + to_string(period)});
-  }
-  return timeout;
-}
-
 ContinuationOptions continuation_options(const TrainOptions& options) {
   ContinuationOptions result;
-  if (options.on_loss != "stop") {
-    result.survives_after = options.heartbeat_timeout.empty()
-                                ? kWatchfulTimeout
-                                : heartbeat_timeout(options, kWatchfulHeartbeat);
-  }
+  result.survives_losses = options.on_loss != "stop";
   if (options.on_loss == "wait") {
     result.replacement_deadline = named("<command line>", "--replacement-timeout", [&] {
       return parse_duration(options.replacement_timeout);
@@ -372,9 +357,9 @@ runtime::JobOptions job_options(Session& session, const TrainOptions& options) {
     session.add_output(options.trace);
     job.timeline_step = kTimelineStep;
   }
-  if (!options.heartbeat_timeout.empty() && options.on_loss == "stop") {
-    job.heartbeat_timeout = heartbeat_timeout(options, job.heartbeat_period);
-  }
+  const Heartbeats heartbeats = options.heartbeats.heartbeats(options.on_loss != "stop");
+  job.heartbeat_period = heartbeats.period;
+  job.heartbeat_timeout = heartbeats.timeout;
   job.on_worker_line = [&session](Rank rank, std::string_view line) {
     session.note(fmt::format("[rank {}] {}", rank.value(), line));
   };
@@ -566,10 +551,7 @@ void add_train_command(CLI::App& app, Session& session) {
                    "With --on-noise: largest batch of a step")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{kMostTrainingSteps}))
       ->needs(on_noise);
-  command->add_option(
-      "--heartbeat-timeout", options->heartbeat_timeout,
-      "Silence after which a worker counts as lost (1.2 s with --on-loss continue or\n"
-      "wait, else 3 s): longer where cores are busy with other work");
+  options->heartbeats.add_to(*command);
   command
       ->add_option("--replacement-timeout", options->replacement_timeout,
                    "With --on-loss wait: how long to wait")

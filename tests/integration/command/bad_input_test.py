@@ -314,6 +314,14 @@ class BadInput(harness.CommandTest):
         self.assert_bad_input("train", "plan.json", "--workers", "0", found="--workers")
         self.assert_bad_input("train", "plan.json", "--resume", where="resume")
         self.assert_bad_input("train", "plan.json", "--token-file", "missing", file="missing")
+        for period in ("0 s", "1 ms", "-1 s", "soon", "0.5"):
+            self.assert_bad_input("train", "plan.json", "--heartbeat-period", period,
+                                  where="--heartbeat-period", found=period)
+        for options in (("--heartbeat-timeout", "0.9 s"),
+                        ("--heartbeat-period", "1 s", "--heartbeat-timeout", "1.5 s"),
+                        ("--on-loss", "continue", "--heartbeat-timeout", "0.3 s")):
+            self.assert_bad_input("train", "plan.json", *options, where="--heartbeat-timeout",
+                                  found=options[-1], expected="twice the period")
         self.assert_bad_input("train", "plan.json", "--checkpoints", "words.json",
                               file="words.json")
         self.assert_bad_input("train", "plan.json", "--training", "opera", found="opera")

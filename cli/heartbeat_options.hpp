@@ -1,0 +1,30 @@
+// The options of `train` that say how soon a silent worker is noticed.
+#pragma once
+
+#include <string>
+
+#include "base/units.hpp"
+
+namespace CLI {
+class App;
+}  // namespace CLI
+
+namespace rackrail::cli {
+
+/// How often workers say that they are there, and after what silence they are lost.
+struct Heartbeats {
+  Duration period;
+  Duration timeout;
+};
+
+/// --heartbeat-period and --heartbeat-timeout.
+struct HeartbeatOptions {
+  std::string period;   ///< empty: 0.2 s where the job goes on after a loss, else 0.5 s
+  std::string timeout;  ///< empty: six periods
+
+  void add_to(CLI::App& command);
+  /// Throws ConfigError, also where the timeout is shorter than two periods.
+  Heartbeats heartbeats(bool goes_on_after_loss) const;
+};
+
+}  // namespace rackrail::cli
