@@ -12,6 +12,7 @@
 #include "plan/calibration.hpp"
 #include "plan/device_class.hpp"
 #include "plan/format.hpp"
+#include "plan/reduced_error.hpp"
 #include "runtime/launch/gpu_worker.hpp"
 #include "topology/reader.hpp"
 
@@ -446,9 +447,11 @@ std::string Context::describe() const {
   const std::lock_guard lock(mutex_);
   nlohmann::json list = nlohmann::json::array();
   for (const plan::Bucket& bucket : planned_.buckets) {
+    const plan::TransferGraph& schedule = planned_.schedules[bucket.schedule];
     nlohmann::json entry = {{"elements", bucket.elements},
-                            {"schedule", planned_.schedules[bucket.schedule].name()},
-                            {"codec", plan::to_string(bucket.codec)}};
+                            {"schedule", schedule.name()},
+                            {"codec", plan::to_string(bucket.codec)},
+                            {"error", plan::reduced_error(schedule, plan::relative_error)}};
     for (const auto& [tier, codec] : bucket.codec_tiers) {
       entry["codec_tiers"][tier] = plan::to_string(codec);
     }
@@ -458,7 +461,8 @@ std::string Context::describe() const {
     for (std::size_t bucket = pieces().size(); bucket < elements_.size(); ++bucket) {
       list.push_back({{"elements", elements_[bucket]},
                       {"schedule", "none"},
-                      {"codec", plan::to_string(plan::Codec{})}});
+                      {"codec", plan::to_string(plan::Codec{})},
+                      {"error", 0}});
     }
   }
   return list.dump();

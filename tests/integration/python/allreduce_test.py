@@ -127,7 +127,25 @@ refused("transport: found 'nonsense', expected one of", rackrail.InputError, tra
 refused("nope.csv: ", rackrail.InputError, cluster="nope.csv")
 refused("rank 0 is to ", rackrail.Error, device="cuda", device_id=99)  # which no machine has
 _job.plan([300, 20])
-assert rackrail.describe() == [{"elements": n, "schedule": "none", "codec": "none"} for n in (300, 20)]
+assert rackrail.describe() == [{"elements": n, "schedule": "none", "codec": "none", "error": 0}
+                                for n in (300, 20)]
+print("good")
+"""
+COMPRESSED = """
+import numpy as np, rackrail
+from rackrail import _job, _library
+rank, ranks = rackrail.rank(), rackrail.world_size()
+def of(r): return np.random.default_rng(r).standard_normal(300_000, np.float32)
+mean = sum(of(r).astype(float) for r in range(ranks)) / ranks
+result = of(rank)
+bucket = _job.plan([300_000])
+_job.start(bucket, _job.buffer_of(result.ctypes.data, result.size), _library.MEAN)
+_job.wait(bucket)
+(planned,) = rackrail.describe()
+assert planned["codec"].startswith("int8"), planned
+error = np.linalg.norm(result - mean) / np.linalg.norm(mean)
+assert 0.005 < planned["error"] < 0.1 and 0.5 < error / planned["error"] < 1.1, (error, planned)
+rackrail.shutdown()
 print("good")
 """
 UNCAUGHT = """
@@ -230,6 +248,13 @@ class AllReduce(RankTest):
             with self.subTest(ranks=ranks):
                 for result in self.run_ranks(ranks, program):
                     self.assertEqual(result.out, "good\n", str(result))
+
+    def test_compressed_sums_are_as_far_off_as_the_model_says(self):
+        self.write("slow.csv", "source,target,bandwidth,latency\n" + "".join(
+            f"host{host},switch,100 Mbit/s,10 us\n" for host in range(3)))
+        for result in self.run_ranks(3, self.program(COMPRESSED), RACKRAIL_CODECS="int8",
+                                     RACKRAIL_CLUSTER="slow.csv"):
+            self.assertEqual(result.out, "good\n", str(result))
 
     def test_without_a_launcher_the_job_is_one_process(self):
         self.assertEqual(self.run_python(self.program(SUMS)).out, "good\n")

@@ -115,8 +115,8 @@ TEST_CASE("The C interface: a job of one takes the cluster and the transport of 
   CHECK(rackrail_plan(job.context, elements, nullptr, 2, &first) == RACKRAIL_OK);
   char text[256];
   REQUIRE(rackrail_describe(job.context, text, sizeof text) < sizeof text);
-  CHECK(std::string(text) == R"([{"codec":"none","elements":30000,"schedule":"none"},)"
-                             R"({"codec":"none","elements":700,"schedule":"none"}])");
+  CHECK(std::string(text) == R"([{"codec":"none","elements":30000,"error":0,"schedule":"none"},)"
+                             R"({"codec":"none","elements":700,"error":0,"schedule":"none"}])");
 }
 
 TEST_CASE("The C interface: ranks sum arrays and buckets, and come to an orderly end") {
