@@ -4,8 +4,10 @@ Used by soak_test.py (a few dozen faults) and by scripts/soak-faults (a thousand
 the job has done a random number of steps since the one before, and hits it wherever it is then. What
 must hold afterwards: the command ends by itself and well, all ranks have the same parameters, these
 are to a bit those of a run without faults (everything is summed in FP32, in the same order, however
-often workers were replaced; not so where updates are applied as they come, or sums are compressed),
-no process is left, and neither descriptors nor memory of the command and of its workers grew.
+often workers were replaced; not so where updates are applied as they come, or sums are compressed, or
+the job went on with fewer), every step was taken, none that was saved before a fault was taken back by
+it, no process is left, and neither descriptors nor memory of the command and of its workers grew, in
+all or with every fault.
 """
 
 import array
@@ -15,6 +17,7 @@ import os
 import random
 import re
 import signal
+import statistics
 import struct
 import subprocess
 import time
@@ -30,6 +33,8 @@ PATIENCE = 120  # seconds without a new checkpoint after which a job hangs
 MOST_AT_ONCE = 2  # workers that may be hit before there is a new checkpoint, but for all of them
 MOST_MORE_DESCRIPTORS = 16
 MOST_MORE_MEMORY = 64 << 20  # bytes, per process over its life
+MOST_PER_FAULT = (0.5, 1 << 20)  # descriptors and bytes that a process grows by with each
+FEWEST_FOR_SLOPE = 8  # faults that a process must have seen for that
 KINDS = ("kill", "freeze", "thaw", "coordinator", "two", "all")
 SAID = {"kill": "a worker killed", "freeze": "a worker stopped",
         "thaw": "a worker stopped for a while", "coordinator": "the command killed, and started again",
@@ -103,26 +108,36 @@ def usage(pid):
 
 
 class Growth:
-    """What each process had when it was seen for the second time, its data read and its connections
-    made, and has now."""
+    """What each process had before each fault since it was seen for the second time, its data read
+    and its connections made."""
 
     def __init__(self):
         self.known = set()
-        self.first = {}
-        self.latest = {}
+        self.seen = {}
 
     def look(self, pids):
         for pid in pids:
             if (seen := usage(pid)) is not None and pid in self.known:
-                self.first.setdefault(pid, seen)
-                self.latest[pid] = seen
+                self.seen.setdefault(pid, []).append(seen)
             self.known.add(pid)
 
     def most(self):
         """Most that any process grew: descriptors, bytes."""
-        grown = [(self.latest[pid][0] - first[0], self.latest[pid][1] - first[1])
-                 for pid, first in self.first.items()]
+        grown = [[now - first for now, first in zip(seen[-1], seen[0])]
+                 for seen in self.seen.values()]
         return tuple(max(column) for column in zip(*grown)) if grown else (0, 0)
+
+    def per_fault(self):
+        """Most that any process grew with each fault, of those that saw enough of them: descriptors,
+        bytes; None where none did. A median of the slopes between any two, so that a jump or two are
+        none."""
+        slopes = []
+        for seen in self.seen.values():
+            if len(seen) >= FEWEST_FOR_SLOPE:
+                slopes.append([statistics.median((column[j] - column[i]) / (j - i)
+                                                 for j in range(len(column)) for i in range(j))
+                               for column in zip(*seen)])
+        return tuple(max(column) for column in zip(*slopes)) if slopes else None
 
 
 class Soak:
@@ -145,6 +160,7 @@ class Soak:
         self.counts = dict.fromkeys(kinds, 0)
         self.longest_pause = 0.0
         self.hit = set()
+        self.saved_at = []  # before each fault: when, and which step was the latest that was saved
         self.process = None
 
     @staticmethod
@@ -250,6 +266,7 @@ class Soak:
                 raise SoakFailure(self.failure("ended before all faults had come"))
             self.growth.look([self.process.pid, *self.workers().values()])
             time.sleep(self.random.uniform(0, 0.05))
+            self.saved_at.append((time.time(), latest_step(self.saved)))
             self.fault()
         try:
             out, _ = self.process.communicate(timeout=10 * PATIENCE)
@@ -276,9 +293,26 @@ class Soak:
         # Behind a cut cable no replacement can begin.
         if result["workers"] != WORKERS and not self.counts.get("cable"):
             raise SoakFailure(f"{result['workers']} workers at the end")
+        if result["steps"] != self.steps(self.faults):
+            raise SoakFailure(f"{result['steps']} steps, not {self.steps(self.faults)}")
+        for loss in result["losses_of_workers"]:
+            saved = max((step for at, step in self.saved_at if at < loss["noticed_at_unix_s"]),
+                        default=0)
+            if loss["step"] < saved:
+                raise SoakFailure(f"went on from step {loss['step']}, though {saved} was saved: "
+                                  f"{loss['reason']}")
+        per_fault = self.growth.per_fault()
+        if per_fault and any(each > most for each, most in zip(per_fault, MOST_PER_FAULT)):
+            raise SoakFailure(f"a process grew by {per_fault[0]:.2f} descriptors and "
+                              f"{per_fault[1] / 2**20:.2f} MiB with each fault")
         descriptors, memory = self.growth.most()
         if descriptors > MOST_MORE_DESCRIPTORS or memory > MOST_MORE_MEMORY:
             raise SoakFailure(f"a process grew by {descriptors} descriptors, {memory >> 20} MiB")
+
+
+def had_all(result):
+    """Whether every step was one of all workers, so that a run without faults sums as it does."""
+    return all(loss["workers"] == WORKERS for loss in result["losses_of_workers"])
 
 
 def same_parameters(folder, other, steps):
