@@ -1,18 +1,23 @@
 #include "runtime/executor.hpp"
 
+#include <malloc.h>
+
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <cmath>
 #include <cstring>
 #include <optional>
 #include <random>
+#include <thread>
 
 #include "base/error.hpp"
 #include "plan/verifier.hpp"
 #include "runtime/missed_peer.hpp"
 #include "tests/support/rank_threads.hpp"
+#include "tests/support/skip.hpp"
 
 namespace rackrail::runtime {
 namespace {
@@ -216,6 +221,77 @@ TEST_CASE("executor: slices that come before the launch are kept") {
   });
   CHECK(errors == std::vector<std::size_t>(2, 0));
   CHECK(job[Rank(0)].statistics().peak_buffered_bytes > 1024);
+}
+
+// Bytes of the heap that are in use, those of large blocks included; 0 under a sanitizer.
+std::size_t heap_in_use() {
+  const struct mallinfo2 info = mallinfo2();
+  return info.uordblks + info.hblkhd;
+}
+
+// The most that is in use while it lives.
+class HeapWatch {
+ public:
+  HeapWatch()
+      : thread_([this](const std::stop_token& over) {
+          while (!over.stop_requested()) {
+            most_ = std::max(most_.load(), heap_in_use());
+            std::this_thread::sleep_for(std::chrono::microseconds(200));
+          }
+        }) {}
+  std::size_t most() const { return most_; }
+
+ private:
+  std::atomic<std::size_t> most_ = 0;
+  std::jthread thread_;
+};
+
+TEST_CASE("executor: memory is bounded by what a step sends, whoever is late") {
+  if (heap_in_use() == 0) {
+    RACKRAIL_SKIP("the sanitizer's allocator does not say what is in use");
+  }
+  const std::string codec_name = GENERATE("none", "int8");
+  const bool is_ring = GENERATE(true, false);
+  CAPTURE(codec_name, is_ring);
+  const plan::Codec codec = plan::parse_codec(codec_name);
+  constexpr std::size_t kRanks = 4;
+  constexpr std::int64_t kBucket = 1 << 18;
+  const plan::Plan plan = plan_of(is_ring ? ring(kRanks, codec) : star(kRanks, codec),
+                                  std::vector<std::int64_t>(4, kBucket), 4096);
+  const std::size_t gradient = 4 * 4 * kBucket;
+  // What may come before a late rank wants it is at most all that is sent in a step: 2 · (n − 1)
+  // gradients. Beside it each rank has residuals, where they are.
+  const std::size_t limit = 2 * (kRanks - 1) * gradient +
+                            (codec.has_error_feedback() ? kRanks * gradient : 0) + (2 << 20);
+  Buffers buffers = buffers_for(plan);
+  on_every_rank(kRanks, [&](Rank rank) { fill(buffers, plan, rank, 0); });
+  const std::size_t before = heap_in_use();
+  std::size_t after_four = 0;
+  std::size_t at_end = 0;
+  Ranks job(plan);
+  const HeapWatch watch;
+  for (std::uint32_t step = 0; step < 12; ++step) {
+    on_every_rank(kRanks, [&](Rank rank) {
+      job[rank].begin_step(step);
+      if (rank.index() == step % kRanks) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      }
+      for (std::uint32_t b = 0; b < 4; ++b) {
+        job[rank].launch(BucketId(b), buffers[rank.index()][b]);
+      }
+      job[rank].wait_all();
+    });
+    (step < 4 ? after_four : at_end) = heap_in_use();
+  }
+  CAPTURE(before, limit, after_four, at_end, watch.most(), gradient);
+  CHECK(watch.most() - before < limit);
+  CHECK(at_end < after_four + gradient / 2);  // nothing of a step stays
+  std::size_t early = 0;
+  for (std::uint32_t r = 0; r < kRanks; ++r) {
+    early = std::max(early, job[Rank(r)].statistics().peak_buffered_bytes);
+  }
+  CHECK(early > 0);
+  CHECK(early <= (kRanks - 1) * gradient);
 }
 
 TEST_CASE("executor: lossy codecs leave the same bits on all ranks, near the sum") {
