@@ -33,8 +33,11 @@ PATIENCE = 120  # seconds without a new checkpoint after which a job hangs
 MOST_AT_ONCE = 2  # workers that may be hit before there is a new checkpoint, but for all of them
 MOST_MORE_DESCRIPTORS = 16
 MOST_MORE_MEMORY = 64 << 20  # bytes, per process over its life
-MOST_PER_FAULT = (0.5, 1 << 20)  # descriptors and bytes that a process grows by with each
-FEWEST_FOR_SLOPE = 8  # faults that a process must have seen for that
+# Descriptors and bytes that a process grows by with each: half of the model's gradients.
+MOST_PER_FAULT = (0.5, 9 << 18)
+# Faults after which a process has all that it keeps for the next ones, arenas of the heap for example,
+# and that it must have seen beside these to tell whether it grows.
+SETTLED_AFTER, FEWEST_FOR_SLOPE = 8, 10
 KINDS = ("kill", "freeze", "thaw", "coordinator", "two", "all")
 SAID = {"kill": "a worker killed", "freeze": "a worker stopped",
         "thaw": "a worker stopped for a while", "coordinator": "the command killed, and started again",
@@ -128,11 +131,11 @@ class Growth:
         return tuple(max(column) for column in zip(*grown)) if grown else (0, 0)
 
     def per_fault(self):
-        """Most that any process grew with each fault, of those that saw enough of them: descriptors,
-        bytes; None where none did. A median of the slopes between any two, so that a jump or two are
-        none."""
+        """Most that any process grew with each fault once it had settled, of those that saw enough of
+        them: descriptors, bytes; None where none did. A median of the slopes between any two, so that
+        a jump or two are none."""
         slopes = []
-        for seen in self.seen.values():
+        for seen in (all_seen[SETTLED_AFTER:] for all_seen in self.seen.values()):
             if len(seen) >= FEWEST_FOR_SLOPE:
                 slopes.append([statistics.median((column[j] - column[i]) / (j - i)
                                                  for j in range(len(column)) for i in range(j))

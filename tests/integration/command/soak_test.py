@@ -1,6 +1,7 @@
 """Some dozens of random faults: nothing hangs, nothing is lost, nothing is left; see soak.py."""
 
 import os
+import signal
 import sys
 
 import harness
@@ -42,6 +43,37 @@ class ShortSoak(TrainingTest):
         self.assertGreater(result["epochs_of_membership"], faults // 2)
         print(f"{mode.name}: {dict(job.counts)}, {result['epochs_of_membership']} epochs",
               file=sys.stderr)
+
+    def test_survivors_of_many_losses_do_not_grow(self):
+        """Rank 3 is killed again and again, and another one comes in its place."""
+        plan = self.make_plan("four.json", "--codec", "none")
+        process = self.start("train", plan, "--training",
+                             self.training_with_checkpoints_every(soak.SAVED_EVERY), "--steps",
+                             10000, "--checkpoints", "saved", "--workload", "digits.yaml",
+                             "--on-loss", "wait", "--heartbeat-timeout", f"{SILENCE} s")
+        growth = soak.Growth()
+        step = 0
+        workers = {}
+
+        def all_go_on():
+            workers.clear()
+            workers.update(self.workers())
+            return set(workers) == {0, 1, 2, 3} and (
+                soak.latest_step(self.folder / "saved") >= step + soak.SAVED_EVERY)
+        for _ in range(soak.SETTLED_AFTER + soak.FEWEST_FOR_SLOPE + 2):
+            self.assertTrue(harness.wait_until(all_go_on, 100), f"nothing new after step {step}")
+            step = soak.latest_step(self.folder / "saved")
+            growth.look([process.pid, *(workers[rank] for rank in range(3))])
+            os.kill(workers[3], signal.SIGKILL)
+        process.terminate()
+        self.finish(process)
+        self.assertEqual(len(growth.seen), 4, "others were lost, too")
+        descriptors, memory = growth.per_fault()
+        self.assertLess(descriptors, soak.MOST_PER_FAULT[0])
+        self.assertLess(memory, soak.MOST_PER_FAULT[1])
+        print(f"with each fault: {descriptors:.2f} descriptors, {memory / 2**20:.2f} MiB",
+              file=sys.stderr)
+        self.assert_no_processes_left()
 
     def test_random_faults_change_nothing(self):
         sums, *others = soak.MODES
