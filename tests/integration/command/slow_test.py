@@ -5,8 +5,9 @@ import os
 import statistics
 
 import harness
+import soak
 from emulation import EmulationTest, names, set_rate
-from training import TrainingTest
+from training import DIGITS, TrainingTest
 
 # As fast between the racks as in them: the best plan in FP32 is a ring, and another one as soon as
 # the racks' cable is slow.
@@ -124,6 +125,61 @@ class Slow(EmulationTest):
                                    "digits.yaml", "--run", "run.json", "-o", "new.json")
         self.assertEqual({link["name"]: link["now_Bps"] for link in again["links"]}, found)
         self.assertLess(again["step_time_s"], again["kept_step_time_s"])
+
+
+class Batch(EmulationTest):
+    """What becomes of a job's batch."""
+
+    def run_until(self, step, *options):
+        """A training that has done so many steps."""
+        process = self.start("train", "plan.json", "--emulate", "pair.csv", "--training",
+                             self.training_with_checkpoints_every(1), "--checkpoints", "saved",
+                             "--on-slow", "replan", "--json", *options)
+        self.assertTrue(harness.wait_until(
+            lambda: soak.latest_step(self.folder / "saved") >= step or process.poll() is not None,
+            120), f"no step {step}")
+        return process
+
+    def result_of(self, process):
+        """Skips where the machine was too busy to tell."""
+        result = self.finish(process, timeout=400)
+        self.assertIn(result.status, (0, 1), str(result))
+        run = result.json
+        self.assert_nothing_left()
+        if not run["emulation"]["valid"]:
+            self.skipTest("this machine is too busy to hold the rates of an emulated network")
+        self.assertTrue(run["parameters_agree"])
+        load = os.getloadavg()[0]
+        if load > MOST_LOAD:
+            self.skipTest(f"a load of {load:.0f}: times mean little")
+        return run
+
+    def test_a_batch_is_decided_by_what_a_cable_that_became_slow_carries(self):
+        self.write("pair.csv", "source,target,bandwidth,latency,kind\n" + "".join(
+            f"host{host},switch,200 Mbit/s,2 us,host-link\n" for host in range(2)))
+        self.write("calm.yaml", "noise_scale: 5\n" + DIGITS)
+        self.rackrail("plan", "pair.csv", "calm.yaml", "--codec", "none", "-o", "plan.json",
+                      "--max-global-batch", "2048")
+        # The second and third decision in a row come when the cable is known to be slow.
+        process = self.run_until(9, "--workload", "calm.yaml", "--steps", 50, "--on-noise",
+                                 "rebatch", "--decide-every", 8, "--max-global-batch", 2048)
+        changed = soak.latest_step(self.folder / "saved")
+        set_rate(process, "host1", "switch", 40)
+        run = self.result_of(process)
+
+        slow = next(found for found in run["slow"] if found["step"] > changed)
+        self.assertLessEqual(slow["step"], changed + SOON)
+        for link in slow["links"]:
+            self.assertIn("host1", " ".join(link["one_of"]))
+            self.assertAlmostEqual(link["now_Bps"] / (40e6 / 8), 1, delta=0.35)
+        decided = next(one for one in run["batch_decisions"] if one["outcome"] == "new plan")
+        self.assertGreater(decided["step"], slow["step"])
+        self.assertIn([decided["new_batch_from_step"], decided["new_batch"]], run["batches"])
+        # With the rates of the cluster it would have been a smaller one at the same noise.
+        self.write("noisy.yaml", f"noise_scale: {decided['noise_scale']}\n" + DIGITS)
+        planned = self.rackrail_json("plan", "pair.csv", "noisy.yaml", "--codec", "none",
+                                     "--max-global-batch", "2048")
+        self.assertGreater(decided["new_batch"], 1.3 * planned["global_batch"])
 
 
 class Refusals(TrainingTest):

@@ -24,7 +24,7 @@ import time
 from pathlib import Path
 
 import harness
-from emulation import set_link
+from emulation import names, set_link
 
 WORKERS = 4
 STEPS_BETWEEN = (3, 10)  # steps from one fault to the next
@@ -165,6 +165,7 @@ class Soak:
         self.hit = set()
         self.saved_at = []  # before each fault: when, and which step was the latest that was saved
         self.process = None
+        self.started = []  # process ids of the command
 
     @staticmethod
     def steps(faults):
@@ -176,6 +177,7 @@ class Soak:
         self.process = subprocess.Popen(self.command, cwd=self.folder, env=self.environment,
                                         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                         stderr=(self.folder / "errors").open("a"), text=True)
+        self.started.append(self.process.pid)
 
     def workers(self):
         """Process ids by rank; of two of one rank the later one."""
@@ -285,6 +287,12 @@ class Soak:
                 harness.command_line(pid) for pid in self.find_processes()))
         self.check(result)
         return result
+
+    def namespaces_left(self):
+        """Names of those that the command made and left: others' are none of its business. One without
+        a name goes with the last process in it."""
+        return [name for name in names()
+                if any(name.startswith(f"rackrail-{pid}-") for pid in self.started)]
 
     def failure(self, what):
         errors = (self.folder / "errors").read_text()
