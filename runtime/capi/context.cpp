@@ -184,7 +184,17 @@ void Context::require_place(const Array& array) const {
   }
 }
 
-/// The array where sums are made, multiplied; `copy` is its memory there if it is another.
+/// Floats of the GPU that stay from sum to sum: taking and releasing them may wait for all that the
+/// device was given.
+std::span<float> Context::room(trainer::Floats& memory, std::size_t size) {
+  if (memory.size() < size) {
+    memory = trainer::Floats();  // first, so that both need not be there at once
+    memory = gpu_->make(size);
+  }
+  return memory.span().first(size);
+}
+
+/// The array where sums are made, multiplied; `copy` has its memory there if it is another.
 std::span<float> Context::bring(const Array& array, trainer::Floats& copy, float factor) {
   if (gpu_ == nullptr) {
     scale(array.data, factor);
@@ -194,11 +204,7 @@ std::span<float> Context::bring(const Array& array, trainer::Floats& copy, float
   if (array.is_on_gpu) {
     gpu_->follow(array.stream);
   } else {
-    if (copy.size() != array.data.size()) {
-      copy = trainer::Floats();
-      copy = gpu_->make(array.data.size());
-    }
-    here = copy.span();
+    here = room(copy, array.data.size());
     gpu_->copy(array.data, here);
   }
   if (factor != 1) {
@@ -262,31 +268,32 @@ void Context::all_reduce(const Array& array, float factor) {
   if (array.data.empty()) {
     return;
   }
-  trainer::Floats copy;
-  const std::span<float> data = bring(array, copy, factor);
+  const std::span<float> data = bring(array, copy_here_, factor);
   watched([&] {
     for (const std::vector<Part>& parts : cut(static_cast<std::int64_t>(data.size()))) {
       next_step();
       send_parts(parts, data);
     }
   });
-  if (copy.size() != 0) {
+  if (data.data() != array.data.data()) {
     gpu_->copy(data, array.data);
   }
 }
 
 void Context::send_parts(const std::vector<Part>& parts, std::span<float> data) {
   const Part& last = parts.back();
-  trainer::Floats padded;  // on the GPU, before sums are under way that taking it may wait for
+  const auto size = static_cast<std::size_t>(last.elements);
+  std::span<float> padded;  // on the GPU, before sums are under way that taking it may wait for
   if (last.elements < last.piece_elements && gpu_ != nullptr) {
-    padded = gpu_->make(static_cast<std::size_t>(last.piece_elements));
+    padded = room(padded_here_, static_cast<std::size_t>(last.piece_elements));
+    gpu_->clear(padded.subspan(size));
   }
   for (const Part& part : parts) {
     std::span<float> values =
         data.subspan(static_cast<std::size_t>(part.begin), static_cast<std::size_t>(part.elements));
     if (part.elements < part.piece_elements && gpu_ != nullptr) {
-      gpu_->copy(values, padded.span().first(values.size()));
-      values = padded.span();
+      gpu_->copy(values, padded.first(size));
+      values = padded;
     } else if (part.elements < part.piece_elements) {
       padded_.assign(values.begin(), values.end());
       padded_.resize(static_cast<std::size_t>(part.piece_elements), 0.0F);
@@ -295,9 +302,8 @@ void Context::send_parts(const std::vector<Part>& parts, std::span<float> data) 
     session_->executor().launch(part.bucket, values);
   }
   session_->executor().wait_all();
-  if (padded.size() != 0) {
-    const auto size = static_cast<std::size_t>(last.elements);
-    gpu_->copy(padded.span().first(size), data.subspan(static_cast<std::size_t>(last.begin), size));
+  if (!padded.empty()) {
+    gpu_->copy(padded.first(size), data.subspan(static_cast<std::size_t>(last.begin), size));
   } else if (last.elements < last.piece_elements) {
     std::copy_n(padded_.begin(), last.elements, data.begin() + last.begin);
   }
@@ -399,15 +405,16 @@ void Context::settle_alone() {
 }
 
 void Context::launch(std::uint32_t bucket, const Array& array, float factor) {
-  std::span<float> data = array.data;
+  std::span<float> data;
   if (gpu_ != nullptr && !array.is_on_gpu) {
-    auto& [host, copy] = copies_[bucket];
-    host = array.data;
-    data = bring(array, copy, factor);
+    HostCopy& copied = copies_[bucket];
+    copied.host = array.data;
+    data = bring(array, copied.here, factor);
   } else {
-    copies_.erase(bucket);
-    trainer::Floats none;
-    data = bring(array, none, factor);
+    if (const auto copied = copies_.find(bucket); copied != copies_.end()) {
+      copied->second.host = {};
+    }
+    data = bring(array, copy_here_, factor);
   }
   watched([&] { session_->executor().launch(BucketId(std::size_t{bucket}), data); });
 }
@@ -434,8 +441,9 @@ void Context::wait(std::uint32_t bucket) {
       require_running();
       watched([&] { std::rethrow_exception(failure); });
     }
-    if (const auto copied = copies_.find(bucket); copied != copies_.end()) {
-      gpu_->copy(copied->second.second.span(), copied->second.first);
+    if (const auto copied = copies_.find(bucket);
+        copied != copies_.end() && !copied->second.host.empty()) {
+      gpu_->copy(copied->second.here.span(), copied->second.host);
     }
   } else {
     settle_alone();

@@ -16,7 +16,6 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "runtime/capi/bucket_plans.hpp"
@@ -67,6 +66,11 @@ class Context {
 
  private:
   enum class State : std::uint8_t { kIdle, kStarted, kWaitedFor };
+  /// Of a bucket that was started with an array of the host, where sums are made on the GPU.
+  struct HostCopy {
+    std::span<float> host;  ///< empty: it was started with one of the GPU since
+    trainer::Floats here;   ///< stays for the next time
+  };
 
   void join();
   void begin_alone();
@@ -84,24 +88,26 @@ class Context {
   using Exchange = std::function<std::vector<std::string>(const std::string& own)>;
   runtime::GpuChoice take_gpu(runtime::GpuPath path, const Exchange& exchange);
   void require_place(const Array& array) const;
+  std::span<float> room(trainer::Floats& memory, std::size_t size);
   std::span<float> bring(const Array& array, trainer::Floats& copy, float factor);
   template <typename Act>
   void watched(Act act);
 
   const Settings settings_;
-  mutable std::mutex mutex_;                 ///< guards what follows
-  std::optional<std::string> over_;          ///< why the job is
-  std::uint32_t step_ = 0;                   ///< the next one
-  bool in_step_ = false;                     ///< whether this executor has begun one
-  std::vector<State> states_;                ///< by bucket, in this step
-  std::vector<std::int64_t> elements_;       ///< by bucket
-  std::vector<float> padded_;                ///< memory of the part that is shorter than its piece
-  std::string no_nccl_;                      ///< why not, whatever there is; empty: nothing
-  std::unique_ptr<runtime::GpuArrays> gpu_;  ///< where sums are made; null: on the host
-  /// With a GPU: arrays of the host that were started, by bucket, and their copies there.
-  std::map<std::uint32_t, std::pair<std::span<float>, trainer::Floats>> copies_;
-  plan::Plan planned_;              ///< what was planned for, without the pieces
-  std::optional<plan::Plan> made_;  ///< of rank 0: what the settings name a file of
+  mutable std::mutex mutex_;                  ///< guards what follows
+  std::optional<std::string> over_;           ///< why the job is
+  std::uint32_t step_ = 0;                    ///< the next one
+  bool in_step_ = false;                      ///< whether this executor has begun one
+  std::vector<State> states_;                 ///< by bucket, in this step
+  std::vector<std::int64_t> elements_;        ///< by bucket
+  std::vector<float> padded_;                 ///< memory of the part that is shorter than its piece
+  std::string no_nccl_;                       ///< why not, whatever there is; empty: nothing
+  std::unique_ptr<runtime::GpuArrays> gpu_;   ///< where sums are made; null: on the host
+  trainer::Floats copy_here_;                 ///< of the host's array that is summed; only grows
+  trainer::Floats padded_here_;               ///< as padded_, on the GPU; only grows
+  std::map<std::uint32_t, HostCopy> copies_;  ///< by bucket
+  plan::Plan planned_;                        ///< what was planned for, without the pieces
+  std::optional<plan::Plan> made_;            ///< of rank 0: what the settings name a file of
   std::unique_ptr<runtime::CoordinatorServer> server_;  ///< of rank 0
   std::unique_ptr<runtime::Session> session_;           ///< none in a job of one
 };

@@ -56,8 +56,14 @@ class CudaArrays final : public GpuArrays {
     check_cuda(cudaMalloc(&memory, size * sizeof(float)), "cudaMalloc");
     trainer::Floats floats(static_cast<float*>(memory), size,
                            [](float* released) { static_cast<void>(cudaFree(released)); });
-    check_cuda(cudaMemsetAsync(memory, 0, size * sizeof(float), stream_.get()), "cudaMemsetAsync");
+    clear(floats.span());
     return floats;
+  }
+
+  void clear(std::span<float> values) override {
+    const CurrentDevice here(device_);
+    check_cuda(cudaMemsetAsync(values.data(), 0, values.size_bytes(), stream_.get()),
+               "cudaMemsetAsync");
   }
 
   void multiply(std::span<float> values, float factor) override {

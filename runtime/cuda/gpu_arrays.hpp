@@ -31,6 +31,7 @@ class GpuArrays {
 
   /// Zeros.
   virtual trainer::Floats make(std::size_t size) = 0;
+  virtual void clear(std::span<float> values) = 0;
   virtual void multiply(std::span<float> values, float factor) = 0;
   /// Between arrays of equal size, each on the device or on the host; waits for the copy.
   virtual void copy(std::span<const float> from, std::span<float> to) = 0;

@@ -60,6 +60,52 @@ TEST_CASE("C interface on a GPU: arrays and buckets of device and host give the 
   CHECK(problems == "");
 }
 
+TEST_CASE("C interface on a GPU: sums take no memory where earlier ones had as much") {
+  if (const char* reason = rackrail_unavailable()) RACKRAIL_SKIP(reason);
+  setenv("RACKRAIL_GPU_PATH", "staged", 1);
+  const std::string problems = on_ranks(2, on_gpu, [](TestRank& rank) {
+    const CudaStream stream;
+    const std::int64_t elements = 5'000;
+    std::int32_t bucket = -1;
+    rank.expect(rackrail_plan(rank.context, &elements, nullptr, 1, &bucket), RACKRAIL_OK, "plan");
+    std::vector<std::vector<float>> hosts;
+    std::vector<OnDevice> devices;
+    for (const std::size_t size : {70'001U, 1'023U, 5'000U}) {
+      hosts.emplace_back(size);
+      devices.emplace_back(std::vector<float>(size), stream);
+    }
+    const auto start_and_wait = [&](const rackrail_buffer& buffer) {
+      rank.expect(rackrail_start(rank.context, bucket, &buffer, RACKRAIL_SUM), RACKRAIL_OK,
+                  "start");
+      rank.expect(rackrail_wait(rank.context, bucket), RACKRAIL_OK, "wait");
+    };
+    const auto all_reduce = [&](const rackrail_buffer& buffer) {
+      rank.expect(rackrail_all_reduce(rank.context, &buffer, RACKRAIL_SUM), RACKRAIL_OK, "sum");
+    };
+    const auto sum_all = [&](int step, const auto& sum, std::size_t first) {
+      for (std::size_t i = first; i < hosts.size(); ++i) {
+        const std::size_t size = hosts[i].size();
+        hosts[i] = values_of(rank.rank, size, step);
+        runtime::copy_to_device<float>(hosts[i], devices[i].memory, stream.get());
+        sum(buffer_of(hosts[i].data(), size));
+        sum(devices[i].buffer());
+        rank.expect(hosts[i] == sum_of(2, size, step), "host's " + std::to_string(size));
+        rank.expect(devices[i].read() == sum_of(2, size, step), "GPU's " + std::to_string(size));
+      }
+    };
+    int before = 0;
+    for (int step = 0; step < 3; ++step) {
+      sum_all(step, all_reduce, 0);
+      sum_all(step, start_and_wait, 2);
+      rank.expect(step == 0 || emulated_gpu::memory_calls == before, "memory was taken");
+      rank.expect(emulated_gpu::memory_calls > before || step > 0, "nothing is counted");
+      before = emulated_gpu::memory_calls;
+    }
+    rank.expect(rackrail_finish(rank.context), RACKRAIL_OK, "finish");
+  });
+  CHECK(problems == "");
+}
+
 TEST_CASE("C interface on a GPU: the caller's current device stays what it is") {
   if (const char* reason = rackrail_unavailable()) RACKRAIL_SKIP(reason);
   setenv("RACKRAIL_GPU_PATH", "staged", 1);
