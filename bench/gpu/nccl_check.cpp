@@ -1,275 +1,296 @@
 // Plans executed on a GPU by several ranks, with the NCCL of this machine:
 //
 //   nccl_check [--ranks 4] [--elements 16777216] [--steps 10] [--across ucx] [--codec fp16]
+//              [--inside ucx] [--lose 2 [--regroup shrink]]
 //
 // Pairs of ranks stand for nodes: NCCL sums inside them, and carries what goes between them, too;
-// or that goes over UCX, from the GPU's memory where UCX takes it, else by way of pinned memory.
-// Ranks are processes that share one GPU, each with a NCCL_HOSTID of its own, because NCCL refuses
-// two ranks on one device of one host; so what NCCL moves goes through sockets, and times say
-// nothing of a real machine. Prints one line of JSON: whether all ranks end with the exact sum, and
-// the median time of a step. Exit status: 0 right, 1 wrong or no GPU or no NCCL or UCX, 2 bad
-// arguments.
+// or that goes over UCX, from the GPU's memory where UCX takes it, else by way of pinned memory;
+// or all of it does. Ranks are processes that share one GPU, each with a NCCL_HOSTID of its own,
+// because NCCL refuses two ranks on one device of one host; so what NCCL moves goes through
+// sockets, and times say nothing of a real machine.
+//
+// --lose: that rank is killed in the middle of a sum. The others must hear of it in time, regroup
+// (with communicators of their own, as jobs do; or by ncclCommShrink of one), and sum again.
+//
+// Prints one line of JSON: whether all ranks end with the exact sum, and the median time of a step.
+// Exit status: 0 right, 1 wrong or no GPU or no NCCL or UCX, 2 bad arguments.
 #include <fmt/format.h>
 #include <signal.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
-#include <atomic>
-#include <chrono>
 #include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <memory>
 #include <new>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include "base/error.hpp"
+#include "bench/gpu/pair_sums.hpp"
+#include "bench/gpu/rank_processes.hpp"
 #include "plan/verifier.hpp"
 #include "runtime/cuda/factory.hpp"
-#include "runtime/cuda/handles.hpp"
+#include "runtime/cuda/graph.hpp"
 #include "runtime/launch/gpu_worker.hpp"
+#include "runtime/nccl/communicator.hpp"
 #include "runtime/nccl/library.hpp"
-#include "runtime/nccl/plan_executor.hpp"
 
-namespace rackrail::runtime {
+namespace rackrail::bench {
 namespace {
 
-constexpr std::size_t kMostRanks = 64;
-// Gradients are whole numbers; FP16 has all of them up to 2,048.
-constexpr std::size_t kDifferentValues = 31;
-constexpr std::size_t kMostRanksInFp16 = 10;
-constexpr Duration kEndDeadline = 10_s;
+constexpr double kMostSecondsToNotice = 20;
+// A rank is killed in the sum that is under way so many sums after those that are timed.
+constexpr double kSumsBeforeDeath = 2.5;
 
 struct Options {
-  std::size_t ranks = 4;
-  std::int64_t elements = std::int64_t{1} << 24U;
-  std::uint32_t steps = 10;
-  std::string across = "nccl";
-  std::string codec = "none";  ///< between pairs
+  SumOptions sums;
+  int victim = Shared::kNobody;
+  std::string regroup = "join";
 
-  bool is_hybrid() const { return across != "nccl"; }
+  bool loses() const { return victim != Shared::kNobody; }
+  bool shrinks() const { return regroup == "shrink"; }
 };
 
-/// What a rank says to all others, once.
-struct Statement {
-  std::array<char, 16'384> text = {};
-  std::size_t size = 0;
-  std::atomic<bool> is_made = false;
-};
-
-/// Of all processes.
-struct Shared {
-  std::array<std::array<Statement, kMostRanks>, 2> statements;  ///< by round and rank
-  std::atomic<bool> is_over = false;                            ///< a rank has failed
-  std::atomic<std::uint64_t> wrong = 0;
-  std::atomic<std::uint64_t> picoseconds = 0;  ///< of a step of rank 0
-  std::atomic<bool> is_staged = true;          ///< messages, at rank 0
-};
-
-/// One rank's place among the processes.
-class Meeting {
- public:
-  Meeting(Shared& shared, std::size_t self, std::size_t ranks)
-      : shared_(shared), self_(self), ranks_(ranks) {}
-
-  /// What each rank says in this round, by rank.
-  std::vector<std::string> exchange(const std::string& own) {
-    auto& round = shared_.statements.at(round_++);
-    Statement& mine = round.at(self_);
-    if (own.size() > mine.text.size()) {
-      throw RuntimeFailure(
-          fmt::format("what rank {} has to say takes {} bytes, expected at most {}", self_,
-                      own.size(), mine.text.size()));
-    }
-    std::copy(own.begin(), own.end(), mine.text.begin());
-    mine.size = own.size();
-    mine.is_made = true;
-    std::vector<std::string> all;
-    for (std::size_t r = 0; r < ranks_; ++r) {
-      while (!round.at(r).is_made) {
-        if (shared_.is_over) {
-          throw RuntimeFailure("another rank has failed");
-        }
-        std::this_thread::sleep_for(std::chrono::milliseconds(1));
-      }
-      all.emplace_back(round.at(r).text.data(), round.at(r).size);
-    }
-    return all;
+/// Steps in which all is well, each of which `sum` sums.
+template <typename Sum>
+void sum_exactly(std::uint32_t steps, CheckedGradient& gradient, const Meeting& meeting,
+                 Shared& shared, Sum sum) {
+  std::vector<std::int64_t> times;
+  for (std::uint32_t step = 0; step < steps; ++step) {
+    gradient.fill();
+    const std::int64_t started = now_in_nanoseconds();
+    sum();
+    times.push_back(now_in_nanoseconds() - started);
+    shared.wrong += gradient.wrong(meeting.members());
   }
+  const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
+  std::nth_element(times.begin(), middle, times.end());
+  if (meeting.self() == Rank(0)) {
+    shared.step = *middle;
+  }
+}
+
+/// Sums until a rank is gone, which is this one if it is the victim. Throws RuntimeFailure where
+/// nobody goes.
+template <typename Sum>
+void sum_until_loss(const Options& options, CheckedGradient& gradient, const Meeting& meeting,
+                    Shared& shared, Sum sum) {
+  std::optional<std::jthread> death;
+  if (meeting.self() == Rank(options.victim)) {
+    const std::chrono::nanoseconds delay(
+        static_cast<std::int64_t>(kSumsBeforeDeath * static_cast<double>(shared.step)));
+    death.emplace([delay] {
+      std::this_thread::sleep_for(delay);
+      kill(getpid(), SIGKILL);
+    });
+  }
+  try {
+    while (true) {
+      gradient.fill();
+      sum();
+      shared.wrong += gradient.wrong(meeting.members());
+    }
+  } catch (const RuntimeFailure& error) {
+    raise_to(shared.noticed_at, now_in_nanoseconds());
+    fmt::print(stderr, "nccl_check: rank {} heard: {}\n", meeting.self().value(), error.what());
+  }
+  while (shared.lost == Shared::kNobody) {  // what was heard may be faster than the parent
+    if (shared.is_over) {
+      throw RuntimeFailure("another rank has failed");
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+/// Has sums end once a rank is lost, as a job's coordinator does.
+class LossWatch {
+ public:
+  LossWatch(const Shared& shared, PairSums& sums)
+      : thread_([&shared, &sums](const std::stop_token& stop) {
+          while (!stop.stop_requested() && shared.lost == Shared::kNobody) {
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+          }
+          if (!stop.stop_requested()) {
+            sums.abort(fmt::format("rank {} was lost", shared.lost.load()));
+          }
+        }) {}
 
  private:
-  Shared& shared_;
-  const std::size_t self_;
-  const std::size_t ranks_;
-  std::size_t round_ = 0;
+  std::jthread thread_;
 };
 
-/// Pairs: a shard is summed at one member of each pair, at the first pair, and comes back.
-plan::Plan make_plan(const Options& options) {
-  const auto ranks = static_cast<std::uint32_t>(options.ranks);
-  plan::TransferGraph graph("pairs", plan::Collective::kAllReduce, ranks, {1, 1});
-  const std::uint8_t codec_across = graph.add_codec(plan::parse_codec(options.codec));
-  for (std::uint32_t shard = 0; shard < 2; ++shard) {
-    const auto add = [&](std::uint32_t src, std::uint32_t dst, plan::TransferOp op,
-                         const std::vector<TransferId>& after) {
-      const std::uint8_t codec = src / 2 == dst / 2 ? std::uint8_t{0} : codec_across;
-      return graph.add_transfer(
-          {.src = Rank(src), .dst = Rank(dst), .chunk_begin = shard, .op = op, .codec = codec},
-          after);
-    };
-    std::vector<TransferId> sums;
-    std::vector<TransferId> own;
-    for (std::uint32_t pair = 0; pair < ranks; pair += 2) {
-      own.push_back(add(pair + 1 - shard, pair + shard, plan::TransferOp::kReduce, {}));
-    }
-    for (std::uint32_t pair = 2; pair < ranks; pair += 2) {
-      sums.push_back(add(pair + shard, shard, plan::TransferOp::kReduce, {own[pair / 2]}));
-    }
-    sums.push_back(own[0]);
-    std::vector<TransferId> across = sums;  // a codec makes what is here what it made of it
-    for (std::uint32_t pair = 2; pair < ranks; pair += 2) {
-      across.push_back(add(shard, pair + shard, plan::TransferOp::kCopy, sums));
-      add(pair + shard, pair + 1 - shard, plan::TransferOp::kCopy, {across.back()});
-    }
-    add(shard, 1 - shard, plan::TransferOp::kCopy, across);
+void check_sums(const Options& options, CheckedGradient& gradient, Meeting& meeting,
+                Shared& shared) {
+  std::optional<PairSums> sums(std::in_place, options.sums, meeting, shared, gradient, 0U);
+  const auto sum = [&] { sums->sum(gradient); };
+  if (meeting.self() == Rank(0)) {
+    shared.is_staged = sums->is_staged();
   }
-  plan::Plan plan;
-  plan.name = "pairs";
-  for (std::uint32_t r = 0; r < ranks; ++r) {
-    plan.rank_names.push_back(fmt::format("rank{}", r));
+  sum_exactly(options.sums.steps, gradient, meeting, shared, sum);
+  if (options.loses()) {
+    {
+      const LossWatch watch(shared, *sums);
+      meeting.exchange("");  // so that rank 0's time is known
+      sum_until_loss(options, gradient, meeting, shared, sum);
+    }
+    sums.reset();
+    meeting.leave_out(Rank(options.victim));
+    sums.emplace(options.sums, meeting, shared, gradient, 1U);
+    sum_exactly(options.sums.steps, gradient, meeting, shared, sum);
+    raise_to(shared.summed_at, now_in_nanoseconds());
   }
-  plan.schedules.push_back(std::move(graph));
-  plan.buckets.push_back(
-      {.tensors = {0}, .elements = options.elements, .slice_elements = std::int64_t{1} << 20U});
-  return plan;
 }
 
-float contribution(std::size_t rank, std::size_t element) {
-  return static_cast<float>((rank + 1) * (element % kDifferentValues + 1));
+/// Of one communicator, and waits for it: on the host, which looks after the others meanwhile.
+void all_reduce(runtime::NcclCommunicator& communicator, const CheckedGradient& gradient,
+                const std::function<bool()>& is_over) {
+  const cudaStream_t stream = gradient.stream().get();
+  runtime::NcclGroup group(communicator);
+  group.add(communicator.functions().all_reduce(gradient.span().data(), gradient.span().data(),
+                                                gradient.span().size(), runtime::NcclType::kFloat32,
+                                                runtime::NcclOperator::kSum, communicator.handle(),
+                                                stream),
+            "ncclAllReduce");
+  group.end();
+  runtime::CudaSignal done;
+  done.record(stream);
+  while (!done.has_passed()) {
+    communicator.check_health();
+    if (is_over()) {
+      throw RuntimeFailure("a rank was lost");
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(20));
+  }
+  communicator.check_health();  // a kernel that was told to quit looks like a sum
 }
 
-/// Joined to those of the other ranks; with NCCL alone nothing goes over it.
-std::unique_ptr<Transport> join_transport(const Options& options, Rank self, Meeting& meeting) {
-  if (!options.is_hybrid()) {
-    return std::move(make_in_process_transports(1).front());
+/// All-reduces by one communicator, which then leaves out the lost rank.
+void check_shrink(const Options& options, CheckedGradient& gradient, Meeting& meeting,
+                  Shared& shared) {
+  using runtime::NcclCommunicator;
+  const runtime::NcclFunctions& nccl = runtime::nccl_library().functions;
+  runtime::NcclId id;
+  if (meeting.self() == Rank(0)) {
+    id = NcclCommunicator::make_id(nccl);
   }
-  std::unique_ptr<Transport> transport = make_transport(options.across);
-  const std::vector<std::byte> own = transport->address();
-  std::vector<std::vector<std::byte>> addresses;
-  for (const std::string& address :
-       meeting.exchange({reinterpret_cast<const char*>(own.data()), own.size()})) {
-    const auto bytes = std::as_bytes(std::span(address));
-    addresses.emplace_back(bytes.begin(), bytes.end());
-  }
-  transport->connect(self, addresses);
-  return transport;
+  const std::string said =
+      meeting.exchange({static_cast<const char*>(id.bytes), sizeof id.bytes}).front();
+  std::copy(said.begin(), said.end(), static_cast<char*>(id.bytes));
+  bool has_regrouped = false;
+  const auto is_over = [&] { return !has_regrouped && shared.lost != Shared::kNobody; };
+  NcclCommunicator world =
+      NcclCommunicator::join(nccl, id, static_cast<int>(options.sums.ranks),
+                             static_cast<int>(meeting.self().value()), {.is_over = is_over});
+  const auto sum = [&] { all_reduce(world, gradient, is_over); };
+  sum_exactly(options.sums.steps, gradient, meeting, shared, sum);
+  meeting.exchange("");  // so that rank 0's time is known
+  sum_until_loss(options, gradient, meeting, shared, sum);
+  has_regrouped = true;
+  meeting.leave_out(Rank(options.victim));
+  world = world.shrink(std::array{options.victim});
+  sum_exactly(options.sums.steps, gradient, meeting, shared, sum);
+  raise_to(shared.summed_at, now_in_nanoseconds());
+  constexpr Duration kEndDeadline = 10_s;
+  world.close(kEndDeadline);
 }
 
-void run_rank(const Options& options, std::size_t self, Shared& shared) {
+void run_rank(const Options& options, Rank self, Shared& shared) {
   // Before there is another thread, and before the first call of NCCL, which reads them once.
-  if (const auto problem = share_gpu_as(Rank(self), true)) {
+  if (const auto problem = runtime::share_gpu_as(self, true)) {
     throw RuntimeFailure(*problem);
   }
-  const NcclLibrary& nccl = nccl_library();
-  if (nccl.status.unavailable) {
-    throw RuntimeFailure(*nccl.status.unavailable);
+  if (options.sums.path() != runtime::DevicePath::kTransport) {
+    if (const auto& nccl = runtime::nccl_library().status; nccl.unavailable) {
+      throw RuntimeFailure(*nccl.unavailable);
+    }
   }
-  if (const CudaStatus cuda = cuda_status(); cuda.unavailable) {
+  if (const runtime::CudaStatus cuda = runtime::cuda_status(); cuda.unavailable) {
     throw RuntimeFailure(*cuda.unavailable);
   }
-  const plan::Plan plan = make_plan(options);
-  RankGroups pairs;
-  for (std::size_t r = 0; r < options.ranks; r += 2) {
-    pairs.push_back({Rank(r), Rank(r + 1)});
+  Meeting meeting(shared, self, options.sums.ranks);
+  CheckedGradient gradient(options.sums.elements, self);
+  if (options.shrinks()) {
+    check_shrink(options, gradient, meeting, shared);
+  } else {
+    check_sums(options, gradient, meeting, shared);
   }
-  Meeting meeting(shared, self, options.ranks);
-  const std::unique_ptr<Transport> transport = join_transport(options, Rank(self), meeting);
-  const CudaStream stream;
-  const DeviceBuffer<float> gradient(static_cast<std::size_t>(options.elements));
-  std::unique_ptr<PlanExecutor> executor = make_device_plan_executor(
-      plan, Rank(self), *transport,
-      {.stream = stream.get(),
-       .path = options.is_hybrid() ? DevicePath::kHybrid : DevicePath::kNccl,
-       .groups = pairs,
-       .nccl = &nccl.functions,
-       .exchange = [&](const std::string& own) { return meeting.exchange(own); }});
-  if (self == 0) {
-    shared.is_staged = is_staged(Staging::kWhereNeeded, *transport);
-  }
-  std::vector<float> values(gradient.size());
-  std::vector<std::chrono::nanoseconds> times;
-  for (std::uint32_t step = 0; step < options.steps; ++step) {
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      values[i] = contribution(self, i);
-    }
-    copy_to_device<float>(values, gradient, stream.get());
-    stream.synchronize();
-    const auto started = std::chrono::steady_clock::now();
-    executor->begin_step(step);
-    executor->launch(BucketId(0), gradient.span());
-    executor->wait_all();
-    times.push_back(std::chrono::steady_clock::now() - started);
-    copy_to_host(gradient, std::span(values), stream.get());
-    stream.synchronize();
-    const auto total = static_cast<float>(options.ranks * (options.ranks + 1) / 2);
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      shared.wrong += values[i] == total * static_cast<float>(i % kDifferentValues + 1) ? 0U : 1U;
-    }
-  }
-  if (self == 0) {
-    const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
-    std::nth_element(times.begin(), middle, times.end());
-    shared.picoseconds = static_cast<std::uint64_t>(1000 * middle->count());
-  }
-  executor.reset();
-  transport->close(kEndDeadline);
 }
 
 /// The exit status of the process of a rank.
-int guarded(const Options& options, std::size_t self, Shared& shared) {
+int guarded(const Options& options, Rank self, Shared& shared) {
   try {
     run_rank(options, self, shared);
     return 0;
   } catch (const std::exception& error) {
     shared.is_over = true;
-    fmt::print(stderr, "nccl_check: rank {}: {}\n", self, error.what());
+    fmt::print(stderr, "nccl_check: rank {}: {}\n", self.value(), error.what());
     return 1;
   }
 }
 
-/// Whether all end well. Those that wait for one that has failed would do so for ever: they are
-/// given a moment to say why, and killed.
-bool end_well(const std::vector<pid_t>& children) {
-  constexpr auto kToSayWhy = std::chrono::seconds(3);
-  bool is_good = true;
-  for (std::size_t left = children.size(); left > 0; --left) {
-    int status = 0;
-    if (wait(&status) < 0) {
-      return false;
-    }
-    if (status != 0 && std::exchange(is_good, false)) {
-      std::this_thread::sleep_for(kToSayWhy);
-      for (const pid_t child : children) {
-        if (waitid(P_PID, static_cast<id_t>(child), nullptr, WEXITED | WNOHANG | WNOWAIT) == 0) {
-          static_cast<void>(kill(child, SIGKILL));
-        }
-      }
-    }
+double seconds(std::int64_t nanoseconds) { return static_cast<double>(nanoseconds) * 1e-9; }
+
+nlohmann::json report_of(const Options& options, const Shared& shared, bool has_ended_well) {
+  nlohmann::json report = {
+      {"ranks", options.sums.ranks},   {"elements", options.sums.elements},
+      {"steps", options.sums.steps},   {"path", to_string(options.sums.path(), shared.is_staged)},
+      {"codec", options.sums.codec},   {"wrong", shared.wrong.load()},
+      {"step_s", seconds(shared.step)}};
+  bool is_good = has_ended_well && shared.wrong == 0;
+  if (options.loses()) {
+    const double noticed = seconds(std::max<std::int64_t>(0, shared.noticed_at - shared.lost_at));
+    is_good = is_good && shared.lost == options.victim && shared.summed_at != 0 &&
+              noticed <= kMostSecondsToNotice;
+    report["lost"] = options.victim;
+    report["regroup"] = options.regroup;
+    report["noticed_s"] = noticed;
+    report["summed_again_s"] =
+        seconds(std::max<std::int64_t>(0, shared.summed_at - shared.noticed_at));
   }
-  return is_good;
+  report["good"] = is_good;
+  return report;
+}
+
+/// What is wrong with them; empty: nothing.
+std::string problem_of(const Options& options) {
+  const SumOptions& sums = options.sums;
+  const bool is_hybrid = sums.across != "nccl";
+  if (sums.ranks % 2 != 0) {
+    return fmt::format("--ranks: found {}, expected an even number", sums.ranks);
+  }
+  if ((is_hybrid || options.loses()) && sums.ranks < 4) {
+    return fmt::format("--{}: found {} ranks, expected 4 or more: two pairs",
+                       is_hybrid ? "across" : "lose", sums.ranks);
+  }
+  if (sums.inside != "nccl" && !is_hybrid) {
+    return fmt::format("--inside: found {}, and nccl between the pairs, expected --across {}",
+                       sums.inside, sums.inside);
+  }
+  if (sums.codec == "fp16" && sums.ranks > kMostRanksInFp16) {
+    return fmt::format("--codec fp16: found {} ranks, expected at most {}", sums.ranks,
+                       kMostRanksInFp16);
+  }
+  if (options.loses() && static_cast<std::size_t>(options.victim) >= sums.ranks) {
+    return fmt::format("--lose: found {}, expected a rank below {}", options.victim, sums.ranks);
+  }
+  if (options.shrinks() && (!options.loses() || is_hybrid)) {
+    return "--regroup shrink: expected --lose, and NCCL everywhere";
+  }
+  return {};
 }
 
 int check(const Options& options) {
-  const plan::VerifyReport verified = plan::verify(make_plan(options).schedules.front(), nullptr);
+  std::vector<Rank> members;
+  for (std::size_t r = 0; r < options.sums.ranks; ++r) {
+    members.emplace_back(r);
+  }
+  const plan::Plan plan = make_pair_plan(options.sums, pairs_of(members));
+  const plan::VerifyReport verified = plan::verify(plan.schedules.front(), nullptr);
   if (!verified.ok()) {
     fmt::print(stderr, "nccl_check: the plan: {}\n", verified.problems.front());
     return 1;
@@ -281,69 +302,47 @@ int check(const Options& options) {
     return 1;
   }
   auto& shared = *new (memory) Shared;
-  std::vector<pid_t> children;
-  for (std::size_t r = 0; r < options.ranks; ++r) {
-    const pid_t child = fork();
-    if (child == 0) {
-      prctl(PR_SET_PDEATHSIG, SIGKILL);
-      std::_Exit(guarded(options, r, shared));
-    }
-    if (child < 0) {
-      fmt::print(stderr, "nccl_check: no process for rank {}\n", r);
-      shared.is_over = true;
-      break;
-    }
-    children.push_back(child);
-  }
-  bool is_good = end_well(children) && children.size() == options.ranks;
-  is_good = is_good && shared.wrong == 0;
-  const double seconds = static_cast<double>(shared.picoseconds) * 1e-12;
-  const DevicePath path = options.is_hybrid() ? DevicePath::kHybrid : DevicePath::kNccl;
-  const nlohmann::json report = {
-      {"ranks", options.ranks},       {"elements", options.elements},
-      {"steps", options.steps},       {"path", to_string(path, shared.is_staged)},
-      {"codec", options.codec},       {"good", is_good},
-      {"wrong", shared.wrong.load()}, {"step_s", seconds}};
+  const bool has_ended_well =
+      run_processes(options.sums.ranks, options.victim, shared,
+                    [&](Rank self) { return guarded(options, self, shared); });
+  const nlohmann::json report = report_of(options, shared, has_ended_well);
   fmt::print("{}\n", report.dump());
-  return is_good ? 0 : 1;
+  return report["good"] ? 0 : 1;
 }
 
 int run(int argc, char** argv) {
   Options options;
   CLI::App app("Plans executed on a GPU by several ranks that share it, with NCCL");
-  app.add_option("--ranks", options.ranks, "Processes, an even number")
+  app.add_option("--ranks", options.sums.ranks, "Processes, an even number")
       ->check(CLI::Range(std::size_t{2}, kMostRanks));
-  app.add_option("--elements", options.elements, "Floats of the gradient")
+  app.add_option("--elements", options.sums.elements, "Floats of the gradient")
       ->check(CLI::Range(std::int64_t{2}, std::int64_t{1} << 31U));
-  app.add_option("--steps", options.steps, "Times that it is summed")
+  app.add_option("--steps", options.sums.steps, "Times that it is summed")
       ->check(CLI::Range(1U, 1'000'000U));
-  app.add_option("--across", options.across, "What is between the pairs: nccl, or ucx")
+  app.add_option("--inside", options.sums.inside, "What is inside the pairs: nccl, or ucx")
       ->check(CLI::IsMember({"nccl", "ucx"}));
-  app.add_option("--codec", options.codec, "Between the pairs: none, or fp16")
+  app.add_option("--across", options.sums.across, "What is between the pairs: nccl, or ucx")
+      ->check(CLI::IsMember({"nccl", "ucx"}));
+  app.add_option("--codec", options.sums.codec, "Between the pairs: none, or fp16")
       ->check(CLI::IsMember({"none", "fp16"}));
+  app.add_option("--lose", options.victim, "This rank is killed in the middle of a sum")
+      ->check(CLI::Range(0, static_cast<int>(kMostRanks) - 1));
+  app.add_option("--regroup", options.regroup,
+                 "The others by: join (new communicators), or shrink (ncclCommShrink)")
+      ->check(CLI::IsMember({"join", "shrink"}));
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }
-  if (options.ranks % 2 != 0) {
-    fmt::print(stderr, "nccl_check: --ranks: found {}, expected an even number\n", options.ranks);
-    return 2;
-  }
-  if (options.is_hybrid() && options.ranks < 4) {
-    fmt::print(stderr, "nccl_check: --across: found {} ranks, expected 4 or more: two pairs\n",
-               options.ranks);
-    return 2;
-  }
-  if (options.codec == "fp16" && options.ranks > kMostRanksInFp16) {
-    fmt::print(stderr, "nccl_check: --codec fp16: found {} ranks, expected at most {}\n",
-               options.ranks, kMostRanksInFp16);
+  if (const std::string problem = problem_of(options); !problem.empty()) {
+    fmt::print(stderr, "nccl_check: {}\n", problem);
     return 2;
   }
   return check(options);
 }
 
 }  // namespace
-}  // namespace rackrail::runtime
+}  // namespace rackrail::bench
 
-int main(int argc, char** argv) { return rackrail::runtime::run(argc, argv); }
+int main(int argc, char** argv) { return rackrail::bench::run(argc, argv); }

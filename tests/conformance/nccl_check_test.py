@@ -14,6 +14,7 @@ NCCL = sys.argv.pop()
 PROGRAM = sys.argv.pop()
 ON_EMULATED_GPU = NCCL != "-"
 HYBRID = ("--ranks", "4", "--across", "ucx")
+UCX_ALONE = (*HYBRID, "--inside", "ucx")
 
 
 def run(*arguments, **variables):
@@ -27,7 +28,9 @@ class NcclCheck(unittest.TestCase):
         self.assertEqual(run("--help").returncode, 0)
         for arguments in (("--ranks", "3"), ("--ranks", "1"), ("--ranks", "many"), ("--across", "smoke"),
                           ("--ranks", "2", "--across", "ucx"), ("--codec", "int8"),
-                          ("--ranks", "12", "--codec", "fp16")):
+                          ("--ranks", "12", "--codec", "fp16"), ("--inside", "ucx"),
+                          ("--lose", "4"), ("--lose", "0", "--ranks", "2"), ("--regroup", "shrink"),
+                          (*HYBRID, "--lose", "1", "--regroup", "shrink")):
             with self.subTest(arguments=arguments):
                 self.assertEqual(run(*arguments).returncode, 2)
 
@@ -50,7 +53,9 @@ class NcclCheck(unittest.TestCase):
         for arguments, variables, path in (
                 (HYBRID, {}, staged), ((*HYBRID, "--codec", "fp16"), {}, staged),
                 (("--ranks", "6", "--across", "ucx", "--codec", "fp16"), {}, staged),
-                (HYBRID, {"EMULATED_UCX_WITH_CUDA": "1"}, direct), (("--ranks", "4"), {}, "NCCL")):
+                (HYBRID, {"EMULATED_UCX_WITH_CUDA": "1"}, direct), (("--ranks", "4"), {}, "NCCL"),
+                (UCX_ALONE, {}, "pinned memory"),
+                (UCX_ALONE, {"EMULATED_UCX_WITH_CUDA": "1"}, "device memory")):
             with self.subTest(arguments=arguments, **variables):
                 result = run(*arguments, "--elements", "300001", "--steps", "3", **variables)
                 self.assertEqual(result.returncode, 0, result.stderr)
@@ -58,6 +63,22 @@ class NcclCheck(unittest.TestCase):
                 self.assertEqual((report["path"], report["good"]), (path, True))
                 self.assertEqual(report["codec"], "fp16" if "fp16" in arguments else "none")
                 self.assertGreater(report["step_s"], 0)
+
+    @unittest.skipUnless(ON_EMULATED_GPU, "its NCCL would want a real GPU")
+    def test_those_who_are_left_sum_again_after_a_loss(self):
+        for arguments in (("--lose", "0"), ("--lose", "2", "--regroup", "shrink"),
+                          ("--lose", "0", "--regroup", "shrink"), (*HYBRID, "--lose", "3"),
+                          (*UCX_ALONE, "--lose", "1")):
+            with self.subTest(arguments=arguments):
+                result = run(*arguments, "--elements", "100001", "--steps", "2")
+                self.assertEqual(result.returncode, 0, result.stderr)
+                report = json.loads(result.stdout.splitlines()[-1])
+                self.assertEqual((report["good"], report["wrong"], report["lost"]),
+                                 (True, 0, int(arguments[arguments.index("--lose") + 1])))
+                self.assertEqual(report["regroup"], "shrink" if "shrink" in arguments else "join")
+                self.assertLess(report["noticed_s"], 20)
+                self.assertGreater(report["summed_again_s"], 0)
+                self.assertEqual(result.stderr.count(" heard: "), 3)
 
 
 if __name__ == "__main__":

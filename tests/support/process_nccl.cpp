@@ -180,6 +180,15 @@ struct ncclComm {
     return NcclResult::kInProgress;
   }
 
+  /// Whatever is under way is given up.
+  void end_work() {
+    is_over = true;
+    if (thread.joinable()) {
+      thread.join();
+    }
+    is_over = false;
+  }
+
   std::size_t bytes() const {
     return sizeof(Head) +
            sizeof(Ring) * static_cast<std::size_t>(ranks) * static_cast<std::size_t>(ranks);
@@ -310,6 +319,23 @@ NcclResult ncclCommSplit(NcclHandle comm, int color, int key, NcclHandle* child,
   return gather_all(comm, &mine, 1, [=](const Parts& colors) {
     const auto size = std::count(colors.begin(), colors.end(), std::vector{mine});
     *child = new ncclComm(name, key, static_cast<int>(size));
+    (*child)->meet(comm->is_over);
+  });
+}
+/// Ends what is under way, as it is asked to; the child is there as one of a split.
+NcclResult ncclCommShrink(NcclHandle comm, int* excluded, int excluded_count, NcclHandle* child,
+                          NcclConfig* /*config*/, int flags) {
+  if (flags != rackrail::runtime::kNcclShrinkAbort) {
+    return NcclResult::kInvalidUsage;
+  }
+  comm->end_work();
+  const std::string name = comm->name + "-" + std::to_string(comm->children++) + "-rest";
+  const auto before = std::count_if(excluded, excluded + excluded_count,
+                                    [comm](int rank) { return rank < comm->rank; });
+  const int rank = comm->rank - static_cast<int>(before);
+  const int ranks = comm->ranks - excluded_count;
+  return comm->begin([=] {
+    *child = new ncclComm(name, rank, ranks);
     (*child)->meet(comm->is_over);
   });
 }
