@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <optional>
 #include <span>
@@ -76,7 +77,7 @@ class Verifier {
     if (gpu_->can_reduce()) {
       check_reduce();
     }
-    check_graph();
+    check_graphs();
     return std::move(results_);
   }
 
@@ -93,6 +94,12 @@ class Verifier {
     results_.push_back({plan::to_string(cpu_->descriptor()), what, problem});
   }
 
+  std::uint32_t* none_refused() const {
+    runtime::check_cuda(cudaMemsetAsync(word_.data(), 0, sizeof(std::uint64_t), stream()),
+                        "cudaMemsetAsync");
+    return reinterpret_cast<std::uint32_t*>(word_.data());
+  }
+
   void check_encode() {
     cpu_->encode(input_, {}, key_, bytes_);
     poison(output_, stream());
@@ -105,9 +112,7 @@ class Verifier {
     std::vector<float> expected(input_.size());
     cpu_->decode(bytes_, expected);
     runtime::copy_to_device<std::byte>(bytes_, output_, stream());
-    runtime::check_cuda(cudaMemsetAsync(word_.data(), 0, sizeof(std::uint64_t), stream()),
-                        "cudaMemsetAsync");
-    auto* refused = reinterpret_cast<std::uint32_t*>(word_.data());
+    std::uint32_t* const refused = none_refused();
     poison(sums_, stream());
     gpu_->decode(output_.span(), Into::kStore, sums_.span(), refused, stream());
     add("decode", compare<float>(sums_, expected, stream()));
@@ -159,23 +164,114 @@ class Verifier {
     add("reduce of 8", compare<std::byte>(output_, expected, stream()));
   }
 
-  /// The graph is captured once; what it reads, the random stream's number among it, changes.
-  void check_graph() {
-    runtime::DeviceEncoding captured = encoding(false);
+  /// Each graph is captured once and launched twice; what it reads, the random stream's number
+  /// among it, changes in between.
+  void check_graphs() {
+    check_graph_of_encode();
+    check_graph_of_decode(Into::kStore, "decode in a graph");
+    check_graph_of_decode(Into::kAdd, "decode and add in a graph");
+    check_graph_of_feedback();
+    if (gpu_->can_reduce()) {
+      check_graph_of_reduce();
+    }
+  }
+
+  /// For each launch: which random stream it is to take, and what is to be encoded.
+  struct Launch {
+    std::uint64_t number;
+    const std::vector<float>& values;
+  };
+  std::array<Launch, 2> launches() const { return {{{1'000, input_}, {1'001, residual_}}}; }
+  runtime::EncodeKey key_of(const Launch& launch) const {
+    return {.stream = launch.number, .first_element = key_.first_element};
+  }
+  void give(const Launch& launch) {
+    runtime::copy_to_device<float>(launch.values, values_, stream());
+    runtime::copy_to_device<std::uint64_t>(std::span(&launch.number, 1), word_, stream());
+    poison(output_, stream());
+    poison(scratch_, stream());
+    stream_.synchronize();  // what is copied from may go
+  }
+  runtime::DeviceEncoding captured_encoding(bool with_residual) const {
+    runtime::DeviceEncoding captured = encoding(with_residual);
     captured.stream_on_device = word_.data();
-    const runtime::CudaGraph graph(stream(),
-                                   [&](cudaStream_t stream) { gpu_->encode(captured, stream); });
+    return captured;
+  }
+
+  void check_graph_of_encode() {
+    const runtime::CudaGraph graph(
+        stream(), [&](cudaStream_t stream) { gpu_->encode(captured_encoding(false), stream); });
     std::string problem;
-    for (const std::uint64_t number : {1'000ULL, 1'001ULL}) {
-      runtime::copy_to_device<float>(number % 2 == 0 ? input_ : residual_, values_, stream());
-      runtime::copy_to_device<std::uint64_t>(std::span(&number, 1), word_, stream());
-      poison(output_, stream());
+    for (const Launch& launch : launches()) {
+      give(launch);
       graph.launch(stream());
-      cpu_->encode(number % 2 == 0 ? input_ : residual_, {},
-                   {.stream = number, .first_element = key_.first_element}, bytes_);
+      cpu_->encode(launch.values, {}, key_of(launch), bytes_);
       problem += compare<std::byte>(output_, bytes_, stream());
     }
     add("encode in a graph", problem);
+  }
+
+  void check_graph_of_decode(Into into, const std::string& what) {
+    std::uint32_t* const refused = none_refused();
+    const runtime::CudaGraph graph(stream(), [&](cudaStream_t stream) {
+      gpu_->decode(output_.span(), into, sums_.span(), refused, stream);
+    });
+    std::vector<float> expected = input_;
+    runtime::copy_to_device<float>(expected, sums_, stream());
+    std::string problem;
+    for (const Launch& launch : launches()) {
+      cpu_->encode(launch.values, {}, key_of(launch), bytes_);
+      runtime::copy_to_device<std::byte>(bytes_, output_, stream());
+      graph.launch(stream());
+      if (into == Into::kStore) {
+        cpu_->decode(bytes_, expected);
+      } else {
+        cpu_->decode_add(bytes_, expected);
+      }
+      problem += compare<float>(sums_, expected, stream());
+    }
+    add(what, problem);
+  }
+
+  /// The second launch goes on with the residual of the first.
+  void check_graph_of_feedback() {
+    const runtime::CudaGraph graph(
+        stream(), [&](cudaStream_t stream) { gpu_->encode(captured_encoding(true), stream); });
+    std::vector<float> residual = residual_;
+    runtime::copy_to_device<float>(residual, errors_, stream());
+    std::string problem;
+    for (const Launch& launch : launches()) {
+      give(launch);
+      graph.launch(stream());
+      cpu_->encode(launch.values, residual, key_of(launch), bytes_);
+      problem += compare<std::byte>(output_, bytes_, stream());
+      problem += compare<float>(errors_, residual, stream());
+    }
+    add("encode with feedback in a graph", problem);
+  }
+
+  void check_graph_of_reduce() {
+    std::array<DeviceBuffer<std::byte>, 2> payloads{DeviceBuffer<std::byte>(bytes_.size()),
+                                                    DeviceBuffer<std::byte>(bytes_.size())};
+    const std::array<const std::byte*, 2> pointers{payloads[0].data(), payloads[1].data()};
+    const runtime::CudaGraph graph(stream(), [&](cudaStream_t stream) {
+      gpu_->reduce(pointers, input_.size(), captured_encoding(false), stream);
+    });
+    std::string problem;
+    for (const Launch& launch : launches()) {
+      std::vector<float> sum = launch.values;
+      for (std::size_t p = 0; p < payloads.size(); ++p) {
+        cpu_->encode(p == 0 ? residual_ : launch.values, {}, key_of(launch), bytes_);
+        runtime::copy_to_device<std::byte>(bytes_, payloads[p], stream());
+        stream_.synchronize();
+        cpu_->decode_add(bytes_, sum);
+      }
+      give(launch);
+      graph.launch(stream());
+      cpu_->encode(sum, {}, key_of(launch), bytes_);
+      problem += compare<std::byte>(output_, bytes_, stream());
+    }
+    add("reduce of 2 and floats in a graph", problem);
   }
 
   std::unique_ptr<runtime::Codec> cpu_;

@@ -138,9 +138,11 @@ class Program(unittest.TestCase):
         for codec in ("fp16", "bf16", "int8", "fp8", "fp8e5m2"):
             self.assertIn((codec, "reduce of 8"), checked)
             self.assertIn((codec, "reduce of 8 and floats"), checked)
+            self.assertIn((codec, "reduce of 2 and floats in a graph"), checked)
         for codec in ("none", "fp16", "bf16", "int8", "fp8", "fp8e5m2", "topk", "randomk"):
             self.assertIn((codec, "its residual"), checked)
-            self.assertIn((codec, "encode in a graph"), checked)
+            for what in ("encode", "decode", "decode and add", "encode with feedback"):
+                self.assertIn((codec, f"{what} in a graph"), checked)
         timings = {row["what"]: row for row in report["timings"]}
         self.assertAlmostEqual(timings["int8 encode"]["bytes_per_element"], 4 + 1 + 4 / 256)
         self.assertAlmostEqual(timings["fp16 reduce of 8"]["bytes_per_element"], 18)
