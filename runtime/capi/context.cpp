@@ -80,6 +80,31 @@ void scale(std::span<float> data, float factor) {
   }
 }
 
+/// Ranks of each host of the cluster that somebody described, as JSON; [] where nobody has.
+std::string described_hosts(const Settings& settings) {
+  nlohmann::json hosts = nlohmann::json::array();
+  if (!settings.cluster.empty()) {
+    for (const topology::RankGroup& host : topology::ranks_by_host(cluster_of(settings))) {
+      auto& ranks = hosts.emplace_back(nlohmann::json::array());
+      for (const Rank rank : host.ranks) {
+        ranks.push_back(rank.value());
+      }
+    }
+  }
+  return hosts.dump();
+}
+
+runtime::RankGroups parse_hosts(const std::string& text) {
+  runtime::RankGroups hosts;
+  for (const nlohmann::json& host : nlohmann::json::parse(text)) {
+    auto& ranks = hosts.emplace_back();
+    for (const nlohmann::json& rank : host) {
+      ranks.emplace_back(rank.get<std::uint32_t>());
+    }
+  }
+  return hosts;
+}
+
 // What rank 0 sends after it has planned: 'P' and the plan, or 'E' and a line.
 constexpr char kPlan = 'P';
 constexpr char kError = 'E';
@@ -106,7 +131,8 @@ void Context::begin_alone() {
   runtime::require_transport_name(settings_.transport);
   (void)described_plan(settings_, described_cluster(settings_));
   if (settings_.gpu) {
-    take_gpu(runtime::GpuPath::kStaged, [](const std::string& own) { return std::vector{own}; });
+    take_gpu({.shares = true, .path = runtime::GpuPath::kStaged, .hosts = {}},
+             [](const std::string& own) { return std::vector{own}; });
   }
   for (const Piece& piece : pieces()) {
     elements_.push_back(piece.elements);
@@ -157,16 +183,23 @@ void Context::join() {
 }
 
 runtime::MakeExecutor Context::gpu_executors() {
-  const runtime::GpuChoice choice = take_gpu(settings_.gpu->path, [this](const std::string& own) {
+  const Exchange exchange = [this](const std::string& own) {
     return session_->coordinator().exchange(own);
-  });
+  };
+  runtime::GpuSettings settings{.shares = true, .path = settings_.gpu->path, .hosts = {}};
+  if (settings.path == runtime::GpuPath::kHybrid) {  // which is by hosts as the plan has them
+    settings.hosts =
+        parse_hosts(exchange(rank().value() == 0 ? described_hosts(settings_) : "").front());
+  }
+  const runtime::GpuChoice choice = take_gpu(settings, exchange);
   return runtime::device_executors(choice, gpu_->stream());
 }
 
-runtime::GpuChoice Context::take_gpu(runtime::GpuPath path, const Exchange& exchange) {
+runtime::GpuChoice Context::take_gpu(const runtime::GpuSettings& settings,
+                                     const Exchange& exchange) {
   runtime::GpuChoice choice = runtime::agree_on_gpu(
-      {.shares = true, .path = path, .hosts = {}}, rank(),
-      {.computes = false, .device = settings_.gpu->device, .no_nccl = no_nccl_}, exchange);
+      settings, rank(), {.computes = false, .device = settings_.gpu->device, .no_nccl = no_nccl_},
+      exchange);
   gpu_ = runtime::make_gpu_arrays(choice.device);
   return choice;
 }

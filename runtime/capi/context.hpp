@@ -25,7 +25,8 @@
 #include "runtime/launch/session.hpp"
 
 namespace rackrail::runtime {
-struct GpuChoice;  // runtime/launch/gpu_worker.hpp
+struct GpuChoice;    // runtime/launch/gpu_worker.hpp
+struct GpuSettings;  // runtime/launch/job_settings.hpp
 }  // namespace rackrail::runtime
 
 namespace rackrail::capi {
@@ -86,7 +87,7 @@ class Context {
   void send_parts(const std::vector<Part>& parts, std::span<float> data);
   runtime::MakeExecutor gpu_executors();
   using Exchange = std::function<std::vector<std::string>(const std::string& own)>;
-  runtime::GpuChoice take_gpu(runtime::GpuPath path, const Exchange& exchange);
+  runtime::GpuChoice take_gpu(const runtime::GpuSettings& settings, const Exchange& exchange);
   void require_place(const Array& array) const;
   std::span<float> room(trainer::Floats& memory, std::size_t size);
   std::span<float> bring(const Array& array, trainer::Floats& copy, float factor);

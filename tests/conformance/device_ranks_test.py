@@ -27,6 +27,21 @@ HEARD_OF_DEATH_S = 5
 HEARTBEAT_TIMEOUT_S = 10
 # For what has been given up to end.
 END_S = 5
+TWO_NODES = """name: two-nodes
+device_classes:
+  cpu: { memory: 40 GB }
+node_types:
+  node:
+    gpus: 2
+    device_class: cpu
+    nvlink: { bandwidth: 100 GB/s, latency: 1 us }
+    pcie: { bandwidth: 20 GB/s, latency: 1 us, gpus_per_switch: 2 }
+    nics: { count: 1, link: tcp }
+racks: { count: 2, hosts: 1, type: node }
+network:
+  wiring: leaf-spine
+  core: { count: 1, bandwidth: 40 Gbit/s, latency: 2 us }
+"""
 
 
 def can_rename_host():
@@ -78,6 +93,15 @@ class DeviceRanks(harness.CommandTest):
             for ranks, hosts in ((4, 2), (3, 3), (5, 2)):
                 with self.subTest(path=path, ranks=ranks, hosts=hosts):
                     self.run_ranks(ranks, path, "sums", hosts=hosts)
+
+    def test_nccl_is_inside_the_hosts_of_a_described_cluster(self):
+        """Whatever machines there are."""
+        cluster = self.write("cluster.yaml", TWO_NODES)
+        for name, expected in (("none", {"0 4"}), (str(cluster), {"0 2", "1 2"})):
+            with self.subTest(cluster=name):
+                splits = self.folder / f"splits of {len(expected)}"
+                self.run_ranks(4, "hybrid", "sums", RACKRAIL_CLUSTER=name, PROCESS_NCCL_SPLITS=str(splits))
+                self.assertEqual(set(splits.read_text().splitlines()), expected)
 
     def test_sums_by_codecs_that_keep_them_are_exact(self):
         """Whole numbers below 2,048 are FP16's too."""

@@ -9,7 +9,8 @@
 // Each communicator is a piece of shared memory with a ring of bytes for every pair of ranks. A
 // collective is each rank sending all it has to all others, summed in the order of the ranks.
 //
-// PROCESS_NCCL_DIES_JOINING names the rank whose process is killed where it would join.
+// PROCESS_NCCL_DIES_JOINING names the rank whose process is killed where it would join;
+// PROCESS_NCCL_SPLITS a file that gets a line "COLOR SIZE" from each rank for each split.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -20,6 +21,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <functional>
 #include <map>
 #include <memory>
@@ -318,6 +320,10 @@ NcclResult ncclCommSplit(NcclHandle comm, int color, int key, NcclHandle* child,
       comm->name + "-" + std::to_string(comm->children++) + "-" + std::to_string(color);
   return gather_all(comm, &mine, 1, [=](const Parts& colors) {
     const auto size = std::count(colors.begin(), colors.end(), std::vector{mine});
+    if (const char* splits = std::getenv("PROCESS_NCCL_SPLITS")) {
+      std::ofstream(splits, std::ios::app)
+          << std::to_string(color) + " " + std::to_string(size) + "\n";
+    }
     *child = new ncclComm(name, key, static_cast<int>(size));
     (*child)->meet(comm->is_over);
   });
