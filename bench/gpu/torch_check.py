@@ -6,7 +6,9 @@
 Sums arrays on the GPU, given as tensors and by DLPack, which a stream has not finished writing yet; trains
 by DistributedDataParallel with Gloo's all-reduce and with rackrail.torch.comm_hook, whose gradients are
 late likewise, and compares the losses: equal within 1e-5 of the first, with a lossy codec within a tenth
-of what was learnt. The process group is Gloo's, since NCCL refuses two ranks on one device of one process
+of what was learnt. Profiles the model: gradients become ready from its last layer to its first, the times
+between them are the device's, and their sum is no more than what backward takes. With --path hybrid, pairs
+of ranks stand for hosts. The process group is Gloo's, since NCCL refuses two ranks on one device of one process
 group. Rank 0 prints one line of JSON.
 
 Exit status: 0 all is right, 1 something is not, 2 bad arguments. Needs rackrail and torch on PYTHONPATH.
@@ -15,10 +17,12 @@ Exit status: 0 all is right, 1 something is not, 2 bad arguments. Needs rackrail
 import argparse
 import json
 import os
+import re
 import signal
 import socket
 import statistics
 import sys
+import tempfile
 import time
 
 LATE_CYCLES = 20_000_000  # some 10 ms of a GPU
@@ -26,6 +30,22 @@ FEATURES, CLASSES, WIDTH, BATCH = 64, 10, 256, 128
 EXACT = 1e-5        # of the first loss
 NEAR = 0.1          # of what was learnt
 NOT_COUNTED = 4     # steps: DDP's buckets settle, and are planned for
+LEAST_LATE_S = 0.005  # of two layers that are late by LATE_CYCLES each
+PAIRS = """name: pairs
+device_classes:
+  cpu: {{ memory: 40 GB }}
+node_types:
+  node:
+    gpus: 2
+    device_class: cpu
+    nvlink: {{ bandwidth: 100 GB/s, latency: 1 us }}
+    pcie: {{ bandwidth: 20 GB/s, latency: 1 us, gpus_per_switch: 2 }}
+    nics: {{ count: 1, link: tcp }}
+racks: {{ count: {racks}, hosts: 1, type: node }}
+network:
+  wiring: leaf-spine
+  core: {{ count: 1, bandwidth: 40 Gbit/s, latency: 2 us }}
+"""
 
 
 class Wrong(Exception):
@@ -154,6 +174,29 @@ def compare(gloo, hook, codec):
                 f"the last loss is {hook['losses'][-1]:.4f}, Gloo's {last:.4f}")
 
 
+def check_profile(torch, rackrail, device):
+    """Seconds until the last gradient is ready, and of the backward pass."""
+    from rackrail.torch import profiler
+    model = make_model(torch, device)
+    inputs = torch.randn(BATCH, FEATURES, device=device)
+    targets = torch.randint(CLASSES, (BATCH,), device=device)
+    text = rackrail.torch.profile(model, (inputs, targets), repeats=3)
+    names = re.findall(r'^  - \["([a-z.]+)", [0-9]+, [0-9]+ ns', text, re.MULTILINE)
+    layers = list(dict.fromkeys(name.split(".")[0] for name in names))
+    require(len(names) == len(list(model.parameters())) and layers == ["last", "second", "first"],
+            f"profile: gradients become ready in the order {names}")
+    clock = profiler._DeviceClock(device) if device.type == "cuda" else profiler._HostClock()
+    passes = profiler._Passes(model, dict(model.named_parameters()), torch.nn.functional.cross_entropy, clock)
+    times = passes.run(inputs, targets)
+    ready = sorted(times.ready.values())
+    require(0 < ready[0] and ready[-1] <= times.backward,
+            f"profile: gradients are ready after {ready} ns of a backward pass of {times.backward} ns")
+    if device.type == "cuda":
+        require(ready[-1] * 1e-9 > LEAST_LATE_S,
+                f"profile: gradients that a GPU has late are ready after {ready[-1]} ns")
+    return ready[-1] * 1e-9, times.backward * 1e-9
+
+
 def run_rank(options):
     import torch
     import torch.distributed as dist
@@ -173,6 +216,8 @@ def run_rank(options):
     hook = train(torch, dist, options.steps, device, (state, rackrail.torch.comm_hook))
     compare(gloo, hook, options.codec)
     require(state.is_planned, "buckets were never planned for")
+    ready, backward = check_profile(torch, rackrail, device) if dist.get_rank() == 0 else (0, 0)
+    dist.barrier()
     buckets = rackrail.describe()
     require(len(buckets) > 1, f"found {len(buckets)} bucket, expected several")
     if dist.get_rank() == 0:
@@ -181,7 +226,7 @@ def run_rank(options):
             "codec": options.codec, "ranks": options.ranks, "steps": options.steps,
             "buckets": len(buckets), "first_loss": hook["losses"][0], "last_loss": hook["losses"][-1],
             "gloo_last_loss": gloo["losses"][-1], "step_s": hook["step_s"],
-            "gloo_step_s": gloo["step_s"]}), flush=True)
+            "gloo_step_s": gloo["step_s"], "profiled_ready_s": ready, "backward_s": backward}), flush=True)
     rackrail.shutdown()
     dist.destroy_process_group()
 
@@ -210,6 +255,10 @@ def variables_of(rank, options, port):
             "RACKRAIL_SHARE_GPU": 1, "RACKRAIL_GPU_PATH": options.path,
             "NCCL_HOSTID": f"rackrail-rank-{rank}", "NCCL_NET": "Socket", "NCCL_MNNVL_ENABLE": 0,
             "NCCL_SOCKET_IFNAME": "lo"})
+        if options.path == "direct":
+            variables["CUDA_MODULE_LOADING"] = "EAGER"  # python/README.md says why
+    if options.cluster:
+        variables["RACKRAIL_CLUSTER"] = options.cluster
     return {name: str(value) for name, value in variables.items()}
 
 
@@ -235,13 +284,25 @@ def main():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
-    parser.add_argument("--path", choices=("auto", "nccl", "direct", "staged"), default="staged")
+    parser.add_argument("--path", choices=("auto", "nccl", "direct", "staged", "hybrid"), default="staged")
     parser.add_argument("--codec", default="none")
     parser.add_argument("--steps", type=int, default=24)
     options = parser.parse_args()
     if options.steps <= NOT_COUNTED:
         parser.error(f"--steps: found {options.steps}, expected more than {NOT_COUNTED}, which are"
                      " not counted")
+    if options.path == "hybrid" and (options.ranks < 4 or options.ranks % 2 != 0):
+        parser.error(f"--path hybrid: found {options.ranks} ranks, expected pairs of them, two or more")
+    with tempfile.TemporaryDirectory() as folder:
+        options.cluster = None
+        if options.path == "hybrid":
+            options.cluster = os.path.join(folder, "pairs.yaml")
+            with open(options.cluster, "w") as file:
+                file.write(PAIRS.format(racks=options.ranks // 2))
+        return run_ranks(options)
+
+
+def run_ranks(options):
     port = free_ports()
     left = {start_rank(rank, options, port) for rank in range(options.ranks)}
     is_good = True

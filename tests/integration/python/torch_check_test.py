@@ -42,6 +42,26 @@ class TorchCheck(RankTest):
                 self.assertLess(report["last_loss"], report["first_loss"])
                 self.assertEqual(report["last_loss"] == report["gloo_last_loss"], codec == "none")
                 self.assertGreater(report["step_s"], 0)
+                self.assertGreater(report["profiled_ready_s"], 0)
+                self.assertLessEqual(report["profiled_ready_s"], report["backward_s"])
+
+    def test_pairs_of_ranks_are_hosts_of_a_cluster(self):
+        report = json.loads(self.check("--path", "hybrid", "--ranks", "4").out)
+        self.assertEqual((report["ranks"], report["path"]), (4, "hybrid"))
+        result = self.check("--path", "hybrid", "--ranks", "3", status=2)
+        self.assertIn("--path hybrid: found 3 ranks", result.err)
+
+    def test_a_profile_that_is_wrong_is_found(self):
+        for right, wrong, message in (
+                ("times = passes.run(inputs, targets)",
+                 "times = passes.run(inputs, targets); times.backward //= 1000", "of a backward pass of"),
+                ("layers = list(", "layers = sorted(", "in the order")):
+            with self.subTest(wrong=wrong):
+                program = PROGRAM.read_text()
+                self.assertIn(right, program)
+                self.write("check.py", program.replace(right, wrong))
+                result = self.run_python(self.folder / "check.py", "--device", "cpu", status=1)
+                self.assertRegex(result.err, f"torch_check: rank 0: Wrong: profile: .*{message}")
 
     def test_wrong_sums_are_found_and_no_process_stays(self):
         program = PROGRAM.read_text().replace("    import rackrail\n    import rackrail.torch\n",
