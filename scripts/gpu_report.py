@@ -40,6 +40,9 @@ def table(report):
                        for machine in [report.get("machine")] if machine) + ".", "",
              "| step | outcome | s |", "| --- | --- | --- |"]
     lines += [f"| {s['name']} | {s['outcome']} | {s['seconds']} |" for s in report["steps"]]
+    lines += ["", *(f"- {name}: {count['passed']} cases passed, {count['failed']} failed, {count['skipped']} "
+                    "skipped" + "".join(f"; {case}: {why}" for case, why in count["skips"]) + "."
+                    for name, count in report.get("cases", {}).items())]
     wrong = [v for v in report["verification"] if not v["good"]]
     if report["verification"]:
         lines += ["", f"{len(report['verification']) - len(wrong)} of "
@@ -49,17 +52,16 @@ def table(report):
         lines.append(f"- {each['ranks']} ranks on one GPU, {each['path']}, codec {each['codec']}: "
                      f"{each['elements']} floats summed {each['steps']} times, "
                      f"{'all right' if each['good'] else 'WRONG'}, {each['step_s'] * 1e3:.1f} ms a step "
-                     "(NCCL through sockets).")
-    lines += [
-        f"- 2 nodes of 2 ranks, {nodes['transport']}, int8: {nodes['steps']} steps of digits-mlp, loss "
-        f"{nodes['losses'][0]:.3f} to {nodes['losses'][-1]:.3f}, {nodes['step_time_s'] * 1e3:.1f} ms a step; "
-        f"parameters {'agree' if nodes['parameters_agree'] else 'DIFFER'}."
-        for nodes in [report.get("two_nodes")] if nodes]
+                     "(NCCL through sockets)" + loss_text(each) + ".")
+    lines += [two_nodes_text(nodes) for nodes in [report.get("two_nodes")] if nodes]
+    lines += [lost_worker_text(lost) for lost in [report.get("lost_worker")] if lost]
     for each in report["ddp"]:
         lines.append(f"- PyTorch {each['torch']}, DDP of {each['ranks']} ranks on one GPU, {each['path']}, "
                      f"codec {each['codec']}: {each['buckets']} buckets, loss {each['first_loss']:.3f} to "
                      f"{each['last_loss']:.4f} (Gloo: {each['gloo_last_loss']:.4f}), "
-                     f"{each['step_s'] * 1e3:.1f} ms a step (Gloo: {each['gloo_step_s'] * 1e3:.1f}).")
+                     f"{each['step_s'] * 1e3:.1f} ms a step (Gloo: {each['gloo_step_s'] * 1e3:.1f})"
+                     f"; gradients are ready within {each['profiled_ready_s'] * 1e3:.1f} of "
+                     f"{each['backward_s'] * 1e3:.1f} ms of backward.")
     cut = [s["name"] for s in report["steps"]
            if s["outcome"].startswith(("no time left", "stopped after"))]
     if cut:
@@ -83,7 +85,35 @@ def table(report):
                 + "".join(f" {rows[t['what']]['share_of_copy']:.1%} |" if t["what"] in rows else " |"
                           for rows in others))
         lines += ["", f"The first figures are for {blocks[0]} thread blocks per multiprocessor."]
+    if report.get("info"):
+        lines += ["", "`rackrail info`:", "", "```", report["info"].rstrip(), "```"]
     return "\n".join(lines) + "\n"
+
+
+def loss_text(run):
+    if "lost" not in run:
+        return ""
+    how = "ncclCommShrink" if run["regroup"] == "shrink" else "new communicators"
+    return (f"; rank {run['lost']} killed in a sum, the others heard within {run['noticed_s'] * 1e3:.0f} ms, and "
+            f"after {run['summed_again_s']:.1f} s more had summed {run['steps']} times again, by {how}")
+
+
+def two_nodes_text(nodes):
+    """Figures of the plan are of the round times that it was made with, not of this machine."""
+    waits = [rank["sync_wait_s"] * 1e3 for rank in nodes["ranks"]]
+    return (f"- 2 nodes of 2 ranks, {nodes['transport']}, int8: {nodes['steps']} steps of digits-mlp, loss "
+            f"{nodes['losses'][0]:.3f} to {nodes['losses'][-1]:.3f}, {nodes['step_time_s'] * 1e3:.1f} ms a step, "
+            f"of which the ranks wait {min(waits):.1f} to {max(waits):.1f} ms for sums "
+            f"({nodes['sync_share']:.0%}; the plan, made for GPUs of their own, has "
+            f"{nodes['plan_step_time_s'] * 1e3:.1f} ms and {nodes['plan_sync_share']:.0%}); "
+            f"parameters {'agree' if nodes['parameters_agree'] else 'DIFFER'}.")
+
+
+def lost_worker_text(lost):
+    losses = [f"{', '.join(each['lost'])} lost, on again after {each['resumed_after_s']:.1f} s"
+              for each in lost["losses_of_workers"]]
+    return (f"- the same with a worker killed: {'; '.join(losses)}; {lost['steps']} steps, the last by "
+            f"{lost['workers']} workers; parameters {'agree' if lost['parameters_agree'] else 'DIFFER'}.")
 
 
 def planned_table(trainings):

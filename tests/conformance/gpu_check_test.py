@@ -45,14 +45,27 @@ sys.exit(subprocess.run(["{program}", *arguments]).returncode)
 
 
 # The command on an emulated GPU, with a training that it can do; unless all is to be real, without NCCL
-# and without the training of two nodes, which takes its time.
+# and without the training of two nodes, which takes its time. One that loses a worker (gpu_training_test.py
+# has real ones) does so in any case.
 RACKRAIL = """#!{python}
-import json, os, subprocess, sys
+import json, os, pathlib, subprocess, sys
 arguments = sys.argv[1:]
 all_is_real = "TEST_ALL" in os.environ
-if arguments[:1] == ["train"] and not all_is_real:
-    print(json.dumps({{"transport": "none", "steps": 1, "step_time_s": 1.0, "losses": [2, 1],
-                      "parameters_agree": "TEST_DIFFERS" not in os.environ}}))
+if arguments[:1] == ["train"] and not (all_is_real and "--on-loss" not in arguments):
+    report = {{"transport": "none", "steps": 1, "step_time_s": 1.0, "losses": [2, 1], "sync_share": 0.25,
+              "parameters_agree": "TEST_DIFFERS" not in os.environ, "plan_step_time_s": 0.5, "workers": 4,
+              "plan_sync_share": 0.125, "ranks": [{{"sync_wait_s": 0.25}}, {{"sync_wait_s": 0.125}}]}}
+    if "--on-loss" in arguments:
+        workers = [subprocess.Popen([sys.executable, "-c", "input()", "worker", "--rank", rank],
+                                    stdin=subprocess.PIPE) for rank in "012"]
+        saved = pathlib.Path(arguments[arguments.index("--checkpoints") + 1])
+        saved.mkdir()
+        (saved / "manifest.json").touch()
+        print("rank 1 ended with", workers[1].wait(100), file=sys.stderr)
+        workers[0].kill()
+        workers[2].kill()
+        report.update(workers=3, losses_of_workers=[{{"lost": ["node0"], "resumed_after_s": 0.5}}])
+    print(json.dumps(report))
     sys.exit(0)
 if "nccl" in arguments and not all_is_real:
     arguments[arguments.index("nccl")] = "staged"
@@ -103,18 +116,29 @@ if "TEST_ALL" not in os.environ:
     if "--help" not in sys.argv:
         print(json.dumps({{"ranks": int(sys.argv[2]), "elements": len(os.environ["RACKRAIL_NCCL_LIBRARY"]),
                           "steps": 3, "path": "NCCL", "codec": "none", "good": True, "wrong": 0,
-                          "step_s": 0.25}}))
+                          "step_s": 0.25, **({{"lost": 2, "regroup": "join", "noticed_s": 0.125,
+                          "summed_again_s": 4.0}} if "--lose" in sys.argv else {{}})}}))
     sys.exit(0)
-sys.exit(subprocess.run(["{program}", *sys.argv[1:], "--elements", "50001", "--steps", "2"]).returncode)
+words = sys.argv[1:]
+for option, value in (("--elements", "50001"), ("--steps", "2")):
+    if option in words:
+        at = words.index(option)
+        del words[at:at + 2]
+    words += [option, value]
+sys.exit(subprocess.run(["{program}", *words]).returncode)
+"""
+# What a program of test cases leaves.
+CASES = """#!/bin/sh
+[ "$1" = --help ] || printf 'passed\\tcodec: all\\n{first}\\nskipped\\tlast: too large\\tno memory\\n' > "$RACKRAIL_TEST_REPORT"
 """
 # What a rank with PyTorch and a GPU would leave.
 TORCH_CHECK = """
 import json, os, sys
 assert os.environ["RACKRAIL_LIBRARY"].endswith("/lib/librackrail.so"), os.environ
-path, codec = sys.argv[2], sys.argv[4]
-print(json.dumps({"torch": "9.9", "device": "cuda", "path": path, "codec": codec, "ranks": 2, "steps": 24,
+path, codec, ranks = sys.argv[2], sys.argv[4], int(sys.argv[6])
+print(json.dumps({"torch": "9.9", "device": "cuda", "path": path, "codec": codec, "ranks": ranks, "steps": 24,
                   "buckets": 3, "first_loss": 2.3, "last_loss": 1.9, "gloo_last_loss": 1.9, "step_s": 0.02,
-                  "gloo_step_s": 0.03}))
+                  "gloo_step_s": 0.03, "profiled_ready_s": 0.01, "backward_s": 0.0125}))
 """
 
 
@@ -181,8 +205,8 @@ class Script(unittest.TestCase):
         shutil.copy(SCRIPT, self.bundle / "gpu-check")
         shutil.copy(pathlib.Path(SCRIPT).with_name("gpu_report.py"), self.bundle)
         self.add_program("gpu_check", WRAPPER.format(python=sys.executable, program=PROGRAM))
-        self.add_program("conformance_codec_test", "#!/bin/sh\nexit 0\n")
-        self.add_program("conformance_training_test", "#!/bin/sh\nexit 0\n")
+        self.add_program("conformance_codec_test", CASES.format(first="passed\\tdevice codec: bytes"))
+        self.add_program("conformance_training_test", CASES.format(first="passed\\tGPU training: losses"))
         self.add_program("nccl_check", NCCL.format(python=sys.executable, program=NCCL_CHECK))
         training = self.bundle / "small.yaml"
         training.write_text(small_training())
@@ -214,7 +238,11 @@ class Script(unittest.TestCase):
                      "planned training, 4 ranks, staged", "planned training, 4 ranks, nccl",
                      "NCCL, 2 ranks on one GPU", "NCCL, 4 ranks on one GPU",
                      "NCCL in pairs, UCX between them, 4 ranks",
-                     "NCCL in pairs, UCX between them, 4 ranks, FP16",
+                     "NCCL in pairs, UCX between them, 4 ranks, FP16", "UCX alone, 4 ranks",
+                     "NCCL, 4 ranks, one of which is killed", "rackrail info",
+                     "NCCL, 4 ranks, one of which is killed and left out by ncclCommShrink",
+                     "NCCL in pairs, UCX between them, 4 ranks, one of which is killed",
+                     "training of 2 nodes of 2 ranks, whose rank 1 is killed",
                      "training of 2 nodes of 2 ranks, NCCL inside, UCX between"):
             self.assertEqual(outcomes[name], "good", name)
         self.assertEqual([each["path"] for each in report["training"]], ["staged", "nccl"])
@@ -224,7 +252,12 @@ class Script(unittest.TestCase):
         hybrid = "NCCL inside hosts, pinned memory between them"
         self.assertEqual([(each["ranks"], each["path"], each["codec"]) for each in report["nccl"]],
                          [(2, "NCCL", "none"), (4, "NCCL", "none"), (4, hybrid, "none"),
-                          (4, hybrid, "fp16")])
+                          (4, hybrid, "fp16"), (4, "pinned memory", "none"), (4, "NCCL", "none"),
+                          (4, "NCCL", "none"), (4, hybrid, "none")])
+        self.assertEqual([each.get("lost") for each in report["nccl"]], [None] * 5 + [2] * 3)
+        self.assertEqual(report["lost_worker"]["workers"], 3)
+        self.assertIn("feature", report["info"])
+        self.assertIn(report["info"].splitlines()[0], (self.output / "gpu-report.md").read_text())
         self.assertEqual(report["two_nodes"]["transport"], f"{hybrid} and ucx")
         self.assertEqual(report["libraries"]["nccl"], self.nccl)
         self.assertEqual({row["blocks_per_multiprocessor"] for row in report["timings"]}, {2, 3})
@@ -239,7 +272,12 @@ class Script(unittest.TestCase):
             self.assertRegex(text, rf"\| staged \| {what} \| [0-9.]+ \| [0-9.]+ \| [-+][0-9.]+% \|")
         self.assertRegex(text, r"- nccl: 2 ranks on 1 GPU, small, .* parameters agree\.")
         self.assertRegex(text, f"- 4 ranks on one GPU, {hybrid}, codec fp16: 50001 floats .*, all right, ")
-        self.assertRegex(text, f"- 2 nodes of 2 ranks, {hybrid} and ucx, int8: 2 steps .* parameters agree")
+        self.assertRegex(text, f"- 2 nodes of 2 ranks, {hybrid} and ucx, int8: 2 steps .* of which the ranks wait "
+                               r"[0-9.]+ to [0-9.]+ ms for sums .* the plan, .* has [0-9.]+ ms .* parameters agree")
+        self.assertRegex(text, r"rank 2 killed in a sum, the others heard within \d+ ms, .*, by ncclCommShrink")
+        self.assertIn("node0 lost, on again after 0.5 s; 2 steps, the last by 3 workers", text)
+        self.assertIn("- conformance tests: 2 cases passed, 0 failed, 1 skipped; last: too large: no memory.",
+                      text)
         self.assertNotIn("Cut off", text)
 
     def check_targets(self, report, text):
@@ -322,6 +360,29 @@ echo '{"features": [{"name": "messages of GPUs", "available": '$has', "detail": 
         self.assertEqual([step["outcome"] for step in checked.steps],
                          ["good", "the ranks' parameters differ"])
 
+    def test_cases_that_all_skip_the_gpu_are_a_failure(self):
+        self.add_program("conformance_codec_test", CASES.format(first="skipped\\tdevice codec: bytes\\tno GPU"))
+        checker = self.load_script()
+        checker.BUNDLE = self.bundle
+        checked, report = checker.Run(100), {"cases": {}, "libraries": {"cublas": "x"}}
+        checker.conformance(checked, report, "conformance tests", 30)
+        checker.conformance(checked, report, "training tests", 30)
+        self.add_program("conformance_training_test", "#!/bin/sh\nexit 0\n")
+        checker.conformance(checked, report, "training tests", 30)
+        self.assertEqual([step["outcome"] for step in checked.steps],
+                         ["no case ran on the GPU: 1 passed, 2 skipped", "good",
+                          "no case ran on the GPU: 0 passed, 0 skipped"])
+
+    def test_a_training_that_lost_nobody_is_a_failure(self):
+        checker = self.load_script()
+        checker.BUNDLE = self.bundle
+        text = (self.bundle / "bin" / "rackrail").read_text()
+        self.add_program("rackrail", text.replace("workers=3", "workers=4"))
+        checker.LOSS_RUNS = ()
+        checked = checker.Run(100)
+        checker.check_losses(checked, {"libraries": {"nccl": "x", "cublas": "x"}}, None)
+        self.assertEqual(checked.steps[-1]["outcome"], "4 workers are left, expected 3")
+
     def test_direct_messages_are_measured_where_a_ucx_takes_the_gpus_memory(self):
         os.environ["EMULATED_UCX_WITH_CUDA"] = "1"
         self.addCleanup(os.environ.pop, "EMULATED_UCX_WITH_CUDA")
@@ -330,6 +391,7 @@ echo '{"features": [{"name": "messages of GPUs", "available": '$has', "detail": 
         self.assertEqual(outcomes["planned training, 4 ranks, direct"], "good")
         self.assertEqual([each["path"] for each in report["training"]], ["staged", "direct", "nccl"])
         self.assertIn("device memory and ucx", report["training"][1]["transport"])
+        self.assertEqual(outcomes["UCX alone, 4 ranks, from the GPU's memory"], "good")
 
     def test_a_sanitizer_has_to_say_that_it_looked_unless_it_cannot_work_here(self):
         tools = self.bundle / "tools"
@@ -483,7 +545,7 @@ echo '{"features": [{"name": "messages of GPUs", "available": '$has', "detail": 
     def test_a_report_is_there_before_the_last_step(self):
         checker = self.load_script()
         report = {"device": "a GPU", "date": "today", "revision": "r", "cuda": "c", "steps": [],
-                  "verification": [], "timings": [], "training": [], "nccl": [], "ddp": []}
+                  "verification": [], "timings": [], "training": [], "nccl": [], "ddp": [], "cases": {}}
         checker_run = checker.Run(60, lambda: checker.write(report, self.output))
         report["steps"] = checker_run.steps
         look = f"grep -q 'under way' {self.output}/gpu-report.json"
@@ -541,16 +603,18 @@ echo '{"features": [{"name": "messages of GPUs", "available": '$has', "detail": 
                                   f'exec {sys.executable} "$@"\n')
                 python.chmod(0o755)
                 checker.sys = types.SimpleNamespace(executable=None)
+                checker.ucx_with_cuda = lambda run: ([], None)
                 run, report = checker.Run(60), {"libraries": {"nccl": "x"}, "ddp": []}
                 checker.check_torch(run, report, None)
                 outcomes = [step["outcome"] for step in run.steps]
                 if reason:
-                    self.assertEqual(len(outcomes), 2)
+                    self.assertEqual(len(outcomes), 4)
                     self.assertTrue(all(each.startswith("skipped") and reason in each for each in outcomes))
                 else:
-                    self.assertEqual(outcomes, ["good", "good"], run.steps)
-                    self.assertEqual([(each["path"], each["codec"]) for each in report["ddp"]],
-                                     [("staged", "none"), ("nccl", "int8")])
+                    self.assertEqual(outcomes, ["good"] * 4, run.steps)
+                    self.assertEqual([(each["path"], each["codec"], each["ranks"]) for each in report["ddp"]],
+                                     [("staged", "none", 2), ("nccl", "int8", 2), ("hybrid", "none", 4),
+                                      ("direct", "none", 2)])
 
     def test_a_library_that_pytorchs_process_cannot_load_is_a_failure(self):
         checker = self.load_script()
@@ -603,7 +667,9 @@ echo '{"features": [{"name": "messages of GPUs", "available": '$has', "detail": 
                      "NCCL in pairs, UCX between them, 4 ranks, from the GPU's memory",
                      "training of 2 nodes of 2 ranks, NCCL inside, UCX between",
                      "PyTorch, 2 ranks, staged, codec none",
-                     "planned training, 4 ranks, nccl", "compute-sanitizer"):
+                     "planned training, 4 ranks, nccl", "compute-sanitizer",
+                     "NCCL, 4 ranks, one of which is killed",
+                     "training of 2 nodes of 2 ranks, whose rank 1 is killed"):
             self.assertEqual(outcomes[name], "skipped: no GPU: none")
             self.assertIn(f"{name}: skipped: no GPU: none", result.stdout)
         for key in ("verification", "timings", "training", "nccl"):
