@@ -2,26 +2,22 @@
 
     mpirun -n 2 python python/examples/keras_custom_step.py     (or under srun, or with TF_CONFIG)
 
-The gradients of a step travel as one array, which TensorFlow hands over outside of its graph, so
+The gradients of a step travel as one tensor, which TensorFlow hands over outside of its graph, so
 nothing overlaps with backward; with PyTorch's hook it does."""
 import argparse
-from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
 
+import digits
 import rackrail
-
-DIGITS = Path(__file__).resolve().parent.joinpath("../../configs/data/digits.csv").resolve()
 
 
 def mean_over_ranks(gradients):
-    """The gradients' means over all ranks, summed as one array."""
-    flat = np.concatenate([gradient.numpy().ravel() for gradient in gradients])
-    flat = rackrail.allreduce(flat, "mean")
-    ends = np.cumsum([int(tf.size(gradient)) for gradient in gradients])
-    return [tf.reshape(part, gradient.shape)
-            for part, gradient in zip(np.split(flat, ends[:-1]), gradients)]
+    """The gradients' means over all ranks, summed as one tensor, which stays where it is."""
+    flat = rackrail.allreduce(tf.concat([tf.reshape(each, [-1]) for each in gradients], 0), "mean")
+    parts = tf.split(flat, [int(tf.size(each)) for each in gradients])
+    return [tf.reshape(part, each.shape) for part, each in zip(parts, gradients)]
 
 
 class DataParallel(tf.keras.Sequential):
@@ -45,14 +41,10 @@ class DataParallel(tf.keras.Sequential):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--digits", type=Path, default=DIGITS, metavar="FILE",
-                        help="configs/data/digits.csv of rackrail's source tree")
-    digits = parser.parse_args().digits
-    if not digits.is_file():
-        parser.error(f"found no file {digits}, expected the digits of rackrail's source tree:"
-                     " say --digits RACKRAIL/configs/data/digits.csv")
+    digits.add_argument(parser)
+    arguments = parser.parse_args()
     tf.keras.utils.set_random_seed(1)  # all ranks start with the same parameters
-    rows = np.loadtxt(digits, delimiter=",", dtype=np.float32)
+    rows = np.loadtxt(arguments.digits, delimiter=",", dtype=np.float32)
     images, labels = rows[:, :64].reshape(-1, 8, 8, 1) / 16, rows[:, 64].astype(np.int64)
     mine = slice(rackrail.rank(), None, rackrail.world_size())
     model = DataParallel([tf.keras.layers.Conv2D(16, 3, activation="relu"),

@@ -144,7 +144,7 @@ print(json.dumps({"torch": "9.9", "device": "cuda", "path": path, "codec": codec
 
 def run(*command, **environment):
     return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                          check=False, timeout=200, env={**os.environ, **environment})
+                          check=False, timeout=500, env={**os.environ, **environment})
 
 
 class Program(unittest.TestCase):

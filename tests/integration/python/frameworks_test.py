@@ -86,6 +86,7 @@ class Frameworks(RankTest):
         self.PYTHON = ANY
         example = PACKAGE / "examples" / "keras_custom_step.py"
         copy = self.write("there/else/keras_custom_step.py", example.read_text(encoding="utf-8"))
+        self.write("there/else/digits.py", example.with_name("digits.py").read_text(encoding="utf-8"))
         # What its model is made of, before which the file is looked for.
         self.write("there/else/tensorflow.py", "class keras:\n    class Sequential: pass\n")
         result = self.run_python(copy, status=2)
