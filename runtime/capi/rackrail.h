@@ -97,10 +97,11 @@ typedef struct rackrail_config {
                         the transport), "nccl", "direct" (the transport, which takes the GPU's
                         memory), "staged" (the transport by way of pinned memory) or "hybrid" (NCCL
                         in hosts, those of `cluster` or else the machines, and the transport
-                        between them). Several ranks on one GPU, for tests: with [RACKRAIL_SHARE_GPU] "1" on all of them, NCCL takes each for a
-                        host of its own: a process of one thread gets NCCL_HOSTID and others for
-                        that, one with several must have them from its start and is told which.
-                        Without them, "auto" takes the transport and the others fail */
+                        between them). Several ranks on one GPU, for tests: with
+                        [RACKRAIL_SHARE_GPU] "1" on all of them, NCCL takes each for a host of its
+                        own: a process of one thread gets NCCL_HOSTID and others for that, one with
+                        several must have them from its start and is told which. Without them,
+                        "auto" takes the transport and the others fail */
   int32_t device_id; /* with RACKRAIL_CUDA: this process's GPU. Where RACKRAIL_DEVICE says "cuda",
                         and `device` nothing: the first that no other rank of the machine has */
 } rackrail_config;
