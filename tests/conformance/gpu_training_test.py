@@ -7,6 +7,7 @@ library that records what NCCL would find when it is called, or one that joins p
 """
 import math
 import os
+import runpy
 import signal
 import sys
 from pathlib import Path
@@ -21,6 +22,7 @@ from survival import RESUMED  # noqa: E402
 from training import TOKEN, SmallTrainingTest, small_training  # noqa: E402
 
 CUDA = ("--training", "small.yaml", "--device", "cuda")
+GPU_CHECK = runpy.run_path(str(harness.SOURCE / "scripts" / "gpu-check"))  # what it has and does, by name
 
 
 class GpuTraining(SmallTrainingTest):
@@ -242,6 +244,23 @@ class Nccl(SmallTrainingTest):
                 self.assertEqual(loss["lost"], ["host1"])
                 self.assertLess(loss["resumed_after_s"], RESUMED)
                 self.assert_no_processes_left()
+
+
+    def test_scripts_gpu_check_kills_a_worker_and_the_others_go_on(self):
+        """As it does on a GPU: two nodes of two ranks, 8 bits between them."""
+        cluster = self.write("two-nodes.yaml", GPU_CHECK["TWO_NODES_CLUSTER"])
+        self.make_plan("--codec", "int8", "--schedule", "hierarchical", cluster=cluster)
+        self.write("small.yaml", small_training(checkpoint_every=20))
+        result = self.finish(self.start(
+            "-c", GPU_CHECK["KILL_WORKER"], "saved", os.environ["RACKRAIL_COMMAND"], "train", "plan.json",
+            *CUDA, "--cluster", cluster, "--workers", "4", "--share-gpu", "--gpu-path", "hybrid", "--json",
+            "--steps", "1000", "--on-loss", "continue", "--workload", "workload.yaml", "--checkpoints", "saved",
+            "--heartbeat-timeout", "10 s", program=(sys.executable,)))
+        self.assertEqual(result.status, 0, str(result))
+        run = result.json
+        self.assertEqual((run["workers"], len(run["losses"]), len(run["losses_of_workers"])), (3, 1000, 1))
+        self.assertTrue(run["parameters_agree"])
+        self.assert_no_processes_left()
 
 
 class SharedGpu(SmallTrainingTest):
