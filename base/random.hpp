@@ -10,10 +10,14 @@
 
 namespace rackrail {
 
+inline constexpr std::uint64_t kMixIncrement = 0x9e3779b97f4a7c15ULL;
+inline constexpr std::uint64_t kMixFactor1 = 0xbf58476d1ce4e5b9ULL;
+inline constexpr std::uint64_t kMixFactor2 = 0x94d049bb133111ebULL;
+
 constexpr std::uint64_t mix64(std::uint64_t x) {
-  x += 0x9e3779b97f4a7c15ULL;
-  x = (x ^ (x >> 30U)) * 0xbf58476d1ce4e5b9ULL;
-  x = (x ^ (x >> 27U)) * 0x94d049bb133111ebULL;
+  x += kMixIncrement;
+  x = (x ^ (x >> 30U)) * kMixFactor1;
+  x = (x ^ (x >> 27U)) * kMixFactor2;
   return x ^ (x >> 31U);
 }
 
@@ -26,7 +30,7 @@ constexpr std::uint64_t random_bits(std::uint64_t key, std::uint64_t i) {
 /// random_bits, for keys that are random numbers themselves. (Those of keys whose difference is a
 /// small multiple of the constant here are the same sequence, shifted.)
 constexpr std::uint64_t random_sequence(std::uint64_t key, std::uint64_t i) {
-  return mix64(key + i * 0x9e3779b97f4a7c15ULL);
+  return mix64(key + i * kMixIncrement);
 }
 
 /// Uniform in [0, 1) with 24 random bits, as floats have.

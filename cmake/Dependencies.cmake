@@ -3,6 +3,7 @@
 #   Boost::headers                 Boost.Graph (header only)
 #   Eigen3::Eigen                  linear algebra (header only)
 #   fmt::fmt                       text
+#   hwy::hwy                       Highway: vector instructions, chosen at run time
 #   yaml-cpp::yaml-cpp             YAML
 #   pugixml::pugixml               XML
 #   nlohmann_json::nlohmann_json   JSON
@@ -25,6 +26,7 @@ find_package(Threads REQUIRED)
 find_package(Boost 1.74 REQUIRED)
 find_package(Eigen3 3.4 REQUIRED NO_MODULE)
 find_package(fmt REQUIRED)
+find_package(hwy REQUIRED)
 find_package(yaml-cpp REQUIRED)
 find_package(pugixml REQUIRED)
 find_package(nlohmann_json REQUIRED)

@@ -7,7 +7,6 @@
 #include <span>
 
 #include "plan/codec.hpp"
-#include "plan/codecs/vector_loop.hpp"
 
 namespace rackrail::plan {
 
@@ -39,9 +38,8 @@ class CodecArithmetic {
   virtual void decode_add(std::span<const std::byte> encoded, std::span<float> output) const = 0;
 };
 
-/// CPU implementation; thread-safe, stateless. Throws RuntimeFailure for parameters outside their
-/// limits, and for an instruction set that this machine lacks.
-std::unique_ptr<CodecArithmetic> make_codec_arithmetic(const Codec& codec,
-                                                       InstructionSet set = best_instruction_set());
+/// CPU implementation, with the best vector instructions of this machine; thread-safe, stateless.
+/// Throws RuntimeFailure for parameters outside their limits.
+std::unique_ptr<CodecArithmetic> make_codec_arithmetic(const Codec& codec);
 
 }  // namespace rackrail::plan

@@ -4,45 +4,62 @@
 #include "plan/codecs/registry.hpp"
 #include "plan/codecs/rounding.hpp"
 
-namespace rackrail::plan {
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "plan/codecs/bf16.cpp"
+#include <hwy/foreach_target.h>
+
+#include "plan/codecs/rounding_loops.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace rackrail::plan::HWY_NAMESPACE {
 namespace {
 
 struct Bfloat16 {
-  using Code = std::uint16_t;
-
-  RACKRAIL_LOOP Code code_of(float value) {
-    const auto bits = bits_as<std::uint32_t>(value);
+  template <class D>
+  HWY_INLINE static hn::Vec<Codes<D>> codes_of(D /*d*/, hn::Vec<D> values) {
+    const hn::RebindToUnsigned<D> du;
+    const auto bits = hn::BitCast(du, values);
+    const auto is_nan = hn::VecFromMask(du, hn::RebindMask(du, hn::IsNaN(values)));
     // Half a unit less one, plus the bit that decides ties; a carry out of the mantissa correctly
-    // increments the exponent, up to infinity. By masks, so that nothing is narrowed but the
-    // result.
-    const std::uint32_t is_nan = value != value ? 0xffffffffU : 0;
-    const std::uint32_t rounding = (0x7fffU + ((bits >> 16U) & 1U)) & ~is_nan;
-    const std::uint32_t quiet = 0x400000U & is_nan;
-    return static_cast<Code>(((bits + rounding) | quiet) >> 16U);
+    // increments the exponent, up to infinity.
+    const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1));
+    const auto rounding = hn::AndNot(is_nan, hn::Add(odd, hn::Set(du, 0x7fff)));
+    const auto quiet = hn::And(is_nan, hn::Set(du, 0x400000));
+    return upper_halves(D(), hn::Or(hn::Add(bits, rounding), quiet));
   }
 
-  RACKRAIL_LOOP float float_of(Code code) {
-    return bits_as<float>(static_cast<std::uint32_t>(code) << 16U);
+  template <class D>
+  HWY_INLINE static hn::Vec<D> floats_of(D d, hn::Vec<Codes<D>> codes) {
+    const hn::RebindToUnsigned<D> du;
+    return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(du, codes)));
   }
 
-  static void encode(InstructionSet set, const float* input, std::byte* output, std::size_t count) {
-    vectorised_stream<EncodeEach<Bfloat16>>(set, input, output, count);
-  }
-  static void decode(InstructionSet set, const std::byte* input, float* output, std::size_t count) {
-    vectorised_stream<DecodeEach<Bfloat16>>(set, input, output, count);
-  }
-  static void decode_add(InstructionSet set, const std::byte* input, float* output,
-                         std::size_t count) {
-    vectorised_stream<DecodeAddEach<Bfloat16>>(set, input, output, count);
+  template <class D>
+  HWY_INLINE static hn::Vec<Codes<D>> upper_halves(D /*d*/, hn::Vec<hn::RebindToUnsigned<D>> bits) {
+    const hn::RebindToSigned<D> di;
+    return hn::DemoteTo(Codes<D>(), hn::BitCast(di, hn::ShiftRight<16>(bits)));
   }
 };
 
+std::unique_ptr<CodecArithmetic> make_bf16(const Codec& codec) {
+  return std::make_unique<RoundingArithmetic<Bfloat16>>(codec);
+}
+
 }  // namespace
+}  // namespace rackrail::plan::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace rackrail::plan {
+
+HWY_EXPORT(make_bf16);
 
 const CodecFormat& bf16_format() {
-  static const RoundingFormat<Bfloat16> kFormat(
-      {.name = "bf16", .is_elementwise = true, .survives_many_hops = true}, 8);
+  static const RoundingFormat kFormat(
+      {.name = "bf16", .is_elementwise = true, .survives_many_hops = true}, 8,
+      [](const Codec& codec) { return HWY_DYNAMIC_DISPATCH(make_bf16)(codec); });
   return kFormat;
 }
 
 }  // namespace rackrail::plan
+#endif

@@ -4,27 +4,44 @@
 
 #include "base/error.hpp"
 
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "plan/codecs/cpu_arithmetic.cpp"
+#include <hwy/foreach_target.h>
+
+#include "plan/codecs/vectors.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace rackrail::plan::HWY_NAMESPACE {
+namespace {
+
+void add_to(float* sum, const std::byte* addend, std::size_t count) {
+  each_vector(Floats(), count, [=](auto d, std::size_t i) HWY_ATTR {
+    hn::StoreU(hn::Add(hn::LoadU(d, sum + i), load_vector(d, addend + 4 * i)), d, sum + i);
+  });
+}
+
+std::uint32_t find_largest_magnitude(const float* values, std::size_t count) {
+  return largest_magnitude_of(
+      count, [=](auto d, std::size_t i) HWY_ATTR { return hn::LoadU(d, values + i); });
+}
+
+void keep_finite(float* values, std::size_t count) {
+  each_vector(Floats(), count, [=](auto d, std::size_t i) HWY_ATTR {
+    hn::StoreU(finite_or_zero(hn::LoadU(d, values + i)), d, values + i);
+  });
+}
+
+}  // namespace
+}  // namespace rackrail::plan::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
 namespace rackrail::plan {
 namespace {
 
-struct Add {
-  RACKRAIL_LOOP void run(float* sum, const std::byte* addend, std::size_t count) {
-    for (std::size_t i = 0; i < count; ++i) {
-      sum[i] += load<float>(addend + 4 * i);
-    }
-  }
-};
-
-struct LargestMagnitude {
-  RACKRAIL_LOOP std::uint32_t run(const float* values, std::size_t count) {
-    std::uint32_t largest = 0;
-    for (std::size_t i = 0; i < count; ++i) {
-      const std::uint32_t magnitude = bits_as<std::uint32_t>(values[i]) & 0x7fffffffU;
-      largest = magnitude > largest ? magnitude : largest;
-    }
-    return largest;
-  }
-};
+HWY_EXPORT(add_to);
+HWY_EXPORT(find_largest_magnitude);
+HWY_EXPORT(keep_finite);
 
 void check(const Codec& codec, const char* what, std::size_t found, std::size_t expected) {
   if (found != expected) {
@@ -56,7 +73,7 @@ void CpuArithmetic::check_encode_buffers(std::span<const float> input,
 }
 
 std::span<const float> CpuArithmetic::compensated(std::span<const float> input,
-                                                  std::span<float> residual) const {
+                                                  std::span<float> residual) {
   if (residual.empty()) {
     return input;
   }
@@ -64,18 +81,17 @@ std::span<const float> CpuArithmetic::compensated(std::span<const float> input,
   return residual;
 }
 
-void CpuArithmetic::add(std::span<float> sum, std::span<const std::byte> addend) const {
-  vectorised<Add>(set_, sum.data(), addend.data(), sum.size());
+void add(std::span<float> sum, std::span<const std::byte> addend) {
+  HWY_DYNAMIC_DISPATCH(add_to)(sum.data(), addend.data(), sum.size());
 }
 
-std::uint32_t CpuArithmetic::largest_magnitude(std::span<const float> values) const {
-  return vectorised<LargestMagnitude>(set_, values.data(), values.size());
+std::uint32_t largest_magnitude(std::span<const float> values) {
+  return HWY_DYNAMIC_DISPATCH(find_largest_magnitude)(values.data(), values.size());
 }
 
 void drop_overflow(std::span<float> residual) {
-  for (float& error : residual) {
-    error = error - error == 0 ? error : 0;
-  }
+  HWY_DYNAMIC_DISPATCH(keep_finite)(residual.data(), residual.size());
 }
 
 }  // namespace rackrail::plan
+#endif

@@ -15,7 +15,6 @@
 #include "base/units.hpp"
 #include "plan/codec.hpp"
 #include "plan/codecs/arithmetic.hpp"
-#include "plan/codecs/vector_loop.hpp"
 
 namespace rackrail::plan {
 
@@ -66,10 +65,9 @@ class CodecFormat {
   /// See plan::relative_error.
   virtual double relative_error(const Codec& codec) const = 0;
   virtual CodecTraffic traffic(const Codec& codec) const = 0;
-  /// CPU implementation with the given vector instructions; all of them give the same bits. Throws
-  /// RuntimeFailure for parameters outside their limits.
-  virtual std::unique_ptr<CodecArithmetic> arithmetic(const Codec& codec,
-                                                      InstructionSet set) const = 0;
+  /// CPU implementation; the same bits whatever its vector instructions. `codec` has parameters
+  /// within their limits. Throws RuntimeFailure where is_executable is false.
+  virtual std::unique_ptr<CodecArithmetic> arithmetic(const Codec& codec) const = 0;
 
  private:
   CodecTraits traits_;

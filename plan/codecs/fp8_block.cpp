@@ -10,29 +10,47 @@
 #include "plan/codecs/float8_block.hpp"
 #include "plan/codecs/registry.hpp"
 
-namespace rackrail::plan {
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "plan/codecs/fp8_block.cpp"
+#include <hwy/foreach_target.h>
+
+#include "plan/codecs/float8_loops.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace rackrail::plan::HWY_NAMESPACE {
 namespace {
 
 struct E4m3 {
   static constexpr int kMantissaBits = 3;
   static constexpr int kBias = 7;
   static constexpr int kLargestOctave = 8;
+  static constexpr std::int32_t kLargestCode = 0x7e;
+  static constexpr bool kHasInfinity = false;
   static constexpr float kLargest = 448;
   static constexpr float kSmallestBlock = kLargest * 0x1.0p-121F;
-
-  RACKRAIL_LOOP std::uint32_t special(std::uint32_t magnitude, std::uint32_t bits) {
-    return magnitude == 0x7fU ? 0x7fc00000U : bits;
-  }
 };
 
+std::unique_ptr<CodecArithmetic> make_fp8(const Codec& codec) {
+  return std::make_unique<BlockScaledArithmetic<Float8<E4m3>>>(codec);
+}
+
 }  // namespace
+}  // namespace rackrail::plan::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace rackrail::plan {
+
+HWY_EXPORT(make_fp8);
 
 const CodecFormat& fp8_block_format() {
-  static const Float8Format<E4m3> kFormat(
+  static const Float8Format<HWY_NAMESPACE::E4m3> kFormat(
       {.name = "fp8",
        .parameters = {{.name = "block", .field = &Codec::block, .above = 0, .most = kLargestBlock}},
-       .has_error_feedback = true});
+       .has_error_feedback = true},
+      [](const Codec& codec) { return HWY_DYNAMIC_DISPATCH(make_fp8)(codec); });
   return kFormat;
 }
 
 }  // namespace rackrail::plan
+#endif

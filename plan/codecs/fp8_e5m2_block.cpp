@@ -10,30 +10,47 @@
 #include "plan/codecs/float8_block.hpp"
 #include "plan/codecs/registry.hpp"
 
-namespace rackrail::plan {
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "plan/codecs/fp8_e5m2_block.cpp"
+#include <hwy/foreach_target.h>
+
+#include "plan/codecs/float8_loops.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace rackrail::plan::HWY_NAMESPACE {
 namespace {
 
 struct E5m2 {
   static constexpr int kMantissaBits = 2;
   static constexpr int kBias = 15;
   static constexpr int kLargestOctave = 15;
+  static constexpr std::int32_t kLargestCode = 0x7b;
+  static constexpr bool kHasInfinity = true;
   static constexpr float kLargest = 57344;
   static constexpr float kSmallestBlock = kLargest * 0x1.0p-114F;
-
-  RACKRAIL_LOOP std::uint32_t special(std::uint32_t magnitude, std::uint32_t bits) {
-    const std::uint32_t beyond = magnitude == 0x7cU ? 0x7f800000U : 0x7fc00000U;
-    return magnitude >= 0x7cU ? beyond : bits;
-  }
 };
 
+std::unique_ptr<CodecArithmetic> make_fp8_e5m2(const Codec& codec) {
+  return std::make_unique<BlockScaledArithmetic<Float8<E5m2>>>(codec);
+}
+
 }  // namespace
+}  // namespace rackrail::plan::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace rackrail::plan {
+
+HWY_EXPORT(make_fp8_e5m2);
 
 const CodecFormat& fp8_e5m2_block_format() {
-  static const Float8Format<E5m2> kFormat(
+  static const Float8Format<HWY_NAMESPACE::E5m2> kFormat(
       {.name = "fp8e5m2",
        .parameters = {{.name = "block", .field = &Codec::block, .above = 0, .most = kLargestBlock}},
-       .has_error_feedback = true});
+       .has_error_feedback = true},
+      [](const Codec& codec) { return HWY_DYNAMIC_DISPATCH(make_fp8_e5m2)(codec); });
   return kFormat;
 }
 
 }  // namespace rackrail::plan
+#endif

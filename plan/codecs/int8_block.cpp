@@ -23,7 +23,14 @@
 #include "plan/codecs/format.hpp"
 #include "plan/codecs/registry.hpp"
 
-namespace rackrail::plan {
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "plan/codecs/int8_block.cpp"
+#include <hwy/foreach_target.h>
+
+#include "plan/codecs/block_scaled_loops.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace rackrail::plan::HWY_NAMESPACE {
 namespace {
 
 constexpr std::uint32_t kDroppedBits = 7;  // of 24
@@ -33,37 +40,17 @@ constexpr float kUnits = 0x1.0p15F;                  // per code
 constexpr float kZero = 0x1.8p23F;                   // last place 1
 constexpr std::int32_t kZeroBits = 0x4b400000;
 
-/// Codes of a block whose first element has the index `first`, in [−127, 127]. |input| is at most
-/// 128 times as large as the scale.
-///
-/// u of element i of the block is 15 bits of random_sequence(stream, first + 4·⌊i/4⌋), from bit
-/// 16·(i mod 4) on: one number for four elements, since random numbers would else be most of the
-/// work on a GPU.
-struct EncodeInt8 {
-  RACKRAIL_LOOP void run(const float* input, float scale, std::uint64_t stream, std::uint64_t first,
-                         std::byte* codes, std::size_t count) {
-    // In two passes over a piece that stays in the first-level cache: 64-bit arithmetic apart from
-    // 32-bit arithmetic, so that each is vectorised at its own width.
-    constexpr std::size_t kPiece = 256;
-    std::uint64_t numbers[kPiece / 4];
-    std::uint16_t units[kPiece];
-    const float factor = kUnits / scale;
-    for (std::size_t begin = 0; begin < count; begin += kPiece) {
-      const std::size_t size = count - begin < kPiece ? count - begin : kPiece;
-      for (std::size_t group = 0; group < (size + 3) / 4; ++group) {
-        numbers[group] = random_sequence(stream, first + begin + 4 * group);
-      }
-      __builtin_memcpy(units, numbers, (size + 3) / 4 * sizeof numbers[0]);
-      for (std::size_t i = 0; i < size; ++i) {
-        const auto exact = bits_as<std::int32_t>(input[begin + i] * factor + kZero) - kZeroBits;
-        std::int32_t code = (exact + (units[i] & 0x7fff)) >> 15;
-        code = code > 127 ? 127 : code;
-        code = code < -127 ? -127 : code;
-        codes[begin + i] = static_cast<std::byte>(code);
-      }
-    }
-  }
-};
+#if HWY_TARGET != HWY_SCALAR
+/// mix64 of base/random.hpp.
+template <class V>
+HWY_INLINE V mixed(V x) {
+  const hn::DFromV<V> d;
+  x = hn::Add(x, hn::Set(d, kMixIncrement));
+  x = hn::Mul(hn::Xor(x, hn::ShiftRight<30>(x)), hn::Set(d, kMixFactor1));
+  x = hn::Mul(hn::Xor(x, hn::ShiftRight<27>(x)), hn::Set(d, kMixFactor2));
+  return hn::Xor(x, hn::ShiftRight<31>(x));
+}
+#endif
 
 struct Int8 {
   static float scale(float largest) {
@@ -77,26 +64,82 @@ struct Int8 {
     return scale * 127 > largest ? bits_as<float>(bits - (1U << kDroppedBits)) : scale;
   }
 
-  static void encode(InstructionSet set, const float* values, float scale, std::uint64_t stream,
-                     std::uint64_t first, std::byte* codes, std::size_t count) {
-    vectorised<EncodeInt8>(set, values, scale, stream, first, codes, count);
+  /// Codes are in [−127, 128], and then saturated. |values| are at most 128 times as large as the
+  /// scale.
+  ///
+  /// u of element i of the block is 15 bits of random_sequence(stream, first + 4·⌊i/4⌋), from bit
+  /// 16·(i mod 4) on: one number for four elements, since random numbers would else be most of the
+  /// work on a GPU.
+  template <class Put>
+  HWY_INLINE static void encode(const Block& block, Put put) {
+    const float* from = block.values;
+    const float factor = kUnits / block.scale;
+    const auto put_codes = [=](auto d, std::size_t i, auto units) HWY_ATTR {
+      const auto values = hn::LoadU(d, from + i);
+      put(d, i, values, codes_of(d, values, hn::Set(d, factor), units));
+    };
+    std::size_t i = 0;
+#if HWY_TARGET != HWY_SCALAR
+    const Floats d;
+    const hn::RebindToUnsigned<Floats> d32;
+    const hn::RebindToSigned<Floats> di;
+    const hn::Repartition<std::uint16_t, Floats> d16;
+    const hn::Half<decltype(d16)> half;
+    const hn::Repartition<std::uint64_t, Floats> d64;
+    const std::size_t step = hn::Lanes(d16);
+    auto next = hn::Add(hn::Mul(hn::Iota(d64, 0), hn::Set(d64, 4 * kMixIncrement)),
+                        hn::Set(d64, block.stream + block.first * kMixIncrement));
+    for (; i + step <= block.size; i += step) {
+      const auto units = hn::And(hn::BitCast(d16, mixed(next)), hn::Set(d16, 0x7fff));
+      next = hn::Add(next, hn::Set(d64, step * kMixIncrement));
+      const auto low = hn::PromoteTo(d32, hn::LowerHalf(half, units));
+      const auto high = hn::PromoteTo(d32, hn::UpperHalf(half, units));
+      put_codes(d, i, hn::BitCast(di, low));
+      put_codes(d, i + step / 2, hn::BitCast(di, high));
+    }
+#endif
+    for (; i < block.size; ++i) {
+      const std::uint64_t number = random_sequence(block.stream, block.first + i / 4 * 4);
+      const auto unit = static_cast<std::int32_t>(number >> 16 * (i % 4) & 0x7fffU);
+      put_codes(OneFloat(), i, hn::Set(hn::RebindToSigned<OneFloat>(), unit));
+    }
   }
 
-  struct DecodeBlock {
-    RACKRAIL_LOOP void run(const std::byte* codes, float scale, float* output, std::size_t count) {
-      for (std::size_t i = 0; i < count; ++i) {
-        output[i] = static_cast<float>(static_cast<std::int8_t>(codes[i])) * scale;
-      }
-    }
-  };
-  struct DecodeAddBlock {
-    RACKRAIL_LOOP void run(const std::byte* codes, float scale, float* output, std::size_t count) {
-      for (std::size_t i = 0; i < count; ++i) {
-        output[i] += static_cast<float>(static_cast<std::int8_t>(codes[i])) * scale;
-      }
-    }
-  };
+  template <class D>
+  HWY_INLINE static auto codes_of(D /*d*/, hn::Vec<D> values, hn::Vec<D> factor,
+                                  hn::Vec<hn::RebindToSigned<D>> units) {
+    const D d;
+    const hn::RebindToSigned<D> di;
+    const auto sum = hn::Add(hn::Mul(values, factor), hn::Set(d, kZero));
+    const auto exact = hn::Sub(hn::BitCast(di, sum), hn::Set(di, kZeroBits));
+    const auto codes = hn::ShiftRight<15>(hn::Add(exact, units));
+    return hn::Max(codes, hn::Set(di, -127));
+  }
+
+  template <class D>
+  HWY_INLINE static hn::Vec<D> floats_of(D d, hn::Vec<ByteCodes<D>> codes) {
+    return hn::ConvertTo(d, hn::PromoteTo(hn::RebindToSigned<D>(), codes));
+  }
+  template <class D>
+  HWY_INLINE static hn::Vec<D> finite_floats_of(D d, hn::Vec<ByteCodes<D>> codes) {
+    return floats_of(d, codes);
+  }
 };
+
+std::unique_ptr<CodecArithmetic> make_int8(const Codec& codec) {
+  return std::make_unique<BlockScaledArithmetic<Int8>>(codec);
+}
+
+}  // namespace
+}  // namespace rackrail::plan::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace rackrail::plan {
+
+HWY_EXPORT(make_int8);
+
+namespace {
 
 /// E[max |z|²] of `count` independent standard normal numbers: ∫ 2x·(1 − P(|z| < x)^count) dx by
 /// Simpson's rule. The integrand is below 1e-20 past x = 12 for every block size that is allowed.
@@ -133,9 +176,8 @@ class Int8Format final : public CodecFormat {
   CodecTraffic traffic(const Codec& /*codec*/) const override {
     return {.encode = kFeedbackTraffic + 1, .decode_add = 1 + 4 + 4};
   }
-  std::unique_ptr<CodecArithmetic> arithmetic(const Codec& codec,
-                                              InstructionSet set) const override {
-    return std::make_unique<BlockScaledArithmetic<Int8>>(codec, set);
+  std::unique_ptr<CodecArithmetic> arithmetic(const Codec& codec) const override {
+    return HWY_DYNAMIC_DISPATCH(make_int8)(codec);
   }
 };
 
@@ -151,3 +193,4 @@ const CodecFormat& int8_block_format() {
 }
 
 }  // namespace rackrail::plan
+#endif

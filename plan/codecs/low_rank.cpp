@@ -51,8 +51,7 @@ class LowRankFormat final : public CodecFormat {
     return {.encode = kFeedbackTraffic + 2 * std::max(4.0, product),
             .decode_add = std::max(4.0 + 4.0, product)};
   }
-  std::unique_ptr<CodecArithmetic> arithmetic(const Codec& codec,
-                                              InstructionSet /*set*/) const override {
+  std::unique_ptr<CodecArithmetic> arithmetic(const Codec& codec) const override {
     throw RuntimeFailure(not_executable(codec));
   }
 };

@@ -43,9 +43,8 @@ class PlainFormat final : public CodecFormat {
   CodecTraffic traffic(const Codec& /*codec*/) const override {
     return {.encode = 4 + 4, .decode_add = 4 + 4 + 4};
   }
-  std::unique_ptr<CodecArithmetic> arithmetic(const Codec& codec,
-                                              InstructionSet set) const override {
-    return std::make_unique<PlainArithmetic>(codec, set);
+  std::unique_ptr<CodecArithmetic> arithmetic(const Codec& codec) const override {
+    return std::make_unique<PlainArithmetic>(codec);
   }
 };
 

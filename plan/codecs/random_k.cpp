@@ -18,6 +18,7 @@
 #include <limits>
 
 #include "base/random.hpp"
+#include "plan/codecs/bytes.hpp"
 #include "plan/codecs/cpu_arithmetic.hpp"
 #include "plan/codecs/format.hpp"
 #include "plan/codecs/registry.hpp"
@@ -130,9 +131,8 @@ class RandomKFormat final : public CodecFormat {
     return {.encode = kFeedbackTraffic + codec.density * (4 + 2 * 32),
             .decode_add = codec.density * (4 + 2 * 32) + 4};
   }
-  std::unique_ptr<CodecArithmetic> arithmetic(const Codec& codec,
-                                              InstructionSet set) const override {
-    return std::make_unique<RandomKArithmetic>(codec, set);
+  std::unique_ptr<CodecArithmetic> arithmetic(const Codec& codec) const override {
+    return std::make_unique<RandomKArithmetic>(codec);
   }
 };
 

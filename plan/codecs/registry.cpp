@@ -1,6 +1,5 @@
 #include "plan/codecs/registry.hpp"
 
-#include <algorithm>
 #include <array>
 
 #include "base/error.hpp"
@@ -17,12 +16,7 @@ const CodecFormat& codec_format(CodecKind kind) {
   return *kFormats[static_cast<std::size_t>(kind)];
 }
 
-std::unique_ptr<CodecArithmetic> make_codec_arithmetic(const Codec& codec, InstructionSet set) {
-  const auto usable = usable_instruction_sets();
-  if (std::find(usable.begin(), usable.end(), set) == usable.end()) {
-    throw RuntimeFailure("codec " + to_string(codec) +
-                         ": this machine lacks the vector instructions that were asked for");
-  }
+std::unique_ptr<CodecArithmetic> make_codec_arithmetic(const Codec& codec) {
   if (!codec.is_executable()) {
     throw RuntimeFailure(not_executable(codec));
   }
@@ -33,7 +27,7 @@ std::unique_ptr<CodecArithmetic> make_codec_arithmetic(const Codec& codec, Instr
                            "' outside its limits");
     }
   }
-  return format.arithmetic(codec, set);
+  return format.arithmetic(codec);
 }
 
 }  // namespace rackrail::plan

@@ -25,7 +25,44 @@
 #include "plan/codecs/format.hpp"
 #include "plan/codecs/registry.hpp"
 
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "plan/codecs/top_k.cpp"
+#include <hwy/foreach_target.h>
+
+#include "plan/codecs/vectors.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace rackrail::plan::HWY_NAMESPACE {
+namespace {
+
+/// Where the values of at least a magnitude stand, and how many they are. `places` has room for all
+/// and for one vector more.
+std::size_t collect(const float* values, std::size_t count, std::uint32_t least,
+                    std::uint32_t* places) {
+  std::size_t found = 0;
+  each_vector(StreamedFloats(), count, [&](auto d, std::size_t i) HWY_ATTR {
+    const hn::RebindToUnsigned<decltype(d)> du;
+    const hn::RebindToSigned<decltype(d)> di;
+    const auto magnitudes = hn::BitCast(di, hn::Abs(hn::LoadU(d, values + i)));
+    const auto is_kept = hn::Gt(magnitudes, hn::Set(di, static_cast<std::int32_t>(least) - 1));
+    // Compressed and then stored: an instruction that does both is slow on some processors.
+    const auto mask = hn::RebindMask(du, is_kept);
+    const auto all = hn::Add(hn::Iota(du, 0), hn::Set(du, static_cast<std::uint32_t>(i)));
+    hn::StoreU(hn::Compress(all, mask), du, places + found);
+    found += hn::CountTrue(du, mask);
+  });
+  return found;
+}
+
+}  // namespace
+}  // namespace rackrail::plan::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
 namespace rackrail::plan {
+
+HWY_EXPORT(collect);
+
 namespace {
 
 std::uint32_t magnitude(float value) { return std::bit_cast<std::uint32_t>(value) & 0x7fffffffU; }
@@ -66,27 +103,13 @@ struct Contenders {
   std::vector<float> values;
 };
 
-/// Appends the elements of a piece of the values, which starts at `begin`, of at least a magnitude.
-struct Collect {
-  static constexpr std::size_t kPiece = 4096;
-
-  RACKRAIL_LOOP std::size_t run(const float* values, std::size_t count, std::uint32_t least,
-                                std::uint32_t* places) {
-    std::size_t found = 0;
-    for (std::size_t i = 0; i < count; ++i) {
-      places[found] = static_cast<std::uint32_t>(i);
-      found += (bits_as<std::uint32_t>(values[i]) & 0x7fffffffU) >= least ? 1 : 0;
-    }
-    return found;
-  }
-};
-
 constexpr std::size_t kFewestSampled = 1024;
 constexpr std::size_t kStride = 61;  // no power of two: rows of tensors often are
+constexpr std::size_t kPiece = 4096;
+constexpr std::size_t kMostLanes = 8;
 
 /// At least `kept` elements and all of their magnitudes or larger; none if a sample does not help.
-std::optional<Contenders> contenders(std::span<const float> values, std::size_t kept,
-                                     InstructionSet set) {
+std::optional<Contenders> contenders(std::span<const float> values, std::size_t kept) {
   if (values.size() < kStride * kFewestSampled || kept > values.size() / 8) {
     return std::nullopt;
   }
@@ -102,11 +125,11 @@ std::optional<Contenders> contenders(std::span<const float> values, std::size_t 
   const std::size_t most = 4 * kStride * rank;
 
   Contenders found;
-  std::array<std::uint32_t, Collect::kPiece> places;
-  for (std::size_t begin = 0; begin < values.size(); begin += Collect::kPiece) {
-    const std::size_t size = std::min(Collect::kPiece, values.size() - begin);
+  std::array<std::uint32_t, kPiece + kMostLanes> places;
+  for (std::size_t begin = 0; begin < values.size(); begin += kPiece) {
+    const std::size_t size = std::min(kPiece, values.size() - begin);
     const std::size_t count =
-        vectorised<Collect>(set, values.data() + begin, size, least, places.data());
+        HWY_DYNAMIC_DISPATCH(collect)(values.data() + begin, size, least, places.data());
     if (found.indices.size() + count > most) {
       return std::nullopt;
     }
@@ -133,7 +156,7 @@ class TopKArithmetic final : public CpuArithmetic {
     }
     const std::span<const float> values = compensated(input, residual);
     const std::size_t kept = kept_elements(values.size());
-    const std::optional<Contenders> few = contenders(values, kept, set());
+    const std::optional<Contenders> few = contenders(values, kept);
     const std::span<const float> candidates = few ? std::span<const float>(few->values) : values;
     const Threshold threshold = find_threshold(candidates, kept);
     std::size_t ties = threshold.ties;
@@ -246,9 +269,8 @@ class TopKFormat final : public CodecFormat {
   CodecTraffic traffic(const Codec& codec) const override {
     return {.encode = kFeedbackTraffic + 3 * 4 + 8, .decode_add = codec.density * (8 + 2 * 32) + 4};
   }
-  std::unique_ptr<CodecArithmetic> arithmetic(const Codec& codec,
-                                              InstructionSet set) const override {
-    return std::make_unique<TopKArithmetic>(codec, set);
+  std::unique_ptr<CodecArithmetic> arithmetic(const Codec& codec) const override {
+    return std::make_unique<TopKArithmetic>(codec);
   }
 };
 
@@ -264,3 +286,4 @@ const CodecFormat& top_k_format() {
 }
 
 }  // namespace rackrail::plan
+#endif
