@@ -15,8 +15,8 @@ if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
 endif()
 
 # The target that carries the flags of our own code. Third-party and generated code never sees it.
-# No -march here: one binary must run on every machine of a cluster, so SIMD code asks for its
-# instruction set per function and is dispatched at run time.
+# No -march here: one binary must run on every machine of a cluster, so Highway compiles SIMD code for
+# several instruction sets, and which one runs is decided at run time.
 set(warnings
   -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Wcast-align
   -Wextra-semi -Wformat=2 -Wundef -Wimplicit-fallthrough -Wunused

@@ -41,6 +41,7 @@ RESTRICTED_HEADERS = [
     ("gRPC", re.compile(r"grpc(pp)?/"), None, True),
     ("Clp", re.compile(r"(coin/|Clp|Coin|Osi)"), None, True),
     ("Eigen", re.compile(r"Eigen/"), "runtime/trainer/", True),
+    ("Highway", re.compile(r"hwy/"), "plan/codecs/vectors.hpp", True),
 ]
 # nccl code also needs the CUDA runtime.
 ALSO_ALLOWED = {"CUDA": ("runtime/nccl/",)}

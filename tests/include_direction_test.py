@@ -86,7 +86,8 @@ class ThirdParty(unittest.TestCase):
         for line in ["#include <boost/graph/adjacency_list.hpp>", "#include <google/protobuf/message.h>",
                      "#include <grpcpp/grpcpp.h>", '#include "plan/plan.pb.h"',
                      '#include "runtime/coordinator/coordinator.grpc.pb.h"',
-                     "#include <coin/ClpSimplex.hpp>", "#include <Eigen/Core>"]:
+                     "#include <coin/ClpSimplex.hpp>", "#include <Eigen/Core>",
+                     "#include <hwy/highway.h>"]:
             self.assertEqual(caught("runtime/a.cpp", line), [], line)
             self.assertEqual(len(caught("runtime/a.hpp", line)), 1, line)
 
@@ -96,6 +97,11 @@ class ThirdParty(unittest.TestCase):
         self.assertEqual(len(caught("explore/a.cpp", '#include "runtime/b.hpp"')), 1)
         self.assertEqual(len(caught("planner/a.cpp", '#include "explore/b.hpp"')), 1)
         self.assertEqual(caught("cli/a.cpp", '#include "explore/b.hpp"'), [])
+
+    def test_highway_may_be_in_the_header_of_its_vectors(self):
+        line = "#include <hwy/highway.h>"
+        self.assertEqual(caught("plan/codecs/vectors.hpp", line), [])
+        self.assertEqual(len(caught("plan/codecs/arithmetic.hpp", line)), 1)
 
     def test_eigen_may_be_in_the_headers_of_the_trainer(self):
         self.assertEqual(caught("runtime/trainer/a.hpp", "#include <Eigen/Core>"), [])

@@ -3,6 +3,7 @@
 #include "runtime/codec.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstring>
@@ -13,6 +14,7 @@
 
 #include "base/error.hpp"
 #include "runtime/cuda/factory.hpp"
+#include "tests/support/instruction_sets.hpp"
 #include "tests/support/skip.hpp"
 
 namespace rackrail::runtime {
@@ -141,31 +143,74 @@ TEST_CASE("codec: sizes, and none writes beyond them") {
   CHECK(encode(*codec, {}).empty());
 }
 
+/// Any floats there are, NaN and infinities among them.
+Floats random_bits(std::size_t size) {
+  std::mt19937 random(kSeed);
+  Floats values(size);
+  std::generate(values.begin(), values.end(),
+                [&] { return std::bit_cast<float>(static_cast<std::uint32_t>(random())); });
+  return values;
+}
+
+/// Numbers around and below the smallest ones of narrow formats, with many ties among them.
+Floats small_and_even(std::size_t size) {
+  Floats values = normal(size);
+  for (std::size_t i = 0; i < size; ++i) {
+    values[i] = std::ldexp(values[i], -static_cast<int>(i % 48));
+    if (i % 2 == 0) {
+      values[i] = std::bit_cast<float>(std::bit_cast<std::uint32_t>(values[i]) & 0xfffff000U);
+    }
+  }
+  return values;
+}
+
+/// What one instruction set makes of an input.
+struct Outcome {
+  Encoded bytes;
+  Encoded with_feedback;
+  Floats residual;
+  Floats decoded;
+  Floats sum;
+};
+
+Outcome outcome_of(const plan::Codec& descriptor, const Floats& input) {
+  const auto codec = plan::make_codec_arithmetic(descriptor);
+  Outcome found{.residual = normal(input.size(), kSeed + 2),
+                .sum = normal(input.size(), kSeed + 3)};
+  found.bytes = encode(*codec, input, {3, 1'000});
+  found.with_feedback = encode(*codec, input, {3, 1'000}, found.residual);
+  found.decoded = decode(*codec, found.bytes, input.size());
+  codec->decode_add(found.with_feedback, found.sum);
+  return found;
+}
+
 TEST_CASE("codec: all instruction sets give the same bytes and the same sums") {
   const Subject subject = GENERATE(from_range(subjects()));
   if (subject.on_gpu) {
     return;  // compared with the CPU below
   }
   const plan::Codec descriptor = plan::parse_codec(subject.name);
+#if defined(__x86_64__)
+  REQUIRE(test::instruction_sets().size() > 1);
+#endif
   for (const std::size_t size : kSizes) {
     Floats input = normal(size);
     if (size > 300) {
       input[7] = 1e-41F;
       input[258] = kNan;
     }
-    std::vector<Encoded> bytes;
-    std::vector<Floats> residuals;
-    std::vector<Floats> sums;
-    for (const plan::InstructionSet set : plan::usable_instruction_sets()) {
-      CAPTURE(subject, size, static_cast<int>(set));
-      const auto codec = plan::make_codec_arithmetic(descriptor, set);
-      residuals.push_back(normal(size, kSeed + 2));
-      bytes.push_back(encode(*codec, input, {3, 1'000}, residuals.back()));
-      sums.push_back(normal(size, kSeed + 3));
-      codec->decode_add(bytes.back(), sums.back());
-      CHECK(bytes.back() == bytes.front());
-      CHECK(same_bits(residuals.back(), residuals.front()));
-      CHECK(same_bits(sums.back(), sums.front()));
+    for (const Floats& values : {input, random_bits(size), small_and_even(size)}) {
+      const Outcome best = outcome_of(descriptor, values);
+      for (const std::int64_t set : test::instruction_sets()) {
+        CAPTURE(subject, size, test::instruction_set_name(set));
+        const test::UseInstructionSet use(set);
+        const Outcome found = outcome_of(descriptor, values);
+        CHECK(found.bytes == best.bytes);
+        CHECK(found.with_feedback == best.with_feedback);
+        CHECK(same_bits(found.residual, best.residual));
+        CHECK(same_bits(found.decoded, best.decoded));
+        CHECK(same_bits(found.sum, best.sum));
+      }
     }
   }
 }

@@ -8,6 +8,7 @@
 
 #include "plan/codec.hpp"
 #include "plan/codecs/arithmetic.hpp"
+#include "tests/support/instruction_sets.hpp"
 #include "tests/unit/plan/codecs/sample.hpp"
 
 namespace rackrail::plan {
@@ -56,10 +57,11 @@ void check_selection(const std::vector<float>& values, double density) {
   for (const std::uint32_t index : expected) {
     expected_residual[index] = 0;
   }
-  for (const InstructionSet set : usable_instruction_sets()) {
+  for (const std::int64_t set : rackrail::test::instruction_sets()) {
+    const rackrail::test::UseInstructionSet use(set);
     std::vector<float> residual(values.size(), 0);
     std::vector<std::byte> encoded(8 * kept);
-    make_codec_arithmetic(codec, set)->encode(values, residual, {}, encoded);
+    make_codec_arithmetic(codec)->encode(values, residual, {}, encoded);
     std::vector<std::uint32_t> indices(kept);
     std::vector<float> sent(kept);
     std::memcpy(indices.data(), encoded.data(), 4 * kept);
