@@ -26,6 +26,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "plan/codecs/bytes.hpp"
 
@@ -54,24 +55,28 @@ HWY_INLINE void each_vector(D d, std::size_t count, Step step) {
   }
 }
 
+/// Whether D is a tag of one element, which Highway may read and write as what it is in C++: only
+/// where it is aligned.
+template <class D>
+inline constexpr bool kIsOne = std::is_same_v<D, hn::CappedTag<hn::TFromD<D>, 1>>;
+
 /// The vector whose bytes start at `from`, which needs no alignment.
 template <class D>
 HWY_INLINE hn::Vec<D> load_vector(D d, const std::byte* from) {
-#if HWY_TARGET == HWY_SCALAR  // reads it as what it is in C++, which needs alignment
-  return hn::Set(d, load<hn::TFromD<D>>(from));
-#else
-  return hn::LoadU(d, reinterpret_cast<const hn::TFromD<D>*>(from));
-#endif
+  if constexpr (kIsOne<D>) {
+    return hn::Set(d, load<hn::TFromD<D>>(from));
+  } else {
+    return hn::LoadU(d, reinterpret_cast<const hn::TFromD<D>*>(from));
+  }
 }
 
 template <class D>
 HWY_INLINE void store_vector(hn::Vec<D> v, D d, std::byte* to) {
-#if HWY_TARGET == HWY_SCALAR
-  (void)d;
-  store(to, hn::GetLane(v));
-#else
-  hn::StoreU(v, d, reinterpret_cast<hn::TFromD<D>*>(to));
-#endif
+  if constexpr (kIsOne<D>) {
+    store(to, hn::GetLane(v));
+  } else {
+    hn::StoreU(v, d, reinterpret_cast<hn::TFromD<D>*>(to));
+  }
 }
 
 /// Bits of the largest |value(tag, i)| of the elements below `count`, as an integer: order of
