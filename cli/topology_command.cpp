@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -6,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +23,7 @@
 #include "planner/forest/forest.hpp"
 #include "topology/queries.hpp"
 #include "topology/reader.hpp"
+#include "topology/widening.hpp"
 
 namespace rackrail::cli {
 
@@ -148,12 +151,24 @@ void run_convert(Session& session, const ClusterOptions& options, const std::str
   }
 }
 
-std::vector<std::string> names_of(const topology::Topology& cluster, const topology::Cut& cut) {
+std::vector<std::string> names_of(const topology::Topology& cluster,
+                                  const std::vector<LinkId>& links) {
   std::vector<std::string> names;
-  for (const LinkId link : cut.links) {
+  for (const LinkId link : links) {
     names.push_back(cluster.link_name(link));
   }
   return names;
+}
+
+/// How many there are, and the first few names.
+std::string listed(const topology::Topology& cluster, const std::vector<LinkId>& links) {
+  constexpr std::size_t kShown = 4;
+  const std::vector<std::string> names = names_of(cluster, links);
+  const std::size_t shown = std::min(kShown, names.size());
+  return fmt::format(
+      "{} links ({}{})", names.size(),
+      fmt::join(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown), ", "),
+      names.size() > shown ? ", …" : "");
 }
 
 struct Bounds {
@@ -174,36 +189,53 @@ Bounds bounds_of(const topology::Topology& cluster, const std::string& name, boo
   return bounds;
 }
 
-/// What a bound becomes when one of the links that bind is twice as wide.
+/// What a bound becomes when a link that binds is twice as wide.
 struct Widened {
   std::string collective;
   std::string link;
   Bandwidth before;
   Bandwidth algbw;
+  /// Where that is nothing: what several of them do together, if anything.
+  std::optional<topology::JointWidening> together{};
 };
+
+/// `links` are those of the cut that binds, or one where no single cut does.
+Widened widening_of(const char* collective, const topology::Topology& cluster,
+                    const std::vector<LinkId>& links, Bandwidth before,
+                    const topology::BoundOf& bound) {
+  const topology::LinkWidening best = topology::best_widening(cluster, links, before, bound);
+  Widened result{collective, cluster.link_name(best.link), before, best.algbw};
+  if (best.algbw <= before) {
+    result.together = topology::joint_widening(cluster, links, before, bound);
+  }
+  return result;
+}
 
 std::vector<Widened> widened_links(const topology::Topology& cluster,
                                    const topology::AllGatherBound& gather,
                                    const topology::AllGatherBound& scatter,
                                    const topology::AllReduceBound& reduce, bool in_network) {
-  std::vector<Widened> widened;
-  const auto add = [&](const char* collective, LinkId link, Bandwidth before, const auto& bound) {
-    widened.push_back({collective, cluster.link_name(link), before,
-                       bound(topology::with_wider_link(cluster, link)).algbw});
+  const auto links_of = [](const topology::AllGatherBound& bound) {
+    return bound.reason.empty() ? bound.cut.links : std::vector{bound.widest};
   };
-  add("all-gather", gather.widest, gather.algbw, [in_network](const topology::Topology& wider) {
-    return topology::allgather_optimum(wider, in_network);
-  });
-  add("reduce-scatter", scatter.widest, scatter.algbw,
-      [in_network](const topology::Topology& wider) {
-        return topology::reducescatter_optimum(wider, in_network);
-      });
+  std::vector<Widened> all = {
+      widening_of("all-gather", cluster, links_of(gather), gather.algbw,
+                  [in_network](const topology::Topology& wider) {
+                    return topology::allgather_optimum(wider, in_network).algbw;
+                  }),
+      widening_of("reduce-scatter", cluster, links_of(scatter), scatter.algbw,
+                  [in_network](const topology::Topology& wider) {
+                    return topology::reducescatter_optimum(wider, in_network).algbw;
+                  })};
   if (reduce.widest) {
-    add("all-reduce", *reduce.widest, reduce.algbw, [in_network](const topology::Topology& wider) {
-      return topology::joint_allreduce_bound(wider, in_network);
-    });
+    all.push_back(
+        widening_of("all-reduce", cluster,
+                    reduce.cut.links.empty() ? std::vector{*reduce.widest} : reduce.cut.links,
+                    reduce.algbw, [in_network](const topology::Topology& wider) {
+                      return topology::joint_allreduce_bound(wider, in_network).algbw;
+                    }));
   }
-  return widened;
+  return all;
 }
 
 /// Trees that reach a bound, or near it, so many per rank.
@@ -274,6 +306,26 @@ void print_exactly(const char* collective, const topology::AllGatherBound& bound
              is_told ? fmt::format("{} tree(s) per root", bound.trees_per_root) : "trees", reached);
 }
 
+std::string text_of(const topology::Topology& cluster, const Widened& one) {
+  const auto gain = [&](Bandwidth algbw) {
+    const double more = static_cast<double>(algbw.bytes_per_second()) /
+                            static_cast<double>(one.before.bytes_per_second()) -
+                        1;
+    return fmt::format("{} {} instead of {} (+{})", one.collective, to_string(algbw),
+                       to_string(one.before), percent(more));
+  };
+  if (one.algbw > one.before) {
+    return fmt::format("{} twice as wide: {}", one.link, gain(one.algbw));
+  }
+  const std::string alone =
+      fmt::format("{} twice as wide buys {} nothing by itself", one.link, one.collective);
+  if (!one.together) {
+    return alone + ": other cuts are as narrow";
+  }
+  return fmt::format("{}; {} together: {}", alone, listed(cluster, one.together->links),
+                     gain(one.together->algbw));
+}
+
 void run_bounds(Session& session, const ClusterOptions& options, bool in_network,
                 std::int64_t trees) {
   const topology::Topology cluster = options.load(session);
@@ -285,6 +337,10 @@ void run_bounds(Session& session, const ClusterOptions& options, bool in_network
     nlohmann::json wider = nlohmann::json::object();
     for (const Widened& one : widened) {
       wider[one.collective] = {{"link", one.link}, {"algbw_Bps", one.algbw.bytes_per_second()}};
+      if (one.together) {
+        wider[one.collective]["together"] = {{"links", names_of(cluster, one.together->links)},
+                                             {"algbw_Bps", one.together->algbw.bytes_per_second()}};
+      }
     }
     nlohmann::json found = nlohmann::json::array();
     std::ranges::transform(forests, std::back_inserter(found), json_of);
@@ -295,7 +351,7 @@ void run_bounds(Session& session, const ClusterOptions& options, bool in_network
          {"allreduce_reason", reduce.reason},
          {"trees_per_root", gather.trees_per_root},
          {"allgather_may_be_out_of_reach", gather.may_be_out_of_reach},
-         {"cut", names_of(cluster, gather.cut)},
+         {"cut", names_of(cluster, gather.cut.links)},
          {"cut_around", topology::describe(cluster, gather.cut)},
          {"allgather_reason", reason_of(cluster, gather, false)},
          {"reducescatter_reason", reason_of(cluster, scatter, true)},
@@ -304,12 +360,12 @@ void run_bounds(Session& session, const ClusterOptions& options, bool in_network
          {"exact", fraction(gather.p, gather.q)},
          {"reducescatter_may_be_out_of_reach", scatter.may_be_out_of_reach},
          {"reducescatter_exact", fraction(scatter.p, scatter.q)},
-         {"reducescatter_cut", names_of(cluster, scatter.cut)},
+         {"reducescatter_cut", names_of(cluster, scatter.cut.links)},
          {"reducescatter_cut_around", topology::describe(cluster, scatter.cut, true)},
          {"reducescatter_cut_Bps", scatter.cut.capacity.bytes_per_second()},
          {"allreduce_exact", fraction(reduce.p, reduce.q)},
          {"allreduce_may_be_out_of_reach", reduce.may_be_out_of_reach},
-         {"allreduce_cut", names_of(cluster, reduce.cut)},
+         {"allreduce_cut", names_of(cluster, reduce.cut.links)},
          {"wider", wider},
          {"forests", found},
          {"in_network", in_network},
@@ -342,16 +398,7 @@ void run_bounds(Session& session, const ClusterOptions& options, bool in_network
         "no switch of the cluster says that it reduces or multicasts: all are taken to do both\n");
   }
   for (const Widened& one : widened) {
-    if (one.algbw == one.before) {
-      fmt::print("{} twice as wide buys {} nothing by itself: other cuts are as narrow\n", one.link,
-                 one.collective);
-    } else {
-      const double more = static_cast<double>(one.algbw.bytes_per_second()) /
-                              static_cast<double>(one.before.bytes_per_second()) -
-                          1;
-      fmt::print("{} twice as wide: {} {} instead of {} (+{})\n", one.link, one.collective,
-                 to_string(one.algbw), to_string(one.before), percent(more));
-    }
+    fmt::print("{}\n", text_of(cluster, one));
   }
 }
 

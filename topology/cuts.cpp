@@ -101,27 +101,6 @@ std::string describe_with_links(const Topology& topology, const Cut& cut, bool r
       cut.links.size() > kShown ? fmt::format(" and {} more", cut.links.size() - kShown) : "");
 }
 
-Topology with_wider_link(const Topology& topology, LinkId link) {
-  Topology wider = topology;
-  const Link& narrow = topology.link(link);
-  const auto widen = [&](LinkId id) {
-    const Link& one = topology.link(id);
-    wider.set_link_rate(id, one.bandwidth * 2, one.latency);
-  };
-  widen(link);
-  // Of several cables side by side, the one that is as wide is the other way of this one.
-  std::optional<LinkId> opposite;
-  for (const LinkId id : topology.links_out_of(narrow.to)) {
-    const Link& other = topology.link(id);
-    if (other.to == narrow.from && (!opposite || other.bandwidth == narrow.bandwidth)) {
-      opposite = id;
-      if (other.bandwidth == narrow.bandwidth) break;
-    }
-  }
-  if (opposite) widen(*opposite);
-  return wider;
-}
-
 void require_collective(const Topology& topology) {
   if (topology.rank_count() < 2) {
     throw ConfigError(ErrorContext{"", fmt::format("cluster '{}'", topology.name()),

@@ -172,6 +172,50 @@ links:
         self.assertIn(bounds["allreduce_reason"],
                       self.rackrail("topology", "bounds", cluster).out)
 
+    def test_two_racks_behind_two_uplinks_are_named_with_what_these_carry(self):
+        # Four racks of twelve GPUs; rack2 and rack3 reach the others by two uplinks of 40 GB/s.
+        nodes = [f"  - {{name: g{i}, kind: gpu, host: h{i}, rack: rack{i // 12}, rank: {i}}}"
+                 for i in range(48)]
+        nodes += [f"  - {{name: tor{r}, kind: tor, rack: rack{r}}}" for r in range(4)]
+        nodes += [f"  - {{name: {name}, kind: spine}}" for name in ("a", "b", "u5", "u6")]
+        links = [(f"g{i}", f"tor{i // 12}", 400) for i in range(48)]
+        links += [(f"tor{r}", "ab"[r // 2], 400) for r in range(4)]
+        links += [("b", "u5", 40), ("b", "u6", 40), ("u5", "a", 400), ("u6", "a", 400)]
+        cluster = self.write("pods.yaml", "\n".join(
+            ["name: pods", "nodes:", *nodes, "links:",
+             *(f"  - {{from: {a}, to: {b}, bandwidth: {rate} GB/s, latency: 1 us, duplex: true}}"
+               for a, b, rate in links)]) + "\n")
+        bounds = self.rackrail_json("topology", "bounds", cluster)
+        self.assertRegex(bounds["allgather_reason"],
+                         r"^cut: 24 ranks of rack[02], rack[13], (leaving|entering), "
+                         r"share 80.0 GB/s \((b→u5, b→u6|u5→b, u6→b)\)$")
+        self.assertEqual(bounds["allgather_algbw_Bps"], 160 * 10**9)
+        # With a third uplink as wide as these: 120 GB/s for 24 GPUs.
+        self.assertEqual(bounds["wider"]["all-gather"]["algbw_Bps"], 240 * 10**9)
+        self.assertRegex(bounds["wider"]["all-gather"]["link"], "u[56]")
+
+    def test_equal_hosts_are_wider_together_and_in_the_network(self):
+        cluster = self.write("star.csv", "source,target,bandwidth,latency\n" + "".join(
+            f"host{h},switch,4 GB/s,1 us\n" for h in range(8)))
+        bounds = self.rackrail_json("topology", "bounds", cluster)
+        wider = bounds["wider"]["all-gather"]
+        self.assertEqual(wider["algbw_Bps"], bounds["allgather_algbw_Bps"])
+        self.assertEqual(len(wider["together"]["links"]), 16)
+        self.assertAlmostEqual(wider["together"]["algbw_Bps"] / bounds["allgather_algbw_Bps"], 2,
+                               places=6)
+        text = self.rackrail("topology", "bounds", cluster).out
+        self.assertRegex(text, r"(?m)^(switch→host\d|host\d→switch) twice as wide buys all-gather "
+                               r"nothing by itself; 16 links \(.*, …\) together: all-gather "
+                               r"9.14 GB/s instead of 4.57 GB/s \(\+100.0 %\)$")
+        # A sum of eight passes each link once where the switch adds, else 14 eighths of it.
+        self.assertEqual(Fraction(bounds["allreduce_exact"]), Fraction(14, 8 * 4 * 10**9))
+        inside = self.rackrail_json("topology", "bounds", cluster, "--in-network")
+        self.assertEqual(Fraction(inside["allreduce_exact"]), Fraction(1, 4 * 10**9))
+        self.assertEqual(inside["in_network_abilities"], "assumed")
+        self.assertEqual(inside["wider"]["all-reduce"]["together"]["algbw_Bps"], 8 * 10**9)
+        self.assertIn("no switch of the cluster says that it reduces or multicasts",
+                      self.rackrail("topology", "bounds", cluster, "--in-network").out)
+
     def star(self, ranks, back):
         """Ranks on a switch that sends to each at another rate than it receives: its bounds."""
         nodes = "".join(f"  - {{name: r{i}, kind: gpu, host: h{i}, rank: {i}}}\n"

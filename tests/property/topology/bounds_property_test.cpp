@@ -3,10 +3,12 @@
 #include <boost/graph/push_relabel_max_flow.hpp>
 #include <catch2/catch.hpp>
 #include <limits>
+#include <optional>
 
 #include "base/random.hpp"
 #include "tests/property/topology/random_topology.hpp"
 #include "topology/queries.hpp"
+#include "topology/widening.hpp"
 
 using namespace rackrail;
 using namespace rackrail::topology;
@@ -131,6 +133,81 @@ TEST_CASE("with reduction in the network all-reduce is bounded by the smallest c
     check_certificate(t, bound.cut, false);
     CHECK(allreduce_bound(t).algbw <= bound.algbw);
   }
+}
+
+namespace {
+
+/// The cluster with one link, and its other way, doubled: written out, so that what the library
+/// does is not taken for granted.
+Topology doubled(const Topology& t, LinkId link) {
+  const Link& one = t.link(link);
+  std::optional<LinkId> back;
+  for (std::size_t l = 0; l < t.link_count(); ++l) {
+    const Link& other = t.link(LinkId(l));
+    const bool is_back = other.from == one.to && other.to == one.from;
+    if (is_back &&
+        (!back || (t.link(*back).bandwidth != one.bandwidth && other.bandwidth == one.bandwidth))) {
+      back = LinkId(l);
+    }
+  }
+  Topology wider(t.name());
+  for (std::size_t v = 0; v < t.node_count(); ++v) wider.add_node(t.node(NodeId(v)));
+  for (std::size_t r = 0; r < t.rank_count(); ++r) wider.add_rank(t.node_of(Rank(r)));
+  for (std::size_t l = 0; l < t.link_count(); ++l) {
+    Link copy = t.link(LinkId(l));
+    if (LinkId(l) == link || LinkId(l) == back) copy.bandwidth = copy.bandwidth * 2;
+    wider.add_link(copy);
+  }
+  return wider;
+}
+
+/// Of all-gather (or, reversed, reduce-scatter), by all cuts one by one, in bytes per second.
+double bound_by_cuts(const Topology& t, bool reversed) {
+  double least = std::numeric_limits<double>::infinity();
+  for_each_cut(t, [&](const Side& side) {
+    least = std::min(least, static_cast<double>(reversed ? side.in : side.out) /
+                                static_cast<double>(side.ranks));
+  });
+  return least * static_cast<double>(t.rank_count());
+}
+
+}  // namespace
+
+TEST_CASE("the link of a cut whose width buys most, and what it buys, are those of all cuts") {
+  int gains = 0;
+  int later = 0;  // not the first link of the cut
+  int together = 0;
+  for (std::uint64_t i = 0; i < 200; ++i) {
+    const Topology t = random_topology(kSeed + i, 6, 3);
+    for (const bool reversed : {false, true}) {
+      CAPTURE(kSeed, i, reversed);
+      const auto bound_of = [reversed](const Topology& wider) {
+        return (reversed ? reducescatter_bound(wider) : allgather_bound(wider)).algbw;
+      };
+      const AllGatherBound bound = reversed ? reducescatter_bound(t) : allgather_bound(t);
+      const LinkWidening widening = best_widening(t, bound.cut.links, bound.algbw, bound_of);
+      const auto stated = static_cast<double>(widening.algbw.bytes_per_second());
+      CHECK(stated == Approx(bound_by_cuts(doubled(t, widening.link), reversed)).epsilon(1e-8));
+      for (const LinkId link : bound.cut.links) {
+        CHECK(bound_by_cuts(doubled(t, link), reversed) <= stated * (1 + 1e-8));
+      }
+      gains += widening.algbw > bound.algbw ? 1 : 0;
+      later += widening.link != bound.cut.links.front() ? 1 : 0;
+      if (widening.algbw > bound.algbw) continue;
+      const auto all = joint_widening(t, bound.cut.links, bound.algbw, bound_of);
+      // All links of these graphs are of one tier.
+      REQUIRE(all);
+      const auto whole = static_cast<double>(all->algbw.bytes_per_second());
+      CHECK(whole > static_cast<double>(bound.algbw.bytes_per_second()));
+      if (all->links.size() == t.link_count()) {
+        CHECK(whole == Approx(2 * bound_by_cuts(t, reversed)).epsilon(1e-8));
+      }
+      ++together;
+    }
+  }
+  CHECK(gains > 100);
+  CHECK(later > 10);
+  CHECK(together > 10);
 }
 
 TEST_CASE("all-reduce by reduce-scatter and all-gather respects the bound of all-reduce") {
