@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/random.hpp"
 #include "tests/property/topology/random_topology.hpp"
 #include "tests/support/skip.hpp"
 #include "topology/linear_program.hpp"
@@ -42,10 +43,18 @@ double rate_of(const Link& link) {
   return static_cast<double>(link.bandwidth.bytes_per_second()) / kUnit;
 }
 
-/// Switches pass on what they receive.
-void conserve(LinearProgram& program, const Topology& t, const std::vector<int>& rates) {
+/// Whether a switch must pass on what it receives.
+using Passes = bool (*)(const Node&);
+bool always(const Node&) { return true; }
+bool never(const Node&) { return false; }
+bool unless_it_multicasts(const Node& node) { return !node.multicasts; }
+bool unless_it_reduces(const Node& node) { return !node.reduces; }
+
+/// Such switches pass on what they receive.
+void conserve(LinearProgram& program, const Topology& t, const std::vector<int>& rates,
+              Passes passes = always) {
   for (std::size_t v = 0; v < t.node_count(); ++v) {
-    if (t.rank_of(NodeId(v))) continue;
+    if (t.rank_of(NodeId(v)) || !passes(t.node(NodeId(v)))) continue;
     LinearProgram::Terms terms;
     for (const LinkId l : t.links_into(NodeId(v))) terms.emplace_back(rates[l.index()], 1.0);
     for (const LinkId l : t.links_out_of(NodeId(v))) terms.emplace_back(rates[l.index()], -1.0);
@@ -54,23 +63,21 @@ void conserve(LinearProgram& program, const Topology& t, const std::vector<int>&
 }
 
 /// Of every rank's own data, what reaches all others per second.
-double gather_by_flows(const Topology& t, bool switches_work = false) {
+double gather_by_flows(const Topology& t, Passes passes = always) {
   LinearProgram program;
   const std::vector<int> roots(t.rank_count(), program.add_variable(kUnbounded, 1));
   std::vector<int> rates;
   for (std::size_t l = 0; l < t.link_count(); ++l) {
     rates.push_back(program.add_variable(rate_of(t.link(LinkId(l))), 0));
   }
-  if (!switches_work) {
-    conserve(program, t, rates);
-  }
+  conserve(program, t, rates, passes);
   for (std::size_t sink = 0; sink < t.rank_count(); ++sink) {
     add_flow(program, t, roots, rates, sink, false);
   }
   return program.maximise().value();
 }
 
-double optimum_by_flows(const Topology& t, bool switches_work) {
+double optimum_by_flows(const Topology& t, Passes of_broadcast, Passes of_reduction) {
   LinearProgram program;
   std::vector<int> roots;
   std::vector<int> a;
@@ -84,10 +91,8 @@ double optimum_by_flows(const Topology& t, bool switches_work) {
     r.push_back(program.add_variable(rate, 0));
     program.add_row({{a.back(), -1}, {r.back(), -1}}, -rate);
   }
-  if (!switches_work) {
-    conserve(program, t, a);
-    conserve(program, t, r);
-  }
+  conserve(program, t, a, of_broadcast);
+  conserve(program, t, r, of_reduction);
   for (std::size_t sink = 0; sink < t.rank_count(); ++sink) {
     add_flow(program, t, roots, a, sink, false);
     add_flow(program, t, roots, r, sink, true);
@@ -147,7 +152,7 @@ TEST_CASE("cuts and flows give the same bound of all-gather") {
 
     // Switches that multicast gain where they cannot pass on all that they could send.
     const AllGatherBound with_copies = allgather_optimum(t, true);
-    CHECK(rate(with_copies) == Approx(gather_by_flows(t, true)).epsilon(1e-5));
+    CHECK(rate(with_copies) == Approx(gather_by_flows(t, never)).epsilon(1e-5));
     CHECK(rate(with_copies) >= rate(optimum) * (1 - 1e-9));
     CHECK(rate(with_copies) <= rate(allgather_bound(t)) * (1 + 1e-9));
     const AllGatherBound with_sums = reducescatter_optimum(turned_round(t), true);
@@ -169,7 +174,8 @@ TEST_CASE("cuts and flows give the same joint optimum") {
     for (const bool in_network : {false, true}) {
       CAPTURE(kSeed, i, in_network);
       const Topology t = random_topology(kSeed + i, 6, 4, kUnit);
-      const double expected = optimum_by_flows(t, in_network);
+      const Passes passes = in_network ? never : always;
+      const double expected = optimum_by_flows(t, passes, passes);
       const double simple =
           static_cast<double>(allreduce_bound(t, in_network).algbw.bytes_per_second()) / kUnit;
       const AllReduceBound bound = joint_allreduce_bound(t, in_network);
@@ -186,4 +192,48 @@ TEST_CASE("cuts and flows give the same joint optimum") {
             bound.algbw);
     }
   }
+}
+
+/// Each switch multicasts, reduces, both or neither.
+Topology with_abilities(Topology t, std::uint64_t seed) {
+  std::uint64_t counter = 0;
+  for (std::size_t v = 0; v < t.node_count(); ++v) {
+    if (t.rank_of(NodeId(v))) continue;
+    Node node = t.node(NodeId(v));
+    const std::uint64_t bits = random_bits(seed, counter++);
+    node.multicasts = (bits & 1U) != 0;
+    node.reduces = (bits & 2U) != 0;
+    t.set_node_properties(NodeId(v), node);
+  }
+  return t;
+}
+
+TEST_CASE("where each switch has abilities of its own, cuts and flows give the same bounds") {
+  if (!LinearProgram::is_available()) RACKRAIL_SKIP("no solver for linear programs in this build");
+  int mixed = 0;
+  int between = 0;  // more than without abilities, less than with all of them
+  for (std::uint64_t i = 0; i < 200; ++i) {
+    CAPTURE(kSeed, i);
+    const Topology t = with_abilities(random_topology(kSeed + i, 6, 4, kUnit), kSeed + i);
+    if (!says_what_switches_do(t)) continue;
+    ++mixed;
+    const auto rate_of_all = [](const AllReduceBound& bound) {
+      return static_cast<double>(bound.algbw.bytes_per_second()) / kUnit;
+    };
+    const AllGatherBound gather = allgather_optimum(t, true);
+    CHECK(rate(gather) == Approx(gather_by_flows(t, unless_it_multicasts)).epsilon(1e-5));
+    const AllGatherBound scatter = reducescatter_optimum(t, true);
+    CHECK(rate(scatter) ==
+          Approx(gather_by_flows(turned_round(t), unless_it_reduces)).epsilon(1e-5));
+    const double found = rate_of_all(joint_allreduce_bound(t, true));
+    CHECK(found ==
+          Approx(optimum_by_flows(t, unless_it_multicasts, unless_it_reduces)).epsilon(1e-5));
+    const double none = rate_of_all(joint_allreduce_bound(t));
+    const double all = optimum_by_flows(t, never, never);
+    CHECK(found >= none * (1 - 1e-6));
+    CHECK(found <= all * (1 + 1e-6));
+    between += found > none * 1.001 && found < all * 0.999 ? 1 : 0;
+  }
+  CHECK(mixed > 100);
+  CHECK(between > 0);
 }
