@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <cmath>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -150,7 +151,8 @@ void run_fit_noise(Session& session, const FitOptions& options) {
                {"last", Align::kRight},
                {"steps", Align::kRight},
                {"by its own noise", Align::kRight},
-               {"by the others'", Align::kRight}});
+               {"by the others'", Align::kRight},
+               {"their noise is off by", Align::kRight}});
   for (std::size_t i = 0; i < runs.size(); ++i) {
     const planner::NoiseRun& run = runs[i];
     const planner::NoisePoint& end = run.points.back();
@@ -158,14 +160,20 @@ void run_fit_noise(Session& session, const FitOptions& options) {
     std::vector<planner::NoiseRun> others = runs;
     others.erase(others.begin() + static_cast<std::ptrdiff_t>(i));
     nlohmann::json entry = {{"batch", run.batch},
+                            {"points", run.points.size()},
                             {"steps", end.steps},
                             {"steps_by_own_noise", own},
                             {"noise_scale_first", run.points.front().noise_scale},
                             {"noise_scale_middle", run.points[run.points.size() / 2].noise_scale},
                             {"noise_scale_last", end.noise_scale}};
     std::string by_others = "-";
+    std::string off_by = "-";
     if (!others.empty()) {
-      const double steps = planner::NoisePath(others).steps(0, end.progress, base, run.batch);
+      const planner::NoisePath path(others);
+      const double error = path.median_log_error(run);
+      entry["median_log_error_of_others_noise"] = error;
+      off_by = fmt::format("a factor of {:.2f}", std::exp(error));
+      const double steps = path.steps(0, end.progress, base, run.batch);
       entry["steps_by_others_noise"] = steps;
       by_others = fmt::format("{:+.1f} %", (steps / end.steps - 1) * 100);
     }
@@ -173,7 +181,7 @@ void run_fit_noise(Session& session, const FitOptions& options) {
                    fmt::format("{:.0f}", run.points.front().noise_scale),
                    fmt::format("{:.0f}", run.points[run.points.size() / 2].noise_scale),
                    fmt::format("{:.0f}", end.noise_scale), fmt::format("{}", end.steps),
-                   fmt::format("{:+.1f} %", (own / end.steps - 1) * 100), by_others});
+                   fmt::format("{:+.1f} %", (own / end.steps - 1) * 100), by_others, off_by});
     result["runs"].push_back(std::move(entry));
   }
   if (session.json) {

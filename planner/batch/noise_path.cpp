@@ -134,4 +134,14 @@ double NoisePath::steps(double from, double to, double base_batch, double batch)
   return steps;
 }
 
+double NoisePath::median_log_error(const NoiseRun& run) const {
+  std::vector<double> errors;
+  for (const NoisePoint& point : run.points) {
+    errors.push_back(std::abs(std::log(at(point.progress, run.batch) / point.noise_scale)));
+  }
+  std::sort(errors.begin(), errors.end());
+  const std::size_t middle = errors.size() / 2;
+  return errors.size() % 2 == 1 ? errors[middle] : (errors[middle - 1] + errors[middle]) / 2;
+}
+
 }  // namespace rackrail::planner

@@ -39,6 +39,9 @@ class NoisePath {
   double at(double progress, double batch) const;
   /// Steps of `batch` for progress from `from` to `to`.
   double steps(double from, double to, double base_batch, double batch) const;
+  /// How far at() is from what a run logged: the median of |log(predicted/measured)| over its
+  /// points. exp() of it is the factor by which half of them are off at most.
+  double median_log_error(const NoiseRun& run) const;
 
  private:
   std::vector<NoiseRun> runs_;

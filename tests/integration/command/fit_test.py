@@ -1,5 +1,6 @@
 """Step times and noise fitted to measurements; batch policies of plans."""
 
+import math
 import unittest
 
 import harness
@@ -57,6 +58,10 @@ class Fit(harness.CommandTest):
         for run in result["runs"]:
             with self.subTest(batch=run["batch"]):
                 self.assertLess(abs(run["steps_by_others_noise"] / run["steps"] - 1), 0.1)
+                # The path itself: between batches within a fifth, beyond them within two fifths.
+                is_between = 128 < run["batch"] < 4096
+                self.assertLess(run["median_log_error_of_others_noise"],
+                                math.log(1.2 if is_between else 1.4))
 
     def test_bad_input_is_named(self):
         self.write("short.csv", "num_nodes,num_replicas,local_bsz,step_time\n1,1,4,0.5\n")

@@ -23,6 +23,16 @@ TEST_CASE("noise scales between points, runs and beyond them") {
   CHECK(two.at(100, 1024) == Approx(800));
 }
 
+TEST_CASE("how far a path is from a run is the median of its points") {
+  const NoisePath path({{64, {{100, 100, 200}, {300, 300, 800}}}});
+  CHECK(path.median_log_error({64, {{100, 100, 200}, {200, 200, 400}}}) == Approx(0).margin(1e-12));
+  // Off by factors of 2, 1/4 and 8.
+  const NoiseRun odd{64, {{100, 100, 100}, {200, 200, 1600}, {300, 300, 100}}};
+  CHECK(path.median_log_error(odd) == Approx(std::log(4)));
+  const NoiseRun even{64, {{100, 100, 100}, {300, 300, 100}}};
+  CHECK(path.median_log_error(even) == Approx(std::log(4)));
+}
+
 TEST_CASE("steps are the integral of progress over gain") {
   const NoisePath flat({{64, {{1000, 1000, 300}}}});
   const double gain = (300.0 / 64 + 1) / (300.0 / 512 + 1);
