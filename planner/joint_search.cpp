@@ -239,25 +239,33 @@ void JointSearch::simulate(Trial& trial, std::optional<Duration>& fastest, Found
 void JointSearch::refine(Found& found, const CandidateFilter& candidates, bool may_compress) {
   if (may_compress && !is_stopped()) {
     report("the same codec everywhere");
-    for (Search::Uniform& plan :
-         search_.uniform_plans(found.best.bucket_size, found.best.plan.batch, candidates)) {
-      if (plan.is_everywhere) {
-        lower(found.uniform, plan.name, plan.scored.estimate.step_time);
-      }
-      for (const auto& [name, limit] : kLimits) {
-        if (keeps_to(plan.scored, limit)) {
-          lower(found.best_of, name, plan.scored.estimate.step_time);
-        }
-      }
-      found.fastest = std::min(found.fastest, plan.scored.estimate.step_time);
-      if (plan.scored.estimate.step_time < scaled(found.best.estimate.step_time, 1 - kWorthwhile)) {
-        found.best = std::move(plan.scored);
-      }
-    }
+    take_uniform(found, candidates);
   }
   if (!is_stopped()) {
     report("lighter codecs");
-    found.lightened = search_.lighten(found.best, candidates, found.fastest);
+    // From the fastest of all: what one search after the other gave up would add up.
+    const Duration limit = std::min(scaled(found.fastest, 1 + kWorthwhile), found.fastest_uniform);
+    found.lightened = search_.lighten(found.best, candidates, limit);
+  }
+}
+
+void JointSearch::take_uniform(Found& found, const CandidateFilter& candidates) {
+  for (Search::Uniform& plan :
+       search_.uniform_plans(found.best.bucket_size, found.best.plan.batch, candidates)) {
+    const Duration step = plan.scored.estimate.step_time;
+    if (plan.is_everywhere) {
+      lower(found.uniform, plan.name, step);
+    }
+    for (const auto& [name, limit] : kLimits) {
+      if (keeps_to(plan.scored, limit)) {
+        lower(found.best_of, name, step);
+      }
+    }
+    found.fastest = std::min(found.fastest, step);
+    found.fastest_uniform = std::min(found.fastest_uniform, step);
+    if (step < found.best.estimate.step_time) {
+      found.best = std::move(plan.scored);
+    }
   }
 }
 

@@ -114,6 +114,8 @@ class JointSearch {
   struct Found {
     Search::Scored best;
     Duration fastest;  ///< step of all that was simulated: best may take kWorthwhile more
+    /// Of the same codec everywhere: best takes no more.
+    Duration fastest_uniform = CandidateSet::kNoLimit;
     std::map<std::string, Duration> best_of;
     std::map<std::string, Duration> uniform;
     int lightened = 0;
@@ -138,6 +140,8 @@ class JointSearch {
   void try_parts(Found& found);
   /// Plans of candidates of one kind instead of `found` where faster.
   void try_part(Found& found, const CandidateFilter& part, const std::string& name);
+  /// The same codec everywhere instead of `found`, on its buckets, where faster.
+  void take_uniform(Found& found, const CandidateFilter& candidates);
   /// The same codec everywhere, then lighter ones, in what was found among `candidates`.
   void refine(Found& found, const CandidateFilter& candidates, bool may_compress);
   /// Simulates it unless it can neither be the result nor the fastest under its limit.

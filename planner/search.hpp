@@ -116,11 +116,10 @@ class Search {
   };
   std::vector<Uniform> uniform_plans(Bytes bucket_size, const plan::BatchPlan& batch,
                                      const CandidateFilter& filter);
-  /// Lighter codecs where the step does not become longer by it: overlap hides the extra bytes. By
-  /// the timeline, as far as simulation agrees that it is within kWorthwhile of the fastest step
-  /// known: what one search after the other gave up would add up. Returns the number of buckets
-  /// that it changed.
-  int lighten(Scored& best, const CandidateFilter& filter, Duration fastest);
+  /// Lighter codecs where the step becomes no longer than `limit` by it: overlap hides the extra
+  /// bytes. By the timeline, as far as simulation agrees. Returns the number of buckets that it
+  /// changed.
+  int lighten(Scored& best, const CandidateFilter& filter, Duration limit);
   /// CandidateSet::cheapest(), whose times are shared.
   std::optional<Choice> cheapest(std::int64_t elements, const CandidateFilter& filter) {
     return candidates_.cheapest(elements, filter);

@@ -87,7 +87,7 @@ std::vector<Search::Uniform> Search::uniform_plans(Bytes bucket_size, const plan
   return plans;
 }
 
-int Search::lighten(Scored& best, const CandidateFilter& filter, Duration fastest) {
+int Search::lighten(Scored& best, const CandidateFilter& filter, Duration limit) {
   const std::vector<TensorGroup> groups = groups_in(best.plan);
   const CompressionTable table = table_for(groups, best.plan.batch, filter);
   Assignment assignment;
@@ -101,10 +101,10 @@ int Search::lighten(Scored& best, const CandidateFilter& filter, Duration fastes
     assignment.push_back(static_cast<std::uint32_t>(at - table.choices[b].begin()));
   }
   const Timeline timeline(table.problem);
+  const double most = std::max(1.0, limit / best.estimate.step_time);
   const std::vector<LighterOption> changes =
-      planner::lighten(timeline, assignment, scaled(timeline.step(assignment), 1 + kWorthwhile));
+      planner::lighten(timeline, assignment, scaled(timeline.step(assignment), most));
   // As many of them as the simulator agrees to, by bisection: more changes are mostly slower.
-  const Duration limit = scaled(fastest, 1 + kWorthwhile);
   std::size_t agreed = 0;
   std::size_t refused = changes.size() + 1;
   while (agreed + 1 < refused && budget_left(best)) {
