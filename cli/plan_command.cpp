@@ -46,9 +46,11 @@ constexpr int kMostSamples = 1'000'000'000;
 constexpr int kMostWarmupSteps = 1'000'000'000;
 constexpr Bytes kSmallestBucket = 4_B;
 constexpr std::int64_t kFloatBytes = 4;
-/// Up to here the table of schedules by size takes less than the search and is always in the plan;
-/// above, only with --compare.
+/// Up to here the table of schedules by size takes less than the search; above, it is a coarse one,
+/// which takes a tenth of that, unless there is --compare.
 constexpr std::size_t kRanksOfQuickTable = 16;
+/// Above, schedules without tiers alone take longer to be made than the search has.
+constexpr std::size_t kRanksOfCoarseTable = 512;
 
 struct PlanOptions {
   ClusterOptions cluster;
@@ -440,6 +442,25 @@ std::optional<std::string> idle_bucket_size_note(const PlanOptions& options,
   return std::nullopt;
 }
 
+/// Which schedule is fastest at which size, unless there are too many ranks to say so.
+void add_schedules_by_size(plan::Plan& plan, const topology::Topology& cluster,
+                           plan::CostModel& cost_model, bool compares) {
+  const std::size_t ranks = cluster.rank_count();
+  const std::size_t most = compares ? planner::kMostTableRanks : kRanksOfCoarseTable;
+  if (ranks < 2) {
+    return;
+  }
+  if (ranks > most) {
+    plan.notes.push_back(
+        fmt::format("no table of the fastest schedule by size: above {} ranks it takes too long{}",
+                    most, ranks > planner::kMostTableRanks ? "" : "; rackrail schedules makes it"));
+    return;
+  }
+  planner::ScheduleTableOptions table;
+  table.is_coarse = !compares && ranks > kRanksOfQuickTable;
+  plan.schedules_by_size = planner::make_schedule_table(cluster, cost_model, table).ranges();
+}
+
 void run_plan(Session& session, const PlanOptions& options) {
   planner::PlannerOptions chosen = planner_options(options, session);
   const topology::Topology cluster = options.cluster.load(session);
@@ -478,9 +499,8 @@ void run_plan(Session& session, const PlanOptions& options) {
   // The table takes no longer than the search did, where it is made unasked.
   const bool has_time_for_table =
       !spent.was_stopped && (!budget.has_value() || !budget->is_half_of_search_used_up());
-  if (!options.naive && has_time_for_table &&
-      (options.compare || cluster.rank_count() <= kRanksOfQuickTable)) {
-    made.plan.schedules_by_size = planner::make_schedule_table(cluster, *cost_model, {}).ranges();
+  if (!options.naive && has_time_for_table) {
+    add_schedules_by_size(made.plan, cluster, *cost_model, options.compare);
   }
   if (options.compare_hosts) {
     compare_hosts(made, cluster, workload, chosen);

@@ -51,13 +51,15 @@ std::vector<CollectiveForm> collective_forms(const ScheduleFamily& family, plan:
   const std::size_t of_many =  // an all-reduce is two at once
       kMostTransfersOfManyOfOneSize / (what == plan::Collective::kAllReduce ? 2 : 1);
   const std::size_t of_one_size = is_many ? of_many : kMostTransfersOfOneSize;
-  return family.collectives(what, {.topology = topology,
-                                   .router = router,
-                                   .codecs = codecs,
-                                   .most_rounds = kMostRounds,
-                                   .most_transfers = options.is_of_one_size ? of_one_size : usual,
-                                   .may_have_rates = options.may_have_rates,
-                                   .is_of_one_size = options.is_of_one_size});
+  return family.collectives(
+      what, {.topology = topology,
+             .router = router,
+             .codecs = codecs,
+             .most_rounds = kMostRounds,
+             .most_transfers =
+                 std::min(options.is_of_one_size ? of_one_size : usual, options.most_transfers),
+             .may_have_rates = options.may_have_rates,
+             .is_of_one_size = options.is_of_one_size});
 }
 
 std::vector<FormShape> shapes_of(std::span<const CollectiveForm> forms) {

@@ -43,6 +43,7 @@ inline constexpr SliceSearch kSlicesOfOneSize{
 struct FormOptions {
   bool may_have_rates = true;  ///< routes
   bool is_of_one_size = false;
+  std::size_t most_transfers = SIZE_MAX;  ///< where the usual limit is above
 };
 
 /// Up to 500,000 transfers, of which a simulation takes about a second, and 2,000,000 where one

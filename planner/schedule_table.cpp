@@ -25,6 +25,10 @@ constexpr double kLeastOfSmaller = 0.5;
 constexpr double kWorthSimulating = 0.005;
 constexpr double kNearly = 0.01;  // bounds that are alike
 constexpr double kCrossoverAccuracy = 1.03;
+// In a coarse table.
+constexpr std::int64_t kCoarseFactor = 16;  // between sizes
+constexpr double kCoarseAccuracy = 2;       // of crossovers
+constexpr std::size_t kCoarseTransfers = 20'000;
 
 /// A family.
 struct Entry {
@@ -43,8 +47,11 @@ struct Entry {
 
 class TableMaker {
  public:
-  TableMaker(const topology::Topology& topology, plan::CostModel& cost_model)
-      : topology_(topology), router_(make_router(topology)), cost_model_(cost_model) {}
+  TableMaker(const topology::Topology& topology, plan::CostModel& cost_model, bool is_coarse)
+      : topology_(topology),
+        router_(make_router(topology)),
+        cost_model_(cost_model),
+        is_coarse_(is_coarse) {}
 
   void add_families(const ScheduleTableOptions& options, ScheduleTable& table);
   TableRow row(std::int64_t elements, bool simulate_all);
@@ -56,11 +63,18 @@ class TableMaker {
   const topology::Topology& topology_;
   topology::Router router_;
   plan::CostModel& cost_model_;
+  bool is_coarse_;
   std::vector<Entry> entries_;
 };
 
 void TableMaker::add_families(const ScheduleTableOptions& options, ScheduleTable& table) {
   const TierCodecs codecs{options.codec, options.codec};
+  FormOptions forms;
+  SliceSearch slices;
+  if (is_coarse_) {
+    forms.most_transfers = kCoarseTransfers;
+    slices.most_messages = kCoarseTransfers;
+  }
   for (const auto& family : schedule_families()) {
     if (auto refusal = graph_refusal(*family, topology_, codecs)) {
       table.refusals.push_back({std::string(family->name()), std::move(*refusal)});
@@ -71,8 +85,8 @@ void TableMaker::add_families(const ScheduleTableOptions& options, ScheduleTable
     }
     Entry& entry = entries_.emplace_back();
     entry.forms =
-        collective_forms(*family, plan::Collective::kAllReduce, topology_, router_, codecs);
-    entry.search.emplace(shapes_of(entry.forms));
+        collective_forms(*family, plan::Collective::kAllReduce, topology_, router_, codecs, forms);
+    entry.search.emplace(shapes_of(entry.forms), slices);
     table.families.emplace_back(family->name());
   }
 }
@@ -142,9 +156,12 @@ void TableMaker::add_crossovers(ScheduleTable& table) {
     // In the order of sizes: at `low` the former is at least as fast, at `high` the latter.
     std::int64_t low = table.rows[i - 1].bytes.count() / kElementBytes;
     std::int64_t high = table.rows[i].bytes.count() / kElementBytes;
-    while (high - low > 1 &&
-           static_cast<double>(high) > kCrossoverAccuracy * static_cast<double>(low)) {
-      const std::int64_t middle = low + (high - low) / 2;
+    const double accuracy = is_coarse_ ? kCoarseAccuracy : kCrossoverAccuracy;
+    while (high - low > 1 && static_cast<double>(high) > accuracy * static_cast<double>(low)) {
+      // Coarsely, by factors: sizes lie far apart.
+      const std::int64_t middle =
+          is_coarse_ ? std::llround(std::sqrt(static_cast<double>(low) * static_cast<double>(high)))
+                     : low + (high - low) / 2;
       const bool is_over =
           simulate(entries_[to], middle).time < simulate(entries_[from], middle).time;
       (is_over ? high : low) = middle;
@@ -161,7 +178,8 @@ std::vector<std::int64_t> element_counts(const topology::Topology& topology,
         fmt::format("{} to {}", to_string(options.smallest), to_string(options.largest)),
         "a smallest size of at least one byte, and a largest that is no smaller"});
   }
-  const std::int64_t factor = topology.rank_count() >= kManyRanksInTable ? 4 : 2;
+  const std::int64_t usual = topology.rank_count() >= kManyRanksInTable ? 4 : 2;
+  const std::int64_t factor = options.is_coarse ? kCoarseFactor : usual;
   const std::int64_t largest = options.largest.count() / kElementBytes;
   std::vector<std::int64_t> counts;
   for (std::int64_t n = (options.smallest.count() + kElementBytes - 1) / kElementBytes;
@@ -205,7 +223,7 @@ ScheduleTable make_schedule_table(const topology::Topology& topology, plan::Cost
   topology.require_connected();
   const std::vector<std::int64_t> counts = element_counts(topology, options);
   ScheduleTable table;
-  TableMaker maker(topology, cost_model);
+  TableMaker maker(topology, cost_model, options.is_coarse);
   maker.add_families(options, table);
   if (table.families.empty()) {
     std::vector<std::string> reasons;

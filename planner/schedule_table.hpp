@@ -12,6 +12,9 @@
 // (candidates.hpp) a family must be able to be faster by half a percent to be simulated. How a
 // family's schedule is divided into rounds and slices is decided for each size
 // (collective_forms.hpp). From 96 ranks on every second power of two is left out.
+//
+// A coarse table is for plans, whose search must not take much longer for it: every fourth power of
+// two, crossovers within a factor of two, and schedules divided into 20,000 transfers at most.
 #pragma once
 
 #include <cstdint>
@@ -34,6 +37,7 @@ struct ScheduleTableOptions {
   plan::Codec codec;  ///< on every transfer
   /// Whether every family is simulated at every size, also those that cannot win.
   bool simulate_all = false;
+  bool is_coarse = false;
   /// Called now and then with a share done in 0..1; may be empty.
   std::function<void(double, const std::string&)> progress;
 };
@@ -53,7 +57,9 @@ struct TableRow {
 
 /// From this size on another family is the best one.
 struct Crossover {
-  Bytes bytes;  ///< smallest simulated size at which `to` is faster, within 3 % of the true one
+  /// Smallest simulated size at which `to` is faster, within 3 % of the true one; in a coarse
+  /// table at most twice that.
+  Bytes bytes;
   std::size_t from = 0;
   std::size_t to = 0;
 };

@@ -71,6 +71,26 @@ class Schedules(harness.CommandTest):
                          [(entry["from_bytes"], entry["schedule"])
                           for entry in plan["schedules_by_size"]])
 
+    def test_plans_of_more_ranks_keep_a_coarse_table(self):
+        def star(ranks):
+            return self.write(f"star{ranks}.csv", "source,target,bandwidth,latency\n" + "".join(
+                f"host{h},switch,10 GB/s,5 us\n" for h in range(ranks)))
+
+        options = ("resnet-50", "--codec", "none", "--bucket-size", "1 GB")
+        plan = self.rackrail_json("plan", star(24), *options)
+        ranges = plan["schedules_by_size"]
+        self.assertEqual(ranges[0]["from_bytes"], 1024)
+        table = self.rackrail_json("schedules", "star24.csv", "--to", "4 MiB", "--all")
+        for row in table["sizes"]:
+            with self.subTest(bytes=row["bytes"]):
+                said = [entry["schedule"] for entry in ranges if entry["from_bytes"] <= row["bytes"]]
+                # By no more off than crossovers and the division into transfers are.
+                self.assertLessEqual(row["schedules"][said[-1]]["time_s"], 1.1 * row["time_s"])
+        many = self.rackrail_json("plan", star(520), *options, "--schedule", "double-binary-tree")
+        self.assertEqual(many["schedules_by_size"], [])
+        self.assertEqual(len([note for note in many["notes"]
+                              if note.startswith("no table of the fastest schedule by size")]), 1)
+
     def test_bad_input_is_one_line(self):
         for arguments in (("--from", "1"), ("--codec", "zip"), ("--from", "2 MiB", "--to",
                                                                  "1 MiB")):
