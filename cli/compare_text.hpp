@@ -1,10 +1,12 @@
-// What `rackrail plan --compare` shows: every schedule family's step beside the plan's.
+// What `rackrail plan --compare` shows: the step of every schedule family, and of what runs without
+// a planner, beside the plan's.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
+#include "plan/plan.hpp"
 #include "planner/compare.hpp"
 
 namespace rackrail::cli {
@@ -14,7 +16,12 @@ namespace rackrail::cli {
 /// "fp16_refused" where there is none.
 nlohmann::json comparison_json(const std::vector<planner::FamilySteps>& families, Duration plan);
 
-/// The fastest family first, refusals last.
-std::string comparison_table(std::vector<planner::FamilySteps> families, Duration plan);
+/// Side by side, fastest first: "name", "kind" (plan, family, usual), "what", "step_time_s" and
+/// "against_plan"; families by their best step.
+nlohmann::json side_by_side_json(const planner::FamilyComparison& comparison,
+                                 const plan::Plan& plan);
+
+/// The fastest first, refusals last.
+std::string comparison_table(const planner::FamilyComparison& comparison, const plan::Plan& plan);
 
 }  // namespace rackrail::cli

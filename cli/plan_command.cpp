@@ -195,7 +195,7 @@ struct Made {
   plan::Plan plan;
   std::optional<planner::PlanReport> report;
   std::vector<planner::HostCountPoint> by_hosts;
-  std::vector<planner::FamilySteps> families;
+  planner::FamilyComparison compared;
   double gradient_error = 0;                                           ///< plan::reduced_error
   std::vector<std::pair<plan::Codec, plan::CodecError>> codec_errors;  ///< of codecs in use
 };
@@ -269,12 +269,10 @@ void compare_families(Made& made, const topology::Topology& cluster, const plan:
                       bool was_stopped) {
   // A whole search prefers codecs that round less to so much time.
   const double worthwhile = was_stopped ? 0 : planner::kWorthwhile;
-  planner::FamilyComparison compared =
-      planner::compare_families(cluster, workload, cost_model, chosen, made.plan.batch,
-                                scaled(made.plan.prediction.step_time, 1 - worthwhile));
-  made.families = std::move(compared.families);
-  if (compared.faster.has_value()) {
-    replace(made, *std::move(compared.faster), workload);
+  made.compared = planner::compare_families(cluster, workload, cost_model, chosen, made.plan.batch,
+                                            scaled(made.plan.prediction.step_time, 1 - worthwhile));
+  if (made.compared.faster.has_value()) {
+    replace(made, *std::move(made.compared.faster), workload);
   }
 }
 
@@ -358,7 +356,8 @@ void print_json(Session& session, const PlanOptions& options, const Made& made,
     result["output"] = options.output;
   }
   if (options.compare) {
-    result["schedules"] = comparison_json(made.families, made.plan.prediction.step_time);
+    result["schedules"] = comparison_json(made.compared.families, made.plan.prediction.step_time);
+    result["comparison"] = side_by_side_json(made.compared, made.plan);
   }
   for (const planner::HostCountPoint& point : made.by_hosts) {
     result["goodput_by_hosts"].push_back({{"hosts", point.hosts},
@@ -380,7 +379,7 @@ void print_text(const PlanOptions& options, const Made& made, const topology::To
              plan.batch.global_batch());
   fmt::print("{}\n{}\n", bucket_table(plan), prediction_table(plan));
   if (options.compare) {
-    fmt::print("{}\n", comparison_table(made.families, plan.prediction.step_time));
+    fmt::print("{}\n", comparison_table(made.compared, plan));
   }
   if (!made.by_hosts.empty()) {
     fmt::print("{}\n", host_table(made.by_hosts));
@@ -603,8 +602,8 @@ void add_plan_command(CLI::App& app, Session& session) {
       ->capture_default_str();
   CLI::Option* compare = command->add_flag(
       "--compare", options->compare,
-      "Also show the step time of every schedule family alone, for the same batch, "
-      "whatever --schedule and --codec say");
+      "Also show the step time of every schedule family alone, and of what runs without a planner, "
+      "for the same batch, whatever --schedule and --codec say");
   CLI::Option* compare_hosts = command->add_flag(
       "--compare-hosts", options->compare_hosts,
       "Also plan for 1, 2, 4, ... hosts, those that rackrail place takes, and for "

@@ -6,7 +6,9 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "planner/batch.hpp"
 #include "planner/finished_plan.hpp"
+#include "planner/plan_report.hpp"
 #include "planner/schedule_family.hpp"
 #include "planner/search.hpp"
 
@@ -103,6 +105,16 @@ void compare(FamilySearch& of, const topology::Topology& topology, FamilySteps& 
   }
 }
 
+/// What runs without a planner by the family of this search.
+void add_usual(std::vector<UsualStep>& usual, Search& search, const plan::Workload& workload,
+               const plan::BatchPlan& batch) {
+  std::vector<std::string> not_reached;
+  for (Rival& rival : usual_plans(search, workload, batch, not_reached)) {
+    usual.push_back(
+        {std::move(rival.name), std::move(rival.what), rival.scored.estimate.step_time});
+  }
+}
+
 /// What plans may use where the caller asked for a schedule or a codec. One that was asked for is
 /// also used on what is protected otherwise, which no plan here is: they have none of it then.
 CandidateFilter left_by(const PlannerOptions& asked) {
@@ -151,6 +163,7 @@ FamilyComparison compare_families(const topology::Topology& topology,
     Search search(topology, workload, cost_model, options);
     FamilySearch of{search, sizes, batch, options.stop, {may_use, faster_than}};
     compare(of, topology, steps);
+    add_usual(comparison.usual, search, workload, same_everywhere(batch));
     if (of.kept.scored.has_value()) {
       JointResult found;
       found.best = *std::move(of.kept.scored);

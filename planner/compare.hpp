@@ -1,4 +1,5 @@
-// Every schedule family on its own: the step time of a plan that uses nothing else.
+// Every schedule family on its own: the step time of a plan that uses nothing else. Beside them
+// what runs without a planner.
 //
 // Each family plans the whole step for the same batch: bucket sizes × a limit on codecs, each
 // bucket the cheapest of the family's candidates by the cost model, the step judged by the same
@@ -35,9 +36,19 @@ struct FamilySteps {
   bool was_stopped = false;
 };
 
+/// What runs without a planner, as in planner/plan_report.hpp.
+struct UsualStep {
+  std::string name;
+  std::string what;  ///< of what it consists
+  Duration step_time;
+};
+
 struct FamilyComparison {
   std::vector<FamilySteps> families;  ///< all that are registered, in their order
-  std::optional<plan::Plan> faster;   ///< with its prediction, verified
+  /// With as many samples on every rank. Absent are those that options or families leave out, or
+  /// that the search was stopped before.
+  std::vector<UsualStep> usual;
+  std::optional<plan::Plan> faster;  ///< with its prediction, verified
 };
 
 /// A step with a wider limit is never the slower one. For the steps `options.schedule` and

@@ -65,21 +65,26 @@ CandidateFilter family_with(const char* family, plan::CodecKind codec) {
   };
 }
 
-std::vector<Rival> baselines_of(Search& search, const plan::Workload& workload,
-                                const std::vector<Bytes>& sizes, const plan::BatchPlan& batch,
-                                std::vector<std::string>& not_reached) {
-  std::vector<Rival> baselines;
-  // Absent where the options leave no such plan; not reached where the search was stopped.
-  enum class Answer { kAbsent, kNotReached, kSimulated };
-  const auto simulate = [&](const Policy& policy, Search::Scored& scored) {
-    std::optional<Search::Draft> draft = search.draft(policy, batch);
-    if (!draft.has_value()) {
-      return Answer::kAbsent;
-    }
-    scored = std::move(draft->scored);
-    return search.score_below(scored, CandidateSet::kNoLimit) ? Answer::kSimulated
-                                                              : Answer::kNotReached;
-  };
+// Absent where the options leave no such plan; not reached where the search was stopped.
+enum class Answer { kAbsent, kNotReached, kSimulated };
+
+Answer simulate(Search& search, const Policy& policy, const plan::BatchPlan& batch,
+                Search::Scored& scored) {
+  std::optional<Search::Draft> draft = search.draft(policy, batch);
+  if (!draft.has_value()) {
+    return Answer::kAbsent;
+  }
+  scored = std::move(draft->scored);
+  return search.score_below(scored, CandidateSet::kNoLimit) ? Answer::kSimulated
+                                                            : Answer::kNotReached;
+}
+
+}  // namespace
+
+std::vector<Rival> usual_plans(Search& search, const plan::Workload& workload,
+                               const plan::BatchPlan& batch,
+                               std::vector<std::string>& not_reached) {
+  std::vector<Rival> usual;
   using enum plan::CodecKind;
   struct Kind {
     const char* name;
@@ -99,13 +104,24 @@ std::vector<Rival> baselines_of(Search& search, const plan::Workload& workload,
        family_with("parameter-server", kNone)}};
   for (const Kind& kind : kinds) {
     Search::Scored scored;
-    const Answer answer = simulate({kind.name, kind.bucket_size, kind.filter}, scored);
+    const Answer answer =
+        simulate(search, {kind.name, kind.bucket_size, kind.filter}, batch, scored);
     if (answer == Answer::kSimulated) {
-      baselines.push_back({kind.name, kind.what, std::move(scored)});
+      usual.push_back({kind.name, kind.what, std::move(scored)});
     } else if (answer == Answer::kNotReached) {
       not_reached.emplace_back(kind.name);
     }
   }
+  return usual;
+}
+
+namespace {
+
+std::vector<Rival> baselines_of(Search& search, const plan::Workload& workload,
+                                const std::vector<Bytes>& sizes, const plan::BatchPlan& batch,
+                                std::vector<std::string>& not_reached) {
+  std::vector<Rival> baselines = usual_plans(search, workload, batch, not_reached);
+  using enum plan::CodecKind;
   constexpr const char* kAllFp16 = "all FP16";
   const CandidateFilter is_fp16 = [](const Candidate& c) {
     return c.codecs.inside.kind == kFp16 && c.codecs.across.kind == kFp16;
@@ -113,7 +129,7 @@ std::vector<Rival> baselines_of(Search& search, const plan::Workload& workload,
   std::optional<Search::Scored> fp16;
   for (const Bytes size : sizes) {
     Search::Scored scored;
-    const Answer answer = simulate({kAllFp16, size, is_fp16}, scored);
+    const Answer answer = simulate(search, {kAllFp16, size, is_fp16}, batch, scored);
     if (answer == Answer::kNotReached) {
       not_reached.emplace_back(kAllFp16);
       return baselines;

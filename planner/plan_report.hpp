@@ -72,6 +72,12 @@ struct Rival {
   Search::Scored scored;
 };
 
+/// What runs without a planner, of the families that `search` has: NCCL-like ring and tree,
+/// DDP-like in FP32 and FP16, parameter server. Absent are those that its options leave out; names
+/// of those that were not simulated before the search was stopped are added to `not_reached`.
+std::vector<Rival> usual_plans(Search& search, const plan::Workload& workload,
+                               const plan::BatchPlan& batch, std::vector<std::string>& not_reached);
+
 /// The plan's choices undone one by one; `best` is a plan of `search`. Names of those that were not
 /// simulated before the search was stopped are added to `not_reached`.
 std::vector<Rival> undo_choices(Search& search, const Search::Scored& best, const BatchSpace& space,

@@ -48,6 +48,32 @@ class Plan(harness.CommandTest):
         self.assertEqual(steps("t"), steps("tor"))
         self.assertIn("hierarchical", {bucket["schedule"] for bucket in steps("sw")[1]})
 
+    def assert_is_side_by_side(self, plan, families):
+        """The plan, each family's best step and what runs without a planner, fastest first."""
+        rows = plan["comparison"]
+        self.assertEqual([row["step_time_s"] for row in rows],
+                         sorted(row["step_time_s"] for row in rows))
+        steps = {row["name"]: row for row in rows}
+        self.assertEqual(steps["this plan"]["step_time_s"], plan["step_time_s"])
+        self.assertEqual({row["name"]: row["step_time_s"] for row in rows
+                          if row["kind"] == "family"},
+                         {name: row["any"]["step_time_s"] for name, row in families.items()
+                          if "refused" not in row})
+        self.assertEqual({row["name"] for row in rows if row["kind"] == "usual"},
+                         {"NCCL-like ring", "NCCL-like tree", "DDP-like", "DDP-like, FP16",
+                          "parameter server"})
+        for row in rows:
+            self.assertAlmostEqual(row["against_plan"],
+                                   row["step_time_s"] / plan["step_time_s"] - 1, places=9)
+            self.assertGreaterEqual(row["step_time_s"], plan["step_time_s"] * 0.9989)
+        # Independently: buckets of 25 MiB by a ring in FP32, and all gradients at once.
+        naive = self.rackrail_json("plan", "two-racks-40g", "resnet-50", "--naive")
+        self.assertAlmostEqual(steps["DDP-like"]["step_time_s"] / naive["step_time_s"], 1, places=2)
+        at_once = self.rackrail_json("plan", "two-racks-40g", "resnet-50", "--naive",
+                                     "--bucket-size", "1 GB")
+        self.assertAlmostEqual(steps["NCCL-like ring"]["step_time_s"] / at_once["step_time_s"], 1,
+                               places=2)
+
     def test_every_family_is_compared_with_the_plan(self):
         plan = self.rackrail_json("plan", "two-racks-40g", "resnet-50", "--compare")
         families = {row["schedule"]: row for row in plan["schedules"]}
@@ -71,8 +97,11 @@ class Plan(harness.CommandTest):
                                            "--codec", "none", "--bucket-size",
                                            f"{row['fp32']['bucket_bytes']} B")
                 self.assertLessEqual(abs(alone["step_time_s"] / fp32 - 1), 0.001)
+        self.assert_is_side_by_side(plan, families)
         text = self.rackrail("plan", "two-racks-40g", "resnet-50", "--compare").out
         self.assertRegex(text, r"(?m)^hierarchical-ring +\d")
+        self.assertRegex(text, r"(?m)^this plan \(.*\) +- ")
+        self.assertRegex(text, r"(?m)^DDP-like \(FP32 ring, buckets of 25 MiB\) +- ")
         self.assertRegex(text, r"(?m)^not here +torus: ")
         no_loss = self.rackrail_json("plan", "two-racks-40g", "resnet-50", "--compare",
                                      "--error-budget", "0")
