@@ -11,6 +11,7 @@
 #include "planner/schedule_family.hpp"
 #include "planner/schedule_table.hpp"
 #include "sim/simulator.hpp"
+#include "tests/property/topology/random_topology.hpp"
 #include "tests/support/clusters.hpp"
 
 namespace rackrail::planner {
@@ -63,33 +64,53 @@ Topology star_of_uneven_ways() {
   return topology;
 }
 
+/// Whether what the table of one size says is no slower than the usual schedules, and within
+/// `slack` of them.
+void check_never_slower(const Topology& topology, plan::CostModel& costs, Bytes size,
+                        double slack) {
+  CAPTURE(topology.name(), topology.rank_count(), size.count());
+  ScheduleTableOptions options;
+  options.smallest = options.largest = size;
+  const ScheduleTable table = make_schedule_table(topology, costs, options);
+  REQUIRE(table.rows.size() == 1);
+  const TableRow& row = table.rows.front();
+  const Duration usual = fastest_usual(topology, size.count() / 4).value();
+  CAPTURE(table.families[row.best], row.times[row.best].time / usual);
+  CHECK(row.times[row.best].time <= scaled(usual, slack));
+}
+
 TEST_CASE("the best of the table is never slower than rings, trees and hierarchies") {
   struct Case {
     Topology topology;
     std::vector<Bytes> sizes;
   };
-  const std::vector<Bytes> sizes = {1_KiB, 32_KiB, 1_MiB, 32_MiB, 1_GiB};
+  const std::vector<Bytes> sizes = {1_KiB, 4_KiB, 32_KiB, 1_MiB, 32_MiB, 1_GiB};
+  const std::vector<Bytes> larger = {4_KiB, 32_MiB, 4_GiB};
   const std::vector<Case> cases = {
-      {test::boxes(2, 2), sizes},        {test::boxes(4, 8), {1_KiB, 32_KiB, 1_MiB, 1_GiB}},
+      {test::boxes(2, 2), sizes},        {test::boxes(4, 8), {1_KiB, 4_KiB, 32_KiB, 1_MiB, 1_GiB}},
       {test::uneven_hosts(), sizes},     {test::clos({4, 2, 3}, 2), sizes},
       {test::clos({8, 4, 6}, 3), sizes}, {test::boxes(12, 8), {1_KiB, 1_MiB, 1_GiB}},
-      {test::grid(3, 3, true), sizes},   {test::grid(3, 4, false), sizes},
-      {test::cuboid(2, 2, 2), sizes},    {star_of_uneven_ways(), sizes}};
+      {test::grid(3, 3, true), larger},  {test::grid(3, 4, false), sizes},
+      {test::cuboid(2, 2, 2), larger},   {star_of_uneven_ways(), larger}};
   for (const Case& c : cases) {
     const auto costs = sim::make_cost_model(c.topology, {});
     for (const Bytes size : c.sizes) {
-      CAPTURE(c.topology.name(), c.topology.rank_count(), size.count());
-      ScheduleTableOptions options;
-      options.smallest = options.largest = size;
-      const ScheduleTable table = make_schedule_table(c.topology, *costs, options);
-      REQUIRE(table.rows.size() == 1);
-      const TableRow& row = table.rows.front();
-      const Duration usual = fastest_usual(c.topology, size.count() / 4).value();
-      CAPTURE(table.families[row.best]);
       // With very many ranks, what may be faster by less than half a percent is not simulated.
       const bool is_exact = c.topology.rank_count() < kVeryManyRanks;
-      CHECK(row.times[row.best].time <= scaled(usual, is_exact ? 1 : 1.005));
+      check_never_slower(c.topology, *costs, size, is_exact ? 1 : 1.005);
     }
+  }
+}
+
+TEST_CASE("the best of the table is never slower than these on random clusters") {
+  constexpr std::uint64_t kSeed = 20261126;
+  constexpr Bytes kSizes[] = {4_KiB, 256_KiB, 16_MiB, 4_GiB};
+  for (std::uint64_t i = 0; i < 20; ++i) {
+    CAPTURE(kSeed, i);
+    const Topology topology = topology::test::random_topology(kSeed + i, 8, 4);
+    const auto costs = sim::make_cost_model(topology, {});
+    check_never_slower(topology, *costs, kSizes[i % std::size(kSizes)], 1);
+    check_never_slower(topology, *costs, kSizes[(i + 1) % std::size(kSizes)], 1);
   }
 }
 
