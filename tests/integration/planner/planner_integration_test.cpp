@@ -7,11 +7,13 @@
 
 #include "plan/format.hpp"
 #include "plan/verifier.hpp"
+#include "planner/forest/forest.hpp"
 #include "planner/held_rates.hpp"
 #include "planner/planner.hpp"
 #include "planner/schedule_family.hpp"
 #include "sim/simulator.hpp"
 #include "tests/support/clusters.hpp"
+#include "topology/linear_program.hpp"
 #include "topology/reader.hpp"
 
 namespace rackrail {
@@ -143,6 +145,29 @@ TEST_CASE("the same input and seed give the same plan, byte for byte") {
   const plan::Workload workload = model("resnet-50");
   CHECK(plan::to_binary(make_plan(topology, workload)) ==
         plan::to_binary(make_plan(topology, workload)));
+}
+
+TEST_CASE("plans of 64 ranks and of uneven clusters are the same, byte for byte, too") {
+  planner::PlannerOptions options;
+  options.bucket_size = 100_MiB;
+  // Rates over unlike routes, and trees of unequal shares of a rank's data.
+  options.route_rates = planner::RouteRates::kAlways;
+  for (const topology::Topology& topology :
+       {test::boxes(8, 8), test::nics_by_gpu(),
+        test::racks({{25, 10}, {5, 10}, {5, 5}}, {5, 10, 20})}) {
+    CAPTURE(topology.name(), topology.rank_count());
+    const plan::Workload workload = model("resnet-50");
+    CHECK(plan::to_binary(make_plan(topology, workload, options)) ==
+          plan::to_binary(make_plan(topology, workload, options)));
+  }
+  for (const topology::Topology& topology : {test::cube_mesh(), test::nics_by_gpu()}) {
+    const planner::ForestOptions few{.most_trees_per_rank = 4, .may_be_unequal = true};
+    const planner::Forest forest = planner::make_forest(topology, few);
+    CHECK(forest == planner::make_forest(topology, few));
+    if (topology::LinearProgram::is_available()) {
+      CHECK(forest.trees_per_rank > few.most_trees_per_rank);  // units of unequal trees
+    }
+  }
 }
 
 // Two racks of so many hosts, 500 Mbit/s a host, uplinks of 250 Mbit/s. Where racks have no names
