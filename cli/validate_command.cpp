@@ -262,6 +262,7 @@ void run_emulation(Session& session, const ValidateOptions& options) {
     emulation.collectives.codecs.clear();
     for (const std::string& codec : options.codecs) {
       emulation.collectives.codecs.push_back(parse_rounding_codec(codec));
+      emulation.step_codecs.push_back(emulation.collectives.codecs.back());
     }
   }
   emulation.scale = options.scale;
@@ -455,11 +456,13 @@ void add_validate_command(CLI::App& app, Session& session) {
   command
       ->add_option("--codecs", options->codecs,
                    "Of the all-reduces on an emulated network, such as none,fp16,int8 (default: "
-                   "none)")
+                   "none), and of a training with each beside the one with what is best; "
+                   "--within counts those, too")
       ->delimiter(',')
       ->excludes(cluster);
   command
-      ->add_option("--steps", options->steps, "Of the training on the emulated network or the GPUs")
+      ->add_option("--steps", options->steps,
+                   "Of each training on the emulated network or the GPUs")
       ->check(CLI::Range(2, 100'000))
       ->capture_default_str()
       ->excludes(cluster);

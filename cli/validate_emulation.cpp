@@ -150,7 +150,8 @@ struct PredictedStep {
   Duration time;
 };
 
-/// A plan for the built-in model on the network, with no codec but this one, if any is said.
+/// A plan for the built-in model on the network, with this codec where it may be used, if any is
+/// said.
 PredictedStep plan_step(const topology::Topology& machine, const plan::Workload& workload,
                         sim::SimulationOptions simulation, std::uint64_t seed,
                         const std::optional<plan::Codec>& codec) {
@@ -187,7 +188,7 @@ void execute_step(const emulate::EmulatedNetwork& network, const PredictedStep& 
     throw RuntimeFailure("training: " + result.reason);
   }
   const auto& schedules = predicted.plan.schedules;
-  const std::string with = codec ? ", " + plan::display_name(*codec) + " only" : "";
+  const std::string with = codec ? " with " + plan::display_name(*codec) : "";
   Compared compared{.what = "step of " + model + with,
                     .how = schedules.empty() ? "" : schedules.front().name(),
                     .predicted = predicted.time,
@@ -195,7 +196,7 @@ void execute_step(const emulate::EmulatedNetwork& network, const PredictedStep& 
   for (const runtime::WorkerReport& worker : result.workers) {
     compared.measured = std::max(compared.measured, worker.step_time);
   }
-  record.add_step(compared, rank_rows(result));
+  record.add_step(compared, codec, rank_rows(result));
 }
 
 /// None: whatever is best within the budget of errors.
@@ -234,11 +235,12 @@ void execute_all(Session& session, const EmulationValidation& options,
   sim::SimulationOptions simulation;
   simulation.device_rates = costs.calibration.rates;
   std::vector<CollectivePlan> plans = plan_collectives(machine, simulation, selection);
-  record.begin(costs.calibration, costs.workload, plans);
+  const auto of_steps = codecs_of_steps(options.step_codecs);
+  record.begin(costs.calibration, costs.workload, plans, of_steps.size());
   for (CollectivePlan& collectives : plans) {
     execute_collectives(network, folder, *interrupts, collectives, record);
   }
-  for (const std::optional<plan::Codec>& codec : codecs_of_steps(selection.codecs)) {
+  for (const std::optional<plan::Codec>& codec : of_steps) {
     const PredictedStep predicted =
         plan_step(machine, costs.workload, simulation, session.seed, codec);
     require_time(*interrupts);

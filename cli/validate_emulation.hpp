@@ -9,7 +9,7 @@
 //   or
 //     by each there is, to see what another choice would have been worth;
 //   * a training step of the built-in model, by a plan that is made for that topology with whatever
-//     codecs are best, and by one with each of the codecs that all-reduces are executed with.
+//     codecs are best, and by one with each codec that was asked for, where that may be used.
 //
 // Then all of it is executed, and predicted and measured times stand side by side. Workers share
 // the cores of the machine: computation, codecs and the cost per message are simulated as sharing
@@ -30,8 +30,9 @@ struct EmulationValidation {
   Bytes from;  ///< smaller all-reduces are left out
   Bytes to;    ///< and larger ones
   double scale = 1;
-  std::string output;       ///< file for the result as JSON; empty: none
-  std::int64_t steps = 30;  ///< of the training
+  std::string output;                    ///< file for the result as JSON; empty: none
+  std::int64_t steps = 30;               ///< of each training
+  std::vector<plan::Codec> step_codecs;  ///< trainings beside the one with what is best
   double worst_allowed =
       0;                    ///< share; an error above it, of an all-reduce or the step, is status 1
   double mean_allowed = 0;  ///< likewise for ErrorSummary::mean

@@ -87,7 +87,8 @@ void ValidationRecord::add_links(const runtime::emulate::NetworkPlan& plan,
 }
 
 void ValidationRecord::begin(const plan::Calibration& calibration, const plan::Workload& workload,
-                             const std::vector<CollectivePlan>& plans) {
+                             const std::vector<CollectivePlan>& plans, std::size_t steps) {
+  planned_steps_ = steps;
   result_["calibration"] = nlohmann::json::parse(plan::to_json(calibration));
   result_["compute"] = compute_json(workload);
   for (const CollectivePlan& plan : plans) {
@@ -114,9 +115,11 @@ void ValidationRecord::end_plan() {
   of_earlier_plans_ = cases_.size();
 }
 
-void ValidationRecord::add_step(const Compared& step, const nlohmann::json& ranks) {
+void ValidationRecord::add_step(const Compared& step, const std::optional<plan::Codec>& codec,
+                                const nlohmann::json& ranks) {
   steps_.push_back(step);
   nlohmann::json json = cli::to_json(step);
+  json["codec"] = codec ? nlohmann::json(plan::to_string(*codec)) : nlohmann::json();
   json["ranks"] = ranks;
   json["compute"] = result_["compute"];
   result_.emplace("step", json);
@@ -135,9 +138,8 @@ void ValidationRecord::finish() {
 }
 
 void ValidationRecord::finish_partially() {
-  say(fmt::format("\nPARTIAL: interrupted after {} of {} all-reduces, {} training steps\n",
-                  cases_.size(), planned_,
-                  steps_.empty() ? "before" : fmt::format("after {} kinds of", steps_.size())));
+  say(fmt::format("\nPARTIAL: interrupted after {} of {} all-reduces, {} of {} trainings\n",
+                  cases_.size(), planned_, steps_.size(), planned_steps_));
   say_totals();
   save();
   if (session_.json) {

@@ -27,13 +27,15 @@ class ValidationRecord {
   void add_links(const runtime::emulate::NetworkPlan& plan, const CheckedLinks& checked);
   /// What this machine costs, and all that is to be executed.
   void begin(const plan::Calibration& calibration, const plan::Workload& workload,
-             const std::vector<CollectivePlan>& plans);
+             const std::vector<CollectivePlan>& plans, std::size_t steps);
   /// The next one of these, measured.
   void add(const EmulatedCollective& one);
   /// The cases of one plan are all there: what its choices are worth.
   void end_plan();
-  /// The first one is `step` in JSON, and all are `steps`.
-  void add_step(const Compared& step, const nlohmann::json& ranks);
+  /// With no other codec than `codec`, where that may be used; none: with those that are best. The
+  /// first one is `step` in JSON, and all are `steps`.
+  void add_step(const Compared& step, const std::optional<plan::Codec>& codec,
+                const nlohmann::json& ranks);
   /// The last that is said.
   void finish();
   /// Instead, when a signal ended it: the same of what there is.
@@ -55,6 +57,7 @@ class ValidationRecord {
   std::optional<CheckedLinks> checked_;
   std::optional<RowByRow> table_;
   std::size_t planned_ = 0;
+  std::size_t planned_steps_ = 0;
   std::vector<EmulatedCollective> cases_;
   std::size_t of_earlier_plans_ = 0;  ///< cases
   std::vector<Compared> steps_;

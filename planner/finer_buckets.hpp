@@ -34,8 +34,8 @@ struct FinerBuckets {
 /// Gives each bucket the fastest division of its family, or of any, with its codec on all
 /// transfers, where that makes the step faster; the largest buckets first. A bucket that keeps its
 /// family and has several codecs stays as it is. No message becomes smaller than 32 KiB, as it is
-/// sent, by it: below, one costs a processor more than a network gains (8-bit blocks of 64 MiB on
-/// four racks of two: 450 ms, and 469 to 501 with messages of 8 KiB). `plan` must have schedules,
+/// sent, by it: below, one costs a processor more than a network gains (results/emulated-racks.md,
+/// 8-bit blocks). `plan` must have schedules,
 /// and a predicted step time, which is updated (not its gap). On more than 32 ranks it does
 /// nothing.
 void divide_finely(plan::Plan& plan, const plan::Workload& workload,

@@ -82,11 +82,10 @@ bool waits_for_first_copy(const std::vector<topology::RankGroup>& groups,
 /// before the first sums inside are there, and what came across last is then still to be copied
 /// inside.
 std::vector<std::uint32_t> parts_of_rounds(std::size_t rounds) {
-  constexpr std::uint32_t kWhole = 4;
-  std::vector<std::uint32_t> parts(rounds, kWhole);
+  constexpr std::size_t kSmaller = 2;  // rounds at either end
+  std::vector<std::uint32_t> parts(rounds);
   for (std::size_t i = 0; i < rounds; ++i) {
-    const std::size_t from_end = std::min(i, rounds - 1 - i);
-    parts[i] = from_end < 2 ? 1U << from_end : kWhole;
+    parts[i] = 1U << std::min({i, rounds - 1 - i, kSmaller});
   }
   return parts;
 }

@@ -52,6 +52,23 @@ TEST_CASE("groups exchange in any number of rounds") {
   }
 }
 
+TEST_CASE("the first and the last rounds exchange less than those between") {
+  const Topology topology = test::clos({2, 2}, 1);
+  topology::Router router(topology);
+  const ScheduleRequest request{topology, router, codecs_of("int8", "int8")};
+  const std::vector<std::vector<std::uint32_t>> parts = {
+      {1}, {1, 1}, {1, 2, 1}, {1, 2, 2, 1}, {1, 2, 4, 4, 4, 4, 2, 1}};
+  for (const std::vector<std::uint32_t>& of_rounds : parts) {
+    const std::size_t rounds = of_rounds.size();
+    const plan::TransferGraph graph = make_group_exchange(request, {}, rounds);
+    const std::size_t chunks = graph.chunk_count() / rounds;
+    for (std::size_t chunk = 0; chunk < graph.chunk_count(); ++chunk) {
+      INFO(rounds << " rounds, chunk " << chunk);
+      CHECK(graph.chunk_weights()[chunk] == of_rounds[chunk / chunks]);
+    }
+  }
+}
+
 TEST_CASE("chunks of no weight are left out of every round") {
   const Topology topology = test::clos({4, 2, 2}, 1);
   topology::Router router(topology);
