@@ -129,7 +129,7 @@ TEST_CASE("of copies round a ring the last are the smallest") {
     std::vector<std::int64_t> of_pair;  // across groups, in the order in which they leave
     for (const plan::Transfer& transfer : graph.transfers()) {
       if (transfer.src == Rank(0) && transfer.dst == Rank(8)) {
-        of_pair.push_back(graph.range(transfer, 1 << 20).size());
+        of_pair.push_back(graph.range(transfer, 3 << 20).size());
       }
     }
     return of_pair;
