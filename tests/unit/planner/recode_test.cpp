@@ -6,35 +6,10 @@
 
 #include "plan/verifier.hpp"
 #include "tests/support/clusters.hpp"
+#include "tests/support/graphs.hpp"
 
 namespace rackrail::planner {
 namespace {
-
-void check_equal(const plan::TransferGraph& a, const plan::TransferGraph& b) {
-  REQUIRE(a.transfers().size() == b.transfers().size());
-  CHECK(a.name() == b.name());
-  CHECK(a.collective() == b.collective());
-  CHECK(std::vector(a.chunk_weights().begin(), a.chunk_weights().end()) ==
-        std::vector(b.chunk_weights().begin(), b.chunk_weights().end()));
-  CHECK(std::vector(a.rates().begin(), a.rates().end()) ==
-        std::vector(b.rates().begin(), b.rates().end()));
-  CHECK(std::vector(a.routes().begin(), a.routes().end()) ==
-        std::vector(b.routes().begin(), b.routes().end()));
-  for (std::size_t i = 0; i < a.transfers().size(); ++i) {
-    const plan::Transfer& x = a.transfers()[i];
-    const plan::Transfer& y = b.transfers()[i];
-    const auto waits_x = a.dependencies(TransferId(i));
-    const auto waits_y = b.dependencies(TransferId(i));
-    const bool is_equal =
-        x.src == y.src && x.dst == y.dst && x.chunk_begin == y.chunk_begin &&
-        x.chunk_count == y.chunk_count && x.op == y.op && x.route == y.route &&
-        a.codecs()[x.codec] == b.codecs()[y.codec] &&
-        std::equal(waits_x.begin(), waits_x.end(), waits_y.begin(), waits_y.end());
-    if (!is_equal) {
-      FAIL(fmt::format("transfer {} differs", i));
-    }
-  }
-}
 
 TEST_CASE("a graph with other codecs is the one that its family makes for them") {
   const topology::Topology topology = GENERATE(test::boxes(3, 2), test::two_racks(),
@@ -56,7 +31,7 @@ TEST_CASE("a graph with other codecs is the one that its family makes for them")
         const auto made = family->all_reduces({topology, router, codecs});
         REQUIRE(made.size() == plain.size());
         for (std::size_t i = 0; i < made.size(); ++i) {
-          check_equal(recoded(plain[i], topology, codecs), made[i]);
+          test::check_same_graph(recoded(plain[i], topology, codecs), made[i]);
           ++compared;
         }
       }
