@@ -1,6 +1,7 @@
 #include "planner/schedules/bypass_trees.hpp"
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <cstdint>
 #include <iterator>
@@ -79,9 +80,10 @@ std::vector<double> rates_of_groups(const std::vector<BypassLink>& links, std::s
   return rates;
 }
 
-/// T with Σ max(0, 1 − C_i·T) = 1.
+/// T with Σ max(0, 1 − C_i·T) = 1. Precondition: rates are positive.
 double time_of_sums(std::vector<double> rates) {
   std::ranges::sort(rates);
+  assert(rates.front() > 0);
   double sum = 0;
   double time = 0;
   for (std::size_t i = 0; i < rates.size(); ++i) {
@@ -254,8 +256,11 @@ class BypassSums {
     events_.push({end + hop_time_, next_event_++, link.to, std::nullopt, piece, link.line});
     if (const std::size_t next = (link.from + 1) % k_; next != link.to) {
       ++children_[piece][link.to];
-      waiting_[next].push_back({piece, std::nullopt, time});
-      look_again(next, time);
+      // What others sent past those before it may be on its way to it still.
+      if (--children_[piece][next] == 0) {
+        waiting_[next].push_back({piece, std::nullopt, time});
+        look_again(next, time);
+      }
     }
   }
 
