@@ -4,12 +4,14 @@
 #include <cmath>
 #include <cstdint>
 #include <iterator>
+#include <map>
 #include <memory>
 #include <numeric>
 #include <tuple>
 #include <utility>
 
 #include "planner/forest/colours.hpp"
+#include "planner/part_loads.hpp"
 #include "planner/schedules/builder.hpp"
 #include "planner/schedules/bypass_trees.hpp"
 #include "planner/schedules/group_rings.hpp"
@@ -23,7 +25,8 @@ constexpr std::size_t kFewestGroupsPassed = 3;  // of two, relayed_exchange.hpp 
 constexpr std::size_t kBypassPieces[] = {4, 8, 12, 16, 24, 32};
 constexpr double kUnitsOfPassed = 1U << 28U;
 constexpr double kTimeOfPassed = 0.999;  // of what exact weights would take, at least
-constexpr double kSlowMember = 0.95;     // of the best rate of a line
+constexpr std::size_t kMostRoutesOfPassed = 64;
+constexpr double kSlowMember = 0.95;  // of the best rate of a line
 // Of the time of the sums over the number of groups: how long before it is sent on a piece is
 // summed inside a group, and how long before that it may be.
 constexpr double kAhead = 0.05;
@@ -48,14 +51,51 @@ struct PassedPiece {
   BypassTree copies;
 };
 
+std::vector<PassedPiece> passed_pieces(const PassedGroups& passed, std::size_t count) {
+  const std::vector<BypassTree> all = bypass_pieces(passed.rates, count);
+  std::vector<BypassTree> sums = bypass_trees(passed.rates, all);
+  LineRates back = passed.rates;
+  for (std::vector<double>& rates : back) {
+    std::ranges::reverse(rates);
+  }
+  std::vector<BypassTree> copies = all;
+  const std::size_t last = passed.groups.size() - 1;
+  for (BypassTree& tree : copies) {
+    tree.root = last - tree.root;
+  }
+  copies = bypass_trees(back, std::move(copies));
+  for (BypassTree& tree : copies) {
+    tree.root = last - tree.root;
+    for (BypassArc& arc : tree.arcs) {
+      arc.from = last - arc.from;
+      arc.to = last - arc.to;
+    }
+  }
+  // By root and size; what is summed first is copied first.
+  std::ranges::sort(sums, [](const BypassTree& one, const BypassTree& other) {
+    return std::tuple(one.root, one.share, one.end, one.number) <
+           std::tuple(other.root, other.share, other.end, other.number);
+  });
+  std::ranges::sort(copies, [](const BypassTree& one, const BypassTree& other) {
+    return std::tuple(one.root, one.share, -one.end, one.number) <
+           std::tuple(other.root, other.share, -other.end, other.number);
+  });
+  std::vector<PassedPiece> pieces;
+  for (std::size_t i = 0; i < sums.size(); ++i) {
+    pieces.push_back({std::move(sums[i]), std::move(copies[i])});
+  }
+  return pieces;
+}
+
 class BypassRings {
  public:
-  BypassRings(const PassedGroups& passed, const ScheduleRequest& request, std::size_t pieces)
+  BypassRings(const PassedGroups& passed, const ScheduleRequest& request,
+              const std::vector<PassedPiece>& pieces)
       : groups_(passed.groups),
         of_group_(1 / static_cast<double>(groups_.size())),
         request_(request),
         at_(request.topology.rank_count()) {
-    for (const PassedPiece& piece : pieces_of(passed, pieces)) {
+    for (const PassedPiece& piece : pieces) {
       for (auto& at_rank : at_) {
         at_rank.clear();
       }
@@ -122,42 +162,6 @@ class BypassRings {
     if (later != passed_on.begin()) {
       after.push_back(std::prev(later)->id);
     }
-  }
-
-  static std::vector<PassedPiece> pieces_of(const PassedGroups& passed, std::size_t count) {
-    const std::vector<BypassTree> all = bypass_pieces(passed.rates, count);
-    std::vector<BypassTree> sums = bypass_trees(passed.rates, all);
-    LineRates back = passed.rates;
-    for (std::vector<double>& rates : back) {
-      std::ranges::reverse(rates);
-    }
-    std::vector<BypassTree> copies = all;
-    const std::size_t last = passed.groups.size() - 1;
-    for (BypassTree& tree : copies) {
-      tree.root = last - tree.root;
-    }
-    copies = bypass_trees(back, std::move(copies));
-    for (BypassTree& tree : copies) {
-      tree.root = last - tree.root;
-      for (BypassArc& arc : tree.arcs) {
-        arc.from = last - arc.from;
-        arc.to = last - arc.to;
-      }
-    }
-    // By root and size; what is summed first is copied first.
-    std::ranges::sort(sums, [](const BypassTree& one, const BypassTree& other) {
-      return std::tuple(one.root, one.share, one.end, one.number) <
-             std::tuple(other.root, other.share, other.end, other.number);
-    });
-    std::ranges::sort(copies, [](const BypassTree& one, const BypassTree& other) {
-      return std::tuple(one.root, one.share, -one.end, one.number) <
-             std::tuple(other.root, other.share, -other.end, other.number);
-    });
-    std::vector<PassedPiece> pieces;
-    for (std::size_t i = 0; i < sums.size(); ++i) {
-      pieces.push_back({std::move(sums[i]), std::move(copies[i])});
-    }
-    return pieces;
   }
 
   Rank member(std::size_t group, std::size_t line) const {
@@ -246,17 +250,54 @@ class BypassRings {
   std::vector<std::vector<std::uint32_t>> at_;  ///< by rank, what the piece there waits for
 };
 
-/// By one in few pieces: its bound, without latencies, and not more than that of full links.
-FormShape bypass_in_more(const FormShape& few, const LineRates& rates, std::size_t pieces,
-                         std::size_t transfers_of_piece) {
-  FormShape shape = few;
-  const std::vector<BypassTree> all = bypass_pieces(rates, pieces);
+/// That a transfer takes whichever of equal routes the graph has it take (balanced_routes.hpp).
+topology::Route links_of_all_routes(topology::Router& router, Rank src, Rank dst) {
+  topology::Route common = router.route(src, dst);
+  for (const topology::Route& other : router.equal_routes(src, dst, kMostRoutesOfPassed)) {
+    std::erase_if(common,
+                  [&](LinkId link) { return std::ranges::find(other, link) == other.end(); });
+  }
+  return common;
+}
+
+/// Of a byte of the buffer, at least: what goes between groups, as pieces divide it.
+double seconds_across(const PassedGroups& passed, const ScheduleRequest& request,
+                      const std::vector<PassedPiece>& pieces) {
+  std::map<std::pair<Rank, Rank>, double> sent;
+  double whole = 0;
+  for (const PassedPiece& piece : pieces) {
+    whole += piece.sums.share;
+    const auto member = [&](std::size_t group, std::size_t line) {
+      return member_on_line(passed.groups[group], line);
+    };
+    for (const BypassArc& arc : piece.sums.arcs) {
+      sent[{member(arc.from, arc.line), member(arc.to, arc.line)}] += piece.sums.share;
+    }
+    for (const BypassArc& arc : piece.copies.arcs) {
+      sent[{member(arc.to, arc.line), member(arc.from, arc.line)}] += piece.sums.share;
+    }
+  }
+  PartLoads loads(request.topology);
+  for (const auto& [pair, share] : sent) {
+    loads.cross(links_of_all_routes(request.router, pair.first, pair.second), share / whole);
+  }
+  loads.end_part();
+  return loads.time({1});
+}
+
+/// By one in few pieces, and what goes between groups; without latencies.
+FormShape bypass_in_more(const CollectiveForm& few, const std::vector<PassedPiece>& all,
+                         std::size_t pieces, std::size_t transfers_of_piece,
+                         double seconds_per_byte) {
+  FormShape shape = few.shape();
   const auto times = static_cast<std::int64_t>(2 * pieces);
-  shape.largest_share = std::ranges::max_element(all, {}, &BypassTree::share)->share;
+  shape.largest_share = 0;
+  for (const PassedPiece& piece : all) {
+    shape.largest_share = std::max(shape.largest_share, piece.sums.share);
+  }
   shape.transfers = static_cast<std::int64_t>(all.size() * transfers_of_piece);
-  shape.bound->seconds_per_element = std::min(
-      shape.bound->seconds_per_element,
-      kTimeOfPassed * 2 * seconds_of_sums(rates).value() * static_cast<double>(sizeof(float)));
+  shape.bound->seconds_per_element =
+      kTimeOfPassed * seconds_per_byte * bytes_of_an_element(few.graph());
   shape.bound->alpha = {};
   shape.bound->rounding = shape.bound->rounding * times;
   shape.bound->fewest_elements *= times;
@@ -285,13 +326,14 @@ std::vector<CollectiveForm> bypass_ring_forms(const ScheduleRequest& request) {
         pieces > request.most_rounds) {
       break;
     }
-    const auto make = [passed, request, pieces] {
-      return BypassRings(*passed, request, pieces).make();
-    };
+    const auto all =
+        std::make_shared<const std::vector<PassedPiece>>(passed_pieces(*passed, pieces));
+    const auto make = [passed, request, all] { return BypassRings(*passed, request, *all).make(); };
     if (forms.empty()) {
       forms.emplace_back(make(), topology);
     } else {
-      forms.emplace_back(bypass_in_more(forms.front().shape(), passed->rates, pieces, of_piece),
+      forms.emplace_back(bypass_in_more(forms.front(), *all, pieces, of_piece,
+                                        seconds_across(*passed, request, *all)),
                          make);
     }
   }

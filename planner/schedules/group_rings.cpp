@@ -6,6 +6,7 @@
 #include <span>
 #include <utility>
 
+#include "plan/alpha_beta.hpp"
 #include "planner/schedules/builder.hpp"
 
 namespace rackrail::planner {
@@ -372,6 +373,10 @@ std::optional<std::string> refuse_group_rings(const topology::Topology& topology
     return "what is passed on keeps its codec";
   }
   return refuse_lossy_hops(codecs);
+}
+
+double bytes_of_an_element(const plan::TransferGraph& graph) {
+  return plan::bytes_per_element(graph)[graph.transfers().front().codec];
 }
 
 plan::TransferGraph make_group_rings(plan::Collective what, const ScheduleRequest& request,

@@ -36,6 +36,9 @@ namespace rackrail::planner {
 /// tier or do not survive many hops.
 std::optional<std::string> refuse_group_rings(const topology::Topology& topology,
                                               const TierCodecs& codecs);
+/// What an element takes of the links of a graph between such groups, all of whose transfers have
+/// the same codec. Precondition: it has some.
+double bytes_of_an_element(const plan::TransferGraph& graph);
 
 /// Groups in the order of their ring, in which neighbours are near.
 std::vector<topology::RankGroup> ring_of_groups(const topology::Topology& topology);

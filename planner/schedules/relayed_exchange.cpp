@@ -330,15 +330,16 @@ class RelayedExchange {
 
 /// By the form in the fewest pieces. Links carry as much whichever group has the root, so no ways
 /// that pieces take load them less than the program's.
-FormShape relayed_in_more(const FormShape& few, const RelayedLines& lines, std::size_t pieces) {
-  FormShape shape = few;
+FormShape relayed_in_more(const CollectiveForm& few, const RelayedLines& lines,
+                          std::size_t pieces) {
+  FormShape shape = few.shape();
   const auto times = static_cast<std::int64_t>(2 * pieces);
   const std::vector<double> sizes = relayed_sizes(pieces);
   shape.largest_share = lines.largest_share() / 2 * *std::ranges::max_element(sizes);
   shape.transfers = static_cast<std::int64_t>(pieces) * lines.transfers_of_a_piece();
   shape.bound->seconds_per_element =
       std::min(shape.bound->seconds_per_element,
-               kTimeOfRelayed * lines.seconds_per_byte() * static_cast<double>(sizeof(float)));
+               kTimeOfRelayed * lines.seconds_per_byte() * bytes_of_an_element(few.graph()));
   shape.bound->alpha = {};
   shape.bound->rounding = shape.bound->rounding * times;
   shape.bound->fewest_elements *= times;
@@ -370,7 +371,7 @@ std::vector<CollectiveForm> relayed_exchange_forms(const ScheduleRequest& reques
     if (forms.empty()) {
       forms.emplace_back(make(), topology);
     } else {
-      forms.emplace_back(relayed_in_more(forms.front().shape(), *lines, pieces), make);
+      forms.emplace_back(relayed_in_more(forms.front(), *lines, pieces), make);
     }
   }
   return forms;

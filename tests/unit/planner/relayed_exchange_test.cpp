@@ -4,13 +4,17 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "plan/alpha_beta.hpp"
+#include "plan/codec.hpp"
 #include "plan/verifier.hpp"
 #include "planner/collective_form.hpp"
 #include "tests/support/clusters.hpp"
+#include "tests/support/graphs.hpp"
 #include "topology/linear_program.hpp"
 
 namespace rackrail::planner {
@@ -18,12 +22,14 @@ namespace {
 
 using topology::Topology;
 
-std::vector<CollectiveForm> forms_of(const Topology& topology, topology::Router& router) {
+std::vector<CollectiveForm> forms_of(const Topology& topology, topology::Router& router,
+                                     const plan::Codec& codec = {}, std::size_t most_rounds = 256,
+                                     std::size_t most_transfers = 100'000) {
   return relayed_exchange_forms({.topology = topology,
                                  .router = router,
-                                 .codecs = {},
-                                 .most_rounds = 256,
-                                 .most_transfers = 100'000});
+                                 .codecs = {codec, codec},
+                                 .most_rounds = most_rounds,
+                                 .most_transfers = most_transfers});
 }
 
 bool has_solver() {
@@ -46,10 +52,11 @@ TEST_CASE("exchanges round slow pairs are right, and known before they are made"
       test::boxes_with_nics({{10, 25, 25, 25}, {25, 25, 25, 25}}, 4),
       test::boxes_with_nics({{25, 0, 25, 0}, {25, 25}}, 1),
   };
+  const std::string codec = GENERATE("none", "fp16");
   for (const Topology& topology : cases) {
-    INFO(topology.rank_count() << " ranks");
+    INFO(topology.rank_count() << " ranks, " << codec);
     topology::Router router(topology);
-    const auto forms = forms_of(topology, router);
+    const auto forms = forms_of(topology, router, plan::parse_codec(codec));
     REQUIRE(forms.size() > 2);
     for (const CollectiveForm& form : forms) {
       const plan::VerifyReport report = plan::verify(form.graph(), &topology);
@@ -96,11 +103,23 @@ TEST_CASE("the same exchange each time") {
   const auto one = forms_of(topology, router);
   const auto other = forms_of(topology, again);
   REQUIRE(one.size() == other.size());
-  const auto transfers = one.back().graph().transfers();
-  const auto same = other.back().graph().transfers();
-  CHECK(std::ranges::equal(transfers, same, [](const auto& a, const auto& b) {
-    return a.src == b.src && a.dst == b.dst && a.chunk_begin == b.chunk_begin && a.op == b.op;
-  }));
+  for (std::size_t form = 0; form < one.size(); ++form) {
+    test::check_same_graph(one[form].graph(), other[form].graph());
+  }
+}
+
+TEST_CASE("exchanges round slow pairs are in as many pieces as the request allows") {
+  if (!has_solver()) return;
+  const Topology topology = test::boxes_with_nics({{10, 25, 25, 25}, {25, 25, 25, 25}}, 4);
+  topology::Router router(topology);
+  const auto all = forms_of(topology, router);
+  REQUIRE(all.size() == 6);  // 16, 32, 64, 96, 128 and 192
+  CHECK(forms_of(topology, router, {}, 64).size() == 3);
+  CHECK(forms_of(topology, router, {}, 63).size() == 2);
+  CHECK(forms_of(topology, router, {}, 15).empty());
+  const auto third = static_cast<std::size_t>(all[2].shape().transfers);
+  CHECK(forms_of(topology, router, {}, 256, third).size() == 3);
+  CHECK(forms_of(topology, router, {}, 256, third - 1).size() == 2);
 }
 
 TEST_CASE("no exchange round others where no pair is slower, or groups are not two") {
