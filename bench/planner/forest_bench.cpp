@@ -253,6 +253,12 @@ RACKRAIL_ALL_REDUCE(mixed_nics_96, rails_with_mixed_nics(12));
 RACKRAIL_ALL_REDUCE(slow_nic_128, rails_with_slow_nic(16));
 RACKRAIL_ALL_REDUCE(uneven_racks_100, unlike_racks());
 RACKRAIL_ALL_REDUCE(mesh_256, test::grid(16, 16, false));
+// Unlike boxes, racks or leaves in one cluster.
+RACKRAIL_ALL_REDUCE(two_kinds_32, test::old_and_new_boxes());
+RACKRAIL_ALL_REDUCE(two_sizes_24, test::large_and_small_boxes());
+RACKRAIL_ALL_REDUCE(rails_of_two_kinds_36, test::rails_of_two_kinds());
+RACKRAIL_ALL_REDUCE(racks_of_two_kinds_28, test::racks_of_two_kinds());
+RACKRAIL_ALL_REDUCE(lost_cable_32, test::rails_with_lost_cable());
 #undef RACKRAIL_ALL_REDUCE
 BENCHMARK_CAPTURE(all_gather, h100_256, topology::read_cluster("h100-32x8-rail").topology)
     ->Iterations(1)

@@ -282,7 +282,8 @@ plan::TransferGraph make_group_exchange(const ScheduleRequest& request,
 }
 
 std::vector<CollectiveForm> group_exchange_forms(const ScheduleRequest& request,
-                                                 const FormShape& one) {
+                                                 const FormShape& one,
+                                                 const std::vector<std::uint32_t>& weights) {
   std::vector<CollectiveForm> forms;
   for (std::size_t rounds = 2; rounds <= request.most_rounds; rounds *= 2) {
     const auto count = static_cast<std::int64_t>(rounds);
@@ -297,8 +298,9 @@ std::vector<CollectiveForm> group_exchange_forms(const ScheduleRequest& request,
     // More parts are rounded, and no chunk is empty once each has an element.
     shape.bound->rounding = shape.bound->rounding * count;
     shape.bound->fewest_elements *= sum;  // the smallest part is 1
-    forms.emplace_back(shape,
-                       [request, rounds] { return make_group_exchange(request, {}, rounds); });
+    forms.emplace_back(shape, [request, weights, rounds] {
+      return make_group_exchange(request, weights, rounds);
+    });
   }
   return forms;
 }

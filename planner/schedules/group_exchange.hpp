@@ -33,8 +33,10 @@ plan::TransferGraph make_group_exchange(const ScheduleRequest& request,
                                         std::size_t rounds = 1);
 
 /// In two rounds, and in ever more as long as the request allows: beside make_group_exchange() in
-/// one, which is like `one`, with its bound. The request's topology and router must outlive them.
+/// one, of the same weights, which is like `one`, with its bound. The request's topology and router
+/// must outlive them.
 std::vector<CollectiveForm> group_exchange_forms(const ScheduleRequest& request,
-                                                 const FormShape& one);
+                                                 const FormShape& one,
+                                                 const std::vector<std::uint32_t>& weights = {});
 
 }  // namespace rackrail::planner

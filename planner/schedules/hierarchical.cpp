@@ -11,7 +11,9 @@
 // unless there were very many to be waited for.
 //
 // Chunks are alike; where links are not, a second choice has chunks of the sizes that load links
-// most evenly (planner/part_loads.hpp): a host with slow adapters owns little or nothing.
+// most evenly (planner/part_loads.hpp): a host with slow adapters owns little or nothing. In rounds
+// that fills the links of hosts of two kinds or sizes: those of which the others wait send what
+// they have once, and receive the sum once.
 //
 // Where groups are parts of larger ones (hosts of racks), there are also collectives that exchange
 // level by level (planner/schedules/nested_groups.hpp).
@@ -172,16 +174,22 @@ class Hierarchical final : public ScheduleFamily {
     std::ranges::move(bypass_ring_forms(request), std::back_inserter(forms));
     std::ranges::move(uneven_ring_forms(request), std::back_inserter(forms));
     std::ranges::move(relayed_exchange_forms(request), std::back_inserter(forms));
-    std::vector<CollectiveForm> others = ScheduleFamily::collectives(what, request);
     // That of all_reduce() in ever more rounds is one series.
-    forms.push_back(std::move(others.front()));
+    forms.emplace_back(all_reduce(request), request.topology);
     // Where there are rings, they are as fast by prediction, and faster over TCP: the more ranks
     // share a link, the more is lost (1.02 instead of 1.08 of the bound on four racks of two).
     if (!has_rings) {
       const FormShape one = forms.back().shape();
       std::ranges::move(group_exchange_forms(request, one), std::back_inserter(forms));
     }
-    std::move(others.begin() + 1, others.end(), std::back_inserter(forms));
+    if (const std::vector<std::uint32_t> weights = best_weights(request); !weights.empty()) {
+      forms.emplace_back(make_group_exchange(request, weights), request.topology);
+      const FormShape one = forms.back().shape();
+      std::ranges::move(group_exchange_forms(request, one, weights), std::back_inserter(forms));
+    }
+    for (plan::TransferGraph& graph : nested_all_reduces(request)) {
+      forms.emplace_back(std::move(graph), request.topology);
+    }
     return forms;
   }
 };

@@ -18,6 +18,8 @@ using topology::Topology;
 
 namespace {
 
+constexpr int kNvLink = 300;
+
 NodeId add_gpu(Topology& topology, const std::string& name, const std::string& host,
                const std::string& rack = "") {
   const NodeId gpu = topology.add_node(
@@ -35,6 +37,27 @@ void join(Topology& topology, NodeId a, NodeId b, int gigabytes_per_second) {
   topology.add_duplex_link(link);
 }
 
+/// GPU i has a NIC to switch i mod their number.
+void add_box(Topology& topology, const std::string& host, const std::string& rack,
+             const std::vector<int>& nics, const std::vector<NodeId>& switches, int nvlink) {
+  const NodeId inside = topology.add_node(
+      {.name = host + "-switch", .kind = NodeKind::kNvSwitch, .host = host, .rack = rack});
+  for (std::size_t g = 0; g < nics.size(); ++g) {
+    const NodeId gpu = add_gpu(topology, fmt::format("{}-gpu{}", host, g), host, rack);
+    join(topology, gpu, inside, nvlink);
+    if (nics[g] > 0) join(topology, gpu, switches[g % switches.size()], nics[g]);
+  }
+}
+
+std::vector<NodeId> add_spines(Topology& topology, std::size_t count) {
+  std::vector<NodeId> spines;
+  for (std::size_t i = 0; i < count; ++i) {
+    spines.push_back(
+        topology.add_node({.name = fmt::format("spine{}", i), .kind = NodeKind::kSpine}));
+  }
+  return spines;
+}
+
 }  // namespace
 
 Topology boxes(int count, int rails) {
@@ -43,24 +66,69 @@ Topology boxes(int count, int rails) {
       rails);
 }
 
-Topology boxes_with_nics(const std::vector<std::vector<int>>& nics, int rails) {
+Topology boxes_with_nics(const std::vector<std::vector<int>>& nics, int rails,
+                         const std::vector<int>& inside) {
   Topology topology("boxes");
-  std::vector<NodeId> switches;
-  for (int i = 0; i < rails; ++i) {
-    switches.push_back(
-        topology.add_node({.name = fmt::format("spine{}", i), .kind = NodeKind::kSpine}));
-  }
+  const std::vector<NodeId> switches = add_spines(topology, static_cast<std::size_t>(rails));
   for (std::size_t b = 0; b < nics.size(); ++b) {
-    const std::string host = fmt::format("box{}", b);
-    const NodeId inside =
-        topology.add_node({.name = host + "-switch", .kind = NodeKind::kNvSwitch, .host = host});
-    for (std::size_t g = 0; g < nics[b].size(); ++g) {
-      const NodeId gpu = add_gpu(topology, fmt::format("{}-gpu{}", host, g), host);
-      join(topology, gpu, inside, 300);
-      if (nics[b][g] > 0) join(topology, gpu, switches[g % switches.size()], nics[b][g]);
+    add_box(topology, fmt::format("box{}", b), "", nics[b], switches,
+            inside.empty() ? kNvLink : inside[b]);
+  }
+  return topology;
+}
+
+Topology old_and_new_boxes() {
+  const std::vector<int> modern(8, 25);
+  const std::vector<int> old = {12, 0, 12, 0, 0, 12, 0, 12};
+  return boxes_with_nics({modern, modern, old, old}, 2, {300, 300, 150, 150});
+}
+
+Topology large_and_small_boxes() {
+  const std::vector<int> large(8, 25);
+  const std::vector<int> small(4, 25);
+  return boxes_with_nics({large, small, large, small}, 1);
+}
+
+Topology rails_of_two_kinds() {
+  const std::vector<int> large(8, 12);
+  const std::vector<int> small(4, 25);
+  return boxes_with_nics({large, large, large, small, small, small}, 4,
+                         {300, 300, 300, 200, 200, 200});
+}
+
+Topology racks_of_boxes(const std::vector<BoxRack>& racks) {
+  Topology topology("racks of boxes");
+  const std::vector<NodeId> spines = add_spines(topology, racks.front().uplinks.front().size());
+  for (std::size_t r = 0; r < racks.size(); ++r) {
+    const std::string rack = fmt::format("rack{}", r);
+    std::vector<NodeId> leaves;
+    for (const std::vector<int>& uplinks : racks[r].uplinks) {
+      leaves.push_back(topology.add_node({.name = fmt::format("{}-leaf{}", rack, leaves.size()),
+                                          .kind = NodeKind::kTor,
+                                          .rack = rack}));
+      for (std::size_t s = 0; s < spines.size(); ++s) {
+        if (uplinks[s] > 0) join(topology, leaves.back(), spines[s], uplinks[s]);
+      }
+    }
+    for (std::size_t b = 0; b < racks[r].nics.size(); ++b) {
+      add_box(topology, fmt::format("{}-box{}", rack, b), rack, racks[r].nics[b], leaves, kNvLink);
     }
   }
   return topology;
+}
+
+Topology racks_of_two_kinds() {
+  const std::vector<int> large(8, 25);
+  const std::vector<int> small(4, 25);
+  return racks_of_boxes({{{large, large}, {{200}}}, {{small, small, small}, {{150}}}});
+}
+
+Topology rails_with_lost_cable() {
+  const std::vector<std::vector<int>> boxes(2, std::vector<int>(8, 25));
+  std::vector<std::vector<int>> uplinks(4, {25, 25});
+  const BoxRack whole{boxes, uplinks};
+  uplinks[1][1] = 0;
+  return racks_of_boxes({{boxes, uplinks}, whole});
 }
 
 Topology nics_by_host() {

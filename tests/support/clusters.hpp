@@ -15,8 +15,27 @@ namespace rackrail::test {
 /// Boxes of 8 GPUs on an NVSwitch (300 per GPU); GPU i of every box has 25 to switch i mod `rails`.
 topology::Topology boxes(int count, int rails);
 /// Boxes with as many GPUs as nics[box] has entries, on an NVSwitch (300 per GPU); GPU i has a NIC
-/// of nics[box][i] to switch i mod `rails`, none where that is 0.
-topology::Topology boxes_with_nics(const std::vector<std::vector<int>>& nics, int rails);
+/// of nics[box][i] to switch i mod `rails`, none where that is 0. `inside` are other rates of
+/// boxes' NVSwitches, if any.
+topology::Topology boxes_with_nics(const std::vector<std::vector<int>>& nics, int rails,
+                                   const std::vector<int>& inside = {});
+/// Two kinds of boxes in one cluster: two with 8 NICs of 25 and two with 4 of 12 and slower NVLink,
+/// on two switches that do not meet; boxes of 8 and of 4 GPUs in turn on one switch; on four rails
+/// three boxes with 8 NICs of 12 and three of 4 GPUs with NICs of 25 and slower NVLink.
+topology::Topology old_and_new_boxes();
+topology::Topology large_and_small_boxes();
+topology::Topology rails_of_two_kinds();
+/// A rack of boxes that have NICs as above: GPU i's goes to leaf i mod leaves, which has a cable of
+/// uplinks[leaf][s] to spine s; 0: none.
+struct BoxRack {
+  std::vector<std::vector<int>> nics;
+  std::vector<std::vector<int>> uplinks;
+};
+topology::Topology racks_of_boxes(const std::vector<BoxRack>& racks);
+/// Such racks: two boxes of 8 GPUs under 200 and three of 4 under 150, NICs of 25; two racks of two
+/// boxes of 8 on four leaves of two cables of 25 each, of which one is lost.
+topology::Topology racks_of_two_kinds();
+topology::Topology rails_with_lost_cable();
 /// Irregular ones, on one switch or, the last, on two. Four hosts of 4 GPUs with NICs of 25, 25, 10
 /// and 3: those of a host are alike, or each host has all four.
 topology::Topology nics_by_host();

@@ -11,6 +11,7 @@
 #include "planner/schedule_family.hpp"
 #include "sim/simulator.hpp"
 #include "tests/support/clusters.hpp"
+#include "topology/queries.hpp"
 
 namespace rackrail::planner {
 namespace {
@@ -70,6 +71,19 @@ TEST_CASE("8-bit blocks between four racks of two are 5 % faster in rounds") {
   CAPTURE(in_one_round.seconds(), found.value().time.seconds());
   CHECK(found.value().graph->chunk_count() > one.chunk_count());
   CHECK(found.value().time.seconds() <= 0.95 * in_one_round.seconds());
+}
+
+TEST_CASE("two kinds of boxes in one cluster are within 2 % of the joint optimum") {
+  for (const Topology& topology : {test::old_and_new_boxes(), test::rails_of_two_kinds()}) {
+    constexpr std::int64_t kElements = 1 << 28;  // 1 GiB
+    const auto costs = sim::make_cost_model(topology, {});
+    const auto found = fastest_collective(
+        schedule_family("hierarchical"),
+        {.elements = kElements, .topology = topology, .codecs = {}, .costs = *costs});
+    const auto optimum =
+        static_cast<double>(topology::joint_allreduce_bound(topology).algbw.bytes_per_second());
+    CHECK(found.value().time.seconds() <= 1.02 * 4 * kElements / optimum);
+  }
 }
 
 }  // namespace

@@ -30,6 +30,9 @@ TierCodecs codecs_of(const char* inside, const char* across) {
 const std::vector<std::pair<const char*, const char*>> kCodecPairs = {
     {"none", "none"}, {"none", "int8"}, {"int8", "int8"}};
 
+/// Of 4 lines and 3 groups; the second group owns nothing.
+const std::vector<std::uint32_t> kUnlikeWeights = {1, 0, 3, 1, 0, 3, 2, 0, 1, 2, 0, 1};
+
 void check_sums(const plan::TransferGraph& graph, const Topology& topology) {
   const plan::VerifyReport report = plan::verify(graph, &topology);
   INFO((report.ok() ? std::string() : report.problems.front()));
@@ -74,12 +77,30 @@ TEST_CASE("chunks of no weight are left out of every round") {
   topology::Router router(topology);
   for (const auto& [inside, across] : kCodecPairs) {
     const ScheduleRequest request{topology, router, codecs_of(inside, across)};
-    // Of 4 lines and 3 groups; the second group owns nothing.
-    const std::vector<std::uint32_t> weights = {1, 0, 3, 1, 0, 3, 2, 0, 1, 2, 0, 1};
-    const plan::TransferGraph graph = make_group_exchange(request, weights, 3);
+    const plan::TransferGraph graph = make_group_exchange(request, kUnlikeWeights, 3);
     check_sums(graph, topology);
     CHECK(graph.chunk_weights().size() == 3 * 8);
     CHECK(std::ranges::count(graph.chunk_weights(), 0U) == 0);
+  }
+}
+
+/// Of chunks of these weights, all alike if none.
+void check_forms(const ScheduleRequest& request, const std::vector<std::uint32_t>& weights) {
+  const CollectiveForm one(make_group_exchange(request, weights), request.topology);
+  const auto forms = group_exchange_forms(request, one.shape(), weights);
+  REQUIRE(forms.size() == 3);
+  std::int64_t last = one.shape().transfers;
+  for (const CollectiveForm& form : forms) {
+    const CollectiveForm made(form.graph(), request.topology);
+    CHECK(form.shape().transfers == 2 * last);
+    CHECK(form.shape().transfers == made.shape().transfers);
+    CHECK(form.shape().largest_share == Approx(made.shape().largest_share));
+    for (const std::int64_t elements : {10, 1'000, 1'000'000, 1'000'000'000}) {
+      const Duration exact = made.shape().bound->at_least(elements);
+      CHECK(form.shape().bound->at_least(elements) <= exact);
+      CHECK(form.shape().bound->at_least(elements).seconds() >= 0.99 * exact.seconds() - 1e-6);
+    }
+    last = form.shape().transfers;
   }
 }
 
@@ -87,29 +108,28 @@ TEST_CASE("what exchanges in rounds are like is known before they are made") {
   for (const Topology& topology : groupings()) {
     topology::Router router(topology);
     for (const auto& [inside, across] : kCodecPairs) {
-      const ScheduleRequest request{.topology = topology,
-                                    .router = router,
-                                    .codecs = codecs_of(inside, across),
-                                    .most_rounds = 8,
-                                    .most_transfers = 20'000};
-      const CollectiveForm one(make_group_exchange(request), topology);
-      const auto forms = group_exchange_forms(request, one.shape());
-      REQUIRE(forms.size() == 3);
-      std::int64_t last = one.shape().transfers;
-      for (const CollectiveForm& form : forms) {
-        INFO(topology.name() << ", " << inside << ", " << across);
-        const CollectiveForm made(form.graph(), topology);
-        CHECK(form.shape().transfers == 2 * last);
-        CHECK(form.shape().transfers == made.shape().transfers);
-        CHECK(form.shape().largest_share == Approx(made.shape().largest_share));
-        for (const std::int64_t elements : {10, 1'000, 1'000'000, 1'000'000'000}) {
-          const Duration exact = made.shape().bound->at_least(elements);
-          CHECK(form.shape().bound->at_least(elements) <= exact);
-          CHECK(form.shape().bound->at_least(elements).seconds() >= 0.99 * exact.seconds() - 1e-6);
-        }
-        last = form.shape().transfers;
-      }
+      INFO(topology.name() << ", " << inside << ", " << across);
+      check_forms({.topology = topology,
+                   .router = router,
+                   .codecs = codecs_of(inside, across),
+                   .most_rounds = 8,
+                   .most_transfers = 20'000},
+                  {});
     }
+  }
+}
+
+TEST_CASE("so are those of chunks of unlike weights") {
+  const Topology topology = test::clos({4, 2, 2}, 1);
+  topology::Router router(topology);
+  for (const auto& [inside, across] : kCodecPairs) {
+    INFO(inside << ", " << across);
+    check_forms({.topology = topology,
+                 .router = router,
+                 .codecs = codecs_of(inside, across),
+                 .most_rounds = 8,
+                 .most_transfers = 20'000},
+                kUnlikeWeights);
   }
 }
 
