@@ -17,6 +17,7 @@ Exit status: 0 all is right, 1 something is not, 2 bad arguments. Needs rackrail
 import argparse
 import json
 import os
+import random
 import re
 import signal
 import socket
@@ -232,13 +233,13 @@ def run_rank(options):
 
 
 def free_ports():
-    """The first of two in a row."""
+    """The first of two in a row, of those that the system gives to nobody by itself."""
     while True:
+        port = random.randrange(10_000, 32_000)
         with socket.socket() as first, socket.socket() as second:
-            first.bind(("127.0.0.1", 0))
-            port = first.getsockname()[1]
             try:
-                second.bind(("127.0.0.1", port + 1))
+                first.bind(("", port))
+                second.bind(("", port + 1))
                 return port
             except OSError:
                 pass
