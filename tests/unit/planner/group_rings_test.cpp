@@ -129,7 +129,7 @@ TEST_CASE("of copies round a ring the last are the smallest") {
     std::vector<std::int64_t> of_pair;  // across groups, in the order in which they leave
     for (const plan::Transfer& transfer : graph.transfers()) {
       if (transfer.src == Rank(0) && transfer.dst == Rank(8)) {
-        of_pair.push_back(graph.range(transfer, 3 << 20).size());
+        of_pair.push_back(graph.range(transfer, 1 << 20).size());
       }
     }
     return of_pair;
@@ -137,7 +137,10 @@ TEST_CASE("of copies round a ring the last are the smallest") {
   const auto gathered = sizes(Collective::kAllGather);
   REQUIRE(gathered.size() > 3 * 4);
   CHECK(gathered.back() * 8 < gathered.front());
-  CHECK(std::is_sorted(gathered.rbegin(), gathered.rend()));
+  // Equal parts of a buffer may differ by an element.
+  CHECK(std::ranges::adjacent_find(gathered, [](std::int64_t before, std::int64_t after) {
+          return after > before + 1;
+        }) == gathered.end());
   // Of sums, the first ones.
   const auto summed = sizes(Collective::kReduceScatter);
   CHECK(summed.front() * 2 == summed.back());
