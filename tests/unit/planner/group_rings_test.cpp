@@ -137,10 +137,10 @@ TEST_CASE("of copies round a ring the last are the smallest") {
   const auto gathered = sizes(Collective::kAllGather);
   REQUIRE(gathered.size() > 3 * 4);
   CHECK(gathered.back() * 8 < gathered.front());
-  // Equal parts of a buffer may differ by an element.
-  CHECK(std::ranges::adjacent_find(gathered, [](std::int64_t before, std::int64_t after) {
-          return after > before + 1;
-        }) == gathered.end());
+  CAPTURE(gathered);
+  const auto small = [&](std::int64_t size) { return size * 4 <= gathered.front(); };
+  CHECK(std::all_of(gathered.end() - 5, gathered.end(), small));
+  CHECK(std::none_of(gathered.begin(), gathered.begin() + 8, small));
   // Of sums, the first ones.
   const auto summed = sizes(Collective::kReduceScatter);
   CHECK(summed.front() * 2 == summed.back());
