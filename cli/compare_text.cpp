@@ -129,6 +129,7 @@ std::string comparison_table(const planner::FamilyComparison& comparison, const 
                {"any codec", Align::kRight},
                {"bucket", Align::kRight},
                {"against the plan", Align::kRight}});
+  std::string remarks;
   std::string refusals;
   for (const planner::FamilySteps& family : comparison.families) {
     refusals += remarks_of(family);
@@ -138,13 +139,15 @@ std::string comparison_table(const planner::FamilyComparison& comparison, const 
   }
   for (const Row& row : rows_of(comparison, plan)) {
     table.add_row(
-        {row.what.empty() ? row.name : fmt::format("{} ({})", row.name, row.what),
-         row.family != nullptr ? time_text(row.family->fp32) : "-",
+        {row.name, row.family != nullptr ? time_text(row.family->fp32) : "-",
          row.family != nullptr ? time_text(row.family->fp16) : "-", to_string(row.step_time),
          row.family != nullptr ? to_string(row.family->any->bucket_size) : "-",
          fmt::format("{:+.1f} %", (row.step_time / plan.prediction.step_time - 1) * 100)});
+    if (!row.what.empty()) {
+      remarks += fmt::format("{:<16} {}\n", row.name, row.what);
+    }
   }
-  return table.to_string() + refusals;
+  return table.to_string() + remarks + refusals;
 }
 
 }  // namespace rackrail::cli

@@ -157,8 +157,8 @@ RACKRAIL_API rackrail_status rackrail_wait(rackrail_context* context, int32_t bu
 
 /*
  * What rackrail_plan() has planned, as JSON: a list with "elements", "schedule" and "codec" of each
- * bucket, which are "none" in a job of one, where nothing moves, and "error", the relative error that
- * its codecs leave in one sum without error feedback, by their model (plan/reduced_error.hpp).
+ * bucket, which are "none" in a job of one, where nothing moves, and "error", the relative error
+ * that its codecs leave in one sum without error feedback, by their model (plan/reduced_error.hpp).
  * Writes at most `capacity` characters, the terminating zero included, and returns how many there
  * are without it.
  */
