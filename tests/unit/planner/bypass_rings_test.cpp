@@ -12,9 +12,9 @@
 
 #include "plan/alpha_beta.hpp"
 #include "plan/codec.hpp"
-#include "plan/verifier.hpp"
 #include "planner/schedules/bypass_trees.hpp"
 #include "tests/support/clusters.hpp"
+#include "tests/support/forms.hpp"
 #include "tests/support/graphs.hpp"
 #include "topology/linear_program.hpp"
 #include "topology/queries.hpp"
@@ -23,19 +23,6 @@ namespace rackrail::planner {
 namespace {
 
 using topology::Topology;
-
-struct SlowNic {
-  std::size_t box;
-  std::size_t gpu;
-  int rate;
-};
-
-/// Boxes of 4 GPUs with NICs of 25, but for some, on rails.
-Topology boxes_with(std::size_t count, const std::vector<SlowNic>& slow) {
-  std::vector<std::vector<int>> nics(count, std::vector<int>(4, 25));
-  for (const SlowNic& nic : slow) nics[nic.box][nic.gpu] = nic.rate;
-  return test::boxes_with_nics(nics, 4);
-}
 
 std::vector<CollectiveForm> forms_of(const Topology& topology, topology::Router& router,
                                      const plan::Codec& codec = {}, std::size_t most_rounds = 256,
@@ -48,9 +35,10 @@ std::vector<CollectiveForm> forms_of(const Topology& topology, topology::Router&
 }
 
 /// As many lines of groups, of 25 but for some.
-LineRates rates_with(std::size_t lines, std::size_t groups, const std::vector<SlowNic>& slow) {
+LineRates rates_with(std::size_t lines, std::size_t groups,
+                     const std::vector<test::SlowNic>& slow) {
   LineRates rates(lines, std::vector<double>(groups, 25));
-  for (const SlowNic& nic : slow) rates[nic.gpu][nic.box] = nic.rate;
+  for (const test::SlowNic& nic : slow) rates[nic.gpu][nic.box] = nic.rate;
   return rates;
 }
 
@@ -59,10 +47,10 @@ TEST_CASE("rings past slow members are right, and known before they are made") {
   const std::vector<int> slow(4, 10);
   const auto of = [](int rate) { return std::vector<int>(3, rate); };
   const Topology cases[] = {
-      boxes_with(3, {{0, 3, 5}}),
-      boxes_with(6, {{2, 0, 10}, {2, 3, 5}}),
-      boxes_with(7, {{1, 1, 12}, {4, 1, 5}}),
-      boxes_with(5, {{1, 1, 12}, {2, 1, 5}, {3, 1, 12}}),  // one past another
+      test::boxes_with_slow_nics(3, {{0, 3, 5}}),
+      test::boxes_with_slow_nics(6, {{2, 0, 10}, {2, 3, 5}}),
+      test::boxes_with_slow_nics(7, {{1, 1, 12}, {4, 1, 5}}),
+      test::boxes_with_slow_nics(5, {{1, 1, 12}, {2, 1, 5}, {3, 1, 12}}),  // one past another
       test::boxes_with_nics({{0, 25, 25, 25}, whole, whole, {25, 25, 0, 25}}, 4),
       test::boxes_with_nics({whole, whole, {10, 10, 10, 12}, whole, whole}, 1),
       test::boxes_with_nics({{25, 25}, {25, 25}, {25, 25, 25, 5}, {25, 25}, {25, 25}}, 1),
@@ -77,24 +65,13 @@ TEST_CASE("rings past slow members are right, and known before they are made") {
     const auto forms = forms_of(topology, router, plan::parse_codec(codec));
     REQUIRE(forms.size() > 2);
     for (const CollectiveForm& form : forms) {
-      const plan::VerifyReport report = plan::verify(form.graph(), &topology);
-      INFO((report.ok() ? std::string() : report.problems.front()));
-      CHECK(report.ok());
-      const CollectiveForm made(form.graph(), topology);
-      CHECK(form.shape().transfers == made.shape().transfers);
-      CHECK(form.shape().largest_share == Approx(made.shape().largest_share).epsilon(0.01));
-      for (const std::int64_t elements : {1'000, 1'000'000, 1'000'000'000}) {
-        CHECK(form.shape().bound->at_least(elements) <= made.shape().bound->at_least(elements));
-      }
-      constexpr std::int64_t kMany = 1'000'000'000;
-      CHECK(form.shape().bound->at_least(kMany).seconds() >=
-            0.95 * made.shape().bound->at_least(kMany).seconds());
+      test::check_known_before_made(form, topology);
     }
   }
 }
 
 TEST_CASE("links carry what the joint optimum has them carry") {
-  const Topology topology = boxes_with(9, {{0, 0, 12}, {3, 3, 12}, {6, 2, 12}});
+  const Topology topology = test::boxes_with_slow_nics(9, {{0, 0, 12}, {3, 3, 12}, {6, 2, 12}});
   topology::Router router(topology);
   const auto forms = forms_of(topology, router);
   REQUIRE(!forms.empty());
@@ -191,7 +168,7 @@ TEST_CASE("slow members side by side on several lines wait for what passed other
 }
 
 TEST_CASE("the same rings past slow members each time") {
-  const Topology topology = boxes_with(5, {{0, 1, 12}});
+  const Topology topology = test::boxes_with_slow_nics(5, {{0, 1, 12}});
   topology::Router router(topology);
   topology::Router again(topology);
   const auto one = forms_of(topology, router);
@@ -203,7 +180,7 @@ TEST_CASE("the same rings past slow members each time") {
 }
 
 TEST_CASE("rings past slow members are in as many pieces as the request allows") {
-  const Topology topology = boxes_with(5, {{0, 1, 12}});
+  const Topology topology = test::boxes_with_slow_nics(5, {{0, 1, 12}});
   topology::Router router(topology);
   const auto all = forms_of(topology, router);
   REQUIRE(all.size() == 6);  // 4, 8, 12, 16, 24 and 32

@@ -11,11 +11,10 @@
 
 #include "plan/alpha_beta.hpp"
 #include "plan/codec.hpp"
-#include "plan/verifier.hpp"
 #include "planner/collective_form.hpp"
 #include "tests/support/clusters.hpp"
+#include "tests/support/forms.hpp"
 #include "tests/support/graphs.hpp"
-#include "topology/linear_program.hpp"
 
 namespace rackrail::planner {
 namespace {
@@ -32,20 +31,12 @@ std::vector<CollectiveForm> forms_of(const Topology& topology, topology::Router&
                                  .most_transfers = most_transfers});
 }
 
-bool has_solver() {
-  if (!topology::LinearProgram::is_available()) {
-    WARN("skipped: built without a solver for linear programs");
-    return false;
-  }
-  return true;
-}
-
 Topology dead_nic() {
   return test::boxes_with_nics({{0, 25, 25, 25, 25, 25, 25, 25}, std::vector<int>(8, 25)}, 2);
 }
 
 TEST_CASE("exchanges round slow pairs are right, and known before they are made") {
-  if (!has_solver()) return;
+  if (!test::has_solver()) return;
   const Topology cases[] = {
       dead_nic(),
       test::boxes_with_nics({{0, 25, 25}, {25, 0, 25}}, 1),
@@ -59,24 +50,13 @@ TEST_CASE("exchanges round slow pairs are right, and known before they are made"
     const auto forms = forms_of(topology, router, plan::parse_codec(codec));
     REQUIRE(forms.size() > 2);
     for (const CollectiveForm& form : forms) {
-      const plan::VerifyReport report = plan::verify(form.graph(), &topology);
-      INFO((report.ok() ? std::string() : report.problems.front()));
-      CHECK(report.ok());
-      const CollectiveForm made(form.graph(), topology);
-      CHECK(form.shape().transfers == made.shape().transfers);
-      CHECK(form.shape().largest_share == Approx(made.shape().largest_share).epsilon(0.01));
-      for (const std::int64_t elements : {1'000, 1'000'000, 1'000'000'000}) {
-        CHECK(form.shape().bound->at_least(elements) <= made.shape().bound->at_least(elements));
-      }
-      constexpr std::int64_t kMany = 1'000'000'000;
-      CHECK(form.shape().bound->at_least(kMany).seconds() >=
-            0.95 * made.shape().bound->at_least(kMany).seconds());
+      test::check_known_before_made(form, topology);
     }
   }
 }
 
 TEST_CASE("a GPU without a NIC adds up as much as the others") {
-  if (!has_solver()) return;
+  if (!test::has_solver()) return;
   const Topology topology = dead_nic();
   topology::Router router(topology);
   const auto forms = forms_of(topology, router);
@@ -96,7 +76,7 @@ TEST_CASE("a GPU without a NIC adds up as much as the others") {
 }
 
 TEST_CASE("the same exchange each time") {
-  if (!has_solver()) return;
+  if (!test::has_solver()) return;
   const Topology topology = dead_nic();
   topology::Router router(topology);
   topology::Router again(topology);
@@ -109,7 +89,7 @@ TEST_CASE("the same exchange each time") {
 }
 
 TEST_CASE("exchanges round slow pairs are in as many pieces as the request allows") {
-  if (!has_solver()) return;
+  if (!test::has_solver()) return;
   const Topology topology = test::boxes_with_nics({{10, 25, 25, 25}, {25, 25, 25, 25}}, 4);
   topology::Router router(topology);
   const auto all = forms_of(topology, router);

@@ -8,48 +8,26 @@
 #include <vector>
 
 #include "plan/alpha_beta.hpp"
-#include "plan/verifier.hpp"
 #include "planner/schedules/uneven_lines.hpp"
 #include "tests/support/clusters.hpp"
-#include "topology/linear_program.hpp"
+#include "tests/support/forms.hpp"
 
 namespace rackrail::planner {
 namespace {
 
 using topology::Topology;
 
-struct SlowNic {
-  std::size_t box;
-  std::size_t gpu;
-  int rate;
-};
-
-/// Boxes of 4 GPUs with NICs of 25, but for some, on rails.
-Topology boxes_with(std::size_t count, const std::vector<SlowNic>& slow) {
-  std::vector<std::vector<int>> nics(count, std::vector<int>(4, 25));
-  for (const SlowNic& nic : slow) nics[nic.box][nic.gpu] = nic.rate;
-  return test::boxes_with_nics(nics, 4);
-}
-
 std::vector<CollectiveForm> forms_of(const Topology& topology, topology::Router& router) {
   return uneven_ring_forms({.topology = topology, .router = router, .codecs = {}});
 }
 
-bool has_solver() {
-  if (!topology::LinearProgram::is_available()) {
-    WARN("skipped: built without a solver for linear programs");
-    return false;
-  }
-  return true;
-}
-
 TEST_CASE("rings past slow groups are right, and known before they are made") {
-  if (!has_solver()) return;
+  if (!test::has_solver()) return;
   const std::vector<int> whole(4, 25);
   const Topology cases[] = {
-      boxes_with(3, {{0, 3, 5}}),
-      boxes_with(6, {{2, 0, 10}, {2, 3, 5}}),
-      boxes_with(7, {{1, 1, 12}, {4, 1, 5}}),
+      test::boxes_with_slow_nics(3, {{0, 3, 5}}),
+      test::boxes_with_slow_nics(6, {{2, 0, 10}, {2, 3, 5}}),
+      test::boxes_with_slow_nics(7, {{1, 1, 12}, {4, 1, 5}}),
       test::boxes_with_nics({whole, whole, {10, 10, 10, 12}, whole, whole}, 1),
       test::boxes_with_nics({{25, 25}, {25, 25}, {25, 25, 25, 5}, {25, 25}, {25, 25}}, 1),
   };
@@ -59,22 +37,14 @@ TEST_CASE("rings past slow groups are right, and known before they are made") {
     const auto forms = forms_of(topology, router);
     REQUIRE(forms.size() > 2);
     for (const CollectiveForm& form : forms) {
-      const plan::VerifyReport report = plan::verify(form.graph(), &topology);
-      INFO((report.ok() ? std::string() : report.problems.front()));
-      CHECK(report.ok());
-      const CollectiveForm made(form.graph(), topology);
-      CHECK(form.shape().transfers == made.shape().transfers);
-      CHECK(form.shape().largest_share == Approx(made.shape().largest_share).epsilon(0.01));
-      for (const std::int64_t elements : {1'000, 1'000'000, 1'000'000'000}) {
-        CHECK(form.shape().bound->at_least(elements) <= made.shape().bound->at_least(elements));
-      }
+      test::check_known_before_made(form, topology, false);
     }
   }
 }
 
 TEST_CASE("a slow group is a leaf of its line, which has less of the buffer") {
-  if (!has_solver()) return;
-  const Topology topology = boxes_with(6, {{4, 2, 10}});
+  if (!test::has_solver()) return;
+  const Topology topology = test::boxes_with_slow_nics(6, {{4, 2, 10}});
   topology::Router router(topology);
   const auto found = uneven_lines(topology, router);
   REQUIRE(found);
@@ -94,8 +64,8 @@ TEST_CASE("a slow group is a leaf of its line, which has less of the buffer") {
 }
 
 TEST_CASE("the same rings each time") {
-  if (!has_solver()) return;
-  const Topology topology = boxes_with(5, {{0, 1, 12}});
+  if (!test::has_solver()) return;
+  const Topology topology = test::boxes_with_slow_nics(5, {{0, 1, 12}});
   topology::Router router(topology);
   topology::Router again(topology);
   const auto one = forms_of(topology, router);
