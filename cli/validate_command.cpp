@@ -56,6 +56,8 @@ struct ValidateOptions {
   double scale = 1;
   std::string output;
   std::int64_t steps = EmulationValidation{}.steps;
+  std::string training;  ///< empty: another one for each kind of validation
+  std::int64_t local_batch = 0;
   GpuValidation gpu;
 };
 
@@ -268,6 +270,8 @@ void run_emulation(Session& session, const ValidateOptions& options) {
   emulation.scale = options.scale;
   emulation.output = options.output;
   emulation.steps = options.steps;
+  emulation.training = options.training.empty() ? emulation.training : options.training;
+  emulation.local_batch = options.local_batch;
   emulation.worst_allowed = bound("--within", options.within);
   emulation.mean_allowed = bound("--mean-within", options.mean_within);
   validate_by_emulation(session, emulation);
@@ -280,6 +284,8 @@ void run_on_gpu(Session& session, const ValidateOptions& options) {
   }
   GpuValidation gpu = options.gpu;
   gpu.steps = options.steps;
+  gpu.training = options.training.empty() ? gpu.training : options.training;
+  gpu.local_batch = options.local_batch;
   gpu.worst_allowed = bound("--within", options.within);
   validate_on_gpu(session, gpu);
 }
@@ -389,23 +395,34 @@ void run_validate(Session& session, const ValidateOptions& options) {
 /// Of `--device cuda` alone.
 void add_gpu_options(CLI::App& command, GpuValidation& gpu) {
   constexpr int kMostWorkers = 64;
-  constexpr int kMostSamples = 1'000'000;
   gpu.gpu.add_to(command);
   CLI::Option* device = command.get_option("--device");
   command.add_option("--workers", gpu.workers, "With --device cuda: worker processes")
       ->check(CLI::Range(2, kMostWorkers))
       ->capture_default_str()
       ->needs(device);
+}
+
+/// Of what is executed here: on an emulated network, or on GPUs.
+void add_training_options(CLI::App& command, ValidateOptions& options, CLI::Option* cluster) {
+  constexpr int kMostSteps = 100'000;
+  constexpr int kMostSamples = 1'000'000;
   command
-      .add_option("--training", gpu.training,
-                  "With --device cuda: training file, or the name of a shipped one")
+      .add_option("--steps", options.steps, "Of each training on the emulated network or the GPUs")
+      ->check(CLI::Range(2, kMostSteps))
       ->capture_default_str()
-      ->needs(device);
+      ->excludes(cluster);
   command
-      .add_option("--local-batch", gpu.local_batch,
-                  "With --device cuda: samples per worker and step, instead of the training file's")
+      .add_option(
+          "--training", options.training,
+          fmt::format("Training file, or the name of a shipped one (default: {}; {} on GPUs)",
+                      EmulationValidation{}.training, GpuValidation{}.training))
+      ->excludes(cluster);
+  command
+      .add_option("--local-batch", options.local_batch,
+                  "Samples per worker and step, instead of the training file's")
       ->check(CLI::Range(1, kMostSamples))
-      ->needs(device);
+      ->excludes(cluster);
 }
 
 }  // namespace
@@ -460,12 +477,7 @@ void add_validate_command(CLI::App& app, Session& session) {
                    "--within counts those, too")
       ->delimiter(',')
       ->excludes(cluster);
-  command
-      ->add_option("--steps", options->steps,
-                   "Of each training on the emulated network or the GPUs")
-      ->check(CLI::Range(2, 100'000))
-      ->capture_default_str()
-      ->excludes(cluster);
+  add_training_options(*command, *options, cluster);
   add_gpu_options(*command, options->gpu);
   command->footer(
       "Example: rackrail validate a100-2gpu.csv a100-3gpu.csv a100-4gpu.csv --cluster a100-8x8 \\\n"

@@ -28,6 +28,7 @@
 #include "runtime/emulate/rank_commands.hpp"
 #include "runtime/launch/job.hpp"
 #include "runtime/launch/spawn.hpp"
+#include "runtime/trainer/config.hpp"
 #include "sim/simulator.hpp"
 #include "topology/reader.hpp"
 
@@ -36,8 +37,6 @@ namespace rackrail::cli {
 namespace {
 
 namespace emulate = runtime::emulate;
-
-constexpr const char* kTraining = "digits-mlp";
 
 /// Thrown from where a signal was noticed, to end everything in order.
 struct Interrupted {
@@ -55,9 +54,28 @@ struct MachineCosts {
   plan::Workload workload;
 };
 
+struct Training {
+  std::filesystem::path file;
+  std::string text;
+  std::int64_t local_batch = 0;
+};
+
+Training load_training(Session& session, const EmulationValidation& options) {
+  Training training{
+      .file = training_file(options.training), .text = {}, .local_batch = options.local_batch};
+  training.text = read_file(training.file);
+  session.add_input(training.file);
+  const trainer::TrainingConfig config =
+      trainer::parse_training_config(training.text, training.file);
+  if (training.local_batch == 0) {
+    training.local_batch = config.local_batch;
+  }
+  return training;
+}
+
 /// What `rackrail calibrate` finds in the host of rank 0, where messages go over sockets.
-MachineCosts calibrate(const emulate::EmulatedNetwork& network, const TemporaryFolder& folder,
-                       const runtime::InterruptGuard& interrupts) {
+MachineCosts calibrate(const emulate::EmulatedNetwork& network, const Training& training,
+                       const TemporaryFolder& folder, const runtime::InterruptGuard& interrupts) {
   constexpr std::size_t kFewest = 2;
   constexpr std::size_t kMost = 64;
   const std::size_t workers = std::clamp(network.plan().host_of_rank.size(), kFewest, kMost);
@@ -66,8 +84,10 @@ MachineCosts calibrate(const emulate::EmulatedNetwork& network, const TemporaryF
   runtime::ChildProcesses children([](std::size_t, std::string_view) {});
   runtime::ChildCommand command;
   command.words = runtime::own_program();
-  command.words.insert(command.words.end(), {"calibrate", "--workers", std::to_string(workers),
-                                             "-o", machine, "--workload-output", workload});
+  command.words.insert(command.words.end(),
+                       {"calibrate", "--workers", std::to_string(workers), "-o", machine,
+                        "--training", training.file.string(), "--local-batch",
+                        std::to_string(training.local_batch), "--workload-output", workload});
   network.place(command, Rank(0));
   children.start(command);
   std::vector<runtime::ChildEnd> ends;
@@ -168,12 +188,13 @@ PredictedStep plan_step(const topology::Topology& machine, const plan::Workload&
 }
 
 /// Executes it for the record.
-void execute_step(const emulate::EmulatedNetwork& network, const PredictedStep& predicted,
-                  const std::string& model, const std::optional<plan::Codec>& codec,
-                  std::int64_t steps, ValidationRecord& record) {
+void execute_step(const emulate::EmulatedNetwork& network, const Training& training,
+                  const PredictedStep& predicted, const std::string& model,
+                  const std::optional<plan::Codec>& codec, std::int64_t steps,
+                  ValidationRecord& record) {
   runtime::JobOptions job;
-  job.training_file = topology::configs_folder() / "training" / (std::string(kTraining) + ".yaml");
-  job.training = read_file(job.training_file);
+  job.training_file = training.file;
+  job.training = training.text;
   job.steps = steps;
   job.listen = {emulate::kLeaderAddress, 0};
   job.place_worker = [&network](Rank rank, runtime::ChildCommand& command) {
@@ -222,14 +243,14 @@ CollectiveSelection within(CollectiveSelection selection, Bytes from, Bytes to) 
 /// Throws Interrupted.
 void execute_all(Session& session, const EmulationValidation& options,
                  const topology::Topology& original, const CollectiveSelection& selection,
-                 ValidationRecord& record) {
+                 const Training& training, ValidationRecord& record) {
   std::optional<runtime::InterruptGuard> interrupts(std::in_place);
   const emulate::EmulatedNetwork network(
       plan_emulation(session, original, options.cluster.cluster, options.scale));
   record.add_links(network.plan(), check_emulation(session, network, *interrupts));
   require_time(*interrupts);
   const TemporaryFolder folder;
-  const MachineCosts costs = calibrate(network, folder, *interrupts);
+  const MachineCosts costs = calibrate(network, training, folder, *interrupts);
   const topology::Topology machine =
       machine_as_network(original, network.plan(), costs.calibration);
   sim::SimulationOptions simulation;
@@ -245,7 +266,7 @@ void execute_all(Session& session, const EmulationValidation& options,
         plan_step(machine, costs.workload, simulation, session.seed, codec);
     require_time(*interrupts);
     interrupts.reset();  // the training has its own
-    execute_step(network, predicted, costs.workload.name, codec, options.steps, record);
+    execute_step(network, training, predicted, costs.workload.name, codec, options.steps, record);
     interrupts.emplace();
   }
 }
@@ -259,13 +280,14 @@ void validate_by_emulation(Session& session, const EmulationValidation& options)
     throw ConfigError(ErrorContext{options.cluster.cluster, "ranks",
                                    std::to_string(original.rank_count()), "two at least"});
   }
+  const Training training = load_training(session, options);
   if (!options.output.empty()) {
     require_place(options.output);
     session.add_output(options.output);
   }
   ValidationRecord record(session, options.output);
   try {
-    execute_all(session, options, original, selection, record);
+    execute_all(session, options, original, selection, training, record);
     record.finish();
     const ErrorSummary errors = record.errors().value();
     const bool is_missed =

@@ -1,14 +1,14 @@
 // `rackrail validate <cluster>`: predictions against an execution on the emulated network.
 //
 // The network is built and measured (runtime/emulate). What messages, codecs and the built-in model
-// cost on this machine is measured in one of its hosts, over its sockets. With that the simulator
-// predicts, for the topology that was built,
+// of the training cost on this machine is measured in one of its hosts, over its sockets. With that
+// the simulator predicts, for the topology that was built,
 //
 //   * what each link carries: its rate times TCP's share of payload;
 //   * an all-reduce of each size from 1 KiB to 64 MiB, by the schedule that is predicted fastest,
 //   or
 //     by each there is, to see what another choice would have been worth;
-//   * a training step of the built-in model, by a plan that is made for that topology with whatever
+//   * a training step of a built-in model, by a plan that is made for that topology with whatever
 //     codecs are best, and by one with each codec that was asked for, where that may be used.
 //
 // Then all of it is executed, and predicted and measured times stand side by side. Workers share
@@ -31,6 +31,8 @@ struct EmulationValidation {
   Bytes to;    ///< and larger ones
   double scale = 1;
   std::string output;                    ///< file for the result as JSON; empty: none
+  std::string training = "digits-mlp";   ///< file, or the name of a shipped one
+  std::int64_t local_batch = 0;          ///< samples per worker and step; 0: as the training says
   std::int64_t steps = 30;               ///< of each training
   std::vector<plan::Codec> step_codecs;  ///< trainings beside the one with what is best
   double worst_allowed =

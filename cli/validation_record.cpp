@@ -91,6 +91,7 @@ void ValidationRecord::begin(const plan::Calibration& calibration, const plan::W
   planned_steps_ = steps;
   result_["calibration"] = nlohmann::json::parse(plan::to_json(calibration));
   result_["compute"] = compute_json(workload);
+  local_batch_ = workload.profiled_batch;
   for (const CollectivePlan& plan : plans) {
     planned_ += plan.cases.size();
   }
@@ -120,6 +121,7 @@ void ValidationRecord::add_step(const Compared& step, const std::optional<plan::
   steps_.push_back(step);
   nlohmann::json json = cli::to_json(step);
   json["codec"] = codec ? nlohmann::json(plan::to_string(*codec)) : nlohmann::json();
+  json["local_batch"] = local_batch_;
   json["ranks"] = ranks;
   json["compute"] = result_["compute"];
   result_.emplace("step", json);

@@ -2,6 +2,7 @@
 // what ends it half-way shall not take what was measured.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -53,6 +54,7 @@ class ValidationRecord {
 
   Session& session_;
   std::filesystem::path file_;
+  std::int64_t local_batch_ = 0;
   nlohmann::json result_;  ///< but for what is made of the cases
   std::optional<CheckedLinks> checked_;
   std::optional<RowByRow> table_;

@@ -405,10 +405,22 @@ class Validation(EmulationTest):
         self.assertGreater(result["step"]["measured_s"], 0)
         self.assert_nothing_left()
 
+    def test_the_training_can_be_another_one(self):
+        config = (harness.CONFIGS / "training" / "digits-mlp.yaml").read_text()
+        self.write("small.yaml", config.replace("name: digits-mlp", "name: small")
+                   .replace("../data", str(harness.CONFIGS / "data"))
+                   .replace("local_batch: 32", "local_batch: 8"))
+        result = self.rackrail_json("validate", "pair.csv", "--scale", "5", "--steps", 4,
+                                    "--from", "1KiB", "--to", "1KiB", "--training", "small.yaml")
+        self.assertEqual([(step["what"], step["local_batch"]) for step in result["steps"]],
+                         [("step of small", 8)])
+        self.assert_bad_input("validate", "pair.csv", "--training", "none.yaml", where="--training")
+        self.assert_nothing_left()
+
     def test_every_schedule_is_held_against_the_chosen_one(self):
         result = self.rackrail_json("validate", "pair.csv", "--scale", "5", "--steps", 10,
                                     "--every-schedule", "--codecs", "none,fp16", "--from",
-                                    "200KiB", "--to", "3MiB")
+                                    "200KiB", "--to", "3MiB", "--local-batch", 4)
         cases = {}
         for case in result["collectives"]:
             cases.setdefault((case["bytes"], case["codec"]), []).append(case)
@@ -429,6 +441,7 @@ class Validation(EmulationTest):
         self.assertEqual([step["codec"] for step in steps], [None, "none", "fp16"])
         self.assertEqual([step["what"] for step in steps],
                          ["step of digits-mlp", "step of digits-mlp with fp32", "step of digits-mlp with fp16"])
+        self.assertEqual({step["local_batch"] for step in steps}, {4})
         # 4.5 MB at 25 MB/s, each way, and half of it.
         self.assertGreater(steps[1]["measured_s"], 0.15)
         self.assertGreater(steps[2]["measured_s"], 0.07)
