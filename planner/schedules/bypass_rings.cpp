@@ -1,13 +1,12 @@
 #include "planner/schedules/bypass_rings.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <iterator>
 #include <map>
 #include <memory>
-#include <numeric>
 #include <tuple>
+#include <unordered_map>
 #include <utility>
 
 #include "planner/forest/colours.hpp"
@@ -15,6 +14,7 @@
 #include "planner/schedules/builder.hpp"
 #include "planner/schedules/bypass_trees.hpp"
 #include "planner/schedules/group_rings.hpp"
+#include "planner/schedules/timed_moves.hpp"
 
 namespace rackrail::planner {
 
@@ -94,73 +94,43 @@ class BypassRings {
       : groups_(passed.groups),
         of_group_(1 / static_cast<double>(groups_.size())),
         request_(request),
-        at_(request.topology.rank_count()) {
+        moves_(request.topology.rank_count(), kUnitsOfPassed) {
     for (const PassedPiece& piece : pieces) {
-      for (auto& at_rank : at_) {
-        at_rank.clear();
-      }
-      const auto chunk = static_cast<std::uint32_t>(weights_.size());
-      weights_.push_back(static_cast<std::uint32_t>(
-          std::max<std::int64_t>(1, std::llround(kUnitsOfPassed * piece.sums.share))));
-      sum(piece, chunk);
-      copy(piece, chunk);
+      moves_.begin_chunk(piece.sums.share);
+      sum(piece);
+      copy(piece);
     }
   }
 
-  plan::TransferGraph make() {
-    std::vector<std::uint32_t> order(moves_.size());
-    std::iota(order.begin(), order.end(), 0U);
-    std::stable_sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
-      return moves_[a].time < moves_[b].time;
-    });
-    GraphBuilder builder("hierarchical", request_, weights_);
-    std::vector<TransferId> ids(moves_.size());
-    std::vector<TransferId> after;
-    std::vector<std::vector<PassedOn>> passed_on(at_.size());  // by rank
-    for (const std::uint32_t m : order) {
-      const PassedMove& move = moves_[m];
-      after.clear();
-      for (const std::uint32_t before : move.after) {
-        after.push_back(ids[before]);
-      }
-      if (move.is_held) {
-        hold(move, passed_on[move.src.index()], after);
-      }
-      const GraphBuilder::Range range{move.chunk, 1};
-      ids[m] = move.op == plan::TransferOp::kReduce
-                   ? builder.reduce(move.src, move.dst, range, after)
-                   : builder.copy(move.src, move.dst, range, after);
-      if (move.end > 0) {
-        auto& of_rank = passed_on[move.src.index()];
-        of_rank.push_back(
-            {of_rank.empty() ? move.end : std::max(of_rank.back().end, move.end), ids[m]});
-      }
-    }
-    return builder.take();
+  plan::TransferGraph make() const {
+    std::vector<std::vector<PassedOn>> passed_on(request_.topology.rank_count());  // by rank
+    return moves_.graph(
+        "hierarchical", request_,
+        [&](std::uint32_t number, const TimedMove& move, std::vector<std::uint32_t>& after) {
+          auto& of_rank = passed_on[move.src.index()];
+          if (const auto end = ends_.find(number); end != ends_.end()) {
+            of_rank.push_back(
+                {of_rank.empty() ? end->second : std::max(of_rank.back().end, end->second),
+                 number});
+          } else if (move.op == plan::TransferOp::kReduce) {
+            hold(move, of_rank, after);
+          }
+        });
   }
 
  private:
-  struct PassedMove {
-    double time = 0;
-    plan::TransferOp op = plan::TransferOp::kReduce;
-    Rank src;
-    Rank dst;
-    std::uint32_t chunk = 0;
-    std::vector<std::uint32_t> after;  ///< moves
-    bool is_held = false;              ///< until its sender has passed on what is long before it
-    double end = 0;                    ///< of what is passed on to be added
-  };
   struct PassedOn {
     double end = 0;
-    TransferId id;
+    std::uint32_t move = 0;
   };
 
-  void hold(const PassedMove& move, const std::vector<PassedOn>& passed_on,
-            std::vector<TransferId>& after) const {
+  /// What is summed inside its group, until its sender has passed on what is long before it.
+  void hold(const TimedMove& move, const std::vector<PassedOn>& passed_on,
+            std::vector<std::uint32_t>& after) const {
     const auto later =
         std::ranges::upper_bound(passed_on, move.time - kNotBefore * of_group_, {}, &PassedOn::end);
     if (later != passed_on.begin()) {
-      after.push_back(std::prev(later)->id);
+      after.push_back(std::prev(later)->move);
     }
   }
 
@@ -173,50 +143,45 @@ class BypassRings {
     return member(piece.sums.root, piece.copies.arcs.back().line);
   }
 
-  void sum(const PassedPiece& piece, std::uint32_t chunk) {
+  void sum(const PassedPiece& piece) {
     for (const BypassArc& arc : piece.sums.arcs) {
       const Rank src = member(arc.from, arc.line);
       const Rank dst = member(arc.to, arc.line);
-      sum_inside(arc.from, src, chunk, arc.start - kAhead * of_group_);
-      at_[dst.index()].push_back(add({arc.start, plan::TransferOp::kReduce, src, dst, chunk,
-                                      at_[src.index()], false, arc.end}));
+      sum_inside(arc.from, src, arc.start - kAhead * of_group_);
+      ends_.emplace(moves_.reduce(src, dst, arc.start), arc.end);
     }
     const double leaves = 2 - piece.copies.arcs.back().end;
-    sum_inside(piece.sums.root, root_of(piece), chunk,
+    sum_inside(piece.sums.root, root_of(piece),
                piece.sums.end + std::max(0.0, kTurnOfRoot * (leaves - piece.sums.end)));
   }
 
-  void sum_inside(std::size_t group, Rank dst, std::uint32_t chunk, double time) {
+  void sum_inside(std::size_t group, Rank dst, double time) {
     const auto& ranks = groups_[group].ranks;
     const auto own =
         static_cast<std::size_t>(std::distance(ranks.begin(), std::ranges::find(ranks, dst)));
     for (std::size_t offset = 1; offset < ranks.size(); ++offset) {
-      const Rank src = ranks[(own + offset) % ranks.size()];
-      at_[dst.index()].push_back(
-          add({time, plan::TransferOp::kReduce, src, dst, chunk, at_[src.index()], true}));
+      moves_.reduce(ranks[(own + offset) % ranks.size()], dst, time);
     }
   }
 
   /// The mirror image of the tree, in the second half of the time.
-  void copy(const PassedPiece& piece, std::uint32_t chunk) {
+  void copy(const PassedPiece& piece) {
     const std::vector<BypassArc>& arcs = piece.copies.arcs;
     std::vector<std::vector<Rank>> leave(groups_.size());  // by group
     for (const BypassArc& arc : arcs) {
       leave[arc.to].push_back(member(arc.to, arc.line));
     }
-    copy_inside(piece.sums.root, root_of(piece), leave[piece.sums.root], chunk,
-                2 - piece.copies.end);
+    copy_inside(piece.sums.root, root_of(piece), leave[piece.sums.root], 2 - piece.copies.end);
     for (auto arc = arcs.rbegin(); arc != arcs.rend(); ++arc) {
       const Rank src = member(arc->to, arc->line);
       const Rank dst = member(arc->from, arc->line);
-      copy(src, dst, chunk, 2 - arc->start);
-      copy_inside(arc->from, dst, leave[arc->from], chunk, 2 - arc->start);
+      moves_.copy(src, dst, 2 - arc->start);
+      copy_inside(arc->from, dst, leave[arc->from], 2 - arc->start);
     }
   }
 
   /// First to where it leaves the group.
-  void copy_inside(std::size_t group, Rank src, const std::vector<Rank>& first, std::uint32_t chunk,
-                   double time) {
+  void copy_inside(std::size_t group, Rank src, const std::vector<Rank>& first, double time) {
     const auto& ranks = groups_[group].ranks;
     const auto own =
         static_cast<std::size_t>(std::distance(ranks.begin(), std::ranges::find(ranks, src)));
@@ -224,30 +189,17 @@ class BypassRings {
       for (std::size_t offset = 1; offset < ranks.size(); ++offset) {
         const Rank dst = ranks[(own + offset) % ranks.size()];
         if ((std::ranges::count(first, dst) > 0) == is_first) {
-          copy(src, dst, chunk, time);
+          moves_.copy(src, dst, time);
         }
       }
     }
   }
 
-  void copy(Rank src, Rank dst, std::uint32_t chunk, double time) {
-    at_[dst.index()] = {add({time, plan::TransferOp::kCopy, src, dst, chunk, at_[src.index()]})};
-  }
-
-  std::uint32_t add(PassedMove move) {
-    for (const std::uint32_t before : move.after) {
-      move.time = std::max(move.time, moves_[before].time);
-    }
-    moves_.push_back(std::move(move));
-    return static_cast<std::uint32_t>(moves_.size() - 1);
-  }
-
   const std::vector<topology::RankGroup>& groups_;
   double of_group_;  ///< one over their number
   const ScheduleRequest& request_;
-  std::vector<std::uint32_t> weights_;  ///< of chunks
-  std::vector<PassedMove> moves_;
-  std::vector<std::vector<std::uint32_t>> at_;  ///< by rank, what the piece there waits for
+  TimedMoves moves_;
+  std::unordered_map<std::uint32_t, double> ends_;  ///< of moves between groups, to be added
 };
 
 /// That a transfer takes whichever of equal routes the graph has it take (balanced_routes.hpp).

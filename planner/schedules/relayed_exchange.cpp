@@ -1,7 +1,6 @@
 #include "planner/schedules/relayed_exchange.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <iterator>
 #include <memory>
@@ -14,6 +13,7 @@
 #include "planner/schedules/builder.hpp"
 #include "planner/schedules/group_rings.hpp"
 #include "planner/schedules/line_rates.hpp"
+#include "planner/schedules/timed_moves.hpp"
 
 namespace rackrail::planner {
 
@@ -201,46 +201,16 @@ std::vector<double> relayed_sizes(std::size_t pieces) {
 class RelayedExchange {
  public:
   RelayedExchange(const RelayedLines& lines, const ScheduleRequest& request, std::size_t pieces)
-      : lines_(lines), request_(request), at_(request.topology.rank_count()) {
+      : lines_(lines), request_(request), moves_(request.topology.rank_count(), kUnitsOfRelayed) {
     const std::vector<double> sizes = relayed_sizes(pieces);
     for (std::size_t line = 0; line < lines.count(); ++line) {
       add_line(line, sizes);
     }
   }
 
-  plan::TransferGraph make() {
-    std::vector<std::uint32_t> order(moves_.size());
-    std::iota(order.begin(), order.end(), 0U);
-    std::stable_sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
-      return moves_[a].turn < moves_[b].turn;
-    });
-    GraphBuilder builder("hierarchical", request_, weights_);
-    std::vector<TransferId> ids(moves_.size());
-    std::vector<TransferId> after;
-    for (const std::uint32_t m : order) {
-      const RelayedMove& move = moves_[m];
-      after.clear();
-      for (const std::uint32_t before : move.after) {
-        after.push_back(ids[before]);
-      }
-      const GraphBuilder::Range range{move.chunk, 1};
-      ids[m] = move.op == plan::TransferOp::kReduce
-                   ? builder.reduce(move.src, move.dst, range, after)
-                   : builder.copy(move.src, move.dst, range, after);
-    }
-    return builder.take();
-  }
+  plan::TransferGraph make() const { return moves_.graph("hierarchical", request_); }
 
  private:
-  struct RelayedMove {
-    double turn = 0;
-    plan::TransferOp op = plan::TransferOp::kReduce;
-    Rank src;
-    Rank dst;
-    std::uint32_t chunk = 0;
-    std::vector<std::uint32_t> after;  ///< moves
-  };
-
   /// The way that lacks most of its share takes the next piece.
   void add_line(std::size_t line, const std::vector<double>& sizes) {
     const std::vector<RelayedPart> ways = lines_.of_line(line);
@@ -255,32 +225,23 @@ class RelayedExchange {
         const auto most =
             static_cast<std::size_t>(std::distance(lack.begin(), std::ranges::max_element(lack)));
         lack[most] -= share * half;
-        const auto chunk = static_cast<std::uint32_t>(weights_.size());
-        weights_.push_back(static_cast<std::uint32_t>(
-            std::max<std::int64_t>(1, std::llround(kUnitsOfRelayed * share * half))));
-        add_moves(lines_.tree(line, ways[most].way, root_group), chunk,
-                  static_cast<double>(number));
+        moves_.begin_chunk(share * half);
+        add_moves(lines_.tree(line, ways[most].way, root_group), static_cast<double>(number));
       }
     }
   }
 
   /// Up the tree as sums, and down as copies.
-  void add_moves(const std::vector<RelayedArc>& arcs, std::uint32_t chunk, double turn) {
+  void add_moves(const std::vector<RelayedArc>& arcs, double turn) {
     const bool is_relayed = std::ranges::any_of(arcs, [](const RelayedArc& arc) {
       return arc.hop == RelayedHop::kToPair || arc.hop == RelayedHop::kFromPair;
     });
-    for (auto& at_rank : at_) {
-      at_rank.clear();
-    }
     for (auto arc = arcs.rbegin(); arc != arcs.rend(); ++arc) {
-      at_[arc->parent.index()].push_back(
-          add({turn + turn_of_sum(arc->hop), plan::TransferOp::kReduce, arc->child, arc->parent,
-               chunk, at_[arc->child.index()]}));
+      moves_.reduce(arc->child, arc->parent, turn + turn_of_sum(arc->hop));
     }
     for (const RelayedArc& arc : arcs) {
-      at_[arc.child.index()] = {
-          add({turn + kFirstCopies + kCopyHop * hops_before(arc, is_relayed),
-               plan::TransferOp::kCopy, arc.parent, arc.child, chunk, at_[arc.parent.index()]})};
+      moves_.copy(arc.parent, arc.child,
+                  turn + kFirstCopies + kCopyHop * hops_before(arc, is_relayed));
     }
   }
 
@@ -313,19 +274,9 @@ class RelayedExchange {
     return !arc.is_far ? 1 : is_relayed ? 4 : 2;
   }
 
-  std::uint32_t add(RelayedMove move) {
-    for (const std::uint32_t before : move.after) {
-      move.turn = std::max(move.turn, moves_[before].turn);
-    }
-    moves_.push_back(std::move(move));
-    return static_cast<std::uint32_t>(moves_.size() - 1);
-  }
-
   const RelayedLines& lines_;
   const ScheduleRequest& request_;
-  std::vector<std::uint32_t> weights_;  ///< of chunks
-  std::vector<RelayedMove> moves_;
-  std::vector<std::vector<std::uint32_t>> at_;  ///< by rank, what the piece there waits for
+  TimedMoves moves_;  ///< by turn
 };
 
 /// By the form in the fewest pieces. Links carry as much whichever group has the root, so no ways

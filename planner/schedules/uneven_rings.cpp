@@ -1,16 +1,16 @@
 #include "planner/schedules/uneven_rings.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <numeric>
+#include <unordered_map>
 #include <utility>
 
 #include "planner/forest/colours.hpp"
-#include "planner/schedules/builder.hpp"
 #include "planner/schedules/group_rings.hpp"
+#include "planner/schedules/timed_moves.hpp"
 #include "planner/schedules/uneven_lines.hpp"
 
 namespace rackrail::planner {
@@ -38,89 +38,68 @@ constexpr UnevenPieces kUnevenPieces[] = {{1, 4}, {2, 6}, {3, 8}, {4, 8}, {6, 8}
 struct TimedPiece {
   const LineTrees* line = nullptr;
   const GroupTree* tree = nullptr;
-  std::uint32_t chunk = 0;
   std::uint32_t number = 0;
+  double share = 0;  ///< of the buffer
   // As shares of the whole time.
   double reduce = 0;
   double gather = 0;
   double hop = 0;
 };
 
-struct TimedMove {
-  double time = 0;
-  plan::TransferOp op = plan::TransferOp::kReduce;
-  Rank src;
-  Rank dst;
-  const TimedPiece* piece = nullptr;
-  std::vector<std::uint32_t> after;  ///< moves
-  bool is_held = false;              ///< until what its sender passed on before has left
-  bool is_passed_on = false;         ///< along a ring, to be added
-  bool is_of_leaf = false;           ///< what it adds
-};
-
 /// One all-reduce being made.
 class UnevenRings {
  public:
   UnevenRings(const UnevenLines& lines, const ScheduleRequest& request, const UnevenPieces& pieces)
-      : lines_(lines), request_(request), at_(request.topology.rank_count()) {
+      : lines_(lines), request_(request), moves_(request.topology.rank_count(), kUnitsOfBuffer) {
     for (const LineTrees& line : lines_.lines) {
-      add_pieces(line, line.has_leaves ? pieces.waves : pieces.of_ring);
-    }
-    for (const TimedPiece& piece : pieces_) {
-      for (auto& at_rank : at_) {
-        at_rank.clear();
+      for (const TimedPiece& piece :
+           pieces_of(line, line.has_leaves ? pieces.waves : pieces.of_ring)) {
+        moves_.begin_chunk(piece.share);
+        reduce(piece);
+        gather(piece);
       }
-      reduce(piece);
-      gather(piece);
     }
   }
 
-  plan::TransferGraph make() {
-    std::vector<std::uint32_t> order(moves_.size());
-    std::iota(order.begin(), order.end(), 0U);
-    std::stable_sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
-      return moves_[a].time < moves_[b].time;
-    });
-    GraphBuilder builder("hierarchical", request_, weights_);
-    std::vector<TransferId> ids(moves_.size());
-    for (const std::uint32_t m : order) {
-      const TimedMove& move = moves_[m];
-      std::vector<TransferId> after;
-      for (const std::uint32_t before : move.after) {
-        after.push_back(ids[before]);
-      }
-      wait_for_own(move, after);
-      const GraphBuilder::Range range{move.piece->chunk, 1};
-      ids[m] = move.op == plan::TransferOp::kReduce
-                   ? builder.reduce(move.src, move.dst, range, after)
-                   : builder.copy(move.src, move.dst, range, after);
-      if (move.is_passed_on) {
-        passed_on_[{move.src, move.piece->number}] = ids[m];
-      }
-      if (move.is_of_leaf) {
-        of_leaf_[move.src].push_back(ids[m]);
-      }
-    }
-    return builder.take();
+  plan::TransferGraph make() const {
+    std::map<std::pair<Rank, std::uint32_t>, std::uint32_t>
+        passed_on;  // the last, by piece of a ring
+    std::map<Rank, std::vector<std::uint32_t>> of_leaf;
+    return moves_.graph(
+        "hierarchical", request_,
+        [&](std::uint32_t number, const TimedMove& move, std::vector<std::uint32_t>& after) {
+          const auto hop = hops_.find(number);
+          if (hop == hops_.end()) {
+            return;
+          }
+          const auto& [kind, piece] = hop->second;
+          if (kind == UnevenHop::kInside) {
+            if (const auto last = passed_on.find({move.src, piece}); last != passed_on.end()) {
+              after.push_back(last->second);
+            }
+          } else if (kind == UnevenHop::kAlongRing) {
+            passed_on[{move.src, piece}] = number;
+          } else {
+            std::vector<std::uint32_t>& sent = of_leaf[move.src];
+            if (sent.size() >= kMessagesOfLeaf) {
+              after.push_back(sent[sent.size() - kMessagesOfLeaf]);
+            }
+            sent.push_back(number);
+          }
+        });
   }
 
  private:
-  void wait_for_own(const TimedMove& move, std::vector<TransferId>& after) const {
-    if (move.is_held) {
-      const std::uint32_t number = move.piece->line->has_leaves ? 0 : move.piece->number;
-      if (const auto last = passed_on_.find({move.src, number}); last != passed_on_.end()) {
-        after.push_back(last->second);
-      }
-    }
-    if (move.is_of_leaf) {
-      const auto sent = of_leaf_.find(move.src);
-      if (sent != of_leaf_.end() && sent->second.size() >= kMessagesOfLeaf) {
-        after.push_back(sent->second[sent->second.size() - kMessagesOfLeaf]);
-      }
-    }
-  }
+  /// Sums that wait for others of their sender: inside a group, until what it passed on of the same
+  /// piece before has left.
+  enum class UnevenHop : std::uint8_t { kInside, kAlongRing, kOfLeaf };
+  struct SumHop {
+    UnevenHop kind = UnevenHop::kInside;
+    std::uint32_t piece = 0;  ///< of a ring; 0 where the line has leaves
+  };
 
-  void add_pieces(const LineTrees& line, std::size_t count) {
+  std::vector<TimedPiece> pieces_of(const LineTrees& line, std::size_t count) const {
+    std::vector<TimedPiece> pieces;
     // Nothing goes while the first piece of a ring is summed, or the last one copied.
     std::vector<double> sizes(count, 1);
     if (!line.has_leaves && count > 2) {
@@ -136,14 +115,13 @@ class UnevenRings {
       const double hop = line.has_leaves ? wave / hops : kRingsReduce / hops;
       const double reduce = line.has_leaves ? static_cast<double>(number) * wave : before * hop;
       for (const GroupTree& tree : line.trees) {
-        pieces_.push_back({&line, &tree, static_cast<std::uint32_t>(weights_.size()),
-                           static_cast<std::uint32_t>(number), reduce,
-                           reduce + (line.has_leaves ? wave : kRingsReduce), hop});
-        const auto weight = std::llround(kUnitsOfBuffer * line.share / trees * share);
-        weights_.push_back(static_cast<std::uint32_t>(std::max<std::int64_t>(1, weight)));
+        pieces.push_back({&line, &tree, static_cast<std::uint32_t>(number),
+                          line.share / trees * share, reduce,
+                          reduce + (line.has_leaves ? wave : kRingsReduce), hop});
       }
       before += share;
     }
+    return pieces;
   }
 
   /// Everything at the root, by way of the mirror image of the tree.
@@ -168,11 +146,11 @@ class UnevenRings {
     copy_inside(piece, tree.root, time);
     for (const std::size_t leaf : tree.leaves) {
       const double turn = piece.gather + turn_of(piece);
-      copy(piece, head(piece, tree.root), head(piece, leaf), turn);
+      moves_.copy(head(piece, tree.root), head(piece, leaf), turn);
       copy_inside(piece, leaf, turn + piece.hop);
     }
     for (const GroupHop& hop : tree.path) {
-      copy(piece, head(piece, hop.from), head(piece, hop.to), time);
+      moves_.copy(head(piece, hop.from), head(piece, hop.to), time);
       time += piece.hop;
       copy_inside(piece, hop.to, time);
     }
@@ -191,66 +169,36 @@ class UnevenRings {
   void sum_inside(const TimedPiece& piece, std::size_t group, double time) {
     const std::size_t line = piece.line->line;
     for (std::size_t offset = 1; offset < lines_.groups[group].ranks.size(); ++offset) {
-      const Rank src = lines_.member(group, line + offset);
-      const Rank dst = head(piece, group);
-      at_[dst.index()].push_back(
-          add({.time = piece.line->has_leaves ? kLeavesSum * time : time - kJustBefore,
-               .op = plan::TransferOp::kReduce,
-               .src = src,
-               .dst = dst,
-               .piece = &piece,
-               .after = {},
-               .is_held = true}));
+      const std::uint32_t move =
+          moves_.reduce(lines_.member(group, line + offset), head(piece, group),
+                        piece.line->has_leaves ? kLeavesSum * time : time - kJustBefore);
+      hops_[move] = {UnevenHop::kInside, piece.line->has_leaves ? 0 : piece.number};
     }
   }
 
   void pass_to(const TimedPiece& piece, std::size_t from, std::size_t to, double time,
                bool is_of_leaf) {
-    const Rank src = head(piece, from);
-    const Rank dst = head(piece, to);
-    at_[dst.index()].push_back(add({.time = time,
-                                    .op = plan::TransferOp::kReduce,
-                                    .src = src,
-                                    .dst = dst,
-                                    .piece = &piece,
-                                    .after = at_[src.index()],
-                                    .is_passed_on = !piece.line->has_leaves,
-                                    .is_of_leaf = is_of_leaf}));
+    const std::uint32_t move = moves_.reduce(head(piece, from), head(piece, to), time);
+    if (is_of_leaf) {
+      hops_[move] = {UnevenHop::kOfLeaf, 0};
+    } else if (!piece.line->has_leaves) {
+      hops_[move] = {UnevenHop::kAlongRing, piece.number};
+    }
   }
 
   void copy_inside(const TimedPiece& piece, std::size_t group, double time) {
     const std::size_t line = piece.line->line;
     for (std::size_t offset = 1; offset < lines_.groups[group].ranks.size(); ++offset) {
-      copy(piece, head(piece, group), lines_.member(group, line + offset),
-           piece.line->has_leaves ? kRingsReduce + (1 - kRingsReduce) * time : time + kJustBefore);
+      moves_.copy(
+          head(piece, group), lines_.member(group, line + offset),
+          piece.line->has_leaves ? kRingsReduce + (1 - kRingsReduce) * time : time + kJustBefore);
     }
-  }
-
-  void copy(const TimedPiece& piece, Rank src, Rank dst, double time) {
-    at_[dst.index()] = {add({.time = time,
-                             .op = plan::TransferOp::kCopy,
-                             .src = src,
-                             .dst = dst,
-                             .piece = &piece,
-                             .after = at_[src.index()]})};
-  }
-
-  std::uint32_t add(TimedMove move) {
-    for (const std::uint32_t before : move.after) {
-      move.time = std::max(move.time, moves_[before].time);
-    }
-    moves_.push_back(std::move(move));
-    return static_cast<std::uint32_t>(moves_.size() - 1);
   }
 
   const UnevenLines& lines_;
   const ScheduleRequest& request_;
-  std::vector<std::uint32_t> weights_;  ///< of chunks
-  std::vector<TimedPiece> pieces_;
-  std::vector<TimedMove> moves_;
-  std::vector<std::vector<std::uint32_t>> at_;  ///< by rank, what the piece there waits for
-  std::map<std::pair<Rank, std::uint32_t>, TransferId> passed_on_;  ///< last, by piece of a ring
-  std::map<Rank, std::vector<TransferId>> of_leaf_;
+  TimedMoves moves_;
+  std::unordered_map<std::uint32_t, SumHop> hops_;  ///< by move
 };
 
 std::size_t transfers_of(const UnevenLines& lines, const UnevenPieces& pieces, std::size_t ranks) {
