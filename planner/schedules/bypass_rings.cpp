@@ -39,9 +39,9 @@ struct PassedGroups {
 };
 
 bool has_slow_member(const LineRates& rates) {
-  return std::ranges::any_of(rates, [](const std::vector<double>& of_line) {
+  return std::ranges::any_of(rates, [](const std::vector<Bandwidth>& of_line) {
     const auto [least, most] = std::ranges::minmax(of_line);
-    return least < kSlowMember * most;
+    return least < scaled(most, kSlowMember);
   });
 }
 
@@ -55,7 +55,7 @@ std::vector<PassedPiece> passed_pieces(const PassedGroups& passed, std::size_t c
   const std::vector<BypassTree> all = bypass_pieces(passed.rates, count);
   std::vector<BypassTree> sums = bypass_trees(passed.rates, all);
   LineRates back = passed.rates;
-  for (std::vector<double>& rates : back) {
+  for (std::vector<Bandwidth>& rates : back) {
     std::ranges::reverse(rates);
   }
   std::vector<BypassTree> copies = all;
@@ -212,7 +212,8 @@ topology::Route links_of_all_routes(topology::Router& router, Rank src, Rank dst
   return common;
 }
 
-/// Of a byte of the buffer, at least: what goes between groups, as pieces divide it.
+/// In which a byte of the buffer is reduced, at least: what goes between groups, as pieces divide
+/// it.
 double seconds_across(const PassedGroups& passed, const ScheduleRequest& request,
                       const std::vector<PassedPiece>& pieces) {
   std::map<std::pair<Rank, Rank>, double> sent;
@@ -267,7 +268,8 @@ std::vector<CollectiveForm> bypass_ring_forms(const ScheduleRequest& request) {
     return forms;
   }
   PassedGroups found{ring_of_groups(topology), {}};
-  found.rates = line_rates(topology, request.router, found.groups, ring_lines(found.groups));
+  found.rates = line_rates(topology, request.router, found.groups, ring_lines(found.groups),
+                           LinesOverRanks::kLeftOut);
   if (!has_slow_member(found.rates) || !seconds_of_sums(found.rates)) {
     return forms;
   }

@@ -29,7 +29,7 @@ struct BypassLink {
   std::size_t from = 0;
   std::size_t to = 0;
   std::size_t line = 0;
-  double rate = 0;
+  double rate = 0;  ///< bytes per second
 };
 
 void add_rate(std::vector<BypassLink>& links, const BypassLink& link) {
@@ -45,7 +45,11 @@ void add_rate(std::vector<BypassLink>& links, const BypassLink& link) {
 std::vector<BypassLink> bypass_links(const LineRates& rates) {
   std::vector<BypassLink> all;
   for (std::size_t line = 0; line < rates.size(); ++line) {
-    std::vector<double> levels = rates[line];
+    std::vector<double> of_groups;
+    for (const Bandwidth rate : rates[line]) {
+      of_groups.push_back(static_cast<double>(rate.bytes_per_second()));
+    }
+    std::vector<double> levels = of_groups;
     std::ranges::sort(levels);
     std::vector<BypassLink> links;
     double below = 0;
@@ -54,8 +58,8 @@ std::vector<BypassLink> bypass_links(const LineRates& rates) {
         continue;
       }
       std::vector<std::size_t> groups;
-      for (std::size_t group = 0; group < rates[line].size(); ++group) {
-        if (rates[line][group] >= level) {
+      for (std::size_t group = 0; group < of_groups.size(); ++group) {
+        if (of_groups[group] >= level) {
           groups.push_back(group);
         }
       }
@@ -65,13 +69,14 @@ std::vector<BypassLink> bypass_links(const LineRates& rates) {
       below = level;
     }
     std::ranges::copy_if(links, std::back_inserter(all), [&](const BypassLink& link) {
-      return link.to == (link.from + 1) % rates[line].size() ||
-             link.rate >= kWorthPassing * rates[line][link.from];
+      return link.to == (link.from + 1) % of_groups.size() ||
+             link.rate >= kWorthPassing * of_groups[link.from];
     });
   }
   return all;
 }
 
+/// In bytes per second.
 std::vector<double> rates_of_groups(const std::vector<BypassLink>& links, std::size_t groups) {
   std::vector<double> rates(groups);
   for (const BypassLink& link : links) {
@@ -80,7 +85,8 @@ std::vector<double> rates_of_groups(const std::vector<BypassLink>& links, std::s
   return rates;
 }
 
-/// T with Σ max(0, 1 − C_i·T) = 1. Precondition: rates are positive.
+/// T in seconds with Σ max(0, 1 − C_i·T) = 1, of rates in bytes per second. Precondition: they are
+/// positive.
 double time_of_sums(std::vector<double> rates) {
   std::ranges::sort(rates);
   assert(rates.front() > 0);
@@ -158,9 +164,9 @@ class BypassSums {
   /// What a group still has to send, and may send past the next group.
   struct Leaving {
     std::size_t long_way = 0;  ///< groups, at least; 0: there is none
-    double rate = 0;
+    double rate = 0;           ///< bytes per second
     double long_rate = 0;
-    double all = 0;
+    double all = 0;  ///< of the buffer
     double by_long_way = 0;
   };
   struct Event {
@@ -267,6 +273,7 @@ class BypassSums {
   std::vector<BypassLink> links_;
   std::size_t k_;
   double seconds_;  ///< of all, for a byte of the buffer
+  // As all times of events, shares of it.
   double hop_time_;
   double change_time_;
   std::vector<BypassTree> trees_;

@@ -55,13 +55,14 @@ struct BypassArc {
 struct BypassTree {
   std::size_t root = 0;
   std::size_t number = 0;       ///< among those of the root
-  double share = 0;             ///< of the buffer
+  double share = 0;             ///< of the buffer, from 0 to 1
   std::vector<BypassArc> arcs;  ///< of each group but the root, children first
   double end = 0;               ///< as a share of the time of all trees
 };
 
-/// T of a buffer of one byte in seconds, if all links are as full as shares of roots leave them.
-/// Nothing where a group does not reach the next one by any line.
+/// T of a buffer of one byte in seconds (a Duration counts picoseconds, of which that is few), if
+/// all links are as full as shares of roots leave them. Nothing where a group does not reach the
+/// next one by any line.
 std::optional<double> seconds_of_sums(const LineRates& rates);
 /// w by group; their sum is 1. Precondition: seconds_of_sums() is something.
 std::vector<double> shares_of_roots(const LineRates& rates);

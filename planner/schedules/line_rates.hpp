@@ -2,25 +2,29 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <vector>
 
+#include "base/units.hpp"
 #include "topology/queries.hpp"
 #include "topology/topology.hpp"
 
 namespace rackrail::planner {
 
-/// Bytes per second by line, then group.
-using LineRates = std::vector<std::vector<double>>;
+/// By line, then group.
+using LineRates = std::vector<std::vector<Bandwidth>>;
 
-/// Bytes per second of each line from one group to another while all lines send that need no third
-/// rank's help; 0 for those that do.
-std::vector<double> rates_between(const topology::Topology& topology, topology::Router& router,
-                                  const topology::RankGroup& from, const topology::RankGroup& to,
-                                  std::size_t lines);
+/// What becomes of lines that need a third rank's help, as where an adapter is dead.
+enum class LinesOverRanks : std::uint8_t {
+  kLeftOut,  ///< they send nothing: their rate is 0
+  kUsed,     ///< they share the helper's links with its own line
+};
 
-/// Of each group's member both ways, to and from the group that it reaches best.
+/// Of each group's member both ways, to and from the group that it reaches best, while all lines
+/// between two groups send. Where several lines share a link, each has an equal part of it.
 LineRates line_rates(const topology::Topology& topology, topology::Router& router,
-                     std::span<const topology::RankGroup> groups, std::size_t lines);
+                     std::span<const topology::RankGroup> groups, std::size_t lines,
+                     LinesOverRanks over_ranks);
 
 }  // namespace rackrail::planner

@@ -62,16 +62,17 @@ class RelayedLines {
 
   /// Whether there are slow pairs, and shares are found.
   bool find() {
-    std::vector<double> rates;
-    for (const std::vector<double>& of_line : line_rates(topology_, router_, groups_, count_)) {
+    std::vector<Bandwidth> rates;
+    for (const std::vector<Bandwidth>& of_line :
+         line_rates(topology_, router_, groups_, count_, LinesOverRanks::kLeftOut)) {
       rates.push_back(of_line.front());  // as much as the other group's
     }
-    const double best = *std::ranges::max_element(rates);
-    const auto is_slow = [&](std::size_t line) { return rates[line] < kSlowPair * best; };
+    const Bandwidth best = *std::ranges::max_element(rates);
+    const auto is_slow = [&](std::size_t line) { return rates[line] < scaled(best, kSlowPair); };
     PartLoads loads(topology_);
     for (std::size_t line = 0; line < count_; ++line) {
       for (std::size_t way = 0; way < count_; ++way) {
-        if (way == line ? rates[line] > 0 : is_slow(line) && !is_slow(way)) {
+        if (way == line ? rates[line] > Bandwidth(0) : is_slow(line) && !is_slow(way)) {
           parts_.push_back({line, way, 0});
           add_loads(parts_.back(), loads);
         }

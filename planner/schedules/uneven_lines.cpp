@@ -1,12 +1,12 @@
 #include "planner/schedules/uneven_lines.hpp"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 #include "planner/part_loads.hpp"
 #include "planner/schedules/builder.hpp"
 #include "planner/schedules/group_rings.hpp"
+#include "planner/schedules/line_rates.hpp"
 
 namespace rackrail::planner {
 
@@ -30,10 +30,12 @@ class LineShares {
 
   std::optional<UnevenLines> run() {
     std::vector<LineTrees> rings;
+    const LineRates rates =
+        line_rates(topology_, router_, lines_.groups, count_, LinesOverRanks::kUsed);
     bool has_leaves = false;
     for (std::size_t line = 0; line < count_; ++line) {
       rings.push_back(trees_of(line, {}));
-      lines_.lines.push_back(trees_of(line, slow_on(line)));
+      lines_.lines.push_back(trees_of(line, slow_on(rates[line])));
       has_leaves = has_leaves || lines_.lines.back().has_leaves;
     }
     if (!has_leaves) {
@@ -53,47 +55,12 @@ class LineShares {
   }
 
  private:
-  /// Bytes per second that a member has to some other group while all lines of its group send.
-  double rate_of(std::size_t group, std::size_t line) {
-    double best = 0;
-    for (std::size_t other = 0; other < k_; ++other) {
-      if (other != group) {
-        best = std::max(best, rate_between(group, other, line));
-      }
-    }
-    return best;
-  }
-
-  double rate_between(std::size_t group, std::size_t other, std::size_t line) {
-    const topology::Route way =
-        router_.route(lines_.member(group, line), lines_.member(other, line));
-    std::vector<std::size_t> users(way.size());
-    for (std::size_t l = 0; l < count_; ++l) {
-      const topology::Route& route =
-          router_.route(lines_.member(group, l), lines_.member(other, l));
-      for (std::size_t i = 0; i < way.size(); ++i) {
-        users[i] += static_cast<std::size_t>(std::ranges::count(route, way[i]));
-      }
-    }
-    double rate = std::numeric_limits<double>::infinity();
-    for (std::size_t i = 0; i < way.size(); ++i) {
-      const Bandwidth bandwidth = topology_.link(way[i]).bandwidth;
-      rate = std::min(
-          rate, static_cast<double>(bandwidth.bytes_per_second()) / static_cast<double>(users[i]));
-    }
-    return rate;
-  }
-
   /// None where they are half of all.
-  std::vector<std::size_t> slow_on(std::size_t line) {
-    std::vector<double> rates;
-    for (std::size_t group = 0; group < k_; ++group) {
-      rates.push_back(rate_of(group, line));
-    }
-    const double best = *std::ranges::max_element(rates);
+  std::vector<std::size_t> slow_on(const std::vector<Bandwidth>& rates) const {
+    const Bandwidth best = *std::ranges::max_element(rates);
     std::vector<std::size_t> slow;
     for (std::size_t group = 0; group < k_; ++group) {
-      if (rates[group] < kSlowOnLine * best) {
+      if (rates[group] < scaled(best, kSlowOnLine)) {
         slow.push_back(group);
       }
     }

@@ -34,12 +34,22 @@ std::vector<CollectiveForm> forms_of(const Topology& topology, topology::Router&
                             .most_transfers = most_transfers});
 }
 
+/// By line, then group, in bytes per second.
+LineRates rates_of(const std::vector<std::vector<int>>& lines) {
+  LineRates rates;
+  for (const std::vector<int>& line : lines) {
+    auto& of_line = rates.emplace_back();
+    for (const int rate : line) of_line.emplace_back(rate);
+  }
+  return rates;
+}
+
 /// As many lines of groups, of 25 but for some.
 LineRates rates_with(std::size_t lines, std::size_t groups,
                      const std::vector<test::SlowNic>& slow) {
-  LineRates rates(lines, std::vector<double>(groups, 25));
+  std::vector<std::vector<int>> rates(lines, std::vector<int>(groups, 25));
   for (const test::SlowNic& nic : slow) rates[nic.gpu][nic.box] = nic.rate;
-  return rates;
+  return rates_of(rates);
 }
 
 TEST_CASE("rings past slow members are right, and known before they are made") {
@@ -102,12 +112,13 @@ TEST_CASE("a group of less rate is the root of more") {
     CHECK(near[group] == Approx(1 - (group == 4 || group == 5 ? 95 : 100) * 11 / 1190.0));
   }
   // Two slow groups bind: the others are no roots.
-  const std::vector<double> bound = shares_of_roots({{10, 25, 25, 10}, {10, 25, 25, 10}});
+  const std::vector<double> bound = shares_of_roots(rates_of({{10, 25, 25, 10}, {10, 25, 25, 10}}));
   CHECK(bound == std::vector<double>{0.5, 0, 0, 0.5});
-  CHECK(seconds_of_sums({{10, 25, 25, 10}, {10, 25, 25, 10}}).value() == Approx(0.5 / 20));
+  CHECK(seconds_of_sums(rates_of({{10, 25, 25, 10}, {10, 25, 25, 10}})).value() ==
+        Approx(0.5 / 20));
   // Nobody reaches the next group where they have no line in common.
-  CHECK(!seconds_of_sums({{25, 0, 25}, {25, 0, 25}}));
-  CHECK(!seconds_of_sums({{25, 0, 25}, {0, 25, 25}}));
+  CHECK(!seconds_of_sums(rates_of({{25, 0, 25}, {25, 0, 25}})));
+  CHECK(!seconds_of_sums(rates_of({{25, 0, 25}, {0, 25, 25}})));
 }
 
 /// Each piece is sent once by each group but its root, when all that comes to it is there. Returns
