@@ -21,7 +21,6 @@ namespace rackrail::planner {
 namespace {
 
 constexpr Bytes kLeastMessage = 32_KiB;  // as sent
-constexpr std::size_t kMostRanks = 32;   // of more, a form takes seconds to be simulated
 constexpr Duration kTooFine = Duration(INT64_MAX);
 
 /// That of all transfers, if it is one.
@@ -217,7 +216,7 @@ void drop_unused_schedules(plan::Plan& plan) {
 void divide_finely(plan::Plan& plan, const plan::Workload& workload,
                    const topology::Topology& topology, plan::CostModel& cost_model,
                    const FinerBuckets& options) {
-  if (topology.rank_count() > kMostRanks) {
+  if (topology.rank_count() > kMostRanksDividedFinely) {
     return;
   }
   Divider divider(topology, cost_model, options);

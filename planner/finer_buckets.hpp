@@ -6,6 +6,7 @@
 // (collective_forms.hpp); so much that another family than the search's may then be the fastest.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 
@@ -24,6 +25,9 @@ enum class OfAnyFamily {
   kAll,
 };
 
+/// Of more ranks, a form takes seconds to be simulated.
+inline constexpr std::size_t kMostRanksDividedFinely = 32;
+
 struct FinerBuckets {
   OfAnyFamily of_any_family = OfAnyFamily::kNone;
   bool may_have_rates = true;       ///< of routes: whoever executes the plan holds to them
@@ -36,8 +40,8 @@ struct FinerBuckets {
 /// family and has several codecs stays as it is. No message becomes smaller than 32 KiB, as it is
 /// sent, by it: below, one costs a processor more than a network gains (results/emulated-racks.md,
 /// 8-bit blocks). `plan` must have schedules,
-/// and a predicted step time, which is updated (not its gap). On more than 32 ranks it does
-/// nothing.
+/// and a predicted step time, which is updated (not its gap). On more than kMostRanksDividedFinely
+/// it does nothing.
 void divide_finely(plan::Plan& plan, const plan::Workload& workload,
                    const topology::Topology& topology, plan::CostModel& cost_model,
                    const FinerBuckets& options);

@@ -20,8 +20,10 @@
 namespace rackrail::planner {
 
 /// In ever more pieces, as the request allows for three times as many transfers, at most 600,000;
-/// none where there are no uneven_lines() or group rings are refused. The request's topology and
-/// router must outlive them.
+/// none where there are no uneven_lines() or group rings are refused. The fewest pieces are at
+/// least 4·n·(n − 1) transfers on n ranks, so by the limits of collective_forms.cpp there are none
+/// from about 220 ranks on but in searches of one size, and there none from about 390 on. The
+/// request's topology and router must outlive them.
 std::vector<CollectiveForm> uneven_ring_forms(const ScheduleRequest& request);
 
 }  // namespace rackrail::planner

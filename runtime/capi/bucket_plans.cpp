@@ -13,6 +13,7 @@
 #include "plan/empty_plan.hpp"
 #include "plan/verifier.hpp"
 #include "planner/candidates.hpp"
+#include "planner/finer_buckets.hpp"
 #include "planner/planner.hpp"
 #include "sim/simulator.hpp"
 
@@ -27,8 +28,6 @@ constexpr std::int64_t kLargestPiece = 1 << 20;
 constexpr std::int64_t kGrowth = 4;
 constexpr int kOfEach = 3;
 constexpr std::chrono::seconds kTimeForPieces(20);
-/// Of more, collectives alone are not divided more finely than candidates (planner::divide_finely).
-constexpr std::size_t kMostRanksOfBuckets = 32;
 
 std::vector<Piece> make_pieces() {
   std::vector<Piece> result;
@@ -185,7 +184,7 @@ std::vector<std::vector<Part>> cut(std::int64_t elements) {
 }
 
 plan::Plan plan_pieces(const topology::Topology& cluster, bool may_have_rates) {
-  return cluster.rank_count() <= kMostRanksOfBuckets
+  return cluster.rank_count() <= planner::kMostRanksDividedFinely
              ? plan_pieces_as_buckets(cluster, may_have_rates)
              : plan_pieces_by_candidates(cluster, may_have_rates);
 }
