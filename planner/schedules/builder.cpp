@@ -161,7 +161,8 @@ std::optional<std::string> refuse_no_tiers(const std::vector<topology::RankGroup
   }
   if (std::all_of(groups.begin(), groups.end(),
                   [](const topology::RankGroup& group) { return group.ranks.size() < 2; })) {
-    return "no group has more than one rank";
+    return "no host or rack has several ranks, as far as the cluster's file names them; in an edge "
+           "list, a table 'vertex,role,host' does";
   }
   return std::nullopt;
 }

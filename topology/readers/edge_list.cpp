@@ -16,7 +16,8 @@
 //
 // Once it is there, the ranks are the vertices with the role `rank`, in its order. Columns after
 // `role` may be left out, and so may vertices that are plain switches. Where no vertex has a rack,
-// they are told by what hangs on which switches, whatever their names (racks.hpp).
+// they are told by what hangs on which switches, whatever their names (racks.hpp); without a second
+// table, hosts by NVSwitches (hosts.hpp).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -26,6 +27,7 @@
 #include "base/error.hpp"
 #include "base/parse_units.hpp"
 #include "base/text.hpp"
+#include "topology/hosts.hpp"
 #include "topology/racks.hpp"
 #include "topology/readers/formats.hpp"
 
@@ -173,6 +175,7 @@ class EdgeListParser {
     }
     if (!has_vertex_table_) {
       add_ranks_by_name();
+      hosts_by_structure_ = name_hosts(topology_);
     }
     name_racks(topology_);
     return std::move(topology_);
@@ -196,6 +199,11 @@ class EdgeListParser {
               ? " is"
               : fmt::format(" and {} more are each", ends_without_rank_.size() - 1),
           kRankTable));
+    }
+    if (hosts_by_structure_ > 0) {
+      notes.push_back(fmt::format(
+          "{} hosts are taken to be what NVSwitches join; a table '{},host' would name them",
+          hosts_by_structure_, kRankTable));
     }
     return notes;
   }
@@ -402,6 +410,7 @@ class EdgeListParser {
   std::size_t rows_both_ways_ = 0;
   std::size_t first_row_both_ways_ = 0;
   std::vector<std::string> ends_without_rank_;  // where names say what is a rank
+  std::size_t hosts_by_structure_ = 0;
 };
 
 class EdgeListReader : public Reader {
@@ -430,15 +439,28 @@ class EdgeListReader : public Reader {
   }
 };
 
+/// Hosts by vertex, as a file without them has them.
+std::vector<std::string> hosts_by_names(Topology topology) {
+  for (std::size_t v = 0; v < topology.node_count(); ++v) {
+    Node node = topology.node(NodeId(v));
+    node.host.clear();
+    topology.set_node_properties(NodeId(v), node);
+  }
+  std::vector<std::string> hosts = hosts_by_structure(topology);
+  hosts.resize(topology.node_count());
+  return hosts;
+}
+
 /// Whether the rule of the names alone gives the same ranks in the same order.
 bool names_say_it_all(const Topology& topology, const std::vector<NodeId>& appearance) {
   const std::vector<std::string> racks = racks_by_structure(topology);
+  const std::vector<std::string> hosts = hosts_by_names(topology);
   std::uint32_t next = 0;
   for (const NodeId id : appearance) {
     const Node& node = topology.node(id);
     const std::optional<Rank> rank = topology.rank_of(id);
     if (rank.has_value() != is_rank_by_name(node.name) || (rank && rank->value() != next++) ||
-        node.kind != kind_by_name(node.name) || !node.host.empty() ||
+        node.kind != kind_by_name(node.name) || node.host != hosts[id.index()] ||
         node.rack != (racks.empty() ? "" : racks[id.index()]) || !node.device_class.empty() ||
         node.memory || node.host_staging > Bandwidth(0) || node.multicasts || node.reduces) {
       return false;

@@ -205,6 +205,8 @@ TEST_CASE("families refuse what would hurt, with a reason") {
     CHECK_THAT(*refusal, Catch::Contains("several hops"));
   }
   CHECK(schedule_family("hierarchical").refusal(cluster(1, 4, 1), {}).has_value());
+  CHECK_THAT(schedule_family("hierarchical").refusal(cluster(4, 1, 1), {}).value(),
+             Catch::Contains("'vertex,role,host'"));
   CHECK(schedule_family("parameter-server").refusal(topology, {int8, int8}) == std::nullopt);
   CHECK(schedule_family("ring").refusal(cluster(1, 1, 1), {}).has_value());
   CHECK_THROWS_AS(schedule_family("rings"), ConfigError);
