@@ -11,7 +11,7 @@ import time
 import unittest
 
 import harness
-from emulation import PAIR, EmulationTest, names, set_rate
+from emulation import PAIR, EmulationTest, names_of, set_rate
 from training import TrainingTest
 
 
@@ -307,11 +307,11 @@ class Training(EmulationTest):
         self.assert_nothing_left()
 
     def addresses_of_sockets(self):
-        """Both ends of what this test's processes have, in the machine's namespace and in all that
-        have a name."""
+        """Both ends of what this test's processes have, in the machine's namespace and in those with
+        a name."""
         own = {f"pid={pid}," for pid in self.processes()}
         found = set()
-        for place in ([], *(["-N", name] for name in names())):
+        for place in ([], *(["-N", name] for name in self.own_names())):
             shown = subprocess.run(["ss", "-H", "-tuanp", *place], capture_output=True, text=True)
             for line in shown.stdout.splitlines():
                 if any(pid in line for pid in own):
@@ -495,12 +495,34 @@ class Ends(EmulationTest):
                         ) == 4, 60), "the command does not run")
         return process
 
+    def test_another_emulation_is_none_of_a_tests_business(self):
+        other = subprocess.Popen([harness.COMMAND, "emulate", "pair.csv", "--", "sleep", "1000"],
+                                 cwd=self.folder, stdout=subprocess.DEVNULL,
+                                 stderr=subprocess.DEVNULL)
+        try:
+            self.assertTrue(harness.wait_until(lambda: names_of(other.pid), 60))
+            self.assert_nothing_left()
+            process = self.start_running()
+            with self.assertRaisesRegex(AssertionError, "processes were left behind"):
+                self.assert_nothing_left()
+            process.kill()
+            process.wait()
+            self._end_what_is_left()
+            with self.assertRaisesRegex(AssertionError, f"rackrail-{process.pid}-"):
+                self.assert_nothing_left()
+            self.assertEqual(self.rackrail_json("emulate", "--clean")["names"], 4)
+            process.communicate()
+            self.assertTrue(names_of(other.pid))
+            self.assert_nothing_left()
+        finally:
+            other.terminate()
+            other.wait(30)
+
     def test_signals(self):
         for number in (signal.SIGINT, signal.SIGTERM):
             with self.subTest(number=number):
                 process = self.start_running()
-                self.assertTrue(any(name.startswith(f"rackrail-{process.pid}-")
-                                    for name in names()))
+                self.assertTrue(names_of(process.pid))
                 process.send_signal(number)
                 self.assertEqual(self.finish(process, 30).status, 128 + number)
                 self.assert_nothing_left()
@@ -544,7 +566,7 @@ class Ends(EmulationTest):
         process.kill()
         process.wait()
         self.assertTrue(harness.wait_until(lambda: len(self.processes()) == 2, 5))
-        self.assertEqual(len(names() - self.before[2]), 4)
+        self.assertEqual(len(self.own_names()), 4)
         self.rackrail("emulate", "pair.csv", "--", "true")
         process.communicate()
         self.assert_nothing_left()
@@ -553,7 +575,7 @@ class Ends(EmulationTest):
         process = self.start_running()
         self.assertEqual(self.rackrail_json("emulate", "--clean")["processes"], 0)
         self.assertIsNone(process.poll())
-        self.assertEqual(sum(name.startswith(f"rackrail-{process.pid}-") for name in names()), 4)
+        self.assertEqual(len(names_of(process.pid)), 4)
         process.terminate()
         self.finish(process, 30)
         self.assert_nothing_left()
@@ -569,7 +591,7 @@ class Ends(EmulationTest):
             process.send_signal(number)
             process.communicate(timeout=30)
             self.rackrail("emulate", "--clean")
-            harness.wait_until(lambda: names() == self.before[2], 2)
+            harness.wait_until(lambda: not self.own_names(), 2)
             self.assert_nothing_left(message)
 
 

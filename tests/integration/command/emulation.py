@@ -3,7 +3,6 @@
 import fcntl
 import json
 import os
-import re
 import shutil
 import subprocess
 import tempfile
@@ -39,39 +38,22 @@ def why_not():
     return "" if probe.returncode == 0 else "network namespaces: " + probe.stderr.strip()
 
 
-def network_namespaces():
-    """Every namespace that a process is in, has open or has mounted."""
-    found = set(re.findall(r"net:\[\d+\]", Path("/proc/self/mountinfo").read_text()))
-    for process in Path("/proc").iterdir():
-        if not process.name.isdigit():
-            continue
-        try:
-            links = [process / "ns" / "net", *(process / "fd").iterdir()]
-        except OSError:  # it has ended
-            continue
-        for link in links:
-            try:
-                target = os.readlink(link)
-            except OSError:
-                continue
-            if target.startswith("net:["):
-                found.add(target)
-    return found
-
-
 def interfaces():
     return set(os.listdir("/sys/class/net"))
 
 
-def names():
+def names_of(*owners):
+    """Of namespaces that the commands with these process ids made: others' are none of a test's
+    business. One without a name goes with the last process in it."""
     folder = Path("/run/netns")
-    return {entry.name for entry in folder.iterdir()} if folder.exists() else set()
+    every = {entry.name for entry in folder.iterdir()} if folder.exists() else set()
+    return {name for name in every if any(name.startswith(f"rackrail-{pid}-") for pid in owners)}
 
 
 @unittest.skipIf(why_not(), why_not())
 class EmulationTest(TrainingTest):
-    """Remembers what was there before, to see that nothing was left. One such test runs at a time,
-    whatever program it is of: namespaces are the whole machine's."""
+    """Remembers what its commands made, to see that nothing of it was left. One such test runs at a
+    time, whatever program it is of: rates would not be held beside another."""
 
     def setUp(self):
         lock = LOCK.open("w")
@@ -80,7 +62,16 @@ class EmulationTest(TrainingTest):
         super().setUp()
         self.write("racks.csv", TWO_RACKS)
         self.write("pair.csv", PAIR)
-        self.before = (network_namespaces(), interfaces(), names())
+        self.started = []  # process ids
+        self.interfaces_before = interfaces()
+
+    def start(self, *arguments, **options):
+        process = super().start(*arguments, **options)
+        self.started.append(process.pid)
+        return process
+
+    def own_names(self):
+        return names_of(*self.started)
 
     def rackrail(self, *arguments, status=0, **options):
         """Once more where links did not hold their rates: the machine was busy with other things."""
@@ -101,7 +92,8 @@ class EmulationTest(TrainingTest):
 
     def assert_nothing_left(self, message=""):
         self.assert_no_processes_left()
-        self.assertEqual((network_namespaces(), interfaces(), names()), self.before, message)
+        self.assertEqual(self.own_names(), set(), message)
+        self.assertEqual(interfaces() - self.interfaces_before, set(), message)
 
 
 def links_in(process, station):

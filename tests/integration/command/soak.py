@@ -24,7 +24,7 @@ import time
 from pathlib import Path
 
 import harness
-from emulation import names, set_link
+from emulation import names_of, set_link
 
 WORKERS = 4
 STEPS_BETWEEN = (3, 10)  # steps from one fault to the next
@@ -289,10 +289,7 @@ class Soak:
         return result
 
     def namespaces_left(self):
-        """Names of those that the command made and left: others' are none of its business. One without
-        a name goes with the last process in it."""
-        return [name for name in names()
-                if any(name.startswith(f"rackrail-{pid}-") for pid in self.started)]
+        return names_of(*self.started)
 
     def failure(self, what):
         errors = (self.folder / "errors").read_text()
