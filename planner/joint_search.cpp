@@ -509,6 +509,7 @@ std::optional<JointResult> JointSearch::near_enough_in_fp32(Duration enough) {
       search_.complete();
     }
     for (const Bytes size : sizes_) {
+      report(fmt::format("FP32 in buckets of {}", to_string(size)));
       auto draft = search_.draft_below({"best fp32", size, is_fp32}, batch, limit);
       if (draft && search_.is_affordable(*draft) && search_.may_beat(*draft, limit) &&
           search_.score_below(draft->scored, limit)) {

@@ -188,5 +188,27 @@ TEST_CASE("progress goes on to the end of a search, and does not stay where it i
   CHECK(longest <= shares.size() / 10);
 }
 
+TEST_CASE("a search for what is near the bound says what it looks at, in FP32 first") {
+  const topology::Topology topology = topology::read_cluster("two-racks-40g").topology;
+  const plan::Workload workload = layers(6);
+  const auto costs = sim::make_cost_model(topology, {});
+  for (const double gap : {1e-6, 10.0}) {  // what no plan reaches, and what the first one does
+    CAPTURE(gap);
+    PlannerOptions options = quiet();
+    options.enough_gap = gap;
+    std::vector<std::string> told;
+    std::vector<double> shares;
+    options.progress = [&](double share, const std::string& what) {
+      shares.push_back(share);
+      told.push_back(what);
+    };
+    make_plan(topology, workload, *costs, options);
+    CHECK(std::ranges::is_sorted(shares));
+    REQUIRE(told.size() > 2);
+    CHECK_THAT(told[1], Catch::StartsWith("FP32 in buckets of "));
+    CHECK((told[2] == "checking") == (gap > 1));
+  }
+}
+
 }  // namespace
 }  // namespace rackrail::planner
