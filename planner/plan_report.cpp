@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <utility>
 
 #include "base/parse_units.hpp"
@@ -12,20 +13,51 @@ namespace rackrail::planner {
 
 namespace {
 
+/// Steps of other plans, held against that of the finished one.
 class Comparison {
  public:
   /// With `tells_batches`, told() says how many samples a rank has.
-  Comparison(const plan::Workload& workload, const Search::Scored& plan, bool tells_batches)
-      : workload_(workload), cost_(cost_of(plan)), tells_batches_(tells_batches) {}
+  Comparison(const ReportInput& input, bool tells_batches)
+      : workload_(input.workload),
+        search_(input.search),
+        cost_model_(input.cost_model),
+        finished_(input.finished),
+        // With more, what is told of the plan is exact, and of the others is not.
+        is_exact_(finished_.plan.rank_count() < kVeryManyRanks),
+        step_(is_exact_ ? finished_.plan.prediction.step_time : step_of(finished_.scored)),
+        is_divided_(step_ != step_of(finished_.scored)),
+        cost_(cost_of(finished_.plan.batch, step_)),
+        tells_batches_(tells_batches) {}
 
-  Alternative against(std::string name, std::string what, const Search::Scored& other) const {
-    return {std::move(name), std::move(what), other.estimate.step_time,
-            other.plan.batch.global_batch(), cost_of(other) / cost_ - 1};
+  bool is_exact() const { return is_exact_; }
+
+  /// As a plan's prediction has it.
+  Duration step_of(const Search::Scored& other) const {
+    plan::Plan plan = other.plan;
+    search_.materialise(plan);
+    return without_preference(plan, other.estimate.step_time);
   }
-  std::vector<Alternative> against(std::vector<Rival> rivals) const {
+
+  Alternative against(std::string name, std::string what, const plan::BatchPlan& batch,
+                      Duration step) const {
+    return {std::move(name), std::move(what), step, batch.global_batch(),
+            cost_of(batch, step) / cost_ - 1};
+  }
+  Alternative against(std::string name, std::string what, const Search::Scored& other) const {
+    return against(std::move(name), std::move(what), other.plan.batch, step_of(other));
+  }
+  /// The finished plan with one choice undone.
+  std::vector<Alternative> undone(std::vector<Rival> rivals) const {
     std::vector<Alternative> alternatives;
     for (Rival& rival : rivals) {
-      alternatives.push_back(against(std::move(rival.name), std::move(rival.what), rival.scored));
+      alternatives.push_back(against(std::move(rival.name), std::move(rival.what),
+                                     rival.scored.plan.batch, step_beside_finished(rival.scored)));
+    }
+    if (is_divided_) {
+      alternatives.push_back(against("fine division",
+                                     "large buckets in the rounds, and routes with the rates, that "
+                                     "the search has",
+                                     finished_.scored));
     }
     return alternatives;
   }
@@ -39,11 +71,44 @@ class Comparison {
   }
 
  private:
-  double cost_of(const Search::Scored& scored) const {
-    return seconds_per_useful_sample(workload_, scored.plan.batch, scored.estimate.step_time);
+  double cost_of(const plan::BatchPlan& batch, Duration step) const {
+    return seconds_per_useful_sample(workload_, batch, step);
+  }
+
+  Duration without_preference(const plan::Plan& plan, Duration step) const {
+    return scaled(step, 1 / (1 + cost_model_.preference(plan)));
+  }
+
+  /// Of one that has the finished plan's division of the buckets that are as the search had them.
+  Duration step_beside_finished(const Search::Scored& other) const {
+    const Search::Scored& scored = finished_.scored;
+    if (!is_divided_ || other.chosen.size() != scored.chosen.size()) {
+      return step_of(other);
+    }
+    plan::Plan plan = other.plan;
+    search_.materialise(plan);
+    const auto first = static_cast<std::uint32_t>(plan.schedules.size());
+    plan.schedules.insert(plan.schedules.end(), finished_.plan.schedules.begin(),
+                          finished_.plan.schedules.end());
+    for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
+      plan::Bucket& bucket = plan.buckets[b];
+      const plan::Bucket& of_search = scored.plan.buckets[b];
+      if (other.chosen[b] == scored.chosen[b] && bucket.tensors == of_search.tensors &&
+          bucket.slice_elements == of_search.slice_elements) {
+        bucket.schedule = first + finished_.plan.buckets[b].schedule;
+        bucket.slice_elements = finished_.plan.buckets[b].slice_elements;
+      }
+    }
+    return without_preference(plan, cost_model_.step(plan, workload_).step_time);
   }
 
   const plan::Workload& workload_;
+  const Search& search_;
+  plan::CostModel& cost_model_;
+  const FinishedPlan& finished_;
+  bool is_exact_;
+  Duration step_;  ///< of the finished plan
+  bool is_divided_;
   double cost_;
   bool tells_batches_;
 };
@@ -156,6 +221,21 @@ bool has_unequal_batches(const JointResult& found) {
          });
 }
 
+/// Finishes another plan that was found since, where it is the faster. Whether there was one that
+/// was not.
+bool finish_again(const ReportInput& input) {
+  if (input.found.best.estimate.step_time >= input.finished.scored.estimate.step_time) {
+    return false;
+  }
+  // Large buckets are divided when it is finished, so the one before may be the shorter still.
+  plan::Plan other = input.finish(input.found);
+  if (other.prediction.step_time >= input.finished.plan.prediction.step_time) {
+    return true;
+  }
+  input.finished = {input.found.best, std::move(other)};
+  return false;
+}
+
 /// Takes the fastest of the rivals instead of what a search found that ended early, if it is faster
 /// with the same batch and keeps to the options. Whether one is.
 bool take_faster(Search& search, JointResult& found, const std::vector<Rival>& rivals,
@@ -179,9 +259,11 @@ bool take_faster(Search& search, JointResult& found, const std::vector<Rival>& r
 
 }  // namespace
 
-PlanReport make_report(Search& search, JointResult& found, const BatchSpace& space,
-                       const plan::Workload& workload, const PlannerOptions& options,
-                       const std::vector<Bytes>& bucket_sizes) {
+PlanReport make_report(const ReportInput& input) {
+  Search& search = input.search;
+  JointResult& found = input.found;
+  const BatchSpace& space = input.space;
+  const PlannerOptions& options = input.options;
   constexpr double kBaselines = 0.2;  // shares of the work
   constexpr double kChoices = 0.4;
   const auto progress = [&](double share, const char* what) {
@@ -191,8 +273,9 @@ PlanReport make_report(Search& search, JointResult& found, const BatchSpace& spa
   };
   PlanReport report;
   progress(0, "baselines");
-  const std::vector<Rival> baselines = baselines_of(
-      search, workload, bucket_sizes, same_everywhere(found.best.plan.batch), report.not_reached);
+  const std::vector<Rival> baselines =
+      baselines_of(search, input.workload, input.bucket_sizes,
+                   same_everywhere(found.best.plan.batch), report.not_reached);
   take_faster(search, found, baselines, options);
   progress(kBaselines, "each choice undone");
   std::vector<std::string> not_undone;
@@ -201,8 +284,12 @@ PlanReport make_report(Search& search, JointResult& found, const BatchSpace& spa
     not_undone.clear();
     choices = undo_choices(search, found.best, space, options, not_undone);
   }
+  if (finish_again(input)) {
+    not_undone.clear();
+    choices = undo_choices(search, input.finished.scored, space, options, not_undone);
+  }
   report.not_reached.insert(report.not_reached.end(), not_undone.begin(), not_undone.end());
-  const Comparison comparison(workload, found.best, has_unequal_batches(found));
+  const Comparison comparison(input, has_unequal_batches(found));
   for (const Rival& baseline : baselines) {
     report.baselines.push_back(comparison.told(baseline.name, baseline.what, baseline.scored));
   }
@@ -213,19 +300,22 @@ PlanReport make_report(Search& search, JointResult& found, const BatchSpace& spa
     report.single_knobs.push_back(
         comparison.told(knob.name, "the other choices as without a planner", knob.scored));
   }
-  report.choices = comparison.against(std::move(choices));
+  report.choices = comparison.undone(std::move(choices));
   if (options.protect_outer_layers && !options.codec.has_value()) {
     std::optional<JointResult> free;
     if (found.is_complete()) {
       PlannerOptions within = options;
       within.progress = part_of(options.progress, kChoices, 1);
       search.protect_outer_layers(false);
-      free = JointSearch(workload, within, space, search, bucket_sizes).run();
+      free = JointSearch(input.workload, within, space, search, input.bucket_sizes).run();
       search.protect_outer_layers(true);
     }
     if (free.has_value() && !free->was_stopped) {
-      report.unprotected = comparison.against(
-          "unprotected", "first and last layer may be encoded beyond FP16 too", free->best);
+      report.unprotected =
+          comparison.against("unprotected", "first and last layer may be encoded beyond FP16 too",
+                             free->best.plan.batch,
+                             comparison.is_exact() ? input.finish(*free).prediction.step_time
+                                                   : comparison.step_of(free->best));
     } else {
       report.not_reached.emplace_back("unprotected");
     }

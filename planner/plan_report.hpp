@@ -4,10 +4,15 @@
 // choice put back to what it is without a planner, and all else kept. Gains do not add up: choices
 // lean on each other (a codec that the ring cannot carry needs the routes that can).
 //
+// After the search large buckets may be divided more finely, and routes held to rates
+// (finished_plan.hpp): one more choice. A bucket that another choice leaves as it is stays divided
+// so; one that has other routes, codecs or slices has them as the search does.
+//
 // A search that was stopped may have missed what is shown beside its plan. Where that is faster and
 // keeps to the options, it becomes the plan, and the figures are those of that one.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -39,7 +44,7 @@ struct PlanReport {
   /// how many samples a rank has.
   std::vector<Alternative> single_knobs;
   /// The plan with one choice undone; what bought most first. Choices that are already the usual
-  /// ones are absent.
+  /// ones are absent, "fine division" where the search's plan is handed over as it is.
   std::vector<Alternative> choices;
   /// The best plan that the same search finds when the first and the last layer may be encoded
   /// beyond FP16, so −against_plan is what their protection costs; none where they are not
@@ -59,11 +64,28 @@ ExplainedPlan make_explained_plan(const topology::Topology& topology,
                                   const plan::Workload& workload, plan::CostModel& cost_model,
                                   const PlannerOptions& options);
 
-/// `found` is what a joint search over `bucket_sizes` found with `search`, which it goes on using.
-/// Where that search was stopped, `found.best` is a faster plan afterwards if the report has one.
-PlanReport make_report(Search& search, JointResult& found, const BatchSpace& space,
-                       const plan::Workload& workload, const PlannerOptions& options,
-                       const std::vector<Bytes>& bucket_sizes);
+/// The plan that is handed over, and what the search had of it.
+struct FinishedPlan {
+  Search::Scored scored;
+  plan::Plan plan;
+};
+
+/// What a joint search over `bucket_sizes` found with `search`, which the report goes on using.
+struct ReportInput {
+  Search& search;
+  JointResult& found;
+  FinishedPlan& finished;  ///< by `finish`
+  const BatchSpace& space;
+  const plan::Workload& workload;
+  plan::CostModel& cost_model;
+  const PlannerOptions& options;
+  const std::vector<Bytes>& bucket_sizes;
+  std::function<plan::Plan(const JointResult& found)> finish;
+};
+
+/// Where the search was stopped, `found.best` and `finished` are a faster plan afterwards if the
+/// report has one.
+PlanReport make_report(const ReportInput& input);
 
 /// A plan of the same search beside the one that it found.
 struct Rival {

@@ -64,11 +64,9 @@ void require_ranks(const topology::Topology& topology) {
   }
 }
 
-/// Shows `report` what was found before the search is gone, with the options of the report; it may
-/// be empty. Found may be another plan afterwards.
-using Report =
-    std::function<void(Search& search, JointResult& found, const BatchSpace& space,
-                       const PlannerOptions& options, const std::vector<Bytes>& bucket_sizes)>;
+/// Shows `report` what was found before the search is gone; it may be empty. Finished may be
+/// another plan afterwards.
+using Report = std::function<void(const ReportInput& input)>;
 
 /// Local batches and how many of them a step has.
 using Batch = std::pair<std::vector<std::int64_t>, std::int64_t>;
@@ -129,20 +127,16 @@ plan::Plan search_plan(const topology::Topology& topology, const plan::Workload&
   found.is_near_bound = std::exchange(is_near_bound, false);  // what follows is not stopped by it
   found.was_stopped = found.was_stopped && !found.is_near_bound;
   progress(1, "checking");
-  plan::Plan plan = finished_plan(found, search, topology, workload, cost_model, options);
+  const auto finish = [&](const JointResult& result) {
+    return finished_plan(result, search, topology, workload, cost_model, options);
+  };
+  FinishedPlan finished{found.best, finish(found)};
   if (report) {
     is_reporting = true;
     options.progress = part_of(asked.progress, kSearchWithReport, 1);
-    const Duration before = found.best.estimate.step_time;
-    report(search, found, space, options, sizes);
-    if (found.best.estimate.step_time < before) {
-      // Large buckets are divided when it is finished, so the one before may be the shorter still.
-      plan::Plan other = finished_plan(found, search, topology, workload, cost_model, options);
-      if (other.prediction.step_time < plan.prediction.step_time) {
-        plan = std::move(other);
-      }
-    }
+    report({search, found, finished, space, workload, cost_model, options, sizes, finish});
   }
+  plan::Plan plan = std::move(finished.plan);
   if (asked.enough_gap && !ends_near_bound) {
     plan.notes.emplace_back(
         "the batch was searched, too, so the search did not end where the step is near its bound");
@@ -164,13 +158,9 @@ ExplainedPlan make_explained_plan(const topology::Topology& topology,
                                   const plan::Workload& workload, plan::CostModel& cost_model,
                                   const PlannerOptions& options) {
   ExplainedPlan explained;
-  explained.plan = search_plan(
-      topology, workload, cost_model, options,
-      [&](Search& search, JointResult& found, const BatchSpace& space,
-          const PlannerOptions& report_options, const std::vector<Bytes>& bucket_sizes) {
-        explained.report =
-            make_report(search, found, space, workload, report_options, bucket_sizes);
-      });
+  explained.plan =
+      search_plan(topology, workload, cost_model, options,
+                  [&](const ReportInput& input) { explained.report = make_report(input); });
   return explained;
 }
 

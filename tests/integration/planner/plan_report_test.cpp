@@ -6,6 +6,7 @@
 #include "planner/plan_report.hpp"
 #include "planner/planner.hpp"
 #include "sim/simulator.hpp"
+#include "tests/support/clusters.hpp"
 #include "topology/reader.hpp"
 
 namespace rackrail::planner {
@@ -195,6 +196,42 @@ topology::Topology unlike_devices() {
     topology.add_duplex_link({.from = node, .to = fabric, .bandwidth = 25_Gbps, .latency = 1_us});
   }
   return topology;
+}
+
+TEST_CASE("rows are held against the plan as it is handed over, with its large buckets divided") {
+  const topology::Topology topology = test::rail_racks({.hosts = 1});
+  plan::Workload workload;
+  workload.name = "large, then small";
+  workload.profiled_batch = 8;
+  workload.tensors = {{.name = "large", .elements = 1 << 27, .ready_gap = 1_ms},
+                      {.name = "small", .elements = 1 << 18, .ready_gap = 1_ms}};
+  PlannerOptions options;
+  options.codec = plan::Codec{};
+  options.bucket_size = 1_MiB;
+  const auto costs = sim::make_cost_model(topology, {});
+  const ExplainedPlan explained = make_explained_plan(topology, workload, *costs, options);
+  const plan::Plan& plan = explained.plan;
+  REQUIRE(plan.buckets.size() == 2);
+  const Duration step = plan.prediction.step_time;
+  CHECK(step == costs->step(plan, workload).step_time);
+  for (const auto* rows :
+       {&explained.report.choices, &explained.report.baselines, &explained.report.single_knobs}) {
+    for (const Alternative& row : *rows) {
+      CAPTURE(row.name);
+      CHECK(row.against_plan == Approx(row.step_time / step - 1).margin(1e-9));
+    }
+  }
+  const Alternative* undivided = find(explained.report.choices, "fine division");
+  REQUIRE(undivided != nullptr);
+  CHECK(undivided->step_time > scaled(step, 1.003));
+  // What another choice leaves as it is stays divided.
+  plan::Plan in_order = plan;
+  for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
+    in_order.buckets[b].priority = static_cast<std::uint32_t>(b);
+  }
+  const Alternative* priorities = find(explained.report.choices, "priorities");
+  REQUIRE(priorities != nullptr);
+  CHECK(priorities->step_time == costs->step(in_order, workload).step_time);
 }
 
 TEST_CASE("where devices differ, batches that differ count as a choice, and rows say their batch") {
