@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cmath>
 #include <functional>
+#include <set>
 #include <utility>
 
 #include "base/error.hpp"
@@ -15,6 +16,7 @@
 #include "planner/candidates.hpp"
 #include "planner/finer_buckets.hpp"
 #include "planner/planner.hpp"
+#include "runtime/capi/time_shares.hpp"
 #include "sim/simulator.hpp"
 
 namespace rackrail::capi {
@@ -28,6 +30,9 @@ constexpr std::int64_t kLargestPiece = 1 << 20;
 constexpr std::int64_t kGrowth = 4;
 constexpr int kOfEach = 3;
 constexpr std::chrono::seconds kTimeForPieces(20);
+/// In which a search on kMostRanksDividedFinely ranks finds schedules that suit the size.
+constexpr std::chrono::milliseconds kLeastTimeForSize(1500);
+constexpr std::chrono::seconds kTimeForBuckets(10);
 
 std::vector<Piece> make_pieces() {
   std::vector<Piece> result;
@@ -57,10 +62,10 @@ planner::RouteRates rates_if(bool may_have_rates) {
   return may_have_rates ? planner::RouteRates::kAlways : planner::RouteRates::kNever;
 }
 
-std::function<bool()> stop_after(std::chrono::seconds time) {
-  return [end = std::chrono::steady_clock::now() + time] {
-    return std::chrono::steady_clock::now() >= end;
-  };
+using PlanningClock = TimeShares::Clock;
+
+std::function<bool()> stop_at(PlanningClock::time_point end) {
+  return [end] { return PlanningClock::now() >= end; };
 }
 
 plan::Plan plan_until(std::function<bool()> stop, const topology::Topology& cluster,
@@ -96,12 +101,17 @@ plan::Plan empty_plan_of_pieces(const topology::Topology& cluster) {
 
 /// Each as a bucket of its size that a program announces would be planned.
 plan::Plan plan_pieces_as_buckets(const topology::Topology& cluster, bool may_have_rates) {
-  const auto stop = stop_after(kTimeForPieces);
+  std::set<std::int64_t> sizes;
+  for (const Piece& piece : pieces()) {
+    sizes.insert(piece.elements);
+  }
+  TimeShares shares(PlanningClock::now(), kTimeForPieces, kLeastTimeForSize, sizes.size());
   plan::Plan plan = empty_plan_of_pieces(cluster);
   for (const Piece& piece : pieces()) {
     if (plan.buckets.empty() || plan.buckets.back().elements != piece.elements) {
       const BucketRequest request{.elements = piece.elements};
-      plan = joined(plan, plan_until(stop, cluster, {&request, 1}, plan::Codec{}, may_have_rates));
+      plan = joined(plan, plan_until(stop_at(shares.end_of_next(PlanningClock::now())), cluster,
+                                     {&request, 1}, plan::Codec{}, may_have_rates));
     } else {
       plan.buckets.push_back(plan.buckets.back());
       plan.buckets.back().tensors = {static_cast<std::uint32_t>(plan.buckets.size() - 1)};
@@ -116,7 +126,7 @@ plan::Plan plan_pieces_by_candidates(const topology::Topology& cluster, bool may
   planner::PlannerOptions options;
   options.codec = plan::Codec{};
   options.route_rates = rates_if(may_have_rates);
-  options.stop = stop_after(kTimeForPieces);
+  options.stop = stop_at(PlanningClock::now() + kTimeForPieces);
   planner::CandidateSet candidates(cluster, *costs, options);
   candidates.complete();
   plan::Plan plan = empty_plan_of_pieces(cluster);
@@ -191,7 +201,8 @@ plan::Plan plan_pieces(const topology::Topology& cluster, bool may_have_rates) {
 
 plan::Plan plan_buckets(const topology::Topology& cluster, std::span<const BucketRequest> requests,
                         const CodecChoice& codec, bool may_have_rates) {
-  return plan_until(stop_after(std::chrono::seconds(10)), cluster, requests, codec, may_have_rates);
+  return plan_until(stop_at(PlanningClock::now() + kTimeForBuckets), cluster, requests, codec,
+                    may_have_rates);
 }
 
 plan::Plan plan_buckets_like(const plan::Plan& made, std::span<const BucketRequest> requests) {
