@@ -5,7 +5,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <utility>
@@ -14,15 +13,12 @@
 #include "base/error.hpp"
 #include "base/parse_units.hpp"
 #include "cli/commands.hpp"
-#include "cli/compare_text.hpp"
 #include "cli/inputs.hpp"
-#include "cli/plan_report_text.hpp"
-#include "cli/plan_text.hpp"
+#include "cli/plan_run_text.hpp"
 #include "cli/progress.hpp"
 #include "cli/session.hpp"
 #include "cli/shared_numbers.hpp"
 #include "cli/simulation_notes.hpp"
-#include "cli/table.hpp"
 #include "cli/time_budget.hpp"
 #include "plan/codec_errors.hpp"
 #include "plan/codec_name.hpp"
@@ -190,16 +186,6 @@ class PlanBudget {
   bool was_search_stopped_ = false;
 };
 
-/// A plan and what is shown beside it.
-struct Made {
-  plan::Plan plan;
-  std::optional<planner::PlanReport> report;
-  std::vector<planner::HostCountPoint> by_hosts;
-  planner::FamilyComparison compared;
-  double gradient_error = 0;                                           ///< plan::reduced_error
-  std::vector<std::pair<plan::Codec, plan::CodecError>> codec_errors;  ///< of codecs in use
-};
-
 /// What one encoding does, of every codec that the plan uses.
 std::vector<std::pair<plan::Codec, plan::CodecError>> errors_of_codecs(
     const plan::Plan& plan, const plan::Workload& workload) {
@@ -220,7 +206,7 @@ std::vector<std::pair<plan::Codec, plan::CodecError>> errors_of_codecs(
 }
 
 /// Another plan that was found since: none that is shown is better than the one that is written.
-void replace(Made& made, plan::Plan better, const plan::Workload& workload) {
+void replace(MadePlan& made, plan::Plan better, const plan::Workload& workload) {
   better.schedules_by_size = std::move(made.plan.schedules_by_size);
   if (better.prediction.baselines.empty()) {
     better.prediction.baselines = std::move(made.plan.prediction.baselines);
@@ -239,8 +225,8 @@ void replace(Made& made, plan::Plan better, const plan::Workload& workload) {
 }
 
 /// Goodput by number of hosts, each with a plan of its own.
-void compare_hosts(Made& made, const topology::Topology& cluster, const plan::Workload& workload,
-                   planner::PlannerOptions chosen) {
+void compare_hosts(MadePlan& made, const topology::Topology& cluster,
+                   const plan::Workload& workload, planner::PlannerOptions chosen) {
   chosen.compare_baselines = false;
   chosen.enough_gap.reset();  // rows of several gaps would not compare
   chosen.progress = nullptr;
@@ -264,54 +250,21 @@ void compare_hosts(Made& made, const topology::Topology& cluster, const plan::Wo
   }
 }
 
-void compare_families(Made& made, const topology::Topology& cluster, const plan::Workload& workload,
-                      plan::CostModel& cost_model, const planner::PlannerOptions& chosen,
-                      bool was_stopped) {
+void compare_families(MadePlan& made, const topology::Topology& cluster,
+                      const plan::Workload& workload, plan::CostModel& cost_model,
+                      const planner::PlannerOptions& chosen, bool was_stopped) {
   // A whole search prefers codecs that round less to so much time.
   const double worthwhile = was_stopped ? 0 : planner::kWorthwhile;
   made.compared = planner::compare_families(cluster, workload, cost_model, chosen, made.plan.batch,
                                             scaled(made.plan.prediction.step_time, 1 - worthwhile));
-  if (made.compared.faster.has_value()) {
-    replace(made, *std::move(made.compared.faster), workload);
+  if (made.compared->faster.has_value()) {
+    replace(made, *std::move(made.compared->faster), workload);
   }
 }
 
-/// The first few of them.
-std::string listed(const std::vector<std::string>& names) {
-  constexpr std::size_t kShown = 3;
-  const std::vector<std::string> first(
-      names.begin(), names.begin() + static_cast<std::ptrdiff_t>(std::min(kShown, names.size())));
-  return fmt::format(
-      "{}{}", fmt::join(first, ", "),
-      names.size() > kShown ? fmt::format(" and {} more", names.size() - kShown) : "");
-}
-
-std::string host_table(const std::vector<planner::HostCountPoint>& points) {
-  Table table({{"hosts", Align::kRight},
-               {"ranks", Align::kRight},
-               {"global batch", Align::kRight},
-               {"step", Align::kRight},
-               {"useful samples/s", Align::kRight},
-               {"per host", Align::kRight},
-               {""}});
-  const planner::HostCountPoint& best = planner::best_host_count(points);
-  const auto is_best = [&best](const planner::HostCountPoint& point) { return &point == &best; };
-  for (const planner::HostCountPoint& point : points) {
-    table.add_row(
-        {std::to_string(point.hosts), std::to_string(point.ranks),
-         std::to_string(point.global_batch), to_string(point.step_time),
-         fmt::format("{:.1f}", point.goodput),
-         fmt::format("{:.1f}", point.goodput / static_cast<double>(point.hosts)),
-         fmt::format("{}{}{}", point.without.empty() ? "" : "without " + listed(point.without),
-                     !point.without.empty() && is_best(point) ? "; " : "",
-                     is_best(point) ? "fewest within 1 % of the best" : "")});
-  }
-  return table.to_string();
-}
-
-plan::Plan first_plan(Made& made, const topology::Topology& cluster, const plan::Workload& workload,
-                      plan::CostModel& cost_model, const PlanOptions& options,
-                      const planner::PlannerOptions& chosen) {
+plan::Plan first_plan(MadePlan& made, const topology::Topology& cluster,
+                      const plan::Workload& workload, plan::CostModel& cost_model,
+                      const PlanOptions& options, const planner::PlannerOptions& chosen) {
   if (options.explain) {
     planner::ExplainedPlan explained =
         planner::make_explained_plan(cluster, workload, cost_model, chosen);
@@ -320,102 +273,6 @@ plan::Plan first_plan(Made& made, const topology::Topology& cluster, const plan:
   }
   return options.naive ? planner::make_naive_plan(cluster, workload, cost_model, chosen)
                        : planner::make_plan(cluster, workload, cost_model, chosen);
-}
-
-/// What a run says about itself.
-struct Spent {
-  double search_time = 0;  ///< seconds
-  bool was_stopped = false;
-  bool was_comparison_stopped = false;
-};
-
-void print_json(Session& session, const PlanOptions& options, const Made& made,
-                const std::optional<planner::TimeToTarget>& target, const Spent& spent) {
-  nlohmann::json result = plan_json(made.plan);
-  result["gradient_error"] = made.gradient_error;
-  result["codec_errors"] = nlohmann::json::array();
-  for (const auto& [codec, error] : made.codec_errors) {
-    result["codec_errors"].push_back({{"codec", plan::to_string(codec)},
-                                      {"error", error.error},
-                                      {"source", plan::to_string(error.source)}});
-  }
-  result["search_time_s"] = spent.search_time;
-  if (!options.time_budget.empty()) {
-    result["was_stopped"] = spent.was_stopped;
-    if (options.compare || options.compare_hosts) {
-      result["comparison_was_stopped"] = spent.was_comparison_stopped;
-    }
-  }
-  if (target.has_value()) {
-    result["target"] = target_json(*target);
-  }
-  if (made.report.has_value()) {
-    result["report"] = report_json(*made.report, target);
-  }
-  if (!options.output.empty()) {
-    result["output"] = options.output;
-  }
-  if (options.compare) {
-    result["schedules"] = comparison_json(made.compared.families, made.plan.prediction.step_time);
-    result["comparison"] = side_by_side_json(made.compared, made.plan);
-  }
-  for (const planner::HostCountPoint& point : made.by_hosts) {
-    result["goodput_by_hosts"].push_back({{"hosts", point.hosts},
-                                          {"ranks", point.ranks},
-                                          {"global_batch", point.global_batch},
-                                          {"step_time_s", point.step_time.seconds()},
-                                          {"goodput", point.goodput},
-                                          {"without", point.without}});
-  }
-  session.print_json(result);
-}
-
-void print_text(const PlanOptions& options, const Made& made, const topology::Topology& cluster,
-                const plan::Workload& workload, const std::optional<planner::TimeToTarget>& target,
-                const Spent& spent) {
-  const plan::Plan& plan = made.plan;
-  fmt::print("{} on {}: {} ranks, {} of gradients, global batch {}\n\n", workload.name,
-             cluster.name(), cluster.rank_count(), to_string(workload.gradient_bytes()),
-             plan.batch.global_batch());
-  fmt::print("{}\n{}\n", bucket_table(plan), prediction_table(plan));
-  if (options.compare) {
-    fmt::print("{}\n", comparison_table(made.compared, plan));
-  }
-  if (!made.by_hosts.empty()) {
-    fmt::print("{}\n", host_table(made.by_hosts));
-  }
-  if (made.report.has_value()) {
-    fmt::print("{}\n", report_text(*made.report, plan));
-  }
-  fmt::print("synchronisation {:.1f} % of the step\n", plan.prediction.sync_share * 100);
-  fmt::print("bound           {}\n", plan.prediction.bound_reason);
-  if (made.gradient_error > 0) {
-    fmt::print("rounding        reduced gradients are up to {:.2g} % off\n",
-               made.gradient_error * 100);
-  }
-  for (const auto& [codec, error] : made.codec_errors) {
-    fmt::print("one encoding    {} is {:.2g} % off, {}\n", plan::display_name(codec),
-               error.error * 100, plan::to_string(error.source));
-  }
-  fmt::print("learning rate   {}\n", plan.batch.learning_rate_rule);
-  for (const std::string& note : plan.notes) {
-    fmt::print("note            {}\n", note);
-  }
-  if (target.has_value()) {
-    fmt::print("time to target  {}\n", target_text(*target));
-  }
-  if (!options.time_budget.empty()) {
-    fmt::print("time budget     {}{}\n",
-               spent.was_stopped ? "used up: another run or machine may find another plan"
-                                 : "enough for the whole search: the plan is the same without one",
-               spent.was_comparison_stopped ? "; not for the whole comparison" : "");
-  }
-  fmt::print("searched        {:.2f} s\n", spent.search_time);
-  if (options.output.empty()) {
-    fmt::print("not written; add -o plan.json to keep it\n");
-  } else {
-    fmt::print("wrote           {}\n", options.output);
-  }
 }
 
 /// What is to be said of a --bucket-size beyond which larger or smaller ones make no difference.
@@ -487,39 +344,41 @@ void run_plan(Session& session, const PlanOptions& options) {
     chosen.stop = budget->of_search();
     chosen.stop_report = budget->of_report();
   }
-  Made made;
-  Spent spent;
+  MadePlan made;
+  PlanRun run{.output = options.output};
   named(options.cluster.cluster, "",
         [&] { made.plan = first_plan(made, cluster, workload, *cost_model, options, chosen); });
   if (budget.has_value()) {
-    spent.was_stopped = budget->was_search_stopped();
+    run.has_budget = true;
+    run.was_stopped = budget->was_search_stopped();
     chosen.stop = budget->of_whole();
   }
   // The table takes no longer than the search did, where it is made unasked.
   const bool has_time_for_table =
-      !spent.was_stopped && (!budget.has_value() || !budget->is_half_of_search_used_up());
+      !run.was_stopped && (!budget.has_value() || !budget->is_half_of_search_used_up());
   if (!options.naive && has_time_for_table) {
     add_schedules_by_size(made.plan, cluster, *cost_model, options.compare);
   }
   if (options.compare_hosts) {
     compare_hosts(made, cluster, workload, chosen);
   }
-  spent.search_time =
+  run.search_seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (options.compare) {
     chosen.progress = planner::part_of(whole, share_of_search, 1);
-    compare_families(made, cluster, workload, *cost_model, chosen, spent.was_stopped);
+    compare_families(made, cluster, workload, *cost_model, chosen, run.was_stopped);
   }
   bar.clear();
-  spent.was_comparison_stopped =
-      budget.has_value() && (options.compare || options.compare_hosts) && budget->was_used_up();
+  if (budget.has_value() && (options.compare || options.compare_hosts)) {
+    run.was_comparison_stopped = budget->was_used_up();
+  }
   if (!options.output.empty()) {
     plan::save_plan(made.plan, options.output);
   }
   made.gradient_error = plan::reduced_error(made.plan, workload);
   made.codec_errors = errors_of_codecs(made.plan, workload);
-  const auto target = planner::time_to_target(
-      workload, made.plan.batch, made.plan.prediction.step_time, options.target_samples);
+  made.target = planner::time_to_target(workload, made.plan.batch, made.plan.prediction.step_time,
+                                        options.target_samples);
   if (auto note = unscaled_compute_note(cluster, workload)) {
     made.plan.notes.push_back(*std::move(note));  // of what was read; the file has it without
   }
@@ -528,9 +387,9 @@ void run_plan(Session& session, const PlanOptions& options) {
   }
   if (session.json) {
     made.plan.notes.insert(made.plan.notes.end(), warnings.begin(), warnings.end());
-    print_json(session, options, made, target, spent);
+    session.print_json(plan_run_json(made, run));
   } else {
-    print_text(options, made, cluster, workload, target, spent);
+    fmt::print("{}", plan_run_text(made, run, cluster, workload));
   }
 }
 

@@ -1,0 +1,44 @@
+// What `rackrail plan` shows: a plan, what was made beside it, and how the run went.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "plan/codec_errors.hpp"
+#include "plan/plan.hpp"
+#include "planner/batch/host_count.hpp"
+#include "planner/batch/time_to_target.hpp"
+#include "planner/compare.hpp"
+#include "planner/plan_report.hpp"
+#include "topology/topology.hpp"
+
+namespace rackrail::cli {
+
+/// A plan and what is shown beside it.
+struct MadePlan {
+  plan::Plan plan;
+  std::optional<planner::PlanReport> report;
+  std::vector<planner::HostCountPoint> by_hosts;
+  std::optional<planner::FamilyComparison> compared;
+  double gradient_error = 0;                                           ///< plan::reduced_error
+  std::vector<std::pair<plan::Codec, plan::CodecError>> codec_errors;  ///< of codecs in use
+  std::optional<planner::TimeToTarget> target;
+};
+
+/// What a run says about itself.
+struct PlanRun {
+  std::string output;         ///< where the plan was written; empty: nowhere
+  double search_seconds = 0;  ///< of the search, and of plans for other numbers of hosts
+  bool has_budget = false;    ///< of time
+  bool was_stopped = false;
+  std::optional<bool> was_comparison_stopped;  ///< none: nothing was compared within a budget
+};
+
+nlohmann::json plan_run_json(const MadePlan& made, const PlanRun& run);
+std::string plan_run_text(const MadePlan& made, const PlanRun& run,
+                          const topology::Topology& cluster, const plan::Workload& workload);
+
+}  // namespace rackrail::cli
