@@ -18,6 +18,8 @@
  * Errors. A function that returns a status returns RACKRAIL_OK or says why not in one line:
  * rackrail_last_error(). After RACKRAIL_PEER_LOST the job is over: the context is good for
  * rackrail_destroy() only.
+ * A sum has no time limit: it may take as long as its links need. Who has ended is missed at once,
+ * and who hangs after ten seconds.
  *
  * Threads. Any thread may call; one waits while others start. What is under way is awaited on
  * threads, never on the caller's.
