@@ -14,6 +14,7 @@
 #include "sim/burst_bound.hpp"
 #include "sim/simulator.hpp"
 #include "tests/support/clusters.hpp"
+#include "tests/support/free_devices.hpp"
 #include "topology/queries.hpp"
 
 namespace rackrail {
@@ -50,12 +51,7 @@ Topology cluster(std::size_t ranks, std::size_t racks, Bandwidth uplink) {
 
 sim::SimulationOptions network_only() {
   sim::SimulationOptions options;
-  plan::DeviceRates rates;
-  constexpr Bandwidth kFast(1'000'000'000'000'000);
-  rates.codecs.fill({kFast, kFast});
-  rates.reduce = kFast;
-  rates.launch = Duration();
-  options.device_rates = rates;
+  options.device_rates = test::free_devices();
   return options;
 }
 

@@ -6,6 +6,7 @@
 
 #include "planner/schedule_family.hpp"
 #include "sim/simulator.hpp"
+#include "tests/support/free_devices.hpp"
 #include "tests/support/grids.hpp"
 #include "topology/queries.hpp"
 
@@ -17,13 +18,8 @@ using topology::Topology;
 
 // Only the network takes time.
 sim::SimulationOptions network_only() {
-  constexpr Bandwidth kFast(1'000'000'000'000'000);
-  plan::DeviceRates rates;
-  rates.codecs.fill({kFast, kFast});
-  rates.reduce = kFast;
-  rates.launch = Duration();
   sim::SimulationOptions options;
-  options.device_rates = rates;
+  options.device_rates = test::free_devices();
   return options;
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/error.hpp"
 #include "sim/simulator.hpp"
+#include "tests/support/free_devices.hpp"
 #include "topology/queries.hpp"
 
 namespace rackrail::sim {
@@ -63,12 +64,7 @@ struct Job {
     plan.schedules = {graph};
     plan.buckets = {{.tensors = {0}, .elements = 250'000, .slice_elements = 250'000}};
     plan.batch.local_batch.assign(n, 1);
-    plan::DeviceRates rates;
-    constexpr Bandwidth kFast(1'000'000'000'000'000);
-    rates.codecs.fill({kFast, kFast});
-    rates.reduce = kFast;
-    rates.launch = Duration();
-    options.device_rates = rates;
+    options.device_rates = test::free_devices();
     options.steps = 20;
   }
   AsynchronousResult run() const {

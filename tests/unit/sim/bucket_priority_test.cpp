@@ -7,6 +7,7 @@
 
 #include "sim/simulator.hpp"
 #include "sim/urgency_queue.hpp"
+#include "tests/support/free_devices.hpp"
 
 namespace rackrail::sim {
 namespace {
@@ -53,11 +54,7 @@ struct Competition {
     plan.workload_name = workload.name;
     plan.workload_digest = workload.digest();
     plan.batch.local_batch = {1, 1};
-    plan::DeviceRates rates;
-    rates.codecs.fill({kFast, kFast});
-    rates.reduce = kFast;
-    rates.launch = Duration();
-    options.device_rates = rates;
+    options.device_rates = test::free_devices();
   }
   std::vector<Duration> done() const {
     return simulate_step(plan, workload, topology, options).estimate.bucket_done;

@@ -6,6 +6,7 @@
 
 #include "sim/simulator.hpp"
 #include "tests/support/clusters.hpp"
+#include "tests/support/free_devices.hpp"
 
 namespace rackrail::sim {
 namespace {
@@ -13,7 +14,6 @@ namespace {
 using topology::NodeKind;
 using topology::Topology;
 
-constexpr Bandwidth kFast(1'000'000'000'000'000);
 constexpr Bandwidth kRate(1'000'000'000);
 constexpr std::int64_t kFloats = 250;  // 1,000 bytes: 1 us at kRate
 constexpr Duration kWire = 1_us;
@@ -38,11 +38,7 @@ Topology hub_of(std::size_t n, Duration sending, Duration receiving, Bandwidth r
 
 SimulationOptions level(NetworkLevel network) {
   SimulationOptions options;
-  plan::DeviceRates rates;
-  rates.codecs.fill({kFast, kFast});
-  rates.reduce = kFast;
-  rates.launch = Duration();
-  options.device_rates = rates;
+  options.device_rates = test::free_devices();
   options.network = network;
   options.packets.header = Bytes(0);
   return options;

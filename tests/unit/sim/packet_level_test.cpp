@@ -6,6 +6,7 @@
 
 #include "base/error.hpp"
 #include "sim/simulator.hpp"
+#include "tests/support/free_devices.hpp"
 
 namespace rackrail::sim {
 namespace {
@@ -29,12 +30,7 @@ Topology star(std::size_t n, Bandwidth rate, Duration latency, double cpu_share 
 SimulationOptions packet_level() {
   SimulationOptions options;
   options.network = NetworkLevel::kPacket;
-  plan::DeviceRates rates;
-  constexpr Bandwidth kFast(1'000'000'000'000'000);
-  rates.codecs.fill({kFast, kFast});
-  rates.reduce = kFast;
-  rates.launch = Duration();
-  options.device_rates = rates;
+  options.device_rates = test::free_devices();
   return options;
 }
 

@@ -8,6 +8,7 @@
 #include "plan/plan.hpp"
 #include "plan/workload.hpp"
 #include "sim/simulator.hpp"
+#include "tests/support/free_devices.hpp"
 #include "topology/topology.hpp"
 
 namespace rackrail::test {
@@ -26,12 +27,7 @@ inline topology::Topology pair() {
 
 inline sim::SimulationOptions network_only() {
   sim::SimulationOptions options;
-  plan::DeviceRates rates;
-  constexpr Bandwidth kFast(1'000'000'000'000'000);
-  rates.codecs.fill({kFast, kFast});
-  rates.reduce = kFast;
-  rates.launch = Duration();
-  options.device_rates = rates;
+  options.device_rates = free_devices();
   return options;
 }
 

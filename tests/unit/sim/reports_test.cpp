@@ -5,6 +5,7 @@
 
 #include "base/error.hpp"
 #include "sim/simulator.hpp"
+#include "tests/support/free_devices.hpp"
 
 namespace rackrail::sim {
 namespace {
@@ -13,7 +14,6 @@ using topology::NodeKind;
 using topology::Topology;
 
 constexpr std::int64_t kBytesPerSecond = 1'000'000'000;
-constexpr Bandwidth kFast(1'000'000'000'000'000);
 
 // Two hosts around a switch. Link 0 leads from host 0 to the switch, link 3 on to host 1.
 constexpr LinkId kUp(0);
@@ -52,11 +52,7 @@ struct Training {
     plan.schedules = {graph};
     plan.buckets = {{.tensors = {0}, .elements = slices * 1024, .slice_elements = 1024}};
     plan.batch.local_batch = {1, 1};
-    plan::DeviceRates rates;
-    rates.codecs.fill({kFast, kFast});
-    rates.reduce = kFast;
-    rates.launch = Duration();
-    options.device_rates = rates;
+    options.device_rates = test::free_devices();
   }
   StepResult run() const { return simulate_step(plan, workload, topology, options); }
 };

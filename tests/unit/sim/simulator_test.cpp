@@ -5,6 +5,7 @@
 #include <catch2/catch.hpp>
 
 #include "base/error.hpp"
+#include "tests/support/free_devices.hpp"
 
 namespace rackrail::sim {
 namespace {
@@ -29,12 +30,7 @@ Topology star(std::size_t n, Bandwidth rate, Duration latency) {
 // Free devices, so that times are the network's alone.
 SimulationOptions network_only() {
   SimulationOptions options;
-  plan::DeviceRates rates;
-  constexpr Bandwidth kFast(1'000'000'000'000'000);
-  rates.codecs.fill({kFast, kFast});
-  rates.reduce = kFast;
-  rates.launch = Duration();
-  options.device_rates = rates;
+  options.device_rates = test::free_devices();
   return options;
 }
 
