@@ -1,0 +1,98 @@
+// Shortest ways between ranks, of which there may be several: what Router chooses from.
+//
+// Model. The cost of a route is (ranks passed through, latency, links), compared in this order; by
+// Distance::kHops, latency is that of links inside machines alone. A rank in the middle counts in
+// the first place, so a route uses one only where there is no other way, and then as few as
+// possible; the machines of a ring or torus thereby reach each other too.
+//
+// Per root: Dijkstra gives the cost of every vertex, as far as it is needed: it stops near the
+// destination and goes on from there when a farther one is asked for. Near means: where no vertex
+// that is left could lead to the destination as soon as the best way that is known, given what the
+// last links through the destination's machine cost at least. So the insides of other machines at
+// the same distance, which are most of a large cluster, are never looked at. An arc (u, v) is tight
+// when cost(u) + its own cost = cost(v); the tight arcs form a DAG that holds all shortest routes.
+// Vertices leave the heap in a topological order of it, since every arc adds a link; so `width`,
+// the best bottleneck among the shortest routes, is found on the way. The root is the source, or
+// the switch behind it where there is only one way out: then hosts of one switch share the work.
+//
+// A pair's ways are the tight arcs that lead to its destination and keep its width, from there
+// backwards.
+//
+// Cost: O(E log V) per root for the part that is looked at, O(machine) and O(links · in-degree) per
+// destination. Labels take memory by pages, as they are reached; kMostKept bounds what they could
+// take.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <tuple>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "topology/queries.hpp"
+#include "topology/topology.hpp"
+
+namespace rackrail::topology {
+
+/// Of a way.
+struct WayCost {
+  bool is_reached = false;
+  std::uint32_t ranks = 0;
+  std::uint32_t entered = 0;  ///< machines; by hops only
+  std::uint32_t links = 0;
+  Duration latency;  ///< of those links whose latency counts
+
+  auto key() const { return std::tuple(!is_reached, ranks, entered, latency, links); }
+  bool operator==(const WayCost& o) const { return key() == o.key(); }
+  bool operator<(const WayCost& o) const { return key() < o.key(); }
+};
+
+/// Of a vertex: of the shortest ways to it, and the best bottleneck among them.
+struct WayLabel {
+  WayCost cost;
+  Bandwidth width;
+};
+
+class ShortestWays;
+
+/// The shortest ways of a pair of ranks: from `root` to `end`, with `way_out` before them where
+/// `root` is the switch behind the source.
+class PairWays {
+ public:
+  NodeId root;
+  NodeId end;
+  std::optional<LinkId> way_out;
+  Bandwidth width;
+
+  /// Of a vertex on the ways.
+  WayLabel label(NodeId vertex) const;
+  /// Tight links into a vertex on the ways that keep the width, in order of their ids.
+  std::vector<LinkId> links_into(NodeId vertex) const;
+
+ private:
+  friend class ShortestWays;
+  const ShortestWays* search_ = nullptr;
+  std::unordered_map<NodeId, WayLabel> inside_;  ///< of the destination's machine
+};
+
+class ShortestWays {
+ public:
+  /// The topology must outlive it.
+  ShortestWays(const Topology& topology, Distance distance);
+  ~ShortestWays();
+  ShortestWays(const ShortestWays&) = delete;
+  ShortestWays& operator=(const ShortestWays&) = delete;
+
+  /// Of two different ranks; good until the next call. Nothing for a rank and itself. Throws
+  /// ConfigError where there is no way.
+  std::optional<PairWays> find(Rank src, Rank dst);
+
+ private:
+  friend class PairWays;
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace rackrail::topology
