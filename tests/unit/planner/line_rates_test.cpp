@@ -11,7 +11,7 @@ namespace rackrail::planner {
 namespace {
 
 /// In GB/s.
-LineRates gigabytes(const std::vector<std::vector<int>>& lines) {
+LineRates rates_in_gigabytes(const std::vector<std::vector<int>>& lines) {
   LineRates rates;
   for (const std::vector<int>& line : lines) {
     auto& of_line = rates.emplace_back();
@@ -32,17 +32,17 @@ LineRates rates_between_boxes(const std::vector<std::vector<int>>& nics, int rai
 
 TEST_CASE("a line has the rates of its members' adapters, to whom they reach best") {
   CHECK(rates_between_boxes({{25, 25}, {25, 10}, {25, 25}}, 2) ==
-        gigabytes({{25, 25, 25}, {25, 10, 25}}));
+        rates_in_gigabytes({{25, 25, 25}, {25, 10, 25}}));
   // With 12 and 10 alone, who has 25 sends 12 to one and 10 to the other.
   CHECK(rates_between_boxes({{25, 25}, {12, 25}, {10, 25}}, 2) ==
-        gigabytes({{12, 12, 10}, {25, 25, 25}}));
+        rates_in_gigabytes({{12, 12, 10}, {25, 25, 25}}));
 }
 
 TEST_CASE("a line without an adapter is left out, or takes half of one beside it") {
   const std::vector<std::vector<int>> nics = {{24, 24}, {0, 24}, {24, 24}};
-  CHECK(rates_between_boxes(nics, 2) == gigabytes({{24, 0, 24}, {24, 24, 24}}));
+  CHECK(rates_between_boxes(nics, 2) == rates_in_gigabytes({{24, 0, 24}, {24, 24, 24}}));
   CHECK(rates_between_boxes(nics, 1, LinesOverRanks::kUsed) ==
-        gigabytes({{24, 12, 24}, {24, 12, 24}}));
+        rates_in_gigabytes({{24, 12, 24}, {24, 12, 24}}));
 }
 
 TEST_CASE("what receives more slowly than it sends is as slow as that") {
@@ -54,7 +54,7 @@ TEST_CASE("what receives more slowly than it sends is as slow as that") {
   }
   topology::Router router(topology);
   CHECK(line_rates(topology, router, tier_groups(topology), 1, LinesOverRanks::kUsed) ==
-        gigabytes({{20, 5, 20}}));
+        rates_in_gigabytes({{20, 5, 20}}));
 }
 
 }  // namespace
