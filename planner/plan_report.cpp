@@ -49,6 +49,7 @@ class Comparison {
   /// The finished plan with one choice undone.
   std::vector<Alternative> undone(std::vector<Rival> rivals) const {
     std::vector<Alternative> alternatives;
+    alternatives.reserve(rivals.size() + 1);
     for (Rival& rival : rivals) {
       alternatives.push_back(against(std::move(rival.name), std::move(rival.what),
                                      rival.scored.plan.batch, step_beside_finished(rival.scored)));

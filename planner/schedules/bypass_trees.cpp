@@ -46,6 +46,7 @@ std::vector<BypassLink> bypass_links(const LineRates& rates) {
   std::vector<BypassLink> all;
   for (std::size_t line = 0; line < rates.size(); ++line) {
     std::vector<double> of_groups;
+    of_groups.reserve(rates[line].size());
     for (const Bandwidth rate : rates[line]) {
       of_groups.push_back(static_cast<double>(rate.bytes_per_second()));
     }
