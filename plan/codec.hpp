@@ -22,7 +22,7 @@ enum class CodecKind : std::uint8_t {
 };
 
 inline constexpr std::size_t kCodecKinds = 0
-#define RACKRAIL_CODEC(kind, file) +1
+#define RACKRAIL_CODEC(kind, file) +1  // NOLINT(bugprone-macro-parentheses): a term of the sum
 #include "plan/codecs/registered.inc"
 #undef RACKRAIL_CODEC
     ;

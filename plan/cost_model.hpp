@@ -102,6 +102,7 @@ class CostModel {
   }
   /// `stop` is asked now and then while something is simulated of which only less than a limit is
   /// of interest: from the first true on there may be no answer. Empty: to the end, as all else.
+  // NOLINTNEXTLINE(performance-unnecessary-value-param): models keep it
   virtual void interrupt_when(std::function<bool()> /*stop*/) {}
   /// The same with every flow followed exactly, of a model that saves time on very large clusters;
   /// none where step() does. Ranks that are alike may still be simulated once.

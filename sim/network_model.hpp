@@ -109,6 +109,7 @@ class NetworkModel {
   /// link; only models whose rates are not those of record_rates do. The predicate tells a flow
   /// that is under way.
   virtual void record_links(std::vector<LinkPiece>& pieces,
+                            // NOLINTNEXTLINE(performance-unnecessary-value-param): models keep it
                             std::function<bool(FlowTag)> is_background) {
     (void)pieces;
     (void)is_background;
