@@ -1,6 +1,7 @@
 #include "planner/schedules/nested_groups.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <optional>
 #include <utility>
@@ -15,6 +16,13 @@ namespace {
 constexpr std::size_t kFewestLevels = 3;
 constexpr std::size_t kRounds[] = {1, 4, 16, 64, 128, 256};
 constexpr std::size_t kMostRoundsOfTables = 64;  // where more than one size is looked at
+// The same in rounds of unlike sizes (sizes_of_swelling_rounds), which need fewer.
+constexpr std::size_t kSwellingRounds[] = {24, 48, 96};
+constexpr double kLargestRound = 64;  // times the unit of weight
+constexpr double kSmallestRound = 4;
+// By how many rounds the copies of an all-reduce are behind its sums, and further at each level:
+// when a route has its turn of copies, what they wait for has come.
+constexpr std::size_t kRoundsBehind = 3;
 // Values of a digit for each member of the largest group: the first that makes no more than so
 // many times the transfers that groups of one size would have.
 constexpr std::size_t kValuesPerMember[] = {8, 4, 2, 1};
@@ -194,22 +202,49 @@ std::vector<Move> Nesting::moves(std::size_t l) const {
   return moves;
 }
 
-/// The collective of some rounds being made. Of a level all rounds come before the next level:
-/// transfers of a pair leave in the order of their ids, so nothing of a round may wait there for
-/// the copies of the one before.
+/// Of a collective that runs alone. What the first round takes at the first level, and the last one
+/// at the last, is time in which other links wait; in the middle small rounds would cost messages.
+/// So a third of the rounds grow, from a sixteenth of the largest, and a third shrink again.
+std::vector<std::uint32_t> sizes_of_swelling_rounds(std::size_t rounds) {
+  const auto growing = static_cast<double>(rounds / 3);
+  std::vector<std::uint32_t> sizes;
+  for (std::size_t i = 0; i < rounds; ++i) {
+    const auto from_end = static_cast<double>(std::min(i, rounds - 1 - i));
+    const double smaller = std::max(0.0, 1 - from_end / growing);
+    sizes.push_back(static_cast<std::uint32_t>(
+        std::lround(kLargestRound * std::pow(kSmallestRound / kLargestRound, smaller))));
+  }
+  return sizes;
+}
+
+/// The chunks of all rounds, those of a round alike.
+std::vector<std::uint32_t> chunks_of_rounds(std::size_t chunks,
+                                            const std::vector<std::uint32_t>& sizes) {
+  std::vector<std::uint32_t> weights;
+  for (const std::uint32_t size : sizes) {
+    weights.insert(weights.end(), chunks, size);
+  }
+  return weights;
+}
+
+/// The collective of some rounds being made. Transfers of a pair leave in the order of their ids,
+/// and a pair meets at one level only. So that nothing of a round waits there for the copies of the
+/// one before, all sums of an all-reduce come before its copies; or, if they `take_turns`, those of
+/// later rounds between its copies, which fills links while the last sums are made.
 class Rounds {
  public:
   Rounds(plan::Collective what, const ScheduleRequest& request, std::size_t chunks,
-         std::size_t rounds)
+         const std::vector<std::uint32_t>& sizes, bool take_turns)
       : what_(what),
+        take_turns_(take_turns),
         chunks_(chunks),
-        rounds_(rounds),
+        rounds_(sizes.size()),
         ranks_(request.topology.rank_count()),
         has_codecs_(request.codecs.inside.is_lossy() || request.codecs.across.is_lossy()),
-        builder_("hierarchical", request, std::vector<std::uint32_t>(chunks * rounds, 1), what),
-        sums_(ranks_ * rounds),
-        arrived_(ranks_ * rounds),
-        sent_(ranks_ * rounds) {}
+        builder_("hierarchical", request, chunks_of_rounds(chunks, sizes), what),
+        sums_(ranks_ * rounds_),
+        arrived_(ranks_ * rounds_),
+        sent_(ranks_ * rounds_) {}
 
   plan::TransferGraph make(const std::vector<std::vector<Move>>& by_level,
                            const std::vector<Rank>& owners);
@@ -223,6 +258,7 @@ class Rounds {
   };
   using Events = std::vector<Event>;  // of one rank in one round
 
+  void make_in_turns(const std::vector<std::vector<Move>>& by_level);
   void reduce(std::size_t round, const Move& move);
   void copy(std::size_t round, std::size_t level, bool is_outermost, const Move& move);
   void wait_for(const Events& events, GraphBuilder::Range range) {
@@ -238,6 +274,7 @@ class Rounds {
   }
 
   plan::Collective what_;
+  bool take_turns_;
   std::size_t chunks_;
   std::size_t rounds_;
   std::size_t ranks_;
@@ -252,6 +289,10 @@ class Rounds {
 
 plan::TransferGraph Rounds::make(const std::vector<std::vector<Move>>& by_level,
                                  const std::vector<Rank>& owners) {
+  if (what_ == plan::Collective::kAllReduce && take_turns_) {
+    make_in_turns(by_level);
+    return builder_.take();
+  }
   if (what_ != plan::Collective::kAllGather) {
     for (const std::vector<Move>& moves : by_level) {
       for (std::size_t round = 0; round < rounds_; ++round) {
@@ -279,6 +320,25 @@ plan::TransferGraph Rounds::make(const std::vector<std::vector<Move>>& by_level,
     graph.set_owners(std::move(of_all));
   }
   return graph;
+}
+
+void Rounds::make_in_turns(const std::vector<std::vector<Move>>& by_level) {
+  const std::size_t levels = by_level.size();
+  for (std::size_t turn = 0; turn < rounds_ + kRoundsBehind * levels; ++turn) {
+    for (std::size_t level = 0; level < levels && turn < rounds_; ++level) {
+      for (const Move& move : by_level[level]) {
+        reduce(turn, move);
+      }
+    }
+    for (std::size_t level = levels; level-- > 0;) {
+      const std::size_t behind = kRoundsBehind * (levels - level);
+      for (const Move& move : by_level[level]) {
+        if (turn >= behind && turn - behind < rounds_) {
+          copy(turn - behind, level, level + 1 == levels, move);
+        }
+      }
+    }
+  }
 }
 
 void Rounds::reduce(std::size_t round, const Move& move) {
@@ -371,12 +431,21 @@ std::vector<plan::TransferGraph> nested_collectives(plan::Collective what,
                                       ? request.most_rounds
                                       : std::min(request.most_rounds, kMostRoundsOfTables);
   std::vector<plan::TransferGraph> graphs;
-  for (const std::size_t rounds : kRounds) {
-    if (rounds <= most_rounds && rounds * transfers <= request.most_transfers &&
-        rounds * movements <= kMostMovements) {
-      graphs.push_back(
-          Rounds(what, request, nesting.chunk_count(), rounds).make(by_level, nesting.owners()));
+  const auto add = [&](const std::vector<std::uint32_t>& sizes, bool take_turns) {
+    if (sizes.size() <= most_rounds && sizes.size() * transfers <= request.most_transfers &&
+        sizes.size() * movements <= kMostMovements) {
+      graphs.push_back(Rounds(what, request, nesting.chunk_count(), sizes, take_turns)
+                           .make(by_level, nesting.owners()));
     }
+  };
+  // First: their times rule out the others by their bounds.
+  for (const std::size_t rounds : kSwellingRounds) {
+    if (request.is_of_one_size) {
+      add(sizes_of_swelling_rounds(rounds), true);
+    }
+  }
+  for (const std::size_t rounds : kRounds) {
+    add(std::vector<std::uint32_t>(rounds, 1), false);
   }
   return graphs;
 }

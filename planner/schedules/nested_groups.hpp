@@ -12,7 +12,10 @@
 // What a rank sends to another at one level are neighbouring chunks, so one transfer: with k_i
 // members at level i a rank sends 2·Σ(k_i − 1) in all. Levels use different links, but a transfer
 // of many chunks starts when all that it waits for has arrived whole; so the buffer is also sent in
-// rounds, which follow one another through the levels.
+// rounds, which follow one another through the levels. For a large collective alone the first and
+// the last rounds are smaller, so that links of the other levels wait less for them, and in an
+// all-reduce sums of later rounds are made between the copies of earlier ones: on three racks of
+// four boxes of 4 GPUs 1.006 of the joint optimum instead of 1.024, in a quarter of the messages.
 //
 // An all-gather is the way back alone, a reduce-scatter the way there, between ranks that each own
 // as many chunks.
@@ -32,8 +35,10 @@
 
 namespace rackrail::planner {
 
-/// In ever more rounds, within the request's limits; none where there are fewer than three levels,
-/// where a codec of the request does not survive several hops, or where one round is too large.
+/// In ever more rounds, within the request's limits, of one size alone before these also in rounds
+/// of unlike sizes, in which sums and copies take turns; none where there are fewer than three
+/// levels, where a codec of the request does not survive several hops, or where one round is too
+/// large.
 std::vector<plan::TransferGraph> nested_all_reduces(const ScheduleRequest& request);
 
 /// The same of any collective; none of an all-gather or a reduce-scatter where shares would differ.

@@ -1,6 +1,8 @@
 #include "planner/schedules/nested_groups.hpp"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <iterator>
 #include <map>
 #include <set>
 #include <string>
@@ -88,6 +90,40 @@ TEST_CASE("an all-gather is half of an all-reduce, a reduce-scatter the other ha
   const Topology uneven = test::pods({{{4, 2}, {4, 4}}});
   topology::Router other(uneven);
   CHECK(nested_collectives(plan::Collective::kAllGather, {uneven, other, {}}).empty());
+}
+
+TEST_CASE("of one size alone also in rounds that grow and shrink again") {
+  const Topology topology = regular(2, 2, 2, 4);
+  topology::Router router(topology);
+  ScheduleRequest request{topology, router, {}};
+  request.most_rounds = 256;
+  const std::size_t alike = nested_all_reduces(request).size();
+  request.is_of_one_size = true;
+  for (const auto what : {plan::Collective::kAllGather, plan::Collective::kReduceScatter,
+                          plan::Collective::kAllReduce}) {
+    const auto graphs = nested_collectives(what, request);
+    REQUIRE(graphs.size() >= alike + 3);
+    std::size_t rounds = 24;
+    for (std::size_t i = 0; i < 3; ++i, rounds *= 2) {
+      CHECK(plan::verify(graphs[i], &topology).problems == std::vector<std::string>{});
+      CHECK(carried(graphs[i], topology, "core→").size() == 1);
+      const auto weights = graphs[i].chunk_weights();
+      const std::size_t chunks = graphs[i].chunk_count() / rounds;
+      REQUIRE(graphs[i].chunk_count() == chunks * rounds);
+      std::vector<std::uint32_t> sizes;
+      for (std::size_t round = 0; round < rounds; ++round) {
+        sizes.push_back(weights[round * chunks]);
+      }
+      CHECK(std::vector(sizes.rbegin(), sizes.rend()) == sizes);
+      CHECK(std::is_sorted(sizes.begin(), sizes.begin() + static_cast<std::ptrdiff_t>(rounds / 2)));
+      CHECK(sizes[rounds / 2] == 16 * sizes[0]);
+    }
+  }
+  // Sums and copies of an all-reduce take turns: a copy in the first half of the transfers.
+  const plan::TransferGraph whole = nested_all_reduces(request).front();
+  const auto first_copy = std::ranges::find_if(
+      whole.transfers(), [](const plan::Transfer& t) { return t.op == plan::TransferOp::kCopy; });
+  CHECK(4 * std::distance(whole.transfers().begin(), first_copy) < std::ssize(whole.transfers()));
 }
 
 TEST_CASE("ranks exchange with those at the same place in other groups") {
