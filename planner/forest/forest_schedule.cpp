@@ -20,6 +20,8 @@ constexpr double kPacedBytes = 1U << 30U;  // of the buffer that the order of mo
 // empties the pipeline sooner. The first ones too would start more additions than they fill it.
 constexpr std::int64_t kPieceSize = 4;
 constexpr std::size_t kLastPieces = 3;
+// Of routes in turns that need not be quick, times what they need.
+constexpr double kMostOfRatedTurns = 1.1;
 
 /// A chunk and the trees it takes.
 struct Part {
@@ -165,7 +167,7 @@ Cuts cuts_of(const std::vector<std::int64_t>& weights, std::size_t rounds, Pace 
   const auto whole = std::accumulate(weights.begin(), weights.end(), 0.0);
   const auto pieces = static_cast<double>(rounds * weights.size());
   Cuts cuts;
-  cuts.take_turns = pace == Pace::kTurns || pace == Pace::kEvenTurns;
+  cuts.take_turns = pace == Pace::kTurns || pace == Pace::kEvenTurns || pace == Pace::kRatedTurns;
   const bool are_alike =
       pace == Pace::kStages || pace == Pace::kEvenTurns ||
       *std::max_element(weights.begin(), weights.end()) > UINT32_MAX / kPieceSize;
@@ -237,7 +239,9 @@ plan::TransferGraph make_graph(plan::Collective collective, const Forest* reduct
   GraphBuilder builder("forest", request, chunk_weights(weights, cuts.sizes), collective);
   const std::int64_t whole = std::accumulate(weights.begin(), weights.end(), std::int64_t{0});
   const std::vector<Bandwidth> rates =
-      pace == Pace::kRated ? proportional_rates(moves, request.topology) : std::vector<Bandwidth>{};
+      has_rates(pace) ? proportional_rates(moves, request.topology,
+                                           pace == Pace::kRatedTurns ? kMostOfRatedTurns : 0)
+                      : std::vector<Bandwidth>{};
   const std::vector<Turn> turns =
       pace == Pace::kStages
           ? in_stages(moves, rounds)
@@ -253,7 +257,7 @@ plan::TransferGraph make_graph(plan::Collective collective, const Forest* reduct
     for (const std::uint32_t before : moves[move].predecessors) {
       after.push_back(ids[before][piece]);
     }
-    const bool is_rated = !rates.empty() && piece < rated_rounds(rounds);
+    const bool is_rated = !rates.empty() && piece < rated_rounds(cuts.sizes[step.part].size());
     ids[move][piece] = builder.add(step.op, step.src(), step.dst(),
                                    {static_cast<std::uint32_t>(first_chunk[step.part] + piece), 1},
                                    after, *moves[move].route, is_rated ? rates[move] : Bandwidth{});

@@ -67,10 +67,6 @@ double busiest(const AllReduceForests& forests, const topology::Topology& topolo
   return most;
 }
 
-void set_rate(AllReduceForests& forests, const topology::Topology& topology) {
-  forests.algbw = Bandwidth(static_cast<std::int64_t>(1 / busiest(forests, topology)));
-}
-
 AllReduceForests two_halves(const topology::Topology& topology, const ForestOptions& options) {
   AllReduceForests forests;
   forests.broadcast = make_forest(topology, options);
@@ -250,6 +246,10 @@ std::vector<AllReduceForests> nearly_best_by_prices(const topology::Topology& to
 }
 
 }  // namespace
+
+void set_rate(AllReduceForests& forests, const topology::Topology& topology) {
+  forests.algbw = Bandwidth(static_cast<std::int64_t>(1 / busiest(forests, topology)));
+}
 
 std::vector<AllReduceForests> priced_forests(const topology::Topology& topology) {
   return nearly_best_by_prices(topology, {{.shape = TreeShape::kAny}});

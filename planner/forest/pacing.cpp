@@ -188,6 +188,17 @@ class ProportionalRates {
     }
   }
 
+  /// None has more than so many times what it needs to be done with the slowest.
+  void limit(double times) {
+    double slowest = std::numeric_limits<double>::infinity();
+    for (std::size_t lane = 0; lane < load_.size(); ++lane) {
+      slowest = std::min(slowest, rates_[lane] / load_[lane]);
+    }
+    for (std::size_t lane = 0; lane < load_.size(); ++lane) {
+      rates_[lane] = std::min(rates_[lane], times * slowest * load_[lane]);
+    }
+  }
+
   std::vector<double> take() { return std::move(rates_); }
 
  private:
@@ -431,9 +442,13 @@ class ListSchedule {
 }  // namespace
 
 std::vector<Bandwidth> proportional_rates(const std::vector<Move>& moves,
-                                          const topology::Topology& topology) {
+                                          const topology::Topology& topology, double most) {
   const MoveIndex index(moves, topology, 0);
-  const std::vector<double> rates = ProportionalRates(moves, index, topology).take();
+  ProportionalRates filled(moves, index, topology);
+  if (most > 0) {
+    filled.limit(most);
+  }
+  const std::vector<double> rates = filled.take();
   std::vector<Bandwidth> of_moves;
   of_moves.reserve(moves.size());
   for (std::size_t m = 0; m < moves.size(); ++m) {

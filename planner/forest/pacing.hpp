@@ -52,7 +52,13 @@ enum class Pace : std::uint8_t {
   /// The same with the last pieces as large as all: along deep trees those that are smaller wait
   /// behind others, and what is saved at the end is lost before.
   kEvenTurns,
+  /// In turns at rates of routes, of which none has much more than it needs: what shallow trees sum
+  /// up in hosts would else be there long before its turn, and devices add it before what arrives.
+  kRatedTurns,
 };
+
+/// Whether every route has a rate of its own.
+constexpr bool has_rates(Pace pace) { return pace == Pace::kRated || pace == Pace::kRatedTurns; }
 
 /// Moves of parts that are cut into as many rounds each, in the order of their stages: a move's
 /// stage is the number of moves in a row that come before it, plus its round.
@@ -62,8 +68,9 @@ std::vector<Turn> in_stages(const std::vector<Move>& moves, std::size_t rounds);
 /// a link being asked for more than it has: the max-min fair rates of routes that
 /// count in proportion to what they carry, by progressive filling (Bertsekas and Gallager, "Data
 /// Networks", 1992). So the links that bind are full, and all routes are done at the same time.
+/// None has more than `most` times what it needs to be done with the slowest; 0: no limit.
 std::vector<Bandwidth> proportional_rates(const std::vector<Move>& moves,
-                                          const topology::Topology& topology);
+                                          const topology::Topology& topology, double most = 0);
 
 /// All moves of all pieces in the order of their starts; a move comes after its predecessors of the
 /// same piece. In all pieces together a unit of weight is `bytes`; with 0, nothing has a latency.

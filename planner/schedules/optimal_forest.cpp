@@ -9,6 +9,7 @@
 #include "planner/forest/colours.hpp"
 #include "planner/forest/forest_building.hpp"
 #include "planner/forest/forest_schedule.hpp"
+#include "planner/forest/host_trees.hpp"
 #include "planner/forest/joint_forest.hpp"
 #include "planner/schedules/builder.hpp"
 
@@ -22,6 +23,8 @@ constexpr std::size_t kMostRanksPacked = 512;
 constexpr std::size_t kFineRounds[] = {16, 24, 32, 48, 64, 96, 128, 256};
 // Of trees that settle over switches: a GPU's additions soon take as long as what links wait for.
 constexpr std::size_t kCloseRounds[] = {8, 12, 16, 20, 24, 32, 48, 64, 96, 128, 256};
+// Of trees between unlike hosts, which are shallow.
+constexpr std::size_t kRoundsOfHosts[] = {16, 32, 64, 96, 128, 160, 192};
 constexpr std::size_t kDeep = 8;       // arcs from a root
 constexpr std::size_t kFewRounds = 4;  // enough where there are many trees
 // Of trees that settle, over what others may have, and in all.
@@ -97,6 +100,11 @@ class ForestFamily final : public ScheduleFamily {
         if (is_far_better(forests.algbw, rate_of_halves(request.topology))) {
           return forms;
         }
+      }
+    }
+    if (what == plan::Collective::kAllReduce && is_uneven && request.is_of_one_size) {
+      for (const AllReduceForests& forests : host_forests(request.topology)) {
+        add_forms(what, forests, request, {Pace::kRatedTurns}, forms, kRoundsOfHosts);
       }
     }
     const std::vector<AllReduceForests> seen = all_forests(what, request.topology, is_uneven);
@@ -266,7 +274,7 @@ class ForestFamily final : public ScheduleFamily {
     const Forest* broadcast =
         what == plan::Collective::kReduceScatter ? nullptr : &forests.broadcast;
     for (const Pace pace : paces) {
-      if (pace == Pace::kRated && !request.may_have_rates) {
+      if (has_rates(pace) && !request.may_have_rates) {
         continue;
       }
       for (const std::size_t rounds :

@@ -8,6 +8,7 @@
 
 #include "plan/verifier.hpp"
 #include "planner/collective_forms.hpp"
+#include "planner/fastest_collective.hpp"
 #include "planner/schedule_family.hpp"
 #include "sim/simulator.hpp"
 #include "tests/support/clusters.hpp"
@@ -136,6 +137,29 @@ TEST_CASE("1 GiB on clusters of known optima") {
                             topology::allgather_bound(c.topology).algbw) <= c.all_gather);
     CHECK(best_over_optimum(c.topology, plan::Collective::kAllReduce,
                             topology::joint_allreduce_bound(c.topology).algbw) <= c.all_reduce);
+  }
+}
+
+TEST_CASE("1 GiB over trees between unlike hosts") {
+  constexpr std::int64_t kElements = std::int64_t{1} << 28;
+  const struct {
+    Topology topology;
+    double most;  // over the optimum; along trees of ranks 1.046 and 1.061
+  } cases[] = {{test::racks_of_two_kinds(), 1.02}, {test::rails_with_lost_cable(), 1.05}};
+  for (const auto& c : cases) {
+    const auto costs = sim::make_cost_model(c.topology, {});
+    const auto found =
+        fastest_collective(schedule_family("forest"), {.what = plan::Collective::kAllReduce,
+                                                       .elements = kElements,
+                                                       .topology = c.topology,
+                                                       .codecs = {},
+                                                       .costs = *costs});
+    REQUIRE(found);
+    CHECK(plan::verify(*found->graph, &c.topology).ok());
+    const Bandwidth optimum = topology::joint_allreduce_bound(c.topology).algbw;
+    CHECK(found->time.seconds() * static_cast<double>(optimum.bytes_per_second()) /
+              (4.0 * kElements) <=
+          c.most);
   }
 }
 
