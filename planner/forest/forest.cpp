@@ -30,6 +30,8 @@ constexpr std::size_t kMostRanksUnequal = 64;
 constexpr std::size_t kMostRanksUnequalExactly = 16;  // whose switches are removed exactly for it
 constexpr double kNearEnoughEqual = 0.99;  // of the bound: other shares are not looked for
 constexpr double kRoomOfUnequal[] = {1, 1.01, 1.03};
+// The same of one more, where there are so few ranks.
+constexpr ForestOptions kNearlyOptimal{.most_trees_per_rank = 32, .good_enough = 0.999};
 constexpr std::size_t kManyRanks = 32;
 constexpr std::size_t kMostRanksReattachedSoon = 64;
 constexpr std::size_t kMostTreesReattached = 256;  // in all: some seconds at worst
@@ -152,9 +154,9 @@ class ForestSearch {
     if (options_.may_be_unequal && options_.most_trees_per_rank < kMostUnequalUnits &&
         !is_good_enough(*best_) && best_->share_of_bound < kNearEnoughEqual &&
         topology_.rank_count() <= kMostRanksUnequal) {
-      if (auto forest = unequal()) {
-        const std::int64_t units = forest->trees_per_rank;
-        keep(std::move(*forest), units);
+      for (Forest& forest : unequal()) {
+        const std::int64_t units = forest.trees_per_rank;
+        keep(std::move(forest), units);
       }
     }
     return std::move(*best_);
@@ -162,7 +164,7 @@ class ForestSearch {
 
  private:
   /// As many trees per rank as there may be, of those of forests of more.
-  std::optional<Forest> unequal() const {
+  std::vector<Forest> unequal() const {
     std::vector<Forest> pool{*best_};
     for (std::int64_t k = options_.most_trees_per_rank + 1; k <= kMostUnequalUnits; ++k) {
       for (const double room : kRoomOfUnequal) {
@@ -182,7 +184,20 @@ class ForestSearch {
         }
       }
     }
-    return unequal_trees(topology_, pool, static_cast<std::size_t>(options_.most_trees_per_rank));
+    const auto most = static_cast<std::size_t>(options_.most_trees_per_rank);
+    std::vector<Forest> found;
+    const auto add_thinned = [&] {
+      if (auto forest = unequal_trees(topology_, pool, most)) {
+        found.push_back(std::move(*forest));
+      }
+    };
+    add_thinned();
+    // Narrow links hold no tree of forests of few; but of more trees others may be left out.
+    if (topology_.rank_count() <= kMostRanksUnequalExactly) {
+      pool.push_back(ForestSearch(topology_, kNearlyOptimal, is_reversed_).run());
+      add_thinned();
+    }
+    return found;
   }
 
   LogicalNetwork network(std::int64_t k, double room) const {
