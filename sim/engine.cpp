@@ -43,6 +43,7 @@ Engine::Engine(const topology::Topology& topology, const SimulationOptions& opti
       progress_(options.progress),
       records_flows_(options.record_flows),
       has_packets_(options.network == NetworkLevel::kPacket),
+      tolerance_(options.network == NetworkLevel::kFlow ? options.tolerance.value_or(0) : 0),
       network_(make_network(topology, options)),
       ranks_(topology.rank_count()) {
   for (std::size_t r = 0; r < ranks_.size(); ++r) {
@@ -290,11 +291,49 @@ void Engine::take_network_events() {
   }
 }
 
+// From here on, what each link still has to carry is known: of one step, or of collectives alone,
+// on a network that stays as it is. What it costs is seen in nothing.
+void Engine::count_work() {
+  const bool is_one_step =
+      std::ranges::all_of(ranks_, [](const RankState& rank) { return rank.step_count <= 1; });
+  if (!is_one_step || staleness_ > 0 || !disturbances_.empty()) {
+    return;
+  }
+  work_left_.emplace(topology_, tolerance_);
+  for (const std::uint32_t run : runs_.numbers()) {
+    work_left_->add(*runs_[run].index);
+  }
+}
+
+// What every rank does when its last gradient is there.
+void Engine::find_optimizer() {
+  Time least = std::numeric_limits<Time>::max();
+  for (const RankState& rank : ranks_) {
+    if (rank.step_count > 0) {
+      least = std::min(least, rank.steps.empty() ? 0 : rank.steps.back().optimizer.picoseconds());
+    }
+  }
+  optimizer_ = work_left_ && least < std::numeric_limits<Time>::max() ? least : 0;
+}
+
+// Whether no simulation ends before the limit, for all that links still have to carry.
+bool Engine::is_too_late(Time limit) {
+  if (!work_left_ || handled_ < next_look_) {
+    return false;
+  }
+  constexpr std::uint64_t kEventsPerLink = 2;  // by then many messages more have begun
+  next_look_ = handled_ + kEventsPerLink * work_left_->link_count();
+  return now_ + work_left_->at_least() + optimizer_ >= limit;
+}
+
 void Engine::run() { run_until(std::numeric_limits<Time>::max()); }
 
 bool Engine::run_until(Time limit, const std::function<bool()>& stop) {
   begin_recording();
   schedule_disturbances();
+  if (limit < std::numeric_limits<Time>::max()) {
+    count_work();
+  }
   for (std::size_t r = 0; r < ranks_.size(); ++r) {
     const Duration start = ranks_[r].start;
     if (start == Duration() || ranks_[r].step_count == 0) {
@@ -308,7 +347,11 @@ bool Engine::run_until(Time limit, const std::function<bool()>& stop) {
     ++own_queued_;
     queue_.push(now_, start.picoseconds(), task);
   }
+  find_optimizer();
   for (std::uint64_t round = 0; unfinished_ > 0; ++round) {
+    if (is_too_late(limit)) {
+      return false;
+    }
     if (progress_ && round % kRoundsPerReport == 0 && slice_ends_ > 0) {
       progress_(static_cast<double>(ended_) / static_cast<double>(slice_ends_));
     }

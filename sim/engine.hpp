@@ -48,6 +48,7 @@
 #include "sim/numbered.hpp"
 #include "sim/simulator.hpp"
 #include "sim/urgency_queue.hpp"
+#include "sim/work_left.hpp"
 
 namespace rackrail::sim {
 
@@ -148,7 +149,7 @@ class Engine {
   /// Runs to the end. Throws SimulationError when something waits for what can never come.
   void run();
   /// The same up to this time, or until `stop`, asked now and then if there is one, says so; false
-  /// when something is left to be done then.
+  /// when something is left to be done then, which may be known before (work_left.hpp).
   bool run_until(Time limit, const std::function<bool()>& stop = {});
 
   /// Start and end of a rank's step.
@@ -241,6 +242,9 @@ class Engine {
   void end_step(RankState& rank, const Task& task);
   void drop_steps(RankState& rank);
   void end_run_on(std::uint32_t number, Rank rank);
+  void count_work();
+  void find_optimizer();
+  bool is_too_late(Time limit);
   void drop_done();
   void drop_run(std::uint32_t number);
   void drop_old_activities();
@@ -341,8 +345,12 @@ class Engine {
   std::function<void(std::uint32_t)> when_done_;
   bool records_flows_;
   bool has_packets_;
-  std::uint64_t slice_ends_ = 0;  ///< of all runs: slices to send or to apply
-  std::uint64_t ended_ = 0;       ///< of those
+  std::uint64_t slice_ends_ = 0;       ///< of all runs: slices to send or to apply
+  std::uint64_t ended_ = 0;            ///< of those
+  double tolerance_;                   ///< of the network
+  std::optional<WorkLeft> work_left_;  ///< where a limit may be found to be missed early
+  Time optimizer_ = 0;                 ///< of the fastest rank, after all work of links
+  std::uint64_t next_look_ = 0;        ///< at work_left_, in events
   DelayQueue<Task> queue_;
   std::unique_ptr<NetworkModel> network_;
   std::vector<FlowEvent> network_events_;

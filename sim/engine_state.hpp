@@ -1,4 +1,4 @@
-// What the engine keeps of ranks, channels and collectives; for engine*.cpp only.
+// What the engine keeps of ranks, channels and collectives; for engine*.cpp and work_left.cpp only.
 #pragma once
 
 #include <array>

@@ -72,6 +72,9 @@ std::uint32_t Engine::add_run(std::shared_ptr<const GraphIndex> shared, std::str
     }
   }
   run.index = std::move(shared);
+  if (work_left_) {
+    work_left_->add(*run.index);
+  }
   return number;
 }
 
@@ -299,6 +302,9 @@ void Engine::send(Rank src, std::uint32_t number, Place place, std::uint32_t k, 
     record(task);
   }
   const RouteUse& route = index.routes[item.route];
+  if (work_left_) {
+    work_left_->begin(route, bytes);
+  }
   if (route.shares.empty()) {
     network_->start(now_, bytes, route.links, route.rate_cap, tag);
   } else {
