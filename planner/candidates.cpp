@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <iterator>
 #include <span>
 #include <tuple>
 #include <utility>
@@ -40,6 +41,10 @@ constexpr double kNearly = 0.01;
 constexpr double kExpectedDeviation = 0.1;
 constexpr const char* kFirstOfTheOthers = "parameter-server";  // those before it are made at once
 constexpr const char* kUnsteadyFamily = "parameter-server";
+// There nearly all messages are under way at once, and each that ends changes the rates of others.
+constexpr std::int64_t kMostMessagesAtOnce = kMostMessages / 6;
+// Of bounds, which are near enough to the least for a first simulation.
+constexpr double kNotFarFromLeast = 2;
 // With very many ranks, of the finer of a family's schedules: a step of forty buckets of more would
 // be too large to be simulated beside others (kMostTransfersOfStep).
 constexpr std::size_t kMostTransfersOfFiner = 65'000;
@@ -48,7 +53,9 @@ std::int64_t usual_slice(const Candidate& candidate, std::int64_t elements) {
   const std::int64_t chunk = std::max<std::int64_t>(
       1, elements / static_cast<std::int64_t>(candidate.graph.chunk_count()));
   const auto transfers = static_cast<std::int64_t>(candidate.graph.transfers().size());
-  const std::int64_t most = std::max<std::int64_t>(1, kMostMessages / transfers);
+  const std::int64_t messages =
+      candidate.family == kUnsteadyFamily ? kMostMessagesAtOnce : kMostMessages;
+  const std::int64_t most = std::max<std::int64_t>(1, messages / transfers);
   std::int64_t slice = kUsualSlice;
   while (slice < kLargestSlice && (chunk + slice - 1) / slice > most) {
     slice *= 2;
@@ -171,6 +178,7 @@ CandidateSet::CandidateSet(const topology::Topology& topology, plan::CostModel& 
       first_(std::move(first)),
       router_(make_router(topology)),
       interpolates_(!options.exhaustive && topology.rank_count() >= kVeryManyRanks),
+      expects_(!options.exhaustive && topology.rank_count() >= kManyRanks),
       has_bursts_(topology::longest_burst_time(topology) > Duration()),
       worthwhile_(interpolates_ ? kWorthSimulating : 0),
       may_have_rates_(may_have_rates(options.route_rates, topology)),
@@ -381,7 +389,7 @@ std::optional<Duration> CandidateSet::simulated(std::size_t candidate, std::int6
                                                 std::int64_t slice_elements, Duration limit) {
   Known& known = known_[std::tuple(candidate, elements, slice_elements)];
   if (!known.time.has_value() && known.at_least < limit) {
-    if (interpolates_ && is_expected_slower(candidate, elements, limit)) {
+    if (expects_ && is_expected_slower(candidate, elements, limit)) {
       return std::nullopt;
     }
     const plan::TransferGraph& graph = candidates_[candidate].graph;
@@ -409,20 +417,72 @@ std::optional<Choice> CandidateSet::likely(std::int64_t elements,
   return least;
 }
 
+std::vector<std::int64_t> CandidateSet::slices_of(std::size_t candidate,
+                                                  std::int64_t elements) const {
+  if (topology_.rank_count() >= kManyRanks) {
+    return {usual_slice(candidates_[candidate], elements)};
+  }
+  std::vector<std::int64_t> slices = {slices_.front()};
+  std::copy_if(slices_.begin() + 1, slices_.end(), std::back_inserter(slices),
+               [&](std::int64_t slice) { return slice <= elements; });
+  return slices;
+}
+
+// The one that was chosen last, at another size mostly, else what is simulated soonest of those
+// whose bounds are not far from the least.
+std::optional<std::size_t> CandidateSet::likely_winner(std::int64_t elements,
+                                                       const CandidateFilter& filter) const {
+  const auto last = std::ranges::find_if(
+      last_chosen_, [&](std::size_t candidate) { return filter(candidates_[candidate]); });
+  if (last != last_chosen_.end()) {
+    return *last;
+  }
+  const std::optional<Choice> least = likely(elements, filter);
+  if (!least.has_value()) {
+    return std::nullopt;
+  }
+  std::optional<std::size_t> soonest;
+  for (std::size_t i = 0; i < candidates_.size(); ++i) {
+    const Candidate& candidate = candidates_[i];
+    if (candidate.family != kUnsteadyFamily && filter(candidate) &&
+        candidate.model.at_least(elements) <= scaled(least->time, kNotFarFromLeast) &&
+        (!soonest.has_value() ||
+         candidate.graph.transfers().size() < candidates_[*soonest].graph.transfers().size())) {
+      soonest = i;
+    }
+  }
+  return soonest.has_value() ? soonest : least->candidate;
+}
+
+void CandidateSet::remember_chosen(std::size_t candidate) {
+  std::erase(last_chosen_, candidate);
+  last_chosen_.insert(last_chosen_.begin(), candidate);
+}
+
 std::optional<Choice> CandidateSet::cheapest(std::int64_t elements, const CandidateFilter& filter,
                                              Duration most) {
+  if (most < kNoLimit) {
+    return cheapest_below(elements, filter, most);
+  }
+  const auto candidate = likely_winner(elements, filter);
+  if (!candidate.has_value()) {
+    return std::nullopt;
+  }
+  const std::int64_t slice = slices_of(*candidate, elements).back();
+  const Choice known{*candidate, slice, time(*candidate, elements, slice, kNoLimit).value()};
+  const Choice best = cheapest_below(elements, filter, known.time + Duration(1)).value_or(known);
+  remember_chosen(best.candidate);
+  return best;
+}
+
+std::optional<Choice> CandidateSet::cheapest_below(std::int64_t elements,
+                                                   const CandidateFilter& filter, Duration most) {
   std::optional<Choice> best;
-  const bool many = topology_.rank_count() >= kManyRanks;
   const auto least = [&] { return best.has_value() ? best->time : most; };
   // None when it is no faster than the limit.
   const auto time_of = [&](std::size_t i, Duration limit) {
     std::optional<Duration> fastest;
-    const std::int64_t usual = usual_slice(candidates_[i], elements);
-    for (const std::int64_t slice :
-         many ? std::span(&usual, 1) : std::span<const std::int64_t>(slices_)) {
-      if (!many && slice > elements && slice != slices_.front()) {
-        continue;
-      }
+    for (const std::int64_t slice : slices_of(i, elements)) {
       const auto cost = time(i, elements, slice, fastest.value_or(limit));
       if (!cost.has_value()) {
         continue;
@@ -435,10 +495,8 @@ std::optional<Choice> CandidateSet::cheapest(std::int64_t elements, const Candid
     return fastest;
   };
   const auto may_win = [&](std::size_t i) {
-    const bool may_be_none = most < kNoLimit;
-    return (!best.has_value() && !may_be_none) ||
-           (candidates_[i].model.at_least(elements) < scaled(least(), 1 - worthwhile_) &&
-            !(stop_ && stop_()));
+    return candidates_[i].model.at_least(elements) < scaled(least(), 1 - worthwhile_) &&
+           !(stop_ && stop_()) && !(expects_ && is_expected_slower(i, elements, least()));
   };
   // The lightest form of every family first, the most promising family before others.
   std::vector<std::size_t> lightest;
@@ -472,12 +530,22 @@ std::optional<Choice> CandidateSet::cheapest(std::int64_t elements, const Candid
       gain = std::min(gain, gain_of(first, i));
     }
   }
+  // Of a lightest form that cannot win itself, the time may still say that stronger ones cannot.
+  const auto may_one_win = [&](std::size_t first) {
+    for (std::size_t i = first; i < candidates_.size(); ++i) {
+      if (filter(candidates_[i]) && lightest_of.at(shape_of(candidates_[i])) == first &&
+          may_win(i)) {
+        return true;
+      }
+    }
+    return false;
+  };
   std::map<std::size_t, std::optional<Duration>> simulated;
   for (const std::size_t i : lightest) {
-    if (may_win(i)) {
-      const Duration limit = least() < kNoLimit && largest_gain.at(i) > 0
-                                 ? scaled(least(), 1 / largest_gain.at(i))
-                                 : kNoLimit;
+    if (candidates_[i].model.at_least(elements) < scaled(least(), 1 - worthwhile_) &&
+        may_one_win(i)) {
+      const Duration limit =
+          largest_gain.at(i) > 0 ? scaled(least(), 1 / largest_gain.at(i)) : kNoLimit;
       simulated.emplace(i, time_of(i, limit));
     }
   }

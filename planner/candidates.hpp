@@ -1,16 +1,19 @@
 // Schedules to choose from: every family with every allowed pair of codecs, made once, timed on
 // demand by the cost model and remembered by size.
 //
+// A first candidate is simulated to its end, the one that was chosen at another size if there is
+// one, and all others only until they are slower than the best so far. From 32 ranks on nothing is
+// simulated whose time at other sizes or in FP32 says that it is slower: a collective of k times
+// the bytes takes at least as long and at most k times as long, and a codec saves at most its
+// ratio, within 10 % (tests/integration/planner/very_many_ranks_test.cpp).
+//
 // From kVeryManyRanks on only sizes that are powers of two are simulated, and times between two of
 // them lie on the line through theirs: a collective is a start-up and a rate, so what it takes is
 // nearly affine in the bytes while the number of slices stays the same, and in steps of the slices
 // beyond. Buckets of a model have dozens of sizes, so this saves most of the simulations. Nor is a
-// candidate simulated there whose bound is less than half a percent below the best time, or whose
-// time at other sizes or in FP32 says that it is slower: a collective of k times the bytes takes at
-// least as long and at most k times as long, and a codec saves at most its ratio, within 10 %
-// (tests/integration/planner/very_many_ranks_test.cpp). Families have finer schedules only up to
-// 65,000 transfers. All this only chooses among candidates; steps of whole plans are simulated as
-// they are.
+// candidate simulated there whose bound is less than half a percent below the best time. Families
+// have finer schedules only up to 65,000 transfers. All this only chooses among candidates; steps
+// of whole plans are simulated as they are.
 #pragma once
 
 #include <cstdint>
@@ -112,6 +115,15 @@ class CandidateSet {
     std::optional<Duration> time;
     Duration at_least;  ///< while the time is not known
   };
+  /// In which a candidate is simulated at a size, not none.
+  std::vector<std::int64_t> slices_of(std::size_t candidate, std::int64_t elements) const;
+  /// Whose time is worth knowing before others are simulated: these only until they are slower.
+  std::optional<std::size_t> likely_winner(std::int64_t elements,
+                                           const CandidateFilter& filter) const;
+  void remember_chosen(std::size_t candidate);
+  /// cheapest(), where there is a limit.
+  std::optional<Choice> cheapest_below(std::int64_t elements, const CandidateFilter& filter,
+                                       Duration limit);
   /// None when it is not below the limit.
   std::optional<Duration> time(std::size_t candidate, std::int64_t elements,
                                std::int64_t slice_elements, Duration limit);
@@ -135,6 +147,7 @@ class CandidateSet {
   std::size_t next_family_ = 0;
   std::vector<std::string> refusals_;
   bool interpolates_;
+  bool expects_;     ///< whether other sizes and codecs say what need not be simulated
   bool has_bursts_;  ///< whether links of the topology do
   double worthwhile_;
   bool may_have_rates_;
@@ -148,6 +161,7 @@ class CandidateSet {
   std::vector<std::size_t> first_of_shape_;  ///< by candidate: the first with both
   std::map<std::tuple<std::size_t, std::int64_t, std::int64_t>, Known> known_;
   std::map<std::size_t, std::size_t> followed_;  ///< by candidate, where asked for
+  std::vector<std::size_t> last_chosen_;         ///< by cheapest(), each once, the last one first
 };
 
 }  // namespace rackrail::planner

@@ -27,6 +27,7 @@ class CountingCosts final : public plan::CostModel {
   Duration collective_time(const plan::TransferGraph& graph, std::int64_t elements,
                            std::int64_t slice_elements) override {
     ++collectives;
+    ++whole_collectives;
     return costs_->collective_time(graph, elements, slice_elements);
   }
   std::optional<Duration> collective_time_below(const plan::TransferGraph& graph,
@@ -41,6 +42,7 @@ class CountingCosts final : public plan::CostModel {
   }
 
   int collectives = 0;
+  int whole_collectives = 0;  ///< without a limit
   int steps = 0;
 
  private:
@@ -90,6 +92,31 @@ TEST_CASE("the search finds the plan that simulating everything finds, byte for 
   const plan::Plan slow = make_plan(topology, workload, all, options);
   CHECK(plan::to_json(quick) == plan::to_json(slow));
   CHECK(few.steps <= all.steps);
+}
+
+TEST_CASE(
+    "what is chosen for a size does not depend on the sizes before, of each one is followed") {
+  const topology::Topology topology = cluster(GENERATE("two-racks-40g", "uneven racks"));
+  const plan::Workload workload = shipped("resnet-50");
+  CountingCosts costs(topology);
+  CandidateSet of_all(topology, costs, {}, &workload);
+  int chosen = 0;
+  for (const std::int64_t elements : {20'000'000, 300, 5'000'000, 40'000, 5'000'001, 1, 900'000}) {
+    for (const CandidateFilter& filter :
+         {CandidateFilter(any_candidate), CandidateFilter(is_fp32)}) {
+      CAPTURE(topology.name(), elements);
+      const auto choice = of_all.cheapest(elements, filter);
+      ++chosen;
+      const auto fresh_costs = sim::make_cost_model(topology, {});
+      CandidateSet of_one(topology, *fresh_costs, {}, &workload);
+      const auto fresh = of_one.cheapest(elements, filter);
+      REQUIRE((choice.has_value() && fresh.has_value()));
+      CHECK(choice->time == fresh->time);
+      CHECK(choice->candidate == fresh->candidate);
+      CHECK(choice->slice_elements == fresh->slice_elements);
+    }
+  }
+  CHECK(costs.whole_collectives <= chosen);
 }
 
 TEST_CASE("a time that is only of interest below a limit is the time, or none") {
