@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <limits>
 #include <map>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -111,7 +112,7 @@ class LinkLoads {
     });
   }
 
-  double price(const topology::Route& route) const {
+  double price(std::span<const LinkId> route) const {
     double sum = 0;
     for (const LinkId link : route) {
       sum += price_[link.index()];
@@ -145,13 +146,59 @@ class LinkLoads {
   std::vector<double> price_;
 };
 
+/// The routes of lanes, one after the other as they are looked at: each tree prices all of them,
+/// and most of its time would go into finding them.
+class LaidOutRoutes {
+ public:
+  void lay_out(const RankLanes& lanes) {
+    links_.clear();
+    routes_.clear();
+    for (const RankLane& lane : lanes.lanes()) {
+      for (const std::uint32_t route : lane.routes) {
+        const topology::Route& of_lane = lanes.routes()[route];
+        routes_.push_back({route, static_cast<std::uint32_t>(of_lane.size())});
+        links_.insert(links_.end(), of_lane.begin(), of_lane.end());
+      }
+    }
+  }
+
+  /// `visit` with the cheapest route of each lane, in their order, and its price.
+  template <typename Visit>
+  void each_cheapest(const RankLanes& lanes, const LinkLoads& loads, const Visit& visit) const {
+    const LinkId* link = links_.data();
+    const Number* number = routes_.data();
+    for (const RankLane& lane : lanes.lanes()) {
+      double least = std::numeric_limits<double>::infinity();
+      std::uint32_t cheapest = 0;
+      for (std::size_t i = 0; i < lane.routes.size(); ++i, ++number) {
+        if (const double price = loads.price({link, number->links}); price < least) {
+          least = price;
+          cheapest = number->route;
+        }
+        link += number->links;
+      }
+      visit(lane, cheapest, least);
+    }
+  }
+
+ private:
+  struct Number {
+    std::uint32_t route = 0;
+    std::uint32_t links = 0;  ///< of it
+  };
+  std::vector<LinkId> links_;
+  std::vector<Number> routes_;
+};
+
 class Settling {
  public:
   Settling(const topology::Topology& topology, const SettledOptions& options)
       : options_(options),
         ranks_(static_cast<std::uint32_t>(topology.rank_count())),
         loads_(topology, options),
-        lanes_(topology, loads_.prices()) {}
+        lanes_(topology, loads_.prices()) {
+    laid_out_.lay_out(lanes_);
+  }
 
   std::optional<AllReduceForests> run() {
     if (!place()) {
@@ -192,7 +239,7 @@ class Settling {
     const std::size_t between = std::max<std::size_t>(1, options_.pairs / kFirstLooks);
     for (std::size_t p = 0; p < options_.pairs; ++p) {
       if (p % between == 0 && p > 0) {
-        lanes_.find(loads_.prices());
+        find_lanes();
       }
       pairs_.push_back({roots[p * roots.size() / options_.pairs], {}, {}});
       put_in(pairs_.back());
@@ -203,7 +250,7 @@ class Settling {
   /// Each pair once where it is cheapest now.
   void settle(double steepness) {
     loads_.set_steepness(steepness);
-    lanes_.find(loads_.prices());
+    find_lanes();
     for (SettledPair& pair : pairs_) {
       add(pair.root, pair.broadcast, -1);
       add(pair.root, pair.reduction, -1);
@@ -214,6 +261,11 @@ class Settling {
       kept_.erase(kept_.begin(), kept_.begin() + static_cast<std::ptrdiff_t>(pairs_.size()));
     }
     kept_.insert(kept_.end(), pairs_.begin(), pairs_.end());
+  }
+
+  void find_lanes() {
+    lanes_.find(loads_.prices());
+    laid_out_.lay_out(lanes_);
   }
 
   void put_in(SettledPair& pair) {
@@ -249,23 +301,14 @@ class Settling {
     const std::vector<std::uint32_t>& distance = lanes_.distances(root, reversed);
     arcs_.clear();
     cheapest_route_.clear();
-    has_room_.clear();
-    for (const RankLane& lane : lanes_.lanes()) {
-      double least = std::numeric_limits<double>::infinity();
-      std::uint32_t cheapest = 0;
-      for (const std::uint32_t route : lane.routes) {
-        if (const double price = loads_.price(lanes_.routes()[route]); price < least) {
-          least = price;
-          cheapest = route;
-        }
-      }
-      const auto [parent, child] =
-          reversed ? std::pair(lane.to, lane.from) : std::pair(lane.from, lane.to);
-      const bool leads_away = distance[child] == distance[parent] + 1;
-      arcs_.push_back({parent, child, least + (leads_away ? 0 : loads_.detour())});
-      cheapest_route_.push_back(cheapest);
-      has_room_.push_back(loads_.has_room(lanes_.routes()[cheapest]));
-    }
+    laid_out_.each_cheapest(
+        lanes_, loads_, [&](const RankLane& lane, std::uint32_t cheapest, double price) {
+          const auto [parent, child] =
+              reversed ? std::pair(lane.to, lane.from) : std::pair(lane.from, lane.to);
+          const bool leads_away = distance[child] == distance[parent] + 1;
+          arcs_.push_back({parent, child, price + (leads_away ? 0 : loads_.detour())});
+          cheapest_route_.push_back(cheapest);
+        });
   }
 
   /// Gives ranks parents nearer to the root, over links that are not nearly full or at no cost. The
@@ -281,12 +324,13 @@ class Settling {
       std::vector<std::uint32_t> better = in;
       for (std::uint32_t a = 0; a < arcs_.size(); ++a) {
         const PricedArc& arc = arcs_[a];
-        if (arc.to == root || (arc.price > most[arc.to] && !has_room_[a])) {
+        if (arc.to == root) {
           continue;
         }
         const PricedArc& now = arcs_[better[arc.to]];
         if (depth[arc.from] + 1 < depth[arc.to] &&
-            std::pair(depth[arc.from], arc.price) < std::pair(depth[now.from], now.price)) {
+            std::pair(depth[arc.from], arc.price) < std::pair(depth[now.from], now.price) &&
+            (arc.price <= most[arc.to] || loads_.has_room(lanes_.routes()[cheapest_route_[a]]))) {
           better[arc.to] = a;
         }
       }
@@ -390,12 +434,12 @@ class Settling {
   std::uint32_t ranks_;
   LinkLoads loads_;
   RankLanes lanes_;
+  LaidOutRoutes laid_out_;
   std::vector<SettledPair> pairs_;
   std::vector<SettledPair> kept_;  // of the last rounds
   // At the prices looked at last.
   std::vector<PricedArc> arcs_;
   std::vector<std::uint32_t> cheapest_route_;  // of each arc
-  std::vector<bool> has_room_;                 // likewise: whether no link of it is nearly full
 };
 
 }  // namespace
