@@ -292,7 +292,7 @@ void Engine::take_network_events() {
 }
 
 // From here on, what each link still has to carry is known: of one step, or of collectives alone,
-// on a network that stays as it is. What it costs is seen in nothing.
+// on a network that stays as it is.
 void Engine::count_work() {
   const bool is_one_step =
       std::ranges::all_of(ranks_, [](const RankState& rank) { return rank.step_count <= 1; });
