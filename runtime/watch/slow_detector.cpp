@@ -24,6 +24,8 @@ constexpr double kAboutFull = 0.8;
 constexpr double kAlike = 0.85;
 // A rank whose time per sample comes this near to the first one is well.
 constexpr double kWellAgain = 1.15;
+// A rank that computes so much longer is not well, however noisy its reference was.
+constexpr double kHalting = 3;
 // The fewer steps a reference has, against this, the less is believed.
 constexpr double kDoubtfulSteps = 6;
 // Seconds, where no time was measured.
@@ -139,6 +141,9 @@ SlowDetector::Suspicion SlowDetector::suspect() const {
   Suspicion suspicion;
   const double common = common_growth();
   suspect_ranks(suspicion, common);
+  if (suspicion.slow_ranks.empty()) {
+    suspect_halting_rank(suspicion, common);
+  }
   suspect_strands(suspicion, pair_health(suspicion, common));
   return suspicion;
 }
@@ -182,14 +187,43 @@ bool SlowDetector::is_slower(double common) const {
 void SlowDetector::suspect_ranks(Suspicion& suspicion, double common) const {
   const double of_the_well = growth_of_the_well();
   for (const auto& [rank, device] : devices_) {
-    const double grown = growth(device.compute) / std::min(common, of_the_well);
     const double least = threshold(device.compute);
-    const double longer = (device.compute.now() / common - device.compute.before()) *
-                          static_cast<double>(device.samples);
-    if (grown >= least && is_slower(common) && longer >= options_.matters * step_time_.before()) {
+    if (growth_against(device, common) >= least && is_slower(common) &&
+        does_matter(device, common)) {
       suspicion.slow_ranks.push_back(rank);
     } else if (slow_ranks_.is_slow(rank) && growth(device.compute) / of_the_well * least <= 1) {
       suspicion.faster_ranks.push_back(rank);
+    }
+  }
+}
+
+/// By how much longer it computes than others do.
+double SlowDetector::growth_against(const Device& device, double common) const {
+  return growth(device.compute) / std::min(common, growth_of_the_well());
+}
+
+bool SlowDetector::does_matter(const Device& device, double common) const {
+  const double longer = (device.compute.now() / common - device.compute.before()) *
+                        static_cast<double>(device.samples);
+  return longer >= options_.matters * step_time_.before();
+}
+
+/// Of one that computes for longer than before, though noise might explain it, while all that is
+/// slow on the network is its own.
+void SlowDetector::suspect_halting_rank(Suspicion& suspicion, double common) const {
+  std::vector<RankPair> slow;
+  for (const auto& [pair, health] : pair_health(suspicion, common)) {
+    if (health == Health::kSlow) {
+      slow.push_back(pair);
+    }
+  }
+  for (const auto& [rank, device] : devices_) {
+    const bool is_of_all = std::ranges::all_of(
+        slow, [&](const RankPair& pair) { return pair.first == rank || pair.second == rank; });
+    if (!slow.empty() && is_of_all && growth_against(device, common) >= kHalting &&
+        does_matter(device, common)) {
+      suspicion.slow_ranks.push_back(rank);
+      return;
     }
   }
 }

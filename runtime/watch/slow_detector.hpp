@@ -8,7 +8,9 @@
 // `sure` spreads of the reference, and up to twice that while it is short.
 //
 //   - A rank is slow when its time per sample has grown against what the others' has grown by, and
-//     that matters in a step.
+//     that matters in a step. A processor that stands still now and then lets messages wait, too:
+//     where all slow pairs are of one rank that computes for three times as long as before, it is
+//     slow, though noise could explain as much, and its links are not.
 //   - A pair is slow when its time per byte has grown against what computing has grown by for the
 //     ranks in general (a machine on which somebody else computes slows everything), and that
 //     matters in a step. Pairs of slow ranks say nothing.
@@ -140,6 +142,7 @@ class SlowDetector {
   void learn_network();
   Suspicion suspect() const;
   void suspect_ranks(Suspicion& suspicion, double common) const;
+  void suspect_halting_rank(Suspicion& suspicion, double common) const;
   std::map<RankPair, Health> pair_health(const Suspicion& suspicion, double common) const;
   void suspect_strands(Suspicion& suspicion, const std::map<RankPair, Health>& health) const;
   SlowFinding finding_after(std::uint32_t step) const;
@@ -151,6 +154,8 @@ class SlowDetector {
   static double growth(const Samples& samples);
   double threshold(const Samples& samples) const;
   double common_growth() const;
+  double growth_against(const Device& device, double common) const;
+  bool does_matter(const Device& device, double common) const;
   double growth_of_the_well(const std::vector<Rank>& besides = {}) const;
   bool is_slower(double common) const;
   Bandwidth planned(LinkId link) const { return cluster_.link(link).bandwidth; }

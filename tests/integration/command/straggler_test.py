@@ -6,6 +6,7 @@ import statistics
 import threading
 
 import harness
+from emulation import TWO_RACKS, EmulationTest
 from training import TrainingTest
 
 WORKERS = 3
@@ -49,35 +50,27 @@ class Throttle:
             pass  # the job is over
 
 
-class Straggler(TrainingTest):
-    def worker(self, rank):
-        for pid in self.processes():
-            words = harness.command_line(pid).split()
-            if "worker" in words and words[words.index("--rank") + 1] == str(rank):
-                return pid
-        self.fail(f"no worker of rank {rank}")
+class StragglerCase:
+    """A job of which one worker becomes slow; beside a TrainingTest."""
 
-    def test_a_worker_that_becomes_slow_is_noticed_and_gets_fewer_samples(self):
-        self.write("three.csv", "source,target,bandwidth,latency\n" + "".join(
-            f"host{host},switch,10 Gbit/s,10 us\n" for host in range(WORKERS)))
-        plan = "three.json"
-        self.rackrail("plan", "three.csv", "digits.yaml", "--local-batch", LOCAL_BATCH, "--codec",
+    def train_with_a_straggler(self, cluster, *place):
+        """Returns what it says, once it has ended, and the load before its end."""
+        plan = "plan.json"
+        self.rackrail("plan", cluster, "digits.yaml", "--local-batch", LOCAL_BATCH, "--codec",
                       "none", "-o", plan)
         training = self.training_with_checkpoints_every(2)
-        process = self.start("train", plan, "--cluster", "three.csv", "--training", training,
-                             "--steps", STEPS, "--checkpoints", "saved", "--workload",
-                             "digits.yaml", "--on-slow", "replan", "--json")
+        process = self.start("train", plan, *place, "--training", training, "--steps", STEPS,
+                             "--checkpoints", "saved", "--workload", "digits.yaml", "--on-slow",
+                             "replan", "--json")
         saved = self.folder / "saved"
         self.assertTrue(harness.wait_until(lambda: any(saved.glob(f"*{CHANGE:08}*")), 120),
                         f"no checkpoint of step {CHANGE}")
-        with Throttle(self.worker(SLOW)):
-            result = self.finish(process)
-        self.assertEqual(result.status, 0, str(result))
-        run = result.json
+        with Throttle(self.workers()[SLOW]):
+            return self.finish(process), os.getloadavg()[0]
+
+    def assert_noticed_and_replanned(self, run, load):
         self.assertTrue(run["parameters_agree"])
         self.assertEqual(run["steps"], STEPS)
-
-        load = os.getloadavg()[0]
         times = dict(run["step_times_s"])
         quick = statistics.median(times[step] for step in times if 3 < step <= CHANGE)
         found = [slow for slow in run["slow"] if slow["step"] > CHANGE
@@ -98,6 +91,27 @@ class Straggler(TrainingTest):
         if load > QUIET:
             self.skipTest(f"a load of {load:.0f}: it was noticed, but step times mean little")
         self.assertLess(statistics.median(after), 0.8 * statistics.median(before))
+
+
+class Straggler(StragglerCase, TrainingTest):
+    def test_a_worker_that_becomes_slow_is_noticed_and_gets_fewer_samples(self):
+        self.write("three.csv", "source,target,bandwidth,latency\n" + "".join(
+            f"host{host},switch,10 Gbit/s,10 us\n" for host in range(WORKERS)))
+        result, load = self.train_with_a_straggler("three.csv", "--cluster", "three.csv")
+        self.assertEqual(result.status, 0, str(result))
+        self.assert_noticed_and_replanned(result.json, load)
+
+
+class EmulatedStraggler(StragglerCase, EmulationTest):
+    def test_so_is_one_whose_messages_cross_a_network(self):
+        self.write("fast.csv", TWO_RACKS.replace("80 Mbit/s", "1000 Mbit/s")
+                   .replace("40 Mbit/s", "500 Mbit/s"))
+        result, load = self.train_with_a_straggler("fast.csv", "--emulate", "fast.csv")
+        if result.status == 1 and not result.json["emulation"]["valid"]:
+            self.skipTest("this machine is too busy to hold the rates of an emulated network")
+        self.assertEqual(result.status, 0, str(result))
+        self.assert_noticed_and_replanned(result.json, load)
+        self.assert_nothing_left()
 
 
 if __name__ == "__main__":

@@ -258,6 +258,30 @@ TEST_CASE("a rank that computes slowly is found, and that it is well again") {
   CHECK(job.detector.factors().empty());
 }
 
+TEST_CASE("a rank that stands still now and then is slow, not its links, whatever the noise") {
+  // Its messages wait as its computation does; the noise of its computation alone is as large.
+  Job job(hierarchical());
+  REQUIRE(job.is_quiet_for(4));
+  std::mt19937_64 noise(3);
+  for (int i = 0; i < 16; ++i) {
+    job.compute_factor.assign(4, std::exp(0.6 * std::normal_distribution<>()(noise)));
+    REQUIRE_FALSE(job.step());
+  }
+  const bool is_computing_slow = GENERATE(true, false);
+  job.compute_factor = {1, 1, is_computing_slow ? 6.0 : 1.0, 1};
+  job.set_rate("rack1-host0", "rack1-tor", 0.1);
+  job.set_rate("rack1-tor", "rack1-host0", 0.1);
+  const SlowFinding found = job.find().second;
+  if (is_computing_slow) {
+    CHECK(found.links.empty());
+    REQUIRE(found.ranks.size() == 1);
+    CHECK(found.ranks[0].rank == Rank(2));
+  } else {
+    CHECK(found.ranks.empty());
+    CHECK(found.links.size() == 2);
+  }
+}
+
 TEST_CASE("a slow rank is as slow as it is against the others, on a machine that is slow itself") {
   Job job(hierarchical());
   CHECK(job.is_quiet_for(kSteady));
