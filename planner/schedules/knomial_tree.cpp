@@ -10,6 +10,11 @@
 // trades their overheads against latencies (Kandalla, Subramoni, Vishnu, Panda, "Designing
 // topology-aware collective communication algorithms for large scale InfiniBand clusters", CAC
 // 2010, do so by tiers; k-nomial trees are in MPICH and UCC).
+//
+// In one tree the links of those with children carry the whole buffer several times. Where few
+// ranks have buffers for which that already counts, there are two trees of k = 2, each for half of
+// the buffer: in the second one every group begins with its second member, so who has children in
+// the one has fewer in the other. That is still 4(n − 1) messages, of half the buffer.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -24,6 +29,7 @@ namespace {
 
 constexpr std::size_t kUsualRadix = 4;
 constexpr std::size_t kLargestRadix = 16;
+constexpr std::size_t kRadixOfTwo = 2;  // of two trees
 // No two messages of a tree are alike, so a simulation follows them all; for small buffers of
 // 16,384 ranks it was as fast as hierarchical-tree, which is simulated in half the time.
 constexpr std::size_t kMostRanks = 4096;
@@ -32,9 +38,10 @@ struct Edge {
   Rank child;
   Rank parent;
 };
+using Edges = std::vector<Edge>;  ///< of one tree; children before their parents' own edges
 
-/// From all of these ranks but the first; children before their parents' own edges.
-void join(std::vector<Rank> ranks, std::size_t radix, std::vector<Edge>& edges) {
+/// From all of these ranks but the first.
+void join(std::vector<Rank> ranks, std::size_t radix, Edges& edges) {
   while (ranks.size() > 1) {
     std::vector<Rank> parents;
     for (std::size_t i = 0; i < ranks.size(); ++i) {
@@ -48,8 +55,10 @@ void join(std::vector<Rank> ranks, std::size_t radix, std::vector<Edge>& edges) 
   }
 }
 
-std::vector<Edge> edges_within_tiers(const topology::Topology& topology, std::size_t radix) {
-  std::vector<Edge> edges;
+/// Groups begin with their member of the number `first`, after the last one from the start again.
+Edges edges_within_tiers(const topology::Topology& topology, std::size_t radix,
+                         std::size_t first = 0) {
+  Edges edges;
   std::vector<char> is_joined(topology.rank_count(), 0);
   const std::vector<Rank> order = near_order(topology);
   std::vector<std::size_t> place(order.size());
@@ -62,6 +71,9 @@ std::vector<Edge> edges_within_tiers(const topology::Topology& topology, std::si
       std::copy_if(group.ranks.begin(), group.ranks.end(), std::back_inserter(left),
                    [&](Rank rank) { return is_joined[rank.index()] == 0; });
       std::ranges::sort(left, {}, [&](Rank rank) { return place[rank.index()]; });
+      if (!left.empty()) {
+        std::ranges::rotate(left, left.begin() + static_cast<std::ptrdiff_t>(first % left.size()));
+      }
       const std::size_t before = edges.size();
       join(std::move(left), radix, edges);
       for (std::size_t i = before; i < edges.size(); ++i) {
@@ -72,19 +84,24 @@ std::vector<Edge> edges_within_tiers(const topology::Topology& topology, std::si
   return edges;
 }
 
-plan::TransferGraph make_tree(const ScheduleRequest& request, const std::vector<Edge>& edges) {
-  GraphBuilder builder("knomial-tree", request, {1});
-  std::vector<std::vector<TransferId>> sums(request.topology.rank_count());  // into each rank
-  for (const Edge& edge : edges) {
-    sums[edge.parent.index()].push_back(
-        builder.reduce(edge.child, edge.parent, {}, sums[edge.child.index()]));
-  }
-  std::vector<std::vector<TransferId>> whole(request.topology.rank_count());
-  const Rank root = edges.back().parent;
-  whole[root.index()] = sums[root.index()];
-  for (auto edge = edges.rbegin(); edge != edges.rend(); ++edge) {
-    whole[edge->child.index()] = {
-        builder.copy(edge->parent, edge->child, {}, whole[edge->parent.index()])};
+/// Each tree has an equal part of the buffer.
+plan::TransferGraph make_trees(const ScheduleRequest& request, const std::vector<Edges>& trees) {
+  GraphBuilder builder("knomial-tree", request, std::vector<std::uint32_t>(trees.size(), 1));
+  for (std::uint32_t tree = 0; tree < trees.size(); ++tree) {
+    const Edges& edges = trees[tree];
+    const GraphBuilder::Range part{tree, 1};
+    std::vector<std::vector<TransferId>> sums(request.topology.rank_count());  // into each rank
+    for (const Edge& edge : edges) {
+      sums[edge.parent.index()].push_back(
+          builder.reduce(edge.child, edge.parent, part, sums[edge.child.index()]));
+    }
+    std::vector<std::vector<TransferId>> whole(request.topology.rank_count());
+    const Rank root = edges.back().parent;
+    whole[root.index()] = sums[root.index()];
+    for (auto edge = edges.rbegin(); edge != edges.rend(); ++edge) {
+      whole[edge->child.index()] = {
+          builder.copy(edge->parent, edge->child, part, whole[edge->parent.index()])};
+    }
   }
   return builder.take();
 }
@@ -105,7 +122,7 @@ class KnomialTree final : public ScheduleFamily {
   }
 
   plan::TransferGraph all_reduce(const ScheduleRequest& request) const override {
-    return make_tree(request, edges_within_tiers(request.topology, kUsualRadix));
+    return make_trees(request, {edges_within_tiers(request.topology, kUsualRadix)});
   }
 
   std::vector<plan::TransferGraph> all_reduces(const ScheduleRequest& request) const override {
@@ -113,12 +130,16 @@ class KnomialTree final : public ScheduleFamily {
     std::vector<plan::TransferGraph> trees;
     trees.push_back(all_reduce(request));
     if (ranks > kUsualRadix) {
-      trees.push_back(make_tree(request, edges_within_tiers(request.topology, kLargestRadix)));
+      trees.push_back(make_trees(request, {edges_within_tiers(request.topology, kLargestRadix)}));
     }
     if (ranks <= kLargestRadix && topology::nested_groups(request.topology).size() > 1) {
-      std::vector<Edge> star;
+      Edges star;
       join(near_order(request.topology), kLargestRadix, star);
-      trees.push_back(make_tree(request, star));
+      trees.push_back(make_trees(request, {star}));
+    }
+    if (ranks > kRadixOfTwo && ranks <= kLargestRadix) {
+      trees.push_back(make_trees(request, {edges_within_tiers(request.topology, kRadixOfTwo),
+                                           edges_within_tiers(request.topology, kRadixOfTwo, 1)}));
     }
     return trees;
   }

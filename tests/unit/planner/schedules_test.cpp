@@ -1,7 +1,10 @@
 #include <fmt/format.h>
 
+#include <array>
 #include <catch2/catch.hpp>
+#include <map>
 #include <set>
+#include <string>
 
 #include "base/error.hpp"
 #include "plan/verifier.hpp"
@@ -212,7 +215,7 @@ TEST_CASE("families refuse what would hurt, with a reason") {
   CHECK_THROWS_AS(schedule_family("rings"), ConfigError);
 }
 
-TEST_CASE("k-nomial trees take 2(n-1) messages, of which two per rack and per host leave it") {
+TEST_CASE("a k-nomial tree takes 2(n-1) messages, of which two per rack and per host leave it") {
   const std::vector<int> racks = GENERATE(std::vector{2, 2}, std::vector{3, 1, 2}, std::vector{4},
                                           std::vector{1, 1, 1, 1, 1, 1, 1});
   const int gpus = GENERATE(1, 3, 8);
@@ -226,12 +229,16 @@ TEST_CASE("k-nomial trees take 2(n-1) messages, of which two per rack and per ho
   for (const int rack : racks) {
     hosts += static_cast<std::size_t>(rack);
   }
-  const bool has_star = topology.rank_count() <= 16;
+  const std::size_t ranks = topology.rank_count();
+  const bool has_star = ranks <= 16;
+  const bool has_two = ranks > 2 && ranks <= 16;  // trees, after all others
+  CHECK(graphs.back().chunk_count() == (has_two ? 2 : 1));
   for (std::size_t g = 0; g < graphs.size(); ++g) {
     const plan::TransferGraph& graph = graphs[g];
+    const std::size_t trees = graph.chunk_count();
     const plan::VerifyReport report = plan::verify(graph, &topology);
     CHECK(report.problems.empty());
-    CHECK(graph.transfers().size() == 2 * (topology.rank_count() - 1));
+    CHECK(graph.transfers().size() == 2 * trees * (ranks - 1));
     std::size_t between_hosts = 0;
     std::size_t between_racks = 0;
     for (const plan::Transfer& t : graph.transfers()) {
@@ -240,12 +247,38 @@ TEST_CASE("k-nomial trees take 2(n-1) messages, of which two per rack and per ho
       between_hosts += from.host != to.host ? 1 : 0;
       between_racks += from.rack != to.rack ? 1 : 0;
     }
-    if (has_star && g + 1 == graphs.size()) {
+    if (has_star && g + (has_two ? 2 : 1) == graphs.size()) {
       CHECK(report.depth == 2);
     } else {
-      CHECK(between_hosts == 2 * (hosts - 1));
-      CHECK(between_racks == 2 * (racks.size() - 1));
+      CHECK(between_hosts == 2 * trees * (hosts - 1));
+      CHECK(between_racks == 2 * trees * (racks.size() - 1));
     }
+  }
+}
+
+TEST_CASE("of two k-nomial trees each rank's links carry little more than the least") {
+  // 4x2: the uplinks are the bottleneck, and cannot carry less than 2(k-1)/k of the buffer for k
+  // racks; 2x4: a host's link carries 2(n-1)/n at least, and here twice the buffer.
+  const auto [racks, hosts, across, inside] =
+      GENERATE(std::array{4, 2, 6, 8}, std::array{2, 4, 4, 8});
+  const Topology topology = cluster(racks, hosts, 1);
+  topology::Router router(topology);
+  const plan::TransferGraph two =
+      schedule_family("knomial-tree").all_reduces({topology, router, {}}).back();
+  std::map<Rank, int> into_rank;
+  std::map<std::string, int> into_rack;
+  for (const plan::Transfer& t : two.transfers()) {
+    ++into_rank[t.dst];
+    const std::string& from = topology.node(topology.node_of(t.src)).rack;
+    const std::string& to = topology.node(topology.node_of(t.dst)).rack;
+    into_rack[to] += from != to ? 1 : 0;
+  }
+  // In quarters of the buffer.
+  for (const auto& [rank, count] : into_rank) {
+    CHECK(2 * count <= inside);
+  }
+  for (const auto& [rack, count] : into_rack) {
+    CHECK(2 * count <= across);
   }
 }
 
