@@ -120,6 +120,14 @@ class CollectivePlanner {
 
 }  // namespace
 
+std::vector<Bytes> CollectiveSelection::sizes() const {
+  std::vector<Bytes> sizes;
+  for (Bytes size = smallest; size <= largest; size = size * growth) {
+    sizes.push_back(size);
+  }
+  return sizes;
+}
+
 std::vector<CollectivePlan> plan_collectives(const topology::Topology& network,
                                              const sim::SimulationOptions& simulation,
                                              const CollectiveSelection& selection) {
@@ -134,8 +142,7 @@ std::vector<CollectivePlan> plan_collectives(const topology::Topology& network,
     CollectivePlanner planner(network, *cost_model, codec,
                               planner::make_schedule_table(network, *cost_model, wanted));
     planner.start();
-    for (Bytes size = selection.smallest; size <= selection.largest;
-         size = size * selection.growth) {
+    for (const Bytes size : selection.sizes()) {
       const planner::TableRow& row = planner.row(size);
       const std::size_t choice = planner.choice(row);
       if (!selection.every_schedule) {

@@ -36,6 +36,8 @@ struct CollectiveSelection {
   std::vector<plan::Codec> codecs = {plan::Codec{}};
   /// Every family that can be used, divided as is predicted best for it, not only the chosen one.
   bool every_schedule = false;
+
+  std::vector<Bytes> sizes() const;
 };
 
 /// By size within a codec; with every_schedule a plan for each of both, since all buckets of a plan

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -13,6 +14,7 @@
 #include "base/file.hpp"
 #include "base/parse_units.hpp"
 #include "cli/comparison.hpp"
+#include "cli/emulated_messages.hpp"
 #include "cli/emulation.hpp"
 #include "cli/local_prediction.hpp"
 #include "cli/shared_numbers.hpp"
@@ -37,6 +39,8 @@ namespace rackrail::cli {
 namespace {
 
 namespace emulate = runtime::emulate;
+
+constexpr Bytes kLargestMessage = 16_MiB;
 
 /// Thrown from where a signal was noticed, to end everything in order.
 struct Interrupted {
@@ -133,35 +137,62 @@ class BucketTimes {
   std::vector<std::string> last_lines_;
 };
 
-/// What the ranks measure goes to the record as it comes.
-void execute_collectives(const emulate::EmulatedNetwork& network, const TemporaryFolder& folder,
-                         const runtime::InterruptGuard& interrupts, CollectivePlan& collectives,
-                         ValidationRecord& record) {
-  const std::string file = folder.file("collectives.plan");
-  plan::save_plan(collectives.plan, file);
-  BucketTimes times(network.plan().host_of_rank.size());
+/// Where plans' buckets are executed.
+struct Execution {
+  const emulate::EmulatedNetwork& network;
+  const TemporaryFolder& folder;
+  const runtime::InterruptGuard& interrupts;
+};
+
+/// Each of the plan's buckets, by as many ranks of the network as the plan is for; empty: by all.
+/// `on_measured` has the time of a bucket, that of the slowest rank, as soon as all have said it.
+/// `what` is for messages.
+void execute_buckets(const Execution& on, const plan::Plan& plan, const std::vector<Rank>& ranks,
+                     const std::string& what,
+                     const std::function<void(std::size_t, Duration)>& on_measured) {
+  const std::string file = on.folder.file("buckets.plan");
+  plan::save_plan(plan, file);
+  BucketTimes times(plan.rank_count());
   std::size_t measured = 0;
   emulate::RankCommandOptions run;
   run.words = runtime::own_program();
   run.words.insert(run.words.end(), {"collectives", file});
   run.token = runtime::make_job_token();
+  run.ranks = ranks;
   run.on_line = [&](Rank rank, std::string_view line) {
     if (const auto bucket = times.hear(rank, line)) {
-      EmulatedCollective& one = collectives.cases.at(*bucket);
-      one.measured = times.slowest(*bucket);
-      record.add(one);
+      on_measured(*bucket, times.slowest(*bucket));
       ++measured;
     }
   };
-  const emulate::RankCommandResult result = emulate::run_on_ranks(network, run, interrupts);
-  require_time(interrupts);
+  const emulate::RankCommandResult result = emulate::run_on_ranks(on.network, run, on.interrupts);
+  require_time(on.interrupts);
   if (result.failed) {
-    throw RuntimeFailure(fmt::format("all-reduces: rank {} {}: {}", result.failed->child,
+    throw RuntimeFailure(fmt::format("{}: rank {} {}: {}", what, result.failed->child,
                                      describe(*result.failed), result.failed->last_line));
   }
-  if (measured != collectives.cases.size()) {
-    throw RuntimeFailure("all-reduces: rank 0 said no times: " + times.last_line(Rank(0)));
+  if (measured != plan.buckets.size()) {
+    throw RuntimeFailure(what + ": rank 0 said no times: " + times.last_line(Rank(0)));
   }
+}
+
+/// What the ranks measure goes to the record as it comes; so it does below.
+void execute_messages(const Execution& on, MessagePlan& messages, ValidationRecord& record) {
+  execute_buckets(on, messages.plan, messages.ranks, messages.plan.name,
+                  [&](std::size_t bucket, Duration there_and_back) {
+                    EmulatedMessage& one = messages.cases.at(bucket);
+                    one.measured = scaled(there_and_back, kOneWay);
+                    record.add(one);
+                  });
+}
+
+void execute_collectives(const Execution& on, CollectivePlan& collectives,
+                         ValidationRecord& record) {
+  execute_buckets(on, collectives.plan, {}, "all-reduces", [&](std::size_t bucket, Duration time) {
+    EmulatedCollective& one = collectives.cases.at(bucket);
+    one.measured = time;
+    record.add(one);
+  });
   record.end_plan();
 }
 
@@ -240,6 +271,12 @@ CollectiveSelection within(CollectiveSelection selection, Bytes from, Bytes to) 
   return selection;
 }
 
+std::vector<Bytes> message_sizes(const CollectiveSelection& selection) {
+  std::vector<Bytes> sizes = selection.sizes();
+  std::erase_if(sizes, [](Bytes size) { return size > kLargestMessage; });
+  return sizes;
+}
+
 /// Throws Interrupted.
 void execute_all(Session& session, const EmulationValidation& options,
                  const topology::Topology& original, const CollectiveSelection& selection,
@@ -255,11 +292,16 @@ void execute_all(Session& session, const EmulationValidation& options,
       machine_as_network(original, network.plan(), costs.calibration);
   sim::SimulationOptions simulation;
   simulation.device_rates = costs.calibration.rates;
+  std::vector<MessagePlan> messages = plan_messages(machine, simulation, message_sizes(selection));
   std::vector<CollectivePlan> plans = plan_collectives(machine, simulation, selection);
   const auto of_steps = codecs_of_steps(options.step_codecs);
-  record.begin(costs.calibration, costs.workload, plans, of_steps.size());
+  record.begin(costs.calibration, costs.workload, messages, plans, of_steps.size());
+  const Execution on{network, folder, *interrupts};
+  for (MessagePlan& one : messages) {
+    execute_messages(on, one, record);
+  }
   for (CollectivePlan& collectives : plans) {
-    execute_collectives(network, folder, *interrupts, collectives, record);
+    execute_collectives(on, collectives, record);
   }
   for (const std::optional<plan::Codec>& codec : of_steps) {
     const PredictedStep predicted =

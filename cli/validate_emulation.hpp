@@ -5,6 +5,8 @@
 // the simulator predicts, for the topology that was built,
 //
 //   * what each link carries: its rate times TCP's share of payload;
+//   * a message of each size from 1 KiB to 16 MiB over a link of each kind, between two ranks for
+//     which it is the slowest on the way (cli/emulated_messages.hpp);
 //   * an all-reduce of each size from 1 KiB to 64 MiB, by the schedule that is predicted fastest,
 //   or
 //     by each there is, to see what another choice would have been worth;
@@ -27,7 +29,7 @@ namespace rackrail::cli {
 struct EmulationValidation {
   ClusterOptions cluster;
   CollectiveSelection collectives;
-  Bytes from;  ///< smaller all-reduces are left out
+  Bytes from;  ///< smaller messages and all-reduces are left out
   Bytes to;    ///< and larger ones
   double scale = 1;
   std::string output;                    ///< file for the result as JSON; empty: none
@@ -35,9 +37,8 @@ struct EmulationValidation {
   std::int64_t local_batch = 0;          ///< samples per worker and step; 0: as the training says
   std::int64_t steps = 30;               ///< of each training
   std::vector<plan::Codec> step_codecs;  ///< trainings beside the one with what is best
-  double worst_allowed =
-      0;                    ///< share; an error above it, of an all-reduce or the step, is status 1
-  double mean_allowed = 0;  ///< likewise for ErrorSummary::mean
+  double worst_allowed = 0;  ///< share; an error above it, of whatever is timed, is status 1
+  double mean_allowed = 0;   ///< likewise for ErrorSummary::mean
 };
 
 /// Rows are printed as they are measured, and what there is when a signal ends it is summed up, as

@@ -20,6 +20,7 @@
 #include "cli/temporary_folder.hpp"
 #include "plan/empty_plan.hpp"
 #include "plan/format.hpp"
+#include "plan/slice_unit.hpp"
 #include "planner/collective_forms.hpp"
 #include "planner/planner.hpp"
 #include "planner/schedule_family.hpp"
@@ -104,13 +105,6 @@ topology::Topology gpu_machine(const PathCosts& costs, std::size_t ranks, std::s
   return machine;
 }
 
-/// Slices of which a bucket has one: between GPUs a transfer is one message. Plans have multiples
-/// of 1,024 elements.
-std::int64_t one_slice(std::int64_t elements) {
-  constexpr std::int64_t kUnit = 1024;
-  return (elements + kUnit - 1) / kUnit * kUnit;
-}
-
 /// Workers of this machine that carry out plans.
 class GpuWorkers {
  public:
@@ -175,7 +169,7 @@ PathCosts measure_path(const GpuWorkers& workers, std::size_t ranks, Bytes gradi
     plan::Bucket bucket;
     bucket.tensors = {static_cast<std::uint32_t>(plan.buckets.size())};
     bucket.elements = size.count() / 4;
-    bucket.slice_elements = one_slice(bucket.elements);
+    bucket.slice_elements = plan::one_slice(bucket.elements);
     plan.buckets.push_back(std::move(bucket));
   }
   const std::vector<Duration> times = workers.reduce(plan);
@@ -201,8 +195,8 @@ plan::Plan make_gpu_plan(const topology::Topology& machine, const plan::Workload
   wanted.compare_baselines = false;
   wanted.route_rates = planner::RouteRates::kNever;
   plan::Plan plan = planner::make_plan(machine, workload, *cost_model, wanted);
-  for (plan::Bucket& bucket : plan.buckets) {
-    bucket.slice_elements = one_slice(bucket.elements);
+  for (plan::Bucket& bucket : plan.buckets) {  // between GPUs a transfer is one message
+    bucket.slice_elements = plan::one_slice(bucket.elements);
   }
   return plan;
 }

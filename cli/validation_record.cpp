@@ -22,6 +22,17 @@ nlohmann::json collective_json(const EmulatedCollective& one) {
           {"measured_s", one.measured.seconds()}, {"relative_error", one.error()}};
 }
 
+nlohmann::json message_json(const EmulatedMessage& one) {
+  return {{"link", one.link},
+          {"from", one.from},
+          {"to", one.to},
+          {"is_slowest", one.is_slowest},
+          {"bytes", one.size.count()},
+          {"predicted_s", one.predicted.seconds()},
+          {"measured_s", one.measured.seconds()},
+          {"relative_error", one.error()}};
+}
+
 nlohmann::json choice_json(const MeasuredChoice& choice) {
   return {{"bytes", choice.chosen->size.count()},
           {"codec", plan::to_string(choice.chosen->codec)},
@@ -37,9 +48,31 @@ nlohmann::json compute_json(const plan::Workload& workload) {
           {"optimizer_s", workload.optimizer.seconds()}};
 }
 
+constexpr std::size_t kSizeWidth = 10;
+constexpr std::size_t kTimeWidth = 9;
+
+std::string ends_text(const EmulatedMessage& one) {
+  return fmt::format("{}, {}{}", one.from, one.to, one.is_slowest ? "" : " (not the slowest link)");
+}
+
+RowByRow rows_for(const std::vector<MessagePlan>& plans) {
+  std::size_t link = 0;
+  std::size_t ends = 0;
+  for (const MessagePlan& plan : plans) {
+    for (const EmulatedMessage& one : plan.cases) {
+      link = std::max(link, one.link.size());
+      ends = std::max(ends, ends_text(one).size());
+    }
+  }
+  return RowByRow({{"message", kSizeWidth},
+                   {"over", link},
+                   {"between", ends},
+                   {"predicted", kTimeWidth, Align::kRight},
+                   {"measured", kTimeWidth, Align::kRight},
+                   {"error", kTimeWidth, Align::kRight}});
+}
+
 RowByRow rows_for(const std::vector<CollectivePlan>& plans) {
-  constexpr std::size_t kSize = 10;
-  constexpr std::size_t kTime = 9;
   std::size_t codec = 0;
   std::size_t family = 0;
   for (const CollectivePlan& plan : plans) {
@@ -48,12 +81,12 @@ RowByRow rows_for(const std::vector<CollectivePlan>& plans) {
       family = std::max(family, one.family.size());
     }
   }
-  return RowByRow({{"all-reduce", kSize},
+  return RowByRow({{"all-reduce", kSizeWidth},
                    {"codec", codec},
                    {"by", family},
-                   {"predicted", kTime, Align::kRight},
-                   {"measured", kTime, Align::kRight},
-                   {"error", kTime, Align::kRight}});
+                   {"predicted", kTimeWidth, Align::kRight},
+                   {"measured", kTimeWidth, Align::kRight},
+                   {"error", kTimeWidth, Align::kRight}});
 }
 
 std::string over_best_text(const MeasuredChoice& choice) {
@@ -87,20 +120,37 @@ void ValidationRecord::add_links(const runtime::emulate::NetworkPlan& plan,
 }
 
 void ValidationRecord::begin(const plan::Calibration& calibration, const plan::Workload& workload,
+                             const std::vector<MessagePlan>& messages,
                              const std::vector<CollectivePlan>& plans, std::size_t steps) {
   planned_steps_ = steps;
   result_["calibration"] = nlohmann::json::parse(plan::to_json(calibration));
   result_["compute"] = compute_json(workload);
   local_batch_ = workload.profiled_batch;
+  for (const MessagePlan& plan : messages) {
+    planned_messages_ += plan.cases.size();
+  }
   for (const CollectivePlan& plan : plans) {
     planned_ += plan.cases.size();
   }
+  message_table_ = rows_for(messages);
   table_ = rows_for(plans);
-  say(table_->head());
+  save();
+}
+
+void ValidationRecord::add(const EmulatedMessage& one) {
+  if (messages_.empty()) {
+    say(message_table_->head());
+  }
+  messages_.push_back(one);
+  say(message_table_->row({to_string(one.size), one.link, ends_text(one), to_string(one.predicted),
+                           to_string(one.measured), error_text(one.error())}));
   save();
 }
 
 void ValidationRecord::add(const EmulatedCollective& one) {
+  if (cases_.empty()) {
+    say((messages_.empty() ? "" : "\n") + table_->head());
+  }
   cases_.push_back(one);
   say(table_->row({to_string(one.size), plan::display_name(one.codec), one.family,
                    to_string(one.predicted), to_string(one.measured), error_text(one.error())}));
@@ -140,8 +190,9 @@ void ValidationRecord::finish() {
 }
 
 void ValidationRecord::finish_partially() {
-  say(fmt::format("\nPARTIAL: interrupted after {} of {} all-reduces, {} of {} trainings\n",
-                  cases_.size(), planned_, steps_.size(), planned_steps_));
+  say(fmt::format(
+      "\nPARTIAL: interrupted after {} of {} messages, {} of {} all-reduces, {} of {} trainings\n",
+      messages_.size(), planned_messages_, cases_.size(), planned_, steps_.size(), planned_steps_));
   say_totals();
   save();
   if (session_.json) {
@@ -151,6 +202,9 @@ void ValidationRecord::finish_partially() {
 
 std::optional<ErrorSummary> ValidationRecord::errors() const {
   std::vector<double> errors;
+  for (const EmulatedMessage& one : messages_) {
+    errors.push_back(one.error());
+  }
   for (const EmulatedCollective& one : cases_) {
     errors.push_back(one.error());
   }
@@ -187,6 +241,11 @@ nlohmann::json ValidationRecord::to_json() const {
   nlohmann::json json = result_;
   json.erase("compute");  // of the step, once there is one
   json["partial"] = !is_whole_;
+  json["planned_messages"] = planned_messages_;
+  json["messages"] = nlohmann::json::array();
+  for (const EmulatedMessage& one : messages_) {
+    json["messages"].push_back(message_json(one));
+  }
   json["planned_collectives"] = planned_;
   json["collectives"] = nlohmann::json::array();
   for (const EmulatedCollective& one : cases_) {

@@ -11,6 +11,7 @@
 
 #include "cli/comparison.hpp"
 #include "cli/emulated_collectives.hpp"
+#include "cli/emulated_messages.hpp"
 #include "cli/emulation.hpp"
 #include "cli/session.hpp"
 #include "cli/table.hpp"
@@ -28,8 +29,10 @@ class ValidationRecord {
   void add_links(const runtime::emulate::NetworkPlan& plan, const CheckedLinks& checked);
   /// What this machine costs, and all that is to be executed.
   void begin(const plan::Calibration& calibration, const plan::Workload& workload,
-             const std::vector<CollectivePlan>& plans, std::size_t steps);
-  /// The next one of these, measured.
+             const std::vector<MessagePlan>& messages, const std::vector<CollectivePlan>& plans,
+             std::size_t steps);
+  /// The next one of these, measured: first the messages, then the collectives.
+  void add(const EmulatedMessage& one);
   void add(const EmulatedCollective& one);
   /// The cases of one plan are all there: what its choices are worth.
   void end_plan();
@@ -57,9 +60,12 @@ class ValidationRecord {
   std::int64_t local_batch_ = 0;
   nlohmann::json result_;  ///< but for what is made of the cases
   std::optional<CheckedLinks> checked_;
+  std::optional<RowByRow> message_table_;
   std::optional<RowByRow> table_;
+  std::size_t planned_messages_ = 0;
   std::size_t planned_ = 0;
   std::size_t planned_steps_ = 0;
+  std::vector<EmulatedMessage> messages_;
   std::vector<EmulatedCollective> cases_;
   std::size_t of_earlier_plans_ = 0;  ///< cases
   std::vector<Compared> steps_;

@@ -5,6 +5,7 @@
 
 #include "plan/graph_verifier.hpp"
 #include "plan/problem_list.hpp"
+#include "plan/slice_unit.hpp"
 
 namespace rackrail::plan {
 namespace {
@@ -80,9 +81,9 @@ void check_buckets(const Plan& plan, ProblemList& problems) {
     if (bucket.elements < 1) {
       complain(fmt::format("{} elements, expected at least 1", bucket.elements));
     }
-    if (bucket.slice_elements < 1 || bucket.slice_elements % 1024 != 0) {
-      complain(
-          fmt::format("slices of {} elements, expected a multiple of 1024", bucket.slice_elements));
+    if (bucket.slice_elements < 1 || bucket.slice_elements % kSliceUnit != 0) {
+      complain(fmt::format("slices of {} elements, expected a multiple of {}",
+                           bucket.slice_elements, kSliceUnit));
     }
     if (bucket.schedule >= plan.schedules.size()) {
       complain(fmt::format("schedule {}, the plan has {}", bucket.schedule, plan.schedules.size()));

@@ -7,14 +7,13 @@
 #include <utility>
 
 #include "base/parse_units.hpp"
+#include "plan/slice_unit.hpp"
 #include "planner/batch.hpp"
 #include "planner/plan_report.hpp"
 
 namespace rackrail::planner {
 
 namespace {
-
-constexpr std::int64_t kSliceUnit = 1024;  // slices are multiples of it (plan/plan.hpp)
 
 class Ablation {
  public:
@@ -89,8 +88,7 @@ std::optional<Search::Scored> without_slices(const Search::Scored& best) {
   bool changes = false;
   for (plan::Bucket& bucket : trial.plan.buckets) {
     changes = changes || bucket.slice_elements < bucket.elements;
-    bucket.slice_elements = std::max(bucket.slice_elements,
-                                     (bucket.elements + kSliceUnit - 1) / kSliceUnit * kSliceUnit);
+    bucket.slice_elements = std::max(bucket.slice_elements, plan::one_slice(bucket.elements));
   }
   return changes ? std::optional(std::move(trial)) : std::nullopt;
 }

@@ -5,6 +5,7 @@
 #include <iterator>
 #include <utility>
 
+#include "plan/slice_unit.hpp"
 #include "planner/candidates.hpp"
 
 namespace rackrail::planner {
@@ -34,10 +35,10 @@ std::int64_t largest_transfer(const FormShape& form, std::int64_t elements) {
   return static_cast<std::int64_t>(std::ceil(form.largest_share * static_cast<double>(elements)));
 }
 
-/// The largest transfer in so many cuts, in multiples of 1,024 elements, as plans have them.
+/// The largest transfer in so many cuts, in sizes that plans have.
 std::int64_t slice_of(std::int64_t transfer, std::int64_t cuts) {
-  constexpr std::int64_t kUnit = 1024;
-  return std::max<std::int64_t>(1, (transfer + cuts * kUnit - 1) / (cuts * kUnit)) * kUnit;
+  const std::int64_t unit = cuts * plan::kSliceUnit;
+  return std::max<std::int64_t>(1, (transfer + unit - 1) / unit) * plan::kSliceUnit;
 }
 
 }  // namespace

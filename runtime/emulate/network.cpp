@@ -91,11 +91,15 @@ void EmulatedNetwork::place(ChildCommand& command, Rank rank) const {
   command.environment["NCCL_SOCKET_IFNAME"] = kDataInterface;
 }
 
-void EmulatedNetwork::launch(ChildCommand& command, Rank rank, const std::string& token) const {
-  place(command, rank);
-  const std::vector<std::size_t>& hosts = plan_.host_of_rank;
-  const auto self = hosts.begin() + static_cast<std::ptrdiff_t>(rank.index());
-  command.environment["RACKRAIL_RANK"] = std::to_string(rank.index());
+void EmulatedNetwork::launch(ChildCommand& command, Rank number, const std::vector<Rank>& ranks,
+                             const std::string& token) const {
+  place(command, ranks[number.index()]);
+  std::vector<std::size_t> hosts;
+  for (const Rank rank : ranks) {
+    hosts.push_back(plan_.host_of_rank[rank.index()]);
+  }
+  const auto self = hosts.begin() + static_cast<std::ptrdiff_t>(number.index());
+  command.environment["RACKRAIL_RANK"] = std::to_string(number.index());
   command.environment["RACKRAIL_WORLD_SIZE"] = std::to_string(hosts.size());
   command.environment["RACKRAIL_LOCAL_RANK"] =
       std::to_string(std::count(hosts.begin(), self, *self));

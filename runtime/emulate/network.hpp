@@ -36,8 +36,10 @@ class EmulatedNetwork {
   /// memory instead is no network), RACKRAIL_ADAPTERS, GLOO_SOCKET_IFNAME and NCCL_SOCKET_IFNAME.
   void place(ChildCommand& command, Rank rank) const;
   /// What makes it a rank of a launched job besides (runtime/launch/environment.hpp):
-  /// RACKRAIL_RANK, _WORLD_SIZE, _LOCAL_RANK, _COORDINATOR, and the token.
-  void launch(ChildCommand& command, Rank rank, const std::string& token) const;
+  /// RACKRAIL_RANK, _WORLD_SIZE, _LOCAL_RANK, _COORDINATOR, and the token. `number` is its own in a
+  /// job of these ranks of the network.
+  void launch(ChildCommand& command, Rank number, const std::vector<Rank>& ranks,
+              const std::string& token) const;
 
  private:
   NetworkPlan plan_;

@@ -4,6 +4,17 @@
 #include "runtime/emulate/tools.hpp"
 
 namespace rackrail::runtime::emulate {
+namespace {
+
+std::vector<Rank> all_ranks(const NetworkPlan& plan) {
+  std::vector<Rank> ranks;
+  for (std::size_t r = 0; r < plan.host_of_rank.size(); ++r) {
+    ranks.emplace_back(r);
+  }
+  return ranks;
+}
+
+}  // namespace
 
 std::string program_path(const std::string& name) {
   std::string path = find_program(name);
@@ -21,14 +32,14 @@ RankCommandResult run_on_ranks(const EmulatedNetwork& network, const RankCommand
   ChildCommand command;
   command.words = options.words;
   command.environment = options.variables;
-  const std::size_t ranks = network.plan().host_of_rank.size();
+  const std::vector<Rank> ranks = options.ranks.empty() ? all_ranks(network.plan()) : options.ranks;
   RankCommandResult result;
-  result.ends.resize(ranks);
+  result.ends.resize(ranks.size());
   ChildProcesses children(
       [&](std::size_t child, std::string_view line) { options.on_line(Rank(child), line); });
-  for (std::size_t r = 0; r < ranks; ++r) {
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
     ChildCommand placed = command;
-    network.launch(placed, Rank(r), options.token);
+    network.launch(placed, Rank(r), ranks, options.token);
     children.start(placed);
   }
   const auto take = [&](std::vector<ChildEnd> ends, bool may_fail) {

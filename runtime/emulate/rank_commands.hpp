@@ -1,4 +1,4 @@
-// A command, run once per rank in the host of the rank.
+// A command, run once per rank in the host of the rank, or for some of the ranks.
 #pragma once
 
 #include <functional>
@@ -19,17 +19,18 @@ namespace rackrail::runtime::emulate {
 std::string program_path(const std::string& name);
 
 struct RankCommandOptions {
-  std::vector<std::string> words;                ///< path of a program, and its arguments
-  std::string token;                             ///< of the job that the ranks are
+  std::vector<std::string> words;  ///< path of a program, and its arguments
+  std::string token;               ///< of the job that the ranks are
+  std::vector<Rank> ranks;         ///< of the network, by their number in the job; empty: all
   std::map<std::string, std::string> variables;  ///< of the ranks, beside the launcher's
-  /// A line that a rank wrote to stdout or stderr, without its end.
+  /// A line that a rank of the job wrote to stdout or stderr, without its end.
   std::function<void(Rank, std::string_view)> on_line;
   /// From SIGTERM to SIGKILL, when a rank failed or the user interrupted.
   Duration stop_grace = 3_s;
 };
 
 struct RankCommandResult {
-  std::vector<std::optional<ChildEnd>> ends;  ///< by rank
+  std::vector<std::optional<ChildEnd>> ends;  ///< by rank of the job
   /// The rank whose failure ended the others, and how it ended; none: all went well, or
   /// interrupted.
   std::optional<ChildEnd> failed;

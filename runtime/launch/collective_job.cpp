@@ -180,7 +180,12 @@ std::vector<Duration> slowest(const std::optional<CoordinatorOutcome>& outcome,
 int repetitions(Bytes bucket) {
   constexpr std::int64_t kFewest = 3;
   constexpr std::int64_t kMost = 30;
+  constexpr int kOfSmall = 101;
+  constexpr Bytes kSmall = 64_KiB;
   constexpr Bytes kTogether = 64_MiB;
+  if (bucket <= kSmall) {
+    return kOfSmall;
+  }
   return static_cast<int>(
       std::clamp(kTogether.count() / std::max<std::int64_t>(bucket.count(), 1), kFewest, kMost));
 }

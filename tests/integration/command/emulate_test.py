@@ -390,6 +390,14 @@ class Validation(EmulationTest):
                           "4.00 MiB", "16.0 MiB", "64.0 MiB"])
         # Of two ranks each sends the whole once at least, at 200 Mbit/s.
         rate = 200e6 / 8 * 8948 / 9014
+        self.assertEqual([message["bytes"] for message in result["messages"]],
+                         [1024 * 4**i for i in range(8)])
+        for message in result["messages"]:
+            self.assertEqual((message["link"], message["from"], message["to"],
+                              message["is_slowest"]), ("host0 - tor", "host0", "host1", True))
+            for time_of in ("predicted_s", "measured_s"):
+                self.assertGreater(message[time_of], 0.95 * message["bytes"] / rate - 0.01, message)
+        self.assertLess(abs(result["messages"][-1]["relative_error"]), 0.1, result["messages"][-1])
         for case, size in zip(result["collectives"], (1024 * 4**i for i in range(9))):
             for time_of in ("predicted_s", "measured_s"):
                 # The bucket of HTB and the sockets' buffers may be full at the start.
@@ -415,6 +423,24 @@ class Validation(EmulationTest):
         self.assertEqual([(step["what"], step["local_batch"]) for step in result["steps"]],
                          [("step of small", 8)])
         self.assert_bad_input("validate", "pair.csv", "--training", "none.yaml", where="--training")
+        self.assert_nothing_left()
+
+    def test_messages_go_over_a_link_of_each_kind(self):
+        result = self.rackrail_json("validate", "racks.csv", "--scale", "5", "--steps", 2, "--from",
+                                    "64 KiB", "--to", "1 MiB")
+        self.assertEqual(
+            [(message["link"], message["from"], message["to"], message["bytes"])
+             for message in result["messages"]],
+            [(*ends, size) for ends in (("host0 - tor0", "host0", "host1"),
+                                        ("tor0 - core", "host0", "host2"))
+             for size in (2**16, 2**18, 2**20)])
+        self.assertTrue(all(message["is_slowest"] for message in result["messages"]))
+        for message, rate in ((result["messages"][2], 400e6), (result["messages"][5], 200e6)):
+            seconds = message["bytes"] / (rate / 8 * 8948 / 9014)
+            for time_of in ("predicted_s", "measured_s"):
+                # What HTB lets pass at once is a tenth at most.
+                self.assertGreater(message[time_of], 0.85 * seconds, message)
+            self.assertLess(message["predicted_s"], 1.2 * seconds, message)
         self.assert_nothing_left()
 
     def test_every_schedule_is_held_against_the_chosen_one(self):
@@ -454,10 +480,12 @@ class Validation(EmulationTest):
         self.assert_nothing_left()
 
     def test_rows_are_there_whatever_ends_it(self):
+        message = r"(?m)^\S+ [KM]iB +host0 - tor +host0, host1 +[\d.]+ \S+ +[\d.]+ \S+ +[+-][\d.]+ %$"
         row = r"(?m)^\S+ KiB +fp32 +\S+ +[\d.]+ \S+ +[\d.]+ \S+ +[+-][\d.]+ %$"
         for number in (signal.SIGTERM, signal.SIGKILL):
             with self.subTest(number=number):
-                process = self.start("validate", "pair.csv", "-o", "rows.json")
+                process = self.start("validate", "pair.csv", "--scale", "5", "-o",
+                                     "rows.json")
                 seen = ""
                 while len(re.findall(row, seen)) < 2:
                     line = process.stdout.readline()
@@ -470,12 +498,15 @@ class Validation(EmulationTest):
                 process.stderr.close()
                 saved = json.loads((self.folder / "rows.json").read_text())
                 self.assertTrue(saved["partial"])
+                self.assertEqual(len(re.findall(message, seen)), 8)
+                self.assertEqual((saved["planned_messages"], len(saved["messages"])), (8, 8))
                 self.assertEqual(saved["planned_collectives"], 9)
                 self.assertGreaterEqual(len(saved["collectives"]), 1)
                 self.assertLess(len(saved["collectives"]), 9)
                 if number == signal.SIGTERM:
                     self.assertEqual(process.returncode, 128 + number)
-                    self.assertRegex(rest, r"PARTIAL: interrupted after \d of 9 all-reduces, 0 of 1 trainings")
+                    self.assertRegex(rest, r"PARTIAL: interrupted after 8 of 8 messages, "
+                                           r"\d of 9 all-reduces, 0 of 1 trainings")
                     self.assertRegex(rest, r"off by a factor of \d+\.\d+ .*error: median .* worst")
                 else:
                     self.rackrail("emulate", "--clean")

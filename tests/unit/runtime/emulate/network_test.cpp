@@ -88,7 +88,7 @@ TEST_CASE("emulate network: what makes a rank of a launched job") {
   }
   const EmulatedNetwork network(pair_plan());
   ChildCommand command;
-  network.launch(command, Rank(1), "a-secret");
+  network.launch(command, Rank(1), {Rank(0), Rank(1)}, "a-secret");
   const auto& set = command.environment;
   CHECK(set.at("RACKRAIL_RANK") == "1");
   CHECK(set.at("RACKRAIL_WORLD_SIZE") == "2");
@@ -96,6 +96,12 @@ TEST_CASE("emulate network: what makes a rank of a launched job") {
   CHECK(set.at("RACKRAIL_COORDINATOR") == "10.78.0.2:29500");
   CHECK(set.at("RACKRAIL_JOB_TOKEN") == "a-secret");
   CHECK(set.at("UCX_NET_DEVICES") == "rail0");
+
+  // Of a job of one rank it is the first, wherever it is.
+  network.launch(command, Rank(0), {Rank(1)}, "a-secret");
+  CHECK(set.at("RACKRAIL_RANK") == "0");
+  CHECK(set.at("RACKRAIL_WORLD_SIZE") == "1");
+  CHECK(set.at("RACKRAIL_COORDINATOR") == "10.78.0.3:29500");
 }
 
 TEST_CASE("emulate network: names lead to the namespaces as long as it lives, and then are gone") {
