@@ -149,7 +149,7 @@ void ValidationRecord::add(const EmulatedMessage& one) {
 
 void ValidationRecord::add(const EmulatedCollective& one) {
   if (cases_.empty()) {
-    say((messages_.empty() ? "" : "\n") + table_->head());
+    say(fmt::format("{}{}", messages_.empty() ? "" : "\n", table_->head()));
   }
   cases_.push_back(one);
   say(table_->row({to_string(one.size), plan::display_name(one.codec), one.family,
