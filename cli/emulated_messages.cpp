@@ -171,8 +171,11 @@ std::vector<LinkWay> link_ways(const topology::Topology& network) {
 std::vector<MessagePlan> plan_messages(const topology::Topology& network,
                                        const sim::SimulationOptions& simulation,
                                        std::span<const Bytes> sizes) {
-  const auto costs = sim::make_cost_model(network, simulation);
   std::vector<MessagePlan> plans;
+  if (sizes.empty()) {
+    return plans;
+  }
+  const auto costs = sim::make_cost_model(network, simulation);
   for (const LinkWay& way : link_ways(network)) {
     const plan::TransferGraph in_network =
         there_and_back(network.rank_count(), way.from, way.to, way);

@@ -22,6 +22,9 @@ namespace rackrail::cli {
 
 /// Of the time of a message there and back.
 inline constexpr double kOneWay = 0.5;
+/// Smaller ones are what the cores and the kernel make of them, which is not simulated: their
+/// errors are shown, and no bound on errors is held against them.
+inline constexpr Bytes kLeastMessageJudged = 64_KiB;
 
 struct LinkWay {
   std::string link;  ///< "tor0 - core", or "host0 - tor0"

@@ -452,8 +452,10 @@ void add_validate_command(CLI::App& app, Session& session) {
   command->add_option("--algorithm", options->algorithm,
                       "ring, tree, nvls or nvls-tree; as the file says, else NCCL's choice");
   command->add_option("--protocol", options->protocol, "ll, ll128 or simple; the same");
-  command->add_option("--within", options->within,
-                      "Exit with 1 when the worst error of any row is above this: 10% or 0.1");
+  command->add_option(
+      "--within", options->within,
+      "Exit with 1 when the worst error of any row is above this: 10% or 0.1 (of messages "
+      "over links, those of 64 KiB and more)");
   command->add_option(
       "--mean-within", options->mean_within,
       "Likewise when the geometric mean of the factors by which predictions are off is "
@@ -481,9 +483,8 @@ void add_validate_command(CLI::App& app, Session& session) {
   add_gpu_options(*command, options->gpu);
   command->footer(
       "On an emulated network each link's rate is measured, and predictions are held against\n"
-      "messages of 1 KiB to 16 MiB there and back over a link of each kind, all-reduces of 1 KiB "
-      "to\n"
-      "64 MiB (both within --from and --to), and a training.\n"
+      "messages of 1 KiB to 16 MiB there and back over a link of each kind, all-reduces of 1 KiB\n"
+      "to 64 MiB (both within --from and --to), and a training.\n"
       "Example: rackrail validate a100-2gpu.csv a100-3gpu.csv a100-4gpu.csv --cluster a100-8x8 \\\n"
       "             --calibrate-on gpus=2,4 --from 8MiB --within 10%\n"
       "         rackrail validate two-racks-40g --scale 0.0125      (as root)\n"

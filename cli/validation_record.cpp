@@ -203,7 +203,9 @@ void ValidationRecord::finish_partially() {
 std::optional<ErrorSummary> ValidationRecord::errors() const {
   std::vector<double> errors;
   for (const EmulatedMessage& one : messages_) {
-    errors.push_back(one.error());
+    if (one.size >= kLeastMessageJudged) {
+      errors.push_back(one.error());
+    }
   }
   for (const EmulatedCollective& one : cases_) {
     errors.push_back(one.error());

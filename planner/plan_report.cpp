@@ -303,21 +303,23 @@ PlanReport make_report(const ReportInput& input) {
   }
   report.choices = comparison.undone(std::move(choices));
   if (options.protect_outer_layers && !options.codec.has_value()) {
-    std::optional<JointResult> free;
     if (found.is_complete()) {
       PlannerOptions within = options;
       within.progress = part_of(options.progress, kChoices, 1);
       search.protect_outer_layers(false);
-      free = JointSearch(input.workload, within, space, search, input.bucket_sizes).run();
+      const JointResult free =
+          JointSearch(input.workload, within, space, search, input.bucket_sizes).run();
+      if (!free.was_stopped) {
+        // Finished as it was found: what it is held against depends on what is protected.
+        report.unprotected =
+            comparison.against("unprotected", "first and last layer may be encoded beyond FP16 too",
+                               free.best.plan.batch,
+                               comparison.is_exact() ? input.finish(free).prediction.step_time
+                                                     : comparison.step_of(free.best));
+      }
       search.protect_outer_layers(true);
     }
-    if (free.has_value() && !free->was_stopped) {
-      report.unprotected =
-          comparison.against("unprotected", "first and last layer may be encoded beyond FP16 too",
-                             free->best.plan.batch,
-                             comparison.is_exact() ? input.finish(*free).prediction.step_time
-                                                   : comparison.step_of(free->best));
-    } else {
+    if (!report.unprotected.has_value()) {
       report.not_reached.emplace_back("unprotected");
     }
   }

@@ -1,15 +1,17 @@
 // Whole plans from choices per bucket, and what they take: the state of one search.
 //
 // A draft is a plan that was not simulated yet. It cannot beat a step that was simulated when its
-// bound (step_bound.hpp) is above that: up to 95 ranks only such drafts are left out, which changes
-// no result (tests/integration/planner/pruning_test.cpp). From 96 ranks on a simulated step takes
-// seconds, and three more things are left out, which may be the best by as much as is said here:
+// bound (step_bound.hpp) is above that: up to 31 ranks only such drafts are left out, which changes
+// no result (tests/integration/planner/pruning_test.cpp). From 32 ranks on collectives are left out
+// of which other sizes say that they are slower (candidates.hpp). From 96 ranks on a simulated step
+// takes seconds, and three more things are left out, which may be the best by as much as is said
+// here:
 //  - drafts that the timeline of compression_timeline.hpp expects to be slower by more than it may
 //    be off, kTimelineDeviation;
 //  - drafts of which more than kMostTransfersOfStep transfers would be simulated, unless none has
 //    fewer;
 //  - collectives at sizes that are no powers of two (candidates.hpp).
-// PlannerOptions::exhaustive undoes the first and the third.
+// PlannerOptions::exhaustive undoes all but the second of these three.
 #pragma once
 
 #include <cstdint>

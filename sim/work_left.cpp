@@ -1,6 +1,7 @@
 #include "sim/work_left.hpp"
 
 #include <algorithm>
+#include <limits>
 
 #include "sim/engine_state.hpp"
 
@@ -26,7 +27,8 @@ WorkLeft::WorkLeft(const topology::Topology& topology, double tolerance)
     const double rate =
         static_cast<double>(link.bandwidth.bytes_per_second()) / kPicosecondsPerSecond;
     links_[l].at_once = static_cast<double>(link.burst.count());
-    links_[l].time_per_byte = rate > 0 ? (1 - tolerance) * (1 - kWorkPrecision) / rate : 0;
+    links_[l].time_per_byte =
+        rate > 0 ? std::max(0.0, 1 - 2 * tolerance) * (1 - kWorkPrecision) / rate : 0;
   }
 }
 
@@ -59,7 +61,8 @@ Time WorkLeft::at_least() const {
   for (const Link& link : links_) {
     most = std::max(most, (link.bytes - link.at_once) * link.time_per_byte);
   }
-  return static_cast<Time>(most);
+  constexpr auto kNever = static_cast<double>(std::numeric_limits<Time>::max() / 4);
+  return static_cast<Time>(std::min(most, kNever));  // leaves room to add other times
 }
 
 }  // namespace rackrail::sim

@@ -23,14 +23,16 @@ namespace rackrail::sim {
 class WorkLeft {
  public:
   /// Links keep the topology's bandwidths. Flows may end early by `tolerance` of their time
-  /// (max_min_network.hpp), by which links carry that much more.
+  /// (max_min_network.hpp), by which links carry more than they can: by about twice the tolerance
+  /// is taken off, as a flow that is quick at its end may lack more of its bytes than of its time.
   WorkLeft(const topology::Topology& topology, double tolerance);
 
   /// A collective of which nothing was sent yet. O(transfers).
   void add(const GraphIndex& index);
   /// A message begins to move.
   void begin(const RouteUse& route, std::int64_t bytes);
-  /// No simulation takes less than this from now on. O(links).
+  /// No simulation takes less than this from now on; with a tolerance, none that was tried does.
+  /// O(links).
   Time at_least() const;
   std::size_t link_count() const { return links_.size(); }
 

@@ -30,7 +30,7 @@ constexpr std::size_t kMostRanksUnequal = 64;
 constexpr std::size_t kMostRanksUnequalExactly = 16;  // whose switches are removed exactly for it
 constexpr double kNearEnoughEqual = 0.99;  // of the bound: other shares are not looked for
 constexpr double kRoomOfUnequal[] = {1, 1.01, 1.03};
-// The same of one more, where there are so few ranks.
+// What the trees of one more forest are, on up to kMostRanksUnequalExactly ranks.
 constexpr ForestOptions kNearlyOptimal{.most_trees_per_rank = 32, .good_enough = 0.999};
 constexpr std::size_t kManyRanks = 32;
 constexpr std::size_t kMostRanksReattachedSoon = 64;

@@ -14,7 +14,8 @@
 // In one tree the links of those with children carry the whole buffer several times. Where few
 // ranks have buffers for which that already counts, there are two trees of k = 2, each for half of
 // the buffer: in the second one every group begins with its second member, so who has children in
-// the one has fewer in the other. That is still 4(n − 1) messages, of half the buffer.
+// the one has fewer in the other. That is twice as many messages, 4(n − 1), each of half the
+// buffer.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -38,10 +39,10 @@ struct Edge {
   Rank child;
   Rank parent;
 };
-using Edges = std::vector<Edge>;  ///< of one tree; children before their parents' own edges
+using TreeEdges = std::vector<Edge>;  ///< of one tree; children before their parents' own edges
 
 /// From all of these ranks but the first.
-void join(std::vector<Rank> ranks, std::size_t radix, Edges& edges) {
+void join(std::vector<Rank> ranks, std::size_t radix, TreeEdges& edges) {
   while (ranks.size() > 1) {
     std::vector<Rank> parents;
     for (std::size_t i = 0; i < ranks.size(); ++i) {
@@ -56,9 +57,9 @@ void join(std::vector<Rank> ranks, std::size_t radix, Edges& edges) {
 }
 
 /// Groups begin with their member of the number `first`, after the last one from the start again.
-Edges edges_within_tiers(const topology::Topology& topology, std::size_t radix,
-                         std::size_t first = 0) {
-  Edges edges;
+TreeEdges edges_within_tiers(const topology::Topology& topology, std::size_t radix,
+                             std::size_t first = 0) {
+  TreeEdges edges;
   std::vector<char> is_joined(topology.rank_count(), 0);
   const std::vector<Rank> order = near_order(topology);
   std::vector<std::size_t> place(order.size());
@@ -85,10 +86,11 @@ Edges edges_within_tiers(const topology::Topology& topology, std::size_t radix,
 }
 
 /// Each tree has an equal part of the buffer.
-plan::TransferGraph make_trees(const ScheduleRequest& request, const std::vector<Edges>& trees) {
+plan::TransferGraph make_trees(const ScheduleRequest& request,
+                               const std::vector<TreeEdges>& trees) {
   GraphBuilder builder("knomial-tree", request, std::vector<std::uint32_t>(trees.size(), 1));
   for (std::uint32_t tree = 0; tree < trees.size(); ++tree) {
-    const Edges& edges = trees[tree];
+    const TreeEdges& edges = trees[tree];
     const GraphBuilder::Range part{tree, 1};
     std::vector<std::vector<TransferId>> sums(request.topology.rank_count());  // into each rank
     for (const Edge& edge : edges) {
@@ -133,7 +135,7 @@ class KnomialTree final : public ScheduleFamily {
       trees.push_back(make_trees(request, {edges_within_tiers(request.topology, kLargestRadix)}));
     }
     if (ranks <= kLargestRadix && topology::nested_groups(request.topology).size() > 1) {
-      Edges star;
+      TreeEdges star;
       join(near_order(request.topology), kLargestRadix, star);
       trees.push_back(make_trees(request, {star}));
     }

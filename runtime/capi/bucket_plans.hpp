@@ -43,8 +43,8 @@ struct Part {
 std::vector<std::vector<Part>> cut(std::int64_t elements);
 
 /// The plan of the pieces: each size as plan_buckets() plans it alone in FP32, on more than 32
-/// ranks by the fastest of fewer schedules, as far as twenty seconds go (some hundred ranks), of
-/// which each size has one and a half at least.
+/// ranks by the fastest of fewer schedules, as far as twenty seconds go (some hundred ranks); up
+/// to 32 ranks each size has one and a half at least, also beyond those.
 plan::Plan plan_pieces(const topology::Topology& cluster, bool may_have_rates = true);
 
 struct BucketRequest {

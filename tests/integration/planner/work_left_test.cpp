@@ -89,6 +89,20 @@ TEST_CASE("what ends just below a limit is never given up") {
   }
 }
 
+TEST_CASE("nor is it where very many flows may end early") {
+  const topology::Topology topology = test::clos({32, 40, 24}, 4);
+  constexpr double kTolerance = 0.01;
+  for (const char* family : {"ring", "parameter-server", "hierarchical"}) {
+    const plan::TransferGraph graph = all_reduce(family, topology);
+    for (const std::int64_t elements : {100'000, 5'000'000}) {
+      CAPTURE(family, elements);
+      const Watched whole = run_until(graph, elements, topology, kTolerance, INT64_MAX);
+      REQUIRE(whole.has_ended);
+      CHECK(run_until(graph, elements, topology, kTolerance, whole.time + 1).has_ended);
+    }
+  }
+}
+
 TEST_CASE("what cannot end in time is given up long before the time is over") {
   const topology::Topology topology = test::boxes(2, 2);
   const plan::TransferGraph graph = all_reduce("ring", topology);

@@ -128,6 +128,10 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("no sizes are no messages, over whatever links") {
+  CHECK(plan_messages(emulated(test::two_racks()), {}, {}).empty());
+}
+
 TEST_CASE("the record has messages beside all-reduces, and counts their errors") {
   const TemporaryFolder folder;
   const std::filesystem::path file = folder.file("record.json");
@@ -148,6 +152,11 @@ TEST_CASE("the record has messages beside all-reduces, and counts their errors")
   REQUIRE(record.errors());
   CHECK(record.errors()->worst == Approx(0.5));
   const nlohmann::json saved = nlohmann::json::parse(read_file(file));
+  message.size = 32_KiB;  // shown, but not judged
+  message.measured = 1_ms;
+  record.add(message);
+  CHECK(record.errors()->worst == Approx(0.5));
+  CHECK(nlohmann::json::parse(read_file(file))["messages"].size() == 2);
   CHECK(saved["planned_messages"] == 2);
   REQUIRE(saved["messages"].size() == 1);
   const nlohmann::json& row = saved["messages"][0];
