@@ -168,7 +168,9 @@ void execute_buckets(const Execution& on, const plan::Plan& plan, const std::vec
   const emulate::RankCommandResult result = emulate::run_on_ranks(on.network, run, on.interrupts);
   require_time(on.interrupts);
   if (result.failed) {
-    throw RuntimeFailure(fmt::format("{}: rank {} {}: {}", what, result.failed->child,
+    const std::size_t child = result.failed->child;
+    throw RuntimeFailure(fmt::format("{}: rank {} {}: {}", what,
+                                     ranks.empty() ? child : ranks[child].index(),
                                      describe(*result.failed), result.failed->last_line));
   }
   if (measured != plan.buckets.size()) {

@@ -16,6 +16,7 @@
 
 namespace rackrail::planner {
 
+/// Takes some joint forests of as many ranks as there are hosts, and O(trees · ranks · hosts).
 /// None where no host has several ranks, there are fewer than three hosts or more than 16, ranks
 /// more than 64, or a rank does not reach all others of its host past no other.
 std::vector<AllReduceForests> host_forests(const topology::Topology& topology);

@@ -166,28 +166,28 @@ class LaidOutRoutes {
   template <typename Visit>
   void each_cheapest(const RankLanes& lanes, const LinkLoads& loads, const Visit& visit) const {
     const LinkId* link = links_.data();
-    const Number* number = routes_.data();
+    const LaneRoute* next = routes_.data();
     for (const RankLane& lane : lanes.lanes()) {
       double least = std::numeric_limits<double>::infinity();
       std::uint32_t cheapest = 0;
-      for (std::size_t i = 0; i < lane.routes.size(); ++i, ++number) {
-        if (const double price = loads.price({link, number->links}); price < least) {
+      for (std::size_t i = 0; i < lane.routes.size(); ++i, ++next) {
+        if (const double price = loads.price({link, next->links}); price < least) {
           least = price;
-          cheapest = number->route;
+          cheapest = next->route;
         }
-        link += number->links;
+        link += next->links;
       }
       visit(lane, cheapest, least);
     }
   }
 
  private:
-  struct Number {
+  struct LaneRoute {
     std::uint32_t route = 0;
     std::uint32_t links = 0;  ///< of it
   };
   std::vector<LinkId> links_;
-  std::vector<Number> routes_;
+  std::vector<LaneRoute> routes_;
 };
 
 class Settling {

@@ -59,10 +59,12 @@ TEST_CASE("trees between unlike hosts become trees of ranks with the joint optim
   }
 }
 
-TEST_CASE("there are none where hosts have one rank, or there are few hosts") {
+TEST_CASE("there are none where hosts have one rank, or there are few hosts, or many of either") {
   CHECK(host_forests(test::uneven_star()).empty());
   CHECK(host_forests(test::grid(3, 3, false)).empty());
   CHECK(host_forests(test::boxes(2, 2)).empty());
+  CHECK(host_forests(test::boxes_with_nics({17, {25, 25}}, 2)).empty());
+  CHECK(host_forests(test::boxes(9, 2)).empty());  // 72 ranks
 }
 
 }  // namespace

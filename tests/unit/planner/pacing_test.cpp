@@ -160,6 +160,18 @@ TEST_CASE("routes have rates in proportion to what they carry; who has room take
       {1, &both, {}}, {1, &first, {}}, {2, &first, {}}, {1, &second, {}}, {7, &third, {}}};
   CHECK(proportional_rates(moves, topology) ==
         std::vector{3_GBps, 9_GBps, 9_GBps, 27_GBps, 2_GBps});
+
+  // Seven units take 3.5 s of a GB each over the last link; the others need no more.
+  constexpr double kMost = 1.1;
+  const std::vector<Bandwidth> limited = proportional_rates(moves, topology, kMost);
+  REQUIRE(limited.size() == moves.size());
+  CHECK(limited.back() == 2_GBps);
+  // Of the second and the third move, which share a route, three units.
+  for (const auto& [move, units] : {std::pair(0, 1.0), std::pair(1, 3.0), std::pair(3, 1.0)}) {
+    CAPTURE(move);
+    CHECK(static_cast<double>(limited[move].bytes_per_second()) ==
+          Approx(kMost * units * 2e9 / 7).epsilon(1e-6));
+  }
 }
 
 TEST_CASE("moves with rates take no notice of each other") {
