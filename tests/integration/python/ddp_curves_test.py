@@ -42,10 +42,11 @@ class Curves(RankTest):
 
     def test_four_ranks_with_a_transformer_have_the_curve_of_gloo(self):
         """Four floats that are added in another order round otherwise, which a transformer's steps make more of at
-        last: 7.5e-6 in the thirtieth. Of two ranks there is one order."""
+        last: 7.5e-6 in the thirtieth, and 1.2e-6 in the twenty-second with OpenBLAS. Of two ranks there is one
+        order."""
         result = self.compare(4, "transformer", 30, 0)
         self.assert_same_curve(result, 1e-4)
-        self.assert_same_curve({key: {"losses": result[key]["losses"][:25]} for key in ("gloo", "hook")})
+        self.assert_same_curve({key: {"losses": result[key]["losses"][:20]} for key in ("gloo", "hook")})
 
     def test_large_buckets_are_all_encoded(self):
         """None is below 64 Ki elements, of which there is no codec beyond FP16."""

@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 #include <iterator>
 #include <map>
+#include <numeric>
 #include <set>
 #include <string>
 #include <utility>
@@ -31,7 +32,9 @@ std::vector<plan::TransferGraph> graphs_of(const Topology& topology, const TierC
 // Share of the buffer that each link carries whose name starts so.
 std::set<double> carried(const plan::TransferGraph& graph, const Topology& topology,
                          const std::string& from) {
-  const auto elements = static_cast<std::int64_t>(graph.chunk_count());
+  const auto weights = graph.chunk_weights();
+  // As many as make every chunk a whole number of them.
+  const auto elements = std::accumulate(weights.begin(), weights.end(), std::int64_t{0});
   std::map<LinkId, std::int64_t> by_link;
   for (const plan::Transfer& transfer : graph.transfers()) {
     for (const LinkId link : graph.routes()[transfer.route.index()]) {
