@@ -8,6 +8,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,16 @@
 namespace rackrail::cli {
 
 namespace {
+
+/// Of those that have a name.
+std::size_t rack_count(const topology::Topology& cluster) {
+  std::set<std::string> names;
+  for (std::size_t r = 0; r < cluster.rank_count(); ++r) {
+    names.insert(cluster.node(cluster.node_of(Rank(r))).rack);
+  }
+  names.erase("");
+  return names.size();
+}
 
 constexpr double kWhole = 1 - 1e-9;  // of a bound: nothing is left to look for
 
@@ -92,7 +103,7 @@ void run_show(Session& session, const ClusterOptions& options) {
                         {"vertices", cluster.node_count()},
                         {"links", cluster.link_count()},
                         {"hosts", ranks_by_host(cluster).size()},
-                        {"racks", ranks_by_rack(cluster).size()},
+                        {"racks", rack_count(cluster)},
                         {"host_staging", staging},
                         {"tiers", list},
                         {"slowest_links", slowest},
@@ -189,7 +200,7 @@ Bounds bounds_of(const topology::Topology& cluster, const std::string& name, boo
   return bounds;
 }
 
-/// What a bound becomes when a link that binds is twice as wide.
+/// What a bound becomes when a link that binds is twice as wide, both ways.
 struct Widened {
   std::string collective;
   std::string link;
@@ -315,10 +326,10 @@ std::string text_of(const topology::Topology& cluster, const Widened& one) {
                        to_string(one.before), percent(more));
   };
   if (one.algbw > one.before) {
-    return fmt::format("{} twice as wide: {}", one.link, gain(one.algbw));
+    return fmt::format("{} twice as wide, both ways: {}", one.link, gain(one.algbw));
   }
   const std::string alone =
-      fmt::format("{} twice as wide buys {} nothing by itself", one.link, one.collective);
+      fmt::format("{} twice as wide, both ways, buys {} nothing by itself", one.link, one.collective);
   if (!one.together) {
     return alone + ": other cuts are as narrow";
   }

@@ -305,17 +305,6 @@ void Engine::count_work() {
   }
 }
 
-// What every rank does when its last gradient is there.
-void Engine::find_optimizer() {
-  Time least = std::numeric_limits<Time>::max();
-  for (const RankState& rank : ranks_) {
-    if (rank.step_count > 0) {
-      least = std::min(least, rank.steps.empty() ? 0 : rank.steps.back().optimizer.picoseconds());
-    }
-  }
-  optimizer_ = work_left_ && least < std::numeric_limits<Time>::max() ? least : 0;
-}
-
 // Whether no simulation ends before the limit, for all that links still have to carry.
 bool Engine::is_too_late(Time limit) {
   if (!work_left_ || handled_ < next_look_) {
@@ -323,7 +312,7 @@ bool Engine::is_too_late(Time limit) {
   }
   constexpr std::uint64_t kEventsPerLink = 2;  // by then many messages more have begun
   next_look_ = handled_ + kEventsPerLink * work_left_->link_count();
-  return now_ + work_left_->at_least() + optimizer_ >= limit;
+  return now_ + work_left_->at_least() >= limit;
 }
 
 void Engine::run() { run_until(std::numeric_limits<Time>::max()); }
@@ -347,7 +336,6 @@ bool Engine::run_until(Time limit, const std::function<bool()>& stop) {
     ++own_queued_;
     queue_.push(now_, start.picoseconds(), task);
   }
-  find_optimizer();
   for (std::uint64_t round = 0; unfinished_ > 0; ++round) {
     if (is_too_late(limit)) {
       return false;

@@ -243,7 +243,6 @@ class Engine {
   void drop_steps(RankState& rank);
   void end_run_on(std::uint32_t number, Rank rank);
   void count_work();
-  void find_optimizer();
   bool is_too_late(Time limit);
   void drop_done();
   void drop_run(std::uint32_t number);
@@ -349,7 +348,6 @@ class Engine {
   std::uint64_t ended_ = 0;            ///< of those
   double tolerance_;                   ///< of the network
   std::optional<WorkLeft> work_left_;  ///< where a limit may be found to be missed early
-  Time optimizer_ = 0;                 ///< of the fastest rank, after all work of links
   std::uint64_t next_look_ = 0;        ///< at work_left_, in events
   DelayQueue<Task> queue_;
   std::unique_ptr<NetworkModel> network_;

@@ -59,6 +59,12 @@ links:
                          [{"ranks": 2, "bandwidth_Bps": 12_000_000_000}])
         self.assertNotIn("host memory", self.rackrail("topology", "show", "two-racks-40g").out)
 
+    def test_racks_are_those_that_have_names(self):
+        self.write("pair.csv", "source,target,bandwidth,latency\nhost0,tor,1 Gbit/s,1 us\n"
+                               "host1,tor,1 Gbit/s,1 us\n")
+        for cluster, racks in (("pair.csv", 0), ("two-racks-40g", 2)):
+            self.assertEqual(self.rackrail_json("topology", "show", cluster)["racks"], racks)
+
     def test_a_converted_cluster_is_the_same_cluster(self):
         for name in RANKS:
             with self.subTest(cluster=name):
@@ -147,7 +153,7 @@ links:
         text = self.rackrail("topology", "bounds", cluster).out
         self.assertIn("exact reduce-scatter bound: 7/1000000000 s per byte and rank", text)
         self.assertIn("exact all-reduce bound: 1/1000000000 s per byte", text)
-        self.assertIn("host7→switch twice as wide: reduce-scatter 2.29 GB/s instead of 1.14 GB/s (+100.0 %)",
+        self.assertIn("host7→switch twice as wide, both ways: reduce-scatter 2.29 GB/s instead of 1.14 GB/s (+100.0 %)",
                       text)
 
     def test_a_cut_is_named_by_its_racks_and_links(self):
@@ -204,7 +210,7 @@ links:
         self.assertAlmostEqual(wider["together"]["algbw_Bps"] / bounds["allgather_algbw_Bps"], 2,
                                places=6)
         text = self.rackrail("topology", "bounds", cluster).out
-        self.assertRegex(text, r"(?m)^(switch→host\d|host\d→switch) twice as wide buys all-gather "
+        self.assertRegex(text, r"(?m)^(switch→host\d|host\d→switch) twice as wide, both ways, buys all-gather "
                                r"nothing by itself; 16 links \(.*, …\) together: all-gather "
                                r"9.14 GB/s instead of 4.57 GB/s \(\+100.0 %\)$")
         # A sum of eight passes each link once where the switch adds, else 14 eighths of it.
