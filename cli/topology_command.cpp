@@ -30,6 +30,8 @@ namespace rackrail::cli {
 
 namespace {
 
+constexpr double kWhole = 1 - 1e-9;  // of a bound: nothing is left to look for
+
 /// Of those that have a name.
 std::size_t rack_count(const topology::Topology& cluster) {
   std::set<std::string> names;
@@ -39,8 +41,6 @@ std::size_t rack_count(const topology::Topology& cluster) {
   names.erase("");
   return names.size();
 }
-
-constexpr double kWhole = 1 - 1e-9;  // of a bound: nothing is left to look for
 
 /// Links of one tier name: how many, and what they carry together.
 struct TierSummary {
@@ -328,8 +328,8 @@ std::string text_of(const topology::Topology& cluster, const Widened& one) {
   if (one.algbw > one.before) {
     return fmt::format("{} twice as wide, both ways: {}", one.link, gain(one.algbw));
   }
-  const std::string alone =
-      fmt::format("{} twice as wide, both ways, buys {} nothing by itself", one.link, one.collective);
+  const std::string alone = fmt::format("{} twice as wide, both ways, buys {} nothing by itself",
+                                        one.link, one.collective);
   if (!one.together) {
     return alone + ": other cuts are as narrow";
   }

@@ -21,18 +21,22 @@ COMMAND = sys.argv.pop()
 PROGRAM = sys.argv.pop()
 SCRIPT = sys.argv.pop()
 
-# What the script takes for the program: the emulated one, at sizes that it can do.
-WRAPPER = """#!{python}
-import subprocess, sys
-arguments = sys.argv[1:]
-if arguments == ["--help"]:
-    sys.exit(0)
-if "--verify" not in arguments:
+# The emulated program, at sizes that it can do.
+RUN_IT = """if "--verify" not in arguments:
     arguments += ["--verify", "5001"]
 if "--time" not in arguments:
     arguments += ["--time", "4096", "--blocks", "2", "3"]
 sys.exit(subprocess.run(["{program}", *arguments]).returncode)
 """
+
+
+# What the script takes for the program.
+WRAPPER = """#!{python}
+import subprocess, sys
+arguments = sys.argv[1:]
+if arguments == ["--help"]:
+    sys.exit(0)
+""" + RUN_IT
 
 
 # The command on an emulated GPU, with a training that it can do; unless all is to be real, without NCCL
@@ -91,12 +95,7 @@ if "--verify" not in arguments and "--codec" in arguments:
     with open(output, "w") as file:
         json.dump({{"verification": found}}, file)
     sys.exit(0)
-if "--verify" not in arguments:
-    arguments += ["--verify", "5001"]
-if "--time" not in arguments:
-    arguments += ["--time", "4096", "--blocks", "2", "3"]
-sys.exit(subprocess.run(["{program}", *arguments]).returncode)
-"""
+""" + RUN_IT
 
 
 # At a size that it can do, or what it would say of the library that it was offered.
