@@ -29,8 +29,10 @@ void GpuOptions::add_to(CLI::App& command) {
                   "each worker a GPU of its host, in the order of the ranks), which the next two "
                   "options imply")
       ->check(CLI::IsMember({"cpu", "cuda"}));
-  command.add_flag("--share-gpu", shares,
-                   "Several workers may have one GPU: to try a plan out, not to be fast");
+  command.add_flag(
+      "--share-gpu", shares,
+      "Several workers may have one GPU: to try a plan out, not to be fast, as they take "
+      "turns (less so where CUDA's MPS runs: nvidia-cuda-mps-control -d)");
   command
       .add_option(
           "--gpu-path", path,
@@ -38,7 +40,7 @@ void GpuOptions::add_to(CLI::App& command) {
           "writes the GPU's memory itself (a UCX with CUDA); staged, --transport by way of "
           "pinned memory; hybrid, nccl inside hosts and --transport between them; or auto "
           "(default), nccl where all workers have it, else --transport. Where it is not said, "
-          "messages are direct wherever they can")
+          "messages are direct wherever they can, which is not under CUDA's MPS")
       ->check(CLI::IsMember({"auto", "nccl", "direct", "staged", "hybrid"}));
   command.parse_complete_callback([this] {
     if (device == "cpu" && needs_gpu()) {

@@ -54,7 +54,11 @@ Feature gpu_path_feature(const runtime::CudaStatus& cuda, const runtime::NcclSta
 }
 
 /// Whether what goes over the transport has to be staged.
-Feature staging_feature(const std::vector<runtime::TransportKind>& transports) {
+Feature staging_feature(const runtime::CudaStatus& cuda,
+                        const std::vector<runtime::TransportKind>& transports) {
+  if (cuda.has_mps) {
+    return {"messages of GPUs", false, "staged through pinned memory: the GPU is shared by MPS"};
+  }
   std::string reasons;
   for (const runtime::TransportKind& kind : transports) {
     if (!kind.unavailable && !kind.no_device_memory) {
@@ -87,7 +91,7 @@ std::vector<Feature> features() {
   list.push_back(cublas_feature(cuda));
   list.push_back(gpu_path_feature(cuda, nccl));
   const std::vector<runtime::TransportKind> transports = runtime::transport_kinds();
-  list.push_back(staging_feature(transports));
+  list.push_back(staging_feature(cuda, transports));
   for (const runtime::TransportKind& kind : transports) {
     list.push_back({"transport: " + kind.name, !kind.unavailable.has_value(),
                     kind.unavailable.value_or(kind.detail)});

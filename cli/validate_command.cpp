@@ -396,11 +396,9 @@ void run_validate(Session& session, const ValidateOptions& options) {
 void add_gpu_options(CLI::App& command, GpuValidation& gpu) {
   constexpr int kMostWorkers = 64;
   gpu.gpu.add_to(command);
-  CLI::Option* device = command.get_option("--device");
   command.add_option("--workers", gpu.workers, "With --device cuda: worker processes")
       ->check(CLI::Range(2, kMostWorkers))
-      ->capture_default_str()
-      ->needs(device);
+      ->capture_default_str();
 }
 
 /// Of what is executed here: on an emulated network, or on GPUs.

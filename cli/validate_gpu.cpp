@@ -320,6 +320,11 @@ GpuReport carry_out(Session& session, const GpuValidation& options) {
   GpuReport report;
   report.workload = profile(config, batch);
   report.gpus = std::min(options.workers, runtime::cuda_devices().size());
+  if (report.gpus < options.workers && !runtime::cuda_status().has_mps) {
+    session.note(
+        "note: workers take turns on the GPU that they share, which predictions do not know; where "
+        "CUDA's MPS runs (nvidia-cuda-mps-control -d), their work overlaps");
+  }
   const GpuWorkers workers(options, file);
   report.costs = measure_path(workers, options.workers, report.workload.gradient_bytes());
   const topology::Topology machine =

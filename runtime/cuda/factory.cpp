@@ -110,6 +110,17 @@ std::string describe_device(int device) {
          std::to_string(properties.totalGlobalMem >> 30U) + " GiB)";
 }
 
+/// Not where the driver does not know the question, which is as old as CUDA 12.3.
+bool has_mps(int device) {
+  constexpr auto kMpsEnabled = static_cast<cudaDeviceAttr>(133);  // cudaDevAttrMpsEnabled
+  int enabled = 0;
+  if (cudaDeviceGetAttribute(&enabled, kMpsEnabled, device) != cudaSuccess) {
+    static_cast<void>(cudaGetLastError());
+    return false;
+  }
+  return enabled != 0;
+}
+
 /// "13.0" of 13000.
 std::string version_text(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
@@ -122,7 +133,8 @@ CudaStatus cuda_status() {
   try {
     check_cuda(cudaDriverGetVersion(&driver), "cudaDriverGetVersion");
     if (driver == 0) {
-      return {.unavailable = "no GPU: this machine has no CUDA driver", .detail = {}};
+      return {
+          .unavailable = "no GPU: this machine has no CUDA driver", .detail = {}, .has_mps = false};
     }
     int devices = 0;
     check_cuda(cudaGetDeviceCount(&devices), "cudaGetDeviceCount");
@@ -131,16 +143,20 @@ CudaStatus cuda_status() {
       detail += (device == 0 ? "" : ", ") + describe_device(device);
     }
     if (devices == 0) {
-      return {.unavailable = "no GPU: the driver knows none", .detail = {}};
+      return {.unavailable = "no GPU: the driver knows none", .detail = {}, .has_mps = false};
     }
-    return {.unavailable = {}, .detail = detail + "; driver for CUDA " + version_text(driver)};
+    const bool overlaps = has_mps(0);
+    return {.unavailable = {},
+            .detail = detail + "; driver for CUDA " + version_text(driver) +
+                      (overlaps ? "; shared by MPS" : ""),
+            .has_mps = overlaps};
   } catch (const CudaError& error) {
     std::string reason = std::string("no GPU: ") + error.what();
     if (error.code() == cudaErrorInsufficientDriver) {
       reason += ": the driver is for CUDA " + version_text(driver) + ", this build for " +
                 version_text(CUDART_VERSION);
     }
-    return {.unavailable = reason, .detail = {}};
+    return {.unavailable = reason, .detail = {}, .has_mps = false};
   }
 }
 

@@ -13,6 +13,9 @@ namespace rackrail::runtime {
 struct CudaStatus {
   std::optional<std::string> unavailable;  ///< why this build or machine cannot use a GPU
   std::string detail;                      ///< else the devices and the driver's version
+  /// Whether NVIDIA's Multi-Process Service has what several processes launch overlap on the first
+  /// device; without it they take turns of some milliseconds.
+  bool has_mps = false;
 };
 
 /// Asks the driver anew at each call; changes no setting and keeps no memory of a device.

@@ -12,7 +12,7 @@ std::string reason() {
 
 }  // namespace
 
-CudaStatus cuda_status() { return {.unavailable = reason(), .detail = {}}; }
+CudaStatus cuda_status() { return {.unavailable = reason(), .detail = {}, .has_mps = false}; }
 
 bool has_cuda_codec(const plan::Codec& /*descriptor*/) { return false; }
 

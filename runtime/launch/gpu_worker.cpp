@@ -1,5 +1,6 @@
 #include "runtime/launch/gpu_worker.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -25,7 +26,8 @@ GpuOffer parse_offer(const std::string& text) {
                    .nccl = object.at("nccl").get<std::string>(),
                    .machine = object.at("machine").get<std::string>(),
                    .nccl_host = object.at("nccl_host").get<std::string>(),
-                   .device = std::nullopt};
+                   .device = std::nullopt,
+                   .has_mps = object.at("mps").get<bool>()};
     if (const auto device = object.find("device"); device != object.end()) {
       offer.device = device->get<int>();
     }
@@ -94,6 +96,26 @@ std::string problem_with_nccl(const std::vector<GpuOffer>& offers,
   return {};
 }
 
+/// Direct messages hang under MPS, which was seen with UCX 1.22 and driver 580: it has fewer queues
+/// for each process, so a stream that waits for a message may hold up the copy that would bring it.
+Staging staging_of(GpuPath path, const std::vector<GpuOffer>& offers) {
+  const auto served =
+      std::find_if(offers.begin(), offers.end(), [](const GpuOffer& each) { return each.has_mps; });
+  if (path == GpuPath::kStaged) {
+    return Staging::kAlways;
+  }
+  if (served == offers.end()) {
+    return path == GpuPath::kDirect ? Staging::kNever : Staging::kWhereNeeded;
+  }
+  if (path == GpuPath::kDirect) {
+    throw RuntimeFailure("--gpu-path direct: the GPU of " +
+                         rank_text(static_cast<std::size_t>(served - offers.begin())) +
+                         " is served by CUDA's MPS, under which direct messages hang; expected "
+                         "staged, nccl or hybrid");
+  }
+  return Staging::kAlways;
+}
+
 RankGroups hosts_of(const GpuSettings& settings, const std::vector<GpuOffer>& offers) {
   std::size_t count = 0;
   for (const auto& host : settings.hosts) {
@@ -133,7 +155,8 @@ std::string boot_id() {
 std::string to_json(const GpuOffer& offer) {
   nlohmann::json json = {{"host", offer.host},       {"devices", offer.devices},
                          {"reason", offer.reason},   {"nccl", offer.nccl},
-                         {"machine", offer.machine}, {"nccl_host", offer.nccl_host}};
+                         {"machine", offer.machine}, {"nccl_host", offer.nccl_host},
+                         {"mps", offer.has_mps}};
   if (offer.device) {
     json["device"] = *offer.device;
   }
@@ -149,6 +172,7 @@ GpuOffer gpu_offer(std::optional<int> device, bool wants_nccl, bool wants_cublas
   offer.device = device;
   const CudaStatus cuda = cuda_status();
   offer.reason = cuda.unavailable.value_or("");
+  offer.has_mps = cuda.has_mps;
   offer.devices = cuda_devices();
   if (!offer.devices.empty() && wants_cublas) {
     if (const CublasStatus cublas = cublas_status(); cublas.unavailable) {
@@ -181,9 +205,9 @@ GpuChoice choose_gpu(const GpuSettings& settings, Rank self,
   GpuChoice choice;
   choice.device = static_cast<int>(devices[self.index()]);
   choice.hosts = hosts_of(settings, parsed);
+  choice.staging = staging_of(settings.path, parsed);
   if (is_by_transport(settings.path)) {
     choice.path = DevicePath::kTransport;
-    choice.staging = settings.path == GpuPath::kStaged ? Staging::kAlways : Staging::kNever;
     return choice;
   }
   choice.path = settings.path == GpuPath::kHybrid ? DevicePath::kHybrid : DevicePath::kNccl;

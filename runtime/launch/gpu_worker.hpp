@@ -30,6 +30,7 @@ struct GpuOffer {
   std::string machine;
   std::string nccl_host;      ///< what NCCL takes this process's host for (NCCL_HOSTID)
   std::optional<int> device;  ///< that the program says it has; none: it does not care
+  bool has_mps = false;       ///< CudaStatus::has_mps
 };
 std::string to_json(const GpuOffer& offer);
 /// Of this process, which computes on `device` if it says so; whether to look for NCCL, and for
@@ -57,7 +58,8 @@ GpuChoice agree_on_gpu(
     const std::function<std::vector<std::string>(const std::string& own)>& exchange);
 /// Of rank `self`; `offers` are those of all ranks, as JSON. Throws RuntimeFailure where a rank has
 /// no GPU of its own (and they are not shared), or NCCL is asked for and missing or would refuse:
-/// two ranks on one GPU, unless each takes itself for a host (shared_gpu_variables).
+/// two ranks on one GPU, unless each takes itself for a host (shared_gpu_variables); or messages are
+/// to be direct and a rank's GPU is served by MPS, under which they hang.
 GpuChoice choose_gpu(const GpuSettings& settings, Rank self,
                      const std::vector<std::string>& offers);
 

@@ -90,10 +90,17 @@ class GpuTraining(SmallTrainingTest):
 
     def test_what_does_not_go_together_is_refused(self):
         self.make_plan()
-        for options in (("--share-gpu",), ("--gpu-path", "nccl"),
-                        ("--device", "cuda", "--on-slow", "report")):
+        for options in (("--share-gpu",), ("--gpu-path", "nccl")):
             with self.subTest(options=options):
-                self.rackrail("train", "plan.json", *options, status=2)
+                result = self.rackrail("train", "plan.json", "--training", "small.yaml", "--device", "cpu",
+                                       *options, status=2)
+                self.assertIn("--device: found cpu, expected cuda, with --share-gpu or --gpu-path", result.err)
+        self.rackrail("train", "plan.json", *CUDA, "--on-slow", "report", status=2)
+
+    def test_to_share_a_gpu_is_to_compute_on_it(self):
+        self.make_plan("--codec", "none", "--schedule", "ring", cluster="two-racks-40g")
+        run = self.train("--training", "small.yaml", "--workers", "4", "--share-gpu")
+        self.assertEqual(run["device"], "cuda")
 
     def validate(self, *options, **expected):
         return self.rackrail("validate", *CUDA, "--share-gpu", "--gpu-path", "staged", "--workers",
@@ -120,7 +127,9 @@ class GpuTraining(SmallTrainingTest):
         self.assertTrue(math.isfinite(report["final_loss"]))
 
     def test_a_bound_on_the_error_is_the_exit_status(self):
-        text = self.validate("--within", "0.0001%", status=1).out
+        result = self.validate("--within", "0.0001%", status=1)
+        text = result.out
+        self.assertIn("note: workers take turns on the GPU that they share", result.err)
         self.assertRegex(text, r"sums alone +pinned memory and ucx")
         self.assertIn("hidden: ", text)
         self.assertIn("bit-identical on all ranks", text)
@@ -169,6 +178,17 @@ class DirectMessages(SmallTrainingTest):
         for run in (staged, unasked):
             self.assertEqual(run["losses"], direct["losses"])
             self.assertEqual(run["bytes_over_tier"], direct["bytes_over_tier"])
+
+    def test_under_mps_messages_are_staged_and_never_direct(self):
+        """As if its daemon ran."""
+        self.make_plan("--codec", "none")
+        by_mps = {"CUDA_MPS_PIPE_DIRECTORY": "/nonexistent"}
+        self.assertIn("shared by MPS", self.rackrail("info", variables=by_mps).out)
+        train = ("train", "plan.json", *CUDA, "--workers", "2", "--share-gpu", "--json", "--gpu-path")
+        run = self.rackrail(*train, "auto", variables=by_mps).json
+        self.assertEqual(run["transport"], "pinned memory and ucx")
+        result = self.rackrail(*train, "direct", status=1, variables=by_mps)
+        self.assertIn("the GPU of rank 0 is served by CUDA's MPS, under which direct messages hang", result.err)
 
     def test_ranks_with_and_without_a_ucx_with_cuda_are_one_job(self):
         self.make_plan("--codec", "none")

@@ -160,10 +160,18 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int /*device*/) 
   std::snprintf(properties->name, sizeof properties->name, "emulated GPU");
   return cudaSuccess;
 }
-// Few enough that grids are smaller than the work, so that threads stride over it.
-cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr /*attribute*/, int /*device*/) {
-  *value = 1;
-  return cudaSuccess;
+// So few multiprocessors that grids are smaller than the work, and threads stride over it. MPS is
+// there where the environment has its daemon's folder, as if one ran.
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int /*device*/) {
+  switch (attribute) {
+    case cudaDevAttrMultiProcessorCount:
+      *value = 1;
+      return cudaSuccess;
+    case cudaDevAttrMpsEnabled:
+      *value = std::getenv("CUDA_MPS_PIPE_DIRECTORY") == nullptr ? 0 : 1;
+      return cudaSuccess;
+  }
+  return cudaErrorInvalidValue;
 }
 cudaError_t cudaDeviceGetPCIBusId(char* address, int size, int device) {
   std::snprintf(address, static_cast<std::size_t>(size), "0000:E%d:00.0", device);

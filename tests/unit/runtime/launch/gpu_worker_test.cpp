@@ -23,7 +23,8 @@ GpuOffer offer(const std::string& host, std::vector<std::string> devices) {
           .nccl = "",
           .machine = host,
           .nccl_host = host,
-          .device = std::nullopt};
+          .device = std::nullopt,
+          .has_mps = false};
 }
 
 std::vector<std::string> texts(const std::vector<GpuOffer>& offers) {
@@ -57,6 +58,24 @@ TEST_CASE("a host's ranks have its GPUs in the order of their numbers") {
     CHECK(choice.hosts == RankGroups{{Rank(0), Rank(2)}, {Rank(1), Rank(3)}});
     CHECK(choice.note.empty());
   }
+}
+
+TEST_CASE("under MPS no message is direct") {
+  std::vector<GpuOffer> all{offer("a", {"bus 0"}), offer("b", {"bus 0"})};
+  const auto staging = [&](GpuPath path) {
+    return choose_gpu({.shares = false, .path = path, .hosts = {}}, Rank(0), texts(all)).staging;
+  };
+  CHECK(staging(GpuPath::kAuto) == Staging::kWhereNeeded);
+  CHECK(staging(GpuPath::kHybrid) == Staging::kWhereNeeded);
+  CHECK(staging(GpuPath::kDirect) == Staging::kNever);
+  all[1].has_mps = true;
+  CHECK(staging(GpuPath::kAuto) == Staging::kAlways);
+  CHECK(staging(GpuPath::kHybrid) == Staging::kAlways);
+  CHECK(staging(GpuPath::kStaged) == Staging::kAlways);
+  CHECK_THROWS_WITH(
+      staging(GpuPath::kDirect),
+      "--gpu-path direct: the GPU of rank 1 is served by CUDA's MPS, under which direct "
+      "messages hang; expected staged, nccl or hybrid");
 }
 
 TEST_CASE("a GPU has several ranks only where they are to share") {
