@@ -1,7 +1,7 @@
 // Plans executed on a GPU by several ranks, with the NCCL of this machine:
 //
 //   nccl_check [--ranks 4] [--elements 16777216] [--steps 10] [--across ucx] [--codec fp16]
-//              [--inside ucx] [--lose 2 [--regroup shrink]]
+//              [--inside ucx] [--lose 2 [--by stop] [--regroup shrink]]
 //
 // Pairs of ranks stand for nodes: NCCL sums inside them, and carries what goes between them, too;
 // or that goes over UCX, from the GPU's memory where UCX takes it, else by way of pinned memory;
@@ -9,8 +9,9 @@
 // because NCCL refuses two ranks on one device of one host; so what NCCL moves goes through
 // sockets, and times say nothing of a real machine.
 //
-// --lose: that rank is killed in the middle of a sum. The others must hear of it in time, regroup
-// (with communicators of their own, as jobs do; or by ncclCommShrink of one), and sum again.
+// --lose: that rank is killed in the middle of a sum, or stopped. The others must hear of it in
+// time, regroup (with communicators of their own, as jobs do; or by ncclCommShrink of one, which
+// NCCL 2.28 refuses on ranks whose connection to a dead one has ended), and sum again.
 //
 // Prints one line of JSON: whether all ranks end with the exact sum, and the median time of a step.
 // Exit status: 0 right, 1 wrong or no GPU or no NCCL or UCX, 2 bad arguments.
@@ -50,10 +51,12 @@ constexpr double kSumsBeforeDeath = 2.5;
 struct Options {
   SumOptions sums;
   int victim = Shared::kNobody;
+  std::string by = "kill";
   std::string regroup = "join";
 
   bool loses() const { return victim != Shared::kNobody; }
   bool shrinks() const { return regroup == "shrink"; }
+  bool stops() const { return by == "stop"; }
 };
 
 /// Steps in which all is well, each of which `sum` sums.
@@ -84,9 +87,9 @@ void sum_until_loss(const Options& options, CheckedGradient& gradient, const Mee
   if (meeting.self() == Rank(options.victim)) {
     const std::chrono::nanoseconds delay(
         static_cast<std::int64_t>(kSumsBeforeDeath * static_cast<double>(shared.step)));
-    death.emplace([delay] {
+    death.emplace([delay, is_stopped = options.stops()] {
       std::this_thread::sleep_for(delay);
-      kill(getpid(), SIGKILL);
+      kill(getpid(), is_stopped ? SIGSTOP : SIGKILL);
     });
   }
   try {
@@ -247,6 +250,7 @@ nlohmann::json report_of(const Options& options, const Shared& shared, bool has_
     is_good = is_good && shared.lost == options.victim && shared.summed_at != 0 &&
               noticed <= kMostSecondsToNotice;
     report["lost"] = options.victim;
+    report["by"] = options.by;
     report["regroup"] = options.regroup;
     report["noticed_s"] = noticed;
     report["summed_again_s"] =
@@ -280,6 +284,9 @@ std::string problem_of(const Options& options) {
   }
   if (options.shrinks() && (!options.loses() || is_hybrid)) {
     return "--regroup shrink: expected --lose, and NCCL everywhere";
+  }
+  if (options.stops() && !options.loses()) {
+    return "--by stop: expected --lose";
   }
   return {};
 }
@@ -325,8 +332,11 @@ int run(int argc, char** argv) {
       ->check(CLI::IsMember({"nccl", "ucx"}));
   app.add_option("--codec", options.sums.codec, "Between the pairs: none, or fp16")
       ->check(CLI::IsMember({"none", "fp16"}));
-  app.add_option("--lose", options.victim, "This rank is killed in the middle of a sum")
+  app.add_option("--lose", options.victim, "This rank is lost in the middle of a sum")
       ->check(CLI::Range(0, static_cast<int>(kMostRanks) - 1));
+  app.add_option("--by", options.by,
+                 "How it is lost: kill, or stop (it is there, and does nothing any more)")
+      ->check(CLI::IsMember({"kill", "stop"}));
   app.add_option("--regroup", options.regroup,
                  "The others by: join (new communicators), or shrink (ncclCommShrink)")
       ->check(CLI::IsMember({"join", "shrink"}));

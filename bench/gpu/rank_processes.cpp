@@ -21,6 +21,11 @@ constexpr auto kToSayWhy = std::chrono::seconds(3);
 
 bool was_killed(int status) { return WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL; }
 
+void lose(Rank victim, Shared& shared) {
+  shared.lost_at = now_in_nanoseconds();
+  shared.lost = static_cast<int>(victim.value());
+}
+
 void kill_those_left(const std::vector<pid_t>& children) {
   std::this_thread::sleep_for(kToSayWhy);
   for (const pid_t child : children) {
@@ -32,17 +37,31 @@ void kill_those_left(const std::vector<pid_t>& children) {
 
 bool end_well(const std::vector<pid_t>& children, int victim, Shared& shared) {
   bool is_good = true;
-  for (std::size_t left = children.size(); left > 0; --left) {
+  bool is_stopped = false;  // the victim, which is still there
+  const pid_t victim_pid =
+      victim == Shared::kNobody ? 0 : children[static_cast<std::size_t>(victim)];
+  for (std::size_t left = children.size(); left > 0;) {
+    if (is_stopped && left == 1) {
+      static_cast<void>(kill(victim_pid, SIGKILL));
+    }
     int status = 0;
-    const pid_t child = wait(&status);
+    const pid_t child = waitpid(-1, &status, WUNTRACED);
     if (child < 0) {
       return false;
     }
-    const bool is_victim =
-        victim != Shared::kNobody && child == children[static_cast<std::size_t>(victim)];
+    const bool is_victim = child == victim_pid;
+    if (WIFSTOPPED(status)) {
+      if (is_victim && !std::exchange(is_stopped, true)) {
+        lose(Rank(static_cast<std::size_t>(victim)), shared);
+      }
+      continue;
+    }
+    --left;
+    if (is_victim && std::exchange(is_stopped, false)) {
+      continue;  // killed here, as it is of no more use
+    }
     if (is_victim && was_killed(status) && is_good) {
-      shared.lost_at = now_in_nanoseconds();
-      shared.lost = victim;
+      lose(Rank(static_cast<std::size_t>(victim)), shared);
     } else if ((status != 0 || is_victim) && std::exchange(is_good, false)) {
       kill_those_left(children);
     }

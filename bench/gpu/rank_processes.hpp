@@ -31,7 +31,7 @@ struct Shared {
 
   std::array<std::array<Statement, kMostRanks>, 8> statements;  ///< by round and rank
   std::atomic<bool> is_over = false;                            ///< a rank has failed
-  std::atomic<int> lost = kNobody;           ///< the rank that was to be killed, and was
+  std::atomic<int> lost = kNobody;           ///< the rank that was to be lost, and was
   std::atomic<std::int64_t> lost_at = 0;     ///< by now_in_nanoseconds()
   std::atomic<std::int64_t> noticed_at = 0;  ///< by the last of the others
   std::atomic<std::int64_t> summed_at = 0;   ///< by all of them, without it
@@ -69,8 +69,8 @@ class Meeting {
 
 /// Starts so many processes, each of which does `act` as a rank and ends with its status, and waits
 /// for all of them. Whether all ended well: those that wait for one that has failed would do so for
-/// ever, so they are given a moment to say why, and killed. `victim` is to be killed while it
-/// works, after which the others are told (Shared::lost); Shared::kNobody: nobody is.
+/// ever, so they are given a moment to say why, and killed. `victim` is to be killed or stopped
+/// while it works, after which the others are told (Shared::lost); Shared::kNobody: nobody is.
 bool run_processes(std::size_t ranks, int victim, Shared& shared,
                    const std::function<int(Rank)>& act);
 

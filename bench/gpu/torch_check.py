@@ -2,6 +2,7 @@
 """rackrail's Python package with PyTorch, by ranks that share one GPU (or, for tests, are on CPUs):
 
     torch_check.py [--ranks 2] [--device cuda] [--path staged] [--codec none] [--steps 24]
+    torch_check.py --arrays jax          # or cupy
 
 Sums arrays on the GPU, given as tensors and by DLPack, which a stream has not finished writing yet; trains
 by DistributedDataParallel with Gloo's all-reduce and with rackrail.torch.comm_hook, whose gradients are
@@ -9,7 +10,8 @@ late likewise, and compares the losses: equal within 1e-5 of the first, with a l
 of what was learnt. Profiles the model: gradients become ready from its last layer to its first, the times
 between them are the device's, and their sum is no more than what backward takes. With --path hybrid, pairs
 of ranks stand for hosts. The process group is Gloo's, since NCCL refuses two ranks on one device of one process
-group. Rank 0 prints one line of JSON.
+group. With --arrays, sums arrays of that library on the GPU instead, which must come back as its own. Rank 0
+prints one line of JSON.
 
 Exit status: 0 all is right, 1 something is not, 2 bad arguments. Needs rackrail and torch on PYTHONPATH.
 """
@@ -27,6 +29,7 @@ import tempfile
 import time
 
 LATE_CYCLES = 20_000_000  # some 10 ms of a GPU
+SIZES = (1, 1000, 300_001)  # of arrays
 FEATURES, CLASSES, WIDTH, BATCH = 64, 10, 256, 128
 EXACT = 1e-5        # of the first loss
 NEAR = 0.1          # of what was learnt
@@ -87,7 +90,7 @@ def on_other_stream(torch, device):
 def check_arrays(torch, rackrail, device):
     rank, ranks = rackrail.rank(), rackrail.world_size()
     total = ranks * (ranks + 1) / 2
-    for size in (1, 1000, 300_001):
+    for size in SIZES:
         pattern = (torch.arange(size, device=device) % 50 + 1).float()
         with on_other_stream(torch, device):
             for name, sums in (
@@ -104,6 +107,29 @@ def check_arrays(torch, rackrail, device):
             require(half.dtype == torch.float16
                     and torch.equal(half, (total / ranks * pattern).to(torch.float16)),
                     f"{size} floats of 16 bits: a wrong mean")
+
+
+def check_foreign_arrays(torch, rackrail, device, name):
+    """Arrays of another library; its version."""
+    if name == "jax":
+        import jax
+        library, kind = jax, jax.Array
+        make = jax.device_put
+    else:
+        import cupy
+        library, kind = cupy, cupy.ndarray
+        make = cupy.asarray
+    rank, ranks = rackrail.rank(), rackrail.world_size()
+    for size in SIZES:
+        pattern = (torch.arange(size, device=device) % 50 + 1).float()
+        mine = make((pattern * (rank + 1)).cpu().numpy())
+        result = rackrail.allreduce(mine)
+        require(isinstance(result, kind), f"a sum of {name}'s arrays is a {type(result).__name__}")
+        require(torch.equal(torch.from_dlpack(result), ranks * (ranks + 1) / 2 * pattern),
+                f"{size} floats of {name}: a wrong sum")
+        require(torch.equal(torch.from_dlpack(mine), pattern * (rank + 1)),
+                f"{size} floats of {name} are not what they were")
+    return library.__version__
 
 
 def make_model(torch, device):
@@ -209,6 +235,13 @@ def run_rank(options):
     torch.set_num_threads(1)
     if device.type == "cuda":
         rackrail.init(device="cuda", device_id=0, timeout=60)
+    if options.arrays:
+        version = check_foreign_arrays(torch, rackrail, device, options.arrays)
+        if rackrail.rank() == 0:
+            print(json.dumps({"library": options.arrays, "version": version, "ranks": options.ranks,
+                              "path": options.path}), flush=True)
+        rackrail.shutdown()
+        return
     check_arrays(torch, rackrail, device)
     dist._DEFAULT_FIRST_BUCKET_BYTES = 4096  # as small as the others: then there are several
     dist.init_process_group("gloo")
@@ -255,7 +288,8 @@ def variables_of(rank, options, port):
         variables.update({
             "RACKRAIL_SHARE_GPU": 1, "RACKRAIL_GPU_PATH": options.path,
             "NCCL_HOSTID": f"rackrail-rank-{rank}", "NCCL_NET": "Socket", "NCCL_MNNVL_ENABLE": 0,
-            "NCCL_SOCKET_IFNAME": "lo"})
+            "NCCL_SOCKET_IFNAME": "lo",
+            "XLA_PYTHON_CLIENT_PREALLOCATE": "false"})  # or JAX takes three quarters of the memory
         if options.path == "direct":
             variables["CUDA_MODULE_LOADING"] = "EAGER"  # python/README.md says why
     if options.cluster:
@@ -288,6 +322,7 @@ def main():
     parser.add_argument("--path", choices=("auto", "nccl", "direct", "staged", "hybrid"), default="staged")
     parser.add_argument("--codec", default="none")
     parser.add_argument("--steps", type=int, default=24)
+    parser.add_argument("--arrays", choices=("jax", "cupy"))
     options = parser.parse_args()
     if options.steps <= NOT_COUNTED:
         parser.error(f"--steps: found {options.steps}, expected more than {NOT_COUNTED}, which are"

@@ -14,8 +14,8 @@ _CUDA = (2, 13)  # of a device, managed
 def allreduce(array, operation="sum", in_place=False):
     """The sum (or the "mean") of the arrays of all ranks, which all call it with the same shape.
 
-    Takes what offers DLPack or the buffer protocol: arrays of NumPy, JAX and TensorFlow, tensors of
-    PyTorch, array.array. Gives back an array of the same library, type and shape; with `in_place`
+    Takes what offers DLPack or the buffer protocol: arrays of NumPy, JAX, TensorFlow and CuPy, tensors
+    of PyTorch, array.array. Gives back an array of the same library, type and shape; with `in_place`
     the array itself, which must be writable and contiguous 32-bit floats then. Floats of 16 bits
     are summed as 32-bit ones and rounded once. Other types are refused: sums are made in FP32.
 
@@ -94,6 +94,8 @@ def _like_on_gpu(array, tensor):
     if library == "tensorflow":
         from torch.utils.dlpack import to_dlpack
         return sys.modules["tensorflow"].experimental.dlpack.from_dlpack(to_dlpack(tensor))
+    if library == "cupy":
+        return sys.modules["cupy"].from_dlpack(tensor)
     return tensor
 
 

@@ -148,7 +148,10 @@ NcclCommunicator NcclCommunicator::shrink(std::span<const int> lost) {
 // `child` is written by a thread of NCCL's until the parent's state is settled or it is aborted.
 NcclCommunicator NcclCommunicator::finish_child(NcclResult result, const char* call,
                                                 const NcclHandle& child, int rank, int size) {
-  const NcclResult state = is_error(result) ? result : wait(options_.deadline);
+  NcclResult state = is_error(result) ? result : wait(options_.deadline);
+  if (is_error(state) && !is_error(result) && child != nullptr) {
+    state = NcclResult::kSuccess;  // a parent's connection to a lost rank has ended meanwhile
+  }
   if (state == NcclResult::kSuccess && child != nullptr) {
     NcclCommunicator made(*functions_, options_, child, rank, size);
     try {  // its own state may be settled later than the parent's

@@ -67,8 +67,9 @@ class NcclCommunicator {
   /// as the number `rank` that it gives. Throws NcclError; this one is aborted then.
   NcclCommunicator split(int color, int rank, int size);
   /// With all ranks but the `lost` ones (ascending), which may be gone: ends what is under way and
-  /// leaves the others, renumbered without gaps. Also after a failure. This one is aborted. Throws
-  /// NcclError, also where NCCL is older than 2.27.
+  /// leaves the others, renumbered without gaps. This one is aborted. Throws NcclError, also where
+  /// NCCL is older than 2.27, or has met the failure itself: 2.28 shrinks for a lost rank that
+  /// hangs, and refuses where the connection to it has ended.
   NcclCommunicator shrink(std::span<const int> lost);
 
   /// What the call that is named returned; waits until it has been carried out (on the host: work

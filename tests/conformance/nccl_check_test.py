@@ -29,7 +29,7 @@ class NcclCheck(unittest.TestCase):
         for arguments in (("--ranks", "3"), ("--ranks", "1"), ("--ranks", "many"), ("--across", "smoke"),
                           ("--ranks", "2", "--across", "ucx"), ("--codec", "int8"),
                           ("--ranks", "12", "--codec", "fp16"), ("--inside", "ucx"),
-                          ("--lose", "4"), ("--lose", "0", "--ranks", "2"), ("--regroup", "shrink"),
+                          ("--lose", "4"), ("--lose", "0", "--ranks", "2"), ("--regroup", "shrink"), ("--by", "stop"),
                           (*HYBRID, "--lose", "1", "--regroup", "shrink")):
             with self.subTest(arguments=arguments):
                 self.assertEqual(run(*arguments).returncode, 2)
@@ -66,8 +66,9 @@ class NcclCheck(unittest.TestCase):
 
     @unittest.skipUnless(ON_EMULATED_GPU, "its NCCL would want a real GPU")
     def test_those_who_are_left_sum_again_after_a_loss(self):
-        for arguments in (("--lose", "0"), ("--lose", "2", "--regroup", "shrink"),
-                          ("--lose", "0", "--regroup", "shrink"), (*HYBRID, "--lose", "3"),
+        for arguments in (("--lose", "0"), ("--lose", "2", "--by", "stop", "--regroup", "shrink"),
+                          ("--lose", "0", "--by", "stop", "--regroup", "shrink"), (*HYBRID, "--lose", "3"),
+                          (*HYBRID, "--lose", "0", "--by", "stop"),
                           (*UCX_ALONE, "--lose", "1")):
             with self.subTest(arguments=arguments):
                 result = run(*arguments, "--elements", "100001", "--steps", "2")
@@ -76,6 +77,7 @@ class NcclCheck(unittest.TestCase):
                 self.assertEqual((report["good"], report["wrong"], report["lost"]),
                                  (True, 0, int(arguments[arguments.index("--lose") + 1])))
                 self.assertEqual(report["regroup"], "shrink" if "shrink" in arguments else "join")
+                self.assertEqual(report["by"], "stop" if "stop" in arguments else "kill")
                 self.assertLess(report["noticed_s"], 20)
                 self.assertGreater(report["summed_again_s"], 0)
                 self.assertEqual(result.stderr.count(" heard: "), 3)

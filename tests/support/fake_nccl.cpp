@@ -358,8 +358,10 @@ NcclResult comm_shrink(NcclHandle comm, int* excluded, int count, NcclHandle* ch
   if (flags != 1 && state_of(comm) != NcclResult::kSuccess) {
     return state->refuse("a communicator that is in progress is shrunk");
   }
+  if (comm->error != NcclResult::kSuccess) {  // as NCCL 2.28 does
+    return comm->error;
+  }
   comm->pending.clear();
-  comm->error = NcclResult::kSuccess;
   for (const int rank : out) {
     comm->clique->members[static_cast<std::size_t>(rank)] = nullptr;
   }
