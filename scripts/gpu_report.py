@@ -2,7 +2,11 @@
 
 import json
 
-PLANNED_PATHS = ("staged", "direct", "nccl")
+DIRECT = "direct"
+PATHS = ("staged", DIRECT, "nccl")  # of gradients
+PATHS_BY_MPS = ("staged", "nccl")
+BY_MPS = ", MPS"  # after one: what the processes launch overlaps on the GPU; else they take turns on it
+PLANNED_WAYS = (*PATHS, *(path + BY_MPS for path in PATHS_BY_MPS))
 WANTED_HIDDEN = 0.9  # of the sums, where the plan says that so much can be
 STREAMING_TARGET = 0.85  # of the rate of a copy, what casts have to reach
 WANTED_AGAINST_TORCH = 5
@@ -53,7 +57,7 @@ def table(report):
                      f"{each['elements']} floats summed {each['steps']} times, "
                      f"{'all right' if each['good'] else 'WRONG'}, {each['step_s'] * 1e3:.1f} ms a step "
                      "(NCCL through sockets)" + loss_text(each) + ".")
-    lines += [two_nodes_text(nodes) for nodes in [report.get("two_nodes")] if nodes]
+    lines += map(two_nodes_text, report["two_nodes"])
     lines += [lost_worker_text(lost) for lost in [report.get("lost_worker")] if lost]
     for each in report["ddp"]:
         lines.append(f"- PyTorch {each['torch']}, DDP of {each['ranks']} ranks on one GPU, {each['path']}, "
@@ -62,10 +66,12 @@ def table(report):
                      f"{each['step_s'] * 1e3:.1f} ms a step (Gloo: {each['gloo_step_s'] * 1e3:.1f})"
                      f"; gradients are ready within {each['profiled_ready_s'] * 1e3:.1f} of "
                      f"{each['backward_s'] * 1e3:.1f} ms of backward.")
+    lines += [f"- Arrays of {each['library']} {each['version']} on the GPU, {each['ranks']} ranks, {each['path']}: "
+              "summed exactly, and the sums are arrays of the same library." for each in report["arrays"]]
     cut = [s["name"] for s in report["steps"]
            if s["outcome"].startswith(("no time left", "stopped after"))]
     if cut:
-        lines += ["", f"Cut off for want of time: {', '.join(cut)}."]
+        lines += ["", f"Stopped at a limit, or not begun for want of time: {', '.join(cut)}."]
     lines += target_table(report)
     lines += planned_table(report["training"])
     blocks = list(dict.fromkeys(t["blocks_per_multiprocessor"] for t in report["timings"]))
@@ -94,15 +100,18 @@ def loss_text(run):
     if "lost" not in run:
         return ""
     how = "ncclCommShrink" if run["regroup"] == "shrink" else "new communicators"
-    return (f"; rank {run['lost']} killed in a sum, the others heard within {run['noticed_s'] * 1e3:.0f} ms, and "
-            f"after {run['summed_again_s']:.1f} s more had summed {run['steps']} times again, by {how}")
+    what = "stopped" if run["by"] == "stop" else "killed"
+    return (f"; rank {run['lost']} {what} in a sum, the others, told of it, had given that up within "
+            f"{run['noticed_s'] * 1e3:.0f} ms, and after {run['summed_again_s']:.1f} s more had summed {run['steps']} "
+            f"times again, by {how}")
 
 
 def two_nodes_text(nodes):
     """Figures of the plan are of the round times that it was made with, not of this machine."""
     waits = [rank["sync_wait_s"] * 1e3 for rank in nodes["ranks"]]
-    return (f"- 2 nodes of 2 ranks, {nodes['transport']}, int8: {nodes['steps']} steps of digits-mlp, loss "
-            f"{nodes['losses'][0]:.3f} to {nodes['losses'][-1]:.3f}, {nodes['step_time_s'] * 1e3:.1f} ms a step, "
+    return (f"- 2 nodes of 2 ranks{nodes['sharing']}, {nodes['transport']}, int8: {nodes['steps']} steps of "
+            f"digits-mlp, loss {nodes['losses'][0]:.3f} to {nodes['losses'][-1]:.3f}, "
+            f"{nodes['step_time_s'] * 1e3:.1f} ms a step, "
             f"of which the ranks wait {min(waits):.1f} to {max(waits):.1f} ms for sums "
             f"({nodes['sync_share']:.0%}; the plan, made for GPUs of their own, has "
             f"{nodes['plan_step_time_s'] * 1e3:.1f} ms and {nodes['plan_sync_share']:.0%}); "
@@ -161,9 +170,9 @@ def targets(report):
         rows.append(("rates of the codecs", "as in README.md", "not measured", None))
     return [dict(zip(("what", "must", "found", "met"), row))
             for row in [*rows, *feedback_targets(first), torch_target(report, first),
-                        *map(hidden_target, PLANNED_PATHS,
-                             [[t for t in report["training"] if t["path"] == path]
-                              for path in PLANNED_PATHS])]]
+                        *map(hidden_target, PLANNED_WAYS,
+                             [[t for t in report["training"] if t["path"] == way]
+                              for way in PLANNED_WAYS])]]
 
 
 def feedback_targets(timings):

@@ -106,7 +106,7 @@ if "TEST_ALL" not in os.environ:
     if "--help" not in sys.argv:
         print(json.dumps({{"ranks": int(sys.argv[2]), "elements": len(os.environ["RACKRAIL_NCCL_LIBRARY"]),
                           "steps": 3, "path": "NCCL", "codec": "none", "good": True, "wrong": 0,
-                          "step_s": 0.25, **({{"lost": 2, "regroup": "join", "noticed_s": 0.125,
+                          "step_s": 0.25, **({{"lost": 2, "regroup": "join", "by": "kill", "noticed_s": 0.125,
                           "summed_again_s": 4.0}} if "--lose" in sys.argv else {{}})}}))
     sys.exit(0)
 words = sys.argv[1:]
@@ -146,7 +146,8 @@ class BundleTest(unittest.TestCase):
         self.bundle = pathlib.Path(folder.name)
         (self.bundle / "bin").mkdir()
         shutil.copy(SCRIPT, self.bundle / "gpu-check")
-        shutil.copy(pathlib.Path(SCRIPT).with_name("gpu_report.py"), self.bundle)
+        for name in ("gpu_inputs.py", "gpu_report.py", "gpu_steps.py"):
+            shutil.copy(pathlib.Path(SCRIPT).with_name(name), self.bundle)
         self.add_program("gpu_check", WRAPPER.format(python=sys.executable, program=PROGRAM))
         self.add_program("conformance_codec_test", CASES.format(first="passed\\tdevice codec: bytes"))
         self.add_program("conformance_training_test", CASES.format(first="passed\\tGPU training: losses"))
@@ -155,6 +156,7 @@ class BundleTest(unittest.TestCase):
         training.write_text(small_training())
         self.add_program("rackrail", RACKRAIL.format(python=sys.executable, command=COMMAND,
                                                      training=training))
+        os.environ["RACKRAIL_MPS_CONTROL"] = "/nonexistent"  # no daemon of this machine's
         self.nccl = NCCL_LIBRARY  # so that the machine's own libraries make no difference
         self.output = self.bundle / "out"
 

@@ -22,6 +22,7 @@ sys.path.insert(0, str(pathlib.Path(SCRIPT).resolve().parent))
 sys.dont_write_bytecode = True
 
 import gpu_report  # noqa: E402
+import gpu_steps  # noqa: E402
 
 
 class Program(unittest.TestCase):
@@ -86,7 +87,7 @@ class Script(BundleTest):
                      "NCCL in pairs, UCX between them, 4 ranks",
                      "NCCL in pairs, UCX between them, 4 ranks, FP16", "UCX alone, 4 ranks",
                      "NCCL, 4 ranks, one of which is killed", "rackrail info",
-                     "NCCL, 4 ranks, one of which is killed and left out by ncclCommShrink",
+                     "NCCL, 4 ranks, one of which is stopped and left out by ncclCommShrink",
                      "NCCL in pairs, UCX between them, 4 ranks, one of which is killed",
                      "training of 2 nodes of 2 ranks, whose rank 1 is killed",
                      "training of 2 nodes of 2 ranks, NCCL inside, UCX between"):
@@ -104,7 +105,7 @@ class Script(BundleTest):
         self.assertEqual(report["lost_worker"]["workers"], 3)
         self.assertIn("feature", report["info"])
         self.assertIn(report["info"].splitlines()[0], (self.output / "gpu-report.md").read_text())
-        self.assertEqual(report["two_nodes"]["transport"], f"{hybrid} and ucx")
+        self.assertEqual([each["transport"] for each in report["two_nodes"]], [f"{hybrid} and ucx"])
         self.assertEqual(report["libraries"]["nccl"], self.nccl)
         self.assertEqual({row["blocks_per_multiprocessor"] for row in report["timings"]}, {2, 3})
         text = (self.output / "gpu-report.md").read_text()
@@ -120,11 +121,12 @@ class Script(BundleTest):
         self.assertRegex(text, f"- 4 ranks on one GPU, {hybrid}, codec fp16: 50001 floats .*, all right, ")
         self.assertRegex(text, f"- 2 nodes of 2 ranks, {hybrid} and ucx, int8: 2 steps .* of which the ranks wait "
                                r"[0-9.]+ to [0-9.]+ ms for sums .* the plan, .* has [0-9.]+ ms .* parameters agree")
-        self.assertRegex(text, r"rank 2 killed in a sum, the others heard within \d+ ms, .*, by ncclCommShrink")
+        self.assertRegex(text, r"rank 2 stopped in a sum, the others, told of it, had given that up within \d+ ms, .*, "
+                         "by ncclCommShrink")
         self.assertIn("node0 lost, on again after 0.5 s; 2 steps, the last by 3 workers", text)
         self.assertIn("- conformance tests: 2 cases passed, 0 failed, 1 skipped; last: too large: no memory.",
                       text)
-        self.assertNotIn("Cut off", text)
+        self.assertNotIn("Stopped at a limit", text)
 
     def check_targets(self, report, text):
         """Each target has its row, whatever this machine's figures are."""
@@ -167,12 +169,13 @@ class Script(BundleTest):
             ("int8 encode with feedback: beyond int8 encode", False),
             ("topk encode with feedback: beyond topk encode", False),
             ("top-k against torch.topk", False), ("sums hidden by backward, staged", None),
-            ("sums hidden by backward, direct", None), ("sums hidden by backward, nccl", False)])
+            ("sums hidden by backward, direct", None), ("sums hidden by backward, nccl", False),
+            ("sums hidden by backward, staged, MPS", None), ("sums hidden by backward, nccl, MPS", None)])
         report["torch"]["topk_s"] = 7.5
         report["timings"][2].update(median_s=1.87)
         training["reached"] = True
         self.assertEqual([row["met"] for row in gpu_report.targets(report)],
-                         [True, False, True, True, True, False, True, None, None, True])
+                         [True, False, True, True, True, False, True, None, None, True, None, None])
 
     def test_another_ucx_comes_before_that_of_the_bundle(self):
         """The bundle's programs take the bundle's libraries whatever LD_LIBRARY_PATH says."""
@@ -200,7 +203,7 @@ echo '{"features": [{"name": "messages of GPUs", "available": '$has', "detail": 
         self.addCleanup(os.environ.pop, "TEST_DIFFERS")
         checker = self.load_script()
         checker.BUNDLE = self.bundle
-        report = {"libraries": {"nccl": "x", "cublas": "x"}}
+        report = {"libraries": {"nccl": "x", "cublas": "x"}, "two_nodes": []}
         checked = checker.Run(100)
         checker.check_two_nodes(checked, report)
         self.assertEqual([step["outcome"] for step in checked.steps],
@@ -315,7 +318,7 @@ echo '{"features": [{"name": "messages of GPUs", "available": '$has', "detail": 
         self.assertEqual(report["nccl"], [])
         text = (self.output / "gpu-report.md").read_text()
         self.assertIn("| verification | exit status -6 in int8 |", text)
-        self.assertIn("Cut off for want of time: verification, after int8.", text)
+        self.assertIn("Stopped at a limit, or not begun for want of time: verification, after int8.", text)
 
     def test_a_step_ends_with_all_its_processes(self):
         checker = self.load_script()
@@ -418,7 +421,8 @@ echo '{"features": [{"name": "messages of GPUs", "available": '$has', "detail": 
 
     def test_what_hangs_takes_no_other_parts_time(self):
         checker = self.load_script()
-        checker.LEAST_TIME = 1
+        self.addCleanup(setattr, gpu_steps, "LEAST_TIME", gpu_steps.LEAST_TIME)
+        gpu_steps.LEAST_TIME = 1
         run = checker.Run(9)
         for name, left in (("one", 6), ("two", 3), ("three", 0)):
             run.part(name, lambda r: [r.step("hangs", ["sleep", "300"], 60),
@@ -427,7 +431,7 @@ echo '{"features": [{"name": "messages of GPUs", "available": '$has', "detail": 
 
     def test_all_parts_fit_into_eight_minutes(self):
         checker = self.load_script()
-        longest_step = checker.END_LIMIT + 2
+        longest_step = gpu_steps.END_LIMIT + 2
         self.assertLess(checker.TIME_LIMIT + longest_step + checker.PROBE_LIMIT / 4, 480)
         for _, _, seconds in checker.PARTS:
             self.assertGreaterEqual(seconds, 20)
@@ -475,13 +479,64 @@ echo '{"features": [{"name": "messages of GPUs", "available": '$has', "detail": 
 
     def test_without_libraries_no_training_is_planned(self):
         checker = self.load_script()
-        checker.PLANNED_PATHS = ("nccl",)
+        checker.PATHS = ("nccl",)
         run = checker.Run(60)
         for libraries, expected in (({"cublas": None, "nccl": "x"}, "no cuBLAS on this machine"),
                                     ({"cublas": "x", "nccl": None}, "no libnccl.so.2")):
             report = {"libraries": libraries, "training": []}
             checker.check_planned(run, report, None)
             self.assertIn(expected, run.steps[-1]["outcome"])
+
+    def test_trainings_are_planned_again_under_a_daemon_of_mps(self):
+        checker = self.load_script()
+        checker.BUNDLE, checker.PATHS_BY_MPS = self.bundle, ("staged",)
+        run = checker.Run(100)
+        report = {"libraries": {"cublas": "x", "nccl": "x"}, "training": [], "two_nodes": []}
+        checker.check_planned_by_mps(run, report, None)
+        names = ["planned training, 4 ranks, staged, MPS", f"{checker.TWO_NODES}, MPS"]
+        self.assertEqual([(step["name"], step["outcome"]) for step in run.steps],
+                         [(name, "skipped: no nvidia-cuda-mps-control on this machine") for name in names])
+        told = self.bundle / "told"
+        control = self.bundle / "control"
+        control.write_text(f"""#!/bin/sh
+echo "$* $CUDA_MPS_PIPE_DIRECTORY" >> {told}
+[ -d "$CUDA_MPS_LOG_DIRECTORY" ] || exit 1
+if [ "$1" = -f ]; then
+  touch "$CUDA_MPS_PIPE_DIRECTORY/control"
+  while [ -e "$CUDA_MPS_PIPE_DIRECTORY/control" ]; do sleep 0.05; done
+else
+  cat >> {told}
+  rm "$CUDA_MPS_PIPE_DIRECTORY/control"
+fi
+""")
+        control.chmod(0o755)
+        os.environ["RACKRAIL_MPS_CONTROL"] = str(control)
+        run.steps.clear()
+        checker.check_planned_by_mps(run, report, None)
+        self.assertEqual({step["outcome"] for step in run.steps}, {"good"}, run.steps)
+        self.assertEqual([each["path"] for each in report["training"]], ["staged, MPS"])
+        self.assertEqual([each["sharing"] for each in report["two_nodes"]], [", MPS"])
+        pipe = run.steps[0]["command"][1].removeprefix("CUDA_MPS_PIPE_DIRECTORY=")
+        self.assertEqual(told.read_text().splitlines(), [f"-f {pipe}", f" {pipe}", "quit"])
+        self.assertEqual(run.steps[-1]["command"][1], run.steps[0]["command"][1])
+        self.assertFalse(pathlib.Path(pipe).exists())
+
+    def test_a_daemon_of_mps_that_serves_nobody_or_hangs_costs_its_part_only(self):
+        checker = self.load_script()
+        checker.BUNDLE = self.bundle
+        self.addCleanup(setattr, gpu_steps, "ASK_LIMIT", gpu_steps.ASK_LIMIT)
+        gpu_steps.ASK_LIMIT = 1
+        control = self.bundle / "control"
+        os.environ["RACKRAIL_MPS_CONTROL"] = str(control)
+        for text in ("exit 1", "exec sleep 300"):
+            with self.subTest(text=text):
+                control.write_text(f"#!/bin/sh\n{text}\n")
+                control.chmod(0o755)
+                run = checker.Run(100)
+                run.asked = lambda command, limit=1: "not shared"
+                checker.check_planned_by_mps(run, {}, None)
+                self.assertEqual({step["outcome"] for step in run.steps},
+                                 {f"skipped: {control} serves nobody here"})
 
     def test_whether_enough_is_hidden_depends_on_the_plan(self):
         reached = self.load_script().reached

@@ -4,10 +4,12 @@
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <mutex>
 #include <optional>
 #include <stdexcept>
 #include <thread>
 #include <utility>
+#include <vector>
 
 namespace rackrail::runtime {
 namespace {
@@ -106,6 +108,45 @@ class SilentTransport final : public LonelyTransport {
   std::optional<Landing> landing_;
 };
 
+/// Keeps what is sent, and ends none of it before it is told to.
+class HoldingTransport final : public LonelyTransport {
+ public:
+  std::string_view name() const override { return "holding"; }
+  void send(Rank /*destination*/, const SliceHeader& /*header*/, std::span<const std::byte> payload,
+            SendCompletion done) override {
+    const std::lock_guard lock(mutex_);
+    first_bytes_.push_back(payload.front());
+    held_.push_back(std::move(done));
+  }
+  std::size_t progress() override {
+    const std::lock_guard lock(mutex_);
+    if (!lets_go || held_.empty()) {
+      return 0;
+    }
+    held_.back()();
+    held_.pop_back();
+    return 1;
+  }
+  void sleep(Duration /*at_most*/) override {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  void wake() override {}
+  void close(Duration /*deadline*/) noexcept override {}
+
+  /// The first byte of each message that was sent.
+  std::vector<std::byte> first_bytes() const {
+    const std::lock_guard lock(mutex_);
+    return first_bytes_;
+  }
+
+  std::atomic<bool> lets_go = false;
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<std::byte> first_bytes_;
+  std::vector<SendCompletion> held_;
+};
+
 DeviceProgram one_exchange() {
   DeviceProgram program;
   ExchangeOperation exchange;
@@ -135,6 +176,39 @@ struct OneRank {
   DeviceBuffer<std::byte> memory;
   HostMessages messages;
 };
+
+TEST_CASE("a staged piece is copied from the device while those before it are on the wire") {
+  constexpr std::size_t kPiece = 64;
+  const std::vector<std::byte> wanted{std::byte{1}, std::byte{2}, std::byte{3}};
+  HoldingTransport transport;
+  DeviceProgram program;
+  program.operations.push_back(
+      {.lane = DeviceLane::kMessages,
+       .what = ExchangeOperation{.messages = {{.transfer = TransferId(0U),
+                                               .peer = Rank(1),
+                                               .is_send = true,
+                                               .is_gradient = true,
+                                               .offset = 0,
+                                               .bytes = wanted.size() * kPiece}}}});
+  const CudaStream stream;
+  const DeviceBuffer<std::byte> memory(wanted.size() * kPiece);
+  std::vector<std::byte> values;
+  for (const std::byte first : wanted) {
+    values.insert(values.end(), kPiece, first);
+  }
+  copy_to_device<std::byte>(values, memory, stream.get());
+  HostMessages messages(transport, {.piece_bytes = kPiece});
+  messages.prepare(BucketId(0), program);
+  messages.enqueue(BucketId(0), std::get<ExchangeOperation>(program.operations.front().what),
+                   memory.span(), {}, stream.get());
+  const auto end = Clock::now() + std::chrono::seconds(20);
+  while (transport.first_bytes().size() < wanted.size() && Clock::now() < end) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  CHECK(transport.first_bytes() == wanted);  // and none of these sends has ended
+  transport.lets_go = true;
+  messages.check_health();
+}
 
 TEST_CASE("a transport that fails again and again is left alone in between") {
   BrokenTransport transport;

@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+import sys
 import unittest
 from pathlib import Path
 
@@ -75,6 +76,12 @@ class Bundle(harness.CommandTest):
         files = [file for file in self.bundle.rglob("*") if file.is_file()]
         self.assertEqual([file for file in files if file.is_symlink()], [])
         self.assertLess(sum(file.stat().st_size for file in files), MOST_BYTES)
+
+    def test_its_scripts_find_what_they_import(self):
+        for script in ("gpu-check", "torch_check.py"):
+            result = subprocess.run([sys.executable, str(self.bundle / script), "--help"], check=False,
+                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            self.assertEqual((result.returncode, result.stderr), (0, ""))
 
     def test_it_trains_in_a_root_that_has_nothing_else(self):
         if reason := why_no_root():
