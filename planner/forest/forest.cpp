@@ -13,6 +13,7 @@
 #include "planner/forest/logical_network.hpp"
 #include "planner/forest/shallow_trees.hpp"
 #include "planner/forest/unequal_trees.hpp"
+#include "planner/forest/widest_trees.hpp"
 #include "topology/flow_network.hpp"
 
 namespace rackrail::planner {
@@ -28,6 +29,7 @@ constexpr int kMostShallowTries = 4;
 constexpr std::int64_t kMostUnequalUnits = 12;
 constexpr std::size_t kMostRanksUnequal = 64;
 constexpr std::size_t kMostRanksUnequalExactly = 16;  // whose switches are removed exactly for it
+constexpr std::size_t kMostWidestTrees = 12;          // per rank, of which shares are looked for
 constexpr double kNearEnoughEqual = 0.99;  // of the bound: other shares are not looked for
 constexpr double kRoomOfUnequal[] = {1, 1.01, 1.03};
 // What the trees of one more forest are, on up to kMostRanksUnequalExactly ranks.
@@ -195,6 +197,10 @@ class ForestSearch {
     // Narrow links hold no tree of forests of few; but of more trees others may be left out.
     if (topology_.rank_count() <= kMostRanksUnequalExactly) {
       pool.push_back(ForestSearch(topology_, kNearlyOptimal, is_reversed_).run());
+      add_thinned();
+      pool.push_back(widest_trees(topology_, kMostWidestTrees, is_reversed_));
+      std::erase_if(pool.back().trees,
+                    [this](const Tree& tree) { return depth_of(tree) > shallow_; });
       add_thinned();
     }
     return found;

@@ -170,13 +170,12 @@ TEST_CASE("forests reach the bound of all cuts on random cables and circles") {
   }
 }
 
-TEST_CASE("at most four trees per rank keep 96 % of the bound on most random graphs") {
+TEST_CASE("at most four trees per rank keep 98 % of the bound on random graphs") {
   if (!topology::LinearProgram::is_available()) {
     RACKRAIL_SKIP("no solver for linear programs in this build");
   }
   constexpr std::size_t kMost = 4;
   int unequal = 0;
-  int near = 0;
   for (std::uint64_t i = 0; i < 100; ++i) {
     const std::uint64_t seed = kSeed + i;
     const Topology topology = i % 2 == 0 ? random_cables(seed) : random_circles(seed);
@@ -188,14 +187,11 @@ TEST_CASE("at most four trees per rank keep 96 % of the bound on most random gra
       CHECK(most_trees_of_a_rank(forest) <= kMost);
       const double share =
           rate_of_worst_link(topology, forest) / rate_of_worst_cut(topology, is_reversed);
-      CHECK(share >= 0.93);
-      near += share >= 0.96 ? 1 : 0;
+      CHECK(share >= 0.98);
       unequal += forest.trees_per_rank > static_cast<std::int64_t>(kMost) ? 1 : 0;
     }
   }
-  CAPTURE(unequal, near);
   CHECK(unequal > 0);
-  CHECK(near >= 198);
 }
 
 TEST_CASE("forests reach what switches can pass on of what they receive") {
