@@ -3,38 +3,53 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
-
-#include "planner/schedules/builder.hpp"
+#include <utility>
 
 namespace rackrail::planner {
 
-void TimedMoves::begin_chunk(double share) {
+void TimedMoves::begin_chunks(std::span<const double> shares) {
+  first_ = weights_.size();
   for (auto& at_rank : here_) {
-    at_rank.clear();
+    at_rank.assign(shares.size(), {});
   }
-  weights_.push_back(
-      static_cast<std::uint32_t>(std::max<std::int64_t>(1, std::llround(units_ * share))));
+  for (const double share : shares) {
+    weights_.push_back(
+        static_cast<std::uint32_t>(std::max<std::int64_t>(1, std::llround(units_ * share))));
+  }
 }
 
-std::uint32_t TimedMoves::reduce(Rank src, Rank dst, double time) {
-  const std::uint32_t number = add(plan::TransferOp::kReduce, src, dst, time);
-  here_[dst.index()].push_back(number);
+std::uint32_t TimedMoves::reduce(Rank src, Rank dst, double time, GraphBuilder::Range range) {
+  const std::uint32_t number = add(plan::TransferOp::kReduce, src, dst, time, range);
+  for (std::uint32_t chunk = range.begin; chunk < range.begin + range.count; ++chunk) {
+    here_[dst.index()][chunk].push_back(number);
+  }
   return number;
 }
 
-std::uint32_t TimedMoves::copy(Rank src, Rank dst, double time) {
-  const std::uint32_t number = add(plan::TransferOp::kCopy, src, dst, time);
-  here_[dst.index()] = {number};
+std::uint32_t TimedMoves::copy(Rank src, Rank dst, double time, GraphBuilder::Range range) {
+  const std::uint32_t number = add(plan::TransferOp::kCopy, src, dst, time, range);
+  for (std::uint32_t chunk = range.begin; chunk < range.begin + range.count; ++chunk) {
+    here_[dst.index()][chunk] = {number};
+  }
   return number;
 }
 
-std::uint32_t TimedMoves::add(plan::TransferOp op, Rank src, Rank dst, double time) {
-  const std::vector<std::uint32_t>& after = here_[src.index()];
+std::uint32_t TimedMoves::add(plan::TransferOp op, Rank src, Rank dst, double time,
+                              GraphBuilder::Range range) {
+  Numbers after;
+  for (std::uint32_t chunk = range.begin; chunk < range.begin + range.count; ++chunk) {
+    const Numbers& of_chunk = here_[src.index()][chunk];
+    after.insert(after.end(), of_chunk.begin(), of_chunk.end());
+  }
+  if (range.count > 1) {
+    std::ranges::sort(after);
+    after.erase(std::ranges::unique(after).begin(), after.end());
+  }
   for (const std::uint32_t before : after) {
     time = std::max(time, moves_[before].time);
   }
-  const auto chunk = static_cast<std::uint32_t>(weights_.size() - 1);
-  moves_.push_back({time, op, src, dst, chunk, after});
+  range.begin += static_cast<std::uint32_t>(first_);
+  moves_.push_back({time, op, src, dst, range, std::move(after)});
   return static_cast<std::uint32_t>(moves_.size() - 1);
 }
 
@@ -57,10 +72,9 @@ plan::TransferGraph TimedMoves::graph(const std::string& name, const ScheduleReq
     for (const std::uint32_t before : waits) {
       after.push_back(ids[before]);
     }
-    const GraphBuilder::Range range{move.chunk, 1};
     ids[number] = move.op == plan::TransferOp::kReduce
-                      ? builder.reduce(move.src, move.dst, range, after)
-                      : builder.copy(move.src, move.dst, range, after);
+                      ? builder.reduce(move.src, move.dst, move.range, after)
+                      : builder.copy(move.src, move.dst, move.range, after);
   }
   return builder.take();
 }

@@ -1,20 +1,23 @@
 // Moves of chunks between ranks, each with the time at which it is to begin in a schedule of even
-// steps, as a transfer graph in the order of these times: what bypass_rings.hpp, uneven_rings.hpp
-// and relayed_exchange.hpp write their all-reduces with.
+// steps, as a transfer graph in the order of these times: what bypass_rings.hpp, uneven_rings.hpp,
+// relayed_exchange.hpp and crossed_racks.hpp write their all-reduces with.
 //
 // A chunk's moves are given one after the other as they follow from each other. Each waits for what
 // has come to its sender since the chunk began: all sums, or the one copy after which what came
 // before is no more to be waited for. None is earlier than what it waits for. The order matters by
-// rule 5 of plan/transfer_graph.hpp.
+// rule 5 of plan/transfer_graph.hpp. Chunks that begin together may be moved together, as far as
+// they are neighbours: such a move waits for what any of them waits for.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "plan/transfer_graph.hpp"
 #include "planner/schedule_family.hpp"
+#include "planner/schedules/builder.hpp"
 
 namespace rackrail::planner {
 
@@ -23,7 +26,7 @@ struct TimedMove {
   plan::TransferOp op = plan::TransferOp::kReduce;
   Rank src;
   Rank dst;
-  std::uint32_t chunk = 0;
+  GraphBuilder::Range range;
   std::vector<std::uint32_t> after;  ///< numbers of moves
 };
 
@@ -33,10 +36,13 @@ class TimedMoves {
   TimedMoves(std::size_t ranks, double units) : units_(units), here_(ranks) {}
 
   /// What follows moves a chunk of its own, of such a share of the buffer.
-  void begin_chunk(double share);
-  /// Returns the move's number: they count from 0 on.
-  std::uint32_t reduce(Rank src, Rank dst, double time);
-  std::uint32_t copy(Rank src, Rank dst, double time);
+  void begin_chunk(double share) { begin_chunks({&share, 1}); }
+  /// The same with several, which moves tell apart.
+  void begin_chunks(std::span<const double> shares);
+  /// Returns the move's number: they count from 0 on. The range is one of the chunks that began
+  /// last.
+  std::uint32_t reduce(Rank src, Rank dst, double time, GraphBuilder::Range range = {});
+  std::uint32_t copy(Rank src, Rank dst, double time, GraphBuilder::Range range = {});
 
   /// Adds to what a move waits for others that are before it in order. Asked for each move once, in
   /// this order.
@@ -48,12 +54,15 @@ class TimedMoves {
                             const WaitMore& wait_more = {}) const;
 
  private:
-  std::uint32_t add(plan::TransferOp op, Rank src, Rank dst, double time);
+  using Numbers = std::vector<std::uint32_t>;
+  std::uint32_t add(plan::TransferOp op, Rank src, Rank dst, double time,
+                    GraphBuilder::Range range);
 
   double units_;
   std::vector<std::uint32_t> weights_;  ///< of chunks
   std::vector<TimedMove> moves_;
-  std::vector<std::vector<std::uint32_t>> here_;  ///< by rank, what its part of the chunk waits for
+  std::size_t first_ = 0;                   ///< of the chunks that began last
+  std::vector<std::vector<Numbers>> here_;  ///< by rank and chunk, what its part of that waits for
 };
 
 }  // namespace rackrail::planner

@@ -90,6 +90,32 @@ TEST_CASE_METHOD(TimedMovesTest, "a move waits for what has come to its sender i
   }
 }
 
+TEST_CASE_METHOD(TimedMovesTest, "neighbours move together, after what any of them waits for") {
+  TimedMoves moves(4, 100);
+  moves.begin_chunk(0.2);
+  moves.reduce(Rank(0), Rank(1), 9);
+  moves.begin_chunks(std::vector{0.3, 0.1, 0.4});
+  const std::uint32_t first = moves.reduce(Rank(0), Rank(1), 0, {0, 2});
+  const std::uint32_t second = moves.reduce(Rank(2), Rank(1), 1, {1, 2});
+  moves.reduce(Rank(1), Rank(3), 2, {0, 1});
+  moves.reduce(Rank(1), Rank(3), 2, {0, 3});
+  moves.copy(Rank(3), Rank(1), 3, {1, 1});
+  moves.copy(Rank(1), Rank(0), 4, {1, 2});
+  const plan::TransferGraph graph = graph_of(moves);
+  const auto weights = graph.chunk_weights();
+  CHECK(Numbers(weights.begin(), weights.end()) == Numbers{20, 30, 10, 40});
+  REQUIRE(graph.transfers().size() == 7);
+  CHECK(graph.transfers()[0].chunk_begin == 1);
+  CHECK(graph.transfers()[0].chunk_count == 2);
+  CHECK(graph.transfers()[1].chunk_begin == 2);
+  CHECK(graph.transfers()[1].chunk_count == 2);
+  CHECK(waits_of(graph, 2) == Numbers{first - 1});
+  CHECK(waits_of(graph, 3) == Numbers{first - 1, second - 1});
+  CHECK(waits_of(graph, 4) == Numbers{3});     // no sum but that of all three
+  CHECK(waits_of(graph, 5) == Numbers{1, 4});  // the copy of one, a sum of the other
+  CHECK(graph.transfers()[6].chunk_begin == 0);
+}
+
 TEST_CASE_METHOD(TimedMovesTest, "no move is earlier than what it waits for") {
   TimedMoves moves(4, 100);
   moves.begin_chunk(0.5);
