@@ -15,14 +15,20 @@ bool is_part_of_machine(NodeKind kind) {
          kind == NodeKind::kNic || kind == NodeKind::kNvSwitch;
 }
 
-/// Vertices that are in one machine, if one of them is an NVSwitch.
+bool is_nvlink_of_gpus(const Topology& topology, const Link& link) {
+  return link.kind == LinkKind::kNvlink && topology.node(link.from).kind == NodeKind::kGpu &&
+         topology.node(link.to).kind == NodeKind::kGpu;
+}
+
+/// Vertices that are in one machine, if an NVSwitch or an NVLink is in it.
 DisjointSets parts_of_machines(const Topology& topology) {
   DisjointSets machines(topology.node_count());
   for (std::size_t l = 0; l < topology.link_count(); ++l) {
     const Link& link = topology.link(LinkId(l));
     const NodeKind from = topology.node(link.from).kind;
     const NodeKind to = topology.node(link.to).kind;
-    const bool may_lead_out = from == to && (from == NodeKind::kGpu || from == NodeKind::kNic);
+    const bool may_lead_out = from == to && (from == NodeKind::kGpu || from == NodeKind::kNic) &&
+                              !is_nvlink_of_gpus(topology, link);
     if (is_part_of_machine(from) && is_part_of_machine(to) && !may_lead_out) {
       machines.join(link.from.value(), link.to.value());
     }
@@ -30,20 +36,37 @@ DisjointSets parts_of_machines(const Topology& topology) {
   return machines;
 }
 
+/// Of machines with an NVSwitch, or with an NVLink between GPUs.
+std::map<std::uint32_t, std::string> machine_names(const Topology& topology,
+                                                   const std::vector<std::uint32_t>& machine_of) {
+  std::set<std::uint32_t> meshed;
+  for (std::size_t l = 0; l < topology.link_count(); ++l) {
+    if (const Link& link = topology.link(LinkId(l)); is_nvlink_of_gpus(topology, link)) {
+      meshed.insert(machine_of[link.from.index()]);
+    }
+  }
+  std::map<std::uint32_t, std::string> names;
+  for (const NodeKind kind : {NodeKind::kNvSwitch, NodeKind::kGpu}) {
+    for (std::size_t v = 0; v < topology.node_count(); ++v) {
+      const Node& node = topology.node(NodeId(v));
+      if (node.kind == kind && (kind == NodeKind::kNvSwitch || meshed.contains(machine_of[v]))) {
+        names.emplace(machine_of[v], node.name);
+      }
+    }
+  }
+  return names;
+}
+
 }  // namespace
 
 std::vector<std::string> hosts_by_structure(const Topology& topology) {
   const std::vector<std::uint32_t> machine_of = parts_of_machines(topology).numbers();
-  std::map<std::uint32_t, std::string> names;  // by machine
   for (std::size_t v = 0; v < topology.node_count(); ++v) {
-    const Node& node = topology.node(NodeId(v));
-    if (!node.host.empty()) {
+    if (!topology.node(NodeId(v)).host.empty()) {
       return {};
     }
-    if (node.kind == NodeKind::kNvSwitch) {
-      names.emplace(machine_of[v], node.name);
-    }
   }
+  std::map<std::uint32_t, std::string> names = machine_names(topology, machine_of);
   std::map<std::uint32_t, std::size_t> ranks;  // by machine with a name
   for (std::size_t r = 0; r < topology.rank_count(); ++r) {
     const std::uint32_t machine = machine_of[topology.node_of(Rank(r)).index()];

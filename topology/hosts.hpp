@@ -1,9 +1,10 @@
-// Hosts that a file does not name, told by the NVSwitches on which GPUs hang.
+// Hosts that a file does not name, told by the NVSwitches and NVLinks that join GPUs.
 //
-// An edge list of GPUs that are each on an NVSwitch and on a rail says what is inside a machine
-// only by that switch. A host is what NVSwitches join: the GPUs on them and, from these on,
-// adapters, PCIe switches and CPU sockets. Links from GPU to GPU, and from adapter to adapter, may
-// lead from one machine to another and join nothing.
+// An edge list of GPUs that are each on an NVSwitch and on a rail, or meshed by NVLinks and on a
+// rail, says what is inside a machine only by these. A host is what NVSwitches and links of kind
+// `nvlink` join: the GPUs on them and, from these on, adapters, PCIe switches and CPU sockets.
+// Other links from GPU to GPU, and from adapter to adapter, may lead from one machine to another
+// and join nothing.
 #pragma once
 
 #include <cstddef>
@@ -14,9 +15,9 @@
 
 namespace rackrail::topology {
 
-/// By vertex, the host of what is inside one: the name of its first NVSwitch; empty elsewhere.
-/// Empty altogether where no host has two ranks, where one has all of them, and where somebody
-/// named a host. O((vertices + links) log vertices).
+/// By vertex, the host of what is inside one: the name of its first NVSwitch or, without any, of
+/// its first GPU; empty elsewhere. Empty altogether where no host has two ranks, where one has all
+/// of them, and where somebody named a host. O((vertices + links) log vertices).
 std::vector<std::string> hosts_by_structure(const Topology& topology);
 
 /// Names hosts by hosts_by_structure(). Returns how many.

@@ -15,9 +15,10 @@
 // which may have columns `host_staging`, `multicasts` and `reduces` (true or false), too.
 //
 // Once it is there, the ranks are the vertices with the role `rank`, in its order. Columns after
-// `role` may be left out, and so may vertices that are plain switches. Where no vertex has a rack,
+// `role` may be left out, and so may vertices that are plain switches. A rank of it that no line
+// links is an error, unless it is alone; of a switch a note says so. Where no vertex has a rack,
 // they are told by what hangs on which switches, whatever their names (racks.hpp); without a second
-// table, hosts by NVSwitches (hosts.hpp).
+// table, hosts by NVSwitches and NVLinks (hosts.hpp).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -29,6 +30,7 @@
 #include "base/text.hpp"
 #include "topology/hosts.hpp"
 #include "topology/racks.hpp"
+#include "topology/readers/edge_list_names.hpp"
 #include "topology/readers/formats.hpp"
 
 namespace rackrail::topology {
@@ -41,22 +43,6 @@ bool starts_with_any(std::string_view name, std::initializer_list<std::string_vi
   return std::any_of(prefixes.begin(), prefixes.end(),
                      [name](std::string_view prefix) { return name.starts_with(prefix); });
 }
-
-/// The kind that a vertex name suggests.
-NodeKind kind_by_name(std::string_view name) {
-  if (name.starts_with("gpu")) return NodeKind::kGpu;
-  if (name.starts_with("host")) return NodeKind::kHost;
-  if (name.starts_with("nvswitch")) return NodeKind::kNvSwitch;
-  if (name.starts_with("nic")) return NodeKind::kNic;
-  if (name.starts_with("cpu")) return NodeKind::kCpu;
-  if (name.starts_with("pcie")) return NodeKind::kPciSwitch;
-  if (starts_with_any(name, {"tor", "leaf"})) return NodeKind::kTor;
-  if (name.starts_with("spine")) return NodeKind::kSpine;
-  if (name.starts_with("core")) return NodeKind::kCore;
-  return NodeKind::kSwitch;
-}
-
-bool is_rank_by_name(std::string_view name) { return starts_with_any(name, {"gpu", "host"}); }
 
 /// The cells of a line, without blanks around them. In quotes, commas and blanks are text and two
 /// quotes are one.
@@ -79,19 +65,6 @@ std::vector<std::string> cells_of(std::string_view line) {
     if (comma == std::string_view::npos) return cells;
     line = rest.substr(comma + 1);
   }
-}
-
-/// Text that cells_of gives back as it is.
-std::string quoted(const std::string& text) {
-  const bool is_plain = text.find_first_of(",\"") == std::string::npos && trimmed(text) == text &&
-                        !text.starts_with('#');
-  if (is_plain) return text;
-  std::string result = "\"";
-  for (const char c : text) {
-    result += c;
-    if (c == '"') result += c;
-  }
-  return result + '"';
 }
 
 bool is_header(const std::vector<std::string>& cells, std::string_view first,
@@ -177,6 +150,7 @@ class EdgeListParser {
       add_ranks_by_name();
       hosts_by_structure_ = name_hosts(topology_);
     }
+    refuse_ranks_without_link();
     name_racks(topology_);
     return std::move(topology_);
   }
@@ -202,13 +176,32 @@ class EdgeListParser {
     }
     if (hosts_by_structure_ > 0) {
       notes.push_back(fmt::format(
-          "{} hosts are taken to be what NVSwitches join; a table '{},host' would name them",
+          "{} hosts are taken to be what NVSwitches and NVLinks join; a table '{},host' would name "
+          "them",
           hosts_by_structure_, kRankTable));
+    }
+    if (!unlinked_switches_.empty()) {
+      const UnlinkedVertex& first = unlinked_switches_.front();
+      notes.push_back(fmt::format(
+          "line {}: no link names '{}' of the table of vertices{}: a misspelt name?", first.line,
+          first.name,
+          unlinked_switches_.size() == 1
+              ? std::string()
+              : fmt::format(", nor {} more of its switches", unlinked_switches_.size() - 1)));
     }
     return notes;
   }
 
  private:
+  void refuse_ranks_without_link() const {
+    if (topology_.rank_count() > 1 && !unlinked_ranks_.empty()) {
+      const UnlinkedVertex& first = unlinked_ranks_.front();
+      throw ConfigError(ErrorContext{file_, fmt::format("line {}, column vertex", first.line),
+                                     fmt::format("'{}', which no link names", first.name),
+                                     "a rank that the table of links names"});
+    }
+  }
+
   void add_ranks_by_name() {
     for (std::size_t v = 0; v < topology_.node_count(); ++v) {
       const Node& node = topology_.node(NodeId(v));
@@ -367,7 +360,9 @@ class EdgeListParser {
   }
 
   void read_vertex(const Row& row) {
-    const NodeId id = vertex(row.name("vertex"));
+    const std::string name = row.name("vertex");
+    const bool is_linked = topology_.find_node(name).has_value();
+    const NodeId id = vertex(name);
     Node node = topology_.node(id);
     const std::string role = row.cell("role");
     if (role != "rank" && role != "switch") {
@@ -399,7 +394,16 @@ class EdgeListParser {
         row.fail("vertex", fmt::format("'{}'", node.name), "each rank once");
       topology_.add_rank(id);
     }
+    if (!is_linked) {
+      (role == "rank" ? unlinked_ranks_ : unlinked_switches_).push_back({name, row.line()});
+    }
   }
+
+  /// A row of the table of vertices.
+  struct UnlinkedVertex {
+    std::string name;
+    std::size_t line;
+  };
 
   std::string file_;
   Topology topology_;
@@ -411,6 +415,8 @@ class EdgeListParser {
   std::size_t first_row_both_ways_ = 0;
   std::vector<std::string> ends_without_rank_;  // where names say what is a rank
   std::size_t hosts_by_structure_ = 0;
+  std::vector<UnlinkedVertex> unlinked_ranks_;
+  std::vector<UnlinkedVertex> unlinked_switches_;
 };
 
 class EdgeListReader : public Reader {
@@ -439,153 +445,23 @@ class EdgeListReader : public Reader {
   }
 };
 
-/// Hosts by vertex, as a file without them has them.
-std::vector<std::string> hosts_by_names(Topology topology) {
-  for (std::size_t v = 0; v < topology.node_count(); ++v) {
-    Node node = topology.node(NodeId(v));
-    node.host.clear();
-    topology.set_node_properties(NodeId(v), node);
-  }
-  std::vector<std::string> hosts = hosts_by_structure(topology);
-  hosts.resize(topology.node_count());
-  return hosts;
-}
-
-/// Whether the rule of the names alone gives the same ranks in the same order.
-bool names_say_it_all(const Topology& topology, const std::vector<NodeId>& appearance) {
-  const std::vector<std::string> racks = racks_by_structure(topology);
-  const std::vector<std::string> hosts = hosts_by_names(topology);
-  std::uint32_t next = 0;
-  for (const NodeId id : appearance) {
-    const Node& node = topology.node(id);
-    const std::optional<Rank> rank = topology.rank_of(id);
-    if (rank.has_value() != is_rank_by_name(node.name) || (rank && rank->value() != next++) ||
-        node.kind != kind_by_name(node.name) || node.host != hosts[id.index()] ||
-        node.rack != (racks.empty() ? "" : racks[id.index()]) || !node.device_class.empty() ||
-        node.memory || node.host_staging > Bandwidth(0) || node.multicasts || node.reduces) {
-      return false;
-    }
-  }
-  return appearance.size() == topology.node_count();
-}
-
-/// A column that is written where somebody has something in it.
-template <typename Row>
-struct OptionalColumn {
-  const char* name;
-  std::string (*cell)(const Row&);
-};
-
-std::string text_of(Bandwidth rate) { return rate > Bandwidth(0) ? to_exact_string(rate) : ""; }
-std::string text_of(Bytes bytes) { return bytes > Bytes(0) ? to_exact_string(bytes) : ""; }
-std::string text_of(Duration time) { return time > Duration() ? to_exact_string(time) : ""; }
-std::string text_of(bool flag) { return flag ? "true" : ""; }
-
-constexpr OptionalColumn<Link> kLinkColumns[] = {
-    {"tier", [](const Link& link) { return quoted(link.tier); }},
-    {"overhead", [](const Link& link) { return text_of(link.overhead); }},
-    {"receive_overhead", [](const Link& link) { return text_of(link.receive_overhead); }},
-    {"flow_bandwidth", [](const Link& link) { return text_of(link.flow_bandwidth); }},
-    {"burst", [](const Link& link) { return text_of(link.burst); }},
-    {"cpu_share",
-     [](const Link& link) {
-       return link.cpu_share > 0 ? fmt::format("{}", link.cpu_share) : std::string();
-     }},
-    {"adapter", [](const Link& link) { return quoted(link.adapter); }},
-};
-constexpr OptionalColumn<Node> kVertexColumns[] = {
-    {"host_staging", [](const Node& node) { return text_of(node.host_staging); }},
-    {"multicasts", [](const Node& node) { return text_of(node.multicasts); }},
-    {"reduces", [](const Node& node) { return text_of(node.reduces); }},
-};
-
-/// Those in which one of `count` rows has something.
-template <typename Row, std::size_t N, typename RowAt>
-std::vector<OptionalColumn<Row>> used(const OptionalColumn<Row> (&columns)[N], std::size_t count,
-                                      const RowAt& row_at) {
-  std::vector<OptionalColumn<Row>> result;
-  for (const OptionalColumn<Row>& column : columns) {
-    for (std::size_t i = 0; i < count; ++i) {
-      if (!column.cell(row_at(i)).empty()) {
-        result.push_back(column);
-        break;
-      }
-    }
-  }
-  return result;
-}
-
-template <typename Row>
-std::string names_of(const std::vector<OptionalColumn<Row>>& columns) {
-  std::string text;
-  for (const OptionalColumn<Row>& column : columns) text += fmt::format(",{}", column.name);
-  return text + "\n";
-}
-
-template <typename Row>
-std::string cells_of(const std::vector<OptionalColumn<Row>>& columns, const Row& row) {
-  std::string text;
-  for (const OptionalColumn<Row>& column : columns) text += "," + column.cell(row);
-  return text + "\n";
-}
-
-std::string vertex_row(const Topology& topology, NodeId id) {
-  const Node& node = topology.node(id);
-  return fmt::format("{},{},{},{},{},{},{}", quoted(node.name),
-                     topology.rank_of(id) ? "rank" : "switch", to_string(node.kind),
-                     quoted(node.host), quoted(node.rack), quoted(node.device_class),
-                     node.memory ? to_exact_string(*node.memory) : "");
-}
-
 }  // namespace
 
+NodeKind kind_by_name(std::string_view name) {
+  if (name.starts_with("gpu")) return NodeKind::kGpu;
+  if (name.starts_with("host")) return NodeKind::kHost;
+  if (name.starts_with("nvswitch")) return NodeKind::kNvSwitch;
+  if (name.starts_with("nic")) return NodeKind::kNic;
+  if (name.starts_with("cpu")) return NodeKind::kCpu;
+  if (name.starts_with("pcie")) return NodeKind::kPciSwitch;
+  if (starts_with_any(name, {"tor", "leaf"})) return NodeKind::kTor;
+  if (name.starts_with("spine")) return NodeKind::kSpine;
+  if (name.starts_with("core")) return NodeKind::kCore;
+  return NodeKind::kSwitch;
+}
+
+bool is_rank_by_name(std::string_view name) { return starts_with_any(name, {"gpu", "host"}); }
+
 std::unique_ptr<Reader> make_edge_list_reader() { return std::make_unique<EdgeListReader>(); }
-
-bool is_reverse_of(const Link& back, const Link& link) {
-  return back.from == link.to && back.to == link.from && back.bandwidth == link.bandwidth &&
-         back.latency == link.latency && back.kind == link.kind && back.tier == link.tier &&
-         back.overhead == link.overhead && back.receive_overhead == link.receive_overhead &&
-         back.flow_bandwidth == link.flow_bandwidth && back.burst == link.burst &&
-         back.cpu_share == link.cpu_share && back.adapter == link.adapter;
-}
-
-std::string to_edge_list(const Topology& topology) {
-  const std::size_t count = topology.link_count();
-  bool is_duplex = count % 2 == 0;
-  for (std::size_t l = 0; is_duplex && l < count; l += 2) {
-    is_duplex = is_reverse_of(topology.link(LinkId(l + 1)), topology.link(LinkId(l)));
-  }
-  std::string text = is_duplex ? "" : "# directed\n";
-  const auto link_columns =
-      used(kLinkColumns, count, [&](std::size_t l) { return topology.link(LinkId(l)); });
-  text += "source,target,bandwidth,latency,kind" + names_of(link_columns);
-  std::vector<NodeId> appearance;
-  std::vector<bool> seen(topology.node_count());
-  for (std::size_t l = 0; l < count; l += is_duplex ? 2 : 1) {
-    const Link& link = topology.link(LinkId(l));
-    for (const NodeId end : {link.from, link.to}) {
-      if (!seen[end.index()]) appearance.push_back(end);
-      seen[end.index()] = true;
-    }
-    text += fmt::format("{},{},{},{},{}", quoted(topology.node(link.from).name),
-                        quoted(topology.node(link.to).name), to_exact_string(link.bandwidth),
-                        to_exact_string(link.latency), to_string(link.kind));
-    text += cells_of(link_columns, link);
-  }
-  if (names_say_it_all(topology, appearance)) return text;
-  const auto vertex_columns = used(kVertexColumns, topology.node_count(),
-                                   [&](std::size_t v) { return topology.node(NodeId(v)); });
-  text += "\nvertex,role,kind,host,rack,device_class,memory" + names_of(vertex_columns);
-  const auto add = [&](NodeId id) {
-    text += vertex_row(topology, id) + cells_of(vertex_columns, topology.node(id));
-  };
-  for (std::size_t r = 0; r < topology.rank_count(); ++r) {
-    add(topology.node_of(Rank(r)));
-  }
-  for (std::size_t v = 0; v < topology.node_count(); ++v) {
-    if (!topology.rank_of(NodeId(v))) add(NodeId(v));
-  }
-  return text;
-}
 
 }  // namespace rackrail::topology

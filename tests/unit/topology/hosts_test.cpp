@@ -63,6 +63,41 @@ TEST_CASE("hosts of GPUs that are on an NVSwitch and on a rail") {
         Partition{{"gpu0", "gpu1"}, {"gpu2"}});
 }
 
+TEST_CASE("GPUs that NVLinks join are one host, and other cables between GPUs join nothing") {
+  const auto row = [](const char* ends, const char* kind) {
+    return std::string(ends) + ",1 GB/s,1 us," + kind + "\n";
+  };
+  const std::string header = "source,target,bandwidth,latency,kind\n";
+  const std::string rails = row("gpu0,rail0", "host-link") + row("gpu2,rail0", "host-link") +
+                            row("gpu1,rail1", "host-link") + row("gpu3,rail1", "host-link");
+  const auto meshes = [&](const char* kind) {
+    return row("gpu0,gpu1", kind) + row("gpu2,gpu3", kind) + row("gpu0,gpu2", "other");
+  };
+  const ReadResult two = read_cluster_text("edges.csv", header + meshes("nvlink") + rails);
+  const std::vector<RankGroup> hosts = ranks_by_host(two.topology);
+  REQUIRE(hosts.size() == 2);
+  CHECK(hosts[0].name == "gpu0");
+  CHECK(hosts[0].ranks == std::vector{Rank(0), Rank(1)});
+  CHECK(hosts[1].ranks == std::vector{Rank(2), Rank(3)});
+  REQUIRE(two.notes.size() == 1);
+  CHECK_THAT(two.notes[0], Catch::Contains("2 hosts") && Catch::Contains("NVLinks join") &&
+                               Catch::Contains("vertex,role,host"));
+  const std::string again = to_edge_list(two.topology);
+  CHECK(again.find("vertex") == std::string::npos);
+  CHECK(ranks_by_host(read_cluster_text("again.csv", again).topology).size() == 2);
+
+  const ReadResult none = read_cluster_text("edges.csv", header + meshes("other") + rails);
+  CHECK(ranks_by_host(none.topology).size() == 4);
+  CHECK(none.notes.empty());
+  // What joins all of them says nothing; an NVSwitch in a host names it.
+  const ReadResult one = read_cluster_text(
+      "edges.csv", header + meshes("nvlink") + row("gpu1,gpu3", "nvlink") + rails);
+  CHECK(ranks_by_host(one.topology).size() == 4);
+  const ReadResult named = read_cluster_text(
+      "edges.csv", header + meshes("nvlink") + row("gpu0,nvswitch7", "nvlink") + rails);
+  CHECK(ranks_by_host(named.topology)[0].name == "nvswitch7");
+}
+
 TEST_CASE("no hosts where NVSwitches tell none") {
   const Partition alone = {{"gpu0"}, {"gpu1"}};
   CHECK(hosts_between("gpu0-tor gpu1-tor") == alone);

@@ -207,6 +207,24 @@ TEST_CASE("an end of the network whose name makes it no rank is noted") {
   CHECK(notes(text + "node2,sw,1 GB/s,1 us\nvertex,role\nhost0,rank\nhost1,rank\n").empty());
 }
 
+TEST_CASE("a switch of the table of vertices that no link names is noted") {
+  const auto notes = [](const std::string& rows) {
+    const topology::test::TextFile file(
+        "edges.csv", kHeader + "host0,tor0,1 GB/s,1 us\nhost1,tor0,1 GB/s,1 us\nvertex,role\n" +
+                         "host0,rank\nhost1,rank\n" + rows);
+    return read_cluster(file.path()).notes;
+  };
+  CHECK(notes("tor0,switch\n").empty());
+  REQUIRE(notes("tro0,switch\n").size() == 1);
+  CHECK_THAT(notes("tro0,switch\n").at(0),
+             Catch::StartsWith("line 7: no link names 'tro0' of the table of vertices: "));
+  CHECK_THAT(notes("tor0,switch\ntro0,switch\nleaf,switch\n").at(0),
+             Catch::StartsWith("line 8: no link names 'tro0'") &&
+                 Catch::Contains("nor 1 more of its switches"));
+  // A cluster of one rank has no links.
+  CHECK(read_text(kHeader + "vertex,role\ngpu0,rank\n").rank_count() == 1);
+}
+
 TEST_CASE("one-way links are written as directed") {
   Topology t = topology::test::ring(3, 1_GBps);
   topology::test::join_one_way(t, NodeId(0), NodeId(2), 2_GBps);
@@ -234,6 +252,9 @@ TEST_CASE("mistakes in an edge list are named with line and column") {
       {kHeader + "gpu0,gpu1,1 GB/s,1 us\n" + kHeader, "one table of edges"},
       {kHeader + "gpu0,gpu1,1 GB/s,1 us\nvertex,role\ngpu0,king\n", "found 'king'"},
       {kHeader + "gpu0,gpu1,1 GB/s,1 us\nvertex,role\ngpu0,rank\ngpu0,rank\n", "each rank once"},
+      {kHeader + "gpu0,gpu1,1 GB/s,1 us\nvertex,role\ngpu0,rank\npgu1,rank\n",
+       "line 5, column vertex: found 'pgu1', which no link names, expected a rank that the table "
+       "of links names"},
       {kHeader + "gpu0,gpu1,1 GB/s,1 us\ngpu2,s,1 GB/s,1 us\n", "gpu0, gpu1 | gpu2"},
       {kHeader + "a,b,1 GB/s,1 us\n", "no rank, expected vertices named gpu… or host…, or a table"},
       {kHeader, "no rank"},
