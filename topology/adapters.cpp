@@ -95,8 +95,40 @@ class Finder {
   std::vector<std::vector<Adapter>> by_machine_;
 };
 
+bool is_cable_of(const Topology& topology, NodeId nic, const Link& link) {
+  const Node& other = topology.node(link.from == nic ? link.to : link.from);
+  if (link.kind == LinkKind::kShared) {
+    return false;
+  }
+  if (const std::string& host = topology.node(nic).host; !host.empty()) {
+    return other.host != host;
+  }
+  return other.kind == NodeKind::kNic || other.kind == NodeKind::kTor ||
+         other.kind == NodeKind::kSpine || other.kind == NodeKind::kCore ||
+         other.kind == NodeKind::kSwitch;
+}
+
 }  // namespace
 
 std::vector<Adapter> adapters_of(const Topology& topology) { return Finder(topology).run(); }
+
+std::vector<NodeId> nics_without_cable(const Topology& topology) {
+  std::vector<NodeId> without;
+  bool has_cables = false;
+  for (std::size_t v = 0; v < topology.node_count(); ++v) {
+    const NodeId nic(v);
+    if (topology.node(nic).kind != NodeKind::kNic) {
+      continue;
+    }
+    const auto is_cable = [&](LinkId id) { return is_cable_of(topology, nic, topology.link(id)); };
+    if (std::ranges::any_of(topology.links_out_of(nic), is_cable) ||
+        std::ranges::any_of(topology.links_into(nic), is_cable)) {
+      has_cables = true;
+    } else {
+      without.push_back(nic);
+    }
+  }
+  return has_cables ? without : std::vector<NodeId>();
+}
 
 }  // namespace rackrail::topology

@@ -27,4 +27,9 @@ struct Adapter {
 /// has two. O(vertices + links log links).
 std::vector<Adapter> adapters_of(const Topology& topology);
 
+/// NICs with no link out of their machine, in the order of vertices, where other NICs have one: a
+/// file that describes one machine alone has no cables. A NIC that nobody put into a host has its
+/// cables to switches and other NICs. O(vertices + links).
+std::vector<NodeId> nics_without_cable(const Topology& topology);
+
 }  // namespace rackrail::topology

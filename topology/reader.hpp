@@ -27,7 +27,7 @@ struct ReadOptions {
 
 struct ReadResult {
   Topology topology;
-  std::vector<std::string> notes;             ///< what was assumed or guessed, one sentence each
+  std::vector<std::string> notes;  ///< what was assumed, guessed or looks amiss, one sentence each
   std::vector<std::filesystem::path> inputs;  ///< every file that was read (for digests)
 };
 

@@ -6,6 +6,7 @@
 #include "base/error.hpp"
 #include "base/file.hpp"
 #include "base/text.hpp"
+#include "topology/adapters.hpp"
 #include "topology/configs.hpp"
 #include "topology/reader.hpp"
 #include "topology/readers/formats.hpp"
@@ -34,6 +35,20 @@ const Reader& reader_for(const std::filesystem::path& path, std::string_view con
   }
   throw ConfigError(ErrorContext{path.string(), "", "a file of no known kind",
                                  "a cluster file: " + format_names()});
+}
+
+/// Nothing where all have cables.
+std::optional<std::string> note_of_cables(const Topology& topology) {
+  const std::vector<NodeId> without = nics_without_cable(topology);
+  if (without.empty()) {
+    return std::nullopt;
+  }
+  const Node& first = topology.node(without.front());
+  return fmt::format("NIC '{}'{} has no cable and carries nothing{}", first.name,
+                     first.host.empty() ? "" : fmt::format(" of host '{}'", first.host),
+                     without.size() == 1
+                         ? std::string()
+                         : fmt::format(", like {} more NIC(s)", without.size() - 1));
 }
 
 }  // namespace
@@ -69,6 +84,9 @@ ReadResult read_cluster_text(const std::filesystem::path& path, std::string cont
       throw ConfigError(ErrorContext{"", "", "no rank", "at least one GPU or host"});
     }
     result.topology.require_connected();
+    if (std::optional<std::string> note = note_of_cables(result.topology)) {
+      result.notes.push_back(*std::move(note));
+    }
     return result;
   } catch (const ConfigError& e) {
     // What the topology itself found wrong does not know the file.

@@ -94,6 +94,42 @@ TEST_CASE("adapters: none where no machine has two, nor inside machines, nor bet
             .empty());
 }
 
+TEST_CASE("adapters: a NIC without a cable is noted, with its host and how many are like it") {
+  const auto notes = [](const std::string& cables) {
+    const std::string text =
+        "source,target,bandwidth,latency,kind\n"
+        "gpu0,nic0,1 GB/s,1 us,pcie\ngpu0,nic1,1 GB/s,1 us,pcie\n"
+        "gpu1,nic2,1 GB/s,1 us,pcie\ngpu1,nic3,1 GB/s,1 us,pcie\n" +
+        cables +
+        "\nvertex,role,host\ngpu0,rank,a\ngpu1,rank,b\n"
+        "nic0,switch,a\nnic1,switch,a\nnic2,switch,b\nnic3,switch,b\n";
+    return read_cluster_text("edges.csv", text).notes;
+  };
+  const std::string two = "nic0,leaf0,1 GB/s,1 us,host-link\nnic2,leaf0,1 GB/s,1 us,host-link\n";
+  const std::string three = two + "nic1,leaf1,1 GB/s,1 us,host-link\n";
+  CHECK(notes(three + "nic3,leaf1,1 GB/s,1 us,host-link\n").empty());
+  CHECK(notes(three + "nic3,nic1,1 GB/s,1 us,other\n").empty());
+  CHECK(notes(three) ==
+        std::vector<std::string>{"NIC 'nic3' of host 'b' has no cable and carries nothing"});
+  CHECK(notes(two) == std::vector<std::string>{
+                          "NIC 'nic1' of host 'a' has no cable and carries nothing, like 1 more "
+                          "NIC(s)"});
+  CHECK(notes("gpu0,gpu1,1 GB/s,1 us,other\n").empty());  // no cables in it at all
+  // A link between NICs of one host is none, and hosts may have no name.
+  CHECK(notes(three + "nic3,nic2,1 GB/s,1 us,pcie\n").size() == 1);
+  const Topology nameless = from_csv(
+      "source,target,bandwidth,latency\ngpu0,nic0,1 GB/s,1 us\ngpu0,nic1,1 GB/s,1 us\n"
+      "nic0,leaf0,1 GB/s,1 us\nhost1,leaf0,1 GB/s,1 us\n");
+  CHECK(nics_without_cable(nameless) == std::vector{*nameless.find_node("nic1")});
+}
+
+TEST_CASE("adapters: no shipped cluster has a NIC without a cable") {
+  for (const std::string& name : shipped_clusters()) {
+    CAPTURE(name);
+    CHECK(nics_without_cable(read_cluster(name).topology).empty());
+  }
+}
+
 TEST_CASE("adapters: names and places of NICs are those of NCCL's file") {
   const std::string nic =
       R"(<pci busid="0000:%b:00.0" class="0x020700" link_speed="16 GT/s" link_width="16"><nic>)"
