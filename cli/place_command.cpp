@@ -25,6 +25,7 @@ namespace rackrail::cli {
 namespace {
 
 constexpr int kMostHosts = 1'000'000;
+constexpr std::size_t kMostNamed = 8;  // hosts in a sentence
 
 struct PlaceOptions {
   ClusterOptions cluster;
@@ -75,12 +76,18 @@ nlohmann::json placement_json(const planner::Placement& placement, const std::st
     ranks += host.ranks.size();
     unused += host.unused_ranks;
   }
+  nlohmann::json ineligible = nlohmann::json::array();
+  for (const planner::IneligibleHost& host : placement.ineligible) {
+    ineligible.push_back({{"name", host.name}, {"ranks", host.ranks}});
+  }
   return {{"hosts", hosts},
           {"ranks", ranks},
           {"unused_ranks", unused},
           {"device_classes", placement.device_classes},
           {"racks", placement.racks},
           {"candidate_hosts", placement.candidates},
+          {"least_ranks", placement.least_ranks},
+          {"ineligible_hosts", ineligible},
           {"allgather_algbw_Bps", placement.allgather.bytes_per_second()},
           {"reducescatter_algbw_Bps", placement.reducescatter.bytes_per_second()},
           {"allreduce_algbw_Bps", placement.allreduce.bytes_per_second()},
@@ -105,6 +112,24 @@ std::optional<std::string> unused_text(const planner::Placement& placement) {
   return fmt::format(
       "{} GPU(s) stay unused, {}: every host has {} ranks, the most that so many hosts have",
       unused, fmt::join(parts, ", "), placement.hosts.front().ranks.size());
+}
+
+/// "2 hosts are not eligible, as they have fewer than 4 ranks: host2 (2), host3 (2)".
+std::optional<std::string> ineligible_text(const planner::Placement& placement) {
+  if (placement.ineligible.empty()) {
+    return std::nullopt;
+  }
+  std::vector<std::string> names;
+  for (const planner::IneligibleHost& host : placement.ineligible) {
+    if (names.size() < kMostNamed) {
+      names.push_back(fmt::format("{} ({})", host.name, host.ranks));
+    }
+  }
+  const std::size_t count = placement.ineligible.size();
+  return fmt::format("{} not eligible, with fewer than the {} ranks that each is to have: {}{}",
+                     count == 1 ? "1 host is" : fmt::format("{} hosts are", count),
+                     placement.least_ranks, fmt::join(names, ", "),
+                     count > kMostNamed ? fmt::format(" and {} more", count - kMostNamed) : "");
 }
 
 /// Which devices the hosts have, where they differ.
@@ -154,11 +179,15 @@ void run_place(Session& session, const PlaceOptions& options) {
     return;
   }
   session.note(fmt::format(
-      "{} of {} hosts{}: all-gather {}, all-reduce {} at most; {} choices compared, {}",
+      "{} of {} hosts{}: all-gather {}, all-reduce {} at most; {} compared, {}",
       placement.hosts.size(), placement.candidates,
       placement.racks > 0 ? fmt::format(" in {} rack(s)", placement.racks) : "",
-      to_string(placement.allgather), to_string(placement.allreduce), placement.compared,
+      to_string(placement.allgather), to_string(placement.allreduce),
+      placement.compared == 1 ? "1 choice" : fmt::format("{} choices", placement.compared),
       placement.is_exact ? "the best there is" : "by exchanging hosts"));
+  if (const auto ineligible = ineligible_text(placement)) {
+    session.note(*ineligible);
+  }
   if (const auto devices = devices_text(placement)) {
     session.note(*devices);
   }

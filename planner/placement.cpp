@@ -213,9 +213,14 @@ Placement place(const Topology& topology, const PlacementOptions& options) {
   const bool takes_all = options.hosts == all.size() && !options.gpus_per_host;
   const std::size_t each = options.gpus_per_host.value_or(most_each(all, options.hosts));
   std::vector<Host> candidates;
+  std::vector<IneligibleHost> ineligible;
   std::size_t most_ranks = 0;  // of a host
   for (const Host& host : all) {
-    if (host.ranks.size() >= each) candidates.push_back(host);
+    if (host.ranks.size() >= each) {
+      candidates.push_back(host);
+    } else {
+      ineligible.push_back({host.name, host.ranks.size()});
+    }
     most_ranks = std::max(most_ranks, host.ranks.size());
   }
   if (each < 1 || candidates.size() < options.hosts) {
@@ -268,6 +273,8 @@ Placement place(const Topology& topology, const PlacementOptions& options) {
   placement.is_exact = is_exact;
   placement.compared = valuer.computed();
   placement.candidates = candidates.size();
+  placement.least_ranks = each;
+  placement.ineligible = std::move(ineligible);
   placement.device_classes.assign(device_classes.begin(), device_classes.end());
   return placement;
 }

@@ -43,6 +43,12 @@ struct PlacedHost {
   std::size_t unused_ranks = 0;    ///< ranks of the host that are not taken
 };
 
+/// A host that has too few ranks for this job.
+struct IneligibleHost {
+  std::string name;
+  std::size_t ranks = 0;
+};
+
 struct Placement {
   std::vector<PlacedHost> hosts;  ///< in rank order: hosts of a rack side by side
   topology::Topology cluster;     ///< the chosen hosts and all switches, its ranks in that order
@@ -50,9 +56,11 @@ struct Placement {
   Bandwidth reducescatter;
   Bandwidth allreduce;  ///< topology::joint_allreduce_bound
   std::size_t racks = 0;
-  bool is_exact = false;       ///< every kind of choice was compared
-  std::size_t compared = 0;    ///< choices whose value was computed
-  std::size_t candidates = 0;  ///< hosts with enough GPUs
+  bool is_exact = false;                   ///< every kind of choice was compared
+  std::size_t compared = 0;                ///< choices whose value was computed
+  std::size_t candidates = 0;              ///< hosts with enough ranks
+  std::size_t least_ranks = 0;             ///< what is enough
+  std::vector<IneligibleHost> ineligible;  ///< the others, in the order of their first ranks
   /// Of the candidates' ranks, each once, by name; empty for a rank without. Where there are
   /// several, a choice that is worse for the network may compute faster.
   std::vector<std::string> device_classes;

@@ -105,6 +105,26 @@ class Place(harness.CommandTest):
         asked = ("place", "uneven.yaml", "--hosts", "3", "--gpus-per-host", "2")
         self.assertNotIn("unused", self.rackrail(*asked).err)
 
+    def test_hosts_that_are_not_eligible_are_said_with_the_reason(self):
+        self.write_uneven()
+        err = self.rackrail("place", "uneven.yaml", "--hosts", "2").err
+        self.assertIn("2 of 2 hosts in 1 rack(s): ", err)
+        self.assertIn("2 hosts are not eligible, with fewer than the 4 ranks that each is to have: "
+                      "host2 (2), host3 (2)\n", err)
+        placed = self.rackrail_json("place", "uneven.yaml", "--hosts", "2")
+        self.assertEqual(placed["least_ranks"], 4)
+        self.assertEqual(placed["ineligible_hosts"],
+                         [{"name": "host2", "ranks": 2}, {"name": "host3", "ranks": 2}])
+        for hosts in ("3", "4"):  # two ranks of each, and all that each has
+            self.assertNotIn("eligible", self.rackrail("place", "uneven.yaml", "--hosts", hosts).err)
+
+    def test_one_choice_is_one(self):
+        self.write_uneven()
+        self.assertIn("; 1 choice compared, ",
+                      self.rackrail("place", "uneven.yaml", "--hosts", "4").err)
+        self.assertRegex(self.rackrail("place", "two-racks-40g", "--hosts", "2").err,
+                         "; [2-9] choices compared, ")
+
     def test_names_that_no_hostfile_can_hold_are_refused(self):
         for name in ("a b", "a,b"):
             self.write("cluster.yaml", "name: odd\nnodes:\n"
