@@ -11,6 +11,7 @@
 #include <tuple>
 #include <utility>
 
+#include "base/error.hpp"
 #include "plan/cost_model.hpp"
 #include "plan/empty_plan.hpp"
 #include "plan/slice_unit.hpp"
@@ -36,9 +37,13 @@ bool is_inside_machine(const topology::Topology& network, const topology::Link& 
 
 LinkId opposite(const topology::Topology& network, LinkId id) {
   const topology::Link& link = network.link(id);
-  const auto& back = network.links_out_of(link.to);
-  return *std::ranges::find_if(back,
-                               [&](LinkId other) { return network.link(other).to == link.from; });
+  for (const LinkId other : network.links_out_of(link.to)) {
+    if (network.link(other).to == link.from) {
+      return other;
+    }
+  }
+  throw ConfigError(ErrorContext{"", fmt::format("link {}", network.link_name(id)), "no link back",
+                                 "both directions of every link"});
 }
 
 /// The first rank of each machine.

@@ -37,7 +37,8 @@ struct LinkWay {
 
 /// One for each kind of link between two machines or switches: of its tier and rates, in the order
 /// of `network`, which is an emulated one (emulated_topology, runtime/emulate/network_plan.hpp).
-/// Kinds that are on no route of two ranks are left out.
+/// Kinds that are on no route of two ranks are left out. Throws ConfigError where a link on such a
+/// route has no way back.
 std::vector<LinkWay> link_ways(const topology::Topology& network);
 
 struct EmulatedMessage {

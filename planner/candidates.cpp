@@ -500,10 +500,15 @@ std::optional<Choice> CandidateSet::cheapest_below(std::int64_t elements,
   };
   // The lightest form of every family first, the most promising family before others.
   std::vector<std::size_t> lightest;
+  std::map<std::size_t, std::vector<std::size_t>> forms;  // in the race, by the lightest of them
   std::map<std::pair<std::string, std::size_t>, std::size_t> lightest_of;
   for (std::size_t i = 0; i < candidates_.size(); ++i) {
-    if (filter(candidates_[i]) && lightest_of.emplace(shape_of(candidates_[i]), i).second) {
-      lightest.push_back(i);
+    if (filter(candidates_[i])) {
+      const auto [first, is_new] = lightest_of.emplace(shape_of(candidates_[i]), i);
+      if (is_new) {
+        lightest.push_back(i);
+      }
+      forms[first->second].push_back(i);
     }
   }
   // Of those that may be equally good, what is simulated soonest.
@@ -523,22 +528,16 @@ std::optional<Choice> CandidateSet::cheapest_below(std::int64_t elements,
     return has_bursts_ ? 0 : most_saved(candidates_[first].strongest, candidates_[i].strongest);
   };
   std::map<std::size_t, double> largest_gain;  // by the lightest form
-  for (std::size_t i = 0; i < candidates_.size(); ++i) {
-    if (filter(candidates_[i])) {
-      const std::size_t first = lightest_of.at(shape_of(candidates_[i]));
-      double& gain = largest_gain.try_emplace(first, 1.0).first->second;
+  for (const auto& [first, all] : forms) {
+    double gain = 1.0;
+    for (const std::size_t i : all) {
       gain = std::min(gain, gain_of(first, i));
     }
+    largest_gain.emplace(first, gain);
   }
   // Of a lightest form that cannot win itself, the time may still say that stronger ones cannot.
   const auto may_one_win = [&](std::size_t first) {
-    for (std::size_t i = first; i < candidates_.size(); ++i) {
-      if (filter(candidates_[i]) && lightest_of.at(shape_of(candidates_[i])) == first &&
-          may_win(i)) {
-        return true;
-      }
-    }
-    return false;
+    return std::ranges::any_of(forms.at(first), may_win);
   };
   std::map<std::size_t, std::optional<Duration>> simulated;
   for (const std::size_t i : lightest) {

@@ -288,7 +288,8 @@ struct PairOfTrees {
   std::int64_t units;
 };
 
-std::vector<PairOfTrees> pairs_of(const AllReduceForests& forests) {
+/// None where a root has another share of the reduction than of the broadcast.
+std::optional<std::vector<PairOfTrees>> pairs_of(const AllReduceForests& forests) {
   std::map<Rank, std::vector<std::pair<const Tree*, std::int64_t>>> reductions;
   const auto whole = [](const Forest& forest) {
     std::int64_t units = 0;
@@ -316,6 +317,9 @@ std::vector<PairOfTrees> pairs_of(const AllReduceForests& forests) {
         open.erase(open.begin());
       }
     }
+    if (left > 0) {
+      return std::nullopt;  // both have as many units, so none are left of others else
+    }
   }
   return pairs;
 }
@@ -325,7 +329,11 @@ std::optional<AllReduceForests> of_ranks(const AllReduceForests& between,
   RankTrees reduction(topology, network, true);
   RankTrees broadcast(topology, network, false);
   const std::size_t copies = copies_of(between, network);
-  for (const PairOfTrees& pair : pairs_of(between)) {
+  const auto pairs = pairs_of(between);
+  if (!pairs) {
+    return std::nullopt;
+  }
+  for (const PairOfTrees& pair : *pairs) {
     Tree up = *pair.reduction;
     Tree down = *pair.broadcast;
     up.units = down.units = pair.units;

@@ -72,6 +72,20 @@ TEST_CASE("links of other rates are of another kind") {
   CHECK(std::ranges::all_of(ways, &LinkWay::is_slowest));
 }
 
+TEST_CASE("a link without a way back is refused by its name") {
+  topology::Topology network("one way");
+  for (const char* name : {"a", "b", "c"}) {
+    network.add_rank(network.add_node({.name = name, .kind = topology::NodeKind::kHost}));
+  }
+  for (std::size_t i = 0; i < 3; ++i) {
+    network.add_link({.from = NodeId(i),
+                      .to = NodeId((i + 1) % 3),
+                      .bandwidth = Bandwidth(1'000'000),
+                      .latency = kLinkLatency});
+  }
+  CHECK_THROWS_WITH(link_ways(network), Catch::Contains("a→b") && Catch::Contains("no link back"));
+}
+
 TEST_CASE("a link that no two ranks can fill is tried behind slower ones, and that is said") {
   const auto network = emulated(test::racks({{10, 10}, {10, 10}}, {40, 40}));
   const std::vector<LinkWay> ways = link_ways(network);

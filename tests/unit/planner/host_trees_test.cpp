@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
@@ -30,6 +31,14 @@ std::size_t hops_between_hosts(const Tree& tree, const Topology& topology) {
   return most;
 }
 
+std::map<Rank, std::int64_t> units_by_root(const Forest& forest) {
+  std::map<Rank, std::int64_t> units;
+  for (const Tree& tree : forest.trees) {
+    units[tree.root] += tree.units;
+  }
+  return units;
+}
+
 TEST_CASE("trees between unlike hosts become trees of ranks with the joint optimum") {
   if (!topology::LinearProgram::is_available()) {
     RACKRAIL_SKIP("no solver for linear programs in this build");
@@ -42,6 +51,7 @@ TEST_CASE("trees between unlike hosts become trees of ranks with the joint optim
     REQUIRE(!all.empty());
     for (const AllReduceForests& forests : all) {
       CHECK(static_cast<double>(forests.algbw.bytes_per_second()) >= 0.97 * optimum);
+      CHECK(units_by_root(forests.reduction) == units_by_root(forests.broadcast));
       for (const Forest* half : {&forests.reduction, &forests.broadcast}) {
         for (const Tree& tree : half->trees) {
           CHECK(tree.arcs.size() + 1 == topology.rank_count());
