@@ -78,14 +78,6 @@ struct LaterWay {
   }
 };
 
-/// What is known of the ways from one vertex.
-struct Exploration {
-  explicit Exploration(std::size_t vertices) : labels(vertices) {}
-  Labels labels;
-  std::priority_queue<WayEntry, std::vector<WayEntry>, LaterWay> queue;
-  int far_destinations = 0;  ///< asked for so far
-};
-
 /// The last links of all ways to a vertex: through its machine, entered over one of `entries`.
 struct Approach {
   std::vector<LinkId> entries;
@@ -97,6 +89,13 @@ struct Approach {
 using MachineLabels = std::unordered_map<NodeId, WayLabel>;
 
 }  // namespace
+
+struct WayExploration {
+  explicit WayExploration(std::size_t vertices) : labels(vertices) {}
+  Labels labels;
+  std::priority_queue<WayEntry, std::vector<WayEntry>, LaterWay> queue;
+  int far_destinations = 0;  ///< asked for so far
+};
 
 struct ShortestWays::Impl {
   Impl(const Topology& t, Distance by) : topology(t), distance(by) {
@@ -151,28 +150,28 @@ struct ShortestWays::Impl {
     return only && !topology.rank_of(topology.link(*only).to) ? only : std::nullopt;
   }
 
-  Exploration& exploration(NodeId root) {
+  std::shared_ptr<WayExploration> exploration(NodeId root) {
     if (explorations.size() * topology.node_count() * sizeof(WayLabel) > kMostKept) {
       explorations.clear();
     }
-    const auto [it, is_new] = explorations.try_emplace(root, topology.node_count());
-    if (is_new) {
-      Exploration& found = it->second;
-      found.labels[root] = {WayCost{.is_reached = true},
-                            Bandwidth(std::numeric_limits<std::int64_t>::max())};
-      found.queue.push({found.labels[root].cost, root});
+    std::shared_ptr<WayExploration>& found = explorations[root];
+    if (found == nullptr) {
+      found = std::make_shared<WayExploration>(topology.node_count());
+      found->labels[root] = {WayCost{.is_reached = true},
+                             Bandwidth(std::numeric_limits<std::int64_t>::max())};
+      found->queue.push({found->labels[root].cost, root});
     }
-    return it->second;
+    return found;
   }
 
   /// Whether the next vertex can be on a way that costs no more than `best`, where the last links
   /// of it cost at least `rest`. (One that is followed by nothing but these need not be expanded.)
-  static bool goes_on(const Exploration& found, const WayCost& rest, const WayCost& best) {
+  static bool goes_on(const WayExploration& found, const WayCost& rest, const WayCost& best) {
     return !found.queue.empty() && found.queue.top().first + rest < best;
   }
 
   /// Takes the next vertex from the queue.
-  void expand(Exploration& found, NodeId root) const {
+  void expand(WayExploration& found, NodeId root) const {
     const auto [cost, v] = found.queue.top();
     found.queue.pop();
     if (!(cost == found.labels[v].cost)) {
@@ -189,7 +188,7 @@ struct ShortestWays::Impl {
   }
 
   /// The exploration knows all shortest ways to `end` afterwards.
-  void reach(Exploration& found, NodeId root, NodeId end) const {
+  void reach(WayExploration& found, NodeId root, NodeId end) const {
     std::optional<WayCost> least_link;
     for (const LinkId id : topology.links_into(end)) {
       const Link& link = topology.link(id);
@@ -277,7 +276,7 @@ struct ShortestWays::Impl {
 
   /// Ways from `root` to `end` in another machine: labels of that machine's vertices, as far as
   /// they are on ways to `end`; those of all others are in the exploration of `root`.
-  MachineLabels arrive(Exploration& found, NodeId root, NodeId end) {
+  MachineLabels arrive(WayExploration& found, NodeId root, NodeId end) {
     const Approach& last = approach(end);
     const auto best = [&] {
       WayCost least;
@@ -325,10 +324,9 @@ struct ShortestWays::Impl {
 
   const Topology& topology;
   const Distance distance;
-  std::unordered_map<NodeId, Exploration> explorations;  // by root
-  std::unordered_map<NodeId, Approach> approaches;       // by destination
-  std::vector<std::uint32_t> machine;                    // by vertex, kNoMachine where none
-  const Exploration* latest = nullptr;                   // that find() has used
+  std::unordered_map<NodeId, std::shared_ptr<WayExploration>> explorations;  // by root
+  std::unordered_map<NodeId, Approach> approaches;                           // by destination
+  std::vector<std::uint32_t> machine;  // by vertex, kNoMachine where none
 };
 
 ShortestWays::ShortestWays(const Topology& topology, Distance distance)
@@ -347,8 +345,9 @@ std::optional<PairWays> ShortestWays::find(Rank src, Rank dst) {
   ways.way_out = impl_->only_way_out(start);
   ways.root = ways.way_out ? topology.link(*ways.way_out).to : start;
   const std::uint32_t there = impl_->machine[ways.end.index()];
-  Exploration& found = impl_->exploration(ways.root);
-  impl_->latest = &found;
+  const std::shared_ptr<WayExploration> of_root = impl_->exploration(ways.root);
+  WayExploration& found = *of_root;
+  ways.found_ = of_root;
   const bool is_far = there != kNoMachine && there != impl_->machine[ways.root.index()] &&
                       ++found.far_destinations <= kFewDestinations;
   if (is_far) {
@@ -370,7 +369,7 @@ std::optional<PairWays> ShortestWays::find(Rank src, Rank dst) {
 
 // A way may also pass through the machine before it comes back to it, so both count.
 WayLabel PairWays::label(NodeId vertex) const {
-  WayLabel label = search_->impl_->latest->labels[vertex];
+  WayLabel label = found_->labels[vertex];
   const auto arrived = inside_.find(vertex);
   if (arrived != inside_.end()) {
     if (arrived->second.cost < label.cost) {

@@ -57,8 +57,12 @@ struct WayLabel {
 
 class ShortestWays;
 
+/// What is known of the ways from one vertex.
+struct WayExploration;
+
 /// The shortest ways of a pair of ranks: from `root` to `end`, with `way_out` before them where
-/// `root` is the switch behind the source.
+/// `root` is the switch behind the source. Good as long as the ShortestWays that found them, which
+/// may look for others meanwhile.
 class PairWays {
  public:
   NodeId root;
@@ -74,6 +78,7 @@ class PairWays {
  private:
   friend class ShortestWays;
   const ShortestWays* search_ = nullptr;
+  std::shared_ptr<const WayExploration> found_;  ///< of `root`
   std::unordered_map<NodeId, WayLabel> inside_;  ///< of the destination's machine
 };
 
@@ -85,8 +90,8 @@ class ShortestWays {
   ShortestWays(const ShortestWays&) = delete;
   ShortestWays& operator=(const ShortestWays&) = delete;
 
-  /// Of two different ranks; good until the next call. Nothing for a rank and itself. Throws
-  /// ConfigError where there is no way.
+  /// Of two different ranks. Nothing for a rank and itself. Throws ConfigError where there is no
+  /// way.
   std::optional<PairWays> find(Rank src, Rank dst);
 
  private:

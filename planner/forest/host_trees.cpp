@@ -318,7 +318,7 @@ std::optional<std::vector<PairOfTrees>> pairs_of(const AllReduceForests& forests
       }
     }
     if (left > 0) {
-      return std::nullopt;  // both have as many units, so none are left of others else
+      return std::nullopt;  // of another root then, too: both have as many units in all
     }
   }
   return pairs;

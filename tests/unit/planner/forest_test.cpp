@@ -301,6 +301,55 @@ TEST_CASE(
   }
 }
 
+/// By route, of those with a rate, how long it takes for what goes over its links, over the
+/// longest.
+std::vector<double> busy_shares(const plan::TransferGraph& graph) {
+  std::map<std::vector<LinkId>, double> carried;
+  const auto links_of = [&](RouteId id) {
+    const std::vector<LinkId>& links = graph.routes()[id.index()];
+    return std::vector<LinkId>(links.begin(), links.end());
+  };
+  for (const plan::Transfer& transfer : graph.transfers()) {
+    carried[links_of(transfer.route)] += graph.chunk_weights()[transfer.chunk_begin];
+  }
+  std::vector<double> shares;
+  std::set<RouteId> seen;
+  for (const plan::Transfer& transfer : graph.transfers()) {
+    const Bandwidth rate = graph.rate(transfer.route);
+    if (rate > Bandwidth{} && seen.insert(transfer.route).second) {
+      shares.push_back(carried.at(links_of(transfer.route)) / gigabytes(rate));
+    }
+  }
+  const double longest = *std::ranges::max_element(shares);
+  for (double& share : shares) {
+    share /= longest;
+  }
+  return shares;
+}
+
+TEST_CASE(
+    "in turns at rates pieces are those of turns, and no route is much quicker than it need") {
+  const Topology topology = test::nics_by_gpu();
+  const std::vector<AllReduceForests> found = shaped_forests(topology);
+  if (found.empty()) {
+    WARN("skipped: built without a solver for linear programs");
+    return;
+  }
+  const AllReduceForests& forests = found.front();
+  topology::Router router(topology);
+  const auto graph_at = [&](Pace pace) {
+    constexpr std::size_t kRounds = 16;
+    return all_reduce_along(forests.reduction, forests.broadcast, {topology, router, {}}, kRounds,
+                            pace);
+  };
+  const plan::TransferGraph graph = graph_at(Pace::kRatedTurns);
+  CHECK(plan::verify(graph, &topology).ok());
+  CHECK(std::ranges::equal(graph.chunk_weights(), graph_at(Pace::kTurns).chunk_weights()));
+  // With little more than it needs a route is busy for most of the time; some would not be.
+  CHECK(std::ranges::min(busy_shares(graph)) > 0.85);
+  CHECK(std::ranges::min(busy_shares(graph_at(Pace::kRated))) < 0.8);
+}
+
 TEST_CASE("a forest with a wrong arc, link or root has problems") {
   const Topology topology = test::boxes(2, 2);
   const Forest right = make_forest(topology);
