@@ -46,12 +46,6 @@ class UcxPort {
   void take_messages(unsigned id, ucp_am_recv_callback_t handler, std::uint32_t flags = 0) {
     set_ucx_message_handler(worker_, id, handler, this, flags);
   }
-  /// As open_ucx_endpoint().
-  [[nodiscard]] ucs_status_t open_endpoint(const std::vector<std::byte>& address,
-                                           const ucp_err_handler_t& on_error,
-                                           UcpEndpoint& endpoint) const {
-    return open_ucx_endpoint(worker_, address, on_error, endpoint);
-  }
 
  private:
   Owner* owner_;

@@ -39,6 +39,8 @@
 #include "runtime/transports/factories.hpp"
 #include "runtime/ucx/context.hpp"
 #include "runtime/ucx/device_memory.hpp"
+#include "runtime/ucx/landings.hpp"
+#include "runtime/ucx/peers.hpp"
 #include "runtime/ucx/port.hpp"
 #include "runtime/ucx/rail_offers.hpp"
 #include "runtime/ucx/rail_search.hpp"
@@ -51,6 +53,9 @@ using Clock = std::chrono::steady_clock;
 
 class UcxTransport;
 using Port = UcxPort<UcxTransport>;
+using Peer = UcxPeer;
+using Connection = UcxConnection;
+using Outgoing = UcxOutgoing;
 
 class UcxTransport final : public Transport, public DeviceMessaging {
  public:
@@ -74,17 +79,13 @@ class UcxTransport final : public Transport, public DeviceMessaging {
     session_ = session_of(addresses);
     std::vector<MissedPeer> missed;
     for (std::size_t rank = 0; rank < addresses.size(); ++rank) {
-      Peer& peer = peers_.emplace_back();
-      peer.transport = this;
-      peer.rank = Rank(rank);
-      Connection& first = peer.connections.emplace_back();
-      first.peer = &peer;
-      first.port = &ports_.front();
+      Peer& peer = peers_.emplace_back(Rank(rank), failures_);
+      Connection& first = peer.add_connection(&ports_.front().worker());
       peer.by_rail.push_back(&first);
       if (peer.rank == self_) {
         continue;
       }
-      if (const ucs_status_t status = open_endpoint(first, addresses[rank]); status != UCS_OK) {
+      if (const ucs_status_t status = first.open(addresses[rank]); status != UCS_OK) {
         missed.push_back({.rank = peer.rank, .why = ucs_status_string(status), .silence = {}});
       }
     }
@@ -114,7 +115,8 @@ class UcxTransport final : public Transport, public DeviceMessaging {
       Port* port = find_port(rail, search);
       peer.by_rail.resize(std::max<std::size_t>(peer.by_rail.size(), rail.number + 1),
                           &peer.connections.front());
-      peer.by_rail[rail.number] = &rail_connection(peer, rail, port);
+      peer.by_rail[rail.number] =
+          &rail_connection(peer, rail, port != nullptr ? &port->worker() : nullptr);
       offers[rail.peer.index()][rail.adapter] =
           port != nullptr ? ucx_address(port->worker()) : std::vector<std::byte>();
     }
@@ -161,7 +163,7 @@ class UcxTransport final : public Transport, public DeviceMessaging {
 
   /// One thing at a time: an answer to what has arrived does not wait for what comes next.
   std::size_t progress() override {
-    std::size_t events = progress_workers() + land() + take_offers();
+    std::size_t events = progress_workers() + landings_.start() + take_offers();
     if (events == 0) {
       events = report_failures();  // all that had arrived before them is delivered
     }
@@ -184,10 +186,7 @@ class UcxTransport final : public Transport, public DeviceMessaging {
     on_receive_ = nullptr;
     on_peer_error_ = nullptr;
     on_landing_ = nullptr;
-    for (const Arrived& each : std::exchange(arrived_, {})) {
-      ucp_am_data_release(each.port->worker().get(), each.data);
-      each.landing.done(false);
-    }
+    landings_.drop();
     const Clock::time_point end =
         Clock::now() + std::chrono::nanoseconds(deadline.picoseconds() / 1000);
     for (Peer& peer : peers_) {
@@ -198,70 +197,26 @@ class UcxTransport final : public Transport, public DeviceMessaging {
       for (Connection& connection : peer.connections) {
         connection.endpoint.reset();
       }
-      release_held(peer);
+      peer.release_held();
     }
     // Closing ended all sends; their completions are still to be heard.
     constexpr std::chrono::milliseconds kForCompletions(100);
-    progress_until(Clock::now() + kForCompletions, [this] { return outstanding_ == 0; });
+    progress_until(Clock::now() + kForCompletions,
+                   [this] { return outstanding_ == 0 && landings_.under_way() == 0; });
   }
 
  private:
-  struct Peer;
-
-  /// A slice on its way to UCX.
-  struct Outgoing {
-    SliceHeader header;
-    std::span<const std::byte> payload;
-    ucs_memory_type_t memory = UCS_MEMORY_TYPE_HOST;
-    SendCompletion done;
-  };
-
-  /// One of those with a peer: the first, then those of rails.
-  struct Connection {
-    Peer* peer = nullptr;
-    Port* port = nullptr;  ///< null: a rail that is not to be had
-    std::uint32_t id = 0;
-    std::string adapter;  ///< of rails: this rank's and the peer's
-    std::string peer_adapter;
-    UcpEndpoint endpoint;           ///< none: not yet
-    std::deque<Outgoing> held;      ///< until there is one
-    bool has_said_goodbye = false;  ///< the peer
-  };
-
-  struct Peer {
-    UcxTransport* transport = nullptr;
-    Rank rank;
-    std::deque<Connection> connections;
-    std::vector<Connection*> by_rail;  ///< by number; the first is that without a rail
-    RailOffers offers;
-    std::uint32_t goodbyes = 0;
-    bool failed = false;
-  };
-
   /// What must live as long as a send is under way.
   struct Send {
+    UcxTransport* transport = nullptr;
     Connection* connection = nullptr;
     WireHeader header;
     std::vector<std::byte> text;  ///< of a message that is the transport's own
     SendCompletion done;
   };
 
-  /// A message that UCX keeps until it was copied to where it shall lie.
-  struct Arrived {
-    Peer* peer = nullptr;
-    Port* port = nullptr;
-    void* data = nullptr;
-    Landing landing;
-  };
-
-  /// One that is being copied.
-  struct Copy {
-    UcxTransport* transport = nullptr;
-    Peer* peer = nullptr;
-    std::function<void(bool)> done;
-  };
-
-  explicit UcxTransport(UcpContext context) : device_memory_(ucx_device_memory(context)) {
+  explicit UcxTransport(UcpContext context)
+      : device_memory_(ucx_device_memory(context)), landings_(device_memory_) {
     open_port({}, std::move(context));
   }
 
@@ -304,16 +259,14 @@ class UcxTransport final : public Transport, public DeviceMessaging {
     port.take_messages(kSliceMessage, on_slice, on_landing_ ? UCP_AM_FLAG_PERSISTENT_DATA : 0);
   }
 
-  Connection& rail_connection(Peer& peer, const Rail& rail, Port* port) {
+  Connection& rail_connection(Peer& peer, const Rail& rail, const UcpWorker* worker) {
     for (Connection& connection : peer.connections) {
       if (connection.id != 0 && connection.adapter == rail.adapter &&
-          connection.peer_adapter == rail.peer_adapter && connection.port == port) {
+          connection.peer_adapter == rail.peer_adapter && connection.worker == worker) {
         return connection;
       }
     }
-    Connection& connection = peer.connections.emplace_back();
-    connection.peer = &peer;
-    connection.port = port;
+    Connection& connection = peer.add_connection(worker);
     connection.id = connection_id(self_, peer.rank, rail.adapter, rail.peer_adapter);
     connection.adapter = rail.adapter;
     connection.peer_adapter = rail.peer_adapter;
@@ -324,12 +277,12 @@ class UcxTransport final : public Transport, public DeviceMessaging {
   void open_rails(Peer& peer) {
     for (Connection& connection : peer.connections) {
       const auto offer = peer.offers.find(connection.peer_adapter);
-      if (connection.id == 0 || connection.port == nullptr || connection.endpoint || peer.failed ||
-          offer == peer.offers.end()) {
+      if (connection.id == 0 || connection.worker == nullptr || connection.endpoint ||
+          peer.failed || offer == peer.offers.end()) {
         continue;
       }
-      if (offer->second.empty() || open_endpoint(connection, offer->second) != UCS_OK) {
-        connection.port = nullptr;
+      if (offer->second.empty() || connection.open(offer->second) != UCS_OK) {
+        connection.worker = nullptr;
       } else {
         say(connection, kHelloMessage);
       }
@@ -365,7 +318,7 @@ class UcxTransport final : public Transport, public DeviceMessaging {
   }
 
   void send_slice(Connection& rail, Outgoing slice) {
-    Connection& connection = rail.port == nullptr ? rail.peer->connections.front() : rail;
+    Connection& connection = rail.worker == nullptr ? rail.peer->connections.front() : rail;
     if (connection.id != 0 && !connection.endpoint && !connection.peer->failed && !closed_) {
       connection.held.push_back(std::move(slice));
       return;
@@ -389,9 +342,7 @@ class UcxTransport final : public Transport, public DeviceMessaging {
     if (peer.failed) {
       return;
     }
-    const auto count = static_cast<std::uint32_t>(
-        std::count_if(peer.connections.begin(), peer.connections.end(),
-                      [](const Connection& each) { return static_cast<bool>(each.endpoint); }));
+    const std::uint32_t count = peer.open_connections();
     for (Connection& connection : peer.connections) {
       if (connection.endpoint) {
         say(connection, kGoodbyeMessage, {}, count);
@@ -399,22 +350,9 @@ class UcxTransport final : public Transport, public DeviceMessaging {
     }
   }
 
-  static void release_held(Peer& peer) {
-    for (Connection& connection : peer.connections) {
-      for (const Outgoing& each : std::exchange(connection.held, {})) {
-        each.done();
-      }
-    }
-  }
-
-  [[nodiscard]] static ucs_status_t open_endpoint(Connection& connection,
-                                                  const std::vector<std::byte>& address) {
-    return connection.port->open_endpoint(address, {.cb = on_endpoint_error, .arg = &connection},
-                                          connection.endpoint);
-  }
-
   Send& prepare(Connection& connection, const SliceHeader& slice) {
     Send& send = acquire();
+    send.transport = this;
     send.connection = &connection;
     send.header = {
         .session = session_, .source = self_.value(), .connection = connection.id, .slice = slice};
@@ -426,7 +364,7 @@ class UcxTransport final : public Transport, public DeviceMessaging {
     ++outstanding_;
     Connection& connection = *send.connection;
     if (!connection.endpoint || connection.peer->failed) {
-      fail(*connection.peer, "not connected");
+      connection.peer->fail("not connected");
       finish(send, UCS_OK);
       return;
     }
@@ -445,30 +383,6 @@ class UcxTransport final : public Transport, public DeviceMessaging {
     }
   }
 
-  /// Has UCX copy what has arrived to where it shall lie: not from its callbacks. Returns how many.
-  std::size_t land() {
-    const std::vector<Arrived> arrived = std::exchange(arrived_, {});
-    for (const Arrived& each : arrived) {
-      auto landing = std::make_unique<Copy>(Copy{this, each.peer, each.landing.done});
-      ucp_request_param_t parameters = {};
-      parameters.op_attr_mask =
-          UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_MEMORY_TYPE;
-      parameters.memory_type = device_memory_.value();
-      parameters.cb.recv_am = on_landed;
-      parameters.user_data = landing.get();
-      ++outstanding_;
-      const ucs_status_ptr_t status =
-          ucp_am_recv_data_nbx(each.port->worker().get(), each.data, each.landing.memory.data(),
-                               each.landing.memory.size(), &parameters);
-      if (UCS_PTR_IS_PTR(status)) {
-        static_cast<void>(landing.release());  // on_landed() has it
-      } else {
-        finish(*landing, UCS_PTR_STATUS(status));
-      }
-    }
-    return arrived.size();
-  }
-
   Send& acquire() {
     if (free_sends_.empty()) {
       return sends_.emplace_back();
@@ -481,7 +395,7 @@ class UcxTransport final : public Transport, public DeviceMessaging {
   void finish(Send& send, ucs_status_t status) {
     --outstanding_;
     if (status != UCS_OK) {
-      fail(*send.connection, status);
+      send.connection->fail(status);
     }
     const SendCompletion done = std::exchange(send.done, nullptr);
     send.text.clear();
@@ -491,34 +405,10 @@ class UcxTransport final : public Transport, public DeviceMessaging {
     }
   }
 
-  void finish(const Copy& copy, ucs_status_t status) {
-    --outstanding_;
-    if (status != UCS_OK) {
-      fail(*copy.peer, ucs_status_string(status));
-    }
-    copy.done(status == UCS_OK);
-  }
-
-  /// What it cannot send any more nobody waits for, once the peer has said goodbye on it.
-  static void fail(Connection& connection, ucs_status_t status) {
-    if (!connection.has_said_goodbye) {
-      const std::string by =
-          connection.id == 0 ? ""
-                             : " (" + connection.adapter + " to " + connection.peer_adapter + ")";
-      connection.peer->transport->fail(*connection.peer, ucs_status_string(status) + by);
-    }
-  }
-
-  void fail(Peer& peer, const std::string& reason) {
-    if (!std::exchange(peer.failed, true)) {
-      failures_.emplace_back(peer.rank, reason);
-    }
-  }
-
   std::size_t report_failures() {
     const auto failures = std::exchange(failures_, {});
     for (const auto& [rank, reason] : failures) {
-      release_held(peers_[rank.index()]);
+      peers_[rank.index()].release_held();
       if (on_peer_error_) {
         on_peer_error_(rank, reason);
       }
@@ -579,7 +469,7 @@ class UcxTransport final : public Transport, public DeviceMessaging {
       return UCS_OK;
     }
     if (wire.slice.bytes != length || (attributes->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0) {
-      transport.fail(*peer, "it sent a malformed message");
+      peer->fail("it sent a malformed message");
       return UCS_OK;
     }
     if (transport.on_receive_ && !transport.thrown_) {
@@ -607,19 +497,12 @@ class UcxTransport final : public Transport, public DeviceMessaging {
       return false;
     }
     if (landing->memory.size() != length) {
-      fail(peer, "it sent a message of another size than expected");
+      peer.fail("it sent a message of another size than expected");
       landing->done(false);
       return false;
     }
-    arrived_.push_back({&peer, &port, data, std::move(*landing)});
+    landings_.add(peer, port.worker(), data, std::move(*landing));
     return true;
-  }
-
-  static void on_landed(void* request, ucs_status_t status, std::size_t /*length*/,
-                        void* user_data) {
-    const std::unique_ptr<Copy> copy(static_cast<Copy*>(user_data));
-    copy->transport->finish(*copy, status);
-    ucp_request_free(request);
   }
 
   static ucs_status_t on_hello(void* /*at*/, const void* /*header*/, std::size_t /*header_length*/,
@@ -638,7 +521,7 @@ class UcxTransport final : public Transport, public DeviceMessaging {
         connection.has_said_goodbye |= connection.id == wire.connection;
       }
       if (++peer->goodbyes >= wire.slice.transfer) {
-        transport.fail(*peer, "it closed its connections");
+        peer->fail("it closed its connections");
       }
     }
     return UCS_OK;
@@ -657,7 +540,7 @@ class UcxTransport final : public Transport, public DeviceMessaging {
       offers = decode_offers({static_cast<const std::byte*>(data), length});
     }
     if (!offers) {
-      transport.fail(*peer, "it sent a malformed message");
+      peer->fail("it sent a malformed message");
       return UCS_OK;
     }
     peer->offers = std::move(*offers);
@@ -667,12 +550,8 @@ class UcxTransport final : public Transport, public DeviceMessaging {
 
   static void on_sent(void* request, ucs_status_t status, void* user_data) {
     auto& send = *static_cast<Send*>(user_data);
-    send.connection->peer->transport->finish(send, status);
+    send.transport->finish(send, status);
     ucp_request_free(request);
-  }
-
-  static void on_endpoint_error(void* argument, ucp_ep_h /*endpoint*/, ucs_status_t status) {
-    fail(*static_cast<Connection*>(argument), status);
   }
 
   Rank self_;
@@ -680,15 +559,15 @@ class UcxTransport final : public Transport, public DeviceMessaging {
   ReceiveHandler on_receive_;
   PeerErrorHandler on_peer_error_;
   LandingHandler on_landing_;
-  std::vector<Arrived> arrived_;  ///< not being copied yet
   std::exception_ptr thrown_;
-  std::vector<std::pair<Rank, std::string>> failures_;  ///< not reported yet
+  UcxFailures failures_;  ///< not reported yet
   std::size_t outstanding_ = 0;
   bool has_offers_ = false;  ///< that were not taken up yet
   bool closed_ = false;
   std::deque<Send> sends_;
   std::vector<Send*> free_sends_;
   std::optional<ucs_memory_type_t> device_memory_;  ///< as UCX calls it; none: it cannot be used
+  UcxLandings landings_;
   std::mutex learning_;
   UcpContext learner_;  ///< of its own, as others are used by the thread that calls progress()
   // Released in the opposite order: sends that a peer never took end with their worker.
@@ -698,26 +577,6 @@ class UcxTransport final : public Transport, public DeviceMessaging {
 };
 
 }  // namespace
-
-TransportKind ucx_kind() {
-  TransportKind kind{.name = "ucx", .unavailable = {}, .detail = {}};
-  try {
-    const UcpContext context = open_ucx_context();
-    kind.detail = std::string("version ") + ucp_get_version_string() + ":";
-    for (const std::string& device : ucx_devices(context)) {
-      kind.detail += " " + device;
-    }
-    if (ucx_device_memory(context)) {
-      kind.no_device_memory.reset();
-    } else {
-      kind.no_device_memory = "UCX " + std::string(ucp_get_version_string()) +
-                              " was built without CUDA, or finds no GPU, or UCX_TLS leaves it out";
-    }
-  } catch (const RuntimeFailure& error) {
-    kind.unavailable = error.what();
-  }
-  return kind;
-}
 
 std::unique_ptr<Transport> make_ucx_transport() { return std::make_unique<UcxTransport>(); }
 
