@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <tuple>
 
 #include "base/error.hpp"
 #include "plan/format.hpp"
+#include "runtime/bucket_run.hpp"
 
 namespace rackrail::runtime {
 
@@ -29,72 +29,9 @@ struct SliceEngine::EarlySlice {
 
 /// An addition that has arrived and may be applied now.
 struct SliceEngine::FreedSlice {
-  Run* run;  ///< it does not end before
+  BucketRun* run;  ///< it does not end before
   std::uint32_t transfer;
   std::uint32_t slice;
-};
-
-/// A bucket of one step, from launch to the last slice.
-struct SliceEngine::Run {
-  Run(const BucketProgram& p, std::uint32_t s, std::uint32_t bucket_priority, std::span<float> d)
-      : program(p),
-        step(s),
-        priority(bucket_priority),
-        data(d),
-        waits(p.transfers.size()),
-        done(p.transfers.size(), 0),
-        has_arrived(p.transfers.size()),
-        encoded(p.transfers.size()),
-        arrived(p.transfers.size()),
-        open(p.open_slices),
-        needs(p.sends_to.size(), 0),
-        lanes(p.sends_to.size()),
-        turn(p.sends_to.size(), 0) {
-    for (std::size_t peer = 0; peer < lanes.size(); ++peer) {
-      lanes[peer].resize(p.sends_to[peer].size());
-    }
-    for (std::size_t i = 0; i < p.transfers.size(); ++i) {
-      const LocalTransfer& t = p.transfers[i];
-      waits[i].assign(t.slices, t.whole_waits + t.slice_waits);
-      needs[t.peer.index()] += t.slices;
-      if (t.keeps_encoding) {
-        encoded[i].resize(t.slices);
-      }
-      if (!t.is_send) {
-        has_arrived[i].assign(t.slices, 0);
-        arrived[i].resize(t.slices);
-      }
-    }
-  }
-
-  RunKey key() const { return {step, program.bucket.value()}; }
-  std::tuple<std::uint32_t, std::uint32_t, std::uint32_t> urgency() const {
-    return {step, priority, program.bucket.value()};
-  }
-
-  std::span<float> values(const plan::ElementRange& part) const {
-    return data.subspan(static_cast<std::size_t>(part.begin),
-                        static_cast<std::size_t>(part.size()));
-  }
-
-  const BucketProgram& program;
-  std::uint32_t step;
-  std::uint32_t priority;
-  std::span<float> data;
-  std::vector<std::vector<std::uint32_t>> waits;  ///< by transfer and slice
-  std::vector<std::uint32_t> done;                ///< slices, by transfer
-  std::vector<std::vector<char>> has_arrived;     ///< by transfer that is received, and slice
-  std::vector<std::vector<Payload>> encoded;      ///< bytes kept, by transfer and slice
-  /// Additions that arrived before the ones that must be applied first.
-  std::vector<std::vector<std::optional<std::vector<std::byte>>>> arrived;
-  std::uint64_t open;                ///< slices not sent or not applied yet
-  std::vector<std::uint64_t> needs;  ///< by peer: slices that must still come or be sent
-  struct Lane {
-    std::size_t position = 0;  ///< in its list of sends_to
-    std::uint32_t slice = 0;   ///< the next of that transfer
-  };
-  std::vector<std::vector<Lane>> lanes;  ///< by destination and route
-  std::vector<std::size_t> turn;         ///< by destination: the route that may send first
 };
 
 SliceEngine::SliceEngine(const plan::Plan& plan, Rank self, Transport& transport,
@@ -200,18 +137,19 @@ void SliceEngine::begin_step(std::uint32_t step) {
 void SliceEngine::start(BucketId bucket, std::span<float> data) {
   const BucketProgram& program = programs_[bucket.index()];
   auto& slot = runs_[{*step_, bucket.value()}];
-  slot = std::make_unique<Run>(program, *step_, plan_.buckets[bucket.index()].priority, data);
-  Run& run = *slot;
+  slot = std::make_unique<BucketRun>(program, *step_, plan_.buckets[bucket.index()].priority, data);
+  BucketRun& run = *slot;
   if (run.open == 0) {
     ended_.insert(bucket.value());
     finished_.push_back(bucket);
     runs_.erase(run.key());
     return;
   }
-  by_urgency_.insert(
-      std::upper_bound(by_urgency_.begin(), by_urgency_.end(), &run,
-                       [](const Run* a, const Run* b) { return a->urgency() < b->urgency(); }),
-      &run);
+  by_urgency_.insert(std::upper_bound(by_urgency_.begin(), by_urgency_.end(), &run,
+                                      [](const BucketRun* a, const BucketRun* b) {
+                                        return a->urgency() < b->urgency();
+                                      }),
+                     &run);
   const auto early = early_.find(run.key());
   if (early != early_.end()) {
     const std::vector<EarlySlice> slices = std::move(early->second);
@@ -307,7 +245,7 @@ void SliceEngine::keep_for_later(Rank source, const SliceHeader& header,
   ledger_.note_buffered(buffered_);
 }
 
-void SliceEngine::accept(Run& run, Rank source, const SliceHeader& header,
+void SliceEngine::accept(BucketRun& run, Rank source, const SliceHeader& header,
                          std::span<const std::byte> payload) {
   const std::uint32_t index = checked(source, header, payload);
   if (std::exchange(run.has_arrived[index][header.slice], 1) != 0) {
@@ -322,7 +260,7 @@ void SliceEngine::accept(Run& run, Rank source, const SliceHeader& header,
   }
 }
 
-void SliceEngine::apply(Run& run, std::uint32_t index, std::uint32_t k,
+void SliceEngine::apply(BucketRun& run, std::uint32_t index, std::uint32_t k,
                         std::span<const std::byte> payload) {
   const LocalTransfer& t = run.program.transfers[index];
   const std::span<float> values = run.values(plan::slice(t.range, run.program.slice_elements, k));
@@ -360,7 +298,7 @@ void SliceEngine::pump(Rank destination) {
 }
 
 // Routes take turns: one whose next slice has to wait does not hold up the others.
-bool SliceEngine::send_next(Run& run, Rank destination) {
+bool SliceEngine::send_next(BucketRun& run, Rank destination) {
   const std::size_t routes = run.lanes[destination.index()].size();
   std::size_t& turn = run.turn[destination.index()];
   for (std::size_t i = 0; i < routes; ++i) {
@@ -373,9 +311,9 @@ bool SliceEngine::send_next(Run& run, Rank destination) {
   return false;
 }
 
-bool SliceEngine::send_next(Run& run, Rank destination, std::size_t route) {
+bool SliceEngine::send_next(BucketRun& run, Rank destination, std::size_t route) {
   const auto& transfers = run.program.sends_to[destination.index()][route];
-  Run::Lane& lane = run.lanes[destination.index()][route];
+  BucketRun::Lane& lane = run.lanes[destination.index()][route];
   const std::uint32_t rail = rail_of_[run.program.bucket.index()][destination.index()][route];
   int& in_flight = in_flight_[destination.index()][rail];
   if (lane.position >= transfers.size() || in_flight >= options_.send_window) {
@@ -396,7 +334,7 @@ bool SliceEngine::send_next(Run& run, Rank destination, std::size_t route) {
   const bool borrows = !is_lossy(run, t);
   const plan::ElementRange part = plan::slice(t.range, run.program.slice_elements, k);
   const std::span<float> values = run.values(part);
-  Payload owned;
+  EncodedSlice owned;
   if (!borrows) {
     if (t.encoding == plan::EncodingKind::kOwn) {
       owned = encode(run, t, part, values);
@@ -448,14 +386,14 @@ bool SliceEngine::send_next(Run& run, Rank destination, std::size_t route) {
 }
 
 // May be called from within Transport::send, so it only queues what has become possible.
-void SliceEngine::on_sent(RunKey key, std::uint32_t transfer, std::uint32_t slice,
+void SliceEngine::on_sent(BucketRun::Key key, std::uint32_t transfer, std::uint32_t slice,
                           bool was_borrowed, Clock::time_point started) {
   borrowed_ -= was_borrowed ? 1 : 0;
   const auto it = runs_.find(key);
   if (it == runs_.end()) {
     return;  // halted
   }
-  Run& run = *it->second;
+  BucketRun& run = *it->second;
   const Rank destination = run.program.transfers[transfer].peer;
   if (ledger_.keeps_timeline()) {
     ledger_.record(fmt::format("bucket {} to rank {}", key.second, destination.value()), "network",
@@ -469,8 +407,8 @@ void SliceEngine::on_sent(RunKey key, std::uint32_t transfer, std::uint32_t slic
   want_pump(destination);
 }
 
-SliceEngine::Payload SliceEngine::encode(Run& run, const LocalTransfer& t,
-                                         const plan::ElementRange& part, std::span<float> values) {
+EncodedSlice SliceEngine::encode(BucketRun& run, const LocalTransfer& t,
+                                 const plan::ElementRange& part, std::span<float> values) {
   const Codec& codec = codec_of(run, t);
   const auto started = Clock::now();
   auto bytes = std::make_shared<std::vector<std::byte>>(
@@ -500,7 +438,7 @@ SliceEngine::Payload SliceEngine::encode(Run& run, const LocalTransfer& t,
 // ---- what follows ----
 
 // Slice k of a local transfer is done: frees what waits for it.
-void SliceEngine::signal(Run& run, std::uint32_t index, std::uint32_t k) {
+void SliceEngine::signal(BucketRun& run, std::uint32_t index, std::uint32_t k) {
   const BucketProgram& program = run.program;
   const bool all = ++run.done[index] == program.transfers[index].slices;
   for (const LocalDependent& dependent : program.dependents[index]) {
@@ -522,7 +460,7 @@ void SliceEngine::signal(Run& run, std::uint32_t index, std::uint32_t k) {
   }
 }
 
-void SliceEngine::unblock(Run& run, std::uint32_t index, std::uint32_t k) {
+void SliceEngine::unblock(BucketRun& run, std::uint32_t index, std::uint32_t k) {
   if (--run.waits[index][k] != 0) {
     return;
   }
@@ -559,7 +497,7 @@ void SliceEngine::drain() {
     }
     const FreedSlice freed = to_apply_.front();
     to_apply_.pop_front();
-    Run& run = *freed.run;
+    BucketRun& run = *freed.run;
     auto& arrived = run.arrived[freed.transfer][freed.slice];
     const std::vector<std::byte> payload = std::move(*arrived);
     arrived.reset();
@@ -567,7 +505,7 @@ void SliceEngine::drain() {
   }
 }
 
-void SliceEngine::close_slice(Run& run) {
+void SliceEngine::close_slice(BucketRun& run) {
   if (--run.open == 0) {
     finished_.push_back(run.program.bucket);
   }
@@ -582,7 +520,7 @@ std::vector<BucketId> SliceEngine::take_finished() {
   return std::exchange(finished_, {});
 }
 
-void SliceEngine::end(RunKey key) {
+void SliceEngine::end(BucketRun::Key key) {
   const auto it = runs_.find(key);
   if (it != runs_.end()) {
     by_urgency_.erase(std::find(by_urgency_.begin(), by_urgency_.end(), it->second.get()));
@@ -606,11 +544,11 @@ const Codec& SliceEngine::codec_of(BucketId bucket, std::uint32_t step,
   return *codecs_[plan_.buckets[bucket.index()].schedule][codec];
 }
 
-const Codec& SliceEngine::codec_of(const Run& run, const LocalTransfer& t) const {
+const Codec& SliceEngine::codec_of(const BucketRun& run, const LocalTransfer& t) const {
   return codec_of(run.program.bucket, run.step, t);
 }
 
-bool SliceEngine::is_lossy(const Run& run, const LocalTransfer& t) const {
+bool SliceEngine::is_lossy(const BucketRun& run, const LocalTransfer& t) const {
   return codec_of(run, t).descriptor().is_lossy();
 }
 

@@ -2,11 +2,11 @@
 // added when, for all buckets that are under way. One thread uses it (the executor's progress
 // thread), from whose transport it takes messages; only the residuals may be read from others.
 //
-// State of a bucket of one step, a run: for each slice of each local transfer the number of things
-// that must be done before it. A slice that is done lowers the counts of its dependents; those that
-// reach zero are queued, and drain() works through the queues, so no chain of dependencies is ever
-// a chain of calls. Per destination and route, slices leave in the order of transfer ids within a
-// run.
+// State of a bucket of one step, a run (bucket_run.hpp): for each slice of each local transfer the
+// number of things that must be done before it. A slice that is done lowers the counts of its
+// dependents; those that reach zero are queued, and drain() works through the queues, so no chain
+// of dependencies is ever a chain of calls. Per destination and route, slices leave in the order of
+// transfer ids within a run.
 //
 // Rails. Slices go over the rail of their route (rails.hpp). Each rail of a destination has a
 // window of its own, so that a slow one does not hold up the others.
@@ -38,6 +38,7 @@
 #include <vector>
 
 #include "runtime/bucket_program.hpp"
+#include "runtime/bucket_run.hpp"
 #include "runtime/codec.hpp"
 #include "runtime/execution_ledger.hpp"
 #include "runtime/executor.hpp"
@@ -86,11 +87,8 @@ class SliceEngine {
   const std::vector<std::string>& notes() const { return notes_; }
 
  private:
-  struct Run;
   struct EarlySlice;
   struct FreedSlice;
-  using RunKey = std::pair<std::uint32_t, std::uint32_t>;  ///< step, bucket
-  using Payload = std::shared_ptr<const std::vector<std::byte>>;
 
   /// Lets completions find out that the engine is gone.
   struct Anchor {
@@ -100,27 +98,29 @@ class SliceEngine {
   void find_rails();
   void on_slice(Rank source, const SliceHeader& header, std::span<const std::byte> payload);
   void on_peer_error(Rank peer, const std::string& reason);
-  void on_sent(RunKey key, std::uint32_t transfer, std::uint32_t slice, bool was_borrowed,
+  void on_sent(BucketRun::Key key, std::uint32_t transfer, std::uint32_t slice, bool was_borrowed,
                ExecutionLedger::Clock::time_point started);
   std::uint32_t checked(Rank source, const SliceHeader& header,
                         std::span<const std::byte> payload) const;
   void keep_for_later(Rank source, const SliceHeader& header, std::span<const std::byte> payload);
-  void accept(Run& run, Rank source, const SliceHeader& header, std::span<const std::byte> payload);
-  void apply(Run& run, std::uint32_t index, std::uint32_t k, std::span<const std::byte> payload);
+  void accept(BucketRun& run, Rank source, const SliceHeader& header,
+              std::span<const std::byte> payload);
+  void apply(BucketRun& run, std::uint32_t index, std::uint32_t k,
+             std::span<const std::byte> payload);
   void pump(Rank destination);
-  bool send_next(Run& run, Rank destination);
-  bool send_next(Run& run, Rank destination, std::size_t route);
-  Payload encode(Run& run, const LocalTransfer& t, const plan::ElementRange& part,
-                 std::span<float> values);
-  void signal(Run& run, std::uint32_t index, std::uint32_t k);
-  void unblock(Run& run, std::uint32_t index, std::uint32_t k);
-  void close_slice(Run& run);
+  bool send_next(BucketRun& run, Rank destination);
+  bool send_next(BucketRun& run, Rank destination, std::size_t route);
+  EncodedSlice encode(BucketRun& run, const LocalTransfer& t, const plan::ElementRange& part,
+                      std::span<float> values);
+  void signal(BucketRun& run, std::uint32_t index, std::uint32_t k);
+  void unblock(BucketRun& run, std::uint32_t index, std::uint32_t k);
+  void close_slice(BucketRun& run);
   void want_pump(Rank destination);
-  void end(RunKey key);
+  void end(BucketRun::Key key);
   /// FP32 while compression warms up.
   const Codec& codec_of(BucketId bucket, std::uint32_t step, const LocalTransfer& t) const;
-  const Codec& codec_of(const Run& run, const LocalTransfer& t) const;
-  bool is_lossy(const Run& run, const LocalTransfer& t) const;
+  const Codec& codec_of(const BucketRun& run, const LocalTransfer& t) const;
+  bool is_lossy(const BucketRun& run, const LocalTransfer& t) const;
   std::size_t bytes_per_step() const;
   std::vector<std::vector<std::uint32_t>> paced_lanes(const BucketProgram& program);
 
@@ -140,11 +140,11 @@ class SliceEngine {
   std::shared_ptr<Anchor> anchor_;
 
   std::optional<std::uint32_t> step_;
-  std::map<RunKey, std::unique_ptr<Run>> runs_;
-  std::vector<Run*> by_urgency_;   ///< all of runs_, the most urgent first
-  std::set<std::uint32_t> ended_;  ///< buckets of this step
+  std::map<BucketRun::Key, std::unique_ptr<BucketRun>> runs_;
+  std::vector<BucketRun*> by_urgency_;  ///< all of runs_, the most urgent first
+  std::set<std::uint32_t> ended_;       ///< buckets of this step
   std::vector<BucketId> finished_;
-  std::map<RunKey, std::vector<EarlySlice>> early_;
+  std::map<BucketRun::Key, std::vector<EarlySlice>> early_;
   std::size_t buffered_ = 0;
   std::vector<std::optional<MissedPeer>> lost_;  ///< by peer
   PeerPulses pulses_;
