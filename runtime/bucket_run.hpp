@@ -15,7 +15,7 @@
 
 namespace rackrail::runtime {
 
-using EncodedSlice = std::shared_ptr<const std::vector<std::byte>>;
+using SharedPayload = std::shared_ptr<const std::vector<std::byte>>;
 
 /// A bucket of one step, from launch to the last slice.
 struct BucketRun {
@@ -69,10 +69,10 @@ struct BucketRun {
   std::uint32_t step;
   std::uint32_t priority;
   std::span<float> data;
-  std::vector<std::vector<std::uint32_t>> waits;   ///< by transfer and slice
-  std::vector<std::uint32_t> done;                 ///< slices, by transfer
-  std::vector<std::vector<char>> has_arrived;      ///< by transfer that is received, and slice
-  std::vector<std::vector<EncodedSlice>> encoded;  ///< bytes kept, by transfer and slice
+  std::vector<std::vector<std::uint32_t>> waits;    ///< by transfer and slice
+  std::vector<std::uint32_t> done;                  ///< slices, by transfer
+  std::vector<std::vector<char>> has_arrived;       ///< by transfer that is received, and slice
+  std::vector<std::vector<SharedPayload>> encoded;  ///< bytes kept, by transfer and slice
   /// Additions that arrived before the ones that must be applied first.
   std::vector<std::vector<std::optional<std::vector<std::byte>>>> arrived;
   std::uint64_t open;                ///< slices not sent or not applied yet

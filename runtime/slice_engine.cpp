@@ -334,7 +334,7 @@ bool SliceEngine::send_next(BucketRun& run, Rank destination, std::size_t route)
   const bool borrows = !is_lossy(run, t);
   const plan::ElementRange part = plan::slice(t.range, run.program.slice_elements, k);
   const std::span<float> values = run.values(part);
-  EncodedSlice owned;
+  SharedPayload owned;
   if (!borrows) {
     if (t.encoding == plan::EncodingKind::kOwn) {
       owned = encode(run, t, part, values);
@@ -407,8 +407,8 @@ void SliceEngine::on_sent(BucketRun::Key key, std::uint32_t transfer, std::uint3
   want_pump(destination);
 }
 
-EncodedSlice SliceEngine::encode(BucketRun& run, const LocalTransfer& t,
-                                 const plan::ElementRange& part, std::span<float> values) {
+SharedPayload SliceEngine::encode(BucketRun& run, const LocalTransfer& t,
+                                  const plan::ElementRange& part, std::span<float> values) {
   const Codec& codec = codec_of(run, t);
   const auto started = Clock::now();
   auto bytes = std::make_shared<std::vector<std::byte>>(

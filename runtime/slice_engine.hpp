@@ -110,8 +110,8 @@ class SliceEngine {
   void pump(Rank destination);
   bool send_next(BucketRun& run, Rank destination);
   bool send_next(BucketRun& run, Rank destination, std::size_t route);
-  EncodedSlice encode(BucketRun& run, const LocalTransfer& t, const plan::ElementRange& part,
-                      std::span<float> values);
+  SharedPayload encode(BucketRun& run, const LocalTransfer& t, const plan::ElementRange& part,
+                       std::span<float> values);
   void signal(BucketRun& run, std::uint32_t index, std::uint32_t k);
   void unblock(BucketRun& run, std::uint32_t index, std::uint32_t k);
   void close_slice(BucketRun& run);
