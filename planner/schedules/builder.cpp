@@ -155,6 +155,14 @@ std::optional<std::string> refuse_lossy_hops(const TierCodecs& codecs) {
   return std::nullopt;
 }
 
+std::optional<std::string> refuse_exchange(const topology::Topology& topology,
+                                           const TierCodecs& codecs) {
+  if (topology.rank_count() < 2) {
+    return "one rank alone has nothing to exchange";
+  }
+  return refuse_lossy_hops(codecs);
+}
+
 std::optional<std::string> refuse_no_tiers(const std::vector<topology::RankGroup>& groups) {
   if (groups.size() < 2) {
     return "there is one group of ranks only";

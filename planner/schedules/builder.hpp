@@ -86,6 +86,9 @@ GraphSize exchange_size(std::uint64_t ranks);
 bool survives_many_hops(const plan::Codec& codec);
 /// The refusal of a family whose partial sums take many hops, if a codec does not survive them.
 std::optional<std::string> refuse_lossy_hops(const TierCodecs& codecs);
+/// The same, or that of a single rank.
+std::optional<std::string> refuse_exchange(const topology::Topology& topology,
+                                           const TierCodecs& codecs);
 /// The refusal of a family that needs groups (tier_groups), one of them of several ranks.
 std::optional<std::string> refuse_no_tiers(const std::vector<topology::RankGroup>& groups);
 /// The refusal of a family that needs groups (tier_groups) of one size, more than one rank each.

@@ -20,10 +20,7 @@ class HalvingDoubling final : public ScheduleFamily {
 
   std::optional<std::string> refusal(const topology::Topology& topology,
                                      const TierCodecs& codecs) const override {
-    if (topology.rank_count() < 2) {
-      return "one rank alone has nothing to exchange";
-    }
-    return refuse_lossy_hops(codecs);
+    return refuse_exchange(topology, codecs);
   }
 
   GraphSize graph_size(const topology::Topology& topology) const override {

@@ -24,22 +24,6 @@ std::optional<std::string> no_gpu() {
   return cuda.unavailable ? cuda.unavailable : runtime::cublas_status().unavailable;
 }
 
-struct Example {
-  const char* name;
-  ModelConfig config;
-  ImageShape image;
-};
-
-const std::vector<Example>& examples() {
-  static const std::vector<Example> kAll{
-      {"linear", {"mlp", {}, {}}, {1, 6, 1}},
-      {"mlp", {"mlp", {5, 4}, {}}, {1, 6, 1}},
-      {"cnn, one convolution", {"cnn", {}, {3}}, {2, 4, 1}},
-      {"cnn", {"cnn", {5}, {3, 4}}, {4, 6, 2}},
-  };
-  return kAll;
-}
-
 constexpr std::int64_t kClasses = 3;
 
 std::vector<float> random_floats(std::size_t size, std::uint64_t seed) {
@@ -108,7 +92,7 @@ TEST_CASE("GPU training: memory, norms and updates are the host's") {
 TEST_CASE("GPU training: models start equal, and have the host's losses and gradients") {
   if (const auto reason = no_gpu()) RACKRAIL_SKIP(*reason);
   const auto gpu = runtime::make_cuda_compute(0);
-  for (const Example& example : examples()) {
+  for (const test::ModelExample& example : test::model_examples()) {
     CAPTURE(example.name);
     const auto host_model = make_model(example.config, example.image, kClasses, 5);
     const auto model = make_model(example.config, example.image, kClasses, 5, gpu);

@@ -10,8 +10,11 @@
 #include "plan/alpha_beta.hpp"
 #include "plan/verifier.hpp"
 #include "planner/collective_form.hpp"
+#include "planner/schedule_family.hpp"
 #include "tests/support/clusters.hpp"
+#include "tests/support/graphs.hpp"
 #include "topology/linear_program.hpp"
+#include "topology/queries.hpp"
 #include "topology/topology.hpp"
 
 namespace rackrail::test {
@@ -33,6 +36,31 @@ inline void check_known_before_made(const planner::CollectiveForm& form,
   constexpr std::int64_t kMany = 1'000'000'000;
   if (is_near) {
     CHECK(said.bound->at_least(kMany).seconds() >= 0.95 * made.bound->at_least(kMany).seconds());
+  }
+}
+
+/// With one codec inside hosts and across.
+inline planner::ScheduleRequest request_of(const topology::Topology& topology,
+                                           topology::Router& router, const plan::Codec& codec = {},
+                                           std::size_t most_rounds = 256,
+                                           std::size_t most_transfers = 100'000) {
+  return {.topology = topology,
+          .router = router,
+          .codecs = {codec, codec},
+          .most_rounds = most_rounds,
+          .most_transfers = most_transfers};
+}
+
+/// What `forms_of` makes of a topology and a router.
+template <typename FormsOf>
+void check_same_each_time(const topology::Topology& topology, const FormsOf& forms_of) {
+  topology::Router router(topology);
+  topology::Router again(topology);
+  const std::vector<planner::CollectiveForm> one = forms_of(topology, router);
+  const std::vector<planner::CollectiveForm> other = forms_of(topology, again);
+  REQUIRE(one.size() == other.size());
+  for (std::size_t form = 0; form < one.size(); ++form) {
+    check_same_graph(one[form].graph(), other[form].graph());
   }
 }
 

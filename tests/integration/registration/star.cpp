@@ -10,10 +10,7 @@ class Star final : public ScheduleFamily {
 
   std::optional<std::string> refusal(const topology::Topology& topology,
                                      const TierCodecs& codecs) const override {
-    if (topology.rank_count() < 2) {
-      return "one rank alone has nothing to exchange";
-    }
-    return refuse_lossy_hops(codecs);
+    return refuse_exchange(topology, codecs);
   }
 
   plan::TransferGraph all_reduce(const ScheduleRequest& request) const override {

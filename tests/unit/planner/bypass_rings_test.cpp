@@ -24,14 +24,10 @@ namespace {
 
 using topology::Topology;
 
+template <typename... Limits>
 std::vector<CollectiveForm> forms_of(const Topology& topology, topology::Router& router,
-                                     const plan::Codec& codec = {}, std::size_t most_rounds = 256,
-                                     std::size_t most_transfers = 100'000) {
-  return bypass_ring_forms({.topology = topology,
-                            .router = router,
-                            .codecs = {codec, codec},
-                            .most_rounds = most_rounds,
-                            .most_transfers = most_transfers});
+                                     const Limits&... limits) {
+  return bypass_ring_forms(test::request_of(topology, router, limits...));
 }
 
 /// By line, then group, in bytes per second.
@@ -180,14 +176,8 @@ TEST_CASE("slow members side by side on several lines wait for what passed other
 
 TEST_CASE("the same rings past slow members each time") {
   const Topology topology = test::boxes_with_slow_nics(5, {{0, 1, 12}});
-  topology::Router router(topology);
-  topology::Router again(topology);
-  const auto one = forms_of(topology, router);
-  const auto other = forms_of(topology, again);
-  REQUIRE(one.size() == other.size());
-  for (std::size_t form = 0; form < one.size(); ++form) {
-    test::check_same_graph(one[form].graph(), other[form].graph());
-  }
+  test::check_same_each_time(
+      topology, [](const Topology& of, topology::Router& by) { return forms_of(of, by); });
 }
 
 TEST_CASE("rings past slow members are in as many pieces as the request allows") {
@@ -195,12 +185,12 @@ TEST_CASE("rings past slow members are in as many pieces as the request allows")
   topology::Router router(topology);
   const auto all = forms_of(topology, router);
   REQUIRE(all.size() == 6);  // 4, 8, 12, 16, 24 and 32
-  CHECK(forms_of(topology, router, {}, 16).size() == 4);
-  CHECK(forms_of(topology, router, {}, 15).size() == 3);
-  CHECK(forms_of(topology, router, {}, 3).empty());
+  CHECK(forms_of(topology, router, plan::Codec{}, 16).size() == 4);
+  CHECK(forms_of(topology, router, plan::Codec{}, 15).size() == 3);
+  CHECK(forms_of(topology, router, plan::Codec{}, 3).empty());
   const auto third = static_cast<std::size_t>(all[2].shape().transfers);
-  CHECK(forms_of(topology, router, {}, 256, third).size() == 3);
-  CHECK(forms_of(topology, router, {}, 256, third - 1).size() == 2);
+  CHECK(forms_of(topology, router, plan::Codec{}, 256, third).size() == 3);
+  CHECK(forms_of(topology, router, plan::Codec{}, 256, third - 1).size() == 2);
 }
 
 TEST_CASE("no rings past members where none is slow, or groups are two") {

@@ -21,14 +21,10 @@ namespace {
 
 using topology::Topology;
 
+template <typename... Limits>
 std::vector<CollectiveForm> forms_of(const Topology& topology, topology::Router& router,
-                                     const plan::Codec& codec = {}, std::size_t most_rounds = 256,
-                                     std::size_t most_transfers = 100'000) {
-  return relayed_exchange_forms({.topology = topology,
-                                 .router = router,
-                                 .codecs = {codec, codec},
-                                 .most_rounds = most_rounds,
-                                 .most_transfers = most_transfers});
+                                     const Limits&... limits) {
+  return relayed_exchange_forms(test::request_of(topology, router, limits...));
 }
 
 Topology dead_nic() {
@@ -78,14 +74,8 @@ TEST_CASE("a GPU without a NIC adds up as much as the others") {
 TEST_CASE("the same exchange each time") {
   if (!test::has_solver()) return;
   const Topology topology = dead_nic();
-  topology::Router router(topology);
-  topology::Router again(topology);
-  const auto one = forms_of(topology, router);
-  const auto other = forms_of(topology, again);
-  REQUIRE(one.size() == other.size());
-  for (std::size_t form = 0; form < one.size(); ++form) {
-    test::check_same_graph(one[form].graph(), other[form].graph());
-  }
+  test::check_same_each_time(
+      topology, [](const Topology& of, topology::Router& by) { return forms_of(of, by); });
 }
 
 TEST_CASE("exchanges round slow pairs are in as many pieces as the request allows") {
@@ -94,12 +84,12 @@ TEST_CASE("exchanges round slow pairs are in as many pieces as the request allow
   topology::Router router(topology);
   const auto all = forms_of(topology, router);
   REQUIRE(all.size() == 6);  // 16, 32, 64, 96, 128 and 192
-  CHECK(forms_of(topology, router, {}, 64).size() == 3);
-  CHECK(forms_of(topology, router, {}, 63).size() == 2);
-  CHECK(forms_of(topology, router, {}, 15).empty());
+  CHECK(forms_of(topology, router, plan::Codec{}, 64).size() == 3);
+  CHECK(forms_of(topology, router, plan::Codec{}, 63).size() == 2);
+  CHECK(forms_of(topology, router, plan::Codec{}, 15).empty());
   const auto third = static_cast<std::size_t>(all[2].shape().transfers);
-  CHECK(forms_of(topology, router, {}, 256, third).size() == 3);
-  CHECK(forms_of(topology, router, {}, 256, third - 1).size() == 2);
+  CHECK(forms_of(topology, router, plan::Codec{}, 256, third).size() == 3);
+  CHECK(forms_of(topology, router, plan::Codec{}, 256, third - 1).size() == 2);
 }
 
 TEST_CASE("no exchange round others where no pair is slower, or groups are not two") {

@@ -66,16 +66,7 @@ TEST_CASE("a slow group is a leaf of its line, which has less of the buffer") {
 TEST_CASE("the same rings each time") {
   if (!test::has_solver()) return;
   const Topology topology = test::boxes_with_slow_nics(5, {{0, 1, 12}});
-  topology::Router router(topology);
-  topology::Router again(topology);
-  const auto one = forms_of(topology, router);
-  const auto other = forms_of(topology, again);
-  REQUIRE(one.size() == other.size());
-  const auto transfers = one.back().graph().transfers();
-  const auto same = other.back().graph().transfers();
-  CHECK(std::ranges::equal(transfers, same, [](const auto& a, const auto& b) {
-    return a.src == b.src && a.dst == b.dst && a.chunk_begin == b.chunk_begin && a.op == b.op;
-  }));
+  test::check_same_each_time(topology, forms_of);
 }
 
 TEST_CASE("no rings past groups where none is slower than others on a line") {

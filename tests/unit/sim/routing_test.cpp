@@ -263,23 +263,28 @@ TEST_CASE("a message may take of a link what all its connections may") {
   CHECK(time(8) == 10_ms);
 }
 
+/// A whole message leaves the source, arrives at the destination, and passes every other vertex.
+void check_adds_up(const RouteUse& use, const Topology& topology, Rank src, Rank dst) {
+  std::map<NodeId, double> out;
+  for (std::size_t i = 0; i < use.links.size(); ++i) {
+    const topology::Link& link = topology.link(use.links[i]);
+    out[link.from] += share_of(use, i);
+    out[link.to] -= share_of(use, i);
+  }
+  for (const auto& [node, surplus] : out) {
+    const bool is_src = node == topology.node_of(src);
+    const bool is_dst = node == topology.node_of(dst);
+    CHECK(surplus == Approx(is_src ? 1 : is_dst ? -1 : 0).margin(1e-12));
+  }
+}
+
 TEST_CASE("what several ways of a message put on links adds up at every vertex") {
   const Topology topology = test::clos({3, 2, 4}, 5);
   Routing routing(topology, Multipath::kEcmp, 7, 16);
   for (const auto& [src, dst] : {std::pair(0, 8), std::pair(3, 1), std::pair(5, 6)}) {
     CAPTURE(src, dst);
     const RouteUse use = routing.route(Rank(src), Rank(dst));
-    std::map<NodeId, double> out;
-    for (std::size_t i = 0; i < use.links.size(); ++i) {
-      const topology::Link& link = topology.link(use.links[i]);
-      out[link.from] += share_of(use, i);
-      out[link.to] -= share_of(use, i);
-    }
-    for (const auto& [node, surplus] : out) {
-      const bool is_src = node == topology.node_of(Rank(src));
-      const bool is_dst = node == topology.node_of(Rank(dst));
-      CHECK(surplus == Approx(is_src ? 1 : is_dst ? -1 : 0).margin(1e-12));
-    }
+    check_adds_up(use, topology, Rank(src), Rank(dst));
   }
 }
 
@@ -289,17 +294,7 @@ TEST_CASE("what a sprayed message puts on links adds up at every vertex") {
   for (const auto& [src, dst] : {std::pair(0, 8), std::pair(3, 1), std::pair(5, 6)}) {
     CAPTURE(src, dst);
     const RouteUse use = routing.route(Rank(src), Rank(dst));
-    std::map<NodeId, double> out;
-    for (std::size_t i = 0; i < use.links.size(); ++i) {
-      const topology::Link& link = topology.link(use.links[i]);
-      out[link.from] += share_of(use, i);
-      out[link.to] -= share_of(use, i);
-    }
-    for (const auto& [node, surplus] : out) {
-      const bool is_src = node == topology.node_of(Rank(src));
-      const bool is_dst = node == topology.node_of(Rank(dst));
-      CHECK(surplus == Approx(is_src ? 1 : is_dst ? -1 : 0).margin(1e-12));
-    }
+    check_adds_up(use, topology, Rank(src), Rank(dst));
     CHECK(use.links.size() == (src == 5 ? 2 : 2 + 2 * 5));  // within a rack there is one way
   }
 }

@@ -26,6 +26,19 @@ std::string text_of(const Topology& t, const Route& route) {
   return text;
 }
 
+/// GPUs a and b with two switches between them: three links of 100 GB/s and 1 us each.
+Topology wide_and_long() {
+  Topology t;
+  const NodeId a = add_gpu(t, "a");
+  const NodeId b = add_gpu(t, "b");
+  const NodeId s1 = add_switch(t, "s1");
+  const NodeId s2 = add_switch(t, "s2");
+  join(t, a, s1, 100_GBps, 1_us);
+  join(t, s1, s2, 100_GBps, 1_us);
+  join(t, s2, b, 100_GBps, 1_us);
+  return t;
+}
+
 }  // namespace
 
 TEST_CASE("the smallest latency wins, whatever the rate") {
@@ -47,14 +60,8 @@ TEST_CASE("the smallest latency wins, whatever the rate") {
 }
 
 TEST_CASE("at equal latency fewer links win, then the wider bottleneck") {
-  Topology t;
-  const NodeId a = add_gpu(t, "a");
-  const NodeId b = add_gpu(t, "b");
-  const NodeId s1 = add_switch(t, "s1");
-  const NodeId s2 = add_switch(t, "s2");
-  join(t, a, s1, 100_GBps, 1_us);
-  join(t, s1, s2, 100_GBps, 1_us);
-  join(t, s2, b, 100_GBps, 1_us);
+  Topology t = wide_and_long();
+  const auto [a, b] = std::pair(*t.find_node("a"), *t.find_node("b"));
   const NodeId narrow = add_switch(t, "narrow");
   join(t, a, narrow, 50_GBps, 1_us);
   join(t, narrow, b, 1_GBps, 2_us);
@@ -68,14 +75,8 @@ TEST_CASE("at equal latency fewer links win, then the wider bottleneck") {
 }
 
 TEST_CASE("by hops, fewest links win whatever their latency, then the wider bottleneck") {
-  Topology t;
-  const NodeId a = add_gpu(t, "a");
-  const NodeId b = add_gpu(t, "b");
-  const NodeId s1 = add_switch(t, "s1");
-  const NodeId s2 = add_switch(t, "s2");
-  join(t, a, s1, 100_GBps, 1_us);
-  join(t, s1, s2, 100_GBps, 1_us);
-  join(t, s2, b, 100_GBps, 1_us);
+  Topology t = wide_and_long();
+  const auto [a, b] = std::pair(*t.find_node("a"), *t.find_node("b"));
   const NodeId narrow = add_switch(t, "narrow");
   join(t, a, narrow, 1_GBps, 1_us);
   join(t, narrow, b, 1_GBps, 1_us);

@@ -12,22 +12,6 @@
 namespace rackrail::trainer {
 namespace {
 
-struct Example {
-  const char* name;
-  ModelConfig config;
-  ImageShape image;
-};
-
-const std::vector<Example>& examples() {
-  static const std::vector<Example> kAll{
-      {"linear", {"mlp", {}, {}}, {1, 6, 1}},
-      {"mlp", {"mlp", {5, 4}, {}}, {1, 6, 1}},
-      {"cnn, one convolution", {"cnn", {}, {3}}, {2, 4, 1}},
-      {"cnn", {"cnn", {5}, {3, 4}}, {4, 6, 2}},
-  };
-  return kAll;
-}
-
 constexpr std::int64_t kClasses = 3;
 
 /// Biases start at zero; everything random finds more.
@@ -38,7 +22,7 @@ void randomise(std::span<float> values, std::uint64_t seed) {
 }
 
 TEST_CASE("Gradients agree with finite differences of an independent network in double") {
-  for (const Example& example : examples()) {
+  for (const test::ModelExample& example : test::model_examples()) {
     const std::uint64_t seed = 17;
     CAPTURE(example.name, seed);
     const auto model = make_model(example.config, example.image, kClasses, seed);
@@ -65,7 +49,7 @@ TEST_CASE("Gradients agree with finite differences of an independent network in 
 }
 
 TEST_CASE("Evaluation agrees with the independent network, whatever the number of samples") {
-  const Example& example = examples().back();
+  const test::ModelExample& example = test::model_examples().back();
   const auto model = make_model(example.config, example.image, kClasses, 3);
   randomise(model->parameters(), 4);
   const test::ReferenceNetwork reference(example.config, example.image, kClasses, model->tensors());
@@ -100,7 +84,7 @@ TEST_CASE("Accuracy counts the samples whose largest output is their class") {
 }
 
 TEST_CASE("Tensors lie in the arena in the order in which their gradients become ready") {
-  for (const Example& example : examples()) {
+  for (const test::ModelExample& example : test::model_examples()) {
     CAPTURE(example.name);
     const auto model = make_model(example.config, example.image, kClasses, 1);
     const Dataset data = test::make_dataset(example.image, kClasses, 4, 1);
@@ -137,7 +121,7 @@ TEST_CASE("Tensors lie in the arena in the order in which their gradients become
 }
 
 TEST_CASE("A gradient does not change any more after it was called ready") {
-  const Example& example = examples().back();
+  const test::ModelExample& example = test::model_examples().back();
   const auto model = make_model(example.config, example.image, kClasses, 1);
   const Dataset data = test::make_dataset(example.image, kClasses, 5, 1);
   std::vector<float> as_announced(model->gradients().size());
@@ -157,7 +141,7 @@ TEST_CASE("A gradient does not change any more after it was called ready") {
 }
 
 TEST_CASE("Accumulated passes add up to the pass over all their samples") {
-  for (const Example& example : examples()) {
+  for (const test::ModelExample& example : test::model_examples()) {
     CAPTURE(example.name);
     const auto model = make_model(example.config, example.image, kClasses, 2);
     const Dataset data = test::make_dataset(example.image, kClasses, 9, 2);

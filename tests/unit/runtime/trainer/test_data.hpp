@@ -22,6 +22,22 @@ DataSplit make_split(const TrainingConfig& config, std::int64_t train, std::int6
 /// A small perceptron: 4×4 images, 3 classes, hidden layers of 8 and 6.
 TrainingConfig small_config();
 
+/// A small model of every shape.
+struct ModelExample {
+  const char* name;
+  ModelConfig config;
+  ImageShape image;
+};
+inline const std::vector<ModelExample>& model_examples() {
+  static const std::vector<ModelExample> kAll{
+      {"linear", {"mlp", {}, {}}, {1, 6, 1}},
+      {"mlp", {"mlp", {5, 4}, {}}, {1, 6, 1}},
+      {"cnn, one convolution", {"cnn", {}, {3}}, {2, 4, 1}},
+      {"cnn", {"cnn", {5}, {3, 4}}, {4, 6, 2}},
+  };
+  return kAll;
+}
+
 /// A plan for `local_batch.size()` ranks of the configuration's model, with the given tensors in
 /// each bucket and a schedule without transfers (for exchanges that need none).
 plan::Plan make_plan(const TrainingConfig& config, std::vector<std::int64_t> local_batch,
