@@ -66,6 +66,12 @@ topology::Topology cluster(const std::string& name) {
   if (name == "uneven star") {
     return test::uneven_star();
   }
+  if (name == "48 hosts") {
+    return test::clos({16, 20, 12}, 4);
+  }
+  if (name == "64 GPUs") {
+    return test::boxes(8, 4);
+  }
   return topology::read_cluster(name).topology;
 }
 
@@ -117,6 +123,28 @@ TEST_CASE(
     }
   }
   CHECK(costs.whole_collectives <= chosen);
+}
+
+// From 32 ranks on times at other sizes and in FP32 say what need not be simulated.
+TEST_CASE("what is expected to be slower at 48 and 64 ranks was not the best") {
+  const topology::Topology topology = cluster(GENERATE("48 hosts", "64 GPUs"));
+  REQUIRE(topology.rank_count() < kVeryManyRanks);
+  const plan::Workload workload = shipped("resnet-50");
+  CountingCosts costs(topology);
+  CandidateSet of_all(topology, costs, {}, &workload);
+  PlannerOptions exhaustive;
+  exhaustive.exhaustive = true;
+  CountingCosts all_costs(topology);
+  CandidateSet of_every(topology, all_costs, exhaustive, &workload);
+  for (const std::int64_t elements : {6'000'000, 200'000, 4'000'000}) {
+    CAPTURE(topology.rank_count(), elements);
+    const auto choice = of_all.cheapest(elements, any_candidate);
+    const auto best = of_every.cheapest(elements, any_candidate);
+    REQUIRE((choice.has_value() && best.has_value()));
+    CHECK(choice->time == best->time);
+    CHECK(of_all.all()[choice->candidate].family == of_every.all()[best->candidate].family);
+  }
+  CHECK(costs.collectives < all_costs.collectives);
 }
 
 TEST_CASE("a time that is only of interest below a limit is the time, or none") {
