@@ -53,9 +53,6 @@ using Clock = std::chrono::steady_clock;
 
 class UcxTransport;
 using Port = UcxPort<UcxTransport>;
-using Peer = UcxPeer;
-using Connection = UcxConnection;
-using Outgoing = UcxOutgoing;
 
 class UcxTransport final : public Transport, public DeviceMessaging {
  public:
@@ -206,6 +203,10 @@ class UcxTransport final : public Transport, public DeviceMessaging {
   }
 
  private:
+  using Peer = UcxPeer;
+  using Connection = UcxConnection;
+  using Outgoing = UcxOutgoing;
+
   /// What must live as long as a send is under way.
   struct Send {
     UcxTransport* transport = nullptr;

@@ -185,12 +185,12 @@ TEST_CASE("rings past slow members are in as many pieces as the request allows")
   topology::Router router(topology);
   const auto all = forms_of(topology, router);
   REQUIRE(all.size() == 6);  // 4, 8, 12, 16, 24 and 32
-  CHECK(forms_of(topology, router, plan::Codec{}, 16).size() == 4);
-  CHECK(forms_of(topology, router, plan::Codec{}, 15).size() == 3);
-  CHECK(forms_of(topology, router, plan::Codec{}, 3).empty());
+  CHECK(forms_of(topology, router, plan::Codec{}, 16U).size() == 4);
+  CHECK(forms_of(topology, router, plan::Codec{}, 15U).size() == 3);
+  CHECK(forms_of(topology, router, plan::Codec{}, 3U).empty());
   const auto third = static_cast<std::size_t>(all[2].shape().transfers);
-  CHECK(forms_of(topology, router, plan::Codec{}, 256, third).size() == 3);
-  CHECK(forms_of(topology, router, plan::Codec{}, 256, third - 1).size() == 2);
+  CHECK(forms_of(topology, router, plan::Codec{}, 256U, third).size() == 3);
+  CHECK(forms_of(topology, router, plan::Codec{}, 256U, third - 1).size() == 2);
 }
 
 TEST_CASE("no rings past members where none is slow, or groups are two") {

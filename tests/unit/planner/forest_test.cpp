@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdint>
+#include <map>
 #include <numeric>
+#include <set>
 #include <vector>
 
 #include "plan/verifier.hpp"

@@ -84,12 +84,12 @@ TEST_CASE("exchanges round slow pairs are in as many pieces as the request allow
   topology::Router router(topology);
   const auto all = forms_of(topology, router);
   REQUIRE(all.size() == 6);  // 16, 32, 64, 96, 128 and 192
-  CHECK(forms_of(topology, router, plan::Codec{}, 64).size() == 3);
-  CHECK(forms_of(topology, router, plan::Codec{}, 63).size() == 2);
-  CHECK(forms_of(topology, router, plan::Codec{}, 15).empty());
+  CHECK(forms_of(topology, router, plan::Codec{}, 64U).size() == 3);
+  CHECK(forms_of(topology, router, plan::Codec{}, 63U).size() == 2);
+  CHECK(forms_of(topology, router, plan::Codec{}, 15U).empty());
   const auto third = static_cast<std::size_t>(all[2].shape().transfers);
-  CHECK(forms_of(topology, router, plan::Codec{}, 256, third).size() == 3);
-  CHECK(forms_of(topology, router, plan::Codec{}, 256, third - 1).size() == 2);
+  CHECK(forms_of(topology, router, plan::Codec{}, 256U, third).size() == 3);
+  CHECK(forms_of(topology, router, plan::Codec{}, 256U, third - 1).size() == 2);
 }
 
 TEST_CASE("no exchange round others where no pair is slower, or groups are not two") {
