@@ -10,15 +10,12 @@
 
 #include "base/error.hpp"
 #include "base/parse_units.hpp"
-#include "plan/codec_name.hpp"
 #include "planner/batch.hpp"
+#include "planner/candidate_limits.hpp"
 
 namespace rackrail::planner {
 
 namespace {
-
-constexpr std::pair<const char*, bool (*)(const Candidate&)> kLimits[] = {
-    {"best fp32", is_fp32}, {"best fp16", is_at_most_fp16}, {"best", any_candidate}};
 
 /// A knob alone whose plan has more transfers is left out: a ring over a hundred ranks in buckets
 /// of 25 MiB would take longer to simulate than the rest of the search.
@@ -37,12 +34,6 @@ constexpr std::size_t kFewTransfers = 50'000;
 
 bool same_samples(const plan::BatchPlan& a, const plan::BatchPlan& b) {
   return a.local_batch == b.local_batch && a.accumulation == b.accumulation;
-}
-
-CandidateFilter both(CandidateFilter first, CandidateFilter second) {
-  return [first = std::move(first), second = std::move(second)](const Candidate& candidate) {
-    return first(candidate) && second(candidate);
-  };
 }
 
 void lower(std::map<std::string, Duration>& times, const std::string& name, Duration time) {
@@ -109,7 +100,7 @@ void JointSearch::report(const std::string& what) {
 }
 
 std::size_t JointSearch::pieces_of(const Knobs& knobs) const {
-  const std::size_t drafts = std::size(kLimits) + (knobs.may_compress ? 1 : 0);
+  const std::size_t drafts = std::size(kCodecLimits) + (knobs.may_compress ? 1 : 0);
   const std::size_t refinements = knobs.may_compress ? 2 : 1;
   return 2 * drafts * knobs.sizes.size() + refinements;  // each draft is made and simulated
 }
@@ -121,7 +112,7 @@ std::vector<JointSearch::Trial> JointSearch::drafts(const Knobs& knobs, Bytes si
                                                     bool may_be_none) {
   std::vector<Trial> trials;
   const auto may_end = [&] { return (may_be_none || !trials.empty()) && is_stopped(); };
-  for (const auto& [name, limit] : kLimits) {
+  for (const auto& [name, limit] : kCodecLimits) {
     if (may_end()) {
       return trials;
     }
@@ -256,7 +247,7 @@ void JointSearch::take_uniform(Found& found, const CandidateFilter& candidates) 
     if (plan.is_everywhere) {
       lower(found.uniform, plan.name, step);
     }
-    for (const auto& [name, limit] : kLimits) {
+    for (const auto& [name, limit] : kCodecLimits) {
       if (keeps_to(plan.scored, limit)) {
         lower(found.best_of, name, step);
       }
@@ -266,78 +257,6 @@ void JointSearch::take_uniform(Found& found, const CandidateFilter& candidates) 
     if (step < found.best.estimate.step_time) {
       found.best = std::move(plan.scored);
     }
-  }
-}
-
-void JointSearch::try_part(Found& found, const CandidateFilter& part, const std::string& name) {
-  const plan::BatchPlan batch = found.best.plan.batch;
-  bool is_better = false;
-  const auto limit_now = [&] { return scaled(found.best.estimate.step_time, 1 - kWorthwhile / 2); };
-  const auto take_if_faster = [&](std::optional<Search::Draft> draft) {
-    const Duration limit = limit_now();
-    if (draft.has_value() && search_.may_beat(*draft, limit) &&
-        search_.score_below(draft->scored, limit)) {
-      found.best = std::move(draft->scored);
-      found.fastest = std::min(found.fastest, found.best.estimate.step_time);
-      found.lightened = 0;
-      is_better = true;
-    }
-  };
-  const bool lossy = search_.candidates().allowed_codecs().size() > 1;
-  for (const Bytes size : sizes_) {
-    bool may_be_better = false;  // with whatever codecs, for all that its collectives take alone
-    for (const auto& [limit_name, limit] : kLimits) {
-      if (is_stopped()) {
-        return;
-      }
-      report(fmt::format("{} alone, buckets of {}", name, to_string(size)));
-      auto draft = search_.draft_below({name, size, both(limit, part)}, batch, limit_now());
-      may_be_better = draft.has_value();
-      take_if_faster(std::move(draft));
-    }
-    if (lossy && may_be_better && !is_stopped()) {
-      take_if_faster(search_.compress(size, batch, part));
-    }
-  }
-  if (is_better) {
-    refine(found, part, lossy);
-  }
-}
-
-void JointSearch::try_parts(Found& found) {
-  const auto& all = search_.candidates().all();
-  if (all.front().graph.rank_count() >= kVeryManyRanks) {
-    return;
-  }
-  std::vector<std::string> families;  // in the order in which they were made
-  for (const Candidate& candidate : all) {
-    if (!candidate.only_protected &&
-        std::ranges::find(families, candidate.family) == families.end()) {
-      families.push_back(candidate.family);
-    }
-  }
-  std::vector<std::pair<std::string, CandidateFilter>> parts;
-  for (const std::string& family : families) {
-    if (families.size() > 1) {
-      parts.emplace_back(
-          family, [family](const Candidate& candidate) { return candidate.family == family; });
-    }
-  }
-  const auto has_rates = [](const Candidate& candidate) { return candidate.graph.has_rates(); };
-  if (std::ranges::any_of(all, has_rates)) {
-    parts.emplace_back("schedules without rates", std::not_fn(has_rates));
-  }
-  const std::vector<plan::Codec>& codecs = search_.candidates().allowed_codecs();
-  for (const plan::Codec& codec : codecs) {
-    if (codecs.size() > 1 && !options_.codec.has_value()) {
-      parts.emplace_back(plan::display_name(codec), [codec](const Candidate& candidate) {
-        return candidate.codecs.across == codec;
-      });
-    }
-  }
-  begin_phase(parts.size() * sizes_.size() * std::size(kLimits), kShareOfParts);
-  for (const auto& [name, part] : parts) {
-    try_part(found, part, name);
   }
 }
 
@@ -558,7 +477,7 @@ JointResult JointSearch::run() {
   if (!batch_is_free) {
     others_batch = decision.batch;
   }
-  try_parts(found);
+  try_parts(found, kShareOfParts);
   const plan::BatchPlan usual_batch = space_.even(others_batch);
   const bool divides_batch = !same_samples(usual_batch, others_batch);
   std::vector<SingleKnob> divided;  // not shown: two knobs of a plan without a planner
@@ -600,7 +519,7 @@ JointResult JointSearch::run() {
   }
   // A plan that keeps to a limit counts as found under it, whichever search it came from.
   const auto count_in = [&](const Search::Scored& scored) {
-    for (const auto& [name, limit] : kLimits) {
+    for (const auto& [name, limit] : kCodecLimits) {
       if (keeps_to(scored, limit) && same_samples(scored.plan.batch, found.best.plan.batch)) {
         lower(found.best_of, name, scored.estimate.step_time);
       }

@@ -137,7 +137,8 @@ class JointSearch {
                                 std::optional<Search::Scored> start = std::nullopt,
                                 bool may_be_none = false);
   /// One family after another, then one codec after another, instead of `found` where faster.
-  void try_parts(Found& found);
+  /// `end`: the share of all work that is done then.
+  void try_parts(Found& found, double end);
   /// Plans of candidates of one kind instead of `found` where faster.
   void try_part(Found& found, const CandidateFilter& part, const std::string& name);
   /// The same codec everywhere instead of `found`, on its buckets, where faster.
