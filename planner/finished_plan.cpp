@@ -54,8 +54,11 @@ std::string uniform_note(bool compresses, const std::map<std::string, Duration>&
                                   parts.empty() ? " of the step" : ""));
     }
   }
-  return fmt::format("compression: {}; the same everywhere instead: {}",
-                     compresses ? "per bucket and tier" : uncompressed + " everywhere",
+  const std::string chosen = compresses ? "per bucket and tier" : uncompressed + " everywhere";
+  if (parts.empty()) {  // the time was over before
+    return "compression: " + chosen;
+  }
+  return fmt::format("compression: {}; the same everywhere instead: {}", chosen,
                      fmt::join(parts, "; "));
 }
 

@@ -22,6 +22,8 @@ def library():
     """The library that RACKRAIL_LIBRARY names, or the first that a build of this tree has left."""
     named = os.environ.get("RACKRAIL_LIBRARY")
     if named:
+        if not Path(named).is_file():
+            raise SystemExit(f"RACKRAIL_LIBRARY: found no file {named}, expected librackrail.so")
         return Path(named)
     built = [HERE.parent / "build" / preset / "lib/librackrail.so" for preset in ("release", "dev")]
     return next((path for path in built if path.exists()), None)

@@ -30,6 +30,8 @@ def allreduce(array, operation="sum", in_place=False):
         if in_place:
             raise _not_in_place()
         return allreduce(array.detach().float(), operation).to(array.dtype)
+    if array is None or isinstance(array, (list, tuple, str, bytes, int, float, complex)):
+        raise _job.InputError(f"found a {type(array).__name__}, expected an array")
     seen = _seen_by_numpy(array, numpy)
     is_single = seen.dtype == numpy.float32
     if not is_single and not _is_half(seen.dtype):

@@ -57,8 +57,8 @@ _FUNCTIONS = {  # name: result, arguments
 def candidates():
     """Where the library may be, in the order in which they are tried."""
     named = os.environ.get("RACKRAIL_LIBRARY")
-    if named:
-        return [named]
+    if named:  # dlopen() looks for a name without a slash elsewhere
+        return [str(Path(named).resolve()) if Path(named).is_file() else named]
     package = Path(__file__).resolve().parent
     builds = [package.parents[1] / "build" / preset / "lib" for preset in ("release", "dev")]
     beside = [folder / "librackrail.so" for folder in (package, *builds)]

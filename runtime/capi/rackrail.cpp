@@ -71,6 +71,9 @@ T& required(T* pointer, const char* name) {
   return *pointer;
 }
 
+// 64 TiB: a number that nobody has set is refused, not planned for.
+constexpr std::int64_t kMostElements = std::int64_t{1} << 44U;
+
 rackrail::capi::Context::Array array_of(const rackrail_buffer* given) {
   const rackrail_buffer& buffer = required(given, "buffer");
   if (buffer.size != sizeof buffer) {
@@ -83,11 +86,12 @@ rackrail::capi::Context::Array array_of(const rackrail_buffer* given) {
   if (buffer.device != RACKRAIL_HOST && buffer.device != RACKRAIL_CUDA) {
     reject("buffer.device", std::to_string(buffer.device), "RACKRAIL_HOST or RACKRAIL_CUDA");
   }
-  if (buffer.elements < 0 || (buffer.elements > 0 && buffer.data == nullptr)) {
-    reject("buffer",
-           std::to_string(buffer.elements) + " elements at " +
-               (buffer.data == nullptr ? "NULL" : "an address"),
-           "memory of at least 0 elements");
+  if (buffer.elements < 0 || buffer.elements > kMostElements) {
+    reject("buffer.elements", std::to_string(buffer.elements),
+           "0 to " + std::to_string(kMostElements));
+  }
+  if (buffer.elements > 0 && buffer.data == nullptr) {
+    reject("buffer.data", "NULL", "memory of " + std::to_string(buffer.elements) + " elements");
   }
   return {.data = {static_cast<float*>(buffer.data), static_cast<std::size_t>(buffer.elements)},
           .is_on_gpu = buffer.device == RACKRAIL_CUDA,

@@ -119,6 +119,10 @@ class State:
         """See register() below."""
         if self._is_registered:
             raise _job.InputError("state: found one that a model has already, expected another")
+        for name, each in model.named_parameters():
+            if each.requires_grad and each.dtype not in _TYPES:
+                raise _job.InputError(f"parameter {name}: found {each.dtype}, expected float32, float16 or"
+                                      " bfloat16")
         _join(next(each for each in model.parameters() if each.requires_grad))
         self.check_group(lambda: [model.process_group])
         model.register_comm_hook(self, comm_hook)
@@ -334,6 +338,8 @@ def register(model, state=None):
         raise _job.InputError(f"model: found a {type(model).__name__}, expected a"
                               " DistributedDataParallel")
     state = state or State()
+    if not isinstance(state, State):
+        raise _job.InputError(f"state: found a {type(state).__name__}, expected a State")
     state.register(model)
     return state
 

@@ -150,7 +150,11 @@ static void misuse(rackrail_context* job) {
   buffer.type = 9;
   refused(rackrail_all_reduce(job, &buffer, RACKRAIL_SUM), "type");
   buffer = buffer_of(NULL, 64);
-  refused(rackrail_all_reduce(job, &buffer, RACKRAIL_SUM), "NULL");
+  refused(rackrail_all_reduce(job, &buffer, RACKRAIL_SUM), "buffer.data");
+  buffer = buffer_of(data, INT64_MAX);
+  refused(rackrail_all_reduce(job, &buffer, RACKRAIL_SUM), "buffer.elements");
+  buffer = buffer_of(data, -1);
+  refused(rackrail_all_reduce(job, &buffer, RACKRAIL_SUM), "buffer.elements");
   buffer = buffer_of(data, 64);
   buffer.size = 3;
   refused(rackrail_all_reduce(job, &buffer, RACKRAIL_SUM), "size");

@@ -89,6 +89,7 @@ def refused(part, *arguments, **options):
 floats = np.zeros(4, np.float32)
 refused("float64", np.zeros(4))
 refused("int32", np.zeros(4, np.int32))
+refused("found a list, expected an array", [1.0, 2.0])
 refused("'max'", floats, "max")
 refused("in_place", np.zeros(4, np.float16), in_place=True)
 refused("in_place", np.zeros((4, 4), np.float32)[:, 1], in_place=True)

@@ -252,6 +252,18 @@ for wrong, options, part in ((torch.zeros(3, dtype=torch.bfloat16), {"in_place":
         raise SystemExit("accepted")
 print("good")
 """
+# Before anything is summed.
+DOUBLES = """
+import torch, torch.distributed as dist, rackrail, rackrail.torch
+dist.init_process_group("gloo")
+for state, dtype in ((None, torch.float64), ("x", torch.float32)):
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 1).to(dtype))
+    try:
+        rackrail.torch.register(torch.nn.parallel.DistributedDataParallel(model), state)
+    except rackrail.InputError as error:
+        print(error)
+rackrail.shutdown()
+"""
 TYPES = """
 import torch, torch.distributed as dist, rackrail, rackrail.torch
 dist.init_process_group("gloo")
@@ -455,6 +467,11 @@ class Hook(RankTest):
         for result in self.run_ranks(2, self.write("dtypes.py", TYPES)):
             self.assertEqual(result.out, "summed torch.float16\nInputError: a bucket of torch.float64:"
                              " expected float32, float16 or bfloat16\n", str(result))
+
+    def test_a_model_that_cannot_be_summed_is_not_registered(self):
+        for result in self.run_ranks(2, self.write("doubles.py", DOUBLES)):
+            self.assertEqual(result.out, "parameter module.1.weight: found torch.float64, expected float32, float16"
+                             " or bfloat16\nstate: found a str, expected a State\n", str(result))
 
     def test_tensors_of_16_bits_are_summed(self):
         for ranks in (1, 3):
