@@ -273,7 +273,7 @@ for dtype in (torch.float16, torch.float64):  # Gloo's broadcast of 1.13 has no 
     model.w = torch.nn.Parameter(torch.zeros(12, dtype=dtype))
     model.forward = lambda x, w=model.w: (w * x).sum()
     model = torch.nn.parallel.DistributedDataParallel(model)
-    rackrail.torch.register(model)
+    model.register_comm_hook(rackrail.torch.State(), rackrail.torch.comm_hook)
     try:
         model(torch.full((12,), 2 * rank, dtype=dtype)).backward()
         assert (model.module.w.grad == ranks - 1).all() and model.module.w.grad.dtype == dtype
