@@ -164,6 +164,18 @@ std::optional<std::string> simulate_with(const planner::ScheduleFamily& family,
   return std::nullopt;
 }
 
+/// Throws ConfigError that lists what there is, kBestSchedule too.
+const planner::ScheduleFamily& family_named(const std::string& schedule) {
+  try {
+    return planner::schedule_family(schedule);
+  } catch (const ConfigError& error) {
+    ErrorContext context = error.context();
+    context.where = "--schedule";
+    context.expected += fmt::format("; or {}, the fastest of them", kBestSchedule);
+    throw ConfigError(context);
+  }
+}
+
 /// With the family that was asked for, or the fastest of all.
 FastestOfFamilies simulate_collective(const CollectiveCase& c, const std::string& schedule) {
   std::optional<FastestOfFamilies> fastest;
@@ -177,7 +189,7 @@ FastestOfFamilies simulate_collective(const CollectiveCase& c, const std::string
       simulate_with(*families[i], c, progress, fastest);
     }
   } else {
-    const planner::ScheduleFamily& family = planner::schedule_family(schedule);
+    const planner::ScheduleFamily& family = family_named(schedule);
     if (const auto refusal = simulate_with(
             family, c, [](double) {}, fastest)) {
       throw ConfigError(ErrorContext{"<command line>", "--schedule " + schedule,

@@ -380,7 +380,7 @@ void run_plan(Session& session, const PlanOptions& options) {
   made.codec_errors = errors_of_codecs(made.plan, workload);
   made.target = planner::time_to_target(workload, made.plan.batch, made.plan.prediction.step_time,
                                         options.target_samples);
-  if (auto note = unscaled_compute_note(cluster, workload)) {
+  if (auto note = plan_without_class_note(cluster, workload)) {
     made.plan.notes.push_back(*std::move(note));  // of what was read; the file has it without
   }
   if (auto note = idle_bucket_size_note(options, chosen, workload)) {

@@ -19,8 +19,10 @@
 #include "cli/measured_run.hpp"
 #include "cli/session.hpp"
 #include "cli/shared_numbers.hpp"
+#include "cli/simulation_notes.hpp"
 #include "cli/table.hpp"
 #include "plan/format.hpp"
+#include "plan/reduced_error.hpp"
 #include "planner/batch/csv_table.hpp"
 #include "planner/planner.hpp"
 #include "planner/replan.hpp"
@@ -40,6 +42,7 @@ struct ReplanOptions {
   std::string rates;
   std::string run;
   double tolerance = 0.05;
+  bool any_schedule = false;
   bool compare_full = false;
   std::string route_rates = "auto";
   std::string output;
@@ -177,8 +180,10 @@ struct Outcome {
   planner::Replan replan;
   std::optional<Duration> kept;
   double cpu_s = 0;
-  std::optional<Duration> full;
+  double gradient_error = 0;  ///< of a reduced gradient, by the new plan
+  std::optional<plan::Plan> full;
   double full_cpu_s = 0;
+  double full_gradient_error = 0;
   bool is_full_better = false;  ///< by kWorthAFullPlan; it is the one that is written then
 };
 
@@ -212,6 +217,11 @@ void print_json(Session& session, const Outcome& outcome,
                            {"rerouted_step_time_s", replan.rerouted.seconds()},
                            {"step_time_s", replan.after.seconds()},
                            {"bound_s", replan.plan.prediction.bound.seconds()},
+                           {"bound_reason", replan.plan.prediction.bound_reason},
+                           {"gap", replan.plan.prediction.gap},
+                           {"gradient_error", outcome.gradient_error},
+                           {"only_schedule", replan.plan.only_schedule},
+                           {"notes", replan.plan.notes},
                            {"bytes_before", replan.bytes_before.count()},
                            {"bytes_after", replan.bytes_after.count()},
                            {"simulated_steps", replan.simulated_steps},
@@ -219,11 +229,24 @@ void print_json(Session& session, const Outcome& outcome,
   result["kept_step_time_s"] =
       outcome.kept ? nlohmann::json(outcome.kept->seconds()) : nlohmann::json();
   if (outcome.full) {
-    result["full_step_time_s"] = outcome.full->seconds();
+    result["full_step_time_s"] = outcome.full->prediction.step_time.seconds();
+    result["full_gap"] = outcome.full->prediction.gap;
+    result["full_gradient_error"] = outcome.full_gradient_error;
     result["full_cpu_s"] = outcome.full_cpu_s;
     result["full_is_better"] = outcome.is_full_better;
   }
   session.print_json(result);
+}
+
+std::string gap_text(const plan::Prediction& prediction) {
+  return fmt::format("{:+.1f} % against the lower bound, {}", prediction.gap * kPercent,
+                     to_string(prediction.bound));
+}
+
+std::string rounding_text(double gradient_error) {
+  return gradient_error > 0
+             ? fmt::format("reduced gradients are up to {:.2g} % off", gradient_error * kPercent)
+             : "none: gradients are reduced in FP32";
 }
 
 void print_text(const ReplanOptions& options, const Outcome& outcome,
@@ -264,10 +287,18 @@ void print_text(const ReplanOptions& options, const Outcome& outcome,
   fmt::print("old plan kept   {}\n",
              outcome.kept ? to_string(*outcome.kept) : "cannot run: it uses a lost link");
   fmt::print("only rerouted   {}\n", to_string(replan.rerouted));
-  fmt::print("step now        {}\n", to_string(replan.after));
+  const plan::Prediction& prediction = replan.plan.prediction;
+  fmt::print("step now        {} ({})\n", to_string(replan.after), gap_text(prediction));
+  fmt::print("bound           {}\n", prediction.bound_reason);
+  fmt::print("rounding        {}\n", rounding_text(outcome.gradient_error));
+  for (const std::string& note : replan.plan.notes) {
+    fmt::print("note            {}\n", note);
+  }
   if (outcome.full) {
-    fmt::print("full plan       {} ({:.2f} s of CPU against {:.2f} s)\n", to_string(*outcome.full),
+    fmt::print("full plan       {} ({}; {:.2f} s of CPU against {:.2f} s)\n",
+               to_string(outcome.full->prediction.step_time), gap_text(outcome.full->prediction),
                outcome.full_cpu_s, outcome.cpu_s);
+    fmt::print("                rounding {}\n", rounding_text(outcome.full_gradient_error));
     if (outcome.is_full_better) {
       fmt::print("                it is the one to use{}\n",
                  options.output.empty() ? "" : ", and the one that was written");
@@ -291,7 +322,10 @@ std::string changed_name(const std::string& name) {
 }
 
 void run_replan(Session& session, const ReplanOptions& options) {
-  const PlanInput input = load_plan_input(session, options.plan, options.cluster, options.workload);
+  PlanInput input = load_plan_input(session, options.plan, options.cluster, options.workload);
+  if (options.any_schedule) {
+    input.plan.only_schedule.clear();
+  }
   if (!options.rates.empty()) {
     session.add_input(options.rates);
   }
@@ -305,7 +339,10 @@ void run_replan(Session& session, const ReplanOptions& options) {
     }
   }
   const std::vector<planner::LinkChange> changes = changes_of(options, run, input.cluster);
-  const topology::Topology now = named(options.cluster.cluster, "", [&] {
+  // What no link is left for is not the cluster file's fault.
+  const std::string blamed =
+      options.lost.empty() && !options.rates.empty() ? options.rates : "<command line>";
+  const topology::Topology now = named(blamed, "", [&] {
     topology::Topology changed = planner::changed_cluster(input.cluster, changes);
     changed.set_name(changed_name(input.cluster.name()));
     return changed;
@@ -319,17 +356,20 @@ void run_replan(Session& session, const ReplanOptions& options) {
   outcome.replan =
       planner::replan(input.plan, input.cluster, now, changes, input.workload, *costs, route_rates);
   outcome.cpu_s = cpu_seconds() - start;
+  outcome.gradient_error = plan::reduced_error(outcome.replan.plan, input.workload);
   outcome.kept =
       planner::step_if_kept(input.plan, input.cluster, now, changes, input.workload, *costs);
   if (options.compare_full) {
     start = cpu_seconds();
-    planner::PlannerOptions full = planner::options_in_place_of(input.plan, input.workload);
+    planner::PlannerOptions full = planner::options_in_place_of(input.plan, input.workload, now);
     full.route_rates = route_rates;
     const auto fresh = sim::make_cost_model(now, {});
-    const plan::Plan plan = planner::make_plan(now, input.workload, *fresh, full);
-    outcome.full = plan.prediction.step_time;
+    const plan::Plan& plan =
+        outcome.full.emplace(planner::make_plan(now, input.workload, *fresh, full));
     outcome.full_cpu_s = cpu_seconds() - start;
-    outcome.is_full_better = scaled(*outcome.full, kWorthAFullPlan) <= outcome.replan.after;
+    outcome.full_gradient_error = plan::reduced_error(plan, input.workload);
+    outcome.is_full_better =
+        scaled(plan.prediction.step_time, kWorthAFullPlan) <= outcome.replan.after;
     if (!options.output.empty() && outcome.is_full_better) {
       plan::save_plan(plan, options.output);
     }
@@ -339,6 +379,9 @@ void run_replan(Session& session, const ReplanOptions& options) {
   }
   if (!options.cluster_output.empty()) {
     write_file_atomically(options.cluster_output, topology::to_flat_yaml(now));
+  }
+  if (auto note = plan_without_class_note(now, input.workload)) {
+    outcome.replan.plan.notes.push_back(*std::move(note));  // of what was read; files are without
   }
   if (session.json) {
     print_json(session, outcome, changes, input.cluster);
@@ -383,6 +426,9 @@ void add_replan_command(CLI::App& app, Session& session) {
           "Whether routes may have rates: auto (as in the plan, or unless ranks are GPUs), "
           "always, never")
       ->capture_default_str();
+  command->add_flag("--any-schedule", options->any_schedule,
+                    "Also schedules of other families than the one that `rackrail plan --schedule` "
+                    "made the plan with");
   command->add_flag(
       "--compare-full", options->compare_full,
       "Also make a full plan and compare; --output writes it where its step is shorter by 3 %");

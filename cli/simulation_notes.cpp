@@ -68,20 +68,35 @@ void note_uncharged_cores(const Topology& cluster, std::vector<std::string>& not
   }
 }
 
-void note_gpus_without_class(const Topology& cluster, std::vector<std::string>& notes) {
-  std::vector<std::string> gpus;
+/// Names of ranks without a device class, of one kind of vertex or any.
+std::vector<std::string> ranks_without_class(const Topology& cluster,
+                                             std::optional<NodeKind> kind = std::nullopt) {
+  std::vector<std::string> names;
   for (std::size_t r = 0; r < cluster.rank_count(); ++r) {
     const Node& node = cluster.node(cluster.node_of(Rank(r)));
-    if (node.kind == NodeKind::kGpu && node.device_class.empty()) {
-      gpus.push_back(node.name);
+    if (node.device_class.empty() && kind.value_or(node.kind) == node.kind) {
+      names.push_back(node.name);
     }
   }
-  if (!gpus.empty()) {
+  return names;
+}
+
+constexpr const char* kNameTheClass = "name the class with --device-class or in the cluster file";
+
+void note_gpus_without_class(const Topology& cluster, std::vector<std::string>& notes) {
+  if (const auto gpus = ranks_without_class(cluster, NodeKind::kGpu); !gpus.empty()) {
     notes.push_back(
-        fmt::format("{} no device class: codecs and additions at the rates of one CPU core; name "
-                    "the class with --device-class or in the cluster file",
-                    one_and_more(gpus, "GPU")));
+        fmt::format("{} no device class: codecs and additions at the rates of one CPU core; {}",
+                    one_and_more(gpus, "GPU"), kNameTheClass));
   }
+}
+
+/// Empty where the profile does not say on what.
+std::string profiled_on(const plan::Workload& workload) {
+  return workload.device_class.empty()
+             ? std::string()
+             : fmt::format("compute times are those of the {} on which '{}' was profiled",
+                           workload.device_class, workload.name);
 }
 
 /// All known classes: first those that are part of the name, then the closest, in any case.
@@ -114,23 +129,25 @@ void note_unknown_bursts(const Topology& cluster, sim::NetworkLevel level,
 
 std::optional<std::string> unscaled_compute_note(const Topology& cluster,
                                                  const plan::Workload& workload) {
-  if (workload.device_class.empty()) {
+  const std::vector<std::string> without_class = ranks_without_class(cluster);
+  if (workload.device_class.empty() || without_class.empty()) {
     return std::nullopt;
   }
-  std::vector<std::string> without_class;
-  for (std::size_t r = 0; r < cluster.rank_count(); ++r) {
-    const Node& node = cluster.node(cluster.node_of(Rank(r)));
-    if (node.device_class.empty()) {
-      without_class.push_back(node.name);
-    }
+  return fmt::format("{} no device class: {}; {}", one_and_more(without_class, "rank"),
+                     profiled_on(workload), kNameTheClass);
+}
+
+std::optional<std::string> plan_without_class_note(const Topology& cluster,
+                                                   const plan::Workload& workload) {
+  if (ranks_without_class(cluster, NodeKind::kGpu).empty()) {
+    return unscaled_compute_note(cluster, workload);
   }
-  if (without_class.empty()) {
-    return std::nullopt;
-  }
+  const std::string compute = profiled_on(workload);
   return fmt::format(
-      "{} no device class: compute times are those of the {} on which '{}' was profiled; name the "
-      "class with --device-class or in the cluster file",
-      one_and_more(without_class, "rank"), workload.device_class, workload.name);
+      "{} no device class: {}{}codecs and additions count at the rates of one CPU core, several "
+      "times too slow for a GPU, which the gap to the bound is partly made of; {}",
+      one_and_more(ranks_without_class(cluster), "rank"), compute, compute.empty() ? "" : ", and ",
+      kNameTheClass);
 }
 
 std::vector<std::string> unknown_class_warnings(const Topology& cluster) {

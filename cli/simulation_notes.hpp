@@ -23,6 +23,11 @@ std::vector<std::string> simulation_notes(const topology::Topology& cluster,
 std::optional<std::string> unscaled_compute_note(const topology::Topology& cluster,
                                                  const plan::Workload& workload);
 
+/// What a plan is missing for that, in one sentence: also that GPUs without a class encode and add
+/// as a CPU's core does, so that nobody takes the gap for the plan's.
+std::optional<std::string> plan_without_class_note(const topology::Topology& cluster,
+                                                   const plan::Workload& workload);
+
 /// One sentence for each class that ranks have and that is none of plan/device_class.hpp, with
 /// those that are, the likeliest first: for want of their rates codecs and additions count as on a
 /// core.

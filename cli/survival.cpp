@@ -169,9 +169,11 @@ plan::Plan SurvivalPlans::plan_for(const std::vector<Rank>& left, plan::BatchPla
                     " samples is too small for " + std::to_string(left.size()) + " ranks");
   }
 
-  planner::PlannerOptions options = planner::options_in_place_of(plan_, workload_);
+  planner::PlannerOptions options = planner::options_in_place_of(plan_, workload_, cluster);
   options.error_budget = planner::budget_in_use(plan_);
-  options.schedule = schedule_;
+  if (schedule_) {
+    options.schedule = schedule_;
+  }
   options.route_rates = route_rates_;
   options.local_batch = std::ranges::max(batch.local_batch);
   options.stop = stop;

@@ -60,7 +60,7 @@ std::vector<Part> parts_of(const sim::StepResult& step, const topology::Topology
 /// Step time of a plan made for these circumstances, with the batch and error budget of `plan`.
 Duration replanned_time(const plan::Plan& plan, const plan::Workload& workload,
                         const topology::Topology& topology, const Conditions& conditions) {
-  planner::PlannerOptions options = planner::options_in_place_of(plan, workload);
+  planner::PlannerOptions options = planner::options_in_place_of(plan, workload, topology);
   options.local_batch = plan.batch.local_batch.front();
   sim::SimulationOptions undisturbed;
   undisturbed.device_rates = conditions.simulation.device_rates;

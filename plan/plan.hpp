@@ -63,6 +63,10 @@ struct Plan {
   std::vector<Bucket> buckets;  ///< in launch order
   BatchPlan batch;
   double error_budget = 0;  ///< largest relative error of a reduced gradient (reduced_error.hpp)
+  /// What the plan was asked to have, as has one that takes its place: the only family (empty:
+  /// any), and buckets of this size (0: of any).
+  std::string only_schedule;
+  Bytes only_bucket_size;
   /// The steps 0 to here send FP32 over the same transfers, whatever their codecs: at first,
   /// gradients change too much from step to step for what strong codecs leave out to be made up for
   /// (Lin et al., Deep Gradient Compression, ICLR 2018).

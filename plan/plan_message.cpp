@@ -1,6 +1,7 @@
 #include "plan/plan_message.hpp"
 
 #include <cmath>
+#include <limits>
 
 #include "plan/format.hpp"
 #include "plan/message_errors.hpp"
@@ -18,6 +19,7 @@ using message::utf8;
 constexpr int kFirstFormat = 1;
 constexpr int kFormatWithWarmup = 2;
 constexpr int kFormatWithRatesAndAdapters = 3;
+constexpr int kFormatWithRequests = 4;
 // 2³² samples per rank and 2¹⁵ ranks stay far within 64 bits, as do this many passes and steps.
 constexpr std::int64_t kMost = std::int64_t{1} << 32U;
 constexpr std::int64_t kMostPasses = std::int64_t{1} << 14U;
@@ -141,6 +143,9 @@ std::vector<ScheduleRange> read_ranges(const v1::Plan& message) {
 }
 
 int version_for(const Plan& plan) {
+  if (!plan.only_schedule.empty() || plan.only_bucket_size > Bytes(0)) {
+    return kFormatWithRequests;
+  }
   if (!plan.adapters.empty() ||
       std::any_of(plan.schedules.begin(), plan.schedules.end(),
                   [](const TransferGraph& graph) { return graph.has_rates(); })) {
@@ -197,6 +202,8 @@ void write_message(const Plan& plan, v1::Plan& message) {
   }
   write_batch(plan.batch, *message.mutable_batch());
   message.set_error_budget(plan.error_budget);
+  message.set_only_schedule(utf8(plan.only_schedule, "only_schedule"));
+  message.set_only_bucket_size(plan.only_bucket_size.count());
   message.set_compression_warmup_steps(plan.compression_warmup_steps);
   write_prediction(plan.prediction, *message.mutable_prediction());
   for (const std::string& note : plan.notes) {
@@ -230,6 +237,9 @@ Plan read_message(const v1::Plan& message) {
   }
   plan.batch = at("batch", [&] { return read_batch(message.batch()); });
   plan.error_budget = finite(message.error_budget(), "error_budget");
+  plan.only_schedule = message.only_schedule();
+  plan.only_bucket_size = Bytes(within(
+      message.only_bucket_size(), 0, std::numeric_limits<std::int64_t>::max(), "only_bucket_size"));
   plan.compression_warmup_steps =
       within(message.compression_warmup_steps(), 0, kMost, "compression_warmup_steps");
   plan.prediction = at("prediction", [&] { return read_prediction(message.prediction()); });

@@ -12,6 +12,20 @@ constexpr int kRegularGroupsPerProtected = 4;
 constexpr Bytes kWorthSending = Bytes(1 << 20);
 }  // namespace
 
+std::vector<Bytes> bucket_sizes_to_try(const plan::Workload& workload, std::size_t ranks) {
+  constexpr std::size_t kManyRanks = 32;
+  const std::vector<std::int64_t> mebibytes =
+      ranks >= kManyRanks ? std::vector<std::int64_t>{100, 25}
+                          : std::vector<std::int64_t>{100, 50, 25, 16, 8, 4, 2, 1};
+  std::vector<Bytes> sizes = {workload.gradient_bytes()};
+  for (const std::int64_t size : mebibytes) {
+    if (Bytes(size << 20) < workload.gradient_bytes()) {
+      sizes.emplace_back(size << 20);
+    }
+  }
+  return sizes;
+}
+
 std::vector<TensorGroup> group_tensors(const plan::Workload& workload, Bytes size,
                                        const std::vector<bool>& apart) {
   std::vector<TensorGroup> groups;

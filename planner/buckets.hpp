@@ -1,6 +1,7 @@
 // Dividing a model's gradients into buckets.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -16,6 +17,10 @@ struct TensorGroup {
   std::int64_t elements = 0;
   bool is_protected = false;
 };
+
+/// Sizes among which a search looks for the best one, all gradients together first: few from 32
+/// ranks on.
+std::vector<Bytes> bucket_sizes_to_try(const plan::Workload& workload, std::size_t ranks);
 
 /// Tensors in ready order, cut whenever a group has reached `size`. Those that are `apart` (by
 /// tensor; none if empty) form groups of their own, which count as protected and close together

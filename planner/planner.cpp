@@ -13,6 +13,7 @@
 #include "planner/batch.hpp"
 #include "planner/batch/batch_space.hpp"
 #include "planner/bound.hpp"
+#include "planner/buckets.hpp"
 #include "planner/finished_plan.hpp"
 #include "planner/joint_search.hpp"
 #include "planner/plan_report.hpp"
@@ -21,25 +22,6 @@
 namespace rackrail::planner {
 
 namespace {
-
-std::vector<Bytes> bucket_sizes(const plan::Workload& workload, const topology::Topology& topology,
-                                const PlannerOptions& options) {
-  if (options.bucket_size.has_value()) {
-    return {*options.bucket_size};
-  }
-  constexpr std::size_t kManyRanks = 32;
-  const bool many = topology.rank_count() >= kManyRanks;
-  const std::vector<std::int64_t> mebibytes =
-      many ? std::vector<std::int64_t>{100, 25}
-           : std::vector<std::int64_t>{100, 50, 25, 16, 8, 4, 2, 1};
-  std::vector<Bytes> sizes = {workload.gradient_bytes()};
-  for (const std::int64_t size : mebibytes) {
-    if (Bytes(size << 20) < workload.gradient_bytes()) {
-      sizes.emplace_back(size << 20);
-    }
-  }
-  return sizes;
-}
 
 /// What became of a codec that depends on shapes, with those of this model.
 std::string factor_note(const plan::Codec& codec, const plan::Workload& workload) {
@@ -116,7 +98,9 @@ plan::Plan search_plan(const topology::Topology& topology, const plan::Workload&
       is_near_bound = is_near_bound || step <= known->second;
     });
   }
-  const std::vector<Bytes> sizes = bucket_sizes(workload, topology, options);
+  const std::vector<Bytes> sizes = options.bucket_size
+                                       ? std::vector{*options.bucket_size}
+                                       : bucket_sizes_to_try(workload, topology.rank_count());
   JointSearch joint(workload, options, space, search, sizes);
   std::optional<JointResult> plain;
   if (ends_near_bound) {
@@ -137,6 +121,8 @@ plan::Plan search_plan(const topology::Topology& topology, const plan::Workload&
     report({search, found, finished, space, workload, cost_model, options, sizes, finish});
   }
   plan::Plan plan = std::move(finished.plan);
+  plan.only_schedule = asked.schedule.value_or("");
+  plan.only_bucket_size = asked.bucket_size.value_or(Bytes());
   if (asked.enough_gap && !ends_near_bound) {
     plan.notes.emplace_back(
         "the batch was searched, too, so the search did not end where the step is near its bound");

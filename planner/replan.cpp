@@ -20,10 +20,11 @@
 #include "planner/codecs_to_try.hpp"
 #include "planner/compression_warmup.hpp"
 #include "planner/protection.hpp"
+#include "planner/replan/cut_off.hpp"
 #include "planner/replan/link_map.hpp"
 #include "planner/step_bound.hpp"
+#include "planner/survivors.hpp"
 #include "topology/queries.hpp"
-#include "topology/remove.hpp"
 
 namespace rackrail::planner {
 
@@ -69,6 +70,7 @@ class Replanner {
 
   Replan run() {
     result_.before = old_.prediction.step_time;
+    is_protected_ = protected_tensors(workload_, protects_outer_layers(old_, workload_));
     reroute();
     best_ = rerouted_;
     estimate_ = step(best_);
@@ -84,10 +86,12 @@ class Replanner {
   void reroute() {
     topology::Router router = make_router(now_);
     rerouted_ = old_;
+    rerouted_.schedules.clear();
     move_to(rerouted_, now_);
+    frame_ = rerouted_;
     for (std::size_t s = 0; s < old_.schedules.size(); ++s) {
       Rerouted graph = rerouted(old_.schedules[s], links_, router);
-      rerouted_.schedules[s] = std::move(graph.graph);
+      rerouted_.schedules.push_back(std::move(graph.graph));
       routes_.push_back(graph.routes);
       is_touched_.push_back(touches(old_.schedules[s], links_));
       result_.touched_schedules += is_touched_.back() ? 1 : 0;
@@ -115,7 +119,14 @@ class Replanner {
   /// The families of the plan's own schedules first: they were the best before. The others, which
   /// take as long to be made as steps to be simulated, only where those are not enough.
   void search() {
+    if (!old_.only_schedule.empty()) {
+      refusal_ = graph_refusal(schedule_family(old_.only_schedule), now_, {});
+      if (refusal_) {
+        return;  // it keeps its transfers over other routes
+      }
+    }
     PlannerOptions options;
+    options.schedule = schedule_to_keep(old_, now_);
     options.stop = stop_;
     options.error_budget = old_.error_budget;
     options.seed = old_.seed;
@@ -127,13 +138,17 @@ class Replanner {
     }
     std::vector<std::string> in_use;
     for (const plan::TransferGraph& graph : old_.schedules) {
-      in_use.push_back(graph.name());
+      if (!options.schedule || graph.name() == *options.schedule) {
+        in_use.push_back(graph.name());
+      }
     }
     CandidateSet candidates(now_, cost_model_, options, &workload_, in_use);
-    is_protected_ = protected_tensors(workload_, options.protect_outer_layers);
     try_likely(candidates);
     if (is_longer_than_enough() && !is_stopped() && candidates.complete()) {
       try_likely(candidates);
+    }
+    if (is_longer_than_enough() && may_divide_otherwise()) {
+      try_other_buckets(candidates);
     }
     try_cheapest(candidates);
   }
@@ -161,59 +176,112 @@ class Replanner {
             std::bit_width(static_cast<std::uint64_t>(bucket.elements))};
   }
 
+  /// Buckets that may get other candidates, and what they have so far.
+  struct Base {
+    std::vector<plan::Bucket> buckets;
+    const std::vector<plan::TransferGraph>& schedules;
+    std::vector<bool> is_free;  ///< by schedule: its buckets may get others
+  };
+
+  /// Candidates for buckets that may have others; the plan is made when it is worth a simulation.
+  struct Trial {
+    std::vector<plan::Bucket> buckets;           ///< schedules are those of the base
+    std::vector<std::optional<Choice>> choices;  ///< by bucket; none: as it was
+    const std::vector<plan::TransferGraph>* schedules = nullptr;
+    Duration at_least;  ///< its step
+  };
+
   /// What costs nothing to choose: its step limits what others are simulated for.
   void try_likely(const CandidateSet& candidates) {
-    const StepBound step_bound(candidates.all(), now_, workload_);
     std::vector<Trial> trials;
+    add_likely(candidates, {rerouted_.buckets, rerouted_.schedules, is_touched_}, trials);
+    attempt_all(candidates, trials);
+  }
+
+  void add_likely(const CandidateSet& candidates, const Base& base,
+                  std::vector<Trial>& trials) const {
+    const StepBound step_bound(candidates.all(), now_, workload_);
     for (const Allows allows : kAllowed) {
-      trials.push_back(make_trial(candidates.all(), step_bound, allows,
+      trials.push_back(make_trial(candidates.all(), step_bound, base, allows,
                                   [&](const plan::Bucket& bucket, const CandidateFilter& filter) {
                                     return candidates.likely(bucket.elements, filter);
                                   }));
     }
+  }
+
+  /// Those that may be the fastest first.
+  void attempt_all(const CandidateSet& candidates, std::vector<Trial>& trials) {
     std::ranges::stable_sort(trials, {}, &Trial::at_least);
-    for (Trial& trial : trials) {
-      attempt(trial);
+    for (const Trial& trial : trials) {
+      attempt(candidates, trial);
     }
+  }
+
+  /// Where nothing of the step stays as it was, and no size of buckets was asked for.
+  bool may_divide_otherwise() const {
+    return result_.touched_buckets == old_.buckets.size() && old_.only_bucket_size == Bytes();
+  }
+
+  /// Gradients in other buckets, with what costs nothing to choose for them.
+  void try_other_buckets(const CandidateSet& candidates) {
+    std::vector<Trial> trials;
+    for (const Bytes size : bucket_sizes_to_try(workload_, now_.rank_count())) {
+      for (const bool is_apart : {false, true}) {
+        const auto groups =
+            group_tensors(workload_, size, is_apart ? is_protected_ : std::vector<bool>{});
+        add_likely(candidates, {buckets_of(groups), rerouted_.schedules, {true}}, trials);
+      }
+    }
+    attempt_all(candidates, trials);
+  }
+
+  /// Without a schedule of their own: they count as of the first.
+  std::vector<plan::Bucket> buckets_of(const std::vector<TensorGroup>& groups) const {
+    std::vector<plan::Bucket> buckets;
+    for (std::size_t b = 0; b < groups.size(); ++b) {
+      plan::Bucket& bucket = buckets.emplace_back();
+      bucket.tensors = groups[b].tensors;
+      bucket.elements = groups[b].elements;
+      bucket.priority = static_cast<std::uint32_t>(groups.size() - 1 - b);
+      bucket.codec = old_.buckets.front().codec;
+    }
+    return buckets;
   }
 
   void try_cheapest(CandidateSet& candidates) {
     const StepBound step_bound(candidates.all(), now_, workload_);
-    std::map<Likeness, Duration> rerouted_alone;  // what has to be beaten
+    const bool is_otherwise = is_divided_otherwise();
+    const plan::Plan start = is_otherwise ? best_ : plan::Plan();
+    const Base base{is_otherwise ? start.buckets : rerouted_.buckets,
+                    is_otherwise ? start.schedules : rerouted_.schedules,
+                    is_otherwise ? std::vector<bool>(start.schedules.size(), true) : is_touched_};
+    std::map<Likeness, Duration> alone_now;  // what has to be beaten
     const auto alone = [&](const plan::Bucket& bucket) {
-      const auto [known, is_first] = rerouted_alone.try_emplace(likeness(bucket));
+      const auto [known, is_first] = alone_now.try_emplace(likeness(bucket));
       if (is_first) {
-        known->second = cost_model_.collective_time(rerouted_.schedules[bucket.schedule],
+        known->second = cost_model_.collective_time(base.schedules[bucket.schedule],
                                                     bucket.elements, bucket.slice_elements);
       }
       return known->second;
     };
     for (const Allows allows : kAllowed) {
       if (is_longer_than_enough() && !is_stopped()) {
-        Trial trial =
-            make_trial(candidates.all(), step_bound, allows,
-                       [&](const plan::Bucket& bucket,
-                           const CandidateFilter& filter) -> std::optional<Choice> {
-                         if (is_stopped()) return std::nullopt;
-                         return candidates.cheapest(bucket.elements, filter, alone(bucket));
-                       });
-        attempt(trial);
+        attempt(candidates, make_trial(candidates.all(), step_bound, base, allows,
+                                       [&](const plan::Bucket& bucket,
+                                           const CandidateFilter& filter) -> std::optional<Choice> {
+                                         if (is_stopped()) return std::nullopt;
+                                         return candidates.cheapest(bucket.elements, filter,
+                                                                    alone(bucket));
+                                       }));
       }
     }
   }
 
-  /// Other candidates for buckets that the change touches.
-  struct Trial {
-    plan::Plan plan;
-    std::vector<std::uint32_t> choices;  ///< candidate and slice of each bucket that has another
-    Duration at_least;                   ///< its step
-  };
-
   using Choose =
       std::function<std::optional<Choice>(const plan::Bucket&, const CandidateFilter& filter)>;
+  /// Without choices where nothing is another, or a new bucket has none.
   Trial make_trial(const std::vector<Candidate>& candidates, const StepBound& step_bound,
-                   Allows allows, const Choose& choose) const {
-    Trial trial{.plan = rerouted_, .choices = {}, .at_least = {}};
+                   const Base& base, Allows allows, const Choose& choose) const {
     std::map<Likeness, std::optional<Choice>> chosen;  // by the first that is like it
     const auto choice_for = [&](const plan::Bucket& bucket) {
       const auto [known, is_first] = chosen.try_emplace(likeness(bucket));
@@ -226,55 +294,74 @@ class Replanner {
       }
       return known->second;
     };
-    std::map<std::size_t, std::uint32_t> schedule_of;  // by candidate
+    Trial trial{.buckets = base.buckets, .choices = {}, .schedules = &base.schedules};
     std::vector<TensorGroup> groups;
     std::vector<Choice> choices;
-    for (plan::Bucket& bucket : trial.plan.buckets) {
-      const auto choice = is_touched_[bucket.schedule] ? choice_for(bucket) : std::nullopt;
-      if (!choice) continue;
+    for (plan::Bucket& bucket : trial.buckets) {
+      const auto choice = base.is_free[bucket.schedule] ? choice_for(bucket) : std::nullopt;
+      trial.choices.push_back(choice);
+      if (!choice) {
+        if (bucket.slice_elements == 0) return {};
+        continue;
+      }
       const Candidate& candidate = candidates[choice->candidate];
-      const auto next = static_cast<std::uint32_t>(trial.plan.schedules.size());
-      const auto [it, is_new] = schedule_of.emplace(choice->candidate, next);
-      if (is_new) trial.plan.schedules.push_back(candidate.graph);
-      bucket.schedule = it->second;
       bucket.slice_elements = choice->slice_elements;
       bucket.codec = candidate.strongest;
       bucket.codec_tiers = candidate.codec_tiers;
-      trial.choices.push_back(static_cast<std::uint32_t>(choice->candidate));
-      trial.choices.push_back(static_cast<std::uint32_t>(choice->slice_elements));
       groups.push_back({bucket.tensors, bucket.elements, false});
       choices.push_back(*choice);
     }
-    if (!choices.empty()) {
-      trial.at_least = step_bound.at_least(groups, choices, old_.batch);
+    if (choices.empty()) {
+      return {};
     }
+    trial.at_least = step_bound.at_least(groups, choices, old_.batch);
     return trial;
   }
 
-  /// Simulates it where it may be the best so far.
-  void attempt(Trial& trial) {
-    if (trial.choices.empty() || trial.at_least >= estimate_.step_time ||
-        !tried_.insert(trial.choices).second || is_stopped()) {
-      return;
+  /// What tells trials apart: of each bucket its last tensor, and what it has.
+  static std::vector<std::int64_t> key_of(const Trial& trial) {
+    std::vector<std::int64_t> key;
+    for (std::size_t b = 0; b < trial.buckets.size(); ++b) {
+      const plan::Bucket& bucket = trial.buckets[b];
+      const auto& choice = trial.choices[b];
+      key.insert(key.end(), {bucket.tensors.back(),
+                             choice ? static_cast<std::int64_t>(choice->candidate)
+                                    : -1 - static_cast<std::int64_t>(bucket.schedule),
+                             bucket.slice_elements});
     }
-    drop_unused(trial.plan);
-    ++result_.simulated_steps;
-    if (const auto faster = cost_model_.step_below(trial.plan, workload_, estimate_.step_time)) {
-      estimate_ = *faster;
-      best_ = std::move(trial.plan);
-    }
+    return key;
   }
 
-  static void drop_unused(plan::Plan& plan) {
-    std::map<std::uint32_t, std::uint32_t> numbers;
-    std::vector<plan::TransferGraph> used;
-    for (plan::Bucket& bucket : plan.buckets) {
-      const auto next = static_cast<std::uint32_t>(used.size());
-      const auto [it, is_new] = numbers.emplace(bucket.schedule, next);
-      if (is_new) used.push_back(plan.schedules[bucket.schedule]);
-      bucket.schedule = it->second;
+  plan::Plan plan_of(const std::vector<Candidate>& candidates, const Trial& trial) const {
+    plan::Plan plan = frame_;
+    plan.buckets = trial.buckets;
+    std::map<std::pair<bool, std::size_t>, std::uint32_t> numbers;  // of candidates, and of others
+    for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
+      std::uint32_t& schedule = plan.buckets[b].schedule;
+      const auto& choice = trial.choices[b];
+      const std::size_t number = choice ? choice->candidate : schedule;
+      const auto next = static_cast<std::uint32_t>(plan.schedules.size());
+      const auto [it, is_new] = numbers.emplace(std::pair(choice.has_value(), number), next);
+      if (is_new) {
+        plan.schedules.push_back(choice ? candidates[number].graph : (*trial.schedules)[number]);
+      }
+      schedule = it->second;
     }
-    plan.schedules = std::move(used);
+    return plan;
+  }
+
+  /// Simulates it where it may be the best so far.
+  void attempt(const CandidateSet& candidates, const Trial& trial) {
+    if (trial.choices.empty() || trial.at_least >= estimate_.step_time ||
+        !tried_.insert(key_of(trial)).second || is_stopped()) {
+      return;
+    }
+    plan::Plan plan = plan_of(candidates.all(), trial);
+    ++result_.simulated_steps;
+    if (const auto faster = cost_model_.step_below(plan, workload_, estimate_.step_time)) {
+      estimate_ = *faster;
+      best_ = std::move(plan);
+    }
   }
 
   const LowerBound& bound() {
@@ -282,8 +369,7 @@ class Replanner {
     const std::vector<plan::Codec> allowed =
         codecs_to_try(now_, old_.error_budget,
                       [this](const plan::Codec& codec) { return workload_.codec_error(codec); });
-    bound_ = lower_bound(now_, workload_, old_.batch, allowed,
-                         protected_tensors(workload_, PlannerOptions{}.protect_outer_layers));
+    bound_ = lower_bound(now_, workload_, old_.batch, allowed, is_protected_);
     return *bound_;
   }
 
@@ -300,28 +386,63 @@ class Replanner {
     prediction.baselines = {{"the same plan, rerouted", result_.rerouted}};
     best_.notes = {fmt::format("planned again after links changed: {} of {} buckets touched",
                                result_.touched_buckets, old_.buckets.size())};
-    for (std::size_t b = 0; b < old_.buckets.size(); ++b) {
-      const std::uint32_t before = old_.buckets[b].schedule;
-      if (!is_touched_[before]) {
-        continue;
-      }
-      BucketChange change{b, bucket_name(old_, old_.buckets[b]),
-                          bucket_name(best_, best_.buckets[b]), 0};
-      if (is_same(rerouted_.schedules[before], best_.schedules[best_.buckets[b].schedule])) {
-        change.routes = routes_[before];
-      } else if (change.before == change.after) {
-        change.after += " in other chunks";
-      }
-      if (change.before != change.after || change.routes > 0) {
-        result_.changes.push_back(change);
-      }
+    if (!old_.only_schedule.empty()) {
+      best_.notes.push_back(fmt::format(
+          "kept to schedule {}, the only one that the plan was to have{}", old_.only_schedule,
+          refusal_ ? fmt::format(": as it cannot be made anew on the changed cluster ({}), only "
+                                 "routes are others",
+                                 *refusal_)
+                   : ""));
     }
+    tell_changes();
     const plan::VerifyReport report = plan::verify(best_, &now_, &workload_);
     if (!report.ok()) {
       throw PlanError("the planner made a wrong plan: " + report.problems.front());
     }
     set_compression_warmup(best_, old_.compression_warmup_steps, workload_, cost_model_);
     result_.plan = std::move(best_);
+  }
+
+  /// What became of each bucket; where there are others, of most of its gradients.
+  void tell_changes() {
+    const bool is_otherwise = is_divided_otherwise();
+    if (is_otherwise) {
+      best_.notes.push_back(fmt::format("gradients are in {} buckets now, not in {}",
+                                        best_.buckets.size(), old_.buckets.size()));
+    }
+    for (std::size_t b = 0; b < old_.buckets.size(); ++b) {
+      const std::uint32_t before = old_.buckets[b].schedule;
+      if (!is_touched_[before]) {
+        continue;
+      }
+      const plan::Bucket& now = is_otherwise ? bucket_with(old_.buckets[b]) : best_.buckets[b];
+      BucketChange change{b, bucket_name(old_, old_.buckets[b]), bucket_name(best_, now), 0};
+      if (is_same(rerouted_.schedules[before], best_.schedules[now.schedule])) {
+        change.routes = routes_[before];
+      } else if (change.before == change.after) {
+        change.after += " in other chunks";
+      }
+      if (is_otherwise) {
+        change.after += ", in other buckets";
+      }
+      if (change.before != change.after || change.routes > 0) {
+        result_.changes.push_back(change);
+      }
+    }
+  }
+
+  bool is_divided_otherwise() const {
+    const auto& tensors = &plan::Bucket::tensors;
+    return !std::ranges::equal(best_.buckets, old_.buckets, {}, tensors, tensors);
+  }
+
+  /// The new bucket that the old one's largest tensor is in.
+  const plan::Bucket& bucket_with(const plan::Bucket& old) const {
+    const std::uint32_t largest = *std::ranges::max_element(
+        old.tensors, {}, [this](std::uint32_t t) { return workload_.tensors[t].elements; });
+    return *std::ranges::find_if(best_.buckets, [largest](const plan::Bucket& bucket) {
+      return std::ranges::binary_search(bucket.tensors, largest);
+    });
   }
 
   const plan::Plan& old_;
@@ -332,14 +453,16 @@ class Replanner {
   const RouteRates route_rates_;
   const std::function<bool()>& stop_;
   Replan result_;
+  plan::Plan frame_;  // of plans, without schedules
   plan::Plan rerouted_;
   plan::Plan best_;
   plan::StepEstimate estimate_;
-  std::optional<LowerBound> bound_;             // of the cluster as it is now; looked for once
-  std::set<std::vector<std::uint32_t>> tried_;  // Trial::choices
-  std::vector<bool> is_protected_;              // by tensor
-  std::vector<bool> is_touched_;                // by schedule of the old plan
-  std::vector<std::size_t> routes_;             // that are others, by schedule of the old plan
+  std::optional<LowerBound> bound_;            // of the cluster as it is now; looked for once
+  std::set<std::vector<std::int64_t>> tried_;  // by key_of()
+  std::optional<std::string> refusal_;         // of the only family that may be used
+  std::vector<bool> is_protected_;             // by tensor
+  std::vector<bool> is_touched_;               // by schedule of the old plan
+  std::vector<std::size_t> routes_;            // that are others, by schedule of the old plan
 };
 
 void require_plan_for(const plan::Plan& plan, const Topology& before,
@@ -368,9 +491,7 @@ Topology changed_cluster(const Topology& topology, std::span<const LinkChange> c
       now.set_link_rate(change.link, *change.bandwidth, topology.link(change.link).latency);
     }
   }
-  if (!lost.empty()) {
-    now = topology::without(now, {}, lost);
-  }
+  now = without_links(now, lost);
   now.require_connected();
   return now;
 }

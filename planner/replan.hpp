@@ -11,8 +11,11 @@
 // fastest of these whole steps is kept. Schedules are looked for where they are found soonest, and
 // further as long as the step is a percent longer than before and than its lower bound: by their
 // closed forms, among the families that the plan uses and then among all, which take as long to be
-// made as steps to be simulated; and by simulating each alone, against the new routes. Buckets of
-// about one size get the same. Buckets, their order, the batch and all that is not touched stay.
+// made as steps to be simulated; where every bucket is touched, also in buckets of other sizes; and
+// by simulating each alone, against the new routes. Buckets of about one size get the same. What is
+// not touched stays, and so does the batch. A plan that was to have one family or one size of
+// buckets (plan::Plan::only_schedule, only_bucket_size) has them afterwards; where the family
+// cannot be made anew on the changed cluster, it only gets other routes.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +39,8 @@ struct LinkChange {
 };
 
 /// The cluster as it is now: without the links that are lost, the others with their rates. Throws
-/// ConfigError when a rank can no longer reach the others, or a bandwidth is 0.
+/// ConfigError that names the lost link by which ranks no longer reach the others, or when a
+/// bandwidth is 0.
 topology::Topology changed_cluster(const topology::Topology& topology,
                                    std::span<const LinkChange> changes);
 

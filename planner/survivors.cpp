@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "planner/protection.hpp"
+#include "planner/schedule_family.hpp"
 
 namespace rackrail::planner {
 
@@ -54,8 +55,22 @@ bool protects_outer_layers(const plan::Plan& plan, const plan::Workload& workloa
   });
 }
 
-PlannerOptions options_in_place_of(const plan::Plan& plan, const plan::Workload& workload) {
+std::optional<std::string> schedule_to_keep(const plan::Plan& plan,
+                                            const topology::Topology& topology) {
+  if (plan.only_schedule.empty() ||
+      graph_refusal(schedule_family(plan.only_schedule), topology, {})) {
+    return std::nullopt;
+  }
+  return plan.only_schedule;
+}
+
+PlannerOptions options_in_place_of(const plan::Plan& plan, const plan::Workload& workload,
+                                   const topology::Topology& topology) {
   PlannerOptions options;
+  options.schedule = schedule_to_keep(plan, topology);
+  if (plan.only_bucket_size > Bytes()) {
+    options.bucket_size = plan.only_bucket_size;
+  }
   options.error_budget = plan.error_budget;
   options.protect_outer_layers = protects_outer_layers(plan, workload);
   options.compression_warmup = plan.compression_warmup_steps;  // steps are counted on

@@ -3,12 +3,15 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "base/ids.hpp"
 #include "plan/plan.hpp"
 #include "plan/workload.hpp"
 #include "planner/planner.hpp"
+#include "topology/topology.hpp"
 
 namespace rackrail::planner {
 
@@ -28,8 +31,15 @@ double budget_in_use(const plan::Plan& plan);
 /// (planner/protection.hpp), as far as can be seen: one without such codecs does.
 bool protects_outer_layers(const plan::Plan& plan, const plan::Workload& workload);
 
-/// Those that a plan in the place of this one is made with: its error budget, warm-up, protection
-/// and seed; without baselines.
-PlannerOptions options_in_place_of(const plan::Plan& plan, const plan::Workload& workload);
+/// The only family that the plan may have (plan::Plan::only_schedule), where it can be used on this
+/// cluster; none: any. Throws ConfigError for one that does not exist.
+std::optional<std::string> schedule_to_keep(const plan::Plan& plan,
+                                            const topology::Topology& topology);
+
+/// Those that a plan in the place of this one, for this cluster, is made with: its error budget,
+/// warm-up, protection, seed, size of buckets where that was asked for, and schedule_to_keep();
+/// without baselines.
+PlannerOptions options_in_place_of(const plan::Plan& plan, const plan::Workload& workload,
+                                   const topology::Topology& topology);
 
 }  // namespace rackrail::planner

@@ -5,7 +5,9 @@
 #include <initializer_list>
 #include <limits>
 #include <map>
+#include <mutex>
 #include <numeric>
+#include <string>
 #include <tuple>
 #include <utility>
 
@@ -304,12 +306,10 @@ Bandwidth rate_of_halves(const topology::Topology& topology) {
                                      seconds_per_byte(topology::reducescatter_bound(topology)))));
 }
 
-std::vector<AllReduceForests> settled_forests(const topology::Topology& topology,
-                                              bool may_be_many) {
+namespace {
+
+std::vector<AllReduceForests> settle(const topology::Topology& topology, std::size_t pairs) {
   std::vector<AllReduceForests> found;
-  if (topology.rank_count() <= kMostRanksProgrammed) {
-    return found;
-  }
   const Bandwidth bound = topology::allreduce_bound(topology).algbw;
   const Bandwidth of_halves = rate_of_halves(topology);
   if (share_of(of_halves, bound) >= kHalvesNearEnough) {
@@ -318,15 +318,16 @@ std::vector<AllReduceForests> settled_forests(const topology::Topology& topology
   BestForests best(static_cast<double>(bound.bytes_per_second()),
                    static_cast<double>(of_halves.bytes_per_second()));
   for (const double most_far : {kRootsInTheMiddle, kAnyRoots}) {
-    auto forests = settled_pairs(topology, {.pairs = settled_count(topology, may_be_many),
+    auto settled = settled_pairs(topology, {.pairs = pairs,
                                             .bound = static_cast<double>(bound.bytes_per_second()),
                                             .good_enough = kEnoughSettled,
                                             .most_far = most_far});
-    if (forests) {
-      set_rate(*forests, topology);
-      best.keep(std::move(forests));
+    if (!settled) {
+      continue;
     }
-    if (best.reaches(kSettledWell)) {
+    set_rate(settled->forests, topology);
+    best.keep(std::move(settled->forests));
+    if (best.reaches(kSettledWell) || settled->are_all_roots) {
       break;
     }
   }
@@ -334,6 +335,43 @@ std::vector<AllReduceForests> settled_forests(const topology::Topology& topology
     found.push_back(std::move(*forests));
   }
   return found;
+}
+
+/// What settled last: a plan's search and the table of schedules beside it ask for the same, which
+/// takes seconds.
+class LastSettled {
+ public:
+  std::vector<AllReduceForests> of(const topology::Topology& topology, std::size_t pairs) {
+    const Key key{topology.digest(), pairs};
+    {
+      const std::lock_guard lock(mutex_);
+      if (key_ == key) {
+        return forests_;
+      }
+    }
+    std::vector<AllReduceForests> forests = settle(topology, pairs);
+    const std::lock_guard lock(mutex_);
+    key_ = key;
+    forests_ = forests;
+    return forests;
+  }
+
+ private:
+  using Key = std::pair<std::string, std::size_t>;  // digest of the cluster, pairs
+  std::mutex mutex_;
+  Key key_;
+  std::vector<AllReduceForests> forests_;
+};
+
+}  // namespace
+
+std::vector<AllReduceForests> settled_forests(const topology::Topology& topology,
+                                              bool may_be_many) {
+  if (topology.rank_count() <= kMostRanksProgrammed) {
+    return {};
+  }
+  static LastSettled last;
+  return last.of(topology, settled_count(topology, may_be_many));
 }
 
 AllReduceForests make_allreduce_forests(const topology::Topology& topology,

@@ -43,6 +43,11 @@ RankLanes::RankLanes(const topology::Topology& topology, const std::vector<doubl
   if (central_ranks(1).empty()) {
     join(true);
   }
+  std::vector<bool> is_lane;
+  for (const std::uint32_t lane : lane_of_) {
+    is_lane.push_back(lane != kNoLane);
+  }
+  ways_.find_only(std::move(is_lane));
 }
 
 void RankLanes::find(const std::vector<double>& prices) {
@@ -74,7 +79,7 @@ void RankLanes::add_ways() {
     const PricedArc& arc = ways_.arcs()[a];
     const std::uint32_t lane = lane_of_[std::size_t{arc.from} * ranks_ + arc.to];
     if (lane == kNoLane) {
-      continue;
+      continue;  // of the first ways alone
     }
     auto& known = lanes_[lane].routes;
     if (std::find(known.begin(), known.end(), ways_.route_of(a)) == known.end()) {

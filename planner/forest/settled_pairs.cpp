@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <limits>
 #include <map>
-#include <span>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -61,17 +61,24 @@ double portable_exp(double x) {
   return std::ldexp(sum, static_cast<int>(halvings));
 }
 
-/// What the links carry, and what one more tree costs there.
+/// What the links carry, and what one more tree costs there. Links of one rate with as many trees
+/// cost the same, which is found once for each steepness: trees come and go by the thousand.
 class LinkLoads {
  public:
   LinkLoads(const topology::Topology& topology, const SettledOptions& options)
       : most_share_(1 / options.good_enough),
         trees_(topology.link_count()),
-        of_one_(topology.link_count()),
+        rate_of_(topology.link_count()),
         price_(topology.link_count()) {
-    for (std::size_t l = 0; l < of_one_.size(); ++l) {
-      const auto rate = static_cast<double>(topology.link(LinkId(l)).bandwidth.bytes_per_second());
-      of_one_[l] = options.bound / (rate * static_cast<double>(options.pairs));
+    std::map<std::int64_t, std::uint32_t> numbers;  // by bandwidth
+    for (std::size_t l = 0; l < rate_of_.size(); ++l) {
+      const std::int64_t rate = topology.link(LinkId(l)).bandwidth.bytes_per_second();
+      const auto [known, is_new] = numbers.emplace(rate, of_one_.size());
+      if (is_new) {
+        of_one_.push_back(options.bound /
+                          (static_cast<double>(rate) * static_cast<double>(options.pairs)));
+      }
+      rate_of_[l] = known->second;
     }
     set_steepness(kFirstSteepness);
   }
@@ -79,19 +86,23 @@ class LinkLoads {
   void set_steepness(double steepness) {
     steepness_ = steepness;
     full_ = std::max(1.0, fullest());
+    known_prices_.assign(of_one_.size(), {});
     for (std::size_t l = 0; l < price_.size(); ++l) {
       reprice(l);
     }
     if (price_.empty()) {
       return;
     }
-    std::vector<double> of_one = of_one_;
+    std::vector<double> of_one;
+    for (const std::uint32_t rate : rate_of_) {
+      of_one.push_back(of_one_[rate]);
+    }
     const auto middle = of_one.begin() + static_cast<std::ptrdiff_t>(of_one.size() / 2);
     std::nth_element(of_one.begin(), middle, of_one.end());
     detour_ = kDetour * price_at(most_share_, *middle);
   }
 
-  void add(const topology::Route& route, double count) {
+  void add(const topology::Route& route, std::int32_t count) {
     for (const LinkId link : route) {
       trees_[link.index()] += count;
       reprice(link.index());
@@ -101,28 +112,20 @@ class LinkLoads {
   double fullest() const {
     double most = 0;
     for (std::size_t l = 0; l < trees_.size(); ++l) {
-      most = std::max(most, trees_[l] * of_one_[l]);
+      most = std::max(most, trees_[l] * of_one(LinkId(l)));
     }
     return most;
   }
 
   bool has_room(const topology::Route& route) const {
     return std::all_of(route.begin(), route.end(), [this](LinkId link) {
-      return (trees_[link.index()] + 1) * of_one_[link.index()] <= most_share_ - kKeptFree;
+      return (trees_[link.index()] + 1) * of_one(link) <= most_share_ - kKeptFree;
     });
-  }
-
-  double price(std::span<const LinkId> route) const {
-    double sum = 0;
-    for (const LinkId link : route) {
-      sum += price_[link.index()];
-    }
-    return sum;
   }
 
   const std::vector<double>& prices() const { return price_; }
   double detour() const { return detour_; }
-  double of_one(LinkId link) const { return of_one_[link.index()]; }
+  double of_one(LinkId link) const { return of_one_[rate_of_[link.index()]]; }
 
  private:
   /// What one more tree adds, over exp(steepness · what the fullest link had).
@@ -133,61 +136,108 @@ class LinkLoads {
   }
 
   void reprice(std::size_t link) {
-    price_[link] = price_at(trees_[link] * of_one_[link], of_one_[link]);
+    const auto trees = static_cast<std::size_t>(trees_[link]);
+    std::vector<double>& known = known_prices_[rate_of_[link]];
+    if (known.size() <= trees) {
+      known.resize(trees + 1, kUnknown);
+    }
+    if (known[trees] < 0) {
+      const double of_one = of_one_[rate_of_[link]];
+      known[trees] = price_at(trees_[link] * of_one, of_one);
+    }
+    price_[link] = known[trees];
   }
+
+  static constexpr double kUnknown = -1;  // no price is negative
 
   double most_share_;
   double steepness_ = 0;
   double full_ = 1;    // share of the fullest link, when the steepness was set
   double detour_ = 0;  // added to arcs that do not lead away from a root
   // By link.
-  std::vector<double> trees_;   // over it
-  std::vector<double> of_one_;  // what one of them takes of it, at the bound
+  std::vector<std::int32_t> trees_;  // over it
+  std::vector<std::uint32_t> rate_of_;
   std::vector<double> price_;
+  // By rate.
+  std::vector<double> of_one_;                     // what one tree takes of a link, at the bound
+  std::vector<std::vector<double>> known_prices_;  // by trees over a link, at this steepness
 };
 
-/// The routes of lanes, one after the other as they are looked at: each tree prices all of them,
-/// and most of its time would go into finding them.
+/// The routes of lanes as a tree of their links: each tree of ranks prices all of them, and most of
+/// its time would go into adding up again what they have in common.
 class LaidOutRoutes {
  public:
+  LaidOutRoutes() { steps_.push_back({}); }
+
   void lay_out(const RankLanes& lanes) {
-    links_.clear();
-    routes_.clear();
+    for (std::size_t route = last_of_.size(); route < lanes.routes().size(); ++route) {
+      last_of_.push_back(kNoStep);
+    }
+    ends_.clear();
     for (const RankLane& lane : lanes.lanes()) {
       for (const std::uint32_t route : lane.routes) {
-        const topology::Route& of_lane = lanes.routes()[route];
-        routes_.push_back({route, static_cast<std::uint32_t>(of_lane.size())});
-        links_.insert(links_.end(), of_lane.begin(), of_lane.end());
+        if (last_of_[route] == kNoStep) {
+          last_of_[route] = lay_out(lanes.routes()[route]);
+        }
+        ends_.push_back({route, last_of_[route]});
       }
     }
+    price_.resize(steps_.size());
   }
 
   /// `visit` with the cheapest route of each lane, in their order, and its price.
   template <typename Visit>
-  void each_cheapest(const RankLanes& lanes, const LinkLoads& loads, const Visit& visit) const {
-    const LinkId* link = links_.data();
-    const LaneRoute* next = routes_.data();
+  void each_cheapest(const RankLanes& lanes, const LinkLoads& loads, const Visit& visit) {
+    const std::vector<double>& of_link = loads.prices();
+    for (std::size_t i = 1; i < steps_.size(); ++i) {
+      price_[i] = price_[steps_[i].before] + of_link[steps_[i].link];
+    }
+    const End* next = ends_.data();
     for (const RankLane& lane : lanes.lanes()) {
       double least = std::numeric_limits<double>::infinity();
       std::uint32_t cheapest = 0;
-      for (std::size_t i = 0; i < lane.routes.size(); ++i, ++next) {
-        if (const double price = loads.price({link, next->links}); price < least) {
+      for (const End* end = next + lane.routes.size(); next != end; ++next) {
+        if (const double price = price_[next->step]; price < least) {
           least = price;
           cheapest = next->route;
         }
-        link += next->links;
       }
       visit(lane, cheapest, least);
     }
   }
 
  private:
-  struct LaneRoute {
-    std::uint32_t route = 0;
-    std::uint32_t links = 0;  ///< of it
+  static constexpr std::uint32_t kNoStep = 0xffffffff;
+
+  /// The last step of a route.
+  std::uint32_t lay_out(const topology::Route& route) {
+    std::uint32_t here = 0;
+    for (const LinkId link : route) {
+      const auto next = static_cast<std::uint32_t>(steps_.size());
+      const auto [known, is_new] =
+          step_after_.emplace(std::uint64_t{here} << 32U | link.value(), next);
+      if (is_new) {
+        steps_.push_back({here, link.value()});
+      }
+      here = known->second;
+    }
+    return here;
+  }
+
+  /// One link of routes that are the same up to here.
+  struct Step {
+    std::uint32_t before = 0;  ///< the first has none
+    std::uint32_t link = 0;
   };
-  std::vector<LinkId> links_;
-  std::vector<LaneRoute> routes_;
+  struct End {
+    std::uint32_t route = 0;
+    std::uint32_t step = 0;
+  };
+  std::vector<Step> steps_;                                      // each after the one before it
+  std::unordered_map<std::uint64_t, std::uint32_t> step_after_;  // by a step and the link after it
+  std::vector<std::uint32_t> last_of_;                           // steps, by route
+  std::vector<End> ends_;      // of all routes of the first lane, then of the second, ...
+  std::vector<double> price_;  // up to each step
 };
 
 class Settling {
@@ -200,10 +250,15 @@ class Settling {
     laid_out_.lay_out(lanes_);
   }
 
-  std::optional<AllReduceForests> run() {
+  std::optional<SettledPairs> run() {
     if (!place()) {
       return std::nullopt;
     }
+    return SettledPairs{settled(), are_all_roots_};
+  }
+
+ private:
+  AllReduceForests settled() {
     std::vector<SettledPair> best = pairs_;
     double least = loads_.fullest();
     double steepness = kFirstSteepness;
@@ -227,7 +282,6 @@ class Settling {
     return forests(best, std::vector<std::int64_t>(best.size(), 1));
   }
 
- private:
   bool is_enough(double fullest) const { return options_.good_enough * fullest <= 1; }
 
   /// The first trees; false where ranks do not reach each other.
@@ -236,6 +290,7 @@ class Settling {
     if (roots.empty()) {
       return false;
     }
+    are_all_roots_ = roots.size() == ranks_;
     const std::size_t between = std::max<std::size_t>(1, options_.pairs / kFirstLooks);
     for (std::size_t p = 0; p < options_.pairs; ++p) {
       if (p % between == 0 && p > 0) {
@@ -273,7 +328,7 @@ class Settling {
     grow(pair.root, true, pair.reduction);
   }
 
-  void add(std::uint32_t root, const Grown& tree, double count) {
+  void add(std::uint32_t root, const Grown& tree, std::int32_t count) {
     for (std::uint32_t v = 0; v < ranks_; ++v) {
       if (v != root) {
         loads_.add(lanes_.routes()[tree.route[v]], count);
@@ -435,6 +490,7 @@ class Settling {
   LinkLoads loads_;
   RankLanes lanes_;
   LaidOutRoutes laid_out_;
+  bool are_all_roots_ = false;
   std::vector<SettledPair> pairs_;
   std::vector<SettledPair> kept_;  // of the last rounds
   // At the prices looked at last.
@@ -444,8 +500,8 @@ class Settling {
 
 }  // namespace
 
-std::optional<AllReduceForests> settled_pairs(const topology::Topology& topology,
-                                              const SettledOptions& options) {
+std::optional<SettledPairs> settled_pairs(const topology::Topology& topology,
+                                          const SettledOptions& options) {
   return Settling(topology, options).run();
 }
 

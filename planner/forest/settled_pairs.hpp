@@ -31,8 +31,13 @@ struct SettledOptions {
   double most_far = 1.5;
 };
 
-/// Their rate is not set. None where ranks do not reach each other past no third one.
-std::optional<AllReduceForests> settled_pairs(const topology::Topology& topology,
-                                              const SettledOptions& options);
+struct SettledPairs {
+  AllReduceForests forests;    ///< their rate is not set
+  bool are_all_roots = false;  ///< none was too far: a larger `most_far` changes nothing
+};
+
+/// None where ranks do not reach each other past no third one.
+std::optional<SettledPairs> settled_pairs(const topology::Topology& topology,
+                                          const SettledOptions& options);
 
 }  // namespace rackrail::planner

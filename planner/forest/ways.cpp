@@ -56,7 +56,9 @@ void RankWays::find_from(Rank source, const std::vector<double>& prices) {
     is_done[vertex] = true;
     const NodeId here(vertex);
     if (const auto rank = topology_.rank_of(here); rank && here != start) {
-      add(source, *rank, here_price, last);
+      if (only_.empty() || only_[source.index() * topology_.rank_count() + rank->index()]) {
+        add(source, *rank, here_price, last);
+      }
       continue;
     }
     for (const LinkId id : topology_.links_out_of(here)) {

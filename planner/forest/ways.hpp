@@ -24,6 +24,10 @@ class RankWays {
   /// third. Prices, by link and where there are lanes by lane behind them, are not negative.
   void find(const std::vector<double>& prices);
 
+  /// From now on only ways from some ranks to some others are found: those set at from · ranks +
+  /// to.
+  void find_only(std::vector<bool> pairs) { only_ = std::move(pairs); }
+
   /// Every pair of ranks that a way joins now is a lane from now on, which has a price of its own.
   /// The rates that lanes have when all send at once over these ways.
   std::vector<Bandwidth> make_lanes();
@@ -42,6 +46,7 @@ class RankWays {
   std::vector<topology::Route>& routes_;
   using Ends = std::pair<std::uint32_t, std::uint32_t>;  // ranks
 
+  std::vector<bool> only_;  // by pair of ranks; empty: all
   std::map<topology::Route, std::uint32_t> numbers_;
   std::vector<Ends> ends_;  // by route
   std::map<Ends, std::size_t> lanes_;

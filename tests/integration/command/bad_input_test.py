@@ -146,6 +146,9 @@ class BadInput(harness.CommandTest):
             self.assert_bad_input("plan", "two-racks-40g", "resnet-50", option, "lots",
                                   file="<command line>", where=option, found="lots")
         self.assert_bad_input("simulate", "two-racks-40g", "--collective", "all-to-all")
+        self.assert_bad_input("simulate", "two-racks-40g", "--collective", "all-reduce",
+                              "--schedule", "bset", file="<command line>", where="--schedule",
+                              found="bset", expected="or best")
 
     def test_options_that_would_be_ignored(self):
         self.rackrail("plan", "two-racks-40g", "resnet-50", "-o", "plan.json")

@@ -189,7 +189,8 @@ class Replan(harness.CommandTest):
                          ["tor0→tor1#3", "tor1→tor0#3"])
         result = self.rackrail("replan", "plan.json", "--cluster", "parallel.csv",
                                "--lost-link", "tor0->tor1", "-o", "new.json", status=2)
-        self.assertIn("two parts without a way", result.err)
+        self.assertRegex(result.err, r"\Arackrail: <command line>:lost link tor0→tor1#3: found it "
+                                     r"cuts host[02], host[13] off.* before it, expected ")
         self.assertIn("once each", self.rackrail(
             "replan", "plan.json", "--cluster", "parallel.csv", "--lost-link", "tor0->tor1#3",
             "--lost-link", "tor1->tor0#3", "-o", "new.json", status=2).err)
@@ -214,6 +215,38 @@ class Replan(harness.CommandTest):
                 written["step_time_s"],
                 result["full_step_time_s" if better else "step_time_s"], delta=1e-3)
         self.assertLess(full["--compress-outer-layers"], 0.99 * full[""])
+
+    def test_a_plan_of_one_schedule_stays_with_it_and_says_so(self):
+        self.write("rates.csv", "link,bandwidth\ntor0->core0,1 Gbit/s\ncore0->tor0,1 Gbit/s\n")
+        self.rackrail("plan", "two-racks-40g", "resnet-50", "--schedule", "ring", "-o", "plan.json")
+        replan = ("replan", "plan.json", "--link-rates", "rates.csv", "--compare-full")
+        kept = self.rackrail_json(*replan, "--cluster-output", "now.yaml", "-o", "kept.json")
+        self.assertEqual(kept["only_schedule"], "ring")
+        self.assertEqual({change["after"].split()[0] for change in kept["changes"]}, {"ring"})
+        self.assertIn("kept to schedule ring", " ".join(kept["notes"]))
+        self.assertIn("kept to schedule ring", self.rackrail(*replan).out)
+        again = self.rackrail_json("replan", "kept.json", "--cluster", "now.yaml", "--link-rates",
+                                   "rates.csv")
+        self.assertEqual(again["only_schedule"], "ring")
+        freed = self.rackrail_json(*replan, "--any-schedule")
+        self.assertEqual(freed["only_schedule"], "")
+        for step in ("step_time_s", "full_step_time_s"):
+            self.assertLess(freed[step], 0.99 * kept[step])
+
+    def test_bound_gap_and_rounding_are_said_as_of_a_plan(self):
+        self.write("rates.csv", "link,bandwidth\ntor0->core0,10 Gbit/s\ncore0->tor0,10 Gbit/s\n")
+        replan = ("replan", "plan.json", "--link-rates", "rates.csv")
+        result = self.rackrail_json(*replan, "-o", "new.json", "--cluster-output", "now.yaml")
+        self.assertAlmostEqual(result["gap"], result["step_time_s"] / result["bound_s"] - 1)
+        self.assertGreater(result["gradient_error"], 0)
+        text = self.rackrail(*replan, "--compare-full").out
+        self.assertRegex(text, r"(?m)^step now +\S+ \S+ \(\+\d+\.\d % against the lower bound, ")
+        self.assertRegex(text, r"(?m)^full plan +\S+ \S+ \(\+\d+\.\d % against the lower bound, ")
+        self.assertIn(result["bound_reason"], text)
+        self.assertRegex(text, r"(?m)^rounding +reduced gradients are up to ")
+        self.rackrail("plan", "two-racks-40g", "resnet-50", "--error-budget", "0", "-o",
+                      "plan.json")
+        self.assertRegex(self.rackrail(*replan).out, r"(?m)^rounding +none: ")
 
     def test_the_same_again_gives_the_same_bytes(self):
         self.write("rates.csv", "link,bandwidth\ntor1->core0,5 Gbit/s\n")
@@ -271,8 +304,14 @@ class Replan(harness.CommandTest):
         self.write("unknown.csv", "link,bandwidth\nhost0->host9,10 Gbit/s\n")
         self.write("unit.csv", "link,bandwidth\ntor0->core0,10\n")
         self.write("title.csv", "link,speed\ntor0->core0,10 Gbit/s\n")
+        self.write("lost.csv", "link,bandwidth\nhost1->tor0,5 Gbit/s\ntor1->host2,lost\n")
         for arguments, part in (((), "--lost-link"),
-                                (("--lost-link", "tor0->core0"), "two parts without a way"),
+                                (("--lost-link", "tor0->core0"), "lost link tor0→core0"),
+                                (("--lost-link", "host3->tor1"),
+                                 "<command line>:lost link host3→tor1: found it cuts host3 off: no "
+                                 "way is left between there and the other 3 rank(s), expected "),
+                                (("--link-rates", "lost.csv"),
+                                 "lost.csv:lost link tor1→host2: found it cuts host2 off"),
                                 (("--lost-link", "tor0->moon"), "tor0->moon"),
                                 (("--link-rates", "unknown.csv"), "unknown.csv"),
                                 (("--link-rates", "unit.csv"), "unit.csv"),

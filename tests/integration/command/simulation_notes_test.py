@@ -82,6 +82,16 @@ class Notes(harness.CommandTest):
         self.assertIn(expected, self.rackrail("simulate", "plan.json", "--cluster",
                                               "edges.csv").err)
 
+    def test_a_plan_for_gpus_without_a_class_says_what_its_gap_is_made_of(self):
+        self.write("edges.csv", EDGES)
+        run = ("plan", "edges.csv", "resnet-50", "--schedule", "ring")
+        notes = [note for note in self.rackrail_json(*run)["notes"] if "no device class" in note]
+        self.assertEqual(len(notes), 1)
+        for part in ("compute times are those of", "one CPU core", "gap", "--device-class"):
+            self.assertIn(part, notes[0])
+        named = self.rackrail_json(*run, "--device-class", "A100")
+        self.assertNotIn("no device class", " ".join(named["notes"]))
+
     def test_what_messages_cost_cores_is_charged_or_said_not_to_be(self):
         def cluster(cores):
             return ("name: test\ndevice_classes: { V100: { memory: 16 GB } }\n"

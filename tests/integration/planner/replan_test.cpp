@@ -267,6 +267,23 @@ TEST_CASE("a lost link without which ranks are cut off, and a plan for another c
   const topology::Topology before = cluster("two-racks-40g");
   const auto lost = cable(before, "tor0", "core0", std::nullopt);
   CHECK_THROWS_AS(planner::changed_cluster(before, lost), ConfigError);
+  // Of a host with two NICs the second one is what cuts it off, of several hosts the one that is.
+  const topology::Topology two_nics = cluster("few-nics");
+  auto both = cable(two_nics, "nic1.0", "tor0", std::nullopt);
+  const auto spare = cable(two_nics, "nic2.0", "tor0", std::nullopt);
+  const auto second = cable(two_nics, "nic1.1", "tor0", std::nullopt);
+  both.insert(both.end(), spare.begin(), spare.end());
+  CHECK(planner::changed_cluster(two_nics, both).rank_count() == two_nics.rank_count());
+  both.insert(both.end(), second.begin(), second.end());
+  try {
+    const topology::Topology none = planner::changed_cluster(two_nics, both);
+    FAIL("accepted " << none.name());
+  } catch (const ConfigError& error) {
+    CHECK(error.context().where == "lost link nic1.1→tor0");
+    CHECK(error.context().found ==
+          "it cuts host1 off: no way is left between there and the other 8 rank(s), with the links "
+          "lost before it");
+  }
   const plan::Workload workload = model("resnet-50");
   const plan::Plan old = full_plan(before, workload);
   const auto slower = cable(before, "tor0", "core0", Bandwidth(1'000'000'000));

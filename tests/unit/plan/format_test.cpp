@@ -76,6 +76,8 @@ Plan full_plan(const topology::Topology& topology) {
   plan.batch.learning_rate_rule = "0.1 · 256/256";
   plan.batch.warmup_steps = 500;
   plan.error_budget = 1.0 / 3;
+  plan.only_schedule = "ring";
+  plan.only_bucket_size = 25_MiB;
   plan.compression_warmup_steps = 40;
   plan.prediction.step_time = 123'456'789_ps;
   plan.prediction.bound = 100'000'000_ps;
@@ -96,6 +98,12 @@ Plan full_plan(const topology::Topology& topology) {
   return plan;
 }
 
+Plan without_requests(Plan plan) {
+  plan.only_schedule.clear();
+  plan.only_bucket_size = Bytes();
+  return plan;
+}
+
 Plan without_adapters(Plan plan) {
   plan.adapters.clear();
   return plan;
@@ -111,7 +119,7 @@ Plan small_plan() { return full_plan(star("star", 4)); }
 
 /// With a rate of `rate` on each route.
 Plan rated_plan(Bandwidth rate) {
-  Plan plan = without_adapters(without_warmup(small_plan()));
+  Plan plan = without_requests(without_adapters(without_warmup(small_plan())));
   Draft rated = examples::ring(4);
   rated.rate = rate;
   for (int rank = 0; rank < 4; ++rank) {
@@ -167,11 +175,13 @@ TEST_CASE("rates of routes are kept in both forms") {
 }
 
 TEST_CASE("a plan that older programs understand is written for them") {
-  CHECK_THAT(to_json(without_adapters(without_warmup(small_plan()))),
+  CHECK_THAT(to_json(without_requests(without_adapters(without_warmup(small_plan())))),
              Catch::Contains("\"version\": 1"));
   CHECK_THAT(to_json(rated_plan(Bandwidth(7))), Catch::Contains("\"version\": 3"));
-  CHECK_THAT(to_json(without_adapters(small_plan())), Catch::Contains("\"version\": 2"));
-  CHECK_THAT(to_json(small_plan()), Catch::Contains("\"version\": 3"));
+  CHECK_THAT(to_json(without_requests(without_adapters(small_plan()))),
+             Catch::Contains("\"version\": 2"));
+  CHECK_THAT(to_json(without_requests(small_plan())), Catch::Contains("\"version\": 3"));
+  CHECK_THAT(to_json(small_plan()), Catch::Contains("\"version\": 4"));
   CHECK_THAT(refusal(replaced(to_json(small_plan()), "\"compression_warmup_steps\": \"40\"",
                               "\"compression_warmup_steps\": \"-1\"")),
              Catch::Contains("compression_warmup_steps") && Catch::Contains("found -1"));
@@ -193,6 +203,8 @@ TEST_CASE("a plan comes back from both forms with every field") {
     CHECK(again.schedules_by_size == plan.schedules_by_size);
     CHECK(again.adapters == plan.adapters);
     CHECK(again.error_budget == plan.error_budget);
+    CHECK(again.only_schedule == "ring");
+    CHECK(again.only_bucket_size == 25_MiB);
     CHECK(again.compression_warmup_steps == 40);
     CHECK(again.prediction.warmup_step_time == plan.prediction.warmup_step_time);
     CHECK(again.prediction.step_time == plan.prediction.step_time);
@@ -250,7 +262,7 @@ TEST_CASE("a plan without schedules by size is a plan; one with unordered sizes 
 
 TEST_CASE("the JSON form reads well") {
   const std::string json = to_json(small_plan());
-  CHECK_THAT(json, Catch::Contains("\"version\": 3") &&
+  CHECK_THAT(json, Catch::Contains("\"version\": 4") &&
                        Catch::Contains("\"rank_names\": [\"h0\", \"h1\", \"h2\", \"h3\"]") &&
                        Catch::Contains("\"step_time_ps\": \"123456789\"") &&
                        Catch::Contains("\"codec\": \"topk:density=0.001\"") &&
@@ -260,15 +272,15 @@ TEST_CASE("the JSON form reads well") {
 
 TEST_CASE("a newer plan is refused with both numbers, in either form") {
   const std::string newer =
-      replaced(to_json(small_plan()), "\"version\": 3,", "\"version\": 9, \"of_tomorrow\": {},");
+      replaced(to_json(small_plan()), "\"version\": 4,", "\"version\": 9, \"of_tomorrow\": {},");
   CHECK_THAT(refusal(newer), Catch::Contains("version") && Catch::Contains("found 9") &&
-                                 Catch::Contains("at most 3"));
+                                 Catch::Contains("at most 4"));
   std::string body = to_binary(small_plan());
-  REQUIRE(body.substr(0, 2) == std::string("\x08\x03", 2));
+  REQUIRE(body.substr(0, 2) == std::string("\x08\x04", 2));
   body[1] = 9;
   body.resize(body.size() - 10);
   CHECK_THAT(refusal(with_checksum(body)),
-             Catch::Contains("found 9") && Catch::Contains("at most 3"));
+             Catch::Contains("found 9") && Catch::Contains("at most 4"));
   CHECK_THAT(refusal("{}"), Catch::Contains("version") && Catch::Contains("none"));
 }
 

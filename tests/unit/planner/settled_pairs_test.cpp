@@ -140,9 +140,10 @@ TEST_CASE("above 64 ranks pairs that settle reach 98 % of the joint optimum, in 
 TEST_CASE("the same pairs settle each time, and their schedules are right") {
   const Topology mesh = test::grid(9, 9, false);
   const SettledOptions options{.pairs = 64, .bound = 1.8e9, .good_enough = 0.99};
-  const auto forests = settled_pairs(mesh, options);
-  REQUIRE(forests);
-  CHECK(settled_pairs(mesh, options) == forests);
+  const auto settled = settled_pairs(mesh, options);
+  REQUIRE(settled);
+  const AllReduceForests* forests = &settled->forests;
+  CHECK(settled_pairs(mesh, options).value().forests == *forests);
   topology::Router router(mesh);
   for (const Pace pace : {Pace::kStages, Pace::kEvenTurns}) {
     const plan::TransferGraph graph =
@@ -156,10 +157,12 @@ TEST_CASE("equal shares where they are enough, unequal ones where links carry fe
   const double bound = 80e9 / 48;  // 3 of 5 trees use each link
   const auto units_of = [&](double good_enough) {
     std::set<std::int64_t> units;
-    const auto forests =
-        settled_pairs(mesh, {.pairs = 12, .bound = bound, .good_enough = good_enough});
-    for (const Tree& tree : forests.value().broadcast.trees) units.insert(tree.units);
-    return std::pair(units, rate_of(*forests, mesh) / bound);
+    const AllReduceForests forests =
+        settled_pairs(mesh, {.pairs = 12, .bound = bound, .good_enough = good_enough})
+            .value()
+            .forests;
+    for (const Tree& tree : forests.broadcast.trees) units.insert(tree.units);
+    return std::pair(units, rate_of(forests, mesh) / bound);
   };
   const auto [equal, enough] = units_of(0.9);
   CHECK(equal == std::set<std::int64_t>{1});

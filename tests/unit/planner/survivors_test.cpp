@@ -5,6 +5,9 @@
 #include <numeric>
 #include <random>
 
+#include "base/error.hpp"
+#include "tests/support/clusters.hpp"
+
 namespace rackrail::planner {
 namespace {
 
@@ -28,7 +31,7 @@ TEST_CASE("a plan in the place of another is made as that was") {
   plan.buckets = {{.tensors = {0, 2}, .codec = fp16}, {.tensors = {1}, .codec = int8}};
   SECTION("which keeps the outer layers") {
     CHECK(protects_outer_layers(plan, workload));
-    const PlannerOptions options = options_in_place_of(plan, workload);
+    const PlannerOptions options = options_in_place_of(plan, workload, test::grid(2, 4, true));
     CHECK(options.protect_outer_layers);
     CHECK(options.error_budget == 0.03);
     CHECK(options.compression_warmup == 17);
@@ -38,13 +41,26 @@ TEST_CASE("a plan in the place of another is made as that was") {
   SECTION("which encodes one of them beyond 16 bits") {
     plan.buckets.push_back({.tensors = {3}, .codec = int8});
     CHECK_FALSE(protects_outer_layers(plan, workload));
-    CHECK_FALSE(options_in_place_of(plan, workload).protect_outer_layers);
+    CHECK_FALSE(options_in_place_of(plan, workload, test::grid(2, 4, true)).protect_outer_layers);
   }
   SECTION("whose workload has no layers but outer ones") {
     workload.tensors.erase(workload.tensors.begin() + 1, workload.tensors.begin() + 3);
     plan.buckets = {{.tensors = {0, 1}, .codec = int8}};
     CHECK(protects_outer_layers(plan, workload));
   }
+}
+
+TEST_CASE("a plan of one family stays with it where that can be used") {
+  plan::Plan plan;
+  const topology::Topology torus = test::grid(4, 4, true);
+  CHECK_FALSE(schedule_to_keep(plan, torus));
+  CHECK_FALSE(options_in_place_of(plan, {}, torus).schedule);
+  plan.only_schedule = "torus";
+  CHECK(schedule_to_keep(plan, torus) == "torus");
+  CHECK(options_in_place_of(plan, {}, torus).schedule == "torus");
+  CHECK_FALSE(schedule_to_keep(plan, test::two_racks()));
+  plan.only_schedule = "made-up";
+  CHECK_THROWS_AS(schedule_to_keep(plan, torus), ConfigError);
 }
 
 TEST_CASE("samples of lost ranks are divided among those that are left") {
