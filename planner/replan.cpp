@@ -37,6 +37,9 @@ constexpr double kNoticeable = 0.005;
 // Nor are collectives simulated, which takes as long as many steps, nor other families made, for
 // one that is longer than before, or than its lower bound, by less than this.
 constexpr double kNearEnough = 1.01;
+// Of other divisions into buckets, which are many: a simulated step is a good part of the time that
+// planning again may take.
+constexpr int kMostOtherBuckets = 4;
 
 /// Whether they have the same transfers, over whatever routes.
 bool is_same(const plan::TransferGraph& one, const plan::TransferGraph& other) {
@@ -195,7 +198,7 @@ class Replanner {
   void try_likely(const CandidateSet& candidates) {
     std::vector<Trial> trials;
     add_likely(candidates, {rerouted_.buckets, rerouted_.schedules, is_touched_}, trials);
-    attempt_all(candidates, trials);
+    attempt_all(candidates, trials, static_cast<int>(trials.size()));
   }
 
   void add_likely(const CandidateSet& candidates, const Base& base,
@@ -209,11 +212,14 @@ class Replanner {
     }
   }
 
-  /// Those that may be the fastest first.
-  void attempt_all(const CandidateSet& candidates, std::vector<Trial>& trials) {
+  /// Those that may be the fastest first; so many at most are simulated.
+  void attempt_all(const CandidateSet& candidates, std::vector<Trial>& trials, int most) {
     std::ranges::stable_sort(trials, {}, &Trial::at_least);
+    const int before = result_.simulated_steps;
     for (const Trial& trial : trials) {
-      attempt(candidates, trial);
+      if (result_.simulated_steps - before < most) {
+        attempt(candidates, trial);
+      }
     }
   }
 
@@ -232,7 +238,7 @@ class Replanner {
         add_likely(candidates, {buckets_of(groups), rerouted_.schedules, {true}}, trials);
       }
     }
-    attempt_all(candidates, trials);
+    attempt_all(candidates, trials, kMostOtherBuckets);
   }
 
   /// Without a schedule of their own: they count as of the first.
