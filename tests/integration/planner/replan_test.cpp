@@ -91,8 +91,11 @@ TEST_CASE("planning again is near a full plan for the changed cluster, in a tent
       {"a100-4x8", "resnet-50", "tor0", "spine0", std::nullopt},
       {"a100-4x8", "resnet-50", "nic0.0", "tor0", Bandwidth(2'500'000'000)},
       {"few-nics", "bert-large", "nic0.0", "tor0", std::nullopt},
+      {"few-nics", "resnet-50", "nic0.0", "tor0", std::nullopt},  // in buckets of another size
+      {"few-nics", "resnet-50", "nic1.1", "tor0", Bandwidth(1'000'000'000)},
+      {"few-nics", "vgg-16", "nic2.0", "tor0", std::nullopt},
   };
-  constexpr double kNear = 1.03;
+  constexpr double kNear = 1.015;
   constexpr double kShareOfTime = 0.1;
   std::map<std::pair<std::string, std::string>, plan::Plan> plans;  // by cluster and model
   for (const Case& c : cases) {
