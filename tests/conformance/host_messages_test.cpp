@@ -118,6 +118,11 @@ class HoldingTransport final : public LonelyTransport {
     first_bytes_.push_back(payload.front());
     held_.push_back(std::move(done));
   }
+  void send_from_device(Rank to, const SliceHeader& header, std::span<const std::byte> payload,
+                        SendCompletion done) override {
+    send(to, header, payload, std::move(done));
+  }
+  void set_landing_handler(LandingHandler /*handler*/) override {}
   std::size_t progress() override {
     const std::lock_guard lock(mutex_);
     if (!lets_go || held_.empty()) {
