@@ -61,11 +61,19 @@ auto timed(const Plan& plan) {
   return std::pair(std::move(result), Duration::from_seconds(spent.count()));
 }
 
+/// What the first plan was asked to have is no wish for those that a running job makes, which is to
+/// go on as fast as it can.
+plan::Plan free_of_wishes(plan::Plan plan) {
+  plan.only_schedule.clear();
+  plan.only_bucket_size = Bytes();
+  return plan;
+}
+
 }  // namespace
 
 SurvivalPlans::SurvivalPlans(plan::Plan plan, topology::Topology cluster, plan::Workload workload,
                              Duration at_most)
-    : plan_(std::move(plan)),
+    : plan_(free_of_wishes(std::move(plan))),
       cluster_(std::move(cluster)),
       workload_(std::move(workload)),
       at_most_(at_most),
@@ -171,9 +179,7 @@ plan::Plan SurvivalPlans::plan_for(const std::vector<Rank>& left, plan::BatchPla
 
   planner::PlannerOptions options = planner::options_in_place_of(plan_, workload_, cluster);
   options.error_budget = planner::budget_in_use(plan_);
-  if (schedule_) {
-    options.schedule = schedule_;
-  }
+  options.schedule = schedule_;
   options.route_rates = route_rates_;
   options.local_batch = std::ranges::max(batch.local_batch);
   options.stop = stop;
@@ -211,7 +217,7 @@ std::optional<SurvivalPlans::Other> SurvivalPlans::planned_again(const plan::Pla
     return std::nullopt;
   }
   const topology::Topology now = cluster_of(ranks);
-  plan::Plan old = in_use;
+  plan::Plan old = free_of_wishes(in_use);
   old.error_budget = planner::budget_in_use(plan_);
   old.batch = batch_of(ranks);
   if (old.batch.local_batch != in_use.batch.local_batch ||

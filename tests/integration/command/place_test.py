@@ -189,7 +189,7 @@ class Replan(harness.CommandTest):
                          ["tor0→tor1#3", "tor1→tor0#3"])
         result = self.rackrail("replan", "plan.json", "--cluster", "parallel.csv",
                                "--lost-link", "tor0->tor1", "-o", "new.json", status=2)
-        self.assertRegex(result.err, r"\Arackrail: <command line>:lost link tor0→tor1#3: found it "
+        self.assertRegex(result.err, r"\Arackrail: <command line>: lost link tor0→tor1#3: found it "
                                      r"cuts host[02], host[13] off.* before it, expected ")
         self.assertIn("once each", self.rackrail(
             "replan", "plan.json", "--cluster", "parallel.csv", "--lost-link", "tor0->tor1#3",
@@ -308,10 +308,10 @@ class Replan(harness.CommandTest):
         for arguments, part in (((), "--lost-link"),
                                 (("--lost-link", "tor0->core0"), "lost link tor0→core0"),
                                 (("--lost-link", "host3->tor1"),
-                                 "<command line>:lost link host3→tor1: found it cuts host3 off: no "
+                                 "<command line>: lost link host3→tor1: found it cuts host3 off: no "
                                  "way is left between there and the other 3 rank(s), expected "),
                                 (("--link-rates", "lost.csv"),
-                                 "lost.csv:lost link tor1→host2: found it cuts host2 off"),
+                                 "lost.csv: lost link tor1→host2: found it cuts host2 off"),
                                 (("--lost-link", "tor0->moon"), "tor0->moon"),
                                 (("--link-rates", "unknown.csv"), "unknown.csv"),
                                 (("--link-rates", "unit.csv"), "unit.csv"),
