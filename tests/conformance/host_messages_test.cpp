@@ -204,14 +204,17 @@ TEST_CASE("a staged piece is copied from the device while those before it are on
   copy_to_device<std::byte>(values, memory, stream.get());
   HostMessages messages(transport, {.piece_bytes = kPiece});
   messages.prepare(BucketId(0), program);
-  messages.enqueue(BucketId(0), std::get<ExchangeOperation>(program.operations.front().what),
-                   memory.span(), {}, stream.get());
+  std::jthread device([&] {  // whose functions of the host wait until all is sent
+    messages.enqueue(BucketId(0), std::get<ExchangeOperation>(program.operations.front().what),
+                     memory.span(), {}, stream.get());
+  });
   const auto end = Clock::now() + std::chrono::seconds(20);
   while (transport.first_bytes().size() < wanted.size() && Clock::now() < end) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   CHECK(transport.first_bytes() == wanted);  // and none of these sends has ended
   transport.lets_go = true;
+  device.join();
   messages.check_health();
 }
 
