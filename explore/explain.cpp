@@ -61,6 +61,8 @@ std::vector<Part> parts_of(const sim::StepResult& step, const topology::Topology
 Duration replanned_time(const plan::Plan& plan, const plan::Workload& workload,
                         const topology::Topology& topology, const Conditions& conditions) {
   planner::PlannerOptions options = planner::options_in_place_of(plan, workload, topology);
+  options.schedule.reset();  // what any plan would gain, whatever this one was asked to have
+  options.bucket_size = planner::PlannerOptions{}.bucket_size;
   options.local_batch = plan.batch.local_batch.front();
   sim::SimulationOptions undisturbed;
   undisturbed.device_rates = conditions.simulation.device_rates;
