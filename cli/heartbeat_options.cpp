@@ -10,8 +10,7 @@ namespace rackrail::cli {
 
 namespace {
 
-constexpr Duration kUsualPeriod = 1_s;
-constexpr double kUsualSilence = 3;  // periods
+constexpr Duration kUsualPeriod = 500_ms;
 // Where the job goes on after a loss, a silent worker is noticed sooner than where it ends.
 constexpr Duration kWatchfulPeriod = 200_ms;
 constexpr double kSilentPeriods = 6;  // a few late answers of a busy machine are no loss
@@ -28,10 +27,11 @@ void HeartbeatOptions::add_to(CLI::App& command) {
   command.add_option(
       "--heartbeat-period", period,
       "How often each worker says that it is there (0.2 s with --on-loss continue or "
-      "wait,\nelse 1 s)");
-  command.add_option("--heartbeat-timeout", timeout,
-                     "Silence after which a worker counts as lost (six periods; three of the usual "
-                     "1 s):\nlonger where cores are busy with other work");
+      "wait,\nelse 0.5 s)");
+  command.add_option(
+      "--heartbeat-timeout", timeout,
+      "Silence after which a worker counts as lost (six periods): longer where cores "
+      "are\nbusy with other work");
 }
 
 Heartbeats HeartbeatOptions::heartbeats(bool goes_on_after_loss) const {
@@ -42,9 +42,8 @@ Heartbeats HeartbeatOptions::heartbeats(bool goes_on_after_loss) const {
     throw ConfigError(ErrorContext{"<command line>", "--heartbeat-period", period,
                                    "at least " + to_string(kShortest)});
   }
-  const bool is_usual = period.empty() && !goes_on_after_loss;
-  const Duration silence = timeout.empty() ? scaled(beat, is_usual ? kUsualSilence : kSilentPeriods)
-                                           : duration_of("--heartbeat-timeout", timeout);
+  const Duration silence =
+      timeout.empty() ? scaled(beat, kSilentPeriods) : duration_of("--heartbeat-timeout", timeout);
   if (silence < scaled(beat, kFewestPeriods)) {
     throw ConfigError(ErrorContext{"<command line>", "--heartbeat-timeout", timeout,
                                    "at least twice the period of heartbeats, " + to_string(beat)});
