@@ -52,7 +52,7 @@ class Loss(TrainingTest):
         plan = self.two_host_plan()
         self.assert_bad_input("train", plan, "--workers", "2", "--cluster", "two-hosts.csv",
                               "--heartbeat-timeout", "0.9 s", where="--heartbeat-timeout",
-                              expected="1.00 s")
+                              expected="500 ms")
         process = self.train_until_checkpoint(plan, "--training", self.quick_training(),
                                               "--heartbeat-timeout", "1.5 s")
         os.kill(self.workers()[1], signal.SIGSTOP)
