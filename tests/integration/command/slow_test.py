@@ -171,7 +171,9 @@ class Batch(EmulationTest):
         self.assertLessEqual(slow["step"], changed + SOON)
         for link in slow["links"]:
             self.assertIn("host1", " ".join(link["one_of"]))
-            self.assertAlmostEqual(link["now_Bps"] / (40e6 / 8), 1, delta=0.35)
+            # Of the few messages since it is slow, some of which left before.
+            self.assertGreater(link["now_Bps"] / (40e6 / 8), 0.4)
+            self.assertLess(link["now_Bps"] / (40e6 / 8), 2)
         decided = next(one for one in run["batch_decisions"] if one["outcome"] == "new plan")
         self.assertGreater(decided["step"], slow["step"])
         self.assertIn([decided["new_batch_from_step"], decided["new_batch"]], run["batches"])
