@@ -58,8 +58,8 @@ GpuChoice agree_on_gpu(
     const std::function<std::vector<std::string>(const std::string& own)>& exchange);
 /// Of rank `self`; `offers` are those of all ranks, as JSON. Throws RuntimeFailure where a rank has
 /// no GPU of its own (and they are not shared), or NCCL is asked for and missing or would refuse:
-/// two ranks on one GPU, unless each takes itself for a host (shared_gpu_variables); or messages are
-/// to be direct and a rank's GPU is served by MPS, under which they hang.
+/// two ranks on one GPU, unless each takes itself for a host (shared_gpu_variables); or messages
+/// are to be direct and a rank's GPU is served by MPS, under which they hang.
 GpuChoice choose_gpu(const GpuSettings& settings, Rank self,
                      const std::vector<std::string>& offers);
 

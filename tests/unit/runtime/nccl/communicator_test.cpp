@@ -221,8 +221,9 @@ TEST_CASE("communicator: who has met a failure cannot shrink, and is aborted") {
     const std::string heard = findings.error_of([&] { sum(world, 1); });
     findings.expect(heard.find("remote process exited") != std::string::npos, heard);
     const int lost = 1;
-    const std::string refused =
-        findings.error_of([&] { static_cast<void>(world.shrink({&lost, 1})); });
+    const std::string refused = findings.error_of([&] {
+      static_cast<void>(world.shrink({&lost, 1}));
+    });
     findings.expect(refused.find("ncclCommShrink: remote process exited") != std::string::npos,
                     refused);
     findings.expect(!world.is_open(), "it is aborted");
@@ -258,9 +259,8 @@ TEST_CASE("communicator: survivors of a lost rank shrink and go on") {
   CHECK(nccl.open() == 0);
   // The parent is aborted and never destroyed, which would wait for the one that is gone.
   CHECK(calls[2] == Calls{"comm_init_rank_config 2 of 4", "all_reduce 1 float root 0",
-                          "comm_shrink without 1 flags 1",
-                          "comm_abort", "all_reduce 1 float root 0", "comm_finalize",
-                          "comm_destroy"});
+                          "comm_shrink without 1 flags 1", "comm_abort",
+                          "all_reduce 1 float root 0", "comm_finalize", "comm_destroy"});
 }
 
 TEST_CASE("communicator: an NCCL without shrink says so and is aborted") {
