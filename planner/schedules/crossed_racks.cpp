@@ -25,8 +25,9 @@ constexpr std::size_t kMostOwnersPerHost = 4;  // times the hosts of the largest
 constexpr double kWorthCrossing = 1e-3;        // of a line's mean share
 constexpr double kUnitsOfCrossed = 1U << 28U;
 constexpr std::size_t kCrossedRounds[] = {24, 48, 96};
-// By how many of 96 rounds moves are behind the first sums of theirs. Found by trying: sums that
-// are not there in their turn hold up the copies behind them.
+// By how many of 96 rounds moves are behind the first sums of theirs. Found by trying on one
+// cluster (lost_cable_32 in tests/support/clusters.hpp): sums that are not there in their turn hold
+// up the copies behind them.
 constexpr double kRoundsOfTurns = 96;
 constexpr double kTurnToWay = 7.5;
 constexpr double kTurnAcrossRacks = 2;

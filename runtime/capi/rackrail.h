@@ -173,8 +173,8 @@ RACKRAIL_API size_t rackrail_describe(const rackrail_context* context, char* tex
 RACKRAIL_API rackrail_status rackrail_finish(rackrail_context* context);
 /* Ends the job for all ranks, whose calls fail with `reason`. */
 RACKRAIL_API void rackrail_abort(rackrail_context* context, const char* reason);
-/* Nothing may be under way on other threads. NULL is fine. Waits some seconds for messages to a rank
-   that hangs. */
+/* Nothing may be under way on other threads. NULL is fine. Waits some seconds for messages to a
+   rank that hangs. */
 RACKRAIL_API void rackrail_destroy(rackrail_context* context);
 
 #ifdef __cplusplus

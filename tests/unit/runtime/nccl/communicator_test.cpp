@@ -160,19 +160,30 @@ TEST_CASE("communicator: a split that a rank does not join ends in an abort") {
   CHECK(nccl.open() == 0);
 }
 
+using ChangedState = NcclResult (*)(bool is_parent, NcclResult state);
+
+/// Has NCCL say another state of communicators: of this one, the parent, and of all others.
+void change_states(test::FakeNccl& nccl, const NcclCommunicator& of, ChangedState by) {
+  static auto ask = nccl.functions().comm_get_async_error;  // for what has no place for a capture
+  static NcclHandle parent;
+  static ChangedState changed;
+  ask = nccl.functions().comm_get_async_error;
+  parent = of.handle();
+  changed = by;
+  nccl.functions().comm_get_async_error = [](NcclHandle asked, NcclResult* state) {
+    const NcclResult result = ask(asked, state);
+    *state = changed(asked == parent, *state);
+    return result;
+  };
+}
+
 TEST_CASE("communicator: where only the child of a split or shrink fails, its parent is aborted") {
   test::FakeNccl nccl;
   const NcclId id = NcclCommunicator::make_id(nccl.functions());
   NcclCommunicator world = join(nccl, id, Rank(0), 1);
-  static auto ask = nccl.functions().comm_get_async_error;  // for what has no place for a capture
-  static NcclHandle parent = world.handle();
-  ask = nccl.functions().comm_get_async_error;
-  parent = world.handle();
-  nccl.functions().comm_get_async_error = [](NcclHandle asked, NcclResult* state) {
-    const NcclResult result = ask(asked, state);
-    *state = asked == parent ? *state : NcclResult::kInternalError;
-    return result;
-  };
+  change_states(nccl, world, [](bool is_parent, NcclResult state) {
+    return is_parent ? state : NcclResult::kInternalError;
+  });
   std::string first;
   SECTION("a split") {
     first = Findings().error_of([&] { static_cast<void>(world.split(0, 0, 1)); });
@@ -192,17 +203,9 @@ TEST_CASE("communicator: a child is made although the parent hears of a lost ran
   test::FakeNccl nccl;
   const NcclId id = NcclCommunicator::make_id(nccl.functions());
   NcclCommunicator world = join(nccl, id, Rank(0), 1);
-  static auto ask = nccl.functions().comm_get_async_error;  // for what has no place for a capture
-  static NcclHandle parent = world.handle();
-  ask = nccl.functions().comm_get_async_error;
-  parent = world.handle();
-  nccl.functions().comm_get_async_error = [](NcclHandle asked, NcclResult* state) {
-    const NcclResult result = ask(asked, state);
-    if (asked == parent && *state == NcclResult::kSuccess) {
-      *state = NcclResult::kRemoteError;
-    }
-    return result;
-  };
+  change_states(nccl, world, [](bool is_parent, NcclResult state) {
+    return is_parent && state == NcclResult::kSuccess ? NcclResult::kRemoteError : state;
+  });
   NcclCommunicator rest = world.shrink({});
   CHECK(sum(rest, 3) == 3);
   CHECK_FALSE(world.is_open());
