@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <set>
 #include <string>
 #include <unordered_map>
@@ -16,12 +17,37 @@ constexpr std::size_t kMostKinds = 8;
 
 using Block = std::vector<NodeId>;
 
+/// Numbers joined into sets, each of which goes by its smallest one.
+class JoinedNumbers {
+ public:
+  explicit JoinedNumbers(std::size_t count) : first_(count) {
+    std::iota(first_.begin(), first_.end(), 0U);
+  }
+  std::uint32_t first(std::uint32_t number) {
+    while (first_[number] != number) {
+      number = first_[number] = first_[first_[number]];
+    }
+    return number;
+  }
+  void join(std::uint32_t a, std::uint32_t b) {
+    const std::uint32_t x = first(a);
+    const std::uint32_t y = first(b);
+    first_[std::max(x, y)] = std::min(x, y);
+  }
+
+ private:
+  std::vector<std::uint32_t> first_;
+};
+
+bool works_alike(const Node& a, const Node& b) {
+  return a.kind == b.kind && a.multicasts == b.multicasts && a.reduces == b.reduces;
+}
+
 class Swaps {
  public:
   explicit Swaps(const Topology& topology)
-      : topology_(topology), image_(topology.node_count()), first_(topology.rank_count()) {
+      : topology_(topology), image_(topology.node_count()), ranks_(topology.rank_count()) {
     std::iota(image_.begin(), image_.end(), 0U);
-    std::iota(first_.begin(), first_.end(), 0U);
     for (std::size_t l = 0; l < topology.link_count(); ++l) {
       const Link& link = topology.link(LinkId(l));
       if (link.kind != LinkKind::kShared) {
@@ -39,20 +65,74 @@ class Swaps {
       });
       if (like != kinds.end()) {
         join(**like, block);
+        swapped_.emplace_back(**like, block);
       } else if (kinds.size() < kMostKinds) {
         kinds.push_back(&block);
       }
     }
   }
 
-  std::uint32_t first(std::uint32_t rank) {
-    while (first_[rank] != rank) {
-      rank = first_[rank] = first_[first_[rank]];
+  std::vector<Rank> ranks() {
+    std::vector<Rank> alike;
+    for (std::size_t r = 0; r < topology_.rank_count(); ++r) {
+      alike.emplace_back(ranks_.first(static_cast<std::uint32_t>(r)));
     }
-    return rank;
+    return alike;
+  }
+
+  /// None where links in parallel are only alike together.
+  std::optional<std::vector<LinkId>> links() {
+    LinksBetween between;
+    for (std::size_t l = 0; l < topology_.link_count(); ++l) {
+      if (const Link& link = topology_.link(LinkId(l)); link.kind != LinkKind::kShared) {
+        between[key(link.from.value(), link.to.value())].push_back(static_cast<std::uint32_t>(l));
+      }
+    }
+    for (auto& [ends, links] : between) {
+      std::ranges::stable_sort(links, {}, [this](std::uint32_t l) { return bandwidth(l); });
+    }
+    JoinedNumbers joined(topology_.link_count());
+    for (const auto& [a, b] : swapped_) {
+      swap(a, b);
+      const bool is_alike = join_links(a, between, joined) && join_links(b, between, joined);
+      swap_back(a, b);
+      if (!is_alike) return std::nullopt;
+    }
+    std::vector<LinkId> alike;
+    for (std::size_t l = 0; l < topology_.link_count(); ++l) {
+      alike.emplace_back(joined.first(static_cast<std::uint32_t>(l)));
+    }
+    return alike;
   }
 
  private:
+  /// By key(), the narrowest first.
+  using LinksBetween = std::unordered_map<std::uint64_t, std::vector<std::uint32_t>>;
+
+  Bandwidth bandwidth(std::uint32_t link) const { return topology_.link(LinkId(link)).bandwidth; }
+
+  /// Joins the links of a block, between which and their images a swap is in force, to those; false
+  /// where they are not alike one by one.
+  bool join_links(const Block& block, const LinksBetween& between, JoinedNumbers& joined) const {
+    const auto join = [&](LinkId number) {
+      const Link& link = topology_.link(number);
+      if (link.kind == LinkKind::kShared) return true;
+      const auto& links = between.at(key(link.from.value(), link.to.value()));
+      const auto& images = between.at(key(image_[link.from.index()], image_[link.to.index()]));
+      for (std::size_t i = 0; i < links.size(); ++i) {
+        if (images.size() != links.size() || bandwidth(links[i]) != bandwidth(images[i])) {
+          return false;
+        }
+        joined.join(links[i], images[i]);
+      }
+      return true;
+    };
+    return std::ranges::all_of(block, [&](NodeId id) {
+      return std::ranges::all_of(topology_.links_out_of(id), join) &&
+             std::ranges::all_of(topology_.links_into(id), join);
+    });
+  }
+
   static std::uint64_t key(std::uint32_t from, std::uint32_t to) {
     return (std::uint64_t{from} << 32U) | to;
   }
@@ -61,20 +141,30 @@ class Swaps {
     if (a.size() != b.size()) {
       return false;
     }
-    for (std::size_t i = 0; i < a.size(); ++i) {
-      image_[a[i].index()] = b[i].value();
-      image_[b[i].index()] = a[i].value();
-    }
+    swap(a, b);
     const auto is_kept = [this](NodeId id) { return keeps_links(id); };
     bool is_symmetry =
         std::all_of(a.begin(), a.end(), is_kept) && std::all_of(b.begin(), b.end(), is_kept);
     for (std::size_t i = 0; i < a.size(); ++i) {
-      is_symmetry =
-          is_symmetry && topology_.rank_of(a[i]).has_value() == topology_.rank_of(b[i]).has_value();
-      image_[a[i].index()] = a[i].value();
-      image_[b[i].index()] = b[i].value();
+      is_symmetry = is_symmetry &&
+                    topology_.rank_of(a[i]).has_value() == topology_.rank_of(b[i]).has_value() &&
+                    works_alike(topology_.node(a[i]), topology_.node(b[i]));
     }
+    swap_back(a, b);
     return is_symmetry;
+  }
+
+  void swap(const Block& a, const Block& b) {
+    for (std::size_t i = 0; i < a.size(); ++i) {
+      image_[a[i].index()] = b[i].value();
+      image_[b[i].index()] = a[i].value();
+    }
+  }
+
+  void swap_back(const Block& a, const Block& b) {
+    for (const Block* block : {&a, &b}) {
+      for (const NodeId id : *block) image_[id.index()] = id.value();
+    }
   }
 
   bool keeps_links(NodeId id) const {
@@ -96,9 +186,7 @@ class Swaps {
   void join(const Block& a, const Block& b) {
     for (std::size_t i = 0; i < a.size(); ++i) {
       if (const auto rank = topology_.rank_of(a[i])) {
-        const std::uint32_t x = first(rank->value());
-        const std::uint32_t y = first(topology_.rank_of(b[i])->value());
-        first_[std::max(x, y)] = std::min(x, y);
+        ranks_.join(rank->value(), topology_.rank_of(b[i])->value());
       }
     }
   }
@@ -106,7 +194,8 @@ class Swaps {
   const Topology& topology_;
   std::unordered_map<std::uint64_t, std::int64_t> capacity_;  ///< bytes per second, by key()
   std::vector<std::uint32_t> image_;                          ///< by vertex, under the swap
-  std::vector<std::uint32_t> first_;                          ///< by rank
+  JoinedNumbers ranks_;
+  std::vector<std::pair<Block, Block>> swapped_;
 };
 
 /// Vertices by the name of their machine or rack; none of those without.
@@ -152,9 +241,7 @@ std::vector<Block> values_of(std::map<std::string, Block> named) {
   return blocks;
 }
 
-}  // namespace
-
-std::vector<Rank> alike_ranks(const Topology& topology) {
+Swaps swaps_of(const Topology& topology) {
   Swaps swaps(topology);
   // Machines of different racks are only alike where the racks are.
   std::map<std::string, std::vector<Block>> machines;
@@ -165,11 +252,26 @@ std::vector<Rank> alike_ranks(const Topology& topology) {
     swaps.compare(blocks);
   }
   swaps.compare(values_of(racks_of(topology)));
-  std::vector<Rank> alike;
-  for (std::size_t r = 0; r < topology.rank_count(); ++r) {
-    alike.emplace_back(swaps.first(static_cast<std::uint32_t>(r)));
+  return swaps;
+}
+
+}  // namespace
+
+std::vector<Rank> alike_ranks(const Topology& topology) { return swaps_of(topology).ranks(); }
+
+AlikeParts alike_parts(const Topology& topology) {
+  Swaps swaps = swaps_of(topology);
+  if (std::optional<std::vector<LinkId>> links = swaps.links()) {
+    return {swaps.ranks(), std::move(*links)};
   }
-  return alike;
+  return only_themselves(topology);
+}
+
+AlikeParts only_themselves(const Topology& topology) {
+  AlikeParts themselves;
+  for (std::size_t r = 0; r < topology.rank_count(); ++r) themselves.ranks.emplace_back(r);
+  for (std::size_t l = 0; l < topology.link_count(); ++l) themselves.links.emplace_back(l);
+  return themselves;
 }
 
 }  // namespace rackrail::topology

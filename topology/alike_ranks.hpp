@@ -1,9 +1,10 @@
-// Ranks that a symmetry of the network takes to each other: what a max-flow says of one of them it
-// says of all.
+// Ranks, and links, that a symmetry of the network takes to each other: what a max-flow says of one
+// of them it says of all.
 //
 // Two machines are alike when swapping them, vertex by vertex in the order of their numbers, and
 // leaving everything else where it is keeps the capacity between every two vertices (links in
-// parallel count together) and takes ranks to ranks. The same of two racks with the switches that
+// parallel count together), takes ranks to ranks, and switches to such of the same kind that add
+// and copy alike. The same of two racks with the switches that
 // are linked to no other. Each such swap is checked link by link, so what is found is a symmetry;
 // not every symmetry is found. O(links) for each kind of block that is compared with few others.
 #pragma once
@@ -16,5 +17,16 @@ namespace rackrail::topology {
 
 /// By rank: the first rank that it is known to be alike to, itself if there is none.
 std::vector<Rank> alike_ranks(const Topology& topology);
+
+struct AlikeParts {
+  std::vector<Rank> ranks;    ///< as alike_ranks()
+  std::vector<LinkId> links;  ///< by link: the first one that it is known to be alike to
+};
+/// Where links in parallel are alike together and not one by one, everything is only like itself.
+/// A linear program over links whose data are alike for alike links and ranks has an optimum that
+/// is, too: the mean of one over all of these symmetries.
+AlikeParts alike_parts(const Topology& topology);
+/// Nothing is like anything else.
+AlikeParts only_themselves(const Topology& topology);
 
 }  // namespace rackrail::topology

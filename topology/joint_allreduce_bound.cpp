@@ -7,16 +7,19 @@
 // program.
 #include <fmt/format.h>
 
+#include <set>
 #include <tuple>
+#include <vector>
 
 #include "base/parse_units.hpp"
+#include "topology/alike_ranks.hpp"
 #include "topology/queries.hpp"
 #include "topology/rate_program.hpp"
 
 namespace rackrail::topology {
 namespace {
 
-constexpr std::size_t kMostRanks = 256;
+constexpr std::size_t kMostRanks = 256;           // that differ
 constexpr std::size_t kMostRanksOfRates = 64;     // from which trees are packed
 constexpr std::size_t kMostRanksLookedAt = 1024;  // whether the simple bound can be reached
 
@@ -27,6 +30,13 @@ double rate_of_two_halves(const Topology& topology) {
   if (gather.may_be_out_of_reach) return 0;
   const auto rate = [](Bandwidth algbw) { return static_cast<double>(algbw.bytes_per_second()); };
   return 1 / (1 / rate(gather.algbw) + 1 / rate(reducescatter_bound(topology).algbw));
+}
+
+/// Of a program in which alike ranks have one variable, if it is `is_folded`.
+std::size_t kinds_of_ranks(const Topology& topology, bool is_folded) {
+  if (!is_folded) return topology.rank_count();
+  const std::vector<Rank> alike = alike_ranks(topology);
+  return std::set<Rank>(alike.begin(), alike.end()).size();
 }
 
 /// What the bound is exactly, or that it is not known.
@@ -55,18 +65,20 @@ AllReduceBound joint_allreduce_bound(const Topology& topology, bool in_network) 
   if (reachable >= simple * (1 - kRateTolerance)) {
     return bound;
   }
-  if (topology.rank_count() > kMostRanks || !LinearProgram::is_available()) {
+  const bool is_folded = in_network || topology.rank_count() > kMostRanksOfRates;
+  if (kinds_of_ranks(topology, is_folded) > kMostRanks || !LinearProgram::is_available()) {
     bound.reason += fmt::format(
         " (the joint optimum{} is not known: {})",
         reachable > 0 ? fmt::format(", {} at least,",
                                     to_string(Bandwidth(static_cast<std::int64_t>(reachable))))
                       : "",
-        LinearProgram::is_available() ? fmt::format("more than {} ranks", kMostRanks)
+        LinearProgram::is_available() ? fmt::format("more than {} ranks that differ", kMostRanks)
                                       : "this build has no solver");
     bound.may_be_out_of_reach = true;
     return bound;
   }
-  RateProgram search(topology, RateProgram::Trees::kBoth, abilities_of(topology, in_network));
+  RateProgram search(topology, RateProgram::Trees::kBoth, abilities_of(topology, in_network),
+                     is_folded);
   const std::optional<double> optimum = search.solve(reachable);
   bound.may_be_out_of_reach = !search.is_reached();
   if (!optimum || *optimum >= simple * (1 - kRateTolerance)) return bound;

@@ -24,6 +24,7 @@ class LinearProgram {
 
   /// 0 ≤ x ≤ upper, with its coefficient in the objective; returns its number.
   int add_variable(double upper, double objective);
+  int variable_count() const;
   /// Terms ≥ lower; with `is_equal`, = lower. Returns its number: rows are numbered from 0 in the
   /// order of their coming.
   int add_row(const Terms& terms, double lower, bool is_equal = false);

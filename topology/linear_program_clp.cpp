@@ -56,6 +56,8 @@ int LinearProgram::add_variable(double upper, double objective) {
   return impl_->variables() - 1;
 }
 
+int LinearProgram::variable_count() const { return impl_->variables(); }
+
 int LinearProgram::add_row(const Terms& terms, double lower, bool is_equal) {
   for (const auto& [variable, coefficient] : terms) {
     impl_->columns.push_back(variable);

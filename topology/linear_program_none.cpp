@@ -14,6 +14,7 @@ LinearProgram::LinearProgram() {
 LinearProgram::~LinearProgram() = default;
 
 int LinearProgram::add_variable(double /*upper*/, double /*objective*/) { return 0; }
+int LinearProgram::variable_count() const { return 0; }
 int LinearProgram::add_row(const Terms& /*terms*/, double /*lower*/, bool /*is_equal*/) {
   return 0;
 }

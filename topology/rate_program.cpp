@@ -6,6 +6,7 @@
 #include <cmath>
 #include <functional>
 #include <map>
+#include <numeric>
 #include <utility>
 
 #include "topology/cuts.hpp"
@@ -17,10 +18,27 @@ namespace {
 // Effort is counted in entries of the linear programs solved, so that it is the same on every
 // machine: seconds for the largest, milliseconds for the small ones, which always run to the end.
 constexpr double kMostWork = 1e7;
-constexpr double kFlowUnits = 1e15;  // integers per scaled rate in the max-flows
-constexpr double kUnbounded = 1e6;   // no rank can root more than all links carry
+constexpr double kMostWorkFolded = 5e7;  // of whose entries few are not zero
+constexpr double kFlowUnits = 1e15;      // integers per scaled rate in the max-flows
+constexpr double kUnbounded = 1e6;       // no rank can root more than all links carry
 
 bool is_way(const Link& link) { return link.kind != LinkKind::kShared; }
+
+/// Each variable once, in the order in which they came.
+LinearProgram::Terms merged(const LinearProgram::Terms& terms) {
+  LinearProgram::Terms result;
+  std::map<int, std::size_t> place;
+  for (const auto& [variable, coefficient] : terms) {
+    const auto [found, is_new] = place.try_emplace(variable, result.size());
+    if (is_new) {
+      result.emplace_back(variable, coefficient);
+    } else {
+      result[found->second].second += coefficient;
+    }
+  }
+  std::erase_if(result, [](const auto& term) { return term.second == 0; });
+  return result;
+}
 
 }  // namespace
 
@@ -69,20 +87,22 @@ RateProgram::Half::Half(const Topology& topology, bool reversed)
   }
 }
 
-RateProgram::RateProgram(const Topology& topology, Trees trees, const Abilities& able)
-    : topology_(topology), has_equal_roots_(trees != Trees::kBoth) {
+RateProgram::RateProgram(const Topology& topology, Trees trees, const Abilities& able,
+                         bool is_folded)
+    : topology_(topology),
+      is_folded_(is_folded),
+      alike_(is_folded ? alike_parts(topology) : only_themselves(topology)) {
   if (trees != Trees::kReduction) halves_.emplace_back(topology, false);
   if (trees != Trees::kBroadcast) halves_.emplace_back(topology, true);
   for (std::size_t l = 0; l < topology.link_count(); ++l) {
     scale_ = std::max(scale_, rate(l));
   }
-  const auto ranks = static_cast<double>(topology.rank_count());
-  for (std::size_t r = 0; r < topology.rank_count(); ++r) {
-    roots_.push_back(has_equal_roots_ && r > 0
-                         ? roots_.front()
-                         : program_.add_variable(kUnbounded, has_equal_roots_ ? ranks : 1));
-  }
+  add_roots(trees != Trees::kBoth);
   for (std::size_t l = 0; l < topology.link_count(); ++l) {
+    if (const std::size_t first = alike_.links[l].index(); first != l) {
+      for (Half& half : halves_) half.rates.push_back(half.rates[first]);
+      continue;
+    }
     const double upper = is_way(topology.link(LinkId(l))) ? rate(l) / scale_ : 0;
     LinearProgram::Terms both;
     for (Half& half : halves_) {
@@ -97,8 +117,26 @@ RateProgram::RateProgram(const Topology& topology, Trees trees, const Abilities&
   add_natural_cuts();
 }
 
+/// What ranks are the roots of: one variable for all where they are equal, else for those alike.
+void RateProgram::add_roots(bool are_equal) {
+  const std::size_t ranks = topology_.rank_count();
+  std::vector<std::size_t> first(ranks);
+  std::vector<double> count(ranks);
+  for (std::size_t r = 0; r < ranks; ++r) {
+    first[r] = are_equal ? 0 : alike_.ranks[r].index();
+    ++count[first[r]];
+  }
+  for (std::size_t r = 0; r < ranks; ++r) {
+    roots_.push_back(first[r] == r ? program_.add_variable(kUnbounded, count[r])
+                                   : roots_[first[r]]);
+  }
+}
+
 std::optional<double> RateProgram::solve(double reachable) {
-  for (double work = 0; work < kMostWork;) {
+  std::size_t kinds = 0;  // of links
+  for (std::size_t l = 0; l < alike_.links.size(); ++l)
+    kinds += alike_.links[l].index() == l ? 1 : 0;
+  for (double work = 0; work < (is_folded_ ? kMostWorkFolded : kMostWork);) {
     const std::optional<double> total = program_.maximise();
     if (!total) return std::nullopt;
     const double optimum = *total * scale_;
@@ -120,8 +158,7 @@ std::optional<double> RateProgram::solve(double reachable) {
       is_reached_ = true;
       break;
     }
-    work += static_cast<double>(cuts_.size()) *
-            static_cast<double>(halves_.size() * topology_.link_count());
+    work += static_cast<double>(cuts_.size()) * static_cast<double>(halves_.size() * kinds);
   }
   return best_;
 }
@@ -155,18 +192,21 @@ std::string RateProgram::binding_cuts_text() const {
 
 // With a price for each cut, and for what a switch passes on more than it receives (of either
 // sign), a link is worth the larger of what a unit of broadcast and one of reduction cost on it. If
-// every root pays at least m for the cuts that it is in, or all of n equal ones pay n·m together,
-// X ≤ Σ worth · capacity / m (weak duality). That holds for any prices; those of the optimum, made
-// whole numbers by a common factor, reach it.
+// every root pays at least m for the cuts that it is in, X ≤ Σ worth · capacity / m (weak duality).
+// That holds for any prices; those of the optimum, made whole numbers by a common factor, reach it.
+// Links with one variable are worth what they are together, and roots with one pay m each in the
+// mean.
 std::optional<ExactRate> RateProgram::exact() const {
   const std::optional<std::int64_t> factor = common_factor();
   if (!factor) return std::nullopt;
   const auto whole = [&](int row) {
     return static_cast<Capacity>(std::llround(program_.price(row) * static_cast<double>(*factor)));
   };
-  std::vector<std::vector<Capacity>> on_links(halves_.size(),
-                                              std::vector<Capacity>(topology_.link_count()));
-  std::vector<Capacity> paid(roots_.size());
+  std::vector<std::vector<Capacity>> costs(halves_.size(),
+                                           std::vector<Capacity>(topology_.link_count()));
+  std::map<int, Capacity> paid;  // by variable of roots
+  std::map<int, std::int64_t> count;
+  for (const int root : roots_) ++count[root];
   for (const CutRow& cut : cuts_) {
     const Capacity price = std::max<Capacity>(0, whole(cut.row));
     if (price == 0) continue;
@@ -174,38 +214,43 @@ std::optional<ExactRate> RateProgram::exact() const {
     for (std::size_t l = 0; l < topology_.link_count(); ++l) {
       const Link& link = topology_.link(LinkId(l));
       if (cut.side[half.from(link).index()] && !cut.side[half.to(link).index()]) {
-        on_links[cut.half][l] += price;
+        costs[cut.half][alike_.links[l].index()] += price;
       }
     }
-    for (std::size_t r = 0; r < paid.size(); ++r) {
-      if (cut.side[topology_.node_of(Rank(r)).index()]) paid[r] += price;
+    for (std::size_t r = 0; r < roots_.size(); ++r) {
+      if (cut.side[topology_.node_of(Rank(r)).index()]) paid[roots_[r]] += price;
     }
   }
-  ExactRate optimum;
-  Capacity times = 1;
-  if (has_equal_roots_) {
-    optimum.price = 0;
-    for (const Capacity each : paid) optimum.price += each;
-    times = static_cast<Capacity>(paid.size());
-  } else {
-    optimum.price = *std::min_element(paid.begin(), paid.end());
+  for (std::size_t h = 0; h < halves_.size(); ++h) {
+    const auto balance = [&](NodeId v) {
+      const std::optional<int> row = halves_[h].balances[v.index()];
+      return row ? whole(*row) : Capacity{0};
+    };
+    for (std::size_t l = 0; l < topology_.link_count(); ++l) {
+      const Link& link = topology_.link(LinkId(l));
+      costs[h][alike_.links[l].index()] += balance(link.to) - balance(link.from);
+    }
+  }
+  std::int64_t common = 1;  // multiple of how many roots have one variable
+  for (const auto& [root, number] : count) common = std::lcm(common, number);
+  ExactRate optimum{.capacity = 0, .price = std::numeric_limits<Capacity>::max(), .widest = {}};
+  for (const auto& [root, number] : count) {
+    optimum.price = std::min(optimum.price, paid[root] * (common / number));
   }
   if (optimum.price <= 0) return std::nullopt;
-  Capacity most = 0;
+  std::vector<Capacity> like(topology_.link_count());
+  for (const LinkId first : alike_.links) ++like[first.index()];
+  Capacity most = 0;  // that a link is worth, times `of`
+  Capacity of = 1;
   for (std::size_t l = 0; l < topology_.link_count(); ++l) {
     const Link& link = topology_.link(LinkId(l));
-    if (!is_way(link)) continue;
-    Capacity price = 0;
-    for (std::size_t h = 0; h < halves_.size(); ++h) {
-      const auto balance = [&](NodeId v) {
-        const std::optional<int> row = halves_[h].balances[v.index()];
-        return row ? whole(*row) : Capacity{0};
-      };
-      price = std::max(price, on_links[h][l] + balance(link.to) - balance(link.from));
-    }
-    optimum.capacity += times * price * link.bandwidth.bytes_per_second();
-    if (price > most) {
-      most = price;
+    if (!is_way(link) || alike_.links[l].index() != l) continue;
+    Capacity worth = 0;
+    for (const std::vector<Capacity>& cost : costs) worth = std::max(worth, cost[l]);
+    optimum.capacity += common * worth * link.bandwidth.bytes_per_second();
+    if (worth * of > most * like[l]) {
+      most = worth;
+      of = like[l];
       optimum.widest = LinkId(l);
     }
   }
@@ -269,13 +314,19 @@ void RateProgram::conserve(Half& half, const std::vector<bool>& is_free) {
   }
   for (std::size_t v = 0; v < balance.size(); ++v) {
     half.balances.emplace_back();
-    if (!is_free[v] && !balance[v].empty()) {
-      half.balances.back() = program_.add_row(balance[v], 0, true);
+    if (is_free[v] || balance[v].empty()) continue;
+    if (const LinearProgram::Terms terms = merged(balance[v]); is_new_row(half, terms)) {
+      half.balances.back() = program_.add_row(terms, 0, true);
     }
   }
 }
 
-/// False where it is there.
+/// Whether no alike cut or vertex has the same.
+bool RateProgram::is_new_row(Half& half, const LinearProgram::Terms& terms) const {
+  return !is_folded_ || half.rows.insert(terms).second;
+}
+
+/// False where it is there, or one that is alike.
 bool RateProgram::add_cut(std::size_t number, const std::vector<bool>& side) {
   Half& half = halves_[number];
   if (!half.cut_off.insert(side).second) return false;
@@ -286,13 +337,11 @@ bool RateProgram::add_cut(std::size_t number, const std::vector<bool>& side) {
       terms.emplace_back(half.rates[l], 1.0);
     }
   }
-  double inside = 0;
   for (std::size_t r = 0; r < roots_.size(); ++r) {
-    if (!side[topology_.node_of(Rank(r)).index()]) continue;
-    ++inside;
-    if (!has_equal_roots_) terms.emplace_back(roots_[r], -1.0);
+    if (side[topology_.node_of(Rank(r)).index()]) terms.emplace_back(roots_[r], -1.0);
   }
-  if (has_equal_roots_ && inside > 0) terms.emplace_back(roots_.front(), -inside);
+  terms = merged(terms);
+  if (!is_new_row(half, terms)) return false;
   cuts_.push_back({program_.add_row(terms, 0), side, number});
   return true;
 }
@@ -342,8 +391,7 @@ void RateProgram::add_natural_cuts() {
 /// large on symmetric clusters: each corner violates cuts that others do not, so that their mean is
 /// done long before a corner is, and its violated cuts are those that matter.
 void RateProgram::take_solution() {
-  const std::size_t roots = has_equal_roots_ ? 1 : roots_.size();
-  rates_.resize(roots + halves_.size() * topology_.link_count());
+  rates_.resize(static_cast<std::size_t>(program_.variable_count()));
   ++solutions_;
   for (std::size_t v = 0; v < rates_.size(); ++v) {
     rates_[v] += (program_.value(static_cast<int>(v)) - rates_[v]) / solutions_;
@@ -377,6 +425,7 @@ RateProgram::Separation RateProgram::separate(std::size_t number, double total) 
   const auto wanted = static_cast<Capacity>(total * (1 - kRateTolerance) * kFlowUnits);
   Separation found = Separation::kNone;
   for (std::size_t r = 0; r < roots_.size(); ++r) {
+    if (alike_.ranks[r].index() != r) continue;
     half.network.reset();
     const auto sink = topology_.node_of(Rank(r)).value();
     if (half.network.augment(half.source, sink, wanted) >= wanted) continue;

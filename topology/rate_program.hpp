@@ -7,13 +7,20 @@
 // then keeps the condition; Zhao et al., "ForestColl", arXiv 2402.06787):
 //     Σ a over links that leave S ≥ Σ x_v over ranks in S,   for every S without some rank,
 // and the same for r on the reversed graph. A switch that multicasts is free of the conservation of
-// a, one that reduces of that of r.
+// a, one that reduces of that of r. With such switches the cuts around ranks are necessary;
+// sufficient they are where each switch that passes on more than it receives is itself reached by X
+// (Bang-Jensen, Frank, Jackson, "Preserving and increasing local edge-connectivity in mixed
+// graphs", 1995), or where links fall apart into rails that are like that.
 //
 // Method. The cuts are too many to write down, so they are added when they are violated: solve the
 // linear program with those that are known, find for each rank a smallest cut between the roots and
 // it (a max-flow on the solution's rates), add those that are too small, repeat. Every intermediate
 // optimum is a relaxation and hence a valid bound, so stopping early costs tightness only. The cuts
 // around ranks, machines and racks are there from the start.
+//
+// Alike ranks and links (alike_ranks.hpp) may have one variable together: the mean of an optimum
+// over all symmetries is one, too, and a cut and its images are one row then. So clusters of many
+// alike hosts are as small a program as one of few.
 //
 // Precision: rates are scaled to the widest link, and the solver's result is exact to about 1e-6.
 // The prices of its rows, made whole numbers, prove a bound in integers, which is the answer where
@@ -27,6 +34,7 @@
 #include <string>
 #include <vector>
 
+#include "topology/alike_ranks.hpp"
 #include "topology/flow_network.hpp"
 #include "topology/linear_program.hpp"
 #include "topology/queries.hpp"
@@ -61,7 +69,8 @@ class RateProgram {
     kReduction,  ///< of a reduce-scatter: likewise
     kBoth,       ///< of an all-reduce, whose roots are free
   };
-  RateProgram(const Topology& topology, Trees trees, const Abilities& able);
+  /// `is_folded`: with one variable for alike ranks and links.
+  RateProgram(const Topology& topology, Trees trees, const Abilities& able, bool is_folded = false);
 
   /// The largest X, in bytes per second, or a bound of it; none when the solver gave up. Nothing
   /// below `reachable` is looked for.
@@ -93,6 +102,7 @@ class RateProgram {
     std::vector<int> rates;                    // variable of each link
     std::vector<std::optional<int>> balances;  // row of each vertex that passes on what it receives
     std::set<std::vector<bool>> cut_off;       // sides of its cuts in the program
+    std::set<LinearProgram::Terms> rows;       // of its cuts and balances, where it is folded
   };
 
   /// Which cuts rates violate: such as are in the program where the mean of solutions does, as the
@@ -107,6 +117,8 @@ class RateProgram {
 
   std::optional<std::int64_t> common_factor() const;
   double rate(std::size_t link) const;
+  void add_roots(bool are_equal);
+  bool is_new_row(Half& half, const LinearProgram::Terms& terms) const;
   void conserve(Half& half, const std::vector<bool>& is_free);
   bool add_cut(std::size_t half, const std::vector<bool>& side);
   void add_natural_cuts();
@@ -116,6 +128,8 @@ class RateProgram {
   Separation separate(std::size_t half, double total);
 
   const Topology& topology_;
+  const bool is_folded_;
+  const AlikeParts alike_;
   LinearProgram program_;
   double scale_ = 0;
   double best_ = std::numeric_limits<double>::infinity();
@@ -123,8 +137,7 @@ class RateProgram {
   std::vector<double> rates_;  // of variables, scaled
   double solutions_ = 0;       // that rates_ is the mean of
   std::vector<CutRow> cuts_;
-  std::vector<int> roots_;  // variable of each rank; one for all where they are equal
-  bool has_equal_roots_;
+  std::vector<int> roots_;  // variable of each rank
   std::vector<Half> halves_;
 };
 

@@ -63,6 +63,52 @@ TEST_CASE("a link that differs, even to a third vertex, parts machines") {
   CHECK(first[5] == 5);
 }
 
+TEST_CASE("links are alike where a swap takes one to the other") {
+  using Numbers = std::vector<std::uint32_t>;
+  const auto of_links = [](const Topology& t) {
+    Numbers first;
+    for (const LinkId link : alike_parts(t).links) first.push_back(link.value());
+    return first;
+  };
+  // Up to the core and down; of the first GPU, and of the second, to the ToR and back; alike racks.
+  CHECK(of_links(racks({{5, 5}, {5, 5}})) ==
+        Numbers{0, 1, 2, 3, 4, 5, 2, 3, 4, 5, 0, 1, 2, 3, 4, 5, 2, 3, 4, 5});
+  CHECK(of_links(racks({{5}, {6}})) == Numbers{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11});
+}
+
+TEST_CASE("links in parallel that are alike only together leave everything for itself") {
+  const auto hosts = [](std::int64_t first, std::int64_t second) {
+    Topology t("parallel");
+    const NodeId tor = add_switch(t, "tor", NodeKind::kTor);
+    for (const auto& [name, rate] : {std::pair("host0", first), std::pair("host1", second)}) {
+      const NodeId gpu = add_gpu(t, name, name, "rack0");
+      join(t, gpu, tor, Bandwidth(rate));
+      join(t, gpu, tor, Bandwidth(10 - rate));
+    }
+    return t;
+  };
+  const AlikeParts together = alike_parts(hosts(4, 5));
+  CHECK(together.ranks[1] == Rank(1U));
+  CHECK(together.links[4] == LinkId(4U));
+  const AlikeParts each = alike_parts(hosts(4, 6));  // in another order
+  CHECK(each.ranks[1] == Rank(0U));
+  CHECK(each.links[4] == LinkId(2U));
+  CHECK(each.links[6] == LinkId(0U));
+}
+
+TEST_CASE("machines whose switches do not add alike are not alike") {
+  Topology t("boxes");
+  const NodeId spine = add_switch(t, "spine");
+  for (int h = 0; h < 2; ++h) {
+    const std::string name = "host" + std::to_string(h);
+    const NodeId hub = t.add_node(
+        {.name = "hub" + name, .kind = NodeKind::kNvSwitch, .host = name, .reduces = h == 1});
+    join(t, add_gpu(t, name + ".gpu", name, ""), hub, Bandwidth(5));
+    join(t, hub, spine, Bandwidth(5));
+  }
+  CHECK(numbers(t) == std::vector<std::uint32_t>{0, 1});
+}
+
 TEST_CASE("on the shipped clusters all machines of a pod are alike") {
   const std::string name = GENERATE("h100-32x8-rail", "a100-8x8", "fat-tree-128-2to1");
   CAPTURE(name);

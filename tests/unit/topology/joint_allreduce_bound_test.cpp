@@ -2,13 +2,17 @@
 
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <optional>
 #include <random>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "tests/support/skip.hpp"
 #include "tests/unit/topology/graphs.hpp"
 #include "topology/linear_program.hpp"
 #include "topology/queries.hpp"
+#include "topology/rate_program.hpp"
 #include "topology/reader.hpp"
 
 using namespace rackrail;
@@ -69,6 +73,51 @@ TEST_CASE("the joint optimum is a fraction of whole numbers, and a binding link 
                    50 * kUnit));
   CHECK(is_exactly(joint_allreduce_bound(boxes(1, kUnit)), 7, 1200 * kUnit));
   CHECK(is_exactly(joint_allreduce_bound(boxes(1, kUnit), true), 1, 300 * kUnit));
+}
+
+TEST_CASE("in the network the optimum of the shipped clusters is reached") {
+  if (!LinearProgram::is_available()) RACKRAIL_SKIP("no solver for linear programs in this build");
+  struct Case {
+    const char* name;
+    std::int64_t p;
+    std::int64_t q;
+  };
+  // What the NICs of a host let through, as switches add what comes from it and copy what goes to
+  // it.
+  const Case expected =
+      GENERATE(Case{"a100-8x8", 1, 200 * kUnit}, Case{"h100-32x8-rail", 1, 400 * kUnit},
+               Case{"fat-tree-128-2to1", 1, 12'500'000'000});
+  CAPTURE(expected.name);
+  const AllReduceBound bound = joint_allreduce_bound(read_cluster(expected.name).topology, true);
+  CHECK_FALSE(bound.may_be_out_of_reach);
+  CHECK(bound.p == expected.p);
+  CHECK(bound.q == expected.q);
+}
+
+TEST_CASE("a program of alike ranks and links has the optimum of all of them") {
+  if (!LinearProgram::is_available()) RACKRAIL_SKIP("no solver for linear programs in this build");
+  Topology slow = boxes(3, kUnit);
+  for (const LinkId link : {LinkId(0), LinkId(1)}) {
+    slow.set_link_rate(link, Bandwidth(7 * kUnit), slow.link(link).latency);
+  }
+  const Topology alike = boxes(3, kUnit);
+  for (const Topology* t : {&std::as_const(slow), &alike}) {
+    for (const bool in_network : {false, true}) {
+      CAPTURE(in_network, t == &slow);
+      std::vector<double> optima;
+      std::vector<std::optional<ExactRate>> exact;
+      for (const bool is_folded : {false, true}) {
+        RateProgram program(*t, RateProgram::Trees::kBoth, abilities_of(*t, in_network), is_folded);
+        optima.push_back(program.solve(0).value());
+        CHECK(program.is_reached());
+        exact.push_back(program.exact());
+        REQUIRE(exact.back().has_value());
+      }
+      CHECK(optima[0] == Approx(optima[1]).epsilon(1e-6));
+      CHECK(reduced(exact[0]->price, exact[0]->capacity) ==
+            reduced(exact[1]->price, exact[1]->capacity));
+    }
+  }
 }
 
 TEST_CASE("only switches that say they can work do so, once any says it") {
