@@ -1,6 +1,8 @@
 #include "cli/heartbeat_options.hpp"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <optional>
 
 #include "base/error.hpp"
 #include "base/parse_units.hpp"
@@ -10,7 +12,9 @@ namespace rackrail::cli {
 
 namespace {
 
-constexpr Duration kUsualPeriod = 500_ms;
+constexpr Duration kUsualPeriod = 1_s;
+constexpr Duration kShortestUsualPeriod = 500_ms;  // where a shorter silence alone is given
+constexpr double kUsualSilence = 3;                // periods
 // Where the job goes on after a loss, a silent worker is noticed sooner than where it ends.
 constexpr Duration kWatchfulPeriod = 200_ms;
 constexpr double kSilentPeriods = 6;  // a few late answers of a busy machine are no loss
@@ -27,23 +31,28 @@ void HeartbeatOptions::add_to(CLI::App& command) {
   command.add_option(
       "--heartbeat-period", period,
       "How often each worker says that it is there (0.2 s with --on-loss continue or "
-      "wait,\nelse 0.5 s)");
-  command.add_option(
-      "--heartbeat-timeout", timeout,
-      "Silence after which a worker counts as lost (six periods): longer where cores "
-      "are\nbusy with other work");
+      "wait,\nelse 1 s, or half of a shorter --heartbeat-timeout)");
+  command.add_option("--heartbeat-timeout", timeout,
+                     "Silence after which a worker counts as lost (six periods; three of the usual "
+                     "1 s):\nlonger where cores are busy with other work");
 }
 
 Heartbeats HeartbeatOptions::heartbeats(bool goes_on_after_loss) const {
+  const std::optional<Duration> wanted =
+      timeout.empty() ? std::nullopt : std::optional(duration_of("--heartbeat-timeout", timeout));
+  const auto usual = [&] {
+    const Duration fitting = scaled(wanted.value_or(kUsualPeriod * 2), 1 / kFewestPeriods);
+    return std::clamp(fitting, kShortestUsualPeriod, kUsualPeriod);
+  };
   const Duration beat = !period.empty()      ? duration_of("--heartbeat-period", period)
                         : goes_on_after_loss ? kWatchfulPeriod
-                                             : kUsualPeriod;
+                                             : usual();
   if (beat < kShortest) {
     throw ConfigError(ErrorContext{"<command line>", "--heartbeat-period", period,
                                    "at least " + to_string(kShortest)});
   }
-  const Duration silence =
-      timeout.empty() ? scaled(beat, kSilentPeriods) : duration_of("--heartbeat-timeout", timeout);
+  const bool is_usual = period.empty() && !goes_on_after_loss;
+  const Duration silence = wanted.value_or(scaled(beat, is_usual ? kUsualSilence : kSilentPeriods));
   if (silence < scaled(beat, kFewestPeriods)) {
     throw ConfigError(ErrorContext{"<command line>", "--heartbeat-timeout", timeout,
                                    "at least twice the period of heartbeats, " + to_string(beat)});

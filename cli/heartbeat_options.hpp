@@ -19,8 +19,9 @@ struct Heartbeats {
 
 /// --heartbeat-period and --heartbeat-timeout.
 struct HeartbeatOptions {
-  std::string period;   ///< empty: 0.2 s where the job goes on after a loss, else 0.5 s
-  std::string timeout;  ///< empty: six periods
+  /// Empty: 0.2 s where the job goes on after a loss, else 1 s, or half of a timeout of 1 to 2 s.
+  std::string period;
+  std::string timeout;  ///< empty: six periods, three of the usual 1 s
 
   void add_to(CLI::App& command);
   /// Throws ConfigError, also where the timeout is shorter than two periods.

@@ -30,9 +30,9 @@ struct CoordinatorOptions {
   std::string token;                   ///< empty only where nobody from outside can come
   std::optional<TlsCertificates> tls;  ///< only workers that its authority has signed may come
   MembershipOptions membership;
-  std::string plan;                                       ///< binary form, for all workers
-  std::string job_options;                                ///< JSON, for all workers
-  Duration heartbeat_period = Duration(500'000'000'000);  ///< 0.5 s
+  std::string plan;         ///< binary form, for all workers
+  std::string job_options;  ///< JSON, for all workers
+  Duration heartbeat_period = 1_s;
 
   // Called on one thread, one after another. An exception of on_checkpoint aborts the job.
   /// All ranks have written their part; `files` by rank.
