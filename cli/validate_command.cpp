@@ -396,7 +396,10 @@ void run_validate(Session& session, const ValidateOptions& options) {
 void add_gpu_options(CLI::App& command, GpuValidation& gpu) {
   constexpr int kMostWorkers = 64;
   gpu.gpu.add_to(command);
-  command.add_option("--workers", gpu.workers, "With --device cuda: worker processes")
+  command
+      .add_option("--workers", gpu.workers,
+                  "With --device cuda: worker processes; with --gpu-path hybrid in two "
+                  "halves, as of two hosts")
       ->check(CLI::Range(2, kMostWorkers))
       ->capture_default_str();
 }

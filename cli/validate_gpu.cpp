@@ -7,6 +7,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -39,6 +40,7 @@ namespace rackrail::cli {
 namespace {
 
 constexpr Bytes kFewBytes = 4_KiB;
+constexpr std::string_view kHybrid = "hybrid";
 constexpr std::int64_t kTimesLarger = 16;  // at least, of the other all-reduce that is measured
 
 /// A user's signal: nothing is left to be done.
@@ -50,6 +52,12 @@ struct EndedBySignal {
 struct PathCosts {
   Duration latency;     ///< of one
   Bandwidth bandwidth;  ///< of all together
+};
+
+/// What carries gradients between hosts and, where it is something else, inside them.
+struct TierCosts {
+  PathCosts between;
+  std::optional<PathCosts> inside;
 };
 
 /// The model's times on one GPU that nobody else uses.
@@ -66,20 +74,81 @@ plan::Workload profile(const trainer::TrainingConfig& config, std::int64_t local
   return trainer::make_workload(config, *model, measured, trainer::ProfileClock::kWall);
 }
 
-/// Ranks that take turns on `gpus` GPUs, as workers of one host do, and what is between them.
-topology::Topology gpu_machine(const PathCosts& costs, std::size_t ranks, std::size_t gpus,
-                               const std::string& device_class) {
+/// The workers as hosts have them: in two halves where another path is taken inside hosts.
+std::vector<std::vector<Rank>> hosts_of(const GpuValidation& options) {
+  if (options.gpu.path != kHybrid) {
+    return each_alone(options.workers);
+  }
+  std::vector<std::vector<Rank>> hosts(2);
+  for (std::size_t r = 0; r < options.workers; ++r) {
+    hosts[2 * r / options.workers].push_back(Rank(r));
+  }
+  return hosts;
+}
+
+/// What messages from some ranks to some others share.
+struct SharedPath {
+  std::string name;
+  PathCosts costs;
+  std::vector<Rank> from;
+  std::vector<Rank> to;
+};
+
+/// All ranks share one; where another one is taken inside hosts, of which there are two, what all
+/// of them together send by each is measured, and each host has its ranks' share of it.
+std::vector<SharedPath> shared_paths(const TierCosts& costs,
+                                     const std::vector<std::vector<Rank>>& hosts,
+                                     std::size_t ranks) {
+  if (!costs.inside) {
+    std::vector<Rank> all;
+    for (std::size_t r = 0; r < ranks; ++r) {
+      all.emplace_back(r);
+    }
+    return {{"path", costs.between, all, all}};
+  }
+  std::vector<SharedPath> paths;
+  for (std::size_t h = 0; h < hosts.size(); ++h) {
+    const auto share = [&](PathCosts of_all) {
+      const auto count = static_cast<std::int64_t>(hosts[h].size());
+      const std::int64_t bytes = of_all.bandwidth.bytes_per_second() / std::int64_t(ranks) * count;
+      return PathCosts{.latency = of_all.latency,
+                       .bandwidth = Bandwidth(std::max<std::int64_t>(1, bytes))};
+    };
+    paths.push_back({fmt::format("inside{}", h), share(*costs.inside), hosts[h], hosts[h]});
+    paths.push_back({fmt::format("path{}", h), share(costs.between), hosts[h], hosts[1 - h]});
+  }
+  return paths;
+}
+
+void add_path(topology::Topology& machine, const SharedPath& path) {
+  const NodeId in =
+      machine.add_node({.name = path.name + "-in", .kind = topology::NodeKind::kSwitch});
+  const NodeId out =
+      machine.add_node({.name = path.name + "-out", .kind = topology::NodeKind::kSwitch});
+  machine.add_link({.from = in,
+                    .to = out,
+                    .bandwidth = path.costs.bandwidth,
+                    .latency = path.costs.latency,
+                    .tier = "path"});
+  const auto join = [&](NodeId from, NodeId to) {
+    machine.add_link({.from = from, .to = to, .bandwidth = path.costs.bandwidth, .tier = "worker"});
+  };
+  for (const Rank rank : path.from) {
+    join(machine.node_of(rank), in);
+  }
+  for (const Rank rank : path.to) {
+    join(out, machine.node_of(rank));
+  }
+}
+
+/// Ranks of some hosts that take turns on `gpus` GPUs, as workers of one machine do, and what is
+/// between them.
+topology::Topology gpu_machine(const TierCosts& costs, const std::vector<std::vector<Rank>>& hosts,
+                               std::size_t gpus, const std::string& device_class) {
   using topology::LinkKind;
   using topology::NodeKind;
   constexpr Bandwidth kAnyRate(1'000'000'000'000);  // of a processor only shares of it count
   topology::Topology machine("GPUs of this machine");
-  const NodeId in = machine.add_node({.name = "path-in", .kind = NodeKind::kSwitch});
-  const NodeId out = machine.add_node({.name = "path-out", .kind = NodeKind::kSwitch});
-  machine.add_link({.from = in,
-                    .to = out,
-                    .bandwidth = costs.bandwidth,
-                    .latency = costs.latency,
-                    .tier = "path"});
   std::vector<LinkId> processors;
   for (std::size_t g = 0; g < gpus; ++g) {
     const NodeId begin =
@@ -93,14 +162,17 @@ topology::Topology gpu_machine(const PathCosts& costs, std::size_t ranks, std::s
                                            .tier = "gpu",
                                            .cpu_share = 1}));
   }
-  for (std::size_t r = 0; r < ranks; ++r) {
-    const std::string name = fmt::format("worker{}", r);
-    const NodeId worker = machine.add_node(
-        {.name = name, .kind = NodeKind::kHost, .host = name, .device_class = device_class});
-    const Rank rank = machine.add_rank(worker);
-    machine.add_link({.from = worker, .to = in, .bandwidth = costs.bandwidth, .tier = "worker"});
-    machine.add_link({.from = out, .to = worker, .bandwidth = costs.bandwidth, .tier = "worker"});
-    machine.set_processor(rank, processors[r % gpus]);
+  for (std::size_t h = 0; h < hosts.size(); ++h) {
+    for (const Rank rank : hosts[h]) {
+      const NodeId worker = machine.add_node({.name = fmt::format("worker{}", rank.value()),
+                                              .kind = NodeKind::kHost,
+                                              .host = fmt::format("host{}", h),
+                                              .device_class = device_class});
+      machine.set_processor(machine.add_rank(worker), processors[rank.value() % gpus]);
+    }
+  }
+  for (const SharedPath& path : shared_paths(costs, hosts, machine.rank_count())) {
+    add_path(machine, path);
   }
   return machine;
 }
@@ -113,14 +185,18 @@ class GpuWorkers {
 
   /// Each of the plan's buckets alone: seconds until its sum is everywhere.
   std::vector<Duration> reduce(const plan::Plan& plan) const {
+    return reduce(plan, options_.gpu, hosts_of(options_));
+  }
+  std::vector<Duration> reduce(const plan::Plan& plan, const GpuOptions& options,
+                               std::vector<std::vector<Rank>> hosts) const {
     const std::string file = folder_.file("plan.json");
     plan::save_plan(plan, file);
     std::vector<std::string> words = runtime::own_program();
     words.insert(words.end(), {"collectives", file, "--led"});
-    const std::vector<std::string> gpu = options_.gpu.words();
+    const std::vector<std::string> gpu = options.words();
     words.insert(words.end(), gpu.begin(), gpu.end());
     runtime::LocalCollectives result =
-        runtime::run_local_collectives(plan, words, {.gpu = settings()});
+        runtime::run_local_collectives(plan, words, {.gpu = options.settings(std::move(hosts))});
     if (result.interrupted_by != 0) {
       throw EndedBySignal{result.interrupted_by};
     }
@@ -132,7 +208,7 @@ class GpuWorkers {
     job.training_file = training_;
     job.training = read_file(training_);
     job.steps = options_.steps;
-    job.gpu = settings();
+    job.gpu = options_.gpu.settings(hosts_of(options_));
     runtime::JobResult result = runtime::run_local_job(plan, job);
     if (!result.ok && result.exit_status > kSignalBase) {
       throw EndedBySignal{result.exit_status - kSignalBase};
@@ -144,19 +220,18 @@ class GpuWorkers {
   }
 
  private:
-  std::optional<runtime::GpuSettings> settings() const {
-    return options_.gpu.settings(each_alone(options_.workers));
-  }
-
   const GpuValidation& options_;
   const std::filesystem::path training_;
   const TemporaryFolder folder_;
 };
 
-/// From two ring all-reduces. In each of the 2 (ranks − 1) rounds of one of S bytes every rank
-/// sends S / ranks of them, so that a round takes latency + S / bandwidth.
-PathCosts measure_path(const GpuWorkers& workers, std::size_t ranks, Bytes gradients) {
-  const topology::Topology any = gpu_machine({1_us, Bandwidth(1'000'000'000)}, ranks, 1, "");
+/// Of all workers as these hosts, from two ring all-reduces. In each of the 2 (ranks − 1) rounds of
+/// one of S bytes every rank sends S / ranks of them, so that a round takes latency + S /
+/// bandwidth.
+PathCosts measure_path(const GpuWorkers& workers, const GpuOptions& options,
+                       const std::vector<std::vector<Rank>>& hosts, Bytes gradients) {
+  const topology::Topology any =
+      gpu_machine({.between = {1_us, Bandwidth(1'000'000'000)}, .inside = {}}, hosts, 1, "");
   topology::Router router(any);
   plan::Plan plan = plan::empty_plan(any);
   plan.name = "two all-reduces";
@@ -172,9 +247,9 @@ PathCosts measure_path(const GpuWorkers& workers, std::size_t ranks, Bytes gradi
     bucket.slice_elements = plan::one_slice(bucket.elements);
     plan.buckets.push_back(std::move(bucket));
   }
-  const std::vector<Duration> times = workers.reduce(plan);
+  const std::vector<Duration> times = workers.reduce(plan, options, hosts);
   constexpr double kFastest = 1e-15;  // seconds per byte: more than any memory
-  const auto rounds = static_cast<double>(2 * (ranks - 1));
+  const auto rounds = static_cast<double>(2 * (any.rank_count() - 1));
   const double per_byte =
       std::max(kFastest, (times[1] - times[0]).seconds() /
                              (rounds * static_cast<double>((many - kFewBytes).count())));
@@ -182,6 +257,19 @@ PathCosts measure_path(const GpuWorkers& workers, std::size_t ranks, Bytes gradi
       times[0].seconds() / rounds - static_cast<double>(kFewBytes.count()) * per_byte;
   return {.latency = Duration::from_seconds(std::max(0.0, latency)),
           .bandwidth = Bandwidth(static_cast<std::int64_t>(1 / per_byte))};
+}
+
+TierCosts measure_tiers(const GpuWorkers& workers, const GpuValidation& options, Bytes gradients) {
+  TierCosts costs{
+      .between = measure_path(workers, options.gpu, each_alone(options.workers), gradients),
+      .inside = {}};
+  const std::vector<std::vector<Rank>> hosts = hosts_of(options);
+  if (std::ranges::any_of(hosts, [](const auto& ranks) { return ranks.size() > 1; })) {
+    GpuOptions inside = options.gpu;
+    inside.path = "nccl";
+    costs.inside = measure_path(workers, inside, each_alone(options.workers), gradients);
+  }
+  return costs;
 }
 
 /// In FP32.
@@ -244,7 +332,8 @@ StepTimesOnGpu measured_times(const std::vector<Duration>& alone, const runtime:
 struct GpuReport {
   plan::Workload workload;
   plan::Plan plan;
-  PathCosts costs;
+  TierCosts costs;
+  std::size_t hosts = 1;
   std::size_t gpus = 1;
   StepTimesOnGpu predicted;
   StepTimesOnGpu measured;
@@ -270,27 +359,33 @@ nlohmann::json share_json(const std::optional<double>& share) {
 nlohmann::json gpu_report_json(const GpuReport& report) {
   const runtime::WorkerReport& first = report.job.workers.front();
   const std::vector<Compared> compared = report.compared();
-  return {{"device", first.device},
-          {"transport", first.transport},
-          {"workers", report.job.workers.size()},
-          {"gpus", report.gpus},
-          {"model", report.workload.name},
-          {"gradient_bytes", report.workload.gradient_bytes().count()},
-          {"local_batch", report.workload.profiled_batch},
-          {"schedule", report.schedule()},
-          {"buckets", report.plan.buckets.size()},
-          {"path_latency_s", report.costs.latency.seconds()},
-          {"path_bytes_per_s", report.costs.bandwidth.bytes_per_second()},
-          {"sums", to_json(compared[0])},
-          {"step", to_json(compared[1])},
-          {"predicted_exposed_s", report.predicted.exposed.seconds()},
-          {"measured_exposed_s", report.measured.exposed.seconds()},
-          {"predicted_hidden_share", share_json(report.predicted.hidden())},
-          {"measured_hidden_share", share_json(report.measured.hidden())},
-          {"first_loss", first.losses.front()},
-          {"final_loss", first.final_loss},
-          {"parameters_agree", report.parameters_agree()},
-          {"notes", first.notes}};
+  nlohmann::json result{{"device", first.device},
+                        {"transport", first.transport},
+                        {"workers", report.job.workers.size()},
+                        {"hosts", report.hosts},
+                        {"gpus", report.gpus},
+                        {"model", report.workload.name},
+                        {"gradient_bytes", report.workload.gradient_bytes().count()},
+                        {"local_batch", report.workload.profiled_batch},
+                        {"schedule", report.schedule()},
+                        {"buckets", report.plan.buckets.size()},
+                        {"path_latency_s", report.costs.between.latency.seconds()},
+                        {"path_bytes_per_s", report.costs.between.bandwidth.bytes_per_second()},
+                        {"sums", to_json(compared[0])},
+                        {"step", to_json(compared[1])},
+                        {"predicted_exposed_s", report.predicted.exposed.seconds()},
+                        {"measured_exposed_s", report.measured.exposed.seconds()},
+                        {"predicted_hidden_share", share_json(report.predicted.hidden())},
+                        {"measured_hidden_share", share_json(report.measured.hidden())},
+                        {"first_loss", first.losses.front()},
+                        {"final_loss", first.final_loss},
+                        {"parameters_agree", report.parameters_agree()},
+                        {"notes", first.notes}};
+  if (const std::optional<PathCosts>& inside = report.costs.inside) {
+    result["inside_latency_s"] = inside->latency.seconds();
+    result["inside_bytes_per_s"] = inside->bandwidth.bytes_per_second();
+  }
+  return result;
 }
 
 std::string gpu_report_text(const GpuReport& report) {
@@ -298,17 +393,23 @@ std::string gpu_report_text(const GpuReport& report) {
   const auto share = [](const std::optional<double>& value) {
     return value ? fmt::format("{:.1f} %", *value * kPercent) : "-";
   };
+  const auto path = [](const PathCosts& costs) {
+    return fmt::format("{} each, {} in all", to_string(costs.latency), to_string(costs.bandwidth));
+  };
+  const std::string inside =
+      report.costs.inside
+          ? fmt::format(" between {} hosts, {} inside", report.hosts, path(*report.costs.inside))
+          : "";
   return fmt::format(
-      "{} workers on {} of {}; messages: {} each, {} in all\n"
+      "{} workers on {} of {}; messages: {}{}\n"
       "{} buckets by {}, {} of gradients, batch {}\n{}"
       "waiting for sums: {} predicted, {} measured; hidden: {} predicted, {} measured\n"
       "parameters {}\n",
-      report.job.workers.size(), report.gpus, first.device, to_string(report.costs.latency),
-      to_string(report.costs.bandwidth), report.plan.buckets.size(), report.schedule(),
-      to_string(report.workload.gradient_bytes()), report.workload.profiled_batch,
-      comparison_table("on the GPU", report.compared()), to_string(report.predicted.exposed),
-      to_string(report.measured.exposed), share(report.predicted.hidden()),
-      share(report.measured.hidden()),
+      report.job.workers.size(), report.gpus, first.device, path(report.costs.between), inside,
+      report.plan.buckets.size(), report.schedule(), to_string(report.workload.gradient_bytes()),
+      report.workload.profiled_batch, comparison_table("on the GPU", report.compared()),
+      to_string(report.predicted.exposed), to_string(report.measured.exposed),
+      share(report.predicted.hidden()), share(report.measured.hidden()),
       report.parameters_agree() ? "bit-identical on all ranks" : "DIFFER between ranks");
 }
 
@@ -326,9 +427,11 @@ GpuReport carry_out(Session& session, const GpuValidation& options) {
         "CUDA's MPS runs (nvidia-cuda-mps-control -d), their work overlaps");
   }
   const GpuWorkers workers(options, file);
-  report.costs = measure_path(workers, options.workers, report.workload.gradient_bytes());
+  report.costs = measure_tiers(workers, options, report.workload.gradient_bytes());
+  const std::vector<std::vector<Rank>> hosts = hosts_of(options);
+  report.hosts = hosts.size();
   const topology::Topology machine =
-      gpu_machine(report.costs, options.workers, report.gpus, report.workload.device_class);
+      gpu_machine(report.costs, hosts, report.gpus, report.workload.device_class);
   const sim::SimulationOptions simulation;
   report.plan = make_gpu_plan(machine, report.workload, simulation, session.seed);
   report.predicted = predict(report.plan, report.workload, machine, simulation);

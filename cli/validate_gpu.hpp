@@ -3,9 +3,10 @@
 //
 // Measured first, with nothing else on the GPUs: each layer of the model on one GPU; and, by as
 // many processes as there will be workers, a ring all-reduce of few bytes and one of as many as the
-// model has gradients, over the path that carries gradients. From these a topology: ranks that take
-// turns on their GPUs, and messages with a latency that share one bandwidth. For that the planner
-// makes a plan in FP32, and the simulator predicts
+// model has gradients, over the path that carries gradients; by NCCL inside hosts and the transport
+// between them ("hybrid") over each, and the workers are two hosts. From these a topology: ranks
+// that take turns on their GPUs, and messages with a latency that share one bandwidth. For that the
+// planner makes a plan in FP32, and the simulator predicts
 //
 //   * the plan's sums one after the other, with nothing beside them;
 //   * a training step, and how much of it is spent on nothing but waiting for sums.

@@ -3,8 +3,9 @@
 import json
 
 DIRECT = "direct"
-PATHS = ("staged", DIRECT, "nccl")  # of gradients
-PATHS_BY_MPS = ("staged", "nccl")
+WITH_NCCL = ("nccl", "hybrid")
+PATHS = ("staged", DIRECT, *WITH_NCCL)  # of gradients
+PATHS_BY_MPS = ("staged", *WITH_NCCL)
 BY_MPS = ", MPS"  # after one: what the processes launch overlaps on the GPU; else they take turns on it
 PLANNED_WAYS = (*PATHS, *(path + BY_MPS for path in PATHS_BY_MPS))
 WANTED_HIDDEN = 0.9  # of the sums, where the plan says that so much can be

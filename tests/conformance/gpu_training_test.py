@@ -246,6 +246,31 @@ class Nccl(SmallTrainingTest):
             for ours, theirs in zip(run["losses"], runs[0]["losses"], strict=True):
                 self.assertAlmostEqual(ours, theirs, delta=1e-4)
 
+    def validate(self, *options):
+        return self.rackrail_json("validate", *CUDA, "--share-gpu", "--gpu-path", "hybrid", "--steps", "6",
+                                  *options)
+
+    def test_predictions_of_nccl_inside_hosts_have_a_rate_for_each_tier(self):
+        report = self.validate("--workers", "4")
+        self.assertEqual((report["hosts"], report["transport"]),
+                         (2, "NCCL inside hosts, pinned memory between them and ucx"))
+        self.assertTrue(report["parameters_agree"])
+        for where in ("path", "inside"):
+            self.assertGreater(report[f"{where}_bytes_per_s"], 0)
+        for how in ("predicted", "measured"):
+            self.assertAlmostEqual(report[f"{how}_hidden_share"],
+                                   1 - report[f"{how}_exposed_s"] / report["sums"][f"{how}_s"])
+
+    def test_hosts_of_one_worker_have_nothing_inside(self):
+        report = self.validate("--workers", "2")
+        self.assertEqual(report["hosts"], 2)
+        self.assertNotIn("inside_bytes_per_s", report)
+
+    def test_hosts_may_differ_by_a_worker(self):
+        report = self.validate("--workers", "3")
+        self.assertEqual((report["hosts"], report["workers"]), (2, 3))
+        self.assertTrue(report["parameters_agree"])
+
     def test_those_who_are_left_go_on_with_communicators_of_their_own(self):
         self.make_plan("--codec", "none", cluster="two-racks-40g")
         for path in ("nccl", "hybrid"):
@@ -264,7 +289,6 @@ class Nccl(SmallTrainingTest):
                 self.assertEqual(loss["lost"], ["host1"])
                 self.assertLess(loss["resumed_after_s"], RESUMED)
                 self.assert_no_processes_left()
-
 
     def test_scripts_gpu_check_kills_a_worker_and_the_others_go_on(self):
         """As it does on a GPU: two nodes of two ranks, 8 bits between them."""
