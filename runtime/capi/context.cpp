@@ -247,6 +247,9 @@ std::span<float> Context::bring(const Array& array, trainer::Floats& copy, float
 }
 
 void Context::require_running() const {
+  if (is_finished_) {
+    throw ConfigError("the job was finished here, after which nothing is summed or planned");
+  }
   if (over_) {
     throw PeerLostError(*over_);
   }
@@ -514,6 +517,7 @@ void Context::finish() {
   require_running();
   require_nothing_under_way("the job was to end");
   over_ = "the job was finished";
+  is_finished_ = true;
   if (session_ == nullptr) {
     return;
   }

@@ -97,6 +97,7 @@ class Context {
   const Settings settings_;
   mutable std::mutex mutex_;                  ///< guards what follows
   std::optional<std::string> over_;           ///< why the job is
+  bool is_finished_ = false;                  ///< by finish()
   std::uint32_t step_ = 0;                    ///< the next one
   bool in_step_ = false;                      ///< whether this executor has begun one
   std::vector<State> states_;                 ///< by bucket, in this step

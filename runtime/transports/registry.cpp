@@ -31,7 +31,9 @@ const Registered& registered(std::string_view name) {
     if (each.name() == name) {
       return each;
     }
-    known += (known.empty() ? "" : ", ") + each.name();
+    if (each.name() != "in-process") {  // which joins threads of one process only
+      known += (known.empty() ? "" : ", ") + each.name();
+    }
   }
   throw ConfigError(ErrorContext{.file = {},
                                  .where = "transport",

@@ -56,7 +56,10 @@ TEST_CASE("The C interface: a job of one") {
   CHECK_THAT(rackrail_last_error(), Catch::Contains("RACKRAIL_CUDA"));
   CHECK(rackrail_wait(context, 99) == RACKRAIL_BAD_INPUT);
   CHECK(rackrail_finish(context) == RACKRAIL_OK);
-  CHECK(rackrail_finish(context) == RACKRAIL_PEER_LOST);
+  buffer.device = RACKRAIL_HOST;
+  CHECK(rackrail_finish(context) == RACKRAIL_BAD_INPUT);
+  CHECK(rackrail_all_reduce(context, &buffer, RACKRAIL_SUM) == RACKRAIL_BAD_INPUT);
+  CHECK_THAT(rackrail_last_error(), Catch::Contains("the job was finished here"));
   rackrail_destroy(context);
   rackrail_destroy(nullptr);
   CHECK(rackrail_init(nullptr, nullptr) == RACKRAIL_BAD_INPUT);
