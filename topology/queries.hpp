@@ -183,9 +183,9 @@ bool says_what_switches_do(const Topology& topology);
 /// The joint optimum of all-reduce over free root weights, where reduction and broadcast share the
 /// links (topology/joint_allreduce_bound.cpp): never above `allreduce_bound`, and what trees can
 /// reach. With `in_network`, the switches that say they multicast or reduce may; where none says
-/// so, all may. Exact where p says so, as nearly always, else to about 1e-6; above 256 ranks, and
-/// in builds without a solver for linear programs, it is `allreduce_bound`, and says so where less
-/// is known to be reached (up to 1,024).
+/// so, all may. Exact where p says so, as nearly always, else to about 1e-6; above 256 ranks that
+/// differ (alike_ranks.hpp) or 1,024 in all, and without a solver for linear programs, it is
+/// `allreduce_bound`, and says so where less is known to be reached.
 AllReduceBound joint_allreduce_bound(const Topology& topology, bool in_network = false);
 
 /// How the joint optimum without reduction in the network is reached, in bytes per second.
