@@ -40,6 +40,8 @@ bool is_error(NcclResult result) {
   return result != NcclResult::kSuccess && result != NcclResult::kInProgress;
 }
 
+constexpr Duration kLaunchPatience = 5_s;
+
 /// The state of a communicator once it is settled; kInProgress at the deadline, or when nobody
 /// needs to wait any more.
 NcclResult settled(const NcclFunctions& functions, NcclHandle handle, Duration deadline,
@@ -137,6 +139,8 @@ NcclCommunicator NcclCommunicator::shrink(std::span<const int> lost) {
   const auto count = static_cast<int>(excluded.size());
   NcclConfig config = config_of(options_);
   NcclHandle child = nullptr;
+  // NCCL 2.28 refuses while it launches a sum that was given up, whatever its flag.
+  (void)settled(*functions_, handle_, kLaunchPatience, {});
   const NcclResult result =
       functions_->comm_shrink(handle_, excluded.data(), count, &child, &config, kNcclShrinkAbort);
   NcclCommunicator rest =

@@ -211,6 +211,24 @@ TEST_CASE("communicator: a child is made although the parent hears of a lost ran
   CHECK_FALSE(world.is_open());
 }
 
+TEST_CASE("communicator: a shrink waits for what is still being launched") {
+  test::FakeNccl nccl;
+  const NcclId id = NcclCommunicator::make_id(nccl.functions());
+  NcclCommunicator world = join(nccl, id, Rank(0), 1);
+  static int turns;
+  static decltype(nccl.functions().comm_shrink) shrink;
+  turns = 300;
+  shrink = nccl.functions().comm_shrink;
+  change_states(nccl, world, [](bool is_parent, NcclResult state) {
+    return is_parent && turns > 0 && turns-- > 0 ? NcclResult::kInProgress : state;
+  });
+  nccl.functions().comm_shrink = [](auto... arguments) {
+    return turns > 0 ? NcclResult::kInvalidArgument : shrink(arguments...);
+  };
+  NcclCommunicator rest = world.shrink({});
+  CHECK(sum(rest, 3) == 3);
+}
+
 TEST_CASE("communicator: who has met a failure cannot shrink, and is aborted") {
   test::FakeNccl nccl;
   const NcclId id = NcclCommunicator::make_id(nccl.functions());
