@@ -30,6 +30,7 @@
 #include <map>
 #include <numeric>
 #include <optional>
+#include <set>
 #include <tuple>
 
 #include "plan/alpha_beta.hpp"
@@ -316,17 +317,35 @@ double cost(const plan::TransferGraph& graph, const topology::Topology& topology
 /// A graph, and what it costs.
 using Found = std::pair<double, plan::TransferGraph>;
 
+/// Powers of two and `most`; and where switches have three ways on, or five, as many chunks as they
+/// divide evenly.
+std::set<std::size_t> chunk_counts(const topology::Topology& topology, std::size_t most) {
+  std::set<std::size_t> ways = {1};
+  for (std::size_t v = 0; v < topology.node_count(); ++v) {
+    if (topology.rank_of(NodeId(v))) {
+      continue;
+    }
+    const auto links = topology.links_out_of(NodeId(v));
+    const auto onward = std::ranges::count_if(
+        links, [&](LinkId link) { return !topology.rank_of(topology.link(link).to); });
+    ways.insert(std::max<std::size_t>(1, static_cast<std::size_t>(onward)));
+  }
+  std::set<std::size_t> counts = {most};
+  for (const std::size_t first : ways) {
+    for (std::size_t count = first; count < most; count *= 2) {
+      counts.insert(count);
+    }
+  }
+  return counts;
+}
+
 /// The graph of a shape with the fewest chunks that are enough, and some with more rounds where it
 /// has one for each root; none without a group in it.
 std::vector<Found> best_of(const ScheduleRequest& request, const Shape& shape) {
-  std::vector<std::size_t> counts;
-  for (std::size_t c = 1; c < std::min(shape.groups.size(), kMostChunks); c *= 2) {
-    counts.push_back(c);
-  }
-  counts.push_back(std::min(shape.groups.size(), kMostChunks));
   std::optional<Found> best;
   std::size_t best_chunks = 0;
-  for (const std::size_t chunks : counts) {
+  for (const std::size_t chunks :
+       chunk_counts(request.topology, std::min(shape.groups.size(), kMostChunks))) {
     plan::TransferGraph graph = Builder(request, shape, even_cut(shape, chunks)).build();
     if (graph.groups().empty() || (best && graph.transfers().size() > kMostTransfersInNetwork)) {
       break;

@@ -1,15 +1,18 @@
 // The in-network family on random clusters whose switches have random abilities: right, as fast as
 // it says, and never faster than the bound.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <string>
 #include <vector>
 
 #include "base/random.hpp"
 #include "plan/alpha_beta.hpp"
+#include "plan/in_network.hpp"
 #include "plan/verifier.hpp"
 #include "planner/schedule_family.hpp"
 #include "sim/simulator.hpp"
 #include "tests/property/topology/random_topology.hpp"
+#include "tests/support/tree_loads.hpp"
 #include "topology/queries.hpp"
 
 namespace rackrail::planner {
@@ -84,20 +87,39 @@ Topology random_clos(std::uint64_t seed, Dice& dice) {
   return t;
 }
 
-/// How many graphs the family made; checks each.
-std::size_t check(const Topology& t) {
+/// Bytes per second of the buffer that the fullest link leaves room for.
+double rate_by_links(const plan::TransferGraph& graph, const Topology& t) {
+  const plan::InNetwork operations(graph, t);
+  std::vector<double> load(t.link_count());
+  for (std::size_t i = 0; i < graph.transfers().size(); ++i) {
+    const double share =
+        static_cast<double>(graph.range(graph.transfers()[i], kElements).size()) / kElements;
+    for (const LinkId link : operations.links(TransferId(i))) load[link.index()] += share;
+  }
+  return test::rate_of_worst_link(t, load);
+}
+
+/// How many graphs the family made, and what share of the optimum the links leave room for.
+struct Made {
+  std::size_t graphs = 0;
+  double share = 0;
+};
+
+/// Checks each graph.
+Made check(const Topology& t) {
   const ScheduleFamily& family = schedule_family("in-network");
+  Made made;
   if (family.refusal(t, {})) {
-    return 0;
+    return made;
   }
   topology::Router router(t);
   const auto bound =
       static_cast<double>(topology::joint_allreduce_bound(t, true).algbw.bytes_per_second());
-  std::size_t graphs = 0;
   for (const CollectiveForm& form :
        family.collectives(plan::Collective::kAllReduce, {t, router, {}})) {
     const plan::TransferGraph& graph = form.graph();
-    ++graphs;
+    ++made.graphs;
+    made.share = std::max(made.share, rate_by_links(graph, t) / bound);
     CHECK(!graph.groups().empty());
     CHECK(plan::verify(graph, &t).problems == std::vector<std::string>{});
     const Duration time = sim::simulate_collective(graph, kElements, 8192, t, {}).time;
@@ -105,7 +127,8 @@ std::size_t check(const Topology& t) {
     CHECK(time.seconds() * bound >= kElements * 4 * (1 - 1e-5));
     CHECK(plan::alpha_beta(graph, t).at_least(kElements) <= time);
   }
-  return graphs;
+  CHECK(made.share <= 1 + 1e-5);
+  return made;
 }
 
 TEST_CASE("in-network all-reduces on random graphs are right and not faster than the bound") {
@@ -115,7 +138,7 @@ TEST_CASE("in-network all-reduces on random graphs are right and not faster than
     Topology t = topology::test::random_topology(seed, 7, 5);
     Dice dice(seed);
     give_abilities(t, dice);
-    checked += check(t);
+    checked += check(t).graphs;
   }
   CHECK(checked > 40);
 }
@@ -128,9 +151,46 @@ TEST_CASE(
     Dice dice(seed);
     Topology t = random_clos(seed, dice);
     give_abilities(t, dice);
-    checked += check(t);
+    checked += check(t).graphs;
   }
   CHECK(checked > 150);
+}
+
+/// Racks of up to five hosts with as many NICs of one rate each as there are planes, each plane
+/// with a spine and a leaf for each rack, oversubscribed or not. All switches reduce and multicast.
+Topology random_planes(std::uint64_t seed, Dice& dice) {
+  Topology t("random planes " + std::to_string(seed));
+  const auto add = [&](const std::string& name, topology::NodeKind kind) {
+    return t.add_node({.name = name, .kind = kind, .multicasts = true, .reduces = true});
+  };
+  const int spines = 1 + dice.below(4);
+  const int nic = 1 + dice.below(10);
+  std::vector<NodeId> all_spines;
+  for (int s = 0; s < spines; ++s) {
+    all_spines.push_back(add("spine" + std::to_string(s), topology::NodeKind::kSpine));
+  }
+  for (int rack = 3 + dice.below(3); rack > 0; --rack) {
+    const NodeId leaf = add("leaf" + std::to_string(rack), topology::NodeKind::kTor);
+    const int uplink = 1 + dice.below(10);
+    for (const NodeId spine : all_spines) join(t, leaf, spine, uplink);
+    for (int host = 1 + dice.below(5); host > 0; --host) {
+      const std::string name = "host" + std::to_string(rack) + "." + std::to_string(host);
+      const NodeId gpu = t.add_node({.name = name, .kind = topology::NodeKind::kGpu, .host = name});
+      t.add_rank(gpu);
+      join(t, gpu, leaf, nic);
+    }
+  }
+  return t;
+}
+
+TEST_CASE("where all switches of a Clos network add and copy, trees have the optimum") {
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+    CAPTURE(seed);
+    Dice dice(seed);
+    const Made made = check(random_planes(seed, dice));
+    CHECK(made.graphs > 0);
+    CHECK(made.share >= 0.98);
+  }
 }
 
 }  // namespace
