@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "plan/alpha_beta.hpp"
+#include "plan/reduced_error.hpp"
 #include "planner/candidates.hpp"
 #include "planner/collective_forms.hpp"
 #include "planner/held_rates.hpp"
@@ -22,6 +23,8 @@ namespace {
 
 constexpr Bytes kLeastMessage = 32_KiB;  // as sent
 constexpr Duration kTooFine = Duration(INT64_MAX);
+// Where a large bucket takes a lighter codec, the strong ones of smaller ones may be in its way.
+constexpr std::int64_t kOfLarge = 4;
 
 /// That of all transfers, if it is one.
 std::optional<plan::Codec> only_codec(const plan::TransferGraph& graph) {
@@ -35,6 +38,7 @@ std::optional<plan::Codec> only_codec(const plan::TransferGraph& graph) {
 }
 
 struct Division {
+  plan::Codec codec;
   plan::TransferGraph schedule;
   std::int64_t slice_elements = 0;
 };
@@ -42,15 +46,16 @@ struct Division {
 /// The fastest forms of schedule families for a size, each reduced alone.
 class Divider {
  public:
-  Divider(const topology::Topology& topology, plan::CostModel& cost_model,
-          const FinerBuckets& options)
+  Divider(const topology::Topology& topology, const plan::Workload& workload,
+          plan::CostModel& cost_model, const FinerBuckets& options)
       : topology_(topology),
+        workload_(workload),
         router_(make_router(topology)),
         cost_model_(cost_model),
-        stop_(options.stop),
-        may_have_rates_(options.may_have_rates) {}
+        options_(options) {}
 
-  /// Of the family of that name only, or of every one (no name); none where it has no such form.
+  /// Of the family of that name only, or of every one (no name) that the options allow; none where
+  /// it has no such form.
   std::optional<Division> fastest(std::string_view only_family, const plan::Codec& codec,
                                   std::int64_t elements);
 
@@ -67,12 +72,15 @@ class Divider {
   std::vector<Family>& families(const plan::Codec& codec);
   void make_forms(Family& family, const plan::Codec& codec);
   DividedCollective division(const Family& family, const plan::Codec& codec, std::int64_t elements);
+  /// Whether the errors of the graph's codecs are allowed for buckets that change their family.
+  bool is_right_enough(const plan::TransferGraph& graph) const;
+  bool is_stopped() const { return options_.stop && options_.stop(); }
 
   const topology::Topology& topology_;
+  const plan::Workload& workload_;
   topology::Router router_;
   plan::CostModel& cost_model_;
-  const std::function<bool()>& stop_;
-  const bool may_have_rates_;
+  const FinerBuckets& options_;
   std::vector<std::pair<plan::Codec, std::vector<Family>>> known_;
 };
 
@@ -105,7 +113,7 @@ void Divider::make_forms(Family& family, const plan::Codec& codec) {
   }
   family.is_made = true;
   family.forms = collective_forms(*family.family, plan::Collective::kAllReduce, topology_, router_,
-                                  {codec, codec}, {.may_have_rates = may_have_rates_});
+                                  {codec, codec}, {.may_have_rates = options_.may_have_rates});
 }
 
 DividedCollective Divider::division(const Family& family, const plan::Codec& codec,
@@ -130,6 +138,12 @@ DividedCollective Divider::division(const Family& family, const plan::Codec& cod
   });
 }
 
+bool Divider::is_right_enough(const plan::TransferGraph& graph) const {
+  const auto error_of = [this](const plan::Codec& codec) { return workload_.codec_error(codec); };
+  return options_.of_any_family != OfAnyFamily::kWithinBudget ||
+         plan::reduced_error(graph, error_of) <= options_.error_budget;
+}
+
 std::optional<Division> Divider::fastest(std::string_view only_family, const plan::Codec& codec,
                                          std::int64_t elements) {
   std::vector<std::pair<Duration, const Family*>> by_bound;
@@ -137,7 +151,7 @@ std::optional<Division> Divider::fastest(std::string_view only_family, const pla
     if (!only_family.empty() && family.family->name() != only_family) {
       continue;
     }
-    if (stop_ && stop_()) {
+    if (is_stopped()) {
       return std::nullopt;
     }
     make_forms(family, codec);
@@ -150,11 +164,13 @@ std::optional<Division> Divider::fastest(std::string_view only_family, const pla
   const Family* best = nullptr;
   DividedCollective how;
   for (const auto& [bound, family] : by_bound) {
-    if (best != nullptr && (bound >= how.time || (stop_ && stop_()))) {
+    if (best != nullptr && (bound >= how.time || is_stopped())) {
       break;
     }
     const DividedCollective divided = division(*family, codec, elements);
-    if (best == nullptr || divided.time < how.time) {
+    const bool is_allowed =
+        !only_family.empty() || is_right_enough(family->forms[divided.form].graph());
+    if (is_allowed && (best == nullptr || divided.time < how.time)) {
       best = family;
       how = divided;
     }
@@ -162,7 +178,7 @@ std::optional<Division> Divider::fastest(std::string_view only_family, const pla
   if (best == nullptr) {
     return std::nullopt;
   }
-  return Division{best->forms[how.form].graph(), how.slice_elements};
+  return Division{codec, best->forms[how.form].graph(), how.slice_elements};
 }
 
 /// Whether the step is faster with this division of the bucket, which it then has. Where that has
@@ -180,6 +196,7 @@ bool take_if_faster(plan::Plan& plan, std::size_t index, Division division,
   plan.schedules.push_back(std::move(division.schedule));
   bucket.schedule = static_cast<std::uint32_t>(plan.schedules.size() - 1);
   bucket.slice_elements = division.slice_elements;
+  bucket.codec = division.codec;
   bucket.codec_tiers = codecs_by_tier(topology, plan.schedules.back());
   const plan::StepEstimate estimate = cost_model.step(plan, workload);
   const bool is_long =
@@ -219,37 +236,44 @@ void divide_finely(plan::Plan& plan, const plan::Workload& workload,
   if (topology.rank_count() > kMostRanksDividedFinely) {
     return;
   }
-  Divider divider(topology, cost_model, options);
+  Divider divider(topology, workload, cost_model, options);
   std::vector<std::size_t> order(plan.buckets.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
     return plan.buckets[a].elements > plan.buckets[b].elements;
   });
   Duration fastest = plan.prediction.step_time;
+  bool has_lightened = false;
   for (const std::size_t b : order) {
     if (options.stop && options.stop()) {
       break;
     }
     const plan::Bucket& bucket = plan.buckets[b];
-    if (bucket.elements < options.least_elements) {
-      break;  // as are all that follow
+    const bool is_stronger = options.may_lighten && bucket.codec.kind > plan::CodecKind::kFp16;
+    const std::int64_t least =
+        has_lightened && is_stronger ? options.least_elements / kOfLarge : options.least_elements;
+    if (bucket.elements < least) {
+      continue;
     }
     const plan::TransferGraph& chosen = plan.schedules[bucket.schedule];
     const std::string family(chosen.name());
     const std::optional<plan::Codec> one = only_codec(chosen);
     const bool may_change =
         options.of_any_family == OfAnyFamily::kAll ||
-        (options.of_any_family == OfAnyFamily::kUncompressed && one == plan::Codec{});
+        (options.of_any_family == OfAnyFamily::kWithinBudget && one.has_value());
     const auto is_taken = [&](std::string_view of, const plan::Codec& codec) {
       auto division = divider.fastest(of, codec, bucket.elements);
       return division &&
              take_if_faster(plan, b, *std::move(division), workload, topology, cost_model, fastest);
     };
-    // What is fastest alone need not be in the step: then the finest of its own family may be.
-    if (may_change && is_taken({}, one.value_or(bucket.codec))) {
-      continue;
+    bool has_changed = may_change && is_taken({}, one.value_or(bucket.codec));
+    // Among the forms that the search knows a stronger codec may have been the fastest, but not
+    // among these.
+    if (is_stronger && is_taken({}, plan::Codec{.kind = plan::CodecKind::kFp16})) {
+      has_changed = has_lightened = true;
     }
-    if (one) {
+    // What is fastest alone need not be in the step: then the finest of its own family may be.
+    if (!has_changed && one) {
       is_taken(family, *one);
     }
   }

@@ -19,9 +19,9 @@ namespace rackrail::planner {
 /// Which buckets may get the fastest division of another family than theirs.
 enum class OfAnyFamily {
   kNone,
-  /// Those that travel in FP32: another route of a codec may apply it more often, and so add more
-  /// of an error than the search was allowed.
-  kUncompressed,
+  /// Those with one codec on all transfers, where the division's error is within the budget:
+  /// another route of a codec may apply it more often.
+  kWithinBudget,
   kAll,
 };
 
@@ -30,6 +30,8 @@ inline constexpr std::size_t kMostRanksDividedFinely = 32;
 
 struct FinerBuckets {
   OfAnyFamily of_any_family = OfAnyFamily::kNone;
+  double error_budget = 0;          ///< of OfAnyFamily::kWithinBudget
+  bool may_lighten = false;         ///< buckets with stronger codecs than FP16 are tried in FP16
   bool may_have_rates = true;       ///< of routes: whoever executes the plan holds to them
   std::int64_t least_elements = 0;  ///< smaller buckets stay as they are
   std::function<bool()> stop;       ///< asked between simulations; may be empty

@@ -239,12 +239,15 @@ void divide_buckets(plan::Plan& plan, const plan::Workload& workload,
                     const PlannerOptions& options) {
   const bool may_be_rated = may_have_rates(options.route_rates, topology);
   if (options.divides_finely || has_large_buckets(plan, options)) {
-    OfAnyFamily of_any_family = options.codec ? OfAnyFamily::kAll : OfAnyFamily::kUncompressed;
+    const bool has_budget = !options.codec || options.holds_codec_to_budget;
+    OfAnyFamily of_any_family = has_budget ? OfAnyFamily::kWithinBudget : OfAnyFamily::kAll;
     if (options.schedule) {
       of_any_family = OfAnyFamily::kNone;
     }
     divide_finely(plan, workload, topology, cost_model,
                   {.of_any_family = of_any_family,
+                   .error_budget = options.error_budget,
+                   .may_lighten = !options.codec && !options.schedule,
                    .may_have_rates = may_be_rated && options.divides_finely,
                    .least_elements = options.divides_finely ? 0 : kLargeBucket,
                    .stop = options.stop});

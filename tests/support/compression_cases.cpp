@@ -85,12 +85,14 @@ Duration CompressionCase::simulated(const planner::Assignment& assignment, Order
   return costs_->step(plan, workload_).step_time;
 }
 
-Duration CompressionCase::planned() {
+Duration CompressionCase::planned(std::optional<plan::Codec> codec) {
   planner::PlannerOptions options;
   options.compare_baselines = false;
   options.bucket_size = bucket_size_;
   options.local_batch = workload_.profiled_batch;
-  return planner::make_plan(topology_, workload_, *costs_, options).prediction.step_time;
+  options.codec = std::move(codec);
+  const plan::Plan plan = planner::make_plan(topology_, workload_, *costs_, options);
+  return sim::simulate_step(plan, workload_, topology_, {}).estimate.step_time;
 }
 
 topology::Topology slower_cluster(const std::string& name, double slower) {
@@ -107,7 +109,9 @@ topology::Topology slower_cluster(const std::string& name, double slower) {
 
 CompressionByForce by_force(CompressionCase& one) {
   const planner::Timeline& timeline = one.timeline();
-  CompressionByForce found{Duration(INT64_MAX), Duration(INT64_MAX), {}, one.planned(), 0};
+  CompressionByForce found{.best = Duration(INT64_MAX), .uniform = Duration(INT64_MAX)};
+  found.planned = one.planned();
+  found.fp16 = one.planned(plan::Codec{.kind = plan::CodecKind::kFp16});
   planner::Assignment assignment(timeline.bucket_count(), 0);
   for (bool is_done = false; !is_done;) {
     found.best = std::min(found.best, one.simulated(assignment));

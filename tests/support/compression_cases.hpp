@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <random>
 
 #include "planner/candidates.hpp"
@@ -39,8 +40,9 @@ class CompressionCase {
   const planner::Timeline& timeline() const { return timeline_; }
   /// The step where buckets go in this order.
   Duration simulated(const planner::Assignment& assignment, Order order = Order::kNeeded);
-  /// The step of the plan that the planner makes for these buckets and this batch.
-  Duration planned();
+  /// The step of the plan that the planner makes for these buckets and this batch, with this codec
+  /// alone if one is given, simulated once more.
+  Duration planned(std::optional<plan::Codec> codec = std::nullopt);
 
  private:
   CompressionCase(std::mt19937_64&& random, int layers);
@@ -61,6 +63,7 @@ struct CompressionByForce {
   Duration uniform;  ///< of the uniform ones
   Duration chosen;   ///< what the search chooses by the timeline
   Duration planned;
+  Duration fp16;  ///< of a plan with FP16 alone
   std::size_t assignments = 0;
 };
 CompressionByForce by_force(CompressionCase& one);
