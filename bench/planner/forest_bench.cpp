@@ -3,15 +3,12 @@
 #include <sys/resource.h>
 
 #include <algorithm>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "planner/fastest_collective.hpp"
 #include "planner/forest/forest.hpp"
-#include "planner/schedule_family.hpp"
-#include "sim/simulator.hpp"
+#include "tests/support/best_collective.hpp"
 #include "tests/support/clusters.hpp"
 #include "topology/queries.hpp"
 #include "topology/reader.hpp"
@@ -22,8 +19,7 @@ namespace {
 
 using topology::Topology;
 
-constexpr Bytes kData = Bytes(std::int64_t{1} << 30);
-constexpr std::int64_t kElements = kData.count() / 4;
+constexpr std::int64_t kElements = std::int64_t{1} << 28;  // 1 GiB
 
 /// As near to the bound as possible.
 constexpr planner::ForestOptions kNearest{.most_trees_per_rank = 16, .good_enough = 0.9999};
@@ -100,46 +96,14 @@ Topology mesh_with_broken_cable() {
   return topology::without(test::grid(8, 12, false), {}, both_ways);
 }
 
-/// As `rackrail simulate --schedule best` finds it, over the least time there can be.
 void collective(benchmark::State& state, const Topology& topology, plan::Collective what) {
-  const auto optimum = [&] {
-    switch (what) {
-      case plan::Collective::kAllReduce:
-        return topology::joint_allreduce_bound(topology).algbw;
-      case plan::Collective::kReduceScatter:
-        return topology::reducescatter_bound(topology).algbw;
-      case plan::Collective::kAllGather:
-        break;
-    }
-    return topology::allgather_bound(topology).algbw;
-  }();
-  const auto costs = sim::make_cost_model(topology, {});
-  std::optional<planner::FastestCollective> best;
+  test::BestCollective best;
   for (auto _ : state) {
-    for (const auto& family : planner::schedule_families()) {
-      if (planner::graph_refusal(*family, topology, {})) {
-        continue;
-      }
-      auto found = planner::fastest_collective(*family,
-                                               {.what = what,
-                                                .elements = kElements,
-                                                .topology = topology,
-                                                .codecs = {},
-                                                .costs = *costs},
-                                               best ? std::optional(best->time) : std::nullopt);
-      if (found) {
-        best = std::move(found);
-        state.SetLabel(std::string(family->name()));
-      }
-    }
+    best = test::best_collective(topology, what, kElements);
   }
-  // What `simulate` prints; a cost model compares schedules of many ranks within 1 %.
-  const Duration time =
-      sim::simulate_collective(*best.value().graph, kElements, best->slice_elements, topology, {})
-          .time;
+  state.SetLabel(std::string(best.family));
   state.counters["ranks"] = static_cast<double>(topology.rank_count());
-  state.counters["over"] = time.seconds() * static_cast<double>(optimum.bytes_per_second()) /
-                           static_cast<double>(kData.count());
+  state.counters["over"] = best.over_optimum;
 }
 
 /// Two boxes of 8 GPUs with NICs of 25, but for the first ones of the first box.

@@ -1,0 +1,55 @@
+#include "tests/support/best_collective.hpp"
+
+#include <optional>
+#include <utility>
+
+#include "planner/bound.hpp"
+#include "planner/candidates.hpp"
+#include "planner/schedule_family.hpp"
+#include "sim/simulator.hpp"
+#include "topology/queries.hpp"
+
+namespace rackrail::test {
+
+BestCollective best_collective(const topology::Topology& topology, plan::Collective what,
+                               std::int64_t elements, std::string_view family) {
+  const auto costs = sim::make_cost_model(topology, {});
+  std::optional<planner::FastestCollective> best;
+  BestCollective result;
+  for (const auto& one : planner::schedule_families()) {
+    if ((!family.empty() && one->name() != family) || planner::graph_refusal(*one, topology, {})) {
+      continue;
+    }
+    auto found = planner::fastest_collective(
+        *one,
+        {.what = what, .elements = elements, .topology = topology, .codecs = {}, .costs = *costs},
+        best ? std::optional(best->time) : std::nullopt);
+    if (found) {
+      best = std::move(found);
+      result.family = one->name();
+    }
+  }
+  result.found = std::move(best).value();
+  result.time = sim::simulate_collective(*result.found.graph, elements, result.found.slice_elements,
+                                         topology, {})
+                    .time;
+  constexpr double kBytesPerElement = 4;
+  result.over_optimum = result.time.seconds() *
+                        static_cast<double>(optimum_of(topology, what).bytes_per_second()) /
+                        (kBytesPerElement * static_cast<double>(elements));
+  return result;
+}
+
+Bandwidth optimum_of(const topology::Topology& topology, plan::Collective what) {
+  switch (what) {
+    case plan::Collective::kAllReduce:
+      return planner::network_bound(topology).algbw;
+    case plan::Collective::kReduceScatter:
+      return topology::reducescatter_bound(topology).algbw;
+    case plan::Collective::kAllGather:
+      break;
+  }
+  return topology::allgather_bound(topology).algbw;
+}
+
+}  // namespace rackrail::test
