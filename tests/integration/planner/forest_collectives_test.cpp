@@ -1,4 +1,5 @@
-// Collectives along forests, simulated, against the exact bounds.
+// Collectives along forests, simulated, against the exact bounds; the best of all families is held
+// against them in best_collectives_test.cpp.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <limits>
@@ -94,58 +95,12 @@ TEST_CASE("1 GiB over deep trees is within 2 % of the exact bounds") {
   }
 }
 
-TEST_CASE("1 GiB on clusters of known optima") {
-  std::vector<int> dead(8, 25);
-  dead[3] = 0;
-  std::vector<int> slow(8, 25);
-  slow[5] = 10;
-  const std::vector<int> whole(8, 25);
-  const struct {
-    const char* name;
-    Topology topology;
-    double all_gather;  // most, over the optimum
-    double all_reduce;
-  } cases[] = {
-      {"torus of 2 x 2 x 2", test::cuboid(2, 2, 2), 1.02, 1.02},
-      {"torus of 3 x 3 x 3", test::cuboid(3, 3, 3), 1.02, 1.02},
-      {"torus of 2 x 3 x 4", test::cuboid(2, 3, 4), 1.02, 1.02},
-      {"torus of 4 x 5", test::grid(4, 5, true), 1.02, 1.02},
-      {"mesh of 3 x 4", test::grid(3, 4, false), 1.02, 1.02},
-      {"mesh of 4 x 4", test::grid(4, 4, false), 1.02, 1.02},
-      {"cube mesh", test::cube_mesh(), 1.02, 1.02},
-      {"uneven Clos", test::clos({2, 4, 6}, 2), 1.02, 1.02},
-      {"uneven Clos of three tiers", test::three_tiers({{2, 3}, {4}}, 2), 1.02, 1.02},
-      // Even shares of links hold up the larger trees: 1.17 and 1.3, 1.28 and 1.11 without rates.
-      {"racks of unlike hosts", test::racks({{25, 10}, {5, 10}, {5, 5}}, {5, 10, 20}), 1.02, 1.02},
-      // Chains through boxes: 1.018 and 1.09.
-      {"rails under four spines", test::rail_racks({}), 1.01, 1.015},
-      {"unlike racks", test::racks({{10, 10, 10, 10}, {5, 5, 10}, {25, 5, 25, 10}}, {20, 10, 5}),
-       1.02, 1.02},
-      // Deep trees: 1.024 without those of other shapes.
-      {"hosts with two PCIe switches", test::pcie_hosts(4), 1.02, 1.012},
-      // A pair of ranks has as many ways as there are NICs, and all of them at once.
-      {"two NICs each", test::hosts_with_nics(4, {25, 25}), 1.01, 1.01},
-      {"four NICs each", test::hosts_with_nics(4, {25, 25, 25, 25}), 1.01, 1.01},
-      {"two unlike NICs each", test::hosts_with_nics(5, {25, 10}), 1.01, 1.01},
-      // An addition costs a GPU microseconds, and there are many: what is left of the all-reduces.
-      {"boxes, one NIC dead", test::boxes_with_nics({dead, whole}, 2), 1.02, 1.07},
-      {"rails, one NIC slow", test::boxes_with_nics({slow, whole}, 8), 1.02, 1.03},
-  };
-  for (const auto& c : cases) {
-    INFO(c.name);
-    CHECK(best_over_optimum(c.topology, plan::Collective::kAllGather,
-                            topology::allgather_bound(c.topology).algbw) <= c.all_gather);
-    CHECK(best_over_optimum(c.topology, plan::Collective::kAllReduce,
-                            topology::joint_allreduce_bound(c.topology).algbw) <= c.all_reduce);
-  }
-}
-
 TEST_CASE("1 GiB over trees between unlike hosts") {
   constexpr std::int64_t kElements = std::int64_t{1} << 28;
   const struct {
     Topology topology;
     double most;  // over the optimum; along trees of ranks 1.046 and 1.061
-  } cases[] = {{test::racks_of_two_kinds(), 1.02}, {test::rails_with_lost_cable(), 1.05}};
+  } cases[] = {{test::racks_of_two_kinds(), 1.016}, {test::rails_with_lost_cable(), 1.048}};
   for (const auto& c : cases) {
     const auto costs = sim::make_cost_model(c.topology, {});
     const auto found =
