@@ -31,7 +31,7 @@ void HeartbeatOptions::add_to(CLI::App& command) {
   command.add_option(
       "--heartbeat-period", period,
       "How often each worker says that it is there (0.2 s with --on-loss continue or "
-      "wait,\nelse 1 s, or half of a shorter --heartbeat-timeout)");
+      "wait,\nelse 1 s, or a third of a shorter --heartbeat-timeout, at least 0.5 s)");
   command.add_option("--heartbeat-timeout", timeout,
                      "Silence after which a worker counts as lost (six periods; three of the usual "
                      "1 s):\nlonger where cores are busy with other work");
@@ -41,7 +41,7 @@ Heartbeats HeartbeatOptions::heartbeats(bool goes_on_after_loss) const {
   const std::optional<Duration> wanted =
       timeout.empty() ? std::nullopt : std::optional(duration_of("--heartbeat-timeout", timeout));
   const auto usual = [&] {
-    const Duration fitting = scaled(wanted.value_or(kUsualPeriod * 2), 1 / kFewestPeriods);
+    const Duration fitting = scaled(wanted.value_or(kUsualPeriod * 3), 1 / kUsualSilence);
     return std::clamp(fitting, kShortestUsualPeriod, kUsualPeriod);
   };
   const Duration beat = !period.empty()      ? duration_of("--heartbeat-period", period)

@@ -19,7 +19,8 @@ struct Heartbeats {
 
 /// --heartbeat-period and --heartbeat-timeout.
 struct HeartbeatOptions {
-  /// Empty: 0.2 s where the job goes on after a loss, else 1 s, or half of a timeout of 1 to 2 s.
+  /// Empty: 0.2 s where the job goes on after a loss, else 1 s, or a third of a shorter
+  /// timeout, and 0.5 s at least.
   std::string period;
   std::string timeout;  ///< empty: six periods, three of the usual 1 s
 

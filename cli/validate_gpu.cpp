@@ -107,14 +107,16 @@ std::vector<SharedPath> shared_paths(const TierCosts& costs,
     return {{"path", costs.between, all, all}};
   }
   std::vector<SharedPath> paths;
-  for (std::size_t h = 0; h < hosts.size(); ++h) {
+  for (const std::size_t h : {0U, 1U}) {
     const auto share = [&](PathCosts of_all) {
       const auto count = static_cast<std::int64_t>(hosts[h].size());
       const std::int64_t bytes = of_all.bandwidth.bytes_per_second() / std::int64_t(ranks) * count;
       return PathCosts{.latency = of_all.latency,
                        .bandwidth = Bandwidth(std::max<std::int64_t>(1, bytes))};
     };
-    paths.push_back({fmt::format("inside{}", h), share(*costs.inside), hosts[h], hosts[h]});
+    if (hosts[h].size() > 1) {
+      paths.push_back({fmt::format("inside{}", h), share(*costs.inside), hosts[h], hosts[h]});
+    }
     paths.push_back({fmt::format("path{}", h), share(costs.between), hosts[h], hosts[1 - h]});
   }
   return paths;

@@ -23,8 +23,10 @@ namespace {
 
 constexpr Bytes kLeastMessage = 32_KiB;  // as sent
 constexpr Duration kTooFine = Duration(INT64_MAX);
-// Where a large bucket takes a lighter codec, the strong ones of smaller ones may be in its way.
-constexpr std::int64_t kOfLarge = 4;
+// Where a large bucket takes a lighter codec, the strong ones of smaller ones may be in its way: of
+// those of a fourth of its size at least, so many are looked at.
+constexpr std::int64_t kSmallerOnceLightened = 4;
+constexpr int kMostSmaller = 8;
 
 /// That of all transfers, if it is one.
 std::optional<plan::Codec> only_codec(const plan::TransferGraph& graph) {
@@ -244,16 +246,21 @@ void divide_finely(plan::Plan& plan, const plan::Workload& workload,
   });
   Duration fastest = plan.prediction.step_time;
   bool has_lightened = false;
+  int smaller = 0;
+  const plan::Codec kLighter{.kind = plan::CodecKind::kFp16};
   for (const std::size_t b : order) {
     if (options.stop && options.stop()) {
       break;
     }
     const plan::Bucket& bucket = plan.buckets[b];
-    const bool is_stronger = options.may_lighten && bucket.codec.kind > plan::CodecKind::kFp16;
-    const std::int64_t least =
-        has_lightened && is_stronger ? options.least_elements / kOfLarge : options.least_elements;
-    if (bucket.elements < least) {
-      continue;
+    const bool is_stronger =
+        options.may_lighten && plan::encoded_size(bucket.codec, bucket.elements) <
+                                   plan::encoded_size(kLighter, bucket.elements);
+    if (bucket.elements < options.least_elements) {
+      const bool is_near = bucket.elements >= options.least_elements / kSmallerOnceLightened;
+      if (!has_lightened || !is_stronger || !is_near || smaller++ >= kMostSmaller) {
+        continue;
+      }
     }
     const plan::TransferGraph& chosen = plan.schedules[bucket.schedule];
     const std::string family(chosen.name());
@@ -267,9 +274,8 @@ void divide_finely(plan::Plan& plan, const plan::Workload& workload,
              take_if_faster(plan, b, *std::move(division), workload, topology, cost_model, fastest);
     };
     bool has_changed = may_change && is_taken({}, one.value_or(bucket.codec));
-    // Among the forms that the search knows a stronger codec may have been the fastest, but not
-    // among these.
-    if (is_stronger && is_taken({}, plan::Codec{.kind = plan::CodecKind::kFp16})) {
+    // The search compared codecs by its few forms; by these finer ones FP16 may be faster.
+    if (is_stronger && is_taken({}, kLighter)) {
       has_changed = has_lightened = true;
     }
     // What is fastest alone need not be in the step: then the finest of its own family may be.

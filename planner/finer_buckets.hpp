@@ -33,11 +33,11 @@ struct FinerBuckets {
   double error_budget = 0;          ///< of OfAnyFamily::kWithinBudget
   bool may_lighten = false;         ///< buckets with stronger codecs than FP16 are tried in FP16
   bool may_have_rates = true;       ///< of routes: whoever executes the plan holds to them
-  std::int64_t least_elements = 0;  ///< smaller buckets stay as they are
+  std::int64_t least_elements = 0;  ///< smaller ones stay as they are, but for some to be lightened
   std::function<bool()> stop;       ///< asked between simulations; may be empty
 };
 
-/// Gives each bucket the fastest division of its family, or of any, with its codec on all
+/// Gives each bucket the fastest division of its family, or of any, with its codec (or FP16) on all
 /// transfers, where that makes the step faster; the largest buckets first. A bucket that keeps its
 /// family and has several codecs stays as it is. No message becomes smaller than 32 KiB, as it is
 /// sent, by it: below, one costs a processor more than a network gains (results/emulated-racks.md,

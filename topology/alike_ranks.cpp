@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
-#include <optional>
 #include <set>
 #include <string>
 #include <unordered_map>
@@ -64,7 +63,7 @@ class Swaps {
         return may_be_swapped(*other, block);
       });
       if (like != kinds.end()) {
-        join(**like, block);
+        join(**like, block, ranks_);
         swapped_.emplace_back(**like, block);
       } else if (kinds.size() < kMostKinds) {
         kinds.push_back(&block);
@@ -80,8 +79,8 @@ class Swaps {
     return alike;
   }
 
-  /// None where links in parallel are only alike together.
-  std::optional<std::vector<LinkId>> links() {
+  /// By those swaps that are symmetries of links in parallel one by one, too.
+  AlikeParts parts() {
     LinksBetween between;
     for (std::size_t l = 0; l < topology_.link_count(); ++l) {
       if (const Link& link = topology_.link(LinkId(l)); link.kind != LinkKind::kShared) {
@@ -91,16 +90,23 @@ class Swaps {
     for (auto& [ends, links] : between) {
       std::ranges::stable_sort(links, {}, [this](std::uint32_t l) { return bandwidth(l); });
     }
-    JoinedNumbers joined(topology_.link_count());
+    JoinedNumbers links(topology_.link_count());
+    JoinedNumbers ranks(topology_.rank_count());
     for (const auto& [a, b] : swapped_) {
       swap(a, b);
-      const bool is_alike = join_links(a, between, joined) && join_links(b, between, joined);
+      std::vector<std::pair<std::uint32_t, std::uint32_t>> images;
+      if (has_images(a, between, images) && has_images(b, between, images)) {
+        for (const auto& [link, image] : images) links.join(link, image);
+        join(a, b, ranks);
+      }
       swap_back(a, b);
-      if (!is_alike) return std::nullopt;
     }
-    std::vector<LinkId> alike;
-    for (std::size_t l = 0; l < topology_.link_count(); ++l) {
-      alike.emplace_back(joined.first(static_cast<std::uint32_t>(l)));
+    AlikeParts alike;
+    for (std::uint32_t r = 0; r < topology_.rank_count(); ++r) {
+      alike.ranks.emplace_back(ranks.first(r));
+    }
+    for (std::uint32_t l = 0; l < topology_.link_count(); ++l) {
+      alike.links.emplace_back(links.first(l));
     }
     return alike;
   }
@@ -111,10 +117,11 @@ class Swaps {
 
   Bandwidth bandwidth(std::uint32_t link) const { return topology_.link(LinkId(link)).bandwidth; }
 
-  /// Joins the links of a block, between which and their images a swap is in force, to those; false
-  /// where they are not alike one by one.
-  bool join_links(const Block& block, const LinksBetween& between, JoinedNumbers& joined) const {
-    const auto join = [&](LinkId number) {
+  /// Adds the links of a block, each with the one that the swap in force takes it to; false where
+  /// some are not alike one by one.
+  bool has_images(const Block& block, const LinksBetween& between,
+                  std::vector<std::pair<std::uint32_t, std::uint32_t>>& images_of) const {
+    const auto has_image = [&](LinkId number) {
       const Link& link = topology_.link(number);
       if (link.kind == LinkKind::kShared) return true;
       const auto& links = between.at(key(link.from.value(), link.to.value()));
@@ -123,13 +130,13 @@ class Swaps {
         if (images.size() != links.size() || bandwidth(links[i]) != bandwidth(images[i])) {
           return false;
         }
-        joined.join(links[i], images[i]);
+        images_of.emplace_back(links[i], images[i]);
       }
       return true;
     };
     return std::ranges::all_of(block, [&](NodeId id) {
-      return std::ranges::all_of(topology_.links_out_of(id), join) &&
-             std::ranges::all_of(topology_.links_into(id), join);
+      return std::ranges::all_of(topology_.links_out_of(id), has_image) &&
+             std::ranges::all_of(topology_.links_into(id), has_image);
     });
   }
 
@@ -183,10 +190,10 @@ class Swaps {
            std::all_of(in.begin(), in.end(), is_kept);
   }
 
-  void join(const Block& a, const Block& b) {
+  void join(const Block& a, const Block& b, JoinedNumbers& ranks) const {
     for (std::size_t i = 0; i < a.size(); ++i) {
       if (const auto rank = topology_.rank_of(a[i])) {
-        ranks_.join(rank->value(), topology_.rank_of(b[i])->value());
+        ranks.join(rank->value(), topology_.rank_of(b[i])->value());
       }
     }
   }
@@ -259,13 +266,7 @@ Swaps swaps_of(const Topology& topology) {
 
 std::vector<Rank> alike_ranks(const Topology& topology) { return swaps_of(topology).ranks(); }
 
-AlikeParts alike_parts(const Topology& topology) {
-  Swaps swaps = swaps_of(topology);
-  if (std::optional<std::vector<LinkId>> links = swaps.links()) {
-    return {swaps.ranks(), std::move(*links)};
-  }
-  return only_themselves(topology);
-}
+AlikeParts alike_parts(const Topology& topology) { return swaps_of(topology).parts(); }
 
 AlikeParts only_themselves(const Topology& topology) {
   AlikeParts themselves;

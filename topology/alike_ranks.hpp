@@ -19,12 +19,12 @@ namespace rackrail::topology {
 std::vector<Rank> alike_ranks(const Topology& topology);
 
 struct AlikeParts {
-  std::vector<Rank> ranks;    ///< as alike_ranks()
+  std::vector<Rank> ranks;    ///< by rank: the first one that it is known to be alike to
   std::vector<LinkId> links;  ///< by link: the first one that it is known to be alike to
 };
-/// Where links in parallel are alike together and not one by one, everything is only like itself.
-/// A linear program over links whose data are alike for alike links and ranks has an optimum that
-/// is, too: the mean of one over all of these symmetries.
+/// Fewer than alike_ranks() where links in parallel are alike together and not one by one. A linear
+/// program over links whose data are alike for alike links and ranks has an optimum that is, too:
+/// the mean of one over all of these symmetries.
 AlikeParts alike_parts(const Topology& topology);
 /// Nothing is like anything else.
 AlikeParts only_themselves(const Topology& topology);

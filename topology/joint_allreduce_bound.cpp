@@ -19,7 +19,7 @@
 namespace rackrail::topology {
 namespace {
 
-constexpr std::size_t kMostRanks = 256;           // that differ
+constexpr std::size_t kMostKindsOfRanks = 256;
 constexpr std::size_t kMostRanksOfRates = 64;     // from which trees are packed
 constexpr std::size_t kMostRanksLookedAt = 1024;  // whether the simple bound can be reached
 
@@ -35,7 +35,7 @@ double rate_of_two_halves(const Topology& topology) {
 /// Of a program in which alike ranks have one variable, if it is `is_folded`.
 std::size_t kinds_of_ranks(const Topology& topology, bool is_folded) {
   if (!is_folded) return topology.rank_count();
-  const std::vector<Rank> alike = alike_ranks(topology);
+  const std::vector<Rank> alike = alike_parts(topology).ranks;
   return std::set<Rank>(alike.begin(), alike.end()).size();
 }
 
@@ -66,14 +66,15 @@ AllReduceBound joint_allreduce_bound(const Topology& topology, bool in_network) 
     return bound;
   }
   const bool is_folded = in_network || topology.rank_count() > kMostRanksOfRates;
-  if (kinds_of_ranks(topology, is_folded) > kMostRanks || !LinearProgram::is_available()) {
+  if (kinds_of_ranks(topology, is_folded) > kMostKindsOfRanks || !LinearProgram::is_available()) {
     bound.reason += fmt::format(
         " (the joint optimum{} is not known: {})",
         reachable > 0 ? fmt::format(", {} at least,",
                                     to_string(Bandwidth(static_cast<std::int64_t>(reachable))))
                       : "",
-        LinearProgram::is_available() ? fmt::format("more than {} ranks that differ", kMostRanks)
-                                      : "this build has no solver");
+        LinearProgram::is_available()
+            ? fmt::format("more than {} ranks that differ", kMostKindsOfRanks)
+            : "this build has no solver");
     bound.may_be_out_of_reach = true;
     return bound;
   }

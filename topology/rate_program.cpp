@@ -232,7 +232,11 @@ std::optional<ExactRate> RateProgram::exact() const {
     }
   }
   std::int64_t common = 1;  // multiple of how many roots have one variable
-  for (const auto& [root, number] : count) common = std::lcm(common, number);
+  constexpr std::int64_t kMostCommon = 1'000'000'000;
+  for (const auto& [root, number] : count) {
+    common = std::lcm(common, number);
+    if (common > kMostCommon) return std::nullopt;
+  }
   ExactRate optimum{.capacity = 0, .price = std::numeric_limits<Capacity>::max(), .widest = {}};
   for (const auto& [root, number] : count) {
     optimum.price = std::min(optimum.price, paid[root] * (common / number));
@@ -323,7 +327,10 @@ void RateProgram::conserve(Half& half, const std::vector<bool>& is_free) {
 
 /// Whether no alike cut or vertex has the same.
 bool RateProgram::is_new_row(Half& half, const LinearProgram::Terms& terms) const {
-  return !is_folded_ || half.rows.insert(terms).second;
+  if (!is_folded_) return true;
+  LinearProgram::Terms sorted = terms;
+  std::ranges::sort(sorted);
+  return half.rows.insert(std::move(sorted)).second;
 }
 
 /// False where it is there, or one that is alike.

@@ -317,8 +317,8 @@ double cost(const plan::TransferGraph& graph, const topology::Topology& topology
 /// A graph, and what it costs.
 using Found = std::pair<double, plan::TransferGraph>;
 
-/// Powers of two and `most`; and where switches have three ways on, or five, as many chunks as they
-/// divide evenly.
+/// Powers of two and `most`; and as many as some switch has ways on, and these doubled: chunks that
+/// three or five ways divide evenly.
 std::set<std::size_t> chunk_counts(const topology::Topology& topology, std::size_t most) {
   std::set<std::size_t> ways = {1};
   for (std::size_t v = 0; v < topology.node_count(); ++v) {

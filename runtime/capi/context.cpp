@@ -517,16 +517,18 @@ void Context::finish() {
   require_running();
   require_nothing_under_way("the job was to end");
   over_ = "the job was finished";
-  is_finished_ = true;
-  if (session_ == nullptr) {
+  is_finished_ = session_ == nullptr;
+  if (is_finished_) {
     return;
   }
   try {
     session_->finish("", runtime::kEndPatience);
   } catch (const PeerLostError& error) {
+    over_ = error.what();
     session_->fail({error.what(), false});
     throw;
   }
+  is_finished_ = true;
   if (server_ != nullptr) {
     (void)server_->wait_for(
         runtime::kEndPatience);  // for the others to have heard that all is well

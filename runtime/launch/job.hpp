@@ -67,8 +67,8 @@ struct JobOptions {
   std::string token_file;
 
   Duration rendezvous_deadline = Duration(60'000'000'000'000);  ///< 60 s for all to come
-  Duration heartbeat_period = Duration(500'000'000'000);        ///< 0.5 s
-  Duration heartbeat_timeout = Duration(3'000'000'000'000);     ///< 3 s of silence: lost
+  Duration heartbeat_period = 1_s;
+  Duration heartbeat_timeout = 3_s;  ///< of silence: lost
   /// After the end: for workers to leave by themselves, and again from SIGTERM to SIGKILL.
   Duration stop_grace = Duration(3'000'000'000'000);
 

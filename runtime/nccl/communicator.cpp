@@ -139,8 +139,9 @@ NcclCommunicator NcclCommunicator::shrink(std::span<const int> lost) {
   const auto count = static_cast<int>(excluded.size());
   NcclConfig config = config_of(options_);
   NcclHandle child = nullptr;
-  // NCCL 2.28 refuses while it launches a sum that was given up, whatever its flag.
-  (void)settled(*functions_, handle_, kLaunchPatience, {});
+  // NCCL 2.28 refuses while it launches a sum that was given up, whatever its flag. Whether the job
+  // is over does not matter: that is why the sum was given up.
+  (void)settled(*functions_, handle_, std::min(kLaunchPatience, options_.deadline), {});
   const NcclResult result =
       functions_->comm_shrink(handle_, excluded.data(), count, &child, &config, kNcclShrinkAbort);
   NcclCommunicator rest =

@@ -15,12 +15,12 @@ TEST_CASE("a silent worker is noticed sooner where the job goes on without it") 
   CHECK(usual.heartbeats(true).timeout == 1200_ms);
 }
 
-TEST_CASE("the usual period follows a shorter silence that is given alone, down to half of it") {
+TEST_CASE("the usual period is a third of a shorter silence that is given alone, down to 0.5 s") {
   const auto period = [](const char* timeout) {
     return HeartbeatOptions{.period = "", .timeout = timeout}.heartbeats(false).period;
   };
-  CHECK(period("2 s") == 1_s);
-  CHECK(period("1.5 s") == 750_ms);
+  CHECK(period("3 s") == 1_s);
+  CHECK(period("2.4 s") == 800_ms);
   CHECK(period("1 s") == 500_ms);
   CHECK_THROWS_AS(period("0.9 s"), ConfigError);
 }

@@ -76,11 +76,13 @@ TEST_CASE("links are alike where a swap takes one to the other") {
   CHECK(of_links(racks({{5}, {6}})) == Numbers{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11});
 }
 
-TEST_CASE("links in parallel that are alike only together leave everything for itself") {
+TEST_CASE(
+    "machines whose links in parallel are alike only together are themselves, others are alike") {
   const auto hosts = [](std::int64_t first, std::int64_t second) {
     Topology t("parallel");
     const NodeId tor = add_switch(t, "tor", NodeKind::kTor);
-    for (const auto& [name, rate] : {std::pair("host0", first), std::pair("host1", second)}) {
+    for (const auto& [name, rate] :
+         {std::pair("host0", first), std::pair("host1", second), std::pair("host2", first)}) {
       const NodeId gpu = add_gpu(t, name, name, "rack0");
       join(t, gpu, tor, Bandwidth(rate));
       join(t, gpu, tor, Bandwidth(10 - rate));
@@ -88,8 +90,9 @@ TEST_CASE("links in parallel that are alike only together leave everything for i
     return t;
   };
   const AlikeParts together = alike_parts(hosts(4, 5));
-  CHECK(together.ranks[1] == Rank(1U));
+  CHECK(together.ranks == std::vector{Rank(0U), Rank(1U), Rank(0U)});
   CHECK(together.links[4] == LinkId(4U));
+  CHECK(together.links[8] == LinkId(0U));
   const AlikeParts each = alike_parts(hosts(4, 6));  // in another order
   CHECK(each.ranks[1] == Rank(0U));
   CHECK(each.links[4] == LinkId(2U));
