@@ -26,6 +26,7 @@
 #include "cli/validate_emulation.hpp"
 #include "cli/validate_gpu.hpp"
 #include "plan/codec.hpp"
+#include "planner/schedule_family.hpp"
 #include "sim/nccl/calibrate.hpp"
 #include "sim/nccl/model.hpp"
 #include "topology/reader.hpp"
@@ -59,6 +60,8 @@ struct ValidateOptions {
   std::string training;  ///< empty: another one for each kind of validation
   std::int64_t local_batch = 0;
   GpuValidation gpu;
+  std::string gpu_codec;     ///< empty: FP32
+  std::string gpu_schedule;  ///< empty: the fastest
 };
 
 struct Case {
@@ -287,6 +290,15 @@ void run_on_gpu(Session& session, const ValidateOptions& options) {
   gpu.training = options.training.empty() ? gpu.training : options.training;
   gpu.local_batch = options.local_batch;
   gpu.worst_allowed = bound("--within", options.within);
+  if (!options.gpu_codec.empty()) {
+    gpu.codec = named("<command line>", "--codec",
+                      [&] { return plan::parse_executable_codec(options.gpu_codec); });
+  }
+  if (!options.gpu_schedule.empty()) {
+    gpu.schedule = named("<command line>", "--schedule", [&] {
+      return std::string(planner::schedule_family(options.gpu_schedule).name());
+    });
+  }
   validate_on_gpu(session, gpu);
 }
 
@@ -294,6 +306,14 @@ void run_validate(Session& session, const ValidateOptions& options) {
   if (options.gpu.gpu.on_gpu()) {
     run_on_gpu(session, options);
     return;
+  }
+  for (const auto& [option, text] :
+       {std::pair("--codec", options.gpu_codec), std::pair("--schedule", options.gpu_schedule)}) {
+    if (!text.empty()) {
+      throw ConfigError(ErrorContext{"<command line>", option, text,
+                                     "--device cuda with it; on an emulated network --codecs, or "
+                                     "--every-schedule"});
+    }
   }
   if (options.files.empty()) {
     throw ConfigError(ErrorContext{"<command line>", "measurements", "none",
@@ -393,15 +413,19 @@ void run_validate(Session& session, const ValidateOptions& options) {
 }
 
 /// Of `--device cuda` alone.
-void add_gpu_options(CLI::App& command, GpuValidation& gpu) {
+void add_gpu_options(CLI::App& command, ValidateOptions& options) {
   constexpr int kMostWorkers = 64;
-  gpu.gpu.add_to(command);
+  options.gpu.gpu.add_to(command);
   command
-      .add_option("--workers", gpu.workers,
+      .add_option("--workers", options.gpu.workers,
                   "With --device cuda: worker processes; with --gpu-path hybrid in two "
                   "halves, as of two hosts")
       ->check(CLI::Range(2, kMostWorkers))
       ->capture_default_str();
+  command.add_option("--schedule", options.gpu_schedule,
+                     "With --device cuda: plan with this family only (see rackrail info)");
+  command.add_option("--codec", options.gpu_codec,
+                     "With --device cuda: plan with this codec instead of FP32");
 }
 
 /// Of what is executed here: on an emulated network, or on GPUs.
@@ -481,7 +505,7 @@ void add_validate_command(CLI::App& app, Session& session) {
       ->delimiter(',')
       ->excludes(cluster);
   add_training_options(*command, *options, cluster);
-  add_gpu_options(*command, options->gpu);
+  add_gpu_options(*command, *options);
   command->footer(
       "On an emulated network each link's rate is measured, and predictions are held against\n"
       "messages of 1 KiB to 16 MiB there and back over a link of each kind, all-reduces of 1 KiB\n"

@@ -274,14 +274,15 @@ TierCosts measure_tiers(const GpuWorkers& workers, const GpuValidation& options,
   return costs;
 }
 
-/// In FP32.
 plan::Plan make_gpu_plan(const topology::Topology& machine, const plan::Workload& workload,
-                         const sim::SimulationOptions& simulation, std::uint64_t seed) {
+                         const sim::SimulationOptions& simulation, const GpuValidation& options,
+                         std::uint64_t seed) {
   const auto cost_model = sim::make_cost_model(machine, simulation);
   planner::PlannerOptions wanted;
   wanted.seed = seed;
   wanted.local_batch = workload.profiled_batch;
-  wanted.codec = plan::Codec{};
+  wanted.codec = options.codec;
+  wanted.schedule = options.schedule;
   wanted.compare_baselines = false;
   wanted.route_rates = planner::RouteRates::kNever;
   plan::Plan plan = planner::make_plan(machine, workload, *cost_model, wanted);
@@ -347,6 +348,7 @@ struct GpuReport {
     });
   }
   std::string schedule() const { return plan.schedules[plan.buckets.front().schedule].name(); }
+  std::string codec() const { return plan::to_string(plan.buckets.front().codec); }
   std::vector<Compared> compared() const {
     const std::string path = job.workers.front().transport;
     return {{"sums alone", path, predicted.alone, measured.alone},
@@ -370,6 +372,7 @@ nlohmann::json gpu_report_json(const GpuReport& report) {
                         {"gradient_bytes", report.workload.gradient_bytes().count()},
                         {"local_batch", report.workload.profiled_batch},
                         {"schedule", report.schedule()},
+                        {"codec", report.codec()},
                         {"buckets", report.plan.buckets.size()},
                         {"path_latency_s", report.costs.between.latency.seconds()},
                         {"path_bytes_per_s", report.costs.between.bandwidth.bytes_per_second()},
@@ -404,14 +407,15 @@ std::string gpu_report_text(const GpuReport& report) {
           : "";
   return fmt::format(
       "{} workers on {} of {}; messages: {}{}\n"
-      "{} buckets by {}, {} of gradients, batch {}\n{}"
+      "{} buckets by {}, {}, {} of gradients, batch {}\n{}"
       "waiting for sums: {} predicted, {} measured; hidden: {} predicted, {} measured\n"
       "parameters {}\n",
       report.job.workers.size(), report.gpus, first.device, path(report.costs.between), inside,
-      report.plan.buckets.size(), report.schedule(), to_string(report.workload.gradient_bytes()),
-      report.workload.profiled_batch, comparison_table("on the GPU", report.compared()),
-      to_string(report.predicted.exposed), to_string(report.measured.exposed),
-      share(report.predicted.hidden()), share(report.measured.hidden()),
+      report.plan.buckets.size(), report.schedule(), report.codec(),
+      to_string(report.workload.gradient_bytes()), report.workload.profiled_batch,
+      comparison_table("on the GPU", report.compared()), to_string(report.predicted.exposed),
+      to_string(report.measured.exposed), share(report.predicted.hidden()),
+      share(report.measured.hidden()),
       report.parameters_agree() ? "bit-identical on all ranks" : "DIFFER between ranks");
 }
 
@@ -435,7 +439,7 @@ GpuReport carry_out(Session& session, const GpuValidation& options) {
   const topology::Topology machine =
       gpu_machine(report.costs, hosts, report.gpus, report.workload.device_class);
   const sim::SimulationOptions simulation;
-  report.plan = make_gpu_plan(machine, report.workload, simulation, session.seed);
+  report.plan = make_gpu_plan(machine, report.workload, simulation, options, session.seed);
   report.predicted = predict(report.plan, report.workload, machine, simulation);
   const std::vector<Duration> alone = workers.reduce(report.plan);
   report.job = workers.train(report.plan);

@@ -6,7 +6,7 @@
 // model has gradients, over the path that carries gradients; by NCCL inside hosts and the transport
 // between them ("hybrid") over each, and the workers are two hosts. From these a topology: ranks
 // that take turns on their GPUs, and messages with a latency that share one bandwidth. For that the
-// planner makes a plan in FP32, and the simulator predicts
+// planner makes a plan, in FP32 unless a codec is asked for, and the simulator predicts
 //
 //   * the plan's sums one after the other, with nothing beside them;
 //   * a training step, and how much of it is spent on nothing but waiting for sums.
@@ -18,10 +18,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "cli/gpu_options.hpp"
 #include "cli/session.hpp"
+#include "plan/codec.hpp"
 
 namespace rackrail::cli {
 
@@ -31,6 +33,8 @@ struct GpuValidation {
   std::string training = "digits-cnn";
   std::int64_t local_batch = 0;  ///< samples per worker and step; 0: as the training says
   std::int64_t steps = 30;
+  plan::Codec codec;                    ///< of the plan
+  std::optional<std::string> schedule;  ///< family; none: the fastest
   double worst_allowed = 0;  ///< share; an error of a predicted time above it is status 1
 };
 

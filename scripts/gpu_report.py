@@ -3,7 +3,8 @@
 import json
 
 DIRECT = "direct"
-WITH_NCCL = ("nccl", "hybrid")
+ENCODED = "hybrid, int8"  # between two hosts; the others are in FP32
+WITH_NCCL = ("nccl", "hybrid", ENCODED)
 PATHS = ("staged", DIRECT, *WITH_NCCL)  # of gradients
 PATHS_BY_MPS = ("staged", *WITH_NCCL)
 BY_MPS = ", MPS"  # after one: what the processes launch overlaps on the GPU; else they take turns on it

@@ -33,7 +33,7 @@ class Script(BundleTest):
         report, outcomes = self.outcomes()
         for name in ("conformance tests", "verification", "timings", "training tests",
                      "planned training, 4 ranks, staged", "planned training, 4 ranks, nccl",
-                     "planned training, 4 ranks, hybrid",
+                     "planned training, 4 ranks, hybrid", "planned training, 4 ranks, hybrid, int8",
                      "NCCL, 2 ranks on one GPU", "NCCL, 4 ranks on one GPU",
                      "NCCL in pairs, UCX between them, 4 ranks",
                      "NCCL in pairs, UCX between them, 4 ranks, FP16", "UCX alone, 4 ranks",
@@ -43,7 +43,7 @@ class Script(BundleTest):
                      "training of 2 nodes of 2 ranks, whose rank 1 is killed",
                      "training of 2 nodes of 2 ranks, NCCL inside, UCX between"):
             self.assertEqual(outcomes[name], "good", name)
-        self.assertEqual([each["path"] for each in report["training"]], ["staged", "nccl", "hybrid"])
+        self.assertEqual([each["path"] for each in report["training"]], ["staged", "nccl", "hybrid", "hybrid, int8"])
         for each in report["training"]:
             self.assertTrue(each["parameters_agree"])
             self.assertIn(each["reached"], (True, False, None))
@@ -122,13 +122,15 @@ class Script(BundleTest):
             ("topk encode with feedback: beyond topk encode", False),
             ("top-k against torch.topk", False), ("sums hidden by backward, staged", None),
             ("sums hidden by backward, direct", None), ("sums hidden by backward, nccl", False),
-            ("sums hidden by backward, hybrid", None), ("sums hidden by backward, staged, MPS", None),
-            ("sums hidden by backward, nccl, MPS", None), ("sums hidden by backward, hybrid, MPS", None)])
+            ("sums hidden by backward, hybrid", None), ("sums hidden by backward, hybrid, int8", None),
+            ("sums hidden by backward, staged, MPS", None), ("sums hidden by backward, nccl, MPS", None),
+            ("sums hidden by backward, hybrid, MPS", None),
+            ("sums hidden by backward, hybrid, int8, MPS", None)])
         report["torch"]["topk_s"] = 7.5
         report["timings"][2].update(median_s=1.87)
         training["reached"] = True
         self.assertEqual([row["met"] for row in gpu_report.targets(report)],
-                         [True, False, True, True, True, False, True, None, None, True, *[None] * 4])
+                         [True, False, True, True, True, False, True, None, None, True, *[None] * 6])
 
     def test_another_ucx_comes_before_that_of_the_bundle(self):
         """The bundle's programs take the bundle's libraries whatever LD_LIBRARY_PATH says."""
