@@ -1,6 +1,5 @@
 // Bounds and forests: time, and how near to the optimum they and the simulated collectives come.
 #include <benchmark/benchmark.h>
-#include <sys/resource.h>
 
 #include <algorithm>
 #include <string>
@@ -24,11 +23,28 @@ constexpr std::int64_t kElements = std::int64_t{1} << 28;  // 1 GiB
 /// As near to the bound as possible.
 constexpr planner::ForestOptions kNearest{.most_trees_per_rank = 16, .good_enough = 0.9999};
 
-void bound(benchmark::State& state, const Topology& topology) {
+/// "exact": 0 where what is found may be out of reach.
+template <typename Find>
+void bound(benchmark::State& state, const Topology& topology, const Find& find) {
+  bool may_be_out_of_reach = false;
   for (auto _ : state) {
-    benchmark::DoNotOptimize(topology::allgather_bound(topology));
+    may_be_out_of_reach = find(topology).may_be_out_of_reach;
   }
   state.counters["ranks"] = static_cast<double>(topology.rank_count());
+  state.counters["exact"] = may_be_out_of_reach ? 0 : 1;
+}
+
+void allgather_bound(benchmark::State& state, const Topology& topology) {
+  bound(state, topology, topology::allgather_bound);
+}
+
+void reducescatter_bound(benchmark::State& state, const Topology& topology) {
+  bound(state, topology, topology::reducescatter_bound);
+}
+
+/// The joint optimum of reduction and broadcast.
+void allreduce_bound(benchmark::State& state, const Topology& topology) {
+  bound(state, topology, [](const Topology& of) { return topology::joint_allreduce_bound(of); });
 }
 
 void forest_within(benchmark::State& state, const Topology& topology,
@@ -49,9 +65,6 @@ void forest_within(benchmark::State& state, const Topology& topology,
 
 void forest(benchmark::State& state, const Topology& topology) {
   forest_within(state, topology, kNearest);
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  state.counters["gigabytes"] = static_cast<double>(usage.ru_maxrss) * 1024 / 1e9;  // so far
 }
 
 void few_trees(benchmark::State& state, const Topology& topology) {
@@ -61,13 +74,6 @@ void few_trees(benchmark::State& state, const Topology& topology) {
 void shallow(benchmark::State& state, const Topology& topology) {
   forest_within(state, topology, {.most_trees_per_rank = 16});
   state.counters["diameter"] = static_cast<double>(test::diameter_of(topology));
-}
-
-/// boxes(count, 8) with one NIC of 12 GB/s: not symmetric.
-Topology rails_with_slow_nic(std::size_t count) {
-  std::vector<std::vector<int>> nics(count, std::vector<int>(8, 25));
-  nics[0][0] = 12;
-  return test::boxes_with_nics(nics, 8);
 }
 
 /// Boxes of 8 GPUs whose NICs have 25, but for one of 12 in every third box.
@@ -104,7 +110,12 @@ void collective(benchmark::State& state, const Topology& topology, plan::Collect
   state.SetLabel(std::string(best.family));
   state.counters["ranks"] = static_cast<double>(topology.rank_count());
   state.counters["over"] = best.over_optimum;
+  state.counters["exact"] = best.may_be_out_of_reach ? 0 : 1;
 }
+
+/// Boxes of 8 GPUs with as many NICs, each a rack of its own, under three spines.
+constexpr test::RailRacks kFourRacks{
+    .racks = 4, .hosts = 1, .gpus = 8, .nics = 8, .spines = 3, .oversubscription = 1};
 
 /// Two boxes of 8 GPUs with NICs of 25, but for the first ones of the first box.
 std::vector<std::vector<int>> nics_with(const std::vector<int>& others) {
@@ -125,9 +136,14 @@ void reduce_scatter(benchmark::State& state, const Topology& topology) {
   collective(state, topology, plan::Collective::kReduceScatter);
 }
 
-BENCHMARK_CAPTURE(bound, boxes_1024, test::boxes(128, 8))->Unit(benchmark::kMillisecond);
-BENCHMARK_CAPTURE(bound, torus_1024, test::grid(32, 32, true))->Unit(benchmark::kMillisecond);
-BENCHMARK_CAPTURE(bound, mesh_1024, test::grid(32, 32, false))->Unit(benchmark::kMillisecond);
+#define RACKRAIL_BOUNDS(name, topology)                                                  \
+  BENCHMARK_CAPTURE(allgather_bound, name, topology)->Unit(benchmark::kMillisecond);     \
+  BENCHMARK_CAPTURE(reducescatter_bound, name, topology)->Unit(benchmark::kMillisecond); \
+  BENCHMARK_CAPTURE(allreduce_bound, name, topology)->Unit(benchmark::kMillisecond)
+RACKRAIL_BOUNDS(boxes_1024, test::boxes(128, 8));
+RACKRAIL_BOUNDS(torus_1024, test::grid(32, 32, true));
+RACKRAIL_BOUNDS(mesh_1024, test::grid(32, 32, false));
+#undef RACKRAIL_BOUNDS
 
 BENCHMARK_CAPTURE(forest, boxes_16, test::boxes(2, 2))->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(forest, boxes_32, test::boxes(4, 2))->Unit(benchmark::kMillisecond);
@@ -135,7 +151,7 @@ BENCHMARK_CAPTURE(forest, boxes_64, test::boxes(8, 2))->Unit(benchmark::kMillise
 BENCHMARK_CAPTURE(forest, boxes_256, test::boxes(32, 2))->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(forest, boxes_1024, test::boxes(128, 2))->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(forest, rails_1024, test::boxes(128, 8))->Unit(benchmark::kMillisecond);
-BENCHMARK_CAPTURE(forest, rails_1024_slow_nic, rails_with_slow_nic(128))
+BENCHMARK_CAPTURE(forest, rails_1024_slow_nic, test::rails_with_slow_nic(128, 12))
     ->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(forest, mixed_nics_64, rails_with_mixed_nics(8))->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(forest, mixed_nics_256, rails_with_mixed_nics(32))->Unit(benchmark::kMillisecond);
@@ -214,7 +230,7 @@ RACKRAIL_COLLECTIVES(rails_256, test::boxes(32, 8));
 RACKRAIL_ALL_REDUCE(mesh_81, test::grid(9, 9, false));
 RACKRAIL_ALL_REDUCE(broken_mesh_96, mesh_with_broken_cable());
 RACKRAIL_ALL_REDUCE(mixed_nics_96, rails_with_mixed_nics(12));
-RACKRAIL_ALL_REDUCE(slow_nic_128, rails_with_slow_nic(16));
+RACKRAIL_ALL_REDUCE(slow_nic_128, test::rails_with_slow_nic(16, 12));
 RACKRAIL_ALL_REDUCE(uneven_racks_100, unlike_racks());
 RACKRAIL_ALL_REDUCE(mesh_256, test::grid(16, 16, false));
 // Unlike boxes, racks or leaves in one cluster.
@@ -223,21 +239,34 @@ RACKRAIL_ALL_REDUCE(two_sizes_24, test::large_and_small_boxes());
 RACKRAIL_ALL_REDUCE(rails_of_two_kinds_36, test::rails_of_two_kinds());
 RACKRAIL_ALL_REDUCE(racks_of_two_kinds_28, test::racks_of_two_kinds());
 RACKRAIL_ALL_REDUCE(lost_cable_32, test::rails_with_lost_cable());
+// NICs that are slower than others by little, by much, side by side or one behind the other.
+RACKRAIL_ALL_REDUCE(nic_of_20_64, test::rails_with_slow_nic(8, 20));
+RACKRAIL_ALL_REDUCE(nic_of_15_64, test::rails_with_slow_nic(8, 15));
+RACKRAIL_ALL_REDUCE(nic_of_3_64, test::rails_with_slow_nic(8, 3));
+RACKRAIL_ALL_REDUCE(no_nic_64, test::rails_with_slow_nic(8, 0));
+RACKRAIL_ALL_REDUCE(slow_diagonal_64, test::rails_with_slow_diagonal());
+RACKRAIL_ALL_REDUCE(slow_box_24, test::rails_with_slow_boxes(1));
+RACKRAIL_ALL_REDUCE(slow_boxes_24, test::rails_with_slow_boxes(3));
+// More than a forest may have.
+RACKRAIL_ALL_REDUCE(mesh_576, test::grid(24, 24, false));
+RACKRAIL_ALL_REDUCE(mesh_1024, test::grid(32, 32, false));
+RACKRAIL_ALL_REDUCE(rails_1024, test::boxes(128, 8));
 #undef RACKRAIL_ALL_REDUCE
-BENCHMARK_CAPTURE(all_gather, h100_256, topology::read_cluster("h100-32x8-rail").topology)
-    ->Iterations(1)
-    ->Unit(benchmark::kMillisecond);
+#define RACKRAIL_ONE(kind, name, topology) \
+  BENCHMARK_CAPTURE(kind, name, topology)->Iterations(1)->Unit(benchmark::kMillisecond)
+RACKRAIL_ONE(all_gather, lost_cable_32, test::rails_with_lost_cable());
+RACKRAIL_ONE(reduce_scatter, lost_cable_32, test::rails_with_lost_cable());
+RACKRAIL_ONE(all_gather, four_racks_32, test::rail_racks(kFourRacks));
+RACKRAIL_ONE(all_gather, rails_1024, test::boxes(128, 8));
+RACKRAIL_ONE(reduce_scatter, rails_1024, test::boxes(128, 8));
+RACKRAIL_ONE(all_gather, torus_1024, test::grid(32, 32, true));
+RACKRAIL_ONE(all_gather, h100_256, topology::read_cluster("h100-32x8-rail").topology);
 // Its all-reduce by switches that add is among those in the network.
-BENCHMARK_CAPTURE(all_reduce, h100_256,
-                  test::able(topology::read_cluster("h100-32x8-rail").topology, {}))
-    ->Iterations(1)
-    ->Unit(benchmark::kMillisecond);
-BENCHMARK_CAPTURE(reduce_scatter, a100_128, test::a100_16x8())
-    ->Iterations(1)
-    ->Unit(benchmark::kMillisecond);
-BENCHMARK_CAPTURE(reduce_scatter, h100_256, topology::read_cluster("h100-32x8-rail").topology)
-    ->Iterations(1)
-    ->Unit(benchmark::kMillisecond);
+RACKRAIL_ONE(all_reduce, h100_256,
+             test::able(topology::read_cluster("h100-32x8-rail").topology, {}));
+RACKRAIL_ONE(reduce_scatter, a100_128, test::a100_16x8());
+RACKRAIL_ONE(reduce_scatter, h100_256, topology::read_cluster("h100-32x8-rail").topology);
+#undef RACKRAIL_ONE
 
 }  // namespace
 }  // namespace rackrail

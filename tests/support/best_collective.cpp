@@ -34,22 +34,25 @@ BestCollective best_collective(const topology::Topology& topology, plan::Collect
                                          topology, {})
                     .time;
   constexpr double kBytesPerElement = 4;
+  const Optimum optimum = optimum_of(topology, what);
+  result.may_be_out_of_reach = optimum.may_be_out_of_reach;
   result.over_optimum = result.time.seconds() *
-                        static_cast<double>(optimum_of(topology, what).bytes_per_second()) /
+                        static_cast<double>(optimum.algbw.bytes_per_second()) /
                         (kBytesPerElement * static_cast<double>(elements));
   return result;
 }
 
-Bandwidth optimum_of(const topology::Topology& topology, plan::Collective what) {
+Optimum optimum_of(const topology::Topology& topology, plan::Collective what) {
+  const auto of = [](const auto& bound) { return Optimum{bound.algbw, bound.may_be_out_of_reach}; };
   switch (what) {
     case plan::Collective::kAllReduce:
-      return planner::network_bound(topology).algbw;
+      return of(planner::network_bound(topology));
     case plan::Collective::kReduceScatter:
-      return topology::reducescatter_bound(topology).algbw;
+      return of(topology::reducescatter_bound(topology));
     case plan::Collective::kAllGather:
       break;
   }
-  return topology::allgather_bound(topology).algbw;
+  return of(topology::allgather_bound(topology));
 }
 
 }  // namespace rackrail::test

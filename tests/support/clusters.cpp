@@ -77,6 +77,24 @@ Topology boxes_with_nics(const std::vector<std::vector<int>>& nics, int rails,
   return topology;
 }
 
+Topology rails_with_slow_nic(std::size_t boxes, int rate) {
+  std::vector<std::vector<int>> nics(boxes, std::vector<int>(8, 25));
+  nics.front().front() = rate;
+  return boxes_with_nics(nics, 8);
+}
+
+Topology rails_with_slow_diagonal() {
+  std::vector<std::vector<int>> nics(8, std::vector<int>(8, 25));
+  for (std::size_t box = 0; box < nics.size(); ++box) nics[box][box] = 12;
+  return boxes_with_nics(nics, 8);
+}
+
+Topology rails_with_slow_boxes(std::size_t slow) {
+  std::vector<std::vector<int>> nics(6, std::vector<int>(4, 25));
+  for (std::size_t i = 0; i < slow; ++i) nics[2 * i].assign(4, 10);
+  return boxes_with_nics(nics, 4);
+}
+
 Topology old_and_new_boxes() {
   const std::vector<int> modern(8, 25);
   const std::vector<int> old = {12, 0, 12, 0, 0, 12, 0, 12};

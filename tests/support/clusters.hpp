@@ -19,6 +19,12 @@ topology::Topology boxes(int count, int rails);
 /// boxes' NVSwitches, if any.
 topology::Topology boxes_with_nics(const std::vector<std::vector<int>>& nics, int rails,
                                    const std::vector<int>& inside = {});
+/// Boxes of 8 GPUs on eight rails with NICs of 25, but for one of `rate` in the first; 0: without.
+topology::Topology rails_with_slow_nic(std::size_t boxes, int rate);
+/// Eight such boxes with a NIC of 12 on each rail, in another box each.
+topology::Topology rails_with_slow_diagonal();
+/// Six boxes of 4 GPUs on four rails with NICs of 25; of 10 in so many, every second one.
+topology::Topology rails_with_slow_boxes(std::size_t slow);
 /// Two kinds of boxes in one cluster: two with 8 NICs of 25 and two with 4 of 12 and slower NVLink,
 /// on two switches that do not meet; boxes of 8 and of 4 GPUs in turn on one switch; on four rails
 /// three boxes with 8 NICs of 12 and three of 4 GPUs with NICs of 25 and slower NVLink.
