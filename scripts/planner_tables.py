@@ -218,7 +218,7 @@ the bound, ranks of stars are given other parents (`three_tiers_46`: pods of 13,
           ("case", "ranks", "trees", "share", "depth", "at most", "met"), shallow_cells)))
 
 # Names of clusters that have a table of their own.
-HARD = "nic_of_|no_nic_|slow_diagonal_|slow_box_|four_racks_|lost_cable_"
+HARD = "nic_of_|no_nic_|slow_diagonal_|slow_box|four_racks_|lost_cable_"
 LARGE = r"\w+_(576|1024)$"
 COLLECTIVES = Section("Collectives of 1 GiB, simulated", (
     Table(rf"\w+/(?!{HARD}|{LARGE})", f"""
@@ -230,9 +230,10 @@ best` finds and prints it. At most {MOST_OVER} is wanted. What the clusters are,
     Table(rf"\w+/({HARD})", """
 The same on clusters that are, or were, above it. Eight boxes of 8 GPUs on eight rails, one NIC of which has 3, 15 or 20
 instead of 25 GB/s (`nic_of_*_64`), is not there (`no_nic_64`), or one of 12 on each rail, in another box each
-(`slow_diagonal_64`); six boxes of 4 of which one has NICs of 10 alone (`slow_box_24`); four boxes of 8, each a rack of
-its own with a leaf per rail, under three spines (`four_racks_32`); two racks of two boxes of 8 on four leaves with two
-cables each, of which one is lost (`lost_cable_32`): [notes](planner-notes.md#above-the-bar).""",
+(`slow_diagonal_64`); six boxes of 4 of which one, or every second one, has NICs of 10 alone (`slow_box_24`,
+`slow_boxes_24`); four boxes of 8, each a rack of its own with a leaf per rail, under three spines (`four_racks_32`); two
+racks of two boxes of 8 on four leaves with two cables each, of which one is lost (`lost_cable_32`):
+[notes](planner-notes.md#above-the-bar).""",
           ("case", "ranks", "over the optimum", "family", "met"), collective_cells,
           title="Slow NICs and other clusters above the bar"),
     Table(r"\w+/", """
