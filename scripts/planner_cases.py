@@ -192,7 +192,7 @@ def measure_budget(programs, case):
     done = programs.rackrail("plan", cluster, workload, "--time-budget", budget, "--json")
     found = json.loads(done.output)
     return {"ranks": BUDGETED[f"{cluster} {workload}"], "budget_s": float(budget.split()[0]),
-            "wall_s": done.wall, "was_stopped": found["was_stopped"],
+            "wall_s": done.wall, "cpu_s": done.seconds, "was_stopped": found["was_stopped"],
             "step_time_s": found["step_time_s"], "whole_step_time_s": whole}
 
 

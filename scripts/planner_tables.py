@@ -134,7 +134,8 @@ def budget_cells(case, figures):
     cluster, workload, budget = case.split(" ", 2)
     over = figures["step_time_s"] / figures["whole_step_time_s"] - 1
     return (f"`{cluster}`, `{workload}`", f"{figures['ranks']:,}", budget,
-            f"{figures['wall_s']:.1f} s", "yes" if figures["was_stopped"] else "no",
+            f"{figures['wall_s']:.1f} s", f"{figures.get('cpu_s', 0):.1f} s",
+            "yes" if figures["was_stopped"] else "no",
             f"{1e3 * figures['step_time_s']:.1f} ms", f"{100 * over:+.1f} %",
             verdict(figures["wall_s"] <= figures["budget_s"] * MOST_OVER_BUDGET))
 
@@ -194,9 +195,9 @@ class Section:
 
 BOUNDS = Section("Bounds and forests", (
     Table("(allgather|reducescatter|allreduce)_bound/", """
-Exact bounds of all-gather and reduce-scatter, and the joint optimum of all-reduce, which is looked for up to 256
-ranks: above, what cuts and partitions allow is it where a reduce-scatter followed by an all-gather reaches that, and
-may be out of reach elsewhere.""",
+Exact bounds of all-gather and reduce-scatter, and the joint optimum of all-reduce, which is looked for up to 256 ranks
+that differ (`topology/alike_ranks.hpp`). Above, what cuts and partitions allow is it where a reduce-scatter followed by
+an all-gather reaches that, and may be out of reach elsewhere.""",
           ("case", "ranks", "exact", "time", "must", "met"), bound_cells, is_timed=True),
     Table("forest/", """
 A forest is made and checked (every tree spans, every route leads where it should, no link carries too much). Share: of
@@ -231,8 +232,8 @@ best` finds and prints it. At most {MOST_OVER} is wanted. What the clusters are,
 The same on clusters that are, or were, above it. Eight boxes of 8 GPUs on eight rails, one NIC of which has 3, 15 or 20
 instead of 25 GB/s (`nic_of_*_64`), is not there (`no_nic_64`), or one of 12 on each rail, in another box each
 (`slow_diagonal_64`); six boxes of 4 of which one, or every second one, has NICs of 10 alone (`slow_box_24`,
-`slow_boxes_24`); four boxes of 8, each a rack of its own with a leaf per rail, under three spines (`four_racks_32`); two
-racks of two boxes of 8 on four leaves with two cables each, of which one is lost (`lost_cable_32`):
+`slow_boxes_24`); four boxes of 8, each a rack of its own with a leaf per rail, under three spines (`four_racks_32`);
+two racks of two boxes of 8 on four leaves with two cables each, of which one is lost (`lost_cable_32`):
 [notes](planner-notes.md#above-the-bar).""",
           ("case", "ranks", "over the optimum", "family", "met"), collective_cells,
           title="Slow NICs and other clusters above the bar"),
@@ -246,8 +247,8 @@ all-reduces whose joint optimum is not known, over what cuts and partitions allo
 IN_NETWORK = Section("All-reduce of 1 GiB in the network, simulated", (
     Table("in_network/", f"""
 The same clusters with switches that reduce and multicast: the NVSwitches only (`nvswitch`), or all of them. Time of the
-family `in-network` over the in-network optimum (the joint one up to 256 ranks, the smallest cut above), and how many
-times as long the faster of ring and hierarchical takes. At most {MOST_OVER} is wanted
+family `in-network` over the in-network optimum (the joint one up to 256 ranks that differ, what cuts and partitions
+allow above), and how many times as long the faster of ring and hierarchical takes. At most {MOST_OVER} is wanted
 ([notes](planner-notes.md#in-the-network)).""",
           ("case", "ranks", "over the optimum", "gain", "met"), in_network_cells),))
 
@@ -288,9 +289,9 @@ new one and of the full one.""",
 TIME_BUDGETS = Section("Plans within a time budget", (
     Table("", f"""
 `rackrail plan CLUSTER MODEL --time-budget T`: time by the clock, reading and checking included, of which
-{100 * (MOST_OVER_BUDGET - 1):.0f} % more than the budget is let pass; and the step of the plan, over that of the plan
-without a budget.""",
-          ("cluster, model", "ranks", "budget", "time", "stopped", "step",
+{100 * (MOST_OVER_BUDGET - 1):.0f} % more than the budget is let pass (on a busy machine it is longer than what the plan
+had of a core); and the step of the plan, over that of the plan without a budget.""",
+          ("cluster, model", "ranks", "budget", "time", "of a core", "stopped", "step",
            "over the whole search's", "met"), budget_cells, is_timed=True),))
 
 OF_COMMANDS = Section("Time and memory of commands", (

@@ -266,6 +266,9 @@ RACKRAIL_ONE(all_reduce, h100_256,
              test::able(topology::read_cluster("h100-32x8-rail").topology, {}));
 RACKRAIL_ONE(reduce_scatter, a100_128, test::a100_16x8());
 RACKRAIL_ONE(reduce_scatter, h100_256, topology::read_cluster("h100-32x8-rail").topology);
+RACKRAIL_ONE(all_gather, h100_1024, test::h100_128x8());
+RACKRAIL_ONE(reduce_scatter, h100_1024, test::h100_128x8());
+RACKRAIL_ONE(all_reduce, h100_1024, test::able(test::h100_128x8(), {}));
 #undef RACKRAIL_ONE
 
 }  // namespace

@@ -419,10 +419,12 @@ network:
   return topology::read_cluster_text("rail-racks.yaml", text).topology;
 }
 
-/// The shipped a100-8x8 with other racks than its own.
-Topology a100_boxes(const std::string& racks) {
-  const auto path = topology::configs_folder() / "clusters" / "a100-8x8.yaml";
-  const std::string shipped = "count: 2, hosts: 4,";
+namespace {
+
+/// A shipped cluster with other racks than its own.
+Topology with_racks(const std::string& cluster, const std::string& shipped,
+                    const std::string& racks) {
+  const auto path = topology::configs_folder() / "clusters" / (cluster + ".yaml");
   std::string text = read_file(path);
   const std::size_t at = text.find(shipped);
   if (at == std::string::npos) {
@@ -432,8 +434,15 @@ Topology a100_boxes(const std::string& racks) {
   return topology::read_cluster_text(path, text).topology;
 }
 
+Topology a100_boxes(const std::string& racks) {
+  return with_racks("a100-8x8", "count: 2, hosts: 4,", racks);
+}
+
+}  // namespace
+
 Topology a100_4x8() { return a100_boxes("count: 2, hosts: 2,"); }
 Topology a100_16x8() { return a100_boxes("count: 4, hosts: 4,"); }
+Topology h100_128x8() { return with_racks("h100-32x8-rail", "count: 1,", "count: 4,"); }
 
 Topology able(Topology topology, std::initializer_list<NodeKind> kinds) {
   for (std::size_t v = 0; v < topology.node_count(); ++v) {

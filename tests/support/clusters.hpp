@@ -101,6 +101,8 @@ topology::Topology rail_racks(const RailRacks& shape);
 topology::Topology a100_4x8();
 /// The same with four racks of four nodes each: 128 GPUs.
 topology::Topology a100_16x8();
+/// The shipped h100-32x8-rail four times, under spines: 1,024 GPUs.
+topology::Topology h100_128x8();
 
 /// The same cluster whose switches of these kinds, and no others, reduce and multicast.
 topology::Topology able(topology::Topology topology,
