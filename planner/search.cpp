@@ -33,6 +33,16 @@ bool has_protected(const std::vector<TensorGroup>& groups) {
   return std::ranges::any_of(groups, [](const TensorGroup& g) { return g.is_protected; });
 }
 
+/// With very many ranks the simulation of a first plan, which has to be, takes longer than many a
+/// time budget, unless its ranks are alike in it: such a family comes first then.
+std::vector<std::string> made_first(const topology::Topology& topology,
+                                    const PlannerOptions& options) {
+  constexpr std::size_t kTooManyToSimulate = 1024;
+  const bool is_urgent = options.stop && topology.rank_count() >= kTooManyToSimulate;
+  return is_urgent && !options.schedule.has_value() ? std::vector<std::string>{"hierarchical-tree"}
+                                                    : std::vector<std::string>{};
+}
+
 }  // namespace
 
 Search::Search(const topology::Topology& topology, const plan::Workload& workload,
@@ -43,7 +53,7 @@ Search::Search(const topology::Topology& topology, const plan::Workload& workloa
       options_(options),
       protected_(
           protected_tensors(workload, options.protect_outer_layers && !options.codec.has_value())),
-      candidates_(topology, cost_model, options, &workload),
+      candidates_(topology, cost_model, options, &workload, made_first(topology, options)),
       bound_(std::in_place, candidates_.all(), topology, workload) {}
 
 void Search::complete() {

@@ -87,6 +87,22 @@ TEST_CASE("a search of many ranks that is not stopped is the one without a budge
         plan::to_binary(make_plan(topology, workload, *costs, quiet())));
 }
 
+TEST_CASE(
+    "a search of very many ranks that is stopped at once has a plan that is quickly simulated") {
+  const topology::Topology topology = test::boxes(128, 8);
+  const plan::Workload workload = layers(1);
+  const auto costs = sim::make_cost_model(topology, {});
+  PlannerOptions options = quiet();
+  options.stop = [] { return true; };
+  const plan::Plan plan = make_plan(topology, workload, *costs, options);
+  CHECK(plan.schedules.front().name() == "hierarchical-tree");
+  SECTION("unless another family is asked for") {
+    options.schedule = "double-binary-tree";
+    CHECK(make_plan(topology, workload, *costs, options).schedules.front().name() ==
+          "double-binary-tree");
+  }
+}
+
 TEST_CASE("a family that is faster than the plan of a stopped search is the plan") {
   const topology::Topology topology = slow_ports();
   const plan::Workload workload = layers(4);
