@@ -347,8 +347,12 @@ struct GpuReport {
       return worker.parameters_digest == job.workers.front().parameters_digest;
     });
   }
-  std::string schedule() const { return plan.schedules[plan.buckets.front().schedule].name(); }
-  std::string codec() const { return plan::to_string(plan.buckets.front().codec); }
+  /// Of the largest bucket.
+  std::string schedule() const { return plan.schedules[largest().schedule].name(); }
+  std::string codec() const { return plan::to_string(largest().codec); }
+  const plan::Bucket& largest() const {
+    return *std::ranges::max_element(plan.buckets, {}, &plan::Bucket::elements);
+  }
   std::vector<Compared> compared() const {
     const std::string path = job.workers.front().transport;
     return {{"sums alone", path, predicted.alone, measured.alone},

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <set>
 #include <string>
 #include <unordered_map>
@@ -240,6 +241,53 @@ std::map<std::string, Block> racks_of(const Topology& topology) {
   return blocks;
 }
 
+/// By vertex: the column of the vertices it is linked to, where these are of one only.
+std::optional<std::uint32_t> only_column(const Topology& topology, NodeId id,
+                                         const std::vector<std::optional<std::uint32_t>>& column) {
+  std::optional<std::uint32_t> only;
+  const auto agrees = [&](NodeId neighbour) {
+    const std::optional<std::uint32_t> other = column[neighbour.index()];
+    if (!other) return true;
+    only = only.value_or(*other);
+    return *only == *other;
+  };
+  const auto is_same = [&](LinkId number) {
+    const Link& link = topology.link(number);
+    return link.kind == LinkKind::kShared || (agrees(link.from) && agrees(link.to));
+  };
+  return std::ranges::all_of(topology.links_out_of(id), is_same) &&
+                 std::ranges::all_of(topology.links_into(id), is_same)
+             ? only
+             : std::nullopt;
+}
+
+/// Of machines the first ranks, the second ones and so on, as on rails; each such column with the
+/// vertices between them that are linked to no other's.
+std::vector<Block> columns_of(const Topology& topology) {
+  constexpr int kMostSteps = 8;  // from a rank to its NIC's switch
+  std::vector<std::optional<std::uint32_t>> column(topology.node_count());
+  std::map<std::string, std::uint32_t> ranks;  // by machine
+  std::uint32_t count = 0;
+  for (std::size_t r = 0; r < topology.rank_count(); ++r) {
+    const NodeId id = topology.node_of(Rank(r));
+    const std::uint32_t number = ranks[topology.node(id).host]++;
+    column[id.index()] = number;
+    count = std::max(count, number + 1);
+  }
+  for (int step = 0; step < kMostSteps; ++step) {
+    const auto before = column;
+    for (std::size_t v = 0; v < column.size(); ++v) {
+      if (!before[v]) column[v] = only_column(topology, NodeId(v), before);
+    }
+    if (column == before) break;
+  }
+  std::vector<Block> columns(count);
+  for (std::size_t v = 0; v < column.size(); ++v) {
+    if (column[v]) columns[*column[v]].emplace_back(v);
+  }
+  return columns;
+}
+
 std::vector<Block> values_of(std::map<std::string, Block> named) {
   std::vector<Block> blocks;
   for (auto& [name, block] : named) {
@@ -259,6 +307,7 @@ Swaps swaps_of(const Topology& topology) {
     swaps.compare(blocks);
   }
   swaps.compare(values_of(racks_of(topology)));
+  swaps.compare(columns_of(topology));
   return swaps;
 }
 

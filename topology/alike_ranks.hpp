@@ -4,9 +4,10 @@
 // Two machines are alike when swapping them, vertex by vertex in the order of their numbers, and
 // leaving everything else where it is keeps the capacity between every two vertices (links in
 // parallel count together), takes ranks to ranks, and switches to such of the same kind that add
-// and copy alike. The same of two racks with the switches that
-// are linked to no other. Each such swap is checked link by link, so what is found is a symmetry;
-// not every symmetry is found. O(links) for each kind of block that is compared with few others.
+// and copy alike. The same of two racks with the switches that are linked to no other, and of the
+// i-th and j-th ranks of all machines with what is linked to no others (NICs, the leaves of their
+// rails). Each such swap is checked link by link, so what is found is a symmetry; not every
+// symmetry is found. O(links) for each kind of block that is compared with few others.
 #pragma once
 
 #include <vector>

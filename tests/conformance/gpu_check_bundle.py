@@ -66,7 +66,7 @@ if "nccl" in arguments and not all_is_real:
     arguments[arguments.index("nccl")] = "staged"
 if arguments[:1] == ["validate"]:
     for option, value in (("--training", "{training}"), ("--local-batch", "16"), ("--steps", "6"),
-                          ("--workers", "2")):
+                          ("--workers", "4")):
         arguments[arguments.index(option) + 1] = value
 if arguments[:1] == ["train"]:
     arguments[arguments.index("--steps") + 1] = "2"

@@ -68,7 +68,7 @@ class Script(BundleTest):
         self.check_targets(report, text)
         for what in ("sums alone", "step of small"):
             self.assertRegex(text, rf"\| staged \| {what} \| [0-9.]+ \| [0-9.]+ \| [-+][0-9.]+% \|")
-        self.assertRegex(text, r"- nccl: 2 ranks on 1 GPU, small, .* parameters agree\.")
+        self.assertRegex(text, r"- nccl: 4 ranks on 1 GPU, small, .* parameters agree\.")
         self.assertRegex(text, f"- 4 ranks on one GPU, {hybrid}, codec fp16: 50001 floats .*, all right, ")
         self.assertRegex(text, f"- 2 nodes of 2 ranks, {hybrid} and ucx, int8: 2 steps .* of which the ranks wait "
                                r"[0-9.]+ to [0-9.]+ ms for sums .* the plan, .* has [0-9.]+ ms .* parameters agree")
@@ -193,7 +193,7 @@ echo '{"features": [{"name": "messages of GPUs", "available": '$has', "detail": 
         self.check()
         report, outcomes = self.outcomes()
         self.assertEqual(outcomes["planned training, 4 ranks, direct"], "good")
-        self.assertEqual([each["path"] for each in report["training"]], ["staged", "direct", "nccl"])
+        self.assertEqual([each["path"] for each in report["training"]], ["staged", "direct", "nccl", "hybrid", "hybrid, int8"])
         self.assertIn("device memory and ucx", report["training"][1]["transport"])
         self.assertEqual(outcomes["UCX alone, 4 ranks, from the GPU's memory"], "good")
 

@@ -137,7 +137,7 @@ class GpuTraining(SmallTrainingTest):
     def test_what_validate_cannot_do_on_a_gpu_is_refused(self):
         self.validate("two-racks-40g", status=2)
         for option, value in (("--codec", "int9"), ("--schedule", "rings")):
-            self.assertIn(f"{option}: found '{value}'", self.validate(option, value, status=2).err)
+            self.assertIn(f"{option[2:]}: found '{value}'", self.validate(option, value, status=2).err)
             self.assertIn("--device cuda with it",
                           self.rackrail("validate", "two-racks-40g", option, value, status=2).err)
         self.rackrail("validate", "--workers", "2", status=2)
@@ -266,8 +266,10 @@ class Nccl(SmallTrainingTest):
                                    1 - report[f"{how}_exposed_s"] / report["sums"][f"{how}_s"])
 
     def test_sums_may_be_encoded_between_hosts(self):
-        report = self.validate("--workers", "4", "--codec", "int8", "--schedule", "hierarchical")
-        self.assertEqual((report["codec"], report["schedule"]), ("int8", "hierarchical"))
+        plain = self.validate("--workers", "4")
+        report = self.validate("--workers", "4", "--codec", "fp16", "--schedule", "hierarchical")
+        self.assertNotEqual(plain["codec"], "fp16")
+        self.assertEqual((report["codec"], report["schedule"]), ("fp16", "hierarchical"))
         self.assertTrue(report["parameters_agree"])
 
     def test_hosts_of_one_worker_have_nothing_inside(self):

@@ -112,7 +112,7 @@ TEST_CASE("machines whose switches do not add alike are not alike") {
   CHECK(numbers(t) == std::vector<std::uint32_t>{0, 1});
 }
 
-TEST_CASE("on the shipped clusters all machines of a pod are alike") {
+TEST_CASE("on the shipped clusters all machines of a pod are alike, and GPUs of a socket") {
   const std::string name = GENERATE("h100-32x8-rail", "a100-8x8", "fat-tree-128-2to1");
   CAPTURE(name);
   const Topology t = read_cluster(name).topology;
@@ -120,8 +120,9 @@ TEST_CASE("on the shipped clusters all machines of a pod are alike") {
   for (const Rank rank : alike_ranks(t)) {
     kinds.insert(rank.value());
   }
-  // The GPUs of a host; the pods of the fat tree, whose switches are no rack's own.
-  CHECK(kinds.size() == (name == "fat-tree-128-2to1" ? 4 : 8));
+  // The sockets of a host, and where two GPUs share a PCIe switch either; the pods of the fat tree,
+  // whose switches are no rack's own.
+  CHECK(kinds.size() == (name == "h100-32x8-rail" ? 2 : 4));
 }
 
 TEST_CASE("what a rank can send and receive is the same for all that are alike") {
