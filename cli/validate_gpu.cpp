@@ -336,7 +336,7 @@ struct GpuReport {
   plan::Workload workload;
   plan::Plan plan;
   TierCosts costs;
-  std::size_t hosts = 1;
+  std::size_t hosts = 0;  ///< as the plan has them; 0: each worker is one of its own
   std::size_t gpus = 1;
   StepTimesOnGpu predicted;
   StepTimesOnGpu measured;
@@ -370,7 +370,6 @@ nlohmann::json gpu_report_json(const GpuReport& report) {
   nlohmann::json result{{"device", first.device},
                         {"transport", first.transport},
                         {"workers", report.job.workers.size()},
-                        {"hosts", report.hosts},
                         {"gpus", report.gpus},
                         {"model", report.workload.name},
                         {"gradient_bytes", report.workload.gradient_bytes().count()},
@@ -390,6 +389,9 @@ nlohmann::json gpu_report_json(const GpuReport& report) {
                         {"final_loss", first.final_loss},
                         {"parameters_agree", report.parameters_agree()},
                         {"notes", first.notes}};
+  if (report.hosts > 0) {
+    result["hosts"] = report.hosts;
+  }
   if (const std::optional<PathCosts>& inside = report.costs.inside) {
     result["inside_latency_s"] = inside->latency.seconds();
     result["inside_bytes_per_s"] = inside->bandwidth.bytes_per_second();
@@ -439,7 +441,7 @@ GpuReport carry_out(Session& session, const GpuValidation& options) {
   const GpuWorkers workers(options, file);
   report.costs = measure_tiers(workers, options, report.workload.gradient_bytes());
   const std::vector<std::vector<Rank>> hosts = hosts_of(options);
-  report.hosts = hosts.size();
+  report.hosts = options.gpu.path == kHybrid ? hosts.size() : 0;
   const topology::Topology machine =
       gpu_machine(report.costs, hosts, report.gpus, report.workload.device_class);
   const sim::SimulationOptions simulation;

@@ -241,7 +241,7 @@ std::map<std::string, Block> racks_of(const Topology& topology) {
   return blocks;
 }
 
-/// By vertex: the column of the vertices it is linked to, where these are of one only.
+/// The column of the vertices that one is linked to, where those in any are of one only.
 std::optional<std::uint32_t> only_column(const Topology& topology, NodeId id,
                                          const std::vector<std::optional<std::uint32_t>>& column) {
   std::optional<std::uint32_t> only;

@@ -18,7 +18,7 @@ namespace {
 // Effort is counted in entries of the linear programs solved, so that it is the same on every
 // machine: seconds for the largest, milliseconds for the small ones, which always run to the end.
 constexpr double kMostWork = 1e7;
-constexpr double kMostWorkFolded = 5e7;  // of whose entries few are not zero
+constexpr double kMostWorkFolded = 5e7;  // with one variable for alike links
 constexpr double kFlowUnits = 1e15;      // integers per scaled rate in the max-flows
 constexpr double kUnbounded = 1e6;       // no rank can root more than all links carry
 
@@ -133,9 +133,7 @@ void RateProgram::add_roots(bool are_equal) {
 }
 
 std::optional<double> RateProgram::solve(double reachable) {
-  std::size_t kinds = 0;  // of links
-  for (std::size_t l = 0; l < alike_.links.size(); ++l)
-    kinds += alike_.links[l].index() == l ? 1 : 0;
+  const std::set<LinkId> kinds(alike_.links.begin(), alike_.links.end());
   for (double work = 0; work < (is_folded_ ? kMostWorkFolded : kMostWork);) {
     const std::optional<double> total = program_.maximise();
     if (!total) return std::nullopt;
@@ -158,7 +156,7 @@ std::optional<double> RateProgram::solve(double reachable) {
       is_reached_ = true;
       break;
     }
-    work += static_cast<double>(cuts_.size()) * static_cast<double>(halves_.size() * kinds);
+    work += static_cast<double>(cuts_.size()) * static_cast<double>(halves_.size() * kinds.size());
   }
   return best_;
 }

@@ -1,7 +1,6 @@
 #include "runtime/launch/worker.hpp"
 
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <unistd.h>
 #ifdef __GLIBC__
 #include <malloc.h>
@@ -29,6 +28,7 @@
 #include "runtime/missed_peer.hpp"
 #include "runtime/trainer/checkpoint_writer.hpp"
 #include "runtime/trainer/profile.hpp"
+#include "runtime/trainer/statistics.hpp"
 #include "runtime/trainer/trainer.hpp"
 
 namespace rackrail::runtime {
@@ -42,16 +42,6 @@ constexpr double kPulsesPerHeartbeat = 0.5;
 // meeting to cost little, few enough for a loss to cost little.
 constexpr std::int64_t kMeetsPerBound = 8;  // bounds: steps that workers may be apart, and one
 constexpr std::int64_t kMostBetweenMeetings = 96;
-
-Duration process_cpu_time() {
-  rusage usage = {};
-  getrusage(RUSAGE_SELF, &usage);
-  const auto duration = [](const timeval& time) {
-    return Duration(std::int64_t{time.tv_sec} * 1'000'000'000'000 +
-                    std::int64_t{time.tv_usec} * 1'000'000);
-  };
-  return duration(usage.ru_utime) + duration(usage.ru_stime);
-}
 
 SessionOptions session_options(const WorkerOptions& options) {
   SessionOptions session;
@@ -154,7 +144,7 @@ class Life {
   /// Once, after this worker has joined.
   void prepare() {
     joined_at_ = trainer::wall_clock();
-    cpu_before_ = process_cpu_time();
+    cpu_before_ = trainer::process_cpu_clock();
     report_.transport = session_->transport_name();
     report_.notes = session_->notes();
     if (settings_.outlives_coordinator) {
@@ -177,7 +167,7 @@ class Life {
       writer_->finish();
     }
     report_.wall_time = trainer::wall_clock() - joined_at_;
-    report_.cpu_time = process_cpu_time() - cpu_before_;
+    report_.cpu_time = trainer::process_cpu_clock() - cpu_before_;
     add_statistics();
     session_->finish(to_json(report_));
   }
