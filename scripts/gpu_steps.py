@@ -117,8 +117,11 @@ class Steps:
             print(f"{self.steps[-1]['name']}: {self.steps[-1]['outcome']}", flush=True)
             return None
 
-    def step(self, name, command, limit, required=True):
-        """Runs a step; its output, or None where it failed or there was no time."""
+    def step(self, name, command, limit, required=True, refusal=None):
+        """Runs a step; its output, or None where it failed or there was no time.
+
+        With `refusal` the program has to fail, and to say that.
+        """
         left = min(limit, self.end - time.monotonic())
         entry = {"name": name, "command": command, "required": required, "seconds": 0.0}
         self.steps.append(entry)
@@ -134,7 +137,8 @@ class Steps:
         try:
             status, output = execute(command, left)
             entry["outcome"] = (f"stopped after {left:.0f} s" if status is None
-                                else "good" if status == 0 else f"exit status {status}")
+                                else f"does not say '{refusal}'" if refusal and refusal not in output
+                                else "good" if (status == 0) != bool(refusal) else f"exit status {status}")
         except OSError as error:
             entry["outcome"] = str(error)
         entry["seconds"] = round(time.monotonic() - start, 1)
