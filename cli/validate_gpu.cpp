@@ -364,6 +364,15 @@ nlohmann::json share_json(const std::optional<double>& share) {
   return share ? nlohmann::json(*share) : nlohmann::json();
 }
 
+/// Seconds of a step, by rank.
+std::vector<double> sync_waits(const runtime::JobResult& job) {
+  std::vector<double> waits;
+  for (const runtime::WorkerReport& worker : job.workers) {
+    waits.push_back(worker.sync_time.seconds());
+  }
+  return waits;
+}
+
 nlohmann::json gpu_report_json(const GpuReport& report) {
   const runtime::WorkerReport& first = report.job.workers.front();
   const std::vector<Compared> compared = report.compared();
@@ -383,6 +392,7 @@ nlohmann::json gpu_report_json(const GpuReport& report) {
                         {"step", to_json(compared[1])},
                         {"predicted_exposed_s", report.predicted.exposed.seconds()},
                         {"measured_exposed_s", report.measured.exposed.seconds()},
+                        {"sync_waits_s", sync_waits(report.job)},
                         {"predicted_hidden_share", share_json(report.predicted.hidden())},
                         {"measured_hidden_share", share_json(report.measured.hidden())},
                         {"first_loss", first.losses.front()},

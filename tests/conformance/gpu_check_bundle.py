@@ -2,6 +2,7 @@
 
 Where they are the last arguments of the test say (gpu_check_test.py).
 """
+import importlib.machinery
 import json
 import os
 import pathlib
@@ -9,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import types
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "integration" / "command"))
@@ -159,6 +161,14 @@ class BundleTest(unittest.TestCase):
         os.environ["RACKRAIL_MPS_CONTROL"] = "/nonexistent"  # no daemon of this machine's
         self.nccl = NCCL_LIBRARY  # so that the machine's own libraries make no difference
         self.output = self.bundle / "out"
+
+    @staticmethod
+    def load_script():
+        loader = importlib.machinery.SourceFileLoader("gpu_check_script", SCRIPT)
+        module = types.ModuleType(loader.name)
+        module.__file__ = SCRIPT
+        exec(compile(loader.get_data(SCRIPT), SCRIPT, "exec"), module.__dict__)
+        return module
 
     def add_program(self, name, text):
         (self.bundle / "bin" / name).write_text(text)

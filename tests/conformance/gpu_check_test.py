@@ -4,7 +4,6 @@
 
 NCCL is a stand-in for ranks that are processes.
 """
-import importlib.machinery
 import json
 import os
 import pathlib
@@ -243,6 +242,25 @@ echo '{"features": [{"name": "messages of GPUs", "available": '$has', "detail": 
         self.assertEqual(report["libraries"]["cublas"], "/x/libcublas.so.12")
         self.assertEqual(os.environ["RACKRAIL_TEST_LIBRARY"], "/x/libcublas.so.12")
 
+    def test_a_refusal_is_a_failure_that_says_why(self):
+        run = gpu_steps.Steps(60)
+        for said, status, outcome in (("no way", 1, "good"), ("no way", 0, "exit status 0"),
+                                      ("crashed", 1, "does not say 'no way'")):
+            run.step("x", ["sh", "-c", f"echo {said}; exit {status}"], 5, refusal="no way")
+            self.assertEqual(run.steps[-1]["outcome"], outcome)
+
+    def test_a_ucx_is_looked_for_until_something_answers(self):
+        checker = self.load_script()
+        checker.BUNDLE = self.bundle
+        run = checker.Run(60)
+        run.asked = lambda command: ""
+        self.assertEqual(checker.direct_words(run), (None, "rackrail info does not say"))
+        run.asked = lambda command: json.dumps({"features": [
+            {"name": "messages of GPUs", "available": True, "detail": "directly, by ucx"}]})
+        self.assertEqual(checker.direct_words(run), ([], None))
+        run.asked = None  # nobody is asked again
+        self.assertEqual(checker.direct_words(run), ([], None))
+
     def test_a_step_that_fails_is_reported(self):
         self.add_program("conformance_codec_test", "#!/bin/sh\necho wrong bytes\nexit 3\n")
         self.add_program("rackrail", "#!/bin/sh\necho no peers\nexit 1\n")
@@ -443,101 +461,12 @@ echo '{"features": [{"name": "messages of GPUs", "available": '$has', "detail": 
             for step in run.steps[-3:]:
                 self.assertIn(expected, step["outcome"])
 
-    def test_trainings_are_planned_again_under_a_daemon_of_mps(self):
-        checker = self.load_script()
-        checker.BUNDLE, checker.PATHS_BY_MPS = self.bundle, ("staged",)
-        run = checker.Run(100)
-        report = {"libraries": {"cublas": "x", "nccl": "x"}, "training": [], "two_nodes": []}
-        checker.check_planned_by_mps(run, report, None)
-        names = ["planned training, 4 ranks, staged, MPS", f"{checker.TWO_NODES}, MPS",
-                 checker.REFUSED_BY_MPS, checker.TWO_NODES + checker.STAGED_BY_MPS]
-        self.assertEqual([(step["name"], step["outcome"]) for step in run.steps],
-                         [(name, "skipped: no nvidia-cuda-mps-control on this machine") for name in names])
-        told = self.add_mps_control()
-        run.steps.clear()
-        checker.check_planned_by_mps(run, report, None)
-        self.assertEqual({step["outcome"] for step in run.steps[:-2]}, {"good"}, run.steps)
-        for step, name in zip(run.steps[-2:], names[-2:]):
-            self.assertEqual(step["name"], name)
-            self.assertRegex(step["outcome"], "skipped: staged through pinned memory: .* built without CUDA")
-        self.assertEqual([each["path"] for each in report["training"]], ["staged, MPS"])
-        self.assertEqual([each["sharing"] for each in report["two_nodes"]], [", MPS"])
-        pipe = run.steps[0]["command"][1].removeprefix("CUDA_MPS_PIPE_DIRECTORY=")
-        self.assertEqual(told.read_text().splitlines(), [f"-f {pipe}", f" {pipe}", "quit"])
-        self.assertEqual(run.steps[-3]["command"][1], run.steps[0]["command"][1])
-        self.assertFalse(pathlib.Path(pipe).exists())
-
-    def add_mps_control(self):
-        """What stands in for the daemon's program; where it writes how it was called."""
-        told = self.bundle / "told"
-        control = self.bundle / "control"
-        control.write_text(f"""#!/bin/sh
-echo "$* $CUDA_MPS_PIPE_DIRECTORY" >> {told}
-[ -d "$CUDA_MPS_LOG_DIRECTORY" ] || exit 1
-if [ "$1" = -f ]; then
-  touch "$CUDA_MPS_PIPE_DIRECTORY/control"
-  while [ -e "$CUDA_MPS_PIPE_DIRECTORY/control" ]; do sleep 0.05; done
-else
-  cat >> {told}
-  rm "$CUDA_MPS_PIPE_DIRECTORY/control"
-fi
-""")
-        control.chmod(0o755)
-        os.environ["RACKRAIL_MPS_CONTROL"] = str(control)
-        return told
-
-    def test_under_mps_direct_messages_have_to_be_refused_and_others_staged(self):
-        checker = self.load_script()
-        checker.BUNDLE, checker.PATHS_BY_MPS = self.bundle, ()
-        self.add_mps_control()
-        for name, value in (("EMULATED_UCX_WITH_CUDA", "1"), ("RACKRAIL_NCCL_LIBRARY", self.nccl), ("TEST_ALL", "1")):
-            os.environ[name] = value
-            self.addCleanup(os.environ.pop, name, None)
-        report = {"libraries": {"cublas": "x", "nccl": self.nccl}, "training": [], "two_nodes": []}
-        run = checker.Run(100)
-        checker.check_planned_by_mps(run, report, None)
-        self.assertEqual({step["outcome"] for step in run.steps}, {"good"}, run.steps)
-        self.assertIn(checker.REFUSED_BY_MPS, [step["name"] for step in run.steps])
-        self.assertEqual([each["sharing"] for each in report["two_nodes"]], [", MPS", checker.STAGED_BY_MPS])
-        del os.environ["TEST_ALL"]  # messages go by "none" then
-        run = checker.Run(100)
-        checker.check_direct_by_mps(run, report, [])  # nobody is served, so nothing is refused
-        outcomes = {step["name"]: step["outcome"] for step in run.steps}
-        self.assertEqual(outcomes[checker.REFUSED_BY_MPS], "does not say 'under which direct messages hang'")
-        self.assertEqual(outcomes[checker.TWO_NODES + checker.STAGED_BY_MPS],
-                         "its messages go by none, expected pinned memory")
-
-    def test_a_daemon_of_mps_that_serves_nobody_or_hangs_costs_its_part_only(self):
-        checker = self.load_script()
-        checker.BUNDLE = self.bundle
-        self.addCleanup(setattr, gpu_steps, "ASK_LIMIT", gpu_steps.ASK_LIMIT)
-        gpu_steps.ASK_LIMIT = 1
-        control = self.bundle / "control"
-        os.environ["RACKRAIL_MPS_CONTROL"] = str(control)
-        for text in ("exit 1", "exec sleep 300"):
-            with self.subTest(text=text):
-                control.write_text(f"#!/bin/sh\n{text}\n")
-                control.chmod(0o755)
-                run = checker.Run(100)
-                run.asked = lambda command, limit=1: "not shared"
-                checker.check_planned_by_mps(run, {}, None)
-                self.assertEqual({step["outcome"] for step in run.steps},
-                                 {f"skipped: {control} serves nobody here"})
-
     def test_whether_enough_is_hidden_depends_on_the_plan(self):
         reached = self.load_script().reached
         for predicted, measured, expected in ((0.95, 0.91, True), (0.95, 0.89, False),
                                               (0.89, 0.95, None), (None, None, None)):
             self.assertIs(reached({"predicted_hidden_share": predicted,
                                    "measured_hidden_share": measured}), expected)
-
-    @staticmethod
-    def load_script():
-        loader = importlib.machinery.SourceFileLoader("gpu_check_script", SCRIPT)
-        module = types.ModuleType(loader.name)
-        module.__file__ = SCRIPT
-        exec(compile(loader.get_data(SCRIPT), SCRIPT, "exec"), module.__dict__)
-        return module
 
     def without_a_gpu(self):
         self.add_program("gpu_check", '#!/bin/sh\n[ "$1" = --help ] || '
@@ -566,7 +495,8 @@ fi
     def test_a_dry_run_needs_no_gpu_but_whole_programs(self):
         self.without_a_gpu()
         self.assertEqual(self.check("--dry-run").returncode, 0)
-        self.assertEqual(self.outcomes()[1]["timings"], "skipped: dry run")
+        for name in ("timings", "direct messages refused, MPS"):
+            self.assertEqual(self.outcomes()[1][name], "skipped: dry run")
         self.add_program("nccl_check", "#!/bin/sh\necho no libx.so.1; exit 127\n")
         result = self.check("--dry-run")
         self.assertEqual(result.returncode, 1)

@@ -125,6 +125,7 @@ class GpuTraining(SmallTrainingTest):
             self.assertLess(exposed, report["step"][f"{how}_s"])
             self.assertAlmostEqual(report[f"{how}_hidden_share"],
                                    1 - exposed / report["sums"][f"{how}_s"])
+        self.assertEqual((len(report["sync_waits_s"]), min(report["sync_waits_s"])), (2, report["measured_exposed_s"]))
         self.assertTrue(math.isfinite(report["final_loss"]))
 
     def test_a_bound_on_the_error_is_the_exit_status(self):
