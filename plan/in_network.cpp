@@ -90,6 +90,10 @@ InNetwork::Tree tree_of(const TransferGraph& graph, const TransferGroup& group,
   for (const Transfer& t : members(graph, group)) {
     const std::vector<LinkId>& route = graph.routes()[t.route.index()];
     tree.latency = std::max(tree.latency, topology::route_latency(topology, route));
+    if (const Bandwidth rate = graph.rate(t.route);
+        rate > Bandwidth() && (tree.rate == Bandwidth() || rate < tree.rate)) {
+      tree.rate = rate;
+    }
     std::copy_if(route.begin(), route.end(), std::back_inserter(tree.links),
                  [&](LinkId link) { return seen.insert(link).second; });
   }

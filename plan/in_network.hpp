@@ -37,6 +37,7 @@ class InNetwork {
   struct Tree {
     std::vector<LinkId> links;  ///< of all members, each once
     Duration latency;           ///< of the longest route
+    Bandwidth rate;             ///< the least of its routes' (rule 8); 0: no limit
   };
   struct Operation {
     TransferGroup group;

@@ -31,13 +31,13 @@
 //  7. Groups. Copies of one range out of one rank, or additions of one into one rank, may be one
 //     operation of the network's switches (plan/in_network.hpp says when). The members have
 //     consecutive ids and do not wait for each other; slice k of all of them moves together, when
-//     it may start for each. Groups into the same rank, and those out of the same one, leave in
-//     the order of their ids, but rule 5 does not order them among transfers of their own. Who has
-//     no such switches sends the members one by one, by rules 1 to 6: the result is the same but
-//     for the order of additions.
-//  8. Rates. A route may have a rate: a transfer over it moves no faster, counting encoded bytes
-//     (the runtime holds those of several buckets to it together). Where trees of unequal shares
-//     meet on a link, equal parts of it would hold up some of them; at their rates none waits.
+//     it may start for each. Groups over the same tree of links leave in the order of their ids,
+//     but rule 5 does not order them among transfers of their own. Who has no such switches sends
+//     the members one by one, by rules 1 to 6: the result is the same but for the order of
+//     additions.
+//  8. Rates. A route may have a rate: a transfer over it (a group: over the slowest of its routes)
+//     moves no faster, counting encoded bytes (the runtime holds those of several buckets to it
+//     together). Where trees of unequal shares meet on a link, none waits at its rate.
 //
 // An all-reduce is right when every rank ends with each rank's contribution exactly once
 // (plan/verifier.hpp).

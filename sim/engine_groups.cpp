@@ -1,6 +1,6 @@
 // Slices that switches copy or add: one flow over a tree of links for all members of a group.
 //
-// A member keeps its place on a lane of its own kind, so that groups of one root leave in their
+// A member keeps its place on a lane of its own kind, so that groups over one tree leave in their
 // order, and is signalled and counted at both ends like any other transfer. What all share is the
 // start, when the last of them may go; the flow, whose task is that of the first member; and, of a
 // reduction, the one addition at the root.

@@ -52,8 +52,7 @@ std::uint32_t Engine::add_run(std::shared_ptr<const GraphIndex> shared, std::str
     const std::uint64_t pair = (std::uint64_t{ends.src.value()} << 32U) | dst.value();
     const Item first = index.item({lane, 0});
     const LaneKind kind = index.lane_kinds.empty() ? LaneKind::kOwn : index.lane_kinds[lane];
-    const std::uint32_t route = kind != LaneKind::kOwn ? 0
-                                : index.route_numbers.empty()
+    const std::uint32_t route = index.route_numbers.empty()
                                     ? route_number(index.routes[first.route])
                                     : index.route_numbers[first.route];
     const std::uint32_t channel =

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <numeric>
 #include <unordered_map>
 
@@ -11,7 +12,7 @@ namespace rackrail::sim {
 
 namespace {
 
-/// Of a lane: (src, dst), and the route where transfers move on their own.
+/// Of a lane: (src, dst), and the route where transfers move on their own; of groups, the tree.
 struct LaneKey {
   std::uint64_t pair = 0;
   RouteId route;
@@ -22,6 +23,16 @@ struct LaneHash {
     return mix64(key.pair ^ mix64(key.route.value()));
   }
 };
+
+/// By tree: the first that has the same links.
+std::vector<RouteId> distinct_trees(const plan::InNetwork& in_network) {
+  std::map<std::vector<LinkId>, RouteId> known;
+  std::vector<RouteId> first;
+  for (const plan::InNetwork::Tree& tree : in_network.trees()) {
+    first.push_back(known.emplace(tree.links, RouteId(first.size())).first->second);
+  }
+  return first;
+}
 
 bool same_range(const plan::Transfer& a, const plan::Transfer& b) {
   return a.chunk_begin == b.chunk_begin && a.chunk_count == b.chunk_count;
@@ -60,13 +71,14 @@ void ListedLayout::add_encodings(const plan::TransferGraph& graph) {
 void ListedLayout::number_items(const plan::TransferGraph& graph, std::int64_t elements,
                                 const plan::InNetwork& in_network, bool heeds_routes) {
   const auto transfers = graph.transfers();
-  const auto kind_of = [&](std::size_t i) {
-    if (in_network.operation_of(TransferId(i)) == nullptr) {
+  const auto kind_of = [&](std::size_t i, const plan::InNetwork::Operation* operation) {
+    if (operation == nullptr) {
       return LaneKind::kOwn;
     }
     return transfers[i].op == plan::TransferOp::kCopy ? LaneKind::kMulticast : LaneKind::kReduction;
   };
   const std::vector<RouteId> route_of = plan::distinct_routes(graph);
+  const std::vector<RouteId> tree_of = distinct_trees(in_network);
   std::array<std::unordered_map<LaneKey, std::uint32_t, LaneHash>, 3> lanes_of_kind;
   std::vector<std::uint32_t> lane_of(transfers.size(), kNoItem);
   for (std::size_t i = 0; i < transfers.size(); ++i) {
@@ -75,9 +87,10 @@ void ListedLayout::number_items(const plan::TransferGraph& graph, std::int64_t e
       continue;
     }
     const std::uint64_t pair = (std::uint64_t{t.src.value()} << 32U) | t.dst.value();
-    const LaneKind kind = kind_of(i);
-    const bool has_own = kind == LaneKind::kOwn && heeds_routes;
-    const RouteId route = has_own ? route_of[t.route.index()] : RouteId(0);
+    const plan::InNetwork::Operation* operation = in_network.operation_of(TransferId(i));
+    const LaneKind kind = kind_of(i, operation);
+    const RouteId own = heeds_routes ? route_of[t.route.index()] : RouteId(0);
+    const RouteId route = operation != nullptr ? tree_of[operation->tree] : own;
     const auto [it, is_new] = lanes_of_kind[static_cast<std::size_t>(kind)].emplace(
         LaneKey{pair, route}, static_cast<std::uint32_t>(lanes.size()));
     if (is_new) {
@@ -144,6 +157,7 @@ void ListedLayout::add_groups(const plan::TransferGraph& graph, const plan::InNe
     RouteUse use{
         .links = tree.links, .latency = tree.latency, .overhead = {}, .receive_overhead = {}};
     use.shares.assign(tree.links.size(), 1);
+    limit_rate(use, tree.rate);
     for (const LinkId link : tree.links) {
       use.overhead = std::max(use.overhead, topology.link(link).overhead);
       use.receive_overhead = std::max(use.receive_overhead, topology.link(link).receive_overhead);

@@ -185,5 +185,66 @@ TEST_CASE("At the packet level switches copy packets, and add those of all membe
                   ConfigError);
 }
 
+/// Two hubs, to each of which three ranks have a link.
+Topology two_hubs() {
+  Topology t("two hubs");
+  std::vector<NodeId> hubs;
+  for (const char* name : {"hub0", "hub1"}) {
+    hubs.push_back(t.add_node(
+        {.name = name, .kind = topology::NodeKind::kSwitch, .multicasts = true, .reduces = true}));
+  }
+  for (int r = 0; r < 3; ++r) {
+    const NodeId gpu =
+        t.add_node({.name = "gpu" + std::to_string(r), .kind = topology::NodeKind::kGpu});
+    t.add_rank(gpu);
+    for (const NodeId hub : hubs) {
+      topology::Link link;
+      link.from = gpu;
+      link.to = hub;
+      link.bandwidth = Bandwidth(kRate);
+      link.latency = Duration(kLatency);
+      t.add_duplex_link(link);
+    }
+  }
+  return t;
+}
+
+/// Two chunks of rank 0 to the others, each over the hub of this number, and at this rate.
+TransferGraph two_multicasts(const std::vector<int>& hubs, Bandwidth rate = {}) {
+  TransferGraph graph("two", plan::Collective::kAllGather, 3, {1, 1});
+  graph.set_owners({Rank(0), Rank(0)});
+  // Rank r's cable to hub h is 2r + h: links 4r + 2h there and 4r + 2h + 1 back.
+  for (std::uint32_t chunk = 0; chunk < 2; ++chunk) {
+    const int up = 2 * hubs[chunk];
+    for (int r = 1; r < 3; ++r) {
+      const RouteId route = graph.add_route({LinkId(up), LinkId(4 * r + up + 1)}, rate);
+      graph.add_transfer({.src = Rank(0), .dst = Rank(r), .chunk_begin = chunk, .route = route},
+                         {});
+    }
+    graph.add_group(TransferId(2 * chunk), 2);
+  }
+  return graph;
+}
+
+TEST_CASE("Groups of one rank over different trees move at the same time, over one tree in turn") {
+  constexpr std::int64_t kElements = 1000;
+  constexpr std::int64_t kChunkTime = kElements / 2 * 4 * 1000;
+  const Topology t = two_hubs();
+  const auto options = instant_additions();
+  REQUIRE(plan::verify(two_multicasts({0, 1}), &t).ok());
+  CHECK(picoseconds(two_multicasts({0, 1}), t, kElements, kElements, options) ==
+        kChunkTime + 2 * kLatency);
+  CHECK(picoseconds(two_multicasts({1, 1}), t, kElements, kElements, options) ==
+        2 * kChunkTime + 2 * kLatency);
+}
+
+TEST_CASE("A group moves no faster than the rate of its routes") {
+  constexpr std::int64_t kElements = 1000;
+  constexpr std::int64_t kChunkTime = kElements / 2 * 4 * 1000;
+  const Topology t = two_hubs();
+  CHECK(picoseconds(two_multicasts({0, 1}, Bandwidth(kRate / 4)), t, kElements, kElements,
+                    instant_additions()) == 4 * kChunkTime + 2 * kLatency);
+}
+
 }  // namespace
 }  // namespace rackrail
