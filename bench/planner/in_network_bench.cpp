@@ -9,6 +9,7 @@
 #include "planner/collective_forms.hpp"
 #include "planner/schedule_family.hpp"
 #include "sim/simulator.hpp"
+#include "tests/support/best_collective.hpp"
 #include "tests/support/clusters.hpp"
 #include "topology/queries.hpp"
 #include "topology/reader.hpp"
@@ -39,13 +40,9 @@ double best_seconds(const Topology& topology, std::string_view family) {
 
 /// "over": simulated time over the in-network optimum; "gain": of the best of two usual families
 /// over it.
-void in_network(benchmark::State& state, const Topology& topology) {
+void report(benchmark::State& state, const Topology& topology, double seconds) {
   const auto optimum =
       static_cast<double>(topology::joint_allreduce_bound(topology, true).algbw.bytes_per_second());
-  double seconds = 0;
-  for (auto _ : state) {
-    seconds = best_seconds(topology, "in-network");
-  }
   double usual = best_seconds(topology, "ring");
   if (!planner::schedule_family("hierarchical").refusal(topology, {})) {
     usual = std::min(usual, best_seconds(topology, "hierarchical"));
@@ -53,6 +50,24 @@ void in_network(benchmark::State& state, const Topology& topology) {
   state.counters["ranks"] = static_cast<double>(topology.rank_count());
   state.counters["over"] = seconds * optimum / static_cast<double>(kData.count());
   state.counters["gain"] = usual / seconds;
+}
+
+void in_network(benchmark::State& state, const Topology& topology) {
+  double seconds = 0;
+  for (auto _ : state) {
+    seconds = best_seconds(topology, "in-network");
+  }
+  report(state, topology, seconds);
+}
+
+/// Divided as finely as is best: packed trees have many forms.
+void in_network_divided(benchmark::State& state, const Topology& topology) {
+  double seconds = 0;
+  for (auto _ : state) {
+    seconds = test::best_collective(topology, plan::Collective::kAllReduce, kElements, "in-network")
+                  .time.seconds();
+  }
+  report(state, topology, seconds);
 }
 
 using topology::NodeKind;
@@ -76,6 +91,17 @@ RACKRAIL_IN_NETWORK(clos_16_2to1, all_switches(test::clos({4, 4, 4, 4}, 2)));
 RACKRAIL_IN_NETWORK(uneven_clos_12, all_switches(test::clos({2, 4, 6}, 2)));
 RACKRAIL_IN_NETWORK(h100_256, topology::read_cluster("h100-32x8-rail").topology);
 #undef RACKRAIL_IN_NETWORK
+
+#define RACKRAIL_IN_NETWORK_DIVIDED(name)                   \
+  BENCHMARK_CAPTURE(in_network_divided, name, test::name()) \
+      ->Name("in_network/" #name)                           \
+      ->Iterations(1)                                       \
+      ->Unit(benchmark::kMillisecond)
+RACKRAIL_IN_NETWORK_DIVIDED(clos_of_unlike_spines);
+RACKRAIL_IN_NETWORK_DIVIDED(clos_with_lost_cables);
+RACKRAIL_IN_NETWORK_DIVIDED(clos_with_slow_cables);
+RACKRAIL_IN_NETWORK_DIVIDED(clos_of_unlike_racks);
+#undef RACKRAIL_IN_NETWORK_DIVIDED
 
 }  // namespace
 }  // namespace rackrail

@@ -27,14 +27,19 @@
 #include <cmath>
 #include <cstdint>
 #include <iterator>
+#include <limits>
 #include <map>
+#include <memory>
 #include <numeric>
 #include <optional>
 #include <set>
+#include <span>
 #include <tuple>
 
 #include "plan/alpha_beta.hpp"
 #include "plan/cost_model.hpp"
+#include "planner/forest/switch_packing.hpp"
+#include "planner/forest/switch_schedule.hpp"
 #include "planner/schedules/builder.hpp"
 #include "planner/schedules/switch_trees.hpp"
 
@@ -49,6 +54,11 @@ constexpr std::size_t kMostRanksInNetwork = 1024;
 constexpr std::size_t kMostChunks = 64;  // per shard
 constexpr std::size_t kInNetworkRounds[] = {16, 32};
 constexpr double kGoodEnough = 0.002;
+// Of packed trees: what the bound must be above others' rate, and they above it; and rounds, of
+// which more fill the pipeline sooner.
+constexpr double kWorthPacking = 1.005;
+constexpr std::size_t kPackedRoundsOfBuckets[] = {1, 4, 16};
+constexpr std::size_t kPackedRounds[] = {1, 4, 16, 32, 64, 128, 256};
 constexpr double kBytesPerElement = 4;
 constexpr double kSliceBytes = 1 << 20;  // an addition's fixed cost is of a slice like this
 // Chunks of a shard with two roots in turn. Sizes are over that of the last one, how they grow and
@@ -387,6 +397,55 @@ std::vector<plan::TransferGraph> by_cost(std::vector<Found> found) {
   return graphs;
 }
 
+/// Bytes per second of the buffer that a graph's links leave room for.
+double rate_by_links(const plan::TransferGraph& graph, const topology::Topology& topology) {
+  return kBytesPerElement / plan::alpha_beta(graph, topology).seconds_per_element;
+}
+
+/// Trees that are packed, where the bound says that they may be better than what was found, and
+/// they are; else null.
+std::shared_ptr<const SwitchPacking> packed_trees(const ScheduleRequest& request,
+                                                  const std::vector<Found>& found) {
+  const topology::Topology& topology = request.topology;
+  if (topology.rank_count() > kMostRanksOfSwitchTrees) {
+    return nullptr;
+  }
+  double rate = 0;
+  double least = std::numeric_limits<double>::infinity();
+  for (const auto& [seconds, graph] : found) {
+    rate = std::max(rate, rate_by_links(graph, topology));
+    least = std::min(least, seconds);
+  }
+  const Bandwidth bound = topology::joint_allreduce_bound(topology, true).algbw;
+  if (rate * kWorthPacking >= static_cast<double>(bound.bytes_per_second())) {
+    return nullptr;
+  }
+  auto packing = pack_switch_trees(topology, bound);
+  if (!packing) {
+    return nullptr;
+  }
+  const plan::TransferGraph once = all_reduce_along(*packing, request, 1, false);
+  const bool is_better = cost(once, topology) * kWorthPacking <= least;
+  return is_better && !once.groups().empty()
+             ? std::make_shared<const SwitchPacking>(*std::move(packing))
+             : nullptr;
+}
+
+/// Calls `visit` with numbers of rounds, and whether there are rates, that a graph may have.
+template <typename Visit>
+void for_each_packed_form(const SwitchPacking& packing, const ScheduleRequest& request,
+                          std::span<const std::size_t> all_rounds, Visit visit) {
+  const std::size_t once = transfers_in(packing);
+  for (const bool has_rates : {false, true}) {
+    for (const std::size_t rounds : all_rounds) {
+      if (rounds <= request.most_rounds && rounds * once <= kMostTransfersInNetwork &&
+          (!has_rates || request.may_have_rates)) {
+        visit(rounds, has_rates);
+      }
+    }
+  }
+}
+
 bool has_overheads(const topology::Topology& topology) {
   for (std::size_t l = 0; l < topology.link_count(); ++l) {
     if (topology.link(LinkId(l)).overhead > Duration()) {
@@ -456,7 +515,15 @@ class InNetworkFamily final : public ScheduleFamily {
     for (const Shape& shape : shapes_of(request.topology)) {
       std::ranges::move(best_of(request, shape), std::back_inserter(found));
     }
-    return by_cost(std::move(found));
+    std::vector<plan::TransferGraph> graphs;
+    if (const auto packing = packed_trees(request, found)) {
+      for_each_packed_form(
+          *packing, request, kPackedRoundsOfBuckets, [&](std::size_t rounds, bool has_rates) {
+            graphs.push_back(all_reduce_along(*packing, request, rounds, has_rates));
+          });
+    }
+    std::ranges::move(by_cost(std::move(found)), std::back_inserter(graphs));
+    return graphs;
   }
 
   std::vector<CollectiveForm> collectives(plan::Collective what,
@@ -476,10 +543,26 @@ class InNetworkFamily final : public ScheduleFamily {
       }
       std::ranges::move(of_shape, std::back_inserter(found));
     }
+    const auto packing = packed_trees(request, found);
     for (plan::TransferGraph& graph : by_cost(std::move(found))) {
       forms.emplace_back(std::move(graph), request.topology);
     }
+    if (packing) {
+      add_packed_forms(packing, request, forms);
+    }
     return forms;
+  }
+
+ private:
+  static void add_packed_forms(const std::shared_ptr<const SwitchPacking>& packing,
+                               const ScheduleRequest& request, std::vector<CollectiveForm>& forms) {
+    const FormShape once =
+        CollectiveForm(all_reduce_along(*packing, request, 1, false), request.topology).shape();
+    for_each_packed_form(*packing, request, kPackedRounds, [&](std::size_t rounds, bool has_rates) {
+      forms.emplace_back(in_rounds(once, *packing, rounds), [packing, request, rounds, has_rates] {
+        return all_reduce_along(*packing, request, rounds, has_rates);
+      });
+    });
   }
 };
 

@@ -7,6 +7,7 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 #include "base/file.hpp"
 #include "topology/reader.hpp"
@@ -238,6 +239,49 @@ Topology clos(const std::vector<int>& hosts, int uplinks) {
     }
   }
   return topology;
+}
+
+Topology clos_of_cables(const std::vector<std::vector<int>>& nics,
+                        const std::vector<std::vector<int>>& cables) {
+  Topology topology("clos of cables");
+  const std::vector<NodeId> spines = add_spines(topology, cables.front().size());
+  for (std::size_t r = 0; r < nics.size(); ++r) {
+    const std::string rack = fmt::format("rack{}", r);
+    const NodeId leaf =
+        topology.add_node({.name = rack + "-leaf", .kind = NodeKind::kTor, .rack = rack});
+    for (std::size_t s = 0; s < spines.size(); ++s) {
+      if (cables[r][s] > 0) join(topology, leaf, spines[s], cables[r][s]);
+    }
+    for (std::size_t h = 0; h < nics[r].size(); ++h) {
+      const std::string host = fmt::format("{}-host{}", rack, h);
+      join(topology, add_gpu(topology, host, host, rack), leaf, nics[r][h]);
+    }
+  }
+  return able(std::move(topology), {NodeKind::kTor, NodeKind::kSpine});
+}
+
+Topology clos_of_unlike_spines() {
+  return clos_of_cables({{10, 10}, {10, 10, 10, 10}, {10, 10, 10}},
+                        {{5, 3, 2}, {5, 3, 2}, {5, 3, 2}});
+}
+
+Topology clos_with_lost_cables() {
+  const std::vector<int> hosts(4, 10);
+  return clos_of_cables({hosts, hosts, hosts}, {{0, 5, 5}, {5, 0, 5}, {5, 5, 0}});
+}
+
+Topology clos_with_slow_cables() {
+  const std::vector<int> hosts(4, 10);
+  return clos_of_cables({hosts, hosts, hosts}, {{1, 5, 5}, {5, 1, 5}, {5, 5, 1}});
+}
+
+Topology clos_of_unlike_racks() {
+  return clos_of_cables({{25, 25, 25},
+                         {25, 25, 25, 25, 25, 10},
+                         {10, 10, 10, 10, 25, 25, 10, 10, 10, 10},
+                         {25, 10, 25, 10, 25},
+                         std::vector<int>(8, 25)},
+                        {{5, 5, 2, 2}, {5, 3, 3, 0}, {4, 3, 3, 0}, {0, 4, 3, 3}, {2, 2, 2, 4}});
 }
 
 Topology racks(const std::vector<std::vector<int>>& nics, const std::vector<int>& uplinks) {

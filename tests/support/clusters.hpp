@@ -60,6 +60,17 @@ topology::Topology two_racks();
 /// Racks of hosts with 10 each, under ToRs with `uplinks` links of 10 each to as many spines; rack
 /// i has hosts[i] hosts.
 topology::Topology clos(const std::vector<int>& hosts, int uplinks);
+/// Racks of hosts of one rank with nics[r] under a leaf that has a cable of cables[r][s] to spine
+/// s; 0: none. All switches reduce and multicast.
+topology::Topology clos_of_cables(const std::vector<std::vector<int>>& nics,
+                                  const std::vector<std::vector<int>>& cables);
+/// Such ones: racks of 2, 4 and 3 hosts with NICs of 10 under spines of unlike rates, 10 in all;
+/// racks of 4 under three spines, each without a cable to one of them; the same with a slow cable
+/// instead; 32 hosts in racks of 3 to 10 with NICs of 10 and 25 and cables of 0 to 5.
+topology::Topology clos_of_unlike_spines();
+topology::Topology clos_with_lost_cables();
+topology::Topology clos_with_slow_cables();
+topology::Topology clos_of_unlike_racks();
 /// Racks of hosts under one core switch: hosts with nics[r] under a ToR with an uplink of
 /// uplinks[r].
 topology::Topology racks(const std::vector<std::vector<int>>& nics,

@@ -16,7 +16,9 @@
 #include "planner/planner.hpp"
 #include "planner/schedule_family.hpp"
 #include "sim/simulator.hpp"
+#include "tests/support/best_collective.hpp"
 #include "tests/support/clusters.hpp"
+#include "topology/linear_program.hpp"
 #include "topology/queries.hpp"
 #include "topology/reader.hpp"
 
@@ -97,6 +99,20 @@ TEST_CASE("a gigabyte is reduced within 2 % of the in-network optimum") {
   CAPTURE(t.name(), t.rank_count(), time / optimum);
   CHECK(time >= optimum * (1 - 1e-5));
   CHECK(time <= optimum / 0.98);
+}
+
+TEST_CASE("a gigabyte is reduced within 2 % of the in-network optimum over unlike cables, too") {
+  if (!topology::LinearProgram::is_available()) {
+    WARN("skipped: built without a solver for linear programs");
+    return;
+  }
+  const Topology t = GENERATE(test::clos_of_unlike_spines(), test::clos_with_lost_cables(),
+                              test::clos_with_slow_cables(), test::clos_of_unlike_racks());
+  const double over =
+      test::best_collective(t, plan::Collective::kAllReduce, kElements, "in-network").over_optimum;
+  CAPTURE(t.rank_count(), over);
+  CHECK(over >= 1 - 1e-5);
+  CHECK(over <= 1 / 0.98);
 }
 
 /// h100-32x8-rail with so many hosts.

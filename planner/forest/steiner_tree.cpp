@@ -1,0 +1,200 @@
+#include "planner/forest/steiner_tree.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+
+namespace rackrail::planner {
+
+namespace {
+
+constexpr std::size_t kMostTriedAll = 6;   // vertices that may be passed: all choices are tried
+constexpr std::size_t kMostSwapped = 12;   // or each is put in each other's place
+constexpr double kCheaperTree = 1 - 1e-9;  // times the price so far: what rounding does not explain
+
+}  // namespace
+
+std::optional<SteinerTree> SteinerTrees::cheapest(std::uint32_t root,
+                                                  const std::vector<PricedArc>& arcs) {
+  const Choice all = reached_from(root, arcs);
+  std::vector<std::uint32_t> others;
+  for (std::size_t v = 0; v < size_; ++v) {
+    if (v < terminals_ && !all[v]) {
+      return std::nullopt;
+    }
+    if (v >= terminals_ && all[v]) {
+      others.push_back(static_cast<std::uint32_t>(v));
+    }
+  }
+  if (others.size() <= kMostTriedAll) {
+    return best_of_all(root, arcs, others);
+  }
+  std::optional<SteinerTree> best = improved(root, arcs, others, all);
+  if (!last_.empty()) {
+    auto other = improved(root, arcs, others, last_);
+    if (other && (!best || other->price < best->price * kCheaperTree)) {
+      best = std::move(other);
+    }
+  }
+  if (best) {
+    last_ = choice_of(*best, root);
+  }
+  return best;
+}
+
+SteinerTrees::Choice SteinerTrees::reached_from(std::uint32_t root,
+                                                const std::vector<PricedArc>& arcs) const {
+  std::vector<std::vector<std::uint32_t>> out(size_);
+  for (const PricedArc& arc : arcs) {
+    out[arc.from].push_back(arc.to);
+  }
+  Choice reached(size_);
+  std::vector<std::uint32_t> open{root};
+  reached[root] = true;
+  while (!open.empty()) {
+    const std::uint32_t v = open.back();
+    open.pop_back();
+    for (const std::uint32_t next : out[v]) {
+      if (!reached[next]) {
+        reached[next] = true;
+        open.push_back(next);
+      }
+    }
+  }
+  return reached;
+}
+
+SteinerTrees::Choice SteinerTrees::choice_of(const SteinerTree& tree, std::uint32_t root) const {
+  Choice choice(size_);
+  for (std::size_t v = 0; v < size_; ++v) {
+    choice[v] = tree.in[v] != SteinerTree::kNoArc;
+  }
+  choice[root] = true;
+  return choice;
+}
+
+/// Over these vertices, less those of the others at which it would end.
+std::optional<SteinerTree> SteinerTrees::tree_over(std::uint32_t root,
+                                                   const std::vector<PricedArc>& arcs,
+                                                   const Choice& choice) {
+  work_ += static_cast<double>(arcs.size());
+  std::vector<std::uint32_t> number(size_);
+  std::uint32_t count = 0;
+  for (std::size_t v = 0; v < size_; ++v) {
+    if (choice[v]) {
+      number[v] = count++;
+    }
+  }
+  std::vector<PricedArc> inner;
+  std::vector<std::uint32_t> arc_of;
+  for (std::uint32_t a = 0; a < arcs.size(); ++a) {
+    const PricedArc& arc = arcs[a];
+    if (choice[arc.from] && choice[arc.to]) {
+      inner.push_back({number[arc.from], number[arc.to], arc.price});
+      arc_of.push_back(a);
+    }
+  }
+  const auto in = cheapest_tree(count, number[root], inner);
+  if (!in) {
+    return std::nullopt;
+  }
+  SteinerTree tree{std::vector<std::uint32_t>(size_, SteinerTree::kNoArc), 0};
+  for (std::size_t v = 0; v < size_; ++v) {
+    if (choice[v] && v != root) {
+      tree.in[v] = arc_of[(*in)[number[v]]];
+    }
+  }
+  prune(arcs, tree);
+  for (const std::uint32_t arc : tree.in) {
+    tree.price += arc != SteinerTree::kNoArc ? arcs[arc].price : 0;
+  }
+  return tree;
+}
+
+void SteinerTrees::prune(const std::vector<PricedArc>& arcs, SteinerTree& tree) const {
+  std::vector<std::size_t> children(size_);
+  for (const std::uint32_t arc : tree.in) {
+    if (arc != SteinerTree::kNoArc) {
+      ++children[arcs[arc].from];
+    }
+  }
+  for (std::size_t v = terminals_; v < size_; ++v) {
+    for (std::size_t end = v;
+         end >= terminals_ && children[end] == 0 && tree.in[end] != SteinerTree::kNoArc;) {
+      const std::uint32_t parent = arcs[tree.in[end]].from;
+      tree.in[end] = SteinerTree::kNoArc;
+      --children[parent];
+      end = parent;
+    }
+  }
+}
+
+std::optional<SteinerTree> SteinerTrees::best_of_all(std::uint32_t root,
+                                                     const std::vector<PricedArc>& arcs,
+                                                     const std::vector<std::uint32_t>& others) {
+  std::optional<SteinerTree> best;
+  for (std::size_t mask = 0; mask < std::size_t{1} << others.size(); ++mask) {
+    Choice choice(size_);
+    std::fill_n(choice.begin(), terminals_, true);
+    for (std::size_t i = 0; i < others.size(); ++i) {
+      choice[others[i]] = (mask >> i & 1U) != 0;
+    }
+    auto tree = tree_over(root, arcs, choice);
+    if (tree && (!best || tree->price < best->price * kCheaperTree)) {
+      best = std::move(tree);
+    }
+  }
+  return best;
+}
+
+std::optional<SteinerTree> SteinerTrees::improved(std::uint32_t root,
+                                                  const std::vector<PricedArc>& arcs,
+                                                  const std::vector<std::uint32_t>& others,
+                                                  const Choice& start) {
+  std::optional<SteinerTree> best = tree_over(root, arcs, start);
+  while (best) {
+    auto next = cheaper_neighbour(root, arcs, others, *best);
+    if (!next) {
+      break;
+    }
+    best = std::move(next);
+  }
+  return best;
+}
+
+/// With one vertex more, or less, or with one instead of another: the first that is cheaper.
+std::optional<SteinerTree> SteinerTrees::cheaper_neighbour(std::uint32_t root,
+                                                           const std::vector<PricedArc>& arcs,
+                                                           const std::vector<std::uint32_t>& others,
+                                                           const SteinerTree& tree) {
+  const Choice now = choice_of(tree, root);
+  const auto cheaper = [&](std::uint32_t one, std::uint32_t other) {
+    Choice choice = now;
+    choice[one] = !choice[one];
+    if (other != one) {
+      choice[other] = !choice[other];
+    }
+    auto found = tree_over(root, arcs, choice);
+    return found && found->price < tree.price * kCheaperTree ? found : std::nullopt;
+  };
+  for (const std::uint32_t v : others) {
+    if (auto found = cheaper(v, v)) {
+      return found;
+    }
+  }
+  if (others.size() > kMostSwapped) {
+    return std::nullopt;
+  }
+  for (const std::uint32_t in : others) {
+    for (const std::uint32_t out : others) {
+      if (!now[in] && now[out]) {
+        if (auto found = cheaper(in, out)) {
+          return found;
+        }
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace rackrail::planner
