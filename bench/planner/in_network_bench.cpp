@@ -92,15 +92,19 @@ RACKRAIL_IN_NETWORK(uneven_clos_12, all_switches(test::clos({2, 4, 6}, 2)));
 RACKRAIL_IN_NETWORK(h100_256, topology::read_cluster("h100-32x8-rail").topology);
 #undef RACKRAIL_IN_NETWORK
 
-#define RACKRAIL_IN_NETWORK_DIVIDED(name)                   \
-  BENCHMARK_CAPTURE(in_network_divided, name, test::name()) \
-      ->Name("in_network/" #name)                           \
-      ->Iterations(1)                                       \
+#define RACKRAIL_IN_NETWORK_DIVIDED(name)                                 \
+  BENCHMARK_CAPTURE(in_network_divided, name, all_switches(test::name())) \
+      ->Name("in_network/" #name)                                         \
+      ->Iterations(1)                                                     \
       ->Unit(benchmark::kMillisecond)
 RACKRAIL_IN_NETWORK_DIVIDED(clos_of_unlike_spines);
 RACKRAIL_IN_NETWORK_DIVIDED(clos_with_lost_cables);
 RACKRAIL_IN_NETWORK_DIVIDED(clos_with_slow_cables);
 RACKRAIL_IN_NETWORK_DIVIDED(clos_of_unlike_racks);
+RACKRAIL_IN_NETWORK_DIVIDED(nics_by_gpu);
+RACKRAIL_IN_NETWORK_DIVIDED(uneven_hosts);
+RACKRAIL_IN_NETWORK_DIVIDED(missing_nics);
+RACKRAIL_IN_NETWORK_DIVIDED(rails_with_lost_cable);
 #undef RACKRAIL_IN_NETWORK_DIVIDED
 
 }  // namespace

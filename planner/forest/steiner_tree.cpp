@@ -29,15 +29,19 @@ std::optional<SteinerTree> SteinerTrees::cheapest(std::uint32_t root,
   if (others.size() <= kMostTriedAll) {
     return best_of_all(root, arcs, others);
   }
-  std::optional<SteinerTree> best = improved(root, arcs, others, all);
+  std::optional<SteinerTree> best;
   if (!last_.empty()) {
-    auto other = improved(root, arcs, others, last_);
+    best = improved(root, arcs, others, last_);
+  }
+  if (!best || is_new_) {
+    auto other = improved(root, arcs, others, all);
     if (other && (!best || other->price < best->price * kCheaperTree)) {
       best = std::move(other);
     }
   }
   if (best) {
     last_ = choice_of(*best, root);
+    is_new_ = false;
   }
   return best;
 }
@@ -147,54 +151,42 @@ std::optional<SteinerTree> SteinerTrees::best_of_all(std::uint32_t root,
   return best;
 }
 
+/// With one vertex more, or less, or with one instead of another, as long as that is cheaper.
 std::optional<SteinerTree> SteinerTrees::improved(std::uint32_t root,
                                                   const std::vector<PricedArc>& arcs,
                                                   const std::vector<std::uint32_t>& others,
                                                   const Choice& start) {
   std::optional<SteinerTree> best = tree_over(root, arcs, start);
-  while (best) {
-    auto next = cheaper_neighbour(root, arcs, others, *best);
-    if (!next) {
-      break;
-    }
-    best = std::move(next);
+  if (!best) {
+    return best;
   }
-  return best;
-}
-
-/// With one vertex more, or less, or with one instead of another: the first that is cheaper.
-std::optional<SteinerTree> SteinerTrees::cheaper_neighbour(std::uint32_t root,
-                                                           const std::vector<PricedArc>& arcs,
-                                                           const std::vector<std::uint32_t>& others,
-                                                           const SteinerTree& tree) {
-  const Choice now = choice_of(tree, root);
-  const auto cheaper = [&](std::uint32_t one, std::uint32_t other) {
+  Choice now = choice_of(*best, root);
+  const auto is_cheaper = [&](std::uint32_t one, std::uint32_t other) {
     Choice choice = now;
     choice[one] = !choice[one];
     if (other != one) {
       choice[other] = !choice[other];
     }
     auto found = tree_over(root, arcs, choice);
-    return found && found->price < tree.price * kCheaperTree ? found : std::nullopt;
-  };
-  for (const std::uint32_t v : others) {
-    if (auto found = cheaper(v, v)) {
-      return found;
+    if (!found || found->price >= best->price * kCheaperTree) {
+      return false;
     }
-  }
-  if (others.size() > kMostSwapped) {
-    return std::nullopt;
-  }
-  for (const std::uint32_t in : others) {
-    for (const std::uint32_t out : others) {
-      if (!now[in] && now[out]) {
-        if (auto found = cheaper(in, out)) {
-          return found;
-        }
+    best = std::move(found);
+    now = choice_of(*best, root);
+    return true;
+  };
+  std::size_t in_vain = 0;  // vertices in a row
+  for (std::size_t i = 0; in_vain < others.size(); i = (i + 1) % others.size()) {
+    const std::uint32_t v = others[i];
+    bool is_better = is_cheaper(v, v);
+    for (std::size_t j = 0; others.size() <= kMostSwapped && j < others.size(); ++j) {
+      if (now[v] != now[others[j]]) {
+        is_better = is_cheaper(v, others[j]) || is_better;
       }
     }
+    in_vain = is_better ? 0 : in_vain + 1;
   }
-  return std::nullopt;
+  return best;
 }
 
 }  // namespace rackrail::planner

@@ -7,8 +7,8 @@
 //
 // Method. All choices are tried where six vertices may be passed at most, which is exact. Among
 // more, one vertex is added, left out or put in another's place as long as the tree gets cheaper,
-// beginning with all and with those of the last tree: prices change little from one search to the
-// next, and roots do not change much either.
+// beginning with those of the last tree, which differ little from one root to the next, and for the
+// first root at other prices with all.
 //
 // Complexity: a spanning tree for each choice that is looked at.
 #pragma once
@@ -36,6 +36,10 @@ class SteinerTrees {
   /// None where the root, which is a terminal, does not reach all others.
   std::optional<SteinerTree> cheapest(std::uint32_t root, const std::vector<PricedArc>& arcs);
 
+  /// Prices are others from now on: the next search begins with all vertices, too, those after it
+  /// with what was found last.
+  void begin_anew() { is_new_ = true; }
+
   /// Arcs that were looked at so far, for all choices: what the searches took.
   double work() const { return work_; }
 
@@ -52,14 +56,11 @@ class SteinerTrees {
   std::optional<SteinerTree> improved(std::uint32_t root, const std::vector<PricedArc>& arcs,
                                       const std::vector<std::uint32_t>& others,
                                       const Choice& start);
-  std::optional<SteinerTree> cheaper_neighbour(std::uint32_t root,
-                                               const std::vector<PricedArc>& arcs,
-                                               const std::vector<std::uint32_t>& others,
-                                               const SteinerTree& tree);
 
   std::size_t terminals_;
   std::size_t size_;
   Choice last_;
+  bool is_new_ = true;
   double work_ = 0;
 };
 

@@ -130,6 +130,7 @@ class TreeReader {
     }
     for (OpenOperation& operation : open) {
       operations.push_back(operation.take());
+      operations.back().is_rest = &operation != &open.front();
     }
   }
 

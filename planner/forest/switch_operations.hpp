@@ -16,6 +16,7 @@ struct SwitchOperation {
   Rank root;
   std::vector<Rank> leaves;
   std::vector<topology::Route> routes;  ///< by leaf, as its bytes go
+  bool is_rest = false;                 ///< of a tree's arc: what others could not be one with
 };
 
 /// Of a tree from `root` over `ways`, those first that others wait for. Where its ways meet at a

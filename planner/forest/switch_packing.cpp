@@ -18,23 +18,26 @@ namespace rackrail::planner {
 
 namespace {
 
-constexpr std::size_t kMostRootsAtOnce = 16;  // that are looked at with the same prices
+constexpr std::size_t kMostRootsAtOnce = 8;  // that are looked at with the same prices
 constexpr int kMostSwitchPricings = 400;
 constexpr std::size_t kMostPairs = 4000;
-constexpr double kMostTreeWork = 3e8;  // arcs looked at for trees: a few seconds
+constexpr double kMostTreeWork = 3e7;  // arcs looked at for trees: a few seconds
 constexpr double kTowardsBest = 0.7;   // share of the best prices in those looked at
 constexpr double kCheaperPair = 1e-6;  // by how much a pair must be, to be added
 // Of a pair's price: what it costs more if all its arcs leave ranks, and what all arcs cost more.
 constexpr double kPriceOfRelays = 3e-3;
 constexpr double kPriceOfArcs = 1e-3;
-// Without such a gain in so many pricings the search ends.
+// Without such a gain in so many pricings the search ends; with such a share of what is enough,
+// too, from so many pairs on less of it, as programs become slow.
 constexpr double kWorthLooking = 1e-4;
 constexpr int kPricingPatience = 40;
+constexpr double kNearEnough = 0.998;
+constexpr std::size_t kFewPairs = 800;
+constexpr double kNearEnoughOfMany = 0.99;
 constexpr double kWorthTheTrees = 0.9985;  // of the rate: what fewer trees must have
-constexpr double kNearEnough = 0.9995;
-constexpr double kNoRate = 1e-7;
-constexpr double kAddedSlice = 1 << 20;  // an addition's fixed cost is of a slice like this
-constexpr double kNeverBinds = 1e4;      // times the widest link
+constexpr double kNoRate = 1e-7;           // of all rates
+constexpr double kAddedSlice = 1 << 20;    // an addition's fixed cost is of a slice like this
+constexpr double kNeverBinds = 1e4;        // times the widest link
 constexpr double kHighestPrice = 1e6;
 
 using topology::LinearProgram;
@@ -130,10 +133,12 @@ class PairSearch {
   /// From now on pairs are the cheapest at these prices; unless `is_strict`, those that pass few
   /// ranks and few links are a little cheaper.
   void look_at(const std::vector<double>& prices, bool is_strict) {
+    prices_ = prices;
     const double relay =
         is_strict ? 0 : kPriceOfRelays / static_cast<double>(2 * topology_.rank_count());
     for (std::size_t half = 0; half < 2; ++half) {
       ways_[half].find(prices);
+      trees_[half].begin_anew();
       arcs_[half] = ways_[half].arcs();
       for (PricedArc& arc : arcs_[half]) {
         arc.price += is_strict ? 0 : kPriceOfArcs / static_cast<double>(2 * ways_[half].size());
@@ -149,12 +154,11 @@ class PairSearch {
     SwitchPair pair;
     pair.root = root;
     for (std::size_t half = 0; half < 2; ++half) {
-      const auto tree = trees_[half].cheapest(root.value(), arcs_[half]);
-      if (!tree) {
+      auto operations = cheapest(root, half);
+      if (operations.empty()) {
         return std::nullopt;
       }
-      (ways_[half].is_reversed() ? pair.reduction : pair.broadcast) =
-          operations_of(topology_, ways_[half], *tree, root);
+      (ways_[half].is_reversed() ? pair.reduction : pair.broadcast) = std::move(operations);
     }
     return pair;
   }
@@ -162,9 +166,53 @@ class PairSearch {
   double work() const { return trees_[0].work() + trees_[1].work(); }
 
  private:
+  /// Of a tree, whose price does not know that ways may meet at switches that cannot part them:
+  /// where they do, ways to leaves that are left over are given up, one after the other.
+  std::vector<SwitchOperation> cheapest(Rank root, std::size_t half) {
+    std::vector<PricedArc> arcs = arcs_[half];
+    const double given_up = std::accumulate(
+        arcs.begin(), arcs.end(), 1.0, [](double sum, const auto& arc) { return sum + arc.price; });
+    std::vector<SwitchOperation> best;
+    double least = std::numeric_limits<double>::infinity();
+    bool is_whole = false;
+    for (std::size_t i = 0; i <= topology_.rank_count() && !is_whole; ++i) {
+      const auto tree = trees_[half].cheapest(root.value(), arcs);
+      if (!tree) {
+        break;
+      }
+      auto operations = operations_of(topology_, ways_[half], *tree, root);
+      is_whole = true;
+      for (const SwitchOperation& operation : operations) {
+        for (const Rank leaf : operation.leaves) {
+          arcs[tree->in[leaf.index()]].price += operation.is_rest ? given_up : 0;
+        }
+        is_whole = is_whole && !operation.is_rest;
+      }
+      if (const double price = price_of_half(operations, half); price < least) {
+        least = price;
+        best = std::move(operations);
+      }
+    }
+    return best;
+  }
+
+  double price_of_half(const std::vector<SwitchOperation>& operations, std::size_t half) const {
+    double price = 0;
+    for (const SwitchOperation& operation : operations) {
+      for (const LinkId link : links_of(operation)) {
+        price += prices_[link.index()];
+      }
+      if (ways_[half].is_reversed()) {
+        price += prices_[topology_.link_count() + operation.root.index()];
+      }
+    }
+    return price;
+  }
+
   const topology::Topology& topology_;
   SwitchWays ways_[2];
   SteinerTrees trees_[2];
+  std::vector<double> prices_;  // looked at
   std::vector<PricedArc> arcs_[2];
 };
 
@@ -234,8 +282,8 @@ class SwitchPacker {
       }
       since = *rate > before * (1 + kWorthLooking) ? 0 : since + 1;
       before = since == 0 ? *rate : before;
-      if (*rate >= kNearEnough * enough_ || since > kPricingPatience ||
-          search_.work() > kMostTreeWork) {
+      if (*rate >= (rows_.size() <= kFewPairs ? kNearEnough : kNearEnoughOfMany) * enough_ ||
+          since > kPricingPatience || search_.work() > kMostTreeWork) {
         return true;
       }
       if (!add_cheaper_pairs(is_strict)) {

@@ -58,7 +58,8 @@ constexpr double kGoodEnough = 0.002;
 // which more fill the pipeline sooner.
 constexpr double kWorthPacking = 1.005;
 constexpr std::size_t kPackedRoundsOfBuckets[] = {1, 4, 16};
-constexpr std::size_t kPackedRounds[] = {1, 4, 16, 32, 64, 128, 256};
+constexpr std::size_t kPackedRounds[] = {1, 4, 16, 32, 64, 96, 128, 192, 256};
+constexpr std::size_t kMostPackedTransfersOfOneSize = 500'000;
 constexpr double kBytesPerElement = 4;
 constexpr double kSliceBytes = 1 << 20;  // an addition's fixed cost is of a slice like this
 // Chunks of a shard with two roots in turn. Sizes are over that of the last one, how they grow and
@@ -436,9 +437,11 @@ template <typename Visit>
 void for_each_packed_form(const SwitchPacking& packing, const ScheduleRequest& request,
                           std::span<const std::size_t> all_rounds, Visit visit) {
   const std::size_t once = transfers_in(packing);
+  const std::size_t most =
+      request.is_of_one_size ? kMostPackedTransfersOfOneSize : kMostTransfersInNetwork;
   for (const bool has_rates : {false, true}) {
     for (const std::size_t rounds : all_rounds) {
-      if (rounds <= request.most_rounds && rounds * once <= kMostTransfersInNetwork &&
+      if (rounds <= request.most_rounds && rounds * once <= most &&
           (!has_rates || request.may_have_rates)) {
         visit(rounds, has_rates);
       }

@@ -106,8 +106,12 @@ TEST_CASE("a gigabyte is reduced within 2 % of the in-network optimum over unlik
     WARN("skipped: built without a solver for linear programs");
     return;
   }
-  const Topology t = GENERATE(test::clos_of_unlike_spines(), test::clos_with_lost_cables(),
-                              test::clos_with_slow_cables(), test::clos_of_unlike_racks());
+  const auto all_able = [](Topology t) {
+    return test::able(std::move(t), {NodeKind::kNvSwitch, NodeKind::kTor, NodeKind::kSpine});
+  };
+  const Topology t = GENERATE_COPY(test::clos_of_unlike_spines(), test::clos_with_lost_cables(),
+                                   test::clos_with_slow_cables(), test::clos_of_unlike_racks(),
+                                   all_able(test::nics_by_gpu()), all_able(test::uneven_hosts()));
   const double over =
       test::best_collective(t, plan::Collective::kAllReduce, kElements, "in-network").over_optimum;
   CAPTURE(t.rank_count(), over);
