@@ -247,7 +247,8 @@ all-reduces whose joint optimum is not known, over what cuts and partitions allo
 
 IN_NETWORK = Section("All-reduce of 1 GiB in the network, simulated", (
     Table("in_network/", f"""
-The same clusters with switches that reduce and multicast: the NVSwitches only (`nvswitch`), or all of them. Time of the
+The same clusters with switches that reduce and multicast: the NVSwitches only (`nvswitch`), or all of them; from
+`clos_of_unlike_spines` on irregular ones, divided as finely as is best. Time of the
 family `in-network` over the in-network optimum (the joint one up to 256 ranks that differ, what cuts and partitions
 allow above), and how many times as long the faster of ring and hierarchical takes. At most {MOST_OVER} is wanted
 ([notes](planner-notes.md#in-the-network)).""",
