@@ -251,6 +251,7 @@ RACKRAIL_ALL_REDUCE(slow_boxes_24, test::rails_with_slow_boxes(3));
 RACKRAIL_ALL_REDUCE(mesh_576, test::grid(24, 24, false));
 RACKRAIL_ALL_REDUCE(mesh_1024, test::grid(32, 32, false));
 RACKRAIL_ALL_REDUCE(rails_1024, test::boxes(128, 8));
+RACKRAIL_ALL_REDUCE(torus_1024, test::grid(32, 32, true));
 #undef RACKRAIL_ALL_REDUCE
 #define RACKRAIL_ONE(kind, name, topology) \
   BENCHMARK_CAPTURE(kind, name, topology)->Iterations(1)->Unit(benchmark::kMillisecond)
@@ -260,6 +261,11 @@ RACKRAIL_ONE(all_gather, four_racks_32, test::rail_racks(kFourRacks));
 RACKRAIL_ONE(all_gather, rails_1024, test::boxes(128, 8));
 RACKRAIL_ONE(reduce_scatter, rails_1024, test::boxes(128, 8));
 RACKRAIL_ONE(all_gather, torus_1024, test::grid(32, 32, true));
+RACKRAIL_ONE(reduce_scatter, torus_1024, test::grid(32, 32, true));
+RACKRAIL_ONE(all_gather, long_torus_1024, test::grid(16, 64, true));
+RACKRAIL_ONE(reduce_scatter, long_torus_1024, test::grid(16, 64, true));
+RACKRAIL_ONE(all_gather, mesh_1024, test::grid(32, 32, false));
+RACKRAIL_ONE(reduce_scatter, mesh_1024, test::grid(32, 32, false));
 RACKRAIL_ONE(all_gather, h100_256, topology::read_cluster("h100-32x8-rail").topology);
 // Its all-reduce by switches that add is among those in the network.
 RACKRAIL_ONE(all_reduce, h100_256,

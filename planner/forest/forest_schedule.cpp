@@ -225,7 +225,7 @@ std::size_t rated_rounds(std::size_t rounds) {
 
 plan::TransferGraph make_graph(plan::Collective collective, const Forest* reduction,
                                const Forest* broadcast, const ScheduleRequest& request,
-                               std::size_t rounds, Pace pace) {
+                               std::size_t rounds, Pace pace, std::string_view name = "forest") {
   const std::vector<Part> parts = in_lowest_terms(parts_of(reduction, broadcast));
   const std::vector<std::int64_t> weights = weights_of(parts);
   const Cuts cuts = cuts_of(weights, rounds, pace);
@@ -236,7 +236,7 @@ plan::TransferGraph make_graph(plan::Collective collective, const Forest* reduct
     owners.insert(owners.end(), cuts.sizes[part].size(), parts[part].root);
   }
   const auto [steps, moves] = steps_of(parts, reduction, broadcast, request.topology);
-  GraphBuilder builder("forest", request, chunk_weights(weights, cuts.sizes), collective);
+  GraphBuilder builder(std::string(name), request, chunk_weights(weights, cuts.sizes), collective);
   const std::int64_t whole = std::accumulate(weights.begin(), weights.end(), std::int64_t{0});
   const std::vector<Bandwidth> rates =
       has_rates(pace) ? proportional_rates(moves, request.topology,
@@ -282,9 +282,10 @@ plan::TransferGraph reduce_scatter_along(const Forest& reduction, const Schedule
 }
 
 plan::TransferGraph all_reduce_along(const Forest& reduction, const Forest& broadcast,
-                                     const ScheduleRequest& request, std::size_t rounds,
-                                     Pace pace) {
-  return make_graph(plan::Collective::kAllReduce, &reduction, &broadcast, request, rounds, pace);
+                                     const ScheduleRequest& request, std::size_t rounds, Pace pace,
+                                     std::string_view name) {
+  return make_graph(plan::Collective::kAllReduce, &reduction, &broadcast, request, rounds, pace,
+                    name);
 }
 
 FormShape in_rounds(const FormShape& one, const Forest* reduction, const Forest* broadcast,

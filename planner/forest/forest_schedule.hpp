@@ -5,6 +5,8 @@
 // order of pacing.hpp.
 #pragma once
 
+#include <string_view>
+
 #include "plan/transfer_graph.hpp"
 #include "planner/forest/forest.hpp"
 #include "planner/forest/pacing.hpp"
@@ -21,10 +23,11 @@ plan::TransferGraph all_gather_along(const Forest& broadcast, const ScheduleRequ
 plan::TransferGraph reduce_scatter_along(const Forest& reduction, const ScheduleRequest& request,
                                          std::size_t rounds, Pace pace = Pace::kUrgent);
 
-/// A reduce-scatter and an all-gather, each part of which follows as soon as it is there.
+/// A reduce-scatter and an all-gather, each part of which follows as soon as it is there. `name` is
+/// the graph's.
 plan::TransferGraph all_reduce_along(const Forest& reduction, const Forest& broadcast,
                                      const ScheduleRequest& request, std::size_t rounds,
-                                     Pace pace = Pace::kUrgent);
+                                     Pace pace = Pace::kUrgent, std::string_view name = "forest");
 
 /// What a schedule in so many rounds looks like, by one in a single round and in stages, whose
 /// bound is a bound of all of them. Either forest may be null.

@@ -191,6 +191,29 @@ bool is_complete(const RankGrid& grid, const Neighbours& neighbours) {
 
 }  // namespace
 
+GridPlaces::GridPlaces(const RankGrid& grid) : grid_(grid), rank_at_(grid.coordinates.size()) {
+  std::size_t stride = 1;
+  for (const RankGrid::Dimension& dimension : grid.dimensions) {
+    strides_.push_back(stride);
+    stride *= dimension.size;
+  }
+  for (std::size_t r = 0; r < grid.coordinates.size(); ++r) {
+    std::size_t place = 0;
+    for (std::size_t d = 0; d < strides_.size(); ++d) {
+      place += grid.coordinates[r][d] * strides_[d];
+    }
+    rank_at_[place] = Rank(r);
+  }
+}
+
+Rank GridPlaces::neighbour(Rank rank, std::uint32_t dimension, std::uint32_t position) const {
+  std::size_t place = 0;
+  for (std::size_t d = 0; d < strides_.size(); ++d) {
+    place += (d == dimension ? position : grid_.coordinates[rank.index()][d]) * strides_[d];
+  }
+  return rank_at_[place];
+}
+
 std::variant<RankGrid, std::string> find_rank_grid(const topology::Topology& topology) {
   const std::size_t ranks = topology.rank_count();
   if (ranks < 2) {

@@ -11,6 +11,7 @@
 // link, so an answer is a grid even where the closure was too small. O(n · degree³).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -31,6 +32,21 @@ struct RankGrid {
   /// By rank, then dimension. Neighbours along a dimension differ by one there (in a ring, modulo
   /// its size) and nowhere else, and are linked in both directions.
   std::vector<std::vector<std::uint32_t>> coordinates;
+};
+
+/// Ranks by where they are.
+class GridPlaces {
+ public:
+  /// The grid must outlive it.
+  explicit GridPlaces(const RankGrid& grid);
+
+  /// On the same line along a dimension, at this position.
+  Rank neighbour(Rank rank, std::uint32_t dimension, std::uint32_t position) const;
+
+ private:
+  const RankGrid& grid_;
+  std::vector<std::size_t> strides_;  ///< of a place's number, by dimension
+  std::vector<Rank> rank_at_;         ///< by a place's number
 };
 
 /// The grid, or why there is none, in words for a user.

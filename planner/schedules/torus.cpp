@@ -1,266 +1,108 @@
-// Bucket algorithm for grids and tori of directly linked ranks: rings in every dimension at once.
-//
-// The buffer is divided into parts, one for each dimension, twice as many where there are rings.
-// Part p is scattered along dimension p, what is left of it along dimension p + 1, and so on around
-// all dimensions, and gathered back in the reverse order. As every part starts in another
-// dimension and twin parts go round rings in opposite directions, all links are busy in every
-// phase: on a torus of N ranks with D equal dimensions a link carries (1 − 1/N)/(2D) of the buffer
-// in each half, the least that the 2D links of a rank can do (Jain, Sabharwal, "Optimal bucket
-// algorithms for large MPI collectives on torus interconnects", ICS 2010).
-//
-// Along a ring the sum of a range starts next to its owner and goes once around; along a path it
-// comes from both ends, and the first link carries all ranges but its own rank's, as it must.
-// Dimensions of unequal sizes or rates are not balanced beyond the number of links of each.
+// Collectives on grids and tori of directly linked ranks: the bucket algorithm
+// (bucket_algorithm.hpp), for an all-reduce and for either half of it; and, for one all-reduce
+// alone where there are paths, trees (grid_trees.hpp).
 #include <algorithm>
-#include <tuple>
+#include <memory>
 #include <utility>
+#include <variant>
 
+#include "planner/forest/forest_schedule.hpp"
+#include "planner/schedules/bucket_algorithm.hpp"
 #include "planner/schedules/builder.hpp"
+#include "planner/schedules/grid_shares.hpp"
+#include "planner/schedules/grid_trees.hpp"
 #include "planner/schedules/rank_grid.hpp"
 
 namespace rackrail::planner {
 
 namespace {
 
-/// A transfer of the range of position `owner` along a dimension, as part of its sum's way there.
-struct Hop {
-  std::uint32_t owner = 0;
-  std::uint32_t from = 0;
-  std::uint32_t to = 0;
-  std::uint32_t step = 0;       ///< hops of the same range before it
-  std::uint32_t remaining = 0;  ///< and after it
-};
+constexpr std::uint32_t kGrowths[] = {4, 2};  // of blocks: ever more transfers
+// Below, the family of forests has trees that are as fast.
+constexpr std::size_t kFewestRanksOfTrees = 65;
 
-/// All hops that sum along a dimension, in an order in which they can be sent.
-std::vector<Hop> scatter_hops(const RankGrid::Dimension& dimension, bool forwards) {
-  const std::uint32_t n = dimension.size;
-  std::vector<Hop> hops;
-  for (std::uint32_t owner = 0; owner < n; ++owner) {
-    if (dimension.is_ring) {
-      for (std::uint32_t step = 0; step + 1 < n; ++step) {
-        const std::uint32_t from = owner + (forwards ? 1 + step : 2 * n - 1 - step);
-        const std::uint32_t to = from + (forwards ? 1 : n - 1);
-        hops.push_back({owner, from % n, to % n, step, n - 2 - step});
-      }
-    } else {
-      for (std::uint32_t from = 0; from < owner; ++from) {
-        hops.push_back({owner, from, from + 1, from, owner - 1 - from});
-      }
-      for (std::uint32_t from = n - 1; from > owner; --from) {
-        hops.push_back({owner, from, from - 1, n - 1 - from, from - 1 - owner});
-      }
+/// Whether parts that begin in different dimensions change them at the same time.
+bool are_dimensions_alike(const RankGrid& grid, const topology::Topology& topology) {
+  const std::vector<double> rates = dimension_rates(grid, topology);
+  for (std::size_t d = 1; d < rates.size(); ++d) {
+    if (grid.dimensions[d].size != grid.dimensions[0].size ||
+        grid.dimensions[d].is_ring != grid.dimensions[0].is_ring || rates[d] < rates[0] ||
+        rates[0] < rates[d]) {
+      return false;
     }
   }
-  std::stable_sort(hops.begin(), hops.end(), [](const Hop& a, const Hop& b) {
-    return std::tuple(a.step, b.remaining) < std::tuple(b.step, a.remaining);
-  });
-  return hops;
+  return true;
 }
 
-/// The same ways in the other direction, from the owner.
-std::vector<Hop> gather_hops(const RankGrid::Dimension& dimension, bool forwards) {
-  std::vector<Hop> hops = scatter_hops(dimension, forwards);
-  for (Hop& hop : hops) {
-    std::swap(hop.from, hop.to);
-    std::swap(hop.step, hop.remaining);
+/// With pairs of alike dimensions of two as rings of four: as many links, but fewer dimensions
+/// whose phases have to fit together.
+RankGrid with_rings_of_four(const RankGrid& grid, const topology::Topology& topology) {
+  constexpr std::uint32_t kAround[2][2] = {{0, 1}, {3, 2}};
+  const std::vector<double> rates = dimension_rates(grid, topology);
+  RankGrid merged;
+  merged.coordinates.resize(grid.coordinates.size());
+  std::vector<bool> is_merged(rates.size());
+  for (std::size_t d = 0; d < rates.size(); ++d) {
+    if (is_merged[d]) {
+      continue;
+    }
+    std::size_t other = d + 1;
+    while (other < rates.size() &&
+           (grid.dimensions[d].size != 2 || grid.dimensions[other].size != 2 || is_merged[other] ||
+            rates[d] < rates[other] || rates[other] < rates[d])) {
+      ++other;
+    }
+    const bool merges = other < rates.size();
+    if (merges) {
+      is_merged[other] = true;
+    }
+    merged.dimensions.push_back(merges ? RankGrid::Dimension{4, true} : grid.dimensions[d]);
+    for (std::size_t r = 0; r < grid.coordinates.size(); ++r) {
+      const auto& place = grid.coordinates[r];
+      merged.coordinates[r].push_back(merges ? kAround[place[d]][place[other]] : place[d]);
+    }
   }
-  std::stable_sort(hops.begin(), hops.end(),
-                   [](const Hop& a, const Hop& b) { return a.step < b.step; });
-  return hops;
+  return merged;
 }
 
-class BucketBuilder {
- public:
-  BucketBuilder(const RankGrid& grid, const ScheduleRequest& request);
-  plan::TransferGraph build();
+/// Parts of such weights that they load all links alike; in ever finer blocks, too, where they
+/// would wait for each other.
+void add_balanced_forms(plan::Collective what, const RankGrid& grid, const ScheduleRequest& request,
+                        std::vector<CollectiveForm>& forms) {
+  const bool are_alike = are_dimensions_alike(grid, request.topology);
+  BucketOptions options{what, bucket_weights(grid, request.topology)};
+  forms.emplace_back(make_buckets(grid, request, options), request.topology);
+  const std::uint64_t most =
+      request.is_of_one_size ? kMostPlannedTransfers : request.most_transfers;
+  for (const std::uint32_t growth : kGrowths) {
+    options.growth = growth;
+    if (!are_alike && bucket_transfers(grid, options) <= most) {
+      forms.emplace_back(make_buckets(grid, request, options), request.topology);
+    }
+  }
+}
 
- private:
-  struct Part {
-    std::vector<std::uint32_t> order;  ///< of dimensions
-    bool forwards = true;
-    std::uint32_t first_chunk = 0;
-    /// By rank: additions of its own range in the phases that are over.
-    std::vector<std::vector<TransferId>> sums;
-    /// By rank: what changed or read its range while gathering, in the phases that are over.
-    std::vector<std::vector<TransferId>> gathered;
+/// In one round, and in as many as there may be.
+void add_tree_forms(const RankGrid& grid, const ScheduleRequest& request,
+                    std::vector<CollectiveForm>& forms) {
+  const std::uint64_t ranks = grid.coordinates.size();
+  const std::size_t most = std::min<std::uint64_t>(
+      request.most_rounds, kMostPlannedTransfers / (2 * grid_tree_count(grid) * (ranks - 1)));
+  if (!request.is_of_one_size || ranks < kFewestRanksOfTrees || !has_long_path(grid) || most == 0) {
+    return;
+  }
+  const auto trees = std::make_shared<const AllReduceForests>(grid_trees(grid, request));
+  const auto along = [request, trees](std::size_t rounds, Pace pace) {
+    return all_reduce_along(trees->reduction, trees->broadcast, request, rounds, pace, "torus");
   };
-  /// What a phase has sent so far.
-  struct Phase {
-    std::vector<TransferId> arrived;          ///< by rank · size of the dimension + owner
-    std::vector<std::vector<TransferId>> at;  ///< by rank: to be remembered in the next phases
-  };
-
-  static std::vector<std::uint32_t> weights(const RankGrid& grid, std::uint32_t ranks);
-  void run_phase(std::size_t phase, bool gathers);
-  void add(Part& part, Phase& state, std::size_t phase, const Hop& hop, Rank src, bool gathers);
-  Rank neighbour(Rank rank, std::uint32_t dimension, std::uint32_t position) const;
-  GraphBuilder::Range range(const Part& part, std::size_t phase, Rank rank,
-                            std::uint32_t owner) const;
-
-  const RankGrid& grid_;
-  std::uint32_t ranks_;
-  bool is_lossy_;
-  GraphBuilder builder_;
-  std::vector<std::uint32_t> strides_;                  ///< of a place's number, by dimension
-  std::vector<Rank> rank_at_;                           ///< by a place's number
-  std::vector<std::vector<std::vector<Rank>>> layers_;  ///< by dimension and position
-  std::vector<Part> parts_;
-};
-
-bool has_rings(const RankGrid& grid) {
-  return std::any_of(grid.dimensions.begin(), grid.dimensions.end(),
-                     [](const RankGrid::Dimension& d) { return d.is_ring; });
-}
-
-/// A rank has two links along a ring, and in a path's bottleneck one; parts by the links of the
-/// dimension in which they start.
-std::vector<std::uint32_t> BucketBuilder::weights(const RankGrid& grid, std::uint32_t ranks) {
-  std::vector<std::uint32_t> weights;
-  for (const RankGrid::Dimension& dimension : grid.dimensions) {
-    const std::size_t chunks = has_rings(grid) ? 2 * std::size_t{ranks} : ranks;
-    weights.insert(weights.end(), chunks, dimension.is_ring ? 2 : 1);
-  }
-  return weights;
-}
-
-BucketBuilder::BucketBuilder(const RankGrid& grid, const ScheduleRequest& request)
-    : grid_(grid),
-      ranks_(static_cast<std::uint32_t>(grid.coordinates.size())),
-      is_lossy_(request.codecs.inside.is_lossy() || request.codecs.across.is_lossy()),
-      builder_("torus", request, weights(grid, ranks_)),
-      rank_at_(ranks_) {
-  std::uint32_t stride = 1;
-  for (const RankGrid::Dimension& dimension : grid.dimensions) {
-    strides_.push_back(stride);
-    stride *= dimension.size;
-    layers_.emplace_back(dimension.size);
-  }
-  for (std::uint32_t r = 0; r < ranks_; ++r) {
-    std::uint32_t place = 0;
-    for (std::size_t d = 0; d < strides_.size(); ++d) {
-      place += grid.coordinates[r][d] * strides_[d];
-      layers_[d][grid.coordinates[r][d]].emplace_back(r);
-    }
-    rank_at_[place] = Rank(r);
-  }
-  const auto dimensions = static_cast<std::uint32_t>(grid.dimensions.size());
-  for (std::uint32_t first = 0; first < dimensions; ++first) {
-    for (const bool forwards : {true, false}) {
-      if (!forwards && !has_rings(grid)) {
-        continue;
-      }
-      Part& part = parts_.emplace_back();
-      part.forwards = forwards;
-      part.first_chunk = static_cast<std::uint32_t>(parts_.size() - 1) * ranks_;
-      for (std::uint32_t d = 0; d < dimensions; ++d) {
-        part.order.push_back((first + d) % dimensions);
-      }
-      part.sums.resize(ranks_);
-      part.gathered.resize(ranks_);
+  const FormShape one = CollectiveForm(along(1, Pace::kStages), request.topology).shape();
+  for (const std::size_t rounds : {std::size_t{1}, most}) {
+    if (rounds == 1 || most > 1) {
+      forms.emplace_back(
+          in_rounds(one, &trees->reduction, &trees->broadcast, rounds, Pace::kEvenTurns),
+          [along, rounds] { return along(rounds, Pace::kEvenTurns); });
     }
   }
-}
-
-Rank BucketBuilder::neighbour(Rank rank, std::uint32_t dimension, std::uint32_t position) const {
-  std::uint32_t place = 0;
-  for (std::size_t d = 0; d < strides_.size(); ++d) {
-    const bool is_it = d == dimension;
-    place += (is_it ? position : grid_.coordinates[rank.index()][d]) * strides_[d];
-  }
-  return rank_at_[place];
-}
-
-/// Chunks of a part are numbered by the coordinates of their owners in its order of dimensions, so
-/// what a phase divides is contiguous.
-GraphBuilder::Range BucketBuilder::range(const Part& part, std::size_t phase, Rank rank,
-                                         std::uint32_t owner) const {
-  std::uint32_t begin = part.first_chunk;
-  std::uint32_t count = ranks_;
-  for (std::size_t k = 0; k <= phase; ++k) {
-    const std::uint32_t dimension = part.order[k];
-    count /= grid_.dimensions[dimension].size;
-    begin += count * (k == phase ? owner : grid_.coordinates[rank.index()][dimension]);
-  }
-  return {begin, count};
-}
-
-void BucketBuilder::add(Part& part, Phase& state, std::size_t phase, const Hop& hop, Rank src,
-                        bool gathers) {
-  const std::uint32_t dimension = part.order[phase];
-  const std::uint32_t size = grid_.dimensions[dimension].size;
-  const Rank dst = neighbour(src, dimension, hop.to);
-  const GraphBuilder::Range chunks = range(part, phase, src, hop.owner);
-  std::vector<TransferId> after;
-  if (hop.step > 0) {
-    after.push_back(state.arrived[src.index() * size + hop.owner]);
-  }
-  const auto add_all = [&](const std::vector<TransferId>& more) {
-    after.insert(after.end(), more.begin(), more.end());
-  };
-  if (!gathers) {
-    add_all(part.sums[src.index()]);
-  } else if (hop.step == 0) {
-    add_all(part.sums[src.index()]);
-    add_all(part.gathered[src.index()]);
-  }
-  const TransferId id =
-      gathers ? builder_.copy(src, dst, chunks, after) : builder_.reduce(src, dst, chunks, after);
-  state.arrived[dst.index() * size + hop.owner] = id;
-  if (gathers || hop.remaining == 0) {
-    state.at[dst.index()].push_back(id);
-  }
-  if (gathers && is_lossy_) {  // the sender writes too: what it sends, rounded
-    state.at[src.index()].push_back(id);
-  }
-}
-
-void BucketBuilder::run_phase(std::size_t phase, bool gathers) {
-  struct Running {
-    std::vector<Hop> hops;
-    std::size_t next = 0;
-    Phase state;
-  };
-  std::vector<Running> running;
-  for (const Part& part : parts_) {
-    const RankGrid::Dimension& dimension = grid_.dimensions[part.order[phase]];
-    Running& one = running.emplace_back();
-    one.hops =
-        gathers ? gather_hops(dimension, part.forwards) : scatter_hops(dimension, part.forwards);
-    one.state.arrived.resize(std::size_t{ranks_} * dimension.size);
-    one.state.at.resize(ranks_);
-  }
-  bool is_over = false;
-  for (std::uint32_t step = 0; !is_over; ++step) {
-    is_over = true;
-    for (std::size_t p = 0; p < parts_.size(); ++p) {
-      Running& one = running[p];
-      for (; one.next < one.hops.size() && one.hops[one.next].step == step; ++one.next) {
-        const Hop& hop = one.hops[one.next];
-        for (const Rank src : layers_[parts_[p].order[phase]][hop.from]) {
-          add(parts_[p], one.state, phase, hop, src, gathers);
-        }
-      }
-      is_over = is_over && one.next == one.hops.size();
-    }
-  }
-  for (std::size_t p = 0; p < parts_.size(); ++p) {
-    auto& known = gathers ? parts_[p].gathered : parts_[p].sums;
-    for (std::size_t r = 0; r < ranks_; ++r) {
-      const auto& more = running[p].state.at[r];
-      known[r].insert(known[r].end(), more.begin(), more.end());
-    }
-  }
-}
-
-plan::TransferGraph BucketBuilder::build() {
-  const std::size_t phases = grid_.dimensions.size();
-  for (std::size_t phase = 0; phase < phases; ++phase) {
-    run_phase(phase, false);
-  }
-  for (std::size_t phase = phases; phase-- > 0;) {
-    run_phase(phase, true);
-  }
-  return builder_.take();
 }
 
 class Torus final : public ScheduleFamily {
@@ -280,7 +122,32 @@ class Torus final : public ScheduleFamily {
 
   plan::TransferGraph all_reduce(const ScheduleRequest& request) const override {
     const auto found = find_rank_grid(request.topology);
-    return BucketBuilder(std::get<RankGrid>(found), request).build();
+    return make_buckets(std::get<RankGrid>(found), request);
+  }
+
+  std::vector<CollectiveForm> collectives(plan::Collective what,
+                                          const ScheduleRequest& request) const override {
+    std::vector<CollectiveForm> forms;
+    const auto found = find_rank_grid(request.topology);
+    if (!std::holds_alternative<RankGrid>(found)) {
+      return forms;
+    }
+    const auto& grid = std::get<RankGrid>(found);
+    if (what == plan::Collective::kAllReduce) {
+      forms.emplace_back(make_buckets(grid, request), request.topology);
+    }
+    const bool are_alike = are_dimensions_alike(grid, request.topology);
+    if (!are_alike || what != plan::Collective::kAllReduce) {  // else of the usual weights
+      add_balanced_forms(what, grid, request, forms);
+    }
+    if (const RankGrid merged = with_rings_of_four(grid, request.topology);
+        !are_alike && merged.dimensions.size() < grid.dimensions.size()) {
+      add_balanced_forms(what, merged, request, forms);
+    }
+    if (what == plan::Collective::kAllReduce) {
+      add_tree_forms(grid, request, forms);
+    }
+    return forms;
   }
 };
 

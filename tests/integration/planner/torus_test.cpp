@@ -1,10 +1,16 @@
-// The torus family in the simulator, against closed forms of the bucket algorithm.
+// The torus family in the simulator, against closed forms of the bucket algorithm and the exact
+// bounds.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <random>
+#include <string>
+#include <vector>
 
+#include "plan/verifier.hpp"
+#include "planner/fastest_collective.hpp"
 #include "planner/schedule_family.hpp"
 #include "sim/simulator.hpp"
+#include "tests/support/clusters.hpp"
 #include "tests/support/free_devices.hpp"
 #include "tests/support/grids.hpp"
 #include "topology/queries.hpp"
@@ -70,6 +76,40 @@ TEST_CASE("on a torus the bucket algorithm is faster than a ring by its links") 
   };
   CHECK(time("ring", 1 << 28) / time("torus", 1 << 28) >= 3.9);
   CHECK(time("torus", 256) < time("ring", 256) / 3);  // 8 hops instead of 30
+}
+
+/// Simulated time of the family's fastest collective of 1 GiB, over the least that is possible.
+double over_bound(const topology::Topology& topology, plan::Collective what) {
+  constexpr std::int64_t kElements = std::int64_t{1} << 28;
+  const auto costs = sim::make_cost_model(topology, {});
+  const auto found = planner::fastest_collective(
+      planner::schedule_family("torus"),
+      {.what = what, .elements = kElements, .topology = topology, .codecs = {}, .costs = *costs});
+  CHECK(plan::verify(*found.value().graph, &topology).problems == std::vector<std::string>{});
+  const Bandwidth bound = what == plan::Collective::kAllGather
+                              ? topology::allgather_bound(topology).algbw
+                              : topology::reducescatter_bound(topology).algbw;
+  return found->time.seconds() * static_cast<double>(bound.bytes_per_second()) / (4.0 * kElements);
+}
+
+TEST_CASE("halves of the bucket algorithm are near the exact bounds on tori and meshes") {
+  struct Grid {
+    int rows;
+    int columns;
+    bool wrap;
+    double most;
+  };
+  const Grid grid =
+      GENERATE(Grid{8, 8, true, 1.003}, Grid{8, 8, false, 1.003}, Grid{4, 8, true, 1.004},
+               Grid{5, 7, true, 1.004}, Grid{5, 20, true, 1.005}, Grid{4, 12, false, 1.003},
+               Grid{16, 16, true, 1.003}, Grid{16, 16, false, 1.003});
+  const topology::Topology topology = test::grid(grid.rows, grid.columns, grid.wrap);
+  for (const auto what : {plan::Collective::kAllGather, plan::Collective::kReduceScatter}) {
+    const double over = over_bound(topology, what);
+    CAPTURE(grid.rows, grid.columns, grid.wrap, static_cast<int>(what), over);
+    CHECK(over >= 1 - 1e-5);
+    CHECK(over <= grid.most);
+  }
 }
 
 }  // namespace

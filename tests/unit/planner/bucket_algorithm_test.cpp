@@ -1,0 +1,198 @@
+// The bucket algorithm for either half of an all-reduce, and trees on grids: right on every grid,
+// and all links busy alike.
+#include "planner/schedules/bucket_algorithm.hpp"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cstdint>
+#include <random>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "plan/alpha_beta.hpp"
+#include "plan/verifier.hpp"
+#include "planner/forest/forest_schedule.hpp"
+#include "planner/schedules/builder.hpp"
+#include "planner/schedules/grid_shares.hpp"
+#include "planner/schedules/grid_trees.hpp"
+#include "tests/support/clusters.hpp"
+#include "tests/support/grids.hpp"
+#include "topology/queries.hpp"
+
+namespace rackrail::planner {
+namespace {
+
+using plan::Collective;
+using test::Side;
+using topology::Topology;
+
+constexpr Collective kAll[] = {Collective::kAllGather, Collective::kReduceScatter,
+                               Collective::kAllReduce};
+
+Topology shuffled_grid(const std::vector<Side>& sides) {
+  constexpr std::uint32_t kSeed = 11;
+  std::mt19937 random(kSeed);
+  return test::grid(sides, random);
+}
+
+RankGrid grid_of(const Topology& topology) { return std::get<RankGrid>(find_rank_grid(topology)); }
+
+const std::vector<std::vector<Side>> kGrids = {{{2, false}},
+                                               {{6, false}},
+                                               {{5, true}},
+                                               {{4, true}, {8, true}},
+                                               {{3, true}, {7, true}},
+                                               {{5, true}, {3, false}},
+                                               {{4, false}, {3, false}},
+                                               {{9, false}, {3, false}},
+                                               {{3, true}, {2, false}, {5, true}}};
+
+/// Bytes of a buffer of one byte that a link carries, at most, over its bytes in a second.
+double busiest(const plan::TransferGraph& graph, const Topology& topology) {
+  const auto rate = static_cast<double>(topology.link(LinkId(0U)).bandwidth.bytes_per_second());
+  return plan::alpha_beta(graph, topology).seconds_per_element / 4 * rate;
+}
+
+TEST_CASE("halves of the bucket algorithm are right on every grid, whatever the blocks") {
+  for (const std::vector<Side>& sides : kGrids) {
+    const Topology topology = shuffled_grid(sides);
+    topology::Router router(topology);
+    const RankGrid grid = grid_of(topology);
+    for (const Collective what : kAll) {
+      for (const std::uint32_t growth : {0U, 4U, 2U}) {
+        for (const char* codec : {"none", "fp16"}) {
+          INFO(topology.rank_count() << " ranks, " << static_cast<int>(what) << ", blocks grow by "
+                                     << growth << ", " << codec);
+          const plan::Codec used = plan::parse_codec(codec);
+          const BucketOptions options{what, bucket_weights(grid, topology), growth};
+          const auto graph = make_buckets(grid, {topology, router, {used, used}}, options);
+          CHECK(plan::verify(graph, &topology).problems == std::vector<std::string>{});
+          CHECK(graph.transfers().size() == bucket_transfers(grid, options));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("halves of the bucket algorithm load links of unlike dimensions as little as can be") {
+  // An all-gather brings all but its own range to every rank over each of its links, on a mesh over
+  // two at a corner.
+  struct Case {
+    Topology topology;
+    double links;
+  };
+  for (const auto& [topology, links] : {Case{shuffled_grid({{3, true}, {7, true}}), 4},
+                                        Case{shuffled_grid({{4, true}, {8, true}}), 4},
+                                        Case{shuffled_grid({{3, true}, {5, true}, {7, true}}), 6},
+                                        Case{shuffled_grid({{9, false}, {3, false}}), 2},
+                                        Case{shuffled_grid({{4, false}, {4, false}}), 2},
+                                        Case{shuffled_grid({{3, true}, {5, false}}), 3}}) {
+    const auto ranks = static_cast<double>(topology.rank_count());
+    const RankGrid grid = grid_of(topology);
+    topology::Router router(topology);
+    for (const Collective what : {Collective::kAllGather, Collective::kReduceScatter}) {
+      for (const std::uint32_t growth : {0U, 2U}) {
+        const auto graph = make_buckets(grid, {topology, router, {}},
+                                        {what, bucket_weights(grid, topology), growth});
+        CAPTURE(ranks, links, growth);
+        CHECK(busiest(graph, topology) == Approx((ranks - 1) / ranks / links).epsilon(1e-3));
+      }
+    }
+  }
+}
+
+TEST_CASE("slow dimensions have less to carry") {
+  Topology topology("mesh of two kinds of cables");
+  for (const char* name : {"a", "b", "c", "d"}) {
+    topology.add_rank(topology.add_node({.name = name, .kind = topology::NodeKind::kGpu}));
+  }
+  const auto join = [&](std::uint32_t a, std::uint32_t b, Bandwidth rate) {
+    topology.add_duplex_link({.from = topology.node_of(Rank(a)),
+                              .to = topology.node_of(Rank(b)),
+                              .bandwidth = rate,
+                              .latency = 1_us});
+  };
+  join(0, 1, 10_GBps);
+  join(2, 3, 10_GBps);
+  join(0, 2, 5_GBps);
+  join(1, 3, 5_GBps);
+  const RankGrid grid = grid_of(topology);
+  topology::Router router(topology);
+  const auto time = [&](const std::vector<std::uint32_t>& weights) {
+    const auto graph =
+        make_buckets(grid, {topology, router, {}}, {Collective::kAllGather, weights});
+    return plan::alpha_beta(graph, topology).seconds_per_element / 4;
+  };
+  // Half of the buffer must enter each side of the slow cables, and they have a quarter of it each.
+  CHECK(time({1, 1}) == Approx(0.375 / 5e9).epsilon(1e-3));
+  CHECK(time(bucket_weights(grid, topology)) == Approx(0.25 / 5e9).epsilon(1e-3));
+}
+
+TEST_CASE("shares that keep dimensions equally busy are found, by some of the parts if need be") {
+  CHECK(balanced_shares({{1, 1}, {1, 1}}) == std::vector<double>{0.5, 0.5});
+  const auto shares = balanced_shares({{3, 1}, {1, 2}});
+  CHECK(shares[0] == Approx(1.0 / 3));
+  CHECK(shares[1] == Approx(2.0 / 3));
+  CHECK(balanced_shares({{4, 3}, {1, 2}}) == std::vector<double>{0, 1});
+  const auto three = balanced_shares({{5, 1, 1}, {1, 5, 1}, {1, 1, 5}});
+  CHECK(three[2] == Approx(1.0 / 3));
+}
+
+TEST_CASE("trees on a grid are right, and all links of a square mesh are busy alike") {
+  for (const std::vector<Side>& sides : kGrids) {
+    const Topology topology = shuffled_grid(sides);
+    topology::Router router(topology);
+    const RankGrid grid = grid_of(topology);
+    const ScheduleRequest request{topology, router, {}};
+    const AllReduceForests trees = grid_trees(grid, request);
+    CHECK(trees.broadcast.trees.size() == grid_tree_count(grid));
+    CAPTURE(topology.rank_count());
+    for (const Pace pace : {Pace::kStages, Pace::kEvenTurns}) {
+      const auto graph = all_reduce_along(trees.reduction, trees.broadcast, request, 2, pace);
+      CHECK(plan::verify(graph, &topology).problems == std::vector<std::string>{});
+    }
+  }
+  for (const std::uint32_t side : {3U, 6U}) {
+    const Topology topology = shuffled_grid({{side, false}, {side, false}});
+    topology::Router router(topology);
+    const ScheduleRequest request{topology, router, {}};
+    const AllReduceForests trees = grid_trees(grid_of(topology), request);
+    const auto graph =
+        all_reduce_along(trees.reduction, trees.broadcast, request, 1, Pace::kStages, "torus");
+    CHECK(graph.name() == "torus");
+    CHECK(busiest(graph, topology) == Approx((side + 1) / (2.0 * side)).epsilon(1e-3));
+  }
+  // 2(N − 1) moves over 2(a(b − 1) + b(a − 1)) links.
+  const Topology topology = shuffled_grid({{8, false}, {3, false}});
+  topology::Router router(topology);
+  const ScheduleRequest request{topology, router, {}};
+  const AllReduceForests trees = grid_trees(grid_of(topology), request);
+  const auto graph = all_reduce_along(trees.reduction, trees.broadcast, request, 1, Pace::kStages);
+  CHECK(busiest(graph, topology) == Approx(46.0 / (2 * (8 * 2 + 3 * 7))).epsilon(1e-3));
+}
+
+TEST_CASE("the torus family offers halves, and blocks only where dimensions are unlike") {
+  const auto forms_of = [](const Topology& topology, Collective what, std::size_t most) {
+    topology::Router router(topology);
+    const auto forms = schedule_family("torus").collectives(
+        what, {.topology = topology, .router = router, .codecs = {}, .most_transfers = most});
+    for (const CollectiveForm& form : forms) {
+      CHECK(form.graph().collective() == what);
+    }
+    return forms.size();
+  };
+  for (const Collective what : {Collective::kAllGather, Collective::kReduceScatter}) {
+    CHECK(forms_of(shuffled_grid({{5, true}, {5, true}}), what, 100'000) == 1);
+    CHECK(forms_of(shuffled_grid({{5, true}, {7, true}}), what, 100'000) == 3);
+    CHECK(forms_of(shuffled_grid({{5, true}, {7, true}}), what, 1'000) == 1);
+  }
+  // A side of four is two dimensions of two, or a ring.
+  CHECK(forms_of(shuffled_grid({{4, true}, {4, true}}), Collective::kAllGather, 100'000) == 1);
+  CHECK(forms_of(shuffled_grid({{4, true}, {8, true}}), Collective::kAllGather, 100'000) == 6);
+  CHECK(forms_of(shuffled_grid({{5, true}, {5, true}}), Collective::kAllReduce, 100'000) == 1);
+  CHECK(forms_of(shuffled_grid({{5, true}, {7, true}}), Collective::kAllReduce, 100'000) == 4);
+}
+
+}  // namespace
+}  // namespace rackrail::planner
