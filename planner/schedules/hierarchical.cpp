@@ -19,11 +19,12 @@
 // level by level (planner/schedules/nested_groups.hpp).
 //
 // One collective that runs alone may also go along rings of groups (group_rings.hpp), which fill
-// links better where ranks are very many; reduce-scatter and all-gather do so, or level by level.
-// Where some groups are slow on some lines, all-reduces pass these by (bypass_rings.hpp) or spare
-// their links (uneven_rings.hpp), or, between two groups, go round them (relayed_exchange.hpp);
-// where lines are narrow between racks, they cross on others (crossed_racks.hpp). Or it goes as
-// above in several rounds, which overlap (group_exchange.hpp).
+// links better where ranks are very many, or along rings of rings (group_grids.hpp), which are
+// fewer hops; reduce-scatter and all-gather do so, or level by level. Where some groups are slow on
+// some lines, all-reduces pass these by (bypass_rings.hpp) or spare their links (uneven_rings.hpp),
+// or, between two groups, go round them (relayed_exchange.hpp); where lines are narrow between
+// racks, they cross on others (crossed_racks.hpp). Or it goes as above in several rounds, which
+// overlap (group_exchange.hpp).
 //
 // Groups of several sizes have as many lines l as each size divides, so that the members of a group
 // have equally many: line l is at member l mod g of a group of g. Where that were more than eight
@@ -40,6 +41,7 @@
 #include "planner/schedules/bypass_rings.hpp"
 #include "planner/schedules/crossed_racks.hpp"
 #include "planner/schedules/group_exchange.hpp"
+#include "planner/schedules/group_grids.hpp"
 #include "planner/schedules/group_rings.hpp"
 #include "planner/schedules/nested_groups.hpp"
 #include "planner/schedules/relayed_exchange.hpp"
@@ -166,6 +168,7 @@ class Hierarchical final : public ScheduleFamily {
                                           const ScheduleRequest& request) const override {
     // Ever more transfers, then fewer: series of their own (DivisionSearch).
     std::vector<CollectiveForm> forms = group_ring_forms(what, request);
+    std::ranges::move(group_grid_forms(what, request), std::back_inserter(forms));
     if (what != plan::Collective::kAllReduce) {
       for (plan::TransferGraph& graph : nested_collectives(what, request)) {
         forms.emplace_back(std::move(graph), request.topology);

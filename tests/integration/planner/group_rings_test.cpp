@@ -1,4 +1,4 @@
-// Large collectives on 128 ranks, simulated, against the exact bounds.
+// Large collectives on 128 ranks, simulated, against the exact bounds, and smaller ones by grids.
 #include <catch2/catch.hpp>
 #include <cstdint>
 #include <optional>
@@ -6,6 +6,7 @@
 
 #include "planner/fastest_collective.hpp"
 #include "planner/schedule_family.hpp"
+#include "planner/schedules/group_grids.hpp"
 #include "sim/simulator.hpp"
 #include "tests/support/clusters.hpp"
 #include "topology/linear_program.hpp"
@@ -53,6 +54,28 @@ TEST_CASE("one slow NIC of 96 holds up its rail only") {
   const Topology topology = test::boxes_with_nics(nics, 8);
   CHECK(over_optimum("hierarchical", topology, Collective::kAllReduce,
                      topology::joint_allreduce_bound(topology).algbw) <= 1.010);
+}
+
+// 15 hops along one ring are 6 along rings of four, or 5.
+TEST_CASE("4 MiB between 16 boxes on rails go faster along rings within rings than along one") {
+  const Topology topology = test::boxes(16, 8);
+  constexpr std::int64_t kFew = std::int64_t{1} << 20;
+  topology::Router router(topology);
+  const auto costs = sim::make_cost_model(topology, {});
+  for (const Collective what :
+       {Collective::kAllGather, Collective::kReduceScatter, Collective::kAllReduce}) {
+    const auto time = [&](const plan::TransferGraph& graph) {
+      return sim::simulate_collective(graph, kFew, kFew, topology, {}).time.seconds();
+    };
+    const ScheduleRequest request{topology, router, {}};
+    const double along_one = time(make_group_rings(what, request, 1));
+    CHECK(time(make_group_grid(what, request, {4, 4}, 1)) < 0.75 * along_one);
+    CHECK(time(make_group_grid(what, request, {2, 2, 4}, 1)) < 0.7 * along_one);
+    const auto found = fastest_collective(
+        schedule_family("hierarchical"),
+        {.what = what, .elements = kFew, .topology = topology, .codecs = {}, .costs = *costs});
+    CHECK(found.value().time.seconds() < 0.7 * along_one);
+  }
 }
 
 }  // namespace

@@ -1,0 +1,117 @@
+// Rings of groups within rings: right on every grid, as much over links as one ring, in fewer hops.
+#include "planner/schedules/group_grids.hpp"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <string>
+#include <vector>
+
+#include "plan/alpha_beta.hpp"
+#include "plan/verifier.hpp"
+#include "tests/support/clusters.hpp"
+
+namespace rackrail::planner {
+namespace {
+
+using plan::Collective;
+using topology::Topology;
+
+constexpr Collective kAll[] = {Collective::kAllGather, Collective::kReduceScatter,
+                               Collective::kAllReduce};
+
+TEST_CASE("grids of groups are right, whatever their sides, pieces and ways") {
+  struct Case {
+    Topology topology;
+    GridSides sides;
+  };
+  for (const auto& [topology, sides] :
+       {Case{test::boxes(4, 8), {2, 2}}, Case{test::boxes(6, 2), {3, 2}},
+        Case{test::boxes(6, 2), {2, 3}}, Case{test::boxes(8, 8), {2, 2, 2}},
+        Case{test::boxes(3, 2), {3}}, Case{test::clos({1, 4, 7, 2}, 2), {2, 2}},
+        Case{test::pcie_hosts(12), {3, 2, 2}}}) {
+    topology::Router router(topology);
+    const ScheduleRequest request{topology, router, {}};
+    REQUIRE_FALSE(refuse_group_rings(topology, request.codecs));
+    for (const Collective what : kAll) {
+      for (const std::size_t pieces : {1U, 2U, 3U}) {
+        for (const RingWays ways : {RingWays::kOne, RingWays::kBoth}) {
+          INFO(topology.name() << ", " << static_cast<int>(what) << " in " << pieces);
+          const auto graph = make_group_grid(what, request, sides, pieces, ways);
+          CHECK(plan::verify(graph, &topology).problems == std::vector<std::string>{});
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("a grid of groups sends as much as one ring, in fewer transfers one after the other") {
+  const Topology topology = test::boxes(16, 8);
+  topology::Router router(topology);
+  const ScheduleRequest request{topology, router, {}};
+  for (const Collective what : kAll) {
+    const auto ring = make_group_rings(what, request, 1);
+    const auto grid = make_group_grid(what, request, {4, 4}, 1);
+    CHECK(plan::alpha_beta(grid, topology).seconds_per_element ==
+          Approx(plan::alpha_beta(ring, topology).seconds_per_element));
+    // 6 hops instead of 15, and as many again of an all-reduce.
+    const std::size_t fewer = what == Collective::kAllReduce ? 18 : 9;
+    CHECK(plan::verify(grid, nullptr).depth + fewer <= plan::verify(ring, nullptr).depth);
+    CHECK(3 * grid.transfers().size() < 2 * ring.transfers().size());
+  }
+}
+
+TEST_CASE("sides of grids have few hops, and are within racks") {
+  CHECK(group_grid_sides(test::boxes(16, 8)) == std::vector<GridSides>{{4, 4}, {2, 8}, {2, 2, 4}});
+  CHECK(group_grid_sides(test::boxes(15, 8)) == std::vector<GridSides>{{3, 5}});
+  CHECK(group_grid_sides(test::h100_128x8()) ==
+        std::vector<GridSides>{{8, 16}, {4, 32}, {4, 4, 8}});
+  // Rings of six would leave racks of four.
+  const Topology racks = test::rail_racks({.racks = 6, .hosts = 4, .gpus = 4});
+  CHECK(group_grid_sides(racks) == std::vector<GridSides>{{4, 6}, {2, 12}, {2, 4, 3}});
+}
+
+TEST_CASE("a prime number of groups, or few, have no grid") {
+  CHECK(group_grid_sides(test::boxes(11, 8)).empty());
+  CHECK(group_grid_sides(test::boxes(4, 8)).empty());
+  const Topology topology = test::boxes(11, 8);
+  topology::Router router(topology);
+  CHECK(group_grid_forms(
+            Collective::kAllGather,
+            {.topology = topology, .router = router, .codecs = {}, .is_of_one_size = true})
+            .empty());
+}
+
+TEST_CASE("what grids of groups are like is known before they are made") {
+  const Topology topology = test::boxes(12, 4);
+  topology::Router router(topology);
+  const ScheduleRequest request{.topology = topology,
+                                .router = router,
+                                .codecs = {},
+                                .most_rounds = 4,
+                                .is_of_one_size = true};
+  for (const Collective what : kAll) {
+    const auto forms = group_grid_forms(what, request);
+    // In one, two and four pieces; of two sides, of others, and of three.
+    REQUIRE(forms.size() == 9);
+    for (const CollectiveForm& form : forms) {
+      const FormShape known = form.shape();
+      const CollectiveForm made(form.graph(), topology);
+      CHECK(known.transfers == made.shape().transfers);
+      CHECK(known.largest_share == Approx(made.shape().largest_share));
+      for (const std::int64_t elements : {1'000, 1'000'000, 1'000'000'000}) {
+        const Duration exact = made.shape().bound->at_least(elements);
+        CHECK(known.bound->at_least(elements) <= exact);
+        CHECK(known.bound->at_least(elements).seconds() >= 0.99 * exact.seconds() - 1e-6);
+      }
+    }
+  }
+  // Not in tables of many sizes, and not with codecs, which would round at every stage.
+  CHECK(group_grid_forms(Collective::kAllGather, {topology, router, {}}).empty());
+  const plan::Codec fp16 = plan::parse_codec("fp16");
+  ScheduleRequest rounded = request;
+  rounded.codecs = {fp16, fp16};
+  CHECK(group_grid_forms(Collective::kAllGather, rounded).empty());
+}
+
+}  // namespace
+}  // namespace rackrail::planner
