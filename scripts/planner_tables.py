@@ -241,7 +241,7 @@ two racks of two boxes of 8 on four leaves with two cables each, of which one is
     Table(r"\w+/", """
 And with more than 512 ranks, where no forest has the trees that the bound asks for: over the exact bound, or, of
 all-reduces whose joint optimum is not known, over what cuts and partitions allow, which may be out of reach
-([notes](planner-notes.md#above-512-ranks)).""",
+(`long_torus_1024`: 16 × 64; [notes](planner-notes.md#above-512-ranks)).""",
           ("case", "ranks", "over it", "it is", "family", "met"), large_cells,
           title="Above 512 ranks")))
 

@@ -79,16 +79,13 @@ TEST_CASE("on a torus the bucket algorithm is faster than a ring by its links") 
 }
 
 /// Simulated time of the family's fastest collective of 1 GiB, over the least that is possible.
-double over_bound(const topology::Topology& topology, plan::Collective what) {
+double over_bound(const topology::Topology& topology, plan::Collective what, Bandwidth bound) {
   constexpr std::int64_t kElements = std::int64_t{1} << 28;
   const auto costs = sim::make_cost_model(topology, {});
   const auto found = planner::fastest_collective(
       planner::schedule_family("torus"),
       {.what = what, .elements = kElements, .topology = topology, .codecs = {}, .costs = *costs});
   CHECK(plan::verify(*found.value().graph, &topology).problems == std::vector<std::string>{});
-  const Bandwidth bound = what == plan::Collective::kAllGather
-                              ? topology::allgather_bound(topology).algbw
-                              : topology::reducescatter_bound(topology).algbw;
   return found->time.seconds() * static_cast<double>(bound.bytes_per_second()) / (4.0 * kElements);
 }
 
@@ -105,11 +102,26 @@ TEST_CASE("halves of the bucket algorithm are near the exact bounds on tori and 
                Grid{16, 16, true, 1.003}, Grid{16, 16, false, 1.003});
   const topology::Topology topology = test::grid(grid.rows, grid.columns, grid.wrap);
   for (const auto what : {plan::Collective::kAllGather, plan::Collective::kReduceScatter}) {
-    const double over = over_bound(topology, what);
+    const double over = over_bound(topology, what,
+                                   what == plan::Collective::kAllGather
+                                       ? topology::allgather_bound(topology).algbw
+                                       : topology::reducescatter_bound(topology).algbw);
     CAPTURE(grid.rows, grid.columns, grid.wrap, static_cast<int>(what), over);
     CHECK(over >= 1 - 1e-5);
     CHECK(over <= grid.most);
   }
+}
+
+TEST_CASE(
+    "an all-reduce along trees on a mesh is near the joint optimum, which halves are far from") {
+  const topology::Topology topology = test::grid(9, 9, false);
+  // Partitions into single ranks allow no more: 2 * 80 moves of each element over 4 * 9 * 8 links.
+  const Bandwidth optimum(std::int64_t{1'000'000'000} * 9 * 4 * 8 / (2 * 80));
+  CHECK(topology::joint_allreduce_bound(topology).algbw <= optimum + Bandwidth(1'000));
+  const double over = over_bound(topology, plan::Collective::kAllReduce, optimum);
+  CAPTURE(over);
+  CHECK(over >= 1 - 1e-5);
+  CHECK(over <= 1.012);
 }
 
 }  // namespace
