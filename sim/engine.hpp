@@ -37,6 +37,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -370,8 +371,8 @@ class Engine {
   std::vector<Channel> channels_;
   /// By LaneKind: the first channel of each (src, dst) pair.
   std::array<std::unordered_map<std::uint64_t, std::uint32_t>, 3> channel_ids_;
-  /// The further ones of a pair, by the number of their route.
-  std::map<std::pair<std::uint64_t, std::uint32_t>, std::uint32_t> further_channels_;
+  /// The further ones of a pair, by kind and the number of their route.
+  std::map<std::tuple<std::uint64_t, LaneKind, std::uint32_t>, std::uint32_t> further_channels_;
   std::vector<Dependent> scratch_;
   struct FreedAddition {
     std::uint32_t run;

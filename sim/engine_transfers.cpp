@@ -92,10 +92,11 @@ std::uint32_t Engine::channel_of(std::uint64_t pair, LaneKind kind, std::uint32_
   if (channels_[found->second].route == route) {
     return found->second;
   }
-  const auto further = further_channels_.find({pair, route});
+  const std::tuple place(pair, kind, route);
+  const auto further = further_channels_.find(place);
   return further != further_channels_.end()
              ? further->second
-             : further_channels_.emplace(std::pair(pair, route), new_channel(route)).first->second;
+             : further_channels_.emplace(place, new_channel(route)).first->second;
 }
 
 // Lets a lane compete for its channel.

@@ -29,7 +29,9 @@ std::vector<RouteId> distinct_trees(const plan::InNetwork& in_network) {
   std::map<std::vector<LinkId>, RouteId> known;
   std::vector<RouteId> first;
   for (const plan::InNetwork::Tree& tree : in_network.trees()) {
-    first.push_back(known.emplace(tree.links, RouteId(first.size())).first->second);
+    std::vector<LinkId> links = tree.links;
+    std::sort(links.begin(), links.end());
+    first.push_back(known.emplace(std::move(links), RouteId(first.size())).first->second);
   }
   return first;
 }

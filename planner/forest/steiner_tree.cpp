@@ -176,7 +176,8 @@ std::optional<SteinerTree> SteinerTrees::improved(std::uint32_t root,
     return true;
   };
   std::size_t in_vain = 0;  // vertices in a row
-  for (std::size_t i = 0; in_vain < others.size(); i = (i + 1) % others.size()) {
+  for (std::size_t i = 0; in_vain < others.size() && work_ < most_work_;
+       i = (i + 1) % others.size()) {
     const std::uint32_t v = others[i];
     bool is_better = is_cheaper(v, v);
     for (std::size_t j = 0; others.size() <= kMostSwapped && j < others.size(); ++j) {

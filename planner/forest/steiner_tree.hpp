@@ -6,14 +6,15 @@
 // one (arborescence.hpp), less those at which it ends.
 //
 // Method. All choices are tried where six vertices may be passed at most, which is exact. Among
-// more, one vertex is added, left out or put in another's place as long as the tree gets cheaper,
-// beginning with those of the last tree, which differ little from one root to the next, and for the
-// first root at other prices with all.
+// more, one vertex is added, left out or, among up to twelve, put in another's place as long as the
+// tree gets cheaper and there is work left, beginning with those of the last tree, which differ
+// little from one root to the next, and for the first root at other prices with all.
 //
 // Complexity: a spanning tree for each choice that is looked at.
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <vector>
 
@@ -31,7 +32,10 @@ struct SteinerTree {
 
 class SteinerTrees {
  public:
-  SteinerTrees(std::size_t terminals, std::size_t size) : terminals_(terminals), size_(size) {}
+  /// Beyond `most_work`, trees are no longer improved.
+  SteinerTrees(std::size_t terminals, std::size_t size,
+               double most_work = std::numeric_limits<double>::infinity())
+      : terminals_(terminals), size_(size), most_work_(most_work) {}
 
   /// None where the root, which is a terminal, does not reach all others.
   std::optional<SteinerTree> cheapest(std::uint32_t root, const std::vector<PricedArc>& arcs);
@@ -59,6 +63,7 @@ class SteinerTrees {
 
   std::size_t terminals_;
   std::size_t size_;
+  double most_work_;
   Choice last_;
   bool is_new_ = true;
   double work_ = 0;

@@ -127,8 +127,8 @@ class PairSearch {
   explicit PairSearch(const topology::Topology& topology)
       : topology_(topology),
         ways_{SwitchWays(topology, false), SwitchWays(topology, true)},
-        trees_{SteinerTrees(topology.rank_count(), ways_[0].size()),
-               SteinerTrees(topology.rank_count(), ways_[1].size())} {}
+        trees_{SteinerTrees(topology.rank_count(), ways_[0].size(), kMostTreeWork),
+               SteinerTrees(topology.rank_count(), ways_[1].size(), kMostTreeWork)} {}
 
   /// From now on pairs are the cheapest at these prices; unless `is_strict`, those that pass few
   /// ranks and few links are a little cheaper.
@@ -163,7 +163,7 @@ class PairSearch {
     return pair;
   }
 
-  double work() const { return trees_[0].work() + trees_[1].work(); }
+  bool is_spent() const { return trees_[0].work() + trees_[1].work() > kMostTreeWork; }
 
  private:
   /// Of a tree, whose price does not know that ways may meet at switches that cannot part them:
@@ -175,7 +175,8 @@ class PairSearch {
     std::vector<SwitchOperation> best;
     double least = std::numeric_limits<double>::infinity();
     bool is_whole = false;
-    for (std::size_t i = 0; i <= topology_.rank_count() && !is_whole; ++i) {
+    for (std::size_t i = 0; i <= topology_.rank_count() && !is_whole && (i == 0 || !is_spent());
+         ++i) {
       const auto tree = trees_[half].cheapest(root.value(), arcs);
       if (!tree) {
         break;
@@ -243,8 +244,12 @@ class SwitchPacker {
     return price_pairs();
   }
 
-  SwitchPacking take() {
+  /// None where no pair has a rate.
+  std::optional<SwitchPacking> take() {
     const std::vector<double> rates = few_rates();
+    if (std::ranges::all_of(rates, [](double rate) { return rate <= 0; })) {
+      return std::nullopt;
+    }
     const std::vector<std::int64_t> units = units_of(rates);
     SwitchPacking packing;
     std::vector<double> load(capacity_.size());
@@ -283,7 +288,7 @@ class SwitchPacker {
       since = *rate > before * (1 + kWorthLooking) ? 0 : since + 1;
       before = since == 0 ? *rate : before;
       if (*rate >= (rows_.size() <= kFewPairs ? kNearEnough : kNearEnoughOfMany) * enough_ ||
-          since > kPricingPatience || search_.work() > kMostTreeWork) {
+          since > kPricingPatience || search_.is_spent() || rows_.size() >= kMostPairs) {
         return true;
       }
       if (!add_cheaper_pairs(is_strict)) {
@@ -322,7 +327,7 @@ class SwitchPacker {
     const std::size_t ranks = topology_.rank_count();
     const std::size_t before = rows_.size();
     for (std::size_t i = 0; i < ranks; ++i) {
-      if (i >= kMostRootsAtOnce && rows_.size() > before) {
+      if (search_.is_spent() || (i >= kMostRootsAtOnce && rows_.size() > before)) {
         break;
       }
       look_for(Rank(next_root_), prices, 1 - kCheaperPair);
@@ -430,7 +435,7 @@ class SwitchPacker {
 std::optional<SwitchPacking> pack_switch_trees(const topology::Topology& topology,
                                                Bandwidth enough) {
   if (!LinearProgram::is_available() || topology.rank_count() > kMostRanksOfSwitchTrees ||
-      topology.rank_count() < 2) {
+      topology.rank_count() < 2 || topology.link_count() > kMostLinksOfSwitchTrees) {
     return std::nullopt;
   }
   SwitchPacker packer(topology);

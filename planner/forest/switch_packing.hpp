@@ -37,9 +37,12 @@ struct SwitchPacking {
 
 /// Beyond, searches take too long.
 inline constexpr std::size_t kMostRanksOfSwitchTrees = 64;
+inline constexpr std::size_t kMostLinksOfSwitchTrees = 4096;
 
-/// Looked for until so many bytes per second are reached, which the bound says are possible at
-/// most. None above kMostRanksOfSwitchTrees ranks, where ranks do not reach each other, or the
+/// Looked for until nearly so many bytes per second are reached (99.8 %; 99 % where that takes very
+/// many pairs), which the bound says are possible at most, nothing better was found for long, or a
+/// limit of work is reached. None above kMostRanksOfSwitchTrees ranks or kMostLinksOfSwitchTrees
+/// links, where ranks do not reach each other, or the
 /// build has no solver.
 std::optional<SwitchPacking> pack_switch_trees(const topology::Topology& topology,
                                                Bandwidth enough);

@@ -17,6 +17,7 @@ namespace {
 constexpr std::size_t kMostDimensionsBalanced = 5;
 constexpr double kWorthUnequalShares = 1e-6;  // of the time
 constexpr double kMeanWeight = 4096;
+constexpr double kSingular = 1e-12;  // a pivot, of rows whose largest entry is 1
 
 using Rows = std::vector<std::vector<double>>;
 
@@ -28,7 +29,7 @@ std::optional<std::vector<double>> solved(Rows rows) {
     const auto pivot = std::max_element(
         rows.begin() + static_cast<std::ptrdiff_t>(column), rows.end(),
         [&](const auto& a, const auto& b) { return std::abs(a[column]) < std::abs(b[column]); });
-    if (std::abs((*pivot)[column]) < 1e-12) {
+    if (std::abs((*pivot)[column]) < kSingular) {
       return std::nullopt;
     }
     std::swap(*pivot, rows[column]);
@@ -149,11 +150,20 @@ std::vector<double> dimension_rates(const RankGrid& grid, const topology::Topolo
   return rates;
 }
 
-std::vector<double> balanced_shares(const std::vector<std::vector<double>>& times) {
+std::vector<double> balanced_shares(std::vector<std::vector<double>> times) {
   const std::size_t n = times.size();
   std::vector<double> best(n, 1 / static_cast<double>(n));
-  if (n > kMostDimensionsBalanced) {
+  double longest = 0;
+  for (const auto& of_part : times) {
+    longest = std::max(longest, *std::ranges::max_element(of_part));
+  }
+  if (n > kMostDimensionsBalanced || longest <= 0) {
     return best;
+  }
+  for (auto& of_part : times) {
+    for (double& time : of_part) {
+      time /= longest;  // whatever the unit, singular is singular
+    }
   }
   double least = time_with(times, best);
   for (std::uint32_t of_parts = (1U << n) - 1; of_parts > 0; --of_parts) {

@@ -20,7 +20,7 @@ std::vector<double> dimension_rates(const RankGrid& grid, const topology::Topolo
 
 /// Shares that sum to 1, by part, of times by part and dimension, as many of either. Equal ones
 /// where none are better, and with more than five dimensions.
-std::vector<double> balanced_shares(const std::vector<std::vector<double>>& times);
+std::vector<double> balanced_shares(std::vector<std::vector<double>> times);
 
 /// For BucketOptions::weights, in lowest terms: of an all-gather or reduce-scatter, or both.
 std::vector<std::uint32_t> bucket_weights(const RankGrid& grid, const topology::Topology& topology);

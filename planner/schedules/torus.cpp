@@ -71,6 +71,9 @@ void add_balanced_forms(plan::Collective what, const RankGrid& grid, const Sched
                         std::vector<CollectiveForm>& forms) {
   const bool are_alike = are_dimensions_alike(grid, request.topology);
   BucketOptions options{what, bucket_weights(grid, request.topology)};
+  if (bucket_transfers(grid, options) > kMostPlannedTransfers) {
+    return;
+  }
   forms.emplace_back(make_buckets(grid, request, options), request.topology);
   const std::uint64_t most =
       request.is_of_one_size ? kMostPlannedTransfers : request.most_transfers;

@@ -132,6 +132,8 @@ TEST_CASE("slow dimensions have less to carry") {
 TEST_CASE("shares that keep dimensions equally busy are found, by some of the parts if need be") {
   CHECK(balanced_shares({{1, 1}, {1, 1}}) == std::vector<double>{0.5, 0.5});
   const auto shares = balanced_shares({{3, 1}, {1, 2}});
+  const auto of_nanoseconds = balanced_shares({{3e-13, 1e-13}, {1e-13, 2e-13}});
+  CHECK(of_nanoseconds[0] == Approx(shares[0]));
   CHECK(shares[0] == Approx(1.0 / 3));
   CHECK(shares[1] == Approx(2.0 / 3));
   CHECK(balanced_shares({{4, 3}, {1, 2}}) == std::vector<double>{0, 1});

@@ -73,9 +73,14 @@ TEST_CASE("few trees have nearly what all have, and none is too thin") {
   REQUIRE(packing.has_value());
   CHECK(packing->pairs.size() <= t.link_count());
   CHECK(rate(packing->algbw) <= rate(bound));
+  CHECK(rate(packing->algbw) >= 0.99 * rate(bound));
+  std::int64_t all = 0;
+  std::int64_t thinnest = packing->pairs.front().units;
   for (const SwitchPair& pair : packing->pairs) {
-    CHECK(pair.units > 0);
+    all += pair.units;
+    thinnest = std::min(thinnest, pair.units);
   }
+  CHECK(thinnest * 2000 > all);
 }
 
 TEST_CASE("what is good enough ends the search") {
