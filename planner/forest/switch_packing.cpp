@@ -423,8 +423,10 @@ class SwitchPacker {
   std::vector<SwitchPair> pairs_;
   std::vector<LinearProgram::Terms> rows_;  // by pair: its loads
   std::set<LinearProgram::Terms> known_;    // the same
-  std::vector<double> best_;                // prices that proved least, the cheapest pair at 1
-  double bound_ = 0;                        // what they prove, where cheapest pairs are that
+  // Prices at which all resources cost least, the cheapest pair that was found at 1; and that cost,
+  // which proves nothing unless all roots were looked at: others may have cheaper pairs.
+  std::vector<double> best_;
+  double bound_ = 0;
   double cheapest_ = std::numeric_limits<double>::infinity();  // at the prices looked at last
   double enough_ = 0;
   std::size_t next_root_ = 0;

@@ -10,6 +10,7 @@
 #include "plan/alpha_beta.hpp"
 #include "plan/verifier.hpp"
 #include "tests/support/clusters.hpp"
+#include "tests/support/form_checks.hpp"
 
 namespace rackrail::planner {
 namespace {
@@ -54,15 +55,7 @@ TEST_CASE("what rings of groups are like is known before they are made") {
     const auto forms = group_ring_forms(what, request);
     REQUIRE(forms.size() > 3);
     for (const CollectiveForm& form : forms) {
-      const FormShape known = form.shape();
-      const CollectiveForm made(form.graph(), topology);
-      CHECK(known.transfers == made.shape().transfers);
-      CHECK(known.largest_share == Approx(made.shape().largest_share));
-      for (const std::int64_t elements : {1'000, 1'000'000, 1'000'000'000}) {
-        const Duration exact = made.shape().bound->at_least(elements);
-        CHECK(known.bound->at_least(elements) <= exact);
-        CHECK(known.bound->at_least(elements).seconds() >= 0.99 * exact.seconds() - 1e-6);
-      }
+      check_shape(form, topology);
     }
   }
 }
