@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "base/error.hpp"
@@ -10,6 +11,7 @@
 #include "plan/empty_plan.hpp"
 #include "planner/collective_forms.hpp"
 #include "planner/held_rates.hpp"
+#include "planner/judged_division.hpp"
 #include "planner/schedule_family.hpp"
 #include "planner/schedule_table.hpp"
 
@@ -28,6 +30,22 @@ class CollectivePlanner {
         table_(std::move(table)),
         router_(network) {}
 
+  std::size_t families() const { return table_.families.size(); }
+
+  /// All sizes by this family; none: each by the one that is chosen for it.
+  CollectivePlan plan(const std::vector<Bytes>& sizes, std::optional<std::size_t> family) {
+    result_ = {.plan = plan::empty_plan(network_), .cases = {}};
+    result_.plan.name = "all-reduces";
+    made_.clear();
+    for (const Bytes size : sizes) {
+      const planner::TableRow& of_size = row(size);
+      const std::size_t chosen = choice(of_size);
+      add(of_size, family.value_or(chosen), chosen);
+    }
+    return std::move(result_);
+  }
+
+ private:
   const planner::TableRow& row(Bytes size) const {
     const auto found =
         std::find_if(table_.rows.begin(), table_.rows.end(),
@@ -38,18 +56,24 @@ class CollectivePlanner {
     return *found;
   }
 
-  void start() {
-    result_ = {.plan = plan::empty_plan(network_), .cases = {}};
-    result_.plan.name = "all-reduces";
-    made_.clear();
+  /// As plans of programs divide and choose: by what they know of flows that share links, where
+  /// those are under way for long.
+  const planner::DividedCollective& division(const planner::TableRow& row, std::size_t family) {
+    const auto [known, is_new] = divided_.try_emplace({row.bytes, family});
+    const planner::TableTime& time = row.times[family];
+    if (is_new && time.time < planner::kLongForRates) {
+      known->second = {.time = time.time, .form = time.form, .slice_elements = time.slice_elements};
+    } else if (is_new) {
+      known->second = planner::judged_division(forms_of(family), codec_, row.bytes.count() / 4,
+                                               costs_, network_);
+    }
+    return known->second;
   }
-  CollectivePlan finish() { return std::move(result_); }
 
-  /// As plans of programs choose: what may be held to rates may cost what that is worth.
   std::size_t choice(const planner::TableRow& row) {
     std::size_t best = row.best;
     for (std::size_t family = 0; family < row.times.size(); ++family) {
-      if (row.times[family].is_simulated && judged(row, family) < judged(row, best)) {
+      if (row.times[family].is_simulated && division(row, family).time < division(row, best).time) {
         best = family;
       }
     }
@@ -57,12 +81,12 @@ class CollectivePlanner {
   }
 
   void add(const planner::TableRow& row, std::size_t family, std::size_t choice) {
-    const planner::TableTime& time = row.times[family];
+    const planner::DividedCollective& divided = division(row, family);
     plan::Bucket bucket;
     bucket.tensors = {static_cast<std::uint32_t>(result_.plan.buckets.size())};
     bucket.elements = row.bytes.count() / 4;
-    bucket.schedule = schedule_of(family, time.form);
-    bucket.slice_elements = time.slice_elements;
+    bucket.schedule = schedule_of(family, divided.form);
+    bucket.slice_elements = divided.slice_elements;
     bucket.codec = codec_;
     const plan::TransferGraph& graph = result_.plan.schedules[bucket.schedule];
     result_.cases.push_back({.size = row.bytes,
@@ -74,7 +98,6 @@ class CollectivePlanner {
     result_.plan.buckets.push_back(std::move(bucket));
   }
 
- private:
   /// As it is measured, many times in a row.
   Duration predicted(const plan::TransferGraph& graph, const plan::Bucket& bucket) {
     return costs_
@@ -83,26 +106,20 @@ class CollectivePlanner {
         .value();
   }
 
-  Duration judged(const planner::TableRow& row, std::size_t family) {
-    const planner::TableTime& time = row.times[family];
-    return planner::judged_by_rates(time.time, graph_of(family, time.form), time.slice_elements,
-                                    network_);
-  }
-
-  const plan::TransferGraph& graph_of(std::size_t family, std::size_t form) {
+  const std::vector<planner::CollectiveForm>& forms_of(std::size_t family) {
     auto& forms = forms_[family];
     if (forms.empty()) {
       forms = planner::collective_forms(planner::schedule_family(table_.families[family]),
                                         plan::Collective::kAllReduce, network_, router_,
                                         {codec_, codec_});
     }
-    return forms.at(form).graph();
+    return forms;
   }
 
   std::uint32_t schedule_of(std::size_t family, std::size_t form) {
     auto known = std::find(made_.begin(), made_.end(), std::pair(family, form));
     if (known == made_.end()) {
-      result_.plan.schedules.push_back(graph_of(family, form));
+      result_.plan.schedules.push_back(forms_of(family).at(form).graph());
       known = made_.insert(made_.end(), {family, form});
     }
     return static_cast<std::uint32_t>(known - made_.begin());
@@ -114,7 +131,8 @@ class CollectivePlanner {
   planner::ScheduleTable table_;
   topology::Router router_;
   CollectivePlan result_;
-  std::map<std::size_t, std::vector<planner::CollectiveForm>> forms_;  // by family
+  std::map<std::size_t, std::vector<planner::CollectiveForm>> forms_;            // by family
+  std::map<std::pair<Bytes, std::size_t>, planner::DividedCollective> divided_;  // by size, family
   std::vector<std::pair<std::size_t, std::size_t>> made_;  // by schedule of the plan: family, form
 };
 
@@ -141,22 +159,12 @@ std::vector<CollectivePlan> plan_collectives(const topology::Topology& network,
     wanted.codec = codec;
     CollectivePlanner planner(network, *cost_model, codec,
                               planner::make_schedule_table(network, *cost_model, wanted));
-    planner.start();
-    for (const Bytes size : selection.sizes()) {
-      const planner::TableRow& row = planner.row(size);
-      const std::size_t choice = planner.choice(row);
-      if (!selection.every_schedule) {
-        planner.add(row, choice, choice);
-        continue;
+    if (selection.every_schedule) {
+      for (std::size_t family = 0; family < planner.families(); ++family) {
+        plans.push_back(planner.plan(selection.sizes(), family));
       }
-      for (std::size_t family = 0; family < row.times.size(); ++family) {
-        planner.add(row, family, choice);
-      }
-      plans.push_back(planner.finish());
-      planner.start();
-    }
-    if (!selection.every_schedule) {
-      plans.push_back(planner.finish());
+    } else {
+      plans.push_back(planner.plan(selection.sizes(), std::nullopt));
     }
   }
   return plans;

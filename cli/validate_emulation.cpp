@@ -195,7 +195,16 @@ void execute_collectives(const Execution& on, CollectivePlan& collectives,
     one.measured = time;
     record.add(one);
   });
-  record.end_plan();
+}
+
+void execute_collectives(const Execution& on, std::vector<CollectivePlan>& plans,
+                         ValidationRecord& record) {
+  for (std::size_t i = 0; i < plans.size(); ++i) {
+    execute_collectives(on, plans[i], record);
+    if (i + 1 == plans.size() || plans[i + 1].codec() != plans[i].codec()) {
+      record.end_codec();
+    }
+  }
 }
 
 struct PredictedStep {
@@ -302,9 +311,7 @@ void execute_all(Session& session, const EmulationValidation& options,
   for (MessagePlan& one : messages) {
     execute_messages(on, one, record);
   }
-  for (CollectivePlan& collectives : plans) {
-    execute_collectives(on, collectives, record);
-  }
+  execute_collectives(on, plans, record);
   for (const std::optional<plan::Codec>& codec : of_steps) {
     const PredictedStep predicted =
         plan_step(machine, costs.workload, simulation, session.seed, codec);

@@ -157,13 +157,13 @@ void ValidationRecord::add(const EmulatedCollective& one) {
   save();
 }
 
-void ValidationRecord::end_plan() {
-  const std::vector<EmulatedCollective> of_plan(
-      cases_.begin() + static_cast<std::ptrdiff_t>(of_earlier_plans_), cases_.end());
-  for (const MeasuredChoice& choice : measured_choices(of_plan)) {
+void ValidationRecord::end_codec() {
+  const std::vector<EmulatedCollective> of_codec(
+      cases_.begin() + static_cast<std::ptrdiff_t>(of_earlier_codecs_), cases_.end());
+  for (const MeasuredChoice& choice : measured_choices(of_codec)) {
     say(over_best_text(choice));
   }
-  of_earlier_plans_ = cases_.size();
+  of_earlier_codecs_ = cases_.size();
 }
 
 void ValidationRecord::add_step(const Compared& step, const std::optional<plan::Codec>& codec,

@@ -34,8 +34,8 @@ class ValidationRecord {
   /// The next one of these, measured: first the messages, then the collectives.
   void add(const EmulatedMessage& one);
   void add(const EmulatedCollective& one);
-  /// The cases of one plan are all there: what its choices are worth.
-  void end_plan();
+  /// The cases of one codec are all there: what its choices are worth.
+  void end_codec();
   /// With no other codec than `codec`, where that may be used; none: with those that are best. The
   /// first one is `step` in JSON, and all are `steps`.
   void add_step(const Compared& step, const std::optional<plan::Codec>& codec,
@@ -67,7 +67,7 @@ class ValidationRecord {
   std::size_t planned_steps_ = 0;
   std::vector<EmulatedMessage> messages_;
   std::vector<EmulatedCollective> cases_;
-  std::size_t of_earlier_plans_ = 0;  ///< cases
+  std::size_t of_earlier_codecs_ = 0;  ///< cases
   std::vector<Compared> steps_;
   bool is_whole_ = false;
 };

@@ -14,6 +14,7 @@
 #include "planner/candidates.hpp"
 #include "planner/collective_forms.hpp"
 #include "planner/held_rates.hpp"
+#include "planner/judged_division.hpp"
 #include "planner/schedule_family.hpp"
 #include "topology/queries.hpp"
 
@@ -21,8 +22,6 @@ namespace rackrail::planner {
 
 namespace {
 
-constexpr Bytes kLeastMessage = 32_KiB;  // as sent
-constexpr Duration kTooFine = Duration(INT64_MAX);
 // Where a large bucket takes a lighter codec, the strong ones of smaller ones may be in its way: of
 // those of a fourth of its size at least, so many are looked at.
 constexpr std::int64_t kSmallerOnceLightened = 4;
@@ -73,7 +72,6 @@ class Divider {
   /// Those that accept the codec; their forms are made when they are needed.
   std::vector<Family>& families(const plan::Codec& codec);
   void make_forms(Family& family, const plan::Codec& codec);
-  DividedCollective division(const Family& family, const plan::Codec& codec, std::int64_t elements);
   /// Whether the errors of the graph's codecs are allowed for buckets that change their family.
   bool is_right_enough(const plan::TransferGraph& graph) const;
   bool is_stopped() const { return options_.stop && options_.stop(); }
@@ -118,28 +116,6 @@ void Divider::make_forms(Family& family, const plan::Codec& codec) {
                                   {codec, codec}, {.may_have_rates = options_.may_have_rates});
 }
 
-DividedCollective Divider::division(const Family& family, const plan::Codec& codec,
-                                    std::int64_t elements) {
-  const std::vector<FormShape> shapes = shapes_of(family.forms);
-  const auto coarsest =
-      static_cast<std::size_t>(std::min_element(shapes.begin(), shapes.end(),
-                                                [](const FormShape& a, const FormShape& b) {
-                                                  return a.transfers < b.transfers;
-                                                }) -
-                               shapes.begin());
-  return fastest_division(shapes, elements, [&](std::size_t form, std::int64_t slice) {
-    const auto largest =
-        static_cast<std::int64_t>(shapes[form].largest_share * static_cast<double>(elements));
-    const bool is_whole = form == coarsest && slice >= largest;
-    if (!is_whole && plan::encoded_size(codec, std::min(slice, largest)) < kLeastMessage) {
-      return kTooFine;
-    }
-    const plan::TransferGraph& graph = family.forms[form].graph();
-    return judged_by_rates(cost_model_.collective_time(graph, elements, slice), graph,
-                           std::min(slice, largest), topology_);
-  });
-}
-
 bool Divider::is_right_enough(const plan::TransferGraph& graph) const {
   const auto error_of = [this](const plan::Codec& codec) { return workload_.codec_error(codec); };
   return options_.of_any_family != OfAnyFamily::kWithinBudget ||
@@ -169,7 +145,8 @@ std::optional<Division> Divider::fastest(std::string_view only_family, const pla
     if (best != nullptr && (bound >= how.time || is_stopped())) {
       break;
     }
-    const DividedCollective divided = division(*family, codec, elements);
+    const DividedCollective divided =
+        judged_division(family->forms, codec, elements, cost_model_, topology_);
     const bool is_allowed =
         !only_family.empty() || is_right_enough(family->forms[divided.form].graph());
     if (is_allowed && (best == nullptr || divided.time < how.time)) {
@@ -185,7 +162,7 @@ std::optional<Division> Divider::fastest(std::string_view only_family, const pla
 
 /// Whether the step is faster with this division of the bucket, which it then has. Where that has
 /// rates, or does not flood a rank, it may take longer than `fastest`, what any plan so far takes,
-/// by what rates may cost.
+/// by what rates may cost; by what short messages may cost where those before were longer.
 bool take_if_faster(plan::Plan& plan, std::size_t index, Division division,
                     const plan::Workload& workload, const topology::Topology& topology,
                     plan::CostModel& cost_model, Duration& fastest) {
@@ -195,6 +172,7 @@ bool take_if_faster(plan::Plan& plan, std::size_t index, Division division,
   const bool gains_rates = gains_from_rates(division.schedule, topology) &&
                            division.schedule.has_rates() && !in_use.has_rates() &&
                            is_crowded(division.schedule, topology);
+  const bool had_long_messages = !has_short_messages(plan, bucket);
   plan.schedules.push_back(std::move(division.schedule));
   bucket.schedule = static_cast<std::uint32_t>(plan.schedules.size() - 1);
   bucket.slice_elements = division.slice_elements;
@@ -203,8 +181,12 @@ bool take_if_faster(plan::Plan& plan, std::size_t index, Division division,
   const plan::StepEstimate estimate = cost_model.step(plan, workload);
   const bool is_long =
       plan::alpha_beta(plan.schedules.back(), topology).at_least(bucket.elements) >= kLongForRates;
-  const Duration limit =
-      is_long && gains_rates ? scaled(fastest, kMostForSharedRates) : plan.prediction.step_time;
+  Duration limit = plan.prediction.step_time;
+  if (is_long && gains_rates) {
+    limit = scaled(fastest, kMostForSharedRates);
+  } else if (is_long && had_long_messages && has_short_messages(plan, bucket)) {
+    limit = std::max(limit, scaled(fastest, kMostForShortMessages));
+  }
   if (estimate.step_time >= limit) {
     bucket = before;
     plan.schedules.pop_back();

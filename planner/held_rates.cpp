@@ -63,19 +63,6 @@ bool are_short(const plan::TransferGraph& graph, std::int64_t elements) {
       graph.transfers(), [&](const plan::Transfer& transfer) { return is_short[transfer.codec]; });
 }
 
-/// Those of these buckets, which have the schedule.
-bool have_short_messages(const plan::Plan& plan, std::uint32_t schedule,
-                         const std::vector<std::size_t>& buckets) {
-  const plan::TransferGraph& graph = plan.schedules[schedule];
-  const double share = shape_of(graph).largest_share;
-  return std::ranges::all_of(buckets, [&](std::size_t b) {
-    const plan::Bucket& bucket = plan.buckets[b];
-    const auto largest =
-        static_cast<std::int64_t>(std::ceil(share * static_cast<double>(bucket.elements)));
-    return are_short(graph, std::min(bucket.slice_elements, largest));
-  });
-}
-
 }  // namespace
 
 bool has_many_senders(const plan::TransferGraph& graph) {
@@ -128,12 +115,23 @@ bool is_crowded(const plan::TransferGraph& graph, const topology::Topology& topo
 
 Duration judged_by_rates(Duration time, const plan::TransferGraph& graph, std::int64_t elements,
                          const topology::Topology& topology) {
-  if (time < kLongForRates || !gains_from_rates(graph, topology)) {
+  if (time < kLongForRates) {
     return time;
   }
-  const bool is_held =
-      graph.has_rates() && are_short(graph, elements) && is_crowded(graph, topology);
-  return is_held ? time : scaled(time, kMostForSharedRates);
+  const bool is_short = are_short(graph, elements);
+  const Duration judged = is_short ? time : scaled(time, kMostForShortMessages);
+  if (!gains_from_rates(graph, topology)) {
+    return judged;
+  }
+  const bool is_held = graph.has_rates() && is_short && is_crowded(graph, topology);
+  return is_held ? judged : scaled(judged, kMostForSharedRates);
+}
+
+bool has_short_messages(const plan::Plan& plan, const plan::Bucket& bucket) {
+  const plan::TransferGraph& graph = plan.schedules[bucket.schedule];
+  const auto largest = static_cast<std::int64_t>(
+      std::ceil(shape_of(graph).largest_share * static_cast<double>(bucket.elements)));
+  return are_short(graph, std::min(bucket.slice_elements, largest));
 }
 
 plan::TransferGraph with_proportional_rates(const plan::TransferGraph& graph,
@@ -167,11 +165,14 @@ void hold_to_rates(plan::Plan& plan, const plan::Workload& workload,
     if (which == HeldSchedules::kOfManySenders && !has_many) {
       continue;
     }
-    const double most = has_many ? kMostForRatesOfMany
-                        : is_crowded(plan.schedules[schedule], topology) &&
-                                have_short_messages(plan, schedule, users.that_take_long)
-                            ? kMostForSharedRates
-                            : kMostForRates;
+    const double most =
+        has_many ? kMostForRatesOfMany
+        : is_crowded(plan.schedules[schedule], topology) &&
+                std::ranges::all_of(
+                    users.that_take_long,
+                    [&](std::size_t b) { return has_short_messages(plan, plan.buckets[b]); })
+            ? kMostForSharedRates
+            : kMostForRates;
     const Duration limit = std::max(scaled(start, most), plan.prediction.step_time);
     const plan::Plan before = plan;
     plan::TransferGraph rated = with_proportional_rates(plan.schedules[schedule], topology);

@@ -108,6 +108,20 @@ class Train(TrainingTest):
         self.assertEqual(failed.err.count("\n"), 1, str(failed))
         self.assertRegex(failed.error["message"], r"transport ucx: .*nonsense")
 
+    def test_messages_go_by_the_transports_of_the_environment(self):
+        plan = self.make_plan("plan.json")
+        losses = []
+        for transports in ("tcp", "sm"):
+            run = self.rackrail_json("train", plan, "--workers", "4", "--steps", "3",
+                                     variables={"UCX_TLS": transports})
+            losses.append(run["losses"])
+        self.assertEqual(losses[0], losses[1])
+        # Which reaches a process itself, and no other.
+        failed = self.rackrail("train", plan, "--workers", "4", "--steps", "3", "--json",
+                               variables={"UCX_TLS": "self"}, status=1)
+        self.assertEqual(failed.out, "")
+        self.assertEqual(failed.err.count("\n"), 1, str(failed))
+
     def test_trace_and_prediction(self):
         self.rackrail("calibrate", "--workers", "2", "-o", "machine.json", "--workload-output",
                       "here.yaml")

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "planner/held_rates.hpp"
@@ -11,32 +13,52 @@
 namespace rackrail::cli {
 namespace {
 
-/// As the plan's bucket of this case is compared with others.
-Duration judged(const CollectivePlan& plan, std::size_t number, const topology::Topology& network) {
-  const plan::Bucket& bucket = plan.plan.buckets.at(number);
-  return planner::judged_by_rates(plan.cases[number].predicted,
-                                  plan.plan.schedules.at(bucket.schedule), bucket.slice_elements,
-                                  network);
+/// Of one size and codec, by one family.
+struct Choosable {
+  EmulatedCollective of;
+  Duration judged;  ///< as it is compared with others
+  bool has_rates = false;
+};
+
+/// The cases of every family's plan, by size.
+std::vector<std::vector<Choosable>> by_size(const std::vector<CollectivePlan>& plans,
+                                            const topology::Topology& network) {
+  std::vector<std::vector<Choosable>> sizes(plans.at(0).cases.size());
+  for (const CollectivePlan& plan : plans) {
+    REQUIRE(plan.cases.size() == sizes.size());
+    REQUIRE(plan.plan.buckets.size() == sizes.size());
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+      CHECK(plan.cases[i].family == plan.cases[0].family);
+      CHECK(plan.cases[i].size == plans[0].cases[i].size);
+      const plan::Bucket& bucket = plan.plan.buckets[i];
+      const plan::TransferGraph& graph = plan.plan.schedules.at(bucket.schedule);
+      sizes[i].push_back({.of = plan.cases[i],
+                          .judged = planner::judged_by_rates(plan.cases[i].predicted, graph,
+                                                             bucket.slice_elements, network),
+                          .has_rates = graph.has_rates()});
+    }
+  }
+  return sizes;
 }
 
-std::size_t chosen_of(const CollectivePlan& plan) {
-  const auto is_chosen = [](const EmulatedCollective& one) { return one.is_chosen; };
-  REQUIRE(std::ranges::count_if(plan.cases, is_chosen) == 1);
-  return static_cast<std::size_t>(std::ranges::find_if(plan.cases, is_chosen) - plan.cases.begin());
+const Choosable& chosen_of(const std::vector<Choosable>& cases) {
+  const auto is_chosen = [](const Choosable& one) { return one.of.is_chosen; };
+  REQUIRE(std::ranges::count_if(cases, is_chosen) == 1);
+  return *std::ranges::find_if(cases, is_chosen);
 }
 
 TEST_CASE("each size has the family that is judged fastest") {
   const topology::Topology network = test::racks({{10, 10, 10, 10}, {10, 10, 10, 10}}, {5, 5});
   CollectiveSelection selection{.smallest = 1_MiB, .largest = 256_MiB, .growth = 256};
   selection.every_schedule = true;
-  const std::vector<CollectivePlan> all = plan_collectives(network, {}, selection);
+  const std::vector<std::vector<Choosable>> all =
+      by_size(plan_collectives(network, {}, selection), network);
   REQUIRE(all.size() == 2);
-  for (const CollectivePlan& plan : all) {
-    REQUIRE(plan.cases.size() == plan.plan.buckets.size());
-    const std::size_t chosen = chosen_of(plan);
-    for (std::size_t other = 0; other < plan.cases.size(); ++other) {
-      CAPTURE(plan.cases[chosen].family, plan.cases[other].family);
-      CHECK(judged(plan, chosen, network) <= judged(plan, other, network));
+  for (const std::vector<Choosable>& cases : all) {
+    REQUIRE(cases.size() > 3);
+    for (const Choosable& other : cases) {
+      CAPTURE(chosen_of(cases).of.family, other.of.family);
+      CHECK(chosen_of(cases).judged <= other.judged);
     }
   }
   selection.every_schedule = false;
@@ -45,20 +67,45 @@ TEST_CASE("each size has the family that is judged fastest") {
   REQUIRE(one[0].cases.size() == 2);
   for (std::size_t i = 0; i < 2; ++i) {
     CHECK(one[0].cases[i].is_chosen);
-    CHECK(one[0].cases[i].family == all[i].cases[chosen_of(all[i])].family);
+    CHECK(one[0].cases[i].family == chosen_of(all[i]).of.family);
   }
 }
 
-TEST_CASE("what has no rates is chosen where it is predicted fastest only") {
+TEST_CASE(
+    "what has no rates is chosen where nothing is predicted faster by more than short messages may "
+    "cost") {
   // A tree over the uplinks has one sender in each rack, and takes a little longer than a forest.
   const topology::Topology network = test::racks({{10, 10, 10, 10}, {10, 10, 10, 10}}, {1, 1});
   CollectiveSelection selection{.smallest = 64_MiB, .largest = 256_MiB, .growth = 4};
   selection.every_schedule = true;
+  for (const std::vector<Choosable>& cases :
+       by_size(plan_collectives(network, {}, selection), network)) {
+    REQUIRE_FALSE(chosen_of(cases).has_rates);
+    const auto predicted = [](const Choosable& one) { return one.of.predicted; };
+    CHECK(chosen_of(cases).of.predicted <=
+          scaled(predicted(*std::ranges::min_element(cases, {}, predicted)),
+                 planner::kMostForShortMessages));
+  }
+}
+
+TEST_CASE("each family has a plan of its own for each codec") {
+  const topology::Topology network = test::racks({{10, 10}, {10, 10}}, {5, 5});
+  CollectiveSelection selection{.smallest = 1_MiB, .largest = 4_MiB};
+  selection.codecs = {plan::Codec{}, plan::Codec{.kind = plan::CodecKind::kFp16}};
+  selection.every_schedule = true;
+  std::vector<std::pair<plan::Codec, std::string>> seen;
   for (const CollectivePlan& plan : plan_collectives(network, {}, selection)) {
-    const std::size_t chosen = chosen_of(plan);
-    REQUIRE_FALSE(plan.plan.schedules.at(plan.plan.buckets.at(chosen).schedule).has_rates());
-    const auto fastest = std::ranges::min_element(plan.cases, {}, &EmulatedCollective::predicted);
-    CHECK(plan.cases[chosen].family == fastest->family);
+    CHECK(plan.cases.size() == 2);
+    seen.emplace_back(plan.codec(), plan.cases[0].family);
+    for (const EmulatedCollective& one : plan.cases) {
+      CHECK(one.codec == plan.codec());
+      CHECK(one.family == plan.cases[0].family);
+    }
+  }
+  REQUIRE(seen.size() > 4);
+  for (std::size_t i = 1; i < seen.size(); ++i) {
+    CHECK(std::ranges::find(seen.begin(), seen.begin() + static_cast<std::ptrdiff_t>(i), seen[i]) ==
+          seen.begin() + static_cast<std::ptrdiff_t>(i));
   }
 }
 

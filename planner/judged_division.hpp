@@ -1,0 +1,25 @@
+// Schedules that reduce one large buffer alone, as they are compared for programs: by prediction,
+// and by what no prediction knows of flows that share a link (held_rates.hpp).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "base/units.hpp"
+#include "plan/codec.hpp"
+#include "plan/cost_model.hpp"
+#include "planner/collective_form.hpp"
+#include "planner/collective_forms.hpp"
+#include "topology/topology.hpp"
+
+namespace rackrail::planner {
+
+/// The one of a family's forms, all in this codec, and the slices that are judged fastest for a
+/// buffer of `elements`; its time is that of judged_by_rates(). But for a form and slices that
+/// leave transfers as they are, messages are not cut below 32 KiB as sent.
+DividedCollective judged_division(const std::vector<CollectiveForm>& forms,
+                                  const plan::Codec& codec, std::int64_t elements,
+                                  plan::CostModel& cost_model, const topology::Topology& topology);
+
+}  // namespace rackrail::planner
