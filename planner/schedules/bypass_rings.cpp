@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "plan/changed_graph.hpp"
 #include "planner/forest/colours.hpp"
 #include "planner/part_loads.hpp"
 #include "planner/schedules/builder.hpp"
@@ -36,6 +37,7 @@ constexpr double kTurnOfRoot = 0.5;  // of the time that a piece is at its root 
 struct PassedGroups {
   std::vector<topology::RankGroup> groups;  ///< in the order of their ring
   LineRates rates;
+  PassingHops hops = PassingHops::kUnrated;
 };
 
 bool has_slow_member(const LineRates& rates) {
@@ -52,8 +54,8 @@ struct PassedPiece {
 };
 
 std::vector<PassedPiece> passed_pieces(const PassedGroups& passed, std::size_t count) {
-  const std::vector<BypassTree> all = bypass_pieces(passed.rates, count);
-  std::vector<BypassTree> sums = bypass_trees(passed.rates, all);
+  const std::vector<BypassTree> all = bypass_pieces(passed.rates, count, passed.hops);
+  std::vector<BypassTree> sums = bypass_trees(passed.rates, all, passed.hops);
   LineRates back = passed.rates;
   for (std::vector<Bandwidth>& rates : back) {
     std::ranges::reverse(rates);
@@ -63,7 +65,7 @@ std::vector<PassedPiece> passed_pieces(const PassedGroups& passed, std::size_t c
   for (BypassTree& tree : copies) {
     tree.root = last - tree.root;
   }
-  copies = bypass_trees(back, std::move(copies));
+  copies = bypass_trees(back, std::move(copies), passed.hops);
   for (BypassTree& tree : copies) {
     tree.root = last - tree.root;
     for (BypassArc& arc : tree.arcs) {
@@ -104,7 +106,7 @@ class BypassRings {
 
   plan::TransferGraph make() const {
     std::vector<std::vector<PassedOn>> passed_on(request_.topology.rank_count());  // by rank
-    return moves_.graph(
+    return with_rates(moves_.graph(
         "hierarchical", request_,
         [&](std::uint32_t number, const TimedMove& move, std::vector<std::uint32_t>& after) {
           auto& of_rank = passed_on[move.src.index()];
@@ -115,7 +117,7 @@ class BypassRings {
           } else if (move.op == plan::TransferOp::kReduce) {
             hold(move, of_rank, after);
           }
-        });
+        }));
   }
 
  private:
@@ -134,6 +136,20 @@ class BypassRings {
     }
   }
 
+  /// With those of hops that must not have more than their part of what they share.
+  plan::TransferGraph with_rates(plan::TransferGraph graph) const {
+    if (limited_.empty()) {
+      return graph;
+    }
+    std::vector<plan::RatedRoute> routes = plan::rated_routes(graph);
+    for (const plan::Transfer& transfer : graph.transfers()) {
+      if (const auto rate = limited_.find({transfer.src, transfer.dst}); rate != limited_.end()) {
+        routes[transfer.route.index()].rate = rate->second;
+      }
+    }
+    return plan::with_routes(graph, std::move(routes));
+  }
+
   Rank member(std::size_t group, std::size_t line) const {
     return member_on_line(groups_[group], line);
   }
@@ -149,10 +165,17 @@ class BypassRings {
       const Rank dst = member(arc.to, arc.line);
       sum_inside(arc.from, src, arc.start - kAhead * of_group_);
       ends_.emplace(moves_.reduce(src, dst, arc.start), arc.end);
+      limit(src, dst, arc.rate);
     }
     const double leaves = 2 - piece.copies.arcs.back().end;
     sum_inside(piece.sums.root, root_of(piece),
                piece.sums.end + std::max(0.0, kTurnOfRoot * (leaves - piece.sums.end)));
+  }
+
+  void limit(Rank src, Rank dst, Bandwidth rate) {
+    if (rate > Bandwidth(0)) {
+      limited_.emplace(std::pair(src, dst), rate);
+    }
   }
 
   void sum_inside(std::size_t group, Rank dst, double time) {
@@ -176,6 +199,7 @@ class BypassRings {
       const Rank src = member(arc->to, arc->line);
       const Rank dst = member(arc->from, arc->line);
       moves_.copy(src, dst, 2 - arc->start);
+      limit(src, dst, arc->rate);
       copy_inside(arc->from, dst, leave[arc->from], 2 - arc->start);
     }
   }
@@ -200,6 +224,7 @@ class BypassRings {
   const ScheduleRequest& request_;
   TimedMoves moves_;
   std::unordered_map<std::uint32_t, double> ends_;  ///< of moves between groups, to be added
+  std::map<std::pair<Rank, Rank>, Bandwidth> limited_;
 };
 
 /// That a transfer takes whichever of equal routes the graph has it take (balanced_routes.hpp).
@@ -267,16 +292,19 @@ std::vector<CollectiveForm> bypass_ring_forms(const ScheduleRequest& request) {
       tier_groups(topology).size() < kFewestGroupsPassed || !are_ranks_unlike(topology)) {
     return forms;
   }
-  PassedGroups found{ring_of_groups(topology), {}};
+  PassedGroups found{ring_of_groups(topology),
+                     {},
+                     request.may_have_rates ? PassingHops::kRated : PassingHops::kUnrated};
   found.rates = line_rates(topology, request.router, found.groups, ring_lines(found.groups),
                            LinesOverRanks::kLeftOut);
-  if (!has_slow_member(found.rates) || !seconds_of_sums(found.rates)) {
+  if (!has_slow_member(found.rates) || !seconds_of_sums(found.rates, found.hops)) {
     return forms;
   }
   const auto passed = std::make_shared<const PassedGroups>(std::move(found));
   const std::size_t of_piece = 2 * (ranks - 1);
   for (const std::size_t pieces : kBypassPieces) {
-    if (bypass_pieces(passed->rates, pieces).size() * of_piece > request.most_transfers ||
+    if (bypass_pieces(passed->rates, pieces, passed->hops).size() * of_piece >
+            request.most_transfers ||
         pieces > request.most_rounds) {
       break;
     }

@@ -8,6 +8,9 @@
 // there if it changes its line. What is summed first at a root is copied first: it is there before
 // the sums are done by as much as a root's share takes.
 //
+// Where a hop past a slow member has less than its share of the sender's link, its route has a rate
+// (rule 8 of plan/transfer_graph.hpp), if the request allows for that.
+//
 // Moves are in the order of the trees' times. A sum inside a group is made a little before it is
 // sent on, and not long before: else the devices would be busy with those of later ones while what
 // arrives waits to be added. At the root it has time until it is copied, and holds up others that

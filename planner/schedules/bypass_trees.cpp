@@ -16,9 +16,11 @@ namespace rackrail::planner {
 namespace {
 
 constexpr double kSameRate = 0.02;  // of the higher one: no hops are made for less
-// Of the sender's rate on the line, what a hop past others has at least: of two flows from one
-// member each gets half, so one that needs less would hold up the other.
+// Of the sender's rate on the line, what a hop past others has at least without a rate: of two
+// flows from one member each gets half, so one that needs less would hold up the other. And with
+// one: what has less would be under way for long.
 constexpr double kWorthPassing = 0.45;
+constexpr double kWorthPassingRated = 0.1;
 constexpr double kSmallPiece = 0.5;  // of the others
 // Of the time of all trees over the number of groups.
 constexpr double kHopTime = 0.006;   // from a member to the next group's
@@ -29,7 +31,8 @@ struct BypassLink {
   std::size_t from = 0;
   std::size_t to = 0;
   std::size_t line = 0;
-  double rate = 0;  ///< bytes per second
+  double rate = 0;          ///< bytes per second
+  bool is_limited = false;  ///< to that: evenly shared links would give it more
 };
 
 void add_rate(std::vector<BypassLink>& links, const BypassLink& link) {
@@ -42,7 +45,8 @@ void add_rate(std::vector<BypassLink>& links, const BypassLink& link) {
   links.push_back(link);
 }
 
-std::vector<BypassLink> bypass_links(const LineRates& rates) {
+std::vector<BypassLink> bypass_links(const LineRates& rates, PassingHops hops) {
+  const double least = hops == PassingHops::kRated ? kWorthPassingRated : kWorthPassing;
   std::vector<BypassLink> all;
   for (std::size_t line = 0; line < rates.size(); ++line) {
     std::vector<double> of_groups;
@@ -69,10 +73,13 @@ std::vector<BypassLink> bypass_links(const LineRates& rates) {
       }
       below = level;
     }
-    std::ranges::copy_if(links, std::back_inserter(all), [&](const BypassLink& link) {
-      return link.to == (link.from + 1) % of_groups.size() ||
-             link.rate >= kWorthPassing * of_groups[link.from];
-    });
+    for (BypassLink& link : links) {
+      const bool passes_by = link.to != (link.from + 1) % of_groups.size();
+      link.is_limited = passes_by && link.rate < kWorthPassing * of_groups[link.from];
+      if (!passes_by || link.rate >= least * of_groups[link.from]) {
+        all.push_back(link);
+      }
+    }
   }
   return all;
 }
@@ -106,8 +113,8 @@ double time_of_sums(std::vector<double> rates) {
 
 class BypassSums {
  public:
-  BypassSums(const LineRates& rates, std::vector<BypassTree> pieces)
-      : links_(bypass_links(rates)),
+  BypassSums(const LineRates& rates, std::vector<BypassTree> pieces, PassingHops hops)
+      : links_(bypass_links(rates, hops)),
         k_(rates.front().size()),
         seconds_(time_of_sums(rates_of_groups(links_, k_))),
         hop_time_(kHopTime / static_cast<double>(k_)),
@@ -258,7 +265,8 @@ class BypassSums {
     count_leaving(link.from, tree, -tree.share);
     is_busy_[number] = true;
     const double end = time + tree.share / link.rate / seconds_;
-    tree.arcs.push_back({link.from, link.to, link.line, time, end + hop_time_});
+    const Bandwidth most(link.is_limited ? std::llround(link.rate) : 0);
+    tree.arcs.push_back({link.from, link.to, link.line, most, time, end + hop_time_});
     events_.push({end, next_event_++, link.from, number, std::nullopt, 0});
     events_.push({end + hop_time_, next_event_++, link.to, std::nullopt, piece, link.line});
     if (const std::size_t next = (link.from + 1) % k_; next != link.to) {
@@ -289,9 +297,9 @@ class BypassSums {
 
 }  // namespace
 
-std::optional<double> seconds_of_sums(const LineRates& rates) {
+std::optional<double> seconds_of_sums(const LineRates& rates, PassingHops hops) {
   const std::size_t k = rates.front().size();
-  const std::vector<BypassLink> links = bypass_links(rates);
+  const std::vector<BypassLink> links = bypass_links(rates, hops);
   std::vector<bool> reaches_next(k);
   for (const BypassLink& link : links) {
     if (link.to == (link.from + 1) % k) {
@@ -304,8 +312,8 @@ std::optional<double> seconds_of_sums(const LineRates& rates) {
   return time_of_sums(rates_of_groups(links, k));
 }
 
-std::vector<double> shares_of_roots(const LineRates& rates) {
-  std::vector<double> shares = rates_of_groups(bypass_links(rates), rates.front().size());
+std::vector<double> shares_of_roots(const LineRates& rates, PassingHops hops) {
+  std::vector<double> shares = rates_of_groups(bypass_links(rates, hops), rates.front().size());
   const double time = time_of_sums(shares);
   for (double& share : shares) {
     share = std::max(0.0, 1 - share * time);
@@ -313,8 +321,9 @@ std::vector<double> shares_of_roots(const LineRates& rates) {
   return shares;
 }
 
-std::vector<BypassTree> bypass_pieces(const LineRates& rates, std::size_t pieces) {
-  const std::vector<double> shares = shares_of_roots(rates);
+std::vector<BypassTree> bypass_pieces(const LineRates& rates, std::size_t pieces,
+                                      PassingHops hops) {
+  const std::vector<double> shares = shares_of_roots(rates, hops);
   const double of_all = static_cast<double>(shares.size() * rates.size() * pieces);
   std::vector<BypassTree> trees;
   for (std::size_t root = 0; root < shares.size(); ++root) {
@@ -328,8 +337,9 @@ std::vector<BypassTree> bypass_pieces(const LineRates& rates, std::size_t pieces
   return trees;
 }
 
-std::vector<BypassTree> bypass_trees(const LineRates& rates, std::vector<BypassTree> pieces) {
-  return BypassSums(rates, std::move(pieces)).run();
+std::vector<BypassTree> bypass_trees(const LineRates& rates, std::vector<BypassTree> pieces,
+                                     PassingHops hops) {
+  return BypassSums(rates, std::move(pieces), hops).run();
 }
 
 }  // namespace rackrail::planner

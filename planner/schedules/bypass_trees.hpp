@@ -11,8 +11,9 @@
 // lie idle. So on each line the members of a higher rate have a ring of their own for what is above
 // b, which passes the slow one by. A piece that takes such a hop begins once more at the group
 // after the one that it left: the groups that it passed by send their part along the ring to where
-// the hop ends. Where the slow member has most of the others' rate, what they have above it is left
-// idle.
+// the hop ends. Where the slow member has most of the others' rate, such a hop needs a rate of its
+// own: two flows from one member share it evenly, and the one past others would take more than its
+// part. Where routes cannot have rates, what others have above the slow one is left idle then.
 //
 // What goes where is found by events: a link that is free takes of what waits at its group the
 // piece that has the longest way before it, rather one that came by the link's line. In the
@@ -34,9 +35,11 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <vector>
 
+#include "base/units.hpp"
 #include "planner/schedules/line_rates.hpp"
 
 namespace rackrail::planner {
@@ -46,6 +49,7 @@ struct BypassArc {
   std::size_t from = 0;
   std::size_t to = 0;
   std::size_t line = 0;
+  Bandwidth rate;  ///< that it must not exceed; 0: no limit
   // As shares of the time of all trees.
   double start = 0;
   double end = 0;  ///< when all of it is there
@@ -60,19 +64,26 @@ struct BypassTree {
   double end = 0;               ///< as a share of the time of all trees
 };
 
+/// Whether hops past others may have rates.
+enum class PassingHops : std::uint8_t { kUnrated, kRated };
+
 /// T of a buffer of one byte in seconds (a Duration counts picoseconds, of which that is few), if
 /// all links are as full as shares of roots leave them. Nothing where a group does not reach the
 /// next one by any line.
-std::optional<double> seconds_of_sums(const LineRates& rates);
+std::optional<double> seconds_of_sums(const LineRates& rates,
+                                      PassingHops hops = PassingHops::kUnrated);
 /// w by group; their sum is 1. Precondition: seconds_of_sums() is something.
-std::vector<double> shares_of_roots(const LineRates& rates);
+std::vector<double> shares_of_roots(const LineRates& rates,
+                                    PassingHops hops = PassingHops::kUnrated);
 
 /// Trees without their arcs, by root: of each root as many as its share, `pieces` for each line and
 /// mean share; the first ones, one for each line, are smaller, as nothing goes before they are
 /// summed. A root of less than half a piece has none, so shares may sum to less than 1.
 /// Precondition as above.
-std::vector<BypassTree> bypass_pieces(const LineRates& rates, std::size_t pieces);
+std::vector<BypassTree> bypass_pieces(const LineRates& rates, std::size_t pieces,
+                                      PassingHops hops = PassingHops::kUnrated);
 /// Such pieces with their arcs.
-std::vector<BypassTree> bypass_trees(const LineRates& rates, std::vector<BypassTree> pieces);
+std::vector<BypassTree> bypass_trees(const LineRates& rates, std::vector<BypassTree> pieces,
+                                     PassingHops hops = PassingHops::kUnrated);
 
 }  // namespace rackrail::planner

@@ -96,6 +96,38 @@ TEST_CASE("links carry what the joint optimum has them carry") {
   CHECK(passes_by);
 }
 
+TEST_CASE("past a member that is slower by little goes what a rate leaves it") {
+  // 15 of 25: what passes it by has 10, of a NIC that two flows share.
+  const Topology topology = test::boxes_with_slow_nics(9, {{0, 0, 15}});
+  topology::Router router(topology);
+  const auto passes_by = [](const plan::Transfer& transfer) {
+    return transfer.src.index() == 4 * 8 && transfer.dst.index() == 4 * 1;
+  };
+  for (const bool may_have_rates : {true, false}) {
+    ScheduleRequest request = test::request_of(topology, router);
+    request.may_have_rates = may_have_rates;
+    const auto forms = bypass_ring_forms(request);
+    REQUIRE(!forms.empty());
+    const plan::TransferGraph& graph = forms.back().graph();
+    CHECK(graph.has_rates() == may_have_rates);
+    CHECK(std::ranges::any_of(graph.transfers(), passes_by) == may_have_rates);
+    for (const plan::Transfer& transfer : graph.transfers()) {
+      CHECK(graph.rate(transfer.route) == Bandwidth(passes_by(transfer) ? 10'000'000'000 : 0));
+    }
+    const double optimum = (9 * 100 - 10) * 1e9 / 16;
+    const double rate = 4 / plan::alpha_beta(graph, topology).seconds_per_element;
+    CHECK(rate <= optimum * (1 + 1e-6));
+    if (may_have_rates) {
+      CHECK(rate > 0.985 * optimum);
+    } else {  // what the group before the slow one sends is as little as what that does
+      CHECK(rate <= 880.0 / 890 * optimum * (1 + 1e-6));
+    }
+    for (const CollectiveForm& form : forms) {
+      test::check_known_before_made(form, topology);
+    }
+  }
+}
+
 TEST_CASE("a group of less rate is the root of more") {
   // 11 of 12 parts leave each group but the root: T = 11 / (12 * 100 - 15).
   const std::vector<double> shares = shares_of_roots(rates_with(4, 12, {{5, 2, 10}}));
@@ -106,6 +138,12 @@ TEST_CASE("a group of less rate is the root of more") {
   const std::vector<double> near = shares_of_roots(rates_with(4, 12, {{5, 2, 20}}));
   for (std::size_t group = 0; group < near.size(); ++group) {
     CHECK(near[group] == Approx(1 - (group == 4 || group == 5 ? 95 : 100) * 11 / 1190.0));
+  }
+  // With a rate of its own a hop past it has the other 5.
+  const std::vector<double> rated =
+      shares_of_roots(rates_with(4, 12, {{5, 2, 20}}), PassingHops::kRated);
+  for (std::size_t group = 0; group < rated.size(); ++group) {
+    CHECK(rated[group] == Approx(1 - (group == 5 ? 95 : 100) * 11 / 1195.0));
   }
   // Two slow groups bind: the others are no roots.
   const std::vector<double> bound = shares_of_roots(rates_of({{10, 25, 25, 10}, {10, 25, 25, 10}}));
