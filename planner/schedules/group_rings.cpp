@@ -249,27 +249,64 @@ class Rings {
   }
 
   void gather() {
-    for (std::size_t hop = 0; hop < k_; ++hop) {
+    for (std::size_t hop = 0; hop + 1 < k_; ++hop) {
       for (std::size_t piece = 0; piece < pieces_.size(); ++piece) {
-        const bool is_last = pieces_[piece].is_last;
-        for (std::size_t i = 0; i < k_ && hop + 1 < k_; ++i) {
+        for (std::size_t i = 0; i < k_; ++i) {
           pass_on(plan::TransferOp::kCopy, i, owner_copied(i, hop, piece), piece,
-                  is_last && hop + 2 == k_);
+                  pieces_[piece].is_last && hop + 2 == k_);
         }
         for (std::size_t i = 0; i < k_; ++i) {
-          copy_inside(i, owner_copied(i, hop, piece), piece, is_last && hop + 1 == k_);
+          copy_inside(i, owner_copied(i, hop, piece), piece, std::nullopt);
         }
+      }
+    }
+    for (const auto& [piece, part] : order_of_last_copies()) {
+      for (std::size_t i = 0; i < k_; ++i) {
+        copy_inside(i, owner_copied(i, k_ - 1, piece), piece, part);
       }
     }
   }
 
-  void copy_inside(std::size_t group, std::size_t owner, std::size_t piece, bool in_parts) {
+  struct LastCopy {
+    std::size_t piece = 0;
+    std::optional<std::size_t> part;  ///< none: all of it
+  };
+  /// As they arrive: what goes one way round and the other comes in turns, so the parts of one
+  /// piece do not follow one another.
+  std::vector<LastCopy> order_of_last_copies() const {
+    const std::size_t ways = ways_ == RingWays::kBoth ? 2 : 1;
+    std::vector<double> before(ways);  // of what goes that way
+    std::vector<double> whole(ways);
+    for (std::size_t piece = 0; piece < pieces_.size(); ++piece) {
+      whole[piece % ways] += pieces_[piece].weight();
+    }
+    std::vector<std::pair<double, LastCopy>> copies;
+    for (std::size_t piece = 0; piece < pieces_.size(); ++piece) {
+      const std::size_t way = piece % ways;
+      const bool is_last = pieces_[piece].is_last;
+      for (std::size_t part = 0; part < pieces_[piece].parts.size(); ++part) {
+        before[way] += pieces_[piece].parts[part];
+        if (is_last || part + 1 == pieces_[piece].parts.size()) {
+          copies.push_back(
+              {before[way] / whole[way], {piece, is_last ? std::optional(part) : std::nullopt}});
+        }
+      }
+    }
+    std::ranges::stable_sort(copies, {}, [](const auto& copy) { return copy.first; });
+    std::vector<LastCopy> order;
+    for (const auto& copy : copies) {
+      order.push_back(copy.second);
+    }
+    return order;
+  }
+
+  void copy_inside(std::size_t group, std::size_t owner, std::size_t piece,
+                   std::optional<std::size_t> part) {
     for (std::size_t offset = 1; offset < groups_[group].ranks.size(); ++offset) {
       for (std::size_t l = 0; l < lines_; ++l) {
-        for (const Range range : ranges(l, owner, piece, in_parts)) {
-          builder_.copy(holder(group, l), holder(group, l + offset), range,
-                        ids_within(here(group, l, owner, piece), range));
-        }
+        const Range range = ranges(l, owner, piece, part.has_value())[part.value_or(0)];
+        builder_.copy(holder(group, l), holder(group, l + offset), range,
+                      ids_within(here(group, l, owner, piece), range));
       }
     }
   }

@@ -132,6 +132,18 @@ TEST_CASE("1 GiB past slow NICs is near the optimum") {
          {"four of 16", two_boxes({10, 10, 10, 10}, 2), 1.006, 1.014, "forest"}});
 }
 
+TEST_CASE("an all-reduce of 1 GiB past a NIC that is slower by little is near the optimum") {
+  check({{"15 of 25, eight boxes", test::rails_with_slow_nic(8, 15), 0, 1.0165, "hierarchical"}});
+}
+
+TEST_CASE("an all-gather of 1 GiB over pairs of cables is near the optimum") {
+  // A NIC has two thirds of its rate by one cable: pieces go both ways round.
+  check({{"four racks of a box",
+          test::rail_racks(
+              {.racks = 4, .hosts = 1, .gpus = 8, .nics = 8, .spines = 3, .oversubscription = 1}),
+          1.0195, 0, "hierarchical"}});
+}
+
 TEST_CASE("all-reduces of 1 GiB between boxes of two kinds are near the optimum") {
   check({{"kinds", test::old_and_new_boxes(), 0, 1.013, "hierarchical"},
          {"sizes", test::large_and_small_boxes(), 0, 1.010, "hierarchical"},
