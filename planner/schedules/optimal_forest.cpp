@@ -109,7 +109,7 @@ class ForestFamily final : public ScheduleFamily {
     }
     const std::vector<AllReduceForests> seen = all_forests(what, request.topology, is_uneven);
     for (const AllReduceForests& forests : seen) {
-      add_forms(what, forests, request, paces_for(request.topology, is_uneven), forms);
+      add_forms(what, forests, request, paces_for(what, request, is_uneven), forms);
     }
     if (what == plan::Collective::kAllReduce && is_uneven) {
       for (const AllReduceForests& forests : shaped_forests(request.topology)) {
@@ -230,12 +230,18 @@ class ForestFamily final : public ScheduleFamily {
   }
 
   /// What is likelier to be best first: forms that cannot be much faster than it are not simulated.
-  static std::vector<Pace> paces_for(const topology::Topology& topology, bool is_uneven) {
+  static std::vector<Pace> paces_for(plan::Collective what, const ScheduleRequest& request,
+                                     bool is_uneven) {
     if (is_uneven) {
-      return {Pace::kRated, Pace::kUrgent, Pace::kTurns};
+      std::vector<Pace> paces = {Pace::kRated, Pace::kUrgent, Pace::kTurns};
+      if (what == plan::Collective::kReduceScatter && request.is_of_one_size) {
+        paces.push_back(Pace::kRatedTurns);  // sums hold each other up at devices
+      }
+      return paces;
     }
-    return topology.rank_count() > kMostRanksRated ? std::vector{Pace::kUrgent}
-                                                   : std::vector{Pace::kUrgent, Pace::kRated};
+    return request.topology.rank_count() > kMostRanksRated
+               ? std::vector{Pace::kUrgent}
+               : std::vector{Pace::kUrgent, Pace::kRated};
   }
 
   static std::vector<AllReduceForests> forests_for(plan::Collective what,
