@@ -262,11 +262,7 @@ plan::TransferGraph make_graph(plan::Collective collective, const Forest* reduct
                                    {static_cast<std::uint32_t>(first_chunk[step.part] + piece), 1},
                                    after, *moves[move].route, is_rated ? rates[move] : Bandwidth{});
   }
-  plan::TransferGraph graph = builder.take();
-  if (collective != plan::Collective::kAllReduce) {
-    graph.set_owners(std::move(owners));
-  }
-  return graph;
+  return builder.take(std::move(owners));
 }
 
 }  // namespace

@@ -71,6 +71,14 @@ plan::TransferGraph GraphBuilder::take() {
   return with_balanced_routes(std::move(graph_), pairs_, topology_, router_);
 }
 
+plan::TransferGraph GraphBuilder::take(std::vector<Rank> owners) {
+  plan::TransferGraph graph = take();
+  if (graph.collective() != plan::Collective::kAllReduce) {
+    graph.set_owners(std::move(owners));
+  }
+  return graph;
+}
+
 void GraphBuilder::add_all(const plan::RegularSchedule& schedule) {
   const std::vector<plan::RegularSchedule::Lane> lanes = schedule.lanes();
   std::vector<TransferId> ids;

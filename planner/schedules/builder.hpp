@@ -47,6 +47,9 @@ class GraphBuilder {
 
   /// With the routes of pairs balanced (balanced_routes.hpp), where the router hashes equal ones.
   plan::TransferGraph take();
+  /// The same of any collective: with the rank that owns each chunk, which an all-reduce has no use
+  /// for.
+  plan::TransferGraph take(std::vector<Rank> owners);
 
  private:
   TransferId add(plan::TransferOp op, Rank src, Rank dst, Range range,

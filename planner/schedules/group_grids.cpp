@@ -88,19 +88,7 @@ class GroupGrid {
     if (what_ != plan::Collective::kReduceScatter) {
       gather();
     }
-    plan::TransferGraph graph = builder_.take();
-    if (what_ != plan::Collective::kAllReduce) {
-      std::vector<Rank> owners;
-      for (std::size_t l = 0; l < lines_; ++l) {
-        for (std::size_t piece = 0; piece < pieces_; ++piece) {
-          for (std::size_t j = 0; j < k_; ++j) {
-            owners.push_back(holder(j, l));
-          }
-        }
-      }
-      graph.set_owners(std::move(owners));
-    }
-    return graph;
+    return builder_.take(owners());
   }
 
  private:
@@ -116,6 +104,15 @@ class GroupGrid {
       }
     }
     return weights;
+  }
+  std::vector<Rank> owners() const {
+    std::vector<Rank> owners;
+    for (std::size_t i = 0; i < lines_ * pieces_; ++i) {
+      for (std::size_t j = 0; j < k_; ++j) {
+        owners.push_back(holder(j, i / pieces_));
+      }
+    }
+    return owners;
   }
   Rank holder(std::size_t group, std::size_t line) const {
     return member_on_line(groups_[group], line);
@@ -352,7 +349,7 @@ bool is_aligned(const GridSides& sides, std::optional<std::size_t> of_a_rack) {
 }
 
 /// How many parts there are of the first and last blocks, beyond one of each.
-std::int64_t more_parts(plan::Collective what, const GridSides& sides, std::size_t pieces) {
+std::size_t more_parts(plan::Collective what, const GridSides& sides, std::size_t pieces) {
   const std::size_t groups =
       std::accumulate(sides.begin(), sides.end() - 1, std::size_t{1}, std::multiplies());
   std::size_t more = 0;
@@ -364,7 +361,7 @@ std::int64_t more_parts(plan::Collective what, const GridSides& sides, std::size
       more += parts.size() - 1;
     }
   }
-  return static_cast<std::int64_t>(more);
+  return more;
 }
 
 /// What a grid in pieces is like, by one in a single piece and the bound of one in few.
@@ -382,12 +379,14 @@ FormShape in_pieces_of_grids(const FormShape& one, const plan::AlphaBeta& few, s
 void add_grid_forms(plan::Collective what, const ScheduleRequest& request, const GridSides& sides,
                     std::vector<CollectiveForm>& forms) {
   const std::size_t most = std::max(request.most_transfers, kMostTransfersOfGrids);
-  CollectiveForm whole(make_group_grid(what, request, sides, 1), request.topology);
-  const FormShape one = whole.shape();
-  if (one.transfers > static_cast<std::int64_t>(most)) {
+  if (group_grid_transfers(what, request.topology, sides, 1) > most) {
     return;
   }
-  forms.push_back(std::move(whole));
+  forms.emplace_back(make_group_grid(what, request, sides, 1), request.topology);
+  const FormShape one = forms.back().shape();
+  if (request.most_rounds < 2 || group_grid_transfers(what, request.topology, sides, 2) > most) {
+    return;
+  }
   // A message's overhead keeps its pair of ranks from sending, not the link, so pieces that go both
   // ways round lose less; but the last copies of both then come together.
   const RingWays ways = what == plan::Collective::kAllGather ? RingWays::kOne : RingWays::kBoth;
@@ -395,14 +394,11 @@ void add_grid_forms(plan::Collective what, const ScheduleRequest& request, const
       ways == RingWays::kOne
           ? *one.bound
           : plan::alpha_beta(make_group_grid(what, request, sides, 2, ways), request.topology);
-  const auto of_a_part = static_cast<std::int64_t>(request.topology.rank_count() *
-                                                   ring_lines(tier_groups(request.topology)));
-  const std::int64_t whole_blocks = one.transfers - of_a_part * more_parts(what, sides, 1);
   for (const std::size_t pieces : kPiecesOfGrids) {
     FormShape shape = in_pieces_of_grids(one, few, pieces);
-    shape.transfers = static_cast<std::int64_t>(pieces) * whole_blocks +
-                      of_a_part * more_parts(what, sides, pieces);
-    if (pieces <= request.most_rounds && shape.transfers <= static_cast<std::int64_t>(most)) {
+    const std::size_t transfers = group_grid_transfers(what, request.topology, sides, pieces);
+    shape.transfers = static_cast<std::int64_t>(transfers);
+    if (pieces <= request.most_rounds && transfers <= most) {
       forms.emplace_back(shape, [what, request, sides, pieces, ways] {
         return make_group_grid(what, request, sides, pieces, ways);
       });
@@ -438,6 +434,25 @@ std::vector<GridSides> group_grid_sides(const topology::Topology& topology) {
     sides.push_back(*three);
   }
   return sides;
+}
+
+std::size_t group_grid_transfers(plan::Collective what, const topology::Topology& topology,
+                                 const GridSides& sides, std::size_t pieces) {
+  const std::vector<topology::RankGroup> groups = tier_groups(topology);
+  const std::size_t lines = ring_lines(groups);
+  const std::size_t inside = (topology.rank_count() - groups.size()) * lines;  // of one hop
+  const std::size_t across = groups.size() * lines;
+  const std::size_t hops =
+      std::accumulate(sides.begin(), sides.end(), std::size_t{0}) - sides.size();
+  std::size_t of_a_piece = 0;
+  // Sums inside come before each hop of the outermost rings and after the last one.
+  if (what != plan::Collective::kAllGather) {
+    of_a_piece += hops * across + sides.back() * inside;
+  }
+  if (what != plan::Collective::kReduceScatter) {
+    of_a_piece += hops * across + (hops + 1) * inside;
+  }
+  return pieces * of_a_piece + more_parts(what, sides, pieces) * (across + inside);
 }
 
 plan::TransferGraph make_group_grid(plan::Collective what, const ScheduleRequest& request,

@@ -37,6 +37,10 @@ plan::TransferGraph make_group_grid(plan::Collective what, const ScheduleRequest
                                     const GridSides& sides, std::size_t pieces,
                                     RingWays ways = RingWays::kOne);
 
+/// How many transfers that has.
+std::size_t group_grid_transfers(plan::Collective what, const topology::Topology& topology,
+                                 const GridSides& sides, std::size_t pieces);
+
 /// In ever more pieces, for one size alone; none where they are refused. The request's topology and
 /// router must outlive them.
 std::vector<CollectiveForm> group_grid_forms(plan::Collective what, const ScheduleRequest& request);

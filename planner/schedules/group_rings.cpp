@@ -129,17 +129,7 @@ class Rings {
     if (what_ != plan::Collective::kReduceScatter) {
       gather();
     }
-    plan::TransferGraph graph = builder_.take();
-    if (what_ != plan::Collective::kAllReduce) {
-      std::vector<Rank> owners;
-      for (std::size_t l = 0; l < lines_; ++l) {
-        for (std::size_t j = 0; j < k_; ++j) {
-          owners.insert(owners.end(), chunks_.back(), holder(j, l));
-        }
-      }
-      graph.set_owners(std::move(owners));
-    }
-    return graph;
+    return builder_.take(owners());
   }
 
  private:
@@ -167,6 +157,15 @@ class Rings {
     return weights;
   }
 
+  std::vector<Rank> owners() const {
+    std::vector<Rank> owners;
+    for (std::size_t l = 0; l < lines_; ++l) {
+      for (std::size_t j = 0; j < k_; ++j) {
+        owners.insert(owners.end(), chunks_.back(), holder(j, l));
+      }
+    }
+    return owners;
+  }
   Rank holder(std::size_t group, std::size_t line) const {
     return member_on_line(groups_[group], line);
   }

@@ -39,6 +39,7 @@ TEST_CASE("grids of groups are right, whatever their sides, pieces and ways") {
           INFO(topology.name() << ", " << static_cast<int>(what) << " in " << pieces);
           const auto graph = make_group_grid(what, request, sides, pieces, ways);
           CHECK(plan::verify(graph, &topology).problems == std::vector<std::string>{});
+          CHECK(graph.transfers().size() == group_grid_transfers(what, topology, sides, pieces));
         }
       }
     }
