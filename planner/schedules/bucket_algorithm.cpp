@@ -119,6 +119,12 @@ bool has_rings(const RankGrid& grid) {
                      [](const RankGrid::Dimension& d) { return d.is_ring; });
 }
 
+/// Of the part that is scattered along this dimension first; 0: there is none.
+std::uint32_t weight_of(const RankGrid& grid, const BucketOptions& options, std::size_t first) {
+  const std::uint32_t links = grid.dimensions[first].is_ring ? 2 : 1;
+  return options.weights.empty() ? links : options.weights[first];
+}
+
 /// A transfer that changed or read some of a rank's buffer.
 struct ChunkAccess {
   TransferId id;
@@ -181,9 +187,9 @@ std::vector<std::uint32_t> BucketBuilder::weights(const RankGrid& grid,
   const std::size_t ranks = grid.coordinates.size();
   std::vector<std::uint32_t> weights;
   for (std::size_t d = 0; d < grid.dimensions.size(); ++d) {
-    const std::uint32_t links = grid.dimensions[d].is_ring ? 2 : 1;
-    weights.insert(weights.end(), (has_rings(grid) ? 2 : 1) * ranks,
-                   options.weights.empty() ? links : options.weights[d]);
+    if (const std::uint32_t weight = weight_of(grid, options, d); weight > 0) {
+      weights.insert(weights.end(), (has_rings(grid) ? 2 : 1) * ranks, weight);
+    }
   }
   return weights;
 }
@@ -206,7 +212,7 @@ BucketBuilder::BucketBuilder(const RankGrid& grid, const ScheduleRequest& reques
   const auto dimensions = static_cast<std::uint32_t>(grid.dimensions.size());
   for (std::uint32_t first = 0; first < dimensions; ++first) {
     for (const bool forwards : {true, false}) {
-      if (!forwards && !has_rings(grid)) {
+      if (weight_of(grid, options, first) == 0 || (!forwards && !has_rings(grid))) {
         continue;
       }
       Part& part = parts_.emplace_back();
@@ -381,11 +387,7 @@ plan::TransferGraph BucketBuilder::build() {
       run_phase(phase, true);
     }
   }
-  plan::TransferGraph graph = builder_.take();
-  if (what_ != plan::Collective::kAllReduce) {
-    graph.set_owners(owners());
-  }
-  return graph;
+  return builder_.take(owners());
 }
 
 }  // namespace
@@ -408,6 +410,9 @@ std::uint64_t bucket_transfers(const RankGrid& grid, const BucketOptions& option
   const std::uint64_t ranks = grid.coordinates.size();
   std::uint64_t transfers = 0;
   for (std::uint32_t first = 0; first < grid.dimensions.size(); ++first) {
+    if (weight_of(grid, options, first) == 0) {
+      continue;
+    }
     const std::vector<std::uint32_t> order = scatter_order(grid, first);
     for (std::size_t phase = 0; phase < order.size(); ++phase) {
       const std::uint64_t hops = grid.dimensions[order[phase]].size - 1;
