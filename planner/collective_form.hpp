@@ -19,6 +19,7 @@ struct FormShape {
   double largest_share = 0;                             ///< of the buffer that one transfer moves
   std::int64_t transfers = 0;                           ///< a group counts as one: it is one flow
   std::optional<plan::AlphaBeta> bound = std::nullopt;  ///< of its time, where it is known
+  std::int64_t slices = 1;  ///< of its largest transfers, for which its order is made
 };
 /// Without a bound.
 FormShape shape_of(const plan::TransferGraph& graph);

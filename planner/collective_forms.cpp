@@ -219,7 +219,7 @@ std::optional<DividedCollective> DivisionSearch::search_series(
       continue;
     }
     // Slow as it may be: of deep trees the forms of few rounds tell nothing about those of many.
-    const std::int64_t slice = slice_of(transfer, 1);
+    const std::int64_t slice = slice_of(transfer, forms_[form].slices);
     const std::optional<Duration> limit = best_here ? std::optional(best_here->time) : std::nullopt;
     const std::optional<Duration> found = time(form, slice, limit);
     const bool is_worth_it = !limit || (found && *found < scaled(*limit, kWorthFinerRounds));
@@ -242,10 +242,10 @@ std::pair<DividedCollective, std::int64_t> DivisionSearch::in_finer_slices(
     DividedCollective best, std::int64_t elements, const TimeBelow& time) const {
   const FormShape& shape = forms_[best.form];
   if (shape.bound && shape.bound->at_least(elements) >= scaled(best.time, kWorthAnotherForm)) {
-    return {best, 1};
+    return {best, shape.slices};
   }
   const std::int64_t transfer = largest_transfer(shape, elements);
-  std::int64_t best_cuts = 1;
+  std::int64_t best_cuts = shape.slices;
   // Whether it is worth while to go on from there.
   const auto is_worthwhile = [&](std::int64_t cuts) {
     const std::int64_t slice = slice_of(transfer, cuts);
@@ -262,7 +262,7 @@ std::pair<DividedCollective, std::int64_t> DivisionSearch::in_finer_slices(
            shape.transfers * cuts <= slices_.most_messages;
   };
   const Known* below = known_below(elements);
-  std::int64_t cuts = slices_.factor;
+  std::int64_t cuts = shape.slices * slices_.factor;
   if (below != nullptr && below->form == best.form && below->cuts > cuts &&
       is_possible(below->cuts) && is_worthwhile(below->cuts)) {
     cuts = slices_.factor * below->cuts;
@@ -284,7 +284,8 @@ DividedCollective DivisionSearch::among_left_out(DividedCollective best, std::in
     if (transfers > slices_.most_left_out) {
       break;
     }
-    const std::int64_t slice = slice_of(largest_transfer(forms_[form], elements), 1);
+    const std::int64_t slice =
+        slice_of(largest_transfer(forms_[form], elements), forms_[form].slices);
     const std::optional<Duration> found = time(form, slice, best.time);
     if (found && *found < best.time) {
       best = {*found, form, slice};

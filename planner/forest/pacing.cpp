@@ -238,13 +238,15 @@ class ListSchedule {
   /// The last pieces would be due at `period`. `rates` (bytes per second) are those of the lanes,
   /// none where links are shared evenly.
   ListSchedule(const std::vector<Move>& moves, const MoveIndex& index, const PacedPieces& pieces,
-               const std::vector<double>& rates, const topology::Topology& topology, double period)
+               const std::vector<double>& rates, const topology::Topology& topology, double period,
+               std::uint32_t slices = 1)
       : moves_(moves),
         index_(index),
         topology_(topology),
         pieces_(pieces),
         rates_(rates),
         period_(period),
+        slices_(slices),
         lanes_(index.lane_routes.size()),
         sending_(topology.link_count()) {
     for (std::uint32_t m = 0; m < moves.size(); ++m) {
@@ -267,7 +269,7 @@ class ListSchedule {
         const Arrival arrival = arrivals_.top();
         arrivals_.pop();
         now_ = arrival.time;
-        arrive(arrival.turn);
+        arrive(arrival.turn, arrival.is_whole);
         continue;
       }
       const End end = ends_.top();
@@ -312,6 +314,7 @@ class ListSchedule {
   struct Arrival {
     double time;
     Turn turn;
+    bool is_whole;  // else its first slice
     bool operator<(const Arrival& other) const {
       return std::tie(time, turn.piece, turn.move) >
              std::tie(other.time, other.turn.piece, other.turn.move);
@@ -339,12 +342,14 @@ class ListSchedule {
     if (!rates_.empty()) {
       lanes_[lane].rate = rates_[lane];
       expect_end(lane);
+      expect_first_slice(lane);
       return;
     }
     for (const LinkId link : *index_.lane_routes[lane]) {
       sending_[link.index()].push_back(lane);
     }
     share_anew(lane);
+    expect_first_slice(lane);
   }
 
   void begin_next(std::uint32_t lane) {
@@ -361,13 +366,14 @@ class ListSchedule {
     const double delay =
         index_.latency[done.move] + index_.addition[done.move] * piece_of(done).share;
     if (delay > 0) {
-      arrivals_.push({now_ + delay, done});
+      arrivals_.push({now_ + delay, done, true});
     } else {
-      arrive(done);
+      arrive(done, true);
     }
     if (!lanes_[lane].waiting.empty()) {
       begin_next(lane);
       expect_end(lane);
+      expect_first_slice(lane);
       return;
     }
     lanes_[lane].is_sending = false;
@@ -382,14 +388,32 @@ class ListSchedule {
     share_anew(lane);
   }
 
-  /// What waits for the move may begin.
-  void arrive(Turn done) {
+  /// What waits for the move, or for its first slice, may begin.
+  void arrive(Turn done, bool is_whole) {
     for (const std::uint32_t next : index_.followers[done.move]) {
+      if (is_sliced_on(done.move, next) == is_whole) {
+        continue;
+      }
       const Turn follower{next, done.piece};
       if (--missing_[place(follower)] == 0) {
         wait(follower);
         wake(index_.lane[next]);
       }
+    }
+  }
+
+  /// Whether slices of what a move brings go on before all of it is there.
+  bool is_sliced_on(std::uint32_t move, std::uint32_t next) const {
+    return slices_ > 1 && moves_[move].chunk == moves_[next].chunk;
+  }
+
+  /// Precondition: the lane's rate is known.
+  void expect_first_slice(std::uint32_t lane) {
+    if (slices_ > 1) {
+      const Lane& l = lanes_[lane];
+      const double of_slice =
+          l.left / l.rate + index_.addition[l.turn.move] * piece_of(l.turn).share;
+      arrivals_.push({now_ + of_slice / slices_ + index_.latency[l.turn.move], l.turn, false});
     }
   }
 
@@ -429,6 +453,7 @@ class ListSchedule {
   const PacedPieces& pieces_;
   const std::vector<double>& rates_;
   double period_;
+  std::uint32_t slices_;  // of each piece of a move
   double now_ = 0;
   std::vector<Lane> lanes_;
   std::vector<std::vector<std::uint32_t>> sending_;  // lanes, by link
@@ -498,13 +523,14 @@ std::vector<Turn> paced(const std::vector<Move>& moves, const Cuts& cuts,
   double best = 0;
   for (const double share : kPeriods) {
     const double period = share * index.all_seconds;
-    const double time = ListSchedule(moves, index, trial, lane_rates, topology, period).makespan();
+    const double time =
+        ListSchedule(moves, index, trial, lane_rates, topology, period, cuts.slices).makespan();
     if (time < shortest) {
       shortest = time;
       best = period;
     }
   }
-  return ListSchedule(moves, index, pieces, lane_rates, topology, best).take();
+  return ListSchedule(moves, index, pieces, lane_rates, topology, best, cuts.slices).take();
 }
 
 }  // namespace rackrail::planner

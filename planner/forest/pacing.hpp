@@ -27,6 +27,8 @@ struct Move {
   double latency = 0;
   double seconds_per_byte = 0;
   std::uint32_t part = 0;
+  /// What of the part it moves, in any numbers: what moves the same passes on slices of a piece.
+  std::uint32_t chunk = 0;
 };
 
 /// How the parts of the data are cut into pieces.
@@ -36,6 +38,8 @@ struct Cuts {
   /// ranks send pieces of the same trees at about the same time. Else the first pieces of all parts
   /// are due at once, and those with more moves behind them go first.
   bool take_turns = false;
+  /// Of each piece of a move: what moves the same chunk goes on with the first one.
+  std::uint32_t slices = 1;
 };
 
 struct Turn {

@@ -16,8 +16,10 @@ namespace {
 
 constexpr std::size_t kMostDimensionsBalanced = 5;
 constexpr double kWorthUnequalShares = 1e-6;  // of the time
+constexpr std::size_t kMostPartsBalanced = 6;
 constexpr double kMeanWeight = 4096;
-constexpr double kSingular = 1e-12;  // a pivot, of rows whose largest entry is 1
+constexpr double kLeastShare = 1e-4;  // of trees of an order
+constexpr double kSingular = 1e-12;   // a pivot, of rows whose largest entry is 1
 
 using Rows = std::vector<std::vector<double>>;
 
@@ -112,22 +114,19 @@ std::vector<std::uint32_t> weights_by(const std::vector<double>& shares) {
   return weights;
 }
 
-/// Weights by what each phase, in the order of scattering, takes of a link of its dimension.
+/// What each phase, in this order, takes of a link of its dimension, by dimension.
 template <typename TimeOfPhase>
-std::vector<std::uint32_t> weights_of_phases(const RankGrid& grid,
-                                             const topology::Topology& topology,
-                                             const TimeOfPhase& time_of_phase) {
-  const std::vector<double> rates = dimension_rates(grid, topology);
-  Rows times;
-  for (std::uint32_t first = 0; first < grid.dimensions.size(); ++first) {
-    auto& of_part = times.emplace_back(grid.dimensions.size());
-    double left = 1;  // of the part, of which each rank has its own sums before the phase
-    for (const std::uint32_t d : scatter_order(grid, first)) {
-      of_part[d] = left * time_of_phase(grid.dimensions[d]) / rates[d];
-      left /= grid.dimensions[d].size;
-    }
+std::vector<double> times_in_order(const RankGrid& grid, const std::vector<double>& rates,
+                                   const std::vector<std::uint32_t>& order,
+                                   const TimeOfPhase& time_of_phase) {
+  std::vector<double> times(order.size());
+  double left = 1;  // of the buffer, of which each rank has its own sums before the phase
+  for (std::size_t phase = 0; phase < order.size(); ++phase) {
+    const std::uint32_t d = order[phase];
+    times[d] = left * time_of_phase(grid.dimensions[d], phase) / rates[d];
+    left /= grid.dimensions[d].size;
   }
-  return weights_by(balanced_shares(times));
+  return times;
 }
 
 }  // namespace
@@ -151,13 +150,17 @@ std::vector<double> dimension_rates(const RankGrid& grid, const topology::Topolo
 }
 
 std::vector<double> balanced_shares(std::vector<std::vector<double>> times) {
-  const std::size_t n = times.size();
-  std::vector<double> best(n, 1 / static_cast<double>(n));
+  const std::size_t parts = times.size();
+  const std::size_t dimensions = times[0].size();
+  // As many as dimensions, or all if they are fewer.
+  const std::size_t alike = std::min(parts, dimensions);
+  std::vector<double> best(parts);
+  std::fill_n(best.begin(), alike, 1 / static_cast<double>(alike));
   double longest = 0;
   for (const auto& of_part : times) {
     longest = std::max(longest, *std::ranges::max_element(of_part));
   }
-  if (n > kMostDimensionsBalanced || longest <= 0) {
+  if (dimensions > kMostDimensionsBalanced || parts > kMostPartsBalanced || longest <= 0) {
     return best;
   }
   for (auto& of_part : times) {
@@ -166,12 +169,13 @@ std::vector<double> balanced_shares(std::vector<std::vector<double>> times) {
     }
   }
   double least = time_with(times, best);
-  for (std::uint32_t of_parts = (1U << n) - 1; of_parts > 0; --of_parts) {
-    for (std::uint32_t of_dimensions = (1U << n) - 1; of_dimensions > 0; --of_dimensions) {
+  for (std::uint32_t of_parts = (1U << parts) - 1; of_parts > 0; --of_parts) {
+    for (std::uint32_t of_dimensions = (1U << dimensions) - 1; of_dimensions > 0; --of_dimensions) {
       if (std::popcount(of_parts) != std::popcount(of_dimensions)) {
         continue;
       }
-      const auto shares = equalised(times, members_of(of_parts, n), members_of(of_dimensions, n));
+      const auto shares =
+          equalised(times, members_of(of_parts, parts), members_of(of_dimensions, dimensions));
       if (shares && time_with(times, *shares) < (1 - kWorthUnequalShares) * least) {
         best = *shares;
         least = time_with(times, best);
@@ -185,18 +189,49 @@ std::vector<double> balanced_shares(std::vector<std::vector<double>> times) {
 // carries all but one.
 std::vector<std::uint32_t> bucket_weights(const RankGrid& grid,
                                           const topology::Topology& topology) {
-  return weights_of_phases(grid, topology, [](const RankGrid::Dimension& dimension) {
-    const double size = dimension.size;
-    return (size - 1) / size / (dimension.is_ring ? 2 : 1);
-  });
+  const std::vector<double> rates = dimension_rates(grid, topology);
+  Rows times;
+  for (std::uint32_t first = 0; first < grid.dimensions.size(); ++first) {
+    times.push_back(times_in_order(grid, rates, scatter_order(grid, first),
+                                   [](const RankGrid::Dimension& dimension, auto) {
+                                     const double size = dimension.size;
+                                     return (size - 1) / size / (dimension.is_ring ? 2 : 1);
+                                   }));
+  }
+  return weights_by(balanced_shares(times));
 }
 
-// Sums go along a link of a path, or copies do. All but one of a ring's links are in a tree.
-std::vector<std::uint32_t> tree_weights(const RankGrid& grid, const topology::Topology& topology) {
-  return weights_of_phases(grid, topology, [](const RankGrid::Dimension& dimension) {
+// Sums go along a link of a path, or copies do. All but one of a ring's links are in a tree, which
+// of them the root's place decides.
+std::vector<TreeOrder> tree_orders(const RankGrid& grid, const topology::Topology& topology,
+                                   bool are_all_round) {
+  const std::size_t dimensions = grid.dimensions.size();
+  const std::vector<double> rates = dimension_rates(grid, topology);
+  const auto time_of_phase = [&](const RankGrid::Dimension& dimension, std::size_t phase) {
     const double size = dimension.size;
-    return dimension.is_ring ? (size - 1) / size : 1;
-  });
+    const bool are_even = dimension.is_ring && (phase + 1 < dimensions || are_all_round);
+    return are_even ? (size - 1) / size : 1;
+  };
+  std::vector<TreeOrder> orders;
+  Rows times;
+  const auto add = [&](std::vector<std::uint32_t> order) {
+    times.push_back(times_in_order(grid, rates, order, time_of_phase));
+    orders.push_back({std::move(order), 0});
+  };
+  for (std::uint32_t first = 0; first < dimensions; ++first) {
+    add(scatter_order(grid, first));
+  }
+  for (std::uint32_t first = 0; dimensions == 3 && first < dimensions; ++first) {
+    std::vector<std::uint32_t> order = scatter_order(grid, first);
+    std::ranges::reverse(order);
+    add(std::move(order));
+  }
+  const std::vector<double> shares = balanced_shares(times);
+  for (std::size_t i = 0; i < orders.size(); ++i) {
+    orders[i].share = shares[i];
+  }
+  std::erase_if(orders, [](const TreeOrder& order) { return order.share < kLeastShare; });
+  return orders;
 }
 
 }  // namespace rackrail::planner

@@ -1,73 +1,125 @@
 #include "planner/schedules/grid_trees.hpp"
 
 #include <algorithm>
-#include <cstddef>
+#include <cmath>
 #include <map>
+#include <numeric>
 #include <utility>
 #include <vector>
 
-#include "planner/schedules/bucket_algorithm.hpp"
+#include "plan/alpha_beta.hpp"
+#include "plan/cost_model.hpp"
+#include "planner/candidates.hpp"
+#include "planner/forest/pacing.hpp"
+#include "planner/schedules/builder.hpp"
 #include "planner/schedules/grid_shares.hpp"
 
 namespace rackrail::planner {
 
 namespace {
 
-class GridTrees {
+constexpr double kPacedBytes = 1U << 30U;  // of the buffer that the order of moves is made for
+constexpr double kMeanWeight = 1U << 12U;  // of the messages along later dimensions
+// Messages along later dimensions are so many times smaller at most, and are no more of all than
+// one for so many of the first dimension.
+constexpr std::uint32_t kMostSmaller = 4;
+constexpr std::uint32_t kFirstMessages = 6;
+// At least so much of what links carry in one number of rounds they carry in others.
+constexpr double kRoundedShares = 0.999;
+constexpr std::size_t kFewestRoundsAllRound = 2;
+// From one number of rounds to the next, the same where simulations take long.
+constexpr std::size_t kMoreRounds = 2;
+constexpr std::size_t kMoreRoundsOfMany = 8;
+constexpr std::uint32_t kFinerSlices = 2;
+
+/// An arc of a tree, away from its root.
+struct Arc {
+  Rank from;
+  Rank to;
+  bool is_first = false;  ///< along the dimension in which sums begin
+};
+
+/// Trees that are alike but for their roots.
+struct Part {
+  std::vector<std::uint32_t> order;  ///< of dimensions
+  bool has_middle_roots = false;     ///< along the last of them, else at all places
+  std::uint32_t smaller = 1;  ///< times, messages along later dimensions than along the first one
+  std::size_t trees = 0;
+  std::size_t pieces = 0;    ///< of a tree
+  std::uint32_t weight = 0;  ///< of a message along a later dimension
+};
+
+std::size_t tree_count(const RankGrid& grid, const std::vector<std::uint32_t>& order,
+                       bool has_middle_roots) {
+  const std::size_t ranks = grid.coordinates.size();
+  return has_middle_roots ? ranks / grid.dimensions[order.back()].size : ranks;
+}
+
+/// Pieces of all parts are about as large.
+std::vector<Part> parts_of(const RankGrid& grid, const topology::Topology& topology,
+                           const GridTreeOptions& options) {
+  std::vector<Part> parts;
+  std::vector<double> shares;  // of a tree
+  std::size_t trees = 0;
+  for (const TreeOrder& of : tree_orders(grid, topology, options.are_all_round)) {
+    Part& part = parts.emplace_back();
+    part.order = of.dimensions;
+    part.has_middle_roots = !(options.are_all_round && grid.dimensions[part.order.back()].is_ring);
+    part.trees = tree_count(grid, part.order, part.has_middle_roots);
+    const std::uint32_t first = grid.dimensions[part.order.front()].size;
+    part.smaller = std::clamp(first / kFirstMessages, 1U, kMostSmaller);
+    shares.push_back(of.share / static_cast<double>(part.trees));
+    trees += part.trees;
+  }
+  std::vector<double> sizes;  // of messages along later dimensions
+  for (std::size_t p = 0; p < parts.size(); ++p) {
+    const double pieces = shares[p] * static_cast<double>(trees * options.rounds);
+    parts[p].pieces = static_cast<std::size_t>(std::max<std::int64_t>(1, std::llround(pieces)));
+    sizes.push_back(shares[p] / static_cast<double>(parts[p].pieces * parts[p].smaller));
+  }
+  const double mean =
+      std::accumulate(sizes.begin(), sizes.end(), 0.0) / static_cast<double>(sizes.size());
+  std::uint32_t common = 0;
+  for (std::size_t p = 0; p < parts.size(); ++p) {
+    parts[p].weight = static_cast<std::uint32_t>(
+        std::max<std::int64_t>(1, std::llround(kMeanWeight * sizes[p] / mean)));
+    common = std::gcd(common, parts[p].weight);
+  }
+  for (Part& part : parts) {
+    part.weight /= common;
+  }
+  return parts;
+}
+
+/// One tree's arcs after those that they follow.
+class TreeArcs {
  public:
-  GridTrees(const RankGrid& grid, const ScheduleRequest& request)
-      : grid_(grid), places_(grid), request_(request) {}
+  explicit TreeArcs(const RankGrid& grid) : grid_(grid), places_(grid) {}
 
-  AllReduceForests make() {
-    const std::vector<std::uint32_t> weights = tree_weights(grid_, request_.topology);
-    for (std::uint32_t first = 0; first < grid_.dimensions.size(); ++first) {
-      if (weights[first] > 0) {
-        add_trees(scatter_order(grid_, first), weights[first]);
-      }
-    }
-    forests_.broadcast.trees_per_rank = 1;
-    forests_.reduction.trees_per_rank = 1;
-    forests_.reduction.trees = forests_.broadcast.trees;
-    return std::move(forests_);
-  }
-
- private:
-  /// With roots at all places but along the last dimension, where they are in the middle.
-  void add_trees(const std::vector<std::uint32_t>& order, std::uint32_t weight) {
-    const RankGrid::Dimension& last = grid_.dimensions[order.back()];
-    const std::size_t ranks = grid_.coordinates.size();
-    // The fewer trees a part has, the more each of them carries.
-    const auto share = static_cast<std::int64_t>(weight) * last.size;
-    for (std::size_t r = 0; r < ranks; ++r) {
-      if (grid_.coordinates[r][order.back()] == last.size / 2) {
-        forests_.broadcast.trees.push_back({Rank(r), share, arcs_from(Rank(r), order)});
-      }
-    }
-  }
-
-  std::vector<TreeArc> arcs_from(Rank root, const std::vector<std::uint32_t>& order) {
-    std::vector<TreeArc> arcs;
+  std::vector<Arc> from(Rank root, const std::vector<std::uint32_t>& order) const {
+    std::vector<Arc> arcs;
     std::vector<Rank> reached = {root};
     for (auto dimension = order.rbegin(); dimension != order.rend(); ++dimension) {
+      const bool is_first = dimension + 1 == order.rend();
       for (std::size_t i = 0, before = reached.size(); i < before; ++i) {
-        add_line(reached[i], *dimension, arcs, reached);
+        add_line(reached[i], *dimension, is_first, arcs, reached);
       }
     }
     return arcs;
   }
 
+ private:
   /// Both ways along a dimension, as far round a ring one way as the other.
-  void add_line(Rank from, std::uint32_t dimension, std::vector<TreeArc>& arcs,
-                std::vector<Rank>& reached) {
+  void add_line(Rank from, std::uint32_t dimension, bool is_first, std::vector<Arc>& arcs,
+                std::vector<Rank>& reached) const {
     const std::uint32_t size = grid_.dimensions[dimension].size;
     const bool is_ring = grid_.dimensions[dimension].is_ring;
     const std::uint32_t place = grid_.coordinates[from.index()][dimension];
     const auto walk = [&](std::uint32_t steps, std::uint32_t forwards) {
       Rank at = from;
       for (std::uint32_t step = 1; step <= steps; ++step) {
-        const std::uint32_t moved = step * forwards;
-        const Rank next = places_.neighbour(from, dimension, (place + moved) % size);
-        arcs.push_back({at, next, route(at, next)});
+        const Rank next = places_.neighbour(from, dimension, (place + step * forwards) % size);
+        arcs.push_back({at, next, is_first});
         reached.push_back(next);
         at = next;
       }
@@ -76,22 +128,214 @@ class GridTrees {
     walk(is_ring ? (size - 1) / 2 : place, size - 1);
   }
 
-  std::uint32_t route(Rank from, Rank to) {
-    const auto [known, is_new] = routes_.try_emplace(
-        std::pair(from, to), static_cast<std::uint32_t>(forests_.broadcast.routes.size()));
+  const RankGrid& grid_;
+  GridPlaces places_;
+};
+
+/// What goes from rank to rank of each piece of a tree: chunks [begin, begin + count) of it.
+struct Message {
+  Rank src;
+  Rank dst;
+  plan::TransferOp op = plan::TransferOp::kReduce;
+  GraphBuilder::Range range;
+};
+
+class GridTrees {
+ public:
+  GridTrees(const RankGrid& grid, const ScheduleRequest& request, const GridTreeOptions& options)
+      : grid_(grid),
+        request_(request),
+        parts_(parts_of(grid, request.topology, options)),
+        arcs_(grid),
+        cuts_{.take_turns = true, .slices = options.slices} {
+    for (std::size_t r = 0; r < grid.coordinates.size(); ++r) {
+      devices_.push_back(plan::device_rates(request.topology, Rank(r)));
+    }
+  }
+
+  plan::TransferGraph make() {
+    for (const Part& part : parts_) {
+      for (std::size_t r = 0; r < grid_.coordinates.size(); ++r) {
+        const RankGrid::Dimension& last = grid_.dimensions[part.order.back()];
+        const std::uint32_t place = grid_.coordinates[r][part.order.back()];
+        if (!part.has_middle_roots || place == last.size / 2) {
+          add_tree(part, Rank(r));
+        }
+      }
+    }
+    const std::vector<Turn> turns =
+        paced(moves_, cuts_, request_.topology, kPacedBytes / static_cast<double>(whole_));
+    return graph(turns);
+  }
+
+ private:
+  using Numbers = std::vector<std::uint32_t>;
+
+  void add_tree(const Part& part, Rank root) {
+    const auto tree = static_cast<std::uint32_t>(first_chunk_.size());
+    smaller_ = part.smaller;
+    first_chunk_.push_back(static_cast<std::uint32_t>(weights_.size()));
+    weights_.insert(weights_.end(), part.pieces * smaller_, part.weight);
+    weight_ = static_cast<std::int64_t>(part.pieces) * part.weight;
+    whole_ += weight_ * smaller_;
+    cuts_.sizes.emplace_back(part.pieces, 1);
+    here_.assign(grid_.coordinates.size() * smaller_, {});
+    const std::vector<Arc> arcs = arcs_.from(root, part.order);
+    for (auto arc = arcs.rbegin(); arc != arcs.rend(); ++arc) {
+      add_messages(tree, plan::TransferOp::kReduce, *arc);
+    }
+    for (const Arc& arc : arcs) {
+      add_messages(tree, plan::TransferOp::kCopy, arc);
+    }
+  }
+
+  void add_messages(std::uint32_t tree, plan::TransferOp op, const Arc& arc) {
+    const std::uint32_t count = arc.is_first ? smaller_ : 1;
+    for (std::uint32_t begin = 0; begin < smaller_; begin += count) {
+      add_message(tree, op, arc, {begin, count});
+    }
+  }
+
+  void add_message(std::uint32_t tree, plan::TransferOp op, const Arc& arc,
+                   GraphBuilder::Range range) {
+    const bool is_copy = op == plan::TransferOp::kCopy;
+    const Rank src = is_copy ? arc.from : arc.to;
+    const Rank dst = is_copy ? arc.to : arc.from;
+    const auto number = static_cast<std::uint32_t>(moves_.size());
+    Move& move = moves_.emplace_back();
+    move.weight = weight_ * range.count;
+    move.route = &route(src, dst);
+    move.part = tree;
+    move.chunk = range.count < smaller_ ? 1 + range.begin : 0;
+    move.latency = topology::route_latency(request_.topology, *move.route).seconds();
+    if (!is_copy) {
+      const plan::DeviceRates& device = devices_[dst.index()];
+      move.latency += (device.wake + device.launch).seconds();
+      move.seconds_per_byte = 1 / static_cast<double>(device.reduce.bytes_per_second());
+    }
+    for (std::uint32_t chunk = range.begin; chunk < range.begin + range.count; ++chunk) {
+      const Numbers& before = here(src, chunk);
+      move.predecessors.insert(move.predecessors.end(), before.begin(), before.end());
+      Numbers& there = here(dst, chunk);
+      if (is_copy) {
+        there.clear();  // it replaces what was added
+      }
+      there.push_back(number);
+    }
+    std::ranges::sort(move.predecessors);
+    move.predecessors.erase(std::ranges::unique(move.predecessors).begin(),
+                            move.predecessors.end());
+    messages_.push_back({src, dst, op, range});
+  }
+
+  Numbers& here(Rank rank, std::uint32_t chunk) { return here_[rank.index() * smaller_ + chunk]; }
+
+  const topology::Route& route(Rank src, Rank dst) {
+    const auto [known, is_new] = routes_.try_emplace(std::pair(src, dst));
     if (is_new) {
-      forests_.broadcast.routes.push_back(request_.router.route(from, to));
-      forests_.reduction.routes.push_back(request_.router.route(to, from));
+      known->second = request_.router.route(src, dst);
     }
     return known->second;
   }
 
+  plan::TransferGraph graph(const std::vector<Turn>& turns) {
+    GraphBuilder builder("torus", request_, weights_);
+    std::vector<std::size_t> first_id = {0};  // of each move
+    for (const Move& move : moves_) {
+      first_id.push_back(first_id.back() + cuts_.sizes[move.part].size());
+    }
+    std::vector<TransferId> ids(first_id.back());
+    std::vector<TransferId> after;
+    for (const auto& [number, piece] : turns) {
+      const Message& message = messages_[number];
+      const Move& move = moves_[number];
+      after.clear();
+      for (const std::uint32_t before : move.predecessors) {
+        after.push_back(ids[first_id[before] + piece]);
+      }
+      const auto pieces = static_cast<std::uint32_t>(cuts_.sizes[move.part].size());
+      const std::uint32_t smaller = chunks_of(move.part) / pieces;
+      const GraphBuilder::Range range{
+          first_chunk_[move.part] + piece * smaller + message.range.begin, message.range.count};
+      ids[first_id[number] + piece] = message.op == plan::TransferOp::kCopy
+                                          ? builder.copy(message.src, message.dst, range, after)
+                                          : builder.reduce(message.src, message.dst, range, after);
+    }
+    return builder.take();
+  }
+
+  std::uint32_t chunks_of(std::uint32_t tree) const {
+    const auto all = static_cast<std::uint32_t>(weights_.size());
+    return (tree + 1 < first_chunk_.size() ? first_chunk_[tree + 1] : all) - first_chunk_[tree];
+  }
+
   const RankGrid& grid_;
-  GridPlaces places_;
   const ScheduleRequest& request_;
-  AllReduceForests forests_;
-  std::map<std::pair<Rank, Rank>, std::uint32_t> routes_;
+  std::vector<Part> parts_;
+  TreeArcs arcs_;
+  std::vector<plan::DeviceRates> devices_;  ///< by rank
+  std::map<std::pair<Rank, Rank>, topology::Route> routes_;
+  std::vector<Message> messages_;
+  std::vector<Move> moves_;  ///< of these
+  Cuts cuts_;
+  std::vector<std::uint32_t> first_chunk_;  ///< of each tree
+  std::vector<std::uint32_t> weights_;      ///< of chunks
+  std::int64_t whole_ = 0;
+  // Of the tree that is made: messages of later dimensions to one of the first, the weight of those
+  // of all its pieces, and by rank and chunk of a piece what its part waits for.
+  std::uint32_t smaller_ = 1;
+  std::int64_t weight_ = 0;
+  std::vector<Numbers> here_;
 };
+
+std::uint64_t transfers_of(const RankGrid& grid, const std::vector<Part>& parts) {
+  const std::uint64_t ranks = grid.coordinates.size();
+  std::uint64_t transfers = 0;
+  for (const Part& part : parts) {
+    const std::uint64_t later = ranks / grid.dimensions[part.order.front()].size - 1;  // arcs
+    transfers += part.trees * part.pieces * 2 * (ranks - 1 - later + part.smaller * later);
+  }
+  return transfers;
+}
+
+/// What trees in more rounds are like, by those in one.
+FormShape in_more_rounds(const FormShape& one, const std::vector<Part>& parts_of_one,
+                         const std::vector<Part>& parts, std::uint64_t transfers) {
+  double whole = 0;
+  double largest = 0;
+  std::size_t times = 1;  // pieces of a tree
+  for (std::size_t p = 0; p < parts.size(); ++p) {
+    const Part& part = parts[p];
+    const double piece = static_cast<double>(part.weight) * part.smaller;
+    whole += piece * static_cast<double>(part.trees * part.pieces);
+    largest = std::max(largest, piece);
+    times = std::max(times, (part.pieces - 1) / parts_of_one[p].pieces + 1);
+  }
+  FormShape shape = one;
+  shape.largest_share = largest / whole;
+  shape.transfers = static_cast<std::int64_t>(transfers);
+  // Chains of dependencies are as long, links carry as much. More pieces are rounded, and none is
+  // empty once each unit of weight has an element.
+  shape.bound->rounding = shape.bound->rounding * static_cast<std::int64_t>(times);
+  shape.bound->seconds_per_element *= kRoundedShares;
+  shape.bound->fewest_elements = static_cast<std::int64_t>(whole);
+  return shape;
+}
+
+/// The most rounds, up to a number, that a plan may have transfers for; 0: none.
+std::size_t most_rounds(const RankGrid& grid, const topology::Topology& topology,
+                        GridTreeOptions options, std::size_t most) {
+  const auto fits = [&](std::size_t rounds) {
+    options.rounds = rounds;
+    return grid_tree_transfers(grid, topology, options) <= kMostPlannedTransfers;
+  };
+  std::size_t fitting = 0;
+  for (std::size_t beyond = most + 1; fitting + 1 < beyond;) {
+    const std::size_t middle = fitting + (beyond - fitting) / 2;
+    (fits(middle) ? fitting : beyond) = middle;
+  }
+  return fitting;
+}
 
 }  // namespace
 
@@ -101,16 +345,50 @@ bool has_long_path(const RankGrid& grid) {
   });
 }
 
-std::uint64_t grid_tree_count(const RankGrid& grid) {
-  std::uint64_t trees = 0;
-  for (std::uint32_t first = 0; first < grid.dimensions.size(); ++first) {
-    trees += grid.coordinates.size() / grid.dimensions[scatter_order(grid, first).back()].size;
-  }
-  return trees;
+plan::TransferGraph make_grid_trees(const RankGrid& grid, const ScheduleRequest& request,
+                                    const GridTreeOptions& options) {
+  return GridTrees(grid, request, options).make();
 }
 
-AllReduceForests grid_trees(const RankGrid& grid, const ScheduleRequest& request) {
-  return GridTrees(grid, request).make();
+std::uint64_t grid_tree_transfers(const RankGrid& grid, const topology::Topology& topology,
+                                  const GridTreeOptions& options) {
+  return transfers_of(grid, parts_of(grid, topology, options));
+}
+
+std::vector<CollectiveForm> grid_tree_forms(const RankGrid& grid, const ScheduleRequest& request) {
+  std::vector<CollectiveForm> forms;
+  const topology::Topology& topology = request.topology;
+  GridTreeOptions options;
+  std::size_t most = most_rounds(grid, topology, options, request.most_rounds);
+  if (most < kFewestRoundsAllRound) {
+    options.are_all_round = false;
+    most = most_rounds(grid, topology, options, request.most_rounds);
+  }
+  if (!has_long_path(grid) || most == 0) {
+    return forms;
+  }
+  std::vector<std::size_t> rounds;
+  for (std::size_t count = most; count > 0;
+       count /= grid.coordinates.size() >= kVeryManyRanks ? kMoreRoundsOfMany : kMoreRounds) {
+    rounds.insert(rounds.begin(), count);
+  }
+  options.rounds = 1;
+  const std::vector<Part> parts_of_one = parts_of(grid, topology, options);
+  const FormShape one = CollectiveForm(make_grid_trees(grid, request, options), topology).shape();
+  const auto add = [&](std::size_t count, std::uint32_t slices) {
+    options.rounds = count;
+    options.slices = slices;
+    const std::vector<Part> parts = parts_of(grid, topology, options);
+    FormShape shape = in_more_rounds(one, parts_of_one, parts, transfers_of(grid, parts));
+    shape.slices = slices;
+    forms.emplace_back(
+        shape, [grid, request, options] { return make_grid_trees(grid, request, options); });
+  };
+  for (const std::size_t count : rounds) {
+    add(count, 1);
+  }
+  add(most, kFinerSlices);  // no more transfers than there may be, in more messages
+  return forms;
 }
 
 }  // namespace rackrail::planner

@@ -9,13 +9,24 @@
 // each element over 4a(a − 1) links. Reduce-scatter and all-gather one after the other take
 // 1 − 1/N: the links of a corner are idle one way in each of them.
 //
-// Dimensions that are unlike have trees of unequal shares (grid_shares.hpp). N ranks whose last
-// dimension has n places have N/n trees that begin in the first one.
+// Dimensions that are unlike have trees of unequal shares (grid_shares.hpp), which reach what
+// partitions of the grid into lines and layers allow. In its last dimension a tree is one line. On
+// a path either a sum or a copy goes over each link of it, so one root in the middle does; on a
+// ring one link is left out, and only with roots at all places they are as busy. N ranks whose last
+// dimension has n places have N/n trees of one order, or N.
+//
+// Pipelining. What goes from one end of the grid to the other passes its diameter of links, one
+// message after the other, while a link has as many messages to send as there may be transfers for:
+// on large grids the latter decides what all of it takes over the least. So transfers go in slices
+// there, in an order that is made for these (Cuts::slices), and along later dimensions, where trees
+// send little, in messages that are smaller.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
-#include "planner/forest/joint_forest.hpp"
+#include "plan/transfer_graph.hpp"
+#include "planner/collective_form.hpp"
 #include "planner/schedule_family.hpp"
 #include "planner/schedules/rank_grid.hpp"
 
@@ -24,9 +35,22 @@ namespace rackrail::planner {
 /// Whether there is a path of three or more, the links of whose end are idle one way in halves.
 bool has_long_path(const RankGrid& grid);
 
-std::uint64_t grid_tree_count(const RankGrid& grid);
+struct GridTreeOptions {
+  std::size_t rounds = 1;     ///< pieces of a tree of mean share; others have more or fewer
+  bool are_all_round = true;  ///< roots at all places of a last dimension that is a ring
+  std::uint32_t slices = 1;   ///< of the largest transfers: their order is made for them
+};
 
-/// The same trees for both halves, without a rate.
-AllReduceForests grid_trees(const RankGrid& grid, const ScheduleRequest& request);
+/// An all-reduce.
+plan::TransferGraph make_grid_trees(const RankGrid& grid, const ScheduleRequest& request,
+                                    const GridTreeOptions& options);
+
+/// How many transfers it has.
+std::uint64_t grid_tree_transfers(const RankGrid& grid, const topology::Topology& topology,
+                                  const GridTreeOptions& options);
+
+/// In ever more rounds, as many as a plan may have transfers for; none where there are none.
+/// The request's topology and router must outlive them.
+std::vector<CollectiveForm> grid_tree_forms(const RankGrid& grid, const ScheduleRequest& request);
 
 }  // namespace rackrail::planner

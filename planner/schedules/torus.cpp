@@ -6,7 +6,6 @@
 #include <utility>
 #include <variant>
 
-#include "planner/forest/forest_schedule.hpp"
 #include "planner/schedules/bucket_algorithm.hpp"
 #include "planner/schedules/builder.hpp"
 #include "planner/schedules/grid_shares.hpp"
@@ -18,8 +17,6 @@ namespace rackrail::planner {
 namespace {
 
 constexpr std::uint32_t kGrowths[] = {4, 2};  // of blocks: ever more transfers
-// Below, the family of forests has trees that are as fast.
-constexpr std::size_t kFewestRanksOfTrees = 65;
 
 /// Whether parts that begin in different dimensions change them at the same time.
 bool are_dimensions_alike(const RankGrid& grid, const topology::Topology& topology) {
@@ -85,29 +82,6 @@ void add_balanced_forms(plan::Collective what, const RankGrid& grid, const Sched
   }
 }
 
-/// In one round, and in as many as there may be.
-void add_tree_forms(const RankGrid& grid, const ScheduleRequest& request,
-                    std::vector<CollectiveForm>& forms) {
-  const std::uint64_t ranks = grid.coordinates.size();
-  const std::size_t most = std::min<std::uint64_t>(
-      request.most_rounds, kMostPlannedTransfers / (2 * grid_tree_count(grid) * (ranks - 1)));
-  if (!request.is_of_one_size || ranks < kFewestRanksOfTrees || !has_long_path(grid) || most == 0) {
-    return;
-  }
-  const auto trees = std::make_shared<const AllReduceForests>(grid_trees(grid, request));
-  const auto along = [request, trees](std::size_t rounds, Pace pace) {
-    return all_reduce_along(trees->reduction, trees->broadcast, request, rounds, pace, "torus");
-  };
-  const FormShape one = CollectiveForm(along(1, Pace::kStages), request.topology).shape();
-  for (const std::size_t rounds : {std::size_t{1}, most}) {
-    if (rounds == 1 || most > 1) {
-      forms.emplace_back(
-          in_rounds(one, &trees->reduction, &trees->broadcast, rounds, Pace::kEvenTurns),
-          [along, rounds] { return along(rounds, Pace::kEvenTurns); });
-    }
-  }
-}
-
 class Torus final : public ScheduleFamily {
  public:
   std::string_view name() const override { return "torus"; }
@@ -137,6 +111,9 @@ class Torus final : public ScheduleFamily {
     }
     const auto& grid = std::get<RankGrid>(found);
     if (what == plan::Collective::kAllReduce) {
+      if (request.is_of_one_size) {  // what is slower than these is not simulated then
+        forms = grid_tree_forms(grid, request);
+      }
       forms.emplace_back(make_buckets(grid, request), request.topology);
     }
     const bool are_alike = are_dimensions_alike(grid, request.topology);
@@ -146,9 +123,6 @@ class Torus final : public ScheduleFamily {
     if (const RankGrid merged = with_rings_of_four(grid, request.topology);
         !are_alike && merged.dimensions.size() < grid.dimensions.size()) {
       add_balanced_forms(what, merged, request, forms);
-    }
-    if (what == plan::Collective::kAllReduce) {
-      add_tree_forms(grid, request, forms);
     }
     return forms;
   }

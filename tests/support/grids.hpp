@@ -16,6 +16,7 @@ namespace rackrail::test {
 struct Side {
   std::uint32_t size;
   bool is_ring;
+  Bandwidth rate = 10_GBps;
 };
 
 /// A grid whose ranks are numbered at random: coordinates must come from the links alone.
@@ -42,7 +43,7 @@ inline topology::Topology grid(const std::vector<Side>& sides, std::mt19937& ran
         const std::uint32_t next = place + ((at + 1) % side.size) * stride - at * stride;
         topology.add_duplex_link({.from = nodes[rank_of[place]],
                                   .to = nodes[rank_of[next]],
-                                  .bandwidth = 10_GBps,
+                                  .bandwidth = side.rate,
                                   .latency = 1_us});
       }
     }

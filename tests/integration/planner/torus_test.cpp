@@ -124,5 +124,19 @@ TEST_CASE(
   CHECK(over <= 1.012);
 }
 
+TEST_CASE("an all-reduce on unlike paths and rings is near to what partitions allow") {
+  constexpr std::uint32_t kSeed = 3;
+  std::mt19937 random(kSeed);
+  // 2 * 34 moves of each element over 7 paths of 4 links and 5 rings of 7, all of them both ways.
+  const topology::Topology topology =
+      test::grid({{5, false, Bandwidth(400'000'000)}, {7, true, Bandwidth(250'000'000)}}, random);
+  const Bandwidth optimum(
+      (std::int64_t{400'000'000} * 2 * 7 * 4 + std::int64_t{250'000'000} * 2 * 5 * 7) / (2 * 34));
+  const double over = over_bound(topology, plan::Collective::kAllReduce, optimum);
+  CAPTURE(over);
+  CHECK(over >= 1 - 1e-5);
+  CHECK(over <= 1.015);
+}
+
 }  // namespace
 }  // namespace rackrail

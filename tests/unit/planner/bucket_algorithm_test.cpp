@@ -1,5 +1,5 @@
-// The bucket algorithm for either half of an all-reduce, and trees on grids: right on every grid,
-// and all links busy alike.
+// The bucket algorithm for an all-reduce and either half of it: right on every grid, and all links
+// busy alike.
 #include "planner/schedules/bucket_algorithm.hpp"
 
 #include <algorithm>
@@ -12,10 +12,8 @@
 
 #include "plan/alpha_beta.hpp"
 #include "plan/verifier.hpp"
-#include "planner/forest/forest_schedule.hpp"
 #include "planner/schedules/builder.hpp"
 #include "planner/schedules/grid_shares.hpp"
-#include "planner/schedules/grid_trees.hpp"
 #include "tests/support/clusters.hpp"
 #include "tests/support/grids.hpp"
 #include "topology/queries.hpp"
@@ -103,20 +101,7 @@ TEST_CASE("halves of the bucket algorithm load links of unlike dimensions as lit
 }
 
 TEST_CASE("slow dimensions have less to carry") {
-  Topology topology("mesh of two kinds of cables");
-  for (const char* name : {"a", "b", "c", "d"}) {
-    topology.add_rank(topology.add_node({.name = name, .kind = topology::NodeKind::kGpu}));
-  }
-  const auto join = [&](std::uint32_t a, std::uint32_t b, Bandwidth rate) {
-    topology.add_duplex_link({.from = topology.node_of(Rank(a)),
-                              .to = topology.node_of(Rank(b)),
-                              .bandwidth = rate,
-                              .latency = 1_us});
-  };
-  join(0, 1, 10_GBps);
-  join(2, 3, 10_GBps);
-  join(0, 2, 5_GBps);
-  join(1, 3, 5_GBps);
+  const Topology topology = shuffled_grid({{2, false, 10_GBps}, {2, false, 5_GBps}});
   const RankGrid grid = grid_of(topology);
   topology::Router router(topology);
   const auto time = [&](const std::vector<std::uint32_t>& weights) {
@@ -127,6 +112,15 @@ TEST_CASE("slow dimensions have less to carry") {
   // Half of the buffer must enter each side of the slow cables, and they have a quarter of it each.
   CHECK(time({1, 1}) == Approx(0.375 / 5e9).epsilon(1e-3));
   CHECK(time(bucket_weights(grid, topology)) == Approx(0.25 / 5e9).epsilon(1e-3));
+  // So all of it takes them last, and what would take them first is not sent at all.
+  for (const Collective what : kAll) {
+    const BucketOptions options{what, bucket_weights(grid, topology)};
+    const auto graph = make_buckets(grid, {topology, router, {}}, options);
+    CHECK(std::ranges::count(graph.chunk_weights(), 0U) == 0);
+    CHECK(graph.transfers().size() == bucket_transfers(grid, options));
+    CHECK(graph.transfers().size() == (what == Collective::kAllReduce ? 16 : 8));
+    CHECK(plan::verify(graph, &topology).problems == std::vector<std::string>{});
+  }
 }
 
 TEST_CASE("shares that keep dimensions equally busy are found, by some of the parts if need be") {
@@ -139,39 +133,9 @@ TEST_CASE("shares that keep dimensions equally busy are found, by some of the pa
   CHECK(balanced_shares({{4, 3}, {1, 2}}) == std::vector<double>{0, 1});
   const auto three = balanced_shares({{5, 1, 1}, {1, 5, 1}, {1, 1, 5}});
   CHECK(three[2] == Approx(1.0 / 3));
-}
-
-TEST_CASE("trees on a grid are right, and all links of a square mesh are busy alike") {
-  for (const std::vector<Side>& sides : kGrids) {
-    const Topology topology = shuffled_grid(sides);
-    topology::Router router(topology);
-    const RankGrid grid = grid_of(topology);
-    const ScheduleRequest request{topology, router, {}};
-    const AllReduceForests trees = grid_trees(grid, request);
-    CHECK(trees.broadcast.trees.size() == grid_tree_count(grid));
-    CAPTURE(topology.rank_count());
-    for (const Pace pace : {Pace::kStages, Pace::kEvenTurns}) {
-      const auto graph = all_reduce_along(trees.reduction, trees.broadcast, request, 2, pace);
-      CHECK(plan::verify(graph, &topology).problems == std::vector<std::string>{});
-    }
-  }
-  for (const std::uint32_t side : {3U, 6U}) {
-    const Topology topology = shuffled_grid({{side, false}, {side, false}});
-    topology::Router router(topology);
-    const ScheduleRequest request{topology, router, {}};
-    const AllReduceForests trees = grid_trees(grid_of(topology), request);
-    const auto graph =
-        all_reduce_along(trees.reduction, trees.broadcast, request, 1, Pace::kStages, "torus");
-    CHECK(graph.name() == "torus");
-    CHECK(busiest(graph, topology) == Approx((side + 1) / (2.0 * side)).epsilon(1e-3));
-  }
-  // 2(N − 1) moves over 2(a(b − 1) + b(a − 1)) links.
-  const Topology topology = shuffled_grid({{8, false}, {3, false}});
-  topology::Router router(topology);
-  const ScheduleRequest request{topology, router, {}};
-  const AllReduceForests trees = grid_trees(grid_of(topology), request);
-  const auto graph = all_reduce_along(trees.reduction, trees.broadcast, request, 1, Pace::kStages);
-  CHECK(busiest(graph, topology) == Approx(46.0 / (2 * (8 * 2 + 3 * 7))).epsilon(1e-3));
+  // More parts than dimensions, of which the first ones do.
+  CHECK(balanced_shares({{1, 1}, {1, 1}, {1, 1}}) == std::vector<double>{0.5, 0.5, 0});
+  CHECK(balanced_shares({{4, 3}, {3, 4}, {1, 2}, {2, 1}}) == std::vector<double>{0, 0, 0.5, 0.5});
 }
 
 TEST_CASE("the torus family offers halves, and blocks only where dimensions are unlike") {

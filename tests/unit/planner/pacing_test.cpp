@@ -34,6 +34,7 @@ TEST_CASE("every move of every piece has one turn, after its predecessors") {
       moves[m] = {
           static_cast<std::int64_t>(1 + random() % 5), &routes[random() % routes.size()], {}};
       moves[m].part = random() % kParts;
+      moves[m].chunk = random() % 2;
       for (std::uint32_t before = 0; before < m; ++before) {
         if (moves[before].part == moves[m].part && random() % 4 == 0) {
           moves[m].predecessors.push_back(before);
@@ -42,6 +43,7 @@ TEST_CASE("every move of every piece has one turn, after its predecessors") {
     }
     const std::size_t rounds = 1 + random() % 6;
     Cuts uneven{.take_turns = random() % 2 == 0};
+    uneven.slices = 1 + random() % 3;
     for (std::size_t part = 0; part < kParts; ++part) {
       auto& sizes = uneven.sizes.emplace_back(1 + random() % 6);
       std::generate(sizes.begin(), sizes.end(), [&] { return 1 + random() % 3; });
@@ -111,6 +113,25 @@ TEST_CASE("a link serves the longest chain first") {
   const std::vector<Turn> turns = paced(moves, in_rounds_of(1, 1), topology);
   REQUIRE(turns.size() == 4);
   CHECK(turns[0].move == 1);
+}
+
+TEST_CASE("slices of a move go on before all of it is there, to what moves the same chunk") {
+  const Topology topology = test::grid(1, 3, false);
+  const topology::Route first{LinkId(0)};
+  const topology::Route second{LinkId(2)};
+  const topology::Route other{LinkId(1)};
+  // What follows the first move begins after the other two, or between them.
+  std::vector<Move> moves = {{4, &first, {}}, {4, &second, {0}}, {2, &other, {}}, {1, &other, {2}}};
+  const auto turn_of_second = [&](std::uint32_t slices, std::uint32_t chunk) {
+    moves[1].chunk = chunk;
+    Cuts cuts = in_rounds_of(1, 1);
+    cuts.slices = slices;
+    const auto turns = paced(moves, cuts, topology);
+    return std::ranges::find(turns, 1U, &Turn::move) - turns.begin();
+  };
+  CHECK(turn_of_second(1, 0) == 3);
+  CHECK(turn_of_second(4, 0) == 2);  // it begins when a quarter of the first move is there
+  CHECK(turn_of_second(4, 1) == 3);  // all of it must be
 }
 
 TEST_CASE("a move is not expected before its predecessor's latency is over") {
